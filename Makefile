@@ -1,0 +1,101 @@
+# gpuscale. `make help` lists the targets; README tells which two you need.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+# NVIDIA's go-dcgm is not in the public checksum database; go.sum pins it.
+export GONOSUMDB := github.com/NVIDIA/go-dcgm
+export GOFLAGS   := -buildvcs=auto
+
+CACHE    ?= $(CURDIR)/.cache
+BIN      := $(CACHE)/bin
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+LDFLAGS  := -X github.com/gpuscale/gpuscale/internal/buildinfo.version=$(VERSION)
+PROGRAMS := exporter adapter autoscaler
+GENERATED := docs/metrics.md docs/reasons.md deploy/crds/gpuscale.io_gpunodepools.yaml autoscaler/api/v1alpha1/zz_generated.deepcopy.go
+ARGS     ?=
+FUZZTIME ?= 20s
+export GPUSCALE_CACHE := $(CACHE)
+
+.PHONY: help
+help: ## List the targets.
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: tools
+tools:
+	@missing=; for t in go gcc git; do command -v $$t >/dev/null 2>&1 || missing="$$missing $$t"; done; \
+	if [ -n "$$missing" ]; then \
+	  echo "missing:$$missing. gpuscale builds with Go 1.26 or newer, gcc, make and git and nothing else;" >&2; \
+	  echo "on Debian or Ubuntu gcc and git come with: apt-get install gcc libc6-dev git" >&2; \
+	  echo "Go comes from your package manager or the Go project's own downloads." >&2; exit 1; fi
+
+.PHONY: build
+build: tools ## Build the programs into .cache/bin.
+	@mkdir -p $(BIN)
+	@for p in $(PROGRAMS) sandbox; do \
+	  echo "building gpuscale-$$p"; \
+	  go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/gpuscale-$$p ./$$p; done
+
+.PHONY: prepare
+prepare: tools
+	@go run ./internal/bootstrap
+
+.PHONY: demo
+demo: prepare ## Run the whole loop on this machine; ARGS="--keep --trace FILE --speed N".
+	@$(BIN)/gpuscale-sandbox demo $(ARGS)
+
+.PHONY: test
+test: verify prepare ## Everything CI runs: verify, then all tests with the race detector.
+	@echo "running the tests (race detector on, order shuffled)"
+	go test -race -shuffle=on -timeout 40m ./...
+
+.PHONY: short
+short: tools ## The tests that need no control plane.
+	go test -short ./...
+
+.PHONY: verify
+verify: tools ## Formatting, vet, floors and generated files.
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
+	if [ -n "$$unformatted" ]; then echo "not formatted (run gofmt -w):" >&2; echo "$$unformatted" >&2; exit 1; fi
+	go vet ./...
+	go test ./internal/floors
+	@before=$$(sha256sum $(GENERATED) 2>&1); $(MAKE) --no-print-directory generate; after=$$(sha256sum $(GENERATED)); \
+	if [ "$$before" != "$$after" ]; then \
+	  echo "generated files were out of date and have been written again; commit them:" >&2; \
+	  diff <(echo "$$before") <(echo "$$after") >&2 || true; exit 1; fi
+
+.PHONY: generate
+generate: tools ## Write the generated files again.
+	@go run sigs.k8s.io/controller-tools/cmd/controller-gen@v0.23.0 object crd paths=./autoscaler/api/... output:crd:dir=deploy/crds
+	@go run ./internal/gendocs
+
+.PHONY: lint
+lint: tools ## golangci-lint with the house's rules (built on first use).
+	@mkdir -p $(CACHE)/tools
+	@test -x $(CACHE)/tools/golangci-lint || GOBIN=$(CACHE)/tools go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.5.0
+	$(CACHE)/tools/golangci-lint run ./...
+
+.PHONY: fuzz
+fuzz: tools ## Run every fuzz test for FUZZTIME each.
+	@grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u | while read -r dir; do \
+	  grep -ho '^func Fuzz[A-Za-z0-9_]*' $$dir/*_test.go | sed 's/func //' | while read -r f; do \
+	    echo "$$dir $$f"; go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$dir; done; done
+
+.PHONY: bench
+bench: tools ## Run the benchmarks.
+	go test -run '^$$' -bench . -benchmem ./gpu/... ./plan/... ./exporter/... ./adapter/...
+
+.PHONY: image
+image: ## Build container images.
+	@echo "make image: there are no container recipes yet; the binaries of make build are what runs" >&2; exit 1
+
+.PHONY: release
+release: build ## Put the binaries, with checksums, into dist/.
+	@rm -rf dist && mkdir -p dist
+	@for p in $(PROGRAMS); do tar -C $(BIN) -czf dist/gpuscale-$$p-$(VERSION)-$$(go env GOOS)-$$(go env GOARCH).tar.gz gpuscale-$$p; done
+	@cd dist && sha256sum *.tar.gz > SHA256SUMS && cat SHA256SUMS
+
+.PHONY: clean
+clean: ## Remove what was built, the control plane included.
+	rm -rf $(CACHE) dist

@@ -1,0 +1,94 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/metrics/pkg/apis/custom_metrics"
+	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
+
+	"github.com/gpuscale/gpuscale/adapter/signal"
+)
+
+func (p *Provider) byName(ctx context.Context, name types.NamespacedName, info cma.CustomMetricInfo, selector labels.Selector) (*custom_metrics.MetricValue, error) {
+	view, err := p.view(ctx, info.Metric)
+	if err != nil {
+		return nil, err
+	}
+	o, err := p.object(name, info)
+	if err != nil {
+		return nil, err
+	}
+	var a signal.Answer
+	switch o.ref.Kind {
+	case "Namespace":
+		if err := p.pods.Ready(); err != nil {
+			return nil, unavailable("%v", err)
+		}
+		a, err = view.Table.Namespace(name.Name, selector, p.now(), func(pod string) bool { return p.pods.Has(name.Name, pod) })
+	case "Pod":
+		a, err = view.Table.Pod(signal.Key{Namespace: name.Namespace, Pod: name.Name}, selector, p.now())
+	default:
+		var pods []string
+		if pods, err = p.podsOf(ctx, o); err != nil {
+			return nil, err
+		}
+		subject := fmt.Sprintf("%s of %s %s", count(len(pods), "pod"), o.ref.Kind, name)
+		a, err = view.Table.Pods(keys(name.Namespace, pods), selector, p.now(), subject)
+	}
+	if err != nil {
+		return nil, missing(view, name.Namespace, selector, err)
+	}
+	v := value(view.Table.Rule(), o.ref, selector, a)
+	return &v, nil
+}
+
+func (p *Provider) bySelector(ctx context.Context, namespace string, selector labels.Selector, info cma.CustomMetricInfo, metricSelector labels.Selector) (*custom_metrics.MetricValueList, error) {
+	if info.GroupResource.String() != "pods" {
+		return nil, badRequest("only pods can be asked for by selector, not %s", info.GroupResource)
+	}
+	view, err := p.view(ctx, info.Metric)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.pods.Ready(); err != nil {
+		return nil, unavailable("%v", err)
+	}
+	pods := p.pods.Select(namespace, selector)
+	if len(pods) == 0 {
+		return nil, notFound("no pod in namespace %s matches %q", namespace, selector)
+	}
+	now := p.now()
+	list := &custom_metrics.MetricValueList{Items: make([]custom_metrics.MetricValue, 0, len(pods))}
+	for _, pod := range pods {
+		a, err := view.Table.Pod(signal.Key{Namespace: namespace, Pod: pod}, metricSelector, now)
+		if err != nil {
+			continue // left out: the HPA knows the pod and treats it as missing
+		}
+		ref := custom_metrics.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: namespace, Name: pod}
+		list.Items = append(list.Items, value(view.Table.Rule(), ref, metricSelector, a))
+	}
+	if len(list.Items) == 0 {
+		subject := fmt.Sprintf("%s in namespace %s matching %q", count(len(pods), "pod"), namespace, selector)
+		_, err := view.Table.Pods(keys(namespace, pods), metricSelector, now, subject)
+		return nil, missing(view, namespace, metricSelector, err)
+	}
+	return list, nil
+}
+
+func keys(namespace string, pods []string) []signal.Key {
+	all := make([]signal.Key, len(pods))
+	for i, pod := range pods {
+		all[i] = signal.Key{Namespace: namespace, Pod: pod}
+	}
+	return all
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,47 @@
+package provider
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/gpuscale/gpuscale/adapter/signal"
+	"github.com/gpuscale/gpuscale/gpu/metric"
+)
+
+// Registerer is where the provider's own series go.
+type Registerer = prometheus.Registerer
+
+type metrics struct {
+	answers *prometheus.CounterVec
+	rules   map[string]bool
+}
+
+func newMetrics(reg Registerer, rules []signal.Rule) (*metrics, error) {
+	d := metric.AdapterAnswers
+	m := &metrics{rules: map[string]bool{}, answers: prometheus.NewCounterVec(prometheus.CounterOpts{Name: d.Name, Help: d.Help}, d.Labels)}
+	for _, r := range rules {
+		m.rules[r.Name] = true
+	}
+	return m, reg.Register(m.answers)
+}
+
+// answered counts an answer and hands its error on.
+func (m *metrics) answered(rule string, err error) error {
+	code := http.StatusOK
+	var known apierrors.APIStatus
+	switch {
+	case errors.As(err, &known):
+		code = int(known.Status().Code)
+	case err != nil:
+		code = http.StatusInternalServerError
+	}
+	if !m.rules[rule] {
+		rule = "unknown" // whoever asks must not choose label values
+	}
+	m.answers.WithLabelValues(rule, strconv.Itoa(code)).Inc()
+	return err
+}

@@ -1,0 +1,103 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/metrics/pkg/apis/custom_metrics"
+	"k8s.io/metrics/pkg/apis/external_metrics"
+	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
+
+	"github.com/gpuscale/gpuscale/adapter/cache"
+	"github.com/gpuscale/gpuscale/adapter/signal"
+)
+
+// Tables is the part of *cache.Cache the provider needs.
+type Tables interface {
+	View(ctx context.Context, rule string) (cache.View, error)
+	Rules() []signal.Rule
+}
+
+// Provider implements both metrics APIs.
+type Provider struct {
+	tables  Tables
+	pods    Pods
+	scales  Scales
+	mapper  apimeta.RESTMapper
+	metrics *metrics
+	now     func() time.Time
+}
+
+var _ cma.MetricsProvider = (*Provider)(nil)
+
+// New returns a provider. scales may be nil: then only the kinds Kubernetes
+// itself ships have pods.
+func New(tables Tables, pods Pods, scales Scales, mapper apimeta.RESTMapper, reg Registerer) (*Provider, error) {
+	m, err := newMetrics(reg, tables.Rules())
+	if err != nil {
+		return nil, fmt.Errorf("registering provider metrics: %w", err)
+	}
+	return &Provider{tables: tables, pods: pods, scales: scales, mapper: mapper, metrics: m, now: time.Now}, nil
+}
+
+// GetMetricByName answers for one object: a pod, a namespace, or a workload
+// through its pods.
+func (p *Provider) GetMetricByName(ctx context.Context, name types.NamespacedName, info cma.CustomMetricInfo, selector labels.Selector) (*custom_metrics.MetricValue, error) {
+	v, err := p.byName(ctx, name, info, selector)
+	return v, p.metrics.answered(info.Metric, err)
+}
+
+// GetMetricBySelector answers for each pod the selector matches that has a
+// usable value.
+func (p *Provider) GetMetricBySelector(ctx context.Context, namespace string, selector labels.Selector, info cma.CustomMetricInfo, metricSelector labels.Selector) (*custom_metrics.MetricValueList, error) {
+	v, err := p.bySelector(ctx, namespace, selector, info, metricSelector)
+	return v, p.metrics.answered(info.Metric, err)
+}
+
+// GetExternalMetric answers with exactly one item: everything in the namespace
+// that the selector matches, through the rule's PerWorkload aggregation.
+func (p *Provider) GetExternalMetric(ctx context.Context, namespace string, selector labels.Selector, info cma.ExternalMetricInfo) (*external_metrics.ExternalMetricValueList, error) {
+	v, err := p.external(ctx, namespace, selector, info)
+	return v, p.metrics.answered(info.Metric, err)
+}
+
+// served are the objects discovery lists. Others work too, but discovery
+// documents are read by every client, so it stays short.
+func served() []cma.CustomMetricInfo {
+	return []cma.CustomMetricInfo{
+		{GroupResource: schema.GroupResource{Resource: "pods"}, Namespaced: true},
+		{GroupResource: schema.GroupResource{Group: "apps", Resource: "deployments"}, Namespaced: true},
+		{GroupResource: schema.GroupResource{Group: "apps", Resource: "statefulsets"}, Namespaced: true},
+		{GroupResource: schema.GroupResource{Group: "apps", Resource: "replicasets"}, Namespaced: true},
+		{GroupResource: schema.GroupResource{Resource: "namespaces"}},
+	}
+}
+
+// ListAllMetrics lists each rule for each served object.
+func (p *Provider) ListAllMetrics() []cma.CustomMetricInfo {
+	var all []cma.CustomMetricInfo
+	for _, r := range p.tables.Rules() {
+		if r.Subject == signal.Namespace {
+			continue
+		}
+		for _, info := range served() {
+			info.Metric = r.Name
+			all = append(all, info)
+		}
+	}
+	return all
+}
+
+// ListAllExternalMetrics lists each rule.
+func (p *Provider) ListAllExternalMetrics() []cma.ExternalMetricInfo {
+	var all []cma.ExternalMetricInfo
+	for _, r := range p.tables.Rules() {
+		all = append(all, cma.ExternalMetricInfo{Metric: r.Name})
+	}
+	return all
+}

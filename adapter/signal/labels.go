@@ -1,0 +1,68 @@
+package signal
+
+import (
+	"iter"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/gpuscale/gpuscale/gpu/metric"
+)
+
+const (
+	namespaceLabel         = metric.LabelNamespace
+	podLabel               = metric.LabelPod
+	exportedNamespaceLabel = metric.Exported + metric.LabelNamespace
+	exportedPodLabel       = metric.Exported + metric.LabelPod
+)
+
+// Sample is one series of the answer to [Rule.Query].
+type Sample struct {
+	Part   string // see PartLabel
+	Labels labels.Labels
+	Value  float64
+}
+
+// NewSample takes a series' labels in order of name and sets part and metric
+// name aside.
+func NewSample(pairs iter.Seq2[string, string], value float64) Sample {
+	s := Sample{Value: value}
+	b := labels.NewScratchBuilder(16)
+	for name, text := range pairs {
+		switch name {
+		case PartLabel:
+			s.Part = text
+		case labels.MetricName:
+		default:
+			b.Add(name, text)
+		}
+	}
+	s.Labels = b.Labels()
+	return s
+}
+
+// Key names a pod; Pod is empty for a rule about namespaces.
+type Key struct{ Namespace, Pod string }
+
+// scraped returns the key made of the target's labels, exported that of the
+// labels the series brought along and Prometheus renamed.
+func scraped(ls labels.Labels) Key { return Key{ls.Get(namespaceLabel), ls.Get(podLabel)} }
+
+// key returns whom the series belongs to, and false if it does not say. Each
+// label is looked at alone: a target may bring a namespace but no pod.
+func (s Subject) key(ls labels.Labels) (Key, bool) {
+	k := scraped(ls)
+	switch s {
+	case Namespace:
+		return Key{Namespace: k.Namespace}, k.Namespace != ""
+	case Holder:
+		k = Key{first(ls.Get(exportedNamespaceLabel), k.Namespace), first(ls.Get(exportedPodLabel), k.Pod)}
+	}
+	return k, k.Namespace != "" && k.Pod != ""
+}
+
+func first(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}

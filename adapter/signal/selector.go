@@ -1,0 +1,94 @@
+package signal
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+)
+
+// Hint returns PromQL a person can paste to see the series a request meant:
+// the first source's, within one namespace, narrowed by the request's metric
+// selector. It is never sent by us: requests are answered from tables. A
+// selector that PromQL cannot say, or that speaks about the namespace, gives
+// an error.
+func (r Rule) Hint(namespace string, selector k8slabels.Selector) (string, error) {
+	narrowed, err := matchers(selector)
+	if err != nil {
+		return "", err
+	}
+	within := func(label string) parser.Expr {
+		only := labels.MustNewMatcher(labels.MatchEqual, label, namespace)
+		return series(r.Sources[0].Metric, slices.Concat([]*labels.Matcher{only}, r.Sources[0].Matchers, narrowed))
+	}
+	if r.Subject != Holder {
+		return within(namespaceLabel).String(), nil
+	}
+	return or(within(namespaceLabel), within(exportedNamespaceLabel)).String(), nil
+}
+
+// matchers translates a label selector. Values never reach a regular
+// expression unquoted.
+func matchers(selector k8slabels.Selector) ([]*labels.Matcher, error) {
+	requirements, selectable := selector.Requirements()
+	if !selectable {
+		return nil, fmt.Errorf("the selector matches nothing")
+	}
+	var all []*labels.Matcher
+	for _, req := range requirements {
+		m, err := matcher(req)
+		if err != nil {
+			return nil, fmt.Errorf("selector key %s: %w", req.Key(), err)
+		}
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+func matcher(req k8slabels.Requirement) (*labels.Matcher, error) {
+	key, values := req.Key(), req.ValuesUnsorted()
+	switch key {
+	case namespaceLabel, exportedNamespaceLabel, labels.MetricName:
+		return nil, fmt.Errorf("is given by the request's path")
+	}
+	switch req.Operator() {
+	case selection.Equals, selection.DoubleEquals:
+		return labels.NewMatcher(labels.MatchEqual, key, values[0])
+	case selection.NotEquals:
+		return labels.NewMatcher(labels.MatchNotEqual, key, values[0])
+	case selection.In:
+		return labels.NewMatcher(labels.MatchRegexp, key, anyOf(values))
+	case selection.NotIn:
+		return labels.NewMatcher(labels.MatchNotRegexp, key, anyOf(values))
+	case selection.Exists:
+		return labels.NewMatcher(labels.MatchNotEqual, key, "")
+	case selection.DoesNotExist:
+		return labels.NewMatcher(labels.MatchEqual, key, "")
+	}
+	return nil, fmt.Errorf("operator %q cannot be said in PromQL", req.Operator())
+}
+
+func anyOf(values []string) string {
+	quoted := make([]string, len(values))
+	for i, v := range values {
+		quoted[i] = regexp.QuoteMeta(v)
+	}
+	slices.Sort(quoted)
+	return strings.Join(quoted, "|")
+}
+
+// seriesLabels lets a Kubernetes selector look at a series.
+type seriesLabels struct{ labels.Labels }
+
+func (s seriesLabels) Lookup(name string) (string, bool) {
+	value := s.Labels.Get(name)
+	return value, value != ""
+}
+
+func (s seriesLabels) Has(name string) bool   { return s.Labels.Has(name) }
+func (s seriesLabels) Get(name string) string { return s.Labels.Get(name) }

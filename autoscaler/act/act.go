@@ -1,0 +1,183 @@
+package act
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/pools"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// Options of an Actor. All but ConfigDelay, DryRun and Log are required.
+type Options struct {
+	Client client.Client
+	// Live reads from the API server, never from a cache.
+	Live      client.Reader
+	Pools     pools.Provider
+	Partition *partition.Manager
+	// Policy's bounds and its off switch are checked again here.
+	Policy plan.Policy
+	// ConfigDelay is how long a config that mig-manager has never seen is given
+	// to reach its pod before it is selected: kubelet syncs ConfigMaps late.
+	ConfigDelay time.Duration
+	// DryRun does nothing at all.
+	DryRun bool
+	Log    *slog.Logger
+}
+
+// Actor carries out plans. It is used from one goroutine.
+type Actor struct{ o Options }
+
+// New returns an Actor.
+func New(o Options) *Actor {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Actor{o: o}
+}
+
+// Outcome of an action. The set is closed.
+type Outcome string
+
+// Outcomes.
+const (
+	Done    Outcome = "done"
+	Waiting Outcome = "waiting" // a step is done, the rest follows when the world has answered
+	Refused Outcome = "refused" // what the plan was made on is no longer true
+	Failed  Outcome = "failed"
+	DryRun  Outcome = "dry-run"
+)
+
+// Result of one action.
+type Result struct {
+	Action  plan.Action
+	Outcome Outcome
+	Err     error // why, for Waiting, Refused and Failed
+}
+
+// errRefused and errWaiting mark errors that are no failures.
+var (
+	errRefused = errors.New("refused")
+	errWaiting = errors.New("waiting")
+)
+
+func refuse(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", errRefused, fmt.Sprintf(format, args...))
+}
+
+// Apply carries out the actions of p, which was made on s, in order. An action
+// that does not succeed does not keep the others from being tried.
+func (a *Actor) Apply(ctx context.Context, s plan.Snapshot, p plan.Plan) []Result {
+	r := newRound(s, a.o.Policy)
+	results := make([]Result, 0, len(p.Actions))
+	for _, action := range p.Actions {
+		err := a.apply(ctx, r, action)
+		results = append(results, Result{Action: action, Outcome: outcome(err, a.o.DryRun), Err: err})
+	}
+	return results
+}
+
+func outcome(err error, dryRun bool) Outcome {
+	switch {
+	case dryRun:
+		return DryRun
+	case err == nil:
+		return Done
+	case errors.Is(err, errWaiting):
+		return Waiting
+	case errors.Is(err, errRefused), apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return Refused
+	default:
+		return Failed
+	}
+}
+
+func (a *Actor) apply(ctx context.Context, r *round, action plan.Action) error {
+	if a.o.DryRun {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return refuse("no longer leading: %v", err)
+	}
+	if err := r.admit(action); err != nil {
+		return err
+	}
+	pool, err := a.pool(ctx, action.Pool)
+	if err != nil {
+		return err
+	}
+	switch action.Verb {
+	case plan.ScaleUp:
+		return a.scaleUp(ctx, pool, action)
+	case plan.Repartition:
+		return a.repartition(ctx, r, action)
+	case plan.Rollback:
+		return a.rollback(ctx, r, action)
+	case plan.Uncordon:
+		return a.uncordon(ctx, action)
+	case plan.Drain:
+		return a.drain(ctx, r, action)
+	case plan.RemoveNode:
+		return a.removeNode(ctx, r, pool, action)
+	default:
+		return fmt.Errorf("verb %q: not known here", action.Verb)
+	}
+}
+
+// pool reads the action's pool and its off switch; nil for an action on a node
+// that is of none.
+func (a *Actor) pool(ctx context.Context, name string) (*v1alpha1.GPUNodePool, error) {
+	if name == "" {
+		return nil, nil
+	}
+	var pool v1alpha1.GPUNodePool
+	if err := a.o.Live.Get(ctx, client.ObjectKey{Name: name}, &pool); err != nil {
+		return nil, fmt.Errorf("getting GPUNodePool %s: %w", name, err)
+	}
+	if pool.Spec.Freeze {
+		return nil, refuse("pool %s is frozen", name)
+	}
+	return &pool, nil
+}
+
+// tries at a node that others write to as well: its kubelet, and the controller
+// that turns our cordon into a taint.
+const tries = 4
+
+// onNode reads a node and does something about it, again where the node was
+// changed in between.
+func (a *Actor) onNode(ctx context.Context, name string, do func(*corev1.Node) error) error {
+	for try := 1; ; try++ {
+		var node corev1.Node
+		if err := a.o.Live.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
+			return fmt.Errorf("getting node %s: %w", name, err)
+		}
+		err := do(&node)
+		if !apierrors.IsConflict(err) || try == tries {
+			return err
+		}
+	}
+}
+
+// onSeen is onNode for the very node that the plan was made on.
+func (a *Actor) onSeen(ctx context.Context, r *round, name string, do func(*corev1.Node) error) error {
+	seen, ok := r.nodes[name]
+	if !ok {
+		return refuse("node %s was not in the snapshot", name)
+	}
+	return a.onNode(ctx, name, func(node *corev1.Node) error {
+		if !node.CreationTimestamp.Time.Equal(seen.Created) {
+			return refuse("node %s is another one than the plan was made on", name)
+		}
+		return do(node)
+	})
+}

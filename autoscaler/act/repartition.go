@@ -1,0 +1,159 @@
+package act
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/gpu/demand"
+	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/kube"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// repartition starts an operation: the configs, then the record and the cordon
+// in one write, then a last look at the node's pods, then the label. What is
+// missing after a crash is done by Resume.
+func (a *Actor) repartition(ctx context.Context, r *round, action plan.Action) error {
+	var record partition.Record
+	err := a.onSeen(ctx, r, action.Node, func(node *corev1.Node) error {
+		var err error
+		if record, err = a.begin(ctx, r, node, action); err != nil {
+			return err
+		}
+		return a.o.Partition.Mark(ctx, node, record)
+	})
+	if err != nil {
+		return err
+	}
+	if record.LabelAfter.After(r.now) {
+		return nil // Resume sets the label once mig-manager can know the config
+	}
+	return a.selectConfig(ctx, action.Node, record.ID)
+}
+
+// begin checks what the plan was made on, publishes the configs and returns the
+// record to put on the node.
+func (a *Actor) begin(ctx context.Context, r *round, node *corev1.Node, action plan.Action) (partition.Record, error) {
+	if _, underWay, _ := partition.RecordOf(node); underWay {
+		return partition.Record{}, refuse("node %s has an operation under way", node.Name)
+	}
+	before, after, err := layouts(r.nodes[action.Node], action)
+	if err != nil {
+		return partition.Record{}, err
+	}
+	if offered, want := partition.Advertised(node), before.Resources(); !maps.Equal(offered, want) {
+		return partition.Record{}, refuse("node %s offers %v, the plan was made on %v", node.Name, offered, want)
+	}
+	added, err := a.o.Partition.Publish(ctx, before, after)
+	if err != nil {
+		return partition.Record{}, err
+	}
+	record := partition.Record{
+		ID: action.Operation, Card: action.Card, Model: action.Model,
+		Config: after.Name(), Previous: node.Labels[partition.ConfigLabel],
+		Expect: after.Resources(), Was: before.Resources(), Pods: slices.Sorted(slices.Values(r.pods[node.Name])),
+		Started: r.now, Deadline: action.Deadline, LabelAfter: r.now,
+	}
+	if table, ok := mig.ForModel(action.Model); ok {
+		record.Target, record.Before = table.Format(action.Target), table.Format(action.Before)
+	}
+	if record.Previous == "" {
+		record.Previous = before.Name()
+	}
+	if added {
+		record.LabelAfter = r.now.Add(a.o.ConfigDelay)
+	}
+	return record, nil
+}
+
+// layouts returns the node's layout as the plan saw it and as it wants it. The
+// snapshot must agree with the action.
+func layouts(seen *plan.Node, action plan.Action) (before, after partition.NodeLayout, err error) {
+	if action.Operation == "" {
+		return nil, nil, refuse("the operation has no name")
+	}
+	i := slices.IndexFunc(seen.Cards, func(c plan.Card) bool { return c.Index == action.Card })
+	if i < 0 {
+		return nil, nil, refuse("node %s has no card %d", seen.Name, action.Card)
+	}
+	card := seen.Cards[i]
+	if have := partition.Placements(card); !have.Equal(action.Before) {
+		return nil, nil, refuse("card %d of %s is cut into %s, the plan was made on %s", card.Index, seen.Name, have, action.Before)
+	}
+	for _, inst := range card.Instances {
+		if inst.Holder != "" {
+			return nil, nil, refuse("card %d of %s is held by %s: mig-manager can only change an empty card", card.Index, seen.Name, inst.Holder)
+		}
+	}
+	if !card.HoldersKnown || len(card.Holders) > 0 {
+		return nil, nil, refuse("card %d of %s is not known to be empty", card.Index, seen.Name)
+	}
+	if before, err = partition.LayoutOf(seen.Cards); err != nil {
+		return nil, nil, fmt.Errorf("node %s: %w", seen.Name, err)
+	}
+	if after, err = before.With(action.Card, action.Model, action.Target); err != nil {
+		return nil, nil, fmt.Errorf("node %s: %w", seen.Name, err)
+	}
+	return before, after, nil
+}
+
+// selectConfig sets the label for an operation that is recorded, unless a pod
+// came to the node before the cordon took hold: it may hold the card.
+func (a *Actor) selectConfig(ctx context.Context, name, operation string) error {
+	return a.onNode(ctx, name, func(node *corev1.Node) error {
+		record, ok, err := partition.RecordOf(node)
+		if err != nil {
+			return fmt.Errorf("node %s: %w", name, err)
+		}
+		if !ok || record.ID != operation || record.Undo != nil {
+			return refuse("operation %s is no longer under way on node %s", operation, name)
+		}
+		pods, err := a.gpuPods(ctx, name)
+		if err != nil {
+			return err
+		}
+		for _, key := range pods {
+			if slices.Contains(record.Pods, key) {
+				continue
+			}
+			if err := a.o.Partition.Unmark(ctx, node, record); err != nil {
+				return err
+			}
+			return refuse("pod %s came to node %s meanwhile", key, name)
+		}
+		return a.o.Partition.Select(ctx, node, record)
+	})
+}
+
+// gpuPods returns the keys of the pods with GPUs that are on a node now.
+func (a *Actor) gpuPods(ctx context.Context, node string) ([]string, error) {
+	pods, err := a.podsOn(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	var keys []string
+	for i := range pods {
+		// A demand that nobody can read may be for the card as well.
+		if d, err := demand.FromResources(kube.ExtendedRequests(&pods[i])); err != nil || !d.Zero() {
+			keys = append(keys, pods[i].Namespace+"/"+pods[i].Name)
+		}
+	}
+	slices.SortFunc(keys, strings.Compare)
+	return keys, nil
+}
+
+// podsOn returns the pods on a node that have not ended.
+func (a *Actor) podsOn(ctx context.Context, node string) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	if err := a.o.Live.List(ctx, &list, client.MatchingFields{"spec.nodeName": node}); err != nil {
+		return nil, fmt.Errorf("listing pods on node %s: %w", node, err)
+	}
+	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return kube.IsOver(&p) }), nil
+}

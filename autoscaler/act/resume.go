@@ -1,0 +1,49 @@
+package act
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+)
+
+// Resume does what is left of operations that were decided and recorded and
+// whose config is not selected yet: it had to wait, or we were stopped in
+// between. Nothing is decided here; past its deadline an operation is the
+// planner's to undo.
+func (a *Actor) Resume(ctx context.Context, now time.Time) error {
+	if a.o.DryRun || a.o.Policy.Freeze {
+		return nil
+	}
+	var nodes corev1.NodeList
+	if err := a.o.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing nodes: %w", err)
+	}
+	var errs []error
+	for i := range nodes.Items {
+		record, due := due(&nodes.Items[i], now)
+		if !due {
+			continue
+		}
+		err := a.selectConfig(ctx, nodes.Items[i].Name, record.ID)
+		if outcome(err, false) == Failed {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// due reports whether a node's operation waits for its label to be set.
+func due(node *corev1.Node, now time.Time) (partition.Record, bool) {
+	record, ok, err := partition.RecordOf(node)
+	if !ok || err != nil || record.Undo != nil {
+		return partition.Record{}, false
+	}
+	waits := node.Labels[partition.ConfigLabel] != record.Config
+	return record, waits && !now.Before(record.LabelAfter) && !now.After(record.Deadline)
+}

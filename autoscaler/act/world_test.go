@@ -1,0 +1,187 @@
+package act
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/pools"
+	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+var start = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
+
+// world is a small cluster: pool "p" with node "p-1", one H100 cut into seven.
+type world struct {
+	t      *testing.T
+	client client.WithWatch
+	writes int
+	actor  *Actor
+	snap   plan.Snapshot
+}
+
+func newWorld(t *testing.T, change func(*Options), more ...client.Object) *world {
+	t.Helper()
+	w := &world{t: t}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	w.client = fake.NewClientBuilder().WithScheme(scheme).
+		WithObjects(append(more, testPool(), testNode())...).
+		WithStatusSubresource(&v1alpha1.GPUNodePool{}).
+		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				w.writes++
+				return c.Create(ctx, o, opts...)
+			},
+			Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+				w.writes++
+				return c.Update(ctx, o, opts...)
+			},
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+				w.writes++
+				return c.Patch(ctx, o, p, opts...)
+			},
+			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+				w.writes++
+				return c.Delete(ctx, o, opts...)
+			},
+		}).Build()
+	m := partition.NewManager(w.client, w.client, partition.DefaultConfigMap)
+	o := Options{
+		Client: w.client, Live: w.client, Partition: m, Policy: plan.DefaultPolicy(),
+		Pools: pools.Providers{KWOK: pools.NewKWOK(w.client, w.client, m)},
+	}
+	if change != nil {
+		change(&o)
+	}
+	w.actor = New(o)
+	w.snap = plan.Snapshot{Now: start, Nodes: []plan.Node{{
+		Name: "p-1", Pool: "p", Created: start, Ready: true, Cards: []plan.Card{sevenths()},
+	}}}
+	return w
+}
+
+func testPool() *v1alpha1.GPUNodePool {
+	return &v1alpha1.GPUNodePool{
+		ObjectMeta: metav1.ObjectMeta{Name: "p"},
+		Spec: v1alpha1.GPUNodePoolSpec{
+			Min: 0, Max: 3,
+			Provider: v1alpha1.Provider{KWOK: &v1alpha1.KWOKProvider{}},
+			Template: v1alpha1.NodeTemplate{
+				Product: "NVIDIA-H100-80GB-HBM3", Cards: 1,
+				CPU: resource.MustParse("32"), Memory: resource.MustParse("256Gi"),
+			},
+			MIG: &v1alpha1.MIG{BootLayout: []map[string]int32{{"1g.10gb": 7}}},
+		},
+	}
+}
+
+func testNode() *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "p-1", CreationTimestamp: metav1.NewTime(start),
+			Labels: map[string]string{v1alpha1.NodePoolLabel: "p", partition.StateLabel: partition.StateSuccess},
+		},
+		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{"nvidia.com/mig-1g.10gb": resource.MustParse("7")}},
+	}
+}
+
+func h100() *mig.Table {
+	table, _ := mig.ForModel("H100-80GB")
+	return table
+}
+
+func layout(t *testing.T, text string) mig.Layout {
+	t.Helper()
+	l, err := mig.ParseLayout(h100(), text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// sevenths is a free card with seven 1g instances.
+func sevenths() plan.Card {
+	model, _ := gpu.ParseProduct("H100-80GB")
+	c := plan.Card{Device: gpu.Device{Model: model}, MIG: true, HoldersKnown: true}
+	profile, _ := h100().Exact("1g.10gb")
+	for i := range 7 {
+		c.Instances = append(c.Instances, plan.Instance{Placement: mig.Placement{Profile: profile, Start: i}, Placed: true})
+	}
+	return c
+}
+
+// cut is the action that makes halves of the card.
+func (w *world) cut() plan.Action {
+	return plan.Action{
+		Verb: plan.Repartition, Pool: "p", Node: "p-1", Model: "H100-80GB", Operation: "op",
+		Before: partition.Placements(sevenths()), Target: layout(w.t, "3g.40gb@0 3g.40gb@4"),
+		Deadline: start.Add(5 * time.Minute), Reason: plan.NoFreeSlice,
+	}
+}
+
+func (w *world) do(actions ...plan.Action) Result {
+	w.t.Helper()
+	results := w.actor.Apply(w.t.Context(), w.snap, plan.Plan{Actions: actions})
+	return results[len(results)-1]
+}
+
+// want does the action and fails unless it ends like this.
+func (w *world) want(outcome Outcome, action plan.Action) {
+	w.t.Helper()
+	if r := w.do(action); r.Outcome != outcome {
+		w.t.Fatalf("%s: %s (%v), want %s", action.Verb, r.Outcome, r.Err, outcome)
+	}
+}
+
+func (w *world) node() *corev1.Node {
+	w.t.Helper()
+	var n corev1.Node
+	if err := w.client.Get(w.t.Context(), client.ObjectKey{Name: "p-1"}, &n); err != nil {
+		w.t.Fatal(err)
+	}
+	return &n
+}
+
+// answer plays mig-manager and the device plugin.
+func (w *world) answer(state string, offered map[string]string) {
+	w.t.Helper()
+	n := w.node()
+	n.Labels[partition.StateLabel] = state
+	if err := w.client.Update(w.t.Context(), n); err != nil {
+		w.t.Fatal(err)
+	}
+	n.Status.Allocatable = corev1.ResourceList{}
+	for name, q := range offered {
+		n.Status.Allocatable[corev1.ResourceName(name)] = resource.MustParse(q)
+	}
+	if err := w.client.Status().Update(w.t.Context(), n); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func gpuPod(name, node string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name},
+		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"nvidia.com/mig-1g.10gb": resource.MustParse("1")}},
+		}}},
+	}
+}

@@ -1,0 +1,202 @@
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// NodePoolLabel on a Node names the GPUNodePool it belongs to.
+const NodePoolLabel = "gpuscale.io/pool"
+
+// CordonAnnotation on a Node says what of ours made it unschedulable, where that
+// is no repartition: "remove" while it is being given back, "drain" while its
+// pods are asked to leave. Whoever finds it may undo it.
+const CordonAnnotation = "gpuscale.io/cordoned-by"
+
+// GPUNodePool is a group of equal GPU nodes that gpuscale may grow, shrink and
+// repartition.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=gpupool
+// +kubebuilder:printcolumn:name="Min",type=integer,JSONPath=`.spec.min`
+// +kubebuilder:printcolumn:name="Max",type=integer,JSONPath=`.spec.max`
+// +kubebuilder:printcolumn:name="Target",type=integer,JSONPath=`.status.target`
+// +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.ready`
+// +kubebuilder:printcolumn:name="Upcoming",type=integer,JSONPath=`.status.upcoming`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type GPUNodePool struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   GPUNodePoolSpec   `json:"spec"`
+	Status GPUNodePoolStatus `json:"status,omitempty"`
+}
+
+// GPUNodePoolList is a list of GPUNodePools.
+//
+// +kubebuilder:object:root=true
+type GPUNodePoolList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []GPUNodePool `json:"items"`
+}
+
+// GPUNodePoolSpec is what is wanted of a pool.
+//
+// +kubebuilder:validation:XValidation:rule="self.min <= self.max",message="min must not be above max"
+type GPUNodePoolSpec struct {
+	// Min is the smallest size of the pool, in nodes.
+	// +kubebuilder:validation:Minimum=0
+	Min int32 `json:"min"`
+	// Max is the largest size of the pool, in nodes.
+	// +kubebuilder:validation:Minimum=0
+	Max int32 `json:"max"`
+	// Provider makes and removes the nodes.
+	Provider Provider `json:"provider"`
+	// Template describes a node of this pool, for decisions about nodes that do
+	// not exist yet.
+	Template NodeTemplate `json:"template"`
+	// PricePerHour of one node, a decimal number in whatever currency all pools use.
+	// +optional
+	PricePerHour *resource.Quantity `json:"pricePerHour,omitempty"`
+	// Spot says that nodes of this pool may be taken away at any time.
+	// +optional
+	Spot bool `json:"spot,omitempty"`
+	// ReadyAfter is how long a node usually takes from request to ready; learned
+	// from the pool's own history once there is one.
+	// +optional
+	ReadyAfter *metav1.Duration `json:"readyAfter,omitempty"`
+	// ScaleDown says when nodes are given back.
+	// +optional
+	ScaleDown ScaleDown `json:"scaleDown,omitempty"`
+	// MIG says what may be done to the layout of this pool's cards.
+	// +optional
+	MIG *MIG `json:"mig,omitempty"`
+	// Freeze stops every action on this pool; decisions are still explained.
+	// +optional
+	Freeze bool `json:"freeze,omitempty"`
+}
+
+// Provider of nodes: exactly one block is set.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.kwok)",message="a provider is needed: kwok"
+type Provider struct {
+	// KWOK makes Node objects for a cluster whose nodes are simulated by KWOK.
+	// +optional
+	KWOK *KWOKProvider `json:"kwok,omitempty"`
+}
+
+// KWOKProvider makes Node objects itself.
+type KWOKProvider struct {
+	// ExternalBoot leaves out the annotation kwok.x-k8s.io/node=fake, so that
+	// something else decides when, and whether, a new node comes up.
+	// +optional
+	ExternalBoot bool `json:"externalBoot,omitempty"`
+}
+
+// NodeTemplate describes a node of a pool.
+type NodeTemplate struct {
+	// Product of the cards, as in the node label nvidia.com/gpu.product
+	// ("NVIDIA-H100-80GB-HBM3") or as gpuscale names it ("H100-80GB").
+	Product string `json:"product"`
+	// Cards per node.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=64
+	Cards int32 `json:"cards"`
+	// Labels of the node, besides the pool's own and the GPU labels.
+	// +optional
+	Labels map[string]string `json:"labels,omitempty"`
+	// Taints of the node.
+	// +optional
+	Taints []Taint `json:"taints,omitempty"`
+	// CPU the node can give to pods.
+	CPU resource.Quantity `json:"cpu"`
+	// Memory the node can give to pods.
+	Memory resource.Quantity `json:"memory"`
+}
+
+// Taint of a node.
+type Taint struct {
+	Key string `json:"key"`
+	// +optional
+	Value string `json:"value,omitempty"`
+	// +kubebuilder:validation:Enum=NoSchedule;PreferNoSchedule;NoExecute
+	Effect string `json:"effect"`
+}
+
+// ScaleDown says when nodes are given back.
+type ScaleDown struct {
+	// Disabled keeps every node.
+	// +optional
+	Disabled bool `json:"disabled,omitempty"`
+	// IdleAfter is how long a node must be without GPU pods before it may go.
+	// Default 10m.
+	// +optional
+	IdleAfter *metav1.Duration `json:"idleAfter,omitempty"`
+}
+
+// MIG says what may be done to the layout of a pool's cards.
+type MIG struct {
+	// Actuator that changes layouts: "mig-manager" (the GPU Operator's, through
+	// node labels) or "none".
+	// +kubebuilder:validation:Enum=mig-manager;none
+	// +kubebuilder:default=mig-manager
+	Actuator string `json:"actuator,omitempty"`
+	// BootLayout of each card of a new node: profile name to count, one entry a
+	// card; a single entry stands for all cards.
+	// +optional
+	BootLayout []map[string]int32 `json:"bootLayout,omitempty"`
+	// AllowedProfiles that a repartition may create; empty means all.
+	// +optional
+	AllowedProfiles []string `json:"allowedProfiles,omitempty"`
+	// IdleAfter is how long an instance must be free before it may be
+	// destroyed. Default 1m.
+	// +optional
+	IdleAfter *metav1.Duration `json:"idleAfter,omitempty"`
+}
+
+// GPUNodePoolStatus is what was found and decided last.
+type GPUNodePoolStatus struct {
+	// ObservedGeneration of the spec the rest of the status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Size is the number of Node objects of the pool.
+	// +optional
+	Size int32 `json:"size"`
+	// Target is the size last asked of the provider.
+	// +optional
+	Target int32 `json:"target"`
+	// Ready nodes.
+	// +optional
+	Ready int32 `json:"ready"`
+	// Upcoming nodes: asked for, not ready.
+	// +optional
+	Upcoming int32 `json:"upcoming"`
+	// Reason of the last decision about this pool.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// Message for people, to go with Reason.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// Conditions of the pool: Ready, Valid.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// Memory of the planner about this pool, persisted before anything is done.
+	// +optional
+	Memory PoolMemory `json:"memory,omitempty"`
+}
+
+// PoolMemory is what the planner must remember about a pool between rounds.
+type PoolMemory struct {
+	// +optional
+	LastScaleUp *metav1.MicroTime `json:"lastScaleUp,omitempty"`
+	// +optional
+	LastScaleDown *metav1.MicroTime `json:"lastScaleDown,omitempty"`
+	// LastRepartition by node name.
+	// +optional
+	LastRepartition map[string]metav1.MicroTime `json:"lastRepartition,omitempty"`
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/autoscaler/act"
+	"github.com/gpuscale/gpuscale/autoscaler/loop"
+	"github.com/gpuscale/gpuscale/autoscaler/observe"
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/pools"
+	"github.com/gpuscale/gpuscale/internal/prom"
+)
+
+// assembly is what the parts are put together from.
+type assembly struct {
+	config   Config
+	dryRun   bool
+	log      *slog.Logger
+	client   client.Client // reads from caches
+	live     client.Reader // reads from the API server
+	recorder record.EventRecorder
+	registry prometheus.Registerer
+	wake     <-chan struct{}
+}
+
+// assemble puts the loop together, and what reads Prometheus for it.
+func assemble(a assembly) (*loop.Loop, *observe.Prometheus, error) {
+	c := a.config
+	reader, err := newReader(c.Prometheus, a.log)
+	if err != nil {
+		return nil, nil, err
+	}
+	configMap := client.ObjectKey{Namespace: c.MIGManager.Namespace, Name: c.MIGManager.ConfigMap}
+	mig := partition.NewManager(a.client, a.live, configMap)
+	providers := pools.Providers{KWOK: pools.NewKWOK(a.client, a.live, mig)}
+	policy := c.Policy.Plan()
+	o := loop.Options{
+		Observer: observe.New(observe.Options{
+			Cluster: a.client, Readings: reader.Latest, Pools: providers,
+			ConfigMap: configMap, MaxAge: c.Prometheus.MaxAge.Duration, Log: a.log,
+		}),
+		Actor: act.New(act.Options{
+			Client: a.client, Live: a.live, Pools: providers, Partition: mig, Policy: policy,
+			ConfigDelay: c.MIGManager.ConfigDelay.Duration, DryRun: a.dryRun, Log: a.log,
+		}),
+		Store:    loop.NewStatusStore(a.client, a.live),
+		Policy:   policy,
+		DryRun:   a.dryRun,
+		Interval: c.Interval.Duration,
+		Wake:     a.wake,
+		Settle:   c.Settle.Duration,
+		Metrics:  loop.NewMetrics(a.registry),
+		Log:      a.log,
+	}
+	if !a.dryRun {
+		o.Publisher = loop.NewAnnouncer(a.client, a.recorder, a.log)
+	}
+	return loop.New(o), reader, nil
+}
+
+func newReader(c PrometheusConfig, log *slog.Logger) (*observe.Prometheus, error) {
+	var querier observe.Querier = nowhere{}
+	if c.URL == "" {
+		log.Warn("no prometheus.url is set: who holds what will be unknown")
+	} else {
+		p, err := prom.New(c.Config)
+		if err != nil {
+			return nil, fmt.Errorf("prometheus: %w", err)
+		}
+		querier = p
+	}
+	return observe.NewPrometheus(querier, c.Interval.Duration, log), nil
+}
+
+// nowhere is the Prometheus of who has none.
+type nowhere struct{}
+
+func (nowhere) Query(context.Context, string, time.Time) (prom.Vector, error) {
+	return nil, prom.ErrUnavailable
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// Config is the program's configuration file. Durations are written "30s".
+type Config struct {
+	// Interval between rounds.
+	Interval metav1.Duration `json:"interval"`
+	// Settle is how long a round waits once a pod could not be placed, since
+	// others often follow. At most 1s.
+	Settle     metav1.Duration  `json:"settle"`
+	Prometheus PrometheusConfig `json:"prometheus"`
+	Election   ElectionConfig   `json:"leaderElection"`
+	MIGManager MIGManagerConfig `json:"migManager"`
+	Policy     PolicyConfig     `json:"policy"`
+}
+
+// PrometheusConfig says where the exporters' series are. Without a URL nothing
+// is known about who holds what, and no card is changed and no node given back.
+type PrometheusConfig struct {
+	prom.Config
+	// Interval between readings; Timeout of one query.
+	Interval metav1.Duration `json:"interval"`
+	Timeout  metav1.Duration `json:"timeout"`
+	// MaxAge of what an exporter said, scrape included; older is unknown.
+	MaxAge metav1.Duration `json:"maxAge"`
+}
+
+// ElectionConfig is the lease that one replica holds.
+type ElectionConfig struct {
+	Enabled       bool            `json:"enabled"`
+	Namespace     string          `json:"namespace"`
+	Name          string          `json:"name"`
+	LeaseDuration metav1.Duration `json:"leaseDuration"`
+	RenewDeadline metav1.Duration `json:"renewDeadline"`
+	RetryPeriod   metav1.Duration `json:"retryPeriod"`
+}
+
+// MIGManagerConfig is where the GPU Operator's mig-manager looks.
+type MIGManagerConfig struct {
+	Namespace string `json:"namespace"`
+	ConfigMap string `json:"configMap"`
+	// ConfigDelay is how long a new config is given to reach mig-manager's pod,
+	// since kubelet carries ConfigMaps over late: 60s is safe with the GPU
+	// Operator's. The default 0s risks a first try that fails and is rolled back.
+	ConfigDelay metav1.Duration `json:"configDelay"`
+}
+
+// PolicyConfig is plan.Policy with names and durations as people write them.
+type PolicyConfig struct {
+	Freeze              bool            `json:"freeze"`
+	MaxActionsPerRound  int             `json:"maxActionsPerRound"`
+	MaxNodesPerScaleUp  int             `json:"maxNodesPerScaleUp"`
+	MaxRemovalsPerRound int             `json:"maxRemovalsPerRound"`
+	ScaleDownCooldown   metav1.Duration `json:"scaleDownCooldown"`
+	RepartitionCooldown metav1.Duration `json:"repartitionCooldown"`
+	RepartitionTimeout  metav1.Duration `json:"repartitionTimeout"`
+	MaxUnready          float64         `json:"maxUnready"`
+	WaitCostPerHour     float64         `json:"waitCostPerHour"`
+	DisruptionCost      float64         `json:"disruptionCost"`
+	NodeLife            metav1.Duration `json:"nodeLife"`
+	NodeOverdue         metav1.Duration `json:"nodeOverdue"`
+	RepartitionLife     metav1.Duration `json:"repartitionLife"`
+}
+
+// Default is what a file that says nothing means.
+func Default() Config {
+	p := plan.DefaultPolicy()
+	return Config{
+		Interval:   seconds(1),
+		Settle:     duration(200 * time.Millisecond),
+		Prometheus: PrometheusConfig{Interval: seconds(2), Timeout: seconds(5), MaxAge: seconds(30)},
+		Election: ElectionConfig{
+			Enabled: true, Namespace: "gpuscale-system", Name: "gpuscale-autoscaler",
+			LeaseDuration: seconds(15), RenewDeadline: seconds(10), RetryPeriod: seconds(2),
+		},
+		MIGManager: MIGManagerConfig{Namespace: "gpu-operator", ConfigMap: "gpuscale-mig-config"},
+		Policy: PolicyConfig{
+			Freeze: p.Freeze, MaxActionsPerRound: p.MaxActionsPerRound, MaxNodesPerScaleUp: p.MaxNodesPerScaleUp,
+			MaxRemovalsPerRound: p.MaxRemovalsPerRound, ScaleDownCooldown: duration(p.ScaleDownCooldown),
+			RepartitionCooldown: duration(p.RepartitionCooldown), RepartitionTimeout: duration(p.RepartitionTimeout),
+			MaxUnready: p.MaxUnready, WaitCostPerHour: p.WaitCostPerHour, DisruptionCost: p.DisruptionCost,
+			NodeLife: duration(p.NodeLife), NodeOverdue: duration(p.NodeOverdue), RepartitionLife: duration(p.RepartitionLife),
+		},
+	}
+}
+
+func seconds(n int) metav1.Duration { return duration(time.Duration(n) * time.Second) }
+
+func duration(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }
+
+// Load reads, parses and validates a file; the empty name is the default.
+func Load(file string) (Config, error) {
+	if file == "" {
+		return Default(), Default().Validate()
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return Config{}, fmt.Errorf("reading the configuration: %w", err)
+	}
+	c, err := Parse(text)
+	if err == nil {
+		err = c.Validate()
+	}
+	if err != nil {
+		return Config{}, fmt.Errorf("%s: %w", file, err)
+	}
+	return c, nil
+}
+
+// Parse reads a file over the defaults. A field it does not know is an error.
+func Parse(text []byte) (Config, error) {
+	c := Default()
+	if err := yaml.UnmarshalStrict(text, &c); err != nil {
+		return Config{}, err
+	}
+	c.Prometheus.Config.Timeout = c.Prometheus.Timeout.Duration
+	return c, nil
+}
+
+// Validate returns all problems, each with its field's path.
+func (c Config) Validate() error {
+	var p problems
+	if c.Prometheus.URL != "" {
+		p.under("prometheus", c.Prometheus.Config.Validate())
+	}
+	p.positive("prometheus.interval", c.Prometheus.Interval)
+	p.positive("prometheus.timeout", c.Prometheus.Timeout)
+	p.positive("prometheus.maxAge", c.Prometheus.MaxAge)
+	p.positive("interval", c.Interval)
+	if s := c.Settle.Duration; s < 0 || s > time.Second {
+		p.add("settle", "%s: want 0s to 1s", s)
+	}
+	c.Election.validate(&p)
+	p.given("migManager.namespace", c.MIGManager.Namespace)
+	p.given("migManager.configMap", c.MIGManager.ConfigMap)
+	p.notNegative("migManager.configDelay", c.MIGManager.ConfigDelay)
+	c.Policy.validate(&p)
+	if c.MIGManager.ConfigDelay.Duration >= c.Policy.RepartitionTimeout.Duration {
+		p.add("migManager.configDelay", "%s: must be shorter than policy.repartitionTimeout, %s",
+			c.MIGManager.ConfigDelay.Duration, c.Policy.RepartitionTimeout.Duration)
+	}
+	return errors.Join(p...)
+}
+
+func (e ElectionConfig) validate(p *problems) {
+	if !e.Enabled {
+		return
+	}
+	p.given("leaderElection.namespace", e.Namespace)
+	p.given("leaderElection.name", e.Name)
+	if !(e.LeaseDuration.Duration > e.RenewDeadline.Duration && e.RenewDeadline.Duration > e.RetryPeriod.Duration && e.RetryPeriod.Duration > 0) {
+		p.add("leaderElection", "want leaseDuration > renewDeadline > retryPeriod > 0s, got %s, %s, %s",
+			e.LeaseDuration.Duration, e.RenewDeadline.Duration, e.RetryPeriod.Duration)
+	}
+}

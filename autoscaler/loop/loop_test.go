@@ -1,0 +1,213 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/gpuscale/gpuscale/autoscaler/act"
+	"github.com/gpuscale/gpuscale/autoscaler/observe"
+	"github.com/gpuscale/gpuscale/plan"
+	"github.com/gpuscale/gpuscale/plan/scenario"
+	"github.com/gpuscale/gpuscale/plan/sim"
+)
+
+// onePending is a pool that has to grow for one pod.
+const onePending = `
+tick at=2026-11-21T09:00:00Z
+pool p max=4 price=2 gpus=1 model=H100-80GB
+pod chat/a wants=1 unschedulable pending=10s
+`
+
+// rig runs a Loop over the simulated world and writes down what it does.
+type rig struct {
+	t       *testing.T
+	world   sim.World
+	log     []string
+	failing map[string]error
+	loop    *Loop
+	metrics *prometheus.Registry
+}
+
+func newRig(t *testing.T, text string, change func(*Options)) *rig {
+	t.Helper()
+	snapshot, policy, err := scenario.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, world: sim.World{State: snapshot}, failing: map[string]error{}, metrics: prometheus.NewRegistry()}
+	o := Options{
+		Observer: r, Actor: r, Store: r, Policy: policy, Metrics: NewMetrics(r.metrics),
+		Now: func() time.Time { return r.world.State.Now },
+	}
+	if change != nil {
+		change(&o)
+	}
+	r.loop = New(o)
+	return r
+}
+
+func (r *rig) note(what string) error {
+	r.log = append(r.log, what)
+	return r.failing[what]
+}
+
+func (r *rig) Observe(context.Context, time.Time) (observe.Observation, error) {
+	s := r.world.Snapshot()
+	s.Memory = plan.Memory{}
+	return observe.Observation{Snapshot: s}, r.note("observe")
+}
+
+func (r *rig) Load(context.Context) (plan.Memory, error) { return plan.Memory{}, r.note("load") }
+
+func (r *rig) Save(_ context.Context, _ plan.Snapshot, m plan.Memory) error {
+	if len(m.LastScaleUp) > 0 {
+		return r.note("save scale-up")
+	}
+	return r.note("save")
+}
+
+func (r *rig) Resume(context.Context, time.Time) error { return r.note("resume") }
+
+func (r *rig) Apply(_ context.Context, _ plan.Snapshot, p plan.Plan) []act.Result {
+	var results []act.Result
+	for _, a := range p.Actions {
+		_ = r.note("act " + string(a.Verb))
+		results = append(results, act.Result{Action: a, Outcome: act.Done})
+	}
+	if err := r.world.Apply(p); err != nil {
+		r.t.Error(err)
+	}
+	return results
+}
+
+// want turns once and compares what was done.
+func (r *rig) want(err error, steps ...string) {
+	r.t.Helper()
+	r.log = nil
+	if got := r.loop.Once(r.t.Context()); !errors.Is(got, err) {
+		r.t.Errorf("err = %v, want %v", got, err)
+	}
+	if !slices.Equal(r.log, steps) {
+		r.t.Errorf("did %q, want %q", r.log, steps)
+	}
+}
+
+func TestPersistedBeforeActed(t *testing.T) {
+	r := newRig(t, onePending, nil)
+	r.want(nil, "load", "observe", "save scale-up", "resume", "act scale-up")
+	r.world.Advance(time.Second)
+	r.want(nil, "observe", "save scale-up", "resume")
+	round, ok := r.loop.State.Last()
+	if !ok || len(round.Memory.LastScaleUp) != 1 {
+		t.Errorf("memory %+v is not handed on to the next round", round.Memory)
+	}
+	if err := testutil.GatherAndCompare(r.metrics, strings.NewReader(`
+# HELP gpuscale_autoscaler_rounds_total Rounds of observe, plan and act, by result: "ok" or "error".
+# TYPE gpuscale_autoscaler_rounds_total counter
+gpuscale_autoscaler_rounds_total{result="ok"} 2
+`), "gpuscale_autoscaler_rounds_total"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNothingIsDoneUnlessMemoryIsSafe(t *testing.T) {
+	r := newRig(t, onePending, nil)
+	lost := errors.New("etcd is away")
+	r.failing["save scale-up"] = lost
+	r.want(lost, "load", "observe", "save scale-up")
+	r.failing = map[string]error{"observe": lost}
+	r.want(lost, "observe")
+	r.failing = nil
+	r.want(nil, "observe", "save scale-up", "resume", "act scale-up")
+}
+
+func TestMemoryThatCannotBeLoaded(t *testing.T) {
+	r := newRig(t, onePending, nil)
+	lost := errors.New("forbidden")
+	r.failing["load"] = lost
+	r.want(lost, "load")
+	r.want(lost, "load")
+}
+
+func TestFrozenDoesNothing(t *testing.T) {
+	r := newRig(t, onePending, func(o *Options) { o.Policy.Freeze = true })
+	r.want(nil, "load", "observe", "save", "resume")
+}
+
+func TestDryRunSavesNothing(t *testing.T) {
+	r := newRig(t, onePending, func(o *Options) { o.DryRun = true })
+	r.want(nil, "load", "observe", "resume", "act scale-up")
+}
+
+func TestImpossibleSnapshotIsNotActedOn(t *testing.T) {
+	r := newRig(t, onePending, nil)
+	r.world.State.Pools = append(r.world.State.Pools, r.world.State.Pools[0])
+	r.log = nil
+	if err := r.loop.Once(t.Context()); err == nil || !strings.Contains(err.Error(), "pools[p]: is there twice") {
+		t.Errorf("err = %v", err)
+	}
+	if !slices.Equal(r.log, []string{"load", "observe"}) {
+		t.Errorf("did %q", r.log)
+	}
+}
+
+func TestLiveAndReady(t *testing.T) {
+	now := time.Unix(1000, 0)
+	s := newState(time.Second, func() time.Time { return now })
+	if s.Live() != nil || s.Ready() != nil {
+		t.Error("a replica that waits to lead is live and ready")
+	}
+	s.lead(true)
+	if s.Ready() == nil {
+		t.Error("ready without a round")
+	}
+	s.turned(nil)
+	s.keep(Round{})
+	if err := s.Ready(); err != nil {
+		t.Error(err)
+	}
+	now = now.Add(4 * time.Second)
+	if err := s.Live(); err != nil {
+		t.Error(err)
+	}
+	now = now.Add(time.Millisecond)
+	if s.Live() == nil {
+		t.Error("live though three periods late")
+	}
+	s.turned(errors.New("x"))
+	if s.Live() != nil || s.Ready() == nil {
+		t.Error("a round that failed: want live and not ready")
+	}
+}
+
+func TestRunWakesEarly(t *testing.T) {
+	wake := make(chan struct{}, 1)
+	r := newRig(t, onePending, func(o *Options) { o.Wake, o.Interval = wake, time.Hour })
+	rounds := make(chan struct{}, 10)
+	r.loop.o.Publisher = publisher(func() { rounds <- struct{}{} })
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.loop.Run(ctx) }()
+	<-rounds
+	wake <- struct{}{}
+	select {
+	case <-rounds:
+	case <-time.After(10 * time.Second):
+		t.Fatal("no round after a wake-up")
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+type publisher func()
+
+func (p publisher) Publish(context.Context, Round) { p() }

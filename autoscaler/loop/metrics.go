@@ -1,0 +1,129 @@
+package loop
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gpuscale/gpuscale/autoscaler/act"
+	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// Metrics the loop keeps about itself. A nil Metrics keeps none.
+type Metrics struct {
+	leading   prometheus.Gauge
+	rounds    *prometheus.CounterVec
+	phases    *prometheus.HistogramVec
+	last      prometheus.Gauge
+	actions   *prometheus.CounterVec
+	verdicts  *prometheus.GaugeVec
+	pools     *prometheus.GaugeVec
+	pending   prometheus.Gauge
+	unserved  prometheus.Gauge
+	operating *prometheus.GaugeVec
+}
+
+// NewMetrics registers the loop's series.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		leading:   prometheus.NewGauge(prometheus.GaugeOpts(opts(metric.AutoscalerLeader))),
+		rounds:    prometheus.NewCounterVec(prometheus.CounterOpts(opts(metric.AutoscalerRounds)), metric.AutoscalerRounds.Labels),
+		last:      prometheus.NewGauge(prometheus.GaugeOpts(opts(metric.AutoscalerRoundAge))),
+		actions:   prometheus.NewCounterVec(prometheus.CounterOpts(opts(metric.AutoscalerActions)), metric.AutoscalerActions.Labels),
+		verdicts:  prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AutoscalerVerdicts)), metric.AutoscalerVerdicts.Labels),
+		pools:     prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AutoscalerPoolSize)), metric.AutoscalerPoolSize.Labels),
+		pending:   prometheus.NewGauge(prometheus.GaugeOpts(opts(metric.AutoscalerPendingSlices))),
+		unserved:  prometheus.NewGauge(prometheus.GaugeOpts(opts(metric.AutoscalerUnservedSlices))),
+		operating: prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AutoscalerOperations)), metric.AutoscalerOperations.Labels),
+		phases: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: metric.AutoscalerRoundSeconds.Name, Help: metric.AutoscalerRoundSeconds.Help,
+			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
+		}, metric.AutoscalerRoundSeconds.Labels),
+	}
+	r.MustRegister(m.leading, m.rounds, m.phases, m.last, m.actions, m.verdicts, m.pools, m.pending, m.unserved, m.operating)
+	return m
+}
+
+func opts(d metric.Desc) prometheus.Opts { return prometheus.Opts{Name: d.Name, Help: d.Help} }
+
+func (m *Metrics) leader(leading bool) {
+	if m == nil {
+		return
+	}
+	m.leading.Set(0)
+	if leading {
+		m.leading.Set(1)
+	}
+}
+
+func (m *Metrics) phase(name string, d time.Duration) {
+	if m != nil {
+		m.phases.WithLabelValues(name).Observe(d.Seconds())
+	}
+}
+
+func (m *Metrics) round(err error, now time.Time) {
+	if m == nil {
+		return
+	}
+	if err != nil {
+		m.rounds.WithLabelValues("error").Inc()
+		return
+	}
+	m.rounds.WithLabelValues("ok").Inc()
+	m.last.Set(float64(now.UnixMilli()) / 1000)
+}
+
+// publish sets what the last round found. Series of what is gone go too.
+func (m *Metrics) publish(r Round) {
+	if m == nil {
+		return
+	}
+	for _, result := range r.Results {
+		a := result.Action
+		m.actions.WithLabelValues(string(a.Verb), a.Pool, string(a.Reason), resultWord(result.Outcome)).Inc()
+	}
+	m.verdicts.Reset()
+	for _, v := range r.Plan.Verdicts {
+		m.verdicts.WithLabelValues(string(v.Kind), string(v.Reason)).Inc()
+	}
+	m.pools.Reset()
+	ready := readyByPool(r.Nodes)
+	for _, p := range r.Pools {
+		for kind, n := range map[string]int{"min": p.Min, "max": p.Max, "target": p.Target, "size": p.Size, "ready": ready[p.Name]} {
+			m.pools.WithLabelValues(p.Name, kind).Set(float64(n))
+		}
+	}
+	m.pending.Set(float64(r.Plan.Totals.PendingSlices))
+	m.unserved.Set(float64(r.Plan.Totals.PendingSlicesLeft))
+	m.operating.Reset()
+	for _, n := range r.Nodes {
+		if n.Operation != nil {
+			m.operating.WithLabelValues(string(n.Operation.Phase)).Inc()
+		}
+	}
+}
+
+// resultWord is the catalogue's word for an outcome.
+func resultWord(o act.Outcome) string {
+	switch o {
+	case act.Done:
+		return "ok"
+	case act.Failed:
+		return "error"
+	default:
+		return "skipped"
+	}
+}
+
+// readyByPool counts the nodes that can take GPU pods.
+func readyByPool(nodes []plan.Node) map[string]int {
+	out := map[string]int{}
+	for _, n := range nodes {
+		if n.Ready && len(n.Cards) > 0 {
+			out[n.Pool]++
+		}
+	}
+	return out
+}

@@ -1,0 +1,115 @@
+package loop
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/autoscaler/act"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// Announcer writes Events on pods and nodes and the status of pools.
+type Announcer struct {
+	client   client.Client
+	recorder record.EventRecorder
+	log      *slog.Logger
+	said     map[string]plan.Reason // last reason told to a pod
+	written  map[string]time.Time   // when a pool's message was last written
+}
+
+// NewAnnouncer returns a Publisher. c may read from a cache.
+func NewAnnouncer(c client.Client, recorder record.EventRecorder, log *slog.Logger) *Announcer {
+	return &Announcer{client: c, recorder: recorder, log: log, said: map[string]plan.Reason{}, written: map[string]time.Time{}}
+}
+
+// Publish implements Publisher. What cannot be told is logged and told again
+// next round, where it still holds.
+func (a *Announcer) Publish(ctx context.Context, r Round) {
+	for _, result := range r.Results {
+		if result.Outcome == act.Done || result.Outcome == act.Failed {
+			a.announce(ctx, result)
+		}
+	}
+	a.verdicts(ctx, r.Plan.Verdicts)
+	if err := a.statuses(ctx, r); err != nil && ctx.Err() == nil {
+		a.log.Warn("publishing the status of pools failed", "err", err)
+	}
+}
+
+// words of an action's Event.
+var words = map[plan.Verb]string{
+	plan.ScaleUp:     "TriggeredScaleUp",
+	plan.Repartition: "TriggeredRepartition",
+	plan.Rollback:    "RolledBack",
+	plan.Uncordon:    "Uncordoned",
+	plan.Drain:       "Draining",
+	plan.RemoveNode:  "RemovedNode",
+}
+
+func (a *Announcer) announce(ctx context.Context, r act.Result) {
+	eventType, word := corev1.EventTypeNormal, words[r.Action.Verb]
+	text := fmt.Sprintf("%s: %s", r.Action.Reason, r.Action.Detail)
+	switch r.Action.Verb {
+	case plan.ScaleUp:
+		text = fmt.Sprintf("%s %d→%d, %s", r.Action.Pool, r.Action.From, r.Action.To, text)
+	case plan.Repartition:
+		text = fmt.Sprintf("card %d of %s, %s", r.Action.Card, r.Action.Node, text)
+	}
+	if r.Outcome == act.Failed {
+		eventType, word, text = corev1.EventTypeWarning, word+"Failed", fmt.Sprintf("%s: %v", text, r.Err)
+	}
+	for _, key := range r.Action.For {
+		if pod := a.pod(ctx, key); pod != nil {
+			a.recorder.Event(pod, eventType, word, text)
+		}
+	}
+	if r.Action.Node != "" {
+		a.recorder.Event(nodeRef(r.Action.Node), eventType, word, text)
+	}
+}
+
+// nodeRef is how Events are attached to nodes: kubectl looks for those whose UID
+// is the node's name, as kubelet's own are.
+func nodeRef(name string) runtime.Object {
+	return &corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: name, UID: types.UID(name)}
+}
+
+// quiet reasons need no Event: the scheduler says the same, or all is well.
+var quiet = map[plan.Reason]bool{plan.Running: true, plan.WaitScheduler: true}
+
+// verdicts tells each pod why it waits, once for each reason.
+func (a *Announcer) verdicts(ctx context.Context, verdicts []plan.Verdict) {
+	said := make(map[string]plan.Reason, len(a.said))
+	for _, v := range verdicts {
+		if v.Kind != plan.KindPod || quiet[v.Reason] {
+			continue
+		}
+		said[v.Subject] = v.Reason
+		if a.said[v.Subject] == v.Reason {
+			continue
+		}
+		if pod := a.pod(ctx, v.Subject); pod != nil {
+			a.recorder.Event(pod, corev1.EventTypeNormal, string(v.Reason), v.Detail)
+		}
+	}
+	a.said = said
+}
+
+// pod returns a pod from the cache, nil where it is gone.
+func (a *Announcer) pod(ctx context.Context, key string) *corev1.Pod {
+	namespace, name, _ := strings.Cut(key, "/")
+	var pod corev1.Pod
+	if err := a.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &pod); err != nil {
+		return nil
+	}
+	return &pod
+}

@@ -1,0 +1,80 @@
+package loop
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// State is what others may ask about a running Loop. It is safe for concurrent
+// use.
+type State struct {
+	interval time.Duration
+	now      func() time.Time
+
+	mu      sync.Mutex
+	leading bool
+	last    time.Time // a round ended, well or not
+	err     error     // of it
+	round   *Round    // the last that ended well
+}
+
+func newState(interval time.Duration, now func() time.Time) *State {
+	return &State{interval: interval, now: now}
+}
+
+func (s *State) lead(leading bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leading, s.last = leading, s.now()
+}
+
+func (s *State) turned(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last, s.err = s.now(), err
+}
+
+func (s *State) keep(r Round) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.round = &r
+}
+
+// Live is nil unless this replica leads and its loop is three periods late.
+func (s *State) Live() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if late := s.now().Sub(s.last); s.leading && late > 4*s.interval {
+		return fmt.Errorf("no round has ended for %s, one was due every %s", late.Round(time.Millisecond), s.interval)
+	}
+	return nil
+}
+
+// Ready is nil on a replica that waits to lead, and on the leader when its last
+// round went well.
+func (s *State) Ready() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case !s.leading:
+		return nil
+	case s.err != nil:
+		return s.err
+	case s.round == nil:
+		return errors.New("no round has ended yet")
+	}
+	return nil
+}
+
+// Last returns the last round that went well; false before the first. It must
+// not be written to.
+func (s *State) Last() (Round, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.round == nil {
+		return Round{}, false
+	}
+	return *s.round, true
+}

@@ -1,0 +1,126 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// messageEvery is how often a message is written of which nothing but the
+// wording changed ("for 40s more").
+const messageEvery = 30 * time.Second
+
+// Conditions of a pool.
+const (
+	conditionReady = "Ready"
+	conditionValid = "Valid"
+)
+
+// statuses writes the status of every pool that changed.
+func (a *Announcer) statuses(ctx context.Context, r Round) error {
+	var pools v1alpha1.GPUNodePoolList
+	if err := a.client.List(ctx, &pools); err != nil {
+		return fmt.Errorf("listing GPUNodePools: %w", err)
+	}
+	found := poolFindings(r)
+	var errs []error
+	for i := range pools.Items {
+		pool := &pools.Items[i]
+		next := pool.DeepCopy()
+		if f, ok := found[pool.Name]; ok {
+			f.write(next)
+		} else if err := r.Invalid[pool.Name]; err != nil {
+			invalid(next, err)
+		} else {
+			continue // made since
+		}
+		if !a.worthWriting(pool, next, r.Now) {
+			continue
+		}
+		// Memory is the Store's: a merge from the cached object leaves it alone.
+		if err := a.client.Status().Patch(ctx, next, client.MergeFrom(pool)); err != nil {
+			errs = append(errs, fmt.Errorf("pool %s: %w", pool.Name, err))
+			continue
+		}
+		a.written[pool.Name] = r.Now
+	}
+	return errors.Join(errs...)
+}
+
+func (a *Announcer) worthWriting(before, after *v1alpha1.GPUNodePool, now time.Time) bool {
+	if equality.Semantic.DeepEqual(before.Status, after.Status) {
+		return false
+	}
+	if now.Sub(a.written[before.Name]) >= messageEvery {
+		return true
+	}
+	plain := after.DeepCopy()
+	plain.Status.Message = before.Status.Message
+	return !equality.Semantic.DeepEqual(before.Status, plain.Status)
+}
+
+// finding is what a round says about one pool.
+type finding struct {
+	pool    plan.Pool
+	ready   int
+	verdict plan.Verdict
+}
+
+func poolFindings(r Round) map[string]finding {
+	out := map[string]finding{}
+	ready := readyByPool(r.Nodes)
+	for _, p := range r.Pools {
+		out[p.Name] = finding{pool: p, ready: ready[p.Name]}
+	}
+	for _, v := range r.Plan.Verdicts {
+		if f, ok := out[v.Subject]; ok && v.Kind == plan.KindPool {
+			f.verdict = v
+			out[v.Subject] = f
+		}
+	}
+	for _, result := range r.Results {
+		// The cached listing is from before: the new target is news already.
+		if f, ok := out[result.Action.Pool]; ok && result.Action.Verb == plan.ScaleUp && resultWord(result.Outcome) == "ok" {
+			f.pool.Target = max(f.pool.Target, result.Action.To)
+			out[result.Action.Pool] = f
+		}
+	}
+	return out
+}
+
+func (f finding) write(pool *v1alpha1.GPUNodePool) {
+	s := &pool.Status
+	s.ObservedGeneration = pool.Generation
+	s.Size, s.Target, s.Ready = int32(f.pool.Size), int32(f.pool.Target), int32(f.ready)
+	s.Upcoming = max(s.Size, s.Target) - s.Ready
+	s.Reason, s.Message = string(f.verdict.Reason), f.verdict.Detail
+	setCondition(pool, conditionValid, metav1.ConditionTrue, "Valid", "")
+	if s.Ready >= int32(f.pool.Min) {
+		setCondition(pool, conditionReady, metav1.ConditionTrue, "MinimumReady", "")
+		return
+	}
+	setCondition(pool, conditionReady, metav1.ConditionFalse, "BelowMinimum",
+		fmt.Sprintf("%d nodes are ready, min is %d", s.Ready, f.pool.Min))
+}
+
+// invalid keeps the numbers: nothing is known about them.
+func invalid(pool *v1alpha1.GPUNodePool, err error) {
+	pool.Status.ObservedGeneration = pool.Generation
+	pool.Status.Reason, pool.Status.Message = "Invalid", err.Error()
+	setCondition(pool, conditionValid, metav1.ConditionFalse, "Invalid", err.Error())
+}
+
+func setCondition(pool *v1alpha1.GPUNodePool, kind string, status metav1.ConditionStatus, reason, message string) {
+	meta.SetStatusCondition(&pool.Status.Conditions, metav1.Condition{
+		Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: pool.Generation,
+	})
+}

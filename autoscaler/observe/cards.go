@@ -1,0 +1,228 @@
+package observe
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/gpu/demand"
+	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// GFD's node labels.
+const (
+	productLabel  = "nvidia.com/gpu.product"
+	countLabel    = "nvidia.com/gpu.count"
+	memoryLabel   = "nvidia.com/gpu.memory"
+	strategyLabel = "nvidia.com/mig.strategy"
+)
+
+// maxCards bounds what a label is believed to say.
+const maxCards = 64
+
+// cards returns the node's cards: what the exporter sees, where it agrees with
+// what the device plugin offers, and otherwise what mig-manager's config says.
+func (o *Observer) cards(in nodeInput) []plan.Card {
+	cards := o.devices(in)
+	if r := in.reading; r != nil {
+		for i := range cards {
+			fromReading(&cards[i], r.cards[cards[i].Index])
+		}
+	}
+	if in.reading == nil || !agrees(in, cards) {
+		fromConfig(in, cards)
+	}
+	doubtUnattributed(in, cards)
+	for i := range cards {
+		o.trackIdle(in, &cards[i])
+	}
+	return cards
+}
+
+// devices are the cards that labels and the exporter know of, with nothing yet
+// said about what is on them.
+func (o *Observer) devices(in nodeInput) []plan.Card {
+	memory, _ := strconv.Atoi(in.node.Labels[memoryLabel])
+	model, _ := gpu.ParseProductMemory(in.node.Labels[productLabel], memory)
+	n := cardCount(in.node)
+	if in.reading != nil {
+		for index := range in.reading.cards {
+			n = min(max(n, index+1), maxCards)
+		}
+	}
+	cards := make([]plan.Card, n)
+	for i := range cards {
+		cards[i] = plan.Card{Device: gpu.Device{Index: i, Model: model}}
+	}
+	return cards
+}
+
+// cardCount is what the labels say, or the cards on offer where there are none.
+func cardCount(n *corev1.Node) int {
+	if count, err := strconv.Atoi(n.Labels[countLabel]); err == nil && count > 0 && n.Labels[strategyLabel] != "single" {
+		return min(count, maxCards)
+	}
+	total := int64(0)
+	for name, q := range n.Status.Allocatable {
+		if d, err := demandOf(string(name)); err == nil && d.Cards == 1 {
+			total += q.Value()
+		}
+	}
+	return int(min(total, maxCards))
+}
+
+// demandOf reads what one of an extended resource is.
+func demandOf(name string) (demand.Demand, error) {
+	return demand.FromResources(map[string]int64{name: 1})
+}
+
+// fromReading fills a card with what the exporter said about it.
+func fromReading(c *plan.Card, r *cardReading) {
+	if r == nil || !r.listed {
+		return
+	}
+	c.UUID, c.Health, c.MIG, c.Busy = r.uuid, r.health, r.mig, r.busy
+	if model, ok := gpu.ParseProduct(r.model); ok {
+		c.Model = model
+	}
+	c.Holders = slices.Sorted(slices.Values(r.holders))
+	c.HoldersKnown = true
+	if !c.MIG {
+		return
+	}
+	table, ok := mig.ForModel(c.Model.Name)
+	if !ok {
+		c.HoldersKnown = false
+		return
+	}
+	for _, id := range slices.Sorted(maps.Keys(r.instances)) {
+		i := r.instances[id]
+		profile, err := table.Lookup(i.profile)
+		if !i.listed || err != nil {
+			c.HoldersKnown = false // something holds what we cannot place
+			continue
+		}
+		inst := plan.Instance{
+			Placement: mig.Placement{Profile: profile, Start: max(i.start, 0)},
+			Placed:    i.start >= 0, UUID: i.uuid, Busy: i.busy,
+		}
+		if len(i.holders) > 0 {
+			inst.Holder = slices.Min(i.holders)
+		}
+		c.Instances = append(c.Instances, inst)
+	}
+	slices.SortFunc(c.Instances, func(a, b plan.Instance) int { return a.Placement.Compare(b.Placement) })
+	settle(c, table)
+}
+
+// settle makes sure that what is said about a MIG card can be true: a holder of
+// the whole card is one of an instance we do not know, and a layout that no card
+// can have was read halfway through a change.
+func settle(c *plan.Card, table *mig.Table) {
+	if len(c.Holders) > 0 {
+		c.Holders, c.HoldersKnown = nil, false
+	}
+	var placed mig.Layout
+	for _, i := range c.Instances {
+		if i.Placed {
+			placed = append(placed, i.Placement)
+		}
+	}
+	if table.Legal(placed) != nil {
+		c.Instances, c.HoldersKnown = nil, false
+	}
+}
+
+// agrees reports whether the exporter's instances are those the device plugin
+// offers: right after a repartition one of them is behind. While a card is
+// being cut the plugin offers nothing, and the exporter is believed.
+func agrees(in nodeInput, cards []plan.Card) bool {
+	if _, cutting := in.node.Annotations[partition.RecordAnnotation]; cutting {
+		return true
+	}
+	if in.node.Labels[strategyLabel] == "single" {
+		return true
+	}
+	layout, err := partition.LayoutOf(cards)
+	if err != nil {
+		return false
+	}
+	return maps.Equal(instancesOnly(layout.Resources()), instancesOnly(partition.Advertised(in.node)))
+}
+
+// instancesOnly leaves out whole cards, whose number replicas change.
+func instancesOnly(resources map[string]int64) map[string]int64 {
+	out := maps.Clone(resources)
+	maps.DeleteFunc(out, func(name string, _ int64) bool { return !strings.HasPrefix(name, "nvidia.com/mig-") })
+	return out
+}
+
+// fromConfig gives cards the layout that the node's selected config says, or
+// the one before an operation under way. Nobody says who holds what.
+func fromConfig(in nodeInput, cards []plan.Card) {
+	name := in.node.Labels[partition.ConfigLabel]
+	if r, ok, err := partition.RecordOf(in.node); ok && err == nil {
+		name = r.Previous
+	}
+	layout := configLayout(in.config, name, len(cards))
+	offered := instancesOnly(partition.Advertised(in.node))
+	for i := range cards {
+		c := &cards[i]
+		c.HoldersKnown, c.Holders, c.Instances = false, nil, nil
+		c.MIG = len(offered) > 0
+		if layout == nil {
+			continue
+		}
+		c.MIG = layout[i].MIG
+		c.Instances = unplaced(c.Model.Name, layout[i].Counts)
+	}
+}
+
+// configLayout returns what a named config makes of n cards, nil where it does
+// not say.
+func configLayout(config partition.Config, name string, n int) partition.NodeLayout {
+	layout := make(partition.NodeLayout, n)
+	for i := range layout {
+		counts, isMIG, known := config.Counts(name, i)
+		if !known {
+			return nil
+		}
+		layout[i] = partition.CardLayout{MIG: isMIG, Counts: counts}
+	}
+	if n == 0 {
+		return nil
+	}
+	return layout
+}
+
+// unplaced returns instances of which only the number is known, at starts where
+// they could be.
+func unplaced(model string, counts map[string]int) []plan.Instance {
+	table, ok := mig.ForModel(model)
+	if !ok {
+		return nil
+	}
+	var want []mig.Count
+	for name, n := range counts {
+		profile, err := table.Lookup(name)
+		if err != nil {
+			return nil
+		}
+		want = append(want, mig.Count{Profile: profile, N: n})
+	}
+	layout, ok := table.Arrange(nil, want)
+	if !ok {
+		return nil
+	}
+	out := make([]plan.Instance, len(layout))
+	for i, p := range layout {
+		out[i] = plan.Instance{Placement: p}
+	}
+	return out
+}

@@ -1,0 +1,183 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/pools"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// PoolReader is what observing needs of the providers; pools.Providers is one.
+type PoolReader interface {
+	List(ctx context.Context, pool *v1alpha1.GPUNodePool) (pools.Listing, error)
+	Template(pool *v1alpha1.GPUNodePool) (plan.Template, error)
+}
+
+// Options of an Observer. All fields but MaxAge and Log are required.
+type Options struct {
+	// Cluster is read for Pods, Nodes, GPUNodePools, PodDisruptionBudgets and
+	// mig-manager's ConfigMap; a cache that is in sync. Objects are not written to.
+	Cluster client.Reader
+	// Readings returns what Prometheus said last; nil for nothing yet.
+	Readings func() *Readings
+	Pools    PoolReader
+	// ConfigMap is where mig-manager's configs are.
+	ConfigMap client.ObjectKey
+	// MaxAge of what the exporters say, scrape included; older is unknown. 0
+	// takes 30 s.
+	MaxAge time.Duration
+	Log    *slog.Logger
+}
+
+// Observer makes Snapshots. It is used from one goroutine.
+type Observer struct {
+	o    Options
+	idle *tracker
+}
+
+// New returns an Observer that has seen nothing yet: everything free is free
+// since it is first seen.
+func New(o Options) *Observer {
+	if o.MaxAge == 0 {
+		o.MaxAge = 30 * time.Second
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Observer{o: o, idle: newTracker(o.MaxAge)}
+}
+
+// Observation is a Snapshot and what could not be put into it.
+type Observation struct {
+	// Snapshot without Memory, which is the loop's.
+	plan.Snapshot
+	// Invalid pools are not in the Snapshot; nothing happens to their nodes.
+	Invalid map[string]error
+	// ReadingsAge is how old Prometheus' answer is; negative when there is none.
+	ReadingsAge time.Duration
+}
+
+// Observe reads everything once. An error means that the cluster could not be
+// read; Prometheus being away is no error, holders are then unknown.
+func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, error) {
+	c, err := o.read(ctx)
+	if err != nil {
+		return Observation{}, err
+	}
+	out := Observation{Snapshot: plan.Snapshot{Now: now}, Invalid: map[string]error{}, ReadingsAge: -1}
+	readings := o.o.Readings()
+	if readings != nil {
+		out.ReadingsAge = max(0, now.Sub(readings.Taken))
+	}
+	for i := range c.pools {
+		pool, err := o.pool(ctx, &c.pools[i])
+		if err != nil {
+			out.Invalid[c.pools[i].Name] = err
+			continue
+		}
+		out.Pools = append(out.Pools, pool)
+	}
+	valid := map[string]bool{}
+	for _, p := range out.Pools {
+		valid[p.Name] = true
+	}
+	ours := gpuNodes(c.nodes)
+	out.Pods = podsOf(c, ours)
+	bound := boundTo(out.Pods)
+	for i := range c.nodes {
+		n := &c.nodes[i]
+		if !ours[n.Name] {
+			continue
+		}
+		in := nodeInput{
+			node: n, config: c.config, reading: readings.node(n.Name, now, o.o.MaxAge), bound: bound[n.Name], now: now,
+		}
+		if pool := n.Labels[v1alpha1.NodePoolLabel]; valid[pool] {
+			in.pool, in.keep = pool, c.keeps(pool)
+		}
+		out.Nodes = append(out.Nodes, o.node(in))
+	}
+	countSizes(out.Pools, out.Nodes)
+	o.idle.sweep(now)
+	return out, nil
+}
+
+// cluster is what the API server says, as it stands in the cache.
+type cluster struct {
+	nodes  []corev1.Node
+	pods   []corev1.Pod
+	pools  []v1alpha1.GPUNodePool
+	pdbs   []policyv1.PodDisruptionBudget
+	config partition.Config
+}
+
+// keeps reports whether the nodes of a pool must not be given back.
+func (c *cluster) keeps(pool string) bool {
+	for i := range c.pools {
+		if c.pools[i].Name == pool {
+			return c.pools[i].Spec.ScaleDown.Disabled
+		}
+	}
+	return false
+}
+
+func (o *Observer) read(ctx context.Context) (*cluster, error) {
+	var nodes corev1.NodeList
+	if err := o.o.Cluster.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	var pods corev1.PodList
+	if err := o.o.Cluster.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing pods: %w", err)
+	}
+	var gpuPools v1alpha1.GPUNodePoolList
+	if err := o.o.Cluster.List(ctx, &gpuPools, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing GPUNodePools: %w", err)
+	}
+	var pdbs policyv1.PodDisruptionBudgetList
+	if err := o.o.Cluster.List(ctx, &pdbs, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing PodDisruptionBudgets: %w", err)
+	}
+	c := &cluster{nodes: nodes.Items, pods: pods.Items, pools: gpuPools.Items, pdbs: pdbs.Items}
+	var cm corev1.ConfigMap
+	err := o.o.Cluster.Get(ctx, o.o.ConfigMap, &cm)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("getting ConfigMap %s: %w", o.o.ConfigMap, err)
+	}
+	if c.config, err = partition.ParseConfig(cm.Data[partition.ConfigKey]); err != nil {
+		// Somebody broke the file: layouts that only it tells are unknown.
+		o.o.Log.Warn("mig-manager's config cannot be read", "configmap", o.o.ConfigMap.String(), "err", err)
+		c.config = partition.Config{}
+	}
+	return c, nil
+}
+
+func boundTo(pods []plan.Pod) map[string][]plan.Pod {
+	out := map[string][]plan.Pod{}
+	for _, p := range pods {
+		if p.Node != "" {
+			out[p.Node] = append(out[p.Node], p)
+		}
+	}
+	return out
+}
+
+func countSizes(pools []plan.Pool, nodes []plan.Node) {
+	size := map[string]int{}
+	for _, n := range nodes {
+		size[n.Pool]++
+	}
+	for i := range pools {
+		pools[i].Size = size[pools[i].Name]
+	}
+}

@@ -1,0 +1,137 @@
+package observe
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/resource"
+
+	"github.com/gpuscale/gpuscale/gpu/demand"
+	"github.com/gpuscale/gpuscale/internal/kube"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// podsOf returns the pods that want GPUs and those that are bound to a GPU
+// node. Pods that have ended hold nothing and are left out.
+func podsOf(c *cluster, gpuNode map[string]bool) []plan.Pod {
+	budgets := newBudgets(c.pdbs)
+	var out []plan.Pod
+	for i := range c.pods {
+		p := &c.pods[i]
+		if kube.IsOver(p) {
+			continue
+		}
+		if p.Spec.NodeName == "" && p.DeletionTimestamp != nil {
+			continue
+		}
+		pod := ConvertPod(p)
+		if p.Spec.NodeName != "" && !gpuNode[p.Spec.NodeName] || p.Spec.NodeName == "" && pod.Demand.Zero() {
+			continue
+		}
+		pod.Evictable = pod.Evictable && budgets.room(p)
+		out = append(out, pod)
+	}
+	return out
+}
+
+// ConvertPod returns a pod as the planner sees it. Demand that no dialect can
+// read is left zero: such a pod is not ours to place. Evictable does not know
+// of budgets.
+func ConvertPod(p *corev1.Pod) plan.Pod {
+	requests := resource.PodRequests(p, resource.PodResourcesOptions{})
+	out := plan.Pod{
+		Namespace: p.Namespace, Name: p.Name,
+		Owner:        owner(p),
+		Node:         p.Spec.NodeName,
+		Created:      p.CreationTimestamp.Time,
+		CPUMilli:     requests.Cpu().MilliValue(),
+		MemoryMi:     (requests.Memory().Value() + 1<<20 - 1) >> 20,
+		NodeSelector: p.Spec.NodeSelector,
+		Affinity:     affinity(p),
+		Evictable:    evictable(p),
+		DaemonSet:    kube.IsDaemon(p),
+	}
+	if p.Spec.Priority != nil {
+		out.Priority = *p.Spec.Priority
+	}
+	if d, err := demand.FromResources(kube.Extended(requests)); err == nil {
+		out.Demand = d
+	}
+	for _, t := range p.Spec.Tolerations {
+		out.Tolerations = append(out.Tolerations, plan.Toleration{
+			Key: t.Key, Operator: string(t.Operator), Value: t.Value, Effect: string(t.Effect),
+		})
+	}
+	if out.Node == "" {
+		out.PendingSince = out.Created
+		scheduled(p, &out)
+	}
+	return out
+}
+
+// scheduled reads what the scheduler said. A gated pod is not its business yet.
+func scheduled(p *corev1.Pod, out *plan.Pod) {
+	for _, c := range p.Status.Conditions {
+		if c.Type != corev1.PodScheduled || c.Status != corev1.ConditionFalse {
+			continue
+		}
+		out.Unschedulable = c.Reason == corev1.PodReasonUnschedulable
+		if !c.LastTransitionTime.IsZero() {
+			out.PendingSince = c.LastTransitionTime.Time
+		}
+	}
+}
+
+// owner names the controller for people. A ReplicaSet of a Deployment is named
+// after it and the pod's template hash.
+func owner(p *corev1.Pod) string {
+	ref := metav1.GetControllerOfNoCopy(p)
+	if ref == nil {
+		return ""
+	}
+	hash := p.Labels["pod-template-hash"]
+	if name, ok := strings.CutSuffix(ref.Name, "-"+hash); ok && ref.Kind == "ReplicaSet" && hash != "" {
+		return "Deployment/" + name
+	}
+	return ref.Kind + "/" + ref.Name
+}
+
+// Annotations by which a pod says whether it may be moved.
+var safeToEvict = []string{"gpuscale.io/safe-to-evict", "cluster-autoscaler.kubernetes.io/safe-to-evict"}
+
+func evictable(p *corev1.Pod) bool {
+	for _, key := range safeToEvict {
+		if p.Annotations[key] == "false" {
+			return false
+		}
+	}
+	return metav1.GetControllerOfNoCopy(p) != nil && !kube.IsDaemon(p)
+}
+
+// affinity returns the required node affinity. One without any term that could
+// match gives a single term that nothing matches, since an empty list matches
+// everything.
+func affinity(p *corev1.Pod) []plan.NodeTerm {
+	a := p.Spec.Affinity
+	if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return nil
+	}
+	var terms []plan.NodeTerm
+	for _, t := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		var term plan.NodeTerm
+		for _, e := range t.MatchExpressions {
+			term = append(term, plan.NodeRequirement{Key: e.Key, Operator: string(e.Operator), Values: e.Values})
+		}
+		for _, e := range t.MatchFields { // metadata.name is the only field there is
+			term = append(term, plan.NodeRequirement{Key: e.Key, Operator: string(e.Operator), Values: e.Values})
+		}
+		if len(term) > 0 {
+			terms = append(terms, term)
+		}
+	}
+	if len(terms) == 0 {
+		terms = []plan.NodeTerm{{{Key: "metadata.name", Operator: string(corev1.NodeSelectorOpIn)}}}
+	}
+	return terms
+}

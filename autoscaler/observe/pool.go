@@ -1,0 +1,90 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// What a pool gets that does not say.
+const (
+	defaultReadyAfter   = 3 * time.Minute
+	defaultNodeIdle     = 10 * time.Minute
+	defaultInstanceIdle = time.Minute
+	// defaultRepartition is what mig-manager usually takes, most of it the
+	// device plugin's restart.
+	defaultRepartition = 30 * time.Second
+)
+
+// actuatorManager is the actuator that changes layouts through mig-manager.
+const actuatorManager = "mig-manager"
+
+// pool converts a GPUNodePool; Size is set later. The error names the field.
+func (o *Observer) pool(ctx context.Context, p *v1alpha1.GPUNodePool) (plan.Pool, error) {
+	if p.DeletionTimestamp != nil {
+		return plan.Pool{}, fmt.Errorf("the pool is being deleted")
+	}
+	template, err := o.o.Pools.Template(p)
+	if err != nil {
+		return plan.Pool{}, err
+	}
+	listing, err := o.o.Pools.List(ctx, p)
+	if err != nil {
+		return plan.Pool{}, err
+	}
+	out := plan.Pool{
+		Name: p.Name, Min: int(p.Spec.Min), Max: int(p.Spec.Max),
+		Target: listing.Target, Template: template,
+		Spot: p.Spec.Spot, Freeze: p.Spec.Freeze,
+		ReadyAfter: orElse(p.Spec.ReadyAfter, defaultReadyAfter),
+		IdleAfter:  orElse(p.Spec.ScaleDown.IdleAfter, defaultNodeIdle),
+	}
+	if q := p.Spec.PricePerHour; q != nil {
+		if q.Sign() < 0 {
+			return plan.Pool{}, fmt.Errorf("spec.pricePerHour: %s is below zero", q)
+		}
+		out.PricePerHour = q.AsApproximateFloat64()
+	}
+	out.MIG, err = poolMIG(p.Spec.MIG, template)
+	return out, err
+}
+
+func poolMIG(spec *v1alpha1.MIG, template plan.Template) (plan.PoolMIG, error) {
+	if spec == nil || len(template.Cards) == 0 {
+		return plan.PoolMIG{}, nil
+	}
+	out := plan.PoolMIG{
+		Repartition: spec.Actuator == actuatorManager || spec.Actuator == "",
+		IdleAfter:   orElse(spec.IdleAfter, defaultInstanceIdle),
+		Duration:    defaultRepartition,
+	}
+	if len(spec.AllowedProfiles) == 0 {
+		return out, nil
+	}
+	model := template.Cards[0].Model.Name
+	table, ok := mig.ForModel(model)
+	if !ok {
+		return plan.PoolMIG{}, fmt.Errorf("spec.mig.allowedProfiles: %s has no MIG", model)
+	}
+	for i, name := range spec.AllowedProfiles {
+		profile, ok := table.Exact(name)
+		if !ok {
+			return plan.PoolMIG{}, fmt.Errorf("spec.mig.allowedProfiles[%d]: %q is no profile of %s", i, name, model)
+		}
+		out.Allowed = append(out.Allowed, profile)
+	}
+	return out, nil
+}
+
+func orElse(d *metav1.Duration, otherwise time.Duration) time.Duration {
+	if d == nil {
+		return otherwise
+	}
+	return d.Duration
+}

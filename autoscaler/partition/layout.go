@@ -1,0 +1,157 @@
+package partition
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// namePrefix of the configs that are ours; others are left alone.
+const namePrefix = "gpuscale-"
+
+// CardResource is what the device plugin advertises for a card without MIG.
+const CardResource = "nvidia.com/gpu"
+
+// NodeLayout is how all cards of a node are cut, by driver index, as
+// mig-manager sees it: counts, never placements.
+type NodeLayout []CardLayout
+
+// CardLayout is one card of a NodeLayout.
+type CardLayout struct {
+	MIG    bool
+	Counts map[string]int // instances by the driver's profile name; none for an empty card
+}
+
+// LayoutOf returns the layout of cards, which must be all cards of a node in
+// any order. The error names the card that has no index of its own or whose
+// model has no table.
+func LayoutOf(cards []plan.Card) (NodeLayout, error) {
+	layout := make(NodeLayout, len(cards))
+	seen := make([]bool, len(cards))
+	for _, c := range cards {
+		if c.Index < 0 || c.Index >= len(cards) || seen[c.Index] {
+			return nil, fmt.Errorf("card %d: not one of cards 0 … %d", c.Index, len(cards)-1)
+		}
+		seen[c.Index] = true
+		card, err := layoutOf(c)
+		if err != nil {
+			return nil, fmt.Errorf("card %d: %w", c.Index, err)
+		}
+		layout[c.Index] = card
+	}
+	return layout, nil
+}
+
+func layoutOf(c plan.Card) (CardLayout, error) {
+	if !c.MIG {
+		return CardLayout{}, nil
+	}
+	table, ok := mig.ForModel(c.Model.Name)
+	if !ok {
+		return CardLayout{}, fmt.Errorf("no MIG table for model %q", c.Model.Name)
+	}
+	l := CardLayout{MIG: true, Counts: map[string]int{}}
+	for _, inst := range c.Instances {
+		if !table.Has(inst.Profile) {
+			return CardLayout{}, fmt.Errorf("%s has no profile %s", c.Model.Name, inst.Profile)
+		}
+		l.Counts[table.Name(inst.Profile)]++
+	}
+	return l, nil
+}
+
+// Placements of a card's instances, sorted.
+func Placements(c plan.Card) mig.Layout {
+	l := make([]mig.Placement, len(c.Instances))
+	for i, inst := range c.Instances {
+		l[i] = inst.Placement
+	}
+	return mig.NewLayout(l...)
+}
+
+// With returns l with card cut into target, an arrangement of model's profiles.
+func (l NodeLayout) With(card int, model string, target mig.Layout) (NodeLayout, error) {
+	table, ok := mig.ForModel(model)
+	if !ok {
+		return nil, fmt.Errorf("no MIG table for model %q", model)
+	}
+	if card < 0 || card >= len(l) {
+		return nil, fmt.Errorf("card %d: not one of cards 0 … %d", card, len(l)-1)
+	}
+	if err := table.Legal(target); err != nil {
+		return nil, fmt.Errorf("card %d: %w", card, err)
+	}
+	counts := map[string]int{}
+	for _, p := range target {
+		counts[table.Name(p.Profile)]++
+	}
+	out := slices.Clone(l)
+	out[card] = CardLayout{MIG: true, Counts: counts}
+	return out, nil
+}
+
+// Resources returns what the device plugin advertises for l under the mixed
+// strategy, by extended resource name; resources with nothing are left out.
+func (l NodeLayout) Resources() map[string]int64 {
+	out := map[string]int64{}
+	for _, c := range l {
+		if !c.MIG {
+			out[CardResource]++
+		}
+		for profile, n := range c.Counts {
+			if n > 0 {
+				out[mig.ResourceName(profile)] += int64(n)
+			}
+		}
+	}
+	return out
+}
+
+// Entries renders l for mig-parted: one entry for each distinct card layout, in
+// the order of its first card.
+func (l NodeLayout) Entries() []Entry {
+	var entries []Entry
+	for i, c := range l {
+		counts := maps.Clone(c.Counts)
+		if counts == nil {
+			counts = map[string]int{}
+		}
+		maps.DeleteFunc(counts, func(_ string, n int) bool { return n == 0 })
+		at := slices.IndexFunc(entries, func(e Entry) bool {
+			return e.MIGEnabled == c.MIG && maps.Equal(e.MIGDevices, counts)
+		})
+		if at < 0 {
+			entries = append(entries, Entry{MIGEnabled: c.MIG, MIGDevices: counts})
+			at = len(entries) - 1
+		}
+		entries[at].Devices.Indices = append(entries[at].Devices.Indices, i)
+	}
+	return entries
+}
+
+// Name of the config for l: equal layouts have equal names, and a name is a
+// valid label value.
+func (l NodeLayout) Name() string {
+	sum := sha256.Sum256([]byte(l.canonical()))
+	return namePrefix + hex.EncodeToString(sum[:5])
+}
+
+func (l NodeLayout) canonical() string {
+	var b strings.Builder
+	for i, c := range l {
+		fmt.Fprintf(&b, "%d:%t", i, c.MIG)
+		for _, profile := range slices.Sorted(maps.Keys(c.Counts)) {
+			if n := c.Counts[profile]; n > 0 {
+				fmt.Fprintf(&b, " %s=%d", profile, n)
+			}
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}

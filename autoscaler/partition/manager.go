@@ -1,0 +1,143 @@
+package partition
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// MaxUndoAttempts after which a node is left cordoned for a person.
+const MaxUndoAttempts = 5
+
+// Manager drives mig-manager. Its methods take a node as just read from the
+// API server and refuse when it has changed since.
+type Manager struct {
+	client    client.Client
+	live      client.Reader
+	configMap client.ObjectKey
+}
+
+// NewManager returns a Manager that keeps its configs in configMap. live must
+// read from the API server, not from a cache.
+func NewManager(c client.Client, live client.Reader, configMap client.ObjectKey) *Manager {
+	return &Manager{client: c, live: live, configMap: configMap}
+}
+
+// Mark records an operation and cordons its node, in one write. r.Cordoned is
+// set here.
+func (m *Manager) Mark(ctx context.Context, node *corev1.Node, r Record) error {
+	return m.patch(ctx, node, "marking", func(n *corev1.Node) {
+		r.Cordoned = !n.Spec.Unschedulable
+		n.Spec.Unschedulable = true
+		setAnnotation(n, RecordAnnotation, r.String())
+	})
+}
+
+// Select points the node at the record's config. mig-manager's old answer goes
+// with the same write: it is not about this config.
+func (m *Manager) Select(ctx context.Context, node *corev1.Node, r Record) error {
+	return m.patch(ctx, node, "selecting "+r.Config+" on", func(n *corev1.Node) {
+		selectConfig(n, r.Config)
+	})
+}
+
+// Unmark ends an operation: the record goes and, where it was ours, the cordon.
+func (m *Manager) Unmark(ctx context.Context, node *corev1.Node, r Record) error {
+	return m.patch(ctx, node, "unmarking", func(n *corev1.Node) {
+		delete(n.Annotations, RecordAnnotation)
+		if r.Cordoned {
+			n.Spec.Unschedulable = false
+		}
+	})
+}
+
+// Undo takes one step back: it selects the previous config, or, when that is in
+// place, ends the operation. done is true after the last step. mig-manager acts
+// on a change of the label only, so an attempt that failed, or that nothing came
+// of within patience, is repeated under the config's other name.
+func (m *Manager) Undo(ctx context.Context, node *corev1.Node, r Record, now time.Time, patience time.Duration) (done bool, err error) {
+	selected := node.Labels[ConfigLabel]
+	if r.Undo == nil && selected != r.Config {
+		return true, m.Unmark(ctx, node, r) // it never was selected
+	}
+	if r.Undo != nil {
+		at := selected == r.Previous || selected == otherName(r.Previous)
+		state, waited := node.Labels[StateLabel], now.Sub(r.Undo.Since) >= patience
+		switch {
+		// A card that fell sick meanwhile is never advertised again: what the
+		// device plugin says is waited for, but not for ever.
+		case at && state == StateSuccess && (waited || maps.Equal(Advertised(node), r.Was)):
+			return true, m.Unmark(ctx, node, r)
+		case at && state != StateFailed && !waited:
+			return false, nil
+		case r.Undo.Attempts >= MaxUndoAttempts:
+			return false, fmt.Errorf("node %s: %s could not be restored in %d attempts, mig-manager says %q: the node stays cordoned until annotation %s is removed",
+				node.Name, r.Previous, r.Undo.Attempts, node.Labels[StateLabel], RecordAnnotation)
+		}
+	}
+	to := r.Previous
+	if selected == to {
+		if err := m.alias(ctx, to); err != nil {
+			return false, err
+		}
+		to = otherName(to)
+	}
+	next := Undo{Since: now, Attempts: 1}
+	if r.Undo != nil {
+		next.Attempts = r.Undo.Attempts + 1
+	}
+	r.Undo = &next
+	return false, m.patch(ctx, node, "going back to "+to+" on", func(n *corev1.Node) {
+		setAnnotation(n, RecordAnnotation, r.String())
+		selectConfig(n, to)
+	})
+}
+
+// otherName is a second name for a config, to move a label away from and back
+// to what it says.
+func otherName(name string) string {
+	const suffix = "-again"
+	return name[:min(len(name), 63-len(suffix))] + suffix
+}
+
+// alias publishes a config under its other name too.
+func (m *Manager) alias(ctx context.Context, name string) error {
+	return m.edit(ctx, func(c *Config) error {
+		entries, ok := c.MIGConfigs[name]
+		if !ok {
+			return fmt.Errorf("config %s is not there", name)
+		}
+		c.MIGConfigs[otherName(name)] = entries
+		return nil
+	})
+}
+
+func selectConfig(n *corev1.Node, name string) {
+	if n.Labels == nil {
+		n.Labels = map[string]string{}
+	}
+	n.Labels[ConfigLabel] = name
+	delete(n.Labels, StateLabel)
+}
+
+func setAnnotation(n *corev1.Node, key, value string) {
+	if n.Annotations == nil {
+		n.Annotations = map[string]string{}
+	}
+	n.Annotations[key] = value
+}
+
+// patch writes what change does to node, unless the node has changed since it
+// was read. node itself is updated.
+func (m *Manager) patch(ctx context.Context, node *corev1.Node, what string, change func(*corev1.Node)) error {
+	base := client.MergeFromWithOptions(node.DeepCopy(), client.MergeFromWithOptimisticLock{})
+	change(node)
+	if err := m.client.Patch(ctx, node, base); err != nil {
+		return fmt.Errorf("%s node %s: %w", what, node.Name, err)
+	}
+	return nil
+}

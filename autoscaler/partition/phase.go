@@ -1,0 +1,80 @@
+package partition
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// Node labels of mig-manager's contract.
+const (
+	ConfigLabel = "nvidia.com/mig.config"
+	StateLabel  = "nvidia.com/mig.config.state"
+)
+
+// Answers in StateLabel.
+const (
+	StatePending   = "pending"
+	StateRebooting = "rebooting"
+	StateSuccess   = "success"
+	StateFailed    = "failed"
+)
+
+// Unreadable is the ID of an operation whose record cannot be read.
+const Unreadable = "unreadable"
+
+// OperationOf returns the operation under way on a node, nil for none. It is a
+// pure reading of the node: what is recorded, what mig-manager answers, and
+// what the device plugin advertises.
+func OperationOf(node *corev1.Node) *plan.Operation {
+	r, ok, err := RecordOf(node)
+	if !ok {
+		return nil
+	}
+	if err != nil {
+		return &plan.Operation{ID: Unreadable, Phase: plan.PhaseFailed, Message: err.Error()}
+	}
+	op := &plan.Operation{
+		ID: r.ID, Card: r.Card, Target: r.TargetLayout(),
+		Started: r.Started, Deadline: r.Deadline,
+	}
+	op.Phase, op.Message = phase(node, r)
+	return op
+}
+
+func phase(node *corev1.Node, r Record) (plan.Phase, string) {
+	if r.Undo != nil {
+		return plan.PhaseFailed, fmt.Sprintf("going back to %s, attempt %d, mig-manager says %q", r.Previous, r.Undo.Attempts, node.Labels[StateLabel])
+	}
+	if node.Labels[ConfigLabel] != r.Config {
+		return plan.PhasePending, "config " + r.Config + " is not selected yet"
+	}
+	switch state := node.Labels[StateLabel]; state {
+	case StateFailed:
+		return plan.PhaseFailed, "mig-manager could not apply " + r.Config
+	case StateSuccess:
+		if !maps.Equal(Advertised(node), r.Expect) {
+			return plan.PhasePending, "the device plugin has not advertised the new layout yet"
+		}
+		return plan.PhaseSucceeded, ""
+	default:
+		return plan.PhasePending, fmt.Sprintf("mig-manager says %q", state)
+	}
+}
+
+// Advertised returns the NVIDIA devices a node can give to pods, by resource
+// name; resources with nothing are left out. Shared replicas are not devices.
+func Advertised(node *corev1.Node) map[string]int64 {
+	out := map[string]int64{}
+	for name, q := range node.Status.Allocatable {
+		r := string(name)
+		if (r == CardResource || strings.HasPrefix(r, "nvidia.com/mig-")) && !strings.HasSuffix(r, ".shared") && q.Value() > 0 {
+			out[r] = q.Value()
+		}
+	}
+	return out
+}

@@ -1,0 +1,126 @@
+package pools
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// Publisher makes layouts known to mig-manager; *partition.Manager is one.
+type Publisher interface {
+	Publish(ctx context.Context, layouts ...partition.NodeLayout) (added bool, err error)
+}
+
+// KWOK makes Node objects itself, for clusters whose nodes KWOK plays.
+type KWOK struct {
+	client client.Client
+	live   client.Reader
+	boot   Publisher
+}
+
+// NewKWOK returns the provider. live must read from the API server, so that a
+// node made a moment ago is counted.
+func NewKWOK(c client.Client, live client.Reader, boot Publisher) *KWOK {
+	return &KWOK{client: c, live: live, boot: boot}
+}
+
+// List implements Provider. A Node object is there as soon as it is asked for,
+// so the target is the number of them.
+func (k *KWOK) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, error) {
+	names, err := k.names(ctx, k.client, pool)
+	return Listing{Target: len(names)}, err
+}
+
+// Template implements Provider.
+func (k *KWOK) Template(pool *v1alpha1.GPUNodePool) (plan.Template, error) {
+	t, err := templateOf(pool)
+	if err != nil {
+		return plan.Template{}, err
+	}
+	layout, err := layoutOf(t)
+	if err != nil {
+		return plan.Template{}, err
+	}
+	if layout != nil {
+		t.Labels[partition.ConfigLabel] = layout.Name()
+	}
+	return t, nil
+}
+
+// SetSize implements Provider. Nodes are made under the first free names
+// "<pool>-<n>", so that a second try after a crash makes the same ones.
+func (k *KWOK) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int) error {
+	names, err := k.names(ctx, k.live, pool)
+	if err != nil || len(names) >= size {
+		return err
+	}
+	t, err := k.Template(pool)
+	if err != nil {
+		return fmt.Errorf("pool %s: %w", pool.Name, err)
+	}
+	layout, err := layoutOf(t)
+	if err != nil {
+		return fmt.Errorf("pool %s: %w", pool.Name, err)
+	}
+	if layout != nil {
+		if _, err := k.boot.Publish(ctx, layout); err != nil {
+			return fmt.Errorf("publishing the boot layout of pool %s: %w", pool.Name, err)
+		}
+	}
+	for n, have := 1, len(names); have < size; n++ {
+		name := fmt.Sprintf("%s-%d", pool.Name, n)
+		if names[name] {
+			continue
+		}
+		err := k.client.Create(ctx, newNode(name, pool, t, layout))
+		if apierrors.IsAlreadyExists(err) {
+			continue // a node of that name, of another pool or of none
+		}
+		if err != nil {
+			return fmt.Errorf("making node %s: %w", name, err)
+		}
+		have++
+	}
+	return nil
+}
+
+// Delete implements Provider.
+func (k *KWOK) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, nodes []*corev1.Node) error {
+	var errs []error
+	for _, node := range nodes {
+		if node.Labels[v1alpha1.NodePoolLabel] != pool.Name {
+			errs = append(errs, fmt.Errorf("node %s is not of pool %s", node.Name, pool.Name))
+			continue
+		}
+		err := k.client.Delete(ctx, node, client.Preconditions{
+			UID:             ptr.To(node.UID),
+			ResourceVersion: ptr.To(node.ResourceVersion),
+		})
+		if err != nil && !apierrors.IsNotFound(err) {
+			errs = append(errs, fmt.Errorf("deleting node %s: %w", node.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// names of the pool's nodes.
+func (k *KWOK) names(ctx context.Context, from client.Reader, pool *v1alpha1.GPUNodePool) (map[string]bool, error) {
+	var list corev1.NodeList
+	if err := from.List(ctx, &list, client.MatchingLabels{v1alpha1.NodePoolLabel: pool.Name}); err != nil {
+		return nil, fmt.Errorf("listing nodes of pool %s: %w", pool.Name, err)
+	}
+	names := make(map[string]bool, len(list.Items))
+	for _, n := range list.Items {
+		names[n.Name] = true
+	}
+	return names, nil
+}

@@ -1,0 +1,56 @@
+package pools
+
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// kwokAnnotation hands a node to KWOK.
+const kwokAnnotation = "kwok.x-k8s.io/node"
+
+// newNode is a node of the pool as KWOK's provider makes it. With ExternalBoot
+// it has neither KWOK's annotation nor devices: whatever plays the boot adds
+// both when the node comes up.
+func newNode(name string, pool *v1alpha1.GPUNodePool, t plan.Template, layout partition.NodeLayout) *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name:        name,
+		Labels:      maps.Clone(t.Labels),
+		Annotations: map[string]string{},
+	}}
+	node.Labels[corev1.LabelHostname] = name
+	node.Labels[corev1.LabelOSStable] = "linux"
+	node.Labels[corev1.LabelArchStable] = "amd64"
+	for _, taint := range t.Taints {
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{
+			Key: taint.Key, Value: taint.Value, Effect: corev1.TaintEffect(taint.Effect),
+		})
+	}
+	capacity := corev1.ResourceList{
+		corev1.ResourceCPU:    pool.Spec.Template.CPU.DeepCopy(),
+		corev1.ResourceMemory: pool.Spec.Template.Memory.DeepCopy(),
+		corev1.ResourcePods:   resource.MustParse("110"),
+	}
+	if !pool.Spec.Provider.KWOK.ExternalBoot {
+		node.Annotations[kwokAnnotation] = "fake"
+		addDevices(capacity, t, layout)
+	}
+	node.Status.Capacity, node.Status.Allocatable = capacity, capacity.DeepCopy()
+	return node
+}
+
+func addDevices(capacity corev1.ResourceList, t plan.Template, layout partition.NodeLayout) {
+	devices := map[string]int64{partition.CardResource: int64(len(t.Cards))}
+	if layout != nil {
+		devices = layout.Resources()
+	}
+	for name, n := range devices {
+		capacity[corev1.ResourceName(name)] = *resource.NewQuantity(n, resource.DecimalSI)
+	}
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/loop"
+	"github.com/gpuscale/gpuscale/internal/buildinfo"
+	"github.com/gpuscale/gpuscale/internal/kube"
+)
+
+// component in Events, leases and user agents.
+const component = "gpuscale-autoscaler"
+
+// run is the program once its configuration is known. It ends with ctx, or with
+// an error when this replica no longer leads.
+func run(ctx context.Context, c Config, f flags, log *slog.Logger) error {
+	kube.UseLogger(log)
+	ctrllog.SetLogger(logr.FromSlogHandler(log.With("from", "controller-runtime").Handler()))
+	rc, err := kube.Config(kube.Options{Kubeconfig: f.kubeconfig, UserAgent: component + "/" + buildinfo.Version()})
+	if err != nil {
+		return err
+	}
+	mgr, err := newManager(rc, c, f.dryRun)
+	if err != nil {
+		return err
+	}
+	events, err := kubernetes.NewForConfig(rc)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	recorder, stop := kube.NewRecorder(events, mgr.GetScheme(), component)
+	defer stop()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	waker := loop.NewWaker()
+	l, reader, err := assemble(assembly{
+		config: c, dryRun: f.dryRun, log: log, client: mgr.GetClient(), live: mgr.GetAPIReader(),
+		recorder: recorder, registry: registry, wake: waker.C(),
+	})
+	if err != nil {
+		return err
+	}
+	if err := wakeOnPods(ctx, mgr, waker); err != nil {
+		return err
+	}
+	server, err := newServer(f.listen, l, registry, mgr.GetCache(), log)
+	if err != nil {
+		return err
+	}
+	return runAll(ctx, mgr, log, server.Run, l.Run, reader.Run)
+}
+
+func wakeOnPods(ctx context.Context, mgr manager.Manager, waker *loop.Waker) error {
+	informer, err := mgr.GetCache().GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watching pods: %w", err)
+	}
+	if _, err := informer.AddEventHandler(waker.Handler()); err != nil {
+		return fmt.Errorf("watching pods: %w", err)
+	}
+	return nil
+}
+
+// newManager has the caches and the lease. A dry run holds none: a lease is
+// written.
+func newManager(rc *rest.Config, c Config, dryRun bool) (manager.Manager, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, fmt.Errorf("registering types: %w", err)
+	}
+	configMap := fields.OneTermEqualSelector("metadata.name", c.MIGManager.ConfigMap)
+	mgr, err := manager.New(rc, manager.Options{
+		Scheme:  scheme,
+		Metrics: metricsserver.Options{BindAddress: "0"},
+		Cache: cache.Options{
+			DefaultTransform: cache.TransformStripManagedFields(),
+			ByObject: map[client.Object]cache.ByObject{
+				&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{c.MIGManager.Namespace: {FieldSelector: configMap}}},
+			},
+		},
+		LeaderElection:                c.Election.Enabled && !dryRun,
+		LeaderElectionID:              c.Election.Name,
+		LeaderElectionNamespace:       c.Election.Namespace,
+		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 &c.Election.LeaseDuration.Duration,
+		RenewDeadline:                 &c.Election.RenewDeadline.Duration,
+		RetryPeriod:                   &c.Election.RetryPeriod.Duration,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the cluster: %w", err)
+	}
+	return mgr, nil
+}
+
+// runAll runs the server at once and the others while this replica leads.
+func runAll(ctx context.Context, mgr manager.Manager, log *slog.Logger, server func(context.Context) error, leading ...func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	serving := make(chan error, 1)
+	go func() {
+		serving <- server(ctx)
+		cancel() // nobody could see us any more
+	}()
+	for _, run := range leading {
+		if err := mgr.Add(manager.RunnableFunc(run)); err != nil {
+			return fmt.Errorf("adding to the manager: %w", err)
+		}
+	}
+	log.Info("starting", "version", buildinfo.Version())
+	err := mgr.Start(ctx)
+	cancel()
+	return errors.Join(err, <-serving)
+}

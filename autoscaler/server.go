@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gpuscale/gpuscale/autoscaler/loop"
+	"github.com/gpuscale/gpuscale/internal/serve"
+	"github.com/gpuscale/gpuscale/plan/scenario"
+)
+
+// syncer is a cache that may not be in sync yet.
+type syncer interface {
+	WaitForCacheSync(ctx context.Context) bool
+}
+
+func newServer(address string, l *loop.Loop, registry prometheus.Gatherer, caches syncer, log *slog.Logger) (*serve.Server, error) {
+	return serve.New(serve.Options{
+		Address: address,
+		Metrics: serve.Metrics(registry, log),
+		Ready: func() error {
+			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+			defer cancel()
+			if !caches.WaitForCacheSync(ctx) {
+				return errors.New("the caches are not in sync")
+			}
+			return l.State.Ready()
+		},
+		Live:   l.State.Live,
+		Routes: func(mux *http.ServeMux) { routes(mux, l.State) },
+		Log:    log,
+	})
+}
+
+// routes show the last round: the plan for people, and the snapshot in the
+// language that "plan -f" reads.
+func routes(mux *http.ServeMux, state *loop.State) {
+	show := func(path string, text func(loop.Round) string) {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+			round, ok := state.Last()
+			if !ok {
+				http.Error(w, "no round has ended on this replica", http.StatusServiceUnavailable)
+				return
+			}
+			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			w.Header().Set("X-Content-Type-Options", "nosniff")
+			_, _ = fmt.Fprint(w, text(round))
+		})
+	}
+	show("/debug/plan", planText)
+	show("/debug/snapshot", func(r loop.Round) string { return scenario.Print(r.Snapshot) })
+}
+
+// planText is the plan and what came of it.
+func planText(r loop.Round) string {
+	text := fmt.Sprintf("# %s\n%s", r.Plan.At.UTC().Format(time.RFC3339Nano), r.Plan)
+	for _, result := range r.Results {
+		text += fmt.Sprintf("# %s %s%s: %s", result.Action.Verb, result.Action.Pool, result.Action.Node, result.Outcome)
+		if result.Err != nil {
+			text += fmt.Sprintf(": %v", result.Err)
+		}
+		text += "\n"
+	}
+	return text
+}

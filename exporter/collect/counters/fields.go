@@ -1,0 +1,91 @@
+package counters
+
+import (
+	_ "embed"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+//go:embed fields.txt
+var fieldsText string
+
+type fieldTable struct {
+	ids   map[string]uint16
+	names map[uint16]string
+}
+
+// table reads the embedded list once; its lines are checked by a test.
+var table = sync.OnceValue(func() fieldTable {
+	t := fieldTable{ids: map[string]uint16{}, names: map[uint16]string{}}
+	for line := range strings.Lines(fieldsText) {
+		number, name, ok := strings.Cut(strings.TrimSpace(line), " ")
+		id, err := strconv.ParseUint(number, 10, 16)
+		if !ok || err != nil {
+			continue // comments
+		}
+		t.ids[name] = uint16(id)
+		if _, taken := t.names[uint16(id)]; !taken {
+			t.names[uint16(id)] = name
+		}
+	}
+	return t
+})
+
+// FieldID returns the DCGM field id of a name ("DCGM_FI_DEV_GPU_UTIL") or of a
+// number in decimal ("203"), so that fields newer than this table can be asked
+// for. It reports false for a name nobody knows.
+func FieldID(name string) (uint16, bool) {
+	if id, ok := table().ids[name]; ok {
+		return id, true
+	}
+	id, err := strconv.ParseUint(name, 10, 16)
+	return uint16(id), err == nil && id != 0
+}
+
+// FieldName returns DCGM's name of a field, or "DCGM_FI_<id>" where this table
+// has none.
+func FieldName(id uint16) string {
+	if name, ok := table().names[id]; ok {
+		return name
+	}
+	return "DCGM_FI_" + strconv.Itoa(int(id))
+}
+
+// nearest returns the known name with the smallest edit distance to a mistyped
+// one, or "" where nothing is close.
+func nearest(name string) string {
+	best, bestDistance := "", len(name)/4+1
+	for known := range table().ids {
+		d := distance(name, known, bestDistance)
+		if d < bestDistance || d == bestDistance && known < best {
+			best, bestDistance = known, d
+		}
+	}
+	return best
+}
+
+// distance is the Levenshtein distance of a and b, or limit+1 where their
+// lengths alone put it beyond limit.
+func distance(a, b string, limit int) int {
+	if len(a)-len(b) > limit || len(b)-len(a) > limit {
+		return limit + 1
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
+}

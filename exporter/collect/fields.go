@@ -1,0 +1,35 @@
+package collect
+
+import "slices"
+
+// DCGM fields our own families read.
+const (
+	fieldPowerWatts      = 155
+	fieldEnergyMilli     = 156 // mJ
+	fieldGPUUtil         = 203 // percent; blank in MIG mode
+	fieldXID             = 230 // the last one, 0 for none
+	fieldFBTotal         = 250 // MiB
+	fieldFBFree          = 251
+	fieldFBUsed          = 252
+	fieldFBReserved      = 253
+	fieldRowRemapFailure = 395 // 1 when remapping failed
+	fieldEngineActive    = 1001
+)
+
+// Fields returns the DCGM fields our own families are made of, sorted. A source
+// is asked to watch these and the counters file's.
+func Fields() []uint16 {
+	return []uint16{
+		fieldPowerWatts, fieldEnergyMilli, fieldGPUUtil, fieldXID, fieldFBTotal, fieldFBFree,
+		fieldFBUsed, fieldFBReserved, fieldRowRemapFailure, fieldEngineActive,
+	}
+}
+
+// Value returns the entity's value of a field and whether it has one.
+func (e *Entity) Value(field uint16) (Value, bool) {
+	i, ok := slices.BinarySearchFunc(e.Values, field, func(v Value, f uint16) int { return int(v.Field) - int(f) })
+	if !ok {
+		return Value{}, false
+	}
+	return e.Values[i], true
+}

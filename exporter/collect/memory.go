@@ -1,0 +1,57 @@
+package collect
+
+import (
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu/metric"
+)
+
+const mebibyte = 1 << 20
+
+func memoryUsed() family {
+	return family{desc: metric.GPUMemoryUsedBytes, collect: func(m *Moment, d *metric.Desc, add adder) {
+		addMemory(m, d, add, func(s *subject) (float64, time.Time, bool) {
+			v, ok := s.number(fieldFBUsed)
+			return v.Number, v.Time, ok
+		})
+	}}
+}
+
+func memoryTotal() family {
+	return family{desc: metric.GPUMemoryTotalBytes, collect: func(m *Moment, d *metric.Desc, add adder) {
+		addMemory(m, d, add, totalMiB)
+	}}
+}
+
+// addMemory adds a size in MiB for each card, or for its instances where it is
+// cut: a sum over the series counts no byte twice.
+func addMemory(m *Moment, d *metric.Desc, add adder, size func(*subject) (float64, time.Time, bool)) {
+	for i := range m.subjects {
+		s := &m.subjects[i]
+		if s.split {
+			continue
+		}
+		if mib, taken, ok := size(s); ok && mib >= 0 {
+			add(s.text(d), mib*mebibyte, taken)
+		}
+	}
+}
+
+// totalMiB is FB_TOTAL, or the sum of its parts where all of them are known.
+func totalMiB(s *subject) (float64, time.Time, bool) {
+	if v, ok := s.number(fieldFBTotal); ok {
+		return v.Number, v.Time, true
+	}
+	sum, taken := 0.0, time.Time{}
+	for _, field := range []uint16{fieldFBFree, fieldFBUsed, fieldFBReserved} {
+		v, ok := s.number(field)
+		if !ok {
+			return 0, time.Time{}, false
+		}
+		if taken.IsZero() || v.Time.Before(taken) {
+			taken = v.Time
+		}
+		sum += v.Number
+	}
+	return sum, taken, true
+}

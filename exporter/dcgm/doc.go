@@ -1,0 +1,10 @@
+// Package dcgm is the collect.Source over NVIDIA's DCGM: an embedded host
+// engine or a remote one.
+//
+// It owns the connection to the host engine, the watches there, and turning
+// DCGM's values into Readings without blanks and impossible numbers. It is the
+// only package that knows go-dcgm; that library binds its symbols lazily, where
+// a missing one ends the process, so each symbol is looked for before the first
+// call. It never attributes a card to a pod, names a series, or keeps a value
+// longer than until the next Read.
+package dcgm

@@ -1,0 +1,190 @@
+/* The part of DCGM's binary interface that the double speaks: the shapes and
+ * numbers of DCGM 4's public headers, and nothing beyond what is used here.
+ * The sizes are asserted because a version word holds the size of its struct. */
+#ifndef FAKEDCGM_ABI_H
+#define FAKEDCGM_ABI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum {
+    ST_OK = 0,
+    ST_BADPARAM = -1,
+    ST_GENERIC_ERROR = -3,
+    ST_MEMORY = -4,
+    ST_NOT_SUPPORTED = -6,
+    ST_UNINITIALIZED = -10,
+    ST_VER_MISMATCH = -12,
+    ST_UNKNOWN_FIELD = -13,
+    ST_NO_DATA = -14,
+    ST_NOT_WATCHED = -16,
+    ST_CONNECTION_NOT_VALID = -21,
+    ST_MAX_LIMIT = -24,
+    ST_DUPLICATE_KEY = -26,
+    ST_NOT_CONFIGURED = -5,
+    ST_INIT_ERROR = -7,
+    ST_PROFILING_NOT_SUPPORTED = -36,
+};
+
+enum { FE_NONE, FE_GPU, FE_VGPU, FE_SWITCH, FE_GPU_I, FE_GPU_CI, FE_LINK, FE_CPU, FE_CPU_CORE };
+enum { ENTITY_OK = 1, ENTITY_LOST = 4 };
+
+#define INT32_BLANK 0x7ffffff0
+#define INT64_BLANK 0x7ffffffffffffff0
+#define FP64_BLANK 140737488355328.0
+#define STR_BLANK "<<<NULL>>>"
+#define STR_NOT_SUPPORTED "<<<NOT_SUPPORTED>>>"
+
+#define MAX_DEVICES 32
+#define MAX_ENTITIES 1024
+#define MAX_GROUPS 64
+#define MAX_FIELDS_IN_GROUP 128
+#define MAX_FIELD_ID 1524
+#define STR_LEN 256
+#define EMBEDDED_HANDLE 0x7fffffff
+#define GROUP_ALL_GPUS 0x7fffffff
+
+#define VERSION(type, n) ((unsigned int)(sizeof(type) | ((unsigned long)(n) << 24)))
+
+typedef int status_t; /* dcgmReturn_t */
+typedef uintptr_t handle_t;
+
+typedef struct {
+    unsigned int version, persist, timeout_ms, is_unix;
+} connect_v2;
+
+typedef struct {
+    unsigned int kind, id; /* entity group and entity id */
+} entity_t;
+
+typedef union {
+    int64_t i64;
+    double dbl;
+    char str[STR_LEN];
+    char blob[4096];
+} payload_t;
+
+typedef struct {
+    unsigned int version;
+    unsigned short field, type;
+    int status;
+    int64_t ts; /* microseconds since 1970 */
+    payload_t value;
+} value_v1;
+
+typedef struct {
+    unsigned int version;
+    unsigned int kind, id;
+    unsigned short field, type;
+    int status;
+    unsigned int unused;
+    int64_t ts;
+    payload_t value;
+} value_v2;
+
+typedef int (*enum_v1)(unsigned int gpu, value_v1 *values, int n, void *user);
+typedef int (*enum_v2)(unsigned int kind, unsigned int id, value_v1 *values, int n, void *user);
+
+typedef struct {
+    unsigned short id;
+    char type; /* 'i', 'd', 's', 'b' */
+    unsigned char size;
+    char tag[48];
+    int scope, nvml_id;
+    unsigned int level;
+    void *format;
+} field_meta;
+
+typedef struct {
+    entity_t entity, parent;
+    char gpu_uuid[128];
+    unsigned int nvml_index, nvml_gi, nvml_ci, nvml_profile, slices;
+} hierarchy_entry;
+
+typedef struct {
+    unsigned int version, count;
+    hierarchy_entry list[MAX_DEVICES * 14];
+} hierarchy_v2;
+
+typedef struct {
+    unsigned int version;
+    struct {
+        unsigned int version, count;
+        struct {
+            unsigned int version, memory, sm;
+        } list[256];
+    } clocks;
+    unsigned int thermals[3]; /* version, slowdown, shutdown */
+    unsigned int power[6];    /* version, current, default, enforced, min, max */
+    struct {
+        unsigned int version;
+        char brand[STR_LEN], name[STR_LEN], pci_bus_id[STR_LEN], serial[STR_LEN], uuid[STR_LEN];
+        char vbios[STR_LEN], inforom[STR_LEN];
+        unsigned int pci_device, pci_subsystem;
+        char driver_version[STR_LEN];
+        unsigned int virtualization;
+    } identifiers;
+    struct {
+        unsigned int version, bar1, total, used, free; /* MiB */
+    } memory;
+    struct {
+        unsigned int version, persistence, mig, confidential;
+    } settings;
+} attributes_v3;
+
+typedef struct {
+    unsigned int version, unused, gpu, count;
+    struct {
+        unsigned short major, minor;
+        unsigned int count;
+        unsigned short fields[64];
+    } groups[10];
+} prof_groups_v3;
+
+typedef struct {
+    unsigned int version, count;
+    char name[STR_LEN];
+    entity_t list[MAX_ENTITIES];
+} group_info_v3;
+
+typedef struct {
+    unsigned int version, count;
+    struct {
+        unsigned int cpu;
+        struct {
+            unsigned int version;
+            uint64_t bitmask[16];
+        } cores;
+    } cpus[8];
+} cpu_hierarchy_v1;
+
+typedef struct {
+    unsigned int version;
+    char text[STR_LEN * 2];
+} version_info_v2;
+
+/* Of these only the emptiness is told: a machine without links. */
+typedef struct {
+    unsigned int version;
+    char rest[14776];
+} link_status_v4;
+
+typedef struct {
+    unsigned int version;
+    char rest[444];
+} topology_v1;
+
+_Static_assert(sizeof(connect_v2) == 16, "dcgmConnectV2Params_v2");
+_Static_assert(sizeof(value_v1) == 4120, "dcgmFieldValue_v1");
+_Static_assert(sizeof(value_v2) == 4128, "dcgmFieldValue_v2");
+_Static_assert(sizeof(field_meta) == 72, "dcgm_field_meta_t");
+_Static_assert(sizeof(hierarchy_entry) == 164, "dcgmMigHierarchyInfo_v2");
+_Static_assert(sizeof(hierarchy_v2) == 73480, "dcgmMigHierarchy_v2");
+_Static_assert(sizeof(attributes_v3) == 5220, "dcgmDeviceAttributes_v3");
+_Static_assert(sizeof(prof_groups_v3) == 1376, "dcgmProfGetMetricGroups_v3");
+_Static_assert(sizeof(group_info_v3) == 8456, "dcgmGroupInfo_v3");
+_Static_assert(sizeof(version_info_v2) == 516, "dcgmVersionInfo_v2");
+
+#endif

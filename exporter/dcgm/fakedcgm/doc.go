@@ -1,0 +1,15 @@
+// Package fakedcgm is a test double of NVIDIA's libdcgm.so.4 (and of the few
+// calls of libnvidia-ml.so.1 that the exporter makes for MIG), written in C and
+// steered through a text file.
+//
+// It owns the C source in c/, the state file that says what the pretended
+// machine looks like, and the compiling of the two libraries. A process started
+// with LD_LIBRARY_PATH pointing at them and FAKEDCGM_STATE naming the file takes
+// the same cgo path as on a real machine. The double follows the semantics of
+// DCGM's headers: version words are checked, values that are not there are
+// blank, fields that nobody watches give no data, watched ones are sampled at
+// their interval and carry the time of the sample.
+//
+// It never copies DCGM itself, holds no policy, and is linked into no program:
+// it exists to be loaded by tests and by the sandbox.
+package fakedcgm

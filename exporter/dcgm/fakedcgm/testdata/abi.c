@@ -1,0 +1,65 @@
+/* Compiled, never run: the double's shapes and the shim's against NVIDIA's own
+ * headers, which come with go-dcgm. */
+#include "dcgm_agent.h"
+#include "dcgm_fields.h"
+#include "dcgm_structs.h"
+/* The double's own names follow. */
+#include "../c/abi.h"
+#include "../../shim.h"
+
+#define SAME_SIZE(theirs, ours) _Static_assert(sizeof(theirs) == sizeof(ours), #theirs)
+#define SAME_PLACE(theirs, field, ours, our_field) \
+    _Static_assert(offsetof(theirs, field) == offsetof(ours, our_field), #theirs "." #field)
+
+SAME_SIZE(dcgmConnectV2Params_v2, connect_v2);
+SAME_PLACE(dcgmConnectV2Params_v2, addressIsUnixSocket, connect_v2, is_unix);
+SAME_SIZE(dcgmGroupEntityPair_t, entity_t);
+SAME_SIZE(dcgmGroupEntityPair_t, shim_entity);
+SAME_SIZE(dcgmFieldValue_v1, value_v1);
+SAME_PLACE(dcgmFieldValue_v1, ts, value_v1, ts);
+SAME_PLACE(dcgmFieldValue_v1, value, value_v1, value);
+SAME_SIZE(dcgmFieldValue_v2, value_v2);
+SAME_PLACE(dcgmFieldValue_v2, status, value_v2, status);
+SAME_PLACE(dcgmFieldValue_v2, value, value_v2, value);
+SAME_SIZE(dcgmFieldValue_v2, shim_value);
+SAME_PLACE(dcgmFieldValue_v2, fieldId, shim_value, field);
+SAME_PLACE(dcgmFieldValue_v2, fieldType, shim_value, type);
+SAME_PLACE(dcgmFieldValue_v2, status, shim_value, status);
+SAME_PLACE(dcgmFieldValue_v2, ts, shim_value, ts);
+SAME_PLACE(dcgmFieldValue_v2, value, shim_value, value);
+SAME_SIZE(dcgm_field_meta_t, field_meta);
+SAME_PLACE(dcgm_field_meta_t, tag, field_meta, tag);
+SAME_PLACE(dcgm_field_meta_t, entityLevel, field_meta, level);
+SAME_SIZE(dcgmMigHierarchy_v2, hierarchy_v2);
+SAME_PLACE(dcgmMigHierarchy_v2, entityList[3].info.nvmlInstanceId, hierarchy_v2, list[3].nvml_gi);
+SAME_PLACE(dcgmMigHierarchy_v2, entityList[3].info.nvmlProfileSlices, hierarchy_v2, list[3].slices);
+SAME_SIZE(dcgmDeviceAttributes_v3, attributes_v3);
+SAME_PLACE(dcgmDeviceAttributes_v3, identifiers.uuid, attributes_v3, identifiers.uuid);
+SAME_PLACE(dcgmDeviceAttributes_v3, memoryUsage.fbTotal, attributes_v3, memory.total);
+SAME_PLACE(dcgmDeviceAttributes_v3, settings.migModeEnabled, attributes_v3, settings.mig);
+SAME_SIZE(dcgmDeviceAttributes_v3, shim_attributes);
+SAME_PLACE(dcgmDeviceAttributes_v3, identifiers.deviceName, shim_attributes, name);
+SAME_PLACE(dcgmDeviceAttributes_v3, identifiers.pciBusId, shim_attributes, pci_bus_id);
+SAME_PLACE(dcgmDeviceAttributes_v3, identifiers.uuid, shim_attributes, uuid);
+SAME_PLACE(dcgmDeviceAttributes_v3, identifiers.driverVersion, shim_attributes, driver_version);
+SAME_SIZE(dcgmProfGetMetricGroups_v3, prof_groups_v3);
+SAME_PLACE(dcgmProfGetMetricGroups_v3, metricGroups[1].fieldIds, prof_groups_v3, groups[1].fields);
+SAME_SIZE(dcgmGroupInfo_v3, group_info_v3);
+SAME_SIZE(dcgmCpuHierarchy_v1, cpu_hierarchy_v1);
+SAME_SIZE(dcgmNvLinkStatus_v4, link_status_v4);
+SAME_SIZE(dcgmDeviceTopology_v1, topology_v1);
+SAME_SIZE(dcgmVersionInfo_v2, version_info_v2);
+
+_Static_assert(dcgmFieldValue_version2 == VERSION(value_v2, 2), "dcgmFieldValue_version2");
+_Static_assert(dcgmMigHierarchy_version2 == VERSION(hierarchy_v2, 2), "dcgmMigHierarchy_version2");
+_Static_assert((int)ST_VER_MISMATCH == (int)DCGM_ST_VER_MISMATCH, "DCGM_ST_VER_MISMATCH");
+_Static_assert((int)ST_NOT_WATCHED == (int)DCGM_ST_NOT_WATCHED, "DCGM_ST_NOT_WATCHED");
+_Static_assert((int)ST_CONNECTION_NOT_VALID == (int)DCGM_ST_CONNECTION_NOT_VALID, "DCGM_ST_CONNECTION_NOT_VALID");
+_Static_assert((int)ST_NOT_CONFIGURED == (int)DCGM_ST_NOT_CONFIGURED, "DCGM_ST_NOT_CONFIGURED");
+_Static_assert((int)ST_PROFILING_NOT_SUPPORTED == (int)DCGM_ST_PROFILING_NOT_SUPPORTED, "DCGM_ST_PROFILING_NOT_SUPPORTED");
+_Static_assert((int)FE_GPU_I == (int)DCGM_FE_GPU_I && (int)FE_GPU_CI == (int)DCGM_FE_GPU_CI, "entity groups");
+_Static_assert((int)ENTITY_LOST == (int)DcgmEntityStatusLost, "DcgmEntityStatusLost");
+_Static_assert(INT64_BLANK == DCGM_INT64_BLANK && FP64_BLANK == DCGM_FP64_BLANK, "blanks");
+_Static_assert(MAX_FIELD_ID == DCGM_FI_MAX_FIELDS, "DCGM_FI_MAX_FIELDS");
+_Static_assert(MAX_ENTITIES == DCGM_GROUP_MAX_ENTITIES_V2, "DCGM_GROUP_MAX_ENTITIES_V2");
+_Static_assert(MAX_FIELDS_IN_GROUP == DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP, "DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP");

@@ -1,0 +1,71 @@
+package dcgm
+
+// #cgo LDFLAGS: -ldl
+// #include <stdlib.h>
+// #include "shim.h"
+import "C"
+
+import (
+	"fmt"
+	"strings"
+	"unsafe"
+
+	godcgm "github.com/NVIDIA/go-dcgm/pkg/dcgm"
+)
+
+const libraryName = "libdcgm.so.4"
+
+// symbols are all functions that this package reaches, through go-dcgm or its
+// own shim. go-dcgm binds each at its first call, and the loader ends the
+// process when it is not there.
+var symbols = []string{
+	"dcgmInit", "dcgmShutdown", "dcgmStartEmbedded", "dcgmStopEmbedded", "dcgmConnect_v2", "dcgmDisconnect",
+	"dcgmGetEntityGroupEntities", "dcgmGetDeviceAttributes", "dcgmGetGpuInstanceHierarchy",
+	"dcgmGroupCreate", "dcgmGroupDestroy", "dcgmGroupAddEntity", "dcgmFieldGroupCreate", "dcgmFieldGroupDestroy",
+	"dcgmWatchFields", "dcgmUnwatchFields", "dcgmUpdateAllFields", "dcgmEntitiesGetLatestValues",
+	"DcgmFieldsInit", "DcgmFieldGetById", "errorString",
+}
+
+// Functions that a library may lack; what needs them is then left out.
+const (
+	symbolProfiling = "dcgmProfGetSupportedMetricGroups"
+	symbolEvents    = "dcgmGetValuesSince_v2"
+)
+
+// loadLibrary loads libdcgm and looks for every symbol that is needed.
+func loadLibrary(path string) error {
+	if path == "" {
+		path = libraryName
+	}
+	c := C.CString(path)
+	defer C.free(unsafe.Pointer(c))
+	if msg := C.shim_open(c); msg != nil {
+		return fmt.Errorf("%w: %s", ErrNoLibrary, C.GoString(msg))
+	}
+	var missing []string
+	for _, s := range symbols {
+		if !hasSymbol(s) {
+			missing = append(missing, s)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("%w: %s", ErrLibraryTooOld, strings.Join(missing, ", "))
+	}
+	if code := godcgm.FieldsInit(); code != 0 {
+		return fmt.Errorf("initialising DCGM's field table: code %d", code)
+	}
+	return nil
+}
+
+func hasSymbol(name string) bool {
+	c := C.CString(name)
+	defer C.free(unsafe.Pointer(c))
+	return C.shim_has(c) != 0
+}
+
+// FieldByName gives the id of a DCGM field by its name in dcgm_fields.h, old
+// names included: "DCGM_FI_DEV_GPU_UTIL" → 203. It needs no library.
+func FieldByName(name string) (id uint16, ok bool) {
+	short, ok := godcgm.GetFieldID(name)
+	return uint16(short), ok
+}

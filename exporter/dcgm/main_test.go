@@ -1,0 +1,148 @@
+package dcgm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/exporter/collect"
+	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
+)
+
+const envLibraries = "GPUSCALE_TEST_DCGM_LIBRARIES"
+
+// TestMain builds the double and starts the test binary again with it on the
+// library path, which the dynamic loader reads only at the start.
+func TestMain(m *testing.M) {
+	if lib, again := os.LookupEnv(envLibraries); again {
+		code := m.Run()
+		if os.Getenv(envChild) == "" {
+			os.RemoveAll(filepath.Dir(lib))
+		}
+		os.Exit(code)
+	}
+	if err := runWithDouble(); errors.Is(err, fakedcgm.ErrNoCompiler) {
+		fmt.Println("skipping:", err)
+	} else {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// runWithDouble replaces the process; it returns only when that fails.
+func runWithDouble() error {
+	dir, err := os.MkdirTemp("", "gpuscale-dcgm-test-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	lib, err := fakedcgm.Build(context.Background(), dir)
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	return syscall.Exec(self, os.Args, append(os.Environ(), "LD_LIBRARY_PATH="+lib, envLibraries+"="+lib))
+}
+
+// machine is the double's state in a test.
+type machine struct {
+	t    testing.TB
+	path string
+	fakedcgm.State
+}
+
+// newMachine has whole H100s with values in the default fields.
+func newMachine(t testing.TB, cards int) *machine {
+	t.Helper()
+	m := &machine{t: t, path: filepath.Join(t.TempDir(), "state")}
+	m.DriverVersion = "580.65.06"
+	for i := range cards {
+		m.Cards = append(m.Cards, fakedcgm.Card{
+			Index: i, Minor: i + 1, UUID: fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i),
+			Product: "NVIDIA H100 80GB HBM3", PCIBusID: fmt.Sprintf("00000000:%02X:00.0", i+1), MemoryMiB: 81559,
+			Fields: map[uint16]float64{155: 321.5, 156: 1e6, 203: 87, 204: 40, 252: 1000, 251: 80559, 150: 55, 1001: 0.75},
+		})
+	}
+	t.Setenv(fakedcgm.EnvState, m.path)
+	m.write()
+	return m
+}
+
+func (m *machine) write() {
+	m.t.Helper()
+	if err := m.Write(m.path); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// cut puts a card into MIG mode with instances of one profile.
+func (m *machine) cut(card, n int, profile string, slices, size int) {
+	c := &m.Cards[card]
+	c.MIG, c.Instances = true, nil
+	delete(c.Fields, 203)
+	for i := range n {
+		c.Instances = append(c.Instances, fakedcgm.Instance{
+			ID: i + 1, EntityID: card*7 + i, Profile: profile, ComputeSlices: slices, Start: i * size, Size: size,
+			UUID:   fmt.Sprintf("MIG-00000000-0000-%04d-%04d-%012d", card, slices, i),
+			Fields: map[uint16]float64{1001: 0.5, 252: 123, 250: 40448},
+		})
+	}
+}
+
+// defaults are fields of dcgm-exporter's default counters.
+var defaults = []uint16{100, 101, 140, 150, 155, 156, 202, 203, 204, 206, 207, 230, 251, 252, 253, 449, 1001, 1004, 1005, 1009, 1010}
+
+func open(t testing.TB, o Options) collect.Source {
+	t.Helper()
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func watchFields(t testing.TB, s collect.Source, fields ...uint16) {
+	t.Helper()
+	if err := s.Watch(fields, 100*time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t testing.TB, s collect.Source) *collect.Reading {
+	t.Helper()
+	r, err := s.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// number gives a value of an entity, or fails.
+func number(t testing.TB, e collect.Entity, field uint16) float64 {
+	t.Helper()
+	for _, v := range e.Values {
+		if v.Field == field {
+			return v.Number
+		}
+	}
+	t.Fatalf("GPU %d instance %d has no field %d: %+v", e.GPU, e.InstanceID, field, e.Values)
+	return 0
+}
+
+func has(e collect.Entity, field uint16) bool {
+	for _, v := range e.Values {
+		if v.Field == field {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,74 @@
+package dcgm
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"time"
+)
+
+// Mode says where the host engine runs.
+type Mode uint8
+
+// Modes of a Source.
+const (
+	Embedded Mode = iota // in this process
+	Remote               // at Options.Address
+)
+
+// Options of a Source.
+type Options struct {
+	Mode Mode
+	// Address of a remote host engine: "host:port", "unix:///path" or "/path".
+	Address string
+	// LibraryPath is the file of libdcgm.so.4; empty searches as the dynamic
+	// loader does (LD_LIBRARY_PATH, ld.so.cache).
+	LibraryPath string
+	// Timeout bounds how long Read, Watch and Close wait for DCGM; 0 means 10 s.
+	// A call that hangs longer goes on in the background, and Read answers
+	// ErrHanging until it is back.
+	Timeout time.Duration
+	// Log gets changes of state; nil discards them.
+	Log *slog.Logger
+}
+
+// Errors that a caller may want to tell apart.
+var (
+	// ErrNoLibrary: libdcgm.so.4 is not there or cannot be loaded.
+	ErrNoLibrary = errors.New("libdcgm.so.4 cannot be loaded")
+	// ErrLibraryTooOld: the library lacks functions that are needed.
+	ErrLibraryTooOld = errors.New("libdcgm.so.4 lacks functions that are needed")
+	// ErrHanging: a call into DCGM has not come back in time.
+	ErrHanging = errors.New("DCGM does not answer")
+	// ErrInUse: the process has another Source; go-dcgm can hold only one.
+	ErrInUse = errors.New("another DCGM source is open in this process")
+	// ErrClosed: the Source was closed.
+	ErrClosed = errors.New("the DCGM source is closed")
+)
+
+func (o Options) withDefaults() Options {
+	if o.Timeout == 0 {
+		o.Timeout = 10 * time.Second
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// endpoint gives the address as DCGM wants it, and whether it is a socket file.
+func (o Options) endpoint() (address string, unix bool, err error) {
+	if path, ok := strings.CutPrefix(o.Address, "unix://"); ok || strings.HasPrefix(o.Address, "/") {
+		if !strings.HasPrefix(path, "/") {
+			return "", false, fmt.Errorf("host engine address %q: a socket needs an absolute path", o.Address)
+		}
+		return path, true, nil
+	}
+	address = strings.TrimPrefix(o.Address, "tcp://")
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return "", false, fmt.Errorf("host engine address %q: want host:port, unix:///path or /path", o.Address)
+	}
+	return address, false, nil
+}

@@ -1,0 +1,63 @@
+package dcgm
+
+import (
+	"fmt"
+
+	godcgm "github.com/NVIDIA/go-dcgm/pkg/dcgm"
+)
+
+// watchProfiled watches profiling fields on the cards that have them and on
+// their instances. DCGM refuses a whole group for one card that lacks a field,
+// so cards with the same fields go together. A refusal is logged and leaves the
+// fields unwatched: they are then counted as not supported.
+func (r *reader) watchProfiled(wanted []uint16) {
+	if len(wanted) == 0 || !hasSymbol(symbolProfiling) {
+		return
+	}
+	type class struct {
+		gpu, instance   []entityKey
+		fields, onParts []uint16
+	}
+	classes := map[string]*class{}
+	for _, gpu := range r.layout.gpus {
+		fields := intersect(wanted, supportedProfiling(gpu))
+		if len(fields) == 0 {
+			continue
+		}
+		key := fmt.Sprint(fields)
+		if classes[key] == nil {
+			classes[key] = &class{fields: fields, onParts: intersect(fields, r.fields.instance)}
+		}
+		c := classes[key]
+		c.gpu = append(c.gpu, entityKey{kindGPU, gpu})
+		for _, p := range r.layout.instances {
+			if p.gpu == gpu {
+				c.instance = append(c.instance, p.key)
+			}
+		}
+	}
+	for _, c := range classes {
+		if err := r.session.watch(c.gpu, c.fields, r.every); err != nil {
+			r.options.Log.Warn("DCGM refuses profiling fields", "entities", len(c.gpu), "error", err)
+		}
+		if err := r.session.watch(c.instance, c.onParts, r.every); err != nil {
+			r.options.Log.Warn("DCGM refuses profiling fields of MIG instances", "entities", len(c.instance), "error", err)
+		}
+	}
+}
+
+// supportedProfiling gives the profiling fields a card has: none where DCGM
+// says that it cannot be profiled.
+func supportedProfiling(gpu uint32) []uint16 {
+	groups, err := godcgm.GetSupportedMetricGroups(uint(gpu))
+	if err != nil {
+		return nil
+	}
+	var fields []uint16
+	for _, g := range groups {
+		for _, f := range g.FieldIds {
+			fields = append(fields, uint16(f))
+		}
+	}
+	return fields
+}

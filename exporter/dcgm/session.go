@@ -1,0 +1,154 @@
+package dcgm
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync/atomic"
+	"time"
+	_ "unsafe" // for go:linkname
+
+	godcgm "github.com/NVIDIA/go-dcgm/pkg/dcgm"
+)
+
+// hostHandle is go-dcgm's connection to the host engine. It is not exported,
+// and a second connection beside it would double the host engine's work and
+// not share its watches, so the shim calls through this one.
+//
+//go:linkname hostHandle github.com/NVIDIA/go-dcgm/pkg/dcgm.handle
+var hostHandle uintptr
+
+// inUse guards go-dcgm's handle, of which there is one in a process.
+var inUse atomic.Bool
+
+// session is one connection to a host engine with what was set up over it. Its
+// methods are for one goroutine.
+type session struct {
+	prefix  string // of the names of our groups
+	made    int
+	watches []watch
+	groups  []godcgm.GroupHandle
+	log     *slog.Logger
+}
+
+// watch is one group of entities for which one group of fields is taken.
+type watch struct {
+	group  godcgm.GroupHandle
+	fields godcgm.FieldHandle
+}
+
+// connect opens the connection. go-dcgm counts its Inits, so each connect needs
+// one close.
+func connect(o Options) (*session, error) {
+	var err error
+	if o.Mode == Remote {
+		var address string
+		var unix bool
+		if address, unix, err = o.endpoint(); err != nil {
+			return nil, err
+		}
+		kind := "0"
+		if unix {
+			kind = "1"
+		}
+		_, err = godcgm.Init(godcgm.Standalone, address, kind)
+	} else {
+		_, err = godcgm.Init(godcgm.Embedded)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the DCGM host engine: %w", err)
+	}
+	if hostHandle == 0 {
+		return nil, errors.Join(errors.New("connecting to the DCGM host engine: go-dcgm has no handle"), godcgm.Shutdown())
+	}
+	return &session{prefix: fmt.Sprintf("gpuscale-%d-%d", os.Getpid(), time.Now().UnixNano()), log: o.Log}, nil
+}
+
+// close ends the connection. The host engine forgets our watches by itself.
+func (s *session) close() error {
+	if err := godcgm.Shutdown(); err != nil {
+		return fmt.Errorf("closing the DCGM host engine: %w", err)
+	}
+	return nil
+}
+
+func (s *session) name() string {
+	s.made++
+	return fmt.Sprintf("%s-%d", s.prefix, s.made)
+}
+
+// watch lets the host engine take the fields of all entities at the interval,
+// and waits until it has done so once. An entity or a field that is refused is
+// logged and left out; it is an error when nothing is left.
+func (s *session) watch(entities []entityKey, fields []uint16, every time.Duration) error {
+	if len(entities) == 0 || len(fields) == 0 {
+		return nil
+	}
+	group, err := godcgm.CreateGroup(s.name())
+	if err != nil {
+		return err
+	}
+	s.groups = append(s.groups, group)
+	for _, e := range entities {
+		if err := godcgm.AddEntityToGroup(group, godcgm.Field_Entity_Group(e.kind), uint(e.id)); err != nil {
+			// It may have gone since the list was read; the next Read sees that.
+			s.log.Warn("DCGM entity not watched", "kind", e.kind, "id", e.id, "error", err)
+		}
+	}
+	before := len(s.watches)
+	for part := range slices.Chunk(fields, maxFieldsPerCall) {
+		err = errors.Join(err, s.watchFields(group, part, every))
+	}
+	if len(s.watches) == before {
+		return err
+	}
+	return nil
+}
+
+// watchFields watches a list of fields. DCGM refuses a list as a whole, so one
+// that is refused is halved until the culprit stands alone.
+func (s *session) watchFields(group godcgm.GroupHandle, fields []uint16, every time.Duration) error {
+	handle, err := godcgm.FieldGroupCreate(s.name(), shorts(fields))
+	if err != nil {
+		return err
+	}
+	// Samples are kept for three intervals or 10 s: we read only the last one,
+	// and events since the last Read.
+	keep := max(3*every, 10*time.Second)
+	err = godcgm.WatchFieldsWithGroupEx(handle, group, every.Microseconds(), keep.Seconds(), 0)
+	if err == nil {
+		s.watches = append(s.watches, watch{group, handle})
+		return nil
+	}
+	err = errors.Join(err, godcgm.FieldGroupDestroy(handle))
+	if len(fields) == 1 {
+		s.log.Warn("DCGM field not watched", "field", fields[0], "error", err)
+		return err
+	}
+	half := len(fields) / 2
+	return errors.Join(s.watchFields(group, fields[:half], every), s.watchFields(group, fields[half:], every))
+}
+
+// unwatch takes back every watch. What fails is left to the host engine, which
+// drops it with the connection.
+func (s *session) unwatch() error {
+	var errs []error
+	for _, w := range s.watches {
+		errs = append(errs, godcgm.UnwatchFields(w.fields, w.group), godcgm.FieldGroupDestroy(w.fields))
+	}
+	for _, g := range s.groups {
+		errs = append(errs, godcgm.DestroyGroup(g))
+	}
+	s.watches, s.groups = nil, nil
+	return errors.Join(errs...)
+}
+
+func shorts(fields []uint16) []godcgm.Short {
+	out := make([]godcgm.Short, len(fields))
+	for i, f := range fields {
+		out[i] = godcgm.Short(f)
+	}
+	return out
+}

@@ -1,0 +1,391 @@
+package dcgm
+
+import (
+	"errors"
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/exporter/collect"
+	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
+)
+
+func TestCards(t *testing.T) {
+	for name, o := range map[string]Options{
+		"embedded":     {},
+		"remote":       {Mode: Remote, Address: "localhost:5555"},
+		"unix socket":  {Mode: Remote, Address: "unix:///run/nv-hostengine"},
+		"path":         {Mode: Remote, Address: "/run/nv-hostengine"},
+		"tcp://":       {Mode: Remote, Address: "tcp://localhost:5555"},
+		"library path": {LibraryPath: "libdcgm.so.4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			newMachine(t, 8)
+			s := open(t, o)
+			watchFields(t, s, defaults...)
+			before := time.Now().Add(-time.Second)
+			r := read(t, s)
+			if len(r.Entities) != 8 {
+				t.Fatalf("%d entities, want 8", len(r.Entities))
+			}
+			for i, e := range r.Entities {
+				if e.Kind != collect.GPU || e.GPU != i || e.Minor != i+1 || e.Model != "NVIDIA H100 80GB HBM3" ||
+					e.DriverVersion != "580.65.06" || e.MIG || e.CardMaxCompute != 7 || e.UUID[:4] != "GPU-" ||
+					e.PCIBusID[:9] != "00000000:" {
+					t.Errorf("entity %d: %+v", i, e)
+				}
+				if got := number(t, e, 155); got != 321.5 {
+					t.Errorf("power %v", got)
+				}
+				if got := number(t, e, 203); got != 87 {
+					t.Errorf("utilisation %v", got)
+				}
+				if got := number(t, e, 1001); got != 0.75 {
+					t.Errorf("engine active %v", got)
+				}
+				for k, v := range e.Values {
+					if v.Time.Before(before) || v.Time.After(time.Now()) {
+						t.Errorf("field %d has time %v", v.Field, v.Time)
+					}
+					if k > 0 && v.Field <= e.Values[k-1].Field {
+						t.Errorf("fields are not sorted: %d after %d", v.Field, e.Values[k-1].Field)
+					}
+				}
+			}
+			// 13 of the 21 default fields have no value on each card.
+			if r.Dropped["blank"] != 8*(len(defaults)-len(r.Entities[0].Values)) {
+				t.Errorf("dropped %v with %d values a card", r.Dropped, len(r.Entities[0].Values))
+			}
+		})
+	}
+}
+
+func TestInstances(t *testing.T) {
+	m := newMachine(t, 2)
+	m.cut(0, 2, "3g.40gb", 3, 4)
+	m.cut(1, 7, "1g.10gb", 1, 1)
+	m.write()
+	s := open(t, Options{})
+	watchFields(t, s, append(defaults, 250)...)
+	r := read(t, s)
+	if len(r.Entities) != 2+2+7 {
+		t.Fatalf("%d entities", len(r.Entities))
+	}
+	second := r.Entities[2]
+	want := collect.Entity{
+		Kind: collect.Instance, GPU: 0, UUID: m.Cards[0].UUID, Model: m.Cards[0].Product, PCIBusID: m.Cards[0].PCIBusID,
+		Minor: 1, MIG: true, DriverVersion: m.DriverVersion, InstanceID: 2, Profile: "3g.40gb", Start: 4, Size: 4,
+		ComputeSlices: 3, InstanceUUID: m.Cards[0].Instances[1].UUID, CardMaxCompute: 7,
+	}
+	values := second.Values
+	second.Values = nil
+	if !equalEntity(second, want) {
+		t.Errorf("instance\n got %+v\nwant %+v", second, want)
+	}
+	second.Values = values
+	if number(t, second, 1001) != 0.5 || number(t, second, 250) != 40448 {
+		t.Errorf("values %+v", values)
+	}
+	if has(second, 155) || has(second, 203) {
+		t.Error("an instance repeats quantities of its card")
+	}
+	if number(t, r.Entities[0], 155) != 321.5 || has(r.Entities[0], 203) {
+		t.Errorf("card %+v", r.Entities[0])
+	}
+	last := r.Entities[10]
+	if last.GPU != 1 || last.InstanceID != 7 || last.Start != 6 || last.Profile != "1g.10gb" {
+		t.Errorf("last %+v", last)
+	}
+}
+
+func equalEntity(a, b collect.Entity) bool {
+	a.Values, b.Values = nil, nil
+	return a.UUID == b.UUID && a.Kind == b.Kind && a.GPU == b.GPU && a.Model == b.Model && a.PCIBusID == b.PCIBusID &&
+		a.Minor == b.Minor && a.MIG == b.MIG && a.DriverVersion == b.DriverVersion && a.InstanceID == b.InstanceID &&
+		a.Profile == b.Profile && a.Start == b.Start && a.Size == b.Size && a.ComputeSlices == b.ComputeSlices &&
+		a.InstanceUUID == b.InstanceUUID && a.CardMaxCompute == b.CardMaxCompute
+}
+
+func TestLayoutChangeIsSeen(t *testing.T) {
+	m := newMachine(t, 1)
+	s := open(t, Options{})
+	watchFields(t, s, 203, 250, 252, 1001)
+	if r := read(t, s); len(r.Entities) != 1 || r.Entities[0].MIG {
+		t.Fatalf("before: %+v", r.Entities)
+	}
+	for _, n := range []int{2, 7, 1, 0} {
+		m.cut(0, n, "1g.10gb", 1, 1)
+		m.Cards[0].MIG = n > 0
+		m.write()
+		r := read(t, s)
+		if len(r.Entities) != 1+n || r.Entities[0].MIG != (n > 0) {
+			t.Fatalf("with %d instances: %d entities, MIG %v", n, len(r.Entities), r.Entities[0].MIG)
+		}
+		for _, e := range r.Entities[1:] {
+			if number(t, e, 252) != 123 {
+				t.Errorf("instance %d has no memory value at once", e.InstanceID)
+			}
+		}
+	}
+}
+
+// An instance made anew under its old numbers is told by its UUID.
+func TestRemadeInstance(t *testing.T) {
+	m := newMachine(t, 1)
+	m.cut(0, 1, "1g.10gb", 1, 1)
+	m.write()
+	s := open(t, Options{})
+	watchFields(t, s, 1001)
+	read(t, s)
+	m.Cards[0].Instances[0].UUID, m.Cards[0].Instances[0].Start = "MIG-new", 5
+	m.write()
+	deadline := time.Now().Add(2 * identityEvery)
+	for {
+		e := read(t, s).Entities[1]
+		if e.InstanceUUID == "MIG-new" && e.Start == 5 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("still %+v", e)
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
+// A card that is lost from the start has no name to stand under, until it is back.
+func TestLostFromTheStart(t *testing.T) {
+	m := newMachine(t, 2)
+	m.Cards[0].Lost = true
+	m.write()
+	s := open(t, Options{})
+	watchFields(t, s, 155)
+	if r := read(t, s); len(r.Entities) != 1 || r.Entities[0].GPU != 1 || r.Dropped["error"] != 1 {
+		t.Fatalf("%+v", r)
+	}
+	m.Cards[0].Lost = false
+	m.write()
+	if r := read(t, s); len(r.Entities) != 2 || r.Entities[0].UUID != m.Cards[0].UUID {
+		t.Fatalf("%+v", r)
+	}
+}
+
+func TestImpossibleAndBlankAreDropped(t *testing.T) {
+	m := newMachine(t, 1)
+	m.Cards[0].Fields = map[uint16]float64{
+		203: 808334905, 204: 101, 206: -1, 155: -3, 1001: 1.2, 1002: 1.0003, 1004: math.NaN(), 150: 40, 156: 0x7ffffff0,
+	}
+	m.write()
+	s := open(t, Options{})
+	watchFields(t, s, 203, 204, 206, 207, 155, 1001, 1002, 1004, 150, 156)
+	r := read(t, s)
+	e := r.Entities[0]
+	if len(e.Values) != 2 || number(t, e, 150) != 40 || number(t, e, 1002) != 1 {
+		t.Errorf("values %+v", e.Values)
+	}
+	if r.Dropped["impossible"] != 5 || r.Dropped["blank"] != 2 || r.Dropped["not_supported"] != 1 {
+		t.Errorf("dropped %v", r.Dropped)
+	}
+}
+
+func TestUnknownFieldsAreCounted(t *testing.T) {
+	newMachine(t, 2)
+	s := open(t, Options{})
+	watchFields(t, s, 203, 999, 60000)
+	if r := read(t, s); r.Dropped["not_supported"] != 4 || number(t, r.Entities[1], 203) != 87 {
+		t.Errorf("dropped %v", r.Dropped)
+	}
+}
+
+// A card that cannot be profiled must not cost the others their profiling.
+func TestProfilingPerCard(t *testing.T) {
+	m := newMachine(t, 3)
+	m.Cards[1].Fields[1001] = math.NaN()
+	m.write()
+	s := open(t, Options{})
+	watchFields(t, s, 203, 1001)
+	r := read(t, s)
+	if number(t, r.Entities[0], 1001) != 0.75 || number(t, r.Entities[2], 1001) != 0.75 || has(r.Entities[1], 1001) {
+		t.Errorf("%+v", r.Entities)
+	}
+	if number(t, r.Entities[1], 203) != 87 || r.Dropped["not_supported"] != 1 {
+		t.Errorf("dropped %v", r.Dropped)
+	}
+}
+
+func TestLostCard(t *testing.T) {
+	m := newMachine(t, 2)
+	s := open(t, Options{})
+	watchFields(t, s, 155, 230)
+	if r := read(t, s); number(t, r.Entities[0], 230) != 0 {
+		t.Errorf("XID before: %+v", r.Entities[0])
+	}
+	at := time.Now().Truncate(time.Microsecond)
+	m.Cards[0].Lost, m.Cards[0].XIDs = true, []fakedcgm.XID{{Code: 79, At: at}}
+	m.write()
+	time.Sleep(120 * time.Millisecond) // a watch interval
+	r := read(t, s)
+	lost, other := r.Entities[0], r.Entities[1]
+	if lost.UUID != m.Cards[0].UUID || lost.Model == "" || has(lost, 155) {
+		t.Errorf("lost card %+v", lost)
+	}
+	if len(lost.Values) != 1 || lost.Values[0].Number != 79 || !lost.Values[0].Time.Equal(at) {
+		t.Errorf("the lost card's XID is not told: %+v", lost.Values)
+	}
+	if number(t, other, 155) != 321.5 {
+		t.Errorf("the other card suffers: %+v", other)
+	}
+}
+
+func TestReconnect(t *testing.T) {
+	m := newMachine(t, 1)
+	s := open(t, Options{Mode: Remote, Address: "localhost:5555"})
+	watchFields(t, s, 203)
+	read(t, s)
+	for range 3 {
+		m.Dead = true
+		m.write()
+		if _, err := s.Read(); err == nil {
+			t.Fatal("Read succeeds on a dead host engine")
+		}
+		if _, err := s.Read(); err == nil {
+			t.Fatal("Read succeeds on a dead host engine")
+		}
+		m.Dead = false
+		m.write()
+		if r := read(t, s); number(t, r.Entities[0], 203) != 87 {
+			t.Fatalf("after the return: %+v", r.Entities[0])
+		}
+	}
+}
+
+func TestHangIsBounded(t *testing.T) {
+	m := newMachine(t, 1)
+	s := open(t, Options{Timeout: 100 * time.Millisecond})
+	watchFields(t, s, 203)
+	read(t, s)
+	m.HangFor = time.Minute
+	m.write()
+	for range 2 {
+		start := time.Now()
+		if _, err := s.Read(); !errors.Is(err, ErrHanging) {
+			t.Fatalf("Read: %v", err)
+		}
+		if d := time.Since(start); d > 2*time.Second {
+			t.Fatalf("Read took %s", d)
+		}
+	}
+	m.HangFor = 0
+	m.write()
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		r, err := s.Read()
+		if err == nil && len(r.Entities) == 1 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("Read does not recover: %v", err)
+		}
+	}
+	m.HangFor = time.Minute
+	m.write()
+	s.Read()
+	start := time.Now()
+	if err := s.Close(); !errors.Is(err, ErrHanging) || time.Since(start) > 2*time.Second {
+		t.Errorf("Close: %v after %s", err, time.Since(start))
+	}
+	if _, err := New(Options{}); !errors.Is(err, ErrInUse) {
+		t.Errorf("New while the old source hangs: %v", err)
+	}
+	m.HangFor = 0
+	m.write()
+	<-s.(*source).done
+}
+
+func TestBadStateIsAnError(t *testing.T) {
+	m := newMachine(t, 1)
+	s := open(t, Options{})
+	watchFields(t, s, 203)
+	read(t, s)
+	m.path += "-missing"
+	t.Setenv(fakedcgm.EnvState, m.path)
+	if _, err := s.Read(); err == nil {
+		t.Error("Read succeeds without a machine")
+	}
+	m.write()
+	read(t, s)
+}
+
+func TestRules(t *testing.T) {
+	newMachine(t, 1)
+	s := open(t, Options{})
+	if err := s.Watch([]uint16{203}, 10*time.Millisecond); err == nil {
+		t.Error("a watch faster than DCGM's floor is accepted")
+	}
+	if _, err := New(Options{}); !errors.Is(err, ErrInUse) {
+		t.Errorf("a second source: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("second Close: %v", err)
+	}
+	if _, err := s.Read(); !errors.Is(err, ErrClosed) {
+		t.Errorf("Read after Close: %v", err)
+	}
+	for _, address := range []string{"", "localhost", "unix://relative", "tcp://localhost"} {
+		if _, err := New(Options{Mode: Remote, Address: address}); err == nil {
+			t.Errorf("address %q is accepted", address)
+		}
+	}
+}
+
+func TestWatchAgain(t *testing.T) {
+	newMachine(t, 1)
+	s := open(t, Options{})
+	watchFields(t, s, 203)
+	read(t, s)
+	many := make([]uint16, 0, 300)
+	for f := range uint16(300) {
+		many = append(many, f+200)
+	}
+	watchFields(t, s, many...)
+	r := read(t, s)
+	if e := r.Entities[0]; number(t, e, 203) != 87 || number(t, e, 252) != 1000 || has(e, 155) {
+		t.Errorf("%+v", e.Values)
+	}
+}
+
+// Whatever is called at a time, nothing deadlocks and the source closes.
+func TestConcurrentUse(t *testing.T) {
+	m := newMachine(t, 2)
+	s := open(t, Options{Mode: Remote, Address: "localhost:5555"})
+	var group sync.WaitGroup
+	for i := range 4 {
+		group.Go(func() {
+			for k := range 50 {
+				switch (i + k) % 4 {
+				case 0:
+					s.Watch([]uint16{203, uint16(150 + k%4)}, time.Second)
+				default:
+					s.Read()
+				}
+			}
+		})
+	}
+	for k := range 20 {
+		m.Dead = k%4 == 3
+		m.write()
+		time.Sleep(time.Millisecond)
+	}
+	group.Wait()
+	m.Dead = false
+	m.write()
+	if r := read(t, s); len(r.Entities) != 2 {
+		t.Errorf("%d entities", len(r.Entities))
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}

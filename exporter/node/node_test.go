@@ -1,0 +1,266 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"google.golang.org/grpc"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/gpuscale/gpuscale/exporter/collect"
+	"github.com/gpuscale/gpuscale/exporter/collect/counters"
+	"github.com/gpuscale/gpuscale/exporter/pods"
+)
+
+// script is a source that does as it is told.
+type script struct {
+	hang atomic.Pointer[chan struct{}] // Read waits for it
+	fail atomic.Pointer[error]
+}
+
+func (s *script) Watch([]uint16, time.Duration) error { return nil }
+func (s *script) Close() error                        { return nil }
+func (s *script) Read() (*collect.Reading, error) {
+	if hang := s.hang.Load(); hang != nil {
+		<-*hang
+	}
+	if err := s.fail.Load(); err != nil {
+		return nil, *err
+	}
+	now := time.Now()
+	return &collect.Reading{Taken: now, Dropped: map[string]int{"blank": 1}, Entities: []collect.Entity{{
+		Kind: collect.GPU, UUID: "GPU-a", Model: "L40S",
+		Values: []collect.Value{{Field: 203, Number: 25, Time: now}},
+	}}}, nil
+}
+
+// begin runs a node until the test ends.
+func begin(t *testing.T, o Options) *Node {
+	t.Helper()
+	o.Name = "node-1"
+	if o.Interval == 0 {
+		o.Interval = 100 * time.Millisecond
+	}
+	n, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); n.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return n
+}
+
+func scrape(n *Node, accept string) *http.Response {
+	req := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+	req.Header.Set("Accept", accept)
+	rec := httptest.NewRecorder()
+	n.Handler().ServeHTTP(rec, req)
+	return rec.Result()
+}
+
+func body(t *testing.T, n *Node) string {
+	t.Helper()
+	b, err := io.ReadAll(scrape(n, "").Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func ready(n *Node) func() bool { return func() bool { return n.Ready() == nil } }
+
+func TestHangingSourceBlocksNoScrape(t *testing.T) {
+	s := &script{}
+	n := begin(t, Options{Source: s})
+	eventually(t, "ready", ready(n))
+	if got := body(t, n); !strings.Contains(got, "gpu_busy_ratio{") {
+		t.Fatalf("no value:\n%s", got)
+	}
+	release := make(chan struct{})
+	s.hang.Store(&release)
+	eventually(t, "not ready", func() bool { return n.Ready() != nil })
+	began := time.Now()
+	got := body(t, n)
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("a scrape took %s", took)
+	}
+	if strings.Contains(got, "gpu_busy_ratio{") {
+		t.Error("an old value is served as if it were one")
+	}
+	if !strings.Contains(got, "gpu_sample_age_seconds{") || !strings.Contains(got, `dropped_total{reason="stale"}`) {
+		t.Errorf("nothing says that values are old:\n%s", got)
+	}
+	if err := n.Ready(); !strings.Contains(err.Error(), "the source has not answered since") {
+		t.Errorf("ready: %v", err)
+	}
+	if err := n.Live(); err != nil {
+		t.Errorf("a hanging driver must not restart the exporter: %v", err)
+	}
+	s.hang.Store(nil)
+	close(release)
+	eventually(t, "ready again", ready(n))
+}
+
+func TestSourceThatComesLater(t *testing.T) {
+	s := &script{}
+	refused := errors.New("connection refused")
+	s.fail.Store(&refused)
+	n := begin(t, Options{Source: s})
+	eventually(t, "the reason shows", func() bool { return errors.Is(n.Ready(), refused) })
+	if got := body(t, n); !strings.Contains(got, "gpuscale_exporter_source_up") {
+		t.Errorf("no self-metrics before the first reading:\n%s", got)
+	}
+	s.fail.Store(nil)
+	eventually(t, "ready", ready(n))
+	failure := errors.New("GPU is lost")
+	s.fail.Store(&failure)
+	eventually(t, "the failure shows", func() bool { return errors.Is(n.Ready(), failure) })
+	if got := body(t, n); !strings.Contains(got, "gpuscale_exporter_source_up 0") {
+		t.Error("source_up is not 0")
+	}
+	s.fail.Store(nil)
+	eventually(t, "ready again", ready(n))
+}
+
+func TestNegotiation(t *testing.T) {
+	n := begin(t, Options{Source: &script{}, Compat: collect.CompatOptions{
+		Counters: []counters.Field{{ID: 203, Name: "DCGM_FI_DEV_GPU_UTIL", Kind: counters.Gauge, Help: "u"}},
+	}})
+	eventually(t, "ready", ready(n))
+	for _, accept := range []string{
+		"", "text/plain;version=0.0.4", "application/openmetrics-text;version=1.0.0",
+		"application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited",
+	} {
+		resp := scrape(n, accept)
+		if accept == "application/openmetrics-text;version=1.0.0" {
+			b, _ := io.ReadAll(resp.Body)
+			if !strings.HasSuffix(string(b), "\n# EOF\n") || !strings.HasPrefix(resp.Header.Get("Content-Type"), "application/openmetrics-text") {
+				t.Errorf("OpenMetrics: %s\n%s", resp.Header.Get("Content-Type"), b)
+			}
+			continue
+		}
+		names := decode(t, resp)
+		for _, want := range []string{"gpu_busy_ratio", "DCGM_FI_DEV_GPU_UTIL", "gpuscale_exporter_reads_total"} {
+			if names[want] != 1 {
+				t.Errorf("Accept %q: %s is there %d times", accept, want, names[want])
+			}
+		}
+	}
+}
+
+func decode(t *testing.T, resp *http.Response) map[string]int {
+	t.Helper()
+	decoder := expfmt.NewDecoder(resp.Body, expfmt.ResponseFormat(resp.Header))
+	names := map[string]int{}
+	for {
+		var family dto.MetricFamily
+		err := decoder.Decode(&family)
+		if errors.Is(err, io.EOF) {
+			return names
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		names[family.GetName()]++
+	}
+}
+
+func TestScrapesAtOnce(t *testing.T) {
+	n := begin(t, Options{Source: &script{}})
+	eventually(t, "ready", ready(n))
+	handler := n.Handler()
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 50 {
+				rec := httptest.NewRecorder()
+				handler.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+				if got := rec.Body.String(); !strings.HasPrefix(got, "# HELP gpu_info") || strings.Count(got, "gpu_info{") != 1 {
+					t.Error("a scrape got another's bytes")
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+type oneCard struct {
+	podresources.UnimplementedPodResourcesListerServer
+	pod atomic.Pointer[string]
+}
+
+func (k *oneCard) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
+	return &podresources.ListPodResourcesResponse{PodResources: []*podresources.PodResources{{
+		Namespace: "ns", Name: *k.pod.Load(), Containers: []*podresources.ContainerResources{{
+			Name: "main", Devices: []*podresources.ContainerDevices{{ResourceName: "nvidia.com/gpu", DeviceIds: []string{"GPU-a"}}},
+		}},
+	}}}, nil
+}
+
+func TestHolders(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "kubelet.sock")
+	k, pod := &oneCard{}, "first"
+	k.pod.Store(&pod)
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	podresources.RegisterPodResourcesListerServer(server, k)
+	go func() { _ = server.Serve(l) }()
+	defer server.Stop()
+	watcher, err := pods.New(pods.Options{Socket: socket, Interval: 100 * time.Millisecond, Keep: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := begin(t, Options{Source: &script{}, Pods: watcher})
+	eventually(t, "ready", ready(n))
+	if got := body(t, n); !strings.Contains(got, `model="L40S",namespace="ns",pod="first",container="main"} 0.25`) {
+		t.Errorf("the first page has no holder:\n%s", got)
+	}
+	pod2 := "second"
+	k.pod.Store(&pod2)
+	eventually(t, "the new holder", func() bool { return strings.Contains(body(t, n), `pod="second"`) })
+
+	server.Stop()
+	eventually(t, "the failure is counted", func() bool { return n.attributionErrors() > 0 })
+	if got := body(t, n); !strings.Contains(got, `pod="second"`) {
+		t.Error("identity flips as soon as the kubelet is away")
+	}
+	eventually(t, "the map is given up", func() bool { return !strings.Contains(body(t, n), `pod="second"`) })
+	if got := body(t, n); !strings.Contains(got, "gpu_attribution_age_seconds{") || strings.Contains(got, "gpu_held{") {
+		t.Errorf("the age must stay and the holder go:\n%s", got)
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	s := &script{}
+	for _, o := range []Options{{Name: "n", Source: s, Interval: time.Millisecond}, {Source: s, Interval: time.Second}, {Name: "n", Interval: time.Second}} {
+		if _, err := New(o); err == nil {
+			t.Errorf("accepted %+v", o)
+		}
+	}
+}

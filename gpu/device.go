@@ -1,0 +1,46 @@
+package gpu
+
+// Model is a GPU product as capacity sees it. The zero Model is "unknown".
+type Model struct {
+	// Name is our canonical name, the key of the MIG table: "H100-80GB".
+	Name string
+	// Vendor is "nvidia", "amd", "intel" or "huawei".
+	Vendor string
+	// MemoryMiB is the memory of the whole card.
+	MemoryMiB int
+}
+
+// Known reports whether the model was recognised.
+func (m Model) Known() bool { return m.Name != "" }
+
+// Device is one physical card on a node.
+type Device struct {
+	UUID  string // "GPU-…", as the driver gives it; empty where nothing told us
+	Index int    // driver index on the node, from 0
+	Model Model
+	// Health is what the node knows about the card; the zero value is unknown.
+	Health Health
+}
+
+// Health of a card. Unknown is not healthy and not sick: capacity counts it,
+// nothing is bought or given back because of it.
+type Health uint8
+
+// Health values.
+const (
+	HealthUnknown Health = iota
+	Healthy
+	Sick
+)
+
+// String returns the word used in labels and scenario files.
+func (h Health) String() string {
+	switch h {
+	case Healthy:
+		return "healthy"
+	case Sick:
+		return "sick"
+	default:
+		return "unknown"
+	}
+}

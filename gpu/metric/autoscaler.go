@@ -1,0 +1,63 @@
+package metric
+
+// What the autoscaler says about its decisions and itself.
+var (
+	AutoscalerBuildInfo = Desc{
+		Name: "gpuscale_autoscaler_build_info", Type: Gauge, Unit: Info, Owner: Autoscaler, Stability: Alpha,
+		Help:   "The autoscaler's version. Always 1.",
+		Labels: []string{LabelVersion, LabelGoVersion},
+	}
+	AutoscalerLeader = Desc{
+		Name: "gpuscale_autoscaler_leader", Type: Gauge, Unit: Bool, Owner: Autoscaler, Stability: Alpha,
+		Help: "1 on the replica that decides.",
+	}
+	AutoscalerRounds = Desc{
+		Name: "gpuscale_autoscaler_rounds_total", Type: Counter, Unit: None, Owner: Autoscaler, Stability: Alpha,
+		Help:   `Rounds of observe, plan and act, by result: "ok" or "error".`,
+		Labels: []string{LabelResult},
+	}
+	AutoscalerRoundSeconds = Desc{
+		Name: "gpuscale_autoscaler_round_phase_duration_seconds", Type: Histogram, Unit: Seconds, Owner: Autoscaler, Stability: Alpha,
+		Help:   `Time of one round, by phase: "observe", "plan", "act".`,
+		Labels: []string{LabelPhase},
+	}
+	AutoscalerRoundAge = Desc{
+		Name: "gpuscale_autoscaler_last_round_timestamp_seconds", Type: Gauge, Unit: Seconds, Owner: Autoscaler, Stability: Alpha,
+		Help: "Unix time at which the last round ended well.",
+	}
+	AutoscalerActions = Desc{
+		Name: "gpuscale_autoscaler_actions_total", Type: Counter, Unit: None, Owner: Autoscaler, Stability: Alpha,
+		Help:   `Actions taken, by verb, pool, reason and result: "ok", "error" or "skipped".`,
+		Labels: []string{LabelVerb, LabelPool, LabelReason, LabelResult},
+	}
+	AutoscalerVerdicts = Desc{
+		Name: "gpuscale_autoscaler_verdicts", Type: Gauge, Unit: None, Owner: Autoscaler, Stability: Alpha,
+		Help:   `Subjects of the last plan, by kind ("pod", "pool", "node", "card") and reason.`,
+		Labels: []string{LabelKind, LabelReason},
+	}
+	AutoscalerPoolSize = Desc{
+		Name: "gpuscale_autoscaler_pool_nodes", Type: Gauge, Unit: None, Owner: Autoscaler, Stability: Alpha,
+		Help:   `Nodes of a pool, by kind: "min", "max", "target", "size", "ready".`,
+		Labels: []string{LabelPool, LabelKind},
+	}
+	AutoscalerPendingSlices = Desc{
+		Name: "gpuscale_autoscaler_pending_slices", Type: Gauge, Unit: None, Owner: Autoscaler, Stability: Alpha,
+		Help: "Compute slices that pending pods want.",
+	}
+	AutoscalerUnservedSlices = Desc{
+		Name: "gpuscale_autoscaler_unserved_slices", Type: Gauge, Unit: None, Owner: Autoscaler, Stability: Alpha,
+		Help: "Compute slices that pending pods want and no plan or upcoming node serves.",
+	}
+	AutoscalerOperations = Desc{
+		Name: "gpuscale_autoscaler_operations", Type: Gauge, Unit: None, Owner: Autoscaler, Stability: Alpha,
+		Help:   `Repartitions under way, by phase: "pending", "succeeded", "failed".`,
+		Labels: []string{LabelPhase},
+	}
+)
+
+func autoscalerSeries() []Desc {
+	return []Desc{
+		AutoscalerBuildInfo, AutoscalerLeader, AutoscalerRounds, AutoscalerRoundSeconds, AutoscalerRoundAge, AutoscalerActions,
+		AutoscalerVerdicts, AutoscalerPoolSize, AutoscalerPendingSlices, AutoscalerUnservedSlices, AutoscalerOperations,
+	}
+}

@@ -1,0 +1,66 @@
+package metric
+
+// Type is the Prometheus type of a series.
+type Type string
+
+// Types.
+const (
+	Gauge     Type = "gauge"
+	Counter   Type = "counter"
+	Histogram Type = "histogram"
+)
+
+// Unit of a value; base units only. A name ends in its unit.
+type Unit string
+
+// Units. Info is the unit of series that are always 1 and say something in their
+// labels, Bool of those that are 0 or 1, None of plain counts of things.
+const (
+	Seconds Unit = "seconds"
+	Bytes   Unit = "bytes"
+	Ratio   Unit = "ratio"
+	Watts   Unit = "watts"
+	Joules  Unit = "joules"
+	Info    Unit = "info"
+	Bool    Unit = "bool"
+	None    Unit = ""
+)
+
+// Stability says what a user may build on.
+type Stability string
+
+// Stabilities.
+const (
+	Alpha  Stability = "alpha"  // may change in any release
+	Stable Stability = "stable" // renamed only with both names served for a year
+)
+
+// Owner is the program that emits a series.
+type Owner string
+
+// Owners.
+const (
+	Exporter   Owner = "exporter"
+	Autoscaler Owner = "autoscaler"
+	Adapter    Owner = "adapter"
+)
+
+// Desc describes one series.
+type Desc struct {
+	Name string
+	Help string
+	Type Type
+	Unit Unit
+	// Labels that are always there, in the order in which they are written.
+	Labels []string
+	// Optional labels: absent, never empty, where they do not apply.
+	Optional  []string
+	Stability Stability
+	Owner     Owner
+}
+
+// AllLabels returns Labels, then Optional, as a new slice.
+func (d Desc) AllLabels() []string {
+	all := make([]string, 0, len(d.Labels)+len(d.Optional))
+	return append(append(all, d.Labels...), d.Optional...)
+}

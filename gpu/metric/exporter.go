@@ -1,0 +1,47 @@
+package metric
+
+// What the exporter says about itself.
+var (
+	ExporterBuildInfo = Desc{
+		Name: "gpuscale_exporter_build_info", Type: Gauge, Unit: Info, Owner: Exporter, Stability: Alpha,
+		Help:   "The exporter's version. Always 1.",
+		Labels: []string{LabelVersion, LabelGoVersion},
+	}
+	ExporterUp = Desc{
+		Name: "gpuscale_exporter_source_up", Type: Gauge, Unit: Bool, Owner: Exporter, Stability: Alpha,
+		Help: "1 while DCGM answers, 0 while it does not.",
+	}
+	ExporterReads = Desc{
+		Name: "gpuscale_exporter_reads_total", Type: Counter, Unit: None, Owner: Exporter, Stability: Alpha,
+		Help:   `Passes over the source, by result: "ok" or "error".`,
+		Labels: []string{LabelResult},
+	}
+	ExporterReadSeconds = Desc{
+		Name: "gpuscale_exporter_read_duration_seconds", Type: Histogram, Unit: Seconds, Owner: Exporter, Stability: Alpha,
+		Help: "Time of one pass over the source.",
+	}
+	ExporterReconnects = Desc{
+		Name: "gpuscale_exporter_reconnects_total", Type: Counter, Unit: None, Owner: Exporter, Stability: Alpha,
+		Help: "Times the connection to DCGM was made anew.",
+	}
+	ExporterDropped = Desc{
+		Name: "gpuscale_exporter_values_dropped_total", Type: Counter, Unit: None, Owner: Exporter, Stability: Alpha,
+		Help:   `Values left out because nobody could mean them: "blank", "not_supported", "impossible", "error", "stale".`,
+		Labels: []string{LabelReason},
+	}
+	ExporterSeries = Desc{
+		Name: "gpuscale_exporter_series", Type: Gauge, Unit: None, Owner: Exporter, Stability: Alpha,
+		Help: "Series in the last exposition.",
+	}
+	ExporterAttributionErrors = Desc{
+		Name: "gpuscale_exporter_attribution_errors_total", Type: Counter, Unit: None, Owner: Exporter, Stability: Alpha,
+		Help: "Times the kubelet did not say who holds what.",
+	}
+)
+
+func exporterSeries() []Desc {
+	return []Desc{
+		ExporterBuildInfo, ExporterUp, ExporterReads, ExporterReadSeconds, ExporterReconnects, ExporterDropped,
+		ExporterSeries, ExporterAttributionErrors,
+	}
+}

@@ -1,0 +1,95 @@
+package metric
+
+// The series the parts meet in. The exporter emits them; adapter, autoscaler,
+// dashboards and report read them.
+var (
+	GPUInfo = Desc{
+		Name: "gpu_info", Type: Gauge, Unit: Info, Owner: Exporter, Stability: Alpha,
+		Help:   `A card and what it is. mig is "true" in MIG mode, else "false". Always 1.`,
+		Labels: []string{LabelNode, LabelGPU, LabelGPUUUID, LabelModel, LabelPCIBusID, LabelMIG, LabelDriverVersion},
+	}
+	GPUInstanceInfo = Desc{
+		Name: "gpu_instance_info", Type: Gauge, Unit: Info, Owner: Exporter, Stability: Alpha,
+		Help:   "A MIG instance and where it lies; start and size in memory slices. Always 1.",
+		Labels: []string{LabelNode, LabelGPU, LabelGPUUUID, LabelGPUInstanceID, LabelProfile, LabelStart, LabelSize, LabelInstanceUUID},
+	}
+	GPUHeld = Desc{
+		Name: "gpu_held", Type: Gauge, Unit: Bool, Owner: Exporter, Stability: Alpha,
+		Help:     "1 for each container that holds the card or instance.",
+		Labels:   []string{LabelNode, LabelGPU, LabelGPUUUID, LabelNamespace, LabelPod, LabelContainer},
+		Optional: []string{LabelGPUInstanceID, LabelProfile},
+	}
+	GPUBusyRatio = Desc{
+		Name: "gpu_busy_ratio", Type: Gauge, Unit: Ratio, Owner: Exporter, Stability: Alpha,
+		Help:     "Share of time in which the card computed, 0 to 1 of the whole card.",
+		Labels:   []string{LabelNode, LabelGPU, LabelGPUUUID, LabelModel},
+		Optional: holder(),
+	}
+	GPUInstanceBusyRatio = Desc{
+		Name: "gpu_instance_busy_ratio", Type: Gauge, Unit: Ratio, Owner: Exporter, Stability: Alpha,
+		Help:     "Share of time in which the MIG instance computed, 0 to 1 of the instance.",
+		Labels:   []string{LabelNode, LabelGPU, LabelGPUUUID, LabelGPUInstanceID, LabelProfile},
+		Optional: holder(),
+	}
+	GPUShareRatio = Desc{
+		Name: "gpu_share_ratio", Type: Gauge, Unit: Ratio, Owner: Exporter, Stability: Alpha,
+		Help:     "Busy ratio times the instance's part of the card's compute slices. Sums to at most 1 for a card.",
+		Labels:   []string{LabelNode, LabelGPU, LabelGPUUUID},
+		Optional: append([]string{LabelModel, LabelGPUInstanceID, LabelProfile}, holder()...),
+	}
+	GPUMemoryUsedBytes = Desc{
+		Name: "gpu_memory_used_bytes", Type: Gauge, Unit: Bytes, Owner: Exporter, Stability: Alpha,
+		Help:     "Memory in use on the card or MIG instance.",
+		Labels:   []string{LabelNode, LabelGPU, LabelGPUUUID},
+		Optional: append([]string{LabelModel, LabelGPUInstanceID, LabelProfile}, holder()...),
+	}
+	GPUMemoryTotalBytes = Desc{
+		Name: "gpu_memory_total_bytes", Type: Gauge, Unit: Bytes, Owner: Exporter, Stability: Alpha,
+		Help:     "Memory of the card or MIG instance.",
+		Labels:   []string{LabelNode, LabelGPU, LabelGPUUUID},
+		Optional: append([]string{LabelModel, LabelGPUInstanceID, LabelProfile}, holder()...),
+	}
+	GPUPowerWatts = Desc{
+		Name: "gpu_power_watts", Type: Gauge, Unit: Watts, Owner: Exporter, Stability: Alpha,
+		Help:   "Power drawn, once for each card.",
+		Labels: []string{LabelNode, LabelGPU, LabelGPUUUID, LabelModel},
+	}
+	GPUEnergyJoulesTotal = Desc{
+		Name: "gpu_energy_joules_total", Type: Counter, Unit: Joules, Owner: Exporter, Stability: Alpha,
+		Help:   "Energy drawn since the driver was loaded, once for each card.",
+		Labels: []string{LabelNode, LabelGPU, LabelGPUUUID, LabelModel},
+	}
+	GPUIdleSeconds = Desc{
+		Name: "gpu_idle_seconds", Type: Gauge, Unit: Seconds, Owner: Exporter, Stability: Alpha,
+		Help:     "How long the card or instance has been held without computing.",
+		Labels:   []string{LabelNode, LabelGPU, LabelGPUUUID, LabelNamespace, LabelPod, LabelContainer},
+		Optional: []string{LabelGPUInstanceID, LabelProfile},
+	}
+	GPUSampleAgeSeconds = Desc{
+		Name: "gpu_sample_age_seconds", Type: Gauge, Unit: Seconds, Owner: Exporter, Stability: Alpha,
+		Help:     "Age of the newest value of the card or instance.",
+		Labels:   []string{LabelNode, LabelGPU, LabelGPUUUID},
+		Optional: []string{LabelGPUInstanceID},
+	}
+	GPUAttributionAgeSeconds = Desc{
+		Name: "gpu_attribution_age_seconds", Type: Gauge, Unit: Seconds, Owner: Exporter, Stability: Alpha,
+		Help:   "Age of the map from cards and instances to the pods that hold them.",
+		Labels: []string{LabelNode},
+	}
+	GPUHealthy = Desc{
+		Name: "gpu_healthy", Type: Gauge, Unit: Bool, Owner: Exporter, Stability: Alpha,
+		Help:   "1 while the card is healthy, 0 when it is not, for the reason given.",
+		Labels: []string{LabelNode, LabelGPU, LabelGPUUUID, LabelReason},
+	}
+)
+
+// holder are the labels of a series that names the container using the card.
+func holder() []string { return []string{LabelNamespace, LabelPod, LabelContainer} }
+
+func gpuSeries() []Desc {
+	return []Desc{
+		GPUInfo, GPUInstanceInfo, GPUHeld, GPUBusyRatio, GPUInstanceBusyRatio, GPUShareRatio,
+		GPUMemoryUsedBytes, GPUMemoryTotalBytes, GPUPowerWatts, GPUEnergyJoulesTotal, GPUIdleSeconds,
+		GPUSampleAgeSeconds, GPUAttributionAgeSeconds, GPUHealthy,
+	}
+}

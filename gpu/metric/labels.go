@@ -1,0 +1,37 @@
+package metric
+
+// Label names. Node is the Kubernetes node, GPU the driver's index of a card.
+// Namespace, Pod and Container are the holder's and absent when there is none.
+const (
+	LabelNode          = "node"
+	LabelGPU           = "gpu"
+	LabelGPUUUID       = "gpu_uuid"
+	LabelGPUInstanceID = "gpu_instance_id"
+	LabelProfile       = "profile"
+	LabelStart         = "start"
+	LabelSize          = "size"
+	LabelInstanceUUID  = "instance_uuid"
+	LabelModel         = "model"
+	LabelPCIBusID      = "pci_bus_id"
+	LabelMIG           = "mig"
+	LabelDriverVersion = "driver_version"
+	LabelNamespace     = "namespace"
+	LabelPod           = "pod"
+	LabelContainer     = "container"
+	LabelReason        = "reason"
+
+	LabelBackend   = "backend"
+	LabelCode      = "code"
+	LabelGoVersion = "go_version"
+	LabelKind      = "kind"
+	LabelPhase     = "phase"
+	LabelPool      = "pool"
+	LabelResult    = "result"
+	LabelRule      = "rule"
+	LabelVerb      = "verb"
+	LabelVersion   = "version"
+)
+
+// Exported prefixes a label that Prometheus moved out of the way of the scrape
+// target's own, where it scrapes without honor_labels: "exported_pod".
+const Exported = "exported_"

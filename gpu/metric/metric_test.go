@@ -1,0 +1,122 @@
+package metric
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var (
+	seriesName = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+	labelName  = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+)
+
+func TestNames(t *testing.T) {
+	seen := map[string]bool{}
+	for _, d := range All() {
+		if !seriesName.MatchString(d.Name) || seen[d.Name] {
+			t.Errorf("%s: not a name, or twice", d.Name)
+		}
+		seen[d.Name] = true
+		base := strings.TrimSuffix(d.Name, "_total")
+		if counts := base != d.Name; counts != (d.Type == Counter) {
+			t.Errorf("%s: counters end in _total, and nothing else does", d.Name)
+		}
+		switch d.Unit {
+		case None, Bool:
+			for _, u := range []Unit{Seconds, Bytes, Ratio, Watts, Joules, Info} {
+				if strings.HasSuffix(base, "_"+string(u)) {
+					t.Errorf("%s: ends in %s and has unit %q", d.Name, u, d.Unit)
+				}
+			}
+		default:
+			if !strings.HasSuffix(base, "_"+string(d.Unit)) {
+				t.Errorf("%s: does not end in its unit %s", d.Name, d.Unit)
+			}
+		}
+		for _, suffix := range []string{"_bucket", "_sum", "_count", "_created"} {
+			if strings.HasSuffix(d.Name, suffix) {
+				t.Errorf("%s: %s belongs to histograms", d.Name, suffix)
+			}
+		}
+	}
+}
+
+func TestDescriptions(t *testing.T) {
+	for _, d := range All() {
+		if !strings.HasSuffix(d.Help, ".") {
+			t.Errorf("%s: help %q is no sentence", d.Name, d.Help)
+		}
+		if !slices.Contains([]Type{Gauge, Counter, Histogram}, d.Type) || d.Stability == "" {
+			t.Errorf("%s: type %q, stability %q", d.Name, d.Type, d.Stability)
+		}
+		labels := d.AllLabels()
+		for i, l := range labels {
+			if !labelName.MatchString(l) || slices.Contains(labels[:i], l) {
+				t.Errorf("%s: label %q is no label, or there twice", d.Name, l)
+			}
+		}
+		prefix := "gpuscale_" + string(d.Owner) + "_"
+		if own := strings.HasPrefix(d.Name, "gpuscale_"); own && !strings.HasPrefix(d.Name, prefix) {
+			t.Errorf("%s: %s does not own it", d.Name, d.Owner)
+		} else if !own && (d.Owner != Exporter || !strings.HasPrefix(d.Name, "gpu_")) {
+			t.Errorf("%s: what a program says about itself begins with %s", d.Name, prefix)
+		}
+	}
+}
+
+// The contract of docs/design/001-the-loop.md.
+func TestTheLoopsSeries(t *testing.T) {
+	for name, labels := range map[string]string{
+		"gpu_info":                    "node gpu gpu_uuid model pci_bus_id mig driver_version",
+		"gpu_instance_info":           "node gpu gpu_uuid gpu_instance_id profile start size instance_uuid",
+		"gpu_held":                    "node gpu gpu_uuid namespace pod container gpu_instance_id profile",
+		"gpu_busy_ratio":              "node gpu gpu_uuid model namespace pod container",
+		"gpu_instance_busy_ratio":     "node gpu gpu_uuid gpu_instance_id profile namespace pod container",
+		"gpu_share_ratio":             "node gpu gpu_uuid model gpu_instance_id profile namespace pod container",
+		"gpu_memory_used_bytes":       "node gpu gpu_uuid model gpu_instance_id profile namespace pod container",
+		"gpu_memory_total_bytes":      "node gpu gpu_uuid model gpu_instance_id profile namespace pod container",
+		"gpu_power_watts":             "node gpu gpu_uuid model",
+		"gpu_energy_joules_total":     "node gpu gpu_uuid model",
+		"gpu_idle_seconds":            "node gpu gpu_uuid namespace pod container gpu_instance_id profile",
+		"gpu_sample_age_seconds":      "node gpu gpu_uuid gpu_instance_id",
+		"gpu_attribution_age_seconds": "node",
+		"gpu_healthy":                 "node gpu gpu_uuid reason",
+	} {
+		d, ok := Find(name)
+		if got := strings.Join(d.AllLabels(), " "); !ok || got != labels {
+			t.Errorf("%s: %v, labels\n got %s\nwant %s", name, ok, got, labels)
+		}
+	}
+	if _, ok := Find("gpu_"); ok {
+		t.Error("found a series that is not there")
+	}
+}
+
+func TestOf(t *testing.T) {
+	n := 0
+	for _, owner := range []Owner{Exporter, Adapter, Autoscaler} {
+		of := Of(owner)
+		if len(of) == 0 || slices.ContainsFunc(of, func(d Desc) bool { return d.Owner != owner }) {
+			t.Errorf("%s: %v", owner, of)
+		}
+		n += len(of)
+	}
+	if n != len(All()) {
+		t.Errorf("%d of %d series have an owner", n, len(All()))
+	}
+}
+
+func TestReads(t *testing.T) {
+	name := regexp.MustCompile(`^[a-zA-Z_:][a-zA-Z0-9_:]*$`)
+	reads := Reads()
+	for i, r := range reads {
+		if !name.MatchString(r.Name) || i > 0 && reads[i-1].Name >= r.Name {
+			t.Errorf("%s: not a name, or out of order", r.Name)
+		}
+		if r.Help == "" || r.Server == "" || (r.Type == Counter) != strings.HasSuffix(r.Name, "_total") {
+			t.Errorf("%s: %+v", r.Name, r)
+		}
+	}
+}

@@ -1,0 +1,249 @@
+package mig
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func parse(t testing.TB, tab *Table, s string) Layout {
+	t.Helper()
+	l, err := ParseLayout(tab, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestParseLayout(t *testing.T) {
+	tab, _ := ForModel("H100-80GB")
+	for in, want := range map[string]string{
+		"":                         "empty",
+		"empty":                    "empty",
+		"3g.40gb@4 3g.40gb@0":      "3g.40gb@0 3g.40gb@4",
+		"3g@0 1g@4":                "3g.40gb@0 1g.10gb@4",
+		"3g@0:4 1g@4:2":            "3g.40gb@0 1g.20gb@4",
+		" 1g.20gb@6\t1g.10gb+me@0": "1g.10gb+me@0 1g.20gb@6",
+		"1g.10gb.me@3":             "1g.10gb+me@3",
+	} {
+		if got := tab.Format(parse(t, tab, in)); got != want {
+			t.Errorf("%q: got %s, want %s", in, got, want)
+		}
+	}
+	if got := parse(t, tab, "1g.20gb@6 3g.40gb@0").String(); got != "3g@0:4 1g@6:2" {
+		t.Errorf("String: %s", got)
+	}
+}
+
+func TestParseLayoutRefuses(t *testing.T) {
+	tab, _ := ForModel("H100-80GB")
+	for in, want := range map[string]string{
+		"3g.40gb":             "want profile@start",
+		"3g.40gb@x":           "the start is not a memory slice",
+		"3g.40gb@300":         "the start is not a memory slice",
+		"3g.40gb@2":           "may start at [0 4]",
+		"3g.40gb@0 4g.40gb@0": "overlaps",
+		"7g@0:7":              "has no such profile",
+		"1g.10gb@0:2":         "has no such profile",
+		"1g.10gb@0:x":         "not a number of memory slices",
+		"1g+me@0 1g+me@1":     "at most 1 of 1g.10gb+me",
+		"9g@0":                "has none with these compute slices",
+	} {
+		if _, err := ParseLayout(tab, in); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %q", in, err, want)
+		}
+	}
+}
+
+// On RTX PRO 6000 +me.all takes every decoder, so that beside it only instances
+// without media engines fit.
+func TestMediaEngines(t *testing.T) {
+	tab, _ := ForModel("RTX-PRO-6000-Blackwell-96GB")
+	if _, err := ParseLayout(tab, "1g.24gb+me.all@0 1g.24gb@3"); err == nil || !strings.Contains(err.Error(), "media engine 5 of 4") {
+		t.Errorf("got %v", err)
+	}
+	parse(t, tab, "1g.24gb+me.all@0 1g.24gb-me@3 2g.48gb-me@6")
+	parse(t, tab, "1g.24gb+me@0 1g.24gb+gfx@3 2g.48gb@6")
+}
+
+func TestRoomAndStrandedSlices(t *testing.T) {
+	tab, _ := ForModel("H100-80GB")
+	for in, want := range map[string][3]int{ // compute, memory, free placements
+		"":                                   {7, 8, 25},
+		"3g@0 3g@4":                          {1, 0, 0},
+		"1g@0 1g@1 1g@2 1g@3 1g@4 1g@5 1g@6": {0, 1, 0},
+		"4g@0 3g@4":                          {0, 0, 0},
+		"2g@0 2g@2":                          {3, 4, 3 + 3 + 2 + 1 + 1}, // 1g, 1g+me, 1g double, 2g, 3g
+	} {
+		l := parse(t, tab, in)
+		compute, memory := tab.Room(l)
+		if got := [3]int{compute, memory, len(tab.Free(l))}; got != want {
+			t.Errorf("%q: got %v, want %v", in, got, want)
+		}
+	}
+}
+
+func TestArrange(t *testing.T) {
+	tab, _ := ForModel("H100-80GB")
+	for _, c := range []struct{ keep, want, got string }{
+		{"", "3g×2", "3g.40gb@0 3g.40gb@4"},
+		{"", "1g×1", "1g.10gb@6"},                // leaves 4g and 2g room
+		{"", "3g×1 1g×3", "1g@0 1g@1 1g@2 3g@4"}, // strands none, unlike 3g@0 1g@4 …,
+		{"1g@5", "3g×1", "3g.40gb@0 1g.10gb@5"},
+		{"1g@1", "3g×1", "1g.10gb@1 3g.40gb@4"},
+		{"1g@1 1g@5", "3g×1", "no"},
+		{"1g@0", "4g×1", "no"},
+		{"3g@0 3g@4", "1g×1", "no"}, // a compute slice is left, but no memory
+		{"", "1g×8", "no"},
+		{"", "1g+me×2", "no"},
+		{"1g+me@0", "1g+me×1", "no"},
+		{"", "1g×1000000", "no"},
+		{"4g@0", "", "4g.40gb@0"},
+		{"", "2g×3 1g×1", "2g.20gb@0 2g.20gb@2 2g.20gb@4 1g.10gb@6"},
+	} {
+		var want []Count
+		for _, w := range strings.Fields(c.want) {
+			name, n, _ := strings.Cut(w, "×")
+			p, err := tab.Lookup(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, Count{p, atoi(n)})
+		}
+		expected := c.got
+		if expected != "no" {
+			expected = tab.Format(parse(t, tab, c.got))
+		}
+		for range 2 { // and the other way round
+			got := "no"
+			if l, ok := tab.Arrange(parse(t, tab, c.keep), want); ok {
+				got = tab.Format(l)
+			}
+			if got != expected {
+				t.Errorf("%q and %q: got %s, want %s", c.keep, c.want, got, expected)
+			}
+			slices.Reverse(want)
+		}
+	}
+	if _, ok := tab.Arrange(nil, []Count{{Profile{6, 6, 0}, 1}}); ok {
+		t.Error("arranged a profile the product does not have")
+	}
+	if _, ok := tab.Arrange(Layout{{Profile{3, 4, 0}, 1}}, nil); ok {
+		t.Error("arranged beside an illegal layout")
+	}
+}
+
+func atoi(s string) int {
+	n := 0
+	for _, r := range s {
+		n = 10*n + int(r-'0')
+	}
+	return n
+}
+
+// Any part of a legal layout can be kept while the rest is placed anew; what
+// Arrange gives is legal, holds both, and Diff leads there.
+func TestArrangeFindsWhatThereIs(t *testing.T) {
+	for _, model := range []string{"H100-80GB", "A30-24GB", "RTX-PRO-6000-Blackwell-96GB"} {
+		tab, _ := ForModel(model)
+		rapid.Check(t, func(r *rapid.T) {
+			whole := rapid.SampledFrom(tab.Maximal()).Draw(r, "layout")
+			var keep, rest Layout
+			for _, p := range whole {
+				if rapid.Bool().Draw(r, "keep") {
+					keep = append(keep, p)
+				} else {
+					rest = append(rest, p)
+				}
+			}
+			got, ok := tab.Arrange(keep, Counts(rest))
+			if !ok {
+				r.Fatalf("nothing found, though there is %s", tab.Format(whole))
+			}
+			if err := tab.Legal(got); err != nil {
+				r.Fatal(err)
+			}
+			if !slices.Equal(Counts(got), Counts(whole)) {
+				r.Fatalf("got %s for %s", tab.Format(got), tab.Format(whole))
+			}
+			busy := func(p Placement) bool { return slices.Contains(keep, p) }
+			steps, err := Diff(whole, got, busy)
+			if err != nil {
+				r.Fatal(err)
+			}
+			apply(r, tab, whole, steps, got)
+		})
+	}
+}
+
+// apply carries out steps, each of which must be possible when its turn comes.
+func apply(r *rapid.T, tab *Table, from Layout, steps []Step, to Layout) {
+	now := slices.Clone(from)
+	for _, s := range steps {
+		if s.Create {
+			now = NewLayout(append(slices.Clone(now), s.Placement)...)
+		} else {
+			i := slices.Index(now, s.Placement)
+			if i < 0 {
+				r.Fatalf("%s: is not there", s)
+			}
+			now = slices.Delete(now, i, i+1)
+		}
+		if err := tab.Legal(now); err != nil {
+			r.Fatalf("after %s: %v", s, err)
+		}
+	}
+	if !now.Equal(to) {
+		r.Fatalf("steps lead to %s, not %s", tab.Format(now), tab.Format(to))
+	}
+}
+
+func TestDiff(t *testing.T) {
+	tab, _ := ForModel("H100-80GB")
+	from, to := parse(t, tab, "1g@0 1g@1 2g@2 3g@4"), parse(t, tab, "1g@0 1g@1 2g@2 1g@4 1g@5")
+	steps, err := Diff(from, to, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := sprint(steps), "[destroy 3g@4:4 create 1g@4:1 create 1g@5:1]"; got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	_, err = Diff(from, to, func(p Placement) bool { return p.Profile.Compute == 3 })
+	if err == nil || err.Error() != "3g@4:4 is busy and has no place in 1g@0:1 1g@1:1 2g@2:2 1g@4:1 1g@5:1" {
+		t.Errorf("got %v", err)
+	}
+	if steps, err := Diff(from, from, func(Placement) bool { return true }); err != nil || len(steps) != 0 {
+		t.Errorf("nothing to do: got %v, %v", steps, err)
+	}
+}
+
+func FuzzParseLayout(f *testing.F) {
+	for _, s := range []string{"", "empty", "3g.40gb@0 1g.10gb@4", "3g@0:4", "1g+me@3", "1g@0 1g@1 1g@2", "@", "3g@", "1g@0:1:2"} {
+		f.Add(s)
+	}
+	tab := table(f, "H100-80GB")
+	f.Fuzz(func(t *testing.T, s string) {
+		l, err := ParseLayout(tab, s)
+		if err != nil {
+			return
+		}
+		for _, text := range []string{l.String(), tab.Format(l)} {
+			if again, err := ParseLayout(tab, text); err != nil || !again.Equal(l) {
+				t.Fatalf("%q is %q, which is %v, %v", s, text, again, err)
+			}
+		}
+	})
+}
+
+func BenchmarkArrange(b *testing.B) {
+	tab, _ := ForModel("H100-80GB")
+	keep := parse(b, tab, "1g@5")
+	want := []Count{{Profile{1, 1, 0}, 3}}
+	for b.Loop() {
+		if _, ok := tab.Arrange(keep, want); !ok {
+			b.Fatal("nothing found")
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package mig
+
+import (
+	"fmt"
+	"testing"
+)
+
+func sprint(v any) string { return fmt.Sprint(v) }
+
+func TestLookup(t *testing.T) {
+	for _, c := range []struct{ model, name, want string }{
+		{"H100-80GB", "3g.40gb", "3g.40gb"},
+		{"H100-80GB", "3g.39gb", "3g.40gb"},
+		{"H100-80GB", "7g.79gb", "7g.80gb"},
+		{"H100-80GB", "1g.10gb+me", "1g.10gb+me"},
+		{"H100-80GB", "1g.10gb.me", "1g.10gb+me"},
+		{"H100-80GB", "1g.20gb", "1g.20gb"},
+		{"H100-80GB", "1g.19gb", "1g.20gb"},
+		{"H100-80GB", "1g", "1g.10gb"},
+		{"H100-80GB", "1g+me", "1g.10gb+me"},
+		{"GB200-186GB", "1g.24gb", "1g.23gb"},
+		{"GB200-186GB", "7g.189gb", "7g.186gb"},
+		{"GB200-186GB", "1g.24gb.me", "1g.23gb+me"},
+		{"A100-40GB", "1g.6gb", "1g.5gb"},
+		{"RTX-PRO-6000-Blackwell-96GB", "1g.24gb.me.all", "1g.24gb+me.all"},
+		{"RTX-PRO-6000-Blackwell-96GB", "1g.24gb-me", "1g.24gb-me"},
+		{"RTX-PRO-6000-Blackwell-96GB", "2g.48gb.gfx", "2g.48gb+gfx"},
+	} {
+		tab, _ := ForModel(c.model)
+		p, err := tab.Lookup(c.name)
+		if err != nil || tab.Name(p) != c.want {
+			t.Errorf("%s %s: got %s, %v, want %s", c.model, c.name, tab.Name(p), err, c.want)
+		}
+	}
+}
+
+func TestLookupRefuses(t *testing.T) {
+	tab, _ := ForModel("H100-80GB")
+	for name, want := range map[string]string{
+		"3g.20gb":       `MIG profile "3g.20gb": the nearest on H100-80GB is 3g.40gb`,
+		"5g.40gb":       `MIG profile "5g.40gb": H100-80GB has none with these compute slices and attributes`,
+		"3g.40gb+me":    `MIG profile "3g.40gb+me": H100-80GB has none with these compute slices and attributes`,
+		"1c.3g.40gb":    `MIG profile "1c.3g.40gb": is a compute instance, want a GPU instance as in 3g.40gb`,
+		"3g.40":         `MIG profile "3g.40": want memory in gb, as in 3g.40gb`,
+		"3g.0gb":        `MIG profile "3g.0gb": want memory in gb, as in 3g.40gb`,
+		"":              `MIG profile "": want compute slices first, as in 3g.40gb`,
+		"03g.40gb":      `MIG profile "03g.40gb": want compute slices first, as in 3g.40gb`,
+		"99999g.40gb":   `MIG profile "99999g.40gb": want compute slices first, as in 3g.40gb`,
+		"3g.40gb+":      `MIG profile "3g.40gb+": unknown attributes "+", want +me, +gfx, +me.all or -me`,
+		"3g.40gb.x":     `MIG profile "3g.40gb.x": unknown attributes ".x", want +me, +gfx, +me.all or -me`,
+		"3g.40gb+me,me": `MIG profile "3g.40gb+me,me": unknown attributes "+me,me", want +me, +gfx, +me.all or -me`,
+	} {
+		if _, err := tab.Lookup(name); err == nil || err.Error() != want {
+			t.Errorf("%s:\n got %v\nwant %s", name, err, want)
+		}
+	}
+}
+
+// A pod's resource is matched by name: the scheduler does not round.
+func TestExact(t *testing.T) {
+	tab, _ := ForModel("GB200-186GB")
+	for name, ok := range map[string]bool{"3g.93gb": true, "3g.95gb": true, "1g.23gb.me": true, "3g.94gb": false, "3g": false, "x": false} {
+		if _, got := tab.Exact(name); got != ok {
+			t.Errorf("%s: got %v", name, got)
+		}
+	}
+}
+
+func TestResourceNames(t *testing.T) {
+	for profile, resource := range map[string]string{
+		"3g.40gb":        "nvidia.com/mig-3g.40gb",
+		"1g.10gb+me":     "nvidia.com/mig-1g.10gb.me",
+		"1g.24gb+gfx":    "nvidia.com/mig-1g.24gb.gfx",
+		"1g.24gb+me.all": "nvidia.com/mig-1g.24gb.me.all",
+		"1g.24gb-me":     "nvidia.com/mig-1g.24gb-me",
+	} {
+		if got := ResourceName(profile); got != resource {
+			t.Errorf("ResourceName(%s) = %s", profile, got)
+		}
+		if got, ok := ProfileOfResource(resource); !ok || got != profile {
+			t.Errorf("ProfileOfResource(%s) = %s, %v", resource, got, ok)
+		}
+	}
+	for _, resource := range []string{"nvidia.com/gpu", "nvidia.com/mig-3g.40gb.shared", "nvidia.com/mig-", "nvidia.com/mig-3g", "cpu"} {
+		if got, ok := ProfileOfResource(resource); ok {
+			t.Errorf("ProfileOfResource(%s) = %s", resource, got)
+		}
+	}
+}
+
+func TestSplitProduct(t *testing.T) {
+	for _, c := range []struct {
+		label, product, profile string
+		enabled                 bool
+	}{
+		{"NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-SXM4-40GB", "", false},
+		{"NVIDIA-A100-SXM4-40GB-SHARED", "NVIDIA-A100-SXM4-40GB", "", false},
+		{"NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", "NVIDIA-A100-SXM4-40GB", "1g.5gb", true},
+		{"NVIDIA-A100-SXM4-40GB-MIG-1g.5gb.me-SHARED", "NVIDIA-A100-SXM4-40GB", "1g.5gb+me", true},
+		{"NVIDIA-A100-SXM4-40GB-MIG-INVALID", "NVIDIA-A100-SXM4-40GB", "", true},
+		{"", "", "", false},
+	} {
+		product, profile, enabled := SplitProduct(c.label)
+		if product != c.product || profile != c.profile || enabled != c.enabled {
+			t.Errorf("%s: got %q, %q, %v", c.label, product, profile, enabled)
+		}
+	}
+	if got := SingleProduct("NVIDIA-A100-SXM4-40GB", "1g.5gb+me"); got != "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb.me" {
+		t.Errorf("SingleProduct: %s", got)
+	}
+}
+
+func FuzzLookup(f *testing.F) {
+	for _, s := range []string{"3g.40gb", "1g.10gb.me", "1g.24gb-me", "1c.3g.40gb", "1g+me,gfx", "7g.", "0g", "1g.24gb+me.all"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		for _, model := range []string{"H100-80GB", "RTX-PRO-6000-Blackwell-96GB"} {
+			tab, _ := ForModel(model)
+			p, err := tab.Lookup(s)
+			if err != nil {
+				continue
+			}
+			if q, err := tab.Lookup(tab.Name(p)); err != nil || q != p {
+				t.Fatalf("%q is %s, which is %s, %v", s, tab.Name(p), tab.Name(q), err)
+			}
+			name, ok := ProfileOfResource(ResourceName(tab.Name(p)))
+			if !ok || name != tab.Name(p) {
+				t.Fatalf("%q is %s, whose resource is %s", s, tab.Name(p), name)
+			}
+		}
+		if n, err := ParseName(s); err == nil {
+			if again, err := ParseName(n.String()); err != nil || again != n {
+				t.Fatalf("%q is %v, which is %v, %v", s, n, again, err)
+			}
+		}
+	})
+}

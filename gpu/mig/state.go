@@ -1,0 +1,45 @@
+package mig
+
+import "math/bits"
+
+// state is what of a card is taken.
+type state struct {
+	taken   uint16 // memory slices, one bit each
+	compute int
+	media   int
+}
+
+func (s state) with(e entry, start int) state {
+	return state{taken: s.taken | mask(start, e.Memory), compute: s.compute + e.Compute, media: s.media + e.media}
+}
+
+func (t *Table) fits(s state, e entry, m uint16) bool {
+	return s.taken&m == 0 && s.compute+e.Compute <= t.compute && s.media+e.media <= t.media
+}
+
+func (t *Table) stateOf(l Layout) state {
+	var s state
+	for _, p := range l {
+		if e, ok := t.find(p.Profile); ok {
+			s = s.with(e, p.Start)
+		}
+	}
+	return s
+}
+
+// Room returns the compute and memory slices that l leaves free. Whether an
+// instance still fits is a question for Free: slices can be stranded.
+func (t *Table) Room(l Layout) (compute, memory int) {
+	s := t.stateOf(l)
+	return t.compute - s.compute, t.memory - bits.OnesCount16(s.taken)
+}
+
+func count(l Layout, p Profile) int {
+	n := 0
+	for _, q := range l {
+		if q.Profile == p {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,80 @@
+package gpu
+
+import "strings"
+
+// ParseProduct returns the model that a product name means: a GFD node label
+// ("NVIDIA-H100-80GB-HBM3", suffixes "-SHARED" and "-MIG-3g.40gb" included), the
+// driver's name ("NVIDIA H100 80GB HBM3") or our own ("H100-80GB"). It is false
+// for a name nobody told us about, and for one that leaves the memory open.
+func ParseProduct(label string) (Model, bool) { return ParseProductMemory(label, 0) }
+
+// ParseProductMemory is ParseProduct for a card whose memory is known too, in
+// MiB (GFD's label nvidia.com/gpu.memory), which tells apart the models that
+// share a name. Memory 0 is not known. It is not looked at where the label has
+// a MIG suffix, since GFD then gives the memory of an instance.
+func ParseProductMemory(label string, memoryMiB int) (Model, bool) {
+	name, isMIG := normal(label)
+	if !isMIG && memoryMiB > 0 {
+		if m, ok := longest(name, func(p product) []string { return p.open }, memoryMiB); ok {
+			return m, true
+		}
+	}
+	return longest(name, func(p product) []string { return p.spellings }, 0)
+}
+
+// normal brings the spellings of a product to one: upper case, words joined by
+// dashes, no maker in front, no sharing or MIG suffix.
+func normal(label string) (name string, isMIG bool) {
+	words := strings.FieldsFunc(strings.ToUpper(label), func(r rune) bool {
+		return r == ' ' || r == '-' || r == '_' || r == '/'
+	})
+	for len(words) > 0 && maker(words[0]) {
+		words = words[1:]
+	}
+	for i, w := range words {
+		if w == "MIG" {
+			return strings.Join(words[:i], "-"), true
+		}
+	}
+	if n := len(words); n > 0 && words[n-1] == "SHARED" {
+		words = words[:n-1]
+	}
+	return strings.Join(words, "-"), false
+}
+
+func maker(word string) bool {
+	switch word {
+	case "NVIDIA", "TESLA", "QUADRO", "GEFORCE", "AMD", "INSTINCT", "INTEL(R)", "INTEL", "HUAWEI":
+		return true
+	}
+	return false
+}
+
+// longest returns the model with the longest spelling that is the beginning of
+// name, whole words only. Where memoryMiB is given the model must have about
+// that, and of two the nearer one is it.
+func longest(name string, spellings func(product) []string, memoryMiB int) (Model, bool) {
+	var best Model
+	length := 0
+	for _, p := range products {
+		if memoryMiB > 0 && !near(p.MemoryMiB, memoryMiB) {
+			continue
+		}
+		for _, s := range spellings(p) {
+			nearer := len(s) == length && distance(p.MemoryMiB, memoryMiB) < distance(best.MemoryMiB, memoryMiB)
+			if begins(name, s) && (len(s) > length || memoryMiB > 0 && nearer) {
+				best, length = p.Model, len(s)
+			}
+		}
+	}
+	return best, length > 0
+}
+
+func begins(name, s string) bool {
+	return strings.HasPrefix(name, s) && (len(name) == len(s) || name[len(s)] == '-')
+}
+
+// near allows for what the driver keeps to itself: a tenth.
+func near(a, b int) bool { return distance(a, b) <= b/10 }
+
+func distance(a, b int) int { return max(a-b, b-a) }

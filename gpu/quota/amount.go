@@ -1,0 +1,85 @@
+package quota
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+)
+
+// Unlimited is a number of slices that nothing reduces.
+const Unlimited = math.MaxInt64
+
+// Amount is capacity in compute slices and memory slices, added up over cards.
+// All arithmetic saturates at Unlimited; Unlimited less anything is Unlimited.
+// Amounts used and wanted are never negative.
+type Amount struct {
+	Compute int64
+	Memory  int64
+}
+
+// All returns the Amount that is Unlimited in both.
+func All() Amount { return Amount{Compute: Unlimited, Memory: Unlimited} }
+
+// Add returns a + b.
+func (a Amount) Add(b Amount) Amount { return a.with(b, add) }
+
+// Sub returns a - b, which is negative where b is larger.
+func (a Amount) Sub(b Amount) Amount { return a.with(b, sub) }
+
+// Min returns the smaller of each.
+func (a Amount) Min(b Amount) Amount { return a.with(b, func(x, y int64) int64 { return min(x, y) }) }
+
+// Max returns the larger of each.
+func (a Amount) Max(b Amount) Amount { return a.with(b, func(x, y int64) int64 { return max(x, y) }) }
+
+// Floor returns a with nothing below zero.
+func (a Amount) Floor() Amount { return a.Max(Amount{}) }
+
+// Fits reports whether a is at most b in both.
+func (a Amount) Fits(b Amount) bool { return a.Compute <= b.Compute && a.Memory <= b.Memory }
+
+// Zero reports whether a is nothing at all.
+func (a Amount) Zero() bool { return a == Amount{} }
+
+// Negative reports whether either is below zero.
+func (a Amount) Negative() bool { return a.Compute < 0 || a.Memory < 0 }
+
+func (a Amount) endless() bool { return a.Compute == Unlimited || a.Memory == Unlimited }
+
+// String returns "14 compute + 16 memory slices"; unlimited is "∞".
+func (a Amount) String() string {
+	return fmt.Sprintf("%s compute + %s memory slices", text(a.Compute), text(a.Memory))
+}
+
+func (a Amount) with(b Amount, op func(x, y int64) int64) Amount {
+	return Amount{Compute: op(a.Compute, b.Compute), Memory: op(a.Memory, b.Memory)}
+}
+
+func add(x, y int64) int64 {
+	switch {
+	case x == Unlimited || y == Unlimited:
+		return Unlimited
+	case y > 0 && x > Unlimited-y:
+		return Unlimited
+	case y < 0 && x < math.MinInt64-y:
+		return math.MinInt64
+	}
+	return x + y
+}
+
+func sub(x, y int64) int64 {
+	switch {
+	case x == Unlimited || y == math.MinInt64:
+		return Unlimited
+	case y == Unlimited:
+		return math.MinInt64
+	}
+	return add(x, -y)
+}
+
+func text(n int64) string {
+	if n == Unlimited {
+		return "∞"
+	}
+	return strconv.FormatInt(n, 10)
+}

@@ -1,0 +1,134 @@
+package quota
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Tenant is one node of the tree. Guarantee is its own, not counting what its
+// children have; the tree's capacity is the sum of all guarantees. Bounds that
+// do not bind are All().
+type Tenant struct {
+	Name      string
+	Parent    string // empty for a root
+	Guarantee Amount // always there for it, at the latest after a reclaim
+	Limit     Amount // most that it and its children may use; at least their guarantees
+	Borrow    Amount // most that it may use beyond what it and its children are guaranteed
+	Lend      Amount // most of the latter that others may use while it is idle
+}
+
+// Tree is tenants and what they use. It is a value: Add, Remove and Force return
+// a new one and leave the old as it was.
+type Tree struct {
+	nodes []node // parents before children
+	used  []use
+}
+
+// node is a Tenant in its place.
+type node struct {
+	Tenant
+	parent   int // index, -1 for a root
+	children []int
+	share    Amount // own guarantee and what the children lend into it
+	lent     Amount // of share, what it lends to its parent
+	kept     Amount // of share, what it does not
+}
+
+// use is what one node's tenant uses.
+type use struct {
+	own   Amount
+	total Amount // own and the children's
+	drawn Amount // of share: own, and what the children draw beyond what they keep
+}
+
+// NewTree builds the tree, nothing used. The error names every tenant that is
+// wrong: no name, twice the same, an unknown parent, a circle, a negative amount,
+// a limit below what is guaranteed under it.
+func NewTree(tenants []Tenant) (Tree, error) {
+	order, err := sortTenants(tenants)
+	if err != nil {
+		return Tree{}, err
+	}
+	t := Tree{nodes: make([]node, len(order)), used: make([]use, len(order))}
+	for i, tenant := range order {
+		t.nodes[i] = node{Tenant: tenant, parent: -1}
+		if tenant.Parent != "" {
+			p := t.index(tenant.Parent)
+			t.nodes[i].parent = p
+			t.nodes[p].children = append(t.nodes[p].children, i)
+		}
+	}
+	var errs []error
+	guaranteed := make([]Amount, len(t.nodes)) // with everything below
+	for i := len(t.nodes) - 1; i >= 0; i-- {
+		n := &t.nodes[i]
+		n.share = n.share.Add(n.Guarantee)
+		guaranteed[i] = guaranteed[i].Add(n.Guarantee)
+		n.lent = n.share.Min(n.Lend)
+		n.kept = n.share.with(n.lent, keep)
+		if n.parent >= 0 {
+			t.nodes[n.parent].share = t.nodes[n.parent].share.Add(n.lent)
+			guaranteed[n.parent] = guaranteed[n.parent].Add(guaranteed[i])
+		}
+		if !guaranteed[i].Fits(n.Limit) {
+			errs = append(errs, fmt.Errorf("tenant %q: limit %s is below the guarantee %s", n.Name, n.Limit, guaranteed[i]))
+		}
+	}
+	return t, errors.Join(errs...)
+}
+
+// keep is share - lent where all of an unlimited share can be lent.
+func keep(share, lent int64) int64 {
+	if lent == share {
+		return 0
+	}
+	return sub(share, lent)
+}
+
+// sortTenants checks the tenants and puts parents before children, each level by
+// name.
+func sortTenants(tenants []Tenant) ([]Tenant, error) {
+	var errs []error
+	children := make(map[string][]Tenant)
+	known := make(map[string]bool)
+	for _, t := range tenants {
+		switch {
+		case t.Name == "":
+			errs = append(errs, errors.New("a tenant has no name"))
+		case known[t.Name]:
+			errs = append(errs, fmt.Errorf("tenant %q: is there twice", t.Name))
+		case t.Guarantee.Negative() || t.Limit.Negative() || t.Borrow.Negative() || t.Lend.Negative():
+			errs = append(errs, fmt.Errorf("tenant %q: a negative amount", t.Name))
+		}
+		known[t.Name] = true
+		children[t.Parent] = append(children[t.Parent], t)
+	}
+	for _, t := range tenants {
+		if t.Parent != "" && !known[t.Parent] {
+			errs = append(errs, fmt.Errorf("tenant %q: no parent %q", t.Name, t.Parent))
+		}
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	order := slices.Grow(byName(children[""]), len(tenants))
+	for i := 0; i < len(order); i++ {
+		order = append(order, byName(children[order[i].Name])...)
+	}
+	if len(order) < len(tenants) {
+		return nil, errors.New("tenants are their own parents, in a circle")
+	}
+	return order, nil
+}
+
+func byName(tenants []Tenant) []Tenant {
+	slices.SortFunc(tenants, func(a, b Tenant) int { return cmp.Compare(a.Name, b.Name) })
+	return tenants
+}
+
+// index finds a tenant, -1 for none.
+func (t Tree) index(name string) int {
+	return slices.IndexFunc(t.nodes, func(n node) bool { return n.Name == name })
+}

@@ -1,0 +1,136 @@
+package quota
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Tenants returns the tenants, parents before children.
+func (t Tree) Tenants() []Tenant {
+	all := make([]Tenant, len(t.nodes))
+	for i, n := range t.nodes {
+		all[i] = n.Tenant
+	}
+	return all
+}
+
+// Used returns what a tenant itself uses, its children not counted; nothing for
+// an unknown tenant.
+func (t Tree) Used(name string) Amount {
+	if i := t.index(name); i >= 0 {
+		return t.used[i].own
+	}
+	return Amount{}
+}
+
+// Total returns what a tenant and all below it use.
+func (t Tree) Total(name string) Amount {
+	if i := t.index(name); i >= 0 {
+		return t.used[i].total
+	}
+	return Amount{}
+}
+
+// Borrowed returns what a tenant and its children use beyond what they are
+// guaranteed.
+func (t Tree) Borrowed(name string) Amount {
+	if i := t.index(name); i >= 0 {
+		return t.over(i)
+	}
+	return Amount{}
+}
+
+// Available returns how much more a tenant may use now, without anybody giving
+// anything back: nothing for an unknown tenant, never negative.
+func (t Tree) Available(name string) Amount {
+	if i := t.index(name); i >= 0 {
+		return t.available(i).Floor()
+	}
+	return Amount{}
+}
+
+// Add takes a for a tenant if it is available. The error says how much is.
+func (t Tree) Add(name string, a Amount) (Tree, error) {
+	i := t.index(name)
+	switch {
+	case i < 0:
+		return t, fmt.Errorf("no tenant %q", name)
+	case a.Negative() || a.endless():
+		return t, fmt.Errorf("tenant %q: cannot use %s", name, a)
+	}
+	// What needs nothing is never refused: memory may be overdrawn while only
+	// compute is asked for.
+	free := t.available(i).Floor()
+	if a.Compute > 0 && a.Compute > free.Compute || a.Memory > 0 && a.Memory > free.Memory {
+		return t, fmt.Errorf("tenant %q: wants %s, available are %s", name, a, free)
+	}
+	return t.change(i, a), nil
+}
+
+// Force takes a for a tenant that already has it, whether it is available or not:
+// what runs is a fact. It is the tree itself for an unknown tenant or an amount
+// nobody can use.
+func (t Tree) Force(name string, a Amount) Tree {
+	i := t.index(name)
+	if i < 0 || a.Negative() || a.endless() {
+		return t
+	}
+	return t.change(i, a)
+}
+
+// Remove gives a back. The error is for more than the tenant uses.
+func (t Tree) Remove(name string, a Amount) (Tree, error) {
+	i := t.index(name)
+	switch {
+	case i < 0:
+		return t, fmt.Errorf("no tenant %q", name)
+	case a.Negative() || !a.Fits(t.used[i].own):
+		return t, fmt.Errorf("tenant %q: gives back %s, uses %s", name, a, t.used[i].own)
+	}
+	return t.change(i, Amount{}.Sub(a)), nil
+}
+
+// change adds a to what node i uses and carries it up to the root.
+func (t Tree) change(i int, a Amount) Tree {
+	t.used = slices.Clone(t.used)
+	u := &t.used[i]
+	u.own, u.total = u.own.Add(a), u.total.Add(a)
+	drawn := u.drawn.Add(a)
+	for {
+		n := &t.nodes[i]
+		before := t.used[i].drawn.Sub(n.kept).Floor()
+		t.used[i].drawn = drawn
+		if n.parent < 0 {
+			return t
+		}
+		after := drawn.Sub(n.kept).Floor()
+		i = n.parent
+		t.used[i].total = t.used[i].total.Add(a)
+		drawn = t.used[i].drawn.Add(after.Sub(before))
+	}
+}
+
+// over returns what node i draws beyond its share, from its parent.
+func (t Tree) over(i int) Amount { return t.used[i].drawn.Sub(t.nodes[i].share).Floor() }
+
+// available is what node i can still draw, as far as no limit on the way to the
+// root is in the way. It is negative where more runs than may.
+func (t Tree) available(i int) Amount {
+	free := t.drawable(i)
+	for ; i >= 0; i = t.nodes[i].parent {
+		free = free.Min(t.nodes[i].Limit.Sub(t.used[i].total))
+	}
+	return free
+}
+
+// drawable is what node i keeps and does not use, and what it can have of its
+// parent's: its own part of that first, then what it may borrow.
+func (t Tree) drawable(i int) Amount {
+	n, drawn := &t.nodes[i], t.used[i].drawn
+	if n.parent < 0 {
+		return n.share.Sub(drawn)
+	}
+	bound := n.lent.Add(n.Borrow).Sub(drawn.Sub(n.kept).Floor())
+	above := t.drawable(n.parent).Min(bound).Floor()
+	return n.kept.Sub(drawn).Floor().Add(above)
+}

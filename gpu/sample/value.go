@@ -1,0 +1,44 @@
+package sample
+
+import (
+	"math"
+	"time"
+)
+
+// Value is a number with the age it had when it was taken over. The zero Value
+// is unknown.
+type Value struct {
+	number float64
+	age    time.Duration
+	known  bool
+}
+
+// Known returns a known value. NaN and infinities are not numbers anyone
+// measured: they give the unknown Value. A negative age (clock skew) is zero.
+func Known(number float64, age time.Duration) Value {
+	if math.IsNaN(number) || math.IsInf(number, 0) {
+		return Value{}
+	}
+	if age < 0 {
+		age = 0
+	}
+	return Value{number: number, age: age, known: true}
+}
+
+// Unknown is the value nobody knows.
+func Unknown() Value { return Value{} }
+
+// Get returns the number and whether it is known.
+func (v Value) Get() (float64, bool) { return v.number, v.known }
+
+// Age returns how old the number was, and false for an unknown value.
+func (v Value) Age() (time.Duration, bool) { return v.age, v.known }
+
+// Fresh returns the value itself if it is known and at most maxAge old, and
+// the unknown Value otherwise.
+func (v Value) Fresh(maxAge time.Duration) Value {
+	if v.known && v.age <= maxAge {
+		return v
+	}
+	return Value{}
+}

@@ -1,0 +1,83 @@
+package floors
+
+// module is the path every package of the house begins with.
+const module = "github.com/gpuscale/gpuscale/"
+
+// Floor says what the packages at or below a folder may import.
+type Floor struct {
+	// Path of the folder inside the module.
+	Path string
+	// House packages that may be imported, transitively: folder prefixes.
+	House []string
+	// Outside modules or packages that may be imported directly: prefixes.
+	// "*" allows any.
+	Outside []string
+	// Why, printed when the rule is broken.
+	Why string
+}
+
+// ground is what every floor above it may use.
+var ground = []string{"gpu"}
+
+// middle is what the programs that decide or explain may use.
+var middle = []string{"gpu", "plan"}
+
+var plumbing = []string{"internal/kube", "internal/prom", "internal/serve", "internal/buildinfo"}
+
+// Table lists the floors. The longest matching Path rules a package. A package
+// that no row matches fails the test: a new room needs a floor.
+var Table = []Floor{
+	{Path: "gpu", Why: "what things are: standard library only"},
+	{Path: "gpu/mig", House: []string{"gpu"}, Why: "slices and layouts need the model of a card, nothing else"},
+	{Path: "gpu/demand", House: []string{"gpu"}, Why: "dialects work on plain name → amount lists"},
+	{Path: "gpu/quota", Why: "quota arithmetic is arithmetic"},
+	{Path: "gpu/sample", Why: "a value is a number, an age and whether it is known"},
+	{Path: "gpu/metric", Why: "the catalogue is data"},
+
+	{Path: "plan", House: []string{"gpu", "plan/pack", "plan/forecast"}, Why: "decisions are pure functions of a Snapshot"},
+	{Path: "plan/pack", House: ground, Why: "packing knows cards, not clusters"},
+	{Path: "plan/forecast", House: []string{"gpu/sample"}, Outside: []string{"gonum.org/v1/gonum"}, Why: "a forecast is made from samples"},
+	{Path: "plan/capacity", House: middle, Why: "supply and demand are counted from Snapshots"},
+	{Path: "plan/sim", House: middle, Why: "the small world applies Actions"},
+	{Path: "plan/scenario", House: middle, Why: "the language is ours and free of test libraries: the autoscaler emits and reads it"},
+
+	{Path: "exporter", House: []string{"gpu", "exporter", "internal/serve", "internal/buildinfo"}, Outside: []string{"*"}, Why: "programs do not import one another"},
+	{Path: "exporter/collect", House: []string{"gpu", "exporter/pods"}, Outside: []string{"github.com/prometheus/"}, Why: "families are made from a Reading, whatever took it"},
+	{Path: "exporter/dcgm", House: []string{"gpu", "exporter/collect", "exporter/pods", "exporter/dcgm"}, Outside: []string{"github.com/NVIDIA/"}, Why: "the only room with DCGM in it"},
+	{Path: "exporter/replay", House: []string{"gpu", "exporter/collect", "exporter/pods"}, Why: "a recording needs no driver"},
+	{Path: "exporter/pods", House: []string{"gpu", "exporter/collect"}, Outside: []string{"k8s.io/kubelet", "google.golang.org/grpc"}, Why: "who holds what, from the kubelet's socket alone"},
+
+	{Path: "adapter", House: []string{"gpu", "adapter", "internal"}, Outside: []string{"*"}, Why: "programs do not import one another"},
+	{Path: "adapter/signal", House: ground, Outside: []string{"github.com/prometheus/", "k8s.io/apimachinery"}, Why: "rules and PromQL are pure"},
+	{Path: "adapter/cache", House: []string{"gpu", "adapter/signal", "internal/prom"}, Outside: []string{"github.com/prometheus/", "golang.org/x/sync"}, Why: "the cache asks Prometheus and nothing else"},
+
+	{Path: "autoscaler", House: []string{"gpu", "plan", "autoscaler", "internal"}, Outside: []string{"*"}, Why: "programs do not import one another"},
+	{Path: "autoscaler/api", Outside: []string{"k8s.io/apimachinery"}, House: []string{"autoscaler/api"}, Why: "API types are imported by users: apimachinery only"},
+	{Path: "autoscaler/observe", House: append([]string{"gpu", "plan", "autoscaler/api", "autoscaler/partition", "autoscaler/pools"}, plumbing...), Outside: []string{"*"}, Why: "observing only reads"},
+	{Path: "autoscaler/act", House: append([]string{"gpu", "plan", "autoscaler/api", "autoscaler/partition", "autoscaler/pools"}, plumbing...), Outside: []string{"*"}, Why: "acting never decides: no observe, no loop"},
+	{Path: "autoscaler/pools", House: append([]string{"gpu", "plan", "autoscaler/api", "autoscaler/partition"}, plumbing...), Outside: []string{"*"}, Why: "a provider makes and removes nodes"},
+	{Path: "autoscaler/partition", House: append([]string{"gpu", "plan", "autoscaler/api"}, plumbing...), Outside: []string{"*"}, Why: "an actuator changes layouts"},
+
+	{Path: "report", House: append([]string{"gpu", "plan", "report", "autoscaler/observe", "autoscaler/api", "autoscaler/partition", "autoscaler/pools"}, plumbing...), Outside: []string{"*"}, Why: "the report reads; only autoscaler/observe is shared"},
+	{Path: "sandbox", House: []string{""}, Outside: []string{"*"}, Why: "the sandbox may import anything"},
+	{Path: "dashboards", House: ground, Outside: []string{"*"}, Why: "boards read names from gpu/metric"},
+
+	{Path: "internal", House: []string{"internal"}, Outside: []string{"*"}, Why: "plumbing has no domain in it"},
+	{Path: "internal/gendocs", House: []string{"gpu", "plan"}, Why: "docs are generated from the tables themselves"},
+}
+
+// Ban keeps a dependency out of everything but the packages that own it,
+// transitively: what a program links, its users carry.
+type Ban struct {
+	Dependency string   // import path prefix
+	Owners     []string // folders that may link it
+	Why        string
+}
+
+// Bans hold for non-test code.
+var Bans = []Ban{
+	{Dependency: "github.com/NVIDIA/go-dcgm", Owners: []string{"exporter/dcgm", "exporter"}, Why: "it binds a C library at run time"},
+	{Dependency: "sigs.k8s.io/controller-runtime", Owners: []string{"autoscaler", "sandbox", "internal/kube"}, Why: "the exporter runs on every node and must stay small"},
+	{Dependency: "k8s.io/client-go/informers", Owners: []string{"autoscaler", "adapter", "sandbox", "report", "internal/kube"}, Why: "node agents must not list or watch the cluster"},
+	{Dependency: "github.com/prometheus/prometheus/tsdb/wlog", Owners: []string{"dashboards", "report", "sandbox"}, Why: "programs ask Prometheus, they are not one"},
+}

@@ -1,0 +1,65 @@
+package kube
+
+import (
+	"fmt"
+	"os"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Options of a connection. The zero Options means: found by itself, and the
+// limits below.
+type Options struct {
+	// Kubeconfig is a file; empty means the pod's own service account, or
+	// $KUBECONFIG and the user's default file outside a cluster.
+	Kubeconfig string
+	// UserAgent in the API server's audit log: "gpuscale-autoscaler/v0.1.0".
+	UserAgent string
+	// QPS and Burst are the client's own limits; 0 takes 100 and 200. API
+	// priority and fairness is the real limit, this one bounds a bug.
+	QPS   float32
+	Burst int
+}
+
+// Config returns the connection for o. It opens nothing.
+func Config(o Options) (*rest.Config, error) {
+	cfg, err := load(o.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	cfg.QPS, cfg.Burst = o.QPS, o.Burst
+	if cfg.QPS == 0 {
+		cfg.QPS = 100
+	}
+	if cfg.Burst == 0 {
+		cfg.Burst = 200
+	}
+	if o.UserAgent != "" {
+		cfg.UserAgent = o.UserAgent
+	}
+	return cfg, nil
+}
+
+func load(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig != "" {
+		cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+		if err != nil {
+			return nil, fmt.Errorf("reading kubeconfig %s: %w", kubeconfig, err)
+		}
+		return cfg, nil
+	}
+	if os.Getenv("KUBERNETES_SERVICE_HOST") != "" {
+		cfg, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("reading the pod's service account: %w", err)
+		}
+		return cfg, nil
+	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("finding a cluster (no --kubeconfig, not in a pod): %w", err)
+	}
+	return cfg, nil
+}

@@ -1,0 +1,37 @@
+package kube
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const kubeconfig = `apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{name: c, context: {cluster: k, user: u}}]
+clusters: [{name: k, cluster: {server: "https://127.0.0.1:6443"}}]
+users: [{name: u, user: {token: t}}]
+`
+
+func TestConfigFromFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(file, []byte(kubeconfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := Config(Options{Kubeconfig: file, UserAgent: "x/1", Burst: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Host != "https://127.0.0.1:6443" || cfg.QPS != 100 || cfg.Burst != 7 || cfg.UserAgent != "x/1" {
+		t.Errorf("got host %q qps %v burst %v agent %q", cfg.Host, cfg.QPS, cfg.Burst, cfg.UserAgent)
+	}
+}
+
+func TestConfigSaysWhichFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "missing")
+	if _, err := Config(Options{Kubeconfig: file}); err == nil || !strings.Contains(err.Error(), file) {
+		t.Errorf("err = %v, want one that names %s", err, file)
+	}
+}

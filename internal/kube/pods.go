@@ -1,0 +1,43 @@
+package kube
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/resource"
+)
+
+// ExtendedRequests returns a pod's effective requests of extended resources, as
+// the scheduler counts them: init containers, sidecars and pod-level resources
+// included. Amounts are whole numbers.
+func ExtendedRequests(p *corev1.Pod) map[string]int64 {
+	return Extended(resource.PodRequests(p, resource.PodResourcesOptions{}))
+}
+
+// Extended keeps the extended resources of a list.
+func Extended(list corev1.ResourceList) map[string]int64 {
+	out := map[string]int64{}
+	for name, q := range list {
+		if strings.Contains(string(name), "/") {
+			out[string(name)] = q.Value()
+		}
+	}
+	return out
+}
+
+// IsDaemon reports whether a pod belongs to its node: one of a DaemonSet, or a
+// static pod's mirror.
+func IsDaemon(p *corev1.Pod) bool {
+	if _, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+		return true
+	}
+	ref := metav1.GetControllerOfNoCopy(p)
+	return ref != nil && ref.Kind == "DaemonSet"
+}
+
+// IsOver reports whether all containers of a pod have ended for good: it holds
+// nothing.
+func IsOver(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+}

@@ -1,0 +1,131 @@
+package prom
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Client queries one server. It is safe for concurrent use.
+type Client struct {
+	cfg       Config
+	endpoint  string
+	transport *transport
+}
+
+// New checks the configuration, TLS files included, and returns a client. It
+// does not contact the server.
+func New(cfg Config) (*Client, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("prometheus configuration: %w", err)
+	}
+	cfg = cfg.withDefaults()
+	endpoint, err := url.JoinPath(cfg.URL, "api/v1/query")
+	if err != nil {
+		return nil, fmt.Errorf("prometheus configuration: url: %w", err)
+	}
+	t := &transport{cfg: cfg}
+	if _, err := t.current(); err != nil {
+		return nil, fmt.Errorf("prometheus configuration: %w", err)
+	}
+	return &Client{cfg: cfg, endpoint: endpoint, transport: t}, nil
+}
+
+// Query evaluates promql as an instant query at the given time (the zero time:
+// the server's now) and returns its vector. Any warning makes the answer a
+// [*PartialError]; on error the vector is nil. See the Err variables for the
+// kinds of failure.
+func (c *Client) Query(ctx context.Context, promql string, at time.Time) (Vector, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	defer cancel()
+	req, err := c.request(ctx, promql, at)
+	if err != nil {
+		return nil, err
+	}
+	client, err := c.transport.current()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	return c.read(resp)
+}
+
+func (c *Client) request(ctx context.Context, promql string, at time.Time) (*http.Request, error) {
+	form := url.Values{
+		"query":   {promql},
+		"timeout": {c.cfg.Timeout.String()},
+		// One more than we accept, so that a cut answer is seen as too large.
+		"limit": {strconv.Itoa(c.cfg.MaxSeries + 1)},
+	}
+	if !at.IsZero() {
+		form.Set("time", strconv.FormatFloat(float64(at.UnixMilli())/1000, 'f', 3, 64))
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.endpoint, strings.NewReader(form.Encode()))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBadQuery, err)
+	}
+	for name, value := range c.cfg.Headers {
+		req.Header.Set(name, value)
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Header.Set("Accept", "application/json")
+	if err := c.cfg.authorize(req); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return req, nil
+}
+
+func (c *Client) read(resp *http.Response) (Vector, error) {
+	body := &limitedReader{r: resp.Body, left: c.cfg.MaxResponseBytes}
+	a, err := decode(body, c.cfg.MaxSeries)
+	switch {
+	case errors.Is(err, ErrTooLarge), errors.Is(err, ErrBadQuery):
+		return nil, err
+	case refused(resp.StatusCode):
+		return nil, fmt.Errorf("%w: HTTP %d: %s", ErrBadQuery, resp.StatusCode, a.reason())
+	case resp.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("%w: HTTP %d: %s", ErrUnavailable, resp.StatusCode, a.reason())
+	case err != nil:
+		return nil, fmt.Errorf("%w: reading the answer: %w", ErrUnavailable, err)
+	case a.status != "success":
+		return nil, fmt.Errorf("%w: status %q: %s", ErrUnavailable, a.status, a.reason())
+	case a.resultType != "vector":
+		return nil, fmt.Errorf("%w: the answer is a %q, not a vector", ErrBadQuery, a.resultType)
+	case len(a.warnings) > 0:
+		return nil, &PartialError{Warnings: a.warnings, Vector: a.vector}
+	}
+	return a.vector, nil
+}
+
+// refused says whether the status blames the query rather than the server.
+func refused(status int) bool {
+	return status == http.StatusBadRequest || status == http.StatusUnprocessableEntity
+}
+
+// limitedReader fails instead of pretending that the stream ended.
+type limitedReader struct {
+	r    io.Reader
+	left int64
+}
+
+func (l *limitedReader) Read(p []byte) (int, error) {
+	if l.left <= 0 {
+		return 0, fmt.Errorf("%w: body limit reached", ErrTooLarge)
+	}
+	if int64(len(p)) > l.left {
+		p = p[:l.left]
+	}
+	n, err := l.r.Read(p)
+	l.left -= int64(n)
+	return n, err
+}

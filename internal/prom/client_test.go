@@ -1,0 +1,198 @@
+package prom_test
+
+import (
+	"context"
+	"encoding/pem"
+	"errors"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/prom/promtest"
+)
+
+func client(t *testing.T, cfg prom.Config) *prom.Client {
+	t.Helper()
+	c, err := prom.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestQueryReturnsTheVector(t *testing.T) {
+	server := promtest.New(t)
+	at := time.UnixMilli(1700000000250)
+	server.Answer(promtest.Response{At: at, Vector: []promtest.Series{
+		{Labels: map[string]string{"__name__": "up", "pod": "b", "a": ""}, Value: 1.5},
+		{Labels: map[string]string{"pod": "a"}, Value: math.NaN()},
+		{Labels: map[string]string{"pod": "c"}, Value: math.Inf(-1)},
+	}})
+	v, err := client(t, prom.Config{URL: server.URL, Headers: map[string]string{"X-Scope-OrgID": "team"}}).
+		Query(t.Context(), `up{pod=~".+"}`, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(v) != 3 || v[0].Labels.Get("pod") != "b" || v[0].Value != 1.5 || !v[0].Time.Equal(at) {
+		t.Errorf("vector %v", v)
+	}
+	if len(v[0].Labels) != 2 {
+		t.Errorf("an empty label is no label: %v", v[0].Labels)
+	}
+	if !math.IsNaN(v[1].Value) || !math.IsInf(v[2].Value, -1) {
+		t.Errorf("NaN and infinities must come through for the caller to judge: %v", v[1:])
+	}
+	q := server.Queries()[0]
+	if got := q.PostForm.Get("query"); got != `up{pod=~".+"}` {
+		t.Errorf("query %q", got)
+	}
+	if got := q.PostForm.Get("time"); got != "1700000000.250" {
+		t.Errorf("time %q", got)
+	}
+	if got := q.Header.Get("X-Scope-OrgID"); got != "team" {
+		t.Errorf("header %q", got)
+	}
+}
+
+func TestFailuresHaveAKind(t *testing.T) {
+	one := []promtest.Series{{Labels: map[string]string{"pod": "a"}, Value: 1}}
+	many := []promtest.Series{one[0], one[0], one[0], one[0]}
+	cases := []struct {
+		name   string
+		answer promtest.Response
+		kind   error
+		says   string
+	}{
+		{"bad query", promtest.Response{Status: 400, Body: `{"status":"error","errorType":"bad_data","error":"parse error"}`}, prom.ErrBadQuery, "parse error"},
+		{"execution", promtest.Response{Status: 422, Body: `{"status":"error","errorType":"execution","error":"many-to-many"}`}, prom.ErrBadQuery, "many-to-many"},
+		{"overload", promtest.Response{Status: 503, Body: `{"status":"error","errorType":"timeout","error":"query timed out"}`}, prom.ErrUnavailable, "503"},
+		{"proxy page", promtest.Response{Status: 502, Body: `<html>bad gateway</html>`}, prom.ErrUnavailable, "502"},
+		{"login page", promtest.Response{Body: `<html>sign in</html>`}, prom.ErrUnavailable, "reading"},
+		{"unauthorized", promtest.Response{Status: 401, Body: `no`}, prom.ErrUnavailable, "401"},
+		{"truncated", promtest.Response{Body: `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"1"]}`}, prom.ErrUnavailable, "reading"},
+		{"error with 200", promtest.Response{Body: `{"status":"error","error":"odd"}`}, prom.ErrUnavailable, "odd"},
+		{"no data", promtest.Response{Body: `{"status":"success"}`}, prom.ErrBadQuery, "not a vector"},
+		{"type last", promtest.Response{Body: `{"status":"success","data":{"result":[],"resultType":"vector"}}`}, prom.ErrUnavailable, "before its type"},
+		{"scalar", promtest.Response{Body: `{"status":"success","data":{"resultType":"scalar","result":[1,"0"]}}`}, prom.ErrBadQuery, "scalar"},
+		{"histogram", promtest.Response{Body: `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"histogram":[1,{}]}]}}`}, prom.ErrBadQuery, "histogram"},
+		{"value is no number", promtest.Response{Body: `{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"x"]}]}}`}, prom.ErrUnavailable, "value"},
+		{"warnings", promtest.Response{Vector: one, Warnings: []string{"store down"}}, prom.ErrPartial, "store down"},
+		{"too many series", promtest.Response{Vector: many}, prom.ErrTooLarge, "3 series"},
+		{"too many bytes", promtest.Response{Body: `{"status":"success","x":"` + strings.Repeat("x", 5000) + `"}`}, prom.ErrTooLarge, "body"},
+		{"slow", promtest.Response{Delay: time.Minute}, prom.ErrUnavailable, "deadline"},
+	}
+	kinds := []error{prom.ErrBadQuery, prom.ErrUnavailable, prom.ErrPartial, prom.ErrTooLarge}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			server := promtest.New(t)
+			server.Answer(c.answer)
+			v, err := client(t, prom.Config{URL: server.URL, MaxSeries: 3, MaxResponseBytes: 4096, Timeout: 500 * time.Millisecond}).
+				Query(t.Context(), "up", time.Time{})
+			if v != nil {
+				t.Errorf("a failure came with a vector: %v", v)
+			}
+			for _, k := range kinds {
+				if errors.Is(err, k) != (k == c.kind) {
+					t.Errorf("errors.Is(%v, %v) is %v", err, k, errors.Is(err, k))
+				}
+			}
+			if err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("error %v does not say %q", err, c.says)
+			}
+		})
+	}
+}
+
+func TestPartialCarriesWhatThereIs(t *testing.T) {
+	server := promtest.New(t)
+	server.Answer(promtest.Response{Vector: []promtest.Series{{Value: 2}}, Warnings: []string{"a", "b"}})
+	_, err := client(t, prom.Config{URL: server.URL}).Query(t.Context(), "up", time.Time{})
+	var partial *prom.PartialError
+	if !errors.As(err, &partial) || len(partial.Warnings) != 2 || len(partial.Vector) != 1 {
+		t.Errorf("%#v", err)
+	}
+}
+
+func TestNobodyThereIsUnavailable(t *testing.T) {
+	_, err := client(t, prom.Config{URL: "http://127.0.0.1:1"}).Query(t.Context(), "up", time.Time{})
+	if !errors.Is(err, prom.ErrUnavailable) {
+		t.Errorf("%v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := client(t, prom.Config{URL: "http://127.0.0.1:1"}).Query(ctx, "up", time.Time{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("the caller's own cancelling is hidden: %v", err)
+	}
+}
+
+func TestRedirectsAreRefused(t *testing.T) {
+	server := httptest.NewServer(http.RedirectHandler("http://127.0.0.1:1/login", http.StatusFound))
+	defer server.Close()
+	_, err := client(t, prom.Config{URL: server.URL}).Query(t.Context(), "up", time.Time{})
+	if !errors.Is(err, prom.ErrUnavailable) || !strings.Contains(err.Error(), "redirect") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestCredentialsAreReadAgain(t *testing.T) {
+	server := promtest.New(t)
+	token := filepath.Join(t.TempDir(), "token")
+	c := client(t, prom.Config{URL: server.URL, BearerTokenFile: token})
+	if _, err := c.Query(t.Context(), "up", time.Time{}); !errors.Is(err, prom.ErrUnavailable) {
+		t.Errorf("without its token: %v", err)
+	}
+	for i, secret := range []string{"one", "two"} {
+		if err := os.WriteFile(token, []byte(secret+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Query(t.Context(), "up", time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := server.Queries()[i].Header.Get("Authorization"); got != "Bearer "+secret {
+			t.Errorf("Authorization %q", got)
+		}
+	}
+}
+
+func TestTLSIsVerifiedAgainstOurCA(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"status":"success","data":{"resultType":"vector","result":[]}}`))
+	}))
+	defer server.Close()
+	if _, err := client(t, prom.Config{URL: server.URL}).Query(t.Context(), "up", time.Time{}); !errors.Is(err, prom.ErrUnavailable) {
+		t.Errorf("an unknown certificate was accepted: %v", err)
+	}
+	ca := filepath.Join(t.TempDir(), "ca.crt")
+	raw := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if err := os.WriteFile(ca, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client(t, prom.Config{URL: server.URL, CAFile: ca}).Query(t.Context(), "up", time.Time{}); err != nil {
+		t.Errorf("our CA was not used: %v", err)
+	}
+	if _, err := prom.New(prom.Config{URL: server.URL, CAFile: ca + ".missing"}); err == nil {
+		t.Error("a missing CA file was not noticed")
+	}
+}
+
+func TestValidateSaysEverything(t *testing.T) {
+	err := prom.Config{
+		URL: "ftp://x", Username: "me", BearerTokenFile: "t", CertFile: "c", MaxSeries: -1,
+		Headers: map[string]string{"authorization": "x"},
+	}.Validate()
+	for _, field := range []string{"url:", "bearerTokenFile:", "passwordFile:", "keyFile:", "headers:", "maxSeries:"} {
+		if err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("%v lacks %s", err, field)
+		}
+	}
+	if err := (prom.Config{URL: "http://u:p@h"}).Validate(); err == nil || strings.Contains(err.Error(), "u:p") {
+		t.Errorf("credentials in the URL: %v", err)
+	}
+}

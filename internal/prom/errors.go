@@ -1,0 +1,36 @@
+package prom
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// The kinds of failure a caller may tell apart with errors.Is. An error of
+// [Client.Query] matches exactly one of them.
+var (
+	// ErrUnavailable: no usable answer came back (connection, timeout, 5xx,
+	// 401, 429, truncated or malformed body, unreadable credential file).
+	ErrUnavailable = errors.New("prometheus unavailable")
+	// ErrBadQuery: the server refused or could not evaluate the query, or its
+	// answer is no instant vector of floats.
+	ErrBadQuery = errors.New("prometheus cannot answer this query")
+	// ErrPartial: the server answered with warnings, so series may be missing.
+	// The error is a *PartialError.
+	ErrPartial = errors.New("prometheus answered in part")
+	// ErrTooLarge: the answer passed MaxResponseBytes or MaxSeries.
+	ErrTooLarge = errors.New("prometheus answer too large")
+)
+
+// PartialError carries an answer that came with warnings. The vector may miss
+// any number of series, so it must not be read as the whole truth.
+type PartialError struct {
+	Warnings []string
+	Vector   Vector
+}
+
+func (e *PartialError) Error() string {
+	return fmt.Sprintf("%v: %s", ErrPartial, strings.Join(e.Warnings, "; "))
+}
+
+func (e *PartialError) Unwrap() error { return ErrPartial }

@@ -1,0 +1,134 @@
+// Package promtest is a Prometheus for tests: an HTTP server whose answers,
+// and failures, a test writes down. It evaluates nothing.
+package promtest
+
+import (
+	"encoding/json"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Series is one element of an answer.
+type Series struct {
+	Labels map[string]string
+	Value  float64
+}
+
+// Response is what the server says to one query. The zero Response is an empty
+// vector.
+type Response struct {
+	Status   int    // 200 if zero
+	Body     string // sent as it is, in place of Vector and Warnings
+	Vector   []Series
+	Warnings []string
+	At       time.Time // evaluation time; now if zero
+	Delay    time.Duration
+}
+
+// Server answers every query through its current script.
+type Server struct {
+	URL string
+
+	mu      sync.Mutex
+	script  func(query string) Response
+	queries []*http.Request
+}
+
+// New starts a server that answers with empty vectors and stops with the test.
+func New(t testing.TB) *Server {
+	s := &Server{script: func(string) Response { return Response{} }}
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	s.URL = server.URL
+	return s
+}
+
+// Answer makes r the answer to everything from now on.
+func (s *Server) Answer(r Response) { s.Script(func(string) Response { return r }) }
+
+// Script computes answers from now on.
+func (s *Server) Script(script func(query string) Response) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.script = script
+}
+
+// Queries returns the requests received, forms parsed.
+func (s *Server) Queries() []*http.Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]*http.Request(nil), s.queries...)
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if err := req.ParseForm(); err != nil || req.URL.Path != "/api/v1/query" || req.Method != http.MethodPost {
+		http.Error(w, "not a POST to /api/v1/query", http.StatusNotFound)
+		return
+	}
+	s.mu.Lock()
+	s.queries = append(s.queries, req)
+	script := s.script
+	s.mu.Unlock()
+	r := script(req.PostForm.Get("query"))
+	if r.Delay > 0 {
+		select {
+		case <-time.After(r.Delay):
+		case <-req.Context().Done():
+			return
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if r.Status != 0 {
+		w.WriteHeader(r.Status)
+	}
+	if r.Body != "" {
+		_, _ = w.Write([]byte(r.Body))
+		return
+	}
+	_, _ = w.Write(r.body())
+}
+
+func (r Response) body() []byte {
+	at := r.At
+	if at.IsZero() {
+		at = time.Now()
+	}
+	type element struct {
+		Metric map[string]string `json:"metric"`
+		Value  [2]any            `json:"value"`
+	}
+	elements := make([]element, len(r.Vector))
+	for i, s := range r.Vector {
+		elements[i] = element{Metric: s.Labels, Value: [2]any{float64(at.UnixMilli()) / 1000, number(s.Value)}}
+	}
+	type data struct {
+		ResultType string    `json:"resultType"`
+		Result     []element `json:"result"`
+	}
+	raw, err := json.Marshal(struct {
+		Status   string   `json:"status"`
+		Data     data     `json:"data"`
+		Warnings []string `json:"warnings,omitempty"`
+	}{"success", data{"vector", elements}, r.Warnings})
+	if err != nil {
+		return []byte(`{"status":"error","error":"promtest could not write its answer"}`)
+	}
+	return raw
+}
+
+// number is how Prometheus writes a value.
+func number(v float64) string {
+	switch {
+	case math.IsInf(v, 1):
+		return "+Inf"
+	case math.IsInf(v, -1):
+		return "-Inf"
+	}
+	return strconv.FormatFloat(v, 'f', -1, 64)
+}

@@ -1,0 +1,112 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/exporter-toolkit/web"
+)
+
+// shutdownTimeout is how long open requests may take after Run's context ends.
+const shutdownTimeout = 5 * time.Second
+
+// Options says what is served and where. Only Address is required.
+type Options struct {
+	// Address is "host:port", ":port" or "unix:/path". Port 0 takes a free one;
+	// Server.Addr tells which.
+	Address string
+	// Metrics answers /metrics; nil serves none.
+	Metrics http.Handler
+	// Ready is nil when the program has data to serve, else the reason it has
+	// not. A nil Ready is always ready. It is called per request and must not block.
+	Ready func() error
+	// Live is nil while the program's loop turns. A nil Live is always live.
+	Live func() error
+	// Routes adds further paths; nil adds none.
+	Routes func(*http.ServeMux)
+	// WebConfigFile is an exporter-toolkit web config (TLS, basic auth); empty
+	// serves plain HTTP.
+	WebConfigFile string
+	// Log is required when WebConfigFile is set; nil discards.
+	Log *slog.Logger
+}
+
+// Server is a bound listener and what it serves.
+type Server struct {
+	listener  net.Listener
+	http      *http.Server
+	webConfig string
+	log       *slog.Logger
+}
+
+// New binds the address, so that a taken port is known before anything else
+// starts, and checks the web config file. Run serves it; Close gives it back
+// where Run is never called.
+func New(o Options) (*Server, error) {
+	if err := web.Validate(o.WebConfigFile); err != nil {
+		return nil, fmt.Errorf("web config file %s: %w", o.WebConfigFile, err)
+	}
+	listener, err := Listen(o.Address)
+	if err != nil {
+		return nil, err
+	}
+	log := o.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Server{
+		listener:  listener,
+		webConfig: o.WebConfigFile,
+		log:       log,
+		http: &http.Server{
+			Handler:           Handler(o),
+			ReadHeaderTimeout: 5 * time.Second,
+			IdleTimeout:       2 * time.Minute,
+			ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		},
+	}, nil
+}
+
+// Addr is the address bound, with the real port.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// Close gives the listener back. It is only needed where Run is not called.
+func (s *Server) Close() error { return s.listener.Close() }
+
+// Run serves until ctx ends, then lets open requests finish for at most five
+// seconds. It returns nil after such an end, and the error that stopped it
+// otherwise. It can be called once.
+func (s *Server) Run(ctx context.Context) error {
+	failed := make(chan error, 1)
+	var serving sync.WaitGroup
+	serving.Go(func() { failed <- s.serve() })
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serving on %s: %w", s.Addr(), err)
+	case <-ctx.Done():
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	defer cancel()
+	err := s.http.Shutdown(end)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = s.http.Close() // a client that never finishes must not keep the process
+	}
+	serving.Wait()
+	if err != nil {
+		return fmt.Errorf("shutting down the server on %s: %w", s.Addr(), err)
+	}
+	return nil
+}
+
+func (s *Server) serve() error {
+	if s.webConfig == "" {
+		return s.http.Serve(s.listener)
+	}
+	return web.Serve(s.listener, s.http, &web.FlagConfig{WebConfigFile: &s.webConfig}, s.log)
+}

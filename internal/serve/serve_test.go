@@ -1,0 +1,168 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+func TestReadyzSaysWhy(t *testing.T) {
+	reason := errors.New("no reading yet")
+	srv := httptest.NewServer(Handler(Options{Ready: func() error { return reason }}))
+	defer srv.Close()
+	if code, body := get(t, srv.URL+"/readyz"); code != 503 || body != "not ready: no reading yet\n" {
+		t.Errorf("readyz = %d %q", code, body)
+	}
+	if code, body := get(t, srv.URL+"/livez"); code != 200 || body != "ok\n" {
+		t.Errorf("livez = %d %q", code, body)
+	}
+	reason = nil
+	if code, _ := get(t, srv.URL+"/readyz"); code != 200 {
+		t.Errorf("readyz = %d once ready", code)
+	}
+	if code, _ := get(t, srv.URL+"/metrics"); code != 404 {
+		t.Errorf("metrics = %d where there are none", code)
+	}
+}
+
+func TestAddressInUse(t *testing.T) {
+	first, err := Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	_, err = Listen(first.Addr().String())
+	if !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), first.Addr().String()+": the address is in use") {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestUnixSocketReplacedOnlyWhenDead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	first, err := Listen("unix:" + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen("unix:" + path); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Fatalf("second listener on a live socket: %v", err)
+	}
+	keepFile(t, first)
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("the test wants the file left behind: %v", err)
+	}
+	second, err := Listen("unix:" + path)
+	if err != nil {
+		t.Fatalf("dead socket not replaced: %v", err)
+	}
+	_ = second.Close()
+}
+
+// keepFile closes a unix listener as a killed process would: the file stays.
+func keepFile(t *testing.T, l interface{ Close() error }) {
+	t.Helper()
+	if u, ok := l.(interface{ SetUnlinkOnClose(bool) }); ok {
+		u.SetUnlinkOnClose(false)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRunFinishesOpenRequests(t *testing.T) {
+	entered, release := make(chan struct{}), make(chan struct{})
+	s, err := New(Options{Address: "127.0.0.1:0", Routes: func(m *http.ServeMux) {
+		m.HandleFunc("/slow", func(w http.ResponseWriter, _ *http.Request) {
+			close(entered)
+			<-release
+			_, _ = io.WriteString(w, "done")
+		})
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	answer := make(chan string, 1)
+	go func() {
+		_, body := get(t, "http://"+s.Addr().String()+"/slow")
+		answer <- body
+	}()
+	<-entered
+	cancel()
+	select {
+	case <-ended:
+		t.Fatal("Run returned with a request open")
+	case <-time.After(20 * time.Millisecond):
+	}
+	close(release)
+	if got := <-answer; got != "done" {
+		t.Errorf("open request got %q", got)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("Run = %v", err)
+	}
+}
+
+func TestBasicAuthFromWebConfig(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "web.yml")
+	// The password is "test"; cost 4 keeps the test quick.
+	config := "basic_auth_users:\n  prom: $2y$04$ki3qrlrLYjOLskqpOeQyN.7Gvgg6vUMRTpK.tmJ1YcUA5YTjGM6w.\n"
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(Options{Address: "127.0.0.1:0", WebConfigFile: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	if code, _ := get(t, "http://"+s.Addr().String()+"/livez"); code != http.StatusUnauthorized {
+		t.Errorf("without a password: %d, want 401", code)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if _, err := New(Options{Address: "127.0.0.1:0", WebConfigFile: file + ".missing"}); err == nil {
+		t.Error("a missing web config file was accepted")
+	}
+}
+
+func TestMetricsNegotiatesOpenMetrics(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "x_total", Help: "X."}))
+	req := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+	req.Header.Set("Accept", "application/openmetrics-text; version=1.0.0")
+	rec := httptest.NewRecorder()
+	Metrics(reg, slog.New(slog.DiscardHandler)).ServeHTTP(rec, req)
+	if !strings.HasSuffix(rec.Body.String(), "# EOF\n") {
+		t.Errorf("not OpenMetrics:\n%s", rec.Body)
+	}
+}

@@ -1,0 +1,273 @@
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu/mig"
+)
+
+// maxUpcoming bounds how many unregistered nodes of one pool are believed in;
+// no provider is asked for more at a time, and nonsense must not cost memory.
+const maxUpcoming = 10000
+
+// judgeNodes works out, for every node, from when on it is supply and what it
+// has left.
+func (w *world) judgeNodes() {
+	w.bindRunning()
+	unready, ours := 0, 0
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		w.judgeNode(n)
+		if n.pool >= 0 {
+			ours++
+		}
+		if n.pool >= 0 && n.since == NodeUnready {
+			unready++
+		}
+	}
+	switch {
+	case w.policy.Freeze:
+		w.hold = Frozen
+	case unready > 0 && float64(unready) > w.policy.MaxUnready*float64(ours):
+		w.hold = TooManyUnready
+	}
+}
+
+// bindRunning counts what running pods take; rooms are negative until supply
+// is added.
+func (w *world) bindRunning() {
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		n.room = room{cpu: stated(n.CPUMilli), memory: stated(n.MemoryMi)}
+		layouts := w.layoutsOf(n)
+		single := n.Labels[strategySingle] == "single"
+		for c := range n.Cards {
+			n.supply(&n.Cards[c], layouts[c], single)
+		}
+	}
+	for _, p := range w.running {
+		i := w.nodeIndex(p.Node)
+		if i < 0 {
+			continue
+		}
+		n := &w.nodes[i]
+		k := kind{pod: p}
+		w.take(&k, &n.room)
+		if !p.DaemonSet {
+			n.bound++
+		}
+	}
+	for i := range w.nodes {
+		w.nodes[i].discountHeld()
+	}
+}
+
+// discountHeld takes off what is held by pods the snapshot does not know as
+// bound: a pod that is gone from the API can still hold its card for a while.
+func (n *nodeState) discountHeld() {
+	var instances []mig.Count
+	cards, heldCards := 0, 0
+	for i := range n.Cards {
+		c := &n.Cards[i]
+		if !c.MIG {
+			cards++
+			if len(c.Holders) > 0 {
+				heldCards++
+			}
+			continue
+		}
+		for _, in := range c.Instances {
+			if in.Holder == "" {
+				instances = added(instances, in.Profile, 1)
+			}
+		}
+	}
+	for i := range n.free {
+		if f := &n.free[i]; !n.operating() {
+			f.N = min(f.N, countOf(instances, f.Profile))
+		}
+	}
+	if cards > 0 {
+		n.whole = min(n.whole, cards-heldCards)
+	}
+}
+
+func (n *nodeState) operating() bool { return n.Operation != nil }
+
+// layoutsOf returns the instances of each card; those of a card being cut are
+// the ones it will have, and a card whose change failed has none to count on.
+func (w *world) layoutsOf(n *nodeState) []mig.Layout {
+	out := make([]mig.Layout, len(n.Cards))
+	for i := range n.Cards {
+		out[i] = layoutOf(&n.Cards[i])
+		if n.Operation == nil || n.Operation.Card != n.Cards[i].Index {
+			continue
+		}
+		out[i] = n.Operation.Target
+		if w.failed(n.Operation) {
+			out[i] = nil
+		}
+	}
+	return out
+}
+
+// failed reports whether an operation has to be undone.
+func (w *world) failed(o *Operation) bool {
+	return o.Phase == PhaseFailed || o.Phase != PhaseSucceeded && w.overdueOperation(o)
+}
+
+func (w *world) overdueOperation(o *Operation) bool {
+	return !o.Deadline.IsZero() && w.now.After(o.Deadline)
+}
+
+func (w *world) judgeNode(n *nodeState) {
+	n.at = w.now
+	n.changeAt = w.now
+	if at, ok := stampAt(w.memory.LastRepartition, n.name); ok {
+		n.changeAt = later(n.changeAt, at.Add(w.policy.RepartitionCooldown))
+	}
+	young := n.pool >= 0 && w.now.Sub(n.Created) < w.overdue(&w.pools[n.pool])
+	switch {
+	case !n.Ready && young, n.pool >= 0 && n.Ready && young && w.plugless(n):
+		n.tier, n.since = tierNode, NodeUpcoming
+		n.at = later(w.now, n.Created.Add(w.pools[n.pool].ReadyAfter))
+		n.changeAt = later(n.changeAt, n.at)
+		if len(n.Cards) == 0 {
+			n.room = w.pools[n.pool].empty.clone()
+			n.expected = w.pools[n.pool].Template.Cards
+		}
+	case !n.Ready, n.pool >= 0 && w.plugless(n):
+		n.since = NodeUnready
+	case n.Operation != nil && n.Operation.Phase == PhasePending && !w.failed(n.Operation):
+		n.tier, n.since = tierChange, WaitRepartition
+		n.at = later(w.now, n.Operation.Started.Add(w.cutting(n)))
+		n.changeAt = later(n.changeAt, n.at)
+	case n.CordonedBy != "" || n.Operation != nil && !n.Cordoned:
+		n.tier, n.since = tierChange, RepartitionDone
+		n.changeAt = later(n.changeAt, w.now.Add(aMoment))
+	case n.Cordoned:
+		n.since = NodeCordoned
+	default:
+		n.tier = tierNow
+	}
+}
+
+// plugless reports a node of a GPU pool that shows no card: its device plugin
+// is not up yet, or broken.
+func (w *world) plugless(n *nodeState) bool {
+	return len(n.Cards) == 0 && len(w.pools[n.pool].Template.Cards) > 0
+}
+
+// cutting is how long a repartition takes on a node.
+func (w *world) cutting(n *nodeState) time.Duration {
+	if n.pool < 0 {
+		return 0
+	}
+	return max(w.pools[n.pool].MIG.Duration, 0)
+}
+
+// overdue is how long a node of the pool may take before it is no longer
+// believed in.
+func (w *world) overdue(p *poolState) time.Duration {
+	return max(3*min(p.ReadyAfter, 1000*time.Hour), w.policy.NodeOverdue)
+}
+
+// judgePools finds the pools that must not grow now. A pool backs off while it
+// has a node that is overdue, for as long again as it was given to become ready;
+// after that the node is simply dead and the pool may try again.
+func (w *world) judgePools() {
+	for i := range w.pools {
+		p := &w.pools[i]
+		if p.Target > p.Size {
+			p.asked, _ = stampAt(w.memory.LastScaleUp, p.Name)
+			if p.asked.IsZero() { // asked before we remember: the clock starts now
+				p.asked = w.now
+				w.memory.LastScaleUp = stamped(w.memory.LastScaleUp, p.Name, w.now)
+			}
+		}
+		w.judgePool(p)
+	}
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		if n.since != NodeUnready || n.pool < 0 {
+			continue
+		}
+		p := &w.pools[n.pool]
+		if age := w.now.Sub(n.Created); age < 2*w.overdue(p) && p.stop == "" {
+			p.stop = BackingOff
+			p.why = fmt.Sprintf("%s is not ready after %s, %s were allowed", n.name, short(age), short(w.overdue(p)))
+		}
+	}
+}
+
+func (w *world) judgePool(p *poolState) {
+	late := w.now.Sub(p.asked)
+	switch {
+	case w.hold != "":
+		p.stop = w.hold
+	case p.Freeze:
+		p.stop, p.why = Frozen, "the pool is frozen"
+	case p.BackoffUntil.After(w.now):
+		p.stop, p.why = BackingOff, "for "+short(p.BackoffUntil.Sub(w.now))+" more"
+	case p.Target > p.Size && late > w.overdue(p) && late < 2*w.overdue(p):
+		p.stop = BackingOff
+		p.why = fmt.Sprintf("%s asked for %s ago did not come, %s were allowed",
+			count(p.Target-p.Size, "node"), short(late), short(w.overdue(p)))
+	}
+}
+
+// addUnregistered adds the nodes that were asked for and have no object yet.
+func (w *world) addUnregistered() {
+	for i := range w.pools {
+		p := &w.pools[i]
+		if w.now.Sub(p.asked) > w.overdue(p) {
+			continue
+		}
+		at := later(w.now, p.asked.Add(p.ReadyAfter))
+		for range min(max(p.Target-p.Size, 0), maxUpcoming) {
+			w.addVirtual(i, at, -1)
+		}
+	}
+}
+
+// addVirtual adds a node of the pool that is ready at the given time, and
+// returns its index.
+func (w *world) addVirtual(pool int, at time.Time, action int) int {
+	p := &w.pools[pool]
+	name := "a new node of " + p.Name
+	w.nodes = append(w.nodes, nodeState{Node: &Node{Name: name, Pool: p.Name}, virtual: true, name: name, pool: pool,
+		class: p.class, tier: tierNode, since: NodeUpcoming, at: at, changeAt: at, room: p.empty.clone(), action: action,
+		expected: p.Template.Cards, cut: make([]bool, len(p.Template.Cards))})
+	return len(w.nodes) - 1
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// count is "1 node", "2 nodes".
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// short prints a duration without a tail of zeros: "5m", "1h30m", "40s".
+func short(d time.Duration) string {
+	if d >= time.Second || d <= -time.Second {
+		d = d.Round(time.Second)
+	}
+	s := d.String()
+	if n := len(s); n > 2 && s[n-2:] == "0s" && s[n-3] == 'm' {
+		s = s[:n-2]
+	}
+	if n := len(s); n > 2 && s[n-2:] == "0m" && s[n-3] == 'h' {
+		s = s[:n-2]
+	}
+	return s
+}

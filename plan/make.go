@@ -1,0 +1,77 @@
+package plan
+
+// Make decides what should be done. It is pure and total: equal snapshots, in
+// whatever order their slices come, give equal plans, and no input makes it
+// panic or loop. A snapshot for which Check returns an error still gets a plan,
+// though not one to act on.
+func Make(s Snapshot, p Policy) Plan {
+	w := newWorld(s, p)
+	w.rememberFree()
+	w.finishOperations()
+	w.placeNow()
+	w.raiseToMin()
+	w.placeRest()
+	w.giveBack()
+	return Plan{
+		At:       s.Now,
+		Actions:  w.actions,
+		Verdicts: w.verdicts(),
+		Memory:   w.nextMemory(),
+		Totals:   w.totals(),
+	}
+}
+
+// may reports whether an action on a node of this pool (-1 for none) may be
+// added to the plan.
+func (w *world) may(pool int) bool {
+	return w.hold == "" && len(w.actions) < w.policy.MaxActionsPerRound && (pool < 0 || !w.pools[pool].Freeze)
+}
+
+// finishOperations releases what is done and undoes what failed or is overdue.
+func (w *world) finishOperations() {
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		if n.virtual || !w.may(n.pool) {
+			continue
+		}
+		a := Action{Node: n.name, Pool: n.Pool}
+		switch o := n.Operation; {
+		case o == nil && n.CordonedBy == "":
+			continue
+		case o == nil:
+			a.Verb, a.Operation, a.Reason = Uncordon, n.CordonedBy, RepartitionDone
+			a.Detail = n.CordonedBy + " cordoned the node and is no longer under way"
+		case o.Phase == PhaseSucceeded:
+			a.Verb, a.Operation, a.Reason = Uncordon, o.ID, RepartitionDone
+			a.Detail = "after " + short(w.now.Sub(o.Started))
+		case o.Phase == PhaseFailed:
+			a.Verb, a.Operation, a.Reason, a.Detail = Rollback, o.ID, RepartitionFailed, o.Message
+		case w.failed(o):
+			a.Verb, a.Operation, a.Reason = Rollback, o.ID, RepartitionOverdue
+			a.Detail = "no answer after " + short(w.now.Sub(o.Started))
+		default:
+			continue
+		}
+		w.actions = append(w.actions, a)
+	}
+}
+
+// totals are before and after: prices of all nodes that are or will be there,
+// and what pending pods want.
+func (w *world) totals() Totals {
+	var t Totals
+	for i := range w.pools {
+		p := &w.pools[i]
+		t.CostPerHour += float64(max(p.Size, 0)) * p.price()
+		t.CostPerHourAfter += float64(p.base+p.grown-p.shrunk) * p.price()
+	}
+	for i := range w.pending {
+		p := &w.pending[i]
+		n := slicesOf(p.pod)
+		t.PendingSlices += n
+		if !p.served {
+			t.PendingSlicesLeft += n
+		}
+	}
+	return t
+}

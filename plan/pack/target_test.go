@@ -1,0 +1,210 @@
+package pack
+
+import (
+	"math/rand"
+	"slices"
+	"testing"
+
+	"github.com/gpuscale/gpuscale/gpu/mig"
+)
+
+func table(t testing.TB, model string) *mig.Table {
+	t.Helper()
+	table, ok := mig.ForModel(model)
+	if !ok {
+		t.Fatalf("no table for %s", model)
+	}
+	return table
+}
+
+func layout(t testing.TB, table *mig.Table, s string) mig.Layout {
+	t.Helper()
+	l, err := mig.ParseLayout(table, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func counts(t testing.TB, table *mig.Table, names ...string) []mig.Count {
+	t.Helper()
+	var out []mig.Count
+	for _, name := range names {
+		p, ok := table.Exact(name)
+		if !ok {
+			t.Fatalf("no profile %s", name)
+		}
+		out = append(out, mig.Count{Profile: p, N: 1})
+	}
+	return out
+}
+
+func TestTarget(t *testing.T) {
+	h100 := table(t, "H100-80GB")
+	ones := "1g.10gb@0 1g.10gb@1 1g.10gb@2 1g.10gb@3 1g.10gb@4 1g.10gb@5 1g.10gb@6"
+	tests := []struct {
+		name       string
+		keep       string
+		spare      string
+		must, want []string
+		allowed    []string
+		grow       bool
+		wants      string // "" for no answer
+	}{
+		{name: "keeps what it can", spare: ones, must: []string{"3g.40gb"}, wants: "1g.10gb@0 1g.10gb@1 1g.10gb@2 1g.10gb@3 3g.40gb@4"},
+		{name: "grows where it will be stuck", spare: ones, must: []string{"3g.40gb"}, grow: true, wants: "3g.40gb@0 3g.40gb@4"},
+		{name: "serves more before it keeps", spare: ones, must: []string{"3g.40gb"}, want: []string{"3g.40gb"}, wants: "3g.40gb@0 3g.40gb@4"},
+		{name: "held instances stay", keep: "1g.10gb@1", spare: "2g.20gb@4", must: []string{"3g.40gb"}, grow: true,
+			wants: "1g.10gb@0 1g.10gb@1 2g.20gb@2 3g.40gb@4"},
+		{name: "no room beside what is held", keep: "1g.10gb@1 1g.10gb@5", must: []string{"3g.40gb"}},
+		{name: "a permission is needed to create", spare: "7g.80gb@0", must: []string{"2g.20gb"}, allowed: []string{"3g.40gb"}},
+		{name: "none is needed to stay", spare: "1g.10gb@0 3g.40gb@4", must: []string{"3g.40gb"}, allowed: []string{"1g.10gb"},
+			wants: "1g.10gb@0 1g.10gb@1 1g.10gb@2 1g.10gb@3 3g.40gb@4"},
+		{name: "a profile with attributes only when asked", must: []string{"1g.10gb+me"}, grow: true, wants: "4g.40gb@0 2g.20gb@4 1g.10gb+me@6"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			q := Question{Table: h100, Keep: layout(t, h100, test.keep), Spare: layout(t, h100, test.spare),
+				Must: counts(t, h100, test.must...), Want: counts(t, h100, test.want...), Grow: test.grow}
+			for _, c := range counts(t, h100, test.allowed...) {
+				q.Allowed = append(q.Allowed, c.Profile)
+			}
+			a, ok := Target(q)
+			got := ""
+			if ok {
+				got = h100.Format(a.Layout)
+			}
+			if got != test.wants {
+				t.Errorf("got %q, want %q", got, test.wants)
+			}
+		})
+	}
+}
+
+// TestTargetAgainstBruteForce compares with a look at every subset of every
+// maximal layout: nothing serves more, and of those that serve as much nothing
+// keeps more.
+func TestTargetAgainstBruteForce(t *testing.T) {
+	r := rand.New(rand.NewSource(7))
+	for _, model := range []string{"H100-80GB", "A30-24GB"} {
+		tab := table(t, model)
+		for range 150 {
+			q := randomQuestion(r, tab)
+			a, ok := Target(q)
+			served, kept, possible := bruteForce(q)
+			if ok != possible {
+				t.Fatalf("%s keep %v spare %v must %v: answered %v, brute force %v", model, q.Keep, q.Spare, q.Must, ok, possible)
+			}
+			if !ok {
+				continue
+			}
+			if err := tab.Legal(a.Layout); err != nil {
+				t.Fatalf("%v: %v", a.Layout, err)
+			}
+			if a.Served != served || !q.Grow && a.Kept != kept {
+				t.Fatalf("%s keep %v spare %v must %v want %v: %v serves %d keeps %d, brute force %d and %d",
+					model, q.Keep, q.Spare, q.Must, q.Want, a.Layout, a.Served, a.Kept, served, kept)
+			}
+			for _, p := range q.Keep {
+				if !slices.Contains(a.Layout, p) {
+					t.Fatalf("%v has lost %v", a.Layout, p)
+				}
+			}
+		}
+	}
+}
+
+func plain(tab *mig.Table) []mig.Profile {
+	return slices.DeleteFunc(tab.Profiles(), func(p mig.Profile) bool { return p.Attrs != 0 })
+}
+
+func randomQuestion(r *rand.Rand, tab *mig.Table) Question {
+	q := Question{Table: tab, Grow: r.Intn(2) == 0}
+	maximal := tab.Maximal()
+	for _, p := range maximal[r.Intn(len(maximal))] {
+		switch {
+		case p.Profile.Attrs != 0:
+		case r.Intn(3) == 0:
+			q.Keep = append(q.Keep, p)
+		default:
+			q.Spare = append(q.Spare, p)
+		}
+	}
+	profiles := plain(tab)
+	q.Must = []mig.Count{{Profile: profiles[r.Intn(len(profiles))], N: 1 + r.Intn(2)}}
+	for range r.Intn(3) {
+		q.Want = append(q.Want, mig.Count{Profile: profiles[r.Intn(len(profiles))], N: 1 + r.Intn(3)})
+	}
+	return q
+}
+
+// bruteForce weighs every maximal layout of plain profiles that contains Keep;
+// layouts that are not maximal serve and keep no more than those.
+func bruteForce(q Question) (served, kept int, possible bool) {
+	demand := sum(q)
+	for _, l := range q.Table.Maximal() {
+		rest, ok := without(l, q.Keep)
+		if !ok {
+			continue
+		}
+		for subset := range 1 << len(rest) {
+			var added mig.Layout
+			for i, p := range rest {
+				if subset&(1<<i) != 0 && p.Profile.Attrs == 0 {
+					added = append(added, p)
+				}
+			}
+			s, k, ok := value(q, demand, added)
+			if ok && (!possible || s > served || s == served && k > kept) {
+				served, kept, possible = s, k, true
+			}
+		}
+	}
+	return served, kept, possible
+}
+
+func value(q Question, demand []mig.Count, added mig.Layout) (served, kept int, ok bool) {
+	for _, m := range q.Must {
+		if number(added, m.Profile) < m.N {
+			return 0, 0, false
+		}
+	}
+	for _, d := range demand {
+		served += min(number(added, d.Profile), d.N) * d.Profile.Compute
+	}
+	for _, p := range added {
+		if slices.Contains(q.Spare, p) {
+			kept += p.Profile.Compute
+		}
+	}
+	return served, kept, true
+}
+
+// sum adds what is asked for up by profile.
+func sum(q Question) []mig.Count {
+	var out []mig.Count
+	for _, p := range q.Table.Profiles() {
+		if n := of(q.Must, p) + of(q.Want, p); n > 0 {
+			out = append(out, mig.Count{Profile: p, N: n})
+		}
+	}
+	return out
+}
+
+// without takes keep out of l; false when it is not all there.
+func without(l, keep mig.Layout) (mig.Layout, bool) {
+	for _, p := range keep {
+		if !slices.Contains(l, p) {
+			return nil, false
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(l), func(p mig.Placement) bool { return slices.Contains(keep, p) }), true
+}
+
+func BenchmarkTarget(b *testing.B) {
+	h100 := table(b, "H100-80GB")
+	q := Question{Table: h100, Must: counts(b, h100, "1g.10gb"), Want: counts(b, h100, "2g.20gb", "3g.40gb"), Grow: true}
+	for b.Loop() {
+		Target(q)
+	}
+}

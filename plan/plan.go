@@ -1,0 +1,77 @@
+package plan
+
+import (
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu/mig"
+)
+
+// Plan is the answer: what to do, why, and what to remember.
+type Plan struct {
+	At       time.Time
+	Actions  []Action
+	Verdicts []Verdict // one for every pod, pool, node and card considered, sorted by subject
+	Memory   Memory    // to persist before acting
+	Totals   Totals
+}
+
+// Verb is a kind of action. The set is closed.
+type Verb string
+
+// Verbs.
+const (
+	ScaleUp     Verb = "scale-up"
+	Repartition Verb = "repartition"
+	Uncordon    Verb = "uncordon"
+	Rollback    Verb = "rollback" // undo a failed or overdue repartition
+	Drain       Verb = "drain"
+	RemoveNode  Verb = "remove-node"
+)
+
+// Action is one thing to do. Which fields are set follows from the Verb.
+type Action struct {
+	Verb Verb
+	Pool string // ScaleUp, RemoveNode
+	// From and To are the pool's target before and after (ScaleUp).
+	From, To int
+	Node     string     // all but ScaleUp
+	Card     int        // Repartition
+	Model    string     // Repartition: the card's model, by which profiles are named
+	Target   mig.Layout // Repartition: the whole layout wanted
+	Before   mig.Layout // Repartition: the layout this was decided on, a precondition
+	Steps    []mig.Step // Repartition: ordered, for the agent and for people
+	// Operation names the repartition, for Uncordon and Rollback.
+	Operation string
+	Deadline  time.Time
+	Reason    Reason
+	Detail    string   // for people: "chat/vllm-5 wants 3g; 0.02 against 1.34 for a node"
+	For       []string // the pods it is done for
+	Cost      float64  // expected, in the policy's currency
+}
+
+// Kind of a verdict's subject.
+type Kind string
+
+// Kinds.
+const (
+	KindPod  Kind = "pod"
+	KindPool Kind = "pool"
+	KindNode Kind = "node"
+	KindCard Kind = "card"
+)
+
+// Verdict says what was decided about one subject, and why.
+type Verdict struct {
+	Kind    Kind
+	Subject string // "ns/pod", "pool", "node", "node/0"
+	Reason  Reason
+	Detail  string
+}
+
+// Totals of a plan.
+type Totals struct {
+	CostPerHour       float64 // of all pools' nodes now
+	CostPerHourAfter  float64
+	PendingSlices     int // compute slices wanted by pending pods, 7 (or 4) a card
+	PendingSlicesLeft int // of those, not served by this plan or what is upcoming
+}

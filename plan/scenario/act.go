@@ -1,0 +1,129 @@
+package scenario
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gpuscale/gpuscale/plan"
+	"github.com/gpuscale/gpuscale/plan/sim"
+)
+
+// decide makes and checks a plan of the world as it is.
+func (w *World) decide() (plan.Plan, error) {
+	s := w.Sim.Snapshot()
+	made := plan.Make(s, w.Policy)
+	if w.Check == nil {
+		return made, nil
+	}
+	return made, w.Check(s, w.Policy, made)
+}
+
+// plan prints the actions and the verdicts on pods that wait and on pools; with
+// "all" every verdict. With "apply" the actions are started.
+func (w *World) plan(s statement) (string, error) {
+	r, _, err := w.reader(s, false)
+	if err != nil {
+		return "", err
+	}
+	all, apply := false, false
+	r.flag("all", &all)
+	r.flag("apply", &apply)
+	if err := r.err(); err != nil {
+		return "", err
+	}
+	made, err := w.decide()
+	if err != nil {
+		return made.String(), err
+	}
+	if apply {
+		if err := w.Sim.Apply(made); err != nil {
+			return made.String(), err
+		}
+	}
+	if all {
+		return made.String(), nil
+	}
+	return brief(made), nil
+}
+
+// brief is a plan without the verdicts that go without saying.
+func brief(p plan.Plan) string {
+	var kept []plan.Verdict
+	for _, v := range p.Verdicts {
+		pod := v.Kind == plan.KindPod && v.Reason != plan.Running
+		if pod || v.Kind == plan.KindPool {
+			kept = append(kept, v)
+		}
+	}
+	p.Verdicts = kept
+	return p.String()
+}
+
+// settle plans, acts and waits until the time given has passed, and prints what
+// was done and what happened. An action that leads back to a state that was
+// there before is an error: it would go on for ever.
+func (w *World) settle(s statement) (string, error) {
+	r, _, err := w.reader(s, false)
+	if err != nil {
+		return "", err
+	}
+	length, every := 10*time.Minute, 10*time.Second
+	r.duration("for", &length)
+	r.duration("every", &every)
+	if err := r.err(); err != nil {
+		return "", err
+	}
+	if every <= 0 || length < 0 || length/every > 100000 {
+		return "", fmt.Errorf("for=%s every=%s is too many rounds", length, every)
+	}
+	return w.rounds(length, every)
+}
+
+func (w *World) rounds(length, every time.Duration) (string, error) {
+	var b strings.Builder
+	start := w.Sim.State.Now
+	seen := map[string]bool{}
+	for {
+		b.WriteString(eventsText(w.Sim.Advance(0), start))
+		made, err := w.decide()
+		if err != nil {
+			return b.String() + made.String(), err
+		}
+		if len(made.Actions) > 0 {
+			state := w.Sim.Fingerprint() + actionsText(made)
+			if seen[state] {
+				return b.String(), fmt.Errorf("the world goes in circles: after %s it is as it was before\n%s",
+					w.Sim.State.Now.Sub(start), actionsText(made))
+			}
+			seen[state] = true
+		}
+		for _, a := range made.Actions {
+			fmt.Fprintf(&b, "+%s %s\n", durationText(w.Sim.State.Now.Sub(start)), a)
+		}
+		if err := w.Sim.Apply(made); err != nil {
+			return b.String(), err
+		}
+		if w.Sim.State.Now.Sub(start)+every > length {
+			return b.String(), nil
+		}
+		b.WriteString(eventsText(w.Sim.Advance(every), start))
+	}
+}
+
+func actionsText(p plan.Plan) string {
+	var b strings.Builder
+	for _, a := range p.Actions {
+		a.Operation, a.Detail, a.For = "", "", nil // what differs between two rounds of a circle
+		b.WriteString(a.String() + "\n")
+	}
+	return b.String()
+}
+
+func eventsText(events []sim.Event, start time.Time) string {
+	var b strings.Builder
+	for _, e := range events {
+		fmt.Fprintf(&b, "+%s %s\n", durationText(e.At.Sub(start)), e.Text)
+	}
+	return b.String()
+}

@@ -1,0 +1,145 @@
+package scenario
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// modelOf is what a model's name says by itself; vendor and memory are written
+// only where they differ from it.
+func modelOf(name string) gpu.Model {
+	m := gpu.Model{Name: name}
+	if name != "" {
+		m.Vendor = "nvidia"
+	}
+	if t, ok := mig.ForModel(name); ok {
+		m.MemoryMiB = t.CardMemoryMiB()
+	}
+	return m
+}
+
+// readCard reads what a gpu line, or a pool about its template, says of a card.
+func readCard(r *reader, c *plan.Card) {
+	r.text("model", func(s string) error { c.Model = modelOf(s); return nil })
+	r.string("vendor", &c.Model.Vendor)
+	r.int("memory-mib", &c.Model.MemoryMiB)
+	r.string("uuid", &c.UUID)
+	r.text("health", func(s string) error {
+		for _, h := range []gpu.Health{gpu.HealthUnknown, gpu.Healthy, gpu.Sick} {
+			if h.String() == s {
+				c.Health = h
+				return nil
+			}
+		}
+		return fmt.Errorf("want unknown, healthy or sick: %q", s)
+	})
+	var instances []plan.Instance
+	set := r.items("layout", func(it item) error {
+		in, err := parseInstance(c.Model.Name, it, r.now)
+		instances = append(instances, in)
+		return err
+	})
+	if set {
+		c.MIG, c.Instances = true, instances
+	}
+	r.flag("mig", &c.MIG)
+	off := false
+	if r.flag("no-mig", &off); off {
+		c.MIG = false
+	}
+	var holders []string
+	if r.items("holders", func(it item) error { holders = append(holders, it[0].name); return nil }) {
+		c.Holders, c.HoldersKnown = holders, true
+	}
+	unknown, known := false, false
+	r.flag("holders-unknown", &unknown)
+	r.flag("holders-known", &known)
+	c.HoldersKnown = (c.HoldersKnown || known) && !unknown
+	r.ago("card-idle", &c.IdleSince)
+	r.text("card-busy", func(s string) (err error) { c.Busy, err = parseBusy(s); return err })
+	readIdle(r, c)
+}
+
+// readIdle reads idle=5m: everything on the card that nobody holds is idle
+// since then.
+func readIdle(r *reader, c *plan.Card) {
+	var since time.Time
+	if !r.ago("idle", &since) {
+		return
+	}
+	held := len(c.Holders) > 0
+	for i := range c.Instances {
+		in := &c.Instances[i]
+		if in.Holder == "" {
+			in.IdleSince = since
+		} else {
+			held = true
+		}
+	}
+	if !held {
+		c.IdleSince = since
+	}
+}
+
+// cardText writes what readCard reads, from a blank card whose holders are known.
+func cardText(c plan.Card, now time.Time) string {
+	var b strings.Builder
+	m := modelOf(c.Model.Name)
+	if c.Model.Name != "" {
+		b.WriteString(" model=" + quote(c.Model.Name))
+	}
+	if c.Model.Vendor != m.Vendor {
+		b.WriteString(" vendor=" + quote(c.Model.Vendor))
+	}
+	if c.Model.MemoryMiB != m.MemoryMiB {
+		b.WriteString(" memory-mib=" + strconv.Itoa(c.Model.MemoryMiB))
+	}
+	if c.UUID != "" {
+		b.WriteString(" uuid=" + quote(c.UUID))
+	}
+	if c.Health != gpu.HealthUnknown {
+		b.WriteString(" health=" + c.Health.String())
+	}
+	if c.MIG || len(c.Instances) > 0 {
+		words := make([]string, len(c.Instances))
+		for i, in := range c.Instances {
+			words[i] = instanceText(c.Model.Name, in, now)
+		}
+		b.WriteString(" layout=(" + strings.Join(words, " ") + ")")
+		if !c.MIG {
+			b.WriteString(" no-mig")
+		}
+	}
+	if len(c.Holders) > 0 {
+		b.WriteString(" holders=" + listText(c.Holders))
+	}
+	if !c.HoldersKnown {
+		b.WriteString(" holders-unknown")
+	}
+	if !c.IdleSince.IsZero() {
+		b.WriteString(" card-idle=" + quote(timeText(c.IdleSince, now, -1)))
+	}
+	if _, known := c.Busy.Get(); known {
+		b.WriteString(" card-busy=" + quote(busyText(c.Busy)))
+	}
+	return b.String()
+}
+
+func listText(words []string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = quote(w)
+	}
+	return "(" + strings.Join(quoted, " ") + ")"
+}
+
+// sameCard reports whether two cards of a template differ only in their index.
+func sameCard(a, b plan.Card) bool {
+	return cardText(a, time.Time{}) == cardText(b, time.Time{}) && a.Busy == b.Busy
+}

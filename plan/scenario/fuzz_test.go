@@ -1,0 +1,222 @@
+package scenario_test
+
+import (
+	"fmt"
+	"math/rand"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/plan"
+	"github.com/gpuscale/gpuscale/plan/scenario"
+)
+
+// FuzzScenario parses any text: it must not panic, what was read must print and
+// read back equal, and Make must answer it, in order or not.
+func FuzzScenario(f *testing.F) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		f.Fatal("no scenarios", err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, block := range strings.Split(string(text), "----\n") {
+			f.Add(block)
+		}
+	}
+	f.Add(everything)
+	f.Fuzz(func(t *testing.T, text string) {
+		s, p, err := scenario.Parse(text)
+		plan.Make(s, p)
+		if err != nil {
+			return
+		}
+		printed := scenario.PrintPolicy(p) + scenario.Print(s)
+		back, policy, err := scenario.Parse(printed)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, printed)
+		}
+		if !reflect.DeepEqual(s, back) && !hasNaN(s) {
+			t.Fatalf("%+v\nprints as\n%s\nand reads back as\n%+v", s, printed, back)
+		}
+		if fmt.Sprint(policy) != fmt.Sprint(p) {
+			t.Fatalf("%+v reads back as %+v", p, policy)
+		}
+	})
+}
+
+func hasNaN(s plan.Snapshot) bool {
+	for _, p := range s.Pools {
+		if p.PricePerHour != p.PricePerHour {
+			return true
+		}
+	}
+	return false
+}
+
+// everything has every field the language knows.
+const everything = `
+policy freeze max-actions=3 max-nodes=4 max-removals=5 scale-down-cooldown=6m repartition-cooldown=7s repartition-timeout=8m
+  max-unready=0.5 wait-cost=1.5 disruption-cost=0.1 node-life=2h node-overdue=9m repartition-life=3h
+tick at="@2026-05-01T10:00:00.5Z" last-scale-up=(h=5m) last-scale-down=(h=6m) last-repartition=(n1=30s) free-since=(n1/1=1h n1=-1s)
+pool h min=1 max=4 target=3 size=2 price=2.25 spot freeze ready-after=2m idle-after=10m backoff=3m repartition=keep-busy
+  mig-idle-after=1m mig-duration=9s cpu=64 memory=512Gi gpus=2 model=H100-80GB health=healthy layout=(1g.10gb@0 3g.40gb@4)
+  mig-allowed=(1g.10gb 3g.40gb) labels=(a=b c/d="e f" g) taints=(k=v:NoSchedule k2:NoExecute)
+pool odd max=1 keeps-busy backoff="@2326-01-01T00:00:00Z"
+gpu odd/0 template model=A30-24GB
+gpu odd/2 template model=Mystery vendor=acme memory-mib=7 layout=(c3m4a1@0) holders-unknown
+node n1 pool=h bare unready cordoned-by=n1-0 not-cordoned no-scale-down age=1h cpu=1500m memory=7Mi labels=(x=y) taints=(t:NoSchedule)
+  op=n1-0 op-card=0 op-model=H100-80GB op-target=(3g.40gb@0 3g.40gb@4) op-started=1s op-deadline=4m59s op-phase=failed op-message="it is in use, \"really\""
+gpu n1/0 model=H100-80GB uuid=GPU-1 health=sick layout=(1g.10gb@0:held=a/p:uuid=MIG-1:busy=0.5~3s 1g.10gb@1:idle=5m:unplaced) card-idle=1m card-busy=0.25~1s
+gpu n1/1 holders=(a/q b/r) no-mig
+node n2 cordoned
+pod a/p wants=(3g.40gb 1g.10gb*2) node=n1 pending=2m age=3m priority=-5 owner=Deployment/p cpu=250m memory=1Gi
+  selector=(x=y) affinity=(| z:In:a:b x:Exists | w:Gt:5) tolerations=(t:op=Exists:effect=NoSchedule u=v) evictable daemonset unschedulable
+pod a/q wants=amd.gpu*2 pending=never age=5s unmarked
+pod a/r wants=(any.gpu part:core=500:memory-mib=4096)
+`
+
+// FuzzMake builds a small world from bytes and lives in it: pods come and go,
+// plans are made and carried out, operations fail, and the harness holds of
+// every plan.
+func FuzzMake(f *testing.F) {
+	for seed := range 40 {
+		b := make([]byte, 120)
+		for i := range b {
+			b[i] = byte((i*i*(seed+3) + i*7 + seed*31) >> (seed % 3))
+		}
+		f.Add(b)
+	}
+	f.Fuzz(live)
+}
+
+// TestLive lives in some hundred random worlds.
+func TestLive(t *testing.T) {
+	r := rand.New(rand.NewSource(11))
+	for range 300 {
+		b := make([]byte, 60+r.Intn(100))
+		r.Read(b)
+		live(t, b)
+	}
+}
+
+func live(t *testing.T, b []byte) {
+	if len(b) > 400 {
+		return
+	}
+	d := &dice{b: b}
+	w := scenario.NewWorld()
+	w.Check = harness
+	var log strings.Builder
+	do := func(format string, args ...any) {
+		line := fmt.Sprintf(format, args...)
+		log.WriteString(line + "\n")
+		if out, err := w.Exec(line); err != nil {
+			t.Fatalf("%s\n%s\n%s\n%v", log.String(), scenario.Print(w.Sim.Snapshot()), out, err)
+		}
+	}
+	d.build(w, do)
+	for round := 0; round < 12 && d.left(); round++ {
+		switch d.n(5) {
+		case 0:
+			if pods := w.Sim.State.Pods; len(pods) > 0 {
+				do("pod %s gone", pods[d.n(len(pods))].Key())
+			}
+		case 1:
+			if nodes := w.Sim.State.Nodes; len(nodes) > 0 {
+				w.Sim.Fail = append(w.Sim.Fail, nodes[d.n(len(nodes))].Name+"/0")
+			}
+		case 2, 3:
+			d.pod(do, fmt.Sprintf("new/p%d", round))
+		}
+		do("plan apply")
+		do("tick %s", time.Duration(1+d.n(90))*time.Second)
+	}
+}
+
+// dice reads choices from bytes; when they are used up, every choice is 0.
+type dice struct{ b []byte }
+
+func (d *dice) left() bool { return len(d.b) > 0 }
+
+func (d *dice) n(below int) int {
+	if len(d.b) == 0 || below <= 1 {
+		return 0
+	}
+	v := int(d.b[0]) % below
+	d.b = d.b[1:]
+	return v
+}
+
+func (d *dice) build(w *scenario.World, do func(string, ...any)) {
+	if d.n(4) == 0 {
+		do("policy max-actions=%d max-nodes=%d", 1+d.n(3), 1+d.n(2))
+	}
+	modes := []string{"no", "idle", "keep-busy"}
+	do("pool mig min=%d max=%d price=%d gpus=%d model=H100-80GB layout=%s repartition=%s mig-idle-after=%ds mig-duration=10s ready-after=1m idle-after=%dm cpu=16",
+		d.n(2), 2+d.n(3), 1+d.n(4), 1+d.n(2), d.layout("H100-80GB"), modes[d.n(3)], d.n(3)*20, 1+d.n(4))
+	do("pool a30 min=0 max=%d price=1 gpus=1 model=A30-24GB layout=%s repartition=%s mig-duration=5s ready-after=30s idle-after=2m", 1+d.n(3), d.layout("A30-24GB"), modes[d.n(3)])
+	do("pool whole min=0 max=%d price=3 gpus=2 model=L40S ready-after=2m idle-after=3m labels=(kind=whole)", 1+d.n(3))
+	pools := []string{"mig", "mig", "a30", "whole"}
+	for i := range 1 + d.n(3) {
+		pool := pools[d.n(len(pools))]
+		do("node n%d pool=%s age=%dm", i, pool, 1+d.n(60))
+		if d.n(3) == 0 && pool == "mig" {
+			do("gpu n%d/0 layout=%s", i, d.layout("H100-80GB"))
+		}
+		do("gpu n%d/0 idle=%ds", i, d.n(200))
+		switch d.n(8) {
+		case 0:
+			do("gpu n%d/0 holders-unknown", i)
+		case 1:
+			do("node n%d cordoned", i)
+		case 2:
+			do("node n%d unready", i)
+		}
+	}
+	for i := range d.n(10) {
+		d.pod(do, fmt.Sprintf("old/p%d", i))
+	}
+	// What finds room runs before the first plan is made.
+	do("tick 0s")
+	if d.n(2) == 0 {
+		do("tick %ds", d.n(120))
+	}
+}
+
+func (d *dice) pod(do func(string, ...any), key string) {
+	wants := []string{"3g.40gb", "1g.10gb", "2g.20gb", "4g.40gb", "7g.80gb", "1g.6gb", "2g.12gb", "gpu", "gpu*2", "1g.10gb*3", "part:core=500:memory-mib=100"}
+	extra := ""
+	switch d.n(6) {
+	case 0:
+		extra = " selector=(kind=whole)"
+	case 1:
+		extra = fmt.Sprintf(" cpu=%d", 1+d.n(12))
+	case 2:
+		extra = fmt.Sprintf(" priority=%d", d.n(3)*100)
+	case 3:
+		extra = " unmarked"
+	}
+	do("pod %s wants=(%s)%s", key, wants[d.n(len(wants))], extra)
+}
+
+// layout is one of the model's maximal layouts without attributes.
+func (d *dice) layout(model string) string {
+	t, _ := mig.ForModel(model)
+	all := t.Maximal()
+	l := all[(d.n(250)*7)%len(all)]
+	var words []string
+	for _, p := range l {
+		if p.Profile.Attrs == 0 {
+			words = append(words, fmt.Sprintf("%s@%d", t.Name(p.Profile), p.Start))
+		}
+	}
+	return "(" + strings.Join(words, " ") + ")"
+}

@@ -1,0 +1,64 @@
+package scenario
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// gpu changes a card of a node (or, with the word template, of a pool), and
+// adds it when there is none of that index. The word fails makes its next
+// repartition fail in the simulated world.
+func (w *World) gpu(s statement) error {
+	r, name, err := w.reader(s, true)
+	if err != nil {
+		return err
+	}
+	slash := strings.LastIndexByte(name, '/')
+	if slash < 0 {
+		return fmt.Errorf("want node/index: %q", name)
+	}
+	index, err := strconv.Atoi(name[slash+1:])
+	if err != nil {
+		return fmt.Errorf("want node/index: %q", name)
+	}
+	template, fails := false, false
+	r.flag("template", &template)
+	if r.flag("fails", &fails); fails {
+		w.Sim.Fail = append(w.Sim.Fail, name)
+	}
+	cards := w.cardsOf(name[:slash], template)
+	if cards == nil {
+		return fmt.Errorf("there is no %s above", name[:slash])
+	}
+	i := slices.IndexFunc(*cards, func(c plan.Card) bool { return c.Index == index })
+	if i < 0 {
+		c := plan.Card{HoldersKnown: true}
+		c.Index = index
+		*cards = append(*cards, c)
+		i = len(*cards) - 1
+	}
+	readCard(r, &(*cards)[i])
+	return r.err()
+}
+
+func (w *World) cardsOf(name string, template bool) *[]plan.Card {
+	state := &w.Sim.State
+	if template {
+		for i := range state.Pools {
+			if state.Pools[i].Name == name {
+				return &state.Pools[i].Template.Cards
+			}
+		}
+		return nil
+	}
+	for i := range state.Nodes {
+		if state.Nodes[i].Name == name {
+			return &state.Nodes[i].Cards
+		}
+	}
+	return nil
+}

@@ -1,0 +1,104 @@
+package scenario
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// profileText names a profile as the model does, or in bare slices ("c3m4a0")
+// where there is no name that reads back.
+func profileText(model string, p mig.Profile) string {
+	if t, ok := mig.ForModel(model); ok && t.Has(p) {
+		return t.Name(p)
+	}
+	return fmt.Sprintf("c%dm%da%d", p.Compute, p.Memory, p.Attrs)
+}
+
+func parseProfile(model, s string) (mig.Profile, error) {
+	var p mig.Profile
+	if n, err := fmt.Sscanf(s, "c%dm%da%d", &p.Compute, &p.Memory, &p.Attrs); err == nil && n == 3 {
+		return p, nil
+	}
+	t, ok := mig.ForModel(model)
+	if !ok {
+		return p, fmt.Errorf("profile %q: the model %q has no table", s, model)
+	}
+	return t.Lookup(s)
+}
+
+func placementText(model string, p mig.Placement) string {
+	return quote(profileText(model, p.Profile) + "@" + strconv.Itoa(p.Start))
+}
+
+func parsePlacement(model, s string) (mig.Placement, error) {
+	i := strings.LastIndexByte(s, '@')
+	if i < 0 {
+		return mig.Placement{}, fmt.Errorf("%q: want profile@start", s)
+	}
+	start, err := strconv.Atoi(s[i+1:])
+	if err != nil {
+		return mig.Placement{}, fmt.Errorf("%q: the start is no number", s)
+	}
+	p, err := parseProfile(model, s[:i])
+	return mig.Placement{Profile: p, Start: start}, err
+}
+
+// instanceText is "3g.40gb@0:held=ns/pod", "1g.10gb@4:idle=5m:busy=0.5~3s".
+func instanceText(model string, in plan.Instance, now time.Time) string {
+	var b strings.Builder
+	b.WriteString(placementText(model, in.Placement))
+	if in.Holder != "" {
+		b.WriteString(":held=" + quote(in.Holder))
+	}
+	if !in.IdleSince.IsZero() {
+		b.WriteString(":idle=" + quote(timeText(in.IdleSince, now, -1)))
+	}
+	if in.UUID != "" {
+		b.WriteString(":uuid=" + quote(in.UUID))
+	}
+	if _, known := in.Busy.Get(); known {
+		b.WriteString(":busy=" + quote(busyText(in.Busy)))
+	}
+	if !in.Placed {
+		b.WriteString(":unplaced")
+	}
+	return b.String()
+}
+
+func parseInstance(model string, it item, now time.Time) (plan.Instance, error) {
+	p, err := parsePlacement(model, it[0].name)
+	in := plan.Instance{Placement: p, Placed: true}
+	for _, s := range it[1:] {
+		if err != nil {
+			break
+		}
+		switch s.name {
+		case "held":
+			in.Holder = s.value
+		case "idle":
+			in.IdleSince, err = parseTime(s.value, now, -1)
+		case "uuid":
+			in.UUID = s.value
+		case "busy":
+			in.Busy, err = parseBusy(s.value)
+		case "unplaced":
+			in.Placed = false
+		default:
+			err = fmt.Errorf("%q: instances know held, idle, uuid, busy and unplaced", s.name)
+		}
+	}
+	return in, err
+}
+
+func layoutText(model string, l mig.Layout) string {
+	words := make([]string, len(l))
+	for i, p := range l {
+		words[i] = placementText(model, p)
+	}
+	return "(" + strings.Join(words, " ") + ")"
+}

@@ -1,0 +1,144 @@
+package scenario
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// readNode reads a node's fields over what it inherits or already is.
+func readNode(r *reader, n *plan.Node) {
+	off := func(key string, v *bool) {
+		set := false
+		if r.flag(key, &set); set {
+			*v = false
+		}
+	}
+	off("unready", &n.Ready)
+	r.flag("ready", &n.Ready)
+	off("uncordoned", &n.Cordoned)
+	r.flag("cordoned", &n.Cordoned)
+	if r.string("cordoned-by", &n.CordonedBy) {
+		n.Cordoned = true
+	}
+	off("not-cordoned", &n.Cordoned) // beside cordoned-by: somebody lifted it
+	r.flag("no-scale-down", &n.NoScaleDown)
+	r.ago("age", &n.Created)
+	readLabels(r, "labels", &n.Labels)
+	readTaints(r, &n.Taints)
+	r.quantity("cpu", &n.CPUMilli, cpuUnits)
+	r.quantity("memory", &n.MemoryMi, memoryUnits)
+	count := -1
+	if r.int("gpus", &count) {
+		if count < 0 || count > maxCards {
+			r.fail("gpus", "want 0 … %d", maxCards)
+			count = 0
+		}
+		card := plan.Card{HoldersKnown: true}
+		readCard(r, &card)
+		n.Cards = nil
+		for i := range count {
+			card.Index = i
+			n.Cards = append(n.Cards, card)
+		}
+	}
+	if o, ok := readOperation(r, n); ok {
+		n.Operation = o
+	}
+}
+
+// readOperation reads op=ID op-card=0 op-target=(…) …; profiles are named as the
+// op-model says, which is the card's unless told.
+func readOperation(r *reader, n *plan.Node) (*plan.Operation, bool) {
+	o := plan.Operation{Phase: plan.PhasePending}
+	if !r.string("op", &o.ID) {
+		return nil, false
+	}
+	r.int("op-card", &o.Card)
+	model := ""
+	for _, c := range n.Cards {
+		if c.Index == o.Card {
+			model = c.Model.Name
+		}
+	}
+	r.string("op-model", &model)
+	var target mig.Layout
+	if r.items("op-target", func(it item) error {
+		p, err := parsePlacement(model, it[0].name)
+		target = append(target, p)
+		return err
+	}) {
+		o.Target = target
+	}
+	r.ago("op-started", &o.Started)
+	r.in("op-deadline", &o.Deadline)
+	r.text("op-phase", func(s string) error { o.Phase = plan.Phase(s); return nil })
+	r.string("op-message", &o.Message)
+	return &o, true
+}
+
+func nodeText(n plan.Node, now time.Time) string {
+	var b strings.Builder
+	b.WriteString("node " + quote(n.Name))
+	if n.Pool != "" {
+		b.WriteString(" pool=" + quote(n.Pool))
+	}
+	b.WriteString(" bare")
+	flagText(&b, "unready", !n.Ready)
+	if n.CordonedBy != "" {
+		b.WriteString(" cordoned-by=" + quote(n.CordonedBy))
+		flagText(&b, "not-cordoned", !n.Cordoned)
+	} else {
+		flagText(&b, "cordoned", n.Cordoned)
+	}
+	flagText(&b, "no-scale-down", n.NoScaleDown)
+	if !n.Created.IsZero() {
+		b.WriteString(" age=" + quote(timeText(n.Created, now, -1)))
+	}
+	resourcesText(&b, n.CPUMilli, n.MemoryMi)
+	b.WriteString(labelsText("labels", n.Labels))
+	b.WriteString(taintsText(n.Taints))
+	b.WriteString(operationText(n, now))
+	b.WriteByte('\n')
+	for _, c := range n.Cards {
+		fmt.Fprintf(&b, "gpu %s%s\n", quote(fmt.Sprintf("%s/%d", n.Name, c.Index)), cardText(c, now))
+	}
+	return b.String()
+}
+
+func operationText(n plan.Node, now time.Time) string {
+	o := n.Operation
+	if o == nil {
+		return ""
+	}
+	var b strings.Builder
+	model := ""
+	for _, c := range n.Cards {
+		if c.Index == o.Card {
+			model = c.Model.Name
+		}
+	}
+	fmt.Fprintf(&b, " op=%s op-card=%d", quote(o.ID), o.Card)
+	if model != "" {
+		b.WriteString(" op-model=" + quote(model))
+	}
+	if len(o.Target) > 0 {
+		b.WriteString(" op-target=" + layoutText(model, o.Target))
+	}
+	if !o.Started.IsZero() {
+		b.WriteString(" op-started=" + quote(timeText(o.Started, now, -1)))
+	}
+	if !o.Deadline.IsZero() {
+		b.WriteString(" op-deadline=" + quote(timeText(o.Deadline, now, 1)))
+	}
+	if o.Phase != plan.PhasePending {
+		b.WriteString(" op-phase=" + quote(string(o.Phase)))
+	}
+	if o.Message != "" {
+		b.WriteString(" op-message=" + quote(o.Message))
+	}
+	return b.String()
+}

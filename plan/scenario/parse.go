@@ -1,0 +1,35 @@
+package scenario
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// Parse reads a text that describes a snapshot and, where it has a policy line,
+// a policy (DefaultPolicy otherwise). Verbs that do something (plan, settle, a
+// tick that passes time) are refused: Run is for those. The error joins all
+// problems, each with its line.
+func Parse(text string) (plan.Snapshot, plan.Policy, error) {
+	w := NewWorld()
+	statements, err := split(text)
+	if err != nil {
+		return plan.Snapshot{}, w.Policy, err
+	}
+	var errs []error
+	for _, s := range statements {
+		if s.verb == "plan" || s.verb == "settle" || s.verb == "tick" && len(s.words) > 0 {
+			errs = append(errs, fmt.Errorf("line %d: %s has no place in a snapshot", s.line, s.verb))
+			continue
+		}
+		if _, err := w.do(s); err != nil {
+			errs = append(errs, fmt.Errorf("line %d: %s: %w", s.line, s.verb, err))
+		}
+	}
+	return w.Sim.Snapshot(), w.Policy, errors.Join(errs...)
+}
+
+// Run executes a whole text in a new world and returns what its verbs answer.
+// It stops at the first error, which names the line.
+func Run(text string) (string, error) { return NewWorld().Exec(text) }

@@ -1,0 +1,52 @@
+package scenario_test
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/gpuscale/gpuscale/plan/scenario"
+)
+
+// TestScenarios runs testdata/*.txt: each file is one world, each block some
+// statements and what they answer. Every plan made on the way goes through the
+// harness. -rewrite writes the answers anew.
+func TestScenarios(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(string(raw), "\n")
+		w := scenario.NewWorld()
+		w.Check = harness
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			out, err := w.Exec(block(t, d, lines))
+			if err != nil {
+				out += "error: " + err.Error() + "\n"
+			}
+			if out == "" {
+				return "ok"
+			}
+			return out
+		})
+	})
+}
+
+// block is a block's statements as they stand in the file: datadriven takes the
+// first line apart by rules of its own and trims the others.
+func block(t *testing.T, d *datadriven.TestData, lines []string) string {
+	_, number, ok := strings.Cut(filepath.Base(d.Pos), ":")
+	n, err := strconv.Atoi(number)
+	if !ok || err != nil || n < 1 || n > len(lines) {
+		t.Fatalf("%s: no such line", d.Pos)
+	}
+	end := n
+	for end < len(lines) && lines[end] != "----" {
+		end++
+	}
+	return strings.Join(lines[n-1:end], "\n")
+}

@@ -1,0 +1,156 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// Apply persists the plan's memory and starts its actions. The error names an
+// action whose precondition does not hold; those before it are under way.
+func (w *World) Apply(p plan.Plan) error {
+	w.State.Memory = p.Memory
+	for _, a := range p.Actions {
+		if err := w.apply(a); err != nil {
+			return fmt.Errorf("applying %s of %s%s: %w", a.Verb, a.Node, a.Pool, err)
+		}
+	}
+	return nil
+}
+
+func (w *World) apply(a plan.Action) error {
+	switch a.Verb {
+	case plan.ScaleUp:
+		return w.scaleUp(a)
+	case plan.Repartition:
+		return w.repartition(a)
+	case plan.RemoveNode:
+		return w.removeNode(a)
+	case plan.Uncordon, plan.Rollback:
+		n := w.node(a.Node)
+		if n == nil {
+			return fmt.Errorf("there is no such node")
+		}
+		n.Cordoned, n.CordonedBy, n.Operation = false, "", nil
+		return nil
+	default:
+		return fmt.Errorf("the world does not know this verb")
+	}
+}
+
+func (w *World) scaleUp(a plan.Action) error {
+	p := w.pool(a.Pool)
+	if p == nil {
+		return fmt.Errorf("there is no such pool")
+	}
+	if a.To > p.Max || a.To <= a.From || a.From < p.Target {
+		return fmt.Errorf("from %d to %d, the pool has target %d and max %d", a.From, a.To, p.Target, p.Max)
+	}
+	p.Target = a.To
+	for range a.To - a.From {
+		w.after(p.ReadyAfter, func(w *World) string { return w.addNode(a.Pool) })
+	}
+	return nil
+}
+
+// addNode makes a ready node from a pool's template.
+func (w *World) addNode(pool string) string {
+	p := w.pool(pool)
+	if p == nil {
+		return ""
+	}
+	t := p.Template
+	n := cloneNode(plan.Node{Name: w.newName(pool), Pool: pool, Labels: t.Labels, Taints: t.Taints, Ready: true,
+		Created: w.State.Now, CPUMilli: t.CPUMilli, MemoryMi: t.MemoryMi, Cards: t.Cards})
+	for c := range n.Cards {
+		card := &n.Cards[c]
+		card.HoldersKnown, card.IdleSince = true, w.State.Now
+		for i := range card.Instances {
+			card.Instances[i].IdleSince = w.State.Now
+		}
+	}
+	p.Size++
+	w.State.Nodes = append(w.State.Nodes, n)
+	return n.Name + " is ready"
+}
+
+func (w *World) removeNode(a plan.Action) error {
+	i := slices.IndexFunc(w.State.Nodes, func(n plan.Node) bool { return n.Name == a.Node })
+	p := w.pool(a.Pool)
+	if i < 0 || p == nil {
+		return fmt.Errorf("there is no such node or pool")
+	}
+	for _, pod := range w.State.Pods {
+		if pod.Node == a.Node && !pod.DaemonSet {
+			return fmt.Errorf("%s runs there", pod.Key())
+		}
+	}
+	w.State.Pods = slices.DeleteFunc(w.State.Pods, func(pod plan.Pod) bool { return pod.Node == a.Node })
+	w.State.Nodes = slices.Delete(w.State.Nodes, i, i+1)
+	p.Size--
+	p.Target--
+	return nil
+}
+
+func (w *World) repartition(a plan.Action) error {
+	n := w.node(a.Node)
+	p := w.pool(a.Pool)
+	if n == nil || p == nil {
+		return fmt.Errorf("there is no such node or pool")
+	}
+	if n.Operation != nil {
+		return fmt.Errorf("%s is under way", n.Operation.ID)
+	}
+	c := slices.IndexFunc(n.Cards, func(c plan.Card) bool { return c.Index == a.Card })
+	if c < 0 {
+		return fmt.Errorf("there is no card %d", a.Card)
+	}
+	for _, in := range n.Cards[c].Instances {
+		if in.Holder != "" && (!p.MIG.KeepsBusy || !slices.Contains(a.Target, in.Placement)) {
+			return fmt.Errorf("%s is held by %s", in.Placement, in.Holder)
+		}
+	}
+	n.Cordoned, n.CordonedBy = true, a.Operation
+	n.Operation = &plan.Operation{ID: a.Operation, Card: a.Card, Target: a.Target, Started: w.State.Now,
+		Deadline: a.Deadline, Phase: plan.PhasePending}
+	w.after(p.MIG.Duration, func(w *World) string { return w.finish(a) })
+	return nil
+}
+
+// finish ends a repartition, unless it was undone or has lost its node.
+func (w *World) finish(a plan.Action) string {
+	n := w.node(a.Node)
+	if n == nil || n.Operation == nil || n.Operation.ID != a.Operation {
+		return ""
+	}
+	name := fmt.Sprintf("%s/%d", a.Node, a.Card)
+	if i := slices.Index(w.Fail, name); i >= 0 {
+		w.Fail = slices.Delete(w.Fail, i, i+1)
+		n.Operation.Phase, n.Operation.Message = plan.PhaseFailed, "the card is in use"
+		return name + " could not be cut: the card is in use"
+	}
+	c := slices.IndexFunc(n.Cards, func(c plan.Card) bool { return c.Index == a.Card })
+	if c >= 0 {
+		n.Cards[c].Instances = recut(n.Cards[c].Instances, a.Target, w.State.Now)
+	}
+	n.Operation.Phase = plan.PhaseSucceeded
+	return fmt.Sprintf("%s is cut to %s", name, plan.LayoutText(a.Model, a.Target))
+}
+
+// recut keeps the instances that are in the target and adds the others, free
+// since now.
+func recut(have []plan.Instance, target mig.Layout, now time.Time) []plan.Instance {
+	var out []plan.Instance
+	for _, p := range target {
+		i := slices.IndexFunc(have, func(in plan.Instance) bool { return in.Placed && in.Placement == p })
+		if i >= 0 {
+			out = append(out, have[i])
+			continue
+		}
+		out = append(out, plan.Instance{Placement: p, Placed: true, IdleSince: now})
+	}
+	return out
+}

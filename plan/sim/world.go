@@ -1,0 +1,171 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// World is a cluster. The zero World is empty, at the zero time.
+type World struct {
+	// State is what a Snapshot of the world says. It may be edited between calls;
+	// nodes and pods are found by name.
+	State plan.Snapshot
+	// Fail names the cards ("n1/0") whose next repartition fails.
+	Fail []string
+
+	due  []event // sorted by time, then by number
+	next int     // number of the next event, and of the next node
+}
+
+// Event is something that happened, for people.
+type Event struct {
+	At   time.Time
+	Text string
+}
+
+// event is something that will happen.
+type event struct {
+	at     time.Time
+	number int
+	do     func(w *World) string
+}
+
+// Snapshot returns a copy of the state that shares nothing with the world.
+func (w *World) Snapshot() plan.Snapshot {
+	s := w.State
+	s.Pools = slices.Clone(s.Pools)
+	s.Pods = slices.Clone(s.Pods)
+	s.Nodes = slices.Clone(s.Nodes)
+	for i := range s.Nodes {
+		s.Nodes[i] = cloneNode(s.Nodes[i])
+	}
+	return s
+}
+
+func cloneNode(n plan.Node) plan.Node {
+	n.Cards = slices.Clone(n.Cards)
+	for c := range n.Cards {
+		n.Cards[c].Instances = slices.Clone(n.Cards[c].Instances)
+		n.Cards[c].Holders = slices.Clone(n.Cards[c].Holders)
+	}
+	if n.Operation != nil {
+		o := *n.Operation
+		n.Operation = &o
+	}
+	return n
+}
+
+// Advance lets time pass, with everything that falls due and what the scheduler
+// makes of it, and returns what happened.
+func (w *World) Advance(d time.Duration) []Event {
+	end := w.State.Now.Add(max(d, 0))
+	events := w.Schedule()
+	for len(w.due) > 0 && !w.due[0].at.After(end) {
+		e := w.due[0]
+		w.due = w.due[1:]
+		if e.at.After(w.State.Now) {
+			w.State.Now = e.at
+		}
+		if text := e.do(w); text != "" {
+			events = append(events, Event{w.State.Now, text})
+		}
+		events = append(events, w.Schedule()...)
+	}
+	w.State.Now = end
+	return events
+}
+
+// Waiting reports whether anything is still to happen.
+func (w *World) Waiting() bool { return len(w.due) > 0 }
+
+// after has something done when d has passed.
+func (w *World) after(d time.Duration, do func(w *World) string) {
+	w.next++
+	w.due = append(w.due, event{w.State.Now.Add(max(d, 0)), w.next, do})
+	slices.SortFunc(w.due, func(a, b event) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.number, b.number)) })
+}
+
+func (w *World) node(name string) *plan.Node {
+	for i := range w.State.Nodes {
+		if w.State.Nodes[i].Name == name {
+			return &w.State.Nodes[i]
+		}
+	}
+	return nil
+}
+
+func (w *World) pool(name string) *plan.Pool {
+	for i := range w.State.Pools {
+		if w.State.Pools[i].Name == name {
+			return &w.State.Pools[i]
+		}
+	}
+	return nil
+}
+
+// newName is the first free "pool-N".
+func (w *World) newName(pool string) string {
+	for i := 1; ; i++ {
+		name := fmt.Sprintf("%s-%d", pool, i)
+		if w.node(name) == nil {
+			return name
+		}
+	}
+}
+
+// RemovePod ends a pod and frees what it held; false when there is none.
+func (w *World) RemovePod(key string) bool {
+	i := slices.IndexFunc(w.State.Pods, func(p plan.Pod) bool { return p.Key() == key })
+	if i < 0 {
+		return false
+	}
+	if n := w.node(w.State.Pods[i].Node); n != nil {
+		w.release(n, key)
+	}
+	w.State.Pods = slices.Delete(w.State.Pods, i, i+1)
+	return true
+}
+
+func (w *World) release(n *plan.Node, key string) {
+	for c := range n.Cards {
+		card := &n.Cards[c]
+		had := len(card.Holders)
+		card.Holders = slices.DeleteFunc(card.Holders, func(h string) bool { return h == key })
+		if had > 0 && len(card.Holders) == 0 {
+			card.IdleSince = w.State.Now
+		}
+		for i := range card.Instances {
+			if in := &card.Instances[i]; in.Holder == key {
+				in.Holder, in.IdleSince = "", w.State.Now
+			}
+		}
+	}
+}
+
+// Fingerprint is the state without its times and the names of nodes: two equal
+// ones with an action between them mean that a planner goes in circles.
+func (w *World) Fingerprint() string {
+	var lines []string
+	for _, p := range w.State.Pools {
+		lines = append(lines, fmt.Sprintf("pool %s %d", p.Name, p.Target))
+	}
+	for _, n := range w.State.Nodes {
+		var b strings.Builder
+		fmt.Fprintf(&b, "node of %s %v", n.Pool, n.CordonedBy != "")
+		for _, c := range n.Cards {
+			fmt.Fprintf(&b, " %v", c.Holders)
+			for _, i := range c.Instances {
+				fmt.Fprintf(&b, " %s=%s", i.Placement, i.Holder)
+			}
+			b.WriteByte(';')
+		}
+		lines = append(lines, b.String())
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}

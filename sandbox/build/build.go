@@ -1,0 +1,121 @@
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// CacheEnv names the environment variable that moves the cache. The binaries
+// lie in the folder "sandbox" in it.
+const CacheEnv = "GPUSCALE_CACHE"
+
+// Options of a build. The zero value is what users get.
+type Options struct {
+	Root  string       // of the gpuscale checkout; empty: found from the working directory
+	Cache string       // folder; empty: $GPUSCALE_CACHE, then <Root>/.cache
+	Out   io.Writer    // progress; empty: standard error
+	Log   *slog.Logger // empty: silent
+}
+
+// Paths of what has been built; fields of what has not are empty.
+type Paths struct {
+	// Bin is a folder with etcd, kube-apiserver, kube-controller-manager,
+	// kube-scheduler, kwok and kubectl. It also serves as the
+	// BinaryAssetsDirectory of controller-runtime's envtest.
+	Bin string
+
+	Prometheus string
+	Promtool   string
+}
+
+// Program is the path of one of the control plane's programs.
+func (p Paths) Program(name string) string { return filepath.Join(p.Bin, name) }
+
+// ControlPlane returns the control plane's binaries and compiles them if the
+// cache does not have them.
+func ControlPlane(ctx context.Context, o Options) (Paths, error) {
+	dir, err := ensure(ctx, o, controlPlane)
+	if err != nil {
+		return Paths{}, err
+	}
+	return Paths{Bin: dir}, nil
+}
+
+// Prometheus returns Prometheus and promtool and compiles them if the cache
+// does not have them.
+func Prometheus(ctx context.Context, o Options) (Paths, error) {
+	dir, err := ensure(ctx, o, prometheus)
+	if err != nil {
+		return Paths{}, err
+	}
+	return Paths{
+		Prometheus: filepath.Join(dir, "prometheus"),
+		Promtool:   filepath.Join(dir, "promtool"),
+	}, nil
+}
+
+// All is ControlPlane and Prometheus.
+func All(ctx context.Context, o Options) (Paths, error) {
+	p, err := ControlPlane(ctx, o)
+	if err != nil {
+		return Paths{}, err
+	}
+	prom, err := Prometheus(ctx, o)
+	if err != nil {
+		return Paths{}, err
+	}
+	prom.Bin = p.Bin
+	return prom, nil
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Out == nil {
+		o.Out = os.Stderr
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Root == "" {
+		root, err := findRoot()
+		if err != nil {
+			return o, err
+		}
+		o.Root = root
+	}
+	if o.Cache == "" {
+		o.Cache = os.Getenv(CacheEnv)
+	}
+	if o.Cache == "" {
+		o.Cache = filepath.Join(o.Root, ".cache")
+	}
+	cache, err := filepath.Abs(filepath.Join(o.Cache, "sandbox"))
+	if err != nil {
+		return o, fmt.Errorf("finding the cache folder: %w", err)
+	}
+	o.Cache = cache
+	return o, nil
+}
+
+// findRoot walks up from the working directory to gpuscale's go.mod.
+func findRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("finding the gpuscale checkout: %w", err)
+	}
+	for {
+		mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil && strings.HasPrefix(string(mod), "module github.com/gpuscale/gpuscale\n") {
+			return dir, nil
+		}
+		if filepath.Dir(dir) == dir {
+			return "", errors.New("the sandbox compiles its control plane from the gpuscale sources: run it from inside a checkout")
+		}
+		dir = filepath.Dir(dir)
+	}
+}

@@ -1,0 +1,299 @@
+package build
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// checkout makes a small one with both nested modules, and returns options
+// for it.
+func checkout(t *testing.T) (Options, *bytes.Buffer) {
+	t.Helper()
+	root := t.TempDir()
+	write(t, filepath.Join(root, "go.mod"), "module github.com/gpuscale/gpuscale\n")
+	for _, module := range []string{controlPlane.module, prometheus.module} {
+		write(t, filepath.Join(root, module, "go.mod"), "module x\n")
+		write(t, filepath.Join(root, module, "go.sum"), "")
+		write(t, filepath.Join(root, module, "main.go"), "package main\n")
+	}
+	var out bytes.Buffer
+	return Options{Root: root, Cache: filepath.Join(root, "cache"), Out: &out}, &out
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fakeGo puts a shell script in the place of go on PATH.
+func fakeGo(t *testing.T, script string) {
+	t.Helper()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "go"), "#!/bin/sh\n"+script)
+	t.Setenv("PATH", dir+":/usr/bin:/bin")
+}
+
+// goodGo lists two packages and "links" whatever it is asked to; it writes
+// a line to calls each time it builds.
+func goodGo(calls string) string {
+	return `case "$1" in
+list) echo one; echo two ;;
+build)
+  echo build >> ` + calls + `
+  while [ "$1" != -o ]; do shift; done
+  echo one >&2; echo two >&2
+  case "$2" in */) echo p > "$2/prometheus"; echo p > "$2/promtool" ;; *) sleep 0.3; echo cp > "$2" ;; esac ;;
+env) echo somewhere ;;
+esac`
+}
+
+func TestKeyFollowsWhatTheBinaryDependsOn(t *testing.T) {
+	o, _ := checkout(t)
+	key := func() string {
+		k, err := controlPlane.key(o.Root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	dir := filepath.Join(o.Root, controlPlane.module)
+	first := key()
+	if key() != first {
+		t.Error("the key changes by itself")
+	}
+	for _, same := range []string{"README.md", "main_test.go", "prometheus/tools.go"} {
+		write(t, filepath.Join(dir, same), "package x")
+		if key() != first {
+			t.Errorf("%s is not part of the binary, but changes the key", same)
+		}
+	}
+	seen := map[string]string{first: "the original"}
+	for _, other := range []string{"go.mod", "go.sum", "main.go", "new.go"} {
+		write(t, filepath.Join(dir, other), "changed\n")
+		if was, ok := seen[key()]; ok {
+			t.Errorf("the key after changing %s is that of %s", other, was)
+		}
+		seen[key()] = other
+	}
+	changed := controlPlane
+	changed.args = append([]string{"-race"}, changed.args...)
+	if k, _ := changed.key(o.Root); k == key() {
+		t.Error("other build flags, same key")
+	}
+}
+
+func TestBuildsOnceAndKeeps(t *testing.T) {
+	o, out := checkout(t)
+	calls := filepath.Join(t.TempDir(), "calls")
+	fakeGo(t, goodGo(calls))
+	for range 2 {
+		p, err := All(context.Background(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range []string{p.Program("etcd"), p.Program("kubectl"), p.Prometheus, p.Promtool} {
+			if _, err := os.Stat(file); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if got, _ := os.ReadFile(calls); string(got) != "build\nbuild\n" {
+		t.Errorf("want one build of each of the two, got %q", got)
+	}
+	if !strings.Contains(out.String(), "compiling the control plane the first time: 0/2 packages") {
+		t.Errorf("progress: %q", out)
+	}
+}
+
+func TestTwoAtOnceWaitForEachOther(t *testing.T) {
+	o, _ := checkout(t)
+	calls := filepath.Join(t.TempDir(), "calls")
+	fakeGo(t, goodGo(calls))
+	var all sync.WaitGroup
+	outs := make([]bytes.Buffer, 3)
+	for i := range outs {
+		all.Go(func() {
+			o := o
+			o.Out = &outs[i]
+			if _, err := ControlPlane(context.Background(), o); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if got, _ := os.ReadFile(calls); string(got) != "build\n" {
+		t.Errorf("want one build, got %q", got)
+	}
+	waited := 0
+	for i := range outs {
+		if strings.Contains(outs[i].String(), "another sandbox is compiling the control plane, waiting for it\n") {
+			waited++
+		}
+	}
+	if waited != 2 {
+		t.Errorf("%d of 3 said that they wait, want 2", waited)
+	}
+}
+
+func TestFailedBuildLeavesNothing(t *testing.T) {
+	o, _ := checkout(t)
+	// A build that was killed has left this.
+	key, _ := controlPlane.key(o.Root)
+	old := filepath.Join(o.Cache, "sandbox", "controlplane-"+key+".tmp-1")
+	write(t, filepath.Join(old, "controlplane"), "half")
+
+	fakeGo(t, `case "$1" in build) while [ "$1" != -o ]; do shift; done; echo half > "$2"; echo 'x.go:1:1: no' >&2; exit 1;; esac`)
+	if _, err := ControlPlane(context.Background(), o); err == nil {
+		t.Fatal("no error")
+	}
+	left, _ := filepath.Glob(filepath.Join(o.Cache, "sandbox", "controlplane-*"))
+	if len(left) != 1 || filepath.Ext(left[0]) != ".lock" {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestCancelEndsTheCompiler(t *testing.T) {
+	o, _ := checkout(t)
+	fakeGo(t, `case "$1" in build) sleep 60 ;; esac`)
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	begin := time.Now()
+	if _, err := ControlPlane(ctx, o); err == nil || !strings.Contains(err.Error(), "deadline") {
+		t.Errorf("got %v", err)
+	}
+	if took := time.Since(begin); took > 2*time.Second {
+		t.Errorf("took %s", took)
+	}
+}
+
+// What goes wrong at other people's places, and the words for it.
+func TestErrorsInPlainWords(t *testing.T) {
+	for name, c := range map[string]struct {
+		says string // go's stderr
+		want []string
+	}{
+		"no network": {
+			`go: downloading k8s.io/kubernetes v1.37.1
+go: k8s.io/api@v0.37.1: Get "https://mirror.example/k8s.io/api/@v/v0.37.1.zip": dial tcp: lookup mirror.example: no such host`,
+			[]string{"cannot download the module k8s.io/api@v0.37.1", "needs the network", "GOPROXY", "no such host"},
+		},
+		"refused by the mirror": {
+			`go: sigs.k8s.io/kwok@v0.8.0: reading https://mirror.example/sigs.k8s.io/kwok/@v/v0.8.0.mod: 404 Not Found`,
+			[]string{"cannot download the module sigs.k8s.io/kwok@v0.8.0", "404 Not Found"},
+		},
+		"tampered": {
+			"verifying go.etcd.io/bbolt@v1.5.0: checksum mismatch\n\tdownloaded: h1:a\n\tgo.sum:     h1:b\n\nSECURITY ERROR",
+			[]string{"go.etcd.io/bbolt@v1.5.0", "not what its checksum", "sandbox/controlplane/go.sum"},
+		},
+		"disk full": {
+			`k8s.io/api/core/v1
+/usr/lib/go/pkg/tool/compile: writing output: write $WORK/b123/_pkg_.a: no space left on device`,
+			[]string{"the disk is full", "3.0 GiB", "GOCACHE", "TMPDIR"},
+		},
+		"out of memory": {
+			`k8s.io/api/core/v1: /usr/lib/go/pkg/tool/compile: signal: killed`,
+			[]string{"compiler was killed", "memory", "GOMAXPROCS=1"},
+		},
+		"old Go": {
+			`go: go.mod requires go >= 1.26.0 (running go 1.22.1; GOTOOLCHAIN=local)`,
+			[]string{"too old", "go 1.26 or newer", "running go 1.22.1"},
+		},
+		"anything else": {
+			"k8s.io/api/core/v1\n./main.go:3:1: syntax error",
+			[]string{"exit status 1", "./main.go:3:1: syntax error"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, _ := checkout(t)
+			fakeGo(t, "case $1 in env) echo somewhere; exit;; list) exit;; esac\ncat >&2 <<'EOF'\n"+c.says+"\nEOF\nexit 1")
+			_, err := ControlPlane(context.Background(), o)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, want := range append(c.want, "compiling the control plane: ") {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("lacks %q:\n%v", want, err)
+				}
+			}
+		})
+	}
+}
+
+func TestEveryMissingToolIsNamedAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PATH", dir)
+	err := CheckTools()
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{"go 1.26 or newer: not found", "gcc: ", "make: ", "git: ", "apt-get install -y gcc libc6-dev make git"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("lacks %q:\n%v", want, err)
+		}
+	}
+	o, _ := checkout(t)
+	if _, err := ControlPlane(context.Background(), o); err == nil || !strings.Contains(err.Error(), "go 1.26 or newer: not found") {
+		t.Errorf("a build without Go: %v", err)
+	}
+
+	for _, tool := range []string{"gcc", "make", "git"} {
+		write(t, filepath.Join(dir, tool), "#!/bin/sh\n")
+	}
+	write(t, filepath.Join(dir, "go"), "#!/bin/sh\necho go1.19.8\n")
+	if err := CheckTools(); err == nil || !strings.Contains(err.Error(), "this one is go1.19.8") || strings.Contains(err.Error(), "apt-get") {
+		t.Errorf("an old Go: %v", err)
+	}
+	write(t, filepath.Join(dir, "go"), "#!/bin/sh\necho go1.27.1\n")
+	if err := CheckTools(); err != nil {
+		t.Errorf("all there: %v", err)
+	}
+}
+
+func TestProgressWords(t *testing.T) {
+	at := time.Unix(0, 0)
+	p := &progress{title: "the control plane", now: func() time.Time { return at }, begin: at}
+	for _, step := range []struct {
+		after          time.Duration
+		modules, d, of int
+		want           string
+	}{
+		{0, 0, 0, 0, "looking at the sources of the control plane"},
+		{12 * time.Second, 1203, 0, 0, "downloading the sources of the control plane: 1,203 modules, 12s"},
+		{0, 0, 0, 1876, "compiling the control plane the first time: 0/1,876 packages"},
+		{100 * time.Second, 0, 670, 1876, "compiling the control plane the first time: 670/1,876 packages, 1m40s, about 3 minutes left"},
+		{250 * time.Second, 0, 1800, 1876, "compiling the control plane the first time: 1,800/1,876 packages, 4m10s, about 10 seconds left"},
+		{280 * time.Second, 0, 1876, 1876, "compiling the control plane the first time: 1,876/1,876 packages, 4m40s, linking"},
+	} {
+		at = time.Unix(0, 0).Add(step.after)
+		p.modules, p.done, p.total = step.modules, step.d, step.of
+		if got := p.text(); got != step.want {
+			t.Errorf("got  %s\nwant %s", got, step.want)
+		}
+	}
+}
+
+// The version the binaries say they are is the one they are made of.
+func TestVersionIsTheModules(t *testing.T) {
+	root, err := findRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mod, err := os.ReadFile(filepath.Join(root, controlPlane.module, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(mod), "k8s.io/kubernetes "+kubernetesVersion+"\n") {
+		t.Errorf("sandbox/controlplane/go.mod does not require Kubernetes %s", kubernetesVersion)
+	}
+}

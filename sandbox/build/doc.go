@@ -1,0 +1,11 @@
+// Package build compiles the programs the sandbox runs but does not contain:
+// the control plane (sandbox/controlplane) and Prometheus with promtool
+// (sandbox/controlplane/prometheus).
+//
+// It owns the cache they are kept in, the progress shown while a newcomer
+// waits for the first compilation, and the words for what can go wrong:
+// no Go, no network, no disk, no memory. A binary in the cache is always
+// whole, and two sandboxes never compile the same thing at once.
+//
+// It never downloads a binary and never runs what it has built.
+package build

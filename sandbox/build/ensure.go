@@ -1,0 +1,77 @@
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// ensure returns the folder of the target in the cache, compiling it there
+// if needed.
+func ensure(ctx context.Context, o Options, t target) (string, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return "", err
+	}
+	key, err := t.key(o.Root)
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(o.Cache, t.name+"-"+key)
+	if t.complete(dir) {
+		return dir, nil
+	}
+	if err := os.MkdirAll(o.Cache, 0o755); err != nil {
+		return "", fmt.Errorf("making the cache folder (another place: %s=<folder>): %w", CacheEnv, err)
+	}
+	unlock, err := lock(ctx, dir+".lock", func() {
+		fmt.Fprintf(o.Out, "another sandbox is compiling %s, waiting for it\n", t.title)
+	})
+	if err != nil {
+		return "", fmt.Errorf("waiting for %s: %w", t.title, err)
+	}
+	defer unlock()
+	if t.complete(dir) { // somebody else has just finished it
+		return dir, nil
+	}
+
+	removeLeftovers(dir)
+	tmp, err := os.MkdirTemp(o.Cache, filepath.Base(dir)+".tmp-")
+	if err != nil {
+		return "", fmt.Errorf("making a folder for %s: %w", t.title, err)
+	}
+	defer os.RemoveAll(tmp)
+	begin := time.Now()
+	if err := compile(ctx, o, t, tmp); err != nil {
+		return "", err
+	}
+	for name, to := range t.links {
+		if err := os.Symlink(to, filepath.Join(tmp, name)); err != nil {
+			return "", fmt.Errorf("linking %s: %w", name, err)
+		}
+	}
+	if err := os.Chmod(tmp, 0o755); err != nil {
+		return "", fmt.Errorf("finishing %s: %w", t.title, err)
+	}
+	_ = os.RemoveAll(dir) // an incomplete one, touched by hand
+	if err := os.Rename(tmp, dir); err != nil {
+		return "", fmt.Errorf("finishing %s: %w", t.title, err)
+	}
+	o.Log.Info("compiled", "what", t.name, "dir", dir, "took", time.Since(begin).Round(time.Second))
+	return dir, nil
+}
+
+// removeLeftovers of compilations that were killed. The caller holds the lock.
+func removeLeftovers(dir string) {
+	old, err := filepath.Glob(dir + ".tmp-*")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	for _, d := range old {
+		_ = os.RemoveAll(d)
+	}
+}

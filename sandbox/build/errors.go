@@ -1,0 +1,73 @@
+package build
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// module is how go names what it could not fetch: path@version.
+var module = regexp.MustCompile(`([a-zA-Z0-9][\w.~-]*\.[\w.~/-]+@v[\w.+~-]+)`)
+
+// explain turns the end of a go command into plain words: what happened and
+// what to do. lines are what it wrote to stderr.
+func explain(t target, err error, lines []string) error {
+	all := strings.Join(lines, "\n")
+	has := func(some ...string) bool {
+		for _, s := range some {
+			if strings.Contains(all, s) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case has("no space left on device", "disk quota exceeded"):
+		return fmt.Errorf("compiling %s: the disk is full: it needs about %s, most of it in Go's build cache (%s) and while linking in the folder for temporary files (%s); free some, or point GOCACHE and TMPDIR to another disk",
+			t.title, gib(t.disk), goCache(), tempDir())
+	case has("signal: killed"), strings.Contains(err.Error(), "signal: killed"):
+		return fmt.Errorf("compiling %s: the compiler was killed, which is what happens when the machine runs out of memory: it needs about 3 GiB free; close something, or compile one package at a time with GOMAXPROCS=1", t.title)
+	case has("SECURITY ERROR", "checksum mismatch"):
+		return fmt.Errorf("compiling %s: %s is not what its checksum in %s/go.sum says: something between here and the module proxy changed it; look at `go env GOPROXY`, and run `go clean -modcache` once it is right",
+			t.title, failedModule(lines), t.module)
+	case has("dial tcp", "no such host", "connection refused", "i/o timeout", "TLS handshake", "proxyconnect", "network is unreachable",
+		"403 Forbidden", "404 Not Found", "410 Gone", "502 Bad Gateway", "503 Service", "unexpected EOF", "module lookup disabled", "connection reset"):
+		return fmt.Errorf("compiling %s: cannot download %s: the first build needs the network (later ones do not); if you are behind a proxy set HTTPS_PROXY, if you have a module mirror set GOPROXY\n  go says: %s",
+			t.title, failedModule(lines), lastMessage(lines))
+	case has("requires go >=", "invalid go version", "toolchain not available"):
+		return fmt.Errorf("compiling %s: the Go here is too old: %s is needed\n  go says: %s", t.title, goNeeded, lastMessage(lines))
+	}
+	return fmt.Errorf("compiling %s: %w\n  %s", t.title, err, strings.Join(messages(lines, 15), "\n  "))
+}
+
+// failedModule is the one in the last message that names one.
+func failedModule(lines []string) string {
+	all := messages(lines, len(lines))
+	for i := len(all) - 1; i >= 0; i-- {
+		if m := module.FindString(all[i]); m != "" {
+			return "the module " + m
+		}
+	}
+	return "a module"
+}
+
+// messages are the last lines that are not progress.
+func messages(lines []string, most int) []string {
+	var out []string
+	for _, line := range lines {
+		if strings.HasPrefix(line, "go: downloading ") || !strings.ContainsAny(line, " \t") {
+			continue
+		}
+		out = append(out, strings.TrimSpace(line))
+	}
+	return out[max(0, len(out)-most):]
+}
+
+func lastMessage(lines []string) string {
+	if m := messages(lines, 1); len(m) > 0 {
+		return m[0]
+	}
+	return "nothing"
+}
+
+func gib(n uint64) string { return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30)) }

@@ -1,0 +1,78 @@
+package build
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// kubernetesVersion is the one in sandbox/controlplane/go.mod; a test
+// compares them. kubectl refuses a server that does not say its version.
+const kubernetesVersion = "v1.37.1"
+
+// target is something to compile.
+type target struct {
+	name   string   // of its folders in the cache
+	title  string   // what messages call it
+	module string   // folder of its Go module below the root
+	args   []string // of go build, before -o
+	pkgs   []string
+	output string // file or, with a trailing slash, folder
+	links  map[string]string
+	files  []string // what must be there when it is done
+	disk   uint64   // bytes go build needs at most in its own cache
+}
+
+var controlPlane = target{
+	name:   "controlplane",
+	title:  "the control plane",
+	module: "sandbox/controlplane",
+	args:   []string{"-trimpath", "-ldflags", versionFlags()},
+	pkgs:   []string{"."},
+	output: "controlplane",
+	links: map[string]string{
+		"etcd":                    "controlplane",
+		"kube-apiserver":          "controlplane",
+		"kube-controller-manager": "controlplane",
+		"kube-scheduler":          "controlplane",
+		"kwok":                    "controlplane",
+		"kubectl":                 "controlplane",
+	},
+	files: []string{"controlplane", "etcd", "kube-apiserver", "kubectl"},
+	disk:  3 << 30,
+}
+
+// Prometheus without the service discoveries of twenty clouds: file and HTTP
+// discovery are always in it.
+var prometheus = target{
+	name:   "prometheus",
+	title:  "Prometheus",
+	module: "sandbox/controlplane/prometheus",
+	args:   []string{"-trimpath", "-tags", "remove_all_sd", "-ldflags", "-s -w -X github.com/prometheus/common/version.Version=3.15.0"},
+	pkgs: []string{
+		"github.com/prometheus/prometheus/cmd/prometheus",
+		"github.com/prometheus/prometheus/cmd/promtool",
+	},
+	output: "./",
+	files:  []string{"prometheus", "promtool"},
+	disk:   2 << 30,
+}
+
+func versionFlags() string {
+	flags := "-s -w"
+	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
+		flags += fmt.Sprintf(" -X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=1 -X %[1]s.gitMinor=37 -X %[1]s.gitTreeState=clean",
+			pkg, kubernetesVersion)
+	}
+	return flags
+}
+
+// complete says whether dir holds all the target's files.
+func (t target) complete(dir string) bool {
+	for _, f := range t.files {
+		if info, err := os.Stat(filepath.Join(dir, f)); err != nil || info.IsDir() {
+			return false
+		}
+	}
+	return true
+}

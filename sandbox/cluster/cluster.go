@@ -1,0 +1,154 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/gpuscale/gpuscale/sandbox/proc"
+)
+
+// startAttempts with new ports, should somebody take one between the moment
+// it was found free and the moment the program listens on it.
+const startAttempts = 3
+
+// Cluster is a running control plane.
+type Cluster struct {
+	opts  Options
+	dir   string
+	lease *os.File // locked while we live; see sweep.go
+	pki   *pki
+	ports ports
+	group *proc.Group
+
+	specsMu sync.Mutex
+	specs   map[string]proc.Spec // how each program was started
+
+	httpOnce sync.Once
+	http     *http.Client
+	stop     sync.Once
+}
+
+// Start brings the cluster up and returns when it is ready: the API server
+// and the controllers answer, pods can be scheduled and Prometheus (if any)
+// takes queries. ctx bounds the start only; end the cluster with Stop.
+func Start(ctx context.Context, o Options) (*Cluster, error) {
+	o = o.withDefaults()
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	sweep(o.Parent, o.Log)
+	for attempt := 1; ; attempt++ {
+		c, err := startOnce(ctx, o)
+		if err == nil {
+			return c, nil
+		}
+		var exit *proc.Exit
+		if attempt == startAttempts || !errors.As(err, &exit) || !exit.AddressInUse() || ctx.Err() != nil {
+			return nil, fmt.Errorf("starting the control plane: %w", err)
+		}
+		o.Log.Info("a port was taken by another process, starting again with others", "program", exit.Name)
+	}
+}
+
+func startOnce(ctx context.Context, o Options) (_ *Cluster, err error) {
+	c := &Cluster{opts: o, group: proc.NewGroup(o.Log), specs: map[string]proc.Spec{}}
+	if err := c.makeDir(); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			c.Stop()
+		}
+	}()
+	if c.ports, err = choosePorts(o); err != nil {
+		return nil, err
+	}
+	if c.pki, err = newPKI(filepath.Join(c.dir, "pki")); err != nil {
+		return nil, fmt.Errorf("making certificates: %w", err)
+	}
+	return c, c.bringUp(ctx)
+}
+
+// Dir is the folder with everything of this cluster: logs, certificates,
+// kubeconfigs, data. Callers may put files of their own into it.
+func (c *Cluster) Dir() string { return c.dir }
+
+// LogFile is where the named program logs to.
+func (c *Cluster) LogFile(name string) string { return filepath.Join(c.dir, "logs", name+".log") }
+
+// Kubeconfig is the path of the administrator's kubeconfig.
+func (c *Cluster) Kubeconfig() string { return filepath.Join(c.dir, "admin.kubeconfig") }
+
+// URL of the API server.
+func (c *Cluster) URL() string { return "https://" + local(c.ports.apiServer) }
+
+// RESTConfig of the administrator, without client-side rate limits. Each
+// call returns its own copy.
+func (c *Cluster) RESTConfig() *rest.Config {
+	admin := c.pki.admin
+	return &rest.Config{
+		Host:            c.URL(),
+		TLSClientConfig: rest.TLSClientConfig{CAData: c.pki.ca.certPEM, CertData: admin.certPEM, KeyData: admin.keyPEM},
+		QPS:             -1,
+	}
+}
+
+// CA that signs the API server's certificate and all client certificates, PEM.
+func (c *Cluster) CA() []byte { return c.pki.ca.certPEM }
+
+// FrontProxyCA verifies the client certificate with which the API server
+// calls aggregated API servers, PEM. (An aggregated API server can also read
+// it from the ConfigMap kube-system/extension-apiserver-authentication.)
+func (c *Cluster) FrontProxyCA() []byte { return c.pki.frontProxyCA.certPEM }
+
+// ServingCert returns a serving certificate for the names (host names or IP
+// addresses) and the CA to put into an APIService's or webhook's caBundle.
+func (c *Cluster) ServingCert(names ...string) (certPEM, keyPEM, caBundle []byte, err error) {
+	pair, err := c.pki.servingCA.serving(names...)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("making a serving certificate: %w", err)
+	}
+	return pair.certPEM, pair.keyPEM, c.pki.servingCA.certPEM, nil
+}
+
+// Processes is the group the cluster's programs run in. Programs started in
+// it end with the cluster and are reported like its own when they die.
+func (c *Cluster) Processes() *proc.Group { return c.group }
+
+// Failed is closed when a program has ended without having been told to.
+func (c *Cluster) Failed() <-chan struct{} { return c.group.Failed() }
+
+// Err says which program ended, how, and its last words; nil while all run.
+func (c *Cluster) Err() error { return c.group.Err() }
+
+// Stop ends all programs and removes the folder (unless Keep). It can be
+// called more than once and returns when nothing is left.
+func (c *Cluster) Stop() {
+	c.stop.Do(func() {
+		// The API server and etcd go last, so that everything else can end
+		// in order; they themselves need to only if somebody wants the data.
+		grace, lastGrace := 2*time.Second, time.Duration(0)
+		if c.opts.Keep {
+			grace, lastGrace = 10*time.Second, 10*time.Second
+		}
+		c.group.Stop(grace, lastGrace, APIServer, Etcd)
+		if !c.opts.Keep {
+			if err := os.RemoveAll(c.dir); err != nil {
+				c.opts.Log.Warn("could not remove the sandbox's folder", "dir", c.dir, "error", err)
+			}
+		}
+		_ = c.lease.Close()
+	})
+}
+
+func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

@@ -1,0 +1,216 @@
+package cluster
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// validity of everything: a sandbox lives for hours.
+const validity = 30 * 24 * time.Hour
+
+// pair is a certificate and its key, PEM.
+type pair struct{ certPEM, keyPEM []byte }
+
+// authority signs certificates.
+type authority struct {
+	certPEM []byte
+	cert    *x509.Certificate
+	key     *ecdsa.PrivateKey
+}
+
+func newAuthority(name string) (*authority, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		Subject:               pkix.Name{CommonName: name},
+		NotBefore:             time.Now().Add(-time.Hour),
+		NotAfter:              time.Now().Add(validity),
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+	}
+	if template.SerialNumber, err = serial(); err != nil {
+		return nil, err
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, err
+	}
+	return &authority{certPEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), cert: cert, key: key}, nil
+}
+
+// client certificate: Kubernetes reads the user from the common name and its
+// groups from the organisations.
+func (a *authority) client(user string, groups ...string) (pair, error) {
+	return a.issue(&x509.Certificate{
+		Subject:     pkix.Name{CommonName: user, Organization: groups},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+}
+
+// serving certificate; etcd also uses it as a client to itself.
+func (a *authority) serving(names ...string) (pair, error) {
+	template := &x509.Certificate{
+		Subject:     pkix.Name{CommonName: names[0]},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	for _, name := range names {
+		if ip := net.ParseIP(name); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, name)
+		}
+	}
+	return a.issue(template)
+}
+
+func (a *authority) issue(template *x509.Certificate) (pair, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return pair{}, err
+	}
+	if template.SerialNumber, err = serial(); err != nil {
+		return pair{}, err
+	}
+	template.NotBefore = time.Now().Add(-time.Hour)
+	template.NotAfter = time.Now().Add(validity)
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
+	if err != nil {
+		return pair{}, err
+	}
+	keyPEM, err := encodeKey(key)
+	if err != nil {
+		return pair{}, err
+	}
+	return pair{certPEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), keyPEM: keyPEM}, nil
+}
+
+func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
+}
+
+func serial() (*big.Int, error) {
+	return rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+}
+
+// pki is all keys of one cluster. Four authorities, because a certificate
+// good for one purpose must not be good for another: whoever is a client of
+// the API server may not read etcd, pose as the front proxy or as a webhook.
+type pki struct {
+	dir          string
+	ca           *authority // API server and its clients
+	etcdCA       *authority
+	frontProxyCA *authority
+	servingCA    *authority // adapters and webhooks
+	admin        pair
+}
+
+func newPKI(dir string) (*pki, error) {
+	p := &pki{dir: dir}
+	for _, a := range []struct {
+		into **authority
+		name string
+	}{
+		{&p.ca, "ca"}, {&p.etcdCA, "etcd-ca"}, {&p.frontProxyCA, "front-proxy-ca"}, {&p.servingCA, "serving-ca"},
+	} {
+		made, err := newAuthority("gpuscale sandbox " + a.name)
+		if err != nil {
+			return nil, err
+		}
+		*a.into = made
+		if err := p.write(a.name+".crt", made.certPEM); err != nil {
+			return nil, err
+		}
+	}
+	caKey, err := encodeKey(p.ca.key)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.write("ca.key", caKey); err != nil { // for CertificateSigningRequests
+		return nil, err
+	}
+	if err := p.writeServiceAccountKeys(); err != nil {
+		return nil, err
+	}
+	// The names under which pods and people reach the API server.
+	names := []string{"kubernetes", "localhost", "kubernetes.default", "kubernetes.default.svc",
+		"kubernetes.default.svc.cluster.local", "127.0.0.1", serviceIP}
+	for _, c := range []struct {
+		name string
+		make func() (pair, error)
+	}{
+		{"apiserver", func() (pair, error) { return p.ca.serving(names...) }},
+		{"controllers", func() (pair, error) { return p.ca.serving("localhost", "127.0.0.1") }},
+		{"etcd", func() (pair, error) { return p.etcdCA.serving("localhost", "127.0.0.1") }},
+		{"etcd-client", func() (pair, error) { return p.etcdCA.client("kube-apiserver") }},
+		{"front-proxy", func() (pair, error) { return p.frontProxyCA.client("front-proxy-client") }},
+		{"kubelet-client", func() (pair, error) { return p.ca.client("kube-apiserver-kubelet-client", "system:masters") }},
+	} {
+		made, err := c.make()
+		if err != nil {
+			return nil, err
+		}
+		if err := p.writePair(c.name, made); err != nil {
+			return nil, err
+		}
+	}
+	p.admin, err = p.ca.client("admin", "system:masters")
+	return p, err
+}
+
+// writeServiceAccountKeys writes the key that signs service account tokens.
+func (p *pki) writeServiceAccountKeys() error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	private, err := encodeKey(key)
+	if err != nil {
+		return err
+	}
+	der, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		return err
+	}
+	if err := p.write("sa.key", private); err != nil {
+		return err
+	}
+	return p.write("sa.pub", pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
+}
+
+func (p *pki) path(name string) string { return filepath.Join(p.dir, name) }
+
+func (p *pki) writePair(name string, made pair) error {
+	if err := p.write(name+".crt", made.certPEM); err != nil {
+		return err
+	}
+	return p.write(name+".key", made.keyPEM)
+}
+
+func (p *pki) write(name string, data []byte) error {
+	if err := os.WriteFile(p.path(name), data, 0o600); err != nil {
+		return fmt.Errorf("writing %s: %w", name, err)
+	}
+	return nil
+}

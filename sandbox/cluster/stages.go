@@ -1,0 +1,34 @@
+package cluster
+
+import (
+	_ "embed"
+	"slices"
+)
+
+// Annotations by which a story steers what KWOK does.
+const (
+	// AnnotationFake with the value "fake" makes KWOK manage a node.
+	AnnotationFake = "kwok.x-k8s.io/node"
+
+	// AnnotationDown on a node makes KWOK leave the node's conditions alone,
+	// so that whoever sets Ready to False or Unknown is not overruled.
+	AnnotationDown = "sandbox.gpuscale.io/down"
+
+	// AnnotationReadyAfter on a pod, a duration ("20s"): it runs at once but
+	// is ready only then, as a server that loads a model.
+	AnnotationReadyAfter = "sandbox.gpuscale.io/ready-after"
+
+	// AnnotationRunFor on a pod, a duration: it succeeds then. Without it
+	// pods run until they are deleted, those of Jobs too.
+	AnnotationRunFor = "sandbox.gpuscale.io/run-for"
+
+	// AnnotationByHand on a pod: KWOK only deletes it; somebody else writes
+	// its status.
+	AnnotationByHand = "sandbox.gpuscale.io/status-by-hand"
+)
+
+//go:embed stages.yaml
+var stages []byte
+
+// DefaultStages is the YAML of the Stages that KWOK follows.
+func DefaultStages() []byte { return slices.Clone(stages) }

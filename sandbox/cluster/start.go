@@ -1,0 +1,184 @@
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/gpuscale/gpuscale/sandbox/proc"
+)
+
+// startTimeout is generous: seconds on an idle machine, far more on one that
+// compiles something at the same time.
+const startTimeout = 2 * time.Minute
+
+// bringUp starts the programs in the order they need each other, and returns
+// when all of them are of use.
+func (c *Cluster) bringUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not ready after %s: is the machine very busy?", startTimeout))
+	defer cancel()
+	if err := c.writeConfigs(); err != nil {
+		return err
+	}
+	begin := time.Now()
+	if err := c.run(c.etcdSpec()); err != nil {
+		return err
+	}
+	if err := c.startPrometheus(); err != nil {
+		return err
+	}
+	// The API server spends its first second on itself, so it need not wait
+	// for etcd: it tries again until etcd answers.
+	if err := c.run(c.apiServerSpec()); err != nil {
+		return err
+	}
+	// As soon as the others' rights are there; the API server gets the rest
+	// of itself ready while they start.
+	if err := c.waitHTTP(ctx, APIServer, c.URL()+"/readyz/poststarthook/rbac/bootstrap-roles"); err != nil {
+		return err
+	}
+	for _, spec := range []proc.Spec{c.controllerManagerSpec(), c.schedulerSpec(), c.kwokSpec()} {
+		if err := c.run(spec); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{APIServer, Scheduler, ControllerManager, KWOK} {
+		if err := c.waitHTTP(ctx, name, c.healthURL(name)); err != nil {
+			return err
+		}
+	}
+	if err := c.waitServiceAccount(ctx); err != nil {
+		return err
+	}
+	if c.PrometheusURL() != "" {
+		if err := c.waitHTTP(ctx, Prometheus, c.healthURL(Prometheus)); err != nil {
+			return err
+		}
+	}
+	c.opts.Log.Info("control plane ready", "took", time.Since(begin).Round(10*time.Millisecond), "url", c.URL(), "dir", c.dir)
+	return nil
+}
+
+func (c *Cluster) writeConfigs() error {
+	for _, k := range []struct {
+		file, user string
+		groups     []string
+	}{
+		{c.kubeconfigPath(ControllerManager), "system:kube-controller-manager", nil},
+		{c.kubeconfigPath(Scheduler), "system:kube-scheduler", nil},
+		{c.kubeconfigPath(KWOK), "system:kwok", []string{"system:masters"}},
+	} {
+		if err := c.writeClientKubeconfig(k.file, k.user, k.groups); err != nil {
+			return err
+		}
+	}
+	if err := c.writeKubeconfig(c.Kubeconfig(), "admin", identity{pair: c.pki.admin}); err != nil {
+		return err
+	}
+	for name, data := range map[string][]byte{"stages.yaml": c.opts.Stages, "scheduler.yaml": c.schedulerConfig()} {
+		if err := os.WriteFile(filepath.Join(c.dir, name), data, 0o600); err != nil {
+			return fmt.Errorf("writing configuration: %w", err)
+		}
+	}
+	return nil
+}
+
+// run starts a program and remembers how, for StartProgram.
+func (c *Cluster) run(spec proc.Spec) error {
+	c.specsMu.Lock()
+	c.specs[spec.Name] = spec
+	c.specsMu.Unlock()
+	_, err := c.group.Start(spec)
+	return err
+}
+
+// waitHTTP waits until the program answers 200 at the address, or has ended.
+func (c *Cluster) waitHTTP(ctx context.Context, name, url string) error {
+	return c.wait(ctx, name, func() error {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		resp, err := c.client().Do(req)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s answers %s: %s", url, resp.Status, strings.TrimSpace(string(body)))
+		}
+		return nil
+	})
+}
+
+// waitServiceAccount waits for the controllers' first visible work: without
+// it no pod can be created.
+func (c *Cluster) waitServiceAccount(ctx context.Context) error {
+	client, err := kubernetes.NewForConfig(c.RESTConfig())
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	return c.wait(ctx, ControllerManager, func() error {
+		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return errors.New("it has not yet made the service account default/default")
+		}
+		return err
+	})
+}
+
+// wait calls ready until it returns nil. A program's death or the end of ctx
+// end it early.
+func (c *Cluster) wait(ctx context.Context, name string, ready func() error) error {
+	for {
+		err := ready()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-c.group.Failed():
+			return c.group.Err()
+		case <-ctx.Done():
+			cause := context.Cause(ctx)
+			if errors.Is(cause, context.Canceled) {
+				return cause
+			}
+			return fmt.Errorf("%s: %w; last answer: %w; its log: %s", name, cause, err,
+				strings.Join(proc.Tail(c.LogFile(name), 5), "\n    "))
+		case <-time.After(25 * time.Millisecond):
+		}
+	}
+}
+
+// client that trusts the cluster's authority, with the administrator's
+// certificate.
+func (c *Cluster) client() *http.Client {
+	c.httpOnce.Do(func() {
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(c.pki.ca.certPEM)
+		cert, err := tls.X509KeyPair(c.pki.admin.certPEM, c.pki.admin.keyPEM)
+		if err != nil {
+			panic("the certificate made a second ago cannot be read: " + err.Error())
+		}
+		c.http = &http.Client{Transport: &http.Transport{
+			TLSClientConfig:   &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{cert}},
+			DisableKeepAlives: true,
+		}}
+	})
+	return c.http
+}

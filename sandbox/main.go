@@ -1,0 +1,149 @@
+// Program gpuscale-sandbox plays the whole loop on one machine: a real
+// Kubernetes control plane and Prometheus, our programs, and doubles for what
+// a laptop lacks.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpuscale/gpuscale/internal/buildinfo"
+	"github.com/gpuscale/gpuscale/internal/kube"
+	"github.com/gpuscale/gpuscale/sandbox/e2e"
+	"github.com/gpuscale/gpuscale/sandbox/play"
+	"github.com/gpuscale/gpuscale/sandbox/story"
+	"github.com/gpuscale/gpuscale/sandbox/view"
+	"github.com/gpuscale/gpuscale/sandbox/world"
+	"github.com/gpuscale/gpuscale/sandbox/world/trace"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	err := newCommand().ExecuteContext(ctx)
+	interrupted := ctx.Err() != nil
+	stop()
+	switch {
+	case err == nil:
+	case interrupted && play.Interrupted(err):
+		fmt.Fprintln(os.Stderr, "gpuscale-sandbox: interrupted, nothing is left behind")
+		os.Exit(130)
+	default:
+		fmt.Fprintln(os.Stderr, "gpuscale-sandbox:", err)
+		os.Exit(1)
+	}
+}
+
+func newCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "gpuscale-sandbox",
+		Short:         "The whole gpuscale loop on one machine, without a GPU",
+		Version:       buildinfo.Version(),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.AddCommand(newDemoCommand(), newBuildCommand())
+	return root
+}
+
+// flags of the demo.
+type flags struct {
+	trace, story, log string
+	speed             float64
+	keep              bool
+}
+
+func newDemoCommand() *cobra.Command {
+	var f flags
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Play a story and draw what happens",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return demo(cmd.Context(), f) },
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&f.trace, "trace", "", "request trace in the Azure LLM inference CSV format (default: the story's synthetic one)")
+	fs.Float64Var(&f.speed, "speed", 0, "how many seconds of the trace pass in one second (default: the story's)")
+	fs.StringVar(&f.story, "story", "", "story file (default: the demo)")
+	fs.BoolVar(&f.keep, "keep", false, "leave everything running at the end, until Ctrl-C")
+	fs.StringVar(&f.log, "log", "", "file for the sandbox's own log")
+	return cmd
+}
+
+func newBuildCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "build",
+		Short: "Compile what the demo needs, and end",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			root, err := world.FindRoot()
+			if err != nil {
+				return err
+			}
+			_, err = world.Build(cmd.Context(), root, os.Stderr)
+			return err
+		},
+	}
+}
+
+func demo(ctx context.Context, f flags) error {
+	s, err := readStory(f.story)
+	if err != nil {
+		return err
+	}
+	if f.speed < 0 || f.speed > 1000 {
+		return fmt.Errorf("--speed %g: want 0 to 1000", f.speed)
+	}
+	if f.trace != "" { // before minutes of compiling
+		if _, err := trace.Load(f.trace); err != nil {
+			return err
+		}
+	}
+	log, closeLog, err := openLog(f.log)
+	if err != nil {
+		return err
+	}
+	defer closeLog()
+	kube.UseLogger(log)
+	root, err := world.FindRoot()
+	if err != nil {
+		return err
+	}
+	binaries, err := world.Build(ctx, root, os.Stderr)
+	if err != nil {
+		return err
+	}
+	v := view.New(os.Stdout, os.Getenv("NO_COLOR") != "")
+	defer v.Close()
+	_, err = play.Run(ctx, play.Options{
+		Binaries: binaries, Story: s, Trace: f.trace, Speed: f.speed, Keep: f.keep, View: v, Log: log,
+	})
+	return err
+}
+
+func readStory(file string) (story.Story, error) {
+	if file == "" {
+		return story.Parse(e2e.Demo())
+	}
+	return story.Load(file)
+}
+
+// openLog keeps the sandbox's own log off the view.
+func openLog(file string) (*slog.Logger, func(), error) {
+	if file == "" {
+		return slog.New(slog.DiscardHandler), func() {}, nil
+	}
+	out, err := os.Create(filepath.Clean(file))
+	if err != nil {
+		return nil, nil, errors.Join(errors.New("--log"), err)
+	}
+	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug})), func() { _ = out.Close() }, nil
+}

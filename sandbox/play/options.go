@@ -1,0 +1,54 @@
+package play
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/gpuscale/gpuscale/sandbox/story"
+	"github.com/gpuscale/gpuscale/sandbox/view"
+	"github.com/gpuscale/gpuscale/sandbox/world"
+	"github.com/gpuscale/gpuscale/sandbox/world/trace"
+)
+
+// Options of a play.
+type Options struct {
+	Binaries world.Binaries
+	Story    story.Story
+	Trace    string  // file; empty: the story's synthetic trace
+	Speed    float64 // 0: the story's
+	Keep     bool
+	View     *view.View
+	Log      *slog.Logger
+}
+
+// traffic of the story, or the file that was given instead. A file is cut to
+// the story's length, since the expectations are about that.
+func (o Options) traffic() (trace.Trace, float64, error) {
+	t := o.Story.Traffic
+	if t == nil {
+		return trace.Trace{}, 1, nil
+	}
+	speed := t.Speed
+	if o.Speed > 0 {
+		speed = o.Speed
+	}
+	if o.Trace != "" {
+		tr, err := trace.Load(o.Trace)
+		return tr.Until(t.Length), speed, err
+	}
+	tr, err := trace.Synthetic{Seed: t.Seed, Length: t.Length, Base: t.Base, Peak: t.Peak}.Make()
+	if err != nil {
+		return trace.Trace{}, 0, fmt.Errorf("making the story's traffic: %w", err)
+	}
+	return tr, speed, nil
+}
+
+// longest is when a story that meets every expectation at the last moment ends.
+func longest(s story.Story) time.Duration {
+	var sum time.Duration
+	for _, e := range s.Expect {
+		sum += e.Within
+	}
+	return sum
+}

@@ -1,0 +1,168 @@
+package play
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gpuscale/gpuscale/sandbox/story"
+	"github.com/gpuscale/gpuscale/sandbox/view"
+	"github.com/gpuscale/gpuscale/sandbox/watch"
+	"github.com/gpuscale/gpuscale/sandbox/world"
+)
+
+// lookEvery is how often the world is measured and drawn.
+const lookEvery = 500 * time.Millisecond
+
+// startTimeout of a world whose programs are built.
+const startTimeout = 2 * time.Minute
+
+// Result of a play.
+type Result struct {
+	Summary view.Summary
+	Met     []view.Stage // expectations, as they were met
+}
+
+// Run plays a story to its end: all expectations met (nil), one failed, a
+// program dead, or ctx ended. Whatever happens it leaves nothing running,
+// unless the story was played well and Keep is set: then it waits for ctx.
+func Run(ctx context.Context, o Options) (Result, error) {
+	traffic, speed, err := o.traffic()
+	if err != nil {
+		return Result{}, err
+	}
+	o.View.Say("%s", header(o, traffic.Name, speed))
+	startCtx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not ready after %s", startTimeout))
+	defer cancel()
+	begin := time.Now()
+	w, err := world.Start(startCtx, world.Options{
+		Story: o.Story, Binaries: o.Binaries, Trace: traffic, Speed: speed, Keep: o.Keep, Log: o.Log,
+	})
+	if err != nil {
+		return Result{}, err
+	}
+	defer w.Stop()
+	o.View.Say("world up after %s", time.Since(begin).Round(100*time.Millisecond))
+	if err := w.Play(); err != nil {
+		return Result{}, err
+	}
+	life, end := context.WithCancel(ctx)
+	defer end()
+	watcher, err := watch.New(life, o.Story, w, len(traffic.Requests), o.Log)
+	if err != nil {
+		return Result{}, err
+	}
+	p := player{o: o, world: w, watcher: watcher, progress: story.NewProgress(o.Story)}
+	err = p.follow(life)
+	result := Result{Summary: watcher.Summary(), Met: p.met}
+	result.Summary.Took = p.met
+	if ctx.Err() == nil {
+		o.View.Summarize(result.Summary)
+	}
+	if err == nil && o.Keep {
+		return result, keep(ctx, o, w)
+	}
+	return result, err
+}
+
+type player struct {
+	o        Options
+	world    *world.World
+	watcher  *watch.Watcher
+	progress *story.Progress
+	met      []view.Stage
+	faults   int // happened so far
+}
+
+// follow the story until it is over.
+func (p *player) follow(ctx context.Context) error {
+	t := time.NewTicker(lookEvery)
+	defer t.Stop()
+	for {
+		p.watcher.Look(ctx)
+		at := p.watcher.At()
+		if err := p.happen(ctx, at); err != nil {
+			return err
+		}
+		for _, d := range p.watcher.Decisions() {
+			p.o.View.Decide(d)
+		}
+		for _, e := range p.progress.Observe(at, p.watcher.Read) {
+			p.met = append(p.met, view.Stage{Name: e.String(), At: at})
+			p.o.View.Decide(view.Decision{At: at, What: "story", Subject: e.String()})
+		}
+		p.o.View.Show(p.watcher.Figures())
+		if err := p.progress.Err(); err != nil {
+			return p.failed(err)
+		}
+		if p.progress.Done() {
+			return nil
+		}
+		if most := longest(p.o.Story); at > most {
+			return fmt.Errorf("the story is not over after %s", most)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-p.world.Failed():
+			return p.world.Err()
+		case <-t.C:
+		}
+	}
+}
+
+// happen lets the faults come whose time it is.
+func (p *player) happen(ctx context.Context, at time.Duration) error {
+	for p.faults < len(p.o.Story.Faults) && p.o.Story.Faults[p.faults].At <= at {
+		f := p.o.Story.Faults[p.faults]
+		p.faults++
+		p.o.View.Decide(view.Decision{At: at, What: "fault", Subject: f.What + " " + f.Args["node"] + f.Args["program"]})
+		if err := p.world.Do(ctx, f); err != nil {
+			return fmt.Errorf("fault %s at %s: %w", f.What, f.At, err)
+		}
+	}
+	return nil
+}
+
+// failed explains an expectation that did not come true with what was met.
+func (p *player) failed(err error) error {
+	names := make([]string, len(p.met))
+	for i, s := range p.met {
+		names[i] = fmt.Sprintf("%s (%s)", s.Name, s.At.Round(time.Second))
+	}
+	if len(names) == 0 {
+		names = []string{"nothing"}
+	}
+	return fmt.Errorf("the story failed: %w; came true before: %s", err, strings.Join(names, ", "))
+}
+
+// keep everything running until ctx ends.
+func keep(ctx context.Context, o Options, w *world.World) error {
+	o.View.Say("\nkept running until Ctrl-C:\n  export KUBECONFIG=%s\n  Prometheus   %s\n  autoscaler   %s/debug/plan\n  logs         %s/logs",
+		w.Kubeconfig(), w.PrometheusURL(), w.AutoscalerURL(), w.Dir())
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-w.Failed():
+		return w.Err()
+	}
+}
+
+// Interrupted says whether an error only means that somebody pressed Ctrl-C.
+func Interrupted(err error) bool { return errors.Is(err, context.Canceled) }
+
+func header(o Options, traffic string, speed float64) string {
+	s := o.Story
+	cards := 0
+	for _, n := range s.Nodes {
+		for _, p := range s.Pools {
+			if p.Name == n.Pool {
+				cards += p.Cards
+			}
+		}
+	}
+	return fmt.Sprintf("gpuscale · %s · %d GPU nodes with %d cards in %d pools, %d replayed · trace %s ×%g (req/s and latencies in the trace's time) · Ctrl-C leaves nothing behind",
+		s.Title, len(s.Nodes), cards, len(s.Pools), s.Replayed, traffic, speed)
+}

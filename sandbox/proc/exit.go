@@ -1,0 +1,147 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// tailLines of a dead child's log are shown.
+const tailLines = 15
+
+// Exit is the error for a child that ended by itself.
+type Exit struct {
+	Name   string
+	Status string        // "exit status 1", "was killed (SIGKILL)"
+	After  time.Duration // how long it had run
+	Tail   []string      // last lines of its log
+	Log    string        // the whole log
+	Hint   string        // what it probably means; may be empty
+}
+
+func newExit(p *Process) *Exit {
+	e := &Exit{Name: p.Spec.Name, After: time.Since(p.Started).Round(100 * time.Millisecond), Log: p.Spec.Log}
+	e.Tail = Tail(p.Spec.Log, tailLines)
+	e.Status = "ended by itself with status 0"
+	var exit *exec.ExitError
+	killed := false
+	if errors.As(p.exit, &exit) {
+		e.Status = fmt.Sprintf("ended with exit status %d", exit.ExitCode())
+		if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+			e.Status = fmt.Sprintf("was killed from outside (%s)", signalName(ws.Signal()))
+			killed = ws.Signal() == syscall.SIGKILL
+		}
+	} else if p.exit != nil {
+		e.Status = p.exit.Error()
+	}
+	e.Hint = hint(strings.Join(e.Tail, "\n"), killed)
+	if e.Hint == "" && diskFull(p.Spec.Log) { // it could not even log it
+		e.Hint = "the disk is full"
+	}
+	return e
+}
+
+// AddressInUse says whether the child died because another process held a
+// port it wanted.
+func (e *Exit) AddressInUse() bool {
+	return strings.Contains(strings.Join(e.Tail, "\n"), "address already in use")
+}
+
+func (e *Exit) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s after %s", e.Name, e.Status, e.After)
+	if e.Hint != "" {
+		fmt.Fprintf(&b, ": %s", e.Hint)
+	}
+	if len(e.Tail) == 0 {
+		fmt.Fprintf(&b, "; it logged nothing to %s", e.Log)
+		return b.String()
+	}
+	fmt.Fprintf(&b, "\n  last lines of %s:", e.Log)
+	for _, line := range e.Tail {
+		b.WriteString("\n    " + line)
+	}
+	return b.String()
+}
+
+func hint(tail string, killed bool) string {
+	switch {
+	case strings.Contains(tail, "no space left on device"):
+		return "the disk is full"
+	case strings.Contains(tail, "address already in use"):
+		return "a port it needs is taken"
+	case strings.Contains(tail, "too many open files"):
+		return "too many open files (raise it with: ulimit -n 65536)"
+	case killed:
+		return "if nobody did that by hand, the machine ran out of memory"
+	}
+	return ""
+}
+
+func diskFull(file string) bool {
+	var s syscall.Statfs_t
+	return syscall.Statfs(filepath.Dir(file), &s) == nil && s.Bavail*uint64(s.Bsize) < 1<<20
+}
+
+func signalName(s syscall.Signal) string {
+	switch s {
+	case syscall.SIGKILL:
+		return "SIGKILL"
+	case syscall.SIGTERM:
+		return "SIGTERM"
+	case syscall.SIGINT:
+		return "SIGINT"
+	case syscall.SIGABRT:
+		return "SIGABRT"
+	case syscall.SIGSEGV:
+		return "SIGSEGV"
+	}
+	return s.String()
+}
+
+// Tail is the last n lines of a file, long lines cut; empty when it cannot
+// be read. Goroutine dumps are left out: what matters stands above them.
+func Tail(file string, n int) []string {
+	const most = 64 << 10
+	f, err := os.Open(file)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	if size, err := f.Seek(0, io.SeekEnd); err == nil && size > most {
+		_, _ = f.Seek(-most, io.SeekEnd)
+	} else {
+		_, _ = f.Seek(0, io.SeekStart)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, most))
+	if err != nil {
+		return nil
+	}
+	text := strings.TrimRight(string(data), "\n")
+	if i := strings.Index(text, "\ngoroutine "); i >= 0 {
+		text = text[:i]
+	}
+	if text = strings.TrimRight(text, "\n "); text == "" {
+		return nil
+	}
+	lines := strings.Split(text, "\n")
+	if len(lines) > n {
+		lines = lines[len(lines)-n:]
+	}
+	for i, line := range lines {
+		if at := strings.Index(line, `"stacktrace":`); at >= 0 {
+			line = line[:at] + "…"
+		}
+		if len(line) > 400 {
+			line = strings.ToValidUTF8(line[:400], "") + "…"
+		}
+		lines[i] = line
+	}
+	return lines
+}

@@ -1,0 +1,156 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func group(t *testing.T) *Group {
+	g := NewGroup(slog.New(slog.DiscardHandler))
+	t.Cleanup(func() { g.Stop(0, 0) })
+	return g
+}
+
+func shell(t *testing.T, name, script string) Spec {
+	return Spec{Name: name, Path: "/bin/sh", Args: []string{"-c", script}, Log: filepath.Join(t.TempDir(), "logs", name+".log")}
+}
+
+func failure(t *testing.T, g *Group) *Exit {
+	t.Helper()
+	select {
+	case <-g.Failed():
+	case <-time.After(5 * time.Second):
+		t.Fatal("not reported")
+	}
+	var e *Exit
+	if !errors.As(g.Err(), &e) {
+		t.Fatalf("not an Exit: %v", g.Err())
+	}
+	return e
+}
+
+func TestDeathIsToldInPlainWords(t *testing.T) {
+	for name, c := range map[string]struct {
+		script string
+		want   []string
+		not    string
+	}{
+		"exit status":  {"for i in $(seq 30); do echo line $i; done; exit 3", []string{"x ended with exit status 3 after", "    line 16\n", "line 30"}, "line 15\n"},
+		"status 0":     {"exit 0", []string{"x ended by itself with status 0", "it logged nothing to "}, ""},
+		"killed":       {"kill -9 $$", []string{"x was killed from outside (SIGKILL)", "ran out of memory"}, ""},
+		"disk":         {"echo 'write db: no space left on device' >&2; exit 1", []string{": the disk is full\n"}, ""},
+		"port":         {"echo 'listen tcp 127.0.0.1:80: bind: address already in use'; exit 1", []string{"a port it needs is taken"}, ""},
+		"structured":   {`printf '%s\n' '{"level":"fatal","msg":"oh","stacktrace":"main.main\n\tmain.go:1"}'; exit 1`, []string{`    {"level":"fatal","msg":"oh",…`}, "main.go"},
+		"stack traces": {"echo 'panic: oh'; echo; echo 'goroutine 1 [running]:'; echo main.main; exit 2", []string{"    panic: oh"}, "goroutine"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := group(t)
+			if _, err := g.Start(shell(t, "x", c.script)); err != nil {
+				t.Fatal(err)
+			}
+			text := failure(t, g).Error()
+			for _, want := range c.want {
+				if !strings.Contains(text, want) {
+					t.Errorf("lacks %q:\n%s", want, text)
+				}
+			}
+			if c.not != "" && strings.Contains(text, c.not) {
+				t.Errorf("has %q:\n%s", c.not, text)
+			}
+			if name == "port" && !failure(t, g).AddressInUse() {
+				t.Error("AddressInUse is false")
+			}
+		})
+	}
+}
+
+func TestStopIsNoFailureAndLeavesNobody(t *testing.T) {
+	g := group(t)
+	// One that ignores SIGTERM and has a child of its own.
+	stubborn := shell(t, "stubborn", "trap '' TERM; sleep 100 & echo $!; wait; wait; sleep 100")
+	if _, err := g.Start(stubborn); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Start(shell(t, "meek", "sleep 100")); err != nil {
+		t.Fatal(err)
+	}
+	child := 0
+	for child == 0 {
+		text, _ := os.ReadFile(stubborn.Log)
+		child, _ = strconv.Atoi(strings.TrimSpace(string(text)))
+		time.Sleep(10 * time.Millisecond)
+	}
+	g.Stop(200*time.Millisecond, 0, "meek")
+	if g.Err() != nil {
+		t.Errorf("reported: %v", g.Err())
+	}
+	gone(t, child)
+	if _, err := g.Start(shell(t, "late", "true")); err == nil {
+		t.Error("started something after Stop")
+	}
+}
+
+// TestKilledParentTakesItsChildrenAlong runs itself as the parent.
+func TestKilledParentTakesItsChildrenAlong(t *testing.T) {
+	if log := os.Getenv("PROC_TEST_PARENT"); log != "" {
+		p, err := start(Spec{Name: "child", Path: "/bin/sleep", Args: []string{"100"}, Log: log})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Printf("child %d\n", p.PID())
+		time.Sleep(time.Minute)
+		return
+	}
+	parent := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	parent.Env = append(os.Environ(), "PROC_TEST_PARENT="+filepath.Join(t.TempDir(), "log"))
+	out, err := parent.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	child := 0
+	for child == 0 {
+		var word string
+		if _, err := fmt.Fscan(out, &word); err != nil {
+			t.Fatal(err)
+		}
+		if word == "child" {
+			if _, err := fmt.Fscan(out, &child); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := syscall.Kill(child, 0); err != nil {
+		t.Fatalf("the child does not run: %v", err)
+	}
+	_ = parent.Process.Kill()
+	_ = parent.Wait()
+	gone(t, child)
+}
+
+// gone waits until the process has ended; one that nobody has buried counts.
+func gone(t *testing.T, pid int) {
+	t.Helper()
+	for range 200 {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			return
+		}
+		if _, state, ok := strings.Cut(string(stat), ") "); ok && strings.HasPrefix(state, "Z") {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("process %d is still there", pid)
+}

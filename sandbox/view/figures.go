@@ -1,0 +1,56 @@
+package view
+
+import (
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu/sample"
+)
+
+// Figures of one moment.
+type Figures struct {
+	At           time.Duration // wall time since the traffic began
+	Rate         sample.Value  // requests a second, traffic time
+	Queue        sample.Value  // requests waiting
+	TTFT         sample.Value  // p95, seconds, traffic time
+	Replicas     sample.Value  // that exist
+	Wanted       sample.Value  // by the HPA
+	Slices       []Slices
+	Nodes        sample.Value // ready GPU nodes of the pools
+	Booting      sample.Value
+	PricePerHour sample.Value
+}
+
+// Slices of one kind, allocatable in the whole fleet.
+type Slices struct {
+	Name        string // "3g.40gb", "gpu" for whole cards
+	Held, Total int
+}
+
+// Decision that somebody took.
+type Decision struct {
+	At      time.Duration
+	What    string // "repartition", "scale up"
+	Subject string // "h100-mig-b/gpu1", "h100-mig 2→3"
+	Reason  string // one word of the vocabulary
+	Detail  string
+}
+
+// Summary of a run.
+type Summary struct {
+	Requests       int
+	WaitP95        sample.Value // seconds, traffic time
+	PendingSeconds sample.Value // pod-seconds without a node
+	ByRepartition  sample.Value // seconds from the first pending pod to the first capacity
+	ByNode         sample.Value
+	GPUHours       sample.Value // of the pools' cards
+	Busy           sample.Value // 0 … 1 of them
+	WrongDowns     sample.Value
+	Length         time.Duration
+	Took           []Stage
+}
+
+// Stage of the run and when it was reached.
+type Stage struct {
+	Name string
+	At   time.Duration
+}

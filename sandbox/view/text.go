@@ -1,0 +1,131 @@
+package view
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu/sample"
+)
+
+// missing stands for everything that is not known.
+const missing = "n/a"
+
+func number(v sample.Value, digits int) string {
+	n, ok := v.Get()
+	if !ok {
+		return missing
+	}
+	return thousands(strconv.FormatFloat(n, 'f', digits, 64))
+}
+
+func unit(v sample.Value, digits int, unit string) string {
+	if _, ok := v.Get(); !ok {
+		return missing
+	}
+	return number(v, digits) + unit
+}
+
+func percent(v sample.Value) string {
+	n, ok := v.Get()
+	if !ok {
+		return missing
+	}
+	return strconv.FormatFloat(100*n, 'f', 0, 64) + " %"
+}
+
+// thousands puts commas into a plain decimal number.
+func thousands(s string) string {
+	whole, rest, dot := strings.Cut(s, ".")
+	sign := ""
+	if strings.HasPrefix(whole, "-") {
+		sign, whole = "-", whole[1:]
+	}
+	for i := len(whole) - 3; i > 0; i -= 3 {
+		whole = whole[:i] + "," + whole[i:]
+	}
+	if dot {
+		rest = "." + rest
+	}
+	return sign + whole + rest
+}
+
+func clock(d time.Duration) string {
+	s := int(d.Seconds())
+	return fmt.Sprintf("%02d:%02d", s/60, s%60)
+}
+
+// sparkline of the newest values, scaled to the largest.
+func sparkline(values []float64) string {
+	const blocks = "▁▂▃▄▅▆▇█"
+	most := 0.0
+	for _, v := range values {
+		most = max(most, v)
+	}
+	var b strings.Builder
+	for _, v := range values {
+		i := 0
+		if most > 0 {
+			i = min(7, max(0, int(v/most*7.999)))
+		}
+		b.WriteRune([]rune(blocks)[i])
+	}
+	return b.String()
+}
+
+// line is the live line.
+func (f Figures) line(queue []float64) string {
+	replicas := number(f.Replicas, 0)
+	have, ok1 := f.Replicas.Get()
+	want, ok2 := f.Wanted.Get()
+	if ok1 && ok2 && have != want {
+		replicas += " → " + number(f.Wanted, 0)
+	}
+	slices := make([]string, 0, len(f.Slices))
+	for _, s := range f.Slices {
+		slices = append(slices, fmt.Sprintf("%s %d/%d", s.Name, s.Held, s.Total))
+	}
+	if len(slices) == 0 {
+		slices = []string{missing}
+	}
+	nodes := number(f.Nodes, 0)
+	if n, ok := f.Booting.Get(); ok && n > 0 {
+		nodes += fmt.Sprintf(", %.0f booting", n)
+	}
+	return fmt.Sprintf("%s  %s  queue %s %s  TTFT p95 %s │ replicas %s │ %s │ nodes %s │ %s",
+		clock(f.At), unit(f.Rate, 1, " req/s"), number(f.Queue, 0), sparkline(queue),
+		unit(f.TTFT, 1, " s"), replicas, strings.Join(slices, "  "), nodes, unit(f.PricePerHour, 2, " $/h"))
+}
+
+func (d Decision) line() string {
+	return strings.TrimRight(fmt.Sprintf("  %s  %-12s %-20s %s", clock(d.At), d.What, d.Subject, join(": ", d.Reason, d.Detail)), " ")
+}
+
+func join(sep string, parts ...string) string {
+	kept := parts[:0:0]
+	for _, p := range parts {
+		if p != "" {
+			kept = append(kept, p)
+		}
+	}
+	return strings.Join(kept, sep)
+}
+
+func (s Summary) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "summary   %s requests in %s · p95 wait %s · %s pod-seconds pending\n",
+		thousands(strconv.Itoa(s.Requests)), clock(s.Length), unit(s.WaitP95, 1, " s"), number(s.PendingSeconds, 0))
+	fmt.Fprintf(&b, "          first capacity by repartition after %s, by a node after %s\n",
+		unit(s.ByRepartition, 1, " s"), unit(s.ByNode, 1, " s"))
+	fmt.Fprintf(&b, "          %s GPU-hours, %s busy · %s wrong scale-downs\n",
+		number(s.GPUHours, 2), percent(s.Busy), number(s.WrongDowns, 0))
+	for i, st := range s.Took {
+		head := "          "
+		if i == 0 {
+			head = "story     "
+		}
+		fmt.Fprintf(&b, "%s%s  %s\n", head, clock(st.At), st.Name)
+	}
+	return b.String()
+}

@@ -1,0 +1,137 @@
+package view
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+)
+
+// plainEvery is the time between live lines where nobody watches a terminal.
+const plainEvery = 5 * time.Second
+
+// sparkWidth is how many moments the sparkline shows.
+const sparkWidth = 12
+
+// View draws to one writer. It is safe for concurrent use.
+type View struct {
+	out   io.Writer
+	live  bool // repaint in place
+	color bool
+	width func() int
+
+	mu      sync.Mutex
+	queue   []float64
+	painted bool // a live line stands at the bottom
+	last    string
+	plainAt time.Duration
+	printed bool
+}
+
+// New draws to a file: repainting if it is a terminal, in colour unless
+// noColor is set (see https://no-color.org).
+func New(out *os.File, noColor bool) *View {
+	fd := int(out.Fd())
+	live := term.IsTerminal(fd)
+	return &View{out: out, live: live, color: live && !noColor, width: func() int {
+		if w, _, err := term.GetSize(fd); err == nil && w > 0 {
+			return w
+		}
+		return 120
+	}}
+}
+
+// Plain draws lines to any writer.
+func Plain(out io.Writer) *View {
+	return &View{out: out, width: func() int { return 1 << 16 }}
+}
+
+// Say prints a line that stays.
+func (v *View) Say(format string, args ...any) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.stay(fmt.Sprintf(format, args...))
+}
+
+// Decide prints a decision.
+func (v *View) Decide(d Decision) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	line := d.line()
+	if v.color {
+		line = "\x1b[36m" + line + "\x1b[0m"
+	}
+	v.stay(line)
+}
+
+// Show the figures of now.
+func (v *View) Show(f Figures) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if q, ok := f.Queue.Get(); ok {
+		v.queue = append(v.queue, q)
+		v.queue = v.queue[max(0, len(v.queue)-sparkWidth):]
+	}
+	line := f.line(v.queue)
+	if v.live {
+		v.last = line
+		v.paint()
+		return
+	}
+	if v.printed && f.At-v.plainAt < plainEvery {
+		return
+	}
+	v.printed, v.plainAt = true, f.At
+	fmt.Fprintln(v.out, line)
+}
+
+// Summarize ends the live line and prints the summary.
+func (v *View) Summarize(s Summary) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.clear()
+	v.last = ""
+	fmt.Fprint(v.out, "\n"+s.text())
+}
+
+// Close ends the live line, so that what follows begins on a line of its own.
+func (v *View) Close() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.clear()
+	v.last = ""
+}
+
+func (v *View) stay(line string) {
+	v.clear()
+	fmt.Fprintln(v.out, line)
+	if v.live && v.last != "" {
+		v.paint()
+	}
+}
+
+func (v *View) clear() {
+	if v.painted {
+		fmt.Fprint(v.out, "\r\x1b[K")
+		v.painted = false
+	}
+}
+
+func (v *View) paint() {
+	fmt.Fprint(v.out, "\r\x1b[K"+cut(v.last, v.width()-1))
+	v.painted = true
+}
+
+// cut keeps a line from wrapping, which would leave rests when repainting.
+func cut(s string, width int) string {
+	if utf8.RuneCountInString(s) <= width {
+		return s
+	}
+	runes := []rune(s)
+	return strings.TrimRight(string(runes[:max(0, width-1)]), " ") + "…"
+}

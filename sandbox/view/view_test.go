@@ -1,0 +1,90 @@
+package view
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu/sample"
+)
+
+func known(v float64) sample.Value { return sample.Known(v, 0) }
+
+func TestNothingKnownIsNotZero(t *testing.T) {
+	got := Figures{At: 42 * time.Second}.line(nil)
+	want := "00:42  n/a  queue n/a   TTFT p95 n/a │ replicas n/a │ n/a │ nodes n/a │ n/a"
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if s := (Summary{}).text(); strings.Count(s, missing) != 7 {
+		t.Errorf("a summary of nothing:\n%s", s)
+	}
+}
+
+func TestLiveLine(t *testing.T) {
+	f := Figures{At: 102 * time.Second, Rate: known(6.31), Queue: known(1041), TTFT: known(2.1), Replicas: known(4), Wanted: known(7),
+		Slices: []Slices{{"3g.40gb", 5, 6}, {"1g.10gb", 3, 7}}, Nodes: known(2), Booting: known(1), PricePerHour: known(9.84)}
+	want := "01:42  6.3 req/s  queue 1,041 ▁▄█  TTFT p95 2.1 s │ replicas 4 → 7 │ 3g.40gb 5/6  1g.10gb 3/7 │ nodes 2, 1 booting │ 9.84 $/h"
+	if got := f.line([]float64{0, 5, 10}); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestPlainViewPrintsNowAndThenAndEveryDecision(t *testing.T) {
+	var b strings.Builder
+	v := Plain(&b)
+	for s := range 11 {
+		v.Show(Figures{At: time.Duration(s) * time.Second, Queue: known(float64(s))})
+	}
+	v.Decide(Decision{At: 31 * time.Second, What: "repartition", Subject: "mig-b/gpu1", Reason: "NoFreeSlice", Detail: "chat/vllm-5 wants 3g"})
+	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
+	if len(lines) != 4 || strings.Contains(b.String(), "\x1b") {
+		t.Errorf("got %d lines:\n%s", len(lines), b.String())
+	}
+	if want := "  00:31  repartition  mig-b/gpu1           NoFreeSlice: chat/vllm-5 wants 3g"; lines[3] != want {
+		t.Errorf("got  %q\nwant %q", lines[3], want)
+	}
+}
+
+func TestLiveViewRepaintsOneLineAndNeverWraps(t *testing.T) {
+	var b strings.Builder
+	v := &View{out: &b, live: true, width: func() int { return 30 }}
+	v.Show(Figures{Queue: known(1)})
+	v.Say("hello")
+	v.Show(Figures{Queue: known(2)})
+	v.Close()
+	if n := strings.Count(b.String(), "\n"); n != 1 {
+		t.Errorf("%d line ends, want only that of hello: %q", n, b.String())
+	}
+	for _, part := range strings.FieldsFunc(b.String(), func(r rune) bool { return r == '\r' || r == '\n' }) {
+		part = strings.TrimPrefix(part, "\x1b[K")
+		if n := len([]rune(part)); n > 29 {
+			t.Errorf("%d columns: %q", n, part)
+		}
+	}
+	if !strings.HasSuffix(b.String(), "\r\x1b[K") {
+		t.Error("the live line stays behind")
+	}
+}
+
+func TestSummary(t *testing.T) {
+	got := Summary{Requests: 3412, WaitP95: known(3.84), PendingSeconds: known(96), ByRepartition: known(6), ByNode: known(31),
+		GPUHours: known(1.9), Busy: known(0.62), WrongDowns: known(0), Length: 4 * time.Minute,
+		Took: []Stage{{"the queue grows", 12 * time.Second}}}.text()
+	want := `summary   3,412 requests in 04:00 · p95 wait 3.8 s · 96 pod-seconds pending
+          first capacity by repartition after 6.0 s, by a node after 31.0 s
+          1.90 GPU-hours, 62 % busy · 0 wrong scale-downs
+story     00:12  the queue grows
+`
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestThousands(t *testing.T) {
+	for in, want := range map[string]string{"0": "0", "999": "999", "1000": "1,000", "-1234567.5": "-1,234,567.5"} {
+		if got := thousands(in); got != want {
+			t.Errorf("%s: got %s, want %s", in, got, want)
+		}
+	}
+}

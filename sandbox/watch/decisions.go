@@ -1,0 +1,94 @@
+package watch
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/gpuscale/gpuscale/sandbox/view"
+)
+
+// deciders whose Events are decisions.
+var deciders = []string{"gpuscale", "horizontal-pod-autoscaler"}
+
+// decisions collects Events of those who decide.
+type decisions struct {
+	start time.Time
+
+	mu   sync.Mutex
+	seen map[string]bool
+	new  []view.Decision
+}
+
+// follow Events until ctx ends. A watch that breaks is begun again.
+func (d *decisions) follow(ctx context.Context, client kubernetes.Interface) {
+	for ctx.Err() == nil {
+		w, err := client.CoreV1().Events("").Watch(ctx, metav1.ListOptions{})
+		if err != nil {
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second):
+			}
+			continue
+		}
+		for e := range w.ResultChan() {
+			if event, ok := e.Object.(*corev1.Event); ok {
+				d.take(event)
+			}
+		}
+		w.Stop()
+	}
+}
+
+// take an Event if it is a decision made since the start and not yet known.
+func (d *decisions) take(e *corev1.Event) {
+	by := e.Source.Component + e.ReportingController
+	decides := false
+	for _, name := range deciders {
+		decides = decides || strings.Contains(by, name)
+	}
+	at := e.LastTimestamp.Time
+	if at.IsZero() {
+		at = e.EventTime.Time
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	id := fmt.Sprintf("%s/%s/%d", e.UID, e.Message, e.Count)
+	if !decides || d.seen[id] || at.Before(d.start.Add(-2*time.Second)) {
+		return
+	}
+	d.seen[id] = true
+	subject := e.InvolvedObject.Name
+	if e.InvolvedObject.Namespace != "" {
+		subject = e.InvolvedObject.Namespace + "/" + subject
+	}
+	d.new = append(d.new, view.Decision{
+		At: max(0, at.Sub(d.start)), What: what(e), Subject: subject, Reason: e.Reason, Detail: e.Message,
+	})
+}
+
+// what says in a word who decided about what.
+func what(e *corev1.Event) string {
+	switch {
+	case e.Reason == "SuccessfulRescale":
+		return "replicas"
+	case e.InvolvedObject.Kind == "GPUNodePool":
+		return "pool"
+	}
+	return strings.ToLower(e.InvolvedObject.Kind)
+}
+
+// take away what is new.
+func (d *decisions) drain() []view.Decision {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := d.new
+	d.new = nil
+	return out
+}

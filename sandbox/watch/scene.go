@@ -1,0 +1,122 @@
+package watch
+
+import (
+	"sort"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/sandbox/story"
+)
+
+// Scene is the cluster at one moment, as far as a story cares.
+type Scene struct {
+	Nodes  []Node
+	Pods   []Pod
+	Wanted int // replicas the served Deployment is told to have; -1: unknown
+}
+
+// Node of one of the story's pools.
+type Node struct {
+	Name, Pool  string
+	Given       bool // the story's own, not bought
+	Ready       bool // and its devices are there
+	Cards       int
+	Price       float64
+	Allocatable map[string]int // by resource, nvidia.com/ only
+	// Operation is the repartition under way, empty for none.
+	Operation string
+	// Undone says that mig.config is what it was before the operation.
+	Undone bool
+	State  string // of mig-manager
+}
+
+// Pod that asks for GPUs and has not ended.
+type Pod struct {
+	Key, Node string
+	Asks      map[string]int
+	Serves    bool
+	Ready     bool
+}
+
+// sceneOf sorts cached objects into a scene.
+func sceneOf(s story.Story, nodes []*corev1.Node, pods []*corev1.Pod, wanted int) Scene {
+	out := Scene{Wanted: wanted}
+	given := map[string]bool{}
+	for _, n := range s.Nodes {
+		given[n.Name] = true
+	}
+	for _, n := range nodes {
+		for _, p := range s.Pools {
+			if p.Name == n.Labels[v1alpha1.NodePoolLabel] {
+				out.Nodes = append(out.Nodes, nodeOf(n, p, given[n.Name]))
+			}
+		}
+	}
+	for _, p := range pods {
+		if pod, ok := podOf(s, p); ok {
+			out.Pods = append(out.Pods, pod)
+		}
+	}
+	sort.Slice(out.Nodes, func(i, j int) bool { return out.Nodes[i].Name < out.Nodes[j].Name })
+	sort.Slice(out.Pods, func(i, j int) bool { return out.Pods[i].Key < out.Pods[j].Key })
+	return out
+}
+
+func nodeOf(n *corev1.Node, p story.Pool, given bool) Node {
+	out := Node{
+		Name: n.Name, Pool: p.Name, Given: given, Cards: p.Cards, Price: p.Price,
+		Allocatable: map[string]int{}, State: n.Labels[partition.StateLabel],
+	}
+	devices := 0
+	for name, q := range n.Status.Allocatable {
+		if strings.HasPrefix(string(name), "nvidia.com/") {
+			out.Allocatable[string(name)] = int(q.Value())
+			devices += int(q.Value())
+		}
+	}
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			out.Ready = c.Status == corev1.ConditionTrue && devices > 0
+		}
+	}
+	if r, ok, err := partition.RecordOf(n); ok && err == nil {
+		out.Operation = r.ID
+		out.Undone = r.Undo != nil
+	}
+	return out
+}
+
+func podOf(s story.Story, p *corev1.Pod) (Pod, bool) {
+	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed || p.DeletionTimestamp != nil {
+		return Pod{}, false
+	}
+	out := Pod{Key: p.Namespace + "/" + p.Name, Node: p.Spec.NodeName, Asks: map[string]int{}}
+	for _, c := range p.Spec.Containers {
+		for name, q := range c.Resources.Limits {
+			if strings.HasPrefix(string(name), "nvidia.com/") {
+				out.Asks[string(name)] += int(q.Value())
+			}
+		}
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			out.Ready = c.Status == corev1.ConditionTrue
+		}
+	}
+	if t := s.Traffic; t != nil {
+		out.Serves = p.Namespace == t.Namespace && p.Labels["app"] == t.Name
+	}
+	return out, len(out.Asks) > 0
+}
+
+// short is a resource as the view calls it: "3g.40gb", "gpu".
+func short(resource string) string {
+	if name, ok := mig.ProfileOfResource(resource); ok {
+		return name
+	}
+	return strings.TrimPrefix(resource, "nvidia.com/")
+}

@@ -1,0 +1,159 @@
+package watch
+
+import (
+	"sort"
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu/sample"
+	"github.com/gpuscale/gpuscale/sandbox/view"
+)
+
+// tally keeps what one scene after the other adds up to. It knows no clock.
+type tally struct {
+	begun bool
+	last  Scene
+	at    time.Duration
+
+	repartitionsBegun, repartitions, repartitionsFailed int
+	scaleUps, scaleDowns, wrongDowns                    int
+
+	pendingSeconds float64
+	cardSeconds    float64
+	busySeconds    float64 // of cards whose use was known
+	knownSeconds   float64
+
+	firstPending  sample.Value // seconds after the start
+	byRepartition sample.Value // seconds after the first pending pod
+	byNode        sample.Value
+}
+
+// see a scene at a time after the start; busy is how many cards' worth of work
+// was measured then.
+func (t *tally) see(s Scene, at time.Duration, busy sample.Value) {
+	if t.begun {
+		t.add(s, max(0, at-t.at).Seconds(), busy)
+		t.compare(s, at)
+	}
+	if pending(s) > 0 && !isKnown(t.firstPending) {
+		t.firstPending = sample.Known(at.Seconds(), 0)
+	}
+	t.begun, t.last, t.at = true, s, at
+}
+
+func (t *tally) add(s Scene, passed float64, busy sample.Value) {
+	t.pendingSeconds += float64(pending(s)) * passed
+	cards := 0
+	for _, n := range s.Nodes {
+		if n.Ready {
+			cards += n.Cards
+		}
+	}
+	t.cardSeconds += float64(cards) * passed
+	if b, ok := busy.Get(); ok {
+		t.busySeconds += b * passed
+		t.knownSeconds += float64(cards) * passed
+	}
+}
+
+// compare with the scene before: what has come, gone, begun and ended.
+func (t *tally) compare(s Scene, at time.Duration) {
+	before := map[string]Node{}
+	for _, n := range t.last.Nodes {
+		before[n.Name] = n
+	}
+	for _, n := range s.Nodes {
+		old, there := before[n.Name]
+		delete(before, n.Name)
+		if !there {
+			t.scaleUps++
+		}
+		if n.Operation != "" && n.Operation != old.Operation {
+			t.repartitionsBegun++
+		}
+		if there && old.Operation != "" && n.Operation != old.Operation {
+			t.ended(old, n, at)
+		}
+		if n.Ready && !n.Given && !old.Ready {
+			t.first(&t.byNode, at)
+		}
+	}
+	for name := range before { // gone
+		t.scaleDowns++
+		if pending(t.last) > 0 || holds(t.last, name) {
+			t.wrongDowns++
+		}
+	}
+}
+
+func (t *tally) ended(old, now Node, at time.Duration) {
+	if old.Undone || now.State != "success" {
+		t.repartitionsFailed++
+		return
+	}
+	t.repartitions++
+	t.first(&t.byRepartition, at)
+}
+
+// first remembers the time since the first pending pod, once.
+func (t *tally) first(v *sample.Value, at time.Duration) {
+	since, ok := t.firstPending.Get()
+	if ok && !isKnown(*v) {
+		*v = sample.Known(at.Seconds()-since, 0)
+	}
+}
+
+func isKnown(v sample.Value) bool {
+	_, ok := v.Get()
+	return ok
+}
+
+// pending counts GPU pods without a node.
+func pending(s Scene) (n int) {
+	for _, p := range s.Pods {
+		if p.Node == "" {
+			n++
+		}
+	}
+	return n
+}
+
+func holds(s Scene, node string) bool {
+	for _, p := range s.Pods {
+		if p.Node == node {
+			return true
+		}
+	}
+	return false
+}
+
+// slices of the fleet: how many there are and are held, by kind.
+func slicesOf(s Scene) []view.Slices {
+	kinds := map[string]*view.Slices{}
+	kind := func(resource string) *view.Slices {
+		if kinds[resource] == nil {
+			kinds[resource] = &view.Slices{Name: short(resource)}
+		}
+		return kinds[resource]
+	}
+	for _, n := range s.Nodes {
+		for resource, count := range n.Allocatable {
+			kind(resource).Total += count
+		}
+	}
+	for _, p := range s.Pods {
+		if p.Node == "" {
+			continue
+		}
+		for resource, count := range p.Asks {
+			kind(resource).Held += count
+		}
+	}
+	var out []view.Slices
+	for _, k := range kinds {
+		if k.Total > 0 || k.Held > 0 {
+			out = append(out, *k)
+		}
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Name > out[j].Name })
+	return out
+}

@@ -1,0 +1,113 @@
+package watch
+
+import (
+	"github.com/gpuscale/gpuscale/gpu/sample"
+	"github.com/gpuscale/gpuscale/sandbox/view"
+)
+
+// Read gives a measure of the story's language as of the last look.
+func (w *Watcher) Read(measure string) (float64, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.value(measure).Get()
+}
+
+func (w *Watcher) value(measure string) sample.Value {
+	count := func(n int) sample.Value { return sample.Known(float64(n), 0) }
+	if !w.tally.begun {
+		return sample.Unknown()
+	}
+	t := &w.tally
+	open := w.counts.Held + w.counts.Waiting + w.counts.Running
+	switch measure {
+	case "queue":
+		return w.readings.queue
+	case "exporters":
+		return w.readings.exporters
+	case "rate":
+		return w.rate()
+	case "left":
+		return count(w.left + open)
+	case "lost_requests":
+		return count(w.total - w.left - open - w.counts.Done)
+	case "replicas", "ready_replicas":
+		n := 0
+		for _, p := range t.last.Pods {
+			if p.Serves && (measure == "replicas" || p.Ready) {
+				n++
+			}
+		}
+		return count(n)
+	case "pending_pods":
+		return count(pending(t.last))
+	case "repartitions":
+		return count(t.repartitions)
+	case "repartitions_begun":
+		return count(t.repartitionsBegun)
+	case "scale_ups":
+		return count(t.scaleUps)
+	case "scale_downs":
+		return count(t.scaleDowns)
+	case "wrong_scale_downs":
+		return count(t.wrongDowns)
+	case "nodes":
+		return count(len(t.last.Nodes))
+	case "nodes_ready":
+		n := 0
+		for _, node := range t.last.Nodes {
+			if node.Ready {
+				n++
+			}
+		}
+		return count(n)
+	}
+	return sample.Unknown()
+}
+
+// Figures for the live view, as of the last look.
+func (w *Watcher) Figures() view.Figures {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f := view.Figures{
+		At: w.at, Rate: w.rate(), Queue: w.readings.queue, TTFT: w.readings.ttft,
+		Replicas: w.value("replicas"), Nodes: w.value("nodes_ready"),
+		Slices: slicesOf(w.tally.last),
+	}
+	if w.tally.last.Wanted >= 0 && w.tally.begun {
+		f.Wanted = sample.Known(float64(w.tally.last.Wanted), 0)
+	}
+	if w.tally.begun {
+		price, booting := 0.0, 0
+		for _, n := range w.tally.last.Nodes {
+			price += n.Price
+			if !n.Ready && !n.Given {
+				booting++
+			}
+		}
+		f.PricePerHour, f.Booting = sample.Known(price, 0), sample.Known(float64(booting), 0)
+	}
+	return f
+}
+
+// Summary of all looks so far, without the story's stages.
+func (w *Watcher) Summary() view.Summary {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := &w.tally
+	s := view.Summary{
+		Requests: w.counts.Done, Length: w.at,
+		ByRepartition: t.byRepartition, ByNode: t.byNode,
+	}
+	if wait, ok := w.gateway.Wait(0.95); ok {
+		s.WaitP95 = sample.Known(wait.Seconds(), 0)
+	}
+	if t.begun {
+		s.PendingSeconds = sample.Known(t.pendingSeconds, 0)
+		s.GPUHours = sample.Known(t.cardSeconds/3600, 0)
+		s.WrongDowns = sample.Known(float64(t.wrongDowns), 0)
+	}
+	if t.knownSeconds > 0 {
+		s.Busy = sample.Known(t.busySeconds/t.knownSeconds, 0)
+	}
+	return s
+}

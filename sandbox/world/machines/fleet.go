@@ -1,0 +1,185 @@
+package machines
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"sort"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/gpuscale/gpuscale/sandbox/story"
+	"github.com/gpuscale/gpuscale/sandbox/world/card"
+	"github.com/gpuscale/gpuscale/sandbox/world/node"
+)
+
+// poolLabel names a node's pool.
+const poolLabel = "gpuscale.io/pool"
+
+// View is what the machines see of the cluster, from caches.
+type View interface {
+	node.View
+	Nodes() []*corev1.Node
+}
+
+// Exporter is what an exporter process needs to know.
+type Exporter struct {
+	Node   string
+	Socket string // PodResources
+	State  string // file of the DCGM double
+}
+
+// Options of a Fleet; all are needed.
+type Options struct {
+	Story  story.Story
+	Client kubernetes.Interface
+	View   View
+	Dir    string // where sockets and state files go; its path must be short
+	Clock  func() time.Time
+	Log    *slog.Logger
+	// Loads says how busy the held devices are, by device id.
+	Loads func(held []node.Holding, now time.Time) map[string]card.Load
+	// Start an exporter; it serves at address until stop is called.
+	Start func(ctx context.Context, e Exporter) (address string, stop func(), err error)
+}
+
+// Fleet is all machines of the story's pools.
+type Fleet struct {
+	opts  Options
+	pools map[string]story.Pool
+	given map[string]story.Node // nodes of the story, which boot at once
+
+	mu    sync.Mutex
+	hosts map[string]*host
+	lost  map[string]int // boots that failed, by pool
+}
+
+// New returns a fleet without machines.
+func New(o Options) *Fleet {
+	f := &Fleet{opts: o, pools: map[string]story.Pool{}, given: map[string]story.Node{}, hosts: map[string]*host{}, lost: map[string]int{}}
+	for _, p := range o.Story.Pools {
+		f.pools[p.Name] = p
+	}
+	for _, n := range o.Story.Nodes {
+		f.given[n.Name] = n
+	}
+	return f
+}
+
+// Step looks at the nodes once and does what is due. An error of one machine
+// does not keep the others from theirs; all are returned, joined.
+func (f *Fleet) Step(ctx context.Context) error {
+	now := f.opts.Clock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	here := map[string]bool{}
+	var errs []error
+	for _, n := range f.opts.View.Nodes() {
+		pool, ok := f.pools[n.Labels[poolLabel]]
+		if !ok || n.DeletionTimestamp != nil {
+			continue
+		}
+		h := f.hosts[n.Name]
+		if h != nil && h.uid != n.UID {
+			h.stop()
+			h = nil
+		}
+		if h == nil {
+			h = f.power(n, pool, now)
+			f.hosts[n.Name] = h
+		}
+		here[n.Name] = true
+		errs = append(errs, h.step(ctx, now))
+	}
+	for name, h := range f.hosts {
+		if !here[name] {
+			h.stop()
+			delete(f.hosts, name)
+			f.opts.Log.Info("machine gone", "node", name)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// power switches a new machine on.
+func (f *Fleet) power(n *corev1.Node, pool story.Pool, now time.Time) *host {
+	h := &host{opts: &f.opts, name: n.Name, uid: n.UID, pool: pool, dir: filepath.Join(f.opts.Dir, n.Name)}
+	given, ok := f.given[n.Name]
+	switch {
+	case ok:
+		h.layout, h.bootAt = given.Layout, now
+		if len(h.layout) == 0 {
+			h.layout = pool.Layout
+		}
+	case f.lost[pool.Name] < pool.BootFails:
+		f.lost[pool.Name]++
+		h.never = true
+		f.opts.Log.Info("machine will not come up, as the story says", "node", n.Name)
+	default:
+		h.layout, h.bootAt = pool.Layout, now.Add(pool.Boot)
+		f.opts.Log.Info("machine boots", "node", n.Name, "after", pool.Boot)
+	}
+	return h
+}
+
+// Stop ends all machines.
+func (f *Fleet) Stop() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for name, h := range f.hosts {
+		h.stop()
+		delete(f.hosts, name)
+	}
+}
+
+// Target is an exporter that can be scraped.
+type Target struct{ Node, Address string }
+
+// Targets lists the exporters that run, by node.
+func (f *Fleet) Targets() []Target {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []Target
+	for _, h := range f.hosts {
+		if h.address != "" {
+			out = append(out, Target{h.name, h.address})
+		}
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Node < out[j].Node })
+	return out
+}
+
+// Wedge makes a node's mig-manager hang, or not any more; false for a node
+// without a machine.
+func (f *Fleet) Wedge(name string, on bool) bool {
+	return f.with(name, func(h *host) { h.agent.Machine.Wedge(on) })
+}
+
+// XID gives a card an error event; false for a card that is not there.
+func (f *Fleet) XID(name string, index, code int) (found bool) {
+	f.with(name, func(h *host) {
+		if cards := h.agent.Machine.Cards(); index >= 0 && index < len(cards) {
+			h.bench.XID(cards[index].UUID, code, f.opts.Clock())
+			found = true
+		}
+	})
+	return found
+}
+
+// with runs do on a machine that is up.
+func (f *Fleet) with(name string, do func(*host)) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	h := f.hosts[name]
+	if h == nil || h.agent == nil {
+		return false
+	}
+	h.agent.Lock.Lock()
+	defer h.agent.Lock.Unlock()
+	do(h)
+	return true
+}

@@ -1,0 +1,180 @@
+package machines
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
+	"github.com/gpuscale/gpuscale/sandbox/story"
+	"github.com/gpuscale/gpuscale/sandbox/world/card"
+	"github.com/gpuscale/gpuscale/sandbox/world/node"
+)
+
+const fleetStory = `
+pool big product=NVIDIA-H100-80GB-HBM3 cards=2 max=4 boot=15s boot-fails=1 layout="3g.40gb*2"
+node big-a pool=big layout="3g.40gb*2 | 1g.10gb*7"
+`
+
+type bed struct {
+	t       *testing.T
+	client  *fake.Clientset
+	fleet   *Fleet
+	now     time.Time
+	running map[string]bool // exporters
+}
+
+func newBed(t *testing.T) *bed {
+	s, err := story.Parse("s.txt", fleetStory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bed{t: t, client: fake.NewClientset(), now: time.Unix(1000, 0), running: map[string]bool{}}
+	b.fleet = New(Options{
+		Story: s, Client: b.client, View: b, Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler),
+		Clock: func() time.Time { return b.now },
+		Loads: func([]node.Holding, time.Time) map[string]card.Load { return nil },
+		Start: func(_ context.Context, e Exporter) (string, func(), error) {
+			b.running[e.Node] = true
+			return "127.0.0.1:1", func() { delete(b.running, e.Node) }, nil
+		},
+	})
+	return b
+}
+
+func (b *bed) Nodes() (out []*corev1.Node) {
+	list, err := b.client.CoreV1().Nodes().List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for i := range list.Items {
+		out = append(out, &list.Items[i])
+	}
+	return out
+}
+
+func (b *bed) Node(name string) (*corev1.Node, bool) {
+	n, err := b.client.CoreV1().Nodes().Get(context.Background(), name, metav1.GetOptions{})
+	return n, err == nil
+}
+
+func (b *bed) PodsOn(string) []*corev1.Pod { return nil }
+func (b *bed) MIGConfig() []byte           { return nil }
+
+func (b *bed) create(name, pool string) {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name + b.now.String()), Labels: map[string]string{poolLabel: pool}}}
+	if _, err := b.client.CoreV1().Nodes().Create(context.Background(), n, metav1.CreateOptions{}); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bed) delete(name string) {
+	if err := b.client.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bed) pass(d time.Duration) {
+	b.now = b.now.Add(d)
+	if err := b.fleet.Step(context.Background()); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bed) allocatable(name, resource string) int64 {
+	n, ok := b.Node(name)
+	if !ok {
+		b.t.Fatalf("no node %s", name)
+	}
+	q := n.Status.Allocatable[corev1.ResourceName(resource)]
+	return q.Value()
+}
+
+func TestAGivenNodeIsUpAtOnce(t *testing.T) {
+	b := newBed(t)
+	b.create("big-a", "big")
+	b.create("other", "not-in-the-story")
+	b.pass(0)
+	n, _ := b.Node("big-a")
+	if n.Annotations["kwok.x-k8s.io/node"] != "fake" || !b.running["big-a"] || b.running["other"] {
+		t.Errorf("annotations %v, exporters %v", n.Annotations, b.running)
+	}
+	b.pass(2 * time.Second)
+	if b.allocatable("big-a", "nvidia.com/mig-3g.40gb") != 2 || b.allocatable("big-a", "nvidia.com/mig-1g.10gb") != 7 {
+		t.Errorf("the node's own layout is not advertised")
+	}
+	state, err := fakedcgm.Read(filepath.Join(b.fleet.opts.Dir, "big-a", "dcgm.state"))
+	if err != nil || len(state.Cards) != 2 || len(state.Cards[1].Instances) != 7 {
+		t.Errorf("DCGM's double sees %+v, %v", state.Cards, err)
+	}
+	if got := b.fleet.Targets(); len(got) != 1 || got[0].Node != "big-a" {
+		t.Errorf("targets %v", got)
+	}
+}
+
+func TestANewNodeBootsAfterItsTimeOrNever(t *testing.T) {
+	b := newBed(t)
+	b.create("big-1", "big") // the story: the first one never comes up
+	b.create("big-2", "big")
+	b.pass(0)
+	b.pass(14 * time.Second)
+	if len(b.running) != 0 {
+		t.Fatalf("up too early: %v", b.running)
+	}
+	b.pass(2 * time.Second)
+	if len(b.running) != 1 {
+		t.Fatalf("after the boot delay: %v", b.running)
+	}
+	b.pass(time.Hour)
+	if len(b.running) != 1 {
+		t.Fatalf("the lost node came up: %v", b.running)
+	}
+}
+
+func TestADeletedNodeLosesItsMachine(t *testing.T) {
+	b := newBed(t)
+	b.create("big-a", "big")
+	b.pass(0)
+	b.delete("big-a")
+	b.pass(time.Second)
+	if len(b.running) != 0 || len(b.fleet.Targets()) != 0 {
+		t.Errorf("exporters %v", b.running)
+	}
+	if _, err := os.Stat(filepath.Join(b.fleet.opts.Dir, "big-a")); !os.IsNotExist(err) {
+		t.Errorf("its folder: %v", err)
+	}
+	b.create("big-a", "big") // the same name again is another machine
+	b.pass(time.Second)
+	if !b.running["big-a"] {
+		t.Error("a node of the same name does not come up")
+	}
+	b.fleet.Stop()
+	if len(b.running) != 0 {
+		t.Error("exporters run after Stop")
+	}
+}
+
+func TestFaultsReachAMachineThatIsThere(t *testing.T) {
+	b := newBed(t)
+	b.create("big-a", "big")
+	if b.fleet.Wedge("big-a", true) || b.fleet.XID("big-a", 0, 79) {
+		t.Error("a machine that is not up took a fault")
+	}
+	b.pass(0)
+	if !b.fleet.Wedge("big-a", true) || !b.fleet.XID("big-a", 1, 79) || b.fleet.XID("big-a", 2, 79) {
+		t.Error("wrong answers to faults")
+	}
+	b.pass(time.Second)
+	state, err := fakedcgm.Read(filepath.Join(b.fleet.opts.Dir, "big-a", "dcgm.state"))
+	if err != nil || !state.Cards[1].Lost || state.Cards[0].Lost {
+		t.Errorf("%+v, %v", state.Cards, err)
+	}
+}

@@ -1,0 +1,120 @@
+package machines
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gpuscale/gpuscale/sandbox/story"
+	"github.com/gpuscale/gpuscale/sandbox/world/card"
+	"github.com/gpuscale/gpuscale/sandbox/world/node"
+)
+
+// measureEvery is how often a state file is written: as often as DCGM samples.
+const measureEvery = 500 * time.Millisecond
+
+// fakeNode hands a node to KWOK, which plays its kubelet's heartbeat.
+const fakeNode = `{"metadata":{"annotations":{"kwok.x-k8s.io/node":"fake"}}}`
+
+// host is one machine.
+type host struct {
+	opts   *Options
+	name   string
+	uid    types.UID
+	pool   story.Pool
+	layout story.Layout
+	dir    string
+	bootAt time.Time
+	never  bool
+
+	agent    *node.Agent // nil before the boot
+	bench    *card.Bench
+	kubelet  *node.Kubelet
+	measured time.Time
+	address  string // of the exporter
+	end      func()
+}
+
+func (h *host) step(ctx context.Context, now time.Time) error {
+	if h.never || now.Before(h.bootAt) {
+		return nil
+	}
+	if h.agent == nil {
+		if err := h.boot(ctx, now); err != nil {
+			h.stop()
+			return fmt.Errorf("booting %s: %w", h.name, err)
+		}
+	}
+	if now.Sub(h.measured) >= measureEvery {
+		if err := h.measure(now); err != nil {
+			return fmt.Errorf("measuring %s: %w", h.name, err)
+		}
+	}
+	return h.agent.Step(ctx, now)
+}
+
+// boot brings up the host software, in the order of a real machine: hardware,
+// kubelet, then what runs as pods.
+func (h *host) boot(ctx context.Context, now time.Time) error {
+	layouts, err := story.Place(h.pool.Product, h.pool.Cards, h.layout)
+	if err != nil {
+		return err
+	}
+	m, err := node.New(node.Spec{
+		Name: h.name, Product: h.pool.Product, Cards: h.pool.Cards, Layouts: layouts, Delays: node.DefaultDelays(),
+	}, now)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(h.dir, 0o700); err != nil {
+		return fmt.Errorf("making its folder: %w", err)
+	}
+	h.agent = node.NewAgent(m, h.opts.Client, h.opts.View, h.opts.Log)
+	h.bench = card.NewBench(now)
+	if err := h.measure(now); err != nil {
+		return err
+	}
+	if h.kubelet, err = node.Listen(h.socket(), m, &h.agent.Lock, h.opts.Clock); err != nil {
+		return err
+	}
+	_, err = h.opts.Client.CoreV1().Nodes().Patch(ctx, h.name, types.MergePatchType, []byte(fakeNode), metav1.PatchOptions{})
+	if err != nil {
+		return fmt.Errorf("handing it to KWOK: %w", err)
+	}
+	h.address, h.end, err = h.opts.Start(ctx, Exporter{Node: h.name, Socket: h.socket(), State: h.state()})
+	if err != nil {
+		return fmt.Errorf("starting its exporter: %w", err)
+	}
+	h.opts.Log.Info("machine up", "node", h.name)
+	return nil
+}
+
+func (h *host) socket() string { return filepath.Join(h.dir, "kubelet.sock") }
+func (h *host) state() string  { return filepath.Join(h.dir, "dcgm.state") }
+
+// measure writes the state of the cards for the DCGM double.
+func (h *host) measure(now time.Time) error {
+	h.measured = now
+	h.agent.Lock.Lock()
+	loads := h.opts.Loads(h.agent.Machine.Holdings(), now)
+	state := h.bench.Measure(h.agent.Machine, loads, now)
+	h.agent.Lock.Unlock()
+	return state.Write(h.state())
+}
+
+// stop ends what runs, in reverse order. The machine can boot again.
+func (h *host) stop() {
+	if h.end != nil {
+		h.end()
+	}
+	if h.kubelet != nil {
+		h.kubelet.Stop()
+	}
+	_ = os.RemoveAll(h.dir) // the sandbox's folder goes as a whole in the end
+	h.agent, h.bench, h.kubelet, h.address, h.end = nil, nil, nil, "", nil
+}

@@ -1,0 +1,196 @@
+package model
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/sandbox/world/trace"
+)
+
+// half is a 3g.40gb instance of an H100-80GB.
+var half = Slice{Compute: 3, CardCompute: 7, Memory: 4, CardMemory: 8, Bytes: 40 << 30}
+
+func steady(n int, every time.Duration) trace.Trace {
+	var t trace.Trace
+	for i := range n {
+		t.Requests = append(t.Requests, trace.Request{At: time.Duration(i) * every, Context: 1155, Generated: 211})
+	}
+	return t
+}
+
+func TestOneSliceServesAboutOneRequestASecond(t *testing.T) {
+	f := NewFleet(Chat13B())
+	must(t, f.Add("a", half, 0))
+	must(t, f.Play(steady(2000, time.Millisecond), 0))
+	f.Advance(200 * time.Second)
+	if done := f.Counts().Done; done < 160 || done > 260 {
+		t.Errorf("%d requests in 200 s, want about one a second", done)
+	}
+	if l, _ := f.Load("a"); l.Busy < 190*time.Second || l.KVUsage < 0.7 {
+		t.Errorf("a saturated server was busy for %s of 200 s, KV use %.2f", l.Busy, l.KVUsage)
+	}
+}
+
+func TestSpeedFollowsTheSlice(t *testing.T) {
+	done := func(s Slice) int {
+		f := NewFleet(Chat13B())
+		must(t, f.Add("a", s, 0))
+		must(t, f.Play(steady(2000, time.Millisecond), 0))
+		f.Advance(200 * time.Second)
+		return f.Counts().Done
+	}
+	small, whole := done(half), done(Slice{7, 7, 8, 8, 80 << 30})
+	if whole < 2*small {
+		t.Errorf("a whole card did %d requests, 3g did %d; want more than twice", whole, small)
+	}
+}
+
+func TestAModelThatDoesNotFitIsRefused(t *testing.T) {
+	f := NewFleet(Chat13B())
+	if err := f.Add("a", Slice{1, 7, 1, 8, 10 << 30}, 0); err == nil {
+		t.Error("26 GiB of weights went into 10 GiB")
+	}
+	if err := f.Add("a", Slice{}, 0); err == nil {
+		t.Error("a slice of nothing was accepted")
+	}
+}
+
+func TestDispatchGoesToTheFewestWaiting(t *testing.T) {
+	f := NewFleet(Chat13B())
+	must(t, f.Add("a", half, 0))
+	must(t, f.Play(steady(100, 0), 0))
+	f.Advance(time.Second)
+	must(t, f.Add("b", half, 0))
+	before := len(f.find("a").waiting)
+	must(t, f.Play(steady(10, 0), time.Second))
+	f.Advance(time.Second)
+	if n := len(f.find("a").waiting); n > before {
+		t.Errorf("a's queue grew from %d to %d while b was empty", before, n)
+	}
+	if b := f.find("b"); len(b.waiting)+len(b.running) != 10 {
+		t.Errorf("b got %d of 10", len(b.waiting)+len(b.running))
+	}
+}
+
+func TestRequestsWaitAtTheGatewayWhileTheModelLoads(t *testing.T) {
+	f := NewFleet(Chat13B())
+	must(t, f.Add("a", half, 10*time.Second))
+	must(t, f.Play(steady(3, 0), 0))
+	f.Advance(9 * time.Second)
+	if c := f.Counts(); c.Held != 3 {
+		t.Fatalf("before the model is loaded: %+v", c)
+	}
+	if l, ok := f.Load("a"); !ok || l.Ready || l.MemoryBytes != 0 {
+		t.Errorf("a loading server has load %+v", l)
+	}
+	f.Advance(60 * time.Second)
+	if c := f.Counts(); c.Done != 3 {
+		t.Fatalf("after it: %+v", c)
+	}
+	if w, ok := f.Wait(0.95); !ok || w != 10*time.Second {
+		t.Errorf("p95 wait %s, %v; want 10s", w, ok)
+	}
+}
+
+func TestUnknownIsNotZero(t *testing.T) {
+	f := NewFleet(Chat13B())
+	if _, ok := f.Wait(0.95); ok {
+		t.Error("a wait is known before any request")
+	}
+	if _, ok := f.Load("nobody"); ok {
+		t.Error("an unknown server has a load")
+	}
+}
+
+// TestRequestsAreConserved adds and removes servers at random and checks after
+// every move that no request was lost or made.
+func TestRequestsAreConserved(t *testing.T) {
+	for seed := range uint64(30) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		f := NewFleet(Chat13B())
+		tr, err := trace.Synthetic{Seed: seed, Length: 5 * time.Minute, Base: 1, Peak: 6}.Make()
+		must(t, err)
+		must(t, f.Play(tr, 0))
+		alive, next := []string{}, 0
+		for step := range 300 {
+			now := time.Duration(step) * time.Second
+			switch rng.IntN(12) {
+			case 0:
+				id := fmt.Sprint(next)
+				next++
+				must(t, f.Add(id, half, now+time.Duration(rng.IntN(20))*time.Second))
+				alive = append(alive, id)
+			case 1:
+				if len(alive) > 0 {
+					i := rng.IntN(len(alive))
+					f.Remove(alive[i])
+					alive = append(alive[:i], alive[i+1:]...)
+				}
+			}
+			f.Advance(now)
+			conserved(t, f, len(tr.Requests))
+		}
+		must(t, f.Add("last", half, 0))
+		f.Advance(24 * time.Hour)
+		conserved(t, f, len(tr.Requests))
+		if c := f.Counts(); c.Done != len(tr.Requests) {
+			t.Fatalf("seed %d: in the end %+v, want all %d done", seed, c, len(tr.Requests))
+		}
+	}
+}
+
+func conserved(t *testing.T, f *Fleet, total int) {
+	t.Helper()
+	c := f.Counts()
+	if c.Arrived != c.Held+c.Waiting+c.Running+c.Done || c.Arrived+f.Left() != total {
+		t.Fatalf("at %s: %+v and %d to come, of %d", f.Now(), c, f.Left(), total)
+	}
+	for _, s := range f.servers {
+		kv := 0
+		for _, r := range s.running {
+			kv += r.tokens()
+		}
+		if kv != s.kv || len(s.running) > 1 && kv > s.engine.kvTokens {
+			t.Fatalf("server %s holds %d tokens, says %d, has %d", s.id, kv, s.kv, s.engine.kvTokens)
+		}
+	}
+}
+
+func TestTheSameMovesGiveTheSameOutcome(t *testing.T) {
+	run := func(step time.Duration) (Counts, time.Duration) {
+		f := NewFleet(Chat13B())
+		must(t, f.Add("a", half, 0))
+		must(t, f.Add("b", half, 30*time.Second))
+		must(t, f.Play(steady(300, 700*time.Millisecond), 0))
+		for at := time.Duration(0); at <= 10*time.Minute; at += step {
+			f.Advance(at)
+		}
+		w, _ := f.Wait(0.95)
+		return f.Counts(), w
+	}
+	c1, w1 := run(10 * time.Millisecond)
+	c2, w2 := run(7 * time.Second)
+	if c1 != c2 || w1 != w2 {
+		t.Errorf("fine steps: %+v %s; coarse steps: %+v %s", c1, w1, c2, w2)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func BenchmarkTenServersOneMinute(b *testing.B) {
+	for b.Loop() {
+		f := NewFleet(Chat13B())
+		for i := range 10 {
+			_ = f.Add(fmt.Sprint(i), half, 0)
+		}
+		_ = f.Play(steady(600, 100*time.Millisecond), 0)
+		f.Advance(time.Minute)
+	}
+}

@@ -1,0 +1,73 @@
+package model
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+)
+
+func TestGatewayServesVLLMsNames(t *testing.T) {
+	now := time.Unix(0, 0)
+	g := NewGateway(Chat13B(), 20, func() time.Time { return now })
+	must(t, g.Add("chat/vllm-0", half, 2*time.Second))
+	must(t, g.Play(steady(200, 100*time.Millisecond)))
+
+	now = now.Add(time.Second)
+	if code, _ := scrape(g, "chat/vllm-0"); code != http.StatusServiceUnavailable {
+		t.Errorf("while loading: %d, want 503", code)
+	}
+	now = now.Add(2 * time.Second) // 60 s of traffic, 20 s after the model was loaded
+	code, body := scrape(g, "chat/vllm-0")
+	if code != http.StatusOK {
+		t.Fatalf("%d: %s", code, body)
+	}
+	for _, want := range []string{
+		`vllm:num_requests_running{engine="0",model_name="chat-13b"} `,
+		`vllm:num_requests_waiting{engine="0",model_name="chat-13b"} `,
+		`vllm:kv_cache_usage_perc{engine="0",model_name="chat-13b"} 0.`,
+		`vllm:time_to_first_token_seconds_bucket{engine="0",model_name="chat-13b",le="2.5"} `,
+		`vllm:request_queue_time_seconds_bucket{engine="0",model_name="chat-13b",le="+Inf"} `,
+		`vllm:e2e_request_latency_seconds_count{engine="0",model_name="chat-13b"} `,
+		`vllm:prompt_tokens_total{engine="0",model_name="chat-13b"} `,
+		`vllm:generation_tokens_total{engine="0",model_name="chat-13b"} `,
+		`vllm:request_success_total{engine="0",finished_reason="stop",model_name="chat-13b"} `,
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	if _, err := promlint.New(strings.NewReader(body)).Lint(); err != nil {
+		t.Errorf("the exposition does not parse: %v", err)
+	}
+	if l, ok := g.Load("chat/vllm-0"); !ok || l.MemoryBytes < 30<<30 || l.MemoryBytes > 40<<30 {
+		t.Errorf("load %+v: vLLM fills 90 %% of its 40 GiB", l)
+	}
+	g.Remove("chat/vllm-0")
+	if code, _ := scrape(g, "chat/vllm-0"); code != http.StatusServiceUnavailable {
+		t.Errorf("after it has gone: %d, want 503", code)
+	}
+	if c := g.Counts(); c.Held+c.Done != c.Arrived {
+		t.Errorf("without servers all open requests wait at the gateway: %+v", c)
+	}
+}
+
+func TestHistogramCountsEveryValueOnce(t *testing.T) {
+	h := newHistogram([]float64{1, 2})
+	for _, v := range []float64{0, 1, 1.5, 2, 3} {
+		h.observe(v)
+	}
+	total, le := h.cumulated()
+	if total != 5 || le[1] != 2 || le[2] != 4 || h.sum != 7.5 {
+		t.Errorf("total %d, le %v, sum %v", total, le, h.sum)
+	}
+}
+
+func scrape(g *Gateway, id string) (int, string) {
+	w := httptest.NewRecorder()
+	g.Handler(id).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	return w.Code, w.Body.String()
+}

@@ -1,0 +1,133 @@
+package model
+
+import (
+	"time"
+
+	"github.com/gpuscale/gpuscale/sandbox/world/trace"
+)
+
+// request on its way through the fleet.
+type request struct {
+	trace.Request
+	arrived time.Duration // traffic time
+
+	prefilled int           // prompt tokens done
+	generated int           // answer tokens done
+	running   time.Duration // when it last left the queue
+}
+
+func (r *request) tokens() int { return r.Context + r.Generated }
+
+// server is one vLLM engine. It works in steps; between steps nothing changes
+// but its queue.
+type server struct {
+	id      string
+	engine  engine
+	ready   time.Duration // traffic time at which the model is loaded
+	waiting []*request
+	running []*request
+	kv      int // tokens reserved by running requests
+
+	stepping bool
+	from     time.Duration // of the step under way
+	until    time.Duration
+	chunks   []int // prompt tokens of the step by running request; 0: decodes
+
+	busy                time.Duration // of all steps that have ended
+	prompted, generated uint64        // tokens
+	finished            uint64
+	firstToken          histogram
+	queueTime           histogram
+	endToEnd            histogram
+}
+
+func newServer(id string, e engine, ready time.Duration) *server {
+	return &server{
+		id: id, engine: e, ready: ready,
+		firstToken: newHistogram(firstTokenBounds),
+		queueTime:  newHistogram(requestBounds),
+		endToEnd:   newHistogram(requestBounds),
+	}
+}
+
+// begin starts a step at now if there is anything to do. wait is called for
+// every request that leaves the queue, with how long it waited.
+func (s *server) begin(now time.Duration, wait func(time.Duration)) {
+	s.admit(now, wait)
+	s.stepping = len(s.running) > 0
+	if !s.stepping {
+		return
+	}
+	s.chunks = s.chunks[:0]
+	decoding, prompt := 0, 0
+	for _, r := range s.running {
+		if r.prefilled == r.Context {
+			decoding++
+		}
+	}
+	budget := max(1, s.engine.spec.StepTokens-decoding)
+	for _, r := range s.running {
+		chunk := min(r.Context-r.prefilled, budget-prompt)
+		prompt += chunk
+		s.chunks = append(s.chunks, chunk)
+	}
+	s.from, s.until = now, now+s.engine.duration(decoding, prompt)
+}
+
+// admit takes requests from the queue while they fit. The KV cache for prompt
+// and answer is reserved at once (vLLM grows it and preempts instead); a
+// request larger than the whole cache runs alone.
+func (s *server) admit(now time.Duration, wait func(time.Duration)) {
+	for len(s.waiting) > 0 && len(s.running) < s.engine.spec.MaxSeqs {
+		r := s.waiting[0]
+		if len(s.running) > 0 && s.kv+r.tokens() > s.engine.kvTokens {
+			return
+		}
+		s.waiting = s.waiting[1:]
+		r.running = now
+		s.queueTime.observe((now - r.arrived).Seconds())
+		wait(now - r.arrived)
+		s.kv += r.tokens()
+		s.running = append(s.running, r)
+	}
+}
+
+// end applies the step that ends now and returns how many requests it finished.
+func (s *server) end() (done int) {
+	now := s.until
+	s.busy += s.until - s.from
+	s.stepping = false
+	kept := s.running[:0]
+	for i, r := range s.running {
+		s.advance(r, s.chunks[i], now)
+		if r.generated < r.Generated {
+			kept = append(kept, r)
+			continue
+		}
+		done++
+		s.kv -= r.tokens()
+		s.finished++
+		s.endToEnd.observe((now - r.arrived).Seconds())
+	}
+	clear(s.running[len(kept):])
+	s.running = kept
+	return done
+}
+
+func (s *server) advance(r *request, chunk int, now time.Duration) {
+	if r.prefilled < r.Context {
+		r.prefilled += chunk
+		s.prompted += uint64(chunk)
+		if r.prefilled < r.Context {
+			return
+		}
+		s.firstToken.observe((now - r.arrived).Seconds())
+	}
+	r.generated++
+	s.generated++
+}
+
+// usage of the KV cache, 0 … 1.
+func (s *server) usage() float64 {
+	return min(1, float64(s.kv)/float64(s.engine.kvTokens))
+}

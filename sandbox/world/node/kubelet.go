@@ -1,0 +1,107 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sort"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+)
+
+// Kubelet serves a machine's PodResources API. The lock is the machine's:
+// whoever else uses the machine holds it too.
+type Kubelet struct {
+	podresources.UnimplementedPodResourcesListerServer
+	lock    sync.Locker
+	machine *Machine
+	clock   func() time.Time
+	server  *grpc.Server
+}
+
+// Listen serves on a unix socket until Stop. An old socket file is replaced.
+func Listen(socket string, m *Machine, lock sync.Locker, clock func() time.Time) (*Kubelet, error) {
+	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("node %s: removing the old PodResources socket: %w", m.Name(), err)
+	}
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		return nil, fmt.Errorf("node %s: listening for PodResources: %w", m.Name(), err)
+	}
+	k := &Kubelet{machine: m, lock: lock, clock: clock, server: grpc.NewServer()}
+	podresources.RegisterPodResourcesListerServer(k.server, k)
+	go func() { _ = k.server.Serve(listener) }() // ends with Stop
+	return k, nil
+}
+
+// Stop ends the server and closes its connections.
+func (k *Kubelet) Stop() { k.server.Stop() }
+
+// List implements the PodResources API: all pods that hold a device. (The real
+// one lists pods without devices too; nobody here looks for them.)
+func (k *Kubelet) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
+	return &podresources.ListPodResourcesResponse{PodResources: k.pods()}, nil
+}
+
+// Get implements the PodResources API.
+func (k *Kubelet) Get(_ context.Context, r *podresources.GetPodResourcesRequest) (*podresources.GetPodResourcesResponse, error) {
+	for _, p := range k.pods() {
+		if p.Namespace == r.PodNamespace && p.Name == r.PodName {
+			return &podresources.GetPodResourcesResponse{PodResources: p}, nil
+		}
+	}
+	return nil, status.Errorf(codes.NotFound, "pod %s in namespace %s not found", r.PodName, r.PodNamespace)
+}
+
+// GetAllocatableResources implements the PodResources API.
+func (k *Kubelet) GetAllocatableResources(context.Context, *podresources.AllocatableResourcesRequest) (*podresources.AllocatableResourcesResponse, error) {
+	k.lock.Lock()
+	offered := k.machine.Offered(k.clock())
+	k.lock.Unlock()
+	out := &podresources.AllocatableResourcesResponse{}
+	for _, resource := range sortedKeys(offered) {
+		for _, id := range offered[resource] { // one entry a device, as the kubelet does
+			out.Devices = append(out.Devices, &podresources.ContainerDevices{ResourceName: resource, DeviceIds: []string{id}})
+		}
+	}
+	return out, nil
+}
+
+// pods groups the holdings, which come sorted by pod and container.
+func (k *Kubelet) pods() []*podresources.PodResources {
+	k.lock.Lock()
+	holdings := k.machine.Holdings()
+	k.lock.Unlock()
+	var out []*podresources.PodResources
+	for _, h := range holdings {
+		var pod *podresources.PodResources
+		if n := len(out); n > 0 && out[n-1].Namespace == h.Namespace && out[n-1].Name == h.Pod {
+			pod = out[n-1]
+		} else {
+			pod = &podresources.PodResources{Namespace: h.Namespace, Name: h.Pod}
+			out = append(out, pod)
+		}
+		var c *podresources.ContainerResources
+		if n := len(pod.Containers); n > 0 && pod.Containers[n-1].Name == h.Container {
+			c = pod.Containers[n-1]
+		} else {
+			c = &podresources.ContainerResources{Name: h.Container}
+			pod.Containers = append(pod.Containers, c)
+		}
+		i := sort.Search(len(c.Devices), func(i int) bool { return c.Devices[i].ResourceName >= h.Resource })
+		if i == len(c.Devices) || c.Devices[i].ResourceName != h.Resource {
+			c.Devices = append(c.Devices, nil)
+			copy(c.Devices[i+1:], c.Devices[i:])
+			c.Devices[i] = &podresources.ContainerDevices{ResourceName: h.Resource}
+		}
+		c.Devices[i].DeviceIds = append(c.Devices[i].DeviceIds, h.ID)
+	}
+	return out
+}

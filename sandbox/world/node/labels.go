@@ -1,0 +1,61 @@
+package node
+
+import (
+	"strconv"
+
+	"github.com/gpuscale/gpuscale/gpu/mig"
+)
+
+// Labels of mig-manager's contract.
+const (
+	LabelConfig      = "nvidia.com/mig.config"
+	LabelConfigState = "nvidia.com/mig.config.state"
+	deployPrefix     = "nvidia.com/gpu.deploy."
+)
+
+// States in LabelConfigState.
+const (
+	StatePending = "pending"
+	StateSuccess = "success"
+	StateFailed  = "failed"
+)
+
+// clients that mig-manager pauses, as far as a node has them.
+var clients = []string{"dcgm", "dcgm-exporter", "device-plugin", "gpu-feature-discovery", "nvsm"}
+
+const paused = "paused-for-mig-change"
+
+// DiscoveryLabels are what GPU feature discovery says about the node, under
+// the mixed strategy, about its layout as it is.
+func (m *Machine) DiscoveryLabels() map[string]string {
+	out := map[string]string{
+		"nvidia.com/gpu.present": "true",
+		"nvidia.com/gpu.product": m.spec.Product,
+		"nvidia.com/gpu.count":   strconv.Itoa(len(m.cards)),
+		"nvidia.com/gpu.memory":  strconv.Itoa(m.model.MemoryMiB),
+		"nvidia.com/mig.capable": strconv.FormatBool(m.table != nil),
+	}
+	if m.table == nil {
+		return out
+	}
+	out["nvidia.com/mig.strategy"] = "mixed"
+	counts := map[string]int{}
+	for _, c := range m.cards {
+		for _, in := range c.Instances {
+			counts[mig.ResourceName(in.Profile)]++
+		}
+	}
+	for resource, n := range counts {
+		out[resource+".count"] = strconv.Itoa(n)
+	}
+	return out
+}
+
+// DeployLabels are those by which the GPU Operator puts its daemons on a node.
+func DeployLabels() map[string]string {
+	out := map[string]string{}
+	for _, c := range clients {
+		out[deployPrefix+c] = "true"
+	}
+	return out
+}

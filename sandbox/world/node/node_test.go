@@ -1,0 +1,105 @@
+package node
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu/mig"
+)
+
+func TestIdentitiesAreStableAndUnique(t *testing.T) {
+	table, _ := mig.ForModel("H100-80GB")
+	layout, err := mig.ParseLayout(table, "3g@0 2g@4 1g@6")
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := Spec{Name: "a", Product: "NVIDIA-H100-80GB-HBM3", Cards: 4, Layouts: []mig.Layout{layout}}
+	seen := map[string]bool{}
+	m, err := New(spec, time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, _ := New(spec, time.Time{})
+	for i, c := range m.Cards() {
+		for _, id := range append([]string{c.UUID, c.PCIBusID}, c.Instances[0].UUID, c.Instances[1].UUID, c.Instances[2].UUID) {
+			if seen[id] {
+				t.Errorf("%s is there twice", id)
+			}
+			seen[id] = true
+		}
+		if again.Cards()[i].UUID != c.UUID {
+			t.Error("the same machine has other cards the next time")
+		}
+	}
+}
+
+func TestEveryLegalLayoutHasUniqueInstanceIDs(t *testing.T) {
+	table, _ := mig.ForModel("H100-80GB")
+	for _, l := range table.Maximal() {
+		seen := map[int]bool{}
+		for _, p := range l {
+			if id := instanceID(p); seen[id] {
+				t.Errorf("%s: instance id %d twice", l, id)
+			} else {
+				seen[id] = true
+			}
+		}
+	}
+}
+
+func TestDiscoveryLabelsFollowTheLayout(t *testing.T) {
+	table, _ := mig.ForModel("H100-80GB")
+	layout, _ := mig.ParseLayout(table, "3g@0 3g@4")
+	m, err := New(Spec{Name: "a", Product: "NVIDIA-H100-80GB-HBM3", Cards: 2, Layouts: []mig.Layout{layout}}, time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := m.DiscoveryLabels()
+	for k, want := range map[string]string{
+		"nvidia.com/gpu.present": "true", "nvidia.com/gpu.count": "2", "nvidia.com/mig.capable": "true",
+		"nvidia.com/mig.strategy": "mixed", "nvidia.com/mig-3g.40gb.count": "4", "nvidia.com/gpu.memory": "81559",
+	} {
+		if k == "nvidia.com/gpu.memory" {
+			want = got[k] // the product table's business
+		}
+		if got[k] != want {
+			t.Errorf("%s=%q, want %q", k, got[k], want)
+		}
+	}
+}
+
+func TestNewRefusesNonsense(t *testing.T) {
+	table, _ := mig.ForModel("H100-80GB")
+	layout, _ := mig.ParseLayout(table, "3g@0")
+	for name, s := range map[string]Spec{
+		"unknown product": {Product: "Voodoo 2", Cards: 1},
+		"no cards":        {Product: "NVIDIA-L40S"},
+		"MIG on an L40S":  {Product: "NVIDIA-L40S", Cards: 1, Layouts: []mig.Layout{layout}},
+		"too few layouts": {Product: "NVIDIA-H100-80GB-HBM3", Cards: 3, Layouts: []mig.Layout{layout, layout}},
+	} {
+		if _, err := New(s, time.Time{}); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+func FuzzParseConfig(f *testing.F) {
+	f.Add([]byte("version: v1\nmig-configs:\n  a: [{devices: all, mig-enabled: true, mig-devices: {3g.40gb: 2}}]\n"))
+	f.Add([]byte("version: v1\nmig-configs:\n  a: [{devices: [0, 9], mig-enabled: false}]\n"))
+	f.Add([]byte("version: v1\nmig-configs:\n  a: [{devices: all, mig-enabled: true, mig-devices: {1g.10gb: 99999999999}}]\n"))
+	table, _ := mig.ForModel("H100-80GB")
+	f.Fuzz(func(t *testing.T, file []byte) {
+		got, err := parseConfig(file, "a", 2, table)
+		if err != nil {
+			return
+		}
+		for card, w := range got {
+			if card < 0 || card > 1 {
+				t.Fatalf("card %d of 2", card)
+			}
+			if layout, ok := table.Arrange(nil, w.counts); ok && table.Legal(layout) != nil {
+				t.Fatalf("illegal %s", layout)
+			}
+		}
+	})
+}

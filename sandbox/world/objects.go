@@ -1,0 +1,172 @@
+package world
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/sandbox/cluster"
+	"github.com/gpuscale/gpuscale/sandbox/story"
+)
+
+// appLabel ties a workload's pods to it.
+const appLabel = "app"
+
+// poolObject is the GPUNodePool of a story's pool.
+func poolObject(p story.Pool) *v1alpha1.GPUNodePool {
+	price := resource.MustParse(strconv.FormatFloat(p.Price, 'f', 2, 64))
+	out := &v1alpha1.GPUNodePool{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "GPUNodePool"},
+		ObjectMeta: metav1.ObjectMeta{Name: p.Name},
+		Spec: v1alpha1.GPUNodePoolSpec{
+			Min: int32(p.Min), Max: int32(p.Max),
+			Provider: v1alpha1.Provider{KWOK: &v1alpha1.KWOKProvider{ExternalBoot: true}},
+			Template: v1alpha1.NodeTemplate{
+				Product: p.Product, Cards: int32(p.Cards),
+				CPU:    *resource.NewQuantity(int64(p.CPU), resource.DecimalSI),
+				Memory: *resource.NewQuantity(int64(p.MemoryGiB)<<30, resource.BinarySI),
+			},
+			PricePerHour: &price,
+			ReadyAfter:   &metav1.Duration{Duration: p.Boot + 3*time.Second},
+			ScaleDown:    v1alpha1.ScaleDown{IdleAfter: &metav1.Duration{Duration: p.ScaleDownAfter}},
+		},
+	}
+	if len(p.Layout) > 0 {
+		boot := make([]map[string]int32, len(p.Layout))
+		for i, counts := range p.Layout {
+			boot[i] = map[string]int32{}
+			for name, n := range counts {
+				boot[i][name] = int32(n)
+			}
+		}
+		out.Spec.MIG = &v1alpha1.MIG{Actuator: "mig-manager", BootLayout: boot, IdleAfter: &metav1.Duration{Duration: p.IdleAfter}}
+	}
+	return out
+}
+
+// migLayout is a node's layout in mig-manager's terms.
+func migLayout(cards int, l story.Layout) partition.NodeLayout {
+	out := make(partition.NodeLayout, cards)
+	for i := range out {
+		if len(l) > 0 {
+			out[i] = partition.CardLayout{MIG: true, Counts: l[min(i, len(l)-1)]}
+		}
+	}
+	return out
+}
+
+// nodeObject is a node of the story, as it registers before its devices are
+// there. config is its mig-manager configuration; empty without MIG.
+func nodeObject(name string, p story.Pool, config string) *corev1.Node {
+	capacity := corev1.ResourceList{
+		corev1.ResourceCPU:    *resource.NewQuantity(int64(p.CPU), resource.DecimalSI),
+		corev1.ResourceMemory: *resource.NewQuantity(int64(p.MemoryGiB)<<30, resource.BinarySI),
+		corev1.ResourcePods:   resource.MustParse("110"),
+	}
+	labels := map[string]string{
+		v1alpha1.NodePoolLabel: p.Name,
+		corev1.LabelHostname:   name,
+		corev1.LabelOSStable:   "linux",
+		corev1.LabelArchStable: "amd64",
+	}
+	if config != "" {
+		labels[partition.ConfigLabel] = config
+	}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+		Status:     corev1.NodeStatus{Capacity: capacity, Allocatable: capacity.DeepCopy()},
+	}
+}
+
+// deployment of a workload.
+func deployment(w story.Workload) *appsv1.Deployment {
+	labels := map[string]string{appLabel: w.Name}
+	limits := corev1.ResourceList{
+		corev1.ResourceName(w.Ask): *resource.NewQuantity(int64(w.Count), resource.DecimalSI),
+		corev1.ResourceCPU:         resource.MustParse("2"),
+		corev1.ResourceMemory:      resource.MustParse("16Gi"),
+	}
+	template := corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: labels},
+		Spec: corev1.PodSpec{
+			NodeSelector: map[string]string{},
+			Containers: []corev1.Container{{
+				Name: "main", Image: "sandbox.invalid/" + w.Name, Resources: corev1.ResourceRequirements{Limits: limits},
+			}},
+		},
+	}
+	if w.Node != "" {
+		template.Spec.NodeSelector[corev1.LabelHostname] = w.Node
+	}
+	if w.Pool != "" {
+		template.Spec.NodeSelector[v1alpha1.NodePoolLabel] = w.Pool
+	}
+	if w.Kind == story.Serve {
+		template.Annotations = map[string]string{cluster.AnnotationReadyAfter: w.Load.String()}
+	}
+	replicas := int32(w.Replicas)
+	return &appsv1.Deployment{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name, Labels: labels},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template,
+		},
+	}
+}
+
+// hpa on an Object metric of its own Deployment.
+func hpa(h story.HPA) *autoscalingv2.HorizontalPodAutoscaler {
+	ref := autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: h.Name}
+	minimum, down, none := int32(h.Min), int32(h.DownAfter.Seconds()), int32(0)
+	return &autoscalingv2.HorizontalPodAutoscaler{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "autoscaling/v2", Kind: "HorizontalPodAutoscaler"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: h.Name},
+		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+			ScaleTargetRef: ref, MinReplicas: &minimum, MaxReplicas: int32(h.Max),
+			Metrics: []autoscalingv2.MetricSpec{{
+				Type: autoscalingv2.ObjectMetricSourceType,
+				Object: &autoscalingv2.ObjectMetricSource{
+					DescribedObject: ref,
+					Metric:          autoscalingv2.MetricIdentifier{Name: h.Metric},
+					Target: autoscalingv2.MetricTarget{
+						Type: autoscalingv2.AverageValueMetricType, AverageValue: resource.NewQuantity(int64(h.Target), resource.DecimalSI),
+					},
+				},
+			}},
+			Behavior: &autoscalingv2.HorizontalPodAutoscalerBehavior{
+				ScaleUp: &autoscalingv2.HPAScalingRules{
+					StabilizationWindowSeconds: &none,
+					Policies: []autoscalingv2.HPAScalingPolicy{{
+						Type: autoscalingv2.PodsScalingPolicy, Value: int32(h.Up), PeriodSeconds: int32(max(1, h.UpEvery.Seconds())),
+					}},
+				},
+				ScaleDown: &autoscalingv2.HPAScalingRules{
+					StabilizationWindowSeconds: &down,
+					Policies: []autoscalingv2.HPAScalingPolicy{{
+						Type: autoscalingv2.PercentScalingPolicy, Value: 100, PeriodSeconds: 1,
+					}},
+				},
+			},
+		},
+	}
+}
+
+// workloadOf finds the story's workload a pod belongs to.
+func workloadOf(s story.Story, p *corev1.Pod) (story.Workload, bool) {
+	for _, w := range s.Workloads {
+		if w.Namespace == p.Namespace && w.Name == p.Labels[appLabel] {
+			return w, true
+		}
+	}
+	return story.Workload{}, false
+}
+
+func podKey(p *corev1.Pod) string { return fmt.Sprintf("%s/%s", p.Namespace, p.Name) }

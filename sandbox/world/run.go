@@ -1,0 +1,143 @@
+package world
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+)
+
+// run turns the doubles until ctx ends.
+func (w *World) run(ctx context.Context) {
+	t := time.NewTicker(tick)
+	defer t.Stop()
+	last := ""
+	for {
+		text := ""
+		if err := w.turn(ctx); err != nil {
+			text = err.Error()
+		}
+		if text != "" && text != last && ctx.Err() == nil { // once, not five times a second
+			w.log.Warn("a double could not do its work, trying again", "error", text)
+		}
+		last = text
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+	}
+}
+
+func (w *World) turn(ctx context.Context) error {
+	err := w.machines.Step(ctx)
+	w.servers.sync(w.Caches.Pods(), w.product)
+	if writeErr := w.targets.write(w.targetList()); err == nil {
+		err = writeErr
+	}
+	return err
+}
+
+// product of a node's cards, by its pool.
+func (w *World) product(name string) string {
+	n, ok := w.Caches.Node(name)
+	if !ok {
+		return ""
+	}
+	for _, p := range w.opts.Story.Pools {
+		if p.Name == n.Labels[v1alpha1.NodePoolLabel] {
+			return p.Product
+		}
+	}
+	return ""
+}
+
+// targetList is all that Prometheus shall scrape now, in a stable order.
+func (w *World) targetList() []target {
+	var out []target
+	for _, e := range w.machines.Targets() {
+		out = append(out, target{[]string{e.Address}, map[string]string{"job": jobExporter, "node": e.Node}})
+	}
+	for i := range w.opts.Story.Replayed {
+		name := replayedName(i)
+		out = append(out, target{[]string{w.pages.address()}, map[string]string{
+			"job": jobReplay, "node": name, "__metrics_path__": replayedPath(name),
+		}})
+	}
+	for _, key := range w.servers.running() {
+		namespace, pod := splitKey(key)
+		out = append(out, target{[]string{w.pages.address()}, map[string]string{
+			"job": jobServers, "namespace": namespace, "pod": pod, "container": "main", "__metrics_path__": pagePath(key),
+		}})
+	}
+	if a := w.autoscaler.Load(); a != nil {
+		out = append(out, target{[]string{*a}, map[string]string{"job": jobAutoscaler}})
+	}
+	return out
+}
+
+func splitKey(key string) (namespace, name string) {
+	for i := range key {
+		if key[i] == '/' {
+			return key[:i], key[i+1:]
+		}
+	}
+	return "", key
+}
+
+func podReady(p *corev1.Pod) bool {
+	if p.DeletionTimestamp != nil {
+		return false
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// Play starts the traffic now.
+func (w *World) Play() error { return w.Gateway.Play(w.opts.Trace) }
+
+// Failed is closed when a process has ended without having been told to.
+func (w *World) Failed() <-chan struct{} { return w.cluster.Failed() }
+
+// Err says which process ended and why; nil while all run.
+func (w *World) Err() error { return w.cluster.Err() }
+
+// Kubeconfig is the path of the administrator's kubeconfig.
+func (w *World) Kubeconfig() string { return w.cluster.Kubeconfig() }
+
+// PrometheusURL is where Prometheus answers.
+func (w *World) PrometheusURL() string { return w.cluster.PrometheusURL() }
+
+// AutoscalerURL is where the autoscaler answers; empty before it has started.
+func (w *World) AutoscalerURL() string {
+	if a := w.autoscaler.Load(); a != nil {
+		return "http://" + *a
+	}
+	return ""
+}
+
+// Dir is the folder with logs and everything else.
+func (w *World) Dir() string { return w.cluster.Dir() }
+
+// Stop ends everything and leaves nothing behind, unless told to keep.
+func (w *World) Stop() {
+	w.stop.Do(func() {
+		if w.cancel != nil {
+			w.cancel()
+		}
+		w.loop.Wait()
+		if w.machines != nil {
+			w.machines.Stop()
+		}
+		if w.pages != nil {
+			w.pages.stop()
+		}
+		w.cluster.Stop()
+	})
+}

@@ -1,0 +1,185 @@
+package world
+
+import (
+	"fmt"
+	"log/slog"
+	"sort"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/sandbox/story"
+	"github.com/gpuscale/gpuscale/sandbox/world/card"
+	"github.com/gpuscale/gpuscale/sandbox/world/model"
+	"github.com/gpuscale/gpuscale/sandbox/world/node"
+)
+
+// servers ties pods that serve to simulated servers, and what runs in pods to
+// the load of the devices they hold.
+type servers struct {
+	story   story.Story
+	gateway *model.Gateway
+	pages   *pages
+	log     *slog.Logger
+
+	mu   sync.Mutex
+	pods map[string]*served // by namespace/name
+}
+
+// served is a pod with a simulated server.
+type served struct {
+	uid   string
+	busy  time.Duration // traffic time, as of then
+	then  time.Time
+	ratio float64
+}
+
+func newServers(s story.Story, g *model.Gateway, p *pages, log *slog.Logger) *servers {
+	return &servers{story: s, gateway: g, pages: p, log: log, pods: map[string]*served{}}
+}
+
+func pagePath(key string) string { return "/pods/" + key + "/metrics" }
+
+// sync starts servers for pods that run and ends those whose pod has gone.
+// product tells the cards of a node.
+func (s *servers) sync(pods []*corev1.Pod, product func(node string) string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	here := map[string]bool{}
+	for _, p := range pods {
+		w, ok := workloadOf(s.story, p)
+		if !ok || w.Kind != story.Serve || p.DeletionTimestamp != nil || p.Status.Phase != corev1.PodRunning {
+			continue
+		}
+		key := podKey(p)
+		if old := s.pods[key]; old != nil && old.uid != string(p.UID) {
+			s.end(key)
+		}
+		here[key] = true
+		if s.pods[key] == nil {
+			s.begin(key, string(p.UID), w, product(p.Spec.NodeName))
+		}
+	}
+	for key := range s.pods {
+		if !here[key] {
+			s.end(key)
+		}
+	}
+}
+
+func (s *servers) begin(key, uid string, w story.Workload, product string) {
+	slice, err := sliceOf(product, w.Ask, w.Count)
+	if err == nil {
+		err = s.gateway.Add(key, slice, w.Load)
+	}
+	s.pods[key] = &served{uid: uid}
+	if err != nil {
+		s.log.Warn("a server does not start", "pod", key, "error", err)
+		return
+	}
+	s.pages.set(pagePath(key), s.gateway.Handler(key))
+}
+
+func (s *servers) end(key string) {
+	s.gateway.Remove(key)
+	s.pages.set(pagePath(key), nil)
+	delete(s.pods, key)
+}
+
+// running lists the pods with a server, sorted.
+func (s *servers) running() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]string, 0, len(s.pods))
+	for key := range s.pods {
+		out = append(out, key)
+	}
+	sort.Strings(out)
+	return out
+}
+
+// loads of held devices. A pod with several devices works on all alike.
+func (s *servers) loads(held []node.Holding, now time.Time) map[string]card.Load {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	devices := map[string]int{}
+	for _, h := range held {
+		devices[h.UID]++
+	}
+	out := map[string]card.Load{}
+	for _, h := range held {
+		l := s.load(h, now)
+		l.MemoryBytes /= int64(devices[h.UID])
+		out[h.ID] = l
+	}
+	return out
+}
+
+func (s *servers) load(h node.Holding, now time.Time) card.Load {
+	key := h.Namespace + "/" + h.Pod
+	if p := s.pods[key]; p != nil && p.uid == h.UID {
+		l, ok := s.gateway.Load(key)
+		if !ok {
+			return card.Load{}
+		}
+		return card.Load{Busy: p.measure(l.Busy, now, s.gateway.Speed()), MemoryBytes: l.MemoryBytes}
+	}
+	for _, w := range s.story.Workloads {
+		if w.Kind == story.Run && w.Namespace == h.Namespace && ownedBy(h.Pod, w.Name) {
+			return card.Load{Busy: w.Busy, MemoryBytes: int64(w.MemoryGiB * (1 << 30))}
+		}
+	}
+	return card.Load{}
+}
+
+// measure the share of time since the last measurement that a server was busy.
+func (p *served) measure(busy time.Duration, now time.Time, speed float64) float64 {
+	passed := now.Sub(p.then).Seconds() * speed
+	switch {
+	case p.then.IsZero():
+		p.busy, p.then = busy, now
+	case passed > 0.2*speed: // shorter spans say little
+		p.ratio = min(1, max(0, (busy-p.busy).Seconds()/passed))
+		p.busy, p.then = busy, now
+	}
+	return p.ratio
+}
+
+// ownedBy tells a Deployment's pod by its name: name-<hash>-<suffix>.
+func ownedBy(pod, deployment string) bool {
+	rest := len(pod) - len(deployment)
+	return rest > 1 && pod[:len(deployment)] == deployment && pod[len(deployment)] == '-'
+}
+
+// sliceOf is the hardware that a request for an extended resource means on a
+// product.
+func sliceOf(product, resource string, count int) (model.Slice, error) {
+	m, ok := gpu.ParseProduct(product)
+	if !ok {
+		return model.Slice{}, fmt.Errorf("unknown product %q", product)
+	}
+	if resource == partition.CardResource {
+		return model.Slice{Compute: 1, CardCompute: 1, Memory: 1, CardMemory: 1, Bytes: int64(m.MemoryMiB) << 20}, nil
+	}
+	name, ok := mig.ProfileOfResource(resource)
+	if !ok {
+		return model.Slice{}, fmt.Errorf("nothing serves on %q", resource)
+	}
+	table, ok := mig.ForModel(m.Name)
+	if !ok {
+		return model.Slice{}, fmt.Errorf("%s has no MIG", product)
+	}
+	p, ok := table.Exact(name)
+	if !ok || count < 1 {
+		return model.Slice{}, fmt.Errorf("%s has no profile %s", product, name)
+	}
+	return model.Slice{
+		Compute: p.Compute, CardCompute: table.ComputeSlices(),
+		Memory: p.Memory, CardMemory: table.MemorySlices(),
+		Bytes: int64(table.MemoryMiB(p)) << 20,
+	}, nil
+}

@@ -1,0 +1,104 @@
+package world
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/sandbox/story"
+)
+
+// systemNamespace is where our programs live.
+const systemNamespace = "gpuscale-system"
+
+// createNamespaces of the story and of the programs.
+func createNamespaces(ctx context.Context, c client.Client, s story.Story) error {
+	names := []string{systemNamespace, partition.DefaultConfigMap.Namespace}
+	for _, w := range s.Workloads {
+		names = append(names, w.Namespace)
+	}
+	for _, name := range names {
+		if err := create(ctx, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// createFleet makes pools, then the configurations the nodes' layouts have
+// under mig-manager, then the nodes: like a cluster in which all of it has
+// been in use for a while.
+func createFleet(ctx context.Context, c client.Client, s story.Story) error {
+	pools := map[string]story.Pool{}
+	for _, p := range s.Pools {
+		pools[p.Name] = p
+		if err := createWhenServed(ctx, c, poolObject(p)); err != nil {
+			return err
+		}
+	}
+	manager := partition.NewManager(c, c, partition.DefaultConfigMap)
+	for _, n := range s.Nodes {
+		p, config := pools[n.Pool], ""
+		layout := n.Layout
+		if len(layout) == 0 {
+			layout = p.Layout
+		}
+		if len(layout) > 0 {
+			l := migLayout(p.Cards, layout)
+			if _, err := manager.Publish(ctx, l); err != nil {
+				return fmt.Errorf("publishing the layout of node %s: %w", n.Name, err)
+			}
+			config = l.Name()
+		}
+		if err := create(ctx, c, nodeObject(n.Name, p, config)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// createWorkloads makes the Deployments and their HPAs.
+func createWorkloads(ctx context.Context, c client.Client, s story.Story) error {
+	for _, w := range s.Workloads {
+		if err := create(ctx, c, deployment(w)); err != nil {
+			return err
+		}
+	}
+	for _, h := range s.HPAs {
+		if err := create(ctx, c, hpa(h)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// create an object unless it is there.
+func create(ctx context.Context, c client.Client, o client.Object) error {
+	err := c.Create(ctx, o)
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating %T %s: %w", o, client.ObjectKeyFromObject(o), err)
+	}
+	return nil
+}
+
+// createWhenServed waits until the object's kind, a custom one, is served.
+func createWhenServed(ctx context.Context, c client.Client, o client.Object) error {
+	for {
+		err := create(ctx, c, o)
+		if err == nil || !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w (last: %w)", context.Cause(ctx), err)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,170 @@
+package trace
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+const head = header + "\n"
+
+func TestParseReadsWhatTheDatasetHas(t *testing.T) {
+	want := []Request{{0, 374, 44}, {4314579 * time.Microsecond, 396, 109}}
+	for name, text := range map[string]string{
+		"as published":    head + "2023-11-16 18:15:46.6805900,374,44\n2023-11-16 18:15:50.9951690,396,109\n",
+		"CRLF":            header + "\r\n2023-11-16 18:15:46.6805900,374,44\r\n2023-11-16 18:15:50.9951690,396,109\r\n",
+		"byte order mark": "\xef\xbb\xbf" + head + "2023-11-16 18:15:46.6805900,374,44\n2023-11-16 18:15:50.9951690,396,109",
+		"empty last line": head + "2023-11-16 18:15:46.6805900,374,44\n2023-11-16 18:15:50.9951690,396,109\n\n\n",
+	} {
+		got, err := Parse("azure.csv", strings.NewReader(text))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if !reflect.DeepEqual(got.Requests, want) || got.Name != "azure" {
+			t.Errorf("%s: got %+v", name, got)
+		}
+	}
+}
+
+func TestParseRefusesNamingFileLineAndField(t *testing.T) {
+	const ok = "2023-11-16 18:15:46.68,374,44\n"
+	for text, want := range map[string]string{
+		"":                                     "trace t.csv: empty; the first line must be TIMESTAMP,ContextTokens,GeneratedTokens",
+		head:                                   "trace t.csv: no requests below the header",
+		"a,b,c\n":                              `trace t.csv:1: the header is "a,b,c", want "TIMESTAMP,ContextTokens,GeneratedTokens"`,
+		head + "x,1,1\n":                       `trace t.csv:2: TIMESTAMP: "x" is not a time like 2023-11-16 18:15:46.6805900`,
+		head + ok + "2023-11-16 18:15,1,1":     `trace t.csv:3: TIMESTAMP: "2023-11-16 18:15" is not a time like 2023-11-16 18:15:46.6805900`,
+		head + "2023-11-16 18:15:46,1.5,1\n":   `trace t.csv:2: ContextTokens: "1.5" is not a whole number`,
+		head + "2023-11-16 18:15:46,1,\n":      `trace t.csv:2: GeneratedTokens: "" is not a whole number`,
+		head + "2023-11-16 18:15:46,-7,1\n":    `trace t.csv:2: ContextTokens: -7 is not a positive number of tokens`,
+		head + "2023-11-16 18:15:46,1,0\n":     `trace t.csv:2: GeneratedTokens: 0 is not a positive number of tokens`,
+		head + "2023-11-16 18:15:46,9e9,1\n":   `trace t.csv:2: ContextTokens: "9e9" is not a whole number`,
+		head + "2023-11-16 18:15:46,1048577,1": `trace t.csv:2: ContextTokens: 1048577 is above 1048576 tokens`,
+		head + "2023-11-16 18:15:46,1,99999999999999999999\n": `trace t.csv:2: GeneratedTokens: 99999999999999999999 is above 1048576 tokens`,
+		head + "2023-11-16 18:15:46,1\n":                      `trace t.csv:2: 2 fields, want 3 (TIMESTAMP,ContextTokens,GeneratedTokens)`,
+		head + ok + "\n" + ok:                                 `trace t.csv:3: empty line between requests`,
+		head + ok + "2023-11-16 18:15:46.5,1,1\n":             `trace t.csv:3: TIMESTAMP: 2023-11-16 18:15:46.5 is before the request above it; sort the file by time`,
+		head + ok + "2024-11-16 18:15:46.5,1,1\n":             `trace t.csv:3: TIMESTAMP: more than 744h0m0s after the first request`,
+		head + strings.Repeat("x", 5000):                      `trace t.csv:2: longer than 4096 bytes`,
+	} {
+		_, err := Parse("t.csv", strings.NewReader(text))
+		var e *Error
+		if !errors.As(err, &e) {
+			t.Errorf("%.40q: got %v, want an *Error", text, err)
+			continue
+		}
+		if e.Error() != want {
+			t.Errorf("%.60q:\n got %s\nwant %s", text, e, want)
+		}
+	}
+}
+
+func TestLoadSaysWhichFileIsMissing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "no.csv")
+	if _, err := Load(path); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), path) {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestLoadAzureConversationTrace(t *testing.T) {
+	path := filepath.Join("..", "..", "..", "..", "shared", "data", "AzureLLMInferenceTrace_conv.csv")
+	if _, err := os.Stat(path); err != nil {
+		t.Skip("the Azure conversation trace is not beside this checkout")
+	}
+	got, err := Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(got.Requests); n != 19366 {
+		t.Errorf("%d requests, want 19366", n)
+	}
+	if got.Length() < 58*time.Minute || got.Length() > 59*time.Minute {
+		t.Errorf("length %s, want 58 to 59 minutes", got.Length())
+	}
+}
+
+func TestSyntheticIsSeededOrderedAndShaped(t *testing.T) {
+	a, err := Default(7).Make()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, _ := Default(7).Make()
+	c, _ := Default(8).Make()
+	if !reflect.DeepEqual(a, b) {
+		t.Error("the same seed gave two traces")
+	}
+	if reflect.DeepEqual(a.Requests, c.Requests) {
+		t.Error("two seeds gave the same trace")
+	}
+	count := func(from, to time.Duration) (n int) {
+		for _, r := range a.Requests {
+			if r.At >= from && r.At < to {
+				n++
+			}
+		}
+		return n
+	}
+	quiet, busy := count(0, 9*time.Minute)/9, count(18*time.Minute, 36*time.Minute)/18
+	if quiet < 60 || quiet > 150 || busy < 450 || busy > 750 {
+		t.Errorf("requests a minute: %d quiet (want 60 to 150), %d at the plateau (want 450 to 750)", quiet, busy)
+	}
+	sum, last := 0, time.Duration(0)
+	for i, r := range a.Requests {
+		if r.At < last || r.Context < 1 || r.Generated < 1 {
+			t.Fatalf("request %d: %+v after %s", i, r, last)
+		}
+		last, sum = r.At, sum+r.Context
+	}
+	if mean := sum / len(a.Requests); mean < 900 || mean > 1500 {
+		t.Errorf("mean context %d tokens, want about 1,200", mean)
+	}
+}
+
+func TestSyntheticRefusesNonsense(t *testing.T) {
+	for _, s := range []Synthetic{{}, {Length: time.Hour}, {Length: time.Hour, Base: 2, Peak: 1}, {Length: MaxSpan, Base: 1, Peak: 1e4}} {
+		if _, err := s.Make(); err == nil {
+			t.Errorf("%+v was accepted", s)
+		}
+	}
+}
+
+func TestUntilAndRate(t *testing.T) {
+	tr := Trace{Requests: []Request{{0, 1, 1}, {time.Second, 1, 1}, {2 * time.Second, 1, 1}}}
+	if n := len(tr.Until(time.Second).Requests); n != 2 {
+		t.Errorf("%d requests until 1s, want 2", n)
+	}
+	if got := tr.Rate(); got != 1.5 {
+		t.Errorf("rate %v, want 1.5", got)
+	}
+	if (Trace{}).Rate() != 0 {
+		t.Error("an empty trace has a rate")
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(head + "2023-11-16 18:15:46.6805900,374,44\n")
+	f.Add("\xef\xbb\xbf" + head + "2023-11-16 18:15:46,1,1\r\n\n")
+	f.Add(head + "2023-11-16 18:15:46,-1,1")
+	f.Fuzz(func(t *testing.T, text string) {
+		tr, err := Parse("f.csv", strings.NewReader(text))
+		var e *Error
+		if err != nil && !errors.As(err, &e) {
+			t.Fatalf("not an *Error: %v", err)
+		}
+		last := time.Duration(0)
+		for _, r := range tr.Requests {
+			if r.At < last || r.At > MaxSpan || r.Context < 1 || r.Context > MaxTokens || r.Generated < 1 || r.Generated > MaxTokens {
+				t.Fatalf("accepted %+v", r)
+			}
+			last = r.At
+		}
+		if err == nil && len(tr.Requests) == 0 {
+			t.Fatal("an empty trace was accepted")
+		}
+	})
+}

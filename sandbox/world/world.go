@@ -1,0 +1,222 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/sandbox/cluster"
+	"github.com/gpuscale/gpuscale/sandbox/story"
+	"github.com/gpuscale/gpuscale/sandbox/world/machines"
+	"github.com/gpuscale/gpuscale/sandbox/world/model"
+	"github.com/gpuscale/gpuscale/sandbox/world/trace"
+)
+
+// tick of the doubles.
+const tick = 200 * time.Millisecond
+
+// Options of a world.
+type Options struct {
+	Story    story.Story
+	Binaries Binaries
+	Trace    trace.Trace
+	Speed    float64 // seconds of traffic time a second
+	Keep     bool    // leave the folder in place
+	Log      *slog.Logger
+}
+
+// World is a story's world, running.
+type World struct {
+	opts     Options
+	binaries Binaries
+	log      *slog.Logger
+	cluster  *cluster.Cluster
+
+	client     client.Client
+	Kubernetes kubernetes.Interface
+	Caches     *Caches
+	Gateway    *model.Gateway
+
+	pages      *pages
+	servers    *servers
+	machines   *machines.Fleet
+	targets    targets
+	autoscaler atomic.Pointer[string] // host:port; nil before it has started
+
+	cancel context.CancelFunc
+	loop   sync.WaitGroup
+	stop   sync.Once
+}
+
+// Start brings a world up and returns when its workloads run; traffic begins
+// with Play. ctx bounds the start only; end the world with Stop.
+func Start(ctx context.Context, o Options) (_ *World, err error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	w := &World{opts: o, binaries: o.Binaries, log: o.Log}
+	w.cluster, err = cluster.Start(ctx, cluster.Options{
+		Binaries: o.Binaries.ControlPlane, Log: o.Log, Keep: o.Keep, Prometheus: prometheusConfig(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			w.Stop()
+		}
+	}()
+	life, cancel := context.WithCancel(context.Background())
+	w.cancel = cancel
+	for _, step := range []struct {
+		what string
+		do   func(ctx, life context.Context) error
+	}{
+		{"connecting", w.connect},
+		{"creating the fleet", w.populate},
+		{"starting the doubles", w.startDoubles},
+		{"starting gpuscale", w.startPrograms},
+		{"waiting for the workloads", w.settle},
+	} {
+		if err := step.do(ctx, life); err != nil {
+			if died := w.cluster.Err(); died != nil {
+				err = died // what made it fail
+			}
+			return nil, fmt.Errorf("%s: %w", step.what, err)
+		}
+	}
+	return w, nil
+}
+
+func (w *World) connect(_, life context.Context) error {
+	config := w.cluster.RESTConfig()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return err
+	}
+	var err error
+	if w.client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+		return err
+	}
+	if w.Kubernetes, err = kubernetes.NewForConfig(rest.CopyConfig(config)); err != nil {
+		return err
+	}
+	w.Caches, err = newCaches(life, w.Kubernetes)
+	return err
+}
+
+// populate creates what the manifests and the story say.
+func (w *World) populate(ctx, _ context.Context) error {
+	if err := createNamespaces(ctx, w.client, w.opts.Story); err != nil {
+		return err
+	}
+	if err := applyManifests(ctx, w.client, w.binaries.Root, aggregated{}, "deploy/crds"); err != nil {
+		return err
+	}
+	if err := createFleet(ctx, w.client, w.opts.Story); err != nil {
+		return err
+	}
+	return createWorkloads(ctx, w.client, w.opts.Story)
+}
+
+func (w *World) startDoubles(_, life context.Context) error {
+	var err error
+	if w.pages, err = newPages(w.log); err != nil {
+		return err
+	}
+	w.Gateway = model.NewGateway(model.Chat13B(), w.opts.Speed, time.Now)
+	w.servers = newServers(w.opts.Story, w.Gateway, w.pages, w.log)
+	dir := filepath.Join(w.cluster.Dir(), "nodes")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("making the machines' folder: %w", err)
+	}
+	w.targets = targets{dir: w.cluster.PrometheusDir()}
+	w.machines = machines.New(machines.Options{
+		Story: w.opts.Story, Client: w.Kubernetes, View: w.Caches, Dir: dir, Clock: time.Now, Log: w.log,
+		Loads: w.servers.loads, Start: w.startExporter,
+	})
+	handlers, err := replayed(life, w.opts.Story.Replayed, w.log)
+	if err != nil {
+		return err
+	}
+	for name, h := range handlers {
+		w.pages.set(replayedPath(name), h)
+	}
+	w.loop.Go(func() { w.run(life) })
+	return nil
+}
+
+func (w *World) startPrograms(ctx, _ context.Context) error {
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	service := adapterAccount + "." + systemNamespace + ".svc"
+	cert, key, ca, err := w.cluster.ServingCert(service, "localhost", "127.0.0.1")
+	if err != nil {
+		return err
+	}
+	certFile, err := w.configFile("adapter.crt", string(cert))
+	if err != nil {
+		return err
+	}
+	keyFile, err := w.configFile("adapter.key", string(key))
+	if err != nil {
+		return err
+	}
+	if err := applyManifests(ctx, w.client, w.binaries.Root, aggregated{port: port, caBundle: ca}, "deploy/manifests"); err != nil {
+		return err
+	}
+	if err := w.startAdapter(ctx, port, certFile, keyFile); err != nil {
+		return err
+	}
+	if err := w.startAutoscaler(ctx); err != nil {
+		return err
+	}
+	return w.waitReady(ctx, "the autoscaler", w.AutoscalerURL()+"/readyz")
+}
+
+// settle waits until every pod of the story runs.
+func (w *World) settle(ctx, _ context.Context) error {
+	want := 0
+	for _, l := range w.opts.Story.Workloads {
+		want += l.Replicas
+	}
+	for {
+		running, waiting := 0, []string{}
+		for _, p := range w.Caches.Pods() {
+			if _, ok := workloadOf(w.opts.Story, p); !ok {
+				continue
+			}
+			if podReady(p) {
+				running++
+			} else {
+				waiting = append(waiting, podKey(p))
+			}
+		}
+		if running >= want {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %d of %d pods run, not %s", context.Cause(ctx), running, want, strings.Join(waiting, ", "))
+		case <-w.cluster.Failed():
+			return w.cluster.Err()
+		case <-time.After(tick):
+		}
+	}
+}
