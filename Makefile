@@ -6,9 +6,11 @@ SHELL       := /bin/bash
 
 # NVIDIA's go-dcgm is not in the public checksum database; go.sum pins it.
 export GONOSUMDB := github.com/NVIDIA/go-dcgm
-export GOFLAGS   := -buildvcs=auto
+# The version comes from the linker flags below, not from what go finds in git.
+GOFLAGS ?= -buildvcs=false
+export GOFLAGS
 
-CACHE    ?= $(CURDIR)/.cache
+CACHE    := $(CURDIR)/.cache
 BIN      := $(CACHE)/bin
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS  := -X github.com/gpuscale/gpuscale/internal/buildinfo.version=$(VERSION)
@@ -16,7 +18,10 @@ PROGRAMS := exporter adapter autoscaler
 GENERATED := docs/metrics.md docs/reasons.md deploy/crds/gpuscale.io_gpunodepools.yaml autoscaler/api/v1alpha1/zz_generated.deepcopy.go
 ARGS     ?=
 FUZZTIME ?= 20s
-export GPUSCALE_CACHE := $(CACHE)
+
+# compiled counts packages while a first build compiles for minutes, and lets
+# everything through that is not a package's name.
+compiled = awk '/ |^\#|:/ {print; fflush(); next} {n++} n % 100 == 0 {printf "  %d packages compiled\n", n; fflush()}'
 
 .PHONY: help
 help: ## List the targets.
@@ -39,7 +44,9 @@ build: tools ## Build the programs into .cache/bin.
 
 .PHONY: prepare
 prepare: tools
-	@go run ./internal/bootstrap
+	@mkdir -p $(BIN)
+	@go build -v -ldflags '$(LDFLAGS)' -o $(BIN)/gpuscale-sandbox ./sandbox 2>&1 | $(compiled)
+	@$(BIN)/gpuscale-sandbox build
 
 .PHONY: demo
 demo: prepare ## Run the whole loop on this machine; ARGS="--keep --trace FILE --speed N".

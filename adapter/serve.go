@@ -38,6 +38,9 @@ func serve(ctx context.Context, base *adapterbase.AdapterBase, cfg config.Config
 	defer cancel()
 	// The API server library serves this one registry at /metrics.
 	reg := legacyregistry.Registerer()
+	if err := registerBuildInfo(reg); err != nil {
+		return fmt.Errorf("registering build info: %w", err)
+	}
 	tables, err := newCache(cfg, reg, log)
 	if err != nil {
 		return err

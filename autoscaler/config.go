@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/internal/prom"
@@ -122,7 +123,12 @@ func Load(file string) (Config, error) {
 // Parse reads a file over the defaults. A field it does not know is an error.
 func Parse(text []byte) (Config, error) {
 	c := Default()
-	if err := yaml.UnmarshalStrict(text, &c); err != nil {
+	asJSON, err := yaml.YAMLToJSONStrict(text)
+	if err != nil {
+		return Config{}, err
+	}
+	unknown, err := kjson.UnmarshalStrict(asJSON, &c)
+	if err := errors.Join(append(unknown, err)...); err != nil {
 		return Config{}, err
 	}
 	c.Prometheus.Config.Timeout = c.Prometheus.Timeout.Duration

@@ -226,9 +226,16 @@ func (w *world) addUnregistered() {
 		}
 		at := later(w.now, p.asked.Add(p.ReadyAfter))
 		for range min(max(p.Target-p.Size, 0), maxUpcoming) {
-			w.addVirtual(i, at, -1)
+			w.addSpare(i, at, -1)
 		}
 	}
+}
+
+// addSpare adds a node that is on its way whatever this plan does.
+func (w *world) addSpare(pool int, at time.Time, action int) {
+	n := w.addVirtual(pool, at, action)
+	w.nodes[n].unopened = true
+	w.pools[pool].spare = append(w.pools[pool].spare, n)
 }
 
 // addVirtual adds a node of the pool that is ready at the given time, and

@@ -20,10 +20,10 @@ const (
 	blockRoom
 	blockLayout
 	blockFrozen
-	blockers_
+	blockerCount
 )
 
-var blockerText = [blockers_]string{
+var blockerText = [blockerCount]string{
 	blockHeld: "held", blockIdle: "with an unknown idle time", blockUnknown: "with unknown holders", blockSick: "sick",
 	blockCut:      "being cut",
 	blockBusyNode: "on a node that is not in service", blockPromised: "about to be used", blockRoom: "on a node without room",
@@ -32,8 +32,8 @@ var blockerText = [blockers_]string{
 
 // blockers counts cards by what stands against cutting them, with one example.
 type blockers struct {
-	n       [blockers_]int
-	example [blockers_]string
+	n       [blockerCount]int
+	example [blockerCount]string
 }
 
 func (b *blockers) add(why blocker, node string, card int) {

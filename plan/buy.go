@@ -9,27 +9,48 @@ import (
 // node, when its price is divided.
 const lookAhead = 64
 
-// buyOption finds the pool whose next node serves the pod for the least.
-func (w *world) buyOption(i int, k *kind, p *Pod) (option, bool) {
-	best, found := option{pool: -1}, false
+// buyOption finds the pool whose next node serves the pod for the least. A node
+// that is on its way and that nobody uses yet stands in for one to be bought,
+// even of a dearer pool; with paid, nothing else will do.
+func (w *world) buyOption(i int, k *kind, p *Pod, paid bool) (option, bool) {
+	var best, spare option
+	found, foundSpare := false, false
 	for j := range w.pools {
 		ps := &w.pools[j]
-		if reason, _ := w.cannotBuy(k, ps); reason != "" {
+		has := len(ps.spare) > 0
+		if reason, _ := w.cannotBuy(k, ps); reason != "" && (!has || reason == NoPoolFits) || paid && !has {
 			continue
 		}
-		o := option{pool: j, at: w.now.Add(ps.ReadyAfter)}
-		r, wait := ps.empty.clone(), ps.ReadyAfter
-		if w.lacks(k, &r) == "slices" {
-			_, r, o.cuts = w.cutNew(k, ps)
-			wait += ps.MIG.IdleAfter + ps.MIG.Duration
-			o.cost = w.policy.DisruptionCost
-		}
-		o.cost += ps.price()*w.policy.NodeLife.Hours()/float64(w.sharers(i, k, ps, r)) + w.waiting(k, p.Priority, wait)
+		o := w.priced(i, k, p, j)
 		if !found || o.cost < best.cost {
 			best, found = o, true
 		}
+		if has && (!foundSpare || o.cost < spare.cost) {
+			spare, foundSpare = o, true
+		}
+	}
+	if foundSpare {
+		return spare, true
 	}
 	return best, found
+}
+
+// priced is the option of the next node of a pool that fits.
+func (w *world) priced(i int, k *kind, p *Pod, pool int) option {
+	ps := &w.pools[pool]
+	o := option{pool: pool, node: -1, at: w.now.Add(ps.ReadyAfter)}
+	if len(ps.spare) > 0 {
+		o.node = ps.spare[0]
+		o.at = w.nodes[o.node].at
+	}
+	r, wait := ps.empty.clone(), o.at.Sub(w.now)
+	if w.lacks(k, &r) == "slices" {
+		_, r, o.cuts = w.cutNew(k, ps)
+		wait += ps.MIG.IdleAfter + ps.MIG.Duration
+		o.cost = w.policy.DisruptionCost
+	}
+	o.cost += ps.price()*w.policy.NodeLife.Hours()/float64(w.sharers(i, k, ps, r)) + w.waiting(k, p.Priority, wait)
+	return o
 }
 
 // cutNew says how the cards of a new node would be cut for the kind, and what
@@ -129,27 +150,46 @@ func (w *world) sharers(i int, k *kind, p *poolState, r room) int {
 	return n
 }
 
+// commitBuy takes the option, with an action where the node is not on its way
+// already.
 func (w *world) commitBuy(p *pending, k *kind, o, cut option, canCut bool) {
+	if o.node >= 0 {
+		w.open(p, k, o)
+		return
+	}
 	ps := &w.pools[o.pool]
 	reason, detail := NoFreeSlice, fmt.Sprintf("%s wants %s; %.2f for a node", p.pod.Key(), k.wants, o.cost)
 	switch {
 	case canCut:
 		reason = RepartitionExhausted
-		detail += fmt.Sprintf(" against %.2f for cutting %s/%d", cut.cost, w.nodes[cut.node].name, w.nodes[cut.node].Cards[cut.cut.card].Index)
+		detail += fmt.Sprintf(" against %.2f for cutting %s/%d", cut.cost, w.nodes[cut.node].name, w.nodes[cut.node].cards()[cut.cut.card].Index)
 	case len(k.pod.Demand.MIG) > 0 && k.blocked.total() > 0:
 		reason = RepartitionExhausted
 		detail += ", no card can be cut: " + k.blocked.String()
 	}
 	w.grow(o.pool, 1, reason, detail)
 	w.actions[ps.action].Cost += ps.price() * w.policy.NodeLife.Hours()
-	n := w.addVirtual(o.pool, o.at, ps.action)
+	w.addSpare(o.pool, o.at, ps.action)
+	o.node = ps.spare[0]
+	w.open(p, k, o)
+}
+
+// open gives a pod the first use of a node that is on its way.
+func (w *world) open(p *pending, k *kind, o option) {
+	ps := &w.pools[o.pool]
+	ps.spare = ps.spare[1:]
+	w.nodes[o.node].unopened = false
+	for i := range w.kinds {
+		other := &w.kinds[i]
+		other.scan, other.cutFrom = min(other.scan, o.node), min(other.cutFrom, o.node)
+	}
 	if o.cuts {
-		if c, ok := w.cutOn(k, p.pod, n, nil, &blockers{}); ok {
+		if c, ok := w.cutOn(k, p.pod, o.node, nil, &blockers{}); ok {
 			w.commitCut(p, k, c, "")
 			return
 		}
 	}
-	w.commitWait(p, k, option{node: n})
+	w.commitWait(p, k, option{node: o.node})
 }
 
 // grow asks for n more nodes of a pool, in the one action the pool has in a plan.
@@ -178,7 +218,7 @@ func (w *world) raiseToMin() {
 		}
 		w.grow(i, n, BelowMin, fmt.Sprintf("%d of at least %d nodes", p.base, p.Min))
 		for range n {
-			w.addVirtual(i, w.now.Add(p.ReadyAfter), p.action)
+			w.addSpare(i, w.now.Add(p.ReadyAfter), p.action)
 		}
 		w.actions[p.action].Cost += float64(n) * p.price() * w.policy.NodeLife.Hours()
 	}

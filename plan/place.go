@@ -20,14 +20,15 @@ func (w *world) placeNow() {
 			p.served, p.reason, p.detail = true, WaitScheduler, "asks for no accelerator"
 			continue
 		}
-		if k.noneNow {
-			k.waiting++
-			continue
+		n := -1
+		if !k.noneNow {
+			n = w.tightest(k, tierNow)
 		}
-		n := w.tightest(k, tierNow)
 		if n < 0 {
 			k.noneNow = true
-			k.waiting++
+			if p.pod.Unschedulable {
+				k.waiting++
+			}
 			continue
 		}
 		w.give(k, n)
@@ -68,7 +69,7 @@ func (w *world) soonest(k *kind) int {
 	first := true
 	for i := k.scan; i < len(w.nodes); i++ {
 		n := &w.nodes[i]
-		if n.tier != tierChange && n.tier != tierNode || !w.admits(k, n) || w.lacks(k, &n.room) != "" {
+		if n.unopened || n.tier != tierChange && n.tier != tierNode || !w.admits(k, n) || w.lacks(k, &n.room) != "" {
 			if first {
 				k.scan = i + 1
 			}
@@ -85,23 +86,28 @@ func (w *world) soonest(k *kind) int {
 
 // placeRest serves what the scheduler cannot place, most urgent first: each pod
 // by the cheapest of waiting for what is on its way, cutting a card, and buying
-// a node.
+// a node. Pods the scheduler has not answered for come last: nothing is done for
+// them, so they must not take what is done for others.
 func (w *world) placeRest() {
-	for i := range w.pending {
-		p := &w.pending[i]
-		if p.served {
-			continue
+	for _, marked := range []bool{true, false} {
+		for i := range w.pending {
+			p := &w.pending[i]
+			if p.served || p.pod.Unschedulable != marked {
+				continue
+			}
+			k := &w.kinds[p.kind]
+			if marked {
+				k.waiting--
+			}
+			w.serve(i, p, k)
 		}
-		k := &w.kinds[p.kind]
-		k.waiting--
-		w.serve(i, p, k)
 	}
 }
 
 func (w *world) serve(i int, p *pending, k *kind) {
 	wait, canWait := w.waitOption(k, p.pod)
 	if w.hold != "" || !p.pod.Unschedulable {
-		w.withoutAction(p, k, wait, canWait)
+		w.withoutAction(i, p, k, wait, canWait)
 		return
 	}
 	if k.bounded && !canWait {
@@ -109,7 +115,7 @@ func (w *world) serve(i int, p *pending, k *kind) {
 		return
 	}
 	cut, canCut := w.cutOption(k, p.pod, canWait)
-	buy, canBuy := w.buyOption(i, k, p.pod)
+	buy, canBuy := w.buyOption(i, k, p.pod, false)
 	full := len(w.actions) >= w.policy.MaxActionsPerRound
 	cutNow := canCut && !cut.at.After(w.now)
 	switch {
@@ -123,7 +129,7 @@ func (w *world) serve(i int, p *pending, k *kind) {
 		}
 		w.commitCut(p, k, cut, rivalText(buy, canBuy, w.unbought(k)))
 	case canBuy:
-		if full && w.pools[buy.pool].action < 0 {
+		if full && buy.node < 0 && w.pools[buy.pool].action < 0 {
 			w.bounded(p)
 			return
 		}
@@ -139,10 +145,13 @@ func (w *world) bounded(p *pending) {
 }
 
 // withoutAction answers a pod for which nothing may be done now.
-func (w *world) withoutAction(p *pending, k *kind, wait option, canWait bool) {
+func (w *world) withoutAction(i int, p *pending, k *kind, wait option, canWait bool) {
+	spare, canOpen := w.buyOption(i, k, p.pod, true)
 	switch {
 	case canWait:
 		w.commitWait(p, k, wait)
+	case canOpen:
+		w.open(p, k, spare)
 	case w.hold != "":
 		p.reason = w.hold
 	default:

@@ -56,12 +56,16 @@ const (
 type nodeState struct {
 	*Node
 	virtual bool // there is no object of it yet
-	name    string
-	pool    int // index, -1 for none
-	class   int // of nodes that are alike to selectors and taints
-	tier    tier
-	since   Reason // verdict when not tierNow
-	at      time.Time
+	// unopened is a virtual node that no pod of this round uses yet. It was paid
+	// for in an earlier round, and is used where one would be bought: so that the
+	// same pods come to the same answers before and after it was asked for.
+	unopened bool
+	name     string
+	pool     int // index, -1 for none
+	class    int // of nodes that are alike to selectors and taints
+	tier     tier
+	since    Reason // verdict when not tierNow
+	at       time.Time
 	room
 	bound    int  // pods that keep it from being empty
 	promised int  // pending pods that will use it
@@ -76,10 +80,11 @@ type poolState struct {
 	*Pool
 	empty  room // of a new node
 	class  int
-	base   int // nodes asked for before this plan
-	grown  int // nodes this plan adds
-	shrunk int // nodes this plan removes
-	action int // ScaleUp, -1 for none
+	base   int   // nodes asked for before this plan
+	grown  int   // nodes this plan adds
+	shrunk int   // nodes this plan removes
+	action int   // ScaleUp, -1 for none
+	spare  []int // unopened nodes
 	stop   Reason
 	why    string
 	asked  time.Time // when nodes were last asked for

@@ -5,18 +5,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
-	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/sandbox/e2e"
 	"github.com/gpuscale/gpuscale/sandbox/play"
 	"github.com/gpuscale/gpuscale/sandbox/story"
@@ -54,7 +50,7 @@ func newCommand() *cobra.Command {
 	return root
 }
 
-// flags of the demo.
+// flags of demo.
 type flags struct {
 	trace, story, log string
 	speed             float64
@@ -112,7 +108,6 @@ func demo(ctx context.Context, f flags) error {
 		return err
 	}
 	defer closeLog()
-	kube.UseLogger(log)
 	root, err := world.FindRoot()
 	if err != nil {
 		return err
@@ -134,16 +129,4 @@ func readStory(file string) (story.Story, error) {
 		return story.Parse(e2e.Demo())
 	}
 	return story.Load(file)
-}
-
-// openLog keeps the sandbox's own log off the view.
-func openLog(file string) (*slog.Logger, func(), error) {
-	if file == "" {
-		return slog.New(slog.DiscardHandler), func() {}, nil
-	}
-	out, err := os.Create(filepath.Clean(file))
-	if err != nil {
-		return nil, nil, errors.Join(errors.New("--log"), err)
-	}
-	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug})), func() { _ = out.Close() }, nil
 }

@@ -13,8 +13,8 @@ import (
 // Registerer is where the cache's own series go.
 type Registerer = prometheus.Registerer
 
-// backend is the label of the one Prometheus there is today.
-const backend = "default"
+// backendLabel is the label of the one Prometheus there is today.
+const backendLabel = "default"
 
 type metrics struct {
 	queries *prometheus.CounterVec
@@ -46,7 +46,7 @@ func opts(d metric.Desc) prometheus.Opts { return prometheus.Opts{Name: d.Name, 
 // first increment.
 func (m *metrics) declare(rule string) {
 	for _, r := range []string{"ok", "error", "partial"} {
-		m.queries.WithLabelValues(backend, rule, r)
+		m.queries.WithLabelValues(backendLabel, rule, r)
 	}
 	for _, r := range signal.Reasons() {
 		m.dropped.WithLabelValues(rule, string(r))
@@ -54,8 +54,8 @@ func (m *metrics) declare(rule string) {
 }
 
 func (m *metrics) queried(rule string, took time.Duration, result string) {
-	m.queries.WithLabelValues(backend, rule, result).Inc()
-	m.seconds.WithLabelValues(backend).Observe(took.Seconds())
+	m.queries.WithLabelValues(backendLabel, rule, result).Inc()
+	m.seconds.WithLabelValues(backendLabel).Observe(took.Seconds())
 }
 
 func (m *metrics) read(rule string, series int, dropped map[signal.Reason]int) {

@@ -39,7 +39,7 @@ func (p *Provider) byName(ctx context.Context, name types.NamespacedName, info c
 		a, err = view.Table.Pods(keys(name.Namespace, pods), selector, p.now(), subject)
 	}
 	if err != nil {
-		return nil, missing(view, name.Namespace, selector, err)
+		return nil, missing(view, o.namespace(), selector, err)
 	}
 	v := value(view.Table.Rule(), o.ref, selector, a)
 	return &v, nil

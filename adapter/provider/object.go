@@ -16,6 +16,14 @@ type object struct {
 	ref      custom_metrics.ObjectReference
 }
 
+// namespace returns where the object's pods are; a namespace's are in itself.
+func (o object) namespace() string {
+	if o.ref.Kind == "Namespace" {
+		return o.ref.Name
+	}
+	return o.ref.Namespace
+}
+
 func (p *Provider) object(name types.NamespacedName, info cma.CustomMetricInfo) (object, error) {
 	// The three that are always there need no discovery.
 	switch info.GroupResource.String() {

@@ -35,7 +35,10 @@ type Options struct {
 }
 
 // Actor carries out plans. It is used from one goroutine.
-type Actor struct{ o Options }
+type Actor struct {
+	o      Options
+	tidied time.Time // when configs were last collected
+}
 
 // New returns an Actor.
 func New(o Options) *Actor {

@@ -57,7 +57,7 @@ func (a *Actor) begin(ctx context.Context, r *round, node *corev1.Node, action p
 	}
 	record := partition.Record{
 		ID: action.Operation, Card: action.Card, Model: action.Model,
-		Config: after.Name(), Previous: node.Labels[partition.ConfigLabel],
+		Config: after.Name(), Previous: partition.FirstName(node.Labels[partition.ConfigLabel]),
 		Expect: after.Resources(), Was: before.Resources(), Pods: slices.Sorted(slices.Values(r.pods[node.Name])),
 		Started: r.now, Deadline: action.Deadline, LabelAfter: r.now,
 	}

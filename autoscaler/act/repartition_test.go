@@ -1,6 +1,7 @@
 package act
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -215,5 +216,45 @@ func TestUndoBeforeTheLabel(t *testing.T) {
 	w.want(Done, plan.Action{Verb: plan.Rollback, Pool: "p", Node: "p-1", Operation: "op"})
 	if n := w.node(); n.Spec.Unschedulable || n.Annotations[partition.RecordAnnotation] != "" {
 		t.Error("still cordoned or recorded")
+	}
+}
+
+// TestTidyKeepsWhatIsUsed: of many configs only those go that no node needs.
+func TestTidyKeepsWhatIsUsed(t *testing.T) {
+	w := newWorld(t, nil)
+	w.want(Done, w.cut())
+	used, _, _ := partition.RecordOf(w.node())
+	var cm corev1.ConfigMap
+	if err := w.client.Get(t.Context(), partition.DefaultConfigMap, &cm); err != nil {
+		t.Fatal(err)
+	}
+	c, err := partition.ParseConfig(cm.Data[partition.ConfigKey])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 200 {
+		c.MIGConfigs[fmt.Sprintf("gpuscale-%010d", i)] = c.MIGConfigs[used.Config]
+	}
+	c.MIGConfigs["all-disabled"] = c.MIGConfigs[used.Config]
+	cm.Data[partition.ConfigKey] = c.String()
+	if err := w.client.Update(t.Context(), &cm); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.actor.Resume(t.Context(), start); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.client.Get(t.Context(), partition.DefaultConfigMap, &cm); err != nil {
+		t.Fatal(err)
+	}
+	if c, err = partition.ParseConfig(cm.Data[partition.ConfigKey]); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{used.Config, used.Previous, "all-disabled"} {
+		if _, ok := c.MIGConfigs[name]; !ok {
+			t.Errorf("config %s is gone", name)
+		}
+	}
+	if n := len(c.MIGConfigs); n != 64+3 {
+		t.Errorf("%d configs are left, want 64 unused ones and three", n)
 	}
 }

@@ -35,7 +35,34 @@ func (a *Actor) Resume(ctx context.Context, now time.Time) error {
 			errs = append(errs, err)
 		}
 	}
+	if now.Sub(a.tidied) >= tidyEvery {
+		a.tidied = now
+		errs = append(errs, a.tidy(ctx))
+	}
 	return errors.Join(errs...)
+}
+
+// tidyEvery is how often configs that no node uses any more are removed.
+const tidyEvery = 10 * time.Minute
+
+func (a *Actor) tidy(ctx context.Context) error {
+	var nodes corev1.NodeList
+	if err := a.o.Live.List(ctx, &nodes); err != nil {
+		return fmt.Errorf("listing nodes: %w", err)
+	}
+	used := map[string]bool{}
+	for i := range nodes.Items {
+		node := &nodes.Items[i]
+		used[node.Labels[partition.ConfigLabel]] = true
+		record, ok, err := partition.RecordOf(node)
+		if err != nil {
+			return nil // nobody knows what it needs
+		}
+		if ok {
+			used[record.Config], used[record.Previous] = true, true
+		}
+	}
+	return a.o.Partition.Collect(ctx, used)
 }
 
 // due reports whether a node's operation waits for its label to be set.

@@ -82,7 +82,7 @@ func (m *Manager) edit(ctx context.Context, change func(*Config) error) error {
 			return err
 		}
 		if reflect.DeepEqual(before, c.MIGConfigs) {
-			return nil
+			return nil // nor is an empty one made
 		}
 		if missing {
 			cm.ObjectMeta = metav1.ObjectMeta{Namespace: m.configMap.Namespace, Name: m.configMap.Name}

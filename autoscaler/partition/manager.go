@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -97,11 +98,22 @@ func (m *Manager) Undo(ctx context.Context, node *corev1.Node, r Record, now tim
 	})
 }
 
+// again ends the other name of a config.
+const again = "-again"
+
 // otherName is a second name for a config, to move a label away from and back
 // to what it says.
 func otherName(name string) string {
-	const suffix = "-again"
-	return name[:min(len(name), 63-len(suffix))] + suffix
+	return name[:min(len(name), 63-len(again))] + again
+}
+
+// FirstName returns the name of a config of ours that a node may have selected
+// by its other name.
+func FirstName(name string) string {
+	if !strings.HasPrefix(name, namePrefix) {
+		return name
+	}
+	return strings.TrimSuffix(name, again)
 }
 
 // alias publishes a config under its other name too.

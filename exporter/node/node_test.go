@@ -22,6 +22,7 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/collect/counters"
 	"github.com/gpuscale/gpuscale/exporter/pods"
+	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
 // script is a source that does as it is told.
@@ -253,6 +254,29 @@ func TestHolders(t *testing.T) {
 	eventually(t, "the map is given up", func() bool { return !strings.Contains(body(t, n), `pod="second"`) })
 	if got := body(t, n); !strings.Contains(got, "gpu_attribution_age_seconds{") || strings.Contains(got, "gpu_held{") {
 		t.Errorf("the age must stay and the holder go:\n%s", got)
+	}
+}
+
+// What the catalogue says the exporter emits about itself is what it emits.
+func TestSelfMetricsAreTheCatalogues(t *testing.T) {
+	m := newMetrics(func() float64 { return 0 })
+	m.dropped(map[string]int{"blank": 1})
+	families, err := m.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := map[string]bool{}
+	for _, f := range families {
+		served[f.GetName()] = true
+	}
+	for _, d := range metric.Of(metric.Exporter) {
+		if strings.HasPrefix(d.Name, "gpuscale_exporter_") && !served[d.Name] {
+			t.Errorf("%s is in the catalogue and not served", d.Name)
+		}
+		delete(served, d.Name)
+	}
+	if len(served) > 0 {
+		t.Errorf("served and not in the catalogue: %v", served)
 	}
 }
 

@@ -14,8 +14,9 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// Handler serves /metrics, /health (dcgm-exporter's), /readyz and /livez are the
-// server's. It is safe for any number of scrapes at once and reads memory only.
+// Handler answers scrapes: the page as of now and the self-metrics, in the
+// format negotiated, never compressed (gzip costs several times the rest). It
+// is safe for any number of scrapes at once and reads memory only.
 func (n *Node) Handler() http.Handler {
 	var buffers sync.Pool
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -97,10 +97,10 @@ func FuzzMake(f *testing.F) {
 	f.Fuzz(live)
 }
 
-// TestLive lives in some hundred random worlds.
+// TestLive lives in a hundred random worlds.
 func TestLive(t *testing.T) {
 	r := rand.New(rand.NewSource(11))
-	for range 300 {
+	for range 100 {
 		b := make([]byte, 60+r.Intn(100))
 		r.Read(b)
 		live(t, b)

@@ -163,6 +163,12 @@ func nothingLeft(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 	if releases(made) { // a released node is a new fact; what follows from it is no repeat
 		return nil
 	}
+	// A full pool that gives back an empty node its pods cannot use may grow again.
+	again.Actions = slices.DeleteFunc(again.Actions, func(a plan.Action) bool {
+		return a.Verb == plan.ScaleUp && slices.ContainsFunc(s.Pools, func(q plan.Pool) bool {
+			return q.Name == a.Pool && q.Target >= q.Max && a.From < q.Target
+		})
+	})
 	bounded := len(made.Actions) >= p.MaxActionsPerRound || strings.Contains(made.String(), string(plan.BoundReached))
 	if len(again.Actions) > 0 && !bounded {
 		return fmt.Errorf("applied and planned again at the same instant, there is more to do:\n%s", again)

@@ -38,9 +38,9 @@ type event struct {
 // Snapshot returns a copy of the state that shares nothing with the world.
 func (w *World) Snapshot() plan.Snapshot {
 	s := w.State
-	s.Pools = slices.Clone(s.Pools)
-	s.Pods = slices.Clone(s.Pods)
-	s.Nodes = slices.Clone(s.Nodes)
+	s.Pools = append([]plan.Pool(nil), s.Pools...)
+	s.Pods = append([]plan.Pod(nil), s.Pods...)
+	s.Nodes = append([]plan.Node(nil), s.Nodes...)
 	for i := range s.Nodes {
 		s.Nodes[i] = cloneNode(s.Nodes[i])
 	}

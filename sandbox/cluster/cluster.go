@@ -21,6 +21,8 @@ import (
 // it was found free and the moment the program listens on it.
 const startAttempts = 3
 
+var errPortTaken = errors.New("by whom cannot be seen")
+
 // Cluster is a running control plane.
 type Cluster struct {
 	opts  Options
@@ -53,8 +55,11 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 			return c, nil
 		}
 		var exit *proc.Exit
-		if attempt == startAttempts || !errors.As(err, &exit) || !exit.AddressInUse() || ctx.Err() != nil {
+		if !errors.As(err, &exit) || !exit.AddressInUse() || ctx.Err() != nil {
 			return nil, fmt.Errorf("starting the control plane: %w", err)
+		}
+		if attempt == startAttempts {
+			return nil, fmt.Errorf("starting the control plane: port %d is taken (%s): %w", exit.Port(), whoHas(exit.Port(), errPortTaken), err)
 		}
 		o.Log.Info("a port was taken by another process, starting again with others", "program", exit.Name)
 	}

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -51,6 +53,18 @@ func newExit(p *Process) *Exit {
 // port it wanted.
 func (e *Exit) AddressInUse() bool {
 	return strings.Contains(strings.Join(e.Tail, "\n"), "address already in use")
+}
+
+// taken is how Go programs name the port they could not have.
+var taken = regexp.MustCompile(`:(\d+): bind: address already in use`)
+
+// Port that was taken; 0 if that was not the reason or it is not known.
+func (e *Exit) Port() int {
+	if m := taken.FindStringSubmatch(strings.Join(e.Tail, "\n")); m != nil {
+		port, _ := strconv.Atoi(m[1])
+		return port
+	}
+	return 0
 }
 
 func (e *Exit) Error() string {

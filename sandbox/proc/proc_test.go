@@ -66,8 +66,8 @@ func TestDeathIsToldInPlainWords(t *testing.T) {
 			if c.not != "" && strings.Contains(text, c.not) {
 				t.Errorf("has %q:\n%s", c.not, text)
 			}
-			if name == "port" && !failure(t, g).AddressInUse() {
-				t.Error("AddressInUse is false")
+			if e := failure(t, g); name == "port" && (!e.AddressInUse() || e.Port() != 80) {
+				t.Errorf("in use: %v, port %d, want 80", e.AddressInUse(), e.Port())
 			}
 		})
 	}

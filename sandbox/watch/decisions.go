@@ -53,6 +53,8 @@ func (d *decisions) take(e *corev1.Event) {
 	for _, name := range deciders {
 		decides = decides || strings.Contains(by, name)
 	}
+	// The HPA's warnings are about metrics, not decisions, and come every second.
+	decides = decides && (e.Type != corev1.EventTypeWarning || strings.Contains(by, "gpuscale"))
 	at := e.LastTimestamp.Time
 	if at.IsZero() {
 		at = e.EventTime.Time
@@ -60,6 +62,10 @@ func (d *decisions) take(e *corev1.Event) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	id := fmt.Sprintf("%s/%s/%d", e.UID, e.Message, e.Count)
+	if e.InvolvedObject.Kind == "Pod" { // one decision for many pods is one line
+		id = e.Reason + "/" + e.Message
+		decides = decides && !strings.HasPrefix(e.Reason, "Wait")
+	}
 	if !decides || d.seen[id] || at.Before(d.start.Add(-2*time.Second)) {
 		return
 	}

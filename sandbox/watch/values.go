@@ -27,9 +27,9 @@ func (w *Watcher) value(measure string) sample.Value {
 	case "rate":
 		return w.rate()
 	case "left":
-		return count(w.left + open)
+		return count(w.counts.Left + open)
 	case "lost_requests":
-		return count(w.total - w.left - open - w.counts.Done)
+		return count(w.total - w.counts.Left - open - w.counts.Done)
 	case "replicas", "ready_replicas":
 		n := 0
 		for _, p := range t.last.Pods {

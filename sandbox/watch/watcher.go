@@ -36,7 +36,6 @@ type Watcher struct {
 	tally    tally
 	readings readings
 	counts   model.Counts
-	left     int
 	arrivals []arrival // of the last rateSpan
 }
 
@@ -78,7 +77,7 @@ func (w *Watcher) Look(ctx context.Context) {
 	defer w.mu.Unlock()
 	w.at = time.Since(w.start)
 	w.readings = r
-	w.counts, w.left = w.gateway.Counts(), w.gateway.Left()
+	w.counts = w.gateway.Counts()
 	w.tally.see(scene, w.at, r.busy)
 	w.arrivals = append(w.arrivals, arrival{w.at, w.counts.Arrived})
 	for len(w.arrivals) > 2 && w.at-w.arrivals[0].at > rateSpan {

@@ -64,13 +64,18 @@ func createFleet(ctx context.Context, c client.Client, s story.Story) error {
 	return nil
 }
 
-// createWorkloads makes the Deployments and their HPAs.
+// createWorkloads makes the Deployments.
 func createWorkloads(ctx context.Context, c client.Client, s story.Story) error {
 	for _, w := range s.Workloads {
 		if err := create(ctx, c, deployment(w)); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// createHPAs once there is somebody who answers them.
+func createHPAs(ctx context.Context, c client.Client, s story.Story) error {
 	for _, h := range s.HPAs {
 		if err := create(ctx, c, hpa(h)); err != nil {
 			return err

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -71,6 +70,9 @@ func Start(ctx context.Context, o Options) (_ *World, err error) {
 	w := &World{opts: o, binaries: o.Binaries, log: o.Log}
 	w.cluster, err = cluster.Start(ctx, cluster.Options{
 		Binaries: o.Binaries.ControlPlane, Log: o.Log, Keep: o.Keep, Prometheus: prometheusConfig(),
+		// With leases KWOK takes a node only when it first sees it. Ours get its
+		// annotation when their machine has booted.
+		ExtraArgs: map[string][]string{cluster.KWOK: {"--node-lease-duration-seconds=0"}},
 	})
 	if err != nil {
 		return nil, err
@@ -89,8 +91,9 @@ func Start(ctx context.Context, o Options) (_ *World, err error) {
 		{"connecting", w.connect},
 		{"creating the fleet", w.populate},
 		{"starting the doubles", w.startDoubles},
+		{"waiting for the nodes", w.nodesUp},
+		{"creating the workloads", w.populateWorkloads},
 		{"starting gpuscale", w.startPrograms},
-		{"waiting for the workloads", w.settle},
 	} {
 		if err := step.do(ctx, life); err != nil {
 			if died := w.cluster.Err(); died != nil {
@@ -127,10 +130,16 @@ func (w *World) populate(ctx, _ context.Context) error {
 	if err := applyManifests(ctx, w.client, w.binaries.Root, aggregated{}, "deploy/crds"); err != nil {
 		return err
 	}
-	if err := createFleet(ctx, w.client, w.opts.Story); err != nil {
+	return createFleet(ctx, w.client, w.opts.Story)
+}
+
+// populateWorkloads before the autoscaler is there: the story begins with a
+// cluster that has settled.
+func (w *World) populateWorkloads(ctx, _ context.Context) error {
+	if err := createWorkloads(ctx, w.client, w.opts.Story); err != nil {
 		return err
 	}
-	return createWorkloads(ctx, w.client, w.opts.Story)
+	return w.until(ctx, w.podsMissing)
 }
 
 func (w *World) startDoubles(_, life context.Context) error {
@@ -187,36 +196,8 @@ func (w *World) startPrograms(ctx, _ context.Context) error {
 	if err := w.startAutoscaler(ctx); err != nil {
 		return err
 	}
-	return w.waitReady(ctx, "the autoscaler", w.AutoscalerURL()+"/readyz")
-}
-
-// settle waits until every pod of the story runs.
-func (w *World) settle(ctx, _ context.Context) error {
-	want := 0
-	for _, l := range w.opts.Story.Workloads {
-		want += l.Replicas
+	if err := w.waitReady(ctx, "the autoscaler", w.AutoscalerURL()+"/readyz"); err != nil {
+		return err
 	}
-	for {
-		running, waiting := 0, []string{}
-		for _, p := range w.Caches.Pods() {
-			if _, ok := workloadOf(w.opts.Story, p); !ok {
-				continue
-			}
-			if podReady(p) {
-				running++
-			} else {
-				waiting = append(waiting, podKey(p))
-			}
-		}
-		if running >= want {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %d of %d pods run, not %s", context.Cause(ctx), running, want, strings.Join(waiting, ", "))
-		case <-w.cluster.Failed():
-			return w.cluster.Err()
-		case <-time.After(tick):
-		}
-	}
+	return createHPAs(ctx, w.client, w.opts.Story)
 }

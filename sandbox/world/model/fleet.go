@@ -23,6 +23,7 @@ type Fleet struct {
 // Counts of requests since the start. Arrived is always
 // Held + Waiting + Running + Done.
 type Counts struct {
+	Left    int // of the trace, still to come
 	Arrived int
 	Held    int // at the gateway: no server is ready
 	Waiting int // in servers' queues
@@ -170,13 +171,10 @@ func (f *Fleet) find(id string) *server {
 // Now is the fleet's traffic time.
 func (f *Fleet) Now() time.Duration { return f.now }
 
-// Left is the number of requests of the trace that have not arrived yet.
-func (f *Fleet) Left() int { return len(f.future) }
-
 // Counts of requests now.
 func (f *Fleet) Counts() Counts {
 	c := f.counts
-	c.Held = len(f.held)
+	c.Left, c.Held = len(f.future), len(f.held)
 	for _, s := range f.servers {
 		c.Waiting += len(s.waiting)
 		c.Running += len(s.running)

@@ -144,8 +144,8 @@ func TestRequestsAreConserved(t *testing.T) {
 func conserved(t *testing.T, f *Fleet, total int) {
 	t.Helper()
 	c := f.Counts()
-	if c.Arrived != c.Held+c.Waiting+c.Running+c.Done || c.Arrived+f.Left() != total {
-		t.Fatalf("at %s: %+v and %d to come, of %d", f.Now(), c, f.Left(), total)
+	if c.Arrived != c.Held+c.Waiting+c.Running+c.Done || c.Arrived+c.Left != total {
+		t.Fatalf("at %s: %+v, of %d", f.Now(), c, total)
 	}
 	for _, s := range f.servers {
 		kv := 0

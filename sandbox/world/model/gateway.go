@@ -63,12 +63,6 @@ func (g *Gateway) Counts() (c Counts) {
 	return c
 }
 
-// Left is how many requests of the trace are still to come.
-func (g *Gateway) Left() (n int) {
-	g.with(func(f *Fleet, _ time.Duration) { n = f.Left() })
-	return n
-}
-
 // Wait is a quantile of the queue time so far, in traffic time.
 func (g *Gateway) Wait(quantile float64) (d time.Duration, ok bool) {
 	g.with(func(f *Fleet, _ time.Duration) { d, ok = f.Wait(quantile) })

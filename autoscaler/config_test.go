@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+func TestGoodConfigs(t *testing.T) {
+	files, err := filepath.Glob("testdata/good/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no good files: %v", err)
+	}
+	for _, file := range files {
+		if _, err := Load(file); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestBadConfigs: the lines of a bad file that begin with "# want " are what
+// its error must say.
+func TestBadConfigs(t *testing.T) {
+	files, err := filepath.Glob("testdata/bad/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no bad files: %v", err)
+	}
+	for _, file := range files {
+		_, err := Load(file)
+		if err == nil {
+			t.Errorf("%s was accepted", file)
+			continue
+		}
+		text, readErr := os.ReadFile(file)
+		if readErr != nil {
+			t.Fatal(readErr)
+		}
+		wants := 0
+		for _, line := range strings.Split(string(text), "\n") {
+			want, ok := strings.CutPrefix(line, "# want ")
+			if !ok {
+				continue
+			}
+			wants++
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %q is not in\n%v", file, want, err)
+			}
+		}
+		if wants == 0 {
+			t.Errorf("%s says not what it wants", file)
+		}
+	}
+}
+
+func TestDefaultPolicyIsThePlanners(t *testing.T) {
+	if got := Default().Policy.Plan(); got != plan.DefaultPolicy() {
+		t.Errorf("got %+v, want %+v", got, plan.DefaultPolicy())
+	}
+	if err := Default().Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, dir := range []string{"good", "bad"} {
+		files, _ := filepath.Glob("testdata/" + dir + "/*.yaml")
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(text)
+		}
+	}
+	f.Fuzz(func(_ *testing.T, text []byte) {
+		if c, err := Parse(text); err == nil {
+			_ = c.Validate()
+		}
+	})
+}
+
+func command(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd := newCommand(&out, &errs)
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+func TestCommandLine(t *testing.T) {
+	if out, err := command(t, "--check"); err != nil || !strings.Contains(out, "valid") {
+		t.Errorf("--check: %q, %v", out, err)
+	}
+	if _, err := command(t, "--config=testdata/bad/values.yaml", "--check"); err == nil {
+		t.Error("--check accepted a bad file")
+	}
+	if _, err := command(t, "--config=testdata/none.yaml"); err == nil || !strings.Contains(err.Error(), "none.yaml") {
+		t.Errorf("a missing file: %v", err)
+	}
+	if _, err := command(t, "--log-level=loud"); err == nil || !strings.Contains(err.Error(), "loud") {
+		t.Errorf("a bad level: %v", err)
+	}
+	if out, err := command(t, "--version"); err != nil || !strings.Contains(out, "version") {
+		t.Errorf("--version: %q, %v", out, err)
+	}
+}
+
+func TestPlanCommand(t *testing.T) {
+	out, err := command(t, "plan", "-f", "testdata/snapshot.txt")
+	if err != nil || !strings.Contains(out, "scale-up") {
+		t.Errorf("%q, %v", out, err)
+	}
+	again, err := command(t, "plan", "-f", "testdata/snapshot.txt")
+	if err != nil || again != out {
+		t.Errorf("not the same plan: %q, %v", again, err)
+	}
+	if _, err := command(t, "plan", "-f", "testdata/good/minimal.yaml"); err == nil {
+		t.Error("a file that is no scenario was planned")
+	}
+}

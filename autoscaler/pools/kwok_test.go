@@ -1,0 +1,184 @@
+package pools
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+)
+
+func newKWOK(t *testing.T, objects ...client.Object) (*KWOK, client.Client) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	return NewKWOK(c, c, partition.NewManager(c, c, partition.DefaultConfigMap)), c
+}
+
+func testPool() *v1alpha1.GPUNodePool {
+	return &v1alpha1.GPUNodePool{
+		ObjectMeta: metav1.ObjectMeta{Name: "p"},
+		Spec: v1alpha1.GPUNodePoolSpec{
+			Max:      5,
+			Provider: v1alpha1.Provider{KWOK: &v1alpha1.KWOKProvider{}},
+			Template: v1alpha1.NodeTemplate{
+				Product: "NVIDIA-H100-80GB-HBM3", Cards: 2, Labels: map[string]string{"zone": "a"},
+				Taints: []v1alpha1.Taint{{Key: "gpu", Value: "yes", Effect: "NoSchedule"}},
+				CPU:    resource.MustParse("64"), Memory: resource.MustParse("512Gi"),
+			},
+			MIG: &v1alpha1.MIG{BootLayout: []map[string]int32{{"3g.40gb": 1, "1g.10gb": 3}, {}}},
+		},
+	}
+}
+
+func nodes(t *testing.T, c client.Client) map[string]corev1.Node {
+	t.Helper()
+	var list corev1.NodeList
+	if err := c.List(t.Context(), &list); err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]corev1.Node{}
+	for _, n := range list.Items {
+		out[n.Name] = n
+	}
+	return out
+}
+
+func TestNodesAreWhatTheTemplateSays(t *testing.T) {
+	k, c := newKWOK(t)
+	if err := k.SetSize(t.Context(), testPool(), 1); err != nil {
+		t.Fatal(err)
+	}
+	n := nodes(t, c)["p-1"]
+	template, err := k.Template(testPool())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range template.Labels {
+		if got := n.Labels[key]; got != want {
+			t.Errorf("label %s = %q, the template says %q", key, got, want)
+		}
+	}
+	for name, want := range map[corev1.ResourceName]string{"nvidia.com/mig-3g.40gb": "1", "nvidia.com/mig-1g.10gb": "3", "cpu": "64"} {
+		if q := n.Status.Allocatable[name]; q.Cmp(resource.MustParse(want)) != 0 {
+			t.Errorf("%s = %s, want %s", name, q.String(), want)
+		}
+	}
+	if _, whole := n.Status.Allocatable[partition.CardResource]; whole {
+		t.Error("whole cards are offered though all are in MIG mode")
+	}
+	if n.Annotations[kwokAnnotation] != "fake" || len(n.Spec.Taints) != 1 || n.Labels["nvidia.com/gpu.count"] != "2" {
+		t.Errorf("node %+v", n.ObjectMeta)
+	}
+	var cm corev1.ConfigMap
+	if err := c.Get(t.Context(), partition.DefaultConfigMap, &cm); err != nil {
+		t.Fatal(err)
+	}
+	config, err := partition.ParseConfig(cm.Data[partition.ConfigKey])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if counts, _, known := config.Counts(n.Labels[partition.ConfigLabel], 0); !known || counts["1g.10gb"] != 3 {
+		t.Errorf("the boot layout is not published: %v %v", counts, known)
+	}
+}
+
+func TestFreeNamesAreFilled(t *testing.T) {
+	foreign := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "p-2"}} // of no pool
+	k, c := newKWOK(t, foreign)
+	pool := testPool()
+	if err := k.SetSize(t.Context(), pool, 3); err != nil {
+		t.Fatal(err)
+	}
+	have := nodes(t, c)
+	for _, name := range []string{"p-1", "p-3", "p-4"} {
+		if have[name].Labels[v1alpha1.NodePoolLabel] != "p" {
+			t.Errorf("no node %s in %d", name, len(have))
+		}
+	}
+	if l, err := k.List(t.Context(), pool); err != nil || l.Target != 3 {
+		t.Errorf("listing %+v, %v", l, err)
+	}
+	for range 2 {
+		if err := k.SetSize(t.Context(), pool, 2); err != nil || len(nodes(t, c)) != 4 {
+			t.Errorf("a smaller size removed or made nodes: %v", err)
+		}
+	}
+}
+
+func TestExternalBoot(t *testing.T) {
+	pool := testPool()
+	pool.Spec.Provider.KWOK.ExternalBoot = true
+	k, c := newKWOK(t)
+	if err := k.SetSize(t.Context(), pool, 1); err != nil {
+		t.Fatal(err)
+	}
+	n := nodes(t, c)["p-1"]
+	if n.Annotations[kwokAnnotation] != "" || len(partition.Advertised(&n)) != 0 {
+		t.Errorf("annotations %v, devices %v: the boot is somebody else's", n.Annotations, partition.Advertised(&n))
+	}
+	if n.Labels[partition.ConfigLabel] == "" {
+		t.Error("no layout to boot with")
+	}
+}
+
+func TestDeleteIsByIdentity(t *testing.T) {
+	k, c := newKWOK(t)
+	pool := testPool()
+	if err := k.SetSize(t.Context(), pool, 2); err != nil {
+		t.Fatal(err)
+	}
+	seen := nodes(t, c)["p-1"]
+	changed := seen.DeepCopy()
+	changed.Labels["x"] = "y"
+	if err := c.Update(t.Context(), changed); err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Delete(t.Context(), pool, []*corev1.Node{&seen}); !apierrors.IsConflict(err) {
+		t.Errorf("a node that changed: %v, want a conflict", err)
+	}
+	other := testPool()
+	other.Name = "q"
+	if err := k.Delete(t.Context(), other, []*corev1.Node{changed}); err == nil || !strings.Contains(err.Error(), "not of pool q") {
+		t.Errorf("another pool's node: %v", err)
+	}
+	if err := k.Delete(t.Context(), pool, []*corev1.Node{changed}); err != nil {
+		t.Error(err)
+	}
+	if _, there := nodes(t, c)["p-1"]; there {
+		t.Error("p-1 is still there")
+	}
+}
+
+func TestTemplateSaysWhichField(t *testing.T) {
+	for want, change := range map[string]func(*v1alpha1.GPUNodePool){
+		"spec.template.product":  func(p *v1alpha1.GPUNodePool) { p.Spec.Template.Product = "toaster" },
+		"1 or 2":                 func(p *v1alpha1.GPUNodePool) { p.Spec.MIG.BootLayout = make([]map[string]int32, 3) },
+		"spec.mig.bootLayout[1]": func(p *v1alpha1.GPUNodePool) { p.Spec.MIG.BootLayout[1] = map[string]int32{"9g.90gb": 1} },
+		"has no MIG":             func(p *v1alpha1.GPUNodePool) { p.Spec.Template.Product = "NVIDIA-L40S" },
+	} {
+		pool := testPool()
+		change(pool)
+		if _, err := templateOf(pool); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("err = %v, want %q in it", err, want)
+		}
+	}
+	pool := testPool()
+	pool.Spec.Provider = v1alpha1.Provider{}
+	if _, err := (Providers{}).Template(pool); !errors.Is(err, ErrNoProvider) {
+		t.Errorf("err = %v", err)
+	}
+}

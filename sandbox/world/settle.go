@@ -1,0 +1,74 @@
+package world
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// until waits for nothing to be missing any more, or for a program to die.
+func (w *World) until(ctx context.Context, missing func() []string) error {
+	for {
+		left := missing()
+		if len(left) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: still missing: %s", context.Cause(ctx), strings.Join(left, ", "))
+		case <-w.cluster.Failed():
+			return w.cluster.Err()
+		case <-time.After(tick):
+		}
+	}
+}
+
+func (w *World) nodesUp(ctx, _ context.Context) error { return w.until(ctx, w.nodesMissing) }
+
+// nodesMissing lists nodes of the story that are not ready or have no devices.
+func (w *World) nodesMissing() (out []string) {
+	for _, given := range w.opts.Story.Nodes {
+		n, ok := w.Caches.Node(given.Name)
+		if !ok || !nodeReady(n) || !hasDevices(n) {
+			out = append(out, "node "+given.Name)
+		}
+	}
+	return out
+}
+
+// podsMissing lists workloads with fewer ready pods than the story begins with.
+func (w *World) podsMissing() (out []string) {
+	ready := map[string]int{}
+	for _, p := range w.Caches.Pods() {
+		if l, ok := workloadOf(w.opts.Story, p); ok && podReady(p) {
+			ready[l.Namespace+"/"+l.Name]++
+		}
+	}
+	for _, l := range w.opts.Story.Workloads {
+		if key := l.Namespace + "/" + l.Name; ready[key] < l.Replicas {
+			out = append(out, fmt.Sprintf("%d of %d pods of %s", l.Replicas-ready[key], l.Replicas, key))
+		}
+	}
+	return out
+}
+
+func nodeReady(n *corev1.Node) bool {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func hasDevices(n *corev1.Node) bool {
+	for name, q := range n.Status.Allocatable {
+		if strings.HasPrefix(string(name), "nvidia.com/") && q.Value() > 0 {
+			return true
+		}
+	}
+	return false
+}
