@@ -136,6 +136,7 @@ func (w *world) judgeNode(n *nodeState) {
 		if len(n.Cards) == 0 {
 			n.room = w.pools[n.pool].empty.clone()
 			n.expected = w.pools[n.pool].Template.Cards
+			n.cut = make([]bool, len(n.expected))
 		}
 	case !n.Ready, n.pool >= 0 && w.plugless(n):
 		n.since = NodeUnready
