@@ -19,10 +19,6 @@ GENERATED := docs/metrics.md docs/reasons.md deploy/crds/gpuscale.io_gpunodepool
 ARGS     ?=
 FUZZTIME ?= 20s
 
-# compiled counts packages while a first build compiles for minutes, and lets
-# everything through that is not a package's name.
-compiled = awk '/ |^\#|:/ {print; fflush(); next} {n++} n % 100 == 0 {printf "  %d packages compiled\n", n; fflush()}'
-
 .PHONY: help
 help: ## List the targets.
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +30,9 @@ tools:
 	  echo "missing:$$missing. gpuscale builds with Go 1.26 or newer, gcc, make and git and nothing else;" >&2; \
 	  echo "on Debian or Ubuntu gcc and git come with: apt-get install gcc libc6-dev git" >&2; \
 	  echo "Go comes from your package manager or the Go project's own downloads." >&2; exit 1; fi
+	@have=$$(go env GOVERSION 2>&1) || true; case "$$have" in \
+	  go1.?|go1.?.*|go1.1?|go1.1?.*|go1.2[0-5]|go1.2[0-5].*|*'go: '*) \
+	    echo "Go here is too old: gpuscale needs 1.26 or newer, this is: $$have" >&2; exit 1;; esac
 
 .PHONY: build
 build: tools ## Build the programs into .cache/bin.
@@ -42,10 +41,17 @@ build: tools ## Build the programs into .cache/bin.
 	  echo "building gpuscale-$$p"; \
 	  go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/gpuscale-$$p ./$$p; done
 
-.PHONY: prepare
-prepare: tools
+# The first step needs nothing but Go itself, and tells in plain words what is
+# wrong with everything after it.
+.PHONY: sandbox
+sandbox: tools
 	@mkdir -p $(BIN)
-	@go build -v -ldflags '$(LDFLAGS)' -o $(BIN)/gpuscale-sandbox ./sandbox 2>&1 | $(compiled)
+	@go build -o $(BIN)/bootstrap ./sandbox/build/bootstrap || { \
+	  echo "go cannot compile even its own library: what it says above is the reason (its cache: $$(go env GOCACHE), temporary files: $${TMPDIR:-/tmp})" >&2; exit 1; }
+	@$(BIN)/bootstrap -o $(BIN)/gpuscale-sandbox -ldflags '$(LDFLAGS)'
+
+.PHONY: prepare
+prepare: sandbox
 	@$(BIN)/gpuscale-sandbox build
 
 .PHONY: demo
@@ -62,7 +68,7 @@ short: tools ## The tests that need no control plane.
 	go test -short ./...
 
 .PHONY: verify
-verify: tools ## Formatting, vet, floors and generated files.
+verify: sandbox ## Formatting, vet, floors and generated files.
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
 	if [ -n "$$unformatted" ]; then echo "not formatted (run gofmt -w):" >&2; echo "$$unformatted" >&2; exit 1; fi
 	go vet ./...
@@ -84,18 +90,23 @@ lint: tools ## golangci-lint with the house's rules (built on first use).
 	$(CACHE)/tools/golangci-lint run ./...
 
 .PHONY: fuzz
+# Minimizing an input takes up to a minute unless told, during which nothing is
+# tried: parsers that iterate over maps would spend all their time on it.
 fuzz: tools ## Run every fuzz test for FUZZTIME each.
 	@grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u | while read -r dir; do \
 	  grep -ho '^func Fuzz[A-Za-z0-9_]*' $$dir/*_test.go | sed 's/func //' | while read -r f; do \
-	    echo "$$dir $$f"; go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$dir; done; done
+	    echo "$$dir $$f"; go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$dir; done; done
 
 .PHONY: bench
 bench: tools ## Run the benchmarks.
 	go test -run '^$$' -bench . -benchmem ./gpu/... ./plan/... ./exporter/... ./adapter/...
 
 .PHONY: image
-image: ## Build container images.
-	@echo "make image: there are no container recipes yet; the binaries of make build are what runs" >&2; exit 1
+image: ## Build the container images gpuscale-exporter, -adapter and -autoscaler with Docker.
+	@docker info >/dev/null 2>&1 || { echo "make image needs a running Docker engine; make build gives the same programs without one" >&2; exit 1; }
+	@for p in $(PROGRAMS); do \
+	  target=static; [ $$p = exporter ] && target=exporter; \
+	  docker build -f deploy/images/Dockerfile --target $$target --build-arg PROGRAM=$$p --build-arg VERSION=$(VERSION) -t gpuscale-$$p:$(VERSION) .; done
 
 .PHONY: release
 release: build ## Put the binaries, with checksums, into dist/.

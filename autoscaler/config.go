@@ -68,6 +68,7 @@ type PolicyConfig struct {
 	RepartitionCooldown metav1.Duration `json:"repartitionCooldown"`
 	RepartitionTimeout  metav1.Duration `json:"repartitionTimeout"`
 	MaxUnready          float64         `json:"maxUnready"`
+	OKUnready           int             `json:"okUnready"`
 	WaitCostPerHour     float64         `json:"waitCostPerHour"`
 	DisruptionCost      float64         `json:"disruptionCost"`
 	NodeLife            metav1.Duration `json:"nodeLife"`
@@ -91,7 +92,7 @@ func Default() Config {
 			Freeze: p.Freeze, MaxActionsPerRound: p.MaxActionsPerRound, MaxNodesPerScaleUp: p.MaxNodesPerScaleUp,
 			MaxRemovalsPerRound: p.MaxRemovalsPerRound, ScaleDownCooldown: duration(p.ScaleDownCooldown),
 			RepartitionCooldown: duration(p.RepartitionCooldown), RepartitionTimeout: duration(p.RepartitionTimeout),
-			MaxUnready: p.MaxUnready, WaitCostPerHour: p.WaitCostPerHour, DisruptionCost: p.DisruptionCost,
+			MaxUnready: p.MaxUnready, OKUnready: p.OKUnready, WaitCostPerHour: p.WaitCostPerHour, DisruptionCost: p.DisruptionCost,
 			NodeLife: duration(p.NodeLife), NodeOverdue: duration(p.NodeOverdue), RepartitionLife: duration(p.RepartitionLife),
 		},
 	}

@@ -16,7 +16,7 @@ func (c PolicyConfig) Plan() plan.Policy {
 		Freeze: c.Freeze, MaxActionsPerRound: c.MaxActionsPerRound, MaxNodesPerScaleUp: c.MaxNodesPerScaleUp,
 		MaxRemovalsPerRound: c.MaxRemovalsPerRound, ScaleDownCooldown: c.ScaleDownCooldown.Duration,
 		RepartitionCooldown: c.RepartitionCooldown.Duration, RepartitionTimeout: c.RepartitionTimeout.Duration,
-		MaxUnready: c.MaxUnready, WaitCostPerHour: c.WaitCostPerHour, DisruptionCost: c.DisruptionCost,
+		MaxUnready: c.MaxUnready, OKUnready: c.OKUnready, WaitCostPerHour: c.WaitCostPerHour, DisruptionCost: c.DisruptionCost,
 		NodeLife: c.NodeLife.Duration, NodeOverdue: c.NodeOverdue.Duration, RepartitionLife: c.RepartitionLife.Duration,
 	}
 }
@@ -24,6 +24,7 @@ func (c PolicyConfig) Plan() plan.Policy {
 func (c PolicyConfig) validate(p *problems) {
 	for field, n := range map[string]int{
 		"maxActionsPerRound": c.MaxActionsPerRound, "maxNodesPerScaleUp": c.MaxNodesPerScaleUp, "maxRemovalsPerRound": c.MaxRemovalsPerRound,
+		"okUnready": c.OKUnready,
 	} {
 		if n < 0 {
 			p.add("policy."+field, "%d: must not be below 0", n)

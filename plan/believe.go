@@ -29,7 +29,7 @@ func (w *world) judgeNodes() {
 	switch {
 	case w.policy.Freeze:
 		w.hold = Frozen
-	case unready > 0 && float64(unready) > w.policy.MaxUnready*float64(ours):
+	case unready > max(w.policy.OKUnready, 0) && float64(unready) > w.policy.MaxUnready*float64(ours):
 		w.hold = TooManyUnready
 	}
 }
@@ -44,6 +44,10 @@ func (w *world) bindRunning() {
 		single := n.Labels[strategySingle] == "single"
 		for c := range n.Cards {
 			n.supply(&n.Cards[c], layouts[c], single)
+		}
+		n.booting = w.young(n) && n.Ready && !single && n.halfOffered(layouts)
+		if !n.booting {
+			n.limitToOffer(single)
 		}
 	}
 	for _, p := range w.running {
@@ -65,8 +69,10 @@ func (w *world) bindRunning() {
 
 // discountHeld takes off what is held by pods the snapshot does not know as
 // bound: a pod that is gone from the API can still hold its card for a while.
+// Where holders are unknown there is nothing to take off.
 func (n *nodeState) discountHeld() {
 	var instances []mig.Count
+	unknown := false
 	cards, heldCards := 0, 0
 	for i := range n.Cards {
 		c := &n.Cards[i]
@@ -77,6 +83,7 @@ func (n *nodeState) discountHeld() {
 			}
 			continue
 		}
+		unknown = unknown || !c.HoldersKnown
 		for _, in := range c.Instances {
 			if in.Holder == "" {
 				instances = added(instances, in.Profile, 1)
@@ -84,7 +91,7 @@ func (n *nodeState) discountHeld() {
 		}
 	}
 	for i := range n.free {
-		if f := &n.free[i]; !n.operating() {
+		if f := &n.free[i]; !n.operating() && !unknown {
 			f.N = min(f.N, countOf(instances, f.Profile))
 		}
 	}
@@ -127,9 +134,9 @@ func (w *world) judgeNode(n *nodeState) {
 	if at, ok := stampAt(w.memory.LastRepartition, n.name); ok {
 		n.changeAt = later(n.changeAt, at.Add(w.policy.RepartitionCooldown))
 	}
-	young := n.pool >= 0 && w.now.Sub(n.Created) < w.overdue(&w.pools[n.pool])
+	young := w.young(n)
 	switch {
-	case !n.Ready && young, n.pool >= 0 && n.Ready && young && w.plugless(n):
+	case !n.Ready && young, young && w.plugless(n), n.booting:
 		n.tier, n.since = tierNode, NodeUpcoming
 		n.at = later(w.now, n.Created.Add(w.pools[n.pool].ReadyAfter))
 		n.changeAt = later(n.changeAt, n.at)
@@ -152,6 +159,11 @@ func (w *world) judgeNode(n *nodeState) {
 	default:
 		n.tier = tierNow
 	}
+}
+
+// young reports a node of a pool that may still be on its way.
+func (w *world) young(n *nodeState) bool {
+	return n.pool >= 0 && w.now.Sub(n.Created) < w.overdue(&w.pools[n.pool])
 }
 
 // plugless reports a node of a GPU pool that shows no card: its device plugin

@@ -101,6 +101,8 @@ func (w *world) cannotBuy(k *kind, p *poolState) (Reason, string) {
 	switch {
 	case p.stop != "":
 		return p.stop, p.Name + ": " + p.why
+	case p.blind && w.lacks(k, &p.empty) == "slices":
+		return HoldersUnknown, p.Name + ": a new node would have to be cut, and of those it has nobody says who holds what"
 	case p.base+p.grown >= p.Max:
 		return PoolAtMax, fmt.Sprintf("%s has %d of %d nodes", p.Name, p.base+p.grown, p.Max)
 	case p.grown >= w.policy.MaxNodesPerScaleUp:
@@ -137,7 +139,7 @@ func (w *world) sharers(i int, k *kind, p *poolState, r room) int {
 	n, seen := 1, 0
 	for j := i + 1; j < len(w.pending) && seen < lookAhead; j++ {
 		q := &w.pending[j]
-		if q.served || !q.pod.Unschedulable {
+		if q.served || q.pod.Unreadable != "" || !q.pod.Unschedulable {
 			continue
 		}
 		seen++
@@ -226,7 +228,7 @@ func (w *world) raiseToMin() {
 
 // reasonRank orders the reasons why no pool gives a node by how close the pool
 // was: what would have worked with a little more comes first.
-var reasonRank = []Reason{BoundReached, PoolAtMax, BackingOff, Frozen, TooManyUnready, NoPoolFits}
+var reasonRank = []Reason{BoundReached, HoldersUnknown, PoolAtMax, BackingOff, Frozen, TooManyUnready, NoPoolFits}
 
 // unbought is the reason, of all pools, that came closest to a node.
 func (w *world) unbought(k *kind) (reason Reason) {

@@ -80,6 +80,12 @@ func (c *checker) node(n *Node, pools, seen map[string]bool) {
 	c.notNegative(path+".cpuMilli", n.CPUMilli)
 	c.notNegative(path+".memoryMi", n.MemoryMi)
 	c.cards(path, n.Cards)
+	if a := n.Allocatable; a != nil {
+		c.notNegative(path+".allocatable.cards", int64(a.Cards))
+		for _, in := range a.MIG {
+			c.notNegative(path+".allocatable.mig["+in.Name+"]", int64(in.Count))
+		}
+	}
 	if o := n.Operation; o != nil {
 		switch o.Phase {
 		case PhasePending, PhaseSucceeded, PhaseFailed:

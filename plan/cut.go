@@ -225,6 +225,9 @@ func (w *world) commitCut(p *pending, k *kind, o option, rival string) {
 		n.tier, n.since = tierChange, WaitRepartition
 	default:
 		n.tier, n.action, n.since = tierChange, -1, CoolingDown
+		if o.unknown {
+			n.since = HoldersUnknown
+		}
 	}
 	for _, s := range o.cut.before {
 		if !slices.Contains(o.cut.keep, s) {
@@ -242,7 +245,11 @@ func (w *world) commitCut(p *pending, k *kind, o option, rival string) {
 		w.kinds[i].scan = 0
 	}
 	w.commitWait(p, k, option{node: o.node})
-	if n.since == CoolingDown {
+	switch n.since {
+	case HoldersUnknown:
+		p.served = false // who knows
+		p.detail = fmt.Sprintf("%s/%d can be cut once it is known that nothing holds it", n.name, card.Index)
+	case CoolingDown:
 		p.detail = fmt.Sprintf("%s/%d can be cut in %s; %.2f%s", n.name, card.Index, short(o.at.Sub(w.now)), o.cost, rival)
 	}
 }

@@ -7,6 +7,7 @@ package plan
 func Make(s Snapshot, p Policy) Plan {
 	w := newWorld(s, p)
 	w.rememberFree()
+	w.rememberUnknown()
 	w.finishOperations()
 	w.placeNow()
 	w.raiseToMin()

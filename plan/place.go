@@ -16,6 +16,10 @@ func (w *world) placeNow() {
 	for i := range w.pending {
 		p := &w.pending[i]
 		k := &w.kinds[p.kind]
+		if p.pod.Unreadable != "" {
+			p.reason, p.detail = DemandUnreadable, p.pod.Unreadable
+			continue
+		}
 		if p.pod.Demand.Zero() {
 			p.served, p.reason, p.detail = true, WaitScheduler, "asks for no accelerator"
 			continue
@@ -92,7 +96,7 @@ func (w *world) placeRest() {
 	for _, marked := range []bool{true, false} {
 		for i := range w.pending {
 			p := &w.pending[i]
-			if p.served || p.pod.Unschedulable != marked {
+			if p.served || p.pod.Unreadable != "" || p.pod.Unschedulable != marked {
 				continue
 			}
 			k := &w.kinds[p.kind]
@@ -116,6 +120,9 @@ func (w *world) serve(i int, p *pending, k *kind) {
 	}
 	cut, canCut := w.cutOption(k, p.pod, canWait)
 	buy, canBuy := w.buyOption(i, k, p.pod, false)
+	if canCut && cut.unknown && buy.cuts && buy.node < 0 {
+		canBuy = false // what is there may do, and a new node would be no better known
+	}
 	full := len(w.actions) >= w.policy.MaxActionsPerRound
 	cutNow := canCut && !cut.at.After(w.now)
 	switch {
@@ -167,6 +174,8 @@ type option struct {
 	pool int
 	cut  cut
 	cuts bool // the node to buy has to be cut
+	// unknown: who holds the card to cut is not known yet.
+	unknown bool
 }
 
 func (w *world) waitOption(k *kind, p *Pod) (option, bool) {
@@ -197,6 +206,8 @@ func (n *nodeState) promise(now time.Time) (Reason, string) {
 		return WaitUpcomingNode, fmt.Sprintf("%s, in %s", n.name, in)
 	case CoolingDown:
 		return CoolingDown, fmt.Sprintf("a card of %s can be cut soon, in %s", n.name, in)
+	case HoldersUnknown:
+		return HoldersUnknown, fmt.Sprintf("a card of %s can be cut once it is known that nothing holds it", n.name)
 	case RepartitionDone:
 		return WaitRepartition, n.name + " is being released"
 	default:

@@ -20,6 +20,9 @@ type Policy struct {
 	RepartitionTimeout time.Duration
 	// MaxUnready is the share of nodes not ready above which everything holds, 0 … 1.
 	MaxUnready float64
+	// OKUnready nodes not ready hold nothing, whatever their share: of two nodes
+	// one is half, and still only one.
+	OKUnready int
 	// WaitCostPerHour is what an hour of one pending card-equivalent costs, in
 	// the currency of the pools' prices; it weighs waiting against money.
 	WaitCostPerHour float64
@@ -44,6 +47,7 @@ func DefaultPolicy() Policy {
 		RepartitionCooldown: time.Minute,
 		RepartitionTimeout:  5 * time.Minute,
 		MaxUnready:          0.45,
+		OKUnready:           3,
 		WaitCostPerHour:     20,
 		DisruptionCost:      0.02,
 		NodeLife:            time.Hour,

@@ -15,6 +15,7 @@ const (
 	NoPoolFits           Reason = "NoPoolFits"
 	PoolAtMax            Reason = "PoolAtMax"
 	Running              Reason = "Running"
+	DemandUnreadable     Reason = "DemandUnreadable"
 	// Pools, nodes and cards.
 	Steady             Reason = "Steady"
 	Frozen             Reason = "Frozen"

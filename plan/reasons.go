@@ -29,6 +29,8 @@ func podReasons() []ReasonDoc {
 			"Compare the pod's selector, tolerations and requests with the pool's template."},
 		{PoolAtMax, "pod, pool", "The only pools that fit the pod have reached their maximum.",
 			"Raise the pool's max, or wait until something ends."},
+		{DemandUnreadable, "pod", "What the pod asks for cannot be read, so nothing is done for it. The detail names the resource and what is wrong with it.",
+			"Correct the pod's requests: one way to share cards in a container, amounts that can be, cards of one vendor."},
 		{Running, "pod", "The pod is bound to a node.", ""},
 	}
 }
@@ -52,7 +54,7 @@ func poolReasons() []ReasonDoc {
 
 func nodeReasons() []ReasonDoc {
 	return []ReasonDoc{
-		{NodeEmpty, "node", "No pod but those of DaemonSets runs here. The node is given back once it has been empty for the pool's idleAfter.", ""},
+		{NodeEmpty, "node", "No pod but those of DaemonSets runs here. The node is given back once it has been empty for the pool's idleAfter, as far as this process has seen it empty: after a restart of the autoscaler that time begins anew.", ""},
 		{NodeBusy, "node", "Pods run here, or the node says that it must not be removed.", ""},
 		{NodeNeeded, "node", "The node is empty, and pending pods will use it.", ""},
 		{NodeUpcoming, "node", "The node is new and not ready yet; it counts as supply that is on its way.", ""},
@@ -60,7 +62,7 @@ func nodeReasons() []ReasonDoc {
 			"Look at the node's conditions; delete it if it will not come back."},
 		{NodeCordoned, "node", "Somebody cordoned the node. It is no supply and is left alone.",
 			"Uncordon it when the maintenance is over."},
-		{HoldersUnknown, "card, node", "Who holds the card is not known, or no longer fresh. It is neither counted as empty nor changed.",
+		{HoldersUnknown, "card, node, pod", "Who holds the card is not known, or no longer fresh. It is neither counted as empty nor changed. Of a pod: a card that could be cut for it is there, as soon as somebody says that it is free; another node would not be cut sooner.",
 			"Check that the node's exporter runs and is scraped."},
 		{CardFree, "card", "Nothing holds the card.", ""},
 		{CardHeld, "card", "A pod holds the card or one of its slices.", ""},

@@ -87,6 +87,11 @@ type Node struct {
 	CPUMilli   int64 // allocatable
 	MemoryMi   int64
 	Cards      []Card
+	// Allocatable is what the API says the node offers to all its pods together,
+	// whoever holds it; nil where nobody said, and what the cards have counts. It
+	// bounds what can be free without anybody knowing who holds what: this less
+	// what the pods bound here ask for.
+	Allocatable *demand.Demand
 	// Operation under way on this node, nil for none.
 	Operation *Operation
 	// NoScaleDown: the node says that it must not be removed.
@@ -154,11 +159,14 @@ type Pod struct {
 	PendingSince  time.Time
 	Priority      int32
 	Demand        demand.Demand
-	CPUMilli      int64
-	MemoryMi      int64
-	NodeSelector  map[string]string
-	Affinity      []NodeTerm // any term may match; empty matches every node
-	Tolerations   []Toleration
+	// Unreadable says why the demand could not be read, empty for a demand that
+	// was: such a pod wants something, nobody knows what.
+	Unreadable   string
+	CPUMilli     int64
+	MemoryMi     int64
+	NodeSelector map[string]string
+	Affinity     []NodeTerm // any term may match; empty matches every node
+	Tolerations  []Toleration
 	// Evictable is false for a pod that must not be moved (safe-to-evict=false,
 	// no controller, a PDB with no room).
 	Evictable bool
@@ -189,7 +197,14 @@ type Memory struct {
 	LastRepartition []Stamp
 	// FreeSince is when a node ("n1") or card ("n1/0") was first seen without
 	// any holder, where the snapshot does not say since when. Sorted by name.
+	//
+	// Whoever persists a Memory may leave FreeSince and UnknownSince out. After a
+	// restart both begin anew: a node is then given back later by as long as it had
+	// been empty, and unknown holders are waited for once more. Neither does harm.
 	FreeSince []Stamp
+	// UnknownSince is since when a node has had a card whose holders are unknown.
+	// Sorted by name.
+	UnknownSince []Stamp
 }
 
 // Stamp is a time remembered under a name.

@@ -15,10 +15,15 @@ func (w *world) splitCard(n *nodeState, card int, patient bool, o *option) (mig.
 	switch {
 	case c.Health == gpu.Sick:
 		return nil, blockSick
-	case !c.HoldersKnown && n.tier != tierNode:
-		return nil, blockUnknown
 	case n.cut[card] || n.operating() && n.Operation.Card == c.Index:
 		return nil, blockCut
+	case !c.HoldersKnown && n.tier != tierNode:
+		// No action, but a reason to wait: by the API it may well be free.
+		at, waits := w.awaited(n)
+		if !waits || len(c.Instances) == 0 {
+			return nil, blockUnknown
+		}
+		o.at, o.unknown = later(o.at, at), true
 	}
 	rules := &w.pools[n.pool].MIG
 	if !rules.KeepsBusy && slices.ContainsFunc(c.Instances, func(in Instance) bool { return in.Holder != "" }) {
@@ -58,6 +63,8 @@ func (w *world) idleSince(n *nodeState, card int, in *Instance) (time.Time, bool
 	switch {
 	case n.tier == tierNode: // it comes without pods
 		return n.at, true
+	case !c.HoldersKnown: // not before that is known
+		return w.now, true
 	case !in.IdleSince.IsZero():
 		return in.IdleSince, true
 	case !c.IdleSince.IsZero():

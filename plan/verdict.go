@@ -43,7 +43,7 @@ func (w *world) poolVerdict(i int) Verdict {
 	size := fmt.Sprintf("%d of %d … %d nodes", p.Size, p.Min, p.Max)
 	switch {
 	case w.hold == TooManyUnready:
-		v.Reason, v.Detail = w.hold, fmt.Sprintf("more than %.0f %% of nodes", 100*w.policy.MaxUnready)
+		v.Reason, v.Detail = w.hold, fmt.Sprintf("more than %.0f %% of nodes, and more than %d", 100*w.policy.MaxUnready, w.policy.OKUnready)
 	case w.hold != "" || p.Freeze:
 		v.Reason, v.Detail = Frozen, size
 	case p.action >= 0:
@@ -122,10 +122,10 @@ func (w *world) cardVerdict(n *nodeState, i int) Verdict {
 		}
 	case n.cut[i] && n.action >= 0:
 		v.Reason = WaitRepartition
-	case n.cut[i]:
-		v.Reason = CoolingDown
 	case !c.HoldersKnown:
 		v.Reason = HoldersUnknown
+	case n.cut[i]:
+		v.Reason = CoolingDown
 	case free:
 		v.Reason = CardFree
 		if !since.IsZero() {

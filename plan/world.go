@@ -69,6 +69,7 @@ type nodeState struct {
 	room
 	bound    int  // pods that keep it from being empty
 	promised int  // pending pods that will use it
+	booting  bool // the device plugin offers only part of what is coming
 	settling bool // the scheduler is about to bind pods here
 	changeAt time.Time
 	expected []Card // what it will have, for a node that shows no cards yet
@@ -85,6 +86,7 @@ type poolState struct {
 	shrunk int   // nodes this plan removes
 	action int   // ScaleUp, -1 for none
 	spare  []int // unopened nodes
+	blind  bool  // nobody has known for long who holds what on any of its nodes
 	stop   Reason
 	why    string
 	asked  time.Time // when nodes were last asked for
@@ -96,6 +98,7 @@ func newWorld(s Snapshot, p Policy) *world {
 	w.memory = Memory{
 		LastScaleUp: sortedStamps(s.Memory.LastScaleUp), LastScaleDown: sortedStamps(s.Memory.LastScaleDown),
 		LastRepartition: sortedStamps(s.Memory.LastRepartition), FreeSince: sortedStamps(s.Memory.FreeSince),
+		UnknownSince: sortedStamps(s.Memory.UnknownSince),
 	}
 	w.addPools(s.Pools)
 	w.addNodes(s.Nodes)

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
+	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/e2e"
 	"github.com/gpuscale/gpuscale/sandbox/play"
 	"github.com/gpuscale/gpuscale/sandbox/story"
@@ -28,7 +29,7 @@ func main() {
 	stop()
 	switch {
 	case err == nil:
-	case interrupted && play.Interrupted(err):
+	case interrupted && !play.Failed(err):
 		fmt.Fprintln(os.Stderr, "gpuscale-sandbox: interrupted, nothing is left behind")
 		os.Exit(130)
 	default:
@@ -69,7 +70,7 @@ func newDemoCommand() *cobra.Command {
 	fs.StringVar(&f.trace, "trace", "", "request trace in the Azure LLM inference CSV format (default: the story's synthetic one)")
 	fs.Float64Var(&f.speed, "speed", 0, "how many seconds of the trace pass in one second (default: the story's)")
 	fs.StringVar(&f.story, "story", "", "story file (default: the demo)")
-	fs.BoolVar(&f.keep, "keep", false, "leave everything running at the end, until Ctrl-C")
+	fs.BoolVar(&f.keep, "keep", false, "leave everything running at the end, until Ctrl-C, also when the story failed")
 	fs.StringVar(&f.log, "log", "", "file for the sandbox's own log")
 	return cmd
 }
@@ -80,7 +81,7 @@ func newBuildCommand() *cobra.Command {
 		Short: "Compile what the demo needs, and end",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			root, err := world.FindRoot()
+			root, err := build.FindRoot()
 			if err != nil {
 				return err
 			}
@@ -108,7 +109,7 @@ func demo(ctx context.Context, f flags) error {
 		return err
 	}
 	defer closeLog()
-	root, err := world.FindRoot()
+	root, err := build.FindRoot()
 	if err != nil {
 		return err
 	}

@@ -286,3 +286,55 @@ func TestUnknownAndRepeatedRules(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A rule that nobody has watched begins with its history; one query is enough
+// for that, and the plain one follows.
+func TestARuleBeginsWithItsHistory(t *testing.T) {
+	cases := map[string]struct {
+		fails func(n int, history bool) error // by attempt, from 0
+		want  string                          // H: history, q: plain
+	}{
+		"good": {func(int, bool) error { return nil }, "Hqqqq"},
+		"Prometheus comes back": {func(n int, _ bool) error {
+			if n < 5 {
+				return prom.ErrUnavailable
+			}
+			return nil
+		}, "HHqHHqHqqq"},
+		"a history that is too much": {func(_ int, history bool) error {
+			if history {
+				return prom.ErrBadQuery
+			}
+			return nil
+		}, "HHqHqqqq"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rule := only("queue_depth")[0]
+				var got strings.Builder
+				q := querier(func(_ context.Context, promql string, _ time.Time) (prom.Vector, error) {
+					n, history := got.Len(), promql == rule.History()
+					if !history && promql != rule.Query() {
+						t.Errorf("asks %s", promql)
+					}
+					got.WriteString(map[bool]string{true: "H", false: "q"}[history])
+					return nil, c.fails(n, history)
+				})
+				k, err := New(q, []signal.Rule{rule}, options, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan struct{})
+				go func() { k.Run(ctx); close(done) }()
+				time.Sleep(2 * time.Minute)
+				cancel()
+				<-done
+				if !strings.HasPrefix(got.String(), c.want) {
+					t.Errorf("%s, want %s…", got.String(), c.want)
+				}
+			})
+		})
+	}
+}

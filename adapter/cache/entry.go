@@ -10,10 +10,11 @@ import (
 
 // entry is one rule's state.
 type entry struct {
-	rule  signal.Rule
-	query string
-	table atomic.Pointer[signal.Table] // swapped, never changed
-	wake  chan struct{}                // holds one token
+	rule    signal.Rule
+	query   string
+	history string                       // of the first answer after the start or an idle time
+	table   atomic.Pointer[signal.Table] // swapped, never changed
+	wake    chan struct{}                // holds one token
 
 	mu    sync.Mutex
 	asked time.Time // last request
@@ -25,7 +26,7 @@ type entry struct {
 }
 
 func newEntry(r signal.Rule) *entry {
-	e := &entry{rule: r, query: r.Query(), wake: make(chan struct{}, 1), first: make(chan struct{})}
+	e := &entry{rule: r, query: r.Query(), history: r.History(), wake: make(chan struct{}, 1), first: make(chan struct{})}
 	e.table.Store(signal.NewTable(r))
 	return e
 }

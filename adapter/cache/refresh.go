@@ -20,8 +20,16 @@ func (c *Cache) keep(ctx context.Context, e *entry) {
 			return
 		case <-e.wake:
 		}
+		var begin opening
 		for ctx.Err() == nil && !e.idle(time.Now(), c.opts.IdleAfter) {
-			c.refresh(ctx, e)
+			query, history := e.query, begin.history()
+			if history {
+				query = e.history
+			}
+			if err := c.refresh(ctx, e, query); begin.ended(history, err) && ctx.Err() == nil {
+				c.log.Warn("the rule's past cannot be read: pods that fell silent before now are not known to exist",
+					slog.String("rule", e.rule.Name), slog.Duration("past", signal.Forget), slog.Any("error", err))
+			}
 			select {
 			case <-ctx.Done():
 			case <-time.After(jitter(c.opts.Interval)):
@@ -35,17 +43,17 @@ func jitter(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.9 + 0.2*rand.Float64()))
 }
 
-func (c *Cache) refresh(ctx context.Context, e *entry) {
+func (c *Cache) refresh(ctx context.Context, e *entry, query string) error {
 	select {
 	case c.slots <- struct{}{}:
 		defer func() { <-c.slots }()
 	case <-ctx.Done():
-		return
+		return ctx.Err()
 	}
 	start := time.Now()
-	vector, err := c.querier.Query(ctx, e.query, time.Time{})
+	vector, err := c.querier.Query(ctx, query, time.Time{})
 	if ctx.Err() != nil {
-		return // going down: no statement about Prometheus
+		return ctx.Err() // going down: no statement about Prometheus
 	}
 	now := time.Now()
 	c.metrics.queried(e.rule.Name, now.Sub(start), result(err))
@@ -55,6 +63,7 @@ func (c *Cache) refresh(ctx context.Context, e *entry) {
 	}
 	e.attempted(err, now)
 	c.tell(e, before, err)
+	return err
 }
 
 // store swaps in the table made of an answer. start, not the end, stands for

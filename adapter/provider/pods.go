@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
@@ -12,8 +13,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Pods knows which pods there are, from memory. Names come sorted; pods being
-// deleted are left out, as the HPA leaves them out.
+// Pods knows which pods there are, from memory. Names come sorted; pods that
+// have ended or are being deleted are left out, as the HPA leaves them out.
 type Pods interface {
 	// Ready returns why nothing can be said yet.
 	Ready() error
@@ -27,12 +28,19 @@ var (
 	replicaSetsResource = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
 )
 
+// unfinished leaves pods that have ended to the API server: metadata does not
+// say a pod's phase, and an evicted pod stays for hours. Its silence would
+// count as that of a server that has gone missing.
+var unfinished = fields.AndSelectors(
+	fields.OneTermNotEqualSelector("status.phase", "Succeeded"),
+	fields.OneTermNotEqualSelector("status.phase", "Failed"),
+).String()
+
 // byOwner is the index from a controller to what it controls.
 const byOwner = "owner"
 
 // Informers implements Pods with informers that hold metadata only.
 type Informers struct {
-	factory     metadatainformer.SharedInformerFactory
 	pods        cache.SharedIndexInformer
 	replicaSets cache.SharedIndexInformer
 }
@@ -41,20 +49,24 @@ var _ Pods = (*Informers)(nil)
 
 // NewInformers prepares the informers; Start runs them.
 func NewInformers(client metadata.Interface) (*Informers, error) {
-	f := metadatainformer.NewSharedInformerFactoryWithOptions(client, 0, metadatainformer.WithTransform(strip))
 	i := &Informers{
-		factory:     f,
-		pods:        f.ForResource(podsResource).Informer(),
-		replicaSets: f.ForResource(replicaSetsResource).Informer(),
+		pods:        informer(client, podsResource, unfinished),
+		replicaSets: informer(client, replicaSetsResource, ""),
 	}
-	return i, errors.Join(
-		i.pods.AddIndexers(cache.Indexers{byOwner: ownerKeys}),
-		i.replicaSets.AddIndexers(cache.Indexers{byOwner: ownerKeys}),
-	)
+	return i, errors.Join(i.pods.SetTransform(strip), i.replicaSets.SetTransform(strip))
+}
+
+func informer(client metadata.Interface, resource schema.GroupVersionResource, fieldSelector string) cache.SharedIndexInformer {
+	indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc, byOwner: ownerKeys}
+	narrow := func(o *metav1.ListOptions) { o.FieldSelector = fieldSelector }
+	return metadatainformer.NewFilteredMetadataInformer(client, resource, metav1.NamespaceAll, 0, indexers, narrow).Informer()
 }
 
 // Start begins to list and watch, and returns at once.
-func (i *Informers) Start(stop <-chan struct{}) { i.factory.Start(stop) }
+func (i *Informers) Start(stop <-chan struct{}) {
+	go i.pods.Run(stop)
+	go i.replicaSets.Run(stop)
+}
 
 // Ready implements Pods.
 func (i *Informers) Ready() error {
@@ -73,7 +85,7 @@ func (i *Informers) Has(namespace, pod string) bool {
 // Select implements Pods.
 func (i *Informers) Select(namespace string, selector labels.Selector) []string {
 	var names []string
-	// The index by namespace is the factory's own; it cannot fail.
+	// Fails only for an index that is not there.
 	_ = cache.ListAllByNamespace(i.pods.GetIndexer(), namespace, selector, func(o any) {
 		if alive(o) {
 			names = append(names, o.(*metav1.PartialObjectMetadata).Name)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,9 +14,11 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
 	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
 
 	"github.com/gpuscale/gpuscale/adapter/cache"
@@ -58,6 +61,20 @@ func cluster(t testing.TB) *Informers {
 		meta("v1", "Pod", "chat", "a", rs), meta("v1", "Pod", "chat", "b", rs), gone, db,
 		meta("v1", "Pod", "other", "a", nil),
 	)
+	var narrowed atomic.Int32
+	client.PrependReactor("list", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if got := a.(clienttesting.ListAction).GetListRestrictions().Fields.String(); got != "status.phase!=Failed,status.phase!=Succeeded" {
+			t.Errorf("lists pods with field selector %q: pods that have ended would count as silent", got)
+		}
+		narrowed.Add(1)
+		return false, nil, nil
+	})
+	client.PrependReactor("list", "replicasets", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if got := a.(clienttesting.ListAction).GetListRestrictions().Fields.String(); got != "" {
+			t.Errorf("lists ReplicaSets with field selector %q, which the API server refuses", got)
+		}
+		return false, nil, nil
+	})
 	informers, err := NewInformers(client)
 	if err != nil {
 		t.Fatal(err)
@@ -68,6 +85,9 @@ func cluster(t testing.TB) *Informers {
 	informers.Start(t.Context().Done())
 	for informers.Ready() != nil {
 		time.Sleep(time.Millisecond)
+	}
+	if narrowed.Load() == 0 {
+		t.Error("no list of pods was seen")
 	}
 	return informers
 }

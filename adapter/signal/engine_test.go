@@ -87,17 +87,23 @@ func (*seriesSet) Warnings() annotations.Annotations { return nil }
 // Prometheus's, which must not matter.
 func ask(t testing.TB, m memory, previous *Table, after time.Duration) (*Table, map[Reason]int, time.Time) {
 	t.Helper()
-	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, LookbackDelta: 5 * time.Minute, Parser: parser.NewParser(parser.Options{})})
+	rule := previous.Rule()
+	return askFor(t, m, previous, rule.Query(), after)
+}
+
+func askFor(t testing.TB, m memory, previous *Table, promql string, after time.Duration) (*Table, map[Reason]int, time.Time) {
+	t.Helper()
+	engine := newEngine()
 	evaluated := epoch.Add(after)
-	q, err := engine.NewInstantQuery(t.Context(), m, nil, previous.Rule().Query(), evaluated)
+	q, err := engine.NewInstantQuery(t.Context(), m, nil, promql, evaluated)
 	if err != nil {
-		t.Fatalf("%s: %v", previous.Rule().Query(), err)
+		t.Fatalf("%s: %v", promql, err)
 	}
 	defer q.Close()
 	r := q.Exec(t.Context())
 	vector, err := r.Vector()
 	if err != nil {
-		t.Fatalf("%s: %v", previous.Rule().Query(), err)
+		t.Fatalf("%s: %v", promql, err)
 	}
 	var samples []Sample
 	for _, s := range vector {
@@ -106,6 +112,12 @@ func ask(t testing.TB, m memory, previous *Table, after time.Duration) (*Table, 
 	now := evaluated.Add(time.Hour)
 	next, dropped := previous.Read(samples, Reading{Evaluated: evaluated, Now: now})
 	return next, dropped, now
+}
+
+func newEngine() *promql.Engine {
+	return promql.NewEngine(promql.EngineOpts{
+		MaxSamples: 1e6, Timeout: time.Minute, LookbackDelta: 5 * time.Minute, Parser: parser.NewParser(parser.Options{}),
+	})
 }
 
 // float is a sample that is no histogram; those methods are never called.

@@ -2,6 +2,7 @@ package signal
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
@@ -16,14 +17,30 @@ const PartLabel = "gpuscale_part"
 // namespaces. It joins, for each source, its value and timestamp(its series)
 // with `or`; the part label keeps them apart. Built as a syntax tree, so no
 // name or matcher can break out of its place.
-func (r Rule) Query() string {
+func (r Rule) Query() string { return r.expression().String() }
+
+// historyStep is how closely [Rule.History] looks at the past. A series that
+// lived shorter may go unnoticed.
+const historyStep = 30 * time.Second
+
+// History returns the expression for a rule that nobody has watched: Query's
+// answer, and beside it the last of each series that has ended within Forget.
+// A table built from it knows who has fallen silent, as if it had been there
+// all the while; without, a sum right after a start would leave them out and
+// be too low.
+func (r Rule) History() string {
+	past := &parser.SubqueryExpr{Expr: &parser.ParenExpr{Expr: r.expression()}, Range: Forget, Step: historyStep}
+	return or(r.expression(), call("last_over_time", past)).String()
+}
+
+func (r Rule) expression() parser.Expr {
 	var whole parser.Expr
 	for i, s := range r.Sources {
 		n := strconv.Itoa(i)
 		whole = or(whole, part("v"+n, r.value(s)))
 		whole = or(whole, part("t"+n, call("timestamp", r.selector(s.Metric, s.Matchers))))
 	}
-	return whole.String()
+	return whole
 }
 
 func (r Rule) value(s Source) parser.Expr {

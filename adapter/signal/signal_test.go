@@ -29,8 +29,10 @@ func TestBuiltinRulesAreValidAndParse(t *testing.T) {
 		if err := r.Validate(); err != nil {
 			t.Errorf("%s: %v", r.Name, err)
 		}
-		if _, err := parser.NewParser(parser.Options{}).ParseExpr(r.Query()); err != nil {
-			t.Errorf("%s: %v", r.Query(), err)
+		for _, promql := range []string{r.Query(), r.History()} {
+			if _, err := parser.NewParser(parser.Options{}).ParseExpr(promql); err != nil {
+				t.Errorf("%s: %v", promql, err)
+			}
 		}
 	}
 }
@@ -251,5 +253,42 @@ func TestValidateSaysEverything(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("%v lacks %s", err, field)
 		}
+	}
+}
+
+// An adapter that has just started knows of those who fell silent before it
+// did, as if it had been there: their want is an error, not a smaller sum.
+func TestHistoryKnowsWhoFellSilent(t *testing.T) {
+	// a reports until now. b stopped half a minute ago, its target gone; c two
+	// minutes ago, its target still failing. d ended twenty minutes ago. e is
+	// loading its model and never reported.
+	m := load(t, `
+		vllm:num_requests_waiting{namespace="chat",pod="a"} 5x300
+		vllm:num_requests_waiting{namespace="chat",pod="b"} 7x293 stale
+		vllm:num_requests_waiting{namespace="chat",pod="c"} 9x276
+		vllm:num_requests_waiting{namespace="chat",pod="d"} 9x60 stale`)
+	rule := builtin(t, "queue_depth")
+	answer := func(promql string, pods ...string) (Answer, error) {
+		table, _, now := askFor(t, m, NewTable(rule), promql, 300*step)
+		var keys []Key
+		for _, p := range pods {
+			keys = append(keys, Key{"chat", p})
+		}
+		return table.Pods(keys, k8slabels.Everything(), now, "the pods")
+	}
+	if a, err := answer(rule.Query(), "a", "b"); err != nil || a.Value != 5 {
+		t.Errorf("the plain query: %v, %v: it is meant to show what History is for", a, err)
+	}
+	for _, silent := range []string{"b", "c"} {
+		var none *NoAnswer
+		if a, err := answer(rule.History(), "a", silent); !errors.As(err, &none) || none.Silent != 1 {
+			t.Errorf("%s is forgotten: %v, %v", silent, a, err)
+		}
+	}
+	if a, err := answer(rule.History(), "a", "d", "e"); err != nil || a.Value != 5 || a.Pods != 1 {
+		t.Errorf("long ended or never begun: %v, %v", a, err)
+	}
+	if a, err := answer(rule.History(), "a"); err != nil || a.Value != 5 || !a.Time.Equal(epoch.Add(300*step+time.Hour)) {
+		t.Errorf("a fresh value is not Query's own: %v, %v", a, err)
 	}
 }

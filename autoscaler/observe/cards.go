@@ -172,6 +172,9 @@ func fromConfig(in nodeInput, cards []plan.Card) {
 	}
 	layout := configLayout(in.config, name, len(cards))
 	offered := instancesOnly(partition.Advertised(in.node))
+	if layout == nil && partition.Advertised(in.node)[partition.CardResource] == 0 {
+		layout = spread(offered, cards)
+	}
 	for i := range cards {
 		c := &cards[i]
 		c.HoldersKnown, c.Holders, c.Instances = false, nil, nil

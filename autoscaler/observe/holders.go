@@ -16,11 +16,13 @@ func doubtUnattributed(in nodeInput, cards []plan.Card) {
 		return
 	}
 	for _, p := range in.bound {
-		if p.Demand.Zero() || in.reading.held[p.Key()] >= devices(p.Demand) {
+		held := in.reading.held[p.Key()]
+		unread := p.Unreadable != "" && held == 0 // it may hold anything
+		if !unread && (p.Demand.Zero() || held >= devices(p.Demand)) {
 			continue
 		}
 		for i := range cards {
-			if couldHold(&cards[i], p.Demand) {
+			if unread || couldHold(&cards[i], p.Demand) {
 				cards[i].HoldersKnown = false
 			}
 		}

@@ -60,6 +60,7 @@ func (o *Observer) node(in nodeInput) plan.Node {
 		MemoryMi:    n.Status.Allocatable.Memory().Value() >> 20,
 		Operation:   partition.OperationOf(n),
 		NoScaleDown: in.keep,
+		Allocatable: offer(n),
 	}
 	for _, t := range n.Spec.Taints {
 		if !lifecycleTaints[t.Key] {
@@ -76,7 +77,7 @@ func (o *Observer) node(in nodeInput) plan.Node {
 	// A node whose device plugin has not come up shows no card: its pool's
 	// template says what it will have. While a card is being cut the plugin
 	// pauses, and what the node has is known all the same.
-	if out.Operation == nil && (!advertises(in) || awaitsExporter(in)) {
+	if out.Operation == nil && !advertises(in) {
 		return out
 	}
 	out.Cards = o.cards(in)
@@ -98,30 +99,6 @@ func ready(n *corev1.Node) bool {
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {
 			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
-// exporterGrace is how long after a node became ready its exporter may take to
-// be heard of.
-const exporterGrace = time.Minute
-
-// awaitsExporter reports a node that has just come up, holds no GPU pod and has
-// not been heard of. It is on its way, as one without its device plugin is:
-// taken for a node whose holders are unknown, a second one would be bought.
-func awaitsExporter(in nodeInput) bool {
-	if in.reading != nil {
-		return false
-	}
-	for _, p := range in.bound {
-		if !p.Demand.Zero() {
-			return false
-		}
-	}
-	for _, c := range in.node.Status.Conditions {
-		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-			return in.now.Sub(c.LastTransitionTime.Time) < exporterGrace
 		}
 	}
 	return false

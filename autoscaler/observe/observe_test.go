@@ -299,31 +299,6 @@ func TestPods(t *testing.T) {
 	}
 }
 
-// TestNodeThatJustCameUp: until its exporter is heard of it is on its way, not a
-// node of which nothing is known; but not for ever, and not once it is used.
-func TestNodeThatJustCameUp(t *testing.T) {
-	n := node("n", halves(2))
-	n.Status.Conditions[0].LastTransitionTime = metav1.NewTime(start)
-	w := newWorld(t, pool("p"), n)
-	if got := w.at(59 * time.Second).Nodes[0].Cards; len(got) != 0 {
-		t.Errorf("cards %v", got)
-	}
-	if got := w.at(time.Minute).Nodes[0].Cards; len(got) != 1 || got[0].HoldersKnown {
-		t.Errorf("cards %v, want one with unknown holders", got)
-	}
-	w.readings = NewReadings(start, twoHalves(1))
-	if got := w.at(time.Second).Nodes[0].Cards; len(got) != 1 || !got[0].HoldersKnown {
-		t.Errorf("cards %v", got)
-	}
-	w.readings = nil
-	if err := w.client.Create(t.Context(), pod("a", "n", halves(1))); err != nil {
-		t.Fatal(err)
-	}
-	if got := w.at(2 * time.Second).Nodes[0].Cards; len(got) != 1 {
-		t.Errorf("cards %v of a node in use", got)
-	}
-}
-
 // TestOperationKeepsCards: while a card is cut the plugin offers nothing, and
 // the node is not taken for one that is booting.
 func TestOperationKeepsCards(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/resource"
 
-	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -26,7 +25,7 @@ func podsOf(c *cluster, gpuNode map[string]bool) []plan.Pod {
 			continue
 		}
 		pod := ConvertPod(p)
-		if p.Spec.NodeName != "" && !gpuNode[p.Spec.NodeName] || p.Spec.NodeName == "" && pod.Demand.Zero() {
+		if p.Spec.NodeName != "" && !gpuNode[p.Spec.NodeName] || p.Spec.NodeName == "" && pod.Demand.Zero() && pod.Unreadable == "" {
 			continue
 		}
 		pod.Evictable = pod.Evictable && budgets.room(p)
@@ -36,8 +35,7 @@ func podsOf(c *cluster, gpuNode map[string]bool) []plan.Pod {
 }
 
 // ConvertPod returns a pod as the planner sees it. Demand that no dialect can
-// read is left zero: such a pod is not ours to place. Evictable does not know
-// of budgets.
+// read is left zero, and Unreadable says why. Evictable does not know of budgets.
 func ConvertPod(p *corev1.Pod) plan.Pod {
 	requests := resource.PodRequests(p, resource.PodResourcesOptions{})
 	out := plan.Pod{
@@ -55,7 +53,9 @@ func ConvertPod(p *corev1.Pod) plan.Pod {
 	if p.Spec.Priority != nil {
 		out.Priority = *p.Spec.Priority
 	}
-	if d, err := demand.FromResources(kube.Extended(requests)); err == nil {
+	if d, err := demandOfPod(p); err != nil {
+		out.Unreadable = err.Error()
+	} else {
 		out.Demand = d
 	}
 	for _, t := range p.Spec.Tolerations {

@@ -64,8 +64,8 @@ func hasNaN(s plan.Snapshot) bool {
 // everything has every field the language knows.
 const everything = `
 policy freeze max-actions=3 max-nodes=4 max-removals=5 scale-down-cooldown=6m repartition-cooldown=7s repartition-timeout=8m
-  max-unready=0.5 wait-cost=1.5 disruption-cost=0.1 node-life=2h node-overdue=9m repartition-life=3h
-tick at="@2026-05-01T10:00:00.5Z" last-scale-up=(h=5m) last-scale-down=(h=6m) last-repartition=(n1=30s) free-since=(n1/1=1h n1=-1s)
+  max-unready=0.5 ok-unready=2 wait-cost=1.5 disruption-cost=0.1 node-life=2h node-overdue=9m repartition-life=3h
+tick at="@2026-05-01T10:00:00.5Z" last-scale-up=(h=5m) last-scale-down=(h=6m) last-repartition=(n1=30s) free-since=(n1/1=1h n1=-1s) unknown-since=(n1=3m)
 pool h min=1 max=4 target=3 size=2 price=2.25 spot freeze ready-after=2m idle-after=10m backoff=3m repartition=keep-busy
   mig-idle-after=1m mig-duration=9s cpu=64 memory=512Gi gpus=2 model=H100-80GB health=healthy layout=(1g.10gb@0 3g.40gb@4)
   mig-allowed=(1g.10gb 3g.40gb) labels=(a=b c/d="e f" g) taints=(k=v:NoSchedule k2:NoExecute)
@@ -76,10 +76,12 @@ node n1 pool=h bare unready cordoned-by=n1-0 not-cordoned no-scale-down age=1h c
   op=n1-0 op-card=0 op-model=H100-80GB op-target=(3g.40gb@0 3g.40gb@4) op-started=1s op-deadline=4m59s op-phase=failed op-message="it is in use, \"really\""
 gpu n1/0 model=H100-80GB uuid=GPU-1 health=sick layout=(1g.10gb@0:held=a/p:uuid=MIG-1:busy=0.5~3s 1g.10gb@1:idle=5m:unplaced) card-idle=1m card-busy=0.25~1s
 gpu n1/1 holders=(a/q b/r) no-mig
-node n2 cordoned
+node n2 cordoned allocatable=()
+node n3 allocatable=(gpu*2 3g.40gb)
 pod a/p wants=(3g.40gb 1g.10gb*2) node=n1 pending=2m age=3m priority=-5 owner=Deployment/p cpu=250m memory=1Gi
   selector=(x=y) affinity=(| z:In:a:b x:Exists | w:Gt:5) tolerations=(t:op=Exists:effect=NoSchedule u=v) evictable daemonset unschedulable
 pod a/q wants=amd.gpu*2 pending=never age=5s unmarked
+pod a/s unreadable="resource x: contradicts y"
 pod a/r wants=(any.gpu part:core=500:memory-mib=4096)
 `
 
@@ -88,7 +90,7 @@ pod a/r wants=(any.gpu part:core=500:memory-mib=4096)
 // every plan.
 func FuzzMake(f *testing.F) {
 	for seed := range 40 {
-		b := make([]byte, 120)
+		b := make([]byte, 200)
 		for i := range b {
 			b[i] = byte((i*i*(seed+3) + i*7 + seed*31) >> (seed % 3))
 		}
@@ -101,7 +103,7 @@ func FuzzMake(f *testing.F) {
 func TestLive(t *testing.T) {
 	r := rand.New(rand.NewSource(11))
 	for range 100 {
-		b := make([]byte, 60+r.Intn(100))
+		b := make([]byte, 60+r.Intn(240))
 		r.Read(b)
 		live(t, b)
 	}
@@ -124,7 +126,11 @@ func live(t *testing.T, b []byte) {
 	}
 	d.build(w, do)
 	for round := 0; round < 12 && d.left(); round++ {
-		switch d.n(5) {
+		switch d.n(7) {
+		case 5:
+			d.unsettle(w, do)
+		case 6:
+			d.odd(do, round+10)
 		case 0:
 			if pods := w.Sim.State.Pods; len(pods) > 0 {
 				do("pod %s gone", pods[d.n(len(pods))].Key())
@@ -181,6 +187,9 @@ func (d *dice) build(w *scenario.World, do func(string, ...any)) {
 			do("node n%d unready", i)
 		}
 	}
+	for i := range d.n(4) {
+		d.odd(do, i)
+	}
 	for i := range d.n(10) {
 		d.pod(do, fmt.Sprintf("old/p%d", i))
 	}
@@ -188,6 +197,55 @@ func (d *dice) build(w *scenario.World, do func(string, ...any)) {
 	do("tick 0s")
 	if d.n(2) == 0 {
 		do("tick %ds", d.n(120))
+	}
+}
+
+// odd adds what a real cluster has and nobody thinks of: nodes that show no
+// cards yet, or none that anybody knows; pools that can make nothing; nodes of
+// nobody's; instances of which only the number is known.
+func (d *dice) odd(do func(string, ...any), i int) {
+	switch d.n(9) {
+	case 0:
+		do("node odd%d pool=mig gpus=0 unready age=%ds", i, d.n(900))
+	case 1:
+		do("node odd%d pool=mig gpus=0 age=%ds allocatable=()", i, d.n(900))
+	case 2:
+		do("node odd%d pool=mig gpus=0 age=%ds", i, d.n(900))
+		do("node odd%d gpus=%d model=A30-24GB layout=%s", i, 1+d.n(2), d.layout("A30-24GB"))
+	case 3:
+		do("node odd%d pool=mig age=%ds", i, d.n(900))
+		do("gpu odd%d/0 layout=%s holders-unknown", i, strings.ReplaceAll(d.layout("H100-80GB"), " ", ":unplaced "))
+	case 4:
+		do("pool odd%d max=%d model=Mystery gpus=%d layout=(c3m4a0@0) repartition=idle price=0.01 mig-duration=5s", i, d.n(3), d.n(3))
+		do("node mystery%d pool=odd%d age=%ds", i, i, d.n(900))
+	case 5:
+		do("pool odd%d max=%d", i, d.n(3))
+		do("node empty%d pool=odd%d age=%ds", i, i, d.n(900))
+	case 6:
+		do("node odd%d age=1h gpus=%d model=H100-80GB layout=%s", i, 1+d.n(2), d.layout("H100-80GB"))
+	case 7:
+		do("node odd%d pool=mig bare gpus=2 age=%ds health=sick model=Mystery mig", i, d.n(900))
+	case 8:
+		do("pod odd/p%d unreadable=what", i)
+	}
+}
+
+// unsettle has an exporter or a device plugin fall silent, or speak again.
+func (d *dice) unsettle(w *scenario.World, do func(string, ...any)) {
+	nodes := w.Sim.State.Nodes
+	if len(nodes) == 0 {
+		return
+	}
+	n := nodes[d.n(len(nodes))]
+	switch d.n(4) {
+	case 0, 1:
+		for _, c := range n.Cards {
+			do("gpu %s/%d %s", n.Name, c.Index, []string{"holders-unknown", "holders-known"}[d.n(2)])
+		}
+	case 2:
+		do("node %s allocatable=(1g.10gb*%d 3g.40gb*%d gpu*%d)", n.Name, d.n(8), d.n(3), d.n(3))
+	case 3:
+		do("tick unknown-since=(%s=%dm)", n.Name, d.n(30))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -31,6 +32,10 @@ func readNode(r *reader, n *plan.Node) {
 	readTaints(r, &n.Taints)
 	r.quantity("cpu", &n.CPUMilli, cpuUnits)
 	r.quantity("memory", &n.MemoryMi, memoryUnits)
+	var offered demand.Demand
+	if r.items("allocatable", func(it item) error { return readWant(it, &offered) }) {
+		n.Allocatable = &offered
+	}
 	count := -1
 	if r.int("gpus", &count) {
 		if count < 0 || count > maxCards {
@@ -99,6 +104,13 @@ func nodeText(n plan.Node, now time.Time) string {
 		b.WriteString(" age=" + quote(timeText(n.Created, now, -1)))
 	}
 	resourcesText(&b, n.CPUMilli, n.MemoryMi)
+	if n.Allocatable != nil {
+		if text := demandText("allocatable", *n.Allocatable); text != "" {
+			b.WriteString(text)
+		} else {
+			b.WriteString(" allocatable=()")
+		}
+	}
 	b.WriteString(labelsText("labels", n.Labels))
 	b.WriteString(taintsText(n.Taints))
 	b.WriteString(operationText(n, now))

@@ -35,6 +35,7 @@ func readPod(r *reader, p *plan.Pod) {
 	if r.items("wants", func(it item) error { return readWant(it, &d) }) {
 		p.Demand = d
 	}
+	r.string("unreadable", &p.Unreadable)
 	r.quantity("cpu", &p.CPUMilli, cpuUnits)
 	r.quantity("memory", &p.MemoryMi, memoryUnits)
 	readLabels(r, "selector", &p.NodeSelector)
@@ -103,7 +104,7 @@ func readPart(it item, d *demand.Demand) error {
 	return nil
 }
 
-func wantsText(d demand.Demand) string {
+func demandText(key string, d demand.Demand) string {
 	var words []string
 	if d.Cards != 0 || d.Vendor != "" {
 		vendor := d.Vendor + "."
@@ -124,7 +125,7 @@ func wantsText(d demand.Demand) string {
 	if len(words) == 0 {
 		return ""
 	}
-	return " wants=(" + strings.Join(words, " ") + ")"
+	return " " + key + "=(" + strings.Join(words, " ") + ")"
 }
 
 func times(n int) string {
@@ -137,7 +138,10 @@ func times(n int) string {
 func podText(p plan.Pod, now time.Time) string {
 	var b strings.Builder
 	b.WriteString("pod " + quote(p.Key()))
-	b.WriteString(wantsText(p.Demand))
+	b.WriteString(demandText("wants", p.Demand))
+	if p.Unreadable != "" {
+		b.WriteString(" unreadable=" + quote(p.Unreadable))
+	}
 	if p.Node != "" {
 		b.WriteString(" node=" + quote(p.Node))
 	}

@@ -21,6 +21,7 @@ func readPolicy(r *reader, p *plan.Policy) {
 	r.duration("repartition-cooldown", &p.RepartitionCooldown)
 	r.duration("repartition-timeout", &p.RepartitionTimeout)
 	r.float("max-unready", &p.MaxUnready)
+	r.int("ok-unready", &p.OKUnready)
 	r.float("wait-cost", &p.WaitCostPerHour)
 	r.float("disruption-cost", &p.DisruptionCost)
 	r.duration("node-life", &p.NodeLife)
@@ -39,7 +40,7 @@ func PrintPolicy(p plan.Policy) string {
 		b.WriteString(" thaw")
 	}
 	fmt.Fprintf(&b, " max-actions=%d max-nodes=%d max-removals=%d", p.MaxActionsPerRound, p.MaxNodesPerScaleUp, p.MaxRemovalsPerRound)
-	fmt.Fprintf(&b, " max-unready=%s wait-cost=%s disruption-cost=%s", number(p.MaxUnready), number(p.WaitCostPerHour), number(p.DisruptionCost))
+	fmt.Fprintf(&b, " max-unready=%s ok-unready=%d wait-cost=%s disruption-cost=%s", number(p.MaxUnready), p.OKUnready, number(p.WaitCostPerHour), number(p.DisruptionCost))
 	fmt.Fprintf(&b, "\n  scale-down-cooldown=%s repartition-cooldown=%s repartition-timeout=%s",
 		durationText(p.ScaleDownCooldown), durationText(p.RepartitionCooldown), durationText(p.RepartitionTimeout))
 	fmt.Fprintf(&b, "\n  node-life=%s node-overdue=%s repartition-life=%s\n",

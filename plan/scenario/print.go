@@ -18,6 +18,7 @@ func Print(s plan.Snapshot) string {
 	b.WriteString(stampsText("last-scale-down", s.Memory.LastScaleDown, s.Now))
 	b.WriteString(stampsText("last-repartition", s.Memory.LastRepartition, s.Now))
 	b.WriteString(stampsText("free-since", s.Memory.FreeSince, s.Now))
+	b.WriteString(stampsText("unknown-since", s.Memory.UnknownSince, s.Now))
 	b.WriteByte('\n')
 	for _, p := range s.Pools {
 		b.WriteString(poolText(p, s.Now))
@@ -56,7 +57,8 @@ func readTick(r *reader, s *plan.Snapshot) {
 		key  string
 		list *[]plan.Stamp
 	}{{"last-scale-up", &m.LastScaleUp}, {"last-scale-down", &m.LastScaleDown},
-		{"last-repartition", &m.LastRepartition}, {"free-since", &m.FreeSince}} {
+		{"last-repartition", &m.LastRepartition}, {"free-since", &m.FreeSince},
+		{"unknown-since", &m.UnknownSince}} {
 		var stamps []plan.Stamp
 		if r.items(f.key, func(it item) error {
 			if len(it) != 1 || !it[0].isSet {

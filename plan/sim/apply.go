@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -135,9 +136,41 @@ func (w *World) finish(a plan.Action) string {
 	c := slices.IndexFunc(n.Cards, func(c plan.Card) bool { return c.Index == a.Card })
 	if c >= 0 {
 		n.Cards[c].Instances = recut(n.Cards[c].Instances, a.Target, w.State.Now)
+		reoffer(n, a)
 	}
 	n.Operation.Phase = plan.PhaseSucceeded
 	return fmt.Sprintf("%s is cut to %s", name, plan.LayoutText(a.Model, a.Target))
+}
+
+// reoffer has the device plugin offer what a card is now cut into, where the
+// node says what it offers.
+func reoffer(n *plan.Node, a plan.Action) {
+	t, ok := mig.ForModel(a.Model)
+	if n.Allocatable == nil || !ok {
+		return
+	}
+	offer := *n.Allocatable
+	offer.MIG = slices.Clone(offer.MIG)
+	change := func(l mig.Layout, by int) {
+		for _, p := range l {
+			name := t.Name(p.Profile)
+			i := slices.IndexFunc(offer.MIG, func(in demand.Instances) bool { return in.Name == name })
+			if i < 0 {
+				gb := 0
+				if parsed, err := mig.ParseName(name); err == nil {
+					gb = parsed.GB
+				}
+				offer.MIG = append(offer.MIG, demand.Instances{Name: name, MemoryGB: gb,
+					Profile: mig.Profile{Compute: p.Profile.Compute, Attrs: p.Profile.Attrs}})
+				i = len(offer.MIG) - 1
+			}
+			offer.MIG[i].Count += by
+		}
+	}
+	change(a.Before, -1)
+	change(a.Target, 1)
+	offer.MIG = slices.DeleteFunc(offer.MIG, func(in demand.Instances) bool { return in.Count <= 0 })
+	n.Allocatable = &offer
 }
 
 // recut keeps the instances that are in the target and adds the others, free

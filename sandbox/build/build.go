@@ -40,6 +40,10 @@ func (p Paths) Program(name string) string { return filepath.Join(p.Bin, name) }
 // ControlPlane returns the control plane's binaries and compiles them if the
 // cache does not have them.
 func ControlPlane(ctx context.Context, o Options) (Paths, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return Paths{}, err
+	}
 	dir, err := ensure(ctx, o, controlPlane)
 	if err != nil {
 		return Paths{}, err
@@ -50,6 +54,10 @@ func ControlPlane(ctx context.Context, o Options) (Paths, error) {
 // Prometheus returns Prometheus and promtool and compiles them if the cache
 // does not have them.
 func Prometheus(ctx context.Context, o Options) (Paths, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return Paths{}, err
+	}
 	dir, err := ensure(ctx, o, prometheus)
 	if err != nil {
 		return Paths{}, err
@@ -74,6 +82,37 @@ func All(ctx context.Context, o Options) (Paths, error) {
 	return prom, nil
 }
 
+// Programs compiles our own programs and returns the folder with
+// gpuscale-exporter, gpuscale-adapter and gpuscale-autoscaler.
+func Programs(ctx context.Context, o Options) (string, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(o.Cache, programs.name)
+	return dir, again(ctx, o, programs, dir)
+}
+
+// Sandbox compiles the sandbox's own program into file, which the Makefile
+// starts from.
+func Sandbox(ctx context.Context, o Options, file, ldflags string) error {
+	o, err := o.withDefaults()
+	if err != nil {
+		return err
+	}
+	file, err = filepath.Abs(file)
+	if err != nil {
+		return fmt.Errorf("finding %s: %w", file, err)
+	}
+	return again(ctx, o, sandboxProgram(filepath.Base(file), ldflags), filepath.Dir(file))
+}
+
+// Folder of everything that is built, for what does not come from here.
+func Folder(o Options) (string, error) {
+	o, err := o.withDefaults()
+	return o.Cache, err
+}
+
 func (o Options) withDefaults() (Options, error) {
 	if o.Out == nil {
 		o.Out = os.Stderr
@@ -82,7 +121,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Root == "" {
-		root, err := findRoot()
+		root, err := FindRoot()
 		if err != nil {
 			return o, err
 		}
@@ -102,8 +141,8 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// findRoot walks up from the working directory to gpuscale's go.mod.
-func findRoot() (string, error) {
+// FindRoot walks up from the working directory to gpuscale's go.mod.
+func FindRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("finding the gpuscale checkout: %w", err)
@@ -114,7 +153,7 @@ func findRoot() (string, error) {
 			return dir, nil
 		}
 		if filepath.Dir(dir) == dir {
-			return "", errors.New("the sandbox compiles its control plane from the gpuscale sources: run it from inside a checkout")
+			return "", errors.New("the sandbox compiles what it runs from the gpuscale sources: run it from inside a checkout")
 		}
 		dir = filepath.Dir(dir)
 	}

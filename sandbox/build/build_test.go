@@ -285,7 +285,7 @@ func TestProgressWords(t *testing.T) {
 
 // The version the binaries say they are is the one they are made of.
 func TestVersionIsTheModules(t *testing.T) {
-	root, err := findRoot()
+	root, err := FindRoot()
 	if err != nil {
 		t.Fatal(err)
 	}

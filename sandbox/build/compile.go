@@ -19,16 +19,18 @@ func compile(ctx context.Context, o Options, t target, dir string) error {
 	if _, err := exec.LookPath("go"); err != nil {
 		return fmt.Errorf("compiling %s: %w", t.title, CheckTools())
 	}
-	if err := checkDisk(t, dir); err != nil {
-		return err
+	if !t.again || !t.complete(dir) { // what is compiled in place again takes no more room
+		if err := checkDisk(t, dir); err != nil {
+			return err
+		}
 	}
-	p := newProgress(o.Out, t.title)
+	p := newProgress(o.Out, t)
 	defer p.close()
 
 	// What would be compiled, which is less than everything when Go's own
 	// cache has some of it. Modules that are missing are fetched here.
 	var list bytes.Buffer
-	args := append([]string{"list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, t.args...)
+	args := append([]string{"list", "-deps", "-f", "{{if and .Stale (ne .Name \"main\")}}{{.ImportPath}}{{end}}"}, t.args...)
 	if err := runGo(ctx, o, t, &list, p.downloading, append(args, t.pkgs...)...); err != nil {
 		return err
 	}
@@ -51,7 +53,11 @@ func trailingSlash(output string) string {
 func runGo(ctx context.Context, o Options, t target, stdout io.Writer, line func(string), args ...string) error {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = filepath.Join(o.Root, filepath.FromSlash(t.module))
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-mod=readonly -buildvcs=false", "PWD="+cmd.Dir)
+	cgo := "CGO_ENABLED=0"
+	if t.cgo {
+		cgo = "CGO_ENABLED=1"
+	}
+	cmd.Env = append(os.Environ(), cgo, "GOWORK=off", "GOFLAGS=-mod=readonly -buildvcs=false", "PWD="+cmd.Dir)
 	cmd.Stdout = stdout
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that its compilers can be ended with it
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }

@@ -3,22 +3,24 @@ package build
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/term"
 )
 
 // plainEvery is the pause between lines when nobody watches a terminal.
 const plainEvery = 10 * time.Second
 
+// worthSaying is how long a target that is compiled each time may take before
+// anything is said: usually it takes no time at all.
+const worthSaying = 2 * time.Second
+
 // progress tells somebody who waits for minutes what is going on.
 type progress struct {
 	out   io.Writer
 	title string
-	tty   bool
+	again bool               // compiled each time
+	width func() (int, bool) // of the terminal; false: there is none
 	now   func() time.Time
 	stop  chan struct{}
 	ended sync.WaitGroup
@@ -27,16 +29,16 @@ type progress struct {
 	modules   int // fetched
 	total     int // packages to compile; 0: not known yet
 	done      int
+	start     time.Time
 	begin     time.Time // of compiling
-	lastPlain time.Time
+	lastPlain time.Time // zero: nothing said yet
 }
 
-func newProgress(out io.Writer, title string) *progress {
-	p := &progress{out: out, title: title, now: time.Now, stop: make(chan struct{})}
-	if f, ok := out.(*os.File); ok {
-		p.tty = term.IsTerminal(int(f.Fd()))
-	}
-	p.begin, p.lastPlain = p.now(), p.now()
+func newProgress(out io.Writer, t target) *progress {
+	p := &progress{out: out, title: t.title, again: t.again, now: time.Now, stop: make(chan struct{})}
+	p.width = func() (int, bool) { return columns(out) }
+	p.start = p.now()
+	p.begin = p.start
 	p.ended.Go(func() {
 		tick := time.NewTicker(500 * time.Millisecond)
 		defer tick.Stop()
@@ -66,7 +68,7 @@ func (p *progress) compiling(total int) {
 	p.mu.Lock()
 	p.total, p.done, p.begin = max(total, 1), 0, p.now()
 	p.mu.Unlock()
-	p.show(true)
+	p.show(!p.again)
 }
 
 // compiled gets go's lines while it compiles: one for each package.
@@ -82,13 +84,29 @@ func (p *progress) compiled(line string) {
 func (p *progress) show(now bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.again && p.now().Sub(p.start) < worthSaying {
+		return
+	}
+	if p.lastPlain.IsZero() {
+		p.lastPlain = p.start
+		now = now || p.again // the first word about it
+	}
+	width, tty := p.width()
 	switch {
-	case p.tty:
-		fmt.Fprintf(p.out, "\r\x1b[K%s", p.text())
+	case tty:
+		fmt.Fprintf(p.out, "\r\x1b[K%s", cut(p.text(), width-1))
 	case now || p.now().Sub(p.lastPlain) >= plainEvery:
 		fmt.Fprintln(p.out, p.text())
 		p.lastPlain = p.now()
 	}
+}
+
+// cut keeps a line from wrapping, which would leave rests when repainting.
+func cut(s string, width int) string {
+	if runes := []rune(s); len(runes) > width {
+		return string(runes[:max(0, width-1)]) + "…"
+	}
+	return s
 }
 
 func (p *progress) text() string {
@@ -99,7 +117,11 @@ func (p *progress) text() string {
 		return fmt.Sprintf("downloading the sources of %s: %s modules, %s", p.title, thousands(p.modules), short(p.now().Sub(p.begin)))
 	}
 	took := p.now().Sub(p.begin)
-	s := fmt.Sprintf("compiling %s the first time: %s/%s packages", p.title, thousands(p.done), thousands(p.total))
+	first := " the first time"
+	if p.again {
+		first = ""
+	}
+	s := fmt.Sprintf("compiling %s%s: %s/%s packages", p.title, first, thousands(p.done), thousands(p.total))
 	if took >= time.Second {
 		s += ", " + short(took)
 	}
@@ -115,7 +137,7 @@ func (p *progress) text() string {
 func (p *progress) close() {
 	close(p.stop)
 	p.ended.Wait()
-	if p.tty {
+	if _, tty := p.width(); tty {
 		fmt.Fprint(p.out, "\r\x1b[K")
 	}
 }

@@ -21,6 +21,8 @@ type target struct {
 	links  map[string]string
 	files  []string // what must be there when it is done
 	disk   uint64   // bytes go build needs at most in its own cache
+	cgo    bool     // links C
+	again  bool     // compiled each time, in place: our own sources change
 }
 
 var controlPlane = target{
@@ -56,6 +58,39 @@ var prometheus = target{
 	output: "./",
 	files:  []string{"prometheus", "promtool"},
 	disk:   2 << 30,
+}
+
+// programs of ours that a sandbox runs as processes. The exporter links the C
+// side of go-dcgm.
+var programs = target{
+	name:   "programs",
+	title:  "gpuscale's programs",
+	pkgs:   []string{"./exporter", "./adapter", "./autoscaler"},
+	output: "./",
+	links: map[string]string{
+		"gpuscale-exporter":   "exporter",
+		"gpuscale-adapter":    "adapter",
+		"gpuscale-autoscaler": "autoscaler",
+	},
+	files: []string{"exporter", "adapter", "autoscaler"},
+	disk:  2 << 30,
+	cgo:   true,
+	again: true,
+}
+
+// sandboxProgram is the sandbox itself.
+func sandboxProgram(file, ldflags string) target {
+	return target{
+		name:   "sandbox",
+		title:  "the sandbox",
+		args:   []string{"-ldflags", ldflags},
+		pkgs:   []string{"./sandbox"},
+		output: file,
+		files:  []string{file},
+		disk:   2 << 30,
+		cgo:    true,
+		again:  true,
+	}
 }
 
 func versionFlags() string {

@@ -2,7 +2,6 @@ package play
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -26,8 +25,9 @@ type Result struct {
 }
 
 // Run plays a story to its end: all expectations met (nil), one failed, a
-// program dead, or ctx ended. Whatever happens it leaves nothing running,
-// unless the story was played well and Keep is set: then it waits for ctx.
+// program dead, or ctx ended. Whatever happens it leaves nothing behind. With
+// Keep it waits for ctx at the end, also when the story failed (see Failed),
+// so that one can look.
 func Run(ctx context.Context, o Options) (Result, error) {
 	traffic, speed, err := o.traffic()
 	if err != nil {
@@ -38,7 +38,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	defer cancel()
 	begin := time.Now()
 	w, err := world.Start(startCtx, world.Options{
-		Story: o.Story, Binaries: o.Binaries, Trace: traffic, Speed: speed, Keep: o.Keep, Log: o.Log,
+		Story: o.Story, Binaries: o.Binaries, Trace: traffic, Speed: speed, Log: o.Log,
 	})
 	if err != nil {
 		return Result{}, err
@@ -56,13 +56,20 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 	p := player{o: o, world: w, watcher: watcher, progress: story.NewProgress(o.Story)}
 	err = p.follow(life)
+	if died := w.Err(); err != nil && died != nil {
+		err = died // what made it fail
+	}
 	result := Result{Summary: watcher.Summary(), Met: p.met}
 	result.Summary.Took = p.met
-	if ctx.Err() == nil {
-		o.View.Summarize(result.Summary)
+	if ctx.Err() != nil {
+		return result, err
 	}
-	if err == nil && o.Keep {
-		return result, keep(ctx, o, w)
+	o.View.Summarize(result.Summary)
+	if o.Keep {
+		return result, keep(ctx, o.View, placesOf(o, w), w, err)
+	}
+	if err != nil {
+		err = fmt.Errorf("%w\n  the logs go with the sandbox: to look at them, run it with --keep", err)
 	}
 	return result, err
 }
@@ -138,21 +145,6 @@ func (p *player) failed(err error) error {
 	return fmt.Errorf("the story failed: %w; came true before: %s", err, strings.Join(names, ", "))
 }
 
-// keep everything running until ctx ends.
-func keep(ctx context.Context, o Options, w *world.World) error {
-	o.View.Say("\nkept running until Ctrl-C:\n  export KUBECONFIG=%s\n  Prometheus   %s\n  autoscaler   %s/debug/plan\n  logs         %s/logs",
-		w.Kubeconfig(), w.PrometheusURL(), w.AutoscalerURL(), w.Dir())
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-w.Failed():
-		return w.Err()
-	}
-}
-
-// Interrupted says whether an error only means that somebody pressed Ctrl-C.
-func Interrupted(err error) bool { return errors.Is(err, context.Canceled) }
-
 func header(o Options, traffic string, speed float64) string {
 	s := o.Story
 	cards := 0
@@ -163,6 +155,10 @@ func header(o Options, traffic string, speed float64) string {
 			}
 		}
 	}
-	return fmt.Sprintf("gpuscale · %s · %d GPU nodes with %d cards in %d pools, %d replayed · trace %s ×%g (req/s and latencies in the trace's time) · Ctrl-C leaves nothing behind",
-		s.Title, len(s.Nodes), cards, len(s.Pools), s.Replayed, traffic, speed)
+	plays := "no traffic"
+	if s.Traffic != nil {
+		plays = fmt.Sprintf("trace %s ×%g (req/s and latencies in the trace's time)", traffic, speed)
+	}
+	return fmt.Sprintf("gpuscale · %s · %d GPU nodes with %d cards in %d pools, %d replayed · %s · Ctrl-C leaves nothing behind",
+		s.Title, len(s.Nodes), cards, len(s.Pools), s.Replayed, plays)
 }

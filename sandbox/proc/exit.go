@@ -3,8 +3,6 @@ package proc
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -77,7 +75,7 @@ func (e *Exit) Error() string {
 		fmt.Fprintf(&b, "; it logged nothing to %s", e.Log)
 		return b.String()
 	}
-	fmt.Fprintf(&b, "\n  last lines of %s:", e.Log)
+	fmt.Fprintf(&b, "\n  its last words, in %s:", e.Log)
 	for _, line := range e.Tail {
 		b.WriteString("\n    " + line)
 	}
@@ -117,45 +115,4 @@ func signalName(s syscall.Signal) string {
 		return "SIGSEGV"
 	}
 	return s.String()
-}
-
-// Tail is the last n lines of a file, long lines cut; empty when it cannot
-// be read. Goroutine dumps are left out: what matters stands above them.
-func Tail(file string, n int) []string {
-	const most = 64 << 10
-	f, err := os.Open(file)
-	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	if size, err := f.Seek(0, io.SeekEnd); err == nil && size > most {
-		_, _ = f.Seek(-most, io.SeekEnd)
-	} else {
-		_, _ = f.Seek(0, io.SeekStart)
-	}
-	data, err := io.ReadAll(io.LimitReader(f, most))
-	if err != nil {
-		return nil
-	}
-	text := strings.TrimRight(string(data), "\n")
-	if i := strings.Index(text, "\ngoroutine "); i >= 0 {
-		text = text[:i]
-	}
-	if text = strings.TrimRight(text, "\n "); text == "" {
-		return nil
-	}
-	lines := strings.Split(text, "\n")
-	if len(lines) > n {
-		lines = lines[len(lines)-n:]
-	}
-	for i, line := range lines {
-		if at := strings.Index(line, `"stacktrace":`); at >= 0 {
-			line = line[:at] + "…"
-		}
-		if len(line) > 400 {
-			line = strings.ToValidUTF8(line[:400], "") + "…"
-		}
-		lines[i] = line
-	}
-	return lines
 }

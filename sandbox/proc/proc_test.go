@@ -38,19 +38,40 @@ func failure(t *testing.T, g *Group) *Exit {
 	return e
 }
 
+// panicked is what Go writes when it panics.
+const panicked = `panic: no such card [recovered, repanicked]
+
+goroutine 7 [running]:
+panic({0x1, 0x2})
+	/usr/lib/go/src/runtime/panic.go:787 +0x132
+strings.Repeat({0x1, 0x2}, 0x3)
+	/usr/lib/go/src/strings/strings.go:600 +0x10
+github.com/gpuscale/gpuscale/exporter/collect.(*Power).Read(0xc0001, {0x1, 0x2})
+	/somewhere/exporter/collect/power.go:31 +0x1d
+main.main()
+	/somewhere/exporter/main.go:12 +0x1d
+created by main.start in goroutine 1
+	/somewhere/exporter/main.go:9 +0x1d
+
+goroutine 1 [select]:
+main.other()
+	/somewhere/exporter/main.go:99 +0x1d
+`
+
 func TestDeathIsToldInPlainWords(t *testing.T) {
 	for name, c := range map[string]struct {
 		script string
 		want   []string
 		not    string
 	}{
-		"exit status":  {"for i in $(seq 30); do echo line $i; done; exit 3", []string{"x ended with exit status 3 after", "    line 16\n", "line 30"}, "line 15\n"},
-		"status 0":     {"exit 0", []string{"x ended by itself with status 0", "it logged nothing to "}, ""},
-		"killed":       {"kill -9 $$", []string{"x was killed from outside (SIGKILL)", "ran out of memory"}, ""},
-		"disk":         {"echo 'write db: no space left on device' >&2; exit 1", []string{": the disk is full\n"}, ""},
-		"port":         {"echo 'listen tcp 127.0.0.1:80: bind: address already in use'; exit 1", []string{"a port it needs is taken"}, ""},
-		"structured":   {`printf '%s\n' '{"level":"fatal","msg":"oh","stacktrace":"main.main\n\tmain.go:1"}'; exit 1`, []string{`    {"level":"fatal","msg":"oh",…`}, "main.go"},
-		"stack traces": {"echo 'panic: oh'; echo; echo 'goroutine 1 [running]:'; echo main.main; exit 2", []string{"    panic: oh"}, "goroutine"},
+		"exit status": {"for i in $(seq 30); do echo line $i; done; exit 3", []string{"x ended with exit status 3 after", "    line 16\n", "line 30"}, "line 15\n"},
+		"status 0":    {"exit 0", []string{"x ended by itself with status 0", "it logged nothing to "}, ""},
+		"killed":      {"kill -9 $$", []string{"x was killed from outside (SIGKILL)", "ran out of memory"}, ""},
+		"disk":        {"echo 'write db: no space left on device' >&2; exit 1", []string{": the disk is full\n"}, ""},
+		"port":        {"echo 'listen tcp 127.0.0.1:80: bind: address already in use'; exit 1", []string{"a port it needs is taken"}, ""},
+		"structured":  {`printf '%s\n' '{"level":"fatal","msg":"oh","stacktrace":"main.main\n\tmain.go:1"}'; exit 1`, []string{`    {"level":"fatal","msg":"oh",…`}, "main.go"},
+		"panic":       {"echo before; printf '%s' '" + panicked + "'; exit 2", []string{"    before\n    panic: no such card", "\n      at exporter/collect.(*Power).Read (power.go:31)\n      at main.main (main.go:12)"}, "goroutine"},
+		"survived":    {"printf '%s' '" + panicked + "'; echo all is well; echo cannot listen; exit 1", []string{"main.go:12", "\n    all is well\n    cannot listen"}, "\n  at "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := group(t)

@@ -56,8 +56,8 @@ func (s *Story) check() (errs []error) {
 		}
 	}
 	for _, h := range s.HPAs {
-		if !seen[h.Namespace+"/"+h.Name] || h.Min > h.Max || h.Target < 1 {
-			fail("hpa %s/%s: needs a workload, min <= max and target >= 1", h.Namespace, h.Name)
+		if !seen[h.Namespace+"/"+h.Name] || h.Min > h.Max {
+			fail("hpa %s/%s: needs a workload and min <= max", h.Namespace, h.Name)
 		}
 	}
 	if t := s.Traffic; t != nil && (!served[t.Namespace+"/"+t.Name] || t.Speed <= 0) {

@@ -12,7 +12,7 @@
 //	replay  nodes=8
 //	run     search/embed replicas=3 ask=nvidia.com/mig-1g.10gb node=h100-mig-a busy=0.3
 //	serve   chat/vllm model=chat-13b replicas=2 ask=nvidia.com/mig-3g.40gb load=3s
-//	hpa     chat/vllm min=2 max=10 metric=queue_depth target=8 down-after=30s
+//	hpa     chat/vllm min=2 max=10 metrics=queue_depth:8 down-after=30s
 //	traffic chat/vllm speed=20 seed=1 base=1.6 peak=8.5 length=50m
 //	fault   at=40s wedge node=h100-mig-b
 //	expect  "the queue grows" queue > 16 within 90s

@@ -63,15 +63,20 @@ type Workload struct {
 	Load            time.Duration // Serve: until the model is loaded
 }
 
-// HPA on a Deployment, by one Object metric of that Deployment.
+// HPA on a Deployment, by Object metrics of that Deployment.
 type HPA struct {
 	Namespace, Name string
 	Min, Max        int
-	Metric          string
-	Target          int // AverageValue
+	Metrics         []Metric
 	Up              int // pods it may add …
 	UpEvery         time.Duration
 	DownAfter       time.Duration // stabilisation
+}
+
+// Metric an HPA follows. The HPA takes the largest of its metrics' answers.
+type Metric struct {
+	Name   string
+	Target int // AverageValue: per replica
 }
 
 // Traffic to a served Deployment: the synthetic trace, unless another is given.

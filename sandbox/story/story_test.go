@@ -30,7 +30,7 @@ node    big-a pool=big layout="3g.40gb*2 | 1g.10gb*7"
 replay  nodes=8
 run     search/embed replicas=3 ask=nvidia.com/mig-1g.10gb node=big-a busy=0.3
 serve   chat/vllm model=chat-13b replicas=2 ask=nvidia.com/mig-3g.40gb load=3s pool=big
-hpa     chat/vllm min=2 max=10 metric=queue_depth target=8
+hpa     chat/vllm min=2 max=10 metrics=queue_depth:8
 traffic chat/vllm speed=20 length=10m
 fault   at=40s wedge node=big-a
 fault   at=10s kill program=kwok

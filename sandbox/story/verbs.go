@@ -1,6 +1,10 @@
 package story
 
-import "time"
+import (
+	"strconv"
+	"strings"
+	"time"
+)
 
 // verbs with key=value arguments.
 func verbs() map[string]func(*Story, *args) {
@@ -58,7 +62,14 @@ func (s *Story) hpa(a *args) {
 	var h HPA
 	h.Namespace, h.Name = a.object()
 	h.Min, h.Max = a.whole("min", 1), a.whole("max", -1)
-	h.Metric, h.Target = a.text("metric"), a.whole("target", -1)
+	for _, one := range strings.Split(a.text("metrics"), ",") {
+		name, target, _ := strings.Cut(one, ":")
+		n, err := strconv.Atoi(target)
+		if name == "" || err != nil || n < 1 {
+			a.fail("metrics: %q is not name:target with a target of at least 1", one)
+		}
+		h.Metrics = append(h.Metrics, Metric{Name: name, Target: n})
+	}
 	h.Up, h.UpEvery = a.whole("up", 2), a.duration("up-every", 5*time.Second)
 	h.DownAfter = a.duration("down-after", 30*time.Second)
 	s.HPAs = append(s.HPAs, h)

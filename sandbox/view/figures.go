@@ -15,8 +15,9 @@ type Figures struct {
 	Replicas     sample.Value  // that exist
 	Wanted       sample.Value  // by the HPA
 	Slices       []Slices
-	Nodes        sample.Value // ready GPU nodes of the pools
-	Booting      sample.Value
+	Nodes        sample.Value // GPU nodes of the pools that are up
+	Booting      sample.Value // beside those
+	Cutting      sample.Value // of those: being repartitioned
 	PricePerHour sample.Value
 }
 

@@ -90,6 +90,9 @@ func (f Figures) line(queue []float64) string {
 		slices = []string{missing}
 	}
 	nodes := number(f.Nodes, 0)
+	if n, ok := f.Cutting.Get(); ok && n > 0 {
+		nodes += fmt.Sprintf(", %.0f repartitioning", n)
+	}
 	if n, ok := f.Booting.Get(); ok && n > 0 {
 		nodes += fmt.Sprintf(", %.0f booting", n)
 	}
@@ -97,6 +100,9 @@ func (f Figures) line(queue []float64) string {
 		clock(f.At), unit(f.Rate, 1, " req/s"), number(f.Queue, 0), sparkline(queue),
 		unit(f.TTFT, 1, " s"), replicas, strings.Join(slices, "  "), nodes, unit(f.PricePerHour, 2, " $/h"))
 }
+
+// decisionIndent is where the What of a decision begins.
+const decisionIndent = 9
 
 func (d Decision) line() string {
 	return strings.TrimRight(fmt.Sprintf("  %s  %-12s %-20s %s", clock(d.At), d.What, d.Subject, join(": ", d.Reason, d.Detail)), " ")

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"golang.org/x/term"
 )
@@ -27,17 +26,17 @@ type View struct {
 
 	mu      sync.Mutex
 	queue   []float64
-	painted bool // a live line stands at the bottom
+	painted int // lines of the live part that stand at the bottom
 	last    string
 	plainAt time.Duration
 	printed bool
 }
 
 // New draws to a file: repainting if it is a terminal, in colour unless
-// noColor is set (see https://no-color.org).
+// noColor is set (see https://no-color.org). A dumb terminal gets plain lines.
 func New(out *os.File, noColor bool) *View {
 	fd := int(out.Fd())
-	live := term.IsTerminal(fd)
+	live := term.IsTerminal(fd) && os.Getenv("TERM") != "dumb"
 	return &View{out: out, live: live, color: live && !noColor, width: func() int {
 		if w, _, err := term.GetSize(fd); err == nil && w > 0 {
 			return w
@@ -55,14 +54,21 @@ func Plain(out io.Writer) *View {
 func (v *View) Say(format string, args ...any) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.stay(fmt.Sprintf(format, args...))
+	v.stay(v.fold(fmt.Sprintf(format, args...), 2))
+}
+
+// Print text that stays, as it is: for what people copy.
+func (v *View) Print(text string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.stay(text)
 }
 
 // Decide prints a decision.
 func (v *View) Decide(d Decision) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	line := d.line()
+	line := v.fold(d.line(), decisionIndent)
 	if v.color {
 		line = "\x1b[36m" + line + "\x1b[0m"
 	}
@@ -115,23 +121,24 @@ func (v *View) stay(line string) {
 	}
 }
 
+// fold a line that stays at the terminal's width.
+func (v *View) fold(line string, indent int) string {
+	if !v.live {
+		return line
+	}
+	return fold(line, v.width()-1, indent)
+}
+
 func (v *View) clear() {
-	if v.painted {
-		fmt.Fprint(v.out, "\r\x1b[K")
-		v.painted = false
+	if v.painted > 0 {
+		fmt.Fprint(v.out, "\r\x1b[K"+strings.Repeat("\x1b[A\x1b[K", v.painted-1))
+		v.painted = 0
 	}
 }
 
 func (v *View) paint() {
-	fmt.Fprint(v.out, "\r\x1b[K"+cut(v.last, v.width()-1))
-	v.painted = true
-}
-
-// cut keeps a line from wrapping, which would leave rests when repainting.
-func cut(s string, width int) string {
-	if utf8.RuneCountInString(s) <= width {
-		return s
-	}
-	runes := []rune(s)
-	return strings.TrimRight(string(runes[:max(0, width-1)]), " ") + "…"
+	v.clear()
+	lines := stack(v.last, v.width()-1)
+	fmt.Fprint(v.out, strings.Join(lines, "\n"))
+	v.painted = len(lines)
 }

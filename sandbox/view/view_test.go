@@ -30,6 +30,13 @@ func TestLiveLine(t *testing.T) {
 	}
 }
 
+func TestARepartitionIsNoLostNode(t *testing.T) {
+	got := Figures{Nodes: known(4), Cutting: known(1), Booting: known(0)}.line(nil)
+	if !strings.Contains(got, "│ nodes 4, 1 repartitioning │") {
+		t.Errorf("got %s", got)
+	}
+}
+
 func TestPlainViewPrintsNowAndThenAndEveryDecision(t *testing.T) {
 	var b strings.Builder
 	v := Plain(&b)
@@ -43,27 +50,6 @@ func TestPlainViewPrintsNowAndThenAndEveryDecision(t *testing.T) {
 	}
 	if want := "  00:31  repartition  mig-b/gpu1           NoFreeSlice: chat/vllm-5 wants 3g"; lines[3] != want {
 		t.Errorf("got  %q\nwant %q", lines[3], want)
-	}
-}
-
-func TestLiveViewRepaintsOneLineAndNeverWraps(t *testing.T) {
-	var b strings.Builder
-	v := &View{out: &b, live: true, width: func() int { return 30 }}
-	v.Show(Figures{Queue: known(1)})
-	v.Say("hello")
-	v.Show(Figures{Queue: known(2)})
-	v.Close()
-	if n := strings.Count(b.String(), "\n"); n != 1 {
-		t.Errorf("%d line ends, want only that of hello: %q", n, b.String())
-	}
-	for _, part := range strings.FieldsFunc(b.String(), func(r rune) bool { return r == '\r' || r == '\n' }) {
-		part = strings.TrimPrefix(part, "\x1b[K")
-		if n := len([]rune(part)); n > 29 {
-			t.Errorf("%d columns: %q", n, part)
-		}
-	}
-	if !strings.HasSuffix(b.String(), "\r\x1b[K") {
-		t.Error("the live line stays behind")
 	}
 }
 

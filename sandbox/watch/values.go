@@ -70,23 +70,36 @@ func (w *Watcher) Figures() view.Figures {
 	defer w.mu.Unlock()
 	f := view.Figures{
 		At: w.at, Rate: w.rate(), Queue: w.readings.queue, TTFT: w.readings.ttft,
-		Replicas: w.value("replicas"), Nodes: w.value("nodes_ready"),
-		Slices: slicesOf(w.tally.last),
+		Replicas: w.value("replicas"),
+		Slices:   slicesOf(w.tally.last),
 	}
 	if w.tally.last.Wanted >= 0 && w.tally.begun {
 		f.Wanted = sample.Known(float64(w.tally.last.Wanted), 0)
 	}
 	if w.tally.begun {
-		price, booting := 0.0, 0
-		for _, n := range w.tally.last.Nodes {
-			price += n.Price
-			if !n.Ready && !n.Given {
-				booting++
-			}
-		}
-		f.PricePerHour, f.Booting = sample.Known(price, 0), sample.Known(float64(booting), 0)
+		countNodes(&f, w.tally.last.Nodes)
 	}
 	return f
+}
+
+// countNodes of a scene. A node that is being repartitioned has no devices for
+// a while, but it is not gone.
+func countNodes(f *view.Figures, nodes []Node) {
+	price, up, booting, cutting := 0.0, 0, 0, 0
+	for _, n := range nodes {
+		price += n.Price
+		switch {
+		case n.Operation != "":
+			up, cutting = up+1, cutting+1
+		case n.Ready:
+			up++
+		case !n.Given:
+			booting++
+		}
+	}
+	known := func(n int) sample.Value { return sample.Known(float64(n), 0) }
+	f.PricePerHour = sample.Known(price, 0)
+	f.Nodes, f.Booting, f.Cutting = known(up), known(booting), known(cutting)
 }
 
 // Summary of all looks so far, without the story's stages.

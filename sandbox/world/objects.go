@@ -122,7 +122,7 @@ func deployment(w story.Workload) *appsv1.Deployment {
 	}
 }
 
-// hpa on an Object metric of its own Deployment.
+// hpa on Object metrics of its own Deployment.
 func hpa(h story.HPA) *autoscalingv2.HorizontalPodAutoscaler {
 	ref := autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: h.Name}
 	minimum, down, none := int32(h.Min), int32(h.DownAfter.Seconds()), int32(0)
@@ -131,16 +131,7 @@ func hpa(h story.HPA) *autoscalingv2.HorizontalPodAutoscaler {
 		ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: h.Name},
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
 			ScaleTargetRef: ref, MinReplicas: &minimum, MaxReplicas: int32(h.Max),
-			Metrics: []autoscalingv2.MetricSpec{{
-				Type: autoscalingv2.ObjectMetricSourceType,
-				Object: &autoscalingv2.ObjectMetricSource{
-					DescribedObject: ref,
-					Metric:          autoscalingv2.MetricIdentifier{Name: h.Metric},
-					Target: autoscalingv2.MetricTarget{
-						Type: autoscalingv2.AverageValueMetricType, AverageValue: resource.NewQuantity(int64(h.Target), resource.DecimalSI),
-					},
-				},
-			}},
+			Metrics: objectMetrics(ref, h.Metrics),
 			Behavior: &autoscalingv2.HorizontalPodAutoscalerBehavior{
 				ScaleUp: &autoscalingv2.HPAScalingRules{
 					StabilizationWindowSeconds: &none,
@@ -157,6 +148,24 @@ func hpa(h story.HPA) *autoscalingv2.HorizontalPodAutoscaler {
 			},
 		},
 	}
+}
+
+// objectMetrics are the metrics of an object, each with a target per replica.
+func objectMetrics(of autoscalingv2.CrossVersionObjectReference, metrics []story.Metric) []autoscalingv2.MetricSpec {
+	var out []autoscalingv2.MetricSpec
+	for _, m := range metrics {
+		out = append(out, autoscalingv2.MetricSpec{
+			Type: autoscalingv2.ObjectMetricSourceType,
+			Object: &autoscalingv2.ObjectMetricSource{
+				DescribedObject: of,
+				Metric:          autoscalingv2.MetricIdentifier{Name: m.Name},
+				Target: autoscalingv2.MetricTarget{
+					Type: autoscalingv2.AverageValueMetricType, AverageValue: resource.NewQuantity(int64(m.Target), resource.DecimalSI),
+				},
+			},
+		})
+	}
+	return out
 }
 
 // workloadOf finds the story's workload a pod belongs to.

@@ -23,9 +23,12 @@ const (
 	autoscalerAccount = "gpuscale-autoscaler"
 )
 
+// adapterService is the name in the adapter's certificate.
+const adapterService = adapterAccount + "." + systemNamespace + ".svc"
+
 // startExporter runs the exporter of one node, as its DaemonSet pod would.
 func (w *World) startExporter(_ context.Context, e machines.Exporter) (string, func(), error) {
-	port, err := freePort()
+	port, err := w.ports.port(e.Node)
 	if err != nil {
 		return "", nil, err
 	}

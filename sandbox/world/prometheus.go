@@ -1,11 +1,19 @@
 package world
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Scrape jobs.
@@ -21,10 +29,10 @@ const (
 const targetsFile = "targets.json"
 
 // prometheusConfig scrapes every second, so that a story need not wait.
-// Targets come from a file; each says its job itself. The adapter serves TLS
-// and asks who is there, so the API server's readiness stands for it.
-func prometheusConfig() []byte {
-	return []byte(`global:
+// Targets come from a file; each says its job itself. The adapter has a job of
+// its own once its address is known: it serves TLS and asks who is there.
+func prometheusConfig(adapter string) []byte {
+	config := `global:
   scrape_interval: 1s
   scrape_timeout: 1s
   evaluation_interval: 5s
@@ -34,7 +42,60 @@ scrape_configs:
   file_sd_configs:
   - files: [` + targetsFile + `]
     refresh_interval: 5s
+`
+	if adapter == "" {
+		return []byte(config)
+	}
+	return []byte(config + `- job_name: ` + jobAdapter + `
+  scheme: https
+  tls_config: {ca_file: ` + scraperCA + `, server_name: ` + adapterService + `}
+  authorization: {credentials_file: ` + scraperToken + `}
+  static_configs:
+  - targets: [` + adapter + `]
 `)
+}
+
+// Files beside Prometheus' configuration.
+const (
+	scraperCA    = "adapter-ca.crt"
+	scraperToken = "scraper.token"
+)
+
+// scraperAccount is Prometheus' service account. deploy/manifests declare the
+// role by which it may read the metrics of who asks for a name.
+const (
+	scraperAccount = "prometheus"
+	scraperRole    = "gpuscale-metrics-scraper"
+)
+
+// scrapeAdapter gives Prometheus an account, its token and the adapter's CA,
+// and tells it where the adapter is.
+func (w *World) scrapeAdapter(ctx context.Context, ca []byte) error {
+	account := metav1.ObjectMeta{Namespace: systemNamespace, Name: scraperAccount}
+	for _, o := range []client.Object{
+		&corev1.ServiceAccount{ObjectMeta: account},
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: scraperRole},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: scraperRole},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: account.Name}},
+		},
+	} {
+		if err := create(ctx, w.client, o); err != nil {
+			return err
+		}
+	}
+	life := int64((7 * 24 * time.Hour).Seconds()) // longer than any sandbox is meant to live
+	token, err := w.Kubernetes.CoreV1().ServiceAccounts(account.Namespace).CreateToken(ctx, account.Name,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &life}}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("asking for Prometheus' token: %w", err)
+	}
+	for name, text := range map[string][]byte{scraperCA: ca, scraperToken: []byte(token.Status.Token)} {
+		if err := os.WriteFile(filepath.Join(w.cluster.PrometheusDir(), name), text, 0o600); err != nil {
+			return fmt.Errorf("writing Prometheus' %s: %w", name, err)
+		}
+	}
+	return w.cluster.ReloadPrometheus(ctx, prometheusConfig(w.adapter))
 }
 
 // target group of Prometheus' file format.

@@ -125,7 +125,7 @@ func (w *World) AutoscalerURL() string {
 // Dir is the folder with logs and everything else.
 func (w *World) Dir() string { return w.cluster.Dir() }
 
-// Stop ends everything and leaves nothing behind, unless told to keep.
+// Stop ends everything and leaves nothing behind.
 func (w *World) Stop() {
 	w.stop.Do(func() {
 		if w.cancel != nil {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,7 +35,6 @@ type Options struct {
 	Binaries Binaries
 	Trace    trace.Trace
 	Speed    float64 // seconds of traffic time a second
-	Keep     bool    // leave the folder in place
 	Log      *slog.Logger
 }
 
@@ -54,6 +54,8 @@ type World struct {
 	servers    *servers
 	machines   *machines.Fleet
 	targets    targets
+	ports      reserved               // of exporters, by node
+	adapter    string                 // host:port
 	autoscaler atomic.Pointer[string] // host:port; nil before it has started
 
 	cancel context.CancelFunc
@@ -69,7 +71,7 @@ func Start(ctx context.Context, o Options) (_ *World, err error) {
 	}
 	w := &World{opts: o, binaries: o.Binaries, log: o.Log}
 	w.cluster, err = cluster.Start(ctx, cluster.Options{
-		Binaries: o.Binaries.ControlPlane, Log: o.Log, Keep: o.Keep, Prometheus: prometheusConfig(),
+		Binaries: o.Binaries.ControlPlane, Log: o.Log, Prometheus: prometheusConfig(""),
 		// With leases KWOK takes a node only when it first sees it. Ours get its
 		// annotation when their machine has booted.
 		ExtraArgs: map[string][]string{cluster.KWOK: {"--node-lease-duration-seconds=0"}},
@@ -174,8 +176,7 @@ func (w *World) startPrograms(ctx, _ context.Context) error {
 	if err != nil {
 		return err
 	}
-	service := adapterAccount + "." + systemNamespace + ".svc"
-	cert, key, ca, err := w.cluster.ServingCert(service, "localhost", "127.0.0.1")
+	cert, key, ca, err := w.cluster.ServingCert(adapterService, "localhost", "127.0.0.1")
 	if err != nil {
 		return err
 	}
@@ -190,7 +191,11 @@ func (w *World) startPrograms(ctx, _ context.Context) error {
 	if err := applyManifests(ctx, w.client, w.binaries.Root, aggregated{port: port, caBundle: ca}, "deploy/manifests"); err != nil {
 		return err
 	}
+	w.adapter = "127.0.0.1:" + strconv.Itoa(port)
 	if err := w.startAdapter(ctx, port, certFile, keyFile); err != nil {
+		return err
+	}
+	if err := w.scrapeAdapter(ctx, ca); err != nil {
 		return err
 	}
 	if err := w.startAutoscaler(ctx); err != nil {

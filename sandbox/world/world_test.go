@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/e2e"
 	"github.com/gpuscale/gpuscale/sandbox/story"
 	"github.com/gpuscale/gpuscale/sandbox/world/model"
@@ -101,7 +102,7 @@ func TestManifestsAreAdaptedToTheLoopback(t *testing.T) {
 }
 
 func TestRepositoryManifestsCanBeRead(t *testing.T) {
-	root, err := FindRoot()
+	root, err := build.FindRoot()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,8 @@ type Options struct {
 	Log    *slog.Logger
 	// Loads says how busy the held devices are, by device id.
 	Loads func(held []node.Holding, now time.Time) map[string]card.Load
-	// Start an exporter; it serves at address until stop is called.
+	// Start an exporter; it serves at address until stop is called. Started
+	// again for the same node, it serves at the same address.
 	Start func(ctx context.Context, e Exporter) (address string, stop func(), err error)
 }
 
@@ -139,7 +140,7 @@ func (f *Fleet) Stop() {
 // Target is an exporter that can be scraped.
 type Target struct{ Node, Address string }
 
-// Targets lists the exporters that run, by node.
+// Targets lists the exporters that run or are paused, by node.
 func (f *Fleet) Targets() []Target {
 	f.mu.Lock()
 	defer f.mu.Unlock()

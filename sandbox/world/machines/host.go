@@ -36,8 +36,8 @@ type host struct {
 	bench    *card.Bench
 	kubelet  *node.Kubelet
 	measured time.Time
-	address  string // of the exporter
-	end      func()
+	address  string // of the exporter; it keeps it while it is paused
+	end      func() // the exporter; nil while it does not run
 }
 
 func (h *host) step(ctx context.Context, now time.Time) error {
@@ -55,7 +55,35 @@ func (h *host) step(ctx context.Context, now time.Time) error {
 			return fmt.Errorf("measuring %s: %w", h.name, err)
 		}
 	}
+	if err := h.follow(ctx); err != nil {
+		return err
+	}
 	return h.agent.Step(ctx, now)
+}
+
+// follow starts and ends the exporter as the node's labels say, as a DaemonSet
+// does: mig-manager pauses it while it changes a card.
+func (h *host) follow(ctx context.Context) error {
+	labels := map[string]string{}
+	if n, ok := h.opts.View.Node(h.name); ok {
+		labels = n.Labels
+	}
+	switch paused := node.ExporterPaused(labels); {
+	case paused && h.end != nil:
+		h.end()
+		h.end = nil
+		h.opts.Log.Info("exporter ended for a MIG change", "node", h.name)
+	case !paused && h.end == nil:
+		var err error
+		if h.address, h.end, err = h.opts.Start(ctx, Exporter{Node: h.name, Socket: h.socket(), State: h.state()}); err != nil {
+			h.end = nil
+			return fmt.Errorf("starting the exporter of %s: %w", h.name, err)
+		}
+	}
+	h.agent.Lock.Lock()
+	defer h.agent.Lock.Unlock()
+	h.agent.Machine.SetExporter(h.end != nil)
+	return nil
 }
 
 // boot brings up the host software, in the order of a real machine: hardware,
@@ -86,9 +114,8 @@ func (h *host) boot(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("handing it to KWOK: %w", err)
 	}
-	h.address, h.end, err = h.opts.Start(ctx, Exporter{Node: h.name, Socket: h.socket(), State: h.state()})
-	if err != nil {
-		return fmt.Errorf("starting its exporter: %w", err)
+	if err := h.follow(ctx); err != nil {
+		return err
 	}
 	h.opts.Log.Info("machine up", "node", h.name)
 	return nil

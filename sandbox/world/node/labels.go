@@ -25,6 +25,14 @@ var clients = []string{"dcgm", "dcgm-exporter", "device-plugin", "gpu-feature-di
 
 const paused = "paused-for-mig-change"
 
+// ExporterPaused says whether a node's labels keep the GPU Operator from
+// running DCGM's exporter there. A node the operator has not labelled yet runs
+// everything.
+func ExporterPaused(labels map[string]string) bool {
+	v, labelled := labels[deployPrefix+"dcgm-exporter"]
+	return labelled && v != "true"
+}
+
 // DiscoveryLabels are what GPU feature discovery says about the node, under
 // the mixed strategy, about its layout as it is.
 func (m *Machine) DiscoveryLabels() map[string]string {

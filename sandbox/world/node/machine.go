@@ -68,6 +68,8 @@ type Machine struct {
 	known   map[string]int    // extended resources ever advertised, and how many last
 	plugin  plugin
 	manager manager
+
+	exporter bool // runs, and holds handles of the cards
 }
 
 // New returns a machine that starts its device plugin now.

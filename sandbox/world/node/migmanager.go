@@ -33,6 +33,11 @@ const (
 // again (gpu-operator#2833).
 func (m *Machine) Wedge(on bool) { m.manager.wedged = on }
 
+// SetExporter says whether an exporter runs on the node. It holds handles of
+// every instance, so mig-manager waits for its end and mig-parted could not
+// work beside it (DCGM#276).
+func (m *Machine) SetExporter(runs bool) { m.exporter = runs }
+
 // Failure is why mig-manager's last change failed; empty if it did not.
 func (m *Machine) Failure() string { return m.manager.why }
 
@@ -45,7 +50,9 @@ func (m *Machine) StepManager(label string, config []byte, now time.Time) map[st
 	case g.phase == idle && label != "" && label != g.handled:
 		g.handled = label
 		return m.beginChange(label, config, now)
-	case g.phase == pausing && !now.Before(g.until):
+	case g.phase == pausing && (now.Before(g.until) || m.exporter):
+		return nil // its clients have not all ended
+	case g.phase == pausing:
 		if g.wedged {
 			g.phase = idle // it gave up waiting and left everything as it was
 			return nil

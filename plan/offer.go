@@ -1,0 +1,133 @@
+package plan
+
+import (
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/gpu/mig"
+)
+
+// limitToOffer takes the API's word for what the node's pods can have together.
+// It needs nobody to know who holds what: this less what bound pods ask for is
+// what can be free, whatever the cards are believed to be cut into. Only what a
+// sick card has is never counted, though its device plugin may still offer it.
+func (n *nodeState) limitToOffer(single bool) {
+	offer := n.Allocatable
+	if offer == nil || n.operating() {
+		return // while a card is cut the plugin offers nothing, and that will pass
+	}
+	n.whole = min(n.whole, clampCount(offer.Cards))
+	if single {
+		return
+	}
+	model := n.model
+	if model == "" && len(n.Cards) > 0 {
+		model = n.Cards[0].Model.Name
+	}
+	table, ok := mig.ForModel(model)
+	if !ok {
+		return
+	}
+	n.model, n.free = model, nil
+	for _, in := range offer.MIG {
+		if p, ok := table.Exact(in.Name); ok {
+			n.free = added(n.free, p, clampCount(in.Count))
+		}
+	}
+	for c := range n.Cards {
+		card := &n.Cards[c]
+		if card.Health != gpu.Sick || !card.HoldersKnown || card.Model.Name != model {
+			continue
+		}
+		for i := range card.Instances {
+			n.free = added(n.free, card.Instances[i].Profile, -1)
+		}
+	}
+}
+
+// halfOffered reports a node whose device plugin has only begun: it offers less
+// than its cards are cut into, as far as anybody knows what that is.
+func (n *nodeState) halfOffered(layouts []mig.Layout) bool {
+	if n.Allocatable == nil || n.operating() {
+		return false
+	}
+	var cut []mig.Count
+	unknown := false
+	for c := range n.Cards {
+		card := &n.Cards[c]
+		if !card.MIG || card.Model.Name != n.model || card.Health == gpu.Sick {
+			continue
+		}
+		unknown = unknown || !card.HoldersKnown
+		for _, p := range layouts[c] {
+			cut = added(cut, p.Profile, 1)
+		}
+	}
+	table, ok := mig.ForModel(n.model)
+	if !ok || !unknown {
+		return false
+	}
+	for _, c := range cut {
+		offered := 0
+		for _, in := range n.Allocatable.MIG {
+			if p, ok := table.Exact(in.Name); ok && p == c.Profile {
+				offered += clampCount(in.Count)
+			}
+		}
+		if offered < c.N {
+			return true
+		}
+	}
+	return false
+}
+
+// holdersSoon is how long it usually takes until somebody says who holds what on
+// a node that came a moment ago, or was just given a pod.
+const holdersSoon = 30 * time.Second
+
+// awaited is when a card of the node, whose holders are unknown, may turn out to
+// be free to change. It is false once that has been waited for in vain while
+// other nodes of the pool show that it can be known.
+func (w *world) awaited(n *nodeState) (time.Time, bool) {
+	since, ok := stampAt(w.memory.UnknownSince, n.name)
+	if !ok {
+		since = w.now
+	}
+	if w.now.Sub(since) > w.policy.NodeOverdue && !w.pools[n.pool].blind {
+		return time.Time{}, false
+	}
+	// The longer it has lasted, the longer it is likely to last still.
+	return w.now.Add(max(holdersSoon, w.now.Sub(since))), true
+}
+
+// rememberUnknown notes since when nodes have had cards whose holders are
+// unknown, and finds the pools of which nothing at all has been known for long:
+// a new node would be as unknown, and could not be cut either.
+func (w *world) rememberUnknown() {
+	known, stale := make([]bool, len(w.pools)), make([]bool, len(w.pools))
+	var unknown []Stamp
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		if n.virtual || n.pool < 0 || len(n.Cards) == 0 {
+			continue
+		}
+		all := true
+		for c := range n.Cards {
+			all = all && n.Cards[c].HoldersKnown
+		}
+		if all {
+			known[n.pool] = true
+			continue
+		}
+		at, ok := stampAt(w.memory.UnknownSince, n.name)
+		if !ok || at.After(w.now) {
+			at = w.now
+		}
+		stale[n.pool] = stale[n.pool] || w.now.Sub(at) > w.policy.NodeOverdue
+		unknown = append(unknown, Stamp{n.name, at})
+	}
+	w.memory.UnknownSince = sortedStamps(unknown)
+	for i := range w.pools {
+		w.pools[i].blind = stale[i] && !known[i]
+	}
+}

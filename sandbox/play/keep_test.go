@@ -1,0 +1,113 @@
+package play
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/sandbox/view"
+)
+
+// fakeRunning is something that runs until it is said to have died.
+type fakeRunning struct {
+	died chan struct{}
+	mu   sync.Mutex
+	err  error
+}
+
+func (f *fakeRunning) Failed() <-chan struct{} { return f.died }
+func (f *fakeRunning) Err() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
+}
+
+func (f *fakeRunning) die(why string) {
+	f.mu.Lock()
+	f.err = errors.New(why)
+	f.mu.Unlock()
+	close(f.died)
+}
+
+// kept keeps until Ctrl-C, pressed once until has been drawn, and returns
+// everything drawn.
+func kept(t *testing.T, w *fakeRunning, failed error, until string) (string, error) {
+	t.Helper()
+	ctx, ctrlC := context.WithCancel(context.Background())
+	out := &drawn{want: until, seen: ctrlC}
+	ended := make(chan error, 1)
+	go func() { ended <- keep(ctx, view.Plain(out), places{kubeconfig: "/k", kubectl: "/bin/kubectl"}, w, failed) }()
+	select {
+	case err := <-ended:
+		return out.b.String(), err
+	case <-time.After(5 * time.Second):
+		ctrlC()
+		<-ended
+		t.Fatalf("%q was never drawn:\n%s", until, out.b.String())
+		return "", nil
+	}
+}
+
+// drawn calls seen when it has got what was wanted. One goroutine writes to it.
+type drawn struct {
+	b    strings.Builder
+	want string
+	seen func()
+}
+
+func (d *drawn) Write(p []byte) (int, error) {
+	n, err := d.b.Write(p)
+	if strings.Contains(d.b.String(), d.want) {
+		d.seen()
+	}
+	return n, err
+}
+
+func TestKeepTellsWhereToLookAndEndsWell(t *testing.T) {
+	text, err := kept(t, &fakeRunning{died: make(chan struct{})}, nil, "logs  ")
+	if err != nil {
+		t.Errorf("Ctrl-C after a story that was played well: %v", err)
+	}
+	for _, want := range []string{"export KUBECONFIG=/k\n", "alias kubectl=/bin/kubectl\n", "Prometheus", "until Ctrl-C"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("lacks %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "failed") {
+		t.Errorf("nothing failed:\n%s", text)
+	}
+}
+
+func TestKeepStaysWhenTheStoryFailed(t *testing.T) {
+	text, err := kept(t, &fakeRunning{died: make(chan struct{})}, errors.New("no node came"), "logs  ")
+	if !Failed(err) {
+		t.Errorf("got %v, want that it had failed", err)
+	}
+	if !strings.Contains(text, "failed    no node came\n") || !strings.Contains(text, "export KUBECONFIG") {
+		t.Errorf("got\n%s", text)
+	}
+}
+
+func TestKeepTellsOfADeath(t *testing.T) {
+	w := &fakeRunning{died: make(chan struct{})}
+	go func() {
+		time.Sleep(50 * time.Millisecond)
+		w.die("etcd was killed")
+	}()
+	text, err := kept(t, w, nil, "the rest keeps running")
+	if !Failed(err) || !strings.Contains(text, "etcd was killed") {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+func TestKeepTellsOfADeathOnce(t *testing.T) {
+	w := &fakeRunning{died: make(chan struct{})}
+	w.die("etcd was killed")
+	text, err := kept(t, w, w.err, "logs  ")
+	if !Failed(err) || strings.Count(text, "etcd was killed") != 1 {
+		t.Errorf("%v\n%s", err, text)
+	}
+}

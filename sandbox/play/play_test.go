@@ -1,0 +1,81 @@
+package play
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/sandbox/story"
+	"github.com/gpuscale/gpuscale/sandbox/view"
+	"github.com/gpuscale/gpuscale/sandbox/world/trace"
+)
+
+func withTraffic() story.Story {
+	return story.Story{
+		Title:   "t",
+		Pools:   []story.Pool{{Name: "p", Cards: 2}},
+		Nodes:   []story.Node{{Name: "a", Pool: "p"}, {Name: "b", Pool: "p"}},
+		Traffic: &story.Traffic{Speed: 20, Seed: 1, Base: 1, Peak: 2, Length: time.Minute},
+	}
+}
+
+func TestTrafficIsTheStorysUnlessAFileIsGiven(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "mine.csv")
+	text := "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:00:00,1,1\n2023-11-16 18:00:59,1,1\n2023-11-16 18:01:01,1,1\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	own, speed, err := Options{Story: withTraffic()}.traffic()
+	if err != nil || speed != 20 || !strings.HasPrefix(own.Name, "synthetic") {
+		t.Errorf("the story's: %s ×%g, %v", own.Name, speed, err)
+	}
+	given, speed, err := Options{Story: withTraffic(), Trace: file, Speed: 3}.traffic()
+	if err != nil || speed != 3 || given.Name != "mine" {
+		t.Errorf("a file: %s ×%g, %v", given.Name, speed, err)
+	}
+	if n := len(given.Requests); n != 2 {
+		t.Errorf("%d requests within the story's minute, want 2", n)
+	}
+	var e *trace.Error
+	bad := filepath.Join(t.TempDir(), "bad.csv")
+	_ = os.WriteFile(bad, []byte("x"), 0o600)
+	if _, _, err := (Options{Story: withTraffic(), Trace: bad}).traffic(); !errors.As(err, &e) {
+		t.Errorf("a broken file: %v", err)
+	}
+	if none, _, err := (Options{}).traffic(); err != nil || len(none.Requests) != 0 {
+		t.Errorf("no traffic: %v, %v", none, err)
+	}
+}
+
+func TestHeaderTellsWhatIsPlayed(t *testing.T) {
+	got := header(Options{Story: withTraffic()}, "azure", 20)
+	if !strings.Contains(got, "2 GPU nodes with 4 cards in 1 pools") || !strings.Contains(got, "trace azure ×20") {
+		t.Error(got)
+	}
+	quiet := withTraffic()
+	quiet.Traffic = nil
+	if got := header(Options{Story: quiet}, "", 1); !strings.Contains(got, "no traffic") {
+		t.Error(got)
+	}
+}
+
+func TestAFailedStoryTellsWhatHadComeTrue(t *testing.T) {
+	p := player{}
+	if got := p.failed(errors.New("no")).Error(); got != "the story failed: no; came true before: nothing" {
+		t.Error(got)
+	}
+	p.met = []view.Stage{{Name: "up", At: 1600 * time.Millisecond}}
+	if got := p.failed(errors.New("no")).Error(); got != "the story failed: no; came true before: up (2s)" {
+		t.Error(got)
+	}
+}
+
+func TestAStoryHasAnEnd(t *testing.T) {
+	s := story.Story{Expect: []story.Expectation{{Within: time.Second}, {Within: time.Minute}}}
+	if got := longest(s); got != 61*time.Second {
+		t.Errorf("got %s, want 1m1s", got)
+	}
+}
