@@ -86,7 +86,7 @@ generate: tools ## Write the generated files again.
 .PHONY: lint
 lint: tools ## golangci-lint with the house's rules (built on first use).
 	@mkdir -p $(CACHE)/tools
-	@test -x $(CACHE)/tools/golangci-lint || GOBIN=$(CACHE)/tools go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.5.0
+	@test -x $(CACHE)/tools/golangci-lint || GOBIN=$(CACHE)/tools go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 	$(CACHE)/tools/golangci-lint run ./...
 
 .PHONY: fuzz

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,23 +39,45 @@ func newServer(address string, l *loop.Loop, registry prometheus.Gatherer, cache
 	})
 }
 
-// routes show the last round: the plan for people, and the snapshot in the
-// language that "plan -f" reads.
+// routes show the last round: the plan for people, and the snapshot, that of a
+// round in which the planner panicked included, in the language that "plan -f"
+// reads.
 func routes(mux *http.ServeMux, state *loop.State) {
-	show := func(path string, text func(loop.Round) string) {
+	show := func(path, otherwise string, text func() (string, bool)) {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
-			round, ok := state.Last()
+			shown, ok := text()
 			if !ok {
-				http.Error(w, "no round has ended on this replica", http.StatusServiceUnavailable)
+				http.Error(w, otherwise, http.StatusServiceUnavailable)
 				return
 			}
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 			w.Header().Set("X-Content-Type-Options", "nosniff")
-			_, _ = fmt.Fprint(w, text(round))
+			_, _ = fmt.Fprint(w, shown)
 		})
 	}
-	show("/debug/plan", planText)
-	show("/debug/snapshot", func(r loop.Round) string { return scenario.Print(r.Snapshot) })
+	const early = "no round has ended on this replica"
+	show("/debug/plan", early, func() (string, bool) {
+		round, ok := state.Last()
+		return planText(round), ok
+	})
+	show("/debug/snapshot", early, func() (string, bool) {
+		snapshot, ok := state.Snapshot()
+		return scenario.Print(snapshot), ok
+	})
+	show("/debug/panic", "the planner has not panicked on this replica", func() (string, bool) {
+		caught := state.Panic()
+		if caught == nil {
+			return "", false
+		}
+		return panicText(caught), true
+	})
+}
+
+// panicText is what threw the planner, as a scenario that does it again.
+func panicText(p *loop.PlannerPanic) string {
+	stack := strings.ReplaceAll(strings.TrimSpace(string(p.Stack)), "\n", "\n# ")
+	value := strings.ReplaceAll(fmt.Sprint(p.Value), "\n", "\n# ")
+	return fmt.Sprintf("# %s: %s\n# %s\n%s", p.At.UTC().Format(time.RFC3339Nano), value, stack, scenario.Print(p.Snapshot))
 }
 
 // planText is the plan and what came of it.

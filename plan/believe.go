@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
@@ -50,13 +51,17 @@ func (w *world) bindRunning() {
 			n.limitToOffer(single)
 		}
 	}
+	k := kind{pod: &Pod{}} // of what the last pod needs, often the next one's too
 	for _, p := range w.running {
 		i := w.nodeIndex(p.Node)
 		if i < 0 {
 			continue
 		}
 		n := &w.nodes[i]
-		k := kind{pod: p}
+		if !slices.Equal(k.pod.Demand.MIG, p.Demand.MIG) {
+			k.needs = nil
+		}
+		k.pod = p
 		w.take(&k, &n.room)
 		if !p.DaemonSet {
 			n.bound++

@@ -3,6 +3,8 @@ package plan
 import (
 	"fmt"
 	"strings"
+
+	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
 // lookAhead is how many further pods are asked whether they would share a new
@@ -63,7 +65,7 @@ func (w *world) cutNew(k *kind, p *poolState) (card int, r room, ok bool) {
 	r, card = p.empty.clone(), -1
 	for c := range p.Template.Cards {
 		boot := layoutOf(&p.Template.Cards[c])
-		must, fits := lacking(need, p.empty.free, boot)
+		must, fits := lacking(need, p.empty.free, mig.Counts(boot))
 		if !p.Template.Cards[c].MIG || !fits || len(must) == 0 {
 			continue
 		}

@@ -114,18 +114,20 @@ func (w *world) cutWith(k *kind, p *Pod, node, card int, need, want []mig.Count,
 	if n.settling {
 		o.at = later(o.at, w.now.Add(aMoment))
 	}
-	spare, why := w.splitCard(n, card, patient, &o)
-	if why != blockNone {
-		return option{}, why
+	s := w.splitCard(n, card, patient)
+	if s.why != blockNone {
+		return option{}, s.why
 	}
-	must, ok := lacking(need, n.free, spare)
+	o.cut.before, o.cut.keep, o.unknown = s.before, s.keep, s.unknown
+	o.at = later(o.at, s.at)
+	must, ok := lacking(need, n.free, s.gone)
 	if !ok {
 		return option{}, blockPromised
 	}
 	if len(must) == 0 {
 		return option{}, blockRoom
 	}
-	a := w.target(n.pool, c.Model.Name, o.cut.keep, spare, must, want)
+	a := w.target(n.pool, c.Model.Name, s.keep, s.spare, must, want)
 	if !a.ok {
 		return option{}, blockLayout
 	}
@@ -214,7 +216,7 @@ func (w *world) commitCut(p *pending, k *kind, o option, rival string) {
 	n := &w.nodes[o.node]
 	pool := &w.pools[n.pool]
 	card := &n.cards()[o.cut.card]
-	n.cut[o.cut.card] = true
+	n.cut[o.cut.card], n.splits = true, nil
 	detail := fmt.Sprintf("%s wants %s; %.2f%s", p.pod.Key(), k.wants, o.cost, rival)
 	switch {
 	case n.tier == tierNode: // when it has come

@@ -9,27 +9,51 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// splitCard tells what of a card must stay from what may go, and from when on.
-func (w *world) splitCard(n *nodeState, card int, patient bool, o *option) (mig.Layout, blocker) {
+// split is what of a card must stay and what may go, and from when on.
+type split struct {
+	before, keep, spare mig.Layout
+	gone                []mig.Count // spare, counted
+	at                  time.Time   // zero for at once
+	unknown             bool        // who holds the card is not known yet
+	why                 blocker
+}
+
+// splitCard splits a card, once for each: every pod of every kind asks, and only
+// a cut of the node changes the answer.
+func (w *world) splitCard(n *nodeState, card int, patient bool) *split {
+	if n.splits == nil {
+		n.splits = make([]*split, 2*len(n.cards()))
+	}
+	i := 2 * card
+	if patient {
+		i++
+	}
+	if n.splits[i] == nil {
+		s := w.newSplit(n, card, patient)
+		n.splits[i] = &s
+	}
+	return n.splits[i]
+}
+
+func (w *world) newSplit(n *nodeState, card int, patient bool) (s split) {
 	c := &n.cards()[card]
 	switch {
 	case c.Health == gpu.Sick:
-		return nil, blockSick
+		return split{why: blockSick}
 	case n.cut[card] || n.operating() && n.Operation.Card == c.Index:
-		return nil, blockCut
+		return split{why: blockCut}
 	case !c.HoldersKnown && n.tier != tierNode:
 		// No action, but a reason to wait: by the API it may well be free.
 		at, waits := w.awaited(n)
 		if !waits || len(c.Instances) == 0 {
-			return nil, blockUnknown
+			return split{why: blockUnknown}
 		}
-		o.at, o.unknown = later(o.at, at), true
+		s.at, s.unknown = at, true
 	}
 	rules := &w.pools[n.pool].MIG
 	if !rules.KeepsBusy && slices.ContainsFunc(c.Instances, func(in Instance) bool { return in.Holder != "" }) {
-		return nil, blockHeld
+		return split{why: blockHeld}
 	}
-	var keep, spare []mig.Placement
 	unplaced := false
 	for i := range c.Instances {
 		in := &c.Instances[i]
@@ -38,23 +62,24 @@ func (w *world) splitCard(n *nodeState, card int, patient bool, o *option) (mig.
 		ready := idle.Add(rules.IdleAfter)
 		switch {
 		case in.Holder != "":
-			keep = append(keep, in.Placement)
+			s.keep = append(s.keep, in.Placement)
 		case !known && rules.IdleAfter > 0 && patient:
-			return nil, blockIdle
+			return split{why: blockIdle}
 		case !patient && rules.IdleAfter > 0 && (!known || ready.After(w.now)):
-			keep = append(keep, in.Placement)
+			s.keep = append(s.keep, in.Placement)
 		default:
 			if rules.IdleAfter > 0 {
-				o.at = later(o.at, ready)
+				s.at = later(s.at, ready)
 			}
-			spare = append(spare, in.Placement)
+			s.spare = append(s.spare, in.Placement)
 		}
 	}
-	o.cut.before, o.cut.keep = layoutOf(c), mig.NewLayout(keep...)
-	if unplaced && len(keep) > 0 {
-		return nil, blockHeld // where the held ones lie is not known
+	if unplaced && len(s.keep) > 0 {
+		return split{why: blockHeld} // where the held ones lie is not known
 	}
-	return mig.NewLayout(spare...), blockNone
+	s.before, s.keep, s.spare = layoutOf(c), mig.NewLayout(s.keep...), mig.NewLayout(s.spare...)
+	s.gone = mig.Counts(s.spare)
+	return s
 }
 
 // idleSince is when an instance was last released, as far as anyone knows.
@@ -75,10 +100,9 @@ func (w *world) idleSince(n *nodeState, card int, in *Instance) (time.Time, bool
 
 func cardName(node string, index int) string { return fmt.Sprintf("%s/%d", node, index) }
 
-// lacking is what of a need the node will lack once the spare instances have
-// gone; false when those are already promised to others.
-func lacking(need, free []mig.Count, spare mig.Layout) ([]mig.Count, bool) {
-	gone := mig.Counts(spare)
+// lacking is what of a need the node will lack once some instances have gone;
+// false when those are already promised to others.
+func lacking(need, free, gone []mig.Count) ([]mig.Count, bool) {
 	for _, g := range gone {
 		if countOf(free, g.Profile) < g.N {
 			return nil, false

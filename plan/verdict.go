@@ -12,7 +12,7 @@ import (
 // verdicts says one thing about every pod, pool, node and card, sorted by kind
 // and subject.
 func (w *world) verdicts() []Verdict {
-	var out []Verdict
+	out := make([]Verdict, 0, 8*len(w.nodes)+len(w.running)+len(w.pending)+len(w.pools))
 	for i := range w.nodes {
 		if n := &w.nodes[i]; !n.virtual {
 			out = append(out, w.nodeVerdict(n))
@@ -31,8 +31,14 @@ func (w *world) verdicts() []Verdict {
 	for i := range w.pools {
 		out = append(out, w.poolVerdict(i))
 	}
-	slices.SortStableFunc(out, func(a, b Verdict) int {
-		return cmp.Or(strings.Compare(string(a.Kind), string(b.Kind)), strings.Compare(a.Subject, b.Subject))
+	slices.SortFunc(out, func(a, b Verdict) int {
+		if c := strings.Compare(string(a.Kind), string(b.Kind)); c != 0 {
+			return c
+		}
+		if c := strings.Compare(a.Subject, b.Subject); c != 0 {
+			return c
+		}
+		return cmp.Or(strings.Compare(string(a.Reason), string(b.Reason)), strings.Compare(a.Detail, b.Detail))
 	})
 	return out
 }

@@ -75,6 +75,7 @@ type nodeState struct {
 	expected []Card // what it will have, for a node that shows no cards yet
 	cut      []bool // cards, by position, that this plan cuts
 	action   int    // that brings it about, -1 for none
+	splits   []*split
 }
 
 type poolState struct {

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -19,7 +19,7 @@ func openLog(file string) (*slog.Logger, func(), error) {
 	}
 	out, err := os.Create(filepath.Clean(file))
 	if err != nil {
-		return nil, nil, errors.Join(errors.New("--log"), err)
+		return nil, nil, fmt.Errorf("--log: %w", err)
 	}
 	return logTo(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug})), func() { _ = out.Close() }, nil
 }

@@ -120,7 +120,7 @@ func (a *Actor) apply(ctx context.Context, r *round, action plan.Action) error {
 	}
 	switch action.Verb {
 	case plan.ScaleUp:
-		return a.scaleUp(ctx, pool, action)
+		return a.scaleUp(ctx, r, pool, action)
 	case plan.Repartition:
 		return a.repartition(ctx, r, action)
 	case plan.Rollback:

@@ -11,15 +11,19 @@ type round struct {
 	now    time.Time
 	policy plan.Policy
 	nodes  map[string]*plan.Node
+	sizes  map[string]int      // of pools
 	pods   map[string][]string // keys of pods with GPUs, by node
 
 	actions, removals int
 }
 
 func newRound(s plan.Snapshot, policy plan.Policy) *round {
-	r := &round{now: s.Now, policy: policy, nodes: map[string]*plan.Node{}, pods: map[string][]string{}}
+	r := &round{now: s.Now, policy: policy, nodes: map[string]*plan.Node{}, sizes: map[string]int{}, pods: map[string][]string{}}
 	for i := range s.Nodes {
 		r.nodes[s.Nodes[i].Name] = &s.Nodes[i]
+	}
+	for _, p := range s.Pools {
+		r.sizes[p.Name] = p.Size
 	}
 	for _, p := range s.Pods {
 		if p.Node != "" && !p.Demand.Zero() {

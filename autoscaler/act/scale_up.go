@@ -2,19 +2,32 @@ package act
 
 import (
 	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
 // scaleUp asks the provider for a size. Sizes are absolute, so a plan made on a
-// stale count asks for what is already there.
-func (a *Actor) scaleUp(ctx context.Context, pool *v1alpha1.GPUNodePool, action plan.Action) error {
+// count from before our own last scale-up asks for what is already there. One
+// from before our own last removal would ask for more than anybody wants: it is
+// refused, and the next round sees the new count.
+func (a *Actor) scaleUp(ctx context.Context, r *round, pool *v1alpha1.GPUNodePool, action plan.Action) error {
 	if pool == nil {
 		return refuse("no pool is named")
 	}
 	if action.To > int(pool.Spec.Max) {
 		return refuse("pool %s: %d nodes are more than max %d", pool.Name, action.To, pool.Spec.Max)
+	}
+	var nodes corev1.NodeList
+	if err := a.o.Live.List(ctx, &nodes, client.MatchingLabels{v1alpha1.NodePoolLabel: pool.Name}); err != nil {
+		return fmt.Errorf("listing nodes of pool %s: %w", pool.Name, err)
+	}
+	if have, seen := len(nodes.Items), r.sizes[pool.Name]; have < seen {
+		return refuse("pool %s has %d nodes, the plan was made on %d", pool.Name, have, seen)
 	}
 	return a.o.Pools.SetSize(ctx, pool, action.To)
 }

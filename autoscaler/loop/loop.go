@@ -42,6 +42,8 @@ type Options struct {
 	Store     Store
 	Publisher Publisher
 	Policy    plan.Policy
+	// Plan is the planner, nil for plan.Make.
+	Plan func(plan.Snapshot, plan.Policy) plan.Plan
 	// DryRun keeps memory from being written; the Actor and the Publisher have
 	// switches of their own.
 	DryRun bool
@@ -79,6 +81,9 @@ func New(o Options) *Loop {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Plan == nil {
+		o.Plan = plan.Make
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -159,11 +164,13 @@ func (l *Loop) decide(ctx context.Context) (Round, error) {
 	}
 	observed := l.o.Now()
 	l.o.Metrics.phase("observe", observed.Sub(started))
+	l.o.Metrics.observed(started, seen.ReadingsAge)
 	seen.Memory = l.memory
-	if err := seen.Check(); err != nil {
-		return Round{}, fmt.Errorf("checking what was observed: %w", err)
+	made, err := l.plan(seen.Snapshot)
+	if err != nil {
+		return Round{}, err
 	}
-	round := Round{Observation: seen, Plan: plan.Make(seen.Snapshot, l.o.Policy)}
+	round := Round{Observation: seen, Plan: made}
 	l.o.Metrics.phase("plan", l.o.Now().Sub(observed))
 	return round, nil
 }

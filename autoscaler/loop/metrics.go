@@ -22,6 +22,8 @@ type Metrics struct {
 	pending   prometheus.Gauge
 	unserved  prometheus.Gauge
 	operating *prometheus.GaugeVec
+	panics    prometheus.Counter
+	ages      *ages
 }
 
 // NewMetrics registers the loop's series.
@@ -36,12 +38,14 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		pending:   prometheus.NewGauge(prometheus.GaugeOpts(opts(metric.AutoscalerPendingSlices))),
 		unserved:  prometheus.NewGauge(prometheus.GaugeOpts(opts(metric.AutoscalerUnservedSlices))),
 		operating: prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AutoscalerOperations)), metric.AutoscalerOperations.Labels),
+		panics:    prometheus.NewCounter(prometheus.CounterOpts(opts(metric.AutoscalerPlannerPanics))),
+		ages:      newAges(),
 		phases: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: metric.AutoscalerRoundSeconds.Name, Help: metric.AutoscalerRoundSeconds.Help,
 			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
 		}, metric.AutoscalerRoundSeconds.Labels),
 	}
-	r.MustRegister(m.leading, m.rounds, m.phases, m.last, m.actions, m.verdicts, m.pools, m.pending, m.unserved, m.operating)
+	r.MustRegister(m.leading, m.rounds, m.phases, m.last, m.actions, m.verdicts, m.pools, m.pending, m.unserved, m.operating, m.panics, m.ages)
 	return m
 }
 
@@ -60,6 +64,18 @@ func (m *Metrics) leader(leading bool) {
 func (m *Metrics) phase(name string, d time.Duration) {
 	if m != nil {
 		m.phases.WithLabelValues(name).Observe(d.Seconds())
+	}
+}
+
+func (m *Metrics) observed(at time.Time, readings time.Duration) {
+	if m != nil {
+		m.ages.observed(at, readings)
+	}
+}
+
+func (m *Metrics) panicked() {
+	if m != nil {
+		m.panics.Inc()
 	}
 }
 

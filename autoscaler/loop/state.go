@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/gpuscale/gpuscale/plan"
 )
 
 // State is what others may ask about a running Loop. It is safe for concurrent
@@ -18,6 +20,7 @@ type State struct {
 	last    time.Time // a round ended, well or not
 	err     error     // of it
 	round   *Round    // the last that ended well
+	caught  *PlannerPanic
 }
 
 func newState(interval time.Duration, now func() time.Time) *State {
@@ -34,6 +37,9 @@ func (s *State) turned(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last, s.err = s.now(), err
+	if caught := (*PlannerPanic)(nil); errors.As(err, &caught) {
+		s.caught = caught
+	}
 }
 
 func (s *State) keep(r Round) {
@@ -66,6 +72,27 @@ func (s *State) Ready() error {
 		return errors.New("no round has ended yet")
 	}
 	return nil
+}
+
+// Panic returns the planner's last panic, nil for none. It must not be written to.
+func (s *State) Panic() *PlannerPanic {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.caught
+}
+
+// Snapshot returns what was planned on last, well or not; false before the
+// first. It must not be written to.
+func (s *State) Snapshot() (plan.Snapshot, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.caught != nil && (s.round == nil || s.caught.At.After(s.round.Now)):
+		return s.caught.Snapshot, true
+	case s.round != nil:
+		return s.round.Snapshot, true
+	}
+	return plan.Snapshot{}, false
 }
 
 // Last returns the last round that went well; false before the first. It must

@@ -25,6 +25,15 @@ var (
 		Name: "gpuscale_autoscaler_last_round_timestamp_seconds", Type: Gauge, Unit: Seconds, Owner: Autoscaler, Stability: Alpha,
 		Help: "Unix time at which the last round ended well.",
 	}
+	AutoscalerSnapshotAge = Desc{
+		Name: "gpuscale_autoscaler_snapshot_age_seconds", Type: Gauge, Unit: Seconds, Owner: Autoscaler, Stability: Alpha,
+		Help:   `Age of what was last planned on, by kind: "cluster" since it was read, "prometheus" since it was asked. Absent where nothing was read.`,
+		Labels: []string{LabelKind},
+	}
+	AutoscalerPlannerPanics = Desc{
+		Name: "gpuscale_autoscaler_planner_panics_total", Type: Counter, Unit: None, Owner: Autoscaler, Stability: Alpha,
+		Help: "Rounds in which the planner panicked and nothing was done: a bug to report with what /debug/panic shows.",
+	}
 	AutoscalerActions = Desc{
 		Name: "gpuscale_autoscaler_actions_total", Type: Counter, Unit: None, Owner: Autoscaler, Stability: Alpha,
 		Help:   `Actions taken, by verb, pool, reason and result: "ok", "error" or "skipped".`,
@@ -57,7 +66,8 @@ var (
 
 func autoscalerSeries() []Desc {
 	return []Desc{
-		AutoscalerBuildInfo, AutoscalerLeader, AutoscalerRounds, AutoscalerRoundSeconds, AutoscalerRoundAge, AutoscalerActions,
+		AutoscalerBuildInfo, AutoscalerLeader, AutoscalerRounds, AutoscalerRoundSeconds, AutoscalerRoundAge,
+		AutoscalerSnapshotAge, AutoscalerPlannerPanics, AutoscalerActions,
 		AutoscalerVerdicts, AutoscalerPoolSize, AutoscalerPendingSlices, AutoscalerUnservedSlices, AutoscalerOperations,
 	}
 }

@@ -1,6 +1,7 @@
 package scenario_test
 
 import (
+	"flag"
 	"fmt"
 	"math/rand"
 	"os"
@@ -82,7 +83,7 @@ pod a/p wants=(3g.40gb 1g.10gb*2) node=n1 pending=2m age=3m priority=-5 owner=De
   selector=(x=y) affinity=(| z:In:a:b x:Exists | w:Gt:5) tolerations=(t:op=Exists:effect=NoSchedule u=v) evictable daemonset unschedulable
 pod a/q wants=amd.gpu*2 pending=never age=5s unmarked
 pod a/s unreadable="resource x: contradicts y"
-pod a/r wants=(any.gpu part:core=500:memory-mib=4096)
+pod a/r wants=(any.gpu part:core=500:memory-mib=4096:memory=250:cards=2)
 `
 
 // FuzzMake builds a small world from bytes and lives in it: pods come and go,
@@ -99,10 +100,12 @@ func FuzzMake(f *testing.F) {
 	f.Fuzz(live)
 }
 
-// TestLive lives in a hundred random worlds.
+var worlds = flag.Int("worlds", 100, "the number of random worlds that TestLive lives in")
+
+// TestLive lives in random worlds.
 func TestLive(t *testing.T) {
 	r := rand.New(rand.NewSource(11))
-	for range 100 {
+	for range *worlds {
 		b := make([]byte, 60+r.Intn(240))
 		r.Read(b)
 		live(t, b)

@@ -96,8 +96,12 @@ func readPart(it item, d *demand.Demand) error {
 			f.CoreMilli = n
 		case "memory-mib":
 			f.MemoryMiB = n
+		case "memory":
+			f.MemoryMilli = n
+		case "cards":
+			f.Cards = n
 		default:
-			return fmt.Errorf("%q: a part has core and memory-mib", s.name)
+			return fmt.Errorf("%q: a part has core, memory-mib, memory and cards", s.name)
 		}
 	}
 	d.Fraction = &f
@@ -120,7 +124,14 @@ func demandText(key string, d demand.Demand) string {
 		words = append(words, quote(i.Name+times(i.Count)))
 	}
 	if f := d.Fraction; f != nil {
-		words = append(words, fmt.Sprintf("part:core=%d:memory-mib=%d", f.CoreMilli, f.MemoryMiB))
+		word := fmt.Sprintf("part:core=%d:memory-mib=%d", f.CoreMilli, f.MemoryMiB)
+		if f.MemoryMilli != 0 {
+			word += fmt.Sprintf(":memory=%d", f.MemoryMilli)
+		}
+		if f.Cards != 0 {
+			word += fmt.Sprintf(":cards=%d", f.Cards)
+		}
+		words = append(words, word)
 	}
 	if len(words) == 0 {
 		return ""

@@ -53,14 +53,20 @@ func trailingSlash(output string) string {
 func runGo(ctx context.Context, o Options, t target, stdout io.Writer, line func(string), args ...string) error {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = filepath.Join(o.Root, filepath.FromSlash(t.module))
+	// A folder of its own for go's temporary files: an interrupted go leaves them.
+	tmp, err := os.MkdirTemp(tempDir(), "gpuscale-build-")
+	if err != nil {
+		return fmt.Errorf("compiling %s: making a folder for temporary files (another place: TMPDIR=<folder>): %w", t.title, err)
+	}
+	defer os.RemoveAll(tmp)
 	cgo := "CGO_ENABLED=0"
 	if t.cgo {
 		cgo = "CGO_ENABLED=1"
 	}
-	cmd.Env = append(os.Environ(), cgo, "GOWORK=off", "GOFLAGS=-mod=readonly -buildvcs=false", "PWD="+cmd.Dir)
+	cmd.Env = append(os.Environ(), cgo, "GOWORK=off", "GOFLAGS=-mod=readonly -buildvcs=false", "GOTMPDIR="+tmp, "PWD="+cmd.Dir)
 	cmd.Stdout = stdout
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that its compilers can be ended with it
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = 3 * time.Second
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
@@ -80,6 +86,7 @@ func runGo(ctx context.Context, o Options, t target, stdout io.Writer, line func
 	}
 	err = cmd.Wait()
 	if ctx.Err() != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // compilers that did not listen
 		return fmt.Errorf("compiling %s was interrupted (what is compiled is kept, the next time goes on from there): %w", t.title, ctx.Err())
 	}
 	if err != nil {

@@ -66,7 +66,10 @@ func (p *progress) downloading(line string) {
 // compiling begins, of so many packages.
 func (p *progress) compiling(total int) {
 	p.mu.Lock()
-	p.total, p.done, p.begin = max(total, 1), 0, p.now()
+	p.total, p.done, p.begin = total, 0, p.now()
+	if total == 0 { // only the program itself
+		p.total, p.done = 1, 1
+	}
 	p.mu.Unlock()
 	p.show(!p.again)
 }

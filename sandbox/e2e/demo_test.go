@@ -42,9 +42,11 @@ func TestDemo(t *testing.T) {
 		t.Log("the Azure conversation trace is not beside this checkout: playing the synthetic one")
 		file = ""
 	}
+	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
+	useLogger(log)
 	result, err := play.Run(ctx, play.Options{
 		Binaries: binaries, Story: s, Trace: file, View: view.Plain(t.Output()),
-		Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})),
+		Log: log,
 	})
 	if err != nil {
 		t.Fatal(err)

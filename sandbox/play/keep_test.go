@@ -39,7 +39,9 @@ func kept(t *testing.T, w *fakeRunning, failed error, until string) (string, err
 	ctx, ctrlC := context.WithCancel(context.Background())
 	out := &drawn{want: until, seen: ctrlC}
 	ended := make(chan error, 1)
-	go func() { ended <- keep(ctx, view.Plain(out), places{kubeconfig: "/k", kubectl: "/bin/kubectl"}, w, failed) }()
+	go func() {
+		ended <- keep(ctx, view.Plain(out), places{kubeconfig: "/k", kubectl: "/bin/kubectl"}, w, failed)
+	}()
 	select {
 	case err := <-ended:
 		return out.b.String(), err

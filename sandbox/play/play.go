@@ -101,6 +101,9 @@ func (p *player) follow(ctx context.Context) error {
 			p.o.View.Decide(view.Decision{At: at, What: "story", Subject: e.String()})
 		}
 		p.o.View.Show(p.watcher.Figures())
+		if err := checkDisk(p.world.Dir(), leastFree); err != nil {
+			return err
+		}
 		if err := p.progress.Err(); err != nil {
 			return p.failed(err)
 		}

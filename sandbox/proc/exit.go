@@ -12,8 +12,12 @@ import (
 	"time"
 )
 
-// tailLines of a dead child's log are shown.
-const tailLines = 15
+// tailLines of a dead child's log are shown; of one that was killed only few,
+// since it did not know why.
+const (
+	tailLines   = 15
+	killedLines = 4
+)
 
 // Exit is the error for a child that ended by itself.
 type Exit struct {
@@ -39,6 +43,9 @@ func newExit(p *Process) *Exit {
 		}
 	} else if p.exit != nil {
 		e.Status = p.exit.Error()
+	}
+	if killed {
+		e.Tail = e.Tail[max(0, len(e.Tail)-killedLines):]
 	}
 	e.Hint = hint(strings.Join(e.Tail, "\n"), killed)
 	if e.Hint == "" && diskFull(p.Spec.Log) { // it could not even log it

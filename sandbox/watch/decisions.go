@@ -62,7 +62,8 @@ func (d *decisions) take(e *corev1.Event) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	id := fmt.Sprintf("%s/%s/%d", e.UID, e.Message, e.Count)
-	if e.InvolvedObject.Kind == "Pod" { // one decision for many pods is one line
+	switch e.InvolvedObject.Kind {
+	case "Pod", "Node": // one decision, told to many pods and to the node, is one line
 		id = e.Reason + "/" + e.Message
 		decides = decides && !strings.HasPrefix(e.Reason, "Wait")
 	}

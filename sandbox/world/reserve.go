@@ -1,6 +1,7 @@
 package world
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"syscall"
@@ -12,6 +13,7 @@ import (
 type reserved struct {
 	mu    sync.Mutex
 	ports map[string]int
+	fds   []int
 }
 
 // port of a name.
@@ -21,7 +23,7 @@ func (r *reserved) port(name string) (int, error) {
 	if p, ok := r.ports[name]; ok {
 		return p, nil
 	}
-	p, err := reserve()
+	p, fd, err := reserve()
 	if err != nil {
 		return 0, fmt.Errorf("reserving a port: %w", err)
 	}
@@ -29,31 +31,44 @@ func (r *reserved) port(name string) (int, error) {
 		r.ports = map[string]int{}
 	}
 	r.ports[name] = p
+	r.fds = append(r.fds, fd)
 	return p, nil
+}
+
+// release gives all ports back.
+func (r *reserved) release() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, fd := range r.fds {
+		_ = syscall.Close(fd)
+	}
+	r.ports, r.fds = nil, nil
 }
 
 // reserve binds a socket and never listens on it: the kernel then gives the
 // port to nobody who asks for any port, but with SO_REUSEADDR, which Go's
 // listeners set, it can still be listened on by who asks for this one.
-func reserve() (int, error) {
+func reserve() (port, fd int, err error) {
 	syscall.ForkLock.RLock() // a child must not inherit it
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	fd, err = syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	if err == nil {
 		syscall.CloseOnExec(fd)
 	}
 	syscall.ForkLock.RUnlock()
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
-		return 0, err
+	if err = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err == nil {
+		err = syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
 	}
-	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		return 0, err
+	var at syscall.Sockaddr
+	if err == nil {
+		at, err = syscall.Getsockname(fd)
 	}
-	address, err := syscall.Getsockname(fd)
-	if err != nil {
-		return 0, err
+	v4, ok := at.(*syscall.SockaddrInet4)
+	if err != nil || !ok {
+		_ = syscall.Close(fd)
+		return 0, 0, errors.Join(errors.New("binding to the loopback"), err)
 	}
-	return address.(*syscall.SockaddrInet4).Port, nil
+	return v4.Port, fd, nil
 }

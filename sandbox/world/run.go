@@ -139,5 +139,6 @@ func (w *World) Stop() {
 			w.pages.stop()
 		}
 		w.cluster.Stop()
+		w.ports.release()
 	})
 }

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/sandbox/build"
@@ -208,5 +209,34 @@ func TestOwnedBy(t *testing.T) {
 		if got := ownedBy(pod, "embed"); got != want {
 			t.Errorf("%s: %v", pod, got)
 		}
+	}
+}
+
+func TestPrometheusAsksTheAdapterProperly(t *testing.T) {
+	type job struct {
+		Name   string `json:"job_name"`
+		Scheme string `json:"scheme"`
+		TLS    struct {
+			CA   string `json:"ca_file"`
+			Name string `json:"server_name"`
+			Skip bool   `json:"insecure_skip_verify"`
+		} `json:"tls_config"`
+		Authorization struct {
+			File string `json:"credentials_file"`
+		} `json:"authorization"`
+	}
+	var config struct {
+		Jobs []job `json:"scrape_configs"`
+	}
+	if err := yaml.Unmarshal(prometheusConfig("127.0.0.1:1234"), &config); err != nil || len(config.Jobs) != 2 {
+		t.Fatalf("%+v, %v", config, err)
+	}
+	a := config.Jobs[1]
+	if a.Name != jobAdapter || a.Scheme != "https" || a.TLS.CA == "" || a.TLS.Name != "gpuscale-adapter.gpuscale-system.svc" || a.TLS.Skip || a.Authorization.File == "" {
+		t.Errorf("%+v", a)
+	}
+	config.Jobs = nil
+	if err := yaml.Unmarshal(prometheusConfig(""), &config); err != nil || len(config.Jobs) != 1 {
+		t.Errorf("before the adapter has an address: %+v, %v", config, err)
 	}
 }

@@ -178,3 +178,39 @@ func TestFaultsReachAMachineThatIsThere(t *testing.T) {
 		t.Errorf("%+v, %v", state.Cards, err)
 	}
 }
+
+// mig-manager pauses the exporter by a label; it ends, and comes back at the
+// same address.
+func TestAPausedExporterEndsAndComesBack(t *testing.T) {
+	const label = "nvidia.com/gpu.deploy.dcgm-exporter"
+	b := newBed(t)
+	b.create("big-a", "big")
+	b.pass(0)
+	set := func(value string) {
+		n, _ := b.Node("big-a")
+		if n.Labels == nil {
+			n.Labels = map[string]string{}
+		}
+		n.Labels[label] = value
+		if _, err := b.client.CoreV1().Nodes().Update(context.Background(), n, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []struct {
+		value string
+		runs  bool
+	}{{"true", true}, {"paused-for-mig-change", false}, {"paused-for-mig-change", false}, {"true", true}} {
+		set(step.value)
+		b.pass(time.Second)
+		if b.running["big-a"] != step.runs {
+			t.Errorf("%s: runs %v", step.value, b.running["big-a"])
+		}
+		if got := b.fleet.Targets(); len(got) != 1 {
+			t.Errorf("%s: targets %v: a scrape that fails ends its series at once, a new target waits for discovery", step.value, got)
+		}
+	}
+	b.fleet.Stop()
+	if len(b.running) != 0 {
+		t.Error("the exporter outlives the fleet")
+	}
+}

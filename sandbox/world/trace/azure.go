@@ -45,6 +45,9 @@ func Load(path string) (Trace, error) {
 		return Trace{}, fmt.Errorf("opening the trace: %w", err)
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		return Trace{}, &Error{File: path, Msg: "it is a folder; --trace takes a CSV file"}
+	}
 	return Parse(path, f)
 }
 

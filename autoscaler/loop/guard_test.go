@@ -1,0 +1,88 @@
+package loop
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// TestPlannerPanicHoldsOneRound: a planner bug is an error of its round, with
+// nothing written or done, and the loop goes on.
+func TestPlannerPanicHoldsOneRound(t *testing.T) {
+	var log bytes.Buffer
+	throws := true
+	r := newRig(t, onePending, func(o *Options) {
+		o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		o.Plan = func(s plan.Snapshot, p plan.Policy) plan.Plan {
+			if throws {
+				var none []int
+				_ = none[len(s.Pods)]
+			}
+			return plan.Make(s, p)
+		}
+	})
+	r.loop.State.lead(true)
+	r.log = nil
+	err := r.loop.Once(t.Context())
+	var caught *PlannerPanic
+	if !errors.As(err, &caught) || !strings.Contains(err.Error(), "index out of range") {
+		t.Fatalf("err = %v", err)
+	}
+	if !slices.Equal(r.log, []string{"load", "observe"}) {
+		t.Errorf("did %q", r.log)
+	}
+	if r.loop.State.Live() != nil || r.loop.State.Ready() == nil {
+		t.Error("want live, so that nobody restarts us, and not ready")
+	}
+	if s, ok := r.loop.State.Snapshot(); !ok || len(s.Pods) != 1 {
+		t.Error("the snapshot that did it is not to be had")
+	}
+	if !strings.Contains(log.String(), "guard_test.go") {
+		t.Errorf("the log does not say where:\n%s", log.String())
+	}
+	throws = false
+	r.world.Advance(time.Second)
+	r.want(nil, "observe", "save scale-up", "resume", "act scale-up")
+	if err := r.loop.State.Ready(); err != nil {
+		t.Error(err)
+	}
+	if s, _ := r.loop.State.Snapshot(); r.loop.State.Panic() == nil || !s.Now.After(caught.At) {
+		t.Error("want the new snapshot, and the old panic")
+	}
+	if err := testutil.GatherAndCompare(r.metrics, strings.NewReader(`
+# HELP gpuscale_autoscaler_planner_panics_total Rounds in which the planner panicked and nothing was done: a bug to report with what /debug/panic shows.
+# TYPE gpuscale_autoscaler_planner_panics_total counter
+gpuscale_autoscaler_planner_panics_total 1
+`), "gpuscale_autoscaler_planner_panics_total"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSnapshotAge(t *testing.T) {
+	at := time.Unix(1000, 0)
+	a := newAges()
+	a.now = func() time.Time { return at.Add(3 * time.Second) }
+	want := func(text string) {
+		t.Helper()
+		if err := testutil.CollectAndCompare(a, strings.NewReader(text)); err != nil {
+			t.Error(err)
+		}
+	}
+	const head = `
+# HELP gpuscale_autoscaler_snapshot_age_seconds Age of what was last planned on, by kind: "cluster" since it was read, "prometheus" since it was asked. Absent where nothing was read.
+# TYPE gpuscale_autoscaler_snapshot_age_seconds gauge
+`
+	want("")
+	a.observed(at, -1)
+	want(head + "gpuscale_autoscaler_snapshot_age_seconds{kind=\"cluster\"} 3\n")
+	a.observed(at, 2*time.Second)
+	want(head + "gpuscale_autoscaler_snapshot_age_seconds{kind=\"cluster\"} 3\ngpuscale_autoscaler_snapshot_age_seconds{kind=\"prometheus\"} 5\n")
+}

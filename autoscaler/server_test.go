@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/autoscaler/act"
+	"github.com/gpuscale/gpuscale/autoscaler/loop"
+	"github.com/gpuscale/gpuscale/autoscaler/observe"
+	"github.com/gpuscale/gpuscale/plan"
+	"github.com/gpuscale/gpuscale/plan/scenario"
+)
+
+// still is a world in which nothing happens.
+type still struct{ seen plan.Snapshot }
+
+func (s still) Observe(context.Context, time.Time) (observe.Observation, error) {
+	return observe.Observation{Snapshot: s.seen}, nil
+}
+func (still) Load(context.Context) (plan.Memory, error)                    { return plan.Memory{}, nil }
+func (still) Save(context.Context, plan.Snapshot, plan.Memory) error       { return nil }
+func (still) Resume(context.Context, time.Time) error                      { return nil }
+func (still) Apply(context.Context, plan.Snapshot, plan.Plan) []act.Result { return nil }
+
+// TestPanicIsAScenario: what threw the planner can be fetched and planned again.
+func TestPanicIsAScenario(t *testing.T) {
+	snapshot, policy, err := scenario.Parse("tick at=2026-11-21T09:00:00Z\npool p max=2 gpus=1 model=L40S\npod a/b wants=gpu\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := still{snapshot}
+	l := loop.New(loop.Options{Observer: w, Actor: w, Store: w, Policy: policy,
+		Plan: func(plan.Snapshot, plan.Policy) plan.Plan { panic("two\nlines") }})
+	mux := http.NewServeMux()
+	routes(mux, l.State)
+	get := func(path string, want int) string {
+		t.Helper()
+		r := httptest.NewRecorder()
+		mux.ServeHTTP(r, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+		if r.Code != want {
+			t.Errorf("%s: %d, want %d: %s", path, r.Code, want, r.Body)
+		}
+		return r.Body.String()
+	}
+	get("/debug/snapshot", http.StatusServiceUnavailable)
+	get("/debug/panic", http.StatusServiceUnavailable)
+	if l.Once(t.Context()) == nil {
+		t.Fatal("the round went well")
+	}
+	get("/debug/plan", http.StatusServiceUnavailable)
+	for _, path := range []string{"/debug/snapshot", "/debug/panic"} {
+		back, _, err := scenario.Parse(get(path, http.StatusOK))
+		if err != nil || scenario.Print(back) != scenario.Print(snapshot) {
+			t.Errorf("%s does not read back: %v", path, err)
+		}
+	}
+	if text := get("/debug/panic", http.StatusOK); !strings.Contains(text, "# lines") || !strings.Contains(text, "server_test.go") {
+		t.Errorf("neither what nor where:\n%s", text)
+	}
+}

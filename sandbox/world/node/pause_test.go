@@ -1,0 +1,55 @@
+package node
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu/mig"
+)
+
+// mig-manager changes nothing while an exporter holds handles of the cards.
+func TestManagerWaitsForTheExporter(t *testing.T) {
+	table, _ := mig.ForModel("H100-80GB")
+	layout, err := mig.ParseLayout(table, "3g@0 3g@4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Unix(0, 0)
+	m, err := New(Spec{Name: "a", Product: "NVIDIA-H100-80GB-HBM3", Cards: 1, Layouts: []mig.Layout{layout}, Delays: DefaultDelays()}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := []byte("version: v1\nmig-configs:\n  a: [{devices: all, mig-enabled: true, mig-devices: {7g.80gb: 1}}]\n")
+	pass := func(d time.Duration) map[string]string {
+		now = now.Add(d)
+		return m.StepManager("a", config, now)
+	}
+	m.SetExporter(true)
+	labels := pass(0)
+	if labels[LabelConfigState] != StatePending || !ExporterPaused(labels) {
+		t.Fatalf("it begins with %v", labels)
+	}
+	for range 60 {
+		if labels := pass(time.Second); labels != nil || len(m.Cards()[0].Instances) != 2 {
+			t.Fatalf("with an exporter on the cards: %v, %v", labels, m.Cards()[0].Instances)
+		}
+	}
+	m.SetExporter(false)
+	pass(0)
+	labels = pass(DefaultDelays().Apply)
+	if labels[LabelConfigState] != StateSuccess || ExporterPaused(labels) || len(m.Cards()[0].Instances) != 1 {
+		t.Errorf("after its end: %v, %v", labels, m.Cards()[0].Instances)
+	}
+}
+
+func TestExporterRunsWhereTheOperatorSaysNothing(t *testing.T) {
+	const label = deployPrefix + "dcgm-exporter"
+	for value, paused := range map[string]bool{"true": false, "false": true, "paused-for-mig-change": true} {
+		if got := ExporterPaused(map[string]string{label: value}); got != paused {
+			t.Errorf("%s: %v", value, got)
+		}
+	}
+	if ExporterPaused(nil) {
+		t.Error("an unlabelled node is paused")
+	}
+}
