@@ -1,4 +1,4 @@
-// Program gpuscale-adapter serves GPU use and inference queues from Prometheus
+// Command gpuscale-adapter serves GPU use and inference queues from Prometheus
 // as custom and external metrics, for the HorizontalPodAutoscaler.
 package main
 

@@ -1,4 +1,4 @@
-// Program gpuscale-sandbox plays the whole loop on one machine: a real
+// Command gpuscale-sandbox plays the whole loop on one machine: a real
 // Kubernetes control plane and Prometheus, our programs, and doubles for what
 // a laptop lacks.
 package main

@@ -1,4 +1,4 @@
-// Program bootstrap compiles gpuscale-sandbox for the Makefile: with the
+// Command bootstrap compiles gpuscale-sandbox for the Makefile: with the
 // progress and the plain words that the sandbox has for everything it compiles
 // itself. It imports nothing that must be downloaded, so that it can say that
 // there is no network.
