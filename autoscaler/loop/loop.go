@@ -71,6 +71,7 @@ type Loop struct {
 	o      Options
 	memory plan.Memory
 	loaded bool
+	begun  map[string]bool // actions under way that have been logged
 	State  *State
 }
 
@@ -188,27 +189,38 @@ func (l *Loop) act(ctx context.Context, round *Round) error {
 		l.o.Log.Error("resuming operations failed", "err", err)
 	}
 	round.Results = l.o.Actor.Apply(ctx, round.Snapshot, round.Plan)
-	for _, r := range round.Results {
-		l.log(r)
-	}
+	l.logAll(round.Results)
 	l.o.Metrics.phase("act", l.o.Now().Sub(started))
 	return nil
 }
 
-// log says what was done. What only waits or no longer holds is said every
-// round, so it is for debugging.
-func (l *Loop) log(r act.Result) {
-	level := slog.LevelInfo
+// logAll says what was done. What takes several rounds is said when it begins;
+// that it still does, or that something no longer holds, is for debugging.
+func (l *Loop) logAll(results []act.Result) {
+	begun := map[string]bool{}
+	for _, r := range results {
+		level := slog.LevelInfo
+		switch r.Outcome {
+		case act.Failed:
+			level = slog.LevelError
+		case act.Refused:
+			level = slog.LevelDebug
+		case act.Waiting:
+			key := underWay(r.Action)
+			if begun[key] = true; l.begun[key] {
+				level = slog.LevelDebug
+			}
+		}
+		l.log(level, r)
+	}
+	l.begun = begun
+}
+
+func (l *Loop) log(level slog.Level, r act.Result) {
 	attrs := []any{"verb", r.Action.Verb, "outcome", r.Outcome, "reason", r.Action.Reason, "detail", r.Action.Detail,
 		"pool", r.Action.Pool, "node", r.Action.Node, "for", len(r.Action.For)}
 	if r.Action.Verb == plan.ScaleUp {
 		attrs = append(attrs, "from", r.Action.From, "to", r.Action.To)
-	}
-	switch r.Outcome {
-	case act.Failed:
-		level = slog.LevelError
-	case act.Waiting, act.Refused:
-		level = slog.LevelDebug
 	}
 	if r.Err != nil {
 		attrs = append(attrs, "err", r.Err)

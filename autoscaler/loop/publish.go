@@ -23,22 +23,31 @@ type Announcer struct {
 	recorder record.EventRecorder
 	log      *slog.Logger
 	said     map[string]plan.Reason // last reason told to a pod
+	begun    map[string]bool        // actions under way that have been told
 	written  map[string]time.Time   // when a pool's message was last written
 }
 
 // NewAnnouncer returns a Publisher. c may read from a cache.
 func NewAnnouncer(c client.Client, recorder record.EventRecorder, log *slog.Logger) *Announcer {
-	return &Announcer{client: c, recorder: recorder, log: log, said: map[string]plan.Reason{}, written: map[string]time.Time{}}
+	return &Announcer{client: c, recorder: recorder, log: log, said: map[string]plan.Reason{}, begun: map[string]bool{}, written: map[string]time.Time{}}
 }
 
 // Publish implements Publisher. What cannot be told is logged and told again
 // next round, where it still holds.
 func (a *Announcer) Publish(ctx context.Context, r Round) {
+	begun := map[string]bool{}
 	for _, result := range r.Results {
-		if result.Outcome == act.Done || result.Outcome == act.Failed {
+		switch result.Outcome {
+		case act.Done, act.Failed:
 			a.announce(ctx, result)
+		case act.Waiting: // takes several rounds: told when it begins, and when it has ended
+			key := underWay(result.Action)
+			if begun[key] = true; !a.begun[key] {
+				a.announce(ctx, result)
+			}
 		}
 	}
+	a.begun = begun
 	a.verdicts(ctx, r.Plan.Verdicts)
 	if err := a.statuses(ctx, r); err != nil && ctx.Err() == nil {
 		a.log.Warn("publishing the status of pools failed", "err", err)
@@ -55,6 +64,22 @@ var words = map[plan.Verb]string{
 	plan.RemoveNode:  "RemovedNode",
 }
 
+// beginnings are the words of actions that take several rounds.
+var beginnings = map[plan.Verb]string{
+	plan.Repartition: "Repartitioning",
+	plan.Rollback:    "RollingBack",
+	plan.Uncordon:    "Uncordoning",
+	plan.Drain:       "Draining",
+	plan.RemoveNode:  "RemovingNode",
+	plan.ScaleUp:     "ScalingUp",
+}
+
+// underWay names an action that takes several rounds. Its detail is no part of
+// the name, since that counts seconds.
+func underWay(a plan.Action) string {
+	return fmt.Sprintf("%s %s/%s: %s", a.Verb, a.Pool, a.Node, a.Reason)
+}
+
 func (a *Announcer) announce(ctx context.Context, r act.Result) {
 	eventType, word := corev1.EventTypeNormal, words[r.Action.Verb]
 	text := fmt.Sprintf("%s: %s", r.Action.Reason, r.Action.Detail)
@@ -64,8 +89,14 @@ func (a *Announcer) announce(ctx context.Context, r act.Result) {
 	case plan.Repartition:
 		text = fmt.Sprintf("card %d of %s, %s", r.Action.Card, r.Action.Node, text)
 	}
-	if r.Outcome == act.Failed {
+	switch r.Outcome {
+	case act.Waiting:
+		word = beginnings[r.Action.Verb]
+	case act.Failed:
 		eventType, word, text = corev1.EventTypeWarning, word+"Failed", fmt.Sprintf("%s: %v", text, r.Err)
+	}
+	if r.Action.Verb == plan.Rollback { // something went wrong, however well it is undone
+		eventType = corev1.EventTypeWarning
 	}
 	for _, key := range r.Action.For {
 		if pod := a.pod(ctx, key); pod != nil {

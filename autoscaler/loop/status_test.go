@@ -154,6 +154,33 @@ func TestStatusAndEvents(t *testing.T) {
 	}
 }
 
+// TestWhatTakesRoundsIsToldOnce: an undo that waits for mig-manager is an Event
+// when it begins and when it has ended, however often its detail changes.
+func TestWhatTakesRoundsIsToldOnce(t *testing.T) {
+	writes := 0
+	recorder := record.NewFakeRecorder(20)
+	a := NewAnnouncer(cluster(t, &writes), recorder, slog.New(slog.DiscardHandler))
+	undo := func(outcome act.Outcome, detail string) {
+		a.Publish(t.Context(), Round{Results: []act.Result{{Outcome: outcome, Action: plan.Action{
+			Verb: plan.Rollback, Node: "n1", Reason: plan.RepartitionOverdue, Detail: detail,
+		}}}})
+	}
+	undo(act.Waiting, "no answer after 60s")
+	undo(act.Waiting, "no answer after 61s")
+	undo(act.Done, "no answer after 62s")
+	var events []string
+	for len(recorder.Events) > 0 {
+		events = append(events, <-recorder.Events)
+	}
+	want := []string{
+		"Warning RollingBack RepartitionOverdue: no answer after 60s",
+		"Warning RolledBack RepartitionOverdue: no answer after 62s",
+	}
+	if !reflect.DeepEqual(events, want) {
+		t.Errorf("events %q, want %q", events, want)
+	}
+}
+
 func slicesReplaceDetail(verdicts []plan.Verdict) []plan.Verdict {
 	out := make([]plan.Verdict, len(verdicts))
 	for i, v := range verdicts {
