@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"math"
 	"net/http"
 	"os"
@@ -63,9 +62,6 @@ const (
 // aggregator, and lets the real HPA controller act on them, while parts of the
 // loop are ended. Its parts share one world and build on one another.
 func TestSignals(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: this test starts a control plane and takes more than a minute")
-	}
 	b := newSignalsBed(t)
 	for _, part := range []struct {
 		name string
@@ -91,23 +87,14 @@ type signalsBed struct {
 }
 
 func newSignalsBed(t *testing.T) *signalsBed {
+	on := newBed(t)
 	s, err := story.Parse("signals", signalsStory)
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, err := build.FindRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	binaries, err := world.Build(ctx, root, os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
-	useLogger(log)
-	w, err := world.Start(ctx, world.Options{Story: s, Binaries: binaries, Speed: slow, Log: log})
+	w, err := world.Start(ctx, world.Options{Story: s, Binaries: on.binaries, Speed: slow, Log: on.log})
 	if err != nil {
 		t.Fatal(err)
 	}
