@@ -47,7 +47,7 @@ func (w *world) priced(i int, k *kind, p *Pod, pool int) option {
 	}
 	r, wait := ps.empty.clone(), o.at.Sub(w.now)
 	if w.lacks(k, &r) == "slices" {
-		_, r, o.cuts = w.cutNew(k, ps)
+		r, o.cuts = w.cutNew(k, ps)
 		wait += ps.MIG.IdleAfter + ps.MIG.Duration
 		o.cost = w.policy.DisruptionCost
 	}
@@ -55,14 +55,14 @@ func (w *world) priced(i int, k *kind, p *Pod, pool int) option {
 	return o
 }
 
-// cutNew says how the cards of a new node would be cut for the kind, and what
-// room the node would then have; false when they cannot be.
-func (w *world) cutNew(k *kind, p *poolState) (card int, r room, ok bool) {
+// cutNew says what room a new node would have once its cards are cut for the
+// kind; false when none of them can be.
+func (w *world) cutNew(k *kind, p *poolState) (r room, ok bool) {
 	need, known := w.needOf(k, p.empty.model)
 	if !p.MIG.Repartition || !known || p.empty.model == "" {
-		return 0, room{}, false
+		return room{}, false
 	}
-	r, card = p.empty.clone(), -1
+	r = p.empty.clone()
 	for c := range p.Template.Cards {
 		boot := layoutOf(&p.Template.Cards[c])
 		must, fits := lacking(need, p.empty.free, mig.Counts(boot))
@@ -79,11 +79,9 @@ func (w *world) cutNew(k *kind, p *poolState) (card int, r room, ok bool) {
 		for _, in := range a.Layout {
 			r.free = added(r.free, in.Profile, 1)
 		}
-		if card < 0 {
-			card = c
-		}
+		ok = true
 	}
-	return card, r, card >= 0
+	return r, ok
 }
 
 // price of one node for an hour; an unpriced one costs as if 1 per card.
@@ -123,7 +121,7 @@ func (w *world) misfit(k *kind, p *poolState) string {
 	}
 	switch lack := w.lacks(k, &p.empty); lack {
 	case "slices":
-		if _, _, ok := w.cutNew(k, p); ok {
+		if _, ok := w.cutNew(k, p); ok {
 			return ""
 		}
 		return "has no such slices"
