@@ -119,3 +119,7 @@ release: build ## Put the binaries, with checksums, into dist/.
 .PHONY: clean
 clean: ## Remove what was built, the control plane included.
 	rm -rf $(CACHE) dist
+
+.PHONY: bench-exporter
+bench-exporter: tools ## Measure the running exporter, scraped 200 times; ARGS="-soak 60s" for what grows.
+	go run ./exporter/bench $(ARGS)

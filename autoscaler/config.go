@@ -58,27 +58,8 @@ type MIGManagerConfig struct {
 	ConfigDelay metav1.Duration `json:"configDelay"`
 }
 
-// PolicyConfig is plan.Policy with names and durations as people write them.
-type PolicyConfig struct {
-	Freeze              bool            `json:"freeze"`
-	MaxActionsPerRound  int             `json:"maxActionsPerRound"`
-	MaxNodesPerScaleUp  int             `json:"maxNodesPerScaleUp"`
-	MaxRemovalsPerRound int             `json:"maxRemovalsPerRound"`
-	ScaleDownCooldown   metav1.Duration `json:"scaleDownCooldown"`
-	RepartitionCooldown metav1.Duration `json:"repartitionCooldown"`
-	RepartitionTimeout  metav1.Duration `json:"repartitionTimeout"`
-	MaxUnready          float64         `json:"maxUnready"`
-	OKUnready           int             `json:"okUnready"`
-	WaitCostPerHour     float64         `json:"waitCostPerHour"`
-	DisruptionCost      float64         `json:"disruptionCost"`
-	NodeLife            metav1.Duration `json:"nodeLife"`
-	NodeOverdue         metav1.Duration `json:"nodeOverdue"`
-	RepartitionLife     metav1.Duration `json:"repartitionLife"`
-}
-
 // Default is what a file that says nothing means.
 func Default() Config {
-	p := plan.DefaultPolicy()
 	return Config{
 		Interval:   seconds(1),
 		Settle:     duration(200 * time.Millisecond),
@@ -88,13 +69,7 @@ func Default() Config {
 			LeaseDuration: seconds(15), RenewDeadline: seconds(10), RetryPeriod: seconds(2),
 		},
 		MIGManager: MIGManagerConfig{Namespace: "gpu-operator", ConfigMap: "gpuscale-mig-config"},
-		Policy: PolicyConfig{
-			Freeze: p.Freeze, MaxActionsPerRound: p.MaxActionsPerRound, MaxNodesPerScaleUp: p.MaxNodesPerScaleUp,
-			MaxRemovalsPerRound: p.MaxRemovalsPerRound, ScaleDownCooldown: duration(p.ScaleDownCooldown),
-			RepartitionCooldown: duration(p.RepartitionCooldown), RepartitionTimeout: duration(p.RepartitionTimeout),
-			MaxUnready: p.MaxUnready, OKUnready: p.OKUnready, WaitCostPerHour: p.WaitCostPerHour, DisruptionCost: p.DisruptionCost,
-			NodeLife: duration(p.NodeLife), NodeOverdue: duration(p.NodeOverdue), RepartitionLife: duration(p.RepartitionLife),
-		},
+		Policy:     policyConfig(plan.DefaultPolicy()),
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -62,6 +63,38 @@ func TestDefaultPolicyIsThePlanners(t *testing.T) {
 	}
 	if err := Default().Validate(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestPolicyThereAndBack: no field of the planner's policy is without one in the
+// file.
+func TestPolicyThereAndBack(t *testing.T) {
+	full, err := Load("testdata/good/full.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := full.Policy.Plan()
+	if back := policyConfig(got); back != full.Policy {
+		t.Errorf("there and back: %+v, want %+v", back, full.Policy)
+	}
+	var p plan.Policy
+	v := reflect.ValueOf(&p).Elem()
+	for i := range v.NumField() {
+		switch f := v.Field(i); f.Kind() {
+		case reflect.Bool:
+			f.SetBool(true)
+		case reflect.Int, reflect.Int64:
+			f.SetInt(int64(i + 1))
+		case reflect.Float64:
+			f.SetFloat(float64(i) + 0.5)
+		case reflect.String:
+			f.SetString("low")
+		default:
+			t.Fatalf("%s: a %s", v.Type().Field(i).Name, f.Kind())
+		}
+	}
+	if back := policyConfig(p).Plan(); back != p {
+		t.Errorf("lost on the way: %+v, want %+v", back, p)
 	}
 }
 

@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -19,12 +18,18 @@ import (
 )
 
 func main() {
+	os.Exit(execute())
+}
+
+func execute() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := newCommand(os.Stdout, os.Stderr).ExecuteContext(ctx); err != nil && !errors.Is(err, context.Canceled) {
+	err := newCommand(os.Stdout, os.Stderr).ExecuteContext(ctx)
+	code := exitCode(err)
+	if code != exitOK {
 		fmt.Fprintln(os.Stderr, "gpuscale-autoscaler:", err)
-		os.Exit(1)
 	}
+	return code
 }
 
 // flags of the program; everything else is in the configuration file.
@@ -42,8 +47,9 @@ func newCommand(out, errs io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "gpuscale-autoscaler",
 		Short:         "Repartition MIG cards, add and give back GPU nodes, with reasons",
+		Long:          longHelp,
 		Version:       buildinfo.Version(),
-		Args:          cobra.NoArgs,
+		Args:          noArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -70,15 +76,28 @@ func newCommand(out, errs io.Writer) *cobra.Command {
 	fs.BoolVar(&f.check, "check", false, "check the configuration and end")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "decide and say what would be done, but write nothing at all")
 	cmd.AddCommand(newPlanCommand(out))
+	cmd.AddCommand(newReplayCommand(out, errs))
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage{err} })
 	cmd.SetOut(out)
 	cmd.SetErr(errs)
 	return cmd
 }
 
+const longHelp = `Repartition MIG cards, add and give back GPU nodes, with reasons.
+
+One replica leads; each round it observes the cluster, plans, makes its memory
+safe and acts.
+
+Exit codes:
+  0  it was told to end, or has done what it was asked
+  1  it failed: the configuration, the cluster or the lease
+  2  the command line is wrong
+`
+
 func newLog(w io.Writer, level string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, fmt.Errorf("--log-level %q: want debug, info, warn or error", level)
+		return nil, usage{fmt.Errorf("--log-level %q: want debug, info, warn or error", level)}
 	}
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})), nil
 }

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -11,40 +13,209 @@ import (
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
 
+// outputs are the forms of a plan.
+var outputs = map[string]func(io.Writer, plan.Plan) error{
+	"json": writePlanJSON,
+	"text": func(w io.Writer, p plan.Plan) error {
+		_, err := fmt.Fprint(w, p)
+		return err
+	},
+}
+
 // newPlanCommand prints the plan for a snapshot in scenario text, as
 // /debug/snapshot gives it. It needs no cluster.
 func newPlanCommand(out io.Writer) *cobra.Command {
-	var file string
+	var file, form string
 	cmd := &cobra.Command{
-		Use:   "plan -f FILE",
+		Use:   "plan -f FILE [-o text|json]",
 		Short: "Print the plan for a snapshot in a file, - for standard input",
-		Args:  cobra.NoArgs,
+		Long:  planHelp,
+		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			text, err := read(cmd, file)
+			write, ok := outputs[form]
+			switch {
+			case file == "":
+				return usage{errors.New("--file is required: the name of a snapshot, or - for standard input")}
+			case !ok:
+				return usage{fmt.Errorf("--output %q: want text or json", form)}
+			}
+			text, err := read(cmd.InOrStdin(), file)
+			if err != nil {
+				return fmt.Errorf("reading the snapshot: %w", err)
+			}
+			script, acts := scenario.Script(text)
+			if acts {
+				return play(out, file, script, form)
+			}
+			snapshot, policy, err := readSnapshot(file, script)
 			if err != nil {
 				return err
 			}
-			snapshot, policy, err := scenario.Parse(text)
-			if err != nil {
-				return fmt.Errorf("%s: %w", file, err)
-			}
-			if err := snapshot.Check(); err != nil {
-				return fmt.Errorf("%s: %w", file, err)
-			}
-			_, err = fmt.Fprint(out, plan.Make(snapshot, policy))
-			return err
+			return write(out, plan.Make(snapshot, policy))
 		},
 	}
-	cmd.Flags().StringVarP(&file, "file", "f", "", "scenario file")
-	_ = cmd.MarkFlagRequired("file") // it fails for a flag that is not there
+	cmd.Flags().StringVarP(&file, "file", "f", "", "scenario file, as /debug/snapshot gives it; - for standard input")
+	cmd.Flags().StringVarP(&form, "output", "o", "text", "text or json")
+	// It fails for a flag that is not there.
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{
+		"text\tfor people, and for tests", "json\tfor programs, " + planVersion,
+	}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
-func read(cmd *cobra.Command, file string) (string, error) {
+// play runs a scenario that does something by itself and prints its answers.
+func play(out io.Writer, file, script, form string) error {
+	if form != "text" {
+		return usage{fmt.Errorf("--output %s: %s has plans of its own; they are printed as text only", form, named(file))}
+	}
+	answers, err := scenario.Run(script)
+	if _, writeErr := io.WriteString(out, answers); writeErr != nil {
+		return writeErr
+	}
+	if err != nil {
+		return located(named(file), script, err)
+	}
+	return nil
+}
+
+func named(file string) string {
 	if file == "-" {
-		text, err := io.ReadAll(cmd.InOrStdin())
+		return "standard input"
+	}
+	return file
+}
+
+// readSnapshot reads a text. Each problem of one that cannot be planned on names
+// the file and the line.
+func readSnapshot(file, text string) (plan.Snapshot, plan.Policy, error) {
+	file = named(file)
+	snapshot, policy, err := scenario.Parse(text)
+	if err == nil {
+		err = snapshot.Check()
+	}
+	if err != nil {
+		return plan.Snapshot{}, plan.Policy{}, located(file, text, err)
+	}
+	return snapshot, policy, nil
+}
+
+func read(in io.Reader, file string) (string, error) {
+	if file == "-" {
+		text, err := io.ReadAll(in)
 		return string(text), err
 	}
 	text, err := os.ReadFile(file)
 	return string(text), err
 }
+
+// maxProblems bounds what is printed of a file that is something else altogether.
+const maxProblems = 10
+
+// located puts the file, and the line where a problem does not say it, before
+// each problem.
+func located(file, text string, err error) error {
+	var out []error
+	problems := single(err)
+	for i, problem := range problems {
+		if i == maxProblems {
+			out = append(out, fmt.Errorf("%s: and %d more problems", file, len(problems)-i))
+			break
+		}
+		if line := lineOf(text, problem); line > 0 {
+			problem = fmt.Sprintf("line %d: %s", line, problem)
+		}
+		out = append(out, fmt.Errorf("%s: %s", file, problem))
+	}
+	return badSnapshot{errors.Join(out...)}
+}
+
+// single takes joined problems apart; what was put before them stays before each.
+func single(err error) []string {
+	var joined interface {
+		error
+		Unwrap() []error
+	}
+	if !errors.As(err, &joined) {
+		return []string{err.Error()}
+	}
+	before := strings.TrimSuffix(err.Error(), joined.Error())
+	var out []string
+	for _, e := range joined.Unwrap() {
+		for _, problem := range single(e) {
+			out = append(out, before+problem)
+		}
+	}
+	return out
+}
+
+// lineOf finds the last line about the subject of a problem that Check found,
+// such as "pools[p].min: …"; 0 for none.
+func lineOf(text, problem string) int {
+	kind, rest, ok := strings.Cut(problem, "[")
+	name, _, closed := strings.Cut(rest, "]")
+	if !ok || !closed {
+		return 0
+	}
+	verb := map[string]string{"pools": "pool", "nodes": "node", "pods": "pod"}[kind]
+	found := 0
+	for i, line := range strings.Split(text, "\n") {
+		words := strings.Fields(line)
+		if len(words) > 1 && words[0] == verb && strings.Trim(words[1], `"`) == name {
+			found = i + 1
+		}
+	}
+	return found
+}
+
+const planHelp = `Print the plan for a snapshot: what the autoscaler would do, and why.
+
+The file is scenario text, as /debug/snapshot of a running autoscaler gives it,
+its policy included. The same file gives the same plan, anywhere: no cluster is
+asked and nothing is done. A scenario that has plan or settle lines of its own is
+played in a simulated world, and its answers are printed; those that are written
+in it (after a line "----") are not looked at.
+
+Exit codes:
+  0  the plan was printed
+  1  the file cannot be read, or the plan cannot be written
+  2  the command line is wrong
+  3  the file is no snapshot that can be planned on; each problem is one line
+     that names the file and the line
+
+-o text is one line for each action, with its reason and the pods it is done for
+below it, one for each verdict, and the totals.
+
+-o json is one document. Fields may be added to it; what is there stays, or
+apiVersion changes. Times are RFC 3339 in UTC, money is in the currency of the
+pools' prices, an infinite number is null, empty lists are [].
+
+  apiVersion, kind          ` + planVersion + `, Plan
+  at                        the time that was planned for
+  actions[]                 what to do, in order
+    verb                    scale-up, repartition, rollback, uncordon, reclaim,
+                            drain, remove-node or replace
+    pool, node, pod         what is acted on, where the verb has it
+    fromNodes, toNodes      scale-up: the pool's target before and after
+    card                    repartition: the card's index on the node
+    model                   repartition: the card's model
+    before, target          repartition: the card's layout now and then
+      text                  as people write it: 3g.40gb@0,4
+      placements[]          the same: profile, startMemorySlice, memorySlices
+                            and computeSlices of each instance
+    steps[]                 repartition: do (create or destroy) and placement
+    operation               the name of a repartition, or of a cordon of ours
+    deadline                after which the action is given up
+    reason, detail          why: a word of docs/reasons.md, and for people
+    for[]                   the pods it is done for, namespace/name
+    expectedCost            of the action
+  verdicts[]                kind, subject, reason and detail, one for each pod,
+                            gang, pool, node, card, tenant and forecast
+  totals                    costPerHour and costPerHourAfter of all pools;
+                            pendingComputeSlices wanted by pending pods, and
+                            pendingComputeSlicesLeft after this plan
+  memory                    what is remembered: lastScaleUp, lastScaleDown,
+                            lastRepartition, freeSince, unknownSince, sickSince,
+                            lastReplace and lastDrain, each a list of name and
+                            at; grown[] with pool, at and nodes; failures[] with
+                            name, count and at
+`

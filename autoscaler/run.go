@@ -63,7 +63,7 @@ func run(ctx context.Context, c Config, f flags, log *slog.Logger) error {
 	if err := wakeOnPods(ctx, mgr, waker); err != nil {
 		return err
 	}
-	server, err := newServer(f.listen, l, registry, mgr.GetCache(), log)
+	server, err := newServer(f.listen, l, c.Policy.Plan(), registry, mgr.GetCache(), log)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/loop"
 	"github.com/gpuscale/gpuscale/internal/serve"
+	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
 
@@ -21,7 +23,7 @@ type syncer interface {
 	WaitForCacheSync(ctx context.Context) bool
 }
 
-func newServer(address string, l *loop.Loop, registry prometheus.Gatherer, caches syncer, log *slog.Logger) (*serve.Server, error) {
+func newServer(address string, l *loop.Loop, policy plan.Policy, registry prometheus.Gatherer, caches syncer, log *slog.Logger) (*serve.Server, error) {
 	return serve.New(serve.Options{
 		Address: address,
 		Metrics: serve.Metrics(registry, log),
@@ -34,15 +36,15 @@ func newServer(address string, l *loop.Loop, registry prometheus.Gatherer, cache
 			return l.State.Ready()
 		},
 		Live:   l.State.Live,
-		Routes: func(mux *http.ServeMux) { routes(mux, l.State) },
+		Routes: func(mux *http.ServeMux) { routes(mux, l.State, policy) },
 		Log:    log,
 	})
 }
 
 // routes show the last round: the plan for people, and the snapshot, that of a
 // round in which the planner panicked included, in the language that "plan -f"
-// reads.
-func routes(mux *http.ServeMux, state *loop.State) {
+// reads. The policy goes with it, so that the plan is the same there.
+func routes(mux *http.ServeMux, state *loop.State, policy plan.Policy) {
 	show := func(path, otherwise string, text func() (string, bool)) {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
 			shown, ok := text()
@@ -62,29 +64,33 @@ func routes(mux *http.ServeMux, state *loop.State) {
 	})
 	show("/debug/snapshot", early, func() (string, bool) {
 		snapshot, ok := state.Snapshot()
-		return scenario.Print(snapshot), ok
+		return scenarioText(snapshot, policy), ok
 	})
 	show("/debug/panic", "the planner has not panicked on this replica", func() (string, bool) {
 		caught := state.Panic()
 		if caught == nil {
 			return "", false
 		}
-		return panicText(caught), true
+		return panicText(caught, policy), true
 	})
 }
 
+func scenarioText(s plan.Snapshot, policy plan.Policy) string {
+	return scenario.PrintPolicy(policy) + scenario.Print(s)
+}
+
 // panicText is what threw the planner, as a scenario that does it again.
-func panicText(p *loop.PlannerPanic) string {
+func panicText(p *loop.PlannerPanic, policy plan.Policy) string {
 	stack := strings.ReplaceAll(strings.TrimSpace(string(p.Stack)), "\n", "\n# ")
 	value := strings.ReplaceAll(fmt.Sprint(p.Value), "\n", "\n# ")
-	return fmt.Sprintf("# %s: %s\n# %s\n%s", p.At.UTC().Format(time.RFC3339Nano), value, stack, scenario.Print(p.Snapshot))
+	return fmt.Sprintf("# %s: %s\n# %s\n%s", p.At.UTC().Format(time.RFC3339Nano), value, stack, scenarioText(p.Snapshot, policy))
 }
 
 // planText is the plan and what came of it.
 func planText(r loop.Round) string {
 	text := fmt.Sprintf("# %s\n%s", r.Plan.At.UTC().Format(time.RFC3339Nano), r.Plan)
 	for _, result := range r.Results {
-		text += fmt.Sprintf("# %s %s%s: %s", result.Action.Verb, result.Action.Pool, result.Action.Node, result.Outcome)
+		text += fmt.Sprintf("# %s %s: %s", result.Action.Verb, subject(result.Action), result.Outcome)
 		if result.Err != nil {
 			text += fmt.Sprintf(": %v", result.Err)
 		}
@@ -92,3 +98,6 @@ func planText(r loop.Round) string {
 	}
 	return text
 }
+
+// subject is what an action is done to.
+func subject(a plan.Action) string { return cmp.Or(a.Pod, a.Node, a.Pool) }

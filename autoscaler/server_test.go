@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -36,7 +38,7 @@ func TestPanicIsAScenario(t *testing.T) {
 	l := loop.New(loop.Options{Observer: w, Actor: w, Store: w, Policy: policy,
 		Plan: func(plan.Snapshot, plan.Policy) plan.Plan { panic("two\nlines") }})
 	mux := http.NewServeMux()
-	routes(mux, l.State)
+	routes(mux, l.State, policy)
 	get := func(path string, want int) string {
 		t.Helper()
 		r := httptest.NewRecorder()
@@ -60,5 +62,43 @@ func TestPanicIsAScenario(t *testing.T) {
 	}
 	if text := get("/debug/panic", http.StatusOK); !strings.Contains(text, "# lines") || !strings.Contains(text, "server_test.go") {
 		t.Errorf("neither what nor where:\n%s", text)
+	}
+}
+
+// TestABugReportGivesTheSamePlan: what /debug/snapshot gives is planned elsewhere
+// as it was here, under the policy that was in force here.
+func TestABugReportGivesTheSamePlan(t *testing.T) {
+	snapshot, _, err := scenario.Parse("tick at=2026-11-21T09:00:00.123456789Z\npool p max=9 price=2 gpus=1 model=L40S\n" +
+		"pod a/b wants=gpu\npod a/c wants=gpu\npod a/d wants=gpu\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy := plan.DefaultPolicy()
+	policy.MaxNodesPerScaleUp = 2 // of the three that are wanted
+	w := still{snapshot}
+	l := loop.New(loop.Options{Observer: w, Actor: w, Store: w, Policy: policy})
+	if err := l.Once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	routes(mux, l.State, policy)
+	r := httptest.NewRecorder()
+	mux.ServeHTTP(r, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/snapshot", nil))
+	report := filepath.Join(t.TempDir(), "report.txt")
+	if err := os.WriteFile(report, r.Body.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	round, _ := l.State.Last()
+	if len(round.Plan.Actions) != 1 || round.Plan.Actions[0].To != 2 {
+		t.Fatalf("planned here:\n%s", round.Plan)
+	}
+	for form, write := range outputs {
+		var want strings.Builder
+		if err := write(&want, round.Plan); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := command(t, "plan", "-f", report, "-o", form); err != nil || got != want.String() {
+			t.Errorf("-o %s: %v, got\n%s\nwant\n%s", form, err, got, want.String())
+		}
 	}
 }

@@ -2,93 +2,217 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
+	"github.com/gpuscale/gpuscale/exporter/collect/counters"
+	"github.com/gpuscale/gpuscale/exporter/nvml"
 	"github.com/gpuscale/gpuscale/exporter/pods"
 )
 
 // checkTimeout is how long a source may take to give its first values.
 const checkTimeout = 15 * time.Second
 
+const checkHelp = `Try the configuration, the GPUs and the kubelet once, and say what would be
+served, what is missing and why. Nothing is served. Takes the exporter's flags
+and environment.
+
+Exit status: 0 everything is there; 1 a part failed or the flags are wrong;
+2 the exporter would run, and something that was asked for is missing.`
+
 // newCheck returns the command that tries everything once and serves nothing.
 func newCheck(env func(string) (string, bool)) *cobra.Command {
 	var c config
+	output := "text"
 	cmd := &cobra.Command{
 		Use:           "check",
 		Short:         "Try the configuration, the GPUs and the kubelet once, and say what was found",
+		Long:          checkHelp,
 		Args:          cobra.NoArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if output != "text" && output != "json" {
+				return fmt.Errorf("--output: %q is not one of text, json", output)
+			}
 			if err := complete(cmd.Flags(), env, &c); err != nil {
 				return err
 			}
-			return check(cmd.Context(), &c, cmd.OutOrStdout())
+			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+			k := checker{config: &c, log: log}
+			k.run(cmd.Context())
+			if err := k.found.print(cmd.OutOrStdout(), output); err != nil {
+				return err
+			}
+			return k.found.verdict()
 		},
 	}
 	addFlags(cmd.Flags(), &c)
+	// -o is dcgm-exporter's for --use-old-namespace, so the format has no letter.
+	cmd.Flags().StringVar(&output, "output", output, "text or json")
 	return cmd
 }
 
-// check prints a line for each part and returns an error where one failed.
-func check(ctx context.Context, c *config, out io.Writer) error {
-	failed := false
-	say := func(part, found string, err error) {
-		if err != nil {
-			failed = true
-			_, _ = fmt.Fprintf(out, "%-9s FAILED  %v\n", part, err)
-			return
-		}
-		_, _ = fmt.Fprintf(out, "%-9s ok      %s\n", part, found)
-	}
-	fields, err := loadCounters(c.countersFile)
-	say("counters", fmt.Sprintf("%d fields", len(fields)), err)
-	reading, err := firstReading(ctx, c)
-	say("source", describe(reading), err)
-	if c.kubernetes {
-		found, err := askKubelet(ctx, c, reading)
-		say("kubelet", found, err)
-	}
-	if failed {
-		return errors.New("check failed")
-	}
-	return nil
+// checker tries each part in turn; a part that fails takes no other with it.
+type checker struct {
+	config *config
+	log    *slog.Logger
+	found  findings
 }
 
-// firstReading reads until the source gives a value: the first pass over a
-// driver often comes before its first sample.
-func firstReading(ctx context.Context, c *config) (*collect.Reading, error) {
-	source, err := openSource(c, slog.New(slog.DiscardHandler))
+func (k *checker) run(ctx context.Context) {
+	for _, w := range k.config.warnings {
+		k.found.missing("flags", w)
+	}
+	fields, err := loadCounters(ctx, k.config)
+	k.found.add("counters", fmt.Sprintf("%d fields", len(fields)), err)
+	reading, what, err := k.firstReading(ctx, fields)
+	k.found.add("source", what+describe(reading), err)
+	if reading != nil {
+		k.profiling(reading)
+		k.fields(reading, fields)
+		k.series(reading, fields)
+	}
+	if k.config.kubernetes {
+		found, err := askKubelet(ctx, k.config, reading)
+		k.found.add("kubelet", found, err)
+	}
+	if k.wantsAPI() {
+		_, err := pods.InCluster()
+		k.found.add("api", "a service account is there", err)
+	}
+}
+
+// wantsAPI reports whether flags need the API server.
+func (k *checker) wantsAPI() bool {
+	c := k.config
+	return c.configMap != "" || c.side.quiesceAnnotation || c.side.nodeCondition ||
+		c.kubernetes && (c.podLabels || c.podUID || c.enableDRA || c.fractionalGPUs)
+}
+
+// profiling says whether anything tells how busy it is as a mean and not as a
+// short look.
+func (k *checker) profiling(r *collect.Reading) {
+	const engineActive = 1001
+	with, all := 0, 0
+	for i := range r.Entities {
+		e := &r.Entities[i]
+		if e.Kind == collect.GPU && e.MIG {
+			continue // its instances tell
+		}
+		all++
+		if _, ok := e.Value(engineActive); ok {
+			with++
+		}
+	}
+	found := fmt.Sprintf("%d of %d cards and instances have profiling metrics", with, all)
+	if with == all {
+		k.found.add("profiling", found, nil)
+		return
+	}
+	why := found + ": profiling needs SYS_ADMIN or root in the process that runs DCGM, a card from Volta on, and no other profiler at work; cards show GPU_UTIL instead"
+	if slices.ContainsFunc(r.Entities, func(e collect.Entity) bool { return e.Kind == collect.Instance }) {
+		why += ", MIG instances have nothing else"
+	}
+	k.found.missing("profiling", why)
+}
+
+// fields names the counters that nothing here has a value of.
+func (k *checker) fields(r *collect.Reading, fields []counters.Field) {
+	var without []string
+	for i := range fields {
+		if f := &fields[i]; !f.Computed() && f.Kind != counters.Label && !has(r, f.ID) {
+			without = append(without, f.Name)
+		}
+	}
+	if len(without) == 0 {
+		k.found.add("fields", "every counter has a value", nil)
+		return
+	}
+	why := fmt.Sprintf("%d of %d counters have no value here", len(without), len(fields))
+	for _, reason := range []string{"not_supported", "blank", "impossible", "error"} {
+		if n := r.Dropped[reason]; n > 0 {
+			why += fmt.Sprintf(", %d values %s", n, strings.ReplaceAll(reason, "_", " "))
+		}
+	}
+	k.found.missing("fields", why, without...)
+}
+
+func has(r *collect.Reading, field uint16) bool {
+	for i := range r.Entities {
+		if _, ok := r.Entities[i].Value(field); ok {
+			return true
+		}
+	}
+	return slices.ContainsFunc(r.Devices, func(d collect.Device) bool { _, ok := d.Value(field); return ok })
+}
+
+// series counts what a scrape would get.
+func (k *checker) series(r *collect.Reading, fields []counters.Field) {
+	page := collect.NewCompiler(collect.Options{
+		Node: k.config.node, Interval: k.config.interval(), Compat: k.config.compatOptions(fields), MaxSeries: k.config.side.maxSeries,
+	}).Compile(r, collect.Attribution{})
+	text, count := page.Append(nil, r.Taken, false)
+	found := fmt.Sprintf("%d series of GPUs, %d bytes", count.Series, len(text))
+	if page.LeftOut != nil {
+		k.found.missing("series", found+fmt.Sprintf(", which is as many as --max-series allows; %d families are cut", len(page.LeftOut)))
+		return
+	}
+	k.found.add("series", found, nil)
+}
+
+// firstReading reads until the source gives a value, and once more: the first
+// pass over a driver often comes before its first sample, and profiling takes an
+// interval longer. It also says what the source is.
+func (k *checker) firstReading(ctx context.Context, fields []counters.Field) (*collect.Reading, string, error) {
+	source, err := openSource(k.config, k.log)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	defer source.Close()
-	if err := source.Watch(collect.Fields(), c.interval()); err != nil {
-		return nil, err
+	compat := k.config.compatOptions(fields)
+	wanted := slices.Sorted(slices.Values(append(collect.Fields(), compat.Fields()...)))
+	if err := source.Watch(slices.Compact(wanted), k.config.interval()); err != nil {
+		return nil, "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	for {
+	for good := 0; ; {
 		reading, err := source.Read()
 		if err == nil && values(reading) > 0 {
-			return reading, nil
+			good++
+		}
+		if good > 1 && err == nil {
+			return reading, k.sourceName(source), nil
 		}
 		select {
 		case <-ctx.Done():
 			if err == nil {
 				err = fmt.Errorf("no values within %s: %s", checkTimeout, describe(reading))
 			}
-			return nil, err
-		case <-time.After(c.interval()):
+			return nil, "", err
+		case <-time.After(k.config.interval()):
 		}
 	}
+}
+
+func (k *checker) sourceName(s collect.Source) string {
+	_, isNVML := s.(*nvml.Source)
+	switch {
+	case k.config.replay != "":
+		return "recording: "
+	case isNVML:
+		return "NVML: "
+	case k.config.remote != "":
+		return "DCGM at " + k.config.remote + ": "
+	}
+	return "DCGM, embedded: "
 }
 
 func values(r *collect.Reading) (n int) {

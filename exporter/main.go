@@ -8,16 +8,17 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/node"
+	"github.com/gpuscale/gpuscale/exporter/nvml"
+	"github.com/gpuscale/gpuscale/exporter/pods"
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
-	"github.com/gpuscale/gpuscale/internal/serve"
 )
 
 func main() {
@@ -27,7 +28,7 @@ func main() {
 	cmd.SetArgs(doubleDashes(cmd.Flags(), os.Args[1:]))
 	if err := cmd.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "gpuscale-exporter:", err)
-		os.Exit(1)
+		os.Exit(exitStatus(err))
 	}
 }
 
@@ -58,8 +59,8 @@ func newCommand(env func(string) (string, bool)) *cobra.Command {
 const longHelp = `Serve the GPUs of this node to Prometheus.
 
 Takes dcgm-exporter's flags and environment variables (a flag wins), and serves
-its series beside gpuscale's own. A dcgm-exporter flag that is not available yet
-is an error, never ignored.
+its series beside gpuscale's own. A dcgm-exporter flag that has no effect here is
+accepted with a warning.
 
 --collect-interval is how often values are sampled, 1000 ms unless given, where
 dcgm-exporter has 30000: sampling happens off the scrape path and is cheap, and
@@ -67,47 +68,93 @@ a value older than 2.5 intervals is not served.`
 
 func run(ctx context.Context, c *config, stderr io.Writer) error {
 	log := newLogger(c, stderr)
-	fields, err := loadCounters(c.countersFile)
+	for _, w := range c.warnings {
+		log.Warn("a flag has no effect", "flag", w)
+	}
+	load, err := countersLoader(c)
 	if err != nil {
 		return err
 	}
+	file, err := load(ctx)
+	if err != nil {
+		return err
+	}
+	warnCounters(log, file)
 	source, err := openSource(c, log)
 	if err != nil {
 		return err
 	}
-	watcher, err := newWatcher(c, log)
-	if err != nil {
+	p := parts{counters: &reloader{load: load, log: log, served: file.Fields}}
+	if p.node, err = p.newNode(c, source, log); err != nil {
 		return err
 	}
-	n, err := node.New(node.Options{
-		Name: c.node, Source: source, Interval: c.interval(), Pods: watcher, Compat: c.compatOptions(fields), Log: log,
-	})
-	if err != nil {
-		return err
-	}
-	server, err := serve.New(serve.Options{
-		Address: c.address, Metrics: n.Handler(), Ready: n.Ready, Live: n.Live,
-		WebConfigFile: c.webConfigFile, Log: log, Routes: routes,
-	})
-	if err != nil {
-		return err
-	}
-	log.Info("serving", "address", server.Addr().String(), "node", c.node, "interval", c.interval().String(), "version", buildinfo.Version())
 	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() { defer close(ended); n.Run(ctx) }()
-	err = server.Run(ctx)
+	ended := p.start(ctx, c)
+	err = runServer(ctx, c, p.node, log)
 	cancel()
 	<-ended
 	return err
 }
 
-// routes are dcgm-exporter's other paths.
-func routes(mux *http.ServeMux) {
-	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "OK\n") })
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, "gpuscale-exporter: /metrics /readyz /livez\n")
-	})
+// parts are what runs beside the server.
+type parts struct {
+	node     *node.Node
+	counters *reloader
+	jobs     *jobMap
+	dump     *dumper
+	side     *sideJobs
+}
+
+func (p *parts) newNode(c *config, source collect.Source, log *slog.Logger) (*node.Node, error) {
+	processes := openProcesses(c, log)
+	watcher, err := newWatcher(c, processes, log)
+	if err != nil {
+		return nil, err
+	}
+	if processes != nil {
+		source = nvml.Together(source, processes)
+	}
+	o := node.Options{
+		Name: c.node, Source: source, Interval: c.interval(), Pods: watcher,
+		Compat: c.compatOptions(p.counters.served), RuntimeMetrics: c.exporterMetrics, Log: log,
+	}
+	if c.jobsDir != "" {
+		p.jobs = newJobMap(c.jobsDir, log)
+		o.ExtrasChanged = p.jobs.changed
+	}
+	if c.dump.enabled {
+		p.dump = newDumper(c.dump, log)
+		o.Observe = p.dump.observe
+	}
+	o.Extras = newExtraLabels(c, p.jobs, watcher).now
+	if p.side, err = newSideJobs(c, pods.InCluster, log); err != nil {
+		return nil, err
+	}
+	p.side.limit(&o)
+	n, err := node.New(o)
+	if err != nil {
+		return nil, err
+	}
+	return n, p.side.attach(c.node, n)
+}
+
+// start runs everything until ctx ends; the channel is closed when the source
+// has been let go of.
+func (p *parts) start(ctx context.Context, c *config) <-chan struct{} {
+	p.counters.node = p.node
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	go p.counters.run(ctx, c, hangup)
+	if p.jobs != nil {
+		go p.jobs.run(ctx)
+	}
+	if p.dump != nil {
+		go p.dump.run(ctx)
+	}
+	p.side.start(ctx)
+	ended := make(chan struct{})
+	go func() { defer close(ended); p.node.Run(ctx) }()
+	return ended
 }
 
 func newLogger(c *config, w io.Writer) *slog.Logger {

@@ -3,39 +3,16 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"time"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
-	"github.com/gpuscale/gpuscale/exporter/collect/counters"
 	"github.com/gpuscale/gpuscale/exporter/dcgm"
+	"github.com/gpuscale/gpuscale/exporter/nvml"
 	"github.com/gpuscale/gpuscale/exporter/pods"
 	"github.com/gpuscale/gpuscale/exporter/replay"
 )
-
-// loadCounters reads the counters file, or takes the built-in ones where none
-// was named and none stands at dcgm-exporter's place.
-func loadCounters(path string) ([]counters.Field, error) {
-	named := path != ""
-	if !named {
-		path = defaultCountersFile
-	}
-	file, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) && !named {
-		return counters.Default()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("counters file: %w", err)
-	}
-	defer file.Close()
-	fields, err := counters.Parse(path, file)
-	if err != nil {
-		return nil, fmt.Errorf("counters file:\n%w", err)
-	}
-	return fields, nil
-}
 
 // openSource opens what the command line names. A host engine that is not there
 // yet is no error, it is connected to when it comes; a host without DCGM's
@@ -44,13 +21,24 @@ func openSource(c *config, log *slog.Logger) (collect.Source, error) {
 	if c.replay != "" {
 		return openReplay(c.replay)
 	}
-	options := dcgm.Options{Mode: dcgm.Embedded, Log: log}
+	if c.source == "nvml" {
+		return openNVML(c, log)
+	}
+	if c.dcgmLog {
+		// The library reads its environment when it is loaded; "-" is standard output.
+		for name, value := range map[string]string{"__DCGM_DBG_FILE": "-", "__DCGM_DBG_LVL": c.dcgmLogLevel} {
+			if err := os.Setenv(name, value); err != nil {
+				return nil, fmt.Errorf("--enable-dcgm-log: %w", err)
+			}
+		}
+	}
+	options := dcgm.Options{Mode: dcgm.Embedded, Log: log, EventWindow: c.eventWindow()}
 	if c.remote != "" {
 		options.Mode, options.Address = dcgm.Remote, c.remote
 	}
 	source, err := dcgm.New(options)
 	if errors.Is(err, dcgm.ErrNoLibrary) {
-		return nil, fmt.Errorf("%w (on a machine without GPU there is --replay FILE)", err)
+		return withoutDCGM(c, err, log)
 	}
 	return source, err
 }
@@ -70,7 +58,7 @@ func openReplay(path string) (collect.Source, error) {
 
 // newWatcher returns the kubelet's watcher, nil without --kubernetes. It asks
 // every second where sampling is that fast, else every five or ten.
-func newWatcher(c *config, log *slog.Logger) (*pods.Watcher, error) {
+func newWatcher(c *config, processes *nvml.Processes, log *slog.Logger) (*pods.Watcher, error) {
 	if !c.kubernetes {
 		return nil, nil
 	}
@@ -81,5 +69,18 @@ func newWatcher(c *config, log *slog.Logger) (*pods.Watcher, error) {
 	case c.interval() > time.Second:
 		interval = 5 * time.Second
 	}
-	return pods.New(pods.Options{Socket: c.kubeletSocket, Interval: interval, Resources: c.resources, Log: log})
+	o := pods.Options{Socket: c.kubeletSocket, Interval: interval, Resources: c.resources, Node: c.node, Log: log}
+	o.Labels, o.DRA, o.Annotations = c.podLabels || c.podUID, c.enableDRA, c.fractionalGPUs
+	if o.Labels || o.DRA || o.Annotations || processes != nil {
+		api, err := pods.InCluster()
+		if err != nil {
+			log.Warn("the API server cannot be asked; the series go without pod labels, pod UIDs, resource claims, fractional pods and values of shares", "error", err)
+			o.Labels, o.DRA, o.Annotations, processes = false, false, false, nil
+		}
+		o.API = api
+	}
+	if processes != nil {
+		o.Processes = processes
+	}
+	return pods.New(o)
 }

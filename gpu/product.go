@@ -22,6 +22,18 @@ func ParseProductMemory(label string, memoryMiB int) (Model, bool) {
 	return longest(name, func(p product) []string { return p.spellings }, 0)
 }
 
+// ProductName returns the one name of a product: our own where ParseProduct knows
+// it, and otherwise the label in its plain form (upper case, words joined by
+// dashes, no maker, no sharing or MIG suffix), so that every spelling of a product
+// nobody told us about is the same name. It is empty for a label that names none.
+func ProductName(label string) string {
+	if m, ok := ParseProduct(label); ok {
+		return m.Name
+	}
+	name, _ := normal(label)
+	return name
+}
+
 // normal brings the spellings of a product to one: upper case, words joined by
 // dashes, no maker in front, no sharing or MIG suffix.
 func normal(label string) (name string, isMIG bool) {

@@ -135,6 +135,26 @@ func FuzzParseProduct(f *testing.F) {
 	})
 }
 
+func TestProductName(t *testing.T) {
+	for label, want := range map[string]string{
+		"NVIDIA-H100-80GB-HBM3-MIG-3g.40gb": "H100-80GB",
+		"H100-80GB":                         "H100-80GB",
+		"NVIDIA-Z900-128GB":                 "Z900-128GB", // nobody told us about it
+		"NVIDIA Z900 128GB":                 "Z900-128GB",
+		"NVIDIA-Z900-128GB-MIG-1g.16gb":     "Z900-128GB",
+		"NVIDIA-Z900-128GB-SHARED":          "Z900-128GB",
+		"NVIDIA":                            "",
+		"":                                  "",
+	} {
+		if got := ProductName(label); got != want {
+			t.Errorf("%q: got %q, want %q", label, got, want)
+		}
+		if again := ProductName(want); again != want {
+			t.Errorf("%q is not its own name: %q", want, again)
+		}
+	}
+}
+
 func TestHealthWords(t *testing.T) {
 	for h, want := range map[Health]string{HealthUnknown: "unknown", Healthy: "healthy", Sick: "sick", Health(9): "unknown"} {
 		if h.String() != want {

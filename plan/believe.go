@@ -2,10 +2,7 @@ package plan
 
 import (
 	"fmt"
-	"slices"
 	"time"
-
-	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
 // maxUpcoming bounds how many unregistered nodes of one pool are believed in;
@@ -38,37 +35,65 @@ func (w *world) judgeNodes() {
 // bindRunning counts what running pods take; rooms are negative until supply
 // is added.
 func (w *world) bindRunning() {
+	w.lookAtCards()
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		n.room = room{cpu: stated(n.CPUMilli), memory: stated(n.MemoryMi)}
-		layouts := w.layoutsOf(n)
 		single := n.Labels[strategySingle] == "single"
-		for c := range n.Cards {
-			n.supply(&n.Cards[c], layouts[c], single)
-		}
-		n.booting = w.young(n) && n.Ready && !single && n.halfOffered(layouts)
+		n.booting = w.young(n) && n.Ready && !single && w.halfOffered(n)
 		if !n.booting {
-			n.limitToOffer(single)
+			w.limitToOffer(n, single)
 		}
 	}
-	k := kind{pod: &Pod{}} // of what the last pod needs, often the next one's too
-	for _, p := range w.running {
-		i := w.nodeIndex(p.Node)
-		if i < 0 {
+	w.sharePods()
+	for j, p := range w.running {
+		if w.runsOn[j] < 0 {
 			continue
 		}
-		n := &w.nodes[i]
-		if !slices.Equal(k.pod.Demand.MIG, p.Demand.MIG) {
-			k.needs = nil
-		}
-		k.pod = p
-		w.take(&k, &n.room)
+		n := &w.nodes[w.runsOn[j]]
+		n.pods = append(n.pods, p)
 		if !p.DaemonSet {
 			n.bound++
 		}
+		if p.Leaving {
+			n.leaving++
+			n.leftAt = later(n.leftAt, later(p.LeavesAt, w.now.Add(aMoment)))
+			continue
+		}
+		w.takeRunning(p, &n.room)
 	}
 	for i := range w.nodes {
 		w.nodes[i].discountHeld()
+	}
+}
+
+// supplyCard adds what a card has to its node's room. One being cut has what it
+// will have, and one whose change failed has nothing to count on.
+func (w *world) supplyCard(n *nodeState, c *Card, single bool) {
+	switch o := n.Operation; {
+	case o == nil || o.Card != c.Index:
+		n.supply(c, single)
+	case w.failed(o):
+		n.supplyCut(c, nil, single)
+	default:
+		n.supplyCut(c, o.Target, single)
+	}
+}
+
+// sharePods finds the node of every running pod, and gives every node a list of
+// the right capacity for its pods.
+func (w *world) sharePods() {
+	w.runsOn = make([]int, len(w.running))
+	count := make([]int, len(w.nodes))
+	for j, p := range w.running {
+		i := w.nodeIndex(p.Node)
+		w.runsOn[j] = i
+		if i >= 0 {
+			count[i]++
+		}
+	}
+	all := make([]*Pod, len(w.running))
+	for i, n := range count {
+		w.nodes[i].pods, all = all[:0:n], all[n:]
 	}
 }
 
@@ -76,53 +101,20 @@ func (w *world) bindRunning() {
 // bound: a pod that is gone from the API can still hold its card for a while.
 // Where holders are unknown there is nothing to take off.
 func (n *nodeState) discountHeld() {
-	var instances []mig.Count
-	unknown := false
-	cards, heldCards := 0, 0
-	for i := range n.Cards {
-		c := &n.Cards[i]
-		if !c.MIG {
-			cards++
-			if len(c.Holders) > 0 {
-				heldCards++
-			}
-			continue
-		}
-		unknown = unknown || !c.HoldersKnown
-		for _, in := range c.Instances {
-			if in.Holder == "" {
-				instances = added(instances, in.Profile, 1)
-			}
-		}
+	if n.leaving > 0 {
+		return // what leaves still holds what is counted as room
 	}
 	for i := range n.free {
-		if f := &n.free[i]; !n.operating() && !unknown {
-			f.N = min(f.N, countOf(instances, f.Profile))
+		if f := &n.free[i]; !n.operating() && !n.unknownMIG {
+			f.N = min(f.N, countOf(n.unheld, f.Profile))
 		}
 	}
-	if cards > 0 {
-		n.whole = min(n.whole, cards-heldCards)
+	if n.plain > 0 {
+		n.whole = min(n.whole, n.plain-n.plainHeld)
 	}
 }
 
 func (n *nodeState) operating() bool { return n.Operation != nil }
-
-// layoutsOf returns the instances of each card; those of a card being cut are
-// the ones it will have, and a card whose change failed has none to count on.
-func (w *world) layoutsOf(n *nodeState) []mig.Layout {
-	out := make([]mig.Layout, len(n.Cards))
-	for i := range n.Cards {
-		out[i] = layoutOf(&n.Cards[i])
-		if n.Operation == nil || n.Operation.Card != n.Cards[i].Index {
-			continue
-		}
-		out[i] = n.Operation.Target
-		if w.failed(n.Operation) {
-			out[i] = nil
-		}
-	}
-	return out
-}
 
 // failed reports whether an operation has to be undone.
 func (w *world) failed(o *Operation) bool {
@@ -156,11 +148,16 @@ func (w *world) judgeNode(n *nodeState) {
 		n.tier, n.since = tierChange, WaitRepartition
 		n.at = later(w.now, n.Operation.Started.Add(w.cutting(n)))
 		n.changeAt = later(n.changeAt, n.at)
+	case n.Drain != nil:
+		n.since = NodeDraining
 	case n.CordonedBy != "" || n.Operation != nil && !n.Cordoned:
 		n.tier, n.since = tierChange, RepartitionDone
 		n.changeAt = later(n.changeAt, w.now.Add(aMoment))
 	case n.Cordoned:
 		n.since = NodeCordoned
+	case n.leaving > 0:
+		n.tier, n.since, n.at = tierChange, PodLeaving, n.leftAt
+		n.changeAt = later(n.changeAt, n.at)
 	default:
 		n.tier = tierNow
 	}

@@ -1,8 +1,12 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
@@ -20,7 +24,8 @@ func (w *world) buyOption(i int, k *kind, p *Pod, paid bool) (option, bool) {
 	for j := range w.pools {
 		ps := &w.pools[j]
 		has := len(ps.spare) > 0
-		if reason, _ := w.cannotBuy(k, ps); reason != "" && (!has || reason == NoPoolFits) || paid && !has {
+		reason, _ := w.cannotBuy(k, ps)
+		if reason != "" && (!has || reason == NoPoolFits || w.blindTo(k, ps)) || paid && !has {
 			continue
 		}
 		o := w.priced(i, k, p, j)
@@ -51,9 +56,26 @@ func (w *world) priced(i int, k *kind, p *Pod, pool int) option {
 		wait += ps.MIG.IdleAfter + ps.MIG.Duration
 		o.cost = w.policy.DisruptionCost
 	}
-	o.cost += ps.price()*w.policy.NodeLife.Hours()/float64(w.sharers(i, k, ps, r)) + w.waiting(k, p.Priority, wait)
+	o.cost += ps.price()*w.policy.NodeLife.Hours()/float64(w.sharers(i, k, ps, r)) + w.waiting(k, p.Priority, wait) + w.interruption(ps, p)
 	return o
 }
+
+// interruption is what losing a spot node costs the pod within the node's life,
+// times how likely that is. A gang loses all its members' work; a pod that must
+// not be moved has no checkpoint to go back to.
+func (w *world) interruption(ps *poolState, p *Pod) float64 {
+	if !ps.Spot || ps.InterruptionsPerHour <= 0 {
+		return 0
+	}
+	loss := w.loss(p) * float64(max(p.GangMin, 1))
+	if !p.Evictable {
+		loss *= immovable
+	}
+	return loss * (1 - math.Exp(-ps.InterruptionsPerHour*w.policy.NodeLife.Hours()))
+}
+
+// immovable weighs the loss of a pod that says it must not be moved.
+const immovable = 10
 
 // cutNew says what room a new node would have once its cards are cut for the
 // kind; false when none of them can be.
@@ -101,14 +123,27 @@ func (w *world) cannotBuy(k *kind, p *poolState) (Reason, string) {
 	switch {
 	case p.stop != "":
 		return p.stop, p.Name + ": " + p.why
-	case p.blind && w.lacks(k, &p.empty) == "slices":
+	case w.blindTo(k, p):
 		return HoldersUnknown, p.Name + ": a new node would have to be cut, and of those it has nobody says who holds what"
 	case p.base+p.grown >= p.Max:
 		return PoolAtMax, fmt.Sprintf("%s has %d of %d nodes", p.Name, p.base+p.grown, p.Max)
 	case p.grown >= w.policy.MaxNodesPerScaleUp:
 		return BoundReached, fmt.Sprintf("%s grows by %d a round", p.Name, p.grown)
+	case w.recent(p.Name)+1 > w.policy.MaxNodesPerHour:
+		return BoundReached, fmt.Sprintf("%s grew by %d within the hour", p.Name, w.recent(p.Name))
 	}
 	return "", ""
+}
+
+// blindTo reports a pool whose new node would have to be cut for the kind, and
+// could not be: it would be as unknown as those there are.
+func (w *world) blindTo(k *kind, p *poolState) bool {
+	return p.blind && w.lacks(k, &p.empty) == "slices"
+}
+
+// imagined is a new node of the pool, for questions about its labels.
+func (w *world) imagined(p *poolState) *nodeState {
+	return &nodeState{Node: &Node{Pool: p.Name}, virtual: true, pool: w.poolIndex(p.Name), class: p.class, tier: tierNode}
 }
 
 // misfit says what of the pool's template keeps the kind out, empty for nothing.
@@ -118,6 +153,9 @@ func (w *world) misfit(k *kind, p *poolState) string {
 			return "taint " + t.Key + " is not tolerated"
 		}
 		return "labels do not match"
+	}
+	if w.topology.any() && !w.rulesAllow(k, w.imagined(p)) {
+		return "a rule on where pods lie keeps it out"
 	}
 	switch lack := w.lacks(k, &p.empty); lack {
 	case "slices":
@@ -139,10 +177,12 @@ func (w *world) sharers(i int, k *kind, p *poolState, r room) int {
 	n, seen := 1, 0
 	for j := i + 1; j < len(w.pending) && seen < lookAhead; j++ {
 		q := &w.pending[j]
-		if q.served || q.pod.Unreadable != "" || !q.pod.Unschedulable {
+		if !q.open() || !q.pod.Unschedulable && q.pod.Gang == "" {
 			continue
 		}
-		seen++
+		if seen++; r.left() <= 0 && len(r.parts) == 0 {
+			break
+		}
 		qk := &w.kinds[q.kind]
 		if qk.admitsNew(p) && w.lacks(qk, &r) == "" {
 			w.take(qk, &r)
@@ -160,14 +200,9 @@ func (w *world) commitBuy(p *pending, k *kind, o, cut option, canCut bool) {
 		return
 	}
 	ps := &w.pools[o.pool]
-	reason, detail := NoFreeSlice, fmt.Sprintf("%s wants %s; %.2f for a node", p.pod.Key(), k.wants, o.cost)
-	switch {
-	case canCut:
-		reason = RepartitionExhausted
-		detail += fmt.Sprintf(" against %.2f for cutting %s/%d", cut.cost, w.nodes[cut.node].name, w.nodes[cut.node].cards()[cut.cut.card].Index)
-	case len(k.pod.Demand.MIG) > 0 && k.blocked.total() > 0:
-		reason = RepartitionExhausted
-		detail += ", no card can be cut: " + k.blocked.String()
+	reason, detail := NoFreeSlice, ""
+	if ps.action < 0 {
+		reason, detail = w.whyBuy(p, k, o, cut, canCut)
 	}
 	w.grow(o.pool, 1, reason, detail)
 	w.actions[ps.action].Cost += ps.price() * w.policy.NodeLife.Hours()
@@ -176,17 +211,27 @@ func (w *world) commitBuy(p *pending, k *kind, o, cut option, canCut bool) {
 	w.open(p, k, o)
 }
 
+// whyBuy is the reason of a pool's growth, as its first pod gives it.
+func (w *world) whyBuy(p *pending, k *kind, o, cut option, canCut bool) (Reason, string) {
+	detail := fmt.Sprintf("%s wants %s; %.2f for a node", p.pod.Key(), k.wants, o.cost)
+	if canCut {
+		n := &w.nodes[cut.node]
+		return RepartitionExhausted, detail + fmt.Sprintf(" against %.2f for cutting %s", cut.cost, cardName(n.name, n.cards()[cut.cut.card].Index))
+	}
+	if blocked := w.blockersOf(k); blocked.total() > 0 {
+		return RepartitionExhausted, detail + ", no card can be cut: " + blocked.String()
+	}
+	return NoFreeSlice, detail
+}
+
 // open gives a pod the first use of a node that is on its way.
 func (w *world) open(p *pending, k *kind, o option) {
 	ps := &w.pools[o.pool]
 	ps.spare = ps.spare[1:]
-	w.nodes[o.node].unopened = false
-	for i := range w.kinds {
-		other := &w.kinds[i]
-		other.scan, other.cutFrom = min(other.scan, o.node), min(other.cutFrom, o.node)
-	}
+	w.touch(o.node).unopened = false
+	defer w.announce(o.node)
 	if o.cuts {
-		if c, ok := w.cutOn(k, p.pod, o.node, nil, &blockers{}); ok {
+		if c, ok := w.cutOn(k, p.pod, o.node, w.furtherWants()); ok {
 			w.commitCut(p, k, c, "")
 			return
 		}
@@ -204,6 +249,32 @@ func (w *world) grow(pool, n int, reason Reason, detail string) {
 	}
 	p.grown += n
 	w.actions[p.action].To = p.base + p.grown
+	w.memory.Grown = grown(w.memory.Grown, p.Name, w.now, n)
+}
+
+// grown returns a sorted copy of list with n more nodes of a pool at a time.
+func grown(list []Growth, pool string, at time.Time, n int) []Growth {
+	i, ok := slices.BinarySearchFunc(list, Growth{Pool: pool, At: at}, func(a, b Growth) int {
+		return cmp.Or(strings.Compare(a.Pool, b.Pool), a.At.Compare(b.At))
+	})
+	out := slices.Clone(list)
+	if ok {
+		out[i].Nodes += n
+		return out
+	}
+	return slices.Insert(out, i, Growth{pool, at, n})
+}
+
+// recent is how many nodes a pool was asked for within the last hour, this plan
+// included.
+func (w *world) recent(pool string) int {
+	sum := 0
+	for _, g := range w.memory.Grown {
+		if g.Pool == pool && w.now.Sub(g.At) < time.Hour {
+			sum += max(g.Nodes, 0)
+		}
+	}
+	return sum
 }
 
 // raiseToMin brings pools up that are smaller than their minimum.
@@ -214,7 +285,7 @@ func (w *world) raiseToMin() {
 		if n <= 0 || p.stop != "" || len(w.actions) >= w.policy.MaxActionsPerRound {
 			continue
 		}
-		n = min(n, w.policy.MaxNodesPerScaleUp, maxUpcoming)
+		n = min(n, w.policy.MaxNodesPerScaleUp, w.policy.MaxNodesPerHour-w.recent(p.Name), maxUpcoming)
 		if n <= 0 {
 			continue
 		}
@@ -231,12 +302,7 @@ func (w *world) raiseToMin() {
 var reasonRank = []Reason{BoundReached, HoldersUnknown, PoolAtMax, BackingOff, Frozen, TooManyUnready, NoPoolFits}
 
 // unbought is the reason, of all pools, that came closest to a node.
-func (w *world) unbought(k *kind) (reason Reason) {
-	reason, _ = w.unboughtDetail(k)
-	return reason
-}
-
-func (w *world) unboughtDetail(k *kind) (Reason, string) {
+func (w *world) unbought(k *kind) (Reason, string) {
 	best, detail := len(reasonRank), []string{}
 	for j := range w.pools {
 		reason, why := w.cannotBuy(k, &w.pools[j])
@@ -257,8 +323,15 @@ func (w *world) unboughtDetail(k *kind) (Reason, string) {
 }
 
 // unserved is the answer to a pod that nothing serves.
-func (w *world) unserved(k *kind) (Reason, string) {
-	reason, detail := w.unboughtDetail(k)
+func (w *world) unserved(p *pending, k *kind) (Reason, string) {
+	reason, detail := w.unbought(k)
+	if p.borrowed && !w.policy.BuyBorrowed {
+		reason = BorrowedWaits
+		detail = p.pod.Tenant + " has all it is guaranteed; no node is bought for more"
+	}
+	if !k.explained {
+		k.blocked, k.explained = w.blockersOf(k), true
+	}
 	if k.blocked.total() > 0 {
 		detail += "; no card can be cut: " + k.blocked.String()
 		if reason == NoPoolFits {
@@ -269,9 +342,10 @@ func (w *world) unserved(k *kind) (Reason, string) {
 }
 
 // rivalText is what an action was weighed against.
-func rivalText(o option, ok bool, reason Reason) string {
-	if !ok {
-		return fmt.Sprintf("; no node can be had (%s)", reason)
+func (w *world) rivalText(k *kind, buy option, ok bool) string {
+	if ok {
+		return fmt.Sprintf(" against %.2f for a node", buy.cost)
 	}
-	return fmt.Sprintf(" against %.2f for a node", o.cost)
+	reason, _ := w.unbought(k)
+	return fmt.Sprintf("; no node can be had (%s)", reason)
 }

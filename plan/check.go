@@ -3,9 +3,12 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 
+	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/gpu/quota"
 )
 
 // Check returns everything that is wrong with a snapshot, joined, each with the
@@ -25,6 +28,43 @@ func (s Snapshot) Check() error {
 	}
 	for i := range s.Pods {
 		c.pod(&s.Pods[i], nodes, pods)
+	}
+	c.tenants(s.Tenants)
+	forecasts := map[string]bool{}
+	for i := range s.Forecasts {
+		c.forecast(&s.Forecasts[i], forecasts)
+	}
+	c.memory(&s.Memory)
+	return errors.Join(c.errs...)
+}
+
+// Check returns everything that is wrong with a policy, joined, each with the
+// name of its field; nil for nothing.
+func (p Policy) Check() error {
+	c := checker{}
+	for _, f := range []struct {
+		field string
+		v     int64
+	}{{"maxActionsPerRound", int64(p.MaxActionsPerRound)}, {"maxNodesPerScaleUp", int64(p.MaxNodesPerScaleUp)},
+		{"maxRemovalsPerRound", int64(p.MaxRemovalsPerRound)}, {"maxNodesPerHour", int64(p.MaxNodesPerHour)},
+		{"maxEvictionsPerRound", int64(p.MaxEvictionsPerRound)}, {"maxDrains", int64(p.MaxDrains)}, {"okUnready", int64(p.OKUnready)},
+		{"scaleDownCooldown", int64(p.ScaleDownCooldown)}, {"repartitionCooldown", int64(p.RepartitionCooldown)},
+		{"repartitionTimeout", int64(p.RepartitionTimeout)}, {"nodeLife", int64(p.NodeLife)}, {"nodeOverdue", int64(p.NodeOverdue)},
+		{"repartitionLife", int64(p.RepartitionLife)}, {"removalInterval", int64(p.RemovalInterval)}, {"drainTimeout", int64(p.DrainTimeout)},
+		{"drainCooldown", int64(p.DrainCooldown)}, {"sickAfter", int64(p.SickAfter)}, {"replaceInterval", int64(p.ReplaceInterval)}} {
+		c.notNegative(f.field, f.v)
+	}
+	c.share("maxUnready", p.MaxUnready)
+	c.share("maxRemovalShare", p.MaxRemovalShare)
+	c.share("headroomWeight", p.HeadroomWeight)
+	c.share("maxSickShare", p.MaxSickShare)
+	c.amount("waitCostPerHour", p.WaitCostPerHour)
+	c.amount("disruptionCost", p.DisruptionCost)
+	c.amount("evictionCost", p.EvictionCost)
+	switch p.Headroom {
+	case HeadroomNone, HeadroomLow, HeadroomExpected, HeadroomHigh:
+	default:
+		c.add("headroom", "is none of none, low, expected, high: %q", p.Headroom)
 	}
 	return errors.Join(c.errs...)
 }
@@ -51,6 +91,20 @@ func (c *checker) notNegative(path string, v int64) {
 	}
 }
 
+// amount wants a number that is not negative and not endless.
+func (c *checker) amount(path string, v float64) {
+	if !(v >= 0) || math.IsInf(v, 1) {
+		c.add(path, "want a number from 0: %v", v)
+	}
+}
+
+// share wants a number from 0 to 1.
+func (c *checker) share(path string, v float64) {
+	if !(v >= 0 && v <= 1) {
+		c.add(path, "want a share, 0 … 1: %v", v)
+	}
+}
+
 func (c *checker) pool(p *Pool, seen map[string]bool) {
 	path := "pools[" + p.Name + "]"
 	c.name(path, p.Name, seen)
@@ -68,6 +122,7 @@ func (c *checker) pool(p *Pool, seen map[string]bool) {
 	if p.PricePerHour < 0 || p.PricePerHour != p.PricePerHour {
 		c.add(path+".pricePerHour", "is no price: %v", p.PricePerHour)
 	}
+	c.amount(path+".interruptionsPerHour", p.InterruptionsPerHour)
 	c.cards(path+".template", p.Template.Cards)
 }
 
@@ -91,6 +146,14 @@ func (c *checker) node(n *Node, pools, seen map[string]bool) {
 		case PhasePending, PhaseSucceeded, PhaseFailed:
 		default:
 			c.add(path+".operation.phase", "is none of pending, succeeded, failed: %q", o.Phase)
+		}
+	}
+	if d := n.Drain; d != nil {
+		if d.Reason != NodeUnderused && d.Reason != NodeSick {
+			c.add(path+".drain.reason", "is none of %s, %s: %q", NodeUnderused, NodeSick, d.Reason)
+		}
+		if d.Deadline.Before(d.Started) {
+			c.add(path+".drain.deadline", "is before it started")
 		}
 	}
 }
@@ -138,16 +201,114 @@ func (c *checker) pod(p *Pod, nodes, seen map[string]bool) {
 	}
 	c.notNegative(path+".cpuMilli", p.CPUMilli)
 	c.notNegative(path+".memoryMi", p.MemoryMi)
-	c.notNegative(path+".demand.cards", int64(p.Demand.Cards))
-	for _, i := range p.Demand.MIG {
+	c.demand(path+".demand", p.Demand)
+	c.gang(path, p)
+	c.leaving(path, p)
+	budgets := map[string]bool{}
+	for _, b := range p.Budgets {
+		at := path + ".budgets[" + b.Name + "]"
+		c.name(at, b.Name, budgets)
+		c.notNegative(at+".allowed", int64(b.Allowed))
+	}
+}
+
+func (c *checker) demand(path string, d demand.Demand) {
+	c.notNegative(path+".cards", int64(d.Cards))
+	for _, i := range d.MIG {
 		if i.Count <= 0 {
-			c.add(path+".demand.mig["+i.Name+"]", "count is %d", i.Count)
+			c.add(path+".mig["+i.Name+"]", "count is %d", i.Count)
 		}
 		n, err := mig.ParseName(i.Name)
 		if err != nil {
-			c.add(path+".demand.mig", "%v", err)
+			c.add(path+".mig", "%v", err)
 		} else if n.Compute != i.Profile.Compute || n.Attrs != i.Profile.Attrs || i.Profile.Memory != 0 || n.GB != i.MemoryGB {
-			c.add(path+".demand.mig["+i.Name+"]", "is not what its name says: %s, %d GB", i.Profile, i.MemoryGB)
+			c.add(path+".mig["+i.Name+"]", "is not what its name says: %s, %d GB", i.Profile, i.MemoryGB)
 		}
+	}
+	if f := d.Fraction; f != nil {
+		c.share(path+".fraction.coreMilli", float64(f.CoreMilli)/1000)
+		c.share(path+".fraction.memoryMilli", float64(f.MemoryMilli)/1000)
+		c.notNegative(path+".fraction.memoryMiB", int64(f.MemoryMiB))
+		c.notNegative(path+".fraction.cards", int64(f.Cards))
+	}
+}
+
+func (c *checker) gang(path string, p *Pod) {
+	switch {
+	case p.Gang == "" && p.GangMin != 0:
+		c.add(path+".gangMin", "is %d, of no gang", p.GangMin)
+	case p.Gang != "" && p.GangMin < 1:
+		c.add(path+".gangMin", "want 1 or more of gang %s: %d", p.Gang, p.GangMin)
+	case p.Gang != "" && !isKey(p.Gang):
+		c.add(path+".gang", "want namespace/name: %q", p.Gang)
+	}
+}
+
+// leaving checks what cannot be at the same time.
+func (c *checker) leaving(path string, p *Pod) {
+	switch {
+	case p.Unmade && p.Node != "":
+		c.add(path+".unmade", "is not made yet, and runs on %s", p.Node)
+	case p.Leaving && p.Node == "":
+		c.add(path+".leaving", "is leaving, and runs nowhere")
+	case !p.Leaving && !p.LeavesAt.IsZero():
+		c.add(path+".leavesAt", "is set, and it is not leaving")
+	}
+}
+
+// isKey reports whether s is "namespace/name".
+func isKey(s string) bool {
+	namespace, name, ok := strings.Cut(s, "/")
+	return ok && namespace != "" && name != ""
+}
+
+func (c *checker) tenants(tenants []Tenant) {
+	all := make([]quota.Tenant, len(tenants))
+	for i, t := range tenants {
+		all[i] = t.Tenant
+		c.notNegative("tenants["+t.Name+"].reclaimIdle", int64(t.ReclaimIdle))
+	}
+	_, err := quota.NewTree(all)
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range many.Unwrap() {
+			c.add("tenants", "%v", e)
+		}
+	} else if err != nil {
+		c.add("tenants", "%v", err)
+	}
+}
+
+func (c *checker) forecast(f *Forecast, seen map[string]bool) {
+	path := "forecasts[" + f.Name + "]"
+	c.name(path, f.Name, seen)
+	if f.Like.Key() != f.Name {
+		c.add(path+".like", "is called %s", f.Like.Key())
+	}
+	if f.Like.Node != "" || f.Like.Leaving {
+		c.add(path+".like", "runs or is leaving; want a replica that does not exist yet")
+	}
+	c.demand(path+".like.demand", f.Like.Demand)
+	c.gang(path+".like", &f.Like)
+	c.notNegative(path+".like.cpuMilli", f.Like.CPUMilli)
+	c.notNegative(path+".like.memoryMi", f.Like.MemoryMi)
+	c.notNegative(path+".have", int64(f.Have))
+	c.amount(path+".low", f.Low)
+	c.amount(path+".expected", f.Expected)
+	c.amount(path+".high", f.High)
+	c.amount(path+".error", f.Error)
+	if f.Low > f.Expected || f.Expected > f.High {
+		c.add(path, "want low ≤ expected ≤ high: %v, %v, %v", f.Low, f.Expected, f.High)
+	}
+	if f.Unsure == "" && f.At.IsZero() {
+		c.add(path+".at", "is not set")
+	}
+}
+
+func (c *checker) memory(m *Memory) {
+	for _, g := range m.Grown {
+		c.notNegative("memory.grown["+g.Pool+"].nodes", int64(g.Nodes))
+	}
+	for _, f := range m.Failures {
+		c.notNegative("memory.failures["+f.Name+"].count", int64(f.Count))
 	}
 }

@@ -19,50 +19,134 @@ type cut struct {
 
 // cutOption finds the card whose cutting serves the pod for the least: now, or
 // when its slices have been idle and its node rested for long enough.
-func (w *world) cutOption(k *kind, p *Pod, canWait bool) (option, bool) {
-	if k.cutFrom >= len(w.nodes) || len(p.Demand.MIG) == 0 {
+func (w *world) cutOption(k *kind, p *Pod) (option, bool) {
+	if len(p.Demand.MIG) == 0 {
 		return option{}, false
 	}
-	best, found := option{}, false
-	var blocked blockers
 	wants := w.furtherWants()
-	for i := k.cutFrom; i < len(w.nodes); i++ {
-		if o, ok := w.cutOn(k, p, i, wants, &blocked); ok && (!found || o.cheaper(best)) {
-			best, found = o, true
+	best := option{}
+	look := func(node int) (entry, bool) {
+		if node >= len(w.nodes) {
+			return entry{}, false
+		}
+		o, ok := w.cutOn(k, p, node, wants)
+		if !ok {
+			return entry{}, false
+		}
+		best = o
+		ready := o.at.Add(w.cutting(&w.nodes[node]))
+		return entry{ready.UnixNano(), -o.cut.answer.Kept, node}, true
+	}
+	if !k.cuts.built || k.tied() {
+		w.fill(&k.cuts, func(node int) (entry, bool) { return w.roughly(k, node, look) })
+	}
+	return best, k.cuts.best(look) >= 0
+}
+
+// roughCut is what cutting the best card of a node was worth to somebody who
+// needs the same. Others may have been served since, and their further wants with
+// them: whoever takes the card looks again.
+type roughCut struct {
+	known, ok bool
+	worth     entry
+}
+
+// roughly is what look says, once for all kinds that need the same of a node.
+func (w *world) roughly(k *kind, node int, look func(node int) (entry, bool)) (entry, bool) {
+	n := &w.nodes[node]
+	if _, ok := w.mayCut(k, n); !ok || w.nodeBlocks(k, n) != blockNone || len(w.cuttable(n)) == 0 {
+		return entry{}, false
+	}
+	id := k.needNumber(n.model)
+	for len(n.rough) <= id {
+		n.rough = append(n.rough, roughCut{})
+	}
+	r := &n.rough[id]
+	if !r.known {
+		worth, ok := look(node)
+		*r = roughCut{true, ok, worth}
+	}
+	return r.worth, r.ok
+}
+
+// needNumber is the number of what the kind needs of a model it has been asked
+// about.
+func (k *kind) needNumber(model string) int {
+	for i := range k.needs {
+		if k.needs[i].model == model {
+			return k.needs[i].id
 		}
 	}
-	// A pod that something on its way serves anyhow says nothing of the next one.
-	if !found && !canWait {
-		k.cutFrom = len(w.nodes)
-		k.blocked.join(blocked)
-	}
-	return best, found
+	return 0
 }
 
 // cutOn finds the best card of one node.
-func (w *world) cutOn(k *kind, p *Pod, node int, wants [][]mig.Count, blocked *blockers) (option, bool) {
+func (w *world) cutOn(k *kind, p *Pod, node int, wants [][]mig.Count) (option, bool) {
 	best, found := option{}, false
 	n := &w.nodes[node]
-	if n.unopened || n.pool < 0 || !w.pools[n.pool].MIG.Repartition || !w.admits(k, n) {
+	need, ok := w.mayCut(k, n)
+	if !ok {
 		return best, false
 	}
-	need, ok := w.needOf(k, n.model)
-	if !ok || n.model == "" {
-		return best, false
-	}
-	if wants == nil {
-		wants = w.furtherWants()
-	}
-	for c := range n.cards() {
+	for _, c := range w.cuttable(n) {
 		o, why := w.cutCard(k, p, node, c, need, wants[n.pool])
-		if why > blockNone {
-			blocked.add(why, n.name, n.cards()[c].Index)
-		}
 		if why == blockNone && (!found || o.cheaper(best)) {
 			best, found = o, true
 		}
 	}
 	return best, found
+}
+
+// mayCut reports whether a node's cards come into question for a kind at all,
+// and what it needs of them.
+func (w *world) mayCut(k *kind, n *nodeState) ([]mig.Count, bool) {
+	if n.unopened || n.pool < 0 || n.model == "" || !w.pools[n.pool].MIG.Repartition || !w.admits(k, n) || !w.rulesAllow(k, n) {
+		return nil, false
+	}
+	return w.needOf(k, n.model)
+}
+
+// blockersOf counts what stands against cutting each card for the kind.
+func (w *world) blockersOf(k *kind) blockers {
+	var all blockers
+	wants := w.furtherWants()
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		need, ok := w.mayCut(k, n)
+		if !ok || len(k.pod.Demand.MIG) == 0 {
+			continue
+		}
+		open := w.cuttable(n)
+		all.join(n.stuck)
+		for _, c := range open {
+			if _, why := w.cutCard(k, k.pod, i, c, need, wants[n.pool]); why > blockNone {
+				all.add(why, n.name, n.cards()[c].Index)
+			}
+		}
+	}
+	return all
+}
+
+// cuttable lists the cards of a node that could be cut for somebody, and counts
+// what stands against all others in n.stuck: most nodes have none, and are asked
+// by every kind.
+func (w *world) cuttable(n *nodeState) []int {
+	if n.judged {
+		return n.open
+	}
+	n.judged, n.open, n.stuck = true, nil, blockers{}
+	for c := range n.cards() {
+		card := &n.cards()[c]
+		if !card.MIG || card.Model.Name != n.model {
+			continue
+		}
+		if s := w.splitCard(n, c, true); s.why == blockNone {
+			n.open = append(n.open, c)
+		} else {
+			n.stuck.add(s.why, n.name, card.Index)
+		}
+	}
+	return n.open
 }
 
 // cheaper prefers, among equals, the card of which more stays.
@@ -143,15 +227,19 @@ func (w *world) nodeBlocks(k *kind, n *nodeState) blocker {
 		return blockFrozen
 	case n.tier == tierOut, n.operating() && w.failed(n.Operation):
 		return blockBusyNode
-	case k.pod.CPUMilli > n.cpu || k.pod.MemoryMi > n.memory || k.pod.Demand.Cards > n.whole:
+	}
+	if lack := w.lacks(k, &n.room); lack != "" && lack != "slices" {
 		return blockRoom
 	}
 	return blockNone
 }
 
 // furtherWants adds up, for each pool, what further pending pods could use
-// there.
+// there. More of one kind than a card has slices makes no difference.
 func (w *world) furtherWants() [][]mig.Count {
+	if w.wants != nil {
+		return w.wants
+	}
 	out := make([][]mig.Count, len(w.pools))
 	for i := range w.pools {
 		p := &w.pools[i]
@@ -169,6 +257,7 @@ func (w *world) furtherWants() [][]mig.Count {
 			}
 		}
 	}
+	w.wants = out
 	return out
 }
 
@@ -178,7 +267,7 @@ func (w *world) target(pool int, model string, keep, spare mig.Layout, must, wan
 	if a, ok := w.answers[key]; ok {
 		return a
 	}
-	t, ok := mig.ForModel(model)
+	t, ok := w.tables.ForModel(model)
 	a := answer{}
 	if ok {
 		rules := &w.pools[pool].MIG
@@ -213,10 +302,10 @@ func question(pool int, model string, keep, spare mig.Layout, must, want []mig.C
 // commitCut takes the option: an action when it can be done now, a promise when
 // later.
 func (w *world) commitCut(p *pending, k *kind, o option, rival string) {
-	n := &w.nodes[o.node]
+	n := w.touch(o.node)
 	pool := &w.pools[n.pool]
 	card := &n.cards()[o.cut.card]
-	n.cut[o.cut.card], n.splits = true, nil
+	n.cut[o.cut.card], n.splits, n.judged, n.rough = true, nil, false, nil
 	detail := fmt.Sprintf("%s wants %s; %.2f%s", p.pod.Key(), k.wants, o.cost, rival)
 	switch {
 	case n.tier == tierNode: // when it has come
@@ -243,13 +332,10 @@ func (w *world) commitCut(p *pending, k *kind, o option, rival string) {
 	}
 	n.at = later(n.at, o.at.Add(pool.MIG.Duration))
 	n.changeAt = later(o.at.Add(w.policy.RepartitionCooldown), n.at)
-	for i := range w.kinds {
-		w.kinds[i].scan = 0
-	}
 	w.commitWait(p, k, option{node: o.node})
+	w.announce(o.node)
 	switch n.since {
 	case HoldersUnknown:
-		p.served = false // who knows
 		p.detail = fmt.Sprintf("%s/%d can be cut once it is known that nothing holds it", n.name, card.Index)
 	case CoolingDown:
 		p.detail = fmt.Sprintf("%s/%d can be cut in %s; %.2f%s", n.name, card.Index, short(o.at.Sub(w.now)), o.cost, rival)

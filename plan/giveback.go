@@ -7,29 +7,61 @@ import (
 	"time"
 )
 
-// giveBack removes nodes that have been empty for long enough and that no
-// pending pod will use, the longest empty first, never below the minimum.
+// giveBack is what is done once everybody who waits has been answered: drains
+// go on, what is empty goes, what is sick is replaced, what is held for nothing is
+// taken back, what is little used is emptied, and what is badly cut is cut anew.
 func (w *world) giveBack() {
-	left := w.policy.MaxRemovalsPerRound
-	for i := range w.pools {
-		p := &w.pools[i]
-		candidates := w.removable(i)
-		for _, c := range candidates {
-			if w.keepsPool(p) != "" || left <= 0 || !w.may(i) {
-				break
-			}
-			left--
-			p.shrunk++
-			n := &w.nodes[c.node]
-			w.actions = append(w.actions, Action{Verb: RemoveNode, Pool: p.Name, Node: n.name, Reason: NodeEmpty,
-				Detail: fmt.Sprintf("empty for %s, %s were asked; saves %.2f an hour",
-					short(w.now.Sub(c.since)), short(p.IdleAfter), p.price())})
-			n.action = len(w.actions) - 1
+	w.continueDrains()
+	w.removeEmpty()
+	w.replaceSick()
+	w.reclaimIdle()
+	w.consolidate()
+	w.tidy()
+}
+
+// removeEmpty removes nodes that have been empty for long enough and that no
+// pending pod will use, the longest empty first and those with cached data last,
+// never below the minimum.
+func (w *world) removeEmpty() {
+	for _, c := range w.removable() {
+		n := &w.nodes[c.node]
+		p := &w.pools[n.pool]
+		p.surplus++
+		if w.keepsPool(p) != "" || p.shrunk >= w.mostRemoved(p) || w.removals() >= w.policy.MaxRemovalsPerRound || !w.may(n.pool) {
+			continue
 		}
-		if p.shrunk > 0 {
+		w.remove(n, NodeEmpty, fmt.Sprintf("empty for %s, %s were asked", short(w.now.Sub(c.since)), short(p.IdleAfter)))
+		n.decided = verdict{NodeEmpty, w.emptyText(n, c.since)}
+	}
+	for i := range w.pools {
+		if p := &w.pools[i]; p.shrunk > 0 {
 			w.memory.LastScaleDown = stamped(w.memory.LastScaleDown, p.Name, w.now)
 		}
 	}
+}
+
+// remove gives a node back.
+func (w *world) remove(n *nodeState, reason Reason, detail string) {
+	p := &w.pools[n.pool]
+	p.shrunk++
+	w.act(n, Action{Verb: RemoveNode, Reason: reason, Detail: fmt.Sprintf("%s; saves %.2f an hour", detail, p.price())})
+	n.tier, n.since = tierOut, reason
+}
+
+// removals counts the nodes this plan gives back.
+func (w *world) removals() int {
+	count := 0
+	for i := range w.actions {
+		if w.actions[i].Verb == RemoveNode {
+			count++
+		}
+	}
+	return count
+}
+
+// mostRemoved is how many nodes of a pool one plan may give back.
+func (w *world) mostRemoved(p *poolState) int {
+	return max(1, int(w.policy.MaxRemovalShare*float64(max(p.Size, 0))))
 }
 
 type removal struct {
@@ -37,23 +69,35 @@ type removal struct {
 	since time.Time
 }
 
-// removable lists the pool's nodes that may go, the longest empty first.
-func (w *world) removable(pool int) []removal {
+// removable lists the nodes that have been empty for long enough, in the order in
+// which they go.
+func (w *world) removable() []removal {
 	var out []removal
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if n.pool != pool || n.virtual {
+		if n.pool < 0 || n.virtual || n.action >= 0 {
 			continue
 		}
 		reason, since := w.emptiness(n)
-		if reason == NodeEmpty && w.now.Sub(since) >= w.pools[pool].IdleAfter {
+		if reason == NodeEmpty && w.now.Sub(since) >= w.pools[n.pool].IdleAfter {
 			out = append(out, removal{i, since})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b removal) int {
-		return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.node, b.node))
+		return cmp.Or(last(w.nodes[a.node].HoldsData, w.nodes[b.node].HoldsData), a.since.Compare(b.since), cmp.Compare(a.node, b.node))
 	})
 	return out
+}
+
+// last puts what is true behind what is not.
+func last(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
 }
 
 // emptiness says whether a node that works is empty, and since when.
@@ -71,11 +115,10 @@ func (w *world) emptiness(n *nodeState) (Reason, time.Time) {
 		if !n.Cards[c].HoldersKnown {
 			return HoldersUnknown, time.Time{}
 		}
-		free, since := cardFree(&n.Cards[c])
-		if !free {
+		if !n.facts[c].free {
 			return NodeBusy, time.Time{}
 		}
-		latest = later(latest, since)
+		latest = later(latest, n.facts[c].since)
 	}
 	if at, ok := stampAt(w.memory.FreeSince, n.name); ok {
 		latest = later(latest, at)
@@ -83,19 +126,29 @@ func (w *world) emptiness(n *nodeState) (Reason, time.Time) {
 	return NodeEmpty, latest
 }
 
+func (w *world) emptyText(n *nodeState, since time.Time) string {
+	return fmt.Sprintf("for %s of %s", short(w.now.Sub(since)), short(w.pools[n.pool].IdleAfter))
+}
+
 // keepsPool says what keeps a pool from giving a node back, empty for nothing.
 func (w *world) keepsPool(p *poolState) Reason {
-	up, upOK := stampAt(w.memory.LastScaleUp, p.Name)
-	down, downOK := stampAt(w.memory.LastScaleDown, p.Name)
 	switch {
 	case w.hold != "":
 		return w.hold
 	case p.Freeze:
 		return Frozen
-	case min(p.Target, p.Size)-p.shrunk <= p.Min:
+	case min(p.Target, p.Size)-p.shrunk-p.draining <= p.Min:
 		return AtMin
-	case p.grown > 0, upOK && w.now.Sub(up) < w.policy.ScaleDownCooldown, downOK && w.now.Sub(down) < w.policy.ScaleDownCooldown:
+	case p.grown > 0, w.within(w.memory.LastScaleUp, p.Name, w.policy.ScaleDownCooldown),
+		w.within(w.memory.LastScaleDown, p.Name, w.policy.RemovalInterval):
 		return CoolingDown
 	}
 	return ""
+}
+
+// within reports a stamp that is less than d ago. Now always is: what is planned
+// twice at the same instant is not done twice.
+func (w *world) within(stamps []Stamp, name string, d time.Duration) bool {
+	at, ok := stampAt(stamps, name)
+	return ok && w.now.Sub(at) < max(d, time.Nanosecond)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
@@ -23,29 +24,40 @@ type kind struct {
 	needs []need
 	// waiting is how many of the kind nobody has served yet.
 	waiting int
-	// noneNow is set once nothing usable now fits, scan is the first node on its
-	// way that may: capacity only shrinks, but for what the plan itself adds.
-	noneNow bool
-	scan    int
-	// cutFrom is the first node with cards that may be cut for the kind, blocked
-	// what stands against those before it.
-	cutFrom int
-	blocked blockers
+	// now, way and cuts are the nodes that may serve it: as they are, when they
+	// have come, and with a card cut anew.
+	now, way, cuts shelf
+	// blocked is what stood against cutting cards when the first pod of the kind
+	// could not be served; explained is set once that is known.
+	blocked   blockers
+	explained bool
+	// fewest remembers, for its rules, the place that has the fewest.
+	fewest map[Rule]fewest
+	// inVain is the trial in which nothing could be taken back for it, see there.
+	inVain int
 	// bounded is set once a card could be cut and the round's actions are used up.
 	bounded bool
 }
 
-type verdictOnce uint8 // 0 unknown, 1 fits, 2 does not
+type verdictOnce uint8 // 0 for not known yet
+
+const (
+	fits verdictOnce = iota + 1
+	fitsNot
+	fitsUntainted // but for its taints
+)
 
 // need is a MIG demand in one model's profiles.
 type need struct {
 	model  string
 	ok     bool
+	id     int // the same for equal counts on the same model
 	counts []mig.Count
 }
 
-// kindKey tells pods apart that differ in anything placement depends on.
-func kindKey(p *Pod) string {
+// kindKey tells pods apart that differ in anything placement depends on. Of the
+// groups it is in, only those count that a rule asks for.
+func (w *world) kindKey(p *Pod) string {
 	var b strings.Builder
 	d := p.Demand
 	fmt.Fprintf(&b, "%d|%s|%d|%d", d.Cards, d.Vendor, p.CPUMilli, p.MemoryMi)
@@ -53,7 +65,7 @@ func kindKey(p *Pod) string {
 		fmt.Fprintf(&b, "|%q*%d", i.Name, i.Count)
 	}
 	if d.Fraction != nil {
-		fmt.Fprintf(&b, "|f%d,%d", d.Fraction.CoreMilli, d.Fraction.MemoryMiB)
+		fmt.Fprintf(&b, "|f%d,%d,%d,%d", d.Fraction.CoreMilli, d.Fraction.MemoryMiB, d.Fraction.MemoryMilli, d.Fraction.Cards)
 	}
 	if len(p.NodeSelector) > 0 {
 		b.WriteString("|s")
@@ -63,6 +75,20 @@ func kindKey(p *Pod) string {
 	}
 	if len(p.Affinity) > 0 {
 		fmt.Fprintf(&b, "|a%q", p.Affinity)
+	}
+	for _, o := range p.Others {
+		fmt.Fprintf(&b, "|o%q=%d", o.Name, o.Amount)
+	}
+	for _, s := range p.Spread {
+		fmt.Fprintf(&b, "|d%q,%q,%d", s.Key, s.Group, s.MaxSkew)
+	}
+	for _, g := range p.Groups {
+		if w.ruledOn[g] {
+			fmt.Fprintf(&b, "|g%q", g)
+		}
+	}
+	if len(p.Apart)+len(p.Near) > 0 {
+		fmt.Fprintf(&b, "|r%q%q", p.Apart, p.Near)
 	}
 	if len(p.Tolerations) > 0 {
 		fmt.Fprintf(&b, "|t%q", p.Tolerations)
@@ -117,7 +143,7 @@ func slicesOf(p *Pod) int {
 		n += clampCount(i.Count) * min(max(i.Profile.Compute, 0), cardSlices)
 	}
 	if f := p.Demand.Fraction; f != nil {
-		n += int(math.Ceil(fractionOfCard(f.CoreMilli, f.MemoryMiB) * cardSlices))
+		n += int(math.Ceil(fractionOfCard(f)*cardSlices)) * clampCount(max(f.Cards, 1))
 	}
 	return n
 }
@@ -129,23 +155,42 @@ func clampCount(n int) int { return min(max(n, 0), 1<<20) }
 // only memory is stated and no card is at hand.
 const referenceMemoryMiB = 80 * 1024
 
-func fractionOfCard(coreMilli, memoryMiB int) float64 {
-	core := float64(max(coreMilli, 0)) / 1000
-	memory := float64(max(memoryMiB, 0)) / referenceMemoryMiB
+func fractionOfCard(f *demand.Fraction) float64 {
+	core := float64(max(f.CoreMilli, f.MemoryMilli, 1)) / 1000
+	memory := float64(max(f.MemoryMiB, 0)) / referenceMemoryMiB
 	return min(max(core, memory), 1)
 }
 
 // waiting is what a pod's waiting costs: card equivalents × hours × the policy's
-// price, more for urgent pods: a tenfold priority adds a third.
+// price, more for urgent pods.
 func (w *world) waiting(k *kind, priority int32, d time.Duration) float64 {
-	weight := 1 + math.Log10(1+float64(max(priority, 0)))/3
-	return w.policy.WaitCostPerHour * k.eq * weight * max(d, 0).Hours()
+	return w.policy.WaitCostPerHour * k.eq * urgency(priority) * max(d, 0).Hours()
 }
 
-// orderPending sorts the most urgent first: priority, then age, then name.
+// urgency weighs costs by priority: a tenfold priority adds a third.
+func urgency(priority int32) float64 { return 1 + math.Log10(1+float64(max(priority, 0)))/3 }
+
+// sameAge is how close pods that begin to wait must be to count as equally old.
+// A burst is then taken largest first, which fills what is bought for it best.
+const sameAge = time.Minute
+
+// orderPending sorts the most urgent first: priority, then age to the minute,
+// then size, then age and name.
 func orderPending(pods []*Pod) {
-	slices.SortFunc(pods, func(a, b *Pod) int {
-		return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.PendingSince.Compare(b.PendingSince),
-			strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	type keyed struct {
+		*Pod
+		slices int
+		minute int64
+	}
+	all := make([]keyed, len(pods))
+	for i, p := range pods {
+		all[i] = keyed{p, slicesOf(p), p.PendingSince.Truncate(sameAge).UnixNano()}
+	}
+	slices.SortFunc(all, func(a, b keyed) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.minute, b.minute), cmp.Compare(b.slices, a.slices),
+			a.PendingSince.Compare(b.PendingSince), byKey(a.Pod, b.Pod))
 	})
+	for i := range all {
+		pods[i] = all[i].Pod
+	}
 }

@@ -8,10 +8,18 @@ func Make(s Snapshot, p Policy) Plan {
 	w := newWorld(s, p)
 	w.rememberFree()
 	w.rememberUnknown()
+	w.rememberSick()
+	w.countDrains()
 	w.finishOperations()
+	w.admit()
 	w.placeNow()
+	w.release()
 	w.raiseToMin()
-	w.placeRest()
+	w.placeRest(true)
+	w.readmit()
+	w.regain()
+	w.placeRest(false)
+	w.prepare()
 	w.giveBack()
 	return Plan{
 		At:       s.Now,
@@ -37,7 +45,7 @@ func (w *world) finishOperations() {
 		}
 		a := Action{Node: n.name, Pool: n.Pool}
 		switch o := n.Operation; {
-		case o == nil && n.CordonedBy == "":
+		case o == nil && n.CordonedBy == "", n.Drain != nil:
 			continue
 		case o == nil:
 			a.Verb, a.Operation, a.Reason = Uncordon, n.CordonedBy, RepartitionDone
@@ -45,11 +53,14 @@ func (w *world) finishOperations() {
 		case o.Phase == PhaseSucceeded:
 			a.Verb, a.Operation, a.Reason = Uncordon, o.ID, RepartitionDone
 			a.Detail = "after " + short(w.now.Sub(o.Started))
+			w.succeed(cardName(n.name, o.Card))
 		case o.Phase == PhaseFailed:
 			a.Verb, a.Operation, a.Reason, a.Detail = Rollback, o.ID, RepartitionFailed, o.Message
+			w.failOperation(n, o)
 		case w.failed(o):
 			a.Verb, a.Operation, a.Reason = Rollback, o.ID, RepartitionOverdue
 			a.Detail = "no answer after " + short(w.now.Sub(o.Started))
+			w.failOperation(n, o)
 		default:
 			continue
 		}

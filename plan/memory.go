@@ -30,7 +30,7 @@ func (w *world) rememberFree() {
 			note(n.name)
 		}
 		for c := range n.Cards {
-			if free, since := cardFree(&n.Cards[c]); free && since.IsZero() {
+			if f := &n.facts[c]; f.free && f.since.IsZero() {
 				note(cardName(n.name, n.Cards[c].Index))
 			}
 		}
@@ -43,11 +43,10 @@ func (w *world) rememberFree() {
 func (w *world) emptyButSinceWhen(n *nodeState) bool {
 	unknown := len(n.Cards) == 0
 	for c := range n.Cards {
-		free, since := cardFree(&n.Cards[c])
-		if !free {
+		if !n.facts[c].free {
 			return false
 		}
-		unknown = unknown || since.IsZero()
+		unknown = unknown || n.facts[c].since.IsZero()
 	}
 	return n.bound == 0 && unknown
 }
@@ -89,6 +88,9 @@ func (w *world) nextMemory() Memory {
 	m.LastScaleUp = w.kept(m.LastScaleUp, isPool)
 	m.LastScaleDown = w.kept(m.LastScaleDown, isPool)
 	m.LastRepartition = w.kept(m.LastRepartition, isNode)
+	m.LastReplace, m.LastDrain = w.kept(m.LastReplace, isPool), w.kept(m.LastDrain, isPool)
+	m.Failures = slices.DeleteFunc(slices.Clone(m.Failures), func(f Failure) bool { return w.now.Sub(f.At) > longestPause+forgetAfter })
+	m.Grown = slices.DeleteFunc(slices.Clone(m.Grown), func(g Growth) bool { return w.now.Sub(g.At) >= time.Hour })
 	return m
 }
 

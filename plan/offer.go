@@ -11,7 +11,7 @@ import (
 // It needs nobody to know who holds what: this less what bound pods ask for is
 // what can be free, whatever the cards are believed to be cut into. Only what a
 // sick card has is never counted, though its device plugin may still offer it.
-func (n *nodeState) limitToOffer(single bool) {
+func (w *world) limitToOffer(n *nodeState, single bool) {
 	offer := n.Allocatable
 	if offer == nil || n.operating() {
 		return // while a card is cut the plugin offers nothing, and that will pass
@@ -24,7 +24,7 @@ func (n *nodeState) limitToOffer(single bool) {
 	if model == "" && len(n.Cards) > 0 {
 		model = n.Cards[0].Model.Name
 	}
-	table, ok := mig.ForModel(model)
+	table, ok := w.tables.ForModel(model)
 	if !ok {
 		return
 	}
@@ -47,7 +47,7 @@ func (n *nodeState) limitToOffer(single bool) {
 
 // halfOffered reports a node whose device plugin has only begun: it offers less
 // than its cards are cut into, as far as anybody knows what that is.
-func (n *nodeState) halfOffered(layouts []mig.Layout) bool {
+func (w *world) halfOffered(n *nodeState) bool {
 	if n.Allocatable == nil || n.operating() {
 		return false
 	}
@@ -59,11 +59,11 @@ func (n *nodeState) halfOffered(layouts []mig.Layout) bool {
 			continue
 		}
 		unknown = unknown || !card.HoldersKnown
-		for _, p := range layouts[c] {
-			cut = added(cut, p.Profile, 1)
+		for i := range card.Instances {
+			cut = added(cut, card.Instances[i].Profile, 1)
 		}
 	}
-	table, ok := mig.ForModel(n.model)
+	table, ok := w.tables.ForModel(n.model)
 	if !ok || !unknown {
 		return false
 	}
@@ -111,11 +111,7 @@ func (w *world) rememberUnknown() {
 		if n.virtual || n.pool < 0 || len(n.Cards) == 0 {
 			continue
 		}
-		all := true
-		for c := range n.Cards {
-			all = all && n.Cards[c].HoldersKnown
-		}
-		if all {
+		if !n.unknown {
 			known[n.pool] = true
 			continue
 		}

@@ -10,141 +10,260 @@ import (
 // reserved, but the scheduler seems to know better.
 const believeScheduler = 2 * time.Minute
 
-// placeNow leaves to the scheduler what it can place by itself, whether or not
-// it has said so yet.
-func (w *world) placeNow() {
-	for i := range w.pending {
-		p := &w.pending[i]
-		k := &w.kinds[p.kind]
-		if p.pod.Unreadable != "" {
-			p.reason, p.detail = DemandUnreadable, p.pod.Unreadable
+// admit charges every pending pod to its quota, most urgent first. A gang is
+// admitted whole or not at all.
+func (w *world) admit() {
+	for u := range w.units {
+		core, rest := w.units[u].core()
+		g := w.units[u].gang
+		if g != nil && core == nil && rest == nil {
+			w.waits(g, w.units[u].members, GangIncomplete, fmt.Sprintf("%d of %d members exist", g.running+len(g.members), g.min))
 			continue
 		}
-		if p.pod.Demand.Zero() {
-			p.served, p.reason, p.detail = true, WaitScheduler, "asks for no accelerator"
-			continue
-		}
-		n := -1
-		if !k.noneNow {
-			n = w.tightest(k, tierNow)
-		}
-		if n < 0 {
-			k.noneNow = true
-			if p.pod.Unschedulable {
-				k.waiting++
+		if done, ok := w.together(core, func(i int) bool { return w.chargeReadable(i) }); !ok {
+			p := w.pending[core[done]]
+			w.waits(g, core, p.reason, fmt.Sprintf("would be %d of %d; %s", done+g.running, g.min, p.detail))
+			for _, i := range core {
+				w.pending[i].refused = true
 			}
-			continue
 		}
-		w.give(k, n)
-		if !p.pod.Unschedulable || w.now.Sub(p.pod.PendingSince) < believeScheduler {
-			w.nodes[n].settling = true
+		for _, i := range rest {
+			w.chargeReadable(i)
 		}
-		p.served, p.reason, p.detail = true, WaitScheduler, "fits on "+w.nodes[n].name
 	}
 }
 
-// tightest returns the node of the tier that would have the least left, the
-// first by name among equals, -1 for none.
-func (w *world) tightest(k *kind, t tier) int {
-	best, left := -1, 0
-	for i := range w.nodes {
-		n := &w.nodes[i]
-		if n.tier != t || !w.admits(k, n) || w.lacks(k, &n.room) != "" {
-			continue
+// chargeReadable answers at once what needs no further thought.
+func (w *world) chargeReadable(i int) bool {
+	p := &w.pending[i]
+	switch {
+	case p.pod.Unreadable != "":
+		p.refused, p.reason, p.detail = true, DemandUnreadable, p.pod.Unreadable
+		return false
+	case p.pod.Demand.Zero():
+		p.served, p.reason, p.detail = true, WaitScheduler, "asks for no accelerator"
+		return true
+	}
+	return w.charge(p)
+}
+
+// open reports a pod that nothing has been decided about yet.
+func (p *pending) open() bool { return !p.served && !p.refused && p.reason == "" }
+
+// placeNow leaves to the scheduler what it can place by itself, whether or not
+// it has said so yet.
+func (w *world) placeNow() {
+	for u := range w.units {
+		core, rest := w.units[u].core()
+		if len(core) > 0 && w.pending[core[0]].open() {
+			if _, ok := w.together(core, w.placePodNow); ok {
+				g := w.units[u].gang
+				g.reason, g.detail = WaitScheduler, w.gangText(g, core)
+			}
+			for _, i := range core {
+				w.await(i)
+			}
 		}
-		if l := n.left(); best < 0 || l < left {
-			best, left = i, l
+		for _, i := range rest { // those of a gang only once its core has a place
+			if w.pending[i].open() && (w.gangHeld(&w.units[u]) || !w.placePodNow(i)) {
+				w.await(i)
+			}
 		}
 	}
-	return best
+}
+
+// await counts a pod among those of its kind that nobody has served yet.
+func (w *world) await(i int) {
+	p := &w.pending[i]
+	if !p.served && (p.pod.Unschedulable || p.pod.Gang != "") {
+		w.kinds[p.kind].waiting++
+		p.awaited = true
+	}
+}
+
+func (w *world) placePodNow(i int) bool {
+	p := &w.pending[i]
+	k := &w.kinds[p.kind]
+	n := w.tightest(k)
+	if n < 0 {
+		return p.served
+	}
+	w.give(k, n)
+	if !p.pod.Unschedulable || w.now.Sub(p.pod.PendingSince) < believeScheduler {
+		w.nodes[n].settling = true
+	}
+	p.served, p.reason, p.detail = true, WaitScheduler, "fits on "+w.nodes[n].name
+	return true
 }
 
 // give commits a node's room to a pending pod of the kind.
 func (w *world) give(k *kind, node int) {
-	n := &w.nodes[node]
+	n := w.touch(node)
 	w.take(k, &n.room)
+	w.place(k.pod, n, 1)
 	n.promised++
+	if n.pool >= 0 && w.pools[n.pool].MIG.Repartition && len(k.pod.Demand.MIG) > 0 {
+		w.reconsiderCuts(node)
+	}
 }
 
-// soonest returns the node on its way that would serve the kind first, the
-// tightest among equals; -1 for none.
-func (w *world) soonest(k *kind) int {
-	best, left := -1, 0
-	first := true
-	for i := k.scan; i < len(w.nodes); i++ {
-		n := &w.nodes[i]
-		if n.unopened || n.tier != tierChange && n.tier != tierNode || !w.admits(k, n) || w.lacks(k, &n.room) != "" {
-			if first {
-				k.scan = i + 1
-			}
-			continue
-		}
-		first = false
-		l := n.left()
-		if best < 0 || n.at.Before(w.nodes[best].at) || n.at.Equal(w.nodes[best].at) && l < left {
-			best, left = i, l
+// reconsiderCuts has a node's cards looked at again by those who had no need to
+// cut them while the node had what they want.
+func (w *world) reconsiderCuts(node int) {
+	if len(w.cuttable(&w.nodes[node])) == 0 {
+		return
+	}
+	for i := range w.kinds {
+		switch k := &w.kinds[i]; {
+		case !k.cuts.built:
+		case k.waiting > 0:
+			k.cuts.push(entry{0, 0, node})
+		default: // few will ask again, and look anew then
+			k.cuts.built = false
 		}
 	}
-	return best
 }
 
 // placeRest serves what the scheduler cannot place, most urgent first: each pod
-// by the cheapest of waiting for what is on its way, cutting a card, and buying
-// a node. Pods the scheduler has not answered for come last: nothing is done for
-// them, so they must not take what is done for others.
-func (w *world) placeRest() {
-	for _, marked := range []bool{true, false} {
-		for i := range w.pending {
-			p := &w.pending[i]
-			if p.served || p.pod.Unreadable != "" || p.pod.Unschedulable != marked {
-				continue
-			}
-			k := &w.kinds[p.kind]
-			if marked {
-				k.waiting--
-			}
-			w.serve(i, p, k)
+// by the cheapest of waiting for what is on its way, cutting a card, taking back
+// what was lent, and buying a node. Pods the scheduler has not answered for, not
+// marked, come last: nothing is done for them, so they must not take what is done
+// for others.
+func (w *world) placeRest(marked bool) {
+	w.findLenders()
+	for u := range w.units {
+		w.serveUnit(&w.units[u], marked)
+	}
+}
+
+func (w *world) serveUnit(u *unit, marked bool) {
+	core, rest := u.core()
+	if len(core) > 0 && w.pending[core[0]].open() && w.asked(core) == marked {
+		w.serveGang(u)
+	}
+	for _, i := range rest {
+		p := &w.pending[i]
+		if !p.open() || p.pod.Unschedulable != marked {
+			continue
+		}
+		w.unawait(i)
+		if w.gangHeld(u) {
+			p.reason, p.detail = u.gang.reason, u.gang.name+" "+u.gang.detail
+			continue
+		}
+		if u.gang == nil || !w.placePodNow(i) {
+			w.serve(i, false)
 		}
 	}
 }
 
-func (w *world) serve(i int, p *pending, k *kind) {
-	wait, canWait := w.waitOption(k, p.pod)
-	if w.hold != "" || !p.pod.Unschedulable {
-		w.withoutAction(i, p, k, wait, canWait)
+// gangHeld reports a gang whose core is not served: its further members are of
+// no use either.
+func (w *world) gangHeld(u *unit) bool {
+	core, _ := u.core()
+	return len(core) > 0 && !w.pending[core[0]].served
+}
+
+// asked reports whether a gang wants something now: the scheduler has said that
+// a member fits nowhere, or members are only made once there is room.
+func (w *world) asked(core []int) bool {
+	for _, i := range core {
+		if w.pending[i].pod.Unschedulable || w.pending[i].pod.Unmade {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *world) unawait(i int) {
+	p := &w.pending[i]
+	if !p.awaited {
 		return
+	}
+	p.awaited = false
+	if k := &w.kinds[p.kind]; k.waiting > 0 {
+		k.waiting--
+		if k.waiting < cardSlices {
+			w.wants = nil
+		}
+	}
+}
+
+// serve finds the cheapest way to serve a pod and takes it; false when there is
+// none, which the pod's reason then explains.
+func (w *world) serve(i int, inGang bool) bool {
+	p := &w.pending[i]
+	k := &w.kinds[p.kind]
+	if p.served {
+		return true
+	}
+	if inGang {
+		if w.placePodNow(i) {
+			return true
+		}
+	}
+	wait, canWait := w.waitOption(k, p.pod)
+	if w.hold != "" || !p.pod.Unschedulable && !inGang {
+		w.withoutAction(i, p, k, wait, canWait)
+		return p.served
 	}
 	if k.bounded && !canWait {
 		w.bounded(p)
-		return
+		return false
 	}
-	cut, canCut := w.cutOption(k, p.pod, canWait)
+	if canWait && w.unbeatable(wait, p, k) {
+		w.commitWait(p, k, wait)
+		return p.served
+	}
+	return w.serveBest(i, p, k, wait, canWait)
+}
+
+// unbeatable reports whether waiting costs less than anything else can, whatever
+// there is: most pods of a round wait for the node that the first of them asked for.
+func (w *world) unbeatable(wait option, p *pending, k *kind) bool {
+	if p.charged && !p.borrowed && w.lent() {
+		return false
+	}
+	return wait.cost <= w.policy.DisruptionCost+w.waiting(k, p.pod.Priority, w.soonestCut()) && !wait.at.After(w.now.Add(w.soonestNode()))
+}
+
+func (w *world) serveBest(i int, p *pending, k *kind, wait option, canWait bool) bool {
+	cut, canCut := w.cutOption(k, p.pod)
 	buy, canBuy := w.buyOption(i, k, p.pod, false)
+	back, canReclaim := w.reclaimOption(p, k)
 	if canCut && cut.unknown && buy.cuts && buy.node < 0 {
 		canBuy = false // what is there may do, and a new node would be no better known
 	}
+	canBuy = canBuy && w.mayBuy(p)
 	full := len(w.actions) >= w.policy.MaxActionsPerRound
 	cutNow := canCut && !cut.at.After(w.now)
 	switch {
-	case canWait && (!canCut || wait.cost <= cut.cost) && (!canBuy || wait.cost <= buy.cost):
+	case canWait && (!canCut || wait.cost <= cut.cost) && (!canBuy || wait.cost <= buy.cost) && (!canReclaim || wait.cost <= back.cost):
 		w.commitWait(p, k, wait)
-	case canCut && (!canBuy || cut.cost <= buy.cost):
+	case canCut && (!canBuy || cut.cost <= buy.cost) && (!canReclaim || cut.cost <= back.cost):
 		if full && cutNow {
 			k.bounded = true
 			w.bounded(p)
-			return
+			return false
 		}
-		w.commitCut(p, k, cut, rivalText(buy, canBuy, w.unbought(k)))
+		w.commitCut(p, k, cut, w.rivalText(k, buy, canBuy))
+	case canReclaim && (!canBuy || back.cost <= buy.cost):
+		w.commitReclaim(p, k, back, w.rivalText(k, buy, canBuy))
 	case canBuy:
 		if full && buy.node < 0 && w.pools[buy.pool].action < 0 {
 			w.bounded(p)
-			return
+			return false
 		}
 		w.commitBuy(p, k, buy, cut, canCut)
 	default:
-		p.reason, p.detail = w.unserved(k)
+		p.reason, p.detail = w.unserved(p, k)
 	}
+	return p.served
 }
+
+// mayBuy reports whether nodes are bought for the pod. One that was bought for
+// others, and that nobody uses yet, is not for it either.
+func (w *world) mayBuy(p *pending) bool { return !p.borrowed || w.policy.BuyBorrowed }
 
 func (w *world) bounded(p *pending) {
 	p.reason = BoundReached
@@ -154,6 +273,7 @@ func (w *world) bounded(p *pending) {
 // withoutAction answers a pod for which nothing may be done now.
 func (w *world) withoutAction(i int, p *pending, k *kind, wait option, canWait bool) {
 	spare, canOpen := w.buyOption(i, k, p.pod, true)
+	canOpen = canOpen && w.mayBuy(p)
 	switch {
 	case canWait:
 		w.commitWait(p, k, wait)
@@ -176,6 +296,7 @@ type option struct {
 	cuts bool // the node to buy has to be cut
 	// unknown: who holds the card to cut is not known yet.
 	unknown bool
+	victims []*Pod // that would have to leave
 }
 
 func (w *world) waitOption(k *kind, p *Pod) (option, bool) {
@@ -187,10 +308,33 @@ func (w *world) waitOption(k *kind, p *Pod) (option, bool) {
 	return option{cost: w.waiting(k, p.Priority, at.Sub(w.now)), at: at, node: n}, true
 }
 
+// soonestCut and soonestNode are how long cutting a card and getting a node take
+// at the least, whatever the pool.
+func (w *world) soonestCut() time.Duration {
+	least := time.Duration(-1)
+	for i := range w.pools {
+		if m := &w.pools[i].MIG; m.Repartition && (least < 0 || m.Duration < least) {
+			least = m.Duration
+		}
+	}
+	if least < 0 {
+		return 1000 * time.Hour
+	}
+	return max(least, 0)
+}
+
+func (w *world) soonestNode() time.Duration {
+	least := 1000 * time.Hour
+	for i := range w.pools {
+		least = min(least, max(w.pools[i].ReadyAfter, 0))
+	}
+	return least
+}
+
 func (w *world) commitWait(p *pending, k *kind, o option) {
 	n := &w.nodes[o.node]
 	w.give(k, o.node)
-	p.served = true
+	p.served = n.since != HoldersUnknown // then who knows
 	p.reason, p.detail = n.promise(w.now)
 	if n.action >= 0 {
 		a := &w.actions[n.action]
@@ -210,6 +354,8 @@ func (n *nodeState) promise(now time.Time) (Reason, string) {
 		return HoldersUnknown, fmt.Sprintf("a card of %s can be cut once it is known that nothing holds it", n.name)
 	case RepartitionDone:
 		return WaitRepartition, n.name + " is being released"
+	case PodLeaving:
+		return WaitReclaim, fmt.Sprintf("on %s when pods have left, in about %s", n.name, in)
 	default:
 		return WaitRepartition, fmt.Sprintf("on %s, in %s", n.name, in)
 	}

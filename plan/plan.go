@@ -10,7 +10,7 @@ import (
 type Plan struct {
 	At       time.Time
 	Actions  []Action
-	Verdicts []Verdict // one for every pod, pool, node and card considered, sorted by subject
+	Verdicts []Verdict // one for every pod, gang, pool, node, card, tenant and forecast, sorted by kind and subject
 	Memory   Memory    // to persist before acting
 	Totals   Totals
 }
@@ -24,14 +24,17 @@ const (
 	Repartition Verb = "repartition"
 	Uncordon    Verb = "uncordon"
 	Rollback    Verb = "rollback" // undo a failed or overdue repartition
+	Reclaim     Verb = "reclaim"  // ask a pod to leave what it borrowed, or does not use
 	Drain       Verb = "drain"
 	RemoveNode  Verb = "remove-node"
+	Replace     Verb = "replace" // remove a sick node and have the pool make another
 )
 
 // Action is one thing to do. Which fields are set follows from the Verb.
 type Action struct {
 	Verb Verb
-	Pool string // ScaleUp, RemoveNode
+	Pool string // all but Reclaim on a node of no pool
+	Pod  string // Reclaim: "namespace/name"
 	// From and To are the pool's target before and after (ScaleUp).
 	From, To int
 	Node     string     // all but ScaleUp
@@ -40,7 +43,8 @@ type Action struct {
 	Target   mig.Layout // Repartition: the whole layout wanted
 	Before   mig.Layout // Repartition: the layout this was decided on, a precondition
 	Steps    []mig.Step // Repartition: ordered, for the agent and for people
-	// Operation names the repartition, for Uncordon and Rollback.
+	// Operation names the repartition, for Uncordon and Rollback; empty for an
+	// Uncordon that gives up a drain.
 	Operation string
 	Deadline  time.Time
 	Reason    Reason
@@ -54,16 +58,19 @@ type Kind string
 
 // Kinds.
 const (
-	KindPod  Kind = "pod"
-	KindPool Kind = "pool"
-	KindNode Kind = "node"
-	KindCard Kind = "card"
+	KindPod      Kind = "pod"
+	KindPool     Kind = "pool"
+	KindNode     Kind = "node"
+	KindCard     Kind = "card"
+	KindGang     Kind = "gang"
+	KindTenant   Kind = "tenant"
+	KindForecast Kind = "forecast"
 )
 
 // Verdict says what was decided about one subject, and why.
 type Verdict struct {
 	Kind    Kind
-	Subject string // "ns/pod", "pool", "node", "node/0"
+	Subject string // "ns/pod", "pool", "node", "node/0", "ns/gang", "tenant", "ns/workload"
 	Reason  Reason
 	Detail  string
 }

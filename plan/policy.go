@@ -12,7 +12,7 @@ type Policy struct {
 	MaxNodesPerScaleUp int
 	// MaxRemovalsPerRound bounds nodes given back in one plan.
 	MaxRemovalsPerRound int
-	// ScaleDownCooldown after a scale up, and between scale downs of a pool.
+	// ScaleDownCooldown is how long after a scale up of a pool nothing is taken from it.
 	ScaleDownCooldown time.Duration
 	// RepartitionCooldown between repartitions of one node.
 	RepartitionCooldown time.Duration
@@ -35,7 +35,53 @@ type Policy struct {
 	NodeOverdue time.Duration
 	// RepartitionLife is how long a new layout is expected to serve.
 	RepartitionLife time.Duration
+	// MaxNodesPerHour bounds what a pool may be asked for within an hour.
+	MaxNodesPerHour int
+	// MaxRemovalShare bounds the share of a pool given back in one plan, 0 … 1;
+	// one node is always allowed.
+	MaxRemovalShare float64
+	// RemovalInterval between two plans that give back nodes of a pool.
+	RemovalInterval time.Duration
+	// BuyBorrowed allows nodes to be bought for demand beyond its tenant's
+	// guarantee. Without it such demand gets what is free, or can be cut.
+	BuyBorrowed bool
+	// MaxEvictionsPerRound bounds the pods asked to leave in one plan; 0 turns
+	// reclaiming off.
+	MaxEvictionsPerRound int
+	// EvictionCost is what moving one card-equivalent of work costs, in the
+	// currency of the pools' prices: what is computed again, and patience.
+	EvictionCost float64
+	// MaxDrains bounds the nodes being drained at a time; 0 turns it off.
+	MaxDrains int
+	// DrainTimeout is the deadline of a drain.
+	DrainTimeout time.Duration
+	// DrainCooldown between drains of one pool.
+	DrainCooldown time.Duration
+	// Headroom says which end of a forecast is prepared for.
+	Headroom Headroom
+	// HeadroomWeight is what being late for a forecast costs against being late
+	// for a pod that waits, 0 … 1.
+	HeadroomWeight float64
+	// SickAfter is how long a card must have been sick before its node is
+	// replaced; 0 turns replacing off.
+	SickAfter time.Duration
+	// ReplaceInterval between two replacements in one pool.
+	ReplaceInterval time.Duration
+	// MaxSickShare is the share of a pool above which sick nodes are not replaced:
+	// then it is not the nodes.
+	MaxSickShare float64
 }
+
+// Headroom is an end of a forecast.
+type Headroom string
+
+// Headrooms. The set is closed.
+const (
+	HeadroomNone     Headroom = "none"
+	HeadroomLow      Headroom = "low"
+	HeadroomExpected Headroom = "expected"
+	HeadroomHigh     Headroom = "high"
+)
 
 // DefaultPolicy is what a cluster gets that says nothing.
 func DefaultPolicy() Policy {
@@ -53,5 +99,19 @@ func DefaultPolicy() Policy {
 		NodeLife:            time.Hour,
 		NodeOverdue:         10 * time.Minute,
 		RepartitionLife:     time.Hour,
+
+		MaxNodesPerHour:      1000,
+		MaxRemovalShare:      0.2,
+		RemovalInterval:      10 * time.Second,
+		MaxEvictionsPerRound: 20,
+		EvictionCost:         0.5,
+		MaxDrains:            1,
+		DrainTimeout:         10 * time.Minute,
+		DrainCooldown:        10 * time.Minute,
+		Headroom:             HeadroomExpected,
+		HeadroomWeight:       0.5,
+		SickAfter:            10 * time.Minute,
+		ReplaceInterval:      time.Hour,
+		MaxSickShare:         0.2,
 	}
 }

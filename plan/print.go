@@ -49,13 +49,17 @@ func (a Action) what() string {
 	case Repartition:
 		return fmt.Sprintf("repartition %s/%d  %s  to  %s", a.Node, a.Card,
 			LayoutText(a.Model, a.Before), LayoutText(a.Model, a.Target))
-	case RemoveNode:
-		return fmt.Sprintf("remove-node %s from %s", a.Node, a.Pool)
+	case RemoveNode, Replace:
+		return fmt.Sprintf("%s %s from %s", a.Verb, a.Node, a.Pool)
+	case Reclaim:
+		return fmt.Sprintf("reclaim %s on %s", a.Pod, a.Node)
 	case Uncordon, Rollback:
+		if a.Operation == "" { // the end of a drain
+			break
+		}
 		return fmt.Sprintf("%s %s operation %s", a.Verb, a.Node, a.Operation)
-	default:
-		return fmt.Sprintf("%s %s", a.Verb, a.Node)
 	}
+	return fmt.Sprintf("%s %s", a.Verb, a.Node)
 }
 
 // String is the verdict in one line.

@@ -16,6 +16,25 @@ const (
 	PoolAtMax            Reason = "PoolAtMax"
 	Running              Reason = "Running"
 	DemandUnreadable     Reason = "DemandUnreadable"
+	QuotaExceeded        Reason = "QuotaExceeded"
+	BorrowedWaits        Reason = "BorrowedWaits"
+	WaitReclaim          Reason = "WaitReclaim"
+	PodLeaving           Reason = "PodLeaving"
+	// Gangs.
+	GangIncomplete Reason = "GangIncomplete"
+	GangWaits      Reason = "GangWaits"
+	GangServed     Reason = "GangServed"
+	GangRunning    Reason = "GangRunning"
+	// Tenants.
+	WithinGuarantee Reason = "WithinGuarantee"
+	Borrowing       Reason = "Borrowing"
+	ReclaimBorrowed Reason = "ReclaimBorrowed"
+	ReclaimIdle     Reason = "ReclaimIdle"
+	// Forecasts.
+	ForecastHeadroom Reason = "ForecastHeadroom"
+	ForecastMet      Reason = "ForecastMet"
+	ForecastUnsure   Reason = "ForecastUnsure"
+	ForecastUnmet    Reason = "ForecastUnmet"
 	// Pools, nodes and cards.
 	Steady             Reason = "Steady"
 	Frozen             Reason = "Frozen"
@@ -38,4 +57,11 @@ const (
 	CardFree           Reason = "CardFree"
 	CardHeld           Reason = "CardHeld"
 	CardSick           Reason = "CardSick"
+	CardUnused         Reason = "CardUnused"
+	CardStranded       Reason = "CardStranded"
+	NodeUnderused      Reason = "NodeUnderused"
+	NodeDraining       Reason = "NodeDraining"
+	NodeDrained        Reason = "NodeDrained"
+	DrainOverdue       Reason = "DrainOverdue"
+	NodeSick           Reason = "NodeSick"
 )

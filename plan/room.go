@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
@@ -18,6 +19,7 @@ type room struct {
 	parts       []part      // cards that are shared by fractions
 	model       string      // of the MIG cards, empty for none
 	free        []mig.Count // instances by profile
+	others      []Resource  // shared with the node until something is taken
 }
 
 // part is what is left of a shared card.
@@ -37,21 +39,30 @@ func stated(v int64) int64 {
 // plain cards.
 const strategySingle = "nvidia.com/mig.strategy"
 
-// supply adds a card's whole capacity, held or not. layout is the card's
-// instances, which differ from card.Instances while it is being cut.
-func (r *room) supply(card *Card, layout mig.Layout, single bool) {
+// supply adds a card's whole capacity, held or not.
+func (r *room) supply(card *Card, single bool) {
 	switch {
 	case card.Health == gpu.Sick:
 	case !card.MIG:
 		r.addWhole(card, 1)
 	case single:
-		r.addWhole(card, len(layout))
+		r.addWhole(card, len(card.Instances))
 	case r.model == "" || r.model == card.Model.Name:
 		r.model = card.Model.Name
-		for _, p := range layout {
-			r.free = added(r.free, p.Profile, 1)
+		for i := range card.Instances {
+			r.free = added(r.free, card.Instances[i].Profile, 1)
 		}
 	}
+}
+
+// supplyCut adds a card that is being cut, with what it will have.
+func (r *room) supplyCut(card *Card, target mig.Layout, single bool) {
+	cut := *card
+	cut.Instances = make([]Instance, len(target))
+	for i, p := range target {
+		cut.Instances[i].Placement = p
+	}
+	r.supply(&cut, single)
 }
 
 func (r *room) addWhole(card *Card, n int) {
@@ -63,8 +74,9 @@ func (r *room) addWhole(card *Card, n int) {
 	}
 }
 
-// lacks names the first thing that keeps a pod of the kind out: "cpu",
-// "memory", "cards", "slices", "part of a card"; empty when it fits.
+// lacks names the first thing that keeps a pod of the kind out: "cpu", "memory",
+// "cards", "part of a card", another resource by its name, and last "slices", which
+// cutting a card can mend; empty when it fits.
 func (w *world) lacks(k *kind, r *room) string {
 	p := k.pod
 	switch {
@@ -74,12 +86,42 @@ func (w *world) lacks(k *kind, r *room) string {
 		return "memory"
 	case p.Demand.Cards > 0 && (r.whole < p.Demand.Cards || !sameVendor(p.Demand.Vendor, r.vendor)):
 		return "cards"
-	case p.Demand.Fraction != nil && !r.hasPart(p):
+	case p.Demand.Fraction != nil && !r.hasParts(p):
 		return "part of a card"
-	case len(p.Demand.MIG) > 0 && !w.hasSlices(k, r):
+	}
+	if other := r.lacksOther(p.Others); other != "" {
+		return other
+	}
+	if len(p.Demand.MIG) > 0 && !w.hasSlices(k, r) {
 		return "slices"
 	}
 	return ""
+}
+
+// lacksOther names the first resource of which there is too little.
+func (r *room) lacksOther(want []Resource) string {
+	for _, o := range want {
+		i := slices.IndexFunc(r.others, func(have Resource) bool { return have.Name == o.Name })
+		if o.Amount > 0 && (i < 0 || r.others[i].Amount < o.Amount) {
+			return o.Name
+		}
+	}
+	return ""
+}
+
+// takeOthers takes by times what a pod wants: 1 to take, -1 to put back.
+func (r *room) takeOthers(want []Resource, times int64) {
+	if len(want) == 0 {
+		return
+	}
+	r.others = slices.Clone(r.others)
+	for _, o := range want {
+		for i := range r.others {
+			if r.others[i].Name == o.Name {
+				r.others[i].Amount -= times * max(min(o.Amount, unstated), 0)
+			}
+		}
+	}
 }
 
 func sameVendor(want, have string) bool { return want == "" || have == "" || want == have }
@@ -100,49 +142,121 @@ func (w *world) hasSlices(k *kind, r *room) bool {
 // take gives a pod of the kind its share; what is not there goes below zero,
 // which only a running pod can bring about.
 func (w *world) take(k *kind, r *room) {
-	p := k.pod
-	r.cpu -= max(p.CPUMilli, 0)
-	r.memory -= max(p.MemoryMi, 0)
-	if p.Demand.Cards > 0 && sameVendor(p.Demand.Vendor, r.vendor) {
-		r.whole -= clampCount(p.Demand.Cards)
-	}
-	if p.Demand.Fraction != nil {
-		r.takePart(p)
-	}
 	need, _ := w.needOf(k, r.model)
 	for _, c := range need {
 		r.free = added(r.free, c.Profile, -c.N)
 	}
+	r.takePlain(k.pod)
 }
 
-func (r *room) hasPart(p *Pod) bool {
-	return r.partFor(p) >= 0 || r.whole-clampCount(p.Demand.Cards) > 0
+// takeRunning does the same for a pod that runs.
+func (w *world) takeRunning(p *Pod, r *room) {
+	for i := range p.Demand.MIG {
+		in := &p.Demand.MIG[i]
+		if profile, ok := w.profile(r.model, in.Name); ok {
+			r.free = added(r.free, profile, -clampCount(in.Count))
+		}
+	}
+	r.takePlain(p)
 }
 
-// partFor returns the tightest shared card that has room, -1 for none.
-func (r *room) partFor(p *Pod) int {
-	f, best := p.Demand.Fraction, -1
+// putBack takes a running pod's share off again, as if it had left. Parts of
+// cards stay taken: whose they are is not known.
+func (w *world) putBack(p *Pod, r *room) {
+	for i := range p.Demand.MIG {
+		in := &p.Demand.MIG[i]
+		if profile, ok := w.profile(r.model, in.Name); ok {
+			r.free = added(r.free, profile, clampCount(in.Count))
+		}
+	}
+	r.cpu += max(p.CPUMilli, 0)
+	r.memory += max(p.MemoryMi, 0)
+	r.takeOthers(p.Others, -1)
+	if p.Demand.Cards > 0 && sameVendor(p.Demand.Vendor, r.vendor) {
+		r.whole += clampCount(p.Demand.Cards)
+	}
+}
+
+func (r *room) takePlain(p *Pod) {
+	r.cpu -= max(p.CPUMilli, 0)
+	r.memory -= max(p.MemoryMi, 0)
+	r.takeOthers(p.Others, 1)
+	if p.Demand.Cards > 0 && sameVendor(p.Demand.Vendor, r.vendor) {
+		r.whole -= clampCount(p.Demand.Cards)
+	}
+	if p.Demand.Fraction != nil {
+		r.takeParts(p.Demand.Fraction)
+	}
+}
+
+// hasParts reports whether a fraction finds as many different cards as it wants,
+// shared ones or whole ones that the pod does not take besides.
+func (r *room) hasParts(p *Pod) bool {
+	need := r.partOf(p.Demand.Fraction)
+	if need.core > 1000 || need.memory > r.partMemory() || !sameVendor(p.Demand.Vendor, r.vendor) {
+		return false
+	}
+	left := clampCount(max(p.Demand.Fraction.Cards, 1)) - max(r.whole-clampCount(p.Demand.Cards), 0)
+	for _, s := range r.parts {
+		if left <= 0 {
+			break
+		}
+		if s.core >= need.core && s.memory >= need.memory {
+			left--
+		}
+	}
+	return left <= 0
+}
+
+// partOf is a fraction in a card's thousandths and MiB.
+func (r *room) partOf(f *demand.Fraction) part {
+	share := int64(r.partMemory()) * int64(max(min(f.MemoryMilli, 1000), 0))
+	return part{core: max(f.CoreMilli, 0), memory: max(f.MemoryMiB, 0, int((share+999)/1000))}
+}
+
+// partMemory is a card's memory, a number too large to matter where it is not
+// known.
+func (r *room) partMemory() int {
+	if r.cardMiB > 0 {
+		return r.cardMiB
+	}
+	return math.MaxInt32
+}
+
+// takeParts takes the tightest shared cards that have room, and opens whole ones
+// for what is left.
+func (r *room) takeParts(f *demand.Fraction) {
+	need := r.partOf(f)
+	var used []int
+	for range min(clampCount(max(f.Cards, 1)), maxCardsOfNode) {
+		i := r.partFor(need, used)
+		if i < 0 {
+			r.whole--
+			r.parts = append(r.parts, part{core: 1000, memory: r.partMemory()})
+			i = len(r.parts) - 1
+		}
+		r.parts[i].core -= need.core
+		r.parts[i].memory -= need.memory
+		used = append(used, i)
+	}
+}
+
+// maxCardsOfNode bounds nonsense.
+const maxCardsOfNode = 1024
+
+// partFor returns the tightest shared card that has room and is none of those
+// used, -1 for none.
+func (r *room) partFor(need part, used []int) int {
+	best := -1
 	for i, s := range r.parts {
-		if s.core >= f.CoreMilli && s.memory >= f.MemoryMiB && (best < 0 || s.core < r.parts[best].core) {
+		if s.core < need.core || s.memory < need.memory || slices.Contains(used, i) {
+			continue
+		}
+		if best < 0 || s.core < r.parts[best].core || s.core == r.parts[best].core && s.memory < r.parts[best].memory {
 			best = i
 		}
 	}
 	return best
-}
-
-func (r *room) takePart(p *Pod) {
-	i := r.partFor(p)
-	if i < 0 {
-		memory := r.cardMiB
-		if memory <= 0 {
-			memory = math.MaxInt32
-		}
-		r.whole--
-		r.parts = append(r.parts, part{core: 1000, memory: memory})
-		i = len(r.parts) - 1
-	}
-	r.parts[i].core -= max(p.Demand.Fraction.CoreMilli, 0)
-	r.parts[i].memory -= max(p.Demand.Fraction.MemoryMiB, 0)
 }
 
 // left is the room in compute slices, to tell the tighter of two nodes.

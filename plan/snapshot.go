@@ -6,17 +6,49 @@ import (
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/gpu/quota"
 	"github.com/gpuscale/gpuscale/gpu/sample"
 )
 
 // Snapshot is everything a plan may depend on. Slices may come in any order;
 // Make sorts its own copy. A copy of a Snapshot's slices is a copy of it.
 type Snapshot struct {
-	Now    time.Time
-	Pools  []Pool
-	Nodes  []Node
-	Pods   []Pod
+	Now       time.Time
+	Pools     []Pool
+	Nodes     []Node
+	Pods      []Pod
+	Tenants   []Tenant
+	Forecasts []Forecast
+	// Tables are what nodes have published of their cards' MIG geometry; it goes
+	// before what is built in.
+	Tables mig.Tables
 	Memory Memory
+}
+
+// Tenant is a team with a quota. Pods name it; a pod that names none, or one
+// that is not here, is under no quota.
+type Tenant struct {
+	quota.Tenant
+	// ReclaimIdle is how long what a pod of the tenant holds may be idle before
+	// it is taken back: the tenant's own choice, 0 for never.
+	ReclaimIdle time.Duration
+}
+
+// Forecast is what a workload is expected to need.
+type Forecast struct {
+	Name string // of the workload, "namespace/name"
+	// Like is one more replica: what it asks for and where it may run.
+	Like Pod
+	// Have is the number of replicas that exist, running or pending.
+	Have int
+	// Low, Expected and High are replicas needed at At.
+	Low, Expected, High float64
+	At                  time.Time
+	// Error is the back-test's mean error at this horizon, as a share of the
+	// series' mean.
+	Error float64
+	// Unsure says why there is no forecast, empty where there is one.
+	Unsure string
 }
 
 // Pool is a group of nodes that can grow and shrink.
@@ -31,7 +63,10 @@ type Pool struct {
 	// PricePerHour of one node, in the currency of the policy. 0 means unpriced,
 	// which costs as if it were 1 per card.
 	PricePerHour float64
-	Spot         bool
+	// Spot nodes may be taken away; InterruptionsPerHour is how often that happens
+	// to one node.
+	Spot                 bool
+	InterruptionsPerHour float64
 	// ReadyAfter is the time from the request to a schedulable node, as learned.
 	ReadyAfter time.Duration
 	// BackoffUntil is set while the provider fails to deliver.
@@ -65,6 +100,26 @@ type Template struct {
 	CPUMilli int64
 	MemoryMi int64
 	Cards    []Card // with the boot layout; UUIDs and holders are empty
+	Others   []Resource
+}
+
+// Resource is an amount of what is neither CPU, memory nor an accelerator, as
+// Kubernetes names it: "rdma/hca", "ephemeral-storage".
+type Resource struct {
+	Name   string
+	Amount int64
+}
+
+// Rule ties a pod to others by topology: Group are pods of one namespace that a
+// label selector picks, under any name that is the same wherever it is said; Key
+// is the node label whose values are the places ("topology.kubernetes.io/zone").
+type Rule struct{ Key, Group string }
+
+// Spread keeps pods of a group evenly over places: no place may have more than
+// MaxSkew more of them than any other.
+type Spread struct {
+	Rule
+	MaxSkew int
 }
 
 // Taint as Kubernetes has it.
@@ -86,6 +141,7 @@ type Node struct {
 	Created    time.Time
 	CPUMilli   int64 // allocatable
 	MemoryMi   int64
+	Others     []Resource // allocatable
 	Cards      []Card
 	// Allocatable is what the API says the node offers to all its pods together,
 	// whoever holds it; nil where nobody said, and what the cards have counts. It
@@ -96,6 +152,17 @@ type Node struct {
 	Operation *Operation
 	// NoScaleDown: the node says that it must not be removed.
 	NoScaleDown bool
+	// Drain under way on this node, nil for none.
+	Drain *Draining
+	// HoldsData: datasets are cached here. Such nodes are given back last.
+	HoldsData bool
+}
+
+// Draining is a node being emptied by us: cordoned, its pods asked to leave.
+type Draining struct {
+	Started  time.Time
+	Deadline time.Time
+	Reason   Reason // why: NodeUnderused, NodeSick
 }
 
 // Operation is a change under way on a node, as the actuator reports it.
@@ -135,6 +202,9 @@ type Card struct {
 	IdleSince time.Time
 	// Busy is the measured share of time the card computes, 0 … 1.
 	Busy sample.Value
+	// UnusedSince is since when a held card has been measured idle without a
+	// break; zero when it is free, in use, or nobody measures it.
+	UnusedSince time.Time
 }
 
 // Instance of a MIG card.
@@ -145,6 +215,8 @@ type Instance struct {
 	Holder    string    // "namespace/pod", empty when free
 	IdleSince time.Time // when it was last released; zero when held or unknown
 	Busy      sample.Value
+	// UnusedSince is as a card's.
+	UnusedSince time.Time
 }
 
 // Pod wants, or holds, GPUs.
@@ -167,11 +239,44 @@ type Pod struct {
 	NodeSelector map[string]string
 	Affinity     []NodeTerm // any term may match; empty matches every node
 	Tolerations  []Toleration
+	Others       []Resource
+	// Groups the pod is counted in, by the rules of any pod.
+	Groups []string
+	// Spread, Apart and Near are its rules: spread evenly, not where one of the
+	// group is, only where one of the group is.
+	Spread []Spread
+	Apart  []Rule
+	Near   []Rule
 	// Evictable is false for a pod that must not be moved (safe-to-evict=false,
-	// no controller, a PDB with no room).
+	// no controller).
 	Evictable bool
+	// EvictFrom is when the pod may next be moved without losing work (its
+	// checkpoint is written then); zero for any time.
+	EvictFrom time.Time
+	// Budgets are the PodDisruptionBudgets the pod counts towards.
+	Budgets []Budget
+	// Leaving: the pod was asked to go and still holds what it holds, until about
+	// LeavesAt.
+	Leaving  bool
+	LeavesAt time.Time
+	// Tenant whose quota the pod counts towards, empty for none.
+	Tenant string
+	// Gang, "namespace/name", is the group without GangMin of which, running at the
+	// same time, the pod is of no use; empty for none. Where members differ in
+	// GangMin, the largest holds.
+	Gang    string
+	GangMin int
+	// Unmade: its owner will create the pod once there is room for it. It is
+	// demand like any other.
+	Unmade bool
 	// DaemonSet pods and mirror pods do not keep a node from being empty.
 	DaemonSet bool
+}
+
+// Budget is what a PodDisruptionBudget allows now.
+type Budget struct {
+	Name    string // "namespace/name"
+	Allowed int    // pods that may be moved
 }
 
 // Key is "namespace/name".
@@ -191,7 +296,7 @@ type NodeRequirement struct {
 // persisted before anything is done.
 type Memory struct {
 	// LastScaleUp, LastScaleDown and LastRepartition by pool or node name,
-	// sorted by name.
+	// sorted by name. A node that is replaced makes its pool scale up.
 	LastScaleUp     []Stamp
 	LastScaleDown   []Stamp
 	LastRepartition []Stamp
@@ -205,6 +310,33 @@ type Memory struct {
 	// UnknownSince is since when a node has had a card whose holders are unknown.
 	// Sorted by name.
 	UnknownSince []Stamp
+	// SickSince is when a node with a sick card was first seen so. Sorted by name.
+	SickSince []Stamp
+	// LastReplace is when a pool last had a node replaced. Sorted by name.
+	LastReplace []Stamp
+	// LastDrain is when a pool's last drain began or was given up. Sorted by name.
+	LastDrain []Stamp
+	// Grown are the nodes asked for within the last hour, by pool. Sorted by pool,
+	// then time.
+	Grown []Growth
+	// Failures are cards whose repartition has failed, each failure doubling the
+	// time until the next try, and nodes whose drain was given up, which are left
+	// alone for an hour. Sorted by name.
+	Failures []Failure
+}
+
+// Growth is nodes asked for at one time.
+type Growth struct {
+	Pool  string
+	At    time.Time
+	Nodes int
+}
+
+// Failure of something that is tried again later and later.
+type Failure struct {
+	Name  string // "node/card", or "node" for a drain
+	Count int
+	At    time.Time // of the last one
 }
 
 // Stamp is a time remembered under a name.

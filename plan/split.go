@@ -1,8 +1,8 @@
 package plan
 
 import (
-	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu"
@@ -50,6 +50,7 @@ func (w *world) newSplit(n *nodeState, card int, patient bool) (s split) {
 		}
 		s.at, s.unknown = at, true
 	}
+	s.at = later(s.at, w.cutAgainAt(n, c.Index))
 	rules := &w.pools[n.pool].MIG
 	if !rules.KeepsBusy && slices.ContainsFunc(c.Instances, func(in Instance) bool { return in.Holder != "" }) {
 		return split{why: blockHeld}
@@ -98,7 +99,7 @@ func (w *world) idleSince(n *nodeState, card int, in *Instance) (time.Time, bool
 	return stampAt(w.memory.FreeSince, cardName(n.name, c.Index))
 }
 
-func cardName(node string, index int) string { return fmt.Sprintf("%s/%d", node, index) }
+func cardName(node string, index int) string { return node + "/" + strconv.Itoa(index) }
 
 // lacking is what of a need the node will lack once some instances have gone;
 // false when those are already promised to others.

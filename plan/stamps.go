@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -36,4 +37,23 @@ func sortedStamps(list []Stamp) []Stamp {
 		return b.At.Compare(a.At)
 	})
 	return slices.CompactFunc(out, func(a, b Stamp) bool { return a.Name == b.Name })
+}
+
+// sortedMemory is a copy in order.
+func sortedMemory(m Memory) Memory {
+	out := Memory{
+		LastScaleUp: sortedStamps(m.LastScaleUp), LastScaleDown: sortedStamps(m.LastScaleDown),
+		LastRepartition: sortedStamps(m.LastRepartition), FreeSince: sortedStamps(m.FreeSince),
+		UnknownSince: sortedStamps(m.UnknownSince), SickSince: sortedStamps(m.SickSince),
+		LastReplace: sortedStamps(m.LastReplace), LastDrain: sortedStamps(m.LastDrain),
+		Grown: slices.Clone(m.Grown), Failures: slices.Clone(m.Failures),
+	}
+	slices.SortFunc(out.Grown, func(a, b Growth) int {
+		return cmp.Or(strings.Compare(a.Pool, b.Pool), a.At.Compare(b.At), cmp.Compare(a.Nodes, b.Nodes))
+	})
+	slices.SortFunc(out.Failures, func(a, b Failure) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), b.At.Compare(a.At), cmp.Compare(a.Count, b.Count))
+	})
+	out.Failures = slices.CompactFunc(out.Failures, func(a, b Failure) bool { return a.Name == b.Name })
+	return out
 }

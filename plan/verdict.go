@@ -1,46 +1,110 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
-	"strings"
+	"strconv"
 
 	"github.com/gpuscale/gpuscale/gpu"
 )
 
-// verdicts says one thing about every pod, pool, node and card, sorted by kind
-// and subject.
+// verdicts says one thing about every card, forecast, gang, node, pod, pool and
+// tenant, in that order and each by name.
 func (w *world) verdicts() []Verdict {
-	out := make([]Verdict, 0, 8*len(w.nodes)+len(w.running)+len(w.pending)+len(w.pools))
+	cards := 0
 	for i := range w.nodes {
-		if n := &w.nodes[i]; !n.virtual {
-			out = append(out, w.nodeVerdict(n))
-			for c := range n.Cards {
-				out = append(out, w.cardVerdict(n, c))
-			}
+		cards += len(w.nodes[i].Cards)
+	}
+	out := make([]Verdict, 0, cards+len(w.forecasts)+len(w.gangs)+len(w.nodes)+len(w.running)+len(w.pending)+len(w.pools)+len(w.tenants))
+	for i := range w.nodes {
+		for c := range w.nodes[i].Cards {
+			out = append(out, w.cardVerdict(&w.nodes[i], c))
 		}
 	}
-	for _, p := range w.running {
-		out = append(out, Verdict{KindPod, p.Key(), Running, "on " + p.Node})
+	for i, v := range w.expected {
+		out = append(out, Verdict{KindForecast, w.forecasts[i].Name, v.reason, v.detail})
 	}
-	for i := range w.pending {
-		p := &w.pending[i]
-		out = append(out, Verdict{KindPod, p.pod.Key(), p.reason, p.detail})
+	for _, g := range w.gangs {
+		out = append(out, w.gangVerdict(g))
 	}
+	for i := range w.nodes {
+		if !w.nodes[i].virtual {
+			out = append(out, w.nodeVerdict(&w.nodes[i]))
+		}
+	}
+	out = w.podVerdicts(out)
 	for i := range w.pools {
 		out = append(out, w.poolVerdict(i))
 	}
-	slices.SortFunc(out, func(a, b Verdict) int {
-		if c := strings.Compare(string(a.Kind), string(b.Kind)); c != 0 {
-			return c
-		}
-		if c := strings.Compare(a.Subject, b.Subject); c != 0 {
-			return c
-		}
-		return cmp.Or(strings.Compare(string(a.Reason), string(b.Reason)), strings.Compare(a.Detail, b.Detail))
-	})
+	for i := range w.tenants {
+		out = append(out, w.tenantVerdict(&w.tenants[i]))
+	}
 	return out
+}
+
+// podVerdicts merges the pods that run, which are in order, with those that wait.
+func (w *world) podVerdicts(out []Verdict) []Verdict {
+	waiting := make([]*pending, len(w.pending))
+	for i := range w.pending {
+		waiting[i] = &w.pending[i]
+	}
+	slices.SortFunc(waiting, func(a, b *pending) int { return byKey(a.pod, b.pod) })
+	for j, p := range w.running {
+		for len(waiting) > 0 && byKey(waiting[0].pod, p) < 0 {
+			out = append(out, w.waitingVerdict(waiting[0]))
+			waiting = waiting[1:]
+		}
+		out = append(out, w.runningVerdict(j, p))
+	}
+	for _, p := range waiting {
+		out = append(out, w.waitingVerdict(p))
+	}
+	return out
+}
+
+func (w *world) waitingVerdict(p *pending) Verdict {
+	return Verdict{KindPod, w.names.join(p.pod.Namespace, "/", p.pod.Name), p.reason, p.detail}
+}
+
+func (w *world) runningVerdict(j int, p *Pod) Verdict {
+	v := Verdict{KindPod, w.names.join(p.Namespace, "/", p.Name), Running, ""}
+	if i := w.runsOn[j]; i >= 0 {
+		n := &w.nodes[i]
+		if n.on == "" {
+			n.on = w.names.join("on ", n.name, "")
+		}
+		v.Detail = n.on
+	}
+	switch {
+	case p.Leaving:
+		v.Reason = PodLeaving
+	case w.gone[p]:
+		v.Reason = PodLeaving
+		for i := range w.actions {
+			if a := &w.actions[i]; a.Verb == Reclaim && a.Pod == v.Subject {
+				v.Reason, v.Detail = a.Reason, a.Detail
+			}
+		}
+	}
+	return v
+}
+
+func (w *world) tenantVerdict(t *Tenant) Verdict {
+	v := Verdict{Kind: KindTenant, Subject: t.Name, Reason: WithinGuarantee}
+	if w.treeErr != nil {
+		v.Reason, v.Detail = DemandUnreadable, w.treeErr.Error()
+		return v
+	}
+	used, over := w.tree.Total(t.Name), w.tree.Borrowed(t.Name)
+	v.Detail = fmt.Sprintf("uses %s of %s, limit %s", amountText(used), amountText(t.Guarantee), amountText(t.Limit))
+	switch {
+	case !used.Fits(t.Limit):
+		v.Reason = QuotaExceeded
+	case !over.Zero():
+		v.Reason = Borrowing
+		v.Detail += ", borrows " + amountText(over)
+	}
+	return v
 }
 
 func (w *world) poolVerdict(i int) Verdict {
@@ -57,12 +121,18 @@ func (w *world) poolVerdict(i int) Verdict {
 		v.Reason, v.Detail = a.Reason, fmt.Sprintf("grows from %d to %d", a.From, a.To)
 	case p.shrunk > 0:
 		v.Reason, v.Detail = NodeEmpty, fmt.Sprintf("gives back %d, %s", p.shrunk, size)
+	case p.does.reason != "":
+		v.Reason, v.Detail = p.does.reason, p.does.detail+", "+size
+	case w.policy.SickAfter > 0 && w.tooManySick(p):
+		v.Reason, v.Detail = NodeSick, w.manySickText(p)
 	case p.stop != "":
 		v.Reason, v.Detail = p.stop, p.why
 	case p.base >= p.Max:
 		v.Reason, v.Detail = PoolAtMax, size
-	case w.keepsPool(p) == CoolingDown && len(w.removable(i)) > 0:
-		v.Reason, v.Detail = CoolingDown, "has an empty node, "+size
+	case p.surplus > 0 && w.keepsPool(p) == "":
+		v.Reason, v.Detail = BoundReached, "has "+count(p.surplus, "empty node")+", "+size
+	case w.keepsPool(p) == CoolingDown && p.surplus > 0:
+		v.Reason, v.Detail = CoolingDown, "has "+count(p.surplus, "empty node")+", "+size
 	case p.base <= p.Min:
 		v.Reason, v.Detail = AtMin, size
 	default:
@@ -81,11 +151,15 @@ func (w *world) nodeVerdict(n *nodeState) Verdict {
 		v.Reason, v.Detail = w.operationVerdict(n, o)
 		return v
 	}
+	if d := n.decided; d.reason != "" {
+		v.Reason, v.Detail = d.reason, d.detail
+		return v
+	}
 	reason, since := w.emptiness(n)
 	v.Reason = reason
 	switch reason {
 	case NodeEmpty:
-		v.Detail = fmt.Sprintf("for %s of %s", short(w.now.Sub(since)), short(w.pools[n.pool].IdleAfter))
+		v.Detail = w.emptyText(n, since)
 		if n.action < 0 && w.keepsPool(&w.pools[n.pool]) == AtMin {
 			v.Reason = AtMin
 		}
@@ -116,8 +190,7 @@ func (w *world) operationVerdict(n *nodeState, o *Operation) (Reason, string) {
 
 func (w *world) cardVerdict(n *nodeState, i int) Verdict {
 	c := &n.Cards[i]
-	v := Verdict{Kind: KindCard, Subject: cardName(n.name, c.Index), Reason: CardHeld}
-	free, since := cardFree(c)
+	v := Verdict{Kind: KindCard, Subject: w.cardSubject(n.name, c.Index), Reason: CardHeld}
 	switch {
 	case c.Health == gpu.Sick:
 		v.Reason = CardSick
@@ -132,24 +205,64 @@ func (w *world) cardVerdict(n *nodeState, i int) Verdict {
 		v.Reason = HoldersUnknown
 	case n.cut[i]:
 		v.Reason = CoolingDown
-	case free:
+		if at := w.cutAgainAt(n, c.Index); at.After(w.now) {
+			v.Detail = "cutting it failed, and is tried again in " + short(at.Sub(w.now))
+		}
+	case (n.odd.unused || n.odd.loose) && w.oddCard(&v, n, i):
+	case n.facts[i].free:
 		v.Reason = CardFree
-		if !since.IsZero() {
+		if since := n.facts[i].since; !since.IsZero() {
 			v.Detail = "for " + short(w.now.Sub(since))
 		}
 	case c.MIG:
-		v.Detail = heldText(c)
+		v.Detail = heldText(n.facts[i].held, len(c.Instances))
 	}
 	return v
 }
 
+// oddCard says of a card what it is not used for: what is held for nothing, then
+// what is stranded.
+func (w *world) oddCard(v *Verdict, n *nodeState, i int) bool {
+	c := &n.Cards[i]
+	if who := w.idlers(c); who != "" {
+		v.Reason, v.Detail = CardUnused, who
+		return true
+	}
+	if len(w.stranded(n, c)) == 0 {
+		return false
+	}
+	v.Reason, v.Detail = CardStranded, w.strandedText(c)
+	if why := w.untidy(n, i); why != "" {
+		v.Detail += ": " + why
+	}
+	return true
+}
+
+func (w *world) cardSubject(node string, index int) string {
+	if index >= 0 && index < len(digits) {
+		return w.names.join(node, "/", digits[index])
+	}
+	return cardName(node, index)
+}
+
 // heldText is "3 of 7 instances".
-func heldText(c *Card) string {
-	held := 0
-	for i := range c.Instances {
-		if c.Instances[i].Holder != "" {
-			held++
+func heldText(held, of int) string {
+	if held < len(digits) && of < len(digits) {
+		return heldTexts[held][of]
+	}
+	return heldOf(held, of)
+}
+
+// heldTexts are the same few for all cards.
+var heldTexts = func() (t [len(digits)][len(digits)]string) {
+	for held := range digits {
+		for of := range digits {
+			t[held][of] = heldOf(held, of)
 		}
 	}
-	return fmt.Sprintf("%d of %d instances", held, len(c.Instances))
+	return t
+}()
+
+func heldOf(held, of int) string {
+	return strconv.Itoa(held) + " of " + strconv.Itoa(of) + " instances"
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/gpu/quota"
 	"github.com/gpuscale/gpuscale/plan/pack"
 )
 
@@ -16,17 +17,61 @@ type world struct {
 	now    time.Time
 	policy Policy
 	memory Memory
+	tables mig.Tables
 	hold   Reason // why nothing at all is done, empty for no reason
 
 	pools   []poolState
 	nodes   []nodeState // real ones by name, then those on their way
+	nodeAt  map[string]int
 	classes int
 	kinds   []kind
+	kindAt  map[string]int
 	pending []pending // most urgent first
-	running []*Pod
+	units   []unit    // pending pods that are served together, most urgent first
+	gangs   []*gang   // by name
+	running []*Pod    // by namespace and name
+	runsOn  []int     // nodes of running, -1 where there is none of the name
 
-	actions []Action
-	answers map[string]answer // of pack.Target, by question
+	forecasts []Forecast // by name
+	expected  []verdict  // on forecasts
+
+	tenants []Tenant // by name
+	tree    quota.Tree
+	treeErr error // why there is none
+
+	lenders []lender       // nodes with pods of tenants that have borrowed
+	trials  int            // so far
+	evicted int            // pods asked to leave by this plan
+	gone    map[*Pod]bool  // which
+	budgets map[string]int // what disruption budgets have left
+
+	actions  []Action
+	answers  map[string]answer // of pack.Target, by question
+	needs    map[string]int    // numbers of what is needed of a model
+	profiles map[profileName]profileFound
+	anywhere map[string]mig.Profile // by name, see anyProfile
+	wants    [][]mig.Count          // by pool, see furtherWants
+	names    names
+	ruledOn  map[string]bool // groups that some rule is about
+	topology topology
+	undo     *undo // of the trial under way
+
+	additions map[string][]mig.Placement // see addable
+	askedFor  map[string][]mig.Count     // by model, see askedOf
+}
+
+// verdict is a reason and its detail.
+type verdict struct {
+	reason Reason
+	detail string
+}
+
+// profileName asks what a profile's name means on a model.
+type profileName struct{ model, name string }
+
+type profileFound struct {
+	profile mig.Profile
+	ok      bool
 }
 
 type answer struct {
@@ -36,11 +81,15 @@ type answer struct {
 
 // pending is a pod that waits.
 type pending struct {
-	pod    *Pod
-	kind   int
-	served bool // by what is there or on its way, or by an action of this plan
-	reason Reason
-	detail string
+	pod      *Pod
+	kind     int
+	served   bool // by what is there or on its way, or by an action of this plan
+	refused  bool // by its quota
+	borrowed bool // beyond what its tenant is guaranteed
+	charged  bool // counted in the tree
+	awaited  bool // counted in its kind's waiting
+	reason   Reason
+	detail   string
 }
 
 // tier says when a node's room is supply.
@@ -67,46 +116,69 @@ type nodeState struct {
 	since    Reason // verdict when not tierNow
 	at       time.Time
 	room
-	bound    int  // pods that keep it from being empty
-	promised int  // pending pods that will use it
-	booting  bool // the device plugin offers only part of what is coming
-	settling bool // the scheduler is about to bind pods here
-	changeAt time.Time
-	expected []Card // what it will have, for a node that shows no cards yet
-	cut      []bool // cards, by position, that this plan cuts
-	action   int    // that brings it about, -1 for none
-	splits   []*split
+	facts     []facts     // of cards, by position
+	plain     int         // cards without MIG
+	plainHeld int         // of those, held
+	unheld    []mig.Count // instances nobody holds
+	// unknown: of some card the holders are not known; unknownMIG: of a MIG card.
+	unknown, unknownMIG bool
+	bound               int // pods that keep it from being empty
+	leaving             int // pods of those that have been asked to go
+	leftAt              time.Time
+	pods                []*Pod // bound here
+	on                  string // "on NAME", once asked for
+	promised            int    // pending pods that will use it
+	booting             bool   // the device plugin offers only part of what is coming
+	settling            bool   // the scheduler is about to bind pods here
+	changeAt            time.Time
+	expected            []Card // what it will have, for a node that shows no cards yet
+	cut                 []bool // cards, by position, that this plan cuts
+	action              int    // that brings it about, -1 for none
+	odd                 survey
+	decided             verdict // of giving back: what else there is to say is left out
+	splits              []*split
+	// judged is set once open, the cards that could be cut, and stuck, what stands
+	// against the others, are known.
+	judged bool
+	open   []int
+	stuck  blockers
+	rough  []roughCut // by number of what is needed
 }
 
 type poolState struct {
 	*Pool
 	empty  room // of a new node
 	class  int
-	base   int   // nodes asked for before this plan
-	grown  int   // nodes this plan adds
-	shrunk int   // nodes this plan removes
-	action int   // ScaleUp, -1 for none
-	spare  []int // unopened nodes
-	blind  bool  // nobody has known for long who holds what on any of its nodes
-	stop   Reason
-	why    string
-	asked  time.Time // when nodes were last asked for
+	base   int // nodes asked for before this plan
+	grown  int // nodes this plan adds
+	shrunk int // nodes this plan removes
+	// What giving back knows of it: nodes on their way out, being replaced, with a
+	// sick card, empty for long enough; and what it does.
+	draining, replacing, sick, surplus int
+	does                               verdict
+	action                             int   // ScaleUp, -1 for none
+	spare                              []int // unopened nodes
+	blind                              bool  // nobody has known for long who holds what on any of its nodes
+	stop                               Reason
+	why                                string
+	asked                              time.Time // when nodes were last asked for
 }
 
 // newWorld sorts and indexes the snapshot and works out what is supply when.
 func newWorld(s Snapshot, p Policy) *world {
-	w := &world{now: s.Now, policy: p, answers: map[string]answer{}}
-	w.memory = Memory{
-		LastScaleUp: sortedStamps(s.Memory.LastScaleUp), LastScaleDown: sortedStamps(s.Memory.LastScaleDown),
-		LastRepartition: sortedStamps(s.Memory.LastRepartition), FreeSince: sortedStamps(s.Memory.FreeSince),
-		UnknownSince: sortedStamps(s.Memory.UnknownSince),
-	}
+	w := &world{now: s.Now, policy: p, memory: sortedMemory(s.Memory), tables: s.Tables, answers: map[string]answer{}, needs: map[string]int{},
+		kindAt: map[string]int{}, profiles: map[profileName]profileFound{}, anywhere: map[string]mig.Profile{}, gone: map[*Pod]bool{}, budgets: map[string]int{}}
 	w.addPools(s.Pools)
 	w.addNodes(s.Nodes)
 	w.addPods(s.Pods)
+	w.gatherBudgets(s.Pods)
+	w.addForecasts(s.Forecasts)
 	w.judgeNodes()
 	w.judgePools()
+	w.classify()
+	w.addTopology()
 	w.addUnregistered()
+	w.addTenants(s.Tenants)
 	return w
 }
 
@@ -116,11 +188,10 @@ func (w *world) addPools(pools []Pool) {
 	for i := range sorted {
 		p := &sorted[i]
 		ps := poolState{Pool: p, action: -1, base: max(p.Target, p.Size, 0)}
-		ps.empty = room{cpu: stated(p.Template.CPUMilli), memory: stated(p.Template.MemoryMi)}
+		ps.empty = room{cpu: stated(p.Template.CPUMilli), memory: stated(p.Template.MemoryMi), others: p.Template.Others}
 		single := p.Template.Labels[strategySingle] == "single"
 		for c := range p.Template.Cards {
-			card := &p.Template.Cards[c]
-			ps.empty.supply(card, layoutOf(card), single)
+			ps.empty.supply(&p.Template.Cards[c], single)
 		}
 		w.pools = append(w.pools, ps)
 	}
@@ -135,30 +206,48 @@ func (w *world) poolIndex(name string) int {
 }
 
 func (w *world) nodeIndex(name string) int {
-	i, ok := slices.BinarySearchFunc(w.nodes, name, func(n nodeState, s string) int { return strings.Compare(n.name, s) })
-	if !ok || name == "" {
-		return -1
+	if i, ok := w.nodeAt[name]; ok && name != "" {
+		return i
 	}
-	return i
+	return -1
 }
 
 func (w *world) addNodes(nodes []Node) {
-	sorted := slices.Clone(nodes)
-	slices.SortStableFunc(sorted, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
-	for i := range sorted {
-		n := &sorted[i]
-		n.Cards = slices.Clone(n.Cards)
-		slices.SortStableFunc(n.Cards, func(a, b Card) int { return cmp.Compare(a.Index, b.Index) })
-		for c := range n.Cards {
-			n.Cards[c].Instances = sortedInstances(n.Cards[c].Instances)
+	own := slices.Clone(nodes)
+	sorted := make([]*Node, len(own)) // nodes are large, and come in any order
+	for i := range own {
+		sorted[i] = &own[i]
+	}
+	slices.SortStableFunc(sorted, func(a, b *Node) int { return strings.Compare(a.Name, b.Name) })
+	w.nodes = make([]nodeState, 0, len(sorted))
+	w.nodeAt = make(map[string]int, len(sorted))
+	for i, n := range sorted {
+		if _, twice := w.nodeAt[n.Name]; !twice {
+			w.nodeAt[n.Name] = i
 		}
-		w.nodes = append(w.nodes, nodeState{Node: n, name: n.Name, pool: w.poolIndex(n.Pool), class: i, action: -1,
+		w.nodes = append(w.nodes, nodeState{Node: n, name: n.Name, pool: w.poolIndex(n.Pool), action: -1,
 			cut: make([]bool, len(n.Cards))})
 	}
-	for i := range w.pools {
-		w.pools[i].class = len(sorted) + i
+}
+
+// sortedCards copies only what is not in order.
+func sortedCards(cards []Card) []Card {
+	compare := func(a, b Card) int { return cmp.Compare(a.Index, b.Index) }
+	out := cards
+	if !slices.IsSortedFunc(cards, compare) {
+		out = slices.Clone(cards)
+		slices.SortStableFunc(out, compare)
 	}
-	w.classes = len(sorted) + len(w.pools)
+	for c := range out {
+		instances := sortedInstances(out[c].Instances)
+		if len(instances) > 0 && &instances[0] != &out[c].Instances[0] {
+			if &out[0] == &cards[0] {
+				out = slices.Clone(cards)
+			}
+			out[c].Instances = instances
+		}
+	}
+	return out
 }
 
 // sortedInstances copies only what is not in order.
@@ -166,7 +255,11 @@ func sortedInstances(in []Instance) []Instance {
 	compare := func(a, b Instance) int {
 		return cmp.Or(a.Placement.Compare(b.Placement), strings.Compare(a.Holder, b.Holder), a.IdleSince.Compare(b.IdleSince))
 	}
-	if slices.IsSortedFunc(in, compare) {
+	sorted := true
+	for i := 1; i < len(in) && sorted; i++ {
+		sorted = in[i-1].Start < in[i].Start || in[i-1].Start == in[i].Start && compare(in[i-1], in[i]) <= 0
+	}
+	if sorted {
 		return in
 	}
 	out := slices.Clone(in)
@@ -175,30 +268,42 @@ func sortedInstances(in []Instance) []Instance {
 }
 
 func (w *world) addPods(pods []Pod) {
-	sorted := make([]*Pod, len(pods))
+	var waiting []*Pod
+	w.running = make([]*Pod, 0, len(pods))
 	for i := range pods {
-		sorted[i] = &pods[i]
-	}
-	orderPending(sorted)
-	kinds := map[string]int{}
-	for _, p := range sorted {
+		p := &pods[i]
 		if p.Node != "" {
 			w.running = append(w.running, p)
-			continue
+		} else {
+			waiting = append(waiting, p)
 		}
-		key := kindKey(p)
-		k, ok := kinds[key]
-		if !ok {
-			k = len(w.kinds)
-			kinds[key] = k
-			w.kinds = append(w.kinds, w.newKind(p))
-		}
-		w.pending = append(w.pending, pending{pod: p, kind: k})
 	}
+	slices.SortFunc(w.running, byKey)
+	orderPending(waiting)
+	w.askGroups(pods)
+	for _, p := range waiting {
+		w.pending = append(w.pending, pending{pod: p, kind: w.kindOf(p)})
+	}
+	w.formUnits()
 }
 
-func (w *world) newKind(p *Pod) kind {
-	return kind{pod: p, wants: wantsText(p), eq: float64(slicesOf(p)) / cardSlices, static: make([]verdictOnce, w.classes)}
+func byKey(a, b *Pod) int {
+	if c := strings.Compare(a.Namespace, b.Namespace); c != 0 {
+		return c
+	}
+	return strings.Compare(a.Name, b.Name)
+}
+
+// kindOf returns the index of the pod's kind.
+func (w *world) kindOf(p *Pod) int {
+	key := w.kindKey(p)
+	i, ok := w.kindAt[key]
+	if !ok {
+		i = len(w.kinds)
+		w.kindAt[key] = i
+		w.kinds = append(w.kinds, kind{pod: p, inVain: -1, wants: wantsText(p), eq: float64(slicesOf(p)) / cardSlices})
+	}
+	return i
 }
 
 // layoutOf returns a card's instances as a sorted layout.
@@ -221,63 +326,40 @@ func (w *world) needOf(k *kind, model string) ([]mig.Count, bool) {
 			return n.counts, n.ok
 		}
 	}
-	n := need{model: model}
-	if t, ok := mig.ForModel(model); ok {
-		n.ok = true
-		for _, i := range k.pod.Demand.MIG {
-			p, ok := t.Exact(i.Name)
-			n.ok = n.ok && ok
-			n.counts = added(n.counts, p, clampCount(i.Count))
-		}
+	n := need{model: model, ok: true}
+	for _, i := range k.pod.Demand.MIG {
+		p, ok := w.profile(model, i.Name)
+		n.ok = n.ok && ok
+		n.counts = added(n.counts, p, clampCount(i.Count))
 	}
 	if !n.ok {
 		n.counts = nil
 	}
+	n.id = w.needID(model, n.counts)
 	k.needs = append(k.needs, n)
 	return n.counts, n.ok
 }
 
-// admits reports whether selectors and taints let the kind onto a node.
-func (w *world) admits(k *kind, n *nodeState) bool {
-	if k.static[n.class] == 0 {
-		labels, taints := w.face(n)
-		k.judge(n.class, labels, taints)
+// needID numbers what is needed of a model: pods of many kinds need the same.
+func (w *world) needID(model string, counts []mig.Count) int {
+	key := question(0, model, nil, nil, counts, nil)
+	id, ok := w.needs[key]
+	if !ok {
+		id = len(w.needs)
+		w.needs[key] = id
 	}
-	return k.static[n.class] == 1
+	return id
 }
 
-// admitsNew reports the same of a new node of a pool.
-func (k *kind) admitsNew(p *poolState) bool {
-	if k.static[p.class] == 0 {
-		k.judge(p.class, p.Template.Labels, p.Template.Taints)
+// profile is what a profile's name means on a model.
+func (w *world) profile(model, name string) (mig.Profile, bool) {
+	q := profileName{model, name}
+	f, known := w.profiles[q]
+	if !known {
+		if t, ok := w.tables.ForModel(model); ok {
+			f.profile, f.ok = t.Exact(name)
+		}
+		w.profiles[q] = f
 	}
-	return k.static[p.class] == 1
-}
-
-func (k *kind) judge(class int, labels map[string]string, taints []Taint) {
-	k.static[class] = 2
-	if _, out := untolerated(k.pod, taints); !out && fitsLabels(k.pod, labels) {
-		k.static[class] = 1
-	}
-}
-
-// face is what selectors and taints see of a node. One that is on its way shows
-// its pool's template: start-up taints go, and labels that only the device
-// plugin or GFD set will come.
-func (w *world) face(n *nodeState) (map[string]string, []Taint) {
-	if !n.virtual && n.tier != tierNode {
-		return n.Labels, n.Taints
-	}
-	template := &w.pools[n.pool].Template
-	if n.virtual {
-		return template.Labels, template.Taints
-	}
-	labels := make(map[string]string, len(n.Labels)+len(template.Labels))
-	for k, v := range template.Labels {
-		labels[k] = v
-	}
-	for k, v := range n.Labels {
-		labels[k] = v
-	}
-	return labels, template.Taints
+	return f.profile, f.ok
 }

@@ -128,7 +128,11 @@ func (a *Actor) apply(ctx context.Context, r *round, action plan.Action) error {
 	case plan.Uncordon:
 		return a.uncordon(ctx, action)
 	case plan.Drain:
-		return a.drain(ctx, r, action)
+		return a.drain(ctx, r, pool, action)
+	case plan.Reclaim:
+		return a.reclaim(ctx, r, action)
+	case plan.Replace:
+		return a.replace(ctx, r, pool, action)
 	case plan.RemoveNode:
 		return a.removeNode(ctx, r, pool, action)
 	default:

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -104,30 +103,17 @@ func TestCordonLeftBehind(t *testing.T) {
 	}
 }
 
-func TestDrainEvictsAllButDaemons(t *testing.T) {
-	w := newWorld(t, nil, gpuPod("a", "p-1"), daemon("agent", "p-1"))
-	drain := plan.Action{Verb: plan.Drain, Pool: "p", Node: "p-1"}
-	w.want(Waiting, drain)
-	err := w.client.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "a"}, &corev1.Pod{})
-	if !apierrors.IsNotFound(err) {
-		t.Errorf("pod a: %v, want it gone", err)
-	}
-	w.want(Done, drain)
-	if !w.node().Spec.Unschedulable {
-		t.Error("not cordoned")
-	}
-}
-
 func TestDryRunWritesNothing(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.DryRun = true }, gpuPod("a", "p-1"))
 	for _, a := range []plan.Action{
 		w.cut(), {Verb: plan.ScaleUp, Pool: "p", From: 1, To: 3}, {Verb: plan.RemoveNode, Pool: "p", Node: "p-1"},
 		{Verb: plan.Drain, Pool: "p", Node: "p-1"}, {Verb: plan.Rollback, Node: "p-1"}, {Verb: plan.Uncordon, Node: "p-1"},
+		{Verb: plan.Replace, Pool: "p", Node: "p-1"}, {Verb: plan.Reclaim, Pool: "p", Node: "p-1", Pod: "ns/a"},
 	} {
 		w.want(DryRun, a)
 	}
-	if err := w.actor.Resume(t.Context(), start); err != nil || w.writes != 0 {
-		t.Errorf("%d writes, %v", w.writes, err)
+	if err := w.actor.Resume(t.Context(), start); err != nil || w.writes != 0 || len(w.evicted) != 0 {
+		t.Errorf("%d writes, evicted %v, %v", w.writes, w.evicted, err)
 	}
 }
 

@@ -16,52 +16,78 @@ import (
 // removeReason in the cordon annotation.
 const removeReason = "remove"
 
-// removeNode gives one node back: it looks, cordons, looks again, and deletes
-// this very node as it was last read. A pod that came in between keeps it.
+// removeNode gives one node back.
 func (a *Actor) removeNode(ctx context.Context, r *round, pool *v1alpha1.GPUNodePool, action plan.Action) error {
+	return a.takeOut(ctx, r, pool, action, removeReason, func(node *corev1.Node) error {
+		nodes, err := a.nodesOf(ctx, pool)
+		if err != nil {
+			return err
+		}
+		if nodes <= int(pool.Spec.Min) {
+			return refuse("pool %s has %d nodes, min is %d", pool.Name, nodes, pool.Spec.Min)
+		}
+		return nil
+	})
+}
+
+// takeOut deletes an empty node: it looks, cordons, looks again, and deletes this
+// very node as it was last read. A pod that came in between keeps it.
+func (a *Actor) takeOut(ctx context.Context, r *round, pool *v1alpha1.GPUNodePool, action plan.Action, why string, may func(*corev1.Node) error) error {
 	err := a.onSeen(ctx, r, action.Node, func(node *corev1.Node) error {
-		if err := a.mayGo(ctx, pool, node); err != nil {
+		if err := ofPool(pool, node); err != nil {
+			return err
+		}
+		if _, underWay, _ := partition.RecordOf(node); underWay {
+			return refuse("node %s has an operation under way", node.Name)
+		}
+		if err := may(node); err != nil {
 			return err
 		}
 		if err := a.empty(ctx, node.Name); err != nil {
 			return err
 		}
-		return a.cordon(ctx, node, removeReason)
+		return a.cordon(ctx, node, why)
 	})
 	if err != nil {
 		return err
 	}
-	return a.onSeen(ctx, r, action.Node, func(node *corev1.Node) error {
+	err = a.onSeen(ctx, r, action.Node, func(node *corev1.Node) error {
 		if err := a.empty(ctx, node.Name); err != nil {
+			if node.Annotations[v1alpha1.CordonAnnotation] != why {
+				return err // cordoned before, by somebody or for a drain
+			}
 			// Should this fail, the planner asks for it next round.
-			if undo := a.liftCordon(ctx, node, removeReason); undo != nil {
+			if undo := a.liftCordon(ctx, node, why); undo != nil {
 				return fmt.Errorf("%w; uncordoning it: %w", err, undo)
 			}
 			return err
 		}
 		return a.o.Pools.Delete(ctx, pool, []*corev1.Node{node})
 	})
+	if err == nil {
+		r.gone[pool.Name]++
+	}
+	return err
 }
 
-// mayGo checks everything but the pods.
-func (a *Actor) mayGo(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
+// ofPool refuses a node that is not the pool's to take away.
+func ofPool(pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
 	if pool == nil || node.Labels[v1alpha1.NodePoolLabel] != pool.Name {
 		return refuse("node %s is not of the pool that gives it back", node.Name)
 	}
 	if pool.Spec.ScaleDown.Disabled {
 		return refuse("pool %s gives no node back", pool.Name)
 	}
-	if _, underWay, _ := partition.RecordOf(node); underWay {
-		return refuse("node %s has an operation under way", node.Name)
-	}
+	return nil
+}
+
+// nodesOf counts the pool's Node objects.
+func (a *Actor) nodesOf(ctx context.Context, pool *v1alpha1.GPUNodePool) (int, error) {
 	var nodes corev1.NodeList
 	if err := a.o.Live.List(ctx, &nodes, client.MatchingLabels{v1alpha1.NodePoolLabel: pool.Name}); err != nil {
-		return fmt.Errorf("listing nodes of pool %s: %w", pool.Name, err)
+		return 0, fmt.Errorf("listing nodes of pool %s: %w", pool.Name, err)
 	}
-	if len(nodes.Items) <= int(pool.Spec.Min) {
-		return refuse("pool %s has %d nodes, min is %d", pool.Name, len(nodes.Items), pool.Spec.Min)
-	}
-	return nil
+	return len(nodes.Items), nil
 }
 
 // empty refuses while anything but daemons runs on the node.

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
@@ -43,6 +44,9 @@ func (a *Actor) repartition(ctx context.Context, r *round, action plan.Action) e
 func (a *Actor) begin(ctx context.Context, r *round, node *corev1.Node, action plan.Action) (partition.Record, error) {
 	if _, underWay, _ := partition.RecordOf(node); underWay {
 		return partition.Record{}, refuse("node %s has an operation under way", node.Name)
+	}
+	if _, draining, _ := v1alpha1.DrainOf(node); draining {
+		return partition.Record{}, refuse("node %s is being drained", node.Name)
 	}
 	before, after, err := layouts(r.nodes[action.Node], action)
 	if err != nil {

@@ -11,21 +11,38 @@ type round struct {
 	now    time.Time
 	policy plan.Policy
 	nodes  map[string]*plan.Node
-	sizes  map[string]int      // of pools
+	pools  map[string]plan.Pool
 	pods   map[string][]string // keys of pods with GPUs, by node
+	// podByKey are all pods, by "namespace/name".
+	podByKey map[string]*plan.Pod
+	// lastReplace is from before this plan.
+	lastReplace []plan.Stamp
 
-	actions, removals int
+	actions, removals, evictions int
+	draining                     map[string]bool // nodes
+	gone                         map[string]int  // nodes taken out, by pool
+	replaced                     map[string]bool // pools
 }
 
 func newRound(s plan.Snapshot, policy plan.Policy) *round {
-	r := &round{now: s.Now, policy: policy, nodes: map[string]*plan.Node{}, sizes: map[string]int{}, pods: map[string][]string{}}
+	r := &round{
+		now: s.Now, policy: policy, nodes: map[string]*plan.Node{}, pools: map[string]plan.Pool{}, pods: map[string][]string{},
+		podByKey: make(map[string]*plan.Pod, len(s.Pods)), lastReplace: s.Memory.LastReplace,
+		draining: map[string]bool{}, gone: map[string]int{}, replaced: map[string]bool{},
+	}
 	for i := range s.Nodes {
-		r.nodes[s.Nodes[i].Name] = &s.Nodes[i]
+		n := &s.Nodes[i]
+		r.nodes[n.Name] = n
+		if n.Drain != nil {
+			r.draining[n.Name] = true
+		}
 	}
 	for _, p := range s.Pools {
-		r.sizes[p.Name] = p.Size
+		r.pools[p.Name] = p
 	}
-	for _, p := range s.Pods {
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		r.podByKey[p.Key()] = p
 		if p.Node != "" && !p.Demand.Zero() {
 			r.pods[p.Node] = append(r.pods[p.Node], p.Key())
 		}
@@ -52,6 +69,20 @@ func (r *round) admit(action plan.Action) error {
 		r.removals++
 		if r.removals > r.policy.MaxRemovalsPerRound {
 			return refuse("more than %d nodes given back in a round", r.policy.MaxRemovalsPerRound)
+		}
+	case plan.Reclaim:
+		r.evictions++
+		if r.evictions > r.policy.MaxEvictionsPerRound {
+			return refuse("more than %d pods asked to leave in a round", r.policy.MaxEvictionsPerRound)
+		}
+	case plan.Drain:
+		r.draining[action.Node] = true
+		if len(r.draining) > r.policy.MaxDrains {
+			return refuse("%d nodes would be draining, at most %d", len(r.draining), r.policy.MaxDrains)
+		}
+	case plan.Replace:
+		if r.policy.SickAfter <= 0 {
+			return refuse("replacing is turned off")
 		}
 	}
 	return nil

@@ -2,10 +2,6 @@ package act
 
 import (
 	"context"
-	"fmt"
-
-	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/plan"
@@ -22,11 +18,11 @@ func (a *Actor) scaleUp(ctx context.Context, r *round, pool *v1alpha1.GPUNodePoo
 	if action.To > int(pool.Spec.Max) {
 		return refuse("pool %s: %d nodes are more than max %d", pool.Name, action.To, pool.Spec.Max)
 	}
-	var nodes corev1.NodeList
-	if err := a.o.Live.List(ctx, &nodes, client.MatchingLabels{v1alpha1.NodePoolLabel: pool.Name}); err != nil {
-		return fmt.Errorf("listing nodes of pool %s: %w", pool.Name, err)
+	have, err := a.nodesOf(ctx, pool)
+	if err != nil {
+		return err
 	}
-	if have, seen := len(nodes.Items), r.sizes[pool.Name]; have < seen {
+	if seen := r.pools[pool.Name].Size; have < seen {
 		return refuse("pool %s has %d nodes, the plan was made on %d", pool.Name, have, seen)
 	}
 	return a.o.Pools.SetSize(ctx, pool, action.To)

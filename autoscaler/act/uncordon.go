@@ -1,6 +1,7 @@
 package act
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -21,7 +22,8 @@ func (a *Actor) uncordon(ctx context.Context, action plan.Action) error {
 		case err != nil:
 			return fmt.Errorf("node %s: %w; remove it by hand", node.Name, err)
 		case !ok:
-			return a.liftCordon(ctx, node, action.Operation)
+			// An action that names no operation ends a drain.
+			return a.liftCordon(ctx, node, cmp.Or(action.Operation, drainReason))
 		case record.ID != action.Operation:
 			return refuse("node %s has operation %s under way, not %s", node.Name, record.ID, action.Operation)
 		}
@@ -32,18 +34,24 @@ func (a *Actor) uncordon(ctx context.Context, action plan.Action) error {
 	})
 }
 
+// liftCordon lifts a cordon that says why, and ends a drain with it. A drain of a
+// node that somebody else cordoned ends, and theirs stays.
 func (a *Actor) liftCordon(ctx context.Context, node *corev1.Node, why string) error {
-	switch by := node.Annotations[v1alpha1.CordonAnnotation]; by {
-	case "":
+	by := node.Annotations[v1alpha1.CordonAnnotation]
+	_, draining := node.Annotations[v1alpha1.DrainAnnotation]
+	switch {
+	case by == "" && !draining:
 		return nil // it is done
-	case why:
-		return a.patchNode(ctx, node, func(n *corev1.Node) {
-			delete(n.Annotations, v1alpha1.CordonAnnotation)
-			n.Spec.Unschedulable = false
-		})
-	default:
+	case by != "" && by != why:
 		return refuse("node %s is cordoned by %s, not %s", node.Name, by, why)
 	}
+	return a.patchNode(ctx, node, func(n *corev1.Node) {
+		delete(n.Annotations, v1alpha1.DrainAnnotation)
+		delete(n.Annotations, v1alpha1.CordonAnnotation)
+		if by != "" {
+			n.Spec.Unschedulable = false
+		}
+	})
 }
 
 // cordon makes a node unschedulable and says why, in one write. A node that
@@ -52,13 +60,22 @@ func (a *Actor) cordon(ctx context.Context, node *corev1.Node, why string) error
 	if node.Spec.Unschedulable {
 		return nil
 	}
-	return a.patchNode(ctx, node, func(n *corev1.Node) {
-		if n.Annotations == nil {
-			n.Annotations = map[string]string{}
-		}
-		n.Annotations[v1alpha1.CordonAnnotation] = why
-		n.Spec.Unschedulable = true
-	})
+	return a.patchNode(ctx, node, func(n *corev1.Node) { setCordon(n, why) })
+}
+
+func setCordon(n *corev1.Node, why string) {
+	if n.Spec.Unschedulable {
+		return
+	}
+	annotate(n, v1alpha1.CordonAnnotation, why)
+	n.Spec.Unschedulable = true
+}
+
+func annotate(n *corev1.Node, key, value string) {
+	if n.Annotations == nil {
+		n.Annotations = map[string]string{}
+	}
+	n.Annotations[key] = value
 }
 
 // patchNode writes a change unless the node has changed since it was read.

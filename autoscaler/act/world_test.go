@@ -3,14 +3,20 @@ package act
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -30,13 +36,17 @@ type world struct {
 	t      *testing.T
 	client client.WithWatch
 	writes int
-	actor  *Actor
-	snap   plan.Snapshot
+	// evicted are the pods asked to leave, with the UID that was named.
+	evicted []string
+	// full are pods whose budget has no room.
+	full  map[string]bool
+	actor *Actor
+	snap  plan.Snapshot
 }
 
 func newWorld(t *testing.T, change func(*Options), more ...client.Object) *world {
 	t.Helper()
-	w := &world{t: t}
+	w := &world{t: t, full: map[string]bool{}}
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
@@ -61,6 +71,15 @@ func newWorld(t *testing.T, change func(*Options), more ...client.Object) *world
 			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 				w.writes++
 				return c.Delete(ctx, o, opts...)
+			},
+			SubResourceCreate: func(ctx context.Context, c client.Client, sub string, o, body client.Object, opts ...client.SubResourceCreateOption) error {
+				if eviction, ok := body.(*policyv1.Eviction); ok {
+					if w.full[o.GetName()] {
+						return apierrors.NewTooManyRequests("the budget has no room", 0)
+					}
+					w.evicted = append(w.evicted, fmt.Sprintf("%s/%s %s", eviction.Namespace, eviction.Name, *eviction.DeleteOptions.Preconditions.UID))
+				}
+				return c.SubResource(sub).Create(ctx, o, body, opts...)
 			},
 		}).Build()
 	m := partition.NewManager(w.client, w.client, partition.DefaultConfigMap)
@@ -183,5 +202,44 @@ func gpuPod(name, node string) *corev1.Pod {
 		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{
 			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"nvidia.com/mig-1g.10gb": resource.MustParse("1")}},
 		}}},
+	}
+}
+
+// replica is a gpuPod that somebody would make again, with a UID of its own.
+func replica(name, node string, annotations ...string) *corev1.Pod {
+	p := gpuPod(name, node)
+	p.UID, p.CreationTimestamp = types.UID("uid-"+name), metav1.NewTime(start)
+	p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "r", Controller: ptr.To(true)}}
+	p.Annotations = map[string]string{}
+	for i := 0; i < len(annotations); i += 2 {
+		p.Annotations[annotations[i]] = annotations[i+1]
+	}
+	return p
+}
+
+// pods are those that are there.
+func (w *world) pods() []string {
+	w.t.Helper()
+	var list corev1.PodList
+	if err := w.client.List(w.t.Context(), &list); err != nil {
+		w.t.Fatal(err)
+	}
+	var names []string
+	for _, p := range list.Items {
+		names = append(names, p.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// edit changes an object as somebody else would.
+func edit[T client.Object](w *world, o T, change func(T)) {
+	w.t.Helper()
+	if err := w.client.Get(w.t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+		w.t.Fatal(err)
+	}
+	change(o)
+	if err := w.client.Update(w.t.Context(), o); err != nil {
+		w.t.Fatal(err)
 	}
 }

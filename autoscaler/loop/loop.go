@@ -219,6 +219,9 @@ func (l *Loop) logAll(results []act.Result) {
 func (l *Loop) log(level slog.Level, r act.Result) {
 	attrs := []any{"verb", r.Action.Verb, "outcome", r.Outcome, "reason", r.Action.Reason, "detail", r.Action.Detail,
 		"pool", r.Action.Pool, "node", r.Action.Node, "for", len(r.Action.For)}
+	if r.Action.Pod != "" {
+		attrs = append(attrs, "pod", r.Action.Pod)
+	}
 	if r.Action.Verb == plan.ScaleUp {
 		attrs = append(attrs, "from", r.Action.From, "to", r.Action.To)
 	}

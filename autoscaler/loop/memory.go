@@ -1,9 +1,9 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -17,8 +17,9 @@ import (
 )
 
 // StatusStore keeps the planner's memory in the status of the pools it is
-// about. FreeSince stays in the process: a restart then takes everything free to
-// be free since it is first seen, which only makes us slower.
+// about. FreeSince and UnknownSince stay in the process, as plan.Memory allows: a
+// restart then takes everything free to be free since it is first seen, which
+// only makes us slower.
 type StatusStore struct {
 	client client.Client
 	live   client.Reader
@@ -76,36 +77,82 @@ func memoryOf(pools []v1alpha1.GPUNodePool) plan.Memory {
 	var m plan.Memory
 	for i := range pools {
 		name, p := pools[i].Name, pools[i].Status.Memory
-		if p.LastScaleUp != nil {
-			m.LastScaleUp = append(m.LastScaleUp, plan.Stamp{Name: name, At: p.LastScaleUp.Time})
-		}
-		if p.LastScaleDown != nil {
-			m.LastScaleDown = append(m.LastScaleDown, plan.Stamp{Name: name, At: p.LastScaleDown.Time})
-		}
+		m.LastScaleUp = withStamp(m.LastScaleUp, name, p.LastScaleUp)
+		m.LastScaleDown = withStamp(m.LastScaleDown, name, p.LastScaleDown)
+		m.LastDrain = withStamp(m.LastDrain, name, p.LastDrain)
+		m.LastReplace = withStamp(m.LastReplace, name, p.LastReplace)
 		for node, at := range p.LastRepartition {
-			m.LastRepartition = append(m.LastRepartition, plan.Stamp{Name: node, At: at.Time})
+			m.LastRepartition = withStamp(m.LastRepartition, node, &at)
+		}
+		for node, at := range p.SickSince {
+			m.SickSince = withStamp(m.SickSince, node, &at)
+		}
+		for card, f := range p.Failures {
+			m.Failures = append(m.Failures, plan.Failure{Name: card, Count: int(f.Count), At: f.At.Time})
+		}
+		for _, g := range p.Grown {
+			m.Grown = append(m.Grown, plan.Growth{Pool: name, At: g.At.Time, Nodes: int(g.Nodes)})
 		}
 	}
-	for _, list := range [][]plan.Stamp{m.LastScaleUp, m.LastScaleDown, m.LastRepartition} {
+	for _, list := range [][]plan.Stamp{m.LastScaleUp, m.LastScaleDown, m.LastDrain, m.LastReplace, m.LastRepartition, m.SickSince} {
 		slices.SortFunc(list, func(a, b plan.Stamp) int { return strings.Compare(a.Name, b.Name) })
 	}
+	slices.SortFunc(m.Failures, func(a, b plan.Failure) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(m.Grown, func(a, b plan.Growth) int {
+		return cmp.Or(strings.Compare(a.Pool, b.Pool), a.At.Compare(b.At))
+	})
 	return m
+}
+
+func withStamp(list []plan.Stamp, name string, at *metav1.MicroTime) []plan.Stamp {
+	if at == nil {
+		return list
+	}
+	return append(list, plan.Stamp{Name: name, At: at.Time})
 }
 
 // poolMemory is the part of m that is about one pool. A node that is gone stays
 // with the pool that remembered it, for as long as the planner does.
 func poolMemory(m plan.Memory, pool string, poolOf map[string]string, before v1alpha1.PoolMemory) v1alpha1.PoolMemory {
-	out := v1alpha1.PoolMemory{LastScaleUp: stampOf(m.LastScaleUp, pool), LastScaleDown: stampOf(m.LastScaleDown, pool)}
-	nodes := map[string]metav1.MicroTime{}
-	for _, s := range m.LastRepartition {
-		in, exists := poolOf[s.Name]
-		_, was := before.LastRepartition[s.Name]
-		if in == pool || !exists && was {
-			nodes[s.Name] = micro(s.At)
+	out := v1alpha1.PoolMemory{
+		LastScaleUp: stampOf(m.LastScaleUp, pool), LastScaleDown: stampOf(m.LastScaleDown, pool),
+		LastDrain: stampOf(m.LastDrain, pool), LastReplace: stampOf(m.LastReplace, pool),
+	}
+	ours := func(node string, was bool) bool {
+		in, exists := poolOf[node]
+		return in == pool || !exists && was
+	}
+	out.LastRepartition = stampsOf(m.LastRepartition, before.LastRepartition, ours)
+	out.SickSince = stampsOf(m.SickSince, before.SickSince, ours)
+	for _, f := range m.Failures {
+		node, _, _ := strings.Cut(f.Name, "/")
+		if _, was := before.Failures[f.Name]; !ours(node, was) {
+			continue
+		}
+		if out.Failures == nil {
+			out.Failures = map[string]v1alpha1.CardFailures{}
+		}
+		out.Failures[f.Name] = v1alpha1.CardFailures{Count: int32(f.Count), At: micro(f.At)}
+	}
+	for _, g := range m.Grown {
+		if g.Pool == pool {
+			out.Grown = append(out.Grown, v1alpha1.Growth{At: micro(g.At), Nodes: int32(g.Nodes)})
 		}
 	}
-	if len(nodes) > 0 {
-		out.LastRepartition = maps.Clone(nodes)
+	return out
+}
+
+// stampsOf are the stamps of the nodes that are ours, nil for none.
+func stampsOf(list []plan.Stamp, before map[string]metav1.MicroTime, ours func(node string, was bool) bool) map[string]metav1.MicroTime {
+	var out map[string]metav1.MicroTime
+	for _, s := range list {
+		if _, was := before[s.Name]; !ours(s.Name, was) {
+			continue
+		}
+		if out == nil {
+			out = map[string]metav1.MicroTime{}
+		}
+		out[s.Name] = micro(s.At)
 	}
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,8 +61,10 @@ var words = map[plan.Verb]string{
 	plan.Repartition: "TriggeredRepartition",
 	plan.Rollback:    "RolledBack",
 	plan.Uncordon:    "Uncordoned",
-	plan.Drain:       "Draining",
+	plan.Drain:       "Drained",
 	plan.RemoveNode:  "RemovedNode",
+	plan.Reclaim:     "Reclaimed",
+	plan.Replace:     "ReplacedNode",
 }
 
 // beginnings are the words of actions that take several rounds.
@@ -72,12 +75,14 @@ var beginnings = map[plan.Verb]string{
 	plan.Drain:       "Draining",
 	plan.RemoveNode:  "RemovingNode",
 	plan.ScaleUp:     "ScalingUp",
+	plan.Reclaim:     "Reclaiming",
+	plan.Replace:     "ReplacingNode",
 }
 
 // underWay names an action that takes several rounds. Its detail is no part of
 // the name, since that counts seconds.
 func underWay(a plan.Action) string {
-	return fmt.Sprintf("%s %s/%s: %s", a.Verb, a.Pool, a.Node, a.Reason)
+	return fmt.Sprintf("%s %s/%s %s: %s", a.Verb, a.Pool, a.Node, a.Pod, a.Reason)
 }
 
 func (a *Announcer) announce(ctx context.Context, r act.Result) {
@@ -88,6 +93,8 @@ func (a *Announcer) announce(ctx context.Context, r act.Result) {
 		text = fmt.Sprintf("%s %d→%d, %s", r.Action.Pool, r.Action.From, r.Action.To, text)
 	case plan.Repartition:
 		text = fmt.Sprintf("card %d of %s, %s", r.Action.Card, r.Action.Node, text)
+	case plan.Reclaim:
+		text = fmt.Sprintf("%s on %s, %s", r.Action.Pod, r.Action.Node, text)
 	}
 	switch r.Outcome {
 	case act.Waiting:
@@ -98,7 +105,7 @@ func (a *Announcer) announce(ctx context.Context, r act.Result) {
 	if r.Action.Verb == plan.Rollback { // something went wrong, however well it is undone
 		eventType = corev1.EventTypeWarning
 	}
-	for _, key := range r.Action.For {
+	for _, key := range told(r.Action) {
 		if pod := a.pod(ctx, key); pod != nil {
 			a.recorder.Event(pod, eventType, word, text)
 		}
@@ -106,6 +113,14 @@ func (a *Announcer) announce(ctx context.Context, r act.Result) {
 	if r.Action.Node != "" {
 		a.recorder.Event(nodeRef(r.Action.Node), eventType, word, text)
 	}
+}
+
+// told are the pods that an action is done for, and the one it is done to.
+func told(a plan.Action) []string {
+	if a.Pod == "" || slices.Contains(a.For, a.Pod) {
+		return a.For
+	}
+	return append([]string{a.Pod}, a.For...)
 }
 
 // nodeRef is how Events are attached to nodes: kubectl looks for those whose UID

@@ -23,6 +23,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/plan"
+	"github.com/gpuscale/gpuscale/plan/scenario"
 )
 
 var start = time.Date(2026, 11, 21, 9, 0, 0, 123456789, time.UTC)
@@ -92,6 +93,87 @@ func TestMemoryRoundTrip(t *testing.T) {
 	}
 	if _, ok := getPool(t, c).Status.Memory.LastRepartition["p-1"]; !ok {
 		t.Error("the stamp of a node that flickers was lost")
+	}
+}
+
+// TestAllOfMemoryIsKept: every field that may be lost by a restart is one that
+// plan.Memory says may be.
+func TestAllOfMemoryIsKept(t *testing.T) {
+	writes := 0
+	c := cluster(t, &writes, named("p"), named("q"))
+	s := NewStatusStore(c, c)
+	at := start.Truncate(time.Microsecond)
+	stamps := func(names ...string) (out []plan.Stamp) {
+		for i, n := range names {
+			out = append(out, plan.Stamp{Name: n, At: at.Add(time.Duration(i) * time.Second)})
+		}
+		return out
+	}
+	m := plan.Memory{
+		LastScaleUp: stamps("p", "q"), LastScaleDown: stamps("q"), LastRepartition: stamps("p-1", "q-1"), SickSince: stamps("p-1", "q-1"),
+		LastReplace: stamps("p"), LastDrain: stamps("p", "q"),
+		Grown:    []plan.Growth{{Pool: "p", At: at, Nodes: 2}, {Pool: "p", At: at.Add(time.Minute), Nodes: 1}, {Pool: "q", At: at, Nodes: 3}},
+		Failures: []plan.Failure{{Name: "p-1/0", Count: 2, At: at}, {Name: "q-1/7", Count: 1, At: at}},
+	}
+	lost := map[string]bool{"FreeSince": true, "UnknownSince": true}
+	for v, i := reflect.ValueOf(m), 0; i < v.NumField(); i++ {
+		if name := v.Type().Field(i).Name; v.Field(i).IsZero() != lost[name] {
+			t.Fatalf("plan.Memory.%s: this test does not know it", name)
+		}
+	}
+	snap := plan.Snapshot{
+		Pools: []plan.Pool{{Name: "p"}, {Name: "q"}},
+		Nodes: []plan.Node{{Name: "p-1", Pool: "p"}, {Name: "q-1", Pool: "q"}},
+	}
+	if err := s.Save(t.Context(), snap, m); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := func(m plan.Memory) string { return scenario.Print(plan.Snapshot{Now: at, Memory: m}) }; text(got) != text(m) {
+		t.Errorf("read back\n%swant\n%s", text(got), text(m))
+	}
+	if got.Failures == nil || len(got.Grown) != 3 || !got.Grown[1].At.Equal(at.Add(time.Minute)) {
+		t.Errorf("read back %+v", got)
+	}
+	snap.Memory, snap.Nodes = got, nil // both nodes flicker
+	m.LastScaleUp[0].At = at.Add(time.Hour)
+	if err := s.Save(t.Context(), snap, m); err != nil {
+		t.Fatal(err)
+	}
+	if mem := getPool(t, c).Status.Memory; mem.Failures["p-1/0"].Count != 2 || !mem.SickSince["p-1"].Time.Equal(at) || len(mem.Failures) != 1 {
+		t.Errorf("kept %+v", mem)
+	}
+}
+
+// TestAPodIsToldThatItIsReclaimed: and so is the pod that it is done for.
+func TestAPodIsToldThatItIsReclaimed(t *testing.T) {
+	writes := 0
+	recorder := record.NewFakeRecorder(20)
+	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "ns", Name: name} }
+	c := cluster(t, &writes, &corev1.Pod{ObjectMeta: meta("lent")}, &corev1.Pod{ObjectMeta: meta("waits")})
+	a := NewAnnouncer(c, recorder, slog.New(slog.DiscardHandler))
+	a.Publish(t.Context(), Round{Results: []act.Result{{Outcome: act.Done, Action: plan.Action{
+		Verb: plan.Reclaim, Pod: "ns/lent", Node: "n1", Reason: plan.ReclaimBorrowed, Detail: "team-a wants its own", For: []string{"ns/waits"},
+	}}}})
+	var events []string
+	for len(recorder.Events) > 0 {
+		events = append(events, <-recorder.Events)
+	}
+	const one = "Normal Reclaimed ns/lent on n1, ReclaimBorrowed: team-a wants its own"
+	if want := []string{one, one, one}; !reflect.DeepEqual(events, want) { // both pods and the node
+		t.Errorf("events %q, want %q", events, want)
+	}
+}
+
+// TestEveryVerbHasWords: an Event without a word is refused by the API server.
+func TestEveryVerbHasWords(t *testing.T) {
+	for _, v := range []plan.Verb{plan.ScaleUp, plan.Repartition, plan.Uncordon, plan.Rollback, plan.Reclaim, plan.Drain, plan.RemoveNode, plan.Replace} {
+		if words[v] == "" || beginnings[v] == "" {
+			t.Errorf("%s: %q, %q", v, words[v], beginnings[v])
+		}
 	}
 }
 

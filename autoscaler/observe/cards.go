@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/gpu/sample"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -31,8 +33,9 @@ const maxCards = 64
 func (o *Observer) cards(in nodeInput) []plan.Card {
 	cards := o.devices(in)
 	if r := in.reading; r != nil {
+		measured := r.stillMeasured(in.now, o.o.MaxAge)
 		for i := range cards {
-			fromReading(&cards[i], r.cards[cards[i].Index])
+			fromReading(&cards[i], r.cards[cards[i].Index], measured)
 		}
 	}
 	if in.reading == nil || !agrees(in, cards) {
@@ -82,8 +85,9 @@ func demandOf(name string) (demand.Demand, error) {
 	return demand.FromResources(map[string]int64{name: 1})
 }
 
-// fromReading fills a card with what the exporter said about it.
-func fromReading(c *plan.Card, r *cardReading) {
+// fromReading fills a card with what the exporter said about it; measured tells
+// which busy ratios are fresh.
+func fromReading(c *plan.Card, r *cardReading, measured func(sample.Value) bool) {
 	if r == nil || !r.listed {
 		return
 	}
@@ -93,6 +97,7 @@ func fromReading(c *plan.Card, r *cardReading) {
 	}
 	c.Holders = slices.Sorted(slices.Values(r.holders))
 	c.HoldersKnown = true
+	c.UnusedSince = r.unused.by(r.holders, measured(r.busy))
 	if !c.MIG {
 		return
 	}
@@ -111,6 +116,7 @@ func fromReading(c *plan.Card, r *cardReading) {
 		inst := plan.Instance{
 			Placement: mig.Placement{Profile: profile, Start: max(i.start, 0)},
 			Placed:    i.start >= 0, UUID: i.uuid, Busy: i.busy,
+			UnusedSince: i.unused.by(i.holders, measured(i.busy)),
 		}
 		if len(i.holders) > 0 {
 			inst.Holder = slices.Min(i.holders)
@@ -126,7 +132,7 @@ func fromReading(c *plan.Card, r *cardReading) {
 // can have was read halfway through a change.
 func settle(c *plan.Card, table *mig.Table) {
 	if len(c.Holders) > 0 {
-		c.Holders, c.HoldersKnown = nil, false
+		c.Holders, c.HoldersKnown, c.UnusedSince = nil, false, time.Time{}
 	}
 	var placed mig.Layout
 	for _, i := range c.Instances {
@@ -177,7 +183,7 @@ func fromConfig(in nodeInput, cards []plan.Card) {
 	}
 	for i := range cards {
 		c := &cards[i]
-		c.HoldersKnown, c.Holders, c.Instances = false, nil, nil
+		c.HoldersKnown, c.Holders, c.Instances, c.UnusedSince = false, nil, nil, time.Time{}
 		c.MIG = len(offered) > 0
 		if layout == nil {
 			continue

@@ -61,6 +61,8 @@ func (o *Observer) node(in nodeInput) plan.Node {
 		Operation:   partition.OperationOf(n),
 		NoScaleDown: in.keep,
 		Allocatable: offer(n),
+		Drain:       draining(n),
+		HoldsData:   holdsData(n),
 	}
 	for _, t := range n.Spec.Taints {
 		if !lifecycleTaints[t.Key] {

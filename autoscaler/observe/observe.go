@@ -93,6 +93,7 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	}
 	ours := gpuNodes(c.nodes)
 	out.Pods = podsOf(c, ours)
+	addMoves(out.Pods, c)
 	bound := boundTo(out.Pods)
 	for i := range c.nodes {
 		n := &c.nodes[i]
@@ -118,6 +119,7 @@ type cluster struct {
 	pods   []corev1.Pod
 	pools  []v1alpha1.GPUNodePool
 	pdbs   []policyv1.PodDisruptionBudget
+	claims *Claims
 	config partition.Config
 }
 
@@ -149,8 +151,13 @@ func (o *Observer) read(ctx context.Context) (*cluster, error) {
 		return nil, fmt.Errorf("listing PodDisruptionBudgets: %w", err)
 	}
 	c := &cluster{nodes: nodes.Items, pods: pods.Items, pools: gpuPools.Items, pdbs: pdbs.Items}
+	claims, err := ReadClaims(ctx, o.o.Cluster, pods.Items)
+	if err != nil {
+		return nil, err
+	}
+	c.claims = claims
 	var cm corev1.ConfigMap
-	err := o.o.Cluster.Get(ctx, o.o.ConfigMap, &cm)
+	err = o.o.Cluster.Get(ctx, o.o.ConfigMap, &cm)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("getting ConfigMap %s: %w", o.o.ConfigMap, err)
 	}

@@ -290,7 +290,7 @@ func TestPods(t *testing.T) {
 		t.Errorf("pods %v, want waits and mirror", pods)
 	}
 	got := pods["waits"]
-	if got.Owner != "Deployment/vllm" || !got.Unschedulable || got.Priority != 7 || got.Evictable ||
+	if got.Owner != "Deployment/vllm" || !got.Unschedulable || got.Priority != 7 || !got.Evictable || len(got.Budgets) != 1 ||
 		!got.PendingSince.Equal(start.Add(5*time.Second)) || fmt.Sprint(got.Demand) != "3g.40gb×1" {
 		t.Errorf("pod %+v (%s)", got, got.Demand)
 	}

@@ -1,12 +1,14 @@
 package observe
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/resource"
 
+	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -24,7 +26,7 @@ func podsOf(c *cluster, gpuNode map[string]bool) []plan.Pod {
 		if p.Spec.NodeName == "" && p.DeletionTimestamp != nil {
 			continue
 		}
-		pod := ConvertPod(p)
+		pod := c.claims.ConvertPod(p)
 		if p.Spec.NodeName != "" && !gpuNode[p.Spec.NodeName] || p.Spec.NodeName == "" && pod.Demand.Zero() && pod.Unreadable == "" {
 			continue
 		}
@@ -34,10 +36,17 @@ func podsOf(c *cluster, gpuNode map[string]bool) []plan.Pod {
 	return out
 }
 
+// ConvertPod is Claims.ConvertPod without any claims.
+func ConvertPod(p *corev1.Pod) plan.Pod { return (*Claims)(nil).ConvertPod(p) }
+
 // ConvertPod returns a pod as the planner sees it. Demand that no dialect can
 // read is left zero, and Unreadable says why. Evictable does not know of budgets.
-func ConvertPod(p *corev1.Pod) plan.Pod {
-	requests := resource.PodRequests(p, resource.PodResourcesOptions{})
+func (c *Claims) ConvertPod(p *corev1.Pod) plan.Pod {
+	// As the scheduler counts: init containers, sidecars, overhead, pod-level
+	// resources, and of what is being resized in place the larger.
+	requests := resource.PodRequests(p, resource.PodResourcesOptions{
+		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
+	})
 	out := plan.Pod{
 		Namespace: p.Namespace, Name: p.Name,
 		Owner:        owner(p),
@@ -53,10 +62,11 @@ func ConvertPod(p *corev1.Pod) plan.Pod {
 	if p.Spec.Priority != nil {
 		out.Priority = *p.Spec.Priority
 	}
-	if d, err := demandOfPod(p); err != nil {
+	if wants, err := c.demandOfPod(p); err != nil {
 		out.Unreadable = err.Error()
 	} else {
-		out.Demand = d
+		out.Demand = wants.Demand
+		out.Affinity = onProducts(out.Affinity, wants.products)
 	}
 	for _, t := range p.Spec.Tolerations {
 		out.Tolerations = append(out.Tolerations, plan.Toleration{
@@ -132,6 +142,28 @@ func affinity(p *corev1.Pod) []plan.NodeTerm {
 	}
 	if len(terms) == 0 {
 		terms = []plan.NodeTerm{{{Key: "metadata.name", Operator: string(corev1.NodeSelectorOpIn)}}}
+	}
+	return terms
+}
+
+// onProducts adds to every term that the node has cards of each of these products,
+// which the driver names as NVML does. GFD's label has dashes for blanks, and a
+// pool's template may have our own name.
+func onProducts(terms []plan.NodeTerm, products []string) []plan.NodeTerm {
+	if len(products) == 0 {
+		return terms
+	}
+	if len(terms) == 0 {
+		terms = []plan.NodeTerm{nil}
+	}
+	for _, product := range products {
+		label := strings.Join(strings.Fields(product), "-")
+		is := plan.NodeRequirement{
+			Key: productLabel, Operator: string(corev1.NodeSelectorOpIn), Values: []string{label, label + "-SHARED", gpu.ProductName(product)},
+		}
+		for i := range terms {
+			terms[i] = append(slices.Clip(terms[i]), is)
+		}
 	}
 	return terms
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
@@ -45,11 +46,11 @@ func (o *Observer) pool(ctx context.Context, p *v1alpha1.GPUNodePool) (plan.Pool
 		ReadyAfter: orElse(p.Spec.ReadyAfter, defaultReadyAfter),
 		IdleAfter:  orElse(p.Spec.ScaleDown.IdleAfter, defaultNodeIdle),
 	}
-	if q := p.Spec.PricePerHour; q != nil {
-		if q.Sign() < 0 {
-			return plan.Pool{}, fmt.Errorf("spec.pricePerHour: %s is below zero", q)
-		}
-		out.PricePerHour = q.AsApproximateFloat64()
+	if out.PricePerHour, err = notNegative("spec.pricePerHour", p.Spec.PricePerHour); err != nil {
+		return plan.Pool{}, err
+	}
+	if out.InterruptionsPerHour, err = notNegative("spec.interruptionsPerHour", p.Spec.InterruptionsPerHour); err != nil {
+		return plan.Pool{}, err
 	}
 	out.MIG, err = poolMIG(p.Spec.MIG, template)
 	return out, err
@@ -80,6 +81,17 @@ func poolMIG(spec *v1alpha1.MIG, template plan.Template) (plan.PoolMIG, error) {
 		out.Allowed = append(out.Allowed, profile)
 	}
 	return out, nil
+}
+
+// notNegative reads a decimal number, 0 where there is none.
+func notNegative(field string, q *resource.Quantity) (float64, error) {
+	if q == nil {
+		return 0, nil
+	}
+	if q.Sign() < 0 {
+		return 0, fmt.Errorf("%s: %s is below zero", field, q)
+	}
+	return q.AsApproximateFloat64(), nil
 }
 
 func orElse(d *metav1.Duration, otherwise time.Duration) time.Duration {

@@ -89,6 +89,8 @@ func Read(ctx context.Context, q Querier, now time.Time) (*Readings, error) {
 		{&a.InstanceBusy, metric.GPUInstanceBusyRatio.Name},
 		{&a.SampleAge, fmt.Sprintf(aged, metric.GPUSampleAgeSeconds.Name)},
 		{&a.Healthy, metric.GPUHealthy.Name},
+		// What computes is left out: aged, it would look idle since it was scraped.
+		{&a.Idle, fmt.Sprintf("("+aged+") and (%[1]s > 0)", metric.GPUIdleSeconds.Name)},
 	} {
 		if *want.to, err = q.Query(ctx, want.query, at); err != nil {
 			return nil, fmt.Errorf("asking for %s: %w", want.query, err)

@@ -23,6 +23,7 @@ type Readings struct {
 type nodeReading struct {
 	age   time.Duration // of the holder map at Taken, scrape included
 	aged  bool          // age is known
+	taken time.Time     // as the Readings'
 	cards map[int]*cardReading
 	// held counts devices by holder, "namespace/pod".
 	held map[string]int
@@ -35,6 +36,7 @@ type cardReading struct {
 	mig       bool
 	holders   []string
 	busy      sample.Value
+	unused    unused
 	health    gpu.Health
 	instances map[string]*instanceReading // by GPU instance id
 }
@@ -46,6 +48,7 @@ type instanceReading struct {
 	uuid    string
 	holders []string
 	busy    sample.Value
+	unused  unused
 }
 
 // node returns what is known of a node at now, nil when that is nothing or too
@@ -65,6 +68,9 @@ func (r *Readings) node(name string, now time.Time, maxAge time.Duration) *nodeR
 type Answers struct {
 	Info, InstanceInfo, Held, Age          prom.Vector
 	Busy, InstanceBusy, SampleAge, Healthy prom.Vector
+	// Idle is how long before Taken what is held has last computed, in seconds;
+	// what computes is not in it.
+	Idle prom.Vector
 }
 
 // NewReadings puts the answers together. Series without the labels that say
@@ -92,6 +98,7 @@ func NewReadings(taken time.Time, a Answers) *Readings {
 	})
 	r.holders(a.Held)
 	r.values(a)
+	r.idle(a.Idle)
 	return r
 }
 
@@ -101,7 +108,7 @@ func (r *Readings) holders(held prom.Vector) {
 		if c == nil || s.Value == 0 {
 			continue
 		}
-		holder := own(s.Labels, metric.LabelNamespace) + "/" + own(s.Labels, metric.LabelPod)
+		holder := holderOf(s.Labels)
 		r.at(s.Labels).held[holder]++
 		if id := s.Labels.Get(metric.LabelGPUInstanceID); id != "" {
 			i := c.instance(id)
@@ -140,6 +147,22 @@ func (r *Readings) values(a Answers) {
 	})
 }
 
+// idle notes since when what is held has not been used.
+func (r *Readings) idle(idle prom.Vector) {
+	r.each(idle, func(s prom.Sample, c *cardReading) {
+		v, ok := sample.Known(s.Value, 0).Get()
+		if !ok || v <= 0 {
+			return
+		}
+		u := unused{holder: holderOf(s.Labels), since: r.Taken.Add(-seconds(v))}
+		if id := s.Labels.Get(metric.LabelGPUInstanceID); id != "" {
+			c.instance(id).unused = u
+			return
+		}
+		c.unused = u
+	})
+}
+
 func (r *Readings) each(v prom.Vector, do func(prom.Sample, *cardReading)) {
 	for _, s := range v {
 		if c := r.card(s.Labels); c != nil {
@@ -153,7 +176,7 @@ func (r *Readings) at(ls prom.Labels) *nodeReading {
 	name := own(ls, metric.LabelNode)
 	n, ok := r.nodes[name]
 	if !ok {
-		n = &nodeReading{cards: map[int]*cardReading{}, held: map[string]int{}}
+		n = &nodeReading{taken: r.Taken, cards: map[int]*cardReading{}, held: map[string]int{}}
 		r.nodes[name] = n
 	}
 	return n
@@ -181,6 +204,11 @@ func (c *cardReading) instance(id string) *instanceReading {
 		c.instances[id] = i
 	}
 	return i
+}
+
+// holderOf is the pod a series is about, "namespace/name".
+func holderOf(ls prom.Labels) string {
+	return own(ls, metric.LabelNamespace) + "/" + own(ls, metric.LabelPod)
 }
 
 // own returns the exporter's own label, which Prometheus moves aside as

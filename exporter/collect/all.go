@@ -25,8 +25,8 @@ func all() []family {
 		info(), instanceInfo(), held(),
 		busyRatio(), instanceBusyRatio(), shareRatio(),
 		memoryUsed(), memoryTotal(),
-		power(), energy(),
-		idle(), healthy(),
+		power(), energy(), busySeconds(), throttleSeconds(),
+		idle(), healthy(), xidErrors(),
 		sampleAge(), attributionAge(),
 	}
 }

@@ -1,8 +1,10 @@
 package collect
 
 import (
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gpuscale/gpuscale/exporter/collect/counters"
 )
@@ -33,7 +35,59 @@ type CompatOptions struct {
 	OldNamespace bool
 	// DashedModel replaces blanks in the model name by dashes.
 	DashedModel bool
+	// Devices, Switches and CPUs are which entities have DCGM series (-d, -s, -p).
+	Devices, Switches, CPUs Selection
+	// VirtualGPUs names the shares of time-sliced and MPS cards (vgpu) and gives
+	// each container its own part of GPU_UTIL and FB_USED where the driver tells
+	// it (--kubernetes-virtual-gpus).
+	VirtualGPUs bool
+	// XIDWindow and ClockEventsWindow are how far back DCGM_EXP_XID_ERRORS_COUNT
+	// and DCGM_EXP_CLOCK_EVENTS_COUNT count.
+	XIDWindow, ClockEventsWindow time.Duration
 }
+
+// Fields returns the DCGM fields that the DCGM series are made of, in no order.
+func (c *CompatOptions) Fields() []uint16 {
+	if c.Mode == CompatOff {
+		return nil
+	}
+	var fields []uint16
+	for _, f := range c.Counters {
+		switch {
+		case f.Computed():
+			fields = append(fields, computedFrom(f.ID)...)
+		case f.ID > fieldDriverVersion || f.Kind != counters.Label: // the driver version is part of every Entity
+			fields = append(fields, f.ID)
+		}
+	}
+	return fields
+}
+
+// selects reports whether the entity has DCGM series. In the flexible choice a
+// cut card has none: its instances stand for it.
+func (c *CompatOptions) selects(e *Entity, split bool) bool {
+	switch e.Kind {
+	case GPU:
+		if c.Devices.Flexible() {
+			return !(split && c.Mode == CompatExact)
+		}
+		return c.Devices.Major(e.GPU)
+	case Instance:
+		return c.Devices.Minor(e.DCGMID)
+	}
+	return true
+}
+
+// selectsAny reports whether a card or one of its instances is selected.
+func (c *CompatOptions) selectsAny(entities []Entity) bool {
+	if c.Devices.Flexible() {
+		return true
+	}
+	return slices.ContainsFunc(entities, func(e Entity) bool { return c.selects(&e, false) })
+}
+
+// MissingDevices returns what -d names and the reading does not have.
+func (c *CompatOptions) MissingDevices(r *Reading) []string { return c.Devices.missing(r) }
 
 // perInstance reports whether a field is measured on the instance itself. What
 // is not is the card's: DCGM answers it for an instance with the card's number.
@@ -49,9 +103,6 @@ func perInstance(field uint16) bool {
 
 // compatValue is the value that a DCGM series of the subject shows.
 func (c *CompatOptions) compatValue(m *Moment, s *subject, field uint16) (Value, bool) {
-	if c.Mode == CompatExact && s.split {
-		return Value{}, false
-	}
 	if s.entity.Kind == Instance && !perInstance(field) {
 		if c.Mode == CompatOnce {
 			return Value{}, false
@@ -73,26 +124,43 @@ func (c *CompatOptions) families(m *Moment) []pageFamily {
 			continue
 		}
 		page := pageFamily{name: f.Name, help: f.Help, kind: string(f.Kind)}
-		for j := range m.subjects {
-			s := &m.subjects[j]
-			v, ok := c.compatValue(m, s, f.ID)
-			if !ok {
-				continue
+		if f.Computed() {
+			if add := computed(f.ID); add != nil {
+				add(c, m, &page)
 			}
-			labels, taken := s.labels.compat, v.Time
-			if f.ID == fieldXID {
-				labels, taken = s.labels.xid(int(v.Number)), m.taken
-			}
-			page.add(labels, v.Number, taken)
+		} else {
+			c.addField(m, f.ID, &page)
 		}
 		out = append(out, page)
 	}
 	return out
 }
 
+// addField adds a field's value of every entity selected.
+func (c *CompatOptions) addField(m *Moment, field uint16, page *pageFamily) {
+	c.addDevices(m, field, page)
+	for i := range m.subjects {
+		s := &m.subjects[i]
+		if len(s.dcgm) == 0 {
+			continue
+		}
+		v, ok := c.compatValue(m, s, field)
+		if !ok || c.addShares(s, field, v, page) {
+			continue
+		}
+		for _, l := range s.dcgm {
+			if field == fieldXID {
+				page.add(l.xid(int(v.Number)), v.Number, m.taken)
+			} else {
+				page.add(l.compat, v.Number, v.Time)
+			}
+		}
+	}
+}
+
 // labels renders what identifies the entity in the DCGM series, in
-// dcgm-exporter's order; extra are the label-type counters' values.
-func (c *CompatOptions) labels(e *Entity, h Holder, extra string) string {
+// dcgm-exporter's order.
+func (c *CompatOptions) labels(e *Entity, id *identity) string {
 	uuid, pod, namespace, container := "UUID", "pod", "namespace", "container"
 	if c.OldNamespace {
 		uuid, pod, namespace, container = "uuid", "pod_name", "pod_namespace", "container_name"
@@ -108,13 +176,20 @@ func (c *CompatOptions) labels(e *Entity, h Holder, extra string) string {
 		b = appendLabel(b, "GPU_I_ID", strconv.Itoa(e.InstanceID))
 	}
 	b = appendLabel(b, "hostname", c.Hostname)
-	if extra != "" {
-		b = append(append(b, ','), extra...)
+	b = appendText(b, id.compat)
+	b = appendLabel(b, container, id.holder.Container)
+	b = appendLabel(b, "hpc_job", id.job)
+	b = appendLabel(b, namespace, id.holder.Namespace)
+	b = appendLabel(b, pod, id.holder.Pod)
+	return string(appendText(b, id.pod))
+}
+
+// appendText appends label text that is rendered already.
+func appendText(b []byte, text string) []byte {
+	if text == "" {
+		return b
 	}
-	b = appendLabel(b, container, h.Container)
-	b = appendLabel(b, namespace, h.Namespace)
-	b = appendLabel(b, pod, h.Pod)
-	return string(b)
+	return append(append(b, ','), text...)
 }
 
 // extra renders the label-type counters of an entity; an instance takes the
@@ -135,7 +210,7 @@ func (c *CompatOptions) extra(e, card *Entity) string {
 			b = appendLabel(b, f.Name, v.Text)
 		case ok:
 			b = appendLabel(b, f.Name, strconv.FormatFloat(v.Number, 'f', -1, 64))
-		case f.ID == 1: // the driver version is known without asking for the field
+		case f.ID == fieldDriverVersion: // the driver version is known without asking for the field
 			b = appendLabel(b, f.Name, e.DriverVersion)
 		}
 	}

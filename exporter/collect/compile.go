@@ -18,6 +18,10 @@ type Options struct {
 	// Interval between readings.
 	Interval time.Duration
 	Compat   CompatOptions
+	// Ledger is carried from one Compiler to the next; nil begins a new one.
+	Ledger *Ledger
+	// MaxSeries is how many series a Page may have; 0 is any number.
+	MaxSeries int
 }
 
 // Compiler makes Pages of Readings and keeps what outlives one: label text and
@@ -27,17 +31,22 @@ type Compiler struct {
 	families []family
 	maxAge   time.Duration
 	labels   map[identity]*labelSet
-	node     *labelSet
-	idle     idleTracker
+	// deviceLabels is the text of switches, links and CPUs.
+	deviceLabels map[deviceKey]string
+	node         *labelSet
+	ledger       *Ledger
 }
 
-// NewCompiler returns a Compiler without memory.
+// NewCompiler returns a Compiler that remembers what the Ledger does.
 func NewCompiler(o Options) *Compiler {
 	maxAge := StaleAfter(o.Interval)
+	if o.Ledger == nil {
+		o.Ledger = NewLedger(o.Interval)
+	}
 	return &Compiler{
 		opts: o, families: all(), maxAge: maxAge,
-		node: &labelSet{node: o.Node, texts: map[string]string{}},
-		idle: idleTracker{maxGap: maxAge},
+		node:   &labelSet{node: o.Node, texts: map[string]string{}},
+		ledger: o.Ledger,
 	}
 }
 
@@ -46,8 +55,9 @@ func NewCompiler(o Options) *Compiler {
 func (c *Compiler) Compile(r *Reading, a Attribution) *Page {
 	m := &Moment{taken: r.Taken, attribution: a.Taken, node: c.node}
 	m.subjects = c.subjects(r, a)
-	c.idle.observe(m.subjects)
-	page := &Page{maxAge: c.maxAge, Taken: r.Taken}
+	m.devices = c.devices(r)
+	c.ledger.observe(m)
+	page := &Page{maxAge: c.maxAge, Taken: r.Taken, Cards: cards(r)}
 	for i := range c.families {
 		f := &c.families[i]
 		out := pageFamily{name: f.desc.Name, help: f.desc.Help, kind: string(f.desc.Type), aging: f.aging}
@@ -57,40 +67,88 @@ func (c *Compiler) Compile(r *Reading, a Attribution) *Page {
 	if c.opts.Compat.Mode != CompatOff {
 		page.families = append(page.families, c.opts.Compat.families(m)...)
 	}
+	page.bound(c.opts.MaxSeries, maxPageBytes)
 	return page
 }
 
-// subjects also replaces the label cache, so that what is gone is forgotten.
+func cards(r *Reading) (n int) {
+	for i := range r.Entities {
+		if r.Entities[i].Kind == GPU {
+			n++
+		}
+	}
+	return n
+}
+
+// subjects also replaces the label cache, so that what is gone is forgotten. A
+// card of which nothing is selected is left out with its instances.
 func (c *Compiler) subjects(r *Reading, a Attribution) []subject {
 	kept := make(map[identity]*labelSet, len(r.Entities))
-	subjects := make([]subject, len(r.Entities))
-	card := 0
-	for i := range r.Entities {
-		e := &r.Entities[i]
-		if e.Kind == GPU {
-			card = i
-		} else if r.Entities[card].GPU == e.GPU {
-			subjects[card].split = true
+	subjects := make([]subject, 0, len(r.Entities))
+	for i := 0; i < len(r.Entities); {
+		end := i + 1
+		for end < len(r.Entities) && r.Entities[end].Kind == Instance && r.Entities[end].GPU == r.Entities[i].GPU {
+			end++
 		}
-		s := &subjects[i]
-		s.entity, s.card, s.busy = e, card, busyOf(e)
-		extra := c.opts.Compat.extra(e, &r.Entities[card])
-		holders := a.of(i)
-		if len(holders) == 1 {
-			s.holder = holders[0]
+		if c.opts.Compat.selectsAny(r.Entities[i:end]) {
+			card := len(subjects)
+			for j := i; j < end; j++ {
+				subjects = append(subjects, c.subject(kept, &r.Entities[j], &r.Entities[i], end-i > 1, a, j))
+				subjects[len(subjects)-1].card = card
+			}
 		}
-		s.labels = c.labelSet(kept, e, s.holder, extra)
-		for _, h := range holders {
-			s.holders = append(s.holders, subject{entity: e, labels: c.labelSet(kept, e, h, extra), holder: h})
-		}
+		i = end
 	}
 	c.labels = kept
 	return subjects
 }
 
-// labelSet returns the text kept for this identity, or begins a new one.
-func (c *Compiler) labelSet(kept map[identity]*labelSet, e *Entity, h Holder, extra string) *labelSet {
-	id := identify(e, h, extra)
+// subject joins entity i with its holders; split tells that its card is cut.
+func (c *Compiler) subject(kept map[identity]*labelSet, e, card *Entity, split bool, a Attribution, i int) subject {
+	s := subject{entity: e, busy: busyOf(e), split: split && e.Kind == GPU}
+	x := extra{counters: c.opts.Compat.extra(e, card)}
+	holders := a.of(i)
+	for j, h := range holders {
+		hold := a.hold(i, j)
+		x.pod = joinLabels(c.opts.Compat.holdLabels(hold), a.Extras.Pods[PodName{h.Namespace, h.Pod}])
+		s.holders = append(s.holders, subject{entity: e, labels: c.labelSet(kept, e, h, x), holder: h, hold: hold})
+	}
+	if len(holders) == 1 {
+		s.holder, s.labels = holders[0], s.holders[0].labels
+	} else {
+		x.pod = ""
+		s.labels = c.labelSet(kept, e, Holder{}, x)
+	}
+	s.divideBusy()
+	if c.opts.Compat.selects(e, s.split) {
+		s.dcgm = c.dcgmLabels(kept, &s, a.Extras.jobs(e))
+	}
+	return s
+}
+
+// dcgmLabels are the labels under which the entity's DCGM values stand.
+func (c *Compiler) dcgmLabels(kept map[identity]*labelSet, s *subject, jobs []string) []*labelSet {
+	if len(jobs) == 0 {
+		return []*labelSet{s.labels}
+	}
+	var out []*labelSet
+	for _, job := range jobs {
+		id := s.labels.id
+		id.job = job
+		out = append(out, c.keep(kept, s.entity, id))
+	}
+	return out
+}
+
+// extra is what labels beside the entity's own and the holder's names.
+type extra struct{ counters, pod, job string }
+
+func (c *Compiler) labelSet(kept map[identity]*labelSet, e *Entity, h Holder, x extra) *labelSet {
+	return c.keep(kept, e, identify(e, h, x))
+}
+
+// keep returns the text kept for this identity, or begins a new one.
+func (c *Compiler) keep(kept map[identity]*labelSet, e *Entity, id identity) *labelSet {
 	if l, ok := kept[id]; ok {
 		return l
 	}
@@ -98,7 +156,7 @@ func (c *Compiler) labelSet(kept map[identity]*labelSet, e *Entity, h Holder, ex
 	if !ok {
 		l = &labelSet{id: id, node: c.opts.Node, texts: map[string]string{}}
 		if c.opts.Compat.Mode != CompatOff {
-			l.compat = c.opts.Compat.labels(e, h, extra)
+			l.compat = c.opts.Compat.labels(e, &id)
 		}
 	}
 	kept[id] = l

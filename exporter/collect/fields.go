@@ -4,6 +4,8 @@ import "slices"
 
 // DCGM fields our own families read.
 const (
+	fieldDriverVersion   = 1
+	fieldClockEvents     = 112 // bits: why clocks are held down
 	fieldPowerWatts      = 155
 	fieldEnergyMilli     = 156 // mJ
 	fieldGPUUtil         = 203 // percent; blank in MIG mode
@@ -20,7 +22,7 @@ const (
 // is asked to watch these and the counters file's.
 func Fields() []uint16 {
 	return []uint16{
-		fieldPowerWatts, fieldEnergyMilli, fieldGPUUtil, fieldXID, fieldFBTotal, fieldFBFree,
+		fieldClockEvents, fieldPowerWatts, fieldEnergyMilli, fieldGPUUtil, fieldXID, fieldFBTotal, fieldFBFree,
 		fieldFBUsed, fieldFBReserved, fieldRowRemapFailure, fieldEngineActive,
 	}
 }

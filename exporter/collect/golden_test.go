@@ -6,11 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"github.com/rogpeppe/go-internal/txtar"
@@ -26,7 +28,8 @@ var update = flag.Bool("update", false, "rewrite the want sections of testdata/*
 var epoch = time.Unix(1_800_000_000, 0)
 
 // A case is a txtar of a recording, who claims which device id, the options,
-// and the exposition half a second after the reading.
+// perhaps counters, labels of pods and batch jobs, and the exposition half a
+// second after the reading.
 func TestExpositions(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -67,6 +70,11 @@ func expose(t *testing.T, archive *txtar.Archive) []byte {
 	t.Helper()
 	reading := read(t, section(archive, "recording"))
 	fields, err := counters.Default()
+	if text := section(archive, "counters"); text != "" {
+		var file counters.File
+		file, err = counters.Parse("counters", strings.NewReader(text))
+		fields = file.Fields
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +82,16 @@ func expose(t *testing.T, archive *txtar.Archive) []byte {
 		Mode: collect.CompatExact, Hostname: "node-1", Counters: fields,
 	}}
 	for _, word := range strings.Fields(section(archive, "options")) {
-		switch word {
+		name, value, _ := strings.Cut(word, "=")
+		switch name {
+		case "devices":
+			selection, err := collect.ParseSelection(value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			options.Compat.Devices = selection
+		case "virtual":
+			options.Compat.VirtualGPUs = true
 		case "once", "off":
 			options.Compat.Mode = collect.Compat(word)
 		case "old-namespace":
@@ -87,12 +104,14 @@ func expose(t *testing.T, archive *txtar.Archive) []byte {
 			t.Fatalf("no option %q", word)
 		}
 	}
-	attribution := collect.Attribution{Taken: epoch.Add(-time.Second)}
-	var unresolved []string
-	attribution.Holders, unresolved = pods.Resolve(reading.Entities, claims(t, section(archive, "claims")))
+	attribution, unresolved := pods.Resolve(reading.Entities, claims(t, section(archive, "claims")))
 	if len(unresolved) > 0 {
 		t.Fatalf("claims without a device: %q", unresolved)
 	}
+	attribution.Taken = epoch.Add(-time.Second)
+	uses(t, section(archive, "uses"), attribution)
+	attribution.Extras.Jobs = jobs(t, section(archive, "jobs"))
+	attribution.Extras.Pods = podLabels(t, section(archive, "labels"))
 	page := collect.NewCompiler(options).Compile(reading, attribution)
 	text, _ := page.Append(nil, epoch.Add(500*time.Millisecond), false)
 	return text
@@ -128,8 +147,72 @@ func claims(t *testing.T, text string) []pods.Claim {
 	return out
 }
 
-// lint holds an exposition against Prometheus' own parser, our families against
-// its naming rules too; the DCGM names are NVIDIA's and break them.
+// uses reads lines of "pod busy bytes": what the driver says of its processes.
+func uses(t *testing.T, text string, a collect.Attribution) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		busy, err := strconv.ParseFloat(words[1], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		memory, err := strconv.ParseFloat(words[2], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range a.Holders {
+			for j, h := range a.Holders[i] {
+				if h.Pod == words[0] {
+					a.Holds[i][j].Busy, a.Holds[i][j].Memory = collect.Measured{Number: busy, Time: epoch}, collect.Measured{Number: memory, Time: epoch}
+				}
+			}
+		}
+	}
+}
+
+// jobs reads lines of "0 job job" and "0/1 job".
+func jobs(t *testing.T, text string) map[collect.JobPlace][]string {
+	t.Helper()
+	out := map[collect.JobPlace][]string{}
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		place := collect.JobPlace{Instance: -1}
+		card, instance, cut := strings.Cut(words[0], "/")
+		var err error
+		if place.GPU, err = strconv.Atoi(card); err != nil {
+			t.Fatal(err)
+		}
+		if cut {
+			if place.Instance, err = strconv.Atoi(instance); err != nil {
+				t.Fatal(err)
+			}
+		}
+		out[place] = words[1:]
+	}
+	return out
+}
+
+// podLabels reads lines of "namespace/pod uid name=value …".
+func podLabels(t *testing.T, text string) map[collect.PodName]string {
+	t.Helper()
+	out := map[collect.PodName]string{}
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		namespace, pod, ok := strings.Cut(words[0], "/")
+		if !ok || len(words) < 2 {
+			t.Fatalf("labels %q", line)
+		}
+		labels := map[string]string{}
+		for _, word := range words[2:] {
+			name, value, _ := strings.Cut(word, "=")
+			labels[name] = value
+		}
+		out[collect.PodName{Namespace: namespace, Name: pod}] = collect.PodLabels(words[1], labels)
+	}
+	return out
+}
+
+// lint holds an exposition against Prometheus' own parser and its naming rules.
 func lint(t *testing.T, text []byte) {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
@@ -145,20 +228,46 @@ func lint(t *testing.T, text []byte) {
 		}
 		seen[series] = true
 	}
-	var ours bytes.Buffer
-	encoder := expfmt.NewEncoder(&ours, expfmt.NewFormat(expfmt.TypeTextPlain))
 	for name, family := range families {
-		if !strings.HasPrefix(name, "DCGM_") {
-			if err := encoder.Encode(family); err != nil {
-				t.Fatal(err)
-			}
-		}
+		lintFamily(t, name, family)
 	}
-	problems, err := promlint.New(&ours).Lint()
+}
+
+// known is what Prometheus' linter says of dcgm-exporter's names, labels and
+// types. They are NVIDIA's and kept: queries and boards are written in them.
+var known = []string{
+	`counter metrics should have "_total" suffix`,
+	`non-counter metrics should not have "_total" suffix`,
+	`label names should be written in 'snake_case' not 'camelCase'`,
+	`metric name should not include type`,
+}
+
+func lintFamily(t *testing.T, name string, family *dto.MetricFamily) {
+	t.Helper()
+	var text bytes.Buffer
+	if err := expfmt.NewEncoder(&text, expfmt.NewFormat(expfmt.TypeTextPlain)).Encode(family); err != nil {
+		t.Fatal(err)
+	}
+	problems, err := promlint.New(&text).Lint()
 	if err != nil {
 		t.Fatal(err)
 	}
+	dcgm := strings.HasPrefix(name, "DCGM_")
 	for _, p := range problems {
-		t.Errorf("%s: %s", p.Metric, p.Text)
+		if !dcgm || !slices.Contains(known, p.Text) {
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
 	}
+	for _, m := range family.GetMetric() {
+		for _, l := range m.GetLabel() {
+			if own := slices.Contains(collect.FixedLabels, l.GetName()) || strings.HasPrefix(l.GetName(), "DCGM_"); dcgm && !own && !fromPod(l.GetName()) {
+				t.Errorf("%s: a pod label could be called %s too; it belongs into fixedLabels", name, l.GetName())
+			}
+		}
+	}
+}
+
+// fromPod reports whether the label is a pod's, in kubernetes.txtar.
+func fromPod(label string) bool {
+	return strings.HasPrefix(label, "pod_label_") || strings.HasPrefix(label, "app") || label == "_9lives"
 }

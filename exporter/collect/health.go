@@ -2,17 +2,20 @@ package collect
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
 // Words of gpu_healthy's reason label. A card condemned by an XID has "xid_79"
-// and the like.
+// and the like, one that a health watch of DCGM fails "health_pcie".
 const (
 	reasonOK       = "ok"
+	reasonLost     = "lost"
 	reasonRowRemap = "row_remap_failure"
 	reasonXID      = "xid_"
+	reasonWatch    = "health_"
 )
 
 // condemning are the XIDs after which a card needs a reset or a technician,
@@ -28,8 +31,8 @@ func condemning(xid int) bool {
 	return false
 }
 
-// healthy has one series a card. A card that says neither XID nor remapping
-// state has none: its health is not known.
+// healthy has one series a card. A card of which nothing is told that bears on
+// its health has none: its health is not known.
 func healthy() family {
 	return family{desc: metric.GPUHealthy, collect: func(m *Moment, d *metric.Desc, add adder) {
 		for i := range m.subjects {
@@ -48,22 +51,51 @@ func healthy() family {
 	}}
 }
 
+// healthOf takes the gravest finding first.
 func healthOf(m *Moment, s *subject) (reason string, taken time.Time, known bool) {
+	if xid, ok := condemnedBy(s); ok {
+		return reasonXID + strconv.Itoa(xid), m.taken, true
+	}
+	if s.entity.Lost {
+		return reasonLost, m.taken, true
+	}
+	remap, hasRemap := s.number(fieldRowRemapFailure)
+	if hasRemap && remap.Number != 0 {
+		return reasonRowRemap, remap.Time, true
+	}
+	if s.entity.Health != nil {
+		for _, i := range s.entity.Health.Incidents {
+			if i.Result == HealthFail {
+				return reasonWatch + strings.ToLower(i.Watch), m.taken, true
+			}
+		}
+		return reasonOK, m.taken, true
+	}
+	if _, hasXID := s.number(fieldXID); hasXID {
+		return reasonOK, m.taken, true
+	}
+	return reasonOK, remap.Time, hasRemap
+}
+
+// condemnedBy is the newest XID after which the card needs help. It is true
+// until the card has been away and come back: an XID is an event, and an
+// application's own XIDs after it change nothing.
+func condemnedBy(s *subject) (int, bool) {
+	var newest Event
+	note := func(code int64, at time.Time) {
+		if condemning(int(code)) && (newest.Code == 0 || at.After(newest.Time)) {
+			newest = Event{at, code}
+		}
+	}
+	var returned time.Time
+	if events := s.entity.Events; events != nil {
+		returned = events.Returned
+		for _, x := range events.XIDs {
+			note(x.Code, x.Last)
+		}
+	}
 	if v, ok := s.number(fieldXID); ok {
-		// An XID is an event: its own time is when it happened, and it stays
-		// true until the card is reset.
-		reason, taken, known = reasonOK, m.taken, true
-		if condemning(int(v.Number)) {
-			return reasonXID + strconv.Itoa(int(v.Number)), taken, true
-		}
+		note(int64(v.Number), v.Time)
 	}
-	if v, ok := s.number(fieldRowRemapFailure); ok {
-		if v.Number != 0 {
-			return reasonRowRemap, v.Time, true
-		}
-		if !known {
-			reason, taken, known = reasonOK, v.Time, true
-		}
-	}
-	return reason, taken, known
+	return int(newest.Code), newest.Code != 0 && (returned.IsZero() || newest.Time.After(returned))
 }

@@ -10,17 +10,29 @@ import (
 // counts in whole percents, and a context that only exists reads as a trace.
 const idleBelow = 0.01
 
-// idle has a series for each entity with exactly one holder. While it computes
-// the value is 0.
+// idle has a series for each holder of whom it is known what it computes: the
+// only one, or one of several where the driver tells their parts. While it
+// computes the value is 0.
 func idle() family {
 	return family{desc: metric.GPUIdleSeconds, collect: func(m *Moment, d *metric.Desc, add adder) {
-		for i := range m.subjects {
-			s := &m.subjects[i]
-			if s.busy.known && s.holder != (Holder{}) {
+		for s := range m.held {
+			if s.busy.known {
 				add(s.text(d), s.idle.Seconds(), s.busy.taken)
 			}
 		}
 	}}
+}
+
+// held yields the holders of all entities.
+func (m *Moment) held(yield func(*subject) bool) {
+	for i := range m.subjects {
+		holders := m.subjects[i].holders
+		for j := range holders {
+			if !yield(&holders[j]) {
+				return
+			}
+		}
+	}
 }
 
 // idleKey is who has been idle on what. The UUID would be enough but for cards
@@ -42,14 +54,10 @@ type idleTracker struct {
 	maxGap time.Duration
 }
 
-// observe sets the subjects' idle time and forgets who is gone.
-func (t *idleTracker) observe(subjects []subject) {
+// observe sets the holders' idle time and forgets who is gone.
+func (t *idleTracker) observe(held func(func(*subject) bool)) {
 	next := make(map[idleKey]idleSpan, len(t.spans))
-	for i := range subjects {
-		s := &subjects[i]
-		if s.holder == (Holder{}) {
-			continue
-		}
+	for s := range held {
 		key := idleKey{s.entity.GPU, s.entity.InstanceID, s.entity.Kind, s.entity.UUID, s.holder}
 		span, ok := t.spans[key]
 		switch {

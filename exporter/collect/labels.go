@@ -23,13 +23,15 @@ type identity struct {
 	instanceUUID  string
 	holder        Holder
 	compat        string // label-type counters' values, rendered
+	pod           string // the pod's own labels, rendered
+	job           string // batch job; on DCGM series only
 }
 
-func identify(e *Entity, h Holder, compat string) identity {
+func identify(e *Entity, h Holder, x extra) identity {
 	return identity{
 		kind: e.Kind, gpu: e.GPU, uuid: e.UUID, model: e.Model, pciBusID: e.PCIBusID, mig: e.MIG,
 		driverVersion: e.DriverVersion, instanceID: e.InstanceID, profile: e.Profile,
-		start: e.Start, size: e.Size, instanceUUID: e.InstanceUUID, holder: h, compat: compat,
+		start: e.Start, size: e.Size, instanceUUID: e.InstanceUUID, holder: h, compat: x.counters, pod: x.pod, job: x.job,
 	}
 }
 

@@ -13,25 +13,31 @@ func memoryUsed() family {
 		addMemory(m, d, add, func(s *subject) (float64, time.Time, bool) {
 			v, ok := s.number(fieldFBUsed)
 			return v.Number, v.Time, ok
-		})
+		}, func(h *Hold) Measured { return h.Memory })
 	}}
 }
 
 func memoryTotal() family {
 	return family{desc: metric.GPUMemoryTotalBytes, collect: func(m *Moment, d *metric.Desc, add adder) {
-		addMemory(m, d, add, totalMiB)
+		addMemory(m, d, add, totalMiB, nil)
 	}}
 }
 
 // addMemory adds a size in MiB for each card, or for its instances where it is
-// cut: a sum over the series counts no byte twice.
-func addMemory(m *Moment, d *metric.Desc, add adder, size func(*subject) (float64, time.Time, bool)) {
+// cut: a sum over the series counts no byte twice. Containers that share an
+// entity have their own parts where part tells them.
+func addMemory(m *Moment, d *metric.Desc, add adder, size func(*subject) (float64, time.Time, bool), part func(*Hold) Measured) {
 	for i := range m.subjects {
 		s := &m.subjects[i]
 		if s.split {
 			continue
 		}
-		if mib, taken, ok := size(s); ok && mib >= 0 {
+		mib, taken, ok := size(s)
+		if !ok || mib < 0 {
+			continue
+		}
+		text := func(s *subject) string { return s.text(d) }
+		if part == nil || !s.addDivided(mib*mebibyte, taken, part, text, add) {
 			add(s.text(d), mib*mebibyte, taken)
 		}
 	}

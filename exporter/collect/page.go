@@ -11,7 +11,11 @@ import (
 // number of scrapes at once.
 type Page struct {
 	// Taken is the Reading's time.
-	Taken    time.Time
+	Taken time.Time
+	// Cards is how many cards the Reading has.
+	Cards int
+	// LeftOut counts the series over the budget, by family; nil where there are none.
+	LeftOut  map[string]int
 	families []pageFamily
 	maxAge   time.Duration
 }

@@ -101,9 +101,9 @@ func TestLabelsAreRenderedOnce(t *testing.T) {
 		return Attribution{Taken: start, Holders: [][]Holder{{{"ns", pod, "c"}}}}
 	}
 	c.Compile(r, holders("p"))
-	first := c.labels[identify(&r.Entities[0], Holder{"ns", "p", "c"}, "")]
+	first := c.labels[identify(&r.Entities[0], Holder{"ns", "p", "c"}, extra{})]
 	c.Compile(r, holders("p"))
-	if again := c.labels[identify(&r.Entities[0], Holder{"ns", "p", "c"}, "")]; first == nil || again != first {
+	if again := c.labels[identify(&r.Entities[0], Holder{"ns", "p", "c"}, extra{})]; first == nil || again != first {
 		t.Error("the label text of an unchanged entity was rendered again")
 	}
 	page := c.Compile(r, holders("q"))
@@ -120,9 +120,13 @@ func TestIdle(t *testing.T) {
 	held := Holder{"ns", "p", "c"}
 	step := func(at time.Duration, busy float64, known bool, h Holder) time.Duration {
 		e := Entity{Kind: GPU, UUID: "GPU-a"}
-		s := []subject{{entity: &e, holder: h, busy: ratio{busy, start.Add(at), known}}}
-		tracker.observe(s)
-		return s[0].idle
+		s := subject{entity: &e, holder: h, busy: ratio{busy, start.Add(at), known}}
+		tracker.observe(func(yield func(*subject) bool) {
+			if h != (Holder{}) {
+				yield(&s)
+			}
+		})
+		return s.idle
 	}
 	for _, c := range []struct {
 		at    time.Duration

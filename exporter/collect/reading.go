@@ -29,9 +29,16 @@ type Entity struct {
 	Size           int    // memory slices; 0 where it is not known
 	ComputeSlices  int    // of the instance
 	InstanceUUID   string // "MIG-…"; empty where it is not known
+	DCGMID         int    // DCGM's own number of the instance, by which -d i:… asks for it
 	CardMaxCompute int    // compute slices of the whole card, 7 or 4; 0 where it is not known
 
 	Values []Value // sorted by Field
+
+	// Of cards only. nil where the source does not tell.
+	Events *Events
+	Health *HealthReport
+	Peers  []Peer
+	Lost   bool // the source lists the card and says that it is gone
 }
 
 // Value of one DCGM field. A value that is blank, refused or impossible is not
@@ -49,6 +56,7 @@ type Value struct {
 type Reading struct {
 	Taken    time.Time
 	Entities []Entity // cards by index, each followed by its instances by id
+	Devices  []Device // switches, links, CPUs and cores, in that order
 	// Dropped counts values left out, by reason: "blank", "not_supported",
 	// "impossible", "error".
 	Dropped map[string]int

@@ -11,15 +11,20 @@ import (
 type subject struct {
 	entity *Entity
 	labels *labelSet
+	// dcgm are the labels under which a DCGM value stands: one set, or one for
+	// each batch job on the entity. None where -d leaves the entity out.
+	dcgm []*labelSet
 	// holder is the only holder; the zero Holder where nobody holds the entity
 	// or several share it. A shared value belongs to no pod: copying it to each
 	// would count it twice.
 	holder Holder
 	// holders has one subject for each container that holds the entity.
 	holders []subject
+	hold    Hold // how holder holds it; of a subject in holders
 	card    int  // index in Moment.subjects of the entity's card
 	split   bool // a card with instances on it
 	busy    ratio
+	tally   *tally        // what has added up; not of a subject in holders
 	idle    time.Duration // held and not computing; meaningful where busy is known
 }
 
@@ -36,6 +41,7 @@ type Moment struct {
 	taken       time.Time
 	attribution time.Time // zero where unknown
 	subjects    []subject
+	devices     []deviceSeries
 	node        *labelSet // of series about the node itself
 }
 

@@ -1,6 +1,25 @@
 package collect
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/gpuscale/gpuscale/gpu/metric"
+)
+
+// xidErrors has a series for each code that a card has had.
+func xidErrors() family {
+	return family{desc: metric.GPUXIDErrorsTotal, collect: func(m *Moment, d *metric.Desc, add adder) {
+		for i := range m.subjects {
+			s := &m.subjects[i]
+			if s.entity.Kind != GPU || s.entity.Events == nil {
+				continue
+			}
+			for _, x := range s.entity.Events.XIDs {
+				add(s.labels.with(d, metric.LabelXID, strconv.FormatInt(x.Code, 10)), float64(x.Total), m.taken)
+			}
+		}
+	}}
+}
 
 // xid returns the DCGM labels of the XID series, which dcgm-exporter gives the
 // code and its meaning.

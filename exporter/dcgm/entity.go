@@ -1,8 +1,10 @@
 package dcgm
 
+// #include "shim.h"
+import "C"
+
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	godcgm "github.com/NVIDIA/go-dcgm/pkg/dcgm"
@@ -11,7 +13,11 @@ import (
 // Entity groups of DCGM that this package reads.
 const (
 	kindGPU      = uint32(godcgm.FE_GPU)
+	kindSwitch   = uint32(godcgm.FE_SWITCH)
 	kindInstance = uint32(godcgm.FE_GPU_I)
+	kindLink     = uint32(godcgm.FE_LINK)
+	kindCPU      = uint32(godcgm.FE_CPU)
+	kindCore     = uint32(godcgm.FE_CPU_CORE)
 )
 
 // entityKey names an entity as DCGM does.
@@ -31,45 +37,84 @@ type placed struct {
 type layout struct {
 	gpus      []uint32 // sorted; cards that are lost too
 	instances []placed // by card, then by instance id
+	devices   []device // by kind
 }
 
-// readLayout asks the host engine which entities there are.
-func readLayout() (layout, error) {
-	ids, err := godcgm.GetEntityGroupEntities(godcgm.FE_GPU)
+// readLayout asks the host engine which entities there are. Only the list of
+// cards must be had.
+func (r *reader) readLayout() (layout, error) {
+	gpus, err := readEntities(kindGPU)
 	if err != nil {
-		return layout{}, fmt.Errorf("listing GPUs: %w", err)
+		return layout{}, err
 	}
-	var l layout
-	for _, id := range ids {
-		l.gpus = append(l.gpus, uint32(id))
-	}
+	l := layout{gpus: gpus}
 	slices.Sort(l.gpus)
-	if len(l.gpus) == 0 {
-		return l, nil // a host engine without a driver has no hierarchy either
+	// Without cards it is asked all the same: the answer tells a machine without
+	// cards from a host engine without a driver.
+	l.instances, err = readInstances()
+	if severs(err) {
+		return layout{}, err
 	}
-	tree, err := godcgm.GetGPUInstanceHierarchy()
+	if len(l.gpus) > 0 {
+		r.complain("MIG instances", err)
+	}
+	l.devices, err = r.readDevices()
 	if err != nil {
-		return layout{}, fmt.Errorf("listing MIG instances: %w", err)
+		return layout{}, err
 	}
-	for _, e := range tree.EntityList[:min(tree.Count, uint(len(tree.EntityList)))] {
-		if e.Entity.EntityGroupId != godcgm.FE_GPU_I || e.Parent.EntityGroupId != godcgm.FE_GPU {
-			continue
+	return r.withoutQuiet(l), nil
+}
+
+func readEntities(kind uint32) ([]uint32, error) {
+	var ids [C.SHIM_MAX_ENTITIES]C.uint32_t
+	var n C.int
+	if code := C.shim_entities(C.uintptr_t(hostHandle), C.uint(kind), &ids[0], &n); code != 0 {
+		return nil, callError("listing "+godcgm.Field_Entity_Group(kind).String()+" entities", code)
+	}
+	out := make([]uint32, n)
+	for i := range out {
+		out[i] = uint32(ids[i])
+	}
+	return out, nil
+}
+
+func readInstances() ([]placed, error) {
+	var list [C.SHIM_MAX_INSTANCES]C.shim_instance
+	var n C.int
+	if code := C.shim_instances(C.uintptr_t(hostHandle), &list[0], &n); code != 0 {
+		return nil, callError("listing MIG instances", code)
+	}
+	out := make([]placed, n)
+	for i, e := range list[:n] {
+		out[i] = placed{
+			key: entityKey{kindInstance, uint32(e.entity)}, gpu: uint32(e.gpu),
+			instanceID: int(int32(e.instance)), computeSlices: int(e.slices),
 		}
-		l.instances = append(l.instances, placed{
-			key:           entityKey{kindInstance, uint32(e.Entity.EntityId)},
-			gpu:           uint32(e.Parent.EntityId),
-			instanceID:    int(int32(e.Info.NvmlInstanceId)),
-			computeSlices: int(e.Info.NvmlProfileSlices),
-		})
 	}
-	slices.SortFunc(l.instances, func(a, b placed) int {
+	slices.SortFunc(out, func(a, b placed) int {
 		return cmp.Or(cmp.Compare(a.gpu, b.gpu), cmp.Compare(a.instanceID, b.instanceID))
 	})
-	return l, nil
+	return out, nil
+}
+
+// withoutQuiet leaves out the cards that were let go of.
+func (r *reader) withoutQuiet(l layout) layout {
+	if len(r.quiet) == 0 {
+		return l
+	}
+	quiet := func(gpu uint32) bool {
+		known := r.cards[gpu]
+		return known != nil && slices.Contains(r.quiet, known.uuid)
+	}
+	l.gpus = slices.DeleteFunc(l.gpus, quiet)
+	l.instances = slices.DeleteFunc(l.instances, func(p placed) bool { return quiet(p.gpu) })
+	l.devices = slices.DeleteFunc(l.devices, func(d device) bool { return d.ofGPU() && quiet(d.parent) })
+	return l
 }
 
 func (l layout) equal(other layout) bool {
-	return slices.Equal(l.gpus, other.gpus) && slices.Equal(l.instances, other.instances)
+	return slices.Equal(l.gpus, other.gpus) && slices.Equal(l.instances, other.instances) &&
+		slices.Equal(l.devices, other.devices)
 }
 
 func (l layout) gpuKeys() []entityKey {

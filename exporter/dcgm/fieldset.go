@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	godcgm "github.com/NVIDIA/go-dcgm/pkg/dcgm"
+
+	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
 // Fields that the Source reads for itself.
@@ -13,6 +15,7 @@ const (
 	fieldMinor    = 55
 	fieldMIGMode  = 67
 	fieldMIGMax   = 69 // compute slices of the whole card
+	fieldClocks   = 112
 	fieldXID      = 230
 	firstProfiled = 1001
 	lastProfiled  = 1099
@@ -27,10 +30,12 @@ var (
 
 // fieldSet is what a caller wants, split by where DCGM measures it.
 type fieldSet struct {
-	wanted   []uint16 // sorted, known to the library
-	gpu      []uint16 // wanted and the card's identity, sorted
-	instance []uint16 // those measured on instances, and the instance's identity
-	unknown  []uint16 // wanted, but not known to the library or not a card's
+	wanted   []uint16            // sorted, known to the library, of cards and instances
+	gpu      []uint16            // wanted and the card's identity, sorted
+	instance []uint16            // those measured on instances, and the instance's identity
+	device   map[uint32][]uint16 // of switches, links, CPUs and cores, by entity group; sorted
+	asked    []uint16            // what is asked otherwise than by a field
+	unknown  []uint16            // wanted, but not known to the library
 }
 
 // newFieldSet sorts fields by the library's own metadata. A field that DCGM
@@ -39,31 +44,72 @@ type fieldSet struct {
 func newFieldSet(fields []uint16) fieldSet {
 	// The library forgets its field table with every shutdown.
 	godcgm.FieldsInit()
-	fields = slices.Compact(slices.Sorted(slices.Values(fields)))
-	var set fieldSet
-	for _, f := range fields {
-		meta, err := godcgm.FieldGetByID(godcgm.Short(f))
-		switch {
-		case err != nil:
-			set.unknown = append(set.unknown, f)
-			continue
-		case meta.EntityLevel == godcgm.FE_GPU_I || meta.EntityLevel == godcgm.FE_GPU_CI:
-			set.instance = append(set.instance, f)
-		case meta.EntityLevel != godcgm.FE_GPU && meta.EntityLevel != godcgm.FE_NONE:
-			set.unknown = append(set.unknown, f) // of switches, links and CPUs
+	set := fieldSet{device: map[uint32][]uint16{}}
+	for _, f := range slices.Compact(slices.Sorted(slices.Values(fields))) {
+		if isAsked(f) {
+			set.ask(f)
 			continue
 		}
-		set.wanted = append(set.wanted, f)
+		meta, err := godcgm.FieldGetByID(godcgm.Short(f))
+		if err != nil {
+			set.unknown = append(set.unknown, f)
+			continue
+		}
+		set.add(f, meta.EntityLevel)
 	}
 	set.gpu = union(set.wanted, gpuIdentity)
 	set.instance = union(set.instance, instanceIdentity)
 	return set
 }
 
+func isAsked(f uint16) bool {
+	return f == collect.AskClockEvents || f == collect.AskHealth || f == collect.AskPeers
+}
+
+// ask notes what the library can be asked for.
+func (s *fieldSet) ask(what uint16) {
+	symbol := map[uint16]string{
+		collect.AskClockEvents: symbolEvents, collect.AskHealth: symbolHealth, collect.AskPeers: symbolPeers,
+	}
+	if hasSymbol(symbol[what]) {
+		s.asked = append(s.asked, what)
+	} else {
+		s.unknown = append(s.unknown, what)
+	}
+}
+
+func (s *fieldSet) add(f uint16, level godcgm.Field_Entity_Group) {
+	switch level {
+	case godcgm.FE_GPU_I, godcgm.FE_GPU_CI:
+		s.wanted, s.instance = append(s.wanted, f), append(s.instance, f)
+	case godcgm.FE_GPU, godcgm.FE_NONE:
+		s.wanted = append(s.wanted, f)
+	case godcgm.FE_SWITCH, godcgm.FE_LINK, godcgm.FE_CPU:
+		s.device[uint32(level)] = append(s.device[uint32(level)], f)
+	case godcgm.FE_CPU_CORE: // a CPU has the mean of its cores
+		s.device[kindCore] = append(s.device[kindCore], f)
+		s.device[kindCPU] = append(s.device[kindCPU], f)
+	default:
+		s.unknown = append(s.unknown, f) // of vGPUs and network cards
+	}
+}
+
 func (s fieldSet) wants(field uint16) bool {
 	_, found := slices.BinarySearch(s.wanted, field)
 	return found
 }
+
+// counts reports whether a value left out is counted: not where only we want it,
+// and a blank of a switch, link or CPU says no more than that most have blanks.
+func (s fieldSet) counts(field uint16, reason string) bool {
+	if s.wants(field) {
+		return true
+	}
+	ours := slices.Contains(gpuIdentity, field) || slices.Contains(instanceIdentity, field)
+	return !ours && (reason == dropImpossible || reason == dropError)
+}
+
+func (s fieldSet) asks(what uint16) bool { return slices.Contains(s.asked, what) }
 
 // split parts profiling fields, which only some cards have, from the rest.
 func split(fields []uint16) (plain, profiled []uint16) {

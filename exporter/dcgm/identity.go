@@ -16,6 +16,7 @@ type cardIdentity struct {
 	minor      int
 	mig        bool
 	maxCompute int
+	away       bool // DCGM said last that the card is lost
 }
 
 // learnCards reads each card's attributes. A card that fails keeps what was
@@ -101,7 +102,7 @@ var profileName = regexp.MustCompile(`^\d+g\.\d+gb(\+[a-z.]+)?$`)
 // name and UUID, which is told by their form.
 func instanceEntity(card collect.Entity, p placed, driver place, known bool, values []collect.Value) collect.Entity {
 	e := card
-	e.Kind, e.InstanceID, e.ComputeSlices = collect.Instance, p.instanceID, p.computeSlices
+	e.Kind, e.InstanceID, e.ComputeSlices, e.DCGMID = collect.Instance, p.instanceID, p.computeSlices, int(p.key.id)
 	e.Start, e.Size, e.Values = -1, 0, nil
 	if known {
 		e.Start, e.Size, e.InstanceUUID, e.Profile = driver.start, driver.size, driver.uuid, driver.profile

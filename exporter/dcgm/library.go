@@ -30,6 +30,8 @@ var symbols = []string{
 const (
 	symbolProfiling = "dcgmProfGetSupportedMetricGroups"
 	symbolEvents    = "dcgmGetValuesSince_v2"
+	symbolHealth    = "dcgmHealthCheck"
+	symbolPeers     = "dcgmGetNvLinkP2PStatus"
 )
 
 // loadLibrary loads libdcgm and looks for every symbol that is needed.

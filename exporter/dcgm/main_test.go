@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -96,6 +97,23 @@ func (m *machine) cut(card, n int, profile string, slices, size int) {
 		})
 	}
 }
+
+// engine runs a host engine of its own process on the machine.
+func (m *machine) engine(address string) *fakedcgm.Engine {
+	m.t.Helper()
+	e, err := fakedcgm.StartEngine(m.t.Context(), os.Getenv(envLibraries), address, m.path)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(e.Kill)
+	return e
+}
+
+// clock is a test's time: the wall's, and what was added to it.
+type clock struct{ ahead atomic.Int64 }
+
+func (c *clock) now() time.Time          { return time.Now().Add(time.Duration(c.ahead.Load())) }
+func (c *clock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
 
 // defaults are fields of dcgm-exporter's default counters.
 var defaults = []uint16{100, 101, 140, 150, 155, 156, 202, 203, 204, 206, 207, 230, 251, 252, 253, 449, 1001, 1004, 1005, 1009, 1010}

@@ -26,12 +26,17 @@ type Options struct {
 	// LibraryPath is the file of libdcgm.so.4; empty searches as the dynamic
 	// loader does (LD_LIBRARY_PATH, ld.so.cache).
 	LibraryPath string
+	// EventWindow is how long single events (Events.RecentXIDs, ClockSamples) are
+	// kept; 0 means 5 minutes. Totals are kept for good.
+	EventWindow time.Duration
 	// Timeout bounds how long Read, Watch and Close wait for DCGM; 0 means 10 s.
 	// A call that hangs longer goes on in the background, and Read answers
 	// ErrHanging until it is back.
 	Timeout time.Duration
 	// Log gets changes of state; nil discards them.
 	Log *slog.Logger
+
+	now func() time.Time // a test's clock
 }
 
 // Errors that a caller may want to tell apart.
@@ -40,6 +45,10 @@ var (
 	ErrNoLibrary = errors.New("libdcgm.so.4 cannot be loaded")
 	// ErrLibraryTooOld: the library lacks functions that are needed.
 	ErrLibraryTooOld = errors.New("libdcgm.so.4 lacks functions that are needed")
+	// ErrNoDriver: the host engine has found no driver, so it has no cards and
+	// refuses watches.
+	ErrNoDriver = errors.New("the DCGM host engine runs without NVIDIA's driver library (NVML): " +
+		"the driver is not installed on its host or not visible to it (DCGM_ST_NVML_NOT_LOADED, -56)")
 	// ErrHanging: a call into DCGM has not come back in time.
 	ErrHanging = errors.New("DCGM does not answer")
 	// ErrInUse: the process has another Source; go-dcgm can hold only one.
@@ -51,6 +60,9 @@ var (
 func (o Options) withDefaults() Options {
 	if o.Timeout == 0 {
 		o.Timeout = 10 * time.Second
+	}
+	if o.now == nil {
+		o.now = time.Now
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -10,9 +10,9 @@ import (
 // their instances. DCGM refuses a whole group for one card that lacks a field,
 // so cards with the same fields go together. A refusal is logged and leaves the
 // fields unwatched: they are then counted as not supported.
-func (r *reader) watchProfiled(wanted []uint16) {
+func (r *reader) watchProfiled(wanted []uint16) error {
 	if len(wanted) == 0 || !hasSymbol(symbolProfiling) {
-		return
+		return nil
 	}
 	type class struct {
 		gpu, instance   []entityKey
@@ -37,13 +37,20 @@ func (r *reader) watchProfiled(wanted []uint16) {
 		}
 	}
 	for _, c := range classes {
-		if err := r.session.watch(c.gpu, c.fields, r.every); err != nil {
-			r.options.Log.Warn("DCGM refuses profiling fields", "entities", len(c.gpu), "error", err)
-		}
-		if err := r.session.watch(c.instance, c.onParts, r.every); err != nil {
-			r.options.Log.Warn("DCGM refuses profiling fields of MIG instances", "entities", len(c.instance), "error", err)
+		for _, w := range []struct {
+			entities []entityKey
+			fields   []uint16
+		}{{c.gpu, c.fields}, {c.instance, c.onParts}} {
+			err := r.session.watch(w.entities, w.fields, r.every, r.keep())
+			if severs(err) {
+				return err
+			}
+			if err != nil {
+				r.options.Log.Warn("DCGM refuses profiling fields", "entities", len(w.entities), "error", err)
+			}
 		}
 	}
+	return nil
 }
 
 // supportedProfiling gives the profiling fields a card has: none where DCGM

@@ -2,6 +2,7 @@ package dcgm
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
@@ -19,24 +20,34 @@ type reader struct {
 	fields fieldSet
 	every  time.Duration
 
+	quiet []string // UUIDs of cards let go of
+
 	session *session // nil: not connected
-	fresh   bool     // the watches fit fields and layout
+	backoff backoff
+	fresh   bool // the watches fit fields and layout
 	layout  layout
 	cards   map[uint32]*cardIdentity
 	places  map[entityKey]place
 	uuids   map[entityKey]string // of instances, as last read
-	xids    xidLog
+	events  events
+	slow    slow
+
+	complaints map[string]string // what was logged of each part
 }
 
 func newReader(o Options) *reader {
 	return &reader{
 		options: o, buffer: newBuffer(), every: time.Second,
-		cards: map[uint32]*cardIdentity{}, xids: newXIDLog(time.Now()),
+		cards: map[uint32]*cardIdentity{}, events: newEvents(o.now(), o.EventWindow), complaints: map[string]string{},
 	}
 }
 
 func (r *reader) close() error {
 	r.buffer.free()
+	return r.hangUp()
+}
+
+func (r *reader) hangUp() error {
 	if r.session == nil {
 		return nil
 	}
@@ -49,43 +60,73 @@ func (r *reader) close() error {
 func (r *reader) want(fields []uint16, every time.Duration) {
 	r.fields, r.every, r.fresh = newFieldSet(fields), every, false
 	if len(r.fields.unknown) > 0 {
-		r.options.Log.Warn("DCGM has some fields not, or not for cards", "fields", r.fields.unknown)
+		r.options.Log.Warn("DCGM has some fields not", "fields", r.fields.unknown)
 	}
 }
+
+// keep is how long the host engine keeps samples of which only the last is read.
+func (r *reader) keep() time.Duration { return max(3*r.every, 10*time.Second) }
 
 // read gives a Reading. After any failure the connection is given up, since
 // nothing tells reliably which failures it survives.
 func (r *reader) read() (*collect.Reading, error) {
-	reading, err := r.tryRead()
-	if err != nil && r.session != nil {
-		r.options.Log.Warn("DCGM host engine lost", "error", err)
-		err = errors.Join(err, r.session.close())
-		r.session = nil
+	if err := r.backoff.wait(r.options.now()); err != nil {
+		return nil, err
 	}
-	return reading, err
+	reading, err := r.tryRead()
+	if err == nil {
+		r.backoff.succeeded()
+		return reading, nil
+	}
+	if r.session != nil {
+		r.options.Log.Warn("DCGM host engine lost", "error", err)
+		err = errors.Join(err, r.hangUp())
+	}
+	r.backoff.failed(r.options.now(), err)
+	return nil, err
 }
 
 func (r *reader) tryRead() (*collect.Reading, error) {
+	if err := r.refresh(); err != nil {
+		return nil, err
+	}
+	return r.sample()
+}
+
+// refresh connects where that is needed and fits the watches to what is there.
+func (r *reader) refresh() error {
 	if r.session == nil {
 		s, err := connect(r.options)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		r.session, r.fresh = s, false
 		r.options.Log.Info("DCGM host engine connected")
 	}
-	now, err := readLayout()
+	now, err := r.readLayout()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if !r.fresh || !now.equal(r.layout) {
-		if err := r.adopt(now); err != nil {
-			return nil, err
-		}
-	} else if r.strangers() {
+		return r.adopt(now)
+	}
+	if r.strangers() {
 		r.learnCards() // one may have come back
 	}
-	return r.sample()
+	return nil
+}
+
+// quiesce lets go of cards, and takes others back, before it returns.
+func (r *reader) quiesce(uuids []string) error {
+	r.quiet = uuids
+	if r.session == nil {
+		return nil // it holds nothing
+	}
+	err := r.refresh()
+	if err != nil {
+		err = errors.Join(err, r.hangUp()) // which lets go too
+	}
+	return err
 }
 
 // adopt sets up the watches for a layout and learns who is in it.
@@ -94,6 +135,11 @@ func (r *reader) adopt(l layout) error {
 		// Entities that went away make this fail on some versions; what is
 		// left over ends with the connection.
 		r.options.Log.Debug("DCGM watches not taken back", "error", err)
+	}
+	for gpu, id := range r.cards {
+		if !slices.Contains(l.gpus, gpu) {
+			id.away = true
+		}
 	}
 	r.layout, r.fresh, r.uuids = l, true, map[entityKey]string{}
 	r.learnCards()
@@ -107,7 +153,8 @@ func (r *reader) adopt(l layout) error {
 }
 
 // watchAll watches plain fields on all entities and profiling fields where they
-// can be had. A card that refuses profiling takes nothing else with it.
+// can be had, then waits for first samples. What is refused takes nothing else
+// with it, unless the host engine refuses everything.
 func (r *reader) watchAll() error {
 	gpus, instances := r.layout.gpuKeys(), r.layout.instanceKeys()
 	plain, profiled := split(r.fields.wanted)
@@ -122,17 +169,22 @@ func (r *reader) watchAll() error {
 		{gpus, plain, r.every},
 		{instances, instancePlain, r.every},
 	} {
-		if err := r.session.watch(w.entities, w.fields, w.every); err != nil {
+		if err := r.session.watch(w.entities, w.fields, w.every, r.keep()); err != nil {
 			return err
 		}
 	}
-	if r.fields.wants(fieldXID) {
-		// XIDs are read as events too, for which DCGM wants a watch of their own.
-		r.xids.watch = len(r.session.watches)
-		if err := r.session.watch(gpus, []uint16{fieldXID}, r.every); err != nil {
+	for _, watch := range []func() error{
+		func() error { return r.watchProfiled(profiled) }, r.watchDevices, r.watchHealth,
+		r.watchEvents, // last: it keeps samples longer than a plain watch of the same field
+	} {
+		if err := watch(); err != nil {
 			return err
 		}
 	}
-	r.watchProfiled(profiled)
+	err := r.session.update()
+	if severs(err) {
+		return err
+	}
+	r.complain("first samples", err) // they come by themselves then
 	return nil
 }

@@ -4,6 +4,7 @@ package dcgm
 import "C"
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -12,7 +13,8 @@ import (
 
 // sample reads all values in a few calls and puts a Reading together.
 func (r *reader) sample() (*collect.Reading, error) {
-	reading := &collect.Reading{Taken: time.Now(), Dropped: map[string]int{}}
+	now := r.options.now()
+	reading := &collect.Reading{Taken: now, Dropped: map[string]int{}}
 	cards, err := r.values(r.layout.gpuKeys(), r.fields.gpu, reading.Dropped)
 	if err != nil {
 		return nil, err
@@ -21,21 +23,24 @@ func (r *reader) sample() (*collect.Reading, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.fields.wants(fieldXID) && hasSymbol(symbolEvents) {
-		if err := r.xids.update(r.session); err != nil {
-			return nil, err
-		}
+	if reading.Devices, err = r.sampleDevices(reading.Dropped); err != nil {
+		return nil, err
+	}
+	if err := r.readEvents(now); err != nil {
+		return nil, err
+	}
+	if err := r.readSlow(now); err != nil {
+		return nil, err
 	}
 	if n := len(r.fields.unknown); n > 0 {
 		reading.Dropped[dropNotSupported] += n * len(r.layout.gpus)
 	}
-	reading.Entities = r.entities(cards, instances, reading.Dropped)
-	return reading, nil
+	reading.Entities, err = r.entities(cards, instances, now, reading.Dropped)
+	return reading, err
 }
 
 // values reads a rectangle of entities and fields: one list an entity, sorted by
-// field. Only what the caller of the
-// Source wants is counted when it is dropped.
+// field. An entity that fails is counted as an error of one.
 func (r *reader) values(entities []entityKey, fields []uint16, dropped map[string]int) ([][]collect.Value, error) {
 	if len(entities) == 0 {
 		return nil, nil
@@ -45,22 +50,26 @@ func (r *reader) values(entities []entityKey, fields []uint16, dropped map[strin
 	for i := range out {
 		out[i], all = all[:0:len(fields)], all[len(fields):]
 	}
+	now := r.options.now()
 	err := r.buffer.latest(entities, fields, func(entity int, raw *C.shim_value) {
-		v, reason := judge(raw)
+		v, reason := judge(raw, now)
 		if reason != "" {
-			if r.fields.wants(v.Field) {
+			if r.fields.counts(v.Field, reason) {
 				dropped[reason]++
 			}
 			return
 		}
 		out[entity] = append(out[entity], v)
+	}, func(entity int, err error) {
+		dropped[dropError]++
+		r.complain(fmt.Sprint("values of entity ", entities[entity]), err)
 	})
 	return out, err
 }
 
 // entities lists cards, each followed by its instances. A card of which not
 // even the UUID is known has no labels to stand under and is counted as an error.
-func (r *reader) entities(cards, instances [][]collect.Value, dropped map[string]int) []collect.Entity {
+func (r *reader) entities(cards, instances [][]collect.Value, now time.Time, dropped map[string]int) ([]collect.Entity, error) {
 	out := make([]collect.Entity, 0, len(cards)+len(instances))
 	for i, gpu := range r.layout.gpus {
 		id := r.cards[gpu]
@@ -72,22 +81,36 @@ func (r *reader) entities(cards, instances [][]collect.Value, dropped map[string
 			continue
 		}
 		card := id.entity(gpu)
-		card.Values = r.amendXID(gpu, r.wantedOnly(cards[i]))
-		out = append(out, card)
-		for k, p := range r.layout.instances {
-			if p.gpu != gpu {
-				continue
-			}
-			for _, v := range instances[k] {
-				if v.Field == fieldUUID {
-					r.noticeRemade(p.key, v.Text)
-				}
-			}
-			driver, known := r.places[p.key]
-			e := instanceEntity(card, p, driver, known, instances[k])
-			e.Values = r.wantedOnly(instances[k])
-			out = append(out, e)
+		card.Values = r.wantedOnly(cards[i])
+		if err := r.noticeLoss(gpu, &card, now); err != nil {
+			return nil, err
 		}
+		card.Values = r.amendXID(id.uuid, card.Values)
+		if r.events.xids != nil || r.events.clocks != nil {
+			card.Events = r.events.log(id.uuid).Snapshot(now)
+		}
+		card.Health, card.Peers = r.slow.health[gpu], r.slow.peers[gpu]
+		out = append(out, card)
+		out = r.appendInstances(out, gpu, card, instances)
+	}
+	return out, nil
+}
+
+func (r *reader) appendInstances(out []collect.Entity, gpu uint32, card collect.Entity, values [][]collect.Value) []collect.Entity {
+	card.Events, card.Health, card.Peers, card.Lost = nil, nil, nil, false
+	for k, p := range r.layout.instances {
+		if p.gpu != gpu {
+			continue
+		}
+		for _, v := range values[k] {
+			if v.Field == fieldUUID {
+				r.noticeRemade(p.key, v.Text)
+			}
+		}
+		driver, known := r.places[p.key]
+		e := instanceEntity(card, p, driver, known, values[k])
+		e.Values = r.wantedOnly(values[k])
+		out = append(out, e)
 	}
 	return out
 }
@@ -98,7 +121,7 @@ func (r *reader) wantedOnly(values []collect.Value) []collect.Value {
 }
 
 // amendXID puts a card's last XID where its field stands.
-func (r *reader) amendXID(gpu uint32, values []collect.Value) []collect.Value {
+func (r *reader) amendXID(uuid string, values []collect.Value) []collect.Value {
 	if !r.fields.wants(fieldXID) {
 		return values
 	}
@@ -109,7 +132,7 @@ func (r *reader) amendXID(gpu uint32, values []collect.Value) []collect.Value {
 	if found {
 		old = values[at]
 	}
-	v, ok := r.xids.amend(gpu, old, found)
+	v, ok := r.events.amend(uuid, old, found)
 	switch {
 	case found:
 		values[at] = v

@@ -1,5 +1,8 @@
 package dcgm
 
+// #include "shim.h"
+import "C"
+
 import (
 	"errors"
 	"fmt"
@@ -79,48 +82,79 @@ func (s *session) name() string {
 	return fmt.Sprintf("%s-%d", s.prefix, s.made)
 }
 
-// watch lets the host engine take the fields of all entities at the interval,
-// and waits until it has done so once. An entity or a field that is refused is
-// logged and left out; it is an error when nothing is left.
-func (s *session) watch(entities []entityKey, fields []uint16, every time.Duration) error {
-	if len(entities) == 0 || len(fields) == 0 {
-		return nil
-	}
+// group makes a group of entities. An entity that is refused is logged and left
+// out: it may have gone since the list was read, which the next Read sees.
+func (s *session) group(entities []entityKey) (godcgm.GroupHandle, error) {
 	group, err := godcgm.CreateGroup(s.name())
 	if err != nil {
-		return err
+		return group, err
 	}
 	s.groups = append(s.groups, group)
 	for _, e := range entities {
 		if err := godcgm.AddEntityToGroup(group, godcgm.Field_Entity_Group(e.kind), uint(e.id)); err != nil {
-			// It may have gone since the list was read; the next Read sees that.
 			s.log.Warn("DCGM entity not watched", "kind", e.kind, "id", e.id, "error", err)
 		}
 	}
+	return group, nil
+}
+
+// watch lets the host engine take the fields of all entities at the interval
+// and keep the samples for a while. A field that is refused is logged and left
+// out; it is an error when nothing is left, or when the host engine refuses
+// everything.
+func (s *session) watch(entities []entityKey, fields []uint16, every, keep time.Duration) error {
+	if len(entities) == 0 || len(fields) == 0 {
+		return nil
+	}
 	before := len(s.watches)
-	for part := range slices.Chunk(fields, maxFieldsPerCall) {
-		err = errors.Join(err, s.watchFields(group, part, every))
+	var errs error
+	for some := range slices.Chunk(entities, maxEntitiesPerGroup) {
+		group, err := s.group(some)
+		if err != nil {
+			return err
+		}
+		for part := range slices.Chunk(fields, maxFieldsPerCall) {
+			err := s.watchFields(group, part, every, keep)
+			if severs(err) {
+				return err
+			}
+			errs = errors.Join(errs, err)
+		}
 	}
 	if len(s.watches) == before {
-		return err
+		return errs
 	}
 	return nil
 }
 
+// watchOne watches a single field and gives its watch; nil where DCGM refuses.
+func (s *session) watchOne(entities []entityKey, field uint16, every, keep time.Duration) (*watch, error) {
+	before := len(s.watches)
+	err := s.watch(entities, []uint16{field}, every, keep)
+	if severs(err) {
+		return nil, err
+	}
+	if len(s.watches) == before {
+		return nil, nil
+	}
+	return &s.watches[before], nil
+}
+
 // watchFields watches a list of fields. DCGM refuses a list as a whole, so one
 // that is refused is halved until the culprit stands alone.
-func (s *session) watchFields(group godcgm.GroupHandle, fields []uint16, every time.Duration) error {
+func (s *session) watchFields(group godcgm.GroupHandle, fields []uint16, every, keep time.Duration) error {
 	handle, err := godcgm.FieldGroupCreate(s.name(), shorts(fields))
 	if err != nil {
 		return err
 	}
-	// Samples are kept for three intervals or 10 s: we read only the last one,
-	// and events since the last Read.
-	keep := max(3*every, 10*time.Second)
-	err = godcgm.WatchFieldsWithGroupEx(handle, group, every.Microseconds(), keep.Seconds(), 0)
+	err = callError("watching fields", C.shim_watch(C.uintptr_t(hostHandle), C.uintptr_t(group.GetHandle()),
+		C.uintptr_t(handle.GetHandle()), C.int64_t(every.Microseconds()), C.double(keep.Seconds())))
 	if err == nil {
 		s.watches = append(s.watches, watch{group, handle})
 		return nil
+	}
+	if severs(err) {
+		return err
 	}
 	err = errors.Join(err, godcgm.FieldGroupDestroy(handle))
 	if len(fields) == 1 {
@@ -128,7 +162,16 @@ func (s *session) watchFields(group godcgm.GroupHandle, fields []uint16, every t
 		return err
 	}
 	half := len(fields) / 2
-	return errors.Join(s.watchFields(group, fields[:half], every), s.watchFields(group, fields[half:], every))
+	first := s.watchFields(group, fields[:half], every, keep)
+	if severs(first) {
+		return first
+	}
+	return errors.Join(first, s.watchFields(group, fields[half:], every, keep))
+}
+
+// update waits until the host engine has taken a first sample of every watch.
+func (s *session) update() error {
+	return callError("taking the first samples", C.shim_update(C.uintptr_t(hostHandle)))
 }
 
 // unwatch takes back every watch. What fails is left to the host engine, which

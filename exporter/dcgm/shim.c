@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define VERSION(type, n) ((uint32_t)(sizeof(type) | ((uint32_t)(n) << 24)))
@@ -43,19 +44,198 @@ int shim_has(const char *symbol) {
     return library && dlsym(library, symbol) != NULL;
 }
 
+/* FIND(name, arguments) declares call, the function of that name or NULL. */
+#define FIND(name, ...)         \
+    int (*call)(__VA_ARGS__);   \
+    *(void **)&call = library ? dlsym(library, name) : NULL
+
 int shim_latest(uintptr_t handle, shim_entity *entities, unsigned n, uint16_t *fields, unsigned fields_n,
                 shim_value *out) {
-    int (*call)(uintptr_t, shim_entity *, unsigned, uint16_t *, unsigned, unsigned, shim_value *);
-    *(void **)&call = library ? dlsym(library, "dcgmEntitiesGetLatestValues") : NULL;
+    FIND("dcgmEntitiesGetLatestValues", uintptr_t, shim_entity *, unsigned, uint16_t *, unsigned, unsigned, shim_value *);
     return call ? call(handle, entities, n, fields, fields_n, 0, out) : SHIM_NO_SYMBOL;
 }
 
 int shim_device(uintptr_t handle, unsigned gpu, shim_attributes *out) {
-    int (*call)(uintptr_t, unsigned, shim_attributes *);
-    *(void **)&call = library ? dlsym(library, "dcgmGetDeviceAttributes") : NULL;
+    FIND("dcgmGetDeviceAttributes", uintptr_t, unsigned, shim_attributes *);
     memset(out, 0, sizeof *out);
     out->version = VERSION(shim_attributes, 3);
     return call ? call(handle, gpu, out) : SHIM_NO_SYMBOL;
+}
+
+int shim_entities(uintptr_t handle, unsigned kind, uint32_t *out, int *n) {
+    FIND("dcgmGetEntityGroupEntities", uintptr_t, unsigned, uint32_t *, int *, unsigned);
+    int count = SHIM_MAX_ENTITIES;
+    int st = call ? call(handle, kind, out, &count, 0) : SHIM_NO_SYMBOL;
+    *n = st == 0 && count > 0 ? (count < SHIM_MAX_ENTITIES ? count : SHIM_MAX_ENTITIES) : 0;
+    return st;
+}
+
+/* dcgmMigHierarchy_v2 */
+typedef struct {
+    uint32_t version, count;
+    struct {
+        shim_entity entity, parent;
+        char gpu_uuid[128];
+        uint32_t index, instance, compute, profile, slices;
+    } list[SHIM_MAX_INSTANCES];
+} hierarchy;
+_Static_assert(sizeof(hierarchy) == 73480, "dcgmMigHierarchy_v2");
+
+int shim_instances(uintptr_t handle, shim_instance *out, int *n) {
+    FIND("dcgmGetGpuInstanceHierarchy", uintptr_t, hierarchy *);
+    hierarchy *h = calloc(1, sizeof *h);
+    *n = 0;
+    if (h == NULL)
+        return SHIM_NO_MEMORY;
+    h->version = VERSION(hierarchy, 2);
+    int st = call ? call(handle, h) : SHIM_NO_SYMBOL;
+    for (unsigned i = 0; st == 0 && i < h->count && i < SHIM_MAX_INSTANCES; i++)
+        if (h->list[i].entity.kind == SHIM_INSTANCE && h->list[i].parent.kind == SHIM_GPU)
+            out[(*n)++] = (shim_instance){ h->list[i].entity.id, h->list[i].parent.id, h->list[i].instance,
+                                           h->list[i].slices };
+    free(h);
+    return st;
+}
+
+enum { LINK_UP = 3, LINKS_PER_GPU = 18, LINKS_PER_SWITCH = 256, MAX_GPUS = 32, MAX_SWITCHES = 12 };
+
+/* dcgmNvLinkStatus_v4 */
+typedef struct {
+    uint32_t version, gpus;
+    struct {
+        uint32_t id;
+        int32_t state[LINKS_PER_GPU];
+    } gpu[MAX_GPUS];
+    uint32_t switches;
+    struct {
+        uint32_t id;
+        int32_t state[LINKS_PER_SWITCH];
+    } nvswitch[MAX_SWITCHES];
+} link_status;
+_Static_assert(sizeof(link_status) == 14780, "dcgmNvLinkStatus_v4");
+_Static_assert(MAX_GPUS * LINKS_PER_GPU + MAX_SWITCHES * LINKS_PER_SWITCH <= SHIM_MAX_LINKS, "room for links");
+
+/* dcgm_link_t: the kind of the parent, the index and the parent in 8, 16 and 8 bits. */
+static shim_link link_of(uint32_t kind, uint32_t parent, uint32_t index) {
+    return (shim_link){ kind | index << 8 | parent << 24, kind == SHIM_SWITCH, parent, index };
+}
+
+int shim_links(uintptr_t handle, shim_link *out, int *n) {
+    FIND("dcgmGetNvLinkLinkStatus", uintptr_t, link_status *);
+    link_status l = { .version = VERSION(link_status, 4) };
+    *n = 0;
+    int st = call ? call(handle, &l) : SHIM_NO_SYMBOL;
+    if (st != 0)
+        return st;
+    for (unsigned i = 0; i < l.gpus && i < MAX_GPUS; i++)
+        for (unsigned k = 0; k < LINKS_PER_GPU; k++)
+            if (l.gpu[i].state[k] == LINK_UP)
+                out[(*n)++] = link_of(SHIM_GPU, l.gpu[i].id, k);
+    for (unsigned i = 0; i < l.switches && i < MAX_SWITCHES; i++)
+        for (unsigned k = 0; k < LINKS_PER_SWITCH; k++)
+            if (l.nvswitch[i].state[k] == LINK_UP)
+                out[(*n)++] = link_of(SHIM_SWITCH, l.nvswitch[i].id, k);
+    return st;
+}
+
+/* dcgmCpuHierarchy_v1 */
+typedef struct {
+    uint32_t version, count;
+    struct {
+        uint32_t cpu;
+        struct {
+            uint32_t version;
+            uint64_t bitmask[SHIM_MAX_ENTITIES / 64];
+        } cores;
+    } cpus[8];
+} cpu_hierarchy;
+_Static_assert(sizeof(cpu_hierarchy) == 1160, "dcgmCpuHierarchy_v1");
+
+int shim_cores(uintptr_t handle, int32_t cpu_of[SHIM_MAX_ENTITIES]) {
+    FIND("dcgmGetCpuHierarchy", uintptr_t, cpu_hierarchy *);
+    cpu_hierarchy h = { .version = VERSION(cpu_hierarchy, 1) };
+    int st = call ? call(handle, &h) : SHIM_NO_SYMBOL;
+    for (int core = 0; core < SHIM_MAX_ENTITIES; core++) {
+        cpu_of[core] = -1;
+        for (unsigned i = 0; st == 0 && i < h.count && i < 8; i++)
+            if (h.cpus[i].cores.bitmask[core / 64] >> (core % 64) & 1)
+                cpu_of[core] = (int32_t)h.cpus[i].cpu;
+    }
+    return st;
+}
+
+int shim_gpu_status(uintptr_t handle, unsigned gpu, int *status) {
+    FIND("dcgmGetGpuStatus", uintptr_t, unsigned, int *);
+    return call ? call(handle, gpu, status) : SHIM_NO_SYMBOL;
+}
+
+int shim_watch(uintptr_t handle, uintptr_t group, uintptr_t fields, int64_t every_us, double keep_s) {
+    FIND("dcgmWatchFields", uintptr_t, uintptr_t, uintptr_t, long long, double, int);
+    return call ? call(handle, group, fields, every_us, keep_s, 0) : SHIM_NO_SYMBOL;
+}
+
+int shim_update(uintptr_t handle) {
+    FIND("dcgmUpdateAllFields", uintptr_t, int);
+    return call ? call(handle, 1) : SHIM_NO_SYMBOL;
+}
+
+int shim_health_on(uintptr_t handle, uintptr_t group) {
+    FIND("dcgmHealthSet", uintptr_t, uintptr_t, unsigned);
+    return call ? call(handle, group, 0xffffffffu) : SHIM_NO_SYMBOL;
+}
+
+/* dcgmHealthResponse_v5 */
+typedef struct {
+    uint32_t version;
+    int32_t overall;
+    uint32_t count;
+    struct {
+        uint32_t watch;
+        int32_t result;
+        char text[1024];
+        uint32_t code;
+        shim_entity entity;
+    } list[SHIM_MAX_ENTITIES];
+} health;
+_Static_assert(sizeof(health) == 1069068, "dcgmHealthResponse_v5");
+
+int shim_health(uintptr_t handle, uintptr_t group, shim_incident *out, int *n) {
+    FIND("dcgmHealthCheck", uintptr_t, uintptr_t, health *);
+    health *h = calloc(1, sizeof *h); /* pages that nobody writes cost nothing */
+    *n = 0;
+    if (h == NULL)
+        return SHIM_NO_MEMORY;
+    h->version = VERSION(health, 5);
+    int st = call ? call(handle, group, h) : SHIM_NO_SYMBOL;
+    for (unsigned i = 0; st == 0 && i < h->count && i < SHIM_MAX_ENTITIES; i++)
+        if (h->list[i].entity.kind == SHIM_GPU)
+            out[(*n)++] = (shim_incident){ h->list[i].entity.id, h->list[i].watch, h->list[i].code, h->list[i].result };
+    free(h);
+    return st;
+}
+
+/* dcgmNvLinkP2PStatus_v1 */
+typedef struct {
+    uint32_t version, gpus;
+    struct {
+        uint32_t id;
+        int32_t status[MAX_GPUS]; /* by the peer's place in the list */
+    } gpu[MAX_GPUS];
+} p2p_status;
+_Static_assert(sizeof(p2p_status) == 4232, "dcgmNvLinkP2PStatus_v1");
+_Static_assert(MAX_GPUS * (MAX_GPUS - 1) <= SHIM_MAX_PEERS, "room for peers");
+
+int shim_peers(uintptr_t handle, shim_peer *out, int *n) {
+    FIND("dcgmGetNvLinkP2PStatus", uintptr_t, p2p_status *);
+    p2p_status p = { .version = VERSION(p2p_status, 1) };
+    *n = 0;
+    int st = call ? call(handle, &p) : SHIM_NO_SYMBOL;
+    unsigned gpus = st == 0 ? (p.gpus < MAX_GPUS ? p.gpus : MAX_GPUS) : 0;
+    for (unsigned i = 0; i < gpus; i++)
+        for (unsigned k = 0; k < gpus; k++)
+            if (k != i)
+                out[(*n)++] = (shim_peer){ p.gpu[i].id, p.gpu[k].id, p.gpu[i].status[k] };
+    return st;
 }
 
 typedef struct {
@@ -65,16 +245,19 @@ typedef struct {
 
 static int collect(uint32_t kind, uint32_t id, value_v1 *values, int n, void *user) {
     events *e = user;
-    for (int i = 0; i < n && e->n < e->room; i++)
-        if (kind == 1 && values[i].status == 0)
-            e->out[e->n++] = (shim_event){ .gpu = id, .ts = values[i].ts, .code = values[i].value.i64 };
+    for (int i = 0; i < n; i++) {
+        if (kind != SHIM_GPU || values[i].status != 0 || values[i].type != 'i')
+            continue;
+        if (e->n < e->room)
+            e->out[e->n] = (shim_event){ id, values[i].field, values[i].ts, values[i].value.i64 };
+        e->n++;
+    }
     return 0;
 }
 
 int shim_events(uintptr_t handle, uintptr_t group, uintptr_t fields, int64_t since, shim_event *out, int room, int *n) {
     typedef int (*callback)(uint32_t, uint32_t, value_v1 *, int, void *);
-    int (*call)(uintptr_t, uintptr_t, uintptr_t, long long, long long *, callback, void *);
-    *(void **)&call = library ? dlsym(library, "dcgmGetValuesSince_v2") : NULL;
+    FIND("dcgmGetValuesSince_v2", uintptr_t, uintptr_t, uintptr_t, long long, long long *, callback, void *);
     events e = { .out = out, .room = room };
     long long next;
     int st = call ? call(handle, group, fields, since, &next, collect, &e) : SHIM_NO_SYMBOL;

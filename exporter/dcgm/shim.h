@@ -7,7 +7,11 @@
 
 #include <stdint.h>
 
-enum { SHIM_NO_SYMBOL = -20 }; /* DCGM_ST_FUNCTION_NOT_FOUND */
+enum {
+    SHIM_NO_MEMORY = -4,  /* DCGM_ST_MEMORY */
+    SHIM_NO_SYMBOL = -20, /* DCGM_ST_FUNCTION_NOT_FOUND */
+};
+enum { SHIM_GPU = 1, SHIM_SWITCH = 3, SHIM_INSTANCE = 4 }; /* entity groups */
 
 typedef struct {
     uint32_t kind, id; /* entity group and entity id */
@@ -42,22 +46,62 @@ typedef struct {
     uint32_t settings_version, persistence, mig, confidential;
 } shim_attributes;
 
-/* One event of a card. */
+/* One kept sample of a card. */
 typedef struct {
     uint32_t gpu;
-    int64_t ts, code;
+    uint16_t field;
+    int64_t ts, number;
 } shim_event;
+
+/* A MIG GPU instance. */
+typedef struct {
+    uint32_t entity, gpu, instance, slices;
+} shim_instance;
+
+/* One end of an NVLink that is up; entity is how DCGM numbers it. */
+typedef struct {
+    uint32_t entity, on_switch, parent, index;
+} shim_link;
+
+typedef struct {
+    uint32_t gpu, watch, code;
+    int32_t result;
+} shim_incident;
+
+typedef struct {
+    uint32_t from, to;
+    int32_t status;
+} shim_peer;
+
+enum {
+    SHIM_MAX_ENTITIES = 1024, /* DCGM_GROUP_MAX_ENTITIES_V2 */
+    SHIM_MAX_INSTANCES = 448, /* DCGM_MAX_HIERARCHY_INFO */
+    SHIM_MAX_LINKS = 3648,    /* of 32 cards and 12 switches */
+    SHIM_MAX_PEERS = 992,     /* 32 cards, each to the others */
+};
 
 /* Loads the library for good; gives NULL or the loader's message. */
 const char *shim_open(const char *path);
 int shim_has(const char *symbol);
 
-/* Each gives a dcgmReturn_t. */
+/* Each gives a dcgmReturn_t, and in *n how many there are in out, which has room
+ * for as many as the call can give. */
 int shim_latest(uintptr_t handle, shim_entity *entities, unsigned n, uint16_t *fields, unsigned fields_n,
                 shim_value *out);
 int shim_device(uintptr_t handle, unsigned gpu, shim_attributes *out);
-/* Gives the values since a time of a group's cards; *n is how many there are in
- * out, never more than room. */
+int shim_entities(uintptr_t handle, unsigned kind, uint32_t *out, int *n);
+int shim_instances(uintptr_t handle, shim_instance *out, int *n);
+int shim_links(uintptr_t handle, shim_link *out, int *n);
+/* The CPU of each core, by core; -1 for none. */
+int shim_cores(uintptr_t handle, int32_t cpu_of[SHIM_MAX_ENTITIES]);
+int shim_gpu_status(uintptr_t handle, unsigned gpu, int *status);
+int shim_watch(uintptr_t handle, uintptr_t group, uintptr_t fields, int64_t every_us, double keep_s);
+int shim_update(uintptr_t handle);
+int shim_health_on(uintptr_t handle, uintptr_t group);
+int shim_health(uintptr_t handle, uintptr_t group, shim_incident *out, int *n);
+int shim_peers(uintptr_t handle, shim_peer *out, int *n);
+/* The samples of a group's cards since a time. *n is how many there are, which
+ * may be more than room: the rest is not in out. */
 int shim_events(uintptr_t handle, uintptr_t group, uintptr_t fields, int64_t since, shim_event *out, int room, int *n);
 const char *shim_error(int code);
 

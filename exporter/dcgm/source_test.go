@@ -2,7 +2,10 @@ package dcgm
 
 import (
 	"errors"
+	"fmt"
 	"math"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -11,17 +14,34 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
 )
 
+// until repeats an attempt until it succeeds, for half a minute at most.
+func until(t testing.TB, attempt func() error) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for err := attempt(); err != nil; err = attempt() {
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestCards(t *testing.T) {
-	for name, o := range map[string]Options{
-		"embedded":     {},
-		"remote":       {Mode: Remote, Address: "localhost:5555"},
-		"unix socket":  {Mode: Remote, Address: "unix:///run/nv-hostengine"},
-		"path":         {Mode: Remote, Address: "/run/nv-hostengine"},
-		"tcp://":       {Mode: Remote, Address: "tcp://localhost:5555"},
-		"library path": {LibraryPath: "libdcgm.so.4"},
+	socket := filepath.Join(t.TempDir(), "socket")
+	for name, address := range map[string]string{
+		"embedded": "", "library path": "", "tcp": "127.0.0.1:0", "tcp://": "127.0.0.1:0", "unix://": socket, "path": socket,
 	} {
 		t.Run(name, func(t *testing.T) {
-			newMachine(t, 8)
+			m := newMachine(t, 8)
+			o := Options{}
+			if name == "library path" {
+				o.LibraryPath = "libdcgm.so.4"
+			}
+			if address != "" {
+				o.Mode, o.Address = Remote, m.engine(address).Address
+			}
+			if strings.HasSuffix(name, "://") {
+				o.Address = name + o.Address
+			}
 			s := open(t, o)
 			watchFields(t, s, defaults...)
 			before := time.Now().Add(-time.Second)
@@ -140,17 +160,12 @@ func TestRemadeInstance(t *testing.T) {
 	read(t, s)
 	m.Cards[0].Instances[0].UUID, m.Cards[0].Instances[0].Start = "MIG-new", 5
 	m.write()
-	deadline := time.Now().Add(2 * identityEvery)
-	for {
-		e := read(t, s).Entities[1]
-		if e.InstanceUUID == "MIG-new" && e.Start == 5 {
-			return
+	until(t, func() error {
+		if e := read(t, s).Entities[1]; e.InstanceUUID != "MIG-new" || e.Start != 5 {
+			return fmt.Errorf("still %+v", e)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("still %+v", e)
-		}
-		time.Sleep(200 * time.Millisecond)
-	}
+		return nil
+	})
 }
 
 // A card that is lost from the start has no name to stand under, until it is back.
@@ -223,39 +238,124 @@ func TestLostCard(t *testing.T) {
 	at := time.Now().Truncate(time.Microsecond)
 	m.Cards[0].Lost, m.Cards[0].XIDs = true, []fakedcgm.XID{{Code: 79, At: at}}
 	m.write()
-	time.Sleep(120 * time.Millisecond) // a watch interval
-	r := read(t, s)
-	lost, other := r.Entities[0], r.Entities[1]
-	if lost.UUID != m.Cards[0].UUID || lost.Model == "" || has(lost, 155) {
+	var lost collect.Entity
+	until(t, func() error { // a watch interval
+		if lost = read(t, s).Entities[0]; has(lost, 155) {
+			return errors.New("the lost card still has a value")
+		}
+		return nil
+	})
+	if lost.UUID != m.Cards[0].UUID || lost.Model == "" || !lost.Lost {
 		t.Errorf("lost card %+v", lost)
 	}
 	if len(lost.Values) != 1 || lost.Values[0].Number != 79 || !lost.Values[0].Time.Equal(at) {
 		t.Errorf("the lost card's XID is not told: %+v", lost.Values)
 	}
-	if number(t, other, 155) != 321.5 {
+	if other := read(t, s).Entities[1]; number(t, other, 155) != 321.5 || other.Lost {
 		t.Errorf("the other card suffers: %+v", other)
+	}
+	m.Cards[0].Lost = false
+	m.write()
+	until(t, func() error {
+		e := read(t, s).Entities[0]
+		if !has(e, 155) || e.Lost || !e.Events.Returned.After(at) {
+			return fmt.Errorf("not back: %+v", e)
+		}
+		return nil
+	})
+}
+
+// A card that is taken out of the machine and put in again.
+func TestCardRemovedAndBack(t *testing.T) {
+	m := newMachine(t, 2)
+	s := open(t, Options{})
+	watchFields(t, s, 155, 230)
+	read(t, s)
+	cards := m.Cards
+	m.Cards = cards[1:]
+	m.write()
+	if r := read(t, s); len(r.Entities) != 1 || r.Entities[0].GPU != 1 {
+		t.Fatalf("%+v", r.Entities)
+	}
+	m.Cards = cards
+	m.write()
+	r := read(t, s)
+	if len(r.Entities) != 2 || number(t, r.Entities[0], 155) != 321.5 || r.Entities[0].Events.Returned.IsZero() {
+		t.Fatalf("%+v", r.Entities)
+	}
+	if !r.Entities[1].Events.Returned.IsZero() {
+		t.Error("the card that stayed is said to have come back")
 	}
 }
 
+// The host engine is a process of its own, is killed, and another one is started
+// in its place.
 func TestReconnect(t *testing.T) {
+	for name, address := range map[string]string{"tcp": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "socket")} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t, 1)
+			e := m.engine(address)
+			var c clock
+			s := open(t, Options{Mode: Remote, Address: e.Address, now: c.now})
+			watchFields(t, s, 203)
+			read(t, s)
+			for range 3 {
+				e.Kill()
+				for range 3 {
+					if _, err := s.Read(); err == nil {
+						t.Fatal("Read succeeds on a dead host engine")
+					}
+					c.advance(longestDelay)
+				}
+				e = m.engine(e.Address)
+				if r := read(t, s); number(t, r.Entities[0], 203) != 87 {
+					t.Fatalf("after the return: %+v", r.Entities[0])
+				}
+			}
+		})
+	}
+}
+
+// Attempts become rarer, but never so rare that a host engine that is back goes
+// unnoticed for 10 s.
+func TestBackoff(t *testing.T) {
 	m := newMachine(t, 1)
-	s := open(t, Options{Mode: Remote, Address: "localhost:5555"})
+	m.Dead = true
+	m.write()
+	var c clock
+	s := open(t, Options{now: c.now})
 	watchFields(t, s, 203)
+	first := time.Duration(0)
+	for range 12 {
+		if _, err := s.Read(); err == nil || strings.Contains(err.Error(), "next attempt") {
+			t.Fatalf("no attempt was made: %v", err)
+		}
+		_, err := s.Read()
+		if err == nil || !strings.Contains(err.Error(), "next attempt in") || !strings.Contains(err.Error(), "connecting to") {
+			t.Fatalf("an attempt too early, or one without its reason: %v", err)
+		}
+		delay := s.(*source).reader.backoff.delay
+		if delay < first || delay > 10*time.Second-4*time.Second {
+			t.Fatalf("delay %s after %s", delay, first)
+		}
+		first = delay
+		c.advance(delay)
+	}
+	m.Dead = false
+	m.write()
 	read(t, s)
-	for range 3 {
-		m.Dead = true
-		m.write()
-		if _, err := s.Read(); err == nil {
-			t.Fatal("Read succeeds on a dead host engine")
-		}
-		if _, err := s.Read(); err == nil {
-			t.Fatal("Read succeeds on a dead host engine")
-		}
-		m.Dead = false
-		m.write()
-		if r := read(t, s); number(t, r.Entities[0], 203) != 87 {
-			t.Fatalf("after the return: %+v", r.Entities[0])
-		}
+	if s.(*source).reader.backoff != (backoff{}) {
+		t.Error("a success does not end the backoff")
+	}
+}
+
+// A clock that is set back does not stretch a wait.
+func TestBackoffUnderAChangedClock(t *testing.T) {
+	var b backoff
+	now := time.Unix(1_800_000_000, 0)
+	b.failed(now, errors.New("gone"))
+	if b.wait(now) == nil || b.wait(now.Add(firstDelay)) != nil || b.wait(now.Add(-time.Hour)) != nil {
+		t.Errorf("%v, %v, %v", b.wait(now), b.wait(now.Add(firstDelay)), b.wait(now.Add(-time.Hour)))
 	}
 }
 
@@ -277,16 +377,7 @@ func TestHangIsBounded(t *testing.T) {
 	}
 	m.HangFor = 0
 	m.write()
-	deadline := time.Now().Add(10 * time.Second)
-	for {
-		r, err := s.Read()
-		if err == nil && len(r.Entities) == 1 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("Read does not recover: %v", err)
-		}
-	}
+	until(t, func() error { _, err := s.Read(); return err })
 	m.HangFor = time.Minute
 	m.write()
 	s.Read()
@@ -299,12 +390,13 @@ func TestHangIsBounded(t *testing.T) {
 	}
 	m.HangFor = 0
 	m.write()
-	<-s.(*source).done
+	<-s.(*source).worker.Ended()
 }
 
 func TestBadStateIsAnError(t *testing.T) {
 	m := newMachine(t, 1)
-	s := open(t, Options{})
+	var c clock
+	s := open(t, Options{now: c.now})
 	watchFields(t, s, 203)
 	read(t, s)
 	m.path += "-missing"
@@ -313,6 +405,7 @@ func TestBadStateIsAnError(t *testing.T) {
 		t.Error("Read succeeds without a machine")
 	}
 	m.write()
+	c.advance(longestDelay)
 	read(t, s)
 }
 
@@ -360,7 +453,8 @@ func TestWatchAgain(t *testing.T) {
 // Whatever is called at a time, nothing deadlocks and the source closes.
 func TestConcurrentUse(t *testing.T) {
 	m := newMachine(t, 2)
-	s := open(t, Options{Mode: Remote, Address: "localhost:5555"})
+	var c clock
+	s := open(t, Options{Mode: Remote, Address: m.engine("127.0.0.1:0").Address, now: c.now})
 	var group sync.WaitGroup
 	for i := range 4 {
 		group.Go(func() {
@@ -377,11 +471,12 @@ func TestConcurrentUse(t *testing.T) {
 	for k := range 20 {
 		m.Dead = k%4 == 3
 		m.write()
-		time.Sleep(time.Millisecond)
+		c.advance(time.Second)
 	}
 	group.Wait()
 	m.Dead = false
 	m.write()
+	c.advance(longestDelay)
 	if r := read(t, s); len(r.Entities) != 2 {
 		t.Errorf("%d entities", len(r.Entities))
 	}

@@ -7,12 +7,12 @@ import "C"
 import (
 	"fmt"
 	"slices"
-	"time"
 	"unsafe"
 )
 
 const (
-	maxFieldsPerCall = 128 // of one DCGM field group
+	maxFieldsPerCall    = 128 // of one DCGM field group
+	maxEntitiesPerGroup = C.SHIM_MAX_ENTITIES
 	// valuesPerCall bounds the buffer: DCGM wants 4 KB for each value, whatever
 	// is in it.
 	valuesPerCall = 512
@@ -35,20 +35,50 @@ func (b *buffer) free() {
 }
 
 // latest hands the last value of each entity and field to got, entity by
-// entity and fields in order. The value is only good during the call.
-func (b *buffer) latest(entities []entityKey, fields []uint16, got func(entity int, v *C.shim_value)) error {
+// entity and fields in order. The value is only good during the call. Where
+// DCGM refuses several entities at once they are asked for one by one, and one
+// that fails is handed to failed; an error is only what severs the connection.
+func (b *buffer) latest(entities []entityKey, fields []uint16, got func(entity int, v *C.shim_value), failed func(entity int, err error)) error {
 	for part := range slices.Chunk(fields, maxFieldsPerCall) {
-		first := 0
-		for some := range slices.Chunk(entities, valuesPerCall/len(part)) {
-			if err := b.call(some, part); err != nil {
+		read := func(first, n int) error { return b.read(entities, first, n, part, got) }
+		if err := inParts(len(entities), valuesPerCall/len(part), read, failed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inParts calls read for parts of n entities, each of at most size. A part that
+// is refused is read one by one.
+func inParts(n, size int, read func(first, n int) error, failed func(entity int, err error)) error {
+	for first := 0; first < n; first += size {
+		count := min(size, n-first)
+		err := read(first, count)
+		for i := first; err != nil && i < first+count; i++ {
+			if severs(err) {
 				return err
 			}
-			for i := range unsafe.Slice(b.values, len(some)*len(part)) {
-				v := (*C.shim_value)(unsafe.Add(unsafe.Pointer(b.values), i*C.sizeof_shim_value))
-				got(first+i/len(part), v)
+			if count > 1 {
+				if err1 := read(i, 1); severs(err1) {
+					return err1
+				} else if err1 == nil {
+					continue
+				}
 			}
-			first += len(some)
+			failed(i, err)
 		}
+	}
+	return nil
+}
+
+// read reads n entities beginning with first.
+func (b *buffer) read(entities []entityKey, first, n int, fields []uint16, got func(entity int, v *C.shim_value)) error {
+	if err := b.call(entities[first:first+n], fields); err != nil {
+		return err
+	}
+	for i := range n * len(fields) {
+		v := (*C.shim_value)(unsafe.Add(unsafe.Pointer(b.values), i*C.sizeof_shim_value))
+		got(first+i/len(fields), v)
 	}
 	return nil
 }
@@ -64,13 +94,6 @@ func (b *buffer) call(entities []entityKey, fields []uint16) error {
 	code := C.shim_latest(C.uintptr_t(hostHandle), &b.entities[0], C.uint(len(entities)),
 		&b.fields[0], C.uint(len(fields)), b.values)
 	return callError("reading values", code)
-}
-
-func callError(doing string, code C.int) error {
-	if code == 0 {
-		return nil
-	}
-	return fmt.Errorf("%s: DCGM: %s (%d)", doing, C.GoString(C.shim_error(code)), int(code))
 }
 
 // attributes are what a card says of itself once.
@@ -95,32 +118,4 @@ func readAttributes(gpu uint32) (attributes, error) {
 		uuid: text(&a.uuid[0]), name: text(&a.name[0]),
 		pciBusID: text(&a.pci_bus_id[0]), driver: text(&a.driver_version[0]),
 	}, nil
-}
-
-// event is one XID of a card.
-type event struct {
-	gpu  uint32
-	code int
-	at   time.Time
-}
-
-const maxEvents = 256
-
-// readEvents gives the XIDs of a watched group since a time, oldest first.
-func readEvents(w watch, since time.Time) ([]event, error) {
-	var raw [maxEvents]C.shim_event
-	var n C.int
-	code := C.shim_events(C.uintptr_t(hostHandle), C.uintptr_t(w.group.GetHandle()), C.uintptr_t(w.fields.GetHandle()),
-		C.int64_t(since.UnixMicro()), &raw[0], maxEvents, &n)
-	if code != 0 {
-		return nil, callError("reading XIDs", code)
-	}
-	var events []event
-	for _, e := range raw[:n] {
-		if code := float64(e.code); code > 0 && code < int32Blank {
-			events = append(events, event{uint32(e.gpu), int(e.code), time.UnixMicro(int64(e.ts))})
-		}
-	}
-	slices.SortStableFunc(events, func(a, b event) int { return a.at.Compare(b.at) })
-	return events, nil
 }

@@ -4,6 +4,7 @@ package dcgm
 import "C"
 
 import (
+	"math"
 	"strings"
 	"time"
 	"unsafe"
@@ -49,8 +50,12 @@ const (
 	statusNoProfiling  = -36
 )
 
+// maxAhead is how far a value's time may lie ahead of our clock, as on another
+// host: one from the far future would never grow old.
+const maxAhead = time.Minute
+
 // judge turns DCGM's value into ours, or says why it is left out.
-func judge(v *C.shim_value) (out collect.Value, dropped string) {
+func judge(v *C.shim_value, now time.Time) (out collect.Value, dropped string) {
 	out = collect.Value{Field: uint16(v.field), Time: time.UnixMicro(int64(v.ts))}
 	if dropped := judgeStatus(int(v.status)); dropped != "" {
 		return out, dropped
@@ -58,35 +63,61 @@ func judge(v *C.shim_value) (out collect.Value, dropped string) {
 	switch payload := unsafe.Pointer(&v.value); v._type {
 	case typeDouble:
 		out.Number = float64(*(*C.double)(payload))
-		if !(out.Number < fp64Blank) { // NaN is no number either
-			return out, blankKind(out.Number - fp64Blank)
-		}
+		dropped = judgeDouble(out.Number)
 	case typeInt64, typeTimestamp:
 		n := int64(*(*C.int64_t)(payload))
-		if n >= int64Blank {
-			return out, blankKind(float64(n - int64Blank))
-		}
-		// Some fields are 32 bits wide at their source and keep its blanks.
-		if n >= int32Blank && n < int32Blank+blankReasons {
-			return out, blankKind(float64(n - int32Blank))
-		}
 		out.Number = float64(n)
+		dropped = judgeInteger(n)
 	case typeString:
 		out.IsText = true
 		out.Text = C.GoStringN((*C.char)(payload), C.int(textLength(unsafe.Slice((*byte)(payload), 256))))
-		if isBlankText(out.Text) {
-			return out, textBlankKind(out.Text)
-		}
+		dropped = judgeText(out.Text)
 	default:
 		return out, dropNotSupported // a blob is no sample
 	}
-	if v.ts <= 0 {
+	switch {
+	case dropped != "":
+		return out, dropped
+	case v.ts <= 0:
 		return out, dropBlank // never taken
-	}
-	if !out.IsText && !plausible(out.Field, &out.Number) {
+	case out.Time.After(now.Add(maxAhead)):
+		return out, dropImpossible
+	case !out.IsText && !plausible(out.Field, &out.Number):
 		return out, dropImpossible
 	}
 	return out, ""
+}
+
+func judgeDouble(n float64) string {
+	if offset := n - fp64Blank; offset >= 0 && offset < blankReasons {
+		return blankKind(int64(offset))
+	}
+	if !(math.Abs(n) < fp64Blank) { // NaN is no number either
+		return dropImpossible
+	}
+	return ""
+}
+
+func judgeInteger(n int64) string {
+	// Some fields are 32 bits wide at their source and keep its blanks.
+	for _, base := range []int64{int32Blank, int64Blank} {
+		if offset := n - base; offset >= 0 && offset < blankReasons {
+			return blankKind(offset)
+		}
+	}
+	return ""
+}
+
+func judgeText(s string) string {
+	switch {
+	case strings.TrimSpace(s) == "":
+		return dropBlank
+	case isBlankText(s):
+		return textBlankKind(s)
+	case strings.EqualFold(s, "N/A"), strings.EqualFold(s, "[N/A]"), strings.EqualFold(s, "Not Supported"):
+		return dropNotSupported
+	}
+	return ""
 }
 
 func judgeStatus(code int) string {
@@ -103,7 +134,7 @@ func judgeStatus(code int) string {
 }
 
 // blankKind tells blanks apart by their offset above the base.
-func blankKind(offset float64) string {
+func blankKind(offset int64) string {
 	if offset == notSupportedOffset || offset == notPermittedOffset {
 		return dropNotSupported
 	}
@@ -135,25 +166,49 @@ func textLength(b []byte) int {
 // that are not read at the same instant.
 const roundingSlack = 1.05
 
-// plausible reports whether a field can have the value; a ratio that is above
-// one by rounding only is set to one. What it keeps out has been seen in the
-// field: GPU_UTIL 808334905, which is text read as a number, and ratios of
-// thousands after a driver reload.
-func plausible(field uint16, number *float64) bool {
+// bounds are what a field can be, in its own unit. What lies outside has been
+// seen in the field: GPU_UTIL 808334905, which is text read as a number, ratios
+// of thousands after a driver reload, and counters below zero.
+type bounds struct{ least, most float64 }
+
+var (
+	percent = bounds{0, 100}
+	watts   = bounds{0, 20_000}
+	degrees = bounds{-200, 500} // and margins in degrees
+	mhz     = bounds{0, 100_000}
+	mib     = bounds{0, 1 << 24} // 16 TiB
+	slots   = bounds{0, 64}      // of PCIe lanes and generations
+)
+
+func boundsOf(field uint16) bounds {
 	switch {
-	case field == 203 || field == 204 || field == 206 || field == 207: // utilization in percent
-		return *number >= 0 && *number <= 100
-	case isRatio(field):
+	case field == 203 || field == 204 || field == 206 || field == 207:
+		return percent
+	case field == 155 || field == 157 || field >= 160 && field <= 164 || field == 1130 || field == 1131:
+		return watts
+	case field == 140 || field >= 150 && field <= 153 || field == 158 || field == 159 || field >= 858 && field <= 860 || field >= 1110 && field <= 1112:
+		return degrees
+	case field == 100 || field == 101 || field == 102 || field >= 110 && field <= 111 || field >= 113 && field <= 115:
+		return mhz
+	case field >= 250 && field <= 253:
+		return mib
+	case field >= 235 && field <= 238:
+		return slots
+	}
+	return bounds{0, math.Inf(1)} // counters, sizes, states
+}
+
+// plausible reports whether a field can have the value; a ratio that is above
+// one by rounding only is set to one.
+func plausible(field uint16, number *float64) bool {
+	if isRatio(field) {
 		if *number > 1 && *number <= roundingSlack {
 			*number = 1
 		}
 		return *number >= 0 && *number <= 1
-	case field == 155 || field == 157: // watts, average and of the instant
-		return *number >= 0 && *number < 20000
-	case field == 140 || field >= 150 && field <= 153: // degrees, and margins in degrees
-		return *number > -200 && *number < 500
 	}
-	return *number >= 0
+	b := boundsOf(field)
+	return *number >= b.least && *number <= b.most
 }
 
 // isRatio covers the profiling fields that are shares of time; the others of

@@ -13,32 +13,43 @@ import (
 // metrics are what the exporter says about itself, in a registry of its own so
 // that nodes in one process do not mix.
 type metrics struct {
-	registry   *prometheus.Registry
+	registry *prometheus.Registry
+
 	up         prometheus.Gauge
 	reads      *prometheus.CounterVec
 	readTime   prometheus.Histogram
 	reconnects prometheus.Counter
 	drops      *prometheus.CounterVec
+	quiesced   prometheus.Gauge
+
 	series     prometheus.Gauge
+	leftOut    *prometheus.CounterVec
+	scrapeTime prometheus.Histogram
+
+	nodeWrites *prometheus.CounterVec
+	reloads    *reloadMetrics
 }
 
 func newMetrics(attributionErrors func() float64) *metrics {
 	m := &metrics{
 		registry:   prometheus.NewRegistry(),
 		up:         prometheus.NewGauge(gauge(metric.ExporterUp)),
-		reads:      prometheus.NewCounterVec(prometheus.CounterOpts(gauge(metric.ExporterReads)), metric.ExporterReads.Labels),
+		reads:      counterVec(metric.ExporterReads),
+		readTime:   histogram(metric.ExporterReadSeconds, .001, .0025, .005, .01, .025, .05, .1, .25, 1, 5, 30),
 		reconnects: prometheus.NewCounter(prometheus.CounterOpts(gauge(metric.ExporterReconnects))),
-		drops:      prometheus.NewCounterVec(prometheus.CounterOpts(gauge(metric.ExporterDropped)), metric.ExporterDropped.Labels),
+		drops:      counterVec(metric.ExporterDropped),
+		quiesced:   prometheus.NewGauge(gauge(metric.ExporterQuiesced)),
 		series:     prometheus.NewGauge(gauge(metric.ExporterSeries)),
-		readTime: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: metric.ExporterReadSeconds.Name, Help: metric.ExporterReadSeconds.Help,
-			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, 1, 5, 30},
-		}),
+		leftOut:    counterVec(metric.ExporterSeriesDropped),
+		scrapeTime: histogram(metric.ExporterScrapeSeconds, .0001, .00025, .0005, .001, .0025, .005, .01, .1),
+		nodeWrites: counterVec(metric.ExporterNodeWrites),
 	}
 	build := prometheus.NewGaugeVec(gauge(metric.ExporterBuildInfo), metric.ExporterBuildInfo.Labels)
 	build.WithLabelValues(buildinfo.Version(), runtime.Version()).Set(1)
-	m.registry.MustRegister(m.up, m.reads, m.readTime, m.reconnects, m.drops, m.series, build,
+	m.registry.MustRegister(m.up, m.reads, m.readTime, m.reconnects, m.drops, m.quiesced,
+		m.series, m.leftOut, m.scrapeTime, m.nodeWrites, build,
 		prometheus.NewCounterFunc(prometheus.CounterOpts(gauge(metric.ExporterAttributionErrors)), attributionErrors))
+	m.reloads = newReloadMetrics(m.registry)
 	for _, result := range []string{"ok", "error"} {
 		m.reads.WithLabelValues(result)
 	}
@@ -49,20 +60,46 @@ func gauge(d metric.Desc) prometheus.GaugeOpts {
 	return prometheus.GaugeOpts{Name: d.Name, Help: d.Help}
 }
 
+func counterVec(d metric.Desc) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts(gauge(d)), d.Labels)
+}
+
+func histogram(d metric.Desc, buckets ...float64) prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{Name: d.Name, Help: d.Help, Buckets: buckets})
+}
+
 // read counts one pass over the source.
 func (m *metrics) read(took time.Duration, err error) {
 	m.readTime.Observe(took.Seconds())
-	if err != nil {
-		m.up.Set(0)
-		m.reads.WithLabelValues("error").Inc()
-		return
+	m.reads.WithLabelValues(result(err)).Inc()
+	m.up.Set(0)
+	if err == nil {
+		m.up.Set(1)
 	}
-	m.up.Set(1)
-	m.reads.WithLabelValues("ok").Inc()
+}
+
+func result(err error) string {
+	if err != nil {
+		return "error"
+	}
+	return "ok"
 }
 
 func (m *metrics) dropped(byReason map[string]int) {
 	for reason, n := range byReason {
 		m.drops.WithLabelValues(reason).Add(float64(n))
 	}
+}
+
+// overBudget counts what a page leaves out.
+func (m *metrics) overBudget(byFamily map[string]int) {
+	for family, n := range byFamily {
+		m.leftOut.WithLabelValues(family).Add(float64(n))
+	}
+}
+
+// CountNodeWrite counts a write to the API about the own node: kind is
+// "condition", "event" or "acknowledgement".
+func (n *Node) CountNodeWrite(kind string, err error) {
+	n.metrics.nodeWrites.WithLabelValues(kind, result(err)).Inc()
 }

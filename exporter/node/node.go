@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/pods"
 )
@@ -27,9 +29,22 @@ type Options struct {
 	Interval time.Duration
 	// Pods says who holds what; nil leaves every series without holder.
 	Pods *pods.Watcher
-	// Compat shapes the DCGM_* series.
+	// Compat shapes the DCGM_* series. Reload changes its counters.
 	Compat collect.CompatOptions
-	Log    *slog.Logger
+	// Extras gives further labels of the DCGM series. It is called for each page
+	// and must not block. nil gives none.
+	Extras func() collect.Extras
+	// ExtrasChanged receives after Extras gives other labels than before.
+	ExtrasChanged <-chan struct{}
+	// Observe is handed each reading once and must not block. nil for none.
+	Observe func(*collect.Reading)
+	// RuntimeMetrics serves the Go runtime's and the process' own metrics too.
+	RuntimeMetrics bool
+	// MaxSeries is how many GPU series are served at most; 0 is any number.
+	MaxSeries int
+	// Compress serves gzip to scrapers that take it.
+	Compress bool
+	Log      *slog.Logger
 }
 
 // Node samples one node and serves what it saw.
@@ -40,9 +55,16 @@ type Node struct {
 	metrics  *metrics
 	sampler  *sampler
 	page     atomic.Pointer[collect.Page]
-	beat     atomic.Int64 // when the compile loop last turned, Unix nanoseconds
+	ledger   *collect.Ledger // of the compile loop
+	beat     atomic.Int64    // when the compile loop last turned, Unix nanoseconds
 
-	unresolved []string // device ids last warned about; compile loop only
+	pending atomic.Pointer[reload] // counters asked for and not served yet
+
+	// Of the compile loop only:
+	serving    *fieldSet        // what the compiler's counters are made of
+	shown      *collect.Reading // what the page was made of
+	unresolved []string         // device ids last warned about
+	absent     []string         // devices asked for and not there, last warned about
 }
 
 // New returns a Node that does nothing until Run.
@@ -59,10 +81,13 @@ func New(o Options) (*Node, error) {
 	if o.Compat.Mode == "" {
 		o.Compat.Mode = collect.CompatExact
 	}
-	n := &Node{opts: o, log: o.Log}
+	n := &Node{opts: o, log: o.Log, ledger: collect.NewLedger(o.Interval)}
 	n.metrics = newMetrics(n.attributionErrors)
+	if o.RuntimeMetrics {
+		n.metrics.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	}
 	n.sampler = newSampler(o, n.metrics)
-	n.compiler = collect.NewCompiler(collect.Options{Node: o.Name, Interval: o.Interval, Compat: o.Compat})
+	n.compiler, n.serving = n.newCompiler(o.Compat), n.sampler.wants.Load()
 	n.beat.Store(time.Now().UnixNano())
 	return n, nil
 }
@@ -111,6 +136,7 @@ func (n *Node) compileLoop(ctx context.Context) {
 			continue
 		case <-n.sampler.fresh:
 		case <-changed:
+		case <-n.opts.ExtrasChanged:
 		case <-answered:
 			answered = nil
 		}
@@ -122,24 +148,51 @@ func (n *Node) compileLoop(ctx context.Context) {
 	}
 }
 
+func (n *Node) newCompiler(c collect.CompatOptions) *collect.Compiler {
+	return collect.NewCompiler(collect.Options{
+		Node: n.opts.Name, Interval: n.opts.Interval, Compat: c, Ledger: n.ledger, MaxSeries: n.opts.MaxSeries,
+	})
+}
+
 func (n *Node) compile(now time.Time) {
-	if reading := n.sampler.latest.Load(); reading != nil {
-		n.page.Store(n.compiler.Compile(reading, n.attribution(reading, now)))
+	latest := n.sampler.latest.Load()
+	if latest == nil || !n.adopt(latest, now) {
+		return
+	}
+	reading := latest.reading
+	if reading != n.shown {
+		n.shown = reading
+		n.observe(reading)
+	}
+	page := n.compiler.Compile(reading, n.attribution(reading, now))
+	n.metrics.overBudget(page.LeftOut)
+	n.page.Store(page)
+}
+
+// observe does what is done once for each reading.
+func (n *Node) observe(r *collect.Reading) {
+	if n.opts.Observe != nil {
+		n.opts.Observe(r)
+	}
+	absent := n.opts.Compat.MissingDevices(r)
+	if !slices.Equal(absent, n.absent) {
+		n.absent = absent
+		if len(absent) > 0 {
+			n.log.Warn("devices were asked for that are not there; they are shown when they come", "devices", absent)
+		}
 	}
 }
 
 // attribution joins a reading with the kubelet's newest usable answer.
 func (n *Node) attribution(r *collect.Reading, now time.Time) collect.Attribution {
-	if n.opts.Pods == nil {
-		return collect.Attribution{}
-	}
-	a := collect.Attribution{Taken: n.opts.Pods.Asked()}
-	answer := n.opts.Pods.Snapshot(now)
-	if answer == nil {
-		return a
-	}
+	var a collect.Attribution
 	var unresolved []string
-	a.Holders, unresolved = pods.Resolve(r.Entities, answer.Claims)
+	if n.opts.Pods != nil {
+		a, unresolved = n.opts.Pods.Attribute(r, now)
+	}
+	if n.opts.Extras != nil {
+		a.Extras = n.opts.Extras()
+	}
 	if !slices.Equal(unresolved, n.unresolved) {
 		n.unresolved = unresolved
 		if len(unresolved) > 0 {
@@ -147,6 +200,15 @@ func (n *Node) attribution(r *collect.Reading, now time.Time) collect.Attributio
 		}
 	}
 	return a
+}
+
+// Cards tells whether there is a page, and how many cards are on it.
+func (n *Node) Cards() (served bool, cards int) {
+	page := n.page.Load()
+	if page == nil {
+		return false, 0
+	}
+	return true, page.Cards
 }
 
 // Ready is nil once there is a page and its reading is not stale, else the

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"compress/gzip"
 	"context"
 	"errors"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -261,6 +263,8 @@ func TestHolders(t *testing.T) {
 func TestSelfMetricsAreTheCatalogues(t *testing.T) {
 	m := newMetrics(func() float64 { return 0 })
 	m.dropped(map[string]int{"blank": 1})
+	m.overBudget(map[string]int{"gpu_held": 1})
+	m.nodeWrites.WithLabelValues("event", "ok")
 	families, err := m.registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -286,5 +290,122 @@ func TestNewRefuses(t *testing.T) {
 		if _, err := New(o); err == nil {
 			t.Errorf("accepted %+v", o)
 		}
+	}
+}
+
+// Whatever a pod calls its labels, a scrape can be parsed and says who is who.
+func TestHostileLabels(t *testing.T) {
+	hostile := map[string]string{
+		"gpu": "7", "UUID": "GPU-z", "a.b": "1", "a-b": "2", "a_b": "3", "__name__": "gpu_busy_ratio", "le": "+Inf",
+		"quote": "\"} 1\nDCGM_FI_DEV_GPU_UTIL{gpu=\"9\"} 99", "back": `\`, "bytes": "\xff\x00", "1st": "x", "": "empty", "日本": "y",
+	}
+	n := begin(t, Options{
+		Source: &script{}, Compress: true,
+		Compat: collect.CompatOptions{Counters: []counters.Field{{ID: 203, Name: "DCGM_FI_DEV_GPU_UTIL", Kind: counters.Gauge, Help: "u"}}},
+		Pods:   holding(t, "evil\"} 1\n"),
+		Extras: func() collect.Extras {
+			return collect.Extras{Pods: map[collect.PodName]string{{Namespace: "ns", Name: "evil\"} 1\n"}: collect.PodLabels("uid", hostile)}}
+		},
+	})
+	eventually(t, "ready", ready(n))
+	decoder := expfmt.NewDecoder(scrape(n, "").Body, expfmt.NewFormat(expfmt.TypeTextPlain))
+	for {
+		var family dto.MetricFamily
+		err := decoder.Decode(&family)
+		if errors.Is(err, io.EOF) {
+			t.Fatal("no DCGM_FI_DEV_GPU_UTIL")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if family.GetName() != "DCGM_FI_DEV_GPU_UTIL" {
+			continue
+		}
+		got := map[string]string{}
+		for _, l := range family.GetMetric()[0].GetLabel() {
+			if _, twice := got[l.GetName()]; twice {
+				t.Errorf("label %s is there twice", l.GetName())
+			}
+			got[l.GetName()] = l.GetValue()
+		}
+		if len(family.GetMetric()) != 1 || got["gpu"] != "0" || got["UUID"] != "GPU-a" || got["pod_label_gpu"] != "7" || got["back"] != `\` || got["pod"] != "evil\"} 1\n" {
+			t.Errorf("%d series, labels %q", len(family.GetMetric()), got)
+		}
+		return
+	}
+}
+
+// holding is a kubelet whose one pod holds the script's card.
+func holding(t *testing.T, pod string) *pods.Watcher {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "kubelet.sock")
+	k := &oneCard{}
+	k.pod.Store(&pod)
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	podresources.RegisterPodResourcesListerServer(server, k)
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(server.Stop)
+	watcher, err := pods.New(pods.Options{Socket: socket, Interval: 100 * time.Millisecond, Keep: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return watcher
+}
+
+func TestCompression(t *testing.T) {
+	for _, c := range []struct {
+		on     bool
+		accept string
+		want   string
+	}{
+		{false, "gzip", ""}, {true, "", ""}, {true, "gzip", "gzip"}, {true, "br, gzip;q=0.5", "gzip"}, {true, "gzip;q=0", ""},
+		{true, "*", "gzip"}, {true, "*;q=1, gzip;q=0.0", ""}, {true, "deflate", ""},
+	} {
+		n, err := New(Options{Name: "n", Source: &script{}, Interval: time.Second, Compress: c.on})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec, req := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metrics", nil)
+		req.Header.Set("Accept-Encoding", c.accept)
+		n.Handler().ServeHTTP(rec, req)
+		var body io.Reader = rec.Body
+		if got := rec.Header().Get("Content-Encoding"); got != c.want {
+			t.Errorf("compression %v, Accept-Encoding %q: %q, want %q", c.on, c.accept, got, c.want)
+		} else if got == "gzip" {
+			if body, err = gzip.NewReader(rec.Body); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if text, err := io.ReadAll(body); err != nil || !strings.Contains(string(text), "gpuscale_exporter_build_info{") {
+			t.Errorf("compression %v, Accept-Encoding %q: %v\n%s", c.on, c.accept, err, text)
+		}
+	}
+}
+
+// New counters begin nothing anew.
+func TestReloadKeepsWhatAddedUp(t *testing.T) {
+	n := begin(t, Options{Source: &script{}})
+	seconds := func() float64 {
+		for line := range strings.Lines(body(t, n)) {
+			if series, text, ok := strings.Cut(strings.TrimSpace(line), "} "); ok && strings.HasPrefix(series, "gpu_busy_seconds_total{") {
+				v, err := strconv.ParseFloat(text, 64)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return v
+			}
+		}
+		return 0
+	}
+	eventually(t, "seconds add up", func() bool { return seconds() > 0.1 })
+	before := seconds()
+	n.Reload([]counters.Field{{ID: 203, Name: "DCGM_FI_DEV_GPU_UTIL", Kind: counters.Gauge, Help: "u"}})
+	eventually(t, "the new counters", func() bool { return strings.Contains(body(t, n), "DCGM_FI_DEV_GPU_UTIL{") })
+	if after := seconds(); after < before {
+		t.Errorf("the busy seconds fell from %g to %g", before, after)
 	}
 }

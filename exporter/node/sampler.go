@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
-	"github.com/gpuscale/gpuscale/exporter/collect/counters"
 )
 
 // closeTimeout is how long a hanging source delays the end.
@@ -18,35 +17,46 @@ const closeTimeout = 3 * time.Second
 // sampler reads a source on a fixed clock, from one goroutine.
 type sampler struct {
 	source   collect.Source
-	fields   []uint16
 	interval time.Duration
 	metrics  *metrics
 	log      *slog.Logger
 
-	watched bool // the source has accepted the fields
+	wants   atomic.Pointer[fieldSet] // what to ask for, changed by a reload
+	watched *fieldSet                // what the source was asked for last
 
-	latest atomic.Pointer[collect.Reading]
+	latest atomic.Pointer[sampled]
 	fresh  chan struct{} // receives after latest changed
 	failed atomic.Pointer[error]
+
+	jobs chan func() // run between passes
+
+	// Of the sampler's goroutine only:
+	cards    map[string]string    // UUID of each card, by UUID and by index
+	quiesced map[string]time.Time // cards let go of, by UUID, and until when
 }
 
 func newSampler(o Options, m *metrics) *sampler {
-	return &sampler{
-		source: o.Source, fields: wanted(o.Compat), interval: o.Interval,
+	s := &sampler{
+		source: o.Source, interval: o.Interval,
 		metrics: m, log: o.Log, fresh: make(chan struct{}, 1),
+		jobs: make(chan func()), quiesced: map[string]time.Time{},
 	}
+	s.wants.Store(&fieldSet{wanted(o.Compat)})
+	return s
+}
+
+// fieldSet is what a source was asked for.
+type fieldSet struct{ fields []uint16 }
+
+// sampled is a reading and what was asked for when it was taken.
+type sampled struct {
+	reading *collect.Reading
+	asked   *fieldSet
 }
 
 // wanted is every field that our own families and the DCGM series need.
 func wanted(c collect.CompatOptions) []uint16 {
-	fields := collect.Fields()
-	if c.Mode != collect.CompatOff {
-		for _, f := range c.Counters {
-			if f.Kind != counters.Label || f.ID > 1 { // the driver version is part of every Entity
-				fields = append(fields, f.ID)
-			}
-		}
-	}
+	fields := append(collect.Fields(), c.Fields()...)
 	slices.Sort(fields)
 	return slices.Compact(fields)
 }
@@ -55,14 +65,27 @@ func (s *sampler) run(ctx context.Context) {
 	tick := time.NewTicker(s.interval)
 	defer tick.Stop()
 	for {
+		s.expire(time.Now())
 		s.pass()
-		select {
-		case <-ctx.Done():
+		if !s.wait(ctx, s.next(tick.C)) {
 			if err := s.source.Close(); err != nil {
 				s.log.Warn("closing the source", "error", err)
 			}
 			return
-		case <-tick.C:
+		}
+	}
+}
+
+// wait runs jobs until the next tick; false when ctx ended.
+func (s *sampler) wait(ctx context.Context, tick <-chan time.Time) bool {
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick:
+			return true
+		case job := <-s.jobs:
+			job()
 		}
 	}
 }
@@ -86,7 +109,8 @@ func (s *sampler) pass() {
 	}
 	s.failed.Store(nil)
 	s.metrics.dropped(reading.Dropped)
-	s.latest.Store(reading)
+	s.know(reading)
+	s.latest.Store(&sampled{reading, s.watched})
 	select {
 	case s.fresh <- struct{}{}:
 	default: // one is waiting already
@@ -94,11 +118,11 @@ func (s *sampler) pass() {
 }
 
 func (s *sampler) read() (*collect.Reading, error) {
-	if !s.watched {
-		if err := s.source.Watch(s.fields, s.interval); err != nil {
-			return nil, fmt.Errorf("watching %d fields: %w", len(s.fields), err)
+	if wants := s.wants.Load(); s.watched != wants {
+		if err := s.source.Watch(wants.fields, s.interval); err != nil {
+			return nil, fmt.Errorf("watching %d fields: %w", len(wants.fields), err)
 		}
-		s.watched = true
+		s.watched = wants
 	}
 	reading, err := s.source.Read()
 	if err != nil {

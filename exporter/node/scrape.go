@@ -2,11 +2,14 @@ package node
 
 import (
 	"bytes"
+	"compress/gzip"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,8 +18,9 @@ import (
 )
 
 // Handler answers scrapes: the page as of now and the self-metrics, in the
-// format negotiated, never compressed (gzip costs several times the rest). It
-// is safe for any number of scrapes at once and reads memory only.
+// format negotiated. It is safe for any number of scrapes at once, reads memory
+// only, and nothing of the request but its headers. Compression has to be asked
+// for by Options: it takes several times the rest.
 func (n *Node) Handler() http.Handler {
 	var buffers sync.Pool
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -25,17 +29,52 @@ func (n *Node) Handler() http.Handler {
 			buffer = new([]byte)
 		}
 		defer buffers.Put(buffer)
-		format := expfmt.NegotiateIncludingOpenMetrics(r.Header)
+		format, began := expfmt.NegotiateIncludingOpenMetrics(r.Header), time.Now()
 		out := bytes.NewBuffer((*buffer)[:0])
-		if err := n.render(out, format, time.Now()); err != nil {
+		if err := n.render(out, format, began); err != nil {
 			n.log.Error("rendering a scrape", "error", err)
 			http.Error(w, "rendering failed: "+err.Error(), http.StatusInternalServerError)
 			return
 		}
 		*buffer = out.Bytes()
+		n.metrics.scrapeTime.Observe(time.Since(began).Seconds())
 		w.Header().Set("Content-Type", string(format))
-		_, _ = w.Write(*buffer)
+		n.send(w, r, *buffer)
 	})
+}
+
+// send writes the body. What fails is the connection, which the server sees.
+func (n *Node) send(w http.ResponseWriter, r *http.Request, body []byte) {
+	if n.opts.Compress {
+		w.Header().Set("Vary", "Accept-Encoding")
+	}
+	if !n.opts.Compress || !takesGzip(r.Header) {
+		// With its length the body goes out in one piece, not in chunks.
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		_, _ = w.Write(body)
+		return
+	}
+	w.Header().Set("Content-Encoding", "gzip")
+	z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // the level is a valid one
+	_, _ = z.Write(body)
+	_ = z.Close()
+}
+
+// takesGzip reports whether Accept-Encoding has gzip and does not refuse it.
+func takesGzip(h http.Header) bool {
+	any := false
+	for part := range strings.SplitSeq(strings.Join(h.Values("Accept-Encoding"), ","), ",") {
+		coding, weight, _ := strings.Cut(part, ";")
+		_, q, weighed := strings.Cut(weight, "q=")
+		wanted := !weighed || strings.Trim(q, "0. ") != ""
+		switch strings.TrimSpace(coding) {
+		case "gzip":
+			return wanted
+		case "*":
+			any = wanted
+		}
+	}
+	return any
 }
 
 // render writes the page as of now, then the self-metrics.

@@ -4,40 +4,50 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
-// Device is what a device plugin's id names. Exactly one of UUID, InstanceUUID
-// and Minor ≥ 0 identifies it.
+// Device is what an id names. One of UUID, InstanceUUID, Minor ≥ 0 and Index ≥ 0
+// identifies it.
 type Device struct {
 	UUID         string // of the card, "GPU-…"
 	InstanceUUID string // "MIG-…", as drivers from R470 on name instances
 	Minor        int    // N of nvidiaN; -1 where the id has none
+	Index        int    // the driver's number of the card; -1 where the id has none
 	Instance     int    // GPU instance id on the card; -1 for the whole card
 	// Replica is the share's name behind "::" or "/vgpu"; empty for the whole.
 	Replica string
+
+	// Of a MIG device that a DRA claim takes: its card, its profile, and its
+	// place where it has no UUID yet. Start is -1 where that is not known.
+	Parent, Profile string
+	Start, Size     int // memory slices
 }
 
 // ParseDevice understands the ids that NVIDIA's and GKE's device plugins hand
-// out:
+// out, and plain numbers:
 //
-//	GPU-<uuid>             a card
-//	MIG-<uuid>             an instance
+//	GPU-<uuid>                a card
+//	MIG-<uuid>                an instance
 //	MIG-GPU-<uuid>/<gi>/<ci>  an instance, before R470
-//	nvidia<N>              a card by minor number
-//	nvidia<N>/gi<M>        an instance (GKE)
+//	nvidia<N>                 a card by minor number
+//	nvidia<N>/gi<M>           an instance (GKE)
+//	<N>                       a card by index
 //
 // each also with "::<n>" (time slicing, MPS) or "/vgpu<K>" (GKE) behind it.
 func ParseDevice(id string) (Device, error) {
-	d := Device{Minor: -1, Instance: -1}
+	d := Device{Minor: -1, Index: -1, Instance: -1, Start: -1}
 	name, replica, shared := strings.Cut(id, "::")
 	if shared && replica == "" {
 		return Device{}, unknownID(id)
 	}
 	if i := strings.LastIndex(name, "/vgpu"); i >= 0 && !shared {
-		if _, err := number(name[i+len("/vgpu"):]); err != nil {
+		replica = name[i+len("/vgpu"):]
+		if _, err := number(replica); err != nil {
 			return Device{}, unknownID(id)
 		}
-		name, replica = name[:i], name[i+1:]
+		name = name[:i]
 	}
 	d.Replica = replica
 	var err error
@@ -51,7 +61,7 @@ func ParseDevice(id string) (Device, error) {
 	case strings.HasPrefix(name, "nvidia"):
 		err = d.parseNode(strings.TrimPrefix(name, "nvidia"))
 	default:
-		err = strconv.ErrSyntax
+		d.Index, err = number(name)
 	}
 	if err != nil {
 		return Device{}, unknownID(id)
@@ -60,7 +70,7 @@ func ParseDevice(id string) (Device, error) {
 }
 
 func unknownID(id string) error {
-	return fmt.Errorf("device id %q has no form we know", id)
+	return fmt.Errorf("device id %q: want GPU-<uuid>, MIG-<uuid>, MIG-GPU-<uuid>/<gi>/<ci>, nvidia<N>, nvidia<N>/gi<M> or an index", id)
 }
 
 // parseOldMIG reads "GPU-<uuid>/<gi>/<ci>".
@@ -95,4 +105,51 @@ func (d *Device) parseNode(text string) (err error) {
 func number(text string) (int, error) {
 	n, err := strconv.ParseUint(text, 10, 16)
 	return int(n), err
+}
+
+// find returns the index of the entity that d names, -1 where there is none.
+func (d Device) find(entities []collect.Entity) int {
+	found := -1
+	for i := range entities {
+		if !d.names(&entities[i]) {
+			continue
+		}
+		if found >= 0 {
+			return -1 // it could be either: nobody is told
+		}
+		found = i
+	}
+	return found
+}
+
+// names reports whether d can be e.
+func (d Device) names(e *collect.Entity) bool {
+	switch {
+	case d.InstanceUUID != "":
+		return e.Kind == collect.Instance && e.InstanceUUID == d.InstanceUUID
+	case d.Profile != "":
+		return d.lies(e)
+	case d.Instance >= 0:
+		if e.Kind != collect.Instance || e.InstanceID != d.Instance {
+			return false
+		}
+	case e.Kind != collect.GPU:
+		return false
+	}
+	switch {
+	case d.UUID != "":
+		return e.UUID == d.UUID
+	case d.Minor >= 0:
+		return e.Minor == d.Minor
+	}
+	return e.GPU == d.Index
+}
+
+// lies reports whether the instance e can be the MIG device d, which has no
+// UUID: the same card, profile and place, as far as both know it.
+func (d Device) lies(e *collect.Entity) bool {
+	if e.Kind != collect.Instance || e.UUID != d.UUID || e.Profile != d.Profile {
+		return false
+	}
+	return d.Start < 0 || e.Start < 0 || d.Start == e.Start && d.Size == e.Size
 }

@@ -7,35 +7,45 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
+// none is a Device that names nothing.
+func none() Device { return Device{Minor: -1, Index: -1, Instance: -1, Start: -1} }
+
 func TestParseDevice(t *testing.T) {
-	whole := func(d Device) Device { d.Minor, d.Instance = -1, -1; return d }
-	for id, want := range map[string]Device{
-		"GPU-5a1f-1":            whole(Device{UUID: "GPU-5a1f-1"}),
-		"GPU-5a1f-1::3":         whole(Device{UUID: "GPU-5a1f-1", Replica: "3"}),
-		"MIG-77-cc":             whole(Device{InstanceUUID: "MIG-77-cc"}),
-		"MIG-77-cc::0":          whole(Device{InstanceUUID: "MIG-77-cc", Replica: "0"}),
-		"MIG-GPU-5a1f-1/9/0":    {UUID: "GPU-5a1f-1", Minor: -1, Instance: 9},
-		"nvidia0":               {Minor: 0, Instance: -1},
-		"nvidia12/vgpu3":        {Minor: 12, Instance: -1, Replica: "vgpu3"},
-		"nvidia2/gi5":           {Minor: 2, Instance: 5},
-		"nvidia2/gi5/vgpu0":     {Minor: 2, Instance: 5, Replica: "vgpu0"},
-		"MIG-GPU-5a1f-1/9/0::1": {UUID: "GPU-5a1f-1", Minor: -1, Instance: 9, Replica: "1"},
+	for id, want := range map[string]func(*Device){
+		"GPU-5a1f-1":            func(d *Device) { d.UUID = "GPU-5a1f-1" },
+		"GPU-5a1f-1::3":         func(d *Device) { d.UUID, d.Replica = "GPU-5a1f-1", "3" },
+		"MIG-77-cc":             func(d *Device) { d.InstanceUUID = "MIG-77-cc" },
+		"MIG-77-cc::0":          func(d *Device) { d.InstanceUUID, d.Replica = "MIG-77-cc", "0" },
+		"MIG-GPU-5a1f-1/9/0":    func(d *Device) { d.UUID, d.Instance = "GPU-5a1f-1", 9 },
+		"MIG-GPU-5a1f-1/9/0::1": func(d *Device) { d.UUID, d.Instance, d.Replica = "GPU-5a1f-1", 9, "1" },
+		"nvidia0":               func(d *Device) { d.Minor = 0 },
+		"nvidia12/vgpu3":        func(d *Device) { d.Minor, d.Replica = 12, "3" },
+		"nvidia2/gi5":           func(d *Device) { d.Minor, d.Instance = 2, 5 },
+		"nvidia2/gi5/vgpu0":     func(d *Device) { d.Minor, d.Instance, d.Replica = 2, 5, "0" },
+		"3":                     func(d *Device) { d.Index = 3 },
+		"3::1":                  func(d *Device) { d.Index, d.Replica = 3, "1" },
 	} {
-		if got, err := ParseDevice(id); err != nil || got != want {
-			t.Errorf("ParseDevice(%q) = %+v, %v; want %+v", id, got, err, want)
+		d := none()
+		want(&d)
+		if got, err := ParseDevice(id); err != nil || got != d {
+			t.Errorf("ParseDevice(%q) = %+v, %v; want %+v", id, got, err, d)
 		}
 	}
 	for _, id := range []string{"", "GPU-", "GPU-a::", "MIG-", "MIG-GPU-a", "MIG-GPU-a/1", "MIG-GPU-/1/0", "MIG-GPU-a/x/0", "nvidia", "nvidiactl",
-		"nvidia-1", "nvidia0/5", "nvidia0/gi", "nvidia0/gi5/vgpu", "nvidia99999999", "0", "gpu0", "GPU-a/1"} {
+		"nvidia-1", "nvidia0/5", "nvidia0/gi", "nvidia0/gi5/vgpu", "nvidia99999999", "-1", "0:1", "+0", "gpu0", "GPU-a/1"} {
 		if got, err := ParseDevice(id); err == nil {
 			t.Errorf("ParseDevice(%q) = %+v, want an error", id, got)
 		}
 	}
 }
 
-func FuzzParseDevice(f *testing.F) {
-	for _, id := range []string{"GPU-a::3", "MIG-GPU-a/1/0", "nvidia0/gi1/vgpu2", "MIG-a"} {
+func FuzzDeviceID(f *testing.F) {
+	for _, id := range []string{"GPU-a::3", "MIG-GPU-a/1/0", "nvidia0/gi1/vgpu2", "MIG-a", "7", "7::1"} {
 		f.Add(id)
+	}
+	entities := []collect.Entity{
+		{Kind: collect.GPU, UUID: "GPU-a"}, {Kind: collect.GPU, GPU: 1, UUID: "GPU-b", Minor: 1},
+		{Kind: collect.Instance, GPU: 1, UUID: "GPU-b", Minor: 1, InstanceID: 1, InstanceUUID: "MIG-a"},
 	}
 	f.Fuzz(func(t *testing.T, id string) {
 		d, err := ParseDevice(id)
@@ -43,13 +53,16 @@ func FuzzParseDevice(f *testing.F) {
 			return
 		}
 		ways := 0
-		for _, set := range []bool{d.UUID != "", d.InstanceUUID != "", d.Minor >= 0} {
+		for _, set := range []bool{d.UUID != "", d.InstanceUUID != "", d.Minor >= 0, d.Index >= 0} {
 			if set {
 				ways++
 			}
 		}
 		if ways != 1 || d.Minor < -1 || d.Instance < -1 || d.InstanceUUID != "" && d.Instance >= 0 {
 			t.Fatalf("%q: %+v", id, d)
+		}
+		if i := d.find(entities); i >= 0 && (d.Instance >= 0 || d.InstanceUUID != "") != (entities[i].Kind == collect.Instance) {
+			t.Fatalf("%q names %+v", id, entities[i])
 		}
 	})
 }
@@ -60,17 +73,22 @@ func TestResolve(t *testing.T) {
 		{Kind: collect.Instance, GPU: 0, UUID: "GPU-a", Minor: 1, InstanceID: 7, InstanceUUID: "MIG-7"},
 		{Kind: collect.Instance, GPU: 0, UUID: "GPU-a", Minor: 1, InstanceID: 8}, // UUID not known
 		{Kind: collect.GPU, GPU: 1, UUID: "GPU-b", Minor: 0},
+		{Kind: collect.GPU, GPU: 2, UUID: "GPU-c", Minor: 2},
 	}
 	p, q := collect.Holder{Namespace: "n", Pod: "p", Container: "c"}, collect.Holder{Namespace: "n", Pod: "q", Container: "c"}
-	holders, unresolved := Resolve(entities, []Claim{
-		{DeviceID: "GPU-b::1", Holder: q}, {DeviceID: "GPU-b::0", Holder: p}, {DeviceID: "GPU-b::2", Holder: p},
-		{DeviceID: "MIG-7", Holder: p}, {DeviceID: "nvidia1/gi8", Holder: q},
+	claims := []Claim{
+		{DeviceID: "GPU-b::1", Holder: q}, {DeviceID: "GPU-b::10", Holder: p}, {DeviceID: "GPU-b::2", Holder: p},
+		{DeviceID: "MIG-7", Holder: p}, {DeviceID: "nvidia1/gi8", Holder: q}, {DeviceID: "2", Holder: p},
 		{DeviceID: "MIG-gone", Holder: p}, {DeviceID: "MIG-GPU-a/9/0", Holder: p}, {DeviceID: "rdma0", Holder: p},
-	})
-	if want := [][]collect.Holder{nil, {p}, {q}, {p, q}}; !reflect.DeepEqual(holders, want) {
-		t.Errorf("holders = %v, want %v", holders, want)
+	}
+	a, unresolved := Resolve(entities, claims)
+	if want := [][]collect.Holder{nil, {p}, {q}, {p, q}, {p}}; !reflect.DeepEqual(a.Holders, want) {
+		t.Errorf("holders = %v, want %v", a.Holders, want)
 	}
 	if want := []string{"MIG-gone", "MIG-GPU-a/9/0", "rdma0"}; !reflect.DeepEqual(unresolved, want) {
 		t.Errorf("unresolved = %q, want %q", unresolved, want)
+	}
+	if want := []collect.Hold{{Shares: []string{"2", "10"}}, {Shares: []string{"1"}}}; !reflect.DeepEqual(a.Holds[3], want) {
+		t.Errorf("shares = %+v, want %+v", a.Holds[3], want)
 	}
 }

@@ -10,9 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials/insecure"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
@@ -20,9 +17,6 @@ import (
 
 // DefaultSocket is where the kubelet listens.
 const DefaultSocket = "/var/lib/kubelet/pod-resources/kubelet.sock"
-
-// maxAnswer bounds one List: a node with 250 pods answers in well under 1 MB.
-const maxAnswer = 16 << 20
 
 // Options of a Watcher.
 type Options struct {
@@ -33,67 +27,116 @@ type Options struct {
 	// Keep is how long the last good answer is used while the kubelet fails.
 	// Zero is five minutes.
 	Keep time.Duration
+	// Settle is for how long after a new connection an answer that takes devices
+	// from containers is not believed: a kubelet that has just started does not
+	// know its pods yet. Zero is 20 seconds.
+	Settle time.Duration
+	// MaxAnswer bounds one answer in bytes. Zero is 16 MiB: a node with 250 pods
+	// answers in well under one.
+	MaxAnswer int
 	// Resources are further resource names whose device ids are cards, beside
 	// nvidia.com/*.
 	Resources []string
-	Log       *slog.Logger
+
+	// API and Node are needed for what follows: the API server is asked for
+	// objects of this node only.
+	API  *API
+	Node string
+	// DRA reads the node's ResourceSlices, to tell which card or MIG instance a
+	// resource claim got.
+	DRA bool
+	// Annotations reads the node's pods, to tell which card a pod of a fractional
+	// dialect got.
+	Annotations bool
+	// Labels reads the node's pods, for Metadata.
+	Labels bool
+	// Processes tells what containers that share a card do, each by itself.
+	Processes Processes
+	// Proc is where the host's processes are; empty is /proc.
+	Proc string
+
+	Log *slog.Logger
+	now func() time.Time
 }
 
 // Snapshot is one good answer; immutable.
 type Snapshot struct {
 	Taken  time.Time
 	Claims []Claim
+	pods   int // pods in the answer, with devices or without
 }
 
 // Watcher keeps the newest answer of one kubelet.
 type Watcher struct {
-	opts   Options
-	conn   *grpc.ClientConn
-	client podresources.PodResourcesListerClient
-	last   atomic.Pointer[Snapshot]
-	failed atomic.Pointer[error]
-	errors atomic.Uint64
+	opts    Options
+	kubelet *kubelet
+	cluster *cluster
+	users   *users // nil without Processes
+	last    atomic.Pointer[Snapshot]
+	failed  atomic.Pointer[error]
+	errors  atomic.Uint64
 	// answered is closed after the first question, good or bad.
 	answered chan struct{}
 	changed  chan struct{}
+
+	// Of the asking goroutine.
+	connections uint64    // as of the last answer
+	doubtSince  time.Time // since when the answers may be a fresh kubelet's
+	untold      bool      // that DRA claims are not read
 }
 
 // New returns a Watcher. It connects when Run asks, so a kubelet that is not
 // there yet is no error.
 func New(o Options) (*Watcher, error) {
-	if o.Socket == "" {
-		o.Socket = DefaultSocket
-	}
-	if o.Interval == 0 {
-		o.Interval = time.Second
-	}
-	if o.Keep == 0 {
-		o.Keep = 5 * time.Minute
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o = o.withDefaults()
 	if o.Interval < 100*time.Millisecond {
 		return nil, fmt.Errorf("asking the kubelet every %s: at least 100ms", o.Interval)
 	}
-	// gRPC's own pause grows to two minutes, which a kubelet restart need not cost.
-	reconnect := backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second}
-	conn, err := grpc.NewClient("unix:"+strings.TrimPrefix(o.Socket, "unix://"),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: time.Second}),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)))
-	if err != nil {
-		return nil, fmt.Errorf("kubelet socket %s: %w", o.Socket, err)
+	if (o.DRA || o.Annotations || o.Labels || o.Processes != nil) && (o.API == nil || o.Node == "") {
+		return nil, fmt.Errorf("DRA claims, pod annotations, pod labels and virtual GPUs need the API server and the node's name: %w", ErrNotInCluster)
 	}
-	return &Watcher{
-		opts: o, conn: conn, client: podresources.NewPodResourcesListerClient(conn),
+	k, err := dial(o.Socket, o.MaxAnswer)
+	if err != nil {
+		return nil, err
+	}
+	w := &Watcher{
+		opts: o, kubelet: k, cluster: newCluster(o),
 		answered: make(chan struct{}), changed: make(chan struct{}, 1),
-	}, nil
+	}
+	if o.Processes != nil {
+		w.users = &users{source: o.Processes, proc: o.Proc, world: w.cluster.now.Load, log: o.Log}
+	}
+	return w, nil
+}
+
+func (o Options) withDefaults() Options {
+	o.Socket = cmp.Or(o.Socket, DefaultSocket)
+	o.Interval = cmp.Or(o.Interval, time.Second)
+	o.Keep = cmp.Or(o.Keep, 5*time.Minute)
+	o.Settle = cmp.Or(o.Settle, 20*time.Second)
+	o.MaxAnswer = cmp.Or(o.MaxAnswer, 16<<20)
+	o.Proc = cmp.Or(o.Proc, "/proc")
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.now == nil {
+		o.now = time.Now
+	}
+	return o
 }
 
 // Run asks until ctx ends.
 func (w *Watcher) Run(ctx context.Context) {
-	defer w.conn.Close()
+	defer w.kubelet.conn.Close()
+	if w.cluster.asked() {
+		// The first answers come together, so that series do not begin without
+		// the holders that only the API server can tell.
+		w.cluster.refresh(ctx)
+		go w.cluster.run(ctx, w.tell)
+	}
+	if w.users != nil {
+		go w.sampleUsers(ctx)
+	}
 	tick := time.NewTicker(w.opts.Interval)
 	defer tick.Stop()
 	for first := true; ; first = false {
@@ -109,19 +152,33 @@ func (w *Watcher) Run(ctx context.Context) {
 	}
 }
 
+// sampleUsers looks at processes on a clock of its own: a driver that hangs
+// must not keep the kubelet from being asked.
+func (w *Watcher) sampleUsers(ctx context.Context) {
+	tick := time.NewTicker(w.opts.Interval)
+	defer tick.Stop()
+	for {
+		w.users.pass()
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
 // ask makes one question. A failure keeps the last answer and is logged when it
 // begins and when it ends.
 func (w *Watcher) ask(ctx context.Context) {
 	limit, cancel := context.WithTimeout(ctx, max(w.opts.Interval, time.Second))
 	defer cancel()
-	taken := time.Now()
-	answer, err := w.client.List(limit, &podresources.ListPodResourcesRequest{})
+	taken := w.opts.now()
+	pods, err := w.kubelet.list(limit, w.cluster.now.Load().pods)
 	if ctx.Err() != nil {
 		return
 	}
 	before := w.Err()
 	if err != nil {
-		err = fmt.Errorf("listing pod resources on %s: %w", w.opts.Socket, err)
 		w.errors.Add(1)
 		w.failed.Store(&err)
 		if before == nil {
@@ -133,19 +190,69 @@ func (w *Watcher) ask(ctx context.Context) {
 		w.opts.Log.Info("the kubelet answers again")
 	}
 	w.failed.Store(nil)
-	claims := w.claims(answer)
-	old := w.last.Swap(&Snapshot{Taken: taken, Claims: claims})
-	if old == nil || !slices.Equal(old.Claims, claims) {
-		select {
-		case w.changed <- struct{}{}:
-		default: // one is waiting already
-		}
+	w.take(&Snapshot{Taken: taken, Claims: w.claims(pods), pods: len(pods)})
+}
+
+// take makes an answer the newest, unless it may be a kubelet's that does not
+// know its pods yet.
+func (w *Watcher) take(next *Snapshot) {
+	old := w.last.Load()
+	if w.doubted(old, next) {
+		return
+	}
+	w.last.Store(next)
+	if old == nil || !slices.Equal(old.Claims, next.Claims) {
+		w.cluster.poke()
+		w.tell()
 	}
 }
 
-func (w *Watcher) claims(answer *podresources.ListPodResourcesResponse) []Claim {
+// doubted reports whether an answer is one to wait out. A kubelet that starts
+// lists the pods it has heard of so far: none, then those of its files, then
+// the API server's. Believing it would take every holder's name from its series
+// and give it back seconds later. So for a while after a connection was made an
+// answer that takes devices away is not used, nor one without any pod, since
+// our own is on the node too; the last good one ages meanwhile.
+func (w *Watcher) doubted(old, next *Snapshot) bool {
+	made := w.kubelet.connections.Load()
+	if old != nil && made != w.connections {
+		w.doubtSince = next.Taken
+	}
+	w.connections = made
+	if old == nil || !lost(old.Claims, next.Claims) {
+		return false
+	}
+	if old.pods > 0 && next.pods == 0 && w.doubtSince.IsZero() {
+		w.doubtSince = next.Taken
+	}
+	if !w.doubtSince.IsZero() && next.Taken.Sub(w.doubtSince) < w.opts.Settle {
+		return true
+	}
+	w.doubtSince = time.Time{}
+	return false
+}
+
+// lost reports whether a claim is no longer there. Both are sorted.
+func lost(old, next []Claim) bool {
+	for _, c := range old {
+		if _, ok := slices.BinarySearchFunc(next, c, compareClaims); !ok {
+			return true
+		}
+	}
+	return false
+}
+
+// tell says that an attribution would differ.
+func (w *Watcher) tell() {
+	select {
+	case w.changed <- struct{}{}:
+	default: // one is waiting already
+	}
+}
+
+func (w *Watcher) claims(pods []*podresources.PodResources) []Claim {
 	var claims []Claim
-	for _, pod := range answer.GetPodResources() {
+	for _, pod := range pods {
 		for _, container := range pod.GetContainers() {
 			holder := collect.Holder{Namespace: pod.GetNamespace(), Pod: pod.GetName(), Container: container.GetName()}
 			for _, devices := range container.GetDevices() {
@@ -155,12 +262,39 @@ func (w *Watcher) claims(answer *podresources.ListPodResourcesResponse) []Claim 
 					}
 				}
 			}
+			claims = append(claims, w.draClaims(container, holder)...)
 		}
 	}
-	slices.SortFunc(claims, func(a, b Claim) int { // the kubelet's order is a map's
-		return cmp.Or(compareHolders(a.Holder, b.Holder), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.DeviceID, b.DeviceID))
-	})
+	slices.SortFunc(claims, compareClaims) // the kubelet's order is a map's
+	return slices.Compact(claims)
+}
+
+// draClaims are the devices that a container has through resource claims.
+func (w *Watcher) draClaims(container *podresources.ContainerResources, holder collect.Holder) (claims []Claim) {
+	for _, d := range container.GetDynamicResources() {
+		for _, r := range d.GetClaimResources() {
+			if r.GetDriverName() != nvidiaDriver {
+				continue
+			}
+			claims = append(claims, Claim{Holder: holder, DRA: collect.Claim{
+				Name: d.GetClaimName(), Namespace: d.GetClaimNamespace(),
+				Driver: r.GetDriverName(), Pool: r.GetPoolName(), Device: r.GetDeviceName(),
+			}})
+		}
+	}
+	if len(claims) > 0 && !w.opts.DRA {
+		if !w.untold {
+			w.untold = true
+			w.opts.Log.Warn("containers hold GPUs through resource claims, which --kubernetes-enable-dra would attribute", "namespace", holder.Namespace, "pod", holder.Pod)
+		}
+		return nil
+	}
 	return claims
+}
+
+func compareClaims(a, b Claim) int {
+	return cmp.Or(compareHolders(a.Holder, b.Holder), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.DeviceID, b.DeviceID),
+		cmp.Compare(a.DRA.Namespace, b.DRA.Namespace), cmp.Compare(a.DRA.Name, b.DRA.Name), cmp.Compare(a.DRA.Pool, b.DRA.Pool), cmp.Compare(a.DRA.Device, b.DRA.Device))
 }
 
 // isGPU reports whether a device is a card or a part of one. NVIDIA's other
@@ -177,8 +311,8 @@ func (w *Watcher) isGPU(resource, id string) bool {
 	if name == "gpu" || strings.HasPrefix(name, "gpu.") || strings.HasPrefix(name, "mig-") {
 		return true
 	}
-	_, err := ParseDevice(id)
-	return err == nil
+	d, err := ParseDevice(id)
+	return err == nil && d.Index < 0 // any plugin may number its devices
 }
 
 // Snapshot returns the newest good answer, or nil where there is none or it is
@@ -213,5 +347,19 @@ func (w *Watcher) Errors() uint64 { return w.errors.Load() }
 // Answered is closed once the first question was answered or failed.
 func (w *Watcher) Answered() <-chan struct{} { return w.answered }
 
-// Changed receives after an answer that differs from the one before.
+// Changed receives after answers that may change who holds what.
 func (w *Watcher) Changed() <-chan struct{} { return w.changed }
+
+// Allocatable asks the kubelet which GPUs it can hand out, held or free: a card
+// that is shared has an id for each share.
+func (w *Watcher) Allocatable(ctx context.Context) ([]Allocatable, error) {
+	all, err := w.kubelet.allocatable(ctx)
+	var gpus []Allocatable
+	for _, a := range all {
+		a.DeviceIDs = slices.DeleteFunc(a.DeviceIDs, func(id string) bool { return !w.isGPU(a.Resource, id) })
+		if len(a.DeviceIDs) > 0 {
+			gpus = append(gpus, a)
+		}
+	}
+	return gpus, err
+}

@@ -14,21 +14,21 @@ import (
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// kubelet is the PodResources service with one pod.
-type kubelet struct {
+// fakeKubelet is the PodResources service with one pod.
+type fakeKubelet struct {
 	podresources.UnimplementedPodResourcesListerServer
 	mu   sync.Mutex
 	pod  string
 	fail error
 }
 
-func (k *kubelet) set(pod string, fail error) {
+func (k *fakeKubelet) set(pod string, fail error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.pod, k.fail = pod, fail
 }
 
-func (k *kubelet) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
+func (k *fakeKubelet) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.fail != nil {
@@ -49,7 +49,7 @@ func (k *kubelet) List(context.Context, *podresources.ListPodResourcesRequest) (
 }
 
 // serveKubelet listens on a socket until the returned stop.
-func serveKubelet(t *testing.T, socket string, k *kubelet) (stop func()) {
+func serveKubelet(t *testing.T, socket string, k podresources.PodResourcesListerServer) (stop func()) {
 	t.Helper()
 	l, err := net.Listen("unix", socket)
 	if err != nil {
@@ -86,7 +86,7 @@ func watch(t *testing.T, o Options) *Watcher {
 
 func TestWatcherKeepsTheLastAnswerForAWhile(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "kubelet.sock")
-	k := &kubelet{pod: "first"}
+	k := &fakeKubelet{pod: "first"}
 	stop := serveKubelet(t, socket, k)
 	w := watch(t, Options{Socket: socket, Interval: 100 * time.Millisecond, Keep: time.Minute, Resources: []string{"example.com/gpu"}})
 	<-w.Answered()
@@ -137,7 +137,7 @@ func TestWatcherWithoutKubelet(t *testing.T) {
 
 func TestWatcherRefusedIsNoAnswer(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "kubelet.sock")
-	serveKubelet(t, socket, &kubelet{fail: errors.New("rate limited")})
+	serveKubelet(t, socket, &fakeKubelet{fail: errors.New("rate limited")})
 	w := watch(t, Options{Socket: socket, Interval: 100 * time.Millisecond})
 	<-w.Answered()
 	if w.Snapshot(time.Now()) != nil {

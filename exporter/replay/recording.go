@@ -113,5 +113,12 @@ func (s state) reading(now time.Time, wanted func(uint16) bool) *collect.Reading
 	slices.SortFunc(r.Entities, func(a, b collect.Entity) int {
 		return cmp.Or(cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.InstanceID, b.InstanceID))
 	})
+	instances := 0 // DCGM counts them over the whole node
+	for i := range r.Entities {
+		if r.Entities[i].Kind == collect.Instance {
+			r.Entities[i].DCGMID = instances
+			instances++
+		}
+	}
 	return r
 }

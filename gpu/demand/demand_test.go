@@ -85,6 +85,12 @@ func TestRefused(t *testing.T) {
 		want string
 	}{
 		{map[string]int64{"nvidia.com/gpu": -1}, "resource nvidia.com/gpu: amount -1 is not possible"},
+		{map[string]int64{"gpu.intel.com/millicores": 300}, "resource gpu.intel.com/millicores: of how many cards is not said"},
+		{map[string]int64{"amd.com/cpx_nps4": 1}, "resource amd.com/cpx_nps4: has no size that is known"},
+		{map[string]int64{"huawei.com/npu-core": 8}, "resource huawei.com/npu-core: has no size that is known"},
+		{map[string]int64{"huawei.com/Ascend910-2c-memory": 8}, "resource huawei.com/Ascend910-2c-memory: has no size that is known"},
+		{map[string]int64{"elasticgpu.io/gpu-core": 250}, "resource elasticgpu.io/gpu-core: 250 hundredths of a card: want less than 100, or whole hundreds"},
+		{map[string]int64{"volcano.sh/vgpu-number": 1, "nvidia.com/gpu": 1}, "resource volcano.sh/vgpu-number: contradicts nvidia.com/gpu: two ways to share cards in one container"},
 		{map[string]int64{"aliyun.com/gpu-mem": math.MaxInt64}, "resource aliyun.com/gpu-mem: amount 9223372036854775807 is not possible"},
 		{map[string]int64{"nvidia.com/gpu": 1, "amd.com/gpu": 1}, "resource nvidia.com/gpu: is from another vendor than amd.com/gpu"},
 		{map[string]int64{"nvidia.com/gpu": 1, "aliyun.com/gpu-mem": 1}, "resource nvidia.com/gpu: contradicts aliyun.com/gpu-mem: two ways to share cards in one container"},

@@ -32,14 +32,16 @@ func FromResources(list map[string]int64) (Demand, error) {
 // gathered is what the resources of a container say, dialect by dialect.
 type gathered struct {
 	vendor, vendorOf string // and the resource that said so
-	family, familyOf string
+	family           family
+	familyOf         string
 
 	cards     int64
 	shares    int64
-	coreCards int64 // hundredths
-	core      int64 // hundredths, of each card
-	memory    int64 // MiB
-	share     int64 // of memory, hundredths
+	coreCards int64  // hundredths
+	core      int64  // hundredths, of each card
+	memory    int64  // MiB
+	share     int64  // of memory, hundredths
+	within    string // the resource that is a part of cards asked for beside it
 	mig       []Instances
 }
 
@@ -47,18 +49,18 @@ func (g *gathered) add(resource string, n int64) error {
 	name, isMIG := mig.ProfileOfResource(resource)
 	d := dialectOf(resource)
 	if isMIG {
-		d = dialect{kind: other, vendor: "nvidia", family: familyPlugin}
+		d = dialect{kind: other, vendor: "nvidia", family: plugin}
 	}
 	switch {
 	case d.vendor == "" || n == 0:
 		return nil
 	case d.kind == refused:
 		return fmt.Errorf("has no size that is known")
-	case n < 0 || n > maxAmount:
+	case n < 0 || n > maxAmount && d.kind != within: // which may be in bytes
 		return fmt.Errorf("amount %d is not possible", n)
 	case g.vendor != "" && g.vendor != d.vendor:
 		return fmt.Errorf("is from another vendor than %s", g.vendorOf)
-	case g.family != "" && g.family != d.family:
+	case g.family != family{} && g.family != d.family:
 		return fmt.Errorf("contradicts %s: two ways to share cards in one container", g.familyOf)
 	}
 	g.vendor, g.vendorOf, g.family, g.familyOf = d.vendor, resource, d.family, resource
@@ -75,9 +77,14 @@ func (g *gathered) add(resource string, n int64) error {
 	case corePercent:
 		g.core += n
 	case memoryMiB:
+		if d.family.orMiB && n > mostGiB {
+			d.unit = 1
+		}
 		g.memory += n * d.unit
 	case memoryShare:
 		g.share += n
+	case within:
+		g.within = resource
 	}
 	return nil
 }
@@ -87,21 +94,26 @@ func (g *gathered) addMIG(name string, n int64) error {
 	if err != nil {
 		return err
 	}
-	g.mig = append(g.mig, Instances{
-		Name:     name,
-		Profile:  mig.Profile{Compute: parsed.Compute, Attrs: parsed.Attrs},
-		MemoryGB: parsed.GB,
-		Count:    int(n),
-	})
+	g.mig = append(g.mig, named(parsed, int(n)))
 	return nil
+}
+
+// named is a number of instances of a profile that has only been named.
+func named(name mig.Name, n int) Instances {
+	return Instances{
+		Name: name.String(), Profile: mig.Profile{Compute: name.Compute, Attrs: name.Attrs}, MemoryGB: name.GB, Count: n,
+	}
 }
 
 // demand makes one Demand of what was gathered.
 func (g *gathered) demand() (Demand, error) {
 	slices.SortFunc(g.mig, Instances.compare)
 	d := Demand{Cards: int(g.cards), MIG: g.mig}
+	if g.within != "" && g.cards == 0 {
+		return Demand{}, fmt.Errorf("resource %s: of how many cards is not said", g.within)
+	}
 	var err error
-	if g.family == familyPlugin {
+	if g.family.each {
 		err = g.partsOfCards(&d)
 	} else {
 		err = g.partsOfOne(&d)
@@ -116,22 +128,27 @@ func (g *gathered) demand() (Demand, error) {
 }
 
 // partsOfOne reads the dialects that count a card's compute in hundredths: less
-// than a hundred is a part of one card, whole hundreds are whole cards.
+// than a hundred is a part of one card, whole hundreds are whole cards. Qgpu also
+// has equal parts of several cards, rounded down.
 func (g *gathered) partsOfOne(d *Demand) error {
+	n := (g.coreCards + 99) / 100
 	switch {
-	case g.coreCards >= 100 && g.coreCards%100 != 0:
+	case g.coreCards >= 100 && g.coreCards%100 == 0:
+		d.Cards = int(n)
+	case g.coreCards > 100 && g.family.several:
+		d.Fraction = &Fraction{CoreMilli: int(g.coreCards/n) * 10, MemoryMiB: int(g.memory / 1024 / n * 1024), Cards: int(n)}
+	case g.coreCards > 100:
 		return fmt.Errorf("resource %s: %d hundredths of a card: want less than 100, or whole hundreds", g.familyOf, g.coreCards)
-	case g.coreCards >= 100:
-		d.Cards = int(g.coreCards / 100)
 	case g.coreCards > 0 || g.memory > 0:
 		d.Fraction = &Fraction{CoreMilli: int(g.coreCards) * 10, MemoryMiB: int(g.memory), Cards: 1}
 	}
 	return nil
 }
 
-// partsOfCards reads HAMi, whose nvidia.com/gpu counts the cards a container
-// takes an equal part of as soon as it says how large the part is, and shared
-// replicas, which are one place on a card each and say nothing of its size.
+// partsOfCards reads HAMi and Volcano, whose nvidia.com/gpu and vgpu-number count
+// the cards a container takes an equal part of as soon as it says how large the
+// part is, and shared replicas, which are one place on a card each and say nothing
+// of its size.
 func (g *gathered) partsOfCards(d *Demand) error {
 	parts := g.core > 0 || g.memory > 0 || g.share > 0
 	switch {

@@ -33,15 +33,48 @@ var (
 		Name: "gpuscale_exporter_series", Type: Gauge, Unit: None, Owner: Exporter, Stability: Alpha,
 		Help: "Series in the last exposition.",
 	}
+	ExporterSeriesDropped = Desc{
+		Name: "gpuscale_exporter_series_dropped_total", Type: Counter, Unit: None, Owner: Exporter, Stability: Alpha,
+		Help:   "Series left out of an exposition because it would have had more than --max-series, by family.",
+		Labels: []string{LabelFamily},
+	}
+	ExporterScrapeSeconds = Desc{
+		Name: "gpuscale_exporter_scrape_duration_seconds", Type: Histogram, Unit: Seconds, Owner: Exporter, Stability: Alpha,
+		Help: "Time to render an exposition, sending it not included.",
+	}
+	ExporterQuiesced = Desc{
+		Name: "gpuscale_exporter_quiesced_cards", Type: Gauge, Unit: None, Owner: Exporter, Stability: Alpha,
+		Help: "Cards let go of on request, so that they can be repartitioned.",
+	}
+	ExporterNodeWrites = Desc{
+		Name: "gpuscale_exporter_node_writes_total", Type: Counter, Unit: None, Owner: Exporter, Stability: Alpha,
+		Help:   `Writes to the Kubernetes API about the own node, by kind ("condition", "event", "acknowledgement") and result ("ok", "error").`,
+		Labels: []string{LabelKind, LabelResult},
+	}
 	ExporterAttributionErrors = Desc{
 		Name: "gpuscale_exporter_attribution_errors_total", Type: Counter, Unit: None, Owner: Exporter, Stability: Alpha,
 		Help: "Times the kubelet did not say who holds what.",
+	}
+	ExporterReloads = Desc{
+		Name: "gpuscale_exporter_reload_total", Type: Counter, Unit: None, Owner: Exporter, Stability: Alpha,
+		Help:   `Times the counters were read anew, by result: "ok" or "error".`,
+		Labels: []string{LabelResult},
+	}
+	ExporterReloadSuccessful = Desc{
+		Name: "gpuscale_exporter_reload_successful", Type: Gauge, Unit: Bool, Owner: Exporter, Stability: Alpha,
+		Help: "1 while the newest counters file is the one served, 0 while it has a mistake and the one before stays.",
+	}
+	ExporterReloadSuccessTime = Desc{
+		Name: "gpuscale_exporter_reload_success_timestamp_seconds", Type: Gauge, Unit: Seconds, Owner: Exporter, Stability: Alpha,
+		Help: "Unix time at which the counters served were read.",
 	}
 )
 
 func exporterSeries() []Desc {
 	return []Desc{
 		ExporterBuildInfo, ExporterUp, ExporterReads, ExporterReadSeconds, ExporterReconnects, ExporterDropped,
-		ExporterSeries, ExporterAttributionErrors,
+		ExporterSeries, ExporterSeriesDropped, ExporterScrapeSeconds, ExporterQuiesced, ExporterNodeWrites,
+		ExporterAttributionErrors,
+		ExporterReloads, ExporterReloadSuccessful, ExporterReloadSuccessTime,
 	}
 }

@@ -56,7 +56,7 @@ var (
 	}
 	GPUEnergyJoulesTotal = Desc{
 		Name: "gpu_energy_joules_total", Type: Counter, Unit: Joules, Owner: Exporter, Stability: Alpha,
-		Help:   "Energy drawn since the driver was loaded, once for each card.",
+		Help:   "Energy drawn, once for each card: the driver's counter, carried on where that begins anew.",
 		Labels: []string{LabelNode, LabelGPU, LabelGPUUUID, LabelModel},
 	}
 	GPUIdleSeconds = Desc{
@@ -81,6 +81,22 @@ var (
 		Help:   "1 while the card is healthy, 0 when it is not, for the reason given.",
 		Labels: []string{LabelNode, LabelGPU, LabelGPUUUID, LabelReason},
 	}
+	GPUBusySecondsTotal = Desc{
+		Name: "gpu_busy_seconds_total", Type: Counter, Unit: Seconds, Owner: Exporter, Stability: Alpha,
+		Help:     "Seconds of the card spent computing since the exporter began to watch it; of a MIG instance its part of the card. The integral of gpu_share_ratio.",
+		Labels:   []string{LabelNode, LabelGPU, LabelGPUUUID},
+		Optional: []string{LabelModel, LabelGPUInstanceID, LabelProfile},
+	}
+	GPUThrottleSecondsTotal = Desc{
+		Name: "gpu_throttle_seconds_total", Type: Counter, Unit: Seconds, Owner: Exporter, Stability: Alpha,
+		Help:   "Seconds in which the card's clocks were held down, by reason, since the exporter began to watch it. Reasons overlap.",
+		Labels: []string{LabelNode, LabelGPU, LabelGPUUUID, LabelReason},
+	}
+	GPUXIDErrorsTotal = Desc{
+		Name: "gpu_xid_errors_total", Type: Counter, Unit: None, Owner: Exporter, Stability: Alpha,
+		Help:   "XID errors of the card by code since the exporter began to watch it, each counted once.",
+		Labels: []string{LabelNode, LabelGPU, LabelGPUUUID, LabelXID},
+	}
 )
 
 // holder are the labels of a series that names the container using the card.
@@ -90,6 +106,7 @@ func gpuSeries() []Desc {
 	return []Desc{
 		GPUInfo, GPUInstanceInfo, GPUHeld, GPUBusyRatio, GPUInstanceBusyRatio, GPUShareRatio,
 		GPUMemoryUsedBytes, GPUMemoryTotalBytes, GPUPowerWatts, GPUEnergyJoulesTotal, GPUIdleSeconds,
-		GPUSampleAgeSeconds, GPUAttributionAgeSeconds, GPUHealthy,
+		GPUSampleAgeSeconds, GPUAttributionAgeSeconds, GPUHealthy, GPUXIDErrorsTotal,
+		GPUBusySecondsTotal, GPUThrottleSecondsTotal,
 	}
 }

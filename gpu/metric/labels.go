@@ -19,9 +19,11 @@ const (
 	LabelPod           = "pod"
 	LabelContainer     = "container"
 	LabelReason        = "reason"
+	LabelXID           = "xid"
 
 	LabelBackend   = "backend"
 	LabelCode      = "code"
+	LabelFamily    = "family"
 	LabelGoVersion = "go_version"
 	LabelKind      = "kind"
 	LabelPhase     = "phase"

@@ -178,6 +178,60 @@ func TestArrangeFindsWhatThereIs(t *testing.T) {
 	}
 }
 
+// From any layout to any other, whatever is busy: no step touches a busy instance,
+// no layout on the way is illegal, and the end is the target. Only where a busy
+// instance has no place in the target is there no way.
+func TestDiffFromAnyToAny(t *testing.T) {
+	for _, model := range []string{"H100-80GB", "A30-24GB", "RTX-PRO-6000-Blackwell-96GB"} {
+		tab, _ := ForModel(model)
+		some := rapid.Custom(func(r *rapid.T) Layout {
+			var l Layout
+			for _, p := range rapid.SampledFrom(tab.Maximal()).Draw(r, "layout") {
+				if rapid.IntRange(0, 3).Draw(r, "there") > 0 {
+					l = append(l, p)
+				}
+			}
+			return l
+		})
+		rapid.Check(t, func(r *rapid.T) {
+			from, to := some.Draw(r, "from"), some.Draw(r, "to")
+			var busy, homeless Layout
+			for _, p := range from {
+				if rapid.IntRange(0, 3).Draw(r, "busy") == 0 {
+					busy = append(busy, p)
+					if !slices.Contains(to, p) {
+						homeless = append(homeless, p)
+					}
+				}
+			}
+			steps, err := Diff(from, to, func(p Placement) bool { return slices.Contains(busy, p) })
+			if (err != nil) != (len(homeless) > 0) {
+				r.Fatalf("busy %v, of them %v not in %v: %v", busy, homeless, to, err)
+			}
+			if err != nil {
+				if !strings.Contains(err.Error(), homeless[0].String()) {
+					r.Fatalf("%v does not name %v", err, homeless[0])
+				}
+				return
+			}
+			created := false
+			for _, s := range steps {
+				if !s.Create && slices.Contains(busy, s.Placement) {
+					r.Fatalf("%s: it is busy", s)
+				}
+				if !s.Create && created {
+					r.Fatalf("%v: a destroy after a create", steps)
+				}
+				if slices.Contains(from, s.Placement) && slices.Contains(to, s.Placement) {
+					r.Fatalf("%s: it may stay", s)
+				}
+				created = s.Create
+			}
+			apply(r, tab, from, steps, to)
+		})
+	}
+}
+
 // apply carries out steps, each of which must be possible when its turn comes.
 func apply(r *rapid.T, tab *Table, from Layout, steps []Step, to Layout) {
 	now := slices.Clone(from)

@@ -77,22 +77,29 @@ func parseAttrs(s string) (Attr, bool) {
 	if s[0] != '+' && s[0] != '.' {
 		return 0, false
 	}
-	for _, word := range strings.Split(s[1:], ",") {
-		var bit Attr
-		switch word {
-		case "me":
-			bit = AttrMedia
-		case "gfx":
-			bit = AttrGraphics
-		case "me.all":
-			bit = AttrAllMedia
-		}
-		if bit == 0 || a&bit != 0 {
+	for s != "" {
+		// s[0] is the mark that attributes follow, then what stands between two of
+		// them: the driver writes a comma, which a resource's name cannot have.
+		bit, rest := cutAttr(s[1:])
+		if bit == 0 || a&bit != 0 || rest != "" && rest[0] != ',' && rest[0] != '.' {
 			return 0, false
 		}
-		a |= bit
+		a, s = a|bit, rest
 	}
 	return a, true
+}
+
+// cutAttr takes one attribute's word off s; none is 0.
+func cutAttr(s string) (Attr, string) {
+	for _, w := range []struct {
+		word string
+		bit  Attr
+	}{{"me.all", AttrAllMedia}, {"me", AttrMedia}, {"gfx", AttrGraphics}} {
+		if rest, ok := strings.CutPrefix(s, w.word); ok {
+			return w.bit, rest
+		}
+	}
+	return 0, s
 }
 
 // Exact returns the profile that a name is the driver's or the resource's

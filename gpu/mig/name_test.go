@@ -110,6 +110,39 @@ func TestSplitProduct(t *testing.T) {
 	}
 }
 
+// FuzzProfileName: whatever is read as a name is printed as one that means the same,
+// alone, as a resource and as a product label.
+func FuzzProfileName(f *testing.F) {
+	for _, s := range []string{"3g.40gb", "1g.10gb+me", "1g.10gb.me", "1g.24gb-me", "1g.24gb.me.all", "1g.24gb+me,gfx-me", "7g", "1c.3g.40gb", "0g.5gb", "1g.05gb", "9999g.9999gb", "1g.", "MIG 1g.5gb"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		n, err := ParseName(s)
+		if err != nil {
+			if n != (Name{}) {
+				t.Fatalf("%q: %v and %v", s, n, err)
+			}
+			return
+		}
+		if n.Compute < 1 || n.Compute > 9999 || n.GB < 0 || n.GB > 9999 {
+			t.Fatalf("%q is %+v", s, n)
+		}
+		if again, err := ParseName(n.String()); err != nil || again != n {
+			t.Fatalf("%q is %v, which is %v, %v", s, n, again, err)
+		}
+		if n.GB == 0 {
+			return
+		}
+		if name, ok := ProfileOfResource(ResourceName(n.String())); !ok || name != n.String() {
+			t.Fatalf("%q is %s, whose resource is %s, %v", s, n, name, ok)
+		}
+		product, profile, ok := SplitProduct(SingleProduct("NVIDIA-X", n.String()))
+		if product != "NVIDIA-X" || profile != n.String() || !ok {
+			t.Fatalf("%q is %s, whose product label is %s, %s, %v", s, n, product, profile, ok)
+		}
+	})
+}
+
 func FuzzLookup(f *testing.F) {
 	for _, s := range []string{"3g.40gb", "1g.10gb.me", "1g.24gb-me", "1c.3g.40gb", "1g+me,gfx", "7g.", "0g", "1g.24gb+me.all"} {
 		f.Add(s)

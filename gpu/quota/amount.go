@@ -21,16 +21,24 @@ type Amount struct {
 func All() Amount { return Amount{Compute: Unlimited, Memory: Unlimited} }
 
 // Add returns a + b.
-func (a Amount) Add(b Amount) Amount { return a.with(b, add) }
+func (a Amount) Add(b Amount) Amount {
+	return Amount{Compute: add(a.Compute, b.Compute), Memory: add(a.Memory, b.Memory)}
+}
 
 // Sub returns a - b, which is negative where b is larger.
-func (a Amount) Sub(b Amount) Amount { return a.with(b, sub) }
+func (a Amount) Sub(b Amount) Amount {
+	return Amount{Compute: sub(a.Compute, b.Compute), Memory: sub(a.Memory, b.Memory)}
+}
 
 // Min returns the smaller of each.
-func (a Amount) Min(b Amount) Amount { return a.with(b, func(x, y int64) int64 { return min(x, y) }) }
+func (a Amount) Min(b Amount) Amount {
+	return Amount{Compute: min(a.Compute, b.Compute), Memory: min(a.Memory, b.Memory)}
+}
 
 // Max returns the larger of each.
-func (a Amount) Max(b Amount) Amount { return a.with(b, func(x, y int64) int64 { return max(x, y) }) }
+func (a Amount) Max(b Amount) Amount {
+	return Amount{Compute: max(a.Compute, b.Compute), Memory: max(a.Memory, b.Memory)}
+}
 
 // Floor returns a with nothing below zero.
 func (a Amount) Floor() Amount { return a.Max(Amount{}) }
@@ -51,8 +59,15 @@ func (a Amount) String() string {
 	return fmt.Sprintf("%s compute + %s memory slices", text(a.Compute), text(a.Memory))
 }
 
-func (a Amount) with(b Amount, op func(x, y int64) int64) Amount {
-	return Amount{Compute: op(a.Compute, b.Compute), Memory: op(a.Memory, b.Memory)}
+// where returns a with nothing of what b has nothing of.
+func (a Amount) where(b Amount) Amount {
+	if b.Compute == 0 {
+		a.Compute = 0
+	}
+	if b.Memory == 0 {
+		a.Memory = 0
+	}
+	return a
 }
 
 func add(x, y int64) int64 {

@@ -20,7 +20,7 @@ func (t Tree) Reclaim(name string, want Amount) []Claim {
 	if i < 0 {
 		return nil
 	}
-	entitled := t.nodes[i].Guarantee.Sub(t.used[i].own).Floor()
+	entitled := t.nodes[i].Guarantee.Sub(t.used.at(i).own).Floor()
 	r := reclaimer{tree: t, target: i, want: want.Min(entitled).Floor()}
 	for below, at := -1, i; at >= 0; below, at = at, t.nodes[at].parent {
 		r.from(at, below, at != i)
@@ -35,16 +35,34 @@ type reclaimer struct {
 	claims []Claim
 }
 
-// missing is what the target still lacks.
+// missing is what must still be given back until the target has what it wants:
+// more than that where more runs than may.
 func (r *reclaimer) missing() Amount {
-	return r.want.Sub(r.tree.available(r.target).Floor()).Floor()
+	lack := r.tree.lack(r.target, r.want)
+	for i := r.target; i >= 0; i = r.tree.nodes[i].parent {
+		over := r.want.Sub(r.tree.nodes[i].Limit.Sub(r.tree.used.at(i).total))
+		lack = lack.Max(over)
+	}
+	return lack.where(r.want)
+}
+
+// lack is by how much node i cannot draw want, limits apart: available, asked the
+// other way round and not stopping at zero.
+func (t Tree) lack(i int, want Amount) Amount {
+	n, drawn := &t.nodes[i], t.used.at(i).drawn
+	if n.parent < 0 {
+		return want.Sub(n.share.Sub(drawn)).Floor().where(want)
+	}
+	need := want.Sub(n.kept.Sub(drawn).Floor()).Floor()
+	bound := n.lent.Add(n.Borrow).Sub(drawn.Sub(n.kept).Floor())
+	return need.Sub(bound).Floor().where(need).Max(t.lack(n.parent, need))
 }
 
 // from claims from what node at itself draws beyond its guarantee, and from its
 // children that draw beyond theirs, all but one.
 func (r *reclaimer) from(at, except int, own bool) {
 	if own {
-		r.claim(at, r.tree.used[at].own.Sub(r.tree.nodes[at].Guarantee).Floor())
+		r.claim(at, r.tree.used.at(at).own.Sub(r.tree.nodes[at].Guarantee).Floor())
 	}
 	children := slices.Clone(r.tree.nodes[at].children)
 	slices.SortStableFunc(children, func(a, b int) int {
@@ -60,7 +78,7 @@ func (r *reclaimer) from(at, except int, own bool) {
 
 // inside claims up to a from node c and below.
 func (r *reclaimer) inside(c int, a Amount) {
-	own := r.tree.used[c].own.Sub(r.tree.nodes[c].Guarantee).Floor().Min(a)
+	own := r.tree.used.at(c).own.Sub(r.tree.nodes[c].Guarantee).Floor().Min(a)
 	r.claim(c, own)
 	a = a.Sub(own)
 	for _, below := range r.tree.nodes[c].children {

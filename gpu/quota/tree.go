@@ -20,10 +20,12 @@ type Tenant struct {
 }
 
 // Tree is tenants and what they use. It is a value: Add, Remove and Force return
-// a new one and leave the old as it was.
+// a new one and leave the old as it was. A new one shares with the old what did
+// not change, so that a planner may take a great many and go back to any of them.
 type Tree struct {
-	nodes []node // parents before children
-	used  []use
+	nodes  []node // parents before children
+	byName map[string]int
+	used   uses
 }
 
 // node is a Tenant in its place.
@@ -36,13 +38,6 @@ type node struct {
 	kept     Amount // of share, what it does not
 }
 
-// use is what one node's tenant uses.
-type use struct {
-	own   Amount
-	total Amount // own and the children's
-	drawn Amount // of share: own, and what the children draw beyond what they keep
-}
-
 // NewTree builds the tree, nothing used. The error names every tenant that is
 // wrong: no name, twice the same, an unknown parent, a circle, a negative amount,
 // a limit below what is guaranteed under it.
@@ -51,11 +46,12 @@ func NewTree(tenants []Tenant) (Tree, error) {
 	if err != nil {
 		return Tree{}, err
 	}
-	t := Tree{nodes: make([]node, len(order)), used: make([]use, len(order))}
+	t := Tree{nodes: make([]node, len(order)), byName: make(map[string]int, len(order)), used: newUses(len(order))}
 	for i, tenant := range order {
 		t.nodes[i] = node{Tenant: tenant, parent: -1}
+		t.byName[tenant.Name] = i
 		if tenant.Parent != "" {
-			p := t.index(tenant.Parent)
+			p := t.index(tenant.Parent) // before it, since parents come first
 			t.nodes[i].parent = p
 			t.nodes[p].children = append(t.nodes[p].children, i)
 		}
@@ -67,7 +63,7 @@ func NewTree(tenants []Tenant) (Tree, error) {
 		n.share = n.share.Add(n.Guarantee)
 		guaranteed[i] = guaranteed[i].Add(n.Guarantee)
 		n.lent = n.share.Min(n.Lend)
-		n.kept = n.share.with(n.lent, keep)
+		n.kept = Amount{Compute: keep(n.share.Compute, n.lent.Compute), Memory: keep(n.share.Memory, n.lent.Memory)}
 		if n.parent >= 0 {
 			t.nodes[n.parent].share = t.nodes[n.parent].share.Add(n.lent)
 			guaranteed[n.parent] = guaranteed[n.parent].Add(guaranteed[i])
@@ -130,5 +126,8 @@ func byName(tenants []Tenant) []Tenant {
 
 // index finds a tenant, -1 for none.
 func (t Tree) index(name string) int {
-	return slices.IndexFunc(t.nodes, func(n node) bool { return n.Name == name })
+	if i, ok := t.byName[name]; ok {
+		return i
+	}
+	return -1
 }

@@ -218,23 +218,23 @@ func TestConservation(t *testing.T) {
 		full := walk(r, empty, func(tr Tree) {
 			var sum Amount
 			for i, n := range tr.nodes {
-				sum = sum.Add(tr.used[i].own)
-				if !tr.used[i].total.Fits(n.Limit) {
-					r.Fatalf("%s uses %v of %v", n.Name, tr.used[i].total, n.Limit)
+				sum = sum.Add(tr.used.at(i).own)
+				if !tr.used.at(i).total.Fits(n.Limit) {
+					r.Fatalf("%s uses %v of %v", n.Name, tr.used.at(i).total, n.Limit)
 				}
 				if !tr.over(i).Fits(n.Borrow) && n.parent >= 0 {
 					r.Fatalf("%s borrows %v of %v", n.Name, tr.over(i), n.Borrow)
 				}
-				below := tr.used[i].own
+				below := tr.used.at(i).own
 				for _, c := range n.children {
-					below = below.Add(tr.used[c].total)
+					below = below.Add(tr.used.at(c).total)
 				}
-				if below != tr.used[i].total {
-					r.Fatalf("%s: total %v, sum %v", n.Name, tr.used[i].total, below)
+				if below != tr.used.at(i).total {
+					r.Fatalf("%s: total %v, sum %v", n.Name, tr.used.at(i).total, below)
 				}
 			}
-			if sum != tr.used[0].total || !sum.Fits(capacity) {
-				r.Fatalf("used %v, root says %v, there are %v", sum, tr.used[0].total, capacity)
+			if sum != tr.used.at(0).total || !sum.Fits(capacity) {
+				r.Fatalf("used %v, root says %v, there are %v", sum, tr.used.at(0).total, capacity)
 			}
 		})
 		for _, tenant := range full.Tenants() {
@@ -243,9 +243,9 @@ func TestConservation(t *testing.T) {
 				r.Fatal(err)
 			}
 		}
-		for i := range full.used {
-			if full.used[i] != (use{}) {
-				r.Fatalf("all given back, and %s still uses %v", full.nodes[i].Name, full.used[i])
+		for i := range full.nodes {
+			if full.used.at(i) != (use{}) {
+				r.Fatalf("all given back, and %s still uses %v", full.nodes[i].Name, full.used.at(i))
 			}
 		}
 	})

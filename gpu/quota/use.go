@@ -1,9 +1,6 @@
 package quota
 
-import (
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // Tenants returns the tenants, parents before children.
 func (t Tree) Tenants() []Tenant {
@@ -18,7 +15,7 @@ func (t Tree) Tenants() []Tenant {
 // an unknown tenant.
 func (t Tree) Used(name string) Amount {
 	if i := t.index(name); i >= 0 {
-		return t.used[i].own
+		return t.used.at(i).own
 	}
 	return Amount{}
 }
@@ -26,7 +23,7 @@ func (t Tree) Used(name string) Amount {
 // Total returns what a tenant and all below it use.
 func (t Tree) Total(name string) Amount {
 	if i := t.index(name); i >= 0 {
-		return t.used[i].total
+		return t.used.at(i).total
 	}
 	return Amount{}
 }
@@ -84,41 +81,37 @@ func (t Tree) Remove(name string, a Amount) (Tree, error) {
 	switch {
 	case i < 0:
 		return t, fmt.Errorf("no tenant %q", name)
-	case a.Negative() || !a.Fits(t.used[i].own):
-		return t, fmt.Errorf("tenant %q: gives back %s, uses %s", name, a, t.used[i].own)
+	case a.Negative() || !a.Fits(t.used.at(i).own):
+		return t, fmt.Errorf("tenant %q: gives back %s, uses %s", name, a, t.used.at(i).own)
 	}
 	return t.change(i, Amount{}.Sub(a)), nil
 }
 
 // change adds a to what node i uses and carries it up to the root.
 func (t Tree) change(i int, a Amount) Tree {
-	t.used = slices.Clone(t.used)
-	u := &t.used[i]
-	u.own, u.total = u.own.Add(a), u.total.Add(a)
-	drawn := u.drawn.Add(a)
-	for {
-		n := &t.nodes[i]
-		before := t.used[i].drawn.Sub(n.kept).Floor()
-		t.used[i].drawn = drawn
-		if n.parent < 0 {
-			return t
-		}
-		after := drawn.Sub(n.kept).Floor()
+	edit := t.used.edit()
+	edit.at(i).own = edit.at(i).own.Add(a)
+	drawn := a
+	for i >= 0 {
+		n, u := &t.nodes[i], edit.at(i)
+		before := u.drawn.Sub(n.kept).Floor()
+		u.total, u.drawn = u.total.Add(a), u.drawn.Add(drawn)
+		drawn = u.drawn.Sub(n.kept).Floor().Sub(before)
 		i = n.parent
-		t.used[i].total = t.used[i].total.Add(a)
-		drawn = t.used[i].drawn.Add(after.Sub(before))
 	}
+	t.used = edit.done()
+	return t
 }
 
 // over returns what node i draws beyond its share, from its parent.
-func (t Tree) over(i int) Amount { return t.used[i].drawn.Sub(t.nodes[i].share).Floor() }
+func (t Tree) over(i int) Amount { return t.used.at(i).drawn.Sub(t.nodes[i].share).Floor() }
 
 // available is what node i can still draw, as far as no limit on the way to the
 // root is in the way. It is negative where more runs than may.
 func (t Tree) available(i int) Amount {
 	free := t.drawable(i)
 	for ; i >= 0; i = t.nodes[i].parent {
-		free = free.Min(t.nodes[i].Limit.Sub(t.used[i].total))
+		free = free.Min(t.nodes[i].Limit.Sub(t.used.at(i).total))
 	}
 	return free
 }
@@ -126,7 +119,7 @@ func (t Tree) available(i int) Amount {
 // drawable is what node i keeps and does not use, and what it can have of its
 // parent's: its own part of that first, then what it may borrow.
 func (t Tree) drawable(i int) Amount {
-	n, drawn := &t.nodes[i], t.used[i].drawn
+	n, drawn := &t.nodes[i], t.used.at(i).drawn
 	if n.parent < 0 {
 		return n.share.Sub(drawn)
 	}

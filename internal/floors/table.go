@@ -38,12 +38,14 @@ var Table = []Floor{
 	{Path: "plan/pack", House: ground, Why: "packing knows cards, not clusters"},
 	{Path: "plan/forecast", House: []string{"gpu/sample"}, Outside: []string{"gonum.org/v1/gonum"}, Why: "a forecast is made from samples"},
 	{Path: "plan/capacity", House: middle, Why: "supply and demand are counted from Snapshots"},
+	{Path: "plan/replay", House: []string{"gpu", "plan/pack"}, Why: "a replay packs nodes: no snapshots, no clusters"},
 	{Path: "plan/sim", House: middle, Why: "the small world applies Actions"},
 	{Path: "plan/scenario", House: middle, Why: "the language is ours and free of test libraries: the autoscaler emits and reads it"},
 
 	{Path: "exporter", House: []string{"gpu", "exporter", "internal/serve", "internal/buildinfo"}, Outside: []string{"*"}, Why: "programs do not import one another"},
 	{Path: "exporter/collect", House: []string{"gpu", "exporter/pods"}, Outside: []string{"github.com/prometheus/"}, Why: "families are made from a Reading, whatever took it"},
 	{Path: "exporter/dcgm", House: []string{"gpu", "exporter/collect", "exporter/pods", "exporter/dcgm"}, Outside: []string{"github.com/NVIDIA/"}, Why: "the only room with DCGM in it"},
+	{Path: "exporter/nvml", House: []string{"gpu", "exporter/collect", "exporter/pods", "exporter/nvml"}, Outside: []string{"github.com/NVIDIA/"}, Why: "the only room with NVML in it"},
 	{Path: "exporter/replay", House: []string{"gpu", "exporter/collect", "exporter/pods"}, Why: "a recording needs no driver"},
 	{Path: "exporter/pods", House: []string{"gpu", "exporter/collect"}, Outside: []string{"k8s.io/kubelet", "google.golang.org/grpc"}, Why: "who holds what, from the kubelet's socket alone"},
 

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,14 +50,13 @@ func (w *World) plan(s statement) (string, error) {
 
 // brief is a plan without the verdicts that go without saying.
 func brief(p plan.Plan) string {
-	var kept []plan.Verdict
-	for _, v := range p.Verdicts {
-		pod := v.Kind == plan.KindPod && v.Reason != plan.Running
-		if pod || v.Kind == plan.KindPool {
-			kept = append(kept, v)
+	p.Verdicts = slices.DeleteFunc(slices.Clone(p.Verdicts), func(v plan.Verdict) bool {
+		switch v.Kind {
+		case plan.KindCard, plan.KindNode:
+			return true
 		}
-	}
-	p.Verdicts = kept
+		return v.Reason == plan.Running || v.Reason == plan.WithinGuarantee
+	})
 	return p.String()
 }
 

@@ -49,10 +49,7 @@ func readCard(r *reader, c *plan.Card) {
 		c.MIG, c.Instances = true, instances
 	}
 	r.flag("mig", &c.MIG)
-	off := false
-	if r.flag("no-mig", &off); off {
-		c.MIG = false
-	}
+	r.off("no-mig", &c.MIG)
 	var holders []string
 	if r.items("holders", func(it item) error { holders = append(holders, it[0].name); return nil }) {
 		c.Holders, c.HoldersKnown = holders, true
@@ -63,7 +60,26 @@ func readCard(r *reader, c *plan.Card) {
 	c.HoldersKnown = (c.HoldersKnown || known) && !unknown
 	r.ago("card-idle", &c.IdleSince)
 	r.text("card-busy", func(s string) (err error) { c.Busy, err = parseBusy(s); return err })
+	r.ago("card-unused", &c.UnusedSince)
 	readIdle(r, c)
+	readUnused(r, c)
+}
+
+// readUnused reads unused=2h: everything on the card that is held has done
+// nothing since then.
+func readUnused(r *reader, c *plan.Card) {
+	var since time.Time
+	if !r.ago("unused", &since) {
+		return
+	}
+	if len(c.Holders) > 0 {
+		c.UnusedSince = since
+	}
+	for i := range c.Instances {
+		if in := &c.Instances[i]; in.Holder != "" {
+			in.UnusedSince = since
+		}
+	}
 }
 
 // readIdle reads idle=5m: everything on the card that nobody holds is idle
@@ -91,18 +107,14 @@ func readIdle(r *reader, c *plan.Card) {
 func cardText(c plan.Card, now time.Time) string {
 	var b strings.Builder
 	m := modelOf(c.Model.Name)
-	if c.Model.Name != "" {
-		b.WriteString(" model=" + quote(c.Model.Name))
-	}
+	stringText(&b, "model", c.Model.Name)
 	if c.Model.Vendor != m.Vendor {
 		b.WriteString(" vendor=" + quote(c.Model.Vendor))
 	}
 	if c.Model.MemoryMiB != m.MemoryMiB {
 		b.WriteString(" memory-mib=" + strconv.Itoa(c.Model.MemoryMiB))
 	}
-	if c.UUID != "" {
-		b.WriteString(" uuid=" + quote(c.UUID))
-	}
+	stringText(&b, "uuid", c.UUID)
 	if c.Health != gpu.HealthUnknown {
 		b.WriteString(" health=" + c.Health.String())
 	}
@@ -122,9 +134,8 @@ func cardText(c plan.Card, now time.Time) string {
 	if !c.HoldersKnown {
 		b.WriteString(" holders-unknown")
 	}
-	if !c.IdleSince.IsZero() {
-		b.WriteString(" card-idle=" + quote(timeText(c.IdleSince, now, -1)))
-	}
+	agoText(&b, "card-idle", c.IdleSince, now)
+	agoText(&b, "card-unused", c.UnusedSince, now)
 	if _, known := c.Busy.Get(); known {
 		b.WriteString(" card-busy=" + quote(busyText(c.Busy)))
 	}

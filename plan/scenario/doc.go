@@ -3,19 +3,145 @@
 // prints of a snapshot parses back to an equal one, so a bug report is a test.
 // It never decides anything and knows no test library.
 //
+// # Lines
+//
 // A file is lines of a verb and its words. A line that begins with a blank
-// continues the one above; "#" at the start of a line begins a comment.
+// continues the one above; "#" at the start of a line begins a comment. A line
+// about something that is there already changes what it names and leaves the
+// rest. A word with blanks or any of ()=:,"{ in it is quoted as in Go.
 //
-//	policy   wait-cost=20 freeze                       how decisions are made
-//	tick     at=2026-01-01T00:00:00Z | 10s             the time now, or time that passes
-//	pool     NAME max=4 price=2 gpus=2 model=H100-80GB layout=(…)
-//	node     NAME pool=POOL | NAME gone                cards, labels … come from the pool
-//	gpu      NODE/INDEX layout=(3g.40gb@0:held=ns/pod 3g.40gb@4:idle=5m)
-//	pod      NS/NAME wants=3g.40gb | NS/NAME gone
-//	plan     [all] [apply]                             what should be done now
-//	settle   for=10m                                   plan, act and wait, again and again
+// Values: DURATION is Go's (90s, 1h30m). AGO is a duration before now, IN one
+// after it: idle=5m is five minutes ago, backoff=5m in five minutes; "@" and
+// RFC 3339 is absolute, "never" is no time at all. CPU is cores or "500m";
+// MEMORY is in Mi, Gi or Ti. A SHARE is 0 … 1. AMOUNT is whole cards (2), compute
+// and memory slices (14+16), none or all. KEY is namespace/name. A list is
+// (word word …); of one plain word the parentheses may be left out.
 //
-// Times are durations from now: idle=5m is five minutes ago, backoff=5m in five
-// minutes. "@" and RFC 3339 is absolute, "never" is no time at all. A word with
-// blanks or any of ()=:," in it is quoted as in Go.
+// # The cluster
+//
+//	pool NAME                       a group of nodes that can grow and shrink
+//	  min=N max=N                   bounds of its size
+//	  size=N target=N               nodes that exist, nodes asked for; counted from the nodes unless said
+//	  price=MONEY                   of one node, an hour
+//	  spot | on-demand              may nodes be taken away; and how often an hour:
+//	  interruptions=N
+//	  ready-after=DURATION          from the request to a node that takes pods
+//	  idle-after=DURATION           empty for so long, a node is given back
+//	  backoff=IN                    the provider fails until then
+//	  freeze | thaw
+//	  repartition=no|idle|keep-busy may cards be cut: never, when nobody holds them, around who does
+//	  keeps-busy                    busy instances would survive, though repartition=no
+//	  mig-idle-after=DURATION       idle for so long, an instance may be destroyed
+//	  mig-duration=DURATION         of a repartition
+//	  mig-allowed=(PROFILE …)       that may be made, all unless said
+//	  labels= taints= others= cpu= memory= gpus= and the words of a card: what a new node is like
+//
+//	node NAME                       as its pool's template, or
+//	  pool=POOL bare                without anything of it
+//	  gone                          it is no more
+//	  ready | unready
+//	  cordoned | uncordoned         by anyone
+//	  cordoned-by=OPERATION         by us; not-cordoned where somebody lifted it
+//	  draining=AGO                  since when it is being emptied, cordoned; with
+//	  drain-deadline=IN drain-reason=NodeUnderused|NodeSick
+//	  not-draining                  the drain was given up
+//	  no-scale-down                 it must not be removed
+//	  holds-data                    datasets are cached on it
+//	  age=AGO cpu=CPU memory=MEMORY labels=(KEY=VALUE …) taints=(KEY=VALUE:EFFECT …)
+//	  allocatable=(WANT …)          what the API says it offers in all; () for nothing
+//	  gpus=N                        cards 0 … N-1 all alike, with the words of a card
+//	  op=ID op-card=INDEX op-model=MODEL op-target=(PROFILE@START …) op-started=AGO op-deadline=IN
+//	  op-phase=pending|succeeded|failed op-message=TEXT    a repartition under way
+//
+//	gpu NODE/INDEX                  a card of a node; with the word template, of a pool
+//	  model=H100-80GB vendor=NAME memory-mib=MIB uuid=ID health=unknown|healthy|sick
+//	  mig | no-mig
+//	  layout=(INSTANCE …)           PROFILE@START with :held=KEY :idle=AGO :unused=AGO :uuid=ID
+//	                                :busy=SHARE~AGE :unplaced (only its number is known)
+//	  holders=(KEY …)               of a card without MIG
+//	  holders-known | holders-unknown
+//	  card-idle=AGO card-unused=AGO card-busy=SHARE~AGE    of the card as a whole
+//	  idle=AGO                      all that is free on the card, since then
+//	  unused=AGO                    all that is held on the card has done nothing since then
+//	  fails                         its next repartition fails in the simulated world
+//
+//	quota NAME                      a tenant; guaranteed nothing and not bounded unless it says so
+//	  gone
+//	  guarantee=AMOUNT              always there for it
+//	  limit=AMOUNT                  the most for it and its children
+//	  borrow=AMOUNT                 the most beyond its guarantee
+//	  lend=AMOUNT                   the most of its guarantee that others may use while it is idle
+//	  parent=NAME
+//	  reclaim-idle=DURATION         unused for so long, what its pods hold is taken back
+//
+//	pod KEY                         wants GPUs, or has them; ns/w-{0..7} declares eight alike
+//	  gone
+//	  node=NODE                     it is bound to; without one the scheduler has said that it fits nowhere,
+//	  unschedulable | unmarked      unless it is unmarked
+//	  pending=AGO age=AGO           since when it waits, and is
+//	  unmade | made                 its owner makes it when there is room
+//	  leaving=IN | staying          asked to go, and gone by then; never for nobody knows when
+//	  evictable                     it may be moved, and
+//	  evict-from=IN                 from then on without losing work
+//	  budgets=(KEY:allowed=N …)     PodDisruptionBudgets it counts towards, and what they allow now
+//	  daemonset                     does not keep a node from being empty
+//	  wants=(WANT …)                gpu*2, amd.gpu, any.gpu, 3g.40gb*2, part:core=500:memory-mib=8192
+//	                                or :memory=500 (thousandths, as core), :cards=N different cards
+//	  unreadable=TEXT               nobody knows what it wants, and why
+//	  owner=TEXT priority=N cpu=CPU memory=MEMORY
+//	  selector=(KEY=VALUE …)
+//	  affinity=(KEY:In:A:B KEY:Exists | KEY:Gt:5)          "|" between terms of which one must match
+//	  tolerations=(KEY=VALUE:op=Exists:effect=NoSchedule …)
+//	  others=(NAME=N …)             other extended resources: rdma/hca=2; of a node and a pool what they offer
+//	  groups=(GROUP …)              groups that rules count it in
+//	  spread=(LABEL:group=GROUP:skew=N …)    evenly over the label's values, apart=(LABEL:group=GROUP …) not beside
+//	  near=(LABEL:group=GROUP …)    one of the group, only beside one
+//	  tenant=NAME
+//	  gang=KEY gang-min=N           of no use before N of the gang run
+//
+//	forecast KEY                    what a workload is expected to need
+//	  gone
+//	  have=N                        replicas that exist
+//	  low=N expected=N high=N       replicas needed, between which bounds,
+//	  at=IN                         then
+//	  error=SHARE                   the back-test's, of the mean
+//	  unsure=TEXT                   why there is no forecast
+//	  wants= unreadable= owner= priority= cpu= memory= selector= affinity= tolerations= others=
+//	  groups= spread= apart= near= tenant= gang= gang-min=
+//	                                one more replica, as a pod's
+//
+// # Time, and what is decided
+//
+//	tick DURATION                   time that passes, with what happens in it
+//	tick at=TIME                    the time now, and what is remembered:
+//	  last-scale-up=(POOL=AGO …) last-scale-down= last-drain= last-replace= (by pool)
+//	  last-repartition= sick-since= unknown-since= (by node) free-since= (by node, or node/card)
+//	  grown=(POOL=N:at=AGO …)       nodes asked for within the last hour
+//	  tables=("SPEC" …)             MIG tables that nodes have published: as mig.Spec prints them
+//	  failures=(NODE/CARD=N:at=AGO …)    repartitions in a row that failed, and the last of them
+//
+//	policy                          how decisions are made, for what follows
+//	  freeze | thaw
+//	  max-actions=N max-evictions=N (0: reclaim nothing)   of one plan
+//	  max-nodes=N max-nodes-per-hour=N                     of one pool, asked for at once and in an hour
+//	  max-removals=N max-removal-share=SHARE removal-interval=DURATION    of one plan; of a pool in one plan; and between two
+//	  scale-down-cooldown=DURATION  after a pool grew
+//	  repartition-cooldown=DURATION repartition-timeout=DURATION repartition-life=DURATION
+//	  max-unready=SHARE ok-unready=N     more unready nodes than both: hold everything
+//	  wait-cost=MONEY               of a card's worth of demand that waits, an hour
+//	  disruption-cost=MONEY         of a repartition
+//	  eviction-cost=MONEY           of a card's worth of work that is moved
+//	  node-life=DURATION node-overdue=DURATION
+//	  buy-borrowed | no-buy-borrowed     nodes for demand beyond its guarantee
+//	  max-drains=N (0: drain nothing) drain-timeout=DURATION drain-cooldown=DURATION
+//	  headroom=none|low|expected|high headroom-weight=SHARE
+//	  sick-after=DURATION (0: replace nothing) replace-interval=DURATION max-sick-share=SHARE
+//
+//	plan                            what should be done now: actions, and the verdicts that matter: pods that wait,
+//	                                gangs, forecasts, pools, tenants beyond their guarantee, totals
+//	  all                           every verdict
+//	  apply                         and begin to do it
+//
+//	settle                          plan, act and wait, again and again: what is done and what happens
+//	  for=DURATION every=DURATION   ten minutes, every ten seconds
 package scenario

@@ -17,8 +17,12 @@ func harness(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 	if err := s.Check(); err != nil {
 		return fmt.Errorf("the snapshot is not in order: %w", err)
 	}
+	if err := p.Check(); err != nil {
+		return fmt.Errorf("the policy is not in order: %w", err)
+	}
 	for _, check := range []func(plan.Snapshot, plan.Policy, plan.Plan) error{
-		sameAgain, sameShuffled, withinBounds, nothingHeldDestroyed, oneVerdictEach, nothingLeft, printsBack,
+		sameAgain, sameShuffled, withinBounds, withinRates, nothingHeldDestroyed, evictsWithCare, drainsWithCare,
+		withinLimits, nothingForRefused, noHalfGang, oneVerdictEach, nothingLeft, printsBack,
 	} {
 		if err := check(s, p, made); err != nil {
 			return err
@@ -40,6 +44,12 @@ func sameShuffled(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 	r.Shuffle(len(t.Pools), func(i, j int) { t.Pools[i], t.Pools[j] = t.Pools[j], t.Pools[i] })
 	r.Shuffle(len(t.Nodes), func(i, j int) { t.Nodes[i], t.Nodes[j] = t.Nodes[j], t.Nodes[i] })
 	r.Shuffle(len(t.Pods), func(i, j int) { t.Pods[i], t.Pods[j] = t.Pods[j], t.Pods[i] })
+	r.Shuffle(len(t.Tenants), func(i, j int) { t.Tenants[i], t.Tenants[j] = t.Tenants[j], t.Tenants[i] })
+	r.Shuffle(len(t.Forecasts), func(i, j int) { t.Forecasts[i], t.Forecasts[j] = t.Forecasts[j], t.Forecasts[i] })
+	for i := range t.Pods {
+		budgets := t.Pods[i].Budgets
+		r.Shuffle(len(budgets), func(i, j int) { budgets[i], budgets[j] = budgets[j], budgets[i] })
+	}
 	for n := range t.Nodes {
 		cards := t.Nodes[n].Cards
 		r.Shuffle(len(cards), func(i, j int) { cards[i], cards[j] = cards[j], cards[i] })
@@ -57,7 +67,9 @@ func withinBounds(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 	removals := 0
 	perNode := map[string]int{}
 	for _, a := range made.Actions {
-		perNode[a.Node]++
+		if a.Verb != plan.Reclaim { // of which several may be on a node
+			perNode[a.Node]++
+		}
 		if a.Verb == plan.RemoveNode {
 			removals++
 		}
@@ -96,14 +108,16 @@ func nothingHeldDestroyed(s plan.Snapshot, _ plan.Policy, made plan.Plan) error 
 		}
 		n := s.Nodes[i]
 		for _, c := range n.Cards {
-			if a.Verb == plan.RemoveNode && (len(c.Holders) > 0 || !c.HoldersKnown) {
+			// Of a sick card it may well be unknown who holds it; the pods are known.
+			unknown := a.Verb == plan.RemoveNode && !c.HoldersKnown
+			if removes(a) && len(c.Holders) > 0 || unknown {
 				return fmt.Errorf("removes a node that is held: %s", a)
 			}
 			if a.Verb == plan.Repartition && c.Index == a.Card && !c.HoldersKnown {
 				return fmt.Errorf("cuts a card whose holders are unknown: %s", a)
 			}
 			for _, in := range c.Instances {
-				touched := a.Verb == plan.RemoveNode ||
+				touched := removes(a) ||
 					a.Verb == plan.Repartition && c.Index == a.Card && !slices.Contains(a.Target, in.Placement)
 				if touched && in.Holder != "" {
 					return fmt.Errorf("destroys what %s holds: %s", in.Holder, a)
@@ -111,13 +125,15 @@ func nothingHeldDestroyed(s plan.Snapshot, _ plan.Policy, made plan.Plan) error 
 			}
 		}
 		for _, pod := range s.Pods {
-			if a.Verb == plan.RemoveNode && pod.Node == n.Name && !pod.DaemonSet {
+			if removes(a) && pod.Node == n.Name && !pod.DaemonSet {
 				return fmt.Errorf("removes the node of %s: %s", pod.Key(), a)
 			}
 		}
 	}
 	return nil
 }
+
+func removes(a plan.Action) bool { return a.Verb == plan.RemoveNode || a.Verb == plan.Replace }
 
 func oneVerdictEach(s plan.Snapshot, _ plan.Policy, made plan.Plan) error {
 	got := map[string]int{}
@@ -140,6 +156,7 @@ func oneVerdictEach(s plan.Snapshot, _ plan.Policy, made plan.Plan) error {
 			want = append(want, fmt.Sprintf("card %s/%d", n.Name, c.Index))
 		}
 	}
+	want = append(want, sharers(s)...)
 	for _, w := range want {
 		if got[w] != 1 {
 			return fmt.Errorf("%d verdicts on %s", got[w], w)
@@ -151,6 +168,23 @@ func oneVerdictEach(s plan.Snapshot, _ plan.Policy, made plan.Plan) error {
 	return nil
 }
 
+// sharers are the gangs, tenants and forecasts.
+func sharers(s plan.Snapshot) []string {
+	var all []string
+	for _, p := range s.Pods {
+		if gang := "gang " + p.Gang; p.Gang != "" && !slices.Contains(all, gang) {
+			all = append(all, gang)
+		}
+	}
+	for _, t := range s.Tenants {
+		all = append(all, "tenant "+t.Name)
+	}
+	for _, f := range s.Forecasts {
+		all = append(all, "forecast "+f.Name)
+	}
+	return all
+}
+
 // nothingLeft applies the plan and plans again before any time has passed: what
 // was decided must still be seen as decided.
 func nothingLeft(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
@@ -160,24 +194,43 @@ func nothingLeft(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 		return err
 	}
 	again := plan.Make(w.Snapshot(), p)
-	if releases(made) { // a released node is a new fact; what follows from it is no repeat
+	if newFacts(s, made) {
+		if a, again := repeats(made, again); again {
+			return fmt.Errorf("applied and planned again at the same instant, it is done again: %s", a)
+		}
 		return nil
 	}
-	// A full pool that gives back an empty node its pods cannot use may grow again.
-	again.Actions = slices.DeleteFunc(again.Actions, func(a plan.Action) bool {
-		return a.Verb == plan.ScaleUp && slices.ContainsFunc(s.Pools, func(q plan.Pool) bool {
-			return q.Name == a.Pool && q.Target >= q.Max && a.From < q.Target
+	// A pool that gives back an empty node its pods cannot use has room for one that
+	// they can, and what waited for the rest of its gang goes on with it.
+	if slices.ContainsFunc(again.Actions, func(a plan.Action) bool {
+		return a.Verb == plan.ScaleUp && slices.ContainsFunc(made.Actions, func(b plan.Action) bool {
+			return b.Verb == plan.RemoveNode && b.Pool == a.Pool
 		})
-	})
-	bounded := len(made.Actions) >= p.MaxActionsPerRound || strings.Contains(made.String(), string(plan.BoundReached))
+	}) {
+		return nil
+	}
+	bounded := len(made.Actions) >= p.MaxActionsPerRound || strings.Contains(made.String(), string(plan.BoundReached)) ||
+		slices.ContainsFunc(made.Actions, func(a plan.Action) bool { return a.Verb == plan.ScaleUp && a.To-a.From >= p.MaxNodesPerScaleUp })
 	if len(again.Actions) > 0 && !bounded {
 		return fmt.Errorf("applied and planned again at the same instant, there is more to do:\n%s", again)
 	}
 	return nil
 }
 
-func releases(p plan.Plan) bool {
-	return slices.ContainsFunc(p.Actions, func(a plan.Action) bool { return a.Verb == plan.Uncordon || a.Verb == plan.Rollback })
+// newFacts reports a plan of which something follows that was not there to plan
+// with: a node is released or has a successor, pods have left, what was stranded
+// on a card can be had, a zone that pods were to be spread over is gone. That may be done at once, but nothing of the plan again.
+func newFacts(s plan.Snapshot, made plan.Plan) bool {
+	spread := slices.ContainsFunc(s.Pods, func(p plan.Pod) bool { return len(p.Spread) > 0 })
+	return slices.ContainsFunc(made.Actions, func(a plan.Action) bool {
+		switch a.Verb {
+		case plan.Uncordon, plan.Rollback, plan.Reclaim, plan.Drain, plan.Replace:
+			return true
+		case plan.RemoveNode:
+			return spread
+		}
+		return a.Verb == plan.Repartition && a.Reason == plan.CardStranded
+	})
 }
 
 func printsBack(s plan.Snapshot, _ plan.Policy, _ plan.Plan) error {

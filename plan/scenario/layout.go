@@ -58,6 +58,9 @@ func instanceText(model string, in plan.Instance, now time.Time) string {
 	if !in.IdleSince.IsZero() {
 		b.WriteString(":idle=" + quote(timeText(in.IdleSince, now, -1)))
 	}
+	if !in.UnusedSince.IsZero() {
+		b.WriteString(":unused=" + quote(timeText(in.UnusedSince, now, -1)))
+	}
 	if in.UUID != "" {
 		b.WriteString(":uuid=" + quote(in.UUID))
 	}
@@ -82,6 +85,8 @@ func parseInstance(model string, it item, now time.Time) (plan.Instance, error) 
 			in.Holder = s.value
 		case "idle":
 			in.IdleSince, err = parseTime(s.value, now, -1)
+		case "unused":
+			in.UnusedSince, err = parseTime(s.value, now, -1)
 		case "uuid":
 			in.UUID = s.value
 		case "busy":
@@ -89,7 +94,7 @@ func parseInstance(model string, it item, now time.Time) (plan.Instance, error) 
 		case "unplaced":
 			in.Placed = false
 		default:
-			err = fmt.Errorf("%q: instances know held, idle, uuid, busy and unplaced", s.name)
+			err = fmt.Errorf("%q: instances know held, idle, unused, uuid, busy and unplaced", s.name)
 		}
 	}
 	return in, err

@@ -12,6 +12,7 @@ type statement struct {
 	line   int // of its beginning, from 1
 	verb   string
 	words  []string
+	quoted bool // the first word was: a brace in it is a brace
 	fields []field
 }
 
@@ -77,12 +78,13 @@ func parseStatement(line string) (statement, error) {
 	}
 	s := statement{verb: verb}
 	for x.blanks(); x.pos < len(x.s); x.blanks() {
+		quoted := x.peek('"')
 		f, err := x.field()
 		if err != nil {
 			return statement{}, fmt.Errorf("%s: column %d: %w", verb, x.pos+1, err)
 		}
 		if !f.isSet && len(s.fields) == 0 && len(s.words) == 0 {
-			s.words = append(s.words, f.key)
+			s.words, s.quoted = append(s.words, f.key), quoted
 			continue
 		}
 		s.fields = append(s.fields, f)
@@ -183,7 +185,7 @@ func (x *lexer) item() (item, error) {
 func quote(s string) string {
 	plain := s != "" && utf8.ValidString(s) && s[0] != '#'
 	for _, r := range s {
-		if r <= ' ' || r == 0x7f || strings.ContainsRune(listStops, r) || !strconv.IsPrint(r) {
+		if r <= ' ' || r == 0x7f || r == '{' || strings.ContainsRune(listStops, r) || !strconv.IsPrint(r) {
 			plain = false
 		}
 	}

@@ -12,26 +12,23 @@ import (
 
 // readNode reads a node's fields over what it inherits or already is.
 func readNode(r *reader, n *plan.Node) {
-	off := func(key string, v *bool) {
-		set := false
-		if r.flag(key, &set); set {
-			*v = false
-		}
-	}
-	off("unready", &n.Ready)
+	r.off("unready", &n.Ready)
 	r.flag("ready", &n.Ready)
-	off("uncordoned", &n.Cordoned)
+	r.off("uncordoned", &n.Cordoned)
 	r.flag("cordoned", &n.Cordoned)
 	if r.string("cordoned-by", &n.CordonedBy) {
 		n.Cordoned = true
 	}
-	off("not-cordoned", &n.Cordoned) // beside cordoned-by: somebody lifted it
+	readDrain(r, n)
+	r.off("not-cordoned", &n.Cordoned) // beside cordoned-by or draining: somebody lifted it
 	r.flag("no-scale-down", &n.NoScaleDown)
+	r.flag("holds-data", &n.HoldsData)
 	r.ago("age", &n.Created)
 	readLabels(r, "labels", &n.Labels)
 	readTaints(r, &n.Taints)
 	r.quantity("cpu", &n.CPUMilli, cpuUnits)
 	r.quantity("memory", &n.MemoryMi, memoryUnits)
+	readOthers(r, &n.Others)
 	var offered demand.Demand
 	if r.items("allocatable", func(it item) error { return readWant(it, &offered) }) {
 		n.Allocatable = &offered
@@ -52,6 +49,30 @@ func readNode(r *reader, n *plan.Node) {
 	}
 	if o, ok := readOperation(r, n); ok {
 		n.Operation = o
+	}
+}
+
+// readDrain reads draining=5m drain-deadline=5m drain-reason=NodeUnderused. What
+// is being drained is cordoned.
+func readDrain(r *reader, n *plan.Node) {
+	d := plan.Draining{}
+	if n.Drain != nil {
+		d = *n.Drain
+	}
+	begun := r.ago("draining", &d.Started)
+	r.in("drain-deadline", &d.Deadline)
+	r.text("drain-reason", func(s string) error { d.Reason = plan.Reason(s); return nil })
+	over := false
+	r.flag("not-draining", &over)
+	switch {
+	case over && n.Drain != nil:
+		n.Drain, n.Cordoned = nil, n.CordonedBy != ""
+	case begun:
+		n.Drain, n.Cordoned = &d, true
+	case n.Drain != nil:
+		n.Drain = &d
+	case d != plan.Draining{}:
+		r.fail("drain-deadline, drain-reason", "want draining=TIME beside them")
 	}
 }
 
@@ -88,21 +109,21 @@ func readOperation(r *reader, n *plan.Node) (*plan.Operation, bool) {
 func nodeText(n plan.Node, now time.Time) string {
 	var b strings.Builder
 	b.WriteString("node " + quote(n.Name))
-	if n.Pool != "" {
-		b.WriteString(" pool=" + quote(n.Pool))
-	}
+	stringText(&b, "pool", n.Pool)
 	b.WriteString(" bare")
 	flagText(&b, "unready", !n.Ready)
-	if n.CordonedBy != "" {
-		b.WriteString(" cordoned-by=" + quote(n.CordonedBy))
-		flagText(&b, "not-cordoned", !n.Cordoned)
-	} else {
-		flagText(&b, "cordoned", n.Cordoned)
+	stringText(&b, "cordoned-by", n.CordonedBy)
+	if d := n.Drain; d != nil {
+		b.WriteString(" draining=" + quote(timeText(d.Started, now, -1)))
+		inText(&b, "drain-deadline", d.Deadline, now)
+		stringText(&b, "drain-reason", string(d.Reason))
 	}
+	said := n.CordonedBy != "" || n.Drain != nil
+	flagText(&b, "not-cordoned", said && !n.Cordoned)
+	flagText(&b, "cordoned", !said && n.Cordoned)
 	flagText(&b, "no-scale-down", n.NoScaleDown)
-	if !n.Created.IsZero() {
-		b.WriteString(" age=" + quote(timeText(n.Created, now, -1)))
-	}
+	flagText(&b, "holds-data", n.HoldsData)
+	agoText(&b, "age", n.Created, now)
 	resourcesText(&b, n.CPUMilli, n.MemoryMi)
 	if n.Allocatable != nil {
 		if text := demandText("allocatable", *n.Allocatable); text != "" {
@@ -113,6 +134,7 @@ func nodeText(n plan.Node, now time.Time) string {
 	}
 	b.WriteString(labelsText("labels", n.Labels))
 	b.WriteString(taintsText(n.Taints))
+	b.WriteString(othersText(n.Others))
 	b.WriteString(operationText(n, now))
 	b.WriteByte('\n')
 	for _, c := range n.Cards {
@@ -134,23 +156,15 @@ func operationText(n plan.Node, now time.Time) string {
 		}
 	}
 	fmt.Fprintf(&b, " op=%s op-card=%d", quote(o.ID), o.Card)
-	if model != "" {
-		b.WriteString(" op-model=" + quote(model))
-	}
+	stringText(&b, "op-model", model)
 	if len(o.Target) > 0 {
 		b.WriteString(" op-target=" + layoutText(model, o.Target))
 	}
-	if !o.Started.IsZero() {
-		b.WriteString(" op-started=" + quote(timeText(o.Started, now, -1)))
-	}
-	if !o.Deadline.IsZero() {
-		b.WriteString(" op-deadline=" + quote(timeText(o.Deadline, now, 1)))
-	}
+	agoText(&b, "op-started", o.Started, now)
+	inText(&b, "op-deadline", o.Deadline, now)
 	if o.Phase != plan.PhasePending {
 		b.WriteString(" op-phase=" + quote(string(o.Phase)))
 	}
-	if o.Message != "" {
-		b.WriteString(" op-message=" + quote(o.Message))
-	}
+	stringText(&b, "op-message", o.Message)
 	return b.String()
 }

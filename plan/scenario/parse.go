@@ -3,6 +3,7 @@ package scenario
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -28,6 +29,25 @@ func Parse(text string) (plan.Snapshot, plan.Policy, error) {
 		}
 	}
 	return w.Sim.Snapshot(), w.Policy, errors.Join(errs...)
+}
+
+// Script takes the answers out of a scenario test file, whose lines stay where
+// they were: what stands between a line "----" and the next blank one. It reports
+// whether what is left does anything, which is for Run and not for Parse.
+func Script(text string) (script string, acts bool) {
+	lines := strings.Split(text, "\n")
+	answer := false
+	for i, line := range lines {
+		blank := strings.TrimSpace(line) == ""
+		answer = (answer || line == "----") && !blank
+		if answer {
+			lines[i] = ""
+			continue
+		}
+		verb, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+		acts = acts || verb == "plan" || verb == "settle"
+	}
+	return strings.Join(lines, "\n"), acts
 }
 
 // Run executes a whole text in a new world and returns what its verbs answer.

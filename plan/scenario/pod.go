@@ -7,173 +7,124 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/demand"
-	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
+// readPod reads a pod's fields over what it already is.
 func readPod(r *reader, p *plan.Pod) {
 	p.Unschedulable = p.Node == ""
 	if r.string("node", &p.Node) {
 		p.Unschedulable = p.Node == ""
 	}
-	unmarked := false
 	r.flag("unschedulable", &p.Unschedulable)
-	if r.flag("unmarked", &unmarked); unmarked {
-		p.Unschedulable = false
-	}
-	r.string("owner", &p.Owner)
+	r.off("unmarked", &p.Unschedulable)
 	if r.ago("pending", &p.PendingSince) {
 		p.Created = p.PendingSince
 	}
 	r.ago("age", &p.Created)
-	r.text("priority", func(s string) error {
-		n, err := strconv.ParseInt(s, 10, 32)
-		p.Priority = int32(n)
-		return err
-	})
+	r.flag("unmade", &p.Unmade)
+	r.off("made", &p.Unmade)
+	if r.in("leaving", &p.LeavesAt) {
+		p.Leaving = true
+	}
+	staying := false
+	if r.flag("staying", &staying); staying {
+		p.Leaving, p.LeavesAt = false, time.Time{}
+	}
+	r.flag("evictable", &p.Evictable)
+	r.in("evict-from", &p.EvictFrom)
+	readBudgets(r, &p.Budgets)
+	r.flag("daemonset", &p.DaemonSet)
+	readShape(r, p)
+}
+
+// readShape reads what a pod asks for, where it may run and on whose account:
+// all that a replica which does not exist yet already has.
+func readShape(r *reader, p *plan.Pod) {
 	var d demand.Demand
 	if r.items("wants", func(it item) error { return readWant(it, &d) }) {
 		p.Demand = d
 	}
 	r.string("unreadable", &p.Unreadable)
+	r.string("owner", &p.Owner)
+	r.text("priority", func(s string) error {
+		n, err := strconv.ParseInt(s, 10, 32)
+		p.Priority = int32(n)
+		return err
+	})
 	r.quantity("cpu", &p.CPUMilli, cpuUnits)
 	r.quantity("memory", &p.MemoryMi, memoryUnits)
 	readLabels(r, "selector", &p.NodeSelector)
 	readAffinity(r, &p.Affinity)
 	readTolerations(r, &p.Tolerations)
-	r.flag("evictable", &p.Evictable)
-	r.flag("daemonset", &p.DaemonSet)
+	readOthers(r, &p.Others)
+	readRules(r, p)
+	r.string("tenant", &p.Tenant)
+	r.string("gang", &p.Gang)
+	r.int("gang-min", &p.GangMin)
 }
 
-// readWant reads one part of a demand: "gpu", "amd.gpu*2", "3g.40gb*2",
-// "part:core=500:memory-mib=8192", "any.gpu".
-func readWant(it item, d *demand.Demand) error {
-	name, count, many := strings.Cut(it[0].name, "*")
-	n := 1
-	if many {
-		var err error
-		if n, err = strconv.Atoi(count); err != nil {
-			return fmt.Errorf("%q: want a number after *", it[0].name)
+// readBudgets reads budgets=(namespace/name:allowed=1 …).
+func readBudgets(r *reader, v *[]plan.Budget) {
+	var out []plan.Budget
+	if r.items("budgets", func(it item) error {
+		if len(it) != 2 || it[1].name != "allowed" {
+			return fmt.Errorf("a budget is namespace/name:allowed=1")
 		}
-	}
-	if name == "part" {
-		return readPart(it, d)
-	}
-	if vendor, ok := cutVendor(name); ok {
-		d.Cards, d.Vendor = n, vendor
-		return nil
-	}
-	parsed, err := mig.ParseName(name)
-	if err != nil {
+		n, err := strconv.Atoi(it[1].value)
+		out = append(out, plan.Budget{Name: it[0].name, Allowed: n})
 		return err
+	}) {
+		*v = out
 	}
-	d.MIG = append(d.MIG, demand.Instances{Name: name, Count: n, MemoryGB: parsed.GB,
-		Profile: mig.Profile{Compute: parsed.Compute, Attrs: parsed.Attrs}})
-	return nil
-}
-
-// cutVendor reads "gpu" (nvidia), "amd.gpu", "any.gpu" (no vendor).
-func cutVendor(name string) (string, bool) {
-	vendor, ok := strings.CutSuffix(name, ".gpu")
-	switch {
-	case name == "gpu":
-		return "nvidia", true
-	case vendor == "any":
-		return "", ok
-	}
-	return vendor, ok
-}
-
-func readPart(it item, d *demand.Demand) error {
-	f := demand.Fraction{}
-	for _, s := range it[1:] {
-		n, err := strconv.Atoi(s.value)
-		if err != nil {
-			return fmt.Errorf("%s: want a number: %q", s.name, s.value)
-		}
-		switch s.name {
-		case "core":
-			f.CoreMilli = n
-		case "memory-mib":
-			f.MemoryMiB = n
-		case "memory":
-			f.MemoryMilli = n
-		case "cards":
-			f.Cards = n
-		default:
-			return fmt.Errorf("%q: a part has core, memory-mib, memory and cards", s.name)
-		}
-	}
-	d.Fraction = &f
-	return nil
-}
-
-func demandText(key string, d demand.Demand) string {
-	var words []string
-	if d.Cards != 0 || d.Vendor != "" {
-		vendor := d.Vendor + "."
-		switch d.Vendor {
-		case "nvidia":
-			vendor = ""
-		case "":
-			vendor = "any."
-		}
-		words = append(words, quote(vendor+"gpu"+times(d.Cards)))
-	}
-	for _, i := range d.MIG {
-		words = append(words, quote(i.Name+times(i.Count)))
-	}
-	if f := d.Fraction; f != nil {
-		word := fmt.Sprintf("part:core=%d:memory-mib=%d", f.CoreMilli, f.MemoryMiB)
-		if f.MemoryMilli != 0 {
-			word += fmt.Sprintf(":memory=%d", f.MemoryMilli)
-		}
-		if f.Cards != 0 {
-			word += fmt.Sprintf(":cards=%d", f.Cards)
-		}
-		words = append(words, word)
-	}
-	if len(words) == 0 {
-		return ""
-	}
-	return " " + key + "=(" + strings.Join(words, " ") + ")"
-}
-
-func times(n int) string {
-	if n == 1 {
-		return ""
-	}
-	return "*" + strconv.Itoa(n)
 }
 
 func podText(p plan.Pod, now time.Time) string {
 	var b strings.Builder
 	b.WriteString("pod " + quote(p.Key()))
 	b.WriteString(demandText("wants", p.Demand))
-	if p.Unreadable != "" {
-		b.WriteString(" unreadable=" + quote(p.Unreadable))
-	}
-	if p.Node != "" {
-		b.WriteString(" node=" + quote(p.Node))
-	}
+	stringText(&b, "unreadable", p.Unreadable)
+	stringText(&b, "node", p.Node)
 	flagText(&b, "unschedulable", p.Unschedulable && p.Node != "")
 	flagText(&b, "unmarked", !p.Unschedulable && p.Node == "")
 	b.WriteString(" pending=" + quote(timeText(p.PendingSince, now, -1)))
 	if !p.Created.Equal(p.PendingSince) {
 		b.WriteString(" age=" + quote(timeText(p.Created, now, -1)))
 	}
-	if p.Priority != 0 {
-		fmt.Fprintf(&b, " priority=%d", p.Priority)
+	flagText(&b, "unmade", p.Unmade)
+	if p.Leaving {
+		b.WriteString(" leaving=" + quote(timeText(p.LeavesAt, now, 1)))
 	}
-	if p.Owner != "" {
-		b.WriteString(" owner=" + quote(p.Owner))
-	}
+	b.WriteString(shapeText(p))
+	flagText(&b, "evictable", p.Evictable)
+	inText(&b, "evict-from", p.EvictFrom, now)
+	b.WriteString(budgetsText(p.Budgets))
+	flagText(&b, "daemonset", p.DaemonSet)
+	b.WriteByte('\n')
+	return b.String()
+}
+
+// shapeText writes what readShape reads, but for the demand.
+func shapeText(p plan.Pod) string {
+	var b strings.Builder
+	intText(&b, "priority", int(p.Priority))
+	stringText(&b, "owner", p.Owner)
 	resourcesText(&b, p.CPUMilli, p.MemoryMi)
 	b.WriteString(labelsText("selector", p.NodeSelector))
 	b.WriteString(affinityText(p.Affinity))
 	b.WriteString(tolerationsText(p.Tolerations))
-	flagText(&b, "evictable", p.Evictable)
-	flagText(&b, "daemonset", p.DaemonSet)
-	b.WriteByte('\n')
+	b.WriteString(othersText(p.Others))
+	b.WriteString(rulesText(p))
+	stringText(&b, "tenant", p.Tenant)
+	stringText(&b, "gang", p.Gang)
+	intText(&b, "gang-min", p.GangMin)
 	return b.String()
+}
+
+func budgetsText(budgets []plan.Budget) string {
+	words := make([]string, len(budgets))
+	for i, v := range budgets {
+		words[i] = fmt.Sprintf("%s:allowed=%d", quote(v.Name), v.Allowed)
+	}
+	return wordsText("budgets", words)
 }

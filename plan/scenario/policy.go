@@ -1,22 +1,22 @@
 package scenario
 
 import (
+	"cmp"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/gpuscale/gpuscale/plan"
 )
 
 func readPolicy(r *reader, p *plan.Policy) {
-	thaw := false
 	r.flag("freeze", &p.Freeze)
-	if r.flag("thaw", &thaw); thaw {
-		p.Freeze = false
-	}
+	r.off("thaw", &p.Freeze)
 	r.int("max-actions", &p.MaxActionsPerRound)
 	r.int("max-nodes", &p.MaxNodesPerScaleUp)
+	r.int("max-nodes-per-hour", &p.MaxNodesPerHour)
 	r.int("max-removals", &p.MaxRemovalsPerRound)
+	r.float("max-removal-share", &p.MaxRemovalShare)
+	r.duration("removal-interval", &p.RemovalInterval)
 	r.duration("scale-down-cooldown", &p.ScaleDownCooldown)
 	r.duration("repartition-cooldown", &p.RepartitionCooldown)
 	r.duration("repartition-timeout", &p.RepartitionTimeout)
@@ -27,23 +27,52 @@ func readPolicy(r *reader, p *plan.Policy) {
 	r.duration("node-life", &p.NodeLife)
 	r.duration("node-overdue", &p.NodeOverdue)
 	r.duration("repartition-life", &p.RepartitionLife)
+	r.flag("buy-borrowed", &p.BuyBorrowed)
+	r.off("no-buy-borrowed", &p.BuyBorrowed)
+	r.int("max-evictions", &p.MaxEvictionsPerRound)
+	r.float("eviction-cost", &p.EvictionCost)
+	r.int("max-drains", &p.MaxDrains)
+	r.duration("drain-timeout", &p.DrainTimeout)
+	r.duration("drain-cooldown", &p.DrainCooldown)
+	r.text("headroom", func(s string) error {
+		switch h := plan.Headroom(s); h {
+		case plan.HeadroomNone, plan.HeadroomLow, plan.HeadroomExpected, plan.HeadroomHigh:
+			p.Headroom = h
+			return nil
+		}
+		return fmt.Errorf("want none, low, expected or high: %q", s)
+	})
+	r.float("headroom-weight", &p.HeadroomWeight)
+	r.duration("sick-after", &p.SickAfter)
+	r.duration("replace-interval", &p.ReplaceInterval)
+	r.float("max-sick-share", &p.MaxSickShare)
 }
 
-// PrintPolicy writes a policy as one policy line.
+// PrintPolicy writes a policy, all of it, as one policy line.
 func PrintPolicy(p plan.Policy) string {
 	var b strings.Builder
-	number := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
-	b.WriteString("policy")
-	if p.Freeze {
-		b.WriteString(" freeze")
-	} else {
-		b.WriteString(" thaw")
+	word := func(v bool, yes, no string) string {
+		if v {
+			return yes
+		}
+		return no
 	}
-	fmt.Fprintf(&b, " max-actions=%d max-nodes=%d max-removals=%d", p.MaxActionsPerRound, p.MaxNodesPerScaleUp, p.MaxRemovalsPerRound)
-	fmt.Fprintf(&b, " max-unready=%s ok-unready=%d wait-cost=%s disruption-cost=%s", number(p.MaxUnready), p.OKUnready, number(p.WaitCostPerHour), number(p.DisruptionCost))
+	fmt.Fprintf(&b, "policy %s max-actions=%d max-nodes=%d max-removals=%d", word(p.Freeze, "freeze", "thaw"),
+		p.MaxActionsPerRound, p.MaxNodesPerScaleUp, p.MaxRemovalsPerRound)
+	fmt.Fprintf(&b, " max-unready=%s ok-unready=%d wait-cost=%s disruption-cost=%s",
+		number(p.MaxUnready), p.OKUnready, number(p.WaitCostPerHour), number(p.DisruptionCost))
 	fmt.Fprintf(&b, "\n  scale-down-cooldown=%s repartition-cooldown=%s repartition-timeout=%s",
 		durationText(p.ScaleDownCooldown), durationText(p.RepartitionCooldown), durationText(p.RepartitionTimeout))
-	fmt.Fprintf(&b, "\n  node-life=%s node-overdue=%s repartition-life=%s\n",
+	fmt.Fprintf(&b, "\n  node-life=%s node-overdue=%s repartition-life=%s",
 		durationText(p.NodeLife), durationText(p.NodeOverdue), durationText(p.RepartitionLife))
+	fmt.Fprintf(&b, "\n  max-nodes-per-hour=%d max-removal-share=%s removal-interval=%s",
+		p.MaxNodesPerHour, number(p.MaxRemovalShare), durationText(p.RemovalInterval))
+	fmt.Fprintf(&b, "\n  %s max-evictions=%d eviction-cost=%s", word(p.BuyBorrowed, "buy-borrowed", "no-buy-borrowed"),
+		p.MaxEvictionsPerRound, number(p.EvictionCost))
+	fmt.Fprintf(&b, " max-drains=%d drain-timeout=%s drain-cooldown=%s",
+		p.MaxDrains, durationText(p.DrainTimeout), durationText(p.DrainCooldown))
+	fmt.Fprintf(&b, "\n  headroom=%s headroom-weight=%s", cmp.Or(p.Headroom, plan.HeadroomNone), number(p.HeadroomWeight))
+	fmt.Fprintf(&b, " sick-after=%s replace-interval=%s max-sick-share=%s\n",
+		durationText(p.SickAfter), durationText(p.ReplaceInterval), number(p.MaxSickShare))
 	return b.String()
 }

@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,14 +14,13 @@ func readPool(r *reader, p *plan.Pool) {
 	r.int("max", &p.Max)
 	r.float("price", &p.PricePerHour)
 	r.flag("spot", &p.Spot)
+	r.off("on-demand", &p.Spot)
+	r.float("interruptions", &p.InterruptionsPerHour)
 	r.duration("ready-after", &p.ReadyAfter)
 	r.duration("idle-after", &p.IdleAfter)
 	r.in("backoff", &p.BackoffUntil)
-	thaw := false
 	r.flag("freeze", &p.Freeze)
-	if r.flag("thaw", &thaw); thaw {
-		p.Freeze = false
-	}
+	r.off("thaw", &p.Freeze)
 	r.text("repartition", func(s string) error {
 		switch s {
 		case "no", "idle", "keep-busy":
@@ -36,6 +34,7 @@ func readPool(r *reader, p *plan.Pool) {
 	t := &p.Template
 	readLabels(r, "labels", &t.Labels)
 	readTaints(r, &t.Taints)
+	readOthers(r, &t.Others)
 	r.quantity("cpu", &t.CPUMilli, cpuUnits)
 	r.quantity("memory", &t.MemoryMi, memoryUnits)
 	n := -1
@@ -74,16 +73,13 @@ const maxCards = 1024
 func poolText(p plan.Pool, now time.Time) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "pool %s min=%d max=%d target=%d size=%d", quote(p.Name), p.Min, p.Max, p.Target, p.Size)
-	if p.PricePerHour != 0 {
-		b.WriteString(" price=" + strconv.FormatFloat(p.PricePerHour, 'g', -1, 64))
-	}
+	floatText(&b, "price", p.PricePerHour)
 	flagText(&b, "spot", p.Spot)
+	floatText(&b, "interruptions", p.InterruptionsPerHour)
 	flagText(&b, "freeze", p.Freeze)
 	lengthText(&b, "ready-after", p.ReadyAfter)
 	lengthText(&b, "idle-after", p.IdleAfter)
-	if !p.BackoffUntil.IsZero() {
-		b.WriteString(" backoff=" + quote(timeText(p.BackoffUntil, now, 1)))
-	}
+	inText(&b, "backoff", p.BackoffUntil, now)
 	switch {
 	case p.MIG.Repartition && p.MIG.KeepsBusy:
 		b.WriteString(" repartition=keep-busy")
@@ -109,6 +105,7 @@ func poolText(p plan.Pool, now time.Time) string {
 	}
 	b.WriteString(labelsText("labels", p.Template.Labels))
 	b.WriteString(taintsText(p.Template.Taints))
+	b.WriteString(othersText(p.Template.Others))
 	b.WriteByte('\n')
 	if !alike(cards) {
 		for _, c := range cards {
@@ -129,31 +126,4 @@ func alike(cards []plan.Card) bool {
 		}
 	}
 	return true
-}
-
-func flagText(b *strings.Builder, key string, v bool) {
-	if v {
-		b.WriteString(" " + key)
-	}
-}
-
-func lengthText(b *strings.Builder, key string, d time.Duration) {
-	if d != 0 {
-		b.WriteString(" " + key + "=" + durationText(d))
-	}
-}
-
-func resourcesText(b *strings.Builder, cpuMilli, memoryMi int64) {
-	switch {
-	case cpuMilli != 0 && cpuMilli%1000 == 0:
-		fmt.Fprintf(b, " cpu=%d", cpuMilli/1000)
-	case cpuMilli != 0:
-		fmt.Fprintf(b, " cpu=%dm", cpuMilli)
-	}
-	switch {
-	case memoryMi != 0 && memoryMi%1024 == 0:
-		fmt.Fprintf(b, " memory=%dGi", memoryMi/1024)
-	case memoryMi != 0:
-		fmt.Fprintf(b, " memory=%dMi", memoryMi)
-	}
 }

@@ -48,7 +48,7 @@ func (r *reader) take(key string) (field, bool) {
 	return field{}, false
 }
 
-// flag reads a word without a value.
+// flag reads a word that says yes.
 func (r *reader) flag(key string, v *bool) {
 	f, ok := r.take(key)
 	switch {
@@ -56,6 +56,14 @@ func (r *reader) flag(key string, v *bool) {
 		r.fail(key, "takes no value")
 	case ok:
 		*v = true
+	}
+}
+
+// off reads a word that says no.
+func (r *reader) off(key string, v *bool) {
+	said := false
+	if r.flag(key, &said); said {
+		*v = false
 	}
 }
 
@@ -84,7 +92,14 @@ func (r *reader) int(key string, v *int) bool {
 }
 
 func (r *reader) float(key string, v *float64) bool {
-	return r.text(key, func(s string) (err error) { *v, err = strconv.ParseFloat(s, 64); return err })
+	return r.text(key, func(s string) error {
+		n, err := strconv.ParseFloat(s, 64)
+		if n != n { // what NaN would be compared with is never said
+			return fmt.Errorf("want a number: %q", s)
+		}
+		*v = n
+		return err
+	})
 }
 
 func (r *reader) duration(key string, v *time.Duration) bool {

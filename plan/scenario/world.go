@@ -19,6 +19,7 @@ type World struct {
 	Check func(s plan.Snapshot, p plan.Policy, made plan.Plan) error
 
 	sized map[string]bool // pools whose size was stated
+	pods  map[string]int  // podIndex, nil while nobody has asked
 }
 
 // Epoch is when a scenario begins that does not say so.
@@ -36,6 +37,7 @@ func (w *World) Exec(text string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	w.pods = nil // whoever calls may have changed the world since
 	var b strings.Builder
 	for _, s := range statements {
 		out, err := w.do(s)
@@ -48,6 +50,9 @@ func (w *World) Exec(text string) (string, error) {
 }
 
 func (w *World) do(s statement) (string, error) {
+	if s.verb != "pod" {
+		w.pods = nil
+	}
 	switch s.verb {
 	case "policy":
 		return "", w.policy(s)
@@ -59,14 +64,18 @@ func (w *World) do(s statement) (string, error) {
 		return "", w.node(s)
 	case "gpu":
 		return "", w.gpu(s)
+	case "quota":
+		return "", w.quota(s)
 	case "pod":
 		return "", w.pod(s)
+	case "forecast":
+		return "", w.forecast(s)
 	case "plan":
 		return w.plan(s)
 	case "settle":
 		return w.settle(s)
 	}
-	return "", fmt.Errorf("there is no such verb; the verbs are policy, tick, pool, node, gpu, pod, plan, settle")
+	return "", fmt.Errorf("there is no such verb; the verbs are policy, pool, node, gpu, quota, pod, forecast, tick, plan, settle")
 }
 
 // reader takes a first word that is no name for a flag.
@@ -174,7 +183,7 @@ func (w *World) newNode(r *reader, name string) (plan.Node, error) {
 			continue
 		}
 		t := p.Template
-		n.Labels, n.Taints, n.CPUMilli, n.MemoryMi = t.Labels, t.Taints, t.CPUMilli, t.MemoryMi
+		n.Labels, n.Taints, n.CPUMilli, n.MemoryMi, n.Others = t.Labels, t.Taints, t.CPUMilli, t.MemoryMi, t.Others
 		n.Cards = slices.Clone(t.Cards)
 		for c := range n.Cards {
 			n.Cards[c].Instances = slices.Clone(n.Cards[c].Instances)
@@ -192,30 +201,4 @@ func (w *World) count(pool string, d int) {
 			p.Target += d
 		}
 	}
-}
-
-func (w *World) pod(s statement) error {
-	r, key, err := w.reader(s, true)
-	if err != nil {
-		return err
-	}
-	gone := false
-	if r.flag("gone", &gone); gone {
-		if !w.Sim.RemovePod(key) {
-			return fmt.Errorf("there is no pod %s", key)
-		}
-		return r.err()
-	}
-	namespace, name, ok := strings.Cut(key, "/")
-	if !ok {
-		return fmt.Errorf("want namespace/name: %q", key)
-	}
-	state := &w.Sim.State
-	i := slices.IndexFunc(state.Pods, func(p plan.Pod) bool { return p.Key() == key })
-	if i < 0 {
-		state.Pods = append(state.Pods, plan.Pod{Namespace: namespace, Name: name, Created: state.Now, PendingSince: state.Now})
-		i = len(state.Pods) - 1
-	}
-	readPod(r, &state.Pods[i])
-	return r.err()
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -16,10 +17,15 @@ func (w *World) Apply(p plan.Plan) error {
 	w.State.Memory = p.Memory
 	for _, a := range p.Actions {
 		if err := w.apply(a); err != nil {
-			return fmt.Errorf("applying %s of %s%s: %w", a.Verb, a.Node, a.Pool, err)
+			return fmt.Errorf("applying %s of %s: %w", a.Verb, subject(a), err)
 		}
 	}
 	return nil
+}
+
+// subject is what an action is about.
+func subject(a plan.Action) string {
+	return cmp.Or(a.Pod, a.Node, a.Pool)
 }
 
 func (w *World) apply(a plan.Action) error {
@@ -28,15 +34,16 @@ func (w *World) apply(a plan.Action) error {
 		return w.scaleUp(a)
 	case plan.Repartition:
 		return w.repartition(a)
+	case plan.Reclaim:
+		return w.reclaim(a)
+	case plan.Drain:
+		return w.drain(a)
 	case plan.RemoveNode:
 		return w.removeNode(a)
+	case plan.Replace:
+		return w.replace(a)
 	case plan.Uncordon, plan.Rollback:
-		n := w.node(a.Node)
-		if n == nil {
-			return fmt.Errorf("there is no such node")
-		}
-		n.Cordoned, n.CordonedBy, n.Operation = false, "", nil
-		return nil
+		return w.uncordon(a)
 	default:
 		return fmt.Errorf("the world does not know this verb")
 	}
@@ -65,7 +72,7 @@ func (w *World) addNode(pool string) string {
 	}
 	t := p.Template
 	n := cloneNode(plan.Node{Name: w.newName(pool), Pool: pool, Labels: t.Labels, Taints: t.Taints, Ready: true,
-		Created: w.State.Now, CPUMilli: t.CPUMilli, MemoryMi: t.MemoryMi, Cards: t.Cards})
+		Created: w.State.Now, CPUMilli: t.CPUMilli, MemoryMi: t.MemoryMi, Others: t.Others, Cards: t.Cards})
 	for c := range n.Cards {
 		card := &n.Cards[c]
 		card.HoldersKnown, card.IdleSince = true, w.State.Now
@@ -78,24 +85,6 @@ func (w *World) addNode(pool string) string {
 	return n.Name + " is ready"
 }
 
-func (w *World) removeNode(a plan.Action) error {
-	i := slices.IndexFunc(w.State.Nodes, func(n plan.Node) bool { return n.Name == a.Node })
-	p := w.pool(a.Pool)
-	if i < 0 || p == nil {
-		return fmt.Errorf("there is no such node or pool")
-	}
-	for _, pod := range w.State.Pods {
-		if pod.Node == a.Node && !pod.DaemonSet {
-			return fmt.Errorf("%s runs there", pod.Key())
-		}
-	}
-	w.State.Pods = slices.DeleteFunc(w.State.Pods, func(pod plan.Pod) bool { return pod.Node == a.Node })
-	w.State.Nodes = slices.Delete(w.State.Nodes, i, i+1)
-	p.Size--
-	p.Target--
-	return nil
-}
-
 func (w *World) repartition(a plan.Action) error {
 	n := w.node(a.Node)
 	p := w.pool(a.Pool)
@@ -104,6 +93,9 @@ func (w *World) repartition(a plan.Action) error {
 	}
 	if n.Operation != nil {
 		return fmt.Errorf("%s is under way", n.Operation.ID)
+	}
+	if n.Drain != nil {
+		return fmt.Errorf("the node is being drained")
 	}
 	c := slices.IndexFunc(n.Cards, func(c plan.Card) bool { return c.Index == a.Card })
 	if c < 0 {

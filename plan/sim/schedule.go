@@ -7,118 +7,197 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// Schedule does what kube-scheduler and the device plugins would: the most
-// urgent pods first, each to the first node by name that fits. Pods that fit
-// nowhere are marked unschedulable.
+// Schedule does what kube-scheduler, a gang scheduler and the device plugins
+// would: the most urgent pods first, each to the first node by name that fits.
+// A gang is tried when the turn of its first member comes, and is bound when as
+// many members as it needs, those that run counted, fit at that moment; more may
+// follow one by one. A pod that is not made yet is made when it is bound. Pods
+// that fit nowhere are marked unschedulable.
 func (w *World) Schedule() []Event {
-	var waiting []int
-	for i, p := range w.State.Pods {
-		if p.Node == "" {
-			waiting = append(waiting, i)
+	slices.SortStableFunc(w.State.Nodes, func(a, b plan.Node) int { return strings.Compare(a.Name, b.Name) })
+	waiting := w.waiting()
+	if len(waiting) == 0 {
+		return nil
+	}
+	s := newScheduler(w, waiting)
+	for _, i := range waiting {
+		p := &w.State.Pods[i]
+		if p.Gang == "" {
+			s.together([]int{i}, 1)
+			continue
+		}
+		if g := s.gangs[p.Gang]; !g.tried {
+			g.tried = true
+			s.together(g.waiting, g.min-g.bound)
+		}
+	}
+	for _, i := range waiting {
+		p := &w.State.Pods[i]
+		if p.Unschedulable = p.Node == ""; !p.Unschedulable {
+			w.runs(p)
+		}
+	}
+	return s.events
+}
+
+// waiting are the pods without a node, in the order of their turn.
+func (w *World) waiting() []int {
+	var all []int
+	for i := range w.State.Pods {
+		if p := &w.State.Pods[i]; p.Node == "" && !p.Leaving {
+			all = append(all, i)
 		}
 	}
 	pods := w.State.Pods
-	slices.SortStableFunc(waiting, func(a, b int) int {
+	slices.SortStableFunc(all, func(a, b int) int {
 		return cmp.Or(cmp.Compare(pods[b].Priority, pods[a].Priority), pods[a].PendingSince.Compare(pods[b].PendingSince),
 			strings.Compare(pods[a].Key(), pods[b].Key()))
 	})
-	slices.SortStableFunc(w.State.Nodes, func(a, b plan.Node) int { return strings.Compare(a.Name, b.Name) })
-	var events []Event
-	for _, i := range waiting {
-		p := &pods[i]
-		for j := range w.State.Nodes {
-			if n := &w.State.Nodes[j]; w.fits(p, n) {
-				where := w.bind(p, n)
-				p.Node, p.Unschedulable = n.Name, false
-				events = append(events, Event{w.State.Now, fmt.Sprintf("%s runs on %s%s", p.Key(), n.Name, where)})
-				break
-			}
-		}
-		p.Unschedulable = p.Node == ""
-	}
-	return events
+	return all
 }
 
-func (w *World) fits(p *plan.Pod, n *plan.Node) bool {
-	if !n.Ready || n.Cordoned || !plan.Admits(*p, n.Labels, n.Taints) {
-		return false
+// scheduler is one round of scheduling: what is used is counted once.
+type scheduler struct {
+	w      *World
+	used   []usage        // by node
+	at     map[string]int // nodes by name
+	apart  []int          // pods that want none of a group beside them
+	gangs  map[string]*gang
+	parts  shares
+	events []Event
+}
+
+// usage is what the pods of a node ask for.
+type usage struct{ cpu, memory int64 }
+
+type gang struct {
+	min, bound int
+	waiting    []int
+	tried      bool
+}
+
+func newScheduler(w *World, waiting []int) *scheduler {
+	s := &scheduler{w: w, used: make([]usage, len(w.State.Nodes)), gangs: map[string]*gang{}, parts: shares{pods: w.State.Pods, tables: w.State.Tables}}
+	s.at = make(map[string]int, len(w.State.Nodes))
+	for i := range w.State.Nodes {
+		s.at[w.State.Nodes[i].Name] = i
 	}
-	cpu, memory := p.CPUMilli, p.MemoryMi
 	for i := range w.State.Pods {
-		if q := &w.State.Pods[i]; q.Node == n.Name {
-			cpu += q.CPUMilli
-			memory += q.MemoryMi
+		p := &w.State.Pods[i]
+		if len(p.Apart) > 0 {
+			s.apart = append(s.apart, i)
+		}
+		if n, ok := s.at[p.Node]; ok {
+			s.used[n].cpu += p.CPUMilli
+			s.used[n].memory += p.MemoryMi
+		}
+		if p.Gang == "" {
+			continue
+		}
+		g := s.gangs[p.Gang]
+		if g == nil {
+			g = &gang{}
+			s.gangs[p.Gang] = g
+		}
+		g.min = max(g.min, p.GangMin)
+		if p.Node != "" && !p.Leaving {
+			g.bound++
 		}
 	}
-	if n.CPUMilli > 0 && cpu > n.CPUMilli || n.MemoryMi > 0 && memory > n.MemoryMi {
-		return false
+	for _, i := range waiting {
+		if g := s.gangs[w.State.Pods[i].Gang]; g != nil {
+			g.waiting = append(g.waiting, i)
+		}
 	}
-	_, ok := choose(p, n)
-	return ok
+	return s
 }
 
-// bind hands a pod its cards and instances and says which.
-func (w *World) bind(p *plan.Pod, n *plan.Node) string {
-	got, _ := choose(p, n)
+// step is one pod bound, with what was there before.
+type step struct {
+	pod    int
+	before plan.Pod
+	node   int
+	cards  []plan.Card
+	used   usage
+}
+
+// together binds as many of the pods as fit, but none where that is fewer than
+// need.
+func (s *scheduler) together(pods []int, need int) {
+	var steps []step
+	events := len(s.events)
+	for _, i := range pods {
+		if t, ok := s.place(i); ok {
+			steps = append(steps, t)
+		}
+	}
+	if len(steps) >= need {
+		return
+	}
+	for _, t := range slices.Backward(steps) {
+		s.w.State.Pods[t.pod] = t.before
+		s.w.State.Nodes[t.node].Cards = t.cards
+		s.used[t.node] = t.used
+	}
+	s.events = s.events[:events]
+}
+
+// place binds a pod to the first node that fits.
+func (s *scheduler) place(i int) (step, bool) {
+	p := &s.w.State.Pods[i]
+	for j := range s.w.State.Nodes {
+		n := &s.w.State.Nodes[j]
+		got, ok := s.fits(p, j)
+		if !ok {
+			continue
+		}
+		t := step{pod: i, before: *p, node: j, cards: cloneNode(*n).Cards, used: s.used[j]}
+		s.used[j].cpu += p.CPUMilli
+		s.used[j].memory += p.MemoryMi
+		where := hand(p, n, got)
+		p.Node = n.Name
+		if p.Unmade {
+			p.Unmade, p.Created = false, s.w.State.Now
+		}
+		s.events = append(s.events, Event{s.w.State.Now, fmt.Sprintf("%s runs on %s%s", p.Key(), n.Name, where)})
+		return t, true
+	}
+	return step{}, false
+}
+
+func (s *scheduler) fits(p *plan.Pod, j int) ([]grant, bool) {
+	n, u := &s.w.State.Nodes[j], s.used[j]
+	switch {
+	case !n.Ready || n.Cordoned:
+		return nil, false
+	case n.CPUMilli > 0 && u.cpu+p.CPUMilli > n.CPUMilli, n.MemoryMi > 0 && u.memory+p.MemoryMi > n.MemoryMi:
+		return nil, false
+	case !plan.Admits(*p, n.Labels, n.Taints), !s.hasOthers(p, n), !s.rulesAllow(p, n):
+		return nil, false
+	}
+	return s.parts.choose(p, n)
+}
+
+// hand gives a pod its cards and instances and says which.
+func hand(p *plan.Pod, n *plan.Node, got []grant) string {
 	var names []string
 	for _, g := range got {
 		card := &n.Cards[g.card]
 		name := fmt.Sprintf("/%d", card.Index)
 		if g.instance < 0 {
 			card.Holders = append(card.Holders, p.Key())
+			card.UnusedSince = time.Time{}
 		} else {
 			in := &card.Instances[g.instance]
-			in.Holder, in.IdleSince = p.Key(), time.Time{}
+			in.Holder, in.IdleSince, in.UnusedSince = p.Key(), time.Time{}, time.Time{}
 			name += " " + plan.LayoutText(card.Model.Name, mig.Layout{in.Placement})
 		}
 		card.IdleSince = time.Time{}
 		names = append(names, name)
 	}
 	return strings.Join(names, ",")
-}
-
-// grant is one card, or one instance of it, given to a pod.
-type grant struct{ card, instance int }
-
-// choose finds free cards and instances for a pod on a node. Fractions get a
-// whole card: who shares what is not this world's business.
-func choose(p *plan.Pod, n *plan.Node) ([]grant, bool) {
-	var got []grant
-	cards := p.Demand.Cards
-	if p.Demand.Fraction != nil {
-		cards++
-	}
-	for c := range n.Cards {
-		card := &n.Cards[c]
-		if cards > 0 && !card.MIG && card.Health != gpu.Sick && len(card.Holders) == 0 &&
-			(p.Demand.Vendor == "" || card.Model.Vendor == p.Demand.Vendor) {
-			got = append(got, grant{c, -1})
-			cards--
-		}
-	}
-	ok := cards <= 0
-	for _, want := range p.Demand.MIG {
-		left := want.Count
-		for c := range n.Cards {
-			t, known := mig.ForModel(n.Cards[c].Model.Name)
-			if !known || n.Cards[c].Health == gpu.Sick {
-				continue
-			}
-			profile, has := t.Exact(want.Name)
-			for i := range n.Cards[c].Instances {
-				in := &n.Cards[c].Instances[i]
-				if has && left > 0 && in.Holder == "" && in.Profile == profile && !slices.Contains(got, grant{c, i}) {
-					got = append(got, grant{c, i})
-					left--
-				}
-			}
-		}
-		ok = ok && left <= 0
-	}
-	return got, ok
 }

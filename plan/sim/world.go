@@ -18,8 +18,9 @@ type World struct {
 	// Fail names the cards ("n1/0") whose next repartition fails.
 	Fail []string
 
-	due  []event // sorted by time, then by number
-	next int     // number of the next event, and of the next node
+	due     []event         // sorted by time, then by number
+	next    int             // number of the next event
+	evicted map[string]bool // pods that have not run since: what their budgets are owed
 }
 
 // Event is something that happened, for people.
@@ -40,6 +41,11 @@ func (w *World) Snapshot() plan.Snapshot {
 	s := w.State
 	s.Pools = append([]plan.Pool(nil), s.Pools...)
 	s.Pods = append([]plan.Pod(nil), s.Pods...)
+	for i := range s.Pods {
+		s.Pods[i].Budgets = slices.Clone(s.Pods[i].Budgets)
+	}
+	s.Tenants = append([]plan.Tenant(nil), s.Tenants...)
+	s.Forecasts = append([]plan.Forecast(nil), s.Forecasts...)
 	s.Nodes = append([]plan.Node(nil), s.Nodes...)
 	for i := range s.Nodes {
 		s.Nodes[i] = cloneNode(s.Nodes[i])
@@ -57,22 +63,34 @@ func cloneNode(n plan.Node) plan.Node {
 		o := *n.Operation
 		n.Operation = &o
 	}
+	if n.Drain != nil {
+		d := *n.Drain
+		n.Drain = &d
+	}
 	return n
 }
 
-// Advance lets time pass, with everything that falls due and what the scheduler
-// makes of it, and returns what happened.
+// Advance lets time pass, with everything that falls due, the pods that leave
+// and what the scheduler makes of it, and returns what happened.
 func (w *World) Advance(d time.Duration) []Event {
 	end := w.State.Now.Add(max(d, 0))
 	events := w.Schedule()
-	for len(w.due) > 0 && !w.due[0].at.After(end) {
-		e := w.due[0]
-		w.due = w.due[1:]
-		if e.at.After(w.State.Now) {
-			w.State.Now = e.at
+	for {
+		at, ok := w.nextTime()
+		if !ok || at.After(end) {
+			break
 		}
-		if text := e.do(w); text != "" {
-			events = append(events, Event{w.State.Now, text})
+		if at.After(w.State.Now) {
+			w.State.Now = at
+		}
+		if left := w.depart(); len(left) > 0 {
+			events = append(events, left...)
+		} else {
+			e := w.due[0]
+			w.due = w.due[1:]
+			if text := e.do(w); text != "" {
+				events = append(events, Event{w.State.Now, text})
+			}
 		}
 		events = append(events, w.Schedule()...)
 	}
@@ -80,8 +98,27 @@ func (w *World) Advance(d time.Duration) []Event {
 	return events
 }
 
+// nextTime is when something next falls due or a pod leaves; false for never.
+func (w *World) nextTime() (time.Time, bool) {
+	var at time.Time
+	ok := false
+	if len(w.due) > 0 {
+		at, ok = w.due[0].at, true
+	}
+	for i := range w.State.Pods {
+		p := &w.State.Pods[i]
+		if p.Leaving && !p.LeavesAt.IsZero() && (!ok || p.LeavesAt.Before(at)) {
+			at, ok = p.LeavesAt, true
+		}
+	}
+	return at, ok
+}
+
 // Waiting reports whether anything is still to happen.
-func (w *World) Waiting() bool { return len(w.due) > 0 }
+func (w *World) Waiting() bool {
+	_, ok := w.nextTime()
+	return ok
+}
 
 // after has something done when d has passed.
 func (w *World) after(d time.Duration, do func(w *World) string) {
@@ -118,9 +155,15 @@ func (w *World) newName(pool string) string {
 	}
 }
 
+// pod finds a pod by "namespace/name", -1 for none.
+func (w *World) pod(key string) int {
+	namespace, name, _ := strings.Cut(key, "/")
+	return slices.IndexFunc(w.State.Pods, func(p plan.Pod) bool { return p.Name == name && p.Namespace == namespace })
+}
+
 // RemovePod ends a pod and frees what it held; false when there is none.
 func (w *World) RemovePod(key string) bool {
-	i := slices.IndexFunc(w.State.Pods, func(p plan.Pod) bool { return p.Key() == key })
+	i := w.pod(key)
 	if i < 0 {
 		return false
 	}
@@ -128,6 +171,7 @@ func (w *World) RemovePod(key string) bool {
 		w.release(n, key)
 	}
 	w.State.Pods = slices.Delete(w.State.Pods, i, i+1)
+	delete(w.evicted, key)
 	return true
 }
 
@@ -137,11 +181,11 @@ func (w *World) release(n *plan.Node, key string) {
 		had := len(card.Holders)
 		card.Holders = slices.DeleteFunc(card.Holders, func(h string) bool { return h == key })
 		if had > 0 && len(card.Holders) == 0 {
-			card.IdleSince = w.State.Now
+			card.IdleSince, card.UnusedSince = w.State.Now, time.Time{}
 		}
 		for i := range card.Instances {
 			if in := &card.Instances[i]; in.Holder == key {
-				in.Holder, in.IdleSince = "", w.State.Now
+				in.Holder, in.IdleSince, in.UnusedSince = "", w.State.Now, time.Time{}
 			}
 		}
 	}
@@ -157,6 +201,9 @@ func (w *World) Fingerprint() string {
 	for _, n := range w.State.Nodes {
 		var b strings.Builder
 		fmt.Fprintf(&b, "node of %s %v", n.Pool, n.CordonedBy != "")
+		if n.Drain != nil {
+			fmt.Fprintf(&b, " draining %s", n.Drain.Reason)
+		}
 		for _, c := range n.Cards {
 			fmt.Fprintf(&b, " %v", c.Holders)
 			for _, i := range c.Instances {
@@ -165,6 +212,10 @@ func (w *World) Fingerprint() string {
 			b.WriteByte(';')
 		}
 		lines = append(lines, b.String())
+	}
+	for i := range w.State.Pods {
+		p := &w.State.Pods[i]
+		lines = append(lines, fmt.Sprintf("pod %s %v %v %v %v", p.Key(), p.Node != "", p.Leaving, p.Unmade, p.Budgets))
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")

@@ -3,6 +3,7 @@ package proc
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
@@ -67,11 +68,19 @@ func (g *Group) Err() error {
 	return g.err
 }
 
-// Running children by their name, in the order they were started.
+// Running children by their name, in the order they were started. One that has
+// ended is none, even before the group has taken note of it.
 func (g *Group) Running() []*Process {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return append([]*Process(nil), g.running...)
+	return slices.DeleteFunc(slices.Clone(g.running), func(p *Process) bool {
+		select {
+		case <-p.Done():
+			return true
+		default:
+			return false
+		}
+	})
 }
 
 // Find a running child by its name; nil if there is none.

@@ -10,7 +10,8 @@ const NodePoolLabel = "gpuscale.io/pool"
 
 // CordonAnnotation on a Node says what of ours made it unschedulable, where that
 // is no repartition: "remove" while it is being given back, "drain" while its
-// pods are asked to leave. Whoever finds it may undo it.
+// pods are asked to leave, "replace" while it makes room for another. Whoever
+// finds it may undo it.
 const CordonAnnotation = "gpuscale.io/cordoned-by"
 
 // GPUNodePool is a group of equal GPU nodes that gpuscale may grow, shrink and
@@ -46,6 +47,7 @@ type GPUNodePoolList struct {
 // GPUNodePoolSpec is what is wanted of a pool.
 //
 // +kubebuilder:validation:XValidation:rule="self.min <= self.max",message="min must not be above max"
+// +kubebuilder:validation:XValidation:rule="!has(self.interruptionsPerHour) || has(self.spot) && self.spot",message="interruptionsPerHour is for spot pools"
 type GPUNodePoolSpec struct {
 	// Min is the smallest size of the pool, in nodes.
 	// +kubebuilder:validation:Minimum=0
@@ -59,11 +61,17 @@ type GPUNodePoolSpec struct {
 	// not exist yet.
 	Template NodeTemplate `json:"template"`
 	// PricePerHour of one node, a decimal number in whatever currency all pools use.
+	// +kubebuilder:validation:XValidation:rule=`type(self) == int ? self >= 0 : !quantity(self).isLessThan(quantity("0"))`,message="a price must not be below 0"
 	// +optional
 	PricePerHour *resource.Quantity `json:"pricePerHour,omitempty"`
 	// Spot says that nodes of this pool may be taken away at any time.
 	// +optional
 	Spot bool `json:"spot,omitempty"`
+	// InterruptionsPerHour is how often one spot node is taken away, a decimal
+	// number: "0.05" is once in twenty hours.
+	// +kubebuilder:validation:XValidation:rule=`type(self) == int ? self >= 0 : !quantity(self).isLessThan(quantity("0"))`,message="a rate must not be below 0"
+	// +optional
+	InterruptionsPerHour *resource.Quantity `json:"interruptionsPerHour,omitempty"`
 	// ReadyAfter is how long a node usually takes from request to ready; learned
 	// from the pool's own history once there is one.
 	// +optional
@@ -199,4 +207,33 @@ type PoolMemory struct {
 	// LastRepartition by node name.
 	// +optional
 	LastRepartition map[string]metav1.MicroTime `json:"lastRepartition,omitempty"`
+	// LastDrain is when the last drain of a node of the pool began or was given up.
+	// +optional
+	LastDrain *metav1.MicroTime `json:"lastDrain,omitempty"`
+	// LastReplace is when a sick node of the pool was last replaced.
+	// +optional
+	LastReplace *metav1.MicroTime `json:"lastReplace,omitempty"`
+	// SickSince is when a node with a sick card was first seen so, by node name.
+	// +optional
+	SickSince map[string]metav1.MicroTime `json:"sickSince,omitempty"`
+	// Grown are the nodes asked for within the last hour, oldest first.
+	// +optional
+	// +listType=atomic
+	Grown []Growth `json:"grown,omitempty"`
+	// Failures of repartitions by card, "node/0".
+	// +optional
+	Failures map[string]CardFailures `json:"failures,omitempty"`
+}
+
+// Growth is nodes asked for at one time.
+type Growth struct {
+	At    metav1.MicroTime `json:"at"`
+	Nodes int32            `json:"nodes"`
+}
+
+// CardFailures are repartitions of a card that failed in a row.
+type CardFailures struct {
+	Count int32 `json:"count"`
+	// At is when the last one failed.
+	At metav1.MicroTime `json:"at"`
 }

@@ -1,6 +1,7 @@
 package counters
 
 import (
+	"bytes"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -17,8 +18,8 @@ var defaultText string
 // a label of every other series of its entity.
 type Kind string
 
-// Kinds of counter. DCGM has scalars only, so the file's "histogram" and
-// "summary" are refused with a reason.
+// Kinds of counter. A DCGM field is one number: what the file calls a histogram
+// or a summary is served untyped.
 const (
 	Gauge   Kind = "gauge"
 	Counter Kind = "counter"
@@ -32,6 +33,14 @@ type Field struct {
 	Name string // the series' name
 	Kind Kind
 	Help string
+}
+
+// File is a counters file without mistakes.
+type File struct {
+	Fields []Field // in the file's order, each name once
+	// Warnings are oddities that dcgm-exporter lets pass and that are read
+	// otherwise than they look.
+	Warnings []*Error
 }
 
 // Error is a mistake in a counters file.
@@ -52,92 +61,58 @@ func (e *Error) Error() string {
 
 // Default returns dcgm-exporter's default counters: 25 metrics and one label.
 func Default() ([]Field, error) {
-	return Parse("default-counters.csv", strings.NewReader(defaultText))
+	file, err := Parse("default-counters.csv", strings.NewReader(defaultText))
+	return file.Fields, err
 }
 
-// Parse reads a counters file: "FIELD, type, help" lines, '#' comments. name is
-// used in errors. All mistakes are returned together, each an *Error; a file
-// with mistakes gives no fields.
-func Parse(name string, r io.Reader) ([]Field, error) {
-	reader := csv.NewReader(r)
+// maxText bounds a counters file: DCGM has some 700 fields, a line is short.
+const maxText = 4 << 20
+
+// maxMistakes ends the reading of what is no counters file at all.
+const maxMistakes = 100
+
+// Parse reads a counters file: "FIELD, type, help" lines, '#' comments, with or
+// without a byte order mark, either line ending. name is used in errors. All
+// mistakes are returned together, each an *Error; a file with mistakes gives no
+// fields.
+func Parse(name string, r io.Reader) (File, error) {
+	text, err := io.ReadAll(io.LimitReader(r, maxText+1))
+	if err != nil {
+		return File{}, fmt.Errorf("reading %s: %w", name, err)
+	}
+	if len(text) > maxText {
+		return File{}, &Error{File: name, Line: 1, Reason: fmt.Sprintf("longer than %d bytes: this is no counters file", maxText)}
+	}
+	p := parser{name: name, lines: map[string]int{}}
+	reader := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(text, []byte("\uFEFF"))))
 	reader.Comment = '#'
 	reader.FieldsPerRecord = -1
 	reader.TrimLeadingSpace = true // a quoted help may stand after ", "
-	var (
-		fields   []Field
-		mistakes []error
-		lines    = map[string]int{}
-	)
-	for {
+	for len(p.mistakes) < maxMistakes {
 		record, err := reader.Read()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			mistakes = append(mistakes, readError(name, err))
-			if !errors.As(err, new(*csv.ParseError)) {
-				break
-			}
-			continue
+			p.mistakes = append(p.mistakes, readError(name, err))
+			continue // the next line can be read
 		}
 		line, _ := reader.FieldPos(0)
-		field, mistake := parseRecord(record)
-		if first, again := lines[field.Name]; mistake == nil && again {
-			mistake = &Error{Column: "field", Reason: fmt.Sprintf("%s stands on line %d already", field.Name, first)}
-		}
-		if mistake != nil {
-			mistake.File, mistake.Line = name, line
-			mistakes = append(mistakes, mistake)
-			continue
-		}
-		lines[field.Name] = line
-		fields = append(fields, field)
+		p.take(line, record)
 	}
-	if len(mistakes) > 0 {
-		return nil, errors.Join(mistakes...)
+	if len(p.mistakes) > 0 {
+		return File{}, errors.Join(p.mistakes...)
 	}
-	if len(fields) == 0 {
-		return nil, &Error{File: name, Line: 1, Reason: "the file has no counters: every line is empty or a comment"}
+	if len(p.file.Fields) == 0 {
+		return File{}, &Error{File: name, Line: 1, Reason: "the file has no counters: every line is empty or a comment"}
 	}
-	return fields, nil
+	return p.file, nil
 }
 
 func readError(name string, err error) error {
 	var parse *csv.ParseError
 	if errors.As(err, &parse) {
-		return &Error{File: name, Line: parse.Line, Reason: fmt.Sprintf("not CSV at column %d: %v", parse.Column, parse.Err)}
+		return &Error{File: name, Line: parse.Line, Reason: fmt.Sprintf("not CSV at column %d: %v; a help with quotes or commas stands in double quotes, its own quotes doubled", parse.Column, parse.Err)}
 	}
 	return fmt.Errorf("reading %s: %w", name, err)
-}
-
-func parseRecord(record []string) (Field, *Error) {
-	for i := range record {
-		record[i] = strings.TrimSpace(record[i])
-	}
-	if len(record) != 3 {
-		return Field{}, &Error{Reason: fmt.Sprintf("%d columns, want 3: field, type, help (a help with commas needs double quotes)", len(record))}
-	}
-	f := Field{Name: record[0], Kind: Kind(record[1]), Help: record[2]}
-	if strings.HasPrefix(f.Name, "DCGM_EXP_") {
-		return f, &Error{Column: "field", Reason: f.Name + " is computed by dcgm-exporter and not available here yet; comment the line out"}
-	}
-	id, ok := FieldID(f.Name)
-	if !ok {
-		reason := fmt.Sprintf("no DCGM field is called %q", f.Name)
-		if near := nearest(f.Name); near != "" {
-			reason += ", did you mean " + near + "?"
-		}
-		return f, &Error{Column: "field", Reason: reason}
-	}
-	f.ID = id
-	if f.Name[0] >= '0' && f.Name[0] <= '9' {
-		f.Name = FieldName(id)
-	}
-	switch f.Kind {
-	case Gauge, Counter, Label, Untyped:
-		return f, nil
-	case "histogram", "summary":
-		return f, &Error{Column: "type", Reason: fmt.Sprintf("a DCGM field is one number and cannot be a %s; use gauge or counter", f.Kind)}
-	}
-	return f, &Error{Column: "type", Reason: fmt.Sprintf("%q is not a type, want gauge, counter, untyped or label", record[1])}
 }

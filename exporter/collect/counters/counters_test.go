@@ -2,8 +2,10 @@ package counters
 
 import (
 	"errors"
+	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -36,11 +38,12 @@ func TestFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			fields, err := Parse(filepath.Base(file), strings.NewReader(string(text)))
+			parsed, err := Parse(filepath.Base(file), strings.NewReader(string(text)))
 			if strings.HasPrefix(filepath.Base(file), "good") {
-				if err != nil || len(fields) == 0 {
-					t.Fatalf("%d fields, %v", len(fields), err)
+				if err != nil || len(parsed.Fields) == 0 {
+					t.Fatalf("%d fields, %v", len(parsed.Fields), err)
 				}
+				checkWarnings(t, string(text), parsed.Warnings)
 				return
 			}
 			if err == nil {
@@ -53,6 +56,79 @@ func TestFiles(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// checkWarnings holds warnings against a file's "# warn: " lines, all of them.
+func checkWarnings(t *testing.T, text string, got []*Error) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		want, ok := strings.CutPrefix(line, "# warn: ")
+		if !ok {
+			continue
+		}
+		if len(got) == 0 || got[0].Error() != strings.TrimSpace(want) {
+			t.Fatalf("want the warning %q, got %v", strings.TrimSpace(want), got)
+		}
+		got = got[1:]
+	}
+	for _, w := range got {
+		t.Errorf("not asked for: %v", w)
+	}
+}
+
+// What editors and Windows do to a file changes nothing in it.
+func TestMarksAndLineEndings(t *testing.T) {
+	plain, err := Parse("f", strings.NewReader(defaultText))
+	if err != nil {
+		t.Fatal(err)
+	}
+	crlf := strings.ReplaceAll(defaultText, "\n", "\r\n")
+	for name, text := range map[string]string{
+		"mark": "\uFEFF" + defaultText, "CRLF": crlf, "both": "\uFEFF" + crlf,
+		"mark before a field": "\uFEFF" + strings.Join(slices.Collect(lines(defaultText)), ""),
+		"no newline at end":   strings.TrimRight(defaultText, "\n"),
+	} {
+		got, err := Parse("f", strings.NewReader(text))
+		if err != nil || !slices.Equal(got.Fields, plain.Fields) {
+			t.Errorf("%s: %v, fields %v", name, err, got.Fields)
+		}
+	}
+}
+
+// lines are those of a file that are no comments.
+func lines(text string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for line := range strings.Lines(text) {
+			if line[0] != '#' && !yield(line) {
+				return
+			}
+		}
+	}
+}
+
+func TestTooLong(t *testing.T) {
+	if _, err := Parse("f", strings.NewReader(strings.Repeat("#", maxText+1))); err == nil || !strings.Contains(err.Error(), "f:1: longer than") {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestComputed(t *testing.T) {
+	for name, id := range computedNames {
+		parsed, err := Parse("f", strings.NewReader(name+", counter, \"c, d\""))
+		if err != nil || len(parsed.Fields) != 1 {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if f := parsed.Fields[0]; f != (Field{ID: id, Name: name, Kind: Counter, Help: "c, d"}) || !f.Computed() {
+			t.Errorf("%s = %+v", name, f)
+		}
+	}
+	// Their numbers are ours, not DCGM's.
+	if _, err := Parse("f", strings.NewReader("9001, gauge, x")); err == nil {
+		t.Error("9001 was taken for a DCGM field")
+	}
+	if (Field{ID: 203}).Computed() {
+		t.Error("a DCGM field was taken for a computed one")
 	}
 }
 
@@ -80,12 +156,15 @@ func TestFieldNamesAndNumbers(t *testing.T) {
 	}
 }
 
-func FuzzParse(f *testing.F) {
+func FuzzCounters(f *testing.F) {
 	f.Add(defaultText)
 	f.Add("DCGM_FI_DEV_GPU_UTIL, gauge, \"a, b\"\n")
 	f.Add("203, counter, x\n\"")
+	f.Add("\uFEFF150, histogram, x\r\nDCGM_FI_DEV_GPU_TEMP, gauge, y\r\n")
+	f.Add("DCGM_EXP_XID_ERRORS_COUNT, label, x\n\"\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		fields, err := Parse("f", strings.NewReader(text))
+		parsed, err := Parse("f", strings.NewReader(text))
+		fields := parsed.Fields
 		if (err == nil) == (len(fields) == 0) {
 			t.Fatalf("%d fields and error %v", len(fields), err)
 		}

@@ -55,12 +55,21 @@ func FieldName(id uint16) string {
 // nearest returns the known name with the smallest edit distance to a mistyped
 // one, or "" where nothing is close.
 func nearest(name string) string {
+	if len(name) > 2*len("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS") {
+		return "" // no slip of the pen
+	}
 	best, bestDistance := "", len(name)/4+1
-	for known := range table().ids {
+	consider := func(known string) {
 		d := distance(name, known, bestDistance)
 		if d < bestDistance || d == bestDistance && known < best {
 			best, bestDistance = known, d
 		}
+	}
+	for known := range table().ids {
+		consider(known)
+	}
+	for known := range computedNames {
+		consider(known)
 	}
 	return best
 }

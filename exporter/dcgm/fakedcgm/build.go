@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -20,15 +21,36 @@ var source embed.FS
 // ErrNoCompiler is wrapped by Build when the machine has no gcc.
 var ErrNoCompiler = errors.New("no C compiler: gcc is needed to build the DCGM double")
 
-// libraries says which files make up each library.
-var libraries = map[string][]string{
-	"libdcgm.so.4": {
-		"state.c", "file.c", "engine.c", "groups.c", "fields.c", "samples.c", "api.c", "values.c", "topology.c",
-	},
-	"libnvidia-ml.so.1": {"state.c", "file.c", "nvml.c"},
+// HostEngine is the file name of the pretended host engine in Build's folder.
+const HostEngine = "fake-hostengine"
+
+// engineFiles are the pretended host engine, libraryFiles what calls it.
+var (
+	engineFiles = []string{
+		"state.c", "file.c", "wire.c", "engine.c", "groups.c", "fields.c", "samples.c", "machine.c", "values.c", "health.c",
+	}
+	libraryFiles = []string{"connection.c", "api.c", "watches.c"}
+)
+
+// artifact is one file that is built.
+type artifact struct {
+	name  string
+	files []string
+	flags []string
 }
 
-// Build compiles the two libraries into dir and gives the folder to put into
+func artifacts() []artifact {
+	library := func(name string, files []string) artifact {
+		return artifact{name, files, []string{"-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-soname," + name}}
+	}
+	return []artifact{
+		library("libdcgm.so.4", slices.Concat(engineFiles, libraryFiles)),
+		library("libnvidia-ml.so.1", []string{"state.c", "file.c", "nvml.c"}),
+		{HostEngine, append(slices.Clone(engineFiles), "server.c"), nil},
+	}
+}
+
+// Build compiles the two libraries and the host engine into dir and gives the folder to put into
 // LD_LIBRARY_PATH. What an earlier Build of the same source left there is used
 // again; several processes may Build into one dir at a time.
 func Build(ctx context.Context, dir string) (libDir string, err error) {
@@ -59,8 +81,8 @@ func build(ctx context.Context, dir string, flags ...string) (string, error) {
 		return "", fmt.Errorf("building the DCGM double: %w", err)
 	}
 	defer os.RemoveAll(work)
-	for lib, files := range libraries {
-		if err := compile(ctx, gcc, work, lib, files, flags); err != nil {
+	for _, a := range artifacts() {
+		if err := compile(ctx, gcc, work, a, flags); err != nil {
 			return "", err
 		}
 	}
@@ -91,16 +113,15 @@ func makeWorkDir(dir string) (string, error) {
 	return work, nil
 }
 
-func compile(ctx context.Context, gcc, work, lib string, files, flags []string) error {
-	args := append([]string{
-		"-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared",
-		"-fvisibility=hidden", "-pthread", "-Wl,-soname," + lib, "-o", filepath.Join("..", "lib", lib),
-	}, flags...)
-	cmd := exec.CommandContext(ctx, gcc, append(args, files...)...)
+func compile(ctx context.Context, gcc, work string, a artifact, flags []string) error {
+	args := slices.Concat([]string{
+		"-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", filepath.Join("..", "lib", a.name),
+	}, flags, a.flags, a.files)
+	cmd := exec.CommandContext(ctx, gcc, args...)
 	cmd.Dir = filepath.Join(work, "c")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("compiling the double of %s: %w\n%s", lib, err, strings.TrimSpace(string(out)))
+		return fmt.Errorf("compiling the double of %s: %w\n%s", a.name, err, strings.TrimSpace(string(out)))
 	}
 	return nil
 }

@@ -3,11 +3,8 @@ package fakedcgm
 import (
 	"errors"
 	"fmt"
-	"math"
 	"os"
-	"strconv"
 	"strings"
-	"time"
 )
 
 // header is the first line of a state file; the last one is "end". Between them
@@ -16,10 +13,20 @@ import (
 //	driver version V
 //	hang ms N
 //	dead
+//	nonvml
+//	fail call NAME status N
 //	card index N minor N memory MIB mig 0|1 lost 0|1 uuid U pci P product "NAME"
-//	field ID NUMBER|unsupported          of the card or instance above it
+//	field ID NUMBER|WORD                 of the entity above it; WORD as Odd has them
+//	frozen                               the card above it
+//	profiling ID ID …                    of the card above it
 //	xid code N at UNIX_MICROSECONDS      of the card above it
 //	instance id N entity N slices N start N size N profile P uuid U
+//	switch id N
+//	link of 1|3 id N index N up 0|1
+//	cpu id N first N last N
+//	core id N                            of the CPU above it
+//	health gpu N system N result N code N
+//	p2p from N to N status N
 //
 // Values with spaces stand in double quotes, which nothing escapes. Lines that
 // begin with # and empty lines are skipped.
@@ -29,8 +36,12 @@ const header = "fakedcgm 1"
 const (
 	maxCards     = 32
 	maxInstances = 8
-	maxFields    = 64
+	maxFields    = 192
 	maxXIDs      = 64
+	maxThings    = 256 // switches, links, CPUs and cores with values
+	maxNotes     = 64  // of health, of peers, of failing calls
+	maxProfiled  = 22
+	maxCores     = 1024
 	maxText      = 96
 )
 
@@ -48,18 +59,18 @@ func Read(path string) (State, error) {
 }
 
 func decode(text string) (State, error) {
-	var s State
+	var d decoder
 	lines := strings.Split(text, "\n")
 	if lines[0] != header {
 		return State{}, fmt.Errorf("line 1: want %q", header)
 	}
 	for n, line := range lines[1:] {
 		if line == "end" {
-			return s, nil
+			return d.state, nil
 		}
 		words, err := splitWords(line)
 		if err == nil && len(words) > 0 {
-			err = s.apply(words)
+			err = d.apply(words)
 		}
 		if err != nil {
 			return State{}, fmt.Errorf("line %d: %w", n+2, err)
@@ -106,92 +117,4 @@ func splitWords(line string) ([]string, error) {
 		rest = strings.TrimLeft(rest, " \t")
 	}
 	return words, nil
-}
-
-// apply adds one line to the state.
-func (s *State) apply(words []string) error {
-	switch words[0] {
-	case "dead":
-		if len(words) != 1 {
-			return errors.New(`"dead" stands alone`)
-		}
-		s.Dead = true
-		return nil
-	case "field":
-		return s.applyField(words[1:])
-	}
-	p, err := newPairs(words)
-	if err != nil {
-		return err
-	}
-	switch words[0] {
-	case "driver":
-		s.DriverVersion = p.text("version")
-	case "hang":
-		s.HangFor = time.Duration(p.whole("ms", 64)) * time.Millisecond
-	case "card":
-		if len(s.Cards) == maxCards {
-			return fmt.Errorf("more than %d cards", maxCards)
-		}
-		s.Cards = append(s.Cards, Card{
-			Index: p.number("index"), Minor: p.number("minor"), MemoryMiB: p.number("memory"),
-			MIG: p.number("mig") != 0, Lost: p.number("lost") != 0,
-			UUID: p.text("uuid"), PCIBusID: p.text("pci"), Product: p.text("product"),
-		})
-	case "xid", "instance":
-		if len(s.Cards) == 0 {
-			return fmt.Errorf("%q before any card", words[0])
-		}
-		s.Cards[len(s.Cards)-1].apply(p)
-		if c := s.Cards[len(s.Cards)-1]; len(c.Instances) > maxInstances || len(c.XIDs) > maxXIDs {
-			return fmt.Errorf("more than %d instances or %d xids on a card", maxInstances, maxXIDs)
-		}
-	default:
-		return fmt.Errorf("unknown word %q", words[0])
-	}
-	return p.done()
-}
-
-func (c *Card) apply(p *pairs) {
-	if p.keyword == "xid" {
-		c.XIDs = append(c.XIDs, XID{Code: p.number("code"), At: time.UnixMicro(p.whole("at", 64))})
-		return
-	}
-	c.Instances = append(c.Instances, Instance{
-		ID: p.number("id"), EntityID: p.number("entity"), ComputeSlices: p.number("slices"),
-		Start: p.number("start"), Size: p.number("size"), Profile: p.text("profile"), UUID: p.text("uuid"),
-	})
-}
-
-func (s *State) applyField(words []string) error {
-	if len(s.Cards) == 0 {
-		return errors.New(`"field" before any card`)
-	}
-	if len(words) != 2 {
-		return errors.New(`"field" wants an id and a value`)
-	}
-	id, err := strconv.ParseUint(words[0], 10, 16)
-	if err != nil {
-		return fmt.Errorf("field id %q is not a number below 65536", words[0])
-	}
-	value := math.NaN()
-	if words[1] != "unsupported" {
-		value, err = strconv.ParseFloat(words[1], 64)
-		if err != nil || math.IsNaN(value) || math.IsInf(value, 0) {
-			return fmt.Errorf("field %d: %q is not a number", id, words[1])
-		}
-	}
-	card := &s.Cards[len(s.Cards)-1]
-	fields := &card.Fields
-	if n := len(card.Instances); n > 0 {
-		fields = &card.Instances[n-1].Fields
-	}
-	if *fields == nil {
-		*fields = map[uint16]float64{}
-	}
-	(*fields)[uint16(id)] = value
-	if len(*fields) > maxFields {
-		return fmt.Errorf("more than %d fields on one entity", maxFields)
-	}
-	return nil
 }

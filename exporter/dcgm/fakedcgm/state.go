@@ -11,6 +11,13 @@ const EnvState = "FAKEDCGM_STATE"
 type State struct {
 	DriverVersion string
 	Cards         []Card
+	Switches      []Switch
+	Links         []Link
+	CPUs          []CPU
+	// Incidents are what the health system finds.
+	Incidents []Incident
+	// Peers are pairs of cards whose peer-to-peer status is not 0.
+	Peers []Peer
 
 	// HangFor makes each call that goes to the host engine sleep that long
 	// before it answers. A shorter HangFor written meanwhile ends the sleep.
@@ -18,6 +25,11 @@ type State struct {
 	// Dead makes the host engine be gone: a new connection is refused, an
 	// existing one stays invalid even after Dead is taken back.
 	Dead bool
+	// NoNVML is a host engine that has not found the driver's library: it has no
+	// cards, and refuses watches with -56.
+	NoNVML bool
+	// Fail makes a call fail: the function's name → the status it gives.
+	Fail map[string]int
 }
 
 // Card is one GPU. Its DCGM GPU id is its Index.
@@ -35,10 +47,25 @@ type Card struct {
 	// absent reads as DCGM's blank; NaN reads as "not supported". What follows
 	// from the rest of the card (name, UUID, MIG mode, total memory, last XID)
 	// need not be set. A card whose field 1001 is NaN cannot be profiled.
-	Fields    map[uint16]float64
+	Fields Fields
+	// Odd answers of fields, instead of a number; see Odd.
+	Odd Odd
+	// Frozen makes watches of the card and its instances take no new sample.
+	Frozen bool
+	// Profiling lists the fields the card can profile; nil means 1001 … 1012.
+	Profiling []uint16
 	Instances []Instance
 	XIDs      []XID
 }
+
+// Fields are DCGM field id → value.
+type Fields = map[uint16]float64
+
+// Odd are answers of fields that are no numbers: DCGM's four blanks "blank",
+// "not_found", "unsupported" and "not_permitted", the same with "int32_" before
+// them for fields that are 32 bits wide at their source, "nan", "inf",
+// "status:-18" for a status without a value, and "text:…".
+type Odd map[uint16]string
 
 // Instance is one MIG GPU instance with one compute instance that fills it.
 type Instance struct {
@@ -48,10 +75,61 @@ type Instance struct {
 	ComputeSlices int
 	Start, Size   int    // placement in memory slices
 	UUID          string // "MIG-…"
-	// Fields as on a card: frame buffer and profiling. A field that DCGM
+	// As on a card: frame buffer and profiling. A field that DCGM
 	// measures on cards only (power, clocks, GPU_UTIL) is the card's here too.
-	Fields map[uint16]float64
+	Fields Fields
+	Odd    Odd
 }
+
+// Switch is an NvSwitch.
+type Switch struct {
+	ID     int
+	Fields Fields
+	Odd    Odd
+}
+
+// Kinds of entity that a link belongs to, as DCGM numbers them.
+const (
+	OfGPU    = 1
+	OfSwitch = 3
+)
+
+// Link is one end of an NVLink.
+type Link struct {
+	Of     int // OfGPU or OfSwitch
+	ID     int // of that card or switch
+	Index  int // of the link on it
+	Up     bool
+	Fields Fields
+	Odd    Odd
+}
+
+// CPU is a CPU that DCGM knows (Grace), with its cores.
+type CPU struct {
+	ID          int
+	First, Last int // core ids
+	Fields      Fields
+	Odd         Odd
+	Cores       []Core
+}
+
+// Core holds the values of one core; a core without values needs none.
+type Core struct {
+	ID     int
+	Fields Fields
+	Odd    Odd
+}
+
+// Incident is a finding of DCGM's health system.
+type Incident struct {
+	GPU    int
+	System int // one of DCGM_HEALTH_WATCH_*
+	Result int // 0 pass, 10 warning, 20 failure
+	Code   int // DCGM_FR_*
+}
+
+// Peer is the peer-to-peer status of a card towards another.
+type Peer struct{ From, To, Status int }
 
 // XID is one error event of a card. DCGM keeps each as a value of field 230
 // with the time of the event.

@@ -22,7 +22,17 @@ func example() State {
 				ID: 2, EntityID: 9, Profile: "3g.40gb", ComputeSlices: 3, Start: 4, Size: 4, UUID: "MIG-1",
 				Fields: map[uint16]float64{1001: 1e-9},
 			}, {ID: 3, EntityID: 10, Start: -1}},
-		}, {}},
+		}, {
+			Odd: Odd{155: "inf", 203: "status:-18", 54: "text:N/A maybe", 1: "int32_not_found"}, Frozen: true,
+			Profiling: []uint16{1001, 1040},
+		}},
+		Switches:  []Switch{{ID: 3, Fields: Fields{858: 40}}},
+		Links:     []Link{{Of: OfGPU, ID: 1, Index: 17, Up: true, Odd: Odd{580: "blank"}}, {Of: OfSwitch, ID: 3, Index: 255}},
+		CPUs:      []CPU{{ID: 1, First: 72, Last: 143, Fields: Fields{1110: 50}, Cores: []Core{{ID: 72, Fields: Fields{1100: 0.5}}}}},
+		Incidents: []Incident{{GPU: 1, System: 16, Result: 10, Code: 5}},
+		Peers:     []Peer{{From: 1, To: 0, Status: 3}},
+		NoNVML:    true,
+		Fail:      map[string]int{"dcgmHealthCheck": -33, "dcgmGetCpuHierarchy": -6},
 	}
 }
 
@@ -61,6 +71,11 @@ func TestWriteRefuses(t *testing.T) {
 		"cards":    {Cards: make([]Card, 33)},
 		"parts":    {Cards: []Card{{Instances: make([]Instance, 9)}}},
 		"xids":     {Cards: []Card{{XIDs: make([]XID, 65)}}},
+		"odd":      {Cards: []Card{{Odd: Odd{1: "odd"}}}},
+		"both":     {Cards: []Card{{Odd: Odd{1: "nan"}, Fields: Fields{1: 1}}}},
+		"things":   {Switches: make([]Switch, 257)},
+		"cores":    {CPUs: []CPU{{Last: 1024}}},
+		"link":     {Links: []Link{{Of: OfGPU, Index: 18}}},
 	} {
 		if err := s.Write(path); err == nil {
 			t.Errorf("%s: written", name)
@@ -87,8 +102,8 @@ var badStates = map[string]int{
 	goodCard + "field 203\nend\n":                              3,
 	goodCard + "field 70000 1\nend":                            3,
 	goodCard + "field 203 fast\nend":                           3,
-	goodCard + "field 203 nan\nend":                            3,
-	goodCard + "field 203 inf\nend":                            3,
+	goodCard + "field 203 -nan\nend":                           3,
+	goodCard + "field 203 -inf\nend":                           3,
 	goodCard + "xid code 1\nend":                               3,
 	goodCard + "xid code 1 code 2\nend":                        3,
 	goodCard + "xid code 5000000000 at 1\nend":                 3,
@@ -96,10 +111,45 @@ var badStates = map[string]int{
 	strings.Replace(goodCard, "uuid a", `uuid "a"b`, 1):        2,
 	strings.Replace(goodCard, "uuid a", `uuid a"b`, 1):         2,
 	goodCard + "instance id 1\nend\n":                          3,
+	"fakedcgm 1\nfrozen\nend":                                  2,
+	"fakedcgm 1\nprofiling 1001\nend":                          2,
+	"fakedcgm 1\ncore id 1\nend":                               2,
+	"fakedcgm 1\ncpu id 0 first 5 last 4\nend":                 2,
+	"fakedcgm 1\ncpu id 0 first 0 last 1024\nend":              2,
+	"fakedcgm 1\nlink of 2 id 0 index 0 up 1\nend":             2,
+	"fakedcgm 1\nlink of 1 id 0 index 18 up 1\nend":            2,
+	"fakedcgm 1\nswitch id -1\nend":                            2,
+	"fakedcgm 1\nswitch id 1 up 1\nend":                        2,
+	"fakedcgm 1\nhealth gpu 0\nend":                            2,
+	"fakedcgm 1\nfail call x\nend":                             2,
+	"fakedcgm 1\np2p from 0 to 1\nend":                         2,
+	goodCard + "field 203 status:0\nend":                       3,
+	goodCard + "field 203 status:x\nend":                       3,
+	goodCard + "field 203 blanks\nend":                         3,
+	goodCard + "profiling\nend":                                3,
+	goodCard + "profiling x\nend":                              3,
+	goodCard + "frozen 1\nend":                                 3,
 	goodCard + strings.Repeat("xid code 1 at 1\n", 65) + "end": 67,
 }
 
 const goodCard = "fakedcgm 1\ncard index 0 minor 0 memory 1 mig 0 lost 0 uuid a pci b product \"c d\"\n"
+
+const everything = goodCard + `field 155 nan
+field 155 blank
+frozen
+profiling 1001 1002
+switch id 1
+field 858 40
+link of 1 id 0 index 3 up 1
+cpu id 0 first 0 last 71
+core id 3
+field 1100 status:-14
+field 1140 "text:Grace C1"
+health gpu 0 system 1 result 10 code 3
+p2p from 0 to 1 status 5
+fail call dcgmHealthCheck status -33
+nonvml
+end`
 
 func TestBadStates(t *testing.T) {
 	for text, line := range badStates {

@@ -49,9 +49,16 @@ func (s State) encode() (string, error) {
 	if s.Dead {
 		e.line("dead")
 	}
+	if s.NoNVML {
+		e.line("nonvml")
+	}
+	for _, call := range slices.Sorted(maps.Keys(s.Fail)) {
+		e.line("fail", "call", call, "status", strconv.Itoa(s.Fail[call]))
+	}
 	for _, c := range s.Cards {
 		e.card(c)
 	}
+	e.others(s)
 	e.line("end")
 	if e.err != nil {
 		return "", e.err
@@ -73,7 +80,17 @@ func (e *encoder) card(c Card) {
 	e.line("card", "index", strconv.Itoa(c.Index), "minor", strconv.Itoa(c.Minor),
 		"memory", strconv.Itoa(c.MemoryMiB), "mig", flag(c.MIG), "lost", flag(c.Lost),
 		"uuid", c.UUID, "pci", c.PCIBusID, "product", c.Product)
-	e.fields(c.Fields)
+	e.fields(c.Fields, c.Odd)
+	if c.Frozen {
+		e.line("frozen")
+	}
+	if len(c.Profiling) > 0 {
+		words := []string{"profiling"}
+		for _, f := range c.Profiling {
+			words = append(words, strconv.Itoa(int(f)))
+		}
+		e.line(words...)
+	}
 	for _, x := range c.XIDs {
 		e.line("xid", "code", strconv.Itoa(x.Code), "at", strconv.FormatInt(x.At.UnixMicro(), 10))
 	}
@@ -81,17 +98,50 @@ func (e *encoder) card(c Card) {
 		e.line("instance", "id", strconv.Itoa(i.ID), "entity", strconv.Itoa(i.EntityID),
 			"slices", strconv.Itoa(i.ComputeSlices), "start", strconv.Itoa(i.Start), "size", strconv.Itoa(i.Size),
 			"profile", i.Profile, "uuid", i.UUID)
-		e.fields(i.Fields)
+		e.fields(i.Fields, i.Odd)
 	}
 }
 
-func (e *encoder) fields(fields map[uint16]float64) {
+// others writes what is beside the cards.
+func (e *encoder) others(s State) {
+	for _, w := range s.Switches {
+		e.line("switch", "id", strconv.Itoa(w.ID))
+		e.fields(w.Fields, w.Odd)
+	}
+	for _, l := range s.Links {
+		e.line("link", "of", strconv.Itoa(l.Of), "id", strconv.Itoa(l.ID), "index", strconv.Itoa(l.Index), "up", flag(l.Up))
+		e.fields(l.Fields, l.Odd)
+	}
+	for _, c := range s.CPUs {
+		e.line("cpu", "id", strconv.Itoa(c.ID), "first", strconv.Itoa(c.First), "last", strconv.Itoa(c.Last))
+		e.fields(c.Fields, c.Odd)
+		for _, core := range c.Cores {
+			e.line("core", "id", strconv.Itoa(core.ID))
+			e.fields(core.Fields, core.Odd)
+		}
+	}
+	for _, i := range s.Incidents {
+		e.line("health", "gpu", strconv.Itoa(i.GPU), "system", strconv.Itoa(i.System),
+			"result", strconv.Itoa(i.Result), "code", strconv.Itoa(i.Code))
+	}
+	for _, p := range s.Peers {
+		e.line("p2p", "from", strconv.Itoa(p.From), "to", strconv.Itoa(p.To), "status", strconv.Itoa(p.Status))
+	}
+}
+
+func (e *encoder) fields(fields Fields, odd Odd) {
 	for _, id := range slices.Sorted(maps.Keys(fields)) {
 		value := "unsupported"
 		if v := fields[id]; !math.IsNaN(v) {
 			value = strconv.FormatFloat(v, 'g', -1, 64)
 		}
 		e.line("field", strconv.Itoa(int(id)), value)
+	}
+	for _, id := range slices.Sorted(maps.Keys(odd)) {
+		if _, twice := fields[id]; twice && e.err == nil {
+			e.err = fmt.Errorf("field %d has a number and an odd answer", id)
+		}
+		e.line("field", strconv.Itoa(int(id)), odd[id])
 	}
 }
 

@@ -25,17 +25,22 @@ enum {
     ST_DUPLICATE_KEY = -26,
     ST_NOT_CONFIGURED = -5,
     ST_INIT_ERROR = -7,
+    ST_GPU_IS_LOST = -18,
     ST_PROFILING_NOT_SUPPORTED = -36,
+    ST_NVML_NOT_LOADED = -56,
 };
 
-enum { FE_NONE, FE_GPU, FE_VGPU, FE_SWITCH, FE_GPU_I, FE_GPU_CI, FE_LINK, FE_CPU, FE_CPU_CORE };
+enum { FE_NONE, FE_GPU, FE_VGPU, FE_SWITCH, FE_GPU_I, FE_GPU_CI, FE_LINK, FE_CPU, FE_CPU_CORE, FE_CONNECTX };
 enum { ENTITY_OK = 1, ENTITY_LOST = 4 };
 
+/* Blanks: the base value, and above it not found, not supported and not permitted. */
 #define INT32_BLANK 0x7ffffff0
 #define INT64_BLANK 0x7ffffffffffffff0
 #define FP64_BLANK 140737488355328.0
 #define STR_BLANK "<<<NULL>>>"
+#define STR_NOT_FOUND "<<<NOT_FOUND>>>"
 #define STR_NOT_SUPPORTED "<<<NOT_SUPPORTED>>>"
+#define STR_NOT_PERMITTED "<<<NOT_PERM>>>"
 
 #define MAX_DEVICES 32
 #define MAX_ENTITIES 1024
@@ -165,12 +170,48 @@ typedef struct {
     char text[STR_LEN * 2];
 } version_info_v2;
 
-/* Of these only the emptiness is told: a machine without links. */
+enum { LINK_DOWN = 2, LINK_UP = 3 };
+enum { LINKS_PER_GPU = 18, LINKS_PER_SWITCH = 256, MAX_SWITCHES = 12 };
+
 typedef struct {
-    unsigned int version;
-    char rest[14776];
+    unsigned int version, gpus;
+    struct {
+        unsigned int id;
+        int state[LINKS_PER_GPU];
+    } gpu[MAX_DEVICES];
+    unsigned int switches;
+    struct {
+        unsigned int id;
+        int state[LINKS_PER_SWITCH];
+    } nvswitch[MAX_SWITCHES];
 } link_status_v4;
 
+typedef struct {
+    unsigned int version, gpus;
+    struct {
+        unsigned int id;
+        int status[MAX_DEVICES]; /* by the peer's place in the list */
+    } gpu[MAX_DEVICES];
+} p2p_status_v1;
+
+typedef struct {
+    unsigned int system; /* one bit of the health systems */
+    int result;          /* 0 pass, 10 warning, 20 failure */
+    struct {
+        char text[1024];
+        unsigned int code;
+    } error;
+    entity_t entity;
+} incident_t;
+
+typedef struct {
+    unsigned int version;
+    int overall;
+    unsigned int count;
+    incident_t list[MAX_ENTITIES];
+} health_v5;
+
+/* Of this only the emptiness is told. */
 typedef struct {
     unsigned int version;
     char rest[444];
@@ -186,5 +227,9 @@ _Static_assert(sizeof(attributes_v3) == 5220, "dcgmDeviceAttributes_v3");
 _Static_assert(sizeof(prof_groups_v3) == 1376, "dcgmProfGetMetricGroups_v3");
 _Static_assert(sizeof(group_info_v3) == 8456, "dcgmGroupInfo_v3");
 _Static_assert(sizeof(version_info_v2) == 516, "dcgmVersionInfo_v2");
+_Static_assert(sizeof(link_status_v4) == 14780, "dcgmNvLinkStatus_v4");
+_Static_assert(sizeof(p2p_status_v1) == 4232, "dcgmNvLinkP2PStatus_v1");
+_Static_assert(sizeof(health_v5) == 1069068, "dcgmHealthResponse_v5");
+_Static_assert(sizeof(cpu_hierarchy_v1) == 1160, "dcgmCpuHierarchy_v1");
 
 #endif

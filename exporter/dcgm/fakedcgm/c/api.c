@@ -1,25 +1,27 @@
-/* DCGM's functions that concern the connection, the machine and groups. */
+/* The library's functions that concern the connection and the machine. Version
+ * words are checked here, before anything is asked of a host engine. */
+#include "connection.h"
 #include "engine.h"
 
 #include <stdio.h>
 #include <string.h>
 
 EXPORT status_t dcgmInit(void) {
-    return engine_init();
+    return library_init();
 }
 
 EXPORT status_t dcgmShutdown(void) {
-    return engine_shutdown();
+    return library_shutdown();
 }
 
 EXPORT status_t dcgmStartEmbedded(int mode, handle_t *out) {
     if (out == NULL || (mode != 1 && mode != 2))
         return ST_BADPARAM;
-    return engine_connect(true, out);
+    return embedded_start(out);
 }
 
 EXPORT status_t dcgmStopEmbedded(handle_t handle) {
-    return engine_disconnect(handle);
+    return handle_close(handle);
 }
 
 EXPORT status_t dcgmConnect_v2(const char *address, connect_v2 *params, handle_t *out) {
@@ -27,11 +29,11 @@ EXPORT status_t dcgmConnect_v2(const char *address, connect_v2 *params, handle_t
         return ST_BADPARAM;
     if (params->version != VERSION(connect_v2, 2))
         return ST_VER_MISMATCH;
-    return engine_connect(false, out);
+    return remote_connect(address, params->is_unix, params->timeout_ms, out);
 }
 
 EXPORT status_t dcgmDisconnect(handle_t handle) {
-    return engine_disconnect(handle);
+    return handle_close(handle);
 }
 
 EXPORT const char *errorString(status_t st) {
@@ -52,6 +54,7 @@ EXPORT const char *errorString(status_t st) {
     case ST_MAX_LIMIT: return "Limit reached for the object";
     case ST_DUPLICATE_KEY: return "Duplicate key passed to function";
     case ST_PROFILING_NOT_SUPPORTED: return "Profiling is not supported for this group of GPUs or GPU";
+    case ST_NVML_NOT_LOADED: return "Cannot perform the requested operation because NVML doesn't exist on this system.";
     default: return "Unknown error";
     }
 }
@@ -68,7 +71,7 @@ EXPORT const field_meta *DcgmFieldGetById(unsigned short id) {
     return field_by_id(id);
 }
 
-static status_t version_info(version_info_v2 *out) {
+EXPORT status_t dcgmVersionInfo(version_info_v2 *out) {
     if (out == NULL)
         return ST_BADPARAM;
     if (out->version != VERSION(version_info_v2, 2))
@@ -77,166 +80,193 @@ static status_t version_info(version_info_v2 *out) {
     return ST_OK;
 }
 
-EXPORT status_t dcgmVersionInfo(version_info_v2 *out) {
-    return version_info(out);
-}
-
 EXPORT status_t dcgmHostengineVersionInfo(handle_t handle, version_info_v2 *out) {
-    const state *s;
-    status_t st = engine_enter(handle, &s);
-    return st == ST_OK ? engine_leave(version_info(out)) : st;
+    buffer in = { 0 }, answer = { 0 };
+    status_t st = dcgmVersionInfo(out);
+    if (st == ST_OK)
+        st = call_engine(handle, CALL_dcgmHostengineVersionInfo, &in, &answer);
+    buffer_free(&answer);
+    return st;
 }
 
-static status_t list_cards(handle_t handle, bool live_only, unsigned int *list, int *count) {
+/* Calls and copies an answer of fixed size; *first tells a struct's version. */
+static status_t call_for(handle_t handle, int call, buffer *in, void *out, size_t size) {
+    buffer answer = { 0 };
+    status_t st = call_engine(handle, call, in, &answer);
+    if (st == ST_OK && size > 0) {
+        get_bytes(&answer, out, size);
+        st = answer.bad ? ST_GENERIC_ERROR : ST_OK;
+    }
+    buffer_free(&answer);
+    return st;
+}
+
+/* Copies a count and as many numbers, up to room. */
+static status_t call_for_ids(handle_t handle, int call, buffer *in, unsigned int *list, int *count, int room) {
+    buffer answer = { 0 };
+    status_t st = call_engine(handle, call, in, &answer);
+    int n = 0;
+    if (st == ST_OK) {
+        GET(&answer, n);
+        *count = n < room ? n : room;
+        get_bytes(&answer, list, (size_t)*count * sizeof *list);
+        st = answer.bad ? ST_GENERIC_ERROR : ST_OK;
+    }
+    buffer_free(&answer);
+    return st;
+}
+
+static status_t list_cards(handle_t handle, int live_only, unsigned int *list, int *count) {
+    buffer in = { 0 };
     if (list == NULL || count == NULL)
         return ST_BADPARAM;
-    const state *s;
-    status_t st = engine_enter(handle, &s);
-    if (st != ST_OK)
-        return st;
-    *count = 0;
-    for (int i = 0; i < s->cards; i++)
-        if (!live_only || !s->card[i].lost)
-            list[(*count)++] = (unsigned)s->card[i].index;
-    return engine_leave(ST_OK);
+    PUT(&in, live_only);
+    return call_for_ids(handle, CALL_dcgmGetAllDevices, &in, list, count, MAX_DEVICES);
 }
 
 EXPORT status_t dcgmGetAllDevices(handle_t handle, unsigned int *list, int *count) {
-    return list_cards(handle, false, list, count);
+    return list_cards(handle, 0, list, count);
 }
 
 EXPORT status_t dcgmGetAllSupportedDevices(handle_t handle, unsigned int *list, int *count) {
-    return list_cards(handle, true, list, count);
+    return list_cards(handle, 1, list, count);
 }
 
 EXPORT status_t dcgmGetEntityGroupEntities(handle_t handle, unsigned int kind, unsigned int *list, int *count,
                                            unsigned int flags) {
+    buffer in = { 0 };
     if (list == NULL || count == NULL || *count < 0)
         return ST_BADPARAM;
-    const state *s;
-    status_t st = engine_enter(handle, &s);
-    if (st != ST_OK)
-        return st;
-    const int room = *count;
-    *count = 0;
-    for (int i = 0; i < s->cards; i++) {
-        const card *c = &s->card[i];
-        if ((flags & 1) && c->lost)
-            continue;
-        if (kind == FE_GPU && *count < room)
-            list[(*count)++] = (unsigned)c->index;
-        for (int k = 0; (kind == FE_GPU_I || kind == FE_GPU_CI) && k < c->instances && *count < room; k++)
-            list[(*count)++] = (unsigned)c->instance[k].entity;
-    }
-    return engine_leave(ST_OK);
+    PUT(&in, kind);
+    PUT(&in, flags);
+    return call_for_ids(handle, CALL_dcgmGetEntityGroupEntities, &in, list, count, *count);
 }
 
 EXPORT status_t dcgmGetGpuStatus(handle_t handle, unsigned int gpu, int *status) {
+    buffer in = { 0 };
     if (status == NULL)
         return ST_BADPARAM;
-    const state *s;
-    status_t st = engine_enter(handle, &s);
-    if (st != ST_OK)
-        return st;
-    const card *c = find_card(s, gpu);
-    if (c)
-        *status = c->lost ? ENTITY_LOST : ENTITY_OK;
-    return engine_leave(c ? ST_OK : ST_BADPARAM);
-}
-
-/* Copies one text value of a card; a lost card gives blanks. */
-static void attribute(const state *s, const card *c, unsigned short field, char *out) {
-    sample v;
-    sample_live(s, (entity_t){ FE_GPU, (unsigned)c->index }, field, &v);
-    snprintf(out, STR_LEN, "%s", v.value.str);
+    PUT(&in, gpu);
+    return call_for(handle, CALL_dcgmGetGpuStatus, &in, status, sizeof *status);
 }
 
 EXPORT status_t dcgmGetDeviceAttributes(handle_t handle, unsigned int gpu, attributes_v3 *out) {
+    buffer in = { 0 };
     if (out == NULL)
         return ST_BADPARAM;
     if (out->version != VERSION(attributes_v3, 3))
         return ST_VER_MISMATCH;
-    const state *s;
-    status_t st = engine_enter(handle, &s);
-    if (st != ST_OK)
-        return st;
-    const card *c = find_card(s, gpu);
-    if (c == NULL)
-        return engine_leave(ST_BADPARAM);
-    memset(out, 0, sizeof *out);
-    out->version = VERSION(attributes_v3, 3);
-    attribute(s, c, 1, out->identifiers.driver_version);
-    attribute(s, c, 50, out->identifiers.name);
-    attribute(s, c, 54, out->identifiers.uuid);
-    attribute(s, c, 57, out->identifiers.pci_bus_id);
-    for (int i = 1; i < 6; i++)
-        out->power[i] = INT32_BLANK;
-    out->memory.total = c->lost ? INT32_BLANK : (unsigned)c->memory;
-    out->memory.bar1 = out->memory.used = out->memory.free = INT32_BLANK;
-    out->settings.mig = c->lost ? INT32_BLANK : c->mig;
-    return engine_leave(ST_OK);
-}
-
-static void add_entry(hierarchy_v2 *out, const card *c, const instance *i, bool compute) {
-    hierarchy_entry *e = &out->list[out->count++];
-    entity_t gi = { FE_GPU_I, (unsigned)i->entity };
-    e->entity = compute ? (entity_t){ FE_GPU_CI, gi.id } : gi;
-    e->parent = compute ? gi : (entity_t){ FE_GPU, (unsigned)c->index };
-    snprintf(e->gpu_uuid, sizeof e->gpu_uuid, "%s", c->uuid);
-    e->nvml_index = (unsigned)c->index;
-    e->nvml_gi = (unsigned)i->id;
-    e->nvml_ci = compute ? 0 : UINT32_MAX;
-    e->nvml_profile = 0;
-    e->slices = (unsigned)i->slices;
+    PUT(&in, gpu);
+    return call_for(handle, CALL_dcgmGetDeviceAttributes, &in, out, sizeof *out);
 }
 
 EXPORT status_t dcgmGetGpuInstanceHierarchy(handle_t handle, hierarchy_v2 *out) {
+    buffer in = { 0 }, answer = { 0 };
     if (out == NULL)
         return ST_BADPARAM;
     if (out->version != VERSION(hierarchy_v2, 2))
         return ST_VER_MISMATCH;
-    const state *s;
-    status_t st = engine_enter(handle, &s);
-    if (st != ST_OK)
-        return st;
-    out->count = 0;
-    for (int i = 0; i < s->cards; i++) {
-        const card *c = &s->card[i];
-        /* 14 entries a card is what DCGM's struct has room for. */
-        for (int k = 0; !c->lost && k < c->instances && k < 7; k++) {
-            add_entry(out, c, &c->instance[k], false);
-            add_entry(out, c, &c->instance[k], true);
-        }
+    status_t st = call_engine(handle, CALL_dcgmGetGpuInstanceHierarchy, &in, &answer);
+    if (st == ST_OK) {
+        out->count = (unsigned)(answer.length / sizeof *out->list);
+        if (out->count > sizeof out->list / sizeof *out->list)
+            st = ST_GENERIC_ERROR;
+        else
+            get_bytes(&answer, out->list, out->count * sizeof *out->list);
     }
-    return engine_leave(ST_OK);
-}
-
-/* A card can be profiled unless its state says that field 1001 is unsupported. */
-static bool can_profile(const card *c) {
-    for (int k = 0; k < c->fields.count; k++)
-        if (c->fields.list[k].id == 1001 && c->fields.list[k].unsupported)
-            return false;
-    return !c->lost;
+    buffer_free(&answer);
+    return st;
 }
 
 EXPORT status_t dcgmProfGetSupportedMetricGroups(handle_t handle, prof_groups_v3 *out) {
+    buffer in = { 0 }, answer = { 0 };
     if (out == NULL)
         return ST_BADPARAM;
     if (out->version != VERSION(prof_groups_v3, 3))
         return ST_VER_MISMATCH;
-    const state *s;
-    status_t st = engine_enter(handle, &s);
-    if (st != ST_OK)
-        return st;
-    const card *c = find_card(s, out->gpu);
-    if (c == NULL)
-        return engine_leave(ST_BADPARAM);
-    if (!can_profile(c))
-        return engine_leave(ST_PROFILING_NOT_SUPPORTED);
-    memset(&out->groups, 0, sizeof out->groups);
-    out->count = 1;
-    out->groups[0].count = 12;
-    for (unsigned short k = 0; k < 12; k++)
-        out->groups[0].fields[k] = (unsigned short)(1001 + k);
-    return engine_leave(ST_OK);
+    PUT(&in, out->gpu);
+    status_t st = call_engine(handle, CALL_dcgmProfGetSupportedMetricGroups, &in, &answer);
+    if (st == ST_OK) {
+        int n;
+        memset(&out->groups, 0, sizeof out->groups);
+        GET(&answer, n);
+        out->count = 1;
+        out->groups[0].count = (unsigned)n;
+        get_bytes(&answer, out->groups[0].fields, (size_t)n * sizeof(unsigned short));
+        st = answer.bad ? ST_GENERIC_ERROR : ST_OK;
+    }
+    buffer_free(&answer);
+    return st;
+}
+
+EXPORT status_t dcgmGetCpuHierarchy(handle_t handle, cpu_hierarchy_v1 *out) {
+    buffer in = { 0 };
+    if (out == NULL)
+        return ST_BADPARAM;
+    if (out->version != VERSION(cpu_hierarchy_v1, 1))
+        return ST_VER_MISMATCH;
+    return call_for(handle, CALL_dcgmGetCpuHierarchy, &in, out, sizeof *out);
+}
+
+EXPORT status_t dcgmGetNvLinkLinkStatus(handle_t handle, link_status_v4 *out) {
+    buffer in = { 0 };
+    if (out == NULL)
+        return ST_BADPARAM;
+    if (out->version != VERSION(link_status_v4, 4))
+        return ST_VER_MISMATCH;
+    return call_for(handle, CALL_dcgmGetNvLinkLinkStatus, &in, out, sizeof *out);
+}
+
+EXPORT status_t dcgmGetNvLinkP2PStatus(handle_t handle, p2p_status_v1 *out) {
+    buffer in = { 0 };
+    if (out == NULL)
+        return ST_BADPARAM;
+    if (out->version != VERSION(p2p_status_v1, 1))
+        return ST_VER_MISMATCH;
+    return call_for(handle, CALL_dcgmGetNvLinkP2PStatus, &in, out, sizeof *out);
+}
+
+EXPORT status_t dcgmGetDeviceTopology(handle_t handle, unsigned int gpu, topology_v1 *out) {
+    buffer in = { 0 };
+    if (out == NULL)
+        return ST_BADPARAM;
+    if (out->version != VERSION(topology_v1, 1))
+        return ST_VER_MISMATCH;
+    PUT(&in, gpu);
+    status_t st = call_for(handle, CALL_dcgmGetDeviceTopology, &in, NULL, 0);
+    if (st == ST_OK)
+        memset(out->rest, 0, sizeof out->rest);
+    return st;
+}
+
+EXPORT status_t dcgmHealthSet(handle_t handle, uintptr_t group, unsigned int systems) {
+    buffer in = { 0 };
+    PUT(&in, group);
+    PUT(&in, systems);
+    return call_for(handle, CALL_dcgmHealthSet, &in, NULL, 0);
+}
+
+EXPORT status_t dcgmHealthCheck(handle_t handle, uintptr_t group, health_v5 *out) {
+    buffer in = { 0 }, answer = { 0 };
+    if (out == NULL)
+        return ST_BADPARAM;
+    if (out->version != VERSION(health_v5, 5))
+        return ST_VER_MISMATCH;
+    PUT(&in, group);
+    status_t st = call_engine(handle, CALL_dcgmHealthCheck, &in, &answer);
+    if (st == ST_OK) {
+        out->overall = 0;
+        out->count = 0;
+        while (answer.at < answer.length && out->count < MAX_ENTITIES) {
+            health_note h;
+            GET(&answer, h);
+            incident_t *i = &out->list[out->count++];
+            *i = (incident_t){ .system = (unsigned)h.system, .result = h.result, .error.code = (unsigned)h.code,
+                               .entity = { FE_GPU, (unsigned)h.gpu } };
+            snprintf(i->error.text, sizeof i->error.text, "code %d", h.code);
+            out->overall = h.result > out->overall ? h.result : out->overall;
+        }
+    }
+    buffer_free(&answer);
+    return st;
 }

@@ -1,22 +1,25 @@
-/* The pretended host engine: connections, groups, watches and samples. Every
- * function here wants the engine's lock, except engine_enter, which takes it,
- * and engine_leave, which gives it back. */
+/* The pretended host engine: groups, watches and samples of one connection. All
+ * functions but engine_serve want the engine's lock. */
 #ifndef FAKEDCGM_ENGINE_H
 #define FAKEDCGM_ENGINE_H
 
 #include "abi.h"
 #include "state.h"
+#include "wire.h"
 
-/* Begins a call on a connection: checks the handle, hangs as long as the state
- * says, and gives the state. On ST_OK the lock is held until engine_leave. */
-status_t engine_enter(handle_t handle, const state **out);
-status_t engine_leave(status_t result);
+/* Serves one call: hangs as long as the state says, and answers into out. It is
+ * what a host engine's process runs, and the library for an embedded one. */
+status_t engine_serve(int call, buffer *in, buffer *out);
+/* Waits as a call does; gives CONNECTION_NOT_VALID when the engine is dead. */
+status_t engine_greet(void);
+/* Forgets groups and watches, as at the end of a connection. */
+void engine_forget(void);
 
-/* Lifecycle. */
-status_t engine_init(void);
-status_t engine_connect(bool embedded, handle_t *out);
-status_t engine_disconnect(handle_t handle);
-status_t engine_shutdown(void);
+/* What serves each call, in machine.c, values.c and health.c. */
+typedef status_t handler(const state *s, buffer *in, buffer *out);
+#define DECLARE_HANDLER(name) handler serve_##name;
+CALLS(DECLARE_HANDLER)
+#undef DECLARE_HANDLER
 
 /* Groups of entities and of fields. */
 typedef struct {
@@ -39,18 +42,13 @@ entity_group *group_find(uintptr_t id, const state *s);
 field_group *field_group_find(uintptr_t id);
 void groups_clear(void);
 
-/* Cards and instances. */
+/* What there is. */
 const card *find_card(const state *s, unsigned int gpu);
 const instance *find_instance(const state *s, unsigned int entity, const card **parent);
+const thing *find_thing(const state *s, entity_t e);
 bool entity_exists(const state *s, entity_t e);
-
-/* Watches and samples. A sample is due when the last one is older than the
- * watch interval; it is then taken from the state of that moment. */
-status_t watch_add(entity_t e, unsigned short field, int64_t every_us);
-void watch_remove(entity_t e, unsigned short field);
-void watches_clear(void);
-void watches_update(const state *s);
-bool watch_exists(entity_t e, unsigned short field);
+/* The profiling fields of a card; NULL with *n 0 when it cannot be profiled. */
+const unsigned short *profiled_fields(const card *c, int *n);
 
 /* One value. DCGM's own structs carry 4 KB each, so only the API speaks them. */
 typedef struct {
@@ -64,10 +62,22 @@ typedef struct {
     } value;
 } sample;
 
+/* Watches and samples. A sample is due when the last one is older than the
+ * watch interval; it is then taken from the state of that moment. */
+status_t watch_add(entity_t e, unsigned short field, int64_t every_us);
+void watch_remove(entity_t e, unsigned short field);
+void watches_clear(void);
+void watches_update(const state *s);
+
 /* The last sample of a watch, a new one when it is due; NOT_WATCHED without. */
 void sample_latest(const state *s, entity_t e, unsigned short field, sample *out);
 /* Reads the state itself, as DCGM does for live data and attributes. */
 void sample_live(const state *s, entity_t e, unsigned short field, sample *out);
+/* The kept samples of a watch since a time, oldest first, up to MAX_HISTORY. */
+enum { MAX_HISTORY = 128 };
+int samples_since(const state *s, entity_t e, unsigned short field, int64_t from, sample *out);
+
+void put_sample(buffer *b, const sample *v);
 
 /* Field metadata; NULL where DCGM knows no such field. */
 const field_meta *field_by_id(unsigned short id);

@@ -18,9 +18,11 @@ static const unsigned short ids[][2] = {
 };
 
 /* The rest are 64-bit integers, which is what most of DCGM's fields are. */
-static const unsigned short strings[] = { 1, 2, 3, 50, 51, 53, 54, 56, 57, 68, 80, 81, 82, 83, 84, 85 };
+static const unsigned short strings[] = { 1, 2, 3, 50, 51, 53, 54, 56, 57, 68, 80, 81, 82, 83, 84, 85,
+                                          1140, 1141 };
 static const unsigned short doubles[][2] = {
     { 155, 155 }, { 157, 157 }, { 160, 165 }, { 254, 254 }, { 1001, 1008 }, { 1013, 1034 },
+    { 1100, 1112 }, { 1130, 1133 },
 };
 
 /* Fields that DCGM measures on MIG instances too; the others are the card's. */
@@ -37,9 +39,24 @@ static bool is_in(unsigned short id, const unsigned short (*ranges)[2], size_t n
 
 #define IN(id, ranges) is_in(id, ranges, sizeof(ranges) / sizeof *(ranges))
 
+/* Fields of the other kinds of entity. */
+static const struct {
+    unsigned short first, last;
+    unsigned int level;
+} elsewhere[] = {
+    { 580, 592, FE_LINK },      { 699, 707, FE_SWITCH },      { 780, 824, FE_LINK },
+    { 856, 864, FE_SWITCH },    { 865, 865, FE_LINK },        { 866, 869, FE_SWITCH },
+    { 870, 877, FE_LINK },      { 878, 878, FE_SWITCH },      { 1100, 1104, FE_CPU },
+    { 1110, 1112, FE_CPU },     { 1120, 1120, FE_CPU_CORE },  { 1130, 1133, FE_CPU },
+    { 1140, 1141, FE_CPU },     { 1300, 1310, FE_CONNECTX },
+};
+
 static unsigned int level_of(unsigned short id) {
     if (id < 50)
         return FE_NONE;
+    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
+        if (id >= elsewhere[i].first && id <= elsewhere[i].last)
+            return elsewhere[i].level;
     return IN(id, on_instances) ? FE_GPU_CI : FE_GPU;
 }
 

@@ -1,6 +1,7 @@
 /* Watches and the samples they take. */
 #include "engine.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,57 +9,37 @@
 typedef struct watch {
     struct watch *next; /* in its bucket */
     entity_t entity;
-    bool sampled;
     int64_t every, taken; /* microseconds */
+    /* The samples taken, as a ring: the newest stands at (taken_count - 1). */
+    unsigned count;
     sample last;
+    struct history *history; /* of fields that are asked for since a time */
 } watch;
+
+typedef struct history {
+    sample ring[MAX_HISTORY];
+} history;
 
 enum { XID_ERRORS = 230, BUCKETS = 4096 };
 
 static watch *buckets[BUCKETS];
 
-const card *find_card(const state *s, unsigned int gpu) {
-    for (int i = 0; i < s->cards; i++)
-        if ((unsigned)s->card[i].index == gpu)
-            return &s->card[i];
-    return NULL;
-}
-
-const instance *find_instance(const state *s, unsigned int entity, const card **parent) {
-    for (int i = 0; i < s->cards; i++) {
-        const card *c = &s->card[i];
-        for (int k = 0; k < c->instances; k++) {
-            if ((unsigned)c->instance[k].entity == entity) {
-                *parent = c;
-                return &c->instance[k];
-            }
-        }
-    }
-    return NULL;
-}
-
-bool entity_exists(const state *s, entity_t e) {
-    const card *parent;
-    if (e.kind == FE_GPU)
-        return find_card(s, e.id) != NULL;
-    /* A compute instance fills its GPU instance and shares its number. */
-    return (e.kind == FE_GPU_I || e.kind == FE_GPU_CI) && find_instance(s, e.id, &parent) != NULL;
-}
-
-static void set_blank(sample *out, bool unsupported) {
+/* offset 0 is blank, then not found, not supported and not permitted. */
+static void set_blank(sample *out, int offset) {
+    static const char *const texts[] = { STR_BLANK, STR_NOT_FOUND, STR_NOT_SUPPORTED, STR_NOT_PERMITTED };
     if (out->type == 's')
-        strcpy(out->value.str, unsupported ? STR_NOT_SUPPORTED : STR_BLANK);
+        strcpy(out->value.str, texts[offset]);
     else if (out->type == 'd')
-        out->value.dbl = FP64_BLANK + (unsupported ? 2 : 0);
+        out->value.dbl = FP64_BLANK + offset;
     else
-        out->value.i64 = INT64_BLANK + (unsupported ? 2 : 0);
+        out->value.i64 = INT64_BLANK + offset;
 }
 
 static void set_text(sample *out, const char *text) {
     if (*text)
         snprintf(out->value.str, MAX_TEXT, "%s", text);
     else
-        set_blank(out, false);
+        set_blank(out, 0);
 }
 
 static void set_number(sample *out, double number) {
@@ -102,38 +83,86 @@ static void set_from_xids(const card *c, sample *out) {
     }
 }
 
+/* Answers what the state says of a field. */
+static void answer_field(const field_value *f, sample *out) {
+    switch (f->what) {
+    case A_NUMBER: set_number(out, f->number); break;
+    case A_TEXT:
+        out->type = 's';
+        snprintf(out->value.str, MAX_TEXT, "%s", f->text);
+        break;
+    case A_NAN:
+    case A_INF:
+        out->type = 'd';
+        out->value.dbl = f->what == A_NAN ? NAN : INFINITY;
+        break;
+    case A_STATUS:
+        out->status = (int)f->number;
+        set_blank(out, 0);
+        break;
+    case A_BLANK:
+    case A_NOT_FOUND:
+    case A_UNSUPPORTED:
+    case A_NOT_PERMITTED: set_blank(out, (int)f->what - A_BLANK); break;
+    default: /* 32 bits wide at its source */
+        out->type = 'i';
+        out->value.i64 = INT32_BLANK + ((int)f->what - A_INT32_BLANK);
+    }
+}
+
+static bool answer_from(const field_set *set, sample *out) {
+    for (int k = 0; k < set->count; k++) {
+        if (set->list[k].id == out->field) {
+            answer_field(&set->list[k], out);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Switches, links, CPUs and cores have what the state says and nothing else. */
+static void thing_live(const state *s, entity_t e, sample *out) {
+    const thing *t = find_thing(s, e);
+    if (!entity_exists(s, e) || out->status != ST_OK) {
+        out->status = out->status == ST_OK ? ST_NO_DATA : out->status;
+        set_blank(out, 0);
+        return;
+    }
+    out->ts = now_us();
+    if (t == NULL || !answer_from(&t->fields, out))
+        set_blank(out, 0);
+}
+
 void sample_live(const state *s, entity_t e, unsigned short field, sample *out) {
     const field_meta *meta = field_by_id(field);
     const card *c = NULL;
     const instance *i = NULL;
-    if (e.kind == FE_GPU)
+    *out = (sample){ .field = field, .type = meta ? (unsigned short)meta->type : 'i' };
+    out->status = meta == NULL ? ST_UNKNOWN_FIELD : ST_OK;
+    if (e.kind == FE_GPU) {
         c = find_card(s, e.id);
-    else if (e.kind == FE_GPU_I || e.kind == FE_GPU_CI)
+    } else if (e.kind == FE_GPU_I || e.kind == FE_GPU_CI) {
         i = find_instance(s, e.id, &c);
+    } else {
+        thing_live(s, e, out);
+        return;
+    }
     /* DCGM answers what it measures on cards only with the card's value. */
     if (meta && meta->level == FE_GPU)
         i = NULL;
-    *out = (sample){ .field = field, .type = meta ? (unsigned short)meta->type : 'i' };
-    out->status = meta == NULL ? ST_UNKNOWN_FIELD : c == NULL ? ST_NO_DATA : ST_OK;
+    if (meta && c == NULL)
+        out->status = ST_NO_DATA;
     out->ts = out->status == ST_OK ? now_us() : 0;
     if (out->status != ST_OK || c->lost) {
-        set_blank(out, false);
+        set_blank(out, 0);
         return;
     }
-    const field_set *set = i ? &i->fields : &c->fields;
-    for (int k = 0; k < set->count; k++) {
-        if (set->list[k].id != field)
-            continue;
-        if (set->list[k].unsupported)
-            set_blank(out, true);
-        else
-            set_number(out, set->list[k].number);
+    if (answer_from(i ? &i->fields : &c->fields, out))
         return;
-    }
     if (field == XID_ERRORS && i == NULL)
         set_from_xids(c, out);
     else if (!identity(s, c, i, out))
-        set_blank(out, false);
+        set_blank(out, 0);
 }
 
 /* Where the link to a watch is, or would be. */
@@ -142,10 +171,6 @@ static watch **find_watch(entity_t e, unsigned short field) {
     while (*at && ((*at)->last.field != field || (*at)->entity.id != e.id || (*at)->entity.kind != e.kind))
         at = &(*at)->next;
     return at;
-}
-
-bool watch_exists(entity_t e, unsigned short field) {
-    return *find_watch(e, field) != NULL;
 }
 
 status_t watch_add(entity_t e, unsigned short field, int64_t every_us) {
@@ -162,11 +187,16 @@ status_t watch_add(entity_t e, unsigned short field, int64_t every_us) {
     return ST_OK;
 }
 
+static void watch_free(watch *w) {
+    free(w->history);
+    free(w);
+}
+
 void watch_remove(entity_t e, unsigned short field) {
     watch **at = find_watch(e, field), *w = *at;
     if (w) {
         *at = w->next;
-        free(w);
+        watch_free(w);
     }
 }
 
@@ -175,23 +205,34 @@ void watches_clear(void) {
         while (buckets[b]) {
             watch *w = buckets[b];
             buckets[b] = w->next;
-            free(w);
+            watch_free(w);
         }
     }
 }
 
+static bool is_frozen(const state *s, entity_t e) {
+    const card *c = NULL;
+    if (e.kind == FE_GPU)
+        c = find_card(s, e.id);
+    else if (e.kind == FE_GPU_I)
+        find_instance(s, e.id, &c);
+    return c && c->frozen;
+}
+
 static void take_if_due(const state *s, watch *w) {
     int64_t now = now_us();
-    if (w->sampled && now - w->taken < w->every)
+    if (w->count > 0 && (now - w->taken < w->every || is_frozen(s, w->entity)))
         return;
     sample fresh;
     sample_live(s, w->entity, w->last.field, &fresh);
     w->taken = now;
     /* An entity that is gone keeps its last sample, which grows old. */
-    if (w->sampled && fresh.status == ST_NO_DATA)
+    if (w->count > 0 && fresh.status == ST_NO_DATA)
         return;
     w->last = fresh;
-    w->sampled = true;
+    if (w->history)
+        w->history->ring[w->count % MAX_HISTORY] = fresh;
+    w->count++;
 }
 
 void watches_update(const state *s) {
@@ -210,5 +251,36 @@ void sample_latest(const state *s, entity_t e, unsigned short field, sample *out
     const field_meta *meta = field_by_id(field);
     *out = (sample){ .field = field, .type = meta ? (unsigned short)meta->type : 'i' };
     out->status = meta ? ST_NOT_WATCHED : ST_UNKNOWN_FIELD;
-    set_blank(out, false);
+    set_blank(out, 0);
+}
+
+/* Of field 230 each event of the state is a sample; it has no others. */
+static int xids_since(const state *s, entity_t e, int64_t from, sample *out) {
+    const card *c = e.kind == FE_GPU ? find_card(s, e.id) : NULL;
+    int n = 0;
+    for (int k = 0; c && k < c->xids; k++)
+        if (c->xid[k].at >= from)
+            out[n++] = (sample){ .field = XID_ERRORS, .type = 'i', .ts = c->xid[k].at, .value.i64 = c->xid[k].code };
+    return n;
+}
+
+int samples_since(const state *s, entity_t e, unsigned short field, int64_t from, sample *out) {
+    watch *w = *find_watch(e, field);
+    if (w == NULL)
+        return 0;
+    if (field == XID_ERRORS)
+        return xids_since(s, e, from, out);
+    if (w->history == NULL) { /* from the first time somebody asks */
+        w->history = calloc(1, sizeof *w->history);
+        w->count = 0;
+    }
+    take_if_due(s, w);
+    int n = 0;
+    unsigned kept = w->count < MAX_HISTORY ? w->count : MAX_HISTORY;
+    for (unsigned k = w->count - kept; w->history && k < w->count; k++) {
+        const sample *v = &w->history->ring[k % MAX_HISTORY];
+        if (v->ts >= from)
+            out[n++] = *v;
+    }
+    return n;
 }

@@ -5,12 +5,40 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { MAX_CARDS = 32, MAX_INSTANCES = 8, MAX_FIELDS = 64, MAX_XIDS = 64, MAX_TEXT = 96 };
+enum {
+    MAX_CARDS = 32,
+    MAX_INSTANCES = 8,
+    MAX_FIELDS = 192,
+    MAX_XIDS = 64,
+    MAX_THINGS = 256,
+    MAX_NOTES = 64,
+    MAX_PROFILED = 22,
+    MAX_TEXT = 96,
+};
+
+/* What a field answers. The four blanks stand in DCGM's order, and so do their
+ * 32-bit forms. */
+typedef enum {
+    A_NUMBER,
+    A_BLANK,
+    A_NOT_FOUND,
+    A_UNSUPPORTED,
+    A_NOT_PERMITTED,
+    A_INT32_BLANK,
+    A_INT32_NOT_FOUND,
+    A_INT32_UNSUPPORTED,
+    A_INT32_NOT_PERMITTED,
+    A_NAN,
+    A_INF,
+    A_STATUS, /* no value: the status in number */
+    A_TEXT,
+} answer;
 
 typedef struct {
     unsigned short id;
-    bool unsupported;
+    answer what;
     double number;
+    char text[MAX_TEXT];
 } field_value;
 
 typedef struct {
@@ -32,19 +60,48 @@ typedef struct {
 typedef struct {
     int index, minor, memory;
     bool mig, lost;
+    bool frozen; /* its watches take no new samples */
     char uuid[MAX_TEXT], pci[MAX_TEXT], product[MAX_TEXT];
     field_set fields;
-    int instances, xids;
+    int instances, xids, profiled; /* profiled 0: what every card has */
+    unsigned short profile[MAX_PROFILED];
     instance instance[MAX_INSTANCES];
     xid_event xid[MAX_XIDS];
 } card;
 
+/* A switch, a link, a CPU or a core: its kind is DCGM's entity group. */
+typedef struct {
+    unsigned kind, id;
+    int parent_kind, parent, index; /* of a link */
+    int first, last;                /* of a CPU: its cores */
+    bool up;                        /* a link */
+    field_set fields;
+} thing;
+
+typedef struct {
+    int gpu, system, result, code;
+} health_note;
+
+typedef struct {
+    int from, to, status;
+} peer_note;
+
+typedef struct {
+    char call[MAX_TEXT];
+    int status;
+} failing_call;
+
 typedef struct {
     char driver[MAX_TEXT];
     int64_t hang_ms;
-    bool dead;
-    int cards;
+    bool dead, no_nvml;
+    int cards, things, incidents, peers, failing;
     card card[MAX_CARDS];
+    thing thing[MAX_THINGS];
+    health_note incident[MAX_NOTES];
+    peer_note peer[MAX_NOTES];
+    failing_call fail[MAX_NOTES];
+    field_set *last; /* while parsing: the fields of the newest entity */
 } state;
 
 /* Reads the text of a state file into out. On failure it gives the number of

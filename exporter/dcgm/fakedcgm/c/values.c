@@ -1,282 +1,231 @@
-/* DCGM's functions that concern groups, watches and values. */
+/* Serves the calls that concern groups, watches and values. */
 #include "engine.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-enum { XID_ERRORS = 230, LIVE_DATA = 1 };
+enum { LIVE_DATA = 1 };
 
-EXPORT status_t dcgmGroupCreate(handle_t handle, int type, const char *name, uintptr_t *out) {
-    if (name == NULL || out == NULL || type < 0 || type > 5)
-        return ST_BADPARAM;
-    const state *s;
-    status_t st = engine_enter(handle, &s);
-    if (st != ST_OK)
-        return st;
-    st = group_new(name, out);
+static void get_name(buffer *in, char name[STR_LEN]) {
+    get_bytes(in, name, STR_LEN);
+    name[STR_LEN - 1] = '\0';
+}
+
+status_t serve_dcgmGroupCreate(const state *s, buffer *in, buffer *out) {
+    int type;
+    char name[STR_LEN];
+    uintptr_t id = 0;
+    GET(in, type);
+    get_name(in, name);
+    status_t st = group_new(name, &id);
     if (st == ST_OK && type == 0) {
-        entity_group *g = group_find(*out, s), *all = group_find(GROUP_ALL_GPUS, s);
+        entity_group *g = group_find(id, s), *all = group_find(GROUP_ALL_GPUS, s);
         memcpy(g->list, all->list, sizeof g->list);
         g->count = all->count;
     }
-    return engine_leave(st);
+    PUT(out, id);
+    return st;
 }
 
-EXPORT status_t dcgmGroupDestroy(handle_t handle, uintptr_t id) {
-    const state *s;
-    status_t st = engine_enter(handle, &s);
-    if (st != ST_OK)
-        return st;
+status_t serve_dcgmGroupDestroy(const state *s, buffer *in, buffer *out) {
+    uintptr_t id;
+    (void)out;
+    GET(in, id);
     entity_group *g = id == GROUP_ALL_GPUS ? NULL : group_find(id, s);
     if (g)
         g->used = false;
-    return engine_leave(g ? ST_OK : ST_NOT_CONFIGURED);
+    return g ? ST_OK : ST_NOT_CONFIGURED;
 }
 
-EXPORT status_t dcgmGroupAddEntity(handle_t handle, uintptr_t id, unsigned int kind, unsigned int entity) {
-    const state *s;
-    status_t st = engine_enter(handle, &s);
-    if (st != ST_OK)
-        return st;
+status_t serve_dcgmGroupAddEntity(const state *s, buffer *in, buffer *out) {
+    uintptr_t id;
+    entity_t e;
+    (void)out;
+    GET(in, id);
+    GET(in, e);
     entity_group *g = id == GROUP_ALL_GPUS ? NULL : group_find(id, s);
-    entity_t e = { kind, entity };
     if (g == NULL)
-        return engine_leave(ST_NOT_CONFIGURED);
+        return ST_NOT_CONFIGURED;
     if (!entity_exists(s, e))
-        return engine_leave(ST_BADPARAM);
-    for (int i = 0; i < g->count; i++)
-        if (g->list[i].kind == kind && g->list[i].id == entity)
-            return engine_leave(ST_BADPARAM);
-    if (g->count == MAX_ENTITIES)
-        return engine_leave(ST_MAX_LIMIT);
-    g->list[g->count++] = e;
-    return engine_leave(ST_OK);
-}
-
-EXPORT status_t dcgmGroupAddDevice(handle_t handle, uintptr_t id, unsigned int gpu) {
-    return dcgmGroupAddEntity(handle, id, FE_GPU, gpu);
-}
-
-EXPORT status_t dcgmGroupGetInfo(handle_t handle, uintptr_t id, group_info_v3 *out) {
-    if (out == NULL)
         return ST_BADPARAM;
-    if (out->version != VERSION(group_info_v3, 3))
-        return ST_VER_MISMATCH;
-    const state *s;
-    status_t st = engine_enter(handle, &s);
-    if (st != ST_OK)
-        return st;
+    for (int i = 0; i < g->count; i++)
+        if (g->list[i].kind == e.kind && g->list[i].id == e.id)
+            return ST_BADPARAM;
+    if (g->count == MAX_ENTITIES)
+        return ST_MAX_LIMIT;
+    g->list[g->count++] = e;
+    return ST_OK;
+}
+
+status_t serve_dcgmGroupGetInfo(const state *s, buffer *in, buffer *out) {
+    uintptr_t id;
+    GET(in, id);
     entity_group *g = group_find(id, s);
     if (g == NULL)
-        return engine_leave(ST_NOT_CONFIGURED);
-    out->count = (unsigned)g->count;
-    memcpy(out->name, g->name, sizeof out->name);
-    memcpy(out->list, g->list, sizeof out->list);
-    return engine_leave(ST_OK);
+        return ST_NOT_CONFIGURED;
+    put_bytes(out, g->name, STR_LEN);
+    PUT(out, g->count);
+    put_bytes(out, g->list, (size_t)g->count * sizeof *g->list);
+    return ST_OK;
 }
 
-EXPORT status_t dcgmFieldGroupCreate(handle_t handle, int count, const unsigned short *fields, const char *name,
-                                     uintptr_t *out) {
-    if (count < 1 || count > MAX_FIELDS_IN_GROUP || fields == NULL || name == NULL || out == NULL)
+status_t serve_dcgmFieldGroupCreate(const state *s, buffer *in, buffer *out) {
+    char name[STR_LEN];
+    int n;
+    unsigned short fields[MAX_FIELDS_IN_GROUP];
+    uintptr_t id = 0;
+    (void)s;
+    get_name(in, name);
+    GET(in, n);
+    if (n < 1 || n > MAX_FIELDS_IN_GROUP)
         return ST_BADPARAM;
-    const state *s;
-    status_t st = engine_enter(handle, &s);
-    if (st != ST_OK)
-        return st;
-    for (int i = 0; i < count; i++)
+    get_bytes(in, fields, (size_t)n * sizeof *fields);
+    for (int i = 0; i < n; i++)
         if (field_by_id(fields[i]) == NULL)
-            return engine_leave(ST_UNKNOWN_FIELD);
-    st = field_group_new(name, out);
+            return ST_UNKNOWN_FIELD;
+    status_t st = field_group_new(name, &id);
     if (st == ST_OK) {
-        field_group *f = field_group_find(*out);
-        f->count = count;
-        memcpy(f->list, fields, (size_t)count * sizeof *fields);
+        field_group *f = field_group_find(id);
+        f->count = n;
+        memcpy(f->list, fields, (size_t)n * sizeof *fields);
     }
-    return engine_leave(st);
+    PUT(out, id);
+    return st;
 }
 
-EXPORT status_t dcgmFieldGroupDestroy(handle_t handle, uintptr_t id) {
-    const state *s;
-    status_t st = engine_enter(handle, &s);
-    if (st != ST_OK)
-        return st;
+status_t serve_dcgmFieldGroupDestroy(const state *s, buffer *in, buffer *out) {
+    uintptr_t id;
+    (void)s, (void)out;
+    GET(in, id);
     field_group *f = field_group_find(id);
     if (f)
         f->used = false;
-    return engine_leave(f ? ST_OK : ST_NOT_CONFIGURED);
+    return f ? ST_OK : ST_NOT_CONFIGURED;
 }
 
 static bool is_profiling(unsigned short field) {
     return field >= 1001 && field <= 1083;
 }
 
-/* Profiling fields are refused as a whole when one card cannot be profiled. */
+static bool can_profile(const card *c, unsigned short field) {
+    int n;
+    const unsigned short *fields = profiled_fields(c, &n);
+    for (int i = 0; i < n; i++)
+        if (fields[i] == field)
+            return true;
+    return false;
+}
+
+/* A list is refused as a whole when one card cannot profile one field of it. */
 static bool may_watch(const state *s, const entity_group *g, const field_group *f) {
-    bool profiling = false;
-    for (int i = 0; i < f->count; i++)
-        profiling = profiling || is_profiling(f->list[i]);
-    for (int i = 0; profiling && i < g->count; i++) {
-        sample v;
-        if (g->list[i].kind != FE_GPU)
-            continue;
-        sample_live(s, g->list[i], 1001, &v);
-        if (v.type == 'd' && v.value.dbl == FP64_BLANK + 2)
-            return false;
+    for (int i = 0; i < g->count; i++) {
+        const card *c = g->list[i].kind == FE_GPU ? find_card(s, g->list[i].id) : NULL;
+        for (int k = 0; c && k < f->count; k++)
+            if (is_profiling(f->list[k]) && !can_profile(c, f->list[k]))
+                return false;
     }
     return true;
 }
 
-EXPORT status_t dcgmWatchFields(handle_t handle, uintptr_t group, uintptr_t fields, long long every_us, double keep_age,
-                                int keep_samples) {
-    if (every_us < 1 || keep_age < 0 || keep_samples < 0)
-        return ST_BADPARAM;
-    const state *s;
-    status_t st = engine_enter(handle, &s);
-    if (st != ST_OK)
-        return st;
-    entity_group *g = group_find(group, s);
-    field_group *f = field_group_find(fields);
-    if (g == NULL || f == NULL)
-        return engine_leave(ST_NOT_CONFIGURED);
+/* A group and a list of fields, as several calls name them. */
+static bool get_pair(const state *s, buffer *in, entity_group **g, field_group **f) {
+    uintptr_t group, fields;
+    GET(in, group);
+    GET(in, fields);
+    *g = group_find(group, s);
+    *f = field_group_find(fields);
+    return *g && *f;
+}
+
+status_t serve_dcgmWatchFields(const state *s, buffer *in, buffer *out) {
+    entity_group *g;
+    field_group *f;
+    int64_t every_us;
+    (void)out;
+    bool found = get_pair(s, in, &g, &f);
+    GET(in, every_us);
+    if (s->no_nvml)
+        return ST_NVML_NOT_LOADED;
+    if (!found)
+        return ST_NOT_CONFIGURED;
     if (!may_watch(s, g, f))
-        return engine_leave(ST_PROFILING_NOT_SUPPORTED);
+        return ST_PROFILING_NOT_SUPPORTED;
+    status_t st = ST_OK;
     for (int i = 0; st == ST_OK && i < g->count; i++)
         for (int k = 0; st == ST_OK && k < f->count; k++)
             st = watch_add(g->list[i], f->list[k], every_us);
-    return engine_leave(st);
+    return st;
 }
 
-EXPORT status_t dcgmUnwatchFields(handle_t handle, uintptr_t group, uintptr_t fields) {
-    const state *s;
-    status_t st = engine_enter(handle, &s);
-    if (st != ST_OK)
-        return st;
-    entity_group *g = group_find(group, s);
-    field_group *f = field_group_find(fields);
-    if (g == NULL || f == NULL)
-        return engine_leave(ST_NOT_CONFIGURED);
+status_t serve_dcgmUnwatchFields(const state *s, buffer *in, buffer *out) {
+    entity_group *g;
+    field_group *f;
+    (void)out;
+    if (!get_pair(s, in, &g, &f))
+        return ST_NOT_CONFIGURED;
     for (int i = 0; i < g->count; i++)
         for (int k = 0; k < f->count; k++)
             watch_remove(g->list[i], f->list[k]);
-    return engine_leave(ST_OK);
+    return ST_OK;
 }
 
-EXPORT status_t dcgmUpdateAllFields(handle_t handle, int wait) {
-    (void)wait;
-    const state *s;
-    status_t st = engine_enter(handle, &s);
-    if (st != ST_OK)
-        return st;
+status_t serve_dcgmUpdateAllFields(const state *s, buffer *in, buffer *out) {
+    (void)in, (void)out;
     watches_update(s);
-    return engine_leave(ST_OK);
+    return ST_OK;
 }
 
-static void fill_value(value_v1 *out, const sample *v) {
-    out->version = VERSION(value_v1, 1);
-    out->field = v->field;
-    out->type = v->type;
-    out->status = v->status;
-    out->ts = v->ts;
-    memcpy(&out->value, &v->value, sizeof v->value);
+void put_sample(buffer *b, const sample *v) {
+    PUT(b, v->field);
+    PUT(b, v->type);
+    PUT(b, v->status);
+    PUT(b, v->ts);
+    put_bytes(b, &v->value, v->type == 's' ? sizeof v->value : sizeof v->value.i64);
 }
 
-EXPORT status_t dcgmEntityGetLatestValues(handle_t handle, unsigned int kind, int id, unsigned short *fields,
-                                          unsigned int count, value_v1 *out) {
-    if (fields == NULL || out == NULL || count < 1 || count > MAX_FIELDS_IN_GROUP)
+status_t serve_dcgmEntitiesGetLatestValues(const state *s, buffer *in, buffer *out) {
+    static entity_t entities[MAX_ENTITIES];
+    unsigned short fields[MAX_FIELDS_IN_GROUP];
+    unsigned int n, count, flags;
+    GET(in, n);
+    GET(in, count);
+    GET(in, flags);
+    if (n < 1 || n > MAX_ENTITIES || count < 1 || count > MAX_FIELDS_IN_GROUP)
         return ST_BADPARAM;
-    const state *s;
-    status_t st = engine_enter(handle, &s);
-    if (st != ST_OK)
-        return st;
-    for (unsigned int k = 0; k < count; k++) {
-        sample v;
-        sample_latest(s, (entity_t){ kind, (unsigned)id }, fields[k], &v);
-        fill_value(&out[k], &v);
-    }
-    return engine_leave(ST_OK);
-}
-
-EXPORT status_t dcgmGetLatestValuesForFields(handle_t handle, int gpu, unsigned short *fields, unsigned int count,
-                                             value_v1 *out) {
-    return dcgmEntityGetLatestValues(handle, FE_GPU, gpu, fields, count, out);
-}
-
-EXPORT status_t dcgmEntitiesGetLatestValues(handle_t handle, entity_t *entities, unsigned int n, unsigned short *fields,
-                                            unsigned int count, unsigned int flags, value_v2 *out) {
-    if (entities == NULL || fields == NULL || out == NULL || n < 1 || n > MAX_ENTITIES || count < 1
-        || count > MAX_FIELDS_IN_GROUP)
-        return ST_BADPARAM;
-    const state *s;
-    status_t st = engine_enter(handle, &s);
-    if (st != ST_OK)
-        return st;
+    get_bytes(in, entities, n * sizeof *entities);
+    get_bytes(in, fields, count * sizeof *fields);
     for (unsigned int i = 0; i < n; i++) {
-        for (unsigned int k = 0; k < count; k++, out++) {
+        for (unsigned int k = 0; k < count; k++) {
             sample v;
             if (flags & LIVE_DATA)
                 sample_live(s, entities[i], fields[k], &v);
             else
                 sample_latest(s, entities[i], fields[k], &v);
-            out->version = VERSION(value_v2, 2);
-            out->kind = entities[i].kind;
-            out->id = entities[i].id;
-            out->field = v.field;
-            out->type = v.type;
-            out->status = v.status;
-            out->unused = 0;
-            out->ts = v.ts;
-            memcpy(&out->value, &v.value, sizeof v.value);
+            put_sample(out, &v);
         }
     }
-    return engine_leave(ST_OK);
+    return ST_OK;
 }
 
-/* Collects what a since-call gives for one entity and field: each XID event as
- * a value, of other fields the last sample. Gives the number of values. */
-static int since(const state *s, entity_t e, unsigned short field, long long from, value_v1 *out) {
-    if (!watch_exists(e, field))
-        return 0;
-    int n = 0;
-    sample v;
-    sample_latest(s, e, field, &v);
-    const card *c = e.kind == FE_GPU && field == XID_ERRORS ? find_card(s, e.id) : NULL;
-    for (int k = 0; c && k < c->xids; k++) {
-        if (c->xid[k].at < from)
-            continue;
-        v.ts = c->xid[k].at;
-        v.value.i64 = c->xid[k].code;
-        fill_value(&out[n++], &v);
-    }
-    if (c == NULL && v.status == ST_OK && v.ts >= from)
-        fill_value(&out[n++], &v);
-    return n;
-}
-
-EXPORT status_t dcgmGetValuesSince_v2(handle_t handle, uintptr_t group, uintptr_t fields, long long from,
-                                      long long *next, enum_v2 callback, void *user) {
-    if (next == NULL || callback == NULL)
-        return ST_BADPARAM;
-    const state *s;
-    status_t st = engine_enter(handle, &s);
-    if (st != ST_OK)
-        return st;
-    entity_group *g = group_find(group, s);
-    field_group *f = field_group_find(fields);
-    value_v1 *values = calloc(MAX_XIDS, sizeof *values);
-    if (g == NULL || f == NULL || values == NULL)
-        st = values ? ST_NOT_CONFIGURED : ST_MEMORY;
-    int64_t newest = from - 1;
-    for (int i = 0; st == ST_OK && i < g->count; i++) {
-        for (int k = 0; st == ST_OK && k < f->count; k++) {
-            int n = since(s, g->list[i], f->list[k], from, values);
+/* The answer is a list of: entity, how many samples, the samples. */
+status_t serve_dcgmGetValuesSince_v2(const state *s, buffer *in, buffer *out) {
+    static sample kept[MAX_HISTORY];
+    entity_group *g;
+    field_group *f;
+    int64_t from;
+    bool found = get_pair(s, in, &g, &f);
+    GET(in, from);
+    if (!found)
+        return ST_NOT_CONFIGURED;
+    for (int i = 0; i < g->count; i++) {
+        for (int k = 0; k < f->count; k++) {
+            int n = samples_since(s, g->list[i], f->list[k], from, kept);
+            if (n == 0)
+                continue;
+            PUT(out, g->list[i]);
+            PUT(out, n);
             for (int j = 0; j < n; j++)
-                newest = values[j].ts > newest ? values[j].ts : newest;
-            if (n && callback(g->list[i].kind, g->list[i].id, values, n, user) != 0)
-                st = ST_GENERIC_ERROR;
+                put_sample(out, &kept[j]);
         }
     }
-    free(values);
-    if (st == ST_OK)
-        *next = newest + 1;
-    return engine_leave(st);
+    return ST_OK;
 }

@@ -9,6 +9,7 @@
 status_t dcgmInit(void);
 status_t dcgmShutdown(void);
 status_t dcgmStartEmbedded(int, handle_t *);
+status_t dcgmStopEmbedded(handle_t);
 status_t dcgmConnect_v2(const char *, connect_v2 *, handle_t *);
 status_t dcgmDisconnect(handle_t);
 const field_meta *DcgmFieldGetById(unsigned short);
@@ -28,6 +29,14 @@ status_t dcgmUnwatchFields(handle_t, uintptr_t, uintptr_t);
 status_t dcgmUpdateAllFields(handle_t, int);
 status_t dcgmEntitiesGetLatestValues(handle_t, entity_t *, unsigned int, unsigned short *, unsigned int, unsigned int,
                                      value_v2 *);
+status_t dcgmGetCpuHierarchy(handle_t, cpu_hierarchy_v1 *);
+status_t dcgmGetNvLinkLinkStatus(handle_t, link_status_v4 *);
+status_t dcgmGetNvLinkP2PStatus(handle_t, p2p_status_v1 *);
+status_t dcgmGetDeviceTopology(handle_t, unsigned int, topology_v1 *);
+status_t dcgmGetGpuStatus(handle_t, unsigned int, int *);
+status_t dcgmGetEntityGroupEntities(handle_t, unsigned int, unsigned int *, int *, unsigned int);
+status_t dcgmHealthSet(handle_t, uintptr_t, unsigned int);
+status_t dcgmHealthCheck(handle_t, uintptr_t, health_v5 *);
 status_t dcgmGetValuesSince_v2(handle_t, uintptr_t, uintptr_t, long long, long long *, enum_v2, void *);
 
 static int failures;
@@ -70,13 +79,68 @@ static void versions(void) {
     WANT(dcgmProfGetSupportedMetricGroups(h, &groups), ST_VER_MISMATCH);
     groups.version = VERSION(prof_groups_v3, 3);
     WANT(dcgmProfGetSupportedMetricGroups(h, &groups), ST_OK);
+    WANT(groups.groups[0].count, 12);
     WANT(groups.groups[0].fields[0], 1001);
+    groups.gpu = 1;
+    WANT(dcgmProfGetSupportedMetricGroups(h, &groups), ST_OK);
+    WANT(groups.groups[0].count, 2);
+    WANT(groups.groups[0].fields[1], 1040);
     WANT(dcgmGroupGetInfo(h, GROUP_ALL_GPUS, &info), ST_VER_MISMATCH);
     info.version = VERSION(group_info_v3, 3);
     WANT(dcgmGroupGetInfo(h, GROUP_ALL_GPUS, &info), ST_OK);
     WANT(info.count, 2);
     WANT(dcgmHostengineVersionInfo(h, &version), ST_VER_MISMATCH);
     WANT(dcgmConnect_v2("localhost", &params, &other), ST_VER_MISMATCH);
+}
+
+static void machine(void) {
+    static link_status_v4 links = { .version = VERSION(link_status_v4, 3) };
+    static health_v5 health = { .version = VERSION(health_v5, 4) };
+    p2p_status_v1 peers = { .version = VERSION(p2p_status_v1, 2) };
+    cpu_hierarchy_v1 cpus = { .version = VERSION(cpu_hierarchy_v1, 2) };
+    topology_v1 topology = { .version = VERSION(topology_v1, 1) };
+    unsigned int ids[MAX_ENTITIES];
+    int n = MAX_ENTITIES, status;
+    uintptr_t group;
+
+    WANT(dcgmGetNvLinkLinkStatus(h, &links), ST_VER_MISMATCH);
+    links.version = VERSION(link_status_v4, 4);
+    WANT(dcgmGetNvLinkLinkStatus(h, &links), ST_OK);
+    WANT(links.gpus, 2);
+    WANT(links.gpu[1].state[5], LINK_UP);
+    WANT(links.switches, 1);
+    WANT(links.nvswitch[0].state[63], LINK_DOWN);
+    WANT(dcgmGetNvLinkP2PStatus(h, &peers), ST_VER_MISMATCH);
+    peers.version = VERSION(p2p_status_v1, 1);
+    WANT(dcgmGetNvLinkP2PStatus(h, &peers), ST_OK);
+    WANT(peers.gpu[0].status[1], 5);
+    WANT(dcgmGetCpuHierarchy(h, &cpus), ST_VER_MISMATCH);
+    cpus.version = VERSION(cpu_hierarchy_v1, 1);
+    WANT(dcgmGetCpuHierarchy(h, &cpus), ST_OK);
+    WANT(cpus.cpus[0].cores.bitmask[1], 0xff);
+    WANT(dcgmGetEntityGroupEntities(h, FE_CPU_CORE, ids, &n, 0), ST_OK);
+    WANT(n, 72);
+    n = 1;
+    WANT(dcgmGetEntityGroupEntities(h, FE_LINK, ids, &n, 0), ST_OK);
+    WANT(n, 1); /* as much as there is room for */
+    WANT(ids[0], FE_GPU | 5 << 8 | 1 << 24);
+    WANT(dcgmGetGpuStatus(h, 1, &status), ST_OK);
+    WANT(status, ENTITY_OK);
+    WANT(dcgmGetDeviceTopology(h, 0, &topology), -3); /* the state says: fails */
+    WANT(dcgmGroupCreate(h, 1, "health", &group), ST_OK);
+    WANT(dcgmGroupAddEntity(h, group, FE_GPU, 1), ST_OK);
+    WANT(dcgmHealthCheck(h, group, &health), ST_VER_MISMATCH);
+    health.version = VERSION(health_v5, 5);
+    WANT(dcgmHealthCheck(h, group, &health), ST_OK);
+    WANT(health.count, 0); /* nothing is watched */
+    WANT(dcgmHealthSet(h, group, 0xffffffff), ST_OK);
+    WANT(dcgmHealthCheck(h, group, &health), ST_OK);
+    WANT(health.count, 1);
+    WANT(health.overall, 20);
+    WANT(health.list[0].error.code, 14);
+    WANT(health.list[0].entity.id, 1);
+    WANT(dcgmGroupDestroy(h, group), ST_OK);
+    WANT(dcgmHealthCheck(h, group, &health), ST_NOT_CONFIGURED);
 }
 
 static status_t latest(entity_t e, unsigned short field, value_v2 *out) {
@@ -128,9 +192,59 @@ static void values(void) {
     WANT(dcgmGroupDestroy(h, group), ST_OK);
 }
 
+/* Every way in which a value can be no value, and the other kinds of entity. */
+static void odd_values(void) {
+    static value_v2 v;
+    entity_t card = { FE_GPU, 0 }, nvswitch = { FE_SWITCH, 2 }, core = { FE_CPU_CORE, 70 };
+    entity_t link = { FE_LINK, FE_GPU | 5 << 8 | 1 << 24 };
+    unsigned short fields[] = { 100, 101, 140, 150, 157, 206, 53, 858, 580, 1100, 1001 };
+    uintptr_t group, list, profiled;
+    WANT(dcgmGroupCreate(h, 1, "odd", &group), ST_OK);
+    WANT(dcgmGroupAddEntity(h, group, FE_GPU, 0), ST_OK);
+    WANT(dcgmGroupAddEntity(h, group, FE_SWITCH, 2), ST_OK);
+    WANT(dcgmGroupAddEntity(h, group, FE_SWITCH, 3), ST_BADPARAM);
+    WANT(dcgmGroupAddEntity(h, group, FE_LINK, link.id), ST_OK);
+    WANT(dcgmGroupAddEntity(h, group, FE_CPU_CORE, 70), ST_OK);
+    WANT(dcgmGroupAddEntity(h, group, FE_CPU_CORE, 72), ST_BADPARAM);
+    WANT(dcgmFieldGroupCreate(h, 10, fields, "odd", &list), ST_OK);
+    WANT(dcgmWatchFields(h, group, list, 1000000, 0, 0), ST_OK);
+    WANT(latest(card, 100, &v), ST_OK);
+    WANT(v.value.i64, INT64_BLANK + 1);
+    WANT(latest(card, 101, &v), ST_OK);
+    WANT(v.value.i64, INT64_BLANK + 3);
+    WANT(latest(card, 140, &v), ST_OK);
+    WANT(v.value.i64, INT32_BLANK + 2);
+    WANT(latest(card, 150, &v), ST_OK);
+    WANT(v.value.dbl != v.value.dbl, 1);
+    WANT(latest(card, 157, &v), ST_OK);
+    WANT(v.value.dbl > 1e300, 1);
+    WANT(latest(card, 206, &v), -18);
+    WANT(latest(card, 53, &v), ST_OK);
+    WANT(strcmp(v.value.str, "N/A"), 0);
+    WANT(latest(nvswitch, 858, &v), ST_OK);
+    WANT(v.value.i64, 41);
+    WANT(latest(link, 580, &v), ST_OK);
+    WANT(v.value.i64, 7);
+    WANT(latest(core, 1100, &v), ST_OK);
+    WANT(v.value.dbl * 10, 5);
+    WANT(dcgmGroupAddEntity(h, group, FE_GPU, 1), ST_OK);
+    fields[10] = 1002; /* which the second card cannot profile */
+    WANT(dcgmFieldGroupCreate(h, 1, &fields[10], "profiled", &profiled), ST_OK);
+    WANT(dcgmWatchFields(h, group, profiled, 1000000, 0, 0), ST_PROFILING_NOT_SUPPORTED);
+    WANT(dcgmGroupDestroy(h, group), ST_OK);
+}
+
 static int count(unsigned int kind, unsigned int id, value_v1 *v, int n, void *user) {
     (void)kind, (void)id;
     for (int i = 0; i < n; i++)
+        *(int *)user += (int)v[i].value.i64;
+    return 0;
+}
+
+/* Sums the first card's values; the second has blanks. */
+static int add_reasons(unsigned int kind, unsigned int id, value_v1 *v, int n, void *user) {
+    (void)kind;
+    for (int i = 0; id == 0 && i < n; i++)
         *(int *)user += (int)v[i].value.i64;
     return 0;
 }
@@ -148,6 +262,16 @@ static void events(void) {
     WANT(sum, 31 + 79);
     WANT(dcgmGetValuesSince_v2(h, GROUP_ALL_GPUS, list, next, &next, count, &sum), ST_OK);
     WANT(sum, 31 + 79); /* each event once */
+
+    /* Of a sampled field, a value for each sample. */
+    field = 112;
+    sum = 0;
+    WANT(dcgmFieldGroupCreate(h, 1, &field, "clocks", &list), ST_OK);
+    WANT(dcgmWatchFields(h, GROUP_ALL_GPUS, list, 1, 0, 0), ST_OK);
+    WANT(dcgmGetValuesSince_v2(h, GROUP_ALL_GPUS, list, 0, &next, add_reasons, &sum), ST_OK);
+    WANT(sum, 4);
+    WANT(dcgmGetValuesSince_v2(h, GROUP_ALL_GPUS, list, 0, &next, add_reasons, &sum), ST_OK);
+    WANT(sum, 4 + 8);
 }
 
 static void limits(void) {
@@ -190,23 +314,35 @@ int main(int argc, char **argv) {
         parse(argv + 1, argc - 1);
         return 0;
     }
-    connect_v2 params = { .version = VERSION(connect_v2, 2) };
+    const char *address = getenv("DRIVE_ADDRESS");
+    connect_v2 params = { .version = VERSION(connect_v2, 2), .is_unix = address && *address == '/' };
     unsigned int cards[MAX_DEVICES];
     int n = 0;
+    bool remote = address && *address;
     WANT(dcgmConnect_v2("localhost", &params, &h), ST_UNINITIALIZED);
     WANT(dcgmInit(), ST_OK);
     WANT(dcgmGetAllDevices(1, cards, &n), ST_CONNECTION_NOT_VALID);
-    WANT(dcgmConnect_v2("localhost", &params, &h), ST_OK);
+    params.is_unix = 1;
+    WANT(dcgmConnect_v2("/nonexistent/socket", &params, &h), ST_CONNECTION_NOT_VALID);
+    params.is_unix = address && *address == '/';
+    WANT(remote ? dcgmConnect_v2(address, &params, &h) : dcgmStartEmbedded(1, &h), ST_OK);
+    WANT(h == EMBEDDED_HANDLE, !remote);
     WANT(dcgmGetAllDevices(h, cards, &n), ST_OK);
     WANT(n, 2);
     versions();
+    machine();
     values();
+    odd_values();
     events();
     limits();
-    WANT(dcgmDisconnect(h), ST_OK);
+    handle_t old = h;
+    WANT(remote ? dcgmDisconnect(h) : dcgmStopEmbedded(h), ST_OK);
     WANT(dcgmDisconnect(h), ST_CONNECTION_NOT_VALID);
-    WANT(dcgmStartEmbedded(1, &h), ST_OK);
-    WANT(h, EMBEDDED_HANDLE);
+    if (remote) {
+        WANT(dcgmConnect_v2(address, &params, &h), ST_OK);
+        WANT(dcgmGetAllDevices(old, cards, &n), ST_CONNECTION_NOT_VALID);
+        WANT(dcgmGetAllDevices(h, cards, &n), ST_OK);
+    }
     WANT(dcgmShutdown(), ST_OK);
     WANT(dcgmShutdown(), ST_UNINITIALIZED);
     printf("%d failures\n", failures);

@@ -1,0 +1,58 @@
+package act
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/internal/kube"
+)
+
+// evict asks this very pod to leave, through the eviction API, so that budgets
+// and grace periods hold.
+func (a *Actor) evict(ctx context.Context, pod *corev1.Pod) error {
+	err := a.o.Client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: ptr.To(pod.UID)}},
+	})
+	if err != nil {
+		return fmt.Errorf("evicting pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
+
+// mayMove refuses a pod that must stay, whatever the time.
+func mayMove(pod *corev1.Pod) error {
+	name := pod.Namespace + "/" + pod.Name
+	if kube.IsDaemon(pod) {
+		return refuse("pod %s belongs to its node", name)
+	}
+	if !v1alpha1.SafeToEvict(pod) {
+		return refuse("pod %s says that it must not be moved", name)
+	}
+	if metav1.GetControllerOfNoCopy(pod) == nil {
+		return refuse("pod %s has no controller: nobody would make it again", name)
+	}
+	return nil
+}
+
+// mayMoveNow refuses a pod that must stay, or must stay until later.
+func mayMoveNow(pod *corev1.Pod, now time.Time) error {
+	if err := mayMove(pod); err != nil {
+		return err
+	}
+	from, err := v1alpha1.EvictFrom(pod)
+	if err != nil {
+		return refuse("pod %s/%s: %v", pod.Namespace, pod.Name, err)
+	}
+	if from.After(now) {
+		return refuse("pod %s/%s would lose work before %s", pod.Namespace, pod.Name, from.UTC().Format(time.RFC3339))
+	}
+	return nil
+}

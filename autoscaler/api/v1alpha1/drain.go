@@ -1,0 +1,59 @@
+package v1alpha1
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// DrainAnnotation on a Node holds the Drain under way on it. It goes with the
+// cordon, or with the node.
+const DrainAnnotation = "gpuscale.io/drain"
+
+// Drain is a node being emptied, as it stands on its node: whoever leads next
+// finds since when, until when and why.
+//
+// +kubebuilder:object:generate=false
+type Drain struct {
+	Started  time.Time `json:"started"`
+	Deadline time.Time `json:"deadline"`
+	Reason   string    `json:"reason"`
+}
+
+// DrainOf reads the drain on a node; ok is false where there is none.
+func DrainOf(node metav1.Object) (d Drain, ok bool, err error) {
+	text, ok := node.GetAnnotations()[DrainAnnotation]
+	if !ok {
+		return Drain{}, false, nil
+	}
+	d, err = ParseDrain(text)
+	return d, true, err
+}
+
+// ParseDrain reads the annotation's text.
+func ParseDrain(text string) (Drain, error) {
+	var d Drain
+	if err := json.Unmarshal([]byte(text), &d); err != nil {
+		return Drain{}, fmt.Errorf("annotation %s: %w", DrainAnnotation, err)
+	}
+	switch {
+	case d.Started.IsZero():
+		return Drain{}, fmt.Errorf("annotation %s: no start", DrainAnnotation)
+	case d.Deadline.IsZero():
+		return Drain{}, fmt.Errorf("annotation %s: no deadline", DrainAnnotation)
+	case d.Deadline.Before(d.Started):
+		return Drain{}, fmt.Errorf("annotation %s: the deadline is before the start", DrainAnnotation)
+	}
+	return d, nil
+}
+
+// String renders the annotation's text.
+func (d Drain) String() string {
+	b, err := json.Marshal(d)
+	if err != nil {
+		return "" // a time beyond year 9999; ParseDrain refuses the result
+	}
+	return string(b)
+}

@@ -1,0 +1,342 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/gpu/demand"
+	"github.com/gpuscale/gpuscale/internal/kube"
+)
+
+// Claims are the resource claims (DRA) of a cluster, for its pods' demand. A nil
+// Claims knows none: the demand of a pod that has one is then unreadable.
+type Claims struct {
+	claims    map[client.ObjectKey]*resourcev1.ResourceClaim
+	templates map[client.ObjectKey]*resourcev1.ResourceClaimTemplate
+	classes   map[string]*resourcev1.DeviceClass
+	extended  map[string]*resourcev1.DeviceClass // by the extended resource that they serve
+	counted   map[client.ObjectKey]string        // the pod that a claim is counted for
+}
+
+// ReadClaims lists what Claims are made of, for these pods. A cluster whose API has
+// no resource claims has none.
+func ReadClaims(ctx context.Context, cluster client.Reader, pods []corev1.Pod) (*Claims, error) {
+	var claims resourcev1.ResourceClaimList
+	var templates resourcev1.ResourceClaimTemplateList
+	var classes resourcev1.DeviceClassList
+	for _, list := range []client.ObjectList{&claims, &templates, &classes} {
+		if err := cluster.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil && !meta.IsNoMatchError(err) {
+			return nil, fmt.Errorf("listing resource claims, their templates and device classes: %w", err)
+		}
+	}
+	return NewClaims(claims.Items, templates.Items, classes.Items, pods), nil
+}
+
+// NewClaims puts the objects together. None of them is written to. A claim that
+// several of the pods share is counted for one: the one it has been reserved for
+// first, else the oldest.
+func NewClaims(
+	claims []resourcev1.ResourceClaim, templates []resourcev1.ResourceClaimTemplate, classes []resourcev1.DeviceClass, pods []corev1.Pod,
+) *Claims {
+	c := &Claims{
+		claims:    map[client.ObjectKey]*resourcev1.ResourceClaim{},
+		templates: map[client.ObjectKey]*resourcev1.ResourceClaimTemplate{},
+		classes:   map[string]*resourcev1.DeviceClass{},
+		extended:  map[string]*resourcev1.DeviceClass{},
+		counted:   map[client.ObjectKey]string{},
+	}
+	for i := range claims {
+		c.claims[client.ObjectKeyFromObject(&claims[i])] = &claims[i]
+	}
+	for i := range templates {
+		c.templates[client.ObjectKeyFromObject(&templates[i])] = &templates[i]
+	}
+	for i := range classes {
+		class := &classes[i]
+		c.classes[class.Name] = class
+		if name := class.Spec.ExtendedResourceName; name != nil && newer(class, c.extended[*name]) {
+			c.extended[*name] = class
+		}
+	}
+	c.share(pods)
+	return c
+}
+
+// newer is how the scheduler chooses between classes that serve one resource: the
+// one made later, then the first by name.
+func newer(a, b *resourcev1.DeviceClass) bool {
+	if b == nil {
+		return true
+	}
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return b.CreationTimestamp.Before(&a.CreationTimestamp)
+	}
+	return a.Name < b.Name
+}
+
+// share decides for which of its pods a claim is counted: not for one that is over.
+func (c *Claims) share(pods []corev1.Pod) {
+	var order []*corev1.Pod
+	for i := range pods {
+		if len(pods[i].Spec.ResourceClaims) > 0 && !kube.IsOver(&pods[i]) {
+			order = append(order, &pods[i])
+		}
+	}
+	slices.SortStableFunc(order, func(a, b *corev1.Pod) int {
+		if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+			return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	reserved := map[client.ObjectKey]bool{}
+	for _, p := range order {
+		for i := range p.Spec.ResourceClaims {
+			name, _ := claimName(p, &p.Spec.ResourceClaims[i])
+			key := client.ObjectKey{Namespace: p.Namespace, Name: name}
+			claim := c.claims[key]
+			if claim == nil || reserved[key] {
+				continue
+			}
+			reserved[key] = slices.ContainsFunc(claim.Status.ReservedFor, func(r resourcev1.ResourceClaimConsumerReference) bool {
+				return r.Resource == "pods" && r.Name == p.Name
+			})
+			if _, known := c.counted[key]; !known || reserved[key] {
+				c.counted[key] = p.Name
+			}
+		}
+	}
+}
+
+// claimName is the claim's name, or of one that has still to be made from a
+// template none; none is false where the pod needs no claim at all.
+func claimName(p *corev1.Pod, rc *corev1.PodResourceClaim) (name string, needed bool) {
+	if rc.ResourceClaimName != nil {
+		return *rc.ResourceClaimName, true
+	}
+	for _, s := range p.Status.ResourceClaimStatuses {
+		if s.Name == rc.Name {
+			if s.ResourceClaimName == nil {
+				return "", false
+			}
+			return *s.ResourceClaimName, true
+		}
+	}
+	return "", true
+}
+
+// wanted is what a pod's claims want, beside where it can be had.
+type wanted struct {
+	demand.Demand
+	products []string // NVML names of the products that alone will do
+}
+
+// ofPod is what a pod's claims want.
+func (c *Claims) ofPod(p *corev1.Pod) (wanted, error) {
+	var all wanted
+	for i := range p.Spec.ResourceClaims {
+		rc := &p.Spec.ResourceClaims[i]
+		one, err := c.ofClaim(p, rc)
+		if err == nil {
+			all.Demand, err = demand.Sum(all.Demand, one.Demand)
+		}
+		if err != nil {
+			return wanted{}, fmt.Errorf("resource claim %s: %w", rc.Name, err)
+		}
+		all.products = append(all.products, one.products...)
+	}
+	return all, nil
+}
+
+func (c *Claims) ofClaim(p *corev1.Pod, rc *corev1.PodResourceClaim) (wanted, error) {
+	name, needed := claimName(p, rc)
+	switch {
+	case !needed:
+		return wanted{}, nil
+	case c == nil:
+		return wanted{}, fmt.Errorf("the cluster's claims have not been read")
+	case name != "":
+		key := client.ObjectKey{Namespace: p.Namespace, Name: name}
+		claim := c.claims[key]
+		if claim == nil {
+			return wanted{}, fmt.Errorf("there is no ResourceClaim %s", name)
+		}
+		if by := c.counted[key]; by != "" && by != p.Name {
+			return wanted{}, nil
+		}
+		return c.ofSpec(&claim.Spec.Devices, claim.Status.Allocation)
+	case rc.ResourceClaimTemplateName == nil:
+		return wanted{}, fmt.Errorf("it names neither a claim nor a template")
+	}
+	template := c.templates[client.ObjectKey{Namespace: p.Namespace, Name: *rc.ResourceClaimTemplateName}]
+	if template == nil {
+		return wanted{}, fmt.Errorf("there is no ResourceClaimTemplate %s", *rc.ResourceClaimTemplateName)
+	}
+	return c.ofSpec(&template.Spec.Spec.Devices, nil)
+}
+
+// ofSpec reads the requests of a claim. Which devices they must have in common is
+// not part of a demand.
+func (c *Claims) ofSpec(spec *resourcev1.DeviceClaim, allocation *resourcev1.AllocationResult) (wanted, error) {
+	var devices []demand.Device
+	for i := range spec.Requests {
+		d, err := c.device(&spec.Requests[i], allocation)
+		if err != nil {
+			return wanted{}, fmt.Errorf("request %s: %w", spec.Requests[i].Name, err)
+		}
+		devices = append(devices, d)
+	}
+	return wantedOf(devices)
+}
+
+func wantedOf(devices []demand.Device) (wanted, error) {
+	d, err := demand.FromDevices(devices)
+	if err != nil {
+		return wanted{}, err
+	}
+	out := wanted{Demand: d}
+	for _, one := range devices {
+		if product := one.Attributes["productName"]; product != "" && !one.Admin {
+			out.products = append(out.products, product)
+		}
+	}
+	return out, nil
+}
+
+// device reads one request; of a prioritized list the alternative that has been
+// allocated, or while there is none the first.
+func (c *Claims) device(r *resourcev1.DeviceRequest, allocation *resourcev1.AllocationResult) (demand.Device, error) {
+	name, exact := r.Name, r.Exactly
+	if exact == nil {
+		if len(r.FirstAvailable) == 0 {
+			return demand.Device{}, fmt.Errorf("it asks in a way that is not known here")
+		}
+		sub := &r.FirstAvailable[0]
+		for i := range r.FirstAvailable {
+			if allocated(allocation, r.Name+"/"+r.FirstAvailable[i].Name) > 0 {
+				sub = &r.FirstAvailable[i]
+			}
+		}
+		name = r.Name + "/" + sub.Name
+		exact = &resourcev1.ExactDeviceRequest{
+			DeviceClassName: sub.DeviceClassName, Selectors: sub.Selectors,
+			AllocationMode: sub.AllocationMode, Count: sub.Count, Capacity: sub.Capacity,
+		}
+	}
+	held := allocated(allocation, name)
+	d, err := c.devicesOf(exact.DeviceClassName, exact.Selectors)
+	if err != nil && held > 0 {
+		// Which ones the selectors wanted does not matter any more.
+		if whole, wholeErr := c.devicesOf(exact.DeviceClassName, nil); wholeErr == nil && whole.Attributes["type"] == "gpu" {
+			d, err = whole, nil
+		}
+	}
+	d.Name, d.Admin = r.Name, exact.AdminAccess != nil && *exact.AdminAccess
+	if err != nil || d.Driver != "" && !demand.IsAccelerator(d.Driver) {
+		return d, err
+	}
+	switch exact.AllocationMode {
+	case "", resourcev1.DeviceAllocationModeExactCount:
+		if d.Count = int(exact.Count); d.Count == 0 {
+			d.Count = 1
+		}
+	case resourcev1.DeviceAllocationModeAll:
+		d.Count, d.All = held, held == 0
+	default:
+		return demand.Device{}, fmt.Errorf("allocation mode %q is not known", exact.AllocationMode)
+	}
+	if exact.Capacity != nil {
+		d.MemoryMiB, err = memoryOf(exact.Capacity.Requests)
+	}
+	return d, err
+}
+
+// allocated counts the devices that have been allocated to a request.
+func allocated(a *resourcev1.AllocationResult, request string) int {
+	n := 0
+	if a != nil {
+		for i := range a.Devices.Results {
+			if a.Devices.Results[i].Request == request {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// devicesOf says what devices of a class are that these selectors leave.
+func (c *Claims) devicesOf(class string, selectors []resourcev1.DeviceSelector) (demand.Device, error) {
+	known := c.classes[class]
+	if known == nil {
+		return demand.Device{}, fmt.Errorf("there is no DeviceClass %s", class)
+	}
+	s := readSelectors(known.Spec.Selectors, selectors)
+	d := demand.Device{Driver: s.driver, Attributes: s.attributes[s.driver]}
+	switch {
+	case s.driver != "" && !demand.IsAccelerator(s.driver):
+		return d, nil
+	case s.unread != nil:
+		return demand.Device{}, s.unread
+	}
+	for domain := range s.attributes {
+		if domain != s.driver && s.driver != "" {
+			return demand.Device{}, fmt.Errorf("which devices of %s have an attribute of %s is not known", s.driver, domain)
+		}
+	}
+	return d, nil
+}
+
+// memoryOf reads the capacity that is asked for of each device.
+func memoryOf(requests map[resourcev1.QualifiedName]apiresource.Quantity) (int, error) {
+	mib := 0
+	for name, q := range requests {
+		if _, id, qualified := strings.Cut(string(name), "/"); name != "memory" && (!qualified || id != "memory") {
+			return 0, fmt.Errorf("capacity %s: how large a part of a card that is, is not known", name)
+		}
+		if q.Sign() <= 0 {
+			return 0, fmt.Errorf("capacity %s: %s", name, q.String())
+		}
+		mib = int((q.Value() + 1<<20 - 1) >> 20)
+	}
+	return mib, nil
+}
+
+// extendedOf takes those of a container's extended resources out of the list that a
+// device class serves, and says what devices they are. Whole cards stay in it: the
+// device plugin may serve them too, and other resources may be parts of them.
+func (c *Claims) extendedOf(list map[string]int64) ([]demand.Device, error) {
+	if c == nil {
+		return nil, nil
+	}
+	var out []demand.Device
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		n, class := list[name], c.extended[name]
+		if of, ok := strings.CutPrefix(name, resourcev1.ResourceDeviceClassPrefix); ok {
+			if class = c.classes[of]; class == nil && n > 0 {
+				return nil, fmt.Errorf("resource %s: there is no such DeviceClass", name)
+			}
+		}
+		if class == nil || n <= 0 {
+			continue
+		}
+		d, err := c.devicesOf(class.Name, nil)
+		if err != nil {
+			return nil, fmt.Errorf("resource %s: %w", name, err)
+		}
+		if plain, err := demandOf(name); err == nil && plain.Cards == 1 && d.Attributes["type"] != "mig" {
+			continue
+		}
+		d.Name, d.Count = name, int(n)
+		delete(list, name)
+		out = append(out, d)
+	}
+	return out, nil
+}

@@ -1,0 +1,25 @@
+package observe
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// draining reads the drain under way on a node, nil for none. One that nobody
+// can read has no deadline, and so is overdue: it ends.
+func draining(n *corev1.Node) *plan.Draining {
+	d, ok, err := v1alpha1.DrainOf(n)
+	if !ok {
+		return nil
+	}
+	out := plan.Draining{Reason: plan.Reason(d.Reason)}
+	if out.Reason != plan.NodeSick {
+		out.Reason = plan.NodeUnderused // the one that asks for least
+	}
+	if err == nil {
+		out.Started, out.Deadline = d.Started, d.Deadline
+	}
+	return &out
+}

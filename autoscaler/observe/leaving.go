@@ -1,0 +1,48 @@
+package observe
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// addMoves says of each pod whether it is on its way out, and otherwise when and
+// within which budgets it may be moved.
+func addMoves(pods []plan.Pod, c *cluster) {
+	type key struct{ namespace, name string }
+	objects := make(map[key]*corev1.Pod, len(c.pods))
+	for i := range c.pods {
+		objects[key{c.pods[i].Namespace, c.pods[i].Name}] = &c.pods[i]
+	}
+	budgets := newBudgets(c.pdbs)
+	for i := range pods {
+		if p, ok := objects[key{pods[i].Namespace, pods[i].Name}]; ok {
+			leaving(p, &pods[i])
+			movable(p, &pods[i])
+			pods[i].Budgets = budgets.of(p)
+			// The eviction API refuses a pod that two budgets protect.
+			pods[i].Evictable = pods[i].Evictable && len(pods[i].Budgets) < 2
+		}
+	}
+}
+
+// leaving reads what is known of a pod that was asked to go: the API server
+// writes down when its grace ends. It holds its devices until it is gone.
+func leaving(p *corev1.Pod, out *plan.Pod) {
+	if p.DeletionTimestamp == nil {
+		return
+	}
+	out.Leaving, out.LeavesAt = true, p.DeletionTimestamp.Time
+}
+
+// movable reads from when on a pod may be moved. One that says it so that nobody
+// can read it may not.
+func movable(p *corev1.Pod, out *plan.Pod) {
+	from, err := v1alpha1.EvictFrom(p)
+	if err != nil {
+		out.Evictable = false
+		return
+	}
+	out.EvictFrom = from
+}

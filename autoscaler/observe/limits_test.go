@@ -1,0 +1,143 @@
+package observe
+
+import (
+	"reflect"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// amounts is a list of resources: name, amount, name, amount.
+func amounts(words ...string) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	for i := 0; i < len(words); i += 2 {
+		list[corev1.ResourceName(words[i])] = apiresource.MustParse(words[i+1])
+	}
+	return list
+}
+
+func limitRange(name string, items ...corev1.LimitRangeItem) corev1.LimitRange {
+	return corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.LimitRangeSpec{Limits: items}}
+}
+
+func perContainer(limits, requests corev1.ResourceList) corev1.LimitRangeItem {
+	return corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Default: limits, DefaultRequest: requests}
+}
+
+func asking(requests, limits corev1.ResourceList) corev1.Container {
+	return corev1.Container{Name: "c", Resources: corev1.ResourceRequirements{Requests: requests, Limits: limits}}
+}
+
+func TestWithDefaults(t *testing.T) {
+	cpuAndCard := limitRange("b", perContainer(amounts("cpu", "4", "nvidia.com/gpu", "1"), amounts("cpu", "2", "nvidia.com/gpu", "1")))
+	for _, c := range []struct {
+		what   string
+		spec   corev1.PodSpec
+		ranges []corev1.LimitRange
+		want   []corev1.ResourceRequirements // init containers, then containers
+	}{
+		{
+			"nothing to say, nothing said", corev1.PodSpec{Containers: []corev1.Container{asking(nil, nil)}}, nil,
+			[]corev1.ResourceRequirements{{}},
+		},
+		{
+			"requests that are not stated are the limits", corev1.PodSpec{Containers: []corev1.Container{asking(amounts("cpu", "1"), amounts("cpu", "2", "nvidia.com/gpu", "2"))}}, nil,
+			[]corev1.ResourceRequirements{{Requests: amounts("cpu", "1", "nvidia.com/gpu", "2"), Limits: amounts("cpu", "2", "nvidia.com/gpu", "2")}},
+		},
+		{
+			"a container that says nothing gets a card, an init container too",
+			corev1.PodSpec{InitContainers: []corev1.Container{asking(nil, nil)}, Containers: []corev1.Container{asking(nil, nil)}}, []corev1.LimitRange{cpuAndCard},
+			[]corev1.ResourceRequirements{
+				{Requests: amounts("cpu", "2", "nvidia.com/gpu", "1"), Limits: amounts("cpu", "4", "nvidia.com/gpu", "1")},
+				{Requests: amounts("cpu", "2", "nvidia.com/gpu", "1"), Limits: amounts("cpu", "4", "nvidia.com/gpu", "1")},
+			},
+		},
+		{
+			"its own limit, and so its own request, before the default request",
+			corev1.PodSpec{Containers: []corev1.Container{asking(nil, amounts("cpu", "8", "nvidia.com/gpu", "0"))}}, []corev1.LimitRange{cpuAndCard},
+			[]corev1.ResourceRequirements{{Requests: amounts("cpu", "8", "nvidia.com/gpu", "0"), Limits: amounts("cpu", "8", "nvidia.com/gpu", "0")}},
+		},
+		{
+			"a default limit is a request too", corev1.PodSpec{Containers: []corev1.Container{asking(nil, nil)}},
+			[]corev1.LimitRange{limitRange("a", perContainer(amounts("cpu", "4"), nil))},
+			[]corev1.ResourceRequirements{{Requests: amounts("cpu", "4"), Limits: amounts("cpu", "4")}},
+		},
+		{
+			"of several the first by name, of its items the last; those for pods and claims say nothing",
+			corev1.PodSpec{Containers: []corev1.Container{asking(nil, nil)}},
+			[]corev1.LimitRange{cpuAndCard, limitRange("a",
+				perContainer(nil, amounts("cpu", "7")), perContainer(nil, amounts("cpu", "1")),
+				corev1.LimitRangeItem{Type: corev1.LimitTypePod, DefaultRequest: amounts("memory", "1Gi")})},
+			[]corev1.ResourceRequirements{{Requests: amounts("cpu", "1", "nvidia.com/gpu", "1"), Limits: amounts("cpu", "4", "nvidia.com/gpu", "1")}},
+		},
+	} {
+		before := c.spec.DeepCopy()
+		got := WithDefaults(&c.spec, c.ranges)
+		for i, container := range append(got.InitContainers, got.Containers...) {
+			if !sameList(container.Resources.Requests, c.want[i].Requests) || !sameList(container.Resources.Limits, c.want[i].Limits) {
+				t.Errorf("%s: container %d has %v, want %v", c.what, i, container.Resources, c.want[i])
+			}
+		}
+		if !reflect.DeepEqual(&c.spec, before) {
+			t.Errorf("%s: the template itself was changed", c.what)
+		}
+		if again := WithDefaults(&got, c.ranges); !reflect.DeepEqual(again, got) {
+			t.Errorf("%s: a pod that has been through it changed again", c.what)
+		}
+	}
+}
+
+func sameList(a, b corev1.ResourceList) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for name, q := range a {
+		if other, ok := b[name]; !ok || q.Cmp(other) != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Pod-level requests follow from what the containers request together, after the
+// LimitRanges' defaults, and otherwise from the pod's limits.
+func TestWithDefaultsPodLevel(t *testing.T) {
+	of := func(requests, limits corev1.ResourceList, containers ...corev1.Container) corev1.PodSpec {
+		return corev1.PodSpec{Resources: &corev1.ResourceRequirements{Requests: requests, Limits: limits}, Containers: containers}
+	}
+	ranges := []corev1.LimitRange{limitRange("a", perContainer(nil, amounts("cpu", "2")))}
+	for _, c := range []struct {
+		what string
+		spec corev1.PodSpec
+		want corev1.ResourceList
+	}{
+		{"no limits: as it is", of(amounts("memory", "1Gi"), nil, asking(nil, nil)), amounts("memory", "1Gi")},
+		{"of the containers", of(nil, amounts("cpu", "8"), asking(nil, nil), asking(amounts("cpu", "3"), nil)), amounts("cpu", "5")},
+		{"of the limits", of(nil, amounts("memory", "4Gi"), asking(nil, nil)), amounts("cpu", "2", "memory", "4Gi")},
+		{"its own", of(amounts("cpu", "1"), amounts("cpu", "8"), asking(nil, nil)), amounts("cpu", "1")},
+		{"cards are no pod-level resource", of(nil, amounts("cpu", "8"), asking(nil, amounts("nvidia.com/gpu", "1"))), amounts("cpu", "2")},
+	} {
+		got := WithDefaults(&c.spec, ranges)
+		if !sameList(got.Resources.Requests, c.want) {
+			t.Errorf("%s: got %v, want %v", c.what, got.Resources.Requests, c.want)
+		}
+		pod := corev1.Pod{Spec: got}
+		if want := c.want["cpu"]; !want.IsZero() && ConvertPod(&pod).CPUMilli != want.MilliValue() {
+			t.Errorf("%s: the planner sees %d m", c.what, ConvertPod(&pod).CPUMilli)
+		}
+	}
+}
+
+// What the namespace adds is demand like any other.
+func TestDefaultsAreDemand(t *testing.T) {
+	ranges := []corev1.LimitRange{limitRange("a", perContainer(amounts("nvidia.com/mig-1g.10gb", "1"), amounts("nvidia.com/mig-1g.10gb", "1")))}
+	spec := corev1.PodSpec{Containers: []corev1.Container{asking(nil, nil)}}
+	for want, pod := range map[string]corev1.Pod{
+		"none":      {Spec: spec},
+		"1g.10gb×1": {Spec: WithDefaults(&spec, ranges)},
+	} {
+		checkDemand(t, "a template", ConvertPod(&pod), want)
+	}
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"math"
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// planVersion names the form of a plan in JSON. Fields may be added under it;
+// one that goes, or means something else, needs another version. planHelp says
+// what each field is.
+const planVersion = "plan.gpuscale.io/v1"
+
+// planDocument is a plan.Plan in JSON. Times are RFC 3339 in UTC, money is in the
+// currency of the pools' prices, and a number that is none (NaN, infinite) is null.
+type planDocument struct {
+	APIVersion string            `json:"apiVersion"`
+	Kind       string            `json:"kind"`
+	At         time.Time         `json:"at"`
+	Actions    []actionDocument  `json:"actions"`
+	Verdicts   []verdictDocument `json:"verdicts"`
+	Totals     totalsDocument    `json:"totals"`
+	Memory     memoryDocument    `json:"memory"`
+}
+
+// actionDocument has the fields that its verb has, and no others.
+type actionDocument struct {
+	Verb      string          `json:"verb"`
+	Pool      string          `json:"pool,omitempty"`
+	Node      string          `json:"node,omitempty"`
+	Pod       string          `json:"pod,omitempty"`
+	FromNodes *int            `json:"fromNodes,omitempty"`
+	ToNodes   *int            `json:"toNodes,omitempty"`
+	Card      *int            `json:"card,omitempty"`
+	Model     string          `json:"model,omitempty"`
+	Before    *layoutDocument `json:"before,omitempty"`
+	Target    *layoutDocument `json:"target,omitempty"`
+	Steps     []stepDocument  `json:"steps,omitempty"`
+	Operation string          `json:"operation,omitempty"`
+	Deadline  *time.Time      `json:"deadline,omitempty"`
+	Reason    string          `json:"reason"`
+	Detail    string          `json:"detail,omitempty"`
+	For       []string        `json:"for"`
+	Cost      *float64        `json:"expectedCost"`
+}
+
+type layoutDocument struct {
+	Text       string              `json:"text"` // as people write it
+	Placements []placementDocument `json:"placements"`
+}
+
+type placementDocument struct {
+	Profile       string `json:"profile"`
+	Start         int    `json:"startMemorySlice"`
+	MemorySlices  int    `json:"memorySlices"`
+	ComputeSlices int    `json:"computeSlices"`
+}
+
+type stepDocument struct {
+	Do        string            `json:"do"` // create or destroy
+	Placement placementDocument `json:"placement"`
+}
+
+type verdictDocument struct {
+	Kind    string `json:"kind"`
+	Subject string `json:"subject"`
+	Reason  string `json:"reason"`
+	Detail  string `json:"detail,omitempty"`
+}
+
+type totalsDocument struct {
+	CostPerHour       *float64 `json:"costPerHour"`
+	CostPerHourAfter  *float64 `json:"costPerHourAfter"`
+	PendingSlices     int      `json:"pendingComputeSlices"`
+	PendingSlicesLeft int      `json:"pendingComputeSlicesLeft"`
+}
+
+type memoryDocument struct {
+	LastScaleUp     []stampDocument   `json:"lastScaleUp"`
+	LastScaleDown   []stampDocument   `json:"lastScaleDown"`
+	LastRepartition []stampDocument   `json:"lastRepartition"`
+	FreeSince       []stampDocument   `json:"freeSince"`
+	UnknownSince    []stampDocument   `json:"unknownSince"`
+	SickSince       []stampDocument   `json:"sickSince"`
+	LastReplace     []stampDocument   `json:"lastReplace"`
+	LastDrain       []stampDocument   `json:"lastDrain"`
+	Grown           []growthDocument  `json:"grown"`
+	Failures        []failureDocument `json:"failures"`
+}
+
+type stampDocument struct {
+	Name string    `json:"name"`
+	At   time.Time `json:"at"`
+}
+
+type growthDocument struct {
+	Pool  string    `json:"pool"`
+	At    time.Time `json:"at"`
+	Nodes int       `json:"nodes"`
+}
+
+type failureDocument struct {
+	Name  string    `json:"name"`
+	Count int       `json:"count"`
+	At    time.Time `json:"at"`
+}
+
+// writePlanJSON writes p as one indented document. The same plan gives the same
+// bytes.
+func writePlanJSON(w io.Writer, p plan.Plan) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false) // details have < and > in them
+	return e.Encode(documentOf(p))
+}
+
+func documentOf(p plan.Plan) planDocument {
+	m := p.Memory
+	return planDocument{
+		APIVersion: planVersion, Kind: "Plan", At: p.At.UTC(),
+		Actions: each(p.Actions, actionOf),
+		Verdicts: each(p.Verdicts, func(v plan.Verdict) verdictDocument {
+			return verdictDocument{string(v.Kind), v.Subject, string(v.Reason), v.Detail}
+		}),
+		Totals: totalsDocument{
+			CostPerHour: number(p.Totals.CostPerHour), CostPerHourAfter: number(p.Totals.CostPerHourAfter),
+			PendingSlices: p.Totals.PendingSlices, PendingSlicesLeft: p.Totals.PendingSlicesLeft,
+		},
+		Memory: memoryDocument{
+			LastScaleUp: each(m.LastScaleUp, stampOf), LastScaleDown: each(m.LastScaleDown, stampOf),
+			LastRepartition: each(m.LastRepartition, stampOf), FreeSince: each(m.FreeSince, stampOf),
+			UnknownSince: each(m.UnknownSince, stampOf), SickSince: each(m.SickSince, stampOf),
+			LastReplace: each(m.LastReplace, stampOf), LastDrain: each(m.LastDrain, stampOf),
+			Grown:    each(m.Grown, func(g plan.Growth) growthDocument { return growthDocument{g.Pool, g.At.UTC(), g.Nodes} }),
+			Failures: each(m.Failures, func(f plan.Failure) failureDocument { return failureDocument{f.Name, f.Count, f.At.UTC()} }),
+		},
+	}
+}
+
+func actionOf(a plan.Action) actionDocument {
+	out := actionDocument{
+		Verb: string(a.Verb), Pool: a.Pool, Node: a.Node, Pod: a.Pod, Model: a.Model, Operation: a.Operation,
+		Reason: string(a.Reason), Detail: a.Detail, For: each(a.For, func(s string) string { return s }), Cost: number(a.Cost),
+	}
+	if !a.Deadline.IsZero() {
+		at := a.Deadline.UTC()
+		out.Deadline = &at
+	}
+	switch a.Verb {
+	case plan.ScaleUp:
+		out.FromNodes, out.ToNodes = &a.From, &a.To
+	case plan.Repartition:
+		out.Card = &a.Card
+		out.Before, out.Target = layoutOf(a.Model, a.Before), layoutOf(a.Model, a.Target)
+		out.Steps = each(a.Steps, func(s mig.Step) stepDocument { return stepOf(a.Model, s) })
+	}
+	return out
+}
+
+func layoutOf(model string, l mig.Layout) *layoutDocument {
+	return &layoutDocument{
+		Text:       plan.LayoutText(model, l),
+		Placements: each(l, func(p mig.Placement) placementDocument { return placementOf(model, p) }),
+	}
+}
+
+func placementOf(model string, p mig.Placement) placementDocument {
+	return placementDocument{
+		Profile: plan.ProfileText(model, p.Profile), Start: p.Start,
+		MemorySlices: p.Profile.Memory, ComputeSlices: p.Profile.Compute,
+	}
+}
+
+func stepOf(model string, s mig.Step) stepDocument {
+	do := "destroy"
+	if s.Create {
+		do = "create"
+	}
+	return stepDocument{do, placementOf(model, s.Placement)}
+}
+
+func stampOf(s plan.Stamp) stampDocument { return stampDocument{s.Name, s.At.UTC()} }
+
+// number is v, nil where it is none: JSON has no other word for that.
+func number(v float64) *float64 {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return nil
+	}
+	return &v
+}
+
+// each is never nil: an empty list is [], not null.
+func each[A, B any](list []A, convert func(A) B) []B {
+	out := make([]B, 0, len(list))
+	for _, a := range list {
+		out = append(out, convert(a))
+	}
+	return out
+}

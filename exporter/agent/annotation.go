@@ -1,0 +1,257 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/gpuscale/gpuscale/exporter/node"
+	"github.com/gpuscale/gpuscale/exporter/pods"
+)
+
+// Annotations of the own Node.
+const (
+	// AnnotationRequest asks for cards to be let go of; removing it, or another
+	// request in its place, takes them back.
+	AnnotationRequest = "gpuscale.io/quiesce"
+	// AnnotationAnswer says what became of the request.
+	AnnotationAnswer = "gpuscale.io/quiesced"
+)
+
+// Between tries to reach the API server.
+const (
+	firstRetry = time.Second
+	lastRetry  = time.Minute
+	// answerRetry is shorter: somebody waits for the answer.
+	answerRetry = 2 * time.Second
+)
+
+// order is the value of AnnotationRequest.
+type order struct {
+	// ID tells one request from the next; the answer repeats it.
+	ID      string   `json:"id"`
+	Cards   []string `json:"cards"`
+	Seconds int      `json:"seconds,omitempty"`
+}
+
+// States of an order.
+const (
+	stateReleased = "released" // nothing here holds the cards
+	stateResumed  = "resumed"  // its time is over
+	stateFailed   = "failed"   // nothing was let go of
+)
+
+// report is the value of AnnotationAnswer.
+type report struct {
+	ID       string     `json:"id"`
+	State    string     `json:"state"`
+	Released []released `json:"released,omitempty"`
+	Error    string     `json:"error,omitempty"`
+}
+
+// parseOrder reads the annotation's value.
+func parseOrder(text string) (order, error) {
+	var o order
+	if err := strict([]byte(text), &o); err != nil {
+		return order{}, fmt.Errorf(`annotation %s: %w; want {"id":"…","cards":["GPU-…"],"seconds":300}`, AnnotationRequest, err)
+	}
+	err := checkCards(o.Cards, o.Seconds)
+	switch {
+	case o.ID == "" || len(o.ID) > 256:
+		err = errors.New("id: want 1 to 256 characters")
+	case len(o.Cards) == 0:
+		err = errors.New("cards: none is named")
+	}
+	if err != nil {
+		return o, fmt.Errorf("annotation %s: %w", AnnotationRequest, err)
+	}
+	return o, nil
+}
+
+// Follower carries out the requests in the Node's annotation.
+type Follower struct {
+	node  *ownNode
+	cards Cards
+	count func(kind string, err error)
+	log   *slog.Logger
+	now   func() time.Time
+
+	held   []string // cards let go of for the annotation
+	done   string   // the annotation's value last carried out
+	answer *report  // what AnnotationAnswer should say; nil: it should not be there
+	ends   time.Time
+
+	standing string // AnnotationAnswer as last seen
+	owed     bool   // the answer could not be written
+}
+
+// NewFollower follows the annotation of the node with a name. count is told of
+// each write to the API.
+func NewFollower(api *pods.API, name string, cards Cards, count func(kind string, err error), log *slog.Logger) *Follower {
+	return &Follower{node: &ownNode{api, name}, cards: cards, count: count, log: log, now: time.Now}
+}
+
+// Run follows the annotation until ctx ends. While the API server is away, cards
+// let go of are taken back when their time is over all the same.
+func (f *Follower) Run(ctx context.Context) {
+	changes, failures := make(chan metadata), make(chan error)
+	go f.listen(ctx, changes, failures)
+	failed := false
+	for {
+		var over, again <-chan time.Time
+		if !f.ends.IsZero() {
+			over = time.After(f.ends.Sub(f.now()))
+		}
+		if f.owed {
+			again = time.After(answerRetry)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-over:
+			f.expire(ctx)
+		case <-again:
+			f.acknowledge(ctx)
+		case m := <-changes:
+			if failed {
+				f.log.Info("the own node is followed again")
+			}
+			failed = false
+			f.follow(ctx, m.Annotations)
+		case err := <-failures:
+			if !failed {
+				f.log.Warn("the own node is not followed", "error", err)
+			}
+			failed = true
+		}
+	}
+}
+
+// listen hands over the node's metadata now and after each change.
+func (f *Follower) listen(ctx context.Context, changes chan<- metadata, failures chan<- error) {
+	retry := firstRetry
+	for ctx.Err() == nil {
+		err := f.look(ctx, func(m metadata) {
+			retry = firstRetry
+			give(ctx, changes, m)
+		})
+		if err == nil {
+			continue // a watch ends after some minutes
+		}
+		give(ctx, failures, err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(retry + rand.N(retry)): // apart from the other nodes
+		}
+		retry = min(2*retry, lastRetry)
+	}
+}
+
+func give[T any](ctx context.Context, to chan<- T, what T) {
+	select {
+	case to <- what:
+	case <-ctx.Done():
+	}
+}
+
+// look reads the node once and then follows it while the API server lets it.
+func (f *Follower) look(ctx context.Context, changed func(metadata)) error {
+	m, err := f.node.get(ctx)
+	if err != nil {
+		return err
+	}
+	changed(m)
+	return f.node.watch(ctx, m.ResourceVersion, changed)
+}
+
+// follow brings what is let go of into line with the annotations.
+func (f *Follower) follow(ctx context.Context, annotations map[string]string) {
+	text, asked := annotations[AnnotationRequest]
+	if !asked {
+		text = ""
+	}
+	if text != f.done {
+		f.done = text
+		f.takeBack(ctx)
+		if f.answer = nil; text != "" {
+			f.answer = f.carryOut(ctx, text, annotations[AnnotationAnswer])
+		}
+	}
+	f.standing = annotations[AnnotationAnswer]
+	f.acknowledge(ctx)
+}
+
+// carryOut lets go of an order's cards. An answer that stands already is this
+// exporter's from before it was restarted: its time goes on.
+func (f *Follower) carryOut(ctx context.Context, text, standing string) *report {
+	o, err := parseOrder(text)
+	if err != nil {
+		return &report{ID: o.ID, State: stateFailed, Error: err.Error()}
+	}
+	d := time.Duration(o.Seconds) * time.Second
+	var before report
+	if json.Unmarshal([]byte(standing), &before) == nil && before.ID == o.ID {
+		if before.State == stateResumed || len(before.Released) > 0 && !f.now().Before(before.Released[0].Until) {
+			return &report{ID: o.ID, State: stateResumed}
+		}
+		if len(before.Released) > 0 {
+			d = min(before.Released[0].Until.Sub(f.now()), node.MaxQuiesce)
+		}
+	}
+	done, err := f.cards.Quiesce(ctx, o.Cards, d)
+	if err != nil {
+		f.log.Warn("cards not let go of for the annotation", "id", o.ID, "cards", o.Cards, "error", err)
+		return &report{ID: o.ID, State: stateFailed, Error: err.Error()}
+	}
+	for _, r := range done {
+		f.held = append(f.held, r.Card)
+		f.ends = r.Until
+	}
+	return &report{ID: o.ID, State: stateReleased, Released: toReleased(done)}
+}
+
+// takeBack ends what the annotation asked for before.
+func (f *Follower) takeBack(ctx context.Context) {
+	if len(f.held) > 0 {
+		if err := f.cards.Resume(ctx, f.held); err != nil {
+			f.log.Warn("cards not taken back before their time", "cards", f.held, "error", err)
+		}
+	}
+	f.held, f.ends = nil, time.Time{}
+}
+
+// expire says that the time is over. The node takes the cards back by itself.
+func (f *Follower) expire(ctx context.Context) {
+	f.held, f.ends = nil, time.Time{}
+	f.answer = &report{ID: f.answer.ID, State: stateResumed}
+	f.acknowledge(ctx)
+}
+
+// acknowledge writes the answer unless it stands. What fails is owed.
+func (f *Follower) acknowledge(ctx context.Context) {
+	var value any // null removes it
+	want := ""
+	if f.answer != nil {
+		text, err := json.Marshal(f.answer)
+		if err != nil {
+			return // of strings and times only: it cannot fail
+		}
+		want = string(text)
+		value = want
+	}
+	if want == f.standing {
+		f.owed = false
+		return
+	}
+	err := f.node.patchStatus(ctx, map[string]any{"metadata": map[string]any{"annotations": map[string]any{AnnotationAnswer: value}}})
+	f.count("acknowledgement", err)
+	if f.owed = err != nil; f.owed {
+		f.log.Warn("the quiesce request is not acknowledged", "error", err)
+		return
+	}
+	f.standing = want
+}

@@ -1,0 +1,203 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gpuscale/gpuscale/exporter/node"
+)
+
+// held is what can let go of cards, and notes until when.
+type held struct {
+	mu     sync.Mutex
+	away   map[string]time.Time
+	refuse error
+}
+
+func newHeld() *held { return &held{away: map[string]time.Time{}} }
+
+func (h *held) Quiesce(_ context.Context, cards []string, d time.Duration) ([]node.Release, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.refuse != nil {
+		return nil, h.refuse
+	}
+	if d == 0 {
+		d = node.DefaultQuiesce
+	}
+	var out []node.Release
+	for _, c := range cards {
+		h.away[c] = time.Now().Add(d)
+		out = append(out, node.Release{Card: c, Until: h.away[c]})
+	}
+	return out, nil
+}
+
+func (h *held) Resume(_ context.Context, cards []string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, c := range cards {
+		delete(h.away, c)
+	}
+	return nil
+}
+
+func (h *held) Quiesced(context.Context) ([]node.Release, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var out []node.Release
+	for c, until := range h.away {
+		out = append(out, node.Release{Card: c, Until: until})
+	}
+	return out, nil
+}
+
+func (h *held) until(card string) time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.away[card]
+}
+
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func state(t *testing.T, k *kube) report {
+	t.Helper()
+	var r report
+	if text := k.annotation(AnnotationAnswer); text != "" {
+		if err := json.Unmarshal([]byte(text), &r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
+}
+
+// follow runs a follower in a bubble of time until stop.
+func follow(t *testing.T, k *kube, h *held) (stop func()) {
+	f := NewFollower(k.api(), "node-1", h, func(string, error) {}, discard())
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { f.Run(ctx) })
+	synctest.Wait()
+	return func() { cancel(); running.Wait(); synctest.Wait() }
+}
+
+func TestAnnotation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, h := newKube(t), newHeld()
+		stop := follow(t, k, h)
+		pass(time.Minute)
+		k.annotate(AnnotationRequest, `{"id":"op-1","cards":["GPU-a"],"seconds":120}`)
+		asked := time.Now()
+		pass(5 * time.Second)
+		if got := state(t, k); got.ID != "op-1" || got.State != stateReleased || len(got.Released) != 1 || got.Released[0].Card != "GPU-a" || !h.until("GPU-a").Equal(asked.Add(2*time.Minute)) {
+			t.Fatalf("within 5 s: %+v, until %s", got, h.until("GPU-a"))
+		}
+		// Another request takes the first card back.
+		k.annotate(AnnotationRequest, `{"id":"op-2","cards":["GPU-b"],"seconds":60}`)
+		pass(time.Second)
+		if got := state(t, k); got.ID != "op-2" || got.State != stateReleased || !h.until("GPU-a").IsZero() || h.until("GPU-b").IsZero() {
+			t.Errorf("after another request: %+v, away %v", got, h.away)
+		}
+		pass(time.Minute)
+		if got := state(t, k); got.ID != "op-2" || got.State != stateResumed {
+			t.Errorf("after its time: %+v", got)
+		}
+		k.annotate(AnnotationRequest, `{"id":"op-3","cards":["GPU-a"]}`)
+		pass(time.Second)
+		k.annotate(AnnotationRequest, "")
+		pass(time.Second)
+		if got := k.annotation(AnnotationAnswer); got != "" || !h.until("GPU-a").IsZero() {
+			t.Errorf("after its removal: %q, away %v", got, h.away)
+		}
+		stop()
+		for _, call := range k.calls {
+			if !slices.Contains([]string{
+				"GET /api/v1/nodes/node-1", "PATCH /api/v1/nodes/node-1/status",
+				"GET /api/v1/nodes?fieldSelector=metadata.name%3Dnode-1&resourceVersion=7&timeoutSeconds=300&watch=true",
+			}, call) {
+				t.Errorf("the API was asked for %s", call)
+			}
+		}
+	})
+}
+
+func TestAnnotationRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, h := newKube(t), newHeld()
+		defer follow(t, k, h)()
+		k.annotate(AnnotationRequest, `{"id":"op-1","cards":["GPU-a"],"second":120}`)
+		pass(time.Second)
+		if got := state(t, k); got.State != stateFailed || !strings.Contains(got.Error, "second") {
+			t.Errorf("a misspelt field: %+v", got)
+		}
+		h.refuse = errors.New("DCGM does not answer")
+		k.annotate(AnnotationRequest, `{"id":"op-2","cards":["GPU-a"]}`)
+		pass(time.Second)
+		if got := state(t, k); got.ID != "op-2" || got.State != stateFailed || !strings.Contains(got.Error, "DCGM does not answer") {
+			t.Errorf("a source that refuses: %+v", got)
+		}
+		// The answer is owed while the API server takes none.
+		h.refuse, k.refuse = nil, http.StatusServiceUnavailable
+		k.annotate(AnnotationRequest, `{"id":"op-3","cards":["GPU-a"]}`)
+		pass(10 * time.Second)
+		k.mu.Lock()
+		k.refuse = 0
+		k.mu.Unlock()
+		pass(2 * answerRetry)
+		if got := state(t, k); got.ID != "op-3" || got.State != stateReleased {
+			t.Errorf("after the API server is back: %+v", got)
+		}
+	})
+}
+
+// A restart in the middle keeps the time that was given.
+func TestAnnotationAfterRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, first, second := newKube(t), newHeld(), newHeld()
+		k.annotate(AnnotationRequest, `{"id":"op-1","cards":["GPU-a"],"seconds":120}`)
+		ends := time.Now().Add(2 * time.Minute)
+		follow(t, k, first)()
+		pass(time.Minute)
+		stop := follow(t, k, second)
+		if got := second.until("GPU-a"); !got.Equal(ends) {
+			t.Errorf("let go of until %s, want %s", got, ends)
+		}
+		pass(time.Minute + time.Second)
+		if got := state(t, k); got.State != stateResumed {
+			t.Errorf("after its time: %+v", got)
+		}
+		stop()
+		third := newHeld()
+		stop = follow(t, k, third)
+		if got := state(t, k); got.State != stateResumed || !third.until("GPU-a").IsZero() {
+			t.Errorf("an order that is over is carried out again: %+v", got)
+		}
+		stop()
+	})
+}
+
+func FuzzParseOrder(f *testing.F) {
+	f.Add(`{"id":"op-1","cards":["GPU-a"],"seconds":120}`)
+	f.Add(`{"id":"","cards":[]}`)
+	f.Add(`{"id":"x","cards":["0"],"seconds":-1} {}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		o, err := parseOrder(text)
+		if err == nil && (o.ID == "" || len(o.Cards) == 0 || len(o.Cards) > maxCards || o.Seconds < 0 || o.Seconds > 3600) {
+			t.Errorf("accepted %+v", o)
+		}
+		if err != nil && !strings.Contains(err.Error(), AnnotationRequest) {
+			t.Errorf("%v does not say which annotation", err)
+		}
+	})
+}

@@ -1,0 +1,107 @@
+package agent
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func listen(t *testing.T, h *held) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "run", "exporter.sock")
+	s, err := Listen(path, h, discard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); s.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return path
+}
+
+func TestSocket(t *testing.T) {
+	h := newHeld()
+	path := listen(t, h)
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm()&0o007 != 0 {
+		t.Errorf("others may talk to it: %v %v", info.Mode(), err)
+	}
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	replies := bufio.NewReader(conn)
+	ask := func(line string) (a answer) {
+		t.Helper()
+		if _, err := conn.Write([]byte(line + "\n")); err != nil {
+			t.Fatal(err)
+		}
+		reply, err := replies.ReadBytes('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(reply, &a); err != nil {
+			t.Fatalf("%s: %v", reply, err)
+		}
+		return a
+	}
+	if a := ask(`{"op":"quiesce","cards":["GPU-a","GPU-b"],"seconds":60}`); !a.OK || len(a.Released) != 2 || h.until("GPU-b").IsZero() {
+		t.Errorf("quiesce: %+v", a)
+	}
+	if a := ask(`{"op":"resume","cards":["GPU-a"]}`); !a.OK || !h.until("GPU-a").IsZero() {
+		t.Errorf("resume: %+v", a)
+	}
+	if a := ask(`{"op":"status"}`); !a.OK || len(a.Released) != 1 || a.Released[0].Card != "GPU-b" {
+		t.Errorf("status: %+v", a)
+	}
+	for line, want := range map[string]string{
+		`{`: "no request", `{"op":"reset","cards":["0"]}`: "want quiesce, resume or status", `{"op":"quiesce"}`: "none is named",
+		`{"op":"resume","cards":["0"],"seconds":1}`: "takes none", `{"op":"quiesce","cards":["0"],"seconds":100000}`: "want 1 to 3600",
+		`{"op":"status","cards":["0"]}`: "of all cards", `{"op":"status"} {}`: "more than one", `{"op":"status","card":"0"}`: "unknown field",
+	} {
+		if a := ask(line); a.OK || !strings.Contains(a.Error, want) {
+			t.Errorf("%s: %+v, want %q", line, a, want)
+		}
+	}
+	if a := ask(strings.Repeat("x", maxLine)); a.OK || !strings.Contains(a.Error, "more than") {
+		t.Errorf("a line without end: %+v", a)
+	}
+}
+
+// A socket file that a dead exporter left is no obstacle, one that answers is.
+func TestSocketIsTaken(t *testing.T) {
+	path := listen(t, newHeld())
+	if _, err := Listen(path, newHeld(), discard()); err == nil {
+		t.Error("two exporters answer on one socket")
+	}
+	left := filepath.Join(t.TempDir(), "left.sock")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: left, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	_ = l.Close()
+	s, err := Listen(left, newHeld(), discard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = s.listener.Close()
+}
+
+func FuzzParseRequest(f *testing.F) {
+	f.Add([]byte(`{"op":"quiesce","cards":["GPU-a"],"seconds":60}`))
+	f.Add([]byte(`{"op":"status"}`))
+	f.Add([]byte(`null`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		r, err := parseRequest(line)
+		if err == nil && (r.Op != verbStatus) != (len(r.Cards) > 0) {
+			t.Errorf("accepted %+v", r)
+		}
+	})
+}

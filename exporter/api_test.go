@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/exporter/node"
+	"github.com/gpuscale/gpuscale/exporter/pods"
+)
+
+// recorder is an API server that notes what it is asked for, and has one empty
+// object of everything.
+type recorder struct {
+	mu    sync.Mutex
+	calls map[string]bool
+}
+
+func (k *recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	call := r.Method + " " + r.URL.Path + " " + query.Get("fieldSelector")
+	if query.Has("watch") {
+		call += " watch"
+	}
+	k.mu.Lock()
+	k.calls[strings.TrimSpace(call)] = true
+	k.mu.Unlock()
+	if query.Has("watch") {
+		<-r.Context().Done()
+		return
+	}
+	_, _ = io.WriteString(w, `{"metadata":{"annotations":{"gpuscale.io/quiesce":"{\"id\":\"1\",\"cards\":[\"GPU-bbbbbbbb-0000-0000-0000-000000000000\"]}"}},"data":{"metrics":""},"items":[]}`)
+}
+
+func (k *recorder) seen(call string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.calls[call]
+}
+
+// ownOnly are all requests that the exporter may make, with every option on.
+// Lists are of the own node's objects and the watch is of one object: 5,000
+// exporters do not hurt the API server.
+var ownOnly = []string{
+	"GET /api/v1/namespaces/gpu/configmaps/counters",
+	"GET /api/v1/pods spec.nodeName=node-1",
+	"GET /apis/resource.k8s.io/v1/resourceslices spec.nodeName=node-1",
+	"GET /apis/resource.k8s.io/v1beta2/resourceslices spec.nodeName=node-1",
+	"GET /apis/resource.k8s.io/v1beta1/resourceslices spec.nodeName=node-1",
+	"GET /api/v1/nodes/node-1",
+	"GET /api/v1/nodes/node-1/status",
+	"GET /api/v1/nodes metadata.name=node-1 watch",
+	"PATCH /api/v1/nodes/node-1/status",
+	"POST /api/v1/namespaces/default/events",
+}
+
+func TestOnlyOwnObjectsAreAskedFor(t *testing.T) {
+	kube := &recorder{calls: map[string]bool{}}
+	server := httptest.NewServer(kube)
+	defer server.Close()
+	api := &pods.API{Base: server.URL, Client: server.Client()}
+	c := &config{
+		node: "node-1", replay: "testdata/mixed.txt", intervalMS: 100, kubernetes: true, kubeletSocket: serveKubelet(t),
+		podLabels: true, podUID: true, enableDRA: true, fractionalGPUs: true, compat: "true",
+		side: sideOptions{quiesceSocket: path.Join(t.TempDir(), "exporter.sock"), quiesceAnnotation: true, nodeCondition: true},
+	}
+	log := slog.New(slog.DiscardHandler)
+	_, _ = readCountersMap(t.Context(), api, "gpu:counters")
+	source, err := openSource(c, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	watcher, err := pods.New(pods.Options{
+		Socket: c.kubeletSocket, Interval: 100 * time.Millisecond, Node: c.node, API: api, Labels: true, DRA: true, Annotations: true, Log: log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	side, err := newSideJobs(c, func() (*pods.API, error) { return api, nil }, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := node.Options{Name: c.node, Source: source, Interval: c.interval(), Pods: watcher, Compat: c.compatOptions(nil)}
+	side.limit(&o)
+	n, err := node.New(o)
+	if err == nil {
+		err = side.attach(c.node, n)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { n.Run(ctx) })
+	side.start(ctx)
+	defer func() { cancel(); running.Wait() }()
+	for _, call := range ownOnly {
+		if strings.Contains(call, "v1beta") || strings.HasSuffix(call, "/status") || strings.HasSuffix(call, "/events") {
+			// Only where the newer version is not served, and only after a state of
+			// health has lasted: exporter/agent's tests wait for that on their own clock.
+			continue
+		}
+		until(t, call, func() (bool, string) { return kube.seen(call), "" })
+	}
+	kube.mu.Lock()
+	defer kube.mu.Unlock()
+	for call := range kube.calls {
+		if !slices.Contains(ownOnly, call) {
+			t.Errorf("asked for %s", call)
+		}
+	}
+}

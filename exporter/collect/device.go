@@ -1,0 +1,162 @@
+package collect
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/gpuscale/gpuscale/exporter/collect/counters"
+)
+
+// DeviceKind is what a Device is.
+type DeviceKind uint8
+
+// Kinds of device beside cards and instances.
+const (
+	Switch     DeviceKind = iota // NvSwitch
+	SwitchLink                   // NVLink at a switch
+	GPULink                      // NVLink at a card
+	CPU                          // CPU that DCGM knows: Grace
+	Core                         // of such a CPU
+)
+
+// Device is a part of the machine that DCGM measures beside the cards.
+type Device struct {
+	Kind   DeviceKind
+	ID     int // DCGM's number of a switch, CPU or core; of a link its index
+	Parent int // the switch or card of a link, the CPU of a core
+	Values []Value
+}
+
+// Value returns the device's value of a field and whether it has one.
+func (d *Device) Value(field uint16) (Value, bool) {
+	i, ok := slices.BinarySearchFunc(d.Values, field, func(v Value, f uint16) int { return int(v.Field) - int(f) })
+	if !ok {
+		return Value{}, false
+	}
+	return d.Values[i], true
+}
+
+// deviceSeries is a device and the label text of its DCGM series.
+type deviceSeries struct {
+	device *Device
+	labels string
+}
+
+// deviceKey is what a device's label text is made of.
+type deviceKey struct {
+	kind       DeviceKind
+	id, parent int
+	card       identity // of a link's card
+	counters   string
+}
+
+// devices returns the selected devices with their labels, which are rendered
+// once and kept.
+func (c *Compiler) devices(r *Reading) []deviceSeries {
+	if c.opts.Compat.Mode == CompatOff || len(r.Devices) == 0 {
+		c.deviceLabels = nil
+		return nil
+	}
+	kept := make(map[deviceKey]string, len(r.Devices))
+	out := make([]deviceSeries, 0, len(r.Devices))
+	for i := range r.Devices {
+		d := &r.Devices[i]
+		if !c.opts.Compat.selectsDevice(d) {
+			continue
+		}
+		key := deviceKey{kind: d.Kind, id: d.ID, parent: d.Parent, counters: c.opts.Compat.deviceExtra(d, r)}
+		if card := r.card(d.Parent); d.Kind == GPULink && card != nil {
+			key.card = identify(card, Holder{}, extra{})
+		}
+		text, ok := c.deviceLabels[key]
+		if !ok {
+			text = c.opts.Compat.deviceText(&key)
+		}
+		kept[key] = text
+		out = append(out, deviceSeries{d, text})
+	}
+	c.deviceLabels = kept
+	return out
+}
+
+// card returns the card with an index, nil where there is none.
+func (r *Reading) card(gpu int) *Entity {
+	for i := range r.Entities {
+		if e := &r.Entities[i]; e.Kind == GPU && e.GPU == gpu {
+			return e
+		}
+	}
+	return nil
+}
+
+func (c *CompatOptions) selectsDevice(d *Device) bool {
+	switch d.Kind {
+	case Switch:
+		return c.Switches.Major(d.ID)
+	case SwitchLink:
+		return c.Switches.Minor(d.ID)
+	case CPU:
+		return c.CPUs.Major(d.ID)
+	case Core:
+		return c.CPUs.Minor(d.ID)
+	}
+	return c.Devices.Flexible() || c.Devices.Major(d.Parent) // of a card
+}
+
+// deviceExtra renders the label-type counters that the device has a value of.
+func (c *CompatOptions) deviceExtra(d *Device, r *Reading) string {
+	var b []byte
+	for i := range c.Counters {
+		f := &c.Counters[i]
+		if f.Kind != counters.Label {
+			continue
+		}
+		v, ok := d.Value(f.ID)
+		switch {
+		case ok && v.IsText:
+			b = appendLabel(b, f.Name, v.Text)
+		case ok:
+			b = appendLabel(b, f.Name, strconv.FormatFloat(v.Number, 'f', -1, 64))
+		case f.ID == fieldDriverVersion && len(r.Entities) > 0: // the machine has one
+			b = appendLabel(b, f.Name, r.Entities[0].DriverVersion)
+		}
+	}
+	return string(b)
+}
+
+// deviceText renders dcgm-exporter's labels of a device.
+func (c *CompatOptions) deviceText(key *deviceKey) string {
+	id, parent := strconv.Itoa(key.id), strconv.Itoa(key.parent)
+	var b []byte
+	switch key.kind {
+	case Switch:
+		b = appendLabel(b, "nvswitch", "nvswitch"+id)
+	case SwitchLink:
+		b = appendLabel(b, "nvlink", id)
+		b = appendLabel(b, "nvswitch", "nvswitch"+parent)
+	case GPULink:
+		b = appendLabel(b, "nvlink", id)
+		b = appendLabel(b, "gpu", parent)
+		b = appendLabel(b, "gpu_uuid", key.card.uuid)
+		b = appendLabel(b, "pci_bus_id", key.card.pciBusID)
+		b = appendLabel(b, "device", "nvidia"+parent)
+		b = appendLabel(b, "model_name", key.card.model)
+	case CPU:
+		b = appendLabel(b, "cpu", id)
+	case Core:
+		b = appendLabel(b, "cpucore", id)
+		b = appendLabel(b, "cpu", parent)
+	}
+	b = appendLabel(b, "hostname", c.Hostname)
+	return string(appendText(b, key.counters))
+}
+
+// addDevices adds a field's value of every device that has one.
+func (c *CompatOptions) addDevices(m *Moment, field uint16, page *pageFamily) {
+	for i := range m.devices {
+		d := &m.devices[i]
+		if v, ok := d.device.Value(field); ok && !v.IsText {
+			page.add(d.labels, v.Number, v.Time)
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package collect
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Event is something that happened on a card, or a sample of it.
+type Event struct {
+	Time time.Time
+	Code int64 // XID, or bits of throttle reasons
+}
+
+// EventCount is how often a thing has happened since the source was opened.
+type EventCount struct {
+	Code  int64     // XID, or one bit of throttle reasons
+	Total int       // each once, over all connections
+	Last  time.Time // of the newest
+}
+
+// Events are what happened on a card. They are cumulative, so that a reading
+// that nobody looked at costs none.
+type Events struct {
+	XIDs         []EventCount // by code
+	RecentXIDs   []Event      // of the log's window, oldest first
+	ClockChanges []EventCount // throttle reasons that set in, by bit
+	ClockSamples []Event      // of the log's window, oldest first
+	// Returned is when the card last came back after it could not be read; zero
+	// where that never was. XIDs before it are history.
+	Returned time.Time
+}
+
+// maxKept bounds the events kept of one card, whatever the window.
+const maxKept = 1 << 16
+
+// EventLog gathers the events of one card for a Source. It is for one goroutine;
+// what Snapshot gave stays as it is.
+type EventLog struct {
+	window time.Duration
+	// xids and clocks count by code and by bit.
+	xids, clocks map[int64]EventCount
+	recent       []Event // XIDs, by time
+	samples      []Event // of the throttle reasons, by time
+	returned     time.Time
+}
+
+const (
+	// repeatedFor is how far before a card's newest XID a source may hand one in
+	// again. So far they are remembered, however old they are.
+	repeatedFor = 15 * time.Minute
+	// setBack is how much older than the last a sample must be to tell that the
+	// clock was set back.
+	setBack = time.Minute
+)
+
+// NewEventLog returns a log that keeps single events for a window.
+func NewEventLog(window time.Duration) *EventLog {
+	return &EventLog{window: window, xids: map[int64]EventCount{}, clocks: map[int64]EventCount{}}
+}
+
+// AddXID counts an XID. One that was added before, with the same time and code,
+// is not counted again; it reports whether this one was new.
+func (l *EventLog) AddXID(e Event) bool {
+	at, found := slices.BinarySearchFunc(l.recent, e, func(a, b Event) int {
+		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Code, b.Code))
+	})
+	if found {
+		return false
+	}
+	// A new array: a Snapshot may hold the old one.
+	l.recent = slices.Insert(slices.Clone(l.recent), at, e)
+	l.xids[e.Code] = l.xids[e.Code].plus(e)
+	return true
+}
+
+// AddClocks adds a sample of the throttle reasons. Samples not newer than the
+// last are taken as seen, unless they are so much older that the clock was set
+// back. The reasons of the first sample have not set in: they were there before
+// anybody looked.
+func (l *EventLog) AddClocks(e Event) {
+	if n := len(l.samples); n > 0 && l.samples[n-1].Time.Sub(e.Time) > setBack {
+		l.samples = nil
+	}
+	if n := len(l.samples); n > 0 {
+		last := l.samples[n-1]
+		if !e.Time.After(last.Time) {
+			return
+		}
+		for began := e.Code &^ last.Code; began != 0; began &= began - 1 {
+			bit := began & -began
+			l.clocks[bit] = l.clocks[bit].plus(Event{e.Time, bit})
+		}
+	}
+	l.samples = append(l.samples, e)
+}
+
+// Returned notes that the card can be read again.
+func (l *EventLog) Returned(at time.Time) { l.returned = at }
+
+func (c EventCount) plus(e Event) EventCount {
+	c.Code, c.Total = e.Code, c.Total+1
+	if e.Time.After(c.Last) {
+		c.Last = e.Time
+	}
+	return c
+}
+
+// Snapshot returns the events as of now and forgets single ones older than the
+// window. Of the samples the newest stays, however old.
+func (l *EventLog) Snapshot(now time.Time) *Events {
+	oldest := now.Add(-l.window)
+	if n := len(l.recent); n > 0 {
+		known := l.recent[n-1].Time.Add(-repeatedFor)
+		if oldest.Before(known) {
+			known = oldest
+		}
+		l.recent = since(l.recent, known)
+	}
+	recent := since(l.recent, oldest)
+	if n := len(l.samples); n > 0 {
+		l.samples = l.samples[min(n-1, n-len(since(l.samples, oldest))):]
+	}
+	return &Events{
+		XIDs: byCode(l.xids), RecentXIDs: recent[:len(recent):len(recent)],
+		ClockChanges: byCode(l.clocks), ClockSamples: l.samples[:len(l.samples):len(l.samples)],
+		Returned: l.returned,
+	}
+}
+
+// since returns the events not older than a time, and no more than are kept.
+func since(events []Event, oldest time.Time) []Event {
+	first, _ := slices.BinarySearchFunc(events, oldest, func(e Event, t time.Time) int { return e.Time.Compare(t) })
+	return events[max(first, len(events)-maxKept):]
+}
+
+func byCode(counts map[int64]EventCount) []EventCount {
+	return slices.SortedFunc(maps.Values(counts), func(a, b EventCount) int { return cmp.Compare(a.Code, b.Code) })
+}

@@ -1,0 +1,246 @@
+package collect
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/exporter/collect/counters"
+)
+
+var now = time.Unix(1_800_000_000, 0)
+
+// lines compiles a reading with a counters file and gives the DCGM series.
+func lines(t *testing.T, r *Reading, mode Compat, csv string, change func(*CompatOptions)) []string {
+	t.Helper()
+	parsed, err := counters.Parse("test.csv", strings.NewReader(csv))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Node: "n", Interval: time.Second, Compat: CompatOptions{Mode: mode, Counters: parsed.Fields, Hostname: "h"}}
+	if change != nil {
+		change(&o.Compat)
+	}
+	text, _ := NewCompiler(o).Compile(r, Attribution{}).Append(nil, now, false)
+	var out []string
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "DCGM_") {
+			out = append(out, strings.TrimSpace(line))
+		}
+	}
+	return out
+}
+
+func want(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func plainCard(i int) Entity {
+	return Entity{Kind: GPU, GPU: i, UUID: "GPU-" + string(rune('a'+i)), Model: "L40S", DriverVersion: "580"}
+}
+
+const aCard = `gpu="0",UUID="GPU-a",device="nvidia0",modelName="L40S",hostname="h"`
+const bCard = `gpu="1",UUID="GPU-b",device="nvidia1",modelName="L40S",hostname="h"`
+
+// eventful has XIDs and throttle reasons on the first card, none on the second
+// and an unknown past of the third.
+func eventful() *Reading {
+	a, b, c := plainCard(0), plainCard(1), plainCard(2)
+	log := NewEventLog(time.Hour)
+	for _, x := range []Event{
+		{now.Add(-20 * time.Minute), 31}, {now.Add(-time.Minute), 31}, {now.Add(-time.Second), 31}, {now.Add(-time.Second), 79},
+	} {
+		log.AddXID(x)
+	}
+	for i, code := range []int64{0x1, 0x5, 0x5, 0x1, 0x44} {
+		log.AddClocks(Event{now.Add(time.Duration(i-5) * time.Second), code})
+	}
+	a.Events = log.Snapshot(now)
+	quiet := NewEventLog(time.Hour)
+	quiet.AddClocks(Event{now.Add(-time.Second), 0})
+	b.Events = quiet.Snapshot(now)
+	return &Reading{Taken: now, Entities: []Entity{a, b, c}}
+}
+
+func TestXIDCounts(t *testing.T) {
+	want(t, lines(t, eventful(), CompatExact, "DCGM_EXP_XID_ERRORS_COUNT, gauge, x", nil),
+		`DCGM_EXP_XID_ERRORS_COUNT{`+aCard+`,window_size_in_ms="300000",xid="31"} 2`,
+		`DCGM_EXP_XID_ERRORS_COUNT{`+aCard+`,window_size_in_ms="300000",xid="79"} 1`,
+		`DCGM_EXP_XID_ERRORS_COUNT{`+bCard+`,window_size_in_ms="300000"} 0`)
+	want(t, lines(t, eventful(), CompatExact, "DCGM_EXP_XID_ERRORS_COUNT, gauge, x", func(c *CompatOptions) { c.XIDWindow = 10 * time.Second })[:1],
+		`DCGM_EXP_XID_ERRORS_COUNT{`+aCard+`,window_size_in_ms="10000",xid="31"} 1`)
+	want(t, lines(t, eventful(), CompatExact, "DCGM_EXP_XID_ERRORS_TOTAL, counter, x", nil),
+		`DCGM_EXP_XID_ERRORS_TOTAL{`+aCard+`,xid="31"} 3`,
+		`DCGM_EXP_XID_ERRORS_TOTAL{`+aCard+`,xid="79"} 1`)
+}
+
+func TestClockEventCounts(t *testing.T) {
+	want(t, lines(t, eventful(), CompatExact, "DCGM_EXP_CLOCK_EVENTS_COUNT, gauge, x", nil),
+		`DCGM_EXP_CLOCK_EVENTS_COUNT{`+aCard+`,window_size_in_ms="300000",clock_event="gpu_idle"} 4`,
+		`DCGM_EXP_CLOCK_EVENTS_COUNT{`+aCard+`,window_size_in_ms="300000",clock_event="power_cap"} 3`,
+		`DCGM_EXP_CLOCK_EVENTS_COUNT{`+aCard+`,window_size_in_ms="300000",clock_event="hw_thermal"} 1`,
+		`DCGM_EXP_CLOCK_EVENTS_COUNT{`+bCard+`,window_size_in_ms="300000"} 0`)
+	want(t, lines(t, eventful(), CompatExact, "DCGM_EXP_CLOCK_EVENTS_COUNT, gauge, x", func(c *CompatOptions) { c.ClockEventsWindow = 2 * time.Second })[:2],
+		`DCGM_EXP_CLOCK_EVENTS_COUNT{`+aCard+`,window_size_in_ms="2000",clock_event="gpu_idle"} 1`,
+		`DCGM_EXP_CLOCK_EVENTS_COUNT{`+aCard+`,window_size_in_ms="2000",clock_event="power_cap"} 1`)
+	// power_cap set in twice: it went between.
+	want(t, lines(t, eventful(), CompatExact, "DCGM_EXP_CLOCK_EVENTS_TOTAL, counter, x", nil),
+		`DCGM_EXP_CLOCK_EVENTS_TOTAL{`+aCard+`,clock_event="power_cap"} 2`,
+		`DCGM_EXP_CLOCK_EVENTS_TOTAL{`+aCard+`,clock_event="hw_thermal"} 1`)
+}
+
+// Of a cut card the instances repeat it as dcgm-exporter has it, or the card
+// has it once.
+func TestEventsOfACutCard(t *testing.T) {
+	r := eventful()
+	instance := r.Entities[0]
+	instance.Kind, instance.InstanceID, instance.Profile, instance.Events = Instance, 3, "1g.5gb", nil
+	r.Entities = []Entity{r.Entities[0], instance}
+	want(t, lines(t, r, CompatExact, "DCGM_EXP_XID_ERRORS_TOTAL, counter, x", nil)[:1],
+		`DCGM_EXP_XID_ERRORS_TOTAL{gpu="0",UUID="GPU-a",device="nvidia0",modelName="L40S",GPU_I_PROFILE="1g.5gb",GPU_I_ID="3",hostname="h",xid="31"} 3`)
+	want(t, lines(t, r, CompatOnce, "DCGM_EXP_XID_ERRORS_TOTAL, counter, x", nil),
+		`DCGM_EXP_XID_ERRORS_TOTAL{`+aCard+`,xid="31"} 3`, `DCGM_EXP_XID_ERRORS_TOTAL{`+aCard+`,xid="79"} 1`)
+}
+
+func TestHealthStatus(t *testing.T) {
+	a, b, unknown := plainCard(0), plainCard(1), plainCard(2)
+	a.Health = &HealthReport{}
+	b.Health = &HealthReport{Incidents: []Incident{
+		{"MEM", HealthWarn, "DCGM_FR_PENDING_ROW_REMAP"}, {"MEM", HealthFail, "DCGM_FR_ROW_REMAP_FAILURE"}, {"MEM", HealthWarn, "DCGM_FR_UNKNOWN"},
+	}}
+	got := lines(t, &Reading{Taken: now, Entities: []Entity{a, b, unknown}}, CompatExact, "DCGM_EXP_GPU_HEALTH_STATUS, gauge, x", nil)
+	if len(got) != 2*len(HealthWatches) {
+		t.Errorf("%d series", len(got))
+	}
+	want(t, []string{got[0], got[14]},
+		`DCGM_EXP_GPU_HEALTH_STATUS{`+aCard+`,health_watch="PCIE",health_error_code="DCGM_FR_OK"} 0`,
+		`DCGM_EXP_GPU_HEALTH_STATUS{`+bCard+`,health_watch="MEM",health_error_code="DCGM_FR_ROW_REMAP_FAILURE"} 20`)
+}
+
+func TestPeerStatus(t *testing.T) {
+	a, b := plainCard(0), plainCard(1)
+	a.Peers, b.Peers = []Peer{{GPU: 1, Status: 5}}, []Peer{{GPU: 0}, {GPU: 7, Status: 42}}
+	want(t, lines(t, &Reading{Taken: now, Entities: []Entity{a, b}}, CompatExact, "DCGM_EXP_P2P_STATUS, gauge, x", nil),
+		`DCGM_EXP_P2P_STATUS{`+aCard+`,peer_gpu="1",link_status="NotSupported"} 5`,
+		`DCGM_EXP_P2P_STATUS{`+bCard+`,peer_gpu="0",link_status="OK"} 0`,
+		`DCGM_EXP_P2P_STATUS{`+bCard+`,peer_gpu="7",link_status="Unknown"} 42`)
+}
+
+func TestDeviceSeries(t *testing.T) {
+	value := func(field uint16, n float64) []Value { return []Value{{Field: field, Number: n, Time: now}} }
+	r := &Reading{Taken: now, Entities: []Entity{plainCard(0), plainCard(1)}, Devices: []Device{
+		{Kind: Switch, ID: 2, Values: value(858, 41)},
+		{Kind: SwitchLink, ID: 63, Parent: 2, Values: value(780, 5)},
+		{Kind: GPULink, ID: 17, Parent: 1, Values: value(585, 3)},
+		{Kind: CPU, ID: 1, Values: append(value(1120, 3000), Value{Field: 1141, Text: "C1", IsText: true, Time: now})},
+		{Kind: Core, ID: 73, Parent: 1, Values: []Value{{Field: 1120, Number: 3100, Time: now.Add(-3 * time.Second)}}}, // stale
+		{Kind: Core, ID: 74, Parent: 1, Values: value(1120, 3100)},
+	}}
+	csv := "DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT, gauge, x\nDCGM_FI_DEV_NVSWITCH_LINK_THROUGHPUT_TX, counter, x\n" +
+		"DCGM_FI_DEV_NVLINK_PPCNT_PHYSICAL_LINK_DOWN_COUNTER, counter, x\nDCGM_FI_DEV_CPU_CLOCK_CURRENT, gauge, x\n" +
+		"DCGM_FI_DEV_CPU_MODEL, label, x\nDCGM_FI_DRIVER_VERSION, label, x\n"
+	const driver = `,DCGM_FI_DRIVER_VERSION="580"`
+	want(t, lines(t, r, CompatExact, csv, nil),
+		`DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT{nvswitch="nvswitch2",hostname="h"`+driver+`} 41`,
+		`DCGM_FI_DEV_NVSWITCH_LINK_THROUGHPUT_TX{nvlink="63",nvswitch="nvswitch2",hostname="h"`+driver+`} 5`,
+		`DCGM_FI_DEV_NVLINK_PPCNT_PHYSICAL_LINK_DOWN_COUNTER{nvlink="17",gpu="1",gpu_uuid="GPU-b",device="nvidia1",model_name="L40S",hostname="h"`+driver+`} 3`,
+		`DCGM_FI_DEV_CPU_CLOCK_CURRENT{cpu="1",hostname="h",DCGM_FI_DEV_CPU_MODEL="C1"`+driver+`} 3000`,
+		`DCGM_FI_DEV_CPU_CLOCK_CURRENT{cpucore="74",cpu="1",hostname="h"`+driver+`} 3100`)
+	selected := lines(t, r, CompatExact, csv, func(c *CompatOptions) {
+		c.Switches, _ = ParseSelection("i:63")
+		c.CPUs, _ = ParseSelection("g")
+		c.Devices, _ = ParseSelection("g:0")
+	})
+	if len(selected) != 2 || !strings.Contains(selected[0], `nvlink="63"`) || !strings.Contains(selected[1], `{cpu="1"`) {
+		t.Errorf("selected %q", selected)
+	}
+}
+
+// What a snapshot shows stays as it is.
+func TestEventLogSnapshots(t *testing.T) {
+	log := NewEventLog(5 * time.Minute)
+	add := func(at time.Duration) { log.AddXID(Event{now.Add(at), 31}); log.AddClocks(Event{now.Add(at), 4}) }
+	add(0)
+	add(2 * time.Second)
+	first := log.Snapshot(now)
+	add(time.Second)
+	add(3 * time.Second)
+	if len(first.RecentXIDs) != 2 || !first.RecentXIDs[1].Time.Equal(now.Add(2*time.Second)) || len(first.ClockSamples) != 2 {
+		t.Errorf("a snapshot changed: %+v", first)
+	}
+	second := log.Snapshot(now)
+	if len(second.RecentXIDs) != 4 || len(second.ClockSamples) != 3 || second.XIDs[0].Total != 4 {
+		t.Errorf("%+v", second)
+	}
+	for i, e := range second.RecentXIDs {
+		if !e.Time.Equal(now.Add(time.Duration(i) * time.Second)) {
+			t.Errorf("not in order: %+v", second.RecentXIDs)
+		}
+	}
+	late := log.Snapshot(now.Add(time.Hour))
+	if len(late.RecentXIDs) != 0 || len(late.ClockSamples) != 1 || late.XIDs[0].Total != 4 {
+		t.Errorf("after the window: %+v", late)
+	}
+	// A clock set back by a day: older samples are news.
+	log.AddClocks(Event{now.Add(-24 * time.Hour), 8})
+	if back := log.Snapshot(now.Add(-24 * time.Hour)); len(back.ClockSamples) != 1 || back.ClockSamples[0].Code != 8 || len(late.ClockSamples) != 1 {
+		t.Errorf("after the clock was set back: %+v", back)
+	}
+	// One that is handed in again is known, however long ago it was.
+	if log.AddXID(Event{now.Add(2 * time.Second), 31}) {
+		t.Error("an XID is counted again after the window")
+	}
+	if log.AddXID(Event{now.Add(time.Hour), 79}); log.AddXID(Event{now.Add(time.Hour), 79}) {
+		t.Error("the same XID is new twice")
+	}
+}
+
+func TestHealthReasons(t *testing.T) {
+	at := func(code float64, ago time.Duration) Value {
+		return Value{Field: fieldXID, Number: code, Time: now.Add(-ago)}
+	}
+	events := func(returned time.Duration, xids ...Event) *Events {
+		log := NewEventLog(time.Hour)
+		for _, x := range xids {
+			log.AddXID(x)
+		}
+		if returned > 0 {
+			log.Returned(now.Add(-returned))
+		}
+		return log.Snapshot(now)
+	}
+	remap := func(n float64) Value { return Value{Field: fieldRowRemapFailure, Number: n, Time: now} }
+	for name, test := range map[string]struct {
+		entity Entity
+		want   string
+	}{
+		"nothing told":             {Entity{}, ""},
+		"no XID":                   {Entity{Values: []Value{at(0, 0)}}, "ok"},
+		"an application's":         {Entity{Values: []Value{at(13, time.Minute)}}, "ok"},
+		"off the bus":              {Entity{Values: []Value{at(79, time.Minute)}}, "xid_79"},
+		"hidden by a later one":    {Entity{Values: []Value{at(45, time.Second)}, Events: events(0, Event{now.Add(-time.Minute), 79}, Event{now.Add(-time.Second), 45})}, "xid_79"},
+		"the newest of two":        {Entity{Events: events(0, Event{now.Add(-time.Minute), 79}, Event{now.Add(-time.Second), 48})}, "xid_48"},
+		"came back since":          {Entity{Values: []Value{at(79, time.Minute)}, Events: events(time.Second, Event{now.Add(-time.Minute), 79})}, "ok"},
+		"again after it came back": {Entity{Events: events(time.Minute, Event{now.Add(-time.Second), 79})}, "xid_79"},
+		"lost":                     {Entity{Lost: true, Values: []Value{at(0, 0)}}, "lost"},
+		"lost and says why":        {Entity{Lost: true, Values: []Value{at(79, time.Second)}}, "xid_79"},
+		"rows not remapped":        {Entity{Values: []Value{at(0, 0), remap(1)}}, "row_remap_failure"},
+		"rows fine":                {Entity{Values: []Value{remap(0)}}, "ok"},
+		"a watch fails":            {Entity{Health: &HealthReport{Incidents: []Incident{{"NVLINK", HealthFail, "x"}}}}, "health_nvlink"},
+		"a watch warns":            {Entity{Health: &HealthReport{Incidents: []Incident{{"NVLINK", HealthWarn, "x"}}}}, "ok"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reason, _, known := healthOf(&Moment{taken: now}, &subject{entity: &test.entity})
+			if !known {
+				reason = ""
+			}
+			if reason != test.want {
+				t.Errorf("got %q, want %q", reason, test.want)
+			}
+		})
+	}
+}

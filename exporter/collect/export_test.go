@@ -1,0 +1,4 @@
+package collect
+
+// FixedLabels are for the golden test.
+var FixedLabels = fixedLabels

@@ -1,0 +1,335 @@
+package collect
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// parsed reads an exposition back: series to value, per family.
+func parsed(t testing.TB, page *Page, now time.Time) map[string]*dto.MetricFamily {
+	t.Helper()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(text(page, now)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return families
+}
+
+func valueOf(m *dto.Metric) float64 {
+	if c := m.GetCounter(); c != nil {
+		return c.GetValue()
+	}
+	return m.GetGauge().GetValue()
+}
+
+func seriesOf(name string, m *dto.Metric) string {
+	for _, l := range m.GetLabel() {
+		name += "|" + l.GetName() + "=" + l.GetValue()
+	}
+	return name
+}
+
+func labelOf(m *dto.Metric, name string) string {
+	for _, l := range m.GetLabel() {
+		if l.GetName() == name {
+			return l.GetValue()
+		}
+	}
+	return ""
+}
+
+// world is a machine of two cards that misbehaves at random: layouts change,
+// cards vanish, values go missing, counters begin anew, passes are skipped.
+type world struct {
+	*rand.Rand
+	now    time.Time
+	energy [2]float64 // mJ
+	drawn  [2]float64 // joules in truth, since the start
+	cut    [2]bool
+}
+
+func (w *world) step() *Reading {
+	gap := time.Second
+	if w.IntN(20) == 0 {
+		gap = time.Duration(1+w.IntN(10)) * time.Second
+	}
+	w.now = w.now.Add(gap)
+	r := &Reading{Taken: w.now}
+	for i := range 2 {
+		watts := 100 + 600*w.Float64()
+		w.energy[i] += watts * gap.Seconds() * 1000
+		w.drawn[i] += watts * gap.Seconds()
+		if w.IntN(50) == 0 { // the driver is loaded anew, some time within the gap
+			w.energy[i] = watts * gap.Seconds() * 1000 * w.Float64()
+		}
+		if w.IntN(30) == 0 {
+			w.cut[i] = !w.cut[i]
+		}
+		if w.IntN(40) == 0 {
+			continue // the card is gone for a moment
+		}
+		card := Entity{Kind: GPU, GPU: i, UUID: fmt.Sprintf("GPU-%d", i), CardMaxCompute: 7, Values: []Value{
+			{Field: fieldClockEvents, Number: float64(w.IntN(512)), Time: w.now},
+			{Field: fieldPowerWatts, Number: watts, Time: w.now},
+			{Field: fieldEnergyMilli, Number: w.energy[i], Time: w.now},
+			{Field: fieldEngineActive, Number: w.Float64(), Time: w.now},
+		}}
+		if w.IntN(10) == 0 {
+			card.Values = card.Values[:w.IntN(3)]
+		}
+		r.Entities = append(r.Entities, card)
+		if !w.cut[i] {
+			continue
+		}
+		for j, slices := range []int{3, 2, 1, 1} {
+			instance := Entity{Kind: Instance, GPU: i, UUID: card.UUID, InstanceID: j, Profile: fmt.Sprint(slices, "g"),
+				ComputeSlices: slices, CardMaxCompute: 7}
+			if w.IntN(10) > 0 {
+				instance.Values = []Value{{Field: fieldPowerWatts, Number: watts, Time: w.now}, {Field: fieldEngineActive, Number: 1.005 * w.Float64(), Time: w.now}}
+			}
+			r.Entities = append(r.Entities, instance)
+		}
+	}
+	return r
+}
+
+// Whatever happens: a counter never falls, the shares of a card sum to at most
+// 1, its busy seconds grow no faster than time, and what is the card's stands on
+// the card alone.
+func TestLedgerProperties(t *testing.T) {
+	for seed := range uint64(8) {
+		w := &world{Rand: rand.New(rand.NewPCG(seed, 4)), now: start}
+		c := NewCompiler(Options{Node: "n", Interval: time.Second, Compat: CompatOptions{Mode: CompatOff}})
+		last, lastBusy, lastAt := map[string]float64{}, map[string]float64{}, w.now
+		for step := range 300 {
+			if step%97 == 96 { // new counters: another compiler, the same ledger
+				c = NewCompiler(Options{Node: "n", Interval: time.Second, Compat: CompatOptions{Mode: CompatOff}, Ledger: c.ledger})
+			}
+			page := c.Compile(w.step(), Attribution{})
+			families := parsed(t, page, w.now)
+			share, busy := map[string]float64{}, map[string]float64{}
+			for name, family := range families {
+				for _, m := range family.GetMetric() {
+					key, v := seriesOf(name, m), valueOf(m)
+					if strings.HasSuffix(name, "_total") {
+						if before, ok := last[key]; ok && v < before {
+							t.Fatalf("seed %d step %d: %s fell from %g to %g", seed, step, key, before, v)
+						}
+						last[key] = v
+					}
+					switch gpu := labelOf(m, "gpu"); name {
+					case "gpu_share_ratio":
+						share[gpu] += v
+					case "gpu_busy_seconds_total":
+						busy[gpu] += v - lastBusy[key]
+						lastBusy[key] = v
+					case "gpu_power_watts", "gpu_energy_joules_total", "gpu_throttle_seconds_total":
+						if labelOf(m, "gpu_instance_id") != "" {
+							t.Fatalf("%s stands on an instance", key)
+						}
+					}
+				}
+			}
+			for gpu := range share {
+				if share[gpu] > 1+1e-9 {
+					t.Fatalf("seed %d step %d: the shares of card %s sum to %g", seed, step, gpu, share[gpu])
+				}
+				// A value missing for two readings is bridged by the third.
+				if most := max(w.now.Sub(lastAt).Seconds(), 0) + 2.5; busy[gpu] > most {
+					t.Fatalf("seed %d step %d: card %s computed %g s in %g s", seed, step, gpu, busy[gpu], most)
+				}
+			}
+			lastAt = w.now
+		}
+		for i := range 2 {
+			// Resets lose at most what was drawn before them within one gap.
+			got := c.ledger.tallies[tallyKey{kind: GPU, gpu: i, uuid: fmt.Sprintf("GPU-%d", i)}].joules
+			if math.Abs(got-w.drawn[i]) > 0.1*w.drawn[i] || got > w.drawn[i]+1 {
+				t.Errorf("seed %d: card %d drew %g J, counted %g", seed, i, w.drawn[i], got)
+			}
+		}
+	}
+}
+
+// ledger feeds one card's values and returns what the tally has.
+func tallied(values ...[]Value) *tally {
+	l := NewLedger(time.Second)
+	for _, v := range values {
+		e := Entity{Kind: GPU, UUID: "GPU-a", Values: v}
+		s := subject{entity: &e, busy: busyOf(&e)}
+		taken := start
+		if len(v) > 0 {
+			taken = v[0].Time
+		}
+		l.observe(&Moment{taken: taken, subjects: []subject{s}})
+	}
+	return l.tallies[tallyKey{uuid: "GPU-a"}]
+}
+
+func at(seconds float64, field uint16, number float64) []Value {
+	return []Value{{Field: field, Number: number, Time: start.Add(time.Duration(seconds * float64(time.Second)))}}
+}
+
+func TestEnergy(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		values [][]Value
+		want   float64
+	}{
+		{"begins where the driver's counter stands", [][]Value{at(0, 156, 2e6)}, 2000},
+		{"grows with it", [][]Value{at(0, 156, 2e6), at(1, 156, 2.5e6)}, 2500},
+		{"goes on after a reset", [][]Value{at(0, 156, 2e6), at(1, 156, 3e5), at(2, 156, 4e5)}, 2400},
+		{"a zero misread costs nothing", [][]Value{at(0, 156, 2e9), at(1, 156, 0), at(2, 156, 2e9+2e5), at(3, 156, 2e9+3e5)}, 2_000_100},
+		{"a leap that no card can draw is not energy", [][]Value{at(0, 156, 2e6), at(1, 156, 2e12), at(2, 156, 2e12+5e5)}, 2500},
+		{"a fall to what no card draws in a second is not energy", [][]Value{at(0, 156, 2e9), at(1, 156, 1e9), at(2, 156, 1e9+1e5)}, 2_000_100},
+		{"the same value twice counts once", [][]Value{at(0, 156, 2e6), at(1, 156, 2.5e6), at(1, 156, 2.5e6)}, 2500},
+		{"a gap of an hour is all drawn", [][]Value{at(0, 156, 0), at(3600, 156, 3600*5e5)}, 1_800_000},
+	} {
+		if got := tallied(c.values...).joules; math.Abs(got-c.want) > 1e-6 {
+			t.Errorf("%s: %g J, want %g", c.name, got, c.want)
+		}
+	}
+}
+
+// The counter's slope is the power.
+func TestEnergyAgreesWithPower(t *testing.T) {
+	const watts = 433.0
+	c := NewCompiler(Options{Node: "n", Interval: time.Second, Compat: CompatOptions{Mode: CompatOff}})
+	var first, last, power float64
+	for i := range 120 {
+		now := start.Add(time.Duration(i) * time.Second)
+		e := Entity{Kind: GPU, UUID: "GPU-a", Values: []Value{
+			{Field: fieldPowerWatts, Number: watts, Time: now}, {Field: fieldEnergyMilli, Number: watts * 1000 * float64(i%40), Time: now},
+		}}
+		families := parsed(t, c.Compile(&Reading{Taken: now, Entities: []Entity{e}}, Attribution{}), now)
+		last = valueOf(families["gpu_energy_joules_total"].GetMetric()[0])
+		power = valueOf(families["gpu_power_watts"].GetMetric()[0])
+		if i == 0 {
+			first = last
+		}
+	}
+	// Two resets, each a reading long.
+	if slope := (last - first) / (119 - 2); math.Abs(slope-power) > 0.001*power {
+		t.Errorf("energy grows by %g W, power is %g W", slope, power)
+	}
+}
+
+func TestBusyAndThrottleSeconds(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		field  uint16
+		values [][]Value
+		want   float64
+	}{
+		{"the first value is nobody's time", 1001, [][]Value{at(0, 1001, 1)}, 0},
+		{"the ratio is of the time before it", 1001, [][]Value{at(0, 1001, 1), at(1, 1001, 0.25)}, 0.25},
+		{"a percentage stands in", 203, [][]Value{at(0, 203, 100), at(2, 203, 50)}, 1},
+		{"a missing value is bridged", 1001, [][]Value{at(0, 1001, 1), nil, at(2, 1001, 0.5)}, 1},
+		{"what nobody saw is not counted", 1001, [][]Value{at(0, 1001, 1), at(60, 1001, 1), at(61, 1001, 1)}, 1},
+		{"time that runs backwards is none", 1001, [][]Value{at(5, 1001, 1), at(1, 1001, 1), at(6, 1001, 1)}, 1},
+		{"two reasons at once", 112, [][]Value{at(0, 112, 0), at(1, 112, 0x4|0x20), at(2, 112, 0x4)}, 2},
+		{"idle holds nothing back", 112, [][]Value{at(0, 112, 0), at(1, 112, 1)}, 0},
+	} {
+		got := tallied(c.values...)
+		seconds := got.busy
+		if c.field == fieldClockEvents {
+			seconds = got.throttled[1] // power_cap
+		}
+		if math.Abs(seconds-c.want) > 1e-9 {
+			t.Errorf("%s: %g s, want %g", c.name, seconds, c.want)
+		}
+	}
+	if got := tallied(at(0, 112, 0), at(1, 112, 0x4|0x20)); got.throttled[4] != 1 || got.throttled[0] != 0 {
+		t.Errorf("seconds by reason: %v", got.throttled)
+	}
+}
+
+// What a card did while it was not there is not counted, however short that was.
+func TestAbsenceIsNotBridged(t *testing.T) {
+	l := NewLedger(time.Second)
+	step := func(second float64, there bool) {
+		m := &Moment{taken: start.Add(time.Duration(second * float64(time.Second)))}
+		if there {
+			e := Entity{Kind: GPU, UUID: "GPU-a", Values: at(second, 1001, 1)}
+			m.subjects = []subject{{entity: &e, busy: busyOf(&e)}}
+		}
+		l.observe(m)
+	}
+	step(0, true)
+	step(1, true)
+	step(2, false)
+	step(3, true)
+	if got := l.tallies[tallyKey{uuid: "GPU-a"}].busy; got != 1 {
+		t.Errorf("%g s, want the one that was seen", got)
+	}
+}
+
+func TestThrottleSeriesAreThereAtZero(t *testing.T) {
+	c := compiler()
+	e := Entity{Kind: GPU, UUID: "GPU-a", Values: at(0, fieldClockEvents, 1)}
+	got := text(c.Compile(&Reading{Taken: start, Entities: []Entity{e}}, Attribution{}), start)
+	for _, r := range throttleReasons {
+		if want := `gpu_throttle_seconds_total{node="n",gpu="0",gpu_uuid="GPU-a",reason="` + r.name + `"} 0`; !strings.Contains(got, want) {
+			t.Errorf("lacks %s:\n%s", want, got)
+		}
+	}
+	if e.Values = nil; strings.Contains(text(c.Compile(&Reading{Taken: start, Entities: []Entity{e}}, Attribution{}), start), "throttle") {
+		t.Error("a card that does not tell is shown as not throttled")
+	}
+}
+
+func TestLedgerForgets(t *testing.T) {
+	l := NewLedger(time.Second)
+	for i := range 3 * maxTallies {
+		e := Entity{Kind: Instance, UUID: "GPU-a", InstanceID: i}
+		l.observe(&Moment{taken: start.Add(time.Duration(i) * time.Second), subjects: []subject{{entity: &e}}})
+	}
+	if n := len(l.tallies); n > 2*maxTallies || n < maxTallies {
+		t.Errorf("%d tallies are kept, want about %d", n, maxTallies)
+	}
+	if l.tallies[tallyKey{kind: Instance, uuid: "GPU-a", instance: 3*maxTallies - 1}] == nil {
+		t.Error("the newest was forgotten")
+	}
+}
+
+func TestBudget(t *testing.T) {
+	c := compiler()
+	r := &Reading{Taken: start}
+	for i := range 10 {
+		e := card(0.5, start)
+		e.GPU, e.UUID = i, fmt.Sprintf("GPU-%d", i)
+		r.Entities = append(r.Entities, e)
+	}
+	_, all := c.Compile(r, Attribution{}).Append(nil, start, false)
+	c.opts.MaxSeries = 25
+	page := c.Compile(r, Attribution{})
+	b, count := page.Append(nil, start, false)
+	out := 0
+	for _, n := range page.LeftOut {
+		out += n
+	}
+	if count.Series != 25 || out != all.Series-25 {
+		t.Errorf("%d series served, %d left out of %d", count.Series, out, all.Series)
+	}
+	if page.LeftOut["DCGM_FI_DEV_POWER_USAGE"] != 10 || page.LeftOut["gpu_info"] != 0 || !strings.Contains(string(b), "gpu_info{") {
+		t.Errorf("left out %v: the DCGM series go first", page.LeftOut)
+	}
+	c.opts.MaxSeries = 0
+	page = c.Compile(r, Attribution{})
+	if page.LeftOut != nil {
+		t.Errorf("without a budget %v is left out", page.LeftOut)
+	}
+	page.bound(0, 3000)
+	if b, _ := page.Append(nil, start, false); len(b) > 3000 || len(page.LeftOut) == 0 {
+		t.Errorf("%d bytes where 3000 are allowed, left out %v", len(b), page.LeftOut)
+	}
+}

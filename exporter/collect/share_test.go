@@ -1,0 +1,145 @@
+package collect
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/gpuscale/gpuscale/exporter/collect/counters"
+)
+
+// virtual is a compiler in virtual GPUs mode.
+func virtual() *Compiler {
+	return NewCompiler(Options{Node: "n", Interval: time.Second, Compat: CompatOptions{
+		Mode: CompatExact, VirtualGPUs: true, Counters: []counters.Field{
+			{ID: fieldGPUUtil, Name: "DCGM_FI_DEV_GPU_UTIL", Kind: counters.Gauge},
+			{ID: fieldFBUsed, Name: "DCGM_FI_DEV_FB_USED", Kind: counters.Gauge},
+			{ID: fieldPowerWatts, Name: "DCGM_FI_DEV_POWER_USAGE", Kind: counters.Gauge},
+		},
+	}})
+}
+
+func sharedCard(busy, usedMiB, watts float64) Entity {
+	return Entity{Kind: GPU, UUID: "GPU-a", Model: "L40S", Values: []Value{
+		{Field: fieldPowerWatts, Number: watts, Time: start}, {Field: fieldGPUUtil, Number: 100 * busy, Time: start},
+		{Field: fieldFBUsed, Number: usedMiB, Time: start},
+	}}
+}
+
+// sums returns a family's sum over all its series and over those of pods.
+func sums(f *dto.MetricFamily) (all, ofPods float64) {
+	for _, m := range f.GetMetric() {
+		v := m.GetGauge().GetValue() + m.GetUntyped().GetValue()
+		all += v
+		for _, l := range m.GetLabel() {
+			if l.GetName() == "pod" {
+				ofPods += v
+			}
+		}
+	}
+	return all, ofPods
+}
+
+// Whatever the driver says of processes: the sum over pods never exceeds the
+// card, and the sum over all series is the card.
+func TestPartsNeverExceedTheCard(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	measured := func(scale float64) Measured {
+		switch random.IntN(4) {
+		case 0:
+			return Measured{}
+		case 1:
+			return Measured{Number: 0, Time: start}
+		}
+		return Measured{Number: random.Float64() * scale, Time: start}
+	}
+	names := []string{"a", "b", "c", "d", "e"}
+	for range 300 {
+		busy, usedMiB := random.Float64(), math.Floor(random.Float64()*10000)
+		a := Attribution{Taken: start, Holders: make([][]Holder, 1), Holds: make([][]Hold, 1)}
+		for _, name := range names[:random.IntN(len(names)+1)] {
+			a.Holders[0] = append(a.Holders[0], Holder{"ns", name, "c"})
+			a.Holds[0] = append(a.Holds[0], Hold{Shares: []string{name}, Busy: measured(1.2), Memory: measured(1.2 * usedMiB * mebibyte)})
+		}
+		page := virtual().Compile(&Reading{Taken: start, Entities: []Entity{sharedCard(busy, usedMiB, 300)}}, a)
+		families := parsed(t, page, start)
+		for name, card := range map[string]float64{
+			"gpu_share_ratio": busy, "gpu_memory_used_bytes": usedMiB * mebibyte, "gpu_power_watts": 300,
+			"DCGM_FI_DEV_GPU_UTIL": 100 * busy, "DCGM_FI_DEV_FB_USED": usedMiB, "DCGM_FI_DEV_POWER_USAGE": 300,
+		} {
+			all, ofPods := sums(families[name])
+			if math.Abs(all-card) > 1e-6*max(1, card) || ofPods > card*(1+1e-9) {
+				t.Fatalf("%s: series sum to %v, those of pods to %v, the card has %v\n%s", name, all, ofPods, card, text(page, start))
+			}
+		}
+	}
+}
+
+func TestSharedCard(t *testing.T) {
+	r := &Reading{Taken: start, Entities: []Entity{sharedCard(0.5, 1000, 300)}}
+	a := Attribution{Taken: start, Holders: [][]Holder{{{"ns", "p", "c"}, {"ns", "q", "c"}}}}
+	const p, q = `namespace="ns",pod="p",container="c"`, `namespace="ns",pod="q",container="c"`
+
+	// The driver tells nothing: only gpu_held names the pods.
+	got := text(virtual().Compile(r, a), start)
+	for line := range strings.Lines(got) {
+		if strings.Contains(line, `pod="`) && !strings.HasPrefix(line, "gpu_held{") {
+			t.Errorf("a shared value stands under a pod: %s", line)
+		}
+	}
+	if strings.Count(got, "gpu_held{") != 2 {
+		t.Errorf("two hold it:\n%s", got)
+	}
+
+	// It tells of p only.
+	a.Holds = [][]Hold{{{Shares: []string{"0"}, Busy: Measured{0.125, start}, Memory: Measured{100 << 20, start}}, {Shares: []string{"1"}}}}
+	got = text(virtual().Compile(r, a), start)
+	for _, want := range []string{
+		`gpu_share_ratio{node="n",gpu="0",gpu_uuid="GPU-a",model="L40S",` + p + `} 0.125`,
+		`gpu_share_ratio{node="n",gpu="0",gpu_uuid="GPU-a",model="L40S"} 0.375`,
+		`gpu_busy_ratio{node="n",gpu="0",gpu_uuid="GPU-a",model="L40S"} 0.5`,
+		`gpu_memory_used_bytes{node="n",gpu="0",gpu_uuid="GPU-a",model="L40S",` + p + `} 104857600`,
+		`gpu_memory_used_bytes{node="n",gpu="0",gpu_uuid="GPU-a",model="L40S"} 943718400`,
+		`pod="p",vgpu="0"} 12.5`, `modelName="L40S"} 37.5`, `pod="p",vgpu="0"} 100`,
+		`gpu_idle_seconds{node="n",gpu="0",gpu_uuid="GPU-a",` + p + `} 0`,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("lacks %s:\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, `gpu_idle_seconds{node="n",gpu="0",gpu_uuid="GPU-a",`+q) {
+		t.Error("q is said to be idle, and nobody knows what it does")
+	}
+	if strings.Count(got, "DCGM_FI_DEV_POWER_USAGE{") != 1 {
+		t.Errorf("the card's power is repeated:\n%s", got)
+	}
+
+	// Alone on a card with shares: all of it, and the share's name.
+	a = Attribution{Taken: start, Holders: [][]Holder{{{"ns", "p", "c"}}}, Holds: [][]Hold{{{Shares: []string{"0", "2"}}}}}
+	if got = text(virtual().Compile(r, a), start); !strings.Contains(got, `pod="p",vgpu="0,2"} 50`) {
+		t.Errorf("alone:\n%s", got)
+	}
+	c := virtual()
+	c.opts.Compat.VirtualGPUs = false
+	if got = text(c.Compile(r, a), start); strings.Contains(got, "vgpu=") {
+		t.Error("a share is named though nobody asked")
+	}
+}
+
+func TestClaimLabels(t *testing.T) {
+	r := &Reading{Taken: start, Entities: []Entity{sharedCard(0.5, 1000, 300)}}
+	a := Attribution{Taken: start, Holders: [][]Holder{{{"ns", "p", "c"}}}, Holds: [][]Hold{{{Claim: Claim{
+		Name: "claim", Namespace: "ns", Driver: "gpu.nvidia.com", Pool: "n", Device: "gpu-0"}}}}}
+	got := text(virtual().Compile(r, a), start)
+	want := `dra_claim_name="claim",dra_claim_namespace="ns",dra_driver_name="gpu.nvidia.com",dra_pool_name="n",dra_device_name="gpu-0"`
+	if !strings.Contains(got, want) || strings.Contains(got, "dra_mig") {
+		t.Errorf("lacks %s:\n%s", want, got)
+	}
+	if strings.Contains(got[strings.Index(got, "gpu_held{"):strings.Index(got, "DCGM_")], "dra_") {
+		t.Error("our own series carry DCGM's labels")
+	}
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+)
+
+const compatPage = "../docs/exporter-compat.md"
+
+// rows returns the table rows of the page under a heading, cell by cell.
+func rows(t *testing.T, heading string) [][]string {
+	t.Helper()
+	text, err := os.ReadFile(compatPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(text), "\n## "+heading+"\n")
+	if !ok {
+		t.Fatalf("%s has no heading %q", compatPage, heading)
+	}
+	part, _, _ := strings.Cut(rest, "\n## ")
+	var out [][]string
+	for line := range strings.Lines(part) {
+		line = strings.TrimSpace(line)
+		if !strings.HasPrefix(line, "| ") || !strings.HasSuffix(line, "|") {
+			continue
+		}
+		cells := strings.Split(strings.Trim(line, "|"), "|")
+		for i := range cells {
+			cells[i] = strings.Trim(strings.TrimSpace(cells[i]), "`")
+		}
+		out = append(out, cells)
+	}
+	return out[1:] // the first is the table's head
+}
+
+// The page's flags are those of the program, each with its short form and
+// variable, and it says "no effect" and "refused" of the same as the program.
+func TestPageHasEveryFlag(t *testing.T) {
+	page := map[string][]string{}
+	for _, row := range rows(t, "Flags and environment") {
+		if len(row) != 4 || page[row[0]] != nil {
+			t.Fatalf("row %q", row)
+		}
+		page[row[0]] = row
+	}
+	check := func(name, short, env, begins string) {
+		row := page["--"+name]
+		if row == nil {
+			t.Errorf("--%s is not on the page", name)
+			return
+		}
+		delete(page, "--"+name)
+		if name == "replace-blanks-in-model-name" {
+			short = "-rbmn"
+		}
+		if short != "" {
+			short = "-" + short
+		}
+		if row[1] != short || row[2] != env {
+			t.Errorf("--%s: the page has %q and %q, want %q and %q", name, row[1], row[2], short, env)
+		}
+		if !regexp.MustCompile("^(" + begins + ")").MatchString(row[3]) {
+			t.Errorf("--%s: the page says %q, want %s", name, row[3], begins)
+		}
+	}
+	without := map[string]bool{}
+	for _, o := range withoutEffect() {
+		without[o.name] = true
+	}
+	for _, flag := range dcgmFlags() {
+		begins := "same|different"
+		if without[flag.name] {
+			begins = "no effect: "
+		}
+		check(flag.name, flag.short, flag.env, begins)
+	}
+	for _, o := range refusedOptions() {
+		check(o.name, "", o.env, "refused: ")
+	}
+	for name := range page {
+		t.Errorf("%s is on the page and not known", name)
+	}
+}
+
+// Every label on a DCGM series of a golden exposition is on the page.
+func TestPageHasEveryLabel(t *testing.T) {
+	known := map[string]bool{}
+	for _, row := range rows(t, "Labels") {
+		for _, m := range regexp.MustCompile(`[A-Za-z_]+`).FindAllString(row[0], -1) {
+			known[m] = true
+		}
+	}
+	series := regexp.MustCompile(`(?m)^DCGM_\w+\{(.*)\} \S+$`)
+	name := regexp.MustCompile(`(?:^|",)(\w+)="`)
+	for file, archive := range goldens(t) {
+		if file == "kubernetes" {
+			continue // its pods' labels are the pods'
+		}
+		for _, f := range archive.Files {
+			for _, m := range series.FindAllStringSubmatch(string(f.Data), -1) {
+				for _, l := range name.FindAllStringSubmatch(m[1], -1) {
+					if !known[l[1]] && !strings.HasPrefix(l[1], "DCGM_") {
+						t.Errorf("%s: label %s is not on the page", file, l[1])
+						known[l[1]] = true
+					}
+				}
+			}
+		}
+	}
+}
+
+// The page lists the golden expositions there are.
+func TestPageHasEveryMode(t *testing.T) {
+	there := goldens(t)
+	for _, row := range rows(t, "Golden expositions") {
+		if there[row[0]] == nil {
+			t.Errorf("%s is on the page and not in testdata", row[0])
+		}
+		delete(there, row[0])
+	}
+	for file := range there {
+		t.Errorf("%s is not on the page", file)
+	}
+}
+
+func goldens(t *testing.T) map[string]*txtar.Archive {
+	t.Helper()
+	files, err := filepath.Glob("collect/testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no golden expositions: %v", err)
+	}
+	out := map[string]*txtar.Archive{}
+	for _, file := range files {
+		archive, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[strings.TrimSuffix(filepath.Base(file), ".txtar")] = archive
+	}
+	return out
+}

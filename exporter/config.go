@@ -1,0 +1,238 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/gpuscale/gpuscale/exporter/collect"
+	"github.com/gpuscale/gpuscale/exporter/collect/counters"
+	"github.com/gpuscale/gpuscale/exporter/node"
+)
+
+// config is the command line and the environment, checked.
+type config struct {
+	countersFile   string
+	configMap      string // "namespace:name" or "none"
+	address        string
+	intervalMS     int
+	remote         string
+	dcgmLog        bool
+	dcgmLogLevel   string
+	kubernetes     bool
+	kubeletSocket  string
+	gpuIDType      string
+	resources      list
+	podLabels      bool
+	podUID         bool
+	allowlist      list
+	virtualGPUs    bool
+	enableDRA      bool
+	fractionalGPUs bool
+	jobsDir        string
+
+	devices, switches, cpus string
+	noHostname              bool
+	oldNamespace            bool
+	dashedModel             bool
+	xidWindowMS             int
+	clockWindowMS           int
+
+	webConfigFile   string
+	systemdSocket   bool
+	readTimeout     string
+	writeTimeout    string
+	maxScrapes      int
+	exporterMetrics bool
+	requireGPUs     bool
+	pprof           bool
+	dump            dumpOptions
+	side            sideOptions
+
+	debug     bool
+	logFormat string
+
+	source string
+	replay string
+	node   string
+	compat string
+
+	// Of the texts above, checked.
+	allowed  []*regexp.Regexp
+	selected struct{ devices, switches, cpus collect.Selection }
+	timeouts struct{ read, write time.Duration }
+	// warnings say what was asked for and has no effect.
+	warnings []string
+}
+
+// complete takes the environment where no flag was given and checks the result.
+// It returns all problems at once.
+func complete(f *pflag.FlagSet, env func(string) (string, bool), c *config) error {
+	var problems []error
+	for variable, name := range environment() {
+		value, ok := env(variable)
+		if !ok || value == "" || f.Changed(name) {
+			continue
+		}
+		if err := f.Set(name, value); err != nil {
+			problems = append(problems, fmt.Errorf("%s=%q: %w", variable, value, err))
+		}
+	}
+	problems = append(problems, refused(f)...)
+	c.warnings = noEffect(f)
+	if c.node == "" {
+		name, err := os.Hostname()
+		if err != nil {
+			problems = append(problems, fmt.Errorf("--node: not given, and the host has no name: %w", err))
+		}
+		c.node = name
+	}
+	problems = append(problems, c.validate()...)
+	slices.SortFunc(problems, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errors.Join(problems...)
+}
+
+// validate returns all problems, each with its flag.
+func (c *config) validate() []error {
+	var problems []error
+	problem := func(flag, format string, args ...any) {
+		problems = append(problems, fmt.Errorf("--"+flag+": "+format, args...))
+	}
+	oneOf := func(flag, value string, allowed ...string) {
+		if !slices.Contains(allowed, value) {
+			problem(flag, "%q is not one of %s", value, strings.Join(allowed, ", "))
+		}
+	}
+	oneOf("source", c.source, "auto", "dcgm", "nvml", "replay")
+	oneOf("compat", c.compat, "true", "once", "false")
+	oneOf("kubernetes-gpu-id-type", c.gpuIDType, "uid", "device-name")
+	oneOf("log-format", c.logFormat, "text", "json")
+	oneOf("dcgm-log-level", c.dcgmLogLevel, "NONE", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "VERB")
+	if c.interval() < node.MinInterval {
+		problem("collect-interval", "%d ms, at least %d", c.intervalMS, node.MinInterval.Milliseconds())
+	}
+	for flag, ms := range map[string]int{"xid-count-window-size": c.xidWindowMS, "clock-events-count-window-size": c.clockWindowMS} {
+		if ms <= 0 {
+			problem(flag, "%d ms, want more than 0", ms)
+		}
+	}
+	if c.maxScrapes < 0 {
+		problem("max-concurrent-scrapes", "%d, want 0 (any number) or more", c.maxScrapes)
+	}
+	if c.dump.retentionHours < 0 {
+		problem("dump-retention", "%d hours, want 0 (for ever) or more", c.dump.retentionHours)
+	}
+	if c.source == "replay" && c.replay == "" {
+		problem("source replay", "needs --replay FILE")
+	}
+	if (c.source == "dcgm" || c.source == "nvml") && c.replay != "" {
+		problem("replay", "cannot be used with --source %s", c.source)
+	}
+	if c.source == "nvml" && c.remote != "" {
+		problem("remote-hostengine-info", "cannot be used with --source nvml")
+	}
+	if c.pprof && c.webConfigFile == "" {
+		problem("enable-pprof", "needs --web-config-file: profiles tell too much to be served without TLS or a password")
+	}
+	problems = append(problems, c.side.validate()...)
+	return append(problems, c.parse()...)
+}
+
+// parse reads the texts that have a syntax of their own.
+func (c *config) parse() []error {
+	var problems []error
+	for _, s := range []struct {
+		flag, text string
+		into       *collect.Selection
+	}{
+		{"devices", c.devices, &c.selected.devices},
+		{"switch-devices", c.switches, &c.selected.switches},
+		{"cpu-devices", c.cpus, &c.selected.cpus},
+	} {
+		selection, err := collect.ParseSelection(s.text)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("--%s: %w", s.flag, err))
+		}
+		*s.into = selection
+	}
+	c.timeouts.read = c.timeout("web-read-timeout", c.readTimeout)
+	c.timeouts.write = c.timeout("web-write-timeout", c.writeTimeout)
+	c.allowed = nil
+	for _, text := range c.allowlist {
+		re, err := regexp.Compile(text)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("--kubernetes-pod-label-allowlist-regex: %w", err))
+			continue
+		}
+		c.allowed = append(c.allowed, re)
+	}
+	if c.configMap == "none" || c.configMap == "" {
+		c.configMap = ""
+	} else if namespace, name, ok := strings.Cut(c.configMap, ":"); !ok || namespace == "" || name == "" || strings.ContainsAny(name, ":/") || strings.Contains(namespace, "/") {
+		problems = append(problems, fmt.Errorf("--configmap-data: %q, want NAMESPACE:NAME or none", c.configMap))
+	}
+	return problems
+}
+
+// timeout reads a duration; as in dcgm-exporter a text that is none gives the
+// default and a warning.
+func (c *config) timeout(flag, text string) time.Duration {
+	d, err := time.ParseDuration(text)
+	if err == nil && d >= 0 {
+		return d
+	}
+	c.warnings = append(c.warnings, fmt.Sprintf("--%s: %q is no duration such as 10s; it is %s", flag, text, defaultTimeout))
+	return defaultTimeout
+}
+
+// defaultTimeout of a request's reading and its answer's writing.
+const defaultTimeout = 10 * time.Second
+
+func (c *config) interval() time.Duration { return time.Duration(c.intervalMS) * time.Millisecond }
+
+func (c *config) compatOptions(fields []counters.Field) collect.CompatOptions {
+	o := collect.CompatOptions{
+		Mode: collect.CompatExact, Counters: fields, Hostname: c.hostname(),
+		OldNamespace: c.oldNamespace, DashedModel: c.dashedModel, VirtualGPUs: c.virtualGPUs,
+		Devices: c.selected.devices, Switches: c.selected.switches, CPUs: c.selected.cpus,
+		XIDWindow:         time.Duration(c.xidWindowMS) * time.Millisecond,
+		ClockEventsWindow: time.Duration(c.clockWindowMS) * time.Millisecond,
+	}
+	switch c.compat {
+	case "once":
+		o.Mode = collect.CompatOnce
+	case "false":
+		o.Mode = collect.CompatOff
+	}
+	return o
+}
+
+// hostname is the value of the DCGM series' hostname label. dcgm-exporter takes
+// the host of a remote host engine's address, even where that is "localhost".
+func (c *config) hostname() string {
+	if c.noHostname {
+		return ""
+	}
+	address := strings.TrimPrefix(c.remote, "tcp://")
+	if c.remote == "" || c.compat != "true" || strings.HasPrefix(address, "/") || strings.Contains(address, "://") {
+		return c.node
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	return cmp.Or(host, c.node)
+}
+
+// eventWindow is how long a source keeps single events for the windowed counts.
+func (c *config) eventWindow() time.Duration {
+	return time.Duration(max(c.xidWindowMS, c.clockWindowMS)) * time.Millisecond
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gpuscale/gpuscale/exporter/collect/counters"
+	"github.com/gpuscale/gpuscale/exporter/pods"
+)
+
+const (
+	// configMapEvery is how often a ConfigMap is read again: 5,000 nodes that do
+	// so are 17 small requests a second.
+	configMapEvery = 5 * time.Minute
+	// configMapTimeout bounds one reading of it.
+	configMapTimeout = 15 * time.Second
+	// configMapKey is where dcgm-exporter looks.
+	configMapKey = "metrics"
+)
+
+// loadCounters reads the counters once.
+func loadCounters(ctx context.Context, c *config) ([]counters.Field, error) {
+	load, err := countersLoader(c)
+	if err != nil {
+		return nil, err
+	}
+	file, err := load(ctx)
+	return file.Fields, err
+}
+
+// readCountersFile reads the counters file, or takes the built-in ones where
+// none was named and none stands at dcgm-exporter's place.
+func readCountersFile(path string) (counters.File, error) {
+	named := path != ""
+	if !named {
+		path = defaultCountersFile
+	}
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) && !named {
+		fields, err := counters.Default()
+		return counters.File{Fields: fields}, err
+	}
+	if err != nil {
+		return counters.File{}, fmt.Errorf("counters file: %w", err)
+	}
+	defer file.Close()
+	parsed, err := counters.Parse(path, file)
+	if err != nil {
+		return counters.File{}, fmt.Errorf("counters file:\n%w", err)
+	}
+	return parsed, nil
+}
+
+// readCountersMap reads the one ConfigMap that -m names.
+func readCountersMap(ctx context.Context, api *pods.API, name string) (counters.File, error) {
+	ctx, cancel := context.WithTimeout(ctx, configMapTimeout)
+	defer cancel()
+	namespace, object, _ := strings.Cut(name, ":")
+	data, err := api.ConfigMap(ctx, namespace, object)
+	if err != nil {
+		return counters.File{}, fmt.Errorf("ConfigMap %s with the counters: %w", name, err)
+	}
+	text, ok := data[configMapKey]
+	if !ok {
+		return counters.File{}, fmt.Errorf("ConfigMap %s with the counters: it has no key %q", name, configMapKey)
+	}
+	parsed, err := counters.Parse(name+"/"+configMapKey, strings.NewReader(text))
+	if err != nil {
+		return counters.File{}, fmt.Errorf("ConfigMap with the counters:\n%w", err)
+	}
+	return parsed, nil
+}
+
+// countersLoader reads the counters from wherever the command line says.
+func countersLoader(c *config) (func(context.Context) (counters.File, error), error) {
+	if c.configMap == "" {
+		return func(context.Context) (counters.File, error) { return readCountersFile(c.countersFile) }, nil
+	}
+	api, err := pods.InCluster()
+	if err != nil {
+		return nil, fmt.Errorf("--configmap-data: %w; use -f FILE with the ConfigMap mounted", err)
+	}
+	return func(ctx context.Context) (counters.File, error) { return readCountersMap(ctx, api, c.configMap) }, nil
+}
+
+// reloader serves the counters anew when they change. A source of mistakes
+// leaves what is served as it is.
+type reloader struct {
+	load func(context.Context) (counters.File, error)
+	node interface {
+		Reload([]counters.Field)
+		ReloadFailed()
+	}
+	log    *slog.Logger
+	served []counters.Field
+	failed string // the mistake last logged
+}
+
+// run follows the counters until ctx ends: the file's folder, or the ConfigMap
+// every five minutes, and both on every hangup.
+func (r *reloader) run(ctx context.Context, c *config, hangup <-chan os.Signal) {
+	changed := make(chan struct{}, 1)
+	tell := func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}
+	every := time.NewTicker(configMapEvery)
+	defer every.Stop()
+	poll := every.C
+	if c.configMap == "" {
+		poll = nil
+		path := c.countersFile
+		if path == "" {
+			path = defaultCountersFile
+		}
+		go watchFolder(ctx, filepath.Dir(path), tell)
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangup:
+			r.log.Info("hangup: reading the counters again")
+			r.failed = "" // asked for: a mistake is worth a line again
+		case <-poll:
+		case <-changed:
+		}
+		r.reload(ctx)
+	}
+}
+
+// reload reads once and serves what changed.
+func (r *reloader) reload(ctx context.Context) {
+	file, err := r.load(ctx)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil && err.Error() == r.failed:
+		// Still the same mistake: it was said.
+	case err != nil:
+		r.failed = err.Error()
+		r.node.ReloadFailed()
+		r.log.Error("the new counters are not usable; those before stay", "error", err)
+	case r.failed == "" && slices.Equal(file.Fields, r.served):
+		// Touched, not changed.
+	default:
+		r.failed, r.served = "", file.Fields
+		warnCounters(r.log, file)
+		r.node.Reload(file.Fields)
+		r.log.Info("counters read", "fields", len(file.Fields))
+	}
+}
+
+func warnCounters(log *slog.Logger, file counters.File) {
+	for _, w := range file.Warnings {
+		log.Warn("counters: " + w.Error())
+	}
+}

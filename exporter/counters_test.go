@@ -1,0 +1,159 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/gpuscale/gpuscale/exporter/collect/counters"
+	"github.com/gpuscale/gpuscale/exporter/pods"
+)
+
+// taker notes what it is told to serve.
+type taker struct {
+	fields []counters.Field
+	good   int
+	bad    int
+}
+
+func (t *taker) Reload(f []counters.Field) { t.fields, t.good = f, t.good+1 }
+func (t *taker) ReloadFailed()             { t.bad++ }
+
+// What a change of the file does, one after the other.
+func TestReloader(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "c.csv")
+	const one, two = "DCGM_FI_DEV_GPU_UTIL, gauge, u\n", "DCGM_FI_DEV_GPU_TEMP, gauge, t\n"
+	write(t, path, one)
+	file, err := readCountersFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	node := &taker{}
+	r := &reloader{
+		load: func(context.Context) (counters.File, error) { return readCountersFile(path) },
+		node: node, log: slog.New(slog.NewTextHandler(&log, nil)), served: file.Fields,
+	}
+	for _, step := range []struct {
+		name, text string
+		good, bad  int
+		says       string
+	}{
+		{"touched", one, 0, 0, ""},
+		{"a comment more", one + "# hello\n", 0, 0, ""},
+		{"other counters", one + two, 1, 0, "counters read"},
+		{"a mistake", "DCGM_FI_DEV_GPU_UTILL, gauge, u\n", 1, 1, "c.csv:1: field: no DCGM field is called"},
+		{"the same mistake", "DCGM_FI_DEV_GPU_UTILL, gauge, u\n", 1, 1, ""},
+		{"another", "DCGM_FI_DEV_GPU_UTIL, gage, u\n", 1, 2, "did you mean gauge?"},
+		{"mended, as it was before", one + two, 2, 2, "counters read"},
+		{"two lines for one", two + two, 3, 2, "stands on line 1 already"},
+	} {
+		log.Reset()
+		write(t, path, step.text)
+		r.reload(t.Context())
+		if node.good != step.good || node.bad != step.bad {
+			t.Errorf("%s: %d good and %d bad, want %d and %d", step.name, node.good, node.bad, step.good, step.bad)
+		}
+		if said := log.String(); (said == "") != (step.says == "") || !strings.Contains(said, step.says) {
+			t.Errorf("%s: log %q, want %q", step.name, said, step.says)
+		}
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	r.reload(t.Context())
+	if node.bad != 3 || len(node.fields) != 1 {
+		t.Errorf("after the file went: %d bad, %d fields served", node.bad, len(node.fields))
+	}
+}
+
+// -m asks for one object, under the account's token, and says what is wrong.
+func TestCountersFromConfigMap(t *testing.T) {
+	var asked atomic.Pointer[string]
+	data := map[string]string{"metrics": "DCGM_FI_DEV_GPU_UTIL, gauge, u\n"}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path := r.Method + " " + r.URL.Path + " " + r.Header.Get("Authorization")
+		asked.Store(&path)
+		if !strings.HasSuffix(r.URL.Path, "/counters") {
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = w.Write([]byte(`{"kind":"Status","message":"configmaps \"other\" is forbidden"}`))
+			return
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"kind": "ConfigMap", "data": data})
+	}))
+	defer server.Close()
+	token := filepath.Join(t.TempDir(), "token")
+	write(t, token, "secret\n")
+	api := &pods.API{Base: server.URL, Client: server.Client(), TokenFile: token}
+
+	file, err := readCountersMap(t.Context(), api, "gpu:counters")
+	if err != nil || len(file.Fields) != 1 {
+		t.Errorf("%d fields, %v", len(file.Fields), err)
+	}
+	if want := "GET /api/v1/namespaces/gpu/configmaps/counters Bearer secret"; *asked.Load() != want {
+		t.Errorf("asked %q, want %q", *asked.Load(), want)
+	}
+	data = map[string]string{"metrics": "nonsense"}
+	if _, err := readCountersMap(t.Context(), api, "gpu:counters"); err == nil || !strings.Contains(err.Error(), "gpu:counters/metrics:1: 1 columns, want 3") {
+		t.Errorf("err = %v", err)
+	}
+	data = map[string]string{"other": ""}
+	if _, err := readCountersMap(t.Context(), api, "gpu:counters"); err == nil || !strings.Contains(err.Error(), `no key "metrics"`) {
+		t.Errorf("err = %v", err)
+	}
+	if _, err := readCountersMap(t.Context(), api, "gpu:other"); err == nil || !strings.Contains(err.Error(), `"other" is forbidden`) {
+		t.Errorf("err = %v", err)
+	}
+}
+
+// A ConfigMap as the kubelet mounts it: the file is a link through ..data, and
+// an update moves ..data. Every scrape meanwhile has one of the two pages, whole.
+func TestReloadWithoutGap(t *testing.T) {
+	mount := t.TempDir()
+	version := func(name, text string) {
+		write(t, filepath.Join(mount, name, "counters.csv"), text)
+		link := filepath.Join(mount, "..data_tmp")
+		if err := os.Symlink(name, link); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(link, filepath.Join(mount, "..data")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	version("..v1", "DCGM_FI_DEV_POWER_USAGE, gauge, p\nDCGM_FI_DEV_GPU_UTIL, gauge, u\n")
+	path := filepath.Join(mount, "counters.csv")
+	if err := os.Symlink("..data/counters.csv", path); err != nil {
+		t.Fatal(err)
+	}
+	cmd, base := start(t, "--replay", "testdata/mixed.txt", "-c", "100", "-f", path)
+	metricsHave(t, base, "DCGM_FI_DEV_POWER_USAGE{", "DCGM_FI_DEV_GPU_UTIL{", "gpuscale_exporter_reload_successful 1")
+
+	version("..v2", "DCGM_FI_DEV_POWER_USAGE, gauge, p\nDCGM_FI_DEV_FB_USED, gauge, f\n")
+	until(t, "the new counters", func() (bool, string) {
+		_, body := get(t, base+"/metrics")
+		if !strings.Contains(body, "DCGM_FI_DEV_POWER_USAGE{") || strings.Contains(body, "DCGM_FI_DEV_GPU_UTIL{") == strings.Contains(body, "DCGM_FI_DEV_FB_USED{") {
+			t.Fatalf("a scrape between the pages:\n%s", body)
+		}
+		return strings.Contains(body, "DCGM_FI_DEV_FB_USED{"), body
+	})
+	metricsHave(t, base, `gpuscale_exporter_reload_total{result="ok"} 1`)
+
+	version("..v3", "DCGM_FI_DEV_POWER_USAGE, gage, p\n")
+	metricsHave(t, base, `gpuscale_exporter_reload_total{result="error"} 1`, "gpuscale_exporter_reload_successful 0", "DCGM_FI_DEV_FB_USED{")
+
+	// A hangup asks at once, whatever the file system told.
+	version("..v4", "DCGM_FI_DEV_GPU_TEMP, gauge, t\n")
+	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	metricsHave(t, base, "DCGM_FI_DEV_GPU_TEMP{", "gpuscale_exporter_reload_successful 1")
+}

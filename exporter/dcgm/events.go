@@ -1,0 +1,171 @@
+package dcgm
+
+// #include "shim.h"
+import "C"
+
+import (
+	"time"
+
+	"github.com/gpuscale/gpuscale/exporter/collect"
+)
+
+const (
+	// defaultEventWindow is how far back dcgm-exporter's counts look.
+	defaultEventWindow = 5 * time.Minute
+	// xidKeep is how long the host engine keeps XIDs for us: longer than any call
+	// has been seen to hang.
+	xidKeep = 10 * time.Minute
+	// clockKeep does the same for samples of the throttle reasons.
+	clockKeep = time.Minute
+	// xidOverlap is how far each question reaches back before the newest XID
+	// known, since the host engine may note one late.
+	xidOverlap = 10 * time.Second
+	// firstEvents is the room for one answer; it grows.
+	firstEvents = 256
+)
+
+// events is what the reader remembers of the cards' events, whatever becomes of
+// the connection. The last value of a field would not do: two XIDs between two
+// readings would be one, and a card that falls off the bus reads blank from then
+// on, so that its XID 79 would never be seen.
+type events struct {
+	start     time.Time
+	window    time.Duration
+	logs      map[string]*collect.EventLog // by the card's UUID
+	last      map[string]collect.Event     // the newest XID of a card
+	newestXID time.Time
+	newest    time.Time // sample of the throttle reasons
+	room      []C.shim_event
+
+	xids, clocks *watch // of this session; nil where not watched
+}
+
+func newEvents(start time.Time, window time.Duration) events {
+	if window <= 0 {
+		window = defaultEventWindow
+	}
+	return events{
+		start: start, window: window, logs: map[string]*collect.EventLog{}, last: map[string]collect.Event{},
+		room: make([]C.shim_event, firstEvents),
+	}
+}
+
+// log returns a card's log.
+func (e *events) log(uuid string) *collect.EventLog {
+	if e.logs[uuid] == nil {
+		e.logs[uuid] = collect.NewEventLog(e.window)
+	}
+	return e.logs[uuid]
+}
+
+// watchEvents watches the fields that are read since a time.
+func (r *reader) watchEvents() error {
+	r.events.xids, r.events.clocks = nil, nil
+	if !hasSymbol(symbolEvents) {
+		return nil
+	}
+	if r.fields.wants(fieldXID) {
+		w, err := r.session.watchOne(r.layout.gpuKeys(), fieldXID, r.every, xidKeep)
+		if err != nil {
+			return err
+		}
+		r.events.xids = w
+	}
+	if r.fields.asks(collect.AskClockEvents) {
+		w, err := r.session.watchOne(r.layout.gpuKeys(), fieldClocks, r.every, max(clockKeep, 3*r.every))
+		if err != nil {
+			return err
+		}
+		r.events.clocks = w
+	}
+	return nil
+}
+
+// readEvents asks for what has happened since the last reading. A failure that
+// does not sever the connection leaves the events for the next time.
+func (r *reader) readEvents(now time.Time) error {
+	e := &r.events
+	if now.Before(e.start) {
+		e.start = now.Add(-xidOverlap) // the clock was set back, and events have its time
+	}
+	err := e.each(e.xids, e.since(e.newestXID, now, xidOverlap), func(gpu uint32, at time.Time, code int64) {
+		uuid := r.cards[gpu].uuid
+		if code <= 0 || code >= int32Blank || at.Before(e.start) || uuid == "" {
+			return
+		}
+		x := collect.Event{Time: at, Code: code}
+		if e.log(uuid).AddXID(x) && !x.Time.Before(e.last[uuid].Time) {
+			e.last[uuid] = x
+		}
+		e.newestXID = later(e.newestXID, at)
+	})
+	if err == nil {
+		err = e.each(e.clocks, e.since(e.newest, now, r.every), func(gpu uint32, at time.Time, bits int64) {
+			if uuid := r.cards[gpu].uuid; bits >= 0 && bits < int32Blank && uuid != "" {
+				e.log(uuid).AddClocks(collect.Event{Time: at, Code: bits})
+				e.newest = later(e.newest, at)
+			}
+		})
+	}
+	if severs(err) {
+		return err
+	}
+	r.complain("events", err)
+	return nil
+}
+
+// since is from when to ask. Where the clock was set back, what is known lies in
+// the future and tells nothing.
+func (e *events) since(newest, now time.Time, overlap time.Duration) time.Time {
+	if newest.IsZero() {
+		return e.start
+	}
+	if now.Before(newest) {
+		newest = now
+	}
+	return later(e.start, newest.Add(-overlap))
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// each calls got for every sample since a time, card by card in order. A watch
+// that is not there has none.
+func (e *events) each(w *watch, since time.Time, got func(gpu uint32, at time.Time, number int64)) error {
+	if w == nil {
+		return nil
+	}
+	for {
+		var n C.int
+		code := C.shim_events(C.uintptr_t(hostHandle), C.uintptr_t(w.group.GetHandle()), C.uintptr_t(w.fields.GetHandle()),
+			C.int64_t(since.UnixMicro()), &e.room[0], C.int(len(e.room)), &n)
+		if code == codeNoData || code == codeNotWatched {
+			return nil
+		}
+		if code != 0 {
+			return callError("reading events", code)
+		}
+		if int(n) > len(e.room) {
+			e.room = make([]C.shim_event, 2*n)
+			continue
+		}
+		for _, x := range e.room[:n] {
+			got(uint32(x.gpu), time.UnixMicro(int64(x.ts)), int64(x.number))
+		}
+		return nil
+	}
+}
+
+// amend gives the last XID of a card as its field's value: of what DCGM has, if
+// anything, and the last event the later one.
+func (e *events) amend(uuid string, v collect.Value, ok bool) (collect.Value, bool) {
+	x, seen := e.last[uuid]
+	if !seen || ok && v.Number != 0 && !x.Time.After(v.Time) {
+		return v, ok
+	}
+	return collect.Value{Field: fieldXID, Number: float64(x.Code), Time: x.Time}, true
+}

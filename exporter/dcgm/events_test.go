@@ -1,0 +1,182 @@
+package dcgm
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/exporter/collect"
+	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
+)
+
+// totals are the XIDs counted of each card: "31×2".
+func totals(r *collect.Reading) []string {
+	var out []string
+	for _, e := range r.Entities {
+		if e.Kind != collect.GPU {
+			continue
+		}
+		text := ""
+		for _, x := range e.Events.XIDs {
+			text += fmt.Sprintf("%d×%d ", x.Code, x.Total)
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+// Every XID is counted once: two between readings, the same one read twice, one
+// noted late, and whatever becomes of the connection.
+func TestXIDsOnce(t *testing.T) {
+	m := newMachine(t, 2)
+	e := m.engine("127.0.0.1:0")
+	var c clock
+	c.advance(-time.Hour) // so that all events lie in the past
+	start := c.now().Truncate(time.Microsecond)
+	s := open(t, Options{Mode: Remote, Address: e.Address, now: c.now})
+	c.advance(time.Hour)
+	watchFields(t, s, 155, 230)
+	at := func(d time.Duration) time.Time { return start.Add(time.Second + d) }
+	add := func(card, code int, at time.Time) {
+		m.Cards[card].XIDs = append(m.Cards[card].XIDs, fakedcgm.XID{Code: code, At: at})
+		m.write()
+	}
+	want := func(what string, want ...string) {
+		t.Helper()
+		if got := totals(read(t, s)); !reflect.DeepEqual(got, want) {
+			t.Fatalf("%s: got %q, want %q", what, got, want)
+		}
+	}
+	add(0, 13, start.Add(-48*time.Hour))
+	want("before the start", "", "")
+	add(0, 31, at(0))
+	add(0, 31, at(time.Millisecond))
+	add(1, 43, at(0))
+	want("three at a time", "31×2 ", "43×1 ")
+	want("again", "31×2 ", "43×1 ")
+	add(1, 45, at(-time.Millisecond)) // noted after the newest was read
+	want("late", "31×2 ", "43×1 45×1 ")
+
+	e.Kill()
+	if _, err := s.Read(); err == nil {
+		t.Fatal("the host engine is not dead")
+	}
+	add(0, 79, at(time.Second))
+	c.advance(longestDelay)
+	e = m.engine(e.Address)
+	want("another host engine that knows the old ones too", "31×2 79×1 ", "43×1 45×1 ")
+
+	// The instances have their card's, but not as their own.
+	m.cut(1, 2, "3g.40gb", 3, 4)
+	m.write()
+	r := read(t, s)
+	if r.Entities[2].Events != nil || len(r.Entities) != 4 {
+		t.Errorf("instance %+v", r.Entities[2])
+	}
+	want("another layout", "31×2 79×1 ", "43×1 45×1 ")
+
+	// A clock that is set back hides nothing.
+	c.advance(-24 * time.Hour)
+	add(1, 94, c.now())
+	want("clock set back", "31×2 79×1 ", "43×1 45×1 94×1 ")
+}
+
+func TestXIDsManyAtOnce(t *testing.T) {
+	m := newMachine(t, 8)
+	start := time.Now().Add(time.Second).Truncate(time.Microsecond)
+	s := open(t, Options{})
+	watchFields(t, s, 230)
+	read(t, s)
+	for i := range m.Cards {
+		for k := range 60 {
+			m.Cards[i].XIDs = append(m.Cards[i].XIDs, fakedcgm.XID{Code: 31, At: start.Add(time.Duration(k) * time.Millisecond)})
+		}
+	}
+	m.write()
+	for i, got := range totals(read(t, s)) {
+		if got != "31×60 " {
+			t.Errorf("card %d: %q", i, got)
+		}
+	}
+}
+
+// Samples of the throttle reasons come one by one, and a reason that sets in is
+// counted once.
+func TestClockEvents(t *testing.T) {
+	m := newMachine(t, 1)
+	m.Cards[0].Fields[112] = 0x1
+	m.write()
+	s := open(t, Options{})
+	watchFields(t, s, 112, collect.AskClockEvents)
+	samples := func(n int) *collect.Events {
+		var events *collect.Events
+		until(t, func() error {
+			if events = read(t, s).Entities[0].Events; len(events.ClockSamples) < n {
+				return fmt.Errorf("%d samples", len(events.ClockSamples))
+			}
+			return nil
+		})
+		return events
+	}
+	if e := samples(2); len(e.ClockChanges) != 0 || e.ClockSamples[0].Code != 1 {
+		t.Errorf("what was there before is said to have set in: %+v", e)
+	}
+	m.Cards[0].Fields[112] = 0x5
+	m.write()
+	n := len(samples(0).ClockSamples)
+	e := samples(n + 3)
+	if len(e.ClockChanges) != 1 || e.ClockChanges[0].Code != 4 || e.ClockChanges[0].Total != 1 {
+		t.Errorf("%+v", e.ClockChanges)
+	}
+	for i := 1; i < len(e.ClockSamples); i++ {
+		if !e.ClockSamples[i].Time.After(e.ClockSamples[i-1].Time) {
+			t.Errorf("sample %d is not newer: %+v", i, e.ClockSamples)
+		}
+	}
+	if r := read(t, s); number(t, r.Entities[0], 112) != 5 {
+		t.Error("the field itself has no value")
+	}
+}
+
+func TestHealthAndPeers(t *testing.T) {
+	m := newMachine(t, 3)
+	m.Incidents = []fakedcgm.Incident{{GPU: 1, System: 0x2, Result: 20, Code: 14}, {GPU: 1, System: 0x80, Result: 10, Code: 999}}
+	m.Peers = []fakedcgm.Peer{{From: 0, To: 2, Status: 5}}
+	m.write()
+	var c clock
+	s := open(t, Options{now: c.now})
+	watchFields(t, s, 155, collect.AskHealth, collect.AskPeers)
+	r := read(t, s)
+	want := []collect.Incident{
+		{Watch: "NVLINK", Result: 20, Error: "DCGM_FR_NVLINK_DOWN"}, {Watch: "THERMAL", Result: 10, Error: "DCGM_FR_999"},
+	}
+	if r.Entities[0].Health == nil || len(r.Entities[0].Health.Incidents) != 0 || !reflect.DeepEqual(r.Entities[1].Health.Incidents, want) {
+		t.Errorf("health %+v and %+v", r.Entities[0].Health, r.Entities[1].Health)
+	}
+	if p := r.Entities[0].Peers; !reflect.DeepEqual(p, []collect.Peer{{GPU: 1}, {GPU: 2, Status: 5}}) {
+		t.Errorf("peers %+v", p)
+	}
+	// Asked for again when it is time, and not before.
+	m.Incidents = nil
+	m.write()
+	if r := read(t, s); len(r.Entities[1].Health.Incidents) != 2 {
+		t.Errorf("asked again at once: %+v", r.Entities[1].Health)
+	}
+	c.advance(slowEvery)
+	if r := read(t, s); len(r.Entities[1].Health.Incidents) != 0 {
+		t.Errorf("not asked again: %+v", r.Entities[1].Health)
+	}
+}
+
+// Nobody asks, nobody is asked.
+func TestNoHealthUnasked(t *testing.T) {
+	m := newMachine(t, 2)
+	m.Fail = map[string]int{"dcgmHealthCheck": codeConnection, "dcgmGetNvLinkP2PStatus": codeConnection, "dcgmHealthSet": codeConnection}
+	m.write()
+	s := open(t, Options{})
+	watchFields(t, s, 155)
+	if r := read(t, s); r.Entities[0].Health != nil || r.Entities[0].Peers != nil || r.Entities[0].Events != nil {
+		t.Errorf("%+v", r.Entities[0])
+	}
+}

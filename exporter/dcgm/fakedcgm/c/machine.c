@@ -1,0 +1,263 @@
+/* Serves the calls that ask what there is. */
+#include "engine.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const card *find_card(const state *s, unsigned int gpu) {
+    for (int i = 0; i < s->cards; i++)
+        if ((unsigned)s->card[i].index == gpu)
+            return &s->card[i];
+    return NULL;
+}
+
+const instance *find_instance(const state *s, unsigned int entity, const card **parent) {
+    for (int i = 0; i < s->cards; i++) {
+        const card *c = &s->card[i];
+        for (int k = 0; k < c->instances; k++) {
+            if ((unsigned)c->instance[k].entity == entity) {
+                *parent = c;
+                return &c->instance[k];
+            }
+        }
+    }
+    return NULL;
+}
+
+const thing *find_thing(const state *s, entity_t e) {
+    for (int i = 0; i < s->things; i++)
+        if (s->thing[i].kind == e.kind && s->thing[i].id == e.id)
+            return &s->thing[i];
+    return NULL;
+}
+
+static bool has_core(const state *s, unsigned int core) {
+    for (int i = 0; i < s->things; i++) {
+        const thing *t = &s->thing[i];
+        if (t->kind == FE_CPU && core >= (unsigned)t->first && core <= (unsigned)t->last)
+            return true;
+    }
+    return false;
+}
+
+bool entity_exists(const state *s, entity_t e) {
+    const card *parent;
+    switch (e.kind) {
+    case FE_GPU: return find_card(s, e.id) != NULL;
+    /* A compute instance fills its GPU instance and shares its number. */
+    case FE_GPU_I:
+    case FE_GPU_CI: return find_instance(s, e.id, &parent) != NULL;
+    case FE_CPU_CORE: return has_core(s, e.id);
+    default: return find_thing(s, e) != NULL;
+    }
+}
+
+const unsigned short *profiled_fields(const card *c, int *n) {
+    static const unsigned short usual[] = { 1001, 1002, 1003, 1004, 1005, 1006, 1007, 1008, 1009, 1010, 1011, 1012 };
+    *n = 0;
+    if (c->lost)
+        return NULL;
+    for (int k = 0; k < c->fields.count; k++)
+        if (c->fields.list[k].id == 1001 && c->fields.list[k].what == A_UNSUPPORTED)
+            return NULL;
+    *n = c->profiled ? c->profiled : (int)(sizeof usual / sizeof *usual);
+    return c->profiled ? c->profile : usual;
+}
+
+static void put_ids(buffer *out, const unsigned int *ids, int n) {
+    PUT(out, n);
+    put_bytes(out, ids, (size_t)n * sizeof *ids);
+}
+
+status_t serve_dcgmGetAllDevices(const state *s, buffer *in, buffer *out) {
+    int live_only, n = 0;
+    unsigned int ids[MAX_CARDS];
+    GET(in, live_only);
+    for (int i = 0; i < s->cards && !s->no_nvml; i++)
+        if (!live_only || !s->card[i].lost)
+            ids[n++] = (unsigned)s->card[i].index;
+    put_ids(out, ids, n);
+    return ST_OK;
+}
+
+status_t serve_dcgmGetEntityGroupEntities(const state *s, buffer *in, buffer *out) {
+    unsigned int kind, flags;
+    unsigned int ids[MAX_ENTITIES];
+    int n = 0;
+    GET(in, kind);
+    GET(in, flags);
+    for (int i = 0; i < s->cards && !s->no_nvml; i++) {
+        const card *c = &s->card[i];
+        if ((flags & 1) && c->lost)
+            continue;
+        if (kind == FE_GPU)
+            ids[n++] = (unsigned)c->index;
+        for (int k = 0; (kind == FE_GPU_I || kind == FE_GPU_CI) && k < c->instances; k++)
+            ids[n++] = (unsigned)c->instance[k].entity;
+    }
+    for (int i = 0; i < s->things; i++)
+        if (s->thing[i].kind == kind && kind != FE_CPU_CORE)
+            ids[n++] = s->thing[i].id;
+    for (unsigned core = 0; kind == FE_CPU_CORE && core < MAX_ENTITIES; core++)
+        if (has_core(s, core))
+            ids[n++] = core;
+    put_ids(out, ids, n);
+    return ST_OK;
+}
+
+status_t serve_dcgmGetGpuStatus(const state *s, buffer *in, buffer *out) {
+    unsigned int gpu;
+    GET(in, gpu);
+    const card *c = find_card(s, gpu);
+    int status = c && c->lost ? ENTITY_LOST : ENTITY_OK;
+    PUT(out, status);
+    return c ? ST_OK : ST_BADPARAM;
+}
+
+/* Copies one text value of a card; a lost card gives blanks. */
+static void attribute(const state *s, const card *c, unsigned short field, char *out) {
+    sample v;
+    sample_live(s, (entity_t){ FE_GPU, (unsigned)c->index }, field, &v);
+    snprintf(out, STR_LEN, "%s", v.value.str);
+}
+
+status_t serve_dcgmGetDeviceAttributes(const state *s, buffer *in, buffer *out) {
+    unsigned int gpu;
+    GET(in, gpu);
+    const card *c = find_card(s, gpu);
+    if (s->no_nvml)
+        return ST_NVML_NOT_LOADED;
+    if (c == NULL)
+        return ST_BADPARAM;
+    attributes_v3 a = { .version = VERSION(attributes_v3, 3) };
+    attribute(s, c, 1, a.identifiers.driver_version);
+    attribute(s, c, 50, a.identifiers.name);
+    attribute(s, c, 54, a.identifiers.uuid);
+    attribute(s, c, 57, a.identifiers.pci_bus_id);
+    for (int i = 1; i < 6; i++)
+        a.power[i] = INT32_BLANK;
+    a.memory.total = c->lost ? INT32_BLANK : (unsigned)c->memory;
+    a.memory.bar1 = a.memory.used = a.memory.free = INT32_BLANK;
+    a.settings.mig = c->lost ? INT32_BLANK : c->mig;
+    PUT(out, a);
+    return ST_OK;
+}
+
+static void put_entry(buffer *out, const card *c, const instance *i, bool compute) {
+    entity_t gi = { FE_GPU_I, (unsigned)i->entity };
+    hierarchy_entry e = {
+        .entity = compute ? (entity_t){ FE_GPU_CI, gi.id } : gi,
+        .parent = compute ? gi : (entity_t){ FE_GPU, (unsigned)c->index },
+        .nvml_index = (unsigned)c->index,
+        .nvml_gi = (unsigned)i->id,
+        .nvml_ci = compute ? 0 : UINT32_MAX,
+        .slices = (unsigned)i->slices,
+    };
+    snprintf(e.gpu_uuid, sizeof e.gpu_uuid, "%s", c->uuid);
+    PUT(out, e);
+}
+
+status_t serve_dcgmGetGpuInstanceHierarchy(const state *s, buffer *in, buffer *out) {
+    (void)in;
+    if (s->no_nvml)
+        return ST_NVML_NOT_LOADED;
+    for (int i = 0; i < s->cards; i++) {
+        const card *c = &s->card[i];
+        /* 14 entries a card is what DCGM's struct has room for. */
+        for (int k = 0; !c->lost && k < c->instances && k < 7; k++) {
+            put_entry(out, c, &c->instance[k], false);
+            put_entry(out, c, &c->instance[k], true);
+        }
+    }
+    return ST_OK;
+}
+
+status_t serve_dcgmProfGetSupportedMetricGroups(const state *s, buffer *in, buffer *out) {
+    unsigned int gpu;
+    GET(in, gpu);
+    const card *c = find_card(s, gpu);
+    if (c == NULL)
+        return ST_BADPARAM;
+    int n;
+    const unsigned short *fields = profiled_fields(c, &n);
+    if (n == 0)
+        return ST_PROFILING_NOT_SUPPORTED;
+    PUT(out, n);
+    put_bytes(out, fields, (size_t)n * sizeof *fields);
+    return ST_OK;
+}
+
+status_t serve_dcgmGetCpuHierarchy(const state *s, buffer *in, buffer *out) {
+    (void)in;
+    cpu_hierarchy_v1 h = { .version = VERSION(cpu_hierarchy_v1, 1) };
+    for (int i = 0; i < s->things && h.count < 8; i++) {
+        const thing *t = &s->thing[i];
+        if (t->kind != FE_CPU)
+            continue;
+        h.cpus[h.count].cpu = t->id;
+        for (int core = t->first; core <= t->last; core++)
+            h.cpus[h.count].cores.bitmask[core / 64] |= 1ull << (core % 64);
+        h.count++;
+    }
+    if (h.count == 0)
+        return ST_NOT_SUPPORTED; /* a machine without Grace CPUs */
+    PUT(out, h);
+    return ST_OK;
+}
+
+status_t serve_dcgmGetNvLinkLinkStatus(const state *s, buffer *in, buffer *out) {
+    (void)in;
+    link_status_v4 l = { .version = VERSION(link_status_v4, 4) };
+    for (int i = 0; i < s->cards; i++)
+        l.gpu[l.gpus++].id = (unsigned)s->card[i].index;
+    for (int i = 0; i < s->things && l.switches < MAX_SWITCHES; i++)
+        if (s->thing[i].kind == FE_SWITCH)
+            l.nvswitch[l.switches++].id = s->thing[i].id;
+    for (int i = 0; i < s->things; i++) {
+        const thing *t = &s->thing[i];
+        if (t->kind != FE_LINK)
+            continue;
+        int up = t->up ? LINK_UP : LINK_DOWN;
+        for (unsigned k = 0; t->parent_kind == FE_GPU && k < l.gpus; k++)
+            if (l.gpu[k].id == (unsigned)t->parent)
+                l.gpu[k].state[t->index] = up;
+        for (unsigned k = 0; t->parent_kind == FE_SWITCH && k < l.switches; k++)
+            if (l.nvswitch[k].id == (unsigned)t->parent)
+                l.nvswitch[k].state[t->index] = up;
+    }
+    PUT(out, l);
+    return ST_OK;
+}
+
+static int place_of(const p2p_status_v1 *p, int gpu) {
+    for (int k = 0; k < (int)p->gpus; k++)
+        if (p->gpu[k].id == (unsigned)gpu)
+            return k;
+    return -1;
+}
+
+status_t serve_dcgmGetNvLinkP2PStatus(const state *s, buffer *in, buffer *out) {
+    (void)in;
+    p2p_status_v1 p = { .version = VERSION(p2p_status_v1, 1) };
+    for (int i = 0; i < s->cards; i++)
+        p.gpu[p.gpus++].id = (unsigned)s->card[i].index;
+    for (int i = 0; i < s->peers; i++) {
+        int from = place_of(&p, s->peer[i].from), to = place_of(&p, s->peer[i].to);
+        if (from >= 0 && to >= 0)
+            p.gpu[from].status[to] = s->peer[i].status;
+    }
+    PUT(out, p);
+    return ST_OK;
+}
+
+status_t serve_dcgmGetDeviceTopology(const state *s, buffer *in, buffer *out) {
+    unsigned int gpu;
+    (void)out;
+    GET(in, gpu);
+    return find_card(s, gpu) ? ST_OK : ST_BADPARAM;
+}
+
+status_t serve_dcgmHostengineVersionInfo(const state *s, buffer *in, buffer *out) {
+    (void)s, (void)in, (void)out;
+    return ST_OK;
+}

@@ -1,0 +1,117 @@
+package dcgm
+
+// #include "shim.h"
+import "C"
+
+import (
+	"fmt"
+	"math/bits"
+	"time"
+
+	godcgm "github.com/NVIDIA/go-dcgm/pkg/dcgm"
+
+	"github.com/gpuscale/gpuscale/exporter/collect"
+)
+
+// slowEvery is how often is asked what changes rarely and costs much: an answer
+// of the health watches is a megabyte.
+const slowEvery = 10 * time.Second
+
+// slow is what is asked every slowEvery, and the last answers by DCGM's number
+// of the card.
+type slow struct {
+	asked  time.Time
+	group  *godcgm.GroupHandle // of the health watches; nil where they are off
+	health map[uint32]*collect.HealthReport
+	peers  map[uint32][]collect.Peer
+}
+
+// watchHealth turns the health watches on where they are asked for.
+func (r *reader) watchHealth() error {
+	r.slow = slow{}
+	if !r.fields.asks(collect.AskHealth) || len(r.layout.gpus) == 0 || !hasSymbol(symbolHealth) {
+		return nil
+	}
+	group, err := r.session.group(r.layout.gpuKeys())
+	if err == nil {
+		err = callError("setting health watches", C.shim_health_on(C.uintptr_t(hostHandle), C.uintptr_t(group.GetHandle())))
+	}
+	if severs(err) {
+		return err
+	}
+	r.complain("health watches", err)
+	if err == nil {
+		r.slow.group = &group
+	}
+	return nil
+}
+
+// readSlow asks again when it is time.
+func (r *reader) readSlow(now time.Time) error {
+	s := &r.slow
+	if age := now.Sub(s.asked); age >= 0 && age < slowEvery {
+		return nil
+	}
+	s.asked, s.health, s.peers = now, nil, nil
+	if s.group != nil {
+		var err error
+		s.health, err = readHealth(*s.group, r.layout.gpus)
+		if severs(err) {
+			return err
+		}
+		r.complain("health", err)
+	}
+	if r.fields.asks(collect.AskPeers) && hasSymbol(symbolPeers) {
+		var err error
+		s.peers, err = readPeers()
+		if severs(err) {
+			return err
+		}
+		r.complain("peer-to-peer status", err)
+	}
+	return nil
+}
+
+// readHealth gives a report of each card of the group.
+func readHealth(group godcgm.GroupHandle, gpus []uint32) (map[uint32]*collect.HealthReport, error) {
+	list := make([]C.shim_incident, C.SHIM_MAX_ENTITIES)
+	var n C.int
+	if code := C.shim_health(C.uintptr_t(hostHandle), C.uintptr_t(group.GetHandle()), &list[0], &n); code != 0 {
+		return nil, callError("reading health", code)
+	}
+	reports := make(map[uint32]*collect.HealthReport, len(gpus))
+	for _, gpu := range gpus {
+		reports[gpu] = &collect.HealthReport{}
+	}
+	for _, i := range list[:n] {
+		report := reports[uint32(i.gpu)]
+		// The watches are bits in the order of their names.
+		if bit := bits.TrailingZeros32(uint32(i.watch)); report != nil && bit < len(collect.HealthWatches) {
+			report.Incidents = append(report.Incidents, collect.Incident{
+				Watch: collect.HealthWatches[bit], Result: int(i.result), Error: healthError(uint32(i.code)),
+			})
+		}
+	}
+	return reports, nil
+}
+
+// healthError is DCGM's name of a health error, or one with its number.
+func healthError(code uint32) string {
+	if code < uint32(len(healthErrors)) && healthErrors[code] != "" {
+		return "DCGM_FR_" + healthErrors[code]
+	}
+	return fmt.Sprintf("DCGM_FR_%d", code)
+}
+
+func readPeers() (map[uint32][]collect.Peer, error) {
+	list := make([]C.shim_peer, C.SHIM_MAX_PEERS)
+	var n C.int
+	if code := C.shim_peers(C.uintptr_t(hostHandle), &list[0], &n); code != 0 {
+		return nil, callError("reading peer-to-peer status", code)
+	}
+	peers := map[uint32][]collect.Peer{}
+	for _, p := range list[:n] {
+		peers[uint32(p.from)] = append(peers[uint32(p.from)], collect.Peer{GPU: int(p.to), Status: int(p.status)})
+	}
+	return peers, nil
+}

@@ -1,0 +1,287 @@
+package dcgm
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/exporter/collect"
+	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
+)
+
+// addDevices puts a switch, links and a CPU into the machine.
+func (m *machine) addDevices() {
+	m.Switches = []fakedcgm.Switch{{ID: 0, Fields: fakedcgm.Fields{858: 41}}}
+	m.Links = []fakedcgm.Link{
+		{Of: fakedcgm.OfGPU, ID: 1, Index: 17, Up: true, Fields: fakedcgm.Fields{585: 3}},
+		{Of: fakedcgm.OfGPU, ID: 1, Index: 3, Fields: fakedcgm.Fields{585: 4}}, // down
+		{Of: fakedcgm.OfSwitch, ID: 0, Index: 63, Up: true, Fields: fakedcgm.Fields{780: 5}},
+	}
+	m.CPUs = []fakedcgm.CPU{{ID: 1, First: 72, Last: 143, Fields: fakedcgm.Fields{1110: 55, 1120: 3000}, Cores: []fakedcgm.Core{
+		{ID: 73, Fields: fakedcgm.Fields{1120: 3100}},
+	}}}
+	m.write()
+}
+
+var deviceFields = []uint16{203, 585, 780, 858, 1110, 1120}
+
+func describe(devices []collect.Device) []string {
+	var out []string
+	for _, d := range devices {
+		for _, v := range d.Values {
+			out = append(out, fmt.Sprintf("%d %d/%d %d=%v", d.Kind, d.Parent, d.ID, v.Field, v.Number))
+		}
+	}
+	return out
+}
+
+func TestDevices(t *testing.T) {
+	m := newMachine(t, 2)
+	m.addDevices()
+	s := open(t, Options{})
+	watchFields(t, s, deviceFields...)
+	want := []string{
+		"0 0/0 858=41", "2 1/17 585=3", "1 0/63 780=5", "3 0/1 1110=55", "3 0/1 1120=3000", "4 1/73 1120=3100",
+	}
+	r := read(t, s)
+	if got := describe(r.Devices); !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	if number(t, r.Entities[1], 203) != 87 || has(r.Entities[0], 858) {
+		t.Errorf("cards %+v", r.Entities)
+	}
+	// A link that comes up is seen; what a switch cannot be is counted.
+	m.Links[1].Up = true
+	m.Switches[0].Fields[858] = 808334905
+	m.write()
+	r = read(t, s)
+	if got := describe(r.Devices); !slices.Contains(got, "2 1/3 585=4") || strings.Contains(got[0], "858=") || r.Dropped[dropImpossible] != 1 {
+		t.Errorf("after the change: %q, dropped %v", got, r.Dropped)
+	}
+}
+
+// A machine without such devices has none, and that is no problem.
+func TestNoDevices(t *testing.T) {
+	m := newMachine(t, 1)
+	s := open(t, Options{})
+	watchFields(t, s, deviceFields...)
+	if r := read(t, s); len(r.Devices) != 0 || number(t, r.Entities[0], 203) != 87 {
+		t.Errorf("%+v", r)
+	}
+	if said := s.(*source).reader.complaints; said["CPU cores"] != "" || said["NvSwitches"] != "" {
+		t.Errorf("complaints %q on machine %+v", said, m.State)
+	}
+}
+
+// Whatever part of DCGM fails, the cards' values stay.
+func TestAPartFails(t *testing.T) {
+	all := append(slices.Clone(deviceFields), 230, 112, 1001, collect.AskClockEvents, collect.AskHealth, collect.AskPeers)
+	for call, check := range map[string]func(*collect.Reading) bool{
+		"dcgmGetCpuHierarchy":              func(r *collect.Reading) bool { return len(r.Devices) == 4 },
+		"dcgmGetNvLinkLinkStatus":          func(r *collect.Reading) bool { return len(r.Devices) == 3 },
+		"dcgmGetGpuInstanceHierarchy":      func(r *collect.Reading) bool { return len(r.Devices) == 5 },
+		"dcgmGetValuesSince_v2":            func(r *collect.Reading) bool { return len(r.Entities[0].Events.XIDs) == 0 },
+		"dcgmHealthCheck":                  func(r *collect.Reading) bool { return r.Entities[0].Health == nil },
+		"dcgmHealthSet":                    func(r *collect.Reading) bool { return r.Entities[0].Health == nil },
+		"dcgmGetNvLinkP2PStatus":           func(r *collect.Reading) bool { return r.Entities[0].Peers == nil },
+		"dcgmProfGetSupportedMetricGroups": func(r *collect.Reading) bool { return !has(r.Entities[0], 1001) },
+		"dcgmUpdateAllFields":              func(r *collect.Reading) bool { return len(r.Devices) == 5 },
+		"dcgmGetDeviceTopology":            func(r *collect.Reading) bool { return has(r.Entities[0], 1001) },
+	} {
+		t.Run(call, func(t *testing.T) {
+			m := newMachine(t, 2)
+			m.addDevices()
+			m.Fail = map[string]int{call: -3}
+			m.write()
+			s := open(t, Options{})
+			watchFields(t, s, all...)
+			r := read(t, s)
+			if number(t, r.Entities[1], 203) != 87 || !check(r) {
+				t.Errorf("%+v with devices %q", r.Entities, describe(r.Devices))
+			}
+			m.Fail = nil
+			m.write()
+			if call == "dcgmGetCpuHierarchy" || call == "dcgmGetNvLinkLinkStatus" {
+				if r := read(t, s); len(r.Devices) != 5 {
+					t.Errorf("not back: %q", describe(r.Devices))
+				}
+			}
+		})
+	}
+}
+
+func TestRefusedTogetherReadApart(t *testing.T) {
+	gone, dead := &codeError{"reading", -1}, &codeError{"reading", codeConnection}
+	for name, test := range map[string]struct {
+		refused map[int]error // by entity
+		failed  []int
+		err     error
+	}{
+		"all well":      {nil, nil, nil},
+		"one refused":   {map[int]error{4: gone}, []int{4}, nil},
+		"three refused": {map[int]error{0: gone, 4: gone, 9: gone}, []int{0, 4, 9}, nil},
+		"gone for good": {map[int]error{4: gone, 5: dead}, []int{4}, dead},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got, failed []int
+			err := inParts(10, 3, func(first, n int) error {
+				var refusal error
+				for i := first; i < first+n; i++ {
+					if err := test.refused[i]; err != nil && refusal == nil {
+						refusal = err
+					}
+				}
+				if refusal == nil {
+					for i := range n {
+						got = append(got, first+i)
+					}
+				}
+				return refusal
+			}, func(i int, _ error) { failed = append(failed, i) })
+			if !errors.Is(err, test.err) || !slices.Equal(failed, test.failed) {
+				t.Errorf("%v, failed %v", err, failed)
+			}
+			if err == nil && len(got)+len(failed) != 10 {
+				t.Errorf("read %v", got)
+			}
+		})
+	}
+}
+
+// DCGM takes 128 fields a list; 160 are wanted and have values.
+func TestManyFields(t *testing.T) {
+	m := newMachine(t, 3)
+	var fields []uint16
+	for f := uint16(300); len(fields) < 160; f++ {
+		if f <= 301 || f >= 310 && f <= 346 || f >= 350 && f <= 363 || f >= 385 && f <= 394 || f >= 400 && f <= 489 || f >= 491 && f <= 513 {
+			fields = append(fields, f)
+			m.Cards[2].Fields[f] = float64(f)
+		}
+	}
+	m.write()
+	s := open(t, Options{Mode: Remote, Address: m.engine("127.0.0.1:0").Address})
+	watchFields(t, s, fields...)
+	e := read(t, s).Entities[2]
+	if len(e.Values) != len(fields) {
+		t.Fatalf("%d values of %d fields", len(e.Values), len(fields))
+	}
+	for i, v := range e.Values {
+		if v.Field != fields[i] || v.Number != float64(fields[i]) {
+			t.Errorf("value %d: %+v, want field %d", i, v, fields[i])
+		}
+	}
+}
+
+// Cards with different profiling fields each give their own, and the first card
+// says nothing about the others.
+func TestProfilingFieldsDiffer(t *testing.T) {
+	m := newMachine(t, 3)
+	for i := range m.Cards {
+		m.Cards[i].Fields[1005], m.Cards[i].Fields[1040] = 0.5, 100
+	}
+	m.Cards[0].Profiling = []uint16{1001}
+	m.Cards[2].Profiling = []uint16{1001, 1005, 1040}
+	m.write()
+	s := open(t, Options{})
+	watchFields(t, s, 1001, 1005, 1040)
+	r := read(t, s)
+	for i, want := range [][]uint16{{1001}, {1001, 1005}, {1001, 1005, 1040}} {
+		var got []uint16
+		for _, v := range r.Entities[i].Values {
+			got = append(got, v.Field)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("card %d has %v, want %v", i, got, want)
+		}
+	}
+	if r.Dropped[dropNotSupported] != 3 {
+		t.Errorf("dropped %v", r.Dropped)
+	}
+}
+
+// A host engine without NVML is explained, and is found when it has one.
+func TestWithoutDriver(t *testing.T) {
+	m := newMachine(t, 2)
+	m.NoNVML = true
+	m.write()
+	var c clock
+	s := open(t, Options{Mode: Remote, Address: m.engine("127.0.0.1:0").Address, now: c.now})
+	watchFields(t, s, defaults...)
+	_, err := s.Read()
+	if !errors.Is(err, ErrNoDriver) || !strings.Contains(err.Error(), "NVML") || !strings.Contains(err.Error(), "driver is not installed") {
+		t.Errorf("got %v", err)
+	}
+	m.NoNVML = false
+	m.write()
+	c.advance(longestDelay)
+	if r := read(t, s); len(r.Entities) != 2 {
+		t.Errorf("%+v", r.Entities)
+	}
+}
+
+// Where the host engine has no NVML and lists cards all the same, its refusal of
+// a watch is the explanation: it is not halved down to single fields.
+func TestWatchRefusedForLackOfDriver(t *testing.T) {
+	m := newMachine(t, 2)
+	m.Fail = map[string]int{"dcgmWatchFields": codeNoNVML}
+	m.write()
+	var said strings.Builder
+	s := open(t, Options{Log: slog.New(slog.NewTextHandler(&said, nil))})
+	watchFields(t, s, defaults...)
+	if _, err := s.Read(); !errors.Is(err, ErrNoDriver) {
+		t.Errorf("got %v", err)
+	}
+	if strings.Contains(said.String(), "field not watched") {
+		t.Errorf("it is halved:\n%s", said.String())
+	}
+	if made := s.(*source).reader.session; made != nil {
+		t.Errorf("the session is kept: %+v", made)
+	}
+}
+
+func TestQuiesce(t *testing.T) {
+	m := newMachine(t, 2)
+	m.cut(0, 2, "3g.40gb", 3, 4)
+	m.addDevices()
+	s := open(t, Options{})
+	watchFields(t, s, append(slices.Clone(defaults), deviceFields...)...)
+	read(t, s)
+	quiescer := s.(collect.Quiescer)
+	if err := quiescer.Quiesce([]string{m.Cards[0].UUID}); err != nil {
+		t.Fatal(err)
+	}
+	if l := s.(*source).reader.layout; len(l.gpus) != 1 || len(l.instances) != 0 {
+		t.Errorf("still held when Quiesce returned: %+v", l)
+	}
+	if r := read(t, s); len(r.Entities) != 1 || r.Entities[0].UUID != m.Cards[1].UUID || len(r.Devices) != 5 {
+		t.Errorf("%+v", r.Entities)
+	}
+	// Repartitioned meanwhile, and the other one let go of.
+	m.cut(0, 7, "1g.10gb", 1, 1)
+	m.write()
+	if err := quiescer.Quiesce([]string{m.Cards[1].UUID}); err != nil {
+		t.Fatal(err)
+	}
+	if r := read(t, s); len(r.Entities) != 8 || r.Entities[7].Profile != "1g.10gb" || len(r.Devices) != 4 {
+		t.Errorf("%d entities, devices %q", len(r.Entities), describe(r.Devices))
+	}
+	if err := quiescer.Quiesce(nil); err != nil {
+		t.Fatal(err)
+	}
+	if r := read(t, s); len(r.Entities) != 9 {
+		t.Errorf("%d entities", len(r.Entities))
+	}
+	m.HangFor = time.Minute
+	m.write()
+	hanging := s.(*source)
+	hanging.options.Timeout = 50 * time.Millisecond
+	if err := quiescer.Quiesce([]string{m.Cards[0].UUID}); !errors.Is(err, ErrHanging) {
+		t.Errorf("Quiesce of a host engine that hangs: %v", err)
+	}
+	m.HangFor = 0
+	m.write()
+}

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"compress/gzip"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"github.com/gpuscale/gpuscale/exporter/collect"
+)
+
+// Readings come every second; a dump is for a person.
+const (
+	dumpEvery  = 30 * time.Second
+	cleanEvery = time.Hour
+)
+
+// dumpOptions are dcgm-exporter's --dump-* flags.
+type dumpOptions struct {
+	enabled        bool
+	directory      string
+	retentionHours int // 0: for ever
+	compress       bool
+}
+
+// dumper writes readings to files: who reported what, for a look at a problem
+// after the fact. It writes from its own goroutine, so a full disk holds up
+// nothing.
+type dumper struct {
+	opts  dumpOptions
+	log   *slog.Logger
+	fresh chan *collect.Reading
+	now   func() time.Time
+}
+
+func newDumper(o dumpOptions, log *slog.Logger) *dumper {
+	return &dumper{opts: o, log: log, fresh: make(chan *collect.Reading, 1), now: time.Now}
+}
+
+// observe takes a reading unless one is waiting to be written.
+func (d *dumper) observe(r *collect.Reading) {
+	select {
+	case d.fresh <- r:
+	default:
+	}
+}
+
+// run writes until ctx ends, a reading every half minute at most.
+func (d *dumper) run(ctx context.Context) {
+	clean := time.NewTicker(cleanEvery)
+	defer clean.Stop()
+	d.clean()
+	var last time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-clean.C:
+			d.clean()
+		case r := <-d.fresh:
+			if now := d.now(); now.Sub(last) >= dumpEvery {
+				last = now
+				d.write(r)
+			}
+		}
+	}
+}
+
+func (d *dumper) write(r *collect.Reading) {
+	name, err := d.save(r)
+	if err != nil {
+		d.log.Warn("a reading was not dumped", "error", err)
+		return
+	}
+	d.log.Debug("reading dumped", "file", name)
+}
+
+// save writes under a name of its own and renames, so that nobody finds half a
+// file.
+func (d *dumper) save(r *collect.Reading) (name string, err error) {
+	if err := os.MkdirAll(d.opts.directory, 0o750); err != nil {
+		return "", fmt.Errorf("dump directory: %w", err)
+	}
+	var random [4]byte
+	_, _ = rand.Read(random[:])
+	name = fmt.Sprintf("reading-%s-%s.json", r.Taken.UTC().Format("20060102-150405"), hex.EncodeToString(random[:]))
+	if d.opts.compress {
+		name += ".gz"
+	}
+	name = filepath.Join(d.opts.directory, name)
+	file, err := os.OpenFile(name+".part", os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o640)
+	if err != nil {
+		return "", fmt.Errorf("dumping a reading: %w", err)
+	}
+	err = d.encode(file, r)
+	if closed := file.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(file.Name(), name)
+	}
+	if err != nil {
+		_ = os.Remove(file.Name())
+		return "", fmt.Errorf("dumping a reading to %s: %w", name, err)
+	}
+	return name, nil
+}
+
+func (d *dumper) encode(w io.Writer, r *collect.Reading) error {
+	if d.opts.compress {
+		z := gzip.NewWriter(w)
+		if err := encodeReading(z, r); err != nil {
+			return err
+		}
+		return z.Close()
+	}
+	return encodeReading(w, r)
+}
+
+func encodeReading(w io.Writer, r *collect.Reading) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(r)
+}
+
+// dumpName is what save writes; other files in the directory are not ours.
+var dumpName = regexp.MustCompile(`^reading-\d{8}-\d{6}-[0-9a-f]{8}\.json(\.gz)?(\.part)?$`)
+
+// clean removes dumps older than the retention.
+func (d *dumper) clean() {
+	if d.opts.retentionHours == 0 {
+		return
+	}
+	files, err := os.ReadDir(d.opts.directory)
+	if err != nil {
+		return // nothing has been dumped yet
+	}
+	oldest := d.now().Add(-time.Duration(d.opts.retentionHours) * time.Hour)
+	for _, f := range files {
+		info, err := f.Info()
+		if err != nil || !dumpName.MatchString(f.Name()) || info.ModTime().After(oldest) {
+			continue
+		}
+		if err := os.Remove(filepath.Join(d.opts.directory, f.Name())); err != nil {
+			d.log.Warn("an old dump was not removed", "error", err)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/exporter/collect"
+)
+
+func reading() *collect.Reading {
+	taken := time.Unix(1_800_000_000, 0).UTC()
+	return &collect.Reading{Taken: taken, Dropped: map[string]int{"blank": 1}, Entities: []collect.Entity{{
+		Kind: collect.GPU, UUID: "GPU-a", Model: "L40S",
+		Values: []collect.Value{{Field: 203, Number: 37, Time: taken}, {Field: 53, Text: "165", IsText: true, Time: taken}},
+	}}}
+}
+
+func dumperIn(t *testing.T, compress bool, hours int) *dumper {
+	t.Helper()
+	o := dumpOptions{enabled: true, directory: filepath.Join(t.TempDir(), "dumps"), retentionHours: hours, compress: compress}
+	return newDumper(o, slog.New(slog.DiscardHandler))
+}
+
+// A dump holds the whole reading, so that it can be looked at again.
+func TestDumpIsTheReading(t *testing.T) {
+	for _, compress := range []bool{false, true} {
+		d := dumperIn(t, compress, 24)
+		name, err := d.save(reading())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !dumpName.MatchString(filepath.Base(name)) || strings.HasSuffix(name, ".gz") != compress {
+			t.Errorf("name %s", name)
+		}
+		file, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		var r io.Reader = file
+		if compress {
+			if r, err = gzip.NewReader(file); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var got collect.Reading
+		if err := json.NewDecoder(r).Decode(&got); err != nil || !reflect.DeepEqual(&got, reading()) {
+			t.Errorf("compress %v: %v, %+v", compress, err, got)
+		}
+		if files, _ := os.ReadDir(d.opts.directory); len(files) != 1 {
+			t.Errorf("%d files, want no .part left", len(files))
+		}
+	}
+}
+
+// The retention removes our old files, and nobody else's.
+func TestDumpRetention(t *testing.T) {
+	d := dumperIn(t, true, 2)
+	old, err := d.save(reading())
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign := filepath.Join(d.opts.directory, "core.json")
+	write(t, foreign, "{}")
+	long := time.Now().Add(-3 * time.Hour)
+	for _, name := range []string{old, foreign} {
+		if err := os.Chtimes(name, long, long); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fresh, err := d.save(reading())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.clean()
+	for name, want := range map[string]bool{old: false, foreign: true, fresh: true} {
+		if _, err := os.Stat(name); (err == nil) != want {
+			t.Errorf("%s: there %v, want %v", filepath.Base(name), err == nil, want)
+		}
+	}
+	d.opts.retentionHours, d.now = 0, func() time.Time { return time.Now().Add(1000 * time.Hour) }
+	d.clean()
+	if _, err := os.Stat(fresh); err != nil {
+		t.Error("0 hours means for ever")
+	}
+}
+
+// A full or forbidden disk costs a line in the log.
+func TestDumpThatFails(t *testing.T) {
+	d := dumperIn(t, true, 24)
+	write(t, d.opts.directory, "a file where the folder should be")
+	if _, err := d.save(reading()); err == nil || !strings.Contains(err.Error(), "dump directory") {
+		t.Errorf("err = %v", err)
+	}
+	for range 3 {
+		d.observe(reading()) // nobody takes it; it must not block
+	}
+}

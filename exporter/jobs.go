@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/gpuscale/gpuscale/exporter/collect"
+)
+
+// Bounds of a job mapping: a scheduler puts a handful of jobs on a card.
+const (
+	maxJobFile = 64 << 10
+	maxJobs    = 100
+)
+
+// jobMap is a batch scheduler's word on which jobs run where: a folder with a
+// file named by a card's index ("0") or by a card and a GPU instance id
+// ("0.11"), a job a line.
+type jobMap struct {
+	folder  string
+	log     *slog.Logger
+	now     atomic.Pointer[map[collect.JobPlace][]string]
+	failed  string // as last logged
+	changed chan struct{}
+}
+
+func newJobMap(folder string, log *slog.Logger) *jobMap {
+	j := &jobMap{folder: folder, log: log, changed: make(chan struct{}, 1)}
+	j.now.Store(&map[collect.JobPlace][]string{})
+	j.read()
+	return j
+}
+
+// run follows the folder until ctx ends.
+func (j *jobMap) run(ctx context.Context) { watchFolder(ctx, j.folder, j.read) }
+
+// jobs as last read.
+func (j *jobMap) jobs() map[collect.JobPlace][]string { return *j.now.Load() }
+
+// read takes what can be read. A folder that is gone has no jobs: its scheduler
+// removes the files when jobs end.
+func (j *jobMap) read() {
+	jobs, err := readJobs(j.folder)
+	if text := fmt.Sprint(err); err != nil && text != j.failed {
+		j.log.Warn("job mapping not read", "error", err)
+		j.failed = text
+	} else if err == nil && j.failed != "" {
+		j.log.Info("job mapping read again")
+		j.failed = ""
+	}
+	if maps.EqualFunc(jobs, j.jobs(), slices.Equal[[]string]) {
+		return
+	}
+	j.now.Store(&jobs)
+	select {
+	case j.changed <- struct{}{}:
+	default:
+	}
+}
+
+// readJobs returns what could be read, beside the errors of what could not.
+func readJobs(folder string) (map[collect.JobPlace][]string, error) {
+	jobs := map[collect.JobPlace][]string{}
+	files, err := os.ReadDir(folder)
+	if err != nil {
+		return jobs, fmt.Errorf("job mapping folder: %w", err)
+	}
+	var errs []error
+	for _, f := range files {
+		place, ok := parseJobPlace(f.Name())
+		if !ok || f.IsDir() {
+			continue
+		}
+		found, err := readJobFile(filepath.Join(folder, f.Name()))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // removed since it was listed
+		}
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if len(found) > 0 {
+			jobs[place] = found
+		}
+	}
+	return jobs, errors.Join(errs...)
+}
+
+// parseJobPlace reads "0" or "0.11".
+func parseJobPlace(name string) (collect.JobPlace, bool) {
+	card, instance, cut := strings.Cut(name, ".")
+	gpu, err := strconv.ParseUint(card, 10, 16)
+	if err != nil {
+		return collect.JobPlace{}, false
+	}
+	if !cut {
+		return collect.JobPlace{GPU: int(gpu), Instance: -1}, true
+	}
+	id, err := strconv.ParseUint(instance, 10, 16)
+	return collect.JobPlace{GPU: int(gpu), Instance: int(id)}, err == nil
+}
+
+// readJobFile returns a file's lines, each job once. A job named twice would
+// make two series of one name.
+func readJobFile(path string) ([]string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("job mapping: %w", err)
+	}
+	defer file.Close()
+	var jobs []string
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, maxJobFile)
+	for lines.Scan() {
+		job := strings.TrimSpace(lines.Text())
+		if job == "" || slices.Contains(jobs, job) {
+			continue
+		}
+		if len(jobs) == maxJobs {
+			return jobs, fmt.Errorf("job mapping %s: more than %d jobs; the rest is left out", path, maxJobs)
+		}
+		jobs = append(jobs, job)
+	}
+	if err := lines.Err(); err != nil {
+		return jobs, fmt.Errorf("job mapping %s: %w", path, err)
+	}
+	return jobs, nil
+}

@@ -1,0 +1,182 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gpuscale/gpuscale/exporter/collect"
+)
+
+// handles is a source that counts the cards it holds.
+type handles struct {
+	mu      sync.Mutex
+	held    map[string]bool
+	refuse  error
+	hang    chan struct{} // Quiesce waits for it
+	watched int
+}
+
+func newHandles() *handles { return &handles{held: map[string]bool{"GPU-a": true, "GPU-b": true}} }
+
+func (h *handles) Watch([]uint16, time.Duration) error { return nil }
+func (h *handles) Close() error                        { return nil }
+
+func (h *handles) Read() (*collect.Reading, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	r := &collect.Reading{Taken: now}
+	for i, uuid := range []string{"GPU-a", "GPU-b"} {
+		if h.held[uuid] {
+			r.Entities = append(r.Entities, collect.Entity{Kind: collect.GPU, GPU: i, UUID: uuid, Values: []collect.Value{{Field: 203, Number: 50, Time: now}}})
+		}
+	}
+	h.watched++
+	return r, nil
+}
+
+func (h *handles) Quiesce(cards []string) error {
+	if h.hang != nil {
+		<-h.hang
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.refuse != nil {
+		return h.refuse
+	}
+	h.held = map[string]bool{"GPU-a": true, "GPU-b": true}
+	for _, uuid := range cards {
+		h.held[uuid] = false
+	}
+	return nil
+}
+
+func (h *handles) holds(uuid string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.held[uuid]
+}
+
+// inBubble runs a test of a node on a clock of its own, on which nothing takes
+// time but waiting.
+func inBubble(t *testing.T, source collect.Source, interval time.Duration, test func(t *testing.T, n *Node)) {
+	synctest.Test(t, func(t *testing.T) {
+		n, err := New(Options{Name: "node-1", Source: source, Interval: interval})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { n.Run(ctx) })
+		synctest.Wait()
+		test(t, n)
+		cancel()
+		running.Wait()
+	})
+}
+
+// pass moves the bubble's clock.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func TestQuiesce(t *testing.T) {
+	h := newHandles()
+	inBubble(t, h, 30*time.Second, func(t *testing.T, n *Node) {
+		began := time.Now()
+		released, err := n.Quiesce(t.Context(), []string{"1"}, 2*time.Minute)
+		if err != nil || len(released) != 1 || released[0] != (Release{"GPU-b", began.Add(2 * time.Minute)}) {
+			t.Fatalf("released %v: %v", released, err)
+		}
+		if took := time.Since(began); took > releaseWithin || h.holds("GPU-b") || !h.holds("GPU-a") {
+			t.Errorf("after %s: holds %v", took, h.held)
+		}
+		pass(time.Minute)
+		if got := body(t, n); strings.Contains(got, "GPU-b") || !strings.Contains(got, `gpu_uuid="GPU-a"`) || !strings.Contains(got, "gpuscale_exporter_quiesced_cards 1") {
+			t.Errorf("while GPU-b is let go of:\n%s", got)
+		}
+		if got, err := n.Quiesced(t.Context()); err != nil || len(got) != 1 {
+			t.Errorf("quiesced %v: %v", got, err)
+		}
+		pass(2 * time.Minute) // its time is over
+		if got := body(t, n); !h.holds("GPU-b") || !strings.Contains(got, "GPU-b") || !strings.Contains(got, "gpuscale_exporter_quiesced_cards 0") {
+			t.Errorf("after its time:\n%s", got)
+		}
+		if _, err := n.Quiesce(t.Context(), []string{"GPU-a", "GPU-b"}, 0); err != nil {
+			t.Fatal(err)
+		}
+		pass(DefaultQuiesce - time.Minute)
+		if err := n.Resume(t.Context(), []string{"GPU-a"}); err != nil || !h.holds("GPU-a") || h.holds("GPU-b") {
+			t.Errorf("after GPU-a's resume: %v, holds %v", err, h.held)
+		}
+		pass(2 * time.Minute)
+		if !h.holds("GPU-b") {
+			t.Error("without a time given it is for ever")
+		}
+	})
+}
+
+func TestQuiesceRefused(t *testing.T) {
+	h := newHandles()
+	inBubble(t, h, time.Second, func(t *testing.T, n *Node) {
+		for _, cards := range [][]string{nil, {"GPU-z"}, {"GPU-a", "7"}, {""}} {
+			if _, err := n.Quiesce(t.Context(), cards, 0); err == nil {
+				t.Errorf("let go of %q", cards)
+			}
+		}
+		for _, d := range []time.Duration{-1, MaxQuiesce + 1} {
+			if _, err := n.Quiesce(t.Context(), []string{"GPU-a"}, d); err == nil {
+				t.Errorf("for %s", d)
+			}
+		}
+		h.refuse = errors.New("in use")
+		if _, err := n.Quiesce(t.Context(), []string{"GPU-a"}, 0); !errors.Is(err, h.refuse) {
+			t.Errorf("error %v, want the source's", err)
+		}
+		if got, err := n.Quiesced(t.Context()); err != nil || len(got) != 0 {
+			t.Errorf("a failure counts as quiesced: %v, %v", got, err)
+		}
+	})
+}
+
+// A request that was told to have failed does not succeed behind its back.
+func TestQuiesceTooLate(t *testing.T) {
+	h := newHandles()
+	inBubble(t, h, time.Second, func(t *testing.T, n *Node) {
+		h.hang = make(chan struct{}) // in the bubble, or it would stop its clock
+		began := time.Now()
+		_, err := n.Quiesce(t.Context(), []string{"GPU-a"}, time.Hour)
+		if took := time.Since(began); err == nil || took != releaseWithin {
+			t.Fatalf("after %s: %v", took, err)
+		}
+		close(h.hang)
+		pass(3 * time.Second)
+		if !h.holds("GPU-a") {
+			t.Error("the card stays let go of for an hour that nobody knows of")
+		}
+	})
+}
+
+// Before the first reading a requester may be faster than the source.
+func TestQuiesceBeforeTheFirstReading(t *testing.T) {
+	s := &script{}
+	failure := errors.New("no host engine")
+	s.fail.Store(&failure)
+	inBubble(t, s, time.Second, func(t *testing.T, n *Node) {
+		if _, err := n.Quiesce(t.Context(), []string{"GPU-a"}, 0); err != nil {
+			t.Error(err)
+		}
+		if err := n.Resume(t.Context(), []string{"GPU-a"}); err != nil {
+			t.Error(err)
+		}
+		if _, err := n.Quiesce(t.Context(), []string{"0"}, 0); err == nil {
+			t.Error("nobody can know card 0 yet")
+		}
+	})
+}

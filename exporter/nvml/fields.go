@@ -1,0 +1,186 @@
+package nvml
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+)
+
+// DCGM fields with a meaning of their own here.
+const (
+	fieldDriverVersion = 1
+	fieldClocks        = 112 // bits of throttle reasons
+	fieldXID           = 230
+	firstProfiled      = 1001
+	lastProfiled       = 1099
+)
+
+const mebibyte = 1 << 20
+
+// nothing stands for a value that one call of several left out.
+var nothing = math.NaN()
+
+// call is one NVML function and the DCGM fields that it answers.
+type call struct {
+	fields []uint16
+	symbol string
+	// instances says that MIG device handles answer it too; of the others they
+	// would give the card's value or refuse.
+	instances bool
+	// read returns a value for each field, in DCGM's unit.
+	read func(nvml.Device) ([]float64, nvml.Return)
+}
+
+func one[N ~int | ~uint32 | ~uint64](n N, ret nvml.Return) ([]float64, nvml.Return) {
+	return []float64{float64(n)}, ret
+}
+
+// scaled is one with a divisor.
+func scaled[N ~int | ~uint32 | ~uint64](n N, divisor float64, ret nvml.Return) ([]float64, nvml.Return) {
+	return []float64{float64(n) / divisor}, ret
+}
+
+// calls are all functions that give values, but for events and GPM.
+var calls = []call{
+	{fields: []uint16{100}, symbol: "nvmlDeviceGetClockInfo", read: func(d nvml.Device) ([]float64, nvml.Return) { return one(d.GetClockInfo(nvml.CLOCK_SM)) }},
+	{fields: []uint16{101}, symbol: "nvmlDeviceGetClockInfo", read: func(d nvml.Device) ([]float64, nvml.Return) { return one(d.GetClockInfo(nvml.CLOCK_MEM)) }},
+	{fields: []uint16{112}, symbol: "nvmlDeviceGetCurrentClocksThrottleReasons", read: func(d nvml.Device) ([]float64, nvml.Return) { return one(d.GetCurrentClocksThrottleReasons()) }},
+	{fields: []uint16{140}, symbol: "nvmlDeviceGetFieldValues", read: func(d nvml.Device) ([]float64, nvml.Return) { return fieldValue(d, nvml.FI_DEV_MEMORY_TEMP, 1) }},
+	{fields: []uint16{150}, symbol: "nvmlDeviceGetTemperature", read: func(d nvml.Device) ([]float64, nvml.Return) { return one(d.GetTemperature(nvml.TEMPERATURE_GPU)) }},
+	{fields: []uint16{155}, symbol: "nvmlDeviceGetPowerUsage", read: func(d nvml.Device) ([]float64, nvml.Return) {
+		milliwatts, ret := d.GetPowerUsage()
+		return scaled(milliwatts, 1000, ret)
+	}},
+	{fields: []uint16{156}, symbol: "nvmlDeviceGetTotalEnergyConsumption", read: func(d nvml.Device) ([]float64, nvml.Return) { return one(d.GetTotalEnergyConsumption()) }},
+	{fields: []uint16{157}, symbol: "nvmlDeviceGetFieldValues", read: func(d nvml.Device) ([]float64, nvml.Return) { return fieldValue(d, nvml.FI_DEV_POWER_INSTANT, 1000) }},
+	{fields: []uint16{164}, symbol: "nvmlDeviceGetEnforcedPowerLimit", read: func(d nvml.Device) ([]float64, nvml.Return) {
+		milliwatts, ret := d.GetEnforcedPowerLimit()
+		return scaled(milliwatts, 1000, ret)
+	}},
+	{fields: []uint16{202}, symbol: "nvmlDeviceGetPcieReplayCounter", read: func(d nvml.Device) ([]float64, nvml.Return) { return one(d.GetPcieReplayCounter()) }},
+	{fields: []uint16{203, 204}, symbol: "nvmlDeviceGetUtilizationRates", read: func(d nvml.Device) ([]float64, nvml.Return) {
+		u, ret := d.GetUtilizationRates()
+		return []float64{float64(u.Gpu), float64(u.Memory)}, ret
+	}},
+	{fields: []uint16{206}, symbol: "nvmlDeviceGetEncoderUtilization", read: func(d nvml.Device) ([]float64, nvml.Return) {
+		percent, _, ret := d.GetEncoderUtilization()
+		return one(percent, ret)
+	}},
+	{fields: []uint16{207}, symbol: "nvmlDeviceGetDecoderUtilization", read: func(d nvml.Device) ([]float64, nvml.Return) {
+		percent, _, ret := d.GetDecoderUtilization()
+		return one(percent, ret)
+	}},
+	violation(240, nvml.PERF_POLICY_POWER), violation(241, nvml.PERF_POLICY_THERMAL), violation(242, nvml.PERF_POLICY_SYNC_BOOST),
+	violation(243, nvml.PERF_POLICY_BOARD_LIMIT), violation(244, nvml.PERF_POLICY_LOW_UTILIZATION), violation(245, nvml.PERF_POLICY_RELIABILITY),
+	{fields: []uint16{250, 251, 252, 253, 254}, symbol: "nvmlDeviceGetMemoryInfo_v2", instances: true, read: readMemory},
+	eccErrors(310, nvml.MEMORY_ERROR_TYPE_CORRECTED, nvml.VOLATILE_ECC), eccErrors(311, nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC),
+	eccErrors(312, nvml.MEMORY_ERROR_TYPE_CORRECTED, nvml.AGGREGATE_ECC), eccErrors(313, nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.AGGREGATE_ECC),
+	retired(390, nvml.PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS), retired(391, nvml.PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR),
+	{fields: []uint16{392}, symbol: "nvmlDeviceGetRetiredPagesPendingStatus", read: func(d nvml.Device) ([]float64, nvml.Return) {
+		pending, ret := d.GetRetiredPagesPendingStatus()
+		return []float64{float64(pending)}, ret
+	}},
+	{fields: []uint16{393, 394, 395, 396}, symbol: "nvmlDeviceGetRemappedRows", read: func(d nvml.Device) ([]float64, nvml.Return) {
+		correctable, uncorrectable, pending, failed, ret := d.GetRemappedRows()
+		return []float64{float64(uncorrectable), float64(correctable), flag(failed), flag(pending)}, ret
+	}},
+}
+
+func flag(on bool) float64 {
+	if on {
+		return 1
+	}
+	return 0
+}
+
+// violation is how long clocks were held down for a reason, in nanoseconds since
+// the driver was loaded.
+func violation(field uint16, policy nvml.PerfPolicyType) call {
+	return call{fields: []uint16{field}, symbol: "nvmlDeviceGetViolationStatus", read: func(d nvml.Device) ([]float64, nvml.Return) {
+		v, ret := d.GetViolationStatus(policy)
+		return one(v.ViolationTime, ret)
+	}}
+}
+
+func eccErrors(field uint16, kind nvml.MemoryErrorType, since nvml.EccCounterType) call {
+	return call{fields: []uint16{field}, symbol: "nvmlDeviceGetTotalEccErrors", read: func(d nvml.Device) ([]float64, nvml.Return) {
+		return one(d.GetTotalEccErrors(kind, since))
+	}}
+}
+
+func retired(field uint16, cause nvml.PageRetirementCause) call {
+	return call{fields: []uint16{field}, symbol: "nvmlDeviceGetRetiredPages", read: func(d nvml.Device) ([]float64, nvml.Return) {
+		pages, ret := d.GetRetiredPages(cause)
+		return one(len(pages), ret)
+	}}
+}
+
+// readMemory gives total, free, used and reserved in MiB and the part used of
+// what can be used.
+func readMemory(d nvml.Device) ([]float64, nvml.Return) {
+	m, ret := d.GetMemoryInfo_v2()
+	percent := nothing
+	if usable := m.Used + m.Free; usable > 0 {
+		percent = float64(m.Used) / float64(usable)
+	}
+	return []float64{float64(m.Total) / mebibyte, float64(m.Free) / mebibyte, float64(m.Used) / mebibyte, float64(m.Reserved) / mebibyte, percent}, ret
+}
+
+// fieldValue reads one of NVML's own numbered fields.
+func fieldValue(d nvml.Device, id uint32, divisor float64) ([]float64, nvml.Return) {
+	values := []nvml.FieldValue{{FieldId: id}}
+	if ret := d.GetFieldValues(values); ret != nvml.SUCCESS {
+		return nil, ret
+	}
+	v := values[0]
+	if ret := nvml.Return(v.NvmlReturn); ret != nvml.SUCCESS {
+		return nil, ret
+	}
+	bits := binary.NativeEndian.Uint64(v.Value[:])
+	switch nvml.ValueType(v.ValueType) {
+	case nvml.VALUE_TYPE_DOUBLE:
+		return []float64{math.Float64frombits(bits) / divisor}, nvml.SUCCESS
+	case nvml.VALUE_TYPE_UNSIGNED_INT:
+		return []float64{float64(uint32(bits)) / divisor}, nvml.SUCCESS
+	case nvml.VALUE_TYPE_SIGNED_INT:
+		return []float64{float64(int32(bits)) / divisor}, nvml.SUCCESS
+	case nvml.VALUE_TYPE_SIGNED_LONG_LONG:
+		return []float64{float64(int64(bits)) / divisor}, nvml.SUCCESS
+	}
+	return []float64{float64(bits) / divisor}, nvml.SUCCESS
+}
+
+// Fields returns the DCGM fields that a Source can give, sorted; which of them a
+// card has is seen when it is read.
+func Fields() []uint16 {
+	fields := []uint16{fieldDriverVersion, fieldXID}
+	for _, c := range calls {
+		fields = append(fields, c.fields...)
+	}
+	for _, m := range gpmMetrics {
+		fields = append(fields, m.field)
+	}
+	slices.Sort(fields)
+	return fields
+}
+
+// plausible reports whether a field can have a value.
+func plausible(field uint16, v float64) bool {
+	switch {
+	case field == 203 || field == 204 || field == 206 || field == 207:
+		return v >= 0 && v <= 100
+	case field == 155 || field == 157:
+		return v >= 0 && v < 20000
+	case field == 140 || field == 150:
+		return v > -200 && v < 500
+	case field >= firstProfiled && field <= 1008:
+		return v >= 0 && v <= 1
+	}
+	return v >= 0 && v < math.MaxInt64
+}
+
+// minInterval is GPM's own floor.
+const minInterval = 100 * time.Millisecond

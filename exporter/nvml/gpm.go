@@ -1,0 +1,123 @@
+package nvml
+
+import "github.com/NVIDIA/go-nvml/pkg/nvml"
+
+// gpmMetrics are the profiling fields that GPM has, from Hopper on, and what a
+// GPM unit is in DCGM's: percent to a ratio, MiB/s to bytes per second.
+var gpmMetrics = []struct {
+	field  uint16
+	metric nvml.GpmMetricId
+	factor float64
+}{
+	{1001, nvml.GPM_METRIC_GRAPHICS_UTIL, 0.01}, {1002, nvml.GPM_METRIC_SM_UTIL, 0.01}, {1003, nvml.GPM_METRIC_SM_OCCUPANCY, 0.01},
+	{1004, nvml.GPM_METRIC_ANY_TENSOR_UTIL, 0.01}, {1005, nvml.GPM_METRIC_DRAM_BW_UTIL, 0.01},
+	{1006, nvml.GPM_METRIC_FP64_UTIL, 0.01}, {1007, nvml.GPM_METRIC_FP32_UTIL, 0.01}, {1008, nvml.GPM_METRIC_FP16_UTIL, 0.01},
+	{1009, nvml.GPM_METRIC_PCIE_TX_PER_SEC, mebibyte}, {1010, nvml.GPM_METRIC_PCIE_RX_PER_SEC, mebibyte},
+	{1011, nvml.GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC, mebibyte}, {1012, nvml.GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC, mebibyte},
+}
+
+// gpm measures profiling metrics between two samples of each entity: a mean
+// over the interval between two Reads.
+type gpm struct {
+	lib       *library
+	usable    bool
+	supported map[string]bool // by card UUID
+	before    map[place]nvml.GpmSample
+}
+
+func newGPM(lib *library) *gpm {
+	g := &gpm{lib: lib, usable: true, supported: map[string]bool{}, before: map[place]nvml.GpmSample{}}
+	for _, name := range []string{"nvmlGpmQueryDeviceSupport", "nvmlGpmSampleAlloc", "nvmlGpmSampleFree", "nvmlGpmSampleGet", "nvmlGpmMigSampleGet", "nvmlGpmMetricsGet"} {
+		g.usable = g.usable && lib.has(name)
+	}
+	return g
+}
+
+// has reports whether a card can be measured.
+func (g *gpm) has(uuid string, card nvml.Device) bool {
+	if !g.usable {
+		return false
+	}
+	supported, known := g.supported[uuid]
+	if !known {
+		answer, ret := card.GpmQueryDeviceSupport()
+		supported = ret == nvml.SUCCESS && answer.IsSupportedDevice != 0
+		g.supported[uuid] = supported
+	}
+	return supported
+}
+
+// read samples an entity and gives the wanted metrics since the sample before:
+// nothing at the first one. instance is -1 for the whole card.
+func (g *gpm) read(at place, card nvml.Device, wanted func(uint16) bool, got func(field uint16, value float64, ret nvml.Return)) {
+	sample, ret := g.lib.GpmSampleAlloc()
+	if ret != nvml.SUCCESS {
+		return
+	}
+	if at.instance < 0 {
+		ret = card.GpmSampleGet(sample)
+	} else {
+		ret = card.GpmMigSampleGet(at.instance, sample)
+	}
+	before, again := g.before[at]
+	switch {
+	case ret != nvml.SUCCESS:
+		sample.Free()
+		g.each(wanted, func(field uint16) { got(field, 0, ret) })
+		return
+	case again:
+		g.compare(before, sample, wanted, got)
+		before.Free()
+	default:
+		g.each(wanted, func(field uint16) { got(field, 0, nvml.ERROR_NO_DATA) })
+	}
+	g.before[at] = sample
+}
+
+func (g *gpm) each(wanted func(uint16) bool, do func(uint16)) {
+	for _, m := range gpmMetrics {
+		if wanted(m.field) {
+			do(m.field)
+		}
+	}
+}
+
+func (g *gpm) compare(before, after nvml.GpmSample, wanted func(uint16) bool, got func(uint16, float64, nvml.Return)) {
+	request := nvml.GpmMetricsGetType{Sample1: before, Sample2: after}
+	for _, m := range gpmMetrics {
+		if wanted(m.field) {
+			request.Metrics[request.NumMetrics].MetricId = uint32(m.metric)
+			request.NumMetrics++
+		}
+	}
+	ret := g.lib.GpmMetricsGet(&request)
+	n := 0
+	for _, m := range gpmMetrics {
+		if !wanted(m.field) {
+			continue
+		}
+		answer := request.Metrics[n]
+		n++
+		if ret != nvml.SUCCESS {
+			got(m.field, 0, ret)
+		} else {
+			got(m.field, answer.Value*m.factor, nvml.Return(answer.NvmlReturn))
+		}
+	}
+}
+
+// forget frees the samples of entities that were not seen in a Read.
+func (g *gpm) forget(seen map[place]bool) {
+	for at, sample := range g.before {
+		if !seen[at] {
+			sample.Free()
+			delete(g.before, at)
+		}
+	}
+}
+
+// place is a card or an instance of it.
+type place struct {
+	uuid     string
+	instance int // GPU instance id; -1 for the whole card
+}

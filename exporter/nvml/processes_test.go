@@ -1,0 +1,96 @@
+package nvml
+
+import (
+	"cmp"
+	"slices"
+	"testing"
+
+	"github.com/gpuscale/gpuscale/exporter/nvml/fakenvml"
+	"github.com/gpuscale/gpuscale/exporter/pods"
+)
+
+func listed(t *testing.T, p *Processes) []pods.Card {
+	t.Helper()
+	cards, err := p.Processes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range cards {
+		slices.SortFunc(cards[i].Processes, func(a, b pods.Process) int { return cmp.Compare(a.PID, b.PID) })
+	}
+	return cards
+}
+
+func TestProcesses(t *testing.T) {
+	shared, cut, old := h100(0), cutCard(1), h100(2)
+	shared.Values["compute"] = "100:1048576 200:2097152 300:-"
+	shared.Values["graphics"] = "200:2097152"
+	shared.Values["mps"] = "400:4096"
+	shared.Values["sm"] = "100:30 100:50 200:7 0:99 500:101"
+	cut.Instances[0].Values["compute"] = "700:7"
+	delete(old.Values, "sm")
+	old.Values["compute"] = "!3"
+	o, _ := machine(t, fakenvml.State{Cards: []fakenvml.Card{shared, cut, old}})
+	p, err := NewProcesses(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.release)
+	cards := listed(t, p)
+	if len(cards) != 5 {
+		t.Fatalf("%d cards and instances: %+v", len(cards), cards)
+	}
+	if c := cards[0]; !c.BusyKnown || !c.MemoryKnown || c.UUID != "GPU-00000000" || c.Instance != -1 || c.Taken.IsZero() ||
+		!slices.Equal(c.Processes, []pods.Process{{PID: 100, Busy: 0.4, Memory: 1 << 20}, {PID: 200, Busy: 0.07, Memory: 2 << 20}, {PID: 300, Memory: -1}, {PID: 400, Memory: 4096}}) {
+		t.Errorf("shared card %+v", c)
+	}
+	if c := cards[1]; c.BusyKnown || c.Instance != -1 {
+		t.Errorf("a cut card measures no process: %+v", c)
+	}
+	if c := cards[3]; c.BusyKnown || !c.MemoryKnown || c.Instance != 9 || !slices.Equal(c.Processes, []pods.Process{{PID: 700, Memory: 7}}) {
+		t.Errorf("instance %+v", c)
+	}
+	if c := cards[4]; c.BusyKnown || c.MemoryKnown {
+		t.Errorf("a driver that tells nothing: %+v", c)
+	}
+
+	if err := p.Quiesce([]string{"GPU-00000000", "GPU-00000001"}); err != nil {
+		t.Fatal(err)
+	}
+	if p.lib != nil {
+		t.Error("handles are held")
+	}
+	if cards = listed(t, p); len(cards) != 1 || cards[0].UUID != "GPU-00000002" {
+		t.Errorf("quiesced: %+v", cards)
+	}
+}
+
+func TestNobodyComputes(t *testing.T) {
+	o, _ := machine(t, fakenvml.State{Cards: []fakenvml.Card{h100(0)}})
+	p, err := NewProcesses(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.release)
+	if c := listed(t, p)[0]; !c.BusyKnown || !c.MemoryKnown || len(c.Processes) != 0 {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestTogether(t *testing.T) {
+	o, _ := machine(t, fakenvml.State{Cards: []fakenvml.Card{h100(0)}})
+	p, err := NewProcesses(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := opened(t, o, 155)
+	both := Together(s, p)
+	read(t, s)
+	listed(t, p)
+	if err := both.(interface{ Quiesce([]string) error }).Quiesce([]string{"GPU-00000000"}); err != nil {
+		t.Fatal(err)
+	}
+	if s.reader.lib != nil || p.lib != nil {
+		t.Error("one of the two holds handles")
+	}
+}

@@ -1,0 +1,301 @@
+package nvml
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/gpuscale/gpuscale/exporter/collect"
+)
+
+// reader is the part of a Source that talks to NVML. It is for one goroutine.
+type reader struct {
+	path   string
+	log    *slog.Logger
+	window time.Duration
+	wanted []uint16 // sorted
+
+	lib    *library // nil: not open
+	driver string
+	gpm    *gpm
+	events *events
+	places map[string]placement   // by instance UUID
+	owners map[nvml.Device]string // card UUIDs by handle
+
+	// What outlives the library:
+	cards  map[int]collect.Entity // by index: who a card is, also after it was lost
+	logs   map[string]*cardLog    // by card UUID
+	asleep map[string]bool        // card UUIDs that are not touched
+}
+
+// placement is where an instance lies on its card, in memory slices.
+type placement struct{ start, size int }
+
+func newReader(o Options) *reader {
+	return &reader{path: o.LibraryPath, log: o.Log, window: o.EventWindow, cards: map[int]collect.Entity{}, logs: map[string]*cardLog{}}
+}
+
+func (r *reader) wants(field uint16) bool {
+	_, found := slices.BinarySearch(r.wanted, field)
+	return found
+}
+
+func (r *reader) connect() error {
+	if r.lib != nil {
+		return nil
+	}
+	lib, err := open(r.path, r.log)
+	if err != nil {
+		return err
+	}
+	r.lib, r.gpm, r.events = lib, newGPM(lib), newEvents(lib)
+	r.places, r.owners, r.driver = map[string]placement{}, map[nvml.Device]string{}, ""
+	if lib.has("nvmlSystemGetDriverVersion") {
+		if version, ret := lib.SystemGetDriverVersion(); ret == nvml.SUCCESS {
+			r.driver = version
+		}
+	}
+	r.log.Info("NVML opened", "driver", r.driver)
+	return nil
+}
+
+// close lets go of every handle.
+func (r *reader) close() {
+	if r.lib == nil {
+		return
+	}
+	r.gpm.forget(nil)
+	r.events.close()
+	r.lib.close()
+	r.lib = nil
+}
+
+// read gives a Reading. A failure of the library as a whole closes it: the next
+// read opens it again.
+func (r *reader) read() (*collect.Reading, error) {
+	reading, err := r.tryRead()
+	if err != nil {
+		r.close()
+	}
+	return reading, err
+}
+
+func (r *reader) tryRead() (*collect.Reading, error) {
+	if err := r.connect(); err != nil {
+		return nil, err
+	}
+	count, ret := r.lib.DeviceGetCount()
+	if ret != nvml.SUCCESS {
+		return nil, fmt.Errorf("counting GPUs: %s", word(ret))
+	}
+	pass := &pass{reader: r, reading: &collect.Reading{Taken: time.Now(), Dropped: map[string]int{}}, seen: map[place]bool{}}
+	r.events.take(func(d nvml.Device, code int64) {
+		if uuid := r.owner(d); uuid != "" {
+			r.logOf(uuid).xid(code, time.Now())
+		}
+	})
+	for index := range count {
+		if known, ok := r.cards[index]; !ok || !r.asleep[known.UUID] {
+			pass.card(index)
+		}
+	}
+	if count > 0 && len(pass.reading.Entities) == 0 && len(r.asleep) == 0 {
+		return nil, errors.New("none of the GPUs that NVML counts can be identified")
+	}
+	r.gpm.forget(pass.seen)
+	return pass.reading, nil
+}
+
+// owner gives the UUID of an event's card, also of one that is lost.
+func (r *reader) owner(d nvml.Device) string {
+	if uuid, ret := d.GetUUID(); ret == nvml.SUCCESS {
+		return uuid
+	}
+	return r.owners[d]
+}
+
+// pass is one read in progress.
+type pass struct {
+	*reader
+	reading *collect.Reading
+	seen    map[place]bool
+}
+
+// card adds a card and its instances. A card that is lost stays, with what was
+// known of it and no values.
+func (p *pass) card(index int) {
+	device, ret := p.lib.DeviceGetHandleByIndex(index)
+	if ret == nvml.SUCCESS {
+		ret = p.identify(index, device)
+	}
+	card, known := p.cards[index]
+	if !known {
+		p.reading.Dropped[dropError]++
+		p.log.Debug("GPU not identified", "index", index, "error", word(ret))
+		return
+	}
+	log := p.logOf(card.UUID)
+	card.Lost = ret == nvml.ERROR_GPU_IS_LOST
+	if ret != nvml.SUCCESS {
+		p.reading.Dropped[dropError] += len(p.wanted)
+		card.Values = p.xid(log, false, nil)
+	} else {
+		card.MIG = p.migMode(device)
+		card.Values = p.values(device, place{card.UUID, -1}, device)
+		card.Values = p.xid(log, p.events.hear(card.UUID, device), card.Values)
+	}
+	log.seen(&card, p.reading.Taken)
+	card.Events = log.Snapshot(p.reading.Taken)
+	at := len(p.reading.Entities)
+	p.reading.Entities = append(p.reading.Entities, card)
+	if ret == nvml.SUCCESS && card.MIG {
+		p.instances(device, at)
+	}
+}
+
+// identify learns who the card at an index is; another card there than before
+// replaces what was known.
+func (p *pass) identify(index int, d nvml.Device) nvml.Return {
+	uuid, ret := d.GetUUID()
+	if ret != nvml.SUCCESS {
+		return ret
+	}
+	p.owners[d] = uuid
+	if old, known := p.cards[index]; known && old.UUID == uuid {
+		return nvml.SUCCESS
+	}
+	card := collect.Entity{Kind: collect.GPU, GPU: index, UUID: uuid, Minor: index, DriverVersion: p.driver}
+	card.Model, _ = d.GetName()
+	if p.lib.has("nvmlDeviceGetMinorNumber") {
+		if minor, ret := d.GetMinorNumber(); ret == nvml.SUCCESS {
+			card.Minor = minor
+		}
+	}
+	if p.lib.has("nvmlDeviceGetPciInfo_v3") {
+		if pci, ret := d.GetPciInfo(); ret == nvml.SUCCESS {
+			card.PCIBusID = text(pci.BusId[:])
+		}
+	}
+	if p.lib.has("nvmlDeviceGetMaxMigDeviceCount") {
+		if most, ret := d.GetMaxMigDeviceCount(); ret == nvml.SUCCESS {
+			card.CardMaxCompute = most // as many as the smallest profile has room for
+		}
+	}
+	p.cards[index] = card
+	return nvml.SUCCESS
+}
+
+func text(c []int8) string {
+	var b strings.Builder
+	for _, x := range c {
+		if x == 0 {
+			break
+		}
+		b.WriteByte(byte(x))
+	}
+	return b.String()
+}
+
+func (p *pass) migMode(d nvml.Device) bool {
+	if !p.lib.has("nvmlDeviceGetMigMode") {
+		return false
+	}
+	current, _, ret := d.GetMigMode()
+	return ret == nvml.SUCCESS && current == nvml.DEVICE_MIG_ENABLE
+}
+
+// values reads what is wanted of a card or of an instance, whose handle is d.
+func (p *pass) values(d nvml.Device, at place, card nvml.Device) []collect.Value {
+	var values []collect.Value
+	now := time.Now()
+	add := func(field uint16, v float64, ret nvml.Return) {
+		switch {
+		case ret != nvml.SUCCESS:
+			p.reading.Dropped[dropOf(ret)]++
+		case math.IsNaN(v):
+			p.reading.Dropped[dropBlank]++
+		case !plausible(field, v):
+			p.reading.Dropped[dropImpossible]++
+		default:
+			values = append(values, collect.Value{Field: field, Number: v, Time: now})
+		}
+	}
+	for i := range calls {
+		if c := &calls[i]; at.instance < 0 || c.instances {
+			p.call(c, d, add)
+		}
+	}
+	if p.wantsProfiling() && p.gpm.has(at.uuid, card) {
+		p.seen[at] = true
+		p.gpm.read(at, card, p.wants, add)
+	}
+	slices.SortFunc(values, func(a, b collect.Value) int { return cmp.Compare(a.Field, b.Field) })
+	return values
+}
+
+func (p *pass) wantsProfiling() bool {
+	i, _ := slices.BinarySearch(p.wanted, uint16(firstProfiled))
+	return i < len(p.wanted) && p.wanted[i] <= lastProfiled
+}
+
+// call makes one call where any of its fields is wanted.
+func (p *pass) call(c *call, d nvml.Device, add func(uint16, float64, nvml.Return)) {
+	if !slices.ContainsFunc(c.fields, p.wants) {
+		return
+	}
+	var values []float64
+	ret := nvml.ERROR_FUNCTION_NOT_FOUND
+	if p.lib.has(c.symbol) {
+		values, ret = c.read(d)
+	}
+	for i, field := range c.fields {
+		switch {
+		case !p.wants(field):
+		case ret != nvml.SUCCESS:
+			add(field, 0, ret)
+		default:
+			add(field, values[i], ret)
+		}
+	}
+}
+
+// xid adds a card's last XID: 0 where its events are heard and there was none.
+func (p *pass) xid(log *cardLog, heard bool, values []collect.Value) []collect.Value {
+	if !p.wants(fieldXID) {
+		return values
+	}
+	v := collect.Value{Field: fieldXID, Time: p.reading.Taken}
+	if log.last.Code != 0 {
+		v.Number, v.Time = float64(log.last.Code), log.last.Time
+	} else if !heard {
+		p.reading.Dropped[dropNotSupported]++
+		return values
+	}
+	at, _ := slices.BinarySearchFunc(values, fieldXID, func(v collect.Value, f int) int { return int(v.Field) - f })
+	return slices.Insert(values, at, v)
+}
+
+// logOf is where a card's events are gathered.
+func (r *reader) logOf(uuid string) *cardLog {
+	if r.logs[uuid] == nil {
+		r.logs[uuid] = &cardLog{EventLog: collect.NewEventLog(r.window)}
+	}
+	return r.logs[uuid]
+}
+
+// quiesce lets go of the cards named and takes the others back. NVML gives up
+// its handles only all at once; the next read opens what it reads.
+func (r *reader) quiesce(cards []string) {
+	r.asleep = map[string]bool{}
+	for _, uuid := range cards {
+		r.asleep[uuid] = true
+	}
+	r.close()
+}

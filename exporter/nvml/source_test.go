@@ -1,0 +1,306 @@
+package nvml
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/exporter/collect"
+	"github.com/gpuscale/gpuscale/exporter/nvml/fakenvml"
+)
+
+func tContext() context.Context { return context.Background() }
+
+func valuesOf(e collect.Entity) map[uint16]float64 {
+	out := map[uint16]float64{}
+	for _, v := range e.Values {
+		out[v.Field] = v.Number
+	}
+	return out
+}
+
+func TestCard(t *testing.T) {
+	o, _ := machine(t, fakenvml.State{Driver: "580.65.06", Cards: []fakenvml.Card{h100(0)}})
+	s := opened(t, o, 100, 101, 112, 140, 150, 155, 156, 202, 203, 204, 206, 230, 240, 241, 250, 251, 252, 253, 254, 312, 311, 390, 393, 394, 395, 396)
+	r := read(t, s)
+	if len(r.Entities) != 1 {
+		t.Fatalf("%d entities", len(r.Entities))
+	}
+	e := r.Entities[0]
+	if e.UUID != "GPU-00000000" || e.Model != "NVIDIA H100 80GB HBM3" || e.PCIBusID != "00000000:01:00.0" || e.Minor != 7 ||
+		e.DriverVersion != "580.65.06" || e.CardMaxCompute != 7 || e.MIG || e.Lost {
+		t.Errorf("identity %+v", e)
+	}
+	// In DCGM's units: MHz, watts, mJ, percent, ns, MiB.
+	want := map[uint16]float64{
+		100: 1980, 112: 4, 140: 51, 150: 44, 155: 321.5, 156: 2_000_000, 202: 5, 203: 37, 204: 12, 230: 0, 240: 1500,
+		250: 81559, 251: 81559 - 4096 - 512, 252: 4096, 253: 512, 254: 4096.0 / (81559 - 512),
+		312: 3, 311: 4, 393: 2, 394: 1, 395: 1, 396: 0,
+	}
+	if got := valuesOf(e); !maps.Equal(got, want) {
+		t.Errorf("values %v\nwant   %v", got, want)
+	}
+	if !slices.IsSortedFunc(e.Values, func(a, b collect.Value) int { return int(a.Field) - int(b.Field) }) {
+		t.Error("the values are not sorted by field")
+	}
+	if r.Dropped[dropNotSupported] != 4 { // 101, 206, 241, 390
+		t.Errorf("dropped %v", r.Dropped)
+	}
+}
+
+func TestImpossibleValuesAreLeftOut(t *testing.T) {
+	c := h100(0)
+	c.Values["util"] = "808334905 12"
+	c.Values["power"] = "4294967295"
+	o, _ := machine(t, fakenvml.State{Cards: []fakenvml.Card{c}})
+	r := read(t, opened(t, o, 155, 203, 204))
+	if got := valuesOf(r.Entities[0]); !maps.Equal(got, map[uint16]float64{204: 12}) || r.Dropped[dropImpossible] != 2 {
+		t.Errorf("values %v, dropped %v", got, r.Dropped)
+	}
+}
+
+func TestInstances(t *testing.T) {
+	o, set := machine(t, fakenvml.State{Cards: []fakenvml.Card{cutCard(0), h100(1)}})
+	s := opened(t, o, 155, 203, 252)
+	r := read(t, s)
+	if len(r.Entities) != 4 {
+		t.Fatalf("%d entities: %+v", len(r.Entities), r.Entities)
+	}
+	card, three, one := r.Entities[0], r.Entities[1], r.Entities[2]
+	if !card.MIG || card.Kind != collect.GPU || r.Entities[3].UUID != "GPU-00000001" {
+		t.Errorf("cards %+v, %+v", card, r.Entities[3])
+	}
+	if got := valuesOf(card); !maps.Equal(got, map[uint16]float64{155: 321.5, 252: 4096}) {
+		t.Errorf("the card has %v: no utilization when it is cut", got)
+	}
+	for i, want := range []collect.Entity{
+		{InstanceID: 1, InstanceUUID: "MIG-1", Profile: "3g.40gb", Start: 0, Size: 4, ComputeSlices: 3},
+		{InstanceID: 9, InstanceUUID: "MIG-9", Profile: "1g.10gb", Start: 4, Size: 1, ComputeSlices: 1},
+	} {
+		got := r.Entities[1+i]
+		if got.Kind != collect.Instance || got.UUID != card.UUID || got.InstanceID != want.InstanceID || got.InstanceUUID != want.InstanceUUID ||
+			got.Profile != want.Profile || got.Start != want.Start || got.Size != want.Size || got.ComputeSlices != want.ComputeSlices || got.CardMaxCompute != 7 {
+			t.Errorf("instance %+v\nwant %+v", got, want)
+		}
+	}
+	if a, b := valuesOf(three), valuesOf(one); !maps.Equal(a, map[uint16]float64{252: 2}) || !maps.Equal(b, map[uint16]float64{252: 1}) {
+		t.Errorf("instances have %v and %v", a, b)
+	}
+
+	// The layout changes, and placement needs rights that are missing now.
+	c := cutCard(0)
+	c.Instances = []fakenvml.Instance{{UUID: "MIG-new", Name: c.Name + " MIG 7g.80gb", ID: 0, Slices: 7, Start: 0, Size: 8}}
+	c.Values["instances"] = "!4"
+	set(fakenvml.State{Cards: []fakenvml.Card{c}})
+	r = read(t, s)
+	if len(r.Entities) != 2 || r.Entities[1].InstanceUUID != "MIG-new" || r.Entities[1].Start != -1 || r.Entities[1].Size != 0 {
+		t.Errorf("after the change: %+v", r.Entities)
+	}
+}
+
+func TestProfilingBetweenTwoReads(t *testing.T) {
+	o, _ := machine(t, fakenvml.State{Cards: []fakenvml.Card{h100(0), cutCard(1)}})
+	s := opened(t, o, 1001, 1004, 1009)
+	r := read(t, s)
+	if n := len(r.Entities[0].Values) + len(r.Entities[2].Values); n != 0 || r.Dropped[dropBlank] == 0 {
+		t.Errorf("%d values out of one sample, dropped %v", n, r.Dropped)
+	}
+	r = read(t, s)
+	if got := valuesOf(r.Entities[0]); !maps.Equal(got, map[uint16]float64{1001: 0.75, 1009: 2 << 20}) {
+		t.Errorf("card %v", got)
+	}
+	if got := valuesOf(r.Entities[2]); !maps.Equal(got, map[uint16]float64{1001: 0.25}) {
+		t.Errorf("instance %v", got)
+	}
+	if len(s.reader.gpm.before) != 3 { // a cut card itself cannot be sampled
+		t.Errorf("%d samples kept", len(s.reader.gpm.before))
+	}
+}
+
+func TestSamplesOfGoneInstancesAreFreed(t *testing.T) {
+	o, set := machine(t, fakenvml.State{Cards: []fakenvml.Card{cutCard(0)}})
+	s := opened(t, o, 1001)
+	read(t, s)
+	c := cutCard(0)
+	c.Instances = c.Instances[:1]
+	set(fakenvml.State{Cards: []fakenvml.Card{c}})
+	read(t, s)
+	if len(s.reader.gpm.before) != 1 {
+		t.Errorf("%d samples kept of 1 instance", len(s.reader.gpm.before))
+	}
+}
+
+func xids(e collect.Entity) map[int64]int {
+	out := map[int64]int{}
+	for _, x := range e.Events.XIDs {
+		out[x.Code] = x.Total
+	}
+	return out
+}
+
+func TestXIDsCountOnce(t *testing.T) {
+	c := h100(0)
+	c.XIDs = []int{13} // before anybody listened: nobody knows when
+	state := fakenvml.State{Cards: []fakenvml.Card{c, h100(1)}}
+	o, set := machine(t, state)
+	s := opened(t, o, 230)
+	if r := read(t, s); valuesOf(r.Entities[0])[230] != 0 || len(xids(r.Entities[0])) != 0 {
+		t.Errorf("an old XID is told as new: %+v", r.Entities[0])
+	}
+	state.Cards[0].XIDs = []int{13, 31, 31, 94}
+	set(state)
+	for range 3 {
+		r := read(t, s)
+		if got := xids(r.Entities[0]); !maps.Equal(got, map[int64]int{31: 2, 94: 1}) {
+			t.Errorf("counted %v", got)
+		}
+		if got := valuesOf(r.Entities[0])[230]; got != 94 {
+			t.Errorf("last XID %v", got)
+		}
+		if len(xids(r.Entities[1])) != 0 {
+			t.Error("another card's XID")
+		}
+	}
+	// Letting go and coming back loses no count and adds none.
+	if err := s.Quiesce(nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := xids(read(t, s).Entities[0]); !maps.Equal(got, map[int64]int{31: 2, 94: 1}) {
+		t.Errorf("after reopening %v", got)
+	}
+}
+
+func TestLostCard(t *testing.T) {
+	state := fakenvml.State{Cards: []fakenvml.Card{h100(0), h100(1)}}
+	o, set := machine(t, state)
+	s := opened(t, o, 155, 230)
+	read(t, s)
+	state.Cards[0].Lost, state.Cards[0].XIDs = true, []int{79}
+	set(state)
+	r := read(t, s)
+	if len(r.Entities) != 2 {
+		t.Fatalf("%d entities", len(r.Entities))
+	}
+	lost, other := r.Entities[0], r.Entities[1]
+	if !lost.Lost || lost.UUID != "GPU-00000000" || !maps.Equal(valuesOf(lost), map[uint16]float64{230: 79}) || !maps.Equal(xids(lost), map[int64]int{79: 1}) {
+		t.Errorf("lost card %+v", lost)
+	}
+	if other.Lost || valuesOf(other)[155] != 321.5 || r.Dropped[dropError] == 0 {
+		t.Errorf("the other card %+v, dropped %v", other, r.Dropped)
+	}
+	state.Cards[0].Lost = false
+	set(state)
+	if back := read(t, s).Entities[0]; back.Lost || back.Events.Returned.IsZero() || valuesOf(back)[155] != 321.5 {
+		t.Errorf("the card came back as %+v", back)
+	}
+}
+
+func TestHangingDriver(t *testing.T) {
+	state := fakenvml.State{Cards: []fakenvml.Card{h100(0)}}
+	o, set := machine(t, state)
+	o.Timeout = 100 * time.Millisecond
+	s := opened(t, o, 155)
+	read(t, s)
+	state.Hang = true
+	set(state)
+	for range 2 { // the second waits for the first
+		if _, err := s.Read(); !errors.Is(err, ErrHanging) {
+			t.Fatalf("err = %v", err)
+		}
+	}
+	state.Hang = false
+	set(state)
+	for range 100 {
+		if _, err := s.Read(); err == nil {
+			return
+		}
+	}
+	t.Error("the driver is back and nothing is read")
+}
+
+func TestDriverNotLoaded(t *testing.T) {
+	o, set := machine(t, fakenvml.State{Init: 9})
+	s := opened(t, o, 155)
+	if _, err := s.Read(); err == nil || err.Error() != "initialising NVML: the NVIDIA driver is not loaded" {
+		t.Errorf("err = %v", err)
+	}
+	set(fakenvml.State{Cards: []fakenvml.Card{h100(0)}})
+	if r := read(t, s); len(r.Entities) != 1 {
+		t.Errorf("%+v", r.Entities)
+	}
+}
+
+func TestQuiesce(t *testing.T) {
+	o, _ := machine(t, fakenvml.State{Cards: []fakenvml.Card{cutCard(0), h100(1)}})
+	s := opened(t, o, 155)
+	read(t, s)
+	if err := s.Quiesce([]string{"GPU-00000000"}); err != nil {
+		t.Fatal(err)
+	}
+	if s.reader.lib != nil {
+		t.Error("handles are held")
+	}
+	if r := read(t, s); len(r.Entities) != 1 || r.Entities[0].UUID != "GPU-00000001" {
+		t.Errorf("%+v", r.Entities)
+	}
+	if err := s.Quiesce(nil); err != nil {
+		t.Fatal(err)
+	}
+	if r := read(t, s); len(r.Entities) != 4 {
+		t.Errorf("not taken back: %+v", r.Entities)
+	}
+}
+
+// An older library lacks functions; calling one would end the process.
+func TestMissingSymbols(t *testing.T) {
+	o, _ := machine(t, fakenvml.State{Cards: []fakenvml.Card{h100(0)}})
+	var err error
+	o.LibraryPath, err = fakenvml.Build(t.Context(), t.TempDir(), "-DnvmlDeviceGetRemappedRows=gone_a", "-DnvmlEventSetCreate=gone_b", "-DnvmlGpmSampleAlloc=gone_c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := opened(t, o, 155, 230, 393, 394, 395, 396, 1001)
+	r := read(t, s)
+	if got := valuesOf(r.Entities[0]); !maps.Equal(got, map[uint16]float64{155: 321.5}) || r.Dropped[dropNotSupported] != 5 {
+		t.Errorf("values %v, dropped %v", got, r.Dropped)
+	}
+}
+
+func TestNoLibrary(t *testing.T) {
+	if _, err := New(Options{LibraryPath: filepath.Join(t.TempDir(), "libnvidia-ml.so.1")}); !errors.Is(err, ErrNoLibrary) {
+		t.Errorf("err = %v", err)
+	}
+	if _, err := NewProcesses(Options{LibraryPath: filepath.Join(t.TempDir(), "libnvidia-ml.so.1")}); !errors.Is(err, ErrNoLibrary) {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestClosed(t *testing.T) {
+	o, _ := machine(t, fakenvml.State{Cards: []fakenvml.Card{h100(0)}})
+	s := opened(t, o, 155)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Read(); !errors.Is(err, ErrClosed) {
+		t.Errorf("err = %v", err)
+	}
+	if err := s.Watch(nil, time.Millisecond); err == nil {
+		t.Error("reading every millisecond was accepted")
+	}
+}
+
+func TestFieldsAreDistinct(t *testing.T) {
+	fields := Fields()
+	if again := slices.Compact(slices.Clone(fields)); len(again) != len(fields) || !slices.IsSorted(fields) {
+		t.Errorf("twice or not sorted: %v", fields)
+	}
+	for _, f := range collect.Fields() {
+		if !slices.Contains(fields, f) {
+			t.Logf("our own families also use field %d, which NVML does not have", f)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package pods
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/stats"
+	"google.golang.org/grpc/status"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+)
+
+// kubelet is the connection to the PodResources socket.
+type kubelet struct {
+	socket string
+	conn   *grpc.ClientConn
+	client podresources.PodResourcesListerClient
+	// connections counts those made: one more is a kubelet that may be new.
+	connections atomic.Uint64
+}
+
+func dial(socket string, maxAnswer int) (*kubelet, error) {
+	k := &kubelet{socket: socket}
+	// gRPC's own pause grows to two minutes, which a kubelet restart need not cost.
+	reconnect := backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second}
+	conn, err := grpc.NewClient("unix:"+strings.TrimPrefix(socket, "unix://"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: time.Second}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
+		grpc.WithStatsHandler((*counting)(k)))
+	if err != nil {
+		return nil, fmt.Errorf("kubelet socket %s: %w", socket, err)
+	}
+	k.conn, k.client = conn, podresources.NewPodResourcesListerClient(conn)
+	return k, nil
+}
+
+// counting is gRPC's view of a kubelet: it hears of new connections.
+type counting kubelet
+
+func (c *counting) HandleConn(_ context.Context, s stats.ConnStats) {
+	if _, ok := s.(*stats.ConnBegin); ok {
+		c.connections.Add(1)
+	}
+}
+func (c *counting) HandleRPC(context.Context, stats.RPCStats)                         {}
+func (c *counting) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
+func (c *counting) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+
+// list asks for all pods. An answer too large to take is asked for pod by pod
+// where their names are known and the kubelet can (Get, from 1.27 on).
+func (k *kubelet) list(ctx context.Context, known map[podName]*Pod) ([]*podresources.PodResources, error) {
+	answer, err := k.client.List(ctx, &podresources.ListPodResourcesRequest{})
+	if err == nil {
+		return answer.GetPodResources(), nil
+	}
+	if status.Code(err) == codes.ResourceExhausted && len(known) > 0 {
+		if pods, getErr := k.getAll(ctx, known); getErr == nil {
+			return pods, nil
+		}
+	}
+	return nil, fmt.Errorf("listing pod resources on %s: %w", k.socket, err)
+}
+
+func (k *kubelet) getAll(ctx context.Context, known map[podName]*Pod) ([]*podresources.PodResources, error) {
+	pods := make([]*podresources.PodResources, 0, len(known))
+	for name, pod := range known {
+		if pod.Over {
+			continue
+		}
+		answer, err := k.client.Get(ctx, &podresources.GetPodResourcesRequest{PodName: name.name, PodNamespace: name.namespace})
+		if status.Code(err) == codes.NotFound {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("getting pod resources of %s/%s: %w", name.namespace, name.name, err)
+		}
+		pods = append(pods, answer.GetPodResources())
+	}
+	return pods, nil
+}
+
+// Allocatable is a resource that the kubelet can hand out, with the ids of all
+// its devices, held or free.
+type Allocatable struct {
+	Resource  string
+	DeviceIDs []string
+}
+
+func (k *kubelet) allocatable(ctx context.Context) ([]Allocatable, error) {
+	answer, err := k.client.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("listing allocatable resources on %s: %w", k.socket, err)
+	}
+	var out []Allocatable
+	for _, d := range answer.GetDevices() {
+		out = append(out, Allocatable{Resource: d.GetResourceName(), DeviceIDs: d.GetDeviceIds()})
+	}
+	return out, nil
+}

@@ -1,0 +1,369 @@
+package pods
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/gpuscale/gpuscale/exporter/collect"
+)
+
+// scripted is a PodResources service that answers as it is told.
+type scripted struct {
+	podresources.UnimplementedPodResourcesListerServer
+	mu     sync.Mutex
+	answer []*podresources.PodResources
+	err    error
+	hang   chan struct{} // List waits for it
+	get    func(name string) (*podresources.PodResources, error)
+}
+
+func (k *scripted) say(pods ...*podresources.PodResources) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.answer, k.err = pods, nil
+}
+
+func (k *scripted) fail(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.err = err
+}
+
+func (k *scripted) List(ctx context.Context, _ *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
+	k.mu.Lock()
+	hang, answer, err := k.hang, k.answer, k.err
+	k.mu.Unlock()
+	if hang != nil {
+		select {
+		case <-hang:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return &podresources.ListPodResourcesResponse{PodResources: answer}, err
+}
+
+func (k *scripted) Get(_ context.Context, r *podresources.GetPodResourcesRequest) (*podresources.GetPodResourcesResponse, error) {
+	if k.get == nil {
+		return nil, errors.New("PodResources API Get method disabled")
+	}
+	p, err := k.get(r.GetPodName())
+	return &podresources.GetPodResourcesResponse{PodResources: p}, err
+}
+
+func (k *scripted) GetAllocatableResources(context.Context, *podresources.AllocatableResourcesRequest) (*podresources.AllocatableResourcesResponse, error) {
+	return &podresources.AllocatableResourcesResponse{Devices: []*podresources.ContainerDevices{
+		{ResourceName: "nvidia.com/gpu.shared", DeviceIds: []string{"GPU-a::0", "GPU-a::1"}}, {ResourceName: "rdma/hca", DeviceIds: []string{"mlx5_0"}},
+	}}, nil
+}
+
+// holds is a pod whose container main has devices of nvidia.com/gpu.
+func holds(name string, ids ...string) *podresources.PodResources {
+	return &podresources.PodResources{Namespace: "ns", Name: name, Containers: []*podresources.ContainerResources{{
+		Name: "main", Devices: []*podresources.ContainerDevices{{ResourceName: "nvidia.com/gpu", DeviceIds: ids}},
+	}}}
+}
+
+// claims is a pod whose container main has a device through a resource claim.
+func claims(name, device string) *podresources.PodResources {
+	return &podresources.PodResources{Namespace: "ns", Name: name, Containers: []*podresources.ContainerResources{{
+		Name: "main", DynamicResources: []*podresources.DynamicResource{{ClaimName: name + "-claim", ClaimNamespace: "ns", ClaimResources: []*podresources.ClaimResource{
+			{DriverName: nvidiaDriver, PoolName: "node-1", DeviceName: device}, {DriverName: "compute-domain.nvidia.com", PoolName: "node-1", DeviceName: "channel-0"},
+		}}},
+	}}}
+}
+
+// asking returns a Watcher that asks when it is told, its clock and the kubelet.
+func asking(t *testing.T, o Options) (w *Watcher, k *scripted, clock *time.Time, restart func()) {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "kubelet.sock")
+	k = &scripted{}
+	stop := serveKubelet(t, socket, k)
+	now := noon
+	o.Socket, o.now = socket, func() time.Time { return now }
+	w, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.kubelet.conn.Close() })
+	return w, k, &now, func() {
+		stop()
+		w.kubelet.conn.WaitForStateChange(t.Context(), connectivity.Ready) // the old connection's end is noticed
+		stop = serveKubelet(t, socket, k)
+	}
+}
+
+var twoCards = &collect.Reading{Entities: []collect.Entity{{Kind: collect.GPU, UUID: "GPU-a"}, {Kind: collect.GPU, GPU: 1, UUID: "GPU-b"}}}
+
+// who names the holders of card i.
+func who(w *Watcher, now time.Time, i int) string {
+	a, _ := w.Attribute(twoCards, now)
+	var names []string
+	if i < len(a.Holders) {
+		for _, h := range a.Holders[i] {
+			names = append(names, h.Pod)
+		}
+	}
+	return strings.Join(names, ",")
+}
+
+func TestSlowKubelet(t *testing.T) {
+	w, k, clock, _ := asking(t, Options{Interval: time.Second, Keep: time.Minute})
+	k.say(holds("p", "GPU-a"))
+	w.ask(t.Context())
+	if who(w, *clock, 0) != "p" {
+		t.Fatal("no holder")
+	}
+	k.mu.Lock()
+	k.hang = make(chan struct{})
+	k.mu.Unlock()
+	*clock = clock.Add(10 * time.Second)
+	w.ask(t.Context()) // comes back by its own limit
+	if status.Code(errors.Unwrap(w.Err())) != codes.DeadlineExceeded {
+		t.Errorf("err = %v", w.Err())
+	}
+	a, _ := w.Attribute(twoCards, *clock)
+	if a.Holders[0][0].Pod != "p" || !a.Taken.Equal(noon) {
+		t.Errorf("the last answer is not kept with its age: %+v", a)
+	}
+	if who(w, noon.Add(time.Minute+time.Second), 0) != "" {
+		t.Error("the last answer is kept for ever")
+	}
+	if a, _ := w.Attribute(twoCards, noon.Add(time.Hour)); !a.Taken.Equal(noon) {
+		t.Error("the age is gone with the holders")
+	}
+}
+
+// A kubelet that has just started lists no pods, then some, then all. No
+// holder's name may leave its series for that.
+func TestKubeletRestarts(t *testing.T) {
+	w, k, clock, restart := asking(t, Options{Settle: 20 * time.Second})
+	step := func(after time.Duration, want string, pods ...*podresources.PodResources) {
+		t.Helper()
+		*clock = clock.Add(after)
+		k.say(pods...)
+		w.ask(t.Context())
+		if w.Err() != nil {
+			t.Fatal(w.Err())
+		}
+		if got := who(w, *clock, 0) + "/" + who(w, *clock, 1); got != want {
+			t.Errorf("%s: %s, want %s", clock.Sub(noon), got, want)
+		}
+	}
+	step(0, "p/q", holds("p", "GPU-a"), holds("q", "GPU-b"))
+	step(time.Second, "p/", holds("p", "GPU-a")) // nothing to doubt: q has ended
+	step(time.Second, "p/q", holds("p", "GPU-a"), holds("q", "GPU-b"))
+
+	restart()
+	step(time.Second, "p/q")
+	if asked := w.Asked(); !asked.Equal(noon.Add(2 * time.Second)) {
+		t.Errorf("an answer that is not believed makes the map look fresh: %s", asked.Sub(noon))
+	}
+	step(time.Second, "p/q", holds("p", "GPU-a"))
+	step(time.Second, "p/q", holds("p", "GPU-a"), holds("q", "GPU-b"))
+	if asked := w.Asked(); !asked.Equal(*clock) {
+		t.Error("a whole answer is not believed")
+	}
+	step(time.Second, "p/q,r", holds("p", "GPU-a"), holds("q", "GPU-b"), holds("r", "GPU-b")) // more is believed at once
+	step(time.Second, "p/q,r", holds("p", "GPU-a"), holds("r", "GPU-b"))                      // q could yet come
+	step(20*time.Second, "p/r", holds("p", "GPU-a"), holds("r", "GPU-b"))                     // it has had its time
+	step(time.Second, "/r", holds("r", "GPU-b"))
+
+	// Our own pod is on the node: no pod at all is no answer, for a while.
+	step(time.Second, "/r")
+	step(19*time.Second, "/r")
+	step(2*time.Second, "/")
+}
+
+// Devices that do not exist, and one device in two hands.
+func TestLyingKubelet(t *testing.T) {
+	w, k, clock, _ := asking(t, Options{})
+	k.say(holds("p", "GPU-a"), holds("q", "GPU-a"), holds("r", "GPU-gone", "not a device"))
+	w.ask(t.Context())
+	if got := who(w, *clock, 0); got != "p,q" {
+		t.Errorf("both say they hold it: %s", got)
+	}
+	if _, unresolved := w.Attribute(twoCards, *clock); !slices.Equal(unresolved, []string{"GPU-gone", "not a device"}) {
+		t.Errorf("unresolved %q", unresolved)
+	}
+	// The API server says that q has ended.
+	w.cluster.now.Store(&world{pods: map[podName]*Pod{{"ns", "q"}: {Over: true}, {"ns", "p"}: {}}})
+	if got := who(w, *clock, 0); got != "p" {
+		t.Errorf("with a pod that is over: %s", got)
+	}
+}
+
+func TestAnswerTooLarge(t *testing.T) {
+	w, k, clock, _ := asking(t, Options{MaxAnswer: 4096})
+	k.say(holds("p", "GPU-a"))
+	w.ask(t.Context())
+	k.say(holds("p", "GPU-a"), holds(strings.Repeat("x", 8192), "GPU-b"))
+	w.ask(t.Context())
+	if w.Err() == nil || who(w, *clock, 0) != "p" || w.Errors() != 1 {
+		t.Errorf("err %v, holder %q, %d errors", w.Err(), who(w, *clock, 0), w.Errors())
+	}
+	// Pod by pod it can be had, where the pods are known.
+	w.cluster.now.Store(&world{pods: map[podName]*Pod{{"ns", "p"}: {}, {"ns", "q"}: {}, {"ns", "gone"}: {}, {"ns", "over"}: {Over: true}}})
+	w.ask(t.Context())
+	if w.Err() == nil {
+		t.Error("a kubelet without Get answered")
+	}
+	k.get = func(name string) (*podresources.PodResources, error) {
+		switch name {
+		case "p":
+			return holds("p", "GPU-a"), nil
+		case "q":
+			return holds("q", "GPU-b"), nil
+		case "gone":
+			return nil, status.Error(codes.NotFound, "pod gone")
+		}
+		return nil, fmt.Errorf("asked for %s", name)
+	}
+	w.ask(t.Context())
+	if w.Err() != nil || who(w, *clock, 1) != "q" {
+		t.Errorf("err %v, holder %q", w.Err(), who(w, *clock, 1))
+	}
+}
+
+func TestAllocatable(t *testing.T) {
+	w, _, _, _ := asking(t, Options{})
+	got, err := w.Allocatable(t.Context())
+	if err != nil || len(got) != 1 || got[0].Resource != "nvidia.com/gpu.shared" || !slices.Equal(got[0].DeviceIDs, []string{"GPU-a::0", "GPU-a::1"}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// apiServer answers what a node agent may ask, and nothing else.
+type apiServer struct {
+	mu         sync.Mutex
+	pods       string
+	slices     map[string]string // by API version
+	paths      []string
+	failing    bool
+	authorized []string
+}
+
+func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.paths = append(s.paths, r.Method+" "+r.URL.Path+"?"+r.URL.Query().Get("fieldSelector"))
+	s.authorized = append(s.authorized, r.Header.Get("Authorization"))
+	body, ok := s.pods, r.URL.Path == "/api/v1/pods"
+	for version, text := range s.slices {
+		if r.URL.Path == "/apis/resource.k8s.io/"+version+"/resourceslices" {
+			body, ok = text, true
+		}
+	}
+	switch {
+	case s.failing:
+		http.Error(w, `{"kind":"Status","message":"forbidden to gpuscale"}`, http.StatusForbidden)
+	case !ok:
+		http.NotFound(w, r)
+	default:
+		_, _ = w.Write([]byte(body))
+	}
+}
+
+func serveAPI(t *testing.T, s *apiServer) *API {
+	t.Helper()
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	return &API{Base: server.URL, Client: server.Client()}
+}
+
+// From the kubelet's claims over the node's slices to the instance.
+func TestDRA(t *testing.T) {
+	s := &apiServer{slices: map[string]string{"v1beta2": resourceSlices}}
+	var log bytes.Buffer
+	w, k, clock, _ := asking(t, Options{API: serveAPI(t, s), Node: "node-1", DRA: true, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	k.say(claims("p", "gpu-0"), claims("q", "gpu-1-mig-3g40gb-9-0"))
+	w.cluster.refresh(t.Context())
+	w.ask(t.Context())
+	r := &collect.Reading{Entities: []collect.Entity{
+		{Kind: collect.GPU, UUID: "GPU-a"}, {Kind: collect.GPU, GPU: 1, UUID: "GPU-b"},
+		{Kind: collect.Instance, GPU: 1, UUID: "GPU-b", InstanceID: 3, InstanceUUID: "MIG-1", Profile: "3g.40gb"},
+	}}
+	a, unresolved := w.Attribute(r, *clock)
+	if len(unresolved) > 0 || len(a.Holders[0]) != 1 || a.Holders[0][0].Pod != "p" || len(a.Holders[1]) != 0 || len(a.Holders[2]) != 1 || a.Holders[2][0].Pod != "q" {
+		t.Fatalf("%+v, unresolved %q", a, unresolved)
+	}
+	want := collect.Claim{Name: "q-claim", Namespace: "ns", Driver: nvidiaDriver, Pool: "node-1", Device: "gpu-1-mig-3g40gb-9-0", MIGProfile: "3g.40gb", MIGUUID: "MIG-1"}
+	if a.Holds[2][0].Claim != want {
+		t.Errorf("claim %+v", a.Holds[2][0].Claim)
+	}
+	// The API server fails: what it said stays.
+	s.mu.Lock()
+	s.failing = true
+	s.mu.Unlock()
+	for range 2 {
+		w.cluster.refresh(t.Context())
+	}
+	if a, _ := w.Attribute(r, *clock); len(a.Holders[2]) != 1 {
+		t.Error("the slices are forgotten while the API server fails")
+	}
+	if strings.Count(log.String(), "forbidden to gpuscale") != 1 {
+		t.Errorf("the failure is logged once: %s", log.String())
+	}
+	for _, path := range s.paths {
+		if !strings.HasSuffix(path, "?spec.nodeName=node-1") || !strings.HasPrefix(path, "GET ") {
+			t.Errorf("asked %s", path)
+		}
+	}
+}
+
+func TestDRAIsOptIn(t *testing.T) {
+	var log bytes.Buffer
+	w, k, clock, _ := asking(t, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	k.say(claims("p", "gpu-0"))
+	w.ask(t.Context())
+	w.ask(t.Context())
+	if got := who(w, *clock, 0); got != "" {
+		t.Errorf("gpu-0 was guessed to be %s's", got)
+	}
+	if strings.Count(log.String(), "--kubernetes-enable-dra") != 1 {
+		t.Errorf("log: %s", log.String())
+	}
+}
+
+// A fractional dialect: the kubelet's ids are tokens, the annotation counts.
+func TestAnnotations(t *testing.T) {
+	s := &apiServer{pods: `{"items":[{"metadata":{"name":"p","namespace":"ns","uid":"u","annotations":{"hami.io/vgpu-devices-allocated":"GPU-b,NVIDIA,4000,30:;"}},
+		"spec":{"containers":[{"name":"main"}]}}]}`}
+	w, k, clock, _ := asking(t, Options{API: serveAPI(t, s), Node: "node-1", Annotations: true})
+	w.cluster.refresh(t.Context())
+	k.say(holds("p", "GPU-a"), holds("plain", "GPU-a"))
+	w.ask(t.Context())
+	if a, b := who(w, *clock, 0), who(w, *clock, 1); a != "plain" || b != "p" {
+		t.Errorf("GPU-a %q, GPU-b %q", a, b)
+	}
+	if p, ok := w.Pod("ns", "p"); !ok || p.UID != "u" {
+		t.Errorf("%+v, %v", p, ok)
+	}
+	if !slices.Equal(s.paths, []string{"GET /api/v1/pods?spec.nodeName=node-1"}) {
+		t.Errorf("asked %q", s.paths)
+	}
+}
+
+func TestOptionsThatNeedTheAPIServer(t *testing.T) {
+	for _, o := range []Options{{DRA: true}, {Annotations: true}, {Processes: &procList{}}, {DRA: true, API: &API{}}} {
+		if _, err := New(o); !errors.Is(err, ErrNotInCluster) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+}

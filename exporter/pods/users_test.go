@@ -1,0 +1,151 @@
+package pods
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/exporter/collect"
+)
+
+// procList is a driver's list of processes.
+type procList struct {
+	cards []Card
+	err   error
+}
+
+func (l *procList) Processes() ([]Card, error) { return l.cards, l.err }
+
+var noon = time.Unix(1_800_000_000, 0)
+
+const (
+	uidB = "1c4d1b9e-8a55-4a3e-9f2b-1d2c3b4a5f60"
+	idB  = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+	idC  = "cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc"
+)
+
+// twoPods share a card: a has one container, b has two of which only main holds
+// the card.
+func twoPods() *world {
+	c := &cluster{log: slog.New(slog.DiscardHandler)}
+	w := &world{}
+	c.learnPods(w, []Pod{
+		{Namespace: "ns", Name: "a", UID: uidA, Containers: []Container{{Name: "main", ID: idA}}},
+		{Namespace: "ns", Name: "b", UID: uidB, Containers: []Container{{Name: "main", ID: idB}, {Name: "side", ID: idC}}},
+	})
+	return w
+}
+
+func cgroupOf(uid, id string) string { return "0::/kubepods/burstable/pod" + uid + "/" + id + "\n" }
+
+// attributed is what the holders of one card are said to do.
+func attributed(t *testing.T, u *users, holders ...collect.Holder) []collect.Hold {
+	t.Helper()
+	entities := []collect.Entity{{Kind: collect.GPU, UUID: "GPU-a"}}
+	a := collect.Attribution{Holders: [][]collect.Holder{holders}, Holds: [][]collect.Hold{make([]collect.Hold, len(holders))}}
+	u.fill(entities, &a, noon.Add(time.Second), time.Second)
+	return a.Holds[0]
+}
+
+func TestUseOfEachContainer(t *testing.T) {
+	proc := fakeProc(t, true, map[int]string{
+		1: "0::/init.scope\n", 10: cgroupOf(uidA, idA), 11: cgroupOf(uidA, idA), 20: cgroupOf(uidB, idB),
+		30: cgroupOf("2c4d1b9e-8a55-4a3e-9f2b-1d2c3b4a5f60", idC), // of a pod that nobody has told of
+	})
+	card := Card{UUID: "GPU-a", Instance: -1, BusyKnown: true, MemoryKnown: true, Taken: noon, Processes: []Process{
+		{PID: 1, Busy: 0.5, Memory: 5}, {PID: 10, Busy: 0.25, Memory: 100}, {PID: 11, Busy: 0.25, Memory: 1},
+		{PID: 20, Busy: 0.125, Memory: 10}, {PID: 30, Busy: 0.1, Memory: 3}, {PID: 99, Busy: 0.1, Memory: 3},
+	}}
+	list := &procList{cards: []Card{card}}
+	u := &users{source: list, proc: proc, world: twoPods, log: slog.New(slog.DiscardHandler)}
+	a, b := collect.Holder{Namespace: "ns", Pod: "a", Container: "main"}, collect.Holder{Namespace: "ns", Pod: "b", Container: "main"}
+	stranger := collect.Holder{Namespace: "ns", Pod: "new", Container: "main"}
+	at := func(n float64) collect.Measured { return collect.Measured{Number: n, Time: noon} }
+	check := func(what string, got collect.Hold, busy, memory collect.Measured) {
+		t.Helper()
+		if got.Busy != busy || got.Memory != memory {
+			t.Errorf("%s: %+v, want %+v and %+v", what, got, busy, memory)
+		}
+	}
+	u.pass()
+	holds := attributed(t, u, a, b, stranger)
+	check("a", holds[0], at(0.5), at(101))
+	check("b", holds[1], at(0.125), at(10))
+	check("a pod that nobody has told of", holds[2], collect.Measured{}, collect.Measured{})
+
+	// A sole holder has the card's own values, not the sum of what is seen.
+	check("alone", attributed(t, u, a)[0], collect.Measured{}, collect.Measured{})
+
+	// One process whose memory the driver cannot tell leaves all memory open.
+	list.cards[0].Processes[3].Memory = -1
+	u.pass()
+	check("memory not told", attributed(t, u, a, b)[1], at(0.125), collect.Measured{})
+
+	// The driver measures nothing; a list of nobody is a zero, no list is not.
+	list.cards = []Card{{UUID: "GPU-a", Instance: -1, MemoryKnown: true, Taken: noon}}
+	u.pass()
+	check("no utilization", attributed(t, u, a, b)[0], collect.Measured{}, at(0))
+
+	// Old, gone, or refused: nothing is known.
+	list.cards[0].Taken = noon.Add(-2 * time.Second)
+	u.pass()
+	check("old", attributed(t, u, a, b)[0], collect.Measured{}, collect.Measured{})
+	list.err = errors.New("driver gone")
+	u.pass()
+	check("failed", attributed(t, u, a, b)[0], collect.Measured{}, collect.Measured{})
+	list.err, u.proc = nil, fakeProc(t, false, nil)
+	list.cards[0].Taken = noon
+	u.pass()
+	check("without hostPID", attributed(t, u, a, b)[0], collect.Measured{}, collect.Measured{})
+	if u.failed == nil || !strings.Contains(u.failed.Error(), "hostPID") {
+		t.Errorf("nothing says why: %v", u.failed)
+	}
+}
+
+// A process in a container that is not known by id goes to the pod's only
+// holder, and to none where it has several.
+func TestContainerNotKnown(t *testing.T) {
+	proc := fakeProc(t, true, map[int]string{10: cgroupOf(uidB, strings.Repeat("d", 64)), 20: cgroupOf(uidA, idA)})
+	u := &users{proc: proc, world: twoPods, log: slog.New(slog.DiscardHandler), source: &procList{cards: []Card{{
+		UUID: "GPU-a", Instance: -1, BusyKnown: true, Taken: noon, Processes: []Process{{PID: 10, Busy: 0.5}, {PID: 20, Busy: 0.25}},
+	}}}}
+	u.pass()
+	a := collect.Holder{Namespace: "ns", Pod: "a", Container: "main"}
+	b, side := collect.Holder{Namespace: "ns", Pod: "b", Container: "main"}, collect.Holder{Namespace: "ns", Pod: "b", Container: "side"}
+	if got := attributed(t, u, a, b); got[1].Busy.Number != 0.5 || got[0].Busy.Number != 0.25 {
+		t.Errorf("the pod's only holder: %+v", got)
+	}
+	if got := attributed(t, u, a, b, side); got[1].Busy.Known() || got[2].Busy.Known() || !got[0].Busy.Known() {
+		t.Errorf("either container: %+v", got)
+	}
+}
+
+// Whatever processes there are, each counts for one container at most.
+func TestProcessesCountOnce(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 50 {
+		cgroups, card, total := map[int]string{}, Card{UUID: "GPU-a", Instance: -1, BusyKnown: true, MemoryKnown: true, Taken: noon}, 0.0
+		for pid := 10; pid < 10+random.IntN(20); pid++ {
+			uid, id := []string{uidA, uidB}[random.IntN(2)], []string{idA, idB, idC, strings.Repeat("d", 64)}[random.IntN(4)]
+			cgroups[pid] = cgroupOf(uid, id)
+			busy := random.Float64()
+			card.Processes = append(card.Processes, Process{PID: pid, Busy: busy, Memory: 1})
+			total += busy
+		}
+		u := &users{source: &procList{cards: []Card{card}}, proc: fakeProc(t, true, cgroups), world: twoPods, log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+		u.pass()
+		sum, memory := 0.0, 0.0
+		for _, h := range attributed(t, u, collect.Holder{Namespace: "ns", Pod: "a", Container: "main"},
+			collect.Holder{Namespace: "ns", Pod: "b", Container: "main"}, collect.Holder{Namespace: "ns", Pod: "b", Container: "side"}) {
+			sum += h.Busy.Number
+			memory += h.Memory.Number
+		}
+		if sum > total+1e-9 || memory > float64(len(card.Processes)) {
+			t.Fatalf("containers have %v of %v, %v bytes of %d", sum, total, memory, len(card.Processes))
+		}
+	}
+}

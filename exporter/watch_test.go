@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// following starts to follow a folder. Its clock ticks when the test sends.
+func following(t *testing.T, folder string) (look chan<- time.Time, changed <-chan struct{}) {
+	t.Helper()
+	clock, told := make(chan time.Time), make(chan struct{}, 100)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		followFolder(ctx, folder, clock, func() { told <- struct{}{} })
+	}()
+	t.Cleanup(func() { cancel(); <-ended })
+	return clock, told
+}
+
+func wait(t *testing.T, what string, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(20 * time.Second):
+		t.Fatalf("not told: %s", what)
+	}
+}
+
+// The kernel tells of a file written, replaced, and reached through a link that
+// moves; the clock stands still.
+func TestFolderEvents(t *testing.T) {
+	dir := t.TempDir()
+	look, changed := following(t, dir)
+	look <- time.Now() // taken, so the folder is watched
+	wait(t, "the first look", changed)
+
+	write(t, filepath.Join(dir, "a"), "1")
+	wait(t, "a new file", changed)
+	write(t, filepath.Join(t.TempDir(), "b"), "elsewhere")
+	if err := os.Rename(filepath.Join(dir, "a"), filepath.Join(dir, "b")); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "a file moved", changed)
+	if err := os.Symlink("..v1", filepath.Join(dir, "..data_tmp")); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "a link", changed)
+	if err := os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "a ConfigMap's update", changed)
+}
+
+// A folder that comes later is watched from the next look on.
+func TestFolderThatComesLater(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "later")
+	look, changed := following(t, dir)
+	look <- time.Now()
+	wait(t, "the first look", changed)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	look <- time.Now()
+	wait(t, "the second look", changed)
+	write(t, filepath.Join(dir, "a"), "1")
+	wait(t, "a new file", changed)
+}

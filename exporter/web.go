@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/prometheus/exporter-toolkit/web"
+
+	"github.com/gpuscale/gpuscale/exporter/node"
+	"github.com/gpuscale/gpuscale/internal/buildinfo"
+	"github.com/gpuscale/gpuscale/internal/serve"
+)
+
+// runServer serves until ctx ends, on the address or on systemd's socket.
+func runServer(ctx context.Context, c *config, n *node.Node, log *slog.Logger) error {
+	o := serve.Options{
+		Address: c.address, Metrics: limited(c, n.Handler()), Ready: n.Ready, Live: n.Live,
+		WebConfigFile: c.webConfigFile, Log: log, Routes: routes(c, n),
+	}
+	started := func(address string) {
+		log.Info("serving", "address", address, "node", c.node, "interval", c.interval().String(), "version", buildinfo.Version())
+	}
+	if c.systemdSocket {
+		return serveOnSystemd(ctx, o, started)
+	}
+	server, err := serve.New(o)
+	if err != nil {
+		return err
+	}
+	started(server.Addr().String())
+	return server.Run(ctx)
+}
+
+// serveOnSystemd serves on the sockets that systemd bound for the service.
+func serveOnSystemd(ctx context.Context, o serve.Options, started func(string)) error {
+	if err := web.Validate(o.WebConfigFile); err != nil {
+		return fmt.Errorf("web config file %s: %w", o.WebConfigFile, err)
+	}
+	server := &http.Server{Handler: serve.Handler(o), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
+	yes := true
+	failed := make(chan error, 1)
+	go func() {
+		failed <- web.ListenAndServe(server, &web.FlagConfig{WebSystemdSocket: &yes, WebConfigFile: &o.WebConfigFile}, o.Log)
+	}()
+	started("systemd's socket")
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serving on systemd's socket: %w", err)
+	case <-ctx.Done():
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if err := server.Shutdown(end); err != nil {
+		return fmt.Errorf("shutting down the server: %w", err)
+	}
+	return nil
+}
+
+// limited bounds how many scrapes there are at once and how long each may take.
+func limited(c *config, scrape http.Handler) http.Handler {
+	var slots chan struct{}
+	if c.maxScrapes > 0 {
+		slots = make(chan struct{}, c.maxScrapes)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if slots != nil {
+			select {
+			case slots <- struct{}{}:
+				defer func() { <-slots }()
+			default:
+				http.Error(w, fmt.Sprintf("%d scrapes are under way, which is as many as --max-concurrent-scrapes allows", c.maxScrapes), http.StatusServiceUnavailable)
+				return
+			}
+		}
+		setDeadlines(c, w)
+		scrape.ServeHTTP(w, r)
+	})
+}
+
+// setDeadlines bounds this request alone; what cannot be bounded (a test's
+// recorder) goes without.
+func setDeadlines(c *config, w http.ResponseWriter) {
+	control, now := http.NewResponseController(w), time.Now()
+	if c.timeouts.read > 0 {
+		_ = control.SetReadDeadline(now.Add(c.timeouts.read))
+	}
+	if c.timeouts.write > 0 {
+		_ = control.SetWriteDeadline(now.Add(c.timeouts.write))
+	}
+}
+
+const front = `<html>
+<head><title>GPU Exporter</title></head>
+<body>
+<h1>GPU Exporter</h1>
+<p><a href="./metrics">Metrics</a></p>
+<p><a href="./readyz">Ready</a> <a href="./livez">Live</a></p>
+</body>
+</html>
+`
+
+// routes are dcgm-exporter's other paths.
+func routes(c *config, n *node.Node) func(*http.ServeMux) {
+	return func(mux *http.ServeMux) {
+		mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			w.Header().Set("X-Content-Type-Options", "nosniff")
+			_, _ = io.WriteString(w, front)
+		})
+		mux.Handle("GET /health", health(c, n))
+		if !c.pprof {
+			return
+		}
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol) // asked by POST
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
+}
+
+// health answers as dcgm-exporter does: 200 while the process lives, and in two
+// headers how it stands. Whether there is data is /readyz's to say.
+func health(c *config, n *node.Node) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		served, cards := n.Cards()
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("X-Registry-Available", fmt.Sprint(served))
+		if !served || n.Reloading() {
+			w.Header().Set("X-Reload-In-Progress", "true")
+		}
+		switch {
+		case c.requireGPUs && cards == 0:
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = io.WriteString(w, "no GPU is seen")
+		case !served:
+			_, _ = io.WriteString(w, "OK - reload in progress")
+		default:
+			_, _ = io.WriteString(w, "OK")
+		}
+	}
+}

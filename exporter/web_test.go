@@ -1,0 +1,203 @@
+package main
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/crypto/bcrypt"
+
+	"github.com/gpuscale/gpuscale/exporter/pods"
+)
+
+func TestWeb(t *testing.T) {
+	_, base := start(t, "--replay", "testdata/mixed.txt", "-c", "100", "--enable-exporter-metrics")
+	metricsHave(t, base, "DCGM_FI_DEV_POWER_USAGE{", "go_goroutines ", "process_resident_memory_bytes ")
+	for path, want := range map[string]struct {
+		code int
+		body string
+	}{
+		"/":              {200, `<a href="./metrics">Metrics</a>`},
+		"/health":        {200, "OK"},
+		"/livez":         {200, "ok"},
+		"/readyz":        {200, "ok"},
+		"/debug/pprof/":  {404, ""},
+		"/no-such-path":  {404, ""},
+		"/metrics/other": {404, ""},
+	} {
+		if code, body := get(t, base+path); code != want.code || !strings.Contains(body, want.body) {
+			t.Errorf("%s = %d %q", path, code, body)
+		}
+	}
+	resp, err := http.Get(base + "/health")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	for name, want := range map[string]string{"X-Registry-Available": "true", "X-Reload-In-Progress": "", "X-Content-Type-Options": "nosniff"} {
+		if got := resp.Header.Get(name); got != want {
+			t.Errorf("/health: %s: %q, want %q", name, got, want)
+		}
+	}
+}
+
+// Without a reading /health is 200 all the same, as dcgm-exporter has it, unless
+// GPUs are required; its headers tell.
+func TestHealthWithoutGPU(t *testing.T) {
+	// A recording whose card goes at once and never comes back within the test.
+	path := filepath.Join(t.TempDir(), "empty.txt")
+	write(t, path, "card 0 uuid=GPU-a\nat 1ms\ngone 0\nend 1000h\n")
+	_, base := start(t, "--replay", path, "-c", "100", "--health-require-gpus")
+	until(t, "503", func() (bool, string) {
+		code, body := get(t, base+"/health")
+		return code == http.StatusServiceUnavailable && body == "no GPU is seen", body
+	})
+	_, base = start(t, "--replay", path, "-c", "100")
+	if code, body := get(t, base+"/health"); code != 200 || !strings.HasPrefix(body, "OK") {
+		t.Errorf("/health = %d %q", code, body)
+	}
+}
+
+// Profiles are served on request and behind the password only.
+func TestPprof(t *testing.T) {
+	hash, err := bcrypt.GenerateFromPassword([]byte("test"), bcrypt.MinCost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(t.TempDir(), "web.yml")
+	write(t, config, "basic_auth_users:\n  prom: "+string(hash)+"\n")
+	_, base := start(t, "--replay", "testdata/mixed.txt", "-c", "100", "--enable-pprof", "--web-config-file", config)
+	if code, _ := get(t, base+"/debug/pprof/"); code != http.StatusUnauthorized {
+		t.Errorf("without a password: %d", code)
+	}
+	authed := strings.Replace(base, "http://", "http://prom:test@", 1)
+	for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/cmdline"} {
+		if code, body := get(t, authed+path); code != http.StatusOK || body == "" {
+			t.Errorf("%s = %d", path, code)
+		}
+	}
+}
+
+// systemd binds the socket and hands it over as descriptor 3.
+func TestSystemdSocket(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	file, err := l.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	// LISTEN_PID is the process' own, which a shell knows before it becomes it.
+	cmd := exec.Command("sh", "-c", `LISTEN_PID=$$ LISTEN_FDS=1 exec gpuscale-exporter --web-systemd-socket --replay testdata/mixed.txt -c 100 -a 192.0.2.1:1`)
+	cmd.Env = append(os.Environ(), "NODE_NAME=node-1")
+	cmd.ExtraFiles = []*os.File{file}
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	metricsHave(t, "http://"+l.Addr().String(), "DCGM_FI_DEV_POWER_USAGE{")
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("after SIGTERM: %v\n%s", err, &stderr)
+	}
+
+	alone := exec.Command("gpuscale-exporter", "--web-systemd-socket", "--replay", "testdata/mixed.txt")
+	if out, err := alone.CombinedOutput(); err == nil || !strings.Contains(string(out), "serving on systemd's socket") {
+		t.Errorf("without a socket: %v\n%s", err, out)
+	}
+}
+
+// More scrapes at once than allowed are turned away, and the next is served.
+func TestScrapesAreLimited(t *testing.T) {
+	entered, release := make(chan struct{}), make(chan struct{})
+	handler := limited(&config{maxScrapes: 1}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		entered <- struct{}{}
+		<-release
+		_, _ = io.WriteString(w, "page")
+	}))
+	scrape := func() *httptest.ResponseRecorder {
+		rec := httptest.NewRecorder()
+		handler.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		return rec
+	}
+	first := make(chan *httptest.ResponseRecorder)
+	go func() { first <- scrape() }()
+	<-entered
+	if rec := scrape(); rec.Code != http.StatusServiceUnavailable || !strings.Contains(rec.Body.String(), "--max-concurrent-scrapes") {
+		t.Errorf("the second: %d %s", rec.Code, rec.Body)
+	}
+	release <- struct{}{}
+	if rec := <-first; rec.Code != http.StatusOK {
+		t.Errorf("the first: %d", rec.Code)
+	}
+	go func() { first <- scrape() }()
+	<-entered
+	release <- struct{}{}
+	if rec := <-first; rec.Code != http.StatusOK {
+		t.Errorf("one later: %d", rec.Code)
+	}
+}
+
+// Jobs and dumps, through the whole program.
+func TestJobsAndDumps(t *testing.T) {
+	jobs, dumps := t.TempDir(), filepath.Join(t.TempDir(), "dumps")
+	write(t, filepath.Join(jobs, "1"), "train-7\n")
+	_, base := start(t, "--replay", "testdata/mixed.txt", "-c", "100", "--hpc-job-mapping-dir", jobs, "--dump-enabled", "--dump-directory", dumps)
+	metricsHave(t, base, `hpc_job="train-7"} 37`)
+	write(t, filepath.Join(jobs, "1"), "train-8\n")
+	metricsHave(t, base, `hpc_job="train-8"} 37`)
+	until(t, "a dump", func() (bool, string) {
+		files, _ := os.ReadDir(dumps)
+		return len(files) == 1 && regexp.MustCompile(`^reading-.*\.json\.gz$`).MatchString(files[0].Name()), "none"
+	})
+}
+
+// What has no effect is said at the start; the program runs.
+func TestWarnsAndRuns(t *testing.T) {
+	c, err := parse(t, []string{"--enable-gpu-bind-unbind-watch", "--fake-gpus"}, nil)
+	if err != nil || len(c.warnings) != 2 {
+		t.Fatalf("%v, %q", err, c.warnings)
+	}
+	_, base := start(t, "--replay", "testdata/mixed.txt", "-c", "100", "--enable-gpu-bind-unbind-watch", "--fake-gpus",
+		"-k", "--kubernetes-enable-pod-labels", "--pod-resources-kubelet-socket", serveKubelet(t))
+	metricsHave(t, base, `container="main",namespace="batch",pod="train-0"} 37`)
+}
+
+func TestPodText(t *testing.T) {
+	pod := &pods.Pod{UID: "u", Labels: map[string]string{"app": "x", "team": "y", "application": "z"}}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{nil, ``},
+		{[]string{"--kubernetes-enable-pod-uid"}, `pod_uid="u"`},
+		{[]string{"--kubernetes-enable-pod-labels"}, `app="x",application="z",team="y"`},
+		{[]string{"--kubernetes-enable-pod-labels", "--kubernetes-pod-label-allowlist-regex", "^app$,^te"}, `app="x",team="y"`},
+	} {
+		config, err := parse(t, c.args, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := podText(config, pod); got != c.want {
+			t.Errorf("%v: %s, want %s", c.args, got, c.want)
+		}
+	}
+	if len(pod.Labels) != 3 {
+		t.Error("the pod's labels were changed")
+	}
+}

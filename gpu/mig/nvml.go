@@ -1,0 +1,81 @@
+package mig
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gpuscale/gpuscale/gpu"
+)
+
+// Seen is one GPU instance profile as NVML describes it on a card.
+type Seen struct {
+	Name    string // as NVML has it: "MIG 1g.10gb+me", or without "MIG "
+	Compute int    // slice count
+	Count   int    // instance count
+	Media   int    // decoders
+	Places  []Span // possible placements
+}
+
+// Span is a possible placement of an instance, in memory slices.
+type Span struct{ Start, Size int }
+
+// SpecFromNVML describes a product by what NVML says on one of its cards: what an
+// agent publishes. The card's slices and decoders are those of its largest
+// profile. NVML's instance counts are wrong for some products, so that how many of
+// a profile a card holds follows from the placements; only instances with media
+// engines, which run out before slices do, are counted as NVML has it.
+func SpecFromNVML(product string, memoryMiB int, profiles []Seen) (Spec, error) {
+	s := Spec{Model: gpu.ProductName(product), MemoryMiB: memoryMiB}
+	for _, seen := range profiles {
+		ps, err := seen.profile()
+		if err != nil {
+			return Spec{}, fmt.Errorf("MIG table of %s: profile %q: %w", s.Model, seen.Name, err)
+		}
+		s.ComputeSlices = max(s.ComputeSlices, ps.Compute)
+		s.MediaEngines = max(s.MediaEngines, ps.Media)
+		for _, start := range ps.Starts {
+			s.MemorySlices = max(s.MemorySlices, start+ps.Memory)
+		}
+		s.Profiles = append(s.Profiles, ps)
+	}
+	return s, nil
+}
+
+func (s Seen) profile() (ProfileSpec, error) {
+	name, err := ParseName(strings.TrimPrefix(s.Name, "MIG "))
+	if err != nil {
+		return ProfileSpec{}, err
+	}
+	if len(s.Places) == 0 {
+		return ProfileSpec{}, fmt.Errorf("no placements")
+	}
+	ps := ProfileSpec{
+		Profile: Profile{Compute: s.Compute, Memory: s.Places[0].Size, Attrs: name.Attrs},
+		Name:    name.String(), Media: s.Media,
+	}
+	for _, p := range s.Places {
+		if p.Size != ps.Memory || p.Start < 0 || p.Size < 1 {
+			return ProfileSpec{}, fmt.Errorf("placement {%d}:%d beside {%d}:%d", p.Start, p.Size, s.Places[0].Start, ps.Memory)
+		}
+		ps.Starts = append(ps.Starts, p.Start)
+	}
+	slices.Sort(ps.Starts)
+	ps.Max = sideBySide(ps.Starts, ps.Memory)
+	if name.Attrs&(AttrMedia|AttrAllMedia) != 0 {
+		ps.Max = min(ps.Max, s.Count)
+	}
+	return ps, nil
+}
+
+// sideBySide is how many instances of size memory slices fit at starts, which are
+// sorted.
+func sideBySide(starts []int, size int) int {
+	n, end := 0, 0
+	for _, start := range starts {
+		if start >= end {
+			n, end = n+1, start+size
+		}
+	}
+	return n
+}

@@ -1,0 +1,116 @@
+package mig
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gpuscale/gpuscale/gpu"
+)
+
+// Tables are the tables that nodes have read from their cards through NVML and
+// published, one for a product, sorted by it. What the hardware says goes before
+// what this package knows, and a product it does not know is handled by its
+// published table alone. Nil is "nothing published". Make it with NewTables; it is
+// a value like the Tables in it: nothing writes to it afterwards.
+type Tables []*Table
+
+// NewTables builds the tables of what nodes have published, in any order. Nodes
+// with different drivers may call the same profiles by different names: all of
+// them are understood, the first in the alphabet is the one printed. The error
+// names each product whose Spec is wrong, or of which nodes say different
+// placements; such a product is left out, and the others are returned.
+func NewTables(published ...Spec) (Tables, error) {
+	specs := make([]Spec, len(published))
+	for i, s := range published {
+		s.Model = gpu.ProductName(s.Model)
+		specs[i] = s
+	}
+	slices.SortStableFunc(specs, func(a, b Spec) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortStableFunc(specs, func(a, b Spec) int { return strings.Compare(a.Model, b.Model) })
+	var out Tables
+	var errs []error
+	for len(specs) > 0 {
+		n := 1
+		for n < len(specs) && specs[n].Model == specs[0].Model {
+			n++
+		}
+		t, err := oneTable(specs[:n])
+		if err != nil {
+			errs = append(errs, err)
+		} else {
+			out = append(out, t)
+		}
+		specs = specs[n:]
+	}
+	return out, errors.Join(errs...)
+}
+
+// oneTable makes one table of what several nodes say about one product.
+func oneTable(specs []Spec) (*Table, error) {
+	t, err := NewTable(specs[0])
+	if err != nil {
+		return nil, err
+	}
+	merged := specs[0]
+	merged.Profiles = slices.Clone(merged.Profiles)
+	for _, s := range specs[1:] {
+		other, err := NewTable(s)
+		if err != nil {
+			return nil, err
+		}
+		if !t.sameGeometry(other) {
+			return nil, fmt.Errorf("MIG table of %s: nodes publish different placements", t.model)
+		}
+		for i := range merged.Profiles {
+			ps := &merged.Profiles[i]
+			e, _ := other.find(ps.Profile)
+			for _, name := range append([]string{e.name}, e.aliases...) {
+				if known, _ := t.Exact(name); known != ps.Profile && !slices.Contains(ps.Aliases, name) {
+					ps.Aliases = append(slices.Clone(ps.Aliases), name)
+				}
+			}
+		}
+	}
+	return NewTable(merged)
+}
+
+// sameGeometry reports whether both products can be cut in the same ways,
+// whatever the profiles are called.
+func (t *Table) sameGeometry(o *Table) bool {
+	return t.compute == o.compute && t.memory == o.memory && t.media == o.media &&
+		slices.EqualFunc(t.entries, o.entries, func(a, b entry) bool {
+			return a.Profile == b.Profile && a.max == b.max && a.media == b.media && slices.Equal(a.starts, b.starts)
+		})
+}
+
+// ForModel returns the table of a product, by its name or any spelling of it: the
+// published one, else ours, as the package's ForModel has it.
+func (ts Tables) ForModel(name string) (*Table, bool) {
+	if t, ok := ts.published(name); ok {
+		return t, true
+	}
+	if t, ok := ts.published(gpu.ProductName(name)); ok {
+		return t, true
+	}
+	return ForModel(name)
+}
+
+func (ts Tables) published(model string) (*Table, bool) {
+	i, ok := slices.BinarySearchFunc(ts, model, func(t *Table, model string) int { return strings.Compare(t.model, model) })
+	if !ok {
+		return nil, false
+	}
+	return ts[i], true
+}
+
+// Spec returns what NewTable makes an equal table of.
+func (t *Table) Spec() Spec {
+	s := Spec{Model: t.model, ComputeSlices: t.compute, MemorySlices: t.memory, MemoryMiB: t.memoryMiB, MediaEngines: t.media}
+	for _, e := range t.entries {
+		s.Profiles = append(s.Profiles, ProfileSpec{Profile: e.Profile, Name: e.name, Aliases: slices.Clone(e.aliases),
+			Starts: slices.Clone(e.starts), Media: e.media, Max: e.max})
+	}
+	return s
+}

@@ -1,0 +1,164 @@
+package capacity
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu/demand"
+	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// Pending is what some pods wait for: those of one tenant, namespace, reason and
+// shape.
+type Pending struct {
+	Tenant, Namespace string
+	Reason            plan.Reason // of the plan's verdict; empty where the plan has none
+	Wants             string      // "3g.40gb", "gpu*2", "1g.10gb*2 part"; "unreadable"
+	Pods              int
+	// Size of all of them together. Readable is false for demand nobody could
+	// read: its size is unknown, not zero.
+	Size     Size
+	Readable bool
+	Oldest   time.Duration // the longest wait so far, 0 where no pod says since when
+}
+
+// Pending returns what pending pods ask for, by tenant, namespace, reason and
+// shape, in that order. verdicts are those of the plan made from the same
+// snapshot.
+func (sv *Survey) Pending(verdicts []plan.Verdict) PendingTable {
+	reasons := map[string]plan.Reason{}
+	for _, v := range verdicts {
+		if v.Kind == plan.KindPod {
+			reasons[v.Subject] = v.Reason
+		}
+	}
+	rows := map[Pending]*Pending{}
+	var all []*Pending
+	for _, p := range sv.pods {
+		if p.Node != "" {
+			continue
+		}
+		key := Pending{Tenant: p.Tenant, Namespace: p.Namespace, Reason: reasons[p.Key()], Wants: demandText(p.Demand), Readable: p.Unreadable == ""}
+		if !key.Readable {
+			key.Wants = "unreadable"
+		}
+		row := rows[key]
+		if row == nil {
+			row = &Pending{}
+			*row = key
+			rows[key] = row
+			all = append(all, row)
+		}
+		row.Pods++
+		if key.Readable {
+			row.Size = row.Size.plus(sv.demandSize(p))
+		}
+		if !p.PendingSince.IsZero() {
+			row.Oldest = max(row.Oldest, sv.At.Sub(p.PendingSince))
+		}
+	}
+	out := make(PendingTable, len(all))
+	for i, row := range all {
+		out[i] = *row
+	}
+	slices.SortFunc(out, func(a, b Pending) int {
+		return cmp.Or(strings.Compare(a.Tenant, b.Tenant), strings.Compare(a.Namespace, b.Namespace),
+			strings.Compare(string(a.Reason), string(b.Reason)), strings.Compare(a.Wants, b.Wants))
+	})
+	return out
+}
+
+// maxCount keeps nonsense from overflowing; no pod asks for more.
+const maxCount = 1 << 20
+
+// demandSize is what a pod asks for in shares of a card. MIG profiles are those
+// of the first product of the fleet, by name, that has them; where none has,
+// slices count as those of a card that has seven, and memory as much as compute,
+// since nobody knows. Memory in MiB is measured against the smallest card.
+func (sv *Survey) demandSize(p *plan.Pod) Size {
+	cards := min(max(p.Demand.Cards, 0), maxCount)
+	s := Size{cards * CardShares, cards * CardShares}
+	for _, in := range p.Demand.MIG {
+		one := sv.instanceSize(in)
+		n := min(max(in.Count, 0), maxCount)
+		s = s.plus(Size{one.Compute * n, one.Memory * n})
+	}
+	if f := p.Demand.Fraction; f != nil {
+		one, ok := fractionSize(p, sv.memoryMiB)
+		if !ok { // a place of unstated size: one slice, since it is not nothing
+			one = Size{CardShares / demand.WholeCard, CardShares / wholeMemory}
+		}
+		n := min(max(f.Cards, 1), maxCount)
+		s = s.plus(Size{one.Compute * n, one.Memory * n})
+	}
+	return s
+}
+
+func (sv *Survey) instanceSize(in demand.Instances) Size {
+	for _, model := range sv.fleet {
+		if t, ok := mig.ForModel(model); ok {
+			if p, ok := t.Exact(in.Name); ok {
+				return sizeOf(t, p)
+			}
+		}
+	}
+	compute := min(max(in.Profile.Compute, 0), demand.WholeCard) * CardShares / demand.WholeCard
+	return Size{compute, compute}
+}
+
+// demandText names a demand: "3g.40gb", "gpu*2", "amd.gpu", "1g.10gb*2 part".
+func demandText(d demand.Demand) string {
+	var words []string
+	if d.Cards != 0 {
+		word := "gpu"
+		if d.Vendor != "nvidia" && d.Vendor != "" {
+			word = d.Vendor + ".gpu"
+		}
+		words = append(words, word+times(d.Cards))
+	}
+	for _, in := range d.MIG {
+		words = append(words, in.Name+times(in.Count))
+	}
+	if f := d.Fraction; f != nil {
+		word := "part"
+		if f.CoreMilli > 0 {
+			word += fmt.Sprintf(":core=%d", f.CoreMilli)
+		}
+		if f.MemoryMiB > 0 {
+			word += fmt.Sprintf(":memory-mib=%d", f.MemoryMiB)
+		}
+		if f.MemoryMilli > 0 {
+			word += fmt.Sprintf(":memory=%d", f.MemoryMilli)
+		}
+		words = append(words, word+times(max(f.Cards, 1)))
+	}
+	return strings.Join(words, " ")
+}
+
+func times(n int) string {
+	if n == 1 {
+		return ""
+	}
+	return fmt.Sprintf("*%d", n)
+}
+
+// PendingTable is the answer of Survey.Pending.
+type PendingTable []Pending
+
+// String returns the table: pods, compute and memory in card equivalents, and
+// the longest wait.
+func (rows PendingTable) String() string {
+	t := newTable(4, "tenant", "namespace", "reason", "wants", "pods", "cards", "of memory", "waits")
+	for _, r := range rows {
+		cards, memory := "?", "?"
+		if r.Readable {
+			cards, memory = number(r.Size.Cards()), number(float64(r.Size.Memory)/CardShares)
+		}
+		t.add(r.Tenant, r.Namespace, string(r.Reason), r.Wants, fmt.Sprint(r.Pods), cards, memory, r.Oldest.Round(time.Second).String())
+	}
+	return t.String()
+}

@@ -1,0 +1,99 @@
+package capacity
+
+import (
+	"slices"
+
+	"github.com/gpuscale/gpuscale/gpu/mig"
+)
+
+// fits answers what a card of a table could still hold. Fleets have few distinct
+// layouts, so every answer is looked up once.
+type fits struct {
+	extensions map[string]Size
+	rooms      map[string]int
+}
+
+func newFits() *fits { return &fits{extensions: map[string]Size{}, rooms: map[string]int{}} }
+
+// extension returns what the best legal layout that contains l adds to it: the
+// most compute, then the most memory. Where placed is false only the counts of l
+// are known, and it is taken to lie as well as it can.
+func (f *fits) extension(t *mig.Table, l mig.Layout, placed bool) Size {
+	key := questionKey(t, l, mig.Profile{})
+	if !placed {
+		key += "?"
+	}
+	size, ok := f.extensions[key]
+	if !ok {
+		size = extend(t, l, placed)
+		f.extensions[key] = size
+	}
+	return size
+}
+
+func extend(t *mig.Table, l mig.Layout, placed bool) Size {
+	has := total(t, l)
+	var best Size
+	for _, m := range t.Maximal() {
+		if placed && !contains(m, l) || !placed && !containsCounts(m, l) {
+			continue
+		}
+		s := total(t, m).minus(has)
+		if s.Compute > best.Compute || s.Compute == best.Compute && s.Memory > best.Memory {
+			best = s
+		}
+	}
+	return best
+}
+
+func total(t *mig.Table, l mig.Layout) Size {
+	var s Size
+	for _, p := range l {
+		s = s.plus(sizeOf(t, p.Profile))
+	}
+	return s
+}
+
+func contains(m, l mig.Layout) bool {
+	for _, p := range l {
+		if !slices.Contains(m, p) {
+			return false
+		}
+	}
+	return true
+}
+
+func containsCounts(m, l mig.Layout) bool {
+	have := mig.Counts(m)
+	for _, c := range mig.Counts(l) {
+		if !slices.ContainsFunc(have, func(h mig.Count) bool { return h.Profile == c.Profile && h.N >= c.N }) {
+			return false
+		}
+	}
+	return true
+}
+
+// room returns how many instances of p can lie on a card beside keep.
+func (f *fits) room(t *mig.Table, keep mig.Layout, p mig.Profile) int {
+	key := questionKey(t, keep, p)
+	n, ok := f.rooms[key]
+	if !ok {
+		for n = t.Max(p); n > 0; n-- {
+			if _, ok := t.Arrange(keep, []mig.Count{{Profile: p, N: n}}); ok {
+				break
+			}
+		}
+		f.rooms[key] = n
+	}
+	return n
+}
+
+func questionKey(t *mig.Table, l mig.Layout, p mig.Profile) string {
+	b := make([]byte, 0, 64)
+	b = append(b, t.Model()...)
+	b = append(b, 0, byte(p.Compute), byte(p.Memory), byte(p.Attrs))
+	for _, q := range l {
+		b = append(b, byte(q.Profile.Compute), byte(q.Profile.Memory), byte(q.Profile.Attrs), byte(q.Start))
+	}
+	return string(b)
+}

@@ -1,0 +1,203 @@
+package capacity
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"time"
+)
+
+// LedgerOptions bound what a ledger believes and remembers.
+type LedgerOptions struct {
+	// MaxGap is how long an observation holds when no other follows. What is
+	// beyond it is InUnknown: nobody looked.
+	MaxGap time.Duration
+	// IdleBelow is the busy ratio under which a holder counts as idle.
+	IdleBelow float64
+	// MaxRows bounds the ledger's memory: keys beyond it are added up under Other,
+	// and lose their names and prices, but no time.
+	MaxRows int
+}
+
+// DefaultLedgerOptions suit observations a minute apart or closer.
+func DefaultLedgerOptions() LedgerOptions {
+	return LedgerOptions{MaxGap: 5 * time.Minute, IdleBelow: 0.01, MaxRows: 20000}
+}
+
+// Other stands for pool, model, tenant and namespace where a ledger has too many.
+const Other = "(other)"
+
+// Key is what a ledger tells apart. Tenant and Namespace are those of the holder,
+// empty for what nobody holds.
+type Key struct {
+	Pool, Model, Tenant, Namespace string
+	PricePerHour                   float64 // of a card, 0 for unpriced
+}
+
+// Ledger adds up where GPU time goes, over a series of observations. Each holds
+// from its time until the next, at most MaxGap. Its memory grows with the number
+// of keys, not of cards or observations. It is not safe for concurrent use.
+type Ledger struct {
+	options  LedgerOptions
+	first    int64 // ms; times of the first and the last observation
+	last     int64
+	upTo     int64 // accounted up to here, last or later
+	started  bool
+	rows     []ledgerRow
+	index    map[Key]int
+	names    map[string]bool // of the cards of one observation
+	shares   int64           // of all cards of the last observation
+	capacity Time
+}
+
+// ledgerRow is a row, and what it grows by in a millisecond.
+type ledgerRow struct {
+	Row
+	base   int // row of the same cards without a holder
+	shares [NumPlaces]int64
+	// busy is the shares in Slack and in Idle that compute, in millionths.
+	busySlack, busyIdle int64
+}
+
+// million is the resolution of a busy ratio.
+const million = 1e6
+
+// NewLedger returns an empty ledger. Options that are zero or no numbers are
+// those of DefaultLedgerOptions.
+func NewLedger(o LedgerOptions) *Ledger {
+	d := DefaultLedgerOptions()
+	if o.MaxGap <= 0 {
+		o.MaxGap = d.MaxGap
+	}
+	if !(o.IdleBelow > 0) {
+		o.IdleBelow = d.IdleBelow
+	}
+	if o.MaxRows <= 0 {
+		o.MaxRows = d.MaxRows
+	}
+	return &Ledger{options: o, index: map[Key]int{}, names: map[string]bool{}}
+}
+
+// Errors of a ledger. It is unchanged by what it refuses.
+var (
+	// ErrOrder is for a time that is not later than the one before, in milliseconds.
+	ErrOrder = errors.New("time does not go forward")
+	// ErrFull is for more GPU time than a ledger can count: 80,000 cards for four
+	// years. Begin another.
+	ErrFull = errors.New("the ledger is full")
+)
+
+// Add accounts for the time since the last observation and takes in the next
+// one. It costs time in proportion to the parts of the cards. The error names the
+// card that is wrong, or wraps ErrOrder or ErrFull; the ledger is then as before.
+func (l *Ledger) Add(o Observation) error {
+	at, err := l.timeOf(o.At)
+	if err != nil {
+		return err
+	}
+	if l.started && at <= l.last {
+		return fmt.Errorf("observation at %s: %w", o.At.Format(time.RFC3339Nano), ErrOrder)
+	}
+	if err := l.check(o.Cards); err != nil {
+		return fmt.Errorf("observation at %s: %w", o.At.Format(time.RFC3339Nano), err)
+	}
+	if err := l.advance(at); err != nil {
+		return err
+	}
+	if !l.started {
+		l.started, l.first = true, at
+	}
+	l.last, l.upTo = at, at
+	l.take(o.Cards)
+	return nil
+}
+
+// Advance accounts for the time up to at, so that Totals has it. The last
+// observation still holds. The error is as for Add; at may be the time reached.
+func (l *Ledger) Advance(at time.Time) error {
+	ms, err := l.timeOf(at)
+	if err != nil {
+		return err
+	}
+	if !l.started {
+		return nil
+	}
+	return l.advance(ms)
+}
+
+// timeOf returns milliseconds, for a time that accounts may be kept of: not
+// before what is accounted for.
+func (l *Ledger) timeOf(at time.Time) (int64, error) {
+	if year := at.Year(); year < 1970 || year > 9999 {
+		return 0, fmt.Errorf("time %s: want one of the years 1970 … 9999", at.Format(time.RFC3339Nano))
+	}
+	ms := at.UnixMilli()
+	if l.started && ms < l.upTo {
+		return 0, fmt.Errorf("time %s, accounted up to %s: %w", at.Format(time.RFC3339Nano),
+			time.UnixMilli(l.upTo).UTC().Format(time.RFC3339Nano), ErrOrder)
+	}
+	return ms, nil
+}
+
+func (l *Ledger) check(cards []Seen) error {
+	clear(l.names)
+	for i := range cards {
+		c := &cards[i]
+		if err := c.check(); err != nil {
+			return err
+		}
+		l.names[c.Name] = true
+		if len(l.names) != i+1 {
+			return fmt.Errorf("card %q is there twice", c.Name)
+		}
+	}
+	return nil
+}
+
+// advance adds what every row has grown by until at.
+func (l *Ledger) advance(at int64) error {
+	if !l.started || at == l.upTo {
+		return nil
+	}
+	// No cell outgrows the sum of all, so one look at the sum is enough.
+	hi, grown := bits.Mul64(uint64(l.shares), uint64(at-l.upTo))
+	if hi != 0 || grown > uint64(math.MaxInt64-l.capacity) {
+		return fmt.Errorf("%d cards until %s: %w", l.shares/CardShares, time.UnixMilli(at).UTC().Format(time.RFC3339), ErrFull)
+	}
+	seen := min(max(l.last+l.options.MaxGap.Milliseconds(), l.upTo), at)
+	for i := range l.rows {
+		l.rows[i].grow(seen - l.upTo)
+		l.rows[l.rows[i].base].Time[InUnknown] += Time(l.rows[i].total() * (at - seen))
+	}
+	l.capacity += Time(grown)
+	l.upTo = at
+	return nil
+}
+
+// grow adds the time of what was seen.
+func (r *ledgerRow) grow(ms int64) {
+	for p, shares := range r.shares {
+		r.Time[p] += Time(shares * ms)
+	}
+	slack, idle := portion(r.busySlack, ms), portion(r.busyIdle, ms)
+	r.Time[Slack] -= slack
+	r.Time[Idle] -= idle
+	r.Time[Busy] += slack + idle
+}
+
+func (r *ledgerRow) total() int64 {
+	var sum int64
+	for _, shares := range r.shares {
+		sum += shares
+	}
+	return sum
+}
+
+// portion is what computes in ms milliseconds, rounded down to a share of a
+// millisecond: a month of observations a second apart loses a card for 3 seconds.
+func portion(millionths, ms int64) Time {
+	hi, lo := bits.Mul64(uint64(millionths), uint64(ms))
+	q, _ := bits.Div64(hi, lo, million)
+	return Time(q)
+}

@@ -1,0 +1,60 @@
+package capacity
+
+import "strconv"
+
+// Place is where a GPU-hour went. Every moment of every share of a card has
+// exactly one.
+type Place uint8
+
+// Places. What pods hold goes to the first four, by its measured busy ratio: of an
+// hour at 0.3 there are 0.3 in Busy and 0.7 in Slack.
+const (
+	Busy       Place = iota // held, and computing
+	Slack                   // held by something that computes, the rest of its time
+	Idle                    // held by something that hardly computes at all, the rest of its time
+	Unmeasured              // held, use unknown
+	InFree                  // the rest is as the states are
+	InFragmented
+	InStranded
+	InCordoned
+	InCutting
+	InBooting
+	InUnready
+	InSick
+	InUnknown // nobody knew who held it, or nobody looked
+
+	NumPlaces
+)
+
+var placeNames = [NumPlaces]string{
+	Busy: "busy", Slack: "held, not computing", Idle: "held, idle", Unmeasured: "held, use unknown", InFree: "free",
+	InFragmented: "fragmented", InStranded: "stranded", InCordoned: "cordoned", InCutting: "cutting", InBooting: "booting",
+	InUnready: "unready", InSick: "sick", InUnknown: "unknown",
+}
+
+// String returns the words used in tables and labels.
+func (p Place) String() string {
+	if p < NumPlaces {
+		return placeNames[p]
+	}
+	return "no place"
+}
+
+// placeOf maps the states other than Held to their places.
+var placeOf = [NumStates]Place{
+	Free: InFree, Held: Unmeasured, Fragmented: InFragmented, Stranded: InStranded, Cordoned: InCordoned, Cutting: InCutting,
+	Unknown: InUnknown, Booting: InBooting, Unready: InUnready, Sick: InSick,
+}
+
+// Time is GPU time: shares of a card × milliseconds. It is a whole number, so
+// that adding up loses nothing.
+type Time int64
+
+// hour is a card for an hour.
+const hour = CardShares * 3600 * 1000
+
+// Hours returns the time in hours of whole cards.
+func (t Time) Hours() float64 { return float64(t) / hour }
+
+// String returns hours of whole cards: "1.5h".
+func (t Time) String() string { return strconv.FormatFloat(t.Hours(), 'f', -1, 64) + "h" }

@@ -1,0 +1,134 @@
+package capacity
+
+import (
+	"slices"
+
+	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// offer is what a node has for new pods as things are.
+type offer struct {
+	node        *plan.Node
+	single      bool
+	cpu, memory int64 // left; negative where pods ask for more than there is
+	whole       int   // free cards without MIG, or free instances under the single strategy
+	open        int   // cards without MIG on which something is free
+	vendor      string
+	admitted    []answer               // by want
+	instances   map[string][]mig.Count // free, by model
+}
+
+type answer uint8
+
+const (
+	notAsked answer = iota
+	yes
+	no
+)
+
+// unstated stands for CPU or memory that nobody stated: it limits nothing.
+const unstated = 1 << 61
+
+func (b *builder) offer(n *plan.Node, cards []Card) offer {
+	o := offer{node: n, cpu: unstated, memory: unstated, admitted: make([]answer, len(b.wants)), instances: map[string][]mig.Count{},
+		single: n.Labels["nvidia.com/mig.strategy"] == "single"}
+	if n.CPUMilli > 0 {
+		o.cpu = n.CPUMilli - b.used[n.Name].cpu
+	}
+	if n.MemoryMi > 0 {
+		o.memory = n.MemoryMi - b.used[n.Name].memory
+	}
+	if len(n.Cards) > 0 {
+		o.vendor = n.Cards[0].Model.Vendor
+	}
+	for i := range cards {
+		c := &cards[i]
+		for _, p := range c.Parts {
+			switch {
+			case p.State != Free:
+			case p.Profile == (mig.Profile{}):
+				o.open++
+				if p.Size == wholeCard {
+					o.whole++
+				}
+			case o.single:
+				o.whole++
+			default:
+				o.instances[c.Model] = counted(o.instances[c.Model], p.Profile, 1)
+			}
+		}
+	}
+	return o
+}
+
+// admits reports whether selectors and taints let the pod onto the node.
+func (o *offer) admits(w *want) bool {
+	a := &o.admitted[w.index]
+	if *a == notAsked {
+		*a = no
+		if plan.Admits(*w.pod, o.node.Labels, o.node.Taints) {
+			*a = yes
+		}
+	}
+	return *a == yes
+}
+
+// judgeFree finds the free parts of a node in service that serve no pending pod,
+// each by itself. Where no pending pod wants a part's kind it is simply free,
+// unless the node has no CPU or memory left for anybody.
+func (b *builder) judgeFree(n *plan.Node, cards []Card) {
+	free := func(p Part) bool { return p.State == Free }
+	if !slices.ContainsFunc(cards, func(c Card) bool { return slices.ContainsFunc(c.Parts, free) }) {
+		return
+	}
+	type like struct {
+		model     string
+		memoryMiB int
+		profile   mig.Profile
+		size      Size
+	}
+	o := b.offer(n, cards)
+	causes := map[like]Cause{} // of parts that are alike
+	for i := range cards {
+		c := &cards[i]
+		for k := range c.Parts {
+			p := &c.Parts[k]
+			if p.State != Free {
+				continue
+			}
+			kind := like{c.Model, c.memoryMiB, p.Profile, p.Size}
+			cause, known := causes[kind]
+			if !known {
+				cause = b.cause(&o, c, p)
+				causes[kind] = cause
+			}
+			p.Cause, p.State = cause, cause.state()
+		}
+	}
+}
+
+// cause is what keeps the pending pod that comes nearest from the part, NoCause
+// where one is not kept from it.
+func (b *builder) cause(o *offer, c *Card, p *Part) Cause {
+	nearest := NoCause
+	for _, w := range b.wants {
+		if !w.wants(o, c, p) {
+			continue
+		}
+		why := w.blocked(o, c, p)
+		if why == NoCause {
+			return NoCause
+		}
+		nearest = max(nearest, why)
+	}
+	switch {
+	case nearest != NoCause:
+		return nearest
+	case o.cpu <= 0:
+		return NoCPU
+	case o.memory <= 0:
+		return NoMemory
+	}
+	return NoCause
+}

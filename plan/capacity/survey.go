@@ -1,0 +1,182 @@
+package capacity
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/gpu/sample"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// Rules say what a survey believes.
+type Rules struct {
+	// BootWithin is how long after its creation a node of a pool may be unready,
+	// or show no cards, and still count as coming up; three times the pool's
+	// ReadyAfter where that is longer.
+	BootWithin time.Duration
+	// MaxBusyAge is how old a measured busy ratio may be; an older one is unknown.
+	MaxBusyAge time.Duration
+}
+
+// DefaultRules are those of a planner with the default policy, and Prometheus'
+// own idea of a stale value.
+func DefaultRules() Rules {
+	return Rules{BootWithin: plan.DefaultPolicy().NodeOverdue, MaxBusyAge: 5 * time.Minute}
+}
+
+// Survey is every card of a snapshot, taken apart. All tables are made from one
+// Survey, so they agree. It shares the snapshot's memory and changes nothing.
+type Survey struct {
+	At    time.Time
+	Cards []Card // by node, then index
+	// Upcoming is cards of nodes that were asked for and have no object yet, by
+	// pool and model. They are no capacity before there is a node.
+	Upcoming []Upcoming
+
+	pools map[string]*plan.Pool
+	pods  []*plan.Pod // that want accelerators, by key
+	fits  *fits
+	// fleet is the models there are, sorted; memoryMiB the least memory of a card.
+	fleet     []string
+	memoryMiB int
+}
+
+// Upcoming is a number of cards that are on their way.
+type Upcoming struct {
+	Pool, Model string
+	Cards       int
+}
+
+// Card is one card taken apart. The sizes of its parts add up to a whole card
+// exactly, in compute and in memory.
+type Card struct {
+	Node, Pool, Model string
+	Index             int
+	Health            gpu.Health
+	// State is Free for a card in service, and otherwise what keeps it out of it:
+	// Cordoned, Cutting, Unknown, Booting, Unready or Sick.
+	State State
+	// PricePerHour is the card's share of its node's price, 0 for unpriced.
+	PricePerHour float64
+	Parts        []Part
+	mig          bool       // in MIG mode, and legible
+	placed       bool       // where its instances lie is known
+	held         mig.Layout // the instances that pods hold
+	memoryMiB    int
+}
+
+// Name is "node/index".
+func (c *Card) Name() string { return fmt.Sprintf("%s/%d", c.Node, c.Index) }
+
+// Part of a card: a MIG instance, a pod's share of a card without MIG, what
+// nobody holds, or what no instance covers.
+type Part struct {
+	State State
+	Cause Cause // of a Fragmented or Stranded part
+	Size  Size
+	// Profile of a MIG instance, zero for anything else.
+	Profile mig.Profile
+	// Holder is "namespace/pod", empty for none. Tenant and Owner are the pod's,
+	// empty where it names none or is not in the snapshot.
+	Holder, Tenant, Owner string
+	// Busy is the share of time that the part, or the shared card it is of,
+	// computes, 0 … 1.
+	Busy sample.Value
+}
+
+// Namespace of the holder, empty for none.
+func (p *Part) Namespace() string {
+	namespace, _, _ := strings.Cut(p.Holder, "/")
+	return namespace
+}
+
+// NewSurvey takes a snapshot apart.
+func NewSurvey(s plan.Snapshot, r Rules) Survey {
+	b := newBuilder(s, r)
+	sv := Survey{At: s.Now, pools: b.pools, pods: b.wanting, fits: b.fits}
+	nodes := make([]*plan.Node, len(s.Nodes))
+	for i := range s.Nodes {
+		nodes[i] = &s.Nodes[i]
+	}
+	slices.SortStableFunc(nodes, func(a, b *plan.Node) int { return strings.Compare(a.Name, b.Name) })
+	for _, n := range nodes {
+		sv.Cards = append(sv.Cards, b.node(n)...)
+	}
+	sv.Upcoming = b.upcoming(s.Pools)
+	for _, row := range sv.Supply(ByModel) {
+		sv.fleet = append(sv.fleet, row.Model)
+	}
+	for i := range sv.Cards {
+		if m := sv.Cards[i].memoryMiB; m > 0 && (sv.memoryMiB == 0 || m < sv.memoryMiB) {
+			sv.memoryMiB = m
+		}
+	}
+	return sv
+}
+
+// builder has what is looked up again and again.
+type builder struct {
+	now     time.Time
+	rules   Rules
+	pools   map[string]*plan.Pool
+	pods    map[string]*plan.Pod // by key
+	used    map[string]used      // by node
+	wanting []*plan.Pod
+	wants   []*want
+	fits    *fits
+}
+
+// used is what the pods of a node ask for together.
+type used struct{ cpu, memory int64 }
+
+func newBuilder(s plan.Snapshot, r Rules) *builder {
+	b := &builder{now: s.Now, rules: r, pools: map[string]*plan.Pool{}, pods: map[string]*plan.Pod{},
+		used: map[string]used{}, fits: newFits()}
+	for i := range s.Pools {
+		b.pools[s.Pools[i].Name] = &s.Pools[i]
+	}
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		b.pods[p.Key()] = p
+		if p.Node != "" {
+			u := b.used[p.Node]
+			b.used[p.Node] = used{u.cpu + max(p.CPUMilli, 0), u.memory + max(p.MemoryMi, 0)}
+		}
+		if p.Unreadable != "" || !p.Demand.Zero() {
+			b.wanting = append(b.wanting, p)
+		}
+	}
+	slices.SortStableFunc(b.wanting, func(p, q *plan.Pod) int {
+		return cmp.Or(strings.Compare(p.Namespace, q.Namespace), strings.Compare(p.Name, q.Name))
+	})
+	b.wants = newWants(b.wanting)
+	return b
+}
+
+// upcoming counts the cards of nodes that are asked for and not there.
+func (b *builder) upcoming(pools []plan.Pool) []Upcoming {
+	var out []Upcoming
+	for i := range pools {
+		p := &pools[i]
+		missing := p.Target - p.Size
+		if missing <= 0 {
+			continue
+		}
+		for _, c := range p.Template.Cards {
+			at := slices.IndexFunc(out, func(u Upcoming) bool { return u.Pool == p.Name && u.Model == c.Model.Name })
+			if at < 0 {
+				out, at = append(out, Upcoming{Pool: p.Name, Model: c.Model.Name}), len(out)
+			}
+			out[at].Cards += missing
+		}
+	}
+	slices.SortFunc(out, func(a, b Upcoming) int {
+		return cmp.Or(strings.Compare(a.Pool, b.Pool), strings.Compare(a.Model, b.Model))
+	})
+	return out
+}

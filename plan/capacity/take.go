@@ -1,0 +1,67 @@
+package capacity
+
+import "math"
+
+// take replaces what the rows grow by with what the cards say.
+func (l *Ledger) take(cards []Seen) {
+	for i := range l.rows {
+		r := &l.rows[i]
+		r.shares, r.busySlack, r.busyIdle = [NumPlaces]int64{}, 0, 0
+	}
+	l.shares = int64(len(cards)) * CardShares
+	var key Key // neighbours often share a row
+	row := -1
+	for i := range cards {
+		c := &cards[i]
+		for k := range c.Parts {
+			p := &c.Parts[k]
+			next := Key{c.Pool, c.Model, p.Tenant, p.Namespace, c.PricePerHour}
+			if row < 0 || next != key {
+				key, row = next, l.row(next)
+			}
+			l.rows[row].take(p, l.options.IdleBelow)
+		}
+	}
+}
+
+// row returns the index of the key's row, which it makes where there is room.
+func (l *Ledger) row(k Key) int {
+	if i, ok := l.index[k]; ok {
+		return i
+	}
+	other := Key{Pool: Other, Model: Other, Tenant: Other, Namespace: Other}
+	if len(l.rows) >= l.options.MaxRows && k != other {
+		return l.row(other)
+	}
+	base := len(l.rows) // itself, unless somebody holds it
+	if k != other && (k.Tenant != "" || k.Namespace != "") {
+		base = l.row(Key{Pool: k.Pool, Model: k.Model, PricePerHour: k.PricePerHour})
+	}
+	i := len(l.rows)
+	l.index[k] = i
+	l.rows = append(l.rows, ledgerRow{Row: Row{Key: k}, base: base})
+	return i
+}
+
+// take adds a piece of a card.
+func (r *ledgerRow) take(p *Piece, idleBelow float64) {
+	shares := int64(p.Shares)
+	if p.State != Held {
+		r.shares[placeOf[p.State]] += shares
+		return
+	}
+	ratio, known := p.Busy.Get()
+	switch {
+	case !known || ratio < 0 || ratio > 1+rounding: // nobody measured that
+		r.shares[Unmeasured] += shares
+	case ratio < idleBelow:
+		r.shares[Idle] += shares
+		r.busyIdle += shares * int64(math.Round(ratio*million))
+	default:
+		r.shares[Slack] += shares
+		r.busySlack += shares * int64(math.Round(min(ratio, 1)*million))
+	}
+}
+
+// rounding is how far above 1 a ratio made by dividing may be.
+const rounding = 0.01

@@ -1,0 +1,130 @@
+package plan
+
+import (
+	"slices"
+	"strconv"
+)
+
+// classify groups nodes that are alike to selectors and taints: what the pods
+// that wait ask of labels, and which taints there are. A thousand nodes that
+// differ in labels nobody asks for are one class.
+func (w *world) classify() {
+	keys := w.askedLabels()
+	ids := map[string]int{}
+	var b []byte
+	class := func(labels map[string]string, taints []Taint) int {
+		b = b[:0]
+		for _, k := range keys {
+			if v, ok := labels[k]; ok {
+				b = strconv.AppendQuote(b, v)
+			}
+			b = append(b, ',')
+		}
+		for _, t := range taints {
+			b = strconv.AppendQuote(b, t.Key)
+			b = strconv.AppendQuote(b, t.Value)
+			b = strconv.AppendQuote(b, t.Effect)
+		}
+		id, ok := ids[string(b)]
+		if !ok {
+			id = len(ids)
+			ids[string(b)] = id
+		}
+		return id
+	}
+	for i := range w.nodes {
+		w.nodes[i].class = class(w.face(&w.nodes[i]))
+	}
+	for i := range w.pools {
+		t := &w.pools[i].Template
+		w.pools[i].class = class(t.Labels, t.Taints)
+	}
+	w.classes = len(ids)
+	for i := range w.kinds {
+		w.kinds[i].static = make([]verdictOnce, w.classes)
+	}
+}
+
+// askedLabels lists the labels that any kind's selector or affinity looks at.
+func (w *world) askedLabels() []string {
+	var keys []string
+	for i := range w.kinds {
+		p := w.kinds[i].pod
+		keys = append(keys, sortedKeys(p.NodeSelector)...)
+		for _, term := range p.Affinity {
+			for _, r := range term {
+				keys = append(keys, r.Key)
+			}
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// admits reports whether selectors and taints let the kind onto a node.
+func (w *world) admits(k *kind, n *nodeState) bool {
+	if k.static == nil { // a kind that was not there when nodes were classified
+		labels, taints := w.face(n)
+		_, out := untolerated(k.pod, taints)
+		return !out && fitsLabels(k.pod, labels)
+	}
+	if k.static[n.class] == 0 {
+		labels, taints := w.face(n)
+		k.judge(n.class, labels, taints)
+	}
+	return k.static[n.class] == fits
+}
+
+// admitsTainted reports whether selectors let the kind onto a node, taints apart.
+func (w *world) admitsTainted(k *kind, n *nodeState) bool {
+	if k.static == nil {
+		labels, _ := w.face(n)
+		return fitsLabels(k.pod, labels)
+	}
+	return w.admits(k, n) || k.static[n.class] == fitsUntainted
+}
+
+// admitsNew reports the same of a new node of a pool.
+func (k *kind) admitsNew(p *poolState) bool {
+	if k.static == nil {
+		_, out := untolerated(k.pod, p.Template.Taints)
+		return !out && fitsLabels(k.pod, p.Template.Labels)
+	}
+	if k.static[p.class] == 0 {
+		k.judge(p.class, p.Template.Labels, p.Template.Taints)
+	}
+	return k.static[p.class] == fits
+}
+
+func (k *kind) judge(class int, labels map[string]string, taints []Taint) {
+	_, out := untolerated(k.pod, taints)
+	switch {
+	case !fitsLabels(k.pod, labels):
+		k.static[class] = fitsNot
+	case out:
+		k.static[class] = fitsUntainted
+	default:
+		k.static[class] = fits
+	}
+}
+
+// face is what selectors and taints see of a node. One that is on its way shows
+// its pool's template: start-up taints go, and labels that only the device
+// plugin or GFD set will come.
+func (w *world) face(n *nodeState) (map[string]string, []Taint) {
+	if !n.virtual && n.tier != tierNode {
+		return n.Labels, n.Taints
+	}
+	template := &w.pools[n.pool].Template
+	if n.virtual {
+		return template.Labels, template.Taints
+	}
+	labels := make(map[string]string, len(n.Labels)+len(template.Labels))
+	for k, v := range template.Labels {
+		labels[k] = v
+	}
+	for k, v := range n.Labels {
+		labels[k] = v
+	}
+	return labels, template.Taints
+}

@@ -1,0 +1,196 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// maxTrials bounds the nodes that are emptied in thought in one round.
+const maxTrials = 32
+
+// freeDrains is how many more nodes may be drained now.
+func (w *world) freeDrains() int {
+	left := w.policy.MaxDrains
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		verb := Verb("")
+		if n.action >= 0 {
+			verb = w.actions[n.action].Verb
+		}
+		if verb == Drain || n.Drain != nil && verb == "" {
+			left--
+		}
+	}
+	return left
+}
+
+// underused is a node whose pods could all be moved, and what that would save.
+type underused struct {
+	node int
+	gain float64 // its price over a node's life, less what is lost with its pods
+	loss float64
+}
+
+// consolidate drains nodes whose pods all fit on others, where the price saved
+// over a node's life is more than what is lost by moving them: what saves most
+// first, and nodes with cached data last.
+func (w *world) consolidate() {
+	left := w.freeDrains()
+	if left <= 0 || w.hold != "" {
+		return
+	}
+	trials, drained := maxTrials, make([]bool, len(w.pools))
+	for _, u := range w.underused() {
+		if left <= 0 || trials <= 0 {
+			return
+		}
+		n := &w.nodes[u.node]
+		// One of a pool, and none that the pods of another are to go to.
+		if drained[n.pool] || !w.may(n.pool) || n.promised > 0 || !n.holdersKnown() || n.stranger() != "" || !w.roomAtAll(n) {
+			continue
+		}
+		trials--
+		stay := n.staying()
+		if !w.try(func() bool { return w.empties(u, stay) }) {
+			continue
+		}
+		left--
+		drained[n.pool] = true
+		p := &w.pools[n.pool]
+		p.draining++
+		p.does = verdict{NodeUnderused, "drains " + n.name}
+		w.memory.LastDrain = stamped(w.memory.LastDrain, n.Pool, w.now)
+		w.drain(n, w.now.Add(w.policy.DrainTimeout), NodeUnderused, w.underusedText(u, len(stay)))
+	}
+}
+
+// empties moves a node's pods to others and reports whether that pays: others
+// that were empty and could have been given back instead cost what they cost.
+func (w *world) empties(u underused, stay []*Pod) bool {
+	n := w.touch(u.node)
+	n.tier, n.since = tierOut, NodeDraining
+	if w.moveAway(n, stay) != nil {
+		return false
+	}
+	cost := 0.0
+	for i := range w.nodes {
+		old, touched := w.undo.nodes[i]
+		if touched && i != u.node && old.bound == 0 && old.promised == 0 && old.pool >= 0 && w.keepsPool(&w.pools[old.pool]) != AtMin {
+			cost += w.life(&w.pools[old.pool])
+		}
+	}
+	return u.gain > cost
+}
+
+// life is what a node of the pool costs over its life.
+func (w *world) life(p *poolState) float64 { return p.price() * w.policy.NodeLife.Hours() }
+
+// roomAtAll looks, before anything is tried, whether the largest of a node's pods
+// fits anywhere.
+func (w *world) roomAtAll(n *nodeState) bool {
+	for _, p := range n.staying() {
+		return w.tightest(&w.kinds[w.kindOf(p)]) >= 0
+	}
+	return false
+}
+
+func (w *world) underusedText(u underused, pods int) string {
+	return fmt.Sprintf("what runs there fits elsewhere; moving %s costs %.2f, the node %.2f in %s",
+		count(pods, "pod"), u.loss, u.gain+u.loss, short(w.policy.NodeLife))
+}
+
+// underused lists the nodes that could be emptied at a gain.
+func (w *world) underused() []underused {
+	keeps := make([]bool, len(w.pools))
+	for i := range w.pools {
+		keeps[i] = w.keepsFromDraining(&w.pools[i])
+	}
+	var out []underused
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		if n.virtual || n.pool < 0 || keeps[n.pool] {
+			continue
+		}
+		if u, ok := w.underusedNode(i); ok {
+			out = append(out, u)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b underused) int {
+		return cmp.Or(last(w.nodes[a.node].HoldsData, w.nodes[b.node].HoldsData), cmp.Compare(b.gain, a.gain), cmp.Compare(a.node, b.node))
+	})
+	return out
+}
+
+func (w *world) underusedNode(node int) (underused, bool) {
+	n := &w.nodes[node]
+	u := underused{node: node}
+	if n.tier != tierNow || n.action >= 0 || n.NoScaleDown || n.settling || n.bound == 0 || n.promised > 0 || n.leaving > 0 {
+		return u, false
+	}
+	var spent map[string]int
+	for _, p := range n.pods {
+		if p.DaemonSet {
+			continue
+		}
+		if !w.movable(p) {
+			return u, false
+		}
+		for _, b := range p.Budgets {
+			if spent == nil {
+				spent = map[string]int{}
+			}
+			if spent[b.Name]++; spent[b.Name] > w.budgets[b.Name] {
+				return u, false
+			}
+		}
+		u.loss += w.loss(p) * float64(max(p.GangMin, 1)) // a gang loses all its members' work
+	}
+	u.gain = w.life(&w.pools[n.pool]) - u.loss
+	if !(u.gain > 0) {
+		return u, false
+	}
+	f := w.failure(n.name)
+	return u, f.Count == 0 || w.now.Sub(f.At) >= drainAgainAfter
+}
+
+func (n *nodeState) holdersKnown() bool {
+	for c := range n.Cards {
+		if !n.Cards[c].HoldersKnown {
+			return false
+		}
+	}
+	return true
+}
+
+// keepsFromDraining reports a pool of which no node is to be emptied: it grows,
+// cools down, is at its minimum or out of order, or something waits that one of
+// its nodes could serve.
+func (w *world) keepsFromDraining(p *poolState) bool {
+	return w.keepsPool(p) != "" || p.stop != "" || p.Target > p.Size ||
+		w.within(w.memory.LastDrain, p.Name, w.policy.DrainCooldown) || w.wanted(p)
+}
+
+// wanted reports whether anything waits, unserved, that a node of the pool could
+// serve.
+func (w *world) wanted(p *poolState) bool {
+	for _, k := range w.stillWaiting() {
+		if w.misfit(&w.kinds[k], p) == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// stillWaiting lists the kinds of the pods that nothing serves, though their
+// quota would admit them.
+func (w *world) stillWaiting() []int {
+	var kinds []int
+	for i := range w.pending {
+		if p := &w.pending[i]; !p.served && !p.refused {
+			kinds = append(kinds, p.kind)
+		}
+	}
+	slices.Sort(kinds)
+	return slices.Compact(kinds)
+}

@@ -1,0 +1,146 @@
+package forecast
+
+import (
+	"math"
+	"slices"
+)
+
+const (
+	newest        = 4    // values that show whether an attempt has lost track
+	answersWanted = 0.9  // share of the tests that an attempt must have an answer for
+	gainWanted    = 0.02 // share of the error that a less simple method must save
+	gainSure      = 1.64 // and that many standard errors beyond chance,
+	gainPlain     = 0.5  // unless it saves so much that nobody would ask
+)
+
+// choose returns the attempt that erred least of those that fit. A less simple
+// method must be better by more than chance explains (Diebold and Mariano's test),
+// so that the simplest wins ties; settings of one method only by their mean error.
+// Nil means that none has an answer.
+func (t *trial) choose(g *grid, fit func(*attempt) bool) *attempt {
+	var best *attempt
+	var bestLoss []float64
+	for _, settings := range t.runs {
+		a, loss := t.bestSetting(g, settings, fit)
+		if a != nil && (best == nil || better(loss, bestLoss)) {
+			best, bestLoss = a, loss
+		}
+	}
+	return best
+}
+
+// all and onTrack are what choose may look for.
+func all(*attempt) bool       { return true }
+func onTrack(a *attempt) bool { return !a.lost }
+
+// bestSetting returns the setting with the smallest mean error, and its errors.
+func (t *trial) bestSetting(g *grid, settings []*attempt, fit func(*attempt) bool) (*attempt, []float64) {
+	var best *attempt
+	var bestLoss []float64
+	least := math.Inf(1)
+	for _, a := range settings {
+		if math.IsNaN(a.live) || !fit(a) {
+			continue
+		}
+		loss := t.loss(g, a)
+		if mean, n := meanKnown(loss); float64(n) >= answersWanted*float64(len(loss)) && mean < least {
+			best, bestLoss, least = a, loss, mean
+		}
+	}
+	return best, bestLoss
+}
+
+// lostTrack says whether the newest values all lay on the same side of what an
+// attempt forecast one cell before, further off than it erred in all but one of
+// forty cases until then: the series has changed, and the attempt has not seen it
+// yet.
+func (t *trial) lostTrack(g *grid, a *attempt) bool {
+	until := len(t.tests) - newest
+	if until < minTests {
+		return false
+	}
+	errs := make([]float64, len(t.tests))
+	for j, i := range t.tests {
+		errs[j] = g.last[i+1] - a.past[j]
+	}
+	known := slices.DeleteFunc(slices.Clone(errs[:until]), math.IsNaN)
+	if len(known) < minTests {
+		return false
+	}
+	low, high := quantiles(known, 0.95, 1)
+	above, below := true, true
+	for _, e := range errs[until:] {
+		above, below = above && e > high, below && e < low
+	}
+	return above || below
+}
+
+// loss returns |actual − forecast| of each test, spikes cut.
+func (t *trial) loss(g *grid, a *attempt) []float64 {
+	out := make([]float64, len(t.tests))
+	for j, i := range t.tests {
+		out[j] = math.Abs(g.last[i+t.k] - a.past[j])
+	}
+	return out
+}
+
+// better says whether errors a are smaller than errors b of the same tests, and
+// not by chance.
+func better(a, b []float64) bool {
+	gain := make([]float64, len(a))
+	for i := range a {
+		gain[i] = b[i] - a[i]
+	}
+	base, _ := meanKnown(b)
+	mean, n := meanKnown(gain)
+	if n == 0 || !(mean > gainWanted*base) {
+		return false
+	}
+	if mean > gainPlain*base {
+		return true
+	}
+	variance := 0.0
+	for _, x := range gain {
+		if !math.IsNaN(x) {
+			variance += (x - mean) * (x - mean) / float64(n)
+		}
+	}
+	worth := independent(gain)
+	few := 1 + 2/worth // a deviation told from few values is itself uncertain
+	return mean > gainSure*few*math.Sqrt(variance/worth)
+}
+
+// independent returns how many independent values say as much as these, given how
+// much each resembles the one before: errors of overlapping spans are not new
+// evidence each. NaN counts for nothing; the answer is at least 1.
+func independent(xs []float64) float64 {
+	xs = slices.DeleteFunc(slices.Clone(xs), math.IsNaN)
+	mean, n := meanKnown(xs)
+	var with, own float64
+	for i, x := range xs {
+		own += (x - mean) * (x - mean)
+		if i > 0 {
+			with += (x - mean) * (xs[i-1] - mean)
+		}
+	}
+	if own == 0 {
+		return math.Max(1, float64(n))
+	}
+	r := min(0.99, max(0, with/own))
+	return math.Max(1, float64(n)*(1-r)/(1+r))
+}
+
+// meanKnown returns the mean of the numbers and how many there are; NaN of none.
+func meanKnown(xs []float64) (float64, int) {
+	mean, n := 0.0, 0
+	for _, x := range xs {
+		if !math.IsNaN(x) {
+			n++
+			mean += (x - mean) / float64(n)
+		}
+	}
+	if n == 0 {
+		return math.NaN(), 0
+	}
+	return mean, n
+}

@@ -1,0 +1,187 @@
+package forecast
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu/sample"
+)
+
+// Day and Week are the seasons looked for unless an Ask names others. They are
+// plain durations: a clock that is put forward in spring moves the day's shape.
+const (
+	Day  = 24 * time.Hour
+	Week = 7 * Day
+)
+
+// Ask is what is wanted to be known. The zero value of every field but Now and
+// Horizons has a meaning.
+type Ask struct {
+	// Now is the instant at which the forecast is made. Later points are not
+	// looked at.
+	Now time.Time
+	// Horizons are how far ahead to look, each more than zero.
+	Horizons []time.Duration
+	// Step is the time that one value stands for: points in the same step are
+	// averaged. Zero is the median distance of the points.
+	Step time.Duration
+	// Seasons are the periods to consider; nil is Day and Week, an empty list is
+	// none. One is only considered when the series is at least two of it long.
+	Seasons []time.Duration
+	// Level is the share of outcomes that the interval is to hold, between 0 and
+	// 1; zero is 0.8.
+	Level float64
+	// MinPoints is how many steps must be known; zero is 30.
+	MinPoints int
+	// StaleSteps is how many steps old the newest value may be; zero is 5.
+	StaleSteps int
+}
+
+// Method is the way a forecast was made.
+type Method string
+
+// The methods, the simplest first.
+const (
+	Last           Method = "last-value"      // nothing will change
+	Level          Method = "level"           // exponentially weighted mean
+	DampedTrend    Method = "damped-trend"    // Holt's, its trend fading
+	Line           Method = "line"            // regression on a straight line, by QR
+	SeasonalNaive  Method = "seasonal-naive"  // as it was one season before
+	SeasonalMedian Method = "seasonal-median" // the median of some seasons before
+	HoltWinters    Method = "holt-winters"    // additive season on a damped trend
+	Fourier        Method = "fourier"         // the same on a line and waves
+)
+
+// Reason is why there is a forecast, or none. The set is closed.
+type Reason string
+
+// The reasons.
+const (
+	Enough        Reason = "Enough"
+	BadQuestion   Reason = "BadQuestion"   // the Ask cannot be answered
+	NoData        Reason = "NoData"        // no known value
+	TooFewPoints  Reason = "TooFewPoints"  // fewer known steps than MinPoints
+	Stale         Reason = "Stale"         // the newest value is too old
+	TooShort      Reason = "TooShort"      // the past is too short, or has too many holes, for this horizon
+	Unforeseeable Reason = "Unforeseeable" // no method had an answer
+)
+
+// Forecast is the answer for one horizon. Low, Expected and High are in the
+// series' own unit, never negative, Low ≤ Expected ≤ High, and as old as the
+// newest value; they are unknown unless Enough.
+type Forecast struct {
+	At                  time.Time     // Ask.Now + Horizon
+	Horizon             time.Duration // as asked
+	Low, Expected, High sample.Value
+	Level               float64       // share of outcomes meant to lie in Low … High
+	Method              Method        // empty unless Enough
+	Season              time.Duration // the longest period that Method uses; zero without
+	Error               Error
+	Enough              bool
+	Reason              Reason
+	Why                 string // a sentence for people
+}
+
+// Error is how Method did on the series' past at the same horizon. Every part may
+// be unknown. Spikes are cut to size before MAPE and MASE, not before Coverage.
+type Error struct {
+	// MAPE is the mean of |actual − forecast| ÷ actual over actual values that are
+	// not zero; 0.1 is 10 %.
+	MAPE sample.Value
+	// MASE is the mean of |actual − forecast| ÷ that of saying that nothing will
+	// change: below 1 is better than that.
+	MASE sample.Value
+	// Coverage is the share of actual values that an interval made only from the
+	// errors known by then has held.
+	Coverage sample.Value
+	// Tests is from how many places in the past a forecast was tried.
+	Tests int
+}
+
+// Make answers the Ask, one Forecast for each horizon in the order asked. Points
+// may come in any order. A point whose number is NaN, infinite or negative is
+// unknown, which is the same as not being there; several in one step are
+// averaged. Cost is bounded: at most 4,096 cells are kept, whatever the length.
+func Make(points []sample.Point, ask Ask) []Forecast {
+	ask = ask.filled()
+	out := make([]Forecast, len(ask.Horizons))
+	for i, h := range ask.Horizons {
+		out[i] = Forecast{At: ask.Now.Add(h), Horizon: h, Level: ask.Level}
+	}
+	g, reason, why := newGrid(points, ask)
+	if reason != Enough {
+		for i := range out {
+			out[i].Reason, out[i].Why = reason, why
+		}
+		return out
+	}
+	trials := try(g, ask.Horizons)
+	for i := range out {
+		answer(&out[i], g, trials[i])
+	}
+	return out
+}
+
+// filled returns the Ask with its defaults.
+func (a Ask) filled() Ask {
+	if a.Seasons == nil {
+		a.Seasons = []time.Duration{Day, Week}
+	}
+	if a.Level == 0 {
+		a.Level = 0.8
+	}
+	if a.MinPoints <= 0 {
+		a.MinPoints = 30
+	}
+	if a.StaleSteps <= 0 {
+		a.StaleSteps = 5
+	}
+	return a
+}
+
+// problem says what makes the whole Ask unanswerable, or nothing.
+func (a Ask) problem() string {
+	switch {
+	case !(a.Level > 0 && a.Level < 1):
+		return "the level of the interval must lie between 0 and 1"
+	case a.Step < 0 || a.Step > Week:
+		return "the step must not be negative, nor longer than a week"
+	}
+	for _, s := range a.Seasons {
+		if s <= 0 || s > 60*Week {
+			return "a season must last longer than nothing, and at most 60 weeks"
+		}
+	}
+	return ""
+}
+
+// answer fills in what the trials of one horizon say.
+func answer(f *Forecast, g *grid, t trial) {
+	if f.Horizon <= 0 {
+		f.Reason, f.Why = BadQuestion, "the horizon must lie ahead"
+		return
+	}
+	if f.Reason, f.Why = t.verdict(f.Horizon); f.Reason != Enough {
+		return
+	}
+	usual := t.choose(g, all)
+	if usual == nil {
+		f.Reason, f.Why = Unforeseeable, "no method has an answer here: too much of the past is unknown"
+		return
+	}
+	best := usual
+	if usual.lost {
+		best = cmp.Or(t.choose(g, onTrack), usual)
+	}
+	in := t.interval(g, best, f.Level)
+	low, high := in.around(best)
+	if best != usual { // the change may last or pass: the interval holds both
+		l, h := t.interval(g, usual, f.Level).around(usual)
+		low, high = min(low, l), max(high, h)
+	}
+	value := func(x float64) sample.Value { return sample.Known(g.unscale(x), g.age) }
+	f.Low, f.Expected, f.High = value(low), value(best.live), value(high)
+	f.Method, f.Season, f.Enough = best.method, best.season, true
+	f.Error = t.errors(g, best, in, f.Level)
+	f.Why = because(best, usual, f.Error)
+}

@@ -1,0 +1,237 @@
+package forecast
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu/sample"
+)
+
+// tally is how forecasts of many drawn series did against what then came.
+type tally struct {
+	asked, enough, held  int
+	off, offNaive, width float64
+	told                 []float64 // coverage that the forecasts themselves state
+	methods              map[Method]int
+}
+
+func follow(s shape, ahead int, seeds uint64) tally {
+	out := tally{methods: map[Method]int{}}
+	for seed := range seeds {
+		past, future := s.draw(seed, ahead)
+		f := Make(past, Ask{Now: now, Horizons: []time.Duration{time.Duration(ahead) * s.step}})[0]
+		out.asked++
+		if !f.Enough {
+			continue
+		}
+		out.enough++
+		out.methods[f.Method]++
+		x := future[ahead-1]
+		if x >= get(f.Low) && x <= get(f.High) {
+			out.held++
+		}
+		out.off += math.Abs(x - get(f.Expected))
+		out.offNaive += math.Abs(x - past[len(past)-1].Number)
+		out.width += get(f.High) - get(f.Low)
+		if c, ok := f.Error.Coverage.Get(); ok {
+			out.told = append(out.told, c)
+		}
+	}
+	return out
+}
+
+// The 80 % interval holds about 80 % of what comes, of series of every kind, and
+// is about as narrow as the noise allows; and what the forecast says of its own
+// coverage is so.
+func TestTruth(t *testing.T) {
+	const seeds = 60
+	all := tally{}
+	for _, c := range []struct {
+		name  string
+		shape shape
+		ahead []int
+		width float64 // of the ideal interval; zero where it changes with the load
+		gain  float64 // most that the error may be of the last value's
+	}{
+		{"noise", shape{level: 100, noise: 5, step: 10 * time.Minute, length: 3 * Day}, []int{1, 12}, 12.8, 0.85},
+		{"day", shape{level: 100, daily: 50, noise: 5, step: 20 * time.Minute, length: 7 * Day}, []int{3, 12, 48}, 12.8, 0.8},
+		{"two days", shape{level: 100, daily: 50, noise: 5, step: 10 * time.Minute, length: 2 * Day}, []int{12}, 12.8, 0.5},
+		{"day and week", shape{level: 200, daily: 50, weekly: 40, trend: 1, noise: 8, step: time.Hour, length: 21 * Day}, []int{2, 24}, 20.5, 0.7},
+		{"counted", shape{level: 40, daily: 30, poisson: true, step: 20 * time.Minute, length: 7 * Day}, []int{6, 36}, 0, 0.8},
+		{"trend", shape{level: 100, trend: 200, noise: 3, step: time.Minute, length: 8 * time.Hour}, []int{12, 48}, 7.7, 0.8},
+		{"walk", shape{level: 1000, walk: 5, step: time.Minute, length: 10 * time.Hour}, []int{1, 12}, 0, 1.03},
+	} {
+		for _, ahead := range c.ahead {
+			got := follow(c.shape, ahead, seeds)
+			share := float64(got.held) / seeds
+			t.Logf("%-12s %2d ahead: held %.2f, width %.1f, off %.2f of the last value's, %v", c.name, ahead, share, got.width/seeds, got.off/got.offNaive, got.methods)
+			if got.enough != seeds {
+				t.Errorf("%s, %d ahead: only %d of %d have an answer", c.name, ahead, got.enough, seeds)
+			}
+			if share < 0.65 || share > 0.95 { // three standard deviations of 60 tries are 0.15
+				t.Errorf("%s, %d ahead: an interval meant to hold 0.8 held %.2f", c.name, ahead, share)
+			}
+			if w := got.width / seeds; c.width > 0 && (w < 0.95*c.width || w > 1.25*c.width) {
+				t.Errorf("%s, %d ahead: the interval is %.1f wide, the noise asks for %.1f", c.name, ahead, w, c.width)
+			}
+			if got.off > c.gain*got.offNaive {
+				t.Errorf("%s, %d ahead: erred %.2f of what the last value erred, want at most %.2f", c.name, ahead, got.off/got.offNaive, c.gain)
+			}
+			all.held += got.held
+			all.asked += got.asked
+			all.told = append(all.told, got.told...)
+		}
+	}
+	share := float64(all.held) / float64(all.asked)
+	told, n := meanKnown(all.told)
+	t.Logf("all: held %.3f of %d, told %.3f in %d", share, all.asked, told, n)
+	if share < 0.76 || share > 0.86 {
+		t.Errorf("all intervals meant to hold 0.8 held %.3f", share)
+	}
+	if math.Abs(told-share) > 0.04 || n < all.asked/2 {
+		t.Errorf("forecasts say that their intervals hold %.3f (%d of them), and they hold %.3f", told, n, share)
+	}
+}
+
+// A random walk has nothing to find: the last value is the best there is, and it
+// is what is taken.
+func TestWalkIsLeftAlone(t *testing.T) {
+	got := follow(shape{level: 1000, walk: 5, step: 5 * time.Minute, length: 7 * Day}, 3, 40)
+	if got.methods[Last] < 38 {
+		t.Errorf("methods taken for 40 random walks: %v, want %s", got.methods, Last)
+	}
+}
+
+// What was not measured is not zero: with half of a wave's points lost, in blocks,
+// the forecast stays near, and far from what zeros would have made of it.
+func TestHolesAreNotZero(t *testing.T) {
+	s := shape{level: 100, daily: 50, noise: 3, step: 5 * time.Minute, length: 7 * Day}
+	for seed := range uint64(10) {
+		whole, future := s.draw(seed, 12)
+		r := rand.New(rand.NewPCG(seed, 1))
+		lost := false
+		var zeros []sample.Point
+		holed := without(whole, func(i int) bool {
+			if r.IntN(24) == 0 {
+				lost = !lost
+			}
+			gone := lost && i < len(whole)-5
+			if gone {
+				zeros = append(zeros, sample.Point{At: whole[i].At})
+			} else {
+				zeros = append(zeros, whole[i])
+			}
+			return gone
+		})
+		ask := Ask{Now: now, Horizons: []time.Duration{time.Hour}}
+		f := Make(holed, ask)[0]
+		if x := get(f.Expected); !(math.Abs(x-future[11]) < 20) {
+			t.Errorf("seed %d, %d of %d points: %v, and then came %v", seed, len(holed), len(whole), f, future[11])
+		}
+		if filled := Make(zeros, ask)[0]; get(filled.High)-get(filled.Low) < 2*(get(f.High)-get(f.Low)) {
+			t.Errorf("seed %d: zeros make %v, holes %v: no difference", seed, filled, f)
+		}
+		for i := range zeros {
+			if zeros[i].Number == 0 {
+				zeros[i].Number = math.NaN()
+			}
+		}
+		if said := Make(zeros, ask)[0]; said != f {
+			t.Errorf("seed %d: NaN gives %v, nothing gives %v", seed, said, f)
+		}
+	}
+}
+
+// What nobody can have measured counts as not there, and what everybody may have
+// measured twice counts once in its step.
+func TestUntrustedPoints(t *testing.T) {
+	points, _ := shape{level: 100, noise: 3, step: time.Minute, length: 5 * time.Hour}.draw(3, 0)
+	ask := Ask{Now: now, Step: time.Minute, Horizons: []time.Duration{10 * time.Minute}}
+	want := Make(points, ask)
+	for name, bad := range map[string]sample.Point{
+		"NaN":      {At: now, Number: math.NaN()},
+		"+Inf":     {At: now.Add(-time.Hour), Number: math.Inf(1)},
+		"-Inf":     {At: now.Add(-time.Hour), Number: math.Inf(-1)},
+		"negative": {At: now.Add(-time.Hour), Number: -1},
+		"later":    {At: now.Add(1), Number: 1e6},
+		"ancient":  {At: time.Time{}, Number: 1e6},
+		"a twin":   points[100],
+	} {
+		if got := Make(append(slices.Clone(points), bad), ask); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+	for _, all := range []float64{math.NaN(), math.Inf(1), -3} {
+		for i := range points {
+			points[i].Number = all
+		}
+		if f := Make(points, ask)[0]; f.Enough || f.Reason != NoData {
+			t.Errorf("all %v: %v", all, f)
+		}
+	}
+	for i := range points {
+		points[i].Number = 1e300 * float64(1+i%3)
+	}
+	if f := Make(points, ask)[0]; !f.Enough || get(f.Expected) < 1e300 || get(f.Expected) > 3e300 {
+		t.Errorf("values near 1e300: %v", f)
+	}
+}
+
+// After a jump the forecast follows within a few steps, not at the first.
+func TestLevelShift(t *testing.T) {
+	points, _ := shape{level: 100, noise: 3, step: 5 * time.Minute, length: 10 * Day}.draw(5, 0)
+	for _, c := range []struct {
+		since     int // steps that the jump lasts by now
+		low, high float64
+	}{{1, 95, 125}, {6, 150, 225}, {36, 190, 210}} {
+		jumped := slices.Clone(points)
+		for i := len(jumped) - c.since; i < len(jumped); i++ {
+			jumped[i].Number += 100
+		}
+		f := Make(jumped, Ask{Now: now, Horizons: []time.Duration{15 * time.Minute}})[0]
+		if x := get(f.Expected); !(x >= c.low && x <= c.high) {
+			t.Errorf("%d steps after a jump from 100 to 200: %v, want %v … %v", c.since, f, c.low, c.high)
+		}
+	}
+}
+
+// An interval widens with the noise, and vanishes with it.
+func TestWidthFollowsNoise(t *testing.T) {
+	before := -1.0
+	for _, noise := range []float64{0, 1, 5, 25} {
+		points, _ := shape{level: 200, noise: noise, step: 5 * time.Minute, length: 3 * Day}.draw(5, 0)
+		f := Make(points, Ask{Now: now, Horizons: []time.Duration{15 * time.Minute}})[0]
+		width := get(f.High) - get(f.Low)
+		if !(width > 2*before) || noise == 0 && width != 0 {
+			t.Errorf("noise %v: width %v after %v", noise, width, before)
+		}
+		before = width
+	}
+}
+
+func TestBadAsk(t *testing.T) {
+	points, _ := shape{level: 100, step: time.Minute, length: 5 * time.Hour}.draw(3, 0)
+	soon := []time.Duration{time.Minute, time.Hour}
+	for name, ask := range map[string]Ask{
+		"level above":     {Level: 1.5},
+		"level below":     {Level: -1},
+		"level NaN":       {Level: math.NaN()},
+		"negative step":   {Step: -1},
+		"endless step":    {Step: Week + 1},
+		"season of zero":  {Seasons: []time.Duration{Day, 0}},
+		"endless seasons": {Seasons: []time.Duration{math.MaxInt64}},
+	} {
+		ask.Now, ask.Horizons = now, soon
+		for i, f := range Make(points, ask) {
+			if f.Enough || f.Reason != BadQuestion || f.Why == "" || f.Horizon != soon[i] {
+				t.Errorf("%s: %v", name, f)
+			}
+		}
+	}
+	if got := Make(points, Ask{Now: now}); len(got) != 0 {
+		t.Errorf("nothing asked, answered %v", got)
+	}
+}

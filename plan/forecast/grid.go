@@ -1,0 +1,226 @@
+package forecast
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu/sample"
+)
+
+const (
+	maxCells   = 4096 // more steps than these share cells
+	maxSeasons = 8    // how many of the longest season are looked back on
+	minSeasons = 2    // how many of one there must be before it is considered
+)
+
+// grid is the series cut into cells of equal length that end at Now, NaN where
+// nothing is known. Numbers are divided by a power of two, so that the largest
+// lies between ½ and 1: nothing overflows, and a series times two gives the
+// same bits.
+type grid struct {
+	cell    time.Duration
+	mean    []float64 // over the cell's known steps, spikes cut
+	last    []float64 // the cell's newest known step, spikes cut
+	real    []float64 // the same with spikes: what intervals must hold
+	seen    []int     // index of the newest known cell up to here, or -1
+	stale   int       // cells after which nothing is forecast any more
+	age     time.Duration
+	seasons []time.Duration // those the series is long enough for
+	exp     int
+}
+
+// newGrid makes the grid, or says why it cannot.
+func newGrid(points []sample.Point, ask Ask) (*grid, Reason, string) {
+	if p := ask.problem(); p != "" {
+		return nil, BadQuestion, p
+	}
+	points = trusted(points, ask.Now)
+	if len(points) == 0 {
+		return nil, NoData, "no known value"
+	}
+	step := ask.Step
+	if step == 0 {
+		step = medianGap(points)
+	}
+	if step == 0 || step > Week {
+		return nil, TooFewPoints, "the values lie at one instant, or more than a week apart"
+	}
+	age := ask.Now.Sub(points[len(points)-1].At)
+	if age/step >= time.Duration(ask.StaleSteps) {
+		return nil, Stale, fmt.Sprintf("the newest value is %v old: %d steps of %v are allowed", age, ask.StaleSteps, step)
+	}
+	points = recent(points, ask, step)
+	steps := toSteps(points, ask.Now, step)
+	if len(steps) < ask.MinPoints {
+		return nil, TooFewPoints, fmt.Sprintf("%d steps of %v are known, %d are wanted", len(steps), step, ask.MinPoints)
+	}
+	g := &grid{age: age}
+	g.fill(steps, step)
+	g.stale = max(1, ask.StaleSteps/int(g.cell/step))
+	for _, s := range ask.Seasons {
+		if span := g.cell * time.Duration(len(g.mean)); span/minSeasons >= s && s/g.cell >= 4 {
+			g.seasons = append(g.seasons, s)
+		}
+	}
+	slices.Sort(g.seasons)
+	g.seasons = slices.Compact(g.seasons)
+	g.cutSpikes()
+	g.scale()
+	return g, Enough, ""
+}
+
+// trusted returns the points up to now that have a number, ascending.
+func trusted(points []sample.Point, now time.Time) []sample.Point {
+	out := make([]sample.Point, 0, len(points))
+	for _, p := range points {
+		if p.Number >= 0 && !math.IsInf(p.Number, 0) && !p.At.After(now) {
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, func(a, b sample.Point) int {
+		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Number, b.Number))
+	})
+	return out
+}
+
+// medianGap returns the median time between points of different instants.
+func medianGap(points []sample.Point) time.Duration {
+	var gaps []time.Duration
+	for i := 1; i < len(points); i++ {
+		if gap := points[i].At.Sub(points[i-1].At); gap > 0 {
+			gaps = append(gaps, gap)
+		}
+	}
+	if len(gaps) == 0 {
+		return 0
+	}
+	slices.Sort(gaps)
+	return gaps[len(gaps)/2]
+}
+
+// recent drops what is too far back to matter: beyond eight of the longest
+// season, and the few points before a hole that is longer than all that follows
+// it, since one stray value must not stretch the grid.
+func recent(points []sample.Point, ask Ask, step time.Duration) []sample.Point {
+	longest := maxCells * step
+	for _, s := range ask.Seasons {
+		longest = max(longest, maxSeasons*s)
+	}
+	first := 0
+	for i := len(points) - 1; i > 0; i-- {
+		after := ask.Now.Sub(points[i].At)
+		hole := points[i].At.Sub(points[i-1].At)
+		tooOld := ask.Now.Sub(points[i-1].At) > longest
+		if tooOld || hole > max(after, 10*step) && i < len(points)-i {
+			first = i
+			break
+		}
+	}
+	return points[first:]
+}
+
+// stepValue is the mean of the points in one step, counted back from now.
+type stepValue struct {
+	back  int
+	value float64
+}
+
+// toSteps averages the points of each step; newest last.
+func toSteps(points []sample.Point, now time.Time, step time.Duration) []stepValue {
+	var out []stepValue
+	count := 0.0
+	for _, p := range points {
+		back := int(now.Sub(p.At) / step)
+		if n := len(out); n == 0 || out[n-1].back != back {
+			out, count = append(out, stepValue{back: back}), 0
+		}
+		s := &out[len(out)-1]
+		count++
+		s.value += (p.Number - s.value) / count
+	}
+	return out
+}
+
+// fill lays the steps out in at most maxCells cells.
+func (g *grid) fill(steps []stepValue, step time.Duration) {
+	span := steps[0].back + 1
+	per := (span + maxCells - 1) / maxCells
+	n := (span + per - 1) / per
+	g.cell = time.Duration(per) * step
+	g.mean, g.last, g.seen = unknowns(n), unknowns(n), make([]int, n)
+	counts := make([]float64, n)
+	for _, s := range steps {
+		i := n - 1 - s.back/per
+		if counts[i]++; counts[i] == 1 {
+			g.mean[i] = 0
+		}
+		g.mean[i] += (s.value - g.mean[i]) / counts[i]
+		g.last[i] = s.value
+	}
+	newest := -1
+	for i, c := range counts {
+		if c > 0 {
+			newest = i
+		}
+		g.seen[i] = newest
+	}
+	g.real = slices.Clone(g.last)
+}
+
+// scale divides all numbers by a power of two.
+func (g *grid) scale() {
+	top := 0.0
+	for i := range g.mean {
+		for _, x := range [...]float64{g.mean[i], g.last[i]} {
+			if x > top { // false for NaN
+				top = x
+			}
+		}
+	}
+	if top == 0 { // nothing but what was cut as a spike
+		for _, x := range g.real {
+			if x > top {
+				top = x
+			}
+		}
+	}
+	_, g.exp = math.Frexp(top)
+	for i := range g.mean {
+		g.mean[i] = math.Ldexp(g.mean[i], -g.exp)
+		g.last[i] = math.Ldexp(g.last[i], -g.exp)
+		// A spike beyond all measure must not make infinities of what is
+		// computed from it.
+		if g.real[i] = math.Ldexp(g.real[i], -g.exp); g.real[i] > 1e9 {
+			g.real[i] = 1e9
+		}
+	}
+}
+
+// unscale gives a number its size back.
+func (g *grid) unscale(x float64) float64 {
+	return min(math.Ldexp(x, g.exp), math.MaxFloat64)
+}
+
+// fresh says whether something was known lately enough at cell i.
+func (g *grid) fresh(i int) bool { return g.seen[i] >= 0 && i-g.seen[i] < g.stale }
+
+// ahead returns a horizon in cells, rounded up: what is tested is never nearer
+// than what was asked.
+func (g *grid) ahead(h time.Duration) int {
+	k := (int64(h) - 1 + int64(g.cell)) / int64(g.cell)
+	if h > math.MaxInt64-g.cell || k > math.MaxInt32 {
+		return math.MaxInt32
+	}
+	return int(max(1, k))
+}
+
+func unknowns(n int) []float64 {
+	out := make([]float64, n)
+	for i := range out {
+		out[i] = math.NaN()
+	}
+	return out
+}

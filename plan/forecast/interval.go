@@ -1,0 +1,158 @@
+package forecast
+
+import (
+	"math"
+	"slices"
+
+	"github.com/gpuscale/gpuscale/gpu/sample"
+)
+
+const (
+	minChecks    = 10 // intervals of the past that Coverage is made of at least
+	minResiduals = 20 // errors that an interval of the past is made of at least
+)
+
+// interval is how far below and above the forecast from now the outcome may lie.
+type interval struct {
+	low, high float64
+	power     float64 // errors are taken to grow as the forecast to this power
+	evidence  float64 // independent errors per test, at most 1
+}
+
+// interval takes the quantiles of the errors that an attempt made. Demand that is
+// counted is noisier where there is more of it, so errors are also tried
+// relative to the forecast's root and to the forecast itself; the narrowest
+// interval, misses counted, is taken.
+func (t *trial) interval(g *grid, a *attempt, level float64) interval {
+	floor := t.floor(g)
+	best, least := interval{}, math.Inf(1)
+	for _, power := range [...]float64{0, 0.5, 1} {
+		if power > 0 && floor == 0 {
+			break
+		}
+		errs := t.scaled(g, a, power, floor)
+		known := slices.DeleteFunc(slices.Clone(errs), math.IsNaN)
+		evidence := independent(capped(known)) / float64(len(known))
+		low, high := quantiles(known, level, evidence)
+		score := 0.0
+		for j := range t.tests {
+			if e := errs[j]; !math.IsNaN(e) {
+				miss := max(0, low-e, e-high) * 2 / (1 - level)
+				score += (high - low + miss) * size(a.past[j], power, floor)
+			}
+		}
+		if score < 0.98*least {
+			now := size(a.live, power, floor)
+			least, best = score, interval{low * now, high * now, power, evidence}
+		}
+	}
+	return best
+}
+
+// around returns the interval about an attempt's forecast from now. Quantiles put
+// low at or below zero and high at or above it, so the forecast lies inside.
+func (in interval) around(a *attempt) (low, high float64) {
+	return max(0, a.live+in.low), a.live + in.high
+}
+
+// floor is the forecast below which errors no longer shrink with it.
+func (t *trial) floor(g *grid) float64 {
+	var actual []float64
+	for _, i := range t.tests {
+		actual = append(actual, g.last[i+t.k])
+	}
+	mean, _ := meanKnown(actual)
+	return mean / 5
+}
+
+// size is how large errors are taken to be around a forecast.
+func size(forecast, power, floor float64) float64 {
+	return math.Pow(max(forecast, floor), power)
+}
+
+// scaled returns (actual − forecast) ÷ size of each test, spikes and all.
+func (t *trial) scaled(g *grid, a *attempt, power, floor float64) []float64 {
+	out := make([]float64, len(t.tests))
+	for j, i := range t.tests {
+		out[j] = (g.real[i+t.k] - a.past[j]) / size(a.past[j], power, floor)
+	}
+	return out
+}
+
+// capped limits numbers to their 2nd and 98th percentile, so that a spike does not
+// hide how much neighbours resemble each other.
+func capped(xs []float64) []float64 {
+	sorted := slices.Sorted(slices.Values(xs))
+	n := float64(len(xs) - 1)
+	low, high := sorted[int(0.02*n)], sorted[int(math.Ceil(0.98*n))]
+	out := make([]float64, len(xs))
+	for i, x := range xs {
+		out[i] = min(high, max(low, x))
+	}
+	return out
+}
+
+// quantiles returns what the middle share (level) of errors lies between. Few
+// independent errors give an interval that reaches further out, to the largest
+// error there was, and beyond it by the root of what is missing.
+func quantiles(errs []float64, level, evidence float64) (low, high float64) {
+	sorted := slices.Sorted(slices.Values(errs))
+	n := float64(len(sorted))
+	tail := (1 - level) / 2
+	worth := max(1, n*evidence)
+	out := math.Floor((worth+1)*tail) / (worth + 1) // share to leave out at each end
+	rank := max(0, int(out*(n+1)+1e-9)-1)
+	low, high = min(0, sorted[rank]), max(0, sorted[len(sorted)-1-rank])
+	if missing := 1/tail - 1 - worth; missing > 0 {
+		stretch := math.Sqrt(1 + missing/(worth+1))
+		low, high = low*stretch, high*stretch
+	}
+	return low, high
+}
+
+// coverage is the share of tests whose outcome lay in an interval made from only
+// the errors known at the time; NaN with too few of them.
+func (t *trial) coverage(g *grid, a *attempt, in interval, level float64) float64 {
+	errs := t.scaled(g, a, in.power, t.floor(g))
+	var known []float64
+	next, checks, held := 0, 0, 0
+	for j, i := range t.tests {
+		for ; t.tests[next]+t.k <= i; next++ {
+			if e := errs[next]; !math.IsNaN(e) {
+				known = append(known, e)
+			}
+		}
+		if len(known) < minResiduals || math.IsNaN(errs[j]) {
+			continue
+		}
+		checks++
+		if low, high := quantiles(known, level, in.evidence); errs[j] >= low && errs[j] <= high {
+			held++
+		}
+	}
+	if checks < minChecks {
+		return math.NaN()
+	}
+	return float64(held) / float64(checks)
+}
+
+// errors says how the attempt did.
+func (t *trial) errors(g *grid, a *attempt, in interval, level float64) Error {
+	loss := t.loss(g, a)
+	own, n := meanKnown(loss)
+	same, _ := meanKnown(t.loss(g, t.runs[0][0]))
+	share := make([]float64, len(loss))
+	for j, i := range t.tests {
+		share[j] = math.NaN()
+		if actual := g.last[i+t.k]; actual > 0 {
+			share[j] = loss[j] / actual
+		}
+	}
+	mape, _ := meanKnown(share)
+	return Error{
+		MAPE:     sample.Known(mape, g.age),
+		MASE:     sample.Known(own/same, g.age), // 0/0 is NaN: unknown
+		Coverage: sample.Known(t.coverage(g, a, in, level), g.age),
+		Tests:    n,
+	}
+}

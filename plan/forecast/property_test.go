@@ -1,0 +1,184 @@
+package forecast
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu/sample"
+	"pgregory.net/rapid"
+)
+
+// drawn is a series of any of the shapes, with holes, and a question about it.
+func drawn(r *rapid.T) ([]sample.Point, Ask) {
+	s := shape{
+		level:   rapid.Float64Range(0, 100).Draw(r, "level"),
+		daily:   rapid.Float64Range(0, 100).Draw(r, "daily"),
+		trend:   rapid.Float64Range(-50, 50).Draw(r, "trend"),
+		noise:   rapid.Float64Range(0, 20).Draw(r, "noise"),
+		walk:    rapid.Float64Range(0, 2).Draw(r, "walk"),
+		poisson: rapid.Bool().Draw(r, "poisson"),
+		step:    time.Duration(rapid.IntRange(1, 90).Draw(r, "step")) * time.Minute,
+	}
+	s.length = s.step * time.Duration(rapid.IntRange(20, 300).Draw(r, "steps"))
+	points, _ := s.draw(rapid.Uint64().Draw(r, "seed"), 0)
+	hole, size := rapid.IntRange(0, 300).Draw(r, "hole"), rapid.IntRange(0, 60).Draw(r, "size")
+	points = without(points, func(i int) bool { return i >= hole && i < hole+size })
+	return points, Ask{Now: now, Step: s.step, Horizons: []time.Duration{s.step, 7 * s.step, rapid.SampledFrom([]time.Duration{time.Second, time.Hour, Day}).Draw(r, "horizon")}}
+}
+
+// times returns the forecast of a series c times as large.
+func times(f Forecast, c float64) Forecast {
+	if f.Enough {
+		for _, v := range []*sample.Value{&f.Low, &f.Expected, &f.High} {
+			age, _ := v.Age()
+			*v = sample.Known(get(*v)*c, age)
+		}
+	}
+	return f
+}
+
+// The unit does not matter: a series twice as large has, to the bit, the forecast
+// twice as large, by the same method with the same error.
+func TestScaling(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		points, ask := drawn(r)
+		c := math.Ldexp(1, rapid.IntRange(-40, 900).Draw(r, "exponent"))
+		want := Make(points, ask)
+		for i := range points {
+			points[i].Number *= c
+		}
+		for i, got := range Make(points, ask) {
+			if got != times(want[i], c) {
+				r.Fatalf("times %v: %v, was %v", c, got, want[i])
+			}
+		}
+	})
+}
+
+// TestScalingOfASpike: nothing but one spike, which is cut, has a size too.
+func TestScalingOfASpike(t *testing.T) {
+	points := make([]sample.Point, 40)
+	for i := range points {
+		points[i] = sample.Point{At: now.Add(time.Duration(i-len(points)) * time.Minute)}
+	}
+	points[len(points)-1].Number = 1.07
+	ask := Ask{Now: now, Step: time.Minute, Horizons: []time.Duration{3 * time.Minute}}
+	want := Make(points, ask)
+	const c = 1 << 30
+	points[len(points)-1].Number *= c
+	if got := Make(points, ask); got[0] != times(want[0], c) {
+		t.Errorf("times %v: %v, was %v", c, got[0], want[0])
+	}
+}
+
+// Nor does the date, nor the order of the points, nor who else is asked about.
+func TestShiftAndOrder(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		points, ask := drawn(r)
+		want := Make(points, ask)
+		shift := time.Duration(rapid.Int64Range(-1e17, 1e17).Draw(r, "shift"))
+		moved := slices.Clone(points)
+		for i := range moved {
+			moved[i].At = moved[i].At.Add(shift)
+		}
+		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(r, "order"), 1))
+		random.Shuffle(len(moved), func(i, j int) { moved[i], moved[j] = moved[j], moved[i] })
+		before := slices.Clone(moved)
+		later := ask
+		later.Now = ask.Now.Add(shift)
+		for i, got := range Make(moved, later) {
+			got.At = got.At.Add(-shift)
+			if got != want[i] {
+				r.Fatalf("moved by %v: %v, was %v", shift, got, want[i])
+			}
+			alone := ask
+			alone.Horizons = ask.Horizons[i : i+1]
+			if one := Make(points, alone)[0]; one != want[i] {
+				r.Fatalf("asked alone: %v, was %v", one, want[i])
+			}
+		}
+		if !slices.Equal(moved, before) {
+			r.Fatal("Make changed what it was given")
+		}
+	})
+}
+
+// sound says what no forecast may be.
+func sound(f Forecast) string {
+	low, x, high := get(f.Low), get(f.Expected), get(f.High)
+	switch {
+	case f.Why == "" || f.Reason == "":
+		return "no reason"
+	case f.Enough != (f.Reason == Enough):
+		return "enough or not"
+	case !f.Enough && (f.Low != sample.Unknown() || f.Expected != sample.Unknown() || f.High != sample.Unknown() || f.Error != Error{} || f.Method != ""):
+		return "something is said without enough data"
+	case f.Enough && !(0 <= low && low <= x && x <= high):
+		return "not 0 ≤ low ≤ expected ≤ high"
+	}
+	return ""
+}
+
+func TestSound(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		for _, f := range Make(drawn(r)) {
+			if problem := sound(f); problem != "" {
+				r.Fatalf("%s: %+v", problem, f)
+			}
+			each, have := rapid.Float64Range(0.01, 100).Draw(r, "each"), rapid.IntRange(-5, 50).Draw(r, "have")
+			n, why := Headroom(f, ForHigh, each, have)
+			if n < 0 || why == "" || !f.Enough && n > 0 {
+				r.Fatalf("headroom %d: %q", n, why)
+			}
+			if f.Enough && float64(n+max(0, have))*each < get(f.High)*(1-1e-6) {
+				r.Fatalf("headroom %d of %v each beside %d does not carry %v", n, each, have, f)
+			}
+		}
+	})
+}
+
+// FuzzForecast makes a series and a question of any bytes: nothing panics, hangs or
+// says what no forecast may.
+func FuzzForecast(f *testing.F) {
+	points, _ := shape{level: 100, daily: 50, noise: 5, step: time.Hour, length: 4 * Day}.draw(1, 0)
+	var seed []byte
+	for _, p := range points {
+		seed = binary.LittleEndian.AppendUint64(seed, uint64(p.At.Sub(now)))
+		seed = binary.LittleEndian.AppendUint64(seed, math.Float64bits(p.Number))
+	}
+	f.Add(seed, int64(0), int64(time.Hour), int64(Day), int64(time.Hour), 0.8, 30, 5)
+	f.Add(seed, int64(1), int64(math.MaxInt64), int64(math.MaxInt64), int64(0), 0.999, 1, math.MaxInt)
+	f.Add(seed[:64], int64(math.MinInt64), int64(-1), int64(1), int64(1), math.NaN(), -1, -1)
+	f.Fuzz(func(t *testing.T, raw []byte, later, horizon, season, step int64, level float64, fewest, stale int) {
+		var points []sample.Point
+		for ; len(raw) >= 16 && len(points) < 500; raw = raw[16:] {
+			points = append(points, sample.Point{
+				At:     now.Add(time.Duration(binary.LittleEndian.Uint64(raw))),
+				Number: math.Float64frombits(binary.LittleEndian.Uint64(raw[8:])),
+			})
+		}
+		ask := Ask{
+			Now: now.Add(time.Duration(later)), Horizons: []time.Duration{time.Duration(horizon), time.Hour},
+			Seasons: []time.Duration{time.Duration(season), Day}, Step: time.Duration(step), Level: level, MinPoints: fewest, StaleSteps: stale,
+		}
+		got := Make(points, ask)
+		for _, f := range got {
+			if problem := sound(f); problem != "" {
+				t.Fatalf("%s: %+v", problem, f)
+			}
+			_ = f.String()
+			if n, _ := Headroom(f, ForExpected, level, fewest); n < 0 || n > math.MaxInt32 {
+				t.Fatalf("headroom %d", n)
+			}
+		}
+		slices.Reverse(points)
+		if again := Make(points, ask); fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", again) { // a NaN is not itself
+			t.Fatalf("the other way round: %v, was %v", again, got)
+		}
+	})
+}

@@ -1,0 +1,142 @@
+package forecast
+
+import (
+	"math"
+	"time"
+)
+
+// maxBins is how many parts a season is kept in. A part longer than a cell is met
+// several times a season: less noise, and less harm from holes.
+const maxBins = 168
+
+// smoothing is exponential smoothing of a level, a fading trend and an additive
+// season; gains per cell. With trend zero it has none, with period zero no season.
+type smoothing struct {
+	level, trend, season float64
+	damp                 float64 // what is left of the trend after a cell
+	period               time.Duration
+}
+
+// run goes once through the grid and forecasts from each origin (ascending) for
+// each of ks cells ahead: out[h][o], NaN where it has no answer.
+func (s smoothing) run(g *grid, ks, origins []int) [][]float64 {
+	out := unknownRows(len(ks), len(origins))
+	st := newState(s, g)
+	next := 0
+	for next < len(origins) && origins[next] < st.start {
+		next++
+	}
+	for i := st.start; i < len(g.mean) && next < len(origins); i++ {
+		st.take(i, g.mean[i])
+		if i != origins[next] {
+			continue
+		}
+		for h, k := range ks {
+			out[h][next] = st.at(i, k)
+		}
+		next++
+	}
+	return out
+}
+
+// state is where the smoothing has come to.
+type state struct {
+	smoothing
+	base, slope float64 // level now, trend a cell
+	bins        []float64
+	cell        time.Duration
+	start       int // first cell that is taken
+}
+
+// newState starts at the first known cell, or with a season after the first one,
+// which gives the first level and shape.
+func newState(s smoothing, g *grid) *state {
+	st := &state{smoothing: s, base: math.NaN(), cell: g.cell}
+	if s.period == 0 {
+		return st
+	}
+	length := int(s.period / g.cell)
+	st.start = length
+	st.bins = unknowns(min(maxBins, length))
+	st.smoothing.season *= float64(len(st.bins)) / float64(length)
+	var mean, n float64
+	for _, y := range g.mean[:length] {
+		if !math.IsNaN(y) {
+			n++
+			mean += (y - mean) / n
+		}
+	}
+	if n == 0 {
+		return st
+	}
+	st.base = mean
+	counts := make([]float64, len(st.bins))
+	for i, y := range g.mean[:length] {
+		if math.IsNaN(y) {
+			continue
+		}
+		b := st.bin(i)
+		if counts[b]++; counts[b] == 1 {
+			st.bins[b] = 0
+		}
+		st.bins[b] += (y - mean - st.bins[b]) / counts[b]
+	}
+	return st
+}
+
+// bin returns the part of the season that cell i lies in.
+func (st *state) bin(i int) int {
+	phase := time.Duration(i) * st.cell % st.period
+	return min(len(st.bins)-1, int(float64(phase)/float64(st.period)*float64(len(st.bins))))
+}
+
+// take goes on by a cell with what was seen in it; NaN was not seen, and leaves
+// the trend to run on.
+func (st *state) take(i int, y float64) {
+	before := st.base
+	slope := st.damp * st.slope
+	expected := before + slope
+	shape := 0.0
+	if st.bins != nil {
+		shape = st.bins[st.bin(i)]
+	}
+	switch {
+	case math.IsNaN(y):
+		st.base, st.slope = expected, slope
+	case math.IsNaN(before):
+		if st.base = y; st.bins != nil {
+			st.bins[st.bin(i)] = 0
+		}
+	case math.IsNaN(shape): // a part never met before: all of the rest is its shape
+		st.base, st.slope = expected, slope
+		st.bins[st.bin(i)] = y - expected
+	default:
+		st.base = expected + st.level*(y-shape-expected)
+		if st.trend > 0 {
+			st.slope = slope + st.trend*(st.base-before-slope)
+		}
+		if st.bins != nil {
+			st.bins[st.bin(i)] += st.season * (y - st.base - shape)
+		}
+	}
+}
+
+// at forecasts k cells after cell i.
+func (st *state) at(i, k int) float64 {
+	y := st.base
+	if st.trend > 0 {
+		y += st.slope * st.damp * (1 - math.Pow(st.damp, float64(k))) / (1 - st.damp)
+	}
+	if st.bins != nil {
+		y += st.bins[st.bin(i+k)]
+	}
+	return y
+}
+
+func unknownRows(rows, n int) [][]float64 {
+	out := make([][]float64, rows)
+	for i := range out {
+		out[i] = unknowns(n)
+	}
+	return out
+}

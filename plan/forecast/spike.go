@@ -1,0 +1,86 @@
+package forecast
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+const (
+	spikeWindow = 5     // known cells, the judged one included
+	spikeReach  = 15    // cells that the window may lie apart, holes counted
+	spikeRare   = 0.975 // deviations up to this quantile are ordinary
+	spikeTimes  = 3.0   // and a spike is this many times larger
+)
+
+// cutSpikes cuts spikes to size in mean and last.
+func (g *grid) cutSpikes() {
+	cut(g.mean, g.cell, g.seasons)
+	cut(g.last, g.cell, g.seasons)
+}
+
+// cut brings values that stand alone to the edge of what is ordinary. A value is
+// judged only by those before it, so that a test from the past sees what it would
+// have seen then: a jump counts as a spike until three of five values share
+// it, and a peak that was there a season before is none.
+func cut(xs []float64, cell time.Duration, seasons []time.Duration) {
+	middle := trailingMedians(xs)
+	var sizes []float64
+	away := unknowns(len(xs))
+	for i, x := range xs {
+		if d := x - middle[i]; !math.IsNaN(d) {
+			away[i] = d
+			sizes = append(sizes, math.Abs(d))
+		}
+	}
+	if len(sizes) == 0 {
+		return
+	}
+	slices.Sort(sizes)
+	fence := spikeTimes * sizes[int(spikeRare*float64(len(sizes)-1))]
+	for i, d := range away {
+		if math.Abs(d) > fence && !again(away, i, d/2, cell, seasons) {
+			xs[i] = middle[i] + math.Copysign(fence, d)
+		}
+	}
+}
+
+// trailingMedians returns, for each known value, the median of it and the known
+// ones before it; NaN where too few are near enough to tell.
+func trailingMedians(xs []float64) []float64 {
+	out := unknowns(len(xs))
+	window := make([]int, 0, spikeWindow+1) // indices of the newest known values
+	sorted := make([]float64, 0, spikeWindow)
+	for i, x := range xs {
+		if math.IsNaN(x) {
+			continue
+		}
+		if window = append(window, i); len(window) > spikeWindow {
+			window = slices.Delete(window, 0, 1)
+		}
+		if len(window) < spikeWindow || i-window[0] > spikeReach {
+			continue
+		}
+		sorted = sorted[:0]
+		for _, j := range window {
+			sorted = append(sorted, xs[j])
+		}
+		slices.Sort(sorted)
+		out[i] = sorted[spikeWindow/2]
+	}
+	return out
+}
+
+// again says whether there was a deviation of at least this size, on the same
+// side, one season before, give or take a cell.
+func again(away []float64, i int, size float64, cell time.Duration, seasons []time.Duration) bool {
+	for _, s := range seasons {
+		back := i - int((s+cell/2)/cell)
+		for j := max(0, back-1); j <= back+1; j++ {
+			if away[j]/size >= 1 {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,169 @@
+package forecast
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+const (
+	maxOrigins = 400 // places in the past that are forecast from
+	minTests   = 12  // of them that must show what came of it
+)
+
+// model forecasts from each origin (a cell, ascending), knowing nothing later, for
+// each of ks cells ahead: out[h][o], NaN where it has no answer.
+type model interface {
+	run(g *grid, ks, origins []int) [][]float64
+}
+
+// candidate is one way to forecast in all the settings that are tried.
+type candidate struct {
+	method   Method
+	season   time.Duration
+	settings []model
+}
+
+// candidates lists what is tried, the simplest first.
+func candidates(g *grid) []candidate {
+	out := []candidate{
+		{method: Last, settings: []model{lastValue{}}},
+		{method: Level, settings: levels},
+		{method: DampedTrend, settings: trends},
+		{method: Line, settings: []model{waves{}}},
+	}
+	for _, s := range g.seasons {
+		out = append(out,
+			candidate{SeasonalNaive, s, []model{sameTime{s, 1}}},
+			candidate{SeasonalMedian, s, []model{sameTime{s, 3}, sameTime{s, 5}}})
+	}
+	for _, s := range g.seasons {
+		out = append(out, candidate{HoltWinters, s, seasonal(s)})
+	}
+	for i, s := range g.seasons {
+		c := candidate{Fourier, s, []model{waves{g.seasons[i : i+1], 2}, waves{g.seasons[i : i+1], 5}}}
+		if i > 0 {
+			c.settings = append(c.settings, waves{g.seasons[i-1 : i+1], 4})
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+var levels = []model{
+	smoothing{level: 0.7}, smoothing{level: 0.3}, smoothing{level: 0.1},
+	smoothing{level: 0.03}, smoothing{level: 0.01},
+}
+
+var trends = []model{
+	smoothing{level: 0.5, trend: 0.2, damp: 0.95}, smoothing{level: 0.5, trend: 0.05, damp: 0.99},
+	smoothing{level: 0.2, trend: 0.1, damp: 0.95}, smoothing{level: 0.2, trend: 0.02, damp: 0.99},
+	smoothing{level: 0.05, trend: 0.02, damp: 0.99}, smoothing{level: 0.05, trend: 0.005, damp: 0.998},
+}
+
+func seasonal(period time.Duration) []model {
+	return []model{
+		smoothing{level: 0.3, trend: 0.02, damp: 0.98, season: 0.2, period: period},
+		smoothing{level: 0.1, trend: 0.01, damp: 0.98, season: 0.2, period: period},
+		smoothing{level: 0.03, trend: 0.002, damp: 0.99, season: 0.3, period: period},
+		smoothing{level: 0.005, trend: 0.0001, damp: 0.998, season: 0.3, period: period},
+	}
+}
+
+// trial is one horizon tried from many places in the past.
+type trial struct {
+	k      int          // cells ahead
+	tests  []int        // cells forecast from, ascending, for which the outcome is known
+	places []int        // where they stand among all origins
+	runs   [][]*attempt // of each candidate, of each of its settings
+}
+
+// attempt is what one setting of a candidate forecast.
+type attempt struct {
+	method Method
+	season time.Duration
+	past   []float64 // for each test, NaN where there was no answer
+	live   float64   // from now
+	lost   bool      // the newest values were none of those it expects
+}
+
+// try runs every candidate once over the grid, for all horizons together. The
+// forecast from now is the last of the tests' own row: what is tested is what is
+// used. A forecast of the next cell goes along, to see who has lost track.
+func try(g *grid, horizons []time.Duration) []trial {
+	origins := originsOf(len(g.mean))
+	out := make([]trial, len(horizons))
+	trials := []*trial{{k: 1}}
+	ks := []int{1}
+	for h, d := range horizons {
+		out[h].k = g.ahead(d)
+		if out[h].k < len(g.mean) && d > 0 {
+			trials, ks = append(trials, &out[h]), append(ks, out[h].k)
+		}
+	}
+	for _, t := range trials {
+		t.place(g, origins)
+	}
+	for _, c := range candidates(g) {
+		for _, t := range trials {
+			t.runs = append(t.runs, nil)
+		}
+		for _, m := range c.settings {
+			rows := m.run(g, ks, origins)
+			lost := false
+			for h, t := range trials {
+				a := &attempt{method: c.method, season: c.season, live: sane(rows[h][len(origins)-1])}
+				for _, o := range t.places {
+					a.past = append(a.past, sane(rows[h][o]))
+				}
+				if h == 0 {
+					lost = t.lostTrack(g, a)
+				}
+				a.lost = lost
+				t.runs[len(t.runs)-1] = append(t.runs[len(t.runs)-1], a)
+			}
+		}
+	}
+	return out
+}
+
+// place finds the origins from which a forecast can be compared with what came.
+func (t *trial) place(g *grid, origins []int) {
+	for o, i := range origins {
+		if to := i + t.k; to < len(g.mean) && g.fresh(i) && !math.IsNaN(g.real[to]) {
+			t.places, t.tests = append(t.places, o), append(t.tests, i)
+		}
+	}
+}
+
+// originsOf spreads the places to forecast from over the second half of n cells,
+// and ends with all of the newest.
+func originsOf(n int) []int {
+	stride := n/2/maxOrigins + 1
+	var out []int
+	for i := n - 1; i >= n/2; i-- {
+		if (n-1-i)%stride == 0 || n-1-i <= newest {
+			out = append(out, i)
+		}
+	}
+	slices.Reverse(out)
+	return out
+}
+
+// sane makes a forecast that cannot be, one below zero, zero, and one beyond all
+// numbers none.
+func sane(x float64) float64 {
+	if math.IsInf(x, 0) {
+		return math.NaN()
+	}
+	return max(0, x)
+}
+
+// verdict says whether the trial can tell anything.
+func (t *trial) verdict(h time.Duration) (Reason, string) {
+	if n := len(t.tests); n < minTests {
+		return TooShort, fmt.Sprintf("what came %v later is known from only %d places in the past, %d are wanted", h, n, minTests)
+	}
+	return Enough, ""
+}

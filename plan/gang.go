@@ -1,0 +1,179 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// unit is pending pods that are served together: one pod, or the members of a
+// gang.
+type unit struct {
+	gang    *gang // nil for a pod by itself
+	members []int // indices into pending, most urgent first
+}
+
+// gang is a group of pods without a number of which none is of use.
+type gang struct {
+	name    string
+	min     int
+	running int
+	members []int // pending
+	reason  Reason
+	detail  string
+}
+
+// lacking is how many pending members must be served for any of them to be of
+// use.
+func (g *gang) lacking() int { return max(g.min-g.running, 0) }
+
+// formUnits collects gangs. A gang stands where its most urgent member does.
+func (w *world) formUnits() {
+	found := map[string]*gang{}
+	of := func(p *Pod) *gang {
+		g := found[p.Gang]
+		if g == nil {
+			g = &gang{name: p.Gang}
+			found[p.Gang] = g
+		}
+		g.min = max(g.min, min(p.GangMin, len(w.pending)+len(w.running)+1))
+		return g
+	}
+	for _, p := range w.running {
+		if p.Gang == "" {
+			continue
+		}
+		if g := of(p); !p.Leaving {
+			g.running++
+		}
+	}
+	for i := range w.pending {
+		p := w.pending[i].pod
+		if p.Gang == "" {
+			w.units = append(w.units, unit{members: []int{i}})
+			continue
+		}
+		g := of(p)
+		if len(g.members) == 0 {
+			w.units = append(w.units, unit{gang: g})
+		}
+		g.members = append(g.members, i)
+	}
+	for i := range w.units {
+		if g := w.units[i].gang; g != nil {
+			w.units[i].members = g.members
+		}
+	}
+	for _, g := range found { // sorted below
+		w.gangs = append(w.gangs, g)
+	}
+	slices.SortFunc(w.gangs, func(a, b *gang) int { return strings.Compare(a.name, b.name) })
+}
+
+// core are the members that are only served together, rest the others. Both are
+// empty for a gang that has too few members to ever run.
+func (u *unit) core() (core, rest []int) {
+	if u.gang == nil {
+		return nil, u.members
+	}
+	n := u.gang.lacking()
+	if n > len(u.members) {
+		return nil, nil
+	}
+	return u.members[:n], u.members[n:]
+}
+
+// together does something for every one of the members, or for none of them.
+// It reports for how many it could be done.
+func (w *world) together(members []int, do func(i int) bool) (int, bool) {
+	if len(members) == 0 {
+		return 0, true
+	}
+	before := make([]pending, len(members))
+	for j, i := range members {
+		before[j] = w.pending[i]
+	}
+	done := 0
+	ok := w.try(func() bool {
+		for _, i := range members {
+			if !do(i) {
+				return false
+			}
+			done++
+		}
+		return true
+	})
+	if ok {
+		return done, true
+	}
+	failed := w.pending[members[done]]
+	for j, i := range members {
+		w.pending[i] = before[j]
+	}
+	// Why it could not be done stays with the one it could not be done for.
+	w.pending[members[done]].reason, w.pending[members[done]].detail = failed.reason, failed.detail
+	return done, false
+}
+
+// waits answers all members of a gang that is not served.
+func (w *world) waits(g *gang, members []int, reason Reason, detail string) {
+	g.reason, g.detail = reason, detail
+	for _, i := range members {
+		w.pending[i].reason, w.pending[i].detail = reason, g.name+" "+detail
+	}
+}
+
+// serveGang serves what a gang lacks, all or nothing.
+func (w *world) serveGang(u *unit) {
+	g := u.gang
+	core, _ := u.core()
+	placed, ok := w.together(core, func(i int) bool {
+		w.unawait(i)
+		return w.serve(i, true)
+	})
+	if !ok {
+		for _, i := range core {
+			w.unawait(i)
+		}
+		p := w.pending[core[placed]]
+		reason := GangWaits
+		if p.reason == QuotaExceeded || w.hold != "" {
+			reason = p.reason
+		}
+		w.waits(g, core, reason, fmt.Sprintf("has room for %d of %d; for %s: %s: %s", placed+g.running, g.min, p.pod.Key(), p.reason, p.detail))
+		return
+	}
+	g.reason, g.detail = GangServed, w.gangText(g, core)
+}
+
+// gangText says how a gang is served: "8 of 8: 5 WaitScheduler, 3 WaitUpcomingNode".
+func (w *world) gangText(g *gang, core []int) string {
+	var reasons []Reason
+	n := map[Reason]int{}
+	for _, i := range core {
+		r := w.pending[i].reason
+		if n[r]++; n[r] == 1 {
+			reasons = append(reasons, r)
+		}
+	}
+	parts := make([]string, len(reasons))
+	for i, r := range reasons {
+		parts[i] = fmt.Sprintf("%d %s", n[r], r)
+	}
+	if g.running > 0 {
+		parts = append(parts, fmt.Sprintf("%d Running", g.running))
+	}
+	return fmt.Sprintf("%d of %d: %s", g.running+len(core), g.min, strings.Join(parts, ", "))
+}
+
+func (w *world) gangVerdict(g *gang) Verdict {
+	v := Verdict{Kind: KindGang, Subject: g.name, Reason: g.reason, Detail: g.detail}
+	switch {
+	case v.Reason != "":
+	case g.lacking() == 0:
+		v.Reason, v.Detail = GangRunning, fmt.Sprintf("%d of %d", g.running, g.min)
+	default:
+		v.Reason, v.Detail = GangIncomplete, fmt.Sprintf("%d of %d members exist", g.running+len(g.members), g.min)
+	}
+	return v
+}

@@ -1,0 +1,134 @@
+package pack
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/gpuscale/gpuscale/gpu/mig"
+)
+
+// drawAsk draws small numbers, so that asks collide.
+func drawAsk(r *rapid.T, profiles []mig.Profile) Ask {
+	a := Ask{CPU: 1000 * rapid.IntRange(0, 6).Draw(r, "cpu"), Memory: rapid.IntRange(0, 6).Draw(r, "memory")}
+	switch rapid.IntRange(0, 3).Draw(r, "kind") {
+	case 0:
+	case 1:
+		a.Cards = rapid.IntRange(1, 3).Draw(r, "cards")
+	case 2:
+		a.Cards = 1
+		a.Part = Part{Core: 100 * rapid.IntRange(1, 9).Draw(r, "core"), Memory: 100 * rapid.IntRange(0, 9).Draw(r, "part")}
+	default:
+		a.Cards, a.Profile = 1, rapid.SampledFrom(profiles).Draw(r, "profile")
+	}
+	a.Models = rapid.SampledFrom([]uint64{0, 0, 1, 2, 3}).Draw(r, "models")
+	return a
+}
+
+func drawNodes(r *rapid.T, cuts *Cuts) []Node {
+	var nodes []Node
+	for range rapid.IntRange(1, 6).Draw(r, "nodes") {
+		model := rapid.IntRange(0, 1).Draw(r, "model")
+		n := NewNode(model, 1000*rapid.IntRange(2, 20).Draw(r, "cpu"), rapid.IntRange(2, 20).Draw(r, "memory"), rapid.IntRange(0, 4).Draw(r, "cards"), nil)
+		if model == 1 {
+			n = NewNode(model, n.CPU, n.Memory, len(n.Cards), cuts)
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes
+}
+
+// Buckets are only for speed: a fleet places like a plain look at every node.
+func TestFleetIsALookAtEveryNode(t *testing.T) {
+	tab := table(t, "A30")
+	cuts := NewCuts(tab)
+	rapid.Check(t, func(r *rapid.T) {
+		nodes := drawNodes(r, cuts)
+		var asks []Ask
+		for range rapid.IntRange(1, 25).Draw(r, "asks") {
+			asks = append(asks, drawAsk(r, tab.Profiles()))
+		}
+		typical := NewTypical(asks, 0.95)
+		policy := rapid.SampledFrom([]Policy{FirstFit{}, NewBestFit(nodes), FGD{typical}, NewExpect(typical, nodes)}).Draw(r, "policy")
+		f := NewFleet(nodes, policy)
+		nodes = slices.Clone(nodes)
+		for _, a := range asks {
+			want, cost := -1, math.Inf(1)
+			var spot Spot
+			for i, n := range nodes {
+				if !n.Fits(a) {
+					continue
+				}
+				if c := policy.Weigh(n, a); c.Cost < cost {
+					want, cost, spot = i, c.Cost, c.Spot
+				}
+			}
+			got, ok := f.Place(a)
+			if ok != (want >= 0) || ok && got != (Placed{want, spot}) {
+				r.Fatalf("%+v: placed at %v, %v; want %v, %v", a, got, ok, want, spot)
+			}
+			if ok {
+				nodes[want] = checkTaken(r, nodes[want], a, spot)
+			}
+		}
+		free := 0
+		for _, n := range nodes {
+			free += n.Free()
+		}
+		if free != f.Free() {
+			r.Fatalf("%d free, the fleet says %d", free, f.Free())
+		}
+	})
+}
+
+// checkTaken takes a and checks that exactly what a asks for is gone.
+func checkTaken(r *rapid.T, n Node, a Ask, s Spot) Node {
+	after := n.Take(a, s)
+	if after.CPU != n.CPU-a.CPU || after.Memory != n.Memory-a.Memory || after.CPU < 0 || after.Memory < 0 {
+		r.Fatalf("%+v took %+v and left %+v", a, n, after)
+	}
+	if !slices.IsSortedFunc(after.Cards, Card.compare) {
+		r.Fatalf("cards are out of order: %+v", after)
+	}
+	cores, memory, slicesLeft := 0, 0, 0
+	for i := range n.Cards {
+		cores += n.Cards[i].Core - after.Cards[i].Core
+		memory += n.Cards[i].Memory - after.Cards[i].Memory
+		if after.Cards[i].Core < 0 || after.Cards[i].Memory < 0 {
+			r.Fatalf("%+v is more than there was on %+v", a, n)
+		}
+		if n.Cuts != nil {
+			slicesLeft += n.Cuts.Free(n.Cards[i].Cut) - n.Cuts.Free(after.Cards[i].Cut)
+		}
+	}
+	switch {
+	case n.Cuts != nil && slicesLeft != a.Profile.Compute+wholeCards(a)*n.Cuts.Table().ComputeSlices():
+		r.Fatalf("%+v took %d slices of %+v", a, slicesLeft, n)
+	case n.Cuts == nil && (cores != a.Part.Core+wholeCards(a)*Whole || memory != a.Part.Memory+wholeCards(a)*Whole):
+		r.Fatalf("%+v took %d, %d of %+v", a, cores, memory, n)
+	}
+	return after
+}
+
+func wholeCards(a Ask) int {
+	if a.whole() {
+		return a.Cards
+	}
+	return 0
+}
+
+func TestPlaceAny(t *testing.T) {
+	f := NewFleet([]Node{NewNode(0, 1000, 0, 1, nil), NewNode(0, 1000, 0, 2, nil)}, nil)
+	last := func(n int) int { return n - 1 }
+	half := Ask{Cards: 1, Part: Part{Core: 500}}
+	for _, want := range []Placed{{1, Spot{Card: 1}}, {1, Spot{Card: 1}}, {1, Spot{Card: 1}}, {1, Spot{Card: 1}}, {0, Spot{}}, {0, Spot{}}} {
+		if got, ok := f.PlaceAny(half, last); !ok || got.Node != want.Node {
+			t.Errorf("placed at %v, %v; want %v", got, ok, want)
+		}
+	}
+	if got, ok := f.PlaceAny(half, last); ok {
+		t.Errorf("a full fleet has room at %v", got)
+	}
+}

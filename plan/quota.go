@@ -1,0 +1,261 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/gpu/quota"
+)
+
+// addTenants builds the quota tree and charges what runs and is not leaving: that
+// is a fact, whether it is allowed or not. A tree that cannot be built admits everybody;
+// Snapshot.Check has said what is wrong with it.
+func (w *world) addTenants(tenants []Tenant) {
+	w.tenants = slices.Clone(tenants)
+	slices.SortStableFunc(w.tenants, func(a, b Tenant) int { return strings.Compare(a.Name, b.Name) })
+	if len(w.tenants) == 0 {
+		return
+	}
+	plain := make([]quota.Tenant, len(w.tenants))
+	for i := range w.tenants {
+		plain[i] = w.tenants[i].Tenant
+	}
+	w.tree, w.treeErr = quota.NewTree(plain)
+	if w.treeErr != nil {
+		return
+	}
+	used := make([]quota.Amount, len(w.tenants))
+	for _, p := range w.running {
+		if t := w.tenantIndex(p); t >= 0 && !p.Leaving {
+			used[t] = used[t].Add(w.amountOf(p))
+		}
+	}
+	for i, a := range used {
+		w.tree = w.tree.Force(w.tenants[i].Name, a)
+	}
+}
+
+// tenantIndex is the pod's tenant, -1 where it is under no quota.
+func (w *world) tenantIndex(p *Pod) int {
+	if p.Tenant == "" || w.treeErr != nil {
+		return -1
+	}
+	if i, ok := w.tenantNamed(p.Tenant); ok {
+		return i
+	}
+	return -1
+}
+
+func (w *world) tenantNamed(name string) (int, bool) {
+	return slices.BinarySearchFunc(w.tenants, name, func(t Tenant, n string) int { return strings.Compare(t.Name, n) })
+}
+
+// Slices of a card of which no table is known, as the seven-slice products have
+// them.
+const cardMemorySlices = 8
+
+// amountOf is what a pod's demand counts towards its quota. A profile counts the
+// slices it has on the product that has it.
+func (w *world) amountOf(p *Pod) quota.Amount {
+	d := &p.Demand
+	a := quota.Amount{Compute: int64(clampCount(d.Cards) * cardSlices), Memory: int64(clampCount(d.Cards) * cardMemorySlices)}
+	for i := range d.MIG {
+		in := &d.MIG[i]
+		profile := w.anyProfile(in.Name, in.Profile)
+		n := int64(clampCount(in.Count))
+		a = a.Add(quota.Amount{Compute: n * int64(profile.Compute), Memory: n * int64(profile.Memory)})
+	}
+	if f := d.Fraction; f != nil {
+		part := fractionOfCard(f) * float64(clampCount(max(f.Cards, 1)))
+		a = a.Add(quota.Amount{Compute: int64(part*cardSlices + 0.999), Memory: int64(part*cardMemorySlices + 0.999)})
+	}
+	return a
+}
+
+// anyProfile is what a profile's name means on the first product here that has
+// it; failing that, memory in proportion to compute.
+func (w *world) anyProfile(name string, said mig.Profile) mig.Profile {
+	if known, ok := w.anywhere[name]; ok {
+		return known
+	}
+	f := mig.Profile{Compute: min(max(said.Compute, 0), cardSlices), Attrs: said.Attrs}
+	f.Memory = f.Compute
+	if f.Compute >= 3 { // 3g has four memory slices, 7g eight
+		f.Memory++
+	}
+	if f.Compute == 4 {
+		f.Memory = 4
+	}
+	for _, model := range w.models() {
+		if p, ok := w.profile(model, name); ok {
+			f = p
+			break
+		}
+	}
+	w.anywhere[name] = f
+	return f
+}
+
+// models are those of the pools' cards and of the nodes', by name.
+func (w *world) models() []string {
+	var names []string
+	for i := range w.pools {
+		names = append(names, w.pools[i].empty.model)
+	}
+	last := ""
+	for i := range w.nodes {
+		if m := w.nodes[i].model; m != last {
+			names, last = append(names, m), m
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// charge counts a pending pod towards its tenant's quota; false when the quota
+// does not admit it. What its tenant is guaranteed is its right, even while
+// others have borrowed it; beyond that it may have what is lent and idle.
+func (w *world) charge(p *pending) bool {
+	t := w.tenantIndex(p.pod)
+	if t < 0 || p.charged {
+		return true
+	}
+	tenant := &w.tenants[t]
+	a := w.amountOf(p.pod)
+	if w.fullAbove(w.tree, tenant.Name, a) != "" {
+		return w.refuse(p, t, a)
+	}
+	if w.tree.Used(tenant.Name).Add(a).Fits(tenant.Guarantee) {
+		w.tree, p.charged, p.borrowed = w.tree.Force(tenant.Name, a), true, false
+		return true
+	}
+	tree, err := w.tree.Add(tenant.Name, a)
+	if err != nil {
+		return w.refuse(p, t, a)
+	}
+	w.tree, p.charged, p.borrowed = tree, true, true
+	return true
+}
+
+// lineage is a tenant and those above it, the root last.
+func (w *world) lineage(name string) []string {
+	var all []string
+	for name != "" && len(all) < len(w.tenants) { // a tree that has been built has no circles
+		i, ok := w.tenantNamed(name)
+		if !ok {
+			break
+		}
+		all = append(all, name)
+		name = w.tenants[i].Parent
+	}
+	return all
+}
+
+// fullAbove names the first tenant, from this one to the root, whose limit an
+// amount more would exceed; empty for none.
+func (w *world) fullAbove(tree quota.Tree, name string, a quota.Amount) string {
+	for _, above := range w.lineage(name) {
+		if i, _ := w.tenantNamed(above); !tree.Total(above).Add(a).Fits(w.tenants[i].Limit) {
+			return above
+		}
+	}
+	return ""
+}
+
+func (w *world) refuse(p *pending, tenant int, a quota.Amount) bool {
+	t := &w.tenants[tenant]
+	p.refused, p.reason = true, QuotaExceeded
+	p.detail = fmt.Sprintf("%s uses %s of %s guaranteed, limit %s; wants %s more, %s to be had",
+		t.Name, amountText(w.tree.Used(t.Name)), amountText(t.Guarantee), amountText(t.Limit), amountText(a),
+		amountText(w.tree.Available(t.Name)))
+	if above := w.fullAbove(w.tree, t.Name, a); above != "" && above != t.Name {
+		i, _ := w.tenantNamed(above)
+		p.detail += fmt.Sprintf("; %s has %s of its limit %s", above, amountText(w.tree.Total(above)), amountText(w.tenants[i].Limit))
+	}
+	return false
+}
+
+// readmit gives those whom their quota refused another chance, once it is known
+// that nothing serves some who were admitted before them: what can go nowhere
+// must not keep a quota used up.
+func (w *world) readmit() {
+	free := map[string]bool{}
+	for i := range w.pending {
+		p := &w.pending[i]
+		if p.charged && !p.served && (p.reason == NoPoolFits || p.reason == RepartitionExhausted) {
+			w.discharge(p)
+			free[p.pod.Tenant] = true
+		}
+	}
+	if len(free) == 0 {
+		return
+	}
+	for u := range w.units {
+		core, rest := w.units[u].core()
+		for _, i := range rest {
+			p := &w.pending[i]
+			if !p.refused || p.reason != QuotaExceeded || !free[p.pod.Tenant] || w.gangHeld(&w.units[u]) {
+				continue
+			}
+			if reason, detail := p.reason, p.detail; w.charge(p) {
+				p.refused, p.reason, p.detail = false, "", ""
+				if !w.placePodNow(i) && p.pod.Unschedulable { // the others come last
+					w.serve(i, false)
+				}
+			} else {
+				p.reason, p.detail = reason, detail
+			}
+		}
+		if len(core) > 0 && w.pending[core[0]].reason == QuotaExceeded && free[w.pending[core[0]].pod.Tenant] {
+			w.readmitGang(&w.units[u], core)
+		}
+	}
+}
+
+func (w *world) readmitGang(u *unit, core []int) {
+	before := make([]pending, len(core))
+	for j, i := range core {
+		before[j] = w.pending[i]
+		w.pending[i].refused, w.pending[i].reason, w.pending[i].detail = false, "", ""
+	}
+	if _, ok := w.together(core, w.chargeReadable); ok {
+		w.serveGang(u)
+		return
+	}
+	for j, i := range core {
+		w.pending[i] = before[j]
+	}
+}
+
+// discharge takes a pod off the quota again.
+func (w *world) discharge(p *pending) {
+	if !p.charged {
+		return
+	}
+	p.charged = false
+	if tree, err := w.tree.Remove(p.pod.Tenant, w.amountOf(p.pod)); err == nil {
+		w.tree = tree
+	}
+}
+
+// amountText is "2 cards", "0.43 cards" or, where compute and memory are not in
+// a card's proportion, "3+4 slices"; "∞" for no bound.
+func amountText(a quota.Amount) string {
+	switch {
+	case a.Compute == quota.Unlimited && a.Memory == quota.Unlimited:
+		return "∞"
+	case a.Zero():
+		return "nothing"
+	case a.Compute%cardSlices == 0 && a.Memory%cardMemorySlices == 0 && a.Compute/cardSlices == a.Memory/cardMemorySlices:
+		return count(int(a.Compute/cardSlices), "card")
+	}
+	text := func(n int64) string {
+		if n == quota.Unlimited {
+			return "∞"
+		}
+		return fmt.Sprint(n)
+	}
+	return text(a.Compute) + "+" + text(a.Memory) + " slices"
+}

@@ -1,0 +1,166 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// rememberSick notes since when nodes have had a sick card. What has recovered is
+// forgotten.
+func (w *world) rememberSick() {
+	var sick []Stamp
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		if n.virtual || n.pool < 0 || !n.odd.sick {
+			continue
+		}
+		at, ok := stampAt(w.memory.SickSince, n.name)
+		if !ok || at.After(w.now) {
+			at = w.now
+		}
+		sick = append(sick, Stamp{n.name, at})
+		w.pools[n.pool].sick++
+	}
+	w.memory.SickSince = sortedStamps(sick)
+}
+
+// replaceSick replaces, one for each pool and the longest sick first, nodes with a
+// card that has been sick for long enough: at once where nothing runs, or by a
+// drain. Where its pods will find room is not asked: the card they are on may be
+// the sick one.
+func (w *world) replaceSick() {
+	for _, i := range w.sickForLong() {
+		n := &w.nodes[i]
+		text := w.sickText(n)
+		switch why := w.keepsSick(n); {
+		case why != "":
+			n.decided = verdict{NodeSick, text + "; " + why}
+		case n.vacant():
+			w.pools[n.pool].does = verdict{NodeSick, "replaces " + n.name}
+			w.replace(n, NodeSick, text)
+		default:
+			p := &w.pools[n.pool]
+			p.replacing++
+			p.does = verdict{NodeSick, "drains " + n.name}
+			w.drain(n, w.now.Add(w.policy.DrainTimeout), NodeSick, text+", "+count(len(n.staying()), "pod")+" to move")
+		}
+	}
+}
+
+// sickForLong lists the nodes to replace, about which nothing has been decided,
+// the longest sick first.
+func (w *world) sickForLong() []int {
+	if w.policy.SickAfter <= 0 {
+		return nil
+	}
+	since := slices.Clone(w.memory.SickSince)
+	slices.SortStableFunc(since, func(a, b Stamp) int { return a.At.Compare(b.At) })
+	var out []int
+	for _, s := range since {
+		i := w.nodeIndex(s.Name)
+		if i >= 0 && w.nodes[i].decided.reason == "" && w.now.Sub(s.At) >= w.policy.SickAfter {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+func (w *world) sickText(n *nodeState) string {
+	at, _ := stampAt(w.memory.SickSince, n.name)
+	return "a card has been sick for " + short(w.now.Sub(at))
+}
+
+// keepsSick says why a sick node is not replaced now, empty for no reason.
+func (w *world) keepsSick(n *nodeState) string {
+	p := &w.pools[n.pool]
+	switch {
+	case !w.may(n.pool):
+		return "nothing may be done now"
+	case p.stop != "":
+		return "the pool would not make another: " + string(p.stop)
+	case w.within(w.memory.LastScaleDown, p.Name, w.policy.RemovalInterval):
+		return "the pool gave a node back a moment ago"
+	case w.tooManySick(p):
+		return w.manySickText(p)
+	case p.replacing > 0:
+		return "another of the pool is being replaced"
+	case w.within(w.memory.LastReplace, p.Name, w.policy.ReplaceInterval):
+		at, _ := stampAt(w.memory.LastReplace, p.Name)
+		return fmt.Sprintf("another of the pool was replaced %s ago, %s are to lie between", short(w.now.Sub(at)), short(w.policy.ReplaceInterval))
+	case n.action >= 0 || n.Operation != nil || n.CordonedBy != "" || n.promised > 0:
+		return "something else is done there"
+	case n.since == NodeCordoned:
+		return "somebody cordoned it"
+	case n.NoScaleDown:
+		return "it says that it must not be removed"
+	case n.vacant():
+		return ""
+	}
+	return w.keepsFromDrain(n)
+}
+
+// keepsFromDrain says why a sick node with pods cannot be emptied now.
+func (w *world) keepsFromDrain(n *nodeState) string {
+	if w.freeDrains() <= 0 {
+		return fmt.Sprintf("%s may be drained at a time", count(w.policy.MaxDrains, "node"))
+	}
+	if f := w.failure(n.name); f.Count > 0 && w.now.Sub(f.At) < drainAgainAfter {
+		return fmt.Sprintf("its drain was given up %s ago", short(w.now.Sub(f.At)))
+	}
+	if why := stays(n.staying(), w.now.Add(w.policy.DrainTimeout), w.now); why != "" {
+		return why
+	}
+	if h := n.stranger(); h != "" {
+		return h + " holds a card, and nobody knows that it runs there"
+	}
+	return ""
+}
+
+// stranger is a holder of one of the node's cards that is none of its pods, empty
+// for none.
+func (n *nodeState) stranger() string {
+	for c := range n.Cards {
+		card := &n.Cards[c]
+		for _, h := range card.Holders {
+			if !n.runs(h) {
+				return h
+			}
+		}
+		for i := range card.Instances {
+			if h := card.Instances[i].Holder; h != "" && !n.runs(h) {
+				return h
+			}
+		}
+	}
+	return ""
+}
+
+func (n *nodeState) runs(key string) bool {
+	for _, p := range n.pods {
+		if namespace, name, _ := strings.Cut(key, "/"); name == p.Name && namespace == p.Namespace {
+			return true
+		}
+	}
+	return false
+}
+
+// tooManySick reports a pool of which so many nodes are sick that it is hardly
+// the nodes: a driver, an image or the reading of their health is.
+func (w *world) tooManySick(p *poolState) bool {
+	return p.sick > 1 && float64(p.sick) > w.policy.MaxSickShare*float64(max(p.Size, p.sick))
+}
+
+func (w *world) manySickText(p *poolState) string {
+	return fmt.Sprintf("%d of %d nodes are sick, more than %.0f %%: it is not the nodes, and none is replaced",
+		p.sick, max(p.Size, p.sick), 100*w.policy.MaxSickShare)
+}
+
+// replace removes a node and has its pool make another.
+func (w *world) replace(n *nodeState, reason Reason, detail string) {
+	w.act(n, Action{Verb: Replace, Reason: reason, Detail: detail})
+	n.tier, n.since = tierOut, reason
+	w.memory.LastReplace = stamped(w.memory.LastReplace, n.Pool, w.now)
+	// Its successor is on its way from now on, as if the pool had grown.
+	w.memory.LastScaleUp = stamped(w.memory.LastScaleUp, n.Pool, w.now)
+}

@@ -1,0 +1,129 @@
+package scenario_test
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// evictsWithCare: only pods that may be moved now are asked to leave, within
+// their budgets and the policy's bound.
+func evictsWithCare(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
+	evictions := 0
+	allowed := map[string]int{}
+	for _, pod := range s.Pods {
+		for _, b := range pod.Budgets {
+			if n, ok := allowed[b.Name]; !ok || b.Allowed < n {
+				allowed[b.Name] = b.Allowed
+			}
+		}
+	}
+	for _, a := range made.Actions {
+		if a.Verb != plan.Reclaim {
+			continue
+		}
+		i := slices.IndexFunc(s.Pods, func(q plan.Pod) bool { return q.Key() == a.Pod })
+		if i < 0 {
+			return fmt.Errorf("there is no such pod: %s", a)
+		}
+		if why := stays(s, s.Pods[i]); why != "" {
+			return fmt.Errorf("the pod %s: %s", why, a)
+		}
+		if evictions++; evictions > p.MaxEvictionsPerRound {
+			return fmt.Errorf("%d evictions, %d may be in one plan", evictions, p.MaxEvictionsPerRound)
+		}
+		for _, b := range s.Pods[i].Budgets {
+			if allowed[b.Name]--; allowed[b.Name] < 0 {
+				return fmt.Errorf("the budget %s is overdrawn: %s", b.Name, a)
+			}
+		}
+	}
+	return nil
+}
+
+// stays says why a pod must not be asked to leave, budgets apart.
+func stays(s plan.Snapshot, p plan.Pod) string {
+	switch {
+	case p.Node == "":
+		return "runs nowhere"
+	case p.Leaving:
+		return "is leaving"
+	case !p.Evictable || p.DaemonSet:
+		return "is not evictable"
+	case p.EvictFrom.After(s.Now):
+		return "would lose work"
+	}
+	return ""
+}
+
+// drainsWithCare: no more drains at a time than the policy allows, and only of
+// nodes that can become empty.
+func drainsWithCare(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
+	draining, begun := 0, 0
+	for _, n := range s.Nodes {
+		ended := slices.ContainsFunc(made.Actions, func(a plan.Action) bool { return a.Node == n.Name && a.Verb != plan.Drain })
+		if n.Drain != nil && !ended {
+			draining++
+		}
+	}
+	for _, a := range made.Actions {
+		if a.Verb != plan.Drain {
+			continue
+		}
+		i := slices.IndexFunc(s.Nodes, func(n plan.Node) bool { return n.Name == a.Node })
+		if i < 0 {
+			return fmt.Errorf("there is no such node: %s", a)
+		}
+		if s.Nodes[i].Drain != nil { // goes on
+			continue
+		}
+		if begun++; draining+begun > p.MaxDrains {
+			return fmt.Errorf("%d drains, %d may be at a time: %s", draining+begun, p.MaxDrains, a)
+		}
+		if err := canBecomeEmpty(s, s.Nodes[i]); err != nil {
+			return fmt.Errorf("%w: %s", err, a)
+		}
+	}
+	return nil
+}
+
+func canBecomeEmpty(s plan.Snapshot, n plan.Node) error {
+	here := map[string]bool{}
+	for _, p := range s.Pods {
+		if p.Node != n.Name {
+			continue
+		}
+		here[p.Key()] = true
+		if !p.Evictable && !p.DaemonSet && !p.Leaving {
+			return fmt.Errorf("drains the node of %s, which is not evictable", p.Key())
+		}
+	}
+	for _, c := range n.Cards {
+		held := slices.Clone(c.Holders)
+		for _, in := range c.Instances {
+			if in.Holder != "" {
+				held = append(held, in.Holder)
+			}
+		}
+		for _, h := range held {
+			if !here[h] {
+				return fmt.Errorf("drains a node that %s holds, and nobody knows it", h)
+			}
+		}
+	}
+	return nil
+}
+
+// repeats reports an action of again that made has already: an eviction is a new
+// fact, and what follows from it may be done at once, but not the same once more.
+func repeats(made, again plan.Plan) (plan.Action, bool) {
+	for _, a := range again.Actions {
+		for _, b := range made.Actions {
+			if a.Verb == b.Verb && a.Verb != plan.ScaleUp && a.Node == b.Node && a.Pod == b.Pod && a.Card == b.Card {
+				return a, true
+			}
+		}
+	}
+	return plan.Action{}, false
+}

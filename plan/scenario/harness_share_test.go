@@ -1,0 +1,157 @@
+package scenario_test
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu/quota"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// wantedPods is "namespace/name" of the pods that something is done for.
+func wantedPods(made plan.Plan) map[string]bool {
+	all := map[string]bool{}
+	for _, a := range made.Actions {
+		for _, key := range a.For {
+			all[key] = true
+		}
+	}
+	return all
+}
+
+func podReasons(made plan.Plan) map[string]plan.Reason {
+	all := map[string]plan.Reason{}
+	for _, v := range made.Verdicts {
+		if v.Kind == plan.KindPod {
+			all[v.Subject] = v.Reason
+		}
+	}
+	return all
+}
+
+// nothingForRefused: no action names a pod that its quota refuses.
+func nothingForRefused(_ plan.Snapshot, _ plan.Policy, made plan.Plan) error {
+	reasons := podReasons(made)
+	for _, a := range made.Actions {
+		for _, key := range a.For {
+			if reasons[key] == plan.QuotaExceeded {
+				return fmt.Errorf("done for %s, which is refused: %s", key, a)
+			}
+		}
+	}
+	return nil
+}
+
+// withinLimits: what is done makes no tenant use more than its limit.
+func withinLimits(s plan.Snapshot, _ plan.Policy, made plan.Plan) error {
+	tenants := make([]quota.Tenant, len(s.Tenants))
+	for i, t := range s.Tenants {
+		tenants[i] = t.Tenant
+	}
+	now, err := quota.NewTree(tenants)
+	if err != nil {
+		return err
+	}
+	for _, p := range s.Pods {
+		if p.Node != "" && !p.Leaving {
+			now = now.Force(p.Tenant, atLeast(p))
+		}
+	}
+	then, wanted := now, wantedPods(made)
+	for _, p := range s.Pods {
+		reclaimed := slices.ContainsFunc(made.Actions, func(a plan.Action) bool { return a.Verb == plan.Reclaim && a.Pod == p.Key() })
+		if less, err := then.Remove(p.Tenant, atLeast(p)); reclaimed && err == nil {
+			then = less
+		}
+		if wanted[p.Key()] && p.Node == "" {
+			then = then.Force(p.Tenant, atLeast(p))
+		}
+	}
+	for _, t := range tenants {
+		before, after := now.Total(t.Name), then.Total(t.Name)
+		if after != before && !after.Fits(t.Limit.Max(before)) {
+			return fmt.Errorf("tenant %s takes %s, its limit is %s", t.Name, after, t.Limit)
+		}
+	}
+	return nil
+}
+
+// atLeast is what a pod takes of a quota wherever it runs: the memory slices of
+// an instance differ between products and are left out, and so is rounding.
+func atLeast(p plan.Pod) quota.Amount {
+	a := quota.Amount{Compute: 7 * int64(p.Demand.Cards), Memory: 8 * int64(p.Demand.Cards)}
+	for _, i := range p.Demand.MIG {
+		a.Compute += int64(i.Count) * int64(i.Profile.Compute)
+	}
+	if f := p.Demand.Fraction; f != nil {
+		a.Compute += int64(max(f.Cards, 1)) * int64(f.CoreMilli) * 7 / 1000
+	}
+	return a
+}
+
+// noHalfGang: of a gang nobody is served, or as many as it lacks.
+func noHalfGang(s plan.Snapshot, _ plan.Policy, made plan.Plan) error {
+	type gang struct{ min, running, served, left int }
+	gangs := map[string]*gang{}
+	reasons, wanted := podReasons(made), wantedPods(made)
+	served := []plan.Reason{plan.WaitUpcomingNode, plan.WaitRepartition, plan.WaitReclaim}
+	for _, p := range s.Pods {
+		if p.Gang == "" {
+			continue
+		}
+		g := gangs[p.Gang]
+		if g == nil {
+			g = &gang{}
+			gangs[p.Gang] = g
+		}
+		g.min = max(g.min, p.GangMin)
+		switch {
+		case p.Node != "":
+			if !p.Leaving {
+				g.running++
+			}
+		case wanted[p.Key()], slices.Contains(served, reasons[p.Key()]):
+			g.served++
+		case reasons[p.Key()] == plan.WaitScheduler, reasons[p.Key()] == plan.CoolingDown: // has a place, or will have
+			g.left++
+		}
+	}
+	for name, g := range gangs {
+		some := g.served > 0 || g.left > 0
+		if some && g.running+g.served+g.left < g.min {
+			return fmt.Errorf("gang %s: %d run, %d are served, %d have a place, it needs %d", name, g.running, g.served, g.left, g.min)
+		}
+	}
+	return nil
+}
+
+// withinRates: nodes asked for in an hour, and the share of a pool given back in
+// one plan.
+func withinRates(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
+	for _, q := range s.Pools {
+		grown, gone := 0, 0
+		for _, g := range s.Memory.Grown {
+			if g.Pool == q.Name && s.Now.Sub(g.At) < time.Hour {
+				grown += g.Nodes
+			}
+		}
+		asked := 0
+		for _, a := range made.Actions {
+			switch {
+			case a.Pool != q.Name:
+			case a.Verb == plan.ScaleUp:
+				asked += a.To - a.From
+			case a.Verb == plan.RemoveNode:
+				gone++
+			}
+		}
+		if asked > 0 && grown+asked > p.MaxNodesPerHour {
+			return fmt.Errorf("pool %s: %d nodes asked for and %d more, %d may be in an hour", q.Name, grown, asked, p.MaxNodesPerHour)
+		}
+		if gone > 1 && float64(gone) > p.MaxRemovalShare*float64(max(q.Size, q.Target)) {
+			return fmt.Errorf("pool %s: %d of %d nodes given back at once, the share is %v", q.Name, gone, q.Size, p.MaxRemovalShare)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+package scenario_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/gpuscale/gpuscale/plan/scenario"
+)
+
+// wordRead is how the package reads a word: a call with the word as its first
+// argument, or its first after the reader.
+var wordRead = regexp.MustCompile(`(?:\br\.\w+\(|\bread\w+\(r, |\bamount\()"([a-z-]+)"`)
+
+// TestLanguageIsWrittenDown: the package comment has every word that is read,
+// and so has the text that the fuzz test begins with.
+func TestLanguageIsWrittenDown(t *testing.T) {
+	doc, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := map[string]bool{}
+	for _, file := range files {
+		if file == "doc.go" || strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range wordRead.FindAllStringSubmatch(string(text), -1) {
+			words[m[1]] = true
+		}
+	}
+	if len(words) < 100 {
+		t.Fatalf("only %d words found", len(words))
+	}
+	// What acts, and what only says again what is so unsaid, is in other tests.
+	elsewhere := map[string]bool{"all": true, "apply": true, "for": true, "every": true, "gone": true, "fails": true}
+	for word := range words {
+		whole := regexp.MustCompile(`(^|[^a-z-])` + word + `($|[^a-z-])`)
+		if !whole.Match(doc) {
+			t.Errorf("doc.go does not have the word %q", word)
+		}
+		if !elsewhere[word] && !whole.MatchString(everything) {
+			t.Errorf("the text with everything does not have the word %q", word)
+		}
+	}
+}
+
+// TestEverythingPrints: each field that the text with everything sets is printed.
+func TestEverythingPrints(t *testing.T) {
+	s, p, err := scenario.Parse(everything)
+	if err != nil {
+		t.Fatal(err)
+	}
+	printed := scenario.PrintPolicy(p) + scenario.Print(s)
+	for _, want := range []string{
+		"interruptions=0.05", "draining=4m drain-deadline=6m drain-reason=NodeSick not-cordoned", "holds-data",
+		"3g.40gb@4:held=a/x:unused=2h", "holders=(a/q b/r) card-unused=3h",
+		"quota root limit=4 lend=none\n", "quota chat guarantee=2 limit=21+all borrow=none parent=root reclaim-idle=2h\n", "quota half guarantee=3+4\n",
+		"unmade", "leaving=30s", "leaving=never", "evict-from=10m", "budgets=(a/pdb:allowed=1 b/pdb:allowed=0)", "tenant=chat gang=a/g gang-min=2",
+		"pod a/w-0 ", "pod a/w-2 ", `pod "a/w-{0..2}"`,
+		"forecast a/f wants=(3g.40gb) have=4 low=3 expected=6.5 high=9 at=10m error=0.12 priority=7", `unsure="too short"`,
+		"last-drain=(h=7m) last-replace=(h=8m)", "sick-since=(n1=9m)", "grown=(h=5:at=10m h=1:at=0s)", "failures=(n1/0=2:at=5m)",
+		"headroom=high headroom-weight=0.25", "no-buy-borrowed max-evictions=6 eviction-cost=0.75", "max-drains=2 drain-timeout=11m drain-cooldown=12m",
+		"max-nodes-per-hour=40 max-removal-share=0.3 removal-interval=31s", "sick-after=13m replace-interval=2h max-sick-share=0.4",
+	} {
+		if !strings.Contains(printed, want) {
+			t.Errorf("missing %q", want)
+		}
+	}
+	if t.Failed() {
+		t.Log(printed)
+	}
+}
+
+func TestWrongWords(t *testing.T) {
+	for text, want := range map[string]string{
+		"quota t guarantee=0.5":               `guarantee: want whole cards (2), slices of compute and memory (14+16), none or all: "0.5"`,
+		"quota t limit=-1":                    "limit: want whole cards",
+		"quota t limit=3+":                    "limit: want whole cards",
+		"quota t lend=9223372036854775807":    "lend: want whole cards",
+		"quota t gone":                        "there is no tenant t",
+		"quota":                               "wants a name first",
+		"forecast f have=1":                   `want namespace/name: "f"`,
+		"forecast a/f gone":                   "there is no forecast a/f",
+		"forecast a/f node=n":                 "node: is not known here",
+		"forecast a/f low=NaN":                `low: want a number: "NaN"`,
+		"pod a/w-{0..10000}":                  "has at most 10000 members",
+		"pod a/w-{7..0}":                      "a range goes up",
+		"pod a/w-{0..}":                       "want one range as in ns/name-{0..7}",
+		"pod a/w-{0..1":                       "want one range",
+		"pod a/{0..1}-{0..1}":                 "want one range",
+		"pod a/p budgets=(a/b)":               "a budget is namespace/name:allowed=1",
+		"tick grown=(h=5)":                    "grown: want name=number:at=duration",
+		"tick failures=(h=x:at=1s)":           `failures: h: want a number: "x"`,
+		"policy headroom=some":                `headroom: want none, low, expected or high: "some"`,
+		"node n drain-deadline=5m":            "want draining=TIME beside them",
+		"pod a/w-{0..1}\npod a/w-{0..2} gone": "line 2: pod: there is no pod a/w-2",
+		"node n gpus=1 model=H100-80GB layout=(1g.10gb@0:used=1)": "instances know held, idle, unused",
+	} {
+		_, _, err := scenario.Parse(text)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", text, err, want)
+		}
+	}
+}

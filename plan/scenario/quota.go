@@ -1,0 +1,129 @@
+package scenario
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gpuscale/gpuscale/gpu/quota"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// quota declares a tenant, changes it, or removes it. One that says nothing is
+// guaranteed nothing, and bounded by nothing.
+func (w *World) quota(s statement) error {
+	r, name, err := w.reader(s, true)
+	if err != nil {
+		return err
+	}
+	state := &w.Sim.State
+	i := slices.IndexFunc(state.Tenants, func(t plan.Tenant) bool { return t.Name == name })
+	gone := false
+	if r.flag("gone", &gone); gone {
+		if i < 0 {
+			return fmt.Errorf("there is no tenant %s", name)
+		}
+		state.Tenants = slices.Delete(state.Tenants, i, i+1)
+		return r.err()
+	}
+	if i < 0 {
+		state.Tenants = append(state.Tenants, plan.Tenant{Tenant: quota.Tenant{
+			Name: name, Limit: quota.All(), Borrow: quota.All(), Lend: quota.All()}})
+		i = len(state.Tenants) - 1
+	}
+	readQuota(r, &state.Tenants[i])
+	return r.err()
+}
+
+func readQuota(r *reader, t *plan.Tenant) {
+	amount := func(key string, v *quota.Amount) {
+		r.text(key, func(s string) (err error) { *v, err = parseAmount(s); return err })
+	}
+	amount("guarantee", &t.Guarantee)
+	amount("limit", &t.Limit)
+	amount("borrow", &t.Borrow)
+	amount("lend", &t.Lend)
+	r.string("parent", &t.Parent)
+	r.duration("reclaim-idle", &t.ReclaimIdle)
+}
+
+func quotaText(t plan.Tenant) string {
+	var b strings.Builder
+	b.WriteString("quota " + quote(t.Name))
+	amount := func(key string, v, unsaid quota.Amount) {
+		if v != unsaid {
+			b.WriteString(" " + key + "=" + amountText(v))
+		}
+	}
+	amount("guarantee", t.Guarantee, quota.Amount{})
+	amount("limit", t.Limit, quota.All())
+	amount("borrow", t.Borrow, quota.All())
+	amount("lend", t.Lend, quota.All())
+	stringText(&b, "parent", t.Parent)
+	lengthText(&b, "reclaim-idle", t.ReclaimIdle)
+	b.WriteByte('\n')
+	return b.String()
+}
+
+// A card as amounts count it, and the most cards that can be written.
+const (
+	computeSlices = 7
+	memorySlices  = 8
+	mostCards     = (quota.Unlimited - 1) / memorySlices
+)
+
+// parseAmount reads "2" (whole cards), "3+4" (compute and memory slices), "none"
+// and "all"; the latter also for one of the two. Part of a card has to be said in
+// slices: no part of 7 compute slices is the same part of 8 memory slices.
+func parseAmount(s string) (quota.Amount, error) {
+	wrong := fmt.Errorf("want whole cards (2), slices of compute and memory (14+16), none or all: %q", s)
+	switch s {
+	case "none":
+		return quota.Amount{}, nil
+	case "all":
+		return quota.All(), nil
+	}
+	if compute, memory, both := strings.Cut(s, "+"); both {
+		c, err1 := parseSlices(compute)
+		m, err2 := parseSlices(memory)
+		if err1 != nil || err2 != nil {
+			return quota.Amount{}, wrong
+		}
+		return quota.Amount{Compute: c, Memory: m}, nil
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 0 || n > mostCards {
+		return quota.Amount{}, wrong
+	}
+	return quota.Amount{Compute: n * computeSlices, Memory: n * memorySlices}, nil
+}
+
+func parseSlices(s string) (int64, error) {
+	if s == "all" {
+		return quota.Unlimited, nil
+	}
+	n, err := strconv.ParseUint(s, 10, 63)
+	return int64(n), err
+}
+
+// amountText writes an amount, in cards where it is whole ones.
+func amountText(a quota.Amount) string {
+	cards := a.Compute / computeSlices
+	switch {
+	case a.Zero():
+		return "none"
+	case a == quota.All():
+		return "all"
+	case a.Compute == cards*computeSlices && cards <= mostCards && a.Memory == cards*memorySlices:
+		return strconv.FormatInt(cards, 10)
+	}
+	return slicesText(a.Compute) + "+" + slicesText(a.Memory)
+}
+
+func slicesText(n int64) string {
+	if n == quota.Unlimited {
+		return "all"
+	}
+	return strconv.FormatInt(n, 10)
+}

@@ -1,0 +1,151 @@
+package sim
+
+import (
+	"math"
+	"slices"
+
+	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/gpu/demand"
+	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// grant is one card (instance -1), shared or not, or one instance of it, given to
+// a pod.
+type grant struct{ card, instance int }
+
+// shares knows what the holders of shared cards have of them.
+type shares struct {
+	pods   []plan.Pod
+	tables mig.Tables
+	at     map[string]int // by name; made when the first fraction asks
+}
+
+// choose finds cards, parts of cards and instances for a pod on a node.
+func (s *shares) choose(p *plan.Pod, n *plan.Node) ([]grant, bool) {
+	got := wholeCards(p, n)
+	if len(got) < p.Demand.Cards {
+		return nil, false
+	}
+	if p.Demand.Fraction != nil {
+		parts := s.partsOf(p, n, got)
+		if len(parts) < max(p.Demand.Fraction.Cards, 1) {
+			return nil, false
+		}
+		got = append(got, parts...)
+	}
+	for _, want := range p.Demand.MIG {
+		instances := s.freeInstances(want, n, got)
+		if len(instances) < want.Count {
+			return nil, false
+		}
+		got = append(got, instances...)
+	}
+	return got, true
+}
+
+// usable reports whether a card can be given out as a whole or in parts.
+func usable(p *plan.Pod, card *plan.Card) bool {
+	return !card.MIG && card.Health != gpu.Sick && (p.Demand.Vendor == "" || card.Model.Vendor == p.Demand.Vendor)
+}
+
+func wholeCards(p *plan.Pod, n *plan.Node) []grant {
+	var got []grant
+	for c := range n.Cards {
+		if card := &n.Cards[c]; len(got) < p.Demand.Cards && usable(p, card) && len(card.Holders) == 0 {
+			got = append(got, grant{c, -1})
+		}
+	}
+	return got
+}
+
+func (s *shares) freeInstances(want demand.Instances, n *plan.Node, taken []grant) []grant {
+	var got []grant
+	for c := range n.Cards {
+		t, known := s.tables.ForModel(n.Cards[c].Model.Name)
+		if !known || n.Cards[c].Health == gpu.Sick {
+			continue
+		}
+		profile, has := t.Exact(want.Name)
+		for i := range n.Cards[c].Instances {
+			in := &n.Cards[c].Instances[i]
+			if has && len(got) < want.Count && in.Holder == "" && in.Profile == profile && !slices.Contains(taken, grant{c, i}) {
+				got = append(got, grant{c, i})
+			}
+		}
+	}
+	return got
+}
+
+// partsOf finds as many different cards as a fraction is wanted of: shared ones
+// that are fullest before free ones.
+func (s *shares) partsOf(p *plan.Pod, n *plan.Node, taken []grant) []grant {
+	var got []grant
+	for range max(p.Demand.Fraction.Cards, 1) {
+		best, least := -1, part{}
+		for c := range n.Cards {
+			card := &n.Cards[c]
+			g := grant{c, -1}
+			if !usable(p, card) || slices.Contains(taken, g) || slices.Contains(got, g) {
+				continue
+			}
+			left, ok := s.left(card)
+			if ok && partOf(p.Demand.Fraction, card).within(left) && (best < 0 || left.less(least)) {
+				best, least = c, left
+			}
+		}
+		if best < 0 {
+			break
+		}
+		got = append(got, grant{best, -1})
+	}
+	return got
+}
+
+// part of a card: thousandths of its compute, and MiB.
+type part struct{ core, memory int }
+
+func (a part) within(b part) bool { return a.core <= b.core && a.memory <= b.memory }
+
+func (a part) less(b part) bool { return a.core < b.core || a.core == b.core && a.memory < b.memory }
+
+// memoryOf is a card's memory in MiB, a number too large to matter where it is
+// not known: then only what is stated in shares bounds.
+func memoryOf(card *plan.Card) int {
+	if card.Model.MemoryMiB > 0 {
+		return card.Model.MemoryMiB
+	}
+	return math.MaxInt32
+}
+
+func partOf(f *demand.Fraction, card *plan.Card) part {
+	share := (int64(memoryOf(card))*int64(f.MemoryMilli) + 999) / 1000
+	return part{core: f.CoreMilli, memory: max(f.MemoryMiB, int(share))}
+}
+
+// left is what the holders of a card leave of it; false where one of them has
+// all of it, or nobody knows how much. A pod that holds whole cards beside a part
+// is taken to hold all of each.
+func (s *shares) left(card *plan.Card) (part, bool) {
+	left := part{core: 1000, memory: memoryOf(card)}
+	for _, h := range card.Holders {
+		i, ok := s.index()[h]
+		if !ok || s.pods[i].Demand.Fraction == nil || s.pods[i].Demand.Cards > 0 {
+			return part{}, false
+		}
+		used := partOf(s.pods[i].Demand.Fraction, card)
+		left.core -= used.core
+		left.memory -= used.memory
+	}
+	return left, true
+}
+
+func (s *shares) index() map[string]int {
+	if s.at == nil {
+		s.at = make(map[string]int, len(s.pods))
+		for i := range s.pods {
+			s.at[s.pods[i].Key()] = i
+		}
+	}
+	return s.at
+}

@@ -1,0 +1,188 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+func (w *World) reclaim(a plan.Action) error {
+	i := w.pod(a.Pod)
+	if i < 0 {
+		return fmt.Errorf("there is no such pod")
+	}
+	p := &w.State.Pods[i]
+	if a.Node != "" && a.Node != p.Node {
+		return fmt.Errorf("it does not run on %s", a.Node)
+	}
+	if why := w.stays(p); why != "" {
+		return fmt.Errorf("it %s", why)
+	}
+	w.evict(p)
+	return nil
+}
+
+// stays says why a pod cannot be evicted now, empty where it can.
+func (w *World) stays(p *plan.Pod) string {
+	switch {
+	case p.Node == "":
+		return "runs nowhere"
+	case p.Leaving:
+		return "is leaving already"
+	case !p.Evictable || p.DaemonSet:
+		return "is not evictable"
+	case p.EvictFrom.After(w.State.Now):
+		return "may not be evicted for another " + p.EvictFrom.Sub(w.State.Now).String()
+	}
+	for _, b := range p.Budgets {
+		if b.Allowed <= 0 {
+			return "has no room in the budget " + b.Name
+		}
+	}
+	return ""
+}
+
+// evict frees at once what a pod holds. Its owner makes it anew: it is back under
+// the same name, as a pod that fits nowhere yet. Evictable says that there is an
+// owner, so no evicted pod is ever lost. Until it runs again its budgets allow
+// one less.
+func (w *World) evict(p *plan.Pod) {
+	key := p.Key()
+	if n := w.node(p.Node); n != nil {
+		w.release(n, key)
+	}
+	p.Node, p.Unschedulable = "", true
+	p.Created, p.PendingSince = w.State.Now, w.State.Now
+	w.allow(p.Budgets, -1)
+	if w.evicted == nil {
+		w.evicted = map[string]bool{}
+	}
+	w.evicted[key] = true
+}
+
+// runs gives the budgets of a pod that was evicted back what they lent.
+func (w *World) runs(p *plan.Pod) {
+	if key := p.Key(); w.evicted[key] {
+		delete(w.evicted, key)
+		w.allow(p.Budgets, 1)
+	}
+}
+
+// allow changes what budgets allow, wherever they are stated.
+func (w *World) allow(budgets []plan.Budget, by int) {
+	for _, b := range slices.Clone(budgets) {
+		for i := range w.State.Pods {
+			stated := w.State.Pods[i].Budgets
+			for j := range stated {
+				if stated[j].Name == b.Name {
+					stated[j].Allowed = max(stated[j].Allowed+by, 0)
+				}
+			}
+		}
+	}
+}
+
+// depart removes the pods whose time to leave has come.
+func (w *World) depart() []Event {
+	var leaving []plan.Pod
+	for _, p := range w.State.Pods {
+		if p.Leaving && !p.LeavesAt.IsZero() && !p.LeavesAt.After(w.State.Now) {
+			leaving = append(leaving, p)
+		}
+	}
+	slices.SortFunc(leaving, func(a, b plan.Pod) int { return strings.Compare(a.Key(), b.Key()) })
+	var events []Event
+	for _, p := range leaving {
+		w.RemovePod(p.Key())
+		events = append(events, Event{w.State.Now, fmt.Sprintf("%s has left %s", p.Key(), p.Node)})
+	}
+	return events
+}
+
+// drain cordons a node and evicts what may be evicted now, by name as long as
+// budgets last. The others stay until they are asked again: draining a node that
+// is being drained goes on with it.
+func (w *World) drain(a plan.Action) error {
+	n := w.node(a.Node)
+	switch {
+	case n == nil || w.pool(a.Pool) == nil || n.Pool != a.Pool:
+		return fmt.Errorf("there is no such node in %s", a.Pool)
+	case n.Operation != nil:
+		return fmt.Errorf("%s is under way", n.Operation.ID)
+	case n.NoScaleDown && a.Reason == plan.NodeUnderused:
+		return fmt.Errorf("the node says that it must not be removed")
+	}
+	n.Cordoned = true
+	if n.Drain == nil {
+		n.Drain = &plan.Draining{Started: w.State.Now, Deadline: a.Deadline, Reason: a.Reason}
+	}
+	var there []*plan.Pod
+	for i := range w.State.Pods {
+		if w.State.Pods[i].Node == a.Node {
+			there = append(there, &w.State.Pods[i])
+		}
+	}
+	slices.SortFunc(there, func(a, b *plan.Pod) int { return strings.Compare(a.Key(), b.Key()) })
+	for _, p := range there {
+		if w.stays(p) == "" {
+			w.evict(p)
+		}
+	}
+	return nil
+}
+
+// uncordon ends the operation it names, or gives up a drain where it names none.
+func (w *World) uncordon(a plan.Action) error {
+	n := w.node(a.Node)
+	switch {
+	case n == nil:
+		return fmt.Errorf("there is no such node")
+	case a.Operation != "":
+		n.CordonedBy, n.Operation = "", nil
+		n.Cordoned = n.Drain != nil
+	case n.Drain == nil:
+		return fmt.Errorf("it is not being drained, and no operation is named")
+	default:
+		n.Drain = nil
+		n.Cordoned = n.CordonedBy != ""
+	}
+	return nil
+}
+
+func (w *World) removeNode(a plan.Action) error {
+	p, err := w.takeNode(a)
+	if err == nil {
+		p.Target--
+	}
+	return err
+}
+
+// replace removes a node and leaves the target as it was, so that the pool makes
+// another.
+func (w *World) replace(a plan.Action) error {
+	p, err := w.takeNode(a)
+	if err == nil {
+		w.after(p.ReadyAfter, func(w *World) string { return w.addNode(a.Pool) })
+	}
+	return err
+}
+
+// takeNode removes an empty node, with what runs on every node, from its pool.
+func (w *World) takeNode(a plan.Action) (*plan.Pool, error) {
+	i := slices.IndexFunc(w.State.Nodes, func(n plan.Node) bool { return n.Name == a.Node })
+	p := w.pool(a.Pool)
+	if i < 0 || p == nil || w.State.Nodes[i].Pool != a.Pool {
+		return nil, fmt.Errorf("there is no such node or pool")
+	}
+	for _, pod := range w.State.Pods {
+		if pod.Node == a.Node && !pod.DaemonSet {
+			return nil, fmt.Errorf("%s runs there", pod.Key())
+		}
+	}
+	w.State.Pods = slices.DeleteFunc(w.State.Pods, func(pod plan.Pod) bool { return pod.Node == a.Node })
+	w.State.Nodes = slices.Delete(w.State.Nodes, i, i+1)
+	p.Size--
+	return p, nil
+}

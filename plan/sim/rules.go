@@ -1,0 +1,128 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// hasOthers reports whether a node has enough of the other resources left.
+func (s *scheduler) hasOthers(p *plan.Pod, n *plan.Node) bool {
+	for _, want := range p.Others {
+		left := amountOf(n.Others, want.Name)
+		for i := range s.w.State.Pods {
+			if q := &s.w.State.Pods[i]; q.Node == n.Name {
+				left -= amountOf(q.Others, want.Name)
+			}
+		}
+		if want.Amount > left {
+			return false
+		}
+	}
+	return true
+}
+
+func amountOf(list []plan.Resource, name string) int64 {
+	for _, r := range list {
+		if r.Name == name {
+			return r.Amount
+		}
+	}
+	return 0
+}
+
+// rulesAllow reports whether the rules of the pod, and those of pods that run,
+// let it onto a node.
+func (s *scheduler) rulesAllow(p *plan.Pod, n *plan.Node) bool {
+	for _, r := range p.Apart {
+		if value, ok := n.Labels[r.Key]; ok && s.count(r, value) > 0 {
+			return false
+		}
+	}
+	for _, i := range s.apart {
+		q := &s.w.State.Pods[i]
+		at := s.node(q.Node)
+		for _, r := range q.Apart {
+			if at != nil && slices.Contains(p.Groups, r.Group) && at.Labels[r.Key] == n.Labels[r.Key] && n.Labels[r.Key] != "" {
+				return false
+			}
+		}
+	}
+	if !s.near(p, n) {
+		return false
+	}
+	for _, r := range p.Spread {
+		value, ok := n.Labels[r.Key]
+		more := 0
+		if slices.Contains(p.Groups, r.Group) {
+			more = 1
+		}
+		if !ok || s.count(r.Rule, value)+more-s.fewest(p, r.Rule) > max(r.MaxSkew, 1) {
+			return false
+		}
+	}
+	return true
+}
+
+// near reports whether pods in all of the groups that p wants near it are where
+// it wants them, or are nowhere while p is one of them itself.
+func (s *scheduler) near(p *plan.Pod, n *plan.Node) bool {
+	all := func(q *plan.Pod) bool {
+		return !slices.ContainsFunc(p.Near, func(r plan.Rule) bool { return !slices.Contains(q.Groups, r.Group) })
+	}
+	there, anywhere := true, false
+	for _, r := range p.Near {
+		value, ok := n.Labels[r.Key]
+		if !ok {
+			return false
+		}
+		here := false
+		for i := range s.w.State.Pods {
+			q := &s.w.State.Pods[i]
+			if at := s.node(q.Node); at != nil && all(q) {
+				v, has := at.Labels[r.Key]
+				anywhere = anywhere || has
+				here = here || has && v == value
+			}
+		}
+		there = there && here
+	}
+	return there || !anywhere && all(p)
+}
+
+func (s *scheduler) node(name string) *plan.Node {
+	if i, ok := s.at[name]; ok {
+		return &s.w.State.Nodes[i]
+	}
+	return nil
+}
+
+// count is how many of a rule's group run where the label has the value.
+func (s *scheduler) count(r plan.Rule, value string) int {
+	n := 0
+	for i := range s.w.State.Pods {
+		q := &s.w.State.Pods[i]
+		if at := s.node(q.Node); at != nil && slices.Contains(q.Groups, r.Group) && at.Labels[r.Key] == value {
+			n++
+		}
+	}
+	return n
+}
+
+// fewest is the least count of any place that the pod's selector and affinity
+// admit; taints and cordons do not matter, as for Kubernetes.
+func (s *scheduler) fewest(p *plan.Pod, r plan.Rule) int {
+	least := -1
+	for i := range s.w.State.Nodes {
+		n := &s.w.State.Nodes[i]
+		value, ok := n.Labels[r.Key]
+		all := !slices.ContainsFunc(p.Spread, func(s plan.Spread) bool { _, has := n.Labels[s.Key]; return !has })
+		if !ok || !all || !plan.Admits(*p, n.Labels, nil) {
+			continue
+		}
+		if c := s.count(r, value); least < 0 || c < least {
+			least = c
+		}
+	}
+	return max(least, 0)
+}

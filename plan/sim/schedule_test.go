@@ -1,0 +1,177 @@
+package sim
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/gpu/demand"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// empty is nodes of two free cards each, of 1000 MiB.
+func empty(nodes int) *World {
+	w := &World{State: plan.Snapshot{Now: time.Unix(1000, 0)}}
+	for i := range nodes {
+		card := plan.Card{HoldersKnown: true, Device: gpu.Device{Model: gpu.Model{MemoryMiB: 1000}}, IdleSince: time.Unix(1, 0)}
+		n := plan.Node{Name: fmt.Sprintf("n%d", i), Ready: true, CPUMilli: 4000, Cards: []plan.Card{card, card}}
+		n.Cards[1].Index = 1
+		w.State.Nodes = append(w.State.Nodes, n)
+	}
+	return w
+}
+
+func (w *World) want(name string, d demand.Demand, change func(*plan.Pod)) {
+	p := plan.Pod{Namespace: "a", Name: name, Demand: d, Created: w.State.Now, PendingSince: w.State.Now}
+	change(&p)
+	w.State.Pods = append(w.State.Pods, p)
+}
+
+// where is the node of each pod, by name.
+func (w *World) where() map[string]string {
+	at := map[string]string{}
+	for _, p := range w.State.Pods {
+		at[p.Name] = p.Node
+	}
+	return at
+}
+
+var whole = demand.Demand{Cards: 1}
+
+func ofGang(min int, unmade bool) func(*plan.Pod) {
+	return func(p *plan.Pod) { p.Gang, p.GangMin, p.Unmade = "a/g", min, unmade }
+}
+
+// TestGangAllOrNone: four cards are too few for five members; with the fifth
+// card all run at once, and those not made before are made.
+func TestGangAllOrNone(t *testing.T) {
+	w := empty(2)
+	for i := range 5 {
+		w.want(fmt.Sprint("g", i), whole, ofGang(5, i > 2))
+	}
+	w.want("single", whole, func(p *plan.Pod) { p.PendingSince = w.State.Now.Add(time.Second) })
+	before := w.State.Nodes[1].Cards[1].IdleSince
+	if events := w.Schedule(); len(events) != 1 || events[0].Text != "a/single runs on n0/0" {
+		t.Fatalf("half a gang runs: %v", events)
+	}
+	if got := w.State.Nodes[1].Cards[1]; len(got.Holders) > 0 || !got.IdleSince.Equal(before) {
+		t.Errorf("a card is not as it was: %+v", got)
+	}
+	if !w.State.Pods[4].Unmade || !w.State.Pods[4].Unschedulable {
+		t.Errorf("made though it waits: %+v", w.State.Pods[4])
+	}
+	more := empty(3)
+	w.State.Nodes = append(w.State.Nodes, more.State.Nodes[2])
+	w.State.Now = w.State.Now.Add(time.Minute)
+	if events := w.Schedule(); len(events) != 5 {
+		t.Fatalf("events %v, at %v", events, w.where())
+	}
+	if p := w.State.Pods[4]; p.Unmade || !p.Created.Equal(w.State.Now) {
+		t.Errorf("not made: %+v", p)
+	}
+}
+
+// TestGangGrows: those that run count towards the minimum, and beyond it members
+// come one by one; the largest minimum holds.
+func TestGangGrows(t *testing.T) {
+	w := empty(1)
+	w.want("old", demand.Demand{}, ofGang(1, false))
+	w.State.Pods[0].Node = "n0"
+	for i := range 3 {
+		w.want(fmt.Sprint("g", i), whole, ofGang(3, false))
+	}
+	if events := w.Schedule(); len(events) != 2 || w.where()["g2"] != "" {
+		t.Fatalf("events %v", events)
+	}
+	w.State.Pods[0].Leaving = true
+	again := empty(1)
+	again.State.Pods = w.State.Pods
+	for i := range again.State.Pods[1:] {
+		again.State.Pods[i+1].Node = ""
+	}
+	if events := again.Schedule(); len(events) > 0 {
+		t.Errorf("one that leaves does not count: %v", events)
+	}
+}
+
+func partDemand(core, mib, milli, cards int) demand.Demand {
+	return demand.Demand{Fraction: &demand.Fraction{CoreMilli: core, MemoryMiB: mib, MemoryMilli: milli, Cards: cards}}
+}
+
+// TestFractionsShareCards: by compute and by memory, on the fullest card that has
+// room, on as many different cards as asked.
+func TestFractionsShareCards(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		pods  []demand.Demand
+		cards [2]int // holders of each
+		left  int    // pods that wait
+	}{
+		{"two halves", []demand.Demand{partDemand(500, 0, 0, 0), partDemand(500, 0, 0, 0)}, [2]int{2, 0}, 0},
+		{"three halves", []demand.Demand{partDemand(500, 0, 0, 0), partDemand(500, 0, 0, 0), partDemand(500, 0, 0, 0)}, [2]int{2, 1}, 0},
+		{"by memory", []demand.Demand{partDemand(1, 600, 0, 0), partDemand(1, 600, 0, 0), partDemand(1, 600, 0, 0)}, [2]int{1, 1}, 1},
+		{"by a share of memory", []demand.Demand{partDemand(0, 0, 600, 0), partDemand(0, 401, 0, 0)}, [2]int{1, 1}, 0},
+		{"one fills the gap", []demand.Demand{partDemand(300, 0, 0, 0), partDemand(800, 0, 0, 0), partDemand(200, 0, 0, 0)}, [2]int{1, 2}, 0},
+		{"of two cards", []demand.Demand{partDemand(500, 0, 0, 2), partDemand(600, 0, 0, 0)}, [2]int{1, 1}, 1},
+		{"beside a whole card", []demand.Demand{whole, partDemand(10, 0, 0, 0), whole}, [2]int{1, 1}, 1},
+		{"a place, whatever size", []demand.Demand{partDemand(0, 0, 0, 0), partDemand(0, 0, 0, 0), partDemand(1000, 0, 0, 0)}, [2]int{3, 0}, 0},
+		{"a whole card and a part", []demand.Demand{{Cards: 1, Fraction: &demand.Fraction{CoreMilli: 1}}, partDemand(1, 0, 0, 0)}, [2]int{1, 1}, 1},
+	} {
+		w := empty(1)
+		for i, d := range c.pods {
+			w.want(fmt.Sprint("p", i), d, func(*plan.Pod) {})
+		}
+		w.Schedule()
+		left := 0
+		for _, p := range w.State.Pods {
+			if p.Node == "" {
+				left++
+			}
+		}
+		cards := w.State.Nodes[0].Cards
+		if got := [2]int{len(cards[0].Holders), len(cards[1].Holders)}; got != c.cards || left != c.left {
+			t.Errorf("%s: holders %v, %d left, want %v, %d", c.name, got, left, c.cards, c.left)
+		}
+	}
+}
+
+// TestStrangersHoldWholeCards: what a holder that nobody knows has of a card, is
+// all of it.
+func TestStrangersHoldWholeCards(t *testing.T) {
+	w := empty(1)
+	w.State.Nodes[0].Cards[0].Holders = []string{"x/stranger"}
+	w.want("p", partDemand(1, 0, 0, 0), func(*plan.Pod) {})
+	if w.Schedule(); len(w.State.Nodes[0].Cards[1].Holders) != 1 {
+		t.Errorf("got %+v", w.State.Nodes[0].Cards)
+	}
+}
+
+func TestCPUIsCountedOnce(t *testing.T) {
+	w := empty(2)
+	for i := range 3 {
+		w.want(fmt.Sprint("p", i), demand.Demand{}, func(p *plan.Pod) { p.CPUMilli = 2500 })
+	}
+	w.Schedule()
+	if got := fmt.Sprint(w.where()); got != "map[p0:n0 p1:n1 p2:]" {
+		t.Error(got)
+	}
+}
+
+// BenchmarkSchedule is one round with 4,000 pods that run and 1,000 that come.
+func BenchmarkSchedule(b *testing.B) {
+	full := empty(2500)
+	for i := range 4000 {
+		full.want(fmt.Sprint("r", i), whole, func(*plan.Pod) {})
+	}
+	full.Schedule()
+	for i := range 1000 {
+		full.want(fmt.Sprint("w", i), whole, func(*plan.Pod) {})
+	}
+	for b.Loop() {
+		w := World{State: full.Snapshot()}
+		if got := len(w.Schedule()); got != 1000 {
+			b.Fatal(got)
+		}
+	}
+}

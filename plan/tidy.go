@@ -1,0 +1,235 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/gpu/mig"
+)
+
+// stranded lists the instances that could be added to a card as it is cut, sorted
+// by place: what is free on it serves nobody before it is cut anew. Slices that no
+// instance can use beside those there are (3g.40gb twice leaves one) are no loss
+// that cutting could mend. A card of which not every place is known has none.
+func (w *world) stranded(n *nodeState, c *Card) []mig.Placement {
+	if !n.odd.loose || !c.MIG || n.pool < 0 || c.Health == gpu.Sick || !w.pools[n.pool].MIG.Repartition || c.Model.Name != n.model {
+		return nil
+	}
+	t, ok := w.tables.ForModel(c.Model.Name)
+	if !ok {
+		return nil
+	}
+	if slices.ContainsFunc(c.Instances, func(in Instance) bool { return !in.Placed }) {
+		return nil
+	}
+	return w.addable(t, layoutOf(c), w.pools[n.pool].MIG.Allowed)
+}
+
+// addable is what can be added to a layout, worked out once for each.
+func (w *world) addable(t *mig.Table, l mig.Layout, allowed []mig.Profile) []mig.Placement {
+	key := question(0, t.Model(), l, mig.Layout(nil), nil, nil)
+	free, known := w.additions[key]
+	if !known {
+		if t.Legal(l) == nil {
+			free = t.Free(l)
+		}
+		if w.additions == nil {
+			w.additions = map[string][]mig.Placement{}
+		}
+		w.additions[key] = free
+	}
+	if len(allowed) == 0 {
+		return free
+	}
+	return slices.DeleteFunc(slices.Clone(free), func(p mig.Placement) bool { return !slices.Contains(allowed, p.Profile) })
+}
+
+// strandedText is "2 compute and 4 memory slices are in no instance".
+func (w *world) strandedText(c *Card) string {
+	t, ok := w.tables.ForModel(c.Model.Name)
+	if !ok {
+		return ""
+	}
+	compute, memory := t.Room(layoutOf(c))
+	return fmt.Sprintf("%d compute and %d memory slices are in no instance", compute, memory)
+}
+
+// tidy cuts one card anew whose free slices are in no instance: what is on it
+// stays as it is, and what running, pending and expected pods ask for most is
+// added. Only where nothing else is done on the node, nothing else is being cut,
+// and it disturbs nobody.
+func (w *world) tidy() {
+	if w.hold != "" || w.cuttingAnything() {
+		return
+	}
+	best, text := option{}, ""
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		if !n.odd.loose || n.tier != tierNow || n.pool < 0 || n.action >= 0 || n.promised > 0 || n.settling || n.changeAt.After(w.now) || !w.may(n.pool) {
+			continue
+		}
+		for c := range n.Cards {
+			if o, why := w.tidyCard(i, c); why == "" && (text == "" || o.cut.answer.Served > best.cut.answer.Served) {
+				best, text = o, w.tidyText(o)
+			}
+		}
+	}
+	if text == "" {
+		return
+	}
+	n := w.touch(best.node)
+	a := w.cutAction(n, &n.Cards[best.cut.card], best, text)
+	a.Reason = CardStranded
+	n.cut[best.cut.card], n.splits, n.judged = true, nil, false
+	n.tier, n.since, n.action = tierChange, WaitRepartition, len(w.actions)
+	w.actions = append(w.actions, a)
+	w.memory.LastRepartition = stamped(w.memory.LastRepartition, n.name, w.now)
+}
+
+// cuttingAnything reports a repartition under way, or of this plan.
+func (w *world) cuttingAnything() bool {
+	return slices.ContainsFunc(w.nodes, func(n nodeState) bool { return n.Node.Operation != nil }) ||
+		slices.ContainsFunc(w.actions, func(a Action) bool { return a.Verb == Repartition })
+}
+
+// tidyCard is how a card would be cut anew, or why it is not. An empty reason and
+// no addition stands for a card on which nothing is stranded.
+func (w *world) tidyCard(node, card int) (option, string) {
+	n := &w.nodes[node]
+	c := &n.Cards[card]
+	add := w.stranded(n, c)
+	if len(add) == 0 {
+		return option{}, "nothing is stranded"
+	}
+	if why := w.keepsUntidy(n, card); why != "" {
+		return option{}, why
+	}
+	must, ok := w.mostAsked(c.Model.Name, add)
+	if !ok {
+		return option{}, "nobody asks for what would fit"
+	}
+	layout := layoutOf(c)
+	a := w.target(n.pool, c.Model.Name, layout, nil, []mig.Count{must}, w.askedOf(c.Model.Name))
+	if !a.ok {
+		return option{}, "no layout adds it"
+	}
+	o := option{node: node, at: w.now, cost: w.policy.DisruptionCost}
+	o.cut = cut{card: card, before: layout, keep: layout, answer: a.Answer}
+	return o, ""
+}
+
+// keepsUntidy says what keeps a card from being cut anew, empty for nothing.
+func (w *world) keepsUntidy(n *nodeState, card int) string {
+	c := &n.Cards[card]
+	rules := &w.pools[n.pool].MIG
+	held := slices.ContainsFunc(c.Instances, func(in Instance) bool { return in.Holder != "" })
+	switch {
+	case !c.HoldersKnown:
+		return "nobody says who holds it"
+	case held && !rules.KeepsBusy:
+		return "it is held, and has to be empty to be cut"
+	case w.cutAgainAt(n, c.Index).After(w.now):
+		return "cutting it failed, and is tried again in " + short(w.cutAgainAt(n, c.Index).Sub(w.now))
+	}
+	if reason, _ := w.emptiness(n); reason == NodeEmpty && w.keepsPool(&w.pools[n.pool]) != AtMin {
+		return "its node is empty and may be given back"
+	}
+	ready := time.Time{}
+	for i := range c.Instances {
+		in := &c.Instances[i]
+		if in.Holder != "" {
+			continue
+		}
+		idle, known := w.idleSince(n, card, in)
+		if !known {
+			idle = w.now
+		}
+		ready = later(ready, idle.Add(rules.IdleAfter))
+	}
+	if ready.After(w.now) {
+		return "it waits for a slice to have been idle for long enough, in " + short(ready.Sub(w.now))
+	}
+	return ""
+}
+
+// untidy says why a card with stranded slices stays as it is in this round.
+func (w *world) untidy(n *nodeState, card int) string {
+	switch {
+	case w.hold != "" || w.pools[n.pool].Freeze:
+		return "nothing may be done now"
+	case n.tier != tierNow && n.action < 0:
+		return "its node is not in service"
+	case n.action >= 0 || n.promised > 0 || n.settling:
+		return "something else is done on its node"
+	case n.changeAt.After(w.now):
+		return "its node rests for " + short(n.changeAt.Sub(w.now))
+	}
+	if _, why := w.tidyCard(w.nodeIndex(n.name), card); why != "" {
+		return why
+	}
+	return "its turn comes"
+}
+
+func (w *world) tidyText(o option) string {
+	c := &w.nodes[o.node].Cards[o.cut.card]
+	var added mig.Layout
+	for _, p := range o.cut.answer.Layout {
+		if !slices.Contains(o.cut.keep, p) {
+			added = append(added, p)
+		}
+	}
+	return w.strandedText(c) + "; adds " + LayoutText(c.Model.Name, added)
+}
+
+// askedOf counts the instances that running, pending and expected pods ask for,
+// in profiles of the model, those most asked for first.
+func (w *world) askedOf(model string) []mig.Count {
+	if asked, known := w.askedFor[model]; known {
+		return asked
+	}
+	var out []mig.Count
+	add := func(p *Pod, times int) {
+		for i := range p.Demand.MIG {
+			in := &p.Demand.MIG[i]
+			if profile, ok := w.profile(model, in.Name); ok {
+				out = added(out, profile, times*clampCount(in.Count))
+			}
+		}
+	}
+	for _, p := range w.running {
+		add(p, 1)
+	}
+	for i := range w.pending {
+		if !w.pending[i].refused {
+			add(w.pending[i].pod, 1)
+		}
+	}
+	for i := range w.forecasts {
+		f := &w.forecasts[i]
+		if f.Unsure == "" {
+			add(&f.Like, min(max(w.wantedBy(f)-max(f.Have, 0), 0), maxHeadroom))
+		}
+	}
+	slices.SortFunc(out, func(a, b mig.Count) int {
+		return cmp.Or(cmp.Compare(b.N*b.Profile.Compute, a.N*a.Profile.Compute), a.Profile.Compare(b.Profile))
+	})
+	if w.askedFor == nil {
+		w.askedFor = map[string][]mig.Count{}
+	}
+	w.askedFor[model] = out
+	return out
+}
+
+// mostAsked is one instance of the profile that is asked for most, of those that
+// can be added; false where none is asked for.
+func (w *world) mostAsked(model string, add []mig.Placement) (mig.Count, bool) {
+	for _, c := range w.askedOf(model) {
+		if c.N > 0 && slices.ContainsFunc(add, func(p mig.Placement) bool { return p.Profile == c.Profile }) {
+			return mig.Count{Profile: c.Profile, N: 1}, true
+		}
+	}
+	return mig.Count{}, false
+}

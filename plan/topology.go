@@ -1,0 +1,279 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+)
+
+// topology counts pods by place, for the rules that any pod here has. Most
+// snapshots have none, and pay nothing.
+type topology struct {
+	// at counts the pods of a rule's group by the value of its label.
+	at map[Rule]map[string]int
+	// barred counts, by place, the pods that want none of the group beside them:
+	// such a rule holds for whoever comes later, too.
+	barred map[Rule]map[string]int
+	// near counts the pods that are in all of the groups which a pod wants near it,
+	// by those groups.
+	near  map[string]*company
+	log   []counted // of the trial under way
+	moves int       // how often anything was counted
+}
+
+type counted struct {
+	in    map[string]int
+	value string
+	by    int
+}
+
+// company is the pods in all of some groups, by label and its value. A pod that
+// wants several groups near it is content with nobody less than one of all, as
+// Kubernetes has it.
+type company struct {
+	groups []string
+	at     map[string]map[string]int
+}
+
+// companyOf names the company a pod wants.
+func companyOf(p *Pod) string {
+	if len(p.Near) == 1 {
+		return p.Near[0].Group
+	}
+	groups := make([]string, len(p.Near))
+	for i, r := range p.Near {
+		groups[i] = r.Group
+	}
+	slices.Sort(groups)
+	return strings.Join(slices.Compact(groups), "\x00")
+}
+
+func (c *company) has(p *Pod) bool {
+	return !slices.ContainsFunc(c.groups, func(g string) bool { return !slices.Contains(p.Groups, g) })
+}
+
+// askGroups notes the groups that the rules of any pod are about.
+func (w *world) askGroups(pods []Pod) {
+	w.ruledOn = map[string]bool{}
+	for i := range pods {
+		p := &pods[i]
+		for _, s := range p.Spread {
+			w.ruledOn[s.Group] = true
+		}
+		for _, r := range p.Apart {
+			w.ruledOn[r.Group] = true
+		}
+		for _, r := range p.Near {
+			w.ruledOn[r.Group] = true
+		}
+	}
+}
+
+// addTopology finds the rules and counts what runs.
+func (w *world) addTopology() {
+	w.topology = topology{at: map[Rule]map[string]int{}, barred: map[Rule]map[string]int{}, near: map[string]*company{}}
+	for i := range w.kinds {
+		w.ruled(w.kinds[i].pod)
+	}
+	for _, p := range w.running {
+		for _, r := range p.Apart {
+			w.topology.rule(w.topology.barred, r)
+		}
+	}
+	if !w.topology.any() {
+		return
+	}
+	for j, p := range w.running {
+		if i := w.runsOn[j]; i >= 0 && !p.Leaving {
+			w.place(p, &w.nodes[i], 1)
+		}
+	}
+}
+
+// any reports whether there are rules at all.
+func (t *topology) any() bool { return len(t.at)+len(t.barred)+len(t.near) > 0 }
+
+func (w *world) ruled(p *Pod) {
+	for _, s := range p.Spread {
+		w.topology.rule(w.topology.at, s.Rule)
+	}
+	for _, r := range p.Apart {
+		w.topology.rule(w.topology.at, r)
+		w.topology.rule(w.topology.barred, r)
+	}
+	if len(p.Near) == 0 {
+		return
+	}
+	name := companyOf(p)
+	c := w.topology.near[name]
+	if c == nil {
+		c = &company{groups: strings.Split(name, "\x00"), at: map[string]map[string]int{}}
+		w.topology.near[name] = c
+	}
+	for _, r := range p.Near {
+		if c.at[r.Key] == nil {
+			c.at[r.Key] = map[string]int{}
+		}
+	}
+}
+
+func (t *topology) rule(rules map[Rule]map[string]int, r Rule) {
+	if rules[r] == nil {
+		rules[r] = map[string]int{}
+	}
+}
+
+// place counts a pod where it is, or is promised a place.
+func (w *world) place(p *Pod, n *nodeState, by int) {
+	t := &w.topology
+	if !t.any() {
+		return
+	}
+	labels, _ := w.face(n)
+	t.moves++
+	add := func(counts map[string]int, value string) {
+		counts[value] += by
+		if w.undo != nil {
+			t.log = append(t.log, counted{counts, value, by})
+		}
+	}
+	for r, counts := range t.at { // counting has no order
+		if value, ok := labels[r.Key]; ok && slices.Contains(p.Groups, r.Group) {
+			add(counts, value)
+		}
+	}
+	for _, r := range p.Apart {
+		if value, ok := labels[r.Key]; ok && t.barred[r] != nil {
+			add(t.barred[r], value)
+		}
+	}
+	for _, c := range t.near {
+		if !c.has(p) {
+			continue
+		}
+		for key, counts := range c.at {
+			if value, ok := labels[key]; ok {
+				add(counts, value)
+			}
+		}
+	}
+}
+
+// takeBack undoes what was counted within a trial.
+func (t *topology) takeBack() {
+	for _, c := range t.log {
+		c.in[c.value] -= c.by
+	}
+	t.moves++
+	t.log = nil
+}
+
+// tied reports a kind whose places depend on where other pods are: for such a
+// kind a node can come into question again.
+func (k *kind) tied() bool {
+	p := k.pod
+	return len(p.Spread)+len(p.Apart)+len(p.Near) > 0
+}
+
+// rulesAllow reports whether topology lets a pod of the kind onto a node. Of a
+// node that is still to come and does not say where it will be, the best is hoped.
+func (w *world) rulesAllow(k *kind, n *nodeState) bool {
+	t := &w.topology
+	if !t.any() {
+		return true
+	}
+	labels, _ := w.face(n)
+	for r, counts := range t.barred { // all must hold, in any order
+		if value, ok := labels[r.Key]; ok && counts[value] > 0 && slices.Contains(k.pod.Groups, r.Group) {
+			return false
+		}
+	}
+	for _, r := range k.pod.Apart {
+		if value, ok := labels[r.Key]; ok && t.at[r][value] > 0 {
+			return false
+		}
+	}
+	if len(k.pod.Near) > 0 && !w.near(k, labels, n.virtual) {
+		return false
+	}
+	for _, s := range k.pod.Spread {
+		value, ok := labels[s.Key]
+		if !ok && n.virtual {
+			continue
+		}
+		more := 0
+		if slices.Contains(k.pod.Groups, s.Group) {
+			more = 1
+		}
+		if !ok || t.at[s.Rule][value]+more-w.fewestAt(k, s.Rule) > max(s.MaxSkew, 1) {
+			return false
+		}
+	}
+	return true
+}
+
+// near reports whether the company a kind wants is there. The first of a company
+// that is near itself may begin anywhere.
+func (w *world) near(k *kind, labels map[string]string, virtual bool) bool {
+	c := w.topology.near[companyOf(k.pod)]
+	if c == nil { // of a pod that runs, and that nobody asked for when all was counted
+		return false
+	}
+	there, any := true, false
+	for _, r := range k.pod.Near {
+		value, ok := labels[r.Key]
+		if !ok && !virtual {
+			return false
+		}
+		there = there && (!ok || c.at[r.Key][value] > 0)
+		for _, n := range c.at[r.Key] { // whether there is any
+			any = any || n > 0
+		}
+	}
+	return there || !any && c.has(k.pod)
+}
+
+// fewestAt is how many of the group the place has that has the fewest, of those
+// that the kind's selector and affinity admit. A node that is cordoned, tainted or
+// not ready makes a place all the same, as it does for Kubernetes: nobody can come
+// to it, and the others are still not to have more than it allows. One that does
+// not exist yet makes none: the scheduler does not wait for it.
+func (w *world) fewestAt(k *kind, r Rule) int {
+	if f, ok := k.fewest[r]; ok && f.moves == w.topology.moves && f.nodes == len(w.nodes) {
+		return f.n
+	}
+	n := w.countFewest(k, r)
+	if k.fewest == nil {
+		k.fewest = map[Rule]fewest{}
+	}
+	k.fewest[r] = fewest{n, w.topology.moves, len(w.nodes)}
+	return n
+}
+
+// fewest is a count that holds until anything moves.
+type fewest struct{ n, moves, nodes int }
+
+func (w *world) countFewest(k *kind, r Rule) int {
+	fewest, found := 0, false
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		if n.virtual || !w.admitsTainted(k, n) {
+			continue
+		}
+		labels, _ := w.face(n)
+		if value, ok := labels[r.Key]; ok && k.spreadsOver(labels) {
+			if c := w.topology.at[r][value]; !found || c < fewest {
+				fewest, found = c, true
+			}
+		}
+	}
+	return fewest
+}
+
+// spreadsOver reports whether labels have all the keys that the kind is to be
+// spread over: without one of them a node counts for none.
+func (k *kind) spreadsOver(labels map[string]string) bool {
+	return !slices.ContainsFunc(k.pod.Spread, func(s Spread) bool {
+		_, ok := labels[s.Key]
+		return !ok
+	})
+}

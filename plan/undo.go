@@ -1,0 +1,98 @@
+package plan
+
+import (
+	"slices"
+
+	"github.com/gpuscale/gpuscale/gpu/quota"
+)
+
+// undo is what is needed to take back a trial. Whatever changes a node calls
+// touch first; everything else is small and copied at the start.
+type undo struct {
+	nodes   map[int]nodeState
+	count   int
+	pools   []poolState
+	actions []Action
+	memory  Memory
+	kinds   []cursor
+	tree    quota.Tree
+	evicted int
+	budgets map[string]int
+	gone    map[*Pod]bool
+}
+
+// cursor is what a kind remembers that a trial may change.
+type cursor struct {
+	waiting int
+	bounded bool
+}
+
+// try has do change the world and takes it all back when it returns false.
+func (w *world) try(do func() bool) bool {
+	if w.undo != nil { // a trial within a trial is taken back with it
+		return do()
+	}
+	u := &undo{nodes: map[int]nodeState{}, count: len(w.nodes), pools: slices.Clone(w.pools), actions: slices.Clone(w.actions),
+		memory: w.memory, tree: w.tree, evicted: w.evicted}
+	for i := range w.kinds {
+		k := &w.kinds[i]
+		u.kinds = append(u.kinds, cursor{k.waiting, k.bounded})
+	}
+	for i := range u.pools {
+		u.pools[i].spare = slices.Clone(u.pools[i].spare)
+	}
+	u.budgets, u.gone = cloneMap(w.budgets), cloneMap(w.gone)
+	w.undo, w.topology.log = u, nil
+	w.trials++
+	ok := do()
+	w.undo = nil
+	if !ok {
+		w.takeBack(u)
+	}
+	w.topology.log = nil
+	return ok
+}
+
+func cloneMap[K comparable, V any](m map[K]V) map[K]V {
+	out := make(map[K]V, len(m))
+	for k, v := range m { // a copy has no order
+		out[k] = v
+	}
+	return out
+}
+
+// touch keeps a node as it is, for the trial under way.
+func (w *world) touch(node int) *nodeState {
+	n := &w.nodes[node]
+	if w.undo != nil && node < w.undo.count {
+		if _, kept := w.undo.nodes[node]; !kept {
+			before := *n
+			before.room = n.room.clone()
+			before.cut = slices.Clone(n.cut)
+			w.undo.nodes[node] = before
+		}
+	}
+	n.rough = nil
+	return n
+}
+
+func (w *world) takeBack(u *undo) {
+	w.nodes = w.nodes[:u.count]
+	w.pools, w.actions, w.memory, w.tree, w.evicted = u.pools, u.actions, u.memory, u.tree, u.evicted
+	w.budgets, w.gone = u.budgets, u.gone
+	for i := range u.kinds {
+		k, c := &w.kinds[i], u.kinds[i]
+		k.waiting, k.bounded = c.waiting, c.bounded
+	}
+	w.topology.takeBack()
+	w.wants = nil
+	touched := make([]int, 0, len(u.nodes))
+	for i := range u.nodes {
+		touched = append(touched, i)
+	}
+	slices.Sort(touched)
+	for _, i := range touched {
+		w.nodes[i] = u.nodes[i]
+		w.announce(i)
+	}
+}
