@@ -1,9 +1,12 @@
 package nvml
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"maps"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -12,6 +15,9 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/nvml/fakenvml"
 )
+
+// envAlone tells the test binary that it is the process of one test.
+const envAlone = "GPUSCALE_TEST_ALONE"
 
 func tContext() context.Context { return context.Background() }
 
@@ -255,8 +261,18 @@ func TestQuiesce(t *testing.T) {
 	}
 }
 
-// An older library lacks functions; calling one would end the process.
+// An older library lacks functions; calling one would end the process. What a
+// process has loaded once answers for every test after it, so this library gets
+// a process of its own.
 func TestMissingSymbols(t *testing.T) {
+	if os.Getenv(envAlone) == "" {
+		alone := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMissingSymbols$", "-test.v")
+		alone.Env = append(os.Environ(), envAlone+"=1")
+		if out, err := alone.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("TestMissingSymbols")) {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
 	o, _ := machine(t, fakenvml.State{Cards: []fakenvml.Card{h100(0)}})
 	var err error
 	o.LibraryPath, err = fakenvml.Build(t.Context(), t.TempDir(), "-DnvmlDeviceGetRemappedRows=gone_a", "-DnvmlEventSetCreate=gone_b", "-DnvmlGpmSampleAlloc=gone_c")
