@@ -15,7 +15,7 @@ BIN      := $(CACHE)/bin
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS  := -X github.com/gpuscale/gpuscale/internal/buildinfo.version=$(VERSION)
 PROGRAMS := exporter adapter autoscaler
-GENERATED := docs/metrics.md docs/reasons.md deploy/crds/gpuscale.io_gpunodepools.yaml autoscaler/api/v1alpha1/zz_generated.deepcopy.go
+GENERATED := docs/metrics.md docs/reasons.md docs/signals.md deploy/crds/gpuscale.io_gpunodepools.yaml deploy/crds/gpuscale.io_gpuquotas.yaml autoscaler/api/v1alpha1/zz_generated.deepcopy.go
 ARGS     ?=
 FUZZTIME ?= 20s
 
@@ -64,6 +64,10 @@ test: verify prepare ## Everything CI runs: verify, then all tests with the race
 	go test -race -shuffle=on -timeout 30m $$(go list ./... | grep -v /sandbox/e2e)
 	@echo "playing the stories on the real control plane (by themselves: they keep time)"
 	go test -race -timeout 30m ./sandbox/e2e
+
+.PHONY: never-lie
+never-lie: prepare ## Write docs/never-lie.md again: what HPAs do when Prometheus lies, through us and v0.12.0.
+	go test -timeout 30m -run 'TestNeverLie$$' ./sandbox/e2e -update
 
 .PHONY: short
 short: tools ## The tests that need no control plane.
@@ -123,3 +127,7 @@ clean: ## Remove what was built, the control plane included.
 .PHONY: bench-exporter
 bench-exporter: tools ## Measure the running exporter, scraped 200 times; ARGS="-soak 60s" for what grows.
 	go run ./exporter/bench $(ARGS)
+
+.PHONY: bench-adapter
+bench-adapter: tools ## Measure the adapter under up to 5,000 HPAs beside prometheus-adapter; ARGS="-h" for more.
+	go run ./adapter/bench $(ARGS)

@@ -12,7 +12,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"github.com/gpuscale/gpuscale/adapter/config"
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
@@ -20,67 +20,111 @@ import (
 )
 
 func main() {
+	tuneCollector()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	if err != nil && !errors.Is(err, pflag.ErrHelp) {
+	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "gpuscale-adapter:", err)
 		stop()
 		os.Exit(1)
 	}
 }
 
-// options are the flags beside those of the API server library.
-type options struct {
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	root := serveCommand(stderr)
+	root.AddCommand(commands()...)
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	return root.ExecuteContext(ctx)
+}
+
+// commands are what the program does beside serving.
+func commands() []*cobra.Command {
+	return []*cobra.Command{rulesCommand(), explainCommand(), simulateCommand()}
+}
+
+// serveFlags are the flags beside those of the API server library.
+type serveFlags struct {
+	theirs   paFlags
 	config   string
 	logLevel slog.LevelVar
 	check    bool
 	version  bool
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+// serveCommand is the program without a subcommand.
+func serveCommand(stderr io.Writer) *cobra.Command {
 	base := newBase(stderr)
-	var o options
+	var f serveFlags
 	flags := base.Flags()
-	flags.StringVar(&o.config, "config", "", "YAML configuration file (required)")
-	flags.BoolVar(&o.check, "check", false, "check the configuration file and exit")
-	flags.BoolVar(&o.version, "version", false, "print the version and exit")
+	flags.StringVar(&f.config, "config", "", "YAML configuration file (required)")
+	flags.BoolVar(&f.check, "check", false, "check the configuration file and exit")
+	flags.BoolVar(&f.version, "version", false, "print the version and exit")
 	flags.StringVar(&base.RemoteKubeConfigFile, "kubeconfig", "", "kubeconfig file; empty means the pod's service account")
-	flags.TextVar(&o.logLevel, "log-level", &o.logLevel, "debug, info, warn or error")
-	if err := flags.Parse(args); err != nil {
+	flags.TextVar(&f.logLevel, "log-level", &f.logLevel, "debug, info, warn or error")
+	f.theirs.add(flags)
+	cmd := &cobra.Command{
+		Use:   "gpuscale-adapter",
+		Short: "Serve metrics from Prometheus to the HorizontalPodAutoscaler",
+		Args:  cobra.NoArgs,
+		// Errors are printed once, by main; a wrong flag needs no page of help.
+		SilenceErrors: true, SilenceUsage: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.version {
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), "gpuscale-adapter", buildinfo.Version())
+				return err
+			}
+			overlay, err := f.theirs.overlay()
+			if err != nil {
+				return err
+			}
+			if f.check {
+				return check(cmd.OutOrStdout(), f.config, overlay)
+			}
+			if f.theirs.disableHTTP2 {
+				base.SecureServing.DisableHTTP2Serving = true
+			}
+			log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: &f.logLevel}))
+			kube.UseLogger(log)
+			return serve(cmd.Context(), base, f.config, overlay, log)
+		},
+	}
+	cmd.Flags().AddFlagSet(flags)
+	return cmd
+}
+
+// check says whether a file can be used, its rules and those of the other
+// format included.
+func check(stdout io.Writer, file string, overlay func(*config.Config)) error {
+	f, err := load(file, overlay)
+	if f == nil {
 		return err
 	}
-	if o.version {
-		_, err := fmt.Fprintln(stdout, "gpuscale-adapter", buildinfo.Version())
-		return err
-	}
-	cfg, err := load(o.config)
+	err = errors.Join(err, checkFile(f.Config.PrometheusAdapter))
 	if err != nil {
 		return err
 	}
-	if o.check {
-		_, err := fmt.Fprintf(stdout, "%s is valid\n", o.config)
-		return err
-	}
-	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: &o.logLevel}))
-	kube.UseLogger(log)
-	return serve(ctx, base, cfg, log)
+	_, err = fmt.Fprintf(stdout, "%s is valid\n", file)
+	return err
 }
 
-func load(file string) (config.Config, error) {
+// load reads a configuration for a command that needs the whole of it.
+func load(file string, overlays ...func(*config.Config)) (*config.File, error) {
+	f, err := read(file, overlays...)
+	if err != nil {
+		return nil, err
+	}
+	return f, f.Err()
+}
+
+func read(file string, overlays ...func(*config.Config)) (*config.File, error) {
 	if file == "" {
-		return config.Config{}, errors.New("--config is required")
+		return nil, errors.New("--config is required")
 	}
 	raw, err := os.ReadFile(file)
 	if err != nil {
-		return config.Config{}, fmt.Errorf("reading configuration: %w", err)
+		return nil, fmt.Errorf("reading configuration: %w", err)
 	}
-	cfg, err := config.Parse(raw)
-	if err != nil {
-		return config.Config{}, fmt.Errorf("%s: %w", file, err)
-	}
-	if err := cfg.Validate(); err != nil {
-		return config.Config{}, fmt.Errorf("%s:\n%w", file, err)
-	}
-	return cfg, nil
+	return config.Read(file, raw, overlays...)
 }

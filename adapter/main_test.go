@@ -25,20 +25,42 @@ func TestCommandLine(t *testing.T) {
 	good := write("good.yaml", "prometheus: {url: 'http://127.0.0.1:9090'}\n")
 	bad := write("bad.yaml", "prometheus: {url: ''}\ninterval: -1s\n")
 	odd := write("odd.yaml", "promethus: {}\n")
+	rules := write("rules.yaml", "prometheus: {url: 'http://x'}\nrules:\n- {name: a, sujbect: x}\n- {name: b, subject: target, sources: [{metric: m}], perPod: sum, perWorkload: often}\n")
+	theirs := write("theirs.yaml", "rules:\n- seriesQuery: 'a{b=\"c\"}'\n  resources: {overrides: {namespace: {resource: namespace}}}\n  metricsQuery: 'sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'\n")
+	broken := write("broken.yaml", "rules:\n- seriesQuery: 'a'\n  resources: {template: '<<'}\n  metricsQuery: 'x'\n")
 	cases := []struct {
 		args []string
 		out  string
 		errs []string
 	}{
 		{[]string{"--version"}, "gpuscale-adapter ", nil},
+		{[]string{"--help"}, "Serve metrics from Prometheus", nil},
 		{[]string{"--check", "--config", good}, good + " is valid\n", nil},
-		{[]string{"--check", "--config", bad}, "", []string{"bad.yaml", "prometheus.url: is required", "interval: must be positive"}},
-		{[]string{"--check", "--config", odd}, "", []string{"odd.yaml", `unknown field "promethus"`}},
+		{[]string{"--check", "--config", bad}, "", []string{"bad.yaml:1: prometheus.url: is required", "bad.yaml:2: interval: must be positive"}},
+		{[]string{"--check", "--config", odd}, "", []string{"odd.yaml:1", `unknown field "promethus"`}},
+		{[]string{"--check", "--config", rules}, "", []string{"rules.yaml:3: rules[0].sujbect: unknown field", "rules.yaml:4: rules[1].perWorkload: "}},
 		{[]string{"--check"}, "", []string{"--config is required"}},
 		{[]string{"--config", dir + "/none.yaml"}, "", []string{"reading configuration", "none.yaml"}},
 		{[]string{"--no-such-flag"}, "", []string{"no-such-flag"}},
+		{[]string{"no-such-command"}, "", []string{"no-such-command"}},
 		{[]string{"--config", good, "--log-level", "loud"}, "", []string{"log-level"}},
 		{[]string{"--config", good, "--kubeconfig", dir + "/none"}, "", []string{dir + "/none"}},
+		{[]string{"rules", "--config", good}, "gpu_busy", nil},
+		{[]string{"rules", "--config", bad}, "", []string{"bad.yaml:1"}},
+		{[]string{"rules", "--config", rules}, "gpu_busy", []string{"rules.yaml:3", "rules.yaml:4"}},
+
+		// What prometheus-adapter's Deployments say.
+		{[]string{"--check", "--config", theirs}, "", []string{"prometheus.url: is required"}},
+		{[]string{
+			"--check", "--config=" + theirs, "--prometheus-url=https://prometheus:9090/", "--metrics-relist-interval=1m", "--metrics-max-age=2m",
+			"--prometheus-ca-file=/ca", "--prometheus-token-file=/token", "--prometheus-header=X-Scope-OrgID=a=b", "--prometheus-verb=POST",
+			"--prometheus-client-tls-cert-file=/crt", "--prometheus-client-tls-key-file=/key", "--prometheus-auth-incluster", "--disable-http2",
+			"--logtostderr=true", "-v=6", "--v=4", "--cert-dir=/tmp", "--secure-port=6443", "--lister-kubeconfig=/x", "--tls-cipher-suites=TLS_AES_128_GCM_SHA256",
+		}, theirs + " is valid\n", nil},
+		{[]string{"--check", "--config", broken, "--prometheus-url=http://x"}, "", []string{"broken.yaml:3"}},
+		{[]string{"--check", "--config", theirs, "--prometheus-url=http://x", "--prometheus-verb=PUT"}, "", []string{"prometheus.method:"}},
+		{[]string{"--check", "--config", theirs, "--prometheus-url=http://x", "--prometheus-header=hush"}, "", []string{"--prometheus-header"}},
+		{[]string{"--check", "--config", theirs, "--prometheus-auth-config=/k"}, "", []string{"--prometheus-auth-config is not supported", "--prometheus-token-file"}},
 	}
 	for _, c := range cases {
 		var stdout, stderr bytes.Buffer

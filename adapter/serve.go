@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/client-go/metadata"
 	"k8s.io/component-base/metrics/legacyregistry"
@@ -18,9 +19,11 @@ import (
 	"sigs.k8s.io/custom-metrics-apiserver/pkg/dynamicmapper"
 
 	"github.com/gpuscale/gpuscale/adapter/cache"
+	"github.com/gpuscale/gpuscale/adapter/compat"
 	"github.com/gpuscale/gpuscale/adapter/config"
+	"github.com/gpuscale/gpuscale/adapter/forward"
+	"github.com/gpuscale/gpuscale/adapter/live"
 	"github.com/gpuscale/gpuscale/adapter/provider"
-	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
 func newBase(stderr io.Writer) *adapterbase.AdapterBase {
@@ -29,26 +32,45 @@ func newBase(stderr io.Writer) *adapterbase.AdapterBase {
 	return &adapterbase.AdapterBase{
 		Name: "gpuscale-adapter", FlagSet: flags,
 		DiscoveryInterval: time.Minute,
+
+		CustomMetricsAdapterServerOptions: serverOptions(),
 	}
 }
 
 // serve runs until ctx ends.
-func serve(ctx context.Context, base *adapterbase.AdapterBase, cfg config.Config, log *slog.Logger) error {
+func serve(ctx context.Context, base *adapterbase.AdapterBase, configFile string, overlay func(*config.Config), log *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	// The API server library serves this one registry at /metrics.
-	reg := legacyregistry.Registerer()
+	reg := &scope{Registerer: legacyregistry.Registerer()}
+	defer reg.end()
 	if err := registerBuildInfo(reg); err != nil {
 		return fmt.Errorf("registering build info: %w", err)
 	}
-	tables, err := newCache(cfg, reg, log)
+	conf, err := live.Open(configFile, []func(*config.Config){overlay}, reg, log)
 	if err != nil {
 		return err
 	}
-	pods, err := newProvider(ctx, base, tables, reg)
+	cfg := conf.Force().File.Config
+	tables, err := cache.NewOf(conf.Setup(), reg, log)
 	if err != nil {
 		return err
 	}
+	var file fileRules
+	known := func(metric string) bool { return tables.Has(metric) || file.has(metric) }
+	others, err := newForwarder(cfg.Forward, known, reg, log)
+	if err != nil {
+		return err
+	}
+	pods, err := newProvider(ctx, base, tables, others, &file, cfg, conf.Backend(cfg.PrometheusAdapter.Backend), reg, log)
+	if err != nil {
+		return err
+	}
+	serving, err := serverConfig(base)
+	if err != nil {
+		return err
+	}
+	passOn(serving, others)
 	server, err := base.Server()
 	if err != nil {
 		return fmt.Errorf("setting up the API server: %w", err)
@@ -56,34 +78,29 @@ func serve(ctx context.Context, base *adapterbase.AdapterBase, cfg config.Config
 	err = server.GenericAPIServer.AddReadyzChecks(
 		healthz.NamedCheck("pods", func(*http.Request) error { return pods.Ready() }),
 		healthz.NamedCheck("prometheus", func(*http.Request) error { return tables.Ready() }),
+		healthz.NamedCheck("prometheus-adapter-rules", func(*http.Request) error { return file.ready() }),
 	)
 	if err != nil {
 		return fmt.Errorf("adding readiness checks: %w", err)
 	}
+	server.GenericAPIServer.Handler.NonGoRestfulMux.Handle("/debug/rules", debugRules(func() rulesPage {
+		return newRulesPage(conf.Force(), file.rules(), tables.Status(), time.Now())
+	}))
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
 	running.Go(func() { tables.Run(ctx) })
+	running.Go(func() { conf.Run(ctx, tables.Apply) })
+	running.Go(func() { others.Run(ctx) })
+	running.Go(func() { file.run(ctx) })
 	pods.Start(ctx.Done())
-	log.Info("serving", slog.Int("rules", len(tables.Rules())), slog.String("prometheus", cfg.Prometheus.URL))
+	log.Info("serving", slog.Int("rules", len(tables.Rules())), slog.Int("backends", len(cfg.Servers())))
 	return base.Run(ctx)
-}
-
-func newCache(cfg config.Config, reg prometheus.Registerer, log *slog.Logger) (*cache.Cache, error) {
-	rules, err := cfg.Signals()
-	if err != nil {
-		return nil, err
-	}
-	client, err := prom.New(cfg.Prometheus.Client())
-	if err != nil {
-		return nil, err
-	}
-	return cache.New(client, rules, cfg.Cache(), reg, log)
 }
 
 // newProvider wires the metrics APIs into base and returns what must be
 // started.
-func newProvider(ctx context.Context, base *adapterbase.AdapterBase, tables *cache.Cache, reg prometheus.Registerer) (*provider.Informers, error) {
+func newProvider(ctx context.Context, base *adapterbase.AdapterBase, tables *cache.Cache, others *forward.Forwarder, file *fileRules, cfg config.Config, lister compat.Lister, reg prometheus.Registerer, log *slog.Logger) (*provider.Informers, error) {
 	rest, err := base.ClientConfig()
 	if err != nil {
 		return nil, err
@@ -100,20 +117,38 @@ func newProvider(ctx context.Context, base *adapterbase.AdapterBase, tables *cac
 	if err != nil {
 		return nil, err
 	}
-	mapper, err := base.RESTMapper()
+	mapper, err := restMapper(ctx, base)
 	if err != nil {
 		return nil, err
-	}
-	// The library never starts its own refresh, so a CRD installed later
-	// would stay unknown until a restart.
-	if m, ok := mapper.(*dynamicmapper.RegeneratingDiscoveryRESTMapper); ok {
-		m.RunUntil(ctx.Done())
 	}
 	p, err := provider.New(tables, pods, provider.NewScales(dynamic), mapper, reg)
 	if err != nil {
 		return nil, err
 	}
-	base.WithCustomMetrics(p)
-	base.WithExternalMetrics(p)
+	above, err := newHierarchy(pods, client, rest)
+	if err != nil {
+		return nil, err
+	}
+	above.Start(ctx.Done())
+	p.Use(provider.Extra{Above: above, External: others.Names})
+	if err := file.open(cfg, tables, lister, pods, client, mapper, log); err != nil {
+		return nil, err
+	}
+	served := file.beside(p)
+	base.WithCustomMetrics(served)
+	base.WithExternalMetrics(served)
 	return pods, nil
+}
+
+// restMapper learns of kinds installed later, until ctx ends: the library
+// never starts its own refresh.
+func restMapper(ctx context.Context, base *adapterbase.AdapterBase) (apimeta.RESTMapper, error) {
+	mapper, err := base.RESTMapper()
+	if err != nil {
+		return nil, err
+	}
+	if m, ok := mapper.(*dynamicmapper.RegeneratingDiscoveryRESTMapper); ok {
+		m.RunUntil(ctx.Done())
+	}
+	return mapper, nil
 }

@@ -71,7 +71,10 @@ func start(t *testing.T, args ...string) (*exec.Cmd, string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // an error where the test has waited itself
+	})
 	address := make(chan string, 1)
 	go func() {
 		serving := regexp.MustCompile(`msg=serving address=(\S+)`)

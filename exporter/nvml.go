@@ -4,15 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/nvml"
 )
 
 func openNVML(c *config, log *slog.Logger) (collect.Source, error) {
-	window := time.Duration(max(c.xidWindowMS, c.clockWindowMS)) * time.Millisecond
-	source, err := nvml.New(nvml.Options{EventWindow: window, Log: log})
+	source, err := nvml.New(nvml.Options{EventWindow: c.eventWindow(), Log: log})
 	if err != nil {
 		return nil, err
 	}

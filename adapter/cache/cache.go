@@ -6,88 +6,90 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
-	"github.com/gpuscale/gpuscale/internal/prom"
 )
-
-// Querier is the part of *prom.Client the cache needs.
-type Querier interface {
-	Query(ctx context.Context, promql string, at time.Time) (prom.Vector, error)
-}
-
-// Options bound what the cache asks and how long a request may wait.
-type Options struct {
-	// Interval between two queries of one active rule, give or take a tenth.
-	Interval time.Duration
-	// IdleAfter is how long a rule is queried after the last request for it.
-	IdleAfter time.Duration
-	// FirstWait bounds how long the first request for an idle rule waits.
-	FirstWait time.Duration
-	// Concurrency bounds the queries under way at once.
-	Concurrency int
-}
 
 // ErrUnknownRule: nobody declared such a rule.
 var ErrUnknownRule = errors.New("unknown rule")
 
-// Cache holds one table per rule. Its methods are safe for concurrent use.
+// Cache keeps questions answered. Its methods are safe for concurrent use.
 type Cache struct {
-	opts    Options
-	querier Querier
 	metrics *metrics
 	log     *slog.Logger
-	entries map[string]*entry
-	slots   chan struct{}
 	// answered is set by the first good answer and never taken back.
 	answered atomic.Bool
+	plan     atomic.Pointer[plan]
+
+	mu      sync.RWMutex
+	asked   map[key]*entry  // Watch's
+	ctx     context.Context // of Run; nil before
+	closed  bool            // Run has ended
+	running sync.WaitGroup
 }
 
-// New returns a cache for the rules. Nothing is asked before Run.
+// New returns a cache for rules that all ask one backend. Nothing is asked
+// before Run.
 func New(q Querier, rules []signal.Rule, opts Options, reg Registerer, log *slog.Logger) (*Cache, error) {
-	m, err := newMetrics(reg)
+	s := Setup{Options: opts, Backends: []Backend{{Name: DefaultBackend, Querier: q}}}
+	for _, r := range rules {
+		s.Rules = append(s.Rules, Rule{Rule: r})
+	}
+	return NewOf(s, reg, log)
+}
+
+// NewOf returns a cache for a setup. Nothing is asked before Run.
+func NewOf(s Setup, reg Registerer, log *slog.Logger) (*Cache, error) {
+	c := &Cache{log: log, asked: map[key]*entry{}}
+	c.plan.Store(&plan{})
+	m, err := newMetrics(reg, c)
 	if err != nil {
 		return nil, fmt.Errorf("registering cache metrics: %w", err)
 	}
-	c := &Cache{
-		opts: opts, querier: q, metrics: m, log: log,
-		entries: map[string]*entry{}, slots: make(chan struct{}, max(1, opts.Concurrency)),
-	}
-	for _, r := range rules {
-		if _, twice := c.entries[r.Name]; twice {
-			return nil, fmt.Errorf("rule %s is declared twice", r.Name)
-		}
-		c.entries[r.Name] = newEntry(r)
-		m.declare(r.Name)
-	}
-	if err := reg.Register(newAges(c.entries)); err != nil {
-		return nil, fmt.Errorf("registering rule ages: %w", err)
-	}
-	return c, nil
+	c.metrics = m
+	return c, c.Apply(s)
 }
 
-// Run keeps the tables fresh until ctx ends. All rules start out active, so
+// Run keeps the answers fresh until ctx ends. All rules start out active, so
 // that a restart does not make the first requests wait.
 func (c *Cache) Run(ctx context.Context) {
-	var running sync.WaitGroup
-	for _, e := range c.entries {
-		e.ask(time.Now())
-		running.Go(func() { c.keep(ctx, e) })
+	c.mu.Lock()
+	c.ctx = ctx
+	for _, e := range c.plan.Load().rules {
+		c.start(e)
 	}
-	running.Wait()
+	for _, e := range c.asked {
+		c.start(e)
+	}
+	c.mu.Unlock()
+	<-ctx.Done()
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.running.Wait()
 }
 
-// Ready returns nil once Prometheus has answered any rule's query, and stays
-// so: later failures are told with each answer.
+// start begins to ask e, if the cache runs. The caller holds mu.
+func (c *Cache) start(e *entry) {
+	if c.ctx == nil || c.closed {
+		return
+	}
+	e.ask(time.Now())
+	var ctx context.Context
+	ctx, e.stop = context.WithCancel(c.ctx)
+	c.running.Go(func() { c.keep(ctx, e) })
+}
+
+// Ready returns nil once Prometheus has answered any query, and stays so:
+// later failures are told with each answer.
 func (c *Cache) Ready() error {
 	if c.answered.Load() {
 		return nil
 	}
-	for _, e := range c.entries {
+	for _, e := range c.plan.Load().rules {
 		if err := e.failure(); err != nil {
 			return fmt.Errorf("no rule has data yet: %w", err)
 		}
@@ -107,32 +109,87 @@ type View struct {
 // idleness waits, for at most FirstWait. The error is ErrUnknownRule or the
 // context's.
 func (c *Cache) View(ctx context.Context, rule string) (View, error) {
-	e, ok := c.entries[rule]
+	p := c.plan.Load()
+	e, ok := p.rules[rule]
 	if !ok {
 		return View{}, fmt.Errorf("%w %q", ErrUnknownRule, rule)
 	}
-	first := e.ask(time.Now())
-	if first == nil {
-		return View{e.table.Load(), e.failure()}, nil
+	first, _ := e.ask(time.Now())
+	s, err := await(ctx, e, first, p.opts.FirstWait)
+	table, _ := s.Value.(*signal.Table)
+	if table == nil {
+		table = e.empty
 	}
-	wait := time.NewTimer(c.opts.FirstWait)
+	return View{table, s.Failure}, err
+}
+
+// Watch returns what is known about q and keeps it answered until IdleAfter
+// has passed without another Watch of it. The first Watch waits for the
+// answer, for at most FirstWait. The error is ErrTooManyQuestions or the
+// context's; a query that failed is the State's Failure.
+func (c *Cache) Watch(ctx context.Context, q Question) (State, error) {
+	if q.Backend == "" {
+		q.Backend = DefaultBackend
+	}
+	opts := c.plan.Load().opts
+	c.mu.RLock()
+	e := c.asked[q.key()]
+	c.mu.RUnlock()
+	now := time.Now()
+	if e != nil {
+		if first, ok := e.ask(now); ok {
+			return await(ctx, e, first, opts.FirstWait)
+		}
+	}
+	e, err := c.entry(q, opts)
+	if err != nil {
+		return State{}, err
+	}
+	first, _ := e.ask(now)
+	return await(ctx, e, first, opts.FirstWait)
+}
+
+// entry finds or makes the question's.
+func (c *Cache) entry(q Question, opts Options) (*entry, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := q.key()
+	if e := c.asked[k]; e != nil {
+		if _, ok := e.ask(time.Now()); ok {
+			return e, nil
+		}
+		delete(c.asked, k)
+	}
+	if len(c.asked) >= opts.MaxQuestions {
+		return nil, fmt.Errorf("%w: %d are kept answered; raise maxQuestions or ask fewer different ones", ErrTooManyQuestions, len(c.asked))
+	}
+	e := newEntry(q, false)
+	c.asked[k] = e
+	c.metrics.declare(q)
+	c.start(e)
+	return e, nil
+}
+
+func await(ctx context.Context, e *entry, first <-chan struct{}, atMost time.Duration) (State, error) {
+	if first == nil {
+		return e.state(), nil
+	}
+	wait := time.NewTimer(atMost)
 	defer wait.Stop()
 	select {
 	case <-first:
-		return View{e.table.Load(), e.failure()}, nil
+		return e.state(), nil
 	case <-wait.C:
-		return View{e.table.Load(), fmt.Errorf("no answer from Prometheus within %s", c.opts.FirstWait)}, nil
+		s := e.state()
+		s.Failure = fmt.Errorf("no answer from Prometheus within %s", atMost)
+		return s, nil
 	case <-ctx.Done():
-		return View{}, ctx.Err()
+		return State{}, ctx.Err()
 	}
 }
 
+// Has reports whether a rule of that name is in use.
+func (c *Cache) Has(rule string) bool { return c.plan.Load().rules[rule] != nil }
+
 // Rules returns the declared rules, by name.
-func (c *Cache) Rules() []signal.Rule {
-	rules := make([]signal.Rule, 0, len(c.entries))
-	for _, e := range c.entries {
-		rules = append(rules, e.rule)
-	}
-	slices.SortFunc(rules, func(a, b signal.Rule) int { return strings.Compare(a.Name, b.Name) })
-	return rules
-}
+func (c *Cache) Rules() []signal.Rule { return slices.Clone(c.plan.Load().sorted) }

@@ -185,7 +185,7 @@ func TestAFailureKeepsTheLastGoodUntilItIsTooOld(t *testing.T) {
 		if v, none, _ := read(t, c); none == nil {
 			t.Errorf("after 20s: still %v", v)
 		}
-		if n := testutil.ToFloat64(c.metrics.queries.WithLabelValues(backendLabel, "queue_depth", "partial")); n < 3 {
+		if n := testutil.ToFloat64(c.metrics.queries.WithLabelValues(DefaultBackend, "queue_depth", "partial")); n < 3 {
 			t.Errorf("%v partial answers counted", n)
 		}
 		b.set(func(b *backend) { b.err, b.value = nil, 3 })

@@ -3,15 +3,17 @@ package cache
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"runtime/debug"
 	"time"
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
-// keep refreshes one rule while it is wanted. Each rule has its own loop, so
+// keep refreshes one question while it is wanted. Each has its own loop, so
 // that a slow or broken one holds up no other.
 func (c *Cache) keep(ctx context.Context, e *entry) {
 	for {
@@ -20,80 +22,112 @@ func (c *Cache) keep(ctx context.Context, e *entry) {
 			return
 		case <-e.wake:
 		}
-		var begin opening
-		for ctx.Err() == nil && !e.idle(time.Now(), c.opts.IdleAfter) {
-			query, history := e.query, begin.history()
-			if history {
-				query = e.history
-			}
-			if err := c.refresh(ctx, e, query); begin.ended(history, err) && ctx.Err() == nil {
-				c.log.Warn("the rule's past cannot be read: pods that fell silent before now are not known to exist",
-					slog.String("rule", e.rule.Name), slog.Duration("past", signal.Forget), slog.Any("error", err))
-			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(jitter(c.opts.Interval)):
-			}
+		c.attend(ctx, e)
+		if !e.pinned {
+			c.leave(ctx, e)
+			return
 		}
 	}
 }
 
-// jitter spreads replicas and rules apart.
+// attend asks e each interval until it falls idle or ctx ends.
+func (c *Cache) attend(ctx context.Context, e *entry) {
+	begin := opening{over: e.History == ""}
+	for ctx.Err() == nil {
+		opts := c.plan.Load().opts
+		if e.idle(time.Now(), opts.IdleAfter) {
+			return
+		}
+		query, history := e.Query, begin.history()
+		if history {
+			query = e.History
+		}
+		if err := c.refresh(ctx, e, query); begin.ended(history, err) && ctx.Err() == nil {
+			c.log.Warn("the rule's past cannot be read: pods that fell silent before now are not known to exist",
+				slog.String("rule", e.Rule), slog.Duration("past", signal.Forget), slog.Any("error", err))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(jitter(opts.Interval)):
+		}
+	}
+}
+
+// leave forgets a question nobody asks any more.
+func (c *Cache) leave(ctx context.Context, e *entry) {
+	if ctx.Err() != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k := e.key(); c.asked[k] == e {
+		delete(c.asked, k)
+	}
+	e.stop() // gives back what the context holds
+}
+
+// jitter spreads replicas and questions apart.
 func jitter(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.9 + 0.2*rand.Float64()))
 }
 
 func (c *Cache) refresh(ctx context.Context, e *entry, query string) error {
+	b := c.plan.Load().backends[e.Backend]
+	if b == nil {
+		err := fmt.Errorf("backend %q: %w", e.Backend, errNoBackend)
+		e.attempted(err)
+		return err
+	}
 	select {
-	case c.slots <- struct{}{}:
-		defer func() { <-c.slots }()
+	case b.slots <- struct{}{}:
+		defer func() { <-b.slots }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	start := time.Now()
-	vector, err := c.querier.Query(ctx, query, time.Time{})
+	vector, err := b.Querier.Query(ctx, query, time.Time{})
 	if ctx.Err() != nil {
 		return ctx.Err() // going down: no statement about Prometheus
 	}
-	now := time.Now()
-	c.metrics.queried(e.rule.Name, now.Sub(start), result(err))
+	c.metrics.queried(e.Question, time.Since(start), result(err))
 	before := e.failure()
 	if err == nil {
-		c.store(e, vector, start)
+		err = c.store(e, vector, start)
 	}
-	e.attempted(err, now)
+	e.attempted(err)
 	c.tell(e, before, err)
 	return err
 }
 
-// store swaps in the table made of an answer. start, not the end, stands for
+// store swaps in the state made of an answer. start, not the end, stands for
 // the moment of evaluation: a slow answer is old, and not the other way round.
-func (c *Cache) store(e *entry, vector prom.Vector, start time.Time) {
+func (c *Cache) store(e *entry, vector prom.Vector, start time.Time) (err error) {
 	reading := signal.Reading{Evaluated: start, Now: start}
 	if len(vector) > 0 {
 		reading.Evaluated = vector[0].Time
 	}
-	next, dropped := e.table.Load().Read(samples(vector), reading)
-	e.table.Store(next)
+	// An answer nobody foresaw must cost its own rule, not all of them.
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("reading the answer: %v", p)
+			c.log.Error("a rule cannot read its answer: this is a bug", slog.String("rule", e.Rule),
+				slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+		}
+	}()
+	next, series, dropped := e.Build(e.latest.Load().value, vector, reading)
+	e.latest.Store(&answer{value: next, at: time.Now(), series: series, dropped: dropped})
 	c.answered.Store(true)
-	c.metrics.read(e.rule.Name, next.Series(), dropped)
-}
-
-func samples(vector prom.Vector) []signal.Sample {
-	all := make([]signal.Sample, len(vector))
-	for i, s := range vector {
-		all[i] = signal.NewSample(s.Labels.All(), s.Value)
-	}
-	return all
+	c.metrics.read(e.Rule, dropped)
+	return nil
 }
 
 // tell logs changes only: a Prometheus that is down must not fill the log.
 func (c *Cache) tell(e *entry, before, now error) {
 	switch {
 	case now != nil && (before == nil || before.Error() != now.Error()):
-		c.log.Warn("query failed", slog.String("rule", e.rule.Name), slog.Any("error", now))
+		c.log.Warn("query failed", slog.String("rule", e.Rule), slog.String("backend", e.Backend), slog.Any("error", now))
 	case now == nil && before != nil:
-		c.log.Info("query answered again", slog.String("rule", e.rule.Name))
+		c.log.Info("query answered again", slog.String("rule", e.Rule), slog.String("backend", e.Backend))
 	}
 }
 

@@ -38,21 +38,19 @@ rules:
 `
 
 func TestGoodFile(t *testing.T) {
-	c, err := Parse([]byte(good))
-	if err != nil {
-		t.Fatal(err)
+	f, err := Read("good.yaml", []byte(good))
+	if err != nil || f.Err() != nil {
+		t.Fatal(err, f.Err())
 	}
-	if err := c.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	if got := c.Prometheus.Client(); got.Timeout != 2*time.Second || got.Headers["X-Scope-OrgID"] != "team" {
+	c := f.Config
+	if got := c.Servers()["default"]; got.Timeout != 2*time.Second || got.Headers["X-Scope-OrgID"] != "team" {
 		t.Errorf("client %+v", got)
 	}
 	if got := c.Cache(); got.Interval != time.Second || got.IdleAfter != 10*time.Minute {
 		t.Errorf("cache %+v", got)
 	}
-	rules, err := c.Signals()
-	if err != nil || len(rules) != len(signal.Builtin(time.Second))+1 {
+	rules := f.Signals()
+	if len(rules) != len(signal.Builtin(time.Second))+1 {
 		t.Fatalf("%d rules, %v", len(rules), err)
 	}
 	for _, r := range rules {
@@ -74,25 +72,29 @@ func TestGoodFile(t *testing.T) {
 
 func TestBadFiles(t *testing.T) {
 	cases := map[string][]string{
-		``:                             {"prometheus.url: is required"},
-		`promethus: {}`:                {`unknown field "promethus"`},
-		`interval: 5`:                  {"parsing configuration"},
-		"interval: 1s\ninterval: 2s":   {"already set"},
-		`{prometheus: {url: ftp://x}}`: {"prometheus.url: scheme"},
+		``:                                      {"prometheus.url: is required"},
+		`promethus: {}`:                         {`unknown field "promethus"`},
+		"{":                                     {"bad.yaml: parsing configuration"},
+		"[]":                                    {"bad.yaml:1: parsing configuration", "no mapping"},
+		"interval: 1s\n---\nx: 1":               {"bad.yaml:2: parsing configuration: more than one document"},
+		"maxAge: 1m\ninterval: 5":               {"bad.yaml:2: interval: "},
+		"rules: 5\nprometheus: {url: http://x}": {"bad.yaml:1: rules: is no list"},
+		"interval: 1s\ninterval: 2s":            {"bad.yaml:2: interval: is already set"},
+		`{prometheus: {url: ftp://x}}`:          {"prometheus.url: scheme"},
 		`{prometheus: {url: http://x}, interval: 1m}`:                   {"maxAge: must be longer than interval"},
 		`{prometheus: {url: http://x}, concurrency: 0, firstWait: -1s}`: {"concurrency:", "firstWait:"},
 		`{prometheus: {url: http://x}, rules: [{name: a}, {name: b, sources: [{metric: m, scale: 0, matchers: [{label: x, op: "~"}]}]}]}`: {
-			"rules[0].subject:", "rules[0].sources:", "rules[0].perPod:", "rules[1].sources[0].scale:", "rules[1].sources[0].matchers[0]: op:",
+			"rules[0].subject:", "rules[0].sources:", "rules[0].perPod:", "rules[1].sources[0].scale:", "rules[1].sources[0].matchers[0].op:",
 		},
 		`{prometheus: {url: http://x}, rules: [
 			{name: a, subject: target, sources: [{metric: m}], perPod: sum, perWorkload: sum},
 			{name: a, subject: target, sources: [{metric: m}], perPod: sum, perWorkload: sum}]}`: {"rules[1].name:"},
-		`{prometheus: {url: http://x}, rules: [{name: a, subject: target, sources: [{metric: m, matchers: [{label: x, op: "=~", value: "("}]}], perPod: sum, perWorkload: sum}]}`: {"rules[0].sources[0].matchers[0]:"},
+		`{prometheus: {url: http://x}, rules: [{name: a, subject: target, sources: [{metric: m, matchers: [{label: x, op: "=~", value: "("}]}], perPod: sum, perWorkload: sum}]}`: {"rules[0].sources[0].matchers[0]"},
 	}
 	for text, wants := range cases {
-		c, err := Parse([]byte(text))
+		f, err := Read("bad.yaml", []byte(text))
 		if err == nil {
-			err = c.Validate()
+			err = f.Err()
 		}
 		for _, want := range wants {
 			if err == nil || !strings.Contains(err.Error(), want) {
@@ -108,18 +110,24 @@ func FuzzParse(f *testing.F) {
 	f.Add(good)
 	f.Add(`{prometheus: {url: http://x}, rules: [{name: a, subject: target, sources: [{metric: 'x"}', over: y}], perPod: sum, perWorkload: sum}]}`)
 	f.Add(`rules: [{maximum: .nan}]`)
+	for _, seed := range []string{backends, "externalRules: []", "{rules: [{seriesQuery: x}], interval: 1s}", "a: &a [*a]", "<<: {}", "rules: [[], 1, null]", "---\n---"} {
+		f.Add(seed)
+	}
 	f.Fuzz(func(t *testing.T, text string) {
-		c, err := Parse([]byte(text))
-		if err != nil || c.Validate() != nil {
+		file, err := Read("fuzz.yaml", []byte(text))
+		if err != nil {
 			return
 		}
-		rules, err := c.Signals()
-		if err != nil {
-			t.Fatalf("valid, and yet: %v", err)
-		}
-		for _, r := range rules {
+		for _, r := range file.Signals() {
 			if _, err := parser.NewParser(parser.Options{}).ParseExpr(r.Query()); err != nil {
 				t.Errorf("%s: %v", r.Query(), err)
+			}
+		}
+		for _, r := range file.Rules {
+			for _, p := range r.Problems {
+				if p.File == "" || p.Line == 0 || !strings.HasPrefix(p.Path, "rules[") {
+					t.Errorf("a rule's problem without its place: %v", p)
+				}
 			}
 		}
 	})

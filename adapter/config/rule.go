@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -13,7 +14,11 @@ import (
 
 // Rule is a signal of the user's own.
 type Rule struct {
-	Name    string         `json:"name"`
+	Name string `json:"name"`
+	// Like names a built-in rule to begin with: what is not set here is as there.
+	Like string `json:"like,omitempty"`
+	// Backend is which of the configured servers to ask; the default one if unset.
+	Backend string         `json:"backend,omitempty"`
 	Subject signal.Subject `json:"subject"`
 	Sources []Source       `json:"sources"`
 	// Identity are the labels that tell the parts of a pod apart.
@@ -25,45 +30,44 @@ type Rule struct {
 	Minimum *float64         `json:"minimum,omitempty"`
 	Maximum *float64         `json:"maximum,omitempty"`
 	MaxAge  *metav1.Duration `json:"maxAge,omitempty"`
-	Window  metav1.Duration  `json:"window,omitempty"`
+	Window  *metav1.Duration `json:"window,omitempty"`
+	// AtZero is the value for a workload that is scaled to zero; none if unset.
+	AtZero *float64 `json:"atZero,omitempty"`
+	// Activation: an external answer up to it is 0.
+	Activation *float64 `json:"activation,omitempty"`
 }
 
-// Source is a series to read, in order of preference.
-type Source struct {
-	Metric   string    `json:"metric"`
-	Over     string    `json:"over,omitempty"`
-	Matchers []Matcher `json:"matchers,omitempty"`
-	Scale    *float64  `json:"scale,omitempty"`
-	// Tier of the source; its place in the list if unset. Sources of one tier
-	// are taken together.
-	Tier *int `json:"tier,omitempty"`
-}
-
-// Matcher is a label matcher as data, so that nothing is spliced into PromQL.
-type Matcher struct {
-	Label string `json:"label"`
-	Op    string `json:"op"` // "=", "!=", "=~", "!~"
-	Value string `json:"value"`
-}
-
+// signal returns the rule as the tables know it. What is wrong with it as a
+// whole is left to signal.Rule's Validate.
 func (r Rule) signal(maxAge time.Duration) (signal.Rule, error) {
-	out := signal.Rule{
-		Name: r.Name, Subject: r.Subject, Identity: r.Identity,
-		Duplicates: r.Duplicates, PerPod: r.PerPod, PerWorkload: r.PerWorkload,
-		Minimum: 0, Maximum: 1e9, MaxAge: maxAge, Window: r.Window.Duration,
+	out, err := r.base(maxAge)
+	if err != nil {
+		return out, err
 	}
-	if out.Duplicates == "" {
-		out.Duplicates = signal.Max
+	out.Name = r.Name
+	replace(&out.Subject, r.Subject)
+	replace(&out.Duplicates, r.Duplicates)
+	replace(&out.PerPod, r.PerPod)
+	replace(&out.PerWorkload, r.PerWorkload)
+	if r.Identity != nil {
+		out.Identity = r.Identity
 	}
-	if r.Minimum != nil {
-		out.Minimum = *r.Minimum
-	}
-	if r.Maximum != nil {
-		out.Maximum = *r.Maximum
+	override(&out.Minimum, r.Minimum)
+	override(&out.Maximum, r.Maximum)
+	override(&out.Activation, r.Activation)
+	if r.AtZero != nil {
+		out.AtZero = r.AtZero
 	}
 	if r.MaxAge != nil {
 		out.MaxAge = r.MaxAge.Duration
 	}
+	if r.Window != nil {
+		out.Window = r.Window.Duration
+	}
+	if len(r.Sources) == 0 {
+		return out, nil
+	}
+	out.Sources = nil
 	var errs []error
 	for i, s := range r.Sources {
 		source, err := s.signal(i)
@@ -75,27 +79,40 @@ func (r Rule) signal(maxAge time.Duration) (signal.Rule, error) {
 	return out, errors.Join(errs...)
 }
 
-func (s Source) signal(place int) (signal.Source, error) {
-	out := signal.Source{Metric: s.Metric, Over: s.Over, Tier: place}
-	if s.Tier != nil {
-		out.Tier = *s.Tier
+// base is what a rule begins with.
+func (r Rule) base(maxAge time.Duration) (signal.Rule, error) {
+	if r.Like == "" {
+		return signal.Rule{Duplicates: signal.Max, Maximum: 1e9, MaxAge: maxAge}, nil
 	}
-	var errs []error
-	if s.Scale != nil {
-		if *s.Scale == 0 {
-			errs = append(errs, errors.New("scale: zero would hide every value"))
+	builtin := signal.Builtin(maxAge)
+	var names []string
+	for _, b := range builtin {
+		if b.Name == r.Like {
+			return b, nil
 		}
-		out.Scale = *s.Scale
+		names = append(names, b.Name)
 	}
-	for i, m := range s.Matchers {
-		matcher, err := m.promql()
-		if err != nil {
-			errs = append(errs, fmt.Errorf("matchers[%d]: %w", i, err))
-			continue
-		}
-		out.Matchers = append(out.Matchers, matcher)
+	slices.Sort(names)
+	return signal.Rule{}, fmt.Errorf("like: no built-in rule is called %q; there are %q", r.Like, names)
+}
+
+func replace[S ~string](to *S, with S) {
+	if with != "" {
+		*to = with
 	}
-	return out, errors.Join(errs...)
+}
+
+func override(to *float64, with *float64) {
+	if with != nil {
+		*to = *with
+	}
+}
+
+// Matcher is a label matcher as data, so that nothing is spliced into PromQL.
+type Matcher struct {
+	Label string `json:"label"`
+	Op    string `json:"op"` // "=", "!=", "=~", "!~"
+	Value string `json:"value"`
 }
 
 func (m Matcher) promql() (*labels.Matcher, error) {
@@ -110,4 +127,18 @@ func (m Matcher) promql() (*labels.Matcher, error) {
 		return nil, fmt.Errorf("label: %q cannot be matched", m.Label)
 	}
 	return labels.NewMatcher(op, m.Label, m.Value)
+}
+
+func matchers(all []Matcher) ([]*labels.Matcher, error) {
+	var out []*labels.Matcher
+	var errs []error
+	for i, m := range all {
+		matcher, err := m.promql()
+		if err != nil {
+			errs = append(errs, fmt.Errorf("matchers[%d]: %w", i, err))
+			continue
+		}
+		out = append(out, matcher)
+	}
+	return out, errors.Join(errs...)
 }

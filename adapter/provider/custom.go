@@ -31,18 +31,30 @@ func (p *Provider) byName(ctx context.Context, name types.NamespacedName, info c
 	case "Pod":
 		a, err = view.Table.Pod(signal.Key{Namespace: name.Namespace, Pod: name.Name}, selector, p.now())
 	default:
-		var pods []string
-		if pods, err = p.podsOf(ctx, o); err != nil {
-			return nil, err
-		}
-		subject := fmt.Sprintf("%s of %s %s", count(len(pods), "pod"), o.ref.Kind, name)
-		a, err = view.Table.Pods(keys(name.Namespace, pods), selector, p.now(), subject)
+		a, err = p.ofWorkload(ctx, view.Table, o, selector)
 	}
 	if err != nil {
 		return nil, missing(view, o.namespace(), selector, err)
 	}
 	v := value(view.Table.Rule(), o.ref, selector, a)
 	return &v, nil
+}
+
+// ofWorkload answers for all pods of a workload together. A workload without
+// pods has the value the rule declares for that, if it is meant to have none.
+func (p *Provider) ofWorkload(ctx context.Context, table *signal.Table, o object, selector labels.Selector) (signal.Answer, error) {
+	pods, err := p.podsOf(ctx, o)
+	if err != nil {
+		return signal.Answer{}, err
+	}
+	name := fmt.Sprintf("%s %s/%s", o.ref.Kind, o.ref.Namespace, o.ref.Name)
+	if len(pods) > 0 {
+		return table.Pods(keys(o.ref.Namespace, pods), selector, p.now(), fmt.Sprintf("%s of %s", count(len(pods), "pod"), name))
+	}
+	if table.Rule().AtZero != nil && p.meantToBeEmpty(ctx, o) {
+		return table.AtZero(p.now(), name)
+	}
+	return signal.Answer{}, notFound("%s has no pods", name)
 }
 
 func (p *Provider) bySelector(ctx context.Context, namespace string, selector labels.Selector, info cma.CustomMetricInfo, metricSelector labels.Selector) (*custom_metrics.MetricValueList, error) {

@@ -29,7 +29,11 @@ func (p *Provider) view(ctx context.Context, rule string) (cache.View, error) {
 // ask Prometheus, 404 when it has nothing fresh.
 func missing(view cache.View, namespace string, selector labels.Selector, why error) error {
 	var none *signal.NoAnswer
-	if !errors.As(why, &none) {
+	var said apierrors.APIStatus
+	switch {
+	case errors.As(why, &said):
+		return why
+	case !errors.As(why, &none):
 		return apierrors.NewInternalError(why)
 	}
 	if view.Failure != nil {

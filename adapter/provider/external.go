@@ -20,7 +20,7 @@ func (p *Provider) external(ctx context.Context, namespace string, selector labe
 	if namespace == "" {
 		return nil, badRequest("external metrics are read in a namespace")
 	}
-	a, err := view.Table.Namespace(namespace, selector, p.now(), func(pod string) bool { return p.pods.Has(namespace, pod) })
+	a, err := view.Table.External(namespace, selector, p.now(), func(pod string) bool { return p.pods.Has(namespace, pod) })
 	if err != nil {
 		return nil, missing(view, namespace, selector, err)
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
@@ -17,15 +16,12 @@ type Registerer = prometheus.Registerer
 
 type metrics struct {
 	answers *prometheus.CounterVec
-	rules   map[string]bool
+	known   func(rule string) bool
 }
 
-func newMetrics(reg Registerer, rules []signal.Rule) (*metrics, error) {
+func newMetrics(reg Registerer, known func(rule string) bool) (*metrics, error) {
 	d := metric.AdapterAnswers
-	m := &metrics{rules: map[string]bool{}, answers: prometheus.NewCounterVec(prometheus.CounterOpts{Name: d.Name, Help: d.Help}, d.Labels)}
-	for _, r := range rules {
-		m.rules[r.Name] = true
-	}
+	m := &metrics{known: known, answers: prometheus.NewCounterVec(prometheus.CounterOpts{Name: d.Name, Help: d.Help}, d.Labels)}
 	return m, reg.Register(m.answers)
 }
 
@@ -39,7 +35,7 @@ func (m *metrics) answered(rule string, err error) error {
 	case err != nil:
 		code = http.StatusInternalServerError
 	}
-	if !m.rules[rule] {
+	if !m.known(rule) {
 		rule = "unknown" // whoever asks must not choose label values
 	}
 	m.answers.WithLabelValues(rule, strconv.Itoa(code)).Inc()

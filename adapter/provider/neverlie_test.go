@@ -2,13 +2,14 @@ package provider
 
 import (
 	"math"
-	"strings"
+	"slices"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
 
+	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
 )
 
@@ -101,12 +102,15 @@ func TestNeverLie(t *testing.T) {
 	}
 }
 
-// asked waits until the rule has been queried n times more.
+// asked waits until the rule has been queried n times more. Other rules look at
+// the same series.
 func asked(t *testing.T, server *promtest.Server, n int) {
 	t.Helper()
+	all := signal.Builtin(maxAge)
+	rule := all[slices.IndexFunc(all, func(r signal.Rule) bool { return r.Name == "queue_depth" })]
 	count := func() (n int) {
 		for _, q := range server.Queries() {
-			if strings.Contains(q.PostForm.Get("query"), "vllm:num_requests_waiting") {
+			if query := q.PostForm.Get("query"); query == rule.Query() || query == rule.History() {
 				n++
 			}
 		}

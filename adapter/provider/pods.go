@@ -1,13 +1,16 @@
 package provider
 
 import (
+	"context"
 	"errors"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
@@ -39,9 +42,11 @@ var unfinished = fields.AndSelectors(
 // byOwner is the index from a controller to what it controls.
 const byOwner = "owner"
 
-// Informers implements Pods with informers that hold metadata only.
+// Informers implements Pods. Of pods it holds names, labels and owners, of
+// ReplicaSets the metadata.
 type Informers struct {
-	pods        cache.SharedIndexInformer
+	pods        *podStore
+	list        cache.ListerWatcher
 	replicaSets cache.SharedIndexInformer
 }
 
@@ -50,10 +55,25 @@ var _ Pods = (*Informers)(nil)
 // NewInformers prepares the informers; Start runs them.
 func NewInformers(client metadata.Interface) (*Informers, error) {
 	i := &Informers{
-		pods:        informer(client, podsResource, unfinished),
+		pods:        newPodStore(),
+		list:        podList(client),
 		replicaSets: informer(client, replicaSetsResource, ""),
 	}
-	return i, errors.Join(i.pods.SetTransform(strip), i.replicaSets.SetTransform(strip))
+	return i, i.replicaSets.SetTransform(strip)
+}
+
+func podList(client metadata.Interface) cache.ListerWatcher {
+	pods := client.Resource(podsResource).Namespace(metav1.NamespaceAll)
+	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = unfinished
+			return pods.List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = unfinished
+			return pods.Watch(ctx, o)
+		},
+	}, client)
 }
 
 func informer(client metadata.Interface, resource schema.GroupVersionResource, fieldSelector string) cache.SharedIndexInformer {
@@ -64,54 +84,35 @@ func informer(client metadata.Interface, resource schema.GroupVersionResource, f
 
 // Start begins to list and watch, and returns at once.
 func (i *Informers) Start(stop <-chan struct{}) {
-	go i.pods.Run(stop)
+	r := cache.NewReflectorWithOptions(i.list, &metav1.PartialObjectMetadata{}, i.pods, cache.ReflectorOptions{Name: "pods"})
+	go r.Run(stop)
 	go i.replicaSets.Run(stop)
 }
 
 // Ready implements Pods.
 func (i *Informers) Ready() error {
-	if !i.pods.HasSynced() || !i.replicaSets.HasSynced() {
+	if !i.pods.synced() || !i.replicaSets.HasSynced() {
 		return errors.New("the list of pods is not complete yet")
 	}
 	return nil
 }
 
 // Has implements Pods.
-func (i *Informers) Has(namespace, pod string) bool {
-	o, there, err := i.pods.GetIndexer().GetByKey(namespace + "/" + pod)
-	return err == nil && there && alive(o)
-}
+func (i *Informers) Has(namespace, pod string) bool { return i.pods.has(namespace, pod) }
 
 // Select implements Pods.
 func (i *Informers) Select(namespace string, selector labels.Selector) []string {
-	var names []string
-	// Fails only for an index that is not there.
-	_ = cache.ListAllByNamespace(i.pods.GetIndexer(), namespace, selector, func(o any) {
-		if alive(o) {
-			names = append(names, o.(*metav1.PartialObjectMetadata).Name)
-		}
-	})
-	slices.Sort(names)
-	return names
+	return i.pods.matching(namespace, selector)
 }
 
 // Owned implements Pods.
 func (i *Informers) Owned(namespace string, owner schema.GroupKind, name string) []string {
-	names := i.controlled(namespace, owner, name)
+	names := i.pods.controlled(namespace, ownerKey(namespace, owner, name))
 	for _, rs := range i.byOwner(i.replicaSets, ownerKey(namespace, owner, name)) {
-		names = append(names, i.controlled(namespace, schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}, rs.Name)...)
+		below := ownerKey(namespace, schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}, rs.Name)
+		names = append(names, i.pods.controlled(namespace, below)...)
 	}
 	slices.Sort(names)
-	return names
-}
-
-func (i *Informers) controlled(namespace string, owner schema.GroupKind, name string) []string {
-	var names []string
-	for _, pod := range i.byOwner(i.pods, ownerKey(namespace, owner, name)) {
-		if alive(pod) {
-			names = append(names, pod.Name)
-		}
-	}
 	return names
 }
 
@@ -122,10 +123,6 @@ func (i *Informers) byOwner(informer cache.SharedIndexInformer, key string) []*m
 		objects[n] = o.(*metav1.PartialObjectMetadata)
 	}
 	return objects
-}
-
-func alive(o any) bool {
-	return o.(*metav1.PartialObjectMetadata).DeletionTimestamp == nil
 }
 
 func ownerKeys(o any) ([]string, error) {

@@ -21,6 +21,7 @@ import (
 type Tables interface {
 	View(ctx context.Context, rule string) (cache.View, error)
 	Rules() []signal.Rule
+	Has(rule string) bool
 }
 
 // Provider implements both metrics APIs.
@@ -30,7 +31,16 @@ type Provider struct {
 	scales  Scales
 	mapper  apimeta.RESTMapper
 	metrics *metrics
+	extra   Extra
 	now     func() time.Time
+}
+
+// Extra is what a provider can do without. Its fields may be nil.
+type Extra struct {
+	// Above knows Services and the owners of owners.
+	Above Above
+	// External names more external metrics, which somebody else answers for.
+	External func() []string
 }
 
 var _ cma.MetricsProvider = (*Provider)(nil)
@@ -38,12 +48,15 @@ var _ cma.MetricsProvider = (*Provider)(nil)
 // New returns a provider. scales may be nil: then only the kinds Kubernetes
 // itself ships have pods.
 func New(tables Tables, pods Pods, scales Scales, mapper apimeta.RESTMapper, reg Registerer) (*Provider, error) {
-	m, err := newMetrics(reg, tables.Rules())
+	m, err := newMetrics(reg, tables.Has)
 	if err != nil {
 		return nil, fmt.Errorf("registering provider metrics: %w", err)
 	}
 	return &Provider{tables: tables, pods: pods, scales: scales, mapper: mapper, metrics: m, now: time.Now}, nil
 }
+
+// Use gives the provider more to go by. It is called before the first request.
+func (p *Provider) Use(e Extra) { p.extra = e }
 
 // GetMetricByName answers for one object: a pod, a namespace, or a workload
 // through its pods.
@@ -98,6 +111,11 @@ func (p *Provider) ListAllExternalMetrics() []cma.ExternalMetricInfo {
 	var all []cma.ExternalMetricInfo
 	for _, r := range p.tables.Rules() {
 		all = append(all, cma.ExternalMetricInfo{Metric: r.Name})
+	}
+	if p.extra.External != nil {
+		for _, name := range p.extra.External() {
+			all = append(all, cma.ExternalMetricInfo{Metric: name})
+		}
 	}
 	return all
 }

@@ -217,7 +217,7 @@ func TestErrorsAreSentences(t *testing.T) {
 		info cma.CustomMetricInfo
 		says string
 	}{
-		{"vllm", deployment, "no sample of vllm:num_requests_waiting younger than 15s for 2 pods of Deployment chat/vllm; look at vllm:num_requests_waiting{namespace=\"chat\"}"},
+		{"vllm", deployment, "no sample of queue_depth (vllm:num_requests_waiting or any of 11 other series) younger than 15s for 2 pods of Deployment chat/vllm; look at vllm:num_requests_waiting{namespace=\"chat\"}"},
 		{"empty", deployment, "Deployment chat/empty has no pods"},
 		{"vllm", unknown, "no signal is called nope"},
 		{"m", model, "Model chat/m has no pods"},
@@ -255,17 +255,17 @@ func TestDiscoveryListsEachSignal(t *testing.T) {
 	}
 }
 
-type fixedScale struct{ selector labels.Selector }
+type fixedScale Scale
 
-func (s fixedScale) Selector(context.Context, schema.GroupVersionResource, string, string) (labels.Selector, error) {
-	return s.selector, nil
+func (s fixedScale) Scale(context.Context, schema.GroupVersionResource, string, string) (Scale, error) {
+	return Scale(s), nil
 }
 
 func TestWorkloadsWithoutOwnedPodsUseTheirScalesSelector(t *testing.T) {
 	server := promtest.New(t)
 	server.Script(func(string) promtest.Response { return answer(0, queue("chat", "db-0", 5)) })
 	p := stack(t, server)
-	p.scales = fixedScale{labels.SelectorFromSet(labels.Set{"app": "db"})}
+	p.scales = fixedScale{Selector: labels.SelectorFromSet(labels.Set{"app": "db"})}
 	model := deployment
 	model.GroupResource = schema.GroupResource{Group: "example.io", Resource: "models"}
 	v, err := p.GetMetricByName(t.Context(), types.NamespacedName{Namespace: "chat", Name: "m"}, model, all)

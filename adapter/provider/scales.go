@@ -13,16 +13,31 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// Scales knows the selector of workloads whose pods do not point back at them.
+// Scales reads scale subresources: for workloads whose pods do not point back
+// at them, and to tell a workload that is meant to have no pods from one that
+// has lost them.
 type Scales interface {
-	Selector(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (labels.Selector, error)
+	Scale(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (Scale, error)
 }
 
-// scaleMemory is how long a selector, or its absence, is remembered.
-const scaleMemory = 30 * time.Second
+// Scale is what we read of a scale subresource.
+type Scale struct {
+	// Selector of the pods; nil if the scale names none.
+	Selector labels.Selector
+	// Zero: no replicas are wanted, and none are there.
+	Zero bool
+}
 
-// NewScales reads selectors from scale subresources, at most once per object
-// and half minute.
+const (
+	// scaleMemory is how long a selector, or its absence, is remembered.
+	scaleMemory = 30 * time.Second
+	// zeroMemory is how long that a workload is meant to have no pods is.
+	// After that it may have been scaled up and lost them.
+	zeroMemory = 5 * time.Second
+)
+
+// NewScales remembers scales: each object is read at most every half minute, or
+// every five seconds while it is scaled to zero.
 func NewScales(client dynamic.Interface) Scales {
 	return &scales{client: client, known: map[scaleKey]scaleEntry{}}
 }
@@ -33,9 +48,9 @@ type scaleKey struct {
 }
 
 type scaleEntry struct {
-	selector labels.Selector
-	err      error
-	until    time.Time
+	scale Scale
+	err   error
+	until time.Time
 }
 
 type scales struct {
@@ -44,17 +59,19 @@ type scales struct {
 	known  map[scaleKey]scaleEntry
 }
 
-func (s *scales) Selector(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (labels.Selector, error) {
+func (s *scales) Scale(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (Scale, error) {
 	k := scaleKey{resource, namespace, name}
 	now := time.Now()
 	s.mu.Lock()
 	e, ok := s.known[k]
 	s.mu.Unlock()
 	if ok && now.Before(e.until) {
-		return e.selector, e.err
+		return e.scale, e.err
 	}
 	e = scaleEntry{until: now.Add(scaleMemory)}
-	e.selector, e.err = s.read(ctx, k)
+	if e.scale, e.err = s.read(ctx, k); e.scale.Zero {
+		e.until = now.Add(zeroMemory)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k, e := range s.known {
@@ -63,21 +80,30 @@ func (s *scales) Selector(ctx context.Context, resource schema.GroupVersionResou
 		}
 	}
 	s.known[k] = e
-	return e.selector, e.err
+	return e.scale, e.err
 }
 
-func (s *scales) read(ctx context.Context, k scaleKey) (labels.Selector, error) {
+func (s *scales) read(ctx context.Context, k scaleKey) (Scale, error) {
 	o, err := s.client.Resource(k.resource).Namespace(k.namespace).Get(ctx, k.name, metav1.GetOptions{}, "scale")
 	if err != nil {
-		return nil, fmt.Errorf("reading its scale: %w", err)
+		return Scale{}, fmt.Errorf("reading its scale: %w", err)
 	}
-	text, _, err := unstructured.NestedString(o.Object, "status", "selector")
+	return scaleOf(o.Object)
+}
+
+func scaleOf(o map[string]any) (Scale, error) {
+	var s Scale
+	// A count that is left out is a 0 that was not written; one that is no
+	// number says nothing.
+	wanted, _, wantedErr := unstructured.NestedInt64(o, "spec", "replicas")
+	there, _, thereErr := unstructured.NestedInt64(o, "status", "replicas")
+	s.Zero = wantedErr == nil && thereErr == nil && wanted == 0 && there == 0
+	text, _, err := unstructured.NestedString(o, "status", "selector")
 	if err != nil || text == "" { // an empty selector would select the whole namespace
-		return nil, fmt.Errorf("its scale names no selector")
+		return s, nil
 	}
-	selector, err := labels.Parse(text)
-	if err != nil {
-		return nil, fmt.Errorf("its scale's selector: %w", err)
+	if s.Selector, err = labels.Parse(text); err != nil {
+		return Scale{}, fmt.Errorf("its scale's selector: %w", err)
 	}
-	return selector, nil
+	return s, nil
 }

@@ -15,6 +15,9 @@ type Answer struct {
 	Time time.Time
 	// Pods that contributed.
 	Pods int
+	// Declared of these gave no measurement but what the rule declares for NaN
+	// or for the want of a series.
+	Declared int
 }
 
 // NoAnswer says why there is no number. It is an error with a full sentence.
@@ -29,14 +32,17 @@ type NoAnswer struct {
 	Newest time.Duration
 	// Unusable counts samples that are no believable number.
 	Unusable int
+	// Heard is the series last heard of, of those the rule reads; "" if none.
+	Heard string
 }
 
 func (e *NoAnswer) Error() string {
 	var b strings.Builder
+	metric := e.metric()
 	if e.Silent > 0 && e.Silent < e.Asked {
-		fmt.Fprintf(&b, "%d of %s have fallen silent: no usable sample of %s younger than %s", e.Silent, e.Subject, e.Rule.Sources[0].Metric, e.Rule.MaxAge)
+		fmt.Fprintf(&b, "%d of %s have fallen silent: no usable sample of %s younger than %s", e.Silent, e.Subject, metric, e.Rule.MaxAge)
 	} else {
-		fmt.Fprintf(&b, "no sample of %s younger than %s for %s", e.Rule.Sources[0].Metric, e.Rule.MaxAge, e.Subject)
+		fmt.Fprintf(&b, "no sample of %s younger than %s for %s", metric, e.Rule.MaxAge, e.Subject)
 	}
 	if e.Newest >= 0 {
 		fmt.Fprintf(&b, "; the newest is %s old", e.Newest.Round(time.Second))
@@ -45,6 +51,19 @@ func (e *NoAnswer) Error() string {
 		fmt.Fprintf(&b, "; %d are NaN, infinite or outside [%g, %g]", e.Unusable, e.Rule.Minimum, e.Rule.Maximum)
 	}
 	return b.String()
+}
+
+// metric names what is missing. Where nothing was ever heard of, the server may
+// be any of those the rule knows.
+func (e *NoAnswer) metric() string {
+	switch first, others := e.Rule.Sources[0].Metric, len(e.Rule.Sources)-1; {
+	case e.Heard != "":
+		return e.Heard
+	case others == 0:
+		return first
+	default:
+		return fmt.Sprintf("%s (%s or any of %d other series)", e.Rule.Name, first, others)
+	}
 }
 
 // Pod answers for one pod.
@@ -60,7 +79,7 @@ func (t *Table) Pod(k Key, selector k8slabels.Selector, now time.Time) (Answer, 
 func (t *Table) Pods(keys []Key, selector k8slabels.Selector, now time.Time, subject string) (Answer, error) {
 	g := gathering{rule: &t.rule, selector: selector, now: now, newest: -1}
 	for _, k := range keys {
-		g.pod(t.points[k])
+		g.pod(t.of(k))
 	}
 	return g.answer(subject, len(keys))
 }
@@ -69,125 +88,46 @@ func (t *Table) Pods(keys []Key, selector k8slabels.Selector, now time.Time, sub
 // A pod that live rejects is gone: its silence means nothing.
 func (t *Table) Namespace(namespace string, selector k8slabels.Selector, now time.Time, live func(pod string) bool) (Answer, error) {
 	g := gathering{rule: &t.rule, selector: selector, now: now, newest: -1}
-	for _, k := range t.byNamespace[namespace] {
-		silent := g.silent
-		g.pod(t.points[k])
-		if k.Pod != "" && g.silent > silent && !live(k.Pod) {
-			g.silent = silent
+	fronts := 0
+	for _, k := range t.in(namespace) {
+		silent, front := g.pod(t.of(k))
+		switch {
+		case silent && k.Pod != "" && !live(k.Pod):
+			g.silent--
+		case silent && front:
+			fronts++
 		}
 	}
+	g.withoutFronts(fronts)
 	subject := "any series in namespace " + namespace
 	if !selector.Empty() {
 		subject += " with " + selector.String()
 	}
-	if g.silent > 0 && len(g.values) > 0 {
-		subject = fmt.Sprintf("%d sources in namespace %s", g.silent+len(g.values), namespace)
+	asked := g.silent + len(g.said)
+	if g.silent > 0 && len(g.said) > 0 {
+		subject = fmt.Sprintf("%d sources in namespace %s", asked, namespace)
 	}
-	return g.answer(subject, g.silent+len(g.values))
+	return g.answer(subject, asked)
 }
 
-// gathering collects one value from each pod.
-type gathering struct {
-	rule     *Rule
-	selector k8slabels.Selector
-	now      time.Time
-
-	values   []float64
-	oldest   time.Time
-	silent   int
-	unusable int
-	newest   time.Duration
+// External is Namespace for an external metric: a value up to the rule's
+// Activation is 0.
+func (t *Table) External(namespace string, selector k8slabels.Selector, now time.Time, live func(pod string) bool) (Answer, error) {
+	a, err := t.Namespace(namespace, selector, now, live)
+	if err == nil && t.rule.Activation > 0 && a.Value <= t.rule.Activation {
+		a.Value = 0
+	}
+	return a, err
 }
 
-func (g *gathering) pod(points []point) {
-	fresh := make([]*point, 0, 8)
-	heard := false
-	for i := range points {
-		p := &points[i]
-		if !g.selector.Empty() && !g.selector.Matches(seriesLabels{p.labels}) {
-			continue
-		}
-		age := g.now.Sub(p.at)
-		switch {
-		case age > Forget:
-		case p.unusable:
-			heard = true
-			g.unusable++
-		case age > g.rule.MaxAge:
-			heard = true
-			if g.newest < 0 || age < g.newest {
-				g.newest = age
-			}
-		default:
-			fresh = append(fresh, p)
-		}
+// AtZero answers for a workload that is meant to have no pods and has none:
+// its scale says 0 replicas wanted and 0 there. That the caller merely sees no
+// pods is not enough, since they may all have been evicted a moment ago. subject
+// names the workload in the error, which is there unless the rule declares a
+// value.
+func (t *Table) AtZero(now time.Time, subject string) (Answer, error) {
+	if t.rule.AtZero == nil {
+		return Answer{}, &NoAnswer{Rule: t.rule, Subject: subject, Newest: -1}
 	}
-	switch {
-	case len(fresh) > 0:
-		g.values = append(g.values, g.rule.PerPod.of(g.parts(preferred(fresh))))
-	case heard:
-		g.silent++
-	}
-}
-
-// preferred keeps the points of the best tier that has any.
-func preferred(points []*point) []*point {
-	best := points[0].tier
-	for _, p := range points {
-		best = min(best, p.tier)
-	}
-	kept := points[:0]
-	for _, p := range points {
-		if p.tier == best {
-			kept = append(kept, p)
-		}
-	}
-	return kept
-}
-
-// parts returns one value for each real part of a pod, duplicates merged.
-func (g *gathering) parts(points []*point) []float64 {
-	if len(points) == 1 {
-		g.use(points[0])
-		return []float64{points[0].value}
-	}
-	byIdentity := map[string][]float64{}
-	var order []string // a sum must not depend on map iteration
-	for _, p := range points {
-		g.use(p)
-		id := g.rule.identity(p)
-		if _, met := byIdentity[id]; !met {
-			order = append(order, id)
-		}
-		byIdentity[id] = append(byIdentity[id], p.value)
-	}
-	values := make([]float64, len(order))
-	for i, id := range order {
-		values[i] = g.rule.Duplicates.of(byIdentity[id])
-	}
-	return values
-}
-
-func (g *gathering) use(p *point) {
-	if g.oldest.IsZero() || p.at.Before(g.oldest) {
-		g.oldest = p.at
-	}
-}
-
-func (g *gathering) answer(subject string, asked int) (Answer, error) {
-	if g.silent > 0 || len(g.values) == 0 {
-		return Answer{}, &NoAnswer{
-			Rule: *g.rule, Subject: subject, Asked: asked, Silent: g.silent, Newest: g.newest, Unusable: g.unusable,
-		}
-	}
-	return Answer{Value: g.rule.PerWorkload.of(g.values), Time: g.oldest, Pods: len(g.values)}, nil
-}
-
-func (r *Rule) identity(p *point) string {
-	var b strings.Builder
-	for _, name := range r.Identity {
-		b.WriteString(p.labels.Get(name))
-		b.WriteByte(0)
-	}
-	return b.String()
+	return Answer{Value: *t.rule.AtZero, Time: now, Declared: 1}, nil
 }

@@ -1,7 +1,6 @@
 package signal
 
 import (
-	"strings"
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
@@ -11,47 +10,80 @@ import (
 // limit.
 func Builtin(maxAge time.Duration) []Rule {
 	return []Rule{
-		ratio("gpu_busy", Average, maxAge,
-			Source{Metric: metric.GPUBusyRatio.Name}, Source{Metric: metric.GPUInstanceBusyRatio.Name}),
+		ratio("gpu_busy", Average, maxAge, tiers(
+			together(Source{Metric: metric.GPUBusyRatio.Name}, Source{Metric: metric.GPUInstanceBusyRatio.Name}),
+			dcgm(metric.DCGMEngineActive), dcgm(metric.DCGMEngineActiveNew))),
 		// A pod's shares add up to the cards' worth of computing it does.
-		ratio("gpu_share", Sum, maxAge, Source{Metric: metric.GPUShareRatio.Name}),
+		ratio("gpu_share", Sum, maxAge, tiers(together(Source{Metric: metric.GPUShareRatio.Name}))),
 		ratio("gpu_memory_used_ratio", Average, maxAge,
-			Source{Metric: metric.GPUMemoryUsedBytes.Name, Over: metric.GPUMemoryTotalBytes.Name}),
-		inference("queue_depth", Sum, 1e9, maxAge, metric.VLLMWaiting),
-		inference("requests_running", Sum, 1e9, maxAge, metric.VLLMRunning),
-		inference("kv_cache_usage", Average, ratioMaximum, maxAge, metric.VLLMCacheUsage, metric.VLLMCacheUsageOld),
+			tiers(together(Source{Metric: metric.GPUMemoryUsedBytes.Name, Over: metric.GPUMemoryTotalBytes.Name}))),
+		inference("queue_depth", Sum, 1e9, maxAge, queues()),
+		inference("requests_running", Sum, 1e9, maxAge, running()),
+		inference("kv_cache_usage", Average, ratioMaximum, maxAge, cacheUsages()),
+		latency("ttft_p95", maxAge, firstTokens(.95)),
+		latency("queue_time_p95", maxAge, queueTimes(.95)),
+		latency("queue_time_mean", maxAge, meanQueueTimes()),
+		ratio("gpu_tensor_active", Average, maxAge, tiers(dcgm(metric.DCGMTensorActive), dcgm(metric.DCGMTensorActiveNew))),
+		ratio("gpu_dram_active", Average, maxAge, tiers(dcgm(metric.DCGMDRAMActive), dcgm(metric.DCGMDRAMActiveNew))),
 	}
 }
 
-// ratioMaximum leaves room for what counters read just above full, and none
-// for a percentage taken for a ratio.
-const ratioMaximum = 1.05
+const (
+	// ratioMaximum leaves room for what counters read just above full, and none
+	// for a percentage taken for a ratio.
+	ratioMaximum = 1.05
+	// latencyMaximum is a day: more is a unit mistaken.
+	latencyMaximum = 86_400
+	// latencyWindow holds at least two scrapes at any usual interval.
+	latencyWindow = 2 * time.Minute
+)
 
-// ratio is a signal of the GPU exporter's, for the pod that holds the card.
-func ratio(name string, perPod Aggregation, maxAge time.Duration, sources ...Source) Rule {
-	maximum := ratioMaximum
+// ratio is a signal about cards, for the pod that holds the card.
+func ratio(name string, perPod Aggregation, maxAge time.Duration, sources []Source) Rule {
 	return Rule{
 		Name: name, Sources: sources, Subject: Holder,
 		// Not the container: two containers that share a card make two series
 		// of one card's use.
 		Identity:   []string{metric.LabelGPUUUID, metric.LabelGPUInstanceID},
 		Duplicates: Max, PerPod: perPod, PerWorkload: Average,
-		Maximum: maximum, MaxAge: maxAge,
+		Maximum: ratioMaximum, MaxAge: maxAge,
 	}
 }
 
-// inference is a signal of a model server's, for the pod it runs in. Each name
-// after the first is an older one; each is also looked for as Ray spells it.
-func inference(name string, aggregation Aggregation, maximum float64, maxAge time.Duration, reads ...metric.Read) Rule {
+// inference is a signal of a model server's, for the pod it runs in. What adds
+// up is nothing where there is nobody.
+func inference(name string, aggregation Aggregation, maximum float64, maxAge time.Duration, sources []Source) Rule {
 	r := Rule{
-		Name: name, Subject: Target, Identity: reads[0].Labels,
+		Name: name, Subject: Target, Sources: sources,
 		Duplicates: Max, PerPod: aggregation, PerWorkload: aggregation,
 		Maximum: maximum, MaxAge: maxAge,
 	}
-	for _, read := range reads {
-		for _, metricName := range []string{read.Name, "ray_" + strings.ReplaceAll(read.Name, ":", "_")} {
-			r.Sources = append(r.Sources, Source{Metric: metricName, Tier: len(r.Sources)})
-		}
+	if aggregation == Sum {
+		r.AtZero = new(float64)
 	}
 	return r
 }
+
+// latency is a time in seconds; of several the worst counts.
+func latency(name string, maxAge time.Duration, sources []Source) Rule {
+	r := inference(name, Max, latencyMaximum, maxAge, sources)
+	r.Window = latencyWindow
+	return r
+}
+
+// tiers lays groups of sources out in order of preference.
+func tiers(groups ...[]Source) []Source {
+	var all []Source
+	for tier, group := range groups {
+		for _, s := range group {
+			s.Tier = tier
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// together is a group whose sources are taken together.
+func together(sources ...Source) []Source { return sources }
+
+func dcgm(r metric.Read) []Source { return together(gauge(r)) }

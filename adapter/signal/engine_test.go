@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -40,8 +41,13 @@ func load(t testing.TB, text string) memory {
 		}
 		var samples []chunks.Sample
 		for i, v := range values {
-			if !v.Omitted {
-				samples = append(samples, float{t: epoch.Add(time.Duration(i) * step).UnixMilli(), v: v.Value})
+			at := epoch.Add(time.Duration(i) * step).UnixMilli()
+			switch {
+			case v.Omitted:
+			case v.Histogram != nil:
+				samples = append(samples, nativeSample{t: at, h: v.Histogram})
+			default:
+				samples = append(samples, float{t: at, v: v.Value})
 			}
 		}
 		m = append(m, storage.NewListSeries(ls, samples))
@@ -105,6 +111,10 @@ func askFor(t testing.TB, m memory, previous *Table, promql string, after time.D
 	if err != nil {
 		t.Fatalf("%s: %v", promql, err)
 	}
+	// The adapter takes an answer with warnings for a partial one.
+	if warnings, _ := r.Warnings.AsStrings(promql, 10, 0); len(warnings) > 0 {
+		t.Fatalf("%s: %q", promql, warnings)
+	}
 	var samples []Sample
 	for _, s := range vector {
 		samples = append(samples, NewSample(pairs(s.Metric), s.F))
@@ -137,3 +147,15 @@ func (f float) ST() int64              { return 0 }
 func (f float) T() int64               { return f.t }
 func (f float) F() float64             { return f.v }
 func (float) Type() chunkenc.ValueType { return chunkenc.ValFloat }
+
+// nativeSample is a sample of a native histogram.
+type nativeSample struct {
+	chunks.Sample
+	t int64
+	h *histogram.FloatHistogram
+}
+
+func (n nativeSample) ST() int64                     { return 0 }
+func (n nativeSample) T() int64                      { return n.t }
+func (n nativeSample) FH() *histogram.FloatHistogram { return n.h }
+func (nativeSample) Type() chunkenc.ValueType        { return chunkenc.ValFloatHistogram }

@@ -1,6 +1,7 @@
 package signal
 
 import (
+	"math"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -66,29 +67,75 @@ func FuzzHint(f *testing.F) {
 	})
 }
 
-// FuzzQuery: a configured name or matcher stays a name or matcher.
+// FuzzQuery: a configured name, label or matcher stays one, in every place.
 func FuzzQuery(f *testing.F) {
 	f.Add("my_queue", "job", "batch")
 	f.Add(`x"} or up{a="`, `l"}`, `"} or vector(0) #`)
 	f.Add("dots.and spaces", "k8s.io/name", "`")
+	f.Add("le", "le", "+Inf")
 	f.Fuzz(func(t *testing.T, metric, label, value string) {
-		r := builtin(t, "queue_depth")
 		m, err := labels.NewMatcher(labels.MatchEqual, label, value)
-		if err != nil || label == labels.MetricName || label == "" {
+		if err != nil || label == labels.MetricName || label == "" || !validUTF8(label, value) {
 			return
 		}
-		r.Sources = []Source{{Metric: metric, Over: metric, Matchers: []*labels.Matcher{m}}}
-		if r.Validate() != nil || !validUTF8(label, value) {
+		only := []*labels.Matcher{m}
+		same := Series{Metric: metric, Matchers: only}
+		r := builtin(t, "ttft_p95")
+		r.Sources = []Source{
+			{
+				Metric: metric, Over: metric, Matchers: only, Identity: []string{label},
+				Idle: &Idle{While: []Series{same, same}}, Absent: &Absent{While: same, Is: new(float64), Label: label, From: label},
+			},
+			{Metric: metric, Form: Rate, Over: metric, Matchers: only},
+			{Metric: metric, Form: Quantile, Quantile: .5, Matchers: only, Identity: []string{label}},
+		}
+		if r.Validate() != nil {
 			return
 		}
-		selectors := selectorsIn(t, r.Query())
-		if len(selectors) != 3 {
-			t.Fatalf("%s has %d selectors", r.Query(), len(selectors))
+		for promql, times := range map[string]int{r.Query(): 1, r.History(): 2} {
+			selectors := selectorsIn(t, promql)
+			if want := times * (3 + 3 + 2 + 3 + 4); len(selectors) != want {
+				t.Fatalf("%s has %d selectors, not %d", promql, len(selectors), want)
+			}
+			for _, s := range selectors {
+				named := has(s, labels.MatchEqual, labels.MetricName, metric) || has(s, labels.MatchEqual, labels.MetricName, metric+"_bucket")
+				if !named || !has(s, labels.MatchEqual, label, value) || !has(s, labels.MatchNotEqual, podLabel, "") {
+					t.Errorf("%s is not about %q{%q=%q}", promql, metric, label, value)
+				}
+			}
 		}
-		for _, s := range selectors {
-			if !has(s, labels.MatchEqual, labels.MetricName, metric) || !has(s, labels.MatchEqual, label, value) ||
-				!has(s, labels.MatchNotEqual, podLabel, "") {
-				t.Errorf("%s is not about %q{%q=%q}", r.Query(), metric, label, value)
+	})
+}
+
+// FuzzRead: whatever an answer holds, what a table says is a believable number
+// of a pod's own, as fresh as the rule asks, or it says nothing.
+func FuzzRead(f *testing.F) {
+	f.Add("v0", "t0", "chat", "a", 3.0, 1_700_000_000.0)
+	f.Add("v0", "n0", "chat", "a", math.NaN(), 1_700_000_000.0)
+	f.Add("a10", "t10", "chat", "", 1_700_000_000.0, math.Inf(1))
+	f.Add("v99", "", "", "a", 1e300, -1.0)
+	f.Fuzz(func(t *testing.T, part, other, namespace, pod string, value, beside float64) {
+		now := time.Unix(1_700_000_000, 0)
+		ls := labels.FromStrings("namespace", namespace, "pod", pod)
+		for _, rule := range Builtin(maxAge) {
+			table, dropped := NewTable(rule).Read([]Sample{{part, ls, value}, {other, ls, beside}}, Reading{Evaluated: now, Now: now})
+			for reason, n := range dropped {
+				if reason.code() == 0 || n < 1 {
+					t.Errorf("%s: dropped %d for %q", rule.Name, n, reason)
+				}
+			}
+			a, err := table.Pod(Key{namespace, pod}, k8slabels.Everything(), now)
+			if err != nil {
+				continue
+			}
+			if !(a.Value >= rule.Minimum && a.Value <= rule.Maximum) || now.Sub(a.Time) > maxAge || a.Time.After(now) {
+				t.Errorf("%s: %+v", rule.Name, a)
+			}
+			if namespace == "" || rule.Subject != Namespace && pod == "" {
+				t.Errorf("%s: %+v for nobody", rule.Name, a)
+			}
+			if a.Declared == 0 && (part == "" || part[0] != 'v') && (other == "" || other[0] != 'v') {
+				t.Errorf("%s: %+v of no value", rule.Name, a)
 			}
 		}
 	})
@@ -105,11 +152,12 @@ func FuzzNamespace(f *testing.F) {
 			return
 		}
 		now := time.Unix(1_700_000_000, 0)
-		table := NewTable(builtin(t, "queue_depth"))
 		own := labels.FromStrings("namespace", "chat", "pod", "a", "model_name", "y")
 		foreign := labels.FromStrings("namespace", "other", "pod", "a", "model_name", "y")
-		table.add(Key{"chat", "a"}, point{labels: own, value: 1, at: now})
-		table.add(Key{"other", "a"}, point{labels: foreign, value: 1000, at: now})
+		seconds := float64(now.Unix())
+		table, _ := NewTable(builtin(t, "queue_depth")).Read([]Sample{
+			{"v0", own, 1}, {"t0", own, seconds}, {"v0", foreign, 1000}, {"t0", foreign, seconds},
+		}, Reading{Evaluated: now, Now: now})
 		if a, err := table.Namespace("chat", selector, now, func(string) bool { return true }); err == nil && a.Value != 1 {
 			t.Errorf("%q reads %v", text, a.Value)
 		}

@@ -4,19 +4,19 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/prometheus/common/model"
-	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// PartLabel is added to each series of an answer: "v0" is a value of source 0,
-// "t0" the Unix time at which that value was scraped.
+// PartLabel is added to each series of an answer and says what it is about
+// which source: "v0" is a value of source 0; "t0" the Unix time at which the
+// newest sample in that value was scraped; "n0" the time of the evidence that
+// NaN means what is declared; "a0" that of the evidence that its want does.
 const PartLabel = "gpuscale_part"
 
 // Query returns the one PromQL expression that answers a rule for all
-// namespaces. It joins, for each source, its value and timestamp(its series)
-// with `or`; the part label keeps them apart. Built as a syntax tree, so no
-// name or matcher can break out of its place.
+// namespaces. It joins the parts of all sources with `or`; the part label
+// keeps them apart. Built as a syntax tree, so no name or matcher can break
+// out of its place.
 func (r Rule) Query() string { return r.expression().String() }
 
 // historyStep is how closely [Rule.History] looks at the past. A series that
@@ -34,50 +34,30 @@ func (r Rule) History() string {
 }
 
 func (r Rule) expression() parser.Expr {
-	var whole parser.Expr
+	var parts []parser.Expr
 	for i, s := range r.Sources {
 		n := strconv.Itoa(i)
-		whole = or(whole, part("v"+n, r.value(s)))
-		whole = or(whole, part("t"+n, call("timestamp", r.selector(s.Metric, s.Matchers))))
+		add := func(kind string, e parser.Expr) {
+			if e != nil {
+				parts = append(parts, part(kind+n, e))
+			}
+		}
+		add("v", r.value(s))
+		add("t", r.scrapeTime(s))
+		add("n", r.idle(s))
+		add("a", r.absent(s))
 	}
-	return whole
+	return anyPart(parts)
 }
 
-func (r Rule) value(s Source) parser.Expr {
-	value := r.selector(s.Metric, s.Matchers)
-	if s.Over == "" {
-		return value
+// anyPart joins with `or` as a balanced tree: each `or` hashes every series
+// below it, and a chain of thirty would do so thirty times.
+func anyPart(parts []parser.Expr) parser.Expr {
+	if len(parts) == 1 {
+		return parts[0]
 	}
-	return &parser.BinaryExpr{
-		Op: parser.DIV, LHS: value, RHS: r.selector(s.Over, s.Matchers),
-		VectorMatching: &parser.VectorMatching{Card: parser.CardOneToOne},
-	}
-}
-
-// selector adds what every usable series has: the labels of an owner. Where
-// Prometheus renamed the holder's pod to exported_pod it did so because the
-// target brought a pod of its own, so pod!="" holds in both styles.
-func (r Rule) selector(name string, matchers []*labels.Matcher) parser.Expr {
-	owned := []*labels.Matcher{present(namespaceLabel)}
-	if r.Subject != Namespace {
-		owned = append(owned, present(podLabel))
-	}
-	return series(name, append(owned, matchers...))
-}
-
-// series selects the series of one name. A name that is not of the classic
-// alphabet can only stand as a matcher.
-func series(name string, matchers []*labels.Matcher) *parser.VectorSelector {
-	byName := labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, name)
-	s := &parser.VectorSelector{LabelMatchers: append([]*labels.Matcher{byName}, matchers...)}
-	if model.LegacyValidation.IsValidMetricName(name) {
-		s.Name = name
-	}
-	return s
-}
-
-func present(label string) *labels.Matcher {
-	return labels.MustNewMatcher(labels.MatchNotEqual, label, "")
+	half := (len(parts) + 1) / 2
+	return or(anyPart(parts[:half]), anyPart(parts[half:]))
 }
 
 func part(name string, e parser.Expr) parser.Expr {
@@ -90,12 +70,17 @@ func call(function string, args ...parser.Expr) parser.Expr {
 
 func text(s string) parser.Expr { return &parser.StringLiteral{Val: s} }
 
-func or(a, b parser.Expr) parser.Expr {
-	if a == nil {
-		return b
+func number(v float64) parser.Expr { return &parser.NumberLiteral{Val: v} }
+
+func or(a, b parser.Expr) parser.Expr { return set(parser.LOR, a, b) }
+
+// set joins two vectors by their whole label sets; a chain is read from the
+// left without parentheses, so what stands on the right keeps its own.
+func set(op parser.ItemType, a, b parser.Expr) parser.Expr {
+	if _, nested := b.(*parser.BinaryExpr); nested {
+		b = &parser.ParenExpr{Expr: b}
 	}
 	return &parser.BinaryExpr{
-		Op: parser.LOR, LHS: a, RHS: b,
-		VectorMatching: &parser.VectorMatching{Card: parser.CardManyToMany},
+		Op: op, LHS: a, RHS: b, VectorMatching: &parser.VectorMatching{Card: parser.CardManyToMany},
 	}
 }

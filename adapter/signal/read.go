@@ -4,6 +4,8 @@ import (
 	"math"
 	"strconv"
 	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
 )
 
 // Reason says why a series' value was left out.
@@ -16,10 +18,22 @@ const (
 	Stale      Reason = "stale" // older than MaxAge, or of unknown age
 	Unlabelled Reason = "unlabelled"
 	OutOfRange Reason = "out_of_range"
+	Untrusted  Reason = "untrusted" // claims another namespace's pod, and may not: see Rule.Exporters
 )
 
 // Reasons returns all of them.
-func Reasons() []Reason { return []Reason{NotANumber, Infinite, Stale, Unlabelled, OutOfRange} }
+func Reasons() []Reason {
+	return []Reason{NotANumber, Infinite, Stale, Unlabelled, OutOfRange, Untrusted}
+}
+
+func (r Reason) code() uint8 {
+	for i, known := range Reasons() {
+		if r == known {
+			return uint8(i) + 1
+		}
+	}
+	return 0
+}
 
 // Reading is when an answer was made: the time of evaluation as Prometheus
 // says it, and the same moment on this process's clock. Ages are taken on
@@ -29,111 +43,100 @@ type Reading struct {
 	Now       time.Time
 }
 
+// age of a sample scraped at a Unix time in seconds; false if that is no time
+// or lies in the future further than clocks differ.
+func (r Reading) age(scraped float64, limit time.Duration) (time.Duration, bool) {
+	if !(scraped > 0 && scraped < 1e11) {
+		return 0, false
+	}
+	age := r.Evaluated.Sub(time.UnixMilli(int64(scraped * 1000)))
+	return max(age, 0), age >= -limit
+}
+
 // Read builds the next table from an answer to the rule's Query and the table
 // before it. dropped counts the series that give no usable value, by reason.
 func (t *Table) Read(samples []Sample, r Reading) (next *Table, dropped map[Reason]int) {
-	next, dropped = NewTable(t.rule), map[Reason]int{}
-	times := scrapeTimes(samples)
-	scrapers := t.rule.scrapers(samples)
-	var buffer []byte
-	for _, s := range samples {
-		source, ok := t.rule.sourceOf(s.Part, 'v')
-		if !ok {
+	a, series := newAssembly(len(samples)/2), 0
+	samples, dropped = t.rule.trusted(samples)
+	b := t.rule.beside(samples, r)
+	for i := range samples {
+		s := &samples[i]
+		kind, n, ok := t.rule.partOf(s.Part)
+		if !ok || kind != 'v' && kind != 'a' {
 			continue
 		}
-		next.series++
-		k, ok := t.rule.Subject.key(s.Labels)
-		if !ok || scrapers[k] {
+		k, owned := t.rule.Subject.key(s.Labels)
+		owned = owned && !b.scrapers[k]
+		if kind == 'a' {
+			if age, ok := r.age(s.Value, t.rule.MaxAge); owned && ok && age <= t.rule.MaxAge {
+				a.add(k, t.rule.proof(n, s.Labels, r.Now.Add(-age)))
+			}
+			continue
+		}
+		series++
+		if !owned {
 			dropped[Unlabelled]++
 			continue
 		}
-		p := point{labels: s.Labels, value: s.Value * source.scale(), tier: source.Tier}
-		buffer = append(append(buffer[:0], s.Part[1:]...), 0)
-		buffer = append(buffer, s.Labels.Bytes(nil)...)
-		reason := p.judge(t.rule, times[string(buffer)], r)
-		if reason != "" {
+		p := point{labels: s.Labels, source: uint16(n), value: s.Value * t.rule.Sources[n].scale()}
+		if reason := p.judge(&t.rule, k, b, r); reason != "" {
 			dropped[reason]++
 		}
-		next.add(k, p)
+		a.add(k, p)
 	}
-	next.carry(t, r.Now)
-	return next, dropped
+	a.carry(t, r.Now)
+	return a.table(t.rule, series), dropped
+}
+
+// proof is the point that stands for the want of a source's series.
+func (r *Rule) proof(source int, ls labels.Labels, at time.Time) point {
+	return point{labels: ls, value: r.Sources[source].Absent.Value, at: at.UnixMilli(), source: uint16(source), marks: evidence}
 }
 
 // judge fills in when and whether the point is usable, and says why not. A
 // stale value is not unusable: it ages out by itself, and its age is worth
 // telling.
-func (p *point) judge(rule Rule, scraped float64, r Reading) Reason {
-	p.at = r.Now
+func (p *point) judge(rule *Rule, k Key, b beside, r Reading) Reason {
+	p.at = r.Now.UnixMilli()
+	source := &rule.Sources[p.source]
+	if math.IsNaN(p.value) && source.Idle != nil && (len(source.Idle.While) == 0 || b.idle[idle{k, int(p.source)}]) {
+		p.value, p.marks = source.Idle.Value, p.marks|declared
+	}
+	drop := func(why Reason) Reason {
+		p.why = why.code()
+		return why
+	}
 	switch {
 	case math.IsNaN(p.value):
-		p.unusable = true
-		return NotANumber
+		return drop(NotANumber)
 	case math.IsInf(p.value, 0):
-		p.unusable = true
-		return Infinite
+		return drop(Infinite)
 	case p.value < rule.Minimum || p.value > rule.Maximum:
-		p.unusable = true
-		return OutOfRange
-	case !(scraped > 0 && scraped < 1e11): // unknown, NaN or no time at all
-		p.unusable = true
-		return Stale
+		return drop(OutOfRange)
 	}
-	age := r.Evaluated.Sub(time.UnixMilli(int64(scraped * 1000)))
-	if age < -rule.MaxAge {
-		p.unusable = true
-		return OutOfRange
+	scraped, known := b.scraped(int(p.source), p.labels)
+	if !known || !(scraped > 0 && scraped < 1e11) {
+		return drop(Stale)
 	}
-	age = max(age, 0)
-	p.at = r.Now.Add(-age)
+	age, ok := r.age(scraped, rule.MaxAge)
+	if !ok {
+		return drop(OutOfRange)
+	}
+	p.at = r.Now.Add(-age).UnixMilli()
 	if age > rule.MaxAge {
 		return Stale
 	}
 	return ""
 }
 
-// scrapeTimes maps source and labels to the scrape time, in Unix seconds.
-func scrapeTimes(samples []Sample) map[string]float64 {
-	times := make(map[string]float64, len(samples)/2)
-	for _, s := range samples {
-		if len(s.Part) > 1 && s.Part[0] == 't' {
-			times[s.Part[1:]+"\x00"+string(s.Labels.Bytes(nil))] = s.Value
-		}
+// partOf returns the kind and the source of a part label like "v0".
+func (r *Rule) partOf(part string) (kind byte, source int, ok bool) {
+	if len(part) < 2 {
+		return 0, 0, false
 	}
-	return times
-}
-
-// scrapers returns the pods that are scraped for news about others. Without
-// honor_labels the series of a card nobody holds bears the exporter's own
-// pod, which must not pass for a holder.
-func (r Rule) scrapers(samples []Sample) map[Key]bool {
-	if r.Subject != Holder {
-		return nil
+	n, err := strconv.Atoi(part[1:])
+	if err != nil || n < 0 || n >= len(r.Sources) {
+		return 0, 0, false
 	}
-	found := map[Key]bool{}
-	for _, s := range samples {
-		if s.Labels.Get(exportedPodLabel) != "" {
-			found[scraped(s.Labels)] = true
-		}
-	}
-	return found
-}
-
-// sourceOf returns the source a part label like "v0" speaks of.
-func (r Rule) sourceOf(part string, kind byte) (Source, bool) {
-	if len(part) < 2 || part[0] != kind {
-		return Source{}, false
-	}
-	i, err := strconv.Atoi(part[1:])
-	if err != nil || i < 0 || i >= len(r.Sources) {
-		return Source{}, false
-	}
-	return r.Sources[i], true
-}
-
-func (s Source) scale() float64 {
-	if s.Scale == 0 {
-		return 1
-	}
-	return s.Scale
+	return part[0], n, part[0] != 'a' || r.Sources[n].Absent != nil
 }

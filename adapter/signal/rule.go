@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/prometheus/common/model"
-	"github.com/prometheus/prometheus/model/labels"
 )
 
 // Subject says whom a series speaks about, and so which of its labels name the
@@ -35,6 +34,9 @@ type Rule struct {
 	// are taken together.
 	Sources []Source
 	Subject Subject
+	// Exporters are the namespaces whose targets may speak about pods of other
+	// namespaces; nil trusts every target. See [Rule.trusted].
+	Exporters []string
 	// Identity are the labels that tell apart the real parts of a pod (its
 	// cards, its engines). Series equal in these are duplicates of one thing:
 	// two scrape jobs, two Prometheus replicas, an old and a new name.
@@ -48,20 +50,16 @@ type Rule struct {
 	Minimum, Maximum float64
 	// MaxAge is the age beyond which a sample is missing.
 	MaxAge time.Duration
-	// Window over which the value was computed; zero for instantaneous ones.
+	// Window is what rates and quantiles are taken over; zero if there are
+	// none.
 	Window time.Duration
-}
 
-// Source is one PromQL vector a rule reads.
-type Source struct {
-	Metric string
-	// Over, if set, divides Metric by this series of the same labels.
-	Over string
-	// Matchers narrow both series.
-	Matchers []*labels.Matcher
-	// Scale multiplies the value; zero means 1.
-	Scale float64
-	Tier  int
+	// AtZero is the value for a workload that is meant to have no pods and has
+	// none. Nil: there is none, as for every average.
+	AtZero *float64
+	// Activation, if positive, makes every external answer up to it 0, so that
+	// a trickle wakes no workload that is scaled to zero.
+	Activation float64
 }
 
 // ruleName is what a path segment, a metric label and an HPA manifest all take.
@@ -92,19 +90,46 @@ func (r Rule) Validate() error {
 	if r.MaxAge <= 0 {
 		check("maxAge", errors.New("must be positive"))
 	}
-	if r.Window < 0 {
-		check("window", errors.New("must not be negative"))
+	if r.Window < 0 || r.Window > 0 && r.Window < time.Second {
+		check("window", errors.New("must be zero or at least a second"))
 	}
-	if len(r.Sources) == 0 {
-		check("sources", errors.New("at least one is needed"))
+	for i, l := range r.Identity {
+		check(fmt.Sprintf("identity[%d]", i), identityLabel(l))
+	}
+	if r.AtZero != nil {
+		check("atZero", r.within(*r.AtZero))
+	}
+	if !(r.Activation >= 0 && r.Activation <= MaxValue) {
+		check("activation", fmt.Errorf("%g is not between 0 and %g", r.Activation, float64(MaxValue)))
+	}
+	if len(r.Sources) == 0 || len(r.Sources) > maxSources {
+		check("sources", fmt.Errorf("there are %d, not 1 to %d", len(r.Sources), maxSources))
 	}
 	for i, s := range r.Sources {
-		check(fmt.Sprintf("sources[%d].metric", i), metricName(s.Metric))
-		if s.Over != "" {
-			check(fmt.Sprintf("sources[%d].over", i), metricName(s.Over))
+		for _, p := range s.problems(r) {
+			check(fmt.Sprintf("sources[%d].%s", i, p.field), p.err)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// maxSources bounds the query one rule can become.
+const maxSources = 64
+
+// within says whether a declared value is one the rule itself would believe.
+func (r Rule) within(v float64) error {
+	if !(v >= r.Minimum && v <= r.Maximum) {
+		return fmt.Errorf("%g is not within the rule's own range [%g, %g]", v, r.Minimum, r.Maximum)
+	}
+	return nil
+}
+
+func identityLabel(name string) error {
+	switch {
+	case !model.UTF8Validation.IsValidLabelName(name), name == model.MetricNameLabel, name == model.BucketLabel, name == PartLabel:
+		return fmt.Errorf("%q cannot tell parts of a pod apart", name)
+	}
+	return nil
 }
 
 func metricName(name string) error {

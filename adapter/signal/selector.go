@@ -83,12 +83,21 @@ func anyOf(values []string) string {
 }
 
 // seriesLabels lets a Kubernetes selector look at a series.
-type seriesLabels struct{ labels.Labels }
+type seriesLabels struct {
+	labels.Labels
+	server string
+}
 
 func (s seriesLabels) Lookup(name string) (string, bool) {
-	value := s.Labels.Get(name)
+	value := s.Get(name)
 	return value, value != ""
 }
 
-func (s seriesLabels) Has(name string) bool   { return s.Labels.Has(name) }
-func (s seriesLabels) Get(name string) string { return s.Labels.Get(name) }
+func (s seriesLabels) Has(name string) bool { return s.Get(name) != "" }
+
+func (s seriesLabels) Get(name string) string {
+	if name == SourceLabel {
+		return s.server
+	}
+	return s.Labels.Get(name)
+}

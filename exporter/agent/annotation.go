@@ -139,15 +139,18 @@ func (f *Follower) listen(ctx context.Context, changes chan<- metadata, failures
 			retry = firstRetry
 			give(ctx, changes, m)
 		})
-		if err == nil {
-			continue // a watch ends after some minutes
+		if err != nil {
+			give(ctx, failures, err)
 		}
-		give(ctx, failures, err)
+		// A watch that ends by itself does so after some minutes; one that a proxy
+		// cuts off at once must not ask without a pause.
 		select {
 		case <-ctx.Done():
 		case <-time.After(retry + rand.N(retry)): // apart from the other nodes
 		}
-		retry = min(2*retry, lastRetry)
+		if err != nil {
+			retry = min(2*retry, lastRetry)
+		}
 	}
 }
 

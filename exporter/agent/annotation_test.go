@@ -201,3 +201,25 @@ func FuzzParseOrder(f *testing.F) {
 		}
 	})
 }
+
+// A watch that somebody ends at once does not make the API server's work the
+// exporter's loop.
+func TestWatchThatEndsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, h := newKube(t), newHeld()
+		k.cutsOff = true
+		defer follow(t, k, h)()
+		pass(time.Minute)
+		k.mu.Lock()
+		calls := len(k.calls)
+		k.mu.Unlock()
+		if calls < 2*20 || calls > 2*61 {
+			t.Errorf("%d requests in a minute, want one GET and one watch every one or two seconds", calls)
+		}
+		k.annotate(AnnotationRequest, `{"id":"op-1","cards":["GPU-a"]}`)
+		pass(5 * time.Second)
+		if got := state(t, k); got.State != stateReleased {
+			t.Errorf("not followed all the same: %+v", got)
+		}
+	})
+}

@@ -27,6 +27,7 @@ type kube struct {
 	events      []map[string]any
 	calls       []string // "GET /api/v1/nodes/node-1"
 	refuse      int      // status of every write; 0 accepts
+	cutsOff     bool     // ends every watch at once, as a proxy may
 	changed     chan struct{}
 }
 
@@ -55,6 +56,8 @@ func (k *kube) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	switch {
+	case k.cutsOff && r.URL.Query().Get("watch") != "":
+		return answer(http.StatusOK, io.NopCloser(strings.NewReader("")))
 	case r.Method == http.MethodPost:
 		k.events = append(k.events, content)
 	case r.Method == http.MethodPatch:

@@ -26,6 +26,8 @@ const (
 	maxTalkers = 8
 	// silence ends a connection.
 	silence = time.Minute
+	// acceptPause is between two tries that failed.
+	acceptPause = time.Second
 )
 
 // Socket takes requests to let go of cards from processes on this node: on a
@@ -61,18 +63,34 @@ func (s *Socket) Run(ctx context.Context) {
 	defer talks.Wait()
 	for {
 		slots <- struct{}{}
-		conn, err := s.listener.Accept()
-		if ctx.Err() != nil {
-			return
-		}
+		conn, err := s.accept(ctx)
 		if err != nil {
-			s.log.Error("the quiesce socket takes no more requests", "error", err)
 			return
 		}
 		talks.Go(func() {
 			defer func() { <-slots }()
 			s.talk(ctx, conn)
 		})
+	}
+}
+
+// accept waits for a requester; an error means that ctx has ended. What keeps
+// the socket from taking one, too many open files above all, passes.
+func (s *Socket) accept(ctx context.Context) (net.Conn, error) {
+	for {
+		conn, err := s.listener.Accept()
+		if err == nil {
+			return conn, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		s.log.Error("the quiesce socket takes no request at the moment", "error", err)
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(acceptPause):
+		}
 	}
 }
 

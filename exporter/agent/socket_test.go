@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 )
 
 func listen(t *testing.T, h *held) string {
@@ -102,6 +104,48 @@ func FuzzParseRequest(f *testing.F) {
 		r, err := parseRequest(line)
 		if err == nil && (r.Op != verbStatus) != (len(r.Cards) > 0) {
 			t.Errorf("accepted %+v", r)
+		}
+	})
+}
+
+// flaky refuses to accept some times before it hands out its one connection.
+type flaky struct {
+	failures int
+	conn     chan net.Conn
+	closed   chan struct{}
+}
+
+func (f *flaky) Accept() (net.Conn, error) {
+	if f.failures > 0 {
+		f.failures--
+		return nil, errors.New("too many open files")
+	}
+	select {
+	case c := <-f.conn:
+		return c, nil
+	case <-f.closed:
+		return nil, net.ErrClosed
+	}
+}
+func (f *flaky) Close() error   { close(f.closed); return nil }
+func (f *flaky) Addr() net.Addr { return nil }
+
+// Too many open files at one moment do not end the socket for good.
+func TestSocketOutlivesFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		l := &flaky{failures: 3, conn: make(chan net.Conn, 1), closed: make(chan struct{})}
+		l.conn <- there
+		s := &Socket{listener: l, cards: newHeld(), log: discard()}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); s.Run(ctx) }()
+		defer func() { cancel(); <-done }()
+		if _, err := here.Write([]byte(`{"op":"status"}` + "\n")); err != nil {
+			t.Fatal(err)
+		}
+		if reply, err := bufio.NewReader(here).ReadString('\n'); err != nil || !strings.Contains(reply, `"ok":true`) {
+			t.Errorf("%q: %v", reply, err)
 		}
 	})
 }

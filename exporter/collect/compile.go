@@ -35,6 +35,7 @@ type Compiler struct {
 	deviceLabels map[deviceKey]string
 	node         *labelSet
 	ledger       *Ledger
+	last         []pageFamily // of the page before
 }
 
 // NewCompiler returns a Compiler that remembers what the Ledger does.
@@ -68,6 +69,8 @@ func (c *Compiler) Compile(r *Reading, a Attribution) *Page {
 		page.families = append(page.families, c.opts.Compat.families(m)...)
 	}
 	page.bound(c.opts.MaxSeries, maxPageBytes)
+	page.render(c.last)
+	c.last = page.families
 	return page
 }
 

@@ -2,12 +2,10 @@ package collect
 
 import (
 	"math"
-	"strconv"
-	"strings"
 	"time"
 )
 
-// Page is an exposition but for the scrape's time: immutable, rendered by any
+// Page is an exposition but for the scrape's time: immutable, copied out by any
 // number of scrapes at once.
 type Page struct {
 	// Taken is the Reading's time.
@@ -25,6 +23,11 @@ type pageFamily struct {
 	name, help, kind string
 	aging            bool
 	samples          []pageSample
+
+	// Of render:
+	header, openHeader []byte // in the text format and in OpenMetrics
+	lines              []byte // the samples'; of an aging family nothing
+	oldest             int64  // of the samples' times
 }
 
 // pageSample is one series: labels are shared with every other series of the
@@ -33,6 +36,7 @@ type pageSample struct {
 	labels string
 	value  float64
 	taken  int64 // Unix nanoseconds
+	end    int   // of its line in the family's lines
 }
 
 // add takes a sample. Without a time it could not go stale, and without a
@@ -41,7 +45,7 @@ func (f *pageFamily) add(labels string, value float64, taken time.Time) {
 	if taken.IsZero() || math.IsNaN(value) || math.IsInf(value, 0) {
 		return
 	}
-	f.samples = append(f.samples, pageSample{labels, value, taken.UnixNano()})
+	f.samples = append(f.samples, pageSample{labels: labels, value: value, taken: taken.UnixNano()})
 }
 
 // Count is what an Append wrote and left out.
@@ -55,20 +59,20 @@ func (p *Page) Append(b []byte, now time.Time, openMetrics bool) ([]byte, Count)
 	for i := range p.families {
 		f := &p.families[i]
 		before, start := count.Series, len(b)
-		b = f.appendHeader(b, openMetrics)
-		for j := range f.samples {
-			s := &f.samples[j]
-			age, value := at-s.taken, s.value
-			if f.aging {
-				value = max(0, time.Duration(age).Seconds())
-			} else if age > int64(p.maxAge) {
-				count.Stale++
-				continue
-			}
-			b = append(b, f.name...)
-			b = append(append(b, '{'), s.labels...)
-			b = append(appendNumber(append(b, '}', ' '), value), '\n')
-			count.Series++
+		if openMetrics {
+			b = append(b, f.openHeader...)
+		} else {
+			b = append(b, f.header...)
+		}
+		switch {
+		case f.aging:
+			b = f.appendAges(b, at)
+			count.Series += len(f.samples)
+		case at-f.oldest <= int64(p.maxAge):
+			b = append(b, f.lines...)
+			count.Series += len(f.samples)
+		default:
+			b = f.appendFresh(b, at-int64(p.maxAge), &count)
 		}
 		if count.Series == before {
 			b = b[:start]
@@ -77,38 +81,27 @@ func (p *Page) Append(b []byte, now time.Time, openMetrics bool) ([]byte, Count)
 	return b, count
 }
 
-func (f *pageFamily) appendHeader(b []byte, openMetrics bool) []byte {
-	name, kind := f.name, f.kind
-	if openMetrics {
-		name, kind = openMetricsHeader(name, kind)
+// appendAges appends how old the samples are.
+func (f *pageFamily) appendAges(b []byte, at int64) []byte {
+	for i := range f.samples {
+		s := &f.samples[i]
+		b = f.appendLine(b, s.labels, max(0, time.Duration(at-s.taken).Seconds()))
 	}
-	b = append(append(append(b, "# HELP "...), name...), ' ')
-	b = append(appendEscaped(b, f.help, openMetrics), '\n')
-	b = append(append(append(b, "# TYPE "...), name...), ' ')
-	return append(append(b, kind...), '\n')
+	return b
 }
 
-// openMetricsHeader names a family as OpenMetrics does: a counter without its
-// _total. A DCGM counter has none, and giving it one would rename the series
-// for scrapers that speak OpenMetrics, so its type becomes unknown.
-func openMetricsHeader(name, kind string) (string, string) {
-	if kind == "untyped" {
-		return name, "unknown"
+// appendFresh appends the samples that are not older than since.
+func (f *pageFamily) appendFresh(b []byte, since int64, count *Count) []byte {
+	begin := 0
+	for i := range f.samples {
+		s := &f.samples[i]
+		if s.taken >= since {
+			b = append(b, f.lines[begin:s.end]...)
+			count.Series++
+		} else {
+			count.Stale++
+		}
+		begin = s.end
 	}
-	if kind != "counter" {
-		return name, kind
-	}
-	if base, ok := strings.CutSuffix(name, "_total"); ok {
-		return base, kind
-	}
-	return name, "unknown"
-}
-
-// appendNumber writes whole numbers without an exponent: most values are whole,
-// and this is the cheapest way.
-func appendNumber(b []byte, v float64) []byte {
-	if whole := math.Trunc(v); whole == v && math.Abs(v) < 1<<53 {
-		return strconv.AppendInt(b, int64(v), 10)
-	}
-	return strconv.AppendFloat(b, v, 'g', -1, 64)
+	return b
 }

@@ -106,9 +106,9 @@ func (r *reader) withoutQuiet(l layout) layout {
 		known := r.cards[gpu]
 		return known != nil && slices.Contains(r.quiet, known.uuid)
 	}
-	l.gpus = slices.DeleteFunc(l.gpus, quiet)
-	l.instances = slices.DeleteFunc(l.instances, func(p placed) bool { return quiet(p.gpu) })
-	l.devices = slices.DeleteFunc(l.devices, func(d device) bool { return d.ofGPU() && quiet(d.parent) })
+	l.gpus = slices.DeleteFunc(slices.Clone(l.gpus), quiet)
+	l.instances = slices.DeleteFunc(slices.Clone(l.instances), func(p placed) bool { return quiet(p.gpu) })
+	l.devices = slices.DeleteFunc(slices.Clone(l.devices), func(d device) bool { return d.ofGPU() && quiet(d.parent) })
 	return l
 }
 

@@ -22,6 +22,9 @@ const (
 	xidOverlap = 10 * time.Second
 	// firstEvents is the room for one answer; it grows.
 	firstEvents = 256
+	// maxEvents is far more than cards have in the time that is kept; what is over
+	// it is left out.
+	maxEvents = 1 << 20
 )
 
 // events is what the reader remembers of the cards' events, whatever becomes of
@@ -89,7 +92,7 @@ func (r *reader) readEvents(now time.Time) error {
 		e.start = now.Add(-xidOverlap) // the clock was set back, and events have its time
 	}
 	err := e.each(e.xids, e.since(e.newestXID, now, xidOverlap), func(gpu uint32, at time.Time, code int64) {
-		uuid := r.cards[gpu].uuid
+		uuid := r.uuidOf(gpu)
 		if code <= 0 || code >= int32Blank || at.Before(e.start) || uuid == "" {
 			return
 		}
@@ -101,7 +104,7 @@ func (r *reader) readEvents(now time.Time) error {
 	})
 	if err == nil {
 		err = e.each(e.clocks, e.since(e.newest, now, r.every), func(gpu uint32, at time.Time, bits int64) {
-			if uuid := r.cards[gpu].uuid; bits >= 0 && bits < int32Blank && uuid != "" {
+			if uuid := r.uuidOf(gpu); bits >= 0 && bits < int32Blank && uuid != "" {
 				e.log(uuid).AddClocks(collect.Event{Time: at, Code: bits})
 				e.newest = later(e.newest, at)
 			}
@@ -149,11 +152,11 @@ func (e *events) each(w *watch, since time.Time, got func(gpu uint32, at time.Ti
 		if code != 0 {
 			return callError("reading events", code)
 		}
-		if int(n) > len(e.room) {
-			e.room = make([]C.shim_event, 2*n)
+		if int(n) > len(e.room) && len(e.room) < maxEvents {
+			e.room = make([]C.shim_event, min(2*int(n), maxEvents))
 			continue
 		}
-		for _, x := range e.room[:n] {
+		for _, x := range e.room[:min(int(n), len(e.room))] {
 			got(uint32(x.gpu), time.UnixMicro(int64(x.ts)), int64(x.number))
 		}
 		return nil

@@ -41,6 +41,14 @@ func (r *reader) learnCards() {
 	}
 }
 
+// uuidOf is a card's UUID, empty where it is not known.
+func (r *reader) uuidOf(gpu uint32) string {
+	if card := r.cards[gpu]; card != nil {
+		return card.uuid
+	}
+	return ""
+}
+
 // strangers reports whether there is a card of which nothing is known.
 func (r *reader) strangers() bool {
 	return slices.ContainsFunc(r.layout.gpus, func(gpu uint32) bool { return r.cards[gpu].uuid == "" })

@@ -243,6 +243,55 @@ func TestWatchRefusedForLackOfDriver(t *testing.T) {
 	}
 }
 
+// A card that is asked for before anything was read is not touched by the first
+// reading either: an exporter that restarts while a card is repartitioned must
+// not take hold of it.
+func TestQuiesceBeforeTheFirstReading(t *testing.T) {
+	m := newMachine(t, 2)
+	m.cut(0, 2, "3g.40gb", 3, 4)
+	s := open(t, Options{})
+	watchFields(t, s, 155, 252)
+	if err := s.(collect.Quiescer).Quiesce([]string{m.Cards[0].UUID}); err != nil {
+		t.Fatal(err)
+	}
+	if r := read(t, s); len(r.Entities) != 1 || r.Entities[0].UUID != m.Cards[1].UUID {
+		t.Errorf("the first reading has %+v", r.Entities)
+	}
+	before := s.(*source).reader.session.made
+	read(t, s)
+	if made := s.(*source).reader.session.made; made != before {
+		t.Errorf("the second reading set up its watches anew: %d groups, then %d", before, made)
+	}
+}
+
+// A host engine that has given up a card goes on giving its last values: they
+// say nothing of how the card is now.
+func TestOldValuesAreNoSignOfLife(t *testing.T) {
+	m := newMachine(t, 1)
+	s := open(t, Options{}).(*source)
+	watchFields(t, s, 155)
+	card := read(t, s).Entities[0]
+	if card.Lost || !has(card, 155) {
+		t.Fatalf("%+v", card)
+	}
+	m.Cards[0].Lost = true
+	m.write()
+	for _, age := range []time.Duration{0, time.Minute} {
+		seen := card
+		now := seen.Values[0].Time.Add(age)
+		if err := s.worker.Do(func() {
+			if err := s.reader.noticeLoss(0, &seen, now); err != nil {
+				t.Error(err)
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if seen.Lost != (age > 0) {
+			t.Errorf("with values %s old: lost %v", age, seen.Lost)
+		}
+	}
+}
+
 func TestQuiesce(t *testing.T) {
 	m := newMachine(t, 2)
 	m.cut(0, 2, "3g.40gb", 3, 4)

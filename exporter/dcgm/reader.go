@@ -143,6 +143,7 @@ func (r *reader) adopt(l layout) error {
 	}
 	r.layout, r.fresh, r.uuids = l, true, map[entityKey]string{}
 	r.learnCards()
+	r.layout = r.withoutQuiet(l) // one that was let go of before it was known
 	r.learnPlaces()
 	if err := r.watchAll(); err != nil {
 		r.fresh = false

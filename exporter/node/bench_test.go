@@ -61,8 +61,10 @@ func BenchmarkScrape(b *testing.B) {
 			ctx, cancel := context.WithCancel(b.Context())
 			defer cancel()
 			go n.Run(ctx)
-			for n.Ready() != nil {
-				time.Sleep(time.Millisecond)
+			for deadline := time.Now().Add(10 * time.Second); n.Ready() != nil; time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					b.Fatal(n.Ready())
+				}
 			}
 			server := httptest.NewServer(n.Handler())
 			defer server.Close()

@@ -20,6 +20,7 @@ type metrics struct {
 	readTime   prometheus.Histogram
 	reconnects prometheus.Counter
 	drops      *prometheus.CounterVec
+	stale      prometheus.Counter // of drops
 	quiesced   prometheus.Gauge
 
 	series     prometheus.Gauge
@@ -49,6 +50,7 @@ func newMetrics(attributionErrors func() float64) *metrics {
 	m.registry.MustRegister(m.up, m.reads, m.readTime, m.reconnects, m.drops, m.quiesced,
 		m.series, m.leftOut, m.scrapeTime, m.nodeWrites, build,
 		prometheus.NewCounterFunc(prometheus.CounterOpts(gauge(metric.ExporterAttributionErrors)), attributionErrors))
+	m.stale = m.drops.WithLabelValues("stale")
 	m.reloads = newReloadMetrics(m.registry)
 	for _, result := range []string{"ok", "error"} {
 		m.reads.WithLabelValues(result)
@@ -72,10 +74,11 @@ func histogram(d metric.Desc, buckets ...float64) prometheus.Histogram {
 func (m *metrics) read(took time.Duration, err error) {
 	m.readTime.Observe(took.Seconds())
 	m.reads.WithLabelValues(result(err)).Inc()
-	m.up.Set(0)
+	up := 0.0
 	if err == nil {
-		m.up.Set(1)
+		up = 1
 	}
+	m.up.Set(up) // once: a source that answers is never seen as down between two steps
 }
 
 func result(err error) string {

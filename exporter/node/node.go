@@ -55,6 +55,7 @@ type Node struct {
 	metrics  *metrics
 	sampler  *sampler
 	page     atomic.Pointer[collect.Page]
+	self     atomic.Pointer[selfPage]
 	ledger   *collect.Ledger // of the compile loop
 	beat     atomic.Int64    // when the compile loop last turned, Unix nanoseconds
 
@@ -89,6 +90,9 @@ func New(o Options) (*Node, error) {
 	n.sampler = newSampler(o, n.metrics)
 	n.compiler, n.serving = n.newCompiler(o.Compat), n.sampler.wants.Load()
 	n.beat.Store(time.Now().UnixNano())
+	if n.describe(); n.self.Load().err != nil {
+		return nil, n.self.Load().err
+	}
 	return n, nil
 }
 
@@ -121,8 +125,9 @@ func (n *Node) Run(ctx context.Context) {
 // compileLoop makes a page of each reading and of each change of holders. It
 // waits for nothing but these, so it is what /livez watches.
 func (n *Node) compileLoop(ctx context.Context) {
-	tick := time.NewTicker(n.opts.Interval)
+	tick, self := time.NewTicker(n.opts.Interval), time.NewTicker(selfInterval)
 	defer tick.Stop()
+	defer self.Stop()
 	var answered, changed <-chan struct{}
 	if n.opts.Pods != nil {
 		answered, changed = n.opts.Pods.Answered(), n.opts.Pods.Changed()
@@ -133,6 +138,9 @@ func (n *Node) compileLoop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			continue
+		case <-self.C:
+			n.describe()
 			continue
 		case <-n.sampler.fresh:
 		case <-changed:

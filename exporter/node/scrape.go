@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -15,14 +14,16 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
-// Handler answers scrapes: the page as of now and the self-metrics, in the
-// format negotiated. It is safe for any number of scrapes at once, reads memory
+// Handler answers scrapes: the page as of now and the self-metrics of the last
+// second, in the format negotiated. It is safe for any number of scrapes at once, reads memory
 // only, and nothing of the request but its headers. Compression has to be asked
 // for by Options: it takes several times the rest.
 func (n *Node) Handler() http.Handler {
-	var buffers sync.Pool
+	var buffers, zippers sync.Pool
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		buffer, _ := buffers.Get().(*[]byte)
 		if buffer == nil {
@@ -30,21 +31,22 @@ func (n *Node) Handler() http.Handler {
 		}
 		defer buffers.Put(buffer)
 		format, began := expfmt.NegotiateIncludingOpenMetrics(r.Header), time.Now()
-		out := bytes.NewBuffer((*buffer)[:0])
-		if err := n.render(out, format, began); err != nil {
+		out, err := n.render((*buffer)[:0], format, began)
+		if err != nil {
 			n.log.Error("rendering a scrape", "error", err)
 			http.Error(w, "rendering failed: "+err.Error(), http.StatusInternalServerError)
 			return
 		}
-		*buffer = out.Bytes()
+		*buffer = out
 		n.metrics.scrapeTime.Observe(time.Since(began).Seconds())
 		w.Header().Set("Content-Type", string(format))
-		n.send(w, r, *buffer)
+		n.send(w, r, out, &zippers)
 	})
 }
 
 // send writes the body. What fails is the connection, which the server sees.
-func (n *Node) send(w http.ResponseWriter, r *http.Request, body []byte) {
+// zippers are kept for their tables, which are larger than most pages.
+func (n *Node) send(w http.ResponseWriter, r *http.Request, body []byte, zippers *sync.Pool) {
 	if n.opts.Compress {
 		w.Header().Set("Vary", "Accept-Encoding")
 	}
@@ -55,14 +57,20 @@ func (n *Node) send(w http.ResponseWriter, r *http.Request, body []byte) {
 		return
 	}
 	w.Header().Set("Content-Encoding", "gzip")
-	z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // the level is a valid one
+	z, _ := zippers.Get().(*gzip.Writer)
+	if z == nil {
+		z, _ = gzip.NewWriterLevel(w, gzip.BestSpeed) // the level is a valid one
+	} else {
+		z.Reset(w)
+	}
+	defer zippers.Put(z)
 	_, _ = z.Write(body)
 	_ = z.Close()
 }
 
 // takesGzip reports whether Accept-Encoding has gzip and does not refuse it.
 func takesGzip(h http.Header) bool {
-	any := false
+	whatever := false
 	for part := range strings.SplitSeq(strings.Join(h.Values("Accept-Encoding"), ","), ",") {
 		coding, weight, _ := strings.Cut(part, ";")
 		_, q, weighed := strings.Cut(weight, "q=")
@@ -71,53 +79,52 @@ func takesGzip(h http.Header) bool {
 		case "gzip":
 			return wanted
 		case "*":
-			any = wanted
+			whatever = wanted
 		}
 	}
-	return any
+	return whatever
 }
 
-// render writes the page as of now, then the self-metrics.
-func (n *Node) render(out *bytes.Buffer, format expfmt.Format, now time.Time) error {
-	encoder := expfmt.NewEncoder(out, format)
-	openMetrics := format.FormatType() == expfmt.TypeOpenMetrics
+// render appends the page as of now, then the self-metrics.
+func (n *Node) render(out []byte, format expfmt.Format, now time.Time) ([]byte, error) {
+	self := n.self.Load()
+	if self.err != nil {
+		return out, self.err
+	}
+	kind := format.FormatType()
+	openMetrics := kind == expfmt.TypeOpenMetrics
 	if page := n.page.Load(); page != nil {
-		text, count := page.Append(out.AvailableBuffer(), now, openMetrics)
+		var count collect.Count
+		out, count = page.Append(out, now, openMetrics)
 		n.metrics.series.Set(float64(count.Series))
-		n.metrics.drops.WithLabelValues("stale").Add(float64(count.Stale))
-		if openMetrics || format.FormatType() == expfmt.TypeTextPlain {
-			out.Write(text)
-		} else if err := reencode(encoder, text); err != nil {
-			return err
-		}
+		n.metrics.stale.Add(float64(count.Stale))
 	}
-	families, err := n.metrics.registry.Gather()
-	if err != nil {
-		return fmt.Errorf("gathering self-metrics: %w", err)
+	switch {
+	case openMetrics:
+		return append(out, self.openMetrics...), nil
+	case kind == expfmt.TypeTextPlain:
+		return append(out, self.text...), nil
 	}
-	for _, f := range families {
-		if err := encoder.Encode(f); err != nil {
-			return fmt.Errorf("encoding %s: %w", f.GetName(), err)
-		}
-	}
-	if closer, ok := encoder.(io.Closer); ok {
-		return closer.Close()
-	}
-	return nil
+	return reencode(out, self, format)
 }
 
-// reencode turns the page's text into the encoder's format, protobuf mostly. It
-// is the slow path: no scraper prefers it unless told to.
-func reencode(encoder expfmt.Encoder, text []byte) error {
+// reencode turns the page's text into another format, protobuf mostly, and adds
+// the self-metrics. It is the slow path: no scraper prefers it unless told to.
+func reencode(text []byte, self *selfPage, format expfmt.Format) ([]byte, error) {
+	var out bytes.Buffer
+	encoder := expfmt.NewEncoder(&out, format)
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
 	if err != nil {
-		return fmt.Errorf("re-encoding the page: %w", err)
+		return nil, fmt.Errorf("re-encoding the page: %w", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(families)) {
 		if err := encoder.Encode(families[name]); err != nil {
-			return fmt.Errorf("encoding %s: %w", name, err)
+			return nil, fmt.Errorf("encoding %s: %w", name, err)
 		}
 	}
-	return nil
+	if err := self.encodeTo(encoder); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
 }

@@ -141,6 +141,9 @@ func (p *pass) card(index int) {
 		p.log.Debug("GPU not identified", "index", index, "error", word(ret))
 		return
 	}
+	if p.asleep[card.UUID] {
+		return // let go of before it was known
+	}
 	log := p.logOf(card.UUID)
 	card.Lost = ret == nvml.ERROR_GPU_IS_LOST
 	if ret != nvml.SUCCESS {

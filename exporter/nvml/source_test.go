@@ -240,6 +240,20 @@ func TestDriverNotLoaded(t *testing.T) {
 	}
 }
 
+// A card that is asked for before it is known stays out of the first reading too.
+func TestQuiesceBeforeTheFirstReading(t *testing.T) {
+	o, _ := machine(t, fakenvml.State{Cards: []fakenvml.Card{cutCard(0), h100(1)}})
+	s := opened(t, o, 155)
+	if err := s.Quiesce([]string{"GPU-00000000"}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if r := read(t, s); len(r.Entities) != 1 || r.Entities[0].UUID != "GPU-00000001" {
+			t.Errorf("%+v", r.Entities)
+		}
+	}
+}
+
 func TestQuiesce(t *testing.T) {
 	o, _ := machine(t, fakenvml.State{Cards: []fakenvml.Card{cutCard(0), h100(1)}})
 	s := opened(t, o, 155)

@@ -89,6 +89,9 @@ func (c *cluster) run(ctx context.Context, changed func()) {
 		if c.refresh(ctx) {
 			changed()
 		}
+		// From now on: a tick that nobody waited for would come at once.
+		retry.Reset(clusterRetry)
+		pause.Reset(clusterPause)
 		// A scheduler or a DRA driver may write down after the kubelet's answer
 		// what became of it.
 		again = woken || c.failed != nil

@@ -29,18 +29,51 @@ var (
 	}
 	AdapterDropped = Desc{
 		Name: "gpuscale_adapter_samples_dropped_total", Type: Counter, Unit: None, Owner: Adapter, Stability: Alpha,
-		Help:   `Samples left out, by rule and reason: "nan", "infinite", "stale", "unlabelled", "out_of_range".`,
+		Help:   `Samples left out, by rule and reason: "nan", "infinite", "stale", "unlabelled", "out_of_range", "untrusted".`,
 		Labels: []string{LabelRule, LabelReason},
+	}
+	AdapterQuestions = Desc{
+		Name: "gpuscale_adapter_questions_active", Type: Gauge, Unit: None, Owner: Adapter, Stability: Alpha,
+		Help:   "Questions asked regularly at the moment, by backend: one query each per interval.",
+		Labels: []string{LabelBackend},
 	}
 	AdapterAnswers = Desc{
 		Name: "gpuscale_adapter_answers_total", Type: Counter, Unit: None, Owner: Adapter, Stability: Alpha,
 		Help:   "Answers given to the metrics APIs, by rule and HTTP status code.",
 		Labels: []string{LabelRule, LabelCode},
 	}
+	AdapterRuleState = Desc{
+		Name: "gpuscale_adapter_rule_state", Type: Gauge, Unit: None, Owner: Adapter, Stability: Alpha,
+		Help:   `1 for the state a rule is in: "in_force"; "kept", the file's version is bad and the last good one serves; "rejected", it is bad and there is none.`,
+		Labels: []string{LabelRule, LabelState},
+	}
+	AdapterReloadGood = Desc{
+		Name: "gpuscale_adapter_config_reload_good", Type: Gauge, Unit: None, Owner: Adapter, Stability: Alpha,
+		Help: "1 if the configuration file that is there now is in force, 0 if it cannot be used and the one before stays. Bad rules do not count.",
+	}
+	AdapterReloadTime = Desc{
+		Name: "gpuscale_adapter_config_in_force_since_timestamp_seconds", Type: Gauge, Unit: Seconds, Owner: Adapter, Stability: Alpha,
+		Help: "When the configuration that is in force was read.",
+	}
+	AdapterReloadFailures = Desc{
+		Name: "gpuscale_adapter_config_reload_failures_total", Type: Counter, Unit: None, Owner: Adapter, Stability: Alpha,
+		Help: "Contents of the configuration file that could not be used.",
+	}
+	AdapterConfigInfo = Desc{
+		Name: "gpuscale_adapter_config_info", Type: Gauge, Unit: Info, Owner: Adapter, Stability: Alpha,
+		Help:   "The configuration in force, by the hash of its file. Always 1.",
+		Labels: []string{LabelHash},
+	}
+	AdapterForwarded = Desc{
+		Name: "gpuscale_adapter_forwarded_total", Type: Counter, Unit: None, Owner: Adapter, Stability: Alpha,
+		Help:   "Requests for external metrics no rule has the name of, passed on to the other metrics server, by the HTTP status code answered.",
+		Labels: []string{LabelCode},
+	}
 )
 
 func adapterSeries() []Desc {
 	return []Desc{
-		AdapterBuildInfo, AdapterQueries, AdapterQuerySeconds, AdapterRuleAge, AdapterSeries, AdapterDropped, AdapterAnswers,
+		AdapterBuildInfo, AdapterQueries, AdapterQuerySeconds, AdapterRuleAge, AdapterSeries, AdapterDropped, AdapterQuestions, AdapterAnswers, AdapterForwarded,
+		AdapterRuleState, AdapterReloadGood, AdapterReloadTime, AdapterReloadFailures, AdapterConfigInfo,
 	}
 }

@@ -34,6 +34,11 @@ var (
 		Name: "gpuscale_autoscaler_planner_panics_total", Type: Counter, Unit: None, Owner: Autoscaler, Stability: Alpha,
 		Help: "Rounds in which the planner panicked and nothing was done: a bug to report with what /debug/panic shows.",
 	}
+	AutoscalerEvents = Desc{
+		Name: "gpuscale_autoscaler_events_total", Type: Counter, Unit: None, Owner: Autoscaler, Stability: Alpha,
+		Help:   `Kubernetes Events told, by result: "written", "merged" with one that says the same, "dropped" since too many waited, "failed".`,
+		Labels: []string{LabelResult},
+	}
 	AutoscalerActions = Desc{
 		Name: "gpuscale_autoscaler_actions_total", Type: Counter, Unit: None, Owner: Autoscaler, Stability: Alpha,
 		Help:   `Actions taken, by verb, pool, reason and result: "ok", "error" or "skipped".`,
@@ -67,7 +72,7 @@ var (
 func autoscalerSeries() []Desc {
 	return []Desc{
 		AutoscalerBuildInfo, AutoscalerLeader, AutoscalerRounds, AutoscalerRoundSeconds, AutoscalerRoundAge,
-		AutoscalerSnapshotAge, AutoscalerPlannerPanics, AutoscalerActions,
+		AutoscalerSnapshotAge, AutoscalerPlannerPanics, AutoscalerEvents, AutoscalerActions,
 		AutoscalerVerdicts, AutoscalerPoolSize, AutoscalerPendingSlices, AutoscalerUnservedSlices, AutoscalerOperations,
 	}
 }

@@ -25,11 +25,13 @@ const (
 	LabelCode      = "code"
 	LabelFamily    = "family"
 	LabelGoVersion = "go_version"
+	LabelHash      = "hash"
 	LabelKind      = "kind"
 	LabelPhase     = "phase"
 	LabelPool      = "pool"
 	LabelResult    = "result"
 	LabelRule      = "rule"
+	LabelState     = "state"
 	LabelVerb      = "verb"
 	LabelVersion   = "version"
 )

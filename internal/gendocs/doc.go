@@ -1,3 +1,3 @@
-// Command gendocs writes docs/metrics.md from gpu/metric and docs/reasons.md
-// from plan.Reasons. It runs from the module's root and writes nothing else.
+// Command gendocs writes docs/metrics.md from gpu/metric, docs/reasons.md from
+// plan.Reasons and docs/signals.md from the adapter's built-in rules. It runs from the module's root and writes nothing else.
 package main

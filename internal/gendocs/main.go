@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -23,6 +24,7 @@ func write(dir string) error {
 	pages := []struct{ name, text string }{
 		{"metrics.md", metricsPage(metric.All(), metric.Reads())},
 		{"reasons.md", reasonsPage(plan.Reasons())},
+		{"signals.md", signalsPage(signal.Builtin(docAge), signal.Abouts())},
 	}
 	for _, p := range pages {
 		path := filepath.Join(dir, p.name)

@@ -26,7 +26,7 @@ func metricsPage(ours []metric.Desc, theirs []metric.Read) string {
 			}
 		}
 	}
-	b.WriteString("\n## Read from inference servers\n\n| series | server | type | labels | meaning |\n|---|---|---|---|---|\n")
+	b.WriteString("\n## Read from inference servers, gateways and dcgm-exporter\n\n| series | server | type | labels | meaning |\n|---|---|---|---|---|\n")
 	for _, r := range theirs {
 		row(&b, "`"+r.Name+"`", r.Server, string(r.Type), strings.Join(r.Labels, " "), r.Help)
 	}

@@ -3,18 +3,25 @@ package prom
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"strings"
-	"sync"
-	"time"
 )
 
 // authorize reads the credential files for each request: they are small, the
 // requests few, and a rotated secret must not need a restart.
 func (c Config) authorize(req *http.Request) error {
+	for name, value := range c.Headers {
+		req.Header.Set(name, value)
+	}
+	for name, file := range c.HeaderFiles {
+		value, err := readSecret(file)
+		if err != nil {
+			return fmt.Errorf("reading header %s: %w", name, err)
+		}
+		req.Header.Set(name, value)
+	}
 	switch {
 	case c.BearerTokenFile != "":
 		token, err := readSecret(c.BearerTokenFile)
@@ -42,58 +49,6 @@ func readSecret(file string) (string, error) {
 		return "", fmt.Errorf("%s is empty", file)
 	}
 	return secret, nil
-}
-
-// tlsRecheck is how often the TLS files are looked at for a change.
-const tlsRecheck = 10 * time.Second
-
-// transport hands out an HTTP client and makes a new one when a TLS file has
-// changed, because a tls.Config's roots cannot be swapped in place.
-type transport struct {
-	cfg Config
-
-	mu      sync.Mutex
-	client  *http.Client
-	read    string // contents the client was made from
-	checked time.Time
-}
-
-func (t *transport) current() (*http.Client, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := time.Now()
-	if t.client != nil && now.Sub(t.checked) < tlsRecheck {
-		return t.client, nil
-	}
-	files, err := t.cfg.readTLS()
-	if err != nil {
-		return nil, err
-	}
-	t.checked = now
-	contents := strings.Join(files[:], "\x00")
-	if t.client != nil && contents == t.read {
-		return t.client, nil
-	}
-	tlsConfig, err := t.cfg.tls(files)
-	if err != nil {
-		return nil, err
-	}
-	if t.client != nil {
-		t.client.CloseIdleConnections()
-	}
-	base := http.DefaultTransport.(*http.Transport).Clone()
-	base.TLSClientConfig = tlsConfig
-	base.MaxIdleConnsPerHost = 8
-	t.read = contents
-	t.client = &http.Client{
-		Transport: base,
-		// A redirected POST arrives as a GET without its query, and a proxy's
-		// login page is no answer.
-		CheckRedirect: func(*http.Request, []*http.Request) error {
-			return errors.New("refusing to follow a redirect")
-		},
-	}
-	return t.client, nil
 }
 
 // readTLS returns the contents of the CA, certificate and key file; "" where

@@ -54,7 +54,7 @@ func (c *Client) Query(ctx context.Context, promql string, at time.Time) (Vector
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, c.bare(err))
 	}
 	defer func() { _ = resp.Body.Close() }()
 	return c.read(resp)
@@ -67,22 +67,37 @@ func (c *Client) request(ctx context.Context, promql string, at time.Time) (*htt
 		// One more than we accept, so that a cut answer is seen as too large.
 		"limit": {strconv.Itoa(c.cfg.MaxSeries + 1)},
 	}
+	for name, value := range c.cfg.Parameters {
+		form.Set(name, value)
+	}
 	if !at.IsZero() {
 		form.Set("time", strconv.FormatFloat(float64(at.UnixMilli())/1000, 'f', 3, 64))
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.endpoint, strings.NewReader(form.Encode()))
+	target, body := c.endpoint, io.Reader(strings.NewReader(form.Encode()))
+	if c.cfg.Method == http.MethodGet {
+		target, body = target+"?"+form.Encode(), nil
+	}
+	req, err := http.NewRequestWithContext(ctx, c.cfg.Method, target, body)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBadQuery, err)
 	}
-	for name, value := range c.cfg.Headers {
-		req.Header.Set(name, value)
+	if body != nil {
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
-	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	req.Header.Set("Accept", "application/json")
 	if err := c.cfg.authorize(req); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return req, nil
+}
+
+// bare takes the request's URL out of an error: it goes into logs and answers,
+// and its parameters may be secret.
+func (c *Client) bare(err error) error {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		return fmt.Errorf("%s %s: %w", c.cfg.Method, c.endpoint, wrapped.Err)
+	}
+	return err
 }
 
 func (c *Client) read(resp *http.Response) (Vector, error) {
@@ -103,6 +118,8 @@ func (c *Client) read(resp *http.Response) (Vector, error) {
 		return nil, fmt.Errorf("%w: the answer is a %q, not a vector", ErrBadQuery, a.resultType)
 	case len(a.warnings) > 0:
 		return nil, &PartialError{Warnings: a.warnings, Vector: a.vector}
+	case a.partial:
+		return nil, &PartialError{Warnings: []string{"isPartial: some of the storage did not answer"}, Vector: a.vector}
 	}
 	return a.vector, nil
 }

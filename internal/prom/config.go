@@ -1,10 +1,7 @@
 package prom
 
 import (
-	"errors"
-	"fmt"
-	"net/url"
-	"strings"
+	"net/http"
 	"time"
 )
 
@@ -26,8 +23,18 @@ type Config struct {
 	BearerTokenFile string `json:"bearerTokenFile,omitempty"`
 	Username        string `json:"username,omitempty"`
 	PasswordFile    string `json:"passwordFile,omitempty"`
+	// SigV4 signs requests for Amazon Managed Service for Prometheus.
+	SigV4 *SigV4 `json:"sigv4,omitempty"`
 	// Headers are sent with each request, for example X-Scope-OrgID.
 	Headers map[string]string `json:"headers,omitempty"`
+	// HeaderFiles are headers whose values lie in files, by header name: for
+	// a tenant or a key that is a secret.
+	HeaderFiles map[string]string `json:"headerFiles,omitempty"`
+	// Parameters are sent beside the query, for example Thanos'
+	// partial_response=false or VictoriaMetrics' nocache=1.
+	Parameters map[string]string `json:"parameters,omitempty"`
+	// Method is POST if empty, or GET for servers that allow nothing else.
+	Method string `json:"method,omitempty"`
 
 	CAFile     string `json:"caFile,omitempty"`
 	CertFile   string `json:"certFile,omitempty"`
@@ -41,7 +48,23 @@ type Config struct {
 	MaxSeries        int   `json:"maxSeries,omitempty"`
 }
 
+// SigV4 is how to sign. Credentials come from where Amazon's own tools take
+// them: the environment, a web identity, a shared credentials file, the
+// instance; they are read again when they change or expire.
+type SigV4 struct {
+	Region string `json:"region"`
+	// Service that is asked; "aps" if empty.
+	Service string `json:"service,omitempty"`
+	Profile string `json:"profile,omitempty"`
+	// RoleARN is a role to assume, ExternalID what it asks to be told.
+	RoleARN    string `json:"roleARN,omitempty"`
+	ExternalID string `json:"externalID,omitempty"`
+}
+
 func (c Config) withDefaults() Config {
+	if c.Method == "" {
+		c.Method = http.MethodPost
+	}
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
 	}
@@ -52,50 +75,4 @@ func (c Config) withDefaults() Config {
 		c.MaxSeries = DefaultMaxSeries
 	}
 	return c
-}
-
-// Validate returns all problems at once, each with its field's name. It reads
-// no file.
-func (c Config) Validate() error {
-	var errs []error
-	bad := func(field, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%s: %s", field, fmt.Sprintf(format, args...)))
-	}
-	u, err := url.Parse(c.URL)
-	switch {
-	case c.URL == "":
-		bad("url", "is required")
-	case err != nil:
-		bad("url", "%v", err)
-	case u.Scheme != "http" && u.Scheme != "https":
-		bad("url", "scheme %q is neither http nor https", u.Scheme)
-	case u.Host == "":
-		bad("url", "has no host")
-	case u.User != nil:
-		bad("url", "must not hold credentials; use username and passwordFile")
-	}
-	if c.BearerTokenFile != "" && c.Username != "" {
-		bad("bearerTokenFile", "excludes username")
-	}
-	if (c.Username == "") != (c.PasswordFile == "") {
-		bad("passwordFile", "goes together with username")
-	}
-	if (c.CertFile == "") != (c.KeyFile == "") {
-		bad("keyFile", "goes together with certFile")
-	}
-	for name := range c.Headers {
-		if strings.EqualFold(name, "Authorization") {
-			bad("headers", "Authorization comes from bearerTokenFile or username")
-		}
-	}
-	if c.Timeout < 0 {
-		bad("timeout", "must not be negative")
-	}
-	if c.MaxResponseBytes < 0 {
-		bad("maxResponseBytes", "must not be negative")
-	}
-	if c.MaxSeries < 0 {
-		bad("maxSeries", "must not be negative")
-	}
-	return errors.Join(errs...)
 }

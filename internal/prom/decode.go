@@ -18,13 +18,22 @@ type answer struct {
 	resultType                 string
 	vector                     Vector
 	warnings                   []string
+	// partial is VictoriaMetrics' word for "some of the storage did not answer".
+	partial bool
 }
+
+// maxReason bounds, in bytes, what a server may put into our log.
+const maxReason = 1000
 
 func (a answer) reason() string {
 	if a.message == "" {
 		return "no reason given"
 	}
-	return strings.TrimSpace(a.errorType + " " + a.message)
+	reason := strings.TrimSpace(a.errorType + " " + a.message)
+	if len(reason) > maxReason {
+		return strings.ToValidUTF8(reason[:maxReason], "") + "…"
+	}
+	return reason
 }
 
 // decode reads an envelope element by element, so that an answer of too many
@@ -42,6 +51,8 @@ func decode(r io.Reader, maxSeries int) (a answer, err error) {
 			return d.json.Decode(&a.message)
 		case "warnings":
 			return d.json.Decode(&a.warnings)
+		case "isPartial":
+			return d.json.Decode(&a.partial)
 		case "data":
 			return d.data(&a)
 		}
@@ -54,6 +65,8 @@ type decoder struct {
 	json      *json.Decoder
 	maxSeries int
 	seen      map[string]string // strings met before: label names and values repeat
+	element   json.RawMessage   // of the vector, its room used again
+	room      []Label           // where labels of samples go: see plain
 }
 
 func (d *decoder) data(a *answer) error {
@@ -105,7 +118,14 @@ func (d *decoder) sample() (Sample, error) {
 		Value     [2]json.RawMessage `json:"value"`
 		Histogram json.RawMessage    `json:"histogram"`
 	}
-	if err := d.json.Decode(&raw); err != nil {
+	d.element = d.element[:0]
+	if err := d.json.Decode(&d.element); err != nil {
+		return Sample{}, err
+	}
+	if s, ok := d.plain(d.element); ok {
+		return s, nil
+	}
+	if err := json.Unmarshal(d.element, &raw); err != nil {
 		return Sample{}, err
 	}
 	if raw.Histogram != nil {

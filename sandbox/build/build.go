@@ -68,6 +68,21 @@ func Prometheus(ctx context.Context, o Options) (Paths, error) {
 	}, nil
 }
 
+// PrometheusAdapter returns the path of prometheus-adapter v0.12.0, with which
+// tests compare our adapter, and compiles it if the cache does not have it. Only
+// the tests that compare need it, so it is not a part of All.
+func PrometheusAdapter(ctx context.Context, o Options) (string, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return "", err
+	}
+	dir, err := ensure(ctx, o, prometheusAdapter)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, prometheusAdapter.output), nil
+}
+
 // All is ControlPlane and Prometheus.
 func All(ctx context.Context, o Options) (Paths, error) {
 	p, err := ControlPlane(ctx, o)

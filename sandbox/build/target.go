@@ -60,6 +60,19 @@ var prometheus = target{
 	disk:   2 << 30,
 }
 
+// prometheusAdapter is what our adapter is compared with. Its version is in
+// the nested module's go.mod.
+var prometheusAdapter = target{
+	name:   "prometheus-adapter",
+	title:  "prometheus-adapter",
+	module: "sandbox/controlplane/prometheus-adapter",
+	args:   []string{"-trimpath", "-ldflags", "-s -w"},
+	pkgs:   []string{"sigs.k8s.io/prometheus-adapter/cmd/adapter"},
+	output: "prometheus-adapter",
+	files:  []string{"prometheus-adapter"},
+	disk:   1 << 30,
+}
+
 // programs of ours that a sandbox runs as processes. The exporter links the C
 // side of go-dcgm.
 var programs = target{

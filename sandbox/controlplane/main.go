@@ -1,6 +1,7 @@
 // Command controlplane is a real Kubernetes control plane in one binary:
 // etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok and
-// kubectl, chosen by the name it is called by or by its first argument.
+// kubectl, chosen by the name it is called by or by its first argument; and
+// hpa-calc, which lets the HPA controller decide cases in a world of its own.
 //
 // One binary instead of six because they share most of their packages: it
 // compiles in a third of the time and takes a quarter of the disk space.
@@ -24,6 +25,7 @@ var applets = map[string]func(){
 	"kube-scheduler":          runScheduler,
 	"kwok":                    runKWOK,
 	"kubectl":                 runKubectl,
+	"hpa-calc":                runHPACalc,
 }
 
 func main() {

@@ -67,15 +67,15 @@ func (s *Server) Queries() []*http.Request {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	if err := req.ParseForm(); err != nil || req.URL.Path != "/api/v1/query" || req.Method != http.MethodPost {
-		http.Error(w, "not a POST to /api/v1/query", http.StatusNotFound)
+	if err := req.ParseForm(); err != nil || req.URL.Path != "/api/v1/query" || req.Method != http.MethodPost && req.Method != http.MethodGet {
+		http.Error(w, "not a query to /api/v1/query", http.StatusNotFound)
 		return
 	}
 	s.mu.Lock()
 	s.queries = append(s.queries, req)
 	script := s.script
 	s.mu.Unlock()
-	r := script(req.PostForm.Get("query"))
+	r := script(req.Form.Get("query"))
 	if r.Delay > 0 {
 		select {
 		case <-time.After(r.Delay):

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"time"
+)
+
+// row is what was measured of one adapter under one number of HPAs.
+type row struct {
+	title    string
+	hpas     int
+	took     time.Duration // what was counted
+	answers  answers
+	custom   inside
+	external inside
+
+	queries, series, lists, reviews float64 // a minute
+	cpu                             float64 // seconds a minute
+	rss, peak                       int64   // bytes
+	load                            string
+}
+
+// reading is the state of all counters at one moment.
+type reading struct {
+	at                              time.Time
+	queries, series, lists, reviews int64
+	cpu                             time.Duration
+	inside                          map[string]inside
+}
+
+func (l *lab) read(ctx context.Context, s *subject) (reading, error) {
+	in, err := s.inside(ctx)
+	return reading{
+		at: time.Now(), inside: in, cpu: cpuTime(s.cmd.Process.Pid),
+		queries: l.prometheus.queries.Load(), series: l.prometheus.series.Load(),
+		lists: l.api.counts.list.Load(), reviews: l.api.counts.review.Load(),
+	}, err
+}
+
+// measure lets so many HPAs ask for warm and then for as long as is counted.
+func (l *lab) measure(ctx context.Context, s *subject, count int, warm, long time.Duration) (row, error) {
+	h, err := newHPAs(l.fleet, s.address, l.certs)
+	if err != nil {
+		return row{}, err
+	}
+	runtime.GC() // the generator's own, not during the measurement
+	asking, stop := context.WithTimeout(ctx, warm+long)
+	defer stop()
+	done := make(chan answers, 1)
+	go func() { done <- h.run(asking, count, warm) }()
+	select {
+	case <-ctx.Done():
+		return row{}, ctx.Err()
+	case <-s.ended:
+		return row{}, fmt.Errorf("%s has ended: %s", s.title, tail(s.log))
+	case <-time.After(warm):
+	}
+	before, err := l.read(ctx, s)
+	if err != nil {
+		return row{}, err
+	}
+	select {
+	case <-s.ended:
+		return row{}, fmt.Errorf("%s has ended: %s", s.title, tail(s.log))
+	case <-asking.Done():
+	}
+	after, err := l.read(ctx, s)
+	if err != nil {
+		return row{}, err
+	}
+	r := row{title: s.title, hpas: count, took: after.at.Sub(before.at), load: load()}
+	perMinute := func(a, b int64) float64 { return float64(b-a) / r.took.Minutes() }
+	r.queries, r.series = perMinute(before.queries, after.queries), perMinute(before.series, after.series)
+	r.lists, r.reviews = perMinute(before.lists, after.lists), perMinute(before.reviews, after.reviews)
+	r.cpu = (after.cpu - before.cpu).Seconds() / r.took.Minutes()
+	r.custom = after.inside["custom.metrics.k8s.io"].since(before.inside["custom.metrics.k8s.io"])
+	r.external = after.inside["external.metrics.k8s.io"].since(before.inside["external.metrics.k8s.io"])
+	r.rss, r.peak = memory(s.cmd.Process.Pid)
+	select {
+	case r.answers = <-done:
+	case <-time.After(2 * period): // each request has a timeout of one
+		return row{}, fmt.Errorf("the generator did not come to an end")
+	}
+	return r, ctx.Err()
+}

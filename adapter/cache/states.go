@@ -1,0 +1,80 @@
+package cache
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gpuscale/gpuscale/gpu/metric"
+)
+
+// states reports what is known at the moment of the scrape. A rule that never
+// had an answer has no age and no number of series: they are absent, not zero.
+type states struct {
+	cache                  *Cache
+	age, series, questions *prometheus.Desc
+}
+
+func newStates(c *Cache) states {
+	desc := func(d metric.Desc) *prometheus.Desc { return prometheus.NewDesc(d.Name, d.Help, d.Labels, nil) }
+	return states{cache: c, age: desc(metric.AdapterRuleAge), series: desc(metric.AdapterSeries), questions: desc(metric.AdapterQuestions)}
+}
+
+// Describe implements prometheus.Collector.
+func (s states) Describe(ch chan<- *prometheus.Desc) {
+	ch <- s.age
+	ch <- s.series
+	ch <- s.questions
+}
+
+// Collect implements prometheus.Collector.
+func (s states) Collect(ch chan<- prometheus.Metric) {
+	type rule struct {
+		oldest time.Time
+		series int
+	}
+	known, active := map[string]rule{}, map[string]int{}
+	for name := range s.cache.plan.Load().backends {
+		active[name] = 0
+	}
+	for _, e := range s.cache.entries() {
+		if e.active() {
+			active[e.Backend]++
+		}
+		a := e.latest.Load()
+		if a.at.IsZero() {
+			continue
+		}
+		r := known[e.Rule]
+		if r.oldest.IsZero() || a.at.Before(r.oldest) {
+			r.oldest = a.at
+		}
+		r.series += a.series
+		known[e.Rule] = r
+	}
+	gauge := func(d *prometheus.Desc, v float64, label string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, label)
+	}
+	for name, r := range known {
+		gauge(s.age, time.Since(r.oldest).Seconds(), name)
+		gauge(s.series, float64(r.series), name)
+	}
+	for backend, n := range active {
+		gauge(s.questions, float64(n), backend)
+	}
+}
+
+// entries returns the rules' and all others.
+func (c *Cache) entries() []*entry {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	rules := c.plan.Load().rules
+	all := make([]*entry, 0, len(rules)+len(c.asked))
+	for _, e := range rules {
+		all = append(all, e)
+	}
+	for _, e := range c.asked {
+		all = append(all, e)
+	}
+	return all
+}

@@ -1,0 +1,218 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/gpuscale/gpuscale/adapter/signal"
+	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/prom"
+)
+
+// counting is a question whose state is how many answers it has had.
+func counting(query string) Question {
+	return Question{
+		Rule: "counting", Query: query,
+		Build: func(previous any, _ prom.Vector, _ signal.Reading) (any, int, map[signal.Reason]int) {
+			n, _ := previous.(int)
+			return n + 1, 3, map[signal.Reason]int{signal.Stale: 1}
+		},
+	}
+}
+
+// start runs a cache of the setup inside a synctest bubble.
+func start(t *testing.T, s Setup) (*Cache, *prometheus.Registry) {
+	t.Helper()
+	reg := prometheus.NewRegistry()
+	c, err := NewOf(s, reg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { c.Run(ctx); close(done) }()
+	t.Cleanup(func() { cancel(); <-done })
+	synctest.Wait()
+	return c, reg
+}
+
+func setup(q Querier, rules ...Rule) Setup {
+	return Setup{Options: options, Backends: []Backend{{Name: DefaultBackend, Querier: q}}, Rules: rules}
+}
+
+func watched(t *testing.T, c *Cache, q Question) State {
+	t.Helper()
+	s, err := c.Watch(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestAQuestionIsKeptAnsweredWhileItIsWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &backend{delay: time.Second}
+		c, reg := start(t, setup(b))
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() {
+				if s := watched(t, c, counting("up")); s.Value != 1 || s.Failure != nil || s.At.IsZero() {
+					t.Errorf("the first watch: %+v", s)
+				}
+			})
+		}
+		all.Wait()
+		if b.count() != 1 {
+			t.Errorf("%d queries for one question", b.count())
+		}
+		time.Sleep(time.Minute)
+		if s := watched(t, c, counting("up")); s.Value.(int) < 8 {
+			t.Errorf("after a minute at 5s: %v answers", s.Value)
+		}
+		if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
+			t.Errorf("metrics: %v %v", problems, err)
+		}
+		active := func(want string) {
+			t.Helper()
+			text := "# HELP gpuscale_adapter_questions_active " + metric.AdapterQuestions.Help +
+				"\n# TYPE gpuscale_adapter_questions_active gauge\ngpuscale_adapter_questions_active{backend=\"default\"} " + want + "\n"
+			if err := testutil.GatherAndCompare(reg, strings.NewReader(text), metric.AdapterQuestions.Name); err != nil {
+				t.Error(err)
+			}
+		}
+		active("1")
+		time.Sleep(2 * options.IdleAfter)
+		active("0")
+		before := b.count()
+		time.Sleep(time.Hour)
+		if b.count() != before || len(c.asked) != 0 {
+			t.Errorf("an idle question: %d more queries, %d kept", b.count()-before, len(c.asked))
+		}
+		if s := watched(t, c, counting("up")); s.Value != 1 {
+			t.Errorf("after idleness: %v, and not a new beginning", s.Value)
+		}
+	})
+}
+
+func TestQuestionsAreToldApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &backend{}
+		s := setup(b)
+		s.Backends = append(s.Backends, Backend{Name: "other", Querier: b})
+		c, _ := start(t, s)
+		rule, other, version := counting("up"), counting("up"), counting("up")
+		rule.Rule, other.Backend, version.Version = "second", "other", "2"
+		for _, q := range []Question{counting("up"), counting("down"), rule, other, version} {
+			watched(t, c, q)
+		}
+		same := counting("up")
+		same.Backend = DefaultBackend
+		watched(t, c, same)
+		if b.count() != 5 {
+			t.Errorf("%d queries for 5 questions", b.count())
+		}
+	})
+}
+
+func TestTheNumberOfQuestionsIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := setup(&backend{})
+		s.Options.MaxQuestions = 2
+		c, _ := start(t, s)
+		watched(t, c, counting("a"))
+		watched(t, c, counting("b"))
+		if _, err := c.Watch(t.Context(), counting("c")); !errors.Is(err, ErrTooManyQuestions) {
+			t.Errorf("a third: %v", err)
+		}
+		watched(t, c, counting("a"))
+		time.Sleep(2 * options.IdleAfter)
+		watched(t, c, counting("c"))
+	})
+}
+
+func TestAWatchTellsOfFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &backend{}
+		c, _ := start(t, setup(b))
+		watched(t, c, counting("up"))
+		good := time.Now()
+		b.set(func(b *backend) { b.err = prom.ErrTooLarge })
+		time.Sleep(time.Minute)
+		s := watched(t, c, counting("up"))
+		if s.Value != 1 || !s.At.Equal(good) || !errors.Is(s.Failure, prom.ErrTooLarge) {
+			t.Errorf("%+v: the last good answer and the failure should stand", s)
+		}
+		if s := watched(t, c, counting("never answered")); s.Value != nil || s.Failure == nil || !s.At.IsZero() {
+			t.Errorf("%+v", s)
+		}
+		none := counting("up")
+		none.Backend = "nowhere"
+		if s := watched(t, c, none); !errors.Is(s.Failure, errNoBackend) {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// An answer that a rule's own code cannot stand costs that rule, not the
+// process.
+func TestAQuestionThatPanicsStandsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := start(t, setup(&backend{}))
+		bad := counting("bad")
+		bad.Build = func(any, prom.Vector, signal.Reading) (any, int, map[signal.Reason]int) { panic("no such part") }
+		if s := watched(t, c, bad); s.Value != nil || s.Failure == nil || !strings.Contains(s.Failure.Error(), "no such part") {
+			t.Errorf("%+v", s)
+		}
+		if s := watched(t, c, counting("good")); s.Value != 1 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// A slow backend holds up its own questions and no others.
+func TestBackendsStandAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := setup(&backend{})
+		var most, now int
+		var mu sync.Mutex
+		hang := querier(func(ctx context.Context, _ string, _ time.Time) (prom.Vector, error) {
+			mu.Lock()
+			now++
+			most = max(most, now)
+			mu.Unlock()
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		s.Backends = append(s.Backends, Backend{Name: "slow", Querier: hang})
+		c, _ := start(t, s)
+		var all sync.WaitGroup
+		for i := range 20 {
+			q := counting(fmt.Sprint("slow", i))
+			q.Backend = "slow"
+			all.Go(func() {
+				if s := watched(t, c, q); s.Value != nil || s.Failure == nil {
+					t.Errorf("%+v", s)
+				}
+			})
+		}
+		synctest.Wait()
+		before := time.Now()
+		if s := watched(t, c, counting("quick")); s.Value != 1 || time.Since(before) != 0 {
+			t.Errorf("%+v after %s", s, time.Since(before))
+		}
+		all.Wait()
+		if most != options.Concurrency {
+			t.Errorf("%d queries at once, not %d", most, options.Concurrency)
+		}
+	})
+}

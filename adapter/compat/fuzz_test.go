@@ -1,0 +1,52 @@
+package compat
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/prometheus/prometheus/promql/parser"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
+)
+
+// everything parses a selector; nil if it is none.
+func everything(text string) k8slabels.Selector {
+	s, err := k8slabels.Parse(text)
+	if err != nil {
+		return nil
+	}
+	return s
+}
+
+// forced checks that a query has the one selector it should have, with the
+// matchers it must not lose.
+func forced(t *testing.T, query string, matchers ...string) {
+	t.Helper()
+	e, err := reading.ParseExpr(query)
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	if _, ok := e.(*parser.AggregateExpr); !ok {
+		t.Fatalf("%s is no longer one sum", query)
+	}
+	selectors := 0
+	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
+		s, ok := n.(*parser.VectorSelector)
+		if !ok {
+			return nil
+		}
+		selectors++
+		var have []string
+		for _, m := range s.LabelMatchers {
+			have = append(have, m.String())
+		}
+		for _, want := range matchers {
+			if !slices.Contains(have, want) {
+				t.Fatalf("%s has lost %s", query, want)
+			}
+		}
+		return nil
+	})
+	if selectors != 1 {
+		t.Fatalf("%s has %d selectors", query, selectors)
+	}
+}

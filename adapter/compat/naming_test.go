@@ -1,0 +1,302 @@
+package compat
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
+
+	"github.com/gpuscale/gpuscale/internal/prom"
+)
+
+// kinds is a cluster with the usual resources, some in groups.
+func kinds() apimeta.RESTMapper {
+	m := apimeta.NewDefaultRESTMapper([]schema.GroupVersion{{Version: "v1"}, {Group: "apps", Version: "v1"}, {Group: "networking.k8s.io", Version: "v1"}, {Group: "batch", Version: "v1"}})
+	for kind, root := range map[schema.GroupVersionKind]bool{
+		{Version: "v1", Kind: "Pod"}: false, {Version: "v1", Kind: "Service"}: false,
+		{Version: "v1", Kind: "Namespace"}: true, {Version: "v1", Kind: "Node"}: true, {Version: "v1", Kind: "PersistentVolume"}: true,
+		{Group: "apps", Version: "v1", Kind: "Deployment"}:           false,
+		{Group: "networking.k8s.io", Version: "v1", Kind: "Ingress"}: false,
+		{Group: "batch", Version: "v1", Kind: "Job"}:                 false,
+	} {
+		scope := apimeta.RESTScopeNamespace
+		if root {
+			scope = apimeta.RESTScopeRoot
+		}
+		m.Add(kind, scope)
+	}
+	return m
+}
+
+func family(name string, labels ...string) prom.Family {
+	slices.Sort(labels)
+	return prom.Family{Name: name, Labels: labels}
+}
+
+// found is what a Prometheus has for the selectors of testdata/default.yaml.
+func found(f *File) map[string][]prom.Family {
+	return map[string][]prom.Family{
+		f.Custom[0].SeriesQuery: {
+			family("container_some_time_seconds_total", "pod", "namespace", "container"),
+			family("container_some_count_total", "pod", "namespace", "container"),
+			family("container_some_usage", "pod", "namespace", "container"),
+		},
+		f.Custom[3].SeriesQuery: {
+			family("ingress_hits_total", "kube_ingress", "kube_service", "kube_pod", "kube_namespace", "job"),
+			family("ingress_hits_total", "kube_ingress", "kube_service", "kube_pod", "kube_namespace"),
+			family("service_proxy_packets", "kube_service", "kube_namespace"),
+			family("work_queue_wait_seconds_total", "kube_deployment", "kube_namespace"),
+			family("node_gigawatts", "kube_node"),
+			family("volume_claims_total", "kube_persistentvolume"),
+			family("node_fan_seconds_total", "kube_node"),
+		},
+	}
+}
+
+func core(resource string) schema.GroupResource { return schema.GroupResource{Resource: resource} }
+
+// TestDefaultRulesFindTheirMetrics: the metrics that v0.12.0 lists for its own
+// default rules.
+func TestDefaultRulesFindTheirMetrics(t *testing.T) {
+	f := read(t, "default.yaml")
+	r := newRegistry(f, found(f), nil, kinds())
+	var got []string
+	for info := range r.custom {
+		got = append(got, info.String())
+	}
+	slices.Sort(got)
+	want := []string{
+		"deployments.apps/work_queue_wait(namespaced)",
+		"ingresses.networking.k8s.io/ingress_hits(namespaced)",
+		"namespaces/ingress_hits", "namespaces/service_proxy_packets", "namespaces/some_count", "namespaces/some_time",
+		"namespaces/some_usage", "namespaces/work_queue_wait",
+		"nodes/node_fan", "nodes/node_gigawatts", "persistentvolumes/volume_claims",
+		"pods/ingress_hits(namespaced)", "pods/some_count(namespaced)", "pods/some_time(namespaced)", "pods/some_usage(namespaced)",
+		"services/ingress_hits(namespaced)", "services/service_proxy_packets(namespaced)",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+// TestQueriesAreThoseOfV0120: the cases of v0.12.0's own tests of its default
+// rules, and the query it sends for each.
+func TestQueriesAreThoseOfV0120(t *testing.T) {
+	f := read(t, "default.yaml")
+	r := newRegistry(f, found(f), nil, kinds())
+	for _, tc := range []struct {
+		info           cma.CustomMetricInfo
+		namespace, sel string
+		names          []string
+		want           string
+	}{
+		{cma.CustomMetricInfo{GroupResource: core("pods"), Namespaced: true, Metric: "some_usage"}, "somens", "", []string{"somepod1", "somepod2"},
+			`sum(container_some_usage{namespace="somens",pod=~"somepod1|somepod2",container!="POD"}) by (pod)`},
+		{cma.CustomMetricInfo{GroupResource: core("pods"), Namespaced: true, Metric: "some_count"}, "somens", "", []string{"somepod1", "somepod2"},
+			`sum(rate(container_some_count_total{namespace="somens",pod=~"somepod1|somepod2",container!="POD"}[1m])) by (pod)`},
+		{cma.CustomMetricInfo{GroupResource: core("pods"), Namespaced: true, Metric: "some_time"}, "somens", "", []string{"somepod1", "somepod2"},
+			`sum(rate(container_some_time_seconds_total{namespace="somens",pod=~"somepod1|somepod2",container!="POD"}[1m])) by (pod)`},
+		{cma.CustomMetricInfo{GroupResource: core("services"), Namespaced: true, Metric: "ingress_hits"}, "somens", "", []string{"somesvc"},
+			`sum(rate(ingress_hits_total{kube_namespace="somens",kube_service="somesvc"}[1m])) by (kube_service)`},
+		{cma.CustomMetricInfo{GroupResource: core("services"), Namespaced: true, Metric: "ingress_hits"}, "somens", "param1=value1", []string{"somesvc"},
+			`sum(rate(ingress_hits_total{param1="value1",kube_namespace="somens",kube_service="somesvc"}[1m])) by (kube_service)`},
+		{cma.CustomMetricInfo{GroupResource: schema.GroupResource{Group: "networking.k8s.io", Resource: "ingresses"}, Namespaced: true, Metric: "ingress_hits"}, "somens", "", []string{"someingress"},
+			`sum(rate(ingress_hits_total{kube_namespace="somens",kube_ingress="someingress"}[1m])) by (kube_ingress)`},
+		{cma.CustomMetricInfo{GroupResource: core("pods"), Namespaced: true, Metric: "ingress_hits"}, "somens", "", []string{"somepod"},
+			`sum(rate(ingress_hits_total{kube_namespace="somens",kube_pod="somepod"}[1m])) by (kube_pod)`},
+		{cma.CustomMetricInfo{GroupResource: core("services"), Namespaced: true, Metric: "service_proxy_packets"}, "somens", "", []string{"somesvc"},
+			`sum(service_proxy_packets{kube_namespace="somens",kube_service="somesvc"}) by (kube_service)`},
+		{cma.CustomMetricInfo{GroupResource: schema.GroupResource{Group: "apps", Resource: "deployments"}, Namespaced: true, Metric: "work_queue_wait"}, "somens", "", []string{"somedep"},
+			`sum(rate(work_queue_wait_seconds_total{kube_namespace="somens",kube_deployment="somedep"}[1m])) by (kube_deployment)`},
+		{cma.CustomMetricInfo{GroupResource: core("nodes"), Metric: "node_gigawatts"}, "", "", []string{"somenode"},
+			`sum(node_gigawatts{kube_node="somenode"}) by (kube_node)`},
+		{cma.CustomMetricInfo{GroupResource: core("persistentvolumes"), Metric: "volume_claims"}, "", "", []string{"somepv"},
+			`sum(rate(volume_claims_total{kube_persistentvolume="somepv"}[1m])) by (kube_persistentvolume)`},
+		{cma.CustomMetricInfo{GroupResource: core("nodes"), Metric: "node_fan"}, "", "", []string{"somenode"},
+			`sum(rate(node_fan_seconds_total{kube_node="somenode"}[1m])) by (kube_node)`},
+		{cma.CustomMetricInfo{GroupResource: core("namespaces"), Metric: "ingress_hits"}, "", "", []string{"somens"},
+			`sum(rate(ingress_hits_total{kube_namespace="somens"}[1m])) by (kube_namespace)`},
+	} {
+		tg := r.custom[tc.info]
+		if tg == nil {
+			t.Errorf("%s is not served", tc.info)
+			continue
+		}
+		p, err := tg.specific(selectorOf(t, tc.sel), tc.namespace, tc.names, "asked")
+		if err != nil {
+			t.Errorf("%s: %v", tc.info, err)
+			continue
+		}
+		if got, want := p.value, canonical(t, tc.want); got != want {
+			t.Errorf("%s\ngot  %s\nwant %s", tc.info, got, want)
+		}
+		general, err := tg.general(selectorOf(t, tc.sel))
+		if err != nil || general.special != "" {
+			t.Errorf("%s has no general query: %v %s", tc.info, err, general.special)
+		}
+	}
+}
+
+// canonical spells PromQL the parser's way, matchers sorted.
+func canonical(t testing.TB, text string) string {
+	t.Helper()
+	e, err := reading.ParseExpr(text)
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return e.String()
+}
+
+// TestTemplateArguments: the cases of v0.12.0's own tests of metricsQuery, for
+// objects called bar and baz under the label resource, and for external ones.
+func TestTemplateArguments(t *testing.T) {
+	bar, both := []string{"bar"}, []string{"bar", "baz"}
+	for _, tc := range []struct {
+		template, namespace, sel string
+		names                    []string
+		want                     string
+	}{
+		{`series <<.Series>>`, "", "", bar, `series foo`},
+		{`<<.LabelMatchers>>`, "", "", both, `resource=~"bar|baz"`},
+		{`<<.LabelMatchers>>`, "", "", bar, `resource="bar"`},
+		{`<<.LabelMatchers>>`, "", "metric1=value1", bar, `metric1="value1",resource="bar"`},
+		{`<<index .LabelValuesByName "resource">>`, "", "", bar, `bar`},
+		{`<<index .LabelValuesByName "resource">>`, "", "", both, `bar|baz`},
+		{`<<index .LabelValuesByName "namespaces">> <<index .LabelValuesByName "resource">>`, "default", "", both, `default bar|baz`},
+		{`<<.GroupBy>>`, "", "", bar, `resource`},
+		{`<<.GroupBySlice>>`, "", "", bar, `[resource]`},
+		// External ones.
+		{`series <<.Series>>`, "", "", nil, `series foo`},
+		{`x<<.GroupBy>>`, "", "", nil, `x`},
+		{`<<.GroupBySlice>>`, "", "", nil, `[]`},
+		{`<<index .LabelValuesByName "namespaces">> x`, "default", "", nil, `default x`},
+		{`<<.LabelMatchers>>`, "", "foo=bar", nil, `foo="bar"`},
+		{`<<.LabelMatchers>>`, "default", "foo=bar", nil, `foo="bar",namespaces="default"`},
+		{`<<.LabelMatchers>>`, "", "foo=bar,qux in (bar,baz)", nil, `foo="bar",qux=~"bar|baz"`},
+		{`<<.LabelMatchers>>`, "", "foo!=bar,qux notin (bar,baz),here,!there", nil, `foo!="bar",here!="",qux!~"bar|baz",there=""`},
+		{`<<.LabelValuesByName>>`, "", "foo=bar", nil, `map[foo:bar]`},
+		{`<<.LabelValuesByName>>`, "", "foo in (bar,baz)", nil, `map[foo:bar|baz]`},
+		// Where v0.12.0 writes a regular expression that means something else,
+		// or no PromQL at all.
+		{`<<.LabelMatchers>>`, "", "version in (1.2,2.0)", nil, `version=~"1\\.2|2\\.0"`},
+		{`<<.LabelMatchers>>`, "", "app.kubernetes.io/name=web", nil, `"app.kubernetes.io/name"="web"`},
+	} {
+		q, err := newQueryTemplate(tc.template)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := conditions(selectorOf(t, tc.sel))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tc.namespace != "" {
+			all = append(all, named("namespaces", []string{tc.namespace}))
+		}
+		var groupBy []string
+		if tc.names != nil {
+			all = append(all, named("resource", tc.names))
+			groupBy = []string{"resource"}
+		}
+		got, err := q.render(arguments("foo", all, groupBy...))
+		if err != nil || got != tc.want {
+			t.Errorf("%s: %q, %v; want %q", tc.template, got, err, tc.want)
+		}
+	}
+	for _, sel := range []string{"a>1", "a<1"} {
+		if _, err := conditions(selectorOf(t, sel)); err == nil || !strings.Contains(err.Error(), "cannot be said in PromQL") {
+			t.Errorf("%s: %v", sel, err)
+		}
+	}
+}
+
+func TestNames(t *testing.T) {
+	for _, tc := range []struct{ matches, as, series, want string }{
+		{"", "", "up", "up"},
+		{"^container_(.*)_total$", "", "container_x_total", "x"},
+		{"^container_(.*)_total$", "", "container_x", ""},
+		{"^(.*)_total", "${1}_per_second", "http_requests_total", "http_requests_per_second"},
+		{"^(a)_(b)$", "$2_of_$1", "a_b", ""}, // $2_of_ is no group
+		{"^(a)_(b)$", "${2}_of_$1", "a_b", "b_of_a"},
+		{"up", "cheesy", "cleanup_total", "cheesy"},
+	} {
+		r := &Rule{}
+		if _, err := r.naming(rawName{tc.matches, tc.as}); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := r.serves(tc.series); got != tc.want && !(tc.as == "$2_of_$1" && got == "a") {
+			t.Errorf("%s as %q of %s: %q, want %q", tc.matches, tc.as, tc.series, got, tc.want)
+		}
+	}
+	r := &Rule{filters: []filter{}}
+	f, err := newFilter(rawFilter{IsNot: "_seconds"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.filters = append(r.filters, f)
+	if _, err := r.naming(rawName{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := r.serves("x_seconds_total"); ok {
+		t.Error("a filter is not followed")
+	}
+}
+
+// A rule whose resources the cluster does not have serves what it can and says
+// what it cannot.
+func TestUnknownResourcesAreToldAndHarmless(t *testing.T) {
+	f := read(t, "sample.yaml")
+	r := newRegistry(f, map[string][]prom.Family{
+		f.Custom[0].SeriesQuery:   {family("container_cpu_seconds_total", "namespace", "pod")},
+		f.Custom[3].SeriesQuery:   {family("cheddar", "brand", "sharp")},
+		f.External[0].SeriesQuery: {family("queue_consumer_lag", "name")},
+		f.External[1].SeriesQuery: {family("queue_depth", "name", "topic")},
+	}, nil, kinds())
+	told := map[string]string{}
+	for _, s := range r.rules {
+		told[s.Rule] = strings.Join(s.Problems, "; ")
+	}
+	if !strings.Contains(told["rules[3]"], "the cluster has no brand.cheese.io") || !strings.Contains(told["externalRules[0]"], "namespaced: false") ||
+		told["rules[0]"] != "" || told["externalRules[1]"] != "" {
+		t.Errorf("%v", told)
+	}
+	if r.custom[cma.CustomMetricInfo{GroupResource: core("pods"), Namespaced: true, Metric: "cpu"}] == nil || r.external["queue_depth"] == nil {
+		t.Error("the other rules serve nothing")
+	}
+}
+
+// FuzzSelector: no selector, however written, changes what a query selects but
+// by narrowing it: every selector of the series keeps the forced matchers, and
+// the query keeps its form.
+func FuzzSelector(f *testing.F) {
+	for _, s := range []string{"a=b", "a in (b,c.d)", "a/b.c!=d", "!a", "namespace=other", "namespace notin (shop)", `a in (")`, "gpuscale_part=v"} {
+		f.Add(s, "shop", "web-1")
+	}
+	f.Add("", `shop"} or secret{x="y`, `web-1`)
+	f.Add("", `shop`, `web-1"} or secret{x="y`)
+	f.Add("", "shop|bank", ".*")
+	query := `sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)`
+	values := `sum(<<.Series>>{namespace="<<.LabelValuesByName.namespace>>",pod=~"<<.LabelValuesByName.pod>>"}) by (pod)`
+	f.Fuzz(func(t *testing.T, text, namespace, pod string) {
+		selector := everything(text)
+		if selector == nil {
+			return
+		}
+		for _, template := range []string{query, values} {
+			tg := newTarget(t, template, "series", "namespace", "pod")
+			if p, err := tg.general(selector); err == nil && p.special == "" {
+				forced(t, p.value, `namespace!=""`, `pod!=""`)
+			}
+			p, err := tg.specific(selector, namespace, []string{pod}, "asked")
+			if err != nil {
+				continue
+			}
+			if namespace == "" {
+				t.Skip() // an object outside namespaces
+			}
+			forced(t, p.value, named("namespace", []string{namespace}).matcher.String())
+		}
+	})
+}

@@ -1,0 +1,73 @@
+package compat
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Options say where the file is and what v0.12.0 took as flags. Nothing is
+// served unless ConfigFile is set.
+type Options struct {
+	// ConfigFile is prometheus-adapter's own configuration file. It is read
+	// again when it changes.
+	ConfigFile string `json:"configFile,omitempty"`
+	// Backend to ask; the default one if empty.
+	Backend string `json:"backend,omitempty"`
+	// RelistInterval is --metrics-relist-interval: how often the series are
+	// listed. 10m if zero.
+	RelistInterval metav1.Duration `json:"relistInterval,omitempty"`
+	// SeriesAge is --metrics-max-age: how far back series are looked for.
+	// RelistInterval if zero.
+	SeriesAge metav1.Duration `json:"seriesAge,omitempty"`
+	// MaxAge is the age of a sample beyond which it is missing; v0.12.0 has
+	// none. 2m if zero, which forgives one scrape missed at the usual 1m.
+	MaxAge metav1.Duration `json:"maxAge,omitempty"`
+}
+
+// Enabled reports whether there is a file to serve.
+func (o Options) Enabled() bool { return o.ConfigFile != "" }
+
+// WithDefaults fills in what is zero.
+func (o Options) WithDefaults() Options {
+	if o.RelistInterval.Duration == 0 {
+		o.RelistInterval.Duration = 10 * time.Minute
+	}
+	if o.SeriesAge.Duration == 0 {
+		o.SeriesAge = o.RelistInterval
+	}
+	if o.MaxAge.Duration == 0 {
+		o.MaxAge.Duration = 2 * time.Minute
+	}
+	return o
+}
+
+// Validate returns all problems, each with its field. It reads no file.
+func (o Options) Validate() error {
+	var errs []error
+	for _, f := range []struct {
+		name  string
+		value time.Duration
+	}{{"relistInterval", o.RelistInterval.Duration}, {"seriesAge", o.SeriesAge.Duration}, {"maxAge", o.MaxAge.Duration}} {
+		if f.value < 0 {
+			errs = append(errs, fmt.Errorf("%s: must not be negative", f.name))
+		}
+	}
+	o = o.WithDefaults()
+	if o.SeriesAge.Duration < o.RelistInterval.Duration {
+		errs = append(errs, errors.New("seriesAge: must not be shorter than relistInterval"))
+	}
+	return errors.Join(errs...)
+}
+
+// Load reads and parses the file.
+func (o Options) Load() (*File, error) {
+	raw, err := os.ReadFile(o.ConfigFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading the prometheus-adapter configuration: %w", err)
+	}
+	return Parse(o.ConfigFile, raw)
+}

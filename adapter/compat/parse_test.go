@@ -1,0 +1,179 @@
+package compat
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func read(t testing.TB, name string) *File {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := Parse(name, raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestDocumentedConfigurationsLoadUnchanged(t *testing.T) {
+	for name, want := range map[string]struct {
+		custom, external int
+		resource         bool
+	}{
+		"sample.yaml":             {4, 2, false},
+		"walkthrough.yaml":        {1, 0, false},
+		"config-walkthrough.yaml": {1, 0, false},
+		"external.yaml":           {0, 2, false},
+		"resource.yaml":           {0, 0, true},
+		"default.yaml":            {6, 0, true},
+	} {
+		f := read(t, name)
+		if err := f.Err(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if len(f.Custom) != want.custom || len(f.External) != want.external || f.ResourceRules != want.resource {
+			t.Errorf("%s: %d rules, %d externalRules, resourceRules %t; want %+v", name, len(f.Custom), len(f.External), f.ResourceRules, want)
+		}
+	}
+}
+
+// The published sample has double quotes within double quotes. v0.12.0 does
+// not load it either; we say where (the library counts from 0) and what to do.
+func TestPublishedSampleIsNoYAML(t *testing.T) {
+	raw, err := os.ReadFile(filepath.Join("testdata", "sample-as-published.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Parse("sample.yaml", raw)
+	if err == nil || !strings.Contains(err.Error(), "line 8") || !strings.Contains(err.Error(), "between single ones") {
+		t.Errorf("%v", err)
+	}
+}
+
+const goodRule = `
+- seriesQuery: 'up{namespace!="",pod!=""}'
+  resources: {template: "<<.Resource>>"}
+  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+`
+
+// Each broken rule is reported with its line and field, and the good one
+// beside it stays.
+func TestABrokenRuleStandsAlone(t *testing.T) {
+	for broken, want := range map[string]string{
+		"- {}": "rules[1].seriesQuery: is required",
+		"- seriesQuery: 'up{'\n  metricsQuery: up\n  resources: {template: <<.Resource>>}":              ":5: rules[1].seriesQuery",
+		"- seriesQuery: up\n  nonsense: 1":                                                              ":6: rules[1].nonsense: no such field; there are metricsQuery, name",
+		"- seriesQuery: up\n  seriesQuery: down":                                                        ":6: rules[1].seriesQuery: is there twice",
+		"- seriesQuery: up\n  seriesFilters: [{is: a, isNot: b}]":                                       ":6: rules[1].seriesFilters[0]: must have either",
+		"- seriesQuery: up\n  seriesFilters:\n  - is: ok\n  - is: '('":                                  ":8: rules[1].seriesFilters[1]: error parsing regexp",
+		"- seriesQuery: up\n  name: {matches: '(a)(b)'}":                                                "rules[1].name.as: is required: name.matches has 2 groups",
+		"- seriesQuery: up\n  name:\n    matches: '['":                                                  ":7: rules[1].name.matches",
+		"- seriesQuery: up\n  resources: {template: 'x'}":                                               "rules[1].resources.template: must contain <<.Resource>>",
+		"- seriesQuery: up\n  resources: {overrides: {pod: {group: apps}}}":                             "rules[1].resources.overrides.pod: resource is required",
+		"- seriesQuery: up\n  resources: {overrides: [pod]}":                                            "rules[1].resources.overrides: is no mapping",
+		"- seriesQuery: up\n  resources: {namespaced: perhaps}":                                         "rules[1]: line 6: cannot unmarshal",
+		"- seriesQuery: up\n  metricsQuery: up":                                                         "rules[1].resources: neither template nor overrides",
+		"- seriesQuery: up\n  resources: {template: <<.Resource>>}\n  metricsQuery: sum(<<.Serie>>)":    ":7: rules[1].metricsQuery: executing the template",
+		"- seriesQuery: up\n  resources: {template: <<.Resource>>}\n  metricsQuery: sum(<<.Series>>":    `rules[1].metricsQuery: renders to "sum(up", which is no PromQL`,
+		"- seriesQuery: up\n  resources: {template: <<.Resource>>}\n  metricsQuery: <<range 1000>>":     "rules[1].metricsQuery: template: query:1",
+		"- seriesQuery: up\n  resources: {template: <<.Resource>>}\n  metricsQuery: <<if true>><<end>>": "rules[1].metricsQuery: the template renders to nothing",
+		"- up":                ":5: rules[1]: is no mapping",
+		"- seriesQuery: [up]": ":5: rules[1].seriesQuery: is no plain value",
+		"- seriesQuery: up\n  seriesFilters: {a: 1}": ":6: rules[1].seriesFilters: is no list",
+	} {
+		f, err := Parse("pa.yaml", []byte("rules:"+goodRule+broken))
+		if err != nil {
+			t.Errorf("%s: nothing of the file is used: %v", broken, err)
+			continue
+		}
+		if len(f.Custom) != 1 || f.Custom[0].ID != "rules[0]" {
+			t.Errorf("%s: %d rules are left", broken, len(f.Custom))
+		}
+		if err := f.Err(); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "pa.yaml:") {
+			t.Errorf("%s:\n%v\nwant …%s…", broken, err, want)
+		}
+	}
+}
+
+func TestTemplatesAreBounded(t *testing.T) {
+	for text, want := range map[string]string{
+		`<<range $i := 1000000000>><<end>>`:                                         "loops over something other",
+		`<<range .Series>><<end>>`:                                                  "loops over something other",
+		`<<define "a">><<template "a">><<template "a">><<end>><<.Series>>`:          "templates of its own",
+		`<<template "query" .>>`:                                                    "calls a template",
+		strings.Repeat("<<.Series>>", maxTemplateNodes+1):                           "more than 2000 parts",
+		strings.Repeat("<<range .GroupBySlice>>", 4) + strings.Repeat("<<end>>", 4): "loops within loops",
+	} {
+		if _, err := newQueryTemplate(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.60s: %v, want %s", text, err, want)
+		}
+	}
+	q, err := newQueryTemplate(`<<printf "%300000d" 1>>`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := q.render(Args{}); err == nil || !strings.Contains(err.Error(), "longer than") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestAFileOfAnotherKind(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                             "",
+		"# nothing\n":                  "",
+		"rules:\n":                     "",
+		"rules: 5":                     "pa.yaml:1: rules: is no list of rules",
+		"rule: []":                     "pa.yaml:1: rule: no such field; there are externalRules, resourceRules, rules",
+		"rules: []\nrules: []":         "is there twice",
+		"resourceRules: {cpu: {x: 1}}": "pa.yaml:1: resourceRules.cpu.x: no such field",
+	} {
+		f, err := Parse("pa.yaml", []byte(text))
+		if err != nil {
+			t.Errorf("%q: %v", text, err)
+			continue
+		}
+		if err := f.Err(); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+	for _, text := range []string{"- a", "a", "\t", "a: [", "a: *b"} {
+		if _, err := Parse("pa.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), "pa.yaml") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// FuzzParse: whatever the file, reading it ends without panic, every rule is
+// either usable or has a problem, and a usable one renders PromQL.
+func FuzzParse(f *testing.F) {
+	for _, name := range []string{"sample.yaml", "default.yaml", "external.yaml", "resource.yaml", "sample-as-published.yaml"} {
+		raw, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(raw))
+	}
+	f.Add("a: &a {<<: *a}\nrules: [*a]")
+	f.Add("rules:\n- &r {seriesQuery: up, metricsQuery: 'up{<<.LabelMatchers>>}', resources: {template: '<<.Resource>>'}}\n- *r")
+	f.Fuzz(func(t *testing.T, text string) {
+		file, err := Parse("f", []byte(text))
+		if err != nil {
+			return
+		}
+		for _, p := range file.Problems {
+			if p.Err == nil || p.Line == 0 || p.Field == "" {
+				t.Fatalf("%+v", p)
+			}
+		}
+		for _, r := range append(file.Custom, file.External...) {
+			if err := r.rehearse(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,179 @@
+package compat
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
+)
+
+// target is a metric of the API: a rule, one of its series and the labels that
+// name the object and its namespace.
+type target struct {
+	rule   *Rule
+	series string
+	// namespace is the label of the namespace; "" for objects outside one and
+	// for external rules without.
+	namespace string
+	// object is the label of the object; "" for external metrics.
+	object string
+	// unlabelled says why there is no namespace label where there must be one.
+	unlabelled error
+}
+
+// plan is one query and how to read its answer.
+type plan struct {
+	// value is the query of the values alone, for people to look at.
+	value string
+	// query is what is asked: the values and their ages.
+	query string
+	// namespace and object are the labels of the answer's keys; "" where the
+	// query is about one namespace or about no object.
+	namespace, object string
+	// special says why the query is about this request alone and not about
+	// everything; "" if it is not.
+	special  string
+	constant bool // see generalizer.root
+	aged     bool // see withAges
+	window   time.Duration
+}
+
+// general returns the query that answers for all namespaces and objects, or a
+// plan without a query that says why there is none.
+func (t *target) general(selector k8slabels.Selector) (*plan, error) {
+	if t.rule.query.values != "" {
+		return &plan{special: t.rule.query.values}, nil
+	}
+	all, err := conditions(selector)
+	if err != nil {
+		return nil, err
+	}
+	for _, label := range t.keys() {
+		all = append(all, present(label))
+	}
+	e, err := t.expression(all)
+	if err != nil {
+		return nil, err
+	}
+	g := generalizer{namespace: t.namespace, object: t.object}
+	if g.namespace == g.object {
+		g.namespace = ""
+	}
+	constant, err := g.root(e)
+	if err != nil {
+		return &plan{special: err.Error()}, nil
+	}
+	p := t.plan(e, t.keys())
+	p.namespace, p.object, p.constant = t.namespace, t.object, constant
+	return p, nil
+}
+
+// keys returns the labels that tell the answers of a general query apart.
+func (t *target) keys() []string {
+	var keys []string
+	for _, label := range []string{t.namespace, t.object} {
+		if label != "" && (len(keys) == 0 || keys[0] != label) {
+			keys = append(keys, label)
+		}
+	}
+	return keys
+}
+
+// specific returns the query about some objects in one namespace, as v0.12.0
+// sends it. Names that no Kubernetes object can have are refused: only plain
+// ones are put into text.
+func (t *target) specific(selector k8slabels.Selector, namespace string, objects []string, why string) (*plan, error) {
+	all, err := conditions(selector)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range append([]string{namespace}, objects...) {
+		if name != "" && !plainName.MatchString(name) {
+			return nil, fmt.Errorf("%w: %q is no name of a namespace or object", errSelector, name)
+		}
+	}
+	if t.namespace != "" && namespace != "" && t.namespace != t.object {
+		all = append(all, named(t.namespace, []string{namespace}))
+	}
+	var keys []string
+	if t.object != "" {
+		all = append(all, named(t.object, objects))
+		keys = []string{t.object}
+	}
+	e, err := t.expression(all)
+	if err != nil {
+		return nil, err
+	}
+	p := t.plan(e, keys)
+	p.object, p.special, p.constant = t.object, why, t.object == "" && hasDefault(e)
+	return p, nil
+}
+
+func (t *target) plan(e parser.Expr, keys []string) *plan {
+	whole, aged := withAges(e, keys)
+	return &plan{value: e.String(), query: whole.String(), aged: aged, window: window(e)}
+}
+
+// expression renders the rule's template for conditions and reads it.
+func (t *target) expression(all []condition) (parser.Expr, error) {
+	var groupBy []string
+	if t.object != "" {
+		groupBy = []string{t.object}
+	}
+	text, err := t.rule.query.render(arguments(t.series, all, groupBy...))
+	if err != nil {
+		return nil, fmt.Errorf("%s: metricsQuery: %w", t.rule.ID, err)
+	}
+	e, err := reading.ParseExpr(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: metricsQuery renders to %q: %w", t.rule.ID, text, err)
+	}
+	quote(e, all)
+	switch {
+	case e.Type() == parser.ValueTypeVector:
+		return e, nil
+	case e.Type() == parser.ValueTypeScalar && t.rule.External:
+		return call("vector", e), nil
+	}
+	return nil, fmt.Errorf("%s: metricsQuery gives a %s: %w", t.rule.ID, parser.DocumentedType(e.Type()), errors.New("must be a vector"))
+}
+
+// hasDefault reports whether a query may give a value where there is no series.
+func hasDefault(e parser.Expr) bool {
+	found := false
+	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
+		if c, ok := n.(*parser.Call); ok {
+			switch c.Func.Name {
+			case "vector", "scalar", "absent", "absent_over_time":
+				found = true
+			}
+		}
+		return nil
+	})
+	return found
+}
+
+// quote mends the regular expressions that a template made of
+// .LabelValuesByName, in which a dot would match anything.
+func quote(e parser.Expr, all []condition) {
+	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
+		s, ok := n.(*parser.VectorSelector)
+		if !ok {
+			return nil
+		}
+		for i, m := range s.LabelMatchers {
+			if m.Type != labels.MatchRegexp && m.Type != labels.MatchNotRegexp {
+				continue
+			}
+			for _, c := range all {
+				if c.joined == m.Value && c.quoted != m.Value {
+					s.LabelMatchers[i] = labels.MustNewMatcher(m.Type, m.Name, c.quoted)
+				}
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,166 @@
+package compat
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"text/template"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
+)
+
+var (
+	namespaces        = schema.GroupResource{Resource: "namespaces"}
+	nodes             = schema.GroupResource{Resource: "nodes"}
+	persistentVolumes = schema.GroupResource{Resource: "persistentvolumes"}
+)
+
+// resourceRule maps labels to Kubernetes resources and back, as the file says
+// it. Which resources there are, a cluster says: see mapping.
+type resourceRule struct {
+	overrides map[string]schema.GroupResource // as written: "pod" and "pods" alike
+	template  *template.Template              // nil if there is none
+	pattern   *regexp.Regexp                  // what the template's labels look like
+}
+
+func newResourceRule(raw rawResources) (r resourceRule, field string, err error) {
+	r.overrides = map[string]schema.GroupResource{}
+	for label, to := range raw.Overrides {
+		if to.Resource == "" {
+			return r, "resources.overrides." + label, errors.New("resource is required, for example {resource: pod}")
+		}
+		r.overrides[label] = schema.GroupResource{Group: to.Group, Resource: to.Resource}
+	}
+	if raw.Template == "" {
+		return r, "", nil
+	}
+	q, err := newQueryTemplate(raw.Template)
+	if err == nil {
+		r.template = q.template
+		r.pattern, err = labelPattern(r.template)
+	}
+	return r, "resources.template", err
+}
+
+// labelPattern turns a label template into the expression its labels match, by
+// rendering it with groups for the two names. Plain parts of the template are
+// part of that expression, as in v0.12.0.
+func labelPattern(t *template.Template) (*regexp.Regexp, error) {
+	out := limited{left: maxQueryBytes}
+	if err := t.Execute(&out, schema.GroupResource{Group: "(?P<group>.+?)", Resource: "(?P<resource>.+?)"}); err != nil {
+		return nil, err
+	}
+	pattern, err := regexp.Compile("^" + out.String() + "$")
+	if err != nil {
+		return nil, err
+	}
+	if pattern.SubexpIndex("resource") < 0 {
+		return nil, errors.New("must contain <<.Resource>>")
+	}
+	return pattern, nil
+}
+
+// mapping is a resourceRule in a cluster.
+type mapping struct {
+	rule   *resourceRule
+	mapper apimeta.RESTMapper
+}
+
+// normal gives a resource its full and plural name.
+func (m mapping) normal(gr schema.GroupResource) (schema.GroupResource, error) {
+	info, _, err := cma.CustomMetricInfo{GroupResource: gr}.Normalized(m.mapper)
+	return info.GroupResource, err
+}
+
+// overrides returns the labels that the file names, by resource, and which of
+// them name a resource that the cluster does not have.
+func (m mapping) overrides() (byLabel map[string]schema.GroupResource, unknown []string) {
+	byLabel = map[string]schema.GroupResource{}
+	for label, written := range m.rule.overrides {
+		gr, err := m.normal(written)
+		if err != nil {
+			unknown = append(unknown, written.String())
+			continue
+		}
+		byLabel[label] = gr
+	}
+	slices.Sort(unknown)
+	return byLabel, unknown
+}
+
+// of returns the resources that a series with these labels speaks about, and
+// whether it counts as namespaced. Like v0.12.0 it counts so if it has any
+// label that is not known to name something outside namespaces.
+func (m mapping) of(names []string, overrides map[string]schema.GroupResource) (found []schema.GroupResource, namespaced bool) {
+	for _, label := range names {
+		gr, ok := overrides[label]
+		if !ok && m.rule.pattern != nil {
+			if written, matches := m.extract(label); matches {
+				var err error
+				if gr, err = m.normal(written); err != nil {
+					continue
+				}
+				ok = true
+			}
+		}
+		if ok && !slices.Contains(found, gr) {
+			found = append(found, gr)
+		}
+		namespaced = namespaced || !rootScoped(gr)
+	}
+	return found, namespaced
+}
+
+func (m mapping) extract(label string) (schema.GroupResource, bool) {
+	match := m.rule.pattern.FindStringSubmatch(label)
+	if match == nil {
+		return schema.GroupResource{}, false
+	}
+	gr := schema.GroupResource{Resource: match[m.rule.pattern.SubexpIndex("resource")]}
+	if i := m.rule.pattern.SubexpIndex("group"); i >= 0 {
+		gr.Group = match[i]
+	}
+	return gr, true
+}
+
+// inLabels makes an API group fit for a label name.
+var inLabels = strings.NewReplacer(".", "_", "-", "_")
+
+// label returns the label that names objects of a resource in queries. Several
+// overrides may name one resource; the first in order of the labels counts.
+func (m mapping) label(gr schema.GroupResource, overrides map[string]schema.GroupResource) (string, error) {
+	best := ""
+	for label, to := range overrides {
+		if to == gr && (best == "" || label < best) {
+			best = label
+		}
+	}
+	if best != "" {
+		return best, nil
+	}
+	if m.rule.template == nil {
+		return "", fmt.Errorf("no label is said to name %s: add resources.overrides or resources.template", gr)
+	}
+	singular, err := m.mapper.ResourceSingularizer(gr.Resource)
+	if err != nil {
+		return "", fmt.Errorf("the singular of %s: %w", gr, err)
+	}
+	out := limited{left: maxQueryBytes}
+	if err := m.rule.template.Execute(&out, schema.GroupResource{Group: inLabels.Replace(gr.Group), Resource: singular}); err != nil {
+		return "", fmt.Errorf("the label of %s: %w", gr, err)
+	}
+	if out.Len() == 0 {
+		return "", fmt.Errorf("the label of %s is empty", gr)
+	}
+	return out.String(), nil
+}
+
+// rootScoped names the resources whose metrics v0.12.0 never counts as
+// namespaced.
+func rootScoped(gr schema.GroupResource) bool {
+	return gr == namespaces || gr == nodes || gr == persistentVolumes
+}

@@ -1,0 +1,164 @@
+package compat
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+)
+
+// reading reads what any Prometheus of today may be asked.
+var reading = parser.NewParser(parser.Options{
+	EnableExperimentalFunctions: true, ExperimentalDurationExpr: true,
+	EnableExtendedRangeSelectors: true,
+})
+
+// Rule is one rule of the file, ready for use and never changed.
+type Rule struct {
+	// ID is its place in the file, "rules[3]".
+	ID   string
+	File string
+	Line int
+	// External rules serve external metrics, the others custom ones.
+	External bool
+	// SeriesQuery selects the series that discovery looks at.
+	SeriesQuery string
+	// Namespaced says that external queries are narrowed to the namespace of
+	// the request.
+	Namespaced bool
+
+	filters   []filter
+	matches   *regexp.Regexp
+	as        string
+	resources resourceRule
+	query     *queryTemplate
+}
+
+type filter struct {
+	regex *regexp.Regexp
+	not   bool
+}
+
+// wrong is a problem of one field of a rule.
+type wrong struct {
+	field string
+	err   error
+}
+
+// compile checks and prepares a rule. The rule is of use only if there is
+// nothing wrong.
+func compile(id string, raw rawRule, external bool) (*Rule, []wrong) {
+	r := &Rule{ID: id, External: external, SeriesQuery: strings.TrimSpace(raw.SeriesQuery), Namespaced: true}
+	var all []wrong
+	check := func(field string, err error) {
+		if err != nil {
+			all = append(all, wrong{field, err})
+		}
+	}
+	if raw.Resources.Namespaced != nil {
+		r.Namespaced = *raw.Resources.Namespaced
+	}
+	check("seriesQuery", selects(r.SeriesQuery))
+	for i, f := range raw.SeriesFilters {
+		compiled, err := newFilter(f)
+		check(fmt.Sprintf("seriesFilters[%d]", i), err)
+		r.filters = append(r.filters, compiled)
+	}
+	field, err := r.naming(raw.Name)
+	check(field, err)
+	r.resources, field, err = newResourceRule(raw.Resources)
+	check(field, err)
+	if !external && raw.Resources.Template == "" && len(raw.Resources.Overrides) == 0 {
+		check("resources", errors.New("neither template nor overrides: the rule can serve no object; add one of them"))
+	}
+	r.query, err = newQueryTemplate(raw.MetricsQuery)
+	check("metricsQuery", err)
+	if len(all) == 0 {
+		check("metricsQuery", r.rehearse())
+	}
+	return r, all
+}
+
+func selects(series string) error {
+	if series == "" {
+		return errors.New("is required: a selector like 'http_requests_total{namespace!=\"\"}'")
+	}
+	_, err := reading.ParseMetricSelector(series)
+	return err
+}
+
+func newFilter(raw rawFilter) (filter, error) {
+	if (raw.Is == "") == (raw.IsNot == "") {
+		return filter{}, errors.New("must have either is or isNot")
+	}
+	regex, err := regexp.Compile(raw.Is + raw.IsNot)
+	return filter{regex: regex, not: raw.IsNot != ""}, err
+}
+
+// naming prepares the naming. A name.matches is a filter as well.
+func (r *Rule) naming(raw rawName) (field string, err error) {
+	if raw.Matches == "" {
+		raw.Matches = ".*"
+	}
+	if r.matches, err = regexp.Compile(raw.Matches); err != nil {
+		return "name.matches", err
+	}
+	r.filters = append(r.filters, filter{regex: r.matches})
+	r.as = raw.As
+	if r.as != "" {
+		return "", nil
+	}
+	switch r.matches.NumSubexp() {
+	case 0:
+		r.as = "$0"
+	case 1:
+		r.as = "$1"
+	default:
+		return "name.as", fmt.Errorf("is required: name.matches has %d groups", r.matches.NumSubexp())
+	}
+	return "", nil
+}
+
+// serves returns the API's name for a series' metric name, and false if a
+// filter keeps it out or there is no name left.
+func (r *Rule) serves(series string) (name string, ok bool) {
+	for _, f := range r.filters {
+		if f.regex.MatchString(series) == f.not {
+			return "", false
+		}
+	}
+	found := r.matches.FindStringSubmatchIndex(series)
+	if found == nil {
+		return "", false
+	}
+	name = string(r.matches.ExpandString(nil, r.as, series, found))
+	return name, name != ""
+}
+
+// rehearse renders the query once with invented names, so that a file with
+// broken PromQL is found when it is read.
+func (r *Rule) rehearse() error {
+	series := "series"
+	if matchers, err := reading.ParseMetricSelector(r.SeriesQuery); err == nil {
+		for _, m := range matchers {
+			if m.Name == labels.MetricName && m.Type == labels.MatchEqual && m.Value != "" {
+				series = m.Value
+			}
+		}
+	}
+	args := Args{Series: series, LabelMatchers: `namespace="x",pod="x"`, LabelValuesByName: map[string]string{"namespace": "x", "pod": "x"}}
+	if !r.External {
+		args.GroupBy, args.GroupBySlice = "pod", []string{"pod"}
+	}
+	text, err := r.query.render(args)
+	if err != nil {
+		return err
+	}
+	if _, err := reading.ParseExpr(text); err != nil {
+		return fmt.Errorf("renders to %q, which is no PromQL: %w", text, err)
+	}
+	return nil
+}

@@ -1,0 +1,198 @@
+package compat
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/gpuscale/gpuscale/adapter/signal"
+	"github.com/gpuscale/gpuscale/internal/prom"
+)
+
+// key names an object in an answer; a part that the query fixes is "".
+type key struct{ namespace, object string }
+
+// point is one value for a key.
+type point struct {
+	value float64
+	at    time.Time     // of the oldest sample it is made of, on our clock
+	wrong signal.Reason // why it is no value; "" if it is one
+}
+
+// table is one answer, and never changed.
+type table map[key][]point
+
+// reader returns what turns answers to the plan into tables.
+func (p *plan) reader(maxAge time.Duration) func(any, prom.Vector, signal.Reading) (any, int, map[signal.Reason]int) {
+	return func(_ any, v prom.Vector, r signal.Reading) (any, int, map[signal.Reason]int) {
+		times := p.times(v)
+		t, dropped, series := table{}, map[signal.Reason]int{}, 0
+		for _, s := range v {
+			if s.Labels.Get(signal.PartLabel) != "v" {
+				continue
+			}
+			series++
+			k, ok := p.key(s.Labels)
+			if !ok {
+				dropped[signal.Unlabelled]++
+				continue
+			}
+			pt := judge(s.Value, r)
+			if pt.wrong == "" && p.aged {
+				if unix, known := times[k]; known || !p.constant || k != (key{}) {
+					pt.scraped(unix, r, maxAge)
+				}
+			}
+			if pt.wrong != "" {
+				dropped[pt.wrong]++
+			}
+			t[k] = append(t[k], pt)
+		}
+		return t, series, dropped
+	}
+}
+
+// key returns whom a series of the answer is about; false if it does not say.
+func (p *plan) key(ls prom.Labels) (key, bool) {
+	var k key
+	ok := true
+	if p.object != "" {
+		k.object = ls.Get(p.object)
+		ok = k.object != ""
+	}
+	if p.namespace != "" && p.namespace != p.object {
+		k.namespace = ls.Get(p.namespace)
+		ok = ok && k.namespace != ""
+	}
+	// A constant default has no labels, and stands in for any namespace.
+	return k, ok || p.constant && k == key{}
+}
+
+// times returns the oldest scrape time of each key, in Unix seconds.
+func (p *plan) times(v prom.Vector) map[key]float64 {
+	oldest := map[key]float64{}
+	for _, s := range v {
+		if label := s.Labels.Get(signal.PartLabel); label == "" || label[0] != 't' {
+			continue
+		}
+		k, _ := p.key(s.Labels)
+		if before, met := oldest[k]; !met || s.Value < before {
+			oldest[k] = s.Value
+		}
+	}
+	return oldest
+}
+
+// limit is where thousandths overflow an int64, and with it a quantity.
+const limit = math.MaxInt64 / 1000
+
+func judge(value float64, r signal.Reading) point {
+	pt := point{value: value, at: r.Now}
+	switch {
+	case math.IsNaN(value):
+		pt.wrong = signal.NotANumber
+	case math.IsInf(value, 0):
+		pt.wrong = signal.Infinite
+	case math.Abs(value) >= limit:
+		pt.wrong = signal.OutOfRange
+	}
+	return pt
+}
+
+// scraped dates a point. A time that is missing, or lies in the future by more
+// than maxAge, is none.
+func (pt *point) scraped(unix float64, r signal.Reading, maxAge time.Duration) {
+	if !(unix > 0 && unix < 1e11) {
+		pt.wrong = signal.Stale
+		return
+	}
+	age := r.Evaluated.Sub(time.UnixMilli(int64(unix * 1000)))
+	if age < -maxAge {
+		pt.wrong = signal.OutOfRange
+		return
+	}
+	pt.at = r.Now.Add(-max(age, 0))
+	if age > maxAge {
+		pt.wrong = signal.Stale
+	}
+}
+
+// answer is a number, and the age of the oldest sample in it.
+type answer struct {
+	value float64
+	at    time.Time
+}
+
+// missing says why there is no number. It is a sentence.
+type missing string
+
+func (m missing) Error() string { return string(m) }
+
+// object answers for one object. Where the query leaves an object several
+// series, the largest usable one counts: v0.12.0 takes any of them.
+func (t table) object(k key, now time.Time, maxAge time.Duration) (answer, error) {
+	var best *point
+	why := ""
+	for i := range t[k] {
+		pt := &t[k][i]
+		if said := pt.unusable(now, maxAge); said != "" {
+			why = said
+			continue
+		}
+		if best == nil || pt.value > best.value {
+			best = pt
+		}
+	}
+	switch {
+	case best != nil:
+		return answer{best.value, best.at}, nil
+	case why != "":
+		return answer{}, missing(why)
+	}
+	return answer{}, missing("the query has no series for it")
+}
+
+// sum answers for everything under a key. One unusable series makes the whole
+// unusable: a sum without it is too low.
+func (t table) sum(k key, now time.Time, maxAge time.Duration) (answer, error) {
+	points := t[k]
+	if len(points) == 0 {
+		points = t[key{}]
+	}
+	if len(points) == 0 {
+		return answer{}, missing("the query has no series for it")
+	}
+	total := answer{at: points[0].at}
+	for _, pt := range points {
+		if why := pt.unusable(now, maxAge); why != "" {
+			return answer{}, missing(fmt.Sprintf("of %d series one is unusable: %s", len(points), why))
+		}
+		total.value += pt.value
+		if pt.at.Before(total.at) {
+			total.at = pt.at
+		}
+	}
+	if math.Abs(total.value) >= limit {
+		return answer{}, missing("the sum is too large")
+	}
+	return total, nil
+}
+
+func (pt *point) unusable(now time.Time, maxAge time.Duration) string {
+	age := now.Sub(pt.at)
+	switch {
+	case pt.wrong == signal.NotANumber:
+		return "the value is NaN"
+	case pt.wrong == signal.Infinite:
+		return "the value is infinite"
+	case pt.wrong == signal.OutOfRange:
+		return "the value, or its time, is out of range"
+	case pt.wrong == signal.Stale && age > maxAge:
+		return fmt.Sprintf("the newest value is %s old, more than %s", age.Round(time.Second), maxAge)
+	case pt.wrong == signal.Stale:
+		return "its series have no present sample"
+	case age > maxAge:
+		return fmt.Sprintf("the last answer is %s old, more than %s", age.Round(time.Second), maxAge)
+	}
+	return ""
+}

@@ -1,0 +1,111 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Problem is what is wrong with one field.
+type Problem struct {
+	File string
+	Line int // 0 if it has none, for example because the field is missing from an empty file
+	Path string
+	Err  error
+}
+
+func (p Problem) Error() string {
+	where := p.File
+	if p.Line > 0 {
+		where += ":" + strconv.Itoa(p.Line)
+	}
+	if p.Path == "" {
+		return fmt.Sprintf("%s: %v", where, p.Err)
+	}
+	return fmt.Sprintf("%s: %s: %v", where, p.Path, p.Err)
+}
+
+// Unwrap returns the cause.
+func (p Problem) Unwrap() error { return p.Err }
+
+// join makes one error of problems; nil if there are none.
+func join(problems []Problem) error {
+	errs := make([]error, len(problems))
+	for i, p := range problems {
+		errs[i] = p
+	}
+	return errors.Join(errs...)
+}
+
+// fieldPath is what a validation begins its sentence with.
+var fieldPath = regexp.MustCompile(`^([a-zA-Z][a-zA-Z0-9]*(\[\d+\])?)(\.[a-zA-Z][a-zA-Z0-9]*(\[\d+\])?)*: `)
+
+// problems takes the sentences "path: what" of a validation apart and finds
+// each path's line. Below is the path of node.
+func (d *document) problems(node *yaml.Node, below string, err error) []Problem {
+	if err == nil {
+		return nil
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var all []Problem
+		for _, e := range joined.Unwrap() {
+			all = append(all, d.problems(node, below, e)...)
+		}
+		return all
+	}
+	p := Problem{File: d.name, Path: below, Err: err, Line: line(node)}
+	// The first colon ends the path, but a path within the path may follow:
+	// "matchers[0]: op: is …".
+	for rest := err.Error(); fieldPath.MatchString(rest); {
+		path, after, _ := strings.Cut(rest, ": ")
+		deepest, at, found := lookup(node, path)
+		if at != nil {
+			p.Line = at.Line
+		}
+		node = deepest
+		p.Path, p.Err, rest = dotted(p.Path, path), errors.New(after), after
+		if !found {
+			break
+		}
+	}
+	return []Problem{p}
+}
+
+func dotted(a, b string) string {
+	if a == "" {
+		return b
+	}
+	return a + "." + b
+}
+
+var segment = regexp.MustCompile(`^([^\[\]]+)(?:\[(\d+)\])?$`)
+
+// lookup goes down a path as far as the nodes go: n is the node it gets to, at
+// where people look for it, and found whether that is the path's end.
+func lookup(n *yaml.Node, path string) (deepest, at *yaml.Node, found bool) {
+	at = n
+	for part := range strings.SplitSeq(path, ".") {
+		m := segment.FindStringSubmatch(part)
+		if m == nil {
+			return n, at, false
+		}
+		key, child := entry(n, m[1])
+		if child == nil {
+			return n, at, false
+		}
+		n, at = resolve(child), key
+		if m[2] == "" {
+			continue
+		}
+		i, err := strconv.Atoi(m[2])
+		if err != nil || n.Kind != yaml.SequenceNode || i >= len(n.Content) {
+			return n, at, false
+		}
+		n, at = resolve(n.Content[i]), n.Content[i]
+	}
+	return n, at, true
+}

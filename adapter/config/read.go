@@ -1,0 +1,167 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/gpuscale/gpuscale/adapter/cache"
+	"github.com/gpuscale/gpuscale/adapter/signal"
+)
+
+// File is a configuration as read. A rule with problems stands in Rules and
+// nowhere else, so that it costs no other rule.
+type File struct {
+	Name string
+	// Config without its rules.
+	Config Config
+	// Rules are the built-in ones, or those put in their place, and then the
+	// file's others, in its order.
+	Rules []Declared
+}
+
+// Declared is a rule of the file or a built-in one.
+type Declared struct {
+	// Name as written, which may be none at all if there are problems.
+	Name string
+	Path string // "rules[3]"; "" for a built-in one
+	Line int    // 0 for a built-in one
+	Rule cache.Rule
+	// Problems: if there are any, Rule is not to be used.
+	Problems []Problem
+}
+
+// Read reads a file over the defaults, then lets the overlays say
+// what flags say. The error joins all problems that are not a rule's; then
+// nothing of the file is to be used. Its other files are not read.
+func Read(name string, raw []byte, overlays ...func(*Config)) (*File, error) {
+	d, err := parse(name, raw)
+	if err != nil {
+		return nil, err
+	}
+	f := &File{Name: name, Config: Default()}
+	var problems []Problem
+	_, rules := entry(d.root, "rules")
+	if d.theirs() {
+		f.Config.PrometheusAdapter.ConfigFile, rules = name, nil
+		problems = d.mixed()
+	} else {
+		problems = d.fields(d.root, "", &f.Config, "rules", "backends")
+		problems = append(problems, d.backends(&f.Config)...)
+	}
+	for _, overlay := range overlays {
+		if overlay != nil {
+			overlay(&f.Config)
+		}
+	}
+	if len(problems) == 0 { // what could not be read would be judged by its default
+		problems = d.problems(d.root, "", f.Config.validate())
+	}
+	if len(problems) > 0 {
+		return nil, join(problems)
+	}
+	f.Rules, err = d.rules(rules, f.Config)
+	return f, err
+}
+
+// Trust gives a rule of an earlier file this file's word on whom to believe.
+func (f *File) Trust(r cache.Rule) cache.Rule {
+	r.Exporters = f.Config.exporters()
+	return r
+}
+
+// Err joins the problems of all rules; nil if there are none.
+func (f *File) Err() error {
+	var all []Problem
+	for _, r := range f.Rules {
+		all = append(all, r.Problems...)
+	}
+	return join(all)
+}
+
+// Signals returns the rules that can be used.
+func (f *File) Signals() []cache.Rule {
+	var good []cache.Rule
+	for _, r := range f.Rules {
+		if len(r.Problems) == 0 {
+			good = append(good, r.Rule)
+		}
+	}
+	return good
+}
+
+func (d *document) backends(c *Config) (problems []Problem) {
+	_, list := entry(d.root, "backends")
+	list = resolve(list)
+	if null(list) {
+		return nil
+	}
+	if list.Kind != yaml.SequenceNode {
+		return []Problem{{File: d.name, Line: list.Line, Path: "backends", Err: errors.New("is no list")}}
+	}
+	for i, n := range list.Content {
+		b := Backend{Prometheus: Default().Prometheus}
+		problems = append(problems, d.fields(n, fmt.Sprintf("backends[%d]", i), &b)...)
+		c.Backends = append(c.Backends, b)
+	}
+	return problems
+}
+
+// rules reads the list of rules, each on its own, and puts the built-in ones
+// before them.
+func (d *document) rules(list *yaml.Node, c Config) ([]Declared, error) {
+	var all []Declared
+	at := map[string]int{}
+	for _, r := range signal.Builtin(c.MaxAge.Duration) {
+		at[r.Name] = len(all)
+		r.Exporters = c.exporters()
+		all = append(all, Declared{Name: r.Name, Rule: cache.Rule{Rule: r}})
+	}
+	list = resolve(list)
+	if null(list) {
+		return all, nil
+	}
+	if list.Kind != yaml.SequenceNode {
+		return nil, Problem{File: d.name, Line: list.Line, Path: "rules", Err: errors.New("is no list")}
+	}
+	for i, n := range list.Content {
+		r := d.rule(n, fmt.Sprintf("rules[%d]", i), c)
+		place, known := at[r.Name]
+		switch {
+		case known && all[place].Path == "": // in a built-in one's place
+			all[place] = r
+			continue
+		case known && r.Name != "":
+			r.Problems = append(r.Problems, Problem{
+				File: d.name, Line: r.Line, Path: r.Path + ".name", Err: fmt.Errorf("%q is declared twice: see line %d", r.Name, all[place].Line),
+			})
+			r.Name = ""
+		}
+		if r.Name != "" {
+			at[r.Name] = len(all)
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+func (d *document) rule(n *yaml.Node, path string, c Config) Declared {
+	var own Rule
+	r := Declared{Path: path, Line: n.Line, Problems: d.fields(n, path, &own)}
+	r.Name = own.Name
+	if len(r.Problems) > 0 {
+		return r
+	}
+	s, err := own.signal(c.MaxAge.Duration)
+	s.Exporters = c.exporters()
+	if err == nil {
+		err = s.Validate()
+	}
+	if own.Backend != "" {
+		err = errors.Join(err, c.knows("backend", own.Backend))
+	}
+	r.Problems = d.problems(n, path, err)
+	r.Rule = cache.Rule{Rule: s, Backend: own.Backend}
+	return r
+}

@@ -1,0 +1,149 @@
+package config
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/adapter/signal"
+)
+
+const backends = `
+backends:
+- name: default
+  url: http://prometheus:9090
+- name: amazon
+  url: https://aps-workspaces.eu-west-1.amazonaws.com/workspaces/ws-1
+  sigv4: {region: eu-west-1, roleARN: 'arn:aws:iam::1:role/r'}
+- name: thanos
+  url: http://thanos:9090
+  method: GET
+  timeout: 20s
+  parameters: {partial_response: "false", dedup: "true"}
+  headerFiles: {THANOS-TENANT: /etc/tenant}
+rules:
+- name: batch_backlog
+  backend: thanos
+  subject: namespace
+  sources: [{metric: batch_queue_length}]
+  perPod: sum
+  perWorkload: sum
+`
+
+func TestBackends(t *testing.T) {
+	f, err := Read("c.yaml", []byte(backends))
+	if err != nil || f.Err() != nil {
+		t.Fatal(err)
+	}
+	servers := f.Config.Servers()
+	if len(servers) != 3 || servers["amazon"].SigV4.Region != "eu-west-1" || servers["amazon"].Timeout != 5*time.Second {
+		t.Errorf("%+v", servers)
+	}
+	if th := servers["thanos"]; th.Timeout != 20*time.Second || th.Method != "GET" || th.Parameters["dedup"] != "true" || th.HeaderFiles["THANOS-TENANT"] == "" {
+		t.Errorf("%+v", th)
+	}
+	rules := f.Signals()
+	if last := rules[len(rules)-1]; last.Name != "batch_backlog" || last.Backend != "thanos" || rules[0].Backend != "" {
+		t.Errorf("%+v", last)
+	}
+}
+
+// A sentence names the line that has to be changed.
+func TestProblemsHaveTheirLine(t *testing.T) {
+	cases := map[string][]string{
+		"prometheus:\n  url: ftp://x\n  timeout: 0s":                                   {"c.yaml:2: prometheus.url: scheme", "c.yaml:3: prometheus.timeout: must be positive"},
+		"prometheus:\n  url: http://x\nfirstWait: 1h\nconcurrency: 0\nidleAfter: soon": {"c.yaml:5: idleAfter: "},
+		"prometheus:\n  url: http://x\n  ulr: http://x":                                {`c.yaml:3: prometheus.ulr: unknown field "ulr"`},
+		"backends:\n- name: default\n  url: http://x\n- name: Default\n  url: http://y\n- name: default\n  url: ''": {
+			`c.yaml:4: backends[1].name: "Default" does not match`, `c.yaml:6: backends[2].name: "default" is declared twice`, "c.yaml:7: backends[2].url: is required",
+		},
+		"prometheus: {url: http://x}\nbackends:\n- name: default\n  url: http://x": {"c.yaml:3: backends[0].name: prometheus is the backend"},
+		"backends:\n- name: only\n  url: http://x":                                 {`c.yaml:1: backends: one must be called "default"`},
+		"backends:\n- name: default\n  url: http://x\n  sigv4:\n    regoin: x":     {`c.yaml:5: backends[0].sigv4.regoin: unknown field`},
+		"backends: 5": {"c.yaml:1: backends: is no list"},
+		"prometheus: {url: http://x}\nrules:\n- name: a\n  subject: target\n  sources:\n  - metric: m\n  perPod: sum\n  perWorkload: sum\n  backend: nowhere": {
+			`c.yaml:9: rules[0].backend: no backend is called "nowhere"; there are: default`,
+		},
+		"prometheus: {url: http://x}\nrules:\n- name: a\n  subject: target\n  sources:\n  - metric: m\n    matchers:\n    - label: x\n      op: '~'\n  perPod: sum\n  perWorkload: often": {
+			`c.yaml:9: rules[0].sources[0].matchers[0].op: "~"`,
+		},
+		"prometheus: {url: http://x}\nrules:\n- name: a\n  subject: target\n  sources:\n  - metric: m\n    mtchers: []\n  window: [1]": {
+			`c.yaml:7: rules[0].sources[0].mtchers: unknown field`, "c.yaml:8: rules[0].window: ",
+		},
+	}
+	for text, wants := range cases {
+		f, err := Read("c.yaml", []byte(text))
+		if err == nil {
+			err = f.Err()
+		}
+		for _, want := range wants {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s\ngives %v\nwhich lacks %q", text, err, want)
+			}
+		}
+	}
+}
+
+const oneBad = `
+prometheus: {url: http://x}
+rules:
+- name: good
+  subject: target
+  sources: [{metric: m}]
+  perPod: sum
+  perWorkload: sum
+- name: gpu_busy
+  subjct: holder
+- name: good
+  subject: target
+  sources: [{metric: n}]
+  perPod: sum
+  perWorkload: sum
+- 7
+`
+
+func TestABadRuleCostsNoOther(t *testing.T) {
+	f, err := Read("c.yaml", []byte(oneBad))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := map[string]string{}
+	for _, r := range f.Signals() {
+		named[r.Name] = r.Sources[0].Metric
+	}
+	if named["good"] != "m" || len(named) != len(signal.Builtin(time.Minute)) {
+		t.Errorf("%v: good, and the built-in ones without the one that was to be replaced", named)
+	}
+	if _, there := named["gpu_busy"]; there {
+		t.Error("the built-in rule stands in for the one that somebody wanted otherwise")
+	}
+	for _, want := range []string{`c.yaml:10: rules[1].subjct: unknown field`, `c.yaml:11: rules[2].name: "good" is declared twice: see line 4`, "c.yaml:16: rules[3]: is no mapping"} {
+		if err := f.Err(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v lacks %s", err, want)
+		}
+	}
+}
+
+func TestTheOtherAdaptersFileIsToldByItsShape(t *testing.T) {
+	flags := func(c *Config) { c.Prometheus.URL = "http://flag" }
+	for _, text := range []string{"rules: [{seriesQuery: a}]", "externalRules: []", "resourceRules: {}"} {
+		f, err := Read("theirs.yaml", []byte(text), flags)
+		if err != nil || f.Config.PrometheusAdapter.ConfigFile != "theirs.yaml" || f.Config.Servers()["default"].URL != "http://flag" {
+			t.Errorf("%s: %+v, %v", text, f, err)
+		}
+		if err == nil && len(f.Rules) != len(signal.Builtin(time.Minute)) {
+			t.Errorf("%d rules: the built-in ones stand", len(f.Rules))
+		}
+	}
+	if f, err := Read("ours.yaml", []byte(backends)); err != nil || f.Config.PrometheusAdapter.Enabled() {
+		t.Errorf("ours taken for theirs: %v", err)
+	}
+	mixed := "interval: 1s\nrules: [{seriesQuery: a}]"
+	if _, err := Read("c.yaml", []byte(mixed), flags); err == nil || !strings.Contains(err.Error(), "c.yaml:1: interval: the rules here are prometheus-adapter's") {
+		t.Errorf("%v", err)
+	}
+	bad := "prometheus: {url: http://x}\nprometheusAdapter:\n  configFile: x\n  relistInterval: -1s\n  backend: nowhere"
+	if _, err := Read("c.yaml", []byte(bad)); err == nil || !strings.Contains(err.Error(), "c.yaml:4: prometheusAdapter.relistInterval:") || !strings.Contains(err.Error(), "c.yaml:5: prometheusAdapter.backend: no backend") {
+		t.Errorf("%v", err)
+	}
+}

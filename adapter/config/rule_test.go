@@ -1,0 +1,181 @@
+package config
+
+import (
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/promql/parser"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gpuscale/gpuscale/adapter/signal"
+)
+
+// everything uses each field of a rule once.
+const everything = `
+name: my_ttft
+backend: models
+subject: target
+sources:
+- metric: my_first_token_seconds
+  form: quantile
+  quantile: 0.9
+  scale: 0.001
+  tier: 3
+  server: mine
+  identity: [model]
+  front: true
+  matchers: [{label: job, op: "=", value: mine}]
+  idle: {value: 0, while: [{metric: my_queue, matchers: [{label: kind, op: "!=", value: "x"}]}]}
+  absent: {value: 0, while: {metric: up, matchers: [{label: job, op: "=", value: mine}]}, is: 1, label: pool, from: name}
+- {metric: my_time_total, form: rate, over: my_count_total}
+identity: [replica]
+duplicates: min
+perPod: max
+perWorkload: max
+minimum: -1
+maximum: 60
+maxAge: 1m
+window: 3m
+atZero: 0
+activation: 2
+`
+
+func ruleOf(t *testing.T, text string) (signal.Rule, error) {
+	t.Helper()
+	var r Rule
+	if err := yaml.UnmarshalStrict([]byte(text), &r); err != nil {
+		t.Fatal(err)
+	}
+	return r.signal(15 * time.Second)
+}
+
+func TestARuleCanSayEverything(t *testing.T) {
+	r, err := ruleOf(t, everything)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	// A field that is left at its zero value has not come through. Exporters are
+	// the file's to give, not a rule's: see TestExporterNamespaces.
+	r.Exporters = exporterNamespaces()
+	for _, v := range []reflect.Value{reflect.ValueOf(r), reflect.ValueOf(r.Sources[0]), reflect.ValueOf(*r.Sources[0].Absent)} {
+		for i := range v.NumField() {
+			name := v.Type().Field(i).Name
+			if v.Field(i).IsZero() && name != "Over" && name != "Value" {
+				t.Errorf("%s.%s is lost", v.Type(), name)
+			}
+		}
+	}
+	if s := r.Sources[1]; s.Form != signal.Rate || s.Over != "my_count_total" || s.Tier != 1 {
+		t.Errorf("%+v", s)
+	}
+	if w := r.Sources[0].Idle.While; len(w) != 1 || w[0].Metric != "my_queue" || len(w[0].Matchers) != 1 {
+		t.Errorf("idle while %+v", w)
+	}
+	for _, promql := range []string{r.Query(), r.History()} {
+		if _, err := parser.NewParser(parser.Options{}).ParseExpr(promql); err != nil {
+			t.Errorf("%s: %v", promql, err)
+		}
+	}
+}
+
+func TestLikeABuiltinRule(t *testing.T) {
+	r, err := ruleOf(t, `{name: queue_that_wakes, like: queue_depth, activation: 5}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want signal.Rule
+	for _, b := range signal.Builtin(15 * time.Second) {
+		if b.Name == "queue_depth" {
+			want = b
+		}
+	}
+	want.Name, want.Activation = "queue_that_wakes", 5
+	if !reflect.DeepEqual(r, want) {
+		t.Errorf("got %+v\nwant %+v", r, want)
+	}
+	if _, err := ruleOf(t, `{name: x, like: queue_dept}`); err == nil || !strings.Contains(err.Error(), `like: no built-in rule is called "queue_dept"; there are ["gpu_busy"`) {
+		t.Error(err)
+	}
+}
+
+func TestARulesMistakesHavePaths(t *testing.T) {
+	const head = `{name: a, subject: target, perPod: sum, perWorkload: sum, `
+	for text, want := range map[string]string{
+		`sources: [{metric: m, form: sum}]}`:                                                            `sources[0].form: "sum" is not one of`,
+		`sources: [{metric: m, form: rate}]}`:                                                           `sources[0].form: "rate" needs the rule's window`,
+		`window: 1m, sources: [{metric: m, form: quantile, quantile: 95}]}`:                             `sources[0].quantile: 95 is not between 0 and 1`,
+		`window: 1m, sources: [{metric: m, form: quantile, quantile: 0.5, over: n}]}`:                   `sources[0].over:`,
+		`window: 1ms, sources: [{metric: m}]}`:                                                          `window: must be zero or at least a second`,
+		`sources: [{metric: m, identity: [le]}]}`:                                                       `sources[0].identity[0]: "le"`,
+		`identity: [""], sources: [{metric: m}]}`:                                                       `identity[0]: ""`,
+		`sources: [{metric: m, idle: {value: -3}}]}`:                                                    `sources[0].idle.value: -3 is not within`,
+		`sources: [{metric: m, idle: {value: 0, while: [{metric: ""}]}}]}`:                              `sources[0].idle.while[0].metric:`,
+		`sources: [{metric: m, idle: {while: [{metric: a}, {metric: b, matchers: [{label: x}]}]}}]}`:    `sources[0].idle.while[1].matchers[0]: op:`,
+		`sources: [{metric: m, absent: {value: 0, while: {metric: up, matchers: [{op: "="}]}}}]}`:       `sources[0].absent.while.matchers[0]: label:`,
+		`sources: [{metric: m, absent: {value: 0, while: {metric: ""}}}]}`:                              `sources[0].absent.while.metric:`,
+		`sources: [{metric: m, absent: {value: 0, while: {metric: up}, label: pool}}]}`:                 `sources[0].absent.label:`,
+		`sources: [{metric: m, absent: {value: 0, while: {metric: up}, label: namespace, from: job}}]}`: `sources[0].absent.label: "namespace"`,
+		`sources: [{metric: m, tier: -1}]}`:                                                             `sources[0].tier:`,
+		`atZero: -1, sources: [{metric: m}]}`:                                                           `atZero: -1 is not within`,
+		`activation: -1, sources: [{metric: m}]}`:                                                       `activation: -1`,
+	} {
+		r, err := ruleOf(t, head+text)
+		if err == nil {
+			err = r.Validate()
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s\ngives %v\nwhich lacks %q", text, err, want)
+		}
+	}
+}
+
+// FuzzRule: a rule is refused, or its queries are PromQL.
+func FuzzRule(f *testing.F) {
+	f.Add(everything)
+	f.Add(`{name: a, like: ttft_p95, window: 5m}`)
+	f.Add(`{name: a, like: queue_depth, identity: ["a b", 'x"}'], sources: [{metric: 'm"', absent: {while: {metric: up}, label: 'a"', from: "$1"}}]}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		var own Rule
+		if yaml.UnmarshalStrict([]byte(text), &own) != nil {
+			return
+		}
+		r, err := own.signal(time.Minute)
+		if err != nil || r.Validate() != nil {
+			return
+		}
+		for _, promql := range []string{r.Query(), r.History()} {
+			if _, err := parser.NewParser(parser.Options{}).ParseExpr(promql); err != nil {
+				t.Errorf("%s: %v", promql, err)
+			}
+		}
+	})
+}
+
+// The example on the page loads as it stands there.
+func TestDocumentedRules(t *testing.T) {
+	page, err := os.ReadFile("../../docs/signals.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, found := strings.Cut(string(page), "```yaml\n")
+	example, _, ended := strings.Cut(example, "```")
+	if !found || !ended {
+		t.Fatal("docs/signals.md has no example")
+	}
+	f, err := Read("signals.md", []byte("prometheus: {url: http://prometheus}\n"+example), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if own := len(f.Rules) - len(signal.Builtin(time.Minute)); own != 5 {
+		t.Errorf("%d rules of one's own, want the page's 5", own)
+	}
+}

@@ -1,0 +1,40 @@
+package config
+
+import (
+	"errors"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// theirFields are the top-level fields of prometheus-adapter's configuration.
+var theirFields = []string{"rules", "externalRules", "resourceRules"}
+
+// theirs tells by its shape whether the file is prometheus-adapter's own: each
+// of its rules has a seriesQuery.
+func (d *document) theirs() bool {
+	for _, field := range theirFields[1:] {
+		if key, _ := entry(d.root, field); key != nil {
+			return true
+		}
+	}
+	_, rules := entry(d.root, "rules")
+	list := resolve(rules)
+	return list != nil && list.Kind == yaml.SequenceNode && slices.ContainsFunc(list.Content, func(item *yaml.Node) bool {
+		key, _ := entry(item, "seriesQuery")
+		return key != nil
+	})
+}
+
+// mixed returns a problem for each field of ours in a file of theirs.
+func (d *document) mixed() (problems []Problem) {
+	for i := 0; i+1 < len(d.root.Content); i += 2 {
+		if key := d.root.Content[i]; !slices.Contains(theirFields, key.Value) {
+			problems = append(problems, Problem{
+				File: d.name, Line: key.Line, Path: key.Value,
+				Err: errors.New("the rules here are prometheus-adapter's (seriesQuery); name this file in prometheusAdapter.configFile of one that has our fields"),
+			})
+		}
+	}
+	return problems
+}

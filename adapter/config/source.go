@@ -1,0 +1,110 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gpuscale/gpuscale/adapter/signal"
+)
+
+// Source is a series to read, in order of preference.
+type Source struct {
+	Metric string `json:"metric"`
+	// Form: unset the value as it is; "rate" of a counter; "quantile" of a
+	// histogram.
+	Form     signal.Form `json:"form,omitempty"`
+	Quantile float64     `json:"quantile,omitempty"`
+	Over     string      `json:"over,omitempty"`
+	Matchers []Matcher   `json:"matchers,omitempty"`
+	Scale    *float64    `json:"scale,omitempty"`
+	// Tier of the source; its place in the list if unset. Sources of one tier
+	// are taken together.
+	Tier *int `json:"tier,omitempty"`
+	// Server is what requests can select the source's series by, as the label
+	// "gpuscale_source".
+	Server string `json:"server,omitempty"`
+	// Identity in place of the rule's.
+	Identity []string `json:"identity,omitempty"`
+	// Front: a gateway's series, about requests its servers count too.
+	Front bool `json:"front,omitempty"`
+
+	Idle   *Idle   `json:"idle,omitempty"`
+	Absent *Absent `json:"absent,omitempty"`
+}
+
+// Idle is what NaN means while the series named are 0 in the whole window.
+type Idle struct {
+	Value float64  `json:"value"`
+	While []Series `json:"while,omitempty"`
+}
+
+// Absent is what the want of a series means while another is there.
+type Absent struct {
+	Value float64  `json:"value"`
+	While Series   `json:"while"`
+	Is    *float64 `json:"is,omitempty"`
+	// Label is given to the other series, with the value of its label From.
+	Label string `json:"label,omitempty"`
+	From  string `json:"from,omitempty"`
+}
+
+// Series are some of a name.
+type Series struct {
+	Metric   string    `json:"metric"`
+	Matchers []Matcher `json:"matchers,omitempty"`
+}
+
+func (s Series) signal() (signal.Series, error) {
+	m, err := matchers(s.Matchers)
+	return signal.Series{Metric: s.Metric, Matchers: m}, err
+}
+
+func (s Source) signal(place int) (signal.Source, error) {
+	out := signal.Source{
+		Metric: s.Metric, Form: s.Form, Quantile: s.Quantile, Over: s.Over, Tier: place,
+		Server: s.Server, Identity: s.Identity, Front: s.Front,
+	}
+	if s.Tier != nil {
+		out.Tier = *s.Tier
+	}
+	var errs []error
+	if s.Scale != nil {
+		if *s.Scale == 0 {
+			errs = append(errs, errors.New("scale: zero would hide every value"))
+		}
+		out.Scale = *s.Scale
+	}
+	var err error
+	if out.Matchers, err = matchers(s.Matchers); err != nil {
+		errs = append(errs, err)
+	}
+	if s.Idle != nil {
+		if out.Idle, err = s.Idle.signal(); err != nil {
+			errs = append(errs, prefix("idle", err))
+		}
+	}
+	if s.Absent != nil {
+		if out.Absent, err = s.Absent.signal(); err != nil {
+			errs = append(errs, prefix("absent.while", err))
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+func (i Idle) signal() (*signal.Idle, error) {
+	out := &signal.Idle{Value: i.Value}
+	var errs []error
+	for n, s := range i.While {
+		series, err := s.signal()
+		if err != nil {
+			errs = append(errs, prefix(fmt.Sprintf("while[%d]", n), err))
+		}
+		out.While = append(out.While, series)
+	}
+	return out, errors.Join(errs...)
+}
+
+func (a Absent) signal() (*signal.Absent, error) {
+	while, err := a.While.signal()
+	return &signal.Absent{Value: a.Value, While: while, Is: a.Is, Label: a.Label, From: a.From}, err
+}

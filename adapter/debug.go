@@ -1,0 +1,171 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gpuscale/gpuscale/adapter/cache"
+	"github.com/gpuscale/gpuscale/adapter/compat"
+	"github.com/gpuscale/gpuscale/adapter/live"
+)
+
+// maxQuestions bounds what is shown of a rule that is asked in many ways.
+const maxQuestions = 20
+
+// rulesPage is /debug/rules.
+type rulesPage struct {
+	File    string    `json:"file"`
+	Hash    string    `json:"hash"`
+	Since   time.Time `json:"since"`
+	Failure string    `json:"failure,omitempty"`
+	Rules   []ruleRow `json:"rules"`
+}
+
+// ruleRow is one rule there.
+type ruleRow struct {
+	Name    string   `json:"name"`
+	State   string   `json:"state"`
+	At      string   `json:"at,omitempty"` // file:line
+	Metrics []string `json:"metrics,omitempty"`
+	// Alone says why requests have a question each, if they do.
+	Alone     string        `json:"alone,omitempty"`
+	Problems  []string      `json:"problems,omitempty"`
+	Active    int           `json:"active"`
+	Questions []questionRow `json:"questions"`
+	// Left says how many questions are not shown.
+	Left int `json:"left,omitempty"`
+}
+
+// questionRow is one query of a rule.
+type questionRow struct {
+	Backend string `json:"backend"`
+	Query   string `json:"query"`
+	Active  bool   `json:"active"`
+	// AgeSeconds is the time since the last good answer; null before the first.
+	AgeSeconds *float64       `json:"ageSeconds"`
+	Series     int            `json:"series"`
+	Dropped    map[string]int `json:"dropped,omitempty"`
+	Failure    string         `json:"failure,omitempty"`
+}
+
+func newRulesPage(f live.Force, others []compat.RuleState, all []cache.Status, now time.Time) rulesPage {
+	page := rulesPage{File: f.File.Name, Hash: f.Hash, Since: f.Since}
+	if f.Failure != nil {
+		page.Failure = f.Failure.Error()
+	}
+	questions := map[string][]cache.Status{}
+	for _, s := range all {
+		questions[s.Rule] = append(questions[s.Rule], s)
+	}
+	for _, r := range f.Rules {
+		row := ruleRow{Name: r.Name, State: string(r.State), At: "built in", Problems: r.Problems}
+		if r.Line > 0 {
+			row.At = fmt.Sprintf("%s:%d", f.File.Name, r.Line)
+		}
+		page.Rules = append(page.Rules, row.with(questions[r.Name], now))
+	}
+	for _, r := range others {
+		row := ruleRow{
+			Name: r.Rule, State: string(live.InForce), At: fmt.Sprintf("%s:%d", r.File, r.Line), Metrics: r.Metrics, Alone: r.Alone, Problems: r.Problems,
+		}
+		if len(r.Problems) > 0 && r.SeriesQuery == "" {
+			row.State = string(live.Rejected)
+		}
+		page.Rules = append(page.Rules, row.with(questions[r.Rule], now))
+	}
+	return page
+}
+
+func (r ruleRow) with(questions []cache.Status, now time.Time) ruleRow {
+	r.Questions = []questionRow{}
+	for _, s := range questions {
+		if s.Active {
+			r.Active++
+		}
+		if len(r.Questions) == maxQuestions {
+			r.Left++
+			continue
+		}
+		q := questionRow{Backend: s.Backend, Query: s.Query, Active: s.Active, Series: s.Series, Dropped: map[string]int{}}
+		if !s.At.IsZero() {
+			age := now.Sub(s.At).Seconds()
+			q.AgeSeconds = &age
+		}
+		for reason, n := range s.Dropped {
+			q.Dropped[string(reason)] = n
+		}
+		if s.Failure != nil {
+			q.Failure = s.Failure.Error()
+		}
+		r.Questions = append(r.Questions, q)
+	}
+	return r
+}
+
+// text is the page for people.
+func (p rulesPage) text(w io.Writer) {
+	_, _ = fmt.Fprintf(w, "%s, hash %s, in force since %s\n", p.File, p.Hash, p.Since.Format(time.RFC3339))
+	if p.Failure != "" {
+		_, _ = fmt.Fprintf(w, "THE FILE THAT IS THERE NOW IS NOT IN FORCE:\n%s\n", p.Failure)
+	}
+	for _, r := range p.Rules {
+		_, _ = fmt.Fprintf(w, "\n%s: %s (%s), %d questions active\n", r.Name, r.State, r.At, r.Active)
+		for _, problem := range r.Problems {
+			_, _ = fmt.Fprintf(w, "  problem: %s\n", problem)
+		}
+		if r.Alone != "" {
+			_, _ = fmt.Fprintf(w, "  a query for each request: %s\n", r.Alone)
+		}
+		for _, q := range r.Questions {
+			_, _ = fmt.Fprintf(w, "  %s: %s\n    %s\n", q.Backend, q.Query, q.sentence())
+		}
+		if r.Left > 0 {
+			_, _ = fmt.Fprintf(w, "  and %d more\n", r.Left)
+		}
+	}
+}
+
+func (q questionRow) sentence() string {
+	parts := []string{"no answer yet"}
+	if q.AgeSeconds != nil {
+		parts = []string{fmt.Sprintf("answered %.1f s ago, %d series", *q.AgeSeconds, q.Series)}
+	}
+	var dropped []string
+	for reason, n := range q.Dropped {
+		dropped = append(dropped, fmt.Sprintf("%d %s", n, reason))
+	}
+	slices.Sort(dropped)
+	if len(dropped) > 0 {
+		parts = append(parts, "left out: "+strings.Join(dropped, ", "))
+	}
+	if !q.Active {
+		parts = append(parts, "idle")
+	}
+	if q.Failure != "" {
+		parts = append(parts, "last query failed: "+q.Failure)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// debugRules serves the page: JSON, or text with ?format=text.
+func debugRules(page func() rulesPage) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		p := page()
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		if req.URL.Query().Get("format") == "text" {
+			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			p.text(w)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		encoder := json.NewEncoder(w)
+		encoder.SetEscapeHTML(false) // PromQL is full of < and >
+		encoder.SetIndent("", "  ")
+		_ = encoder.Encode(p) // the caller has gone
+	})
+}

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	autoscaling "k8s.io/api/autoscaling/v2"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/gpuscale/gpuscale/adapter/cache"
+	"github.com/gpuscale/gpuscale/adapter/config"
+	"github.com/gpuscale/gpuscale/adapter/explain"
+	"github.com/gpuscale/gpuscale/adapter/explain/hpa"
+	"github.com/gpuscale/gpuscale/internal/prom"
+)
+
+const reachHelp = `
+It reads the API server with your kubeconfig and asks Prometheus itself: run it
+on your machine with, for example,
+  kubectl -n monitoring port-forward svc/prometheus 9090 &
+  --prometheus-url http://localhost:9090
+Rules, Prometheus' address and credentials come from --config; without it the
+rules are the built-in ones.`
+
+// lookFlags say what explain and simulate look at.
+type lookFlags struct {
+	config, kubeconfig, context string
+	prometheus, tokenFile       string
+	headers                     map[string]string
+	hpaFile                     string
+	sets                        []string
+	tolerance                   float64
+	window                      time.Duration
+	timeout                     time.Duration
+	output                      string
+}
+
+func (f *lookFlags) add(flags *pflag.FlagSet, outputs string) {
+	flags.StringVar(&f.config, "config", "", "the adapter's YAML configuration file")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; empty means $KUBECONFIG, then ~/.kube/config, then the pod's service account")
+	flags.StringVar(&f.context, "context", "", "context of the kubeconfig file")
+	flags.StringVar(&f.prometheus, "prometheus-url", "", "ask this Prometheus for every rule, in place of the configuration's")
+	flags.StringVar(&f.tokenFile, "prometheus-token-file", "", "with --prometheus-url: file with a bearer token")
+	flags.StringToStringVar(&f.headers, "prometheus-header", nil, "with --prometheus-url: name=value of a header, such as X-Scope-OrgID=team")
+	flags.StringVar(&f.hpaFile, "hpa", "", "YAML file of an HPA to look at in place of the cluster's")
+	flags.StringArrayVar(&f.sets, "set", nil, "try a change, such as minReplicas=2 or metrics[0].target.averageValue=12 (repeatable)")
+	flags.Float64Var(&f.tolerance, "tolerance", hpa.DefaultTolerance, "the controller manager's --horizontal-pod-autoscaler-tolerance")
+	flags.DurationVar(&f.window, "downscale-stabilization", hpa.DefaultWindow, "the controller manager's --horizontal-pod-autoscaler-downscale-stabilization")
+	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "of one query")
+	flags.StringVarP(&f.output, "output", "o", "text", outputs)
+}
+
+func explainCommand() *cobra.Command {
+	var f lookFlags
+	var viaAPI bool
+	cmd := &cobra.Command{
+		Use:   "explain hpa NAMESPACE/NAME",
+		Short: "Show what an HPA asks, what it is answered and why, and what it makes of it",
+		Long:  "Show what an HPA asks, what it is answered and why, and what it makes of it.\n" + reachHelp,
+		Args:  hpaArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.output != "text" && f.output != "json" {
+				return fmt.Errorf("--output %q is neither text nor json", f.output)
+			}
+			l, err := f.look(cmd.Context(), args[1])
+			if err != nil {
+				return err
+			}
+			o := explain.Options{Rules: l.rules, Tolerance: f.tolerance, Window: f.window, APIVersion: l.version()}
+			if viaAPI {
+				o.ViaAPI = l.ask
+			}
+			r := explain.Explain(cmd.Context(), l.world, o)
+			if f.output == "text" {
+				return r.Text(cmd.OutOrStdout())
+			}
+			raw, err := r.JSON()
+			if err == nil {
+				_, err = cmd.OutOrStdout().Write(raw)
+			}
+			return err
+		},
+	}
+	f.add(cmd.Flags(), "text or json")
+	cmd.Flags().BoolVar(&viaAPI, "via-api", false, "also ask the aggregated metrics API, as the HPA controller does, and show its answers")
+	return cmd
+}
+
+func hpaArgs(_ *cobra.Command, args []string) error {
+	if len(args) != 2 || args[0] != "hpa" || strings.Count(args[1], "/") != 1 || strings.HasPrefix(args[1], "/") || strings.HasSuffix(args[1], "/") {
+		return errors.New("what it explains is given as: hpa NAMESPACE/NAME")
+	}
+	return nil
+}
+
+// look is what a command looks at.
+type look struct {
+	world explain.World
+	rules []explain.Rule
+	kube  kubernetes.Interface
+}
+
+func (f *lookFlags) look(ctx context.Context, name string) (*look, error) {
+	rules, err := f.rules()
+	if err != nil {
+		return nil, err
+	}
+	loading := clientcmd.NewDefaultClientConfigLoadingRules()
+	loading.ExplicitPath = f.kubeconfig
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: f.context}
+	rc, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(loading, overrides).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	return f.lookWith(ctx, name, rc, rules)
+}
+
+func (f *lookFlags) lookWith(ctx context.Context, name string, rc *rest.Config, rules []explain.Rule) (*look, error) {
+	kube, err := kubernetes.NewForConfig(rc)
+	if err != nil {
+		return nil, fmt.Errorf("building the Kubernetes client: %w", err)
+	}
+	dyn, err := dynamic.NewForConfig(rc)
+	if err != nil {
+		return nil, fmt.Errorf("building the Kubernetes client: %w", err)
+	}
+	var given *autoscaling.HorizontalPodAutoscaler
+	if f.hpaFile != "" {
+		raw, err := os.ReadFile(f.hpaFile)
+		if err != nil {
+			return nil, fmt.Errorf("reading --hpa: %w", err)
+		}
+		if given, err = explain.ReadHPA(f.hpaFile, raw); err != nil {
+			return nil, err
+		}
+	}
+	l := &look{rules: rules, kube: kube}
+	namespace, name, _ := strings.Cut(name, "/")
+	if l.world, err = (explain.Cluster{Kube: kube, Dynamic: dyn}).Read(ctx, namespace, name, given); err != nil {
+		return nil, err
+	}
+	spec, err := explain.Set(l.world.HPA.Spec, f.sets)
+	l.world.HPA.Spec = hpa.Defaulted(spec)
+	return l, err
+}
+
+// rules are the adapter's, each with the Prometheus it asks.
+func (f *lookFlags) rules() ([]explain.Rule, error) {
+	override := func(c *config.Config) {
+		if f.prometheus != "" {
+			c.Prometheus.Config = prom.Config{URL: f.prometheus, BearerTokenFile: f.tokenFile, Headers: f.headers}
+		}
+	}
+	var file *config.File
+	var err error
+	switch {
+	case f.config != "":
+		file, err = load(f.config, override)
+	case f.prometheus == "":
+		return nil, errors.New("--config or --prometheus-url is required, to know which Prometheus to ask")
+	default:
+		file, err = config.Read("built in", []byte("{}"), override)
+	}
+	if err != nil {
+		return nil, err
+	}
+	clients := map[string]*prom.Client{}
+	for name, c := range file.Config.Servers() {
+		if f.prometheus != "" && name != cache.DefaultBackend {
+			continue // its credentials need not be on this machine
+		}
+		c.Timeout = f.timeout
+		if clients[name], err = prom.New(c); err != nil {
+			return nil, fmt.Errorf("backend %s: %w", name, err)
+		}
+	}
+	from := map[string]string{}
+	for _, d := range file.Rules {
+		if d.Line > 0 {
+			from[d.Name] = fmt.Sprintf("%s:%d", f.config, d.Line)
+		}
+	}
+	var rules []explain.Rule
+	for _, declared := range file.Signals() {
+		r := explain.Rule{Rule: declared.Rule, Source: cmp.Or(from[declared.Name], "built in")}
+		backend := cmp.Or(declared.Backend, cache.DefaultBackend)
+		if f.prometheus != "" {
+			backend = cache.DefaultBackend
+		}
+		if clients[backend] == nil {
+			return nil, fmt.Errorf("rule %s asks backend %s, which has no address", r.Name, backend)
+		}
+		r.Querier = clients[backend]
+		rules = append(rules, r)
+	}
+	return rules, nil
+}
+
+// version is that of custom.metrics.k8s.io which the HPA controller takes.
+func (l *look) version() string {
+	groups, err := l.kube.Discovery().ServerGroups()
+	if err != nil {
+		return "v1beta2"
+	}
+	for _, g := range groups.Groups {
+		if g.Name == "custom.metrics.k8s.io" {
+			return g.PreferredVersion.Version
+		}
+	}
+	return "v1beta2"
+}
+
+// ask sends a request to the aggregated API.
+func (l *look) ask(ctx context.Context, path string) string {
+	raw, err := l.kube.Discovery().RESTClient().Get().RequestURI(path).DoRaw(ctx)
+	if err != nil {
+		return "error: " + err.Error() + " " + strings.TrimSpace(string(raw))
+	}
+	return strings.TrimSpace(string(raw))
+}

@@ -1,0 +1,239 @@
+package explain
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	autoscaling "k8s.io/api/autoscaling/v2"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gpuscale/gpuscale/adapter/explain/hpa"
+	"github.com/gpuscale/gpuscale/adapter/signal"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s: got\n%s\nwant\n%s", file, got, want)
+	}
+}
+
+// cluster serves testdata/cluster.yaml, a map from API paths to what they
+// answer, as an API server would.
+func cluster(t *testing.T) *rest.Config {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("testdata", "cluster.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := map[string]json.RawMessage{}
+	if err := yaml.Unmarshal(raw, &answers); err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		answer, ok := answers[r.URL.Path]
+		switch {
+		case strings.Contains(r.URL.Path, "/namespaces/secret/"):
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"horizontalpodautoscalers is forbidden"}`))
+		case !ok:
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"\"` + filepath.Base(r.URL.Path) + `\" not found"}`))
+		default:
+			_, _ = w.Write(answer)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return &rest.Config{Host: server.URL}
+}
+
+func readWorld(t *testing.T, namespace, name string, given *autoscaling.HorizontalPodAutoscaler) (World, error) {
+	t.Helper()
+	rc := cluster(t)
+	kube, err := kubernetes.NewForConfig(rc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dyn, err := dynamic.NewForConfig(rc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Cluster{Kube: kube, Dynamic: dyn}.Read(t.Context(), namespace, name, given)
+}
+
+func rules(q Querier) []Rule {
+	var all []Rule
+	for _, r := range signal.Builtin(45 * time.Second) {
+		all = append(all, Rule{Rule: r, Source: "built in", Querier: q})
+	}
+	return all
+}
+
+// series of five pods: one queues, one says NaN, one fell silent, one has only
+// the old name of a metric, one has ended.
+const series = `
+vllm:num_requests_waiting{namespace="chat",pod="vllm-7d4b9c-aaaaa",job="vllm",instance="10.0.0.1:8000",model_name="m",engine="0"} 30x19
+vllm:num_requests_waiting{namespace="chat",pod="vllm-7d4b9c-bbbbb",job="vllm",instance="10.0.0.2:8000",model_name="m",engine="0"} 10x17 NaN NaN
+vllm:num_requests_waiting{namespace="chat",pod="vllm-7d4b9c-ccccc",job="vllm",instance="10.0.0.3:8000",model_name="m",engine="0"} 5x9 _x10
+vllm:num_requests_waiting{namespace="chat",pod="vllm-7d4b9c-eeeee",job="vllm",instance="10.0.0.5:8000",model_name="m",engine="0"} 99x19
+vllm:num_requests_waiting{namespace="other",pod="vllm-7d4b9c-zzzzz",job="vllm",instance="10.0.0.9:8000",model_name="m",engine="0"} 99x19
+vllm:num_requests_running{namespace="chat",pod="vllm-7d4b9c-aaaaa",job="vllm",instance="10.0.0.1:8000",model_name="m",engine="0"} 8x19
+vllm:num_requests_running{namespace="chat",pod="vllm-7d4b9c-bbbbb",job="vllm",instance="10.0.0.2:8000",model_name="m",engine="0"} 8x19
+vllm:num_requests_running{namespace="chat",pod="vllm-7d4b9c-ccccc",job="vllm",instance="10.0.0.3:8000",model_name="m",engine="0"} 4x19
+`
+
+func explained(t *testing.T, w World, q Querier) Report {
+	t.Helper()
+	var r Report
+	synctest.Test(t, func(t *testing.T) {
+		r = Explain(t.Context(), w, Options{
+			Rules: rules(q), Tolerance: hpa.DefaultTolerance, Window: hpa.DefaultWindow, APIVersion: "v1beta2",
+			ViaAPI: func(_ context.Context, path string) string { return "asked for " + path },
+		})
+	})
+	return r
+}
+
+func TestExplain(t *testing.T) {
+	w, err := readWorld(t, "chat", "vllm", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := explained(t, w, load(t, series))
+	for i := range r.Metrics {
+		r.Metrics[i].Query = "" // adapter/signal's matter
+	}
+	var text strings.Builder
+	if err := r.Text(&text); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "explain.txt", text.String())
+	raw, err := r.JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "explain.json", string(raw))
+}
+
+func TestExplainWhilePrometheusIsDown(t *testing.T) {
+	w, err := readWorld(t, "chat", "vllm", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := load(t, "")
+	q.down = func(time.Time) bool { return true }
+	r := explained(t, w, q)
+	if m := r.Metrics[0]; m.Code != http.StatusServiceUnavailable || !strings.Contains(m.Error, "connection refused") || m.Value != nil {
+		t.Errorf("%d %s", m.Code, m.Error)
+	}
+	if r.Outcome.Desired != w.Replicas || !strings.Contains(strings.Join(r.Outcome.Steps, " "), "nothing changes") {
+		t.Errorf("%+v", r.Outcome)
+	}
+}
+
+func TestWhatCannotBeExplained(t *testing.T) {
+	for _, c := range []struct{ namespace, name, want string }{
+		{"chat", "vlm", "namespace chat has embed, vllm"},
+		{"empty", "x", "namespace empty has none"},
+		{"secret", "x", "needs to get and list horizontalpodautoscalers, pods, replicasets"},
+		{"chat", "embed", "reading the scale of Deployment chat/embed"},
+	} {
+		if _, err := readWorld(t, c.namespace, c.name, nil); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s/%s: %v lacks %q", c.namespace, c.name, err, c.want)
+		}
+	}
+}
+
+func TestUnknownMetricSuggestsTheNearest(t *testing.T) {
+	_, err := find(rules(nil), "queue_dept")
+	if err == nil || !strings.Contains(err.Error(), "did you mean queue_depth?") {
+		t.Error(err)
+	}
+	if _, err := find(rules(nil), "unlike_anything_of_ours_at_all"); err == nil || strings.Contains(err.Error(), "did you mean") {
+		t.Error(err)
+	}
+}
+
+func TestRequestsAreTheControllers(t *testing.T) {
+	for file, want := range map[string]string{
+		`{type: Pods, pods: {metric: {name: gpu_busy, selector: {matchLabels: {a: b}}}, target: {type: AverageValue, averageValue: 1}}}`:                                         "/apis/custom.metrics.k8s.io/v1beta2/namespaces/chat/pods/*/gpu_busy?labelSelector=app%3Dvllm&metricLabelSelector=a%3Db",
+		`{type: Object, object: {describedObject: {apiVersion: apps/v1, kind: Deployment, name: vllm}, metric: {name: queue_depth}, target: {type: Value, value: 1}}}`:           "/apis/custom.metrics.k8s.io/v1beta2/namespaces/chat/deployments.apps/vllm/queue_depth",
+		`{type: Object, object: {describedObject: {apiVersion: v1, kind: Namespace, name: chat}, metric: {name: queue_depth}, target: {type: Value, value: 1}}}`:                 "/apis/custom.metrics.k8s.io/v1beta2/namespaces/chat/metrics/queue_depth",
+		`{type: External, external: {metric: {name: queue_depth, selector: {matchExpressions: [{key: model, operator: In, values: [a, b]}]}}, target: {type: Value, value: 1}}}`: "/apis/external.metrics.k8s.io/v1beta1/namespaces/chat/queue_depth?labelSelector=model+in+%28a%2Cb%29",
+	} {
+		var m autoscaling.MetricSpec
+		if err := yaml.UnmarshalStrict([]byte(file), &m); err != nil {
+			t.Fatal(err)
+		}
+		a, err := metricOf(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := readWorld(t, "chat", "vllm", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := a.path("chat", "v1beta2", w.Selector); got != want {
+			t.Errorf("%s\ngot  %s\nwant %s", file, got, want)
+		}
+	}
+}
+
+// The page shows what the programs print: each line of its examples stands in a
+// golden file.
+func TestDocumentation(t *testing.T) {
+	raw, err := os.ReadFile(filepath.Join("..", "..", "docs", "explain.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, name := range []string{"explain.txt", "simulate.txt"} {
+		text, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			known[line] = true
+		}
+	}
+	shown := 0
+	for i, block := range strings.Split(string(raw), "```text\n") {
+		if i == 0 {
+			continue
+		}
+		example, _, _ := strings.Cut(block, "```")
+		for line := range strings.Lines(example) {
+			if shown++; !known[line] {
+				t.Errorf("docs/explain.md shows what is printed no more: %s", line)
+			}
+		}
+	}
+	if shown < 20 {
+		t.Errorf("only %d lines of examples", shown)
+	}
+}

@@ -1,0 +1,175 @@
+package hpa
+
+import (
+	"math"
+	"time"
+
+	autoscaling "k8s.io/api/autoscaling/v2"
+)
+
+// past is what the controller remembers of an HPA. It is lost with the
+// controller's process.
+type past struct {
+	recommendations []change
+	ups, downs      []change
+}
+
+// change is a recommendation, or by how much a rescale changed the replicas.
+type change struct {
+	replicas int32
+	at       time.Time
+}
+
+// longest is how far back a window can look: an hour, unless the controller's
+// own flag says more.
+const longest = time.Hour
+
+func (p *past) prune(now time.Time, window time.Duration) {
+	cutoff := now.Add(-max(longest, window) - time.Second)
+	n := 0
+	for n < len(p.recommendations) && p.recommendations[n].at.Before(cutoff) {
+		n++
+	}
+	p.recommendations = p.recommendations[n:]
+}
+
+// store adds a rescale in one direction. As in the controller, it takes the
+// place of one that is older than this direction's longest period: although the
+// other direction, with a longer one, may still have use for that.
+func store(list []change, by int32, r *autoscaling.HPAScalingRules, now time.Time) []change {
+	period := int32(0)
+	for _, policy := range r.Policies {
+		period = max(period, policy.PeriodSeconds)
+	}
+	cutoff := now.Add(-time.Duration(period) * time.Second)
+	outdated := -1
+	for i, e := range list {
+		if e.at.Before(cutoff) {
+			outdated = i
+		}
+	}
+	if outdated < 0 {
+		return append(list, change{by, now})
+	}
+	list[outdated] = change{by, now}
+	return list
+}
+
+// limited is a number of replicas and why it is not what was asked for.
+type limited struct {
+	replicas int32
+	reason   string
+}
+
+// highest is the stabilisation of an HPA without behavior.
+func (p *past) highest(wanted int32, window time.Duration, now time.Time) int32 {
+	stable := wanted
+	for _, r := range p.recommendations {
+		if !r.at.Before(now.Add(-window)) {
+			stable = max(stable, r.replicas)
+		}
+	}
+	return stable
+}
+
+// stabilize is that of an HPA with behavior: the least change from current that
+// lies between the lowest recommendation of the one window and the highest of
+// the other.
+func (p *past) stabilize(current, wanted int32, up, down time.Duration, now time.Time) int32 {
+	low, high := wanted, wanted
+	for _, r := range p.recommendations {
+		if r.at.After(now.Add(-up)) {
+			low = min(low, r.replicas)
+		}
+		if r.at.After(now.Add(-down)) {
+			high = max(high, r.replicas)
+		}
+	}
+	return min(max(current, low), high)
+}
+
+// changed sums up what happened within the last period.
+func changed(list []change, period int32, now time.Time) int32 {
+	total := int32(0)
+	for _, e := range list {
+		if e.at.After(now.Add(-time.Duration(period) * time.Second)) {
+			total += e.replicas
+		}
+	}
+	return total
+}
+
+// simple bounds an HPA without behavior.
+func simple(current, wanted, minimum, maximum int32) limited {
+	upper, why := maximum, "TooManyReplicas"
+	if fast := int32(math.Max(2*float64(current), 4)); maximum > fast {
+		upper, why = fast, "ScaleUpLimit"
+	}
+	switch {
+	case wanted < minimum:
+		return limited{minimum, "TooFewReplicas"}
+	case wanted > upper:
+		return limited{upper, why}
+	}
+	return limited{wanted, "DesiredWithinRange"}
+}
+
+// rated bounds an HPA with behavior.
+func (p *past) rated(current, wanted, minimum, maximum int32, b *autoscaling.HorizontalPodAutoscalerBehavior, now time.Time) limited {
+	switch {
+	case wanted > current:
+		fast := max(p.limit(current, b.ScaleUp, now, true), current)
+		upper, why := maximum, "TooManyReplicas"
+		if maximum > fast {
+			upper, why = fast, "ScaleUpLimit"
+		}
+		if wanted > upper {
+			return limited{upper, why}
+		}
+	case wanted < current:
+		fast := min(p.limit(current, b.ScaleDown, now, false), current)
+		lower, why := minimum, "TooFewReplicas"
+		if minimum < fast {
+			lower, why = fast, "ScaleDownLimit"
+		}
+		if wanted < lower {
+			return limited{lower, why}
+		}
+	}
+	return limited{wanted, "DesiredWithinRange"}
+}
+
+// limit is how far the policies let the replicas go, up or down.
+func (p *past) limit(current int32, r *autoscaling.HPAScalingRules, now time.Time, up bool) int32 {
+	if *r.SelectPolicy == autoscaling.DisabledPolicySelect {
+		return current
+	}
+	// The policy that changes most, unless the one that changes least is asked
+	// for.
+	highest := up == (*r.SelectPolicy != autoscaling.MinChangePolicySelect)
+	result := int32(math.MaxInt32)
+	if highest {
+		result = math.MinInt32
+	}
+	proposed := int32(0)
+	for _, policy := range r.Policies {
+		start := current - changed(p.ups, policy.PeriodSeconds, now) + changed(p.downs, policy.PeriodSeconds, now)
+		percent := float64(policy.Value) / 100
+		switch {
+		case policy.Type == autoscaling.PodsScalingPolicy && up:
+			proposed = start + policy.Value
+		case policy.Type == autoscaling.PodsScalingPolicy:
+			proposed = start - policy.Value
+		case policy.Type == autoscaling.PercentScalingPolicy && up:
+			proposed = int32(math.Ceil(float64(start) * (1 + percent)))
+		case policy.Type == autoscaling.PercentScalingPolicy:
+			proposed = int32(float64(start) * (1 - percent))
+		}
+		if highest {
+			result = max(result, proposed)
+		} else {
+			result = min(result, proposed)
+		}
+	}
+	return result
+}

@@ -1,0 +1,182 @@
+package hpa
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	autoscaling "k8s.io/api/autoscaling/v2"
+	core "k8s.io/api/core/v1"
+)
+
+// Pod is what the controller looks at in a pod of the target.
+type Pod struct {
+	Name    string
+	Phase   core.PodPhase
+	Ready   bool
+	Deleted bool // a deletion timestamp is set
+}
+
+// Answer is what the metrics API said to one metric of the spec.
+type Answer struct {
+	// Error, if there was no value.
+	Error error
+	// Pods is the value of each pod, for type Pods.
+	Pods map[string]int64
+	// Values is one value for type Object, any number for type External.
+	Values []int64
+}
+
+// Proposal is what comes of one metric.
+type Proposal struct {
+	Error error `json:"-"`
+	// Usage as the HPA's status shows it, and the Target it is compared with.
+	Usage, Target int64
+	// Ratio of usage to target, from what answered.
+	Ratio float64
+	// Assumed is the ratio after values were made up for Missing and Unready
+	// pods, the same as Ratio if none were.
+	Assumed float64
+	Within  bool // the tolerance
+	// Held: the assumptions turned the direction round, so nothing changes.
+	Held bool
+	// Pods that count, those without a value, those that are pending and those
+	// that are failed or being deleted. For a target of Value, Counted are the
+	// ready ones; an average over Object or External counts no pods.
+	Counted, Missing, Unready, Ignored int
+	Replicas                           int32
+}
+
+// calculator has what the metrics of one reconciliation share.
+type calculator struct {
+	specReplicas, statusReplicas int32
+	pods                         []Pod
+	tolerances                   Tolerances
+	external                     bool // the metric at hand is
+}
+
+// propose computes one metric. reason is the condition's if it fails.
+func (c calculator) propose(m autoscaling.MetricSpec, a Answer) (p Proposal, reason string) {
+	switch {
+	case m.Type == autoscaling.PodsMetricSourceType && m.Pods != nil && m.Pods.Target.AverageValue != nil:
+		return c.averagePods(m.Pods.Target.AverageValue.MilliValue(), a), "FailedGetPodsMetric"
+	case m.Type == autoscaling.ObjectMetricSourceType && m.Object != nil:
+		return c.whole(m.Object.Target, m.Object.Target.Type, a), "FailedGetObjectMetric"
+	case m.Type == autoscaling.ExternalMetricSourceType && m.External != nil:
+		// Here the controller looks at which field is set, not at the type.
+		kind := autoscaling.ValueMetricType
+		if m.External.Target.AverageValue != nil {
+			kind = autoscaling.AverageValueMetricType
+		}
+		c.external = true
+		return c.whole(m.External.Target, kind, a), "FailedGetExternalMetric"
+	}
+	return Proposal{Error: fmt.Errorf("metrics of type %s are not computed here", m.Type)}, "InvalidMetricSourceType"
+}
+
+// whole is for a metric that has one value for the whole target.
+func (c calculator) whole(t autoscaling.MetricTarget, kind autoscaling.MetricTargetType, a Answer) Proposal {
+	switch {
+	case a.Error != nil:
+		return Proposal{Error: a.Error}
+	case len(a.Values) == 0:
+		return Proposal{Error: errors.New("no metrics returned")}
+	case kind == autoscaling.AverageValueMetricType && t.AverageValue != nil:
+		return c.averageWhole(t.AverageValue.MilliValue(), a.Values)
+	case kind == autoscaling.ValueMetricType && t.Value != nil:
+		return c.ratioWhole(t.Value.MilliValue(), sum(a.Values))
+	}
+	return Proposal{Error: errors.New("neither a value target nor an average value target was set")}
+}
+
+// sum adds up the items of an external metric for a target of Value.
+func sum(values []int64) int64 {
+	total := int64(0)
+	for _, v := range values {
+		if v > 0 && total > math.MaxInt64-v {
+			return math.MaxInt64
+		}
+		total += v
+	}
+	return total
+}
+
+// averageWhole divides the value by the number of replicas.
+func (c calculator) averageWhole(target int64, values []int64) Proposal {
+	usage := values[0]
+	if c.external {
+		usage = sumForAverage(values)
+	}
+	ratio := float64(usage) / (float64(target) * float64(c.statusReplicas))
+	p := Proposal{Target: target, Ratio: ratio, Assumed: ratio, Replicas: c.statusReplicas, Within: c.tolerances.within(ratio)}
+	if !p.Within {
+		wanted := math.Ceil(float64(usage) / float64(target))
+		p.Replicas = overflowing(wanted)
+		if c.external {
+			p.Replicas = saturating(wanted)
+		}
+	}
+	switch {
+	case float64(usage) >= math.MaxInt64:
+		p.Usage = math.MaxInt64
+	case c.statusReplicas > 0: // the controller divides by zero, for the status' eyes only
+		p.Usage = int64(math.Ceil(float64(usage) / float64(c.statusReplicas)))
+	}
+	return p
+}
+
+// sumForAverage is how the controller adds up for a target of AverageValue. It
+// takes every negative sum for an overflow: a negative value asks for as many
+// replicas as may be.
+func sumForAverage(values []int64) int64 {
+	total := int64(0)
+	for _, v := range values {
+		if total += v; total < 0 {
+			return math.MaxInt64
+		}
+	}
+	return total
+}
+
+// ratioWhole multiplies the ready pods by the ratio of value and target.
+func (c calculator) ratioWhole(target, usage int64) Proposal {
+	ratio := float64(usage) / float64(target)
+	p := Proposal{Usage: usage, Target: target, Ratio: ratio, Assumed: ratio}
+	if c.specReplicas == 0 {
+		p.Replicas = overflowing(math.Ceil(ratio))
+		return p
+	}
+	for _, pod := range c.pods {
+		if pod.Phase == core.PodRunning && pod.Ready {
+			p.Counted++
+		}
+	}
+	p.Within = c.tolerances.within(ratio)
+	switch {
+	case p.Within:
+		p.Replicas = c.specReplicas
+	case len(c.pods) == 0:
+		p.Error = errors.New("unable to calculate ready pods: no pods returned by selector while calculating replica count")
+	default:
+		p.Replicas = saturating(math.Ceil(ratio * float64(p.Counted)))
+	}
+	return p
+}
+
+// saturating stays within the range where the controller does.
+func saturating(f float64) int32 {
+	if f > math.MaxInt32 {
+		return math.MaxInt32
+	}
+	return overflowing(f)
+}
+
+// overflowing is a conversion that the controller leaves to the machine. On
+// amd64, which is told here, too many replicas become the most negative number,
+// and that is read as none; on arm64 they stay as many as may be.
+func overflowing(f float64) int32 {
+	if f > math.MaxInt32 || f < math.MinInt32 || math.IsNaN(f) {
+		return math.MinInt32
+	}
+	return int32(f)
+}

@@ -1,0 +1,159 @@
+package explain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gpuscale/gpuscale/adapter/signal"
+	"github.com/gpuscale/gpuscale/internal/prom"
+)
+
+// Range is what a simulation looks at.
+type Range struct {
+	From, To time.Time
+	// Step is how often the controller looks: its sync period.
+	Step time.Duration
+}
+
+// maxSteps bounds the queries of one rule.
+const maxSteps = 20_000
+
+// Validate says what is wrong with the range.
+func (r Range) Validate() error {
+	switch {
+	case r.Step < time.Second:
+		return fmt.Errorf("a step of %s is shorter than a second", r.Step)
+	case !r.From.Before(r.To):
+		return fmt.Errorf("the range begins at %s and ends at %s, which is not later", r.From.Format(time.RFC3339), r.To.Format(time.RFC3339))
+	case r.steps() > maxSteps:
+		return fmt.Errorf("%d steps of %s are more than %d: take a shorter range or a longer --step", r.steps(), r.Step, maxSteps)
+	}
+	return nil
+}
+
+func (r Range) steps() int { return int(r.To.Sub(r.From)/r.Step) + 1 }
+
+func (r Range) at(i int) time.Time { return r.From.Add(time.Duration(i) * r.Step) }
+
+// history is what one rule knew at each step.
+type history struct {
+	rule     Rule
+	tables   []*signal.Table
+	failures []error
+}
+
+// life is when a pod was first and last heard of.
+type life struct{ first, last time.Time }
+
+// chunk bounds what is held of Prometheus' answers at once, together how many
+// queries are under way.
+const (
+	chunk    = 64
+	together = 4
+)
+
+// recall asks Prometheus what a rule's answers were, step by step, and builds
+// the tables as an adapter would have had them then. progress is told how many
+// steps are done. A Prometheus that answers nothing at all is an error.
+func recall(ctx context.Context, rule Rule, namespace string, r Range, lives map[string]life, progress func(done int)) (history, error) {
+	h := history{rule: rule}
+	table := signal.NewTable(rule.Rule)
+	good := 0
+	for first := 0; first < r.steps(); first += chunk {
+		vectors, failures := fetch(ctx, rule, r, first, min(chunk, r.steps()-first))
+		if err := ctx.Err(); err != nil {
+			return h, err
+		}
+		for i, vector := range vectors {
+			at := r.at(first + i)
+			if failures[i] == nil {
+				good++
+				reading := signal.Reading{Evaluated: at, Now: at}
+				samples := within(vector, namespace)
+				table, _ = table.Read(samples, reading)
+				note(lives, rule.Rule, samples, at)
+			}
+			h.tables, h.failures = append(h.tables, table), append(h.failures, failures[i])
+		}
+		if good == 0 {
+			return h, fmt.Errorf("asking for %s: %w", rule.Name, errors.Join(failures[0]))
+		}
+		progress(first + len(vectors))
+	}
+	return h, nil
+}
+
+// fetch asks for some steps, a few at once.
+func fetch(ctx context.Context, rule Rule, r Range, first, n int) ([]prom.Vector, []error) {
+	vectors, failures := make([]prom.Vector, n), make([]error, n)
+	query := rule.Query()
+	slots := make(chan struct{}, together)
+	var asking sync.WaitGroup
+	for i := range n {
+		slots <- struct{}{}
+		asking.Go(func() {
+			defer func() { <-slots }()
+			q := query
+			if first+i == 0 {
+				q = rule.History()
+			}
+			vectors[i], failures[i] = rule.Querier.Query(ctx, q, r.at(first+i))
+		})
+	}
+	asking.Wait()
+	return vectors, failures
+}
+
+// note keeps when each pod was heard of, by the times of its samples.
+func note(lives map[string]life, rule signal.Rule, samples []signal.Sample, at time.Time) {
+	for _, s := range samples {
+		pod := podOf(rule, s.Labels)
+		if kind, _ := part(s.Part); kind != 't' || pod == "" || !(s.Value > 0 && s.Value < 1e11) {
+			continue
+		}
+		heard := time.UnixMilli(int64(1000 * s.Value))
+		if heard.After(at) {
+			heard = at
+		}
+		l, known := lives[pod]
+		if !known || heard.Before(l.first) {
+			l.first = heard
+		}
+		if heard.After(l.last) {
+			l.last = heard
+		}
+		lives[pod] = l
+	}
+}
+
+// living names the pods that lived at a time: from their first sample to their
+// last, or to the end if they spoke until then. Silence in between is silence.
+func living(lives map[string]life, at, end time.Time, limit time.Duration, belongs func(pod string) bool) []string {
+	var pods []string
+	for pod, l := range lives {
+		if belongs(pod) && !at.Before(l.first) && (!at.After(l.last.Add(limit)) || !end.After(l.last.Add(2*limit))) {
+			pods = append(pods, pod)
+		}
+	}
+	slices.Sort(pods)
+	return pods
+}
+
+// naming says whose a pod was by its name: the API server no longer knows.
+func naming(kind, name string, now []string) func(pod string) bool {
+	suffix := map[string]string{
+		"Deployment": `[a-z0-9]{1,10}-[a-z0-9]{5}`, "StatefulSet": `[0-9]+`,
+		"ReplicaSet": `[a-z0-9]{5}`, "ReplicationController": `[a-z0-9]{5}`, "DaemonSet": `[a-z0-9]{5}`,
+	}[kind]
+	if suffix == "" {
+		return func(pod string) bool { return slices.Contains(now, pod) || strings.HasPrefix(pod, name+"-") }
+	}
+	named := regexp.MustCompile("^" + regexp.QuoteMeta(name) + "-" + suffix + "$")
+	return func(pod string) bool { return slices.Contains(now, pod) || named.MatchString(pod) }
+}

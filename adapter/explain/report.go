@@ -1,0 +1,246 @@
+package explain
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	autoscaling "k8s.io/api/autoscaling/v2"
+
+	"github.com/gpuscale/gpuscale/adapter/explain/hpa"
+	"github.com/gpuscale/gpuscale/adapter/signal"
+)
+
+// Version of the report's JSON. Fields are added to it, never changed.
+const Version = "gpuscale.explain/v1"
+
+// Report is one HPA explained.
+type Report struct {
+	Version   string    `json:"version"`
+	At        time.Time `json:"at"`
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	Target    string    `json:"target"`
+	Minimum   int32     `json:"minReplicas"`
+	Maximum   int32     `json:"maxReplicas"`
+	Replicas  int32     `json:"replicas"`
+	Metrics   []Metric  `json:"metrics"`
+	Outcome   Outcome   `json:"outcome"`
+	Status    Status    `json:"status"`
+}
+
+// Metric is one of the HPA's metrics explained. Values are in the metric's own
+// unit, as float64.
+type Metric struct {
+	Metric string `json:"metric"`
+	// NotOurs says who serves it if not the adapter; then nothing else is set.
+	NotOurs string `json:"notOurs,omitempty"`
+	Request string `json:"request,omitempty"`
+	Rule    string `json:"rule,omitempty"`
+	Query   string `json:"query,omitempty"`
+	Hint    string `json:"hint,omitempty"`
+	Samples []Row  `json:"samples,omitempty"`
+	// Dropped counts this namespace's series that give no usable value.
+	Dropped map[signal.Reason]int `json:"dropped,omitempty"`
+	// Silent pods had a sample in the last ten minutes and have none to use
+	// now; Unheard ones had none.
+	Silent  []string `json:"silentPods,omitempty"`
+	Unheard []string `json:"unheardPods,omitempty"`
+
+	Value      *float64           `json:"value,omitempty"`
+	PodValues  map[string]float64 `json:"podValues,omitempty"`
+	Timestamp  *time.Time         `json:"timestamp,omitempty"`
+	WindowSecs float64            `json:"windowSeconds,omitempty"`
+	Error      string             `json:"error,omitempty"`
+	Code       int                `json:"code,omitempty"`
+	// ViaAPI is what the aggregated API answered, if it was asked.
+	ViaAPI   string `json:"viaAPI,omitempty"`
+	Proposal string `json:"proposal,omitempty"`
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	rule signal.Rule
+}
+
+// Outcome is what the HPA will do at its next reconciliation.
+type Outcome struct {
+	Desired int32    `json:"desiredReplicas"`
+	Steps   []string `json:"steps"`
+}
+
+// Status is what the HPA says of itself.
+type Status struct {
+	Desired    int32    `json:"desiredReplicas"`
+	Conditions []string `json:"conditions,omitempty"`
+}
+
+// Options of an explanation.
+type Options struct {
+	Rules []Rule
+	// Tolerance and Window are the controller manager's flags.
+	Tolerance float64
+	Window    time.Duration
+	// Version of custom.metrics.k8s.io the HPA controller prefers.
+	APIVersion string
+	// ViaAPI, if not nil, asks the aggregated API and returns its answer as
+	// text.
+	ViaAPI func(ctx context.Context, path string) string
+}
+
+// Explain asks Prometheus for each metric of the HPA and computes what the HPA
+// would.
+func Explain(ctx context.Context, w World, o Options) Report {
+	spec := w.HPA.Spec
+	r := Report{
+		Version: Version, At: time.Now(), Namespace: w.HPA.Namespace, Name: w.HPA.Name,
+		Target:  spec.ScaleTargetRef.Kind + " " + spec.ScaleTargetRef.Name,
+		Minimum: *spec.MinReplicas, Maximum: spec.MaxReplicas, Replicas: w.Replicas,
+	}
+	var answers []hpa.Answer
+	computed := *spec.DeepCopy()
+	computed.Metrics = nil
+	var index []int // of the report's metrics that are computed
+	for i, m := range spec.Metrics {
+		metric, a, ours := explainMetric(ctx, w, m, o)
+		r.Metrics = append(r.Metrics, metric)
+		if ours {
+			answers, index = append(answers, a.Answer), append(index, i)
+			computed.Metrics = append(computed.Metrics, m)
+		}
+	}
+	ctl := hpa.Controller{Tolerance: o.Tolerance, Window: o.Window, ScaledToZero: condition(w.HPA, autoscaling.ScaledToZero) == "True"}
+	if len(computed.Metrics) > 0 {
+		d := ctl.Reconcile(hpa.Situation{
+			Now: r.At, Spec: computed, Replicas: w.Replicas, StatusReplicas: w.StatusReplicas,
+			Pods: w.selected(), Answers: func() []hpa.Answer { return answers },
+		})
+		for n, p := range d.Proposals {
+			m := &r.Metrics[index[n]]
+			m.Proposal = sentence(p, spec.Metrics[index[n]], w, o.Tolerance)
+			if p.Error == nil {
+				m.Replicas = &p.Replicas
+			}
+		}
+		r.Outcome = outcome(d, ctl, spec, w, o)
+	}
+	if len(index) < len(spec.Metrics) {
+		r.Outcome.Steps = append(r.Outcome.Steps, fmt.Sprintf("%s not computed here: the HPA may ask for more than this, never for less than the highest of all", count(len(spec.Metrics)-len(index), "metric")))
+	}
+	r.Status = status(w.HPA)
+	return r
+}
+
+func explainMetric(ctx context.Context, w World, m autoscaling.MetricSpec, o Options) (Metric, answer, bool) {
+	a, err := metricOf(m)
+	if err != nil {
+		return Metric{Metric: string(m.Type), NotOurs: err.Error()}, answer{}, false
+	}
+	x := Metric{Metric: a.String(), Request: a.path(w.HPA.Namespace, o.APIVersion, w.Selector)}
+	if o.ViaAPI != nil {
+		x.ViaAPI = o.ViaAPI(ctx, x.Request)
+	}
+	rule, err := find(o.Rules, a.name)
+	if err != nil {
+		x.Error, x.Code = err.Error(), 404
+		return x, answer{Answer: hpa.Answer{Error: err}}, true
+	}
+	x.describe(rule)
+	r, failure := read(ctx, rule, w.HPA.Namespace)
+	got := w.answer(a, r.table, failure, r.Now)
+	counts := func(pod string) bool { return got.pods == nil && w.has(pod) || slices.Contains(got.pods, pod) }
+	x.Samples, x.Dropped = r.rows(rule.Rule, counts), r.dropped
+	x.hint(a, w.HPA.Namespace)
+	x.silence(w, r, a, got.pods)
+	x.answered(got)
+	return x, got, true
+}
+
+func (x *Metric) describe(rule Rule) {
+	x.rule = rule.Rule
+	x.Rule = fmt.Sprintf("%s (%s): duplicates %s, parts of a pod %s, pods %s, samples no older than %s, values from %g to %g",
+		rule.Name, rule.Source, rule.Duplicates, rule.PerPod, rule.PerWorkload, rule.MaxAge, rule.Minimum, rule.Maximum)
+	x.Query = rule.Query()
+}
+
+// hint narrows the first source that is used here, or else the first of all.
+func (x *Metric) hint(a asked, namespace string) {
+	used := x.rule
+	for _, row := range x.Samples {
+		if row.Reason == "" {
+			used.Sources = used.Sources[row.source : row.source+1]
+			break
+		}
+	}
+	if hint, err := used.Hint(namespace, a.selector); err == nil {
+		x.Hint = hint
+	}
+}
+
+// silence names the counted pods without a usable value.
+func (x *Metric) silence(w World, r reading, a asked, pods []string) {
+	for _, pod := range pods {
+		_, err := r.table.Pod(signal.Key{Namespace: w.HPA.Namespace, Pod: pod}, a.selector, r.Now)
+		var none *signal.NoAnswer
+		switch {
+		case !errors.As(err, &none):
+		case none.Silent > 0:
+			x.Silent = append(x.Silent, pod)
+		default:
+			x.Unheard = append(x.Unheard, pod)
+		}
+	}
+}
+
+func (x *Metric) answered(got answer) {
+	x.WindowSecs = x.rule.Window.Seconds()
+	var refused *refusal
+	switch {
+	case errors.As(got.Error, &refused):
+		x.Error, x.Code = refused.text, refused.code
+	case got.Error != nil:
+		x.Error, x.Code = got.Error.Error(), 500
+	case got.Pods != nil:
+		x.PodValues = map[string]float64{}
+		for pod, milli := range got.Pods {
+			x.PodValues[pod] = float64(milli) / 1000
+		}
+	default:
+		x.Value, x.Timestamp = &got.value.Value, &got.value.Time
+	}
+}
+
+func condition(h autoscaling.HorizontalPodAutoscaler, kind autoscaling.HorizontalPodAutoscalerConditionType) string {
+	for _, c := range h.Status.Conditions {
+		if c.Type == kind {
+			return string(c.Status)
+		}
+	}
+	return ""
+}
+
+func status(h autoscaling.HorizontalPodAutoscaler) Status {
+	s := Status{Desired: h.Status.DesiredReplicas}
+	for _, c := range h.Status.Conditions {
+		s.Conditions = append(s.Conditions, fmt.Sprintf("%s %s %s: %s", c.Type, c.Status, c.Reason, c.Message))
+	}
+	return s
+}
+
+// JSON returns the report as indented JSON.
+func (r Report) JSON() ([]byte, error) {
+	raw, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("writing the report: %w", err)
+	}
+	return append(raw, '\n'), nil
+}
+
+func list(names []string, most int) string {
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,239 @@
+package explain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	promlabels "github.com/prometheus/prometheus/model/labels"
+	autoscaling "k8s.io/api/autoscaling/v2"
+	core "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/gpuscale/gpuscale/adapter/explain/hpa"
+	"github.com/gpuscale/gpuscale/adapter/signal"
+	"github.com/gpuscale/gpuscale/gpu/metric"
+)
+
+// Load says what becomes of the load when there are other replicas than there
+// were.
+type Load string
+
+// Loads.
+const (
+	// Recorded: every value is as it was, whatever the replicas.
+	Recorded Load = "recorded"
+	// Total: the load is the workload's, so an average or a maximum is shared
+	// by the replicas there now are; sums are as they were.
+	Total Load = "total"
+)
+
+// Simulation is what to replay.
+type Simulation struct {
+	Range
+	Rules     []Rule
+	Load      Load
+	Tolerance float64
+	Window    time.Duration
+	// Replicas at the beginning; nil for as many as there were.
+	Replicas *int32
+	// Progress is told what is being asked and how far it is.
+	Progress func(rule string, done, total int)
+}
+
+// Moment is one step of a simulation.
+type Moment struct {
+	At time.Time `json:"at"`
+	// Values of the metrics in the HPA's order, null where there was none.
+	// Those of type Pods are averages.
+	Values []*float64 `json:"values"`
+	Error  string     `json:"error,omitempty"`
+	// Recorded is how many pods of the target spoke in those days.
+	Recorded int `json:"recordedReplicas"`
+	// Wanted is the highest proposal, Replicas what there are afterwards.
+	Wanted   int32  `json:"wantedReplicas"`
+	Replicas int32  `json:"replicas"`
+	Why      string `json:"why,omitempty"`
+	// Limited says what keeps Replicas from Wanted: the reason of the
+	// condition ScalingLimited, or "Stabilized".
+	Limited string `json:"limited,omitempty"`
+	// Unknown: nothing could be computed.
+	Unknown bool `json:"unknown,omitempty"`
+}
+
+// simulated is one metric and its past.
+type simulated struct {
+	asked
+	history history
+	belongs func(pod string) bool
+}
+
+// Simulate replays the HPA's metrics over a range and lets its arithmetic act
+// on replicas of its own.
+func Simulate(ctx context.Context, w World, s Simulation) (Timeline, error) {
+	spec := w.HPA.Spec
+	spec.Metrics = nil
+	lives := map[string]life{}
+	t := Timeline{Version: TimelineVersion, Namespace: w.HPA.Namespace, Name: w.HPA.Name, From: s.From, To: s.To, Step: s.Step.String(), Load: s.Load}
+	var metrics []simulated
+	for _, m := range w.HPA.Spec.Metrics {
+		a, err := metricOf(m)
+		if err != nil {
+			t.Left = append(t.Left, err.Error())
+			continue
+		}
+		rule, err := find(s.Rules, a.name)
+		if err != nil {
+			return t, err
+		}
+		rule.Rule = narrowed(rule.Rule, w.HPA.Namespace)
+		h, err := recall(ctx, rule, w.HPA.Namespace, s.Range, lives, func(done int) { s.Progress(a.name, done, s.steps()) })
+		if err != nil {
+			return t, err
+		}
+		metrics = append(metrics, simulated{a, h, w.belonging(a)})
+		spec.Metrics = append(spec.Metrics, m)
+		t.Metrics = append(t.Metrics, a.String())
+	}
+	if len(metrics) == 0 {
+		return t, errors.New("none of the HPA's metrics is the adapter's: there is nothing to simulate")
+	}
+	s.play(w, spec, metrics, lives, &t)
+	return t, nil
+}
+
+// narrowed asks for one namespace's series where the rule's labels allow to:
+// a holder's namespace stands under one of two names.
+func narrowed(rule signal.Rule, namespace string) signal.Rule {
+	if rule.Subject == signal.Holder {
+		return rule
+	}
+	only := promlabels.MustNewMatcher(promlabels.MatchEqual, metric.LabelNamespace, namespace)
+	rule.Sources = slices.Clone(rule.Sources)
+	for i := range rule.Sources {
+		source := &rule.Sources[i]
+		source.Matchers = append([]*promlabels.Matcher{only}, source.Matchers...)
+	}
+	return rule
+}
+
+// belonging says which pods of the past a metric is about.
+func (w World) belonging(a asked) func(pod string) bool {
+	target := w.HPA.Spec.ScaleTargetRef
+	switch {
+	case a.kind == autoscaling.ExternalMetricSourceType || a.object.Kind == "Namespace":
+		return func(string) bool { return true }
+	case a.object.Kind == "Pod":
+		return func(pod string) bool { return pod == a.object.Name }
+	case a.kind == autoscaling.ObjectMetricSourceType:
+		return naming(a.object.Kind, a.object.Name, w.podsOf(a.object))
+	}
+	return naming(target.Kind, target.Name, w.names(w.Selector))
+}
+
+// play runs the controller through the range.
+func (s Simulation) play(w World, spec autoscaling.HorizontalPodAutoscalerSpec, metrics []simulated, lives map[string]life, t *Timeline) {
+	target := spec.ScaleTargetRef
+	ofTarget := naming(target.Kind, target.Name, w.names(w.Selector))
+	limit := metrics[0].history.rule.MaxAge
+	recorded := func(at time.Time) int { return len(living(lives, at, s.To, limit, ofTarget)) }
+	replicas := int32(recorded(s.From))
+	if s.Replicas != nil {
+		replicas = *s.Replicas
+	}
+	ctl := hpa.Controller{Tolerance: s.Tolerance, Window: s.Window, ScaledToZero: replicas == 0}
+	t.Initial = replicas
+	for i := range s.steps() {
+		at := s.at(i)
+		m := Moment{At: at, Recorded: recorded(at), Values: make([]*float64, len(metrics))}
+		d := ctl.Reconcile(hpa.Situation{
+			Now: at, Spec: spec, Replicas: replicas, StatusReplicas: replicas, Pods: ready(replicas),
+			Answers: func() []hpa.Answer {
+				answers := make([]hpa.Answer, len(metrics))
+				for n, metric := range metrics {
+					pods := living(lives, at, s.To, limit, metric.belongs)
+					answers[n], m.Values[n] = s.answer(w, metric, i, pods, replicas)
+				}
+				return answers
+			},
+		})
+		if d.Error != nil {
+			m.Error, m.Unknown = d.Error.Error(), ctl.Active != "ValidMetricFound"
+		}
+		m.Wanted, m.Replicas, m.Why = d.Wanted, d.Desired, d.Why
+		switch {
+		case len(d.Proposals) == 0 || m.Unknown:
+		case d.Desired != d.Stable:
+			m.Limited = ctl.Limited
+		case d.Stable != d.Wanted:
+			m.Limited = "Stabilized"
+		}
+		replicas = d.Desired
+		t.Moments = append(t.Moments, m)
+	}
+}
+
+// answer is what the adapter would have answered had there been other replicas.
+func (s Simulation) answer(w World, m simulated, i int, pods []string, replicas int32) (hpa.Answer, *float64) {
+	then := World{HPA: w.HPA, Selector: labels.Everything(), Replicas: int32(len(pods)), StatusReplicas: int32(len(pods))}
+	for _, pod := range pods {
+		then.Pods = append(then.Pods, core.Pod{ObjectMeta: metav1.ObjectMeta{Name: pod}, Status: core.PodStatus{Phase: core.PodRunning}})
+	}
+	a := m.asked
+	if k := a.object.Kind; k != "" && k != "Pod" && k != "Namespace" {
+		a.object = w.HPA.Spec.ScaleTargetRef // whose pods are those of then
+	}
+	rule := m.history.rule
+	got := then.answer(a, m.history.tables[i], m.history.failures[i], s.at(i))
+	if got.Error != nil {
+		return got.Answer, nil
+	}
+	share := 1.0
+	if s.Load == Total && replicas > 0 && len(pods) > 0 && (a.kind == autoscaling.PodsMetricSourceType || rule.PerWorkload != signal.Sum) {
+		share = float64(len(pods)) / float64(replicas)
+	}
+	if got.Pods != nil {
+		return spread(got, pods, replicas, share, rule.Maximum)
+	}
+	value := min(got.value.Value*share, rule.Maximum)
+	if share == 1 {
+		value = got.value.Value
+	}
+	milli, _ := signal.Milli(value)
+	return hpa.Answer{Values: []int64{milli}}, &value
+}
+
+// spread gives the recorded pods' values, or their want, to the replicas one
+// after another.
+func spread(got answer, pods []string, replicas int32, share, maximum float64) (hpa.Answer, *float64) {
+	values := map[string]int64{}
+	total := 0.0
+	for i := range replicas {
+		milli, ok := got.Pods[pods[int(i)%len(pods)]]
+		if !ok {
+			continue
+		}
+		v := float64(milli) / 1000
+		if share != 1 {
+			v = min(v*share, maximum)
+		}
+		values[fmt.Sprintf("p-%d", i)], _ = signal.Milli(v)
+		total += v
+	}
+	if len(values) == 0 {
+		return hpa.Answer{Error: errors.New("none of the replicas would have had a value")}, nil
+	}
+	mean := total / float64(len(values))
+	return hpa.Answer{Pods: values}, &mean
+}
+
+func ready(n int32) []hpa.Pod {
+	pods := make([]hpa.Pod, n)
+	for i := range pods {
+		pods[i] = hpa.Pod{Name: fmt.Sprintf("p-%d", i), Phase: core.PodRunning, Ready: true}
+	}
+	return pods
+}

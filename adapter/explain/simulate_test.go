@@ -1,0 +1,185 @@
+package explain
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	autoscaling "k8s.io/api/autoscaling/v2"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gpuscale/gpuscale/adapter/explain/hpa"
+)
+
+func worldOf(t *testing.T, spec string) World {
+	t.Helper()
+	w := World{Selector: labels.SelectorFromSet(labels.Set{"app": "vllm"})}
+	w.HPA.Namespace, w.HPA.Name = "chat", "vllm"
+	if err := yaml.UnmarshalStrict([]byte(spec), &w.HPA.Spec); err != nil {
+		t.Fatal(err)
+	}
+	w.HPA.Spec.ScaleTargetRef = autoscaling.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "vllm"}
+	w.HPA.Spec = hpa.Defaulted(w.HPA.Spec)
+	return w
+}
+
+const onQueue = `
+minReplicas: 1
+maxReplicas: 6
+metrics:
+- type: Object
+  object:
+    describedObject: {apiVersion: apps/v1, kind: Deployment, name: vllm}
+    metric: {name: queue_depth}
+    target: {type: AverageValue, averageValue: "8"}
+behavior:
+  scaleUp: {policies: [{type: Pods, value: 2, periodSeconds: 60}]}
+  scaleDown: {stabilizationWindowSeconds: 120}
+`
+
+// past is half an hour of one pod whose queue grows and empties, and of another
+// that comes when it is at its highest and goes before it ends.
+const past = `
+vllm:num_requests_waiting{namespace="chat",pod="vllm-7d4b9c-aaaaa",model_name="m",engine="0"} 4x20 4+4x10 44x20 44-4x10 4x57
+vllm:num_requests_waiting{namespace="chat",pod="vllm-7d4b9c-bbbbb",model_name="m",engine="0"} _x40 8x20 _x60
+vllm:num_requests_waiting{namespace="chat",pod="other-7d4b9c-bbbbb",model_name="m",engine="0"} 900x120
+`
+
+func simulated30m(t *testing.T, w World, q *engine, change func(*Simulation)) Timeline {
+	t.Helper()
+	s := Simulation{
+		Range: Range{From: end.Add(-30 * time.Minute), To: end, Step: 15 * time.Second},
+		Rules: rules(q), Load: Recorded, Tolerance: hpa.DefaultTolerance, Window: hpa.DefaultWindow, Progress: func(string, int, int) {},
+	}
+	if change != nil {
+		change(&s)
+	}
+	timeline, err := Simulate(t.Context(), w, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	timeline.Summarize(s.Step, w.HPA.Spec.MaxReplicas)
+	return timeline
+}
+
+func TestSimulate(t *testing.T) {
+	timeline := simulated30m(t, worldOf(t, onQueue), load(t, past), nil)
+	var text, table strings.Builder
+	if err := timeline.Text(&text); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "simulate.txt", text.String())
+	if err := timeline.CSV(&table); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(table.String(), "\n"); n != 122 {
+		t.Errorf("%d lines of CSV, want a head and 121 steps", n)
+	}
+	if s := timeline.Summary; s.Ups == 0 || s.Downs == 0 || s.UnknownSeconds != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// An outage holds the replicas: they are neither those of a queue of 0 nor
+// known.
+func TestSimulateThroughAnOutage(t *testing.T) {
+	q := load(t, past)
+	q.down = func(at time.Time) bool {
+		return at.After(end.Add(-20*time.Minute)) && at.Before(end.Add(-17*time.Minute))
+	}
+	timeline := simulated30m(t, worldOf(t, onQueue), q, nil)
+	if s := timeline.Summary.UnknownSeconds; s < 60 || s > 180 {
+		t.Errorf("unknown for %gs, want what remains of 3m after the maximal age", s)
+	}
+	before := timeline.Initial
+	for _, m := range timeline.Moments {
+		if m.Unknown && (m.Replicas != before || m.Values[0] != nil) {
+			t.Errorf("at %s: %+v", m.At, m)
+		}
+		before = m.Replicas
+	}
+}
+
+// Twice the target asks for half the replicas at most.
+func TestSimulateAChange(t *testing.T) {
+	w := worldOf(t, onQueue)
+	as := simulated30m(t, w, load(t, past), nil).Summary
+	spec, err := Set(w.HPA.Spec, []string{"metrics[0].target.averageValue=30", "maxReplicas=3"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.HPA.Spec = spec
+	changed := simulated30m(t, w, load(t, past), nil).Summary
+	if !(changed.ReplicaHours < as.ReplicaHours) || changed.HighestReplicas > 3 {
+		t.Errorf("%+v and %+v", as, changed)
+	}
+}
+
+const onCache = `
+minReplicas: 1
+maxReplicas: 8
+metrics:
+- type: Pods
+  pods:
+    metric: {name: kv_cache_usage}
+    target: {type: AverageValue, averageValue: 600m}
+`
+
+// An average stays where it is however many replicas there are, unless the load
+// is taken for the workload's: then it goes down as they go up.
+func TestSimulateSharesTheTotal(t *testing.T) {
+	w := worldOf(t, onCache)
+	const full = `vllm:kv_cache_usage_perc{namespace="chat",pod="vllm-7d4b9c-aaaaa",model_name="m",engine="0"} 0.9x120`
+	as := simulated30m(t, w, load(t, full), nil).Summary
+	total := simulated30m(t, w, load(t, full), func(s *Simulation) { s.Load = Total }).Summary
+	if as.HighestReplicas != 8 || total.HighestReplicas != 2 {
+		t.Errorf("recorded up to %d, want all 8; total up to %d, want 2", as.HighestReplicas, total.HighestReplicas)
+	}
+}
+
+func TestSimulateFromAndToZero(t *testing.T) {
+	w := worldOf(t, `
+minReplicas: 0
+maxReplicas: 4
+metrics:
+- type: External
+  external:
+    metric: {name: queue_depth}
+    target: {type: AverageValue, averageValue: "8"}
+behavior: {scaleDown: {stabilizationWindowSeconds: 60}}
+`)
+	const gateway = `vllm:num_requests_waiting{namespace="chat",pod="vllm-7d4b9c-aaaaa",model_name="m",engine="0"} 0x60 20x10 0x49`
+	s := simulated30m(t, w, load(t, gateway), nil)
+	lowest, woken := false, false
+	for _, m := range s.Moments {
+		lowest = lowest || m.Replicas == 0
+		woken = woken || lowest && m.Replicas == 3
+	}
+	if !woken || s.Moments[len(s.Moments)-1].Replicas != 0 {
+		t.Errorf("to zero %v, from there to 3 %v, at last %d", lowest, woken, s.Moments[len(s.Moments)-1].Replicas)
+	}
+}
+
+func TestRangesAreBounded(t *testing.T) {
+	for want, r := range map[string]Range{
+		"not later":             {From: end, To: end, Step: time.Minute},
+		"more than 20000":       {From: end.Add(-400 * 24 * time.Hour), To: end, Step: 15 * time.Second},
+		"shorter than a second": {From: end.Add(-time.Hour), To: end},
+	} {
+		if err := r.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v", r, err)
+		}
+	}
+}
+
+func TestSimulateSaysWhenPrometheusIsDown(t *testing.T) {
+	q := load(t, past)
+	q.down = func(time.Time) bool { return true }
+	_, err := Simulate(t.Context(), worldOf(t, onQueue), Simulation{
+		Range: Range{From: end.Add(-time.Minute), To: end, Step: 15 * time.Second}, Rules: rules(q), Progress: func(string, int, int) {},
+	})
+	if err == nil || !strings.Contains(err.Error(), "asking for queue_depth: prometheus unavailable") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,202 @@
+package explain
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/gpuscale/gpuscale/adapter/signal"
+	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/prom"
+)
+
+// Querier is the part of *prom.Client that is needed here.
+type Querier interface {
+	Query(ctx context.Context, promql string, at time.Time) (prom.Vector, error)
+}
+
+// reading is an answer of Prometheus to a rule.
+type reading struct {
+	table   *signal.Table
+	samples []signal.Sample // of the namespace
+	signal.Reading
+	dropped map[signal.Reason]int // in the namespace
+}
+
+// read asks for a rule as an adapter does that has just started: with the past,
+// so that it knows who has fallen silent.
+func read(ctx context.Context, rule Rule, namespace string) (reading, error) {
+	now := time.Now()
+	r := reading{Reading: signal.Reading{Evaluated: now, Now: now}}
+	vector, err := rule.Querier.Query(ctx, rule.History(), time.Time{})
+	if err != nil {
+		r.table = signal.NewTable(rule.Rule)
+		return r, err
+	}
+	if len(vector) > 0 {
+		r.Evaluated = vector[0].Time
+	}
+	r.samples = within(vector, namespace)
+	r.table, r.dropped = signal.NewTable(rule.Rule).Read(r.samples, r.Reading)
+	return r, nil
+}
+
+// within keeps the samples that may concern a namespace: those that name it,
+// and those without any, which are then dropped for that reason.
+func within(vector prom.Vector, namespace string) []signal.Sample {
+	var kept []signal.Sample
+	for _, s := range vector {
+		own, exported := s.Labels.Get(metric.LabelNamespace), s.Labels.Get(metric.Exported+metric.LabelNamespace)
+		if own == namespace || exported == namespace {
+			kept = append(kept, signal.NewSample(s.Labels.All(), s.Value))
+		}
+	}
+	return kept
+}
+
+// Row is one series behind an answer.
+type Row struct {
+	Pod    string `json:"pod"`
+	Metric string `json:"metric"`
+	// Labels that tell the series from others of the same pod.
+	Labels string `json:"labels,omitempty"`
+	// Value as text: JSON has no NaN.
+	Value string `json:"value"`
+	// AgeSeconds at the time of evaluation; negative if unknown.
+	AgeSeconds float64 `json:"ageSeconds"`
+	// Reason why it does not count, empty if it does.
+	Reason string `json:"reason,omitempty"`
+
+	source int
+}
+
+// rows lists the series, each judged by the adapter's own tables. counts says
+// which pods count.
+func (r reading) rows(rule signal.Rule, counts func(pod string) bool) []Row {
+	beside := map[string][]signal.Sample{} // what speaks about a pod and is no value
+	times := map[string]float64{}
+	for _, s := range r.samples {
+		if kind, n := part(s.Part); kind != 'v' && n >= 0 {
+			beside[podOf(rule, s.Labels)] = append(beside[podOf(rule, s.Labels)], s)
+			if kind == 't' {
+				times[s.Part[1:]+s.Labels.String()] = s.Value
+			}
+		}
+	}
+	rows := []Row{}
+	for _, s := range r.samples {
+		kind, n := part(s.Part)
+		if n < 0 || n >= len(rule.Sources) || kind != 'v' && kind != 'a' {
+			continue
+		}
+		source, pod := rule.Sources[n], podOf(rule, s.Labels)
+		row := Row{Pod: pod, Metric: source.Metric, Labels: distinct(rule, source, s.Labels), AgeSeconds: -1, source: n}
+		if kind == 'a' {
+			if source.Absent == nil {
+				continue
+			}
+			row.Value, row.AgeSeconds = number(source.Absent.Value)+" declared", r.age(s.Value)
+			row.Metric += " (absent)"
+			rows = append(rows, row)
+			continue
+		}
+		row.Value = number(s.Value)
+		if t, ok := times[s.Part[1:]+s.Labels.String()]; ok {
+			row.AgeSeconds = r.age(t)
+		}
+		row.Reason = r.judge(rule, append(slices.Clone(beside[pod]), s))
+		if row.Reason == "" && pod != "" && !counts(pod) {
+			row.Reason = "pod does not count"
+		}
+		rows = append(rows, row)
+	}
+	supersede(rule, rows)
+	slices.SortStableFunc(rows, func(a, b Row) int {
+		return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.source, b.source), cmp.Compare(a.Labels, b.Labels))
+	})
+	return rows
+}
+
+// judge says why the adapter's tables would not use the one value among the
+// samples.
+func (r reading) judge(rule signal.Rule, samples []signal.Sample) string {
+	_, dropped := signal.NewTable(rule).Read(samples, r.Reading)
+	for reason := range dropped {
+		return string(reason)
+	}
+	return ""
+}
+
+// age of a scrape time, negative if it is none.
+func (r reading) age(scraped float64) float64 {
+	if !(scraped > 0 && scraped < 1e11) {
+		return -1
+	}
+	return math.Round(1000*max(0, r.Evaluated.Sub(time.UnixMilli(int64(1000*scraped))).Seconds())) / 1000
+}
+
+// supersede marks what a better source of the same pod stands in for.
+func supersede(rule signal.Rule, rows []Row) {
+	best := map[string]int{}
+	for _, row := range rows {
+		at, seen := best[row.Pod]
+		if row.Reason == "" && (!seen || rule.Sources[row.source].Tier < rule.Sources[at].Tier) {
+			best[row.Pod] = row.source
+		}
+	}
+	for i := range rows {
+		at, ok := best[rows[i].Pod]
+		if ok && rows[i].Reason == "" && rule.Sources[rows[i].source].Tier > rule.Sources[at].Tier {
+			rows[i].Reason = "superseded by " + rule.Sources[at].Metric
+		}
+	}
+}
+
+// part splits a part label like "v0"; the source is -1 if it is none.
+func part(label string) (kind byte, source int) {
+	if len(label) < 2 {
+		return 0, -1
+	}
+	n, err := strconv.Atoi(label[1:])
+	if err != nil || n < 0 {
+		return 0, -1
+	}
+	return label[0], n
+}
+
+func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+
+// podOf is whom a series speaks about, by the labels alone.
+func podOf(rule signal.Rule, ls labels.Labels) string {
+	switch rule.Subject {
+	case signal.Namespace:
+		return ""
+	case signal.Holder:
+		if pod := ls.Get(metric.Exported + metric.LabelPod); pod != "" {
+			return pod
+		}
+	}
+	return ls.Get(metric.LabelPod)
+}
+
+// distinct are the labels worth a column: the identity, and what was scraped.
+func distinct(rule signal.Rule, source signal.Source, ls labels.Labels) string {
+	identity := rule.Identity
+	if source.Identity != nil {
+		identity = source.Identity
+	}
+	var parts []string
+	for _, name := range append(slices.Clone(identity), "job", "instance") {
+		if v := ls.Get(name); v != "" {
+			parts = append(parts, fmt.Sprintf("%s=%s", name, v))
+		}
+	}
+	return strings.Join(parts, " ")
+}

@@ -1,0 +1,139 @@
+package explain
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/gpuscale/gpuscale/adapter/signal"
+)
+
+// maxRows bounds the table of samples in text; JSON has them all.
+const maxRows = 30
+
+// Text writes the report for a person.
+func (r Report) Text(out io.Writer) error {
+	p := &printer{out: out}
+	p.line("HPA %s/%s: %s, %d to %d replicas, %d now", r.Namespace, r.Name, r.Target, r.Minimum, r.Maximum, r.Replicas)
+	for i, m := range r.Metrics {
+		p.line("")
+		p.line("metric %d of %d: %s", i+1, len(r.Metrics), m.Metric)
+		if m.NotOurs != "" {
+			p.field("not ours", m.NotOurs)
+			continue
+		}
+		p.metric(m, r.At)
+	}
+	p.line("")
+	p.line("the HPA will want %s", count(int(r.Outcome.Desired), "replica"))
+	for _, s := range r.Outcome.Steps {
+		p.line("  %s", s)
+	}
+	p.line("its status says %d", r.Status.Desired)
+	for _, c := range r.Status.Conditions {
+		p.line("  %s", c)
+	}
+	return p.err
+}
+
+// printer keeps the first error of its writer.
+type printer struct {
+	out io.Writer
+	err error
+}
+
+func (p *printer) line(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.out, format+"\n", args...)
+	}
+}
+
+func (p *printer) field(name, text string) {
+	if text != "" {
+		p.line("  %-9s %s", name, text)
+	}
+}
+
+func (p *printer) metric(m Metric, at time.Time) {
+	p.field("request", "GET "+m.Request)
+	p.field("rule", m.Rule)
+	p.field("query", cut(m.Query))
+	p.field("paste", m.Hint)
+	if m.Rule != "" {
+		p.samples(m.Samples)
+	}
+	p.field("dropped", dropped(m.Dropped))
+	if len(m.Silent) > 0 {
+		p.field("silent", list(m.Silent, 10)+": heard of in the last "+signal.Forget.String()+", no usable sample now")
+	}
+	if len(m.Unheard) > 0 {
+		p.field("unheard", list(m.Unheard, 10)+": no sample in the last "+signal.Forget.String()+", left out")
+	}
+	p.field("answer", m.answer(at))
+	p.field("via API", m.ViaAPI)
+	p.field("HPA", m.Proposal)
+}
+
+// cut keeps a query of thirty sources from filling the screen.
+func cut(query string) string {
+	const most = 400
+	if len(query) <= most {
+		return query
+	}
+	return fmt.Sprintf("%s… (%d more characters: see -o json)", strings.ToValidUTF8(query[:most], ""), len(query)-most)
+}
+
+// answer is the adapter's answer in words.
+func (m Metric) answer(at time.Time) string {
+	switch {
+	case m.Error != "":
+		return fmt.Sprintf("error %d: %s", m.Code, m.Error)
+	case m.Value != nil:
+		return fmt.Sprintf("%s, its oldest sample %s old, window %gs", short(*m.Value), at.Sub(*m.Timestamp).Round(time.Second), m.WindowSecs)
+	}
+	pods := slices.Sorted(maps.Keys(m.PodValues))
+	for i, pod := range pods {
+		pods[i] = pod + " " + short(m.PodValues[pod])
+	}
+	return list(pods, 10)
+}
+
+func (p *printer) samples(rows []Row) {
+	if len(rows) == 0 {
+		p.field("samples", "none in this namespace")
+		return
+	}
+	p.line("  samples")
+	var text strings.Builder
+	t := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, "    POD\tSERIES\tLABELS\tVALUE\tAGE\tDROPPED") // a Builder takes everything
+	for i, r := range rows {
+		if i == maxRows {
+			_, _ = fmt.Fprintf(t, "    and %d more\n", len(rows)-maxRows)
+			break
+		}
+		age := "unknown"
+		if r.AgeSeconds >= 0 {
+			age = (time.Duration(r.AgeSeconds*1000) * time.Millisecond).Round(time.Second).String()
+		}
+		_, _ = fmt.Fprintf(t, "    %s\t%s\t%s\t%s\t%s\t%s\n", r.Pod, r.Metric, r.Labels, r.Value, age, r.Reason)
+	}
+	_ = t.Flush()
+	for line := range strings.Lines(text.String()) {
+		p.line("%s", strings.TrimRight(line, " \n"))
+	}
+}
+
+func dropped(by map[signal.Reason]int) string {
+	var parts []string
+	for _, reason := range signal.Reasons() {
+		if n := by[reason]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, reason))
+		}
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/gpuscale/gpuscale/adapter/signal"
+	"github.com/gpuscale/gpuscale/internal/prom/promtest"
+)
+
+// kubeconfig of an API server that says what the explain package's tests are
+// told.
+func explainKubeconfig(t *testing.T) string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("explain", "testdata", "cluster.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := map[string]json.RawMessage{}
+	if err := yaml.Unmarshal(raw, &answers); err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		answer, ok := answers[r.URL.Path]
+		if !ok {
+			w.WriteHeader(http.StatusNotFound)
+			answer = []byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"no such thing"}`)
+		}
+		_, _ = w.Write(answer)
+	}))
+	t.Cleanup(server.Close)
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	text := `{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: "` + server.URL +
+		`"}}], users: [{name: u}], contexts: [{name: c, context: {cluster: c, user: u}}]}`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// runningRequests is a Prometheus in which one pod works on so many requests.
+func runningRequests(t *testing.T, requests float64) *promtest.Server {
+	t.Helper()
+	server := promtest.New(t)
+	part := ""
+	for _, r := range signal.Builtin(45 * time.Second) {
+		for i, s := range r.Sources {
+			if r.Name == "requests_running" && s.Metric == "vllm:num_requests_running" {
+				part = string(rune('0' + i))
+			}
+		}
+	}
+	server.Script(func(query string) promtest.Response {
+		if !strings.Contains(query, "vllm:num_requests_running") {
+			return promtest.Response{}
+		}
+		series := func(kind string, v float64) promtest.Series {
+			return promtest.Series{Labels: map[string]string{"namespace": "chat", "pod": "vllm-7d4b9c-aaaaa", signal.PartLabel: kind + part}, Value: v}
+		}
+		return promtest.Response{Vector: []promtest.Series{series("v", requests), series("t", float64(time.Now().Unix()))}}
+	})
+	return server
+}
+
+func TestExplainCommand(t *testing.T) {
+	server, kubeconfig := runningRequests(t, 50), explainKubeconfig(t)
+	base := []string{"hpa", "chat/vllm", "--kubeconfig", kubeconfig, "--prometheus-url", server.URL}
+	for name, c := range map[string]struct {
+		args []string
+		want []string
+	}{
+		"text":    {append([]string{"explain"}, base...), []string{"answer    50, ", "asks for 9", "built in", "the HPA will want 8 replicas"}},
+		"json":    {append([]string{"explain", "-o", "json"}, base...), []string{`"version": "gpuscale.explain/v1"`, `"value": 50,`}},
+		"set":     {append([]string{"explain", "--set", "metrics[1].target.averageValue=100"}, base...), []string{"target of 100"}},
+		"via API": {append([]string{"explain", "--via-api"}, base...), []string{"via API   error: "}},
+		"simulate": {append([]string{"simulate", "--since", "2m", "--set",
+			"metrics=[{type: External, external: {metric: {name: requests_running}, target: {type: AverageValue, averageValue: 6}}}]"}, base...), []string{"replicas simulated", "replica-hours"}},
+	} {
+		var out, progress bytes.Buffer
+		if err := run(t.Context(), c.args, &out, &progress); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%s lacks %q:\n%s", name, want, out.String())
+			}
+		}
+	}
+}
+
+func TestExplainCommandRefuses(t *testing.T) {
+	for want, args := range map[string][]string{
+		"hpa NAMESPACE/NAME":                       {"explain", "hpa", "vllm"},
+		"--config or --prometheus-url is required": {"explain", "hpa", "chat/vllm"},
+		"neither text nor json":                    {"explain", "hpa", "chat/vllm", "-o", "yaml"},
+		"none of text, json, csv":                  {"simulate", "hpa", "chat/vllm", "-o", "yaml"},
+		"neither recorded nor total":               {"simulate", "hpa", "chat/vllm", "--load", "all"},
+		"which is not later":                       {"simulate", "hpa", "chat/vllm", "--from", "2026-01-02T00:00:00Z", "--to", "2026-01-01T00:00:00Z"},
+		"--to: parsing time":                       {"simulate", "hpa", "chat/vllm", "--to", "yesterday"},
+	} {
+		var out bytes.Buffer
+		if err := run(t.Context(), args, &out, &out); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v lacks %q", args, err, want)
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package forward
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Config is the part of the adapter's file.
+type Config struct {
+	// External is asked for external metrics that no rule has the name of.
+	External *Target `json:"external,omitempty"`
+}
+
+// Target is another API server.
+type Target struct {
+	// Service is "name.namespace" or "name.namespace:port"; URL says the same
+	// of a server outside the cluster. One of the two is needed.
+	Service string `json:"service,omitempty"`
+	URL     string `json:"url,omitempty"`
+	// CAFile signed the server's certificate; the system's authorities if
+	// empty. All files are read again when they change.
+	CAFile string `json:"caFile,omitempty"`
+	// ServerName stands in the certificate; the URL's host if empty.
+	ServerName string `json:"serverName,omitempty"`
+	// Identity says in whose name we ask.
+	Identity Identity `json:"identity,omitempty"`
+	// TokenFile holds the bearer token of identity "own"; the pod's own service
+	// account token if empty.
+	TokenFile string `json:"tokenFile,omitempty"`
+	// CertFile and KeyFile are our client certificate: needed for identity
+	// "caller", in place of the token for "own".
+	CertFile string `json:"certFile,omitempty"`
+	KeyFile  string `json:"keyFile,omitempty"`
+	// Timeout of one request; 5 s if zero.
+	Timeout metav1.Duration `json:"timeout,omitempty"`
+}
+
+// Identity is whom the other server sees.
+type Identity string
+
+// Identities.
+const (
+	// Own: us. The caller has been allowed to read the same metric by then; we
+	// need the right to read external metrics.
+	Own Identity = "own"
+	// Caller: the caller, named in front-proxy headers. The other server
+	// believes them only with a client certificate of its request-header CA.
+	Caller Identity = "caller"
+)
+
+const (
+	defaultTimeout = 5 * time.Second
+	maxTimeout     = 30 * time.Second // of the aggregator's patience
+	ownToken       = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+)
+
+var service = regexp.MustCompile(`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)\.([a-z0-9]([-a-z0-9]*[a-z0-9])?)(:([0-9]{1,5}))?$`)
+
+// Validate returns all problems, each with its field path.
+func (c Config) Validate() error {
+	if c.External == nil {
+		return nil
+	}
+	var errs []error
+	for _, err := range c.External.problems() {
+		errs = append(errs, fmt.Errorf("external.%w", err))
+	}
+	return errors.Join(errs...)
+}
+
+func (t Target) problems() []error {
+	var errs []error
+	if (t.Service == "") == (t.URL == "") {
+		errs = append(errs, errors.New("service: give either service or url"))
+	} else if _, err := t.base(); err != nil {
+		errs = append(errs, err)
+	}
+	switch t.Identity {
+	case "", Own:
+		if t.TokenFile != "" && t.CertFile != "" {
+			errs = append(errs, errors.New("tokenFile: give either tokenFile or certFile"))
+		}
+	case Caller:
+		if t.CertFile == "" {
+			errs = append(errs, errors.New(`certFile: identity "caller" needs a client certificate of the other server's request-header CA`))
+		}
+		if t.TokenFile != "" {
+			errs = append(errs, errors.New(`tokenFile: identity "caller" shows a certificate and no token`))
+		}
+	default:
+		errs = append(errs, fmt.Errorf(`identity: %q is not one of "own", "caller"`, string(t.Identity)))
+	}
+	if (t.CertFile == "") != (t.KeyFile == "") {
+		errs = append(errs, errors.New("keyFile: certFile and keyFile come together"))
+	}
+	if t.Timeout.Duration < 0 || t.Timeout.Duration > maxTimeout {
+		errs = append(errs, fmt.Errorf("timeout: %s is not between 0 and %s", t.Timeout.Duration, maxTimeout))
+	}
+	return errs
+}
+
+// base returns the server's URL.
+func (t Target) base() (*url.URL, error) {
+	if t.Service != "" {
+		m := service.FindStringSubmatch(t.Service)
+		if m == nil {
+			return nil, fmt.Errorf(`service: %q is not "name.namespace" or "name.namespace:port"`, t.Service)
+		}
+		host := m[1] + "." + m[3] + ".svc"
+		if m[6] != "" {
+			host += ":" + m[6]
+		}
+		return &url.URL{Scheme: "https", Host: host}, nil
+	}
+	u, err := url.Parse(t.URL)
+	switch {
+	case err != nil: // its text repeats the URL, which may hold a password
+		return nil, errors.New("url: cannot be parsed; write https://host:port")
+	case u.Scheme != "https" || u.Host == "":
+		return nil, errors.New("url: write https://host:port; credentials are not sent in the clear")
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Path != "" && u.Path != "/":
+		return nil, errors.New("url: host and port only")
+	}
+	return &url.URL{Scheme: "https", Host: u.Host}, nil
+}
+
+func (t Target) timeout() time.Duration {
+	if t.Timeout.Duration == 0 {
+		return defaultTimeout
+	}
+	return t.Timeout.Duration
+}

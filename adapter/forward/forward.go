@@ -1,0 +1,242 @@
+package forward
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/transport"
+
+	"github.com/gpuscale/gpuscale/gpu/metric"
+)
+
+const (
+	group   = "external.metrics.k8s.io"
+	version = "v1beta1"
+	// Hop marks a forwarded request. Two servers that forward to each other
+	// would otherwise pass a name round until the caller gives up.
+	Hop = "X-Gpuscale-Forwarded"
+
+	maxAnswer   = 1 << 20 // bytes; an external metric is a few hundred
+	maxInFlight = 64
+)
+
+// Forwarder passes requests on. Its methods are safe for concurrent use; a nil
+// one passes on nothing.
+type Forwarder struct {
+	server   *url.URL
+	caller   bool
+	timeout  time.Duration
+	client   http.RoundTripper
+	known    func(metric string) bool
+	slots    chan struct{}
+	answered *prometheus.CounterVec
+	log      *slog.Logger
+
+	names  atomic.Pointer[[]string]
+	shared sync.Once
+
+	mu   sync.Mutex
+	down string // why, the last time it was asked
+}
+
+// New returns a forwarder to t for names that known does not know.
+func New(t Target, known func(metric string) bool, reg prometheus.Registerer, log *slog.Logger) (*Forwarder, error) {
+	if errs := t.problems(); len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	server, err := t.base()
+	if err != nil {
+		return nil, err
+	}
+	client, err := t.transport()
+	if err != nil {
+		return nil, fmt.Errorf("forwarding to %s: %w", server.Host, err)
+	}
+	d := metric.AdapterForwarded
+	f := &Forwarder{
+		server: server, caller: t.Identity == Caller, timeout: t.timeout(), client: client, known: known,
+		slots: make(chan struct{}, maxInFlight), log: log,
+		answered: prometheus.NewCounterVec(prometheus.CounterOpts{Name: d.Name, Help: d.Help}, d.Labels),
+	}
+	if err := reg.Register(f.answered); err != nil {
+		return nil, fmt.Errorf("registering forward metrics: %w", err)
+	}
+	return f, nil
+}
+
+func (t Target) transport() (http.RoundTripper, error) {
+	c := &transport.Config{
+		UserAgent: "gpuscale-adapter",
+		TLS: transport.TLSConfig{
+			CAFile: t.CAFile, ReloadCAFiles: t.CAFile != "", ServerName: t.ServerName,
+			CertFile: t.CertFile, KeyFile: t.KeyFile, ReloadTLSFiles: t.CertFile != "",
+		},
+	}
+	if t.CertFile == "" {
+		if c.BearerTokenFile = t.TokenFile; c.BearerTokenFile == "" {
+			c.BearerTokenFile = ownToken
+		}
+	}
+	return transport.New(c)
+}
+
+// Wrap serves what is to be forwarded and leaves the rest to next. It belongs
+// behind authentication and authorisation.
+func (f *Forwarder) Wrap(next http.Handler) http.Handler {
+	if f == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		info, ok := request.RequestInfoFrom(r.Context())
+		if !ok || !asksForOne(info) || f.known(info.Resource) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if r.Header.Get(Hop) != "" {
+			f.refuse(w, http.StatusLoopDetected, "no signal is called %s, and the request has been forwarded once already: do two adapters forward to each other?", info.Resource)
+			return
+		}
+		f.pass(w, r, info)
+	})
+}
+
+// asksForOne: GET /apis/external.metrics.k8s.io/v1beta1/namespaces/NS/METRIC.
+func asksForOne(i *request.RequestInfo) bool {
+	return i.IsResourceRequest && i.APIGroup == group && i.APIVersion == version && i.Verb == "list" &&
+		i.Namespace != "" && i.Resource != "" && i.Subresource == "" && len(i.Parts) == 1 &&
+		len(path.IsValidPathSegmentName(i.Namespace)) == 0 && len(path.IsValidPathSegmentName(i.Resource)) == 0
+}
+
+func (f *Forwarder) pass(w http.ResponseWriter, r *http.Request, info *request.RequestInfo) {
+	select {
+	case f.slots <- struct{}{}:
+		defer func() { <-f.slots }()
+	default:
+		f.refuse(w, http.StatusServiceUnavailable, "%d requests are waiting for %s, which serves metric %s", maxInFlight, f.server.Host, info.Resource)
+		return
+	}
+	target := f.server.JoinPath("apis", group, version, "namespaces", url.PathEscape(info.Namespace), url.PathEscape(info.Resource))
+	if selector := r.URL.Query().Get("labelSelector"); selector != "" {
+		target.RawQuery = url.Values{"labelSelector": {selector}}.Encode()
+	}
+	a, err := f.ask(r.Context(), target, func(out *http.Request) error { return f.speakFor(out, r) })
+	if err != nil {
+		f.refuse(w, http.StatusServiceUnavailable, "no signal is called %s, and %s, which may know it, did not answer: %v", info.Resource, f.server.Host, err)
+		return
+	}
+	if a.contentType != "" {
+		w.Header().Set("Content-Type", a.contentType)
+	}
+	f.count(a.code)
+	w.WriteHeader(a.code)
+	_, _ = w.Write(a.body) // the caller has gone away: nobody to tell
+}
+
+// speakFor fills in what the other server is to know of the caller.
+func (f *Forwarder) speakFor(out, in *http.Request) error {
+	if accept := in.Header.Get("Accept"); accept != "" {
+		out.Header.Set("Accept", accept)
+	}
+	if !f.caller {
+		return nil
+	}
+	u, ok := request.UserFrom(in.Context())
+	if !ok {
+		return errors.New("the caller is not known")
+	}
+	transport.SetAuthProxyHeaders(out, u.GetName(), u.GetUID(), u.GetGroups(), u.GetExtra())
+	return nil
+}
+
+type reply struct {
+	code        int
+	contentType string
+	body        []byte
+}
+
+// ask returns what the other server says, errors in the API's sense included.
+// An error is one of getting that far.
+func (f *Forwarder) ask(ctx context.Context, target *url.URL, prepare func(*http.Request) error) (reply, error) {
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	out, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+	if err != nil {
+		return reply{}, err
+	}
+	out.Header.Set(Hop, "1")
+	if err := prepare(out); err != nil {
+		return reply{}, err
+	}
+	a, err := f.exchange(out)
+	if ctx.Err() == context.Canceled {
+		return a, err // the caller gave up: no statement about the server
+	}
+	f.tell(err)
+	return a, err
+}
+
+func (f *Forwarder) exchange(out *http.Request) (reply, error) {
+	resp, err := f.client.RoundTrip(out)
+	if err != nil {
+		return reply{}, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return reply{}, fmt.Errorf("reading its answer: %w", err)
+	case len(body) > maxAnswer:
+		return reply{}, fmt.Errorf("its answer is longer than %d bytes", maxAnswer)
+	case resp.StatusCode == http.StatusUnauthorized:
+		return reply{}, errors.New("it does not know us (HTTP 401): see forward.external.tokenFile and certFile")
+	case resp.StatusCode == http.StatusForbidden && !f.caller:
+		return reply{}, errors.New("we may not read there (HTTP 403): give our service account get and list on external.metrics.k8s.io")
+	case resp.StatusCode < 200 || resp.StatusCode >= 300 && resp.StatusCode < 400:
+		return reply{}, fmt.Errorf("unexpected HTTP %d", resp.StatusCode)
+	}
+	return reply{resp.StatusCode, resp.Header.Get("Content-Type"), body}, nil
+}
+
+// tell logs changes only.
+func (f *Forwarder) tell(err error) {
+	now := ""
+	if err != nil {
+		now = err.Error()
+	}
+	f.mu.Lock()
+	before := f.down
+	f.down = now
+	f.mu.Unlock()
+	switch {
+	case now != "" && before == "":
+		f.log.Warn("metrics cannot be forwarded", slog.String("server", f.server.Host), slog.Any("error", err))
+	case now == "" && before != "":
+		f.log.Info("metrics are forwarded again", slog.String("server", f.server.Host))
+	}
+}
+
+func (f *Forwarder) count(code int) { f.answered.WithLabelValues(strconv.Itoa(code)).Inc() }
+
+// overlap returns the names known here and there.
+func (f *Forwarder) overlap(names []string) string {
+	var both []string
+	for _, name := range names {
+		if f.known(name) {
+			both = append(both, name)
+		}
+	}
+	return strings.Join(both, ", ")
+}

@@ -1,0 +1,251 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gpuscale/gpuscale/adapter/forward"
+	"github.com/gpuscale/gpuscale/gpu/metric"
+)
+
+// kedaDouble answers as KEDA's metrics API server does: to those it knows.
+type kedaDouble struct {
+	ca       *testCA
+	server   *httptest.Server
+	mu       sync.Mutex
+	requests []*http.Request
+}
+
+func newKedaDouble(t *testing.T) *kedaDouble {
+	k := &kedaDouble{ca: newTestCA(t, "keda")}
+	k.server = httptest.NewUnstartedServer(k)
+	clients := x509.NewCertPool()
+	clients.AppendCertsFromPEM(k.ca.pem)
+	k.server.TLS = &tls.Config{Certificates: []tls.Certificate{k.ca.pair(t, "keda")}, ClientCAs: clients, ClientAuth: tls.VerifyClientCertIfGiven}
+	k.server.StartTLS()
+	t.Cleanup(k.server.Close)
+	return k
+}
+
+func (k *kedaDouble) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	k.mu.Lock()
+	k.requests = append(k.requests, r)
+	k.mu.Unlock()
+	trusted := len(r.TLS.PeerCertificates) > 0 && r.Header.Get("X-Remote-User") != ""
+	if !trusted && r.Header.Get("Authorization") != "Bearer our-token" {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	switch r.URL.Path {
+	case "/apis/external.metrics.k8s.io/v1beta1":
+		_, _ = io.WriteString(w, `{"kind":"APIResourceList","resources":[{"name":"externalmetrics"},{"name":"queue_depth"},{"name":"a/b"}]}`)
+	case "/apis/external.metrics.k8s.io/v1beta1/namespaces/chat/s0-prometheus":
+		_, _ = io.WriteString(w, `{"kind":"ExternalMetricValueList","apiVersion":"external.metrics.k8s.io/v1beta1","items":[{"metricName":"s0-prometheus","value":"42"}]}`)
+	case "/apis/external.metrics.k8s.io/v1beta1/namespaces/chat/moved":
+		http.Redirect(w, r, "https://example.invalid/", http.StatusFound)
+	case "/apis/external.metrics.k8s.io/v1beta1/namespaces/chat/endless":
+		for range 3 << 10 {
+			_, _ = w.Write(make([]byte, 1<<10))
+		}
+	case "/apis/external.metrics.k8s.io/v1beta1/namespaces/chat/forbidden":
+		w.WriteHeader(http.StatusForbidden)
+	default:
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","message":"KEDA's own words","code":404}`)
+	}
+}
+
+func (k *kedaDouble) last() *http.Request {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.requests) == 0 {
+		return nil
+	}
+	return k.requests[len(k.requests)-1]
+}
+
+func writeFile(t *testing.T, name string, data []byte) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func (k *kedaDouble) target(t *testing.T, token string) forward.Target {
+	return forward.Target{
+		URL:    k.server.URL,
+		CAFile: writeFile(t, "ca.crt", k.ca.pem), TokenFile: writeFile(t, "token", []byte(token)),
+	}
+}
+
+func forwarder(t *testing.T, target forward.Target) (*forward.Forwarder, *prometheus.Registry) {
+	t.Helper()
+	reg := prometheus.NewRegistry()
+	f, err := forward.New(target, func(name string) bool { return name == "queue_depth" }, reg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f, reg
+}
+
+const externalChat = "/apis/external.metrics.k8s.io/v1beta1/namespaces/chat/"
+
+// TestUnknownMetricsGoToKEDA, through the API server as main builds it:
+// answers and refusals come back as they are, ours are our own, and nobody
+// gets there whom we would not let in.
+func TestUnknownMetricsGoToKEDA(t *testing.T) {
+	kube, keda := newKubeDouble(t), newKedaDouble(t)
+	kube.allow = func(name string) bool { return name == "hpa" }
+	f, reg := forwarder(t, keda.target(t, "our-token"))
+	server := startServer(t, kube, &answering{}, f)
+	hpa, nobody := server.client(t, kube.clientCA, "hpa"), server.client(t, kube.clientCA, "nobody")
+
+	for _, c := range []struct {
+		client *http.Client
+		path   string
+		code   int
+		says   string
+	}{
+		{hpa, externalChat + "s0-prometheus?labelSelector=scaledobject.keda.sh%2Fname%3Dx", 200, `"value":"42"`},
+		{hpa, externalChat + "s9-unheard", 404, "KEDA's own words"},
+		{hpa, externalChat + "queue_depth", 200, `"value":"7"`},
+		{hpa, externalChat + "forbidden", 503, "give our service account get and list"},
+		{hpa, externalChat + "moved", 503, "unexpected HTTP 302"},
+		{hpa, externalChat + "endless", 503, "longer than"},
+		{nobody, externalChat + "s0-prometheus", 403, `"hpa"`},
+	} {
+		code, body := server.get(t, c.client, c.path, nil)
+		if code != c.code || c.code != 403 && !strings.Contains(body, c.says) {
+			t.Errorf("%s: HTTP %d, want %d with %q: %s", c.path, code, c.code, c.says, body)
+		}
+		if c.code == 503 && !strings.Contains(body, `"kind":"Status"`) {
+			t.Errorf("%s: no Status: %s", c.path, body)
+		}
+	}
+	if n := testutil.ToFloat64(metricOf(t, reg, "200")); n != 1 {
+		t.Errorf("%v forwarded with 200", n)
+	}
+	before := len(keda.requests)
+	server.get(t, nobody, externalChat+"s0-prometheus", nil)
+	server.get(t, hpa, externalChat+"queue_depth", nil)
+	server.get(t, hpa, "/apis/custom.metrics.k8s.io/v1beta2/namespaces/chat/pods/a/s0-prometheus", nil)
+	if n := len(keda.requests); n != before {
+		t.Errorf("%d requests reached KEDA that were none of its business", n-before)
+	}
+}
+
+func metricOf(t *testing.T, reg *prometheus.Registry, code string) prometheus.Collector {
+	t.Helper()
+	d := metric.AdapterForwarded
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "x"})
+	for _, family := range families {
+		for _, m := range family.Metric {
+			if family.GetName() == d.Name && m.Label[0].GetValue() == code {
+				g.Set(m.GetCounter().GetValue())
+			}
+		}
+	}
+	return g
+}
+
+// TestWhatKEDASees: our token and selector, and nothing of what the caller
+// sent beside.
+func TestWhatKEDASees(t *testing.T) {
+	kube, keda := newKubeDouble(t), newKedaDouble(t)
+	kube.allow = func(string) bool { return true }
+	f, _ := forwarder(t, keda.target(t, "our-token"))
+	server := startServer(t, kube, &answering{}, f)
+	hostile := http.Header{
+		"Authorization": {"Bearer token-of-hpa"}, "X-Remote-User": {"admin"}, "X-Remote-Group": {"system:masters"},
+		"Cookie": {"c"}, "X-Forwarded-For": {"1.2.3.4"},
+	}
+	if code, body := server.get(t, server.client(t, nil, ""), externalChat+"s0-prometheus?labelSelector=a%3Db%26c&watch=false&x=y", hostile); code != 400 && code != 200 {
+		t.Errorf("HTTP %d: %s", code, body)
+	}
+	server.get(t, server.client(t, nil, ""), externalChat+"s0-prometheus?labelSelector=a%3Db&x=y", hostile)
+	r := keda.last()
+	if r == nil {
+		t.Fatal("nothing arrived")
+	}
+	if r.Header.Get("Authorization") != "Bearer our-token" || r.URL.RawQuery != "labelSelector=a%3Db" || r.Header.Get(forward.Hop) == "" {
+		t.Errorf("%s with %v", r.URL, r.Header)
+	}
+	for _, name := range []string{"X-Remote-User", "X-Remote-Group", "Cookie", "X-Forwarded-For"} {
+		if r.Header.Get(name) != "" {
+			t.Errorf("%s: %s was passed on", name, r.Header.Get(name))
+		}
+	}
+}
+
+// TestInTheCallersName: with a client certificate of the other server's
+// request-header CA.
+func TestInTheCallersName(t *testing.T) {
+	kube, keda := newKubeDouble(t), newKedaDouble(t)
+	kube.allow = func(string) bool { return true }
+	cert, key := keda.ca.issue(t, "front-proxy-client")
+	target := forward.Target{
+		URL: keda.server.URL, Identity: forward.Caller, CAFile: writeFile(t, "ca.crt", keda.ca.pem),
+		CertFile: writeFile(t, "tls.crt", cert), KeyFile: writeFile(t, "tls.key", key),
+	}
+	f, _ := forwarder(t, target)
+	server := startServer(t, kube, &answering{}, f)
+	if code, body := server.get(t, server.client(t, kube.clientCA, "hpa", "group-a"), externalChat+"s0-prometheus", nil); code != 200 {
+		t.Fatalf("HTTP %d: %s", code, body)
+	}
+	r := keda.last()
+	if r.Header.Get("X-Remote-User") != "hpa" || r.Header.Get("Authorization") != "" {
+		t.Errorf("%v", r.Header)
+	}
+	// The code is the caller's to see: it is the caller who may not.
+	if code, _ := server.get(t, server.client(t, kube.clientCA, "hpa"), externalChat+"forbidden", nil); code != 403 {
+		t.Errorf("HTTP %d", code)
+	}
+}
+
+// TestWithoutKEDA: its metrics are an error that names it, ours are served;
+// and a loop of two adapters ends at the second.
+func TestWithoutKEDA(t *testing.T) {
+	kube, keda := newKubeDouble(t), newKedaDouble(t)
+	kube.allow = func(string) bool { return true }
+	wrongToken, _ := forwarder(t, keda.target(t, "another-token"))
+	server := startServer(t, kube, &answering{}, wrongToken)
+	client := server.client(t, kube.clientCA, "hpa")
+	if code, body := server.get(t, client, externalChat+"s0-prometheus", nil); code != 503 || !strings.Contains(body, "does not know us") {
+		t.Errorf("a wrong token: HTTP %d: %s", code, body)
+	}
+	keda.server.Close()
+	host := keda.server.Listener.Addr().(*net.TCPAddr).String()
+	code, body := server.get(t, client, externalChat+"s0-prometheus", nil)
+	var status metav1.Status
+	if err := json.Unmarshal([]byte(body), &status); err != nil || code != 503 || status.Code != 503 || !strings.Contains(status.Message, host) {
+		t.Errorf("KEDA down: HTTP %d: %s (%v)", code, body, err)
+	}
+	if code, body := server.get(t, client, externalChat+"queue_depth", nil); code != 200 {
+		t.Errorf("our own with KEDA down: HTTP %d: %s", code, body)
+	}
+	if code, body := server.get(t, client, externalChat+"s0-prometheus", http.Header{forward.Hop: {"1"}}); code != 508 || !strings.Contains(body, "forward to each other") {
+		t.Errorf("forwarded twice: HTTP %d: %s", code, body)
+	}
+}

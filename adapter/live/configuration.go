@@ -1,0 +1,175 @@
+package live
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gpuscale/gpuscale/adapter/cache"
+	"github.com/gpuscale/gpuscale/adapter/config"
+)
+
+// Every is how often the file is looked at. Its contents count, not its times:
+// a ConfigMap is swapped by a link two directories up.
+const Every = 2 * time.Second
+
+// Force is what is in force. It is never changed.
+type Force struct {
+	File  *config.File
+	Rules []Rule
+	// Hash of the contents in force.
+	Hash string
+	// Since is when they came into force.
+	Since time.Time
+	// Failure of the file that is there now, if it could not be used.
+	Failure error
+}
+
+// Configuration is the file and what is in force of it. Its methods are safe
+// for concurrent use.
+type Configuration struct {
+	file     string
+	overlays []func(*config.Config)
+	log      *slog.Logger
+	servers  servers
+
+	mu    sync.Mutex
+	force Force
+	seen  string // hash of the contents looked at last, or why there are none
+	bad   int    // reloads that failed
+}
+
+// Open reads the file for the first time. The error is about the file as a
+// whole: a bad rule is logged, and the others stand.
+func Open(file string, overlays []func(*config.Config), reg prometheus.Registerer, log *slog.Logger) (*Configuration, error) {
+	c := &Configuration{file: file, overlays: overlays, log: log, servers: servers{open: map[string]*server{}}}
+	if file == "" {
+		return nil, errors.New("--config is required")
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading configuration: %w", err)
+	}
+	c.seen = sum(raw)
+	if err := c.take(raw); err != nil {
+		return nil, err
+	}
+	if err := reg.Register(newStates(c)); err != nil {
+		return nil, fmt.Errorf("registering configuration metrics: %w", err)
+	}
+	return c, nil
+}
+
+// Force returns what is in force.
+func (c *Configuration) Force() Force {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.force
+}
+
+// Setup is what is in force, for the cache.
+func (c *Configuration) Setup() cache.Setup {
+	f := c.Force()
+	s := cache.Setup{Options: f.File.Config.Cache(), Backends: c.servers.backends()}
+	for _, r := range f.Rules {
+		if r.InUse != nil {
+			s.Rules = append(s.Rules, *r.InUse)
+		}
+	}
+	return s
+}
+
+// Run looks at the file until ctx ends, and gives apply each new setup.
+func (c *Configuration) Run(ctx context.Context, apply func(cache.Setup) error) {
+	tick := time.NewTicker(Every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			c.look(apply)
+		}
+	}
+}
+
+// look applies the file if its contents are new. Contents that cannot be used
+// are tried once, and told once.
+func (c *Configuration) look(apply func(cache.Setup) error) {
+	raw, err := os.ReadFile(c.file)
+	now := sum(raw)
+	if err != nil {
+		now = err.Error()
+		err = fmt.Errorf("reading configuration: %w", err)
+	}
+	if now == c.seen {
+		return
+	}
+	c.seen = now
+	if err == nil && now == c.Force().Hash {
+		c.failed(nil) // back to what is in force
+		return
+	}
+	if err == nil {
+		err = c.take(raw)
+	}
+	if err == nil {
+		err = apply(c.Setup())
+	}
+	c.failed(err)
+	if err != nil {
+		c.log.Error("the configuration cannot be used: the one before stays in force", slog.String("file", c.file), slog.Any("error", err))
+	}
+}
+
+func (c *Configuration) failed(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.force.Failure = err
+	if err != nil {
+		c.bad++
+	}
+}
+
+// take puts contents in force.
+func (c *Configuration) take(raw []byte) error {
+	f, err := config.Read(c.file, raw, c.overlays...)
+	if err != nil {
+		return err
+	}
+	known := map[string]bool{}
+	for name := range f.Config.Servers() {
+		known[name] = true
+	}
+	next := Force{File: f, Rules: merge(c.Force().Rules, f.Rules, known), Hash: sum(raw), Since: time.Now()}
+	for i, r := range next.Rules {
+		if r.State == Kept {
+			trusted := f.Trust(*r.InUse)
+			next.Rules[i].InUse = &trusted
+		}
+	}
+	c.servers.use(f.Config.Servers())
+	c.mu.Lock()
+	c.force = next
+	c.mu.Unlock()
+	c.log.Info("configuration in force", slog.String("file", c.file), slog.String("hash", next.Hash), slog.Int("rules", len(next.Rules)))
+	for _, r := range next.Rules {
+		if r.State != InForce {
+			c.log.Error("a rule cannot be used", slog.String("rule", r.Name), slog.String("state", string(r.State)), slog.Any("problems", r.Problems))
+		}
+	}
+	return nil
+}
+
+func sum(raw []byte) string {
+	s := sha256.Sum256(raw)
+	return hex.EncodeToString(s[:8])
+}

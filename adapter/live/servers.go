@@ -1,0 +1,126 @@
+package live
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gpuscale/gpuscale/adapter/cache"
+	"github.com/gpuscale/gpuscale/internal/prom"
+)
+
+// servers are the clients in use, by backend name.
+type servers struct {
+	mu   sync.Mutex
+	open map[string]*server
+}
+
+// use makes clients for what has changed and keeps the others, with their
+// connections.
+func (s *servers) use(configured map[string]prom.Config) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := map[string]*server{}
+	for name, cfg := range configured {
+		if old := s.open[name]; old != nil && reflect.DeepEqual(old.cfg, cfg) {
+			next[name] = old
+			continue
+		}
+		next[name] = &server{cfg: cfg}
+	}
+	s.open = next
+}
+
+func (s *servers) backends() []cache.Backend {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []cache.Backend
+	for _, name := range slices.Sorted(maps.Keys(s.open)) {
+		all = append(all, cache.Backend{Name: name, Querier: s.open[name], Version: version(s.open[name].cfg)})
+	}
+	return all
+}
+
+// version changes with what decides which data a server shows. It is a hash,
+// since a tenant's name may be a secret.
+func version(cfg prom.Config) string {
+	raw, err := json.Marshal([]any{cfg.URL, cfg.Headers, cfg.HeaderFiles, cfg.Parameters, cfg.Username})
+	if err != nil { // texts and maps of texts can be written
+		return cfg.URL
+	}
+	s := sha256.Sum256(raw)
+	return hex.EncodeToString(s[:])
+}
+
+// server is a client that is made when it is needed: a file that is missing
+// costs the rules of its own backend, and only until it is there.
+type server struct {
+	cfg prom.Config
+
+	mu     sync.Mutex
+	client *prom.Client
+}
+
+// Query implements cache.Querier.
+func (s *server) Query(ctx context.Context, promql string, at time.Time) (prom.Vector, error) {
+	c, err := s.ready()
+	if err != nil {
+		return nil, err
+	}
+	return c.Query(ctx, promql, at)
+}
+
+func (s *server) ready() (*prom.Client, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.client != nil {
+		return s.client, nil
+	}
+	c, err := prom.New(s.cfg)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", prom.ErrUnavailable, err)
+	}
+	s.client = c
+	return c, nil
+}
+
+// Backend asks whatever server has that name at the moment.
+func (c *Configuration) Backend(name string) *Backend {
+	if name == "" {
+		name = cache.DefaultBackend
+	}
+	return &Backend{name: name, servers: &c.servers}
+}
+
+// Backend is a server by name.
+type Backend struct {
+	name    string
+	servers *servers
+}
+
+// Client returns the client of the moment.
+func (b *Backend) Client() (*prom.Client, error) {
+	b.servers.mu.Lock()
+	s := b.servers.open[b.name]
+	b.servers.mu.Unlock()
+	if s == nil {
+		return nil, fmt.Errorf("%w: no backend is called %q", prom.ErrUnavailable, b.name)
+	}
+	return s.ready()
+}
+
+// Series lists series, for discovery; see [prom.Client.Series].
+func (b *Backend) Series(ctx context.Context, selector string, since time.Time) ([]prom.Family, error) {
+	c, err := b.Client()
+	if err != nil {
+		return nil, err
+	}
+	return c.Series(ctx, selector, since)
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// A kind that is installed while the program runs can be asked for.
+func TestAKindInstalledLaterIsFound(t *testing.T) {
+	var installed atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		version := map[string]string{"groupVersion": "example.com/v1", "version": "v1"}
+		switch {
+		case req.URL.Path == "/api":
+			reply(w, map[string]any{"kind": "APIVersions", "versions": []string{}})
+		case req.URL.Path == "/apis" && installed.Load():
+			reply(w, map[string]any{"kind": "APIGroupList", "apiVersion": "v1", "groups": []any{
+				map[string]any{"name": "example.com", "versions": []any{version}, "preferredVersion": version},
+			}})
+		case req.URL.Path == "/apis":
+			reply(w, map[string]any{"kind": "APIGroupList", "apiVersion": "v1", "groups": []any{}})
+		case req.URL.Path == "/apis/example.com/v1":
+			reply(w, map[string]any{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "example.com/v1", "resources": []any{
+				map[string]any{"name": "models", "singularName": "model", "namespaced": true, "kind": "Model", "verbs": []string{"get"}},
+			}})
+		default:
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	defer server.Close()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: %q}}]\ncontexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n", server.URL)
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	base := newBase(io.Discard)
+	if err := base.Flags().Parse([]string{"--lister-kubeconfig=" + kubeconfig, "--discovery-interval=10ms"}); err != nil {
+		t.Fatal(err)
+	}
+	mapper, err := restMapper(t.Context(), base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	models := schema.GroupVersionResource{Group: "example.com", Resource: "models"}
+	if kind, err := mapper.KindFor(models); err == nil {
+		t.Fatalf("%v is known before it is installed", kind)
+	}
+	installed.Store(true)
+	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		kind, err := mapper.KindFor(models)
+		if err == nil && kind.Kind == "Model" {
+			return
+		}
+		if time.Since(begin) > time.Minute {
+			t.Fatalf("not found: %v, %v", kind, err)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gpuscale/gpuscale/adapter/config"
+)
+
+// The pod's own credentials, as Kubernetes mounts them.
+const (
+	podToken = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+	podCA    = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
+)
+
+// paFlags are prometheus-adapter's own flags, so that its Deployment works
+// when only the image is another. They say what the configuration file would
+// say of the backend "default".
+type paFlags struct {
+	url, caFile, certFile, keyFile, tokenFile, verb, authConfig string
+	headers                                                     []string
+	inCluster, disableHTTP2                                     bool
+	relist, maxAge                                              time.Duration
+}
+
+// ignored are flags that have no effect here; docs/adapter.md says why.
+var ignored = []struct{ name, short, value string }{
+	{"v", "v", "0"}, {"vmodule", "", ""}, {"log-flush-frequency", "", "5s"}, {"logtostderr", "", "true"},
+	{"alsologtostderr", "", "false"}, {"stderrthreshold", "", "2"}, {"log_dir", "", ""}, {"log_file", "", ""},
+	{"log_file_max_size", "", "1800"}, {"skip_headers", "", "false"}, {"skip_log_headers", "", "false"},
+	{"add_dir_header", "", "false"}, {"one_output", "", "false"}, {"log_backtrace_at", "", ""},
+}
+
+func (p *paFlags) add(flags *pflag.FlagSet) {
+	own := pflag.NewFlagSet("prometheus-adapter", pflag.ContinueOnError)
+	own.StringVar(&p.url, "prometheus-url", "", "URL of Prometheus, as prometheus.url in the file")
+	own.StringVar(&p.caFile, "prometheus-ca-file", "", "as prometheus.caFile")
+	own.StringVar(&p.certFile, "prometheus-client-tls-cert-file", "", "as prometheus.certFile")
+	own.StringVar(&p.keyFile, "prometheus-client-tls-key-file", "", "as prometheus.keyFile")
+	own.StringVar(&p.tokenFile, "prometheus-token-file", "", "as prometheus.bearerTokenFile")
+	own.StringArrayVar(&p.headers, "prometheus-header", nil, "name=value, as in prometheus.headers; may be repeated")
+	own.StringVar(&p.verb, "prometheus-verb", "", "GET or POST, as prometheus.method")
+	own.BoolVar(&p.inCluster, "prometheus-auth-incluster", false, "show Prometheus the pod's own token")
+	own.StringVar(&p.authConfig, "prometheus-auth-config", "", "not supported: use the token and certificate files")
+	own.DurationVar(&p.relist, "metrics-relist-interval", 0, "as prometheusAdapter.relistInterval")
+	own.DurationVar(&p.maxAge, "metrics-max-age", 0, "as prometheusAdapter.seriesAge")
+	own.BoolVar(&p.disableHTTP2, "disable-http2", false, "as --disable-http2-serving")
+	for _, f := range ignored {
+		own.StringP(f.name, f.short, f.value, "prometheus-adapter's; no effect, see --log-level")
+		own.Lookup(f.name).NoOptDefVal = "true"
+		own.Lookup(f.name).Hidden = true
+	}
+	own.VisitAll(func(f *pflag.Flag) {
+		if flags.Lookup(f.Name) == nil {
+			flags.AddFlag(f)
+		}
+	})
+}
+
+// overlay returns what the flags put over the file's configuration. Call it
+// when they have been parsed.
+func (p *paFlags) overlay() (func(*config.Config), error) {
+	if p.authConfig != "" {
+		return nil, errors.New("--prometheus-auth-config is not supported: put the kubeconfig's token or certificates into files and name them in --prometheus-token-file, --prometheus-ca-file and --prometheus-client-tls-*-file")
+	}
+	headers := map[string]string{}
+	for _, h := range p.headers {
+		name, value, ok := strings.Cut(h, "=")
+		if !ok {
+			return nil, errors.New("--prometheus-header: one has no \"=\"; write name=value") // it may be a secret
+		}
+		headers[name] = value
+	}
+	return func(c *config.Config) {
+		to := &c.Prometheus
+		put := func(to *string, value string) {
+			if value != "" {
+				*to = value
+			}
+		}
+		if p.inCluster {
+			put(&to.BearerTokenFile, podToken)
+			put(&to.CAFile, podCA)
+		}
+		put(&to.URL, p.url)
+		put(&to.CAFile, p.caFile)
+		put(&to.CertFile, p.certFile)
+		put(&to.KeyFile, p.keyFile)
+		put(&to.BearerTokenFile, p.tokenFile)
+		put(&to.Method, p.verb)
+		for name, value := range headers {
+			if to.Headers == nil {
+				to.Headers = map[string]string{}
+			}
+			to.Headers[name] = value
+		}
+		if p.relist > 0 {
+			c.PrometheusAdapter.RelistInterval = metav1.Duration{Duration: p.relist}
+		}
+		if p.maxAge > 0 {
+			c.PrometheusAdapter.SeriesAge = metav1.Duration{Duration: p.maxAge}
+		}
+	}, nil
+}

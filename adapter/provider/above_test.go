@@ -1,0 +1,226 @@
+package provider
+
+import (
+	"context"
+	"reflect"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/metadata/fake"
+
+	"github.com/gpuscale/gpuscale/internal/prom/promtest"
+)
+
+// hierarchy has a LeaderWorkerSet of one group (leader and two workers), a
+// JobSet of two jobs, an InferenceService over a Deployment, a ring of owners,
+// and Services.
+func hierarchy(t *testing.T) *Hierarchy {
+	t.Helper()
+	scheme := fake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	const lws, jobset = "leaderworkerset.x-k8s.io/v1", "jobset.x-k8s.io/v1alpha2"
+	client := fake.NewSimpleMetadataClient(scheme,
+		meta("apps/v1", "StatefulSet", "chat", "big", controller(lws, "LeaderWorkerSet", "big")),
+		meta("v1", "Pod", "chat", "big-0", controller("apps/v1", "StatefulSet", "big")),
+		meta("apps/v1", "StatefulSet", "chat", "big-0", controller("v1", "Pod", "big-0")),
+		meta("v1", "Pod", "chat", "big-0-1", controller("apps/v1", "StatefulSet", "big-0")),
+		meta("v1", "Pod", "chat", "big-0-2", controller("apps/v1", "StatefulSet", "big-0")),
+		meta("batch/v1", "Job", "chat", "train-a", controller(jobset, "JobSet", "train")),
+		meta("batch/v1", "Job", "chat", "train-b", controller(jobset, "JobSet", "train")),
+		meta("v1", "Pod", "chat", "train-a-x", controller("batch/v1", "Job", "train-a")),
+		meta("v1", "Pod", "chat", "train-b-y", controller("batch/v1", "Job", "train-b")),
+		meta("apps/v1", "Deployment", "chat", "kserve", controller("serving.kserve.io/v1beta1", "InferenceService", "kserve")),
+		meta("apps/v1", "ReplicaSet", "chat", "kserve-1", controller("apps/v1", "Deployment", "kserve")),
+		meta("v1", "Pod", "chat", "kserve-1-z", controller("apps/v1", "ReplicaSet", "kserve-1")),
+		meta("apps/v1", "Deployment", "chat", "ring-a", controller("apps/v1", "StatefulSet", "ring-b")),
+		meta("apps/v1", "StatefulSet", "chat", "ring-b", controller("apps/v1", "Deployment", "ring-a")),
+		meta("apps/v1", "StatefulSet", "other", "foreign", controller(lws, "LeaderWorkerSet", "big")),
+		meta("v1", "Pod", "other", "foreign-0", controller("apps/v1", "StatefulSet", "foreign")),
+	)
+	service := func(name string, selector map[string]string) *corev1.Service {
+		return &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: name, Annotations: map[string]string{"big": "text"}},
+			Spec:       corev1.ServiceSpec{Selector: selector, ClusterIP: "10.0.0.1"},
+		}
+	}
+	pods, err := NewInformers(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := NewHierarchy(pods, client, kubefake.NewSimpleClientset(service("vllm", map[string]string{"app": "vllm"}), service("headless", nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.Ready() == nil {
+		t.Error("ready before the lists are there")
+	}
+	pods.Start(t.Context().Done())
+	h.Start(t.Context().Done())
+	for begin := time.Now(); pods.Ready() != nil || h.Ready() != nil; time.Sleep(time.Millisecond) {
+		if time.Since(begin) > 30*time.Second {
+			t.Fatal(pods.Ready(), h.Ready())
+		}
+	}
+	return h
+}
+
+func TestPodsFarBelow(t *testing.T) {
+	h := hierarchy(t)
+	for _, c := range []struct {
+		group, kind, name string
+		pods              []string
+	}{
+		{"leaderworkerset.x-k8s.io", "LeaderWorkerSet", "big", []string{"big-0", "big-0-1", "big-0-2"}},
+		{"jobset.x-k8s.io", "JobSet", "train", []string{"train-a-x", "train-b-y"}},
+		{"serving.kserve.io", "InferenceService", "kserve", []string{"kserve-1-z"}},
+		{"example.io", "LeaderWorkerSet", "big", nil}, // of another group
+		{"apps", "Deployment", "ring-a", nil},
+		{"jobset.x-k8s.io", "JobSet", "none", nil},
+	} {
+		if got := h.Owned("chat", schema.GroupKind{Group: c.group, Kind: c.kind}, c.name); !reflect.DeepEqual(got, c.pods) {
+			t.Errorf("%s %s: %v, want %v", c.kind, c.name, got, c.pods)
+		}
+	}
+	if s, there := h.Service("chat", "vllm"); !there || s.String() != "app=vllm" {
+		t.Errorf("Service vllm: %v, %v", s, there)
+	}
+	if s, there := h.Service("chat", "headless"); !there || s != nil {
+		t.Errorf("a Service without a selector: %v, %v", s, there)
+	}
+	if _, there := h.Service("other", "vllm"); there {
+		t.Error("a Service of another namespace")
+	}
+	stored, _, _ := h.services.GetIndexer().GetByKey("chat/vllm")
+	if s := stored.(*corev1.Service); s.Spec.ClusterIP != "" || s.Annotations != nil {
+		t.Errorf("kept more than the selector: %+v", s)
+	}
+}
+
+func TestAServiceIsItsPods(t *testing.T) {
+	server := promtest.New(t)
+	server.Script(func(string) promtest.Response {
+		return answer(0, queue("chat", "a", 3), queue("chat", "b", 4), queue("chat", "db-0", 100), queue("other", "a", 50))
+	})
+	p := stack(t, server)
+	info := deployment
+	info.GroupResource = schema.GroupResource{Resource: "services"}
+	ask := func(name string) (int64, error) {
+		v, err := p.GetMetricByName(t.Context(), types.NamespacedName{Namespace: "chat", Name: name}, info, all)
+		if err != nil {
+			return 0, err
+		}
+		return v.Value.Value(), nil
+	}
+	if _, err := ask("vllm"); !apierrors.IsNotFound(err) {
+		t.Errorf("without a watch on Services: %v", err)
+	}
+	p.Use(Extra{Above: hierarchy(t)})
+	if v, err := ask("vllm"); v != 7 || err != nil {
+		t.Errorf("%d, %v", v, err)
+	}
+	for name, says := range map[string]string{
+		"headless": "Service chat/headless has no selector: it has no pods of its own", "none": "there is no Service chat/none",
+	} {
+		if _, err := ask(name); !apierrors.IsNotFound(err) || err.Error() != says {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// counting is a scale that says how often it was read.
+type counting struct {
+	fixedScale
+	n int
+}
+
+func (c *counting) Scale(ctx context.Context, r schema.GroupVersionResource, namespace, name string) (Scale, error) {
+	c.n++
+	return c.fixedScale.Scale(ctx, r, namespace, name)
+}
+
+// TestScaledToZeroIsNotLost: the value declared for no pods is given to a
+// workload that is meant to have none, and not to one whose pods are gone; and
+// only by rules that declare one.
+func TestScaledToZeroIsNotLost(t *testing.T) {
+	p := tenants(t, time.Unix(1_700_000_000, 0))
+	p.pods = everybody{}
+	scale := &counting{}
+	p.scales = scale
+	tables := p.tables.(fixedTables)
+	declared, undeclared := 0, 0
+	for _, zero := range []bool{true, false} {
+		scale.Zero = zero
+		for name, table := range tables {
+			info := deployment
+			info.Metric = name
+			v, err := p.GetMetricByName(t.Context(), vllm, info, labels.Everything())
+			at := table.Rule().AtZero
+			switch {
+			case zero && at != nil:
+				declared++
+				if err != nil || v.Value.AsApproximateFloat64() != *at {
+					t.Errorf("%s at zero: %v, %v, want %v", name, v, err, *at)
+				}
+			default:
+				undeclared++
+				if !apierrors.IsNotFound(err) {
+					t.Errorf("%s, meant to be empty: %v: %v, %v", name, zero, v, err)
+				}
+			}
+		}
+	}
+	if declared == 0 || undeclared == 0 {
+		t.Errorf("%d rules declare a value at zero, %d answers had none: nothing to compare", declared, undeclared)
+	}
+	reads := scale.n
+	p.pods = everybody{"a"}
+	_, _ = p.GetMetricByName(t.Context(), vllm, deployment, labels.Everything())
+	if scale.n != reads {
+		t.Error("the scale of a workload with pods was read")
+	}
+}
+
+func TestScaleOf(t *testing.T) {
+	counts := func(wanted, there any, selector string) map[string]any {
+		o := map[string]any{"spec": map[string]any{}, "status": map[string]any{"selector": selector}}
+		if wanted != nil {
+			o["spec"].(map[string]any)["replicas"] = wanted
+		}
+		if there != nil {
+			o["status"].(map[string]any)["replicas"] = there
+		}
+		return o
+	}
+	for _, c := range []struct {
+		object   map[string]any
+		zero     bool
+		selector string
+		fails    bool
+	}{
+		{counts(int64(0), int64(0), "app=x"), true, "app=x", false},
+		{counts(nil, nil, "app=x"), true, "app=x", false},
+		{counts(int64(1), int64(0), "app=x"), false, "app=x", false},
+		{counts(int64(0), int64(1), "app=x"), false, "app=x", false},
+		{counts("none", int64(0), "app=x"), false, "app=x", false},
+		{counts(int64(0), int64(0), ""), true, "", false},
+		{counts(int64(0), int64(0), "a in ("), false, "", true},
+	} {
+		s, err := scaleOf(c.object)
+		text := ""
+		if s.Selector != nil {
+			text = s.Selector.String()
+		}
+		if (err != nil) != c.fails || s.Zero != c.zero || text != c.selector {
+			t.Errorf("%v: %+v, %v", c.object, s, err)
+		}
+	}
+}

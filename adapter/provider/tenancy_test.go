@@ -1,0 +1,213 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	promlabels "github.com/prometheus/prometheus/model/labels"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
+
+	"github.com/gpuscale/gpuscale/adapter/cache"
+	"github.com/gpuscale/gpuscale/adapter/signal"
+)
+
+// fixedTables are tables nobody refreshes.
+type fixedTables map[string]*signal.Table
+
+func (f fixedTables) Has(rule string) bool { return f[rule] != nil }
+
+func (f fixedTables) View(_ context.Context, rule string) (cache.View, error) {
+	if f[rule] == nil {
+		return cache.View{}, cache.ErrUnknownRule
+	}
+	return cache.View{Table: f[rule]}, nil
+}
+
+func (f fixedTables) Rules() (all []signal.Rule) {
+	for _, t := range f {
+		all = append(all, t.Rule())
+	}
+	return all
+}
+
+// everybody has the same pods in each namespace, whoever is asked for.
+type everybody []string
+
+func (everybody) Ready() error                                      { return nil }
+func (e everybody) Has(_, pod string) bool                          { return slices.Contains(e, pod) }
+func (e everybody) Select(string, labels.Selector) []string         { return e }
+func (e everybody) Owned(string, schema.GroupKind, string) []string { return e }
+
+// Values are told apart by their size: what is chat's is below one, what is
+// another's is a thousand or more, so that no sum or average of chat's own can
+// be taken for one with another's in it.
+const foreign = 1000
+
+// tenants holds every builtin rule with series of chat and of four others,
+// among them namespaces whose names begin, end or match like chat's.
+func tenants(t testing.TB, now time.Time) *Provider {
+	t.Helper()
+	tables := fixedTables{}
+	for _, r := range signal.Builtin(time.Minute) {
+		r.Minimum, r.Maximum, r.Exporters = 0, 1e9, []string{"gpu-operator"}
+		if len(r.Sources) > 1 {
+			r.Sources = r.Sources[:1]
+		}
+		var samples []signal.Sample
+		add := func(value float64, pairs ...string) {
+			for part, v := range map[string]float64{"v0": value, "t0": float64(now.Unix())} {
+				samples = append(samples, signal.Sample{Part: part, Value: v, Labels: promlabels.FromStrings(pairs...)})
+			}
+		}
+		for i, namespace := range []string{"chat", "victim", "chat2", "ch.t", "Chat"} {
+			for n, pod := range []string{"a", "b"} {
+				value := 0.001 * float64(n+1)
+				if i > 0 {
+					value = foreign * float64(i)
+				}
+				card := fmt.Sprint("GPU-", i, n)
+				add(value, "namespace", namespace, "pod", pod, "model_name", "m", "gpu_uuid", card, "engine", "0")
+				add(value, "namespace", "gpu-operator", "pod", "dcgm", "exported_namespace", namespace, "exported_pod", pod, "gpu_uuid", card)
+				// A tenant of that namespace speaks about chat's pods.
+				if i > 0 {
+					add(value, "namespace", namespace, "pod", pod, "exported_namespace", "chat", "exported_pod", pod, "gpu_uuid", card)
+				}
+			}
+		}
+		tables[r.Name], _ = signal.NewTable(r).Read(samples, signal.Reading{Evaluated: now, Now: now})
+	}
+	p, err := New(tables, everybody{"a", "b"}, fixedScale{Selector: labels.Everything()}, mapper(), prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.now = func() time.Time { return now }
+	return p
+}
+
+// readAs asks every API for chat's, with these words, and returns each number
+// that comes back.
+func readAs(ctx context.Context, p *Provider, metric, name string, pods, series labels.Selector) (values []float64) {
+	custom := func(resource schema.GroupResource, namespaced bool, n types.NamespacedName) {
+		info := cma.CustomMetricInfo{GroupResource: resource, Namespaced: namespaced, Metric: metric}
+		if v, err := p.GetMetricByName(ctx, n, info, series); err == nil {
+			values = append(values, v.Value.AsApproximateFloat64())
+		}
+	}
+	named := types.NamespacedName{Namespace: "chat", Name: name}
+	for _, resource := range []schema.GroupResource{{Resource: "pods"}, {Group: "apps", Resource: "deployments"}, {Group: "example.io", Resource: "models"}, {Resource: "services"}} {
+		custom(resource, true, named)
+	}
+	// A namespace is asked for in itself: its name is where the caller may read.
+	custom(schema.GroupResource{Resource: "namespaces"}, false, types.NamespacedName{Name: "chat"})
+	info := cma.CustomMetricInfo{GroupResource: schema.GroupResource{Resource: "pods"}, Namespaced: true, Metric: metric}
+	if list, err := p.GetMetricBySelector(ctx, "chat", pods, info, series); err == nil {
+		for _, v := range list.Items {
+			values = append(values, v.Value.AsApproximateFloat64())
+			if v.DescribedObject.Namespace != "chat" {
+				values = append(values, math.Inf(1))
+			}
+		}
+	}
+	if list, err := p.GetExternalMetric(ctx, "chat", series, cma.ExternalMetricInfo{Metric: metric}); err == nil {
+		for _, v := range list.Items {
+			values = append(values, v.Value.AsApproximateFloat64())
+		}
+	}
+	return values
+}
+
+// TestNobodyReadsAnothersNamespace is FuzzTenancy's promise for what an
+// attacker would try first, and that the honest question is answered at all.
+func TestNobodyReadsAnothersNamespace(t *testing.T) {
+	p := tenants(t, time.Unix(1_700_000_000, 0))
+	honest := 0
+	for _, r := range p.tables.Rules() {
+		honest += len(readAs(t.Context(), p, r.Name, "a", all, all))
+	}
+	if honest < 5*len(p.tables.Rules()) {
+		t.Errorf("only %d honest answers: the test would not see a leak", honest)
+	}
+	for _, text := range hostileSelectors {
+		selector, err := labels.Parse(text)
+		if err != nil {
+			continue
+		}
+		for _, r := range p.tables.Rules() {
+			for _, v := range readAs(t.Context(), p, r.Name, "a", selector, selector) {
+				if v >= foreign/2 {
+					t.Errorf("%s with %q reads %v", r.Name, text, v)
+				}
+			}
+		}
+	}
+}
+
+var hostileSelectors = []string{
+	"namespace=victim", "namespace!=chat", "namespace in (chat,victim)", "namespace", "!namespace",
+	"exported_namespace=victim", "exported_namespace!=chat", "exported_namespace", "exported_pod=a",
+	"__name__=up", "__name__", "pod=a,namespace=victim", "gpu_uuid", "gpu_uuid notin (x)",
+	"namespace in (.*)", "namespace in (ch.t)", "pod in (a|b)", "gpuscale_part=v0", "gpuscale_source",
+	"model_name=", "model_name in ()", "x>1", "namespace=" + strings.Repeat("v", 63),
+}
+
+// FuzzTenancy: whatever metric, object name and selectors a caller writes, no
+// API lets anything of another namespace into a number for chat.
+func FuzzTenancy(f *testing.F) {
+	for _, s := range hostileSelectors {
+		f.Add("queue_depth", "a", s, s)
+		f.Add("gpu_busy", "b", "", s)
+	}
+	f.Add("gpu_busy", "../victim/pods/a", "", "")
+	f.Add("gpu_busy", "victim/a", "", "")
+	f.Add("queue_depth", "*", "", "")
+	f.Add(`queue_depth{namespace="victim"}`, "a\x00victim", "", "")
+	f.Add("queue_depth", "ａ", "", "")
+	now := time.Unix(1_700_000_000, 0)
+	p := tenants(f, now)
+	f.Fuzz(func(t *testing.T, metric, name, pods, series string) {
+		podSelector, err := labels.Parse(pods)
+		if err != nil {
+			return
+		}
+		seriesSelector, err := labels.Parse(series)
+		if err != nil {
+			return
+		}
+		for _, v := range readAs(t.Context(), p, metric, name, podSelector, seriesSelector) {
+			if v >= foreign/2 {
+				t.Errorf("%q of %q with %q and %q reads %v", metric, name, pods, series, v)
+			}
+		}
+	})
+}
+
+// TestRulesWithoutAnExporterListWouldLeak shows that the list is what keeps a
+// tenant from speaking for chat's pods: without it he is believed.
+func TestRulesWithoutAnExporterListWouldLeak(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	p := tenants(t, now)
+	tables := p.tables.(fixedTables)
+	r := tables["gpu_busy"].Rule()
+	r.Exporters = nil
+	pairs := []string{"namespace", "victim", "pod", "t", "exported_namespace", "chat", "exported_pod", "a", "gpu_uuid", "GPU-x"}
+	var samples []signal.Sample
+	for part, v := range map[string]float64{"v0": foreign, "t0": float64(now.Unix())} {
+		samples = append(samples, signal.Sample{Part: part, Value: v, Labels: promlabels.FromStrings(pairs...)})
+	}
+	for _, exporters := range [][]string{nil, {"gpu-operator"}} {
+		r.Exporters = exporters
+		tables["gpu_busy"], _ = signal.NewTable(r).Read(samples, signal.Reading{Evaluated: now, Now: now})
+		if got := len(readAs(t.Context(), p, "gpu_busy", "a", all, all)) > 0; got != (exporters == nil) {
+			t.Errorf("with exporters %q the tenant is believed: %v", exporters, got)
+		}
+	}
+}

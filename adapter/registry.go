@@ -1,0 +1,36 @@
+package main
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// scope registers for the time of one serving: the registry belongs to the
+// process, which may serve again after an error.
+type scope struct {
+	prometheus.Registerer
+	mu  sync.Mutex
+	all []prometheus.Collector
+}
+
+// Register implements prometheus.Registerer.
+func (s *scope) Register(c prometheus.Collector) error {
+	if err := s.Registerer.Register(c); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, c)
+	return nil
+}
+
+// end takes back what was registered.
+func (s *scope) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.all {
+		s.Unregister(c)
+	}
+	s.all = nil
+}

@@ -1,0 +1,277 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/metrics/pkg/apis/custom_metrics"
+	"k8s.io/metrics/pkg/apis/external_metrics"
+	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
+
+	"github.com/gpuscale/gpuscale/adapter/forward"
+	"github.com/gpuscale/gpuscale/internal/kube"
+)
+
+// TestMain keeps the API server library quiet. Its logger is one for the
+// whole process, so no test may set it while another runs.
+func TestMain(m *testing.M) {
+	kube.UseLogger(slog.New(slog.DiscardHandler))
+	os.Exit(m.Run())
+}
+
+// kubeDouble is as much of the Kubernetes API server as delegated
+// authentication and authorisation ask for.
+type kubeDouble struct {
+	url                    string
+	frontProxyCA, clientCA *testCA
+	allow                  func(user string) bool
+	reviews                atomic.Int32
+	ready                  atomic.Bool // before, nobody but administrators may do anything
+}
+
+func newKubeDouble(t *testing.T) *kubeDouble {
+	k := &kubeDouble{frontProxyCA: newTestCA(t, "front-proxy-ca"), clientCA: newTestCA(t, "client-ca")}
+	server := httptest.NewServer(k)
+	t.Cleanup(server.Close)
+	k.url = server.URL
+	return k
+}
+
+func (k *kubeDouble) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.URL.Path == "/apis/authorization.k8s.io/v1/subjectaccessreviews":
+		k.reviews.Add(1)
+		var review authorizationv1.SubjectAccessReview
+		if !decode(w, r, &review) {
+			return
+		}
+		review.Status.Allowed = k.ready.Load() && k.allow(review.Spec.User)
+		reply(w, review)
+	case r.URL.Path == "/apis/authentication.k8s.io/v1/tokenreviews":
+		var review authenticationv1.TokenReview
+		if !decode(w, r, &review) {
+			return
+		}
+		name, ok := strings.CutPrefix(review.Spec.Token, "token-of-")
+		review.Status = authenticationv1.TokenReviewStatus{Authenticated: ok, User: authenticationv1.UserInfo{Username: name}}
+		reply(w, review)
+	case strings.Contains(r.URL.Path, "configmaps") && r.URL.Query().Get("watch") == "":
+		k.configMap(w, strings.HasSuffix(r.URL.Path, "/configmaps"))
+	case strings.Contains(r.URL.Path, "configmaps") && r.URL.Query().Get("sendInitialEvents") == "":
+		w.WriteHeader(http.StatusOK)
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	default: // watches that begin with a list are tried first: not here
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		reply(w, metav1.Status{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
+			Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: "not in this double",
+		})
+	}
+}
+
+func (k *kubeDouble) configMap(w http.ResponseWriter, list bool) {
+	cm := map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap",
+		"metadata": map[string]any{"name": "extension-apiserver-authentication", "namespace": "kube-system", "resourceVersion": "1"},
+		"data": map[string]string{
+			"client-ca-file":                     string(k.clientCA.pem),
+			"requestheader-client-ca-file":       string(k.frontProxyCA.pem),
+			"requestheader-allowed-names":        `["front-proxy-client"]`,
+			"requestheader-username-headers":     `["X-Remote-User"]`,
+			"requestheader-group-headers":        `["X-Remote-Group"]`,
+			"requestheader-extra-headers-prefix": `["X-Remote-Extra-"]`,
+		},
+	}
+	if list {
+		reply(w, map[string]any{"apiVersion": "v1", "kind": "ConfigMapList", "metadata": map[string]any{"resourceVersion": "1"}, "items": []any{cm}})
+		return
+	}
+	reply(w, cm)
+}
+
+func decode(w http.ResponseWriter, r *http.Request, into any) bool {
+	raw, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
+	if err == nil {
+		err = json.Unmarshal(raw, into)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+	}
+	return err == nil
+}
+
+func reply(w http.ResponseWriter, what any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(what)
+}
+
+// answering knows queue_depth, and that of everything is 7.
+type answering struct{}
+
+var theTime = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func (answering) GetMetricByName(_ context.Context, name types.NamespacedName, info cma.CustomMetricInfo, _ labels.Selector) (*custom_metrics.MetricValue, error) {
+	window := int64(30)
+	return &custom_metrics.MetricValue{
+		DescribedObject: custom_metrics.ObjectReference{Kind: "Pod", APIVersion: "v1", Name: name.Name, Namespace: name.Namespace},
+		Metric:          custom_metrics.MetricIdentifier{Name: info.Metric}, Value: *resource.NewQuantity(7, resource.DecimalSI),
+		Timestamp: metav1.NewTime(theTime), WindowSeconds: &window,
+	}, nil
+}
+
+func (answering) GetMetricBySelector(context.Context, string, labels.Selector, cma.CustomMetricInfo, labels.Selector) (*custom_metrics.MetricValueList, error) {
+	return &custom_metrics.MetricValueList{}, nil
+}
+
+func (answering) ListAllMetrics() []cma.CustomMetricInfo { return nil }
+
+func (answering) GetExternalMetric(_ context.Context, _ string, _ labels.Selector, info cma.ExternalMetricInfo) (*external_metrics.ExternalMetricValueList, error) {
+	return &external_metrics.ExternalMetricValueList{Items: []external_metrics.ExternalMetricValue{{
+		MetricName: info.Metric, Value: *resource.NewQuantity(7, resource.DecimalSI), Timestamp: metav1.NewTime(theTime),
+	}}}, nil
+}
+
+func (answering) ListAllExternalMetrics() []cma.ExternalMetricInfo {
+	return []cma.ExternalMetricInfo{{Metric: "queue_depth"}}
+}
+
+// testServer is the API server as main builds it, around another provider.
+type testServer struct{ address string }
+
+func startServer(t *testing.T, cluster *kubeDouble, p cma.MetricsProvider, to *forward.Forwarder) *testServer {
+	t.Helper()
+	dir := t.TempDir()
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	text := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: %q}}]\ncontexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n", cluster.url)
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	base := newBase(io.Discard)
+	args := []string{"--cert-dir=" + dir, "--lister-kubeconfig=" + kubeconfig}
+	for _, f := range []string{"authentication-kubeconfig", "authorization-kubeconfig"} {
+		args = append(args, "--"+f+"="+kubeconfig)
+	}
+	if err := base.Flags().Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	base.SecureServing.Listener = listener
+	base.WithCustomMetrics(p)
+	base.WithExternalMetrics(p)
+	config, err := serverConfig(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	passOn(config, to)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- base.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the server ended with %v", err)
+		}
+	})
+	s := &testServer{address: listener.Addr().String()}
+	s.waitReady(t, cluster)
+	cluster.reviews.Store(0)
+	cluster.ready.Store(true)
+	return s
+}
+
+// waitReady waits until the server believes both authorities: it has their
+// certificates from the API server a moment after it begins to listen.
+func (s *testServer) waitReady(t *testing.T, cluster *kubeDouble) {
+	t.Helper()
+	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		direct := s.client(t, cluster.clientCA, "admin", "system:masters")
+		proxied := s.client(t, cluster.frontProxyCA, "front-proxy-client")
+		code := s.probe(direct, nil)
+		if code == http.StatusNotFound {
+			code = s.probe(proxied, http.Header{"X-Remote-User": {"admin"}, "X-Remote-Group": {"system:masters"}})
+		}
+		if code == http.StatusNotFound {
+			return
+		}
+		if time.Since(begin) > time.Minute {
+			t.Fatalf("the server does not get ready: HTTP %d", code)
+		}
+	}
+}
+
+// probe asks for what is not there, which only an administrator is told.
+func (s *testServer) probe(client *http.Client, header http.Header) (code int) {
+	req, err := http.NewRequest(http.MethodGet, "https://"+s.address+"/nothing", nil)
+	if err != nil {
+		return 0
+	}
+	if header != nil {
+		req.Header = header
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode
+}
+
+// client shows a certificate of the CA with that name, or none. The server's
+// own certificate is made up by the library and not what is tested.
+func (s *testServer) client(t *testing.T, ca *testCA, name string, groups ...string) *http.Client {
+	t.Helper()
+	c := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // see above
+	if ca != nil {
+		pair := ca.pair(t, name, groups...)
+		// Also to a server that does not ask for this CA, as an attacker would.
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+	}
+	transport := &http.Transport{TLSClientConfig: c}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: 30 * time.Second}
+}
+
+func (s *testServer) get(t *testing.T, client *http.Client, path string, header http.Header) (code int, body string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+s.address+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, values := range header {
+		req.Header[name] = slices.Clone(values)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(raw)
+}

@@ -1,0 +1,100 @@
+package signal
+
+import (
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+)
+
+// assembly gathers the points of the next table in any order and lays those of
+// one key, and the keys of one namespace, side by side.
+type assembly struct {
+	points []point
+	next   []int32 // of the same key, from 1; 0 at the end
+	order  []Key   // in order of appearance
+	chains map[Key]chain
+}
+
+// chain is a linked list through points, from 1.
+type chain struct{ first, last, length int32 }
+
+func newAssembly(size int) *assembly {
+	return &assembly{points: make([]point, 0, size), next: make([]int32, 0, size), chains: make(map[Key]chain, size)}
+}
+
+func (a *assembly) add(k Key, p point) {
+	a.points, a.next = append(a.points, p), append(a.next, 0)
+	here := int32(len(a.points))
+	c, seen := a.chains[k]
+	if seen {
+		a.next[c.last-1] = here
+	} else {
+		a.order = append(a.order, k)
+		c.first = here
+	}
+	c.last = here
+	c.length++
+	a.chains[k] = c
+}
+
+// carry takes over what the table before knew and this one does not, so that a
+// series that vanished is known to have fallen silent rather than never heard
+// of.
+func (a *assembly) carry(older *Table, now time.Time) {
+	for _, k := range older.keys {
+		for _, p := range older.of(k) {
+			if now.Sub(time.UnixMilli(p.at)) > Forget || p.is(evidence) || a.holds(k, &p) {
+				continue
+			}
+			p.marks |= gone
+			a.add(k, p)
+		}
+	}
+}
+
+func (a *assembly) holds(k Key, p *point) bool {
+	for i := a.chains[k].first; i > 0; i = a.next[i-1] {
+		q := &a.points[i-1]
+		if q.source == p.source && !q.is(evidence) && labels.Equal(q.labels, p.labels) {
+			return true
+		}
+	}
+	return false
+}
+
+// table lays everything out.
+func (a *assembly) table(rule Rule, series int) *Table {
+	t := &Table{
+		rule: rule, series: series,
+		points: make([]point, 0, len(a.points)), byKey: make(map[Key]span, len(a.order)),
+	}
+	for _, k := range a.order {
+		first := uint32(len(t.points))
+		for i := a.chains[k].first; i > 0; i = a.next[i-1] {
+			t.points = append(t.points, a.points[i-1])
+		}
+		t.byKey[k] = span{first, uint32(len(t.points))}
+	}
+	t.keys, t.byNamespace = sideBySide(a.order)
+	return t
+}
+
+// sideBySide puts the keys of each namespace together.
+func sideBySide(order []Key) ([]Key, map[string]span) {
+	counts := map[string]uint32{}
+	for _, k := range order {
+		counts[k.Namespace]++
+	}
+	keys, spans, taken := make([]Key, len(order)), make(map[string]span, len(counts)), uint32(0)
+	for _, k := range order {
+		s, seen := spans[k.Namespace]
+		if !seen {
+			s = span{taken, taken}
+			taken += counts[k.Namespace]
+		}
+		keys[s.end] = k
+		s.end++
+		spans[k.Namespace] = s
+	}
+	return keys, spans
+}

@@ -1,0 +1,182 @@
+package signal
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/gpuscale/gpuscale/gpu/metric"
+)
+
+// queues are what waits. Triton's and its TensorRT-LLM backend's lie one
+// behind the other and add up, and so does what an endpoint picker holds back.
+// Dynamo's frontend counts what waits in its workers once more.
+func queues() []Source {
+	return tiers(
+		own(metric.VLLMWaiting), ray(metric.VLLMWaiting),
+		own(metric.SGLangQueued), ray(metric.SGLangQueued),
+		own(metric.TRTLLMWaiting),
+		together(narrowed(metric.TritonLLMRequests, metric.LabelRequestType, "waiting"), gauge(metric.TritonPending)),
+		own(metric.TGIQueue),
+		own(metric.RayQueued),
+		front(metric.DynamoQueued),
+		together(absentAs0(metric.EPPQueue, metric.EPPReady)),
+		together(absentAs0(metric.EPPQueueOld, metric.EPPReadyOld)),
+	)
+}
+
+func running() []Source {
+	return tiers(
+		own(metric.VLLMRunning), ray(metric.VLLMRunning),
+		own(metric.SGLangRunning), ray(metric.SGLangRunning),
+		own(metric.TRTLLMRunning),
+		together(narrowed(metric.TritonLLMRequests, metric.LabelRequestType, "scheduled")),
+		own(metric.TGIBatch),
+		own(metric.RayProcessing),
+		front(metric.DynamoInflight),
+		front(metric.EPPRunning), front(metric.EPPRunningOld), front(metric.EPPRunningOldest),
+	)
+}
+
+func cacheUsages() []Source {
+	return tiers(
+		own(metric.VLLMCacheUsage), ray(metric.VLLMCacheUsage),
+		own(metric.VLLMCacheUsageOld), ray(metric.VLLMCacheUsageOld),
+		own(metric.SGLangCacheUsage), ray(metric.SGLangCacheUsage),
+		own(metric.TRTLLMCacheUsage),
+		together(narrowed(metric.TritonLLMCache, metric.LabelBlockType, "fraction")),
+		own(metric.DynamoCacheUsage),
+		front(metric.EPPCacheUsage), front(metric.EPPCacheUsageOld),
+	)
+}
+
+// firstTokens: a server without a first token in the window is idle if it had
+// nothing to do either; if it had, it is stuck, and nothing is known.
+func firstTokens(q float64) []Source {
+	vllm := quantile(metric.VLLMFirstToken, q, metric.VLLMWaiting, metric.VLLMRunning)
+	sglang := quantile(metric.SGLangFirstToken, q, metric.SGLangQueued, metric.SGLangRunning)
+	trtllm := []metric.Read{metric.TRTLLMWaiting, metric.TRTLLMRunning}
+	triton := quantile(metric.TritonFirstResponse, q)
+	triton.Scale = 1e-3
+	return tiers(
+		together(vllm), together(underRay(vllm)), together(sglang), together(underRay(sglang)),
+		together(quantile(metric.TRTLLMFirstToken, q, trtllm...)), together(quantile(metric.TRTLLMFirstTokenOld, q, trtllm...)),
+		together(triton),
+		together(quantile(metric.DynamoFirstToken, q, metric.DynamoQueued, metric.DynamoInflight)),
+	)
+}
+
+// queueTimeReads are the histograms of the time in a queue, each with the
+// queue itself: if that was empty throughout, nobody waited.
+func queueTimeReads() [][2]metric.Read {
+	return [][2]metric.Read{
+		{metric.VLLMQueueTime, metric.VLLMWaiting},
+		{metric.SGLangQueueTime, metric.SGLangQueued},
+		{metric.TRTLLMQueueTime, metric.TRTLLMWaiting},
+		{metric.TRTLLMQueueTimeOld, metric.TRTLLMWaiting},
+		{metric.TGIQueueDuration, metric.TGIQueue},
+		{metric.EPPQueueTime, metric.EPPQueue},
+		{metric.EPPQueueTimeOld, metric.EPPQueueOld},
+	}
+}
+
+func queueTimes(q float64) []Source {
+	return eachQueueTime(func(r [2]metric.Read) Source { return quantile(r[0], q, r[1]) })
+}
+
+// meanQueueTimes has Triton as well, which counts time and requests only: that
+// makes a mean, and no quantile.
+func meanQueueTimes() []Source {
+	means := eachQueueTime(func(r [2]metric.Read) Source {
+		s := gauge(r[0])
+		s.Metric, s.Form, s.Over, s.Idle = r[0].Name+"_sum", Rate, r[0].Name+"_count", idleWhile(r[1])
+		return s
+	})
+	triton := gauge(metric.TritonQueueDuration)
+	triton.Form, triton.Over, triton.Scale = Rate, metric.TritonSuccess.Name, 1e-6
+	triton.Idle, triton.Tier = idleWhile(metric.TritonPending), len(means)
+	return append(means, triton)
+}
+
+func eachQueueTime(source func([2]metric.Read) Source) []Source {
+	var groups [][]Source
+	for _, r := range queueTimeReads() {
+		s := source(r)
+		groups = append(groups, together(s))
+		if s.Server == metric.ServerVLLM || s.Server == metric.ServerSGLang {
+			groups = append(groups, together(underRay(s)))
+		}
+	}
+	return tiers(groups...)
+}
+
+// gauge reads a series as it is.
+func gauge(r metric.Read) Source {
+	return Source{Metric: r.Name, Server: r.Server, Identity: r.Labels}
+}
+
+func own(r metric.Read) []Source { return together(gauge(r)) }
+
+func front(r metric.Read) []Source {
+	s := gauge(r)
+	s.Front = true
+	return together(s)
+}
+
+func ray(r metric.Read) []Source { return together(underRay(gauge(r))) }
+
+// underRay spells a source's names as Ray does.
+func underRay(s Source) Source {
+	s.Metric = rayName(s.Metric)
+	if s.Over != "" {
+		s.Over = rayName(s.Over)
+	}
+	if s.Idle != nil {
+		renamed := Idle{Value: s.Idle.Value, While: slices.Clone(s.Idle.While)}
+		for i := range renamed.While {
+			renamed.While[i].Metric = rayName(renamed.While[i].Metric)
+		}
+		s.Idle = &renamed
+	}
+	return s
+}
+
+func rayName(name string) string { return "ray_" + strings.ReplaceAll(name, ":", "_") }
+
+// narrowed reads those series that have a label's value.
+func narrowed(r metric.Read, label, value string) Source {
+	s := gauge(r)
+	s.Matchers = []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, label, value)}
+	return s
+}
+
+// quantile reads a quantile, which is 0 where nothing was to be done.
+func quantile(r metric.Read, q float64, work ...metric.Read) Source {
+	s := gauge(r)
+	s.Form, s.Quantile = Quantile, q
+	if len(work) > 0 {
+		s.Idle = idleWhile(work...)
+	}
+	return s
+}
+
+func idleWhile(work ...metric.Read) *Idle {
+	var i Idle
+	for _, r := range work {
+		i.While = append(i.While, Series{Metric: r.Name})
+	}
+	return &i
+}
+
+// absentAs0 reads a queue whose series begins with the first request to wait.
+// While the picker says that its pool is empty, the want of one means that
+// nobody waits. While there are servers it means nothing: they speak for
+// themselves, and their silence must not pass for 0.
+func absentAs0(r, ready metric.Read) Source {
+	s := gauge(r)
+	s.Absent = &Absent{
+		While: Series{Metric: ready.Name}, Is: new(float64), Label: metric.LabelInferencePool, From: metric.LabelName,
+	}
+	return s
+}

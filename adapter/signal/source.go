@@ -1,0 +1,152 @@
+package signal
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/prometheus/prometheus/model/labels"
+)
+
+// Form is how a value is made of a source's series.
+type Form string
+
+// Forms.
+const (
+	Value    Form = ""         // as it is
+	Rate     Form = "rate"     // of a counter, per second, over the rule's Window
+	Quantile Form = "quantile" // of a histogram, classic or native, over the rule's Window
+)
+
+// Source is one PromQL vector a rule reads.
+type Source struct {
+	// Metric is the series; for a Quantile the histogram, without "_bucket".
+	Metric string
+	Form   Form
+	// Quantile is which one, between 0 and 1.
+	Quantile float64
+	// Over, if set, divides Metric by this series of the same labels; for a
+	// Rate the rate of one by the rate of the other.
+	Over string
+	// Matchers narrow both series.
+	Matchers []*labels.Matcher
+	// Scale multiplies the value; zero means 1.
+	Scale float64
+	Tier  int
+	// Server names who emits it. A request's selector can choose by it, under
+	// the name [SourceLabel].
+	Server string
+	// Identity stands in place of the rule's for this source's series.
+	Identity []string
+	// Front: the series is a gateway's, about requests that its servers count
+	// too. It is left out of an answer for a namespace in which such a server
+	// speaks for itself.
+	Front bool
+
+	Idle   *Idle   // what NaN means
+	Absent *Absent // what it means that there is no series
+}
+
+// SourceLabel is the label under which a request's selector sees a series'
+// Server, beside the labels it really has.
+const SourceLabel = "gpuscale_source"
+
+// Idle declares what NaN means: 0/0 where nothing happened in the window.
+type Idle struct {
+	Value float64
+	// While is what has to be 0, in every scrape of the window and in the last
+	// one not too long ago, for the same pod. Without any, every NaN is Value.
+	While []Series
+}
+
+// Absent declares what the want of a series means while its target is known
+// to be scraped.
+type Absent struct {
+	Value float64
+	// While is a series that the same target always has; where Is is set, its
+	// value has to be that ("up" and 1).
+	While Series
+	Is    *float64
+	// Label, if set, is given to While's series with the value of their label
+	// From, so that a request's selector finds them.
+	Label, From string
+}
+
+// Series selects series by name and labels.
+type Series struct {
+	Metric   string
+	Matchers []*labels.Matcher
+}
+
+// problem is what is wrong with a field.
+type problem struct {
+	field string
+	err   error
+}
+
+// problems returns everything that is wrong with a rule's source.
+func (s Source) problems(r Rule) []problem {
+	var all []problem
+	add := func(field string, err error) {
+		if err != nil {
+			all = append(all, problem{field, err})
+		}
+	}
+	add("metric", metricName(s.Metric))
+	if s.Over != "" {
+		add("over", metricName(s.Over))
+	}
+	switch s.Form {
+	case Value, Rate, Quantile:
+	default:
+		add("form", fmt.Errorf(`%q is not one of "", "rate", "quantile"`, string(s.Form)))
+	}
+	if s.Form != Value && r.Window <= 0 {
+		add("form", fmt.Errorf("%q needs the rule's window to be positive", string(s.Form)))
+	}
+	if s.Form == Quantile && !(s.Quantile > 0 && s.Quantile < 1) {
+		add("quantile", fmt.Errorf("%g is not between 0 and 1", s.Quantile))
+	}
+	if s.Form == Quantile && s.Over != "" {
+		add("over", errors.New("a quantile is divided by nothing"))
+	}
+	if s.Tier < 0 {
+		add("tier", errors.New("must not be negative"))
+	}
+	for i, l := range s.Identity {
+		add(fmt.Sprintf("identity[%d]", i), identityLabel(l))
+	}
+	if s.Idle != nil {
+		add("idle.value", r.within(s.Idle.Value))
+		for i, w := range s.Idle.While {
+			add(fmt.Sprintf("idle.while[%d].metric", i), metricName(w.Metric))
+		}
+	}
+	if s.Absent != nil {
+		add("absent.value", r.within(s.Absent.Value))
+		add("absent.while.metric", metricName(s.Absent.While.Metric))
+		if (s.Absent.Label == "") != (s.Absent.From == "") {
+			add("absent.label", errors.New("label and from go together"))
+		}
+		for _, l := range []string{s.Absent.Label, s.Absent.From} {
+			if l == labels.MetricName || l == PartLabel || l == namespaceLabel || l == podLabel {
+				add("absent.label", fmt.Errorf("%q has a meaning of its own", l))
+			}
+		}
+	}
+	return all
+}
+
+// identity are the labels that tell this source's parts of a pod apart.
+func (s *Source) identity(r *Rule) []string {
+	if s.Identity != nil {
+		return s.Identity
+	}
+	return r.Identity
+}
+
+func (s *Source) scale() float64 {
+	if s.Scale == 0 {
+		return 1
+	}
+	return s.Scale
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpuscale/gpuscale/adapter/explain"
+	"github.com/gpuscale/gpuscale/adapter/explain/hpa"
+)
+
+type simulateFlags struct {
+	lookFlags
+	from, to string
+	since    time.Duration
+	step     time.Duration
+	load     string
+	replicas int32
+}
+
+func simulateCommand() *cobra.Command {
+	var f simulateFlags
+	cmd := &cobra.Command{
+		Use:   "simulate hpa NAMESPACE/NAME",
+		Short: "Replay an HPA over a past range, as it is or with changes",
+		Long: `Replay an HPA over a past range, as it is or with changes (--set, --hpa).
+
+At each step the rules are asked for what they said then, and the HPA's own
+arithmetic, with its windows and policies, acts on replicas of its own.
+` + reachHelp,
+		Args: hpaArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := f.timeRange(time.Now())
+			if err != nil {
+				return err
+			}
+			if err := f.check(); err != nil {
+				return err
+			}
+			l, err := f.look(cmd.Context(), args[1])
+			if err != nil {
+				return err
+			}
+			s := explain.Simulation{
+				Range: r, Rules: l.rules, Load: explain.Load(f.load), Tolerance: f.tolerance, Window: f.window,
+				Progress: func(rule string, done, total int) {
+					_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s: %d of %d steps\n", rule, done, total) // progress is worth no failure
+				},
+			}
+			if cmd.Flags().Changed("replicas") {
+				s.Replicas = &f.replicas
+			}
+			t, err := explain.Simulate(cmd.Context(), l.world, s)
+			if err != nil {
+				return err
+			}
+			t.Summarize(r.Step, l.world.HPA.Spec.MaxReplicas)
+			return f.print(cmd, t)
+		},
+	}
+	flags := cmd.Flags()
+	f.add(flags, "text, json or csv")
+	flags.StringVar(&f.from, "from", "", "begin, in RFC 3339; empty means --since before the end")
+	flags.StringVar(&f.to, "to", "", "end, in RFC 3339; empty means now")
+	flags.DurationVar(&f.since, "since", 6*time.Hour, "length of the range")
+	flags.DurationVar(&f.step, "step", hpa.DefaultPeriod, "the controller manager's --horizontal-pod-autoscaler-sync-period")
+	flags.StringVar(&f.load, "load", string(explain.Recorded), "recorded: values are as they were; total: averages are shared by the replicas there are")
+	flags.Int32Var(&f.replicas, "replicas", 0, "at the beginning; unset means as many as there were")
+	return cmd
+}
+
+func (f *simulateFlags) check() error {
+	switch f.output {
+	case "text", "json", "csv":
+	default:
+		return fmt.Errorf("--output %q is none of text, json, csv", f.output)
+	}
+	switch explain.Load(f.load) {
+	case explain.Recorded, explain.Total:
+	default:
+		return fmt.Errorf("--load %q is neither recorded nor total", f.load)
+	}
+	if f.replicas < 0 {
+		return fmt.Errorf("--replicas %d is negative", f.replicas)
+	}
+	return nil
+}
+
+func (f *simulateFlags) timeRange(now time.Time) (explain.Range, error) {
+	r := explain.Range{To: now, Step: f.step}
+	var err error
+	if f.to != "" {
+		if r.To, err = time.Parse(time.RFC3339, f.to); err != nil {
+			return r, fmt.Errorf("--to: %w", err)
+		}
+	}
+	r.From = r.To.Add(-f.since)
+	if f.from != "" {
+		if r.From, err = time.Parse(time.RFC3339, f.from); err != nil {
+			return r, fmt.Errorf("--from: %w", err)
+		}
+	}
+	return r, r.Validate()
+}
+
+func (f *simulateFlags) print(cmd *cobra.Command, t explain.Timeline) error {
+	switch f.output {
+	case "csv":
+		return t.CSV(cmd.OutOrStdout())
+	case "json":
+		raw, err := t.JSON()
+		if err == nil {
+			_, err = cmd.OutOrStdout().Write(raw)
+		}
+		return err
+	}
+	return t.Text(cmd.OutOrStdout())
+}

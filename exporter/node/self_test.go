@@ -1,0 +1,122 @@
+package node
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+const (
+	acceptText        = "text/plain;version=0.0.4"
+	acceptOpenMetrics = "application/openmetrics-text;version=1.0.0"
+	acceptProtobuf    = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=text"
+)
+
+func scraped(t *testing.T, n *Node, accept string) string {
+	t.Helper()
+	b, err := io.ReadAll(scrape(n, accept).Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// Self-metrics are gathered once a second, however often they are scraped and
+// whether or not the source answers.
+func TestSelfMetricsAreGatheredOffTheScrape(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{}
+		n := begin(t, Options{Source: s, Interval: 30 * time.Second})
+		var gathered atomic.Int64
+		n.metrics.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "gathered_total"},
+			func() float64 { return float64(gathered.Add(1)) }))
+		time.Sleep(1500 * time.Millisecond)
+		synctest.Wait()
+		for range 20 {
+			for _, accept := range []string{acceptText, acceptOpenMetrics, acceptProtobuf} {
+				if got := scraped(t, n, accept); !strings.Contains(got, "gathered_total") {
+					t.Fatalf("Accept %q: not gathered after 1.5 s:\n%s", accept, got)
+				}
+			}
+		}
+		if n := gathered.Load(); n != 1 {
+			t.Errorf("gathered %d times, want once", n)
+		}
+		hang := make(chan struct{})
+		s.hang.Store(&hang)
+		time.Sleep(40 * time.Second)
+		synctest.Wait()
+		if got := scraped(t, n, acceptText); !strings.Contains(got, "gathered_total 41\n") {
+			t.Errorf("with a source that hangs the self-metrics stand still:\n%s", got)
+		}
+		if got := scraped(t, n, acceptText); !strings.Contains(got, "scrape_duration_seconds_count 60\n") {
+			t.Errorf("60 scrapes before the last gathering:\n%s", got)
+		}
+		s.hang.Store(nil)
+		close(hang)
+	})
+}
+
+// What cannot be gathered is an error of the scrape, not numbers of long ago.
+func TestSelfMetricsThatCannotBeGathered(t *testing.T) {
+	n, err := New(Options{Name: "n", Source: &script{}, Interval: time.Second, RuntimeMetrics: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := prometheus.NewInvalidMetric(prometheus.NewDesc("broken", "b", nil, nil), errors.New("it broke"))
+	n.metrics.registry.MustRegister(always{broken})
+	n.describe()
+	if resp := scrape(n, ""); resp.StatusCode != 500 {
+		t.Errorf("status %d", resp.StatusCode)
+	}
+}
+
+type always struct{ prometheus.Metric }
+
+func (a always) Describe(chan<- *prometheus.Desc)    {}
+func (a always) Collect(ch chan<- prometheus.Metric) { ch <- a.Metric }
+
+// An exposition is one: each family once, its samples in one piece under its own
+// header, and an end where the format has one.
+func TestExpositionIsWhole(t *testing.T) {
+	for _, accept := range []string{acceptText, acceptOpenMetrics} {
+		// In OpenMetrics client_golang's own go_memstats_alloc_bytes is both a gauge
+		// and a counter.
+		n := begin(t, Options{Source: &script{}, RuntimeMetrics: accept == acceptText})
+		eventually(t, "ready", ready(n))
+		body := scraped(t, n, accept)
+		families, current := map[string]int{}, ""
+		for line := range strings.Lines(body) {
+			words := strings.Fields(line)
+			switch {
+			case strings.HasPrefix(line, "# HELP "):
+				current = words[2]
+			case strings.HasPrefix(line, "# TYPE "):
+				families[words[2]]++
+				if words[2] != current {
+					t.Errorf("Accept %q: the type of %s under the help of %s", accept, words[2], current)
+				}
+			case line != "# EOF\n" && !strings.HasPrefix(line, current):
+				t.Errorf("Accept %q: under %s stands %s", accept, current, line)
+			}
+		}
+		for name, n := range families {
+			if n != 1 {
+				t.Errorf("Accept %q: %s is there %d times", accept, name, n)
+			}
+		}
+		if len(families) < 15 {
+			t.Errorf("Accept %q: %d families only", accept, len(families))
+		}
+		want := map[string]int{acceptOpenMetrics: 1}[accept]
+		if ends := strings.Count(body, "# EOF\n"); ends != want || want == 1 && !strings.HasSuffix(body, "\n# EOF\n") {
+			t.Errorf("Accept %q: %d ends, want %d and that last", accept, ends, want)
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package metric
+
+// What Text Generation Inference says: one model a server, so no labels.
+var (
+	TGIQueue = Read{
+		Name: "tgi_queue_size", Type: Gauge, Unit: None, Server: ServerTGI,
+		Help: "Requests in the queue.",
+	}
+	TGIBatch = Read{
+		Name: "tgi_batch_current_size", Type: Gauge, Unit: None, Server: ServerTGI,
+		Help: "Requests in the batch being worked on.",
+	}
+	TGIQueueDuration = Read{
+		Name: "tgi_request_queue_duration", Type: Histogram, Unit: None, Server: ServerTGI,
+		Help: "Time a request waited, in seconds.",
+	}
+)
+
+func tgiReads() []Read { return []Read{TGIQueue, TGIBatch, TGIQueueDuration} }
+
+// What Ray Serve says about its own deployments, whatever runs in them. Its
+// documentation leaves out the prefix "ray_", which every scrape has.
+var (
+	RayQueued = Read{
+		Name: "ray_serve_deployment_queued_queries", Type: Gauge, Unit: None, Server: ServerRay,
+		Labels: []string{LabelDeployment, LabelApplication, LabelHandle, LabelActorID},
+		Help:   "Requests that wait for a replica, as the caller's side counts them.",
+	}
+	RayProcessing = Read{
+		Name: "ray_serve_replica_processing_queries", Type: Gauge, Unit: None, Server: ServerRay,
+		Labels: []string{LabelDeployment, LabelApplication, LabelReplica},
+		Help:   "Requests a replica is working on.",
+	}
+)
+
+func rayReads() []Read { return []Read{RayQueued, RayProcessing} }
+
+// What Dynamo's frontend says about the requests it has passed on, and its
+// workers about themselves.
+var (
+	DynamoQueued = Read{
+		Name: "dynamo_frontend_queued_requests", Type: Gauge, Unit: None, Server: ServerDynamo, Labels: []string{LabelModel},
+		Help: "Requests without a first token yet: those that wait and those whose prompt is being read.",
+	}
+	DynamoInflight = Read{
+		Name: "dynamo_frontend_inflight_requests", Type: Gauge, Unit: None, Server: ServerDynamo, Labels: []string{LabelModel},
+		Help: "Requests passed on to a worker and not ended, those that wait there included.",
+	}
+	DynamoFirstToken = Read{
+		Name: "dynamo_frontend_time_to_first_token_seconds", Type: Histogram, Unit: Seconds, Server: ServerDynamo, Labels: []string{LabelModel},
+		Help: "Time from the request to its first token, seen from the frontend.",
+	}
+	DynamoCacheUsage = Read{
+		Name: "dynamo_component_kvstats_gpu_cache_usage_percent", Type: Gauge, Unit: None, Server: ServerDynamo,
+		Labels: []string{LabelModel, LabelDPRank},
+		Help:   "Share of a worker's KV cache in use, 0 to 1 despite its name.",
+	}
+)
+
+func dynamoReads() []Read {
+	return []Read{DynamoQueued, DynamoInflight, DynamoFirstToken, DynamoCacheUsage}
+}

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gpuscale/gpuscale/adapter/signal"
+)
+
+// docAge stands for the configured maximum age, which no page shows.
+const docAge = time.Minute
+
+const signalsIntroduction = `What an HPA can scale on with no configuration. What counts as missing, and why missing is never 0, is in
+[002-signals](design/002-signals.md); manifests are in [hpa.md](hpa.md). Every target below is somebody's, and named: begin with it
+and replace it by what a load test of your own says.
+
+**How several series become one number.** Series that differ only in other labels than those listed are one thing seen twice (two
+scrape jobs, two replicas of Prometheus) and merge by the larger. A pod's parts, then a workload's pods, go together as each signal
+says. Of a server's old and new name the first that a pod has is used. vLLM and SGLang under Ray are read as well.
+
+**External metrics** sum or average over the namespace. Choose with the metric's selector: by any label of the series, or by
+` + "`gpuscale_source`" + `, which is the server's name in the tables. A series marked *front* is a gateway's, about requests its servers count too:
+it is left out wherever one of those servers speaks for itself. Of a percentile only namespace, pod and the labels in its table are left
+to choose by.
+
+**Scale to zero.** The series of pods vanish with the pods. Scale on what stays: the queue of a gateway, as an External metric chosen
+by ` + "`gpuscale_source`, `inference_pool` or `model`" + `. Where a table says *absent: 0*, the want of the series is known to mean 0 under the
+condition given; everywhere else it is unknown, and the answer is an error, never 0. An own rule (` + "`like: queue_depth`, `activation: 5`" + `)
+keeps a trickle from waking a workload.
+`
+
+const gpuUtil = `
+## Why DCGM_FI_DEV_GPU_UTIL is a poor signal
+
+- It says in how much of the time *any* kernel ran, not how much of the card it used (NVML's definition; GKE's documentation calls it a
+  duty cycle). One small kernel in a loop reads 100.
+- A decoding LLM reads nearly 100 from its first request to its last (llm-d says so of its own guides), so an HPA on it asks for
+  ` + "`maxReplicas`" + ` and stays there.
+- Under MIG the driver has none for an instance, and for a shared card every pod is shown the whole.
+- It knows nothing of what waits. Between "busy" and "hopelessly late" it does not move.
+
+We do not read it. ` + "`gpu_busy`" + ` comes from the profiling counters, per instance, and shares the first two weaknesses: for servers that
+batch, scale on ` + "`queue_depth` and `requests_running`" + `.
+`
+
+// ownRules is read by a test of adapter/config: each of its rules has to load.
+const ownRules = `
+## Rules of your own
+
+In the adapter's configuration, beside the built-in ones or, under the same name, in place of one. A source says which series, how it is
+read (as it is, as a rate, as a percentile, divided by another) and what NaN and its absence mean. There is no template language.
+
+` + "```yaml" + `
+rules:
+# A built-in rule with another threshold, window or range.
+- {name: queue_that_wakes, like: queue_depth, activation: 5}
+- {name: ttft_p95_5m, like: ttft_p95, window: 5m}
+
+# A gauge of the scraped pod's own. Sources are tried in order, pod by pod.
+- name: batch_backlog
+  subject: target            # holder: the series names another pod; namespace: it belongs to none
+  sources:
+  - metric: batch_queue_length
+    matchers: [{label: priority, op: "!=", value: low}]
+  - metric: batch_queue_len  # its old name
+  identity: [queue]          # labels that tell parts of one pod apart; all others are duplicates
+  perPod: sum
+  perWorkload: sum
+  atZero: 0                  # for a workload scaled to zero
+
+# A percentile, and what NaN means: nobody waited, if nothing was there to wait.
+- name: rank_time_p99
+  subject: target
+  window: 2m
+  maximum: 600
+  sources:
+  - metric: rank_time_seconds
+    form: quantile
+    quantile: 0.99
+    identity: [model]
+    idle: {value: 0, while: [{metric: rank_queue}, {metric: rank_running}]}
+  perPod: max
+  perWorkload: max
+
+# A queue kept by a broker that outlives the workers. Its series begins with the
+# first message; while the broker is up, the want of one means an empty queue.
+- name: jobs_waiting
+  subject: target
+  sources:
+  - metric: broker_messages_ready
+    matchers: [{label: queue, op: "=", value: jobs}]
+    identity: [queue]
+    absent: {value: 0, while: {metric: up, matchers: [{label: job, op: "=", value: broker}]}, is: 1}
+  perPod: sum
+  perWorkload: sum
+  activation: 2
+` + "```" + `
+`
+
+// signalsPage is docs/signals.md.
+func signalsPage(rules []signal.Rule, abouts []signal.About) string {
+	var b strings.Builder
+	b.WriteString("# Signals\n\n" + generated + signalsIntroduction)
+	b.WriteString("\n| signal | unit | meaning | of a pod's parts | of the pods | at zero replicas |\n|---|---|---|---|---|---|\n")
+	for i, a := range abouts {
+		zero := "unknown"
+		if rules[i].AtZero != nil {
+			zero = fmt.Sprintf("%g", *rules[i].AtZero)
+		}
+		row(&b, "["+a.Signal+"](#"+a.Signal+")", a.Unit, a.Meaning, string(rules[i].PerPod), string(rules[i].PerWorkload), zero)
+	}
+	for i, a := range abouts {
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n**Use.** %s\n", a.Signal, a.Meaning, a.Use)
+		list(&b, "Targets", len(a.Targets), func(n int) string { return a.Targets[n].Value + ": " + a.Targets[n].From + "." })
+		list(&b, "Limits", len(a.Limits), func(n int) string { return a.Limits[n] })
+		b.WriteString("\n| server | read as | told apart by | notes |\n|---|---|---|---|\n")
+		for _, s := range rules[i].Sources {
+			row(&b, cmp.Or(s.Server, "gpuscale"), readAs(rules[i], s), told(rules[i], s), notes(rules[i], s))
+		}
+	}
+	b.WriteString(ownRules + gpuUtil)
+	return b.String()
+}
+
+func list(b *strings.Builder, title string, length int, item func(int) string) {
+	if length == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n**%s.**\n\n", title)
+	for n := range length {
+		b.WriteString("- " + item(n) + "\n")
+	}
+}
+
+// readAs says in a few words what the query does.
+func readAs(r signal.Rule, s signal.Source) string {
+	name := "`" + s.Metric + narrowing(s) + "`"
+	if s.Over != "" {
+		name += " / `" + s.Over + "`"
+	}
+	switch s.Form {
+	case signal.Quantile:
+		name = fmt.Sprintf("p%g of %s over %s", s.Quantile*100, name, short(r.Window))
+	case signal.Rate:
+		name = fmt.Sprintf("growth of %s over %s", name, short(r.Window))
+	}
+	if s.Scale != 0 {
+		name += fmt.Sprintf(" × %g", s.Scale)
+	}
+	return name
+}
+
+func narrowing(s signal.Source) string {
+	if len(s.Matchers) == 0 {
+		return ""
+	}
+	var all []string
+	for _, m := range s.Matchers {
+		all = append(all, m.String())
+	}
+	return "{" + strings.Join(all, ",") + "}"
+}
+
+func told(r signal.Rule, s signal.Source) string {
+	if s.Identity != nil {
+		return strings.Join(s.Identity, " ")
+	}
+	return strings.Join(r.Identity, " ")
+}
+
+func notes(r signal.Rule, s signal.Source) string {
+	var all []string
+	if s.Front {
+		all = append(all, "front")
+	}
+	if s.Idle != nil {
+		var while []string
+		for _, w := range s.Idle.While {
+			while = append(while, "`"+w.Metric+"`")
+		}
+		all = append(all, fmt.Sprintf("NaN: %g if %s stayed 0 for %s, else missing", s.Idle.Value, strings.Join(while, " and "), short(r.Window)))
+	}
+	if a := s.Absent; a != nil {
+		all = append(all, fmt.Sprintf("absent: %g while `%s` of the same pod is %g", a.Value, a.While.Metric, *a.Is))
+	}
+	return strings.Join(all, "; ")
+}
+
+// short writes a duration without its zero parts.
+func short(d time.Duration) string {
+	return strings.TrimSuffix(d.String(), "0s")
+}

@@ -1,0 +1,206 @@
+package prom_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	signer "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+
+	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/prom/promtest"
+)
+
+func zipped(t *testing.T, write func(io.Writer)) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	write(z)
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestAZippedAnswerIsReadAndABombIsNot(t *testing.T) {
+	const one = `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"pod":"a"},"value":[1,"2"]}]}}`
+	var body []byte
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if !strings.Contains(req.Header.Get("Accept-Encoding"), "gzip") {
+			t.Error("gzip is not asked for")
+		}
+		w.Header().Set("Content-Encoding", "gzip")
+		_, _ = w.Write(body)
+	}))
+	defer server.Close()
+	c := client(t, prom.Config{URL: server.URL, MaxResponseBytes: 1 << 20})
+	body = zipped(t, func(w io.Writer) { _, _ = io.WriteString(w, one) })
+	if v, err := c.Query(t.Context(), "up", time.Time{}); err != nil || len(v) != 1 || v[0].Value != 2 {
+		t.Errorf("%v, %v", v, err)
+	}
+	// 32 MiB of spaces, which JSON allows before its first bracket.
+	body = zipped(t, func(w io.Writer) {
+		block := bytes.Repeat([]byte(" "), 1<<20)
+		for range 32 {
+			_, _ = w.Write(block)
+		}
+		_, _ = io.WriteString(w, one)
+	})
+	if len(body) > 1<<20 {
+		t.Fatalf("%d bytes: the limit must not act before unpacking", len(body))
+	}
+	if v, err := c.Query(t.Context(), "up", time.Time{}); !errors.Is(err, prom.ErrTooLarge) || v != nil {
+		t.Errorf("%v, %v", v, err)
+	}
+}
+
+func TestPartialAndInformedAnswers(t *testing.T) {
+	const rest = `"data":{"resultType":"vector","result":[{"metric":{},"value":[1,"2"]}]}}`
+	cases := map[string]bool{
+		`{"status":"success","isPartial":true,` + rest:                                              true,
+		`{"status":"success","isPartial":false,` + rest:                                             false,
+		`{"status":"success","infos":["metric might not be a counter"],` + rest:                     false,
+		`{"status":"success","warnings":["store s2 is down"],` + rest:                               true,
+		`{"status":"success",` + strings.TrimSuffix(rest, "}") + `,"warnings":["told at the end"]}`: true,
+	}
+	for body, partial := range cases {
+		server := promtest.New(t)
+		server.Answer(promtest.Response{Body: body})
+		v, err := client(t, prom.Config{URL: server.URL}).Query(t.Context(), "up", time.Time{})
+		if errors.Is(err, prom.ErrPartial) != partial || (v == nil) != partial {
+			t.Errorf("%s: %v, %v", body, v, err)
+		}
+	}
+}
+
+func TestParametersAndMethod(t *testing.T) {
+	for _, method := range []string{"", http.MethodPost, http.MethodGet} {
+		server := promtest.New(t)
+		c := client(t, prom.Config{
+			URL: server.URL, Method: method,
+			Parameters: map[string]string{"partial_response": "false", "dedup": "true", "nocache": "1"},
+		})
+		if _, err := c.Query(t.Context(), `up{a="b&c=d"}`, time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		q := server.Queries()[0]
+		want := method
+		if want == "" {
+			want = http.MethodPost
+		}
+		if q.Method != want || q.Form.Get("query") != `up{a="b&c=d"}` || q.Form.Get("partial_response") != "false" || q.Form.Get("nocache") != "1" {
+			t.Errorf("%s %v", q.Method, q.Form)
+		}
+		if inURL := q.URL.RawQuery != ""; inURL != (want == http.MethodGet) {
+			t.Errorf("%s with the URL's query %q", want, q.URL.RawQuery)
+		}
+	}
+}
+
+// What is sent with a query may be a secret, and errors reach logs and the
+// answers of the metrics API.
+func TestErrorsKeepParametersToThemselves(t *testing.T) {
+	for _, method := range []string{http.MethodPost, http.MethodGet} {
+		c := client(t, prom.Config{
+			URL: "http://127.0.0.1:1/select", Method: method, Parameters: map[string]string{"apikey": "hush"},
+			Headers: map[string]string{"X-Api-Key": "hush"},
+		})
+		_, err := c.Query(t.Context(), "up", time.Time{})
+		if err == nil || strings.Contains(err.Error(), "hush") || !strings.Contains(err.Error(), "127.0.0.1:1/select/api/v1/query") {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+// The signature that arrives is computed anew from the request as it arrived,
+// by Amazon's own signer.
+func TestRequestsAreSignedForAmazon(t *testing.T) {
+	credentials := filepath.Join(t.TempDir(), "credentials")
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", credentials)
+	t.Setenv("AWS_CONFIG_FILE", filepath.Join(t.TempDir(), "none"))
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE"} {
+		t.Setenv(name, "")
+	}
+	var arrived *http.Request
+	var body []byte
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		arrived = req
+		body, _ = io.ReadAll(req.Body)
+		_, _ = w.Write([]byte(empty))
+	}))
+	defer server.Close()
+	cfg := prom.Config{URL: server.URL + "/workspaces/ws-1", SigV4: &prom.SigV4{Region: "eu-west-1", Profile: "monitoring"}}
+	if _, err := prom.New(cfg); err == nil || !strings.Contains(err.Error(), "sigv4") {
+		t.Errorf("without credentials: %v", err)
+	}
+	var c *prom.Client
+	for _, key := range []string{"FIRST", "SECOND"} { // rotated without a restart
+		secret := "secret of " + key
+		write(t, credentials, "[monitoring]\naws_access_key_id = "+key+"\naws_secret_access_key = "+secret+"\n")
+		if c == nil {
+			c = client(t, cfg)
+		}
+		if _, err := c.Query(t.Context(), "up", time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		got := arrived.Header.Get("Authorization")
+		if !strings.Contains(got, "Credential="+key+"/") || !strings.Contains(got, "/eu-west-1/aps/aws4_request") {
+			t.Errorf("Authorization %q", got)
+		}
+		if want := signature(t, arrived, body, key, secret); got != want {
+			t.Errorf("Authorization\n%s, not\n%s", got, want)
+		}
+	}
+}
+
+func signature(t *testing.T, arrived *http.Request, body []byte, key, secret string) string {
+	t.Helper()
+	at, err := time.Parse("20060102T150405Z", arrived.Header.Get("X-Amz-Date"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := http.NewRequestWithContext(t.Context(), arrived.Method, "http://"+arrived.Host+arrived.URL.String(), bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"Content-Type", "Accept"} {
+		again.Header.Set(name, arrived.Header.Get(name))
+	}
+	hash := sha256.Sum256(body)
+	err = signer.NewSigner().SignHTTP(t.Context(), aws.Credentials{AccessKeyID: key, SecretAccessKey: secret},
+		again, hex.EncodeToString(hash[:]), "aps", "eu-west-1", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return again.Header.Get("Authorization")
+}
+
+func TestValidateKnowsTheWild(t *testing.T) {
+	err := prom.Config{
+		URL: "http://h?token=hush", Method: "PUT", BearerTokenFile: "t", SigV4: &prom.SigV4{ExternalID: "x"},
+		Headers:     map[string]string{"accept-encoding": "br", "X A": "1", "X-B": "1\n2", "X-C": "1"},
+		HeaderFiles: map[string]string{"X-C": "f"}, Parameters: map[string]string{"query": "up"},
+	}.Validate()
+	for _, want := range []string{
+		"url: must end", "method:", "sigv4: excludes", "sigv4.region:", "sigv4.externalID:", "headers: Accept-Encoding",
+		`headers: "X A"`, "X-B must be one line", "headerFiles: X-C", `parameters: "query"`,
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v lacks %s", err, want)
+		}
+	}
+	if strings.Contains(err.Error(), "hush") {
+		t.Errorf("a secret in %v", err)
+	}
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	autoscaling "k8s.io/api/autoscaling/v2"
+	"k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/klog/v2"
+	defaults "k8s.io/kubernetes/pkg/apis/autoscaling/v2"
+	"k8s.io/kubernetes/pkg/controller/podautoscaler"
+)
+
+// hpaCase is one line of standard input: an HPA, and what each of its
+// reconciliations finds.
+type hpaCase struct {
+	HPA       autoscaling.HorizontalPodAutoscaler `json:"hpa"`
+	Replicas  int32                               `json:"replicas"` // spec.replicas at first
+	Period    int                                 `json:"period"`   // seconds between reconciliations
+	Tolerance float64                             `json:"tolerance"`
+	// Window is --horizontal-pod-autoscaler-downscale-stabilization in seconds.
+	Window int       `json:"window"`
+	Steps  []hpaStep `json:"steps"`
+}
+
+type hpaStep struct {
+	Pods []hpaPod `json:"pods"`
+	// Each makes as many running, ready pods as there are replicas, named
+	// p-0, p-1, …, each with this value in thousandths plus its number, in
+	// place of Pods and of what metrics say about pods.
+	Each    *int64      `json:"each,omitempty"`
+	Metrics []hpaMetric `json:"metrics"`
+}
+
+type hpaPod struct {
+	Name    string `json:"name"`
+	Phase   string `json:"phase"`
+	Ready   bool   `json:"ready"`
+	Deleted bool   `json:"deleted"`
+}
+
+// hpaMetric is what the metrics API says, in thousandths. The i-th answers the
+// metric called m<i>.
+type hpaMetric struct {
+	Error  string           `json:"error,omitempty"`
+	Pods   map[string]int64 `json:"pods,omitempty"`
+	Values []int64          `json:"values,omitempty"`
+}
+
+// hpaDecision is what the controller did in one reconciliation.
+type hpaDecision struct {
+	AtMillis int64  `json:"atMillis"`
+	Current  int32  `json:"current"`
+	Desired  int32  `json:"desired"`
+	Active   string `json:"active"` // the conditions' reasons
+	Able     string `json:"able"`
+	Limited  string `json:"limited"`
+	ToZero   string `json:"toZero"` // the condition's status
+	// Usage of each metric as the status has it, in thousandths.
+	Usage []int64 `json:"usage,omitempty"`
+}
+
+// runHPACalc answers each line of standard input with one line of what the real
+// HPA controller decides. It runs in a bubble with a clock of its own, so hours
+// of scaling take milliseconds; only package testing makes such bubbles.
+func runHPACalc() {
+	out := os.Stdout
+	os.Stdout = os.Stderr // package testing writes PASS
+	os.Args = os.Args[:1]
+	testing.Main(nil, []testing.InternalTest{{Name: "hpa-calc", F: func(t *testing.T) {
+		if err := calcAll(t, bufio.NewReader(os.Stdin), json.NewEncoder(out)); err != nil {
+			t.Fatal(err)
+		}
+	}}}, nil, nil)
+}
+
+func calcAll(t *testing.T, in *bufio.Reader, out *json.Encoder) error {
+	klog.SetOutput(discard{})
+	klog.LogToStderr(false)
+	runtime.ErrorHandlers = nil // the default one sleeps, and remembers when across bubbles
+	if err := feature.DefaultMutableFeatureGate.Set("StaleControllerConsistencyHPA=false"); err != nil {
+		return fmt.Errorf("switching off the consistency store, which needs an informer's resource versions: %w", err)
+	}
+	decoder := json.NewDecoder(in)
+	for decoder.More() {
+		var c hpaCase
+		if err := decoder.Decode(&c); err != nil {
+			return fmt.Errorf("reading a case: %w", err)
+		}
+		defaults.SetDefaults_HorizontalPodAutoscaler(&c.HPA)
+		var decisions []hpaDecision
+		synctest.Test(t, func(t *testing.T) { decisions = calc(t.Context(), c) })
+		if err := out.Encode(decisions); err != nil {
+			return fmt.Errorf("writing decisions: %w", err)
+		}
+	}
+	return nil
+}
+
+type discard struct{}
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
+
+// calc runs the controller on one HPA for as many reconciliations as there are
+// steps.
+func calc(ctx context.Context, c hpaCase) []hpaDecision {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	w := newHPAWorld(c, stop)
+	controller := podautoscaler.NewHorizontalController(ctx, w, w, w, w.mapper(), hpaMetrics{w}, hpaInformer{w: w}, hpaPods{w: w},
+		time.Duration(c.Period)*time.Second, time.Duration(c.Window)*time.Second, c.Tolerance,
+		5*time.Minute, 30*time.Second)
+	w.handler.OnAdd(w.hpa, true)
+	controller.Run(ctx, 1)
+	return w.decisions
+}

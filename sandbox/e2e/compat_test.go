@@ -1,0 +1,443 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/gpuscale/gpuscale/sandbox/build"
+	"github.com/gpuscale/gpuscale/sandbox/cluster"
+	"github.com/gpuscale/gpuscale/sandbox/proc"
+)
+
+// TestCompat asks prometheus-adapter v0.12.0 and our adapter, side by side on
+// one Prometheus and with one configuration file, the same questions. They may
+// differ as docs/adapter-compat.md lists it and not otherwise; and what is
+// listed there must be seen.
+func TestCompat(t *testing.T) {
+	b := newCompatBed(t)
+	for _, part := range []struct {
+		name string
+		run  func(*compatBed, *testing.T)
+	}{
+		{"the same questions", (*compatBed).sameQuestions},
+		{"a selector that fails", (*compatBed).failingSelector},
+		{"a rule that is broken", (*compatBed).brokenRule},
+	} {
+		t.Run(part.name, func(t *testing.T) { part.run(b, t) })
+	}
+}
+
+type compatBed struct {
+	cluster     *cluster.Cluster
+	ours, other string // programs
+	cert, key   string
+	client      *http.Client
+}
+
+func newCompatBed(t *testing.T) *compatBed {
+	on := newBed(t)
+	b := &compatBed{ours: on.binaries.Adapter}
+	var err error
+	if b.other, err = build.PrometheusAdapter(t.Context(), build.Options{Root: on.binaries.Root, Out: os.Stderr}); err != nil {
+		t.Fatal(err)
+	}
+	page := httptest.NewServer(http.HandlerFunc(servePage))
+	t.Cleanup(page.Close)
+	scrape := fmt.Sprintf(`global: {scrape_interval: 1s, scrape_timeout: 1s}
+scrape_configs:
+- {job_name: page, honor_labels: true, static_configs: [{targets: [%q], labels: {job: "", instance: ""}}]}
+`, page.Listener.Addr().String())
+	b.cluster, err = cluster.Start(t.Context(), cluster.Options{
+		Binaries: on.binaries.ControlPlane, Log: on.log, Parent: t.TempDir(), Prometheus: []byte(scrape),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.cluster.Stop)
+	b.objects(t)
+	cert, key, ca, err := b.cluster.ServingCert("localhost", "127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.cert, b.key = b.file(t, "serving.crt", cert), b.file(t, "serving.key", key)
+	config := rest.CopyConfig(b.cluster.RESTConfig())
+	config.TLSClientConfig.CAData, config.TLSClientConfig.CAFile, config.QPS = ca, "", -1
+	if b.client, err = rest.HTTPClientFor(config); err != nil {
+		t.Fatal(err)
+	}
+	b.client.Timeout = 20 * time.Second
+	return b
+}
+
+// objects that the page's labels name. The pods stay pending: what counts is
+// that they are there.
+func (b *compatBed) objects(t *testing.T) {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(b.cluster.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, create, one := t.Context(), metav1.CreateOptions{}, int32(0)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, node := range []string{"node-a", "node-b"} {
+		_, err := client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: corev1.NodeSpec{Unschedulable: true}}, create)
+		must(err)
+	}
+	for ns, pods := range map[string][]string{"shop": {"web-1", "web-2"}, "bank": {"web-1", "web-3"}, "void": nil} {
+		_, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, create)
+		must(err)
+		labels := map[string]string{"app": "web"}
+		spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "sandbox.invalid/web"}}}
+		for _, pod := range pods {
+			_, err := client.CoreV1().Pods(ns).Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: pod, Labels: labels}, Spec: spec}, create)
+			must(err)
+		}
+		_, err = client.CoreV1().Services(ns).Create(ctx, &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Name: "front"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+		}, create)
+		must(err)
+		_, err = client.AppsV1().Deployments(ns).Create(ctx, &appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Name: "web"},
+			Spec: appsv1.DeploymentSpec{
+				Replicas: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "none"}},
+				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "none"}}, Spec: spec},
+			},
+		}, create)
+		must(err)
+	}
+}
+
+func (b *compatBed) file(t *testing.T, name string, content []byte) string {
+	t.Helper()
+	path := filepath.Join(b.cluster.Dir(), name)
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// start runs a program with the flags that both understand and returns its
+// address.
+func (b *compatBed) start(t *testing.T, name, path string, args ...string) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	listener.Close()
+	_, port, _ := net.SplitHostPort(address)
+	kubeconfig := b.cluster.Kubeconfig()
+	_, err = b.cluster.Processes().Start(proc.Spec{Name: name, Path: path, Log: b.cluster.LogFile(name), Args: append([]string{
+		"--bind-address=127.0.0.1", "--secure-port=" + port, "--tls-cert-file=" + b.cert, "--tls-private-key-file=" + b.key,
+		"--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
+	}, args...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return address
+}
+
+// pair starts both adapters with one file and the same flags, as if in a
+// Deployment only the image were another.
+func (b *compatBed) pair(t *testing.T, name, file, prometheus string) (theirs, ours string) {
+	t.Helper()
+	flags := b.flags(file, prometheus)
+	theirs = b.start(t, name+"-theirs", b.other, flags...)
+	return theirs, b.start(t, name+"-ours", b.ours, flags...)
+}
+
+func (b *compatBed) flags(file, prometheus string) []string {
+	return []string{
+		"--lister-kubeconfig=" + b.cluster.Kubeconfig(), "--config=" + file, "--prometheus-url=" + prometheus,
+		"--metrics-relist-interval=1s", "--metrics-max-age=1m", "--client-qps=200", "--client-burst=200", "--v=2",
+	}
+}
+
+func (b *compatBed) ask(ctx context.Context, address string, q question) (reply, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+q.url(), nil)
+	if err != nil {
+		return reply{}, err
+	}
+	resp, err := b.client.Do(req)
+	if err != nil {
+		return reply{}, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err != nil {
+		return reply{}, err
+	}
+	r := reply{code: resp.StatusCode, text: string(body)}
+	var list struct{ Items []item }
+	if r.ok() {
+		err = json.Unmarshal(body, &list)
+	}
+	r.items = list.Items
+	return r, err
+}
+
+// answers waits until an adapter has an answer.
+func (b *compatBed) answers(t *testing.T, address, path string) {
+	t.Helper()
+	until(t, 60*time.Second, address+path, func() error {
+		r, err := b.ask(t.Context(), address, question{path: path})
+		if err == nil && (!r.ok() || len(r.items) == 0) {
+			err = fmt.Errorf("%d %s", r.code, r.text)
+		}
+		return err
+	})
+}
+
+const shopJobs = "/apis/custom.metrics.k8s.io/v1beta1/namespaces/shop/pods/*/jobs_waiting"
+
+func (b *compatBed) sameQuestions(t *testing.T) {
+	raw, err := os.ReadFile(filepath.Join("testdata", "compat.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, ours := b.pair(t, "same", b.file(t, "pa.yaml", raw), b.cluster.PrometheusURL())
+	for _, address := range []string{theirs, ours} {
+		b.answers(t, address, shopJobs)
+		b.answers(t, address, "/apis/custom.metrics.k8s.io/v1beta1/namespaces/shop/pods/web-1/http_requests_per_second")
+		b.answers(t, address, "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/lag_total")
+	}
+	for _, address := range []string{theirs, ours} {
+		until(t, 60*time.Second, "the rate's window is full", func() error {
+			r, err := b.ask(t.Context(), address, question{path: "/apis/custom.metrics.k8s.io/v1beta1/namespaces/shop/pods/web-2/http_requests_per_second"})
+			if err == nil && (!r.ok() || r.sum() < 9.8) {
+				err = fmt.Errorf("%d %v", r.code, r.sum())
+			}
+			return err
+		})
+	}
+	b.sameDiscovery(t, theirs, ours)
+	count, answered, equal := map[string]int{}, 0, 0
+	all := questions()
+	for _, q := range all {
+		found, theirs, ours, explained := b.compare(t, q, theirs, ours)
+		for _, name := range slices.Compact(found) {
+			count[name]++
+		}
+		if theirs.ok() {
+			answered++
+		}
+		if same(q, theirs, ours) {
+			equal++
+		}
+		if !explained {
+			t.Errorf("%s is not on the list:\nv0.12.0: %d %.300s\nours:    %d %.300s", q, theirs.code, theirs.text, ours.code, ours.text)
+		}
+	}
+	t.Logf("%d questions, of which v0.12.0 answers %d; %d have the same meaning to an HPA", len(all), answered, equal)
+	if len(all) < 200 || answered < 100 || equal < 150 {
+		t.Error("that is too few to compare by")
+	}
+	b.table(t, count)
+}
+
+// compare asks both the same. It asks again where ours had no answer from
+// Prometheus yet, which a busy machine brings about, and where the moments of
+// two rates were unlucky.
+func (b *compatBed) compare(t *testing.T, q question, theirs, ours string) (found []string, first, second reply, explained bool) {
+	t.Helper()
+	for range 5 {
+		var err error
+		if second, err = b.ask(t.Context(), ours, q); err == nil {
+			first, err = b.ask(t.Context(), theirs, q)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", q, err)
+		}
+		found, explained = classify(q, first, second)
+		if (explained || q.metric != "http_requests_per_second") && second.code != http.StatusServiceUnavailable {
+			break
+		}
+	}
+	return found, first, second, explained
+}
+
+// table prints the differences and compares them with the page's list.
+func (b *compatBed) table(t *testing.T, count map[string]int) {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("..", "..", "docs", "adapter-compat.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := boldItems(string(raw))
+	var out strings.Builder
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	known := map[string]bool{}
+	for _, d := range differences {
+		if known[d.name] {
+			continue
+		}
+		known[d.name] = true
+		fmt.Fprintf(w, "%s\t%d\n", d.name, count[d.name])
+		if count[d.name] == 0 {
+			t.Errorf("%q is listed and was not seen", d.name)
+		}
+		if !slices.Contains(listed, d.name) {
+			t.Errorf("%q is not in docs/adapter-compat.md", d.name)
+		}
+	}
+	for _, name := range listed {
+		if !known[name] && !slices.Contains(seenElsewhere, name) {
+			t.Errorf("docs/adapter-compat.md lists %q, which no test looks for", name)
+		}
+	}
+	_ = w.Flush()
+	t.Logf("differences from v0.12.0, and in how many answers:\n%s", out.String())
+}
+
+// seenElsewhere are the differences that need another configuration: the other
+// parts of this test show them.
+var seenElsewhere = []string{"A failing selector fails alone", "A broken rule stands alone"}
+
+// boldItems returns the bold beginnings of a page's list items.
+func boldItems(page string) []string {
+	var all []string
+	for line := range strings.Lines(page) {
+		if text, ok := strings.CutPrefix(line, "- **"); ok {
+			if name, _, ok := strings.Cut(text, ".**"); ok {
+				all = append(all, name)
+			}
+		}
+	}
+	return all
+}
+
+// sameDiscovery: everything v0.12.0 lists, ours lists too.
+func (b *compatBed) sameDiscovery(t *testing.T, theirs, ours string) {
+	t.Helper()
+	for _, group := range []string{"custom.metrics.k8s.io/v1beta1", "custom.metrics.k8s.io/v1beta2", "external.metrics.k8s.io/v1beta1"} {
+		until(t, 30*time.Second, "ours lists what v0.12.0 lists of "+group, func() error {
+			want, have := b.listed(t, theirs, group), b.listed(t, ours, group)
+			if len(want) == 0 {
+				return fmt.Errorf("v0.12.0 lists nothing")
+			}
+			for name := range want {
+				if !have[name] {
+					return fmt.Errorf("%s is missing", name)
+				}
+			}
+			t.Logf("%s: %d of v0.12.0, %d of ours with the built-in signals", group, len(want), len(have))
+			return nil
+		})
+	}
+}
+
+func (b *compatBed) listed(t *testing.T, address, group string) map[string]bool {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+"/apis/"+group, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := b.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var list metav1.APIResourceList
+	if err := json.NewDecoder(resp.Body).Decode(&list); err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, r := range list.APIResources {
+		names[fmt.Sprintf("%s namespaced=%t", r.Name, r.Namespaced)] = true
+	}
+	return names
+}
+
+// failingSelector: Prometheus refuses to list the series of one rule. v0.12.0
+// then has no metric at all; ours has the others.
+func (b *compatBed) failingSelector(t *testing.T) {
+	target, err := url.Parse(b.cluster.PrometheusURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(io.LimitReader(r.Body, 1<<20))
+		if strings.Contains(r.URL.RawQuery+string(body), "flaky") {
+			http.Error(w, `{"status":"error","errorType":"timeout","error":"too much"}`, http.StatusServiceUnavailable)
+			return
+		}
+		r.Body = io.NopCloser(strings.NewReader(string(body)))
+		proxy.ServeHTTP(w, r)
+	}))
+	defer front.Close()
+	raw, err := os.ReadFile(filepath.Join("testdata", "compat.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	flaky := "rules:\n- seriesQuery: flaky\n  resources: {template: <<.Resource>>}\n  metricsQuery: flaky{<<.LabelMatchers>>}\n"
+	file := b.file(t, "flaky.yaml", []byte(strings.Replace(string(raw), "rules:\n", flaky, 1)))
+	theirs, ours := b.pair(t, "flaky", file, front.URL)
+	b.answers(t, ours, shopJobs)
+	until(t, 60*time.Second, "v0.12.0 is up and has no metric", func() error {
+		r, err := b.ask(t.Context(), theirs, question{path: shopJobs})
+		if err == nil && r.code != http.StatusNotFound {
+			err = fmt.Errorf("%d %s", r.code, r.text)
+		}
+		return err
+	})
+	if r, err := b.ask(t.Context(), theirs, question{path: shopJobs}); err != nil || r.ok() {
+		t.Errorf("v0.12.0 answers in spite of a selector that fails: %v %v", r, err)
+	}
+}
+
+// brokenRule: v0.12.0 does not start; ours serves the other rules.
+func (b *compatBed) brokenRule(t *testing.T) {
+	raw, err := os.ReadFile(filepath.Join("testdata", "compat.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := "rules:\n- seriesQuery: up\n  name: {matches: '('}\n  resources: {template: <<.Resource>>}\n  metricsQuery: up\n"
+	file := b.file(t, "broken.yaml", []byte(strings.Replace(string(raw), "rules:\n", broken, 1)))
+	flags := b.flags(file, b.cluster.PrometheusURL())
+	ours := b.start(t, "broken-ours", b.ours, flags...)
+	b.answers(t, ours, shopJobs)
+	out, err := runToEnd(t, b.other, append(flags, "--secure-port=0")...)
+	if err == nil || !strings.Contains(out, "unable to construct") {
+		t.Errorf("v0.12.0 starts with a broken rule: %v %.500s", err, out)
+	}
+}
+
+// runToEnd runs a program that is expected to end by itself soon.
+func runToEnd(t *testing.T, path string, args ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, path, args...).CombinedOutput()
+	if ctx.Err() != nil {
+		return string(out), nil
+	}
+	return string(out), err
+}

@@ -1,0 +1,411 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/sandbox/build"
+	"github.com/gpuscale/gpuscale/sandbox/cluster"
+	"github.com/gpuscale/gpuscale/sandbox/proc"
+	"github.com/gpuscale/gpuscale/sandbox/promfault"
+)
+
+// lieBed is a control plane whose HPAs go by what a liar says, half of them
+// through each adapter.
+type lieBed struct {
+	cluster *cluster.Cluster
+	client  kubernetes.Interface
+	prom    *prom.Client // past the proxy
+	proxy   *promfault.Proxy
+	page    *promfault.Page
+	router  *router
+	seen    *record
+
+	load     atomic.Int64 // shared by the pods of each namespace
+	requests atomic.Int64 // of the workload that scales to zero
+}
+
+func newLieBed(t *testing.T) *lieBed {
+	on := newBed(t)
+	other, err := build.PrometheusAdapter(t.Context(), build.Options{Root: on.binaries.Root, Out: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &lieBed{}
+	b.load.Store(idleLoad)
+	b.page = promfault.NewPage(b.samples)
+	page := httptest.NewServer(b.page)
+	t.Cleanup(page.Close)
+	b.cluster, err = cluster.Start(t.Context(), cluster.Options{
+		Binaries: on.binaries.ControlPlane, Log: on.log, Parent: t.TempDir(), Prometheus: lieScrape(page.Listener.Addr().String()),
+		// An adapter that waits for Prometheus must hold up its own HPAs only.
+		ExtraArgs: map[string][]string{cluster.ControllerManager: {"--concurrent-horizontal-pod-autoscaler-syncs=40"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.cluster.Stop)
+	if b.client, err = kubernetes.NewForConfig(b.cluster.RESTConfig()); err != nil {
+		t.Fatal(err)
+	}
+	if b.prom, err = prom.New(prom.Config{URL: b.cluster.PrometheusURL(), Timeout: 5 * time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	if b.proxy, err = promfault.New(b.cluster.PrometheusURL()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.proxy.Close() })
+	b.populate(t)
+	b.remember(t)
+	b.startAdapters(t, on.binaries.Adapter, other)
+	b.scale(t)
+	return b
+}
+
+func lieScrape(page string) []byte {
+	return fmt.Appendf(nil, `global: {scrape_interval: 1s, scrape_timeout: 1s}
+scrape_configs:
+- {job_name: workers, honor_labels: true, static_configs: [{targets: [%q]}]}
+`, page)
+}
+
+// samples are the truth: the load of each namespace, shared by its pods.
+func (b *lieBed) samples(ctx context.Context) ([]promfault.Sample, error) {
+	if b.client == nil {
+		return nil, errors.New("there is no control plane yet")
+	}
+	pods, err := b.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return nil, err
+	}
+	live := map[string][]string{} // by namespace/app
+	for _, p := range pods.Items {
+		if p.DeletionTimestamp == nil && p.Status.Phase == corev1.PodRunning {
+			app := p.Namespace + "/" + p.Labels["app"]
+			live[app] = append(live[app], p.Name)
+		}
+	}
+	picker := ""
+	if names := live[zeroNamespace+"/"+zeroPicker]; len(names) > 0 {
+		picker = names[0]
+	}
+	out := b.llm(live[zeroNamespace+"/"+zeroServers], picker)
+	for app, names := range live {
+		namespace, name, _ := strings.Cut(app, "/")
+		if name != workload {
+			continue
+		}
+		for _, name := range names {
+			out = append(out, promfault.Sample{
+				Name:   workSeries,
+				Labels: map[string]string{"namespace": namespace, "pod": name},
+				Value:  float64(b.load.Load()) / float64(len(names)),
+			})
+		}
+	}
+	return out, nil
+}
+
+// populate makes nodes, and the workloads with the right number of replicas.
+func (b *lieBed) populate(t *testing.T) {
+	t.Helper()
+	have := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("256Gi"), corev1.ResourcePods: resource.MustParse("110")}
+	for i := range 2 {
+		n := &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "node-" + strconv.Itoa(i), Annotations: map[string]string{cluster.AnnotationFake: "fake"}},
+			Status:     corev1.NodeStatus{Allocatable: have, Capacity: have},
+		}
+		if _, err := b.client.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, a := range adapters {
+		for _, c := range cells() {
+			b.deploy(t, c.namespace(a), workload, replicas)
+		}
+	}
+	until(t, 90*time.Second, "all pods run", func() error {
+		for _, a := range adapters {
+			for _, c := range cells() {
+				d, err := b.client.AppsV1().Deployments(c.namespace(a)).Get(t.Context(), workload, metav1.GetOptions{})
+				if err != nil || d.Status.ReadyReplicas != replicas {
+					return fmt.Errorf("%d in %s %w", d.Status.ReadyReplicas, c.namespace(a), err)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+func (b *lieBed) deploy(t *testing.T, namespace, name string, n int32) {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	if _, err := b.client.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	labels := map[string]string{"app": name}
+	d := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &n, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "sandbox.invalid/worker"}}},
+			},
+		},
+	}
+	if _, err := b.client.AppsV1().Deployments(namespace).Create(t.Context(), d, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// remember a time without load, for an answer that is stale, and then begin
+// the load.
+func (b *lieBed) remember(t *testing.T) {
+	t.Helper()
+	b.waitForLoad(t)
+	b.waitForLoad(t) // a scrape later
+	b.proxy.StaleAt(time.Now())
+	b.load.Store(load)
+	b.waitForLoad(t)
+}
+
+// waitForLoad until Prometheus has a whole scrape that is younger than this
+// call and has the load in each namespace.
+func (b *lieBed) waitForLoad(t *testing.T) {
+	t.Helper()
+	begin, want := time.Now(), float64(b.load.Load())
+	until(t, 30*time.Second, fmt.Sprintf("Prometheus has a load of %v", want), func() error {
+		v, err := b.prom.Query(t.Context(), "sum by (namespace) ("+workSeries+") and on () min(timestamp("+workSeries+")) > "+
+			strconv.FormatFloat(float64(begin.UnixMilli())/1000, 'f', 3, 64), time.Time{})
+		if err != nil {
+			return err
+		}
+		right := 0
+		for _, s := range v {
+			if s.Value > want-0.01 && s.Value < want+0.01 {
+				right++
+			}
+		}
+		if all := len(adapters) * len(cells()); right < all {
+			return fmt.Errorf("%d of %d namespaces", right, all)
+		}
+		return nil
+	})
+}
+
+// honest ends all lies: first those that are scraped, so that half of the
+// series is never told without the warning that belongs to it.
+func (b *lieBed) honest(t *testing.T) {
+	t.Helper()
+	b.page.Tell(promfault.True)
+	b.waitForLoad(t)
+	if err := b.proxy.Answer(promfault.Honest); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lie begins a step of a fault, for the same reason in the other order.
+func (b *lieBed) lie(t *testing.T, s step) {
+	t.Helper()
+	if err := b.proxy.Answer(s.answer); err != nil {
+		t.Fatal(err)
+	}
+	b.page.Tell(s.samples)
+}
+
+// right says what is not as it should be with an adapter's HPAs.
+func (b *lieBed) right(a adapter) error {
+	var errs []error
+	for _, c := range cells() {
+		errs = append(errs, b.rightIn(c.namespace(a)))
+	}
+	return errors.Join(errs...)
+}
+
+func (b *lieBed) rightIn(namespace string) error {
+	h, n := b.seen.hpa(namespace), b.seen.replicas(namespace+"/"+workload)
+	if !h.active || n != replicas {
+		return fmt.Errorf("%s: %d replicas, active %v: %s %s", namespace, n, h.active, h.reason, h.message)
+	}
+	return nil
+}
+
+// reset helps those that have not found back.
+func (b *lieBed) reset(t *testing.T) {
+	t.Helper()
+	for _, a := range adapters {
+		for _, c := range cells() {
+			if ns := c.namespace(a); b.rightIn(ns) != nil {
+				s := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: workload}, Spec: autoscalingv1.ScaleSpec{Replicas: replicas}}
+				if _, err := b.client.AppsV1().Deployments(ns).UpdateScale(t.Context(), workload, s, metav1.UpdateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	until(t, 60*time.Second, "all are as they should be", func() error { return errors.Join(b.right(ours), b.right(theirs)) })
+}
+
+// scale has the HPA controller begin.
+func (b *lieBed) scale(t *testing.T) {
+	t.Helper()
+	for _, a := range adapters {
+		for _, c := range cells() {
+			if _, err := b.client.AutoscalingV2().HorizontalPodAutoscalers(c.namespace(a)).Create(t.Context(), c.hpa(a), metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	b.seen = newRecord(t, b.client)
+	until(t, 60*time.Second, "all HPAs see the load", func() error { return errors.Join(b.right(ours), b.right(theirs)) })
+	b.rounds(t, 3)
+}
+
+var metricsAPIs = []schema.GroupVersion{
+	{Group: "custom.metrics.k8s.io", Version: "v1beta1"}, {Group: "custom.metrics.k8s.io", Version: "v1beta2"},
+	{Group: "external.metrics.k8s.io", Version: "v1beta1"},
+}
+
+// startAdapters and put both behind the API server.
+func (b *lieBed) startAdapters(t *testing.T, own, other string) {
+	t.Helper()
+	cert, key, ca, err := b.cluster.ServingCert("localhost", "127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	certFile, keyFile := b.file(t, "adapters.crt", cert), b.file(t, "adapters.key", key)
+	kubeconfig := b.cluster.Kubeconfig()
+	addresses := map[adapter]string{}
+	for _, p := range []struct {
+		adapter      adapter
+		path, config string
+		args         []string
+	}{
+		{ours, own, ourConfig(b.proxy.URL()), []string{"--kubeconfig=" + kubeconfig}},
+		// Its default of 5 questions a second to the API server would be another story.
+		{theirs, other, theirConfig(), []string{"--lister-kubeconfig=" + kubeconfig, "--prometheus-url=" + b.proxy.URL(), "--client-qps=200", "--client-burst=200"}},
+	} {
+		address := freeAddress(t)
+		_, port, err := net.SplitHostPort(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := "adapter-" + string(p.adapter)
+		args := append([]string{
+			"--config=" + b.file(t, name+".yaml", []byte(p.config)), "--bind-address=127.0.0.1", "--secure-port=" + port,
+			"--tls-cert-file=" + certFile, "--tls-private-key-file=" + keyFile,
+			"--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
+		}, p.args...)
+		if _, err := b.cluster.Processes().Start(proc.Spec{Name: name, Path: p.path, Args: args, Log: b.cluster.LogFile(name)}); err != nil {
+			t.Fatal(err)
+		}
+		addresses[p.adapter] = address
+	}
+	b.router = newRouter(t, b.cluster, ca, addresses)
+	if err := b.cluster.RouteAPI(t.Context(), "never-lie", "router", b.router.port, metricsAPIs...); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	defer cancel()
+	if err := b.cluster.WaitAPI(ctx, metricsAPIs...); err != nil {
+		t.Fatal(err)
+	}
+	rest := b.client.CoreV1().RESTClient()
+	for _, a := range adapters {
+		for _, c := range cells() {
+			until(t, 90*time.Second, fmt.Sprintf("%s answers about %s", a, c), func() error {
+				_, err := rest.Get().AbsPath(c.path(a)).DoRaw(t.Context())
+				return err
+			})
+		}
+	}
+}
+
+// path of a cell's question.
+func (c cell) path(a adapter) string {
+	ns := c.namespace(a)
+	switch {
+	case c.kind == "External":
+		return externalV1 + ns + "/" + c.metric()
+	case c.kind == "Pods":
+		return customV2 + ns + "/pods/*/" + c.metric()
+	case a == theirs:
+		return customV2 + ns + "/metrics/" + c.metric()
+	}
+	return customV2 + ns + "/deployments.apps/" + workload + "/" + c.metric()
+}
+
+func (b *lieBed) file(t *testing.T, name string, content []byte) string {
+	t.Helper()
+	path := b.cluster.Dir() + "/" + name
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// ourConfig looks twice per scrape and believes a sample for five of them.
+func ourConfig(prometheus string) string {
+	return fmt.Sprintf(`prometheus: {url: %q, timeout: 1s}
+interval: 500ms
+maxAge: 5s
+rules:
+- {name: %s, subject: target, sources: [{metric: %s}], perPod: sum, perWorkload: sum}
+- {name: %s, subject: target, sources: [{metric: %s}], perPod: sum, perWorkload: average}
+- %s
+`, prometheus, workSum, workSeries, workEach, workSeries, zeroRule)
+}
+
+// theirConfig is the same in prometheus-adapter's words, with the query of its
+// own documentation.
+func theirConfig() string {
+	var b strings.Builder
+	for _, section := range []string{"rules", "externalRules"} {
+		fmt.Fprintf(&b, "%s:\n", section)
+		for name, over := range map[string]string{workSum: "sum", workEach: "avg"} {
+			fmt.Fprintf(&b, `- seriesQuery: '%s{namespace!="",pod!=""}'
+  resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
+  name: {matches: ".*", as: %q}
+  metricsQuery: '%s(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)'
+`, workSeries, name, over)
+		}
+	}
+	return b.String()
+}
+
+// tails are the last words of everything, for a failure.
+func (b *lieBed) tails(t *testing.T) {
+	for _, name := range []string{"adapter-" + string(ours), "adapter-" + string(theirs), cluster.ControllerManager} {
+		t.Logf("%s:\n  %s", name, strings.Join(proc.Tail(b.cluster.LogFile(name), 15), "\n  "))
+	}
+}

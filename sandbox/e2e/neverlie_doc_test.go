@@ -1,0 +1,171 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/gpuscale/gpuscale/sandbox/build"
+)
+
+const docIntro = `# Never lie: what the HPA does when Prometheus is wrong
+
+Written by ` + "`TestNeverLie`" + ` of sandbox/e2e (` + "`make never-lie`" + `), which fails if what it finds about our adapter is not what stands here.
+
+The real HPA controller of Kubernetes 1.37 looks once a second, without stabilisation window or rate limit, at ten workloads:
+one for each kind of metric and target, each once through our adapter and once through prometheus-adapter v0.12.0, which answer
+at the same moment from the same Prometheus. The load asks for %d replicas all the time, so whatever changes is wrong. Then Prometheus,
+or what it scrapes, fails in one way after the other; each failure lasts until our HPAs have noticed it and four rounds more.
+
+- **%[1]d**: the replicas were kept, by a number that is right.
+- **blind**: the replicas were kept, and the HPA says ` + "`ScalingActive: False`" + ` with the sentence below.
+- **down to N**, **up to N**: the HPA acted on what was not true. **lost**: it did not find back within 20 s of the failure's end.
+
+Both serve the same two metrics of one series: the sum over the pods, for AverageValue, and the average, for Value. prometheus-adapter's
+configuration is that of its documentation (` + "`sum(…) by (…)`, `avg(…) by (…)`" + `); its Object metrics describe the Namespace, since pods' series do
+not bear a Deployment's name. It runs with ` + "`--client-qps=200`" + `. Ours has ` + "`maxAge: 5s`" + `.
+
+`
+
+const docEnd = `
+## What is not in the table
+
+A pod that says 0 is believed: no sign tells a server that has restarted and lost its queue from one that has worked it off. Against
+that the HPA has its stabilisation window (five minutes unless you change it), which this test turns off.
+
+When nothing at all is known, because Prometheus and adapter both begin with nothing, a pod that has never been heard of passes for one
+that has not begun to serve ([002-signals](design/002-signals.md)).
+`
+
+// checkDoc compares what was found about ours with docs/never-lie.md; with
+// -update it writes it.
+func checkDoc(t *testing.T, found []finding) {
+	t.Helper()
+	root, err := build.FindRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(root, "docs", "never-lie.md")
+	text := document(found)
+	t.Logf("found:\n%s", text)
+	if *update {
+		if t.Failed() {
+			t.Error("docs/never-lie.md is not written: the test has failed")
+			return
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	have, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v; `make never-lie` writes it", err)
+	}
+	for _, f := range faultsIn(found) {
+		if line := row(found, f, ours); !strings.Contains(string(have), line) {
+			t.Errorf("docs/never-lie.md does not say what was found (`make never-lie` writes it again): %s", line)
+		}
+	}
+}
+
+// document is docs/never-lie.md.
+func document(found []finding) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, docIntro, replicas)
+	b.WriteString("| Prometheus | adapter |")
+	for _, c := range cells() {
+		fmt.Fprintf(&b, " %s |", c)
+	}
+	b.WriteString("\n|---|---|" + strings.Repeat("---|", len(cells())) + "\n")
+	for _, f := range faultsIn(found) {
+		for _, a := range adapters {
+			b.WriteString(row(found, f, a) + "\n")
+		}
+	}
+	fmt.Fprintf(&b, "\nOf %d HPAs under each adapter, ours scaled down %d and v0.12.0 %d; up, ours %d and v0.12.0 %d.\n",
+		len(found)/len(adapters), scaledDown(found, ours), scaledDown(found, theirs), scaledUp(found, ours), scaledUp(found, theirs))
+	b.WriteString("\n## What the HPA says\n\nThe message of `ScalingActive: False` on our Object metric, AverageValue, as found in this run:\n\n")
+	for _, x := range found {
+		if x.adapter == ours && x.cell == cells()[1] && !x.hpa.active {
+			fmt.Fprintf(&b, "- %s: %s\n", x.fault, sentence(x.hpa.message))
+		}
+	}
+	return b.String() + docEnd
+}
+
+// sentence is the adapter's part of what the controller says.
+func sentence(message string) string {
+	const before = "custom metrics API: "
+	if i := strings.LastIndex(message, before); i >= 0 {
+		message = message[i+len(before):]
+	}
+	return regexp.MustCompile(`127\.0\.0\.1:\d+`).ReplaceAllString(message, "prometheus:9090")
+}
+
+// row of the table, without what differs from run to run.
+func row(found []finding, fault string, a adapter) string {
+	name, title := fault, "gpuscale"
+	if a == theirs {
+		name, title = "", "v0.12.0"
+	}
+	line := fmt.Sprintf("| %s | %s |", name, title)
+	for _, c := range cells() {
+		for _, x := range found {
+			if x.adapter == a && x.fault == fault && x.cell == c {
+				line += " " + x.text() + " |"
+			}
+		}
+	}
+	return line
+}
+
+func (x finding) text() string {
+	var parts []string
+	if x.least < replicas {
+		parts = append(parts, fmt.Sprintf("**down to %d**", x.least))
+	}
+	if x.most > replicas {
+		parts = append(parts, fmt.Sprintf("**up to %d**", x.most))
+	}
+	switch {
+	case len(parts) == 0 && x.hpa.active:
+		parts = append(parts, fmt.Sprint(replicas))
+	case !x.hpa.active:
+		parts = append(parts, "blind")
+	}
+	if !x.recovered {
+		parts = append(parts, "**lost**")
+	}
+	return strings.Join(parts, ", ")
+}
+
+func faultsIn(found []finding) (names []string) {
+	for _, x := range found {
+		if len(names) == 0 || names[len(names)-1] != x.fault {
+			names = append(names, x.fault)
+		}
+	}
+	return names
+}
+
+func scaledDown(found []finding, a adapter) (n int) {
+	for _, x := range found {
+		if x.adapter == a && x.least < replicas {
+			n++
+		}
+	}
+	return n
+}
+
+func scaledUp(found []finding, a adapter) (n int) {
+	for _, x := range found {
+		if x.adapter == a && x.most > replicas {
+			n++
+		}
+	}
+	return n
+}

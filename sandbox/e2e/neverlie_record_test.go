@@ -1,0 +1,114 @@
+package e2e
+
+import (
+	"sync"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// record is what the controller has done, change by change.
+type record struct {
+	mu   sync.Mutex
+	hpas map[string]hpaState // by namespace
+	size map[string]*span    // by namespace/name of the Deployment
+}
+
+// hpaState is the condition ScalingActive.
+type hpaState struct {
+	active          bool
+	reason, message string
+}
+
+// span of a Deployment's replicas.
+type span struct{ now, least, most int32 }
+
+// finding is what a fault did to one HPA.
+type finding struct {
+	adapter     adapter
+	fault       string
+	cell        cell
+	hpa         hpaState // at the end of the fault
+	least, most int32    // replicas
+	recovered   bool
+}
+
+func newRecord(t *testing.T, client kubernetes.Interface) *record {
+	t.Helper()
+	r := &record{hpas: map[string]hpaState{}, size: map[string]*span{}}
+	factory := informers.NewSharedInformerFactory(client, 0)
+	for _, informer := range []cache.SharedIndexInformer{
+		factory.Apps().V1().Deployments().Informer(), factory.Autoscaling().V2().HorizontalPodAutoscalers().Informer(),
+	} {
+		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: r.changed, UpdateFunc: func(_, o any) { r.changed(o) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop := make(chan struct{})
+	factory.Start(stop)
+	t.Cleanup(func() {
+		close(stop)
+		factory.Shutdown()
+	})
+	factory.WaitForCacheSync(stop)
+	return r
+}
+
+func (r *record) changed(o any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch o := o.(type) {
+	case *appsv1.Deployment:
+		key := o.Namespace + "/" + o.Name
+		s := r.size[key]
+		if s == nil {
+			s = &span{least: *o.Spec.Replicas, most: *o.Spec.Replicas}
+			r.size[key] = s
+		}
+		s.now = *o.Spec.Replicas
+		s.least, s.most = min(s.least, s.now), max(s.most, s.now)
+	case *autoscalingv2.HorizontalPodAutoscaler:
+		for _, c := range o.Status.Conditions {
+			if c.Type == autoscalingv2.ScalingActive {
+				r.hpas[o.Namespace] = hpaState{active: c.Status == corev1.ConditionTrue, reason: c.Reason, message: c.Message}
+			}
+		}
+	}
+}
+
+// reset begins the spans anew.
+func (r *record) reset() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.size {
+		s.least, s.most = s.now, s.now
+	}
+}
+
+func (r *record) hpa(namespace string) hpaState {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.hpas[namespace]
+}
+
+func (r *record) replicas(deployment string) int32 { return r.span(deployment).now }
+
+func (r *record) span(deployment string) span {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s := r.size[deployment]; s != nil {
+		return *s
+	}
+	return span{}
+}
+
+func (r *record) finding(a adapter, fault string, c cell) finding {
+	s := r.span(c.namespace(a) + "/" + workload)
+	return finding{adapter: a, fault: fault, cell: c, hpa: r.hpa(c.namespace(a)), least: s.least, most: s.most}
+}

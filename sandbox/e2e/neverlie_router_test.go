@@ -1,0 +1,112 @@
+package e2e
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"log"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"net"
+
+	"github.com/gpuscale/gpuscale/sandbox/cluster"
+)
+
+// router lets two adapters serve one API, each its own namespaces: a cluster
+// has room for one, and only at the same moment do both get the same lie. It
+// also counts the controller's questions.
+type router struct {
+	port int
+	to   map[adapter]http.Handler
+
+	mu    sync.Mutex
+	asked map[string]int // by namespace
+	open  map[string]int // not answered yet
+}
+
+func newRouter(t *testing.T, c *cluster.Cluster, ca []byte, addresses map[adapter]string) *router {
+	t.Helper()
+	// Towards the adapters it shows itself as what it stands for, the API
+	// server: they believe nobody else about who asks.
+	front, err := tls.LoadX509KeyPair(filepath.Join(c.Dir(), "pki", "front-proxy.crt"), filepath.Join(c.Dir(), "pki", "front-proxy.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{front}}}
+	quiet := log.New(io.Discard, "", 0)
+	r := &router{to: map[adapter]http.Handler{}, asked: map[string]int{}, open: map[string]int{}}
+	for a, address := range addresses {
+		p := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "https", Host: address})
+		p.Transport, p.ErrorLog = transport, quiet
+		r.to[a] = p
+	}
+	cert, key, _, err := c.ServingCert("router.never-lie.svc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(c.FrontProxyCA())
+	s := httptest.NewUnstartedServer(r)
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: trusted, ClientAuth: tls.RequireAndVerifyClientCert}
+	s.Config.ErrorLog = quiet
+	s.StartTLS()
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+		transport.CloseIdleConnections()
+	})
+	at, ok := s.Listener.Addr().(*net.TCPAddr)
+	if !ok {
+		t.Fatal("no TCP port")
+	}
+	r.port = at.Port
+	return r
+}
+
+func (r *router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	_, rest, _ := strings.Cut(req.URL.Path, "/namespaces/")
+	ns, _, _ := strings.Cut(rest, "/")
+	r.count(ns, 1)
+	defer r.count(ns, -1)
+	to := ours // discovery as well: both serve the same
+	if strings.HasPrefix(ns, string(theirs)) {
+		to = theirs
+	}
+	r.to[to].ServeHTTP(w, req)
+}
+
+func (r *router) count(ns string, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.open[ns] += n; n < 0 {
+		r.asked[ns]++
+	}
+}
+
+// counts of the questions that have been answered, by namespace.
+func (r *router) counts() map[string]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.asked)
+}
+
+// waiting says whether a question about the namespace is under way.
+func (r *router) waiting(ns string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.open[ns] > 0
+}

@@ -1,0 +1,199 @@
+package e2e
+
+import (
+	"flag"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/sandbox/promfault"
+)
+
+var update = flag.Bool("update", false, "write docs/never-lie.md again")
+
+// fault is a way in which Prometheus or what it scrapes fails: its steps one
+// after the other.
+type fault struct {
+	name  string
+	steps []step
+}
+
+type step struct {
+	answer  promfault.Answer
+	samples promfault.Samples
+	want    want // of the HPAs on our signals, when the step has been seen
+}
+
+// want is which of our HPAs still have a number to go by.
+type want int
+
+const (
+	whatever want = iota
+	blind         // none
+	podsOnly      // only the one on a Pods metric: the controller knows how to go on with some of the pods
+	sees          // all
+)
+
+func (w want) of(c cell) (active, matters bool) {
+	switch w {
+	case blind:
+		return false, true
+	case podsOnly:
+		return c.kind == "Pods", true
+	case sees:
+		return true, true
+	}
+	return false, false
+}
+
+func one(name string, a promfault.Answer, s promfault.Samples, w want) fault {
+	return fault{name, []step{{a, s, w}}}
+}
+
+// faults in the order of the table in docs/never-lie.md.
+func faults() []fault {
+	return []fault{
+		// First, while the pods of then are those of now for both adapters.
+		one("stale: minutes old, from when there was no load", promfault.Stale, promfault.True, blind),
+		one("down: connection refused", promfault.Down, promfault.True, blind),
+		one("503", promfault.Broken, promfault.True, blind),
+		one("slower than any timeout", promfault.Slow, promfault.True, blind),
+		one("cut off in the middle", promfault.Truncated, promfault.True, blind),
+		one("a login page", promfault.Login, promfault.True, blind),
+		one("a scalar 0 in place of a vector", promfault.ScalarZero, promfault.True, blind),
+		one("empty", promfault.Empty, promfault.True, blind),
+		one("half the series, with a warning (Thanos)", promfault.Warned, promfault.HalfGone, blind),
+		one("half the series, isPartial (VictoriaMetrics)", promfault.IsPartial, promfault.HalfGone, blind),
+		one("NaN", promfault.Honest, promfault.NaN, blind),
+		one("NaN from half the pods", promfault.Honest, promfault.HalfNaN, podsOnly),
+		one("+Inf", promfault.Honest, promfault.Infinite, blind),
+		one("-Inf", promfault.Honest, promfault.MinusInf, blind),
+		one("1e300", promfault.Honest, promfault.Huge, blind),
+		one("negative", promfault.Honest, promfault.Negative, blind),
+		one("each series twice", promfault.Honest, promfault.Doubled, sees),
+		one("each series twice, once as 0", promfault.Honest, promfault.DoubledZero, sees),
+		one("the label pod lost", promfault.Honest, promfault.LabelLost, blind),
+		one("half the targets gone", promfault.Honest, promfault.HalfGone, podsOnly),
+		{"a gap, then half the targets are back", []step{
+			{promfault.Honest, promfault.Gone, blind},
+			{promfault.Honest, promfault.HalfGone, podsOnly},
+		}},
+	}
+}
+
+// TestNeverLie has the real HPA controller act on our adapter and on
+// prometheus-adapter, at the same moment, on the same Prometheus, while that
+// one lies in every way we know of. The load never changes, so whatever the
+// controller does is wrong; and each HPA must find back. Its findings are
+// docs/never-lie.md. Then: scale to zero, with the same liar.
+func TestNeverLie(t *testing.T) {
+	b := newLieBed(t)
+	t.Cleanup(func() {
+		if t.Failed() {
+			b.tails(t)
+		}
+	})
+	var found []finding
+	for _, f := range faults() {
+		if !t.Run(f.name, func(t *testing.T) { found = append(found, b.suffer(t, f)...) }) && !b.recovered(t) {
+			return
+		}
+	}
+	if len(found) == len(faults())*len(cells())*len(adapters) {
+		if scaledDown(found, theirs) == 0 {
+			t.Error("no lie made an HPA on prometheus-adapter scale down, so this could not have seen ours do it")
+		}
+		checkDoc(t, found)
+	} else {
+		t.Log("not all faults were played: docs/never-lie.md is neither compared nor written")
+	}
+	t.Run("scale to zero", b.zero)
+}
+
+// suffer a fault and recover from it.
+func (b *lieBed) suffer(t *testing.T, f fault) []finding {
+	b.seen.reset()
+	for i, s := range f.steps {
+		b.lie(t, s)
+		b.noticed(t, fmt.Sprintf("step %d", i+1), s.want)
+	}
+	var out []finding
+	for _, a := range adapters {
+		for _, c := range cells() {
+			out = append(out, b.seen.finding(a, f.name, c))
+		}
+	}
+	for _, x := range out {
+		if x.adapter == ours && (x.least != replicas || x.most != replicas) {
+			t.Errorf("%s: %s: between %d and %d replicas, %d are right", f.name, x.cell, x.least, x.most, replicas)
+		}
+	}
+	b.heal(t, out)
+	return out
+}
+
+// noticed waits until our HPAs are as they should be, and then for four more
+// rounds of the controller in which they must stay so.
+func (b *lieBed) noticed(t *testing.T, what string, w want) {
+	t.Helper()
+	as := func() error {
+		for _, c := range cells() {
+			active, matters := w.of(c)
+			if h := b.seen.hpa(c.namespace(ours)); matters && h.active != active {
+				return fmt.Errorf("%s is active: %v, want %v (%s %s)", c, h.active, active, h.reason, h.message)
+			}
+		}
+		return nil
+	}
+	until(t, 40*time.Second, what+" noticed", as)
+	b.rounds(t, 4)
+	if err := as(); err != nil {
+		t.Error(err)
+	}
+}
+
+// rounds waits for so many more questions about each of our HPAs. About theirs
+// too, unless none comes: the controller waits for their answer as long as
+// they do for Prometheus'.
+func (b *lieBed) rounds(t *testing.T, n int) {
+	t.Helper()
+	before := b.router.counts()
+	until(t, 60*time.Second, fmt.Sprintf("%d rounds", n), func() error {
+		now := b.router.counts()
+		for _, c := range cells() {
+			for _, a := range adapters {
+				ns := c.namespace(a)
+				if a == theirs && b.router.waiting(ns) {
+					continue
+				}
+				if got := now[ns] - before[ns]; got < n {
+					return fmt.Errorf("%d in %s", got, ns)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// heal ends the fault. Ours must find back by themselves; theirs are noted,
+// and helped if they do not.
+func (b *lieBed) heal(t *testing.T, found []finding) {
+	t.Helper()
+	b.honest(t)
+	until(t, 60*time.Second, "ours recovered", func() error { return b.right(ours) })
+	for begin := time.Now(); b.right(theirs) != nil && time.Since(begin) < 20*time.Second; {
+		time.Sleep(100 * time.Millisecond)
+	}
+	for i := range found {
+		found[i].recovered = b.rightIn(found[i].cell.namespace(found[i].adapter)) == nil
+	}
+	b.reset(t)
+	b.rounds(t, 2)
+}
+
+// recovered says whether a failed fault has left the bed as it was.
+func (b *lieBed) recovered(t *testing.T) bool {
+	b.honest(t)
+	b.reset(t)
+	return b.right(ours) == nil
+}

@@ -1,0 +1,132 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/sandbox/promfault"
+)
+
+// The guide's workload that scales to zero: model servers, and an endpoint
+// picker that is there, and holds requests back, when no server is.
+const (
+	zeroNamespace = "llm"
+	zeroServers   = "llama"
+	zeroPicker    = "llama-epp"
+	// zeroRule is the guide's activation threshold.
+	zeroRule = "{name: queue_depth, like: queue_depth, activation: 2}"
+)
+
+// llm is what pods of that namespace say. Servers take all requests at once;
+// without any the picker holds them back.
+func (b *lieBed) llm(servers []string, picker string) []promfault.Sample {
+	requests := float64(b.requests.Load())
+	of := func(metric, pod string, value float64, labels ...string) promfault.Sample {
+		s := promfault.Sample{Name: metric, Labels: map[string]string{"namespace": zeroNamespace, "pod": pod}, Value: value}
+		for i := 0; i+1 < len(labels); i += 2 {
+			s.Labels[labels[i]] = labels[i+1]
+		}
+		return s
+	}
+	var out []promfault.Sample
+	for _, pod := range servers {
+		share := requests / float64(len(servers))
+		out = append(out,
+			of(metric.VLLMRunning.Name, pod, share, metric.LabelModelName, zeroServers, "engine", "0"),
+			of(metric.VLLMWaiting.Name, pod, 0, metric.LabelModelName, zeroServers, "engine", "0"))
+	}
+	if picker == "" {
+		return out
+	}
+	out = append(out, of(metric.EPPReady.Name, picker, float64(len(servers)), "name", zeroServers))
+	if len(servers) == 0 && requests > 0 {
+		out = append(out, of(metric.EPPQueue.Name, picker, requests, "inference_pool", zeroServers))
+	}
+	return out
+}
+
+// zero: the guide's HPA with minReplicas 0 goes to zero when there is nothing
+// to do and comes back when there is; neither because of a lie.
+func (b *lieBed) zero(t *testing.T) {
+	h := guideHPA(t, zeroNamespace, zeroServers)
+	h.Spec.Behavior = atOnce() // the guide's patience would make this last half an hour
+	b.requests.Store(12)
+	b.deploy(t, zeroNamespace, zeroServers, 2)
+	b.deploy(t, zeroNamespace, zeroPicker, 1)
+	if _, err := b.client.AutoscalingV2().HorizontalPodAutoscalers(zeroNamespace).Create(t.Context(), h, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	b.becomes(t, "12 requests, 6 each", 2)
+	b.deaf(t, 2)
+	b.requests.Store(0)
+	b.becomes(t, "nothing to do", 0)
+	b.stays(t, "nothing to do", 0)
+	b.deaf(t, 0)
+	b.requests.Store(2)
+	b.stays(t, "2 requests, and 2 do not wake it", 0)
+	b.requests.Store(18)
+	b.becomes(t, "18 requests, 6 each", 3)
+}
+
+// becomes waits for the controller to act.
+func (b *lieBed) becomes(t *testing.T, why string, n int32) {
+	t.Helper()
+	until(t, 60*time.Second, fmt.Sprintf("%s: %d replicas", why, n), func() error {
+		h, got := b.seen.hpa(zeroNamespace), b.seen.replicas(zeroNamespace+"/"+zeroServers)
+		if got != n {
+			return fmt.Errorf("%d replicas, active %v: %s %s", got, h.active, h.reason, h.message)
+		}
+		return nil
+	})
+}
+
+// stays has the controller look several times more.
+func (b *lieBed) stays(t *testing.T, why string, n int32) {
+	t.Helper()
+	b.seen.reset()
+	before := b.router.counts()[zeroNamespace]
+	until(t, 60*time.Second, why+": the controller looks again", func() error {
+		if got := b.router.counts()[zeroNamespace] - before; got < 5 {
+			return fmt.Errorf("%d times", got)
+		}
+		return nil
+	})
+	if s := b.seen.span(zeroNamespace + "/" + zeroServers); s.least != n || s.most != n {
+		t.Errorf("%s: between %d and %d replicas, want %d", why, s.least, s.most, n)
+	}
+}
+
+// deaf to lies: n replicas stay.
+func (b *lieBed) deaf(t *testing.T, n int32) {
+	t.Helper()
+	for _, lie := range []step{
+		{answer: promfault.Down}, {answer: promfault.Empty}, {samples: promfault.NaN}, {samples: promfault.Infinite},
+		{samples: promfault.Huge}, {samples: promfault.Gone}, {samples: promfault.Negative}, {samples: promfault.Doubled},
+	} {
+		what := fmt.Sprintf("%d replicas, %s%s", n, lie.answer, lie.samples)
+		b.lie(t, lie)
+		// Not by the HPA's condition: at zero requests_running is known to be 0.
+		if lie.samples != promfault.Doubled {
+			until(t, 40*time.Second, what+" is noticed", func() error {
+				if b.asked(t) == nil {
+					return errors.New("queue_depth has a value")
+				}
+				return nil
+			})
+		}
+		b.stays(t, what, n)
+		b.honest(t)
+		until(t, 40*time.Second, what+" is over", func() error { return b.asked(t) })
+	}
+}
+
+// asked says why queue_depth has no value.
+func (b *lieBed) asked(t *testing.T) error {
+	_, err := b.client.CoreV1().RESTClient().Get().AbsPath(externalV1 + zeroNamespace + "/queue_depth").DoRaw(t.Context())
+	return err
+}

@@ -1,0 +1,183 @@
+package hpacalc
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"slices"
+	"testing"
+	"time"
+
+	autoscaling "k8s.io/api/autoscaling/v2"
+	core "k8s.io/api/core/v1"
+
+	"github.com/gpuscale/gpuscale/adapter/explain/hpa"
+	"github.com/gpuscale/gpuscale/sandbox/build"
+)
+
+var (
+	cases = flag.Int("cases", 2000, "random cases to compare")
+	seed  = flag.Uint64("seed", 0, "of the random cases; 0 takes a new one")
+	real  = flag.String("hpa-calc", "", "a program that does what `controlplane hpa-calc` does; built if empty")
+)
+
+// TestSameAsTheController is the claim of adapter/explain/hpa: same replicas,
+// same conditions, same usage as the controller, in single decisions and in
+// sequences over time.
+func TestSameAsTheController(t *testing.T) {
+	if testing.Short() && *real == "" {
+		t.Skip("it needs the control plane's binary: run without -short")
+	}
+	if *seed == 0 {
+		*seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("to repeat: -seed %d -cases %d", *seed, *cases)
+	d := dice{rand.New(rand.NewPCG(*seed, 0))}
+	all := make([]testCase, *cases)
+	for i := range all {
+		all[i] = d.testCase()
+	}
+	decisions, different := 0, 0
+	for i, want := range ask(t, all) {
+		got := ours(t, all[i], want)
+		decisions += len(got)
+		if where := differ(got, want); where >= 0 {
+			if different++; different <= 3 {
+				raw, _ := json.Marshal(all[i])
+				t.Errorf("case %d, decision %d:\ngot  %+v\nwant %+v\nof %s", i, where, got[where], want[where], raw)
+			}
+		}
+	}
+	if different > 0 {
+		t.Errorf("%d of %d cases differ", different, len(all))
+	}
+	t.Logf("%d cases, %d decisions", len(all), decisions)
+}
+
+// ask puts all cases to the real controller.
+func ask(t *testing.T, all []testCase) [][]decision {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, *real)
+	if *real == "" {
+		paths, err := build.ControlPlane(ctx, build.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd = exec.CommandContext(ctx, paths.Program("controlplane"), "hpa-calc")
+	}
+	var in, stderr bytes.Buffer
+	for _, c := range all {
+		if err := json.NewEncoder(&in).Encode(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd.Stdin, cmd.Stderr = &in, &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("hpa-calc: %v\n%s", err, stderr.Bytes()[:min(2000, stderr.Len())])
+	}
+	answers := make([][]decision, 0, len(all))
+	decoder := json.NewDecoder(bytes.NewReader(out))
+	for range all {
+		var a []decision
+		if err := decoder.Decode(&a); err != nil {
+			t.Fatalf("after %d answers: %v", len(answers), err)
+		}
+		answers = append(answers, a)
+	}
+	return answers
+}
+
+// ours decides the same case at the times at which the controller did.
+func ours(t *testing.T, c testCase, want []decision) []decision {
+	if len(want) != len(c.Steps) {
+		t.Fatalf("%d decisions for %d steps", len(want), len(c.Steps))
+	}
+	ctl := hpa.Controller{Tolerance: c.Tolerance, Window: seconds(c.Window)}
+	zero := ""
+	for _, condition := range c.HPA.Status.Conditions {
+		zero = string(condition.Status)
+		ctl.ScaledToZero = condition.Status == core.ConditionTrue
+	}
+	spec := hpa.Defaulted(c.HPA.Spec)
+	replicas := c.Replicas
+	var got []decision
+	for i, s := range c.Steps {
+		d := ctl.Reconcile(hpa.Situation{
+			Now: time.UnixMilli(want[i].AtMillis), Spec: spec, Replicas: replicas, StatusReplicas: replicas,
+			Pods: pods(s, replicas), Answers: func() []hpa.Answer { return answers(s, spec, replicas) },
+		})
+		o := decision{AtMillis: want[i].AtMillis, Current: replicas, Desired: d.Desired, Active: ctl.Active, Able: ctl.Able, Limited: ctl.Limited}
+		if d.Desired != replicas {
+			zero = "False"
+			if ctl.ScaledToZero {
+				zero = "True"
+			}
+		}
+		o.ToZero = zero
+		for _, p := range d.Proposals {
+			if p.Error != nil {
+				p.Usage = -1
+			}
+			o.Usage = append(o.Usage, p.Usage)
+		}
+		if replicas == 0 {
+			// The controller divides by zero there.
+			o.Usage, want[i].Usage = nil, nil
+		}
+		got = append(got, o)
+		replicas = d.Desired
+	}
+	return got
+}
+
+func pods(s step, replicas int32) []hpa.Pod {
+	var all []hpa.Pod
+	if s.Each != nil {
+		for i := range replicas {
+			all = append(all, hpa.Pod{Name: fmt.Sprintf("p-%d", i), Phase: core.PodRunning, Ready: true})
+		}
+		return all
+	}
+	for _, p := range s.Pods {
+		all = append(all, hpa.Pod{Name: p.Name, Phase: core.PodPhase(p.Phase), Ready: p.Ready, Deleted: p.Deleted})
+	}
+	return all
+}
+
+func answers(s step, spec autoscaling.HorizontalPodAutoscalerSpec, replicas int32) []hpa.Answer {
+	var all []hpa.Answer
+	for i, m := range s.Metrics {
+		a := hpa.Answer{Pods: m.Pods, Values: m.Values}
+		if m.Error != "" {
+			a.Error = errors.New(m.Error)
+		}
+		if s.Each != nil && spec.Metrics[i].Type == autoscaling.PodsMetricSourceType {
+			a.Pods = map[string]int64{}
+			for n := range replicas {
+				a.Pods[fmt.Sprintf("p-%d", n)] = *s.Each + int64(n)
+			}
+		}
+		all = append(all, a)
+	}
+	return all
+}
+
+// differ returns the first decision that differs, or -1.
+func differ(got, want []decision) int {
+	for i := range want {
+		g, w := got[i], want[i]
+		same := slices.Equal(g.Usage, w.Usage)
+		g.Usage, w.Usage = nil, nil
+		if !same || fmt.Sprintf("%+v", g) != fmt.Sprintf("%+v", w) {
+			return i
+		}
+	}
+	return -1
+}

@@ -1,0 +1,212 @@
+package promfault
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const good = `{"status":"success","data":{"resultType":"vector","result":[
+	{"metric":{"pod":"a"},"value":[1700000000.5,"6"]},{"metric":{"pod":"b"},"value":[1700000000.5,"NaN"]}]}}`
+
+// upstream answers good and remembers the times it was asked about.
+func upstream(t *testing.T) (*Proxy, chan string) {
+	t.Helper()
+	times := make(chan string, 100)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		times <- r.FormValue("time")
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, good)
+	}))
+	t.Cleanup(s.Close)
+	p, err := New(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	return p, times
+}
+
+func ask(t *testing.T, p *Proxy, path string) (int, string, error) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.URL()+path, strings.NewReader(url.Values{"query": {"up"}}.Encode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(body), err
+}
+
+func TestAnswers(t *testing.T) {
+	p, times := upstream(t)
+	p.StaleAt(time.UnixMilli(1600000000250))
+	for _, c := range []struct {
+		answer Answer
+		status int
+		body   string // a part of it
+		err    error  // of reading it
+	}{
+		{Honest, 200, `"pod":"a"`, nil},
+		{Broken, 503, "no healthy upstream", nil},
+		{Truncated, 200, `{"status":"success"`, io.ErrUnexpectedEOF},
+		{Empty, 200, `"result":[]`, nil},
+		{Warned, 200, `"warnings":["fetch`, nil},
+		{IsPartial, 200, `"isPartial":true`, nil},
+		{ScalarZero, 200, `"resultType":"scalar"`, nil},
+		{Login, 200, "<!doctype html>", nil},
+		{Honest, 200, `"pod":"b"`, nil},
+	} {
+		if err := p.Answer(c.answer); err != nil {
+			t.Fatal(err)
+		}
+		status, body, err := ask(t, p, "/api/v1/query")
+		if status != c.status || !strings.Contains(body, c.body) || !errors.Is(err, c.err) {
+			t.Errorf("%q: %d %s %v, want %d with %s and %v", c.answer, status, body, err, c.status, c.body, c.err)
+		}
+	}
+	for len(times) > 0 {
+		if at := <-times; at != "" {
+			t.Errorf("asked about %s", at)
+		}
+	}
+	if err := p.Answer(Stale); err != nil {
+		t.Fatal(err)
+	}
+	_, body, err := ask(t, p, "/api/v1/query")
+	if at := <-times; err != nil || at != "1600000000.250" || strings.Contains(body, "1700000000.5") || !strings.Contains(body, `"NaN"`) {
+		t.Errorf("stale: asked about %s, answers %s, %v", at, body, err)
+	}
+	if err := p.Answer(Empty); err != nil {
+		t.Fatal(err)
+	}
+	if _, body, err := ask(t, p, "/api/v1/series"); err != nil || body != good {
+		t.Errorf("discovery is spoilt: %s, %v", body, err)
+	}
+}
+
+func TestDownRefusesAndComesBack(t *testing.T) {
+	p, _ := upstream(t)
+	for range 3 {
+		if err := p.Answer(Down); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := ask(t, p, "/api/v1/query"); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("down: %v, want a refused connection", err)
+		}
+		if err := p.Answer(Honest); err != nil {
+			t.Fatal(err)
+		}
+		if status, _, err := ask(t, p, "/api/v1/query"); status != 200 || err != nil {
+			t.Errorf("up again: %d %v", status, err)
+		}
+	}
+}
+
+func TestSlowEndsWithTheFault(t *testing.T) {
+	p, _ := upstream(t)
+	if err := p.Answer(Slow); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error)
+	go func() {
+		_, _, err := ask(t, p, "/api/v1/query")
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		t.Fatalf("answered at once: %v", err)
+	case <-time.After(50 * time.Millisecond): // long for an answer from the same machine
+	}
+	if err := p.Answer(Honest); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err == nil {
+		t.Error("an answer came after all")
+	}
+}
+
+func TestSamples(t *testing.T) {
+	one := func(pod string) Sample {
+		return Sample{Name: "work", Labels: map[string]string{"namespace": "n", "pod": pod}, Value: 10}
+	}
+	truth := []Sample{one("b"), one("a"), {Name: "work", Labels: map[string]string{"namespace": "other", "pod": "z"}, Value: 10}}
+	for how, want := range map[Samples]string{
+		True:        "a=10 b=10 z=10",
+		NaN:         "a=NaN b=NaN z=NaN",
+		HalfNaN:     "a=10 b=NaN z=10",
+		Infinite:    "a=+Inf b=+Inf z=+Inf",
+		MinusInf:    "a=-Inf b=-Inf z=-Inf",
+		Huge:        "a=1e+300 b=1e+300 z=1e+300",
+		Negative:    "a=-10 b=-10 z=-10",
+		Zero:        "a=0 b=0 z=0",
+		Gone:        "",
+		HalfGone:    "a=10 z=10",
+		LabelLost:   "=10 =10 =10",
+		Doubled:     "a=10 a=10 b=10 b=10 z=10 z=10",
+		DoubledZero: "a=10 a=0 b=10 b=0 z=10 z=0",
+	} {
+		var got []string
+		lines := map[string]bool{}
+		p := NewPage(func(context.Context) ([]Sample, error) { return truth, nil })
+		p.Tell(how)
+		w := httptest.NewRecorder()
+		p.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		for line := range strings.Lines(w.Body.String()) {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), "} ")
+			lines[name] = true
+			_, pod, _ := strings.Cut(name, `pod="`)
+			pod, _, _ = strings.Cut(pod, `"`)
+			got = append(got, pod+"="+value)
+		}
+		if text := strings.Join(got, " "); text != want {
+			t.Errorf("%s: %s, want %s", how, text, want)
+		}
+		if len(lines) != len(got) {
+			t.Errorf("%s: a series stands twice on the page: %v", how, lines)
+		}
+	}
+	if truth[0].Value != 10 || len(truth[0].Labels) != 2 {
+		t.Errorf("the truth has changed: %v", truth[0])
+	}
+}
+
+// FuzzSpoil: whatever a server says, what comes out is JSON again or an error.
+func FuzzSpoil(f *testing.F) {
+	f.Add(good)
+	f.Add(`{"status":"success","data":{"resultType":"vector","result":null}}`)
+	f.Add(`{"status":"success","data":{"resultType":"vector","result":[{"value":[1]}]}}`)
+	f.Add(`{"status":"success","data":{"resultType":"matrix","result":[{"values":[[1,"2"]]}]}}`)
+	f.Add(`[]`)
+	f.Fuzz(func(t *testing.T, body string) {
+		for _, how := range []Answer{Empty, Warned, IsPartial, Stale, ScalarZero} {
+			out, err := spoil(how, []byte(body), time.Unix(1e9, 0))
+			if err == nil && !json.Valid(out) {
+				t.Errorf("%s of %q is no JSON: %q", how, body, out)
+			}
+		}
+	})
+}
+
+func TestNumbersAreWrittenAsPrometheusReadsThem(t *testing.T) {
+	for v, want := range map[float64]string{math.Inf(1): `x{} +Inf`, 1e300: `x{} 1e+300`, -2.5: `x{} -2.5`} {
+		if got := (Sample{Name: "x", Value: v}).line(); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
