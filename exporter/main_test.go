@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -59,8 +60,14 @@ func serveKubelet(t *testing.T) (socket string) {
 	return socket
 }
 
+// started is an exporter that runs. Its end may be waited for by several.
+type started struct {
+	Process *os.Process
+	Wait    func() error
+}
+
 // start runs the exporter as a process and returns its base URL.
-func start(t *testing.T, args ...string) (*exec.Cmd, string) {
+func start(t *testing.T, args ...string) (started, string) {
 	t.Helper()
 	cmd := exec.Command("gpuscale-exporter", append(args, "-a", "127.0.0.1:0")...)
 	cmd.Env = append(os.Environ(), "NODE_NAME=node-1")
@@ -71,9 +78,10 @@ func start(t *testing.T, args ...string) (*exec.Cmd, string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	running := started{cmd.Process, sync.OnceValue(cmd.Wait)}
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // an error where the test has waited itself
+		_ = running.Wait()
 	})
 	address := make(chan string, 1)
 	go func() {
@@ -89,7 +97,7 @@ func start(t *testing.T, args ...string) (*exec.Cmd, string) {
 	if !ok {
 		t.Fatal("the exporter ended before it served")
 	}
-	return cmd, "http://" + a
+	return running, "http://" + a
 }
 
 func get(t *testing.T, url string) (int, string) {
