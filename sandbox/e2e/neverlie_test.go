@@ -54,7 +54,7 @@ func one(name string, a promfault.Answer, s promfault.Samples, w want) fault {
 func faults() []fault {
 	return []fault{
 		// First, while the pods of then are those of now for both adapters.
-		one("stale: minutes old, from when there was no load", promfault.Stale, promfault.True, blind),
+		one("stale: older than maxAge, from when there was no load", promfault.Stale, promfault.True, blind),
 		one("down: connection refused", promfault.Down, promfault.True, blind),
 		one("503", promfault.Broken, promfault.True, blind),
 		one("slower than any timeout", promfault.Slow, promfault.True, blind),

@@ -23,7 +23,8 @@ const (
 )
 
 // llm is what pods of that namespace say. Servers take all requests at once;
-// without any the picker holds them back.
+// without any the picker holds them back. Its series of those begins with the
+// first one and stays.
 func (b *lieBed) llm(servers []string, picker string) []promfault.Sample {
 	requests := float64(b.requests.Load())
 	of := func(metric, pod string, value float64, labels ...string) promfault.Sample {
@@ -44,8 +45,15 @@ func (b *lieBed) llm(servers []string, picker string) []promfault.Sample {
 		return out
 	}
 	out = append(out, of(metric.EPPReady.Name, picker, float64(len(servers)), "name", zeroServers))
-	if len(servers) == 0 && requests > 0 {
-		out = append(out, of(metric.EPPQueue.Name, picker, requests, "inference_pool", zeroServers))
+	held := requests
+	if len(servers) > 0 {
+		held = 0
+	}
+	if held > 0 {
+		b.held.Store(true)
+	}
+	if b.held.Load() {
+		out = append(out, of(metric.EPPQueue.Name, picker, held, metric.LabelInferencePool, zeroServers))
 	}
 	return out
 }
@@ -106,11 +114,12 @@ func (b *lieBed) deaf(t *testing.T, n int32) {
 	t.Helper()
 	for _, lie := range []step{
 		{answer: promfault.Down}, {answer: promfault.Empty}, {samples: promfault.NaN}, {samples: promfault.Infinite},
-		{samples: promfault.Huge}, {samples: promfault.Gone}, {samples: promfault.Negative}, {samples: promfault.Doubled},
+		{samples: promfault.Huge}, {samples: promfault.Gone}, {samples: promfault.Doubled},
 	} {
 		what := fmt.Sprintf("%d replicas, %s%s", n, lie.answer, lie.samples)
 		b.lie(t, lie)
-		// Not by the HPA's condition: at zero requests_running is known to be 0.
+		// Not by the HPA's condition: at zero requests_running is known to be 0,
+		// and with one metric it is active.
 		if lie.samples != promfault.Doubled {
 			until(t, 40*time.Second, what+" is noticed", func() error {
 				if b.asked(t) == nil {

@@ -1,0 +1,114 @@
+package neighbours
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	claimFinalizer = "karpenter.sh/termination"
+	labelNodePool  = "karpenter.sh/nodepool"
+)
+
+var karpenter = schema.GroupVersion{Group: "karpenter.sh", Version: "v1"}
+
+// Claims plays Karpenter's two controllers of static NodePools: one makes
+// NodeClaims while fewer run than the replicas ask for, as far as the limit on
+// nodes allows, where those that are going count too; the other deletes what runs
+// above the replicas, the oldest first, whatever anybody meant.
+type Claims struct {
+	Client client.Client
+	Nodes  Nodes
+}
+
+// Run plays until ctx ends; an error it could not go on from is returned.
+func (k *Claims) Run(ctx context.Context) error {
+	return run(ctx, func(ctx context.Context) error {
+		pools, err := list(ctx, k.Client, karpenter.WithKind("NodePool"), nil)
+		if err != nil {
+			return err
+		}
+		for i := range pools {
+			if err := k.turn(ctx, &pools[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (k *Claims) turn(ctx context.Context, pool *unstructured.Unstructured) error {
+	want, static, _ := unstructured.NestedInt64(pool.Object, "spec", "replicas")
+	if !static {
+		return nil
+	}
+	all, err := list(ctx, k.Client, karpenter.WithKind("NodeClaim"), map[string]string{labelNodePool: pool.GetName()})
+	if err != nil {
+		return err
+	}
+	var running []*unstructured.Unstructured
+	for i := range all {
+		if all[i].GetDeletionTimestamp() == nil {
+			running = append(running, &all[i])
+			continue
+		}
+		if err := k.Nodes.remove(ctx, k.Client, &all[i], claimFinalizer); err != nil {
+			return err
+		}
+	}
+	room := want - int64(len(running))
+	if limit, ok, _ := unstructured.NestedFieldNoCopy(pool.Object, "spec", "limits", "nodes"); ok {
+		q, err := resource.ParseQuantity(fmt.Sprint(limit))
+		if err != nil {
+			return fmt.Errorf("NodePool %s: spec.limits.nodes: %w", pool.GetName(), err)
+		}
+		room = min(room, q.Value()-int64(len(all)))
+	}
+	for range max(0, room) {
+		if err := k.add(ctx, pool); err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(running, func(a, b *unstructured.Unstructured) int {
+		made, than := a.GetCreationTimestamp(), b.GetCreationTimestamp()
+		return cmp.Or(made.Compare(than.Time), cmp.Compare(a.GetName(), b.GetName()))
+	})
+	for _, victim := range running[:max(0, len(running)-int(want))] {
+		if err := k.Client.Delete(ctx, victim); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting NodeClaim %s: %w", victim.GetName(), err)
+		}
+	}
+	return nil
+}
+
+func (k *Claims) add(ctx context.Context, pool *unstructured.Unstructured) error {
+	spec, _, _ := unstructured.NestedMap(pool.Object, "spec", "template", "spec")
+	labels, _, _ := unstructured.NestedStringMap(pool.Object, "spec", "template", "metadata", "labels")
+	u := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	u.SetGroupVersionKind(karpenter.WithKind("NodeClaim"))
+	u.SetGenerateName(pool.GetName() + "-")
+	u.SetFinalizers([]string{claimFinalizer})
+	labels = merged(labels, map[string]string{labelNodePool: pool.GetName()})
+	u.SetLabels(labels)
+	if err := k.Client.Create(ctx, u); err != nil {
+		return fmt.Errorf("making a NodeClaim: %w", err)
+	}
+	id, err := k.Nodes.add(ctx, k.Client, u.GetName(), labels)
+	if err != nil {
+		return err
+	}
+	before := u.DeepCopy()
+	_ = unstructured.SetNestedField(u.Object, u.GetName(), "status", "nodeName")
+	_ = unstructured.SetNestedField(u.Object, id, "status", "providerID")
+	if err := k.Client.Status().Patch(ctx, u, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("writing the status of NodeClaim %s: %w", u.GetName(), err)
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+package neighbours
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Source of CRDs: files inside a Go module.
+type Source struct {
+	Module, Version string
+	Files           []string // patterns of path.Match, below the module's root
+}
+
+// ClusterAPI and Karpenter as their modules have them.
+func ClusterAPI() Source {
+	return Source{"sigs.k8s.io/cluster-api", "v1.14.2", []string{"core/config/crd/bases/cluster.x-k8s.io_machine*.yaml"}}
+}
+
+// Karpenter is the core; node classes are its providers'.
+func Karpenter() Source {
+	return Source{"sigs.k8s.io/karpenter", "v1.14.0", []string{"pkg/apis/crds/karpenter.sh_node*.yaml"}}
+}
+
+// Dir downloads the module, if it is not in the module cache, and returns where
+// it lies.
+func (s Source) Dir(ctx context.Context) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", s.Module+"@"+s.Version)
+	cmd.Dir = os.TempDir() // outside of any module: nothing is written to a go.sum
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	var answer struct{ Dir, Error string }
+	if jsonErr := json.Unmarshal(out, &answer); err == nil {
+		err = jsonErr
+	}
+	if err != nil || answer.Dir == "" {
+		return "", fmt.Errorf("downloading %s@%s (it needs the network, or a module mirror in GOPROXY): %w: %s%s", s.Module, s.Version, errors.Join(err), answer.Error, stderr.Bytes())
+	}
+	return answer.Dir, nil
+}
+
+// Install creates the CRDs. The API server takes a moment longer to serve them.
+func (s Source) Install(ctx context.Context, c client.Client) error {
+	dir, err := s.Dir(ctx)
+	if err != nil {
+		return err
+	}
+	for _, pattern := range s.Files {
+		files, err := filepath.Glob(filepath.Join(dir, filepath.FromSlash(pattern)))
+		if err != nil || len(files) == 0 {
+			return fmt.Errorf("no file %s in %s@%s: %w", pattern, s.Module, s.Version, errors.Join(err))
+		}
+		for _, file := range files {
+			if err := Apply(ctx, c, file); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Apply creates the objects of a YAML file; one that is there stays as it is.
+func Apply(ctx context.Context, c client.Client, file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("reading a manifest: %w", err)
+	}
+	objects, err := Parse(text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	for _, o := range objects {
+		if err := c.Create(ctx, o); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("%s: creating %s %s: %w", file, o.GetKind(), o.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// Parse reads the objects of a YAML text.
+func Parse(text []byte) ([]*unstructured.Unstructured, error) {
+	var out []*unstructured.Unstructured
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
+	for {
+		u := &unstructured.Unstructured{}
+		err := decoder.Decode(&u.Object)
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("object %d: %w", len(out), err)
+		}
+		if len(u.Object) > 0 {
+			out = append(out, u)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package neighbours
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/sandbox/cluster"
+)
+
+// Nodes is what the nodes of a double have.
+type Nodes struct {
+	// Offers are their resources, cards included.
+	Offers corev1.ResourceList
+	// Labels of theirs besides those of their template: what GFD would add.
+	Labels map[string]string
+}
+
+// add makes a node and returns its providerID.
+func (n Nodes) add(ctx context.Context, c client.Client, name string, labels map[string]string) (string, error) {
+	id := "double:///" + name
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: merged(labels, n.Labels), Annotations: map[string]string{cluster.AnnotationFake: "fake"}},
+		Spec:       corev1.NodeSpec{ProviderID: id},
+		Status:     corev1.NodeStatus{Capacity: n.Offers, Allocatable: n.Offers},
+	}
+	if err := c.Create(ctx, node); err != nil {
+		return "", fmt.Errorf("making node %s: %w", name, err)
+	}
+	return id, nil
+}
+
+// remove deletes the node of a machine that goes, and lets the machine go.
+func (n Nodes) remove(ctx context.Context, c client.Client, machine *unstructured.Unstructured, finalizer string) error {
+	err := c.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: machine.GetName()}})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting node %s: %w", machine.GetName(), err)
+	}
+	before := machine.DeepCopy()
+	machine.SetFinalizers(slices.DeleteFunc(machine.GetFinalizers(), func(f string) bool { return f == finalizer }))
+	if err := c.Patch(ctx, machine, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("letting %s go: %w", machine.GetName(), err)
+	}
+	return nil
+}
+
+func merged(a, b map[string]string) map[string]string {
+	out := maps.Clone(a)
+	if out == nil {
+		out = map[string]string{}
+	}
+	maps.Copy(out, b)
+	return out
+}
+
+func list(ctx context.Context, c client.Client, gvk schema.GroupVersionKind, labels map[string]string) ([]unstructured.Unstructured, error) {
+	out := &unstructured.UnstructuredList{}
+	out.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+	if err := c.List(ctx, out, client.MatchingLabels(labels)); err != nil {
+		return nil, fmt.Errorf("listing %ss: %w", gvk.Kind, err)
+	}
+	return out.Items, nil
+}
+
+// run turns until ctx ends. A conflict is the next turn's.
+func run(ctx context.Context, turn func(context.Context) error) error {
+	ticker := time.NewTicker(turnEvery)
+	defer ticker.Stop()
+	for {
+		if err := turn(ctx); err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
