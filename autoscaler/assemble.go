@@ -13,8 +13,8 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/act"
 	"github.com/gpuscale/gpuscale/autoscaler/loop"
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
+	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
-	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
@@ -28,6 +28,8 @@ type assembly struct {
 	recorder record.EventRecorder
 	registry prometheus.Registerer
 	wake     <-chan struct{}
+	foreign  func() (foreign.Objects, error)
+	outlooks func() []observe.Outlook
 }
 
 // assemble puts the loop together, and what reads Prometheus for it.
@@ -39,12 +41,12 @@ func assemble(a assembly) (*loop.Loop, *observe.Prometheus, error) {
 	}
 	configMap := client.ObjectKey{Namespace: c.MIGManager.Namespace, Name: c.MIGManager.ConfigMap}
 	mig := partition.NewManager(a.client, a.live, configMap)
-	providers := pools.Providers{KWOK: pools.NewKWOK(a.client, a.live, mig)}
+	providers := newProviders(a, mig)
 	policy := c.Policy.Plan()
 	o := loop.Options{
 		Observer: observe.New(observe.Options{
 			Cluster: a.client, Readings: reader.Latest, Pools: providers,
-			ConfigMap: configMap, MaxAge: c.Prometheus.MaxAge.Duration, Log: a.log,
+			ConfigMap: configMap, Foreign: a.foreign, Outlooks: a.outlooks, MaxAge: c.Prometheus.MaxAge.Duration, Log: a.log,
 		}),
 		Actor: act.New(act.Options{
 			Client: a.client, Live: a.live, Pools: providers, Partition: mig, Policy: policy,

@@ -24,7 +24,10 @@ type Config struct {
 	Prometheus PrometheusConfig `json:"prometheus"`
 	Election   ElectionConfig   `json:"leaderElection"`
 	MIGManager MIGManagerConfig `json:"migManager"`
+	Debug      DebugConfig      `json:"debug"`
 	Policy     PolicyConfig     `json:"policy"`
+	// Forecasts of workloads, for which capacity is prepared ahead.
+	Forecasts []ForecastConfig `json:"forecasts"`
 }
 
 // PrometheusConfig says where the exporters' series are. Without a URL nothing
@@ -129,6 +132,7 @@ func (c Config) Validate() error {
 	p.given("migManager.configMap", c.MIGManager.ConfigMap)
 	p.notNegative("migManager.configDelay", c.MIGManager.ConfigDelay)
 	c.Policy.validate(&p)
+	validateForecasts(c.Forecasts, c.Prometheus.URL, &p)
 	if c.MIGManager.ConfigDelay.Duration >= c.Policy.RepartitionTimeout.Duration {
 		p.add("migManager.configDelay", "%s: must be shorter than policy.repartitionTimeout, %s",
 			c.MIGManager.ConfigDelay.Duration, c.Policy.RepartitionTimeout.Duration)

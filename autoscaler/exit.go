@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/gpuscale/gpuscale/autoscaler/explain"
 )
 
 // Exit codes. They are in --help, and scripts rely on them.
@@ -14,6 +16,7 @@ const (
 	exitFailed   = 1
 	exitUsage    = 2
 	exitSnapshot = 3
+	exitNotFound = 4
 )
 
 // usage marks an error in the command line.
@@ -33,6 +36,8 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.As(err, &file):
 		return exitSnapshot
+	case errors.Is(err, explain.ErrNotFound), errors.Is(err, explain.ErrNotPending):
+		return exitNotFound
 	}
 	return exitFailed
 }

@@ -44,18 +44,25 @@ func run(ctx context.Context, c Config, f flags, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	events, err := kubernetes.NewForConfig(rc)
+	clients, err := kubernetes.NewForConfig(rc)
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	recorder, stop := kube.NewRecorder(events, mgr.GetScheme(), component)
-	defer stop()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	recorder := newRecorder(clients, mgr.GetScheme(), registry, log)
 	waker := loop.NewWaker()
+	watcher, err := newWatcher(rc, log)
+	if err != nil {
+		return err
+	}
+	outlooks, err := newOutlooks(c, log)
+	if err != nil {
+		return err
+	}
 	l, reader, err := assemble(assembly{
 		config: c, dryRun: f.dryRun, log: log, client: mgr.GetClient(), live: mgr.GetAPIReader(),
-		recorder: recorder, registry: registry, wake: waker.C(),
+		recorder: recorder, registry: registry, wake: waker.C(), foreign: watcher.Objects, outlooks: outlooks.Latest,
 	})
 	if err != nil {
 		return err
@@ -63,11 +70,11 @@ func run(ctx context.Context, c Config, f flags, log *slog.Logger) error {
 	if err := wakeOnPods(ctx, mgr, waker); err != nil {
 		return err
 	}
-	server, err := newServer(f.listen, l, c.Policy.Plan(), registry, mgr.GetCache(), log)
+	server, err := newServer(f.listen, l, c, registry, mgr.GetCache(), log)
 	if err != nil {
 		return err
 	}
-	return runAll(ctx, mgr, log, server.Run, l.Run, reader.Run)
+	return runAll(ctx, mgr, log, server.Run, watcher.Run, l.Run, reader.Run, outlooks.Run, recorder.Run)
 }
 
 func wakeOnPods(ctx context.Context, mgr manager.Manager, waker *loop.Waker) error {

@@ -23,7 +23,7 @@ type syncer interface {
 	WaitForCacheSync(ctx context.Context) bool
 }
 
-func newServer(address string, l *loop.Loop, policy plan.Policy, registry prometheus.Gatherer, caches syncer, log *slog.Logger) (*serve.Server, error) {
+func newServer(address string, l *loop.Loop, c Config, registry prometheus.Gatherer, caches syncer, log *slog.Logger) (*serve.Server, error) {
 	return serve.New(serve.Options{
 		Address: address,
 		Metrics: serve.Metrics(registry, log),
@@ -36,7 +36,7 @@ func newServer(address string, l *loop.Loop, policy plan.Policy, registry promet
 			return l.State.Ready()
 		},
 		Live:   l.State.Live,
-		Routes: func(mux *http.ServeMux) { routes(mux, l.State, policy) },
+		Routes: func(mux *http.ServeMux) { routes(mux, l.State, c.Policy.Plan(), guard{c.Debug, log}) },
 		Log:    log,
 	})
 }
@@ -44,9 +44,9 @@ func newServer(address string, l *loop.Loop, policy plan.Policy, registry promet
 // routes show the last round: the plan for people, and the snapshot, that of a
 // round in which the planner panicked included, in the language that "plan -f"
 // reads. The policy goes with it, so that the plan is the same there.
-func routes(mux *http.ServeMux, state *loop.State, policy plan.Policy) {
+func routes(mux *http.ServeMux, state *loop.State, policy plan.Policy, who guard) {
 	show := func(path, otherwise string, text func() (string, bool)) {
-		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+		mux.HandleFunc("GET "+path, who.protect(func(w http.ResponseWriter, _ *http.Request) {
 			shown, ok := text()
 			if !ok {
 				http.Error(w, otherwise, http.StatusServiceUnavailable)
@@ -55,9 +55,9 @@ func routes(mux *http.ServeMux, state *loop.State, policy plan.Policy) {
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 			w.Header().Set("X-Content-Type-Options", "nosniff")
 			_, _ = fmt.Fprint(w, shown)
-		})
+		}))
 	}
-	const early = "no round has ended on this replica"
+	const early = "no round has ended on this replica: it does not lead, or has just begun to"
 	show("/debug/plan", early, func() (string, bool) {
 		round, ok := state.Last()
 		return planText(round), ok

@@ -28,6 +28,14 @@ func (still) Save(context.Context, plan.Snapshot, plan.Memory) error       { ret
 func (still) Resume(context.Context, time.Time) error                      { return nil }
 func (still) Apply(context.Context, plan.Snapshot, plan.Plan) []act.Result { return nil }
 
+// fromHere asks as kubectl port-forward does.
+func fromHere(t *testing.T, path string) *http.Request {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+	r.RemoteAddr = "127.0.0.1:40000"
+	return r
+}
+
 // TestPanicIsAScenario: what threw the planner can be fetched and planned again.
 func TestPanicIsAScenario(t *testing.T) {
 	snapshot, policy, err := scenario.Parse("tick at=2026-11-21T09:00:00Z\npool p max=2 gpus=1 model=L40S\npod a/b wants=gpu\n")
@@ -38,11 +46,11 @@ func TestPanicIsAScenario(t *testing.T) {
 	l := loop.New(loop.Options{Observer: w, Actor: w, Store: w, Policy: policy,
 		Plan: func(plan.Snapshot, plan.Policy) plan.Plan { panic("two\nlines") }})
 	mux := http.NewServeMux()
-	routes(mux, l.State, policy)
+	routes(mux, l.State, policy, guard{})
 	get := func(path string, want int) string {
 		t.Helper()
 		r := httptest.NewRecorder()
-		mux.ServeHTTP(r, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+		mux.ServeHTTP(r, fromHere(t, path))
 		if r.Code != want {
 			t.Errorf("%s: %d, want %d: %s", path, r.Code, want, r.Body)
 		}
@@ -81,9 +89,9 @@ func TestABugReportGivesTheSamePlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	mux := http.NewServeMux()
-	routes(mux, l.State, policy)
+	routes(mux, l.State, policy, guard{})
 	r := httptest.NewRecorder()
-	mux.ServeHTTP(r, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/snapshot", nil))
+	mux.ServeHTTP(r, fromHere(t, "/debug/snapshot"))
 	report := filepath.Join(t.TempDir(), "report.txt")
 	if err := os.WriteFile(report, r.Body.Bytes(), 0o600); err != nil {
 		t.Fatal(err)

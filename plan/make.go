@@ -6,6 +6,22 @@ package plan
 // though not one to act on.
 func Make(s Snapshot, p Policy) Plan {
 	w := newWorld(s, p)
+	w.decide()
+	return w.plan()
+}
+
+func (w *world) plan() Plan {
+	return Plan{
+		At:       w.now,
+		Actions:  w.actions,
+		Verdicts: w.verdicts(),
+		Memory:   w.nextMemory(),
+		Totals:   w.totals(),
+	}
+}
+
+// decide goes through the stages.
+func (w *world) decide() {
 	w.rememberFree()
 	w.rememberUnknown()
 	w.rememberSick()
@@ -21,13 +37,6 @@ func Make(s Snapshot, p Policy) Plan {
 	w.placeRest(false)
 	w.prepare()
 	w.giveBack()
-	return Plan{
-		At:       s.Now,
-		Actions:  w.actions,
-		Verdicts: w.verdicts(),
-		Memory:   w.nextMemory(),
-		Totals:   w.totals(),
-	}
 }
 
 // may reports whether an action on a node of this pool (-1 for none) may be

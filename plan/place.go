@@ -93,6 +93,7 @@ func (w *world) placePodNow(i int) bool {
 		w.nodes[n].settling = true
 	}
 	p.served, p.reason, p.detail = true, WaitScheduler, "fits on "+w.nodes[n].name
+	w.chose(p, OptionFree, w.nodes[n].name)
 	return true
 }
 
@@ -202,6 +203,7 @@ func (w *world) serve(i int, inGang bool) bool {
 			return true
 		}
 	}
+	w.consider(i)
 	wait, canWait := w.waitOption(k, p.pod)
 	if w.hold != "" || !p.pod.Unschedulable && !inGang {
 		w.withoutAction(i, p, k, wait, canWait)
@@ -212,6 +214,7 @@ func (w *world) serve(i int, inGang bool) bool {
 		return false
 	}
 	if canWait && w.unbeatable(wait, p, k) {
+		w.chose(p, OptionWait, w.nodes[wait.node].name)
 		w.commitWait(p, k, wait)
 		return p.served
 	}
@@ -239,6 +242,7 @@ func (w *world) serveBest(i int, p *pending, k *kind, wait option, canWait bool)
 	cutNow := canCut && !cut.at.After(w.now)
 	switch {
 	case canWait && (!canCut || wait.cost <= cut.cost) && (!canBuy || wait.cost <= buy.cost) && (!canReclaim || wait.cost <= back.cost):
+		w.chose(p, OptionWait, w.nodes[wait.node].name)
 		w.commitWait(p, k, wait)
 	case canCut && (!canBuy || cut.cost <= buy.cost) && (!canReclaim || cut.cost <= back.cost):
 		if full && cutNow {
@@ -246,14 +250,17 @@ func (w *world) serveBest(i int, p *pending, k *kind, wait option, canWait bool)
 			w.bounded(p)
 			return false
 		}
+		w.chose(p, OptionRepartition, w.nodes[cut.node].name)
 		w.commitCut(p, k, cut, w.rivalText(k, buy, canBuy))
 	case canReclaim && (!canBuy || back.cost <= buy.cost):
+		w.chose(p, OptionReclaim, w.nodes[back.node].name)
 		w.commitReclaim(p, k, back, w.rivalText(k, buy, canBuy))
 	case canBuy:
 		if full && buy.node < 0 && w.pools[buy.pool].action < 0 {
 			w.bounded(p)
 			return false
 		}
+		w.chose(p, OptionNode, w.pools[buy.pool].Name)
 		w.commitBuy(p, k, buy, cut, canCut)
 	default:
 		p.reason, p.detail = w.unserved(p, k)
@@ -276,8 +283,10 @@ func (w *world) withoutAction(i int, p *pending, k *kind, wait option, canWait b
 	canOpen = canOpen && w.mayBuy(p)
 	switch {
 	case canWait:
+		w.chose(p, OptionWait, w.nodes[wait.node].name)
 		w.commitWait(p, k, wait)
 	case canOpen:
+		w.chose(p, OptionNode, w.pools[spare.pool].Name)
 		w.open(p, k, spare)
 	case w.hold != "":
 		p.reason = w.hold

@@ -2,7 +2,9 @@ package plan
 
 import (
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
@@ -167,12 +169,11 @@ func (w *world) fullAbove(tree quota.Tree, name string, a quota.Amount) string {
 func (w *world) refuse(p *pending, tenant int, a quota.Amount) bool {
 	t := &w.tenants[tenant]
 	p.refused, p.reason = true, QuotaExceeded
-	p.detail = fmt.Sprintf("%s uses %s of %s guaranteed, limit %s; wants %s more, %s to be had",
-		t.Name, amountText(w.tree.Used(t.Name)), amountText(t.Guarantee), amountText(t.Limit), amountText(a),
-		amountText(w.tree.Available(t.Name)))
+	p.detail = fmt.Sprintf("%s %s/%s GPU guaranteed, %s to borrow, limit %s; wants %s more",
+		t.Name, gpuText(w.tree.Used(t.Name)), gpuText(t.Guarantee), roomText(w.tree.Available(t.Name)), gpuText(t.Limit), gpuText(a))
 	if above := w.fullAbove(w.tree, t.Name, a); above != "" && above != t.Name {
 		i, _ := w.tenantNamed(above)
-		p.detail += fmt.Sprintf("; %s has %s of its limit %s", above, amountText(w.tree.Total(above)), amountText(w.tenants[i].Limit))
+		p.detail += fmt.Sprintf("; %s above it %s/%s GPU of its limit", above, gpuText(w.tree.Total(above)), gpuText(w.tenants[i].Limit))
 	}
 	return false
 }
@@ -239,6 +240,32 @@ func (w *world) discharge(p *pending) {
 		w.tree = tree
 	}
 }
+
+// gpuText is an amount in cards, as a team counts: "8", "0.43"; "∞" for no bound.
+// Where memory slices weigh more than compute slices, they count.
+func gpuText(a quota.Amount) string {
+	if a.Compute == quota.Unlimited && a.Memory == quota.Unlimited {
+		return "∞"
+	}
+	return twoPlaces(max(inCards(a.Compute, cardSlices), inCards(a.Memory, cardMemorySlices)))
+}
+
+// roomText is what is to be had of both: memory without compute is of no use.
+func roomText(a quota.Amount) string {
+	if a.Compute == quota.Unlimited || a.Memory == quota.Unlimited {
+		return gpuText(a)
+	}
+	return twoPlaces(min(inCards(a.Compute, cardSlices), inCards(a.Memory, cardMemorySlices)))
+}
+
+func inCards(n int64, ofCard float64) float64 {
+	if n == quota.Unlimited {
+		return 0
+	}
+	return float64(n) / ofCard
+}
+
+func twoPlaces(v float64) string { return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64) }
 
 // amountText is "2 cards", "0.43 cards" or, where compute and memory are not in
 // a card's proportion, "3+4 slices"; "∞" for no bound.

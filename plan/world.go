@@ -54,7 +54,8 @@ type world struct {
 	names    names
 	ruledOn  map[string]bool // groups that some rule is about
 	topology topology
-	undo     *undo // of the trial under way
+	undo     *undo  // of the trial under way
+	watch    *watch // who is being explained, nil in Make
 
 	additions map[string][]mig.Placement // see addable
 	askedFor  map[string][]mig.Count     // by model, see askedOf

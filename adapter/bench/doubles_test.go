@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -45,7 +46,7 @@ func TestTheDoubleOfPrometheusAnswersBothAdapters(t *testing.T) {
 				t.Errorf("%s: %d samples for %d pods", s.signal, len(vector), f.pods)
 			}
 			for _, sample := range vector {
-				if age := time.Since(time.UnixMilli(int64(sample.Value * 1000))); strings.HasPrefix(sample.Labels.Get(signal.PartLabel), "t") && (age < -time.Second || age > time.Minute) {
+				if age := time.Since(time.UnixMilli(int64(sample.Value * 1000))); strings.HasPrefix(sample.Labels.Get(signal.PartLabel), "t") && (age < -time.Second || age > scrapeInterval*time.Millisecond+time.Second) {
 					t.Fatalf("%s: a sample %s old", s.signal, age)
 				}
 			}
@@ -95,7 +96,8 @@ func TestFleetRefusesWhatItCannotHold(t *testing.T) {
 }
 
 // BenchmarkDouble is what the double itself takes from the processors for one
-// query of ours over 20,000 pods.
+// query of ours over 20,000 pods. The goal is 2 ms without the network, so
+// that five of them each interval are nothing beside the adapter.
 func BenchmarkDouble(b *testing.B) {
 	f, err := newFleet(20_000, 200, 1)
 	if err != nil {
@@ -106,14 +108,9 @@ func BenchmarkDouble(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Cleanup(p.stop)
-	for _, r := range signal.Builtin(time.Minute) {
-		if r.Name != f.signals[0].signal {
-			continue
-		}
+	for _, plate := range p.plates {
 		for b.Loop() {
-			if _, err := p.answer(b.Context(), r.Query(), time.Now()); err != nil {
-				b.Fatal(err)
-			}
+			plate.print(io.Discard, time.Now())
 		}
 	}
 }

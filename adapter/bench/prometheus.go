@@ -6,32 +6,21 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"runtime"
+	"slices"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
 )
 
-// keep is how long a large answer is given again. This process shares the
-// processors with the adapter, and must not slow it by working for it. An
-// answer says when it was evaluated, so it stays a true one.
-const keep = time.Minute
-
-// kept is a large answer, or the place for one.
-type kept struct {
-	sync.Mutex
-	at   time.Time
-	body []byte
-}
-
 // prometheusDouble answers the HTTP API with Prometheus's own engine over a
-// store that is made up. It is a double: there is no scraping and no disk.
+// store that is made up. It is a double: there is no scraping and no disk, and
+// the queries of our rules are evaluated only once: see plate.
 type prometheusDouble struct {
 	URL     string
 	store   *store
@@ -39,14 +28,13 @@ type prometheusDouble struct {
 	parser  parser.Parser
 	server  *http.Server
 	same    map[string]string // queries that mean another one here
-	mu      sync.Mutex
-	kept    map[string]*kept
-	queries atomic.Int64 // to /api/v1/query
-	series  atomic.Int64 // to /api/v1/series
+	plates  map[string]*plate // by query; only read once it serves
+	queries atomic.Int64      // to /api/v1/query
+	series  atomic.Int64      // to /api/v1/series
 }
 
 func startPrometheus(f fleet) (*prometheusDouble, error) {
-	p := &prometheusDouble{store: newStore(f), parser: parser.NewParser(parser.Options{}), same: map[string]string{}, kept: map[string]*kept{}}
+	p := &prometheusDouble{store: newStore(f), parser: parser.NewParser(parser.Options{}), same: map[string]string{}, plates: map[string]*plate{}}
 	for _, r := range signal.Builtin(time.Minute) {
 		p.same[r.History()] = r.Query() // no series of the fleet has ended
 	}
@@ -62,22 +50,28 @@ func startPrometheus(f fleet) (*prometheusDouble, error) {
 	}
 	p.URL = "http://" + listener.Addr().String()
 	p.server = &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
+	if err := p.warm(f); err != nil {
+		return nil, err
+	}
 	go func() { _ = p.server.Serve(listener) }()
-	return p, p.warm(f)
+	return p, nil
 }
 
-// warm makes the large answers before anybody's time runs for them.
+// warm makes the plates before anybody's time runs for them.
 func (p *prometheusDouble) warm(f fleet) error {
 	for _, s := range f.signals {
 		for _, r := range signal.Builtin(time.Minute) {
 			if r.Name != s.signal {
 				continue
 			}
-			if _, err := p.body(context.Background(), r.Query(), time.Now()); err != nil {
+			vector, err := p.evaluate(context.Background(), r.Query(), time.Now())
+			if err != nil {
 				return fmt.Errorf("the double of Prometheus: %w", err)
 			}
+			p.plates[r.Query()] = newPlate(vector)
 		}
 	}
+	runtime.GC() // the engine's leavings, not while somebody is measured
 	return nil
 }
 
@@ -94,46 +88,24 @@ func (p *prometheusDouble) query(w http.ResponseWriter, r *http.Request) {
 		}
 		at = time.UnixMilli(int64(seconds * 1000))
 	}
-	body, err := p.body(r.Context(), r.FormValue("query"), at)
+	text := r.FormValue("query")
+	if plain, ok := p.same[text]; ok {
+		text = plain
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if plate := p.plates[text]; plate != nil {
+		plate.print(w, at)
+		return
+	}
+	vector, err := p.evaluate(r.Context(), text, at)
 	if err != nil {
 		refuse(w, err)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(body)
+	_, _ = w.Write(appendVector(nil, vector, at))
 }
 
-// body answers a query, a large one at most once in keep. The client's leaving
-// does not end the work: the next one wants the same.
-func (p *prometheusDouble) body(ctx context.Context, text string, at time.Time) ([]byte, error) {
-	if plain, ok := p.same[text]; ok {
-		text = plain
-	}
-	p.mu.Lock()
-	k, large := p.kept[text]
-	p.mu.Unlock()
-	if !large {
-		body, err := p.answer(context.WithoutCancel(ctx), text, at)
-		if len(body) > 1<<20 {
-			p.mu.Lock()
-			p.kept[text] = &kept{at: at, body: body}
-			p.mu.Unlock()
-		}
-		return body, err
-	}
-	k.Lock()
-	defer k.Unlock()
-	if at.Sub(k.at) < keep {
-		return k.body, nil
-	}
-	body, err := p.answer(context.WithoutCancel(ctx), text, at)
-	if err == nil {
-		k.at, k.body = at, body
-	}
-	return body, err
-}
-
-func (p *prometheusDouble) answer(ctx context.Context, text string, at time.Time) ([]byte, error) {
+func (p *prometheusDouble) evaluate(ctx context.Context, text string, at time.Time) (promql.Vector, error) {
 	q, err := p.engine.NewInstantQuery(ctx, p.store, nil, text, at)
 	if err != nil {
 		return nil, err
@@ -144,20 +116,7 @@ func (p *prometheusDouble) answer(ctx context.Context, text string, at time.Time
 		return nil, result.Err
 	}
 	vector, err := result.Vector()
-	if err != nil {
-		return nil, err
-	}
-	out := make([]byte, 0, 128+256*len(vector))
-	out = append(out, `{"status":"success","data":{"resultType":"vector","result":[`...)
-	for i, s := range vector {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(appendLabels(append(out, `{"metric":`...), s.Metric), `,"value":[`...)
-		out = strconv.AppendFloat(out, float64(at.UnixMilli())/1000, 'f', 3, 64)
-		out = append(strconv.AppendFloat(append(out, `,"`...), s.F, 'f', -1, 64), `"]}`...)
-	}
-	return append(out, "]}}"...), nil
+	return slices.Clone(vector), err
 }
 
 // discover lists the series of each matcher, as prometheus-adapter asks when
@@ -185,19 +144,6 @@ func (p *prometheusDouble) discover(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(append(out, "]}"...))
-}
-
-// appendLabels as JSON. All names and values of the fleet are plain ASCII.
-func appendLabels(out []byte, ls labels.Labels) []byte {
-	out = append(out, '{')
-	ls.Range(func(l labels.Label) {
-		if out[len(out)-1] != '{' {
-			out = append(out, ',')
-		}
-		out = strconv.AppendQuote(out, l.Name)
-		out = strconv.AppendQuote(append(out, ':'), l.Value)
-	})
-	return append(out, '}')
 }
 
 func refuse(w http.ResponseWriter, err error) {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"runtime"
 	"time"
 )
@@ -17,7 +18,7 @@ type row struct {
 	external inside
 
 	queries, series, lists, reviews float64 // a minute
-	cpu                             float64 // seconds a minute
+	cpu, own                        float64 // seconds a minute, of the adapter and of this process
 	rss, peak                       int64   // bytes
 	load                            string
 }
@@ -26,14 +27,14 @@ type row struct {
 type reading struct {
 	at                              time.Time
 	queries, series, lists, reviews int64
-	cpu                             time.Duration
+	cpu, own                        time.Duration
 	inside                          map[string]inside
 }
 
 func (l *lab) read(ctx context.Context, s *subject) (reading, error) {
 	in, err := s.inside(ctx)
 	return reading{
-		at: time.Now(), inside: in, cpu: cpuTime(s.cmd.Process.Pid),
+		at: time.Now(), inside: in, cpu: cpuTime(s.cmd.Process.Pid), own: cpuTime(os.Getpid()),
 		queries: l.prometheus.queries.Load(), series: l.prometheus.series.Load(),
 		lists: l.api.counts.list.Load(), reviews: l.api.counts.review.Load(),
 	}, err
@@ -75,6 +76,7 @@ func (l *lab) measure(ctx context.Context, s *subject, count int, warm, long tim
 	r.queries, r.series = perMinute(before.queries, after.queries), perMinute(before.series, after.series)
 	r.lists, r.reviews = perMinute(before.lists, after.lists), perMinute(before.reviews, after.reviews)
 	r.cpu = (after.cpu - before.cpu).Seconds() / r.took.Minutes()
+	r.own = (after.own - before.own).Seconds() / r.took.Minutes()
 	r.custom = after.inside["custom.metrics.k8s.io"].since(before.inside["custom.metrics.k8s.io"])
 	r.external = after.inside["external.metrics.k8s.io"].since(before.inside["external.metrics.k8s.io"])
 	r.rss, r.peak = memory(s.cmd.Process.Pid)

@@ -192,9 +192,10 @@ func tail(file string) string {
 	return strings.TrimSpace(string(text[max(0, len(text)-1500):]))
 }
 
-// keepProfile writes the heap profile into a file, of programs that offer one.
-func (s *subject) keepProfile(ctx context.Context, file string) {
-	if profile, err := s.get(ctx, "/debug/pprof/heap"); err == nil {
+// keepProfile writes a profile into a file, of programs that offer one: "heap",
+// "profile?seconds=10".
+func (s *subject) keepProfile(ctx context.Context, what, file string) {
+	if profile, err := s.get(ctx, "/debug/pprof/"+what); err == nil {
 		_ = os.WriteFile(file, []byte(profile), 0o600)
 	}
 }

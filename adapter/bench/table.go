@@ -20,7 +20,7 @@ const (
 
 func print(w io.Writer, rows []row) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "adapter\tHPAs\tanswers\terrors\tPods p50\tp99\tExternal p50\tp99\tinside mean\t≤ 5 ms\tqueries/min\tseries/min\tLISTs/min\tSARs/min\tCPU s/min\tRSS MiB\tpeak\tlate p99\tload\t")
+	fmt.Fprintln(t, "adapter\tHPAs\tanswers\terrors\tPods p50\tp99\tExternal p50\tp99\tinside mean\t≤ 5 ms\tqueries/min\tseries/min\tLISTs/min\tSARs/min\tCPU s/min\tbench's\tRSS MiB\tpeak\tlate p99\tload\t")
 	for _, r := range rows {
 		both := r.both()
 		share, known := both.within(goalLatency)
@@ -28,10 +28,10 @@ func print(w io.Writer, rows []row) error {
 		if known {
 			within = fmt.Sprintf("%.2f %%", 100*share)
 		}
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%.0f\t%.0f\t%.0f\t%.0f\t%.1f\t%d\t%d\t%s\t%s\t\n",
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%.0f\t%.0f\t%.0f\t%.0f\t%.1f\t%.1f\t%d\t%d\t%s\t%s\t\n",
 			r.title, r.hpas, len(r.answers.pods)+len(r.answers.external), r.failed(),
 			ms(quantile(r.answers.pods, .5)), ms(quantile(r.answers.pods, .99)), ms(quantile(r.answers.external, .5)), ms(quantile(r.answers.external, .99)),
-			ms(both.mean()), within, r.queries, r.series, r.lists, r.reviews, r.cpu, r.rss>>20, r.peak>>20, ms(quantile(r.answers.late, .99)), r.load)
+			ms(both.mean()), within, r.queries, r.series, r.lists, r.reviews, r.cpu, r.own, r.rss>>20, r.peak>>20, ms(quantile(r.answers.late, .99)), r.load)
 	}
 	if err := t.Flush(); err != nil {
 		return err

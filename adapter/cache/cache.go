@@ -23,6 +23,9 @@ type Cache struct {
 	// answered is set by the first good answer and never taken back.
 	answered atomic.Bool
 	plan     atomic.Pointer[plan]
+	// turn is whose answer is worked on: one at a time, or large ones that
+	// come together would leave no processor to the requests.
+	turn sync.Mutex
 
 	mu      sync.RWMutex
 	asked   map[key]*entry  // Watch's

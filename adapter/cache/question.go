@@ -30,6 +30,19 @@ type Question struct {
 	// answer, and counts the answer's series and those of no use. One call at
 	// a time. A state is immutable once returned, and never nil.
 	Build func(previous any, v prom.Vector, r signal.Reading) (next any, series int, dropped map[signal.Reason]int)
+	// Intake, if not nil, does what Build does for backends that hand out
+	// their answers element by element.
+	Intake Intake
+}
+
+// Intake makes states of large answers without a vector between: Begin, Add
+// for each element, Build. One goroutine at a time. An answer that breaks off is
+// followed by the next Begin.
+type Intake interface {
+	Begin()
+	// Add is given labels as [Streamer] has them.
+	Add(labels [][2][]byte, value float64)
+	Build(previous any, r signal.Reading) (next any, series int, dropped map[signal.Reason]int)
 }
 
 // State is what is known about a question.
@@ -56,14 +69,30 @@ func forRule(r Rule) Question {
 	return Question{
 		Rule: r.Name, Backend: r.Backend, Query: r.Query(), History: r.History(), Version: r.version(),
 		Build: func(previous any, v prom.Vector, reading signal.Reading) (any, int, map[signal.Reason]int) {
-			table, ok := previous.(*signal.Table)
-			if !ok {
-				table = signal.NewTable(r.Rule)
-			}
-			next, dropped := table.Read(samples(v), reading)
-			return next, next.Series(), dropped
+			return build(r.Rule, previous, samples(v), reading)
 		},
+		Intake: &intake{signal.NewIntake(), r.Rule},
 	}
+}
+
+// intake is a rule's.
+type intake struct {
+	*signal.Intake
+	rule signal.Rule
+}
+
+// Build implements Intake.
+func (i *intake) Build(previous any, reading signal.Reading) (any, int, map[signal.Reason]int) {
+	return build(i.rule, previous, i.End(), reading)
+}
+
+func build(rule signal.Rule, previous any, samples []signal.Sample, reading signal.Reading) (any, int, map[signal.Reason]int) {
+	table, ok := previous.(*signal.Table)
+	if !ok {
+		table = signal.NewTable(rule)
+	}
+	next, dropped := table.Read(samples, reading)
+	return next, next.Series(), dropped
 }
 
 func samples(vector prom.Vector) []signal.Sample {

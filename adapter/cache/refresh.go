@@ -85,40 +85,67 @@ func (c *Cache) refresh(ctx context.Context, e *entry, query string) error {
 		return ctx.Err()
 	}
 	start := time.Now()
-	vector, err := b.Querier.Query(ctx, query, time.Time{})
+	build, err := c.ask(ctx, b.Querier, e, query, start)
 	if ctx.Err() != nil {
 		return ctx.Err() // going down: no statement about Prometheus
 	}
 	c.metrics.queried(e.Question, time.Since(start), result(err))
 	before := e.failure()
 	if err == nil {
-		err = c.store(e, vector, start)
+		err = c.store(e, build)
 	}
 	e.attempted(err)
 	c.tell(e, before, err)
 	return err
 }
 
-// store swaps in the state made of an answer. start, not the end, stands for
-// the moment of evaluation: a slow answer is old, and not the other way round.
-func (c *Cache) store(e *entry, vector prom.Vector, start time.Time) (err error) {
+// builder makes the next state of an answer that is complete.
+type builder func(previous any) (next any, series int, dropped map[signal.Reason]int)
+
+// ask gets an answer. start, not the end, stands for the moment of evaluation:
+// a slow answer is old, and not the other way round.
+func (c *Cache) ask(ctx context.Context, q Querier, e *entry, query string, start time.Time) (build builder, err error) {
 	reading := signal.Reading{Evaluated: start, Now: start}
-	if len(vector) > 0 {
-		reading.Evaluated = vector[0].Time
-	}
-	// An answer nobody foresaw must cost its own rule, not all of them.
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("reading the answer: %v", p)
-			c.log.Error("a rule cannot read its answer: this is a bug", slog.String("rule", e.Rule),
-				slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+	s, streams := q.(Streamer)
+	if !streams || e.Intake == nil {
+		vector, err := q.Query(ctx, query, time.Time{})
+		if len(vector) > 0 {
+			reading.Evaluated = vector[0].Time
 		}
-	}()
-	next, series, dropped := e.Build(e.latest.Load().value, vector, reading)
+		return func(previous any) (any, int, map[signal.Reason]int) { return e.Build(previous, vector, reading) }, err
+	}
+	defer c.caught(e, &err)
+	e.Intake.Begin()
+	first := true
+	err = s.Each(ctx, query, time.Time{}, &c.turn, func(labels [][2][]byte, value float64, at time.Time) {
+		if first {
+			reading.Evaluated, first = at, false
+		}
+		e.Intake.Add(labels, value)
+	})
+	return func(previous any) (any, int, map[signal.Reason]int) { return e.Intake.Build(previous, reading) }, err
+}
+
+// store swaps in the state made of an answer.
+func (c *Cache) store(e *entry, build builder) (err error) {
+	defer c.caught(e, &err)
+	c.turn.Lock()
+	defer c.turn.Unlock()
+	next, series, dropped := build(e.latest.Load().value)
 	e.latest.Store(&answer{value: next, at: time.Now(), series: series, dropped: dropped})
 	c.answered.Store(true)
 	c.metrics.read(e.Rule, dropped)
 	return nil
+}
+
+// caught makes an error of a panic: an answer nobody foresaw must cost its own
+// rule, not all of them.
+func (c *Cache) caught(e *entry, err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("reading the answer: %v", p)
+		c.log.Error("a rule cannot read its answer: this is a bug", slog.String("rule", e.Rule),
+			slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+	}
 }
 
 // tell logs changes only: a Prometheus that is down must not fill the log.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
@@ -13,6 +14,14 @@ import (
 // Querier is the part of *prom.Client the cache needs.
 type Querier interface {
 	Query(ctx context.Context, promql string, at time.Time) (prom.Vector, error)
+}
+
+// Streamer is a Querier that can hand out an answer element by element, like
+// *prom.Client. Labels are pairs of name and value in order of name, none empty,
+// and hold until take returns. turn is held meanwhile.
+type Streamer interface {
+	Querier
+	Each(ctx context.Context, promql string, at time.Time, turn sync.Locker, take func(labels [][2][]byte, value float64, at time.Time)) error
 }
 
 // Options bound what the cache asks and how long a request may wait.

@@ -77,6 +77,15 @@ func (s *server) Query(ctx context.Context, promql string, at time.Time) (prom.V
 	return c.Query(ctx, promql, at)
 }
 
+// Each implements cache.Streamer.
+func (s *server) Each(ctx context.Context, promql string, at time.Time, turn sync.Locker, take func(labels [][2][]byte, value float64, at time.Time)) error {
+	c, err := s.ready()
+	if err != nil {
+		return err
+	}
+	return c.Each(ctx, promql, at, turn, take)
+}
+
 func (s *server) ready() (*prom.Client, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -41,7 +41,8 @@ func (a *assembly) add(k Key, p point) {
 // series that vanished is known to have fallen silent rather than never heard
 // of.
 func (a *assembly) carry(older *Table, now time.Time) {
-	for _, k := range older.keys {
+	for i, k := range older.keys {
+		giveWay(i)
 		for _, p := range older.of(k) {
 			if now.Sub(time.UnixMilli(p.at)) > Forget || p.is(evidence) || a.holds(k, &p) {
 				continue
@@ -68,7 +69,8 @@ func (a *assembly) table(rule Rule, series int) *Table {
 		rule: rule, series: series,
 		points: make([]point, 0, len(a.points)), byKey: make(map[Key]span, len(a.order)),
 	}
-	for _, k := range a.order {
+	for n, k := range a.order {
+		giveWay(n)
 		first := uint32(len(t.points))
 		for i := a.chains[k].first; i > 0; i = a.next[i-1] {
 			t.points = append(t.points, a.points[i-1])

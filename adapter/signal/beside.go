@@ -27,6 +27,7 @@ func (r *Rule) beside(samples []Sample, at Reading) beside {
 	b := beside{samples: samples, times: make(map[stamp]int32, len(samples)/2), idle: map[idle]bool{}, scrapers: r.scrapers(samples)}
 	for i := range samples {
 		s := &samples[i]
+		giveWay(i)
 		switch kind, n, ok := r.partOf(s.Part); {
 		case !ok:
 		case kind == 't':

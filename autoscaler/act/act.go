@@ -95,9 +95,9 @@ func outcome(err error, dryRun bool) Outcome {
 		return DryRun
 	case err == nil:
 		return Done
-	case errors.Is(err, errWaiting):
+	case errors.Is(err, errWaiting), errors.Is(err, pools.ErrBusy):
 		return Waiting
-	case errors.Is(err, errRefused), apierrors.IsConflict(err), apierrors.IsNotFound(err):
+	case errors.Is(err, errRefused), errors.Is(err, pools.ErrUnnamed), apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return Refused
 	default:
 		return Failed

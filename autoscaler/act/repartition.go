@@ -48,19 +48,22 @@ func (a *Actor) begin(ctx context.Context, r *round, node *corev1.Node, action p
 	if _, draining, _ := v1alpha1.DrainOf(node); draining {
 		return partition.Record{}, refuse("node %s is being drained", node.Name)
 	}
-	before, after, err := layouts(r.nodes[action.Node], action)
+	byAgent := r.pools[action.Pool].MIG.KeepsBusy
+	before, after, err := layouts(r.nodes[action.Node], action, byAgent)
 	if err != nil {
 		return partition.Record{}, err
 	}
 	if offered, want := partition.Advertised(node), before.Resources(); !maps.Equal(offered, want) {
 		return partition.Record{}, refuse("node %s offers %v, the plan was made on %v", node.Name, offered, want)
 	}
-	added, err := a.o.Partition.Publish(ctx, before, after)
-	if err != nil {
-		return partition.Record{}, err
+	added := false
+	if !byAgent {
+		if added, err = a.o.Partition.Publish(ctx, before, after); err != nil {
+			return partition.Record{}, err
+		}
 	}
 	record := partition.Record{
-		ID: action.Operation, Card: action.Card, Model: action.Model,
+		ID: action.Operation, Card: action.Card, Model: action.Model, Whole: !before[action.Card].MIG,
 		Config: after.Name(), Previous: partition.FirstName(node.Labels[partition.ConfigLabel]),
 		Expect: after.Resources(), Was: before.Resources(), Pods: slices.Sorted(slices.Values(r.pods[node.Name])),
 		Started: r.now, Deadline: action.Deadline, LabelAfter: r.now,
@@ -71,6 +74,9 @@ func (a *Actor) begin(ctx context.Context, r *round, node *corev1.Node, action p
 	if record.Previous == "" {
 		record.Previous = before.Name()
 	}
+	if byAgent {
+		record.ForAgent(r.nodes[action.Node].Cards)
+	}
 	if added {
 		record.LabelAfter = r.now.Add(a.o.ConfigDelay)
 	}
@@ -79,7 +85,7 @@ func (a *Actor) begin(ctx context.Context, r *round, node *corev1.Node, action p
 
 // layouts returns the node's layout as the plan saw it and as it wants it. The
 // snapshot must agree with the action.
-func layouts(seen *plan.Node, action plan.Action) (before, after partition.NodeLayout, err error) {
+func layouts(seen *plan.Node, action plan.Action, keepsBusy bool) (before, after partition.NodeLayout, err error) {
 	if action.Operation == "" {
 		return nil, nil, refuse("the operation has no name")
 	}
@@ -92,8 +98,9 @@ func layouts(seen *plan.Node, action plan.Action) (before, after partition.NodeL
 		return nil, nil, refuse("card %d of %s is cut into %s, the plan was made on %s", card.Index, seen.Name, have, action.Before)
 	}
 	for _, inst := range card.Instances {
-		if inst.Holder != "" {
-			return nil, nil, refuse("card %d of %s is held by %s: mig-manager can only change an empty card", card.Index, seen.Name, inst.Holder)
+		stays := keepsBusy && inst.Placed && slices.Contains(action.Target, inst.Placement)
+		if inst.Holder != "" && !stays {
+			return nil, nil, refuse("card %d of %s is held by %s: mig-manager can only change an empty card, an agent only what is idle", card.Index, seen.Name, inst.Holder)
 		}
 	}
 	if !card.HoldersKnown || len(card.Holders) > 0 {

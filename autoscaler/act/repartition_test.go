@@ -95,8 +95,15 @@ func TestRepartitionThatFailsIsUndone(t *testing.T) {
 	if w.writes != writes {
 		t.Error("wrote again while mig-manager works")
 	}
-	// mig-manager fails once more: it acts on a change of the label only.
+	// mig-manager fails once more: it acts on a change of the label only, and what
+	// failed may need a moment.
 	w.answer(partition.StateFailed, asSevenths)
+	writes = w.writes
+	w.want(Waiting, undo)
+	if w.writes != writes {
+		t.Error("tried again at once")
+	}
+	w.snap.Now = w.snap.Now.Add(10 * time.Second)
 	w.want(Waiting, undo)
 	if got := w.node().Labels[partition.ConfigLabel]; got == r.Previous {
 		t.Error("the label did not move")
@@ -117,6 +124,7 @@ func TestUndoGivesUpLoudly(t *testing.T) {
 	for range partition.MaxUndoAttempts {
 		w.answer(partition.StateFailed, asSevenths)
 		w.want(Waiting, undo)
+		w.snap.Now = w.snap.Now.Add(3 * time.Minute)
 	}
 	w.answer(partition.StateFailed, asSevenths)
 	w.want(Failed, undo)

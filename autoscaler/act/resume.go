@@ -71,6 +71,6 @@ func due(node *corev1.Node, now time.Time) (partition.Record, bool) {
 	if !ok || err != nil || record.Undo != nil {
 		return partition.Record{}, false
 	}
-	waits := node.Labels[partition.ConfigLabel] != record.Config
+	waits := !record.IsSelected(node)
 	return record, waits && !now.Before(record.LabelAfter) && !now.After(record.Deadline)
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/act"
+	"github.com/gpuscale/gpuscale/autoscaler/explain"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -23,35 +24,51 @@ type Announcer struct {
 	client   client.Client
 	recorder record.EventRecorder
 	log      *slog.Logger
-	said     map[string]plan.Reason // last reason told to a pod
-	begun    map[string]bool        // actions under way that have been told
-	written  map[string]time.Time   // when a pool's message was last written
+	said     map[string]line      // last told to a pod
+	begun    map[string]bool      // actions under way that have been told
+	written  map[string]time.Time // when a pool's message was last written
 }
+
+// line is what a pod was told last. It is told again while it holds, since the API
+// server forgets Events after an hour.
+type line struct {
+	reason plan.Reason
+	at     time.Time
+}
+
+const sayAgain = 15 * time.Minute
 
 // NewAnnouncer returns a Publisher. c may read from a cache.
 func NewAnnouncer(c client.Client, recorder record.EventRecorder, log *slog.Logger) *Announcer {
-	return &Announcer{client: c, recorder: recorder, log: log, said: map[string]plan.Reason{}, begun: map[string]bool{}, written: map[string]time.Time{}}
+	return &Announcer{client: c, recorder: recorder, log: log, said: map[string]line{}, begun: map[string]bool{}, written: map[string]time.Time{}}
 }
 
 // Publish implements Publisher. What cannot be told is logged and told again
 // next round, where it still holds.
 func (a *Announcer) Publish(ctx context.Context, r Round) {
 	begun := map[string]bool{}
+	answers, told := map[string]string{}, map[string]bool{}
+	if len(r.Results) > 0 {
+		answers = served(r.Plan.Verdicts)
+	}
 	for _, result := range r.Results {
 		switch result.Outcome {
 		case act.Done, act.Failed:
-			a.announce(ctx, result)
+			a.announce(ctx, result, answers, told)
 		case act.Waiting: // takes several rounds: told when it begins, and when it has ended
 			key := underWay(result.Action)
 			if begun[key] = true; !a.begun[key] {
-				a.announce(ctx, result)
+				a.announce(ctx, result, answers, told)
 			}
 		}
 	}
 	a.begun = begun
-	a.verdicts(ctx, r.Plan.Verdicts)
+	a.verdicts(ctx, r, told)
 	if err := a.statuses(ctx, r); err != nil && ctx.Err() == nil {
 		a.log.Warn("publishing the status of pools failed", "err", err)
+	}
+	if err := a.quotas(ctx, r); err != nil && ctx.Err() == nil {
+		a.log.Warn("publishing the status of quotas failed", "err", err)
 	}
 }
 
@@ -85,7 +102,20 @@ func underWay(a plan.Action) string {
 	return fmt.Sprintf("%s %s/%s %s: %s", a.Verb, a.Pool, a.Node, a.Pod, a.Reason)
 }
 
-func (a *Announcer) announce(ctx context.Context, r act.Result) {
+// served are the answers to pods that something is done for, by their names.
+func served(verdicts []plan.Verdict) map[string]string {
+	out := map[string]string{}
+	for _, v := range verdicts {
+		if v.Kind == plan.KindPod && (v.Reason == plan.WaitUpcomingNode || v.Reason == plan.WaitRepartition || v.Reason == plan.WaitReclaim) {
+			out[v.Subject] = v.Detail
+		}
+	}
+	return out
+}
+
+// announce tells what was done. A pod that it was done for hears in the same line
+// what that means for it, and is noted in told: one line is enough.
+func (a *Announcer) announce(ctx context.Context, r act.Result, answers map[string]string, done map[string]bool) {
 	eventType, word := corev1.EventTypeNormal, words[r.Action.Verb]
 	text := fmt.Sprintf("%s: %s", r.Action.Reason, r.Action.Detail)
 	switch r.Action.Verb {
@@ -107,7 +137,11 @@ func (a *Announcer) announce(ctx context.Context, r act.Result) {
 	}
 	for _, key := range told(r.Action) {
 		if pod := a.pod(ctx, key); pod != nil {
-			a.recorder.Event(pod, eventType, word, text)
+			mine := text
+			if answer := answers[key]; answer != "" && r.Outcome != act.Failed {
+				mine, done[key] = text+"; "+answer, true
+			}
+			a.recorder.Event(pod, eventType, word, mine)
 		}
 	}
 	if r.Action.Node != "" {
@@ -132,19 +166,30 @@ func nodeRef(name string) runtime.Object {
 // quiet reasons need no Event: the scheduler says the same, or all is well.
 var quiet = map[plan.Reason]bool{plan.Running: true, plan.WaitScheduler: true}
 
-// verdicts tells each pod why it waits, once for each reason.
-func (a *Announcer) verdicts(ctx context.Context, verdicts []plan.Verdict) {
-	said := make(map[string]plan.Reason, len(a.said))
-	for _, v := range verdicts {
+// verdicts tells each pod why it waits and what to ask for: once for each reason,
+// and again after a while.
+func (a *Announcer) verdicts(ctx context.Context, r Round, told map[string]bool) {
+	said := make(map[string]line, len(a.said))
+	for _, v := range r.Plan.Verdicts {
 		if v.Kind != plan.KindPod || quiet[v.Reason] {
 			continue
 		}
-		said[v.Subject] = v.Reason
-		if a.said[v.Subject] == v.Reason {
+		last, known := a.said[v.Subject]
+		if known && last.reason == v.Reason && r.Now.Sub(last.at) < sayAgain {
+			said[v.Subject] = last
+			continue
+		}
+		said[v.Subject] = line{v.Reason, r.Now}
+		if told[v.Subject] {
 			continue
 		}
 		if pod := a.pod(ctx, v.Subject); pod != nil {
-			a.recorder.Event(pod, corev1.EventTypeNormal, string(v.Reason), v.Detail)
+			note, warns := explain.Note(v)
+			kind := corev1.EventTypeNormal
+			if warns {
+				kind = corev1.EventTypeWarning
+			}
+			a.recorder.Event(pod, kind, string(v.Reason), note)
 		}
 	}
 	a.said = said

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -23,21 +24,25 @@ const messageEvery = 30 * time.Second
 const (
 	conditionReady = "Ready"
 	conditionValid = "Valid"
+	// conditionForeign is there only for a pool that another autoscaler works on.
+	conditionForeign = pools.ReasonForeign
 )
 
 // statuses writes the status of every pool that changed.
 func (a *Announcer) statuses(ctx context.Context, r Round) error {
-	var pools v1alpha1.GPUNodePoolList
-	if err := a.client.List(ctx, &pools); err != nil {
+	var list v1alpha1.GPUNodePoolList
+	if err := a.client.List(ctx, &list); err != nil {
 		return fmt.Errorf("listing GPUNodePools: %w", err)
 	}
 	found := poolFindings(r)
 	var errs []error
-	for i := range pools.Items {
-		pool := &pools.Items[i]
+	for i := range list.Items {
+		pool := &list.Items[i]
 		next := pool.DeepCopy()
 		if f, ok := found[pool.Name]; ok {
 			f.write(next)
+			decided(next, f.verdict, r.Results, r.Now)
+			learned(next, r.Learned[pool.Name])
 		} else if err := r.Invalid[pool.Name]; err != nil {
 			invalid(next, err)
 		} else {
@@ -104,6 +109,7 @@ func (f finding) write(pool *v1alpha1.GPUNodePool) {
 	s.Upcoming = max(s.Size, s.Target) - s.Ready
 	s.Reason, s.Message = string(f.verdict.Reason), f.verdict.Detail
 	setCondition(pool, conditionValid, metav1.ConditionTrue, "Valid", "")
+	meta.RemoveStatusCondition(&s.Conditions, conditionForeign)
 	if s.Ready >= int32(f.pool.Min) {
 		setCondition(pool, conditionReady, metav1.ConditionTrue, "MinimumReady", "")
 		return
@@ -115,8 +121,25 @@ func (f finding) write(pool *v1alpha1.GPUNodePool) {
 // invalid keeps the numbers: nothing is known about them.
 func invalid(pool *v1alpha1.GPUNodePool, err error) {
 	pool.Status.ObservedGeneration = pool.Generation
-	pool.Status.Reason, pool.Status.Message = "Invalid", err.Error()
-	setCondition(pool, conditionValid, metav1.ConditionFalse, "Invalid", err.Error())
+	reason := pools.ReasonOf(err)
+	pool.Status.Reason, pool.Status.Message = reason, err.Error()
+	setCondition(pool, conditionValid, metav1.ConditionFalse, reason, err.Error())
+	if reason == pools.ReasonForeign {
+		setCondition(pool, conditionForeign, metav1.ConditionTrue, reason, err.Error())
+	} else {
+		meta.RemoveStatusCondition(&pool.Status.Conditions, conditionForeign)
+	}
+}
+
+// learned writes what the pool's past says, so that the next leader knows it.
+func learned(pool *v1alpha1.GPUNodePool, l pools.Learned) {
+	pool.Status.ReadyAfter, pool.Status.Backoff = nil, nil
+	if l.ReadyAfter > 0 {
+		pool.Status.ReadyAfter = &metav1.Duration{Duration: l.ReadyAfter.Round(time.Second)}
+	}
+	if l.Failures > 0 {
+		pool.Status.Backoff = &v1alpha1.Backoff{Failures: int32(l.Failures), Until: metav1.NewTime(l.BackoffUntil.Truncate(time.Second))}
+	}
 }
 
 func setCondition(pool *v1alpha1.GPUNodePool, kind string, status metav1.ConditionStatus, reason, message string) {

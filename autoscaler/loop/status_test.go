@@ -213,7 +213,7 @@ func TestStatusAndEvents(t *testing.T) {
 	for len(recorder.Events) > 0 {
 		events = append(events, <-recorder.Events)
 	}
-	want := []string{"Normal TriggeredScaleUp p 1→3, RepartitionExhausted: why", "Normal WaitUpcomingNode in 30s"}
+	want := []string{"Normal TriggeredScaleUp p 1→3, RepartitionExhausted: why; in 30s"} // one line, not two
 	if !reflect.DeepEqual(events, want) {
 		t.Errorf("events %q, want %q", events, want)
 	}

@@ -35,7 +35,7 @@ func (o *Observer) cards(in nodeInput) []plan.Card {
 	if r := in.reading; r != nil {
 		measured := r.stillMeasured(in.now, o.o.MaxAge)
 		for i := range cards {
-			fromReading(&cards[i], r.cards[cards[i].Index], measured)
+			fromReading(&cards[i], r.cards[cards[i].Index], measured, in.tables)
 		}
 	}
 	if in.reading == nil || !agrees(in, cards) {
@@ -87,7 +87,7 @@ func demandOf(name string) (demand.Demand, error) {
 
 // fromReading fills a card with what the exporter said about it; measured tells
 // which busy ratios are fresh.
-func fromReading(c *plan.Card, r *cardReading, measured func(sample.Value) bool) {
+func fromReading(c *plan.Card, r *cardReading, measured func(sample.Value) bool, tables mig.Tables) {
 	if r == nil || !r.listed {
 		return
 	}
@@ -101,7 +101,7 @@ func fromReading(c *plan.Card, r *cardReading, measured func(sample.Value) bool)
 	if !c.MIG {
 		return
 	}
-	table, ok := mig.ForModel(c.Model.Name)
+	table, ok := tables.ForModel(c.Model.Name)
 	if !ok {
 		c.HoldersKnown = false
 		return
@@ -179,7 +179,7 @@ func fromConfig(in nodeInput, cards []plan.Card) {
 	layout := configLayout(in.config, name, len(cards))
 	offered := instancesOnly(partition.Advertised(in.node))
 	if layout == nil && partition.Advertised(in.node)[partition.CardResource] == 0 {
-		layout = spread(offered, cards)
+		layout = spread(offered, cards, in.tables)
 	}
 	for i := range cards {
 		c := &cards[i]
@@ -189,7 +189,7 @@ func fromConfig(in nodeInput, cards []plan.Card) {
 			continue
 		}
 		c.MIG = layout[i].MIG
-		c.Instances = unplaced(c.Model.Name, layout[i].Counts)
+		c.Instances = unplaced(in.tables, c.Model.Name, layout[i].Counts)
 	}
 }
 
@@ -212,8 +212,8 @@ func configLayout(config partition.Config, name string, n int) partition.NodeLay
 
 // unplaced returns instances of which only the number is known, at starts where
 // they could be.
-func unplaced(model string, counts map[string]int) []plan.Instance {
-	table, ok := mig.ForModel(model)
+func unplaced(tables mig.Tables, model string, counts map[string]int) []plan.Instance {
+	table, ok := tables.ForModel(model)
 	if !ok {
 		return nil
 	}

@@ -22,7 +22,7 @@ func doubtUnattributed(in nodeInput, cards []plan.Card) {
 			continue
 		}
 		for i := range cards {
-			if unread || couldHold(&cards[i], p.Demand) {
+			if unread || couldHold(&cards[i], p.Demand, in.tables) {
 				cards[i].HoldersKnown = false
 			}
 		}
@@ -43,14 +43,14 @@ func devices(d demand.Demand) int {
 
 // couldHold reports whether a card has something free that the demand could be
 // on. Whole cards may be MIG devices under the single strategy.
-func couldHold(c *plan.Card, d demand.Demand) bool {
+func couldHold(c *plan.Card, d demand.Demand, tables mig.Tables) bool {
 	if d.Cards > 0 || d.Fraction != nil {
 		return !c.MIG || slices.ContainsFunc(c.Instances, func(i plan.Instance) bool { return i.Holder == "" })
 	}
 	if !c.MIG {
 		return false
 	}
-	table, ok := mig.ForModel(c.Model.Name)
+	table, ok := tables.ForModel(c.Model.Name)
 	if !ok {
 		return true
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -43,6 +44,8 @@ func gpuNodes(nodes []corev1.Node) map[string]bool {
 type nodeInput struct {
 	node    *corev1.Node
 	config  partition.Config
+	claims  *Claims
+	tables  mig.Tables
 	reading *nodeReading // nil: unknown
 	bound   []plan.Pod
 	now     time.Time
@@ -54,7 +57,7 @@ func (o *Observer) node(in nodeInput) plan.Node {
 	n := in.node
 	out := plan.Node{
 		Name: n.Name, Pool: in.pool, Labels: n.Labels,
-		Ready: ready(n), Cordoned: n.Spec.Unschedulable,
+		Ready: ready(n), Cordoned: n.Spec.Unschedulable || o.noticed(n) || o.going(n),
 		Created:     n.CreationTimestamp.Time,
 		CPUMilli:    n.Status.Allocatable.Cpu().MilliValue(),
 		MemoryMi:    n.Status.Allocatable.Memory().Value() >> 20,
@@ -63,6 +66,7 @@ func (o *Observer) node(in nodeInput) plan.Node {
 		Allocatable: offer(n),
 		Drain:       draining(n),
 		HoldsData:   holdsData(n),
+		Others:      in.claims.others(n.Status.Allocatable),
 	}
 	for _, t := range n.Spec.Taints {
 		if !lifecycleTaints[t.Key] {

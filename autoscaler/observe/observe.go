@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/plan"
@@ -21,6 +23,7 @@ import (
 type PoolReader interface {
 	List(ctx context.Context, pool *v1alpha1.GPUNodePool) (pools.Listing, error)
 	Template(pool *v1alpha1.GPUNodePool) (plan.Template, error)
+	Learn(pool *v1alpha1.GPUNodePool, target int, nodes []*corev1.Node) pools.Learned
 }
 
 // Options of an Observer. All fields but MaxAge and Log are required.
@@ -33,6 +36,11 @@ type Options struct {
 	Pools    PoolReader
 	// ConfigMap is where mig-manager's configs are.
 	ConfigMap client.ObjectKey
+	// Foreign returns what other people's APIs have; nil for none of them. While it
+	// has an error nothing is observed: half a gang would look like single pods.
+	Foreign func() (foreign.Objects, error)
+	// Outlooks returns what is expected of workloads; nil for nothing.
+	Outlooks func() []Outlook
 	// MaxAge of what the exporters say, scrape included; older is unknown. 0
 	// takes 30 s.
 	MaxAge time.Duration
@@ -43,6 +51,11 @@ type Options struct {
 type Observer struct {
 	o    Options
 	idle *tracker
+	// What the providers said this round.
+	said map[string]said // by pool
+
+	tables published
+	warned map[string]string // what was last said of a subject
 }
 
 // New returns an Observer that has seen nothing yet: everything free is free
@@ -54,7 +67,13 @@ func New(o Options) *Observer {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Observer{o: o, idle: newTracker(o.MaxAge)}
+	if o.Outlooks == nil {
+		o.Outlooks = func() []Outlook { return nil }
+	}
+	if o.Foreign == nil {
+		o.Foreign = func() (foreign.Objects, error) { return nil, nil }
+	}
+	return &Observer{o: o, idle: newTracker(o.MaxAge), warned: map[string]string{}}
 }
 
 // Observation is a Snapshot and what could not be put into it.
@@ -63,6 +82,13 @@ type Observation struct {
 	plan.Snapshot
 	// Invalid pools are not in the Snapshot; nothing happens to their nodes.
 	Invalid map[string]error
+	// Quotas are the GPUQuotas as they stand in the cache. QuotaProblems is what is
+	// wrong with quotas of any kind, by kind and name ("GPUQuota team-a"); they hold
+	// as far as they can be understood.
+	Quotas        []v1alpha1.GPUQuota
+	QuotaProblems map[string]error
+	// Learned is what the past of each pool says.
+	Learned map[string]pools.Learned
 	// ReadingsAge is how old Prometheus' answer is; negative when there is none.
 	ReadingsAge time.Duration
 }
@@ -74,17 +100,21 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	if err != nil {
 		return Observation{}, err
 	}
-	out := Observation{Snapshot: plan.Snapshot{Now: now}, Invalid: map[string]error{}, ReadingsAge: -1}
+	out := Observation{Snapshot: plan.Snapshot{Now: now}, Invalid: map[string]error{}, Learned: map[string]pools.Learned{}, ReadingsAge: -1}
 	readings := o.o.Readings()
 	if readings != nil {
 		out.ReadingsAge = max(0, now.Sub(readings.Taken))
 	}
+	o.said = map[string]said{}
+	conflicts, members := pools.Conflicts(c.pools, c.nodes), membersOf(c.nodes)
 	for i := range c.pools {
+		name := c.pools[i].Name
 		pool, err := o.pool(ctx, &c.pools[i])
-		if err != nil {
-			out.Invalid[c.pools[i].Name] = err
+		if err = cmp.Or(conflicts[name], err); err != nil {
+			out.Invalid[name] = err
 			continue
 		}
+		out.Learned[name] = o.learn(&pool, &c.pools[i], members[name])
 		out.Pools = append(out.Pools, pool)
 	}
 	valid := map[string]bool{}
@@ -92,7 +122,11 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 		valid[p.Name] = true
 	}
 	ours := gpuNodes(c.nodes)
-	out.Pods = podsOf(c, ours)
+	o.share(c, &out)
+	v := newConverter(c)
+	out.Pods = v.podsOf(ours)
+	out.Forecasts, err = v.expect(o.o.Outlooks(), out.Pods, modelsOf(c.nodes), now)
+	o.warn("forecasts", err)
 	addMoves(out.Pods, c)
 	bound := boundTo(out.Pods)
 	for i := range c.nodes {
@@ -101,14 +135,15 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 			continue
 		}
 		in := nodeInput{
-			node: n, config: c.config, reading: readings.node(n.Name, now, o.o.MaxAge), bound: bound[n.Name], now: now,
+			node: n, config: c.config, claims: c.claims, tables: out.Tables, reading: readings.node(n.Name, now, o.o.MaxAge), bound: bound[n.Name], now: now,
 		}
-		if pool := n.Labels[v1alpha1.NodePoolLabel]; valid[pool] {
-			in.pool, in.keep = pool, c.keeps(pool)
+		if pool := n.Labels[v1alpha1.NodePoolLabel]; valid[pool] && !o.going(n) {
+			in.pool, in.keep = pool, c.keeps(pool) || o.said[pool].unnamed
 		}
 		out.Nodes = append(out.Nodes, o.node(in))
 	}
 	countSizes(out.Pools, out.Nodes)
+	learnOthers(out.Pools, out.Nodes)
 	o.idle.sweep(now)
 	return out, nil
 }
@@ -121,6 +156,7 @@ type cluster struct {
 	pdbs   []policyv1.PodDisruptionBudget
 	claims *Claims
 	config partition.Config
+	shares
 }
 
 // keeps reports whether the nodes of a pool must not be given back.
@@ -151,6 +187,9 @@ func (o *Observer) read(ctx context.Context) (*cluster, error) {
 		return nil, fmt.Errorf("listing PodDisruptionBudgets: %w", err)
 	}
 	c := &cluster{nodes: nodes.Items, pods: pods.Items, pools: gpuPools.Items, pdbs: pdbs.Items}
+	if err := o.readShares(ctx, c); err != nil {
+		return nil, err
+	}
 	claims, err := ReadClaims(ctx, o.o.Cluster, pods.Items)
 	if err != nil {
 		return nil, err

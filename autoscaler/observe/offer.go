@@ -42,14 +42,14 @@ func offer(n *corev1.Node) *demand.Demand {
 // spread deals the instances that a node offers out to its cards, as many to
 // each as fit, where no config says how they lie; nil where they do not fit. That
 // is one way they can lie: which card has which is as unknown as who holds them.
-func spread(offered map[string]int64, cards []plan.Card) partition.NodeLayout {
+func spread(offered map[string]int64, cards []plan.Card, tables mig.Tables) partition.NodeLayout {
 	if len(offered) == 0 || len(cards) == 0 {
 		return nil
 	}
 	left := maps.Clone(offered)
 	out := make(partition.NodeLayout, len(cards))
 	for i := range cards {
-		table, ok := mig.ForModel(cards[i].Model.Name)
+		table, ok := tables.ForModel(cards[i].Model.Name)
 		if !ok {
 			return nil
 		}

@@ -13,29 +13,6 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// podsOf returns the pods that want GPUs and those that are bound to a GPU
-// node. Pods that have ended hold nothing and are left out.
-func podsOf(c *cluster, gpuNode map[string]bool) []plan.Pod {
-	budgets := newBudgets(c.pdbs)
-	var out []plan.Pod
-	for i := range c.pods {
-		p := &c.pods[i]
-		if kube.IsOver(p) {
-			continue
-		}
-		if p.Spec.NodeName == "" && p.DeletionTimestamp != nil {
-			continue
-		}
-		pod := c.claims.ConvertPod(p)
-		if p.Spec.NodeName != "" && !gpuNode[p.Spec.NodeName] || p.Spec.NodeName == "" && pod.Demand.Zero() && pod.Unreadable == "" {
-			continue
-		}
-		pod.Evictable = pod.Evictable && budgets.room(p)
-		out = append(out, pod)
-	}
-	return out
-}
-
 // ConvertPod is Claims.ConvertPod without any claims.
 func ConvertPod(p *corev1.Pod) plan.Pod { return (*Claims)(nil).ConvertPod(p) }
 
@@ -58,6 +35,7 @@ func (c *Claims) ConvertPod(p *corev1.Pod) plan.Pod {
 		Affinity:     affinity(p),
 		Evictable:    evictable(p),
 		DaemonSet:    kube.IsDaemon(p),
+		Others:       c.others(requests),
 	}
 	if p.Spec.Priority != nil {
 		out.Priority = *p.Spec.Priority

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -23,19 +24,17 @@ const (
 	defaultRepartition = 30 * time.Second
 )
 
-// actuatorManager is the actuator that changes layouts through mig-manager.
-const actuatorManager = "mig-manager"
-
 // pool converts a GPUNodePool; Size is set later. The error names the field.
 func (o *Observer) pool(ctx context.Context, p *v1alpha1.GPUNodePool) (plan.Pool, error) {
 	if p.DeletionTimestamp != nil {
 		return plan.Pool{}, fmt.Errorf("the pool is being deleted")
 	}
-	template, err := o.o.Pools.Template(p)
+	// The template may be made of what listing learned.
+	listing, err := o.o.Pools.List(ctx, p)
 	if err != nil {
 		return plan.Pool{}, err
 	}
-	listing, err := o.o.Pools.List(ctx, p)
+	template, err := o.o.Pools.Template(p)
 	if err != nil {
 		return plan.Pool{}, err
 	}
@@ -52,6 +51,7 @@ func (o *Observer) pool(ctx context.Context, p *v1alpha1.GPUNodePool) (plan.Pool
 	if out.InterruptionsPerHour, err = notNegative("spec.interruptionsPerHour", p.Spec.InterruptionsPerHour); err != nil {
 		return plan.Pool{}, err
 	}
+	o.heed(&out, p, listing)
 	out.MIG, err = poolMIG(p.Spec.MIG, template)
 	return out, err
 }
@@ -61,7 +61,8 @@ func poolMIG(spec *v1alpha1.MIG, template plan.Template) (plan.PoolMIG, error) {
 		return plan.PoolMIG{}, nil
 	}
 	out := plan.PoolMIG{
-		Repartition: spec.Actuator == actuatorManager || spec.Actuator == "",
+		Repartition: spec.Actuator == partition.ActuatorManager || spec.Actuator == "" || spec.Actuator == partition.ActuatorAgent,
+		KeepsBusy:   spec.Actuator == partition.ActuatorAgent,
 		IdleAfter:   orElse(spec.IdleAfter, defaultInstanceIdle),
 		Duration:    defaultRepartition,
 	}

@@ -14,6 +14,26 @@ import (
 // MaxUndoAttempts after which a node is left cordoned for a person.
 const MaxUndoAttempts = 5
 
+// Before the second attempt to go back: where the first has not been answered, and
+// where it has failed. Each further one waits twice as long.
+const (
+	retrySilent = 30 * time.Second
+	retryFailed = 10 * time.Second
+)
+
+// retryAfter is how long an attempt to go back is waited for, at most patience. A
+// mig-manager that hangs again is woken soon, and one that still waits for its
+// clients, minutes each, is not given up on: what the label says meanwhile is read
+// when it is done. What has failed may need a config that kubelet has not carried
+// over yet, or a process that has not ended.
+func retryAfter(state string, attempt int, patience time.Duration) time.Duration {
+	first := retrySilent
+	if state == StateFailed {
+		first = retryFailed
+	}
+	return min(patience, first<<min(max(attempt-1, 0), MaxUndoAttempts))
+}
+
 // Manager drives mig-manager. Its methods take a node as just read from the
 // API server and refuse when it has changed since.
 type Manager struct {
@@ -41,6 +61,12 @@ func (m *Manager) Mark(ctx context.Context, node *corev1.Node, r Record) error {
 // Select points the node at the record's config. mig-manager's old answer goes
 // with the same write: it is not about this config.
 func (m *Manager) Select(ctx context.Context, node *corev1.Node, r Record) error {
+	if r.Actuator == ActuatorAgent {
+		r.Selected = true
+		return m.patch(ctx, node, "letting the agent begin on", func(n *corev1.Node) {
+			setAnnotation(n, RecordAnnotation, r.String())
+		})
+	}
 	return m.patch(ctx, node, "selecting "+r.Config+" on", func(n *corev1.Node) {
 		selectConfig(n, r.Config)
 	})
@@ -61,6 +87,9 @@ func (m *Manager) Unmark(ctx context.Context, node *corev1.Node, r Record) error
 // on a change of the label only, so an attempt that failed, or that nothing came
 // of within patience, is repeated under the config's other name.
 func (m *Manager) Undo(ctx context.Context, node *corev1.Node, r Record, now time.Time, patience time.Duration) (done bool, err error) {
+	if r.Actuator == ActuatorAgent {
+		return m.undoByAgent(ctx, node, r, now, patience)
+	}
 	selected := node.Labels[ConfigLabel]
 	if r.Undo == nil && selected != r.Config {
 		return true, m.Unmark(ctx, node, r) // it never was selected
@@ -68,12 +97,13 @@ func (m *Manager) Undo(ctx context.Context, node *corev1.Node, r Record, now tim
 	if r.Undo != nil {
 		at := selected == r.Previous || selected == otherName(r.Previous)
 		state, waited := node.Labels[StateLabel], now.Sub(r.Undo.Since) >= patience
+		again := now.Sub(r.Undo.Since) >= retryAfter(state, r.Undo.Attempts, patience)
 		switch {
 		// A card that fell sick meanwhile is never advertised again: what the
 		// device plugin says is waited for, but not for ever.
 		case at && state == StateSuccess && (waited || maps.Equal(Advertised(node), r.Was)):
 			return true, m.Unmark(ctx, node, r)
-		case at && state != StateFailed && !waited:
+		case at && (state == StateSuccess || !again):
 			return false, nil
 		case r.Undo.Attempts >= MaxUndoAttempts:
 			return false, fmt.Errorf("node %s: %s could not be restored in %d attempts, mig-manager says %q: the node stays cordoned until annotation %s is removed",

@@ -42,7 +42,11 @@ func OperationOf(node *corev1.Node) *plan.Operation {
 		ID: r.ID, Card: r.Card, Target: r.TargetLayout(),
 		Started: r.Started, Deadline: r.Deadline,
 	}
-	op.Phase, op.Message = phase(node, r)
+	if r.Actuator == ActuatorAgent {
+		op.Phase, op.Message = agentPhase(node, r)
+	} else {
+		op.Phase, op.Message = phase(node, r)
+	}
 	return op
 }
 

@@ -16,12 +16,22 @@ const RecordAnnotation = "gpuscale.io/repartition"
 // Record is an operation under way, as it stands on its node. Whatever dies,
 // the next round finds all it needs to finish or undo it here.
 type Record struct {
-	ID     string `json:"id"`
-	Card   int    `json:"card"`
-	Model  string `json:"model"`
-	Target string `json:"target"` // "3g.40gb@0 3g.40gb@4"
+	ID    string `json:"id"`
+	Card  int    `json:"card"`
+	Model string `json:"model"`
+	// UUID of the card where it is known: indices change when a card falls off.
+	UUID string `json:"uuid,omitempty"`
+	// Actuator is ActuatorAgent, or empty for mig-manager.
+	Actuator string `json:"actuator,omitempty"`
+	// Selected lets the agent begin; for mig-manager, the label does.
+	Selected bool `json:"selected,omitempty"`
+	// Whole is true when the card was not in MIG mode before.
+	Whole bool `json:"whole,omitempty"`
+	// Target and Before are layouts: "3g.40gb@0 3g.40gb@4".
+	Target string `json:"target"`
 	Before string `json:"before"`
-	// Config is the name to select; Previous the one to go back to.
+	// Config is the name to select; Previous the one to go back to. An agent
+	// needs neither.
 	Config   string `json:"config"`
 	Previous string `json:"previous"`
 	// Expect is what the node advertises once the target is there.
@@ -69,7 +79,9 @@ func ParseRecord(text string) (Record, error) {
 	switch {
 	case r.ID == "":
 		return Record{}, fmt.Errorf("annotation %s: no id", RecordAnnotation)
-	case r.Config == "" || r.Previous == "":
+	case r.Actuator != "" && r.Actuator != ActuatorAgent:
+		return Record{}, fmt.Errorf("annotation %s: actuator %q: want %s or none", RecordAnnotation, r.Actuator, ActuatorAgent)
+	case r.Actuator == "" && (r.Config == "" || r.Previous == ""):
 		return Record{}, fmt.Errorf("annotation %s: no config or no previous config", RecordAnnotation)
 	case r.Deadline.IsZero():
 		return Record{}, fmt.Errorf("annotation %s: no deadline", RecordAnnotation)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/plan"
@@ -28,11 +29,22 @@ type Provider interface {
 type Listing struct {
 	// Target is the size last asked of it.
 	Target int
+	// Unnamed says that no certain node can be taken away, so that none is.
+	Unnamed bool
+	// Going are nodes that were taken away and whose Node objects are still there,
+	// by the last part of their providerID. Target does not count them.
+	Going []string
+	// SpotPrice of one node an hour; nil where the provider does not say.
+	SpotPrice *float64
+	// Leaving are nodes about which the provider has given notice.
+	Leaving []Leaving
 }
 
-// Providers finds the provider of a pool.
+// Providers finds the provider of a pool. Each may be nil.
 type Providers struct {
-	KWOK Provider
+	KWOK, Scale, ASG Provider
+	// History, where it is set, is told what is asked and how that went.
+	History *History
 }
 
 // ErrNoProvider is returned for a pool whose provider block is empty or not
@@ -41,8 +53,13 @@ var ErrNoProvider = errors.New("no provider")
 
 // For returns the provider of pool.
 func (p Providers) For(pool *v1alpha1.GPUNodePool) (Provider, error) {
-	if pool.Spec.Provider.KWOK != nil && p.KWOK != nil {
+	switch spec := pool.Spec.Provider; {
+	case spec.KWOK != nil && p.KWOK != nil:
 		return p.KWOK, nil
+	case spec.Scale != nil && p.Scale != nil:
+		return p.Scale, nil
+	case spec.ASG != nil && p.ASG != nil:
+		return p.ASG, nil
 	}
 	return nil, fmt.Errorf("pool %s: %w", pool.Name, ErrNoProvider)
 }
@@ -71,7 +88,11 @@ func (p Providers) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size
 	if err != nil {
 		return err
 	}
-	return provider.SetSize(ctx, pool, size)
+	err = provider.SetSize(ctx, pool, size)
+	if p.History != nil && !passing(ctx, err) {
+		p.History.Asked(pool, size, err)
+	}
+	return err
 }
 
 // Delete implements Provider for whichever provider pool has.
@@ -81,4 +102,19 @@ func (p Providers) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, nodes
 		return err
 	}
 	return provider.Delete(ctx, pool, nodes)
+}
+
+// passing reports whether an error says nothing about how well the provider
+// delivers: somebody else wrote first, or we are ending.
+func passing(ctx context.Context, err error) bool {
+	return apierrors.IsConflict(err) || errors.Is(err, ErrBusy) || ctx.Err() != nil
+}
+
+// Learn tells the History of the pool's nodes, and returns what it knows; nothing
+// without one.
+func (p Providers) Learn(pool *v1alpha1.GPUNodePool, target int, nodes []*corev1.Node) Learned {
+	if p.History == nil {
+		return Learned{}
+	}
+	return p.History.Seen(pool, target, nodes)
 }

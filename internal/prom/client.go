@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -42,22 +43,46 @@ func New(cfg Config) (*Client, error) {
 // [*PartialError]; on error the vector is nil. See the Err variables for the
 // kinds of failure.
 func (c *Client) Query(ctx context.Context, promql string, at time.Time) (Vector, error) {
+	var b vectorBuilder
+	err := c.each(ctx, promql, at, new(sync.Mutex), b.add)
+	if partial, ok := errors.AsType[*PartialError](err); ok {
+		partial.Vector = b.vector
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b.vector, nil
+}
+
+// Each is Query for large answers: no vector is made, but take is given each
+// element as it arrives. Its labels, pairs of name and value in order of name
+// and none of them empty, hold until take returns. After an error, all that
+// was taken is to be thrown away. turn is held while the answer is worked on,
+// though not while the server is waited for: queries that share one leave
+// processors free for other things.
+func (c *Client) Each(ctx context.Context, promql string, at time.Time, turn sync.Locker, take func(labels [][2][]byte, value float64, at time.Time)) error {
+	return c.each(ctx, promql, at, turn, func(e element) { take(e.labels, e.value, e.at) })
+}
+
+func (c *Client) each(ctx context.Context, promql string, at time.Time, turn sync.Locker, take func(element)) error {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	req, err := c.request(ctx, promql, at)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	client, err := c.transport.current()
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, c.bare(err))
+		return fmt.Errorf("%w: %w", ErrUnavailable, c.bare(err))
 	}
 	defer func() { _ = resp.Body.Close() }()
-	return c.read(resp)
+	turn.Lock()
+	defer turn.Unlock()
+	return c.read(resp, turn, take)
 }
 
 func (c *Client) request(ctx context.Context, promql string, at time.Time) (*http.Request, error) {
@@ -100,28 +125,28 @@ func (c *Client) bare(err error) error {
 	return err
 }
 
-func (c *Client) read(resp *http.Response) (Vector, error) {
+func (c *Client) read(resp *http.Response, turn sync.Locker, take func(element)) error {
 	body := &limitedReader{r: resp.Body, left: c.cfg.MaxResponseBytes}
-	a, err := decode(body, c.cfg.MaxSeries)
+	a, err := decode(body, c.cfg.MaxSeries, turn, take)
 	switch {
 	case errors.Is(err, ErrTooLarge), errors.Is(err, ErrBadQuery):
-		return nil, err
+		return err
 	case refused(resp.StatusCode):
-		return nil, fmt.Errorf("%w: HTTP %d: %s", ErrBadQuery, resp.StatusCode, a.reason())
+		return fmt.Errorf("%w: HTTP %d: %s", ErrBadQuery, resp.StatusCode, a.reason())
 	case resp.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("%w: HTTP %d: %s", ErrUnavailable, resp.StatusCode, a.reason())
+		return fmt.Errorf("%w: HTTP %d: %s", ErrUnavailable, resp.StatusCode, a.reason())
 	case err != nil:
-		return nil, fmt.Errorf("%w: reading the answer: %w", ErrUnavailable, err)
+		return fmt.Errorf("%w: reading the answer: %w", ErrUnavailable, err)
 	case a.status != "success":
-		return nil, fmt.Errorf("%w: status %q: %s", ErrUnavailable, a.status, a.reason())
+		return fmt.Errorf("%w: status %q: %s", ErrUnavailable, a.status, a.reason())
 	case a.resultType != "vector":
-		return nil, fmt.Errorf("%w: the answer is a %q, not a vector", ErrBadQuery, a.resultType)
+		return fmt.Errorf("%w: the answer is a %q, not a vector", ErrBadQuery, a.resultType)
 	case len(a.warnings) > 0:
-		return nil, &PartialError{Warnings: a.warnings, Vector: a.vector}
+		return &PartialError{Warnings: a.warnings}
 	case a.partial:
-		return nil, &PartialError{Warnings: []string{"isPartial: some of the storage did not answer"}, Vector: a.vector}
+		return &PartialError{Warnings: []string{"isPartial: some of the storage did not answer"}}
 	}
-	return a.vector, nil
+	return nil
 }
 
 // refused says whether the status blames the query rather than the server.

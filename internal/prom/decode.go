@@ -1,22 +1,21 @@
 package prom
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
+	"sync"
 )
 
 // answer is the API's envelope around a vector.
 type answer struct {
 	status, errorType, message string
 	resultType                 string
-	vector                     Vector
 	warnings                   []string
 	// partial is VictoriaMetrics' word for "some of the storage did not answer".
 	partial bool
@@ -36,11 +35,34 @@ func (a answer) reason() string {
 	return reason
 }
 
-// decode reads an envelope element by element, so that an answer of too many
-// series is refused before it is held in memory. The fields of the
-// envelope may come in any order.
-func decode(r io.Reader, maxSeries int) (a answer, err error) {
-	d := decoder{json: json.NewDecoder(r), maxSeries: maxSeries, seen: map[string]string{}}
+// decode reads an answer and hands each element of its vector to take, so that
+// an answer of too many series is refused before it is held in memory. What was
+// taken of an answer that ends in an error is worth nothing. turn is held by the
+// caller, and let go of while the server is waited for.
+func decode(r io.Reader, maxSeries int, turn sync.Locker, take func(element)) (answer, error) {
+	d := decoder{maxSeries: maxSeries, take: take}
+	s := &scanner{r: r, turn: turn}
+	head, ok := s.opens()
+	if ok {
+		if err := s.elements(d.next); err != nil {
+			return answer{}, err
+		}
+	}
+	if s.err != nil && s.err != io.EOF {
+		return answer{}, s.err
+	}
+	// With the vector's elements out of the way, or none known yet, the rest is
+	// an answer like any other.
+	rest := []io.Reader{strings.NewReader(head), bytes.NewReader(s.rest())}
+	if s.err == nil {
+		rest = append(rest, r)
+	}
+	return d.envelope(io.MultiReader(rest...))
+}
+
+// envelope reads an answer's fields, in any order.
+func (d *decoder) envelope(r io.Reader) (a answer, err error) {
+	d.json = json.NewDecoder(r)
 	err = d.object(func(key string) error {
 		switch key {
 		case "status":
@@ -64,9 +86,34 @@ func decode(r io.Reader, maxSeries int) (a answer, err error) {
 type decoder struct {
 	json      *json.Decoder
 	maxSeries int
-	seen      map[string]string // strings met before: label names and values repeat
-	element   json.RawMessage   // of the vector, its room used again
-	room      []Label           // where labels of samples go: see plain
+	take      func(element)
+	count     int     // elements taken
+	read      element // the last one, its room used again
+	stamp     []byte  // text of its time
+}
+
+// next takes the element that text begins with; 0 if it goes on beyond text.
+func (d *decoder) next(text []byte) (used int, err error) {
+	if d.count == d.maxSeries {
+		return 0, fmt.Errorf("%w: more than %d series", ErrTooLarge, d.maxSeries)
+	}
+	used, v := d.plain(text)
+	if v == short {
+		return 0, nil
+	}
+	if v == odd {
+		whole := object(text)
+		if whole == nil {
+			return 0, nil
+		}
+		if err := d.general(whole); err != nil {
+			return 0, err
+		}
+		used = len(whole)
+	}
+	d.count++
+	d.take(d.read)
+	return used, nil
 }
 
 func (d *decoder) data(a *answer) error {
@@ -80,7 +127,7 @@ func (d *decoder) data(a *answer) error {
 			// an unread result must not pass for an empty one.
 			switch a.resultType {
 			case "vector":
-				return d.vector(a)
+				return d.vector()
 			case "":
 				return errors.New("the result comes before its type")
 			}
@@ -90,7 +137,8 @@ func (d *decoder) data(a *answer) error {
 	})
 }
 
-func (d *decoder) vector(a *answer) error {
+// vector reads the result of an answer that does not begin as all do.
+func (d *decoder) vector() error {
 	open, err := d.json.Token()
 	if err != nil || open == nil {
 		return err
@@ -98,71 +146,56 @@ func (d *decoder) vector(a *answer) error {
 	if open != json.Delim('[') {
 		return fmt.Errorf("result is %v, not a list", open)
 	}
+	var raw json.RawMessage
 	for d.json.More() {
-		if len(a.vector) == d.maxSeries {
-			return fmt.Errorf("%w: more than %d series", ErrTooLarge, d.maxSeries)
-		}
-		s, err := d.sample()
-		if err != nil {
+		raw = raw[:0]
+		if err := d.json.Decode(&raw); err != nil {
 			return err
 		}
-		a.vector = append(a.vector, s)
+		if used, err := d.next(raw); err != nil {
+			return err
+		} else if used != len(raw) {
+			return fmt.Errorf("an element of the result is %.20q, not an object", raw)
+		}
 	}
 	_, err = d.json.Token()
 	return err
 }
 
-func (d *decoder) sample() (Sample, error) {
+// general reads any element.
+func (d *decoder) general(text []byte) error {
 	var raw struct {
 		Metric    map[string]string  `json:"metric"`
 		Value     [2]json.RawMessage `json:"value"`
 		Histogram json.RawMessage    `json:"histogram"`
 	}
-	d.element = d.element[:0]
-	if err := d.json.Decode(&d.element); err != nil {
-		return Sample{}, err
-	}
-	if s, ok := d.plain(d.element); ok {
-		return s, nil
-	}
-	if err := json.Unmarshal(d.element, &raw); err != nil {
-		return Sample{}, err
+	if err := json.Unmarshal(text, &raw); err != nil {
+		return err
 	}
 	if raw.Histogram != nil {
-		return Sample{}, fmt.Errorf("%w: the answer holds a native histogram", ErrBadQuery)
+		return fmt.Errorf("%w: the answer holds a native histogram", ErrBadQuery)
 	}
 	var seconds float64
-	var text string
+	var number string
 	if err := json.Unmarshal(raw.Value[0], &seconds); err != nil {
-		return Sample{}, fmt.Errorf("sample time: %w", err)
+		return fmt.Errorf("sample time: %w", err)
 	}
-	if err := json.Unmarshal(raw.Value[1], &text); err != nil {
-		return Sample{}, fmt.Errorf("sample value: %w", err)
+	if err := json.Unmarshal(raw.Value[1], &number); err != nil {
+		return fmt.Errorf("sample value: %w", err)
 	}
-	value, err := strconv.ParseFloat(text, 64)
+	value, err := strconv.ParseFloat(number, 64)
 	if err != nil && !math.IsInf(value, 0) { // 1e999 parses to an infinity and an error
-		return Sample{}, fmt.Errorf("sample value: %w", err)
+		return fmt.Errorf("sample value: %w", err)
 	}
-	return Sample{Labels: d.labels(raw.Metric), Value: value, Time: time.UnixMilli(int64(math.Round(seconds * 1000)))}, nil
-}
-
-func (d *decoder) labels(m map[string]string) Labels {
-	ls := make(Labels, 0, len(m))
-	for name, value := range m {
+	ls := d.read.labels[:0]
+	for name, value := range raw.Metric {
 		if value != "" {
-			ls = append(ls, Label{d.intern(name), d.intern(value)})
+			ls = append(ls, [2][]byte{[]byte(name), []byte(value)})
 		}
 	}
-	slices.SortFunc(ls, func(a, b Label) int { return strings.Compare(a.Name, b.Name) })
-	return ls
-}
-
-func (d *decoder) intern(s string) string {
-	if known, ok := d.seen[s]; ok {
-		return known
-	}
-	d.seen[s] = s
-	return s
+	arrange(ls)
+	d.read, d.stamp = element{ls, value, moment(seconds)}, nil
+	return nil
 }
 
 // object walks one JSON object; each must consume exactly the key's value.

@@ -5,96 +5,154 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 	"unicode/utf8"
 )
 
-// plain reads one element of a result vector as every server writes it:
-// {"metric":{…},"value":[time,"value"]}, without blanks or escapes. It does so
-// at a fraction of what the general way costs, and false says that the general
-// way must look at the element: plain itself refuses nothing. The element must
-// be valid JSON.
-func (d *decoder) plain(raw []byte) (s Sample, ok bool) {
-	rest, ok := bytes.CutPrefix(raw, []byte(`{"metric":{`))
-	if !ok || bytes.IndexByte(raw, '\\') >= 0 || !utf8.Valid(raw) {
-		return Sample{}, false
-	}
-	begin, sorted := len(d.room), true
-	for len(rest) > 0 && rest[0] != '}' {
-		var name, value []byte
-		if name, rest, ok = quoted(rest); !ok || len(rest) == 0 || rest[0] != ':' {
-			return d.forget(begin)
-		}
-		if value, rest, ok = quoted(rest[1:]); !ok {
-			return d.forget(begin)
-		}
-		if len(value) > 0 {
-			l := Label{d.known(name), d.known(value)}
-			sorted = sorted && (len(d.room) == begin || d.room[len(d.room)-1].Name < l.Name)
-			d.room = append(d.room, l)
-		}
-		if len(rest) > 1 && rest[0] == ',' && rest[1] == '"' {
-			rest = rest[1:]
-		}
-	}
-	if rest, ok = bytes.CutPrefix(rest, []byte(`},"value":[`)); !ok || !sorted && !arrange(d.room[begin:]) {
-		return d.forget(begin)
-	}
-	number, rest, ok := bytes.Cut(rest, []byte(`,"`))
-	text, end := bytes.CutSuffix(rest, []byte(`"]}`))
-	seconds, err1 := strconv.ParseFloat(string(number), 64)
-	value, err2 := strconv.ParseFloat(string(text), 64)
-	if !ok || !end || err1 != nil || err2 != nil {
-		return d.forget(begin)
-	}
-	// Of its own length, so that nobody's append runs into the next sample's.
-	ls := d.room[begin:len(d.room):len(d.room)]
-	if cap(d.room)-len(d.room) < maxPlain {
-		d.room = make([]Label, 0, roomSize)
-	}
-	return Sample{Labels: Labels(ls), Value: value, Time: time.UnixMilli(int64(math.Round(seconds * 1000)))}, true
+// element is one that was read. Its texts lie in the scanner's buffer.
+type element struct {
+	labels [][2][]byte // name and value, in order of name, none empty
+	value  float64
+	at     time.Time
 }
 
-// Labels are kept in blocks of roomSize, begun anew when fewer than maxPlain
-// are left.
+// verdict of the short way on an element.
+type verdict int
+
 const (
-	roomSize = 4096
-	maxPlain = 64
+	taken verdict = iota
+	odd           // the general way must look at it
+	short         // there may be more of it
 )
 
+// plain reads an element as every server writes it,
+// {"metric":{…},"value":[time,"value"]}, without blanks or escapes. It does so
+// at a fraction of what the general way costs, and refuses nothing: what is
+// not quite so is odd.
+func (d *decoder) plain(text []byte) (used int, v verdict) {
+	const open, middle, end = `{"metric":{`, `},"value":[`, `"]}`
+	rest, v := after(text, open)
+	if v != taken {
+		return 0, v
+	}
+	if rest, v = d.pairs(rest); v != taken {
+		return 0, v
+	}
+	if rest, v = after(rest, middle); v != taken {
+		return 0, v
+	}
+	number, rest, v := until(rest, ',')
+	if v != taken {
+		return 0, v
+	}
+	if rest, v = after(rest, `"`); v != taken {
+		return 0, v
+	}
+	value, rest, v := until(rest, '"')
+	if v != taken {
+		return 0, v
+	}
+	if rest, v = after(rest, end[1:]); v != taken {
+		return 0, v
+	}
+	used = len(text) - len(rest)
+	var err error
+	if d.read.value, err = strconv.ParseFloat(string(value), 64); err != nil || !d.time(number) || !utf8.Valid(text[:used]) {
+		return 0, odd
+	}
+	return used, taken
+}
+
+// pairs reads labels up to the closing brace.
+func (d *decoder) pairs(rest []byte) ([]byte, verdict) {
+	ls, sorted := d.read.labels[:0], true
+	defer func() { d.read.labels = ls }()
+	for first := true; ; first = false {
+		if len(rest) == 0 {
+			return nil, short
+		}
+		if rest[0] == '}' {
+			break
+		}
+		open := `,"`
+		if first {
+			open = `"`
+		}
+		var name, value []byte
+		v := taken
+		if rest, v = after(rest, open); v != taken {
+			return nil, v
+		}
+		if name, rest, v = until(rest, '"'); v != taken {
+			return nil, v
+		}
+		if rest, v = after(rest, `:"`); v != taken {
+			return nil, v
+		}
+		if value, rest, v = until(rest, '"'); v != taken {
+			return nil, v
+		}
+		if len(value) > 0 {
+			sorted = sorted && (len(ls) == 0 || bytes.Compare(ls[len(ls)-1][0], name) < 0)
+			ls = append(ls, [2][]byte{name, value})
+		}
+	}
+	if !sorted && !arrange(ls) {
+		return nil, odd
+	}
+	return rest, taken
+}
+
 // arrange puts labels in order; false if a name stands twice.
-func arrange(ls []Label) bool {
-	slices.SortFunc(ls, func(a, b Label) int { return strings.Compare(a.Name, b.Name) })
+func arrange(ls [][2][]byte) bool {
+	slices.SortFunc(ls, func(a, b [2][]byte) int { return bytes.Compare(a[0], b[0]) })
 	for i := range ls[min(1, len(ls)):] {
-		if ls[i].Name == ls[i+1].Name {
+		if bytes.Equal(ls[i][0], ls[i+1][0]) {
 			return false
 		}
 	}
 	return true
 }
 
-func (d *decoder) forget(begin int) (Sample, bool) {
-	d.room = d.room[:begin]
-	return Sample{}, false
+// time reads that of evaluation, which is the same for all elements.
+func (d *decoder) time(number []byte) bool {
+	if len(number) > 0 && bytes.Equal(number, d.stamp) {
+		return true
+	}
+	seconds, err := strconv.ParseFloat(string(number), 64)
+	if err != nil || number[0] != '-' && (number[0] < '0' || number[0] > '9') {
+		return false
+	}
+	d.stamp, d.read.at = append(d.stamp[:0], number...), moment(seconds)
+	return true
 }
 
-// quoted cuts the JSON string without escapes that text begins with.
-func quoted(text []byte) (inner, rest []byte, ok bool) {
-	if len(text) == 0 || text[0] != '"' {
-		return nil, nil, false
+func moment(seconds float64) time.Time { return time.UnixMilli(int64(math.Round(seconds * 1000))) }
+
+// after cuts what text must begin with.
+func after(text []byte, begin string) ([]byte, verdict) {
+	if len(text) >= len(begin) {
+		if string(text[:len(begin)]) == begin {
+			return text[len(begin):], taken
+		}
+		return nil, odd
 	}
-	end := bytes.IndexByte(text[1:], '"')
-	if end < 0 {
-		return nil, nil, false
+	if begin[:len(text)] == string(text) {
+		return nil, short
 	}
-	return text[1 : end+1], text[end+2:], true
+	return nil, odd
 }
 
-// known is intern without making a string of what was met before.
-func (d *decoder) known(text []byte) string {
-	if s, ok := d.seen[string(text)]; ok {
-		return s
+// until cuts text at a character. What is escaped is odd, and so are control
+// characters, which JSON does not let stand in a text.
+func until(text []byte, end byte) (before, rest []byte, v verdict) {
+	for i, c := range text {
+		switch {
+		case c == end:
+			return text[:i], text[i+1:], taken
+		case c == '\\', c < ' ':
+			return nil, nil, odd
+		}
 	}
-	return d.intern(string(text))
+	return nil, nil, short
 }

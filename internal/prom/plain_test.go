@@ -2,9 +2,6 @@ package prom
 
 import (
 	"encoding/json"
-	"math"
-	"slices"
-	"strings"
 	"testing"
 )
 
@@ -21,38 +18,48 @@ func FuzzPlain(f *testing.F) {
 		f.Add(element)
 	}
 	f.Fuzz(func(t *testing.T, element string) {
-		short := decoder{seen: map[string]string{}}
-		got, ok := short.plain([]byte(element))
-		if !ok || !json.Valid([]byte(element)) {
+		var d decoder
+		if used, v := d.plain([]byte(element)); v != taken || used != len(element) || !json.Valid([]byte(element)) {
 			return
 		}
-		// A blank before it sends the same element the general way.
-		a, err := decode(strings.NewReader(`{"data":{"resultType":"vector","result":[`+strings.Replace(element, "{", "{ ", 1)+`]}}`), 2)
-		if err != nil || len(a.vector) != 1 {
-			t.Fatalf("%q is %v, but the general way says %v, %v", element, got, a.vector, err)
+		var got vectorBuilder
+		got.add(d.read)
+		var long decoder
+		if err := long.general([]byte(element)); err != nil {
+			t.Fatalf("%q is %v, but the general way says %v", element, got.vector, err)
 		}
-		want := a.vector[0]
-		same := got.Value == want.Value || math.IsNaN(got.Value) && math.IsNaN(want.Value)
-		if !same || !got.Time.Equal(want.Time) || !slices.Equal(got.Labels, want.Labels) {
-			t.Fatalf("%q is %v, but the general way says %v", element, got, want)
+		var want vectorBuilder
+		want.add(long.read)
+		if !same(got.vector, want.vector) {
+			t.Fatalf("%q is %v, but the general way says %v", element, got.vector, want.vector)
 		}
 	})
 }
 
 // TestPlainTakesWhatServersSend, or decoding costs what it did before.
 func TestPlainTakesWhatServersSend(t *testing.T) {
-	d := decoder{seen: map[string]string{}}
-	first, ok := d.plain([]byte(`{"metric":{"namespace":"team","pod":"vllm-0"},"value":[1700000000.123,"NaN"]}`))
-	if !ok || first.Labels.Get("pod") != "vllm-0" {
-		t.Fatalf("%v, %v", first, ok)
+	var d decoder
+	var b vectorBuilder
+	for _, element := range []string{
+		`{"metric":{"namespace":"team","pod":"vllm-0"},"value":[1700000000.123,"NaN"]}`,
+		`{"metric":{"namespace":"team"},"value":[1700000000,"1"]}`,
+	} {
+		if used, v := d.plain([]byte(element)); v != taken || used != len(element) {
+			t.Fatalf("%s: %d, %v", element, used, v)
+		}
+		b.add(d.read)
+		for n := range len(element) { // what is cut off may go on
+			if _, v := d.plain([]byte(element[:n])); v != short {
+				t.Fatalf("%s: %v", element[:n], v)
+			}
+		}
 	}
-	second, ok := d.plain([]byte(`{"metric":{"namespace":"team"},"value":[1700000000,"1"]}`))
-	if !ok || len(second.Labels) != 1 {
-		t.Fatalf("%v, %v", second, ok)
+	if b.vector[0].Labels.Get("pod") != "vllm-0" || len(b.vector[1].Labels) != 1 {
+		t.Fatal(b.vector)
 	}
 	// Samples share a block, and one's append must not write into the next.
-	_ = append(first.Labels, Label{"z", "z"})
-	if second.Labels.Get("namespace") != "team" {
-		t.Errorf("the next sample is now %v", second)
+	_ = append(b.vector[0].Labels, Label{"z", "z"})
+	if b.vector[1].Labels.Get("namespace") != "team" {
+		t.Errorf("the next sample is now %v", b.vector[1])
 	}
 }

@@ -96,7 +96,7 @@ func (c *Client) readSeries(resp *http.Response) ([]Family, error) {
 }
 
 func decodeSeries(r io.Reader, limit int) (a answer, families []Family, err error) {
-	d := decoder{json: json.NewDecoder(r), seen: map[string]string{}}
+	d := decoder{json: json.NewDecoder(r)}
 	err = d.object(func(key string) error {
 		switch key {
 		case "status":
@@ -135,7 +135,7 @@ func (d *decoder) families(limit int) ([]Family, error) {
 		f := Family{Name: series["__name__"]}
 		for label, value := range series {
 			if label != "__name__" && value != "" {
-				f.Labels = append(f.Labels, d.intern(label))
+				f.Labels = append(f.Labels, label)
 			}
 		}
 		slices.Sort(f.Labels)

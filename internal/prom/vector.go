@@ -59,3 +59,38 @@ func (ls Labels) All() iter.Seq2[string, string] {
 		}
 	}
 }
+
+// vectorBuilder keeps the elements of an answer. Label names and values
+// repeat, so each text is there once.
+type vectorBuilder struct {
+	vector Vector
+	seen   map[string]string
+	room   []Label // where labels go, in blocks
+}
+
+const labelBlock = 4096
+
+func (b *vectorBuilder) add(e element) {
+	if cap(b.room)-len(b.room) < len(e.labels) {
+		b.room = make([]Label, 0, max(labelBlock, len(e.labels)))
+	}
+	begin := len(b.room)
+	for _, pair := range e.labels {
+		b.room = append(b.room, Label{b.text(pair[0]), b.text(pair[1])})
+	}
+	// Of its own length, so that nobody's append runs into the next sample's.
+	ls := b.room[begin:len(b.room):len(b.room)]
+	b.vector = append(b.vector, Sample{Labels: Labels(ls), Value: e.value, Time: e.at})
+}
+
+func (b *vectorBuilder) text(raw []byte) string {
+	if s, ok := b.seen[string(raw)]; ok {
+		return s
+	}
+	if b.seen == nil {
+		b.seen = map[string]string{}
+	}
+	s := string(raw)
+	b.seen[s] = s
+	return s
+}

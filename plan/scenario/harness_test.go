@@ -22,7 +22,7 @@ func harness(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 	}
 	for _, check := range []func(plan.Snapshot, plan.Policy, plan.Plan) error{
 		sameAgain, sameShuffled, withinBounds, withinRates, nothingHeldDestroyed, evictsWithCare, drainsWithCare,
-		withinLimits, nothingForRefused, noHalfGang, oneVerdictEach, nothingLeft, printsBack,
+		withinLimits, nothingForRefused, noHalfGang, oneVerdictEach, nothingLeft, printsBack, explainedAlike,
 	} {
 		if err := check(s, p, made); err != nil {
 			return err

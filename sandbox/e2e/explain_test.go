@@ -84,7 +84,7 @@ func newExplainBed(t *testing.T) *explainBed {
 	}
 	t.Cleanup(b.cluster.Stop)
 	b.apply(explainWorld)
-	b.kube("apply", "-f", filepath.Join(root, "deploy", "crds", "gpuscale.io_gpunodepools.yaml"))
+	b.kube("apply", "-f", filepath.Join(root, "deploy", "crds"))
 	b.kube("apply", "-f", filepath.Join(root, "deploy", "manifests", "autoscaler.yaml"))
 	b.kube("wait", "--for=condition=established", "--timeout=60s", "crd/gpunodepools.gpuscale.io")
 	b.start()

@@ -22,10 +22,13 @@ var karpenter = schema.GroupVersion{Group: "karpenter.sh", Version: "v1"}
 // Claims plays Karpenter's two controllers of static NodePools: one makes
 // NodeClaims while fewer run than the replicas ask for, as far as the limit on
 // nodes allows, where those that are going count too; the other deletes what runs
-// above the replicas, the oldest first, whatever anybody meant.
+// above the replicas, the oldest first, whatever anybody meant. The second sees
+// the NodeClaims as they were a turn ago, since the real one's cache may lag.
 type Claims struct {
 	Client client.Client
 	Nodes  Nodes
+
+	before map[string][]*unstructured.Unstructured // running claims of a NodePool, a turn ago
 }
 
 // Run plays until ctx ends; an error it could not go on from is returned.
@@ -80,6 +83,10 @@ func (k *Claims) turn(ctx context.Context, pool *unstructured.Unstructured) erro
 		made, than := a.GetCreationTimestamp(), b.GetCreationTimestamp()
 		return cmp.Or(made.Compare(than.Time), cmp.Compare(a.GetName(), b.GetName()))
 	})
+	if k.before == nil {
+		k.before = map[string][]*unstructured.Unstructured{}
+	}
+	running, k.before[pool.GetName()] = k.before[pool.GetName()], running
 	for _, victim := range running[:max(0, len(running)-int(want))] {
 		if err := k.Client.Delete(ctx, victim); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("deleting NodeClaim %s: %w", victim.GetName(), err)

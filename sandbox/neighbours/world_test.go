@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -23,6 +24,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/gpuscale/gpuscale/autoscaler/act"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
@@ -59,6 +61,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Stop)
+	ctrllog.SetLogger(logr.Discard())
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
@@ -147,7 +150,7 @@ func (w *world) rounds(what string, ok func() error) {
 	})
 }
 
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 func (w *world) eventually(what string, ok func() error) {
 	w.t.Helper()

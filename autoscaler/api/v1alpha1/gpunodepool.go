@@ -51,9 +51,11 @@ type GPUNodePoolList struct {
 type GPUNodePoolSpec struct {
 	// Min is the smallest size of the pool, in nodes.
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100000
 	Min int32 `json:"min"`
 	// Max is the largest size of the pool, in nodes.
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100000
 	Max int32 `json:"max"`
 	// Provider makes and removes the nodes.
 	Provider Provider `json:"provider"`
@@ -89,11 +91,70 @@ type GPUNodePoolSpec struct {
 
 // Provider of nodes: exactly one block is set.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.kwok)",message="a provider is needed: kwok"
+// +kubebuilder:validation:XValidation:rule="[has(self.kwok), has(self.scale), has(self.asg)].filter(x, x).size() == 1",message="exactly one provider is needed: kwok, scale or asg"
 type Provider struct {
 	// KWOK makes Node objects for a cluster whose nodes are simulated by KWOK.
 	// +optional
 	KWOK *KWOKProvider `json:"kwok,omitempty"`
+	// Scale sets the replicas of another resource that makes the nodes: a Cluster
+	// API MachineDeployment, MachineSet or MachinePool, a static Karpenter
+	// NodePool, or anything else with a scale subresource. Nodes are taken away
+	// from the first four by name; anything else is only made larger.
+	// +optional
+	Scale *ScaleProvider `json:"scale,omitempty"`
+	// ASG sets the size of an AWS Auto Scaling group and takes its instances
+	// away by their ids.
+	// +optional
+	ASG *ASGProvider `json:"asg,omitempty"`
+}
+
+// ScaleProvider names the resource whose replicas are the pool's nodes.
+//
+// +kubebuilder:validation:XValidation:rule="self.kind != 'NodePool' || !self.apiVersion.startsWith('karpenter.sh/') || !has(self.__namespace__)",message="a Karpenter NodePool has no namespace: leave it out"
+// +kubebuilder:validation:XValidation:rule="!self.apiVersion.startsWith('cluster.x-k8s.io/') || has(self.__namespace__)",message="Cluster API's resources need a namespace"
+type ScaleProvider struct {
+	// APIVersion of the resource, such as cluster.x-k8s.io/v1beta2.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	APIVersion string `json:"apiVersion"`
+	// Kind of the resource, such as MachineDeployment.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind"`
+	// Namespace of the resource; left out for one that has none.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+	// Name of the resource.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// ASGProvider names an AWS Auto Scaling group.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.interruptionQueue) || self.interruptionQueue.startsWith('https://')",message="an https URL is wanted"
+type ASGProvider struct {
+	// Name of the group.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	Name string `json:"name"`
+	// Region of the group, such as eu-west-1.
+	// +kubebuilder:validation:Pattern=`^[a-z]{2}(-[a-z]+)+-[0-9]+$`
+	// +kubebuilder:validation:MaxLength=32
+	Region string `json:"region"`
+	// InstanceType asked for the spot price, such as p5.48xlarge; left out, the
+	// price is spec.pricePerHour alone.
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	InstanceType string `json:"instanceType,omitempty"`
+	// InterruptionQueue is the URL of the SQS queue into which EventBridge puts
+	// spot interruption warnings and rebalance recommendations; left out, none
+	// are read.
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
+	InterruptionQueue string `json:"interruptionQueue,omitempty"`
 }
 
 // KWOKProvider makes Node objects itself.
@@ -108,15 +169,20 @@ type KWOKProvider struct {
 type NodeTemplate struct {
 	// Product of the cards, as in the node label nvidia.com/gpu.product
 	// ("NVIDIA-H100-80GB-HBM3") or as gpuscale names it ("H100-80GB").
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
 	Product string `json:"product"`
 	// Cards per node.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=64
 	Cards int32 `json:"cards"`
 	// Labels of the node, besides the pool's own and the GPU labels.
+	// +kubebuilder:validation:MaxProperties=100
+	// +kubebuilder:validation:XValidation:rule="!('gpuscale.io/pool' in self)",message="gpuscale.io/pool is the pool's own label: leave it out"
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
 	// Taints of the node.
+	// +kubebuilder:validation:MaxItems=50
 	// +optional
 	Taints []Taint `json:"taints,omitempty"`
 	// CPU the node can give to pods.
@@ -127,9 +193,15 @@ type NodeTemplate struct {
 
 // Taint of a node.
 type Taint struct {
+	// Key of the taint.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=316
 	Key string `json:"key"`
+	// Value of the taint.
+	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	Value string `json:"value,omitempty"`
+	// Effect of the taint.
 	// +kubebuilder:validation:Enum=NoSchedule;PreferNoSchedule;NoExecute
 	Effect string `json:"effect"`
 }
@@ -148,15 +220,18 @@ type ScaleDown struct {
 // MIG says what may be done to the layout of a pool's cards.
 type MIG struct {
 	// Actuator that changes layouts: "mig-manager" (the GPU Operator's, through
-	// node labels) or "none".
-	// +kubebuilder:validation:Enum=mig-manager;none
+	// node labels, a card at a time that nobody uses), "agent" (gpuscale's own on
+	// each node, which leaves busy instances running) or "none".
+	// +kubebuilder:validation:Enum=mig-manager;agent;none
 	// +kubebuilder:default=mig-manager
 	Actuator string `json:"actuator,omitempty"`
 	// BootLayout of each card of a new node: profile name to count, one entry a
 	// card; a single entry stands for all cards.
+	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	BootLayout []map[string]int32 `json:"bootLayout,omitempty"`
 	// AllowedProfiles that a repartition may create; empty means all.
+	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	AllowedProfiles []string `json:"allowedProfiles,omitempty"`
 	// IdleAfter is how long an instance must be free before it may be
@@ -182,20 +257,40 @@ type GPUNodePoolStatus struct {
 	// Upcoming nodes: asked for, not ready.
 	// +optional
 	Upcoming int32 `json:"upcoming"`
+	// ReadyAfter is how long three of four nodes took from request to ready, as
+	// learned; absent while too few have come to tell.
+	// +optional
+	ReadyAfter *metav1.Duration `json:"readyAfter,omitempty"`
+	// Backoff of a pool whose provider failed; absent when all is well.
+	// +optional
+	Backoff *Backoff `json:"backoff,omitempty"`
 	// Reason of the last decision about this pool.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// Message for people, to go with Reason.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// Conditions of the pool: Ready, Valid.
+	// Conditions of the pool: Ready, Valid, ScalingLimited, ForeignAutoscaler.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// LastDecisions taken about the pool, newest first.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=5
+	LastDecisions []Decision `json:"lastDecisions,omitempty"`
 	// Memory of the planner about this pool, persisted before anything is done.
 	// +optional
 	Memory PoolMemory `json:"memory,omitempty"`
+}
+
+// Backoff is how long a pool is not asked for more after failures.
+type Backoff struct {
+	// Failures in a row.
+	Failures int32 `json:"failures"`
+	// Until when the pool is not asked.
+	Until metav1.Time `json:"until"`
 }
 
 // PoolMemory is what the planner must remember about a pool between rounds.

@@ -11,7 +11,7 @@ var GroupVersion = schema.GroupVersion{Group: "gpuscale.io", Version: "v1alpha1"
 
 // AddToScheme registers the types.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &GPUNodePool{}, &GPUNodePoolList{})
+	s.AddKnownTypes(GroupVersion, &GPUNodePool{}, &GPUNodePoolList{}, &GPUQuota{}, &GPUQuotaList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

@@ -1,0 +1,26 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// MaxDecisions is how many decisions a pool's status keeps.
+const MaxDecisions = 5
+
+// Decision is something that was done to a pool, or that failed.
+type Decision struct {
+	// At is when it was decided.
+	At metav1.Time `json:"at"`
+	// Action taken: scale-up, remove-node, drain, replace, repartition, uncordon,
+	// rollback or reclaim.
+	Action string `json:"action"`
+	// On is the node or pod it was done to; absent for the pool itself.
+	// +optional
+	On string `json:"on,omitempty"`
+	// Reason is a word of docs/reasons.md.
+	Reason string `json:"reason"`
+	// Message for people.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// Failed says that it could not be done; the message says why.
+	// +optional
+	Failed bool `json:"failed,omitempty"`
+}

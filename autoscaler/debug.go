@@ -1,0 +1,102 @@
+package main
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+)
+
+// tokenHeader carries the token of /debug besides Authorization, which the API
+// server's proxy keeps to itself.
+const tokenHeader = "X-Gpuscale-Token"
+
+// DebugConfig says who may see /debug: it names every pod, node and quota.
+type DebugConfig struct {
+	// TokenFile holds the token that a caller must show who does not ask from the
+	// pod itself, as "kubectl port-forward" and "kubectl exec" do. Without a file
+	// nobody else is answered. It is read at each request, so that it can be
+	// rotated.
+	TokenFile string `json:"tokenFile"`
+}
+
+// guard lets through who may see what is protected.
+type guard struct {
+	DebugConfig
+	log *slog.Logger
+}
+
+func (g guard) protect(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if status, why := g.refuses(r); status != 0 {
+			http.Error(w, why, status)
+			return
+		}
+		next(w, r)
+	}
+}
+
+// refuses returns the status and the words for who must not see it, 0 for others.
+func (g guard) refuses(r *http.Request) (int, string) {
+	if local(r) {
+		return 0, ""
+	}
+	if g.TokenFile == "" {
+		return http.StatusForbidden, "/debug is answered to callers on this pod only: use kubectl port-forward, or set debug.tokenFile in the autoscaler's configuration"
+	}
+	want, err := token(g.TokenFile)
+	if err != nil {
+		g.log.Error("reading debug.tokenFile failed", "err", err)
+		return http.StatusForbidden, "the autoscaler cannot read its debug.tokenFile; its log says why"
+	}
+	bearer, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	for _, shown := range []string{r.Header.Get(tokenHeader), bearer} {
+		if shown != "" && same(shown, want) {
+			return 0, ""
+		}
+	}
+	return http.StatusUnauthorized, "/debug wants the token of debug.tokenFile, as a bearer token or in the header " + tokenHeader
+}
+
+// forwarded are headers of what asks on behalf of others: a proxy beside us is
+// local, whoever is behind it may not be.
+var forwarded = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Via"}
+
+func local(r *http.Request) bool {
+	for _, h := range forwarded {
+		if r.Header.Get(h) != "" {
+			return false
+		}
+	}
+	if a, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && a.Network() == "unix" {
+		return true
+	}
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	ip := net.ParseIP(host)
+	return err == nil && ip != nil && ip.IsLoopback()
+}
+
+// same compares without telling by the time it takes how much of it is right.
+func same(a, b string) bool {
+	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
+	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
+}
+
+// minToken keeps an empty or cut-off file from being a token.
+const minToken = 16
+
+func token(file string) (string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	t := strings.TrimSpace(string(text))
+	if len(t) < minToken {
+		return "", fmt.Errorf("%s: %d characters: want at least %d", file, len(t), minToken)
+	}
+	return t, nil
+}

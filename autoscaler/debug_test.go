@@ -1,0 +1,63 @@
+package main
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestDebugIsProtected: what /debug shows is answered on the pod itself, and
+// elsewhere only for the token; a proxy on the pod is not the pod.
+func TestDebugIsProtected(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	const secret = "correct-horse-battery"
+	good := file("good", secret+"\n")
+	for _, c := range []struct {
+		name, from, tokenFile string
+		header                [2]string
+		want                  int
+		says                  string
+	}{
+		{name: "the pod itself", from: "127.0.0.1:40000", want: 200},
+		{name: "the pod itself, IPv6", from: "[::1]:40000", want: 200},
+		{name: "elsewhere", from: "10.0.0.7:40000", want: 403, says: "port-forward"},
+		{name: "a proxy on the pod", from: "127.0.0.1:40000", header: [2]string{"X-Forwarded-For", "10.0.0.7"}, want: 403},
+		{name: "no address", from: "", want: 403},
+		{name: "a name", from: "localhost:1", want: 403},
+		{name: "no token", from: "10.0.0.7:1", tokenFile: good, want: 401, says: tokenHeader},
+		{name: "a wrong token", from: "10.0.0.7:1", tokenFile: good, header: [2]string{tokenHeader, secret + "x"}, want: 401},
+		{name: "the token", from: "10.0.0.7:1", tokenFile: good, header: [2]string{tokenHeader, secret}, want: 200},
+		{name: "the token as a bearer", from: "10.0.0.7:1", tokenFile: good, header: [2]string{"Authorization", "Bearer " + secret}, want: 200},
+		{name: "an empty bearer of an empty file", from: "10.0.0.7:1", tokenFile: file("empty", "\n"), header: [2]string{"Authorization", "Bearer "}, want: 403},
+		{name: "a file cut off", from: "10.0.0.7:1", tokenFile: file("short", "abc"), header: [2]string{tokenHeader, "abc"}, want: 403},
+		{name: "no such file", from: "10.0.0.7:1", tokenFile: filepath.Join(dir, "none"), header: [2]string{tokenHeader, secret}, want: 403},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := guard{DebugConfig{TokenFile: c.tokenFile}, slog.New(slog.DiscardHandler)}
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/plan", nil)
+			r.RemoteAddr = c.from
+			if c.header[0] != "" {
+				r.Header.Set(c.header[0], c.header[1])
+			}
+			w := httptest.NewRecorder()
+			g.protect(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("shown")) })(w, r)
+			if w.Code != c.want || (w.Body.String() == "shown") != (c.want == 200) || !strings.Contains(w.Body.String(), c.says) {
+				t.Errorf("%d %q, want %d with %q", w.Code, w.Body, c.want, c.says)
+			}
+			if strings.Contains(w.Body.String(), secret) || strings.Contains(w.Body.String(), dir) {
+				t.Errorf("tells more than it should: %q", w.Body)
+			}
+		})
+	}
+}

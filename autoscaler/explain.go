@@ -1,0 +1,127 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpuscale/gpuscale/autoscaler/explain"
+	"github.com/gpuscale/gpuscale/plan"
+	"github.com/gpuscale/gpuscale/plan/scenario"
+)
+
+// explainForms are the forms of an explanation.
+var explainForms = map[string]func(d explain.Document, w io.Writer) error{
+	"text": explain.Document.WriteText,
+	"json": explain.Document.WriteJSON,
+}
+
+// explainer is one of the subjects that can be asked about.
+type explainer struct {
+	use, short string
+	ask        func(plan.Snapshot, plan.Policy, string) (explain.Document, error)
+}
+
+var explainers = []explainer{
+	{"pod NAMESPACE/NAME", "Why a pod waits, what was weighed for it, and what would help", explain.ForPod},
+	{"gang NAMESPACE/NAME", "The same of a gang, and what each member waits for", explain.ForGang},
+	{"pool NAME", "Why a pool is as large as it is, and what its nodes are doing", explain.ForPool},
+}
+
+// newExplainCommand explains the last snapshot of a running autoscaler, or one in
+// a file.
+func newExplainCommand(out io.Writer) *cobra.Command {
+	var from snapshotSource
+	var form string
+	cmd := &cobra.Command{
+		Use:   "explain pod|gang|pool NAME [-f FILE | --url URL] [-o text|json]",
+		Short: "Say why a pod waits, which options were weighed, and what would have to change",
+		Long:  explainHelp,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usage{errors.New("what is to be explained? pod NAMESPACE/NAME, gang NAMESPACE/NAME or pool NAME")}
+			}
+			return usage{fmt.Errorf("%q cannot be explained: want pod, gang or pool", args[0])}
+		},
+	}
+	for _, e := range explainers {
+		cmd.AddCommand(&cobra.Command{
+			Use: e.use, Short: e.short, Long: explainHelp,
+			RunE: func(cmd *cobra.Command, args []string) error {
+				write, ok := explainForms[form]
+				switch {
+				case len(args) != 1:
+					return usage{fmt.Errorf("want one name: explain %s", e.use)}
+				case !ok:
+					return usage{fmt.Errorf("--output %q: want text or json", form)}
+				}
+				return explained(cmd.Context(), out, from, cmd.InOrStdin(), e, args[0], write)
+			},
+		})
+	}
+	fs := cmd.PersistentFlags()
+	fs.StringVarP(&from.file, "file", "f", "", "explain a snapshot in a file, as /debug/snapshot gives it; - for standard input")
+	fs.StringVar(&from.url, "url", "", "ask an autoscaler at this address, such as http://localhost:9402 behind kubectl port-forward")
+	fs.StringVar(&from.tokenFile, "token-file", "", "file with the token of the autoscaler's debug.tokenFile")
+	fs.StringVar(&from.kubeconfig, "kubeconfig", "", "kubeconfig file; empty means the pod's service account or the user's own")
+	fs.StringVarP(&from.namespace, "namespace", "n", "gpuscale-system", "namespace of the autoscaler's lease and pods")
+	fs.StringVar(&from.lease, "lease", "gpuscale-autoscaler", "lease of the autoscaler, which names the replica to ask")
+	fs.IntVar(&from.port, "port", 9402, "port of the autoscaler's pods")
+	fs.StringVarP(&form, "output", "o", "text", "text or json")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text\tfor people", "json\tfor programs, " + explain.Version}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// askWithin bounds what is asked of a cluster and of an autoscaler.
+const askWithin = 30 * time.Second
+
+func explained(ctx context.Context, out io.Writer, from snapshotSource, in io.Reader, e explainer, name string, write func(explain.Document, io.Writer) error) error {
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	text, err := from.text(ctx, in)
+	if err != nil {
+		return err
+	}
+	where := cmp.Or(from.file, "the autoscaler's snapshot")
+	script, acts := scenario.Script(text)
+	if acts {
+		return usage{fmt.Errorf("%s has plans of its own: explain takes a snapshot; \"gpuscale-autoscaler plan -f\" plays it", named(where))}
+	}
+	snapshot, policy, err := readSnapshot(where, script)
+	if err != nil {
+		return err
+	}
+	d, err := e.ask(snapshot, policy, name)
+	if err != nil {
+		return from.refine(ctx, err, name)
+	}
+	return write(d, out)
+}
+
+const explainHelp = `Say why a pod waits, which options were weighed for it, what each costs and why
+it lost, and what would have to change. Every change that is proposed was tried:
+the same snapshot was planned with it.
+
+Without -f and --url the replica that leads is found by its lease and asked
+through the API server's proxy: that takes the right to get leases and pods/proxy
+in its namespace, and the token of its debug.tokenFile (--token-file). Without a
+token, ask from its own pod:
+
+  kubectl -n gpuscale-system port-forward deploy/gpuscale-autoscaler 9402 &
+  gpuscale-autoscaler explain pod NAMESPACE/NAME --url http://localhost:9402
+
+Where there are several replicas, forward to the one that leads: the others have
+no snapshot and say so. Nothing is written, and the planning is done here.
+
+Exit codes:
+  0  it was explained
+  1  the snapshot cannot be had: no file, no autoscaler, no right
+  2  the command line is wrong
+  3  the file is no snapshot that can be planned on
+  4  there is no such subject in the snapshot, or it does not wait
+`

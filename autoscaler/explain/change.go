@@ -1,0 +1,316 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu/quota"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// maxTries bounds the changes that are tried: each costs a plan.
+const maxTries = 16
+
+// maxPairs bounds the pairs of them that are tried where none helps by itself.
+const maxPairs = 30
+
+// largeWorld is how many pods and nodes make a plan take so long that pairs are
+// left out.
+const largeWorld = 20000
+
+// Who a change is asked of.
+const (
+	podOwner = "pod owner"
+	platform = "platform"
+)
+
+// candidate is a change to try. It may write to everything that world copies.
+type candidate struct {
+	who, what string
+	apply     func(w *world)
+}
+
+// world is a snapshot that may be changed as far as candidates do.
+type world struct {
+	plan.Snapshot
+	policy plan.Policy
+	asks   []int // pods that the change is for: the pod, or its gang
+}
+
+func copyOf(s plan.Snapshot, p plan.Policy, e plan.Explanation) *world {
+	w := &world{Snapshot: s, policy: p}
+	w.Pools, w.Pods, w.Tenants = slices.Clone(s.Pools), slices.Clone(s.Pods), slices.Clone(s.Tenants)
+	for i := range w.Pods {
+		q := &w.Pods[i]
+		if q.Key() == e.Pod.Key() || e.Pod.Gang != "" && q.Gang == e.Pod.Gang {
+			w.asks = append(w.asks, i)
+		}
+	}
+	return w
+}
+
+func (w *world) pool(name string) *plan.Pool {
+	return &w.Pools[slices.IndexFunc(w.Pools, func(p plan.Pool) bool { return p.Name == name })]
+}
+
+// serves are the answers to a pod that will run without anybody doing more.
+var serves = []plan.Reason{plan.WaitScheduler, plan.WaitUpcomingNode, plan.WaitRepartition, plan.WaitReclaim}
+
+// changes lists, of what could be changed, what would serve the pod: each is tried
+// by itself, and where nothing helps by itself, in pairs. Where nothing has to
+// change there are none.
+func changes(s plan.Snapshot, p plan.Policy, e plan.Explanation) (found []Change, tried int) {
+	if slices.Contains(serves, e.Verdict.Reason) {
+		return nil, 0
+	}
+	all := candidates(s, p, e)
+	all = all[:min(len(all), maxTries)]
+	attempt := func(c candidate) {
+		tried++
+		if v, ok := try(s, p, e, c.apply); ok {
+			found = append(found, Change{Who: c.who, What: c.what, Then: Answer{Reason: string(v.Reason), Detail: v.Detail}})
+		}
+	}
+	for _, c := range all {
+		attempt(c)
+	}
+	pairs := maxPairs
+	if len(s.Pods)+len(s.Nodes) > largeWorld {
+		pairs = 0
+	}
+	for i := 0; i < len(all) && len(found) == 0; i++ {
+		for j := i + 1; j < len(all) && tried < len(all)+pairs; j++ {
+			attempt(both(all[i], all[j]))
+		}
+	}
+	return found, tried
+}
+
+// both is one change and another.
+func both(a, b candidate) candidate {
+	who := a.who
+	if b.who != who {
+		who += " and " + b.who
+	}
+	return candidate{who, a.what + ", and " + b.what, func(w *world) { a.apply(w); b.apply(w) }}
+}
+
+// try plans with a change and reports whether it serves the pod; a member of a gang
+// is only served with it.
+func try(s plan.Snapshot, p plan.Policy, e plan.Explanation, change func(w *world)) (plan.Verdict, bool) {
+	w := copyOf(s, p, e)
+	change(w)
+	made := plan.Make(w.Snapshot, w.policy)
+	if e.Pod.Gang != "" {
+		v, _ := verdictOf(made, plan.KindGang, e.Pod.Gang)
+		return v, v.Reason == plan.GangServed || v.Reason == plan.WaitScheduler
+	}
+	v, _ := verdictOf(made, plan.KindPod, e.Pod.Key())
+	return v, slices.Contains(serves, v.Reason)
+}
+
+// least is the smallest number from 1 to most that serves the pod, found by
+// halving; 0 where most does not.
+func least(s plan.Snapshot, p plan.Policy, e plan.Explanation, most int, change func(n int) func(w *world)) int {
+	if _, ok := try(s, p, e, change(most)); !ok {
+		return 0
+	}
+	low, high := 0, most // high serves it
+	for high-low > 1 {
+		n := (low + high) / 2
+		if _, ok := try(s, p, e, change(n)); ok {
+			high = n
+		} else {
+			low = n
+		}
+	}
+	return high
+}
+
+func candidates(s plan.Snapshot, p plan.Policy, e plan.Explanation) []candidate {
+	var out []candidate
+	add := func(who, what string, apply func(w *world)) { out = append(out, candidate{who, what, apply}) }
+	if p.Freeze {
+		add(platform, "lift the freeze (policy.freeze)", func(w *world) { w.policy.Freeze = false })
+	}
+	if e.Pod.Tenant != "" {
+		out = append(out, quotaCandidates(s, p, e)...)
+	}
+	for _, o := range e.Options {
+		switch {
+		case o.Kind == plan.OptionNode && !o.Possible:
+			out = append(out, poolCandidates(s, p, e, o)...)
+		case o.Kind == plan.OptionRepartition && !o.Possible && len(e.Pod.Demand.MIG) > 0:
+			out = append(out, cutCandidates(s)...)
+		}
+	}
+	if e.Verdict.Reason == plan.BoundReached || p.MaxActionsPerRound == 0 {
+		add(platform, "raise policy.maxActionsPerRound and maxNodesPerScaleUp, or wait for the next round", func(w *world) {
+			w.policy.MaxActionsPerRound, w.policy.MaxNodesPerScaleUp = w.policy.MaxActionsPerRound+1000, w.policy.MaxNodesPerScaleUp+1000
+		})
+	}
+	if e.Pod.GangMin > 1 {
+		out = append(out, smallerGang(s, p, e)...)
+	}
+	return out
+}
+
+// poolCandidates are what one pool, or what the pod asks of it, would have to be
+// like.
+func poolCandidates(s plan.Snapshot, p plan.Policy, e plan.Explanation, o plan.Option) []candidate {
+	pool := (&world{Snapshot: s}).pool(o.On)
+	switch o.Reason {
+	case plan.PoolAtMax:
+		most := min(max(e.Pod.GangMin, 1), 1<<16)
+		n := least(s, p, e, most, func(n int) func(w *world) { return raised(pool, n).apply })
+		return []candidate{raised(pool, max(n, 1))}
+	case plan.Frozen:
+		return []candidate{{platform, "lift the freeze of pool " + o.On, func(w *world) { w.pool(o.On).Freeze = false }}}
+	case plan.BackingOff:
+		return []candidate{{platform, "have the provider of pool " + o.On + " deliver again", func(w *world) { w.pool(o.On).BackoffUntil = time.Time{} }}}
+	case plan.BoundReached:
+		return []candidate{{platform, "raise policy.maxNodesPerHour, or wait until the hour is over", func(w *world) { w.policy.MaxNodesPerHour += 1000 }}}
+	case plan.BorrowedWaits:
+		return []candidate{{platform, "buy nodes for what is borrowed (policy.buyBorrowed)", func(w *world) { w.policy.BuyBorrowed = true }}}
+	case plan.NoPoolFits:
+		return misfits(pool, e)
+	}
+	return nil
+}
+
+func raised(pool *plan.Pool, by int) candidate {
+	name, to := pool.Name, max(pool.Max, pool.Target, pool.Size)+by
+	return candidate{platform, fmt.Sprintf("raise max of pool %s from %d to %d", name, pool.Max, to), func(w *world) { w.pool(name).Max = to }}
+}
+
+// misfits are what of the pod keeps it off a pool, one by one: the nearest pools
+// are those for which one of them is enough.
+func misfits(pool *plan.Pool, e plan.Explanation) []candidate {
+	var out []candidate
+	each := func(what string, change func(q *plan.Pod)) {
+		out = append(out, candidate{podOwner, what, func(w *world) {
+			for _, i := range w.asks {
+				change(&w.Pods[i])
+			}
+		}})
+	}
+	t, pod := pool.Template, e.Pod
+	if len(t.Taints) > 0 && !plan.Admits(pod, t.Labels, t.Taints) && plan.Admits(pod, t.Labels, nil) {
+		var keys []string
+		for _, taint := range t.Taints {
+			keys = append(keys, taint.Key)
+		}
+		each(fmt.Sprintf("tolerate %s of pool %s", strings.Join(keys, ", "), pool.Name), func(q *plan.Pod) {
+			q.Tolerations = append(slices.Clone(q.Tolerations), plan.Toleration{Operator: "Exists"})
+		})
+	}
+	if !plan.Admits(pod, t.Labels, nil) {
+		each("let its node selector and affinity match pool "+pool.Name, func(q *plan.Pod) { q.NodeSelector, q.Affinity = nil, nil })
+	}
+	if pod.CPUMilli > t.CPUMilli && t.CPUMilli > 0 {
+		each(fmt.Sprintf("ask for no more than %d CPU, as nodes of pool %s have", t.CPUMilli/1000, pool.Name), func(q *plan.Pod) { q.CPUMilli = min(q.CPUMilli, t.CPUMilli) })
+	}
+	if pod.MemoryMi > t.MemoryMi && t.MemoryMi > 0 {
+		each(fmt.Sprintf("ask for no more than %d Gi of memory, as nodes of pool %s have", t.MemoryMi/1024, pool.Name), func(q *plan.Pod) { q.MemoryMi = min(q.MemoryMi, t.MemoryMi) })
+	}
+	if n := len(t.Cards); pod.Demand.Cards > n && n > 0 {
+		each(fmt.Sprintf("ask for no more cards in one pod than the %d that a node of pool %s has", n, pool.Name), func(q *plan.Pod) { q.Demand.Cards = min(q.Demand.Cards, n) })
+	}
+	return out
+}
+
+// cutCandidates are what would let cards be cut.
+func cutCandidates(s plan.Snapshot) []candidate {
+	out := []candidate{{platform, "ask no idle time of slices that are cut (mig.idleAfter, policy.repartitionCooldown)", func(w *world) {
+		w.policy.RepartitionCooldown = 0
+		for i := range w.Pools {
+			w.Pools[i].MIG.IdleAfter = 0
+		}
+	}}}
+	if slices.ContainsFunc(s.Pools, func(p plan.Pool) bool { return len(p.MIG.Allowed) > 0 }) {
+		out = append(out, candidate{platform, "allow more profiles (mig.allowedProfiles)", func(w *world) {
+			for i := range w.Pools {
+				w.Pools[i].MIG.Allowed = nil
+			}
+		}})
+	}
+	for i := range s.Pools {
+		p := &s.Pools[i]
+		if cards := p.Template.Cards; !p.MIG.Repartition && len(cards) > 0 && cards[0].MIG {
+			out = append(out, candidate{platform, "let the cards of pool " + p.Name + " be cut (mig.actuator)", func(w *world) { w.pool(p.Name).MIG.Repartition = true }})
+		}
+	}
+	return out
+}
+
+// quotaCandidates are what its tenant, and those above it, would have to have.
+func quotaCandidates(s plan.Snapshot, p plan.Policy, e plan.Explanation) []candidate {
+	if e.Verdict.Reason != plan.QuotaExceeded && e.Verdict.Reason != plan.GangWaits && e.Verdict.Reason != plan.BorrowedWaits {
+		return nil
+	}
+	members := len(copyOf(s, p, e).asks)
+	cards := ceil(e.Weight * float64(members))
+	more := quota.Amount{Compute: 7 * int64(cards), Memory: 8 * int64(cards)} // the slices of a card
+	text := fmt.Sprintf("%d GPU", cards)
+	line := lineage(s.Tenants, e.Pod.Tenant)
+	if len(line) == 0 {
+		return nil
+	}
+	names := make([]string, len(line))
+	for j, i := range line {
+		names[j] = s.Tenants[i].Name
+	}
+	out := []candidate{{platform, fmt.Sprintf("raise the limit of %s by %s", strings.Join(names, " and "), text), func(w *world) {
+		for _, i := range line {
+			w.Tenants[i].Limit = w.Tenants[i].Limit.Add(more)
+		}
+	}}, {platform, fmt.Sprintf("raise what %s is guaranteed, and its limit, by %s", names[0], text), func(w *world) {
+		for _, i := range line {
+			w.Tenants[i].Limit = w.Tenants[i].Limit.Add(more)
+		}
+		w.Tenants[line[0]].Guarantee = w.Tenants[line[0]].Guarantee.Add(more)
+	}}, {platform, "let " + names[0] + " borrow without a bound", func(w *world) {
+		w.Tenants[line[0]].Borrow = quota.All()
+	}}}
+	return out
+}
+
+func ceil(v float64) int {
+	n := int(v)
+	if float64(n) < v {
+		n++
+	}
+	return max(n, 1)
+}
+
+// lineage is a tenant and those above it, as positions.
+func lineage(tenants []plan.Tenant, name string) []int {
+	var out []int
+	for name != "" && len(out) < len(tenants) {
+		i := slices.IndexFunc(tenants, func(t plan.Tenant) bool { return t.Name == name })
+		if i < 0 {
+			break
+		}
+		out, name = append(out, i), tenants[i].Parent
+	}
+	return out
+}
+
+// smallerGang finds the largest gang that would be served, by halving.
+func smallerGang(s plan.Snapshot, p plan.Policy, e plan.Explanation) []candidate {
+	all := min(e.Pod.GangMin, 1<<16)
+	without := func(n int) func(w *world) {
+		return func(w *world) {
+			for _, i := range w.asks {
+				w.Pods[i].GangMin = max(all-n, 1)
+			}
+		}
+	}
+	n := least(s, p, e, all-1, without)
+	if n == 0 {
+		return nil
+	}
+	return []candidate{{podOwner, fmt.Sprintf("make do with %d of the %d members that gang %s needs", all-n, all, e.Pod.Gang), without(n)}}
+}

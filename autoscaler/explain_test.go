@@ -1,0 +1,171 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpuscale/gpuscale/autoscaler/explain"
+	"github.com/gpuscale/gpuscale/autoscaler/loop"
+	"github.com/gpuscale/gpuscale/plan"
+	"github.com/gpuscale/gpuscale/plan/scenario"
+)
+
+const crowded = "tick at=2026-11-21T09:00:00Z\npool p max=1 price=2 gpus=1 model=L40S\nnode n1 pool=p\npod a/runs wants=gpu node=n1\npod a/waits wants=gpu pending=1m\n"
+
+// atWork is an autoscaler whose last round saw the snapshot.
+func atWork(t *testing.T, text string) http.Handler {
+	t.Helper()
+	snapshot, policy, err := scenario.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := still{snapshot}
+	l := loop.New(loop.Options{Observer: w, Actor: w, Store: w, Policy: policy})
+	if err := l.Once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	routes(mux, l.State, policy, guard{})
+	return mux
+}
+
+// TestExplainALiveAutoscaler: asked over HTTP, the answer is that of the file.
+func TestExplainALiveAutoscaler(t *testing.T) {
+	server := httptest.NewServer(atWork(t, crowded))
+	defer server.Close()
+	live, err := command(t, "explain", "pod", "a/waits", "--url", server.URL)
+	if err != nil || !strings.Contains(live, "raise max of pool p from 1 to 2") {
+		t.Fatalf("%v\n%s", err, live)
+	}
+	file := filepath.Join(t.TempDir(), "snapshot.txt")
+	if err := os.WriteFile(file, []byte(crowded), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if offline, err := command(t, "explain", "pod", "a/waits", "-f", file); err != nil || offline != live {
+		t.Errorf("%v, of the file:\n%s\nlive:\n%s", err, offline, live)
+	}
+	js, err := command(t, "explain", "pod", "a/waits", "-f", file, "-o", "json")
+	var d explain.Document
+	if err != nil || json.Unmarshal([]byte(js), &d) != nil || d.APIVersion != explain.Version || d.Answer.Reason != string(plan.PoolAtMax) {
+		t.Errorf("%v\n%s", err, js)
+	}
+}
+
+// TestExplainThroughTheAPIServer: without an address the lease says whom to ask,
+// and the API server's proxy carries the question and the token there. A pod that
+// the snapshot does not have is looked up.
+func TestExplainThroughTheAPIServer(t *testing.T) {
+	dir := t.TempDir()
+	tokenFile := filepath.Join(dir, "token")
+	if err := os.WriteFile(tokenFile, []byte("correct-horse-battery"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	debug := atWork(t, crowded)
+	mux := http.NewServeMux()
+	answer := func(path, body string) {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(body))
+		})
+	}
+	answer("/apis/coordination.k8s.io/v1/namespaces/gpuscale-system/leases/gpuscale-autoscaler",
+		`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","spec":{"holderIdentity":"gpuscale-autoscaler-7d4b9c-xyz_4f2a"}}`)
+	answer("/apis/coordination.k8s.io/v1/namespaces/gpuscale-system/leases/nobodys",
+		`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","spec":{"holderIdentity":""}}`)
+	answer("/api/v1/namespaces/a/pods/cpu",
+		`{"apiVersion":"v1","kind":"Pod","spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"1","memory":"1Gi"}}}]}}`)
+	answer("/api/v1/namespaces/a/pods/gated",
+		`{"apiVersion":"v1","kind":"Pod","spec":{"schedulingGates":[{"name":"kueue.x-k8s.io/admission"}],"containers":[{"name":"c"}]}}`)
+	shown := ""
+	mux.HandleFunc("GET /api/v1/namespaces/gpuscale-system/pods/gpuscale-autoscaler-7d4b9c-xyz:9402/proxy/debug/snapshot", func(w http.ResponseWriter, r *http.Request) {
+		shown = r.Header.Get(tokenHeader)
+		inside := r.Clone(r.Context())
+		inside.URL.Path, inside.RemoteAddr = "/debug/snapshot", "127.0.0.1:1"
+		debug.ServeHTTP(w, inside)
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = w.Write([]byte(`{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"NotFound","code":404,"message":"not found"}`))
+	})
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	if err := os.WriteFile(kubeconfig, []byte("apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{name: x, context: {cluster: x, user: x}}]\n"+
+		"users: [{name: x, user: {}}]\nclusters: [{name: x, cluster: {server: \""+server.URL+"\"}}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(args ...string) (string, error) {
+		return command(t, append([]string{"explain", "--kubeconfig", kubeconfig, "--token-file", tokenFile}, args...)...)
+	}
+	if text, err := ask("pod", "a/waits"); err != nil || !strings.Contains(text, "PoolAtMax") || shown != "correct-horse-battery" {
+		t.Errorf("%v, shown %q\n%s", err, shown, text)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"pod", "a/none"}, exitNotFound, "there is no such pod"},
+		{[]string{"pod", "a/cpu"}, exitNotFound, "only for cpu, memory"},
+		{[]string{"pod", "a/gated"}, exitNotFound, "kueue.x-k8s.io/admission"},
+		{[]string{"pod", "a/runs"}, exitNotFound, "bound to node n1"},
+		{[]string{"pod", "a/waits", "--lease", "nobodys"}, exitFailed, "the autoscaler is not running"},
+		{[]string{"pod", "a/waits", "--lease", "none"}, exitFailed, "--lease"},
+		{[]string{"pod", "a/waits", "--port", "1"}, exitFailed, "port-forward pod/gpuscale-autoscaler-7d4b9c-xyz 1"},
+	} {
+		_, err := ask(c.args...)
+		if exitCode(err) != c.code || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%v: code %d, %v; want %d with %q", c.args, exitCode(err), err, c.code, c.says)
+		}
+	}
+}
+
+// TestDebugOfWhoDoesNotLead: a replica without a round says why it has none.
+func TestDebugOfWhoDoesNotLead(t *testing.T) {
+	mux := http.NewServeMux()
+	routes(mux, loop.New(loop.Options{}).State, plan.DefaultPolicy(), guard{})
+	server := httptest.NewServer(mux)
+	_, err := command(t, "explain", "pod", "a/b", "--url", server.URL)
+	if err == nil || !strings.Contains(err.Error(), "does not lead") {
+		t.Errorf("got %v", err)
+	}
+	server.Close()
+	if _, err = command(t, "explain", "pod", "a/b", "--url", server.URL); err == nil || !strings.Contains(err.Error(), "cannot be reached") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestSnapshotsReadBack: every world the scenarios know goes through /debug/snapshot
+// and comes back to the same plan.
+func TestSnapshotsReadBack(t *testing.T) {
+	files, err := filepath.Glob("explain/testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no files", err)
+	}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		world, _, _ := strings.Cut(string(raw), "----\n")
+		snapshot, policy, err := scenario.Parse(world)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := httptest.NewRecorder()
+		atWork(t, world).ServeHTTP(w, fromHere(t, "/debug/snapshot"))
+		back, policyBack, err := scenario.Parse(w.Body.String())
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		if got, want := plan.Make(back, policyBack).String(), plan.Make(snapshot, policy).String(); got != want {
+			t.Errorf("%s: read back, it is another plan:\n%s\nwant\n%s", file, got, want)
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package observe
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/gpuscale/gpuscale/autoscaler/observe/gangs"
+	"github.com/gpuscale/gpuscale/autoscaler/observe/ledger"
+	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/internal/kube"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// converter makes plans of pods and of what pods are made from.
+type converter struct {
+	c      *cluster
+	rules  *rules
+	ranges map[string][]corev1.LimitRange
+}
+
+func newConverter(c *cluster) *converter {
+	v := &converter{c: c, rules: newRules(c.namespaces), ranges: map[string][]corev1.LimitRange{}}
+	for i := range c.ranges {
+		v.ranges[c.ranges[i].Namespace] = append(v.ranges[c.ranges[i].Namespace], c.ranges[i])
+	}
+	return v
+}
+
+// pod is a pod that exists.
+func (v *converter) pod(p *corev1.Pod) plan.Pod {
+	out := v.c.claims.ConvertPod(p)
+	v.rules.of(p.Namespace, p.Labels, &p.Spec, &out)
+	return out
+}
+
+// template is a pod that would be made from t: with the namespace's defaults and the
+// priority of its class.
+func (v *converter) template(namespace string, t *corev1.PodTemplateSpec) plan.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Labels: t.Labels, Annotations: t.Annotations}}
+	p.Spec = WithDefaults(&t.Spec, v.ranges[namespace])
+	if p.Spec.Priority == nil {
+		p.Spec.Priority = v.priority(p.Spec.PriorityClassName)
+	}
+	p.Spec.NodeName = ""
+	p.OwnerReferences = []metav1.OwnerReference{{Controller: ptr.To(true)}}
+	return v.pod(p)
+}
+
+// priority of a class, the default one's for no name; nil where there is none.
+func (v *converter) priority(class string) *int32 {
+	i := slices.IndexFunc(v.c.classes, func(c schedulingv1.PriorityClass) bool {
+		return c.Name == class || class == "" && c.GlobalDefault
+	})
+	if i < 0 {
+		return nil
+	}
+	return &v.c.classes[i].Value
+}
+
+// podsOf returns the pods that want GPUs, those that are bound to a GPU node, and
+// those that are still to be made. Pods that have ended hold nothing and are left
+// out.
+func (v *converter) podsOf(gpuNode map[string]bool) []plan.Pod {
+	c, budgets := v.c, newBudgets(v.c.pdbs)
+	out := make([]plan.Pod, 0, len(c.pods))
+	all, at := make([]gangs.Pod, len(c.pods)), make([]int, len(c.pods))
+	for i := range c.pods {
+		p := &c.pods[i]
+		all[i].Pod, at[i] = p, -1
+		if kube.IsOver(p) || p.Spec.NodeName == "" && p.DeletionTimestamp != nil {
+			continue
+		}
+		pod := v.pod(p)
+		if p.Spec.NodeName != "" && !gpuNode[p.Spec.NodeName] || p.Spec.NodeName == "" && pod.Demand.Zero() && pod.Unreadable == "" {
+			continue
+		}
+		pod.Evictable = pod.Evictable && budgets.room(p)
+		at[i] = len(out)
+		out = append(out, pod)
+	}
+	for i := range all {
+		if at[i] >= 0 {
+			all[i].Plan = &out[at[i]]
+		}
+	}
+	unmade := gangs.Join(gangs.Input{Pods: all, Objects: c.foreign, HPAs: c.hpas, Convert: v.template})
+	models := modelsOf(c.nodes)
+	for i := range all {
+		if p := all[i].Plan; p != nil {
+			p.Groups = v.rules.in(p.Namespace, all[i].Labels)
+			p.Tenant = c.ledger.Tenant(claimOf(*p, models, all[i].Labels, all[i].Annotations, all[i].Spec.SchedulerName, all[i].Workload, all[i].PodGroup))
+		}
+	}
+	for i := range unmade {
+		u := &unmade[i]
+		u.Groups = v.rules.in(u.Namespace, u.Template.Labels)
+		u.Tenant = c.ledger.Tenant(claimOf(u.Pod, models, u.Template.Labels, u.Template.Annotations, u.Template.Spec.SchedulerName, u.Workload, u.PodGroup))
+		out = append(out, u.Pod)
+	}
+	return out
+}
+
+func claimOf(p plan.Pod, models map[string]string, labels, annotations map[string]string, scheduler, workload, group string) ledger.Claim {
+	return ledger.Claim{
+		Namespace: p.Namespace, Labels: labels, Annotations: annotations, SchedulerName: scheduler,
+		Demand: p.Demand, Model: modelOf(&p, models), Workload: workload, PodGroup: group,
+	}
+}
+
+// modelsOf says which model of card a node has.
+func modelsOf(nodes []corev1.Node) map[string]string {
+	out := map[string]string{}
+	for i := range nodes {
+		if model, ok := gpu.ParseProduct(nodes[i].Labels[productLabel]); ok {
+			out[nodes[i].Name] = model.Name
+		}
+	}
+	return out
+}
+
+// modelOf is the model a pod has, or the only one it asks for.
+func modelOf(p *plan.Pod, of map[string]string) string {
+	if p.Node != "" {
+		return of[p.Node]
+	}
+	if model, ok := gpu.ParseProduct(p.NodeSelector[productLabel]); ok {
+		return model.Name
+	}
+	found := ""
+	for _, term := range p.Affinity {
+		asked := ""
+		for _, r := range term {
+			if r.Key != productLabel || r.Operator != string(corev1.NodeSelectorOpIn) {
+				continue
+			}
+			for _, value := range r.Values {
+				model, ok := gpu.ParseProduct(value)
+				if !ok || asked != "" && asked != model.Name {
+					return ""
+				}
+				asked = model.Name
+			}
+		}
+		if asked == "" || found != "" && found != asked {
+			return ""
+		}
+		found = asked
+	}
+	return found
+}

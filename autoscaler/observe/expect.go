@@ -1,0 +1,75 @@
+package observe
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// scaledKinds are the workloads that a forecast can be for.
+var scaledKinds = map[string]foreign.Kind{"Deployment": foreign.Deployment, "StatefulSet": foreign.StatefulSet}
+
+// expect puts forecasts into a Snapshot: what one more replica is like is read from
+// its workload, how many there are from its pods.
+func (v *converter) expect(outlooks []Outlook, pods []plan.Pod, models map[string]string, now time.Time) ([]plan.Forecast, error) {
+	var out []plan.Forecast
+	var wrong []string
+	seen := map[string]bool{}
+	for _, o := range outlooks {
+		object := v.workload(o.Series)
+		switch {
+		case object == nil:
+			wrong = append(wrong, fmt.Sprintf("there is no %s %s", o.Kind, o.key()))
+			continue
+		case seen[o.key()]:
+			wrong = append(wrong, fmt.Sprintf("two forecasts are for %s", o.key()))
+			continue
+		}
+		seen[o.key()] = true
+		template := &object.Maker.Roles[0].Template
+		like := v.template(o.Namespace, template)
+		if like.Demand.Zero() {
+			wrong = append(wrong, fmt.Sprintf("%s %s wants no GPU", o.Kind, o.key()))
+			continue
+		}
+		like.Namespace, like.Name, like.Owner = o.Namespace, o.Series.Name, o.Kind+"/"+o.Series.Name
+		like.Created, like.PendingSince, like.Evictable = now, now, true
+		like.Groups = v.rules.in(like.Namespace, template.Labels)
+		like.Tenant = v.c.ledger.Tenant(claimOf(like, models, template.Labels, template.Annotations, template.Spec.SchedulerName, "", ""))
+		f := plan.Forecast{Name: o.key(), Like: like, Have: have(pods, o), At: o.At}
+		f.Low, f.Expected, f.High, f.Error, f.Unsure = o.replicas()
+		if f.Unsure == "" && !o.At.After(now) {
+			f.Low, f.Expected, f.High, f.Error, f.Unsure = 0, 0, 0, 0, "the last one is overdue: Prometheus has not been heard since"
+		}
+		out = append(out, f)
+	}
+	if len(wrong) > 0 {
+		return out, fmt.Errorf("%s", strings.Join(wrong, "; "))
+	}
+	return out, nil
+}
+
+// workload finds what a series is about, nil for nothing that can be read.
+func (v *converter) workload(s Series) *foreign.Object {
+	all := v.c.foreign[scaledKinds[s.Kind]]
+	i := slices.IndexFunc(all, func(o *foreign.Object) bool { return o.Namespace == s.Namespace && o.Name == s.Name })
+	if i < 0 || all[i].Maker == nil || len(all[i].Maker.Roles) != 1 {
+		return nil
+	}
+	return all[i]
+}
+
+// have counts the replicas there are, and those that will be made.
+func have(pods []plan.Pod, o Outlook) int {
+	n := 0
+	for i := range pods {
+		if p := &pods[i]; p.Namespace == o.Namespace && p.Owner == o.Kind+"/"+o.Series.Name && !p.Leaving {
+			n++
+		}
+	}
+	return n
+}

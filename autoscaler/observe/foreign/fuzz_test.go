@@ -1,0 +1,93 @@
+package foreign
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// TestUnreadable: an object of another shape than its kind's is said to be so, with
+// the field, and is nobody's gang and nobody's quota.
+func TestUnreadable(t *testing.T) {
+	for k, spec := range map[Kind]string{
+		VolcanoPodGroup: `{minMember: many}`, PluginsPodGroup: `{minResources: {cpu: [1]}}`,
+		BuiltInPodGroup: `{schedulingPolicy: {gang: {minCount: x}}}`, KAIPodGroup: `{queue: 3}`,
+		KueueWorkload: `{podSets: {}}`, VolcanoJob: `{tasks: [{replicas: x}]}`, JobSet: `{replicatedJobs: [{template: 3}]}`,
+		LeaderWorkerSet: `{leaderWorkerTemplate: {size: x}}`, Deployment: `{template: x}`, StatefulSet: `{replicas: x}`,
+		KueueClusterQueue: `{cohort: 3}`, KueueCohort: `{resourceGroups: x}`, KueueLocalQueue: `{clusterQueue: 3}`,
+		VolcanoQueue: `{capability: x}`, KAIQueue: `{resources: {gpu: {quota: lots}}}`,
+	} {
+		o := Parse(k, object(t, "metadata: {namespace: ml, name: x}\nspec: "+spec))
+		if o.Err == nil || !strings.Contains(o.Err.Error(), string(k)+" ml/x: ") {
+			t.Errorf("%s: err = %v", k, o.Err)
+		} else if !strings.Contains(o.Err.Error(), "spec.") && !strings.Contains(o.Err.Error(), "number") && !strings.Contains(o.Err.Error(), "quantit") {
+			t.Errorf("%s: the error names no field: %v", k, o.Err)
+		}
+		if o.Group != nil || o.Maker != nil || o.Queue != nil {
+			t.Errorf("%s is still something: %+v", k, o)
+		}
+	}
+}
+
+func object(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	var u unstructured.Unstructured
+	if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
+		t.Fatal(err)
+	}
+	return &u
+}
+
+// TestBounds: absurd numbers are no numbers of pods, and long annotations are not kept.
+func TestBounds(t *testing.T) {
+	o := Parse(LeaderWorkerSet, object(t, `
+metadata: {namespace: ml, name: x, annotations: {gpuscale.io/gang: "false", other: "y", gpuscale.io/long: `+strings.Repeat("x", 2000)+`}}
+spec: {replicas: 2000000000, leaderWorkerTemplate: {size: 2000000000, workerTemplate: {metadata: {annotations: {long: `+strings.Repeat("x", 2000)+`, short: "y"}}}}}`))
+	if o.Err != nil || o.Maker.Sets != maxCount || o.Maker.Roles[1].Count != maxCount-1 {
+		t.Fatalf("%v, %+v", o.Err, o.Maker)
+	}
+	if got := o.Maker.Roles[1].Template.Annotations; len(got) != 1 || got["short"] != "y" {
+		t.Errorf("annotations of the template: %d", len(got))
+	}
+	if len(o.Annotations) != 1 || o.Annotations["gpuscale.io/gang"] != "false" {
+		t.Errorf("annotations %v", o.Annotations)
+	}
+}
+
+// FuzzParse: whatever an object looks like, reading it neither panics nor gives a
+// number of pods that is absurd.
+func FuzzParse(f *testing.F) {
+	for _, spec := range []string{
+		`{minMember: 3, minResources: {nvidia.com/gpu: 8}}`, `{schedulingPolicy: {gang: {minCount: 2}}}`,
+		`{podSets: [{name: a, count: 2, minCount: 1, template: {spec: {containers: [{name: c}]}}}]}`,
+		`{replicatedJobs: [{name: a, replicas: 2, dependsOn: [{name: b, status: Complete}], template: {spec: {parallelism: 3, completions: 2}}}]}`,
+		`{replicas: 2, leaderWorkerTemplate: {size: 4}}`, `{cohort: c, resourceGroups: [{flavors: [{resources: [{name: nvidia.com/gpu, nominalQuota: 3}]}]}]}`,
+		`{resources: {gpu: {quota: -1, limit: 0.5}}}`, `{deserved: {nvidia.com/gpu: "1k"}, parent: p}`,
+	} {
+		f.Add(spec, `{conditions: [{type: QuotaReserved, status: "True"}], admission: {clusterQueue: q, podSetAssignments: [{name: a, count: 1}]}}`)
+	}
+	f.Fuzz(func(t *testing.T, spec, status string) {
+		if len(spec)+len(status) > 4<<10 {
+			return
+		}
+		var u unstructured.Unstructured
+		if yaml.Unmarshal([]byte("metadata: {name: x}\nspec: "+spec+"\nstatus: "+status), &u.Object) != nil || u.Object == nil {
+			return
+		}
+		for _, k := range slices.Sorted(maps.Keys(kinds)) {
+			o := Parse(k, &u)
+			if o.Maker == nil {
+				continue
+			}
+			for _, r := range o.Maker.Roles {
+				if r.Count < 0 || r.Count > maxCount || r.Done < 0 || r.Done > maxCount {
+					t.Fatalf("%s: %+v", k, r)
+				}
+			}
+		}
+	})
+}

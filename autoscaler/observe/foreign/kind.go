@@ -1,0 +1,50 @@
+package foreign
+
+// Kind is one kind of object that is read.
+type Kind string
+
+// The kinds.
+const (
+	VolcanoPodGroup   Kind = "podgroups.scheduling.volcano.sh"
+	PluginsPodGroup   Kind = "podgroups.scheduling.x-k8s.io"
+	BuiltInPodGroup   Kind = "podgroups.scheduling.k8s.io"
+	KAIPodGroup       Kind = "podgroups.scheduling.run.ai"
+	KueueWorkload     Kind = "workloads.kueue.x-k8s.io"
+	VolcanoJob        Kind = "jobs.batch.volcano.sh"
+	JobSet            Kind = "jobsets.jobset.x-k8s.io"
+	LeaderWorkerSet   Kind = "leaderworkersets.leaderworkerset.x-k8s.io"
+	Deployment        Kind = "deployments.apps"
+	StatefulSet       Kind = "statefulsets.apps"
+	KueueClusterQueue Kind = "clusterqueues.kueue.x-k8s.io"
+	KueueCohort       Kind = "cohorts.kueue.x-k8s.io"
+	KueueLocalQueue   Kind = "localqueues.kueue.x-k8s.io"
+	VolcanoQueue      Kind = "queues.scheduling.volcano.sh"
+	KAIQueue          Kind = "queues.scheduling.run.ai"
+)
+
+// kind is how one is found and read.
+type kind struct {
+	group, resource string
+	versions        []string // that are understood, the one preferred first
+	parse           func(map[string]any, *Object) error
+}
+
+// kinds is the whole list.
+var kinds = map[Kind]kind{
+	VolcanoPodGroup: {"scheduling.volcano.sh", "podgroups", []string{"v1beta1"}, parseVolcanoPodGroup},
+	PluginsPodGroup: {"scheduling.x-k8s.io", "podgroups", []string{"v1alpha1"}, parsePluginsPodGroup},
+	BuiltInPodGroup: {"scheduling.k8s.io", "podgroups", []string{"v1", "v1beta1", "v1alpha3", "v1alpha2"}, parseBuiltInPodGroup},
+	KAIPodGroup:     {"scheduling.run.ai", "podgroups", []string{"v2alpha2"}, parseKAIPodGroup},
+	KueueWorkload:   {"kueue.x-k8s.io", "workloads", []string{"v1beta2", "v1beta1"}, parseKueueWorkload},
+	VolcanoJob:      {"batch.volcano.sh", "jobs", []string{"v1alpha1"}, parseVolcanoJob},
+	JobSet:          {"jobset.x-k8s.io", "jobsets", []string{"v1", "v1alpha2"}, parseJobSet},
+	LeaderWorkerSet: {"leaderworkerset.x-k8s.io", "leaderworkersets", []string{"v1"}, parseLeaderWorkerSet},
+	Deployment:      {"apps", "deployments", []string{"v1"}, parseScaled},
+	StatefulSet:     {"apps", "statefulsets", []string{"v1"}, parseScaled},
+
+	KueueClusterQueue: {"kueue.x-k8s.io", "clusterqueues", []string{"v1beta2", "v1beta1"}, parseClusterQueue},
+	KueueCohort:       {"kueue.x-k8s.io", "cohorts", []string{"v1beta2", "v1beta1", "v1alpha1"}, parseCohort},
+	KueueLocalQueue:   {"kueue.x-k8s.io", "localqueues", []string{"v1beta2", "v1beta1"}, parseLocalQueue},
+	VolcanoQueue:      {"scheduling.volcano.sh", "queues", []string{"v1beta1"}, parseVolcanoQueue},
+	KAIQueue:          {"scheduling.run.ai", "queues", []string{"v2"}, parseKAIQueue},
+}

@@ -1,0 +1,152 @@
+package foreign
+
+import (
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// KueueQueueLabel on an object, and on pods, names the LocalQueue it goes through.
+const KueueQueueLabel = "kueue.x-k8s.io/queue-name"
+
+func parseJobSet(object map[string]any, o *Object) error {
+	var from struct {
+		Spec struct {
+			Suspend        *bool `json:"suspend"`
+			ReplicatedJobs []struct {
+				Name      string                  `json:"name"`
+				Replicas  *int32                  `json:"replicas"`
+				Template  batchv1.JobTemplateSpec `json:"template"`
+				DependsOn []struct {
+					Name   string `json:"name"`
+					Status string `json:"status"`
+				} `json:"dependsOn"`
+			} `json:"replicatedJobs"`
+		} `json:"spec"`
+		Status struct {
+			TerminalState        string             `json:"terminalState"`
+			Conditions           []metav1.Condition `json:"conditions"`
+			ReplicatedJobsStatus []struct {
+				Name      string `json:"name"`
+				Succeeded *int32 `json:"succeeded"`
+			} `json:"replicatedJobsStatus"`
+		} `json:"status"`
+	}
+	if err := decode(object, &from); err != nil {
+		return err
+	}
+	m := &Maker{
+		Sets: 1, Held: from.Spec.Suspend != nil && *from.Spec.Suspend, Queue: o.Labels[KueueQueueLabel],
+		Over: from.Status.TerminalState != "" || isTrue(from.Status.Conditions, "Completed") || isTrue(from.Status.Conditions, "Failed"),
+	}
+	succeeded, all := map[string]int{}, map[string]int{}
+	for _, s := range from.Status.ReplicatedJobsStatus {
+		succeeded[s.Name] = bounded(s.Succeeded, 0)
+	}
+	for _, job := range from.Spec.ReplicatedJobs {
+		all[job.Name] = count(job.Replicas)
+	}
+	for _, job := range from.Spec.ReplicatedJobs {
+		pods, done, later := atOnce(&job.Template.Spec), succeeded[job.Name], false
+		for _, on := range job.DependsOn {
+			later = later || on.Status == "Complete" && succeeded[on.Name] < all[on.Name]
+		}
+		if later { // never at the same time as those it waits for
+			continue
+		}
+		m.Roles = append(m.Roles, Role{
+			Name: job.Name, Count: min(count(job.Replicas)*pods, maxCount), Done: min(done*pods, maxCount),
+			Template: slim(job.Template.Spec.Template),
+		})
+	}
+	o.Maker = m
+	return nil
+}
+
+// atOnce is how many pods a Job runs side by side.
+func atOnce(job *batchv1.JobSpec) int {
+	n := count(job.Parallelism)
+	if job.Completions != nil {
+		n = min(n, bounded(job.Completions, n))
+	}
+	return n
+}
+
+func parseLeaderWorkerSet(object map[string]any, o *Object) error {
+	var from struct {
+		Spec struct {
+			Replicas             *int32 `json:"replicas"`
+			LeaderWorkerTemplate struct {
+				Size           *int32                  `json:"size"`
+				LeaderTemplate *corev1.PodTemplateSpec `json:"leaderTemplate"`
+				WorkerTemplate corev1.PodTemplateSpec  `json:"workerTemplate"`
+			} `json:"leaderWorkerTemplate"`
+		} `json:"spec"`
+	}
+	if err := decode(object, &from); err != nil {
+		return err
+	}
+	t := from.Spec.LeaderWorkerTemplate
+	leader := t.WorkerTemplate
+	if t.LeaderTemplate != nil {
+		leader = *t.LeaderTemplate
+	}
+	size := count(t.Size)
+	o.Maker = &Maker{
+		Sets: count(from.Spec.Replicas), Queue: o.Labels[KueueQueueLabel], Over: o.DeletionTimestamp != nil,
+		Roles: []Role{{Name: "leader", Count: min(size, 1), Template: slim(leader)}, {Name: "worker", Count: max(size-1, 0), Template: slim(t.WorkerTemplate)}},
+	}
+	return nil
+}
+
+// ended are phases in which a Volcano Job makes no pods any more.
+var ended = map[string]bool{
+	"Completing": true, "Completed": true, "Failed": true, "Aborting": true, "Aborted": true, "Terminating": true, "Terminated": true,
+}
+
+func parseVolcanoJob(object map[string]any, o *Object) error {
+	var from struct {
+		Spec struct {
+			MinAvailable *int32 `json:"minAvailable"`
+			Queue        string `json:"queue"`
+			Tasks        []struct {
+				Name     string                 `json:"name"`
+				Replicas *int32                 `json:"replicas"`
+				Template corev1.PodTemplateSpec `json:"template"`
+			} `json:"tasks"`
+			PriorityClassName string `json:"priorityClassName"`
+		} `json:"spec"`
+		Status struct {
+			State struct {
+				Phase string `json:"phase"`
+			} `json:"state"`
+		} `json:"status"`
+	}
+	if err := decode(object, &from); err != nil {
+		return err
+	}
+	m := &Maker{
+		Sets: 1, Min: bounded(from.Spec.MinAvailable, 0), Queue: from.Spec.Queue,
+		Over: ended[from.Status.State.Phase], PriorityClass: from.Spec.PriorityClassName,
+	}
+	for _, task := range from.Spec.Tasks {
+		m.Roles = append(m.Roles, Role{Name: task.Name, Count: count(task.Replicas), Template: slim(task.Template)})
+	}
+	o.Maker = m
+	return nil
+}
+
+// parseScaled reads a Deployment or a StatefulSet.
+func parseScaled(object map[string]any, o *Object) error {
+	var from struct {
+		Spec struct {
+			Replicas *int32                 `json:"replicas"`
+			Template corev1.PodTemplateSpec `json:"template"`
+		} `json:"spec"`
+	}
+	if err := decode(object, &from); err != nil {
+		return err
+	}
+	o.Maker = &Maker{Sets: 1, Over: o.DeletionTimestamp != nil, Roles: []Role{{Count: count(from.Spec.Replicas), Template: slim(from.Spec.Template)}}}
+	return nil
+}

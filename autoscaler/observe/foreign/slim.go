@@ -1,0 +1,38 @@
+package foreign
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// maxAnnotation is the longest annotation of a template that is kept, in bytes.
+const maxAnnotation = 1024
+
+// slim keeps of a template what decides where its pods go and what they want.
+func slim(t corev1.PodTemplateSpec) corev1.PodTemplateSpec {
+	s := &t.Spec
+	out := corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: t.Labels},
+		Spec: corev1.PodSpec{
+			NodeSelector: s.NodeSelector, Affinity: s.Affinity, Tolerations: s.Tolerations,
+			TopologySpreadConstraints: s.TopologySpreadConstraints, SchedulerName: s.SchedulerName,
+			PriorityClassName: s.PriorityClassName, Priority: s.Priority, Overhead: s.Overhead,
+			Resources: s.Resources, ResourceClaims: s.ResourceClaims, SchedulingGroup: s.SchedulingGroup,
+			InitContainers: slimContainers(s.InitContainers), Containers: slimContainers(s.Containers),
+		},
+	}
+	for key, value := range t.Annotations {
+		if len(value) <= maxAnnotation {
+			metav1.SetMetaDataAnnotation(&out.ObjectMeta, key, value)
+		}
+	}
+	return out
+}
+
+func slimContainers(all []corev1.Container) []corev1.Container {
+	var out []corev1.Container
+	for i := range all {
+		out = append(out, corev1.Container{Name: all[i].Name, Resources: all[i].Resources, RestartPolicy: all[i].RestartPolicy})
+	}
+	return out
+}

@@ -1,0 +1,249 @@
+package gangs
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
+	"github.com/gpuscale/gpuscale/internal/kube"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// joiner is one Join under way.
+type joiner struct {
+	in     Input
+	groups map[id]*foreign.Object
+	makers map[id]*foreign.Object
+	queued map[types.UID]*foreign.Object // by what a Kueue Workload queues
+	gangs  map[string]*gang
+	live   map[place]int
+	done   map[place]int
+	sets   map[setOf]*gang
+	unmade []Unmade
+	names  map[string]bool // of unmade pods
+}
+
+// setOf is one set of a maker.
+type setOf struct {
+	maker id
+	set   int
+}
+
+// gang is what is known of one.
+type gang struct {
+	name    string
+	group   *foreign.Object // nil where no PodGroup says how many
+	min     int
+	members []*plan.Pod // that exist and want GPUs
+	plain   int         // that exist, or will, and want none
+	ended   int
+	coming  []int // indices of unmade
+	like    *corev1.Pod
+	mixed   bool // its members have not all the same owner
+}
+
+func (g *gang) size() int { return len(g.members) + g.plain + len(g.coming) }
+
+func newJoiner(in Input) *joiner {
+	j := &joiner{
+		in: in, groups: map[id]*foreign.Object{}, makers: map[id]*foreign.Object{}, queued: map[types.UID]*foreign.Object{},
+		gangs: map[string]*gang{}, live: map[place]int{}, done: map[place]int{}, sets: map[setOf]*gang{}, names: map[string]bool{},
+	}
+	for k, objects := range in.Objects {
+		for _, o := range objects {
+			switch {
+			case o.Err != nil:
+			case o.Group != nil:
+				j.groups[id{k, o.Namespace, o.Name}] = o
+			case o.Maker != nil:
+				j.makers[id{k, o.Namespace, o.Name}] = o
+			}
+		}
+	}
+	for _, o := range in.Objects[foreign.KueueWorkload] {
+		if o.Maker == nil {
+			continue
+		}
+		if uid := types.UID(o.Labels[kueueJobUID]); uid != "" {
+			j.queue(uid, o)
+		}
+		for i := range o.OwnerReferences {
+			j.queue(o.OwnerReferences[i].UID, o)
+		}
+	}
+	return j
+}
+
+// queue notes what a Workload queues. Of several for one object, an old one may be
+// left over: the one that is not over goes first, then the newest.
+func (j *joiner) queue(uid types.UID, o *foreign.Object) {
+	had := j.queued[uid]
+	if had == nil || had.Maker.Over && !o.Maker.Over ||
+		had.Maker.Over == o.Maker.Over && cmp.Or(had.CreationTimestamp.Compare(o.CreationTimestamp.Time), strings.Compare(o.Name, had.Name)) < 0 {
+		j.queued[uid] = o
+	}
+}
+
+// add takes in a pod that exists.
+func (j *joiner) add(p *Pod) {
+	at := j.placeOf(p.Pod)
+	over := p.Status.Phase == corev1.PodSucceeded
+	going := p.DeletionTimestamp != nil
+	if at.maker.name != "" {
+		switch {
+		case over:
+			j.done[at]++
+		case !kube.IsOver(p.Pod) && !going:
+			j.live[at]++
+		}
+	}
+	if at.maker.kind == foreign.KueueWorkload {
+		p.Workload = at.maker.name
+	}
+	p.PodGroup = groupOf(p.Pod).name
+	g := j.gangOf(p.Pod, at)
+	switch {
+	case g == nil:
+		return
+	case over:
+		g.ended++
+		return
+	case kube.IsOver(p.Pod):
+		return
+	case p.Plan == nil || p.Plan.Demand.Zero() && p.Plan.Unreadable == "":
+		if !going {
+			g.plain++
+		}
+		return
+	}
+	g.members = append(g.members, p.Plan)
+	if g.like != nil && ownerOf(g.like) != ownerOf(p.Pod) || ownerOf(p.Pod) == "" {
+		g.mixed = true
+	}
+	g.like = p.Pod
+	j.heldBack(p)
+}
+
+// heldBack: a gang's scheduler does not say "Unschedulable" of pods that it could
+// place, if only it could place all. Only a gate means that nobody tries yet; Kueue's
+// does not once its quota is reserved.
+func (j *joiner) heldBack(p *Pod) {
+	if p.Plan.Node != "" || p.Plan.Unschedulable {
+		return
+	}
+	for _, gate := range p.Spec.SchedulingGates {
+		w := j.workloadOf(p.Pod)
+		if gate.Name != kueueGate || w == nil || w.Maker.Held {
+			return
+		}
+	}
+	p.Plan.Unschedulable = len(p.Spec.SchedulingGates) > 0 || slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse
+	})
+}
+
+func ownerOf(p *corev1.Pod) types.UID {
+	for i := range p.OwnerReferences {
+		if c := p.OwnerReferences[i].Controller; c != nil && *c {
+			return p.OwnerReferences[i].UID
+		}
+	}
+	return ""
+}
+
+// gangOf is the gang a pod is of, nil for none: by its PodGroup, else by its maker.
+func (j *joiner) gangOf(p *corev1.Pod, at place) *gang {
+	of := groupOf(p)
+	if o := j.groups[of]; of.name != "" && o != nil {
+		g := j.ofGroup(o)
+		if at.maker.name != "" && g != nil {
+			j.sets[setOf{at.maker, at.set}] = g // those still to be made are of it too
+		}
+		return g
+	}
+	if at.maker.name == "" {
+		return nil
+	}
+	return j.ofSet(setOf{at.maker, at.set})
+}
+
+// ofGroup is a PodGroup's gang, nil where its pods are of use one by one.
+func (j *joiner) ofGroup(o *foreign.Object) *gang {
+	if o.Group.Over || o.Group.Min < 1 {
+		return nil
+	}
+	name := o.Namespace + "/" + o.Name
+	if g := j.gangs[name]; g != nil && g.group != o {
+		name = o.Namespace + "/" + string(o.Kind) + "/" + o.Name // two systems, one name
+	}
+	g := j.gangs[name]
+	if g == nil {
+		g = &gang{name: name, group: o, min: o.Group.Min}
+		j.gangs[name] = g
+	}
+	return g
+}
+
+// words are how gangs that no PodGroup names are called.
+var words = map[foreign.Kind]string{
+	foreign.KueueWorkload: "workload", foreign.JobSet: "jobset", foreign.LeaderWorkerSet: "lws", foreign.VolcanoJob: "job",
+}
+
+// ofSet is the gang of one set of a maker, nil where its pods are of use one by one.
+func (j *joiner) ofSet(of setOf) *gang {
+	if g := j.sets[of]; g != nil {
+		return g
+	}
+	o := j.makers[of.maker]
+	if o == nil || o.Maker.Over || words[o.Kind] == "" || o.Annotations[PlainAnnotation] == "false" {
+		return nil
+	}
+	if g := j.ownGroup(o); g != nil {
+		j.sets[of] = g
+		return g
+	}
+	all := 0
+	for _, r := range o.Maker.Roles {
+		all += max(r.Count-r.Done, 0)
+	}
+	least := all
+	if o.Maker.Min > 0 {
+		least = min(o.Maker.Min, all)
+	}
+	if least < 2 {
+		return nil
+	}
+	name := o.Namespace + "/" + words[o.Kind] + "/" + o.Name
+	if o.Kind == foreign.LeaderWorkerSet {
+		name += "/" + itoa(of.set)
+	}
+	g := &gang{name: name, min: least}
+	j.gangs[name], j.sets[of] = g, g
+	return g
+}
+
+// ownGroup is the PodGroup that a maker owns: Volcano makes one for its Job before
+// there is any pod to say so. A set of several makes one for each, which its pods
+// name.
+func (j *joiner) ownGroup(o *foreign.Object) *gang {
+	if o.Maker.Sets != 1 || o.UID == "" {
+		return nil
+	}
+	for _, k := range []foreign.Kind{foreign.VolcanoPodGroup, foreign.PluginsPodGroup, foreign.BuiltInPodGroup, foreign.KAIPodGroup} {
+		for _, group := range j.in.Objects[k] {
+			if group.Group == nil || group.Namespace != o.Namespace {
+				continue
+			}
+			for i := range group.OwnerReferences {
+				if group.OwnerReferences[i].UID == o.UID {
+					return j.ofGroup(group)
+				}
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,305 @@
+package gangs
+
+import (
+	"strings"
+	"testing"
+)
+
+const gpuPod = `
+    spec:
+      containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]`
+
+// TestKinds: each API's own way to say that pods belong together, as its documents
+// write it.
+func TestKinds(t *testing.T) {
+	for name, c := range map[string]struct{ world, want string }{
+		"a Volcano PodGroup whose pods are not enqueued": {world: `
+apiVersion: scheduling.volcano.sh/v1beta1
+kind: PodGroup
+metadata: {name: train}
+spec: {minMember: 2, queue: q, minResources: {nvidia.com/gpu: "16", cpu: "3"}}
+status: {phase: Pending}`, want: `
+train~0 8 cards PodGroup/train in ml/train min 2
+train~1 8 cards PodGroup/train in ml/train min 2`},
+		"minResources with Volcano's prefixes": {world: `
+apiVersion: scheduling.volcano.sh/v1beta1
+kind: PodGroup
+metadata: {name: train}
+spec: {minMember: 2, minResources: {requests.nvidia.com/gpu: "3", limits.nvidia.com/gpu: "3", count/pods: "2"}}`, want: `
+train~0 2 cards PodGroup/train in ml/train min 2
+train~1 2 cards PodGroup/train in ml/train min 2`},
+		"a completed PodGroup is nobody's gang": {world: `
+apiVersion: scheduling.volcano.sh/v1beta1
+kind: PodGroup
+metadata: {name: train}
+spec: {minMember: 2, minResources: {nvidia.com/gpu: "16"}}
+status: {phase: Completed}`, want: ``},
+		"a Volcano Job's tasks, its PodGroup and a CPU-only master": {world: `
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: mpi, uid: j1}
+spec:
+  minAvailable: 3
+  tasks:
+  - {name: master, replicas: 1, template: {spec: {containers: [{name: c}]}}}
+  - name: worker
+    replicas: 2
+    template:` + indent(gpuPod) + `
+---
+apiVersion: scheduling.volcano.sh/v1beta1
+kind: PodGroup
+metadata: {name: mpi-j1, ownerReferences: [{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, name: mpi, uid: j1}]}
+spec: {minMember: 3, minResources: {nvidia.com/gpu: "16"}}`, want: `
+mpi-worker~0 8 cards Job/mpi in ml/mpi-j1 min 2
+mpi-worker~1 8 cards Job/mpi in ml/mpi-j1 min 2`},
+		"its pods fulfil their places": {world: `
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: mpi, uid: j1}
+spec:
+  minAvailable: 2
+  tasks:
+  - name: worker
+    replicas: 2
+    template:` + indent(gpuPod) + `
+---
+apiVersion: scheduling.volcano.sh/v1beta1
+kind: PodGroup
+metadata: {name: mpi-j1, ownerReferences: [{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, name: mpi, uid: j1}]}
+spec: {minMember: 2}
+---
+kind: Pod
+metadata:
+  name: mpi-worker-0
+  annotations: {scheduling.k8s.io/group-name: mpi-j1, volcano.sh/job-name: mpi, volcano.sh/task-spec: worker}
+spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]}`, want: `
+1 exist in "ml/mpi-j1" min 2
+mpi-worker~0 8 cards Job/mpi in ml/mpi-j1 min 2`},
+		"scheduler-plugins, members like those that exist": {world: `
+apiVersion: scheduling.x-k8s.io/v1alpha1
+kind: PodGroup
+metadata: {name: nginx}
+spec: {minMember: 3, scheduleTimeoutSeconds: 10}
+---
+kind: Pod
+metadata:
+  name: nginx
+  labels: {scheduling.x-k8s.io/pod-group: nginx}
+  annotations: {test/replicas: "2"}
+  ownerReferences: [{kind: ReplicaSet, name: nginx, uid: r, controller: true}]
+spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}`, want: `
+2 exist in "ml/nginx" min 3
+nginx~0 1 card PodGroup/nginx in ml/nginx min 3`},
+		"scheduler-plugins, members of several owners: nobody knows": {world: `
+apiVersion: scheduling.x-k8s.io/v1alpha1
+kind: PodGroup
+metadata: {name: nginx}
+spec: {minMember: 3}
+---
+kind: Pod
+metadata: {name: a, labels: {scheduling.x-k8s.io/pod-group: nginx}}
+spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}`, want: `
+1 exist in "ml/nginx" min 3`},
+		"Kubernetes' own PodGroup": {world: `
+apiVersion: scheduling.k8s.io/v1beta1
+kind: PodGroup
+metadata: {name: pg}
+spec: {schedulingPolicy: {gang: {minCount: 2}}}
+---
+kind: Pod
+metadata: {name: a, annotations: {test/replicas: "2"}}
+spec:
+  schedulingGroup: {podGroupName: pg}
+  containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]`, want: `
+2 exist in "ml/pg" min 2`},
+		"Kubernetes' own PodGroup of the basic policy is no gang": {world: `
+apiVersion: scheduling.k8s.io/v1alpha2
+kind: PodGroup
+metadata: {name: pg}
+spec: {schedulingPolicy: {basic: {}}}
+---
+kind: Pod
+metadata: {name: a}
+spec:
+  schedulingGroup: {podGroupName: pg}
+  containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]`, want: `
+1 exist in "" min 0`},
+		"KAI": {world: `
+apiVersion: scheduling.run.ai/v2alpha2
+kind: PodGroup
+metadata: {name: pg}
+spec: {minMember: 2, queue: team}
+---
+kind: Pod
+metadata: {name: a, annotations: {pod-group-name: pg, test/replicas: "2"}}
+spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}`, want: `
+2 exist in "ml/pg" min 2`},
+		"a JobSet whose second job waits for the first": {world: `
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: train}
+spec:
+  startupPolicy: {startupPolicyOrder: InOrder}
+  replicatedJobs:
+  - {name: driver, replicas: 1, template: {spec: {template: {spec: {containers: [{name: c}]}}}}}
+  - name: workers
+    replicas: 2
+    template: {spec: {parallelism: 2, completions: 2, template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]}}}}
+---
+kind: Pod
+metadata: {name: train-driver-0-0, labels: {jobset.sigs.k8s.io/jobset-name: train, jobset.sigs.k8s.io/replicatedjob-name: driver}}
+spec: {containers: [{name: c}]}`, want: `
+train-workers~0 8 cards JobSet/train in ml/jobset/train min 4
+train-workers~1 8 cards JobSet/train in ml/jobset/train min 4
+train-workers~2 8 cards JobSet/train in ml/jobset/train min 4
+train-workers~3 8 cards JobSet/train in ml/jobset/train min 4`},
+		"a JobSet's job that only runs once another has ended": {world: `
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: train}
+spec:
+  replicatedJobs:
+  - {name: prepare, replicas: 1, template: {spec: {template: {spec: {containers: [{name: c}]}}}}}
+  - name: workers
+    dependsOn: [{name: prepare, status: Complete}]
+    template: {spec: {template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]}}}}`, want: ``},
+		"a suspended JobSet": {world: `
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: train}
+spec:
+  suspend: true
+  replicatedJobs:
+  - name: workers
+    template: {spec: {template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]}}}}`, want: ``},
+		"a LeaderWorkerSet whose workers wait for their leader": {world: `
+apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+metadata: {name: vllm}
+spec:
+  replicas: 2
+  startupPolicy: LeaderReady
+  leaderWorkerTemplate:
+    size: 2
+    workerTemplate: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]}}
+---
+kind: Pod
+metadata:
+  name: vllm-0
+  labels: {leaderworkerset.sigs.k8s.io/name: vllm, leaderworkerset.sigs.k8s.io/group-index: "0", leaderworkerset.sigs.k8s.io/worker-index: "0"}
+spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]}
+---
+kind: Pod
+metadata:
+  name: vllm-1
+  labels: {leaderworkerset.sigs.k8s.io/name: vllm, leaderworkerset.sigs.k8s.io/group-index: "1", leaderworkerset.sigs.k8s.io/worker-index: "0"}
+spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]}`, want: `
+1 exist in "ml/lws/vllm/0" min 2
+1 exist in "ml/lws/vllm/1" min 2
+vllm-0-worker~0 8 cards LeaderWorkerSet/vllm in ml/lws/vllm/0 min 2
+vllm-1-worker~0 8 cards LeaderWorkerSet/vllm in ml/lws/vllm/1 min 2`},
+		"an HPA's replicas that a quota keeps from being made": {world: `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: vllm}
+spec: {replicas: 3, template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}}}
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: vllm}
+spec: {maxReplicas: 3, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: vllm}}
+status: {desiredReplicas: 5, currentReplicas: 1}
+---
+kind: Pod
+metadata:
+  name: vllm-abc-x
+  labels: {pod-template-hash: abc}
+  ownerReferences: [{kind: ReplicaSet, name: vllm-abc, uid: r, controller: true}]
+spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}`, want: `
+1 exist in "" min 0
+vllm~0 1 card Deployment/vllm
+vllm~1 1 card Deployment/vllm`},
+		"an HPA that has lost its metrics wants nothing new": {world: `
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: vllm}
+spec: {template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}}}
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: vllm}
+spec: {maxReplicas: 3, scaleTargetRef: {apiVersion: apps/v1, kind: StatefulSet, name: vllm}}
+status: {desiredReplicas: 3, conditions: [{type: ScalingActive, status: "False"}]}`, want: ``},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, want := strings.TrimSpace(said(world(t, strings.TrimPrefix(c.world, "\n")))), strings.TrimSpace(c.want); got != want {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+func indent(s string) string { return strings.ReplaceAll(s, "\n    ", "\n      ") }
+
+// workload is a Kueue Workload of two pods of eight cards, for a JobSet.
+func workload(version, status string) string {
+	return `apiVersion: kueue.x-k8s.io/` + version + `
+kind: Workload
+metadata: {name: jobset-train-1, labels: {kueue.x-k8s.io/job-uid: js}, ownerReferences: [{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, name: train, uid: js}]}
+spec:
+  queueName: user-queue
+  podSets:
+  - name: workers
+    count: 2
+    template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]}}
+status: ` + status + `
+---
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: train, uid: js, labels: {kueue.x-k8s.io/queue-name: user-queue}}
+spec:
+  suspend: SUSPEND
+  replicatedJobs:
+  - name: workers
+    replicas: 2
+    template: {spec: {template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]}}}}`
+}
+
+const jobSetPod = `
+---
+kind: Pod
+metadata:
+  name: train-workers-0-0
+  labels: {jobset.sigs.k8s.io/jobset-name: train, jobset.sigs.k8s.io/replicatedjob-name: workers}
+  ownerReferences: [{kind: Job, name: train-workers-0, uid: job0, controller: true}]
+spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]}`
+
+// TestKueue: a Workload is demand from when its quota is reserved, once, whatever
+// it queues says too.
+func TestKueue(t *testing.T) {
+	const reserved = `{admission: {clusterQueue: team}, conditions: [{type: QuotaReserved, status: "True", lastTransitionTime: "2026-11-21T09:00:00Z", reason: r, message: m}]}`
+	two := `
+jobset-train-1-workers~0 8 cards Workload/jobset-train-1 in ml/workload/jobset-train-1 min 2
+jobset-train-1-workers~1 8 cards Workload/jobset-train-1 in ml/workload/jobset-train-1 min 2`
+	for name, c := range map[string]struct{ status, suspend, pods, want string }{
+		"waits for its quota":   {`{}`, "true", "", ``},
+		"quota reserved":        {reserved, "true", "", two},
+		"admitted, no pod yet":  {reserved, "false", "", two},
+		"one of two pods there": {reserved, "false", jobSetPod, "1 exist in \"ml/workload/jobset-train-1\" min 2\njobset-train-1-workers~0 8 cards Workload/jobset-train-1 in ml/workload/jobset-train-1 min 2"},
+		"one has ended": {`{reclaimablePods: [{name: workers, count: 1}], conditions: [{type: QuotaReserved, status: "True", lastTransitionTime: "2026-11-21T09:00:00Z", reason: r, message: m}]}`,
+			"false", jobSetPod, `1 exist in "" min 0`},
+		"finished": {`{conditions: [{type: QuotaReserved, status: "True", lastTransitionTime: "2026-11-21T09:00:00Z", reason: r, message: m},
+  {type: Finished, status: "True", lastTransitionTime: "2026-11-21T09:00:00Z", reason: r, message: m}]}`, "false", "", ``},
+		"evicted": {`{conditions: [{type: QuotaReserved, status: "True", lastTransitionTime: "2026-11-21T09:00:00Z", reason: r, message: m},
+  {type: Evicted, status: "True", lastTransitionTime: "2026-11-21T09:00:00Z", reason: r, message: m}]}`, "true", "", ``},
+	} {
+		for _, version := range []string{"v1beta1", "v1beta2"} {
+			t.Run(name+" "+version, func(t *testing.T) {
+				text := strings.ReplaceAll(workload(version, c.status), "SUSPEND", c.suspend) + c.pods
+				if got, want := strings.TrimSpace(said(world(t, text))), strings.TrimSpace(c.want); got != want {
+					t.Errorf("got\n%s\nwant\n%s", got, want)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package gangs
+
+import (
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
+)
+
+// By what pods say whose they are.
+const (
+	volcanoGroup     = "scheduling.k8s.io/group-name" // annotation, of Volcano and its forebear
+	volcanoGroupToo  = "scheduling.volcano.sh/group-name"
+	pluginsGroup     = "scheduling.x-k8s.io/pod-group" // label
+	kaiGroup         = "pod-group-name"                // annotation
+	kueueWorkload    = "kueue.x-k8s.io/workload"       // annotation
+	kueuePodGroup    = "kueue.x-k8s.io/pod-group-name" // label
+	kueuePrebuilt    = "kueue.x-k8s.io/prebuilt-workload-name"
+	kueuePodSet      = "kueue.x-k8s.io/podset"  // label
+	kueueJobUID      = "kueue.x-k8s.io/job-uid" // label of a Workload
+	kueueGate        = "kueue.x-k8s.io/admission"
+	volcanoJob       = "volcano.sh/job-name"
+	volcanoTask      = "volcano.sh/task-spec"
+	jobSetName       = "jobset.sigs.k8s.io/jobset-name"
+	jobSetRole       = "jobset.sigs.k8s.io/replicatedjob-name"
+	lwsName          = "leaderworkerset.sigs.k8s.io/name"
+	lwsGroup         = "leaderworkerset.sigs.k8s.io/group-index"
+	lwsWorker        = "leaderworkerset.sigs.k8s.io/worker-index"
+	lwsRoleOfLeader  = "leader"
+	lwsRoleOfWorkers = "worker"
+)
+
+// id names an object of a kind.
+type id struct {
+	kind            foreign.Kind
+	namespace, name string
+}
+
+// groupOf names the PodGroup a pod says it is of; an empty name for none.
+func groupOf(p *corev1.Pod) id {
+	of := func(k foreign.Kind, name string) id { return id{k, p.Namespace, name} }
+	if g := p.Spec.SchedulingGroup; g != nil && g.PodGroupName != nil {
+		return of(foreign.BuiltInPodGroup, *g.PodGroupName)
+	}
+	for _, key := range []string{volcanoGroup, volcanoGroupToo} {
+		if name := p.Annotations[key]; name != "" {
+			return of(foreign.VolcanoPodGroup, name)
+		}
+	}
+	if name := p.Labels[pluginsGroup]; name != "" {
+		return of(foreign.PluginsPodGroup, name)
+	}
+	return of(foreign.KAIPodGroup, p.Annotations[kaiGroup])
+}
+
+// place is what a pod was made for.
+type place struct {
+	maker id
+	set   int
+	role  string
+}
+
+// placeOf says what a pod was made for; an empty name for nothing that is known.
+// Kueue's Workload goes first: it stands for the object that it queues.
+func (j *joiner) placeOf(p *corev1.Pod) place {
+	if w := j.workloadOf(p); w != nil {
+		role := p.Labels[kueuePodSet]
+		if role == "" {
+			role = p.Labels[jobSetRole]
+		}
+		return j.inRole(id{foreign.KueueWorkload, w.Namespace, w.Name}, 0, role)
+	}
+	label := func(key string) string {
+		if v := p.Labels[key]; v != "" {
+			return v
+		}
+		return p.Annotations[key]
+	}
+	if name := label(volcanoJob); name != "" {
+		return j.inRole(id{foreign.VolcanoJob, p.Namespace, name}, 0, label(volcanoTask))
+	}
+	if name := p.Labels[lwsName]; name != "" {
+		set, err := strconv.Atoi(p.Labels[lwsGroup])
+		if err != nil || set < 0 {
+			return place{}
+		}
+		role := lwsRoleOfWorkers
+		if p.Labels[lwsWorker] == "0" {
+			role = lwsRoleOfLeader
+		}
+		return j.inRole(id{foreign.LeaderWorkerSet, p.Namespace, name}, set, role)
+	}
+	if name := p.Labels[jobSetName]; name != "" {
+		return j.inRole(id{foreign.JobSet, p.Namespace, name}, 0, p.Labels[jobSetRole])
+	}
+	return place{}
+}
+
+// inRole is a place of a maker that is known. A pod that does not say a role that
+// there is has none, unless there is only one.
+func (j *joiner) inRole(of id, set int, role string) place {
+	o := j.makers[of]
+	if o == nil {
+		return place{}
+	}
+	if roles := o.Maker.Roles; len(roles) == 1 {
+		return place{of, set, roles[0].Name}
+	}
+	if !slices.ContainsFunc(o.Maker.Roles, func(r foreign.Role) bool { return r.Name == role }) {
+		role = ""
+	}
+	return place{of, set, role}
+}
+
+// workloadOf is the Kueue Workload that a pod is queued by, nil for none.
+func (j *joiner) workloadOf(p *corev1.Pod) *foreign.Object {
+	for _, name := range []string{p.Annotations[kueueWorkload], p.Labels[kueuePrebuilt], p.Labels[kueuePodGroup]} {
+		if w := j.makers[id{foreign.KueueWorkload, p.Namespace, name}]; name != "" && w != nil {
+			return w
+		}
+	}
+	uids := []types.UID{p.UID}
+	if ref := metav1.GetControllerOfNoCopy(p); ref != nil {
+		uids = append(uids, ref.UID)
+	}
+	// A JobSet's pods are owned by its Jobs.
+	if o := j.makers[id{foreign.JobSet, p.Namespace, p.Labels[jobSetName]}]; o != nil {
+		uids = append(uids, o.UID)
+	}
+	for _, uid := range uids {
+		if w := j.queued[uid]; w != nil && uid != "" {
+			return w
+		}
+	}
+	return nil
+}

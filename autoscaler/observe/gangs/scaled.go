@@ -1,0 +1,75 @@
+package gangs
+
+import (
+	"strings"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
+	"github.com/gpuscale/gpuscale/internal/kube"
+)
+
+// scalable are what HPAs scale that does not say itself how many pods it wants.
+var scalable = map[string]foreign.Kind{"Deployment": foreign.Deployment, "StatefulSet": foreign.StatefulSet}
+
+// scaled adds the replicas that HPAs want and that nobody has made yet: the pod
+// that a quota refuses is nowhere else to be seen.
+func (j *joiner) scaled() {
+	var have map[id]int
+	for i := range j.in.HPAs {
+		h := &j.in.HPAs[i]
+		ref := h.Spec.ScaleTargetRef
+		of := id{scalable[ref.Kind], h.Namespace, ref.Name}
+		o := j.makers[of]
+		if o == nil || of.kind == "" || !strings.HasPrefix(ref.APIVersion, "apps/") || o.Maker.Over || !acts(h) || len(o.Maker.Roles) != 1 {
+			continue
+		}
+		if have == nil {
+			have = j.replicas()
+		}
+		missing := min(int(h.Status.DesiredReplicas), int(h.Spec.MaxReplicas)) - have[of]
+		if missing <= 0 {
+			continue
+		}
+		have[of] += missing // a second HPA on it wants the same ones
+		since := h.CreationTimestamp
+		if h.Status.LastScaleTime != nil {
+			since = *h.Status.LastScaleTime
+		}
+		j.make(nil, missing, comes{object: o, template: &o.Maker.Roles[0].Template, stem: o.Name, since: since})
+	}
+}
+
+// acts reports whether what an HPA wants is news: one that has lost its metrics
+// wants what it wanted when it had them.
+func acts(h *autoscalingv2.HorizontalPodAutoscaler) bool {
+	for _, c := range h.Status.Conditions {
+		if c.Type == autoscalingv2.ScalingActive && c.Status == corev1.ConditionFalse {
+			return false
+		}
+	}
+	return h.DeletionTimestamp == nil
+}
+
+// replicas counts the pods of Deployments and StatefulSets.
+func (j *joiner) replicas() map[id]int {
+	out := map[id]int{}
+	for i := range j.in.Pods {
+		p := j.in.Pods[i].Pod
+		ref := metav1.GetControllerOfNoCopy(p)
+		if ref == nil || kube.IsOver(p) || p.DeletionTimestamp != nil {
+			continue
+		}
+		switch ref.Kind {
+		case "StatefulSet":
+			out[id{foreign.StatefulSet, p.Namespace, ref.Name}]++
+		case "ReplicaSet":
+			if name, ok := strings.CutSuffix(ref.Name, "-"+p.Labels["pod-template-hash"]); ok {
+				out[id{foreign.Deployment, p.Namespace, name}]++
+			}
+		}
+	}
+	return out
+}

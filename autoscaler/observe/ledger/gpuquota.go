@@ -1,0 +1,184 @@
+package ledger
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/gpu/quota"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// cover is one GPUQuota over a namespace.
+type cover struct {
+	quota string
+	// pods it takes of the namespace, nil for all.
+	pods   labels.Selector
+	models map[string]bool // that have a tenant of their own
+}
+
+// QuotaObject is how problems name a GPUQuota.
+func QuotaObject(name string) string { return "GPUQuota " + name }
+
+// ModelTenant is the tenant of one model's amount of a quota.
+func ModelTenant(name, model string) string { return name + "/" + model }
+
+func (l *Ledger) addQuotas(t *tree, quotas []v1alpha1.GPUQuota) {
+	// The oldest goes first where two are over the same.
+	order := slices.SortedFunc(slices.Values(pointers(quotas)), func(a, b *v1alpha1.GPUQuota) int {
+		if c := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	for _, q := range order {
+		if q.DeletionTimestamp != nil {
+			continue
+		}
+		models := addAmounts(t, q)
+		l.addCovers(q, models)
+	}
+	for _, covers := range l.covers {
+		// Those that select pods go before those that take all.
+		slices.SortStableFunc(covers, func(a, b cover) int { return boolInt(a.pods == nil) - boolInt(b.pods == nil) })
+	}
+}
+
+func pointers(quotas []v1alpha1.GPUQuota) []*v1alpha1.GPUQuota {
+	out := make([]*v1alpha1.GPUQuota, len(quotas))
+	for i := range quotas {
+		out[i] = &quotas[i]
+	}
+	return out
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// addAmounts makes a tenant of the amount for any model, and one under it for each
+// model that has its own.
+func addAmounts(t *tree, q *v1alpha1.GPUQuota) map[string]bool {
+	all := quota.All()
+	own := entry{of: QuotaObject(q.Name), Tenant: plan.Tenant{Tenant: quota.Tenant{
+		Name: q.Name, Parent: q.Spec.Parent, Limit: all, Borrow: all, Lend: all,
+	}}}
+	if q.Spec.ReclaimIdle != nil {
+		own.ReclaimIdle = max(q.Spec.ReclaimIdle.Duration, 0)
+	}
+	models := map[string]bool{}
+	var parts []entry
+	for i := range q.Spec.Amounts {
+		a := &q.Spec.Amounts[i]
+		for _, f := range []struct {
+			field string
+			n     *resource.Quantity
+		}{{"guaranteed", a.Guaranteed}, {"limit", a.Limit}, {"borrowLimit", a.BorrowLimit}, {"lendLimit", a.LendLimit}} {
+			if f.n != nil && f.n.Sign() < 0 {
+				t.problem(own.of, "spec.amounts[%d].%s: %s is below zero and counts as 0; want 0 or more", i, f.field, f.n)
+			}
+		}
+		e := own
+		if a.Model != v1alpha1.AnyModel && a.Model != "" {
+			model, ok := gpu.ParseProduct(a.Model)
+			if !ok {
+				t.problem(own.of, "spec.amounts[%d].model: %q is no product we know, so nothing counts towards it; want a product such as H100-80GB, or any", i, a.Model)
+				continue
+			}
+			if models[model.Name] {
+				t.problem(own.of, "spec.amounts[%d].model: %q is there twice under other names, and the first holds; take one of them away", i, a.Model)
+				continue
+			}
+			models[model.Name] = true
+			e.Name, e.Parent = ModelTenant(q.Name, model.Name), q.Name
+		}
+		e.Guarantee = orNothing(a.Guaranteed)
+		e.Limit, e.Borrow, e.Lend = orAll(a.Limit), orAll(a.BorrowLimit), orAll(a.LendLimit)
+		parts = append(parts, e)
+	}
+	if !slices.ContainsFunc(parts, func(e entry) bool { return e.Name == q.Name }) {
+		parts = append(parts, own)
+	}
+	t.tenants = append(t.tenants, parts...)
+	return models
+}
+
+func orNothing(q *resource.Quantity) quota.Amount {
+	if q == nil {
+		return quota.Amount{}
+	}
+	return cards(q.AsApproximateFloat64())
+}
+
+func orAll(q *resource.Quantity) quota.Amount {
+	if q == nil {
+		return quota.All()
+	}
+	return cards(q.AsApproximateFloat64())
+}
+
+// addCovers notes the namespaces a quota is over.
+func (l *Ledger) addCovers(q *v1alpha1.GPUQuota, models map[string]bool) {
+	of, spec := QuotaObject(q.Name), &q.Spec.Tenants
+	c := cover{quota: q.Name, models: models}
+	if spec.PodSelector != nil {
+		selector, err := metav1.LabelSelectorAsSelector(spec.PodSelector)
+		if err != nil {
+			l.problem(of, "spec.tenants.podSelector: %w: no pod counts towards the quota until that is mended", err)
+			return
+		}
+		c.pods = selector
+	}
+	over := map[string]bool{}
+	for _, name := range spec.Namespaces {
+		over[name] = true
+	}
+	if spec.NamespaceSelector != nil {
+		selector, err := metav1.LabelSelectorAsSelector(spec.NamespaceSelector)
+		if err != nil {
+			l.problem(of, "spec.tenants.namespaceSelector: %w: it takes in no namespace until that is mended", err)
+			selector = labels.Nothing()
+		}
+		for name, has := range l.namespaces {
+			if selector.Matches(has) {
+				over[name] = true
+			}
+		}
+	}
+	for _, name := range slices.Sorted(keys(over)) {
+		l.cover(of, name, c)
+	}
+}
+
+// cover puts a quota over a namespace, unless an older one is over all the same.
+func (l *Ledger) cover(of, namespace string, c cover) {
+	for _, had := range l.covers[namespace] {
+		same := had.pods == nil && c.pods == nil || had.pods != nil && c.pods != nil && had.pods.String() == c.pods.String()
+		if same {
+			l.problem(of, "spec.tenants: namespace %s counts towards GPUQuota %s already, which is older and holds; take it off one of them", namespace, had.quota)
+			return
+		}
+	}
+	l.covers[namespace] = append(l.covers[namespace], c)
+}
+
+func (l *Ledger) ofQuota(c Claim) string {
+	for _, over := range l.covers[c.Namespace] {
+		if over.pods != nil && !over.pods.Matches(labels.Set(c.Labels)) {
+			continue
+		}
+		if over.models[c.Model] {
+			return ModelTenant(over.quota, c.Model)
+		}
+		return over.quota
+	}
+	return ""
+}

@@ -1,0 +1,207 @@
+package ledger
+
+import (
+	"iter"
+	"maps"
+	"strings"
+
+	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
+	"github.com/gpuscale/gpuscale/gpu/quota"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// Names of tenants that other people's queues make.
+const (
+	clusterQueuePrefix = "kueue/"
+	cohortPrefix       = "kueue/cohort/"
+	volcanoPrefix      = "volcano/"
+	kaiPrefix          = "kai/"
+)
+
+// Where pods say which queue they go through.
+const (
+	volcanoQueueKey  = "scheduling.volcano.sh/queue-name"
+	volcanoScheduler = "volcano"
+	volcanoRoot      = "root"
+	kaiQueueKey      = "kai.scheduler/queue"
+	kaiQueueOldKey   = "runai/queue"
+)
+
+func keys[K comparable, V any](m map[K]V) iter.Seq[K] { return maps.Keys(m) }
+
+// sums are a queue's quotas in slices, over all its resources that are GPUs.
+type sums struct {
+	any                            bool
+	guarantee, limit, borrow, lend quota.Amount
+}
+
+// add takes in one resource. What is not said is without bound, and then so is the sum.
+func (s *sums) add(u units, q foreign.Quota) {
+	one, ok := u.perUnit(q.Resource)
+	if !ok {
+		return
+	}
+	s.any = true
+	s.guarantee = s.guarantee.Add(times(one, q.Guaranteed, quota.Amount{}))
+	s.limit = s.limit.Add(times(one, q.Limit, quota.All()))
+	s.borrow = s.borrow.Add(times(one, q.Borrow, quota.All()))
+	s.lend = s.lend.Add(times(one, q.Lend, quota.All()))
+}
+
+func (u units) sum(quotas []foreign.Quota) sums {
+	var s sums
+	for _, q := range quotas {
+		s.add(u, q)
+	}
+	return s
+}
+
+// addKueue makes a tenant of each ClusterQueue and Cohort. A Cohort exists as soon
+// as somebody names it.
+func (l *Ledger) addKueue(t *tree, objects foreign.Objects) {
+	cohorts := map[string]bool{}
+	for _, o := range sorted(objects[foreign.KueueCohort]) {
+		if o.Queue == nil {
+			continue
+		}
+		cohorts[o.Name] = true
+		s := l.units.sum(o.Queue.Quotas)
+		e := queueEntry("Cohort "+o.Name, cohortPrefix+o.Name, s)
+		if o.Queue.Parent != "" {
+			e.Parent = cohortPrefix + o.Queue.Parent
+		}
+		t.tenants = append(t.tenants, e)
+	}
+	var named []string
+	for _, k := range []foreign.Kind{foreign.KueueCohort, foreign.KueueClusterQueue} {
+		for _, o := range sorted(objects[k]) {
+			if o.Err != nil {
+				l.problem(string(k)+" "+o.Name, "%w", o.Err)
+			}
+			if o.Queue != nil && o.Queue.Parent != "" {
+				named = append(named, o.Queue.Parent)
+			}
+		}
+	}
+	for _, name := range named {
+		if !cohorts[name] {
+			cohorts[name] = true
+			t.tenants = append(t.tenants, queueEntry("Cohort "+name, cohortPrefix+name, sums{borrow: quota.All(), lend: quota.All()}))
+		}
+	}
+	for _, o := range sorted(objects[foreign.KueueClusterQueue]) {
+		if o.Queue == nil {
+			continue
+		}
+		e := queueEntry("ClusterQueue "+o.Name, clusterQueuePrefix+o.Name, l.units.sum(o.Queue.Quotas))
+		if o.Queue.Parent != "" {
+			e.Parent = cohortPrefix + o.Queue.Parent
+		}
+		t.tenants = append(t.tenants, e)
+	}
+}
+
+// queueEntry has no limit of its own in Kueue: what may be borrowed is the bound.
+func queueEntry(of, name string, s sums) entry {
+	return entry{of: of, Tenant: plan.Tenant{Tenant: quota.Tenant{
+		Name: name, Guarantee: s.guarantee, Limit: quota.All(), Borrow: s.borrow, Lend: s.lend,
+	}}}
+}
+
+// addQueues makes a tenant of each queue of Volcano or KAI that says anything about
+// GPUs, or has one under it that does. One that says nothing bounds nothing.
+func (l *Ledger) addQueues(t *tree, objects foreign.Objects, k foreign.Kind, prefix string) {
+	parents, said := map[string]string{}, map[string]bool{}
+	for _, o := range objects[k] {
+		switch {
+		case o.Err != nil:
+			l.problem(string(k)+" "+o.Name, "%w", o.Err)
+		case o.Queue != nil:
+			parents[o.Name] = o.Queue.Parent
+			said[o.Name] = l.units.sum(o.Queue.Quotas).any
+		}
+	}
+	if k == foreign.VolcanoQueue { // every queue is under the root, said or not
+		for name, parent := range parents {
+			if parent == "" && name != volcanoRoot {
+				parents[name] = volcanoRoot
+			}
+		}
+		if _, ok := parents[volcanoRoot]; !ok && len(parents) > 0 {
+			t.tenants = append(t.tenants, entry{of: "Queue " + volcanoRoot, Tenant: plan.Tenant{Tenant: quota.Tenant{
+				Name: prefix + volcanoRoot, Limit: quota.All(), Borrow: quota.All(), Lend: quota.All(),
+			}}})
+		}
+	}
+	for _, o := range sorted(objects[k]) {
+		if o.Queue == nil || !said[o.Name] && !hasChildren(parents, o.Name) {
+			continue
+		}
+		s := l.units.sum(o.Queue.Quotas)
+		e := entry{of: "Queue " + o.Name, whole: true, Tenant: plan.Tenant{Tenant: quota.Tenant{
+			Name: prefix + o.Name, Guarantee: s.guarantee, Limit: s.limit, Borrow: quota.All(), Lend: s.lend,
+		}}}
+		if !s.any {
+			e.Limit, e.Lend = quota.All(), quota.All()
+		}
+		if p := parents[o.Name]; p != "" {
+			e.Parent = prefix + p
+		}
+		t.tenants = append(t.tenants, e)
+	}
+}
+
+func hasChildren(parents map[string]string, name string) bool {
+	for _, p := range parents {
+		if p == name {
+			return true
+		}
+	}
+	return false
+}
+
+// ofKueue: what has admitted its Workload, else where its queue leads.
+func (l *Ledger) ofKueue(c Claim) string {
+	queue := c.Labels[foreign.KueueQueueLabel]
+	if w := l.objects[objectKey{foreign.KueueWorkload, c.Namespace, c.Workload}]; c.Workload != "" && w != nil && w.Maker != nil {
+		if w.Maker.ClusterQueue != "" {
+			return clusterQueuePrefix + w.Maker.ClusterQueue
+		}
+		queue = w.Maker.Queue
+	}
+	o := l.objects[objectKey{foreign.KueueLocalQueue, c.Namespace, queue}]
+	if queue == "" || o == nil || o.Queue == nil {
+		return ""
+	}
+	return clusterQueuePrefix + o.Queue.ClusterQueue
+}
+
+func (l *Ledger) ofVolcano(c Claim) string {
+	if o := l.objects[objectKey{foreign.VolcanoPodGroup, c.Namespace, c.PodGroup}]; c.PodGroup != "" && o != nil && o.Group != nil {
+		return volcanoPrefix + o.Group.Queue
+	}
+	for _, from := range []map[string]string{c.Annotations, c.Labels} {
+		if name := from[volcanoQueueKey]; name != "" {
+			return volcanoPrefix + name
+		}
+	}
+	if c.SchedulerName == volcanoScheduler {
+		return volcanoPrefix + "default"
+	}
+	return ""
+}
+
+func (l *Ledger) ofKAI(c Claim) string {
+	for _, key := range []string{kaiQueueKey, kaiQueueOldKey} {
+		if name := c.Labels[key]; name != "" {
+			return kaiPrefix + name
+		}
+	}
+	if o := l.objects[objectKey{foreign.KAIPodGroup, c.Namespace, c.PodGroup}]; c.PodGroup != "" && o != nil && o.Group != nil && o.Group.Queue != "" {
+		return kaiPrefix + o.Group.Queue
+	}
+	return ""
+}
+
+// plainName takes "requests." off the name of a resource as quotas have it.
+func plainName(name string) string { return strings.TrimPrefix(name, "requests.") }

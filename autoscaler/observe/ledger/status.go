@@ -1,0 +1,163 @@
+package ledger
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/gpu/demand"
+	"github.com/gpuscale/gpuscale/gpu/quota"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// ConditionValid of a GPUQuota.
+const ConditionValid = "Valid"
+
+// Statuses returns what the status of each GPUQuota should be after a snapshot, by
+// name. It takes over the times of conditions that have not changed. Problems are
+// the Ledger's.
+func Statuses(quotas []v1alpha1.GPUQuota, s *plan.Snapshot, problems map[string]error) map[string]v1alpha1.GPUQuotaStatus {
+	if len(quotas) == 0 {
+		return nil
+	}
+	use := usesOf(s)
+	out := make(map[string]v1alpha1.GPUQuotaStatus, len(quotas))
+	for i := range quotas {
+		q := &quotas[i]
+		status := *q.Status.DeepCopy()
+		status.ObservedGeneration = q.Generation
+		u := use.under(q.Name)
+		status.Guaranteed, status.Used = Equivalents(u.guaranteed), Equivalents(u.used)
+		status.Borrowed, status.Lent = Equivalents(u.borrowed), Equivalents(u.lent)
+		status.Waiting = Equivalents(u.waiting)
+		valid := metav1.Condition{
+			Type: ConditionValid, Status: metav1.ConditionTrue, Reason: "Valid", ObservedGeneration: q.Generation,
+			LastTransitionTime: metav1.NewTime(s.Now),
+		}
+		if err := problems[QuotaObject(q.Name)]; err != nil {
+			valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, "Invalid", err.Error()
+		}
+		meta.SetStatusCondition(&status.Conditions, valid)
+		out[q.Name] = status
+	}
+	return out
+}
+
+// uses is what tenants use and wait for.
+type uses struct {
+	tree    quota.Tree
+	tenants map[string]plan.Tenant
+	below   map[string][]string
+	waiting map[string]quota.Amount
+}
+
+// usesOf charges everything that runs and is not on its way out.
+func usesOf(s *plan.Snapshot) *uses {
+	u := &uses{tenants: map[string]plan.Tenant{}, below: map[string][]string{}, waiting: map[string]quota.Amount{}}
+	plain := make([]quota.Tenant, len(s.Tenants))
+	for i, t := range s.Tenants {
+		plain[i] = t.Tenant
+		u.tenants[t.Name] = t
+		u.below[t.Parent] = append(u.below[t.Parent], t.Name)
+	}
+	tree, err := quota.NewTree(plain)
+	if err != nil {
+		return u // the Ledger never gives such ones
+	}
+	in := units{tables: s.Tables, models: modelsOf(s)}
+	used, known := map[string]quota.Amount{}, map[string]quota.Amount{}
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		if p.Tenant == "" || p.Leaving {
+			continue
+		}
+		a := amountOf(&p.Demand, in, known)
+		if p.Node != "" {
+			used[p.Tenant] = used[p.Tenant].Add(a)
+		} else {
+			u.waiting[p.Tenant] = u.waiting[p.Tenant].Add(a)
+		}
+	}
+	for _, t := range s.Tenants {
+		tree = tree.Force(t.Name, used[t.Name])
+	}
+	u.tree = tree
+	return u
+}
+
+// modelsOf are the models of a snapshot's cards.
+func modelsOf(s *plan.Snapshot) []string {
+	seen := map[string]bool{}
+	for i := range s.Nodes {
+		for j := range s.Nodes[i].Cards {
+			seen[s.Nodes[i].Cards[j].Model.Name] = true
+		}
+	}
+	for i := range s.Pools {
+		for j := range s.Pools[i].Template.Cards {
+			seen[s.Pools[i].Template.Cards[j].Model.Name] = true
+		}
+	}
+	return slices.Sorted(keys(seen))
+}
+
+// share is what a quota and all under it have.
+type share struct{ guaranteed, used, borrowed, lent, waiting quota.Amount }
+
+func (u *uses) under(name string) share {
+	var s share
+	t, ok := u.tenants[name]
+	if !ok {
+		return s
+	}
+	all := []string{name}
+	for i := 0; i < len(all) && i <= len(u.tenants); i++ {
+		own := u.tenants[all[i]].Guarantee
+		s.guaranteed = s.guaranteed.Add(own)
+		s.waiting = s.waiting.Add(u.waiting[all[i]])
+		all = append(all, u.below[all[i]]...)
+	}
+	s.used = u.tree.Total(name)
+	s.borrowed = s.used.Sub(s.guaranteed).Floor()
+	// What others under its parent use beyond theirs comes out of what it leaves idle.
+	idle := s.guaranteed.Sub(s.used).Floor().Min(t.Lend)
+	if t.Parent != "" {
+		s.lent = u.taken(t.Parent, name).Min(idle)
+	}
+	return s
+}
+
+// taken is what the others under a parent use beyond their guarantees and its own.
+// What several lend is said of each of them as far as it can be its own.
+func (u *uses) taken(parent, but string) quota.Amount {
+	var over quota.Amount
+	for _, other := range u.below[parent] {
+		if other != but {
+			over = over.Add(u.tree.Borrowed(other))
+		}
+	}
+	return over.Sub(u.tenants[parent].Guarantee).Floor()
+}
+
+// amountOf is what a demand counts, as the planner has it: a profile counts the
+// slices it has on the first product that has it.
+func amountOf(d *demand.Demand, u units, known map[string]quota.Amount) quota.Amount {
+	a := quota.Amount{Compute: int64(d.Cards) * computeSlices, Memory: int64(d.Cards) * memorySlices}
+	for i := range d.MIG {
+		in := d.MIG[i]
+		one, ok := known[in.Name]
+		if !ok {
+			one.Compute, one.Memory = u.slicesOf(in)
+			known[in.Name] = one
+		}
+		a = a.Add(quota.Amount{Compute: one.Compute * int64(in.Count), Memory: one.Memory * int64(in.Count)})
+	}
+	if f := d.Fraction; f != nil {
+		// A part of unstated size is not nothing, and no more than a card.
+		part := max(float64(max(f.CoreMilli, f.MemoryMilli))/1000, 1.0/computeSlices) * float64(max(f.Cards, 1))
+		a = a.Add(quota.Amount{Compute: int64(part*computeSlices + 0.999), Memory: int64(part*memorySlices + 0.999)})
+	}
+	return a
+}

@@ -1,0 +1,73 @@
+package observe
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// others are the extended resources of a list that are no accelerators: "rdma/hca".
+// What a device class serves is no amount of a node, and left out.
+func (c *Claims) others(list corev1.ResourceList) []plan.Resource {
+	var out []plan.Resource
+	for name, q := range list {
+		if !strings.Contains(string(name), "/") || strings.HasPrefix(string(name), resourcev1.ResourceDeviceClassPrefix) {
+			continue
+		}
+		if c != nil && c.extended[string(name)] != nil {
+			continue
+		}
+		if d, err := demandOf(string(name)); err != nil || !d.Zero() {
+			continue
+		}
+		out = append(out, plan.Resource{Name: string(name), Amount: q.Value()})
+	}
+	slices.SortFunc(out, func(a, b plan.Resource) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// learnOthers gives pools whose template does not say so what the nodes have that
+// they have made: the least of it, where they differ.
+func learnOthers(pools []plan.Pool, nodes []plan.Node) {
+	index := map[string]int{}
+	for i := range pools {
+		if len(pools[i].Template.Others) == 0 {
+			index[pools[i].Name] = i
+		}
+	}
+	seen := map[string]int{}
+	least := map[string]map[string]plan.Resource{}
+	for i := range nodes {
+		n := &nodes[i]
+		if _, ok := index[n.Pool]; !ok || !n.Ready {
+			continue
+		}
+		if seen[n.Pool]++; seen[n.Pool] == 1 {
+			least[n.Pool] = map[string]plan.Resource{}
+			for _, r := range n.Others {
+				least[n.Pool][r.Name] = r
+			}
+			continue
+		}
+		has := map[string]int64{}
+		for _, r := range n.Others {
+			has[r.Name] = r.Amount
+		}
+		for name, r := range least[n.Pool] {
+			r.Amount = min(r.Amount, has[name])
+			least[n.Pool][name] = r
+		}
+	}
+	for pool, i := range index {
+		for _, r := range least[pool] {
+			if r.Amount > 0 {
+				pools[i].Template.Others = append(pools[i].Template.Others, r)
+			}
+		}
+		slices.SortFunc(pools[i].Template.Others, func(a, b plan.Resource) int { return strings.Compare(a.Name, b.Name) })
+	}
+}

@@ -1,0 +1,166 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu/sample"
+	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/plan/forecast"
+)
+
+// Ranger asks Prometheus for the past of series; *prom.Client is one.
+type Ranger interface {
+	Range(ctx context.Context, promql string, from, to time.Time, step time.Duration) ([]prom.Line, error)
+}
+
+// Series is what a workload's need is read from: queue depth, requests per second,
+// or replicas.
+type Series struct {
+	// Namespace, Kind ("Deployment" or "StatefulSet") and Name of the workload.
+	Namespace, Kind, Name string
+	// Query gives one series, in whatever unit PerReplica of it is what one replica
+	// carries.
+	Query      string
+	PerReplica float64
+	// Horizon is how far ahead to look, History how far back, in steps of Step.
+	Horizon, History, Step time.Duration
+}
+
+func (s Series) key() string { return s.Namespace + "/" + s.Name }
+
+// Outlook is what is expected of a workload.
+type Outlook struct {
+	Series
+	forecast.Forecast
+}
+
+// Outlooks asks for the past and looks ahead in the background, since that takes
+// longer than a round may. What was said is as old as its newest value.
+type Outlooks struct {
+	ranger Ranger
+	series []Series
+	every  time.Duration
+	log    *slog.Logger
+
+	mu     sync.Mutex
+	latest map[string]Outlook // by kind and workload
+	failed map[string]string
+}
+
+// NewOutlooks returns Outlooks over these series, asked for every so often once it
+// runs.
+func NewOutlooks(r Ranger, series []Series, every time.Duration, log *slog.Logger) *Outlooks {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Outlooks{ranger: r, series: series, every: every, log: log, latest: map[string]Outlook{}, failed: map[string]string{}}
+}
+
+// Run looks ahead until ctx ends. It always returns nil.
+func (o *Outlooks) Run(ctx context.Context) error {
+	if o.ranger == nil || len(o.series) == 0 {
+		<-ctx.Done()
+		return nil
+	}
+	tick := time.NewTicker(o.every)
+	defer tick.Stop()
+	for {
+		o.Once(ctx, time.Now())
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// Once looks ahead from now, once for each series.
+func (o *Outlooks) Once(ctx context.Context, now time.Time) {
+	for _, s := range o.series {
+		found := o.ahead(ctx, s, now)
+		if ctx.Err() != nil {
+			return
+		}
+		o.mu.Lock()
+		key := s.Kind + "/" + s.key()
+		o.latest[key] = found
+		said := ""
+		if !found.Enough {
+			said = found.Why
+		}
+		news := said != o.failed[key]
+		o.failed[key] = said
+		o.mu.Unlock()
+		if news && said != "" {
+			o.log.Warn("no forecast", "workload", key, "why", said)
+		}
+	}
+}
+
+// ahead makes one outlook. What stands in its way is said in it.
+func (o *Outlooks) ahead(ctx context.Context, s Series, now time.Time) Outlook {
+	none := func(format string, args ...any) Outlook {
+		return Outlook{s, forecast.Forecast{At: now.Add(s.Horizon), Horizon: s.Horizon, Reason: forecast.NoData, Why: fmt.Sprintf(format, args...)}}
+	}
+	lines, err := o.ranger.Range(ctx, s.Query, now.Add(-s.History), now, s.Step)
+	switch {
+	case err != nil:
+		return none("Prometheus did not say: %v", err)
+	case len(lines) == 0:
+		return none("the query has no series: %s", s.Query)
+	case len(lines) > 1:
+		return none("the query has %d series, want one: put sum() around it: %s", len(lines), s.Query)
+	}
+	points := make([]sample.Point, len(lines[0].Points))
+	for i, p := range lines[0].Points {
+		points[i] = sample.Point{At: p.Time, Number: p.Value}
+	}
+	return Outlook{s, forecast.Make(points, forecast.Ask{Now: now, Horizons: []time.Duration{s.Horizon}, Step: s.Step})[0]}
+}
+
+// Latest returns what was said last, in the order of the series; those that have not
+// been asked for yet are left out.
+func (o *Outlooks) Latest() []Outlook {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var out []Outlook
+	for _, s := range o.series {
+		if found, ok := o.latest[s.Kind+"/"+s.key()]; ok {
+			out = append(out, found)
+		}
+	}
+	return out
+}
+
+// replicas turns an outlook into replicas, low, expected and high, with its mean
+// error as a share. The sentence says why there are none.
+func (o Outlook) replicas() (low, expected, high, share float64, unsure string) {
+	if !o.Enough {
+		return 0, 0, 0, 0, o.Why
+	}
+	if !(o.PerReplica > 0) || math.IsInf(o.PerReplica, 0) {
+		return 0, 0, 0, 0, fmt.Sprintf("a replica that carries %g is no measure", o.PerReplica)
+	}
+	l, okLow := o.Low.Get()
+	e, okExpected := o.Expected.Get()
+	h, okHigh := o.High.Get()
+	share, okError := o.Error.MAPE.Get()
+	if !okLow || !okExpected || !okHigh || !okError || !finite(l, e, h, share) {
+		return 0, 0, 0, 0, "the forecast does not say how far it can be relied on"
+	}
+	return l / o.PerReplica, e / o.PerReplica, h / o.PerReplica, share, ""
+}
+
+func finite(all ...float64) bool {
+	for _, v := range all {
+		if math.IsNaN(v) || math.IsInf(v, 0) || v < 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,108 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/agent/hardware"
+	"github.com/gpuscale/gpuscale/gpu/mig"
+)
+
+// Hardware is the cards of this node: a hardware.NVML.
+type Hardware interface {
+	Read(ctx context.Context) (hardware.Machine, error)
+	Destroy(ctx context.Context, uuid string, instance int) error
+	Create(ctx context.Context, uuid string, at mig.Placement) error
+	SetMode(ctx context.Context, uuid string, on bool) error
+}
+
+// Holders tells which devices ("MIG-…", "GPU-…") have been given to which pod
+// ("namespace/name").
+type Holders interface {
+	Held(ctx context.Context) (map[string]string, error)
+}
+
+// Exporter can be asked to let go of cards, by UUID.
+type Exporter interface {
+	Quiesce(ctx context.Context, id string, cards []string, d time.Duration) error
+	Resume(ctx context.Context, cards []string) error
+}
+
+// Options of an Agent. All but Log and Now are required.
+type Options struct {
+	Cluster  *Cluster
+	Hardware Hardware
+	Holders  Holders
+	Exporter Exporter
+	Config   Config
+	Log      *slog.Logger
+	Now      func() time.Time
+}
+
+// Agent is the agent of one node. It is used from one goroutine.
+type Agent struct {
+	o         Options
+	free      map[string]time.Time // since when nobody has been seen to hold an instance, by UUID
+	published time.Time
+	complaint string // logged last
+}
+
+// New returns an Agent.
+func New(o Options) *Agent {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Agent{o: o, free: map[string]time.Time{}}
+}
+
+// Run works until ctx ends: at every change of the node, and every period.
+func (a *Agent) Run(ctx context.Context) {
+	changes := make(chan struct{}, 1)
+	go a.o.Cluster.watch(ctx, changes)
+	for ctx.Err() == nil {
+		err := a.Tick(ctx)
+		if err != nil && ctx.Err() == nil && err.Error() != a.complaint {
+			a.o.Log.Warn("the node's cards are not looked after", "error", err)
+		}
+		a.complaint = ""
+		if err != nil {
+			a.complaint = err.Error()
+		}
+		select {
+		case <-ctx.Done():
+		case <-changes:
+		case <-time.After(a.o.Config.Period.Duration):
+		}
+	}
+}
+
+// Tick looks at the node once and does what is to be done, to its end.
+func (a *Agent) Tick(ctx context.Context) error {
+	node, err := a.o.Cluster.Node(ctx)
+	if err != nil {
+		return err
+	}
+	record, ok, err := partition.RecordOf(node)
+	switch {
+	case err != nil:
+		return errors.Join(fmt.Errorf("left alone: %w", err), a.publish(ctx, node, false))
+	case ok && record.Actuator == partition.ActuatorAgent && (record.Selected || record.Undo != nil):
+		worked, err := a.serve(ctx, node, record)
+		if worked {
+			if node, err2 := a.o.Cluster.Node(ctx); err2 == nil {
+				return errors.Join(err, a.publish(ctx, node, true))
+			}
+		}
+		return errors.Join(err, a.publish(ctx, node, false))
+	case !ok && node.Annotations[partition.AgentAnnotation] != "":
+		err = a.o.Cluster.annotate(ctx, node.ResourceVersion, map[string]any{partition.AgentAnnotation: nil})
+	}
+	return errors.Join(err, a.publish(ctx, node, false))
+}

@@ -1,0 +1,308 @@
+package agent
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/agent/fakenvml"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/agent/hardware"
+	"github.com/gpuscale/gpuscale/gpu/mig"
+)
+
+// double is the compiled library. It is loaded once in the process: symbols stay
+// bound to the first one.
+var double string
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		child()
+	}
+	dir, err := os.MkdirTemp("", "fakenvml-*")
+	if err == nil {
+		double, err = fakenvml.Build(context.Background(), dir)
+	}
+	if err != nil && !errors.Is(err, fakenvml.ErrNoCompiler) {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// fixedDriver has no CVE-2026-24197.
+const fixedDriver = "580.159.03"
+
+var start = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
+
+// bench is a node: cards behind the NVML double, an API server, a kubelet, an
+// exporter. All but the agent live in this process.
+type bench struct {
+	t        *testing.T
+	api      *api
+	config   Config
+	path     string // of the cards' state
+	state    fakenvml.State
+	now      time.Time
+	kubelet  *kubeletDouble
+	exporter *exporterDouble
+}
+
+func newBench(t *testing.T, cards ...fakenvml.Card) *bench {
+	t.Helper()
+	if double == "" {
+		t.Skip(fakenvml.ErrNoCompiler)
+	}
+	dir, err := os.MkdirTemp("", "agent-*") // a socket's path must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	b := &bench{t: t, api: newAPI(t), config: DefaultConfig(), path: filepath.Join(dir, "state"), now: start}
+	b.config.KubeletSocket = filepath.Join(dir, "kubelet.sock")
+	b.config.Exporter.Socket = filepath.Join(dir, "exporter.sock")
+	b.config.Library = double
+	b.kubelet = serveKubelet(t, b.config.KubeletSocket)
+	b.exporter = serveExporter(t, b.config.Exporter.Socket)
+	b.set(fakenvml.State{Driver: fixedDriver, Cards: cards})
+	t.Setenv(fakenvml.EnvState, b.path)
+	return b
+}
+
+// clock is read by the agent and set by what the API server is asked.
+func (b *bench) clock() time.Time {
+	b.api.mu.Lock()
+	defer b.api.mu.Unlock()
+	return b.now
+}
+
+func (b *bench) set(s fakenvml.State) {
+	b.t.Helper()
+	if err := s.Write(b.path); err != nil {
+		b.t.Fatal(err)
+	}
+	b.state = s
+}
+
+func (b *bench) machine() fakenvml.State {
+	b.t.Helper()
+	s, err := b.state.Read(b.path)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return s
+}
+
+func (b *bench) agent() *Agent {
+	b.t.Helper()
+	cluster := NewCluster(b.api.client(), "n")
+	kubelet, err := DialKubelet(b.config.KubeletSocket)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return New(Options{Cluster: cluster, Hardware: hardware.New(b.config.Library, b.config.CallTimeout.Duration), Holders: kubelet,
+		Exporter: NewExporter(b.config.Exporter, cluster), Config: b.config, Now: b.clock})
+}
+
+// tick has a new agent look at the node once.
+func (b *bench) tick() {
+	b.t.Helper()
+	if err := b.agent().Tick(b.t.Context()); err != nil {
+		b.t.Logf("tick: %v", err)
+	}
+}
+
+// order records an operation on card 0.
+func (b *bench) order(before, target string, change ...func(*partition.Record)) partition.Record {
+	r := partition.Record{ID: "op-1", Card: 0, UUID: "GPU-0", Model: "H100-80GB", Actuator: partition.ActuatorAgent, Selected: true, Before: before, Target: target,
+		Started: b.now, Deadline: b.now.Add(5 * time.Minute)}
+	for _, c := range change {
+		c(&r)
+	}
+	b.api.set(partition.RecordAnnotation, r.String())
+	return r
+}
+
+func (b *bench) answer() partition.Answer {
+	b.t.Helper()
+	a, err := partition.ParseAnswer(b.api.get(partition.AgentAnnotation))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return a
+}
+
+func (b *bench) report() partition.Report {
+	b.t.Helper()
+	r, err := partition.ParseReport(b.api.get(partition.LayoutAnnotation))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return r
+}
+
+// layout of card 0, in the driver's names.
+func (b *bench) layout() string {
+	b.t.Helper()
+	c := b.machine().Cards[0]
+	l, whole := c.Layout()
+	if !whole {
+		return "half: " + l.String()
+	}
+	if !c.MIG {
+		return "whole"
+	}
+	table, _ := mig.NewTable(c.Spec)
+	return table.Format(l)
+}
+
+// h100 is a card with a layout, "-" for no MIG; "!" before a placement is one that
+// a process uses.
+func h100(t *testing.T, i int, layout string) fakenvml.Card { return cardOf(t, i, "H100-80GB", layout) }
+
+func cardOf(t *testing.T, i int, product, layout string) fakenvml.Card {
+	t.Helper()
+	table, ok := mig.ForModel(product)
+	if !ok {
+		t.Fatalf("no table of %s", product)
+	}
+	spec := table.Spec()
+	c := fakenvml.Card{UUID: fmt.Sprintf("GPU-%d", i), Name: "NVIDIA " + product, MemoryMiB: spec.MemoryMiB, MIG: layout != "-", Spec: spec}
+	if layout == "-" || layout == "" {
+		return c
+	}
+	for k, word := range strings.Fields(layout) {
+		busy := word[0] == '!'
+		if busy {
+			word = word[1:]
+		}
+		l, err := mig.ParseLayout(table, word)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := fakenvml.Instance{ID: k + 1, Placement: l[0], Compute: true, UUID: fmt.Sprintf("MIG-%d-was-%d", i, k)}
+		if busy {
+			m.PID = 1000 + k
+		}
+		c.Instances = append(c.Instances, m)
+	}
+	return c
+}
+
+// kubeletDouble is a PodResources socket.
+type kubeletDouble struct {
+	podresources.UnimplementedPodResourcesListerServer
+	mu   sync.Mutex
+	held map[string]string // device: pod
+}
+
+func serveKubelet(t *testing.T, socket string) *kubeletDouble {
+	t.Helper()
+	k := &kubeletDouble{held: map[string]string{}}
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	podresources.RegisterPodResourcesListerServer(server, k)
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	return k
+}
+
+func (k *kubeletDouble) give(device, pod string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.held[device] = pod
+}
+
+func (k *kubeletDouble) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	out := &podresources.ListPodResourcesResponse{}
+	for _, device := range slices.Sorted(maps.Keys(k.held)) {
+		out.PodResources = append(out.PodResources, &podresources.PodResources{Namespace: "team", Name: k.held[device],
+			Containers: []*podresources.ContainerResources{{Devices: []*podresources.ContainerDevices{
+				{ResourceName: "nvidia.com/mig-1g.10gb", DeviceIds: []string{device}},
+				{ResourceName: "rdma/hca", DeviceIds: []string{"mlx5_0"}},
+			}}}})
+	}
+	return out, nil
+}
+
+// exporterDouble is an exporter's socket.
+type exporterDouble struct {
+	mu     sync.Mutex
+	quiet  map[string]bool
+	asked  int
+	refuse string
+}
+
+func serveExporter(t *testing.T, socket string) *exporterDouble {
+	t.Helper()
+	e := &exporterDouble{quiet: map[string]bool{}}
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go e.talk(conn)
+		}
+	}()
+	return e
+}
+
+func (e *exporterDouble) talk(conn net.Conn) {
+	defer conn.Close()
+	lines := bufio.NewScanner(conn)
+	for lines.Scan() {
+		var request struct {
+			Op      string
+			Cards   []string
+			Seconds int
+		}
+		err := json.Unmarshal(lines.Bytes(), &request)
+		e.mu.Lock()
+		answer := map[string]any{"ok": true}
+		switch {
+		case err != nil || len(request.Cards) == 0 || request.Op != "quiesce" && request.Op != "resume" || request.Op == "quiesce" && request.Seconds < 1:
+			answer = map[string]any{"ok": false, "error": "no request: " + lines.Text()}
+		case e.refuse != "":
+			answer = map[string]any{"ok": false, "error": e.refuse}
+		}
+		e.asked++
+		for _, c := range request.Cards {
+			e.quiet[c] = request.Op == "quiesce"
+		}
+		e.mu.Unlock()
+		_ = json.NewEncoder(conn).Encode(answer)
+	}
+}
+
+func (e *exporterDouble) isQuiet(card string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.quiet[card]
+}

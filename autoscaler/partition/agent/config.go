@@ -1,0 +1,145 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/yaml"
+)
+
+// Config of an agent. Durations are written "30s".
+type Config struct {
+	// Freeze: nothing is begun, the layout is still reported. The same for one node is
+	// its annotation gpuscale.io/mig-agent-off.
+	Freeze bool `json:"freeze"`
+	// AllowUnfixedDriver cuts cards under a driver that has CVE-2026-24197, or of
+	// which it is not known.
+	AllowUnfixedDriver bool `json:"allowUnfixedDriver"`
+	// FixedDrivers are versions that are known to be fixed besides those that the
+	// agent knows: "570.240.01" stands for itself and what is newer in its branch.
+	FixedDrivers []string `json:"fixedDrivers"`
+	// AllowModeChange switches MIG on where a card is not in MIG mode. Ampere cards
+	// are reset by that, and only while no card of the node is used.
+	AllowModeChange bool `json:"allowModeChange"`
+	// Library of the driver; empty is what the loader finds.
+	Library string `json:"library"`
+	// CallTimeout bounds a call into the driver; Period is the time between looks
+	// at the cards; PluginTimeout is how long a device plugin may take to come back.
+	CallTimeout   metav1.Duration `json:"callTimeout"`
+	Period        metav1.Duration `json:"period"`
+	PluginTimeout metav1.Duration `json:"pluginTimeout"`
+	// KubeletSocket is the PodResources socket.
+	KubeletSocket string         `json:"kubeletSocket"`
+	Exporter      ExporterConfig `json:"exporter"`
+	// DevicePlugin is restarted after a change.
+	DevicePlugin Pods `json:"devicePlugin"`
+}
+
+// ExporterConfig says how the exporter of the node is asked to let go of a card.
+type ExporterConfig struct {
+	// By is "socket", "annotation" (the exporter runs with --quiesce-annotation) or
+	// "none", where no exporter with NVML or DCGM runs on the node.
+	By     string `json:"by"`
+	Socket string `json:"socket"`
+	// Timeout of an answer.
+	Timeout metav1.Duration `json:"timeout"`
+}
+
+// Pods are picked by namespace and label selector.
+type Pods struct {
+	Namespace string `json:"namespace"`
+	Selector  string `json:"selector"`
+}
+
+// DefaultConfig is for a cluster with the GPU Operator.
+func DefaultConfig() Config {
+	return Config{
+		CallTimeout: seconds(30), Period: seconds(10), PluginTimeout: seconds(60),
+		KubeletSocket: "/var/lib/kubelet/pod-resources/kubelet.sock",
+		Exporter:      ExporterConfig{By: bySocket, Socket: "/run/gpuscale/exporter.sock", Timeout: seconds(15)},
+		DevicePlugin:  Pods{Namespace: "gpu-operator", Selector: "app=nvidia-device-plugin-daemonset"},
+	}
+}
+
+func seconds(n int) metav1.Duration { return metav1.Duration{Duration: time.Duration(n) * time.Second} }
+
+// maxConfigBytes is far more than a configuration has.
+const maxConfigBytes = 1 << 20
+
+// LoadConfig reads a file; an empty path is DefaultConfig.
+func LoadConfig(path string) (Config, error) {
+	if path == "" {
+		return DefaultConfig(), nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return Config{}, fmt.Errorf("reading the configuration: %w", err)
+	}
+	c, err := ParseConfig(text)
+	if err != nil {
+		return Config{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return c, nil
+}
+
+// ParseConfig reads a configuration; what it does not say is as in DefaultConfig.
+func ParseConfig(text []byte) (Config, error) {
+	c := DefaultConfig()
+	if len(text) > maxConfigBytes {
+		return Config{}, fmt.Errorf("%d bytes, at most %d are read", len(text), maxConfigBytes)
+	}
+	if err := yaml.UnmarshalStrict(text, &c); err != nil {
+		return Config{}, err
+	}
+	return c, c.Validate()
+}
+
+// driverVersion as NVIDIA numbers them.
+var driverVersion = regexp.MustCompile(`^[0-9]{1,5}(\.[0-9]{1,5}){1,2}$`)
+
+// Validate returns all that is wrong, each with its field.
+func (c Config) Validate() error {
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	for i, v := range c.FixedDrivers {
+		if !driverVersion.MatchString(v) {
+			wrong("fixedDrivers[%d]: %q: want a version as in 570.240.01", i, v)
+		}
+	}
+	for _, d := range []struct {
+		field       string
+		is          time.Duration
+		least, most time.Duration
+	}{
+		{"callTimeout", c.CallTimeout.Duration, time.Second, 10 * time.Minute},
+		{"period", c.Period.Duration, time.Second, 10 * time.Minute},
+		{"pluginTimeout", c.PluginTimeout.Duration, time.Second, 10 * time.Minute},
+		{"exporter.timeout", c.Exporter.Timeout.Duration, time.Second, 10 * time.Minute},
+	} {
+		if d.is < d.least || d.is > d.most {
+			wrong("%s: %s: want %s to %s", d.field, d.is, d.least, d.most)
+		}
+	}
+	switch by := c.Exporter.By; {
+	case by != bySocket && by != byAnnotation && by != byNothing:
+		wrong("exporter.by: %q: want %s, %s or %s", by, bySocket, byAnnotation, byNothing)
+	case by == bySocket && c.Exporter.Socket == "":
+		wrong("exporter.socket: want a path, or exporter.by: %s", byAnnotation)
+	}
+	if strings.TrimSpace(c.KubeletSocket) == "" {
+		wrong("kubeletSocket: want a path: without it nobody knows which instances have been given to pods")
+	}
+	if c.DevicePlugin.Namespace == "" {
+		wrong("devicePlugin.namespace: want the namespace of the NVIDIA device plugin")
+	}
+	if s, err := labels.Parse(c.DevicePlugin.Selector); err != nil || s.Empty() {
+		wrong("devicePlugin.selector: %q: want a label selector that picks the device plugin's pods only", c.DevicePlugin.Selector)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,172 @@
+//go:build cgo
+
+package hardware
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/gpuscale/gpuscale/gpu/mig"
+)
+
+// Destroy destroys a GPU instance of a card with its compute instances. One that
+// is not there is no error; ErrInUse is one that a process uses.
+func (n *NVML) Destroy(ctx context.Context, uuid string, id int) error {
+	return n.with(ctx, func(lib nvml.Interface) error {
+		d, err := device(lib, uuid)
+		if err != nil {
+			return err
+		}
+		gi, found, err := instanceByID(d, id)
+		if err != nil || !found {
+			return err
+		}
+		for i := range nvml.COMPUTE_INSTANCE_PROFILE_COUNT {
+			info, ret := gi.GetComputeInstanceProfileInfo(i, nvml.COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED)
+			if ret != nvml.SUCCESS {
+				continue // a profile that this instance does not have
+			}
+			info.InstanceCount = max(info.InstanceCount, mostInstances)
+			cis, ret := gi.GetComputeInstances(&info)
+			if ret != nvml.SUCCESS {
+				return failure(ret)
+			}
+			for _, ci := range cis {
+				if ret := ci.Destroy(); ret != nvml.SUCCESS {
+					return failure(ret)
+				}
+			}
+		}
+		return failure(gi.Destroy())
+	})
+}
+
+// instanceByID is found through the instances that there are: asking the driver
+// for one by its number answers for some that are gone.
+func instanceByID(d nvml.Device, id int) (nvml.GpuInstance, bool, error) {
+	return findInstance(d, func(info nvml.GpuInstanceInfo, _ profile) bool { return int(info.Id) == id })
+}
+
+func findInstance(d nvml.Device, is func(nvml.GpuInstanceInfo, profile) bool) (nvml.GpuInstance, bool, error) {
+	profiles, err := profilesOf(d)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, p := range profiles {
+		gis, ret := d.GetGpuInstances(&p.info)
+		if ret != nvml.SUCCESS {
+			return nil, false, failure(ret)
+		}
+		for _, gi := range gis {
+			info, ret := gi.GetInfo()
+			if ret != nvml.SUCCESS {
+				return nil, false, failure(ret)
+			}
+			if is(info, p) {
+				return gi, true, nil
+			}
+		}
+	}
+	return nil, false, nil
+}
+
+// Create makes an instance with one compute instance that has all of it, at
+// exactly this place. One that is there already gets the compute instance that it
+// lacks. ErrNoRoom is a place that is taken.
+func (n *NVML) Create(ctx context.Context, uuid string, at mig.Placement) error {
+	return n.with(ctx, func(lib nvml.Interface) error {
+		d, err := device(lib, uuid)
+		if err != nil {
+			return err
+		}
+		p, err := profileLike(d, at.Profile)
+		if err != nil {
+			return err
+		}
+		place := nvml.GpuInstancePlacement{Start: uint32(at.Start), Size: uint32(at.Profile.Memory)}
+		gi, there, err := findInstance(d, func(info nvml.GpuInstanceInfo, q profile) bool {
+			return q.info.Id == p.info.Id && info.Placement.Start == place.Start
+		})
+		if err != nil {
+			return err
+		}
+		if !there {
+			var ret nvml.Return
+			if gi, ret = d.CreateGpuInstanceWithPlacement(&p.info, &place); ret != nvml.SUCCESS {
+				return failure(ret)
+			}
+		}
+		return fill(gi, int(p.info.SliceCount))
+	})
+}
+
+// profileLike finds the card's profile with these slices and attributes.
+func profileLike(d nvml.Device, want mig.Profile) (profile, error) {
+	profiles, err := profilesOf(d)
+	if err != nil {
+		return profile{}, err
+	}
+	for _, p := range profiles {
+		name, err := mig.ParseName(strings.TrimPrefix(p.seen.Name, "MIG "))
+		if err != nil || len(p.seen.Places) == 0 {
+			continue
+		}
+		if (mig.Profile{Compute: p.seen.Compute, Memory: p.seen.Places[0].Size, Attrs: name.Attrs}) == want {
+			return p, nil
+		}
+	}
+	return profile{}, fmt.Errorf("the card has no profile %s", want)
+}
+
+// fill gives an instance a compute instance of all its slices, unless it has one.
+func fill(gi nvml.GpuInstance, slices int) error {
+	for i := range nvml.COMPUTE_INSTANCE_PROFILE_COUNT {
+		info, ret := gi.GetComputeInstanceProfileInfo(i, nvml.COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED)
+		if ret != nvml.SUCCESS || int(info.SliceCount) != slices {
+			continue
+		}
+		count := info
+		count.InstanceCount = max(info.InstanceCount, mostInstances)
+		have, ret := gi.GetComputeInstances(&count)
+		if ret != nvml.SUCCESS {
+			return failure(ret)
+		}
+		if len(have) > 0 {
+			return nil
+		}
+		_, ret = gi.CreateComputeInstance(&info)
+		return failure(ret)
+	}
+	return fmt.Errorf("the instance has no compute profile of %d slices", slices)
+}
+
+// SetMode switches MIG on or off. ErrNeedsReset and ErrInUse are changes that did
+// not take effect; what was asked for is then taken back.
+func (n *NVML) SetMode(ctx context.Context, uuid string, on bool) error {
+	return n.with(ctx, func(lib nvml.Interface) error {
+		d, err := device(lib, uuid)
+		if err != nil {
+			return err
+		}
+		before, _, ret := d.GetMigMode()
+		if ret != nvml.SUCCESS {
+			return failure(ret)
+		}
+		mode := nvml.DEVICE_MIG_DISABLE
+		if on {
+			mode = nvml.DEVICE_MIG_ENABLE
+		}
+		activation, ret := d.SetMigMode(mode)
+		if ret != nvml.SUCCESS {
+			return failure(ret)
+		}
+		if activation != nvml.SUCCESS {
+			// Or it would take effect whenever the machine is next started.
+			_, _ = d.SetMigMode(before)
+		}
+		return failure(activation)
+	})
+}

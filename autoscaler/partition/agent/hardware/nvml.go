@@ -1,0 +1,120 @@
+//go:build cgo
+
+package hardware
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+)
+
+// LibraryName is what the loader looks for.
+const LibraryName = "libnvidia-ml.so.1"
+
+// NVML is the driver of this machine. One call is made at a time.
+type NVML struct {
+	path    string
+	timeout time.Duration
+	// lane has a token while nobody is in the driver. A call that hangs keeps it.
+	lane chan struct{}
+}
+
+// New returns the driver behind a library, LibraryName if path is empty. timeout
+// bounds each call.
+func New(path string, timeout time.Duration) *NVML {
+	if path == "" {
+		path = LibraryName
+	}
+	n := &NVML{path: path, timeout: timeout, lane: make(chan struct{}, 1)}
+	n.lane <- struct{}{}
+	return n
+}
+
+// with runs do with the driver open. It returns ErrHanging when the driver does
+// not answer in time; do then goes on in the background, alone.
+func (n *NVML) with(ctx context.Context, do func(nvml.Interface) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, n.timeout, ErrHanging)
+	defer cancel()
+	select {
+	case <-n.lane:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	done := make(chan error, 1)
+	go func() {
+		defer func() { n.lane <- struct{}{} }()
+		done <- n.open(do)
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (n *NVML) open(do func(nvml.Interface) error) error {
+	lib := nvml.New(nvml.WithLibraryPath(n.path))
+	if ret := lib.Init(); ret != nvml.SUCCESS {
+		if ret == nvml.ERROR_LIBRARY_NOT_FOUND {
+			return ErrNoLibrary
+		}
+		return fmt.Errorf("initialising NVML: %w", failure(ret))
+	}
+	defer lib.Shutdown()
+	return do(lib)
+}
+
+// failure is the error of a return code, without calling into the library.
+func failure(ret nvml.Return) error {
+	switch ret {
+	case nvml.SUCCESS:
+		return nil
+	case nvml.ERROR_GPU_IS_LOST:
+		return ErrLost
+	case nvml.ERROR_IN_USE:
+		return ErrInUse
+	case nvml.ERROR_INSUFFICIENT_RESOURCES:
+		return ErrNoRoom
+	case nvml.ERROR_RESET_REQUIRED:
+		return ErrNeedsReset
+	}
+	words := map[nvml.Return]string{
+		nvml.ERROR_UNINITIALIZED: "uninitialized", nvml.ERROR_INVALID_ARGUMENT: "invalid argument",
+		nvml.ERROR_NOT_SUPPORTED: "not supported", nvml.ERROR_NO_PERMISSION: "no permission: the agent must run as root with CAP_SYS_ADMIN",
+		nvml.ERROR_NOT_FOUND: "not found", nvml.ERROR_DRIVER_NOT_LOADED: "the NVIDIA driver is not loaded",
+		nvml.ERROR_LIB_RM_VERSION_MISMATCH: "library and driver are of different versions", nvml.ERROR_UNKNOWN: "unknown error",
+		nvml.ERROR_FUNCTION_NOT_FOUND: "the driver is too old: it has no such function", nvml.ERROR_INVALID_STATE: "invalid state",
+	}
+	if text, ok := words[ret]; ok {
+		return fmt.Errorf("NVML: %s", text)
+	}
+	return fmt.Errorf("NVML: code %d", int(ret))
+}
+
+// device finds a card by its UUID.
+func device(lib nvml.Interface, uuid string) (nvml.Device, error) {
+	n, ret := lib.DeviceGetCount()
+	if err := failure(ret); err != nil {
+		return nil, err
+	}
+	var lost error
+	for i := range n {
+		d, ret := lib.DeviceGetHandleByIndex(i)
+		if ret == nvml.SUCCESS {
+			var have string
+			if have, ret = d.GetUUID(); ret == nvml.SUCCESS && have == uuid {
+				return d, nil
+			}
+		}
+		if ret == nvml.ERROR_GPU_IS_LOST {
+			lost = ErrLost // it does not say which it is
+		}
+	}
+	if lost != nil {
+		return nil, fmt.Errorf("%s: %w, or it is gone", uuid, lost)
+	}
+	return nil, fmt.Errorf("%s: %w", uuid, ErrNoSuchCard)
+}

@@ -1,0 +1,212 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/agent/hardware"
+)
+
+// The child process is an agent; these tell it its world.
+const (
+	childEnv  = "GPUSCALE_TEST_AGENT_API"
+	configEnv = "GPUSCALE_TEST_AGENT_CONFIG"
+)
+
+// child is an agent that looks at its node until the operation is over.
+func child() {
+	fail := func(err error) {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	c, err := ParseConfig([]byte(os.Getenv(configEnv)))
+	if err != nil {
+		fail(err)
+	}
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: os.Getenv(childEnv), QPS: -1})
+	if err != nil {
+		fail(err)
+	}
+	kubelet, err := DialKubelet(c.KubeletSocket)
+	if err != nil {
+		fail(err)
+	}
+	cluster := NewCluster(client, "n")
+	a := New(Options{Cluster: cluster, Hardware: hardware.New(c.Library, c.CallTimeout.Duration), Holders: kubelet,
+		Exporter: NewExporter(c.Exporter, cluster), Config: c, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Now: func() time.Time { return start }})
+	if err := a.Tick(context.Background()); err != nil {
+		fail(err)
+	}
+	os.Exit(0)
+}
+
+// run starts an agent of its own process for one look at the node, and gives its
+// process to started. killed is true when it did not end by itself.
+func (b *bench) run(started func(*os.Process)) (killed bool) {
+	b.t.Helper()
+	config, err := yaml.Marshal(b.config)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var said strings.Builder
+	cmd := exec.CommandContext(b.t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), childEnv+"="+b.api.URL, configEnv+"="+string(config))
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		b.t.Fatal(err)
+	}
+	if started != nil {
+		started(cmd.Process)
+	}
+	err = cmd.Wait()
+	if err != nil && cmd.ProcessState.ExitCode() >= 0 {
+		b.t.Fatalf("the agent failed: %v\n%s", err, said.String())
+	}
+	return err != nil
+}
+
+// stories that an agent is killed in.
+func stories(t *testing.T) map[string]func() (b *bench, want string) {
+	const before, after = "3g.40gb@0 1g.10gb@4 1g.10gb@5", "3g.40gb@0 2g.20gb@4"
+	return map[string]func() (*bench, string){
+		"forward": func() (*bench, string) {
+			b := newBench(t, h100(t, 0, "!3g.40gb@0 1g.10gb@4 1g.10gb@5"))
+			b.order(before, after)
+			return b, after
+		},
+		"back": func() (*bench, string) {
+			b := newBench(t, h100(t, 0, "!3g.40gb@0 2g.20gb@4"))
+			r := b.order(before, after)
+			b.api.set(partition.AgentAnnotation, partition.Answer{ID: r.ID, State: partition.AgentDone, Touched: true}.String())
+			r.Undo = &partition.Undo{Since: b.now, Attempts: 1}
+			b.api.set(partition.RecordAnnotation, r.String())
+			return b, before
+		},
+	}
+}
+
+// settled checks the end of a story, after looking again as often as the agent
+// would by itself.
+func (b *bench) settled(want string) {
+	b.t.Helper()
+	for range 3 {
+		if a, err := partition.ParseAnswer(b.api.get(partition.AgentAnnotation)); err == nil && a.Undo == b.attempt() && a.Final() {
+			break
+		}
+		b.tick()
+	}
+	if got := b.layout(); got != want {
+		b.t.Errorf("the card is %s, want %s", got, want)
+	}
+	if busy := b.machine().Cards[0].Instances[0]; busy.UUID != "MIG-0-was-0" || !busy.Compute {
+		b.t.Errorf("the busy instance is now %+v", busy)
+	}
+	a := b.answer()
+	if ok := a.State == partition.AgentDone && a.Undo == 0 || a.State == partition.AgentRestored && a.Undo == 1; !ok {
+		b.t.Errorf("answer %+v", a)
+	}
+	if len(b.api.plugins) != 1 || b.api.plugins[0] == "plugin-0" {
+		b.t.Errorf("device plugin %v", b.api.plugins)
+	}
+	if b.api.made > 1 {
+		b.t.Errorf("the device plugin was restarted %d times", b.api.made)
+	}
+}
+
+func (b *bench) attempt() int {
+	r, err := partition.ParseRecord(b.api.get(partition.RecordAnnotation))
+	if err != nil || r.Undo == nil {
+		return 0
+	}
+	return r.Undo.Attempts
+}
+
+// TestKilledAtEveryChange: kill -9 before and after each change of the hardware.
+func TestKilledAtEveryChange(t *testing.T) {
+	for name, begin := range stories(t) {
+		t.Run(name, func(t *testing.T) {
+			kills := 0
+			for n := 1; ; n++ {
+				killed := false
+				for _, after := range []bool{false, true} {
+					b, want := begin()
+					b.t = t
+					b.state.Kill, b.state.KillAfter = n, after
+					b.set(b.state)
+					if b.run(nil) {
+						killed = true
+						kills++
+						b.state = b.machine()
+						b.state.Kill = 0
+						b.set(b.state)
+					}
+					b.settled(want)
+				}
+				if !killed || t.Failed() {
+					break
+				}
+			}
+			if kills < 12 {
+				t.Errorf("killed %d times: the story has 6 changes", kills)
+			}
+			t.Logf("killed %d times", kills)
+		})
+	}
+}
+
+// TestKilledAtEveryWrite: kill -9 before and after each write to the API server.
+func TestKilledAtEveryWrite(t *testing.T) {
+	for name, begin := range stories(t) {
+		t.Run(name, func(t *testing.T) {
+			kills := 0
+			for n := 1; ; n++ {
+				killed := false
+				for _, after := range []bool{false, true} {
+					b, want := begin()
+					b.t = t
+					var process atomic.Pointer[os.Process]
+					kill := func(at int) bool {
+						p := process.Load()
+						if at != n || p == nil {
+							return false
+						}
+						process.Store(nil)
+						_ = p.Kill()
+						return true
+					}
+					if after {
+						b.api.after = func(at int) { kill(at) }
+					} else {
+						b.api.before = kill
+					}
+					if b.run(process.Store) {
+						killed = true
+						kills++
+					}
+					process.Store(nil)
+					b.settled(want)
+				}
+				if !killed || t.Failed() {
+					break
+				}
+			}
+			if kills < 8 {
+				t.Errorf("killed %d times: the story has at least 4 writes", kills)
+			}
+			t.Logf("killed %d times", kills)
+		})
+	}
+}

@@ -1,0 +1,80 @@
+package partition
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// ForAgent makes r an operation for the agent of the node with these cards.
+func (r *Record) ForAgent(cards []plan.Card) {
+	r.Actuator, r.Config, r.Previous = ActuatorAgent, "", ""
+	for _, c := range cards {
+		if c.Index == r.Card {
+			r.UUID = c.UUID
+		}
+	}
+}
+
+// IsSelected reports whether who is to carry r out has been told to begin.
+func (r Record) IsSelected(node *corev1.Node) bool {
+	if r.Actuator == ActuatorAgent {
+		return r.Selected
+	}
+	return node.Labels[ConfigLabel] == r.Config
+}
+
+// agentPhase reads how far the node's agent has come with r.
+func agentPhase(node *corev1.Node, r Record) (plan.Phase, string) {
+	a, ok := answerTo(node, r)
+	switch {
+	case r.Undo != nil && ok:
+		return plan.PhaseFailed, fmt.Sprintf("going back, attempt %d, the agent says %s: %s", r.Undo.Attempts, a.State, cmp.Or(a.Message, a.Step))
+	case r.Undo != nil:
+		return plan.PhaseFailed, fmt.Sprintf("going back, attempt %d, the agent has not answered", r.Undo.Attempts)
+	case !r.Selected:
+		return plan.PhasePending, "the agent has not been told to begin"
+	case !ok:
+		return plan.PhasePending, "the node's agent has not answered"
+	case a.State == AgentFailed || a.State == AgentRestored || a.Back:
+		return plan.PhaseFailed, "the agent could not cut the card: " + a.Message
+	case a.State == AgentWorking:
+		return plan.PhasePending, "the agent is at: " + a.Step
+	case !maps.Equal(Advertised(node), r.Expect):
+		return plan.PhasePending, "the device plugin has not advertised the new layout yet"
+	}
+	return plan.PhaseSucceeded, ""
+}
+
+// undoByAgent asks the node's agent to restore the card, and ends the operation
+// once it has. The agent may be in the middle of a change: nothing ends before it
+// says so, even about what it may never have seen.
+func (m *Manager) undoByAgent(ctx context.Context, node *corev1.Node, r Record, now time.Time, patience time.Duration) (done bool, err error) {
+	a, ok := answerTo(node, r)
+	since := r.Started
+	if r.Undo != nil {
+		since = r.Undo.Since
+	}
+	waited := now.Sub(since) >= patience
+	switch {
+	case r.Undo == nil && !r.Selected:
+		return true, m.Unmark(ctx, node, r) // it never was begun
+	case ok && a.State == AgentRestored && (maps.Equal(Advertised(node), r.Was) || r.Undo != nil && waited):
+		return true, m.Unmark(ctx, node, r)
+	case r.Undo != nil && !waited && !(ok && a.State == AgentFailed):
+		return false, nil
+	case r.attempt() >= MaxUndoAttempts:
+		return false, fmt.Errorf("node %s: card %d could not be restored to %s in %d attempts, its agent says %q: the node stays cordoned until annotation %s is removed",
+			node.Name, r.Card, r.Before, r.attempt(), a.Message, RecordAnnotation)
+	}
+	r.Undo = &Undo{Since: now, Attempts: r.attempt() + 1}
+	return false, m.patch(ctx, node, "having the agent go back on", func(n *corev1.Node) {
+		setAnnotation(n, RecordAnnotation, r.String())
+	})
+}

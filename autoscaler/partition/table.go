@@ -1,0 +1,70 @@
+package partition
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/gpuscale/gpuscale/gpu/mig"
+)
+
+// TableAnnotation on a Node is what its agent has read of its cards' MIG geometry:
+// FormatTables writes it, ParseTables reads it.
+const TableAnnotation = "gpuscale.io/mig-table"
+
+// Bounds of what an annotation is believed to say. Of several products on one node
+// nobody has seen more than two, and a product's line is about a kilobyte.
+const (
+	maxTableBytes  = 64 << 10
+	maxTableModels = 8
+)
+
+// FormatTables returns the annotation's value: a JSON list with one line for each
+// product of the node, as mig.Spec.String has it, in the order given.
+func FormatTables(specs []mig.Spec) (string, error) {
+	lines := make([]string, len(specs))
+	for i, s := range specs {
+		if _, err := mig.NewTable(s); err != nil {
+			return "", err
+		}
+		lines[i] = s.String()
+	}
+	text, err := json.Marshal(lines)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("writing MIG tables: %w", err)
+	case len(specs) > maxTableModels || len(text) > maxTableBytes:
+		return "", fmt.Errorf("writing MIG tables: %d products in %d bytes, at most %d in %d", len(specs), len(text), maxTableModels, maxTableBytes)
+	}
+	return string(text), nil
+}
+
+// ParseTables reads a node's annotation, nil for an empty one. What it returns
+// makes a table each. The error says which of the lines is wrong.
+func ParseTables(text string) ([]mig.Spec, error) {
+	if strings.TrimSpace(text) == "" {
+		return nil, nil
+	}
+	if len(text) > maxTableBytes {
+		return nil, fmt.Errorf("annotation %s: %d bytes, at most %d", TableAnnotation, len(text), maxTableBytes)
+	}
+	var lines []string
+	if err := json.Unmarshal([]byte(text), &lines); err != nil {
+		return nil, fmt.Errorf("annotation %s: want a JSON list of strings: %w", TableAnnotation, err)
+	}
+	if len(lines) > maxTableModels {
+		return nil, fmt.Errorf("annotation %s: %d products, at most %d", TableAnnotation, len(lines), maxTableModels)
+	}
+	var specs []mig.Spec
+	for i, line := range lines {
+		s, err := mig.ParseSpec(line)
+		if err == nil {
+			_, err = mig.NewTable(s)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("annotation %s: [%d]: %w", TableAnnotation, i, err)
+		}
+		specs = append(specs, s)
+	}
+	return specs, nil
+}

@@ -1,0 +1,269 @@
+package partition_test
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/plan"
+	"github.com/gpuscale/gpuscale/sandbox/world/node"
+)
+
+var began = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
+
+// timeout of an operation, and the patience with undoing it.
+const timeout = 2 * time.Minute
+
+// bed is a node with the sandbox's mig-manager on it, and the autoscaler's rounds,
+// by a clock of its own: a step is a second.
+type bed struct {
+	t       *testing.T
+	client  client.Client
+	manager *partition.Manager
+	machine *node.Machine
+	now     time.Time
+	// mounted is the ConfigMap as mig-manager's pod sees it; late keeps it so.
+	mounted []byte
+	late    bool
+	// down: the machine reboots, so that nobody on it answers.
+	down bool
+	// succeeded is when the target was reached; zero for never.
+	succeeded time.Time
+	complaint string // logged last
+}
+
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	table, _ := mig.ForModel("H100-80GB")
+	layout, err := mig.ParseLayout(table, "1g@0 1g@1 1g@2 1g@3 1g@4 1g@5 1g@6")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := node.New(node.Spec{Name: "n", Product: "NVIDIA-H100-80GB-HBM3", Cards: 1, Layouts: []mig.Layout{layout}, Delays: node.DefaultDelays()}, began)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+	c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(n).Build()
+	b := &bed{t: t, client: c, manager: partition.NewManager(c, c, partition.DefaultConfigMap), machine: m, now: began}
+	for range 3 {
+		b.step()
+	}
+	return b
+}
+
+func (b *bed) node() *corev1.Node {
+	b.t.Helper()
+	var n corev1.Node
+	if err := b.client.Get(b.t.Context(), client.ObjectKey{Name: "n"}, &n); err != nil {
+		b.t.Fatal(err)
+	}
+	return &n
+}
+
+// begin cuts the card into two, as the actuator does.
+func (b *bed) begin() {
+	b.t.Helper()
+	model, _ := gpu.ParseProduct("H100-80GB")
+	card := plan.Card{Device: gpu.Device{Model: model}, MIG: true}
+	for _, i := range b.machine.Cards()[0].Instances {
+		card.Instances = append(card.Instances, plan.Instance{Placement: i.Placement, Placed: true})
+	}
+	before, err := partition.LayoutOf([]plan.Card{card})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	table, _ := mig.ForModel(model.Name)
+	target, _ := mig.ParseLayout(table, "3g@0 3g@4")
+	after, err := before.With(0, model.Name, target)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if _, err := b.manager.Publish(b.t.Context(), before, after); err != nil {
+		b.t.Fatal(err)
+	}
+	r := partition.Record{ID: "op", Model: model.Name, Target: table.Format(target), Before: table.Format(partition.Placements(card)),
+		Config: after.Name(), Previous: before.Name(), Expect: after.Resources(), Was: before.Resources(), Started: b.now, Deadline: b.now.Add(timeout)}
+	n := b.node()
+	if err := b.manager.Mark(b.t.Context(), n, r); err != nil {
+		b.t.Fatal(err)
+	}
+	r, _, _ = partition.RecordOf(n)
+	if err := b.manager.Select(b.t.Context(), n, r); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// step is a second: mig-manager works, the kubelet reports, the autoscaler has a
+// round.
+func (b *bed) step() {
+	b.t.Helper()
+	b.now = b.now.Add(time.Second)
+	if !b.late {
+		var cm corev1.ConfigMap
+		if b.client.Get(b.t.Context(), partition.DefaultConfigMap, &cm) == nil {
+			b.mounted = []byte(cm.Data[partition.ConfigKey])
+		}
+	}
+	n := b.node()
+	if n.Labels == nil {
+		n.Labels = map[string]string{}
+	}
+	offered := map[string]int{}
+	if !b.down {
+		for key, value := range b.machine.StepManager(n.Labels[partition.ConfigLabel], b.mounted, b.now) {
+			n.Labels[key] = value
+		}
+		offered = b.machine.Allocatable(b.now)
+	}
+	n.Status.Allocatable = corev1.ResourceList{}
+	for name, count := range offered {
+		n.Status.Allocatable[corev1.ResourceName(name)] = resource.MustParse(strconv.Itoa(count))
+	}
+	status := n.Status
+	if err := b.client.Update(b.t.Context(), n); err != nil {
+		b.t.Fatal(err)
+	}
+	n.Status = status
+	if err := b.client.Status().Update(b.t.Context(), n); err != nil {
+		b.t.Fatal(err)
+	}
+	b.round()
+}
+
+// round does what the planner asks of the actuator: end what has succeeded, undo
+// what has failed or is past its deadline.
+func (b *bed) round() {
+	b.t.Helper()
+	n := b.node()
+	op := partition.OperationOf(n)
+	if op == nil {
+		return
+	}
+	r, _, err := partition.RecordOf(n)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	switch {
+	case op.Phase == plan.PhaseSucceeded:
+		b.succeeded = b.now
+		err = b.manager.Unmark(b.t.Context(), n, r)
+	case op.Phase == plan.PhaseFailed || b.now.After(op.Deadline):
+		_, err = b.manager.Undo(b.t.Context(), n, r, b.now, timeout)
+	}
+	if err != nil && err.Error() != b.complaint {
+		b.complaint = err.Error()
+		b.t.Logf("%s: %v", b.now.Sub(began), err)
+	}
+}
+
+// ended steps until the operation is over, and gives how long after its deadline
+// that was; ok is false where it is not within two minutes of it.
+func (b *bed) ended() (after time.Duration, ok bool) {
+	b.t.Helper()
+	deadline := partition.OperationOf(b.node()).Deadline
+	for b.now.Before(deadline.Add(2 * time.Minute)) {
+		b.step()
+		if partition.OperationOf(b.node()) == nil {
+			return b.now.Sub(deadline), true
+		}
+	}
+	return 0, false
+}
+
+// TestWatchdog: whatever mig-manager does, the cards are on offer again and the
+// node takes pods within a minute of the operation's deadline.
+func TestWatchdog(t *testing.T) {
+	for name, test := range map[string]struct {
+		story     func(*bed)
+		succeeded bool
+	}{
+		"all is well": {func(b *bed) { b.begin() }, true},
+		"it hangs in the change, for ever pending": {func(b *bed) {
+			b.machine.Wedge(true)
+			b.begin()
+			b.wait(timeout)
+			b.machine.Wedge(false)
+		}, false},
+		"it hangs in the change and on the way back": {func(b *bed) {
+			b.machine.Wedge(true)
+			b.begin()
+			b.wait(timeout + 10*time.Second) // the first attempt to go back hangs too
+			b.machine.Wedge(false)
+		}, false},
+		"the ConfigMap is late": {func(b *bed) {
+			b.late = true
+			b.begin()
+			b.wait(40 * time.Second) // failed, and so is the first attempt to go back
+			b.late = false
+		}, false},
+		"a process holds the card": {func(b *bed) {
+			b.machine.Sync([]node.Pod{{Namespace: "x", Name: "p", UID: "u", Created: began,
+				Containers: []node.Container{{Name: "c", Asks: map[string]int{"nvidia.com/mig-1g.10gb": 1}}}}}, b.now)
+			b.begin()
+		}, false},
+		"it reboots in time": {func(b *bed) {
+			b.begin()
+			b.reboot(time.Minute)
+		}, true},
+		"it reboots beyond the deadline": {func(b *bed) {
+			b.begin()
+			b.reboot(timeout + 20*time.Second)
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t)
+			test.story(b)
+			if op := partition.OperationOf(b.node()); op != nil {
+				after, ok := b.ended()
+				if !ok || after > time.Minute {
+					t.Errorf("over %s after the deadline (%v), want at most a minute", after, ok)
+				}
+				t.Logf("over %s after the deadline", after)
+			}
+			n := b.node()
+			want := map[string]int64{"nvidia.com/mig-1g.10gb": 7}
+			if test.succeeded {
+				want = map[string]int64{"nvidia.com/mig-3g.40gb": 2}
+			}
+			if got := partition.Advertised(n); len(got) != 1 || got["nvidia.com/mig-1g.10gb"] != want["nvidia.com/mig-1g.10gb"] || got["nvidia.com/mig-3g.40gb"] != want["nvidia.com/mig-3g.40gb"] {
+				t.Errorf("on offer: %v, want %v", got, want)
+			}
+			if n.Spec.Unschedulable || b.succeeded.IsZero() == test.succeeded {
+				t.Errorf("unschedulable %v, succeeded at %v", n.Spec.Unschedulable, b.succeeded)
+			}
+		})
+	}
+}
+
+// wait for d from the operation's beginning.
+func (b *bed) wait(d time.Duration) {
+	op := partition.OperationOf(b.node())
+	for end := op.Started.Add(d); b.now.Before(end); {
+		b.step()
+	}
+}
+
+// reboot takes the machine down until d after the operation's beginning, as
+// mig-manager does where a card can only be reset so.
+func (b *bed) reboot(d time.Duration) {
+	b.t.Helper()
+	n := b.node()
+	n.Labels[partition.StateLabel] = partition.StateRebooting
+	if err := b.client.Update(b.t.Context(), n); err != nil {
+		b.t.Fatal(err)
+	}
+	b.down = true
+	b.wait(d)
+	b.down = false
+}

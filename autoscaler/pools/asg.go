@@ -1,0 +1,250 @@
+package pools
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+const (
+	fieldASG = "spec.provider.asg"
+	// asgEvery is how old a listing may be: AWS throttles those who ask often.
+	asgEvery = 10 * time.Second
+	// asgTimeout of all that one call of ours needs.
+	asgTimeout = 10 * time.Second
+	// caEnabledTag is how cluster-autoscaler finds the groups it sizes.
+	caEnabledTag = "k8s.io/cluster-autoscaler/enabled"
+)
+
+// ASG sizes AWS Auto Scaling groups.
+type ASG struct {
+	o    ASGOptions
+	memo *memo
+
+	mu      sync.Mutex
+	configs map[string]aws.Config // by region
+	tags    map[string]nodeTags   // by pool
+	prices  map[string]spotPrice  // by pool
+	notices *notices
+}
+
+// ASGOptions of an ASG provider.
+type ASGOptions struct {
+	// Live reads Nodes from the API server.
+	Live client.Reader
+	// Config returns credentials and endpoints for a region.
+	Config func(ctx context.Context, region string) (aws.Config, error)
+	// Now is the clock, nil for time.Now.
+	Now func() time.Time
+	Log *slog.Logger
+}
+
+// NewASG returns the provider. It asks nobody before a pool needs it.
+func NewASG(o ASGOptions) *ASG {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &ASG{o: o, memo: newMemo(asgEvery, o.Now), configs: map[string]aws.Config{},
+		tags: map[string]nodeTags{}, prices: map[string]spotPrice{}, notices: newNotices()}
+}
+
+// List implements Provider. Spot prices and notices that cannot be read are
+// logged; the size of the group is known all the same.
+func (a *ASG) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, error) {
+	return a.memo.get(pool, func() (Listing, error) {
+		ctx, cancel := context.WithTimeout(ctx, asgTimeout)
+		defer cancel()
+		_, group, err := a.describe(ctx, pool)
+		if err != nil {
+			return Listing{}, err
+		}
+		if err := a.learnTags(pool, group); err != nil {
+			return Listing{}, err
+		}
+		out := Listing{Target: int(aws.ToInt32(group.DesiredCapacity))}
+		for _, i := range group.Instances {
+			if leavingState(i.LifecycleState) {
+				out.Going = append(out.Going, aws.ToString(i.InstanceId))
+			}
+		}
+		out.SpotPrice = a.spotPrice(ctx, pool, group)
+		out.Leaving = a.leaving(ctx, pool, group)
+		return out, nil
+	})
+}
+
+// Template implements Provider: the pool's own, and what the group's tags add.
+func (a *ASG) Template(pool *v1alpha1.GPUNodePool) (plan.Template, error) {
+	t, err := templateOf(pool)
+	if err != nil {
+		return plan.Template{}, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.tags[pool.Name].addTo(&t)
+	return t, nil
+}
+
+// SetSize implements Provider. AWS knows no "if nobody else changed it": the
+// group is read right before it is written.
+func (a *ASG) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int) error {
+	ctx, cancel := context.WithTimeout(ctx, asgTimeout)
+	defer cancel()
+	defer a.memo.forget(pool)
+	c, group, err := a.describe(ctx, pool)
+	if err != nil || int(aws.ToInt32(group.DesiredCapacity)) >= size {
+		return err
+	}
+	if most := int(aws.ToInt32(group.MaxSize)); size > most {
+		return &Problem{ReasonTarget, "spec.max",
+			fmt.Sprintf("%d nodes are wanted, the MaxSize of Auto Scaling group %s is %d", size, *group.AutoScalingGroupName, most),
+			"raise the group's MaxSize, or lower spec.max"}
+	}
+	_, err = c.SetDesiredCapacity(ctx, &autoscaling.SetDesiredCapacityInput{
+		AutoScalingGroupName: group.AutoScalingGroupName, DesiredCapacity: aws.Int32(int32(size)), HonorCooldown: aws.Bool(false),
+	})
+	if err != nil {
+		return fmt.Errorf("setting the size of Auto Scaling group %s: %w", *group.AutoScalingGroupName, err)
+	}
+	return nil
+}
+
+// Delete implements Provider. An instance that is on its way out already is not
+// terminated, and so not counted, a second time.
+func (a *ASG) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, nodes []*corev1.Node) error {
+	ctx, cancel := context.WithTimeout(ctx, asgTimeout)
+	defer cancel()
+	defer a.memo.forget(pool)
+	var errs []error
+	for _, node := range nodes {
+		if err := a.delete(ctx, pool, node); err != nil {
+			errs = append(errs, fmt.Errorf("removing node %s: %w", node.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (a *ASG) delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
+	if node.Labels[v1alpha1.NodePoolLabel] != pool.Name {
+		return fmt.Errorf("it is not of pool %s", pool.Name)
+	}
+	id, err := instanceID(node.Spec.ProviderID)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnnamed, err)
+	}
+	if err := sameNode(ctx, a.o.Live, node); err != nil {
+		return err
+	}
+	c, group, err := a.describe(ctx, pool)
+	if err != nil {
+		return err
+	}
+	instance := instanceOf(group, id)
+	if instance == nil {
+		return fmt.Errorf("%w: instance %s is not of Auto Scaling group %s", ErrUnnamed, id, *group.AutoScalingGroupName)
+	}
+	if leavingState(instance.LifecycleState) {
+		return nil
+	}
+	if least := aws.ToInt32(group.MinSize); aws.ToInt32(group.DesiredCapacity) <= least {
+		return &Problem{ReasonTarget, "spec.min",
+			fmt.Sprintf("the MinSize of Auto Scaling group %s is %d, and so is its size", *group.AutoScalingGroupName, least),
+			"lower the group's MinSize, or raise spec.min to it"}
+	}
+	_, err = c.TerminateInstanceInAutoScalingGroup(ctx, &autoscaling.TerminateInstanceInAutoScalingGroupInput{
+		InstanceId: aws.String(id), ShouldDecrementDesiredCapacity: aws.Bool(true),
+	})
+	if err != nil {
+		return fmt.Errorf("terminating instance %s: %w", id, err)
+	}
+	return nil
+}
+
+// leavingState: Terminating, Terminating:Wait, Terminating:Proceed, Terminated.
+func leavingState(s types.LifecycleState) bool { return strings.HasPrefix(string(s), "Terminat") }
+
+// config of a region, made once.
+func (a *ASG) config(ctx context.Context, region string) (aws.Config, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if c, ok := a.configs[region]; ok {
+		return c, nil
+	}
+	c, err := a.o.Config(ctx, region)
+	if err != nil {
+		return aws.Config{}, fmt.Errorf("reading the AWS configuration for %s: %w", region, err)
+	}
+	a.configs[region] = c
+	return c, nil
+}
+
+// describe reads the group, and refuses one that somebody else sizes.
+func (a *ASG) describe(ctx context.Context, pool *v1alpha1.GPUNodePool) (*autoscaling.Client, *types.AutoScalingGroup, error) {
+	ref := pool.Spec.Provider.ASG
+	config, err := a.config(ctx, ref.Region)
+	if err != nil {
+		return nil, nil, err
+	}
+	c := autoscaling.NewFromConfig(config)
+	out, err := c.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: []string{ref.Name}})
+	if err != nil {
+		return nil, nil, fmt.Errorf("describing Auto Scaling group %s in %s: %w", ref.Name, ref.Region, err)
+	}
+	if len(out.AutoScalingGroups) == 0 {
+		return nil, nil, &Problem{ReasonNoTarget, fieldASG + ".name",
+			fmt.Sprintf("there is no Auto Scaling group %s in %s", ref.Name, ref.Region), "create it, or correct name and region"}
+	}
+	group := &out.AutoScalingGroups[0]
+	if group.Status != nil && *group.Status != "" {
+		return nil, nil, &Problem{ReasonNoTarget, fieldASG + ".name",
+			fmt.Sprintf("Auto Scaling group %s: %s", ref.Name, *group.Status), "delete the pool too, or name another"}
+	}
+	for _, tag := range group.Tags {
+		if aws.ToString(tag.Key) == caEnabledTag {
+			return nil, nil, &Problem{ReasonForeign, fieldASG + ".name",
+				fmt.Sprintf("Auto Scaling group %s has the tag %s: cluster-autoscaler sizes it", ref.Name, caEnabledTag),
+				"two autoscalers on one pool undo each other's work: remove the tag, or the pool"}
+		}
+	}
+	return c, group, nil
+}
+
+func instanceOf(group *types.AutoScalingGroup, id string) *types.Instance {
+	for i := range group.Instances {
+		if aws.ToString(group.Instances[i].InstanceId) == id {
+			return &group.Instances[i]
+		}
+	}
+	return nil
+}
+
+// instanceID reads "aws:///eu-west-1a/i-0123456789abcdef0".
+func instanceID(providerID string) (string, error) {
+	rest, ok := strings.CutPrefix(providerID, "aws://")
+	at := strings.LastIndexByte(rest, '/')
+	if !ok || at < 0 || !isInstanceID(rest[at+1:]) {
+		return "", fmt.Errorf("providerID %q names no EC2 instance, want aws:///ZONE/i-…", providerID)
+	}
+	return rest[at+1:], nil
+}
+
+func isInstanceID(s string) bool {
+	hex, ok := strings.CutPrefix(s, "i-")
+	return ok && len(hex) >= 8 && len(hex) <= 17 && strings.Trim(hex, "0123456789abcdef") == ""
+}

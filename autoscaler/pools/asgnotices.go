@@ -1,0 +1,171 @@
+package pools
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+)
+
+const (
+	// noticeLife is how long a notice is believed: an interruption comes two
+	// minutes after its warning, or not at all.
+	noticeLife = 10 * time.Minute
+	// receiveRounds bounds the messages read at one time, ten a round.
+	receiveRounds = 5
+	// maxNotices remembered.
+	maxNotices = 10000
+)
+
+// Kinds of notices.
+const (
+	Interruption = "interruption" // the instance is taken away in two minutes
+	Rebalance    = "rebalance"    // it is more likely than usual to be taken away
+)
+
+// Leaving is a node about which the provider has given notice.
+type Leaving struct {
+	Instance string // the last part of the node's providerID
+	Kind     string // Interruption or Rebalance
+	At       time.Time
+}
+
+// notices by instance. A message stays in its queue while its notice is fresh, so
+// that after a restart it is read again.
+type notices struct {
+	mu   sync.Mutex
+	said map[string]Leaving
+}
+
+func newNotices() *notices { return &notices{said: map[string]Leaving{}} }
+
+func (n *notices) add(l Leaving) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if had, ok := n.said[l.Instance]; ok && had.Kind == Interruption && l.Kind == Rebalance {
+		return // the stronger one stands
+	}
+	if len(n.said) < maxNotices {
+		n.said[l.Instance] = l
+	}
+}
+
+// of returns the fresh notices about the instances of a group, and forgets the
+// others that are old.
+func (n *notices) of(group *types.AutoScalingGroup, now time.Time) []Leaving {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var out []Leaving
+	for id, l := range n.said {
+		if now.Sub(l.At) > noticeLife {
+			delete(n.said, id)
+		} else if instanceOf(group, id) != nil {
+			out = append(out, l)
+		}
+	}
+	slices.SortFunc(out, func(a, b Leaving) int { return strings.Compare(a.Instance, b.Instance) })
+	return out
+}
+
+// leaving reads the pool's queue.
+func (a *ASG) leaving(ctx context.Context, pool *v1alpha1.GPUNodePool, group *types.AutoScalingGroup) []Leaving {
+	ref := pool.Spec.Provider.ASG
+	if ref.InterruptionQueue == "" {
+		return nil
+	}
+	if err := a.receive(ctx, ref); err != nil {
+		a.o.Log.Warn("interruption notices cannot be read", "pool", pool.Name, "err", err)
+	}
+	return a.notices.of(group, a.o.Now())
+}
+
+type message struct {
+	Body          string
+	ReceiptHandle string
+}
+
+func (a *ASG) receive(ctx context.Context, ref *v1alpha1.ASGProvider) error {
+	config, err := a.config(ctx, ref.Region)
+	if err != nil {
+		return err
+	}
+	for range receiveRounds {
+		var out struct{ Messages []message }
+		in := map[string]any{"QueueUrl": ref.InterruptionQueue, "MaxNumberOfMessages": 10, "WaitTimeSeconds": 0, "VisibilityTimeout": 60}
+		if err := a.sqs(ctx, config, ref, "ReceiveMessage", in, &out); err != nil {
+			return err
+		}
+		for _, m := range out.Messages {
+			l, err := parseNotice([]byte(m.Body))
+			if err == nil && a.o.Now().Sub(l.At) <= noticeLife {
+				a.notices.add(l)
+				continue
+			}
+			if err != nil {
+				a.o.Log.Warn("a message in the interruption queue is none of EC2's notices, it is deleted", "queue", ref.InterruptionQueue, "err", err)
+			}
+			in := map[string]any{"QueueUrl": ref.InterruptionQueue, "ReceiptHandle": m.ReceiptHandle}
+			if err := a.sqs(ctx, config, ref, "DeleteMessage", in, nil); err != nil {
+				return err
+			}
+		}
+		if len(out.Messages) < 10 {
+			return nil
+		}
+	}
+	return nil
+}
+
+// sqs calls an action of SQS by its JSON protocol.
+func (a *ASG) sqs(ctx context.Context, config aws.Config, ref *v1alpha1.ASGProvider, action string, in map[string]any, out any) error {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return fmt.Errorf("%s: %w", action, err)
+	}
+	to := ref.InterruptionQueue
+	if config.BaseEndpoint != nil {
+		to = *config.BaseEndpoint
+	}
+	answer, err := call{service: "sqs", url: to, body: body, header: map[string]string{
+		"Content-Type": "application/x-amz-json-1.0", "X-Amz-Target": "AmazonSQS." + action,
+	}}.do(ctx, config, a.o.Now())
+	if err != nil || out == nil {
+		return err
+	}
+	if err := json.Unmarshal(answer, out); err != nil {
+		return fmt.Errorf("reading the answer to %s: %w", action, err)
+	}
+	return nil
+}
+
+// parseNotice reads an event as EventBridge puts it into a queue.
+func parseNotice(body []byte) (Leaving, error) {
+	var event struct {
+		Source string    `json:"source"`
+		Type   string    `json:"detail-type"`
+		Time   time.Time `json:"time"`
+		Detail struct {
+			Instance string `json:"instance-id"`
+		} `json:"detail"`
+	}
+	if err := json.Unmarshal(body, &event); err != nil {
+		return Leaving{}, fmt.Errorf("reading an event: %w", err)
+	}
+	kinds := map[string]string{
+		"EC2 Spot Instance Interruption Warning": Interruption,
+		"EC2 Instance Rebalance Recommendation":  Rebalance,
+	}
+	kind, ok := kinds[event.Type]
+	if event.Source != "aws.ec2" || !ok || !isInstanceID(event.Detail.Instance) || event.Time.IsZero() {
+		return Leaving{}, fmt.Errorf("an event %.100q from %.100q about instance %.100q at %s is no notice", event.Type, event.Source, event.Detail.Instance, event.Time)
+	}
+	return Leaving{Instance: event.Detail.Instance, Kind: kind, At: event.Time}, nil
+}

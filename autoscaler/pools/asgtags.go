@@ -1,0 +1,119 @@
+package pools
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// templateTag begins the tags by which users of cluster-autoscaler describe the
+// nodes of a group.
+const templateTag = "k8s.io/cluster-autoscaler/node-template/"
+
+// nodeTags is what the tags of a group say about its nodes.
+type nodeTags struct {
+	labels map[string]string
+	taints []plan.Taint
+	others []plan.Resource
+	cards  int64 // 0: they do not say
+}
+
+// readTags reads the node-template tags of a group. An error names the tag.
+func readTags(tags []types.TagDescription) (nodeTags, error) {
+	out := nodeTags{labels: map[string]string{}}
+	for _, tag := range tags {
+		rest, ok := strings.CutPrefix(aws.ToString(tag.Key), templateTag)
+		if !ok {
+			continue
+		}
+		if err := out.read(rest, aws.ToString(tag.Value)); err != nil {
+			return nodeTags{}, fmt.Errorf("tag %s%s: %w", templateTag, rest, err)
+		}
+	}
+	slices.SortFunc(out.taints, func(a, b plan.Taint) int { return strings.Compare(a.Key+a.Effect, b.Key+b.Effect) })
+	slices.SortFunc(out.others, func(a, b plan.Resource) int { return strings.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+func (n *nodeTags) read(rest, value string) error {
+	kind, name, ok := strings.Cut(rest, "/")
+	if !ok || name == "" {
+		return nil // another of cluster-autoscaler's, such as autoscaling-options
+	}
+	switch kind {
+	case "label":
+		n.labels[name] = value
+	case "taint":
+		v, effect, _ := strings.Cut(value, ":")
+		switch corev1.TaintEffect(effect) {
+		case corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute:
+			n.taints = append(n.taints, plan.Taint{Key: name, Value: v, Effect: effect})
+		default:
+			return fmt.Errorf("%q is no value:effect such as dedicated:NoSchedule", value)
+		}
+	case "resources":
+		q, err := resource.ParseQuantity(value)
+		if err != nil || q.Sign() < 0 {
+			return fmt.Errorf("%q is no amount", value)
+		}
+		n.resource(name, q)
+	}
+	return nil
+}
+
+// resource: CPU and memory are the pool's own template's to say.
+func (n *nodeTags) resource(name string, q resource.Quantity) {
+	switch name {
+	case partition.CardResource:
+		n.cards = q.Value()
+	case string(corev1.ResourceCPU), string(corev1.ResourceMemory):
+	default:
+		if !strings.HasPrefix(name, "nvidia.com/") {
+			n.others = append(n.others, plan.Resource{Name: name, Amount: q.Value()})
+		}
+	}
+}
+
+// addTo adds what the pool's own template does not say.
+func (n nodeTags) addTo(t *plan.Template) {
+	for k, v := range n.labels {
+		if _, said := t.Labels[k]; !said {
+			t.Labels[k] = v
+		}
+	}
+	for _, taint := range n.taints {
+		if !slices.ContainsFunc(t.Taints, func(have plan.Taint) bool { return have.Key == taint.Key && have.Effect == taint.Effect }) {
+			t.Taints = append(t.Taints, taint)
+		}
+	}
+	t.Others = append(t.Others, n.others...)
+}
+
+// learnTags keeps the group's tags for the template, and refuses tags that
+// contradict the pool.
+func (a *ASG) learnTags(pool *v1alpha1.GPUNodePool, group *types.AutoScalingGroup) error {
+	tags, err := readTags(group.Tags)
+	if err != nil {
+		return &Problem{ReasonTarget, fieldASG + ".name",
+			fmt.Sprintf("Auto Scaling group %s: %v", aws.ToString(group.AutoScalingGroupName), err), "correct or remove the tag"}
+	}
+	if cards := int64(pool.Spec.Template.Cards); tags.cards > 0 && tags.cards != cards {
+		return &Problem{ReasonTarget, "spec.template.cards",
+			fmt.Sprintf("%d, but the group's tag %sresources/%s says %s", cards, templateTag, partition.CardResource, strconv.FormatInt(tags.cards, 10)),
+			"correct the one that is wrong"}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.tags[pool.Name] = tags
+	return nil
+}

@@ -1,0 +1,188 @@
+package pools
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+)
+
+const (
+	// firstBackoff after one failure, twice as long after each that follows.
+	firstBackoff = time.Minute
+	// maxBackoff is what it grows to.
+	maxBackoff = 30 * time.Minute
+	// minOverdue is how long a node that was asked for may at least take.
+	minOverdue = 10 * time.Minute
+	// samplesKept of how long nodes took, and samplesNeeded before they count.
+	samplesKept, samplesNeeded = 16, 3
+	// maxSample is longer than any boot; what takes longer was something else.
+	maxSample = 2 * time.Hour
+)
+
+// History remembers how each pool's provider has done: how long nodes took, and
+// how often it failed in a row. It is safe for concurrent use.
+type History struct {
+	now func() time.Time
+
+	mu    sync.Mutex
+	pools map[string]*record
+}
+
+// Learned is what the past of a pool says.
+type Learned struct {
+	// ReadyAfter is how long three of four nodes took from request to ready, 0
+	// while too few have come to tell.
+	ReadyAfter time.Duration
+	// Failures in a row, and until when the pool is not asked for more.
+	Failures     int
+	BackoffUntil time.Time
+}
+
+type record struct {
+	since    time.Time
+	asked    time.Time // the last request that was taken, zero once it is answered or given up
+	size     int       // asked for
+	failures int
+	until    time.Time
+	took     []time.Duration
+	// awaited are nodes not yet ready that we have seen come; the value is when
+	// they were asked for, or made.
+	awaited map[types.UID]time.Time
+}
+
+// NewHistory returns a History that knows nothing. now is the clock.
+func NewHistory(now func() time.Time) *History {
+	return &History{now: now, pools: map[string]*record{}}
+}
+
+// record of a pool; the first time from what its status remembers.
+func (h *History) record(pool *v1alpha1.GPUNodePool) *record {
+	r, ok := h.pools[pool.Name]
+	if !ok {
+		r = &record{since: h.now(), awaited: map[types.UID]time.Time{}}
+		if b := pool.Status.Backoff; b != nil {
+			r.failures, r.until = int(b.Failures), b.Until.Time
+		}
+		if d := pool.Status.ReadyAfter; d != nil && d.Duration > 0 {
+			r.took = slices.Repeat([]time.Duration{d.Duration}, samplesNeeded)
+		}
+		h.pools[pool.Name] = r
+	}
+	return r
+}
+
+// Asked records that the provider was asked for a size, and its answer.
+func (h *History) Asked(pool *v1alpha1.GPUNodePool, size int, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.record(pool)
+	if err != nil {
+		r.fail(h.now())
+		return
+	}
+	if size > r.size || r.asked.IsZero() {
+		r.asked = h.now()
+	}
+	r.size = size
+}
+
+// Seen records the pool's Node objects and the provider's target, and returns
+// what is known now.
+func (h *History) Seen(pool *v1alpha1.GPUNodePool, target int, nodes []*corev1.Node) Learned {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r, now := h.record(pool), h.now()
+	r.arrivals(nodes)
+	if target <= len(nodes) {
+		r.asked = time.Time{}
+	}
+	if !r.asked.IsZero() && now.Sub(r.asked) > max(minOverdue, 3*r.readyAfter(pool)) {
+		r.fail(now)
+		r.asked = time.Time{} // this request has failed once; the next is another
+	}
+	return Learned{ReadyAfter: r.learned(), Failures: r.failures, BackoffUntil: r.until}
+}
+
+// arrivals follows new nodes until they are ready.
+func (r *record) arrivals(nodes []*corev1.Node) {
+	there := make(map[types.UID]bool, len(nodes))
+	for _, n := range nodes {
+		there[n.UID] = true
+		became := readySince(n)
+		from, awaited := r.awaited[n.UID]
+		switch {
+		case !awaited && n.CreationTimestamp.Time.Before(r.since.Truncate(time.Second)):
+			// Older than we are: when it first became ready nobody knows any more.
+		case !awaited && became.IsZero():
+			r.awaited[n.UID] = r.began(n)
+		case awaited && !became.IsZero():
+			delete(r.awaited, n.UID)
+			r.arrived(became.Sub(from))
+		}
+	}
+	for uid := range r.awaited {
+		if !there[uid] {
+			delete(r.awaited, uid)
+		}
+	}
+}
+
+// began is when a node was asked for, as far as that is known.
+func (r *record) began(n *corev1.Node) time.Time {
+	if made := n.CreationTimestamp.Time; r.asked.IsZero() || r.asked.After(made) || made.Sub(r.asked) > maxSample {
+		return made
+	}
+	return r.asked
+}
+
+// arrived ends a row of failures.
+func (r *record) arrived(took time.Duration) {
+	r.failures, r.until = 0, time.Time{}
+	if took < 0 || took > maxSample {
+		return
+	}
+	r.took = append(r.took, took)
+	r.took = r.took[max(0, len(r.took)-samplesKept):]
+}
+
+func (r *record) fail(now time.Time) {
+	r.failures++
+	wait := maxBackoff
+	if r.failures < 6 { // 1, 2, 4, 8, 16 minutes
+		wait = firstBackoff << (r.failures - 1)
+	}
+	r.until = now.Add(wait)
+}
+
+func (r *record) learned() time.Duration {
+	if len(r.took) < samplesNeeded {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(r.took))
+	return sorted[len(sorted)*3/4]
+}
+
+func (r *record) readyAfter(pool *v1alpha1.GPUNodePool) time.Duration {
+	if d := r.learned(); d > 0 {
+		return d
+	}
+	if d := pool.Spec.ReadyAfter; d != nil {
+		return d.Duration
+	}
+	return 0
+}
+
+// readySince is when a node became ready, zero while it is not.
+func readySince(n *corev1.Node) time.Time {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
+}

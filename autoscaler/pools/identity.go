@@ -1,0 +1,30 @@
+package pools
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// sameNode refuses a node that is another one than was read, or that changed
+// since: whoever decided that it may go has not seen what it is now.
+func sameNode(ctx context.Context, live client.Reader, node *corev1.Node) error {
+	var now corev1.Node
+	if err := live.Get(ctx, client.ObjectKey{Name: node.Name}, &now); err != nil {
+		return fmt.Errorf("getting it: %w", err)
+	}
+	nodes := schema.GroupResource{Resource: "nodes"}
+	switch {
+	case now.UID != node.UID:
+		return apierrors.NewConflict(nodes, node.Name, fmt.Errorf("a node of that name with another UID has come"))
+	case now.Spec.ProviderID != node.Spec.ProviderID:
+		return apierrors.NewConflict(nodes, node.Name, fmt.Errorf("its providerID has changed from %q to %q", node.Spec.ProviderID, now.Spec.ProviderID))
+	case now.ResourceVersion != node.ResourceVersion:
+		return apierrors.NewConflict(nodes, node.Name, fmt.Errorf("it was changed since it was read"))
+	}
+	return nil
+}

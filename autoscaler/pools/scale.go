@@ -1,0 +1,257 @@
+package pools
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// listEvery is how old the answer of a provider may be that List returns; what
+// we ask for ourselves is known at once.
+const listEvery = 5 * time.Second
+
+// Scale sets the replicas of a resource that makes the nodes.
+type Scale struct {
+	client client.Client
+	live   client.Reader
+	memo   *memo
+}
+
+// NewScale returns the provider. live must read from the API server: what is
+// decided on is the target as it is now.
+func NewScale(c client.Client, live client.Reader) *Scale {
+	return &Scale{client: c, live: live, memo: newMemo(listEvery, time.Now)}
+}
+
+// kind returns how the target's nodes are named, nil for one that cannot be.
+func (s *Scale) kind(t target) machines {
+	gvk := t.object.GroupVersionKind()
+	switch {
+	case gvk.Group == capiGroup:
+		switch gvk.Kind {
+		case "MachineDeployment", "MachineSet", "MachinePool":
+			return clusterAPI{client: s.client, live: s.live}
+		}
+	case gvk.Group == karpenterGroup && gvk.Kind == "NodePool":
+		return karpenter{client: s.client, live: s.live}
+	}
+	return nil
+}
+
+// List implements Provider. What stands in the way of the pool is an error of
+// type *Problem.
+func (s *Scale) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, error) {
+	return s.memo.get(pool, func() (Listing, error) {
+		t, err := s.read(ctx, pool)
+		if err != nil {
+			return Listing{}, err
+		}
+		kind := s.kind(t)
+		if kind == nil {
+			_, replicas, err := s.scaleOf(ctx, t)
+			return Listing{Target: replicas, Unnamed: true}, err
+		}
+		if err := ours(ctx, kind, t); err != nil {
+			return Listing{}, err
+		}
+		size, err := kind.size(t)
+		if err != nil {
+			return Listing{}, err
+		}
+		going, err := t.going(ctx, kind)
+		return Listing{Target: size, Going: going}, err
+	})
+}
+
+// ours refuses a target that somebody else sizes.
+func ours(ctx context.Context, kind machines, t target) error {
+	who, err := kind.foreign(ctx, t)
+	if err != nil {
+		return err
+	}
+	if who != "" {
+		return &Problem{ReasonForeign, fieldScale + ".name",
+			fmt.Sprintf("%s is sized by another: %s", t.name(), who), "two autoscalers on one pool undo each other's work: take one of them off it"}
+	}
+	return nil
+}
+
+// Template implements Provider.
+func (s *Scale) Template(pool *v1alpha1.GPUNodePool) (plan.Template, error) {
+	return templateOf(pool)
+}
+
+// SetSize implements Provider.
+func (s *Scale) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int) error {
+	defer s.memo.forget(pool)
+	t, err := s.read(ctx, pool)
+	if err != nil {
+		return err
+	}
+	kind := s.kind(t)
+	if kind == nil {
+		return s.growScale(ctx, t, size)
+	}
+	if err := ours(ctx, kind, t); err != nil {
+		return err
+	}
+	have, err := kind.size(t)
+	if err != nil || have >= size {
+		return err
+	}
+	if p, ok := kind.(interface {
+		settled(context.Context, target) error
+	}); ok {
+		if err := p.settled(ctx, t); err != nil {
+			return err
+		}
+	}
+	before := t.object.DeepCopy()
+	if err := kind.resize(t, size); err != nil {
+		return err
+	}
+	return patch(ctx, s.client, before, t.object, "resizing")
+}
+
+// Delete implements Provider.
+func (s *Scale) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, nodes []*corev1.Node) error {
+	defer s.memo.forget(pool)
+	var errs []error
+	for _, node := range nodes {
+		if err := s.delete(ctx, pool, node); err != nil {
+			errs = append(errs, fmt.Errorf("removing node %s: %w", node.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Scale) delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
+	if node.Labels[v1alpha1.NodePoolLabel] != pool.Name {
+		return fmt.Errorf("it is not of pool %s", pool.Name)
+	}
+	if err := sameNode(ctx, s.live, node); err != nil {
+		return err
+	}
+	t, err := s.read(ctx, pool)
+	if err != nil {
+		return err
+	}
+	kind := s.kind(t)
+	if kind == nil {
+		return fmt.Errorf("%w: %s has replicas and nothing that says which of its nodes goes; set spec.scaleDown.disabled", ErrUnnamed, t.name())
+	}
+	if err := ours(ctx, kind, t); err != nil {
+		return err
+	}
+	machine, err := kind.find(ctx, t, node)
+	if err != nil {
+		return err
+	}
+	if machine == nil {
+		return fmt.Errorf("%w: nothing of %s stands for it", ErrUnnamed, t.name())
+	}
+	return kind.remove(ctx, t, machine)
+}
+
+// scaleOf reads the scale subresource of a target of any kind, and the replicas
+// it asks for.
+func (s *Scale) scaleOf(ctx context.Context, t target) (scale *unstructured.Unstructured, replicas int, err error) {
+	scale = &unstructured.Unstructured{}
+	scale.SetGroupVersionKind(autoscalingv1.SchemeGroupVersion.WithKind("Scale"))
+	err = s.client.SubResource("scale").Get(ctx, t.object, scale)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, 0, &Problem{ReasonTarget, fieldScale + ".kind", t.name() + " has no scale subresource", "name a resource that has one"}
+	case apierrors.IsForbidden(err):
+		return nil, 0, &Problem{ReasonTarget, fieldScale + ".kind",
+			fmt.Sprintf("the scale of %s may not be read: %v", t.name(), err), "allow gpuscale get and update on it"}
+	case err != nil:
+		return nil, 0, fmt.Errorf("reading the scale of %s: %w", t.name(), err)
+	}
+	n, _, err := unstructured.NestedInt64(scale.Object, "spec", "replicas") // absent is how Scale says 0
+	if err != nil {
+		return nil, 0, fmt.Errorf("reading the scale of %s: %w", t.name(), err)
+	}
+	return scale, int(n), nil
+}
+
+// growScale is SetSize for a target of any kind. The scale carries the resource
+// version it was read at, so a change in between is a conflict.
+func (s *Scale) growScale(ctx context.Context, t target, size int) error {
+	scale, have, err := s.scaleOf(ctx, t)
+	if err != nil || have >= size {
+		return err
+	}
+	if err := unstructured.SetNestedField(scale.Object, int64(size), "spec", "replicas"); err != nil {
+		return fmt.Errorf("scaling %s: %w", t.name(), err)
+	}
+	if err := s.client.SubResource("scale").Update(ctx, t.object, client.WithSubResourceBody(scale)); err != nil {
+		return fmt.Errorf("scaling %s: %w", t.name(), err)
+	}
+	return nil
+}
+
+// patch writes what changed, if the object is still the one that was read.
+func patch(ctx context.Context, c client.Client, before, after *unstructured.Unstructured, doing string) error {
+	err := c.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if err != nil {
+		return fmt.Errorf("%s %s %s: %w", doing, after.GetKind(), after.GetName(), err)
+	}
+	return nil
+}
+
+// memo keeps what List said for a while.
+type memo struct {
+	every time.Duration
+	now   func() time.Time
+
+	mu   sync.Mutex
+	said map[string]remembered
+}
+
+type remembered struct {
+	at         time.Time
+	generation int64
+	listing    Listing
+}
+
+func newMemo(every time.Duration, now func() time.Time) *memo {
+	return &memo{every: every, now: now, said: map[string]remembered{}}
+}
+
+// get asks where the last answer is too old, was a failure, or was about another
+// spec of the pool.
+func (m *memo) get(pool *v1alpha1.GPUNodePool, ask func() (Listing, error)) (Listing, error) {
+	m.mu.Lock()
+	last, ok := m.said[pool.Name]
+	m.mu.Unlock()
+	if ok && last.generation == pool.Generation && m.now().Sub(last.at) < m.every {
+		return last.listing, nil
+	}
+	l, err := ask()
+	if err != nil {
+		m.forget(pool)
+		return Listing{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.said[pool.Name] = remembered{m.now(), pool.Generation, l}
+	return l, nil
+}
+
+func (m *memo) forget(pool *v1alpha1.GPUNodePool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.said, pool.Name)
+}

@@ -1,0 +1,286 @@
+package pools
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+)
+
+func replicasOf(t *testing.T, u *unstructured.Unstructured) int {
+	t.Helper()
+	n, err := target{object: u}.replicas()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestMachineGoesByName kills the program after each write of a removal, starts it
+// again and lets it finish: always this Machine alone, and one replica less.
+func TestMachineGoesByName(t *testing.T) {
+	for dieAt := range 3 {
+		w := newScaleWorld(t, deploymentRef, capiObjects()...)
+		w.dieAt = dieAt
+		err := w.scale.Delete(t.Context(), w.pool, []*corev1.Node{w.node("w-1")})
+		if (dieAt > 0) != errors.Is(err, errKilled) {
+			t.Fatalf("dying after write %d: %v", dieAt, err)
+		}
+		for range 3 { // as every round does until the node is gone
+			w.restart()
+			if err := w.scale.Delete(t.Context(), w.pool, []*corev1.Node{w.node("w-1")}); err != nil {
+				t.Fatalf("after dying after write %d: %v", dieAt, err)
+			}
+		}
+		if got := replicasOf(t, w.target()); got != 2 {
+			t.Errorf("after dying after write %d: %d replicas, want 2", dieAt, got)
+		}
+		if got := w.going(); !slices.Equal(got, []string{"w-1"}) {
+			t.Errorf("after dying after write %d: going %v, want w-1", dieAt, got)
+		}
+		if got := w.marked(); !slices.Equal(got, []string{"m-1"}) {
+			t.Errorf("after dying after write %d: marked %v, want m-1", dieAt, got)
+		}
+	}
+}
+
+func TestGrowthWaitsForRemoval(t *testing.T) {
+	w := newScaleWorld(t, deploymentRef, capiObjects()...)
+	if err := w.scale.Delete(t.Context(), w.pool, []*corev1.Node{w.node("w-1")}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.scale.SetSize(t.Context(), w.pool, 3); !errors.Is(err, ErrBusy) {
+		t.Errorf("growing before the Machine is taken: %v", err)
+	}
+	if got := replicasOf(t, w.target()); got != 2 {
+		t.Errorf("%d replicas", got)
+	}
+	if err := w.client.Delete(t.Context(), w.object(kinds[2], "fleet", "m-1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.scale.SetSize(t.Context(), w.pool, 5); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.listed(); got != 5 {
+		t.Errorf("listed %d, want 5", got)
+	}
+	if err := w.scale.SetSize(t.Context(), w.pool, 4); err != nil || w.listed() != 5 {
+		t.Errorf("a smaller size took nodes away by count: %v, %d", err, w.listed())
+	}
+	if err := w.scale.Delete(t.Context(), w.pool, []*corev1.Node{w.node("w-2")}); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.target().GetAnnotations()[removingAnnotation]; got != "uid-of-m-2" {
+		t.Errorf("removing %q: a Machine that is gone should be off the list", got)
+	}
+}
+
+// TestMachinePassedOver: the controller took another Machine, which it may not;
+// the marked one is asked for again rather than waited for without end.
+func TestMachinePassedOver(t *testing.T) {
+	w := newScaleWorld(t, deploymentRef, capiObjects()...)
+	if err := w.scale.Delete(t.Context(), w.pool, []*corev1.Node{w.node("w-1")}); err != nil {
+		t.Fatal(err)
+	}
+	w.update(w.target(), func(u *unstructured.Unstructured) {
+		u.Object["status"] = map[string]any{"replicas": int64(2), "observedGeneration": u.GetGeneration()}
+	})
+	if got := w.going(); len(got) != 0 {
+		t.Errorf("going %v: it was passed over", got)
+	}
+	if err := w.scale.Delete(t.Context(), w.pool, []*corev1.Node{w.node("w-1")}); err != nil {
+		t.Fatal(err)
+	}
+	if got := replicasOf(t, w.target()); got != 1 {
+		t.Errorf("%d replicas, want 1", got)
+	}
+}
+
+// TestClaimGoesByName is TestMachineGoesByName for Karpenter: the limit comes
+// down with the claim, the replicas only once Karpenter cannot choose by them.
+func TestClaimGoesByName(t *testing.T) {
+	for dieAt := range 3 {
+		w := newScaleWorld(t, nodePoolRef, karpenterObjects()...)
+		w.dieAt = dieAt
+		err := w.scale.Delete(t.Context(), w.pool, []*corev1.Node{w.node("w-1")})
+		if (dieAt > 0) != errors.Is(err, errKilled) {
+			t.Fatalf("dying after write %d: %v", dieAt, err)
+		}
+		for range 3 {
+			w.restart()
+			if err := w.scale.Delete(t.Context(), w.pool, []*corev1.Node{w.node("w-1")}); err != nil {
+				t.Fatalf("after dying after write %d: %v", dieAt, err)
+			}
+		}
+		if got := w.going(); !slices.Equal(got, []string{"w-1"}) {
+			t.Errorf("after dying after write %d: going %v, want w-1", dieAt, got)
+		}
+		if got := w.listed(); got != 2 {
+			t.Errorf("after dying after write %d: size %d, want 2", dieAt, got)
+		}
+		if got := replicasOf(t, w.target()); got != 3 {
+			t.Errorf("after dying after write %d: %d replicas: Karpenter would choose a node by itself", dieAt, got)
+		}
+		for name, going := range map[string]bool{"c-0": false, "c-1": true, "c-2": false} {
+			if got := w.object(kinds[4], "", name).GetDeletionTimestamp() != nil; got != going {
+				t.Errorf("after dying after write %d: %s going: %v", dieAt, name, got)
+			}
+		}
+	}
+}
+
+func TestReplicasFollowTheLimit(t *testing.T) {
+	w := newScaleWorld(t, nodePoolRef, karpenterObjects()...)
+	remove := func(node string) {
+		t.Helper()
+		if err := w.scale.Delete(t.Context(), w.pool, []*corev1.Node{w.node(node)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove("w-0")
+	remove("w-1") // while c-0 is still going
+	if got := replicasOf(t, w.target()); got != 3 {
+		t.Errorf("%d replicas while three claims exist", got)
+	}
+	for _, name := range []string{"c-0", "c-1"} {
+		w.update(w.object(kinds[4], "", name), func(u *unstructured.Unstructured) { u.SetFinalizers(nil) })
+	}
+	if err := w.scale.SetSize(t.Context(), w.pool, 4); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := replicasOf(t, w.target()), w.listed(); got != 4 || want != 4 {
+		t.Errorf("%d replicas, size %d, want 4", got, want)
+	}
+}
+
+func TestNodeMustBeTheOneThatWasRead(t *testing.T) {
+	for what, change := range map[string]func(w *world, n *corev1.Node){
+		"another UID":        func(_ *world, n *corev1.Node) { n.UID = "older" },
+		"another providerID": func(_ *world, n *corev1.Node) { n.Spec.ProviderID = "double://older" },
+		"changed since": func(w *world, n *corev1.Node) {
+			now := n.DeepCopy()
+			now.Labels["x"] = "y"
+			if err := w.client.Update(w.t.Context(), now); err != nil {
+				w.t.Fatal(err)
+			}
+		},
+	} {
+		w := newScaleWorld(t, deploymentRef, capiObjects()...)
+		n := w.node("w-1")
+		change(w, n)
+		if err := w.scale.Delete(t.Context(), w.pool, []*corev1.Node{n}); !apierrors.IsConflict(err) {
+			t.Errorf("%s: %v, want a conflict", what, err)
+		}
+		if replicasOf(t, w.target()) != 3 || len(w.marked()) != 0 {
+			t.Errorf("%s: something was taken away", what)
+		}
+	}
+	w := newScaleWorld(t, deploymentRef, capiObjects()...)
+	w.update(w.object(kinds[2], "fleet", "m-1"), func(u *unstructured.Unstructured) {
+		_ = unstructured.SetNestedField(u.Object, "double://other", "spec", "providerID")
+	})
+	if err := w.scale.Delete(t.Context(), w.pool, []*corev1.Node{w.node("w-1")}); !errors.Is(err, ErrUnnamed) {
+		t.Errorf("a Machine with another providerID: %v", err)
+	}
+}
+
+func TestRolloutIsWaitedFor(t *testing.T) {
+	w := newScaleWorld(t, deploymentRef, capiObjects()...)
+	w.update(w.object(kinds[2], "fleet", "m-2"), func(u *unstructured.Unstructured) {
+		u.SetLabels(map[string]string{labelDeployment: "h100", labelSet: "h100-new"})
+	})
+	if err := w.scale.Delete(t.Context(), w.pool, []*corev1.Node{w.node("w-1")}); !errors.Is(err, ErrBusy) {
+		t.Errorf("a removal during a rollout: %v", err)
+	}
+	if replicasOf(t, w.target()) != 3 {
+		t.Error("replicas were lowered, and which Machine goes is not ours to say")
+	}
+}
+
+// TestProblems are targets that cannot be worked with: each says field and remedy,
+// and neither growing nor shrinking touches anything.
+func TestProblems(t *testing.T) {
+	annotate := func(key string) func(*world) {
+		return func(w *world) {
+			w.update(w.target(), func(u *unstructured.Unstructured) { u.SetAnnotations(map[string]string{key: "1"}) })
+		}
+	}
+	for name, c := range map[string]struct {
+		ref                   v1alpha1.ScaleProvider
+		change                func(*world)
+		reason, field, remedy string
+	}{
+		"no such object": {ref: v1alpha1.ScaleProvider{APIVersion: deploymentRef.APIVersion, Kind: kindMachineDeployment, Namespace: "fleet", Name: "h200"},
+			reason: ReasonNoTarget, field: "spec.provider.scale.name", remedy: "create it"},
+		"bad version": {ref: v1alpha1.ScaleProvider{APIVersion: "a/b/c", Kind: "Herd", Name: "h"},
+			reason: ReasonTarget, field: "spec.provider.scale.apiVersion", remedy: "cluster.x-k8s.io/v1beta2"},
+		"no replicas": {ref: deploymentRef, change: func(w *world) {
+			w.update(w.target(), func(u *unstructured.Unstructured) { unstructured.RemoveNestedField(u.Object, "spec", "replicas") })
+		}, reason: ReasonTarget, field: "spec.provider.scale.name", remedy: "set it"},
+		"cluster-autoscaler": {ref: deploymentRef, change: annotate(annotationMinSize),
+			reason: ReasonForeign, field: "spec.provider.scale.name", remedy: "take one of them off"},
+		"managed by another": {ref: deploymentRef, change: annotate(annotationManagedBy),
+			reason: ReasonForeign, field: "spec.provider.scale.name", remedy: "take one of them off"},
+		"owned": {ref: deploymentRef, change: func(w *world) {
+			w.update(w.target(), func(u *unstructured.Unstructured) {
+				u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Cluster", Name: "c", UID: "1", Controller: ptr.To(true)}})
+			})
+		}, reason: ReasonForeign, field: "spec.provider.scale.name", remedy: "take one of them off"},
+		"dynamic NodePool": {ref: nodePoolRef, change: func(w *world) {
+			w.update(w.target(), func(u *unstructured.Unstructured) { unstructured.RemoveNestedField(u.Object, "spec", "replicas") })
+		}, reason: ReasonForeign, field: "spec.provider.scale.name", remedy: "take one of them off"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newScaleWorld(t, c.ref, append(capiObjects(), karpenterObjects()[3:]...)...)
+			if c.change != nil {
+				c.change(w)
+			}
+			_, listed := w.scale.List(t.Context(), w.pool)
+			for what, err := range map[string]error{
+				"List": listed, "SetSize": w.scale.SetSize(t.Context(), w.pool, 5),
+				"Delete": w.scale.Delete(t.Context(), w.pool, []*corev1.Node{w.node("w-1")}),
+			} {
+				p := (*Problem)(nil)
+				if !errors.As(err, &p) {
+					t.Fatalf("%s: %v, want a Problem", what, err)
+				}
+				if p.Reason != c.reason || p.Field != c.field || !strings.Contains(p.Remedy, c.remedy) || p.What == "" {
+					t.Errorf("%s: %s (%s)", what, p, p.Reason)
+				}
+			}
+			if w.writes != 0 {
+				t.Errorf("%d writes", w.writes)
+			}
+		})
+	}
+}
+
+func TestMemoIsForgottenByOurWrites(t *testing.T) {
+	w := newScaleWorld(t, deploymentRef, capiObjects()...)
+	if w.listed() != 3 {
+		t.Fatal(w.listed())
+	}
+	w.update(w.target(), func(u *unstructured.Unstructured) {
+		_ = unstructured.SetNestedField(u.Object, int64(4), "spec", "replicas")
+	})
+	if got := w.listed(); got != 3 {
+		t.Errorf("the API server is asked every time: %d", got)
+	}
+	if err := w.scale.SetSize(t.Context(), w.pool, 6); err != nil || w.listed() != 6 {
+		t.Errorf("our own size is not seen: %d, %v", w.listed(), err)
+	}
+	changed := w.pool.DeepCopy()
+	changed.Generation++
+	changed.Spec.Provider.Scale.Name = "none"
+	if _, err := w.scale.List(t.Context(), changed); err == nil {
+		t.Error("another spec gets the answer of the one before")
+	}
+}

@@ -1,0 +1,28 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsconfig "github.com/aws/aws-sdk-go-v2/config"
+
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/pools"
+)
+
+// newProviders makes every provider there is; one that no pool names asks nobody.
+func newProviders(a assembly, mig *partition.Manager) pools.Providers {
+	return pools.Providers{
+		KWOK:    pools.NewKWOK(a.client, a.live, mig),
+		Scale:   pools.NewScale(a.client, a.live),
+		ASG:     pools.NewASG(pools.ASGOptions{Live: a.live, Config: awsConfig, Log: a.log}),
+		History: pools.NewHistory(time.Now),
+	}
+}
+
+// awsConfig takes credentials from where AWS's own programs do: environment,
+// files, the pod's role.
+func awsConfig(ctx context.Context, region string) (aws.Config, error) {
+	return awsconfig.LoadDefaultConfig(ctx, awsconfig.WithRegion(region), awsconfig.WithRetryMaxAttempts(2))
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/gpuscale/gpuscale/autoscaler/explain"
+	"github.com/gpuscale/gpuscale/internal/buildinfo"
+	"github.com/gpuscale/gpuscale/internal/kube"
+)
+
+// maxSnapshot bounds what is read of an answer: a hundred times what ten thousand
+// nodes need.
+const maxSnapshot = 1 << 30
+
+// snapshotSource is where a snapshot comes from: a file, an address, or the replica
+// that leads in a cluster.
+type snapshotSource struct {
+	file, url, tokenFile string
+	kubeconfig           string
+	namespace, lease     string
+	port                 int
+	client               kubernetes.Interface // once a cluster was asked
+}
+
+func (s *snapshotSource) text(ctx context.Context, in io.Reader) (string, error) {
+	switch {
+	case s.file != "" && s.url != "":
+		return "", usage{errors.New("--file and --url: want one of them")}
+	case s.file != "":
+		text, err := read(in, s.file)
+		if err != nil {
+			return "", fmt.Errorf("reading the snapshot: %w", err)
+		}
+		return text, nil
+	}
+	secret := ""
+	if s.tokenFile != "" {
+		var err error
+		if secret, err = token(s.tokenFile); err != nil {
+			return "", fmt.Errorf("--token-file: %w", err)
+		}
+	}
+	if s.url != "" {
+		return fromURL(ctx, s.url, secret)
+	}
+	return s.fromCluster(ctx, secret)
+}
+
+func fromURL(ctx context.Context, address, secret string) (string, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return "", usage{fmt.Errorf("--url %q: want http://HOST:PORT", address)}
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.JoinPath("debug", "snapshot").String(), nil)
+	if err != nil {
+		return "", fmt.Errorf("asking the autoscaler: %w", err)
+	}
+	if secret != "" {
+		request.Header.Set(tokenHeader, secret)
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", fmt.Errorf("the autoscaler cannot be reached: %w; is \"kubectl port-forward\" to the replica that leads still running?", err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxSnapshot))
+	if err != nil {
+		return "", fmt.Errorf("reading the autoscaler's answer: %w", err)
+	}
+	if answer.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("the autoscaler at %s answered %s: %s", u.Redacted(), answer.Status, firstLine(text))
+	}
+	return string(text), nil
+}
+
+func firstLine(text []byte) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
+	return line[:min(len(line), 300)]
+}
+
+// fromCluster asks the replica that holds the lease, through the API server.
+func (s *snapshotSource) fromCluster(ctx context.Context, secret string) (string, error) {
+	rc, err := kube.Config(kube.Options{Kubeconfig: s.kubeconfig, UserAgent: component + "/" + buildinfo.Version()})
+	if err != nil {
+		return "", fmt.Errorf("%w; or name a file (-f) or an address (--url)", err)
+	}
+	if s.client, err = kubernetes.NewForConfig(rc); err != nil {
+		return "", fmt.Errorf("making a client: %w", err)
+	}
+	lease, err := s.client.CoordinationV1().Leases(s.namespace).Get(ctx, s.lease, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("asking who leads (lease %s/%s): %w; --namespace and --lease say where, or ask one with --url", s.namespace, s.lease, err)
+	}
+	leader, ok := leaderOf(lease.Spec.HolderIdentity)
+	if !ok {
+		return "", fmt.Errorf("lease %s/%s: nobody holds it: the autoscaler is not running", s.namespace, s.lease)
+	}
+	request := s.client.CoreV1().RESTClient().Get().Namespace(s.namespace).Resource("pods").
+		Name(fmt.Sprintf("%s:%d", leader, s.port)).SubResource("proxy").Suffix("debug/snapshot")
+	if secret != "" {
+		request.SetHeader(tokenHeader, secret)
+	}
+	text, err := request.DoRaw(ctx)
+	if err != nil {
+		if said := firstLine(text); said != "" {
+			err = fmt.Errorf("%w: %s", err, said)
+		}
+		return "", fmt.Errorf("asking the autoscaler %s/%s: %w; or: kubectl -n %s port-forward pod/%s %d, then --url http://localhost:%d",
+			s.namespace, leader, err, s.namespace, leader, s.port, s.port)
+	}
+	return string(text), nil
+}
+
+// leaderOf is the pod's name in what the lease says: "POD_uuid".
+func leaderOf(holder *string) (string, bool) {
+	if holder == nil || *holder == "" {
+		return "", false
+	}
+	name := *holder
+	if i := strings.LastIndexByte(name, '_'); i > 0 {
+		name = name[:i]
+	}
+	return name, true
+}
+
+// refine says more of a pod that the snapshot does not have, where a cluster can
+// be asked.
+func (s *snapshotSource) refine(ctx context.Context, err error, name string) error {
+	namespace, pod, ok := strings.Cut(name, "/")
+	if s.client == nil || !ok || !errors.Is(err, explain.ErrNotFound) {
+		return err
+	}
+	p, asked := s.client.CoreV1().Pods(namespace).Get(ctx, pod, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(asked):
+		return fmt.Errorf("pod %s: %w: there is no such pod", name, explain.ErrNotFound)
+	case asked != nil:
+		return err
+	case p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed:
+		return fmt.Errorf("pod %s: %w: it has ended (%s)", name, explain.ErrNotPending, p.Status.Phase)
+	case len(p.Spec.SchedulingGates) > 0:
+		return fmt.Errorf("pod %s: %w: its scheduling gate %q is closed; whoever set it has to open it", name, explain.ErrNotPending, p.Spec.SchedulingGates[0].Name)
+	}
+	return fmt.Errorf("pod %s: %w: it asks for no GPU that gpuscale knows, only for %s", name, explain.ErrNotFound, asks(p))
+}
+
+func asks(p *corev1.Pod) string {
+	var names []string
+	for _, c := range p.Spec.Containers {
+		for resource := range c.Resources.Requests {
+			names = append(names, string(resource))
+		}
+	}
+	if len(names) == 0 {
+		return "nothing"
+	}
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), ", ")
+}

@@ -1,0 +1,88 @@
+package prom
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// rangeServer answers every range query with a text, and notes what was asked.
+func rangeServer(t *testing.T, status int, text string) (*Client, *http.Request) {
+	t.Helper()
+	asked := &http.Request{}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = r.ParseForm()
+		*asked = *r
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, text)
+	}))
+	t.Cleanup(s.Close)
+	c, err := New(Config{URL: s.URL, MaxSeries: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, asked
+}
+
+func TestRange(t *testing.T) {
+	c, asked := rangeServer(t, 200, `{"status":"success","data":{"resultType":"matrix","result":[
+		{"metric":{"a":"b"},"values":[[100,"1"],[160.5,"NaN"],[220,"2.5"]]}]}}`)
+	lines, err := c.Range(t.Context(), "up", time.Unix(100, 0), time.Unix(220, 0), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(lines) != 1 || lines[0].Labels.Get("a") != "b" || len(lines[0].Points) != 3 ||
+		lines[0].Points[2].Value != 2.5 || !lines[0].Points[1].Time.Equal(time.UnixMilli(160500)) {
+		t.Errorf("lines %+v", lines)
+	}
+	if f := asked.Form; asked.URL.Path != "/api/v1/query_range" || f.Get("query") != "up" || f.Get("start") != "100.000" || f.Get("end") != "220.000" || f.Get("step") != "60.000" {
+		t.Errorf("asked %s %v", asked.URL.Path, f)
+	}
+}
+
+func TestRangeRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		status int
+		answer string
+		want   error
+	}{
+		"a bad query":      {400, `{"status":"error","errorType":"bad_data","error":"parse error"}`, ErrBadQuery},
+		"a server's fault": {503, `down`, ErrUnavailable},
+		"half an answer":   {200, `{"status":"success","data":{"resultType":"mat`, ErrUnavailable},
+		"a warning":        {200, `{"status":"success","warnings":["a store is away"],"data":{"resultType":"matrix","result":[]}}`, ErrPartial},
+		"a vector":         {200, `{"status":"success","data":{"resultType":"vector","result":[]}}`, ErrBadQuery},
+		"too many":         {200, `{"status":"success","data":{"resultType":"matrix","result":[{},{},{}]}}`, ErrTooLarge},
+		"no number":        {200, `{"status":"success","data":{"resultType":"matrix","result":[{"values":[[1,"x"]]}]}}`, ErrUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, _ := rangeServer(t, c.status, c.answer)
+			if lines, err := client.Range(t.Context(), "up", time.Unix(0, 0), time.Unix(60, 0), time.Minute); !errors.Is(err, c.want) || lines != nil {
+				t.Errorf("%v, err = %v, want %v", lines, err, c.want)
+			}
+		})
+	}
+	client, _ := rangeServer(t, 200, "")
+	if _, err := client.Range(t.Context(), "up", time.Unix(0, 0), time.Unix(1e6, 0), time.Second); !errors.Is(err, ErrBadQuery) || !strings.Contains(err.Error(), "11000 steps") {
+		t.Errorf("a million steps: %v", err)
+	}
+}
+
+// FuzzRange: whatever a server says, there is an answer or an error.
+func FuzzRange(f *testing.F) {
+	f.Add(`{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"a":"b"},"values":[[1,"1"],[2,"NaN"]]}]}}`)
+	f.Add(`{"status":"success","data":{"resultType":"matrix","result":[{"values":[[1]]},null]}}`)
+	c, err := New(Config{URL: "http://localhost"})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		lines, err := c.readRange(&http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader(text))})
+		if err != nil && lines != nil {
+			t.Fatalf("%v and an error: %v", lines, err)
+		}
+	})
+}

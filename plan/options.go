@@ -1,0 +1,222 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// consider notes every option a pod that is watched has at this point. Nothing is
+// decided by it, and what the kind has on its shelves stays as it is.
+func (w *world) consider(i int) {
+	t := w.watch
+	if t == nil || !t.of(w.pending[i].pod) {
+		return
+	}
+	p := &w.pending[i]
+	k := &w.kinds[p.kind]
+	now, way, cuts, vain, wants := k.now, k.way, k.cuts, k.inVain, w.wants
+	k.now, k.way, k.cuts, k.inVain, w.wants = shelf{}, shelf{}, shelf{}, -1, nil
+	defer func() { k.now, k.way, k.cuts, k.inVain, w.wants = now, way, cuts, vain, wants }()
+	t.who = i
+	t.options = append([]Option{w.optionFree(k), w.optionWait(k, p), w.optionCut(k, p), w.optionReclaim(k, p)}, w.optionNodes(i, k, p)...)
+}
+
+func (w *world) optionFree(k *kind) Option {
+	o := Option{Kind: OptionFree, At: w.now}
+	if n := w.tightest(k); n >= 0 {
+		o.On, o.Possible, o.Reason, o.Detail = w.nodes[n].name, true, WaitScheduler, "the scheduler can place it now"
+		return o
+	}
+	o.Reason, o.Detail = NoFreeSlice, w.whyNotNow(k)
+	return o
+}
+
+func (w *world) optionWait(k *kind, p *pending) Option {
+	o := Option{Kind: OptionWait, Reason: WaitUpcomingNode}
+	wait, ok := w.waitOption(k, p.pod)
+	if !ok {
+		o.Detail = "nothing that fits is on its way"
+		return o
+	}
+	n := &w.nodes[wait.node]
+	o.On, o.Possible, o.Cost, o.At = n.name, true, wait.cost, wait.at
+	o.Reason, o.Detail = n.promise(w.now)
+	return o
+}
+
+func (w *world) optionCut(k *kind, p *pending) Option {
+	o := Option{Kind: OptionRepartition, Reason: RepartitionExhausted}
+	if len(p.pod.Demand.MIG) == 0 {
+		o.Detail = "it asks for no MIG slices"
+		return o
+	}
+	cut, ok := w.cutOption(k, p.pod)
+	if !ok {
+		o.Detail = "no pool's cards may be cut for it"
+		if b := w.blockersOf(k); b.total() > 0 {
+			o.Detail = "no card can be cut: " + b.String()
+		}
+		return o
+	}
+	n := &w.nodes[cut.node]
+	card := &n.cards()[cut.cut.card]
+	o.On, o.Possible, o.Cost, o.Reason = cardName(n.name, card.Index), true, cut.cost, WaitRepartition
+	o.At = cut.at.Add(w.pools[n.pool].MIG.Duration)
+	o.Detail = fmt.Sprintf("%s becomes %s", LayoutText(card.Model.Name, cut.cut.before), LayoutText(card.Model.Name, cut.cut.answer.Layout))
+	switch {
+	case cut.unknown:
+		o.Reason, o.Detail = HoldersUnknown, o.Detail+", once it is known that nothing holds it"
+	case cut.at.After(w.now):
+		o.Reason, o.Detail = CoolingDown, o.Detail+", in "+short(cut.at.Sub(w.now))+" at the earliest"
+	}
+	return o
+}
+
+func (w *world) optionReclaim(k *kind, p *pending) Option {
+	o := Option{Kind: OptionReclaim, Reason: ReclaimBorrowed}
+	back, ok := w.reclaimOption(p, k)
+	if ok {
+		names := make([]string, len(back.victims))
+		for i, v := range back.victims {
+			names[i] = v.Key()
+		}
+		o.On, o.Possible, o.Cost, o.At = w.nodes[back.node].name, true, back.cost, back.at
+		o.Detail = strings.Join(names, ", ") + " would have to leave"
+		return o
+	}
+	switch {
+	case w.tenantIndex(p.pod) < 0:
+		o.Detail = "it is under no quota, so nobody owes it anything"
+	case w.policy.MaxEvictionsPerRound <= 0:
+		o.Detail = "reclaiming is off (policy.maxEvictionsPerRound is 0)"
+	case w.policy.MaxEvictionsPerRound <= w.evicted:
+		o.Reason, o.Detail = BoundReached, fmt.Sprintf("%d evictions a round", w.policy.MaxEvictionsPerRound)
+	case !p.charged || p.borrowed:
+		o.Detail = "it asks for more than " + p.pod.Tenant + " is guaranteed"
+	case !w.lent():
+		o.Detail = "nobody who may be moved holds anything borrowed"
+	default:
+		o.Detail = "what is borrowed would not make room for it, or may not be taken back"
+	}
+	return o
+}
+
+// optionNodes is one option for each pool: those that can first, the cheapest in
+// front, then those that came closest.
+func (w *world) optionNodes(i int, k *kind, p *pending) []Option {
+	out := make([]Option, 0, len(w.pools))
+	for j := range w.pools {
+		ps := &w.pools[j]
+		o := Option{Kind: OptionNode, On: ps.Name}
+		reason, why := w.cannotBuy(k, ps)
+		why = strings.TrimPrefix(why, ps.Name+": ")
+		priced := w.priced(i, k, p.pod, j)
+		spare := len(ps.spare) > 0 && reason != NoPoolFits && !w.blindTo(k, ps)
+		switch {
+		case reason != "" && !spare:
+			o.Reason, o.Detail = reason, cmp.Or(why, "nothing is done for now")
+		case !w.mayBuy(p):
+			o.Reason, o.Detail = BorrowedWaits, "no node is bought for what is borrowed"
+		default:
+			o.Possible, o.Cost, o.At, o.Reason = true, priced.cost, priced.at, NoFreeSlice
+			o.Detail = w.pricedText(p.pod, ps, priced, spare)
+		}
+		out = append(out, o)
+	}
+	slices.SortStableFunc(out, func(a, b Option) int { return a.compare(b) })
+	return out[:min(len(out), MaxOptions)]
+}
+
+// compare puts what is possible first, by cost, then what came closest.
+func (o Option) compare(p Option) int {
+	if o.Possible != p.Possible {
+		if o.Possible {
+			return -1
+		}
+		return 1
+	}
+	if o.Possible && o.Cost != p.Cost {
+		if o.Cost < p.Cost {
+			return -1
+		}
+		return 1
+	}
+	return slices.Index(reasonRank, o.Reason) - slices.Index(reasonRank, p.Reason)
+}
+
+// pricedText says what a new node's cost is made of.
+func (w *world) pricedText(p *Pod, ps *poolState, o option, spare bool) string {
+	if spare {
+		return "a node that was asked for and that nobody uses yet, ready in " + short(o.at.Sub(w.now))
+	}
+	text := fmt.Sprintf("a new node, %.2f an hour, ready in %s", ps.price(), short(o.at.Sub(w.now)))
+	if o.cuts {
+		text += ", then cut"
+	}
+	if risk := w.interruption(ps, p); risk > 0 {
+		text += fmt.Sprintf(", %.2f for the risk of losing it", risk)
+	}
+	return text
+}
+
+// mostWhys bounds the grounds that are listed for nodes that do not fit.
+const mostWhys = 6
+
+// whyNotNow counts, by what stands against it, the nodes that the kind does not
+// fit on now: "3 have too few cards (n1 …), 1 not ready (n4)".
+func (w *world) whyNotNow(k *kind) string {
+	type ground struct {
+		why, example string
+		n            int
+	}
+	var all []ground
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		why := w.keepsOut(k, n)
+		if n.virtual || why == "" {
+			continue
+		}
+		at := slices.IndexFunc(all, func(g ground) bool { return g.why == why })
+		if at < 0 {
+			at, all = len(all), append(all, ground{why: why, example: n.name})
+		}
+		all[at].n++
+	}
+	if len(all) == 0 {
+		return "there is no node"
+	}
+	slices.SortStableFunc(all, func(a, b ground) int { return b.n - a.n })
+	parts := make([]string, 0, mostWhys)
+	for _, g := range all[:min(len(all), mostWhys)] {
+		more := ""
+		if g.n > 1 {
+			more = " …"
+		}
+		parts = append(parts, fmt.Sprintf("%d %s (%s%s)", g.n, g.why, g.example, more))
+	}
+	if len(all) > mostWhys {
+		parts = append(parts, "others")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// keepsOut says what of a node keeps the kind out now, empty for nothing.
+func (w *world) keepsOut(k *kind, n *nodeState) string {
+	switch {
+	case n.tier == tierOut, n.tier != tierNow && n.since != "":
+		return "out of service: " + string(n.since)
+	case !w.admits(k, n):
+		if t, out := untolerated(k.pod, n.Taints); out {
+			return "with taint " + t.Key
+		}
+		return "whose labels do not match"
+	case !w.rulesAllow(k, n):
+		return "kept out by a rule on where pods lie"
+	}
+	if lack := w.lacks(k, &n.room); lack != "" {
+		return "with too few free " + lack
+	}
+	return ""
+}
