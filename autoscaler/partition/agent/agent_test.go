@@ -273,6 +273,12 @@ func TestHangs(t *testing.T) {
 	}
 	b.state.Hang = false
 	b.set(b.state)
+	for range 60 { // of a second each
+		if _, err := b.driver.Read(t.Context()); err == nil {
+			return
+		}
+	}
+	t.Error("the driver answers again and is not asked")
 }
 
 // TestAnnotationProtocol: an exporter without a socket is asked on the node.

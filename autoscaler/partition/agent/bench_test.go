@@ -62,6 +62,7 @@ type bench struct {
 	now      time.Time
 	kubelet  *kubeletDouble
 	exporter *exporterDouble
+	driver   *hardware.NVML // one for all agents: go-nvml has one library a process
 }
 
 func newBench(t *testing.T, cards ...fakenvml.Card) *bench {
@@ -116,7 +117,10 @@ func (b *bench) agent() *Agent {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return New(Options{Cluster: cluster, Hardware: hardware.New(b.config.Library, b.config.CallTimeout.Duration), Holders: kubelet,
+	if b.driver == nil {
+		b.driver = hardware.New(b.config.Library, b.config.CallTimeout.Duration)
+	}
+	return New(Options{Cluster: cluster, Hardware: b.driver, Holders: kubelet,
 		Exporter: NewExporter(b.config.Exporter, cluster), Config: b.config, Now: b.clock})
 }
 

@@ -118,6 +118,8 @@ func (b *bench) settled(want string) {
 	if ok := a.State == partition.AgentDone && a.Undo == 0 || a.State == partition.AgentRestored && a.Undo == 1; !ok {
 		b.t.Errorf("answer %+v", a)
 	}
+	b.api.mu.Lock() // a killed agent's request may still be at work
+	defer b.api.mu.Unlock()
 	if len(b.api.plugins) != 1 || b.api.plugins[0] == "plugin-0" {
 		b.t.Errorf("device plugin %v", b.api.plugins)
 	}

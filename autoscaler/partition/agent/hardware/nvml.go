@@ -13,7 +13,8 @@ import (
 // LibraryName is what the loader looks for.
 const LibraryName = "libnvidia-ml.so.1"
 
-// NVML is the driver of this machine. One call is made at a time.
+// NVML is the driver of this machine. One call is made at a time; go-nvml has its
+// library in globals, so that a process should have one NVML.
 type NVML struct {
 	path    string
 	timeout time.Duration
