@@ -73,8 +73,11 @@ func newRulesPage(f live.Force, others []compat.RuleState, all []cache.Status, n
 		row := ruleRow{
 			Name: r.Rule, State: string(live.InForce), At: fmt.Sprintf("%s:%d", r.File, r.Line), Metrics: r.Metrics, Alone: r.Alone, Problems: r.Problems,
 		}
-		if len(r.Problems) > 0 && r.SeriesQuery == "" {
+		switch {
+		case r.Broken && r.SeriesQuery == "":
 			row.State = string(live.Rejected)
+		case r.Broken:
+			row.State = string(live.Kept)
 		}
 		page.Rules = append(page.Rules, row.with(questions[r.Rule], now))
 	}
@@ -117,6 +120,9 @@ func (p rulesPage) text(w io.Writer) {
 		_, _ = fmt.Fprintf(w, "\n%s: %s (%s), %d questions active\n", r.Name, r.State, r.At, r.Active)
 		for _, problem := range r.Problems {
 			_, _ = fmt.Fprintf(w, "  problem: %s\n", problem)
+		}
+		if len(r.Metrics) > 0 {
+			_, _ = fmt.Fprintf(w, "  serves: %s\n", strings.Join(r.Metrics, ", "))
 		}
 		if r.Alone != "" {
 			_, _ = fmt.Fprintf(w, "  a query for each request: %s\n", r.Alone)

@@ -46,7 +46,8 @@ func TestTheRulesPageSaysWhatThereIs(t *testing.T) {
 	}
 	theirs := []compat.RuleState{
 		{Rule: "rules[0]", SeriesQuery: "s", File: "pa.yaml", Line: 2, Metrics: []string{"m"}},
-		{Rule: "rules[1]", File: "pa.yaml", Line: 9, Problems: []string{"bad template"}},
+		{Rule: "rules[1]", File: "pa.yaml", Line: 9, Problems: []string{"bad template"}, Broken: true},
+		{Rule: "rules[2]", SeriesQuery: "s", File: "pa.yaml", Line: 12, Problems: []string{"bad template"}, Broken: true},
 	}
 	page := newRulesPage(force, theirs, questions, now)
 	rows := map[string]ruleRow{}
@@ -63,14 +64,14 @@ func TestTheRulesPageSaysWhatThereIs(t *testing.T) {
 	if r := rows["rules[0]"]; r.At != "pa.yaml:2" || r.Left != 3 || len(r.Questions) != maxQuestions || r.Active != maxQuestions+3 {
 		t.Errorf("%+v", r)
 	}
-	if r := rows["rules[1]"]; r.State != "rejected" {
-		t.Errorf("%+v", r)
+	if r, k := rows["rules[1]"], rows["rules[2]"]; r.State != "rejected" || k.State != "kept" {
+		t.Errorf("%+v, %+v", r, k)
 	}
 	var text strings.Builder
 	page.text(&text)
 	for _, want := range []string{
 		"NOT IN FORCE:\nc.yaml:7: x", "mine: kept (c.yaml:4), 0 questions active\n  problem: c.yaml:4: rules[0].subjct",
-		"default: a<b\n    answered 2.0 s ago, 5 series; left out: 2 stale", "no answer yet; idle; last query failed: prometheus unavailable", "and 3 more",
+		"default: a<b\n    answered 2.0 s ago, 5 series; left out: 2 stale", "no answer yet; idle; last query failed: prometheus unavailable", "and 3 more", "  serves: m\n",
 	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("%s\nlacks %q", text.String(), want)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -76,7 +77,7 @@ func explainCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			o := explain.Options{Rules: l.rules, Tolerance: f.tolerance, Window: f.window, APIVersion: l.version()}
+			o := explain.Options{Rules: l.rules, Elsewhere: l.elsewhere, Tolerance: f.tolerance, Window: f.window, APIVersion: l.version()}
 			if viaAPI {
 				o.ViaAPI = l.ask
 			}
@@ -98,7 +99,7 @@ func explainCommand() *cobra.Command {
 
 func hpaArgs(_ *cobra.Command, args []string) error {
 	if len(args) != 2 || args[0] != "hpa" || strings.Count(args[1], "/") != 1 || strings.HasPrefix(args[1], "/") || strings.HasSuffix(args[1], "/") {
-		return errors.New("what it explains is given as: hpa NAMESPACE/NAME")
+		return errors.New("name the HPA as in: hpa NAMESPACE/NAME")
 	}
 	return nil
 }
@@ -107,11 +108,16 @@ func hpaArgs(_ *cobra.Command, args []string) error {
 type look struct {
 	world explain.World
 	rules []explain.Rule
-	kube  kubernetes.Interface
+	// elsewhere says who may have metrics beside the rules; "" if nobody does.
+	elsewhere string
+	kube      kubernetes.Interface
 }
 
 func (f *lookFlags) look(ctx context.Context, name string) (*look, error) {
-	rules, err := f.rules()
+	if f.tolerance < 0 || f.window < 0 || f.timeout <= 0 {
+		return nil, errors.New("--tolerance and --downscale-stabilization must not be negative, and --timeout must be positive")
+	}
+	rules, elsewhere, err := f.rules()
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +128,12 @@ func (f *lookFlags) look(ctx context.Context, name string) (*look, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
-	return f.lookWith(ctx, name, rc, rules)
+	l, err := f.lookWith(ctx, name, rc, rules)
+	if err != nil {
+		return nil, err
+	}
+	l.elsewhere = elsewhere
+	return l, nil
 }
 
 func (f *lookFlags) lookWith(ctx context.Context, name string, rc *rest.Config, rules []explain.Rule) (*look, error) {
@@ -146,33 +157,63 @@ func (f *lookFlags) lookWith(ctx context.Context, name string, rc *rest.Config, 
 	}
 	l := &look{rules: rules, kube: kube}
 	namespace, name, _ := strings.Cut(name, "/")
-	if l.world, err = (explain.Cluster{Kube: kube, Dynamic: dyn}).Read(ctx, namespace, name, given); err != nil {
+	cluster := explain.Cluster{Kube: kube, Dynamic: dyn}
+	if l.world, err = cluster.Read(ctx, namespace, name, given); err != nil {
 		return nil, err
 	}
 	spec, err := explain.Set(l.world.HPA.Spec, f.sets)
+	if err != nil {
+		return nil, err
+	}
 	l.world.HPA.Spec = hpa.Defaulted(spec)
-	return l, err
+	return l, cluster.Above(ctx, &l.world)
 }
 
-// rules are the adapter's, each with the Prometheus it asks.
-func (f *lookFlags) rules() ([]explain.Rule, error) {
+// file is the configuration, with the flags over it.
+func (f *lookFlags) file() (file *config.File, err error) {
+	flags := prom.Config{URL: f.prometheus, BearerTokenFile: f.tokenFile, Headers: f.headers}
 	override := func(c *config.Config) {
 		if f.prometheus != "" {
-			c.Prometheus.Config = prom.Config{URL: f.prometheus, BearerTokenFile: f.tokenFile, Headers: f.headers}
+			c.Prometheus.Config = flags
+			// Its URL takes the place of every backend's.
+			c.Backends = slices.DeleteFunc(c.Backends, func(b config.Backend) bool { return b.Name == cache.DefaultBackend })
 		}
 	}
-	var file *config.File
-	var err error
+	if f.prometheus != "" {
+		if err := flags.Validate(); err != nil {
+			return nil, fmt.Errorf("--prometheus-url, -token-file or -header: %w", err)
+		}
+	}
 	switch {
 	case f.config != "":
 		file, err = load(f.config, override)
+	case f.prometheus == "" && (f.tokenFile != "" || len(f.headers) > 0):
+		return nil, errors.New("--prometheus-token-file and --prometheus-header go with --prometheus-url")
 	case f.prometheus == "":
 		return nil, errors.New("--config or --prometheus-url is required, to know which Prometheus to ask")
 	default:
 		file, err = config.Read("built in", []byte("{}"), override)
 	}
+	return file, err
+}
+
+// elsewhere says who serves metrics that no rule has.
+func elsewhere(c config.Config) string {
+	var who []string
+	if c.PrometheusAdapter.Enabled() {
+		who = append(who, "the rules of "+c.PrometheusAdapter.ConfigFile+" (prometheus-adapter's format, not explained here) may serve it")
+	}
+	if c.Forward.External != nil {
+		who = append(who, "the adapter forwards the external ones it does not know")
+	}
+	return strings.Join(who, ", or ")
+}
+
+// rules are the adapter's, each with the Prometheus it asks.
+func (f *lookFlags) rules() (rules []explain.Rule, others string, err error) {
+	file, err := f.file()
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	clients := map[string]*prom.Client{}
 	for name, c := range file.Config.Servers() {
@@ -181,7 +222,7 @@ func (f *lookFlags) rules() ([]explain.Rule, error) {
 		}
 		c.Timeout = f.timeout
 		if clients[name], err = prom.New(c); err != nil {
-			return nil, fmt.Errorf("backend %s: %w", name, err)
+			return nil, "", fmt.Errorf("backend %s: %w", name, err)
 		}
 	}
 	from := map[string]string{}
@@ -190,7 +231,6 @@ func (f *lookFlags) rules() ([]explain.Rule, error) {
 			from[d.Name] = fmt.Sprintf("%s:%d", f.config, d.Line)
 		}
 	}
-	var rules []explain.Rule
 	for _, declared := range file.Signals() {
 		r := explain.Rule{Rule: declared.Rule, Source: cmp.Or(from[declared.Name], "built in")}
 		backend := cmp.Or(declared.Backend, cache.DefaultBackend)
@@ -198,12 +238,12 @@ func (f *lookFlags) rules() ([]explain.Rule, error) {
 			backend = cache.DefaultBackend
 		}
 		if clients[backend] == nil {
-			return nil, fmt.Errorf("rule %s asks backend %s, which has no address", r.Name, backend)
+			return nil, "", fmt.Errorf("rule %s asks backend %s, which has no address", r.Name, backend)
 		}
 		r.Querier = clients[backend]
 		rules = append(rules, r)
 	}
-	return rules, nil
+	return rules, elsewhere(file.Config), nil
 }
 
 // version is that of custom.metrics.k8s.io which the HPA controller takes.

@@ -98,9 +98,35 @@ func TestExplainCommand(t *testing.T) {
 	}
 }
 
+// A metric that somebody else may answer for is no error, and what is not
+// computed is not 0.
+func TestWhatOthersServeIsNotJudged(t *testing.T) {
+	server, kubeconfig := runningRequests(t, 50), explainKubeconfig(t)
+	file := filepath.Join(t.TempDir(), "c.yaml")
+	if err := os.WriteFile(file, []byte("prometheus: {url: '"+server.URL+"'}\nforward: {external: {service: keda.keda}}\nprometheusAdapter: {configFile: pa.yaml}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	err := run(t.Context(), []string{
+		"explain", "hpa", "chat/vllm", "--kubeconfig", kubeconfig, "--config", file,
+		"--set", "metrics=[{type: External, external: {metric: {name: keda_s0}, target: {type: Value, value: 6}}}]",
+	}, &out, &out)
+	for _, want := range []string{"not ours  no rule is called keda_s0", "pa.yaml", "forwards", "what the HPA will want is not known here", "1 metric not computed"} {
+		if err != nil || !strings.Contains(out.String(), want) {
+			t.Errorf("%v, lacks %q:\n%s", err, want, out.String())
+		}
+	}
+	if strings.Contains(out.String(), "0 replicas\n") || strings.Contains(out.String(), "error 404") {
+		t.Error(out.String())
+	}
+}
+
 func TestExplainCommandRefuses(t *testing.T) {
 	for want, args := range map[string][]string{
 		"hpa NAMESPACE/NAME":                       {"explain", "hpa", "vllm"},
+		"--prometheus-url, -token-file or -header": {"explain", "hpa", "chat/vllm", "--prometheus-url", "localhost:9090"},
+		"go with --prometheus-url":                 {"explain", "hpa", "chat/vllm", "--prometheus-header", "a=b"},
+		"must not be negative":                     {"explain", "hpa", "chat/vllm", "--prometheus-url", "http://x", "--tolerance=-1"},
 		"--config or --prometheus-url is required": {"explain", "hpa", "chat/vllm"},
 		"neither text nor json":                    {"explain", "hpa", "chat/vllm", "-o", "yaml"},
 		"none of text, json, csv":                  {"simulate", "hpa", "chat/vllm", "-o", "yaml"},

@@ -67,7 +67,15 @@ func serveCommand(stderr io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gpuscale-adapter",
 		Short: "Serve metrics from Prometheus to the HorizontalPodAutoscaler",
-		Args:  cobra.NoArgs,
+		Long: `Serve metrics from Prometheus to the HorizontalPodAutoscaler.
+
+What it serves and whom it asks stands in one file:
+  gpuscale-adapter --config FILE           serve
+  gpuscale-adapter --check --config FILE   say what is wrong with the file
+Its own flags are --config, --check, --kubeconfig, --log-level and --version.
+--prometheus-* and --metrics-* are prometheus-adapter's, put over the file; the
+others are those of every Kubernetes API server.`,
+		Args: cobra.NoArgs,
 		// Errors are printed once, by main; a wrong flag needs no page of help.
 		SilenceErrors: true, SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -52,5 +52,9 @@ func printRules(w io.Writer, f *config.File) error {
 			return err
 		}
 	}
+	if theirs := f.Config.PrometheusAdapter; theirs.Enabled() {
+		_, err := fmt.Fprintf(w, "The rules of %s, in prometheus-adapter's format, are not listed: their queries depend on what Prometheus has. See /debug/rules of a running adapter.\n", theirs.ConfigFile)
+		return err
+	}
 	return nil
 }

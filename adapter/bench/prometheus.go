@@ -94,6 +94,7 @@ func (p *prometheusDouble) query(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if plate := p.plates[text]; plate != nil {
+		w.Header().Set("Content-Length", strconv.Itoa(len(plate.body)))
 		plate.print(w, at)
 		return
 	}

@@ -22,7 +22,7 @@ func (c *Cache) Apply(s Setup) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	old := c.plan.Load()
-	next, err := prepare(s, old)
+	next, err := prepare(s, old, &c.room)
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (e *entry) discard() {
 }
 
 // prepare makes a plan that shares with the old one whatever is the same.
-func prepare(s Setup, old *plan) (*plan, error) {
+func prepare(s Setup, old *plan, room *signal.Room) (*plan, error) {
 	p := &plan{opts: s.Options, backends: map[string]*server{}, rules: map[string]*entry{}}
 	if p.opts.MaxQuestions == 0 {
 		p.opts.MaxQuestions = DefaultMaxQuestions
@@ -80,7 +80,7 @@ func prepare(s Setup, old *plan) (*plan, error) {
 		case p.backends[r.Backend] == nil:
 			return nil, fmt.Errorf("rule %s: backend %q: %w", r.Name, r.Backend, errNoBackend)
 		}
-		q := forRule(r)
+		q := forRule(r, room)
 		q.Version += p.backends[r.Backend].Version
 		e := old.rules[r.Name]
 		if e == nil || e.key() != q.key() {

@@ -26,6 +26,7 @@ type Cache struct {
 	// turn is whose answer is worked on: one at a time, or large ones that
 	// come together would leave no processor to the requests.
 	turn sync.Mutex
+	room signal.Room // of whose turn it is
 
 	mu      sync.RWMutex
 	asked   map[key]*entry  // Watch's

@@ -64,14 +64,15 @@ type key struct{ rule, backend, query, version string }
 
 func (q Question) key() key { return key{q.Rule, q.Backend, q.Query, q.Version} }
 
-// forRule is the question whose states are the rule's tables.
-func forRule(r Rule) Question {
+// forRule is the question whose states are the rule's tables. They are built
+// in room.
+func forRule(r Rule, room *signal.Room) Question {
 	return Question{
 		Rule: r.Name, Backend: r.Backend, Query: r.Query(), History: r.History(), Version: r.version(),
 		Build: func(previous any, v prom.Vector, reading signal.Reading) (any, int, map[signal.Reason]int) {
-			return build(r.Rule, previous, samples(v), reading)
+			return build(r.Rule, room, previous, samples(v), reading)
 		},
-		Intake: &intake{signal.NewIntake(), r.Rule},
+		Intake: &intake{signal.NewIntake(), r.Rule, room},
 	}
 }
 
@@ -79,19 +80,20 @@ func forRule(r Rule) Question {
 type intake struct {
 	*signal.Intake
 	rule signal.Rule
+	room *signal.Room
 }
 
 // Build implements Intake.
 func (i *intake) Build(previous any, reading signal.Reading) (any, int, map[signal.Reason]int) {
-	return build(i.rule, previous, i.End(), reading)
+	return build(i.rule, i.room, previous, i.End(), reading)
 }
 
-func build(rule signal.Rule, previous any, samples []signal.Sample, reading signal.Reading) (any, int, map[signal.Reason]int) {
+func build(rule signal.Rule, room *signal.Room, previous any, samples []signal.Sample, reading signal.Reading) (any, int, map[signal.Reason]int) {
 	table, ok := previous.(*signal.Table)
 	if !ok {
 		table = signal.NewTable(rule)
 	}
-	next, dropped := table.Read(samples, reading)
+	next, dropped := table.ReadIn(room, samples, reading)
 	return next, next.Series(), dropped
 }
 

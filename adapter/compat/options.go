@@ -65,9 +65,14 @@ func (o Options) Validate() error {
 
 // Load reads and parses the file.
 func (o Options) Load() (*File, error) {
-	raw, err := os.ReadFile(o.ConfigFile)
-	if err != nil {
-		return nil, fmt.Errorf("reading the prometheus-adapter configuration: %w", err)
+	_, f, err := o.read()
+	return f, err
+}
+
+func (o Options) read() (raw []byte, f *File, err error) {
+	if raw, err = os.ReadFile(o.ConfigFile); err != nil {
+		return nil, nil, fmt.Errorf("reading the prometheus-adapter configuration: %w", err)
 	}
-	return Parse(o.ConfigFile, raw)
+	f, err = Parse(o.ConfigFile, raw)
+	return raw, f, err
 }

@@ -77,11 +77,12 @@ func New(o Options, from Sources, log *slog.Logger) (*Provider, error) {
 	if !o.Enabled() {
 		return nil, errNoFile
 	}
-	f, err := o.Load()
+	raw, f, err := o.read()
 	if err != nil {
 		return nil, err
 	}
 	p := &Provider{
+		raw:  raw,
 		opts: o.WithDefaults(), watcher: from.Watcher, lister: from.Lister, pods: from.Pods, objects: from.Objects,
 		mapper: from.Mapper, log: log, now: time.Now, pending: errNotListed,
 		listed: map[string][]prom.Family{},

@@ -302,6 +302,9 @@ func TestReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, p := newBed(t)
 		file := p.opts.ConfigFile
+		if p.reread() {
+			t.Error("the file it was made from is read as a new one")
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { p.Run(ctx); close(done) }()
@@ -322,6 +325,15 @@ func TestReload(t *testing.T) {
 		serves("renamed", "queue", "!http_requests", "waiting")
 		write(t, file, strings.Replace(bedRules, `name: {matches: "(.*)_total"}`, `name: {matches: "("}`, 1))
 		serves("one rule broken", "queue", "!http_requests", "waiting")
+		var kept int
+		for _, r := range p.Rules() {
+			if r.Broken && r.SeriesQuery != "" && len(r.Metrics) > 0 && len(r.Problems) == 1 {
+				kept++
+			}
+		}
+		if n := len(p.file.Custom) + len(p.file.External); kept != 1 || len(p.Rules()) != n {
+			t.Errorf("%d kept of %d states for %d rules: %+v", kept, len(p.Rules()), n, p.Rules())
+		}
 		write(t, file, "rules: [")
 		serves("no YAML", "queue", "waiting")
 		if err := os.Remove(file); err != nil {

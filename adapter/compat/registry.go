@@ -47,6 +47,9 @@ type RuleState struct {
 	Alone string
 	// Problems of the rule itself, or of its last discovery.
 	Problems []string
+	// Broken: what the file says of the rule cannot be used. If there is a
+	// SeriesQuery, the last good version is in use.
+	Broken bool
 }
 
 // newRegistry associates the families of each selector with the rules. As in
@@ -63,9 +66,21 @@ func newRegistry(f *File, families map[string][]prom.Family, failures map[string
 		r.rules = append(r.rules, state)
 	}
 	for _, p := range f.Problems {
-		r.rules = append(r.rules, RuleState{Rule: p.Rule, File: p.File, Line: p.Line, Problems: []string{p.Error()}})
+		r.broken(p)
 	}
 	return r
+}
+
+// broken adds a problem to the state of its rule, which has several problems
+// perhaps, and an earlier version that is in use.
+func (r *registry) broken(p Problem) {
+	i := slices.IndexFunc(r.rules, func(s RuleState) bool { return s.Rule == p.Rule && p.Rule != "" })
+	if i < 0 {
+		i = len(r.rules)
+		r.rules = append(r.rules, RuleState{Rule: p.Rule, File: p.File, Line: p.Line})
+	}
+	r.rules[i].Broken = true
+	r.rules[i].Problems = append(r.rules[i].Problems, p.Error())
 }
 
 // association finds the metrics of one rule.

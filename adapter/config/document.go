@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -110,10 +111,51 @@ func setField(name string, value *yaml.Node, into any) []error {
 		return []error{fmt.Errorf("cannot be read: %w", err)}
 	}
 	strict, err := kjson.UnmarshalStrict(raw, into)
-	if err != nil {
+	var mistyped *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &mistyped) && mistyped.Field != "":
+		// The library's sentence names our types, and its path embedded ones.
+		path := slices.DeleteFunc(strings.Split(mistyped.Field, "."), func(part string) bool {
+			return part == name || part != "" && part[0] >= 'A' && part[0] <= 'Z'
+		})
+		below := strings.Join(path, ".")
+		if below != "" {
+			below += ": "
+		}
+		return []error{fmt.Errorf("%sthere is %s where %s is wanted", below, found(mistyped.Value), wanted(mistyped.Type.Kind()))}
+	case err != nil:
 		return []error{err}
 	}
 	return strict
+}
+
+// found is a JSON type with its article.
+func found(kind string) string {
+	switch kind {
+	case "bool":
+		return "true or false"
+	case "array":
+		return "a list"
+	case "object":
+		return "a mapping"
+	case "string":
+		return "text"
+	}
+	return "a number"
+}
+
+func wanted(k reflect.Kind) string {
+	switch k {
+	case reflect.String:
+		return "text, or a duration such as 5s,"
+	case reflect.Slice, reflect.Array:
+		return "a list"
+	case reflect.Map, reflect.Struct:
+		return "a mapping"
+	case reflect.Bool:
+		return "true or false"
+	}
+	return "a number"
 }
 
 func resolve(n *yaml.Node) *yaml.Node {

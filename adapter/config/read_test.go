@@ -102,6 +102,19 @@ rules:
 - 7
 `
 
+func TestAWrongTypeIsToldInTheFilesWords(t *testing.T) {
+	for text, want := range map[string]string{
+		"prometheus: {url: 'http://x', timeout: 5}":          "c.yaml:1: prometheus: timeout: there is a number where text, or a duration such as 5s, is wanted",
+		"prometheus: {url: 'http://x'}\nconcurrency: [hush]": "c.yaml:2: concurrency: there is a list where a number is wanted",
+		"prometheus: {url: 'http://x', headers: hush}":       "c.yaml:1: prometheus: headers: there is text where a mapping is wanted",
+	} {
+		_, err := Read("c.yaml", []byte(text))
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hush") {
+			t.Errorf("%s: %v lacks %q", text, err, want)
+		}
+	}
+}
+
 func TestABadRuleCostsNoOther(t *testing.T) {
 	f, err := Read("c.yaml", []byte(oneBad))
 	if err != nil {

@@ -35,10 +35,6 @@ func (w World) answer(a asked, t *signal.Table, failure error, now time.Time) an
 	var result answer
 	var err error
 	ns := w.HPA.Namespace
-	if t.Rule().Subject == signal.Namespace && a.kind != autoscaling.ExternalMetricSourceType {
-		result.Error = &refusal{http.StatusNotFound, fmt.Sprintf("rule %s is about namespaces: it is served as an External metric only", a.name)}
-		return result
-	}
 	switch {
 	case a.kind == autoscaling.ExternalMetricSourceType:
 		result.value, err = t.External(ns, a.selector, now, w.has)
@@ -51,11 +47,15 @@ func (w World) answer(a asked, t *signal.Table, failure error, now time.Time) an
 		result.pods = []string{a.object.Name}
 		result.value, err = t.Pod(signal.Key{Namespace: ns, Pod: a.object.Name}, a.selector, now)
 	default:
-		result.pods = w.podsOf(a.object)
-		result.value, err = w.workload(a, t, result.pods, now)
+		if result.pods, err = w.podsOf(a.object); err == nil {
+			result.value, err = w.workload(a, t, result.pods, now)
+		}
 	}
 	if err != nil {
 		result.Error = refused(err, failure)
+		if r, ok := result.Error.(*refusal); ok && t.Rule().Subject == signal.Namespace && len(result.pods) > 0 {
+			result.Error = &refusal{r.code, r.text + "; the rule is about namespaces: ask for it as an External metric"}
+		}
 		return result
 	}
 	if result.Pods == nil {
@@ -71,7 +71,7 @@ func (w World) workload(a asked, t *signal.Table, pods []string, now time.Time) 
 	switch {
 	case len(pods) > 0:
 		return t.Pods(keys(w.HPA.Namespace, pods), a.selector, now, fmt.Sprintf("%s of %s", count(len(pods), "pod"), name))
-	case w.isTarget(a.object) && w.Replicas == 0 && w.StatusReplicas == 0 && t.Rule().AtZero != nil:
+	case w.empty(a.object) && t.Rule().AtZero != nil:
 		return t.AtZero(now, name)
 	}
 	return signal.Answer{}, &refusal{http.StatusNotFound, name + " has no pods"}

@@ -54,6 +54,12 @@ func cluster(t *testing.T) *rest.Config {
 	if err := yaml.Unmarshal(raw, &answers); err != nil {
 		t.Fatal(err)
 	}
+	return apiServer(t, answers)
+}
+
+// apiServer answers by path.
+func apiServer(t *testing.T, answers map[string]json.RawMessage) *rest.Config {
+	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		answer, ok := answers[r.URL.Path]
@@ -74,7 +80,11 @@ func cluster(t *testing.T) *rest.Config {
 
 func readWorld(t *testing.T, namespace, name string, given *autoscaling.HorizontalPodAutoscaler) (World, error) {
 	t.Helper()
-	rc := cluster(t)
+	return clients(t, cluster(t)).Read(t.Context(), namespace, name, given)
+}
+
+func clients(t *testing.T, rc *rest.Config) Cluster {
+	t.Helper()
 	kube, err := kubernetes.NewForConfig(rc)
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +93,7 @@ func readWorld(t *testing.T, namespace, name string, given *autoscaling.Horizont
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Cluster{Kube: kube, Dynamic: dyn}.Read(t.Context(), namespace, name, given)
+	return Cluster{Kube: kube, Dynamic: dyn}
 }
 
 func rules(q Querier) []Rule {

@@ -67,7 +67,9 @@ type Metric struct {
 
 // Outcome is what the HPA will do at its next reconciliation.
 type Outcome struct {
-	Desired int32    `json:"desiredReplicas"`
+	Desired int32 `json:"desiredReplicas"`
+	// Unknown: none of the metrics is computed here, and Desired says nothing.
+	Unknown bool     `json:"unknown,omitempty"`
 	Steps   []string `json:"steps"`
 }
 
@@ -80,6 +82,9 @@ type Status struct {
 // Options of an explanation.
 type Options struct {
 	Rules []Rule
+	// Elsewhere, if not "", says who beside the rules may answer for a metric,
+	// so that the want of a rule is no error.
+	Elsewhere string
 	// Tolerance and Window are the controller manager's flags.
 	Tolerance float64
 	Window    time.Duration
@@ -126,6 +131,7 @@ func Explain(ctx context.Context, w World, o Options) Report {
 		}
 		r.Outcome = outcome(d, ctl, spec, w, o)
 	}
+	r.Outcome.Unknown = len(index) == 0
 	if len(index) < len(spec.Metrics) {
 		r.Outcome.Steps = append(r.Outcome.Steps, fmt.Sprintf("%s not computed here: the HPA may ask for more than this, never for less than the highest of all", count(len(spec.Metrics)-len(index), "metric")))
 	}
@@ -143,6 +149,10 @@ func explainMetric(ctx context.Context, w World, m autoscaling.MetricSpec, o Opt
 		x.ViaAPI = o.ViaAPI(ctx, x.Request)
 	}
 	rule, err := find(o.Rules, a.name)
+	if err != nil && o.Elsewhere != "" {
+		x.NotOurs = fmt.Sprintf("no rule is called %s, but %s; --via-api shows its answer", a.name, o.Elsewhere)
+		return x, answer{}, false
+	}
 	if err != nil {
 		x.Error, x.Code = err.Error(), 404
 		return x, answer{Answer: hpa.Answer{Error: err}}, true

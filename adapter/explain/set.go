@@ -20,7 +20,10 @@ func ReadHPA(file string, raw []byte) (*autoscaling.HorizontalPodAutoscaler, err
 	if h.Kind != "HorizontalPodAutoscaler" || h.APIVersion != "autoscaling/v2" {
 		return nil, fmt.Errorf("%s: is %s of %s, and a HorizontalPodAutoscaler of autoscaling/v2 is wanted", file, orNothing(h.Kind), orNothing(h.APIVersion))
 	}
-	return &h, sane(&h.Spec)
+	if err := sane(&h.Spec); err != nil {
+		return nil, fmt.Errorf("%s: spec: %w", file, err)
+	}
+	return &h, nil
 }
 
 func orNothing(s string) string {
@@ -37,7 +40,7 @@ func sane(s *autoscaling.HorizontalPodAutoscalerSpec) error {
 		minimum = *s.MinReplicas
 	}
 	if minimum < 0 || s.MaxReplicas < 1 || minimum > s.MaxReplicas {
-		return fmt.Errorf("minReplicas %d and maxReplicas %d: both must be there, none negative, the first not above the second", minimum, s.MaxReplicas)
+		return fmt.Errorf("minReplicas %d and maxReplicas %d: maxReplicas must be at least 1, minReplicas not negative, the first not above the second", minimum, s.MaxReplicas)
 	}
 	for i, m := range s.Metrics {
 		a, err := metricOf(m)

@@ -52,6 +52,13 @@ func TestSetRefuses(t *testing.T) {
 	}
 }
 
+func TestAFileIsNamedInItsProblems(t *testing.T) {
+	_, err := ReadHPA("h.yaml", []byte("{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, spec: {minReplicas: 3}}"))
+	if err == nil || !strings.Contains(err.Error(), "h.yaml: spec: minReplicas 3 and maxReplicas 0") {
+		t.Error(err)
+	}
+}
+
 // FuzzSet: a change is refused with a reason or gives a spec that the
 // arithmetic can bear.
 func FuzzSet(f *testing.F) {

@@ -44,6 +44,9 @@ type Simulation struct {
 	Progress func(rule string, done, total int)
 }
 
+// maxReplicas bounds the pods that a simulation makes up at each step.
+const maxReplicas = 100_000
+
 // Moment is one step of a simulation.
 type Moment struct {
 	At time.Time `json:"at"`
@@ -76,6 +79,9 @@ type simulated struct {
 func Simulate(ctx context.Context, w World, s Simulation) (Timeline, error) {
 	spec := w.HPA.Spec
 	spec.Metrics = nil
+	if spec.MaxReplicas > maxReplicas || s.Replicas != nil && *s.Replicas > maxReplicas {
+		return Timeline{}, fmt.Errorf("a simulation has at most %d replicas: try --set maxReplicas=%d", maxReplicas, maxReplicas)
+	}
 	lives := map[string]life{}
 	t := Timeline{Version: TimelineVersion, Namespace: w.HPA.Namespace, Name: w.HPA.Name, From: s.From, To: s.To, Step: s.Step.String(), Load: s.Load}
 	var metrics []simulated
@@ -129,7 +135,8 @@ func (w World) belonging(a asked) func(pod string) bool {
 	case a.object.Kind == "Pod":
 		return func(pod string) bool { return pod == a.object.Name }
 	case a.kind == autoscaling.ObjectMetricSourceType:
-		return naming(a.object.Kind, a.object.Name, w.podsOf(a.object))
+		now, _ := w.podsOf(a.object) // a Service that is gone has none
+		return naming(a.object.Kind, a.object.Name, now)
 	}
 	return naming(target.Kind, target.Name, w.names(w.Selector))
 }
@@ -179,12 +186,14 @@ func (s Simulation) play(w World, spec autoscaling.HorizontalPodAutoscalerSpec, 
 // answer is what the adapter would have answered had there been other replicas.
 func (s Simulation) answer(w World, m simulated, i int, pods []string, replicas int32) (hpa.Answer, *float64) {
 	then := World{HPA: w.HPA, Selector: labels.Everything(), Replicas: int32(len(pods)), StatusReplicas: int32(len(pods))}
+	target, yes := w.HPA.Spec.ScaleTargetRef, true
+	owners := []metav1.OwnerReference{{APIVersion: target.APIVersion, Kind: target.Kind, Name: target.Name, Controller: &yes}}
 	for _, pod := range pods {
-		then.Pods = append(then.Pods, core.Pod{ObjectMeta: metav1.ObjectMeta{Name: pod}, Status: core.PodStatus{Phase: core.PodRunning}})
+		then.Pods = append(then.Pods, core.Pod{ObjectMeta: metav1.ObjectMeta{Name: pod, OwnerReferences: owners}, Status: core.PodStatus{Phase: core.PodRunning}})
 	}
 	a := m.asked
 	if k := a.object.Kind; k != "" && k != "Pod" && k != "Namespace" {
-		a.object = w.HPA.Spec.ScaleTargetRef // whose pods are those of then
+		a.object = target // whose pods are those of then
 	}
 	rule := m.history.rule
 	got := then.answer(a, m.history.tables[i], m.history.failures[i], s.at(i))

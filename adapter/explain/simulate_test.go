@@ -183,3 +183,24 @@ func TestSimulateSaysWhenPrometheusIsDown(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestSimulationsAreBounded(t *testing.T) {
+	w := worldOf(t, onQueue)
+	w.HPA.Spec.MaxReplicas = maxReplicas + 1
+	if _, err := Simulate(t.Context(), w, Simulation{}); err == nil || !strings.Contains(err.Error(), "--set maxReplicas=") {
+		t.Error(err)
+	}
+	w.HPA.Spec.MaxReplicas, w.HPA.Spec.Metrics = 5, nil
+	many := int32(maxReplicas + 1)
+	if _, err := Simulate(t.Context(), w, Simulation{Replicas: &many}); err == nil || !strings.Contains(err.Error(), "has at most") {
+		t.Error(err)
+	}
+}
+
+func TestChangesOfSeveralDaysHaveTheirDate(t *testing.T) {
+	t1 := Timeline{From: end, To: end.Add(36 * time.Hour), Moments: []Moment{{At: end.Add(30 * time.Hour), Replicas: 3}}}
+	var out strings.Builder
+	if err := t1.Text(&out); err != nil || !strings.Contains(out.String(), "01-02 06:00:00    0 → 3") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+}

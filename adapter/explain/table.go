@@ -48,8 +48,8 @@ func read(ctx context.Context, rule Rule, namespace string) (reading, error) {
 	return r, nil
 }
 
-// within keeps the samples that may concern a namespace: those that name it,
-// and those without any, which are then dropped for that reason.
+// within keeps the samples that name a namespace, as the target's or as that of
+// whom it speaks about; which of the two counts, the tables decide.
 func within(vector prom.Vector, namespace string) []signal.Sample {
 	var kept []signal.Sample
 	for _, s := range vector {

@@ -24,12 +24,17 @@ func (r Report) Text(out io.Writer) error {
 		p.line("metric %d of %d: %s", i+1, len(r.Metrics), m.Metric)
 		if m.NotOurs != "" {
 			p.field("not ours", m.NotOurs)
+			p.field("via API", m.ViaAPI)
 			continue
 		}
 		p.metric(m, r.At)
 	}
 	p.line("")
-	p.line("the HPA will want %s", count(int(r.Outcome.Desired), "replica"))
+	if r.Outcome.Unknown {
+		p.line("what the HPA will want is not known here: no metric of it is computed")
+	} else {
+		p.line("the HPA will want %s", count(int(r.Outcome.Desired), "replica"))
+	}
 	for _, s := range r.Outcome.Steps {
 		p.line("  %s", s)
 	}

@@ -141,7 +141,10 @@ func (t Timeline) limits() string {
 
 // changes lists the steps at which something changed.
 func (t Timeline) changes(p *printer) {
-	before, unknown, listed := t.Initial, false, 0
+	before, unknown, listed, layout := t.Initial, false, 0, time.TimeOnly
+	if t.To.Sub(t.From) >= 24*time.Hour {
+		layout = "01-02 " + time.TimeOnly
+	}
 	for _, m := range t.Moments {
 		if m.Replicas == before && m.Unknown == unknown {
 			continue
@@ -154,7 +157,7 @@ func (t Timeline) changes(p *printer) {
 		for i, v := range m.Values {
 			values[i] = valueText(v, "unknown")
 		}
-		text := fmt.Sprintf("%s  %3d → %-3d  %s", m.At.UTC().Format(time.TimeOnly), before, m.Replicas, strings.Join(values, ", "))
+		text := fmt.Sprintf("%s  %3d → %-3d  %s", m.At.UTC().Format(layout), before, m.Replicas, strings.Join(values, ", "))
 		switch {
 		case m.Unknown:
 			text += "  " + m.Error

@@ -34,14 +34,27 @@ type World struct {
 	Selector                 labels.Selector
 	// Pods of the namespace, sorted by name, those that have ended included.
 	Pods []core.Pod
-	// owners of the namespace's ReplicaSets, by name.
-	owners map[string]metav1.OwnerReference
+	// owners are the controllers of the namespace's objects.
+	owners map[object]object
+	// services are the selectors of the Services that metrics name, and scales
+	// those of other objects than the target.
+	services map[string]map[string]string
+	scales   map[object]scale
+}
+
+// scale is what is read of a scale subresource. The selector is nil if it has
+// none.
+type scale struct {
+	replicas, status int32
+	zero             bool
+	selector         labels.Selector
+	err              error // why the rest is not known
 }
 
 // Read reads all that concerns an HPA. given, if not nil, is looked at in place
 // of the one in the cluster.
 func (c Cluster) Read(ctx context.Context, namespace, name string, given *autoscaling.HorizontalPodAutoscaler) (World, error) {
-	w := World{owners: map[string]metav1.OwnerReference{}}
+	w := World{owners: map[object]object{}, services: map[string]map[string]string{}, scales: map[object]scale{}}
 	if given != nil {
 		w.HPA = *given
 	} else {
@@ -62,14 +75,15 @@ func (c Cluster) Read(ctx context.Context, namespace, name string, given *autosc
 	}
 	w.Pods = pods.Items
 	slices.SortFunc(w.Pods, func(a, b core.Pod) int { return strings.Compare(a.Name, b.Name) })
+	for i := range w.Pods {
+		w.owned("v1", "Pod", &w.Pods[i])
+	}
 	sets, err := c.Kube.AppsV1().ReplicaSets(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return w, allowed(fmt.Errorf("listing the ReplicaSets of namespace %s: %w", namespace, err))
 	}
 	for i := range sets.Items {
-		if ref := metav1.GetControllerOf(&sets.Items[i]); ref != nil {
-			w.owners[sets.Items[i].Name] = *ref
-		}
+		w.owned("apps/v1", "ReplicaSet", &sets.Items[i])
 	}
 	return w, nil
 }
@@ -98,31 +112,44 @@ func (c Cluster) notThere(ctx context.Context, namespace, name string, err error
 // allowed says what to do about an error of authorisation.
 func allowed(err error) error {
 	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
-		return fmt.Errorf("%w: to explain one needs to get and list horizontalpodautoscalers, pods, replicasets and the target's scale in that namespace", err)
+		return fmt.Errorf("%w: to explain one needs to get and list horizontalpodautoscalers, pods, replicasets and the target's scale in that namespace, and the services, deployments, statefulsets or jobs that lie between a metric's object and its pods", err)
 	}
 	return err
 }
 
 func (c Cluster) scale(ctx context.Context, w *World) error {
 	ref := w.HPA.Spec.ScaleTargetRef
+	s, err := c.scaleOf(ctx, w.HPA.Namespace, ref)
+	switch {
+	case err != nil:
+		return allowed(err)
+	case s.selector == nil:
+		return fmt.Errorf("the scale of %s %s/%s names no selector, so no HPA can work with it", ref.Kind, w.HPA.Namespace, ref.Name)
+	}
+	w.Replicas, w.StatusReplicas, w.Selector = s.replicas, s.status, s.selector
+	return nil
+}
+
+func (c Cluster) scaleOf(ctx context.Context, namespace string, ref autoscaling.CrossVersionObjectReference) (scale, error) {
 	gvr, _ := meta.UnsafeGuessKindToResource(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
-	o, err := c.Dynamic.Resource(gvr).Namespace(w.HPA.Namespace).Get(ctx, ref.Name, metav1.GetOptions{}, "scale")
+	o, err := c.Dynamic.Resource(gvr).Namespace(namespace).Get(ctx, ref.Name, metav1.GetOptions{}, "scale")
 	if err != nil {
-		return allowed(fmt.Errorf("reading the scale of %s %s/%s: %w", ref.Kind, w.HPA.Namespace, ref.Name, err))
+		return scale{}, fmt.Errorf("reading the scale of %s %s/%s: %w", ref.Kind, namespace, ref.Name, err)
 	}
 	number := func(fields ...string) int32 {
 		n, _, _ := unstructured.NestedInt64(o.Object, fields...) // absent is 0, as in the typed object
 		return int32(n)
 	}
-	w.Replicas, w.StatusReplicas = number("spec", "replicas"), number("status", "replicas")
+	s := scale{replicas: number("spec", "replicas"), status: number("status", "replicas")}
+	s.zero = s.replicas == 0 && s.status == 0
 	text, _, _ := unstructured.NestedString(o.Object, "status", "selector")
 	if text == "" {
-		return fmt.Errorf("the scale of %s %s/%s names no selector, so no HPA can work with it", ref.Kind, w.HPA.Namespace, ref.Name)
+		return s, nil
 	}
-	if w.Selector, err = labels.Parse(text); err != nil {
-		return fmt.Errorf("the selector in the scale of %s %s/%s: %w", ref.Kind, w.HPA.Namespace, ref.Name, err)
+	if s.selector, err = labels.Parse(text); err != nil {
+		return scale{}, fmt.Errorf("the selector in the scale of %s %s/%s: %w", ref.Kind, namespace, ref.Name, err)
 	}
-	return nil
+	return s, nil
 }
 
 // counted says whether the adapter counts the pod.
@@ -145,34 +172,8 @@ func (w World) selected() []hpa.Pod {
 	return pods
 }
 
-// podsOf names the counted pods of an object: those it owns, directly or
-// through a ReplicaSet, or, if it owns none and is the target, those its scale
-// selects.
-func (w World) podsOf(ref autoscaling.CrossVersionObjectReference) []string {
-	var owned []string
-	group := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).Group
-	is := func(o *metav1.OwnerReference) bool {
-		return o != nil && o.Kind == ref.Kind && o.Name == ref.Name && schema.FromAPIVersionAndKind(o.APIVersion, o.Kind).Group == group
-	}
-	for i := range w.Pods {
-		owner := metav1.GetControllerOf(&w.Pods[i])
-		if !counted(w.Pods[i]) || owner == nil {
-			continue
-		}
-		above, through := w.owners[owner.Name]
-		if is(owner) || owner.Kind == "ReplicaSet" && through && is(&above) {
-			owned = append(owned, w.Pods[i].Name)
-		}
-	}
-	if len(owned) == 0 && w.isTarget(ref) {
-		owned = w.names(w.Selector)
-	}
-	return owned
-}
-
 func (w World) isTarget(ref autoscaling.CrossVersionObjectReference) bool {
-	t := w.HPA.Spec.ScaleTargetRef
-	return t.Kind == ref.Kind && t.Name == ref.Name
+	return described(w.HPA.Spec.ScaleTargetRef) == described(ref)
 }
 
 // names are the counted pods a selector matches.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"reflect"
 	"sync"
 	"time"
 
@@ -59,9 +60,11 @@ func Open(file string, overlays []func(*config.Config), reg prometheus.Registere
 		return nil, fmt.Errorf("reading configuration: %w", err)
 	}
 	c.seen = sum(raw)
-	if err := c.take(raw); err != nil {
+	next, err := c.read(raw)
+	if err != nil {
 		return nil, err
 	}
+	c.put(next, c.servers.made(next.File.Config.Servers()))
 	if err := reg.Register(newStates(c)); err != nil {
 		return nil, fmt.Errorf("registering configuration metrics: %w", err)
 	}
@@ -76,9 +79,10 @@ func (c *Configuration) Force() Force {
 }
 
 // Setup is what is in force, for the cache.
-func (c *Configuration) Setup() cache.Setup {
-	f := c.Force()
-	s := cache.Setup{Options: f.File.Config.Cache(), Backends: c.servers.backends()}
+func (c *Configuration) Setup() cache.Setup { return setup(c.Force(), c.servers.now()) }
+
+func setup(f Force, open map[string]*server) cache.Setup {
+	s := cache.Setup{Options: f.File.Config.Cache(), Backends: backends(open)}
 	for _, r := range f.Rules {
 		if r.InUse != nil {
 			s.Rules = append(s.Rules, *r.InUse)
@@ -118,11 +122,16 @@ func (c *Configuration) look(apply func(cache.Setup) error) {
 		c.failed(nil) // back to what is in force
 		return
 	}
+	var next Force
 	if err == nil {
-		err = c.take(raw)
+		next, err = c.read(raw)
 	}
 	if err == nil {
-		err = apply(c.Setup())
+		open := c.servers.made(next.File.Config.Servers())
+		if err = apply(setup(next, open)); err == nil {
+			c.put(next, open)
+			return
+		}
 	}
 	c.failed(err)
 	if err != nil {
@@ -139,11 +148,11 @@ func (c *Configuration) failed(err error) {
 	}
 }
 
-// take puts contents in force.
-func (c *Configuration) take(raw []byte) error {
+// read says what contents would put in force.
+func (c *Configuration) read(raw []byte) (Force, error) {
 	f, err := config.Read(c.file, raw, c.overlays...)
 	if err != nil {
-		return err
+		return Force{}, err
 	}
 	known := map[string]bool{}
 	for name := range f.Config.Servers() {
@@ -156,17 +165,30 @@ func (c *Configuration) take(raw []byte) error {
 			next.Rules[i].InUse = &trusted
 		}
 	}
-	c.servers.use(f.Config.Servers())
+	return next, nil
+}
+
+// put puts it in force.
+func (c *Configuration) put(next Force, open map[string]*server) {
+	c.servers.use(open)
 	c.mu.Lock()
+	before := c.force.File
 	c.force = next
 	c.mu.Unlock()
 	c.log.Info("configuration in force", slog.String("file", c.file), slog.String("hash", next.Hash), slog.Int("rules", len(next.Rules)))
+	if before != nil && !same(before.Config, next.File.Config) {
+		c.log.Warn("forward and prometheusAdapter have changed in the configuration, which takes effect at the next start", slog.String("file", c.file))
+	}
 	for _, r := range next.Rules {
 		if r.State != InForce {
 			c.log.Error("a rule cannot be used", slog.String("rule", r.Name), slog.String("state", string(r.State)), slog.Any("problems", r.Problems))
 		}
 	}
-	return nil
+}
+
+// same compares what is read at the start only.
+func same(a, b config.Config) bool {
+	return reflect.DeepEqual(a.Forward, b.Forward) && reflect.DeepEqual(a.PrometheusAdapter, b.PrometheusAdapter)
 }
 
 func sum(raw []byte) string {

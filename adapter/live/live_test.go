@@ -158,6 +158,46 @@ gpuscale_adapter_config_reload_good 0
 	}
 }
 
+// What the cache refuses is not in force, whatever the file says and however
+// it gets back there.
+func TestWhatIsRefusedIsNotInForce(t *testing.T) {
+	w := newWorld(t, head+rule("a", "a1"))
+	before := w.config.Force()
+	backend := w.config.Setup().Backends[0]
+	w.refuse = errors.New("no room")
+	moved := strings.Replace(head, "127.0.0.1:1'", "127.0.0.1:2'", 1)
+	for _, text := range []string{moved + rule("a", "a2"), "{", moved + rule("a", "a2")} {
+		w.change(text)
+		if f := w.config.Force(); f.Failure == nil || f.Hash != before.Hash || f.Since != before.Since {
+			t.Errorf("%q: %+v", text, f)
+		}
+		w.expect(map[string]string{"a": "in_force a1"})
+		if w.config.Setup().Backends[0] != backend {
+			t.Error("the backend has changed")
+		}
+	}
+	w.refuse = nil
+	w.change(moved + rule("a", "a3"))
+	w.expect(map[string]string{"a": "in_force a3"})
+	if w.config.Force().Failure != nil || w.config.Setup().Backends[0] == backend {
+		t.Errorf("%+v", w.config.Force())
+	}
+}
+
+func TestWhatNeedsARestartIsSaid(t *testing.T) {
+	var log strings.Builder
+	w := newWorld(t, head+rule("a", "a1"))
+	w.config.log = slog.New(slog.NewTextHandler(&log, nil))
+	w.change(head + rule("a", "a2"))
+	if strings.Contains(log.String(), "next start") {
+		t.Error(log.String())
+	}
+	w.change("forward: {external: {service: keda.keda}}\n" + head + rule("a", "a2"))
+	if !strings.Contains(log.String(), "takes effect at the next start") {
+		t.Error(log.String())
+	}
+}
+
 // A ConfigMap volume is a link to a link: a new version appears by a rename
 // two levels up, and the file's own directory entry never changes.
 func TestAConfigMapIsNoticedInFiveSeconds(t *testing.T) {

@@ -22,9 +22,9 @@ type servers struct {
 	open map[string]*server
 }
 
-// use makes clients for what has changed and keeps the others, with their
-// connections.
-func (s *servers) use(configured map[string]prom.Config) {
+// made returns clients for what is configured: those in use, with their
+// connections, where nothing has changed.
+func (s *servers) made(configured map[string]prom.Config) map[string]*server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next := map[string]*server{}
@@ -35,15 +35,26 @@ func (s *servers) use(configured map[string]prom.Config) {
 		}
 		next[name] = &server{cfg: cfg}
 	}
-	s.open = next
+	return next
 }
 
-func (s *servers) backends() []cache.Backend {
+// use takes clients into use. The map is not changed afterwards.
+func (s *servers) use(open map[string]*server) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.open = open
+}
+
+func (s *servers) now() map[string]*server {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open
+}
+
+func backends(open map[string]*server) []cache.Backend {
 	var all []cache.Backend
-	for _, name := range slices.Sorted(maps.Keys(s.open)) {
-		all = append(all, cache.Backend{Name: name, Querier: s.open[name], Version: version(s.open[name].cfg)})
+	for _, name := range slices.Sorted(maps.Keys(open)) {
+		all = append(all, cache.Backend{Name: name, Querier: open[name], Version: version(open[name].cfg)})
 	}
 	return all
 }

@@ -1,6 +1,7 @@
 package signal
 
 import (
+	"slices"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -18,8 +19,32 @@ type assembly struct {
 // chain is a linked list through points, from 1.
 type chain struct{ first, last, length int32 }
 
-func newAssembly(size int) *assembly {
-	return &assembly{points: make([]point, 0, size), next: make([]int32, 0, size), chains: make(map[Key]chain, size)}
+// Room is what building a table takes beside the table, to be used again for
+// the next: it is as large as the table, and would be most of the garbage there
+// is. The zero value is ready; one table at a time.
+type Room struct {
+	assembly assembly
+	times    map[stamp]int32
+}
+
+// begin returns the assembly, empty.
+func (r *Room) begin(size int) *assembly {
+	a := &r.assembly
+	if a.chains == nil {
+		a.chains, r.times = make(map[Key]chain, size), make(map[stamp]int32, size)
+	}
+	a.points, a.next, a.order = slices.Grow(a.points, size), slices.Grow(a.next, size), slices.Grow(a.order, size)
+	return a
+}
+
+// end lets go of the labels in it.
+func (r *Room) end() {
+	a := &r.assembly
+	clear(a.points)
+	clear(a.order)
+	clear(a.chains)
+	clear(r.times)
+	a.points, a.next, a.order = a.points[:0], a.next[:0], a.order[:0]
 }
 
 func (a *assembly) add(k Key, p point) {

@@ -23,8 +23,8 @@ type idle struct {
 	source int
 }
 
-func (r *Rule) beside(samples []Sample, at Reading) beside {
-	b := beside{samples: samples, times: make(map[stamp]int32, len(samples)/2), idle: map[idle]bool{}, scrapers: r.scrapers(samples)}
+func (r *Rule) beside(samples []Sample, times map[stamp]int32, at Reading) beside {
+	b := beside{samples: samples, times: times, idle: map[idle]bool{}, scrapers: r.scrapers(samples)}
 	for i := range samples {
 		s := &samples[i]
 		giveWay(i)

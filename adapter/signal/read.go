@@ -57,9 +57,15 @@ func (r Reading) age(scraped float64, limit time.Duration) (time.Duration, bool)
 // Read builds the next table from an answer to the rule's Query and the table
 // before it. dropped counts the series that give no usable value, by reason.
 func (t *Table) Read(samples []Sample, r Reading) (next *Table, dropped map[Reason]int) {
-	a, series := newAssembly(len(samples)/2), 0
+	return t.ReadIn(new(Room), samples, r)
+}
+
+// ReadIn is Read with room from the table read before, of whichever rule.
+func (t *Table) ReadIn(room *Room, samples []Sample, r Reading) (next *Table, dropped map[Reason]int) {
+	a, series := room.begin(len(samples)/2), 0
+	defer room.end()
 	samples, dropped = t.rule.trusted(samples)
-	b := t.rule.beside(samples, r)
+	b := t.rule.beside(samples, room.times, r)
 	for i := range samples {
 		s := &samples[i]
 		giveWay(i)

@@ -2,12 +2,16 @@ package kube
 
 import (
 	"log/slog"
+	"sync"
 
 	"k8s.io/klog/v2"
 )
 
 // UseLogger sends what client-go logs through klog to log. klog is a global of
-// its own, so this is called once, from main.
+// its own, which cannot be changed while somebody logs: the first call in a
+// process holds, later ones change nothing.
 func UseLogger(log *slog.Logger) {
-	klog.SetSlogLogger(log.With("from", "client-go"))
+	once.Do(func() { klog.SetSlogLogger(log.With("from", "client-go")) })
 }
+
+var once sync.Once
