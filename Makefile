@@ -108,11 +108,12 @@ bench: tools ## Run the benchmarks.
 	go test -run '^$$' -bench . -benchmem ./gpu/... ./plan/... ./exporter/... ./adapter/...
 
 .PHONY: image
-image: ## Build the container images gpuscale-exporter, -adapter and -autoscaler with Docker.
+image: ## Build the images gpuscale-exporter, -adapter, -autoscaler and -agent with Docker.
 	@docker info >/dev/null 2>&1 || { echo "make image needs a running Docker engine; make build gives the same programs without one" >&2; exit 1; }
-	@for p in $(PROGRAMS); do \
-	  target=static; [ $$p = exporter ] && target=exporter; \
-	  docker build -f deploy/images/Dockerfile --target $$target --build-arg PROGRAM=$$p --build-arg VERSION=$(VERSION) -t gpuscale-$$p:$(VERSION) .; done
+	@for p in $(PROGRAMS) agent; do \
+	  target=static; cgo=0; program=$$p; \
+	  case $$p in exporter) target=glibc; cgo=1;; agent) target=glibc; cgo=1; program=autoscaler;; esac; \
+	  docker build -f deploy/images/Dockerfile --target $$target --build-arg PROGRAM=$$program --build-arg CGO=$$cgo --build-arg VERSION=$(VERSION) -t gpuscale-$$p:$(VERSION) .; done
 
 .PHONY: release
 release: build ## Put the binaries, with checksums, into dist/.
