@@ -285,11 +285,11 @@ func TestHangs(t *testing.T) {
 func TestAnnotationProtocol(t *testing.T) {
 	b := newBench(t, h100(t, 0, "1g.10gb@4"))
 	b.config.Exporter.By = byAnnotation
-	b.api.after = func(int) {
+	b.api.around(nil, func(int) {
 		if text := b.api.get(quiesceAnnotation); strings.Contains(text, `"GPU-0"`) && strings.Contains(text, `"op-1"`) {
 			b.api.set(quiescedAnnotation, `{"id":"op-1","state":"released"}`)
 		}
-	}
+	})
 	b.order("1g.10gb@4", "2g.20gb@4")
 	b.tick()
 	if b.layout() != "2g.20gb@4" || b.api.get(quiesceAnnotation) != "" {
@@ -322,7 +322,7 @@ func TestChangedMind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, h100(t, 0, before))
 			r := b.order(before, "2g.20gb@4")
-			b.api.after = func(n int) {
+			b.api.around(nil, func(n int) {
 				switch {
 				case n != 1:
 				case undone:
@@ -331,7 +331,7 @@ func TestChangedMind(t *testing.T) {
 				default:
 					b.api.set(partition.RecordAnnotation, "")
 				}
-			}
+			})
 			b.tick()
 			if n := b.machine().Changes; n != 2 {
 				t.Errorf("%d changes of the hardware, want those of the one step that was noted", n)
@@ -351,13 +351,13 @@ func TestChangedMind(t *testing.T) {
 func TestDeadlineOnTheWay(t *testing.T) {
 	b := newBench(t, h100(t, 0, "1g.10gb@4"))
 	b.order("1g.10gb@4", "2g.20gb@4")
-	b.api.after = func(n int) {
+	b.api.around(nil, func(n int) {
 		if n == 1 {
 			b.api.mu.Lock()
 			b.now = b.now.Add(time.Hour)
 			b.api.mu.Unlock()
 		}
-	}
+	})
 	b.tick()
 	if a := b.answer(); a.State != partition.AgentRestored || b.layout() != "1g.10gb@4" || !strings.Contains(a.Message, "deadline") {
 		t.Errorf("%+v, %s", a, b.layout())

@@ -190,9 +190,9 @@ func TestKilledAtEveryWrite(t *testing.T) {
 						return true
 					}
 					if after {
-						b.api.after = func(at int) { kill(at) }
+						b.api.around(nil, func(at int) { kill(at) })
 					} else {
-						b.api.before = kill
+						b.api.around(kill, nil)
 					}
 					if b.run(process.Store) {
 						killed = true
