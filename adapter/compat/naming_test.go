@@ -294,7 +294,7 @@ func FuzzSelector(f *testing.F) {
 				continue
 			}
 			if namespace == "" {
-				t.Skip() // an object outside namespaces
+				t.Skip("an object outside namespaces")
 			}
 			forced(t, p.value, named("namespace", []string{namespace}).matcher.String())
 		}
