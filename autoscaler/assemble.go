@@ -22,12 +22,14 @@ import (
 type assembly struct {
 	config   Config
 	dryRun   bool
+	holder   string // in the lease
 	log      *slog.Logger
 	client   client.Client // reads from caches
 	live     client.Reader // reads from the API server
 	recorder record.EventRecorder
 	registry prometheus.Registerer
 	wake     <-chan struct{}
+	changed  <-chan struct{} // nil: every round is as soon as the last
 	foreign  func() (foreign.Objects, error)
 	outlooks func() []observe.Outlook
 }
@@ -39,6 +41,11 @@ func assemble(a assembly) (*loop.Loop, *observe.Prometheus, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	var epoch *act.Epoch // none for who writes nothing
+	if !a.dryRun {
+		epoch = newEpoch(a)
+	}
+	a.client = act.Fence(a.client, epoch)
 	configMap := client.ObjectKey{Namespace: c.MIGManager.Namespace, Name: c.MIGManager.ConfigMap}
 	mig := partition.NewManager(a.client, a.live, configMap)
 	providers := newProviders(a, mig)
@@ -49,13 +56,15 @@ func assemble(a assembly) (*loop.Loop, *observe.Prometheus, error) {
 			ConfigMap: configMap, Foreign: a.foreign, Outlooks: a.outlooks, MaxAge: c.Prometheus.MaxAge.Duration, Log: a.log,
 		}),
 		Actor: act.New(act.Options{
-			Client: a.client, Live: a.live, Pools: providers, Partition: mig, Policy: policy,
+			Client: a.client, Live: a.live, Pools: act.FencePools(providers, epoch), Partition: mig, Policy: policy,
 			ConfigDelay: c.MIGManager.ConfigDelay.Duration, DryRun: a.dryRun, Log: a.log,
 		}),
-		Store:    loop.NewStatusStore(a.client, a.live),
+		Store:    loop.NewStatusStore(a.client, a.live).Under(epoch),
 		Policy:   policy,
 		DryRun:   a.dryRun,
 		Interval: c.Interval.Duration,
+		Quiet:    c.QuietInterval.Duration,
+		Changed:  a.changed,
 		Wake:     a.wake,
 		Settle:   c.Settle.Duration,
 		Metrics:  loop.NewMetrics(a.registry),
@@ -64,7 +73,9 @@ func assemble(a assembly) (*loop.Loop, *observe.Prometheus, error) {
 	if !a.dryRun {
 		o.Publisher = loop.NewAnnouncer(a.client, a.recorder, a.log)
 	}
-	return loop.New(o), reader, nil
+	l := loop.New(o)
+	reader.AskRarely(c.Prometheus.MaxAge.Duration, l.State.Quiet)
+	return l, reader, nil
 }
 
 func newReader(c PrometheusConfig, log *slog.Logger) (*observe.Prometheus, error) {

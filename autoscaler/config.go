@@ -18,8 +18,11 @@ import (
 type Config struct {
 	// Interval between rounds.
 	Interval metav1.Duration `json:"interval"`
+	// QuietInterval between rounds while nobody waits, nothing is under way and no
+	// node is about to go; what changes ends it. Not above Interval turns it off.
+	QuietInterval metav1.Duration `json:"quietInterval"`
 	// Settle is how long a round waits once a pod could not be placed, since
-	// others often follow. At most 1s.
+	// others often follow; up to three times that while more come. At most 1s.
 	Settle     metav1.Duration  `json:"settle"`
 	Prometheus PrometheusConfig `json:"prometheus"`
 	Election   ElectionConfig   `json:"leaderElection"`
@@ -64,9 +67,11 @@ type MIGManagerConfig struct {
 // Default is what a file that says nothing means.
 func Default() Config {
 	return Config{
-		Interval:   seconds(1),
-		Settle:     duration(200 * time.Millisecond),
-		Prometheus: PrometheusConfig{Interval: seconds(2), Timeout: seconds(5), MaxAge: seconds(30)},
+		Interval: seconds(1),
+		Settle:   duration(200 * time.Millisecond),
+
+		QuietInterval: seconds(10),
+		Prometheus:    PrometheusConfig{Interval: seconds(2), Timeout: seconds(5), MaxAge: seconds(30)},
 		Election: ElectionConfig{
 			Enabled: true, Namespace: "gpuscale-system", Name: "gpuscale-autoscaler",
 			LeaseDuration: seconds(15), RenewDeadline: seconds(10), RetryPeriod: seconds(2),
@@ -124,6 +129,7 @@ func (c Config) Validate() error {
 	p.positive("prometheus.timeout", c.Prometheus.Timeout)
 	p.positive("prometheus.maxAge", c.Prometheus.MaxAge)
 	p.positive("interval", c.Interval)
+	p.notNegative("quietInterval", c.QuietInterval)
 	if s := c.Settle.Duration; s < 0 || s > time.Second {
 		p.add("settle", "%s: want 0s to 1s", s)
 	}

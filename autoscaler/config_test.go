@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -95,6 +96,39 @@ func TestPolicyThereAndBack(t *testing.T) {
 	}
 	if back := policyConfig(p).Plan(); back != p {
 		t.Errorf("lost on the way: %+v, want %+v", back, p)
+	}
+}
+
+// TestEveryPolicyFieldIsChecked: a number or duration without bounds of its own is
+// one that nobody has thought of.
+func TestEveryPolicyFieldIsChecked(t *testing.T) {
+	c := reflect.TypeFor[PolicyConfig]()
+	for i := range c.NumField() {
+		f := c.Field(i)
+		switch bad := reflect.New(c).Elem(); f.Type.Kind() {
+		case reflect.Bool, reflect.String:
+		default:
+			if f.Type.Kind() == reflect.Int {
+				bad.Field(i).SetInt(-1)
+			} else if f.Type.Kind() == reflect.Float64 {
+				bad.Field(i).SetFloat(-1)
+			} else {
+				bad.Field(i).Field(0).SetInt(-1)
+			}
+			var p problems
+			bad.Interface().(PolicyConfig).validate(&p)
+			if err := errors.Join(p...); err == nil || !strings.Contains(err.Error(), "policy."+f.Tag.Get("json")+": ") {
+				t.Errorf("%s below zero is taken: %v", f.Name, err)
+			}
+		}
+	}
+	full, err := Load("testdata/good/full.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	full.Policy.MaxSickShare = 1.5
+	if err := full.Validate(); err == nil || !strings.Contains(err.Error(), "policy.maxSickShare: 1.5: want a share from 0 to 1") {
+		t.Errorf("a share above 1: %v", err)
 	}
 }
 

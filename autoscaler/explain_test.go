@@ -6,11 +6,15 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/gpuscale/gpuscale/autoscaler/explain"
 	"github.com/gpuscale/gpuscale/autoscaler/loop"
+	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
@@ -32,6 +36,62 @@ func atWork(t *testing.T, text string) http.Handler {
 	mux := http.NewServeMux()
 	routes(mux, l.State, policy, guard{})
 	return mux
+}
+
+// TestTheSameWordEverywhere: the plan, the metric, the explanation and the Event have
+// one word for why a pod waits, and it is one of docs/reasons.md.
+func TestTheSameWordEverywhere(t *testing.T) {
+	snapshot, policy, err := scenario.Parse(crowded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, registry := still{snapshot}, prometheus.NewRegistry()
+	l := loop.New(loop.Options{Observer: w, Actor: w, Store: w, Policy: policy, Metrics: loop.NewMetrics(registry)})
+	if err := l.Once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const word = string(plan.PoolAtMax)
+	round, _ := l.State.Last()
+	if text := planText(round); !strings.Contains(text, "pod a/waits "+word) {
+		t.Errorf("the plan: %s", text)
+	}
+	if n := verdicts(t, registry, "pod", word); n != 1 {
+		t.Errorf("the metric counts %v pods", n)
+	}
+	d, err := explain.ForPod(snapshot, policy, "a/waits")
+	if err != nil || d.Answer.Reason != word || d.Answer.Meaning == "" {
+		t.Errorf("the explanation: %+v, %v", d.Answer, err)
+	}
+	at := slices.IndexFunc(round.Plan.Verdicts, func(v plan.Verdict) bool { return v.Subject == "a/waits" })
+	note, warns := explain.Note(round.Plan.Verdicts[at])
+	if string(round.Plan.Verdicts[at].Reason) != word || !warns || !strings.Contains(note, d.Answer.WhatToDo) {
+		t.Errorf("the Event: %q", note)
+	}
+	doc, err := os.ReadFile("../docs/reasons.md")
+	if err != nil || !strings.Contains(string(doc), "`"+word+"`") {
+		t.Errorf("%s is not in docs/reasons.md: %v", word, err)
+	}
+}
+
+// verdicts is what the metric of verdicts says of a kind and a reason.
+func verdicts(t *testing.T, from prometheus.Gatherer, kind, reason string) float64 {
+	t.Helper()
+	families, err := from.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			labels := map[string]string{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			if f.GetName() == metric.AutoscalerVerdicts.Name && labels["kind"] == kind && labels["reason"] == reason {
+				return m.GetGauge().GetValue()
+			}
+		}
+	}
+	return 0
 }
 
 // TestExplainALiveAutoscaler: asked over HTTP, the answer is that of the file.
@@ -123,6 +183,20 @@ func TestExplainThroughTheAPIServer(t *testing.T) {
 		if exitCode(err) != c.code || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%v: code %d, %v; want %d with %q", c.args, exitCode(err), err, c.code, c.says)
 		}
+	}
+}
+
+// TestTheTokenGoesNowhereElse: an address that sends us on to another does not get us
+// to show the token there.
+func TestTheTokenGoesNowhereElse(t *testing.T) {
+	shown := ""
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { shown = r.Header.Get(tokenHeader) }))
+	defer other.Close()
+	first := httptest.NewServer(http.RedirectHandler(other.URL+"/debug/snapshot", http.StatusFound))
+	defer first.Close()
+	_, err := fromURL(t.Context(), first.URL, "correct-horse-battery")
+	if shown != "" || err == nil || !strings.Contains(err.Error(), "302") {
+		t.Errorf("shown %q, err = %v", shown, err)
 	}
 }
 

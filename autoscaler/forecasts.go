@@ -71,6 +71,8 @@ func validateForecasts(all []ForecastConfig, url string, p *problems) {
 		p.notNegative(at+"step", f.Step)
 		if s := f.series(); s.Step > 0 && s.History/s.Step > mostSteps {
 			p.add(at+"step", "%s in steps of %s: want at most %d steps", s.History, s.Step, mostSteps)
+		} else if s.Step > s.History {
+			p.add(at+"step", "%s: longer than the history of %s, of which nothing would be seen", s.Step, s.History)
 		}
 		// The planner knows a workload by its namespace and name.
 		if key := f.Namespace + "/" + f.Name; seen[key] {

@@ -11,8 +11,9 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 )
 
-// newWatcher watches the gangs and queues of other people's APIs.
-func newWatcher(rc *rest.Config, log *slog.Logger) (*foreign.Watcher, error) {
+// newWatcher watches the gangs and queues of other people's APIs. What changes of
+// them is told, so that a gang does not wait for the next tick.
+func newWatcher(rc *rest.Config, changed func(), log *slog.Logger) (*foreign.Watcher, error) {
 	objects, err := dynamic.NewForConfig(rc)
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
@@ -21,5 +22,5 @@ func newWatcher(rc *rest.Config, log *slog.Logger) (*foreign.Watcher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
-	return foreign.NewWatcher(foreign.WatcherOptions{Client: objects, Discovery: apis, Log: log}), nil
+	return foreign.NewWatcher(foreign.WatcherOptions{Client: objects, Discovery: apis, Changed: changed, Log: log}), nil
 }

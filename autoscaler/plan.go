@@ -216,6 +216,6 @@ pools' prices, an infinite number is null, empty lists are [].
   memory                    what is remembered: lastScaleUp, lastScaleDown,
                             lastRepartition, freeSince, unknownSince, sickSince,
                             lastReplace and lastDrain, each a list of name and
-                            at; grown[] with pool, at and nodes; failures[] with
-                            name, count and at
+                            at; grown[] and removed[] with pool, at and nodes;
+                            failures[] with name, count and at
 `

@@ -89,6 +89,7 @@ type memoryDocument struct {
 	LastReplace     []stampDocument   `json:"lastReplace"`
 	LastDrain       []stampDocument   `json:"lastDrain"`
 	Grown           []growthDocument  `json:"grown"`
+	Removed         []growthDocument  `json:"removed"`
 	Failures        []failureDocument `json:"failures"`
 }
 
@@ -135,7 +136,7 @@ func documentOf(p plan.Plan) planDocument {
 			LastRepartition: each(m.LastRepartition, stampOf), FreeSince: each(m.FreeSince, stampOf),
 			UnknownSince: each(m.UnknownSince, stampOf), SickSince: each(m.SickSince, stampOf),
 			LastReplace: each(m.LastReplace, stampOf), LastDrain: each(m.LastDrain, stampOf),
-			Grown:    each(m.Grown, func(g plan.Growth) growthDocument { return growthDocument{g.Pool, g.At.UTC(), g.Nodes} }),
+			Grown: each(m.Grown, growthOf), Removed: each(m.Removed, growthOf),
 			Failures: each(m.Failures, func(f plan.Failure) failureDocument { return failureDocument{f.Name, f.Count, f.At.UTC()} }),
 		},
 	}
@@ -182,6 +183,8 @@ func stepOf(model string, s mig.Step) stepDocument {
 	}
 	return stepDocument{do, placementOf(model, s.Placement)}
 }
+
+func growthOf(g plan.Growth) growthDocument { return growthDocument{g.Pool, g.At.UTC(), g.Nodes} }
 
 func stampOf(s plan.Stamp) stampDocument { return stampDocument{s.Name, s.At.UTC()} }
 

@@ -52,7 +52,7 @@ func fullPlan(t *testing.T) plan.Plan {
 		Memory: plan.Memory{
 			LastScaleUp: stamps("p"), LastScaleDown: stamps("q"), LastRepartition: stamps("n"), FreeSince: stamps("n/0"), UnknownSince: stamps("n2"),
 			SickSince: stamps("n7"), LastReplace: stamps("r"), LastDrain: stamps("s"),
-			Grown: []plan.Growth{{Pool: "p", At: at, Nodes: 2}}, Failures: []plan.Failure{{Name: "n/0", Count: 3, At: at}},
+			Grown: []plan.Growth{{Pool: "p", At: at, Nodes: 2}}, Removed: []plan.Growth{{Pool: "q", At: at, Nodes: 3}}, Failures: []plan.Failure{{Name: "n/0", Count: 3, At: at}},
 		},
 		Totals: plan.Totals{CostPerHour: 1.5, CostPerHourAfter: math.NaN(), PendingSlices: 14, PendingSlicesLeft: 7},
 	}

@@ -1,9 +1,8 @@
 package main
 
 import (
-	"errors"
-	"fmt"
-	"math"
+	"reflect"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -11,230 +10,135 @@ import (
 )
 
 // PolicyConfig is plan.Policy with names and durations as people write them. A
-// share is 0 … 1, money is in the currency of the pools' prices.
+// share is 0 … 1, money is in the currency of the pools' prices. Fields are carried
+// over by their names, and checked as their tag "want" says.
 type PolicyConfig struct {
 	// Freeze stops every action; decisions are still explained.
 	Freeze bool `json:"freeze"`
 	// MaxActionsPerRound bounds what is done in one round.
-	MaxActionsPerRound int `json:"maxActionsPerRound"`
+	MaxActionsPerRound int `json:"maxActionsPerRound" want:"count"`
 	// MaxNodesPerScaleUp bounds one resize of a pool.
-	MaxNodesPerScaleUp int `json:"maxNodesPerScaleUp"`
+	MaxNodesPerScaleUp int `json:"maxNodesPerScaleUp" want:"count"`
 	// MaxNodesPerHour bounds what a pool may be asked for within an hour.
-	MaxNodesPerHour int `json:"maxNodesPerHour"`
+	MaxNodesPerHour int `json:"maxNodesPerHour" want:"count"`
 	// MaxRemovalsPerRound bounds the nodes given back in one round.
-	MaxRemovalsPerRound int `json:"maxRemovalsPerRound"`
+	MaxRemovalsPerRound int `json:"maxRemovalsPerRound" want:"count"`
 	// MaxRemovalShare bounds the share of a pool given back in one round; one node
 	// is always allowed.
-	MaxRemovalShare float64 `json:"maxRemovalShare"`
+	MaxRemovalShare float64 `json:"maxRemovalShare" want:"share"`
+	// MaxRemovalsPerTenMinutes bounds the nodes given back within ten minutes, over
+	// all pools.
+	MaxRemovalsPerTenMinutes int `json:"maxRemovalsPerTenMinutes" want:"count"`
 	// RemovalInterval between two rounds that give back nodes of a pool.
-	RemovalInterval metav1.Duration `json:"removalInterval"`
+	RemovalInterval metav1.Duration `json:"removalInterval" want:"notNegative"`
 	// ScaleDownCooldown is how long after a pool grew nothing is taken from it.
-	ScaleDownCooldown metav1.Duration `json:"scaleDownCooldown"`
+	ScaleDownCooldown metav1.Duration `json:"scaleDownCooldown" want:"notNegative"`
 	// RepartitionCooldown between repartitions of one node.
-	RepartitionCooldown metav1.Duration `json:"repartitionCooldown"`
+	RepartitionCooldown metav1.Duration `json:"repartitionCooldown" want:"notNegative"`
 	// RepartitionTimeout after which a repartition is undone.
-	RepartitionTimeout metav1.Duration `json:"repartitionTimeout"`
+	RepartitionTimeout metav1.Duration `json:"repartitionTimeout" want:"positive"`
 	// MaxUnready is the share of nodes not ready above which everything holds.
-	MaxUnready float64 `json:"maxUnready"`
+	MaxUnready float64 `json:"maxUnready" want:"share"`
 	// OKUnready nodes not ready hold nothing, whatever their share.
-	OKUnready int `json:"okUnready"`
+	OKUnready int `json:"okUnready" want:"count"`
+	// MaxIdleAtOnce is the share of nodes that may come to look idle within IdleHold
+	// before nothing is given back or taken for being idle; 1 turns it off.
+	MaxIdleAtOnce float64 `json:"maxIdleAtOnce" want:"share"`
+	// IdleHold is how long that lasts after the last of them.
+	IdleHold metav1.Duration `json:"idleHold" want:"notNegative"`
+	// OKIdle nodes that look idle at once hold nothing, whatever their share.
+	OKIdle int `json:"okIdle" want:"count"`
 	// WaitCostPerHour is what an hour of one pending card-equivalent costs.
-	WaitCostPerHour float64 `json:"waitCostPerHour"`
+	WaitCostPerHour float64 `json:"waitCostPerHour" want:"price"`
 	// DisruptionCost of one repartition.
-	DisruptionCost float64 `json:"disruptionCost"`
+	DisruptionCost float64 `json:"disruptionCost" want:"price"`
 	// NodeLife is how long a new node is expected to be kept.
-	NodeLife metav1.Duration `json:"nodeLife"`
+	NodeLife metav1.Duration `json:"nodeLife" want:"positive"`
 	// NodeOverdue is how long a node may take to become ready before it is no
 	// longer believed in; three times the pool's readyAfter where that is longer.
-	NodeOverdue metav1.Duration `json:"nodeOverdue"`
+	NodeOverdue metav1.Duration `json:"nodeOverdue" want:"positive"`
 	// RepartitionLife is how long a new layout is expected to serve.
-	RepartitionLife metav1.Duration `json:"repartitionLife"`
+	RepartitionLife metav1.Duration `json:"repartitionLife" want:"positive"`
 	// BuyBorrowed allows nodes to be bought for demand beyond its tenant's
 	// guarantee. Without it such demand gets what is free, or can be cut.
 	BuyBorrowed bool `json:"buyBorrowed"`
 	// MaxEvictionsPerRound bounds the pods asked to leave in one round; 0 turns
 	// reclaiming off.
-	MaxEvictionsPerRound int `json:"maxEvictionsPerRound"`
+	MaxEvictionsPerRound int `json:"maxEvictionsPerRound" want:"count"`
 	// EvictionCost is what moving one card-equivalent of work costs: what is
 	// computed again, and patience.
-	EvictionCost float64 `json:"evictionCost"`
+	EvictionCost float64 `json:"evictionCost" want:"price"`
 	// MaxDrains bounds the nodes being drained at a time; 0 turns draining off.
-	MaxDrains int `json:"maxDrains"`
+	MaxDrains int `json:"maxDrains" want:"count"`
 	// DrainTimeout after which a drain is given up.
-	DrainTimeout metav1.Duration `json:"drainTimeout"`
+	DrainTimeout metav1.Duration `json:"drainTimeout" want:"positive"`
 	// DrainCooldown between drains of one pool.
-	DrainCooldown metav1.Duration `json:"drainCooldown"`
+	DrainCooldown metav1.Duration `json:"drainCooldown" want:"notNegative"`
 	// Headroom is the end of a forecast that is prepared for: none, low, expected
 	// or high.
 	Headroom plan.Headroom `json:"headroom"`
 	// HeadroomWeight is what being late for a forecast costs against being late
 	// for a pod that waits, 0 … 1.
-	HeadroomWeight float64 `json:"headroomWeight"`
+	HeadroomWeight float64 `json:"headroomWeight" want:"share"`
 	// SickAfter is how long a card must have been sick before its node is
 	// replaced; 0s turns replacing off.
-	SickAfter metav1.Duration `json:"sickAfter"`
+	SickAfter metav1.Duration `json:"sickAfter" want:"notNegative"`
 	// ReplaceInterval between two replacements in one pool.
-	ReplaceInterval metav1.Duration `json:"replaceInterval"`
+	ReplaceInterval metav1.Duration `json:"replaceInterval" want:"positive"`
 	// MaxSickShare is the share of a pool above which sick nodes are not replaced:
 	// then it is not the nodes.
-	MaxSickShare float64 `json:"maxSickShare"`
+	MaxSickShare float64 `json:"maxSickShare" want:"share"`
 }
 
 // Plan returns the planner's policy.
-func (c PolicyConfig) Plan() plan.Policy {
-	return plan.Policy{
-		Freeze:               c.Freeze,
-		MaxActionsPerRound:   c.MaxActionsPerRound,
-		MaxNodesPerScaleUp:   c.MaxNodesPerScaleUp,
-		MaxRemovalsPerRound:  c.MaxRemovalsPerRound,
-		ScaleDownCooldown:    c.ScaleDownCooldown.Duration,
-		RepartitionCooldown:  c.RepartitionCooldown.Duration,
-		RepartitionTimeout:   c.RepartitionTimeout.Duration,
-		MaxUnready:           c.MaxUnready,
-		OKUnready:            c.OKUnready,
-		WaitCostPerHour:      c.WaitCostPerHour,
-		DisruptionCost:       c.DisruptionCost,
-		NodeLife:             c.NodeLife.Duration,
-		NodeOverdue:          c.NodeOverdue.Duration,
-		RepartitionLife:      c.RepartitionLife.Duration,
-		MaxNodesPerHour:      c.MaxNodesPerHour,
-		MaxRemovalShare:      c.MaxRemovalShare,
-		RemovalInterval:      c.RemovalInterval.Duration,
-		BuyBorrowed:          c.BuyBorrowed,
-		MaxEvictionsPerRound: c.MaxEvictionsPerRound,
-		EvictionCost:         c.EvictionCost,
-		MaxDrains:            c.MaxDrains,
-		DrainTimeout:         c.DrainTimeout.Duration,
-		DrainCooldown:        c.DrainCooldown.Duration,
-		Headroom:             c.Headroom,
-		HeadroomWeight:       c.HeadroomWeight,
-		SickAfter:            c.SickAfter.Duration,
-		ReplaceInterval:      c.ReplaceInterval.Duration,
-		MaxSickShare:         c.MaxSickShare,
-	}
+func (c PolicyConfig) Plan() (p plan.Policy) {
+	carry(reflect.ValueOf(c), reflect.ValueOf(&p).Elem())
+	return p
 }
 
 // policyConfig is the way back from Plan.
-func policyConfig(p plan.Policy) PolicyConfig {
-	return PolicyConfig{
-		Freeze:               p.Freeze,
-		MaxActionsPerRound:   p.MaxActionsPerRound,
-		MaxNodesPerScaleUp:   p.MaxNodesPerScaleUp,
-		MaxRemovalsPerRound:  p.MaxRemovalsPerRound,
-		ScaleDownCooldown:    duration(p.ScaleDownCooldown),
-		RepartitionCooldown:  duration(p.RepartitionCooldown),
-		RepartitionTimeout:   duration(p.RepartitionTimeout),
-		MaxUnready:           p.MaxUnready,
-		OKUnready:            p.OKUnready,
-		WaitCostPerHour:      p.WaitCostPerHour,
-		DisruptionCost:       p.DisruptionCost,
-		NodeLife:             duration(p.NodeLife),
-		NodeOverdue:          duration(p.NodeOverdue),
-		RepartitionLife:      duration(p.RepartitionLife),
-		MaxNodesPerHour:      p.MaxNodesPerHour,
-		MaxRemovalShare:      p.MaxRemovalShare,
-		RemovalInterval:      duration(p.RemovalInterval),
-		BuyBorrowed:          p.BuyBorrowed,
-		MaxEvictionsPerRound: p.MaxEvictionsPerRound,
-		EvictionCost:         p.EvictionCost,
-		MaxDrains:            p.MaxDrains,
-		DrainTimeout:         duration(p.DrainTimeout),
-		DrainCooldown:        duration(p.DrainCooldown),
-		Headroom:             p.Headroom,
-		HeadroomWeight:       p.HeadroomWeight,
-		SickAfter:            duration(p.SickAfter),
-		ReplaceInterval:      duration(p.ReplaceInterval),
-		MaxSickShare:         p.MaxSickShare,
+func policyConfig(p plan.Policy) (c PolicyConfig) {
+	carry(reflect.ValueOf(p), reflect.ValueOf(&c).Elem())
+	return c
+}
+
+// carry writes each field of one struct to the other's of that name. Only durations
+// are of another type there; TestPolicyThereAndBack finds a field that is missing.
+func carry(from, to reflect.Value) {
+	for i := range from.NumField() {
+		value, field := from.Field(i), to.FieldByName(from.Type().Field(i).Name)
+		switch d := value.Interface().(type) {
+		case metav1.Duration:
+			field.SetInt(int64(d.Duration))
+		case time.Duration:
+			field.Set(reflect.ValueOf(duration(d)))
+		default:
+			field.Set(value)
+		}
 	}
 }
 
 func (c PolicyConfig) validate(p *problems) {
-	p.count("policy.maxActionsPerRound", c.MaxActionsPerRound)
-	p.count("policy.maxNodesPerScaleUp", c.MaxNodesPerScaleUp)
-	p.count("policy.maxNodesPerHour", c.MaxNodesPerHour)
-	p.count("policy.maxRemovalsPerRound", c.MaxRemovalsPerRound)
-	p.count("policy.okUnready", c.OKUnready)
-	p.count("policy.maxEvictionsPerRound", c.MaxEvictionsPerRound)
-	p.count("policy.maxDrains", c.MaxDrains)
-	p.share("policy.maxRemovalShare", c.MaxRemovalShare)
-	p.share("policy.maxUnready", c.MaxUnready)
-	p.share("policy.headroomWeight", c.HeadroomWeight)
-	p.share("policy.maxSickShare", c.MaxSickShare)
-	p.notNegative("policy.removalInterval", c.RemovalInterval)
-	p.notNegative("policy.scaleDownCooldown", c.ScaleDownCooldown)
-	p.notNegative("policy.repartitionCooldown", c.RepartitionCooldown)
-	p.notNegative("policy.drainCooldown", c.DrainCooldown)
-	p.notNegative("policy.sickAfter", c.SickAfter)
-	p.positive("policy.repartitionTimeout", c.RepartitionTimeout)
-	p.positive("policy.drainTimeout", c.DrainTimeout)
-	p.positive("policy.replaceInterval", c.ReplaceInterval) // the bound on replacing
-	p.positive("policy.nodeLife", c.NodeLife)
-	p.positive("policy.nodeOverdue", c.NodeOverdue)
-	p.positive("policy.repartitionLife", c.RepartitionLife)
-	p.price("policy.waitCostPerHour", c.WaitCostPerHour)
-	p.price("policy.disruptionCost", c.DisruptionCost)
-	p.price("policy.evictionCost", c.EvictionCost)
+	v := reflect.ValueOf(c)
+	for i := range v.NumField() {
+		field, tag := v.Field(i).Interface(), v.Type().Field(i).Tag
+		at := "policy." + tag.Get("json")
+		switch tag.Get("want") {
+		case "count":
+			p.count(at, field.(int))
+		case "share":
+			p.share(at, field.(float64))
+		case "price":
+			p.price(at, field.(float64))
+		case "notNegative":
+			p.notNegative(at, field.(metav1.Duration))
+		case "positive":
+			p.positive(at, field.(metav1.Duration))
+		}
+	}
 	switch c.Headroom {
 	case plan.HeadroomNone, plan.HeadroomLow, plan.HeadroomExpected, plan.HeadroomHigh:
 	default:
 		p.add("policy.headroom", "%q: want none, low, expected or high", c.Headroom)
-	}
-}
-
-// problems of a configuration, each with its field's path.
-type problems []error
-
-func (p *problems) add(field, format string, args ...any) {
-	*p = append(*p, fmt.Errorf("%s: %s", field, fmt.Sprintf(format, args...)))
-}
-
-// under adds joined problems whose paths lack their beginning.
-func (p *problems) under(path string, err error) {
-	if err == nil {
-		return
-	}
-	var joined interface{ Unwrap() []error }
-	if !errors.As(err, &joined) {
-		*p = append(*p, fmt.Errorf("%s.%w", path, err))
-		return
-	}
-	for _, e := range joined.Unwrap() {
-		*p = append(*p, fmt.Errorf("%s.%w", path, e))
-	}
-}
-
-func (p *problems) given(field, value string) {
-	if value == "" {
-		p.add(field, "is required")
-	}
-}
-
-func (p *problems) positive(field string, d metav1.Duration) {
-	if d.Duration <= 0 {
-		p.add(field, "%s: must be above 0s", d.Duration)
-	}
-}
-
-func (p *problems) notNegative(field string, d metav1.Duration) {
-	if d.Duration < 0 {
-		p.add(field, "%s: must not be below 0s", d.Duration)
-	}
-}
-
-func (p *problems) price(field string, v float64) {
-	if !(v >= 0) || math.IsInf(v, 0) {
-		p.add(field, "%v: is no price", v)
-	}
-}
-
-func (p *problems) count(field string, n int) {
-	if n < 0 {
-		p.add(field, "%d: must not be below 0", n)
-	}
-}
-
-func (p *problems) share(field string, v float64) {
-	if !(v >= 0 && v <= 1) {
-		p.add(field, "%v: want a share from 0 to 1", v)
 	}
 }

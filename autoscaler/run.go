@@ -10,11 +10,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -24,6 +26,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/loop"
+	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
 	"github.com/gpuscale/gpuscale/internal/kube"
 )
@@ -34,13 +37,18 @@ const component = "gpuscale-autoscaler"
 // run is the program once its configuration is known. It ends with ctx, or with
 // an error when this replica no longer leads.
 func run(ctx context.Context, c Config, f flags, log *slog.Logger) error {
+	tuneCollector()
 	kube.UseLogger(log)
 	ctrllog.SetLogger(logr.FromSlogHandler(log.With("from", "controller-runtime").Handler()))
 	rc, err := kube.Config(kube.Options{Kubeconfig: f.kubeconfig, UserAgent: component + "/" + buildinfo.Version()})
 	if err != nil {
 		return err
 	}
-	mgr, err := newManager(rc, c, f.dryRun)
+	holder, err := identity()
+	if err != nil {
+		return err
+	}
+	mgr, err := newManager(rc, c, f.dryRun, holder)
 	if err != nil {
 		return err
 	}
@@ -52,7 +60,7 @@ func run(ctx context.Context, c Config, f flags, log *slog.Logger) error {
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	recorder := newRecorder(clients, mgr.GetScheme(), registry, log)
 	waker := loop.NewWaker()
-	watcher, err := newWatcher(rc, log)
+	watcher, err := newWatcher(rc, waker.Stir, log)
 	if err != nil {
 		return err
 	}
@@ -61,13 +69,13 @@ func run(ctx context.Context, c Config, f flags, log *slog.Logger) error {
 		return err
 	}
 	l, reader, err := assemble(assembly{
-		config: c, dryRun: f.dryRun, log: log, client: mgr.GetClient(), live: mgr.GetAPIReader(),
-		recorder: recorder, registry: registry, wake: waker.C(), foreign: watcher.Objects, outlooks: outlooks.Latest,
+		config: c, dryRun: f.dryRun, holder: holder, log: log, client: mgr.GetClient(), live: mgr.GetAPIReader(),
+		recorder: recorder, registry: registry, wake: waker.C(), changed: waker.Changed(), foreign: watcher.Objects, outlooks: outlooks.Latest,
 	})
 	if err != nil {
 		return err
 	}
-	if err := wakeOnPods(ctx, mgr, waker); err != nil {
+	if err := wakeOn(ctx, mgr, waker); err != nil {
 		return err
 	}
 	server, err := newServer(f.listen, l, c, registry, mgr.GetCache(), log)
@@ -77,41 +85,57 @@ func run(ctx context.Context, c Config, f flags, log *slog.Logger) error {
 	return runAll(ctx, mgr, log, server.Run, watcher.Run, l.Run, reader.Run, outlooks.Run, recorder.Run)
 }
 
-func wakeOnPods(ctx context.Context, mgr manager.Manager, waker *loop.Waker) error {
-	informer, err := mgr.GetCache().GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false))
-	if err != nil {
-		return fmt.Errorf("watching pods: %w", err)
-	}
-	if _, err := informer.AddEventHandler(waker.Handler()); err != nil {
-		return fmt.Errorf("watching pods: %w", err)
+// wakeOn has the loop turn on what happens in the cluster.
+func wakeOn(ctx context.Context, mgr manager.Manager, waker *loop.Waker) error {
+	for _, on := range []struct {
+		object  client.Object
+		handler toolscache.ResourceEventHandler
+	}{
+		{&corev1.Pod{}, waker.Handler()}, {&corev1.Node{}, waker.Nodes()}, {&v1alpha1.GPUNodePool{}, waker.Specs()}, {&v1alpha1.GPUQuota{}, waker.Specs()},
+	} {
+		informer, err := mgr.GetCache().GetInformer(ctx, on.object, cache.BlockUntilSynced(false))
+		if meta.IsNoMatchError(err) {
+			continue // there may be no GPUQuotas
+		}
+		if err == nil {
+			_, err = informer.AddEventHandler(on.handler)
+		}
+		if err != nil {
+			return fmt.Errorf("watching %T: %w", on.object, err)
+		}
 	}
 	return nil
 }
 
 // newManager has the caches and the lease. A dry run holds none: a lease is
 // written.
-func newManager(rc *rest.Config, c Config, dryRun bool) (manager.Manager, error) {
+func newManager(rc *rest.Config, c Config, dryRun bool, holder string) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("registering types: %w", err)
 	}
 	configMap := fields.OneTermEqualSelector("metadata.name", c.MIGManager.ConfigMap)
+	lock, err := newLock(rc, c.Election, holder)
+	if err != nil {
+		return nil, err
+	}
 	mgr, err := manager.New(rc, manager.Options{
 		Scheme:  scheme,
 		Metrics: metricsserver.Options{BindAddress: "0"},
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
+				&corev1.Pod{}:       {Transform: observe.TrimPod},
+				&corev1.Node{}:      {Transform: observe.TrimNode},
 				&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{c.MIGManager.Namespace: {FieldSelector: configMap}}},
 			},
 		},
-		LeaderElection:                c.Election.Enabled && !dryRun,
-		LeaderElectionID:              c.Election.Name,
-		LeaderElectionNamespace:       c.Election.Namespace,
-		LeaderElectionReleaseOnCancel: true,
-		LeaseDuration:                 &c.Election.LeaseDuration.Duration,
-		RenewDeadline:                 &c.Election.RenewDeadline.Duration,
-		RetryPeriod:                   &c.Election.RetryPeriod.Duration,
+		LeaderElection:                      c.Election.Enabled && !dryRun,
+		LeaderElectionResourceLockInterface: lock,
+		LeaderElectionReleaseOnCancel:       true,
+		LeaseDuration:                       &c.Election.LeaseDuration.Duration,
+		RenewDeadline:                       &c.Election.RenewDeadline.Duration,
+		RetryPeriod:                         &c.Election.RetryPeriod.Duration,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the cluster: %w", err)

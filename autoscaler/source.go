@@ -58,6 +58,10 @@ func (s *snapshotSource) text(ctx context.Context, in io.Reader) (string, error)
 	return s.fromCluster(ctx, secret)
 }
 
+// direct goes nowhere else than it is told: a redirect would take the token along,
+// since it is in a header that nobody knows to be one.
+var direct = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+
 func fromURL(ctx context.Context, address, secret string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -70,14 +74,17 @@ func fromURL(ctx context.Context, address, secret string) (string, error) {
 	if secret != "" {
 		request.Header.Set(tokenHeader, secret)
 	}
-	answer, err := http.DefaultClient.Do(request)
+	answer, err := direct.Do(request)
 	if err != nil {
 		return "", fmt.Errorf("the autoscaler cannot be reached: %w; is \"kubectl port-forward\" to the replica that leads still running?", err)
 	}
 	defer func() { _ = answer.Body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxSnapshot))
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxSnapshot+1))
 	if err != nil {
 		return "", fmt.Errorf("reading the autoscaler's answer: %w", err)
+	}
+	if len(text) > maxSnapshot {
+		return "", fmt.Errorf("the autoscaler at %s answered with more than %d MiB: that is no snapshot", u.Redacted(), maxSnapshot>>20)
 	}
 	if answer.StatusCode != http.StatusOK {
 		return "", fmt.Errorf("the autoscaler at %s answered %s: %s", u.Redacted(), answer.Status, firstLine(text))

@@ -268,13 +268,7 @@ func grown(list []Growth, pool string, at time.Time, n int) []Growth {
 // recent is how many nodes a pool was asked for within the last hour, this plan
 // included.
 func (w *world) recent(pool string) int {
-	sum := 0
-	for _, g := range w.memory.Grown {
-		if g.Pool == pool && w.now.Sub(g.At) < time.Hour {
-			sum += max(g.Nodes, 0)
-		}
-	}
-	return sum
+	return w.memory.GrownLately(pool, w.now)
 }
 
 // raiseToMin brings pools up that are smaller than their minimum.

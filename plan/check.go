@@ -15,7 +15,7 @@ import (
 // path of its field; nil for nothing. A snapshot that does not pass was read
 // wrongly and must not be acted on.
 func (s Snapshot) Check() error {
-	c := checker{}
+	c := checker{tables: s.Tables}
 	if s.Now.IsZero() {
 		c.add("now", "is not set")
 	}
@@ -47,6 +47,7 @@ func (p Policy) Check() error {
 		v     int64
 	}{{"maxActionsPerRound", int64(p.MaxActionsPerRound)}, {"maxNodesPerScaleUp", int64(p.MaxNodesPerScaleUp)},
 		{"maxRemovalsPerRound", int64(p.MaxRemovalsPerRound)}, {"maxNodesPerHour", int64(p.MaxNodesPerHour)},
+		{"maxRemovalsPerTenMinutes", int64(p.MaxRemovalsPerTenMinutes)}, {"okIdle", int64(p.OKIdle)}, {"idleHold", int64(p.IdleHold)},
 		{"maxEvictionsPerRound", int64(p.MaxEvictionsPerRound)}, {"maxDrains", int64(p.MaxDrains)}, {"okUnready", int64(p.OKUnready)},
 		{"scaleDownCooldown", int64(p.ScaleDownCooldown)}, {"repartitionCooldown", int64(p.RepartitionCooldown)},
 		{"repartitionTimeout", int64(p.RepartitionTimeout)}, {"nodeLife", int64(p.NodeLife)}, {"nodeOverdue", int64(p.NodeOverdue)},
@@ -55,6 +56,7 @@ func (p Policy) Check() error {
 		c.notNegative(f.field, f.v)
 	}
 	c.share("maxUnready", p.MaxUnready)
+	c.share("maxIdleAtOnce", p.MaxIdleAtOnce)
 	c.share("maxRemovalShare", p.MaxRemovalShare)
 	c.share("headroomWeight", p.HeadroomWeight)
 	c.share("maxSickShare", p.MaxSickShare)
@@ -69,7 +71,10 @@ func (p Policy) Check() error {
 	return errors.Join(c.errs...)
 }
 
-type checker struct{ errs []error }
+type checker struct {
+	errs   []error
+	tables mig.Tables // what nodes have published
+}
 
 func (c *checker) add(path, format string, args ...any) {
 	c.errs = append(c.errs, fmt.Errorf("%s: %s", path, fmt.Sprintf(format, args...)))
@@ -149,8 +154,8 @@ func (c *checker) node(n *Node, pools, seen map[string]bool) {
 		}
 	}
 	if d := n.Drain; d != nil {
-		if d.Reason != NodeUnderused && d.Reason != NodeSick {
-			c.add(path+".drain.reason", "is none of %s, %s: %q", NodeUnderused, NodeSick, d.Reason)
+		if d.Reason != NodeUnderused && d.Reason != NodeSick && d.Reason != NodeInterrupted {
+			c.add(path+".drain.reason", "is none of %s, %s, %s: %q", NodeUnderused, NodeSick, NodeInterrupted, d.Reason)
 		}
 		if d.Deadline.Before(d.Started) {
 			c.add(path+".drain.deadline", "is before it started")
@@ -184,8 +189,11 @@ func (c *checker) instances(path string, card *Card) {
 			l = append(l, i.Placement)
 		}
 	}
-	t, ok := mig.ForModel(card.Model.Name)
-	if !ok || len(l) == 0 {
+	if len(l) == 0 {
+		return // most cards: a table need not be looked for
+	}
+	t, ok := c.tables.ForModel(card.Model.Name)
+	if !ok {
 		return
 	}
 	if err := t.Legal(mig.NewLayout(l...)); err != nil {
@@ -307,6 +315,9 @@ func (c *checker) forecast(f *Forecast, seen map[string]bool) {
 func (c *checker) memory(m *Memory) {
 	for _, g := range m.Grown {
 		c.notNegative("memory.grown["+g.Pool+"].nodes", int64(g.Nodes))
+	}
+	for _, g := range m.Removed {
+		c.notNegative("memory.removed["+g.Pool+"].nodes", int64(g.Nodes))
 	}
 	for _, f := range m.Failures {
 		c.notNegative("memory.failures["+f.Name+"].count", int64(f.Count))

@@ -20,6 +20,7 @@ func (w *world) countDrains() {
 		case !n.draining():
 		case n.Drain.Reason == NodeSick:
 			w.pools[n.pool].replacing++
+		case n.Drain.Reason == NodeInterrupted:
 		default:
 			w.pools[n.pool].draining++
 		}
@@ -32,7 +33,7 @@ func (w *world) countDrains() {
 func (w *world) release() {
 	var open []int
 	for i := range w.nodes {
-		if n := &w.nodes[i]; n.draining() && n.Drain.Reason != NodeSick && n.since == NodeDraining && w.may(n.pool) {
+		if n := &w.nodes[i]; n.draining() && n.Drain.Reason == NodeUnderused && n.since == NodeDraining && w.may(n.pool) {
 			open = append(open, i)
 		}
 	}
@@ -78,7 +79,7 @@ func (w *world) reopen(node int, p *Pod) {
 func (w *world) giveUp(n *nodeState, reason Reason, detail string) {
 	w.act(n, Action{Verb: Uncordon, Reason: reason, Detail: detail})
 	w.memory.LastDrain = stamped(w.memory.LastDrain, n.Pool, w.now)
-	if n.Drain.Reason != NodeSick {
+	if n.Drain.Reason == NodeUnderused {
 		w.pools[n.pool].draining--
 	}
 }
@@ -106,7 +107,15 @@ func (w *world) continueDrain(node int) {
 	n := &w.nodes[node]
 	stay := n.staying()
 	n.decided = verdict{NodeDraining, w.drainText(n, len(stay))}
+	if w.frozen(n.pool) && w.mayFinish() {
+		w.giveUp(n, Frozen, count(len(stay), "pod")+" left; what is frozen is not drained")
+		return
+	}
 	if !w.may(n.pool) {
+		return
+	}
+	if n.Drain.Reason == NodeInterrupted {
+		w.continueEvacuation(n, stay)
 		return
 	}
 	why := w.drainFails(n, stay)
@@ -211,8 +220,8 @@ func (w *world) endDrain(n *nodeState) {
 		w.giveUp(n, AtMin, fmt.Sprintf("the pool has %d of at least %d nodes", min(p.Target, p.Size)-p.shrunk, p.Min))
 	case w.within(w.memory.LastScaleUp, p.Name, 0):
 		n.decided = verdict{CoolingDown, "empty, and its pool grows in this round"}
-	case w.removals() >= w.policy.MaxRemovalsPerRound || p.shrunk >= w.mostRemoved(p):
-		n.decided = verdict{BoundReached, "empty, and as many nodes as may be are given back in this round"}
+	case !w.mayRemove() || p.shrunk >= w.mostRemoved(p):
+		n.decided = verdict{BoundReached, "empty, and as many nodes as may be were given back lately"}
 	default:
 		p.draining--
 		w.remove(n, NodeDrained, took)

@@ -27,7 +27,7 @@ func (w *world) removeEmpty() {
 		n := &w.nodes[c.node]
 		p := &w.pools[n.pool]
 		p.surplus++
-		if w.keepsPool(p) != "" || p.shrunk >= w.mostRemoved(p) || w.removals() >= w.policy.MaxRemovalsPerRound || !w.may(n.pool) {
+		if w.keepsPool(p) != "" || p.shrunk >= w.mostRemoved(p) || !w.mayRemove() || !w.may(n.pool) {
 			continue
 		}
 		w.remove(n, NodeEmpty, fmt.Sprintf("empty for %s, %s were asked", short(w.now.Sub(c.since)), short(p.IdleAfter)))
@@ -44,8 +44,39 @@ func (w *world) removeEmpty() {
 func (w *world) remove(n *nodeState, reason Reason, detail string) {
 	p := &w.pools[n.pool]
 	p.shrunk++
+	w.memory.Removed = grown(w.memory.Removed, p.Name, w.now, 1)
 	w.act(n, Action{Verb: RemoveNode, Reason: reason, Detail: fmt.Sprintf("%s; saves %.2f an hour", detail, p.price())})
 	n.tier, n.since = tierOut, reason
+}
+
+// removalWindow is the time that MaxRemovalsPerTenMinutes is about.
+const removalWindow = 10 * time.Minute
+
+// RemovedLately counts the nodes given back within the ten minutes before now.
+func (m *Memory) RemovedLately(now time.Time) int {
+	sum := 0
+	for _, g := range m.Removed {
+		if now.Sub(g.At) < removalWindow {
+			sum += max(g.Nodes, 0)
+		}
+	}
+	return sum
+}
+
+// GrownLately counts the nodes that a pool was asked for within the hour before now.
+func (m *Memory) GrownLately(pool string, now time.Time) int {
+	sum := 0
+	for _, g := range m.Grown {
+		if g.Pool == pool && now.Sub(g.At) < time.Hour {
+			sum += max(g.Nodes, 0)
+		}
+	}
+	return sum
+}
+
+// mayRemove reports whether this plan may give back one more node, of any pool.
+func (w *world) mayRemove() bool {
+	return w.removals() < w.policy.MaxRemovalsPerRound && w.memory.RemovedLately(w.now) < w.policy.MaxRemovalsPerTenMinutes
 }
 
 // removals counts the nodes this plan gives back.
@@ -137,6 +168,8 @@ func (w *world) keepsPool(p *poolState) Reason {
 		return w.hold
 	case p.Freeze:
 		return Frozen
+	case w.doubt != "":
+		return TooManyIdle
 	case min(p.Target, p.Size)-p.shrunk-p.draining <= p.Min:
 		return AtMin
 	case p.grown > 0, w.within(w.memory.LastScaleUp, p.Name, w.policy.ScaleDownCooldown),

@@ -66,7 +66,7 @@ func (h *holding) add(since time.Time) {
 // reclaimIdle asks pods to leave that hold what they have not used for as long as
 // their tenant allows, the longest idle first. Of a gang all members must be idle.
 func (w *world) reclaimIdle() {
-	if !slices.ContainsFunc(w.tenants, func(t Tenant) bool { return t.ReclaimIdle > 0 }) {
+	if w.doubt != "" || !slices.ContainsFunc(w.tenants, func(t Tenant) bool { return t.ReclaimIdle > 0 }) {
 		return
 	}
 	type idler struct {

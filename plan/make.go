@@ -25,6 +25,7 @@ func (w *world) decide() {
 	w.rememberFree()
 	w.rememberUnknown()
 	w.rememberSick()
+	w.doubtIdle()
 	w.countDrains()
 	w.finishOperations()
 	w.admit()
@@ -35,6 +36,7 @@ func (w *world) decide() {
 	w.readmit()
 	w.regain()
 	w.placeRest(false)
+	w.evacuate()
 	w.prepare()
 	w.giveBack()
 }
@@ -45,11 +47,21 @@ func (w *world) may(pool int) bool {
 	return w.hold == "" && len(w.actions) < w.policy.MaxActionsPerRound && (pool < 0 || !w.pools[pool].Freeze)
 }
 
+// mayFinish reports whether what was begun may be finished, or undone: a freeze
+// lets nothing begin, and leaves nothing half done.
+func (w *world) mayFinish() bool {
+	return (w.hold == "" || w.hold == Frozen) && len(w.actions) < w.policy.MaxActionsPerRound
+}
+
+// frozen reports a pool of which nothing new may be begun, by its own freeze or
+// the policy's.
+func (w *world) frozen(pool int) bool { return w.hold == Frozen || pool >= 0 && w.pools[pool].Freeze }
+
 // finishOperations releases what is done and undoes what failed or is overdue.
 func (w *world) finishOperations() {
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if n.virtual || !w.may(n.pool) {
+		if n.virtual || !w.mayFinish() {
 			continue
 		}
 		a := Action{Node: n.name, Pool: n.Pool}

@@ -90,6 +90,7 @@ func (w *world) nextMemory() Memory {
 	m.LastRepartition = w.kept(m.LastRepartition, isNode)
 	m.LastReplace, m.LastDrain = w.kept(m.LastReplace, isPool), w.kept(m.LastDrain, isPool)
 	m.Failures = slices.DeleteFunc(slices.Clone(m.Failures), func(f Failure) bool { return w.now.Sub(f.At) > longestPause+forgetAfter })
+	m.Removed = slices.DeleteFunc(slices.Clone(m.Removed), func(g Growth) bool { return w.now.Sub(g.At) >= removalWindow })
 	m.Grown = slices.DeleteFunc(slices.Clone(m.Grown), func(g Growth) bool { return w.now.Sub(g.At) >= time.Hour })
 	return m
 }

@@ -23,6 +23,13 @@ type Policy struct {
 	// OKUnready nodes not ready hold nothing, whatever their share: of two nodes
 	// one is half, and still only one.
 	OKUnready int
+	// MaxIdleAtOnce is the share of nodes that may come to look idle within IdleHold
+	// before nothing is given back or taken for being idle, 0 … 1; 1 turns it off.
+	MaxIdleAtOnce float64
+	// IdleHold is how long that lasts after the last of them.
+	IdleHold time.Duration
+	// OKIdle nodes that look idle at once hold nothing, whatever their share.
+	OKIdle int
 	// WaitCostPerHour is what an hour of one pending card-equivalent costs, in
 	// the currency of the pools' prices; it weighs waiting against money.
 	WaitCostPerHour float64
@@ -37,6 +44,9 @@ type Policy struct {
 	RepartitionLife time.Duration
 	// MaxNodesPerHour bounds what a pool may be asked for within an hour.
 	MaxNodesPerHour int
+	// MaxRemovalsPerTenMinutes bounds the nodes given back within ten minutes, over
+	// all pools: what looks like a surplus may be a mistake that somebody notices.
+	MaxRemovalsPerTenMinutes int
 	// MaxRemovalShare bounds the share of a pool given back in one plan, 0 … 1;
 	// one node is always allowed.
 	MaxRemovalShare float64
@@ -94,24 +104,28 @@ func DefaultPolicy() Policy {
 		RepartitionTimeout:  5 * time.Minute,
 		MaxUnready:          0.45,
 		OKUnready:           3,
+		MaxIdleAtOnce:       0.5,
+		IdleHold:            15 * time.Minute,
+		OKIdle:              10,
 		WaitCostPerHour:     20,
 		DisruptionCost:      0.02,
 		NodeLife:            time.Hour,
 		NodeOverdue:         10 * time.Minute,
 		RepartitionLife:     time.Hour,
 
-		MaxNodesPerHour:      1000,
-		MaxRemovalShare:      0.2,
-		RemovalInterval:      10 * time.Second,
-		MaxEvictionsPerRound: 20,
-		EvictionCost:         0.5,
-		MaxDrains:            1,
-		DrainTimeout:         10 * time.Minute,
-		DrainCooldown:        10 * time.Minute,
-		Headroom:             HeadroomExpected,
-		HeadroomWeight:       0.5,
-		SickAfter:            10 * time.Minute,
-		ReplaceInterval:      time.Hour,
-		MaxSickShare:         0.2,
+		MaxNodesPerHour:          1000,
+		MaxRemovalShare:          0.2,
+		MaxRemovalsPerTenMinutes: 150,
+		RemovalInterval:          10 * time.Second,
+		MaxEvictionsPerRound:     20,
+		EvictionCost:             0.5,
+		MaxDrains:                1,
+		DrainTimeout:             10 * time.Minute,
+		DrainCooldown:            10 * time.Minute,
+		Headroom:                 HeadroomExpected,
+		HeadroomWeight:           0.5,
+		SickAfter:                10 * time.Minute,
+		ReplaceInterval:          time.Hour,
+		MaxSickShare:             0.2,
 	}
 }

@@ -64,4 +64,6 @@ const (
 	NodeDrained        Reason = "NodeDrained"
 	DrainOverdue       Reason = "DrainOverdue"
 	NodeSick           Reason = "NodeSick"
+	NodeInterrupted    Reason = "NodeInterrupted"
+	TooManyIdle        Reason = "TooManyIdle"
 )

@@ -156,13 +156,19 @@ type Node struct {
 	Drain *Draining
 	// HoldsData: datasets are cached here. Such nodes are given back last.
 	HoldsData bool
+	// LeavesAt is when the node's provider takes it away, as it has given notice;
+	// zero for no notice. Such a node is cordoned.
+	LeavesAt time.Time
+	// UID tells the node from another of the same name, for whoever acts on a plan;
+	// empty where nobody said. No decision depends on it.
+	UID string
 }
 
 // Draining is a node being emptied by us: cordoned, its pods asked to leave.
 type Draining struct {
 	Started  time.Time
 	Deadline time.Time
-	Reason   Reason // why: NodeUnderused, NodeSick
+	Reason   Reason // why: NodeUnderused, NodeSick, NodeInterrupted
 }
 
 // Operation is a change under way on a node, as the actuator reports it.
@@ -222,6 +228,7 @@ type Instance struct {
 // Pod wants, or holds, GPUs.
 type Pod struct {
 	Namespace, Name string
+	UID             string // as a Node's
 	Owner           string // "Deployment/vllm", for people
 	Node            string // bound to, empty while pending
 	// Unschedulable is true once the scheduler has said so; a pending pod
@@ -319,13 +326,16 @@ type Memory struct {
 	// Grown are the nodes asked for within the last hour, by pool. Sorted by pool,
 	// then time.
 	Grown []Growth
+	// Removed are the nodes given back within the last ten minutes, by pool. Sorted
+	// as Grown is.
+	Removed []Growth
 	// Failures are cards whose repartition has failed, each failure doubling the
 	// time until the next try, and nodes whose drain was given up, which are left
 	// alone for an hour. Sorted by name.
 	Failures []Failure
 }
 
-// Growth is nodes asked for at one time.
+// Growth is nodes asked for, or given back, at one time.
 type Growth struct {
 	Pool  string
 	At    time.Time

@@ -46,11 +46,13 @@ func sortedMemory(m Memory) Memory {
 		LastRepartition: sortedStamps(m.LastRepartition), FreeSince: sortedStamps(m.FreeSince),
 		UnknownSince: sortedStamps(m.UnknownSince), SickSince: sortedStamps(m.SickSince),
 		LastReplace: sortedStamps(m.LastReplace), LastDrain: sortedStamps(m.LastDrain),
-		Grown: slices.Clone(m.Grown), Failures: slices.Clone(m.Failures),
+		Grown: slices.Clone(m.Grown), Removed: slices.Clone(m.Removed), Failures: slices.Clone(m.Failures),
 	}
-	slices.SortFunc(out.Grown, func(a, b Growth) int {
-		return cmp.Or(strings.Compare(a.Pool, b.Pool), a.At.Compare(b.At), cmp.Compare(a.Nodes, b.Nodes))
-	})
+	for _, list := range [][]Growth{out.Grown, out.Removed} {
+		slices.SortFunc(list, func(a, b Growth) int {
+			return cmp.Or(strings.Compare(a.Pool, b.Pool), a.At.Compare(b.At), cmp.Compare(a.Nodes, b.Nodes))
+		})
+	}
 	slices.SortFunc(out.Failures, func(a, b Failure) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), b.At.Compare(a.At), cmp.Compare(a.Count, b.Count))
 	})

@@ -127,6 +127,8 @@ func (w *world) poolVerdict(i int) Verdict {
 		v.Reason, v.Detail = NodeSick, w.manySickText(p)
 	case p.stop != "":
 		v.Reason, v.Detail = p.stop, p.why
+	case w.doubt != "":
+		v.Reason, v.Detail = TooManyIdle, w.doubt+", "+size
 	case p.base >= p.Max:
 		v.Reason, v.Detail = PoolAtMax, size
 	case p.surplus > 0 && w.keepsPool(p) == "":

@@ -19,6 +19,7 @@ type world struct {
 	memory Memory
 	tables mig.Tables
 	hold   Reason // why nothing at all is done, empty for no reason
+	doubt  string // why what looks idle is not believed to be, empty for no doubt
 
 	pools   []poolState
 	nodes   []nodeState // real ones by name, then those on their way
@@ -231,13 +232,17 @@ func (w *world) addNodes(nodes []Node) {
 	}
 }
 
-// sortedCards copies only what is not in order.
+// sortedCards copies only what is not in order. Cards are large: they are looked at
+// where they lie.
 func sortedCards(cards []Card) []Card {
-	compare := func(a, b Card) int { return cmp.Compare(a.Index, b.Index) }
+	sorted := true
+	for i := 1; i < len(cards) && sorted; i++ {
+		sorted = cards[i-1].Index <= cards[i].Index
+	}
 	out := cards
-	if !slices.IsSortedFunc(cards, compare) {
+	if !sorted {
 		out = slices.Clone(cards)
-		slices.SortStableFunc(out, compare)
+		slices.SortStableFunc(out, func(a, b Card) int { return cmp.Compare(a.Index, b.Index) })
 	}
 	for c := range out {
 		instances := sortedInstances(out[c].Instances)

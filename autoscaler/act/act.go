@@ -115,8 +115,12 @@ func (a *Actor) apply(ctx context.Context, r *round, action plan.Action) error {
 		return err
 	}
 	pool, err := a.pool(ctx, action.Pool)
-	if err != nil {
+	switch {
+	case undoes(action.Verb) && apierrors.IsNotFound(err): // the node is left, and what stands on it is ours
+	case err != nil:
 		return err
+	case pool != nil && pool.Spec.Freeze && !undoes(action.Verb):
+		return refuse("pool %s is frozen", pool.Name)
 	}
 	switch action.Verb {
 	case plan.ScaleUp:
@@ -140,8 +144,8 @@ func (a *Actor) apply(ctx context.Context, r *round, action plan.Action) error {
 	}
 }
 
-// pool reads the action's pool and its off switch; nil for an action on a node
-// that is of none.
+// pool reads the action's pool as it is now; nil for an action on a node that is
+// of none.
 func (a *Actor) pool(ctx context.Context, name string) (*v1alpha1.GPUNodePool, error) {
 	if name == "" {
 		return nil, nil
@@ -150,11 +154,12 @@ func (a *Actor) pool(ctx context.Context, name string) (*v1alpha1.GPUNodePool, e
 	if err := a.o.Live.Get(ctx, client.ObjectKey{Name: name}, &pool); err != nil {
 		return nil, fmt.Errorf("getting GPUNodePool %s: %w", name, err)
 	}
-	if pool.Spec.Freeze {
-		return nil, refuse("pool %s is frozen", name)
-	}
 	return &pool, nil
 }
+
+// undoes reports a verb that ends what was begun. A freeze does not hold it up: it
+// lets nothing begin, and leaves nothing half done.
+func undoes(v plan.Verb) bool { return v == plan.Uncordon || v == plan.Rollback }
 
 // tries at a node that others write to as well: its kubelet, and the controller
 // that turns our cordon into a taint.
@@ -182,9 +187,18 @@ func (a *Actor) onSeen(ctx context.Context, r *round, name string, do func(*core
 		return refuse("node %s was not in the snapshot", name)
 	}
 	return a.onNode(ctx, name, func(node *corev1.Node) error {
-		if !node.CreationTimestamp.Time.Equal(seen.Created) {
+		if !same(node, seen.UID, seen.Created) {
 			return refuse("node %s is another one than the plan was made on", name)
 		}
 		return do(node)
 	})
+}
+
+// same reports whether an object is the very one that was seen, not another of its
+// name. Where nobody said its UID it goes by when it was made, to the second.
+func same(o client.Object, uid string, created time.Time) bool {
+	if uid != "" {
+		return string(o.GetUID()) == uid
+	}
+	return o.GetCreationTimestamp().Time.Equal(created)
 }

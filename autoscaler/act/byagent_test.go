@@ -17,6 +17,10 @@ func withAgent(t *testing.T) (*world, plan.Action) {
 	w.snap.Pools = []plan.Pool{{Name: "p", MIG: plan.PoolMIG{Repartition: true, KeepsBusy: true}}}
 	card := &w.snap.Nodes[0].Cards[0]
 	card.UUID, card.Instances[0].Holder = "GPU-a", "ns/busy"
+	edit(w, testNode(), func(n *corev1.Node) {
+		report := partition.Report{At: start, Cards: []partition.CardReport{{UUID: "GPU-a"}}}
+		n.Annotations = map[string]string{partition.LayoutAnnotation: report.String()}
+	})
 	cut := w.cut()
 	cut.Target = layout(t, "1g.10gb@0 3g.40gb@4")
 	return w, cut

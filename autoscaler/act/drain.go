@@ -1,12 +1,16 @@
 package act
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
@@ -21,8 +25,16 @@ const drainReason = "drain"
 // pods to leave. It is done when none is left; each round asks again those that a
 // budget or a checkpoint kept.
 func (a *Actor) drain(ctx context.Context, r *round, pool *v1alpha1.GPUNodePool, action plan.Action) error {
+	taken := time.Time{} // when its provider takes the node, zero where it does not
+	if action.Reason == plan.NodeInterrupted {
+		taken = r.nodes[action.Node].LeavesAt // admitted with a notice
+	}
 	err := a.onSeen(ctx, r, action.Node, func(node *corev1.Node) error {
-		if err := ofPool(pool, node); err != nil {
+		may := givesBack
+		if !taken.IsZero() {
+			may = ofPool // no choice of the pool's
+		}
+		if err := may(pool, node); err != nil {
 			return err
 		}
 		return a.beginDrain(ctx, r, node, action)
@@ -34,29 +46,53 @@ func (a *Actor) drain(ctx context.Context, r *round, pool *v1alpha1.GPUNodePool,
 	if err != nil {
 		return err
 	}
-	left := 0
+	left := slices.DeleteFunc(pods, func(p corev1.Pod) bool { return kube.IsDaemon(&p) })
+	if err := a.evictAll(ctx, r, left, taken); err != nil {
+		return err
+	}
+	if len(left) > 0 {
+		return fmt.Errorf("%w for %d pods to leave node %s", errWaiting, len(left), action.Node)
+	}
+	return nil
+}
+
+// evictAll asks the pods of a node to leave, in the order in which the planner
+// takes things back: where a budget has room for one, the least urgent goes.
+func (a *Actor) evictAll(ctx context.Context, r *round, pods []corev1.Pod, taken time.Time) error {
+	slices.SortStableFunc(pods, func(p, q corev1.Pod) int {
+		return cmp.Or(cmp.Compare(ptr.Deref(p.Spec.Priority, 0), ptr.Deref(q.Spec.Priority, 0)),
+			q.CreationTimestamp.Compare(p.CreationTimestamp.Time))
+	})
 	var errs []error
 	for i := range pods {
 		pod := &pods[i]
-		if kube.IsDaemon(pod) {
-			continue
-		}
-		left++
-		if pod.DeletionTimestamp != nil || mayMoveNow(pod, r.now) != nil {
+		if pod.DeletionTimestamp != nil || mayMoveNow(pod, r.now, taken) != nil {
 			continue
 		}
 		// 429 is a budget without room.
-		if err := a.evict(ctx, pod); err != nil && !apierrors.IsTooManyRequests(err) && !apierrors.IsNotFound(err) {
+		err := a.evict(ctx, pod, graceUntil(pod, r.now, taken))
+		if err != nil && !apierrors.IsTooManyRequests(err) && !isGone(err) {
 			errs = append(errs, err)
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		return err
+	return errors.Join(errs...)
+}
+
+// cleanUp is how long before its node is taken a pod's grace ends, in seconds: time
+// to unmount, and for the API to hear of it.
+const cleanUp = 5
+
+// graceUntil shortens a pod's grace, in seconds, to what is left before its node
+// is taken; nil for its own.
+func graceUntil(pod *corev1.Pod, now, taken time.Time) *int64 {
+	if taken.IsZero() {
+		return nil
 	}
-	if left > 0 {
-		return fmt.Errorf("%w for %d pods to leave node %s", errWaiting, left, action.Node)
+	left := max(1, int64(taken.Sub(now).Seconds())-cleanUp)
+	if left >= ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds) {
+		return nil
 	}
-	return nil
+	return &left
 }
 
 // beginDrain makes sure that the drain stands on its node. One that is under way
@@ -69,7 +105,7 @@ func (a *Actor) beginDrain(ctx context.Context, r *round, node *corev1.Node, act
 	case underWay && record.Deadline.Before(r.now):
 		return refuse("node %s should have been drained by %s", node.Name, record.Deadline)
 	case !underWay:
-		if err := a.mayDrain(ctx, node); err != nil {
+		if err := a.mayDrain(ctx, node, action); err != nil {
 			return err
 		}
 		record = v1alpha1.Drain{Started: r.now, Deadline: action.Deadline, Reason: string(action.Reason)}
@@ -85,10 +121,17 @@ func (a *Actor) beginDrain(ctx context.Context, r *round, node *corev1.Node, act
 	})
 }
 
-// mayDrain refuses a node that cannot be emptied.
-func (a *Actor) mayDrain(ctx context.Context, node *corev1.Node) error {
+// mayDrain refuses a node that is somebody else's to empty, or cannot be emptied.
+// One that its provider takes is emptied as far as it can be.
+func (a *Actor) mayDrain(ctx context.Context, node *corev1.Node, action plan.Action) error {
 	if _, underWay, _ := partition.RecordOf(node); underWay {
 		return refuse("node %s has an operation under way", node.Name)
+	}
+	if action.Reason == plan.NodeInterrupted {
+		return nil
+	}
+	if err := notCordonedByOthers(node); err != nil {
+		return err
 	}
 	pods, err := a.podsOn(ctx, node.Name)
 	if err != nil {

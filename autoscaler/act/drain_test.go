@@ -118,14 +118,18 @@ func TestDrainRefused(t *testing.T) {
 	}
 }
 
-// TestDrainOfAnothersCordon: the drain goes and comes, somebody else's cordon stays.
+// TestDrainOfAnothersCordon: what somebody else cordoned is not drained; where they
+// did so during a drain, that ends and theirs stays.
 func TestDrainOfAnothersCordon(t *testing.T) {
 	w := newWorld(t, nil)
 	edit(w, testNode(), func(n *corev1.Node) { n.Spec.Unschedulable = true })
-	w.want(Done, drainAction())
-	if _, ok, _ := v1alpha1.DrainOf(w.node()); !ok {
-		t.Error("the drain does not stand on its node")
+	w.want(Refused, drainAction())
+	if n := w.node(); len(n.Annotations) != 0 {
+		t.Errorf("annotations %v", n.Annotations)
 	}
+	edit(w, testNode(), func(n *corev1.Node) {
+		annotate(n, v1alpha1.DrainAnnotation, v1alpha1.Drain{Started: start, Deadline: start.Add(time.Minute)}.String())
+	})
 	w.want(Done, plan.Action{Verb: plan.Uncordon, Pool: "p", Node: "p-1"})
 	if n := w.node(); !n.Spec.Unschedulable || n.Annotations[v1alpha1.DrainAnnotation] != "" {
 		t.Errorf("cordoned %v, annotations %v", n.Spec.Unschedulable, n.Annotations)

@@ -7,25 +7,32 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/internal/kube"
+	"github.com/gpuscale/gpuscale/plan"
 )
 
 // evict asks this very pod to leave, through the eviction API, so that budgets
-// and grace periods hold.
-func (a *Actor) evict(ctx context.Context, pod *corev1.Pod) error {
+// hold, and grace periods: the pod's own, or the seconds given where there is no
+// time for that.
+func (a *Actor) evict(ctx context.Context, pod *corev1.Pod, grace *int64) error {
 	err := a.o.Client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
-		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: ptr.To(pod.UID)}},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: ptr.To(pod.UID)}, GracePeriodSeconds: grace},
 	})
 	if err != nil {
 		return fmt.Errorf("evicting pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil
 }
+
+// isGone reports that an eviction found nobody: the pod has left, or another of its
+// name has come.
+func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
 
 // mayMove refuses a pod that must stay, whatever the time.
 func mayMove(pod *corev1.Pod) error {
@@ -42,14 +49,18 @@ func mayMove(pod *corev1.Pod) error {
 	return nil
 }
 
-// mayMoveNow refuses a pod that must stay, or must stay until later.
-func mayMoveNow(pod *corev1.Pod, now time.Time) error {
+// mayMoveNow refuses a pod that must stay, or must stay until later. Where its node
+// is taken at end, zero for never, it waits for its checkpoint until the last call.
+func mayMoveNow(pod *corev1.Pod, now, end time.Time) error {
 	if err := mayMove(pod); err != nil {
 		return err
 	}
 	from, err := v1alpha1.EvictFrom(pod)
 	if err != nil {
 		return refuse("pod %s/%s: %v", pod.Namespace, pod.Name, err)
+	}
+	if !end.IsZero() && from.After(end.Add(-plan.LastCall)) {
+		from = end.Add(-plan.LastCall)
 	}
 	if from.After(now) {
 		return refuse("pod %s/%s would lose work before %s", pod.Namespace, pod.Name, from.UTC().Format(time.RFC3339))

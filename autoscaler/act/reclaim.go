@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,21 +29,21 @@ func (a *Actor) reclaim(ctx context.Context, r *round, action plan.Action) error
 		return nil // it has gone
 	case err != nil:
 		return fmt.Errorf("getting pod %s: %w", action.Pod, err)
-	case !pod.CreationTimestamp.Time.Equal(seen.Created):
+	case !same(&pod, seen.UID, seen.Created):
 		return refuse("pod %s is another one than the plan was made on", action.Pod)
 	case pod.Spec.NodeName == "" || pod.Spec.NodeName != action.Node || seen.Node != action.Node:
 		return refuse("pod %s is on node %q, the plan was made on %q", action.Pod, pod.Spec.NodeName, action.Node)
 	case kube.IsOver(&pod), pod.DeletionTimestamp != nil:
 		return nil // it holds nothing, or was asked already
 	}
-	if err := mayMoveNow(&pod, r.now); err != nil {
+	if err := mayMoveNow(&pod, r.now, time.Time{}); err != nil {
 		return err
 	}
-	err = a.evict(ctx, &pod)
-	if apierrors.IsTooManyRequests(err) {
+	err = a.evict(ctx, &pod, nil)
+	switch {
+	case apierrors.IsTooManyRequests(err):
 		return refuse("a budget has no room: %v", err)
-	}
-	if apierrors.IsNotFound(err) {
+	case isGone(err):
 		return nil
 	}
 	return err

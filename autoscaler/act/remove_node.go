@@ -3,12 +3,14 @@ package act
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -18,51 +20,19 @@ const removeReason = "remove"
 
 // removeNode gives one node back.
 func (a *Actor) removeNode(ctx context.Context, r *round, pool *v1alpha1.GPUNodePool, action plan.Action) error {
-	return a.takeOut(ctx, r, pool, action, removeReason, func(node *corev1.Node) error {
-		nodes, err := a.nodesOf(ctx, pool)
-		if err != nil {
-			return err
-		}
-		if nodes <= int(pool.Spec.Min) {
-			return refuse("pool %s has %d nodes, min is %d", pool.Name, nodes, pool.Spec.Min)
-		}
-		return nil
-	})
-}
-
-// takeOut deletes an empty node: it looks, cordons, looks again, and deletes this
-// very node as it was last read. A pod that came in between keeps it.
-func (a *Actor) takeOut(ctx context.Context, r *round, pool *v1alpha1.GPUNodePool, action plan.Action, why string, may func(*corev1.Node) error) error {
-	err := a.onSeen(ctx, r, action.Node, func(node *corev1.Node) error {
-		if err := ofPool(pool, node); err != nil {
-			return err
-		}
-		if _, underWay, _ := partition.RecordOf(node); underWay {
-			return refuse("node %s has an operation under way", node.Name)
-		}
-		if err := may(node); err != nil {
-			return err
-		}
-		if err := a.empty(ctx, node.Name); err != nil {
-			return err
-		}
-		return a.cordon(ctx, node, why)
-	})
-	if err != nil {
-		return err
-	}
-	err = a.onSeen(ctx, r, action.Node, func(node *corev1.Node) error {
-		if err := a.empty(ctx, node.Name); err != nil {
-			if node.Annotations[v1alpha1.CordonAnnotation] != why {
-				return err // cordoned before, by somebody or for a drain
+	err := a.takeOut(ctx, r, pool, action, takeOut{
+		why: removeReason,
+		may: func(*corev1.Node) error {
+			have, err := a.standing(ctx, pool)
+			if err != nil {
+				return err
 			}
-			// Should this fail, the planner asks for it next round.
-			if undo := a.liftCordon(ctx, node, why); undo != nil {
-				return fmt.Errorf("%w; uncordoning it: %w", err, undo)
+			if nodes := min(have.nodes, have.target); nodes <= int(pool.Spec.Min) {
+				return refuse("pool %s has %d nodes, min is %d", pool.Name, nodes, pool.Spec.Min)
 			}
-			return err
-		}
-		return a.o.Pools.Delete(ctx, pool, []*corev1.Node{node})
+			return nil
+		},
+		take: func(node *corev1.Node) error { return a.o.Pools.Delete(ctx, pool, []*corev1.Node{node}) },
 	})
 	if err == nil {
 		r.gone[pool.Name]++
@@ -70,24 +40,111 @@ func (a *Actor) takeOut(ctx context.Context, r *round, pool *v1alpha1.GPUNodePoo
 	return err
 }
 
-// ofPool refuses a node that is not the pool's to take away.
+// takeOut is one way for a node to leave its pool.
+type takeOut struct {
+	why  string                   // in the cordon annotation
+	may  func(*corev1.Node) error // refuses, before anything is written
+	take func(*corev1.Node) error // the node as it was last read
+}
+
+// takeOut takes an empty node away: it looks, cordons, looks again, and takes this
+// very node as it was last read. A pod that came in between keeps it.
+func (a *Actor) takeOut(ctx context.Context, r *round, pool *v1alpha1.GPUNodePool, action plan.Action, t takeOut) error {
+	err := a.onSeen(ctx, r, action.Node, func(node *corev1.Node) error {
+		if err := givesBack(pool, node); err != nil {
+			return err
+		}
+		if _, underWay, _ := partition.RecordOf(node); underWay {
+			return refuse("node %s has an operation under way", node.Name)
+		}
+		if err := notCordonedByOthers(node); err != nil {
+			return err
+		}
+		if err := t.may(node); err != nil {
+			return err
+		}
+		if err := a.empty(ctx, node.Name); err != nil {
+			return err
+		}
+		return a.cordon(ctx, node, t.why)
+	})
+	if err != nil {
+		return err
+	}
+	return a.onSeen(ctx, r, action.Node, func(node *corev1.Node) error {
+		err := givesBack(pool, node)
+		if err == nil {
+			err = a.empty(ctx, node.Name)
+		}
+		if err != nil {
+			if node.Annotations[v1alpha1.CordonAnnotation] != t.why {
+				return err // cordoned before, for a drain
+			}
+			// Should this fail, the planner asks for it next round.
+			if undo := a.liftCordon(ctx, node, t.why); undo != nil {
+				return fmt.Errorf("%w; uncordoning it: %w", err, undo)
+			}
+			return err
+		}
+		return t.take(node)
+	})
+}
+
+// ofPool refuses a node that is not of the pool.
 func ofPool(pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
 	if pool == nil || node.Labels[v1alpha1.NodePoolLabel] != pool.Name {
 		return refuse("node %s is not of the pool that gives it back", node.Name)
 	}
+	return nil
+}
+
+// givesBack refuses a node that is not the pool's to take away.
+func givesBack(pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
+	if err := ofPool(pool, node); err != nil {
+		return err
+	}
 	if pool.Spec.ScaleDown.Disabled {
 		return refuse("pool %s gives no node back", pool.Name)
+	}
+	if v1alpha1.ScaleDownDisabled(node) {
+		return refuse("node %s says that it must not be removed", node.Name)
 	}
 	return nil
 }
 
-// nodesOf counts the pool's Node objects.
-func (a *Actor) nodesOf(ctx context.Context, pool *v1alpha1.GPUNodePool) (int, error) {
+// notCordonedByOthers refuses a node that somebody else has taken out of service:
+// what they do there is not known.
+func notCordonedByOthers(node *corev1.Node) error {
+	if node.Spec.Unschedulable && node.Annotations[v1alpha1.CordonAnnotation] == "" {
+		return refuse("somebody cordoned node %s", node.Name)
+	}
+	return nil
+}
+
+// strength of a pool.
+type strength struct {
+	nodes  int // Node objects that are not on their way out
+	target int // what its provider was last asked for
+}
+
+// standing counts a pool now. A node that was taken away is of no pool any more,
+// though its object may be there for minutes.
+func (a *Actor) standing(ctx context.Context, pool *v1alpha1.GPUNodePool) (strength, error) {
 	var nodes corev1.NodeList
 	if err := a.o.Live.List(ctx, &nodes, client.MatchingLabels{v1alpha1.NodePoolLabel: pool.Name}); err != nil {
-		return 0, fmt.Errorf("listing nodes of pool %s: %w", pool.Name, err)
+		return strength{}, fmt.Errorf("listing nodes of pool %s: %w", pool.Name, err)
 	}
-	return len(nodes.Items), nil
+	listing, err := a.o.Pools.List(ctx, pool)
+	if err != nil {
+		return strength{}, fmt.Errorf("asking the provider of pool %s: %w", pool.Name, err)
+	}
+	out := strength{target: listing.Target}
+	for i := range nodes.Items {
+		if id := nodes.Items[i].Spec.ProviderID; id == "" || !slices.Contains(listing.Going, pools.LastPart(id)) {
+			out.nodes++
+		}
+	}
+	return out, nil
 }
 
 // empty refuses while anything but daemons runs on the node.

@@ -3,7 +3,6 @@ package act
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -49,11 +48,11 @@ func (a *Actor) begin(ctx context.Context, r *round, node *corev1.Node, action p
 		return partition.Record{}, refuse("node %s is being drained", node.Name)
 	}
 	byAgent := r.pools[action.Pool].MIG.KeepsBusy
-	before, after, err := layouts(r.nodes[action.Node], action, byAgent)
+	before, after, err := layouts(r.tables, r.nodes[action.Node], action, byAgent)
 	if err != nil {
 		return partition.Record{}, err
 	}
-	if offered, want := partition.Advertised(node), before.Resources(); !maps.Equal(offered, want) {
+	if offered, want := partition.Advertised(node), before.Resources(); !partition.SameOffer(offered, want) {
 		return partition.Record{}, refuse("node %s offers %v, the plan was made on %v", node.Name, offered, want)
 	}
 	added := false
@@ -64,18 +63,23 @@ func (a *Actor) begin(ctx context.Context, r *round, node *corev1.Node, action p
 	}
 	record := partition.Record{
 		ID: action.Operation, Card: action.Card, Model: action.Model, Whole: !before[action.Card].MIG,
+		Target: action.Target.String(), Before: action.Before.String(),
 		Config: after.Name(), Previous: partition.FirstName(node.Labels[partition.ConfigLabel]),
 		Expect: after.Resources(), Was: before.Resources(), Pods: slices.Sorted(slices.Values(r.pods[node.Name])),
 		Started: r.now, Deadline: action.Deadline, LabelAfter: r.now,
 	}
-	if table, ok := mig.ForModel(action.Model); ok {
-		record.Target, record.Before = table.Format(action.Target), table.Format(action.Before)
-	}
-	if record.Previous == "" {
-		record.Previous = before.Name()
-	}
 	if byAgent {
 		record.ForAgent(r.nodes[action.Node].Cards)
+		// Nobody would answer, and the node would be cordoned for nothing.
+		if err := partition.AgentReady(node, record.UUID, r.now); err != nil {
+			return partition.Record{}, refuse("node %s: %v", node.Name, err)
+		}
+	} else {
+		missing, err := a.name(ctx, node, before, &record)
+		if err != nil {
+			return partition.Record{}, err
+		}
+		added = added || missing
 	}
 	if added {
 		record.LabelAfter = r.now.Add(a.o.ConfigDelay)
@@ -83,9 +87,26 @@ func (a *Actor) begin(ctx context.Context, r *round, node *corev1.Node, action p
 	return record, nil
 }
 
+// name finds the configs to select and to go back to by what they say: the label may
+// name one that is gone, or that the node has not been cut to since. missing is true
+// where mig-manager has never seen one of them.
+func (a *Actor) name(ctx context.Context, node *corev1.Node, before partition.NodeLayout, record *partition.Record) (missing bool, err error) {
+	gives, err := a.o.Partition.Gives(ctx, record.Previous, before)
+	if err != nil {
+		return false, err
+	}
+	if !gives {
+		record.Previous = before.Name()
+	}
+	if node.Labels[partition.ConfigLabel] == record.Config {
+		record.Config, missing, err = a.o.Partition.Again(ctx, record.Config)
+	}
+	return missing, err
+}
+
 // layouts returns the node's layout as the plan saw it and as it wants it. The
 // snapshot must agree with the action.
-func layouts(seen *plan.Node, action plan.Action, keepsBusy bool) (before, after partition.NodeLayout, err error) {
+func layouts(tables mig.Tables, seen *plan.Node, action plan.Action, keepsBusy bool) (before, after partition.NodeLayout, err error) {
 	if action.Operation == "" {
 		return nil, nil, refuse("the operation has no name")
 	}
@@ -106,10 +127,10 @@ func layouts(seen *plan.Node, action plan.Action, keepsBusy bool) (before, after
 	if !card.HoldersKnown || len(card.Holders) > 0 {
 		return nil, nil, refuse("card %d of %s is not known to be empty", card.Index, seen.Name)
 	}
-	if before, err = partition.LayoutOf(seen.Cards); err != nil {
+	if before, err = partition.LayoutOf(tables, seen.Cards); err != nil {
 		return nil, nil, fmt.Errorf("node %s: %w", seen.Name, err)
 	}
-	if after, err = before.With(action.Card, action.Model, action.Target); err != nil {
+	if after, err = before.With(tables, action.Card, action.Model, action.Target); err != nil {
 		return nil, nil, fmt.Errorf("node %s: %w", seen.Name, err)
 	}
 	return before, after, nil

@@ -2,12 +2,14 @@ package act
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -15,27 +17,45 @@ import (
 // replaceReason in the cordon annotation.
 const replaceReason = "replace"
 
-// replace removes a sick node and has the pool make another: the provider is then
-// asked for as many nodes as before. Cut short in between, the pool is one
-// smaller, and grows again for its minimum or for the next pod.
+// replace has a sick node replaced. A provider that knows how does it in one step,
+// by the machine's identity and without its size ever changing. For any other the
+// node is removed and as many nodes asked for as before: cut short in between, the
+// pool is one smaller, and grows again for its minimum or for the next pod.
 func (a *Actor) replace(ctx context.Context, r *round, pool *v1alpha1.GPUNodePool, action plan.Action) error {
 	size := 0
-	err := a.takeOut(ctx, r, pool, action, replaceReason, func(node *corev1.Node) error {
-		if err := r.mayReplace(node.Name, pool.Name); err != nil {
+	err := a.takeOut(ctx, r, pool, action, takeOut{
+		why: replaceReason,
+		may: func(node *corev1.Node) error {
+			if err := r.mayReplace(node.Name, pool.Name); err != nil {
+				return err
+			}
+			var err error
+			size, err = a.sizeNow(ctx, r, pool)
+			return err
+		},
+		take: func(node *corev1.Node) error { return a.replaceNode(ctx, pool, node, min(size, int(pool.Spec.Max))) },
+	})
+	if err == nil || errors.Is(err, errNoSuccessor) {
+		r.replaced[pool.Name] = true
+	}
+	return err
+}
+
+// errNoSuccessor marks an error of a replacement of which the first half is done.
+var errNoSuccessor = errors.New("asking for its successor")
+
+func (a *Actor) replaceNode(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node, size int) error {
+	if p, ok := a.o.Pools.(pools.Replacer); ok {
+		if err := p.Replace(ctx, pool, node); !errors.Is(err, errors.ErrUnsupported) {
 			return err
 		}
-		var err error
-		size, err = a.sizeNow(ctx, r, pool)
-		return err
-	})
-	if err != nil {
+	}
+	if err := a.o.Pools.Delete(ctx, pool, []*corev1.Node{node}); err != nil {
 		return err
 	}
-	r.replaced[pool.Name] = true
-	if err := a.o.Pools.SetSize(ctx, pool, min(size, int(pool.Spec.Max))); err != nil {
-		return fmt.Errorf("node %s is gone; asking for another: %w", action.Node, err)
+	if err := a.o.Pools.SetSize(ctx, pool, size); err != nil {
+		return fmt.Errorf("node %s is gone; %w: %w", node.Name, errNoSuccessor, err)
 	}
-	r.gone[pool.Name]-- // it comes back
 	return nil
 }
 
@@ -46,12 +66,12 @@ func (a *Actor) sizeNow(ctx context.Context, r *round, pool *v1alpha1.GPUNodePoo
 	if !ok {
 		return 0, refuse("pool %s was not in the snapshot", pool.Name)
 	}
-	have, err := a.nodesOf(ctx, pool)
+	have, err := a.standing(ctx, pool)
 	if err != nil {
 		return 0, err
 	}
-	if gone := r.gone[pool.Name]; have+gone < seen.Size {
-		return 0, refuse("pool %s has %d nodes, the plan was made on %d", pool.Name, have+gone, seen.Size)
+	if nodes := have.nodes + r.gone[pool.Name]; nodes < seen.Size {
+		return 0, refuse("pool %s has %d nodes, the plan was made on %d", pool.Name, nodes, seen.Size)
 	}
 	return seen.Target - r.gone[pool.Name], nil
 }
@@ -64,7 +84,7 @@ func (r *round) mayReplace(node, pool string) error {
 	if r.replaced[pool] {
 		return refuse("a node of pool %s was replaced in this round", pool)
 	}
-	for _, last := range r.lastReplace {
+	for _, last := range r.memory.LastReplace {
 		if since := r.now.Sub(last.At); last.Name == pool && since < r.policy.ReplaceInterval {
 			return refuse("a node of pool %s was replaced %s ago, at most one in %s is", pool, since, r.policy.ReplaceInterval)
 		}

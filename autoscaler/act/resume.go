@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 )
 
@@ -17,7 +18,7 @@ import (
 // between. Nothing is decided here; past its deadline an operation is the
 // planner's to undo.
 func (a *Actor) Resume(ctx context.Context, now time.Time) error {
-	if a.o.DryRun || a.o.Policy.Freeze {
+	if a.o.DryRun {
 		return nil
 	}
 	var nodes corev1.NodeList
@@ -30,16 +31,39 @@ func (a *Actor) Resume(ctx context.Context, now time.Time) error {
 		if !due {
 			continue
 		}
-		err := a.selectConfig(ctx, nodes.Items[i].Name, record.ID)
+		err := a.goOn(ctx, &nodes.Items[i], record)
 		if outcome(err, false) == Failed {
 			errs = append(errs, err)
 		}
 	}
-	if now.Sub(a.tidied) >= tidyEvery {
+	if !a.o.Policy.Freeze && now.Sub(a.tidied) >= tidyEvery {
 		a.tidied = now
 		errs = append(errs, a.tidy(ctx))
 	}
 	return errors.Join(errs...)
+}
+
+// goOn selects the config of an operation that is recorded. One that was not before
+// everything, or its pool, was frozen is taken back: nothing has been done yet.
+func (a *Actor) goOn(ctx context.Context, node *corev1.Node, record partition.Record) error {
+	frozen := a.o.Policy.Freeze
+	if name := node.Labels[v1alpha1.NodePoolLabel]; name != "" && !frozen {
+		pool, err := a.pool(ctx, name)
+		if client.IgnoreNotFound(err) != nil {
+			return err
+		}
+		frozen = pool != nil && pool.Spec.Freeze
+	}
+	if !frozen {
+		return a.selectConfig(ctx, node.Name, record.ID)
+	}
+	return a.onNode(ctx, node.Name, func(node *corev1.Node) error {
+		now, ok, err := partition.RecordOf(node)
+		if err != nil || !ok || now.ID != record.ID || now.Undo != nil || now.IsSelected(node) {
+			return nil // it went on meanwhile; what became of it is the planner's
+		}
+		return a.o.Partition.Unmark(ctx, node, now)
+	})
 }
 
 // tidyEvery is how often configs that no node uses any more are removed.

@@ -18,12 +18,12 @@ func (a *Actor) scaleUp(ctx context.Context, r *round, pool *v1alpha1.GPUNodePoo
 	if action.To > int(pool.Spec.Max) {
 		return refuse("pool %s: %d nodes are more than max %d", pool.Name, action.To, pool.Spec.Max)
 	}
-	have, err := a.nodesOf(ctx, pool)
+	have, err := a.standing(ctx, pool)
 	if err != nil {
 		return err
 	}
-	if seen := r.pools[pool.Name].Size; have < seen {
-		return refuse("pool %s has %d nodes, the plan was made on %d", pool.Name, have, seen)
+	if seen := r.pools[pool.Name].Size; have.nodes < seen {
+		return refuse("pool %s has %d nodes, the plan was made on %d", pool.Name, have.nodes, seen)
 	}
 	return a.o.Pools.SetSize(ctx, pool, action.To)
 }

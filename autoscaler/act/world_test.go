@@ -38,6 +38,9 @@ type world struct {
 	writes int
 	// evicted are the pods asked to leave, with the UID that was named.
 	evicted []string
+	// graces are the same pods' names, with the seconds they were given where those
+	// are not their own.
+	graces []string
 	// full are pods whose budget has no room.
 	full  map[string]bool
 	actor *Actor
@@ -77,6 +80,11 @@ func newWorld(t *testing.T, change func(*Options), more ...client.Object) *world
 					if w.full[o.GetName()] {
 						return apierrors.NewTooManyRequests("the budget has no room", 0)
 					}
+					grace := eviction.Name
+					if s := eviction.DeleteOptions.GracePeriodSeconds; s != nil {
+						grace += fmt.Sprintf(" %d", *s)
+					}
+					w.graces = append(w.graces, grace)
 					w.evicted = append(w.evicted, fmt.Sprintf("%s/%s %s", eviction.Namespace, eviction.Name, *eviction.DeleteOptions.Preconditions.UID))
 				}
 				return c.SubResource(sub).Create(ctx, o, body, opts...)

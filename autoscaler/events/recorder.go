@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -25,6 +27,10 @@ const (
 	// API server forgets Events after an hour.
 	seriesGap = 40 * time.Minute
 	maxTries  = 4
+	// maxNote is what the API takes of an Event's note, in bytes, and maxStem what of an
+	// object's name goes into its Event's, which may have 253 with what comes after.
+	maxNote = 1024
+	maxStem = 200
 )
 
 // Options of a Recorder. Client, Scheme, Controller and Instance are required.
@@ -102,6 +108,7 @@ func (r *Recorder) Event(object runtime.Object, eventType, reason, message strin
 		r.o.Count("failed", 1)
 		return
 	}
+	message = cut(message)
 	about := *ref
 	about.ResourceVersion = "" // no part of who it is about
 	k := key{about, eventType, reason}
@@ -123,6 +130,20 @@ func (r *Recorder) Event(object runtime.Object, eventType, reason, message strin
 	case r.wake <- struct{}{}:
 	default:
 	}
+}
+
+// cut is what of a text fits into an Event: the API server refuses longer ones whole.
+func cut(text string) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if len(text) <= maxNote {
+		return text
+	}
+	const more = " …"
+	text = text[:maxNote-len(more)]
+	for !utf8.ValidString(text) {
+		text = text[:len(text)-1]
+	}
+	return text + more
 }
 
 // Eventf implements record.EventRecorder.

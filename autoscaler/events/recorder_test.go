@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -17,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes/fake"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
@@ -193,6 +195,49 @@ func TestWhatHasNoNamespace(t *testing.T) {
 		synctest.Wait()
 		if all := d.all(t); len(all) != 1 || all[0].Namespace != "default" || all[0].Note != "3 pods" || !strings.HasPrefix(all[0].Name, "n1.") {
 			t.Errorf("wrote %+v", all)
+		}
+	})
+}
+
+// TestWhatTheAPIServerTakes: long words are cut rather than lost, and so are long
+// names, at a place where a name may end.
+func TestWhatTheAPIServerTakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, nil, nil)
+		long := strings.Repeat("a", maxStem-1)
+		for _, name := range []string{long + "-" + "tail", long + "." + "tail", "short"} {
+			d.Event(pod(name), corev1.EventTypeNormal, "NoPoolFits", strings.Repeat("∞", 2000))
+		}
+		d.Event(pod("broken"), corev1.EventTypeNormal, "NoPoolFits", "half a rune \xe2\x88")
+		synctest.Wait()
+		all := d.all(t)
+		if len(all) != 4 {
+			t.Fatalf("%d Events", len(all))
+		}
+		for _, e := range all {
+			if wrong := validation.IsDNS1123Subdomain(e.Name); len(wrong) > 0 {
+				t.Errorf("%s: %s", e.Name, wrong)
+			}
+			if len(e.Note) > 1024 || !utf8.ValidString(e.Note) {
+				t.Errorf("%d bytes of words, valid %v", len(e.Note), utf8.ValidString(e.Note))
+			}
+		}
+	})
+}
+
+// TestTheLastTryEndsIt: what has failed for the last time keeps nobody waiting.
+func TestTheLastTryEndsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, nil, func(c *fake.Clientset) {
+			c.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, errors.New("connection refused")
+			})
+		})
+		d.Event(pod("a"), corev1.EventTypeNormal, "NoPoolFits", "no")
+		time.Sleep(3500*time.Millisecond + time.Millisecond) // half a second, one and two between four tries
+		synctest.Wait()
+		if d.count("failed") != 1 {
+			t.Error("it still waits after its last try")
 		}
 	})
 }

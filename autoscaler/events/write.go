@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,7 +40,7 @@ func (r *Recorder) write(ctx context.Context, k key, t told) {
 		}
 	}
 	r.made++
-	w = &written{name: fmt.Sprintf("%.200s.%x%04x", k.object.Name, t.at.UnixNano(), r.made&0xffff), note: t.note, count: t.times, at: t.at}
+	w = &written{name: fmt.Sprintf("%s.%x%04x", stem(k.object.Name), t.at.UnixNano(), r.made&0xffff), note: t.note, count: t.times, at: t.at}
 	err := r.attempt(ctx, func() error { return r.create(ctx, k, w) })
 	if apierrors.IsAlreadyExists(err) { // an answer was lost
 		err = nil
@@ -52,6 +53,11 @@ func (r *Recorder) write(ctx context.Context, k key, t told) {
 	r.o.Count("written", 1)
 }
 
+// stem begins an Event's name: what may stand before a dot.
+func stem(name string) string {
+	return strings.TrimRight(name[:min(len(name), maxStem)], "-.")
+}
+
 func (r *Recorder) failed(k key, err error) {
 	r.o.Count("failed", 1)
 	r.forget(k)
@@ -61,8 +67,8 @@ func (r *Recorder) failed(k key, err error) {
 // attempt tries again what may pass: an API server that is away or busy.
 func (r *Recorder) attempt(ctx context.Context, do func() error) (err error) {
 	pause := 500 * time.Millisecond
-	for range maxTries {
-		if err = do(); err == nil || final(err) {
+	for try := range maxTries {
+		if err = do(); err == nil || final(err) || try == maxTries-1 {
 			return err
 		}
 		timer := time.NewTimer(pause)

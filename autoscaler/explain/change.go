@@ -20,6 +20,9 @@ const maxPairs = 30
 // left out.
 const largeWorld = 20000
 
+// poolLabel is the one that nodes of a pool have.
+const poolLabel = "gpuscale.io/pool"
+
 // Who a change is asked of.
 const (
 	podOwner = "pod owner"
@@ -139,6 +142,9 @@ func candidates(s plan.Snapshot, p plan.Policy, e plan.Explanation) []candidate 
 		out = append(out, quotaCandidates(s, p, e)...)
 	}
 	for _, o := range e.Options {
+		if len(out) >= maxTries { // finding one may cost plans, too
+			break
+		}
 		switch {
 		case o.Kind == plan.OptionNode && !o.Possible:
 			out = append(out, poolCandidates(s, p, e, o)...)
@@ -199,15 +205,21 @@ func misfits(pool *plan.Pool, e plan.Explanation) []candidate {
 	t, pod := pool.Template, e.Pod
 	if len(t.Taints) > 0 && !plan.Admits(pod, t.Labels, t.Taints) && plan.Admits(pod, t.Labels, nil) {
 		var keys []string
+		var tolerations []plan.Toleration
 		for _, taint := range t.Taints {
 			keys = append(keys, taint.Key)
+			tolerations = append(tolerations, plan.Toleration{Key: taint.Key, Operator: "Exists", Effect: taint.Effect})
 		}
 		each(fmt.Sprintf("tolerate %s of pool %s", strings.Join(keys, ", "), pool.Name), func(q *plan.Pod) {
-			q.Tolerations = append(slices.Clone(q.Tolerations), plan.Toleration{Operator: "Exists"})
+			q.Tolerations = append(slices.Clone(q.Tolerations), tolerations...)
 		})
 	}
 	if !plan.Admits(pod, t.Labels, nil) {
-		each("let its node selector and affinity match pool "+pool.Name, func(q *plan.Pod) { q.NodeSelector, q.Affinity = nil, nil })
+		var only map[string]string // another pool that would do is not what is proposed
+		if name, ok := t.Labels[poolLabel]; ok {
+			only = map[string]string{poolLabel: name}
+		}
+		each("let its node selector and affinity match pool "+pool.Name, func(q *plan.Pod) { q.NodeSelector, q.Affinity = only, nil })
 	}
 	if pod.CPUMilli > t.CPUMilli && t.CPUMilli > 0 {
 		each(fmt.Sprintf("ask for no more than %d CPU, as nodes of pool %s have", t.CPUMilli/1000, pool.Name), func(q *plan.Pod) { q.CPUMilli = min(q.CPUMilli, t.CPUMilli) })
@@ -250,6 +262,13 @@ func quotaCandidates(s plan.Snapshot, p plan.Policy, e plan.Explanation) []candi
 	if e.Verdict.Reason != plan.QuotaExceeded && e.Verdict.Reason != plan.GangWaits && e.Verdict.Reason != plan.BorrowedWaits {
 		return nil
 	}
+	if quota, resource, ok := noMore(e.Pod.Tenant); ok {
+		return []candidate{{platform, fmt.Sprintf("raise %s of ResourceQuota %s", resource, quota), func(w *world) {
+			for _, i := range lineage(w.Tenants, e.Pod.Tenant) {
+				w.Tenants[i].Guarantee, w.Tenants[i].Limit = unbounded, unbounded
+			}
+		}}}
+	}
 	members := len(copyOf(s, p, e).asks)
 	cards := ceil(e.Weight * float64(members))
 	more := quota.Amount{Compute: 7 * int64(cards), Memory: 8 * int64(cards)} // the slices of a card
@@ -275,6 +294,18 @@ func quotaCandidates(s plan.Snapshot, p plan.Policy, e plan.Explanation) []candi
 		w.Tenants[line[0]].Borrow = quota.All()
 	}}}
 	return out
+}
+
+var unbounded = quota.All()
+
+// noMore reads which resource of which ResourceQuota keeps a pod from being made, in
+// the name that the ledger gives to the tenant of those.
+func noMore(tenant string) (quota, resource string, ok bool) {
+	rest, ok := strings.CutPrefix(tenant, "resourcequota/")
+	if !ok {
+		return "", "", false
+	}
+	return strings.Cut(rest, "/no-more/")
 }
 
 func ceil(v float64) int {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -125,6 +126,79 @@ func TestProposedChangesHelp(t *testing.T) {
 	s.Pools[0].Max = 2
 	if made := plan.Make(s, p); len(made.Actions) != 1 {
 		t.Errorf("done as proposed, nothing happens:\n%s", made)
+	}
+}
+
+// TestChangesAreWhatTheySay: a change is tried as it is written, for the pool that it
+// names and no other.
+func TestChangesAreWhatTheySay(t *testing.T) {
+	const world = `tick at=2026-11-21T09:00:00Z
+pool full max=1 gpus=1 model=L40S taints=(a=x:NoSchedule) labels=(gpuscale.io/pool=full tier=a)
+pool free max=9 gpus=1 model=L40S taints=(b=x:NoSchedule) labels=(gpuscale.io/pool=free tier=b)
+node n1 pool=full
+pod x/runs wants=gpu node=n1
+pod x/waits wants=gpu pending=1m
+`
+	for select_, want := range map[string]string{"": "tolerate b of pool free", " selector=(tier=c) tolerations=(a:op=Exists b:op=Exists)": "match pool free"} {
+		s, p, err := scenario.Parse(strings.Replace(world, "pending=1m", "pending=1m"+select_, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := ForPod(s, p, "x/waits")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(d.Changes) != 1 || !strings.Contains(d.Changes[0].What, want) {
+			t.Errorf("%q: proposes %+v, want only %s", select_, d.Changes, want)
+		}
+	}
+}
+
+// TestCandidatesAreBounded: finding how far a pool's max would have to be raised costs
+// plans; of very many pools only the first are looked at.
+func TestCandidatesAreBounded(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("tick at=2026-11-21T09:00:00Z\n")
+	for i := range 60 {
+		fmt.Fprintf(&b, "pool p%d max=0 gpus=1 model=L40S\n", i)
+	}
+	b.WriteString("pod x/waits wants=gpu pending=1m\n")
+	s, p, err := scenario.Parse(b.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, ok := plan.Explain(s, p, "x/waits")
+	if !ok {
+		t.Fatal("it does not wait")
+	}
+	if n := len(candidates(s, p, e)); n < 2 || n > maxTries+4 {
+		t.Errorf("%d candidates of %d pools", n, len(s.Pools))
+	}
+}
+
+// TestAResourceQuotaIsNamed: where one keeps a pod from being made, that is what has
+// to be raised.
+func TestAResourceQuotaIsNamed(t *testing.T) {
+	s, p, err := scenario.Parse("tick at=2026-11-21T09:00:00Z\npool p max=2 gpus=1 model=L40S\n" +
+		"quota resourcequota/x/gpus/no-more/requests.nvidia.com/gpu limit=0\npod x/waits wants=gpu pending=1m tenant=resourcequota/x/gpus/no-more/requests.nvidia.com/gpu\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := ForPod(s, p, "x/waits")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(d.Changes) != 1 || d.Changes[0].What != "raise requests.nvidia.com/gpu of ResourceQuota x/gpus" {
+		t.Errorf("proposes %+v", d.Changes)
+	}
+}
+
+// TestTextIsHarmless: what is printed cannot speak to the terminal.
+func TestTextIsHarmless(t *testing.T) {
+	var b bytes.Buffer
+	d := Document{Kind: "Pod", Answer: Answer{Detail: "a\x1b]0;title\x07b\rc"}}
+	if err := d.WriteText(&b); err != nil || strings.ContainsAny(b.String(), "\x1b\x07\r") || !strings.Contains(b.String(), "title") {
+		t.Errorf("%q, %v", b.String(), err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 )
 
 // WriteJSON writes d as one indented document. Equal documents give equal bytes.
@@ -36,8 +37,17 @@ func (d Document) WriteText(w io.Writer) error {
 	d.actionText(&b)
 	d.changeText(&b)
 	fmt.Fprintf(&b, "\nplanned on what was seen at %s\n", d.At.Format(time.RFC3339))
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, strings.Map(harmless, b.String()))
 	return err
+}
+
+// harmless keeps what others have written into names and details from speaking to the
+// terminal.
+func harmless(r rune) rune {
+	if r != '\n' && unicode.IsControl(r) {
+		return unicode.ReplacementChar
+	}
+	return r
 }
 
 func indent(b *strings.Builder, name, text string) {

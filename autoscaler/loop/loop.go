@@ -49,6 +49,11 @@ type Options struct {
 	DryRun bool
 	// Interval between rounds, 0 for 1 s.
 	Interval time.Duration
+	// Quiet is the interval after a round that found nothing to do and nothing that
+	// is about to change, until Changed says that something did; what is not above
+	// Interval turns that off.
+	Quiet   time.Duration
+	Changed <-chan struct{}
 	// Wake starts a round early, after Settle: what made one pod wait often
 	// makes ten more wait a moment later.
 	Wake   <-chan struct{}
@@ -99,33 +104,30 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer l.State.lead(false)
 	l.o.Metrics.leader(true)
 	defer l.o.Metrics.leader(false)
-	timer := time.NewTimer(0)
+	timer, ended := time.NewTimer(0), time.Time{}
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-timer.C:
+		case <-l.o.Changed: // the pause is over, but not the interval
+			l.State.waits(l.o.Interval)
+			timer.Reset(max(0, l.o.Interval-time.Since(ended)))
+			continue
 		case <-l.o.Wake:
-			if !sleep(ctx, l.o.Settle) {
+			if !l.settle(ctx) {
 				return nil
 			}
 		}
-		if err := l.Once(ctx); err != nil && ctx.Err() == nil {
+		err := l.Once(ctx)
+		if err != nil && ctx.Err() == nil {
 			l.o.Log.Error("round failed", "err", err)
 		}
-		timer.Reset(l.o.Interval)
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
+		ended = time.Now()
+		pause := l.pause(err)
+		l.State.waits(pause)
+		timer.Reset(pause)
 	}
 }
 
@@ -149,10 +151,14 @@ func (l *Loop) Once(ctx context.Context) (err error) {
 		return err
 	}
 	l.State.keep(round)
-	l.o.Metrics.publish(round)
+	if err := l.o.Metrics.publish(round, l.o.Now()); err != nil {
+		l.o.Log.Warn("counting the fleet failed", "err", err)
+	}
+	published := l.o.Now()
 	if l.o.Publisher != nil {
 		l.o.Publisher.Publish(ctx, round)
 	}
+	l.o.Metrics.phase("publish", l.o.Now().Sub(published))
 	return nil
 }
 

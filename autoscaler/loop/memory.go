@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/gpuscale/gpuscale/autoscaler/act"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -23,6 +24,7 @@ import (
 type StatusStore struct {
 	client client.Client
 	live   client.Reader
+	epoch  *act.Epoch // nil: none
 }
 
 // NewStatusStore returns a Store. live must read from the API server.
@@ -30,11 +32,14 @@ func NewStatusStore(c client.Client, live client.Reader) *StatusStore {
 	return &StatusStore{client: c, live: live}
 }
 
-// Load implements Store.
+// Load implements Store. It begins the epoch that the store writes under.
 func (s *StatusStore) Load(ctx context.Context) (plan.Memory, error) {
 	var pools v1alpha1.GPUNodePoolList
 	if err := s.live.List(ctx, &pools); err != nil {
 		return plan.Memory{}, fmt.Errorf("listing GPUNodePools: %w", err)
+	}
+	if err := s.takeOver(ctx, pools.Items); err != nil {
+		return plan.Memory{}, err
 	}
 	return memoryOf(pools.Items), nil
 }
@@ -54,6 +59,12 @@ func (s *StatusStore) Save(ctx context.Context, snap plan.Snapshot, m plan.Memor
 			return fmt.Errorf("getting GPUNodePool %s: %w", p.Name, err)
 		}
 		want := poolMemory(m, p.Name, poolOf, pool.Status.Memory)
+		if want.Epoch = pool.Status.Memory.Epoch; s.epoch != nil {
+			if err := s.epoch.Follows(want.Epoch); err != nil {
+				return fmt.Errorf("GPUNodePool %s: %w", p.Name, err)
+			}
+			want.Epoch = s.epoch.Stamp()
+		}
 		if equality.Semantic.DeepEqual(pool.Status.Memory, want) {
 			continue
 		}
@@ -93,14 +104,19 @@ func memoryOf(pools []v1alpha1.GPUNodePool) plan.Memory {
 		for _, g := range p.Grown {
 			m.Grown = append(m.Grown, plan.Growth{Pool: name, At: g.At.Time, Nodes: int(g.Nodes)})
 		}
+		for _, g := range p.Removed {
+			m.Removed = append(m.Removed, plan.Growth{Pool: name, At: g.At.Time, Nodes: int(g.Nodes)})
+		}
 	}
 	for _, list := range [][]plan.Stamp{m.LastScaleUp, m.LastScaleDown, m.LastDrain, m.LastReplace, m.LastRepartition, m.SickSince} {
 		slices.SortFunc(list, func(a, b plan.Stamp) int { return strings.Compare(a.Name, b.Name) })
 	}
 	slices.SortFunc(m.Failures, func(a, b plan.Failure) int { return strings.Compare(a.Name, b.Name) })
-	slices.SortStableFunc(m.Grown, func(a, b plan.Growth) int {
-		return cmp.Or(strings.Compare(a.Pool, b.Pool), a.At.Compare(b.At))
-	})
+	for _, list := range [][]plan.Growth{m.Grown, m.Removed} {
+		slices.SortStableFunc(list, func(a, b plan.Growth) int {
+			return cmp.Or(strings.Compare(a.Pool, b.Pool), a.At.Compare(b.At))
+		})
+	}
 	return m
 }
 
@@ -137,6 +153,11 @@ func poolMemory(m plan.Memory, pool string, poolOf map[string]string, before v1a
 	for _, g := range m.Grown {
 		if g.Pool == pool {
 			out.Grown = append(out.Grown, v1alpha1.Growth{At: micro(g.At), Nodes: int32(g.Nodes)})
+		}
+	}
+	for _, g := range m.Removed {
+		if g.Pool == pool {
+			out.Removed = append(out.Removed, v1alpha1.Growth{At: micro(g.At), Nodes: int32(g.Nodes)})
 		}
 	}
 	return out

@@ -1,12 +1,15 @@
 package loop
 
 import (
+	"runtime"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gpuscale/gpuscale/autoscaler/act"
+	"github.com/gpuscale/gpuscale/autoscaler/fleet"
 	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/buildinfo"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -24,6 +27,7 @@ type Metrics struct {
 	operating *prometheus.GaugeVec
 	panics    prometheus.Counter
 	ages      *ages
+	fleet     *fleet.Fleet
 }
 
 // NewMetrics registers the loop's series.
@@ -40,12 +44,15 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		operating: prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AutoscalerOperations)), metric.AutoscalerOperations.Labels),
 		panics:    prometheus.NewCounter(prometheus.CounterOpts(opts(metric.AutoscalerPlannerPanics))),
 		ages:      newAges(),
+		fleet:     fleet.New(),
 		phases: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: metric.AutoscalerRoundSeconds.Name, Help: metric.AutoscalerRoundSeconds.Help,
 			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
 		}, metric.AutoscalerRoundSeconds.Labels),
 	}
-	r.MustRegister(m.leading, m.rounds, m.phases, m.last, m.actions, m.verdicts, m.pools, m.pending, m.unserved, m.operating, m.panics, m.ages)
+	build := prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AutoscalerBuildInfo)), metric.AutoscalerBuildInfo.Labels)
+	build.WithLabelValues(buildinfo.Version(), runtime.Version()).Set(1)
+	r.MustRegister(build, m.leading, m.rounds, m.phases, m.last, m.actions, m.verdicts, m.pools, m.pending, m.unserved, m.operating, m.panics, m.ages, m.fleet)
 	return m
 }
 
@@ -59,6 +66,7 @@ func (m *Metrics) leader(leading bool) {
 	if leading {
 		m.leading.Set(1)
 	}
+	m.fleet.Lead(leading)
 }
 
 func (m *Metrics) phase(name string, d time.Duration) {
@@ -91,10 +99,12 @@ func (m *Metrics) round(err error, now time.Time) {
 	m.last.Set(float64(now.UnixMilli()) / 1000)
 }
 
-// publish sets what the last round found. Series of what is gone go too.
-func (m *Metrics) publish(r Round) {
+// publish sets what the last round found, whose actions had been carried out at
+// acted. Series of what is gone go too. The error is that of the fleet's ledger,
+// which then begins anew.
+func (m *Metrics) publish(r Round, acted time.Time) error {
 	if m == nil {
-		return
+		return nil
 	}
 	for _, result := range r.Results {
 		a := result.Action
@@ -107,7 +117,10 @@ func (m *Metrics) publish(r Round) {
 	m.pools.Reset()
 	ready := readyByPool(r.Nodes)
 	for _, p := range r.Pools {
-		for kind, n := range map[string]int{"min": p.Min, "max": p.Max, "target": p.Target, "size": p.Size, "ready": ready[p.Name]} {
+		for kind, n := range map[string]int{
+			"min": p.Min, "max": p.Max, "target": p.Target, "size": p.Size, "ready": ready[p.Name],
+			"unready": max(0, p.Size-ready[p.Name]), "upcoming": max(0, p.Target-p.Size),
+		} {
 			m.pools.WithLabelValues(p.Name, kind).Set(float64(n))
 		}
 	}
@@ -119,6 +132,7 @@ func (m *Metrics) publish(r Round) {
 			m.operating.WithLabelValues(string(n.Operation.Phase)).Inc()
 		}
 	}
+	return m.fleet.Observe(fleet.Round{Observation: &r.Observation, Plan: &r.Plan, Results: r.Results, Acted: acted})
 }
 
 // resultWord is the catalogue's word for an outcome.

@@ -14,6 +14,7 @@ import (
 type State struct {
 	interval time.Duration
 	now      func() time.Time
+	pause    time.Duration // until the next round, where that is more than interval
 
 	mu      sync.Mutex
 	leading bool
@@ -42,6 +43,21 @@ func (s *State) turned(err error) {
 	}
 }
 
+// waits notes how long the loop pauses.
+func (s *State) waits(pause time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pause = pause
+}
+
+// Quiet reports whether nothing is expected to happen: the next round is later than
+// the interval.
+func (s *State) Quiet() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pause > s.interval
+}
+
 func (s *State) keep(r Round) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,8 +68,9 @@ func (s *State) keep(r Round) {
 func (s *State) Live() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if late := s.now().Sub(s.last); s.leading && late > 4*s.interval {
-		return fmt.Errorf("no round has ended for %s, one was due every %s", late.Round(time.Millisecond), s.interval)
+	due := max(s.interval, s.pause)
+	if late := s.now().Sub(s.last); s.leading && late > 3*s.interval+due {
+		return fmt.Errorf("no round has ended for %s, one was due after %s", late.Round(time.Millisecond), due)
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func (a *Announcer) statuses(ctx context.Context, r Round) error {
 	if err := a.client.List(ctx, &list); err != nil {
 		return fmt.Errorf("listing GPUNodePools: %w", err)
 	}
-	found := poolFindings(r)
+	found, unused := poolFindings(r), unusedCards(r)
 	var errs []error
 	for i := range list.Items {
 		pool := &list.Items[i]
@@ -43,6 +43,7 @@ func (a *Announcer) statuses(ctx context.Context, r Round) error {
 			f.write(next)
 			decided(next, f.verdict, r.Results, r.Now)
 			learned(next, r.Learned[pool.Name])
+			remark(next, r.GrowOnly[pool.Name], unused[pool.Name])
 		} else if err := r.Invalid[pool.Name]; err != nil {
 			invalid(next, err)
 		} else {

@@ -113,6 +113,7 @@ func TestAllOfMemoryIsKept(t *testing.T) {
 		LastScaleUp: stamps("p", "q"), LastScaleDown: stamps("q"), LastRepartition: stamps("p-1", "q-1"), SickSince: stamps("p-1", "q-1"),
 		LastReplace: stamps("p"), LastDrain: stamps("p", "q"),
 		Grown:    []plan.Growth{{Pool: "p", At: at, Nodes: 2}, {Pool: "p", At: at.Add(time.Minute), Nodes: 1}, {Pool: "q", At: at, Nodes: 3}},
+		Removed:  []plan.Growth{{Pool: "p", At: at, Nodes: 4}},
 		Failures: []plan.Failure{{Name: "p-1/0", Count: 2, At: at}, {Name: "q-1/7", Count: 1, At: at}},
 	}
 	lost := map[string]bool{"FreeSince": true, "UnknownSince": true}

@@ -29,17 +29,27 @@ const (
 const maxCards = 64
 
 // cards returns the node's cards: what the exporter sees, where it agrees with
-// what the device plugin offers, and otherwise what mig-manager's config says.
-func (o *Observer) cards(in nodeInput) []plan.Card {
-	cards := o.devices(in)
+// what the device plugin offers; otherwise where the agent of the node says that
+// instances are; otherwise what mig-manager's config says.
+func (o *Observer) cards(in nodeInput, report map[int]reportedCard) []plan.Card {
+	cards := o.devices(in, report)
 	if r := in.reading; r != nil {
 		measured := r.stillMeasured(in.now, o.o.MaxAge)
 		for i := range cards {
-			fromReading(&cards[i], r.cards[cards[i].Index], measured, in.tables)
+			fromReading(&cards[i], r.cards[cards[i].Index], measured, in)
 		}
 	}
-	if in.reading == nil || !agrees(in, cards) {
-		fromConfig(in, cards)
+	switch {
+	case in.reading == nil || !agrees(in, cards):
+		if !fromReport(in, cards, report) {
+			fromConfig(in, cards)
+		}
+	default:
+		for i := range cards {
+			if in.readingOf(cards[i].Index) != nil {
+				place(&cards[i], report[cards[i].Index])
+			}
+		}
 	}
 	doubtUnattributed(in, cards)
 	for i := range cards {
@@ -48,16 +58,19 @@ func (o *Observer) cards(in nodeInput) []plan.Card {
 	return cards
 }
 
-// devices are the cards that labels and the exporter know of, with nothing yet
-// said about what is on them.
-func (o *Observer) devices(in nodeInput) []plan.Card {
+// devices are the cards that labels, the exporter and the agent know of, with
+// nothing yet said about what is on them.
+func (o *Observer) devices(in nodeInput, report map[int]reportedCard) []plan.Card {
 	memory, _ := strconv.Atoi(in.node.Labels[memoryLabel])
-	model, _ := gpu.ParseProductMemory(in.node.Labels[productLabel], memory)
+	model, _ := in.models.of(in.tables, in.node.Labels[productLabel], memory)
 	n := cardCount(in.node)
 	if in.reading != nil {
 		for index := range in.reading.cards {
 			n = min(max(n, index+1), maxCards)
 		}
+	}
+	for index := range report {
+		n = min(max(n, index+1), maxCards)
 	}
 	cards := make([]plan.Card, n)
 	for i := range cards {
@@ -80,19 +93,22 @@ func cardCount(n *corev1.Node) int {
 	return int(min(total, maxCards))
 }
 
-// demandOf reads what one of an extended resource is.
+// demandOf reads what one of an extended resource is; of any other it is nothing.
 func demandOf(name string) (demand.Demand, error) {
+	if !strings.Contains(name, "/") {
+		return demand.Demand{}, nil
+	}
 	return demand.FromResources(map[string]int64{name: 1})
 }
 
 // fromReading fills a card with what the exporter said about it; measured tells
 // which busy ratios are fresh.
-func fromReading(c *plan.Card, r *cardReading, measured func(sample.Value) bool, tables mig.Tables) {
+func fromReading(c *plan.Card, r *cardReading, measured func(sample.Value) bool, in nodeInput) {
 	if r == nil || !r.listed {
 		return
 	}
 	c.UUID, c.Health, c.MIG, c.Busy = r.uuid, r.health, r.mig, r.busy
-	if model, ok := gpu.ParseProduct(r.model); ok {
+	if model, ok := in.models.of(in.tables, r.model, 0); ok {
 		c.Model = model
 	}
 	c.Holders = slices.Sorted(slices.Values(r.holders))
@@ -101,7 +117,7 @@ func fromReading(c *plan.Card, r *cardReading, measured func(sample.Value) bool,
 	if !c.MIG {
 		return
 	}
-	table, ok := tables.ForModel(c.Model.Name)
+	table, ok := in.tables.ForModel(c.Model.Name)
 	if !ok {
 		c.HoldersKnown = false
 		return
@@ -149,23 +165,43 @@ func settle(c *plan.Card, table *mig.Table) {
 // offers: right after a repartition one of them is behind. While a card is
 // being cut the plugin offers nothing, and the exporter is believed.
 func agrees(in nodeInput, cards []plan.Card) bool {
-	if _, cutting := in.node.Annotations[partition.RecordAnnotation]; cutting {
+	if beingCut(in.node) || in.node.Labels[strategyLabel] == "single" {
 		return true
 	}
-	if in.node.Labels[strategyLabel] == "single" {
-		return true
+	if !anyMIG(cards) && !offersInstances(in.node) {
+		return true // most nodes: there is nothing to compare
 	}
-	layout, err := partition.LayoutOf(cards)
+	layout, err := partition.LayoutOf(in.tables, cards)
 	if err != nil {
 		return false
 	}
-	return maps.Equal(instancesOnly(layout.Resources()), instancesOnly(partition.Advertised(in.node)))
+	return partition.SameOffer(instancesOnly(layout.Resources()), instancesOnly(partition.Advertised(in.node)))
+}
+
+func anyMIG(cards []plan.Card) bool {
+	for i := range cards { // they are large: not copied
+		if cards[i].MIG {
+			return true
+		}
+	}
+	return false
+}
+
+const instancePrefix = "nvidia.com/mig-"
+
+func offersInstances(n *corev1.Node) bool {
+	for name := range n.Status.Allocatable {
+		if strings.HasPrefix(string(name), instancePrefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // instancesOnly leaves out whole cards, whose number replicas change.
 func instancesOnly(resources map[string]int64) map[string]int64 {
 	out := maps.Clone(resources)
-	maps.DeleteFunc(out, func(name string, _ int64) bool { return !strings.HasPrefix(name, "nvidia.com/mig-") })
+	maps.DeleteFunc(out, func(name string, _ int64) bool { return !strings.HasPrefix(name, instancePrefix) })
 	return out
 }
 
@@ -183,7 +219,7 @@ func fromConfig(in nodeInput, cards []plan.Card) {
 	}
 	for i := range cards {
 		c := &cards[i]
-		c.HoldersKnown, c.Holders, c.Instances, c.UnusedSince = false, nil, nil, time.Time{}
+		forgetHolders(c)
 		c.MIG = len(offered) > 0
 		if layout == nil {
 			continue
@@ -191,6 +227,11 @@ func fromConfig(in nodeInput, cards []plan.Card) {
 		c.MIG = layout[i].MIG
 		c.Instances = unplaced(in.tables, c.Model.Name, layout[i].Counts)
 	}
+}
+
+// forgetHolders takes back what a reading said that turned out to be behind.
+func forgetHolders(c *plan.Card) {
+	c.HoldersKnown, c.Holders, c.Instances, c.UnusedSince = false, nil, nil, time.Time{}
 }
 
 // configLayout returns what a named config makes of n cards, nil where it does

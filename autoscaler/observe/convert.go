@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,7 @@ import (
 // converter makes plans of pods and of what pods are made from.
 type converter struct {
 	c      *cluster
+	kept   *converted // nil: nothing is
 	rules  *rules
 	ranges map[string][]corev1.LimitRange
 }
@@ -28,6 +30,16 @@ func newConverter(c *cluster) *converter {
 		v.ranges[c.ranges[i].Namespace] = append(v.ranges[c.ranges[i].Namespace], c.ranges[i])
 	}
 	return v
+}
+
+// existing is pod for one that the API server has, which need not be read again.
+func (v *converter) existing(p *corev1.Pod) plan.Pod {
+	if v.kept == nil {
+		return v.pod(p)
+	}
+	out := v.kept.of(v.c.claims, p)
+	v.rules.of(p.Namespace, p.Labels, &p.Spec, &out)
+	return out
 }
 
 // pod is a pod that exists.
@@ -74,7 +86,7 @@ func (v *converter) podsOf(gpuNode map[string]bool) []plan.Pod {
 		if kube.IsOver(p) || p.Spec.NodeName == "" && p.DeletionTimestamp != nil {
 			continue
 		}
-		pod := v.pod(p)
+		pod := v.existing(p)
 		if p.Spec.NodeName != "" && !gpuNode[p.Spec.NodeName] || p.Spec.NodeName == "" && pod.Demand.Zero() && pod.Unreadable == "" {
 			continue
 		}
@@ -95,11 +107,33 @@ func (v *converter) podsOf(gpuNode map[string]bool) []plan.Pod {
 			p.Tenant = c.ledger.Tenant(claimOf(*p, models, all[i].Labels, all[i].Annotations, all[i].Spec.SchedulerName, all[i].Workload, all[i].PodGroup))
 		}
 	}
+	refused := c.ledger.Refuse(v.made(unmade, out))
 	for i := range unmade {
 		u := &unmade[i]
 		u.Groups = v.rules.in(u.Namespace, u.Template.Labels)
-		u.Tenant = c.ledger.Tenant(claimOf(u.Pod, models, u.Template.Labels, u.Template.Annotations, u.Template.Spec.SchedulerName, u.Workload, u.PodGroup))
+		u.Tenant = cmp.Or(refused[i], c.ledger.Tenant(claimOf(u.Pod, models, u.Template.Labels, u.Template.Annotations, u.Template.Spec.SchedulerName, u.Workload, u.PodGroup)))
 		out = append(out, u.Pod)
+	}
+	return out
+}
+
+// made are the pods that are still to be made, as ResourceQuotas will see them.
+func (v *converter) made(unmade []gangs.Unmade, exist []plan.Pod) []ledger.Made {
+	out := make([]ledger.Made, len(unmade))
+	if len(v.c.resourceQuotas) == 0 {
+		return out
+	}
+	members := map[string]int{} // that exist, of each gang
+	for i := range exist {
+		members[exist[i].Gang]++
+	}
+	specs := map[*corev1.PodTemplateSpec]*corev1.PodSpec{}
+	for i := range unmade {
+		u := &unmade[i]
+		if specs[u.Template] == nil {
+			specs[u.Template] = ptr.To(WithDefaults(&u.Template.Spec, v.ranges[u.Namespace]))
+		}
+		out[i] = ledger.Made{Namespace: u.Namespace, Spec: specs[u.Template], Gang: u.Gang, Least: u.GangMin - members[u.Gang]}
 	}
 	return out
 }
@@ -113,10 +147,17 @@ func claimOf(p plan.Pod, models map[string]string, labels, annotations map[strin
 
 // modelsOf says which model of card a node has.
 func modelsOf(nodes []corev1.Node) map[string]string {
-	out := map[string]string{}
+	out := make(map[string]string, len(nodes))
+	names := map[string]string{} // by product, of which there are few
 	for i := range nodes {
-		if model, ok := gpu.ParseProduct(nodes[i].Labels[productLabel]); ok {
-			out[nodes[i].Name] = model.Name
+		product := nodes[i].Labels[productLabel]
+		name, known := names[product]
+		if !known {
+			model, _ := gpu.ParseProduct(product)
+			name, names[product] = model.Name, model.Name
+		}
+		if name != "" {
+			out[nodes[i].Name] = name
 		}
 	}
 	return out

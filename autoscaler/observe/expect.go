@@ -1,12 +1,14 @@
 package observe
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
+	"github.com/gpuscale/gpuscale/autoscaler/observe/ledger"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -39,7 +41,9 @@ func (v *converter) expect(outlooks []Outlook, pods []plan.Pod, models map[strin
 		like.Namespace, like.Name, like.Owner = o.Namespace, o.Series.Name, o.Kind+"/"+o.Series.Name
 		like.Created, like.PendingSince, like.Evictable = now, now, true
 		like.Groups = v.rules.in(like.Namespace, template.Labels)
-		like.Tenant = v.c.ledger.Tenant(claimOf(like, models, template.Labels, template.Annotations, template.Spec.SchedulerName, "", ""))
+		spec := WithDefaults(&template.Spec, v.ranges[o.Namespace])
+		like.Tenant = cmp.Or(v.c.ledger.Refuse([]ledger.Made{{Namespace: o.Namespace, Spec: &spec}})[0],
+			v.c.ledger.Tenant(claimOf(like, models, template.Labels, template.Annotations, template.Spec.SchedulerName, "", "")))
 		f := plan.Forecast{Name: o.key(), Like: like, Have: have(pods, o), At: o.At}
 		f.Low, f.Expected, f.High, f.Error, f.Unsure = o.replicas()
 		if f.Unsure == "" && !o.At.After(now) {

@@ -1,8 +1,8 @@
 package observe
 
 import (
-	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
@@ -71,7 +71,7 @@ func (o *Observer) trackIdle(in nodeInput, c *plan.Card) {
 	if !c.HoldersKnown {
 		return
 	}
-	card := fmt.Sprintf("%s/%d/%s", in.node.Name, c.Index, c.UUID)
+	card := in.node.Name + "/" + strconv.Itoa(c.Index) + "/" + c.UUID
 	held := len(c.Holders) > 0
 	for i := range c.Instances {
 		inst := &c.Instances[i]

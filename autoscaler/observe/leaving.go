@@ -1,9 +1,12 @@
 package observe
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -45,4 +48,24 @@ func movable(p *corev1.Pod, out *plan.Pod) {
 		return
 	}
 	out.EvictFrom = from
+}
+
+// interruptedAfter is how long after its notice EC2 takes a spot instance.
+const interruptedAfter = 2 * time.Minute
+
+// takenAt is when a provider takes a node that it gave notice of, zero where it
+// only might.
+func takenAt(l pools.Leaving) time.Time {
+	if l.Kind != pools.Interruption {
+		return time.Time{}
+	}
+	return l.At.Add(interruptedAfter)
+}
+
+// leavesAt is when the node's provider takes it, zero where it gave no notice.
+func (o *Observer) leavesAt(n *corev1.Node) time.Time {
+	if n.Spec.ProviderID == "" {
+		return time.Time{}
+	}
+	return o.said[n.Labels[v1alpha1.NodePoolLabel]].leaving[pools.LastPart(n.Spec.ProviderID)]
 }

@@ -14,9 +14,6 @@ import (
 
 const gpuPresentLabel = "nvidia.com/gpu.present"
 
-// noScaleDown are annotations by which a node says that it must stay.
-var noScaleDown = []string{"gpuscale.io/scale-down-disabled", "cluster-autoscaler.kubernetes.io/scale-down-disabled"}
-
 // lifecycleTaints say what Ready and Cordoned say too, and go by themselves.
 // Left in, they would make a booting node look useless.
 var lifecycleTaints = map[string]bool{
@@ -46,8 +43,9 @@ type nodeInput struct {
 	config  partition.Config
 	claims  *Claims
 	tables  mig.Tables
+	models  *models
 	reading *nodeReading // nil: unknown
-	bound   []plan.Pod
+	bound   []*plan.Pod
 	now     time.Time
 	pool    string // empty where the label names none that is valid
 	keep    bool   // its pool gives no node back
@@ -62,19 +60,18 @@ func (o *Observer) node(in nodeInput) plan.Node {
 		CPUMilli:    n.Status.Allocatable.Cpu().MilliValue(),
 		MemoryMi:    n.Status.Allocatable.Memory().Value() >> 20,
 		Operation:   partition.OperationOf(n),
-		NoScaleDown: in.keep,
+		NoScaleDown: in.keep || v1alpha1.ScaleDownDisabled(n),
 		Allocatable: offer(n),
 		Drain:       draining(n),
 		HoldsData:   holdsData(n),
+		LeavesAt:    o.leavesAt(n),
+		UID:         string(n.UID),
 		Others:      in.claims.others(n.Status.Allocatable),
 	}
 	for _, t := range n.Spec.Taints {
 		if !lifecycleTaints[t.Key] {
 			out.Taints = append(out.Taints, plan.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
 		}
-	}
-	for _, key := range noScaleDown {
-		out.NoScaleDown = out.NoScaleDown || n.Annotations[key] == "true"
 	}
 	out.CordonedBy = cordonedBy(n)
 	if n.DeletionTimestamp != nil {
@@ -83,10 +80,11 @@ func (o *Observer) node(in nodeInput) plan.Node {
 	// A node whose device plugin has not come up shows no card: its pool's
 	// template says what it will have. While a card is being cut the plugin
 	// pauses, and what the node has is known all the same.
-	if out.Operation == nil && !advertises(in) {
+	report := o.reports.of(in)
+	if out.Operation == nil && !advertises(in) && !cutToNothing(report) {
 		return out
 	}
-	out.Cards = o.cards(in)
+	out.Cards = o.cards(in, report)
 	return out
 }
 

@@ -16,13 +16,14 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
+	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
 // PoolReader is what observing needs of the providers; pools.Providers is one.
 type PoolReader interface {
 	List(ctx context.Context, pool *v1alpha1.GPUNodePool) (pools.Listing, error)
-	Template(pool *v1alpha1.GPUNodePool) (plan.Template, error)
+	Template(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, error)
 	Learn(pool *v1alpha1.GPUNodePool, target int, nodes []*corev1.Node) pools.Learned
 }
 
@@ -54,8 +55,12 @@ type Observer struct {
 	// What the providers said this round.
 	said map[string]said // by pool
 
-	tables published
-	warned map[string]string // what was last said of a subject
+	tables  published
+	models  models
+	pods    converted
+	reports reports
+	wants   map[*foreign.Object]bool // whether a workload's pods want GPUs
+	warned  map[string]string        // what was last said of a subject
 }
 
 // New returns an Observer that has seen nothing yet: everything free is free
@@ -87,10 +92,14 @@ type Observation struct {
 	// as far as they can be understood.
 	Quotas        []v1alpha1.GPUQuota
 	QuotaProblems map[string]error
+	// GrowOnly are the pools of which no certain node can be taken away.
+	GrowOnly map[string]bool
 	// Learned is what the past of each pool says.
 	Learned map[string]pools.Learned
 	// ReadingsAge is how old Prometheus' answer is; negative when there is none.
 	ReadingsAge time.Duration
+	// HPAs whose pods want GPUs, for people.
+	HPAs []HPA
 }
 
 // Observe reads everything once. An error means that the cluster could not be
@@ -100,20 +109,23 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	if err != nil {
 		return Observation{}, err
 	}
-	out := Observation{Snapshot: plan.Snapshot{Now: now}, Invalid: map[string]error{}, Learned: map[string]pools.Learned{}, ReadingsAge: -1}
+	out := Observation{Snapshot: plan.Snapshot{Now: now}, Invalid: map[string]error{}, Learned: map[string]pools.Learned{}, GrowOnly: map[string]bool{}, ReadingsAge: -1}
 	readings := o.o.Readings()
 	if readings != nil {
 		out.ReadingsAge = max(0, now.Sub(readings.Taken))
 	}
+	out.Tables, err = o.tables.of(c.nodes)
+	o.warn("MIG tables", err)
 	o.said = map[string]said{}
 	conflicts, members := pools.Conflicts(c.pools, c.nodes), membersOf(c.nodes)
 	for i := range c.pools {
 		name := c.pools[i].Name
-		pool, err := o.pool(ctx, &c.pools[i])
+		pool, err := o.pool(ctx, &c.pools[i], out.Tables)
 		if err = cmp.Or(conflicts[name], err); err != nil {
 			out.Invalid[name] = err
 			continue
 		}
+		out.GrowOnly[name] = o.said[name].unnamed
 		out.Learned[name] = o.learn(&pool, &c.pools[i], members[name])
 		out.Pools = append(out.Pools, pool)
 	}
@@ -124,9 +136,14 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	ours := gpuNodes(c.nodes)
 	o.share(c, &out)
 	v := newConverter(c)
+	v.kept = &o.pods
+	o.pods.begin(c.claims)
 	out.Pods = v.podsOf(ours)
+	o.pods.end()
+	out.HPAs = o.hpas(v, out.Pods)
 	out.Forecasts, err = v.expect(o.o.Outlooks(), out.Pods, modelsOf(c.nodes), now)
 	o.warn("forecasts", err)
+	out.Tenants = c.ledger.Tenants // with those that have no room for pods to come
 	addMoves(out.Pods, c)
 	bound := boundTo(out.Pods)
 	for i := range c.nodes {
@@ -135,7 +152,7 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 			continue
 		}
 		in := nodeInput{
-			node: n, config: c.config, claims: c.claims, tables: out.Tables, reading: readings.node(n.Name, now, o.o.MaxAge), bound: bound[n.Name], now: now,
+			node: n, config: c.config, claims: c.claims, tables: out.Tables, models: &o.models, reading: readings.node(n.Name, now, o.o.MaxAge), bound: bound[n.Name], now: now,
 		}
 		if pool := n.Labels[v1alpha1.NodePoolLabel]; valid[pool] && !o.going(n) {
 			in.pool, in.keep = pool, c.keeps(pool) || o.said[pool].unnamed
@@ -145,6 +162,7 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	countSizes(out.Pools, out.Nodes)
 	learnOthers(out.Pools, out.Nodes)
 	o.idle.sweep(now)
+	o.warn("MIG layouts", o.reports.sweep())
 	return out, nil
 }
 
@@ -208,10 +226,11 @@ func (o *Observer) read(ctx context.Context) (*cluster, error) {
 	return c, nil
 }
 
-func boundTo(pods []plan.Pod) map[string][]plan.Pod {
-	out := map[string][]plan.Pod{}
-	for _, p := range pods {
-		if p.Node != "" {
+// boundTo are the pods on each node.
+func boundTo(pods []plan.Pod) map[string][]*plan.Pod {
+	out := map[string][]*plan.Pod{}
+	for i := range pods {
+		if p := &pods[i]; p.Node != "" {
 			out[p.Node] = append(out[p.Node], p)
 		}
 	}

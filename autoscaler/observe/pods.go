@@ -25,7 +25,7 @@ func (c *Claims) ConvertPod(p *corev1.Pod) plan.Pod {
 		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
 	})
 	out := plan.Pod{
-		Namespace: p.Namespace, Name: p.Name,
+		Namespace: p.Namespace, Name: p.Name, UID: string(p.UID),
 		Owner:        owner(p),
 		Node:         p.Spec.NodeName,
 		Created:      p.CreationTimestamp.Time,

@@ -24,8 +24,8 @@ const (
 	defaultRepartition = 30 * time.Second
 )
 
-// pool converts a GPUNodePool; Size is set later. The error names the field.
-func (o *Observer) pool(ctx context.Context, p *v1alpha1.GPUNodePool) (plan.Pool, error) {
+// pool converts a GPUNodePool; Size is set later, tables are what nodes publish. The error names the field.
+func (o *Observer) pool(ctx context.Context, p *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Pool, error) {
 	if p.DeletionTimestamp != nil {
 		return plan.Pool{}, fmt.Errorf("the pool is being deleted")
 	}
@@ -34,7 +34,7 @@ func (o *Observer) pool(ctx context.Context, p *v1alpha1.GPUNodePool) (plan.Pool
 	if err != nil {
 		return plan.Pool{}, err
 	}
-	template, err := o.o.Pools.Template(p)
+	template, err := o.o.Pools.Template(p, tables)
 	if err != nil {
 		return plan.Pool{}, err
 	}
@@ -52,11 +52,11 @@ func (o *Observer) pool(ctx context.Context, p *v1alpha1.GPUNodePool) (plan.Pool
 		return plan.Pool{}, err
 	}
 	o.heed(&out, p, listing)
-	out.MIG, err = poolMIG(p.Spec.MIG, template)
+	out.MIG, err = poolMIG(p.Spec.MIG, template, tables)
 	return out, err
 }
 
-func poolMIG(spec *v1alpha1.MIG, template plan.Template) (plan.PoolMIG, error) {
+func poolMIG(spec *v1alpha1.MIG, template plan.Template, tables mig.Tables) (plan.PoolMIG, error) {
 	if spec == nil || len(template.Cards) == 0 {
 		return plan.PoolMIG{}, nil
 	}
@@ -70,7 +70,7 @@ func poolMIG(spec *v1alpha1.MIG, template plan.Template) (plan.PoolMIG, error) {
 		return out, nil
 	}
 	model := template.Cards[0].Model.Name
-	table, ok := mig.ForModel(model)
+	table, ok := tables.ForModel(model)
 	if !ok {
 		return plan.PoolMIG{}, fmt.Errorf("spec.mig.allowedProfiles: %s has no MIG", model)
 	}

@@ -24,11 +24,30 @@ type Prometheus struct {
 	log     *slog.Logger
 	latest  atomic.Pointer[Readings]
 	failing atomic.Bool
+	quiet   func() bool // whether answers may be older; nil for never
+	maxAge  time.Duration
 }
 
 // NewPrometheus returns a reader that asks every so often once it runs.
 func NewPrometheus(q Querier, every time.Duration, log *slog.Logger) *Prometheus {
 	return &Prometheus{querier: q, every: every, log: log}
+}
+
+// AskRarely has Run leave out questions while quiet says so, for as long as what was
+// said last is well within maxAge for every node: being quiet makes nothing unknown.
+// It is set before Run.
+func (p *Prometheus) AskRarely(maxAge time.Duration, quiet func() bool) {
+	p.maxAge, p.quiet = maxAge, quiet
+}
+
+// due reports whether it is time to ask again.
+func (p *Prometheus) due(now time.Time) bool {
+	last := p.latest.Load()
+	if p.quiet == nil || last == nil || p.failing.Load() || !p.quiet() {
+		return true
+	}
+	taken := now.Sub(last.Taken)
+	return taken >= p.maxAge/3 || last.oldest(p.maxAge)+taken+p.every > p.maxAge*3/4
 }
 
 // Latest returns the last whole set of answers, nil before the first.
@@ -39,7 +58,9 @@ func (p *Prometheus) Run(ctx context.Context) error {
 	tick := time.NewTicker(p.every)
 	defer tick.Stop()
 	for {
-		p.once(ctx)
+		if p.due(time.Now()) {
+			p.once(ctx)
+		}
 		select {
 		case <-ctx.Done():
 			return nil

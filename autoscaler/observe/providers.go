@@ -1,6 +1,8 @@
 package observe
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
@@ -32,8 +34,10 @@ func (o *Observer) learn(out *plan.Pool, pool *v1alpha1.GPUNodePool, nodes []*co
 
 // said is what a provider said about a pool this round, besides its size.
 type said struct {
-	unnamed bool            // no certain node can be taken away
-	leaving map[string]bool // nodes that it gave notice of, by the end of their providerID
+	unnamed bool // no certain node can be taken away
+	// leaving are nodes that it gave notice of, by the end of their providerID: when
+	// it takes them, zero where it only might.
+	leaving map[string]time.Time
 	going   map[string]bool // nodes that were taken away, likewise
 }
 
@@ -44,9 +48,9 @@ func (o *Observer) heed(out *plan.Pool, pool *v1alpha1.GPUNodePool, l pools.List
 	if pool.Spec.PricePerHour == nil && l.SpotPrice != nil {
 		out.PricePerHour = *l.SpotPrice
 	}
-	s := said{unnamed: l.Unnamed, leaving: map[string]bool{}, going: map[string]bool{}}
+	s := said{unnamed: l.Unnamed, leaving: map[string]time.Time{}, going: map[string]bool{}}
 	for _, leaving := range l.Leaving {
-		s.leaving[leaving.Instance] = true
+		s.leaving[leaving.Instance] = takenAt(leaving)
 	}
 	for _, part := range l.Going {
 		s.going[part] = true
@@ -57,7 +61,8 @@ func (o *Observer) heed(out *plan.Pool, pool *v1alpha1.GPUNodePool, l pools.List
 // noticed reports whether the node's provider has given notice that it goes.
 // Nothing new belongs there, so it counts as cordoned by somebody else.
 func (o *Observer) noticed(n *corev1.Node) bool {
-	return o.said[n.Labels[v1alpha1.NodePoolLabel]].leaving[pools.LastPart(n.Spec.ProviderID)]
+	_, noticed := o.said[n.Labels[v1alpha1.NodePoolLabel]].leaving[pools.LastPart(n.Spec.ProviderID)]
+	return noticed && n.Spec.ProviderID != ""
 }
 
 // going reports whether the node was taken away and only its Node object is left.

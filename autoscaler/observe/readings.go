@@ -1,7 +1,6 @@
 package observe
 
 import (
-	"fmt"
 	"strconv"
 	"time"
 
@@ -64,6 +63,18 @@ func (r *Readings) node(name string, now time.Time, maxAge time.Duration) *nodeR
 	return n
 }
 
+// oldest is the greatest age, when they were taken, of what the nodes said that can
+// still be believed.
+func (r *Readings) oldest(maxAge time.Duration) time.Duration {
+	var age time.Duration
+	for _, n := range r.nodes {
+		if n.aged && n.age <= maxAge {
+			age = max(age, n.age)
+		}
+	}
+	return age
+}
+
 // Answers are the vectors that Readings are made of.
 type Answers struct {
 	Info, InstanceInfo, Held, Age          prom.Vector
@@ -120,7 +131,7 @@ func (r *Readings) holders(held prom.Vector) {
 }
 
 func (r *Readings) values(a Answers) {
-	ages := map[string]time.Duration{}
+	ages := make(map[entityKey]time.Duration, len(a.SampleAge))
 	for _, s := range a.SampleAge {
 		if v, ok := sample.Known(s.Value, 0).Get(); ok {
 			ages[entity(s.Labels)] = seconds(v)
@@ -214,14 +225,22 @@ func holderOf(ls prom.Labels) string {
 // own returns the exporter's own label, which Prometheus moves aside as
 // exported_… when the scrape target has one of that name too.
 func own(ls prom.Labels, name string) string {
-	if v := ls.Get(metric.Exported + name); v != "" {
+	if v := ls.Get(movedAside[name]); v != "" {
 		return v
 	}
 	return ls.Get(name)
 }
 
-func entity(ls prom.Labels) string {
-	return fmt.Sprintf("%s\x00%s\x00%s", own(ls, metric.LabelNode), ls.Get(metric.LabelGPU), ls.Get(metric.LabelGPUInstanceID))
+// movedAside are the names that own is asked for, as Prometheus writes them then.
+var movedAside = map[string]string{
+	metric.LabelNode: metric.Exported + metric.LabelNode, metric.LabelNamespace: metric.Exported + metric.LabelNamespace, metric.LabelPod: metric.Exported + metric.LabelPod,
+}
+
+// entityKey is a card, or an instance of one.
+type entityKey struct{ node, gpu, instance string }
+
+func entity(ls prom.Labels) entityKey {
+	return entityKey{own(ls, metric.LabelNode), ls.Get(metric.LabelGPU), ls.Get(metric.LabelGPUInstanceID)}
 }
 
 func seconds(v float64) time.Duration {

@@ -31,14 +31,11 @@ type shares struct {
 	ledger         *ledger.Ledger
 }
 
-// share puts quotas and MIG tables into the Snapshot.
+// share puts quotas into the Snapshot.
 func (o *Observer) share(c *cluster, out *Observation) {
-	tables, err := o.tables.of(c.nodes)
-	o.warn("MIG tables", err)
-	out.Tables = tables
 	c.ledger = ledger.New(ledger.Input{
 		Quotas: c.quotas, ResourceQuotas: c.resourceQuotas, Namespaces: c.namespaces, Objects: c.foreign,
-		Models: slices.Collect(maps.Values(modelsOf(c.nodes))), Tables: tables,
+		Models: slices.Collect(maps.Values(modelsOf(c.nodes))), Tables: out.Tables,
 	})
 	out.Tenants, out.Quotas, out.QuotaProblems = c.ledger.Tenants, c.quotas, c.ledger.Problems
 	o.warnForeign(c)

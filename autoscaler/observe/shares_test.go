@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
@@ -239,5 +240,50 @@ spec: {template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/
 				t.Errorf("%+v", f)
 			}
 		})
+	}
+}
+
+// TestAResourceQuotaHoldsBesideAGPUQuota: what the API server would not let be made is
+// not bought for, whatever other quota admits it, and the answer names the quota.
+func TestAResourceQuotaHoldsBesideAGPUQuota(t *testing.T) {
+	const name = corev1.ResourceName("requests.nvidia.com/gpu")
+	amounts := func(n string) corev1.ResourceList { return corev1.ResourceList{name: resource.MustParse(n)} }
+	large := pool("p")
+	large.Spec.Min, large.Spec.MIG, large.Spec.Template.Cards = 0, nil, 8
+	for used, want := range map[string]string{
+		"0": "2 of team",
+		"1": "0 of team, 2 of resourcequota/chat/gpus/no-more/requests.nvidia.com/gpu", // a gang's are made all or not at all
+	} {
+		w := newWorld(t, large,
+			&v1alpha1.GPUQuota{ObjectMeta: metav1.ObjectMeta{Name: "team"}, Spec: v1alpha1.GPUQuotaSpec{
+				Tenants: v1alpha1.Tenants{Namespaces: []string{"chat"}}, Amounts: []v1alpha1.QuotaAmount{{Model: "any", Guaranteed: ptr.To(resource.MustParse("50"))}},
+			}},
+			&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "gpus"}, Spec: corev1.ResourceQuotaSpec{Hard: amounts("16")},
+				Status: corev1.ResourceQuotaStatus{Hard: amounts("16"), Used: amounts(used)}},
+		)
+		w.neighbour(foreign.LeaderWorkerSet, `
+metadata: {namespace: chat, name: vllm}
+spec: {leaderWorkerTemplate: {size: 2, workerTemplate: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: 8}}}]}}}}`)
+		out := w.at(0)
+		of := map[string]int{}
+		for _, p := range out.Pods {
+			of[p.Tenant]++
+		}
+		got := fmt.Sprintf("%d of team", of["team"])
+		for tenant, n := range of {
+			if tenant != "team" {
+				got += fmt.Sprintf(", %d of %s", n, tenant)
+			}
+		}
+		if got != want {
+			t.Errorf("%s used: %s, want %s", used, got, want)
+		}
+		made := plan.Make(out.Snapshot, plan.DefaultPolicy())
+		if bought := len(made.Actions) > 0; bought != (used == "0") {
+			t.Errorf("%s used: %s", used, made)
+		}
+		if used != "0" && !strings.Contains(made.String(), "resourcequota/chat/gpus/no-more/requests.nvidia.com/gpu") {
+			t.Errorf("the answer does not name the quota: %s", made)
+		}
 	}
 }

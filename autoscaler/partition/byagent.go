@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,7 +45,7 @@ func agentPhase(node *corev1.Node, r Record) (plan.Phase, string) {
 		return plan.PhaseFailed, "the agent could not cut the card: " + a.Message
 	case a.State == AgentWorking:
 		return plan.PhasePending, "the agent is at: " + a.Step
-	case !maps.Equal(Advertised(node), r.Expect):
+	case !Offers(node, r.Expect):
 		return plan.PhasePending, "the device plugin has not advertised the new layout yet"
 	}
 	return plan.PhaseSucceeded, ""
@@ -61,13 +60,14 @@ func (m *Manager) undoByAgent(ctx context.Context, node *corev1.Node, r Record, 
 	if r.Undo != nil {
 		since = r.Undo.Since
 	}
-	waited := now.Sub(since) >= patience
+	waited := elapsed(since, now) >= patience
+	failed := ok && a.State == AgentFailed && elapsed(since, now) >= retryAfter(StateFailed, r.attempt(), patience)
 	switch {
 	case r.Undo == nil && !r.Selected:
 		return true, m.Unmark(ctx, node, r) // it never was begun
-	case ok && a.State == AgentRestored && (maps.Equal(Advertised(node), r.Was) || r.Undo != nil && waited):
+	case ok && a.State == AgentRestored && (Offers(node, r.Was) || r.Undo != nil && waited):
 		return true, m.Unmark(ctx, node, r)
-	case r.Undo != nil && !waited && !(ok && a.State == AgentFailed):
+	case r.Undo != nil && !waited && !failed:
 		return false, nil
 	case r.attempt() >= MaxUndoAttempts:
 		return false, fmt.Errorf("node %s: card %d could not be restored to %s in %d attempts, its agent says %q: the node stays cordoned until annotation %s is removed",

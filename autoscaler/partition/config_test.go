@@ -46,7 +46,7 @@ func TestConfigGolden(t *testing.T) {
 		h100(t, 3, "3g.40gb@4 3g.40gb@0"),
 		h100(t, 4, "empty"),
 	}
-	layout, err := LayoutOf(cards)
+	layout, err := LayoutOf(nil, cards)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,9 +122,9 @@ func TestParseConfigSaysWhat(t *testing.T) {
 }
 
 func TestNameDependsOnCountsOnly(t *testing.T) {
-	a, _ := LayoutOf([]plan.Card{h100(t, 0, "1g.10gb@0"), h100(t, 1, "-")})
-	b, _ := LayoutOf([]plan.Card{h100(t, 1, "-"), h100(t, 0, "1g.10gb@6")})
-	c, _ := LayoutOf([]plan.Card{h100(t, 1, "1g.10gb@6"), h100(t, 0, "-")})
+	a, _ := LayoutOf(nil, []plan.Card{h100(t, 0, "1g.10gb@0"), h100(t, 1, "-")})
+	b, _ := LayoutOf(nil, []plan.Card{h100(t, 1, "-"), h100(t, 0, "1g.10gb@6")})
+	c, _ := LayoutOf(nil, []plan.Card{h100(t, 1, "1g.10gb@6"), h100(t, 0, "-")})
 	if a.Name() != b.Name() {
 		t.Errorf("placements changed the name: %s, %s", a.Name(), b.Name())
 	}
@@ -140,10 +140,10 @@ func TestNameDependsOnCountsOnly(t *testing.T) {
 }
 
 func TestLayoutOfRefusesGaps(t *testing.T) {
-	if _, err := LayoutOf([]plan.Card{h100(t, 1, "-")}); err == nil {
+	if _, err := LayoutOf(nil, []plan.Card{h100(t, 1, "-")}); err == nil {
 		t.Error("card 1 of one card was accepted")
 	}
-	if _, err := LayoutOf([]plan.Card{h100(t, 0, "-"), h100(t, 0, "-")}); err == nil {
+	if _, err := LayoutOf(nil, []plan.Card{h100(t, 0, "-"), h100(t, 0, "-")}); err == nil {
 		t.Error("card 0 twice was accepted")
 	}
 }

@@ -46,13 +46,39 @@ func (m *Manager) Publish(ctx context.Context, layouts ...NodeLayout) (added boo
 	return added, err
 }
 
+// Gives reports whether a config of that name can be selected and gives all cards of
+// a node exactly this layout, spelled in the same way.
+func (m *Manager) Gives(ctx context.Context, name string, layout NodeLayout) (bool, error) {
+	var cm corev1.ConfigMap
+	if err := m.live.Get(ctx, m.configMap, &cm); err != nil {
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return false, fmt.Errorf("ConfigMap %s: %w", m.configMap, err)
+	}
+	c, err := ParseConfig(cm.Data[ConfigKey])
+	if err != nil {
+		return false, fmt.Errorf("ConfigMap %s: %w", m.configMap, err)
+	}
+	for i, want := range layout {
+		counts, isMIG, known := c.Counts(name, i)
+		have := maps.Clone(counts)
+		maps.DeleteFunc(have, func(_ string, n int) bool { return n == 0 })
+		if !known || isMIG != want.MIG || len(have) != len(want.Counts) || len(have) > 0 && !maps.Equal(have, want.Counts) {
+			return false, nil
+		}
+	}
+	return len(layout) > 0, nil
+}
+
 // Collect removes our configs that are not in used, but for the first
-// keepUnused of them.
+// keepUnused of them. One whose other name is in used is used as well: it may be
+// what its node goes back to.
 func (m *Manager) Collect(ctx context.Context, used map[string]bool) error {
 	return m.edit(ctx, func(c *Config) error {
 		var unused []string
 		for name := range c.MIGConfigs {
-			if strings.HasPrefix(name, namePrefix) && !used[name] {
+			if strings.HasPrefix(name, namePrefix) && !used[name] && !used[otherName(name)] {
 				unused = append(unused, name)
 			}
 		}

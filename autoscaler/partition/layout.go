@@ -29,9 +29,9 @@ type CardLayout struct {
 }
 
 // LayoutOf returns the layout of cards, which must be all cards of a node in
-// any order. The error names the card that has no index of its own or whose
-// model has no table.
-func LayoutOf(cards []plan.Card) (NodeLayout, error) {
+// any order; tables are what nodes have published. The error names the card that
+// has no index of its own or whose model has no table.
+func LayoutOf(tables mig.Tables, cards []plan.Card) (NodeLayout, error) {
 	layout := make(NodeLayout, len(cards))
 	seen := make([]bool, len(cards))
 	for _, c := range cards {
@@ -39,7 +39,7 @@ func LayoutOf(cards []plan.Card) (NodeLayout, error) {
 			return nil, fmt.Errorf("card %d: not one of cards 0 … %d", c.Index, len(cards)-1)
 		}
 		seen[c.Index] = true
-		card, err := layoutOf(c)
+		card, err := layoutOf(tables, c)
 		if err != nil {
 			return nil, fmt.Errorf("card %d: %w", c.Index, err)
 		}
@@ -48,11 +48,11 @@ func LayoutOf(cards []plan.Card) (NodeLayout, error) {
 	return layout, nil
 }
 
-func layoutOf(c plan.Card) (CardLayout, error) {
+func layoutOf(tables mig.Tables, c plan.Card) (CardLayout, error) {
 	if !c.MIG {
 		return CardLayout{}, nil
 	}
-	table, ok := mig.ForModel(c.Model.Name)
+	table, ok := tables.ForModel(c.Model.Name)
 	if !ok {
 		return CardLayout{}, fmt.Errorf("no MIG table for model %q", c.Model.Name)
 	}
@@ -76,8 +76,8 @@ func Placements(c plan.Card) mig.Layout {
 }
 
 // With returns l with card cut into target, an arrangement of model's profiles.
-func (l NodeLayout) With(card int, model string, target mig.Layout) (NodeLayout, error) {
-	table, ok := mig.ForModel(model)
+func (l NodeLayout) With(tables mig.Tables, card int, model string, target mig.Layout) (NodeLayout, error) {
+	table, ok := tables.ForModel(model)
 	if !ok {
 		return nil, fmt.Errorf("no MIG table for model %q", model)
 	}

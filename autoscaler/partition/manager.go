@@ -3,7 +3,7 @@ package partition
 import (
 	"context"
 	"fmt"
-	"maps"
+	"math"
 	"strings"
 	"time"
 
@@ -33,6 +33,19 @@ func retryAfter(state string, attempt int, patience time.Duration) time.Duration
 	}
 	return min(patience, first<<min(max(attempt-1, 0), MaxUndoAttempts))
 }
+
+// elapsed since an attempt. One in the future was written by a clock that was ahead:
+// it is as long ago as can be, or nobody would try again until that hour.
+func elapsed(since, now time.Time) time.Duration {
+	d := now.Sub(since)
+	if d < -clockSkew {
+		return math.MaxInt64
+	}
+	return max(d, 0)
+}
+
+// clockSkew between replicas that is no jump.
+const clockSkew = time.Minute
 
 // Manager drives mig-manager. Its methods take a node as just read from the
 // API server and refuse when it has changed since.
@@ -96,12 +109,12 @@ func (m *Manager) Undo(ctx context.Context, node *corev1.Node, r Record, now tim
 	}
 	if r.Undo != nil {
 		at := selected == r.Previous || selected == otherName(r.Previous)
-		state, waited := node.Labels[StateLabel], now.Sub(r.Undo.Since) >= patience
-		again := now.Sub(r.Undo.Since) >= retryAfter(state, r.Undo.Attempts, patience)
+		state, since := node.Labels[StateLabel], elapsed(r.Undo.Since, now)
+		waited, again := since >= patience, since >= retryAfter(state, r.Undo.Attempts, patience)
 		switch {
 		// A card that fell sick meanwhile is never advertised again: what the
 		// device plugin says is waited for, but not for ever.
-		case at && state == StateSuccess && (waited || maps.Equal(Advertised(node), r.Was)):
+		case at && state == StateSuccess && (waited || Offers(node, r.Was)):
 			return true, m.Unmark(ctx, node, r)
 		case at && (state == StateSuccess || !again):
 			return false, nil
@@ -112,10 +125,10 @@ func (m *Manager) Undo(ctx context.Context, node *corev1.Node, r Record, now tim
 	}
 	to := r.Previous
 	if selected == to {
-		if err := m.alias(ctx, to); err != nil {
+		var err error
+		if to, _, err = m.Again(ctx, to); err != nil {
 			return false, err
 		}
-		to = otherName(to)
 	}
 	next := Undo{Since: now, Attempts: 1}
 	if r.Undo != nil {
@@ -146,16 +159,22 @@ func FirstName(name string) string {
 	return strings.TrimSuffix(name, again)
 }
 
-// alias publishes a config under its other name too.
-func (m *Manager) alias(ctx context.Context, name string) error {
-	return m.edit(ctx, func(c *Config) error {
+// Again publishes a config under its other name too, and returns that name and
+// whether it was missing: mig-manager acts on a change of the label only, so that a
+// node that has the first one selected can be given the other.
+func (m *Manager) Again(ctx context.Context, name string) (other string, added bool, err error) {
+	other = otherName(name)
+	err = m.edit(ctx, func(c *Config) error {
 		entries, ok := c.MIGConfigs[name]
 		if !ok {
 			return fmt.Errorf("config %s is not there", name)
 		}
-		c.MIGConfigs[otherName(name)] = entries
+		_, had := c.MIGConfigs[other]
+		added = !had
+		c.MIGConfigs[other] = entries
 		return nil
 	})
+	return other, added, err
 }
 
 func selectConfig(n *corev1.Node, name string) {

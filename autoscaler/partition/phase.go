@@ -2,7 +2,6 @@ package partition
 
 import (
 	"fmt"
-	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -61,7 +60,7 @@ func phase(node *corev1.Node, r Record) (plan.Phase, string) {
 	case StateFailed:
 		return plan.PhaseFailed, "mig-manager could not apply " + r.Config
 	case StateSuccess:
-		if !maps.Equal(Advertised(node), r.Expect) {
+		if !Offers(node, r.Expect) {
 			return plan.PhasePending, "the device plugin has not advertised the new layout yet"
 		}
 		return plan.PhaseSucceeded, ""

@@ -27,7 +27,8 @@ type Record struct {
 	Selected bool `json:"selected,omitempty"`
 	// Whole is true when the card was not in MIG mode before.
 	Whole bool `json:"whole,omitempty"`
-	// Target and Before are layouts: "3g.40gb@0 3g.40gb@4".
+	// Target and Before are layouts in slices, "3g@0:4 3g@4:4": no table is needed
+	// to read them. Those from before that was so have the driver's names.
 	Target string `json:"target"`
 	Before string `json:"before"`
 	// Config is the name to select; Previous the one to go back to. An agent
@@ -70,8 +71,18 @@ func RecordOf(node *corev1.Node) (r Record, ok bool, err error) {
 	return r, true, err
 }
 
+// Bounds of what a record is believed to say. An operation that is given a day is
+// a clock that jumped: nobody would undo it.
+const (
+	maxRecordBytes   = 256 << 10
+	maxRecordMinutes = 24 * 60
+)
+
 // ParseRecord reads the annotation's text.
 func ParseRecord(text string) (Record, error) {
+	if len(text) > maxRecordBytes {
+		return Record{}, fmt.Errorf("annotation %s: %d bytes, at most %d", RecordAnnotation, len(text), maxRecordBytes)
+	}
 	var r Record
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		return Record{}, fmt.Errorf("annotation %s: %w", RecordAnnotation, err)
@@ -83,8 +94,13 @@ func ParseRecord(text string) (Record, error) {
 		return Record{}, fmt.Errorf("annotation %s: actuator %q: want %s or none", RecordAnnotation, r.Actuator, ActuatorAgent)
 	case r.Actuator == "" && (r.Config == "" || r.Previous == ""):
 		return Record{}, fmt.Errorf("annotation %s: no config or no previous config", RecordAnnotation)
+	case r.Card < 0:
+		return Record{}, fmt.Errorf("annotation %s: card %d", RecordAnnotation, r.Card)
 	case r.Deadline.IsZero():
 		return Record{}, fmt.Errorf("annotation %s: no deadline", RecordAnnotation)
+	case !r.Started.IsZero() && r.Deadline.Sub(r.Started) > maxRecordMinutes*time.Minute:
+		return Record{}, fmt.Errorf("annotation %s: deadline %s, %s after the start: want at most %d minutes",
+			RecordAnnotation, r.Deadline.UTC().Format(time.RFC3339), r.Deadline.Sub(r.Started), maxRecordMinutes)
 	}
 	return r, nil
 }
@@ -100,6 +116,9 @@ func (r Record) String() string {
 
 // TargetLayout parses Target; nil where it cannot be read.
 func (r Record) TargetLayout() mig.Layout {
+	if l, err := mig.ParseSlices(r.Target); err == nil {
+		return l
+	}
 	table, ok := mig.ForModel(r.Model)
 	if !ok {
 		return nil

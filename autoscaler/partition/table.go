@@ -2,8 +2,12 @@ package partition
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
@@ -68,3 +72,47 @@ func ParseTables(text string) ([]mig.Spec, error) {
 	}
 	return specs, nil
 }
+
+// Publication is one text that nodes have published, and one of those nodes.
+type Publication struct{ Text, Node string }
+
+// Publications are the different texts in the nodes' annotations, sorted.
+func Publications(nodes []corev1.Node) []Publication {
+	from := map[string]string{} // the first of the nodes that say so, by what they say
+	for i := range nodes {
+		if text := nodes[i].Annotations[TableAnnotation]; text != "" {
+			if had, ok := from[text]; !ok || nodes[i].Name < had {
+				from[text] = nodes[i].Name
+			}
+		}
+	}
+	out := make([]Publication, 0, len(from))
+	for text, node := range from {
+		out = append(out, Publication{Text: text, Node: node})
+	}
+	slices.SortFunc(out, func(a, b Publication) int { return strings.Compare(a.Text, b.Text) })
+	return out
+}
+
+// TablesOf builds the tables of publications. The error says of which node
+// something is wrong; the others hold.
+func TablesOf(all []Publication) (mig.Tables, error) {
+	var specs []mig.Spec
+	var errs []error
+	for _, p := range all {
+		read, err := ParseTables(p.Text)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("node %s: %w", p.Node, err))
+		}
+		for _, s := range read {
+			if !slices.ContainsFunc(specs, func(had mig.Spec) bool { return had.String() == s.String() }) {
+				specs = append(specs, s)
+			}
+		}
+	}
+	tables, err := mig.NewTables(specs...)
+	return tables, errors.Join(append(errs, err)...)
+}
+
+// Published is what nodes have published of their cards' MIG geometry.
+func Published(nodes []corev1.Node) (mig.Tables, error) { return TablesOf(Publications(nodes)) }

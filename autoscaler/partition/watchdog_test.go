@@ -79,13 +79,13 @@ func (b *bed) begin() {
 	for _, i := range b.machine.Cards()[0].Instances {
 		card.Instances = append(card.Instances, plan.Instance{Placement: i.Placement, Placed: true})
 	}
-	before, err := partition.LayoutOf([]plan.Card{card})
+	before, err := partition.LayoutOf(nil, []plan.Card{card})
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	table, _ := mig.ForModel(model.Name)
 	target, _ := mig.ParseLayout(table, "3g@0 3g@4")
-	after, err := before.With(0, model.Name, target)
+	after, err := before.With(nil, 0, model.Name, target)
 	if err != nil {
 		b.t.Fatal(err)
 	}

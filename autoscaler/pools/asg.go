@@ -1,6 +1,7 @@
 package pools
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -25,6 +27,8 @@ const (
 	asgEvery = 10 * time.Second
 	// asgTimeout of all that one call of ours needs.
 	asgTimeout = 10 * time.Second
+	// asgListTimeout of a listing, for which a round waits.
+	asgListTimeout = 3 * time.Second
 	// caEnabledTag is how cluster-autoscaler finds the groups it sizes.
 	caEnabledTag = "k8s.io/cluster-autoscaler/enabled"
 )
@@ -67,8 +71,8 @@ func NewASG(o ASGOptions) *ASG {
 // List implements Provider. Spot prices and notices that cannot be read are
 // logged; the size of the group is known all the same.
 func (a *ASG) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, error) {
-	return a.memo.get(pool, func() (Listing, error) {
-		ctx, cancel := context.WithTimeout(ctx, asgTimeout)
+	return a.memo.get(ctx, pool, func() (Listing, error) {
+		ctx, cancel := context.WithTimeout(ctx, asgListTimeout)
 		defer cancel()
 		_, group, err := a.describe(ctx, pool)
 		if err != nil {
@@ -90,8 +94,8 @@ func (a *ASG) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, er
 }
 
 // Template implements Provider: the pool's own, and what the group's tags add.
-func (a *ASG) Template(pool *v1alpha1.GPUNodePool) (plan.Template, error) {
-	t, err := templateOf(pool)
+func (a *ASG) Template(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, error) {
+	t, err := templateOf(pool, tables)
 	if err != nil {
 		return plan.Template{}, err
 	}
@@ -113,14 +117,14 @@ func (a *ASG) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int)
 	}
 	if most := int(aws.ToInt32(group.MaxSize)); size > most {
 		return &Problem{ReasonTarget, "spec.max",
-			fmt.Sprintf("%d nodes are wanted, the MaxSize of Auto Scaling group %s is %d", size, *group.AutoScalingGroupName, most),
+			fmt.Sprintf("%d nodes are wanted, the MaxSize of Auto Scaling group %s is %d", size, aws.ToString(group.AutoScalingGroupName), most),
 			"raise the group's MaxSize, or lower spec.max"}
 	}
 	_, err = c.SetDesiredCapacity(ctx, &autoscaling.SetDesiredCapacityInput{
 		AutoScalingGroupName: group.AutoScalingGroupName, DesiredCapacity: aws.Int32(int32(size)), HonorCooldown: aws.Bool(false),
 	})
 	if err != nil {
-		return fmt.Errorf("setting the size of Auto Scaling group %s: %w", *group.AutoScalingGroupName, err)
+		return fmt.Errorf("setting the size of Auto Scaling group %s: %w", aws.ToString(group.AutoScalingGroupName), err)
 	}
 	return nil
 }
@@ -157,14 +161,14 @@ func (a *ASG) delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *core
 	}
 	instance := instanceOf(group, id)
 	if instance == nil {
-		return fmt.Errorf("%w: instance %s is not of Auto Scaling group %s", ErrUnnamed, id, *group.AutoScalingGroupName)
+		return fmt.Errorf("%w: instance %s is not of Auto Scaling group %s", ErrUnnamed, id, aws.ToString(group.AutoScalingGroupName))
 	}
 	if leavingState(instance.LifecycleState) {
 		return nil
 	}
 	if least := aws.ToInt32(group.MinSize); aws.ToInt32(group.DesiredCapacity) <= least {
 		return &Problem{ReasonTarget, "spec.min",
-			fmt.Sprintf("the MinSize of Auto Scaling group %s is %d, and so is its size", *group.AutoScalingGroupName, least),
+			fmt.Sprintf("the MinSize of Auto Scaling group %s is %d, and so is its size", aws.ToString(group.AutoScalingGroupName), least),
 			"lower the group's MinSize, or raise spec.min to it"}
 	}
 	_, err = c.TerminateInstanceInAutoScalingGroup(ctx, &autoscaling.TerminateInstanceInAutoScalingGroupInput{
@@ -215,6 +219,9 @@ func (a *ASG) describe(ctx context.Context, pool *v1alpha1.GPUNodePool) (*autosc
 		return nil, nil, &Problem{ReasonNoTarget, fieldASG + ".name",
 			fmt.Sprintf("Auto Scaling group %s: %s", ref.Name, *group.Status), "delete the pool too, or name another"}
 	}
+	if err := inNodes(group); err != nil {
+		return nil, nil, err
+	}
 	for _, tag := range group.Tags {
 		if aws.ToString(tag.Key) == caEnabledTag {
 			return nil, nil, &Problem{ReasonForeign, fieldASG + ".name",
@@ -223,6 +230,37 @@ func (a *ASG) describe(ctx context.Context, pool *v1alpha1.GPUNodePool) (*autosc
 		}
 	}
 	return c, group, nil
+}
+
+// inNodes refuses a group whose size is in other units than nodes.
+func inNodes(group *types.AutoScalingGroup) error {
+	unit := aws.ToString(group.DesiredCapacityType)
+	weight := ""
+	if m := group.MixedInstancesPolicy; m != nil && m.LaunchTemplate != nil {
+		for _, o := range m.LaunchTemplate.Overrides {
+			weight = cmp.Or(weight, weighs(o.WeightedCapacity))
+		}
+	}
+	for _, i := range group.Instances {
+		weight = cmp.Or(weight, weighs(i.WeightedCapacity))
+	}
+	switch {
+	case unit != "" && unit != "units":
+		return &Problem{ReasonTarget, fieldASG + ".name",
+			fmt.Sprintf("the size of Auto Scaling group %s is a number of %s", aws.ToString(group.AutoScalingGroupName), unit), "set its DesiredCapacityType to units"}
+	case weight != "":
+		return &Problem{ReasonTarget, fieldASG + ".name",
+			fmt.Sprintf("an instance of Auto Scaling group %s counts %s", aws.ToString(group.AutoScalingGroupName), weight), "take the weights off its instance types"}
+	}
+	return nil
+}
+
+// weighs is a weight other than one, empty otherwise.
+func weighs(w *string) string {
+	if s := aws.ToString(w); s != "1" {
+		return s
+	}
+	return ""
 }
 
 func instanceOf(group *types.AutoScalingGroup, id string) *types.Instance {

@@ -75,6 +75,8 @@ func TestGroupProblems(t *testing.T) {
 		"going":    {func(w *asgWorld) { w.double.status = "Delete in progress" }, ReasonNoTarget, "spec.provider.asg.name", "name another"},
 		"cluster-autoscaler": {func(w *asgWorld) { w.double.tags["k8s.io/cluster-autoscaler/enabled"] = "true" },
 			ReasonForeign, "spec.provider.asg.name", "remove the tag"},
+		"a size in cores": {func(w *asgWorld) { w.double.unit = "vcpu" }, ReasonTarget, "spec.provider.asg.name", "DesiredCapacityType"},
+		"weights":         {func(w *asgWorld) { w.double.weight = "8" }, ReasonTarget, "spec.provider.asg.name", "weights"},
 		"bad taint": {func(w *asgWorld) { w.double.tags[templateTag+"taint/dedicated"] = "gpu" },
 			ReasonTarget, "spec.provider.asg.name", "correct or remove the tag"},
 		"other cards": {func(w *asgWorld) { w.double.tags[templateTag+"resources/nvidia.com/gpu"] = "8" },
@@ -101,6 +103,10 @@ func TestGroupProblems(t *testing.T) {
 			t.Errorf("%v, want a problem of %s", err, field)
 		}
 	}
+	w.double.unit, w.double.weight = "units", "1"
+	if _, err := w.list(); err != nil {
+		t.Errorf("a size in nodes, said so: %v", err)
+	}
 	w.double.fail = "Throttling"
 	if _, err := w.list(); err == nil || !strings.Contains(err.Error(), "h100") {
 		t.Errorf("an error of AWS: %v", err)
@@ -119,7 +125,7 @@ func TestTemplateFromTags(t *testing.T) {
 	if _, err := w.list(); err != nil {
 		t.Fatal(err)
 	}
-	got, err := w.asg.Template(w.pool)
+	got, err := w.asg.Template(w.pool, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

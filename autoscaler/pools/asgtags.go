@@ -2,6 +2,7 @@ package pools
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,7 +64,7 @@ func (n *nodeTags) read(rest, value string) error {
 		}
 	case "resources":
 		q, err := resource.ParseQuantity(value)
-		if err != nil || q.Sign() < 0 {
+		if err != nil || q.Sign() < 0 || q.AsApproximateFloat64() >= math.MaxInt64 { // more would run over into another number
 			return fmt.Errorf("%q is no amount", value)
 		}
 		n.resource(name, q)

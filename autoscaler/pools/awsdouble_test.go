@@ -34,6 +34,7 @@ type awsDouble struct {
 	instances           []instance
 	tags                map[string]string
 	status              string // of a group that is being deleted
+	unit, weight        string // of its size, and of its instances
 	prices              map[string]string
 	messages            map[string]string // by receipt handle
 	refused             int               // requests not signed as they should be
@@ -126,8 +127,8 @@ var groupAnswer = template.Must(template.New("group").Parse(`<DescribeAutoScalin
 <AutoScalingGroupName>h100</AutoScalingGroupName><AutoScalingGroupARN>arn:aws:autoscaling:eu-west-1:123456789012:autoScalingGroup:12345678:autoScalingGroupName/h100</AutoScalingGroupARN>
 <MinSize>{{.Min}}</MinSize><MaxSize>{{.Max}}</MaxSize><DesiredCapacity>{{.Desired}}</DesiredCapacity><DefaultCooldown>300</DefaultCooldown>
 <AvailabilityZones><member>eu-west-1a</member><member>eu-west-1b</member></AvailabilityZones><HealthCheckType>EC2</HealthCheckType><HealthCheckGracePeriod>0</HealthCheckGracePeriod>
-<Instances>{{range .Instances}}<member><InstanceId>{{.ID}}</InstanceId><InstanceType>p5.48xlarge</InstanceType><AvailabilityZone>eu-west-1a</AvailabilityZone><LifecycleState>{{.State}}</LifecycleState><HealthStatus>Healthy</HealthStatus><ProtectedFromScaleIn>false</ProtectedFromScaleIn></member>{{end}}</Instances>
-<CreatedTime>2026-11-01T09:00:00.000Z</CreatedTime>{{with .Status}}<Status>{{.}}</Status>{{end}}
+<Instances>{{range .Instances}}<member><InstanceId>{{.ID}}</InstanceId><InstanceType>p5.48xlarge</InstanceType><AvailabilityZone>eu-west-1a</AvailabilityZone><LifecycleState>{{.State}}</LifecycleState><HealthStatus>Healthy</HealthStatus>{{with $.Weight}}<WeightedCapacity>{{.}}</WeightedCapacity>{{end}}<ProtectedFromScaleIn>false</ProtectedFromScaleIn></member>{{end}}</Instances>
+<CreatedTime>2026-11-01T09:00:00.000Z</CreatedTime>{{with .Status}}<Status>{{.}}</Status>{{end}}{{with .Unit}}<DesiredCapacityType>{{.}}</DesiredCapacityType>{{end}}
 <Tags>{{range $k, $v := .Tags}}<member><ResourceId>h100</ResourceId><ResourceType>auto-scaling-group</ResourceType><Key>{{$k}}</Key><Value>{{$v}}</Value><PropagateAtLaunch>true</PropagateAtLaunch></member>{{end}}</Tags>
 </member>{{end}}</AutoScalingGroups></DescribeAutoScalingGroupsResult><ResponseMetadata><RequestId>7c6e177f</RequestId></ResponseMetadata></DescribeAutoScalingGroupsResponse>`))
 
@@ -138,8 +139,9 @@ func (d *awsDouble) describe(rw io.Writer, there bool) {
 			Min, Max, Desired int
 			Instances         []instance
 			Status            string
+			Unit, Weight      string
 			Tags              map[string]string
-		}{d.min, d.max, d.desired, d.instances, d.status, d.tags}
+		}{d.min, d.max, d.desired, d.instances, d.status, d.unit, d.weight, d.tags}
 	}
 	if err := groupAnswer.Execute(rw, group); err != nil {
 		d.t.Error(err)

@@ -2,6 +2,7 @@ package pools
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -22,6 +23,8 @@ const (
 	annotationMaxSize     = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size"
 	annotationManagedBy   = "cluster.x-k8s.io/replicas-managed-by"
 	kindMachineDeployment = "MachineDeployment"
+	kindMachinePool       = "MachinePool"
+	topologyManager       = "capi-topology"
 )
 
 // clusterAPI names nodes by their Machines: one that carries the delete-machine
@@ -48,12 +51,36 @@ func (clusterAPI) foreign(_ context.Context, t target) (string, error) {
 	if owner := metav1.GetControllerOf(t.object); owner != nil {
 		return fmt.Sprintf("%s %s, which it belongs to; name that one instead", owner.Kind, owner.Name), nil
 	}
+	for _, m := range t.object.GetManagedFields() {
+		if m.Manager == topologyManager && owns(m.FieldsV1, "f:spec", "f:replicas") {
+			return "the Cluster's topology; take replicas out of its spec.topology.workers", nil
+		}
+	}
 	return "", nil
+}
+
+// owns reports whether a field is among those of an entry of managedFields.
+func owns(f *metav1.FieldsV1, path ...string) bool {
+	if f == nil {
+		return false
+	}
+	var at map[string]json.RawMessage
+	raw := json.RawMessage(f.Raw)
+	for _, key := range path {
+		if at = nil; json.Unmarshal(raw, &at) != nil {
+			return false
+		}
+		var ok bool
+		if raw, ok = at[key]; !ok {
+			return false
+		}
+	}
+	return true
 }
 
 // all lists the Machines of the target.
 func (c clusterAPI) all(ctx context.Context, t target) ([]unstructured.Unstructured, error) {
-	key := map[string]string{kindMachineDeployment: labelDeployment, "MachineSet": labelSet, "MachinePool": labelMachinePool}[t.object.GetKind()]
+	key := map[string]string{kindMachineDeployment: labelDeployment, "MachineSet": labelSet, kindMachinePool: labelMachinePool}[t.object.GetKind()]
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(t.object.GroupVersionKind().GroupVersion().WithKind("MachineList"))
 	err := c.live.List(ctx, list, client.InNamespace(t.object.GetNamespace()), client.MatchingLabels{key: t.object.GetName()})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gpuscale/gpuscale/plan"
@@ -119,6 +120,20 @@ func FuzzTarget(f *testing.F) {
 		}
 		if size, err := k.size(tg); err != nil || size != 7 {
 			t.Errorf("%s: asked for 7, is %d, %v", text, size, err)
+		}
+	})
+}
+
+// FuzzManagedFields: whatever stands in managedFields, reading it neither panics nor
+// finds a field that is not there.
+func FuzzManagedFields(f *testing.F) {
+	for _, text := range []string{`{"f:spec":{"f:replicas":{}}}`, `{"f:spec":{}}`, `{"f:spec":null}`, `{"f:spec":[]}`, `null`, ``, `{`} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		found := owns(&metav1.FieldsV1{Raw: []byte(text)}, "f:spec", "f:replicas")
+		if found && !strings.Contains(text, "replicas") && !strings.Contains(text, `\u`) {
+			t.Fatalf("found in %q", text)
 		}
 	})
 }

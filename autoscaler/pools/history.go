@@ -44,6 +44,7 @@ type Learned struct {
 }
 
 type record struct {
+	uid      types.UID // of the pool: one made anew under the name is another
 	since    time.Time
 	asked    time.Time // the last request that was taken, zero once it is answered or given up
 	size     int       // asked for
@@ -63,8 +64,8 @@ func NewHistory(now func() time.Time) *History {
 // record of a pool; the first time from what its status remembers.
 func (h *History) record(pool *v1alpha1.GPUNodePool) *record {
 	r, ok := h.pools[pool.Name]
-	if !ok {
-		r = &record{since: h.now(), awaited: map[types.UID]time.Time{}}
+	if !ok || r.uid != pool.UID {
+		r = &record{uid: pool.UID, since: h.now(), awaited: map[types.UID]time.Time{}}
 		if b := pool.Status.Backoff; b != nil {
 			r.failures, r.until = int(b.Failures), b.Until.Time
 		}

@@ -62,6 +62,20 @@ func TestTimeToReadyIsLearned(t *testing.T) {
 	}
 }
 
+// TestAPoolMadeAnewHasNoPast: a pool that was deleted leaves neither its backoff nor
+// its times to another of its name.
+func TestAPoolMadeAnewHasNoPast(t *testing.T) {
+	p := newPast()
+	p.h.Asked(p.pool, 1, errors.New("no capacity"))
+	if p.seen(0).Failures != 1 {
+		t.Fatal("the failure is not known")
+	}
+	p.pool.UID = "another"
+	if got := p.seen(0); got.Failures != 0 || !got.BackoffUntil.IsZero() {
+		t.Errorf("it begins with %+v", got)
+	}
+}
+
 func TestOldNodesTellNothing(t *testing.T) {
 	p := newPast()
 	old := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "old", CreationTimestamp: metav1.NewTime(testNow.Add(-time.Hour))}}

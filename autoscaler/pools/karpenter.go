@@ -41,11 +41,17 @@ func (karpenter) size(t target) (int, error) {
 		return replicas, err
 	}
 	q, err := resource.ParseQuantity(fmt.Sprint(limit))
+	if err == nil && q.Sign() < 0 {
+		err = fmt.Errorf("%s is below zero", &q)
+	}
 	if err != nil {
 		return 0, &Problem{ReasonTarget, fieldScale + ".name",
 			fmt.Sprintf("%s: spec.limits.nodes: %v", t.name(), err), "write a number of nodes there"}
 	}
-	return min(replicas, int(q.Value())), nil
+	if q.AsApproximateFloat64() >= float64(replicas) { // larger ones may be no int64
+		return replicas, nil
+	}
+	return int(q.Value()), nil
 }
 
 func (k karpenter) resize(t target, size int) error {

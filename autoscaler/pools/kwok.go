@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -41,12 +42,12 @@ func (k *KWOK) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, e
 }
 
 // Template implements Provider.
-func (k *KWOK) Template(pool *v1alpha1.GPUNodePool) (plan.Template, error) {
-	t, err := templateOf(pool)
+func (k *KWOK) Template(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, error) {
+	t, err := templateOf(pool, tables)
 	if err != nil {
 		return plan.Template{}, err
 	}
-	layout, err := layoutOf(t)
+	layout, err := layoutOf(tables, t)
 	if err != nil {
 		return plan.Template{}, err
 	}
@@ -63,11 +64,15 @@ func (k *KWOK) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int
 	if err != nil || len(names) >= size {
 		return err
 	}
-	t, err := k.Template(pool)
+	tables, err := k.tables(ctx)
+	if err != nil {
+		return err
+	}
+	t, err := k.Template(pool, tables)
 	if err != nil {
 		return fmt.Errorf("pool %s: %w", pool.Name, err)
 	}
-	layout, err := layoutOf(t)
+	layout, err := layoutOf(tables, t)
 	if err != nil {
 		return fmt.Errorf("pool %s: %w", pool.Name, err)
 	}
@@ -123,4 +128,15 @@ func (k *KWOK) names(ctx context.Context, from client.Reader, pool *v1alpha1.GPU
 		names[n.Name] = true
 	}
 	return names, nil
+}
+
+// tables are what nodes have published of their cards. What is wrong with one
+// node's is said where nodes are observed.
+func (k *KWOK) tables(ctx context.Context) (mig.Tables, error) {
+	var list corev1.NodeList
+	if err := k.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	tables, _ := partition.Published(list.Items)
+	return tables, nil
 }

@@ -63,7 +63,7 @@ func TestNodesAreWhatTheTemplateSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := nodes(t, c)["p-1"]
-	template, err := k.Template(testPool())
+	template, err := k.Template(testPool(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,17 +168,19 @@ func TestTemplateSaysWhichField(t *testing.T) {
 		"spec.template.product":  func(p *v1alpha1.GPUNodePool) { p.Spec.Template.Product = "toaster" },
 		"1 or 2":                 func(p *v1alpha1.GPUNodePool) { p.Spec.MIG.BootLayout = make([]map[string]int32, 3) },
 		"spec.mig.bootLayout[1]": func(p *v1alpha1.GPUNodePool) { p.Spec.MIG.BootLayout[1] = map[string]int32{"9g.90gb": 1} },
+		"spec.template.memory":   func(p *v1alpha1.GPUNodePool) { p.Spec.Template.Memory = resource.MustParse("70017000000000000000000") },
+		"spec.template.cpu":      func(p *v1alpha1.GPUNodePool) { p.Spec.Template.CPU = resource.MustParse("-1") },
 		"has no MIG":             func(p *v1alpha1.GPUNodePool) { p.Spec.Template.Product = "NVIDIA-L40S" },
 	} {
 		pool := testPool()
 		change(pool)
-		if _, err := templateOf(pool); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := templateOf(pool, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("err = %v, want %q in it", err, want)
 		}
 	}
 	pool := testPool()
 	pool.Spec.Provider = v1alpha1.Provider{}
-	if _, err := (Providers{}).Template(pool); !errors.Is(err, ErrNoProvider) {
+	if _, err := (Providers{}).Template(pool, nil); !errors.Is(err, ErrNoProvider) {
 		t.Errorf("err = %v", err)
 	}
 }

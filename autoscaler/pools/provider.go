@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -16,8 +18,9 @@ import (
 type Provider interface {
 	// List returns what the provider knows of the pool. It may read a cache.
 	List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, error)
-	// Template returns what a new node will look like. It asks nobody.
-	Template(pool *v1alpha1.GPUNodePool) (plan.Template, error)
+	// Template returns what a new node will look like; tables are what nodes have
+	// published of their cards. It asks nobody.
+	Template(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, error)
 	// SetSize asks for size nodes where there are fewer; it removes none.
 	SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int) error
 	// Delete removes these very nodes. A node that is gone or was changed since
@@ -74,12 +77,12 @@ func (p Providers) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listin
 }
 
 // Template implements Provider for whichever provider pool has.
-func (p Providers) Template(pool *v1alpha1.GPUNodePool) (plan.Template, error) {
+func (p Providers) Template(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, error) {
 	provider, err := p.For(pool)
 	if err != nil {
 		return plan.Template{}, err
 	}
-	return provider.Template(pool)
+	return provider.Template(pool, tables)
 }
 
 // SetSize implements Provider for whichever provider pool has.
@@ -89,7 +92,7 @@ func (p Providers) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size
 		return err
 	}
 	err = provider.SetSize(ctx, pool, size)
-	if p.History != nil && !passing(ctx, err) {
+	if p.History != nil && !passing(ctx, err) && (pool.Spec.Provider.ASG != nil || !unanswered(err)) {
 		p.History.Asked(pool, size, err)
 	}
 	return err
@@ -108,6 +111,15 @@ func (p Providers) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, nodes
 // delivers: somebody else wrote first, or we are ending.
 func passing(ctx context.Context, err error) bool {
 	return apierrors.IsConflict(err) || errors.Is(err, ErrBusy) || ctx.Err() != nil
+}
+
+// unanswered reports the API server's own trouble: it was busy, failed, or the
+// answer never came. What was asked may have been done, and the next round sees
+// whether it was; a pool that cannot grow for a minute is no answer to that.
+func unanswered(err error) bool {
+	var lost *url.Error
+	return errors.As(err, &lost) || apierrors.IsInternalError(err) || apierrors.IsTooManyRequests(err) ||
+		apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsServiceUnavailable(err)
 }
 
 // Learn tells the History of the pool's nodes, and returns what it knows; nothing

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -14,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -40,7 +40,7 @@ func (s *Scale) kind(t target) machines {
 	switch {
 	case gvk.Group == capiGroup:
 		switch gvk.Kind {
-		case "MachineDeployment", "MachineSet", "MachinePool":
+		case kindMachineDeployment, "MachineSet", kindMachinePool:
 			return clusterAPI{client: s.client, live: s.live}
 		}
 	case gvk.Group == karpenterGroup && gvk.Kind == "NodePool":
@@ -52,7 +52,7 @@ func (s *Scale) kind(t target) machines {
 // List implements Provider. What stands in the way of the pool is an error of
 // type *Problem.
 func (s *Scale) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, error) {
-	return s.memo.get(pool, func() (Listing, error) {
+	return s.memo.get(ctx, pool, func() (Listing, error) {
 		t, err := s.read(ctx, pool)
 		if err != nil {
 			return Listing{}, err
@@ -69,9 +69,24 @@ func (s *Scale) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, 
 		if err != nil {
 			return Listing{}, err
 		}
+		unnamed, err := withoutMachines(ctx, kind, t, size)
+		if err != nil {
+			return Listing{}, err
+		}
 		going, err := t.going(ctx, kind)
-		return Listing{Target: size, Going: going}, err
+		return Listing{Target: size, Unnamed: unnamed, Going: going}, err
 	})
+}
+
+// withoutMachines reports whether a MachinePool has no Machines to name its nodes by,
+// as those of several infrastructure providers: then none is taken away, and it is
+// better known before a node is cordoned for it.
+func withoutMachines(ctx context.Context, kind machines, t target, size int) (bool, error) {
+	if t.object.GetKind() != kindMachinePool || size == 0 {
+		return false, nil
+	}
+	all, err := kind.all(ctx, t)
+	return len(all) == 0, err
 }
 
 // ours refuses a target that somebody else sizes.
@@ -88,8 +103,8 @@ func ours(ctx context.Context, kind machines, t target) error {
 }
 
 // Template implements Provider.
-func (s *Scale) Template(pool *v1alpha1.GPUNodePool) (plan.Template, error) {
-	return templateOf(pool)
+func (s *Scale) Template(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, error) {
+	return templateOf(pool, tables)
 }
 
 // SetSize implements Provider.
@@ -209,49 +224,4 @@ func patch(ctx context.Context, c client.Client, before, after *unstructured.Uns
 		return fmt.Errorf("%s %s %s: %w", doing, after.GetKind(), after.GetName(), err)
 	}
 	return nil
-}
-
-// memo keeps what List said for a while.
-type memo struct {
-	every time.Duration
-	now   func() time.Time
-
-	mu   sync.Mutex
-	said map[string]remembered
-}
-
-type remembered struct {
-	at         time.Time
-	generation int64
-	listing    Listing
-}
-
-func newMemo(every time.Duration, now func() time.Time) *memo {
-	return &memo{every: every, now: now, said: map[string]remembered{}}
-}
-
-// get asks where the last answer is too old, was a failure, or was about another
-// spec of the pool.
-func (m *memo) get(pool *v1alpha1.GPUNodePool, ask func() (Listing, error)) (Listing, error) {
-	m.mu.Lock()
-	last, ok := m.said[pool.Name]
-	m.mu.Unlock()
-	if ok && last.generation == pool.Generation && m.now().Sub(last.at) < m.every {
-		return last.listing, nil
-	}
-	l, err := ask()
-	if err != nil {
-		m.forget(pool)
-		return Listing{}, err
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.said[pool.Name] = remembered{m.now(), pool.Generation, l}
-	return l, nil
-}
-
-func (m *memo) forget(pool *v1alpha1.GPUNodePool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.said, pool.Name)
 }

@@ -234,6 +234,11 @@ func TestProblems(t *testing.T) {
 				u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Cluster", Name: "c", UID: "1", Controller: ptr.To(true)}})
 			})
 		}, reason: ReasonForeign, field: "spec.provider.scale.name", remedy: "take one of them off"},
+		"a limit below zero": {ref: nodePoolRef, change: func(w *world) {
+			w.update(w.target(), func(u *unstructured.Unstructured) {
+				_ = unstructured.SetNestedField(u.Object, "-1", "spec", "limits", "nodes")
+			})
+		}, reason: ReasonTarget, field: "spec.provider.scale.name", remedy: "write a number"},
 		"dynamic NodePool": {ref: nodePoolRef, change: func(w *world) {
 			w.update(w.target(), func(u *unstructured.Unstructured) { unstructured.RemoveNestedField(u.Object, "spec", "replicas") })
 		}, reason: ReasonForeign, field: "spec.provider.scale.name", remedy: "take one of them off"},
@@ -282,5 +287,56 @@ func TestMemoIsForgottenByOurWrites(t *testing.T) {
 	changed.Spec.Provider.Scale.Name = "none"
 	if _, err := w.scale.List(t.Context(), changed); err == nil {
 		t.Error("another spec gets the answer of the one before")
+	}
+}
+
+// TestALimitBeyondAllNumbers: a limit on nodes that no number of ours holds is no
+// limit.
+func TestALimitBeyondAllNumbers(t *testing.T) {
+	u := karpenterObjects()[3].(*unstructured.Unstructured)
+	if err := unstructured.SetNestedField(u.Object, "70017000000000000000000", "spec", "limits", "nodes"); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := (karpenter{}).size(target{object: u, pool: "p"}); n != 3 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+}
+
+// TestMachinePoolWithoutMachines: a MachinePool whose provider makes no Machines cannot
+// have a certain node taken away. That is said when it is listed, so that no node is
+// cordoned and drained for a removal that will be refused.
+func TestMachinePoolWithoutMachines(t *testing.T) {
+	ref := v1alpha1.ScaleProvider{APIVersion: capiGroup + "/v1beta2", Kind: kindMachinePool, Namespace: "fleet", Name: "mp"}
+	pool := object(kinds[5], "fleet", "mp", nil, map[string]any{"spec": map[string]any{"replicas": int64(3)}})
+	machine := object(kinds[2], "fleet", "m", map[string]string{labelMachinePool: "mp"}, map[string]any{})
+	for _, has := range []bool{false, true} {
+		objects := append(members(), pool.DeepCopy())
+		if has {
+			objects = append(objects, machine.DeepCopy())
+		}
+		w := newScaleWorld(t, ref, objects...)
+		l, err := w.scale.List(t.Context(), w.pool)
+		if err != nil || l.Target != 3 || l.Unnamed == has {
+			t.Errorf("with a Machine %v: %+v, %v", has, l, err)
+		}
+	}
+}
+
+// TestTopologyOwnsReplicas: a MachineDeployment whose Cluster's topology says how many
+// replicas it has would be set back. (The fake client keeps no managedFields, so the
+// object is asked directly.)
+func TestTopologyOwnsReplicas(t *testing.T) {
+	for fields, want := range map[string]bool{
+		`{"f:spec":{"f:replicas":{},"f:template":{}}}`: true,
+		`{"f:spec":{"f:template":{}}}`:                 false,
+		`{"f:metadata":{}}`:                            false,
+		`broken`:                                       false,
+	} {
+		u := capiObjects()[3].(*unstructured.Unstructured)
+		u.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: topologyManager, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}, {Manager: topologyManager}})
+		who, err := clusterAPI{}.foreign(t.Context(), target{object: u, pool: "p"})
+		if err != nil || (who != "") != want {
+			t.Errorf("%s: %q, %v", fields, who, err)
+		}
 	}
 }

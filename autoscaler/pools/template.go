@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/gpu"
@@ -21,15 +23,28 @@ const (
 	labelStrategy   = "nvidia.com/mig.strategy"
 )
 
+// mostOfANode is more CPU or memory, in bytes, than any node has, and still one number
+// in thousandths.
+const mostOfANode = 1 << 52
+
 // templateOf turns a pool's template into the planner's, with GPU labels as the
-// node will have them. The error names the field that is wrong.
-func templateOf(pool *v1alpha1.GPUNodePool) (plan.Template, error) {
+// node will have them; tables are what nodes have published of products that
+// nobody else knows. The error names the field that is wrong.
+func templateOf(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, error) {
 	spec := pool.Spec.Template
-	model, ok := gpu.ParseProduct(spec.Product)
+	model, ok := tables.Model(spec.Product, 0)
 	if !ok {
-		return plan.Template{}, fmt.Errorf("spec.template.product: %q is no product we know", spec.Product)
+		return plan.Template{}, fmt.Errorf("spec.template.product: %q is no product we know, and no node has published its MIG table", spec.Product)
 	}
-	cards, err := cardsOf(pool, model)
+	for _, f := range []struct {
+		name string
+		q    *resource.Quantity
+	}{{"cpu", &spec.CPU}, {"memory", &spec.Memory}} {
+		if f.q.Sign() < 0 || f.q.AsApproximateFloat64() > mostOfANode {
+			return plan.Template{}, fmt.Errorf("spec.template.%s: no node has %s", f.name, f.q)
+		}
+	}
+	cards, err := cardsOf(pool, model, tables)
 	if err != nil {
 		return plan.Template{}, err
 	}
@@ -52,7 +67,7 @@ func templateOf(pool *v1alpha1.GPUNodePool) (plan.Template, error) {
 	if model.MemoryMiB > 0 {
 		t.Labels[labelMemory] = strconv.Itoa(model.MemoryMiB)
 	}
-	if _, ok := mig.ForModel(model.Name); ok {
+	if _, ok := tables.ForModel(model.Name); ok {
 		t.Labels[labelMIGCapable] = "true"
 		t.Labels[labelStrategy] = "mixed"
 	} else {
@@ -62,7 +77,7 @@ func templateOf(pool *v1alpha1.GPUNodePool) (plan.Template, error) {
 }
 
 // cardsOf returns the cards of a new node with the layout they boot with.
-func cardsOf(pool *v1alpha1.GPUNodePool, model gpu.Model) ([]plan.Card, error) {
+func cardsOf(pool *v1alpha1.GPUNodePool, model gpu.Model, tables mig.Tables) ([]plan.Card, error) {
 	n := int(pool.Spec.Template.Cards)
 	cards := make([]plan.Card, n)
 	for i := range cards {
@@ -75,7 +90,7 @@ func cardsOf(pool *v1alpha1.GPUNodePool, model gpu.Model) ([]plan.Card, error) {
 	if len(boot) != 1 && len(boot) != n {
 		return nil, fmt.Errorf("spec.mig.bootLayout: %d entries for %d cards, want 1 or %d", len(boot), n, n)
 	}
-	table, ok := mig.ForModel(model.Name)
+	table, ok := tables.ForModel(model.Name)
 	if !ok {
 		return nil, fmt.Errorf("spec.mig.bootLayout: %s has no MIG", model.Name)
 	}
@@ -114,10 +129,10 @@ func arrange(table *mig.Table, counts map[string]int32) (mig.Layout, error) {
 
 // layoutOf is partition.LayoutOf for a template, nil where no card is in MIG
 // mode: such nodes need no config.
-func layoutOf(t plan.Template) (partition.NodeLayout, error) {
+func layoutOf(tables mig.Tables, t plan.Template) (partition.NodeLayout, error) {
 	for _, c := range t.Cards {
 		if c.MIG {
-			return partition.LayoutOf(t.Cards)
+			return partition.LayoutOf(tables, t.Cards)
 		}
 	}
 	return nil, nil

@@ -53,6 +53,7 @@ var kinds = []schema.GroupVersionKind{
 	{Group: capiGroup, Version: "v1beta2", Kind: "Machine"},
 	{Group: karpenterGroup, Version: "v1", Kind: "NodePool"},
 	{Group: karpenterGroup, Version: "v1", Kind: "NodeClaim"},
+	{Group: capiGroup, Version: "v1beta2", Kind: kindMachinePool},
 }
 
 func newScaleWorld(t *testing.T, ref v1alpha1.ScaleProvider, objects ...client.Object) *world {

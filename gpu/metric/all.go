@@ -7,7 +7,7 @@ import (
 
 // All returns every series we emit, sorted by name.
 func All() []Desc {
-	return sorted(slices.Concat(gpuSeries(), exporterSeries(), autoscalerSeries(), adapterSeries()),
+	return sorted(slices.Concat(gpuSeries(), exporterSeries(), autoscalerSeries(), agentSeries(), adapterSeries()),
 		func(d Desc) string { return d.Name })
 }
 

@@ -18,7 +18,7 @@ var (
 	}
 	AutoscalerRoundSeconds = Desc{
 		Name: "gpuscale_autoscaler_round_phase_duration_seconds", Type: Histogram, Unit: Seconds, Owner: Autoscaler, Stability: Alpha,
-		Help:   `Time of one round, by phase: "observe", "plan", "act".`,
+		Help:   `Time of one round, by phase: "observe", "plan", "act", "publish".`,
 		Labels: []string{LabelPhase},
 	}
 	AutoscalerRoundAge = Desc{
@@ -51,7 +51,7 @@ var (
 	}
 	AutoscalerPoolSize = Desc{
 		Name: "gpuscale_autoscaler_pool_nodes", Type: Gauge, Unit: None, Owner: Autoscaler, Stability: Alpha,
-		Help:   `Nodes of a pool, by kind: "min", "max", "target", "size", "ready".`,
+		Help:   `Nodes of a pool, by kind: "min", "max", "target", "size" of those that exist, "ready", "unready" of those, "upcoming" of what was asked for and does not exist yet.`,
 		Labels: []string{LabelPool, LabelKind},
 	}
 	AutoscalerPendingSlices = Desc{
@@ -70,9 +70,9 @@ var (
 )
 
 func autoscalerSeries() []Desc {
-	return []Desc{
+	return append(autoscalerFleet(),
 		AutoscalerBuildInfo, AutoscalerLeader, AutoscalerRounds, AutoscalerRoundSeconds, AutoscalerRoundAge,
 		AutoscalerSnapshotAge, AutoscalerPlannerPanics, AutoscalerEvents, AutoscalerActions,
 		AutoscalerVerdicts, AutoscalerPoolSize, AutoscalerPendingSlices, AutoscalerUnservedSlices, AutoscalerOperations,
-	}
+	)
 }

@@ -22,18 +22,25 @@ const (
 	LabelXID           = "xid"
 
 	LabelBackend   = "backend"
+	LabelCause     = "cause"
 	LabelCode      = "code"
 	LabelFamily    = "family"
 	LabelGoVersion = "go_version"
 	LabelHash      = "hash"
+	LabelHPA       = "hpa"
 	LabelKind      = "kind"
 	LabelPhase     = "phase"
+	LabelPlace     = "place"
 	LabelPool      = "pool"
 	LabelResult    = "result"
 	LabelRule      = "rule"
+	LabelShape     = "shape"
+	LabelSpot      = "spot"
 	LabelState     = "state"
+	LabelTenant    = "tenant"
 	LabelVerb      = "verb"
 	LabelVersion   = "version"
+	LabelWorkload  = "workload"
 )
 
 // Exported prefixes a label that Prometheus moved out of the way of the scrape

@@ -96,7 +96,7 @@ func TestTheLoopsSeries(t *testing.T) {
 
 func TestOf(t *testing.T) {
 	n := 0
-	for _, owner := range []Owner{Exporter, Adapter, Autoscaler} {
+	for _, owner := range []Owner{Exporter, Adapter, Autoscaler, Agent} {
 		of := Of(owner)
 		if len(of) == 0 || slices.ContainsFunc(of, func(d Desc) bool { return d.Owner != owner }) {
 			t.Errorf("%s: %v", owner, of)

@@ -20,6 +20,10 @@ var (
 		Name: "sglang:time_to_first_token_seconds", Type: Histogram, Unit: Seconds, Server: ServerSGLang, Labels: sglangLabels(),
 		Help: "Time from the request to its first token.",
 	}
+	SGLangGenerationTokens = Read{
+		Name: "sglang:generation_tokens_total", Type: Counter, Unit: None, Server: ServerSGLang, Labels: sglangLabels(),
+		Help: "Tokens written.",
+	}
 	SGLangQueueTime = Read{
 		Name: "sglang:queue_time_seconds", Type: Histogram, Unit: Seconds, Server: ServerSGLang, Labels: sglangLabels(),
 		Help: "Time a request waited before it was worked on.",
@@ -29,5 +33,5 @@ var (
 func sglangLabels() []string { return []string{LabelModelName, LabelEngineType, LabelDPRank} }
 
 func sglangReads() []Read {
-	return []Read{SGLangQueued, SGLangRunning, SGLangCacheUsage, SGLangFirstToken, SGLangQueueTime}
+	return []Read{SGLangQueued, SGLangRunning, SGLangCacheUsage, SGLangFirstToken, SGLangGenerationTokens, SGLangQueueTime}
 }

@@ -105,6 +105,20 @@ func (ts Tables) published(model string) (*Table, bool) {
 	return ts[i], true
 }
 
+// Model returns the model that a product label means, as gpu.ParseProductMemory
+// has it, and for a product that it does not know the one whose table a node has
+// published. It is false for a product that nobody has told us about.
+func (ts Tables) Model(label string, memoryMiB int) (gpu.Model, bool) {
+	if m, ok := gpu.ParseProductMemory(label, memoryMiB); ok {
+		return m, true
+	}
+	t, ok := ts.published(gpu.ProductName(label))
+	if !ok {
+		return gpu.Model{}, false
+	}
+	return gpu.Model{Name: t.model, Vendor: "nvidia", MemoryMiB: t.memoryMiB}, true
+}
+
 // Spec returns what NewTable makes an equal table of.
 func (t *Table) Spec() Spec {
 	s := Spec{Model: t.model, ComputeSlices: t.compute, MemorySlices: t.memory, MemoryMiB: t.memoryMiB, MediaEngines: t.media}

@@ -55,18 +55,31 @@ var Table = []Floor{
 	{Path: "adapter/cache", House: []string{"gpu", "adapter/signal", "internal/prom"}, Outside: []string{"github.com/prometheus/", "golang.org/x/sync"}, Why: "the cache asks Prometheus and nothing else"},
 
 	{Path: "autoscaler", House: []string{"gpu", "plan", "autoscaler", "internal"}, Outside: []string{"*"}, Why: "programs do not import one another"},
+	{Path: "autoscaler/bench", House: []string{"gpu", "plan", "autoscaler", "internal", "sandbox/build", "sandbox/cluster", "sandbox/neighbours", "sandbox/proc"}, Outside: []string{"*"}, Why: "it measures a program on the sandbox's control plane"},
 	{Path: "autoscaler/api", Outside: []string{"k8s.io/apimachinery"}, House: []string{"autoscaler/api"}, Why: "API types are imported by users: apimachinery only"},
 	{Path: "autoscaler/observe", House: append([]string{"gpu", "plan", "autoscaler/api", "autoscaler/observe", "autoscaler/partition", "autoscaler/pools"}, plumbing...), Outside: []string{"*"}, Why: "observing only reads"},
 	{Path: "autoscaler/observe/foreign", Outside: []string{"k8s.io/"}, Why: "it reads other people's objects into plain data"},
 	{Path: "autoscaler/observe/gangs", House: []string{"gpu", "plan", "autoscaler/observe/foreign", "internal/kube"}, Outside: []string{"k8s.io/"}, Why: "a pure function of pods and objects"},
 	{Path: "autoscaler/observe/ledger", House: []string{"gpu", "plan", "autoscaler/api", "autoscaler/observe/foreign"}, Outside: []string{"k8s.io/"}, Why: "a pure function of quotas"},
 	{Path: "autoscaler/act", House: append([]string{"gpu", "plan", "autoscaler/api", "autoscaler/partition", "autoscaler/pools"}, plumbing...), Outside: []string{"*"}, Why: "acting never decides: no observe, no loop"},
+	{Path: "autoscaler/fleet", House: append([]string{"gpu", "plan", "autoscaler/act", "autoscaler/api", "autoscaler/observe", "autoscaler/partition", "autoscaler/pools"}, plumbing...), Outside: []string{"github.com/prometheus/client_golang"}, Why: "it shows what rounds tell and does nothing"},
 	{Path: "autoscaler/pools", House: append([]string{"gpu", "plan", "autoscaler/api", "autoscaler/partition"}, plumbing...), Outside: []string{"*"}, Why: "a provider makes and removes nodes"},
 	{Path: "autoscaler/partition", House: append([]string{"gpu", "plan", "autoscaler/api"}, plumbing...), Outside: []string{"*"}, Why: "an actuator changes layouts"},
 
 	{Path: "report", House: append([]string{"gpu", "plan", "report", "autoscaler/observe", "autoscaler/api", "autoscaler/partition", "autoscaler/pools"}, plumbing...), Outside: []string{"*"}, Why: "the report reads; only autoscaler/observe is shared"},
+	{Path: "report/query", House: []string{"gpu", "internal/prom"}, Why: "it knows what is asked, not what it means"},
+	{Path: "report/ledger", House: []string{"gpu", "internal/prom", "report/query"}, Why: "where time went is a pure function of answers"},
+	{Path: "report/prices", House: ground, Outside: []string{"go.yaml.in/yaml"}, Why: "a price list is a file"},
+	{Path: "report/model", House: []string{"gpu", "plan/forecast", "internal/prom", "report/query", "report/ledger", "report/prices"}, Outside: []string{"gonum.org/v1/gonum"}, Why: "a report is a pure function of answers and prices"},
+	{Path: "report/render", House: []string{"gpu", "plan/forecast", "internal/prom", "report"}, Why: "forms know figures, not where they come from"},
+	{Path: "report/top", House: []string{"gpu", "plan/forecast", "internal/prom", "report"}, Outside: []string{"sigs.k8s.io/yaml"}, Why: "rows are made from vectors"},
+	{Path: "report/fixture", House: []string{"gpu", "internal/prom"}, Outside: []string{"github.com/prometheus/"}, Why: "a double of a cluster and a Prometheus, for tests"},
 	{Path: "sandbox", House: []string{""}, Outside: []string{"*"}, Why: "the sandbox may import anything"},
-	{Path: "dashboards", House: ground, Outside: []string{"*"}, Why: "boards read names from gpu/metric"},
+	{Path: "dashboards", House: []string{"gpu", "dashboards", "internal/prom", "internal/serve"}, Outside: []string{"*"}, Why: "boards read names from gpu/metric; the preview asks Prometheus"},
+	{Path: "dashboards/board", House: ground, Outside: []string{"github.com/grafana/grafana-foundation-sdk"}, Why: "the words that boards are written in"},
+	{Path: "dashboards/boards", House: []string{"gpu", "dashboards/board"}, Why: "a board is data: names from gpu/metric, words from dashboards/board"},
+	{Path: "dashboards/pictures", House: []string{""}, Outside: []string{"*"}, Why: "it draws the recorded states, which run all programs"},
+	{Path: "dashboards/states", House: []string{""}, Outside: []string{"*"}, Why: "for tests only: it runs all programs to record what they emit"},
 
 	{Path: "internal", House: []string{"internal"}, Outside: []string{"*"}, Why: "plumbing has no domain in it"},
 	{Path: "internal/gendocs", House: []string{"gpu", "plan", "adapter/signal"}, Why: "docs are generated from the tables themselves"},
@@ -83,7 +96,7 @@ type Ban struct {
 // Bans hold for non-test code.
 var Bans = []Ban{
 	{Dependency: "github.com/NVIDIA/go-dcgm", Owners: []string{"exporter/dcgm", "exporter"}, Why: "it binds a C library at run time"},
-	{Dependency: "sigs.k8s.io/controller-runtime", Owners: []string{"autoscaler", "sandbox", "internal/kube"}, Why: "the exporter runs on every node and must stay small"},
-	{Dependency: "k8s.io/client-go/informers", Owners: []string{"autoscaler", "adapter", "sandbox", "report", "internal/kube"}, Why: "node agents must not list or watch the cluster"},
+	{Dependency: "sigs.k8s.io/controller-runtime", Owners: []string{"autoscaler", "sandbox", "internal/kube", "dashboards/states"}, Why: "the exporter runs on every node and must stay small"},
+	{Dependency: "k8s.io/client-go/informers", Owners: []string{"autoscaler", "adapter", "sandbox", "report", "internal/kube", "dashboards/states"}, Why: "node agents must not list or watch the cluster"},
 	{Dependency: "github.com/prometheus/prometheus/tsdb/wlog", Owners: []string{"dashboards", "report", "sandbox"}, Why: "programs ask Prometheus, they are not one"},
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ type Pending struct {
 	Tenant, Namespace string
 	Reason            plan.Reason // of the plan's verdict; empty where the plan has none
 	Wants             string      // "3g.40gb", "gpu*2", "1g.10gb*2 part"; "unreadable"
+	Shape             string      // of one pod, in short: "3g.40gb", "2", "0.5"; "unreadable"
 	Pods              int
 	// Size of all of them together. Readable is false for demand nobody could
 	// read: its size is unknown, not zero.
@@ -30,9 +32,15 @@ type Pending struct {
 // shape, in that order. verdicts are those of the plan made from the same
 // snapshot.
 func (sv *Survey) Pending(verdicts []plan.Verdict) PendingTable {
-	reasons := map[string]plan.Reason{}
-	for _, v := range verdicts {
-		if v.Kind == plan.KindPod {
+	reasons := map[string]plan.Reason{} // of those that wait: most run
+	for _, p := range sv.pods {
+		if p.Node == "" {
+			reasons[p.Key()] = ""
+		}
+	}
+	for i := range verdicts {
+		v := &verdicts[i]
+		if _, waits := reasons[v.Subject]; waits && v.Kind == plan.KindPod {
 			reasons[v.Subject] = v.Reason
 		}
 	}
@@ -43,8 +51,10 @@ func (sv *Survey) Pending(verdicts []plan.Verdict) PendingTable {
 			continue
 		}
 		key := Pending{Tenant: p.Tenant, Namespace: p.Namespace, Reason: reasons[p.Key()], Wants: demandText(p.Demand), Readable: p.Unreadable == ""}
-		if !key.Readable {
-			key.Wants = "unreadable"
+		if key.Readable {
+			key.Shape = sv.shape(p)
+		} else {
+			key.Wants, key.Shape = "unreadable", "unreadable"
 		}
 		row := rows[key]
 		if row == nil {
@@ -70,6 +80,30 @@ func (sv *Survey) Pending(verdicts []plan.Verdict) PendingTable {
 			strings.Compare(string(a.Reason), string(b.Reason)), strings.Compare(a.Wants, b.Wants))
 	})
 	return out
+}
+
+// SizeOf is what a pod asks for, as it is counted in all tables.
+func (sv *Survey) SizeOf(p *plan.Pod) Size { return sv.demandSize(p) }
+
+// shape is a demand as people sort it: the number of cards it takes up where they
+// are whole or parts of one ("8", "0.5", "2x0.5" of different cards), the profiles where it is cut to them
+// ("1g.10gb", "1g.10gb*2"); with the vendor's name where that is another.
+func (sv *Survey) shape(p *plan.Pod) string {
+	d := p.Demand
+	if len(d.MIG) > 0 {
+		return demandText(d)
+	}
+	size, times := sv.demandSize(p), ""
+	n := max(size.Compute, size.Memory)
+	if f := d.Fraction; f != nil && f.Cards > 1 {
+		n /= f.Cards
+		times = strconv.Itoa(f.Cards) + "x"
+	}
+	text := times + strings.TrimSuffix(strings.TrimRight(number(float64(n)/CardShares), "0"), ".")
+	if d.Vendor != "nvidia" && d.Vendor != "" {
+		text += " " + d.Vendor
+	}
+	return text
 }
 
 // maxCount keeps nonsense from overflowing; no pod asks for more.

@@ -29,7 +29,7 @@ func legible(c *plan.Card) bool {
 // layoutOf returns a card's instances; placed is false where it is not known for
 // all of them where they lie.
 func layoutOf(c *plan.Card) (l mig.Layout, placed bool) {
-	placed = true
+	placed, l = true, make(mig.Layout, 0, len(c.Instances))
 	for i := range c.Instances {
 		l = append(l, c.Instances[i].Placement)
 		placed = placed && c.Instances[i].Placed
@@ -56,6 +56,7 @@ func (b *builder) instances(c *Card, source *plan.Card) {
 	rest := wholeCard
 	layout, placed := layoutOf(source)
 	c.mig, c.placed = true, placed
+	c.Parts = make([]Part, 0, len(source.Instances)+2) // and what they leave
 	for i := range source.Instances {
 		in := &source.Instances[i]
 		p := Part{State: c.State, Size: sizeOf(t, in.Profile), Profile: in.Profile}

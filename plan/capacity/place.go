@@ -32,7 +32,24 @@ var placeNames = [NumPlaces]string{
 	InUnready: "unready", InSick: "sick", InUnknown: "unknown",
 }
 
-// String returns the words used in tables and labels.
+// Label returns the word used in labels: "busy", "slack", "idle", "unmeasured", and
+// for the others the state's.
+func (p Place) Label() string {
+	switch p {
+	case Slack:
+		return "slack"
+	case Idle:
+		return "idle"
+	case Unmeasured:
+		return "unmeasured"
+	}
+	return p.String()
+}
+
+// OfHolder reports whether the place is of what pods hold on cards in service.
+func (p Place) OfHolder() bool { return p <= Unmeasured }
+
+// String returns the words used in tables.
 func (p Place) String() string {
 	if p < NumPlaces {
 		return placeNames[p]

@@ -1,5 +1,7 @@
 package capacity
 
+import "strings"
+
 // State is what a part of a card is in at one moment. Every part is in exactly
 // one.
 type State uint8
@@ -64,6 +66,9 @@ func (c Cause) String() string {
 	}
 	return "no cause"
 }
+
+// Label returns the word used in labels, without blanks: "no_cpu".
+func (c Cause) Label() string { return strings.ReplaceAll(c.String(), " ", "_") }
 
 // state is Fragmented where another layout or another place for the same pods
 // would help, Stranded where the node stands in the way.

@@ -99,10 +99,12 @@ func (p *Part) Namespace() string {
 func NewSurvey(s plan.Snapshot, r Rules) Survey {
 	b := newBuilder(s, r)
 	sv := Survey{At: s.Now, pools: b.pools, pods: b.wanting, fits: b.fits}
-	nodes := make([]*plan.Node, len(s.Nodes))
+	nodes, cards := make([]*plan.Node, len(s.Nodes)), 0
 	for i := range s.Nodes {
 		nodes[i] = &s.Nodes[i]
+		cards += len(nodes[i].Cards)
 	}
+	sv.Cards = make([]Card, 0, cards)
 	slices.SortStableFunc(nodes, func(a, b *plan.Node) int { return strings.Compare(a.Name, b.Name) })
 	for _, n := range nodes {
 		sv.Cards = append(sv.Cards, b.node(n)...)
@@ -135,8 +137,9 @@ type builder struct {
 type used struct{ cpu, memory int64 }
 
 func newBuilder(s plan.Snapshot, r Rules) *builder {
-	b := &builder{now: s.Now, rules: r, pools: map[string]*plan.Pool{}, pods: map[string]*plan.Pod{},
-		used: map[string]used{}, fits: newFits()}
+	b := &builder{now: s.Now, rules: r, pools: map[string]*plan.Pool{}, pods: make(map[string]*plan.Pod, len(s.Pods)),
+		used: make(map[string]used, len(s.Nodes)), fits: newFits()}
+	b.wanting = make([]*plan.Pod, 0, len(s.Pods))
 	for i := range s.Pools {
 		b.pools[s.Pools[i].Name] = &s.Pools[i]
 	}

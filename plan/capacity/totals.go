@@ -39,6 +39,16 @@ func (l *Ledger) Totals() Totals {
 	return t
 }
 
+// All returns every row there is, sorted by key: those too that have no time yet.
+func (l *Ledger) All() []Row {
+	rows := make([]Row, len(l.rows))
+	for i := range l.rows {
+		rows[i] = l.rows[i].Row
+	}
+	slices.SortFunc(rows, func(a, b Row) int { return a.Key.compare(b.Key) })
+	return rows
+}
+
 func (k Key) compare(o Key) int {
 	return cmp.Or(strings.Compare(k.Pool, o.Pool), strings.Compare(k.Model, o.Model), strings.Compare(k.Tenant, o.Tenant),
 		strings.Compare(k.Namespace, o.Namespace), cmp.Compare(k.PricePerHour, o.PricePerHour))

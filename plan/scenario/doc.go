@@ -47,6 +47,7 @@
 //	  not-draining                  the drain was given up
 //	  no-scale-down                 it must not be removed
 //	  holds-data                    datasets are cached on it
+//	  leaves-in=IN                  its provider has given notice that it takes it then
 //	  age=AGO cpu=CPU memory=MEMORY labels=(KEY=VALUE …) taints=(KEY=VALUE:EFFECT …)
 //	  allocatable=(WANT …)          what the API says it offers in all; () for nothing
 //	  gpus=N                        cards 0 … N-1 all alike, with the words of a card
@@ -117,6 +118,7 @@
 //	  last-scale-up=(POOL=AGO …) last-scale-down= last-drain= last-replace= (by pool)
 //	  last-repartition= sick-since= unknown-since= (by node) free-since= (by node, or node/card)
 //	  grown=(POOL=N:at=AGO …)       nodes asked for within the last hour
+//	  removed=(POOL=N:at=AGO …)     nodes given back within the last ten minutes
 //	  tables=("SPEC" …)             MIG tables that nodes have published: as mig.Spec prints them
 //	  failures=(NODE/CARD=N:at=AGO …)    repartitions in a row that failed, and the last of them
 //
@@ -125,6 +127,8 @@
 //	  max-actions=N max-evictions=N (0: reclaim nothing)   of one plan
 //	  max-nodes=N max-nodes-per-hour=N                     of one pool, asked for at once and in an hour
 //	  max-removals=N max-removal-share=SHARE removal-interval=DURATION    of one plan; of a pool in one plan; and between two
+//	  max-removals-per-ten-minutes=N   of all pools
+//	  max-idle-at-once=SHARE ok-idle=N   more nodes than both came to look idle within idle-hold=DURATION: give nothing back
 //	  scale-down-cooldown=DURATION  after a pool grew
 //	  repartition-cooldown=DURATION repartition-timeout=DURATION repartition-life=DURATION
 //	  max-unready=SHARE ok-unready=N     more unready nodes than both: hold everything

@@ -66,6 +66,7 @@ func (d *dice) share(w *scenario.World, do func(string, ...any), round int) {
 		}
 	case kind == 7 && len(nodes) > 0:
 		do("node %s holds-data", nodes[d.n(len(nodes))].Name)
+		do("node %s leaves-in=%ds", nodes[d.n(len(nodes))].Name, d.n(300))
 		do("tick failures=(%s/0=%d:at=%ds)", nodes[0].Name, 1+d.n(3), d.n(300))
 	}
 }

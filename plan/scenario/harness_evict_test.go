@@ -78,6 +78,12 @@ func drainsWithCare(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 		if s.Nodes[i].Drain != nil { // goes on
 			continue
 		}
+		if s.Nodes[i].LeavesAt.After(s.Now) { // is no choice
+			if a.Reason != plan.NodeInterrupted {
+				return fmt.Errorf("its provider takes the node, and yet: %s", a)
+			}
+			continue
+		}
 		if begun++; draining+begun > p.MaxDrains {
 			return fmt.Errorf("%d drains, %d may be at a time: %s", draining+begun, p.MaxDrains, a)
 		}

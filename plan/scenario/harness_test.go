@@ -77,6 +77,7 @@ func withinBounds(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 		switch {
 		case a.Node != "" && perNode[a.Node] > 1:
 			return fmt.Errorf("two actions on node %s", a.Node)
+		case a.Verb == plan.Uncordon, a.Verb == plan.Rollback: // ends what was begun
 		case p.Freeze, i >= 0 && s.Pools[i].Freeze:
 			return fmt.Errorf("frozen, and yet: %s", a)
 		case a.Verb == plan.ScaleUp && (a.To > s.Pools[i].Max || a.To-a.From > p.MaxNodesPerScaleUp):

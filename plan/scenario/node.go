@@ -20,6 +20,7 @@ func readNode(r *reader, n *plan.Node) {
 		n.Cordoned = true
 	}
 	readDrain(r, n)
+	r.in("leaves-in", &n.LeavesAt)
 	r.off("not-cordoned", &n.Cordoned) // beside cordoned-by or draining: somebody lifted it
 	r.flag("no-scale-down", &n.NoScaleDown)
 	r.flag("holds-data", &n.HoldsData)
@@ -123,6 +124,7 @@ func nodeText(n plan.Node, now time.Time) string {
 	flagText(&b, "cordoned", !said && n.Cordoned)
 	flagText(&b, "no-scale-down", n.NoScaleDown)
 	flagText(&b, "holds-data", n.HoldsData)
+	inText(&b, "leaves-in", n.LeavesAt, now)
 	agoText(&b, "age", n.Created, now)
 	resourcesText(&b, n.CPUMilli, n.MemoryMi)
 	if n.Allocatable != nil {

@@ -16,12 +16,16 @@ func readPolicy(r *reader, p *plan.Policy) {
 	r.int("max-nodes-per-hour", &p.MaxNodesPerHour)
 	r.int("max-removals", &p.MaxRemovalsPerRound)
 	r.float("max-removal-share", &p.MaxRemovalShare)
+	r.int("max-removals-per-ten-minutes", &p.MaxRemovalsPerTenMinutes)
 	r.duration("removal-interval", &p.RemovalInterval)
 	r.duration("scale-down-cooldown", &p.ScaleDownCooldown)
 	r.duration("repartition-cooldown", &p.RepartitionCooldown)
 	r.duration("repartition-timeout", &p.RepartitionTimeout)
 	r.float("max-unready", &p.MaxUnready)
 	r.int("ok-unready", &p.OKUnready)
+	r.float("max-idle-at-once", &p.MaxIdleAtOnce)
+	r.int("ok-idle", &p.OKIdle)
+	r.duration("idle-hold", &p.IdleHold)
 	r.float("wait-cost", &p.WaitCostPerHour)
 	r.float("disruption-cost", &p.DisruptionCost)
 	r.duration("node-life", &p.NodeLife)
@@ -65,8 +69,9 @@ func PrintPolicy(p plan.Policy) string {
 		durationText(p.ScaleDownCooldown), durationText(p.RepartitionCooldown), durationText(p.RepartitionTimeout))
 	fmt.Fprintf(&b, "\n  node-life=%s node-overdue=%s repartition-life=%s",
 		durationText(p.NodeLife), durationText(p.NodeOverdue), durationText(p.RepartitionLife))
-	fmt.Fprintf(&b, "\n  max-nodes-per-hour=%d max-removal-share=%s removal-interval=%s",
-		p.MaxNodesPerHour, number(p.MaxRemovalShare), durationText(p.RemovalInterval))
+	fmt.Fprintf(&b, "\n  max-nodes-per-hour=%d max-removal-share=%s removal-interval=%s max-removals-per-ten-minutes=%d",
+		p.MaxNodesPerHour, number(p.MaxRemovalShare), durationText(p.RemovalInterval), p.MaxRemovalsPerTenMinutes)
+	fmt.Fprintf(&b, "\n  max-idle-at-once=%s ok-idle=%d idle-hold=%s", number(p.MaxIdleAtOnce), p.OKIdle, durationText(p.IdleHold))
 	fmt.Fprintf(&b, "\n  %s max-evictions=%d eviction-cost=%s", word(p.BuyBorrowed, "buy-borrowed", "no-buy-borrowed"),
 		p.MaxEvictionsPerRound, number(p.EvictionCost))
 	fmt.Fprintf(&b, " max-drains=%d drain-timeout=%s drain-cooldown=%s",

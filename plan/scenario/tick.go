@@ -28,7 +28,8 @@ func readTick(r *reader, s *plan.Snapshot) {
 	readStamps(r, "free-since", &m.FreeSince)
 	readStamps(r, "unknown-since", &m.UnknownSince)
 	readStamps(r, "sick-since", &m.SickSince)
-	readGrown(r, &m.Grown)
+	readGrown(r, "grown", &m.Grown)
+	readGrown(r, "removed", &m.Removed)
 	readFailures(r, &m.Failures)
 }
 
@@ -41,7 +42,7 @@ func memoryText(m plan.Memory, now time.Time) string {
 		stampsText("free-since", m.FreeSince, now) +
 		stampsText("unknown-since", m.UnknownSince, now) +
 		stampsText("sick-since", m.SickSince, now) +
-		grownText(m.Grown, now) + failuresText(m.Failures, now)
+		grownText("grown", m.Grown, now) + grownText("removed", m.Removed, now) + failuresText(m.Failures, now)
 }
 
 // readStamps reads key=(name=5m …): five minutes ago.
@@ -67,10 +68,10 @@ func stampsText(key string, stamps []plan.Stamp, now time.Time) string {
 	return wordsText(key, words)
 }
 
-// readGrown reads grown=(pool=5:at=10m …): five nodes, ten minutes ago.
-func readGrown(r *reader, v *[]plan.Growth) {
+// readGrown reads grown=(pool=5:at=10m …), or removed=: five nodes, ten minutes ago.
+func readGrown(r *reader, key string, v *[]plan.Growth) {
 	var out []plan.Growth
-	if r.items("grown", func(it item) error {
+	if r.items(key, func(it item) error {
 		n, at, err := readCounted(it, r.now)
 		out = append(out, plan.Growth{Pool: it[0].name, Nodes: n, At: at})
 		return err
@@ -79,12 +80,12 @@ func readGrown(r *reader, v *[]plan.Growth) {
 	}
 }
 
-func grownText(grown []plan.Growth, now time.Time) string {
+func grownText(key string, grown []plan.Growth, now time.Time) string {
 	words := make([]string, len(grown))
 	for i, g := range grown {
 		words[i] = countedText(g.Pool, g.Nodes, g.At, now)
 	}
-	return wordsText("grown", words)
+	return wordsText(key, words)
 }
 
 // readFailures reads failures=(node/card=2:at=5m …): two, the last of them five

@@ -10,6 +10,10 @@ apiVersion: v1
 kind: Namespace
 metadata: {name: queued}
 ---
+apiVersion: v1
+kind: Namespace
+metadata: {name: batch}
+---
 apiVersion: gpuscale.io/v1alpha1
 kind: GPUNodePool
 metadata: {name: h100}
@@ -30,6 +34,13 @@ spec:
 // neighbourObjects are written as the projects' own documents write them, but for
 // the cards they ask for.
 const neighbourObjects = `
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: default-flavor}
+spec:
+  nodeLabels: {gpuscale.io/pool: h100}
+  tolerations: [{key: nvidia.com/gpu, operator: Exists}]
+---
 apiVersion: kueue.x-k8s.io/v1beta1
 kind: ClusterQueue
 metadata: {name: cluster-queue}
@@ -159,6 +170,16 @@ apiVersion: scheduling.volcano.sh/v1beta1
 kind: PodGroup
 metadata: {namespace: ml, name: volcano}
 spec: {minMember: 2, minResources: {cpu: "2", nvidia.com/gpu: "16"}}
+---
+apiVersion: scheduling.volcano.sh/v1beta1
+kind: Queue
+metadata: {name: research}
+spec: {reclaimable: true, capability: {cpu: "64", nvidia.com/gpu: "8"}}
+---
+apiVersion: scheduling.volcano.sh/v1beta1
+kind: PodGroup
+metadata: {namespace: batch, name: volcano}
+spec: {minMember: 2, minResources: {cpu: "2", nvidia.com/gpu: "16"}, queue: research}
 ---
 # Kubernetes' own.
 apiVersion: scheduling.k8s.io/v1beta1

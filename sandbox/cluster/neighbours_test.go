@@ -18,10 +18,12 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
@@ -39,15 +41,16 @@ import (
 )
 
 // neighbourCRDs are the real definitions, in the modules of those who write them.
-// LWS brings Volcano's PodGroup for its own tests.
 var neighbourCRDs = map[string][]string{
 	"sigs.k8s.io/kueue@v0.15.0": {
 		"config/components/crd/bases/kueue.x-k8s.io_workloads.yaml", "config/components/crd/bases/kueue.x-k8s.io_clusterqueues.yaml",
 		"config/components/crd/bases/kueue.x-k8s.io_cohorts.yaml", "config/components/crd/bases/kueue.x-k8s.io_localqueues.yaml",
+		"config/components/crd/bases/kueue.x-k8s.io_resourceflavors.yaml",
 	},
 	"sigs.k8s.io/jobset@v0.10.1":            {"config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml"},
-	"sigs.k8s.io/lws@v0.7.0":                {"config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml", "test/integration/crd/volcano-podgroup.yaml"},
+	"sigs.k8s.io/lws@v0.7.0":                {"config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml"},
 	"sigs.k8s.io/scheduler-plugins@v0.33.5": {"config/crd/bases/scheduling.x-k8s.io_podgroups.yaml"},
+	"volcano.sh/volcano@v1.15.0":            {"config/crd/volcano/bases/scheduling.volcano.sh_podgroups.yaml", "config/crd/volcano/bases/scheduling.volcano.sh_queues.yaml"},
 }
 
 // neighbours is a control plane, what the autoscaler sees of it, and its planner.
@@ -202,6 +205,7 @@ func TestNeighbours(t *testing.T) {
 	}
 	n.apply([]byte(neighbourObjects))
 	want := strings.TrimSpace(`
+2 × batch/volcano min 2, 8 cards of "volcano/research", to come
 1 × ml/jobset/pytorch min 2, 8 cards of "ml-team", exists
 1 × ml/jobset/pytorch min 2, 8 cards of "ml-team", to come
 2 × ml/lws/vllm/0 min 2, 8 cards of "ml-team", to come
@@ -216,8 +220,10 @@ func TestNeighbours(t *testing.T) {
 		}
 		return err
 	})
+	n.flavors()
 	n.plan()
 	n.quotas()
+	n.resourceQuotas()
 
 	// A definition that goes takes its demand with it, and nothing else.
 	gone := &unstructured.Unstructured{}
@@ -266,8 +272,9 @@ func (n *neighbours) plan() {
 		}
 	}
 	// 3 single cards of the Workload, 2 of nginx and the three gangs of two nodes
-	// that the quota of 50 cards admits fit on 7 nodes; the fourth gang would make 66.
-	if to != 7 || reasons[plan.GangServed] != 5 || reasons[plan.QuotaExceeded] != 1 {
+	// that the quota of 50 cards admits fit on 7 nodes; the fourth gang would make 66,
+	// and Volcano's queue has room for half of its gang.
+	if to != 7 || reasons[plan.GangServed] != 5 || reasons[plan.QuotaExceeded] != 2 {
 		n.t.Errorf("scale up to %d, gangs %v\n%s", to, reasons, made)
 	}
 }
@@ -306,5 +313,91 @@ spec: {tenants: {namespaces: [ml]}, amounts: [{guaranteed: 1}]}`))
 	}
 	if got := ledger.Statuses(s.Quotas, &s.Snapshot, s.QuotaProblems)["ml-team"]; got.Waiting != "66" || got.Used != "0" {
 		n.t.Errorf("ml-team: %+v", got)
+	}
+}
+
+// flavors: pods to come have the node labels and tolerations of the ResourceFlavor
+// that Kueue has assigned.
+func (n *neighbours) flavors() {
+	n.t.Helper()
+	s, err := n.observer.Observe(n.t.Context(), time.Now())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		if p.Namespace == "queued" && (p.NodeSelector["gpuscale.io/pool"] != "h100" || len(p.Tolerations) != 1) {
+			n.t.Errorf("%s: node selector %v, tolerations %v", p.Key(), p.NodeSelector, p.Tolerations)
+		}
+	}
+}
+
+// resourceQuotas: what the ledger says that the API server would refuse is what it
+// refuses, whatever a GPUQuota over the same namespace admits.
+func (n *neighbours) resourceQuotas() {
+	n.t.Helper()
+	const one = `{name: c, image: example/c, resources: {limits: {nvidia.com/gpu: "8"}}}`
+	n.apply([]byte(`apiVersion: v1
+kind: Namespace
+metadata: {name: bounded}
+---
+apiVersion: v1
+kind: ResourceQuota
+metadata: {namespace: bounded, name: gpus}
+spec: {hard: {requests.nvidia.com/gpu: "12"}}
+---
+apiVersion: gpuscale.io/v1alpha1
+kind: GPUQuota
+metadata: {name: bounded}
+spec: {tenants: {namespaces: [bounded]}, amounts: [{model: any, guaranteed: 50}]}
+---
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {namespace: bounded, name: train}
+spec: {replicatedJobs: [{name: w, template: {spec: {parallelism: 2, completions: 2, template: {spec: {containers: [` + one + `]}}}}}]}`))
+	tenants := func(want string) {
+		n.t.Helper()
+		eventually(n.t, 30*time.Second, want, func() error {
+			s, err := n.observer.Observe(n.t.Context(), time.Now())
+			if err != nil {
+				return err
+			}
+			var got []string
+			for i := range s.Pods {
+				if p := &s.Pods[i]; p.Namespace == "bounded" {
+					got = append(got, p.Tenant)
+				}
+			}
+			slices.Sort(got)
+			if strings.Join(got, " ") != want {
+				return fmt.Errorf("tenants %q", got)
+			}
+			return nil
+		})
+	}
+	const full = "resourcequota/bounded/gpus/no-more/requests.nvidia.com/gpu"
+	tenants(full + " " + full) // a gang of sixteen, and twelve are allowed
+	pod := func(name string) error {
+		var u unstructured.Unstructured
+		if err := utilyaml.Unmarshal([]byte("apiVersion: v1\nkind: Pod\nmetadata: {namespace: bounded, name: "+name+", labels: {jobset.sigs.k8s.io/jobset-name: train, jobset.sigs.k8s.io/replicatedjob-name: w}}\nspec: {containers: ["+one+"]}"), &u.Object); err != nil {
+			n.t.Fatal(err)
+		}
+		return n.client.Create(n.t.Context(), &u)
+	}
+	if err := pod("a"); err != nil {
+		n.t.Fatal(err)
+	}
+	tenants("bounded " + full)
+	if err := pod("b"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "exceeded quota") {
+		n.t.Errorf("the API server says %v, and we that it refuses", err)
+	}
+	patch := ctrl.RawPatch(types.MergePatchType, []byte(`{"spec":{"hard":{"requests.nvidia.com/gpu":"16"}}}`))
+	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "bounded", Name: "gpus"}}
+	if err := n.client.Patch(n.t.Context(), q, patch); err != nil {
+		n.t.Fatal(err)
+	}
+	tenants("bounded bounded")
+	if err := pod("b"); err != nil {
+		n.t.Errorf("the API server says %v, and we that it does not refuse", err)
 	}
 }

@@ -270,7 +270,8 @@ type GPUNodePoolStatus struct {
 	// Message for people, to go with Reason.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// Conditions of the pool: Ready, Valid, ScalingLimited, ForeignAutoscaler.
+	// Conditions of the pool: Ready, Valid, ScalingLimited, and while there is
+	// something to say ForeignAutoscaler, GrowOnly, UnusedCards.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -315,12 +316,27 @@ type PoolMemory struct {
 	// +optional
 	// +listType=atomic
 	Grown []Growth `json:"grown,omitempty"`
+	// Removed are the nodes given back within the last ten minutes, oldest first.
+	// +optional
+	// +listType=atomic
+	Removed []Growth `json:"removed,omitempty"`
 	// Failures of repartitions by card, "node/0".
 	// +optional
 	Failures map[string]CardFailures `json:"failures,omitempty"`
+	// Epoch of the replica that wrote this; one of an earlier epoch may no longer.
+	// +optional
+	Epoch *Epoch `json:"epoch,omitempty"`
 }
 
-// Growth is nodes asked for at one time.
+// Epoch is one replica's turn at leading.
+type Epoch struct {
+	// Term counts the turns.
+	Term int64 `json:"term"`
+	// Holder of the lease in that turn.
+	Holder string `json:"holder"`
+}
+
+// Growth is nodes asked for, or given back, at one time.
 type Growth struct {
 	At    metav1.MicroTime `json:"at"`
 	Nodes int32            `json:"nodes"`

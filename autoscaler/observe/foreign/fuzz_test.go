@@ -19,6 +19,7 @@ func TestUnreadable(t *testing.T) {
 		KueueWorkload: `{podSets: {}}`, VolcanoJob: `{tasks: [{replicas: x}]}`, JobSet: `{replicatedJobs: [{template: 3}]}`,
 		LeaderWorkerSet: `{leaderWorkerTemplate: {size: x}}`, Deployment: `{template: x}`, StatefulSet: `{replicas: x}`,
 		KueueClusterQueue: `{cohort: 3}`, KueueCohort: `{resourceGroups: x}`, KueueLocalQueue: `{clusterQueue: 3}`,
+		KueueFlavor:  `{nodeLabels: [x]}`,
 		VolcanoQueue: `{capability: x}`, KAIQueue: `{resources: {gpu: {quota: lots}}}`,
 	} {
 		o := Parse(k, object(t, "metadata: {namespace: ml, name: x}\nspec: "+spec))
@@ -53,8 +54,39 @@ spec: {replicas: 2000000000, leaderWorkerTemplate: {size: 2000000000, workerTemp
 	if got := o.Maker.Roles[1].Template.Annotations; len(got) != 1 || got["short"] != "y" {
 		t.Errorf("annotations of the template: %d", len(got))
 	}
+	// Numbers that only 64 bits hold are large ones, not what is left of them in 32.
+	for _, n := range []string{"2147483648", "4294967298"} {
+		for k, spec := range map[Kind]string{
+			LeaderWorkerSet: `{replicas: N}`, JobSet: `{replicatedJobs: [{name: a, template: {spec: {parallelism: N}}}]}`,
+			VolcanoJob: `{tasks: [{replicas: N}]}`, KueueWorkload: `{podSets: [{count: N}]}`, Deployment: `{replicas: N}`,
+		} {
+			o := Parse(k, object(t, "metadata: {name: x}\nspec: "+strings.ReplaceAll(spec, "N", n)))
+			if o.Err != nil {
+				t.Fatal(o.Err)
+			}
+			if got := max(o.Maker.Sets, o.Maker.Roles[0].Count); got != maxCount {
+				t.Errorf("%s of %s: %d pods", k, n, got)
+			}
+		}
+	}
 	if len(o.Annotations) != 1 || o.Annotations["gpuscale.io/gang"] != "false" {
 		t.Errorf("annotations %v", o.Annotations)
+	}
+}
+
+// TestAbsurdAmounts: an amount with a thousand million digits is refused when it is
+// read, since any sum with it would stop the program.
+func TestAbsurdAmounts(t *testing.T) {
+	const pod = `{spec: {containers: [{name: c, resources: {requests: {memory: "1e999999999"}}}]}}`
+	for k, spec := range map[Kind]string{
+		VolcanoPodGroup: `{minMember: 2, minResources: {nvidia.com/gpu: "1e999999999"}}`,
+		LeaderWorkerSet: `{leaderWorkerTemplate: {workerTemplate: ` + pod + `}}`,
+		JobSet:          `{replicatedJobs: [{name: a, template: {spec: {template: ` + pod + `}}}]}`,
+		KueueWorkload:   `{podSets: [{name: a, template: ` + pod + `}]}`,
+	} {
+		if o := Parse(k, object(t, "metadata: {name: x}\nspec: "+spec)); o.Err == nil || !strings.Contains(o.Err.Error(), "more than there can be") || o.Maker != nil || o.Group != nil {
+			t.Errorf("%s: %v", k, o.Err)
+		}
 	}
 }
 

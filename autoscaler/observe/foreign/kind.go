@@ -18,6 +18,7 @@ const (
 	KueueClusterQueue Kind = "clusterqueues.kueue.x-k8s.io"
 	KueueCohort       Kind = "cohorts.kueue.x-k8s.io"
 	KueueLocalQueue   Kind = "localqueues.kueue.x-k8s.io"
+	KueueFlavor       Kind = "resourceflavors.kueue.x-k8s.io"
 	VolcanoQueue      Kind = "queues.scheduling.volcano.sh"
 	KAIQueue          Kind = "queues.scheduling.run.ai"
 )
@@ -45,6 +46,7 @@ var kinds = map[Kind]kind{
 	KueueClusterQueue: {"kueue.x-k8s.io", "clusterqueues", []string{"v1beta2", "v1beta1"}, parseClusterQueue},
 	KueueCohort:       {"kueue.x-k8s.io", "cohorts", []string{"v1beta2", "v1beta1", "v1alpha1"}, parseCohort},
 	KueueLocalQueue:   {"kueue.x-k8s.io", "localqueues", []string{"v1beta2", "v1beta1"}, parseLocalQueue},
+	KueueFlavor:       {"kueue.x-k8s.io", "resourceflavors", []string{"v1beta2", "v1beta1"}, parseFlavor},
 	VolcanoQueue:      {"scheduling.volcano.sh", "queues", []string{"v1beta1"}, parseVolcanoQueue},
 	KAIQueue:          {"scheduling.run.ai", "queues", []string{"v2"}, parseKAIQueue},
 }

@@ -1,6 +1,9 @@
 package foreign
 
 import (
+	"maps"
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,8 +14,8 @@ type kueueWorkload struct {
 	Spec struct {
 		PodSets []struct {
 			Name     string                 `json:"name"`
-			Count    *int32                 `json:"count"`
-			MinCount *int32                 `json:"minCount"`
+			Count    *int64                 `json:"count"`
+			MinCount *int64                 `json:"minCount"`
 			Template corev1.PodTemplateSpec `json:"template"`
 		} `json:"podSets"`
 		QueueName string `json:"queueName"`
@@ -30,20 +33,38 @@ type kueueWorkload struct {
 		Admission *struct {
 			ClusterQueue      string `json:"clusterQueue"`
 			PodSetAssignments []struct {
-				Name  string `json:"name"`
-				Count *int32 `json:"count"`
+				Name    string            `json:"name"`
+				Count   *int64            `json:"count"`
+				Flavors map[string]string `json:"flavors"` // by resource
 			} `json:"podSetAssignments"`
 		} `json:"admission"`
-		ReclaimablePods []struct {
+		AdmissionChecks []struct {
+			State         string         `json:"state"`
+			PodSetUpdates []podSetUpdate `json:"podSetUpdates"`
+		} `json:"admissionChecks"`
+		// Where MultiKueue is about to run it, or does.
+		ClusterName           string   `json:"clusterName"`
+		NominatedClusterNames []string `json:"nominatedClusterNames"`
+		ReclaimablePods       []struct {
 			Name  string `json:"name"`
-			Count *int32 `json:"count"`
+			Count *int64 `json:"count"`
 		} `json:"reclaimablePods"`
 		Conditions []metav1.Condition `json:"conditions"`
 	} `json:"status"`
 }
 
+// podSetUpdate is what an admission check adds to the pods of a set.
+type podSetUpdate struct {
+	Name         string              `json:"name"`
+	Labels       map[string]string   `json:"labels"`
+	Annotations  map[string]string   `json:"annotations"`
+	NodeSelector map[string]string   `json:"nodeSelector"`
+	Tolerations  []corev1.Toleration `json:"tolerations"`
+}
+
 // parseKueueWorkload: a Workload is demand from when its quota is reserved, whether
-// or not an admission check still waits, perhaps for these very nodes.
+// or not an admission check still waits, perhaps for these very nodes. What MultiKueue
+// sends to another cluster is demand there.
 func parseKueueWorkload(object map[string]any, o *Object) error {
 	var from kueueWorkload
 	if err := decode(object, &from); err != nil {
@@ -52,8 +73,9 @@ func parseKueueWorkload(object map[string]any, o *Object) error {
 	conditions := from.Status.Conditions
 	m := &Maker{
 		Sets: 1, Queue: from.Spec.QueueName,
-		Over: isTrue(conditions, "Finished"),
-		Held: from.Spec.Active != nil && !*from.Spec.Active || !isTrue(conditions, "QuotaReserved") || isTrue(conditions, "Evicted"),
+		Over: isTrue(conditions, "Finished"), Started: isTrue(conditions, "Admitted"),
+		Held: from.Spec.Active != nil && !*from.Spec.Active || !isTrue(conditions, "QuotaReserved") || isTrue(conditions, "Evicted") ||
+			from.Status.ClusterName != "" || len(from.Status.NominatedClusterNames) > 0,
 	}
 	if c := meta.FindStatusCondition(conditions, "QuotaReserved"); c != nil {
 		m.Admitted = c.LastTransitionTime
@@ -90,8 +112,17 @@ func (w *kueueWorkload) amend(m *Maker) {
 	if a := w.Status.Admission; a != nil {
 		m.ClusterQueue = a.ClusterQueue
 		for _, set := range a.PodSetAssignments {
+			r := role(set.Name)
 			if set.Count != nil {
-				role(set.Name).Count = count(set.Count)
+				r.Count = count(set.Count)
+			}
+			r.Flavors = slices.Compact(slices.Sorted(maps.Values(set.Flavors)))
+		}
+	}
+	for _, check := range w.Status.AdmissionChecks {
+		for i := range check.PodSetUpdates {
+			if update := &check.PodSetUpdates[i]; check.State == "Ready" {
+				update.addTo(&role(update.Name).Template)
 			}
 		}
 	}
@@ -102,4 +133,21 @@ func (w *kueueWorkload) amend(m *Maker) {
 		// With a least count fewer are of use too.
 		m.Min += min(bounded(set.MinCount, role(set.Name).Count), role(set.Name).Count)
 	}
+}
+
+func (u *podSetUpdate) addTo(t *corev1.PodTemplateSpec) {
+	t.Labels = with(t.Labels, u.Labels)
+	t.Annotations = with(t.Annotations, short(u.Annotations))
+	t.Spec.NodeSelector = with(t.Spec.NodeSelector, u.NodeSelector)
+	t.Spec.Tolerations = append(slices.Clip(t.Spec.Tolerations), u.Tolerations...)
+}
+
+// with is a map and what another adds to it; neither is written to.
+func with(a, more map[string]string) map[string]string {
+	if len(more) == 0 {
+		return a
+	}
+	out := maps.Clone(more)
+	maps.Copy(out, a)
+	return out
 }

@@ -1,7 +1,6 @@
 package foreign
 
 import (
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -9,14 +8,27 @@ import (
 // KueueQueueLabel on an object, and on pods, names the LocalQueue it goes through.
 const KueueQueueLabel = "kueue.x-k8s.io/queue-name"
 
+// jobSetController is who makes a JobSet's Jobs where it names nobody else.
+const jobSetController = "jobset.sigs.k8s.io/jobset-controller"
+
+// jobTemplate is what is read of a Job's.
+type jobTemplate struct {
+	Spec struct {
+		Parallelism *int64                 `json:"parallelism"`
+		Completions *int64                 `json:"completions"`
+		Template    corev1.PodTemplateSpec `json:"template"`
+	} `json:"spec"`
+}
+
 func parseJobSet(object map[string]any, o *Object) error {
 	var from struct {
 		Spec struct {
-			Suspend        *bool `json:"suspend"`
+			Suspend        *bool  `json:"suspend"`
+			ManagedBy      string `json:"managedBy"`
 			ReplicatedJobs []struct {
-				Name      string                  `json:"name"`
-				Replicas  *int32                  `json:"replicas"`
-				Template  batchv1.JobTemplateSpec `json:"template"`
+				Name      string      `json:"name"`
+				Replicas  *int64      `json:"replicas"`
+				Template  jobTemplate `json:"template"`
 				DependsOn []struct {
 					Name   string `json:"name"`
 					Status string `json:"status"`
@@ -28,7 +40,7 @@ func parseJobSet(object map[string]any, o *Object) error {
 			Conditions           []metav1.Condition `json:"conditions"`
 			ReplicatedJobsStatus []struct {
 				Name      string `json:"name"`
-				Succeeded *int32 `json:"succeeded"`
+				Succeeded *int64 `json:"succeeded"`
 			} `json:"replicatedJobsStatus"`
 		} `json:"status"`
 	}
@@ -36,7 +48,9 @@ func parseJobSet(object map[string]any, o *Object) error {
 		return err
 	}
 	m := &Maker{
-		Sets: 1, Held: from.Spec.Suspend != nil && *from.Spec.Suspend, Queue: o.Labels[KueueQueueLabel],
+		Sets: 1, Queue: o.Labels[KueueQueueLabel],
+		// Another manager, such as MultiKueue, makes the pods in another cluster.
+		Held: from.Spec.Suspend != nil && *from.Spec.Suspend || from.Spec.ManagedBy != "" && from.Spec.ManagedBy != jobSetController,
 		Over: from.Status.TerminalState != "" || isTrue(from.Status.Conditions, "Completed") || isTrue(from.Status.Conditions, "Failed"),
 	}
 	succeeded, all := map[string]int{}, map[string]int{}
@@ -47,7 +61,7 @@ func parseJobSet(object map[string]any, o *Object) error {
 		all[job.Name] = count(job.Replicas)
 	}
 	for _, job := range from.Spec.ReplicatedJobs {
-		pods, done, later := atOnce(&job.Template.Spec), succeeded[job.Name], false
+		pods, done, later := job.Template.atOnce(), succeeded[job.Name], false
 		for _, on := range job.DependsOn {
 			later = later || on.Status == "Complete" && succeeded[on.Name] < all[on.Name]
 		}
@@ -64,20 +78,17 @@ func parseJobSet(object map[string]any, o *Object) error {
 }
 
 // atOnce is how many pods a Job runs side by side.
-func atOnce(job *batchv1.JobSpec) int {
-	n := count(job.Parallelism)
-	if job.Completions != nil {
-		n = min(n, bounded(job.Completions, n))
-	}
-	return n
+func (j *jobTemplate) atOnce() int {
+	n := count(j.Spec.Parallelism)
+	return min(n, bounded(j.Spec.Completions, n))
 }
 
 func parseLeaderWorkerSet(object map[string]any, o *Object) error {
 	var from struct {
 		Spec struct {
-			Replicas             *int32 `json:"replicas"`
+			Replicas             *int64 `json:"replicas"`
 			LeaderWorkerTemplate struct {
-				Size           *int32                  `json:"size"`
+				Size           *int64                  `json:"size"`
 				LeaderTemplate *corev1.PodTemplateSpec `json:"leaderTemplate"`
 				WorkerTemplate corev1.PodTemplateSpec  `json:"workerTemplate"`
 			} `json:"leaderWorkerTemplate"`
@@ -107,11 +118,11 @@ var ended = map[string]bool{
 func parseVolcanoJob(object map[string]any, o *Object) error {
 	var from struct {
 		Spec struct {
-			MinAvailable *int32 `json:"minAvailable"`
+			MinAvailable *int64 `json:"minAvailable"`
 			Queue        string `json:"queue"`
 			Tasks        []struct {
 				Name     string                 `json:"name"`
-				Replicas *int32                 `json:"replicas"`
+				Replicas *int64                 `json:"replicas"`
 				Template corev1.PodTemplateSpec `json:"template"`
 			} `json:"tasks"`
 			PriorityClassName string `json:"priorityClassName"`
@@ -140,7 +151,7 @@ func parseVolcanoJob(object map[string]any, o *Object) error {
 func parseScaled(object map[string]any, o *Object) error {
 	var from struct {
 		Spec struct {
-			Replicas *int32                 `json:"replicas"`
+			Replicas *int64                 `json:"replicas"`
 			Template corev1.PodTemplateSpec `json:"template"`
 		} `json:"spec"`
 	}

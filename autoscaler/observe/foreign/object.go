@@ -13,16 +13,17 @@ import (
 )
 
 // Object is what is kept of one object. Of its metadata that is the names, the
-// UID, the age, the labels and the owners. Exactly one of the pointers is set,
-// none where Err is.
+// UID, the age, the labels and the owners. Exactly one of the last four is set, none
+// where Err is.
 type Object struct {
 	metav1.ObjectMeta
 	Kind Kind
 	// Err says why the object cannot be read, with the field.
-	Err   error
-	Group *PodGroup
-	Maker *Maker
-	Queue *Queue
+	Err    error
+	Group  *PodGroup
+	Maker  *Maker
+	Queue  *Queue
+	Flavor *Flavor
 }
 
 // PodGroup says how many pods are of use only together.
@@ -43,12 +44,14 @@ type Maker struct {
 	Sets int
 	// Min pods are of use together, 0 for all of them.
 	Min int
-	// Held: it makes no pods yet, because it is suspended or its queue has not
-	// admitted it. It is no demand until then.
+	// Held: it makes no pods here, because it is suspended, its queue has not admitted
+	// it, or it runs in another cluster. It is no demand then.
 	Held bool
 	// Admitted is when its queue reserved quota, zero where there is no queue.
 	Admitted metav1.Time
 	Over     bool
+	// Started: its queue has let it go, so that its pods are made (Kueue).
+	Started bool
 	// Queue it is to go through, in its own system's words; ClusterQueue that has
 	// admitted it (Kueue).
 	Queue, ClusterQueue string
@@ -63,6 +66,14 @@ type Role struct {
 	// Count of pods in a set; Done of them have ended well and are not made again.
 	Count, Done int
 	Template    corev1.PodTemplateSpec
+	// Flavors that its queue has assigned, by name (Kueue).
+	Flavors []string
+}
+
+// Flavor is what Kueue adds to the pods that it assigns a ResourceFlavor.
+type Flavor struct {
+	NodeLabels  map[string]string
+	Tolerations []corev1.Toleration
 }
 
 // Queue is a place in a tree of quotas.
@@ -93,8 +104,12 @@ func Parse(k Kind, u *unstructured.Unstructured) *Object {
 		ResourceVersion: u.GetResourceVersion(), Generation: u.GetGeneration(), Labels: u.GetLabels(), OwnerReferences: u.GetOwnerReferences(),
 		DeletionTimestamp: u.GetDeletionTimestamp(), Annotations: ours(u.GetAnnotations()),
 	}}
-	if err := kinds[k].parse(u.Object, o); err != nil {
-		o.Group, o.Maker, o.Queue = nil, nil, nil
+	err := kinds[k].parse(u.Object, o)
+	if err == nil {
+		err = o.sane()
+	}
+	if err != nil {
+		o.Group, o.Maker, o.Queue, o.Flavor = nil, nil, nil, nil
 		o.Err = fmt.Errorf("%s %s: %w", k, o.key(), err)
 	}
 	return o
@@ -135,10 +150,12 @@ func decode(object map[string]any, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// count is a number of pods, 1 where it is not said, bounded.
-func count(n *int32) int { return bounded(n, 1) }
+// count is a number of pods, 1 where it is not said, bounded. It is read as 64 bits:
+// a custom resource may hold more than the 32 that its owner means, and what is cut
+// off would make another number of it.
+func count(n *int64) int { return bounded(n, 1) }
 
-func bounded(n *int32, otherwise int) int {
+func bounded(n *int64, otherwise int) int {
 	if n == nil {
 		return otherwise
 	}

@@ -5,7 +5,7 @@ import corev1 "k8s.io/api/core/v1"
 func parseVolcanoPodGroup(object map[string]any, o *Object) error {
 	var from struct {
 		Spec struct {
-			MinMember    *int32              `json:"minMember"`
+			MinMember    *int64              `json:"minMember"`
 			MinResources corev1.ResourceList `json:"minResources"`
 			Queue        string              `json:"queue"`
 		} `json:"spec"`
@@ -29,7 +29,7 @@ func parseVolcanoPodGroup(object map[string]any, o *Object) error {
 func parsePluginsPodGroup(object map[string]any, o *Object) error {
 	var from struct {
 		Spec struct {
-			MinMember    *int32              `json:"minMember"`
+			MinMember    *int64              `json:"minMember"`
 			MinResources corev1.ResourceList `json:"minResources"`
 		} `json:"spec"`
 		Status struct {
@@ -51,7 +51,7 @@ func parseBuiltInPodGroup(object map[string]any, o *Object) error {
 		Spec struct {
 			SchedulingPolicy struct {
 				Gang *struct {
-					MinCount *int32 `json:"minCount"`
+					MinCount *int64 `json:"minCount"`
 				} `json:"gang"`
 			} `json:"schedulingPolicy"`
 		} `json:"spec"`
@@ -69,7 +69,7 @@ func parseBuiltInPodGroup(object map[string]any, o *Object) error {
 func parseKAIPodGroup(object map[string]any, o *Object) error {
 	var from struct {
 		Spec struct {
-			MinMember *int32 `json:"minMember"`
+			MinMember *int64 `json:"minMember"`
 			Queue     string `json:"queue"`
 		} `json:"spec"`
 	}

@@ -88,6 +88,20 @@ func parseLocalQueue(object map[string]any, o *Object) error {
 	return nil
 }
 
+func parseFlavor(object map[string]any, o *Object) error {
+	var from struct {
+		Spec struct {
+			NodeLabels  map[string]string   `json:"nodeLabels"`
+			Tolerations []corev1.Toleration `json:"tolerations"`
+		} `json:"spec"`
+	}
+	if err := decode(object, &from); err != nil {
+		return err
+	}
+	o.Flavor = &Flavor{NodeLabels: from.Spec.NodeLabels, Tolerations: from.Spec.Tolerations}
+	return nil
+}
+
 // parseVolcanoQueue: what a queue deserves is its guarantee, since it is reclaimed
 // for it; a queue that only has a ceiling is guaranteed up to there.
 func parseVolcanoQueue(object map[string]any, o *Object) error {

@@ -17,13 +17,24 @@ func slim(t corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 			NodeSelector: s.NodeSelector, Affinity: s.Affinity, Tolerations: s.Tolerations,
 			TopologySpreadConstraints: s.TopologySpreadConstraints, SchedulerName: s.SchedulerName,
 			PriorityClassName: s.PriorityClassName, Priority: s.Priority, Overhead: s.Overhead,
-			Resources: s.Resources, ResourceClaims: s.ResourceClaims, SchedulingGroup: s.SchedulingGroup,
+			ActiveDeadlineSeconds: s.ActiveDeadlineSeconds, // a scope of ResourceQuotas
+			Resources:             s.Resources, ResourceClaims: s.ResourceClaims, SchedulingGroup: s.SchedulingGroup,
 			InitContainers: slimContainers(s.InitContainers), Containers: slimContainers(s.Containers),
 		},
 	}
-	for key, value := range t.Annotations {
+	out.Annotations = short(t.Annotations)
+	return out
+}
+
+// short are the annotations that are not too long, nil for none.
+func short(all map[string]string) map[string]string {
+	var out map[string]string
+	for key, value := range all {
 		if len(value) <= maxAnnotation {
-			metav1.SetMetaDataAnnotation(&out.ObjectMeta, key, value)
+			if out == nil {
+				out = map[string]string{}
+			}
+			out[key] = value
 		}
 	}
 	return out

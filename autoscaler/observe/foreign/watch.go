@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
@@ -52,7 +54,8 @@ type running struct {
 }
 
 // WatcherOptions of a Watcher. Every is how often the API is asked what it serves,
-// 0 for 30 s. Changed, which may be nil, is called whenever any object changed; it
+// 0 for 30 s. Changed, which may be nil, is called whenever something may have become
+// of an object for which a round is worth it: not for a status that nobody reads. It
 // must not block.
 type WatcherOptions struct {
 	Client    dynamic.Interface
@@ -185,6 +188,9 @@ func (w *Watcher) served() (map[Kind]schema.GroupVersionResource, error) {
 
 func (w *Watcher) resources(gv schema.GroupVersion) (map[string]bool, error) {
 	list, err := w.discovery.ServerResourcesForGroupVersion(gv.String())
+	if apierrors.IsNotFound(err) { // it went after the groups were listed
+		return map[string]bool{}, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("listing resources of %s: %w", gv, err)
 	}
@@ -213,15 +219,40 @@ func (w *Watcher) watch(ctx context.Context, k Kind, gvr schema.GroupVersionReso
 	}); err != nil {
 		return nil, err
 	}
-	tell := func(any) { w.changed() }
-	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: tell, DeleteFunc: tell, UpdateFunc: func(_, now any) { tell(now) },
-	}); err != nil {
-		return nil, err
+	if !quiet[k] {
+		tell := func(any) { w.changed() }
+		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc: tell, DeleteFunc: tell, UpdateFunc: func(before, now any) {
+				if !alike(before, now) {
+					tell(now)
+				}
+			},
+		}); err != nil {
+			return nil, err
+		}
 	}
 	running := &running{gvr: gvr, informer: informer, since: time.Now()}
 	var inner context.Context
 	inner, running.stop = context.WithCancel(ctx)
 	go informer.RunWithContext(inner)
 	return running, nil
+}
+
+// quiet kinds say nothing by themselves: how many of a Deployment's pods are wanted
+// is asked of its HPA, and the clusters are full of them.
+var quiet = map[Kind]bool{Deployment: true, StatefulSet: true}
+
+// alike reports whether nothing that is asked of an object has changed.
+func alike(before, now any) bool {
+	a, okA := before.(*Object)
+	b, okB := now.(*Object)
+	if !okA || !okB {
+		return false
+	}
+	x, y := *a, *b
+	x.ResourceVersion, y.ResourceVersion = "", ""
+	x.Generation, y.Generation = 0, 0
+	return (x.Err == nil) == (y.Err == nil) && equality.Semantic.DeepEqual(x.ObjectMeta, y.ObjectMeta) &&
+		equality.Semantic.DeepEqual(x.Group, y.Group) && equality.Semantic.DeepEqual(x.Maker, y.Maker) && equality.Semantic.DeepEqual(x.Queue, y.Queue) &&
+		equality.Semantic.DeepEqual(x.Flavor, y.Flavor)
 }

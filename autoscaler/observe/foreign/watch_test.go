@@ -3,6 +3,7 @@ package foreign
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -58,4 +59,66 @@ spec: {replicatedJobs: []}`)
 	if got, err := w.Objects(); err != nil || len(got) != 0 {
 		t.Errorf("it is gone: %v, %v", got, err)
 	}
+}
+
+// TestChangesAreTold: what changes of an object is told at once, once; a status that
+// nobody reads is not, nor is a Deployment.
+func TestChangesAreTold(t *testing.T) {
+	jobSets := schema.GroupVersionResource{Group: "jobset.x-k8s.io", Version: "v1alpha2", Resource: "jobsets"}
+	deployments := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+	objects := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{jobSets: "JobSetList", deployments: "DeploymentList"})
+	apis := &discoveryfake.FakeDiscovery{Fake: &clienttesting.Fake{}}
+	apis.Resources = []*metav1.APIResourceList{
+		{GroupVersion: "jobset.x-k8s.io/v1alpha2", APIResources: []metav1.APIResource{{Name: "jobsets"}}},
+		{GroupVersion: "apps/v1", APIResources: []metav1.APIResource{{Name: "deployments"}}},
+	}
+	told := make(chan struct{}, 100)
+	w := NewWatcher(WatcherOptions{Client: objects, Discovery: apis, Changed: func() { told <- struct{}{} }})
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	if err := w.refresh(ctx); err != nil {
+		t.Fatal(err)
+	}
+	wait := func(what string, done func() bool) {
+		t.Helper()
+		for until := time.Now().Add(20 * time.Second); !done(); time.Sleep(time.Millisecond) {
+			if time.Now().After(until) {
+				t.Fatalf("%s: not seen", what)
+			}
+		}
+	}
+	known := func(k Kind) *Object {
+		all, err := w.Objects()
+		if err != nil || len(all[k]) != 1 {
+			return nil
+		}
+		return all[k][0]
+	}
+	wait("the first listing", func() bool { _, err := w.Objects(); return err == nil })
+
+	text := "apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata: {namespace: ml, name: train, resourceVersion: \"%d\"}\nspec: {suspend: %v, replicatedJobs: []}\nstatus: {restarts: %d}"
+	put := func(version int, suspend bool) {
+		t.Helper()
+		o := object(t, fmt.Sprintf(text, version, suspend, version))
+		if _, err := objects.Resource(jobSets).Namespace("ml").Update(ctx, o, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		wait("version "+o.GetResourceVersion(), func() bool { had := known(JobSet); return had != nil && had.ResourceVersion == o.GetResourceVersion() })
+	}
+	if _, err := objects.Resource(jobSets).Namespace("ml").Create(ctx, object(t, fmt.Sprintf(text, 1, true, 1)), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	wait("an object that is new", func() bool { return len(told) == 1 })
+	put(2, true) // only its status
+	put(3, false)
+	wait("an object that is let go", func() bool { return len(told) == 2 })
+	d := object(t, "apiVersion: apps/v1\nkind: Deployment\nmetadata: {namespace: ml, name: web}")
+	if _, err := objects.Resource(deployments).Namespace("ml").Create(ctx, d, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	wait("a Deployment", func() bool { return known(Deployment) != nil })
+	if err := objects.Resource(jobSets).Namespace("ml").Delete(ctx, "train", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	wait("an object that is gone", func() bool { return len(told) == 3 })
 }

@@ -47,8 +47,9 @@ const maxUnmade = 20_000
 // are still to be made.
 func Join(in Input) []Unmade {
 	j := newJoiner(in)
+	places := j.places()
 	for i := range in.Pods {
-		j.add(&in.Pods[i])
+		j.add(&in.Pods[i], places[i])
 	}
 	j.makeMissing()
 	j.fillGroups()

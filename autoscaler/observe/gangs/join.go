@@ -19,6 +19,8 @@ type joiner struct {
 	groups map[id]*foreign.Object
 	makers map[id]*foreign.Object
 	queued map[types.UID]*foreign.Object // by what a Kueue Workload queues
+	queues map[id]bool                   // LocalQueues
+	flavor map[string]*foreign.Flavor
 	gangs  map[string]*gang
 	live   map[place]int
 	done   map[place]int
@@ -51,6 +53,7 @@ func (g *gang) size() int { return len(g.members) + g.plain + len(g.coming) }
 func newJoiner(in Input) *joiner {
 	j := &joiner{
 		in: in, groups: map[id]*foreign.Object{}, makers: map[id]*foreign.Object{}, queued: map[types.UID]*foreign.Object{},
+		queues: map[id]bool{}, flavor: map[string]*foreign.Flavor{},
 		gangs: map[string]*gang{}, live: map[place]int{}, done: map[place]int{}, sets: map[setOf]*gang{}, names: map[string]bool{},
 	}
 	for k, objects := range in.Objects {
@@ -61,6 +64,10 @@ func newJoiner(in Input) *joiner {
 				j.groups[id{k, o.Namespace, o.Name}] = o
 			case o.Maker != nil:
 				j.makers[id{k, o.Namespace, o.Name}] = o
+			case o.Flavor != nil:
+				j.flavor[o.Name] = o.Flavor
+			case k == foreign.KueueLocalQueue:
+				j.queues[id{k, o.Namespace, o.Name}] = true
 			}
 		}
 	}
@@ -88,9 +95,40 @@ func (j *joiner) queue(uid types.UID, o *foreign.Object) {
 	}
 }
 
+// places are what the pods were made for. Where a pod of a set says which PodGroup it
+// is of, those that do not say so, or are still to be made, are of it too; of several
+// the first, so that the order of the pods does not matter.
+func (j *joiner) places() []place {
+	out := make([]place, len(j.in.Pods))
+	said := map[setOf]*foreign.Object{}
+	for i := range j.in.Pods {
+		p := j.in.Pods[i].Pod
+		out[i] = j.placeOf(p)
+		of := groupOf(p)
+		group := j.groups[of]
+		if of.name == "" || group == nil || out[i].maker.name == "" {
+			continue
+		}
+		set := setOf{out[i].maker, out[i].set}
+		if had := said[set]; had == nil || before(group, had) {
+			said[set] = group
+		}
+	}
+	for set, group := range said {
+		if g := j.ofGroup(group); g != nil {
+			j.sets[set] = g
+		}
+	}
+	return out
+}
+
+// before orders PodGroups: by kind as groupKinds has them, then by name.
+func before(a, b *foreign.Object) bool {
+	return cmp.Or(slices.Index(groupKinds, a.Kind)-slices.Index(groupKinds, b.Kind), strings.Compare(a.Name, b.Name)) < 0
+}
+
 // add takes in a pod that exists.
-func (j *joiner) add(p *Pod) {
-	at := j.placeOf(p.Pod)
+func (j *joiner) add(p *Pod, at place) {
 	over := p.Status.Phase == corev1.PodSucceeded
 	going := p.DeletionTimestamp != nil
 	if at.maker.name != "" {
@@ -105,6 +143,10 @@ func (j *joiner) add(p *Pod) {
 		p.Workload = at.maker.name
 	}
 	p.PodGroup = groupOf(p.Pod).name
+	counts := p.Plan != nil && (!p.Plan.Demand.Zero() || p.Plan.Unreadable != "") && !kube.IsOver(p.Pod)
+	if counts {
+		j.gated(p)
+	}
 	g := j.gangOf(p.Pod, at)
 	switch {
 	case g == nil:
@@ -114,7 +156,7 @@ func (j *joiner) add(p *Pod) {
 		return
 	case kube.IsOver(p.Pod):
 		return
-	case p.Plan == nil || p.Plan.Demand.Zero() && p.Plan.Unreadable == "":
+	case !counts:
 		if !going {
 			g.plain++
 		}
@@ -124,24 +166,34 @@ func (j *joiner) add(p *Pod) {
 	if g.like != nil && ownerOf(g.like) != ownerOf(p.Pod) || ownerOf(p.Pod) == "" {
 		g.mixed = true
 	}
-	g.like = p.Pod
-	j.heldBack(p)
+	if g.like == nil || p.Name < g.like.Name {
+		g.like = p.Pod
+	}
+	heldBack(p)
 }
 
-// heldBack: a gang's scheduler does not say "Unschedulable" of pods that it could
-// place, if only it could place all. Only a gate means that nobody tries yet; Kueue's
-// does not once its quota is reserved.
-func (j *joiner) heldBack(p *Pod) {
-	if p.Plan.Node != "" || p.Plan.Unschedulable {
+// gated: Kueue's gate stays closed while an admission check waits, maybe for a node
+// for this very pod. From when the quota is reserved it is no reason not to look.
+func (j *joiner) gated(p *Pod) {
+	if p.Plan.Node != "" || len(p.Spec.SchedulingGates) == 0 {
 		return
 	}
+	w := j.workloadOf(p.Pod)
 	for _, gate := range p.Spec.SchedulingGates {
-		w := j.workloadOf(p.Pod)
 		if gate.Name != kueueGate || w == nil || w.Maker.Held {
 			return
 		}
 	}
-	p.Plan.Unschedulable = len(p.Spec.SchedulingGates) > 0 || slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+	p.Plan.Unschedulable = true
+}
+
+// heldBack: a gang's scheduler does not say "Unschedulable" of pods that it could
+// place, if only it could place all. Only a gate means that nobody tries yet.
+func heldBack(p *Pod) {
+	if p.Plan.Node != "" || len(p.Spec.SchedulingGates) > 0 {
+		return
+	}
+	p.Plan.Unschedulable = p.Plan.Unschedulable || slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse
 	})
 }
@@ -159,11 +211,7 @@ func ownerOf(p *corev1.Pod) types.UID {
 func (j *joiner) gangOf(p *corev1.Pod, at place) *gang {
 	of := groupOf(p)
 	if o := j.groups[of]; of.name != "" && o != nil {
-		g := j.ofGroup(o)
-		if at.maker.name != "" && g != nil {
-			j.sets[setOf{at.maker, at.set}] = g // those still to be made are of it too
-		}
-		return g
+		return j.ofGroup(o)
 	}
 	if at.maker.name == "" {
 		return nil
@@ -171,14 +219,23 @@ func (j *joiner) gangOf(p *corev1.Pod, at place) *gang {
 	return j.ofSet(setOf{at.maker, at.set})
 }
 
+// groupKinds are the kinds of PodGroups.
+var groupKinds = []foreign.Kind{foreign.VolcanoPodGroup, foreign.PluginsPodGroup, foreign.BuiltInPodGroup, foreign.KAIPodGroup}
+
 // ofGroup is a PodGroup's gang, nil where its pods are of use one by one.
 func (j *joiner) ofGroup(o *foreign.Object) *gang {
 	if o.Group.Over || o.Group.Min < 1 {
 		return nil
 	}
 	name := o.Namespace + "/" + o.Name
-	if g := j.gangs[name]; g != nil && g.group != o {
-		name = o.Namespace + "/" + string(o.Kind) + "/" + o.Name // two systems, one name
+	for _, k := range groupKinds {
+		if k == o.Kind {
+			break
+		}
+		if j.groups[id{k, o.Namespace, o.Name}] != nil { // two systems, one name
+			name = o.Namespace + "/" + string(o.Kind) + "/" + o.Name
+			break
+		}
 	}
 	g := j.gangs[name]
 	if g == nil {
@@ -233,7 +290,7 @@ func (j *joiner) ownGroup(o *foreign.Object) *gang {
 	if o.Maker.Sets != 1 || o.UID == "" {
 		return nil
 	}
-	for _, k := range []foreign.Kind{foreign.VolcanoPodGroup, foreign.PluginsPodGroup, foreign.BuiltInPodGroup, foreign.KAIPodGroup} {
+	for _, k := range groupKinds {
 		for _, group := range j.in.Objects[k] {
 			if group.Group == nil || group.Namespace != o.Namespace {
 				continue

@@ -22,6 +22,7 @@ import (
 var kindOf = map[string]foreign.Kind{
 	"scheduling.volcano.sh/PodGroup": foreign.VolcanoPodGroup, "scheduling.x-k8s.io/PodGroup": foreign.PluginsPodGroup,
 	"scheduling.k8s.io/PodGroup": foreign.BuiltInPodGroup, "scheduling.run.ai/PodGroup": foreign.KAIPodGroup,
+	"kueue.x-k8s.io/LocalQueue": foreign.KueueLocalQueue, "kueue.x-k8s.io/ResourceFlavor": foreign.KueueFlavor,
 	"kueue.x-k8s.io/Workload": foreign.KueueWorkload, "batch.volcano.sh/Job": foreign.VolcanoJob,
 	"jobset.x-k8s.io/JobSet": foreign.JobSet, "leaderworkerset.x-k8s.io/LeaderWorkerSet": foreign.LeaderWorkerSet,
 	"apps/Deployment": foreign.Deployment, "apps/StatefulSet": foreign.StatefulSet,

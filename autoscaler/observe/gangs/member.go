@@ -15,10 +15,11 @@ import (
 const (
 	volcanoGroup     = "scheduling.k8s.io/group-name" // annotation, of Volcano and its forebear
 	volcanoGroupToo  = "scheduling.volcano.sh/group-name"
-	pluginsGroup     = "scheduling.x-k8s.io/pod-group" // label
-	kaiGroup         = "pod-group-name"                // annotation
-	kueueWorkload    = "kueue.x-k8s.io/workload"       // annotation
-	kueuePodGroup    = "kueue.x-k8s.io/pod-group-name" // label
+	pluginsGroup     = "scheduling.x-k8s.io/pod-group"      // label
+	kaiGroup         = "pod-group-name"                     // annotation
+	kueueWorkload    = "kueue.x-k8s.io/workload"            // annotation
+	kueueSlice       = "kueue.x-k8s.io/workload-slice-name" // annotation, of an elastic job
+	kueuePodGroup    = "kueue.x-k8s.io/pod-group-name"
 	kueuePrebuilt    = "kueue.x-k8s.io/prebuilt-workload-name"
 	kueuePodSet      = "kueue.x-k8s.io/podset"  // label
 	kueueJobUID      = "kueue.x-k8s.io/job-uid" // label of a Workload
@@ -118,10 +119,27 @@ func (j *joiner) inRole(of id, set int, role string) place {
 
 // workloadOf is the Kueue Workload that a pod is queued by, nil for none.
 func (j *joiner) workloadOf(p *corev1.Pod) *foreign.Object {
-	for _, name := range []string{p.Annotations[kueueWorkload], p.Labels[kueuePrebuilt], p.Labels[kueuePodGroup]} {
-		if w := j.makers[id{foreign.KueueWorkload, p.Namespace, name}]; name != "" && w != nil {
-			return w
+	var over *foreign.Object // an elastic job's pods may name a slice that another has replaced
+	for _, key := range []string{kueueSlice, kueueWorkload, kueuePrebuilt, kueuePodGroup} {
+		// Newer Kueue has names in annotations that would be too long for a label.
+		for _, name := range []string{p.Annotations[key], p.Labels[key]} {
+			w := j.makers[id{foreign.KueueWorkload, p.Namespace, name}]
+			switch {
+			case name == "" || w == nil:
+			case w.Maker.Over:
+				over = w
+			default:
+				return w
+			}
 		}
+	}
+	if over != nil {
+		for i := range over.OwnerReferences {
+			if w := j.queued[over.OwnerReferences[i].UID]; w != nil {
+				return w
+			}
+		}
+		return over
 	}
 	uids := []types.UID{p.UID}
 	if ref := metav1.GetControllerOfNoCopy(p); ref != nil {
@@ -137,4 +155,21 @@ func (j *joiner) workloadOf(p *corev1.Pod) *foreign.Object {
 		}
 	}
 	return nil
+}
+
+// nested are what Kueue queues that has its pods made by something between: without
+// Kueue's annotation they cannot be told to be its.
+var nested = map[string]bool{"RayJob": true, "RayService": true, "AppWrapper": true, "SparkApplication": true}
+
+// unseen reports whether the pods of a Workload may be there and not be known as its:
+// it has been let go, and none of them points at it.
+func (j *joiner) unseen(o *foreign.Object) bool {
+	if o.Kind != foreign.KueueWorkload || !o.Maker.Started || !slices.ContainsFunc(o.OwnerReferences, func(r metav1.OwnerReference) bool { return nested[r.Kind] }) {
+		return false
+	}
+	of := id{o.Kind, o.Namespace, o.Name}
+	return j.live[place{of, 0, ""}]+j.done[place{of, 0, ""}] == 0 && !slices.ContainsFunc(o.Maker.Roles, func(r foreign.Role) bool {
+		at := place{of, 0, r.Name}
+		return j.live[at]+j.done[at] > 0
+	})
 }

@@ -2,6 +2,8 @@ package gangs
 
 import (
 	"cmp"
+	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
+	"github.com/gpuscale/gpuscale/plan"
 )
 
 // making are the kinds that make pods by themselves. What a Deployment wants is
@@ -27,6 +30,12 @@ func (j *joiner) makeMissing() {
 			if k != foreign.KueueWorkload && j.queued[o.UID] != nil && o.UID != "" {
 				continue // its Workload stands for it
 			}
+			if j.unseen(o) {
+				continue
+			}
+			if k != foreign.KueueWorkload && j.queues[id{foreign.KueueLocalQueue, o.Namespace, o.Labels[foreign.KueueQueueLabel]}] {
+				continue // Kueue has not made its Workload yet
+			}
 			j.makeSets(o)
 		}
 	}
@@ -41,7 +50,11 @@ func sorted(all []*foreign.Object) []*foreign.Object {
 
 func (j *joiner) makeSets(o *foreign.Object) {
 	of := id{o.Kind, o.Namespace, o.Name}
+	like := make([]*comes, len(o.Maker.Roles)) // the same for all sets
 	for set := range o.Maker.Sets {
+		if len(j.unmade) >= maxUnmade {
+			return
+		}
 		var g *gang
 		// Pods that do not say their role take any place.
 		anywhere := j.live[place{of, set, ""}] + j.done[place{of, set, ""}]
@@ -60,6 +73,9 @@ func (j *joiner) makeSets(o *foreign.Object) {
 			if g == nil {
 				g = j.ofSet(setOf{of, set})
 			}
+			if like[r] == nil {
+				like[r] = j.comes(o, j.admitted(role, o.Maker), cmp.Or(o.Maker.Admitted, o.CreationTimestamp))
+			}
 			stem := o.Name
 			if o.Maker.Sets > 1 {
 				stem += "-" + itoa(set)
@@ -67,29 +83,50 @@ func (j *joiner) makeSets(o *foreign.Object) {
 			if role.Name != "" {
 				stem += "-" + role.Name
 			}
-			j.make(g, missing, comes{
-				object: o, template: prioritized(&role.Template, o.Maker), stem: stem,
-				since: cmp.Or(o.Maker.Admitted, o.CreationTimestamp),
-			})
+			j.make(g, missing, stem, like[r])
 		}
 	}
 }
 
 // comes is what pods that are still to come are like.
 type comes struct {
-	object   *foreign.Object
+	plan     plan.Pod
 	template *corev1.PodTemplateSpec
-	stem     string // of their names
-	since    metav1.Time
+	workload string // of Kueue
 }
 
-// prioritized is a role's template with the priority its maker gives it.
-func prioritized(t *corev1.PodTemplateSpec, m *foreign.Maker) *corev1.PodTemplateSpec {
-	if m.PriorityClass == "" || t.Spec.PriorityClassName != "" {
-		return t
+// comes converts a template of an object's, once for all pods made from it.
+func (j *joiner) comes(o *foreign.Object, t *corev1.PodTemplateSpec, since metav1.Time) *comes {
+	p := j.in.Convert(o.Namespace, t)
+	p.Namespace, p.Node = o.Namespace, ""
+	p.Owner = owners[o.Kind] + "/" + o.Name
+	p.Created, p.PendingSince = o.CreationTimestamp.Time, since.Time
+	p.Unmade, p.Unschedulable, p.Evictable = true, true, true
+	c := &comes{plan: p, template: t}
+	if o.Kind == foreign.KueueWorkload {
+		c.workload = o.Name
 	}
-	out := *t
-	out.Spec.PriorityClassName, out.Spec.Priority = m.PriorityClass, m.Priority
+	return c
+}
+
+// admitted is a role's template with the priority that its maker gives it, and with
+// what Kueue will add to it for the flavors that it has assigned: without those a
+// node of another pool would be bought than the pods may go to.
+func (j *joiner) admitted(r *foreign.Role, m *foreign.Maker) *corev1.PodTemplateSpec {
+	out := r.Template
+	if m.PriorityClass != "" && out.Spec.PriorityClassName == "" {
+		out.Spec.PriorityClassName, out.Spec.Priority = m.PriorityClass, m.Priority
+	}
+	for _, name := range r.Flavors {
+		f := j.flavor[name]
+		if f == nil {
+			continue
+		}
+		selector := maps.Clone(f.NodeLabels)
+		maps.Copy(selector, out.Spec.NodeSelector)
+		out.Spec.NodeSelector = selector
+		out.Spec.Tolerations = append(slices.Clip(out.Spec.Tolerations), f.Tolerations...)
+	}
 	return &out
 }
 
@@ -102,27 +139,19 @@ var owners = map[foreign.Kind]string{
 
 // make adds n pods that are still to come to a gang, nil for none. Those that want
 // no GPU are only counted.
-func (j *joiner) make(g *gang, n int, c comes) {
-	p := j.in.Convert(c.object.Namespace, c.template)
-	if p.Demand.Zero() && p.Unreadable == "" {
+func (j *joiner) make(g *gang, n int, stem string, c *comes) {
+	if c.plan.Demand.Zero() && c.plan.Unreadable == "" {
 		if g != nil {
 			g.plain += n
 		}
 		return
 	}
-	p.Namespace, p.Node = c.object.Namespace, ""
-	p.Owner = owners[c.object.Kind] + "/" + c.object.Name
-	p.Created, p.PendingSince = c.object.CreationTimestamp.Time, c.since.Time
-	p.Unmade, p.Unschedulable, p.Evictable = true, true, true
-	u := Unmade{Pod: p, Template: c.template}
-	if c.object.Kind == foreign.KueueWorkload {
-		u.Workload = c.object.Name
-	}
+	u := Unmade{Pod: c.plan, Template: c.template, Workload: c.workload}
 	if g != nil && g.group != nil {
 		u.PodGroup = g.group.Name
 	}
 	for i := 0; i < n && len(j.unmade) < maxUnmade; i++ {
-		u.Name = j.name(p.Namespace, c.stem, i)
+		u.Name = j.name(u.Namespace, stem, i)
 		if g != nil {
 			g.coming = append(g.coming, len(j.unmade))
 		}
@@ -146,7 +175,7 @@ func (j *joiner) name(namespace, stem string, i int) string {
 // that says what they are like: as those that exist, where they all have one owner,
 // or an equal part of what the PodGroup says it needs.
 func (j *joiner) fillGroups() {
-	for _, k := range []foreign.Kind{foreign.VolcanoPodGroup, foreign.PluginsPodGroup, foreign.BuiltInPodGroup, foreign.KAIPodGroup} {
+	for _, k := range groupKinds {
 		for _, o := range sorted(j.in.Objects[k]) {
 			if o.Group == nil || o.DeletionTimestamp != nil {
 				continue
@@ -168,7 +197,7 @@ func (j *joiner) fillGroups() {
 			default:
 				continue // nobody knows what is still to come
 			}
-			j.make(g, missing, comes{object: o, template: t, stem: o.Name, since: o.CreationTimestamp})
+			j.make(g, missing, o.Name, j.comes(o, t, o.CreationTimestamp))
 		}
 	}
 }
@@ -181,15 +210,34 @@ func part(needs corev1.ResourceList, n int) *corev1.PodTemplateSpec {
 		if _, both := needs[plain]; both && plain != name || strings.HasPrefix(string(name), "limits.") || strings.HasPrefix(string(name), "count/") || name == "pods" {
 			continue
 		}
+		if q.Sign() < 0 {
+			continue
+		}
+		if q.CmpInt64(mostOfAnything) > 0 { // Value would run over into another number
+			q.Set(mostOfAnything)
+		}
 		if plain == corev1.ResourceCPU {
-			list[plain] = *resource.NewMilliQuantity((q.MilliValue()+int64(n)-1)/int64(n), q.Format)
+			list[plain] = *resource.NewMilliQuantity(share(q.MilliValue(), n), q.Format)
 		} else {
-			list[plain] = *resource.NewQuantity((q.Value()+int64(n)-1)/int64(n), q.Format)
+			list[plain] = *resource.NewQuantity(share(q.Value(), n), q.Format)
 		}
 	}
 	return &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
 		Name: "member", Resources: corev1.ResourceRequirements{Requests: list},
 	}}}}
+}
+
+// mostOfAnything that a PodGroup is believed to need; in thousandths it is still one
+// number.
+const mostOfAnything = math.MaxInt64 / 1000
+
+// share is an equal part of a whole that is not below zero, rounded up.
+func share(whole int64, n int) int64 {
+	part := whole / int64(n)
+	if whole%int64(n) != 0 {
+		part++
+	}
+	return part
 }
 
 // finish writes the gangs into the pods. Members that want no GPU, and those that

@@ -1,6 +1,8 @@
 package gangs
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -18,8 +20,14 @@ var scalable = map[string]foreign.Kind{"Deployment": foreign.Deployment, "Statef
 // that a quota refuses is nowhere else to be seen.
 func (j *joiner) scaled() {
 	var have map[id]int
+	order := make([]*autoscalingv2.HorizontalPodAutoscaler, len(j.in.HPAs))
 	for i := range j.in.HPAs {
-		h := &j.in.HPAs[i]
+		order[i] = &j.in.HPAs[i]
+	}
+	slices.SortFunc(order, func(a, b *autoscalingv2.HorizontalPodAutoscaler) int { // who is made first gets what a quota leaves
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	for _, h := range order {
 		ref := h.Spec.ScaleTargetRef
 		of := id{scalable[ref.Kind], h.Namespace, ref.Name}
 		o := j.makers[of]
@@ -38,7 +46,7 @@ func (j *joiner) scaled() {
 		if h.Status.LastScaleTime != nil {
 			since = *h.Status.LastScaleTime
 		}
-		j.make(nil, missing, comes{object: o, template: &o.Maker.Roles[0].Template, stem: o.Name, since: since})
+		j.make(nil, missing, o.Name, j.comes(o, &o.Maker.Roles[0].Template, since))
 	}
 }
 

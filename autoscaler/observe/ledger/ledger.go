@@ -38,6 +38,8 @@ type Ledger struct {
 	covers     map[string][]cover // by namespace
 	namespaces map[string]labels.Set
 	listed     map[string][]*limits // ResourceQuotas by namespace
+	rooms      map[string][]*room   // what they leave, likewise
+	usages     map[*corev1.PodSpec]corev1.ResourceList
 	names      map[string]bool
 	objects    map[objectKey]*foreign.Object
 }
@@ -51,7 +53,7 @@ type objectKey struct {
 func New(in Input) *Ledger {
 	l := &Ledger{
 		Problems: map[string]error{}, covers: map[string][]cover{}, namespaces: map[string]labels.Set{},
-		listed: map[string][]*limits{}, names: map[string]bool{}, objects: map[objectKey]*foreign.Object{},
+		listed: map[string][]*limits{}, rooms: map[string][]*room{}, usages: map[*corev1.PodSpec]corev1.ResourceList{}, names: map[string]bool{}, objects: map[objectKey]*foreign.Object{},
 	}
 	l.units = units{slices.Compact(slices.Sorted(slices.Values(in.Models))), in.Tables}
 	for i := range in.Namespaces {

@@ -294,7 +294,17 @@ spec: {tenants: {namespaceSelector: {matchLabels: {team: b}}}, amounts: [{model:
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: ClusterQueue
 metadata: {name: cq}
-spec: {}
+spec: {resourceGroups: [{coveredResources: [nvidia.com/gpu], flavors: [{name: f, resources: [{name: nvidia.com/gpu, nominalQuota: 1}]}]}]}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: renames}
+spec: {cohortName: all, resourceGroups: [{coveredResources: [accelerator-memory], flavors: [{name: f, resources: [{name: accelerator-memory, nominalQuota: 640Gi}]}]}]}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {namespace: c, name: renamed}
+spec: {clusterQueue: renames}
 ---
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: LocalQueue
@@ -332,6 +342,7 @@ spec: {hard: {requests.nvidia.com/gpu: 4}}`)
 		"kai/kq":               {{Namespace: "d", Labels: map[string]string{"kai.scheduler/queue": "kq"}}},
 		"resourcequota/e/gpus": {{Namespace: "e", Demand: one}},
 		"": {{Namespace: "e", Demand: instance}, {Namespace: "c"}, {Namespace: "c", Labels: map[string]string{"kueue.x-k8s.io/queue-name": "gone"}},
+			{Namespace: "c", Labels: map[string]string{"kueue.x-k8s.io/queue-name": "renamed"}}, // what counts cards by another name bounds none of ours
 			{Namespace: "d", SchedulerName: "volcano"}, {Namespace: "e", Demand: demand.Demand{Cards: 1, Vendor: "amd"}}},
 	} {
 		for _, c := range claims {

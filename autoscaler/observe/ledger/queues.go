@@ -93,7 +93,13 @@ func (l *Ledger) addKueue(t *tree, objects foreign.Objects) {
 		if o.Queue == nil {
 			continue
 		}
-		e := queueEntry("ClusterQueue "+o.Name, clusterQueuePrefix+o.Name, l.units.sum(o.Queue.Quotas))
+		s := l.units.sum(o.Queue.Quotas)
+		if !s.any {
+			// It says nothing of GPUs as pods ask for them: Kueue admits none through it, or
+			// it counts them under another name, which only its own configuration tells.
+			continue
+		}
+		e := queueEntry("ClusterQueue "+o.Name, clusterQueuePrefix+o.Name, s)
 		if o.Queue.Parent != "" {
 			e.Parent = cohortPrefix + o.Queue.Parent
 		}
@@ -133,8 +139,12 @@ func (l *Ledger) addQueues(t *tree, objects foreign.Objects, k foreign.Kind, pre
 			}}})
 		}
 	}
+	hasChildren := map[string]bool{}
+	for _, parent := range parents {
+		hasChildren[parent] = true
+	}
 	for _, o := range sorted(objects[k]) {
-		if o.Queue == nil || !said[o.Name] && !hasChildren(parents, o.Name) {
+		if o.Queue == nil || !said[o.Name] && !hasChildren[o.Name] {
 			continue
 		}
 		s := l.units.sum(o.Queue.Quotas)
@@ -149,15 +159,6 @@ func (l *Ledger) addQueues(t *tree, objects foreign.Objects, k foreign.Kind, pre
 		}
 		t.tenants = append(t.tenants, e)
 	}
-}
-
-func hasChildren(parents map[string]string, name string) bool {
-	for _, p := range parents {
-		if p == name {
-			return true
-		}
-	}
-	return false
 }
 
 // ofKueue: what has admitted its Workload, else where its queue leads.

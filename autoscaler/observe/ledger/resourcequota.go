@@ -23,8 +23,9 @@ type limits struct {
 // namespacePrefix of tenants that are ResourceQuotas.
 const namespacePrefix = "resourcequota/"
 
-// addResourceQuotas: the API server refuses pods beyond them, so that demand is only
-// seen where a pod is still to be made. What one allows is guaranteed up to there,
+// addResourceQuotas: the API server refuses pods beyond them, so what is beyond is
+// only seen where a pod is still to be made, and Refuse asks for those. For pods
+// under no other quota one is a tenant, too: what it allows is guaranteed up to there,
 // and neither lent nor borrowed.
 func (l *Ledger) addResourceQuotas(t *tree, quotas []corev1.ResourceQuota) {
 	order := slices.SortedFunc(slices.Values(quotas), func(a, b corev1.ResourceQuota) int {
@@ -32,8 +33,12 @@ func (l *Ledger) addResourceQuotas(t *tree, quotas []corev1.ResourceQuota) {
 	})
 	for i := range order {
 		q := &order[i]
-		if len(q.Spec.Scopes) > 0 || q.Spec.ScopeSelector != nil || q.DeletionTimestamp != nil {
-			continue // holds for some pods only: the API server says when it does
+		if q.DeletionTimestamp != nil {
+			continue
+		}
+		l.rooms[q.Namespace] = append(l.rooms[q.Namespace], newRoom(q))
+		if len(q.Spec.Scopes) > 0 || q.Spec.ScopeSelector != nil {
+			continue // over some pods only, so it is no tenant: Refuse looks which
 		}
 		name := namespacePrefix + q.Namespace + "/" + q.Name
 		r := &limits{tenant: name, names: map[string]bool{}}

@@ -32,19 +32,25 @@ type Exporter interface {
 	Resume(ctx context.Context, cards []string) error
 }
 
-// Options of an Agent. All but Log and Now are required.
+// Options of an Agent. All but Metrics, Log and Now are required.
 type Options struct {
 	Cluster  *Cluster
 	Hardware Hardware
 	Holders  Holders
 	Exporter Exporter
 	Config   Config
-	Log      *slog.Logger
-	Now      func() time.Time
+	// Boot is the machine's boot ID, as the node's status has it.
+	Boot    string
+	Metrics *Metrics
+	Log     *slog.Logger
+	Now     func() time.Time
 }
 
-// Agent is the agent of one node. It is used from one goroutine.
+// Agent is the agent of one node. It is used from one goroutine, but for Health.
 type Agent struct {
+	// Health is what /livez and /readyz say.
+	Health *Health
+
 	o         Options
 	free      map[string]time.Time // since when nobody has been seen to hold an instance, by UUID
 	published time.Time
@@ -59,7 +65,10 @@ func New(o Options) *Agent {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Agent{o: o, free: map[string]time.Time{}}
+	if o.Metrics != nil {
+		o.Hardware = metered{o.Hardware, o.Metrics}
+	}
+	return &Agent{o: o, Health: newHealth(o.Config), free: map[string]time.Time{}}
 }
 
 // Run works until ctx ends: at every change of the node, and every period.
@@ -68,6 +77,7 @@ func (a *Agent) Run(ctx context.Context) {
 	go a.o.Cluster.watch(ctx, changes)
 	for ctx.Err() == nil {
 		err := a.Tick(ctx)
+		a.Health.ticked(err)
 		if err != nil && ctx.Err() == nil && err.Error() != a.complaint {
 			a.o.Log.Warn("the node's cards are not looked after", "error", err)
 		}
@@ -85,6 +95,7 @@ func (a *Agent) Run(ctx context.Context) {
 
 // Tick looks at the node once and does what is to be done, to its end.
 func (a *Agent) Tick(ctx context.Context) error {
+	a.Health.beat()
 	node, err := a.o.Cluster.Node(ctx)
 	if err != nil {
 		return err

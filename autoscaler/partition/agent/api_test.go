@@ -38,7 +38,7 @@ type api struct {
 func newAPI(t *testing.T) *api {
 	a := &api{t: t, version: 1, plugins: []string{"plugin-0"}, node: map[string]any{
 		"apiVersion": "v1", "kind": "Node",
-		"metadata": map[string]any{"name": "n", "annotations": map[string]any{}},
+		"metadata": map[string]any{"name": "n", "uid": "uid-n", "annotations": map[string]any{}},
 	}}
 	a.Server = httptest.NewServer(a)
 	t.Cleanup(a.Close)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"k8s.io/client-go/kubernetes"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
@@ -62,6 +63,9 @@ type bench struct {
 	now      time.Time
 	kubelet  *kubeletDouble
 	exporter *exporterDouble
+	self     string               // the agent's own pod
+	client   kubernetes.Interface // instead of api
+	metrics  *Metrics
 	driver   *hardware.NVML // one for all agents: go-nvml has one library a process
 }
 
@@ -70,11 +74,7 @@ func newBench(t *testing.T, cards ...fakenvml.Card) *bench {
 	if double == "" {
 		t.Skip(fakenvml.ErrNoCompiler)
 	}
-	dir, err := os.MkdirTemp("", "agent-*") // a socket's path must be short
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	dir := newDir(t)
 	b := &bench{t: t, api: newAPI(t), config: DefaultConfig(), path: filepath.Join(dir, "state"), now: start}
 	b.config.KubeletSocket = filepath.Join(dir, "kubelet.sock")
 	b.config.Exporter.Socket = filepath.Join(dir, "exporter.sock")
@@ -85,6 +85,19 @@ func newBench(t *testing.T, cards ...fakenvml.Card) *bench {
 	t.Setenv(fakenvml.EnvState, b.path)
 	return b
 }
+
+// newDir is a folder for sockets, whose paths must be short.
+func newDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "agent-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func failOnce(op string, code int) fakenvml.Fail { return fakenvml.Fail{Op: op, Code: code, Times: 1} }
 
 // clock is read by the agent and set by what the API server is asked.
 func (b *bench) clock() time.Time {
@@ -112,8 +125,8 @@ func (b *bench) machine() fakenvml.State {
 
 func (b *bench) agent() *Agent {
 	b.t.Helper()
-	cluster := NewCluster(b.api.client(), "n")
-	kubelet, err := DialKubelet(b.config.KubeletSocket)
+	cluster := NewCluster(b.kube(), "n")
+	kubelet, err := DialKubelet(b.config.KubeletSocket, b.self)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -121,7 +134,14 @@ func (b *bench) agent() *Agent {
 		b.driver = hardware.New(b.config.Library, b.config.CallTimeout.Duration)
 	}
 	return New(Options{Cluster: cluster, Hardware: b.driver, Holders: kubelet,
-		Exporter: NewExporter(b.config.Exporter, cluster), Config: b.config, Now: b.clock})
+		Exporter: NewExporter(b.config.Exporter, cluster), Config: b.config, Boot: "boot-1", Metrics: b.metrics, Now: b.clock})
+}
+
+func (b *bench) kube() kubernetes.Interface {
+	if b.client != nil {
+		return b.client
+	}
+	return b.api.client()
 }
 
 // tick has a new agent look at the node once.

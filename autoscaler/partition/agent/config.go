@@ -34,6 +34,8 @@ type Config struct {
 	CallTimeout   metav1.Duration `json:"callTimeout"`
 	Period        metav1.Duration `json:"period"`
 	PluginTimeout metav1.Duration `json:"pluginTimeout"`
+	// LockFile keeps a second agent on the machine from working; empty: none does.
+	LockFile string `json:"lockFile"`
 	// KubeletSocket is the PodResources socket.
 	KubeletSocket string         `json:"kubeletSocket"`
 	Exporter      ExporterConfig `json:"exporter"`
@@ -61,6 +63,7 @@ type Pods struct {
 func DefaultConfig() Config {
 	return Config{
 		CallTimeout: seconds(30), Period: seconds(10), PluginTimeout: seconds(60),
+		LockFile:      "/run/gpuscale/agent.lock",
 		KubeletSocket: "/var/lib/kubelet/pod-resources/kubelet.sock",
 		Exporter:      ExporterConfig{By: bySocket, Socket: "/run/gpuscale/exporter.sock", Timeout: seconds(15)},
 		DevicePlugin:  Pods{Namespace: "gpu-operator", Selector: "app=nvidia-device-plugin-daemonset"},

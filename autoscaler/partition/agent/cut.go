@@ -41,6 +41,7 @@ func (s step) String() string {
 // looking at the card, whoever did those before.
 func (j *job) cut(ctx context.Context, layout string, whole bool) error {
 	for range maxSteps {
+		j.a.Health.beat()
 		m, err := j.a.o.Hardware.Read(ctx)
 		if err != nil {
 			return err

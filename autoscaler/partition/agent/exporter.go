@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"time"
 )
@@ -70,11 +71,16 @@ func (e exporterSocket) ask(ctx context.Context, request map[string]any) error {
 	if !lines.Scan() {
 		return fmt.Errorf("asking the exporter: no answer: %w", errors.Join(lines.Err(), ctx.Err()))
 	}
+	return readReply(lines.Bytes())
+}
+
+// readReply reads the exporter's line: nil is "done".
+func readReply(line []byte) error {
 	var reply struct {
 		OK    bool   `json:"ok"`
 		Error string `json:"error"`
 	}
-	switch err := json.Unmarshal(lines.Bytes(), &reply); {
+	switch err := json.Unmarshal(line, &reply); {
 	case err != nil:
 		return fmt.Errorf("asking the exporter: its answer: %w", err)
 	case !reply.OK:
@@ -102,6 +108,8 @@ type exporterAnnotation struct {
 func (e exporterAnnotation) Quiesce(ctx context.Context, id string, cards []string, d time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
+	// The answer to an earlier request of the operation may still stand there.
+	id = fmt.Sprintf("%s.%d", id, rand.Uint64())
 	order, err := json.Marshal(map[string]any{"id": id, "cards": cards, "seconds": int(d.Seconds())})
 	if err != nil {
 		return fmt.Errorf("asking the exporter: %w", err)

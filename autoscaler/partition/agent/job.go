@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,13 +30,18 @@ type job struct {
 	a      *Agent
 	record partition.Record
 	answer partition.Answer
-	quiet  []string // cards that the exporter was asked to let go of
+	// known is false where the agent's diary may be lost: it cannot tell then
+	// whether it has touched the card.
+	known   bool
+	quiet   []string  // cards that the exporter was asked to let go of
+	quietAt time.Time // when
 }
 
 // serve does what a record says, to its end; worked is false where nothing is
 // left to do.
 func (a *Agent) serve(ctx context.Context, node *corev1.Node, r partition.Record) (worked bool, err error) {
-	j := &job{a: a, record: r, answer: begin(node, r)}
+	j := &job{a: a, record: r}
+	j.answer, j.known = begin(node, r)
 	if j.answer.Final() {
 		return false, nil
 	}
@@ -44,8 +51,9 @@ func (a *Agent) serve(ctx context.Context, node *corev1.Node, r partition.Record
 	state, why := partition.AgentDone, error(nil)
 	if !j.back() {
 		why = j.forward(ctx, node)
+		a.o.Metrics.ended(phaseCut, j.result(ctx, why))
 	}
-	if errors.Is(why, errInterrupted) || ctx.Err() != nil {
+	if interrupted(ctx, why) {
 		return true, errors.Join(why, ctx.Err())
 	}
 	if why != nil {
@@ -54,8 +62,11 @@ func (a *Agent) serve(ctx context.Context, node *corev1.Node, r partition.Record
 	}
 	if j.back() {
 		state = partition.AgentRestored
-		err := j.backward(ctx)
-		if errors.Is(err, errInterrupted) || ctx.Err() != nil {
+		err := j.backward(ctx, node)
+		if why == nil || j.answer.Touched {
+			a.o.Metrics.ended(phaseRestore, j.result(ctx, err))
+		}
+		if interrupted(ctx, err) {
 			return true, errors.Join(err, ctx.Err())
 		}
 		if err != nil {
@@ -70,6 +81,23 @@ func (a *Agent) serve(ctx context.Context, node *corev1.Node, r partition.Record
 	return true, nil
 }
 
+func interrupted(ctx context.Context, err error) bool {
+	return errors.Is(err, errInterrupted) || ctx.Err() != nil
+}
+
+// result is the catalogue's word for how a phase ended.
+func (j *job) result(ctx context.Context, err error) string {
+	switch {
+	case interrupted(ctx, err):
+		return resultInterrupted
+	case err == nil:
+		return resultDone
+	case !j.answer.Touched:
+		return resultRefused
+	}
+	return resultFailed
+}
+
 func join(a, b string) string {
 	if a == "" {
 		return b
@@ -78,21 +106,25 @@ func join(a, b string) string {
 }
 
 // begin returns the answer to go on with: the one on the node, or a new one that
-// knows what an earlier attempt has left behind.
-func begin(node *corev1.Node, r partition.Record) partition.Answer {
+// knows what an earlier attempt has left behind. known is false where there should
+// be one and is none that can be read.
+func begin(node *corev1.Node, r partition.Record) (a partition.Answer, known bool) {
 	fresh := partition.Answer{ID: r.ID, State: partition.AgentWorking}
 	if r.Undo != nil {
 		fresh.Undo = r.Undo.Attempts
 	}
-	a, err := partition.ParseAnswer(node.Annotations[partition.AgentAnnotation])
+	text, there := node.Annotations[partition.AgentAnnotation]
+	a, err := partition.ParseAnswer(text)
 	switch {
-	case err != nil || a.ID != r.ID:
-		return fresh
+	case there && err != nil:
+		return fresh, false
+	case !there || a.ID != r.ID:
+		return fresh, r.Undo == nil
 	case a.About(r):
-		return a
+		return a, true
 	}
 	fresh.Touched = a.Touched && a.State != partition.AgentRestored
-	return fresh
+	return fresh, true
 }
 
 func (j *job) back() bool { return j.record.Undo != nil || j.answer.Back }
@@ -107,11 +139,52 @@ func (j *job) forward(ctx context.Context, node *corev1.Node) error {
 		if err := j.a.permitted(node, machine); err != nil {
 			return err
 		}
+		if err := j.expected(machine); err != nil {
+			return err
+		}
 		if _, err := j.a.plugins(ctx); err != nil {
 			return err
 		}
 	}
 	return j.change(ctx, j.record.Target, false)
+}
+
+// expected says why the card is not the one that the operation was decided on, nil
+// for nothing. Where instances lie may have been guessed; how many there are was not.
+func (j *job) expected(m machine) error {
+	if j.record.UUID == "" {
+		return fmt.Errorf("the operation does not say which card by its UUID, and that with index %d may be another by now", j.record.Card)
+	}
+	c, err := find(m, j.record.UUID, j.record.Card)
+	if err != nil {
+		return err
+	}
+	if err := j.asBefore(c); err != nil {
+		return fmt.Errorf("this was decided on something else: %w", err)
+	}
+	if _, err := tableOf(c); err != nil && !c.MIG {
+		return nil // it says so once it is in MIG mode
+	}
+	_, err = parse(c, j.record.Target)
+	return err
+}
+
+// asBefore says how the card differs from what it was, nil for not at all.
+func (j *job) asBefore(c card) error {
+	switch {
+	case c.MIG == j.record.Whole:
+		return fmt.Errorf("card %d: MIG mode is %s", c.Index, map[bool]string{true: "on", false: "off"}[c.MIG])
+	case !c.MIG:
+		return nil
+	}
+	before, err := parse(c, j.record.Before)
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(mig.Counts(before), mig.Counts(c.Layout())) {
+		return fmt.Errorf("card %d is cut into %s, not %s", c.Index, c.Layout(), before)
+	}
+	return nil
 }
 
 // permitted says why nothing may be begun on this node, nil for nothing. What has
@@ -130,11 +203,37 @@ func (a *Agent) permitted(node *corev1.Node, m machine) error {
 }
 
 // backward makes the card what it was. What was never touched is that.
-func (j *job) backward(ctx context.Context) error {
-	if !j.answer.Touched {
+func (j *job) backward(ctx context.Context, node *corev1.Node) error {
+	if !j.answer.Touched && j.known {
 		return nil
 	}
+	if !j.answer.Touched {
+		machine, err := j.a.o.Hardware.Read(ctx)
+		if err != nil {
+			return err
+		}
+		c, err := find(machine, j.record.UUID, j.record.Card)
+		if err != nil {
+			return err
+		}
+		differs := j.asBefore(c)
+		if differs == nil {
+			return nil
+		}
+		if err := errors.Join(j.a.permitted(node, machine), j.named()); err != nil {
+			return fmt.Errorf("%w, and annotation %s, which said why, is lost: %w", differs, partition.AgentAnnotation, err)
+		}
+	}
 	return j.change(ctx, j.record.Before, j.record.Whole)
+}
+
+// named says that a record has no UUID: what is not known to have been touched must
+// not be found by an index.
+func (j *job) named() error {
+	if j.record.UUID == "" {
+		return errors.New("the operation does not say which card by its UUID")
+	}
+	return nil
 }
 
 // change cuts the card and has everybody look at it again. Nothing of it is done
@@ -168,7 +267,8 @@ func (j *job) note(ctx context.Context, step string) error {
 	if !j.back() && !j.answer.Final() && now.After(j.record.Deadline) {
 		return fmt.Errorf("its deadline %s has passed before: %s", j.record.Deadline.UTC().Format(time.RFC3339), step)
 	}
-	j.answer.Step, j.answer.At = step, now.UTC().Truncate(time.Second)
+	j.answer.Step, j.answer.At = clip(step), now.UTC().Truncate(time.Second)
+	j.answer.Message = clip(j.answer.Message)
 	var err error
 	for range noteTries {
 		var node *corev1.Node
@@ -190,23 +290,41 @@ func (j *job) note(ctx context.Context, step string) error {
 	return nil
 }
 
-// quietFor is how long the exporter stays away at most, if nobody calls it back.
+// maxWords bounds what is written on the node in words: a diary that is too long to
+// be read is a lost one.
+const maxWords = 2 << 10
+
+func clip(text string) string {
+	if len(text) > maxWords {
+		text = text[:maxWords] + " …"
+	}
+	return strings.ToValidUTF8(text, "")
+}
+
+// quietFor is how long the exporter stays away at most, if nobody calls it back. It
+// is asked again before half of that is over.
 const quietFor = 5 * time.Minute
 
 // quiesce has the exporter let go of cards.
 func (j *job) quiesce(ctx context.Context, cards []string) error {
-	if len(j.quiet) >= len(cards) {
+	missing := slices.ContainsFunc(cards, func(c string) bool { return !slices.Contains(j.quiet, c) })
+	if !missing && time.Since(j.quietAt) < quietFor/2 {
 		return nil
 	}
+	defer j.a.o.Metrics.timed(verbExporter, time.Now())
 	if err := j.a.o.Exporter.Quiesce(ctx, j.record.ID, cards, quietFor); err != nil {
 		return err
 	}
-	j.quiet = cards
+	j.quiet, j.quietAt = cards, time.Now()
 	return nil
 }
 
-// resume has the exporter watch the cards again. It does so by itself in the end.
+// resume has the exporter watch the cards again, those too that it let go of before
+// the agent was started anew. It does so by itself in the end.
 func (j *job) resume(ctx context.Context) {
+	if len(j.quiet) == 0 && j.answer.Touched && j.record.UUID != "" {
+		j.quiet = []string{j.record.UUID}
+	}
 	if len(j.quiet) == 0 {
 		return
 	}

@@ -39,7 +39,7 @@ func child() {
 	if err != nil {
 		fail(err)
 	}
-	kubelet, err := DialKubelet(c.KubeletSocket)
+	kubelet, err := DialKubelet(c.KubeletSocket, "")
 	if err != nil {
 		fail(err)
 	}

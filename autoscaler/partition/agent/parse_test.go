@@ -78,3 +78,13 @@ func FuzzQuiesced(f *testing.F) {
 		}
 	})
 }
+
+func FuzzReadReply(f *testing.F) {
+	f.Add([]byte(`{"ok":true}`))
+	f.Add([]byte(`{"ok":false,"error":"x"}`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		if readReply(line) == nil && !strings.Contains(strings.ToLower(string(line)), "true") {
+			t.Errorf("%q counts as done", line)
+		}
+	})
+}

@@ -18,12 +18,15 @@ import (
 // once in a period, unless there is news.
 func (a *Agent) publish(ctx context.Context, node *corev1.Node, news bool) error {
 	now := a.o.Now()
-	if !news && now.Sub(a.published) < a.o.Config.Period.Duration {
+	// A clock that was set back must not keep the agent quiet until it is as late again.
+	if age := now.Sub(a.published); !news && age >= 0 && age < a.o.Config.Period.Duration {
 		return nil
 	}
 	machine, readErr := a.o.Hardware.Read(ctx)
 	held, heldErr := a.o.Holders.Held(ctx)
 	report := a.report(machine, held, now)
+	report.At, report.Node, report.Boot = now.UTC().Truncate(time.Second), string(node.UID), a.o.Boot
+	a.o.Metrics.machine(machine, readErr)
 	switch {
 	case readErr != nil:
 		report.Problem = readErr.Error()
@@ -34,9 +37,10 @@ func (a *Agent) publish(ctx context.Context, node *corev1.Node, news bool) error
 			report.Problem = err.Error()
 		}
 	}
+	a.o.Metrics.permitted(report.Problem == "")
 	change := map[string]any{}
-	if text := report.String(); text != node.Annotations[partition.LayoutAnnotation] {
-		change[partition.LayoutAnnotation] = text
+	if due(node.Annotations[partition.LayoutAnnotation], report, now) {
+		change[partition.LayoutAnnotation] = report.String()
 	}
 	// What was read before stays true while a card cannot be read.
 	tables, err := tablesOf(machine)
@@ -49,7 +53,17 @@ func (a *Agent) publish(ctx context.Context, node *corev1.Node, news bool) error
 		}
 	}
 	a.published = now
+	a.o.Metrics.reported(now)
+	a.Health.published(readErr)
 	return err
+}
+
+// due reports whether a report is to be written over what stands on the node: it
+// says something else, or that is old, or from a clock that was ahead.
+func due(standing string, report partition.Report, now time.Time) bool {
+	had, err := partition.ParseReport(standing)
+	age := now.Sub(had.At)
+	return err != nil || !had.Same(report) || age < 0 || age >= partition.ReportEvery
 }
 
 // report is the machine in the annotation's form.
@@ -71,7 +85,7 @@ func (a *Agent) report(m hardware.Machine, held map[string]string, now time.Time
 			instance := partition.InstanceReport{Place: i.Placement.String(), UUID: i.UUID, Holder: holder(i, held)}
 			if instance.Holder == "" && held != nil {
 				since, seen := a.free[i.UUID]
-				if !seen {
+				if !seen || since.After(now) {
 					since = now.UTC().Truncate(time.Second)
 				}
 				free[i.UUID], instance.Since = since, &since
@@ -86,8 +100,10 @@ func (a *Agent) report(m hardware.Machine, held map[string]string, now time.Time
 
 // holder of an instance; empty for none.
 func holder(i hardware.Instance, held map[string]string) string {
-	if pod := held[i.UUID]; pod != "" {
-		return pod
+	for _, uuid := range append([]string{i.UUID}, i.More...) {
+		if pod := held[uuid]; pod != "" {
+			return pod
+		}
 	}
 	if len(i.PIDs) > 0 {
 		return fmt.Sprintf("pid %d", slices.Min(i.PIDs))

@@ -60,7 +60,11 @@ type Instance struct {
 	// where somebody was interrupted; nobody can use it.
 	Whole bool
 	UUID  string // of its MIG device, where it is whole
-	PIDs  []int
+	// More are the UUIDs of further MIG devices in it, where somebody has made
+	// several compute instances.
+	More []string
+	// PIDs of processes in it, or on the card and nobody says in which instance.
+	PIDs []int
 }
 
 // Layout of the card's whole instances.

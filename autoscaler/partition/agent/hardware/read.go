@@ -5,6 +5,7 @@ package hardware
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -110,11 +111,21 @@ func (c *Card) readLayout(d nvml.Device, pids map[int][]int) error {
 			if ret != nvml.SUCCESS {
 				return failure(ret)
 			}
-			uuid, whole := uuids[int(info.Id)]
-			c.Instances = append(c.Instances, Instance{
+			at := Instance{
 				ID: int(info.Id), Placement: mig.Placement{Profile: c.Spec.Profiles[i].Profile, Start: int(info.Placement.Start)},
-				Whole: whole, UUID: uuid, PIDs: pids[int(info.Id)],
-			})
+				PIDs: pids[int(info.Id)],
+			}
+			if have := uuids[at.ID]; len(have) > 0 {
+				at.Whole, at.UUID, at.More = true, have[0], have[1:]
+			}
+			delete(pids, at.ID)
+			c.Instances = append(c.Instances, at)
+		}
+	}
+	// What is left runs on the card, in an instance that the driver did not name.
+	for _, id := range slices.Sorted(maps.Keys(pids)) {
+		for i := range c.Instances {
+			c.Instances[i].PIDs = append(slices.Clip(c.Instances[i].PIDs), pids[id]...)
 		}
 	}
 	slices.SortFunc(c.Instances, func(a, b Instance) int { return cmp.Compare(a.Placement.Start, b.Placement.Start) })
@@ -157,13 +168,13 @@ func profilesOf(d nvml.Device) ([]profile, error) {
 	return out, nil
 }
 
-// migUUIDs are the MIG devices by their GPU instance.
-func migUUIDs(d nvml.Device) (map[int]string, error) {
+// migUUIDs are the MIG devices by their GPU instance: one for each compute instance.
+func migUUIDs(d nvml.Device) (map[int][]string, error) {
 	most, ret := d.GetMaxMigDeviceCount()
 	if ret != nvml.SUCCESS {
 		return nil, failure(ret)
 	}
-	out := map[int]string{}
+	out := map[int][]string{}
 	for i := range most {
 		m, ret := d.GetMigDeviceHandleByIndex(i)
 		if ret == nvml.ERROR_NOT_FOUND || ret == nvml.ERROR_INVALID_ARGUMENT {
@@ -176,9 +187,11 @@ func migUUIDs(d nvml.Device) (map[int]string, error) {
 		if ret != nvml.SUCCESS {
 			return nil, failure(ret)
 		}
-		if out[id], ret = m.GetUUID(); ret != nvml.SUCCESS {
+		uuid, ret := m.GetUUID()
+		if ret != nvml.SUCCESS {
 			return nil, failure(ret)
 		}
+		out[id] = append(out[id], uuid)
 	}
 	return out, nil
 }

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/autoscaler/act"
+)
+
+// identity of this run of this replica: one that starts again is another.
+func identity() (string, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("finding our own name: %w", err)
+	}
+	return host + "_" + string(uuid.NewUUID()), nil
+}
+
+// newLock is the lease, held under a name that we know: writes are checked
+// against it.
+func newLock(rc *rest.Config, c ElectionConfig, holder string) (resourcelock.Interface, error) {
+	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, c.Namespace, c.Name,
+		resourcelock.ResourceLockConfig{Identity: holder}, rc, c.RenewDeadline.Duration)
+	if err != nil {
+		return nil, fmt.Errorf("preparing lease %s/%s: %w", c.Namespace, c.Name, err)
+	}
+	return lock, nil
+}
+
+// newEpoch is this replica's turn, whenever it comes. Without an election there
+// is no lease to ask, and whoever started last leads.
+func newEpoch(a assembly) *act.Epoch {
+	o := act.EpochOptions{Holder: a.holder, Live: a.live, Log: a.log}
+	if a.config.Election.Enabled {
+		o.Lease = client.ObjectKey{Namespace: a.config.Election.Namespace, Name: a.config.Election.Name}
+	}
+	return act.NewEpoch(o)
+}

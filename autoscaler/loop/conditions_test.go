@@ -1,0 +1,40 @@
+package loop
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/observe"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// TestRemarks: a condition is there while there is something to say, names what to
+// do, and no more cards than can be read.
+func TestRemarks(t *testing.T) {
+	pool := named("p")
+	pool.Spec.Provider.Scale = &v1alpha1.ScaleProvider{Kind: "Herd", Name: "h100"}
+	r := Round{
+		Observation: observe.Observation{Snapshot: plan.Snapshot{Nodes: []plan.Node{{Name: "n1", Pool: "p"}, {Name: "other"}}}},
+		Plan:        plan.Plan{Verdicts: []plan.Verdict{{Kind: plan.KindCard, Subject: "n1/0", Reason: plan.CardFree}, {Kind: plan.KindCard, Subject: "other/0", Reason: plan.CardUnused}}},
+	}
+	for i := range 7 {
+		r.Plan.Verdicts = append(r.Plan.Verdicts, plan.Verdict{Kind: plan.KindCard, Subject: fmt.Sprintf("n1/%d", 1+i), Reason: plan.CardUnused})
+	}
+	remark(pool, true, unusedCards(r)["p"])
+	only, unused := meta.FindStatusCondition(pool.Status.Conditions, conditionGrowOnly), meta.FindStatusCondition(pool.Status.Conditions, conditionUnused)
+	if only == nil || !strings.Contains(only.Message, "Herd h100") || !strings.Contains(only.Message, "spec.scaleDown.disabled") {
+		t.Errorf("%+v", only)
+	}
+	if unused == nil || !strings.Contains(unused.Message, "n1/1, n1/2, n1/3, n1/4, n1/5 and 2 more") || strings.Contains(unused.Message, "other") {
+		t.Errorf("%+v", unused)
+	}
+	pool.Spec.ScaleDown.Disabled = true
+	remark(pool, true, nil)
+	if len(pool.Status.Conditions) != 0 {
+		t.Errorf("conditions %+v", pool.Status.Conditions)
+	}
+}

@@ -1,0 +1,41 @@
+package ledger
+
+import (
+	"github.com/gpuscale/gpuscale/gpu/quota"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// Share is what a tenant and all under it have, in card equivalents. What is not
+// Limited has no Limit.
+type Share struct {
+	Tenant                                    string
+	Guaranteed, Used, Borrowed, Lent, Waiting float64
+	Limit                                     float64
+	Limited                                   bool
+}
+
+// Shares returns the share of every tenant of a snapshot, in its order.
+func Shares(s *plan.Snapshot) []Share {
+	use := usesOf(s)
+	out := make([]Share, 0, len(s.Tenants))
+	for i := range s.Tenants {
+		t := &s.Tenants[i]
+		u := use.under(t.Name)
+		one := Share{Tenant: t.Name, Guaranteed: equivalents(u.guaranteed), Used: equivalents(u.used), Borrowed: equivalents(u.borrowed), Lent: equivalents(u.lent), Waiting: equivalents(u.waiting)}
+		if t.Limit.Compute != quota.Unlimited || t.Limit.Memory != quota.Unlimited {
+			one.Limit, one.Limited = bound(t.Limit), true
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// equivalents is an amount in use or guaranteed: the larger of its shares.
+func equivalents(a quota.Amount) float64 {
+	return max(float64(a.Compute)/computeSlices, float64(a.Memory)/memorySlices)
+}
+
+// bound is a limit: the smaller of its shares, since either runs out by itself.
+func bound(a quota.Amount) float64 {
+	return min(float64(a.Compute)/computeSlices, float64(a.Memory)/memorySlices)
+}

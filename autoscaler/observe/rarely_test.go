@@ -1,0 +1,56 @@
+package observe
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gpuscale/gpuscale/internal/prom"
+)
+
+// aging answers that one exporter's word is so old; it is a double of Prometheus.
+type aging struct {
+	age   float64
+	err   error
+	asked int
+}
+
+func (a *aging) Query(_ context.Context, query string, _ time.Time) (prom.Vector, error) {
+	if !strings.HasPrefix(query, "gpu_attribution_age_seconds") {
+		return nil, a.err
+	}
+	a.asked++
+	return prom.Vector{series(a.age, "node", "n")}, a.err
+}
+
+// TestAskRarely: while nothing happens Prometheus is asked a third as often as answers
+// may be old, but as ever where they would become too old, or fail.
+func TestAskRarely(t *testing.T) {
+	for name, each := range map[string]struct {
+		prometheus aging
+		quiet      bool
+		asked      int // within 61 s
+	}{
+		"as ever":            {aging{age: 5}, false, 31},
+		"quiet":              {aging{age: 5}, true, 7},
+		"nearly too old":     {aging{age: 21}, true, 31},
+		"too old already":    {aging{age: 100}, true, 7},
+		"it does not answer": {aging{age: 5, err: prom.ErrUnavailable}, true, 31},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := NewPrometheus(&each.prometheus, 2*time.Second, slog.New(slog.DiscardHandler))
+			p.AskRarely(30*time.Second, func() bool { return each.quiet })
+			ctx, stop := context.WithTimeout(t.Context(), 61*time.Second)
+			defer stop()
+			if err := p.Run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		if each.prometheus.asked != each.asked {
+			t.Errorf("%s: asked %d times, want %d", name, each.prometheus.asked, each.asked)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package agent
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/gpu/metric"
+)
+
+// TestHealth: ready is "the node says what the cards are", live is "the loop turns".
+func TestHealth(t *testing.T) {
+	now := start
+	h := newHealth(DefaultConfig())
+	h.now = func() time.Time { return now }
+	h.beat()
+	says := func(err error, want string) {
+		t.Helper()
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	says(h.Live(), "")
+	says(h.Ready(), "not been reported yet")
+	h.ticked(errors.New("the API server is away"))
+	says(h.Ready(), "the API server is away")
+	h.published(nil)
+	says(h.Ready(), "")
+	h.published(errors.New("the driver does not answer"))
+	says(h.Ready(), "the driver does not answer")
+	says(h.Live(), "") // starting it again would not help
+	h.published(nil)
+	now = now.Add(h.late + time.Second)
+	says(h.Live(), "has not turned")
+	now = now.Add(h.quiet)
+	says(h.Ready(), "were reported")
+	h.Waiting()
+	says(h.Live(), "")
+	says(h.Ready(), "another agent")
+}
+
+// TestHealthOfATick: what a look at the node makes of it.
+func TestHealthOfATick(t *testing.T) {
+	b := newBench(t, h100(t, 0, "1g.10gb@4"))
+	a := b.agent()
+	if err := a.Tick(t.Context()); err != nil || a.Health.Ready() != nil {
+		t.Errorf("%v, ready: %v", err, a.Health.Ready())
+	}
+	b.config.CallTimeout = seconds(1)
+	b.driver = nil
+	b.state.Hang = true
+	b.set(b.state)
+	a = b.agent()
+	if err := a.Tick(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := a.Health.Ready(); err == nil || !strings.Contains(err.Error(), "does not answer") {
+		t.Errorf("ready with a driver that hangs: %v", err)
+	}
+	b.state.Hang = false
+	b.set(b.state)
+}
+
+// TestMetrics: one operation that is cut, one that is refused, one that fails and is
+// taken back; and every series of the catalogue is there, with its labels.
+func TestMetrics(t *testing.T) {
+	const before, after = "1g.10gb@4 1g.10gb@5", "2g.20gb@4"
+	b := newBench(t, h100(t, 0, before), h100(t, 1, "-"))
+	registry := prometheus.NewRegistry()
+	b.metrics = NewMetrics(registry)
+	b.order(before, after)
+	b.tick()
+	b.state = b.machine()
+	b.order(before, after, func(r *partition.Record) { r.ID = "op-2" }) // it is cut already
+	b.tick()
+	b.order(after, before, func(r *partition.Record) { r.ID = "op-3" })
+	b.state.Fails = append(b.state.Fails, failOnce("create", 23))
+	b.state.Cards[1].Lost = true
+	b.set(b.state)
+	b.tick()
+
+	got := values(t, registry)
+	for series, want := range map[string]float64{
+		"gpuscale_agent_operations_total phase=cut result=done":     1,
+		"gpuscale_agent_operations_total phase=cut result=refused":  1,
+		"gpuscale_agent_operations_total phase=cut result=failed":   1,
+		"gpuscale_agent_operations_total phase=restore result=done": 1,
+		"gpuscale_agent_nvml_errors_total reason=no_room":           1,
+		"gpuscale_agent_nvml_errors_total reason=hanging":           0,
+		"gpuscale_agent_cards state=mig":                            1,
+		"gpuscale_agent_cards state=unreadable":                     1,
+		"gpuscale_agent_cards state=whole":                          0,
+		"gpuscale_agent_permitted":                                  1,
+		"gpuscale_agent_last_report_timestamp_seconds":              float64(start.Unix()),
+		"gpuscale_agent_step_duration_seconds verb=destroy":         3,
+		"gpuscale_agent_step_duration_seconds verb=plugin":          2,
+		"gpuscale_agent_step_duration_seconds verb=exporter":        2,
+		"gpuscale_agent_step_duration_seconds verb=create":          3, // that which failed, and that which put it back
+	} {
+		if have, ok := got[series]; !ok || have != want {
+			t.Errorf("%s: %v (there: %v), want %v", series, have, ok, want)
+		}
+	}
+	if got["gpuscale_agent_nvml_errors_total reason=lost"] == 0 {
+		t.Error("the card that fell off was not counted")
+	}
+	families, _ := registry.Gather()
+	for _, d := range metric.Of(metric.Agent) {
+		i := slices.IndexFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == d.Name })
+		if i < 0 {
+			t.Errorf("%s is not there", d.Name)
+			continue
+		}
+		labels := []string{}
+		for _, l := range families[i].GetMetric()[0].GetLabel() {
+			labels = append(labels, l.GetName())
+		}
+		want := slices.Sorted(slices.Values(d.Labels))
+		if slices.Sort(labels); !slices.Equal(labels, want) {
+			t.Errorf("%s has labels %q, the catalogue says %q", d.Name, labels, want)
+		}
+	}
+}
+
+// values of all series, by name and labels; of a histogram the count.
+func values(t *testing.T, g prometheus.Gatherer) map[string]float64 {
+	t.Helper()
+	families, err := g.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name := f.GetName()
+			for _, l := range m.GetLabel() {
+				name += " " + l.GetName() + "=" + l.GetValue()
+			}
+			out[name] = m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return out
+}

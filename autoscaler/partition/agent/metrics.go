@@ -1,0 +1,189 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gpuscale/gpuscale/autoscaler/partition/agent/hardware"
+	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/buildinfo"
+)
+
+// Verbs of the steps whose time is taken.
+const (
+	verbRead     = "read"
+	verbDestroy  = "destroy"
+	verbCreate   = "create"
+	verbMode     = "mode"
+	verbExporter = "exporter"
+	verbPlugin   = "plugin"
+)
+
+// Phases of an operation, and how they end.
+const (
+	phaseCut     = "cut"
+	phaseRestore = "restore"
+
+	resultDone        = "done"
+	resultRefused     = "refused"
+	resultFailed      = "failed"
+	resultInterrupted = "interrupted"
+)
+
+// reasons are the words for the driver's errors.
+var reasons = []struct {
+	err  error
+	word string
+}{
+	{hardware.ErrLost, "lost"}, {hardware.ErrInUse, "in_use"}, {hardware.ErrNoRoom, "no_room"}, {hardware.ErrNeedsReset, "needs_reset"},
+	{hardware.ErrHanging, "hanging"}, {hardware.ErrNoSuchCard, "no_such_card"}, {hardware.ErrNoLibrary, "no_library"},
+}
+
+const reasonOther = "other"
+
+func reasonOf(err error) string {
+	for _, r := range reasons {
+		if errors.Is(err, r.err) {
+			return r.word
+		}
+	}
+	return reasonOther
+}
+
+// Metrics an agent keeps about itself. A nil Metrics keeps none.
+type Metrics struct {
+	operations *prometheus.CounterVec
+	steps      *prometheus.HistogramVec
+	cards      *prometheus.GaugeVec
+	may        prometheus.Gauge
+	last       prometheus.Gauge
+	errors     *prometheus.CounterVec
+}
+
+// NewMetrics registers the agent's series.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	opts := func(d metric.Desc) prometheus.Opts { return prometheus.Opts{Name: d.Name, Help: d.Help} }
+	m := &Metrics{
+		operations: prometheus.NewCounterVec(prometheus.CounterOpts(opts(metric.AgentOperations)), metric.AgentOperations.Labels),
+		cards:      prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AgentCards)), metric.AgentCards.Labels),
+		may:        prometheus.NewGauge(prometheus.GaugeOpts(opts(metric.AgentPermitted))),
+		last:       prometheus.NewGauge(prometheus.GaugeOpts(opts(metric.AgentLastReport))),
+		errors:     prometheus.NewCounterVec(prometheus.CounterOpts(opts(metric.AgentNVMLErrors)), metric.AgentNVMLErrors.Labels),
+		steps: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: metric.AgentStepSeconds.Name, Help: metric.AgentStepSeconds.Help,
+			Buckets: []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60},
+		}, metric.AgentStepSeconds.Labels),
+	}
+	info := prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AgentBuildInfo)), metric.AgentBuildInfo.Labels)
+	info.WithLabelValues(buildinfo.Version(), runtime.Version()).Set(1)
+	for _, reason := range reasons {
+		m.errors.WithLabelValues(reason.word)
+	}
+	m.errors.WithLabelValues(reasonOther)
+	r.MustRegister(info, m.operations, m.steps, m.cards, m.may, m.last, m.errors)
+	return m
+}
+
+// timed notes how long a step has taken since it began.
+func (m *Metrics) timed(verb string, since time.Time) {
+	if m != nil {
+		m.steps.WithLabelValues(verb).Observe(time.Since(since).Seconds())
+	}
+}
+
+// failed counts an error of the driver; nil is none.
+func (m *Metrics) failed(err error) {
+	if m != nil && err != nil && !errors.Is(err, context.Canceled) {
+		m.errors.WithLabelValues(reasonOf(err)).Inc()
+	}
+}
+
+// ended counts a phase of an operation.
+func (m *Metrics) ended(phase, result string) {
+	if m != nil {
+		m.operations.WithLabelValues(phase, result).Inc()
+	}
+}
+
+// machine shows the cards as they were read; nothing where they could not be.
+func (m *Metrics) machine(read hardware.Machine, err error) {
+	if m == nil {
+		return
+	}
+	m.cards.Reset()
+	if err != nil {
+		return
+	}
+	count := map[string]int{"mig": 0, "whole": 0, "unreadable": 0}
+	for _, c := range read.Cards {
+		switch {
+		case c.Err != nil:
+			count["unreadable"]++
+		case c.MIG:
+			count["mig"]++
+		default:
+			count["whole"]++
+		}
+	}
+	for state, n := range count {
+		m.cards.WithLabelValues(state).Set(float64(n))
+	}
+}
+
+func (m *Metrics) permitted(may bool) {
+	if m == nil {
+		return
+	}
+	m.may.Set(0)
+	if may {
+		m.may.Set(1)
+	}
+}
+
+func (m *Metrics) reported(at time.Time) {
+	if m != nil {
+		m.last.Set(float64(at.UnixMilli()) / 1000)
+	}
+}
+
+// metered is a Hardware whose calls are timed and whose errors are counted.
+type metered struct {
+	Hardware
+	m *Metrics
+}
+
+func (h metered) Read(ctx context.Context) (hardware.Machine, error) {
+	defer h.m.timed(verbRead, time.Now())
+	read, err := h.Hardware.Read(ctx)
+	h.m.failed(err)
+	for _, c := range read.Cards {
+		h.m.failed(c.Err)
+	}
+	return read, err
+}
+
+func (h metered) Destroy(ctx context.Context, uuid string, instance int) error {
+	defer h.m.timed(verbDestroy, time.Now())
+	err := h.Hardware.Destroy(ctx, uuid, instance)
+	h.m.failed(err)
+	return err
+}
+
+func (h metered) Create(ctx context.Context, uuid string, at mig.Placement) error {
+	defer h.m.timed(verbCreate, time.Now())
+	err := h.Hardware.Create(ctx, uuid, at)
+	h.m.failed(err)
+	return err
+}
+
+func (h metered) SetMode(ctx context.Context, uuid string, on bool) error {
+	defer h.m.timed(verbMode, time.Now())
+	err := h.Hardware.SetMode(ctx, uuid, on)
+	h.m.failed(err)
+	return err
+}

@@ -1,0 +1,474 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gpuscale/gpuscale/autoscaler/act"
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/observe"
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/partition/agent/fakenvml"
+	"github.com/gpuscale/gpuscale/autoscaler/pools"
+	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/plan"
+	"github.com/gpuscale/gpuscale/sandbox/build"
+	"github.com/gpuscale/gpuscale/sandbox/cluster"
+)
+
+// stranger is a product that no table of ours has.
+const stranger = "X900 4 8 131072 0 1g.32gb:0,2,4,6:2:4 2g.64gb:0,4:4:2 4g.128gb:0:8:1"
+
+// stage is a real control plane with one node: behind it the NVML double and the
+// agent, before it the autoscaler's observer, planner and actor.
+type stage struct {
+	*bench
+	kubernetes client.Client
+	table      *mig.Table
+	memory     plan.Memory
+	products   fakenvml.State // what there is, for the plugin; never written to
+}
+
+// TestAProductNobodyKnows: on the real API server and scheduler, a pod wants an
+// instance of a product that only its own driver knows. The card is planned, cut
+// around the busy instance and on offer; a cut that the autoscaler was killed in is
+// taken up by the next one; one that the driver refuses is rolled back.
+func TestAProductNobodyKnows(t *testing.T) {
+	s := newStage(t)
+	s.tick() // the agent says what it sees
+
+	s.pod("wants", "1g.32gb", 2)
+	s.until("the pod's need is planned", func() error {
+		s.round(s.actor())
+		r, ok := s.record()
+		if !ok || !r.Selected || r.UUID != "GPU-0" {
+			return fmt.Errorf("record %+v", r)
+		}
+		if l := r.TargetLayout(); !slices.ContainsFunc(l, func(p mig.Placement) bool { return p.String() == "2g@0:4" }) {
+			t.Fatalf("the target %s has no place for what is busy", l)
+		}
+		return nil
+	})
+	s.tick()
+	s.released("2g@0:4 1g@4:2 1g@6:2")
+	s.until("the pod runs there", func() error { return s.runs("wants") })
+
+	// The autoscaler is killed between the record and letting the agent begin.
+	s.end("wants")
+	s.pod("large", "2g.64gb", 1)
+	killed := act.New(act.Options{Client: dying{s.kubernetes}, Live: s.kubernetes, Pools: s.pools(), Partition: partition.NewManager(dying{s.kubernetes}, s.kubernetes, partition.DefaultConfigMap),
+		Policy: policy()})
+	s.until("a record stands", func() error {
+		s.round(killed)
+		if r, ok := s.record(); !ok || r.Selected {
+			return fmt.Errorf("record %+v", r)
+		}
+		return nil
+	})
+	s.tick()
+	if got := s.machineLayout(); got != "2g@0:4 1g@4:2 1g@6:2" {
+		t.Fatalf("cut to %s before it was let begin", got)
+	}
+	if err := s.actor().Resume(t.Context(), s.clock()); err != nil {
+		t.Fatal(err)
+	}
+	s.tick()
+	s.released("2g@0:4 2g@4:4")
+	s.until("the pod runs there", func() error { return s.runs("large") })
+
+	// The driver refuses halfway.
+	s.end("large")
+	s.pod("small", "1g.32gb", 1)
+	s.state = s.machine()
+	s.state.Fails = []fakenvml.Fail{failOnce("create", 23)}
+	s.set(s.state)
+	s.until("a record stands", func() error {
+		s.round(s.actor())
+		if r, ok := s.record(); !ok || !r.Selected {
+			return fmt.Errorf("record %+v", r)
+		}
+		return nil
+	})
+	s.tick()
+	if a := s.realAnswer(); a.State != partition.AgentRestored || !a.Touched || !strings.Contains(a.Message, "no room") {
+		t.Fatalf("answer %+v", a)
+	}
+	s.released("2g@0:4 2g@4:4")
+	if busy := s.machine().Cards[0].Instances[0]; busy.UUID != "MIG-0-was-0" || busy.PID == 0 {
+		t.Errorf("the busy instance is now %+v", busy)
+	}
+}
+
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: this test starts a control plane")
+	}
+	spec, err := mig.ParseSpec(stranger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := mig.NewTable(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	place := func(text string) mig.Placement {
+		l, err := mig.ParseSlices(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l[0]
+	}
+	b := newBench(t, fakenvml.Card{UUID: "GPU-0", Name: "NVIDIA X900", MemoryMiB: spec.MemoryMiB, MIG: true, Spec: spec, Instances: []fakenvml.Instance{
+		{ID: 1, Placement: place("2g@0:4"), Compute: true, UUID: "MIG-0-was-0", PID: 1000}, {ID: 2, Placement: place("2g@4:4"), Compute: true, UUID: "MIG-0-was-1"},
+	}})
+	binaries, err := build.All(t.Context(), build.Options{Out: t.Output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := cluster.Start(t.Context(), cluster.Options{Binaries: binaries, Parent: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Stop)
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	s := &stage{bench: b, table: table, products: b.state}
+	if s.kubernetes, err = client.New(c.RESTConfig(), client.Options{Scheme: scheme}); err != nil {
+		t.Fatal(err)
+	}
+	if b.client, err = kubernetes.NewForConfig(c.RESTConfig()); err != nil {
+		t.Fatal(err)
+	}
+	b.now = time.Now().Add(time.Hour) // the node has been there for a while
+	s.furnish()
+	ctx, stop := context.WithCancel(context.Background())
+	played := make(chan struct{})
+	go func() { defer close(played); s.playPlugin(ctx) }()
+	t.Cleanup(func() { stop(); <-played })
+	s.until("the device plugin has spoken", func() error {
+		if len(partition.Advertised(s.realNode())) == 0 {
+			return errors.New("nothing is on offer")
+		}
+		return nil
+	})
+	return s
+}
+
+// furnish makes the namespaces, the pool, the node and the pod that is busy on it.
+func (s *stage) furnish() {
+	s.t.Helper()
+	files, _ := filepath.Glob("../../../deploy/crds/*.yaml")
+	if len(files) == 0 {
+		s.t.Fatal("no CRDs")
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		o := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(text, &o.Object); err != nil {
+			s.t.Fatal(err)
+		}
+		s.create(o)
+	}
+	for _, name := range []string{"gpu-operator", "team"} {
+		s.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{
+		v1alpha1.NodePoolLabel: "p", "nvidia.com/gpu.present": "true", "nvidia.com/gpu.product": "NVIDIA-X900", "nvidia.com/gpu.count": "1", "nvidia.com/mig.strategy": "mixed",
+	}}}
+	s.create(node)
+	node.Status.NodeInfo.BootID = "boot-1"
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now()}}
+	node.Status.Capacity = corev1.ResourceList{"cpu": resource.MustParse("64"), "memory": resource.MustParse("512Gi"), "pods": resource.MustParse("110")}
+	node.Status.Allocatable = node.Status.Capacity
+	if err := s.kubernetes.Status().Update(s.t.Context(), node); err != nil {
+		s.t.Fatal(err)
+	}
+	pool := &v1alpha1.GPUNodePool{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.GPUNodePoolSpec{
+		Min: 1, Max: 1, Provider: v1alpha1.Provider{KWOK: &v1alpha1.KWOKProvider{}},
+		Template: v1alpha1.NodeTemplate{Product: "NVIDIA-X900", Cards: 1, CPU: resource.MustParse("64"), Memory: resource.MustParse("512Gi")},
+		MIG:      &v1alpha1.MIG{Actuator: partition.ActuatorAgent, IdleAfter: &metav1.Duration{}, BootLayout: []map[string]int32{{"2g.64gb": 2}}, AllowedProfiles: []string{"1g.32gb", "2g.64gb"}},
+	}}
+	s.until("the API server knows pools", func() error {
+		return client.IgnoreAlreadyExists(s.kubernetes.Create(s.t.Context(), pool.DeepCopy()))
+	})
+	s.pod("busy", "2g.64gb", 1, func(p *corev1.Pod) { p.Spec.NodeName = "n" })
+	s.kubelet.give("MIG-0-was-0", "busy")
+}
+
+func (s *stage) create(o client.Object) {
+	s.t.Helper()
+	if err := s.kubernetes.Create(s.t.Context(), o); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// pod makes a pod that wants instances.
+func (s *stage) pod(name, profile string, n int64, change ...func(*corev1.Pod)) {
+	s.t.Helper()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}, Spec: corev1.PodSpec{
+		AutomountServiceAccountToken: ptr.To(false),
+		Containers: []corev1.Container{{Name: "c", Image: "c", Resources: corev1.ResourceRequirements{
+			Limits: corev1.ResourceList{corev1.ResourceName(mig.ResourceName(profile)): *resource.NewQuantity(n, resource.DecimalSI)}}}},
+	}}
+	for _, c := range change {
+		c(p)
+	}
+	s.until("the pod can be made", func() error { return client.IgnoreAlreadyExists(s.kubernetes.Create(s.t.Context(), p.DeepCopy())) })
+}
+
+// end takes a pod away at once, as its kubelet would.
+func (s *stage) end(name string) {
+	s.t.Helper()
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}}
+	if err := s.kubernetes.Delete(s.t.Context(), p, client.GracePeriodSeconds(0)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *stage) runs(name string) error {
+	var p corev1.Pod
+	if err := s.kubernetes.Get(s.t.Context(), client.ObjectKey{Namespace: "team", Name: name}, &p); err != nil {
+		return err
+	}
+	if p.Spec.NodeName != "n" {
+		return fmt.Errorf("pod %s is not on the node: %+v", name, p.Status.Conditions)
+	}
+	return nil
+}
+
+// until waits for something to become true, and says why it did not.
+func (s *stage) until(what string, is func() error) {
+	s.t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(s.t.Context(), 100*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		last = is()
+		return last == nil, nil
+	})
+	if err != nil {
+		s.t.Fatalf("%s: %v", what, last)
+	}
+}
+
+func (s *stage) realNode() *corev1.Node {
+	s.t.Helper()
+	var n corev1.Node
+	if err := s.kubernetes.Get(s.t.Context(), client.ObjectKey{Name: "n"}, &n); err != nil {
+		s.t.Fatal(err)
+	}
+	return &n
+}
+
+func (s *stage) record() (partition.Record, bool) {
+	s.t.Helper()
+	r, ok, err := partition.RecordOf(s.realNode())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return r, ok
+}
+
+func (s *stage) realAnswer() partition.Answer {
+	s.t.Helper()
+	a, err := partition.ParseAnswer(s.realNode().Annotations[partition.AgentAnnotation])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return a
+}
+
+func (s *stage) machineLayout() string {
+	s.t.Helper()
+	l, whole := s.machine().Cards[0].Layout()
+	if !whole {
+		return "half: " + l.String()
+	}
+	return l.String()
+}
+
+func (s *stage) pools() pools.Providers {
+	m := partition.NewManager(s.kubernetes, s.kubernetes, partition.DefaultConfigMap)
+	return pools.Providers{KWOK: pools.NewKWOK(s.kubernetes, s.kubernetes, m)}
+}
+
+func policy() plan.Policy {
+	p := plan.DefaultPolicy()
+	p.RepartitionCooldown = 0
+	return p
+}
+
+func (s *stage) actor() *act.Actor {
+	return act.New(act.Options{Client: s.kubernetes, Live: s.kubernetes, Pools: s.pools(), Policy: policy(),
+		Partition: partition.NewManager(s.kubernetes, s.kubernetes, partition.DefaultConfigMap)})
+}
+
+// round is one of the autoscaler's, by a new one each time: it knows nothing but what
+// it can see and its memory.
+func (s *stage) round(a *act.Actor) {
+	s.t.Helper()
+	s.api.mu.Lock()
+	s.now = s.now.Add(time.Second)
+	s.api.mu.Unlock()
+	o := observe.New(observe.Options{Cluster: s.kubernetes, Readings: s.readings, Pools: s.pools(), ConfigMap: partition.DefaultConfigMap})
+	seen, err := o.Observe(s.t.Context(), s.clock())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	seen.Memory = s.memory
+	if err := errors.Join(seen.Check(), seen.Invalid["p"]); err != nil {
+		s.t.Fatal(err)
+	}
+	p := plan.Make(seen.Snapshot, policy())
+	s.memory = p.Memory
+	for _, r := range a.Apply(s.t.Context(), seen.Snapshot, p) {
+		s.t.Logf("%s: %s %v", r.Action.Verb, r.Outcome, r.Err)
+	}
+}
+
+// released waits until nothing is under way, and checks how the card is cut.
+func (s *stage) released(want string) {
+	s.t.Helper()
+	s.until("the node is released", func() error {
+		s.round(s.actor())
+		if r, ok := s.record(); ok {
+			return fmt.Errorf("record %+v, offered %v, the agent says %s", r, partition.Advertised(s.realNode()), s.realNode().Annotations[partition.AgentAnnotation])
+		}
+		return nil
+	})
+	if n := s.realNode(); n.Spec.Unschedulable {
+		s.t.Error("the node is left cordoned")
+	}
+	l, _ := mig.ParseSlices(want)
+	if got := s.machineLayout(); got != l.String() {
+		s.t.Errorf("the card is cut into %s, want %s", got, want)
+	}
+}
+
+// readings are what an exporter on the node would say of the double.
+func (s *stage) readings() *observe.Readings {
+	series := func(value float64, labels ...string) prom.Sample {
+		m := map[string]string{"node": "n", "gpu": "0", "gpu_uuid": "GPU-0"}
+		for i := 0; i < len(labels); i += 2 {
+			m[labels[i]] = labels[i+1]
+		}
+		return prom.Sample{Labels: prom.FromMap(m), Value: value, Time: s.clock()}
+	}
+	a := observe.Answers{Age: prom.Vector{series(1)}, Info: prom.Vector{series(1, "model", "NVIDIA X900", "mig", "true")}}
+	var bound corev1.PodList
+	if err := s.kubernetes.List(s.t.Context(), &bound, client.InNamespace("team")); err != nil {
+		s.t.Fatal(err)
+	}
+	taken := map[int]bool{}
+	card := s.machine().Cards[0]
+	for _, i := range card.Instances {
+		// Where an instance lies the agent alone says.
+		a.InstanceInfo = append(a.InstanceInfo, series(1, "gpu_instance_id", strconv.Itoa(i.ID), "profile", s.table.Name(i.Placement.Profile), "instance_uuid", i.UUID))
+	}
+	for _, p := range bound.Items {
+		if p.Spec.NodeName != "n" {
+			continue
+		}
+		for name, q := range p.Spec.Containers[0].Resources.Limits {
+			left := q.Value()
+			for _, i := range card.Instances {
+				if left > 0 && !taken[i.ID] && mig.ResourceName(s.table.Name(i.Placement.Profile)) == string(name) {
+					taken[i.ID] = true
+					left--
+					a.Held = append(a.Held, series(1, "gpu_instance_id", strconv.Itoa(i.ID), "namespace", "team", "pod", p.Name))
+				}
+			}
+		}
+	}
+	return observe.NewReadings(s.clock(), a)
+}
+
+// playPlugin is the device plugin's DaemonSet and its kubelet: a pod that is deleted
+// is followed by another, which offers what it finds.
+func (s *stage) playPlugin(ctx context.Context) {
+	for n := 0; ctx.Err() == nil; {
+		var pods corev1.PodList
+		if err := s.kubernetes.List(ctx, &pods, client.InNamespace("gpu-operator")); err == nil && len(pods.Items) == 0 {
+			n++
+			s.startPlugin(ctx, "plugin-"+strconv.Itoa(n))
+		}
+		for i := range pods.Items {
+			if pods.Items[i].DeletionTimestamp != nil {
+				_ = s.kubernetes.Delete(ctx, &pods.Items[i], client.GracePeriodSeconds(0))
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func (s *stage) startPlugin(ctx context.Context, name string) {
+	state, err := s.products.Read(s.path)
+	if err != nil {
+		return
+	}
+	offered := map[string]any{}
+	for _, p := range s.table.Profiles() {
+		offered[mig.ResourceName(s.table.Name(p))] = "0"
+	}
+	count := map[string]int{}
+	for _, i := range state.Cards[0].Instances {
+		r := mig.ResourceName(s.table.Name(i.Placement.Profile))
+		count[r]++
+		offered[r] = strconv.Itoa(count[r])
+	}
+	text, _ := (&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Node",
+		"status": map[string]any{"allocatable": offered, "capacity": offered}}}).MarshalJSON()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+	if err := s.kubernetes.Status().Patch(ctx, node, client.RawPatch(types.MergePatchType, text)); err != nil {
+		return
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "gpu-operator", Name: name, Labels: map[string]string{"app": "nvidia-device-plugin-daemonset"}},
+		Spec: corev1.PodSpec{NodeName: "n", AutomountServiceAccountToken: ptr.To(false), Containers: []corev1.Container{{Name: "c", Image: "c"}}}}
+	if err := s.kubernetes.Create(ctx, pod); err != nil {
+		return // the service account may not be there yet
+	}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	_ = s.kubernetes.Status().Update(ctx, pod)
+}
+
+// dying is a client of an autoscaler that is killed right after it has recorded an
+// operation on a node.
+type dying struct{ client.Client }
+
+func (d dying) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	text, err := patch.Data(o)
+	if err == nil && strings.Contains(string(text), `\"selected\":true`) {
+		return apierrors.NewInternalError(errors.New("it was killed before this"))
+	}
+	return d.Client.Patch(ctx, o, patch, opts...)
+}

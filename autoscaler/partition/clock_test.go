@@ -1,0 +1,64 @@
+package partition
+
+import (
+	"testing"
+	"time"
+
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+// TestClockThatWasAhead: the leader that began to go back had a clock hours ahead.
+// The next one does not wait until that hour before it tries again.
+func TestClockThatWasAhead(t *testing.T) {
+	for _, actuator := range []string{ActuatorAgent, ""} {
+		n, r := agentNode()
+		r.Actuator, r.Config, r.Previous = actuator, "c", "p"
+		r.Undo = &Undo{Since: noon.Add(5 * time.Hour), Attempts: 1}
+		n.Annotations[RecordAnnotation] = r.String()
+		n.Labels = map[string]string{ConfigLabel: "p", StateLabel: StatePending}
+		c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(n).Build()
+		m := NewManager(c, c, DefaultConfigMap)
+		_ = m.edit(t.Context(), func(c *Config) error { c.MIGConfigs["p"] = nil; return nil })
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(n), n); err != nil {
+			t.Fatal(err)
+		}
+		done, err := m.Undo(t.Context(), n, r, noon, time.Minute)
+		if r, _, _ = RecordOf(n); done || err != nil || r.attempt() != 2 {
+			t.Errorf("actuator %q: %v %v, attempt %d, want 2", actuator, done, err, r.attempt())
+		}
+	}
+	if elapsed(noon.Add(time.Second), noon) != 0 {
+		t.Error("a clock that is a second behind is no jump")
+	}
+}
+
+// TestCollectKeepsWhatANodeGoesBackTo: a node that has a config selected by its
+// other name goes back to it by the first.
+func TestCollectKeepsWhatANodeGoesBackTo(t *testing.T) {
+	c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).Build()
+	m := NewManager(c, c, DefaultConfigMap)
+	const first, last = "gpuscale-fffffffff0", "gpuscale-fffffffff1"
+	err := m.edit(t.Context(), func(c *Config) error {
+		c.MIGConfigs[first], c.MIGConfigs[otherName(first)], c.MIGConfigs[last] = nil, nil, nil
+		for i := range keepUnused {
+			c.MIGConfigs["gpuscale-"+string(rune('a'+i/26))+string(rune('a'+i%26))] = nil
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Collect(t.Context(), map[string]bool{otherName(first): true}); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{first: true, otherName(first): true, last: false} {
+		_ = m.edit(t.Context(), func(c *Config) error {
+			if _, ok := c.MIGConfigs[name]; ok != want {
+				t.Errorf("%s: %v, want %v", name, ok, want)
+			}
+			return nil
+		})
+	}
+}

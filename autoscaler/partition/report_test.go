@@ -1,0 +1,207 @@
+package partition
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gpuscale/gpuscale/gpu/mig"
+)
+
+// TestStale: a report counts while it is about this very Node, boot and driver,
+// and not old by either clock.
+func TestStale(t *testing.T) {
+	node := func(change ...func(*corev1.Node)) *corev1.Node {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: types.UID("u"), Labels: map[string]string{}}}
+		n.Status.NodeInfo.BootID = "b"
+		for _, c := range change {
+			c(n)
+		}
+		return n
+	}
+	labels := func(pairs ...string) func(*corev1.Node) {
+		return func(n *corev1.Node) {
+			for i := 0; i < len(pairs); i += 2 {
+				n.Labels[pairs[i]] = pairs[i+1]
+			}
+		}
+	}
+	r := Report{At: noon, Node: "u", Boot: "b", Driver: "580.159.03"}
+	for name, test := range map[string]struct {
+		node *corev1.Node
+		now  time.Time
+		want string // "" is believed
+	}{
+		"fresh":                {node(), noon, ""},
+		"one report late":      {node(), noon.Add(2 * ReportEvery), ""},
+		"old":                  {node(), noon.Add(ReportMaxAge + time.Second), "is of 2026-11-21T12:00:00Z"},
+		"of a clock ahead":     {node(), noon.Add(-time.Hour), "is of"},
+		"another Node object":  {node(func(n *corev1.Node) { n.UID = "v" }), noon, `node UID "u", not "v"`},
+		"before a reboot":      {node(func(n *corev1.Node) { n.Status.NodeInfo.BootID = "c" }), noon, `boot "b", not "c"`},
+		"the same driver":      {node(labels(driverLabel, "580.159.03")), noon, ""},
+		"another driver":       {node(labels(driverLabel, "595.71.05")), noon, "driver 580.159.03, not 595.71.05"},
+		"by three labels":      {node(labels(driverLabels[0], "580", driverLabels[1], "159", driverLabels[2], "03")), noon, ""},
+		"another of the three": {node(labels(driverLabels[0], "580", driverLabels[1], "65")), noon, "not 580.65"},
+	} {
+		if err := r.Stale(test.node, test.now); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", name, err, test.want)
+		}
+	}
+}
+
+// TestCardReportLayout: a card that could not be read has no known layout; one that
+// is not cut has the empty one; what no card can be is an error.
+func TestCardReportLayout(t *testing.T) {
+	cut := func(places ...string) CardReport {
+		c := CardReport{Model: "H100-80GB", MIG: true}
+		for _, p := range places {
+			c.Instances = append(c.Instances, InstanceReport{Place: p})
+		}
+		return c
+	}
+	stranger := cut("5g@0:5")
+	stranger.Model = "X900"
+	lost := cut("3g@0:4")
+	lost.Problem = "the card has fallen off the bus"
+	impossible := CardReport{Instances: cut("3g@0:4").Instances}
+	for name, test := range map[string]struct {
+		card  CardReport
+		want  string
+		known bool
+		err   string
+	}{
+		"cut":                {cut("3g@4:4", "1g@0:1"), "1g@0:1 3g@4:4", true, ""},
+		"not cut":            {cut(), "empty", true, ""},
+		"whole":              {CardReport{Model: "H100-80GB"}, "empty", true, ""},
+		"unreadable":         {lost, "empty", false, ""},
+		"nobody's product":   {stranger, "5g@0:5", true, ""},
+		"no place of it":     {cut("3g@2:4"), "", false, "may start at"},
+		"two at one place":   {cut("3g@0:4", "1g@0:1"), "", false, "another instance's"},
+		"two in one word":    {cut("3g@0:4 1g@4:1"), "", false, "1 instances at 2 places"},
+		"by the driver":      {cut("3g.40gb@0"), "", false, "in slices"},
+		"cut without a mode": {impossible, "", false, "without MIG"},
+	} {
+		l, known, err := test.card.Layout(nil)
+		if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+			t.Errorf("%s: %v, want %q", name, err, test.err)
+		}
+		if known != test.known || err == nil && l.String() != test.want {
+			t.Errorf("%s: %s, known %v, want %s, %v", name, l, known, test.want, test.known)
+		}
+	}
+}
+
+// TestRecordBounds: what no autoscaler writes is refused, and nobody acts on it.
+func TestRecordBounds(t *testing.T) {
+	_, r := agentNode()
+	if _, err := ParseRecord(r.String()); err != nil {
+		t.Fatal(err)
+	}
+	far, below, long := r, r, r
+	far.Deadline = r.Started.Add(48 * time.Hour)
+	below.Card = -1
+	long.Target = strings.Repeat("x", 1<<20)
+	for want, bad := range map[string]Record{"want at most 1440 minutes": far, "card -1": below, "bytes, at most": long} {
+		if _, err := ParseRecord(bad.String()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{RecordAnnotation: bad.String()}}}
+		if op := OperationOf(n); op == nil || op.ID != Unreadable {
+			t.Errorf("%s: operation %+v", want, op)
+		}
+	}
+}
+
+// TestTargetNeedsNoTable: a record of a product that nobody knows (any more) is
+// read, and so is one from before targets were written in slices.
+func TestTargetNeedsNoTable(t *testing.T) {
+	for _, r := range []Record{{Model: "X900", Target: "5g@0:5"}, {Model: "H100-80GB", Target: "3g.40gb@4"}} {
+		if l := r.TargetLayout(); len(l) != 1 {
+			t.Errorf("%+v: %s", r, l)
+		}
+	}
+	if l := (Record{Model: "X900", Target: "5g.50gb@0"}).TargetLayout(); l != nil {
+		t.Errorf("names without a table: %s", l)
+	}
+}
+
+// TestOffers: what drivers call a profile depends on how they round; how many of
+// which there are does not.
+func TestOffers(t *testing.T) {
+	for name, test := range map[string]struct {
+		a, b map[string]int64
+		same bool
+	}{
+		"equal":           {map[string]int64{"nvidia.com/mig-3g.40gb": 2}, map[string]int64{"nvidia.com/mig-3g.40gb": 2}, true},
+		"rounded":         {map[string]int64{"nvidia.com/mig-3g.39gb": 2}, map[string]int64{"nvidia.com/mig-3g.40gb": 2}, true},
+		"fewer":           {map[string]int64{"nvidia.com/mig-3g.39gb": 1}, map[string]int64{"nvidia.com/mig-3g.40gb": 2}, false},
+		"another size":    {map[string]int64{"nvidia.com/mig-1g.20gb": 2}, map[string]int64{"nvidia.com/mig-1g.10gb": 2}, false},
+		"with attributes": {map[string]int64{"nvidia.com/mig-1g.10gb.me": 1}, map[string]int64{"nvidia.com/mig-1g.10gb": 1}, false},
+		"one more kind":   {map[string]int64{"nvidia.com/gpu": 1}, map[string]int64{"nvidia.com/gpu": 1, "nvidia.com/mig-1g.10gb": 1}, false},
+		"nothing":         {nil, map[string]int64{}, true},
+	} {
+		if SameOffer(test.a, test.b) != test.same || SameOffer(test.b, test.a) != test.same {
+			t.Errorf("%s: want %v both ways", name, test.same)
+		}
+	}
+	n, r := agentNode()
+	n.Annotations[AgentAnnotation] = Answer{ID: r.ID, State: AgentDone}.String()
+	offer(n, "nvidia.com/mig-3g.39gb")
+	if op := OperationOf(n); op.Phase != "succeeded" {
+		t.Errorf("an older driver's name: %+v", op)
+	}
+}
+
+// TestPublished: what is wrong with one node's tables is said of it, and the others
+// hold.
+func TestPublished(t *testing.T) {
+	table, _ := mig.ForModel("H100-80GB")
+	spec := table.Spec()
+	spec.Model = "X900"
+	text, err := FormatTables([]mig.Spec{spec})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes := make([]corev1.Node, 4)
+	for i, name := range []string{"b", "a", "broken", "silent"} {
+		nodes[i].Name = name
+		nodes[i].Annotations = map[string]string{TableAnnotation: map[string]string{"b": text, "a": text, "broken": "["}[name]}
+	}
+	tables, err := Published(nodes)
+	if len(tables) != 1 || err == nil || !strings.HasPrefix(err.Error(), "node broken: ") {
+		t.Errorf("%v, %v", tables, err)
+	}
+	if all := Publications(nodes); len(all) != 2 || all[0].Node != "broken" || all[1].Node != "a" {
+		t.Errorf("publications %v", all)
+	}
+	if m, ok := tables.Model("NVIDIA X900 SXM", 0); ok {
+		t.Errorf("another product is %+v", m)
+	}
+	if m, ok := tables.Model("NVIDIA-X900", 0); !ok || m.Name != "X900" || m.Vendor != "nvidia" || m.MemoryMiB != spec.MemoryMiB {
+		t.Errorf("model %+v %v", m, ok)
+	}
+}
+
+// TestAgentReady: an operation is for an agent that is there and may.
+func TestAgentReady(t *testing.T) {
+	fresh := Report{At: noon, Node: "u", Cards: []CardReport{{UUID: "GPU-a"}, {Index: 1, UUID: "GPU-b", Problem: "fallen off"}}}
+	frozen, garbled := fresh, "{"
+	frozen.Problem = "switched off"
+	for name, test := range map[string]struct{ text, uuid, want string }{
+		"ready": {fresh.String(), "GPU-a", ""}, "silent": {"", "GPU-a", "does gpuscale-agent run there?"}, "garbled": {garbled, "GPU-a", "annotation"},
+		"may not": {frozen.String(), "GPU-a", "switched off"}, "a sick card": {fresh.String(), "GPU-b", "fallen off"},
+		"no such card": {fresh.String(), "GPU-c", "no card"}, "no UUID": {fresh.String(), "", "no card"},
+	} {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "u", Annotations: map[string]string{LayoutAnnotation: test.text}}}
+		if err := AgentReady(n, test.uuid, noon); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", name, err, test.want)
+		}
+		if err := AgentReady(n, test.uuid, noon.Add(time.Hour)); err == nil {
+			t.Errorf("%s: an hour later it is ready", name)
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package mig
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestParseSlices: a layout that was written in slices is read without a table.
+func TestParseSlices(t *testing.T) {
+	for _, model := range Models() {
+		table, _ := ForModel(model)
+		for _, want := range table.Maximal() {
+			if got, err := ParseSlices(want.String()); err != nil || !got.Equal(want) {
+				t.Fatalf("%s: %s is read as %s: %v", model, want, got, err)
+			}
+		}
+	}
+	for text, want := range map[string]string{
+		"3g.40gb@0": "want profile@start:size", "3g.40gb@0:4": "no memory in gb", "3g@0:4 1g@3:1": "another instance's",
+		"3g@14:4": "beyond the card", "3g@0:0": "beyond the card", "3g@-1:1": "start", "3g@0:x": "size", "g@0:1": "compute slices", "17g@0:1": "1 … 16",
+	} {
+		if _, err := ParseSlices(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+	if l, err := ParseSlices("empty"); err != nil || len(l) != 0 {
+		t.Errorf("empty: %v %v", l, err)
+	}
+}
+
+// TestSameProfile: all names of a profile are the same, and no two profiles of a
+// product are.
+func TestSameProfile(t *testing.T) {
+	for _, model := range Models() {
+		table, _ := ForModel(model)
+		for i, e := range table.entries {
+			for _, alias := range e.aliases {
+				if !SameProfile(e.name, alias) {
+					t.Errorf("%s: %s and %s are one profile", model, e.name, alias)
+				}
+			}
+			for _, other := range table.entries[:i] {
+				if SameProfile(e.name, other.name) {
+					t.Errorf("%s: %s and %s are two profiles", model, e.name, other.name)
+				}
+			}
+		}
+	}
+	if SameProfile("1g.10gb", "1g.10gb+me") || SameProfile("x", "y") || !SameProfile("x", "x") {
+		t.Error("attributes or what is no name")
+	}
+}
+
+func FuzzParseSlices(f *testing.F) {
+	f.Add("3g@0:4 1g@4:1")
+	f.Add("empty")
+	f.Add("1g+me@15:1")
+	f.Fuzz(func(t *testing.T, text string) {
+		l, err := ParseSlices(text)
+		if err != nil {
+			return
+		}
+		if again, err := ParseSlices(l.String()); err != nil || !again.Equal(l) {
+			t.Fatalf("%q is read as %s and that as %s: %v", text, l, again, err)
+		}
+	})
+}

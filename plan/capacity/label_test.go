@@ -1,0 +1,61 @@
+package capacity_test
+
+import (
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/plan/capacity"
+	"github.com/gpuscale/gpuscale/plan/scenario"
+)
+
+// The words of the places are those that the catalogue promises, each once.
+func TestPlaceLabels(t *testing.T) {
+	var words []string
+	for p := range capacity.NumPlaces {
+		words = append(words, p.Label())
+		if p.OfHolder() != slices.Contains([]string{"busy", "slack", "idle", "unmeasured"}, p.Label()) {
+			t.Errorf("%s: held %v", p.Label(), p.OfHolder())
+		}
+	}
+	if want := metric.PlaceWords(); !slices.Equal(words, want) {
+		t.Errorf("%q, the catalogue has %q", words, want)
+	}
+}
+
+func TestCauseLabels(t *testing.T) {
+	word := regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`)
+	for c := capacity.Odd; c <= capacity.NoCPU; c++ {
+		if !word.MatchString(c.Label()) {
+			t.Errorf("%s: %q is no word", c, c.Label())
+		}
+	}
+}
+
+func TestShapes(t *testing.T) {
+	s, _, err := scenario.Parse(`
+pool q max=3 gpus=4 model=L40S no-mig memory-mib=46068
+node n pool=q
+pod a/p wants=gpu
+pod b/p wants=(gpu*8)
+pod c/p wants=1g.10gb
+pod d/p wants=(1g.10gb*2)
+pod e/p wants=(part:core=500)
+pod f/p wants=(part:core=100:memory-mib=11517)
+pod f/q wants=(part:core=500:cards=2)
+pod g/p wants=(amd.gpu*2)
+pod h/p unreadable="two ways"
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sv := capacity.NewSurvey(s, capacity.DefaultRules())
+	var got []string
+	for _, row := range sv.Pending(nil) {
+		got = append(got, row.Shape)
+	}
+	if want := []string{"1", "8", "1g.10gb", "1g.10gb*2", "0.5", "0.25", "2x0.5", "2 amd", "unreadable"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

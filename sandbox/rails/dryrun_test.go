@@ -1,0 +1,117 @@
+package rails
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/sandbox/build"
+	"github.com/gpuscale/gpuscale/sandbox/proc"
+)
+
+// TestDryRun runs the program itself. With --dry-run it says what it would buy, and
+// the API server's audit log has not one write of it, no lease and no Event either.
+// Without, on the same cluster, it writes and buys: the counting can fail.
+func TestDryRun(t *testing.T) {
+	w := newWorld(t, setup{})
+	w.pool("h100", 1, 4)
+	w.until("the fleet", w.has("h100", 1))
+	w.work("train", "h100", 3, perNode)
+	w.await("two wait", w.waits("train", 2))
+	status, node := w.get("h100").ResourceVersion, w.node("h100-1").ResourceVersion
+
+	p := w.program("dry", "--dry-run")
+	w.await("it says twice what it would do, or does it", func() error {
+		if n := p.says("action", "scale-up", "dry-run"); n < 2 && len(w.nodes("h100")) == 1 {
+			return fmt.Errorf("%d times in its log", n)
+		}
+		return nil
+	})
+	p.stop()
+	if writes := p.writes(); len(writes) > 0 {
+		t.Errorf("writes of a dry run: %v", writes)
+	}
+	if got := w.get("h100").ResourceVersion; got != status {
+		t.Error("the pool was written to")
+	}
+	if got := w.node("h100-1").ResourceVersion; got != node {
+		t.Error("the node was written to")
+	}
+	if n := len(w.nodes("h100")); n != 1 {
+		t.Errorf("%d nodes", n)
+	}
+
+	p = w.program("wet")
+	w.await("it buys", w.has("h100", 3))
+	p.stop()
+	if len(p.writes()) == 0 {
+		t.Error("no writes of a program that bought two nodes: they are not counted")
+	}
+}
+
+// program is the autoscaler as a process.
+type program struct {
+	w       *world
+	log     string
+	begun   time.Time
+	process *proc.Process
+}
+
+func (w *world) program(name string, flags ...string) *program {
+	w.t.Helper()
+	folder, err := build.Programs(w.t.Context(), build.Options{Out: w.t.Output()})
+	w.must(err)
+	dir := w.t.TempDir()
+	config := filepath.Join(dir, name+".yaml")
+	w.must(os.WriteFile(config, []byte("leaderElection: {namespace: "+w.namespace()+"}\ninterval: 200ms\n"), 0o600))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	w.must(err)
+	address := l.Addr().String()
+	w.must(l.Close())
+	p := &program{w: w, log: filepath.Join(dir, name+".log"), begun: time.Now()}
+	p.process, err = w.cluster.Processes().Start(proc.Spec{
+		Name: "gpuscale-autoscaler-" + name, Path: filepath.Join(folder, "gpuscale-autoscaler"), Log: p.log,
+		Args: append(flags, "--config="+config, "--kubeconfig="+w.cluster.Kubeconfig(), "--listen="+address),
+	})
+	w.must(err)
+	w.t.Cleanup(p.stop)
+	return p
+}
+
+func (p *program) stop() {
+	if p.process != nil {
+		p.process.Stop(10 * time.Second)
+		p.process = nil
+	}
+}
+
+// says counts the lines of its log that have all of the words.
+func (p *program) says(words ...string) int {
+	text, err := os.ReadFile(p.log)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		p.w.t.Fatal(err)
+	}
+	n := 0
+line:
+	for line := range strings.Lines(string(text)) {
+		for _, word := range words {
+			if !strings.Contains(line, word) {
+				continue line
+			}
+		}
+		n++
+	}
+	return n
+}
+
+// writes of the program, by how it names itself.
+func (p *program) writes() []auditEvent {
+	return p.w.bed.writes(p.w.t, "", func(e auditEvent) bool {
+		return strings.HasPrefix(e.Agent, "gpuscale-autoscaler/") && e.At.After(p.begun)
+	})
+}

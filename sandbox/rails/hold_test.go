@@ -1,0 +1,136 @@
+package rails
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/plan"
+	"github.com/gpuscale/gpuscale/sandbox/cluster"
+)
+
+// TestTooManyUnready: with half of the nodes not ready, or nobody knows, nothing is
+// bought and nothing given back, in any pool, and each pool says why. When they
+// return everything goes on.
+func TestTooManyUnready(t *testing.T) {
+	w := newWorld(t, setup{})
+	w.pool("h100", 10, 10)
+	w.pool("l40s", 0, 5)
+	w.pool("idle", 2, 2)
+	w.until("the fleet", w.has("h100", 10))
+	w.until("the fleet", w.has("idle", 2))
+	w.turn()
+	w.pass(time.Hour) // nobody is booting any more
+	for i := range 6 {
+		status := corev1.ConditionFalse
+		if i%2 == 1 {
+			status = corev1.ConditionUnknown
+		}
+		w.down(fmt.Sprintf("h100-%d", i+1), status)
+	}
+	idle := w.get("idle")
+	idle.Spec.Min = 0
+	w.must(w.admin.Update(t.Context(), idle))
+	w.work("train", "l40s", 1, perNode)
+	w.await("the pod waits", w.waits("train", 1))
+	w.turns(5)
+	w.pass(time.Hour)
+	w.turns(5)
+	if bought, left := len(w.nodes("l40s")), len(w.nodes("idle")); bought != 0 || left != 2 {
+		t.Fatalf("held, and yet: %d nodes bought, %d of 2 empty ones left", bought, left)
+	}
+	for _, pool := range []string{"h100", "l40s", "idle"} {
+		w.until("pool "+pool+" says why", w.reason(pool, plan.TooManyUnready))
+	}
+	for i := range 6 {
+		w.up(fmt.Sprintf("h100-%d", i+1))
+	}
+	w.await("they are back", w.has("h100", 10))
+	w.until("what waits is served", w.has("l40s", 1))
+	w.until("what is empty goes", w.goesOn("idle", 0))
+}
+
+// down breaks a node: KWOK leaves it alone from now on.
+func (w *world) down(name string, status corev1.ConditionStatus) {
+	w.t.Helper()
+	w.patchNode(name, func(n *corev1.Node) { n.Annotations[cluster.AnnotationDown] = "true" })
+	w.await(name+" is down", func() error {
+		n := w.node(name)
+		for i := range n.Status.Conditions {
+			if n.Status.Conditions[i].Type == corev1.NodeReady {
+				n.Status.Conditions[i].Status = status
+			}
+		}
+		return w.admin.Status().Update(w.t.Context(), n)
+	})
+}
+
+func (w *world) up(name string) {
+	w.t.Helper()
+	w.patchNode(name, func(n *corev1.Node) { delete(n.Annotations, cluster.AnnotationDown) })
+}
+
+// TestBesideOthers: nodes of nobody's, of another autoscaler's, and one of ours that
+// somebody cordoned are as they were after a day of rounds, while an empty node like
+// them goes.
+func TestBesideOthers(t *testing.T) {
+	w := newWorld(t, setup{})
+	w.pool("h100", 2, 5)
+	w.until("the fleet", w.has("h100", 2))
+	for name, labels := range map[string]map[string]string{
+		"ca-1":        {"cloud.example.com/nodegroup": "gpu", "nvidia.com/gpu.present": "true"},
+		"karpenter-1": {"karpenter.sh/nodepool": "gpu", "nvidia.com/gpu.present": "true"},
+	} {
+		n := w.node("h100-1")
+		n.ObjectMeta.Name, n.UID, n.ResourceVersion, n.Labels = name, "", "", labels
+		n.Labels["nvidia.com/gpu.product"] = product
+		n.ManagedFields = nil
+		w.must(w.admin.Create(t.Context(), n))
+	}
+	w.await("they are ready", func() error {
+		for _, name := range []string{"ca-1", "karpenter-1"} {
+			if n := w.node(name); !isReady(n) {
+				return fmt.Errorf("%s is not", name)
+			}
+		}
+		return nil
+	})
+	w.patchNode("h100-2", func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	w.await("the cordon is a taint", func() error {
+		if taints := w.node("h100-2").Spec.Taints; len(taints) != 1 || taints[0].Key != corev1.TaintNodeUnschedulable {
+			return fmt.Errorf("taints %v", taints)
+		}
+		return nil
+	})
+	begin := time.Now()
+	names := []string{"ca-1", "karpenter-1", "h100-2"}
+	before := map[string]*corev1.Node{}
+	for _, name := range names {
+		before[name] = w.node(name)
+	}
+	pool := w.get("h100")
+	pool.Spec.Min = 0
+	w.must(w.admin.Update(t.Context(), pool))
+	w.until("ours goes", w.goesOn("h100", 1))
+	w.elapse(30 * time.Minute) // in steps in which it is seen idle all the while
+	for range 24 {
+		w.pass(time.Hour)
+		w.turn()
+	}
+	for _, name := range names {
+		var now corev1.Node
+		if err := w.admin.Get(t.Context(), client.ObjectKey{Name: name}, &now); err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if was := before[name]; now.UID != was.UID || now.Generation != was.Generation || fmt.Sprint(now.Spec, now.Labels, now.Annotations) != fmt.Sprint(was.Spec, was.Labels, was.Annotations) {
+			t.Errorf("%s is not as it was:\n%v %v %v\n%v %v %v", name, was.Spec, was.Labels, was.Annotations, now.Spec, now.Labels, now.Annotations)
+		}
+	}
+	if writes := w.writes(t, autoscalerUser, func(e auditEvent) bool {
+		return e.Object.Resource == "nodes" && e.Object.Name != "h100-1" && e.At.After(begin)
+	}); len(writes) > 0 {
+		t.Errorf("writes to others' nodes: %v", writes)
+	}
+}
