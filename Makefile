@@ -14,8 +14,8 @@ CACHE    := $(CURDIR)/.cache
 BIN      := $(CACHE)/bin
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS  := -X github.com/gpuscale/gpuscale/internal/buildinfo.version=$(VERSION)
-PROGRAMS := exporter adapter autoscaler
-GENERATED := docs/metrics.md docs/reasons.md docs/signals.md deploy/crds/gpuscale.io_gpunodepools.yaml deploy/crds/gpuscale.io_gpuquotas.yaml autoscaler/api/v1alpha1/zz_generated.deepcopy.go
+PROGRAMS := exporter adapter autoscaler report
+GENERATED := docs/metrics.md docs/reasons.md docs/signals.md deploy/crds/gpuscale.io_gpunodepools.yaml deploy/crds/gpuscale.io_gpuquotas.yaml autoscaler/api/v1alpha1/zz_generated.deepcopy.go $(wildcard dashboards/json/*.json)
 ARGS     ?=
 FUZZTIME ?= 20s
 
@@ -37,7 +37,7 @@ tools:
 .PHONY: build
 build: tools ## Build the programs into .cache/bin.
 	@mkdir -p $(BIN)
-	@for p in $(PROGRAMS) sandbox; do \
+	@for p in $(PROGRAMS) sandbox dashboards; do \
 	  echo "building gpuscale-$$p"; \
 	  go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/gpuscale-$$p ./$$p; done
 
@@ -69,6 +69,10 @@ test: verify prepare ## Everything CI runs: verify, then all tests with the race
 never-lie: prepare ## Write docs/never-lie.md again: what HPAs do when Prometheus lies, through us and v0.12.0.
 	go test -timeout 30m -run 'TestNeverLie$$' ./sandbox/e2e -update
 
+.PHONY: crash-story
+crash-story: prepare ## Write docs/crash-story.md again: the autoscaler killed at each of its writes.
+	go test -timeout 90m -run 'TestCrashStory$$' ./sandbox/crashstory -all -update
+
 .PHONY: short
 short: tools ## The tests that need no control plane.
 	go test -short ./...
@@ -88,6 +92,11 @@ verify: sandbox ## Formatting, vet, floors and generated files.
 generate: tools ## Write the generated files again.
 	@go run sigs.k8s.io/controller-tools/cmd/controller-gen@v0.23.0 object crd paths=./autoscaler/api/... output:crd:dir=deploy/crds
 	@go run ./internal/gendocs
+	@go run ./dashboards generate
+
+.PHONY: pictures
+pictures: tools ## Draw the boards for docs/img again, over the recorded states.
+	go test -run 'TestPictures$$' ./dashboards/preview -update
 
 .PHONY: lint
 lint: tools ## golangci-lint with the house's rules (built on first use).
@@ -105,7 +114,7 @@ fuzz: tools ## Run every fuzz test for FUZZTIME each.
 
 .PHONY: bench
 bench: tools ## Run the benchmarks.
-	go test -run '^$$' -bench . -benchmem ./gpu/... ./plan/... ./exporter/... ./adapter/...
+	go test -run '^$$' -bench . -benchmem ./gpu/... ./plan/... ./exporter/... ./adapter/... ./autoscaler/observe/...
 
 .PHONY: image
 image: ## Build the images gpuscale-exporter, -adapter, -autoscaler and -agent with Docker.
@@ -132,3 +141,17 @@ bench-exporter: tools ## Measure the running exporter, scraped 200 times; ARGS="
 .PHONY: bench-adapter
 bench-adapter: tools ## Measure the adapter under up to 5,000 HPAs beside prometheus-adapter; ARGS="-h" for more.
 	go run ./adapter/bench $(ARGS)
+
+.PHONY: bench-autoscaler
+bench-autoscaler: tools ## Measure the autoscaler beside 1,000 full nodes on the real control plane; ARGS="-h" for more.
+	go run ./autoscaler/bench $(ARGS)
+
+.PHONY: report-browser
+report-browser: tools ## Look at the capacity report's page in Chromium with axe-core (needs node, npm and chromium).
+	@for t in node npm; do command -v $$t >/dev/null 2>&1 || { echo "make report-browser needs $$t; on Debian: apt-get install nodejs npm chromium" >&2; exit 1; }; done
+	@cd report/browser && npm install --no-package-lock --no-audit --no-fund --loglevel=error
+	go test -count=1 -run 'TestBrowser$$' -v ./report
+
+.PHONY: bench-report
+bench-report: tools ## Measure a report of 30 days of 1,000 cards.
+	go test -run '^$$' -bench ThirtyDays -benchmem ./report

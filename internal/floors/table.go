@@ -78,7 +78,6 @@ var Table = []Floor{
 	{Path: "dashboards", House: []string{"gpu", "dashboards", "internal/prom", "internal/serve"}, Outside: []string{"*"}, Why: "boards read names from gpu/metric; the preview asks Prometheus"},
 	{Path: "dashboards/board", House: ground, Outside: []string{"github.com/grafana/grafana-foundation-sdk"}, Why: "the words that boards are written in"},
 	{Path: "dashboards/boards", House: []string{"gpu", "dashboards/board"}, Why: "a board is data: names from gpu/metric, words from dashboards/board"},
-	{Path: "dashboards/pictures", House: []string{""}, Outside: []string{"*"}, Why: "it draws the recorded states, which run all programs"},
 	{Path: "dashboards/states", House: []string{""}, Outside: []string{"*"}, Why: "for tests only: it runs all programs to record what they emit"},
 
 	{Path: "internal", House: []string{"internal"}, Outside: []string{"*"}, Why: "plumbing has no domain in it"},

@@ -1,0 +1,114 @@
+package board
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gpuscale/gpuscale/gpu/metric"
+)
+
+// Of is a selector of a series, in the cluster looked at. Matchers are PromQL's
+// own: `pool=~"$pool"`.
+func Of(d metric.Desc, matchers ...string) string { return Named(d.Name, matchers...) }
+
+// Named is Of for a series of others, or for a part of a histogram.
+func Named(name string, matchers ...string) string {
+	return name + "{" + strings.Join(append([]string{`cluster=~"$cluster"`}, matchers...), ",") + "}"
+}
+
+// In is a matcher of a label by the variable of a name.
+func In(label, variable string) string { return fmt.Sprintf(`%s=~"$%s"`, label, variable) }
+
+// Is is a matcher of a label by some values.
+func Is(label string, values ...string) string {
+	if len(values) == 1 {
+		return fmt.Sprintf("%s=%q", label, values[0])
+	}
+	return fmt.Sprintf("%s=~%q", label, strings.Join(values, "|"))
+}
+
+// moved are the labels that our series have and that a scrape target has as well.
+// Prometheus keeps the target's and moves ours to exported_ unless told to
+// honour ours.
+var moved = []string{metric.LabelNamespace, metric.LabelPod, metric.LabelContainer}
+
+// Own is Of for a series with a namespace of its own, whichever of two ways
+// Prometheus was told to go about it, chosen by the variable "namespace" and with
+// the labels brought back to their names.
+func Own(d metric.Desc, matchers ...string) string { return own(d, "", "", matchers) }
+
+// OwnOver is Own for a function over a time: "increase", "$__range".
+func OwnOver(d metric.Desc, function, in string, matchers ...string) string {
+	return own(d, function+"(", "["+in+"])", matchers)
+}
+
+func own(d metric.Desc, before, after string, matchers []string) string {
+	there := append([]string{`exported_namespace=""`, `namespace=~"$namespace"`}, matchers...)
+	aside := append([]string{`exported_namespace!=""`, `exported_namespace=~"$namespace"`}, matchers...)
+	expr := "(" + before + Of(d, there...) + after + " or " + before + Of(d, aside...) + after + ")"
+	for _, label := range moved {
+		if slices.Contains(d.AllLabels(), label) {
+			expr = fmt.Sprintf(`label_replace(%s,%q,"$1",%q,"(.+)")`, expr, label, metric.Exported+label)
+		}
+	}
+	return expr
+}
+
+// Sum adds up by some labels.
+func Sum(expr string, by ...string) string { return aggregate("sum", expr, by) }
+
+// Most is the largest by some labels: of a thing that is seen twice.
+func Most(expr string, by ...string) string { return aggregate("max", expr, by) }
+
+// CountOf counts by some labels.
+func CountOf(expr string, by ...string) string { return aggregate("count", expr, by) }
+
+func aggregate(op, expr string, by []string) string {
+	if len(by) == 0 {
+		return op + "(" + expr + ")"
+	}
+	return fmt.Sprintf("%s by (%s) (%s)", op, strings.Join(by, ","), expr)
+}
+
+// Rate is a counter's growth in a second, over what Grafana thinks right for the
+// resolution.
+func Rate(selector string) string { return "rate(" + selector + "[$__rate_interval])" }
+
+// Grown is how much a counter grew in the time looked at, for one that is there
+// from the start.
+func Grown(selector string) string { return "increase(" + selector + "[$__range])" }
+
+// Happened counts events in a time, for a counter whose series begins with its
+// first event, which increase alone never sees. One that has ended within the time
+// counts too: a card that fell off the bus takes its errors' series along.
+func Happened(selector, in string) string {
+	return fmt.Sprintf("((last_over_time(%[1]s[%[2]s]) unless %[1]s offset %[2]s) or increase(%[1]s[%[2]s]))", selector, in)
+}
+
+// Share is a part of a whole; absent where the whole is 0.
+func Share(part, whole string) string { return "(" + part + ") / ((" + whole + ") > 0)" }
+
+// Quantile of a histogram over a time, by some labels: of its native form where
+// there is one, else of its buckets. Absent where nothing was observed.
+func Quantile(q float64, d metric.Desc, in string, by ...string) string {
+	return QuantileIn(q, d, in, nil, by...)
+}
+
+// QuantileIn is Quantile of some of the series.
+func QuantileIn(q float64, d metric.Desc, in string, matchers []string, by ...string) string {
+	native := Sum("rate("+Of(d, matchers...)+"["+in+"])", by...)
+	buckets := Sum("rate("+Named(d.Name+"_bucket", matchers...)+"["+in+"])", append([]string{"le"}, by...)...)
+	return fmt.Sprintf("(histogram_quantile(%g, %s) or histogram_quantile(%g, %s)) >= 0", q, native, q, buckets)
+}
+
+// Presence is 1 where a series is there and 0 where it is not.
+func Presence(selector string) string {
+	return "(group(" + selector + ") or absent(" + selector + ") * 0)"
+}
+
+// ZeroWhile is expr, and 0 where that is absent while a witness speaks: for events
+// whose series begin with the first event.
+func ZeroWhile(expr, witness string) string {
+	return fmt.Sprintf("%s or 0 * group(%s)", expr, witness)
+}

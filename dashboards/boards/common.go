@@ -1,0 +1,79 @@
+package boards
+
+import (
+	"fmt"
+
+	"github.com/gpuscale/gpuscale/dashboards/board"
+	"github.com/gpuscale/gpuscale/gpu/metric"
+)
+
+// Absences that many panels share.
+const (
+	noAutoscaler = "no autoscaler is scraped, or none of its replicas leads (see Self)."
+	noExporter   = "no exporter is scraped that tells this (see Self)."
+	noAdapter    = "no adapter is scraped (see Self)."
+	noPrice      = "no price is stated for the pool."
+	notYet       = "it has not happened yet in this time, or the autoscaler is not scraped (see Self)."
+)
+
+// Matchers by the variables.
+var (
+	inPool  = board.In(metric.LabelPool, "pool")
+	inModel = board.In(metric.LabelModel, "model")
+)
+
+// where are the variables of every board: where to ask, and about which cluster.
+// Any of our programs will do to list the clusters.
+func where() []board.Var {
+	programs := fmt.Sprintf("{__name__=~%q}", metric.ExporterBuildInfo.Name+"|"+metric.AdapterBuildInfo.Name+"|"+metric.AutoscalerBuildInfo.Name)
+	return []board.Var{
+		{Name: board.Datasource, Title: "Data source", About: "The Prometheus to ask."},
+		{Name: "cluster", Title: "Cluster", About: "Value of the label cluster, where several clusters share a Prometheus.", Series: programs, Label: "cluster"},
+	}
+}
+
+func poolVar(series metric.Desc) board.Var {
+	return board.Var{Name: "pool", Title: "Node pool", About: "Node pools; (none) are nodes of no pool of ours.", Series: board.Of(series), Label: metric.LabelPool}
+}
+
+func modelVar(series metric.Desc) board.Var {
+	return board.Var{Name: "model", Title: "Model", About: "Products, by the autoscaler's names.", Series: board.Of(series), Label: metric.LabelModel}
+}
+
+// productVar chooses cards by the driver's name of the product. It is not "model",
+// whose values are the autoscaler's names: a link would carry one to a board of the
+// other, where nothing has it.
+func productVar() board.Var {
+	return board.Var{Name: "product", Title: "Product", About: "Products, by the driver's names.", Series: board.Of(metric.GPUInfo), Label: metric.LabelModel}
+}
+
+func nodeVar(series metric.Desc) board.Var {
+	return board.Var{Name: "node", Title: "Node", About: "Kubernetes nodes.", Series: board.Of(series), Label: metric.LabelNode}
+}
+
+func namespaceVar(series metric.Desc) board.Var {
+	return board.Var{Name: "namespace", Title: "Namespace", About: "Namespaces of the pods that hold cards.", Series: board.Of(series), Label: metric.LabelNamespace, Moved: true}
+}
+
+// scaling marks what the autoscaler did with nodes and cards.
+func scaling() board.Mark {
+	return board.Mark{
+		Name: "Scaling", Colour: board.Plain, Title: "{{verb}} {{pool}}: {{reason}}",
+		Expr: "sum by (verb,pool,reason) (" + board.Happened(board.Of(metric.AutoscalerActions, board.Is(metric.LabelResult, "ok")), board.MarkStep) + ") > 0",
+	}
+}
+
+// xids marks XID errors.
+func xids() board.Mark {
+	return board.Mark{
+		Name: "XID errors", Colour: board.Bad, Title: "XID {{xid}} on {{node}}, card {{gpu}}",
+		Expr: "sum by (node,gpu,xid) (" + board.Happened(board.Of(metric.GPUXIDErrorsTotal), board.MarkStep) + ") > 0",
+	}
+}
+
+// card are the labels that tell cards apart. A new driver changes other labels of a
+// card and must not make two of it.
+var card = []string{"cluster", metric.LabelNode, metric.LabelGPU}
+
+// held are the states and places in which a pod has the card.
+var heldPlaces = []string{"busy", "slack", "idle", "unmeasured"}

@@ -1,0 +1,109 @@
+package boards
+
+import (
+	"github.com/gpuscale/gpuscale/dashboards/board"
+	"github.com/gpuscale/gpuscale/gpu/metric"
+)
+
+// Tenants answers: who may have how much, who has it, who waits, and what does it
+// cost?
+func Tenants() board.Board {
+	tenant := board.Var{Name: "tenant", Title: "Tenant", About: "Tenants, by their quota's name; (none) is everything that no quota covers.",
+		Series: board.Of(metric.AutoscalerGPUSeconds), Label: metric.LabelTenant}
+	return board.Board{
+		UID: TenantsUID, Title: "gpuscale / Tenants",
+		About: "Quotas in cards, slices counted as parts of one: guaranteed, used, borrowed, lent, waiting, and what it costs.",
+		Vars:  append(where(), tenant, namespaceVar(metric.AutoscalerGPUSeconds)),
+		Marks: []board.Mark{scaling()},
+		Rows: []board.Row{
+			{Title: "Quotas now", Panels: quotaNow()},
+			{Title: "Over time", Panels: quotaOverTime()},
+			{Title: "What became of it", Panels: namespaces()},
+		},
+	}
+}
+
+var inTenant = board.In(metric.LabelTenant, "tenant")
+
+func tenantGPUs(kind string) string {
+	return board.Sum(board.Of(metric.AutoscalerTenantGPUs, inTenant, board.Is(metric.LabelKind, kind)), metric.LabelTenant)
+}
+
+const noQuota = "no quota says anything about it (GPUQuota, ResourceQuota, Kueue), or no autoscaler leads (see Self)."
+
+func quotaNow() []board.Panel {
+	words := []struct {
+		kind, title string
+		scale       board.Scale
+	}{
+		{"guaranteed", "Guaranteed", nil}, {"limit", "Limit", nil}, {"used", "Used", nil},
+		{"borrowed", "Borrowed", board.Scale{{Colour: board.Ink}, {From: 0.001, Colour: board.Watch}}},
+		{"lent", "Lent", board.Scale{{Colour: board.Ink}, {From: 0.001, Colour: board.Plain}}},
+		{"waiting", "Waiting", board.Scale{{Colour: board.Ink}, {From: 0.001, Colour: board.Bad}}},
+	}
+	t := board.Panel{Kind: board.Table, Title: "Quotas", W: 14, Unit: board.Number, Absent: noQuota,
+		About:   "Cards by tenant. Borrowed is beyond the guarantee and may have to be given back; lent is of the guarantee and comes back when it is wanted.",
+		Columns: []board.Column{{Label: metric.LabelTenant, Title: "Tenant", Width: 200}}}
+	for i, w := range words {
+		t.Queries = append(t.Queries, board.Query{Expr: tenantGPUs(w.kind)})
+		t.Columns = append(t.Columns, board.Column{Value: i + 1, Title: w.title, Scale: w.scale, Sort: w.kind == "used"})
+	}
+	return []board.Panel{t,
+		{Kind: board.Bars, Title: "Use of the guarantee", W: 10, Unit: board.Percent, Absent: "the tenant is guaranteed nothing, or " + noQuota,
+			About:   "Cards used, of those guaranteed. Beyond 100 % is borrowed.",
+			Scale:   board.Scale{{Colour: board.Plain}, {From: 1.001, Colour: board.Watch}},
+			Queries: []board.Query{{Expr: board.Share(tenantGPUs("used"), tenantGPUs("guaranteed")), Legend: "{{tenant}}"}}},
+	}
+}
+
+func quotaOverTime() []board.Panel {
+	over := func(kind, title, about string) board.Panel {
+		return board.Panel{Kind: board.Series, Title: title, About: about, W: 8, Unit: board.Number, Stack: true, Steps: true, Absent: noQuota,
+			Queries: []board.Query{{Expr: tenantGPUs(kind), Legend: "{{tenant}}"}}}
+	}
+	return []board.Panel{
+		over("used", "Used", "Cards that each tenant's pods hold."),
+		over("borrowed", "Borrowed", "Cards held beyond the guarantee. Who borrows here takes from who lends beside, at the same time."),
+		over("waiting", "Waiting", "Cards that each tenant's pending pods want."),
+		{Kind: board.Series, Title: "Wait for a node, p95", W: 12, Unit: board.Seconds, Absent: notYet,
+			About:   "Time from a pod's creation until it was bound: 95 of 100 waited less, over the time of one point.",
+			Queries: []board.Query{{Expr: board.Quantile(0.95, metric.AutoscalerPodWait, "$__rate_interval", metric.LabelTenant), Legend: "{{tenant}}"}}},
+		{Kind: board.Bars, Title: "Wait for a node", W: 12, Unit: board.Seconds, Absent: notYet,
+			About: "Time from a pod's creation until it was bound, over the time looked at.",
+			Queries: []board.Query{{Expr: board.Quantile(0.5, metric.AutoscalerPodWait, "$__range", metric.LabelTenant), Legend: "{{tenant}} median"},
+				{Expr: board.Quantile(0.95, metric.AutoscalerPodWait, "$__range", metric.LabelTenant), Legend: "{{tenant}} p95"}}},
+	}
+}
+
+func namespaces() []board.Panel {
+	by := []string{metric.LabelTenant, metric.LabelNamespace}
+	return []board.Panel{
+		{Kind: board.Table, Title: "Card hours by namespace", Unit: board.Number, Absent: noAutoscaler,
+			About: "Hours of whole cards in the time looked at: held, of them computing, and of them held by something that hardly computes at all. Money is what the held hours cost at the pools' present prices.",
+			Queries: []board.Query{
+				{Expr: cardHours(by, heldPlaces...)}, {Expr: cardHours(by, "busy")}, {Expr: cardHours(by, "idle")},
+				{Expr: board.Share(cardHours(by, "busy"), cardHours(by, heldPlaces...))},
+				{Expr: heldMoney(by)},
+			},
+			Columns: []board.Column{
+				{Label: metric.LabelTenant, Title: "Tenant", Width: 200},
+				{Label: metric.LabelNamespace, Title: "Namespace", Width: 200, Link: &board.Link{Title: "Open the workloads", UID: WorkloadUID, Set: map[string]string{"namespace": metric.LabelNamespace}}},
+				{Value: 1, Title: "Held, h", Sort: true}, {Value: 2, Title: "Computing, h"},
+				{Value: 3, Title: "Idle, h", Scale: board.Scale{{Colour: board.Ink}, {From: 0.01, Colour: board.Warn}}},
+				{Value: 4, Title: "Computing", Unit: board.Percent, Scale: board.Falling(0.2, 0.5)},
+				{Value: 5, Title: "Money"},
+			}},
+	}
+}
+
+// cardHours of pods in the time looked at. Whoever holds nothing is no row.
+func cardHours(by []string, places ...string) string {
+	return board.Sum(board.OwnOver(metric.AutoscalerGPUSeconds, "increase", "$__range", inTenant, board.Is(metric.LabelPlace, places...)), by...) + " / 3600 > 0"
+}
+
+// heldMoney is held hours times the pool's present price of a card for an hour.
+func heldMoney(by []string) string {
+	held := board.Sum(board.OwnOver(metric.AutoscalerGPUSeconds, "increase", "$__range", inTenant, board.Is(metric.LabelPlace, heldPlaces...)), append(by, metric.LabelPool)...)
+	price := board.Share(board.Sum(board.Of(metric.AutoscalerCost), metric.LabelPool), board.Sum(board.Of(metric.AutoscalerGPUs), metric.LabelPool))
+	return board.Sum(held+" / 3600 * on (pool) group_left () ("+price+")", by...) + " > 0"
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpuscale/gpuscale/dashboards/eval"
+	"github.com/gpuscale/gpuscale/dashboards/json"
+	"github.com/gpuscale/gpuscale/dashboards/preview"
+	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/serve"
+)
+
+// where is what both commands are told.
+type where struct {
+	url    string
+	dir    string
+	scrape time.Duration
+}
+
+func (o *where) flags(c *cobra.Command) {
+	c.Flags().StringVar(&o.url, "prometheus", "", "URL of Prometheus, or of what speaks its HTTP API")
+	c.Flags().StringVar(&o.dir, "boards", "", "folder of boards' JSON (default: the boards built in)")
+	c.Flags().DurationVar(&o.scrape, "scrape-interval", 15*time.Second, "how often Prometheus scrapes")
+	_ = c.MarkFlagRequired("prometheus") // it fails for a flag that is not there
+}
+
+func (o *where) open() (eval.Source, []preview.Loaded, error) {
+	client, err := prom.New(prom.Config{URL: o.url})
+	if err != nil {
+		return nil, nil, fmt.Errorf("--prometheus: %w", err)
+	}
+	files := json.Files()
+	if o.dir != "" {
+		files = os.DirFS(o.dir)
+	}
+	boards, err := preview.Load(files)
+	if err == nil && len(boards) == 0 {
+		err = fmt.Errorf("--boards: no *.json in %s", o.dir)
+	}
+	return eval.Client(client), boards, err
+}
+
+// show is the command that serves the boards.
+func show() *cobra.Command {
+	var o where
+	var listen string
+	c := &cobra.Command{
+		Use: "preview", Short: "Serve the boards over a Prometheus, without Grafana", Args: cobra.NoArgs,
+		Long: "Serve the boards over a Prometheus, drawn by gpuscale itself: a preview, not Grafana. Pages are drawn anew every 15 seconds.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			src, boards, err := o.open()
+			if err != nil {
+				return err
+			}
+			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+			server, err := serve.New(serve.Options{Address: listen, Log: log,
+				Routes: func(mux *http.ServeMux) { preview.Routes(mux, src, boards, o.scrape, log) }})
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "boards (%s): http://%s/\n", preview.Label, server.Addr())
+			return server.Run(cmd.Context())
+		},
+	}
+	o.flags(c)
+	c.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "address to serve on")
+	return c
+}
+
+// draw is the command that draws the boards into files.
+func draw() *cobra.Command {
+	var o where
+	var out string
+	var since time.Duration
+	c := &cobra.Command{
+		Use: "render", Short: "Draw the boards over a Prometheus into files", Args: cobra.NoArgs,
+		Long: "Draw the boards over a Prometheus as they look now: PNG where a headless Chromium is installed, else SVG.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			src, boards, err := o.open()
+			if err != nil {
+				return err
+			}
+			if since < time.Minute {
+				return fmt.Errorf("--since %s: want a minute at least", since)
+			}
+			for _, b := range boards {
+				svg, err := preview.Board(cmd.Context(), src, b.Board, b.Titles, preview.Window(time.Now(), since, o.scrape))
+				if err != nil {
+					return fmt.Errorf("%s: %w", b.UID(), err)
+				}
+				path, err := preview.Write(cmd.Context(), out, strings.TrimPrefix(b.UID(), "gpuscale-"), svg)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintln(cmd.OutOrStdout(), path)
+			}
+			return nil
+		},
+	}
+	o.flags(c)
+	c.Flags().StringVar(&out, "out", ".", "folder to write into")
+	c.Flags().DurationVar(&since, "since", preview.DefaultLength, "how long a time to show")
+	return c
+}

@@ -1,0 +1,229 @@
+package lint
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/gpuscale/gpuscale/dashboards/eval"
+	"github.com/gpuscale/gpuscale/gpu/metric"
+)
+
+// anyWindow stands for a board's time while its queries are read.
+var anyWindow = eval.Window{To: time.Unix(3600, 0), From: time.Unix(0, 0), Step: time.Minute, Scrape: 15 * time.Second}
+
+// expressions calls f with each query of the panels and annotations as it is
+// written, and with its syntax once variables are filled in.
+func (c *checker) expressions(f func(p *dashboard.Panel, text string, expr parser.Expr, err error)) {
+	vars := eval.Vars{}
+	for _, v := range c.board.Templating.List {
+		vars[v.Name] = ".*"
+	}
+	read := func(p *dashboard.Panel, text string) {
+		filled, err := eval.Fill(text, vars, anyWindow)
+		if err != nil {
+			return // the rule about variables says so
+		}
+		expr, err := eval.Parse(filled)
+		f(p, text, expr, err)
+	}
+	c.panels(func(p *dashboard.Panel) {
+		for _, t := range p.Targets {
+			if q, ok := eval.Query(t); ok {
+				read(p, q.Expr)
+			}
+		}
+	})
+	for _, a := range c.board.Annotations.List {
+		if q, ok := eval.Query(a.Target); ok {
+			read(nil, q.Expr)
+		}
+	}
+}
+
+// series is what the catalogue says about a name.
+type series struct {
+	kind   metric.Type
+	unit   metric.Unit
+	labels []string // nil: not known
+	part   string   // of a histogram: "_bucket", "_sum", "_count"
+}
+
+// find a name in the catalogue, parts of histograms included.
+func find(name string) (series, bool) {
+	if d, ok := metric.Find(name); ok {
+		return series{kind: d.Type, unit: d.Unit, labels: d.AllLabels()}, true
+	}
+	for _, r := range metric.Reads() {
+		if r.Name == name {
+			return series{kind: r.Type, unit: r.Unit}, true
+		}
+	}
+	for _, part := range []string{"_bucket", "_sum", "_count"} {
+		if whole, ok := strings.CutSuffix(name, part); ok {
+			if s, ok := find(whole); ok && s.kind == metric.Histogram && s.part == "" {
+				s.part = part
+				return s, true
+			}
+		}
+	}
+	return series{}, false
+}
+
+// namesOf are the names that a selector may match: one, or those of a pattern.
+func namesOf(v *parser.VectorSelector) []string {
+	for _, m := range v.LabelMatchers {
+		if m.Name == labels.MetricName {
+			if m.Type == labels.MatchEqual {
+				return []string{m.Value}
+			}
+			return strings.Split(m.Value, "|")
+		}
+	}
+	return nil
+}
+
+// scraped are the labels that any series may have from its scrape.
+var scraped = []string{labels.MetricName, "cluster", "job", "instance", "namespace", "pod", "container",
+	"exported_namespace", "exported_pod", "exported_container", "le"}
+
+func queries(c *checker) {
+	c.expressions(func(p *dashboard.Panel, text string, expr parser.Expr, err error) {
+		if err != nil {
+			c.report(p, "%v in %s", err, text)
+			return
+		}
+		parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
+			v, ok := n.(*parser.VectorSelector)
+			if !ok {
+				return nil
+			}
+			c.selector(p, v)
+			return nil
+		})
+	})
+}
+
+func (c *checker) selector(p *dashboard.Panel, v *parser.VectorSelector) {
+	names := namesOf(v)
+	if len(names) == 0 {
+		c.report(p, "%s selects no series by name", v)
+	}
+	for _, name := range names {
+		s, ok := find(name)
+		if !ok {
+			c.report(p, "%s is not in the catalogue", name)
+			continue
+		}
+		for _, m := range v.LabelMatchers {
+			if s.labels != nil && !slices.Contains(s.labels, m.Name) && !slices.Contains(scraped, m.Name) {
+				c.report(p, "%s has no label %s", name, m.Name)
+			}
+		}
+	}
+	if !slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool { return m.Name == "cluster" }) {
+		c.report(p, "%s is asked of every cluster", v)
+	}
+}
+
+// ofCounters and ofGauges are functions that make sense for one of the two.
+var (
+	ofCounters = []string{"rate", "irate", "increase", "resets"}
+	ofGauges   = []string{"delta", "idelta", "deriv", "predict_linear"}
+)
+
+func counters(c *checker) {
+	c.expressions(func(p *dashboard.Panel, _ string, expr parser.Expr, err error) {
+		if err != nil {
+			return
+		}
+		parser.Inspect(expr, func(n parser.Node, path []parser.Node) error {
+			v, ok := n.(*parser.VectorSelector)
+			if !ok {
+				return nil
+			}
+			for _, name := range namesOf(v) {
+				s, known := find(name)
+				if known {
+					c.use(p, name, s, v, path)
+				}
+			}
+			return nil
+		})
+	})
+}
+
+// use checks one use of a series by the function around it.
+func (c *checker) use(p *dashboard.Panel, name string, s series, v *parser.VectorSelector, path []parser.Node) {
+	counts := s.kind == metric.Counter || s.kind == metric.Histogram
+	function := around(path)
+	switch {
+	case !counts && slices.Contains(ofCounters, function):
+		c.report(p, "%s of %s, which is a gauge", function, name)
+	case counts && slices.Contains(ofGauges, function):
+		c.report(p, "%s of %s, which is a counter", function, name)
+	case counts && !slices.Contains(ofCounters, function) && !presence(path) && !newborn(v, path):
+		c.report(p, "%s is a counter and is shown as it stands", name)
+	}
+}
+
+// around is the function whose range a selector is in.
+func around(path []parser.Node) string {
+	for i := len(path) - 1; i >= 0; i-- {
+		switch n := path[i].(type) {
+		case *parser.MatrixSelector, *parser.SubqueryExpr, *parser.StepInvariantExpr, *parser.ParenExpr:
+		case *parser.Call:
+			return n.Func.Name
+		default:
+			return ""
+		}
+	}
+	return ""
+}
+
+// presence is being counted, or asked whether it is there: the value is not shown.
+func presence(path []parser.Node) bool {
+	for _, n := range path {
+		switch n := n.(type) {
+		case *parser.AggregateExpr:
+			if n.Op == parser.GROUP || n.Op == parser.COUNT {
+				return true
+			}
+		case *parser.Call:
+			if n.Func.Name == "absent" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// newborn is "x unless x offset …": a counter that began within the time, whose
+// value is then its growth.
+func newborn(v *parser.VectorSelector, path []parser.Node) bool {
+	for i := len(path) - 1; i >= 0; i-- {
+		if b, ok := path[i].(*parser.BinaryExpr); ok {
+			right, isSelector := b.RHS.(*parser.VectorSelector)
+			return b.Op == parser.LUNLESS && isSelector && right.Name == v.Name && right.OriginalOffset > 0
+		}
+	}
+	return false
+}
+
+// fixedWindow is a range or offset that somebody wrote by hand.
+var fixedWindow = regexp.MustCompile(`\[\d|offset \d`)
+
+func windows(c *checker) {
+	c.panels(func(p *dashboard.Panel) {
+		for i, t := range p.Targets {
+			if q, _ := eval.Query(t); fixedWindow.MatchString(q.Expr) {
+				c.report(p, "query %d looks back a fixed time", i+1)
+			}
+		}
+	})
+}

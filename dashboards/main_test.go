@@ -1,0 +1,119 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/dashboards/boards"
+	"github.com/gpuscale/gpuscale/dashboards/preview"
+)
+
+// prometheus is a double: one that knows no series.
+func prometheus(t *testing.T) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		kind := "vector"
+		if strings.HasSuffix(r.URL.Path, "query_range") {
+			kind = "matrix"
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"status":"success","data":{"resultType":"`+kind+`","result":[]}}`)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+func run(ctx context.Context, out io.Writer, args ...string) error {
+	c := command()
+	c.SetArgs(args)
+	c.SetOut(out)
+	c.SetErr(io.Discard)
+	return c.ExecuteContext(ctx)
+}
+
+func TestGenerate(t *testing.T) {
+	dir := t.TempDir()
+	if err := run(t.Context(), io.Discard, "generate", "--dir", dir); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil || len(files) != len(boards.All()) {
+		t.Errorf("%d files, %v", len(files), err)
+	}
+	if err := run(t.Context(), io.Discard, "generate", "--dir", filepath.Join(dir, "missing")); err == nil {
+		t.Error("wrote into a folder that is not there")
+	}
+}
+
+// preview serves until it is told to stop, and says where.
+func TestPreview(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	reader, writer := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		done <- run(ctx, writer, "preview", "--prometheus", prometheus(t), "--listen", "127.0.0.1:0")
+		_ = writer.Close()
+	}()
+	line := make([]byte, 200)
+	n, err := reader.Read(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, url, _ := strings.Cut(strings.TrimSpace(string(line[:n])), "): ")
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+boards.SelfUID, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(r.Body)
+	_ = r.Body.Close()
+	if err != nil || r.StatusCode != http.StatusOK || !bytes.Contains(body, []byte(preview.Label)) {
+		t.Errorf("%s: %d, %v", url, r.StatusCode, err)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// render writes a picture of each board, as SVG where there is no browser.
+func TestRenderWithoutABrowser(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	dir := t.TempDir()
+	var out bytes.Buffer
+	if err := run(t.Context(), &out, "render", "--prometheus", prometheus(t), "--out", dir, "--since", "10m"); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(out.String(), ".svg\n"); n != len(boards.All()) {
+		t.Errorf("%d pictures:\n%s", n, out.String())
+	}
+}
+
+func TestWhatIsWrongIsSaid(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		has  string
+	}{
+		{[]string{"render"}, "prometheus"},
+		{[]string{"render", "--prometheus", "::"}, "--prometheus"},
+		{[]string{"render", "--prometheus", "http://127.0.0.1:1", "--boards", t.TempDir()}, "--boards"},
+		{[]string{"render", "--prometheus", "http://127.0.0.1:1", "--since", "1s"}, "--since"},
+		{[]string{"draw"}, "unknown command"},
+	} {
+		ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+		if err := run(ctx, io.Discard, c.args...); err == nil || !strings.Contains(err.Error(), c.has) {
+			t.Errorf("%v: %v, want something about %s", c.args, err, c.has)
+		}
+		stop()
+	}
+}

@@ -1,0 +1,57 @@
+package preview_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gpuscale/gpuscale/dashboards/eval"
+	"github.com/gpuscale/gpuscale/dashboards/preview"
+	"github.com/gpuscale/gpuscale/dashboards/states"
+)
+
+var update = flag.Bool("update", false, "draw docs/img/board-* again, over the recorded states")
+
+const pictures = "../../docs/img"
+
+// stateOf are the boards that another state than the healthy one shows better.
+var stateOf = map[string]string{"mig": states.MIG, "health": states.XID}
+
+// There is a picture of every board in the documentation, and none is large.
+func TestPictures(t *testing.T) {
+	for _, b := range loaded(t) {
+		name := strings.TrimPrefix(b.UID(), "gpuscale-")
+		if *update {
+			drawPicture(t, b, name)
+		}
+		files, err := filepath.Glob(filepath.Join(pictures, "board-"+name+".*"))
+		if err != nil || len(files) != 1 {
+			t.Errorf("%s has the pictures %v, %v", b.UID(), files, err)
+			continue
+		}
+		if info, err := os.Stat(files[0]); err != nil || info.Size() > 150<<10 {
+			t.Errorf("%s: %d bytes, %v", files[0], info.Size(), err)
+		}
+	}
+}
+
+func drawPicture(t *testing.T, b preview.Loaded, name string) {
+	t.Helper()
+	want := states.Healthy
+	if other, ok := stateOf[name]; ok {
+		want = other
+	}
+	s, ok := states.Find(want)
+	if !ok {
+		t.Fatalf("there is no state %s", want)
+	}
+	svg, err := preview.Board(t.Context(), eval.Engine(s.Storage(true)), b.Board, b.Titles, preview.Window(s.End(), s.End().Sub(s.Start()), states.Every))
+	if err != nil {
+		t.Fatalf("%s: %v", b.UID(), err)
+	}
+	if _, err := preview.Write(t.Context(), pictures, name, svg); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,176 @@
+package preview_test
+
+import (
+	"context"
+	"encoding/xml"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/storage"
+
+	"github.com/gpuscale/gpuscale/dashboards/board"
+	"github.com/gpuscale/gpuscale/dashboards/boards"
+	"github.com/gpuscale/gpuscale/dashboards/eval"
+	"github.com/gpuscale/gpuscale/dashboards/json"
+	"github.com/gpuscale/gpuscale/dashboards/preview"
+)
+
+// nothing is a Prometheus that was never told anything.
+func nothing() eval.Source { return eval.Engine(storage.QueryableFunc(empty)) }
+
+func empty(_, _ int64) (storage.Querier, error) { return storage.NoopQuerier(), nil }
+
+func loaded(t *testing.T) []preview.Loaded {
+	t.Helper()
+	all, err := preview.Load(json.Files())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) != len(boards.All()) {
+		t.Fatalf("%d boards, want %d", len(all), len(boards.All()))
+	}
+	return all
+}
+
+// Where nothing is known every board can be drawn, says n/a and is nowhere green.
+func TestNothingIsKnown(t *testing.T) {
+	w := preview.Window(time.Unix(1_700_000_000, 0), time.Hour, 15*time.Second)
+	for _, b := range loaded(t) {
+		svg, err := preview.Board(t.Context(), nothing(), b.Board, b.Titles, w)
+		if err != nil {
+			t.Errorf("%s: %v", b.UID(), err)
+			continue
+		}
+		wellFormed(t, b.UID(), svg)
+		if !strings.Contains(svg, ">"+board.NA+"<") || !strings.Contains(svg, preview.Label) {
+			t.Errorf("%s does not say %s, or not that it is a preview", b.UID(), board.NA)
+		}
+		if strings.Contains(svg, "#3f8f35") {
+			t.Errorf("%s is green somewhere", b.UID())
+		}
+	}
+}
+
+func wellFormed(t *testing.T, name, text string) {
+	t.Helper()
+	d := xml.NewDecoder(strings.NewReader(text))
+	for {
+		_, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			t.Errorf("%s is not XML: %v", name, err)
+			return
+		}
+	}
+}
+
+// Labels are other people's words: whatever is in them is text.
+func TestHostileLabelsAreText(t *testing.T) {
+	evil := `</text><script>alert(1)</script>"'&`
+	for _, b := range loaded(t) {
+		svg, err := preview.Board(t.Context(), hostile{evil}, b.Board, b.Titles, preview.Window(time.Unix(1_700_000_000, 0), time.Hour, 15*time.Second))
+		if err != nil {
+			t.Errorf("%s: %v", b.UID(), err)
+			continue
+		}
+		wellFormed(t, b.UID(), svg)
+		if strings.Contains(svg, "<script") {
+			t.Errorf("%s lets a label be an element", b.UID())
+		}
+	}
+}
+
+// hostile answers every question with one series, whose labels all have one value.
+type hostile struct{ value string }
+
+func (h hostile) line(at time.Time) []eval.Line {
+	labels := map[string]string{}
+	for _, name := range []string{"namespace", "pod", "node", "gpu", "pool", "reason", "state", "place", "card", "slice", "tenant", "hpa", "kind", "cause", "profile", "verb", "model"} {
+		labels[name] = h.value
+	}
+	return []eval.Line{{Labels: labels, Points: []eval.Point{{Time: at, Value: 1}}}}
+}
+
+func (h hostile) Instant(_ context.Context, _ string, at time.Time) ([]eval.Line, error) {
+	return h.line(at), nil
+}
+func (h hostile) Range(_ context.Context, _ string, _, to time.Time, _ time.Duration) ([]eval.Line, error) {
+	return h.line(to), nil
+}
+
+// A source that fails is said in the place of each panel.
+func TestFailingSourceIsSaid(t *testing.T) {
+	for _, b := range loaded(t) {
+		svg, err := preview.Board(t.Context(), failing{}, b.Board, b.Titles, preview.Window(time.Unix(1_700_000_000, 0), time.Hour, 15*time.Second))
+		if said := strings.Count(svg, errRefused.Error()); err != nil || said < len(eval.Panels(b.Board)) {
+			t.Errorf("%s: %v, said %d times", b.UID(), err, said)
+		}
+	}
+}
+
+type failing struct{}
+
+var errRefused = errors.New("connection refused")
+
+func (failing) Instant(context.Context, string, time.Time) ([]eval.Line, error) {
+	return nil, errRefused
+}
+func (failing) Range(context.Context, string, time.Time, time.Time, time.Duration) ([]eval.Line, error) {
+	return nil, errRefused
+}
+
+func TestPages(t *testing.T) {
+	mux := http.NewServeMux()
+	preview.Routes(mux, nothing(), loaded(t), 15*time.Second, slog.New(slog.DiscardHandler))
+	for _, c := range []struct {
+		path string
+		code int
+		has  string
+	}{
+		{"/", http.StatusFound, ""},
+		{"/gpuscale-fleet", http.StatusOK, preview.Label},
+		{"/gpuscale-mig?since=5m", http.StatusOK, "<svg"},
+		{"/gpuscale-fleet?since=1000h", http.StatusBadRequest, "since="},
+		{"/gpuscale-fleet?since=soon", http.StatusBadRequest, "since="},
+		{"/nothing", http.StatusNotFound, ""},
+	} {
+		r := httptest.NewRecorder()
+		mux.ServeHTTP(r, httptest.NewRequestWithContext(t.Context(), http.MethodGet, c.path, nil))
+		if r.Code != c.code || !strings.Contains(r.Body.String(), c.has) {
+			t.Errorf("%s: %d, want %d with %q", c.path, r.Code, c.code, c.has)
+		}
+		if outside.MatchString(r.Body.String()) {
+			t.Errorf("%s wants something from elsewhere", c.path)
+		}
+	}
+}
+
+var outside = regexp.MustCompile(`(src|href)="(https?:)?//`)
+
+// The picture has the size of the board, few colours, and is small.
+func TestPNG(t *testing.T) {
+	b := loaded(t)[0]
+	svg, err := preview.Board(t.Context(), nothing(), b.Board, b.Titles, preview.Window(time.Unix(1_700_000_000, 0), time.Hour, 15*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	png, err := preview.PNG(t.Context(), svg)
+	if errors.Is(err, preview.ErrNoBrowser) {
+		t.Skip("no headless browser is installed: ", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(string(png), "\x89PNG") || len(png) > 150<<10 {
+		t.Errorf("%d bytes, beginning with %q", len(png), png[:4])
+	}
+}

@@ -1,0 +1,23 @@
+package rules
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Interval between two evaluations. A longer one than the scrape's costs nobody
+// anything: boards look at minutes.
+const Interval = "30s"
+
+// YAML returns the rules as Prometheus reads them.
+func YAML() []byte {
+	var b strings.Builder
+	b.WriteString("# Written from dashboards/rules; go test ./dashboards/rules -update writes it again.\ngroups:\n")
+	for _, g := range Groups() {
+		fmt.Fprintf(&b, "- name: %s\n  interval: %s\n  rules:\n", g.Name, Interval)
+		for _, r := range g.Rules {
+			fmt.Fprintf(&b, "  # %s\n  - record: %s\n    expr: |-\n      %s\n", r.Help, r.Record, r.Expr)
+		}
+	}
+	return []byte(b.String())
+}

@@ -1,0 +1,199 @@
+package rules_test
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/storage"
+
+	"github.com/gpuscale/gpuscale/dashboards/rules"
+	"github.com/gpuscale/gpuscale/dashboards/states"
+	"github.com/gpuscale/gpuscale/gpu/metric"
+)
+
+var update = flag.Bool("update", false, "write gpuscale-recording.yaml and testdata/values.txt again")
+
+const file = "gpuscale-recording.yaml"
+
+func TestFile(t *testing.T) {
+	want := rules.YAML()
+	if *update {
+		if err := os.WriteFile(file, want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s is not what the code says: run go test ./dashboards/rules -update", file)
+	}
+	groups, errs := rulefmt.Parse(got, false, model.UTF8Validation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler))
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	n := 0
+	for _, g := range groups.Groups {
+		n += len(g.Rules)
+	}
+	if n != len(rules.All()) {
+		t.Errorf("the file has %d rules, want %d", n, len(rules.All()))
+	}
+}
+
+var recorded = regexp.MustCompile(`^(cluster|pool|model|node|namespace|tenant):[a-z][a-z0-9_]*:(sum|count|max|rate5m|ratio_rate5m|increase1h|p(50|95|99)_(30m|6h))$`)
+
+// A rule's name says its labels; what it reads is in the catalogue and read as its
+// type wants; no rule reads another.
+func TestNames(t *testing.T) {
+	seen := map[string]bool{}
+	for _, r := range rules.All() {
+		if !recorded.MatchString(r.Record) || seen[r.Record] {
+			t.Errorf("%s: no level:metric:operation, or twice", r.Record)
+		}
+		seen[r.Record] = true
+		level, _, _ := strings.Cut(r.Record, ":")
+		if level != "cluster" && !slices.Contains(r.Labels, level) {
+			t.Errorf("%s: %q do not have its level", r.Record, r.Labels)
+		}
+		if !strings.HasSuffix(r.Help, ".") {
+			t.Errorf("%s: %q is no sentence", r.Record, r.Help)
+		}
+		for _, name := range reads(t, r.Expr) {
+			d, ok := metric.Find(strings.TrimSuffix(name, "_bucket"))
+			if !ok {
+				t.Errorf("%s reads %s, which nobody emits", r.Record, name)
+			}
+			if ranged := strings.Contains(r.Expr, name+"[") || strings.Contains(r.Expr, name+"{") && strings.Contains(r.Expr, "["); ranged == (d.Type == metric.Gauge) {
+				t.Errorf("%s: %s is a %s", r.Record, name, d.Type)
+			}
+		}
+	}
+}
+
+// reads are the names of the series in an expression.
+func reads(t *testing.T, expr string) []string {
+	t.Helper()
+	e, err := parser.NewParser(parser.Options{}).ParseExpr(expr)
+	if err != nil {
+		t.Fatalf("%s: %v", expr, err)
+	}
+	var names []string
+	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
+		if v, ok := n.(*parser.VectorSelector); ok {
+			names = append(names, v.Name)
+		}
+		return nil
+	})
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func newEngine() *promql.Engine {
+	return promql.NewEngine(promql.EngineOpts{MaxSamples: 5e7, Timeout: time.Minute, LookbackDelta: 5 * time.Minute, Parser: parser.NewParser(parser.Options{})})
+}
+
+func evaluate(t testing.TB, src storage.Queryable, r rules.Rule, at time.Time) promql.Vector {
+	t.Helper()
+	q, err := newEngine().NewInstantQuery(t.Context(), src, nil, r.Expr, at)
+	if err != nil {
+		t.Fatalf("%s: %v", r.Record, err)
+	}
+	defer q.Close()
+	result := q.Exec(t.Context())
+	v, err := result.Vector()
+	if err != nil {
+		t.Fatalf("%s: %v", r.Record, err)
+	}
+	v = slices.Clone(v)
+	slices.SortFunc(v, func(a, b promql.Sample) int { return labels.Compare(a.Metric, b.Metric) })
+	return v
+}
+
+// TestValues holds every rule's series in every state against testdata/values.txt.
+// Both ways of scraping give the same, each number is one, and each label is said.
+func TestValues(t *testing.T) {
+	var got strings.Builder
+	for _, s := range states.All() {
+		for _, r := range rules.All() {
+			v := evaluate(t, s.Storage(false), r, s.End())
+			fmt.Fprintf(&got, "%s %s\n", s.Name, r.Record)
+			for _, one := range v {
+				if math.IsNaN(one.F) || math.IsInf(one.F, 0) {
+					t.Errorf("%s in %s: %s is %v", r.Record, s.Name, one.Metric, one.F)
+				}
+				one.Metric.Range(func(l labels.Label) {
+					if l.Name != "cluster" && !slices.Contains(r.Labels, l.Name) {
+						t.Errorf("%s in %s has a label %s", r.Record, s.Name, l.Name)
+					}
+				})
+				fmt.Fprintf(&got, "  %s %.5g\n", one.Metric.MatchLabels(false, "cluster"), one.F)
+			}
+			honored := evaluate(t, s.Storage(true), r, s.End())
+			if a, b := fmt.Sprint(v), fmt.Sprint(honored); a != b {
+				t.Errorf("%s in %s:\nwithout honor_labels %s\nwith it %s", r.Record, s.Name, a, b)
+			}
+		}
+	}
+	const golden = "testdata/values.txt"
+	if *update {
+		if err := os.WriteFile(golden, []byte(got.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.String() != string(want) {
+		t.Errorf("run with -update and look at the difference; got\n%s", got.String())
+	}
+}
+
+// Every rule gives something in some state: else it would be a rule about nothing.
+func TestEveryRuleSaysSomething(t *testing.T) {
+	for _, r := range rules.All() {
+		if !slices.ContainsFunc(states.All(), func(s states.State) bool {
+			for at := s.Start().Add(5 * time.Minute); !at.After(s.End()); at = at.Add(5 * time.Minute) {
+				if len(evaluate(t, s.Storage(true), r, at)) > 0 {
+					return true
+				}
+			}
+			return false
+		}) {
+			if r.Record == "namespace:gpu_held_idle_1h:count" {
+				continue // a state is half an hour; TestHeldIdle has it
+			}
+			t.Errorf("%s has no series in any state", r.Record)
+		}
+	}
+}
+
+// Where a family is gone, so is what is made of it: nothing becomes 0.
+func TestNothingIsMadeOfNothing(t *testing.T) {
+	for _, s := range states.All() {
+		for _, r := range rules.All() {
+			for _, name := range reads(t, r.Expr) {
+				family := strings.TrimSuffix(name, "_bucket")
+				if v := evaluate(t, s.Without(family).Storage(true), r, s.End()); len(v) > 0 {
+					t.Errorf("%s in %s: without %s it still says %v", r.Record, s.Name, family, v)
+				}
+			}
+		}
+	}
+}

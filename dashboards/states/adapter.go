@@ -1,0 +1,155 @@
+package states
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"k8s.io/apimachinery/pkg/labels"
+	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
+
+	"github.com/gpuscale/gpuscale/adapter/cache"
+	"github.com/gpuscale/gpuscale/adapter/live"
+	"github.com/gpuscale/gpuscale/adapter/provider"
+	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/buildinfo"
+	"github.com/gpuscale/gpuscale/internal/prom"
+)
+
+// server is the adapter below its API server: configuration, cache and provider.
+// Its Prometheus is a double: the query engine over what was recorded so far, which
+// answers each rule once for each scrape. The adapter's own clock is the real one,
+// so of its series those of ages and durations are shorter than in a cluster.
+type server struct {
+	registry *prometheus.Registry
+	cache    *cache.Cache
+	provider *provider.Provider
+	gate     *gate
+	rules    int
+	stop     func()
+}
+
+// gate lets queries through when the recorder says so.
+type gate struct {
+	arrive, open chan struct{}
+	engine       *promql.Engine
+	storage      view
+	at           time.Time
+}
+
+// Query implements cache.Querier.
+func (g *gate) Query(ctx context.Context, query string, _ time.Time) (prom.Vector, error) {
+	for _, step := range []chan struct{}{g.arrive, g.open} {
+		select {
+		case step <- struct{}{}: // whoever receives is the recorder
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	q, err := g.engine.NewInstantQuery(ctx, g.storage, nil, query, g.at)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", prom.ErrUnavailable, err)
+	}
+	defer q.Close()
+	found, err := q.Exec(ctx).Vector()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", prom.ErrUnavailable, err)
+	}
+	out := make(prom.Vector, len(found))
+	for i, s := range found {
+		out[i] = prom.Sample{Labels: prom.FromMap(s.Metric.Map()), Value: s.F, Time: g.at}
+	}
+	return out, nil
+}
+
+// newEngine is Prometheus' engine with its defaults.
+func newEngine() *promql.Engine {
+	return promql.NewEngine(promql.EngineOpts{MaxSamples: 5e7, Timeout: time.Minute, LookbackDelta: 5 * time.Minute, Parser: parser.NewParser(parser.Options{})})
+}
+
+// newServer starts the adapter with a configuration that names no rules of its own.
+func newServer(recorded *set, pods provider.Pods) (*server, error) {
+	s := &server{registry: prometheus.NewRegistry(), gate: &gate{arrive: make(chan struct{}), open: make(chan struct{}), engine: newEngine(), storage: view{set: recorded}}}
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	setup, err := s.setup(log)
+	if err != nil {
+		return nil, err
+	}
+	s.rules = len(setup.Rules)
+	setup.Options = cache.Options{Interval: time.Millisecond, IdleAfter: time.Hour, FirstWait: time.Minute, Concurrency: s.rules}
+	setup.Backends = []cache.Backend{{Name: cache.DefaultBackend, Querier: s.gate}}
+	if s.cache, err = cache.NewOf(setup, s.registry, log); err != nil {
+		return nil, err
+	}
+	if s.provider, err = provider.New(s.cache, pods, nil, nil, s.registry); err != nil {
+		return nil, err
+	}
+	info := metric.AdapterBuildInfo // the program registers it in its main package
+	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: info.Name, Help: info.Help}, info.Labels)
+	build.WithLabelValues(buildinfo.Version(), runtime.Version()).Set(1)
+	s.registry.MustRegister(build)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.cache.Run(ctx)
+	}()
+	s.stop = func() { cancel(); <-done }
+	return s, s.gathered()
+}
+
+// setup reads a configuration from a file, as the program does.
+func (s *server) setup(log *slog.Logger) (cache.Setup, error) {
+	dir, err := os.MkdirTemp("", "gpuscale-states-")
+	if err != nil {
+		return cache.Setup{}, err
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "adapter.yaml")
+	if err := os.WriteFile(file, []byte("prometheus:\n  url: http://prometheus.example\n"), 0o600); err != nil {
+		return cache.Setup{}, err
+	}
+	configuration, err := live.Open(file, nil, s.registry, log)
+	if err != nil {
+		return cache.Setup{}, err
+	}
+	return configuration.Setup(), nil
+}
+
+// gathered waits until every rule has a query at the gate: the answers before it
+// have then been taken in.
+func (s *server) gathered() error {
+	late := time.After(time.Minute)
+	for range s.rules {
+		select {
+		case <-s.gate.arrive:
+		case <-late:
+			return fmt.Errorf("the adapter does not ask all its %d rules", s.rules)
+		}
+	}
+	return nil
+}
+
+// turn lets every rule ask once, as of a moment, and then an HPA ask the adapter.
+func (s *server) turn(at time.Time) error {
+	s.gate.at = at
+	for range s.rules {
+		<-s.gate.open
+	}
+	if err := s.gathered(); err != nil {
+		return err
+	}
+	for _, name := range []string{"queue_depth", "gpu_busy"} {
+		// That there is no answer is one, and counted as such.
+		_, _ = s.provider.GetExternalMetric(context.Background(), "chat", labels.Everything(), cma.ExternalMetricInfo{Metric: name})
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package states
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// turnEvery is the simulated time between two rounds of the autoscaler.
+const turnEvery = 5 * time.Second
+
+// adapterEvery is the simulated time between two queries of one of the adapter's
+// rules. They are most of the work of a recording.
+const adapterEvery = 30 * time.Second
+
+// recorder plays a story and scrapes what runs in it.
+type recorder struct {
+	cluster  *cluster
+	machines map[string]*machine // by node
+	servers  map[string]float64  // tokens of model servers, by target
+	self     *self
+	adapter  *server
+	out      *recording
+}
+
+// record plays the story of a state.
+func record(name string, exporter *self) (*recording, error) {
+	text, err := stories.ReadFile("stories/" + name + ".txt")
+	if err != nil {
+		return nil, err
+	}
+	told, err := parseStory(string(text))
+	if err != nil {
+		return nil, err
+	}
+	r := &recorder{cluster: newCluster(), machines: map[string]*machine{}, servers: map[string]float64{}, self: exporter, out: newRecording()}
+	if r.adapter, err = newServer(r.out.honored, podStore{r.cluster}); err != nil {
+		return nil, err
+	}
+	defer r.adapter.stop()
+	if err := r.cluster.happen(told.chapters[0]); err != nil {
+		return nil, err
+	}
+	if err := r.cluster.start(); err != nil {
+		return nil, err
+	}
+	defer r.cluster.stop()
+	next := 1
+	for after := time.Duration(0); after <= Length; after += turnEvery {
+		for ; next < len(told.chapters) && told.chapters[next].at <= after; next++ {
+			if err := r.cluster.happen(told.chapters[next]); err != nil {
+				return nil, err
+			}
+		}
+		if after > 0 { // the first round is over
+			if err := r.cluster.turn(turnEvery); err != nil {
+				return nil, err
+			}
+		}
+		if after%Every == 0 {
+			if err := r.scrapeAll(begin.Add(after)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return r.out, nil
+}
+
+// scrapeAll scrapes every target there is.
+func (r *recorder) scrapeAll(at time.Time) error {
+	if err := r.scrapeExporters(at); err != nil {
+		return err
+	}
+	if err := r.scrapeServers(at, r.cluster.world.Sim.State.Pods); err != nil {
+		return err
+	}
+	if at.Sub(begin)%adapterEvery == 0 {
+		if err := r.adapter.turn(at); err != nil {
+			return err
+		}
+	}
+	if err := r.scrapeRegistry(at, "adapter", r.adapter.registry); err != nil {
+		return err
+	}
+	return r.scrapeRegistry(at, "autoscaler", r.cluster.registry)
+}
+
+func (r *recorder) scrapeExporters(at time.Time) error {
+	s := r.cluster.world.Sim.Snapshot()
+	there := map[string]bool{}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		there[n.Name] = true
+		if r.machines[n.Name] == nil {
+			m, err := newMachine(n.Name)
+			if err != nil {
+				return err
+			}
+			r.machines[n.Name] = m
+		}
+		page, err := r.page(n, at)
+		if err != nil {
+			return err
+		}
+		r.out.scrape(at, "exporter/"+n.Name, targetLabels("exporter", n.Name), page)
+	}
+	for name := range r.machines {
+		if !there[name] {
+			r.out.gone(at, "exporter/"+name)
+			delete(r.machines, name)
+		}
+	}
+	return nil
+}
+
+// page is nil where nobody answers: the story says so, or the node is not ready.
+func (r *recorder) page(n *plan.Node, at time.Time) ([]*dto.MetricFamily, error) {
+	if r.cluster.silent || !n.Ready {
+		return nil, nil
+	}
+	page, err := r.machines[n.Name].expose(r.cluster, n, at)
+	if err != nil {
+		return nil, err
+	}
+	own, err := r.self.expose()
+	return append(page, own...), err
+}
+
+func (r *recorder) scrapeRegistry(at time.Time, program string, registry prometheus.Gatherer) error {
+	families, err := registry.Gather()
+	if err != nil {
+		return fmt.Errorf("gathering the %s: %w", program, err)
+	}
+	r.out.scrape(at, program, targetLabels(program, ""), families)
+	return nil
+}
+
+// targetLabels are those that a ServiceMonitor gives, and the cluster's name, which
+// most people add where several meet.
+func targetLabels(program, node string) labels.Labels {
+	pod, port := "gpuscale-"+program+"-0", "8080"
+	if node != "" {
+		pod, port = "gpuscale-"+program+"-"+node, "9400"
+	}
+	return labels.FromStrings("cluster", "east", "job", "gpuscale-"+program, "instance", pod+":"+port, "namespace", "gpuscale-system",
+		"service", "gpuscale-"+program, "pod", pod, "container", program, "endpoint", "metrics")
+}

@@ -1,0 +1,233 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/gpu/demand"
+)
+
+// TestWaves: a burst of 200 pods that ask for 1 to 8 cards comes in waves, and what is
+// bought for all of them is at most one hundredth more than their cards need: each
+// round packs everything anew on what is on its way, whoever it was bought for.
+// Nothing is bound meanwhile, as where nodes take minutes to boot.
+func TestWaves(t *testing.T) {
+	const pods, bound = 200, 113
+	for _, waves := range []int{1, 4, 8, 16} {
+		for _, boot := range []struct {
+			name string
+			do   func(b *burst, wave int)
+		}{
+			{"no node comes", func(*burst, int) {}},
+			{"objects come, not ready", func(b *burst, wave int) { b.register(b.due(wave, waves)) }},
+			{"ready, not offering", func(b *burst, wave int) {
+				b.register(b.due(wave, waves))
+				b.eachNode(func(n *Node) { n.Ready = true })
+			}},
+			{"half of them offer cards", func(b *burst, wave int) {
+				b.register(b.due(wave, waves))
+				b.offer(len(b.Nodes) / 2)
+			}},
+		} {
+			t.Run(fmt.Sprintf("%d waves, %s", waves, boot.name), func(t *testing.T) {
+				b := newBurst(1)
+				for wave := range waves {
+					for i := wave * pods / waves; i < (wave+1)*pods/waves; i++ {
+						b.wants(i)
+					}
+					b.turn(t)
+					boot.do(b, wave)
+				}
+				b.turn(t)
+				if got := b.Pools[0].Target; got > bound*101/100 {
+					t.Errorf("%d nodes are bought for %d pods, which need %d", got, pods, bound)
+				}
+			})
+		}
+	}
+}
+
+// TestWavesBound is the same where nodes boot at once and a scheduler that packs binds
+// pods in the order in which they came: a node it has begun with small pods takes no
+// large one any more, whatever was bought. Who buys can do no better than this
+// scheduler does with all nodes before it, and one more a wave.
+func TestWavesBound(t *testing.T) {
+	const pods = 200
+	alone := newBurst(1)
+	for i := range pods {
+		alone.wants(i)
+	}
+	alone.register(2 * pods)
+	alone.offer(2 * pods)
+	alone.schedule()
+	used := map[string]bool{}
+	for i := range alone.Pods {
+		used[alone.Pods[i].Node] = true
+	}
+	for _, waves := range []int{1, 4, 8, 16} {
+		b := newBurst(1)
+		for wave := range waves {
+			for i := wave * pods / waves; i < (wave+1)*pods/waves; i++ {
+				b.wants(i)
+			}
+			b.turn(t)
+			b.register(pods)
+			b.offer(pods)
+			b.schedule()
+		}
+		for b.waiting() > 0 {
+			before := b.Pools[0].Target
+			b.turn(t)
+			b.register(pods)
+			b.offer(pods)
+			b.schedule()
+			if b.Pools[0].Target == before {
+				t.Fatalf("%d waves: %d pods wait and nothing is bought", waves, b.waiting())
+			}
+		}
+		t.Logf("%d waves: %d nodes bought, %d by the scheduler alone", waves, b.Pools[0].Target, len(used))
+		if got, most := b.Pools[0].Target, len(used)+waves; got > most {
+			t.Errorf("%d waves: %d nodes are bought, the scheduler alone uses %d", waves, got, len(used))
+		}
+	}
+}
+
+// burst is a pool that grows from nothing.
+type burst struct {
+	Snapshot
+	policy Policy
+}
+
+var h100 = gpu.Model{Name: "H100-80GB", Vendor: "nvidia", MemoryMiB: 81559}
+
+func newBurst(pools int) *burst {
+	b := &burst{policy: DefaultPolicy()}
+	b.policy.MaxNodesPerScaleUp, b.policy.MaxNodesPerHour = 10000, 10000
+	b.Now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for i := range pools {
+		p := Pool{Name: fmt.Sprintf("p%d", i), Max: 1000, PricePerHour: 90, ReadyAfter: time.Minute, IdleAfter: 10 * time.Minute}
+		p.Template = Template{CPUMilli: 128000, MemoryMi: 2 << 20, Cards: burstCards()}
+		b.Pools = append(b.Pools, p)
+	}
+	return b
+}
+
+func burstCards() []Card {
+	cards := make([]Card, 8)
+	for i := range cards {
+		cards[i] = Card{Device: gpu.Device{Index: i, Model: h100}, HoldersKnown: true}
+	}
+	return cards
+}
+
+// wants adds the nth pod of the mix.
+func (b *burst) wants(n int) {
+	cards := n%8 + 1
+	b.Pods = append(b.Pods, Pod{Namespace: "work", Name: fmt.Sprintf("burst-%05d", n), Demand: demand.Demand{Cards: cards, Vendor: "nvidia"},
+		CPUMilli: int64(1000 * cards), MemoryMi: int64(cards) << 13, Unschedulable: true, Created: b.Now, PendingSince: b.Now})
+}
+
+// turn plans, and asks the provider for what the plan says. A second passes.
+func (b *burst) turn(t *testing.T) {
+	t.Helper()
+	if err := Check(b.Snapshot); err != nil {
+		t.Fatal(err)
+	}
+	p := Make(b.Snapshot, b.policy)
+	b.Memory = p.Memory
+	for _, a := range p.Actions {
+		if a.Verb == ScaleUp {
+			b.Pools[slices.IndexFunc(b.Pools, func(p Pool) bool { return p.Name == a.Pool })].Target = a.To
+		}
+	}
+	b.Now = b.Now.Add(time.Second)
+}
+
+// due is how many of the nodes that were asked for have come by a wave.
+func (b *burst) due(wave, waves int) int {
+	return (b.Pools[0].Target - b.Pools[0].Size) * (wave + 1) / waves
+}
+
+// register makes up to n Node objects that are not ready and offer nothing.
+func (b *burst) register(n int) {
+	p := &b.Pools[0]
+	for range min(n, max(p.Target, len(b.Pods)*2*(1-min(p.Target, 1)))-p.Size) {
+		b.Nodes = append(b.Nodes, Node{Name: fmt.Sprintf("n%04d", p.Size), Pool: p.Name, Created: b.Now, CPUMilli: 128000, MemoryMi: 2 << 20})
+		p.Size++
+	}
+	p.Target = max(p.Target, p.Size)
+}
+
+func (b *burst) eachNode(do func(n *Node)) {
+	for i := range b.Nodes {
+		do(&b.Nodes[i])
+	}
+}
+
+// offer makes the first n nodes ready, with their cards.
+func (b *burst) offer(n int) {
+	for i := range b.Nodes[:min(n, len(b.Nodes))] {
+		if node := &b.Nodes[i]; len(node.Cards) == 0 {
+			node.Ready, node.Cards = true, burstCards()
+		}
+	}
+}
+
+// schedule binds what fits, oldest first, each to the fullest node.
+func (b *burst) schedule() {
+	free := map[string]int{}
+	for i := range b.Nodes {
+		free[b.Nodes[i].Name] = len(b.Nodes[i].Cards)
+	}
+	for i := range b.Pods {
+		if p := &b.Pods[i]; p.Node != "" {
+			free[p.Node] -= p.Demand.Cards
+		}
+	}
+	for i := range b.Pods {
+		p := &b.Pods[i]
+		if p.Node != "" {
+			continue
+		}
+		best := ""
+		for k := range b.Nodes {
+			if n := b.Nodes[k].Name; free[n] >= p.Demand.Cards && (best == "" || free[n] < free[best]) {
+				best = n
+			}
+		}
+		if best == "" {
+			continue
+		}
+		p.Node, p.Unschedulable = best, false
+		free[best] -= p.Demand.Cards
+		b.hold(p)
+	}
+	slices.SortFunc(b.Pods, func(x, y Pod) int { return strings.Compare(x.Key(), y.Key()) })
+}
+
+// hold has a pod's node say which cards it holds.
+func (b *burst) hold(p *Pod) {
+	left := p.Demand.Cards
+	for k := range b.Nodes {
+		for c := range b.Nodes[k].Cards {
+			if card := &b.Nodes[k].Cards[c]; b.Nodes[k].Name == p.Node && left > 0 && len(card.Holders) == 0 {
+				card.Holders = []string{p.Key()}
+				left--
+			}
+		}
+	}
+}
+
+func (b *burst) waiting() int {
+	n := 0
+	for i := range b.Pods {
+		if b.Pods[i].Node == "" {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/report/fixture"
+	"github.com/gpuscale/gpuscale/report/model"
+	"github.com/gpuscale/gpuscale/report/prices"
+	"github.com/gpuscale/gpuscale/report/query"
+	"github.com/gpuscale/gpuscale/report/render/csv"
+	"github.com/gpuscale/gpuscale/report/render/html"
+	"github.com/gpuscale/gpuscale/report/render/jsonout"
+	"github.com/gpuscale/gpuscale/report/render/md"
+)
+
+var update = flag.Bool("update", false, "write golden files anew")
+
+// story is played once for all tests.
+var story = sync.OnceValue(fixture.Story)
+
+// answers are those of the story's last week.
+var answers = sync.OnceValues(func() (query.Answers, error) {
+	w, err := query.NewWindow(fixture.StoryEnd, 7*24*time.Hour)
+	if err != nil {
+		return query.Answers{}, err
+	}
+	return query.Run(context.Background(), story().Prometheus, w, query.Options{})
+})
+
+// generated is when the golden reports were made.
+var generated = time.Date(2026, 3, 10, 6, 0, 0, 0, time.UTC)
+
+func golden(t *testing.T, in func(*model.Input)) model.Report {
+	t.Helper()
+	a, err := answers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	input := model.Input{Answers: a, Currency: "USD", Version: "v0.0.0-golden", Generated: generated}
+	if in != nil {
+		in(&input)
+	}
+	return model.Make(input)
+}
+
+// previous is the report of the six hours... of the week's first half, so that there is something to compare with.
+func previous(t *testing.T) *model.Report {
+	t.Helper()
+	w, err := query.NewWindow(fixture.StoryEnd.Add(-4*24*time.Hour), 3*24*time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := query.Run(t.Context(), story().Prometheus, w, query.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := model.Make(model.Input{Answers: a, Currency: "USD", Version: "v0.0.0-golden", Generated: generated.Add(-4 * 24 * time.Hour)})
+	return &r
+}
+
+// TestGolden writes the story's report in all forms. Read the diffs: this is what
+// people see.
+func TestGolden(t *testing.T) {
+	r := golden(t, func(in *model.Input) { in.Previous = previous(t) })
+	if err := r.Check(); err != nil {
+		t.Error(err)
+	}
+	var out bytes.Buffer
+	check := func(name string, write func() error) {
+		t.Helper()
+		out.Reset()
+		if err := write(); err != nil {
+			t.Fatal(err)
+		}
+		compare(t, name, out.Bytes())
+	}
+	check("report.html", func() error { return html.Write(&out, r) })
+	if out.Len() > 500_000 {
+		t.Errorf("the page has %d bytes, want at most 500,000", out.Len())
+	}
+	check("report.md", func() error { return md.Write(&out, r) })
+	check("report.json", func() error { return jsonout.Write(&out, r) })
+	for _, name := range csv.Names(r) {
+		check("csv/"+name+".csv", func() error { return csv.Write(&out, r, name) })
+	}
+	priced := golden(t, func(in *model.Input) {
+		list, err := prices.Load("../docs/prices-example.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		in.Prices = &list
+	})
+	check("priced.md", func() error { return md.Write(&out, priced) })
+}
+
+func compare(t *testing.T, name string, got []byte) {
+	t.Helper()
+	file := filepath.Join("testdata", "golden", name)
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s is not as it was (go test ./report -update writes it anew):\n%s", name, firstDifference(string(got), string(want)))
+	}
+}
+
+func firstDifference(got, want string) string {
+	a, b := bytes.Split([]byte(got), []byte("\n")), bytes.Split([]byte(want), []byte("\n"))
+	for i := range min(len(a), len(b)) {
+		if !bytes.Equal(a[i], b[i]) {
+			return "got:  " + string(a[i]) + "\nwant: " + string(b[i])
+		}
+	}
+	return "one is longer"
+}

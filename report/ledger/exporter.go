@@ -1,0 +1,250 @@
+package ledger
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/report/query"
+)
+
+// trailing is how long a node whose exporter has fallen silent, and does not
+// speak again within the window, counts as unseen; then it counts as removed.
+const trailing = time.Hour
+
+// cell is time of one key in one step of the ledger's grid.
+type cell struct {
+	key   Key
+	place Place
+	time  float64
+}
+
+// exporterRecord is what the exporter's series say, by step of the ledger's grid.
+type exporterRecord struct {
+	steps []exporterStep
+}
+
+// exporterStep is one step: the capacity by model and where it went.
+type exporterStep struct {
+	seen     bool
+	cells    []cell
+	capacity map[string]float64
+}
+
+func (r *exporterRecord) has(k int) bool { return r != nil && r.steps[k].seen }
+
+// exporter enters a step of the exporter's record: what it has seen, and what must
+// have been there, seen or not.
+func (b *book) exporter(r *exporterRecord, k int) {
+	if r == nil {
+		return
+	}
+	s := r.steps[k]
+	for _, model := range sorted(s.capacity) {
+		b.there(k, "", model, s.capacity[model])
+	}
+	for _, c := range s.cells {
+		b.put(k, c.key, c.place, c.time)
+	}
+}
+
+// exporterSeen reads the exporter's series, or returns nil where there are none.
+func exporterSeen(a query.Answers, ledger query.Grid) *exporterRecord {
+	if len(a.Lines[query.Nodes]) == 0 {
+		return nil
+	}
+	g := a.Window.Grid(a.Window.Step)
+	r := &exporterRecord{steps: make([]exporterStep, ledger.N+1)}
+	models := exporterModels(a, g)
+	step := g.Step.Seconds()
+	each := int(ledger.Step / g.Step)
+	for _, name := range sorted(models) {
+		m := models[name]
+		for i := 1; i <= g.N; i++ {
+			if math.IsNaN(m.cards[i]) {
+				continue
+			}
+			s := &r.steps[(i+each-1)/each]
+			s.seen = s.seen || m.seen[i]
+			if s.capacity == nil {
+				s.capacity = map[string]float64{}
+			}
+			for _, c := range m.at(name, i) {
+				c.time *= step
+				s.capacity[name] += c.time
+				s.cells = append(s.cells, c)
+			}
+		}
+	}
+	for k := range r.steps {
+		r.steps[k].merge()
+	}
+	return r
+}
+
+// merge adds up cells of the same key and place, in an order that is always the same.
+func (s *exporterStep) merge() {
+	slices.SortStableFunc(s.cells, func(a, b cell) int { return cmp.Or(a.key.compare(b.key), cmp.Compare(a.place, b.place)) })
+	n := 0
+	for i, c := range s.cells {
+		if i > 0 && n > 0 && s.cells[n-1].key == c.key && s.cells[n-1].place == c.place {
+			s.cells[n-1].time += c.time
+			continue
+		}
+		s.cells[n] = c
+		n++
+	}
+	s.cells = s.cells[:n]
+}
+
+// model is the cards of one model over the exporter's grid.
+type model struct {
+	cards, unseen, sick, dark []float64 // NaN in cards where nobody was seen
+	seen                      []bool
+	namespaces                map[string]*use
+}
+
+// use is what one namespace held of a model, in cards.
+type use struct{ held, measured, idle, busy []float64 }
+
+func exporterModels(a query.Answers, g query.Grid) map[string]*model {
+	models := map[string]*model{}
+	of := func(ls prom.Labels) *model {
+		name := modelName(ls.Get(metric.LabelModel))
+		m := models[name]
+		if m == nil {
+			m = &model{
+				cards: nans(g.N + 1), unseen: make([]float64, g.N+1), sick: make([]float64, g.N+1), dark: make([]float64, g.N+1),
+				seen: make([]bool, g.N+1), namespaces: map[string]*use{},
+			}
+			models[name] = m
+		}
+		return m
+	}
+	for _, l := range a.Lines[query.Nodes] {
+		of(l.Labels).node(Values(l, g), int(trailing/g.Step))
+	}
+	for _, l := range a.Lines[query.Sick] {
+		accumulate(of(l.Labels).sick, Values(l, g), 1)
+	}
+	for _, l := range a.Lines[query.Dark] {
+		accumulate(of(l.Labels).dark, Values(l, g), 1)
+	}
+	used := func(id query.ID, field func(*use) []float64, inCards bool) {
+		for _, l := range a.Lines[id] {
+			m := of(l.Labels)
+			ns := l.Labels.Get(a.Dialect.Namespace())
+			u := m.namespaces[ns]
+			if u == nil {
+				u = &use{make([]float64, g.N+1), make([]float64, g.N+1), make([]float64, g.N+1), make([]float64, g.N+1)}
+				m.namespaces[ns] = u
+			}
+			part := 1.0
+			if !inCards {
+				part = Part(l.Labels.Get(metric.LabelModel), l.Labels.Get(metric.LabelProfile))
+			}
+			accumulate(field(u), Values(l, g), part)
+		}
+	}
+	used(query.Held, func(u *use) []float64 { return u.held }, false)
+	used(query.Measured, func(u *use) []float64 { return u.measured }, false)
+	used(query.IdleHeld, func(u *use) []float64 { return u.idle }, false)
+	used(query.Busy, func(u *use) []float64 { return u.busy }, true)
+	return models
+}
+
+// node adds one node's cards. Between two moments at which it was seen they were
+// there, whether anybody looked or not.
+func (m *model) node(values []float64, last int) {
+	before := -1
+	for i, v := range values {
+		if math.IsNaN(v) {
+			continue
+		}
+		for k := before + 1; before >= 0 && k < i; k++ {
+			missing := min(values[before], v)
+			add(m.cards, k, missing)
+			m.unseen[k] += missing
+		}
+		add(m.cards, i, v)
+		m.seen[i] = true
+		before = i
+	}
+	for k := before + 1; before >= 0 && k < len(values) && k <= before+max(1, last); k++ {
+		add(m.cards, k, values[before])
+		m.unseen[k] += values[before]
+	}
+}
+
+// at returns where the cards of one moment were. They add up to the cards, or to
+// what the others add up to where that is more: series are not of one instant.
+func (m *model) at(name string, i int) []cell {
+	rest := m.cards[i]
+	var cells []cell
+	put := func(key Key, p Place, cards float64) {
+		if cards > 0 {
+			cells = append(cells, cell{key, p, cards})
+			rest -= cards
+		}
+	}
+	nobody := Key{Model: name}
+	put(nobody, Unknown, m.unseen[i]+m.dark[i])
+	put(nobody, Sick, m.sick[i])
+	for _, ns := range sorted(m.namespaces) {
+		u := m.namespaces[ns]
+		key := Key{Model: name, Namespace: ns}
+		held := u.held[i]
+		measured := min(held, u.measured[i])
+		idle := min(measured, u.idle[i])
+		busy := min(measured-idle, u.busy[i])
+		put(key, Busy, busy)
+		put(key, Idle, idle)
+		put(key, Slack, measured-idle-busy)
+		put(key, Unmeasured, held-measured)
+	}
+	if rest > 1e-9 {
+		cells = append(cells, cell{nobody, Free, rest})
+	}
+	return cells
+}
+
+func accumulate(sum, values []float64, times float64) {
+	for i, v := range values {
+		if !math.IsNaN(v) {
+			sum[i] += v * times
+		}
+	}
+}
+
+// Part is how much of a card an instance of a profile is: its part of the compute
+// slices, as the exporter counts. Without a profile it is the whole card; what is
+// no profile we know of counts as that, too.
+func Part(model, profile string) float64 {
+	if profile == "" {
+		return 1
+	}
+	if t, ok := mig.ForModel(model); ok {
+		if p, err := t.Lookup(profile); err == nil {
+			return float64(p.Compute) / float64(t.ComputeSlices())
+		}
+	}
+	n, err := mig.ParseName(profile)
+	if err != nil {
+		return 1
+	}
+	return min(1, float64(n.Compute)/7)
+}
+
+func sorted[V any](m map[string]V) []string {
+	names := make([]string, 0, len(m))
+	for n := range m {
+		names = append(names, n)
+	}
+	slices.SortFunc(names, strings.Compare)
+	return names
+}

@@ -1,0 +1,188 @@
+package ledger
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gpuscale/gpuscale/report/query"
+)
+
+// Ledger is where the GPU time of a window went.
+type Ledger struct {
+	// Capacity is all GPU time there was, in seconds of a card, counted apart
+	// from the rows.
+	Capacity float64
+	Rows     []Row // sorted by key
+	// Grid is the moments of Steps and Series: those of the autoscaler's counters.
+	Grid query.Grid
+	// Steps is the time of all rows between a moment of the grid and the one
+	// before; Steps[0] is empty.
+	Steps []Time
+	// Series is what was held and there was, by pool and model.
+	Series []Series
+	// FromAutoscaler and FromExporter are the seconds of the window that each has
+	// accounted for; the rest has no record.
+	FromAutoscaler, FromExporter, Unrecorded float64
+	// Gaps are times in the window without a record, the longest first.
+	Gaps []Gap
+	// Over is what the places claimed beyond the counted capacity.
+	Over float64
+	// Lost is GPU time of counters that began anew before their last value was
+	// read: it is in Unknown.
+	Lost float64
+}
+
+// Series is one pool's or model's cards over the grid; NaN where nothing is known.
+type Series struct {
+	Pool, Model    string
+	Held, Capacity []float64
+}
+
+// Gap is a time without a record.
+type Gap struct{ From, To time.Time }
+
+// Tolerance is how far the sum of the places may be from the capacity, as a share
+// of it: counters are read one after the other.
+const Tolerance = 0.001
+
+// Make reads the answers. It never fails: what is missing is unknown.
+func Make(a query.Answers) Ledger {
+	l := Ledger{Grid: a.Window.Grid(a.Window.Ledger)}
+	l.Steps = make([]Time, l.Grid.N+1)
+	b := book{l: &l, rows: map[Key]*Time{}, series: map[[2]string]*Series{}}
+	seen := exporterSeen(a, l.Grid)
+	counted, entered := b.autoscaler(a, seen)
+	for k := 1; k <= l.Grid.N; k++ {
+		if !entered[k] {
+			b.exporter(seen, k)
+		}
+		switch {
+		case counted[k]:
+			l.FromAutoscaler += l.Grid.Step.Seconds()
+		case !entered[k] && seen.has(k):
+			l.FromExporter += l.Grid.Step.Seconds()
+		default:
+			l.Unrecorded += l.Grid.Step.Seconds()
+			l.gap(k)
+		}
+	}
+	b.close()
+	return l
+}
+
+func (l *Ledger) gap(k int) {
+	from, to := l.Grid.At(k-1), l.Grid.At(k)
+	if n := len(l.Gaps); n > 0 && l.Gaps[n-1].To.Equal(from) {
+		l.Gaps[n-1].To = to
+		return
+	}
+	l.Gaps = append(l.Gaps, Gap{from, to})
+}
+
+// Total is the sum of all rows.
+func (l Ledger) Total() Time {
+	var t Time
+	for _, r := range l.Rows {
+		t.add(r.Time)
+	}
+	return t
+}
+
+// Check reports whether the places add up to the capacity.
+func (l Ledger) Check() error {
+	for _, r := range l.Rows {
+		for p, v := range r.Time {
+			if v < 0 || math.IsNaN(v) {
+				return fmt.Errorf("%s of %+v is no time: %g", Place(p), r.Key, v)
+			}
+		}
+	}
+	if l.Over > Tolerance*l.Capacity {
+		return fmt.Errorf("the places claim %.0f card-seconds more than the capacity of %.0f", l.Over, l.Capacity)
+	}
+	if sum := l.Total().Sum(); math.Abs(sum-l.Capacity) > Tolerance*l.Capacity {
+		return fmt.Errorf("the places add up to %.0f card-seconds, the capacity is %.0f", sum, l.Capacity)
+	}
+	return nil
+}
+
+// book is a ledger being written.
+type book struct {
+	l      *Ledger
+	rows   map[Key]*Time
+	series map[[2]string]*Series
+}
+
+// put adds time of a key at a step. It does not count as capacity.
+func (b *book) put(k int, key Key, p Place, seconds float64) {
+	if seconds == 0 {
+		return
+	}
+	t := b.rows[key]
+	if t == nil {
+		t = new(Time)
+		b.rows[key] = t
+	}
+	t[p] += seconds
+	b.l.Steps[k][p] += seconds
+	if p.Held() {
+		add(b.of(key).Held, k, seconds/b.l.Grid.Step.Seconds())
+	}
+}
+
+// there adds capacity.
+func (b *book) there(k int, pool, model string, seconds float64) {
+	b.l.Capacity += seconds
+	s := b.of(Key{Pool: pool, Model: model})
+	add(s.Capacity, k, seconds/b.l.Grid.Step.Seconds())
+	add(s.Held, k, 0)
+}
+
+func (b *book) of(key Key) *Series {
+	id := [2]string{key.Pool, key.Model}
+	s := b.series[id]
+	if s == nil {
+		s = &Series{Pool: key.Pool, Model: key.Model, Held: nans(b.l.Grid.N + 1), Capacity: nans(b.l.Grid.N + 1)}
+		b.series[id] = s
+	}
+	return s
+}
+
+func (b *book) close() {
+	for key, t := range b.rows {
+		b.l.Rows = append(b.l.Rows, Row{key, *t})
+	}
+	slices.SortFunc(b.l.Rows, func(a, b Row) int { return a.compare(b.Key) })
+	for _, s := range b.series {
+		b.l.Series = append(b.l.Series, *s)
+	}
+	slices.SortFunc(b.l.Series, func(a, b Series) int {
+		return cmp.Or(strings.Compare(a.Pool, b.Pool), strings.Compare(a.Model, b.Model))
+	})
+	slices.SortStableFunc(b.l.Gaps, func(a, b Gap) int { return cmp.Compare(b.To.Sub(b.From), a.To.Sub(a.From)) })
+}
+
+func (k Key) compare(o Key) int {
+	return cmp.Or(strings.Compare(k.Pool, o.Pool), strings.Compare(k.Model, o.Model),
+		strings.Compare(k.Tenant, o.Tenant), strings.Compare(k.Namespace, o.Namespace))
+}
+
+func nans(n int) []float64 {
+	v := make([]float64, n)
+	for i := range v {
+		v[i] = math.NaN()
+	}
+	return v
+}
+
+// add adds to a value that may not be known yet.
+func add(v []float64, k int, x float64) {
+	if math.IsNaN(v[k]) {
+		v[k] = 0
+	}
+	v[k] += x
+}

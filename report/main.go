@@ -1,0 +1,69 @@
+// Command gpuscale-report says where every GPU-hour went, who waited, and what to
+// change. It only reads, and only from Prometheus.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpuscale/gpuscale/internal/buildinfo"
+)
+
+func main() {
+	os.Exit(execute())
+}
+
+func execute() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := newCommand(os.Stdout, os.Stderr).ExecuteContext(ctx)
+	code := exitCode(err)
+	if err != nil && code != exitOK {
+		fmt.Fprintln(os.Stderr, "gpuscale-report:", err)
+	}
+	return code
+}
+
+func newCommand(out, errs io.Writer) *cobra.Command {
+	root := newRunCommand("gpuscale-report", out, errs)
+	root.Long = longHelp
+	root.Version = buildinfo.Version()
+	root.AddCommand(newRunCommand("run", out, errs), newTopCommand(out), newVersionCommand(out))
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage{err} })
+	root.SilenceUsage, root.SilenceErrors = true, true
+	root.SetOut(out)
+	root.SetErr(errs)
+	return root
+}
+
+func newVersionCommand(out io.Writer) *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(out, "gpuscale-report", buildinfo.Version())
+			return err
+		},
+	}
+}
+
+const longHelp = `Say where every GPU-hour went, who waited, and what to change.
+
+It reads from Prometheus (or Thanos, Mimir, VictoriaMetrics, Amazon's) what
+gpuscale-exporter and gpuscale-autoscaler have told it, and writes nothing but
+the report:
+
+  gpuscale-report --prometheus http://localhost:9090 --since 30d > report.html
+  gpuscale-report --prometheus URL --since 7d -o md
+  gpuscale-report --prometheus URL --since 7d -o csv --out DIR
+  gpuscale-report top --prometheus URL
+
+Without the autoscaler's series the report has no demand, quotas and pools, and
+cannot tell fragmented and stranded cards from free ones; it says so.
+
+` + exitHelp

@@ -1,0 +1,173 @@
+package model
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/report/query"
+)
+
+// place returns a place of section 1 by its word.
+func (h Hours) place(word string) Place {
+	for _, p := range h.Places {
+		if p.Place == word {
+			return p
+		}
+	}
+	return Place{Hours: Unknown("no such place"), Share: Unknown("no such place"), Money: Unknown("no such place")}
+}
+
+// unused is what nobody held: free, fragmented and stranded, of which the latter
+// two are part of free where nobody can tell them apart.
+func (h Hours) unused() (hours, share, money Number) {
+	free := h.place("free")
+	hours, share, money = free.Hours, free.Share, free.Money
+	for _, word := range []string{"fragmented", "stranded"} {
+		p := h.place(word)
+		if _, ok := p.Hours.Get(); ok {
+			hours, share, money = hours.Plus(p.Hours), share.Plus(p.Share), money.Plus(p.Money)
+		}
+	}
+	return hours, share, money
+}
+
+func (m *maker) figures() []Figure {
+	h := m.r.Hours
+	busy, idle := h.place("busy"), h.place("idle")
+	_, unusedShare, unusedMoney := h.unused()
+	if h.place("unmeasured").Share.Or(0) > 0.5 {
+		why := Unknown("use is unknown of more than half of all hours")
+		busy.Share, idle.Share = why, why
+	}
+	waited := Unknown(noAutoscaler)
+	if m.a.Autoscaler {
+		sum := Known(0)
+		for _, u := range m.r.Demand.Unmet {
+			sum = sum.Plus(u.Hours)
+		}
+		waited = sum
+	}
+	return []Figure{
+		{"Capacity", h.Capacity, "hours", "GPU-hours there were", h.Money},
+		{"Computing", busy.Share, "share", "of them a pod computed", busy.Money},
+		{"Held, idle", idle.Share, "share", "of them a pod held and hardly used", idle.Money},
+		{"Held by nobody", unusedShare, "share", "of them were free, fragmented or stranded", unusedMoney},
+		{"Waited in vain", waited, "hours", "GPU-hours of demand that nothing served", Unknown("demand has no price")},
+	}
+}
+
+func (m *maker) text() string {
+	h := m.r.Hours
+	capacity, ok := h.Capacity.Get()
+	if !ok {
+		return "There is no record of any GPU in this window."
+	}
+	var b strings.Builder
+	cards := capacity / m.r.Window.Hours
+	fmt.Fprintf(&b, "%s had %s %s on average, %s GPU-hours", m.span(), figure(cards), plural(cards, "card", "cards"), figure(capacity))
+	if v, ok := h.Money.Get(); ok {
+		fmt.Fprintf(&b, " worth %s %s", figure(v), m.r.Currency)
+	}
+	b.WriteString(". ")
+	busy, idle := h.place("busy"), h.place("idle")
+	if v, ok := busy.Share.Get(); ok && h.place("unmeasured").Share.Or(0) <= 0.5 {
+		fmt.Fprintf(&b, "In %s of them a pod computed; %s were held by pods that hardly did anything", whole(v), whole(idle.Share.Or(0)))
+	} else {
+		b.WriteString("How much of what was held computed is not known")
+	}
+	if _, v, _ := h.unused(); v.Or(0) > 0 {
+		fmt.Fprintf(&b, ", %s were held by nobody", whole(v.Or(0)))
+	}
+	b.WriteString(". ")
+	if waited, ok := m.r.Answer.Figures[4].Value.Get(); ok && waited > 0 {
+		fmt.Fprintf(&b, "Meanwhile demand for %s GPU-hours waited in vain. ", figure(waited))
+	}
+	m.firstAction(&b)
+	if q := m.r.Answer.Quality; q.Grade != "good" {
+		fmt.Fprintf(&b, "Data quality is %s: %s of the time has a record, and of %s GPU-hours nobody can say what they were used for.", q.Grade, whole(q.Coverage.Or(0)), figure(q.Unattributed.Or(0)))
+	}
+	return strings.TrimSpace(b.String())
+}
+
+func (m *maker) span() string {
+	hours := m.r.Window.Hours
+	switch {
+	case hours < 1:
+		return fmt.Sprintf("The last %.3g minutes", hours*60)
+	case hours < 48:
+		return fmt.Sprintf("The last %.3g hours", hours)
+	}
+	return fmt.Sprintf("The last %.3g days", hours/24)
+}
+
+func (m *maker) firstAction(b *strings.Builder) {
+	if len(m.r.Actions) == 0 || m.r.Actions[0].Effect != frees {
+		return
+	}
+	a := m.r.Actions[0]
+	fmt.Fprintf(b, "The first thing to do: %s (%s GPU-hours", strings.ToLower(a.Title[:1])+a.Title[1:], figure(a.Hours.Or(0)))
+	if v, ok := a.Money.Get(); ok {
+		fmt.Fprintf(b, ", %s %s", figure(v), m.r.Currency)
+	}
+	b.WriteString("). ")
+}
+
+// figure writes a number for a sentence: three digits, or whole from 100 on.
+func figure(v float64) string {
+	if v >= 100 {
+		return Thousands(v)
+	}
+	return fmt.Sprintf("%.3g", v)
+}
+
+func whole(share float64) string {
+	if share > 0 && share < 0.01 {
+		return fmt.Sprintf("%.1g %%", share*100)
+	}
+	return fmt.Sprintf("%.0f %%", share*100)
+}
+
+// Thousands writes a whole number with commas.
+func Thousands(v float64) string {
+	digits := fmt.Sprintf("%.0f", v)
+	sign := ""
+	if strings.HasPrefix(digits, "-") {
+		sign, digits = "-", digits[1:]
+	}
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return sign + digits
+}
+
+// methods says how the figures were made.
+func (m *maker) methods() Methods {
+	w := m.a.Window
+	o := Methods{
+		Steps: fmt.Sprintf("%s for what has few series, %s for the autoscaler's counters, %s for what has one a pod; scrapes %s apart", w.Step, w.Ledger, w.Coarse, w.Scrape),
+		Text: []string{
+			"A GPU-hour is a whole card for an hour. A MIG instance is its part of the card's compute slices; a card that several containers share belongs to each of them in equal parts.",
+			"The ledger reads the autoscaler's counters replica by replica: a value below the one before is a counter begun anew, and all of it counts; over a hole in the record a counter that went on is spread evenly. What neither a counter nor the exporter has seen, while cards were there before and after, is unknown.",
+			fmt.Sprintf("From the exporter alone, a moment stands for the step before it. A node that falls silent and comes back was there; one that does not is unknown for an hour and then gone. A holder is idle under 1 %% use, and its cards are proposed for reclaiming after %.3g minutes of it.", float64(query.IdleAfter)/60),
+			"Computing is time in which kernels ran, not how well they ran: a card at 100 % may still use little of its arithmetic.",
+			"Quantiles of waits come from histogram buckets and are as exact as those are wide.",
+			"Money is hours times the price of a card. Prices are those of one day: see the data-quality badge. Savings of different actions overlap and are not to be added up.",
+			"Workloads are guessed from the names of pods, since Prometheus does not know owners.",
+		},
+	}
+	for _, q := range m.a.Asked {
+		step := ""
+		if q.Step > 0 {
+			step = q.Step.String()
+		}
+		o.Queries = append(o.Queries, Query{Name: string(q.ID), What: q.What, Step: step, PromQL: q.PromQL})
+	}
+	return o
+}
+
+// Missing says which job to look at where there is nothing to report on.
+func Missing() string {
+	return fmt.Sprintf("there is no %s and no %s in the window: is gpuscale-exporter scraped (a ServiceMonitor or scrape job over its port 9400), and gpuscale-autoscaler? Look at up and at /targets of Prometheus",
+		metric.GPUInfo.Name, metric.AutoscalerGPUSeconds.Name)
+}

@@ -1,0 +1,156 @@
+package model
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/report/ledger"
+	"github.com/gpuscale/gpuscale/report/query"
+)
+
+func (m *maker) demand() Demand {
+	d := Demand{}
+	if !m.a.Autoscaler {
+		d.Missing = noAutoscaler + ": nobody says who waited"
+		d.Decision = m.wait("all", nil)
+		return d
+	}
+	byTenant := m.histograms(query.PodWait, metric.LabelTenant)
+	d.Waits = append(d.Waits, m.wait("all", joined(byTenant)))
+	for _, t := range sortedKeys(byTenant) {
+		d.Waits = append(d.Waits, m.wait(t, byTenant[t]))
+	}
+	d.Decision = m.wait("all", joined(m.histograms(query.Decisions, "")))
+	for _, l := range m.a.Lines[query.Waiting] {
+		values := m.values(l)
+		hours := m.total(values)
+		if hours == 0 {
+			continue
+		}
+		peak := 0.0
+		for i, v := range values {
+			if i > 0 && v > peak {
+				peak = v
+			}
+		}
+		d.Unmet = append(d.Unmet, Unmet{Shape: l.Labels.Get(metric.LabelShape), Reason: l.Labels.Get(metric.LabelReason), Hours: Known(hours), Peak: Known(peak)})
+	}
+	most(d.Unmet, func(u Unmet) Number { return u.Hours }, func(u Unmet) string { return u.Shape + u.Reason })
+	d.HPAs = m.hpas()
+	for _, l := range m.a.Lines[query.Refused] {
+		if hours := m.total(m.values(l)); hours > 0 {
+			d.Refused = append(d.Refused, Refused{Reason: l.Labels.Get(metric.LabelReason), PodHours: Known(hours)})
+		}
+	}
+	most(d.Refused, func(r Refused) Number { return r.PodHours }, func(r Refused) string { return r.Reason })
+	return d
+}
+
+func (m *maker) hpas() []HPA {
+	name := func(ls prom.Labels) string {
+		return ls.Get(m.a.Dialect.Holder()) + "\xff" + ls.Get(metric.LabelHPA)
+	}
+	reasons := map[string][]string{}
+	for _, l := range m.a.Lines[query.HPALimited] {
+		if m.total(m.values(l)) > 0 {
+			reasons[name(l.Labels)] = append(reasons[name(l.Labels)], l.Labels.Get(metric.LabelReason))
+		}
+	}
+	var all []HPA
+	for _, l := range m.a.Lines[query.HPAAtMax] {
+		values := m.values(l)
+		steps, newest := 0, math.NaN()
+		for i, v := range values {
+			if i > 0 && !math.IsNaN(v) {
+				steps++
+				newest = v
+			}
+		}
+		if steps == 0 {
+			continue
+		}
+		why := reasons[name(l.Labels)]
+		slices.Sort(why)
+		// What is at its maximum has as many replicas as it may.
+		all = append(all, HPA{Namespace: l.Labels.Get(m.a.Dialect.Holder()), Name: l.Labels.Get(metric.LabelHPA),
+			AtMax: Known(float64(steps) * m.coarse.Step.Hours()), Max: Known(newest), Reasons: strings.Join(slices.Compact(why), ", ")})
+	}
+	most(all, func(h HPA) Number { return h.AtMax }, func(h HPA) string { return h.Namespace + "/" + h.Name })
+	return all
+}
+
+// histogram is the growth of cumulative buckets by their upper bound.
+type histogram map[float64]float64
+
+// histograms reads buckets, by a label; all of them under "" without one.
+func (m *maker) histograms(id query.ID, label string) map[string]histogram {
+	all := map[string]histogram{}
+	for _, l := range m.a.Lines[id] {
+		bound, err := strconv.ParseFloat(l.Labels.Get("le"), 64)
+		if err != nil {
+			continue
+		}
+		of := ""
+		if label != "" {
+			of = l.Labels.Get(label)
+		}
+		if all[of] == nil {
+			all[of] = histogram{}
+		}
+		all[of][bound] += ledger.Grown(m.values(l), m.autoscalerSince())
+	}
+	return all
+}
+
+func joined(all map[string]histogram) histogram {
+	sum := histogram{}
+	for _, h := range all {
+		for bound, n := range h {
+			sum[bound] += n
+		}
+	}
+	return sum
+}
+
+// wait reads the quantiles of a histogram.
+func (m *maker) wait(of string, h histogram) Wait {
+	none := Unknown("nobody waited in the window")
+	if !m.a.Autoscaler {
+		none = Unknown(noAutoscaler)
+	}
+	w := Wait{Of: of, Count: none, P50: none, P95: none, P99: none}
+	count := h[math.Inf(1)]
+	if count < 0.5 {
+		return w
+	}
+	w.Count, w.P50, w.P95, w.P99 = Known(math.Round(count)), h.quantile(0.5), h.quantile(0.95), h.quantile(0.99)
+	return w
+}
+
+// quantile finds the bucket and goes into it by its share, as Prometheus does. In
+// the last bucket nobody knows more than its lower bound.
+func (h histogram) quantile(q float64) Number {
+	type bucket struct{ bound, count float64 }
+	var all []bucket
+	for bound, count := range h {
+		all = append(all, bucket{bound, count})
+	}
+	slices.SortFunc(all, func(a, b bucket) int { return cmp.Compare(a.bound, b.bound) })
+	rank := q * h[math.Inf(1)]
+	lower, below := 0.0, 0.0
+	for _, b := range all {
+		if b.count >= rank && b.count > below {
+			if math.IsInf(b.bound, 1) {
+				return Known(lower)
+			}
+			return Known(lower + (b.bound-lower)*(rank-below)/(b.count-below))
+		}
+		lower, below = b.bound, max(below, b.count)
+	}
+	return Unknown("the buckets do not add up")
+}

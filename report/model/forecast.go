@@ -1,0 +1,292 @@
+package model
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/gpu/sample"
+	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/plan/forecast"
+	"github.com/gpuscale/gpuscale/report/ledger"
+	"github.com/gpuscale/gpuscale/report/query"
+)
+
+// Bounds of section 6. A forecast reaches no further than half of what it is made
+// from, nor than a month.
+const (
+	mostOutlooks = 6
+	mostBands    = 48 // values ahead
+	farthest     = 30 * 24 * time.Hour
+	mostPast     = 240 // values before
+	bandLevel    = 0.8
+)
+
+func (m *maker) forecast() Forecast {
+	f := Forecast{Note: "Cards held, not cards asked for: demand that found no card is in section 2. The limit is the cards there can be: those of a pool at its maximum, else those there were at the end. A band is meant to hold 80 % of outcomes; what it has held before is printed beside it."}
+	whole := series{name: "all cards", limit: Known(0)}
+	var parts []series
+	limits := m.limits()
+	for _, s := range m.l.Series {
+		whole.sum(s.Held)
+		name := outlookName(s.Pool, s.Model)
+		if i := slices.IndexFunc(parts, func(p series) bool { return p.name == name }); i >= 0 {
+			parts[i].sum(s.Held)
+			continue
+		}
+		p := series{name: name, limit: limits[name]}
+		if _, ok := p.limit.Get(); !ok {
+			p.limit = Unknown("there were no cards at the end of the window")
+		} else {
+			whole.limit = whole.limit.Plus(p.limit)
+		}
+		p.sum(s.Held)
+		parts = append(parts, p)
+	}
+	slices.SortStableFunc(parts, func(a, b series) int { return cmp.Compare(b.limit.Or(0), a.limit.Or(0)) })
+	if len(parts) > 1 {
+		parts = append([]series{whole}, parts...)
+	}
+	if len(parts) > mostOutlooks {
+		f.Note += fmt.Sprintf(" The %d smallest are not shown.", len(parts)-mostOutlooks)
+		parts = parts[:mostOutlooks]
+	}
+	for _, p := range parts {
+		f.Outlooks = append(f.Outlooks, m.outlook(p))
+	}
+	f.Workloads = m.expected()
+	return f
+}
+
+// series is cards held on the ledger's grid, and how many there can be.
+type series struct {
+	name  string
+	held  []float64
+	limit Number
+}
+
+func (s *series) sum(held []float64) {
+	if s.held == nil {
+		s.held = slices.Clone(held)
+		return
+	}
+	for i, v := range held {
+		switch {
+		case math.IsNaN(v):
+		case math.IsNaN(s.held[i]):
+			s.held[i] = v
+		default:
+			s.held[i] += v
+		}
+	}
+}
+
+// limits returns the cards there can be, by pool: those of as many nodes as the
+// pool may have. Of what is in no pool it is the cards at the end.
+func (m *maker) limits() map[string]Number {
+	all := map[string]Number{}
+	sizes := m.cardsPerNode()
+	for _, p := range m.r.Pools {
+		if size, ok := sizes[p.Pool]; ok && p.Pool != "" {
+			all[p.Pool] = p.Max
+			if v, ok := p.Max.Get(); ok {
+				all[p.Pool] = size.Times(v)
+			}
+		}
+	}
+	sum := func(id query.ID, of func(prom.Labels) string, g query.Grid) {
+		cards := map[string]Number{}
+		for _, l := range m.a.Lines[id] {
+			name := of(l.Labels)
+			if _, ok := cards[name]; !ok {
+				cards[name] = Known(0)
+			}
+			values := ledger.Values(l, g)
+			if v := values[g.N]; !math.IsNaN(v) {
+				cards[name] = cards[name].Plus(Known(v))
+			}
+		}
+		for name, n := range cards {
+			if _, ok := all[name].Get(); !ok && n.Or(0) > 0 {
+				all[name] = n
+			}
+		}
+	}
+	sum(query.GPUs, func(ls prom.Labels) string { return outlookName(ls.Get(metric.LabelPool), ls.Get(metric.LabelModel)) }, m.coarse)
+	sum(query.Nodes, func(ls prom.Labels) string { return gpu.ProductName(ls.Get(metric.LabelModel)) }, m.a.Window.Grid(m.a.Window.Step))
+	return all
+}
+
+// outlookName is what a forecast is called: after its pool, else after its model.
+func outlookName(pool, model string) string {
+	if pool == "" || pool == metric.Nobody {
+		return gpu.ProductName(model)
+	}
+	return pool
+}
+
+// points are means over equal parts, so that no more than n are left.
+func (s series) points(g query.Grid, n int) []sample.Point {
+	each := max(1, int(math.Ceil(float64(g.N)/float64(n))))
+	var out []sample.Point
+	for k := 1; k <= g.N; k += each {
+		end := min(g.N, k+each-1)
+		sum, known := 0.0, 0
+		for i := k; i <= end; i++ {
+			if !math.IsNaN(s.held[i]) {
+				sum += s.held[i]
+				known++
+			}
+		}
+		if known > 0 {
+			out = append(out, sample.Point{At: g.At(end), Number: sum / float64(known)})
+		}
+	}
+	return out
+}
+
+func (m *maker) outlook(s series) Outlook {
+	w := m.a.Window
+	o := Outlook{Of: s.name, Limit: s.limit, Level: bandLevel}
+	for _, p := range s.points(m.l.Grid, mostPast) {
+		o.Past = append(o.Past, Point{At: p.At, Cards: Known(p.Number)})
+	}
+	none := Unknown("there is no forecast")
+	o.Error = BackTest{MAPE: none, MASE: none, Coverage: none}
+	o.Exhausts = Exhausted{Earliest: none, Expected: none, Latest: none, Text: "Not enough data."}
+	points := s.points(m.l.Grid, manyPoints)
+	if len(points) < 2 {
+		o.Why = "not enough data: fewer than two values are known"
+		return o
+	}
+	reach := min(points[len(points)-1].At.Sub(points[0].At)/2, farthest)
+	ask := forecast.Ask{Now: w.Until, Level: bandLevel}
+	for h, step := time.Duration(0), ahead(reach); h+step <= reach; {
+		h += step
+		ask.Horizons = append(ask.Horizons, h)
+	}
+	o.band(forecast.Make(points, ask))
+	o.exhaust(w.Until, reach)
+	return o
+}
+
+// ahead is how far apart values ahead are. No step is a whole day, or the day's peak
+// would never be looked at.
+func ahead(reach time.Duration) time.Duration {
+	for _, step := range []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute,
+		time.Hour, 2 * time.Hour, 3 * time.Hour, 4 * time.Hour, 5 * time.Hour, 8 * time.Hour, 11 * time.Hour} {
+		if reach/step <= mostBands {
+			return step
+		}
+	}
+	return 15 * time.Hour
+}
+
+// inTime writes a time ahead.
+func inTime(days float64) string {
+	switch {
+	case days*24 < 2:
+		return fmt.Sprintf("%.0f minutes", days*24*60)
+	case days < 2:
+		return fmt.Sprintf("%.0f hours", days*24)
+	}
+	return fmt.Sprintf("%.1f days", days)
+}
+
+// manyPoints is how many values a forecast is made from: an hour each of a month.
+const manyPoints = 720
+
+// band takes the horizons up to the first that cannot be foreseen.
+func (o *Outlook) band(all []forecast.Forecast) {
+	for _, f := range all {
+		if !f.Enough {
+			if len(o.Ahead) == 0 {
+				o.Why = "not enough data: " + f.Why
+			}
+			return
+		}
+		number := func(v sample.Value) Number {
+			if x, ok := v.Get(); ok {
+				return Known(x)
+			}
+			return Unknown("tried too few times to say")
+		}
+		o.Ahead = append(o.Ahead, Band{At: f.At.UTC(), Low: number(f.Low), Expected: number(f.Expected), High: number(f.High)})
+		o.Method, o.Why = string(f.Method), f.Why
+		o.Error = BackTest{MAPE: number(f.Error.MAPE), MASE: number(f.Error.MASE), Coverage: number(f.Error.Coverage), Tests: f.Error.Tests}
+	}
+}
+
+// exhaust says when the band reaches the cards there are, as a range.
+func (o *Outlook) exhaust(now time.Time, reach time.Duration) {
+	limit, ok := o.Limit.Get()
+	if !ok || len(o.Ahead) == 0 || limit <= 0 {
+		return
+	}
+	last := o.Ahead[len(o.Ahead)-1].At.Sub(now)
+	days := func(d time.Duration) float64 { return d.Hours() / 24 }
+	never := Unknown(fmt.Sprintf("not within the %s looked ahead", inTime(days(last))))
+	when := func(of func(Band) Number) Number {
+		for _, b := range o.Ahead {
+			// A hair below counts: a band never passes what it was made from.
+			if v, ok := of(b).Get(); ok && v >= limit*0.999 {
+				return Known(days(b.At.Sub(now)))
+			}
+		}
+		return never
+	}
+	e := Exhausted{
+		Earliest: when(func(b Band) Number { return b.High }), Expected: when(func(b Band) Number { return b.Expected }), Latest: when(func(b Band) Number { return b.Low }),
+	}
+	first, soon := e.Earliest.Get()
+	lastDay, sure := e.Latest.Get()
+	switch {
+	case !soon:
+		e.Text = fmt.Sprintf("Not within the %s looked ahead.", inTime(days(last)))
+	case sure && lastDay == first:
+		e.Text = fmt.Sprintf("Within %s.", inTime(first))
+	case sure:
+		e.Text = fmt.Sprintf("In %s to %s.", inTime(first), inTime(lastDay))
+	default:
+		e.Text = fmt.Sprintf("In %s at the earliest; it may not happen within the %s looked ahead.", inTime(first), inTime(days(last)))
+	}
+	if last < reach {
+		e.Text += " Beyond that there is not enough data."
+	}
+	o.Exhausts = e
+}
+
+func (m *maker) expected() []Workload {
+	by := map[string]*Workload{}
+	for _, s := range m.a.Vectors[query.Forecasts] {
+		name := s.Labels.Get(metric.LabelWorkload)
+		w := by[name]
+		if w == nil {
+			none := Unknown("the autoscaler cannot say")
+			w = &Workload{Workload: name, Low: none, Expected: none, High: none, Error: none}
+			by[name] = w
+		}
+		switch s.Labels.Get(metric.LabelKind) {
+		case "low":
+			w.Low = Known(s.Value)
+		case "expected":
+			w.Expected = Known(s.Value)
+		case "high":
+			w.High = Known(s.Value)
+		}
+	}
+	for _, s := range m.a.Vectors[query.ForecastErr] {
+		if w := by[s.Labels.Get(metric.LabelWorkload)]; w != nil {
+			w.Error = Known(s.Value)
+		}
+	}
+	var all []Workload
+	for _, name := range sortedKeys(by) {
+		all = append(all, *by[name])
+	}
+	return all
+}

@@ -1,0 +1,124 @@
+package model
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/gpuscale/gpuscale/report/ledger"
+)
+
+// placeText is how a place is told to people.
+type placeText struct {
+	place          ledger.Place
+	group          string
+	name, meaning  string
+	needAutoscaler bool
+}
+
+// waterfall is the order of section 1: from what nobody can use to what computes.
+var waterfall = []placeText{
+	{ledger.Sick, "broken", "Sick", "the card is broken", false},
+	{ledger.Unready, "broken", "Node not ready", "the node should be ready and is not", true},
+	{ledger.Booting, "coming", "Booting", "the node is coming up", true},
+	{ledger.Cordoned, "coming", "Cordoned", "free, on a node that takes no new pods", true},
+	{ledger.Cutting, "coming", "Being cut", "the card is being repartitioned", true},
+	{ledger.Unknown, "unknown", "Unknown", "nobody looked, or nobody said who holds it", false},
+	{ledger.Free, "unused", "Free", "in service, and nobody holds it", false},
+	{ledger.Fragmented, "unused", "Fragmented", "free, but cut or scattered so that it serves nobody", true},
+	{ledger.Stranded, "unused", "Stranded", "free, but its node has no CPU or memory left, or keeps pods away", true},
+	{ledger.Idle, "held", "Held, idle", "held by something that hardly computes at all", false},
+	{ledger.Slack, "held", "Held, between work", "held by something that computes, the rest of its time", false},
+	{ledger.Unmeasured, "held", "Held, use unknown", "held, and nobody measured its use", false},
+	{ledger.Busy, "productive", "Computing", "held, and computing", false},
+}
+
+func (m *maker) hours() Hours {
+	h := Hours{Capacity: Unknown("no record in the window"), Sum: Unknown("no record in the window")}
+	total := m.l.Total()
+	if m.l.Capacity > 0 {
+		h.Capacity, h.Sum = Known(m.l.Capacity/hour), Known(total.Sum()/hour)
+	}
+	h.Money = m.placeMoney(func(ledger.Time) float64 { return 1 }, true)
+	for _, p := range waterfall {
+		place := Place{Place: p.place.String(), Group: p.group, Name: p.name, Meaning: p.meaning}
+		place.Hours = m.placeHours(p, total[p.place])
+		place.Share = place.Hours.Over(h.Capacity)
+		place.Money = place.Hours
+		if _, ok := place.Hours.Get(); ok {
+			place.Money = m.placeMoney(func(t ledger.Time) float64 { return t[p.place] }, false)
+		}
+		h.Places = append(h.Places, place)
+	}
+	h.Over = m.buckets()
+	if err := m.l.Check(); err != nil {
+		h.Notes = append(h.Notes, "The ledger does not add up: "+err.Error()+".")
+	}
+	if m.l.FromExporter > 0 {
+		h.Notes = append(h.Notes, fmt.Sprintf("%s of the window are told by the exporter alone: fragmented and stranded cards cannot be told from free ones there, nor cordoned and booting nodes.", percent(m.l.FromExporter/m.r.Window.Hours/hour)))
+	}
+	if m.l.Lost > 0 {
+		h.Notes = append(h.Notes, fmt.Sprintf("%.4g GPU-hours were counted by nobody, since the autoscaler was not running or was started anew; they are unknown.", m.l.Lost/hour))
+	}
+	return h
+}
+
+// placeHours is unknown for what only the autoscaler can tell, where it has not
+// spoken at all. Where it has spoken for a part, its hours are those of that part.
+func (m *maker) placeHours(p placeText, seconds float64) Number {
+	switch {
+	case m.l.Capacity == 0:
+		return Unknown("no record in the window")
+	case p.needAutoscaler && m.l.FromAutoscaler == 0:
+		return Unknown("only the autoscaler can tell it from free: " + noAutoscaler)
+	}
+	return Known(seconds / hour)
+}
+
+// placeMoney adds up what a part of each row costs; all of it with whole.
+func (m *maker) placeMoney(part func(ledger.Time) float64, whole bool) Number {
+	sum := Known(0)
+	for _, r := range m.l.Rows {
+		seconds := part(r.Time)
+		if whole {
+			seconds = r.Time.Sum()
+		}
+		sum = sum.Plus(m.money(r.Pool, r.Model, seconds/hour))
+	}
+	if len(m.l.Rows) == 0 {
+		return Unknown("no record in the window")
+	}
+	if m.cards.currency == "" {
+		return Unknown(noPrices)
+	}
+	return sum
+}
+
+// mostBuckets is how many parts the window is drawn in.
+const mostBuckets = 60
+
+func (m *maker) buckets() []Bucket {
+	g := m.l.Grid
+	each := max(1, int(math.Ceil(float64(g.N)/mostBuckets)))
+	var all []Bucket
+	for k := 1; k <= g.N; k += each {
+		end := min(g.N, k+each-1)
+		var t ledger.Time
+		for i := k; i <= end; i++ {
+			for p, v := range m.l.Steps[i] {
+				t[p] += v
+			}
+		}
+		b := Bucket{From: g.At(k - 1), Until: g.At(end)}
+		for _, p := range waterfall {
+			n := m.placeHours(p, t[p.place])
+			if t.Sum() == 0 {
+				n = Unknown("no record")
+			}
+			b.Hours = append(b.Hours, n)
+		}
+		all = append(all, b)
+	}
+	return all
+}
+
+func percent(share float64) string { return fmt.Sprintf("%.3g %%", 100*share) }

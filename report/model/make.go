@@ -1,0 +1,196 @@
+package model
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/report/ledger"
+	"github.com/gpuscale/gpuscale/report/prices"
+	"github.com/gpuscale/gpuscale/report/query"
+)
+
+// Input is all that a report is made from.
+type Input struct {
+	Answers query.Answers
+	// Prices goes before what the autoscaler says its pools cost; nil for none.
+	Prices *prices.List
+	// Currency of the autoscaler's prices, which do not say; empty for "cost units".
+	Currency string
+	// Previous is the report before, nil for none.
+	Previous  *Report
+	Version   string
+	Generated time.Time
+}
+
+// maker is a report being made.
+type maker struct {
+	Input
+	a      query.Answers
+	l      ledger.Ledger
+	coarse query.Grid
+	r      *Report
+	cards  cardPrices
+	models map[string]string // of a card's UUID
+	work   map[workKey]*work
+}
+
+// Make makes the report. It never fails: what cannot be said is unknown, with the
+// reason.
+func Make(in Input) Report {
+	m := &maker{Input: in, a: in.Answers, l: ledger.Make(in.Answers), r: &Report{Schema: Schema, Version: in.Version, Generated: in.Generated.UTC().Truncate(time.Second)}}
+	w := m.a.Window
+	m.coarse = w.Grid(w.Coarse)
+	m.r.Window = Window{From: w.From, Until: w.Until, Hours: w.Length().Hours()}
+	m.cards = m.newCardPrices()
+	m.r.Currency = m.cards.currency
+	m.models = m.cardModels()
+	m.r.Hours = m.hours()
+	m.r.Demand = m.demand()
+	m.r.Use = m.use()
+	m.r.Pools = m.pools()
+	m.work = m.workloads()
+	m.r.MIG = m.mig()
+	m.r.Forecast = m.forecast()
+	m.r.Reliability = m.reliability()
+	m.r.Answer.Quality = m.quality()
+	m.r.Actions = m.actions()
+	m.r.Changes = m.changes()
+	m.r.Answer.Figures = m.figures()
+	m.r.Answer.Text = m.text()
+	m.r.Methods = m.methods()
+	noNil(reflect.ValueOf(m.r).Elem())
+	return *m.r
+}
+
+// Check reports whether the places add up to the capacity.
+func (r Report) Check() error {
+	sum, known := r.Hours.Sum.Get()
+	capacity, also := r.Hours.Capacity.Get()
+	if known && also && math.Abs(sum-capacity) > ledger.Tolerance*capacity {
+		return fmt.Errorf("the places add up to %.2f hours, the capacity is %.2f", sum, capacity)
+	}
+	return nil
+}
+
+// noNil makes lists that nobody has filled empty ones: in JSON a list is a list.
+func noNil(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				noNil(v.Field(i))
+			}
+		}
+	case reflect.Slice:
+		if v.IsNil() {
+			v.Set(reflect.MakeSlice(v.Type(), 0, 0))
+		}
+		for i := range v.Len() {
+			noNil(v.Index(i))
+		}
+	}
+}
+
+const hour = 3600.0
+
+// noExporter and noAutoscaler are why a figure is not there.
+const (
+	noExporter   = "no gpu_info series: the exporter is not scraped"
+	noAutoscaler = "no series of gpuscale-autoscaler"
+)
+
+// values puts a line on the coarse grid.
+func (m *maker) values(l prom.Line) []float64 { return ledger.Values(l, m.coarse) }
+
+// total is what a line's values stand for, each for the step before it, in hours.
+func (m *maker) total(values []float64) float64 {
+	sum := 0.0
+	for i, v := range values {
+		if i > 0 && !math.IsNaN(v) {
+			sum += v
+		}
+	}
+	return sum * m.coarse.Step.Hours()
+}
+
+// mean is over what is known.
+func mean(values []float64) Number {
+	sum, n := 0.0, 0
+	for i, v := range values {
+		if i > 0 && !math.IsNaN(v) {
+			sum += v
+			n++
+		}
+	}
+	if n == 0 {
+		return Unknown("no value in the window")
+	}
+	return Known(sum / float64(n))
+}
+
+// last is the newest value, if it is no older than five minutes or a step.
+func (m *maker) last(values []float64) Number {
+	back := int(5*time.Minute/m.coarse.Step) + 1
+	for i := len(values) - 1; i >= 0 && i >= len(values)-back; i-- {
+		if !math.IsNaN(values[i]) {
+			return Known(values[i])
+		}
+	}
+	return Unknown("no value at the end of the window")
+}
+
+// grown is the growth of counters, added up by what of labels gives. They are
+// known from when the program that has them was first seen.
+func (m *maker) grown(id query.ID, since int, of func(prom.Labels) string) map[string]float64 {
+	sums := map[string]float64{}
+	for _, l := range m.a.Lines[id] {
+		sums[of(l.Labels)] += ledger.Grown(m.values(l), since)
+	}
+	return sums
+}
+
+// autoscalerSince is the first moment of the coarse grid with the autoscaler's series.
+func (m *maker) autoscalerSince() int { return ledger.Known(m.a.Lines[query.GPUs], m.coarse) }
+
+// exporterSince is that of the exporter's.
+func (m *maker) exporterSince() int { return ledger.Known(m.a.Lines[query.Nodes], m.coarse) }
+
+func (m *maker) cardModels() map[string]string {
+	models := map[string]string{}
+	note := func(ls prom.Labels) {
+		if model := ls.Get(metric.LabelModel); model != "" {
+			models[ls.Get(metric.LabelGPUUUID)] = model
+		}
+	}
+	for _, l := range m.a.Lines[query.MemoryP99] {
+		note(l.Labels)
+	}
+	for _, s := range m.a.Vectors[query.Cards] {
+		note(s.Labels)
+	}
+	return models
+}
+
+// sortedKeys returns a map's keys in order.
+func sortedKeys[V any](all map[string]V) []string {
+	keys := make([]string, 0, len(all))
+	for k := range all {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// most sorts by a figure, the largest first, and by name where they are the same.
+func most[T any](all []T, figure func(T) Number, name func(T) string) {
+	slices.SortStableFunc(all, func(a, b T) int {
+		return cmp.Or(cmp.Compare(figure(b).Or(-1), figure(a).Or(-1)), strings.Compare(name(a), name(b)))
+	})
+}

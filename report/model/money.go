@@ -1,0 +1,138 @@
+package model
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+
+	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/report/query"
+)
+
+// cardPrices is what a card costs in an hour.
+type cardPrices struct {
+	currency string
+	source   string // for the quality badge
+	card     func(pool, model string) Number
+	spot     map[string]string // class by pool
+}
+
+const noPrices = "no prices: give --prices, or state pricePerHour in the GPUNodePools"
+
+func (m *maker) newCardPrices() cardPrices {
+	c := cardPrices{spot: map[string]string{}}
+	node := map[string]float64{}
+	for _, s := range m.a.Vectors[query.PoolPrice] {
+		pool := s.Labels.Get(metric.LabelPool)
+		node[pool] = s.Value
+		c.spot[pool] = "on demand"
+		if s.Labels.Get(metric.LabelSpot) == "true" {
+			c.spot[pool] = "spot"
+		}
+	}
+	switch {
+	case m.Prices != nil:
+		list := *m.Prices
+		c.currency = list.Currency
+		c.source = fmt.Sprintf("%s, of %s", list.Source, list.Date)
+		c.card = func(pool, model string) Number {
+			if v, ok := list.Card(model, c.spot[pool] == "spot"); ok {
+				return Known(v)
+			}
+			kind := "on-demand"
+			if c.spot[pool] == "spot" {
+				kind = "spot"
+			}
+			return Unknown(fmt.Sprintf("the price list has no %s price of %s", kind, cmp.Or(gpu.ProductName(model), "cards without a model")))
+		}
+	case len(node) > 0:
+		c.currency = cmp.Or(m.Currency, "cost units")
+		c.source = "pricePerHour of the GPUNodePools, as they were at the end of the window"
+		size := m.cardsPerNode()
+		c.card = func(pool, model string) Number {
+			if pool == "" {
+				return m.anyPool(node, size, model)
+			}
+			price, ok := node[pool]
+			if !ok {
+				return Unknown("pool " + pool + " states no price")
+			}
+			return Known(price).Over(size[pool])
+		}
+	default:
+		c.source = noPrices
+		c.card = func(string, string) Number { return Unknown(noPrices) }
+	}
+	return c
+}
+
+// anyPool is the price of a card of which the pool is not known: that of the pools
+// which have such cards, if it is the same.
+func (m *maker) anyPool(node map[string]float64, size map[string]Number, model string) Number {
+	price := Unknown("no pool with a price has such cards")
+	for _, s := range m.l.Series {
+		p, priced := node[s.Pool]
+		if !priced || gpu.ProductName(s.Model) != gpu.ProductName(model) {
+			continue
+		}
+		card := Known(p).Over(size[s.Pool])
+		if old, ok := price.Get(); ok && old != card.Or(old) {
+			return Unknown("pools with such cards have different prices")
+		}
+		price = card
+	}
+	return price
+}
+
+// cardsPerNode is how many cards a node of each pool has: those there were over
+// the window, by the nodes there were.
+func (m *maker) cardsPerNode() map[string]Number {
+	cards, nodes := map[string]float64{}, map[string]float64{}
+	for _, l := range m.a.Lines[query.GPUs] {
+		cards[l.Labels.Get(metric.LabelPool)] += m.total(m.values(l))
+	}
+	for _, l := range m.a.Lines[query.PoolNodes] {
+		if l.Labels.Get(metric.LabelKind) == "size" {
+			nodes[l.Labels.Get(metric.LabelPool)] += m.total(m.values(l))
+		}
+	}
+	per := map[string]Number{}
+	for pool, n := range nodes {
+		per[pool] = Unknown("pool " + pool + " had no nodes")
+		if n > 0 && cards[pool] > 0 {
+			per[pool] = Known(max(1, math.Round(cards[pool]/n)))
+		}
+	}
+	return per
+}
+
+// money of hours of a card.
+func (m *maker) money(pool, model string, hours float64) Number {
+	if hours == 0 {
+		return Known(0)
+	}
+	return m.cards.card(pool, model).Times(hours)
+}
+
+// modelMoney is that of a card of which only the model is known: of pools with
+// such cards the mean, by how many cards they had.
+func (m *maker) modelMoney(model string, hours float64) Number {
+	if m.Prices != nil {
+		return m.money("", model, hours)
+	}
+	sum, weight := 0.0, 0.0
+	for _, r := range m.l.Rows {
+		if gpu.ProductName(r.Model) != gpu.ProductName(model) {
+			continue
+		}
+		if p, ok := m.cards.card(r.Pool, r.Model).Get(); ok {
+			sum += p * r.Time.Sum()
+			weight += r.Time.Sum()
+		}
+	}
+	if weight == 0 {
+		return m.money("", model, hours)
+	}
+	return Known(sum / weight * hours)
+}

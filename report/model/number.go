@@ -1,0 +1,110 @@
+package model
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"strconv"
+)
+
+// Number is a figure, or why there is none. In JSON it is a number, or an object
+// {"unknown": "why"}: it can never be taken for zero.
+type Number struct {
+	v     float64
+	known bool
+	why   string
+}
+
+// Known makes a number; what is not one is unknown.
+func Known(v float64) Number {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return Unknown("not a number")
+	}
+	return Number{v: v, known: true}
+}
+
+// Unknown says why there is no number.
+func Unknown(why string) Number { return Number{why: why} }
+
+// Get returns the number, if it is known.
+func (n Number) Get() (float64, bool) { return n.v, n.known }
+
+// Or returns the number, or another where it is unknown. It is for sorting and for
+// drawing, never for adding up.
+func (n Number) Or(v float64) float64 {
+	if n.known {
+		return n.v
+	}
+	return v
+}
+
+// Why says why the number is unknown, empty if it is known.
+func (n Number) Why() string {
+	if !n.known && n.why == "" {
+		return "not asked"
+	}
+	return n.why
+}
+
+// Times returns the product, unknown if the number is.
+func (n Number) Times(f float64) Number {
+	if !n.known {
+		return n
+	}
+	return Known(n.v * f)
+}
+
+// Over returns the quotient: unknown if either is, or if it is by zero.
+func (n Number) Over(d Number) Number {
+	switch {
+	case !n.known:
+		return n
+	case !d.known:
+		return d
+	case d.v == 0:
+		return Unknown("nothing to divide by")
+	}
+	return Known(n.v / d.v)
+}
+
+// Plus returns the sum, unknown if either is.
+func (n Number) Plus(o Number) Number {
+	switch {
+	case !n.known:
+		return n
+	case !o.known:
+		return o
+	}
+	return Known(n.v + o.v)
+}
+
+// MarshalJSON rounds to six digits: nothing in here is known better.
+func (n Number) MarshalJSON() ([]byte, error) {
+	if !n.known {
+		return json.Marshal(struct {
+			Unknown string `json:"unknown"`
+		}{n.Why()})
+	}
+	rounded, err := strconv.ParseFloat(strconv.FormatFloat(n.v, 'g', 6, 64), 64)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(rounded)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (n *Number) UnmarshalJSON(raw []byte) error {
+	var v float64
+	if err := json.Unmarshal(raw, &v); err == nil && string(raw) != "null" {
+		*n = Known(v)
+		return nil
+	}
+	var u struct {
+		Unknown *string `json:"unknown"`
+	}
+	if err := json.Unmarshal(raw, &u); err != nil || u.Unknown == nil {
+		return errors.New(`want a number or {"unknown": "why"}`)
+	}
+	*n = Unknown(*u.Unknown)
+	return nil
+}

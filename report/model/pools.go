@@ -1,0 +1,98 @@
+package model
+
+import (
+	"math"
+	"strings"
+
+	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/report/ledger"
+	"github.com/gpuscale/gpuscale/report/query"
+)
+
+// verbs of gpuscale_autoscaler_actions_total.
+const (
+	verbScaleUp     = "scale-up"
+	verbRemove      = "remove-node"
+	verbRepartition = "repartition"
+)
+
+func (m *maker) pools() []Pool {
+	nodes := map[string]map[string][]float64{}
+	for _, l := range m.a.Lines[query.PoolNodes] {
+		pool := l.Labels.Get(metric.LabelPool)
+		if nodes[pool] == nil {
+			nodes[pool] = map[string][]float64{}
+		}
+		nodes[pool][l.Labels.Get(metric.LabelKind)] = m.values(l)
+	}
+	since := m.autoscalerSince()
+	done := m.grown(query.Actions, since, func(ls prom.Labels) string {
+		if ls.Get(metric.LabelResult) != "ok" {
+			return ""
+		}
+		return ls.Get(metric.LabelPool) + "\xff" + ls.Get(metric.LabelVerb)
+	})
+	failed := m.grown(query.Failures, since, func(ls prom.Labels) string {
+		return ls.Get(metric.LabelPool) + "\xff" + ls.Get(metric.LabelReason)
+	})
+	interrupted := m.grown(query.Interrupted, since, func(ls prom.Labels) string { return ls.Get(metric.LabelPool) })
+	ready := m.histograms(query.NodeReady, metric.LabelPool)
+	away := map[string]float64{}
+	for _, l := range m.a.Lines[query.Backoff] {
+		away[l.Labels.Get(metric.LabelPool)] += m.total(m.values(l))
+	}
+	var all []Pool
+	for _, pool := range sortedKeys(nodes) {
+		n := nodes[pool]
+		p := Pool{
+			Pool: pool, Class: m.cards.spot[pool], Min: m.last(n["min"]), Max: m.last(n["max"]), Mean: mean(n["size"]), Now: m.last(n["size"]),
+			Added: Known(math.Round(done[pool+"\xff"+verbScaleUp])), Removed: Known(math.Round(done[pool+"\xff"+verbRemove])),
+			Repartitions: Known(math.Round(done[pool+"\xff"+verbRepartition])), Interrupted: Known(math.Round(interrupted[pool])), BackedOff: Known(away[pool]),
+		}
+		if p.Class == "" {
+			p.Class = "unknown"
+		}
+		m.poolHours(&p)
+		wait := m.wait(pool, ready[pool])
+		p.ReadyP50, p.ReadyP95 = wait.P50, wait.P95
+		if _, ok := wait.Count.Get(); !ok {
+			p.ReadyP50, p.ReadyP95 = Unknown("no node became ready in the window"), Unknown("no node became ready in the window")
+		}
+		failures := 0.0
+		var reasons []string
+		for _, key := range sortedKeys(failed) {
+			of, reason, _ := strings.Cut(key, "\xff")
+			if of == pool && failed[key] > 0 {
+				failures += failed[key]
+				reasons = append(reasons, reason)
+			}
+		}
+		p.Failures, p.FailedFor = Known(math.Round(failures)), strings.Join(reasons, ", ")
+		all = append(all, p)
+	}
+	return all
+}
+
+func (m *maker) poolHours(p *Pool) {
+	var t ledger.Time
+	money := Known(0)
+	var models []string
+	for _, r := range m.l.Rows {
+		if r.Pool != p.Pool {
+			continue
+		}
+		for place, v := range r.Time {
+			t[place] += v
+		}
+		money = money.Plus(m.money(r.Pool, r.Model, r.Time.Sum()/hour))
+		if len(models) == 0 || models[len(models)-1] != r.Model {
+			models = append(models, r.Model)
+		}
+	}
+	p.Model = strings.Join(models, ", ")
+	p.Hours, p.Money, p.Used = Known(t.Sum()/hour), money, Known(t[ledger.Busy]).Over(Known(t.Sum()))
+	if t.Sum() == 0 {
+		p.Used = Unknown("the pool had no cards")
+	}
+}

@@ -1,0 +1,72 @@
+package model
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/report/ledger"
+	"github.com/gpuscale/gpuscale/report/query"
+)
+
+// condemning are the XIDs after which a card needs a reset or a technician: those
+// for which the exporter says that a card is not healthy.
+var condemning = []string{"48", "62", "64", "74", "79", "95", "119", "120", "140", "143", "169"}
+
+func (m *maker) reliability() Reliability {
+	total := m.l.Total()
+	r := Reliability{Lost: Known((total[ledger.Sick] + total[ledger.Unready]) / hour)}
+	r.Money = m.placeMoney(func(t ledger.Time) float64 { return t[ledger.Sick] + t[ledger.Unready] }, false)
+	if m.l.Capacity == 0 {
+		r.Lost = Unknown("no record in the window")
+	}
+	r.MTBF = Unknown("no card was condemned in the window")
+	if !m.a.Exporter {
+		r.Missing = noExporter
+		r.MTBF = Unknown(noExporter)
+		return r
+	}
+	type code struct {
+		count        float64
+		cards, nodes []string
+	}
+	by := map[string]*code{}
+	for _, l := range m.a.Lines[query.XIDs] {
+		n := ledger.Grown(m.values(l), m.exporterSince())
+		if n < 0.5 {
+			continue
+		}
+		x := l.Labels.Get(metric.LabelXID)
+		if by[x] == nil {
+			by[x] = &code{}
+		}
+		by[x].count += n
+		by[x].cards = append(by[x].cards, l.Labels.Get(metric.LabelGPUUUID))
+		by[x].nodes = append(by[x].nodes, l.Labels.Get(metric.LabelNode))
+	}
+	condemned := 0.0
+	for _, x := range sortedKeys(by) {
+		c := by[x]
+		slices.Sort(c.cards)
+		slices.Sort(c.nodes)
+		is := slices.Contains(condemning, x)
+		if is {
+			condemned += c.count
+		}
+		r.XIDs = append(r.XIDs, XID{Code: x, Count: Known(c.count), Cards: len(slices.Compact(c.cards)), Nodes: slices.Compact(c.nodes), Condemned: is})
+	}
+	most(r.XIDs, func(x XID) Number { return x.Count }, func(x XID) string {
+		n, _ := strconv.Atoi(x.Code)
+		return strconv.Itoa(1e6 + n)
+	})
+	if condemned > 0 {
+		r.MTBF = Known(m.l.Capacity / hour / condemned)
+	}
+	for _, l := range m.a.Lines[query.SickNodes] {
+		if hours := m.total(m.values(l)); hours > 0 {
+			r.Nodes = append(r.Nodes, SickNode{Node: l.Labels.Get(metric.LabelNode), Hours: Known(hours)})
+		}
+	}
+	most(r.Nodes, func(n SickNode) Number { return n.Hours }, func(n SickNode) string { return n.Node })
+	return r
+}

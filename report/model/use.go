@@ -1,0 +1,126 @@
+package model
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/report/ledger"
+	"github.com/gpuscale/gpuscale/report/query"
+)
+
+func (m *maker) use() Use {
+	u := Use{}
+	u.Tenants = m.tenants()
+	rows := map[ledger.Key]*ledger.Time{}
+	moneyOf, wasteOf := map[ledger.Key]Number{}, map[ledger.Key]Number{}
+	var order []ledger.Key
+	for _, r := range m.l.Rows {
+		held := r.Time.Held()
+		if held == 0 {
+			continue
+		}
+		key := r.Key
+		key.Pool = ""
+		t := rows[key]
+		if t == nil {
+			t = new(ledger.Time)
+			rows[key] = t
+			moneyOf[key], wasteOf[key] = Known(0), Known(0)
+			order = append(order, key)
+		}
+		for p, v := range r.Time {
+			t[p] += v
+		}
+		moneyOf[key] = moneyOf[key].Plus(m.money(r.Pool, r.Model, held/hour))
+		wasteOf[key] = wasteOf[key].Plus(m.money(r.Pool, r.Model, r.Time[ledger.Idle]/hour))
+	}
+	for _, key := range order {
+		t := rows[key]
+		row := UseRow{Tenant: key.Tenant, Namespace: key.Namespace, Model: key.Model, Allocated: Known(t.Held() / hour), Money: moneyOf[key], Waste: wasteOf[key]}
+		measured := t.Held() - t[ledger.Unmeasured]
+		if measured > 0 {
+			row.Used, row.Idle = Known(t[ledger.Busy]/hour), Known(t[ledger.Idle]/hour)
+			row.Share = Known(t[ledger.Busy] / measured)
+		} else {
+			why := Unknown("nobody measured its use")
+			row.Used, row.Idle, row.Share, row.Waste = why, why, why, why
+		}
+		u.Rows = append(u.Rows, row)
+	}
+	most(u.Rows, func(r UseRow) Number {
+		if _, ok := r.Money.Get(); ok {
+			return r.Money
+		}
+		return r.Allocated
+	}, func(r UseRow) string { return r.Tenant + "/" + r.Namespace + "/" + r.Model })
+	u.Serving = m.serving()
+	if !m.a.Autoscaler {
+		u.Missing = noAutoscaler + ": no tenants, quotas, borrowed or lent cards"
+	}
+	return u
+}
+
+func (m *maker) tenants() []Tenant {
+	values := map[string]map[string][]float64{}
+	for _, l := range m.a.Lines[query.Tenants] {
+		t := l.Labels.Get(metric.LabelTenant)
+		if values[t] == nil {
+			values[t] = map[string][]float64{}
+		}
+		values[t][l.Labels.Get(metric.LabelKind)] = m.values(l)
+	}
+	of := func(v []float64, why string) Number {
+		if v == nil {
+			return Unknown(why)
+		}
+		return mean(v)
+	}
+	var all []Tenant
+	for _, name := range sortedKeys(values) {
+		v := values[name]
+		all = append(all, Tenant{
+			Tenant: name, Guaranteed: of(v["guaranteed"], "no guarantee stated"), Limit: of(v["limit"], "no limit"), Used: of(v["used"], "not told"),
+			Borrowed: of(v["borrowed"], "not told"), Lent: of(v["lent"], "not told"), Waiting: of(v["waiting"], "not told"),
+		})
+	}
+	return all
+}
+
+// serving puts tokens beside what their namespaces held. Tokens are counted by
+// pods that come and go: each began at zero.
+func (m *maker) serving() []Serving {
+	known := ledger.Known(m.a.Lines[query.Tokens], m.coarse)
+	tokens, names := map[string]float64{}, map[string][]string{}
+	for _, l := range m.a.Lines[query.Tokens] {
+		ns := l.Labels.Get(metric.LabelNamespace)
+		tokens[ns] += ledger.Grown(m.values(l), known)
+		names[ns] = append(names[ns], l.Labels.Get(metric.LabelModelName))
+	}
+	held, cost := map[string]Number{}, map[string]Number{}
+	for _, r := range m.l.Rows {
+		if r.Namespace == "" {
+			continue
+		}
+		if _, ok := held[r.Namespace]; !ok {
+			held[r.Namespace], cost[r.Namespace] = Known(0), Known(0)
+		}
+		hours := r.Time.Held() / hour
+		held[r.Namespace] = held[r.Namespace].Plus(Known(hours))
+		cost[r.Namespace] = cost[r.Namespace].Plus(m.money(r.Pool, r.Model, hours))
+	}
+	var all []Serving
+	for _, ns := range sortedKeys(tokens) {
+		slices.Sort(names[ns])
+		s := Serving{Namespace: ns, Models: strings.Join(slices.Compact(names[ns]), ", "), Tokens: Known(tokens[ns])}
+		var ok bool
+		if s.Allocated, ok = held[ns]; !ok {
+			s.Allocated = Unknown("nobody saw the namespace hold a card")
+			s.Cost = s.Allocated
+		} else {
+			s.Cost = cost[ns].Over(s.Tokens.Times(1e-6))
+		}
+		all = append(all, s)
+	}
+	return all
+}

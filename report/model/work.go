@@ -1,0 +1,139 @@
+package model
+
+import (
+	"math"
+	"regexp"
+
+	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/report/ledger"
+	"github.com/gpuscale/gpuscale/report/query"
+)
+
+// workKey is a workload and what its pods hold.
+type workKey struct {
+	namespace, name, profile string
+}
+
+// work is what a workload's pods held, by the coarse grid.
+type work struct {
+	workKey
+	kind    string // Deployment, StatefulSet, "controller" of any kind, or Pod
+	pattern string // of its pods' names
+	model   string
+	held    map[string][]bool // by card or instance
+	idle    map[string][]bool
+	memory  float64 // 99th percentile, bytes; NaN for unknown
+	use     float64 // 95th percentile of what is held
+}
+
+// Names that controllers make end in characters that form no words.
+var (
+	ofDeployment = regexp.MustCompile(`^(.+)-[a-f0-9]{6,10}-[bcdfghjklmnpqrstvwxz2456789]{5}$|^(.+)-[bcdfghjklmnpqrstvwxz2456789]{6,10}-[bcdfghjklmnpqrstvwxz2456789]{5}$`)
+	ofSet        = regexp.MustCompile(`^(.+)-[0-9]+$`)
+	ofController = regexp.MustCompile(`^(.+)-[bcdfghjklmnpqrstvwxz2456789]{5}$`)
+)
+
+// Owner guesses, from a pod's name, whose it is. Prometheus does not say; the
+// guess is shown as one. The pattern matches the names of the owner's pods.
+func Owner(pod string) (name, kind, pattern string) {
+	const tail = "-[bcdfghjklmnpqrstvwxz2456789]{5}"
+	if m := ofDeployment.FindStringSubmatch(pod); m != nil {
+		name = m[1] + m[2]
+		return name, "Deployment", regexp.QuoteMeta(name) + "-[a-z0-9]{6,10}" + tail
+	}
+	if m := ofSet.FindStringSubmatch(pod); m != nil {
+		return m[1], "StatefulSet", regexp.QuoteMeta(m[1]) + "-[0-9]+"
+	}
+	if m := ofController.FindStringSubmatch(pod); m != nil {
+		return m[1], "controller", regexp.QuoteMeta(m[1]) + tail
+	}
+	return pod, "Pod", regexp.QuoteMeta(pod)
+}
+
+// workloads puts together what the exporter says of pods.
+func (m *maker) workloads() map[workKey]*work {
+	all := map[workKey]*work{}
+	d := m.a.Dialect
+	of := func(ls prom.Labels) *work {
+		name, kind, pattern := Owner(ls.Get(d.Pod()))
+		key := workKey{ls.Get(d.Namespace()), name, ls.Get(metric.LabelProfile)}
+		w := all[key]
+		if w == nil {
+			w = &work{workKey: key, kind: kind, pattern: pattern, held: map[string][]bool{}, idle: map[string][]bool{}, memory: math.NaN(), use: math.NaN()}
+			all[key] = w
+		}
+		if model := m.models[ls.Get(metric.LabelGPUUUID)]; model != "" {
+			w.model = model
+		}
+		return w
+	}
+	mark := func(id query.ID, field func(*work) map[string][]bool) {
+		for _, l := range m.a.Lines[id] {
+			where := field(of(l.Labels))
+			entity := l.Labels.Get(metric.LabelGPUUUID) + "/" + l.Labels.Get(metric.LabelGPUInstanceID)
+			if where[entity] == nil {
+				where[entity] = make([]bool, m.coarse.N+1)
+			}
+			for i, v := range m.values(l) {
+				if !math.IsNaN(v) && i > 0 {
+					where[entity][i] = true
+				}
+			}
+		}
+	}
+	mark(query.Holders, func(w *work) map[string][]bool { return w.held })
+	mark(query.IdleFor, func(w *work) map[string][]bool { return w.idle })
+	most := func(id query.ID, field func(*work) *float64) {
+		for _, l := range m.a.Lines[id] {
+			f := field(of(l.Labels))
+			if v := l.Points[0].Value; !math.IsNaN(v) && !(v <= *f) {
+				*f = v
+			}
+		}
+	}
+	most(query.MemoryP99, func(w *work) *float64 { return &w.memory })
+	most(query.UseP95, func(w *work) *float64 { return &w.use })
+	most(query.InstUseP95, func(w *work) *float64 { return &w.use })
+	return all
+}
+
+// hours of cards, and of one holder at the most.
+func (m *maker) markedHours(marked map[string][]bool) (sum, longest float64) {
+	for _, steps := range marked {
+		n := 0
+		for _, is := range steps {
+			if is {
+				n++
+			}
+		}
+		h := float64(n) * m.coarse.Step.Hours()
+		sum += h
+		longest = max(longest, h)
+	}
+	return sum, longest
+}
+
+func (w *work) part() float64 { return ledger.Part(w.model, w.profile) }
+
+// selector matches the series of the workload's pods.
+func (w *work) matchers(d query.Dialect) []string {
+	profile := query.Equal(metric.LabelGPUInstanceID, "")
+	if w.profile != "" {
+		profile = query.Equal(metric.LabelProfile, w.profile)
+	}
+	return []string{query.Equal(d.Namespace(), w.namespace), query.Like(d.Pod(), w.pattern), profile}
+}
+
+// sortedWork returns the workloads in order of name.
+func (m *maker) sortedWork() []*work {
+	byName := map[string]*work{}
+	for k, w := range m.work {
+		byName[k.namespace+"\xff"+k.name+"\xff"+k.profile] = w
+	}
+	var all []*work
+	for _, name := range sortedKeys(byName) {
+		all = append(all, byName[name])
+	}
+	return all
+}

@@ -1,0 +1,85 @@
+package prices_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gpuscale/gpuscale/report/prices"
+)
+
+const good = `currency: USD
+source: our contract
+date: 2026-01-02
+prices:
+- {model: NVIDIA H100 80GB HBM3, perHour: 2.5}
+- {model: H100-80GB, perHour: 1, spot: true}
+`
+
+// TestCard finds a price by any spelling of the model, spot apart.
+func TestCard(t *testing.T) {
+	l, err := prices.Parse("p.yaml", []byte(good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		model string
+		spot  bool
+		want  float64
+	}{{"H100-80GB", false, 2.5}, {"NVIDIA-H100-80GB-HBM3", true, 1}, {"L4", false, 0}} {
+		if got, ok := l.Card(c.model, c.spot); got != c.want || ok != (c.want > 0) {
+			t.Errorf("%s spot %v: %v, %v", c.model, c.spot, got, ok)
+		}
+	}
+}
+
+// TestProblems: each with file, line and field, all at once.
+func TestProblems(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                      "p.yaml: is empty",
+		"- a":                                   "p.yaml:1: currency: want fields",
+		good + "extra: 1\n":                     "p.yaml:7: extra: is no field",
+		good + "- {model: L4, perHour: 0}\n":    "p.yaml:7: prices[2].perHour",
+		good + "- {model: L4, perHour: .inf}\n": "prices[2].perHour",
+		good + "- {model: H100-80GB, perHour: 3}\n":           "p.yaml:7: prices[2].model: H100-80GB has a price in line 5",
+		good + "- {model: L4, perHour: 1, spot: \"maybe\"}\n": "prices[2].spot",
+		strings.Replace(good, "2026-01-02", "1.2.2026", 1):    "p.yaml:3: date",
+		strings.Replace(good, "currency: USD\n", "", 1):       "currency: is required",
+		"currency: [": "p.yaml",
+	} {
+		if _, err := prices.Parse("p.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}
+
+// TestExample: the example in the documentation can be read.
+func TestExample(t *testing.T) {
+	if _, err := prices.Load("../../docs/prices-example.yaml"); err != nil {
+		t.Error(err)
+	}
+}
+
+// FuzzParse: whatever is read has all that is asked for, and everything else is an
+// error that names the file.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(good))
+	f.Add([]byte("a: &a [*a]"))
+	f.Add([]byte("prices: [{model: x, perHour: nan}]"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		l, err := prices.Parse("p.yaml", raw)
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "p.yaml") {
+				t.Errorf("the error names no file: %v", err)
+			}
+			return
+		}
+		if l.Currency == "" || l.Source == "" || len(l.Date) != 10 || len(l.Prices) == 0 {
+			t.Errorf("%q gave %+v", raw, l)
+		}
+		for _, p := range l.Prices {
+			if !(p.PerHour > 0) {
+				t.Errorf("%q gave %+v", raw, p)
+			}
+		}
+	})
+}

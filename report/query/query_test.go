@@ -1,0 +1,170 @@
+package query_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/report/query"
+)
+
+var until = time.Date(2026, 3, 10, 11, 22, 33, 0, time.UTC)
+
+// TestWindow: steps grow with the window, and it begins and ends on them.
+func TestWindow(t *testing.T) {
+	for since, want := range map[time.Duration]string{
+		10 * time.Minute: "15s 15s", 24 * time.Hour: "15s 5m0s", 30 * 24 * time.Hour: "5m0s 1h0m0s", 400 * 24 * time.Hour: "2h0m0s 24h0m0s",
+	} {
+		w, err := query.NewWindow(until, since)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(w.Step, " ", w.Coarse); got != want {
+			t.Errorf("%s: steps %s, want %s", since, got, want)
+		}
+		if w.Coarse%w.Step != 0 || !w.Until.Equal(w.Until.Truncate(w.Coarse)) || !w.From.Equal(w.From.Truncate(w.Coarse)) || w.Until.After(until) {
+			t.Errorf("%s: %s to %s is not on steps of %s", since, w.From, w.Until, w.Coarse)
+		}
+	}
+	for _, since := range []time.Duration{0, -time.Hour, time.Second, 401 * 24 * time.Hour} {
+		if _, err := query.NewWindow(until, since); err == nil {
+			t.Errorf("%s was taken", since)
+		}
+	}
+}
+
+// TestEveryQueryParses, in each dialect, whatever is matched.
+func TestEveryQueryParses(t *testing.T) {
+	w, err := query.NewWindow(until, 30*24*time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := parser.NewParser(parser.Options{})
+	for _, d := range []query.Dialect{{}, {ExporterMoved: true, AutoscalerMoved: true}, {Match: `cluster="a%s\"{}"`}} {
+		asks := d.Asks(w, query.FromExporter, query.FromAutoscaler, query.FromServers)
+		ids := map[query.ID]bool{}
+		for _, a := range asks {
+			if _, err := p.ParseExpr(strings.ReplaceAll(a.PromQL, "PIECE", "1h")); err != nil {
+				t.Errorf("%s: %v\n%s", a.ID, err, a.PromQL)
+			}
+			if a.What == "" || ids[a.ID] {
+				t.Errorf("%s says nothing, or is there twice", a.ID)
+			}
+			ids[a.ID] = true
+			if d.Match != "" && strings.Count(a.PromQL, d.Match) == 0 {
+				t.Errorf("%s does not match %s", a.ID, d.Match)
+			}
+		}
+	}
+}
+
+// server is a double that counts, and refuses ranges of more than its limit.
+type server struct {
+	limit  time.Duration
+	fail   error
+	mu     sync.Mutex
+	ranges []string
+}
+
+func (s *server) Query(_ context.Context, promql string, at time.Time) (prom.Vector, error) {
+	if strings.HasPrefix(promql, "count(present_over_time(gpu_info[") {
+		return prom.Vector{{Value: 8}}, nil
+	}
+	return nil, nil
+}
+
+func (s *server) Range(_ context.Context, promql string, from, to time.Time, step time.Duration) ([]prom.Line, error) {
+	if s.fail != nil && strings.Contains(promql, "gpu_xid") {
+		return nil, s.fail
+	}
+	if to.Sub(from) > s.limit {
+		return nil, fmt.Errorf("%w: HTTP 422: query processing would load too many samples into memory", prom.ErrBadQuery)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := prom.Line{Labels: prom.FromMap(map[string]string{"q": promql})}
+	for t := from; !t.After(to); t = t.Add(step) {
+		l.Points = append(l.Points, prom.Point{Time: t, Value: 1})
+		if strings.HasPrefix(promql, "count by (node, model)") {
+			s.ranges = append(s.ranges, t.UTC().Format(time.RFC3339))
+		}
+	}
+	return []prom.Line{l}, nil
+}
+
+// TestPieces: a long window is asked for in pieces, what is too much in halves, and
+// each moment once.
+func TestPieces(t *testing.T) {
+	w, err := query.NewWindow(until, 3*24*time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{limit: 7 * time.Hour}
+	var last, all int
+	a, err := query.Run(t.Context(), s, w, query.Options{Progress: func(done, n int) { last, all = done, n }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last != all || all == 0 {
+		t.Errorf("progress ended at %d of %d", last, all)
+	}
+	for id, lines := range a.Lines {
+		if id == query.MemoryP99 || id == query.UseP95 || id == query.InstUseP95 {
+			continue
+		}
+		if len(lines) != 1 {
+			t.Errorf("%s: %d lines", id, len(lines))
+			continue
+		}
+		points := lines[0].Points
+		if !points[0].Time.Equal(a.Window.From) || !points[len(points)-1].Time.Equal(a.Window.Until) {
+			t.Errorf("%s: from %s to %s", id, points[0].Time, points[len(points)-1].Time)
+		}
+		for i := 1; i < len(points); i++ {
+			if d := points[i].Time.Sub(points[i-1].Time); d != points[1].Time.Sub(points[0].Time) {
+				t.Fatalf("%s: %s after %s", id, d, points[i-1].Time)
+			}
+		}
+	}
+	slices.Sort(s.ranges)
+	if n := len(s.ranges); n == 0 || len(slices.Compact(s.ranges)) != n {
+		t.Errorf("a moment was asked for twice, or none was")
+	}
+}
+
+// TestFailures: a refused question is a problem of its own; a lost connection ends
+// everything; a half answer is no answer.
+func TestFailures(t *testing.T) {
+	w, err := query.NewWindow(until, 2*time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fail := range []error{prom.ErrBadQuery, &prom.PartialError{Warnings: []string{"a store is down"}}} {
+		a, err := query.Run(t.Context(), &server{limit: 24 * time.Hour, fail: fail}, w, query.Options{})
+		if err != nil || !a.Failed(query.XIDs) || a.Failed(query.Nodes) || len(a.Lines[query.XIDs]) != 0 {
+			t.Errorf("%v: %v, %v", fail, err, a.Problems)
+		}
+	}
+	if _, err := query.Run(t.Context(), &server{limit: 24 * time.Hour, fail: prom.ErrUnavailable}, w, query.Options{}); !errors.Is(err, prom.ErrUnavailable) {
+		t.Errorf("%v, want unavailable", err)
+	}
+	if _, err := query.Run(t.Context(), nobody{}, w, query.Options{}); !errors.Is(err, query.ErrNoData) {
+		t.Errorf("%v, want no data", err)
+	}
+}
+
+// nobody has no series.
+type nobody struct{}
+
+func (nobody) Query(context.Context, string, time.Time) (prom.Vector, error) { return nil, nil }
+func (nobody) Range(context.Context, string, time.Time, time.Time, time.Duration) ([]prom.Line, error) {
+	return nil, nil
+}

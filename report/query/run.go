@@ -1,0 +1,297 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/prom"
+)
+
+// Prometheus is what the report asks. *prom.Client is one.
+type Prometheus interface {
+	Query(ctx context.Context, promql string, at time.Time) (prom.Vector, error)
+	Range(ctx context.Context, promql string, from, to time.Time, step time.Duration) ([]prom.Line, error)
+}
+
+// Options of Run. The zero value has a meaning.
+type Options struct {
+	// Match is put into every selector: `cluster="a"`.
+	Match string
+	// Concurrency is how many queries are under way at once; zero is 4.
+	Concurrency int
+	// Progress is told how many of all pieces are done; nil for nobody.
+	Progress func(done, all int)
+}
+
+// ErrNoData is that neither the exporter nor the autoscaler has a series in the
+// window, so that there is nothing to report on.
+var ErrNoData = errors.New("no GPU series")
+
+// piece is the longest time one query is asked about; what fails for its size is
+// asked again in halves, down to shortest.
+const (
+	piece    = 24 * time.Hour
+	shortest = time.Hour
+)
+
+// Run asks everything. An error of the connection ends it; a question the server
+// refuses, or answers in part, is a Problem in the Answers, and the rest goes on.
+// It wraps ErrNoData where there is nothing to ask about.
+func Run(ctx context.Context, p Prometheus, w Window, o Options) (Answers, error) {
+	a, err := explore(ctx, p, w, o)
+	if err != nil {
+		return Answers{}, err
+	}
+	if o.Concurrency <= 0 {
+		o.Concurrency = 4
+	}
+	jobs := a.jobs()
+	if err := do(ctx, p, jobs, o); err != nil {
+		return Answers{}, err
+	}
+	a.collect(jobs)
+	return a, nil
+}
+
+// explore finds out who is there, how labels are spelled, how far apart samples
+// are and how many series there will be.
+func explore(ctx context.Context, p Prometheus, w Window, o Options) (Answers, error) {
+	a := Answers{Dialect: Dialect{Match: o.Match}, Lines: map[ID][]prom.Line{}, Vectors: map[ID]prom.Vector{}}
+	d, length := a.Dialect, seconds(w.Length())
+	var err error
+	count := func(expression string) int {
+		if err != nil {
+			return 0
+		}
+		var v prom.Vector
+		if v, err = p.Query(ctx, expression, w.Until); err != nil {
+			err = fmt.Errorf("asking Prometheus: %w", err)
+		}
+		if len(v) != 1 {
+			return 0
+		}
+		return int(v[0].Value)
+	}
+	there := func(name string) bool { return count("count(present_over_time("+d.Select(name)+"["+length+"]))") > 0 }
+	a.Exporter = there(metric.GPUInfo.Name)
+	rows := count("count(present_over_time(" + d.Select(metric.AutoscalerGPUSeconds.Name) + "[" + length + "]))")
+	a.Autoscaler = rows > 0
+	a.Servers = there(metric.VLLMGenerationTokens.Name) || there(metric.SGLangGenerationTokens.Name)
+	moved := metric.Exported + metric.LabelNamespace + `!=""`
+	a.Dialect.ExporterMoved = count("count(present_over_time("+d.Select(metric.GPUHeld.Name, moved)+"["+length+"]))") > 0
+	a.Dialect.AutoscalerMoved = count("count(present_over_time("+d.Select(metric.AutoscalerGPUSeconds.Name, moved)+"["+length+"]))") > 0
+	nodes := count("count(count " + by(metric.LabelNode) + " (last_over_time(" + d.Select(metric.GPUInfo.Name) + "[" + length + "])))")
+	// Samples in ten minutes: a program's densest series tells how often it is scraped.
+	scrape := time.Duration(0)
+	for _, name := range []string{metric.GPUInfo.Name, metric.AutoscalerCapacityGPUSeconds.Name} {
+		if n := count("max(count_over_time(" + d.Select(name) + "[10m]))"); n > 1 {
+			scrape = max(scrape, min(max(10*time.Minute/time.Duration(n), time.Second), 5*time.Minute))
+		}
+	}
+	if scrape == 0 {
+		scrape = w.Scrape
+	}
+	if err != nil {
+		return Answers{}, err
+	}
+	if !a.Exporter && !a.Autoscaler {
+		return Answers{}, ErrNoData
+	}
+	a.Window = w.widen(scrape, nodes, rows)
+	return a, nil
+}
+
+// job is a question about a piece of the window, and its answer.
+type job struct {
+	ask      int // of Answers.Asked
+	kind     Kind
+	promql   string
+	from, to time.Time
+	step     time.Duration
+	lines    []prom.Line
+	vector   prom.Vector
+	problems []Problem
+}
+
+func (a *Answers) jobs() []*job {
+	w := a.Window
+	var sources []Source
+	for _, s := range []struct {
+		is bool
+		Source
+	}{{a.Exporter, FromExporter}, {a.Autoscaler, FromAutoscaler}, {a.Servers, FromServers}} {
+		if s.is {
+			sources = append(sources, s.Source)
+		}
+	}
+	var jobs []*job
+	for i, ask := range a.Dialect.Asks(w, sources...) {
+		step := map[Kind]time.Duration{Fine: w.Step, Ledger: w.Ledger, Coarse: w.Coarse}[ask.Kind]
+		shown := ask
+		shown.PromQL = pieced(ask.PromQL, min(piece, w.Length()))
+		a.Asked = append(a.Asked, Asked{Ask: shown, Step: step})
+		if ask.Kind == Now {
+			jobs = append(jobs, &job{ask: i, kind: Now, promql: ask.PromQL, from: w.Until, to: w.Until})
+			continue
+		}
+		// The first piece has From itself: counters are compared with it.
+		for from := w.From; from.Before(w.Until); {
+			to := from.Add(max(piece, step))
+			if to.After(w.Until) {
+				to = w.Until
+			}
+			begin := from
+			if ask.Kind != PerPiece && from != w.From {
+				begin = from.Add(step)
+			}
+			jobs = append(jobs, &job{ask: i, kind: ask.Kind, promql: ask.PromQL, from: begin, to: to, step: step})
+			from = to
+		}
+	}
+	return jobs
+}
+
+func do(ctx context.Context, p Prometheus, jobs []*job, o Options) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	todo := make(chan *job)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	done := 0
+	for range o.Concurrency {
+		wg.Go(func() {
+			for j := range todo {
+				if err := j.run(ctx, p); err != nil {
+					cancel(err)
+				}
+				mu.Lock()
+				done++
+				if o.Progress != nil {
+					o.Progress(done, len(jobs))
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for _, j := range jobs {
+		if ctx.Err() != nil {
+			break
+		}
+		todo <- j
+	}
+	close(todo)
+	wg.Wait()
+	if ctx.Err() != nil {
+		return fmt.Errorf("asking Prometheus: %w", context.Cause(ctx))
+	}
+	return nil
+}
+
+func (j *job) run(ctx context.Context, p Prometheus) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	if j.kind == Now {
+		v, err := p.Query(ctx, j.promql, j.to)
+		j.vector = v
+		return j.note(j.from, j.to, err)
+	}
+	if j.kind == PerPiece {
+		v, err := p.Query(ctx, pieced(j.promql, j.to.Sub(j.from)), j.to)
+		for _, s := range v {
+			j.lines = append(j.lines, prom.Line{Labels: s.Labels, Points: []prom.Point{{Time: j.to, Value: s.Value}}})
+		}
+		return j.note(j.from, j.to, err)
+	}
+	return j.span(ctx, p, j.from, j.to)
+}
+
+// pieced puts a piece's length into a query.
+func pieced(promql string, length time.Duration) string {
+	return strings.ReplaceAll(promql, "[PIECE]", "["+seconds(length)+"]")
+}
+
+// span asks about a part of the piece, and about its halves where that was too
+// much for the server or for us.
+func (j *job) span(ctx context.Context, p Prometheus, from, to time.Time) error {
+	lines, err := p.Range(ctx, j.promql, from, to, j.step)
+	tooMuch := errors.Is(err, prom.ErrTooLarge) || errors.Is(err, prom.ErrBadQuery) && strings.Contains(err.Error(), "too many samples")
+	if half := (to.Sub(from) / 2).Truncate(j.step); tooMuch && half >= shortest {
+		if err := j.span(ctx, p, from, from.Add(half)); err != nil {
+			return err
+		}
+		return j.span(ctx, p, from.Add(half).Add(j.step), to)
+	}
+	j.lines = append(j.lines, lines...)
+	return j.note(from, to, err)
+}
+
+// note keeps what is wrong with one question; what is wrong with the connection
+// ends all of them.
+func (j *job) note(from, to time.Time, err error) error {
+	if err == nil || errors.Is(err, prom.ErrUnavailable) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	j.problems = append(j.problems, Problem{From: from, To: to, Err: err.Error()})
+	return nil
+}
+
+// collect puts the pieces together, in the order of the questions and of time.
+func (a *Answers) collect(jobs []*job) {
+	type place struct {
+		ask int
+		key string
+	}
+	at := map[place]int{}
+	for _, j := range jobs {
+		id := a.Asked[j.ask].ID
+		for _, p := range j.problems {
+			p.ID = id
+			a.Problems = append(a.Problems, p)
+		}
+		if j.kind == Now {
+			a.Vectors[id] = j.vector
+			continue
+		}
+		for _, l := range j.lines {
+			key := place{j.ask, key(l.Labels)}
+			i, ok := at[key]
+			if !ok {
+				i = len(a.Lines[id])
+				at[key] = i
+				a.Lines[id] = append(a.Lines[id], prom.Line{Labels: l.Labels})
+			}
+			line := &a.Lines[id][i]
+			if j.kind == PerPiece {
+				largest(line, l.Points[0].Value, a.Window.Until)
+				continue
+			}
+			line.Points = append(line.Points, l.Points...)
+		}
+	}
+}
+
+// largest keeps one point of all pieces.
+func largest(line *prom.Line, v float64, at time.Time) {
+	if len(line.Points) == 0 {
+		line.Points = []prom.Point{{Time: at, Value: v}}
+		return
+	}
+	line.Points[0].Value = max(line.Points[0].Value, v)
+}
+
+func key(ls prom.Labels) string {
+	var b strings.Builder
+	for name, value := range ls.All() {
+		b.WriteString(name)
+		b.WriteByte(0xff)
+		b.WriteString(value)
+		b.WriteByte(0xfe)
+	}
+	return b.String()
+}

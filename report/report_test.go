@@ -1,0 +1,346 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/gpuscale/gpuscale/report/fixture"
+	"github.com/gpuscale/gpuscale/report/model"
+	"github.com/gpuscale/gpuscale/report/query"
+	"github.com/gpuscale/gpuscale/report/render"
+	"github.com/gpuscale/gpuscale/report/render/csv"
+	"github.com/gpuscale/gpuscale/report/render/html"
+	"github.com/gpuscale/gpuscale/report/render/jsonout"
+	"github.com/gpuscale/gpuscale/report/render/md"
+)
+
+const schemaFile = "../docs/schema/report-v1.json"
+
+// TestSchema: the committed schema is the one of the model's types, and reports
+// with and without an autoscaler are valid by a validator that is not ours.
+func TestSchema(t *testing.T) {
+	made, err := jsonout.Schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(schemaFile, made, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	committed, err := os.ReadFile(schemaFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(made, committed) {
+		t.Errorf("%s is not the model's: go test ./report -run TestSchema -update writes it anew", schemaFile)
+	}
+	compiled, err := jsonschema.NewCompiler().Compile(schemaFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, r := range map[string]model.Report{
+		"whole": golden(t, func(in *model.Input) { in.Previous = previous(t) }), "without autoscaler": alone(t), "hostile": hostile(t), "nothing": model.Make(model.Input{}),
+	} {
+		var out bytes.Buffer
+		if err := jsonout.Write(&out, r); err != nil {
+			t.Fatal(err)
+		}
+		document, err := jsonschema.UnmarshalJSON(bytes.NewReader(out.Bytes()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := compiled.Validate(document); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if name == "nothing" {
+			continue // its window is none, which Read refuses
+		}
+		back, err := jsonout.Read("x.json", out.Bytes())
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		var again bytes.Buffer
+		if err := jsonout.Write(&again, back); err != nil || !bytes.Equal(out.Bytes(), again.Bytes()) {
+			t.Errorf("%s: read and written again it is another (%v)", name, err)
+		}
+	}
+	// The validator sees what is wrong.
+	var broken map[string]any
+	if err := json.Unmarshal([]byte(`{"schema": 1, "surprise": true}`), &broken); err != nil {
+		t.Fatal(err)
+	}
+	if compiled.Validate(broken) == nil {
+		t.Error("a document that is no report was valid")
+	}
+}
+
+// alone is the report of a cluster without the autoscaler.
+func alone(t *testing.T) model.Report {
+	t.Helper()
+	return made(t, minutes().Prometheus.Without("gpuscale_autoscaler_"), 15*time.Minute)
+}
+
+func made(t *testing.T, p *fixture.Prometheus, since time.Duration) model.Report {
+	t.Helper()
+	w, err := query.NewWindow(fixture.StoryEnd, since)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := query.Run(t.Context(), p, w, query.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return model.Make(model.Input{Answers: a, Version: "v0.0.0-golden", Generated: generated})
+}
+
+// evil is a name that would like to be something else in every form.
+const evil = "=cmd|'/c calc'!A1<script>alert(1)</script>|`x`](javascript:x)\"'&\u202egnp\n# head"
+
+// hostile is a cluster whose names come from an enemy.
+func hostile(t *testing.T) model.Report {
+	t.Helper()
+	c := fixture.NewCluster(fixture.StoryEnd.Add(-20*time.Minute), 15*time.Second)
+	c.Nodes = []*fixture.Node{{Name: evil, Pool: evil, Model: evil, Cards: []*fixture.Card{{UUID: "GPU-" + evil, XIDs: map[string]float64{}}, {UUID: "GPU-2", Sick: true}}}}
+	c.Holds["GPU-"+evil] = fixture.Hold{Tenant: evil, Namespace: evil, Pod: evil, Memory: 1 << 30}
+	for c.Now.Before(fixture.StoryEnd) {
+		c.Nodes[0].Cards[0].Idle = map[string]float64{"": 5000}
+		c.Nodes[0].Cards[0].XIDs[evil]++
+		c.Tick()
+	}
+	return made(t, c.Prometheus, 15*time.Minute)
+}
+
+// TestHostileNames: no name becomes HTML, Markdown, a formula or a link.
+func TestHostileNames(t *testing.T) {
+	r := hostile(t)
+	if len(r.Actions) == 0 || len(r.Use.Rows) == 0 || len(r.Reliability.XIDs) == 0 {
+		t.Fatalf("the names are nowhere: %d actions, %d rows, %d codes", len(r.Actions), len(r.Use.Rows), len(r.Reliability.XIDs))
+	}
+	var out bytes.Buffer
+	if err := html.Write(&out, r); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "&lt;script&gt;") || strings.Contains(out.String(), "<script") || strings.Contains(out.String(), "\u202e") {
+		t.Error("HTML has a script, a turned text, or no such name")
+	}
+	out.Reset()
+	if err := md.Write(&out, r); err != nil {
+		t.Fatal(err)
+	}
+	text := regexp.MustCompile("(?ms)^(```+)\n.*?\n(```+)$").ReplaceAllString(out.String(), "") // code is code
+	for _, bad := range []string{"<script", "\n# head", "| |'", "\u202e"} {
+		if strings.Contains(text, bad) {
+			t.Errorf("Markdown has %q", bad)
+		}
+	}
+	if regexp.MustCompile(`[^\\]\]\(javascript`).MatchString(text) {
+		t.Error("Markdown has a link")
+	}
+	for _, name := range csv.Names(r) {
+		out.Reset()
+		if err := csv.Write(&out, r, name); err != nil {
+			t.Fatal(err)
+		}
+		if regexp.MustCompile(`(?m)(^|,)"?[=@]`).MatchString(out.String()) {
+			t.Errorf("a cell of %s is a formula:\n%s", name, out.String())
+		}
+	}
+	for _, a := range r.Actions {
+		if a.Kind == "reclaim" && !strings.Contains(a.Patch, `'=cmd|'\''/c calc`) {
+			t.Errorf("the patch is not quoted for a shell: %s", a.Patch)
+		}
+	}
+}
+
+// TestSafe is what a spreadsheet would take for a formula.
+func TestSafe(t *testing.T) {
+	for in, want := range map[string]string{
+		"": "", "plain": "plain", "-3.5": "-3.5", "+1e6": "+1e6", "=1+1": "'=1+1", "-1+cmd": "'-1+cmd", "@sum": "'@sum", "\tx": "'\tx", " =1": "' =1", "＝1": "'＝1", "a=b": "a=b",
+	} {
+		if got := csv.Safe(in); got != want {
+			t.Errorf("%q is %q, want %q", in, got, want)
+		}
+	}
+}
+
+// TestTheQueryGivesTheFigure asks every action's query, as a reader would.
+func TestTheQueryGivesTheFigure(t *testing.T) {
+	r := golden(t, nil)
+	kinds := map[string]bool{}
+	for _, a := range r.Actions {
+		kinds[a.Kind] = true
+		v, err := story().Prometheus.Query(t.Context(), a.Query, r.Window.Until)
+		if err != nil || len(v) != 1 {
+			t.Errorf("%s: %v, %v\n%s", a.ID, v, err, a.Query)
+			continue
+		}
+		if want := a.Hours.Or(math.NaN()); !(math.Abs(v[0].Value-want) <= 1e-6*want) {
+			t.Errorf("%s: the query gives %v, the report says %v\n%s", a.ID, v[0].Value, want, a.Query)
+		}
+		if a.Patch == "" || a.Risk == "" || a.Because == "" || !slices.Contains([]string{"high", "medium", "low"}, a.Confidence) {
+			t.Errorf("%s lacks something: %+v", a.ID, a)
+		}
+	}
+	for _, kind := range []string{"reclaim", "right-size", "repartition", "replace", "grow-pool", "raise-quota", "raise-hpa", "shrink-pool"} {
+		if !kinds[kind] {
+			t.Errorf("the story has no %s", kind)
+		}
+	}
+}
+
+// TestThePageIsAlone: the page loads nothing, runs nothing, and says of each
+// picture what it shows.
+func TestThePageIsAlone(t *testing.T) {
+	for name, r := range map[string]model.Report{"story": golden(t, nil), "alone": alone(t)} {
+		var a, b bytes.Buffer
+		if err := html.Write(&a, r); err != nil {
+			t.Fatal(err)
+		}
+		if err := html.Write(&b, r); err != nil || !bytes.Equal(a.Bytes(), b.Bytes()) {
+			t.Errorf("%s: twice written, two pages", name)
+		}
+		page := a.String()
+		for _, bad := range []string{"http://", "https://", "<script", "<img", "<link", "<iframe", "url(", "@import", " style=", "onclick", "NaN", "+Inf", "-Inf"} {
+			if strings.Contains(page, bad) {
+				t.Errorf("%s: the page has %q", name, bad)
+			}
+		}
+		if n, m := strings.Count(page, `role="img"`), strings.Count(page, `role="img" aria-label=`); n == 0 || n != m {
+			t.Errorf("%s: %d pictures, %d of them with words", name, n, m)
+		}
+		if strings.Count(page, "<table>") != strings.Count(page, "<caption>") {
+			t.Errorf("%s: a table without a caption", name)
+		}
+	}
+}
+
+// TestWithoutTheAutoscaler: what only it can tell is unknown with a reason, never 0.
+func TestWithoutTheAutoscaler(t *testing.T) {
+	r := alone(t)
+	for _, p := range r.Hours.Places {
+		v, known := p.Hours.Get()
+		if need := slices.Contains([]string{"fragmented", "stranded", "cordoned", "booting", "cutting", "unready"}, p.Place); need == known {
+			t.Errorf("%s is %v, known %v", p.Place, v, known)
+		}
+	}
+	if r.Currency != "" || r.Demand.Missing == "" || len(r.Pools) != 0 {
+		t.Errorf("currency %q, demand missing for %q, %d pools", r.Currency, r.Demand.Missing, len(r.Pools))
+	}
+	if err := r.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOutcome: what was proposed and done is realised; what cannot be measured any
+// more is not called done.
+func TestOutcome(t *testing.T) {
+	before := golden(t, nil)
+	for _, c := range []struct {
+		name string
+		now  model.Report
+		want string
+	}{
+		{"nothing was done", golden(t, func(in *model.Input) { in.Previous = &before }), "as before"},
+		{"the exporter is gone", func() model.Report {
+			w, _ := query.NewWindow(fixture.StoryEnd, 24*time.Hour)
+			a, err := query.Run(t.Context(), story().Prometheus.Without("gpu_"), w, query.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return model.Make(model.Input{Answers: a, Previous: &before})
+		}(), "cannot be told"},
+	} {
+		i := slices.IndexFunc(c.now.Changes.Actions, func(o model.Outcome) bool { return strings.HasPrefix(o.ID, "reclaim-") })
+		if i < 0 || !strings.HasPrefix(c.now.Changes.Actions[i].Verdict, c.want) {
+			t.Errorf("%s: %+v, want %s", c.name, c.now.Changes.Actions, c.want)
+		}
+	}
+	// Of another week without the notebook the same action is done.
+	c := fixture.NewCluster(fixture.StoryEnd.Add(-3*time.Hour), time.Minute)
+	c.Nodes = []*fixture.Node{{Name: "train-2", Pool: "h100-train", Model: "NVIDIA H100 80GB HBM3", Cards: []*fixture.Card{{UUID: "GPU-1"}}}}
+	for c.Now.Before(fixture.StoryEnd) {
+		c.Tick()
+	}
+	w, _ := query.NewWindow(fixture.StoryEnd, 2*time.Hour)
+	a, err := query.Run(t.Context(), c.Prometheus, w, query.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := model.Make(model.Input{Answers: a, Previous: &before})
+	for _, o := range r.Changes.Actions {
+		if strings.HasPrefix(o.ID, "reclaim-") && o.Verdict != "done" {
+			t.Errorf("the notebook is gone, and the verdict is %q", o.Verdict)
+		}
+	}
+}
+
+// TestNumbers is how figures are written.
+func TestNumbers(t *testing.T) {
+	for _, c := range []struct{ got, want string }{
+		{render.Hours(model.Known(0)), "0"}, {render.Hours(model.Known(1234567.8)), "1,234,568"}, {render.Hours(model.Known(12.34)), "12.3"}, {render.Hours(model.Unknown("why")), "n/a"},
+		{render.Share(model.Known(0.00001)), "< 0.1 %"}, {render.Share(model.Known(0.0523)), "5.2 %"}, {render.Share(model.Known(1)), "100 %"},
+		{render.Money(model.Known(999.999)), "1000.00"}, {render.Seconds(model.Known(61)), "61 s"}, {render.Seconds(model.Known(600)), "10 min"}, {render.Tokens(model.Known(2.5e9)), "2.50 G"},
+		{render.Bytes(model.Known(3 << 30)), "3 GiB"},
+	} {
+		if c.got != c.want {
+			t.Errorf("%q, want %q", c.got, c.want)
+		}
+	}
+}
+
+// BenchmarkThirtyDays: a report of 30 days of 1,000 cards on 125 nodes, from the
+// answers on. Goal: at most 5 s.
+func BenchmarkThirtyDays(b *testing.B) {
+	a := large(1000, 30*24*time.Hour)
+	b.ReportAllocs()
+	for b.Loop() {
+		r := model.Make(model.Input{Answers: a, Generated: generated})
+		var out bytes.Buffer
+		if err := html.Write(&out, r); err != nil {
+			b.Fatal(err)
+		}
+		if out.Len() > 500_000 {
+			b.Fatalf("the page has %d bytes", out.Len())
+		}
+		if err := r.Check(); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(out.Len()), "bytes/page")
+	}
+	b.ReportMetric(float64(points(a)), "points")
+}
+
+func points(a query.Answers) int {
+	n := 0
+	for _, lines := range a.Lines {
+		for _, l := range lines {
+			n += len(l.Points)
+		}
+	}
+	return n
+}
+
+// TestOwner is what is guessed from a pod's name.
+func TestOwner(t *testing.T) {
+	for pod, want := range map[string]string{
+		"vllm-7d4b9cf6d8-b2c4d": "Deployment vllm", "a-b-7d4b9cf6d8-b2c4d": "Deployment a-b", "anna-0": "StatefulSet anna", "job-b2c4d": "controller job", "alone": "Pod alone", "web-server": "Pod web-server",
+	} {
+		name, kind, pattern := model.Owner(pod)
+		if got := kind + " " + name; got != want {
+			t.Errorf("%s: %s, want %s", pod, got, want)
+		}
+		if !regexp.MustCompile("^(?:" + pattern + ")$").MatchString(pod) {
+			t.Errorf("%s is not like %s", pod, pattern)
+		}
+	}
+}

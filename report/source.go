@@ -1,0 +1,149 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/report/model"
+	"github.com/gpuscale/gpuscale/report/query"
+)
+
+// source is where Prometheus is, and how to be let in: what the adapter's file says
+// of a backend, as flags, or in a file of the same form.
+type source struct {
+	config  prom.Config
+	file    string
+	region  string
+	role    string
+	profile string
+	match   string
+}
+
+// queryTimeout is of one query: a piece of a long window takes its time.
+const queryTimeout = 2 * time.Minute
+
+func (s *source) add(fs *pflag.FlagSet) {
+	c := &s.config
+	fs.StringVar(&c.URL, "prometheus", "", "address of Prometheus, such as http://localhost:9090 (or $PROMETHEUS_URL)")
+	fs.StringVar(&s.file, "prometheus-config", "", "YAML file with the fields of a backend of gpuscale-adapter: url, bearerTokenFile, headers, sigv4, …; flags go before it")
+	fs.StringVar(&s.match, "match", "", `matchers put into every selector, such as 'cluster="a"'`)
+	fs.StringVar(&c.BearerTokenFile, "bearer-token-file", "", "file with a bearer token")
+	fs.StringVar(&c.Username, "username", "", "user name, with --password-file")
+	fs.StringVar(&c.PasswordFile, "password-file", "", "file with the password")
+	fs.StringToStringVar(&c.Headers, "header", nil, "header sent with each query, NAME=VALUE, such as X-Scope-OrgID=team")
+	fs.StringToStringVar(&c.HeaderFiles, "header-file", nil, "header whose value is in a file, NAME=FILE")
+	fs.StringToStringVar(&c.Parameters, "parameter", nil, "parameter sent beside each query, NAME=VALUE, such as dedup=true")
+	fs.StringVar(&c.CAFile, "ca-file", "", "authorities that may sign the server's certificate")
+	fs.StringVar(&c.CertFile, "cert-file", "", "client certificate, with --key-file")
+	fs.StringVar(&c.KeyFile, "key-file", "", "key of the client certificate")
+	fs.StringVar(&c.ServerName, "server-name", "", "name the server's certificate must have")
+	fs.StringVar(&c.Method, "method", "", "POST, or GET for servers that allow nothing else")
+	fs.StringVar(&s.region, "sigv4-region", "", "sign queries for Amazon Managed Service for Prometheus in this region")
+	fs.StringVar(&s.profile, "sigv4-profile", "", "profile of Amazon's shared credentials")
+	fs.StringVar(&s.role, "sigv4-role-arn", "", "role to assume")
+	fs.DurationVar(&c.Timeout, "timeout", queryTimeout, "of one query")
+}
+
+// client joins the file and the flags.
+func (s *source) client() (*prom.Client, error) {
+	c := s.config
+	if s.file != "" {
+		raw, err := os.ReadFile(s.file)
+		if err != nil {
+			return nil, fmt.Errorf("reading --prometheus-config: %w", err)
+		}
+		var from prom.Config
+		if err := yaml.UnmarshalStrict(raw, &from); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.file, err)
+		}
+		c = over(from, c)
+	}
+	if s.region != "" {
+		c.SigV4 = &prom.SigV4{Region: s.region, Profile: s.profile, RoleARN: s.role}
+	}
+	c.URL = cmp.Or(c.URL, os.Getenv("PROMETHEUS_URL"))
+	if c.URL == "" {
+		return nil, usage{errors.New("--prometheus is required: the address of Prometheus, such as http://localhost:9090 behind kubectl port-forward")}
+	}
+	client, err := prom.New(c)
+	if err != nil {
+		return nil, usage{err}
+	}
+	return client, nil
+}
+
+// over puts the flags' fields over a file's.
+func over(file, flags prom.Config) prom.Config {
+	first := func(a, b string) string { return cmp.Or(a, b) }
+	file.URL, file.Method = first(flags.URL, file.URL), first(flags.Method, file.Method)
+	file.BearerTokenFile = first(flags.BearerTokenFile, file.BearerTokenFile)
+	file.Username, file.PasswordFile = first(flags.Username, file.Username), first(flags.PasswordFile, file.PasswordFile)
+	file.CAFile, file.CertFile, file.KeyFile, file.ServerName = first(flags.CAFile, file.CAFile), first(flags.CertFile, file.CertFile), first(flags.KeyFile, file.KeyFile), first(flags.ServerName, file.ServerName)
+	file.Headers, file.HeaderFiles, file.Parameters = both(file.Headers, flags.Headers), both(file.HeaderFiles, flags.HeaderFiles), both(file.Parameters, flags.Parameters)
+	file.Timeout = flags.Timeout
+	return file
+}
+
+func both(a, b map[string]string) map[string]string {
+	all := map[string]string{}
+	for _, m := range []map[string]string{a, b} {
+		for name, v := range m {
+			all[name] = v
+		}
+	}
+	return all
+}
+
+// advise adds what to do to what Prometheus said.
+func advise(err error) error {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, query.ErrNoData):
+		return errors.New(model.Missing())
+	case strings.Contains(text, "HTTP 401"), strings.Contains(text, "HTTP 403"):
+		return fmt.Errorf("%w\nPrometheus does not let us in: give --bearer-token-file, --username with --password-file, --header X-Scope-OrgID=… or --sigv4-region", err)
+	case strings.Contains(text, "HTTP 404"):
+		return fmt.Errorf("%w\nthere is no query API: is a path missing behind the address, such as /prometheus for Mimir?", err)
+	case errors.Is(err, prom.ErrUnavailable):
+		return fmt.Errorf("%w\nis the address right, and reachable from here? In a cluster: kubectl -n monitoring port-forward svc/prometheus-operated 9090", err)
+	}
+	return err
+}
+
+// length reads a duration as people write it: 30d, 2w, 12h, 10m.
+func length(text string) (time.Duration, error) {
+	for unit, of := range map[string]time.Duration{"d": 24 * time.Hour, "w": 7 * 24 * time.Hour} {
+		if number, ok := strings.CutSuffix(text, unit); ok {
+			v, err := strconv.ParseFloat(number, 64)
+			if err != nil || !(v > 0 && v < 1e6) {
+				return 0, fmt.Errorf("%q: want a time such as 30d, 2w, 12h or 10m", text)
+			}
+			return time.Duration(v * float64(of)), nil
+		}
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("%q: want a time such as 30d, 2w, 12h or 10m", text)
+	}
+	return d, nil
+}
+
+// complete registers the words a flag takes.
+func complete(cmd *cobra.Command, flag string, words ...string) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"maps"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/dashboards/states"
+	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/report/fixture"
+	"github.com/gpuscale/gpuscale/report/ledger"
+	"github.com/gpuscale/gpuscale/report/model"
+	"github.com/gpuscale/gpuscale/report/query"
+	"github.com/gpuscale/gpuscale/report/render/html"
+)
+
+// TestOnWhatOurProgramsSay makes the report of half an hour of five clusters, as
+// the real exporter and the real autoscaler have told it, in both ways of labels.
+// The two reports must say the same.
+func TestOnWhatOurProgramsSay(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: recording the states takes a while")
+	}
+	for _, s := range states.All() {
+		t.Run(s.Name, func(t *testing.T) {
+			var reports []model.Report
+			for _, honor := range []bool{true, false} {
+				w, err := query.NewWindow(s.End(), 25*time.Minute)
+				if err != nil {
+					t.Fatal(err)
+				}
+				a, err := query.Run(t.Context(), fixture.Over(s.Storage(honor)), w, query.Options{})
+				if errors.Is(err, query.ErrNoData) && s.Name == "empty" {
+					return // it has no card, and the report says which job to look at
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(a.Problems) > 0 {
+					t.Errorf("honor_labels %v: %v", honor, a.Problems)
+				}
+				r := model.Make(model.Input{Answers: a, Generated: generated, Version: "x"})
+				if err := r.Check(); err != nil {
+					t.Error(err)
+				}
+				for _, p := range r.Hours.Places {
+					if v, ok := p.Hours.Get(); ok && (v < 0 || math.IsNaN(v)) {
+						t.Errorf("%s: %v hours", p.Place, v)
+					}
+				}
+				if a.Autoscaler && len(r.Pools) == 0 {
+					t.Error("there is an autoscaler, and no pool")
+				}
+				for _, row := range r.Use.Rows {
+					if row.Namespace == "gpuscale-system" || row.Namespace == "monitoring" || row.Namespace == metric.Nobody {
+						t.Errorf("honor_labels %v: %s holds cards: it is the scrape target's namespace", honor, row.Namespace)
+					}
+				}
+				reports = append(reports, r)
+				alike(t, a)
+			}
+			for i := range reports[0].Hours.Places {
+				a, b := reports[0].Hours.Places[i], reports[1].Hours.Places[i]
+				if math.Abs(a.Hours.Or(0)-b.Hours.Or(0)) > 1e-6 {
+					t.Errorf("%s: %v hours with honor_labels, %v without", a.Place, a.Hours.Or(0), b.Hours.Or(0))
+				}
+			}
+			names := func(r model.Report) (all []string) {
+				for _, row := range r.Use.Rows {
+					all = append(all, row.Tenant+"/"+row.Namespace+"/"+row.Model)
+				}
+				return all
+			}
+			if a, b := names(reports[0]), names(reports[1]); !slices.Equal(a, b) {
+				t.Errorf("held by %v with honor_labels, by %v without", a, b)
+			}
+			var page bytes.Buffer
+			if err := html.Write(&page, reports[0]); err != nil {
+				t.Error(err)
+			}
+			t.Logf("%s: %s", s.Name, reports[0].Answer.Text)
+		})
+	}
+}
+
+// alike compares what the autoscaler's counters say of held cards with what the
+// exporter's series alone say, where both look at the same cards.
+func alike(t *testing.T, a query.Answers) {
+	t.Helper()
+	if !a.Autoscaler || !a.Exporter {
+		return
+	}
+	both := ledger.Make(a)
+	a.Lines = maps.Clone(a.Lines)
+	delete(a.Lines, query.Capacity)
+	delete(a.Lines, query.Places)
+	one := ledger.Make(a)
+	if err := one.Check(); err != nil {
+		t.Error(err)
+	}
+	x, y := both.Total(), one.Total()
+	t.Logf("card-minutes held and computing by the autoscaler %.0f, %.0f, by the exporter %.0f, %.0f", x.Held()/60, x[ledger.Busy]/60, y.Held()/60, y[ledger.Busy]/60)
+	if math.Abs(x[ledger.Busy]-y[ledger.Busy]) > 0.15*x[ledger.Busy]+60 {
+		t.Errorf("computing: %.0f s by the autoscaler, %.0f by the exporter", x[ledger.Busy], y[ledger.Busy])
+	}
+}

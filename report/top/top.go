@@ -1,0 +1,212 @@
+package top
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/report/query"
+)
+
+// Row is a card or an instance, and a container that holds it; a shared one has a
+// row for each. Pointers are nil where nobody knows.
+type Row struct {
+	Namespace   string   `json:"namespace,omitempty"`
+	Pod         string   `json:"pod,omitempty"`
+	Container   string   `json:"container,omitempty"`
+	Node        string   `json:"node"`
+	GPU         string   `json:"gpu"`
+	Profile     string   `json:"profile,omitempty"` // empty for a whole card
+	Model       string   `json:"model,omitempty"`
+	UUID        string   `json:"uuid"`
+	State       string   `json:"state"` // busy, idle, held (use unknown), free, sick, unknown
+	Busy        *float64 `json:"busyRatio"`
+	IdleSeconds *float64 `json:"idleSeconds"`
+	MemoryUsed  *float64 `json:"memoryUsedBytes"`
+	MemoryTotal *float64 `json:"memoryTotalBytes"`
+}
+
+// Names of the questions.
+const (
+	cards = iota
+	instances
+	holders
+	health
+	attribution
+	cardBusy
+	instanceBusy
+	idle
+	used
+	total
+	questions
+)
+
+// Questions are asked at one moment; Rows reads the answers in their order.
+func Questions(d query.Dialect) []string {
+	entity := metric.LabelGPUUUID + ", " + metric.LabelGPUInstanceID
+	holder := entity + ", " + d.Namespace() + ", " + d.Pod() + ", " + d.Container()
+	max := func(labels string, s metric.Desc) string { return "max by (" + labels + ") (" + d.Select(s.Name) + ")" }
+	q := make([]string, questions)
+	q[cards] = max(metric.LabelNode+", "+metric.LabelGPU+", "+metric.LabelGPUUUID+", "+metric.LabelModel+", "+metric.LabelMIG, metric.GPUInfo)
+	q[instances] = max(metric.LabelNode+", "+metric.LabelGPU+", "+entity+", "+metric.LabelProfile, metric.GPUInstanceInfo)
+	q[holders] = max(holder, metric.GPUHeld)
+	q[health] = "min by (" + metric.LabelGPUUUID + ") (" + d.Select(metric.GPUHealthy.Name) + ")"
+	q[attribution] = max(metric.LabelNode, metric.GPUAttributionAgeSeconds)
+	q[cardBusy] = max(entity, metric.GPUBusyRatio)
+	q[instanceBusy] = max(entity, metric.GPUInstanceBusyRatio)
+	q[idle] = max(holder, metric.GPUIdleSeconds)
+	q[used] = max(entity, metric.GPUMemoryUsedBytes)
+	q[total] = max(entity, metric.GPUMemoryTotalBytes)
+	return q
+}
+
+// Options select and sort.
+type Options struct {
+	Namespace string // only what its pods hold; all if empty
+}
+
+// idleRatio is the use under which a holder counts as idle.
+const idleRatio = 0.01
+
+// oldest attribution that still says who holds what, in seconds.
+const oldest = 300
+
+// Rows reads the answers. It also says whether anything is unknown.
+func Rows(answers []prom.Vector, d query.Dialect, o Options) (rows []Row, complete bool) {
+	if len(answers) != questions {
+		return nil, false
+	}
+	r := reader{d: d, known: map[string]bool{}, sick: map[string]bool{}, held: map[string][]prom.Sample{}}
+	r.read(answers)
+	cut := map[string]bool{}
+	for _, s := range answers[instances] {
+		cut[s.Labels.Get(metric.LabelGPUUUID)] = true
+	}
+	model := map[string]string{}
+	for _, s := range answers[cards] {
+		uuid := s.Labels.Get(metric.LabelGPUUUID)
+		model[uuid] = gpu.ProductName(s.Labels.Get(metric.LabelModel))
+		if !cut[uuid] {
+			rows = append(rows, r.rows(s.Labels, model[uuid])...)
+		}
+	}
+	for _, s := range answers[instances] {
+		rows = append(rows, r.rows(s.Labels, model[s.Labels.Get(metric.LabelGPUUUID)])...)
+	}
+	complete = len(rows) > 0
+	for _, row := range rows {
+		complete = complete && row.State != "unknown" && row.State != "held"
+	}
+	if o.Namespace != "" {
+		rows = slices.DeleteFunc(rows, func(row Row) bool { return row.Namespace != o.Namespace })
+	}
+	slices.SortStableFunc(rows, compare)
+	return rows, complete
+}
+
+// compare puts what is held first, by namespace, and the longest idle at its top.
+func compare(a, b Row) int {
+	if (a.Namespace == "") != (b.Namespace == "") {
+		return cmp.Compare(b.Namespace, a.Namespace)
+	}
+	seconds := func(r Row) float64 {
+		if r.IdleSeconds == nil {
+			return -1
+		}
+		return *r.IdleSeconds
+	}
+	n, _ := strconv.Atoi(a.GPU)
+	m, _ := strconv.Atoi(b.GPU)
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), cmp.Compare(seconds(b), seconds(a)), strings.Compare(a.Node, b.Node), cmp.Compare(n, m),
+		strings.Compare(a.Profile, b.Profile), strings.Compare(a.Pod, b.Pod))
+}
+
+type reader struct {
+	d           query.Dialect
+	known, sick map[string]bool // nodes with a fresh map of holders; cards by UUID
+	held        map[string][]prom.Sample
+	busy, used  map[string]float64
+	total, idle map[string]float64
+}
+
+func entity(ls prom.Labels) string {
+	return ls.Get(metric.LabelGPUUUID) + "\xff" + ls.Get(metric.LabelGPUInstanceID)
+}
+
+func (r *reader) holder(ls prom.Labels) string {
+	return entity(ls) + "\xff" + ls.Get(r.d.Namespace()) + "\xff" + ls.Get(r.d.Pod()) + "\xff" + ls.Get(r.d.Container())
+}
+
+func (r *reader) read(answers []prom.Vector) {
+	for _, s := range answers[attribution] {
+		r.known[s.Labels.Get(metric.LabelNode)] = s.Value <= oldest
+	}
+	for _, s := range answers[health] {
+		r.sick[s.Labels.Get(metric.LabelGPUUUID)] = s.Value == 0
+	}
+	for _, s := range answers[holders] {
+		r.held[entity(s.Labels)] = append(r.held[entity(s.Labels)], s)
+	}
+	values := func(key func(prom.Labels) string, vectors ...prom.Vector) map[string]float64 {
+		m := map[string]float64{}
+		for _, v := range vectors {
+			for _, s := range v {
+				if !math.IsNaN(s.Value) && !math.IsInf(s.Value, 0) {
+					m[key(s.Labels)] = s.Value
+				}
+			}
+		}
+		return m
+	}
+	r.busy = values(entity, answers[cardBusy], answers[instanceBusy])
+	r.used, r.total = values(entity, answers[used]), values(entity, answers[total])
+	r.idle = values(r.holder, answers[idle])
+}
+
+func find(m map[string]float64, key string) *float64 {
+	if v, ok := m[key]; ok {
+		return &v
+	}
+	return nil
+}
+
+// rows of one card or instance.
+func (r *reader) rows(ls prom.Labels, model string) []Row {
+	at := entity(ls)
+	row := Row{
+		Node: ls.Get(metric.LabelNode), GPU: ls.Get(metric.LabelGPU), Profile: ls.Get(metric.LabelProfile), Model: model, UUID: ls.Get(metric.LabelGPUUUID),
+		Busy: find(r.busy, at), MemoryUsed: find(r.used, at), MemoryTotal: find(r.total, at), State: "free",
+	}
+	switch {
+	case r.sick[row.UUID]:
+		row.State = "sick"
+	case !r.known[row.Node]:
+		row.State = "unknown"
+	}
+	if len(r.held[at]) == 0 {
+		return []Row{row}
+	}
+	var rows []Row
+	for _, h := range r.held[at] {
+		one := row
+		one.Namespace, one.Pod, one.Container = h.Labels.Get(r.d.Namespace()), h.Labels.Get(r.d.Pod()), h.Labels.Get(r.d.Container())
+		one.IdleSeconds = find(r.idle, r.holder(h.Labels))
+		if one.State == "free" {
+			switch {
+			case one.Busy == nil && one.IdleSeconds == nil:
+				one.State = "held"
+			case one.IdleSeconds != nil && *one.IdleSeconds > 0, one.IdleSeconds == nil && *one.Busy < idleRatio:
+				one.State = "idle"
+			default:
+				one.State = "busy"
+			}
+		}
+		rows = append(rows, one)
+	}
+	return rows
+}

@@ -1,0 +1,146 @@
+package crashstory
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+)
+
+// Call is one write to the API server, by what it is.
+type Call struct {
+	Verb     string // create, update, patch or delete
+	Resource string // "nodes", with a subresource "pods/eviction"
+	Name     string // "ns/name" where there is a namespace; empty where it is not known
+	Fields   string // of a patch: what it is about, sorted
+}
+
+// String is how a call is told from others: "patch nodes cut-1 spec.unschedulable".
+func (c Call) String() string {
+	return strings.Join(slices.DeleteFunc([]string{c.Verb, c.Resource, c.Name, c.Fields}, func(s string) bool { return s == "" }), " ")
+}
+
+// Published reports a call that only tells people: the status of a pool or quota
+// without the memory in it. How many there are depends on the clock.
+func (c Call) Published() bool {
+	return (c.Resource == "gpunodepools/status" || c.Resource == "gpuquotas/status") && !strings.Contains(c.Fields, "status.memory")
+}
+
+// numbered reports a call that counts as a write of the story's. Leases and
+// Events are not: the first are the election's own, the second are told again.
+func (c Call) numbered() bool { return c.Resource != "leases" && c.Resource != "events" }
+
+var verbs = map[string]string{
+	http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete",
+}
+
+// maxBody bounds what is read of a request; the API server takes less.
+const maxBody = 4 << 20
+
+// ParseCall names a request; false for one that writes nothing.
+func ParseCall(method, path string, body []byte) (Call, bool) {
+	verb, writes := verbs[method]
+	if !writes {
+		return Call{}, false
+	}
+	t, ok := parseTarget(path)
+	if !ok {
+		return Call{}, false
+	}
+	c := Call{Verb: verb, Resource: t.resource, Name: t.name}
+	if c.Verb == "create" && c.Name == "" {
+		c.Name = nameIn(body)
+	}
+	if t.namespace != "" && c.Name != "" {
+		c.Name = t.namespace + "/" + c.Name
+	}
+	if c.Verb == "patch" {
+		c.Fields = fieldsOf(body)
+	}
+	return c, true
+}
+
+// target is what a path is about.
+type target struct{ namespace, resource, name string }
+
+// parseTarget reads the path of a request to a resource.
+func parseTarget(path string) (target, bool) {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	switch {
+	case len(parts) > 2 && parts[0] == "api":
+		parts = parts[2:]
+	case len(parts) > 3 && parts[0] == "apis":
+		parts = parts[3:]
+	default:
+		return target{}, false
+	}
+	var t target
+	if parts[0] == "namespaces" && len(parts) > 2 {
+		t.namespace, parts = parts[1], parts[2:]
+	}
+	t.resource = parts[0]
+	if len(parts) > 1 {
+		t.name = parts[1]
+	}
+	if len(parts) > 2 {
+		t.resource += "/" + parts[2]
+	}
+	return t, t.resource != ""
+}
+
+// nameIn is the name of an object in a body, JSON or protobuf; empty where it
+// cannot be read.
+func nameIn(body []byte) string {
+	if o, _, err := clientgoscheme.Codecs.UniversalDeserializer().Decode(body, nil, nil); err == nil {
+		if m, err := meta.Accessor(o); err == nil {
+			return m.GetName()
+		}
+	}
+	var o struct {
+		Metadata struct {
+			Name string `json:"name"`
+		} `json:"metadata"`
+	}
+	if json.Unmarshal(body, &o) != nil {
+		return ""
+	}
+	return o.Metadata.Name
+}
+
+// fieldsOf a merge patch: two levels below metadata and status.memory, one below
+// the rest, without the resourceVersion.
+func fieldsOf(body []byte) string {
+	var patch map[string]any
+	if json.Unmarshal(body, &patch) != nil {
+		return ""
+	}
+	var out []string
+	var walk func(prefix string, v any, deep int)
+	walk = func(prefix string, v any, deep int) {
+		m, ok := v.(map[string]any)
+		if !ok || deep == 0 || len(m) == 0 {
+			out = append(out, prefix)
+			return
+		}
+		for k, v := range m {
+			name := k
+			if prefix != "" {
+				name = prefix + "." + k
+			}
+			switch name {
+			case "metadata.resourceVersion", "metadata.uid":
+				continue
+			case "metadata.annotations", "metadata.labels", "status.memory":
+				walk(name, v, 1)
+			default:
+				walk(name, v, deep-1)
+			}
+		}
+	}
+	walk("", patch, 2)
+	slices.Sort(out)
+	return strings.Join(out, ",")
+}

@@ -1,0 +1,106 @@
+package crashstory
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+)
+
+func TestCallsAreNamedByWhatTheyAre(t *testing.T) {
+	node := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: "whole-1"}}
+	binary, err := runtime.Encode(protobuf.NewSerializer(clientgoscheme.Scheme, clientgoscheme.Scheme), node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ method, path, body, want string }{
+		{"GET", "/api/v1/nodes", "", ""},
+		{"POST", "/api/v1/nodes", string(binary), "create nodes whole-1"},
+		{"POST", "/api/v1/nodes", `{"kind":"Node","apiVersion":"v1","metadata":{"name":"whole-1"}}`, "create nodes whole-1"},
+		{"POST", "/apis/example.org/v1/things", `{"metadata":{"name":"a"}}`, "create things a"},
+		{"DELETE", "/api/v1/nodes/whole-1", "", "delete nodes whole-1"},
+		{"PUT", "/api/v1/namespaces/gpu-operator/configmaps/c", "{}", "update configmaps gpu-operator/c"},
+		{"POST", "/api/v1/namespaces/a/pods/b/eviction", "{}", "create pods/eviction a/b"},
+		{"PATCH", "/api/v1/nodes/n", `{"metadata":{"resourceVersion":"7","annotations":{"x.io/b":"1","x.io/a":null}},"spec":{"unschedulable":true}}`,
+			"patch nodes n metadata.annotations.x.io/a,metadata.annotations.x.io/b,spec.unschedulable"},
+		{"PATCH", "/apis/gpuscale.io/v1alpha1/gpunodepools/p/status", `{"status":{"memory":{"grown":[{"nodes":1}]},"size":1}}`,
+			"patch gpunodepools/status p status.memory.grown,status.size"},
+		{"POST", "/version", "", ""},
+	} {
+		c, ok := ParseCall(test.method, test.path, []byte(test.body))
+		if got := c.String(); got != test.want || ok != (test.want != "") {
+			t.Errorf("%s %s: %q, %t, want %q", test.method, test.path, got, ok, test.want)
+		}
+	}
+}
+
+func TestWhatIsCounted(t *testing.T) {
+	for call, want := range map[Call][2]bool{ // numbered, published
+		{Resource: "leases"}: {false, false},
+		{Resource: "events"}: {false, false},
+		{Resource: "nodes"}:  {true, false},
+		{Resource: "gpunodepools/status", Fields: "status.size"}:                        {true, true},
+		{Resource: "gpunodepools/status", Fields: "status.memory.grown,status.size"}:    {true, false},
+		{Resource: "gpuquotas/status", Fields: "status.used"}:                           {true, true},
+		{Resource: "gpunodepools", Fields: "status.size"}:                               {true, false},
+		{Resource: "pods/eviction"}:                                                     {true, false},
+		{Resource: "gpunodepools/status", Fields: "status.memory.epoch", Verb: "patch"}: {true, false},
+	} {
+		if got := [2]bool{call.numbered(), call.Published()}; got != want {
+			t.Errorf("%s: %v, want %v", call, got, want)
+		}
+	}
+}
+
+// TestKills: a conflict and the next attempt are one call, and what tells people is
+// tried once.
+func TestKills(t *testing.T) {
+	remove, tell := Call{Verb: "delete", Resource: "nodes", Name: "n"}, Call{Verb: "patch", Resource: "gpuquotas/status", Name: "q", Fields: "status.used"}
+	got := Kills([]Note{{remove, 1, 409}, {remove, 2, 200}, {tell, 1, 200}, {tell, 2, 200}, {remove, 3, 200}})
+	var only []string
+	for _, trial := range got {
+		only = append(only, trial.Only())
+	}
+	want := "delete nodes n #1:before; delete nodes n #1:after; patch gpuquotas/status q status.used #1:before; patch gpuquotas/status q status.used #1:after; " +
+		"delete nodes n #3:before; delete nodes n #3:after"
+	if s := strings.Join(only, "; "); s != want {
+		t.Errorf("got %s", s)
+	}
+}
+
+func TestJudge(t *testing.T) {
+	golden := State{"a", "b"}
+	for _, test := range []struct {
+		end   State
+		fired int
+		want  Verdict
+	}{
+		{State{"a", "b"}, 1, Held},
+		{State{"a", "b"}, 0, NotMet},
+		{State{"a"}, 1, NotHeld},
+		{State{"a", "b", "c"}, 1, NotHeld},
+		{State{"a", "c"}, 0, NotHeld},
+	} {
+		if got, why := Judge(golden, test.end, test.fired, nil); got != test.want || (got == NotHeld) != (len(why) > 0) {
+			t.Errorf("%v, fired %d: %s %v, want %s", test.end, test.fired, got, why, test.want)
+		}
+	}
+}
+
+func FuzzParseCall(f *testing.F) {
+	f.Add("PATCH", "/api/v1/nodes/n", []byte(`{"metadata":{"annotations":{"a":"b"}}}`))
+	f.Add("POST", "/apis/a/b/namespaces/c/d", []byte("k8s\x00\x0a"))
+	f.Fuzz(func(t *testing.T, method, path string, body []byte) {
+		c, ok := ParseCall(method, path, body)
+		if ok && (c.Verb == "" || c.Resource == "") {
+			t.Errorf("%+v", c)
+		}
+		if again, _ := ParseCall(method, path, body); again != c {
+			t.Errorf("%+v, then %+v", c, again)
+		}
+	})
+}

@@ -1,0 +1,205 @@
+package crashstory
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"strconv"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/prom/promtest"
+	"github.com/gpuscale/gpuscale/sandbox/cluster"
+	"github.com/gpuscale/gpuscale/sandbox/story"
+	"github.com/gpuscale/gpuscale/sandbox/world/node"
+)
+
+// hardware of each pool's nodes.
+var hardware = map[string]struct {
+	product string
+	cards   int
+	layout  story.Layout
+}{
+	poolCut:   {"NVIDIA-H100-80GB-HBM3", 1, story.Layout{{"1g.10gb": 7}}},
+	poolWhole: {"NVIDIA-L40S", 2, nil},
+}
+
+// delays of the doubles: the order of things is what counts here.
+var delays = node.Delays{Pause: 100 * time.Millisecond, Apply: 100 * time.Millisecond, Enumerate: 100 * time.Millisecond}
+
+// fleet plays the machines of the nodes that there are.
+type fleet struct {
+	client kubernetes.Interface
+	view   *view
+	log    *slog.Logger
+
+	mu    sync.Mutex
+	hosts map[string]*host // by node name
+	cuts  int              // changes of a card's layout, since reset
+	asked int              // readings begun, ever
+}
+
+type host struct {
+	uid   types.UID
+	agent *node.Agent
+}
+
+func newFleet(client kubernetes.Interface, v *view, log *slog.Logger) *fleet {
+	return &fleet{client: client, view: v, log: log, hosts: map[string]*host{}}
+}
+
+// run steps until ctx ends. What fails is tried again with the next step.
+func (f *fleet) run(ctx context.Context) {
+	tick := time.NewTicker(25 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			f.step(ctx)
+		}
+	}
+}
+
+func (f *fleet) step(ctx context.Context) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	here := map[string]bool{}
+	for _, n := range f.view.nodeList() {
+		here[n.Name] = true
+		h := f.hosts[n.Name]
+		if h == nil || h.uid != n.UID {
+			var err error
+			if h, err = f.boot(ctx, n); err != nil {
+				f.log.Debug("booting", "node", n.Name, "err", err)
+				continue
+			}
+			f.hosts[n.Name] = h
+		}
+		before := h.agent.Machine.Cards()
+		if err := h.agent.Step(ctx, time.Now()); err != nil {
+			f.log.Debug("stepping", "node", n.Name, "err", err)
+		}
+		for i, c := range h.agent.Machine.Cards() {
+			if !reflect.DeepEqual(c, before[i]) {
+				f.cuts++
+			}
+		}
+	}
+	for name := range f.hosts {
+		if !here[name] {
+			delete(f.hosts, name)
+		}
+	}
+}
+
+func (f *fleet) boot(ctx context.Context, n *corev1.Node) (*host, error) {
+	hw, ok := hardware[n.Labels[v1alpha1.NodePoolLabel]]
+	if !ok {
+		return nil, fmt.Errorf("node %s is of no pool of the story", n.Name)
+	}
+	layouts, err := story.Place(hw.product, hw.cards, hw.layout)
+	if err != nil {
+		return nil, err
+	}
+	m, err := node.New(node.Spec{Name: n.Name, Product: hw.product, Cards: hw.cards, Layouts: layouts, Delays: delays}, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	body := fmt.Sprintf(`{"metadata":{"annotations":{%q:"fake"}}}`, cluster.AnnotationFake)
+	if _, err := f.client.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, []byte(body), metav1.PatchOptions{}); err != nil {
+		return nil, fmt.Errorf("handing %s to KWOK: %w", n.Name, err)
+	}
+	return &host{uid: n.UID, agent: node.NewAgent(m, f.client, f.view, f.log)}, nil
+}
+
+// reset forgets what was counted and returns it.
+func (f *fleet) reset() (cuts int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	cuts, f.cuts = f.cuts, 0
+	return cuts
+}
+
+func (f *fleet) repartitions() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.cuts
+}
+
+// answer is what Prometheus would say: that of the exporters of all machines, as
+// fresh as can be.
+func (f *fleet) answer(query string) promtest.Response {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if query == ageQuery {
+		f.asked++
+	}
+	var out []promtest.Series
+	for name, h := range f.hosts {
+		h.agent.Lock.Lock()
+		out = append(out, series(query, name, h.agent.Machine)...)
+		h.agent.Lock.Unlock()
+	}
+	return promtest.Response{Vector: out}
+}
+
+// ageQuery is the first of every reading.
+var ageQuery = fmt.Sprintf("%[1]s + (time() - timestamp(%[1]s))", metric.GPUAttributionAgeSeconds.Name)
+
+// readings that have been begun.
+func (f *fleet) readings() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.asked
+}
+
+// series of one machine that a query asks for. What nobody measures here is not
+// there.
+func series(query, name string, m *node.Machine) []promtest.Series {
+	of := func(v float64, more ...string) promtest.Series {
+		labels := map[string]string{metric.LabelNode: name}
+		for i := 0; i+1 < len(more); i += 2 {
+			labels[more[i]] = more[i+1]
+		}
+		return promtest.Series{Labels: labels, Value: v}
+	}
+	var out []promtest.Series
+	switch query {
+	case ageQuery:
+		return []promtest.Series{of(0)}
+	case metric.GPUInfo.Name:
+		for _, c := range m.Cards() {
+			out = append(out, of(1, metric.LabelGPU, strconv.Itoa(c.Index), metric.LabelGPUUUID, c.UUID, metric.LabelModel, m.Model().Name, metric.LabelMIG, strconv.FormatBool(c.MIG)))
+		}
+	case metric.GPUInstanceInfo.Name:
+		for _, c := range m.Cards() {
+			for _, i := range c.Instances {
+				out = append(out, of(1, metric.LabelGPU, strconv.Itoa(c.Index), metric.LabelGPUInstanceID, strconv.Itoa(i.ID),
+					metric.LabelProfile, i.Profile, metric.LabelStart, strconv.Itoa(i.Start), metric.LabelInstanceUUID, i.UUID))
+			}
+		}
+	case metric.GPUHeld.Name:
+		for _, h := range m.Holdings() {
+			labels := []string{metric.LabelGPU, strconv.Itoa(h.Card), metric.LabelNamespace, h.Namespace, metric.LabelPod, h.Pod}
+			if h.Instance >= 0 {
+				labels = append(labels, metric.LabelGPUInstanceID, strconv.Itoa(h.Instance))
+			}
+			out = append(out, of(1, labels...))
+		}
+	case metric.GPUHealthy.Name:
+		for _, c := range m.Cards() {
+			out = append(out, of(1, metric.LabelGPU, strconv.Itoa(c.Index)))
+		}
+	}
+	return out
+}

@@ -1,0 +1,145 @@
+package crashstory
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// TestLeaseTaken: from the moment that somebody else holds the lease, a replica
+// that has not noticed yet does nothing more. The election alone lets it go on
+// until its renewal is overdue.
+func TestLeaseTaken(t *testing.T) {
+	b := bed(t)
+	r := newTestReplica(t, b, "deposed", true)
+	begin(t, b, r)
+	until(t, "the lease to change hands", func(ctx context.Context) (string, error) {
+		var lease coordinationv1.Lease
+		if err := b.client.Get(ctx, client.ObjectKey{Namespace: systemNamespace, Name: "gpuscale-autoscaler"}, &lease); err != nil {
+			return "", err
+		}
+		lease.Spec.HolderIdentity = ptr.To("another")
+		lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1)
+		lease.Spec.RenewTime, lease.Spec.LeaseDurationSeconds = ptr.To(metav1.NowMicro()), ptr.To[int32](3600)
+		return "", b.client.Update(ctx, &lease) // the replica renews it meanwhile
+	})
+	from := len(r.Notes())
+	want(t, b, "waits")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, errors.New("nobody else leads, it thinks"))
+	defer cancel()
+	if err := r.ended(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if calls := did(r, from); len(calls) > 0 {
+		t.Errorf("after it was deposed:\n%s", strings.Join(calls, "\n"))
+	}
+	if !logged(t, b, r, "write refused") {
+		t.Error("it wanted to write nothing: this shows nothing")
+	}
+	done(t, b, "cut-1", "")
+}
+
+// paused are the writes after which the leader is stopped, each in the middle of
+// something. The rest is played with -all.
+var paused = []string{
+	"create nodes whole-1", // one of a gang's two nodes
+	"patch gpunodepools/status whole status.memory.grown,status.memory.lastScaleUp", // decided, not asked for
+	"patch nodes cut-1 metadata.annotations.gpuscale.io/repartition,spec.unschedulable",
+	"patch nodes whole-1 metadata.annotations.gpuscale.io/cordoned-by,metadata.annotations.gpuscale.io/drain,spec.unschedulable",
+	"patch nodes whole-2 metadata.annotations.gpuscale.io/cordoned-by,spec.unschedulable", // about to be deleted
+}
+
+// TestPausedLeader: a leader is stopped (SIGSTOP) in the middle of something, until
+// another has led the story to its end. When it goes on, nothing more comes of it.
+func TestPausedLeader(t *testing.T) {
+	b := bed(t)
+	golden, notes := cleanRun(t, b)
+	at := paused
+	if !*all {
+		at = at[:1]
+	}
+	for _, what := range at {
+		t.Run(what, func(t *testing.T) {
+			var target *Note
+			for _, n := range notes {
+				if n.Call.String() == what {
+					target = &n
+					break
+				}
+			}
+			if target == nil {
+				t.Fatal("the clean run has no such call")
+			}
+			playPaused(t, b, *target, golden)
+		})
+	}
+}
+
+func playPaused(t *testing.T, b *Bed, target Note, golden State) {
+	if err := errors.Join(b.clear(t.Context()), b.set(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	first, second := newTestReplica(t, b, "first", true), newTestReplica(t, b, "second", true)
+	var stopped atomic.Bool
+	first.Arm(At(target, PauseAfter), nil, func() {
+		if err := first.stop(); err != nil {
+			t.Error(err)
+		}
+		stopped.Store(true)
+	})
+	second.Arm(nil, nil, nil)
+	if err := first.start(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the first to lead", func(context.Context) (string, error) {
+		if len(first.Notes()) == 0 {
+			return "it has written nothing", nil
+		}
+		return "", nil
+	})
+	if err := second.start(); err != nil {
+		t.Fatal(err)
+	}
+	end, err := b.tell(t.Context(), func() *replica {
+		if stopped.Load() {
+			return second
+		}
+		return first
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !stopped.Load() {
+		t.Fatal("the first was never stopped: this shows nothing")
+	}
+	if diff := golden.Diff(end); len(diff) > 0 {
+		t.Errorf("with the second leading:\n%s", strings.Join(diff, "\n"))
+	}
+	from := len(first.Notes())
+	if err := first.goOn(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, errors.New("it thinks that it leads"))
+	defer cancel()
+	if err := first.ended(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if calls := did(first, from); len(calls) > 0 {
+		t.Errorf("after it went on, the first did:\n%s", strings.Join(calls, "\n"))
+	}
+	t.Logf("write refused in the log of the first: %t", logged(t, b, first, "write refused"))
+	rounds(t, b, second, settledAfter)
+	if end, err = b.result(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := golden.Diff(end); len(diff) > 0 {
+		t.Errorf("after the first went on:\n%s", strings.Join(diff, "\n"))
+	}
+}

@@ -1,0 +1,223 @@
+package crashstory
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/sandbox/proc"
+)
+
+// replica is one autoscaler as a process, with a proxy of its own before the API
+// server.
+type replica struct {
+	*Proxy
+	bed    *Bed
+	name   string
+	spec   proc.Spec
+	listen string
+
+	mu      sync.Mutex
+	process *proc.Process
+	starts  int
+}
+
+// newReplica prepares a replica; elect turns leader election on.
+func (b *Bed) newReplica(name string, elect bool) (*replica, error) {
+	certPEM, keyPEM, ca, err := b.cluster.ServingCert("127.0.0.1")
+	if err != nil {
+		return nil, err
+	}
+	cert, err := tls.X509KeyPair(certPEM, keyPEM)
+	if err != nil {
+		return nil, fmt.Errorf("reading the proxy's certificate: %w", err)
+	}
+	p, err := NewProxy(b.cluster.RESTConfig(), cert)
+	if err != nil {
+		return nil, err
+	}
+	r := &replica{Proxy: p, bed: b, name: name}
+	config, err := clientcmd.LoadFromFile(b.account)
+	if err != nil {
+		return nil, fmt.Errorf("reading a kubeconfig: %w", err)
+	}
+	for _, c := range config.Clusters {
+		c.Server, c.CertificateAuthorityData = p.URL, ca
+	}
+	kubeconfig := filepath.Join(b.cluster.Dir(), name+".kubeconfig")
+	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
+		return nil, fmt.Errorf("writing a kubeconfig: %w", err)
+	}
+	if r.listen, err = freeAddress(); err != nil {
+		return nil, err
+	}
+	file := filepath.Join(b.cluster.Dir(), name+".yaml")
+	if err := os.WriteFile(file, []byte(configText(b.metrics.URL, elect)), 0o600); err != nil {
+		return nil, fmt.Errorf("writing a configuration: %w", err)
+	}
+	r.spec = proc.Spec{
+		Name: name, Path: b.o.Autoscaler, Log: b.cluster.LogFile(name), Env: []string{"GOMAXPROCS=2"},
+		Args: []string{"--config=" + file, "--kubeconfig=" + kubeconfig, "--listen=" + r.listen},
+	}
+	return r, nil
+}
+
+// configText compresses the autoscaler's patience as the story compresses time. It
+// turns at every interval: the rounds that have ended are how a test knows what it
+// has seen. What it gives up on only after longer than a step may last would have
+// been lost by a kill: the story is then stuck.
+func configText(prometheus string, elect bool) string {
+	return fmt.Sprintf(`interval: 100ms
+quietInterval: 0s
+settle: 0s
+prometheus: {url: %s, interval: 100ms, timeout: 2s, maxAge: 10s}
+leaderElection: {enabled: %t, leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 500ms}
+policy:
+  scaleDownCooldown: 1s
+  removalInterval: 1s
+  repartitionCooldown: 1s
+  repartitionTimeout: 5m
+  drainCooldown: 1s
+  drainTimeout: 5m
+`, prometheus, elect)
+}
+
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("finding a free port: %w", err)
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+// start the process, unless it runs.
+func (r *replica) start() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.process != nil {
+		return nil
+	}
+	p, err := r.bed.cluster.Processes().Start(r.spec)
+	if err != nil {
+		return err
+	}
+	r.process = p
+	r.starts++
+	return nil
+}
+
+// kill ends the process as a crash would.
+func (r *replica) kill() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.process != nil {
+		r.process.Kill()
+		r.process = nil
+	}
+}
+
+// crash kills the process and starts it again.
+func (r *replica) crash() {
+	r.kill()
+	_ = r.start() // a program that cannot be started stops the story, which says where
+}
+
+// stop stops the process without ending it (SIGSTOP); goOn lets it go on.
+func (r *replica) stop() error { return r.signal(syscall.SIGSTOP) }
+func (r *replica) goOn() error { return r.signal(syscall.SIGCONT) }
+
+func (r *replica) signal(s syscall.Signal) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.process == nil {
+		return fmt.Errorf("%s does not run", r.name)
+	}
+	return r.process.Signal(s)
+}
+
+// close ends the replica for good.
+func (r *replica) close() {
+	r.kill()
+	r.Proxy.Close()
+}
+
+// metrics is what the process says of itself, by series as it is written.
+func (r *replica) metrics(ctx context.Context) (map[string]float64, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.listen+"/metrics", nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	out := map[string]float64{}
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		if i := strings.LastIndexByte(lines.Text(), ' '); i > 0 && !strings.HasPrefix(lines.Text(), "#") {
+			if v, err := strconv.ParseFloat(lines.Text()[i+1:], 64); err == nil {
+				out[lines.Text()[:i]] = v
+			}
+		}
+	}
+	return out, lines.Err()
+}
+
+// rounds that ended well since the process started.
+func (r *replica) rounds(ctx context.Context) (float64, error) {
+	m, err := r.metrics(ctx)
+	return m[metric.AutoscalerRounds.Name+`{result="ok"}`], err
+}
+
+// turned waits until the leader, whichever it is, has ended n more rounds well.
+func turned(ctx context.Context, leader func() *replica, n float64) error {
+	var last *replica
+	from := 0.0
+	return await(ctx, func(ctx context.Context) (string, error) {
+		r := leader()
+		now, err := r.rounds(ctx)
+		if err != nil {
+			return r.name + " does not answer", err
+		}
+		if r != last || now < from { // it has just become the leader, or started again
+			last, from = r, now
+		}
+		if now-from < n {
+			return fmt.Sprintf("%g of %g rounds of %s have ended", now-from, n, r.name), nil
+		}
+		return "", nil
+	})
+}
+
+// ended waits until the process has ended by itself.
+func (r *replica) ended(ctx context.Context) error {
+	r.mu.Lock()
+	p := r.process
+	r.mu.Unlock()
+	if p == nil {
+		return nil
+	}
+	select {
+	case <-p.Done():
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%s goes on: %w", r.name, context.Cause(ctx))
+	}
+}

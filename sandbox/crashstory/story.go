@@ -1,0 +1,392 @@
+package crashstory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+)
+
+// Pools of the story, as testdata/pools.yaml has them.
+const (
+	poolCut   = "cut"
+	poolWhole = "whole"
+)
+
+// Namespaces of the story.
+const (
+	nsFree     = "free" // under no quota
+	nsLender   = "lender"
+	nsBorrower = "borrower"
+)
+
+// step of the story: what people do, and what then comes true.
+type step struct {
+	name string
+	do   func(*stage, context.Context) error
+	// until says what is still missing, empty when nothing is.
+	until func(*stage, context.Context) (string, error)
+}
+
+// theStory in its order. Nodes are named by the provider, pods by us, and every
+// choice the autoscaler has is made so that there is one best answer: runs can be
+// compared.
+func theStory() []step {
+	return []step{
+		{"a node is bought for the minimum", nothing, ready("cut-1")},
+		{"a card is cut for a pod that needs a third of it", (*stage).slice, (*stage).sliced},
+		{"a gang of two nodes comes at once", (*stage).gang, (*stage).gangBound},
+		{"the gang is one no more", (*stage).ungang, noMore},
+		{"half of it ends, and somebody borrows its cards", (*stage).borrow, running(nsBorrower + "/borrower")},
+		{"what was borrowed is taken back", (*stage).wantBack, running(nsLender + "/owner")},
+		{"a node that little runs on is drained and given back", (*stage).leaveLittle, (*stage).moved},
+		{"the last node of the pool goes", (*stage).leave, (*stage).empty},
+	}
+}
+
+// stage is where the story is played. It stands in for the controllers of the
+// pods, which make a pod again when it was moved.
+type stage struct {
+	client client.Client
+	view   *view
+	owners map[string]types.UID // by namespace
+}
+
+// ownerName of the ConfigMap in each namespace that is the pods' controller.
+const ownerName = "owner"
+
+func nothing(*stage, context.Context) error          { return nil }
+func noMore(*stage, context.Context) (string, error) { return "", nil }
+
+func ready(name string) func(*stage, context.Context) (string, error) {
+	return func(s *stage, ctx context.Context) (string, error) {
+		var n corev1.Node
+		if err := s.client.Get(ctx, client.ObjectKey{Name: name}, &n); apierrors.IsNotFound(err) {
+			return "node " + name + " is not there", nil
+		} else if err != nil {
+			return "", err
+		}
+		if len(partition.Advertised(&n)) == 0 || !isReady(&n) {
+			return "node " + name + " is not ready", nil
+		}
+		return "", nil
+	}
+}
+
+func isReady(n *corev1.Node) bool {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// running asks for pods "namespace/name".
+func running(keys ...string) func(*stage, context.Context) (string, error) {
+	return func(s *stage, ctx context.Context) (string, error) {
+		for _, key := range keys {
+			if missing, err := s.notRunning(ctx, key); missing != "" || err != nil {
+				return missing, err
+			}
+		}
+		return "", nil
+	}
+}
+
+func (s *stage) notRunning(ctx context.Context, key string) (string, error) {
+	p, err := s.pod(ctx, key)
+	switch {
+	case err != nil:
+		return "", err
+	case p == nil:
+		return "pod " + key + " is not there", nil
+	case p.Status.Phase != corev1.PodRunning:
+		return fmt.Sprintf("pod %s is %s", key, p.Status.Phase), nil
+	}
+	return "", nil
+}
+
+// pod by its key, nil where there is none.
+func (s *stage) pod(ctx context.Context, key string) (*corev1.Pod, error) {
+	namespace, name, _ := strings.Cut(key, "/")
+	var p corev1.Pod
+	err := s.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &p)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return &p, err
+}
+
+func (s *stage) slice(ctx context.Context) error {
+	return s.create(ctx, newPod(nsFree, "slice", "nvidia.com/mig-3g.40gb", 1))
+}
+
+// sliced: the pod runs, and nothing of the operation is left on the node.
+func (s *stage) sliced(ctx context.Context) (string, error) {
+	if missing, err := s.notRunning(ctx, nsFree+"/slice"); missing != "" || err != nil {
+		return missing, err
+	}
+	return s.clean(ctx)
+}
+
+// clean says what of ours is on a node that should not outlive what it is for.
+func (s *stage) clean(ctx context.Context) (string, error) {
+	var nodes corev1.NodeList
+	if err := s.client.List(ctx, &nodes); err != nil {
+		return "", err
+	}
+	for i := range nodes.Items {
+		n := &nodes.Items[i]
+		for _, a := range []string{partition.RecordAnnotation, v1alpha1.DrainAnnotation, v1alpha1.CordonAnnotation} {
+			if _, there := n.Annotations[a]; there {
+				return fmt.Sprintf("node %s still has %s", n.Name, a), nil
+			}
+		}
+		if n.Spec.Unschedulable {
+			return fmt.Sprintf("node %s is still cordoned", n.Name), nil
+		}
+	}
+	return "", nil
+}
+
+func (s *stage) gang(ctx context.Context) error {
+	if err := s.create(ctx, podGroup()); err != nil {
+		return err
+	}
+	for i := range 2 {
+		p := newPod(nsLender, fmt.Sprintf("gang-%d", i), partition.CardResource, 2)
+		p.Labels = map[string]string{"scheduling.x-k8s.io/pod-group": "gang"}
+		p.Spec.SchedulerName = gangScheduler
+		if err := s.create(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func podGroup() *unstructured.Unstructured {
+	group := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"minMember": int64(2)}}}
+	group.SetGroupVersionKind(schema.GroupVersionKind{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Kind: "PodGroup"})
+	group.SetNamespace(nsLender)
+	group.SetName("gang")
+	return group
+}
+
+// ungang takes the group away, or half of the gang would want its other half back.
+func (s *stage) ungang(ctx context.Context) error {
+	return client.IgnoreNotFound(s.client.Delete(ctx, podGroup()))
+}
+
+// gangScheduler binds all of a gang or none, as Volcano and the plugins do; the
+// stage is its double. It also makes sure which member goes where.
+const gangScheduler = "gang-scheduler"
+
+// gangBound plays the gang scheduler until the gang runs.
+func (s *stage) gangBound(ctx context.Context) (string, error) {
+	for i := range 2 {
+		node := fmt.Sprintf("whole-%d", i+1)
+		if missing, err := ready(node)(s, ctx); missing != "" || err != nil {
+			return missing, errors.Join(err, s.gangWaits(ctx))
+		}
+	}
+	for i := range 2 {
+		key := fmt.Sprintf("%s/gang-%d", nsLender, i)
+		p, err := s.pod(ctx, key)
+		if err != nil || p == nil {
+			return "pod " + key + " is not there", err
+		}
+		if p.Spec.NodeName != "" {
+			continue
+		}
+		to := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: fmt.Sprintf("whole-%d", i+1)}}
+		if err := s.client.SubResource("binding").Create(ctx, p, to); err != nil {
+			return "pod " + key + " is not bound", err
+		}
+	}
+	return running(nsLender+"/gang-0", nsLender+"/gang-1")(s, ctx)
+}
+
+// gangWaits says on the gang's pods that there is no room.
+func (s *stage) gangWaits(ctx context.Context) error {
+	for i := range 2 {
+		p, err := s.pod(ctx, fmt.Sprintf("%s/gang-%d", nsLender, i))
+		if err != nil || p == nil || len(p.Status.Conditions) > 0 {
+			return err
+		}
+		base := client.MergeFrom(p.DeepCopy())
+		p.Status.Conditions = []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+			Message: "no room for all of the gang", LastTransitionTime: metav1.Now(),
+		}}
+		if err := s.client.Status().Patch(ctx, p, base); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// borrow puts a pod in line before the gang's ends, so that no node is ever empty.
+func (s *stage) borrow(ctx context.Context) error {
+	if err := s.create(ctx, newPod(nsBorrower, "borrower", partition.CardResource, 2)); err != nil {
+		return err
+	}
+	return s.end(ctx, nsLender+"/gang-0")
+}
+
+func (s *stage) wantBack(ctx context.Context) error {
+	return s.create(ctx, newPod(nsLender, "owner", partition.CardResource, 2))
+}
+
+// leaveLittle leaves one pod on each node. One is bound to its node, so the
+// other's is emptied.
+func (s *stage) leaveLittle(ctx context.Context) error {
+	movable, bound := movablePod(), newPod(nsFree, "bound", partition.CardResource, 1)
+	pin(bound, "whole-2")
+	for _, p := range []*corev1.Pod{movable, bound} {
+		if err := s.create(ctx, p); err != nil {
+			return err
+		}
+	}
+	if err := s.end(ctx, nsLender+"/owner"); err != nil {
+		return err
+	}
+	// whole-1 has room now, whole-2 has not.
+	if err := await(ctx, func(ctx context.Context) (string, error) { return s.notRunning(ctx, nsFree+"/movable") }); err != nil {
+		return err
+	}
+	return s.end(ctx, nsLender+"/gang-1")
+}
+
+// moved: the pod runs on the other node, and its own is gone.
+func (s *stage) moved(ctx context.Context) (string, error) {
+	p, err := s.pod(ctx, nsFree+"/movable")
+	if err != nil {
+		return "", err
+	}
+	if p == nil {
+		// A scheduler that has not heard of the cordon yet would put it back.
+		again := movablePod()
+		pin(again, "whole-2")
+		return "the moved pod is made again", s.create(ctx, again)
+	}
+	if p.Status.Phase != corev1.PodRunning || p.Spec.NodeName != "whole-2" {
+		return fmt.Sprintf("pod movable is %s on %q", p.Status.Phase, p.Spec.NodeName), nil
+	}
+	if missing, err := s.notRunning(ctx, nsFree+"/bound"); missing != "" || err != nil {
+		return missing, err
+	}
+	return s.gone(ctx, "whole-1")
+}
+
+func (s *stage) leave(ctx context.Context) error {
+	return s.end(ctx, nsFree+"/movable", nsFree+"/bound")
+}
+
+func (s *stage) empty(ctx context.Context) (string, error) {
+	if missing, err := s.gone(ctx, "whole-1", "whole-2"); missing != "" || err != nil {
+		return missing, err
+	}
+	return s.clean(ctx)
+}
+
+func (s *stage) gone(ctx context.Context, names ...string) (string, error) {
+	for _, name := range names {
+		var n corev1.Node
+		err := s.client.Get(ctx, client.ObjectKey{Name: name}, &n)
+		if err == nil {
+			return "node " + name + " is still there", nil
+		}
+		if !apierrors.IsNotFound(err) {
+			return "", err
+		}
+	}
+	return "", nil
+}
+
+// create an object unless it is there.
+func (s *stage) create(ctx context.Context, o client.Object) error {
+	refs := o.GetOwnerReferences()
+	for i := range refs {
+		refs[i].UID = s.owners[o.GetNamespace()]
+	}
+	o.SetOwnerReferences(refs)
+	return client.IgnoreAlreadyExists(s.client.Create(ctx, o))
+}
+
+// end deletes pods as their owners would.
+func (s *stage) end(ctx context.Context, keys ...string) error {
+	for _, key := range keys {
+		p, err := s.pod(ctx, key)
+		if err != nil {
+			return err
+		}
+		if p == nil {
+			continue
+		}
+		s.view.own(p.UID)
+		if err := s.client.Delete(ctx, p, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// newPod asks for n of a resource. A ConfigMap is its controller in name; the
+// stage is in deed.
+func newPod(namespace, name, resourceName string, n int64) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: "v1", Kind: "ConfigMap", Name: ownerName, Controller: ptr.To(true), // create knows its UID
+		}}},
+		Spec: corev1.PodSpec{
+			TerminationGracePeriodSeconds: ptr.To[int64](1),
+			Containers: []corev1.Container{{Name: "main", Image: "sandbox.invalid/main", Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{
+				corev1.ResourceName(resourceName): *resource.NewQuantity(n, resource.DecimalSI),
+				corev1.ResourceCPU:                resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Gi"),
+			}}}},
+		},
+	}
+}
+
+func movablePod() *corev1.Pod { return newPod(nsFree, "movable", partition.CardResource, 1) }
+
+func pin(p *corev1.Pod, node string) {
+	p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
+}
+
+// every is how often something awaited is looked at.
+const every = 50 * time.Millisecond
+
+// await looks until nothing is missing, or ctx ends.
+func await(ctx context.Context, missing func(context.Context) (string, error)) error {
+	last := ""
+	for {
+		now, err := missing(ctx)
+		if err == nil && now == "" {
+			return nil
+		}
+		if now != "" {
+			last = now
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %s (%v)", context.Cause(ctx), last, err)
+		case <-time.After(every):
+		}
+	}
+}

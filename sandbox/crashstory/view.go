@@ -1,0 +1,186 @@
+package crashstory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+)
+
+// view is the cluster as the doubles see it, and counts what is done to it: by
+// what became of objects, not by what was asked.
+type view struct {
+	nodes   corelisters.NodeLister
+	pods    corelisters.PodLister
+	configs corelisters.ConfigMapLister
+
+	mu sync.Mutex
+	// UIDs, so that an object that is told of twice counts once.
+	made, removed, left map[types.UID]string
+	ours                map[types.UID]bool // pods that the story itself deleted
+	told                []string           // of pods that left, what is known
+}
+
+func newView(ctx context.Context, client kubernetes.Interface) (*view, error) {
+	f := informers.NewSharedInformerFactory(client, 0)
+	v := &view{
+		nodes: f.Core().V1().Nodes().Lister(), pods: f.Core().V1().Pods().Lister(), configs: f.Core().V1().ConfigMaps().Lister(),
+		ours: map[types.UID]bool{},
+	}
+	v.reset()
+	if _, err := f.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(o any) {
+			n := o.(*corev1.Node)
+			v.count(v.made, n.UID, n.Name)
+		},
+		DeleteFunc: func(o any) {
+			if n, ok := final(o).(*corev1.Node); ok {
+				v.count(v.removed, n.UID, n.Name)
+			}
+		},
+	}); err != nil {
+		return nil, err
+	}
+	if _, err := f.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(_, o any) {
+			if p := o.(*corev1.Pod); p.DeletionTimestamp != nil {
+				v.leaves(p)
+			}
+		},
+		DeleteFunc: func(o any) {
+			if p, ok := final(o).(*corev1.Pod); ok {
+				v.leaves(p)
+			}
+		},
+	}); err != nil {
+		return nil, err
+	}
+	f.Core().V1().ConfigMaps().Informer()
+	f.Start(ctx.Done())
+	for _, ok := range f.WaitForCacheSync(ctx.Done()) {
+		if !ok {
+			return nil, errors.New("the caches of the doubles did not fill")
+		}
+	}
+	return v, nil
+}
+
+// final is the object of a deletion that was told late.
+func final(o any) any {
+	if d, ok := o.(cache.DeletedFinalStateUnknown); ok {
+		return d.Obj
+	}
+	return o
+}
+
+func (v *view) count(m map[types.UID]string, uid types.UID, name string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	m[uid] = name
+}
+
+func (v *view) leaves(p *corev1.Pod) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if _, known := v.left[p.UID]; known || v.ours[p.UID] {
+		return
+	}
+	v.left[p.UID] = p.Namespace + "/" + p.Name
+	why := "for no stated reason"
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.DisruptionTarget {
+			why = c.Reason + ": " + c.Message
+		}
+	}
+	v.told = append(v.told, fmt.Sprintf("%s %s/%s (%s, %s) left node %q %s", time.Now().Format("15:04:05.000"), p.Namespace, p.Name, p.UID, p.Status.Phase, p.Spec.NodeName, why))
+}
+
+// own says that the story deletes a pod itself.
+func (v *view) own(uid types.UID) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.ours[uid] = true
+}
+
+// reset starts counting. The maps stay the handlers' own.
+func (v *view) reset() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.made == nil {
+		v.made, v.removed, v.left = map[types.UID]string{}, map[types.UID]string{}, map[types.UID]string{}
+	}
+	clear(v.made)
+	clear(v.removed)
+	clear(v.left)
+	v.told = nil
+}
+
+// departures are the pods that left, with what is known about why.
+func (v *view) departures() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.Clone(v.told)
+}
+
+func (v *view) counts() (made, removed, left []string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return values(v.made), values(v.removed), values(v.left)
+}
+
+func (v *view) nodeList() []*corev1.Node {
+	all, err := v.nodes.List(labels.Everything())
+	if err != nil {
+		return nil // a cache cannot fail
+	}
+	var out []*corev1.Node
+	for _, n := range all {
+		if n.Labels[v1alpha1.NodePoolLabel] != "" {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// Node implements node.View.
+func (v *view) Node(name string) (*corev1.Node, bool) {
+	n, err := v.nodes.Get(name)
+	return n, err == nil
+}
+
+// PodsOn implements node.View.
+func (v *view) PodsOn(name string) []*corev1.Pod {
+	all, err := v.pods.List(labels.Everything())
+	if err != nil {
+		return nil
+	}
+	var out []*corev1.Pod
+	for _, p := range all {
+		if p.Spec.NodeName == name {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// MIGConfig implements node.View.
+func (v *view) MIGConfig() []byte {
+	m, err := v.configs.ConfigMaps(partition.DefaultConfigMap.Namespace).Get(partition.DefaultConfigMap.Name)
+	if err != nil {
+		return nil
+	}
+	return []byte(m.Data[partition.ConfigKey])
+}
