@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
+	"github.com/gpuscale/gpuscale/internal/buildinfo/versioncmd"
 )
 
 func main() {
@@ -34,22 +35,14 @@ func newCommand(out, errs io.Writer) *cobra.Command {
 	root := newRunCommand("gpuscale-report", out, errs)
 	root.Long = longHelp
 	root.Version = buildinfo.Version()
-	root.AddCommand(newRunCommand("run", out, errs), newTopCommand(out), newVersionCommand(out))
+	version := versioncmd.New("gpuscale-report")
+	version.Args = noArgs
+	root.AddCommand(newRunCommand("run", out, errs), newTopCommand(out), version)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage{err} })
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.SetOut(out)
 	root.SetErr(errs)
 	return root
-}
-
-func newVersionCommand(out io.Writer) *cobra.Command {
-	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: noArgs,
-		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(out, "gpuscale-report", buildinfo.Version())
-			return err
-		},
-	}
 }
 
 const longHelp = `Say where every GPU-hour went, who waited, and what to change.

@@ -25,8 +25,9 @@ async function open(width, scheme, media = 'screen') {
   tab.on('pageerror', e => wrong.push(`error: ${e.message}`))
   tab.on('request', r => { if (r.url() !== url) wrong.push(`request: ${r.url()}`) })
   await tab.setViewport({ width, height: 900, deviceScaleFactor: 1 })
-  await tab.emulateMediaType(media)
-  await tab.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: scheme }]) // the type resets it
+  // Each of the two resets the other.
+  if (media === 'print') await tab.emulateMediaType(media)
+  else await tab.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: scheme }])
   await tab.goto(url)
   return tab
 }

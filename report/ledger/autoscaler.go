@@ -32,7 +32,7 @@ func (b *book) autoscaler(a query.Answers, seen *exporterRecord) (counted, enter
 		return counted, entered
 	}
 	known := Known(a.Lines[query.Capacity], g)
-	f := newFlow(counters, g, known)
+	f := newFlow(counters, a.Lines[query.Places], g, known)
 	for _, c := range counters {
 		for k := 1; k <= g.N; k++ {
 			if c.growth[k] > 0 {
@@ -108,7 +108,7 @@ func (b *book) places(a query.Answers, f *flow, known int) map[[2]string][]float
 				values[k] = math.NaN()
 			}
 		}
-		growth, begun := growthOf(values, known, f.anew[who])
+		growth, begun := growthOf(values, known, f.anew[who], f.taken(who))
 		for _, k := range begun {
 			if f.anew[who][k] || f.first[who] == k {
 				f.settle(growth, replicaAt{who, k})
@@ -186,6 +186,7 @@ type flow struct {
 	anew   map[string]map[int]bool
 	first  map[string]int
 	silent map[string][]bool
+	others map[string][]bool // see taken
 	back   map[replicaAt]int // over how many steps to spread what a replica begins with
 	step   float64
 	usual  map[[2]string]neighbours
@@ -198,7 +199,7 @@ type replicaAt struct {
 	k       int
 }
 
-func newFlow(counters []counter, g query.Grid, known int) *flow {
+func newFlow(counters []counter, places []prom.Line, g query.Grid, known int) *flow {
 	f := &flow{
 		capacity: map[[2]string][]float64{}, broken: make([]bool, g.N+1), baseline: map[replicaAt]bool{}, back: map[replicaAt]int{}, step: g.Step.Seconds(),
 	}
@@ -210,6 +211,7 @@ func newFlow(counters []counter, g query.Grid, known int) *flow {
 		}
 	}
 	f.lives(counters)
+	f.betray(places, g)
 	for i := range counters {
 		c := &counters[i]
 		for k := range c.values {
@@ -217,7 +219,7 @@ func newFlow(counters []counter, g query.Grid, known int) *flow {
 				c.values[k] = math.NaN()
 			}
 		}
-		c.growth, c.begun = growthOf(c.values, known, f.anew[c.replica])
+		c.growth, c.begun = growthOf(c.values, known, f.anew[c.replica], f.taken(c.replica))
 	}
 	for k := 1; k <= g.N; k++ {
 		f.broken[k] = !present[k] || !present[k-1]
@@ -254,7 +256,7 @@ func newFlow(counters []counter, g query.Grid, known int) *flow {
 // lives finds out when each replica's process was read, and when it began: all its
 // counters begin together.
 func (f *flow) lives(counters []counter) {
-	f.anew, f.first, f.silent = map[string]map[int]bool{}, map[string]int{}, map[string][]bool{}
+	f.anew, f.first, f.silent, f.others = map[string]map[int]bool{}, map[string]int{}, map[string][]bool{}, map[string][]bool{}
 	for _, c := range counters {
 		if f.silent[c.replica] == nil {
 			f.anew[c.replica], f.silent[c.replica] = map[int]bool{}, make([]bool, len(c.values))
@@ -276,6 +278,40 @@ func (f *flow) lives(counters []counter) {
 			last = k
 		}
 	}
+}
+
+// betray finds the new beginnings that the capacity hides, having grown past what it
+// was before: one of the places has not.
+func (f *flow) betray(places []prom.Line, g query.Grid) {
+	for _, l := range places {
+		who := replica(l.Labels)
+		last := math.NaN()
+		for k, v := range Values(l, g) {
+			if f.silent[who] == nil || f.silent[who][k] {
+				continue
+			}
+			// A process never takes a counter back: one that is gone was another's.
+			if v < last || math.IsNaN(v) && !math.IsNaN(last) {
+				f.anew[who][k] = true
+			}
+			last = v
+		}
+	}
+}
+
+// taken are the steps in which another replica was read: of two only one leads.
+func (f *flow) taken(replica string) []bool {
+	if t, ok := f.others[replica]; ok {
+		return t
+	}
+	t := make([]bool, len(f.broken))
+	for who, silent := range f.silent {
+		for k := range t {
+			t[k] = t[k] || who != replica && !silent[k]
+		}
+	}
+	f.others[replica] = t
+	return t
 }
 
 // spread is for a counter that appears while its process goes on: it may have begun

@@ -26,12 +26,13 @@ func Values(l prom.Line, g query.Grid) []float64 {
 // others were read already, began at zero. begun lists the steps in which it
 // began, whether anew or for the first time.
 func Growth(values []float64, known int) (growth []float64, begun []int) {
-	return growthOf(values, known, nil)
+	return growthOf(values, known, nil, nil)
 }
 
 // growthOf is Growth of a counter that is known to have begun anew at some moments,
-// larger though it may be.
-func growthOf(values []float64, known int, anew map[int]bool) (growth []float64, begun []int) {
+// larger though it may be. In what is taken others have counted: over a hole it
+// cannot have grown then.
+func growthOf(values []float64, known int, anew map[int]bool, taken []bool) (growth []float64, begun []int) {
 	growth = make([]float64, len(values))
 	last := -1
 	for i, v := range values {
@@ -48,8 +49,15 @@ func growthOf(values []float64, known int, anew map[int]bool) (growth []float64,
 			growth[i] = max(0, v)
 			begun = append(begun, i)
 		default:
-			for k := last + 1; k <= i; k++ {
-				growth[k] = (v - values[last]) / float64(i-last)
+			var open []int
+			for k := last + 1; k < i; k++ {
+				if taken == nil || !taken[k] {
+					open = append(open, k)
+				}
+			}
+			open = append(open, i)
+			for _, k := range open {
+				growth[k] = (v - values[last]) / float64(len(open))
 			}
 		}
 		last = i
