@@ -13,9 +13,10 @@ export GOFLAGS
 CACHE    := $(CURDIR)/.cache
 BIN      := $(CACHE)/bin
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
-LDFLAGS  := -X github.com/gpuscale/gpuscale/internal/buildinfo.version=$(VERSION)
+COMMIT   := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+LDFLAGS  := -X github.com/gpuscale/gpuscale/internal/buildinfo.version=$(VERSION) -X github.com/gpuscale/gpuscale/internal/buildinfo.commit=$(COMMIT)
 PROGRAMS := exporter adapter autoscaler report
-GENERATED := docs/metrics.md docs/reasons.md docs/signals.md deploy/crds/gpuscale.io_gpunodepools.yaml deploy/crds/gpuscale.io_gpuquotas.yaml autoscaler/api/v1alpha1/zz_generated.deepcopy.go $(wildcard dashboards/json/*.json)
+GENERATED := docs/metrics.md docs/reasons.md docs/signals.md deploy/crds/gpuscale.io_gpunodepools.yaml deploy/crds/gpuscale.io_gpuquotas.yaml autoscaler/api/v1alpha1/zz_generated.deepcopy.go $(wildcard dashboards/json/*.json) dashboards/alerts/gpuscale-alerts.yaml $(shell find deploy/chart/gpuscale/files deploy/chart/gpuscale/README.md deploy/chart/gpuscale/values.schema.json -type f 2>/dev/null)
 ARGS     ?=
 FUZZTIME ?= 20s
 
@@ -59,7 +60,7 @@ demo: prepare ## Run the whole loop on this machine; ARGS="--keep --trace FILE -
 	@$(BIN)/gpuscale-sandbox demo $(ARGS)
 
 .PHONY: test
-test: verify prepare ## Everything CI runs: verify, then all tests with the race detector.
+test: verify prepare chart-tools ## Everything CI runs: verify, then all tests with the race detector.
 	@echo "running the tests (race detector on, order shuffled)"
 	go test -race -shuffle=on -timeout 30m $$(go list ./... | grep -v /sandbox/e2e)
 	@echo "playing the stories on the real control plane (by themselves: they keep time)"
@@ -78,7 +79,7 @@ short: tools ## The tests that need no control plane.
 	go test -short ./...
 
 .PHONY: verify
-verify: sandbox ## Formatting, vet, floors and generated files.
+verify: sandbox ## Formatting, vet, floors, generated files and known vulnerabilities.
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
 	if [ -n "$$unformatted" ]; then echo "not formatted (run gofmt -w):" >&2; echo "$$unformatted" >&2; exit 1; fi
 	go vet ./...
@@ -87,12 +88,15 @@ verify: sandbox ## Formatting, vet, floors and generated files.
 	if [ "$$before" != "$$after" ]; then \
 	  echo "generated files were out of date and have been written again; commit them:" >&2; \
 	  diff <(echo "$$before") <(echo "$$after") >&2 || true; exit 1; fi
+	@$(MAKE) --no-print-directory vuln
 
 .PHONY: generate
 generate: tools ## Write the generated files again.
 	@go run sigs.k8s.io/controller-tools/cmd/controller-gen@v0.23.0 object crd paths=./autoscaler/api/... output:crd:dir=deploy/crds
 	@go run ./internal/gendocs
 	@go run ./dashboards generate
+	@go run ./dashboards alerts --out dashboards/alerts/gpuscale-alerts.yaml
+	@$(MAKE) --no-print-directory chart-generate
 
 .PHONY: pictures
 pictures: tools ## Draw the boards for docs/img again, over the recorded states.
@@ -103,6 +107,13 @@ lint: tools ## golangci-lint with the house's rules (built on first use).
 	@mkdir -p $(CACHE)/tools
 	@test -x $(CACHE)/tools/golangci-lint || GOBIN=$(CACHE)/tools go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 	$(CACHE)/tools/golangci-lint run ./...
+
+.PHONY: lint-rules
+lint-rules: tools ## pint over the recording rules and the alerts (built on first use).
+	@mkdir -p $(CACHE)/tools $(CACHE)/pint
+	@test -x $(CACHE)/tools/pint || { cd $(CACHE)/pint && go mod download github.com/cloudflare/pint@v0.80.0 && \
+	  cd $$(go env GOMODCACHE)/github.com/cloudflare/pint@v0.80.0 && go build -o $(CACHE)/tools/pint ./cmd/pint; }
+	$(CACHE)/tools/pint --offline --config dashboards/alerts/pint.hcl lint --min-severity info --fail-on info dashboards/rules/gpuscale-recording.yaml dashboards/alerts/gpuscale-alerts.yaml
 
 .PHONY: fuzz
 # Minimizing an input takes up to a minute unless told, during which nothing is
@@ -117,18 +128,47 @@ bench: tools ## Run the benchmarks.
 	go test -run '^$$' -bench . -benchmem ./gpu/... ./plan/... ./exporter/... ./adapter/... ./autoscaler/observe/...
 
 .PHONY: image
-image: ## Build the images gpuscale-exporter, -adapter, -autoscaler and -agent with Docker.
-	@docker info >/dev/null 2>&1 || { echo "make image needs a running Docker engine; make build gives the same programs without one" >&2; exit 1; }
+image: tools ## OCI images into dist/images, without Docker; IMAGE_BASE=DIR (an OCI layout with glibc) for exporter and agent.
+	@go run ./internal/release image $(SNAPSHOT) -version '$(RELEASE)' -arch '$(ARCHES)' -base '$(IMAGE_BASE)' -only '$(ONLY)'
+
+.PHONY: image-docker
+image-docker: ## The images with a Docker engine, for this machine's platform; the base is pulled.
+	@docker info >/dev/null 2>&1 || { echo "make image-docker needs a running Docker engine; make image needs none" >&2; exit 1; }
 	@for p in $(PROGRAMS) agent; do \
-	  target=static; cgo=0; program=$$p; \
-	  case $$p in exporter) target=glibc; cgo=1;; agent) target=glibc; cgo=1; program=autoscaler;; esac; \
-	  docker build -f deploy/images/Dockerfile --target $$target --build-arg PROGRAM=$$program --build-arg CGO=$$cgo --build-arg VERSION=$(VERSION) -t gpuscale-$$p:$(VERSION) .; done
+	  case $$p in exporter|agent) target=glibc;; *) target=static;; esac; \
+	  docker build -f deploy/images/Dockerfile --target $$target --build-arg PROGRAM=$$p --build-arg VERSION='$(RELEASE)' --build-arg COMMIT=$(COMMIT) -t gpuscale-$$p:'$(RELEASE)' .; done
+
+.PHONY: sbom
+sbom: tools ## Archives and CycloneDX SBOMs of uncommitted work into dist/, for this machine's platform.
+	@go run ./internal/release make -snapshot -version '$(RELEASE)' -arch $$(go env GOARCH) -only '$(ONLY)' -govulncheck $(CACHE)/tools/govulncheck
+
+.PHONY: vuln
+vuln: tools ## govulncheck over the programs; GOVULNDB=file:///DIR names a mirror, VULNFLAGS=-require fails where it could not look.
+	@go run ./internal/release vuln -govulncheck $(CACHE)/tools/govulncheck $(VULNFLAGS) $(addprefix ./,$(PROGRAMS))
+
+# A release is of a commit: RELEASE=0.1.0 must have its section in CHANGELOG.md,
+# and nothing may be uncommitted. SNAPSHOT=-snapshot tries it with what is there.
+RELEASE    ?= $(if $(SNAPSHOT),0.0.0-snapshot)
+SNAPSHOT   ?=
+ARCHES     ?= amd64,arm64
+IMAGE_BASE ?=
+ONLY       ?=
 
 .PHONY: release
-release: build ## Put the binaries, with checksums, into dist/.
-	@rm -rf dist && mkdir -p dist
-	@for p in $(PROGRAMS); do tar -C $(BIN) -czf dist/gpuscale-$$p-$(VERSION)-$$(go env GOOS)-$$(go env GOARCH).tar.gz gpuscale-$$p; done
-	@cd dist && sha256sum *.tar.gz > SHA256SUMS && cat SHA256SUMS
+release: tools ## Everything people download, into dist/: RELEASE=0.1.0, or SNAPSHOT=-snapshot.
+	@go run ./internal/release make $(SNAPSHOT) -version '$(RELEASE)' -arch '$(ARCHES)' -only '$(ONLY)' -govulncheck $(CACHE)/tools/govulncheck $(if $(VULNERABLE),-vulnerable '$(VULNERABLE)')
+
+# The exporter twice from nothing, images through a registry and run, the SBOM
+# against CycloneDX's own schema, the chart through helm, govulncheck over a made-up database.
+.PHONY: release-check
+release-check: tools ## The tests of the release that compile the real programs; minutes.
+	@mkdir -p $(CACHE)/tools
+	@test -x $(CACHE)/tools/govulncheck || GOBIN=$(CACHE)/tools go install golang.org/x/vuln/cmd/govulncheck@v1.8.0
+	@test -x $(CACHE)/tools/crane || GOBIN=$(CACHE)/tools go install github.com/google/go-containerregistry/cmd/crane@v0.22.1
+	@go mod download github.com/CycloneDX/cyclonedx-go@v0.12.0
+	GPUSCALE_RELEASE_TOOLS=$(CACHE)/tools GPUSCALE_GOVULNCHECK=$(CACHE)/tools/govulncheck \
+	GPUSCALE_CYCLONEDX_SCHEMA="$$(go env GOMODCACHE)/github.com/!cyclone!d!x/cyclonedx-go@v0.12.0/schema" \
+	  go test -count=1 -timeout 40m -v -run 'Real|Schema' ./internal/release/...
 
 .PHONY: clean
 clean: ## Remove what was built, the control plane included.
@@ -155,3 +195,18 @@ report-browser: tools ## Look at the capacity report's page in Chromium with axe
 .PHONY: bench-report
 bench-report: tools ## Measure a report of 30 days of 1,000 cards.
 	go test -run '^$$' -bench ThirtyDays -benchmem ./report
+
+# The chart's tests need Helm and kube-score; each takes minutes to compile once.
+.PHONY: chart-tools
+chart-tools: tools
+	@mkdir -p $(CACHE)/tools
+	@test -x $(CACHE)/tools/helm || { echo "building helm (once)"; GOBIN=$(CACHE)/tools go install helm.sh/helm/v4/cmd/helm@v4.3.1; }
+	@test -x $(CACHE)/tools/kube-score || { echo "building kube-score (once)"; GOBIN=$(CACHE)/tools go install github.com/zegl/kube-score/cmd/kube-score@v1.20.0; }
+
+.PHONY: chart-generate
+chart-generate: tools
+	@go run ./deploy/chart/gen
+
+.PHONY: chart-test
+chart-test: chart-tools prepare ## The Helm chart's tests: rendered, judged by the API server, installed.
+	go test -timeout 20m ./deploy/chart/... ./sandbox/chart

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/adapter/config"
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
+	"github.com/gpuscale/gpuscale/internal/buildinfo/versioncmd"
 	"github.com/gpuscale/gpuscale/internal/kube"
 )
 
@@ -41,7 +42,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 // commands are what the program does beside serving.
 func commands() []*cobra.Command {
-	return []*cobra.Command{rulesCommand(), explainCommand(), simulateCommand()}
+	return []*cobra.Command{rulesCommand(), explainCommand(), simulateCommand(), versioncmd.New("gpuscale-adapter")}
 }
 
 // serveFlags are the flags beside those of the API server library.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,8 +26,9 @@ type assembly struct {
 	dryRun   bool
 	holder   string // in the lease
 	log      *slog.Logger
-	client   client.Client // reads from caches
-	live     client.Reader // reads from the API server
+	client   client.Client                                // reads from caches
+	pods     func(context.Context) ([]*corev1.Pod, error) // the cache's own; nil to have client list them
+	live     client.Reader                                // reads from the API server
 	recorder record.EventRecorder
 	registry prometheus.Registerer
 	wake     <-chan struct{}
@@ -52,7 +55,7 @@ func assemble(a assembly) (*loop.Loop, *observe.Prometheus, error) {
 	policy := c.Policy.Plan()
 	o := loop.Options{
 		Observer: observe.New(observe.Options{
-			Cluster: a.client, Readings: reader.Latest, Pools: providers,
+			Cluster: a.client, Pods: a.pods, Readings: reader.Latest, Pools: providers,
 			ConfigMap: configMap, Foreign: a.foreign, Outlooks: a.outlooks, MaxAge: c.Prometheus.MaxAge.Duration, Log: a.log,
 		}),
 		Actor: act.New(act.Options{
@@ -74,7 +77,7 @@ func assemble(a assembly) (*loop.Loop, *observe.Prometheus, error) {
 		o.Publisher = loop.NewAnnouncer(a.client, a.recorder, a.log)
 	}
 	l := loop.New(o)
-	reader.AskRarely(c.Prometheus.MaxAge.Duration, l.State.Quiet)
+	reader.AskRarely(c.Prometheus.MaxAge.Duration, l.State.Unhurried)
 	return l, reader, nil
 }
 
@@ -95,6 +98,6 @@ func newReader(c PrometheusConfig, log *slog.Logger) (*observe.Prometheus, error
 // nowhere is the Prometheus of who has none.
 type nowhere struct{}
 
-func (nowhere) Query(context.Context, string, time.Time) (prom.Vector, error) {
-	return nil, prom.ErrUnavailable
+func (nowhere) Each(context.Context, string, time.Time, sync.Locker, func([][2][]byte, float64, time.Time)) error {
+	return prom.ErrUnavailable
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
+	"github.com/gpuscale/gpuscale/internal/buildinfo/versioncmd"
 )
 
 func main() {
@@ -79,6 +80,9 @@ func newCommand(out, errs io.Writer) *cobra.Command {
 	cmd.AddCommand(newExplainCommand(out))
 	cmd.AddCommand(newReplayCommand(out, errs))
 	cmd.AddCommand(newAgentCommand(out, errs))
+	version := versioncmd.New("gpuscale-autoscaler")
+	version.Args = noArgs
+	cmd.AddCommand(version)
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage{err} })
 	cmd.SetOut(out)
 	cmd.SetErr(errs)

@@ -69,7 +69,7 @@ func run(ctx context.Context, c Config, f flags, log *slog.Logger) error {
 		return err
 	}
 	l, reader, err := assemble(assembly{
-		config: c, dryRun: f.dryRun, holder: holder, log: log, client: mgr.GetClient(), live: mgr.GetAPIReader(),
+		config: c, dryRun: f.dryRun, holder: holder, log: log, client: mgr.GetClient(), live: mgr.GetAPIReader(), pods: podsOf(mgr.GetCache()),
 		recorder: recorder, registry: registry, wake: waker.C(), changed: waker.Changed(), foreign: watcher.Objects, outlooks: outlooks.Latest,
 	})
 	if err != nil {
@@ -105,6 +105,29 @@ func wakeOn(ctx context.Context, mgr manager.Manager, waker *loop.Waker) error {
 		}
 	}
 	return nil
+}
+
+// podsOf returns what lists the pods of a cache without copying them, once it is in
+// sync.
+func podsOf(from cache.Cache) func(context.Context) ([]*corev1.Pod, error) {
+	return func(ctx context.Context) ([]*corev1.Pod, error) {
+		informer, err := from.GetInformer(ctx, &corev1.Pod{})
+		if err != nil {
+			return nil, err
+		}
+		shared, ok := informer.(interface{ GetStore() toolscache.Store })
+		if !ok {
+			return nil, fmt.Errorf("a cache of pods that has no store: %T", informer)
+		}
+		all := shared.GetStore().List()
+		pods := make([]*corev1.Pod, 0, len(all))
+		for _, o := range all {
+			if p, ok := o.(*corev1.Pod); ok {
+				pods = append(pods, p)
+			}
+		}
+		return pods, nil
+	}
 }
 
 // newManager has the caches and the lease. A dry run holds none: a lease is

@@ -31,7 +31,7 @@ func command() *cobra.Command {
 		Use: "gpuscale-dashboards", Short: "Write the Grafana boards, or look at them without Grafana",
 		SilenceUsage: true, SilenceErrors: true,
 	}
-	root.AddCommand(generate(), show(), draw())
+	root.AddCommand(generate(), alerting(), show(), draw())
 	return root
 }
 

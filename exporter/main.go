@@ -19,6 +19,7 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/nvml"
 	"github.com/gpuscale/gpuscale/exporter/pods"
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
+	"github.com/gpuscale/gpuscale/internal/buildinfo/versioncmd"
 )
 
 func main() {
@@ -52,7 +53,7 @@ func newCommand(env func(string) (string, bool)) *cobra.Command {
 	}
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	addFlags(cmd.Flags(), &c)
-	cmd.AddCommand(newCheck(env))
+	cmd.AddCommand(newCheck(env), versioncmd.New("gpuscale-exporter"))
 	return cmd
 }
 

@@ -15,11 +15,11 @@ import (
 // path of its field; nil for nothing. A snapshot that does not pass was read
 // wrongly and must not be acted on.
 func (s Snapshot) Check() error {
-	c := checker{tables: s.Tables}
+	c := checker{tables: s.Tables, tableOf: map[string]*mig.Table{}}
 	if s.Now.IsZero() {
 		c.add("now", "is not set")
 	}
-	pools, nodes, pods := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	pools, nodes, pods := make(map[string]bool, len(s.Pools)), make(map[string]bool, len(s.Nodes)), make(map[string]bool, len(s.Pods))
 	for i := range s.Pools {
 		c.pool(&s.Pools[i], pools)
 	}
@@ -72,8 +72,18 @@ func (p Policy) Check() error {
 }
 
 type checker struct {
-	errs   []error
-	tables mig.Tables // what nodes have published
+	errs    []error
+	tables  mig.Tables            // what nodes have published
+	tableOf map[string]*mig.Table // by model, as asked for; nil: it has none
+}
+
+func (c *checker) table(model string) (*mig.Table, bool) {
+	t, known := c.tableOf[model]
+	if !known {
+		t, _ = c.tables.ForModel(model)
+		c.tableOf[model] = t
+	}
+	return t, t != nil
 }
 
 func (c *checker) add(path, format string, args ...any) {
@@ -164,24 +174,31 @@ func (c *checker) node(n *Node, pools, seen map[string]bool) {
 }
 
 func (c *checker) cards(path string, cards []Card) {
+	ascending := true // as nearly all are: then none is there twice
+	for i := range cards[min(1, len(cards)):] {
+		ascending = ascending && cards[i].Index < cards[i+1].Index
+	}
 	seen := map[int]bool{}
 	for i := range cards {
 		card := &cards[i]
-		at := fmt.Sprintf("%s.cards[%d]", path, card.Index)
-		if seen[card.Index] {
-			c.add(at, "is there twice")
+		if !ascending {
+			if seen[card.Index] {
+				c.add(cardPath(path, card), "is there twice")
+			}
+			seen[card.Index] = true
 		}
-		seen[card.Index] = true
-		c.instances(at, card)
+		c.instances(path, card)
 	}
 }
 
-func (c *checker) instances(path string, card *Card) {
+func cardPath(of string, card *Card) string { return fmt.Sprintf("%s.cards[%d]", of, card.Index) }
+
+func (c *checker) instances(of string, card *Card) {
 	if !card.MIG && len(card.Instances) > 0 {
-		c.add(path, "has instances without MIG")
+		c.add(cardPath(of, card), "has instances without MIG")
 	}
 	if card.MIG && len(card.Holders) > 0 {
-		c.add(path, "has holders of the whole card with MIG")
+		c.add(cardPath(of, card), "has holders of the whole card with MIG")
 	}
 	var l mig.Layout
 	for _, i := range card.Instances {
@@ -192,18 +209,19 @@ func (c *checker) instances(path string, card *Card) {
 	if len(l) == 0 {
 		return // most cards: a table need not be looked for
 	}
-	t, ok := c.tables.ForModel(card.Model.Name)
+	t, ok := c.table(card.Model.Name)
 	if !ok {
 		return
 	}
 	if err := t.Legal(mig.NewLayout(l...)); err != nil {
-		c.add(path+".instances", "%v", err)
+		c.add(cardPath(of, card)+".instances", "%v", err)
 	}
 }
 
 func (c *checker) pod(p *Pod, nodes, seen map[string]bool) {
-	path := "pods[" + p.Key() + "]"
-	c.name(path, p.Key(), seen)
+	key := p.Key()
+	path := "pods[" + key + "]"
+	c.name(path, key, seen)
 	if p.Node != "" && !nodes[p.Node] {
 		c.add(path+".node", "there is no node %q", p.Node)
 	}

@@ -267,7 +267,7 @@ func (w *world) target(pool int, model string, keep, spare mig.Layout, must, wan
 	if a, ok := w.answers[key]; ok {
 		return a
 	}
-	t, ok := w.tables.ForModel(model)
+	t, ok := w.table(model)
 	a := answer{}
 	if ok {
 		rules := &w.pools[pool].MIG

@@ -36,7 +36,7 @@ func (w *world) lookAtCards() {
 			n.facts[c] = n.lookAt(card)
 			if card.MIG && card.Model.Name != model {
 				model = card.Model.Name
-				table, _ = w.tables.ForModel(model)
+				table, _ = w.table(model)
 			}
 			if n.pool >= 0 {
 				n.odd.look(card, table)

@@ -24,7 +24,7 @@ func (w *world) limitToOffer(n *nodeState, single bool) {
 	if model == "" && len(n.Cards) > 0 {
 		model = n.Cards[0].Model.Name
 	}
-	table, ok := w.tables.ForModel(model)
+	table, ok := w.table(model)
 	if !ok {
 		return
 	}
@@ -63,8 +63,11 @@ func (w *world) halfOffered(n *nodeState) bool {
 			cut = added(cut, card.Instances[i].Profile, 1)
 		}
 	}
-	table, ok := w.tables.ForModel(n.model)
-	if !ok || !unknown {
+	if !unknown || len(cut) == 0 {
+		return false
+	}
+	table, ok := w.table(n.model)
+	if !ok {
 		return false
 	}
 	for _, c := range cut {

@@ -18,7 +18,7 @@ func (w *world) stranded(n *nodeState, c *Card) []mig.Placement {
 	if !n.odd.loose || !c.MIG || n.pool < 0 || c.Health == gpu.Sick || !w.pools[n.pool].MIG.Repartition || c.Model.Name != n.model {
 		return nil
 	}
-	t, ok := w.tables.ForModel(c.Model.Name)
+	t, ok := w.table(c.Model.Name)
 	if !ok {
 		return nil
 	}
@@ -49,7 +49,7 @@ func (w *world) addable(t *mig.Table, l mig.Layout, allowed []mig.Profile) []mig
 
 // strandedText is "2 compute and 4 memory slices are in no instance".
 func (w *world) strandedText(c *Card) string {
-	t, ok := w.tables.ForModel(c.Model.Name)
+	t, ok := w.table(c.Model.Name)
 	if !ok {
 		return ""
 	}

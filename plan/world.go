@@ -14,12 +14,13 @@ import (
 // world is Make's working copy: what is there, what is on its way, and what
 // has been given to whom so far.
 type world struct {
-	now    time.Time
-	policy Policy
-	memory Memory
-	tables mig.Tables
-	hold   Reason // why nothing at all is done, empty for no reason
-	doubt  string // why what looks idle is not believed to be, empty for no doubt
+	now     time.Time
+	policy  Policy
+	memory  Memory
+	tables  mig.Tables
+	tableOf map[string]*mig.Table // nil: the model has none
+	hold    Reason                // why nothing at all is done, empty for no reason
+	doubt   string                // why what looks idle is not believed to be, empty for no doubt
 
 	pools   []poolState
 	nodes   []nodeState // real ones by name, then those on their way
@@ -168,7 +169,7 @@ type poolState struct {
 
 // newWorld sorts and indexes the snapshot and works out what is supply when.
 func newWorld(s Snapshot, p Policy) *world {
-	w := &world{now: s.Now, policy: p, memory: sortedMemory(s.Memory), tables: s.Tables, answers: map[string]answer{}, needs: map[string]int{},
+	w := &world{now: s.Now, policy: p, memory: sortedMemory(s.Memory), tables: s.Tables, tableOf: map[string]*mig.Table{}, answers: map[string]answer{}, needs: map[string]int{},
 		kindAt: map[string]int{}, profiles: map[profileName]profileFound{}, anywhere: map[string]mig.Profile{}, gone: map[*Pod]bool{}, budgets: map[string]int{}}
 	w.addPools(s.Pools)
 	w.addNodes(s.Nodes)
@@ -357,12 +358,22 @@ func (w *world) needID(model string, counts []mig.Count) int {
 	return id
 }
 
+// table is the tables' ForModel, asked once for each of the few models there are.
+func (w *world) table(model string) (*mig.Table, bool) {
+	t, known := w.tableOf[model]
+	if !known {
+		t, _ = w.tables.ForModel(model)
+		w.tableOf[model] = t
+	}
+	return t, t != nil
+}
+
 // profile is what a profile's name means on a model.
 func (w *world) profile(model, name string) (mig.Profile, bool) {
 	q := profileName{model, name}
 	f, known := w.profiles[q]
 	if !known {
-		if t, ok := w.tables.ForModel(model); ok {
+		if t, ok := w.table(model); ok {
 			f.profile, f.ok = t.Exact(name)
 		}
 		w.profiles[q] = f

@@ -37,7 +37,7 @@ func newCommand(out, errs io.Writer) *cobra.Command {
 	root.Version = buildinfo.Version()
 	version := versioncmd.New("gpuscale-report")
 	version.Args = noArgs
-	root.AddCommand(newRunCommand("run", out, errs), newTopCommand(out), version)
+	root.AddCommand(newRunCommand("run", out, errs), newTopCommand(out, errs), version)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage{err} })
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.SetOut(out)

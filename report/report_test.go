@@ -191,7 +191,7 @@ func TestTheQueryGivesTheFigure(t *testing.T) {
 			t.Errorf("%s lacks something: %+v", a.ID, a)
 		}
 	}
-	for _, kind := range []string{"reclaim", "right-size", "repartition", "replace", "grow-pool", "raise-quota", "raise-hpa", "shrink-pool"} {
+	for _, kind := range []string{"reclaim", "right-size", "repartition", "replace", "grow-pool", "raise-quota", "raise-hpa", "shrink-pool", "strand"} {
 		if !kinds[kind] {
 			t.Errorf("the story has no %s", kind)
 		}

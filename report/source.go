@@ -110,9 +110,12 @@ func advise(err error) error {
 	if err != nil {
 		text = err.Error()
 	}
+	var several *query.ClustersError
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &several):
+		return usage{fmt.Errorf("%w: name it with --match 'cluster=%q'", err, several.Names[0])}
 	case errors.Is(err, query.ErrNoData):
 		return errors.New(model.Missing())
 	case strings.Contains(text, "HTTP 401"), strings.Contains(text, "HTTP 403"):

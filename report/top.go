@@ -26,11 +26,11 @@ type topOptions struct {
 	namespace, form string
 	all, watch      bool
 	every           time.Duration
-	out             io.Writer
+	out, errs       io.Writer
 }
 
-func newTopCommand(out io.Writer) *cobra.Command {
-	o := topOptions{out: out}
+func newTopCommand(out, errs io.Writer) *cobra.Command {
+	o := topOptions{out: out, errs: errs}
 	cmd := &cobra.Command{
 		Use: "top", Short: "Who holds which card and slice now, and whether they use it", Args: noArgs,
 		Long: "Who holds which card and slice now, busy or idle and for how long, by namespace.\n\n" + exitHelp,
@@ -65,18 +65,36 @@ func (o topOptions) run(ctx context.Context) error {
 	}
 	tick := time.NewTicker(o.every)
 	defer tick.Stop()
+	return o.again(ctx, client, tick.C)
+}
+
+// again looks at each tick until it is interrupted, which is how a watch ends well.
+// It goes on over what is unknown, over a Prometheus that is away and over an
+// exporter that is being replaced; a credential that is refused ends it.
+func (o topOptions) again(ctx context.Context, client query.Prometheus, tick <-chan time.Time) error {
 	for {
-		// A watch goes on over what is unknown, and over a Prometheus that is away.
-		if err := o.once(ctx, client, true); err != nil && exitCode(err) != exitIncomplete && !errors.Is(err, prom.ErrUnavailable) {
+		err := o.once(ctx, client, true)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil, exitCode(err) == exitIncomplete:
+		case errors.Is(err, prom.ErrUnavailable), errors.Is(err, errNoCards):
+			if _, err := fmt.Fprintln(o.errs, err); err != nil {
+				return fmt.Errorf("writing: %w", err)
+			}
+		default:
 			return err
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C:
+		case <-tick:
 		}
 	}
 }
+
+// errNoCards is that nobody tells of a card.
+var errNoCards = fmt.Errorf("there is no %s: is gpuscale-exporter scraped (a ServiceMonitor or scrape job over its port 9400)? Look at up and at /targets of Prometheus", metric.GPUInfo.Name)
 
 // once asks and writes. Everything is asked about the same moment.
 func (o topOptions) once(ctx context.Context, client query.Prometheus, again bool) error {
@@ -84,26 +102,33 @@ func (o topOptions) once(ctx context.Context, client query.Prometheus, again boo
 	d := query.Dialect{Match: o.match}
 	moved, err := client.Query(ctx, "count("+d.Select(metric.GPUHeld.Name, metric.Exported+metric.LabelNamespace+`!=""`)+")", now)
 	if err != nil {
-		return o.say(again, advise(err))
+		return advise(err)
 	}
 	d.ExporterMoved = len(moved) > 0
 	var answers []prom.Vector
 	for _, q := range top.Questions(d) {
 		v, err := client.Query(ctx, q, now)
 		if err != nil {
-			return o.say(again, advise(err))
+			return advise(err)
 		}
 		answers = append(answers, v)
 	}
 	if len(answers[0]) == 0 {
-		return o.say(again, fmt.Errorf("there is no %s: is gpuscale-exporter scraped (a ServiceMonitor or scrape job over its port 9400)? Look at up and at /targets of Prometheus", metric.GPUInfo.Name))
+		return errNoCards
 	}
 	rows, complete := top.Rows(answers, d, top.Options{Namespace: o.namespace})
 	var b bytes.Buffer
-	if again && o.form != "json" && o.form != "yaml" && terminal(o.out) {
+	look := o.look()
+	switch {
+	case !again, o.form == "json":
+	case o.form == "yaml":
+		b.WriteString("---\n") // one document each
+	case terminal(o.out):
 		b.WriteString("\x1b[H\x1b[2J" + now.Format(time.DateTime) + "\n")
+	default:
+		b.WriteString(now.Format(time.RFC3339) + "\n")
 	}
-	if err := top.Write(&b, rows, o.form, terminal(o.out) && os.Getenv("NO_COLOR") == ""); err != nil {
+	if err := top.Write(&b, rows, o.form, look); err != nil {
 		return err
 	}
 	if _, err := o.out.Write(b.Bytes()); err != nil {
@@ -115,12 +140,17 @@ func (o topOptions) once(ctx context.Context, client query.Prometheus, again boo
 	return nil
 }
 
-// say shows what is wrong where nobody will see it at the end.
-func (o topOptions) say(again bool, err error) error {
-	if again && err != nil {
-		_, _ = fmt.Fprintln(o.out, err)
+// look is colour and the width on a terminal, and neither elsewhere.
+func (o topOptions) look() top.Look {
+	f, ok := o.out.(*os.File)
+	if !ok || !terminal(f) {
+		return top.Look{}
 	}
-	return err
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		width = 0
+	}
+	return top.Look{Colour: os.Getenv("NO_COLOR") == "", Width: width}
 }
 
 func terminal(w io.Writer) bool {

@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
+	"github.com/gpuscale/gpuscale/internal/buildinfo/versioncmd"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/e2e"
 	"github.com/gpuscale/gpuscale/sandbox/play"
@@ -47,15 +49,15 @@ func newCommand() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(newDemoCommand(), newBuildCommand())
+	root.AddCommand(newDemoCommand(), newBuildCommand(), versioncmd.New("gpuscale-sandbox"))
 	return root
 }
 
 // flags of demo.
 type flags struct {
-	trace, story, log string
-	speed             float64
-	keep              bool
+	trace, story, log, out string
+	speed                  float64
+	keep                   bool
 }
 
 func newDemoCommand() *cobra.Command {
@@ -70,7 +72,8 @@ func newDemoCommand() *cobra.Command {
 	fs.StringVar(&f.trace, "trace", "", "request trace in the Azure LLM inference CSV format (default: the story's synthetic one)")
 	fs.Float64Var(&f.speed, "speed", 0, "how many seconds of the trace pass in one second (default: the story's)")
 	fs.StringVar(&f.story, "story", "", "story file (default: the demo)")
-	fs.BoolVar(&f.keep, "keep", false, "leave everything running at the end, until Ctrl-C, also when the story failed")
+	fs.StringVar(&f.out, "out", "", "folder for the capacity report that is written at the end (default: .cache/demo in the checkout)")
+	fs.BoolVar(&f.keep, "keep", false, "leave everything running at the end, until Ctrl-C, also when the story failed, and serve the boards")
 	fs.StringVar(&f.log, "log", "", "file for the sandbox's own log")
 	return cmd
 }
@@ -113,6 +116,10 @@ func demo(ctx context.Context, f flags) error {
 	if err != nil {
 		return err
 	}
+	out, err := reportFolder(f.out, root)
+	if err != nil {
+		return err
+	}
 	binaries, err := world.Build(ctx, root, os.Stderr)
 	if err != nil {
 		return err
@@ -120,9 +127,26 @@ func demo(ctx context.Context, f flags) error {
 	v := view.New(os.Stdout, os.Getenv("NO_COLOR") != "")
 	defer v.Close()
 	_, err = play.Run(ctx, play.Options{
-		Binaries: binaries, Story: s, Trace: f.trace, Speed: f.speed, Keep: f.keep, View: v, Log: log,
+		Binaries: binaries, Story: s, Trace: f.trace, Speed: f.speed, Keep: f.keep, Out: out, View: v, Log: log,
 	})
 	return err
+}
+
+// reportFolder makes the folder, before minutes of compiling. Without one given
+// it is a place that every demo writes over and make clean removes. The path is
+// absolute: people open it from elsewhere.
+func reportFolder(given, root string) (string, error) {
+	if given == "" {
+		given = filepath.Join(root, ".cache", "demo")
+	}
+	out, err := filepath.Abs(given)
+	if err == nil {
+		err = os.MkdirAll(out, 0o755)
+	}
+	if err != nil {
+		return "", fmt.Errorf("--out: %w", err)
+	}
+	return out, nil
 }
 
 func readStory(file string) (story.Story, error) {

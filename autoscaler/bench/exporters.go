@@ -146,10 +146,11 @@ func (e *exporters) answer(query string) []byte {
 
 // vector is an answer being written.
 type vector struct {
-	name string
-	now  int64
-	text []byte
-	many bool
+	name  string
+	now   int64
+	text  []byte
+	many  bool
+	pairs [][2]string // of the series being written
 }
 
 func (v *vector) node(node string, d *devices) {
@@ -206,18 +207,26 @@ func (v *vector) device(card []string, c *device) {
 	}
 }
 
-// add writes a series with Prometheus's own labels besides.
+// add writes a series with Prometheus's own labels besides, in order of name as
+// Prometheus has them.
 func (v *vector) add(value string, labels ...string) {
 	if v.many {
 		v.text = append(v.text, ',')
 	}
 	v.many = true
-	v.text = append(v.text, `{"metric":{"instance":"10.0.0.1:9400","job":"gpuscale-exporter"`...)
+	v.pairs = append(v.pairs[:0], [2]string{"__name__", v.name}, [2]string{"instance", "10.0.0.1:9400"}, [2]string{"job", "gpuscale-exporter"})
 	for i := 0; i < len(labels); i += 2 {
-		v.text = append(v.text, ',')
-		v.text = strconv.AppendQuote(v.text, labels[i])
+		v.pairs = append(v.pairs, [2]string{labels[i], labels[i+1]})
+	}
+	slices.SortFunc(v.pairs, func(a, b [2]string) int { return strings.Compare(a[0], b[0]) })
+	v.text = append(v.text, `{"metric":{`...)
+	for i, pair := range v.pairs {
+		if i > 0 {
+			v.text = append(v.text, ',')
+		}
+		v.text = strconv.AppendQuote(v.text, pair[0])
 		v.text = append(v.text, ':')
-		v.text = strconv.AppendQuote(v.text, labels[i+1])
+		v.text = strconv.AppendQuote(v.text, pair[1])
 	}
 	v.text = append(v.text, `},"value":[`...)
 	v.text = strconv.AppendInt(v.text, v.now, 10)

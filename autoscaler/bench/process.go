@@ -31,23 +31,41 @@ func cpuOf(stat []byte) time.Duration {
 	return time.Duration(max(user+system, 0)) * 10 * time.Millisecond
 }
 
-// memory is the resident set of a process now and its peak, in bytes; 0 where the
-// kernel does not say.
-func memory(pid int) (now, peak int64) {
+// resident is what a process has in memory, in bytes; 0 where the kernel does not say.
+type resident struct {
+	now, peak int64
+	// file is what of now are pages of the program's own file: the kernel can drop
+	// them and has them once for all who run it.
+	file int64
+}
+
+func memory(pid int) resident {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return 0, 0
+		return resident{}
 	}
-	for line := range strings.Lines(string(text)) {
-		var kib int64
-		if n, _ := fmt.Sscanf(line, "VmRSS: %d kB", &kib); n == 1 {
-			now = kib << 10
-		}
-		if n, _ := fmt.Sscanf(line, "VmHWM: %d kB", &kib); n == 1 {
-			peak = kib << 10
+	return residentOf(string(text))
+}
+
+// residentOf reads /proc/PID/status.
+func residentOf(status string) (r resident) {
+	for line := range strings.Lines(status) {
+		for _, field := range []struct {
+			format string
+			to     *int64
+		}{{"VmRSS: %d kB", &r.now}, {"VmHWM: %d kB", &r.peak}, {"RssFile: %d kB", &r.file}} {
+			var kib int64
+			if n, _ := fmt.Sscanf(line, field.format, &kib); n == 1 && kib >= 0 && kib < 1<<50 {
+				*field.to = kib << 10
+			}
 		}
 	}
-	return now, peak
+	return r
+}
+
+// text says how much of it is the program's file.
+func (r resident) text() string {
+	return fmt.Sprintf("%.0f MiB of it pages of the program's file", float64(r.file)/(1<<20))
 }
 
 // forgetPeak has the kernel begin the peak anew, where it lets us.

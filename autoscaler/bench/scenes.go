@@ -33,9 +33,10 @@ func (l *lab) idle(ctx context.Context, r *report) error {
 		return err
 	}
 	took := time.Since(from)
-	rss, _ := memory(pid)
+	rss := memory(pid)
 	r.add("idle", "processor", (cpuTime(pid)-cpu).Seconds()/took.Seconds(), "core", atMost(0.01), "0.011")
-	r.add("idle", "resident", float64(rss)/(1<<20), "MiB", nil, "")
+	r.add("idle", "resident", float64(rss.now)/(1<<20), "MiB", nil, "")
+	r.note(rss.text())
 	asked, err := auditFile(l.audit(), from, from.Add(took))
 	if err != nil {
 		return err
@@ -89,7 +90,7 @@ func (l *lab) burst(ctx context.Context, r *report, n int) error {
 		return err
 	}
 	used := cpuTime(pid) - cpu
-	_, peak := memory(pid)
+	rss := memory(pid)
 	asked, err := auditFile(l.audit(), from, time.Now())
 	if err != nil {
 		return err
@@ -101,8 +102,8 @@ func (l *lab) burst(ctx context.Context, r *report, n int) error {
 	r.add(name, "longest loop", loops.longest, "s", atMost(0.5), peerLoop[n])
 	r.note("of which" + loops.of)
 	r.add(name, "processor", used.Seconds(), "s", goalIf(n <= 2000, 2), peerCPU[n])
-	r.add(name, "resident, peak", float64(peak)/(1<<20), "MiB", goalIf(nodes <= 1300, 120), peerRSS[n])
-	r.note(fmt.Sprintf("with %d nodes", nodes))
+	r.add(name, "resident, peak", float64(rss.peak)/(1<<20), "MiB", goalIf(nodes <= 1300, 120), peerRSS[n])
+	r.note(fmt.Sprintf("with %d nodes; %s at the end", nodes, rss.text()))
 	r.add(name, "requests", float64(asked.sum(func(what string) bool { return true })), "", nil, "")
 	r.note(asked.text())
 	if n == l.o.pods[len(l.o.pods)-1] && l.o.surplus > 0 {

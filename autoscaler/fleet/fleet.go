@@ -17,6 +17,9 @@ const (
 	// surveyEvery is how often the cards are counted. Rounds are a second apart;
 	// taking 8,000 cards apart each time would cost more than planning.
 	surveyEvery = 10 * time.Second
+	// calmEvery is how often while nothing happens but that cards compute or do not.
+	// The first round in which something does is counted at once.
+	calmEvery = 3 * surveyEvery
 	// maxRows of the ledger, maxShapes of what waits, and maxNamed tenants and HPAs.
 	maxRows, maxShapes, maxNamed = 2000, 100, 2000
 )
@@ -28,6 +31,8 @@ type Round struct {
 	Results []act.Result
 	// Acted is when the actions had been carried out.
 	Acted time.Time
+	// Calm says that nobody waits and that nothing is about to change.
+	Calm bool
 }
 
 // Fleet is a prometheus.Collector of what rounds tell. It is safe for concurrent
@@ -82,7 +87,11 @@ func (f *Fleet) Observe(r Round) error {
 	defer f.mu.Unlock()
 	f.waits.observe(&r)
 	f.counts.observe(&r)
-	if since := r.Now.Sub(f.surveyed); !f.surveyed.IsZero() && since >= 0 && since < surveyEvery {
+	every := surveyEvery
+	if r.Calm {
+		every = calmEvery
+	}
+	if since := r.Now.Sub(f.surveyed); !f.surveyed.IsZero() && since >= 0 && since < every {
 		// The cards are as they were seen, but time has passed: counters that moved every
 		// ten seconds would make rates over scrapes every fifteen wrong by percents.
 		_ = f.ledger.Advance(r.Now) // it can only refuse what the next survey tells

@@ -24,6 +24,13 @@ func newAges() *ages {
 	return &ages{desc: prometheus.NewDesc(d.Name, d.Help, d.Labels, nil), now: time.Now, taken: map[string]time.Time{}}
 }
 
+// clock takes the loop's, by which snapshots are dated.
+func (a *ages) clock(now func() time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.now = now
+}
+
 // observed notes a snapshot, and how old what Prometheus said was by then; a
 // negative age for nothing said.
 func (a *ages) observed(at time.Time, readings time.Duration) {

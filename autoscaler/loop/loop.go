@@ -94,6 +94,9 @@ func New(o Options) *Loop {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.Metrics != nil {
+		o.Metrics.ages.clock(o.Now)
+	}
 	return &Loop{o: o, State: newState(o.Interval, o.Now)}
 }
 

@@ -132,7 +132,7 @@ func (m *Metrics) publish(r Round, acted time.Time) error {
 			m.operating.WithLabelValues(string(n.Operation.Phase)).Inc()
 		}
 	}
-	return m.fleet.Observe(fleet.Round{Observation: &r.Observation, Plan: &r.Plan, Results: r.Results, Acted: acted})
+	return m.fleet.Observe(fleet.Round{Observation: &r.Observation, Plan: &r.Plan, Results: r.Results, Acted: acted, Calm: still(r)})
 }
 
 // resultWord is the catalogue's word for an outcome.

@@ -60,6 +60,37 @@ func calm(v *plan.Verdict) bool {
 	return true
 }
 
+// Unhurried reports whether fresher word of who holds what would change nothing that
+// the last round decided: nobody waits for an instance or a part of a card, and
+// nothing is being cut, drained or taken back. Whole cards are counted as the
+// scheduler counts them, whoever computes on them.
+func (s *State) Unhurried() bool {
+	r, ok := s.Last()
+	return ok && unhurried(&r)
+}
+
+func unhurried(r *Round) bool {
+	for i := range r.Pods {
+		if p := &r.Pods[i]; p.Node == "" && (len(p.Demand.MIG) > 0 || p.Demand.Fraction != nil || p.Unreadable != "") {
+			return false
+		}
+	}
+	for i := range r.Nodes {
+		if n := &r.Nodes[i]; n.Operation != nil || n.Drain != nil || n.CordonedBy != "" {
+			return false
+		}
+	}
+	for i := range r.Plan.Verdicts {
+		switch v := &r.Plan.Verdicts[i]; v.Reason {
+		case plan.HoldersUnknown, plan.WaitRepartition, plan.WaitReclaim, plan.RepartitionExhausted:
+			if v.Kind == plan.KindPod || v.Kind == plan.KindGang {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // settle waits for pods that come with the one that woke the loop; false when ctx has
 // ended. While more come it waits longer, up to a bound.
 func (l *Loop) settle(ctx context.Context) bool {

@@ -14,6 +14,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/act"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
+	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -64,6 +65,53 @@ func TestStill(t *testing.T) {
 	r.Nodes[0].Ready, r.Nodes[0].Created = false, r.Now.Add(-2*bootsWithin)
 	if !still(r) {
 		t.Error("a node that has been broken for hours keeps the loop busy")
+	}
+}
+
+// TestUnhurried: Prometheus is asked as often as ever once somebody waits for what only
+// the exporters know, and rarely while all that waits are whole cards.
+func TestUnhurried(t *testing.T) {
+	for what, change := range map[string]func(*Round){
+		"nothing waits": func(*Round) {},
+		"a pod waits for a node": func(r *Round) {
+			r.Pods[0].Node, r.Pods[0].Demand.Cards = "", 8
+			r.Plan.Verdicts[2].Reason = plan.WaitUpcomingNode
+		},
+		"a pod that no pool fits": func(r *Round) {
+			r.Pods[0].Node, r.Pods[0].Demand.Cards = "", 9
+			r.Plan.Verdicts[2].Reason = plan.NoPoolFits
+		},
+		"a node is bought":       func(r *Round) { r.Plan.Actions = []plan.Action{{Verb: plan.ScaleUp}} },
+		"a card nobody knows of": func(r *Round) { r.Plan.Verdicts[1] = plan.Verdict{Kind: plan.KindCard, Reason: plan.HoldersUnknown} },
+	} {
+		r := settled()
+		if change(&r); !unhurried(&r) {
+			t.Errorf("%s: in a hurry", what)
+		}
+	}
+	for what, change := range map[string]func(*Round){
+		"an instance is waited for": func(r *Round) {
+			r.Pods[0].Node, r.Pods[0].Demand.MIG = "", []demand.Instances{{Name: "1g.10gb", Count: 1}}
+		},
+		"part of a card is waited for":   func(r *Round) { r.Pods[0].Node, r.Pods[0].Demand.Fraction = "", &demand.Fraction{CoreMilli: 500} },
+		"nobody can read what it wants":  func(r *Round) { r.Pods[0].Node, r.Pods[0].Unreadable = "", "two dialects" },
+		"a card is being cut":            func(r *Round) { r.Nodes[0].Operation = &plan.Operation{} },
+		"a node is being drained":        func(r *Round) { r.Nodes[0].Drain = &plan.Draining{} },
+		"a cordon of ours":               func(r *Round) { r.Nodes[0].CordonedBy = "op" },
+		"holders keep a pod waiting":     func(r *Round) { r.Plan.Verdicts[2].Reason = plan.HoldersUnknown },
+		"a pod waits for those who left": func(r *Round) { r.Plan.Verdicts[2].Reason = plan.WaitReclaim },
+		"no card could be cut":           func(r *Round) { r.Plan.Verdicts[2].Reason = plan.RepartitionExhausted },
+		"a gang waits for a cut": func(r *Round) {
+			r.Plan.Verdicts[2] = plan.Verdict{Kind: plan.KindGang, Reason: plan.WaitRepartition}
+		},
+	} {
+		r := settled()
+		if change(&r); unhurried(&r) {
+			t.Errorf("%s: no hurry", what)
+		}
+	}
+	if newState(time.Second, time.Now).Unhurried() {
+		t.Error("no hurry before the first round")
 	}
 }
 

@@ -34,17 +34,6 @@ func BenchmarkObserve1000(b *testing.B)        { benchmarkObserve(b, 1000, 0) }
 func BenchmarkObserve7500(b *testing.B)        { benchmarkObserve(b, 7500, 0) }
 func BenchmarkObserve1000Changed(b *testing.B) { benchmarkObserve(b, 1000, 10) }
 
-// BenchmarkReadings1000 puts together what the exporters of 1,000 nodes of 8 cards
-// said. Goal: 20 ms, every two seconds.
-func BenchmarkReadings1000(b *testing.B) {
-	a := answersOf(fullCluster(1000))
-	b.ReportAllocs()
-	defer processor(b)()
-	for b.Loop() {
-		NewReadings(start, a)
-	}
-}
-
 func benchmarkObserve(b *testing.B, nodes, changed int) {
 	c := fullCluster(nodes)
 	o := newBenchObserver(c)

@@ -107,13 +107,15 @@ func fromReading(c *plan.Card, r *cardReading, measured func(sample.Value) bool,
 	if r == nil || !r.listed {
 		return
 	}
-	c.UUID, c.Health, c.MIG, c.Busy = r.uuid, r.health, r.mig, r.busy
+	c.UUID, c.Health, c.MIG, c.Busy = r.uuid, r.health, r.mig, r.work.busy()
 	if model, ok := in.models.of(in.tables, r.model, 0); ok {
 		c.Model = model
 	}
-	c.Holders = slices.Sorted(slices.Values(r.holders))
+	if c.Holders = r.holders; len(c.Holders) > 1 {
+		c.Holders = slices.Sorted(slices.Values(r.holders))
+	}
 	c.HoldersKnown = true
-	c.UnusedSince = r.unused.by(r.holders, measured(r.busy))
+	c.UnusedSince = r.unused.by(r.holders, measured(c.Busy))
 	if !c.MIG {
 		return
 	}
@@ -129,10 +131,11 @@ func fromReading(c *plan.Card, r *cardReading, measured func(sample.Value) bool,
 			c.HoldersKnown = false // something holds what we cannot place
 			continue
 		}
+		busy := i.work.busy()
 		inst := plan.Instance{
 			Placement: mig.Placement{Profile: profile, Start: max(i.start, 0)},
-			Placed:    i.start >= 0, UUID: i.uuid, Busy: i.busy,
-			UnusedSince: i.unused.by(i.holders, measured(i.busy)),
+			Placed:    i.start >= 0, UUID: i.uuid, Busy: busy,
+			UnusedSince: i.unused.by(i.holders, measured(busy)),
 		}
 		if len(i.holders) > 0 {
 			inst.Holder = slices.Min(i.holders)

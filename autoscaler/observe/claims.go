@@ -29,7 +29,7 @@ type Claims struct {
 
 // ReadClaims lists what Claims are made of, for these pods. A cluster whose API has
 // no resource claims has none.
-func ReadClaims(ctx context.Context, cluster client.Reader, pods []corev1.Pod) (*Claims, error) {
+func ReadClaims(ctx context.Context, cluster client.Reader, pods []*corev1.Pod) (*Claims, error) {
 	var claims resourcev1.ResourceClaimList
 	var templates resourcev1.ResourceClaimTemplateList
 	var classes resourcev1.DeviceClassList
@@ -45,7 +45,7 @@ func ReadClaims(ctx context.Context, cluster client.Reader, pods []corev1.Pod) (
 // several of the pods share is counted for one: the one it has been reserved for
 // first, else the oldest.
 func NewClaims(
-	claims []resourcev1.ResourceClaim, templates []resourcev1.ResourceClaimTemplate, classes []resourcev1.DeviceClass, pods []corev1.Pod,
+	claims []resourcev1.ResourceClaim, templates []resourcev1.ResourceClaimTemplate, classes []resourcev1.DeviceClass, pods []*corev1.Pod,
 ) *Claims {
 	c := &Claims{
 		claims:    map[client.ObjectKey]*resourcev1.ResourceClaim{},
@@ -84,11 +84,11 @@ func newer(a, b *resourcev1.DeviceClass) bool {
 }
 
 // share decides for which of its pods a claim is counted: not for one that is over.
-func (c *Claims) share(pods []corev1.Pod) {
+func (c *Claims) share(pods []*corev1.Pod) {
 	var order []*corev1.Pod
-	for i := range pods {
-		if len(pods[i].Spec.ResourceClaims) > 0 && !kube.IsOver(&pods[i]) {
-			order = append(order, &pods[i])
+	for _, p := range pods {
+		if len(p.Spec.ResourceClaims) > 0 && !kube.IsOver(p) {
+			order = append(order, p)
 		}
 	}
 	slices.SortStableFunc(order, func(a, b *corev1.Pod) int {

@@ -171,7 +171,7 @@ func TestClaimsOfTheDriversDemos(t *testing.T) {
 			nil, []corev1.Pod{claimant("sharing", 1, "template:gpu-4gi")}, []string{"4096 MiB of a card"},
 		},
 	} {
-		known := NewClaims(c.claims, c.templates, nvidiaClasses(), c.pods)
+		known := NewClaims(c.claims, c.templates, nvidiaClasses(), pointers(c.pods))
 		for i := range c.pods {
 			checkDemand(t, c.demo+", "+c.pods[i].Name, known.ConvertPod(&c.pods[i]), c.want[i])
 		}
@@ -217,7 +217,7 @@ func TestClaims(t *testing.T) {
 		"nothing":                  {nil, "none"},
 	} {
 		pod := claimant("pod", 1, "template:t")
-		known := NewClaims(nil, []resourcev1.ResourceClaimTemplate{template("t", c.requests...)}, nvidiaClasses(), []corev1.Pod{pod})
+		known := NewClaims(nil, []resourcev1.ResourceClaimTemplate{template("t", c.requests...)}, nvidiaClasses(), []*corev1.Pod{&pod})
 		checkDemand(t, what, known.ConvertPod(&pod), c.want)
 	}
 }
@@ -267,7 +267,7 @@ func TestAllocatedClaims(t *testing.T) {
 		made.Status.Allocation = c.allocation
 		pod := claimant("pod", 1, "template:t")
 		pod.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "c0", ResourceClaimName: &made.Name}}
-		known := NewClaims([]resourcev1.ResourceClaim{made}, nil, nvidiaClasses(), []corev1.Pod{pod})
+		known := NewClaims([]resourcev1.ResourceClaim{made}, nil, nvidiaClasses(), []*corev1.Pod{&pod})
 		checkDemand(t, c.want, known.ConvertPod(&pod), c.want)
 	}
 }
@@ -278,7 +278,7 @@ func TestSharedClaimIsCountedOnce(t *testing.T) {
 	pods := []corev1.Pod{claimant("b", 1, "shared"), claimant("c", 1, "shared"), claimant("a", 1, "shared")}
 	pods[1].CreationTimestamp = metav1.NewTime(start.Add(-time.Hour))
 	cards := func() string {
-		known := NewClaims([]resourcev1.ResourceClaim{shared}, nil, nvidiaClasses(), pods)
+		known := NewClaims([]resourcev1.ResourceClaim{shared}, nil, nvidiaClasses(), pointers(pods))
 		out := ""
 		for i := range pods {
 			if known.ConvertPod(&pods[i]).Demand.Cards == 1 {
@@ -363,17 +363,17 @@ func TestReadClaims(t *testing.T) {
 	class, tmpl, made := nvidiaClasses()[0], template("t", exactly("gpu", "gpu.nvidia.com")), claim("made", exactly("gpu", "gpu.nvidia.com", counted(2)))
 	w := newWorld(t, &class, &tmpl, &made)
 	pods := []corev1.Pod{claimant("a", 1, "template:t"), claimant("b", 1, "made")}
-	known, err := ReadClaims(t.Context(), w.client, pods)
+	known, err := ReadClaims(t.Context(), w.client, pointers(pods))
 	if err != nil {
 		t.Fatal(err)
 	}
 	checkDemand(t, "a", known.ConvertPod(&pods[0]), "1 card")
 	checkDemand(t, "b", known.ConvertPod(&pods[1]), "2 cards")
 
-	if known, err := ReadClaims(t.Context(), failing{&meta.NoKindMatchError{}}, pods); err != nil || known == nil {
+	if known, err := ReadClaims(t.Context(), failing{&meta.NoKindMatchError{}}, pointers(pods)); err != nil || known == nil {
 		t.Errorf("a cluster without resource claims: %v", err)
 	}
-	if _, err := ReadClaims(t.Context(), failing{errors.New("away")}, pods); err == nil {
+	if _, err := ReadClaims(t.Context(), failing{errors.New("away")}, pointers(pods)); err == nil {
 		t.Error("claims that could not be read are none")
 	}
 }
@@ -385,3 +385,11 @@ func (f failing) Get(context.Context, client.ObjectKey, client.Object, ...client
 	return f.err
 }
 func (f failing) List(context.Context, client.ObjectList, ...client.ListOption) error { return f.err }
+
+func pointers(pods []corev1.Pod) []*corev1.Pod {
+	out := make([]*corev1.Pod, len(pods))
+	for i := range pods {
+		out[i] = &pods[i]
+	}
+	return out
+}

@@ -22,6 +22,8 @@ type converter struct {
 	kept   *converted // nil: nothing is
 	rules  *rules
 	ranges map[string][]corev1.LimitRange
+	// objects are those that podsOf made pods of, which come first and in this order.
+	objects []*corev1.Pod
 }
 
 func newConverter(c *cluster) *converter {
@@ -80,8 +82,8 @@ func (v *converter) podsOf(gpuNode map[string]bool) []plan.Pod {
 	c, budgets := v.c, newBudgets(v.c.pdbs)
 	out := make([]plan.Pod, 0, len(c.pods))
 	all, at := make([]gangs.Pod, len(c.pods)), make([]int, len(c.pods))
-	for i := range c.pods {
-		p := &c.pods[i]
+	v.objects = make([]*corev1.Pod, 0, len(c.pods))
+	for i, p := range c.pods {
 		all[i].Pod, at[i] = p, -1
 		if kube.IsOver(p) || p.Spec.NodeName == "" && p.DeletionTimestamp != nil {
 			continue
@@ -93,6 +95,7 @@ func (v *converter) podsOf(gpuNode map[string]bool) []plan.Pod {
 		pod.Evictable = pod.Evictable && budgets.room(p)
 		at[i] = len(out)
 		out = append(out, pod)
+		v.objects = append(v.objects, p)
 	}
 	for i := range all {
 		if at[i] >= 0 {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
@@ -11,22 +12,16 @@ import (
 )
 
 // addMoves says of each pod whether it is on its way out, and otherwise when and
-// within which budgets it may be moved.
-func addMoves(pods []plan.Pod, c *cluster) {
-	type key struct{ namespace, name string }
-	objects := make(map[key]*corev1.Pod, len(c.pods))
-	for i := range c.pods {
-		objects[key{c.pods[i].Namespace, c.pods[i].Name}] = &c.pods[i]
-	}
-	budgets := newBudgets(c.pdbs)
-	for i := range pods {
-		if p, ok := objects[key{pods[i].Namespace, pods[i].Name}]; ok {
-			leaving(p, &pods[i])
-			movable(p, &pods[i])
-			pods[i].Budgets = budgets.of(p)
-			// The eviction API refuses a pod that two budgets protect.
-			pods[i].Evictable = pods[i].Evictable && len(pods[i].Budgets) < 2
-		}
+// within which budgets it may be moved. The first of the pods are made of the objects;
+// those after them are still to be made.
+func addMoves(pods []plan.Pod, objects []*corev1.Pod, pdbs []policyv1.PodDisruptionBudget) {
+	budgets := newBudgets(pdbs)
+	for i, p := range objects {
+		leaving(p, &pods[i])
+		movable(p, &pods[i])
+		pods[i].Budgets = budgets.of(p)
+		// The eviction API refuses a pod that two budgets protect.
+		pods[i].Evictable = pods[i].Evictable && len(pods[i].Budgets) < 2
 	}
 }
 

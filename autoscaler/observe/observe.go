@@ -27,11 +27,13 @@ type PoolReader interface {
 	Learn(pool *v1alpha1.GPUNodePool, target int, nodes []*corev1.Node) pools.Learned
 }
 
-// Options of an Observer. All fields but MaxAge and Log are required.
+// Options of an Observer. All fields are required but for those that say otherwise, MaxAge and Log.
 type Options struct {
 	// Cluster is read for Pods, Nodes, GPUNodePools, PodDisruptionBudgets and
 	// mig-manager's ConfigMap; a cache that is in sync. Objects are not written to.
 	Cluster client.Reader
+	// Pods returns the cache's own pods, once it is in sync; nil to have Cluster list them.
+	Pods func(context.Context) ([]*corev1.Pod, error)
 	// Readings returns what Prometheus said last; nil for nothing yet.
 	Readings func() *Readings
 	Pools    PoolReader
@@ -144,8 +146,9 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	out.Forecasts, err = v.expect(o.o.Outlooks(), out.Pods, modelsOf(c.nodes), now)
 	o.warn("forecasts", err)
 	out.Tenants = c.ledger.Tenants // with those that have no room for pods to come
-	addMoves(out.Pods, c)
+	addMoves(out.Pods, v.objects, c.pdbs)
 	bound := boundTo(out.Pods)
+	out.Nodes = make([]plan.Node, 0, len(ours))
 	for i := range c.nodes {
 		n := &c.nodes[i]
 		if !ours[n.Name] {
@@ -169,7 +172,7 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 // cluster is what the API server says, as it stands in the cache.
 type cluster struct {
 	nodes  []corev1.Node
-	pods   []corev1.Pod
+	pods   []*corev1.Pod
 	pools  []v1alpha1.GPUNodePool
 	pdbs   []policyv1.PodDisruptionBudget
 	claims *Claims
@@ -192,8 +195,8 @@ func (o *Observer) read(ctx context.Context) (*cluster, error) {
 	if err := o.o.Cluster.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
-	var pods corev1.PodList
-	if err := o.o.Cluster.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
+	pods, err := o.listPods(ctx)
+	if err != nil {
 		return nil, fmt.Errorf("listing pods: %w", err)
 	}
 	var gpuPools v1alpha1.GPUNodePoolList
@@ -204,11 +207,11 @@ func (o *Observer) read(ctx context.Context) (*cluster, error) {
 	if err := o.o.Cluster.List(ctx, &pdbs, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing PodDisruptionBudgets: %w", err)
 	}
-	c := &cluster{nodes: nodes.Items, pods: pods.Items, pools: gpuPools.Items, pdbs: pdbs.Items}
+	c := &cluster{nodes: nodes.Items, pods: pods, pools: gpuPools.Items, pdbs: pdbs.Items}
 	if err := o.readShares(ctx, c); err != nil {
 		return nil, err
 	}
-	claims, err := ReadClaims(ctx, o.o.Cluster, pods.Items)
+	claims, err := ReadClaims(ctx, o.o.Cluster, pods)
 	if err != nil {
 		return nil, err
 	}
@@ -224,6 +227,23 @@ func (o *Observer) read(ctx context.Context) (*cluster, error) {
 		c.config = partition.Config{}
 	}
 	return c, nil
+}
+
+// listPods returns all pods there are. A list of the client's would copy each of them
+// once a round, and they are most of what there is.
+func (o *Observer) listPods(ctx context.Context) ([]*corev1.Pod, error) {
+	if o.o.Pods != nil {
+		return o.o.Pods(ctx)
+	}
+	var list corev1.PodList
+	if err := o.o.Cluster.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	out := make([]*corev1.Pod, len(list.Items))
+	for i := range list.Items {
+		out[i] = &list.Items[i]
+	}
+	return out, nil
 }
 
 // boundTo are the pods on each node.

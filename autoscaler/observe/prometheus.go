@@ -4,16 +4,19 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
-	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
 // Querier asks Prometheus; *prom.Client is one.
 type Querier interface {
-	Query(ctx context.Context, promql string, at time.Time) (prom.Vector, error)
+	// Each gives take every element of the answer to promql at a time (the zero time:
+	// the server's now). Labels hold until take returns; after an error all that was
+	// taken is worth nothing. turn is held while the answer is worked on.
+	Each(ctx context.Context, promql string, at time.Time, turn sync.Locker, take func(labels [][2][]byte, value float64, at time.Time)) error
 }
 
 // Prometheus asks for Readings in the background, so that a slow server never
@@ -90,32 +93,37 @@ func (p *Prometheus) once(ctx context.Context) {
 // that came in part is an error: what is missing must not look free.
 func Read(ctx context.Context, q Querier, now time.Time) (*Readings, error) {
 	const aged = "%[1]s + (time() - timestamp(%[1]s))"
-	age, err := q.Query(ctx, fmt.Sprintf(aged, metric.GPUAttributionAgeSeconds.Name), time.Time{})
-	if err != nil {
-		return nil, fmt.Errorf("asking for %s: %w", metric.GPUAttributionAgeSeconds.Name, err)
-	}
-	a := Answers{Age: age}
-	if len(age) == 0 {
-		return NewReadings(now, a), nil // no exporter
-	}
-	at := age[0].Time
-	for _, want := range []struct {
-		to    *prom.Vector
+	in := newIntake(now)
+	var at time.Time // of the first answer
+	var turn sync.Mutex
+	var s element
+	for n, want := range []struct {
+		take  func(*element)
 		query string
 	}{
-		{&a.Info, metric.GPUInfo.Name},
-		{&a.InstanceInfo, metric.GPUInstanceInfo.Name},
-		{&a.Held, metric.GPUHeld.Name},
-		{&a.Busy, metric.GPUBusyRatio.Name},
-		{&a.InstanceBusy, metric.GPUInstanceBusyRatio.Name},
-		{&a.SampleAge, fmt.Sprintf(aged, metric.GPUSampleAgeSeconds.Name)},
-		{&a.Healthy, metric.GPUHealthy.Name},
+		{in.age, fmt.Sprintf(aged, metric.GPUAttributionAgeSeconds.Name)},
+		{in.info, metric.GPUInfo.Name},
+		{in.instanceInfo, metric.GPUInstanceInfo.Name},
+		{in.held, metric.GPUHeld.Name},
+		{in.busy, metric.GPUBusyRatio.Name},
+		{in.instanceBusy, metric.GPUInstanceBusyRatio.Name},
+		{in.sampleAge, fmt.Sprintf(aged, metric.GPUSampleAgeSeconds.Name)},
+		{in.healthy, metric.GPUHealthy.Name},
 		// What computes is left out: aged, it would look idle since it was scraped.
-		{&a.Idle, fmt.Sprintf("("+aged+") and (%[1]s > 0)", metric.GPUIdleSeconds.Name)},
+		{in.idle, fmt.Sprintf("("+aged+") and (%[1]s > 0)", metric.GPUIdleSeconds.Name)},
 	} {
-		if *want.to, err = q.Query(ctx, want.query, at); err != nil {
+		if n > 0 && at.IsZero() {
+			break // no exporter
+		}
+		if err := q.Each(ctx, want.query, at, &turn, func(labels [][2][]byte, value float64, stamp time.Time) {
+			if n == 0 && at.IsZero() {
+				at = stamp
+			}
+			s.read(labels, value)
+			want.take(&s)
+		}); err != nil {
 			return nil, fmt.Errorf("asking for %s: %w", want.query, err)
 		}
 	}
-	return NewReadings(now, a), nil
+	return in.readings, nil
 }

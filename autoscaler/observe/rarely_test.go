@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,12 +19,13 @@ type aging struct {
 	asked int
 }
 
-func (a *aging) Query(_ context.Context, query string, _ time.Time) (prom.Vector, error) {
+func (a *aging) Each(_ context.Context, query string, at time.Time, _ sync.Locker, take func([][2][]byte, float64, time.Time)) error {
 	if !strings.HasPrefix(query, "gpu_attribution_age_seconds") {
-		return nil, a.err
+		return a.err
 	}
 	a.asked++
-	return prom.Vector{series(a.age, "node", "n")}, a.err
+	take([][2][]byte{{[]byte("node"), []byte("n")}}, a.age, start)
+	return a.err
 }
 
 // TestAskRarely: while nothing happens Prometheus is asked a third as often as answers

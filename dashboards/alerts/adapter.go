@@ -14,6 +14,9 @@ const (
 	failingShare = 0.2
 )
 
+// noMetric are the HPA controller's words for a metric that it could not read.
+const noMetric = `reason=~"FailedGetExternalMetric|FailedGetPodsMetric|FailedGetObjectMetric|FailedGetResourceMetric|FailedGetContainerResourceMetric"`
+
 // adapter is about what HPAs are told.
 func adapter() []Alert {
 	return []Alert{
@@ -56,7 +59,7 @@ func adapter() []Alert {
 			Summary: "HPA {{ $labels.namespace }}/{{ $labels.hpa }} does not get its metric: {{ $labels.reason }}",
 			Description: "The HPA's own condition says that it cannot read what it scales on, wherever between the exporter, Prometheus, the adapter and the API server it is lost. It stands still. " +
 				"Look first at gpuscale-adapter explain hpa NAMESPACE/NAME: it says where the chain ends.",
-			query: fixed(most(own(of(metric.AutoscalerHPALimited, `reason=~"FailedGet.+Metric"`), metric.LabelNamespace),
+			query: fixed(most(own(of(metric.AutoscalerHPALimited, noMetric), metric.LabelNamespace),
 				metric.LabelNamespace, metric.LabelHPA, metric.LabelReason) + " == 1"),
 		},
 	}

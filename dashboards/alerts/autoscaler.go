@@ -41,7 +41,7 @@ func autoscaler() []Alert {
 			Why:     "A round is a second, ten where nothing happens, and its deadlines are below a minute.",
 			Summary: "No round of the autoscaler has ended well for {{ $value | humanizeDuration }}",
 			Description: "The autoscaler runs and decides nothing: every round fails, or one hangs. Pods wait and nothing is bought. " +
-				"Look first at its log, and at /debug/plan: does the API server answer it?",
+				"Look first at its log: it says whether the API server answers.",
 			query: func(p Params) string {
 				return "time() - " + most(of(metric.AutoscalerRoundAge)) + " > " + p.Threshold
 			},

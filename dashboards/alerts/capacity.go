@@ -89,7 +89,7 @@ func capacity() []Alert {
 			Description: "The provider takes nodes of the pool away faster than usual, and drains have two minutes each. " +
 				"Look first whether replacements come, and what the pool's interruptionsPerHour says: the planner weighs spot with it.",
 			query: func(p Params) string {
-				return happened(of(metric.AutoscalerInterruptions), "1h", metric.LabelPool) + " >= " + p.Threshold
+				return sum("increase("+of(metric.AutoscalerInterruptions)+"[1h])", metric.LabelPool) + " >= " + p.Threshold
 			},
 		},
 		{

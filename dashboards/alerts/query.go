@@ -60,7 +60,7 @@ func named(expr, label, value string) string {
 }
 
 // up is the targets of a program.
-func up(p Params, program metric.Owner) string { return fmt.Sprintf("up{job=%q}", p.Jobs[program]) }
+func up(p Params, program metric.Owner) string { return `up{job="` + p.Jobs[program] + `"}` }
 
 // leads keeps what the replica says that decides. A replica that led once goes on
 // telling how old things are, and they get no younger.

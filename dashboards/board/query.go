@@ -86,6 +86,13 @@ func Happened(selector, in string) string {
 	return fmt.Sprintf("((last_over_time(%[1]s[%[2]s]) unless %[1]s offset %[2]s) or increase(%[1]s[%[2]s]))", selector, in)
 }
 
+// Integral is what a rate over five minutes, as rules record it, adds up to in the
+// time looked at: each five minutes are counted once. It stays small over a month,
+// where increase over the counters themselves reads every one of their values.
+func Integral(selector string) string {
+	return "(sum_over_time(" + selector + "[$__range:5m]) * 300)"
+}
+
 // Share is a part of a whole; absent where the whole is 0.
 func Share(part, whole string) string { return "(" + part + ") / ((" + whole + ") > 0)" }
 

@@ -17,6 +17,7 @@ const (
 	KWh     Unit = "kwatth"
 	PerHour Unit = "suffix: /h"
 	PerSec  Unit = "ops"
+	Celsius Unit = "celsius"
 	Word1   Unit = "string" // a column of text
 	Ago     Unit = "dateTimeFromNow"
 )
@@ -32,6 +33,8 @@ func Fits(u metric.Unit) []Unit {
 		return []Unit{Percent}
 	case metric.Watts:
 		return []Unit{Watts}
+	case metric.Celsius:
+		return []Unit{Celsius}
 	case metric.Joules:
 		return nil // a bill is in kWh: divide by JoulesPerKWh
 	}

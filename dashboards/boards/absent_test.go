@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/dashboards/board"
 	"github.com/gpuscale/gpuscale/dashboards/eval"
+	"github.com/gpuscale/gpuscale/dashboards/rules"
 	"github.com/gpuscale/gpuscale/dashboards/states"
 )
 
@@ -19,11 +20,11 @@ import (
 // well is to be shown in the colour for it, by a threshold or a word.
 func TestNothingIsWellWithoutItsSeries(t *testing.T) {
 	judged, dropped := 0, 0
-	for _, s := range states.All() {
+	for _, s := range ruled() {
 		if s.Name == states.Empty {
 			continue // there is nothing to drop
 		}
-		for _, family := range s.Families() {
+		for _, family := range append(s.Families(), records()...) {
 			readers := readersOf(t, family)
 			if len(readers) == 0 {
 				continue
@@ -101,10 +102,26 @@ func familiesOf(t *testing.T, b loaded, p dashboard.Panel, query int) []string {
 		for _, m := range selectors {
 			if m.Name == labels.MetricName {
 				names = append(names, alternatives(m)...)
+				if r, ok := rules.Find(m.Value); ok {
+					names = append(names, madeOf(r)...)
+				}
 			}
 		}
 	}
 	return names
+}
+
+// madeOf are the families that a rule is made of.
+func madeOf(r rules.Rule) []string {
+	var out []string
+	for _, name := range states.Reads(r) {
+		for _, suffix := range suffixes {
+			if whole, ok := cut(name, suffix); ok {
+				out = append(out, whole)
+			}
+		}
+	}
+	return out
 }
 
 func alternatives(m *labels.Matcher) []string {
@@ -188,7 +205,7 @@ func TestEveryPanelShowsSomethingSometime(t *testing.T) {
 		"gpuscale-self/Events told":  "the recordings have no API server to tell Events to",
 	}
 	seen := map[string]bool{}
-	for _, s := range states.All() {
+	for _, s := range ruled() {
 		src := eval.Engine(s.Storage(false))
 		for end := time.Minute; end <= states.Length; end += time.Minute {
 			w := window(s)

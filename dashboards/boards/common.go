@@ -16,6 +16,13 @@ const (
 	notYet       = "it has not happened yet in this time, or the autoscaler is not scraped (see Self)."
 )
 
+// noRules is what else may be the matter where a panel reads recording rules.
+const noRules = " Or the recording rules are not loaded (see Self)."
+
+// recorded selects what a rule of dashboards/rules has recorded, in the cluster
+// looked at. The lint knows the rules, as it knows the catalogue.
+func recorded(record string, matchers ...string) string { return board.Named(record, matchers...) }
+
 // Matchers by the variables.
 var (
 	inPool  = board.In(metric.LabelPool, "pool")

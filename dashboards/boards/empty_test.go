@@ -20,7 +20,7 @@ func table() map[string]why {
 			workload/$hpa workload/HPAs at their maximum, workload/What the HPA wants and has`},
 		{"empty", "there is nothing to be done", `decisions/$pool decisions/Actions, decisions/Actions over time, pools/Actions on pools`},
 		{"empty", "no node has an exporter; in the state down its past is still shown", `
-			health/Clocks held down, health/Energy, health/Gone, health/Power by node, self/Reads, self/Reads; p95, self/Series, self/Values left out,
+			health/Energy, health/Hottest cards, health/Hottest memory, health/Gone, health/Power by node, self/Reads, self/Reads; p95, self/Series, self/Values left out,
 			workload/Busy by pod, workload/Memory in use by pod`},
 		{"empty down", "no exporter speaks", `
 			health/$node health/$product health/Broken, health/Cards, health/Health unknown, health/Healthy, health/Oldest value, health/XID errors,
@@ -37,6 +37,8 @@ func table() map[string]why {
 		{"healthy xid empty", "nobody waits in vain", `decisions/Cards that nothing is done for, decisions/Pods that nothing is done for, fleet/Wanted and not served`},
 		{"mig empty", "every node that was there is there, and none came", `health/Gone cards, pools/Request to ready`},
 		{"mig xid empty down", "no provider gave notice", `pools/Nodes taken away`},
+		{"healthy mig empty down", "no clock is held down", `health/Clocks held down`},
+		{"healthy mig empty down", "no memory had an error", `health/Memory errors by card`},
 		{"healthy mig empty down", "no card had an error", `health/Cards that were broken, health/XID errors by card, health/XID errors by code`},
 		{"healthy mig xid empty down", "no card is broken, or its node has been replaced by then", `health/Broken cards`},
 		{"healthy mig xid empty down", "no action fails in the recordings", `pools/What failed`},

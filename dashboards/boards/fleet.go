@@ -34,16 +34,16 @@ func spent(by []string, places ...string) string {
 	if len(places) > 0 {
 		matchers = append(matchers, board.Is(metric.LabelPlace, places...))
 	}
-	return board.Sum(board.Rate(board.Of(metric.AutoscalerGPUSeconds, matchers...)), by...)
+	return board.Sum(recorded("pool:gpuscale_gpu_seconds:rate5m", matchers...), by...)
 }
 
 func capacity(by ...string) string {
-	return board.Sum(board.Rate(board.Of(metric.AutoscalerCapacityGPUSeconds, inPool, inModel)), by...)
+	return board.Sum(recorded("pool:gpuscale_capacity_gpu_seconds:rate5m", inPool, inModel), by...)
 }
 
 func fleetNow() []board.Panel {
 	stat := func(title, about, expr string, unit board.Unit, scale board.Scale) board.Panel {
-		return board.Panel{Kind: board.Stat, Title: title, About: about, Absent: noAutoscaler, Unit: unit, Scale: scale, Decimals: 0,
+		return board.Panel{Kind: board.Stat, Title: title, About: about, Absent: noAutoscaler + noRules, Unit: unit, Scale: scale, Decimals: 0,
 			W: 3, Queries: []board.Query{{Expr: expr}}}
 	}
 	cards := board.Sum(gpus())
@@ -67,7 +67,7 @@ func inVain() string {
 func fleetStates() []board.Panel {
 	funnel := board.Panel{Kind: board.Bars, Title: "From capacity to work", W: 8,
 		About:  "How much of the capacity is left at each step. What is lost between two bars has its own colour in the panels beside.",
-		Absent: noAutoscaler, Unit: board.Number,
+		Absent: noAutoscaler + noRules, Unit: board.Number,
 		Queries: []board.Query{
 			{Expr: capacity(), Legend: "1 there"},
 			{Expr: capacity() + " - " + spent(nil, "sick", "unready", "booting", "unknown"), Legend: "2 in service"},
@@ -80,7 +80,7 @@ func fleetStates() []board.Panel {
 			Absent: noAutoscaler, Unit: board.Number, W: 8, Stack: true, Steps: true, Hues: board.States(),
 			Queries: []board.Query{{Expr: board.Sum(gpus(), metric.LabelState) + " > 0", Legend: "{{state}}"}}},
 		{Kind: board.Series, Title: "Where card time goes", About: "Parts of all card time. Slack is the time between kernels of something that works; idle is held by something that hardly does.",
-			Absent: noAutoscaler, Unit: board.Number, W: 8, Share: true, Hues: board.States(),
+			Absent: noAutoscaler + noRules, Unit: board.Number, W: 8, Share: true, Hues: board.States(),
 			Queries: []board.Query{{Expr: spent([]string{metric.LabelPlace}) + " > 0", Legend: "{{place}}"}}},
 		perGroup("By pool", metric.LabelPool, "Node pool", &board.Link{Title: "Open the pool", UID: PoolsUID, Set: map[string]string{"pool": metric.LabelPool}}),
 		perGroup("By model", metric.LabelModel, "Model", nil),
@@ -93,7 +93,7 @@ func perGroup(title, label, heading string, link *board.Link) board.Panel {
 	return board.Panel{
 		Kind: board.Table, Title: title, W: 12, H: 6, Unit: board.Number,
 		About:  "Cards now, and the share of their time that was spent computing over the last minutes.",
-		Absent: noAutoscaler,
+		Absent: noAutoscaler + noRules,
 		Queries: []board.Query{
 			{Expr: of()}, {Expr: of("held")}, {Expr: of("free")}, {Expr: of("fragmented", "stranded")}, {Expr: of("sick", "unready")},
 			{Expr: board.Share(spent([]string{label}, "busy"), capacity(label))},
@@ -135,14 +135,14 @@ func fleetMoney() []board.Panel {
 	return []board.Panel{
 		{Kind: board.Stat, Title: "Cost", W: 4, H: 8, Unit: board.PerHour, Absent: noPrice, Queries: []board.Query{{Expr: board.Sum(cost)}},
 			About: "What the nodes that exist cost in an hour, in the currency of the pools' prices."},
-		{Kind: board.Stat, Title: "Of it not computing", W: 4, H: 8, Unit: board.PerHour, Scale: board.Scale{{Colour: board.Ink}}, Absent: noPrice + " Or " + noAutoscaler,
+		{Kind: board.Stat, Title: "Of it not computing", W: 4, H: 8, Unit: board.PerHour, Scale: board.Scale{{Colour: board.Ink}}, Absent: noPrice + " Or " + noAutoscaler + noRules,
 			About:   "The cost times the share of card time not spent computing, pool by pool.",
 			Queries: []board.Query{{Expr: "sum(" + board.Sum(cost, metric.LabelPool) + " * (1 - " + working + "))"}}},
 		{Kind: board.Series, Title: "Cost by pool", W: 8, Unit: board.PerHour, Stack: true, Steps: true, Absent: noPrice,
 			About:   "What the nodes that exist cost in an hour.",
 			Queries: []board.Query{{Expr: board.Sum(cost, metric.LabelPool), Legend: "{{pool}}"}}},
-		{Kind: board.Series, Title: "Power", W: 8, Unit: board.Watts, Absent: noExporter, Hues: []board.Hue{{Name: "all cards", Colour: board.Warn}},
+		{Kind: board.Series, Title: "Power", W: 8, Unit: board.Watts, Absent: noExporter + noRules, Hues: []board.Hue{{Name: "all cards", Colour: board.Warn}},
 			About:   "What the cards of the cluster draw, without their servers. The variables for pool and model do not choose here.",
-			Queries: []board.Query{{Expr: board.Sum(board.Most(board.Of(metric.GPUPowerWatts), card...)), Legend: "all cards"}}},
+			Queries: []board.Query{{Expr: board.Sum(recorded("cluster:gpu_power_watts:sum")), Legend: "all cards"}}},
 	}
 }

@@ -2,6 +2,7 @@ package boards
 
 import (
 	"github.com/gpuscale/gpuscale/dashboards/board"
+	"github.com/gpuscale/gpuscale/dashboards/rules"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
@@ -22,7 +23,7 @@ func MIG() board.Board {
 }
 
 const (
-	noInstance = "the card has no such slice, or " + noExporter
+	noInstance = "the card has no such slice, or " + noExporter + noRules
 	mapLegend  = "Blue is held, light blue free, orange held without computing for ten minutes, purple in no instance, grey nobody knows who holds it."
 )
 
@@ -30,7 +31,7 @@ func sliceMaps() []board.Panel {
 	one := func(title, about, ago string, w uint32) board.Panel {
 		return board.Panel{Kind: board.Table, Title: title, W: w, H: 12, Unit: board.Count, Absent: noInstance, Words: sliceWords(),
 			About:  about + " A row is a card, a column a memory slice; the word is the profile of the instance that the slice belongs to. " + mapLegend,
-			Matrix: &board.Matrix{Row: "card", Column: sliceLabel}, Columns: []board.Column{{Title: "Card"}},
+			Matrix: &board.Matrix{Row: "card", Column: rules.SliceLabel}, Columns: []board.Column{{Title: "Card"}},
 			Queries: []board.Query{{Expr: sliceMap(ago)}}}
 	}
 	return []board.Panel{
@@ -41,7 +42,7 @@ func sliceMaps() []board.Panel {
 
 func cutting() []board.Panel {
 	return []board.Panel{
-		{Kind: board.Timeline, Title: "Cards cut anew", H: 12, Unit: board.Count, Absent: "no card was cut anew in this time, or " + noExporter, Words: sliceWords(),
+		{Kind: board.Timeline, Title: "Cards cut anew", H: 12, Unit: board.Count, Absent: "no card was cut anew in this time, or " + noExporter + noRules, Words: sliceWords(),
 			About:   "The memory slices, card and slice, of those cards whose layout at the end is not the one at the beginning. " + mapLegend,
 			Queries: []board.Query{{Expr: sliceMap("") + " and on (" + join(card) + ") " + cutAnew(), Legend: "{{card}} · {{slice}}"}}},
 		{Kind: board.Series, Title: "Repartitions under way", W: 8, Unit: board.Count, Steps: true, Absent: noAutoscaler,
@@ -71,7 +72,7 @@ func profiles() []board.Panel {
 			About: "How many instances there are of each profile, how many are held, and how much of an instance is used.",
 			Queries: []board.Query{
 				{Expr: board.CountOf(instances, metric.LabelProfile)},
-				{Expr: board.CountOf(instances+" and on ("+join(thing)+") "+holders, metric.LabelProfile) + " or 0 * " + board.CountOf(instances+" and on (cluster,node) "+freshMap(""), metric.LabelProfile)},
+				{Expr: board.CountOf(instances+" and on ("+join(thing)+") "+holders, metric.LabelProfile) + " or 0 * " + board.CountOf(instances+" and on (cluster,node) "+freshMap(), metric.LabelProfile)},
 				{Expr: "avg by (profile) (" + busy + ")"},
 				{Expr: "quantile by (profile) (0.95, " + memory + ")"},
 			},

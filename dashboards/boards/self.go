@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/gpuscale/gpuscale/dashboards/board"
+	"github.com/gpuscale/gpuscale/dashboards/rules"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
@@ -48,6 +49,10 @@ func sources() []board.Panel {
 			source{"holders", board.Of(metric.GPUHeld)}, source{"busy, cards", board.Of(metric.GPUBusyRatio)}, source{"busy, slices", board.Of(metric.GPUInstanceBusyRatio)},
 			source{"MIG instances", board.Of(metric.GPUInstanceInfo)}, source{"HPAs", board.Of(metric.AutoscalerHPAReplicas)}, source{"quotas", board.Of(metric.AutoscalerTenantGPUs)},
 			source{"prices", board.Of(metric.AutoscalerPoolPrice)}, source{"forecasts", board.Of(metric.AutoscalerForecastGPUs)}, source{"model servers", servers}),
+		tiles("Recording rules", "Whether Prometheus evaluates our rules, by group. Missing: load dashboards/rules/gpuscale-recording.yaml (docs/dashboards.md), or the sources that the group is made of are missing above. Panels that read them are n/a then.", board.Watch,
+			source{"fleet", recorded("pool:gpuscale_capacity_gpu_seconds:rate5m")}, source{"tenants", recorded("namespace:gpuscale_gpu_seconds:rate5m")},
+			source{"cards", recorded("node:gpu_info:count")}, source{"pods", recorded("pod:gpu_busy_ratio:avg")},
+			source{"MIG", recorded(rules.SliceStanding)}, source{"waits", recorded("cluster:gpuscale_exporter_read_seconds:p95_30m")}),
 		{Kind: board.Stat, Title: "Labels of holders", W: 6, H: 5, Unit: board.Count, Absent: "no pod holds a card, or " + noExporter,
 			About:   "Whether Prometheus keeps our namespace and pod, or moves them to exported_namespace and exported_pod. Boards and adapter work with both.",
 			Words:   []board.Word{{Value: 1, Text: "moved aside", Colour: board.Plain}, {Value: 0, Text: "kept", Colour: board.Plain}},
@@ -86,8 +91,8 @@ func exporterSelf() []board.Panel {
 			Queries: []board.Query{{Expr: "max(" + board.Of(metric.GPUSampleAgeSeconds) + ")"}}},
 		{Kind: board.Stat, Title: "Oldest holder map", W: 4, Unit: board.Seconds, Absent: noExporter, Scale: board.Rising(60, 180), About: "Age of the oldest map from cards to pods: the kubelet's word.",
 			Queries: []board.Query{{Expr: "max(" + board.Of(metric.GPUAttributionAgeSeconds) + ")"}}},
-		{Kind: board.Stat, Title: "Reads, p95", W: 4, Unit: board.Seconds, Absent: noExporter, Scale: board.Rising(1, 5), About: "Time of one pass over the driver's values, over the time looked at.",
-			Queries: []board.Query{{Expr: board.Quantile(0.95, metric.ExporterReadSeconds, "$__range")}}},
+		{Kind: board.Stat, Title: "Reads, p95", W: 4, Unit: board.Seconds, Absent: noExporter + noRules, Scale: board.Rising(1, 5), About: "Time of one pass over the driver's values, over the last half hour.",
+			Queries: []board.Query{{Expr: board.Most(recorded("cluster:gpuscale_exporter_read_seconds:p95_30m"))}}},
 		{Kind: board.Series, Title: "Reads", W: 8, Unit: board.PerSec, Absent: noExporter, Hues: []board.Hue{{Name: "ok", Colour: board.Good}, {Name: "error", Colour: board.Bad}},
 			About: "Passes over the driver's values in a second, all exporters together.", Queries: []board.Query{{Expr: board.Sum(board.Rate(board.Of(metric.ExporterReads)), metric.LabelResult), Legend: "{{result}}"}}},
 		{Kind: board.Series, Title: "Values left out", W: 8, Unit: board.PerSec, Stack: true, Absent: "none was left out for this reason since the exporter began, or " + noExporter,

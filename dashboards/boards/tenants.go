@@ -23,7 +23,10 @@ func Tenants() board.Board {
 	}
 }
 
-var inTenant = board.In(metric.LabelTenant, "tenant")
+var (
+	inTenant    = board.In(metric.LabelTenant, "tenant")
+	inNamespace = board.In(metric.LabelNamespace, "namespace")
+)
 
 func tenantGPUs(kind string) string {
 	return board.Sum(board.Of(metric.AutoscalerTenantGPUs, inTenant, board.Is(metric.LabelKind, kind)), metric.LabelTenant)
@@ -78,8 +81,8 @@ func quotaOverTime() []board.Panel {
 func namespaces() []board.Panel {
 	by := []string{metric.LabelTenant, metric.LabelNamespace}
 	return []board.Panel{
-		{Kind: board.Table, Title: "Card hours by namespace", Unit: board.Number, Absent: noAutoscaler,
-			About: "Hours of whole cards in the time looked at: held, of them computing, and of them held by something that hardly computes at all. Money is what the held hours cost at the pools' present prices.",
+		{Kind: board.Table, Title: "Card hours by namespace", Unit: board.Number, Absent: noAutoscaler + noRules,
+			About: "Hours of whole cards in the time looked at: held, of them computing, and of them held by something that hardly computes at all. Money is what the held hours cost at the pools' prices of the time. The sums are made of means over five minutes; the capacity report counts exactly.",
 			Queries: []board.Query{
 				{Expr: cardHours(by, heldPlaces...)}, {Expr: cardHours(by, "busy")}, {Expr: cardHours(by, "idle")},
 				{Expr: board.Share(cardHours(by, "busy"), cardHours(by, heldPlaces...))},
@@ -98,12 +101,10 @@ func namespaces() []board.Panel {
 
 // cardHours of pods in the time looked at. Whoever holds nothing is no row.
 func cardHours(by []string, places ...string) string {
-	return board.Sum(board.OwnOver(metric.AutoscalerGPUSeconds, "increase", "$__range", inTenant, board.Is(metric.LabelPlace, places...)), by...) + " / 3600 > 0"
+	return board.Sum(board.Integral(recorded("namespace:gpuscale_gpu_seconds:rate5m", inTenant, inNamespace, board.Is(metric.LabelPlace, places...))), by...) + " / 3600 > 0"
 }
 
-// heldMoney is held hours times the pool's present price of a card for an hour.
+// heldMoney is what held cards cost by the hour, at the prices of the time, added up.
 func heldMoney(by []string) string {
-	held := board.Sum(board.OwnOver(metric.AutoscalerGPUSeconds, "increase", "$__range", inTenant, board.Is(metric.LabelPlace, heldPlaces...)), append(by, metric.LabelPool)...)
-	price := board.Share(board.Sum(board.Of(metric.AutoscalerCost), metric.LabelPool), board.Sum(board.Of(metric.AutoscalerGPUs), metric.LabelPool))
-	return board.Sum(held+" / 3600 * on (pool) group_left () ("+price+")", by...) + " > 0"
+	return board.Sum(board.Integral(recorded("namespace:gpuscale_cost_per_hour:sum", inTenant, inNamespace)), by...) + " / 3600 > 0"
 }

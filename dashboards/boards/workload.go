@@ -110,9 +110,6 @@ func queues() string {
 func serving() []board.Panel {
 	by := []string{metric.LabelNamespace, metric.LabelPod}
 	legend := "{{namespace}}/{{pod}}"
-	first := func(q metric.Read) string {
-		return "(histogram_quantile(0.95, " + board.Sum("rate("+board.Named(q.Name+"_bucket", `namespace=~"$namespace"`)+"[$__rate_interval])", append([]string{"le"}, by...)...) + ") >= 0)"
-	}
 	return []board.Panel{
 		{Kind: board.Series, Title: "Requests waiting", W: 6, Unit: board.Number, Stack: true, Absent: noServer,
 			About: "By pod. This is what the signal queue_depth is made of.", Queries: []board.Query{{Expr: board.Sum(queues(), by...), Legend: legend}}},
@@ -122,9 +119,9 @@ func serving() []board.Panel {
 		{Kind: board.Series, Title: "KV cache in use", W: 6, Unit: board.Percent, Max: 1, Absent: noServer,
 			About:   "Share of the cache's blocks in use, by pod. At 100 % running requests are put off and computed again.",
 			Queries: []board.Query{{Expr: board.Most(anyOf(metric.VLLMCacheUsage.Name, metric.VLLMCacheUsageOld.Name, metric.SGLangCacheUsage.Name, metric.TRTLLMCacheUsage.Name), by...), Legend: legend}}},
-		{Kind: board.Series, Title: "Time to first token, p95", W: 6, Unit: board.Seconds, Absent: "no request got its first token in the time of one point, or " + noServer,
-			About:   "95 of 100 requests waited less, by pod.",
-			Queries: []board.Query{{Expr: first(metric.VLLMFirstToken) + " or " + first(metric.SGLangFirstToken) + " or " + first(metric.TRTLLMFirstToken), Legend: legend}}},
+		{Kind: board.Series, Title: "Time to first token, p95", W: 6, Unit: board.Seconds, Absent: "no request got its first token in five minutes, or " + noServer + noRules,
+			About:   "95 of 100 requests of five minutes waited less, by pod. The twenty slowest.",
+			Queries: []board.Query{{Expr: "topk(20, " + board.Most(recorded("pod:llm_first_token_seconds:p95_5m", inNamespace), by...) + ")", Legend: legend}}},
 	}
 }
 
@@ -145,12 +142,11 @@ func holdings() []board.Panel {
 				{Value: 3, Title: "Idle for", Unit: board.Seconds, Sort: true, Scale: board.Scale{{Colour: board.Ink}, {From: 600, Colour: board.Watch}, {From: 3600, Colour: board.Warn}}},
 				{Value: 4, Title: "Memory used", Unit: board.Bytes}, {Value: 5, Title: "Memory", Unit: board.Bytes},
 			}},
-		{Kind: board.Series, Title: "Busy by pod", Unit: board.Percent, Max: 1, Absent: "the pod holds nothing, or what it holds has no busy ratio.",
-			About:   "Mean share of time in which what the pod holds computed.",
-			Queries: []board.Query{{Expr: "avg by (namespace,pod) (" + busyOfHeld() + ")", Legend: "{{namespace}}/{{pod}}"}}},
-		{Kind: board.Series, Title: "Memory in use by pod", Unit: board.Percent, Max: 1, Absent: "the pod holds nothing, or the exporter has no memory of it.",
-			About: "Share of the memory of what the pod holds. A pod that stays far below may fit a smaller slice.",
-			Queries: []board.Query{{Expr: board.Share(board.Sum(ofHeld(metric.GPUMemoryUsedBytes), perPod...), board.Sum(ofHeld(metric.GPUMemoryTotalBytes), perPod...)),
-				Legend: "{{namespace}}/{{pod}}"}}},
+		{Kind: board.Series, Title: "Busy by pod", Unit: board.Percent, Max: 1, Absent: "the pod holds nothing, or what it holds has no busy ratio." + noRules,
+			About:   "Mean share of time in which what the pod holds computed. The twenty that computed least at the moment.",
+			Queries: []board.Query{{Expr: "bottomk(20, " + board.Most(recorded("pod:gpu_busy_ratio:avg", inNamespace), perPod...) + ")", Legend: "{{namespace}}/{{pod}}"}}},
+		{Kind: board.Series, Title: "Memory in use by pod", Unit: board.Percent, Max: 1, Absent: "the pod holds nothing, or the exporter has no memory of it." + noRules,
+			About:   "Share of the memory of what the pod holds. A pod that stays far below may fit a smaller slice. The twenty that use least at the moment.",
+			Queries: []board.Query{{Expr: "bottomk(20, " + board.Most(recorded("pod:gpu_memory_used:ratio", inNamespace), perPod...) + ")", Legend: "{{namespace}}/{{pod}}"}}},
 	}
 }

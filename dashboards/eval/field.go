@@ -181,6 +181,8 @@ func Format(v float64, unit string, decimals *float64) string {
 		return scaled(v, 1000, []string{" W", " kW", " MW"}, digits)
 	case "kwatth":
 		return digits(v) + " kWh"
+	case "celsius":
+		return digits(v) + " °C"
 	case "ops":
 		return digits(v) + "/s"
 	case "short":

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/gpuscale/gpuscale/dashboards/eval"
+	"github.com/gpuscale/gpuscale/dashboards/rules"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
@@ -52,10 +53,15 @@ type series struct {
 	unit   metric.Unit
 	labels []string // nil: not known
 	part   string   // of a histogram: "_bucket", "_sum", "_count"
+	rule   string   // what a recording rule records
 }
 
-// find a name in the catalogue, parts of histograms included.
+// find a name in the catalogue or among the recording rules, parts of histograms
+// included.
 func find(name string) (series, bool) {
+	if r, ok := rules.Find(name); ok {
+		return series{kind: metric.Gauge, labels: r.Labels, rule: r.Expr}, true
+	}
 	if d, ok := metric.Find(name); ok {
 		return series{kind: d.Type, unit: d.Unit, labels: d.AllLabels()}, true
 	}
@@ -137,6 +143,10 @@ var (
 	ofGauges   = []string{"delta", "idelta", "deriv", "predict_linear"}
 )
 
+// ofLife are counters of what a card went through: how much there was is its state,
+// and matters more than how fast it came.
+var ofLife = []string{metric.DCGMSingleBitErrors.Name, metric.DCGMDoubleBitErrors.Name, metric.DCGMRowsCorrectable.Name, metric.DCGMRowsUncorrectable.Name}
+
 func counters(c *checker) {
 	c.expressions(func(p *dashboard.Panel, _ string, expr parser.Expr, err error) {
 		if err != nil {
@@ -167,7 +177,7 @@ func (c *checker) use(p *dashboard.Panel, name string, s series, v *parser.Vecto
 		c.report(p, "%s of %s, which is a gauge", function, name)
 	case counts && slices.Contains(ofGauges, function):
 		c.report(p, "%s of %s, which is a counter", function, name)
-	case counts && !slices.Contains(ofCounters, function) && !presence(path) && !newborn(v, path):
+	case counts && !slices.Contains(ofCounters, function) && !presence(path) && !newborn(v, path) && !slices.Contains(ofLife, name):
 		c.report(p, "%s is a counter and is shown as it stands", name)
 	}
 }

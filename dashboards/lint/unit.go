@@ -29,7 +29,7 @@ const (
 // fits are the units in which a kind of number may be shown.
 var fits = map[kind][]board.Unit{
 	plain: {board.Count, board.Number, board.PerHour}, rates: {board.PerSec, board.Number}, watts: {board.Watts}, kwh: {board.KWh},
-	hours: {board.Number}, ratio: {board.Percent}, kind(metric.Seconds): {board.Seconds}, kind(metric.Bytes): {board.Bytes}, kind(metric.Joules): {}, oddWork: {},
+	hours: {board.Number}, ratio: {board.Percent}, kind(metric.Seconds): {board.Seconds}, kind(metric.Bytes): {board.Bytes}, kind(metric.Celsius): {board.Celsius}, kind(metric.Joules): {}, oddWork: {},
 }
 
 func units(c *checker) {
@@ -105,6 +105,12 @@ func kindOfSeries(v *parser.VectorSelector) kind {
 	switch {
 	case !ok:
 		return unclear
+	case s.rule != "":
+		expr, err := eval.Parse(s.rule)
+		if err != nil {
+			return unclear
+		}
+		return kindOf(expr)
 	case s.part == "_count" || s.unit == metric.None || s.unit == metric.Info || s.unit == metric.Bool:
 		return plain
 	case s.unit == metric.Ratio:

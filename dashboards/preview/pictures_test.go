@@ -47,7 +47,7 @@ func drawPicture(t *testing.T, b preview.Loaded, name string) {
 	if !ok {
 		t.Fatalf("there is no state %s", want)
 	}
-	svg, err := preview.Board(t.Context(), eval.Engine(s.Storage(true)), b.Board, b.Titles, preview.Window(s.End(), s.End().Sub(s.Start()), states.Every))
+	svg, err := preview.Board(t.Context(), eval.Engine(s.WithRules().Storage(true)), b.Board, b.Titles, preview.Window(s.End(), s.End().Sub(s.Start()), states.Every))
 	if err != nil {
 		t.Fatalf("%s: %v", b.UID(), err)
 	}

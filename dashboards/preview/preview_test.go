@@ -139,6 +139,8 @@ func TestPages(t *testing.T) {
 		{"/", http.StatusFound, ""},
 		{"/gpuscale-fleet", http.StatusOK, preview.Label},
 		{"/gpuscale-mig?since=5m", http.StatusOK, "<svg"},
+		{"/gpuscale-mig", http.StatusOK, `aria-current="true">30m</a>`},
+		{"/gpuscale-mig?since=6h", http.StatusOK, `aria-current="true">6h</a>`},
 		{"/gpuscale-fleet?since=1000h", http.StatusBadRequest, "since="},
 		{"/gpuscale-fleet?since=soon", http.StatusBadRequest, "since="},
 		{"/nothing", http.StatusNotFound, ""},

@@ -79,7 +79,7 @@ func Page(b Loaded, boards []Loaded, length time.Duration, picture string) strin
 		if d == length {
 			current = ` aria-current="true"`
 		}
-		short := strings.TrimSuffix(strings.TrimSuffix(d.String(), "0s"), "0m")
+		short := strings.Replace(strings.TrimSuffix(d.String(), "0s"), "h0m", "h", 1)
 		fmt.Fprintf(&nav, `<a href="/%s?since=%s"%s>%s</a> `, b.UID(), d, current, short)
 	}
 	return fmt.Sprintf(`<!doctype html>

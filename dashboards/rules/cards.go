@@ -6,9 +6,26 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
+// ofNode tells the cards of a node apart by product.
+var ofNode = []string{metric.LabelNode, metric.LabelModel}
+
+// withModel gives a card's series the product, which not every one has.
+func withModel(expr string) string {
+	return fmt.Sprintf("(%s) * on (cluster, node, gpu) group_left (model) %s", expr, largest(metric.GPUInfo.Name, metric.LabelNode, metric.LabelGPU, metric.LabelModel))
+}
+
+// hottest of a node and product by a series in DCGM's names, which knows a card by
+// its UUID and calls nodes and products otherwise. Instances repeat their card's.
+func hottest(series string) string {
+	byUUID := fmt.Sprintf("label_replace(%s, %q, \"$1\", %q, \"(.+)\")", largest(series, metric.LabelUUID), metric.LabelGPUUUID, metric.LabelUUID)
+	return largest(fmt.Sprintf("%s * on (cluster, gpu_uuid) group_left (node, model) %s", byUUID,
+		largest(metric.GPUInfo.Name, metric.LabelNode, metric.LabelModel, metric.LabelGPUUUID)), ofNode...)
+}
+
 // cards is what the exporters say, card by card, added up.
 func cards() []Rule {
 	share := metric.GPUShareRatio.Name
+	sick := "group by (cluster, node, gpu, reason) (" + metric.GPUHealthy.Name + " == 0)"
 	return []Rule{
 		{
 			Record: "model:gpu_info:count",
@@ -61,6 +78,37 @@ func cards() []Rule {
 			Help: "XIDs within the last hour. Absent where a code was never seen.", Labels: []string{metric.LabelNode, metric.LabelXID},
 		},
 		{
+			Record: "node:gpu_info:count",
+			Expr:   count(largest(metric.GPUInfo.Name, metric.LabelNode, metric.LabelGPU, metric.LabelModel), ofNode...),
+			Help:   "Cards that an exporter shows.", Labels: ofNode,
+		},
+		{
+			Record: "node:gpu_energy_joules:rate5m",
+			Expr:   sum(largest(rate(metric.GPUEnergyJoulesTotal), metric.LabelNode, metric.LabelGPU, metric.LabelGPUUUID, metric.LabelModel), ofNode...),
+			Help:   "Power drawn by the cards of a node, in watts: the mean of five minutes.", Labels: ofNode,
+		},
+		{
+			Record: "node:gpu_throttle_seconds:rate5m",
+			Expr: sum(withModel(largest(rate(metric.GPUThrottleSecondsTotal)+" > 0", metric.LabelNode, metric.LabelGPU, metric.LabelReason)),
+				metric.LabelNode, metric.LabelModel, metric.LabelReason),
+			Help:   "Cards of a node whose clocks are held down, by reason. Reasons overlap. Absent for none.",
+			Labels: []string{metric.LabelNode, metric.LabelModel, metric.LabelReason},
+		},
+		{
+			Record: "gpu:gpu_unhealthy:max",
+			Expr:   withModel(sick) + " or " + sick + " unless on (cluster, node, gpu) " + metric.GPUInfo.Name,
+			Help:   "1 for each card that is not healthy, and why. Absent for the others. A card that nobody shows any more has no model.",
+			Labels: []string{metric.LabelNode, metric.LabelGPU, metric.LabelModel, metric.LabelReason},
+		},
+		{
+			Record: "node:gpu_temperature_celsius:max", Expr: hottest(metric.DCGMTemperature.Name),
+			Help: "The hottest card of each product in a node.", Labels: ofNode,
+		},
+		{
+			Record: "node:gpu_memory_temperature_celsius:max", Expr: hottest(metric.DCGMMemoryTemperature.Name + " > 0"),
+			Help: "The hottest memory of each product in a node. Absent where cards do not measure it.", Labels: ofNode,
+		},
+		{
 			Record: "cluster:gpu_power_watts:sum",
 			Expr:   sum(largest(metric.GPUPowerWatts.Name, metric.LabelGPUUUID)),
 			Help:   "Power drawn by all cards.",
@@ -85,7 +133,10 @@ func happened(d metric.Desc, in string, by ...string) string {
 
 // waits is how long things took.
 func waits() []Rule {
-	var out []Rule
+	out := []Rule{{
+		Record: "cluster:gpuscale_exporter_read_seconds:p95_30m", Expr: quantile(0.95, metric.ExporterReadSeconds, "30m"),
+		Help: "Time of one pass of an exporter over its source, of half an hour. Absent for none.",
+	}}
 	for _, q := range []struct {
 		name  string
 		share float64

@@ -9,12 +9,15 @@ import (
 // anything: boards look at minutes.
 const Interval = "30s"
 
+// SlowInterval is for what is dear to make and changes seldom: how cards are cut.
+const SlowInterval = "1m"
+
 // YAML returns the rules as Prometheus reads them.
 func YAML() []byte {
 	var b strings.Builder
 	b.WriteString("# Written from dashboards/rules; go test ./dashboards/rules -update writes it again.\ngroups:\n")
 	for _, g := range Groups() {
-		fmt.Fprintf(&b, "- name: %s\n  interval: %s\n  rules:\n", g.Name, Interval)
+		fmt.Fprintf(&b, "- name: %s\n  interval: %s\n  rules:\n", g.Name, g.Interval)
 		for _, r := range g.Rules {
 			fmt.Fprintf(&b, "  # %s\n  - record: %s\n    expr: |-\n      %s\n", r.Help, r.Record, r.Expr)
 		}

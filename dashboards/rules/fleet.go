@@ -1,6 +1,10 @@
 package rules
 
-import "github.com/gpuscale/gpuscale/gpu/metric"
+import (
+	"fmt"
+
+	"github.com/gpuscale/gpuscale/gpu/metric"
+)
 
 // fleet is what the autoscaler says of all cards.
 func fleet() []Rule {
@@ -58,6 +62,14 @@ func tenants() []Rule {
 			Record: "namespace:gpuscale_gpu_seconds:rate5m", Expr: sum(own(rate(metric.AutoscalerGPUSeconds), metric.LabelNamespace), places...),
 			Help:   "Where GPU time goes, by who holds it: cards' worth of it. tenant and namespace are \"(none)\" for what nobody holds.",
 			Labels: places,
+		},
+		{
+			Record: "namespace:gpuscale_cost_per_hour:sum",
+			Expr: sum(fmt.Sprintf("%s * on (cluster, pool) group_left () (%s / (%s > 0))",
+				own("rate("+metric.AutoscalerGPUSeconds.Name+"{place=~\"busy|slack|idle|unmeasured\"}["+window+"])", metric.LabelNamespace),
+				sum(metric.AutoscalerCost.Name, metric.LabelPool), sum(metric.AutoscalerGPUs.Name, metric.LabelPool)), metric.LabelTenant, metric.LabelNamespace),
+			Help:   "What the cards that each namespace holds cost in an hour. Absent where the pool has no price.",
+			Labels: []string{metric.LabelTenant, metric.LabelNamespace},
 		},
 		{
 			Record: "tenant:gpuscale_tenant_gpus:sum", Expr: sum(metric.AutoscalerTenantGPUs.Name, metric.LabelTenant, metric.LabelKind),

@@ -17,8 +17,9 @@ type Rule struct {
 
 // Group is rules that are evaluated together.
 type Group struct {
-	Name  string
-	Rules []Rule
+	Name     string
+	Interval string // between two evaluations
+	Rules    []Rule
 }
 
 // All returns every rule, in the file's order.
@@ -33,11 +34,23 @@ func All() []Rule {
 // Groups returns the rules as the file has them.
 func Groups() []Group {
 	return []Group{
-		{"gpuscale.fleet", fleet()},
-		{"gpuscale.tenants", tenants()},
-		{"gpuscale.cards", cards()},
-		{"gpuscale.waits", waits()},
+		{"gpuscale.fleet", Interval, fleet()},
+		{"gpuscale.tenants", Interval, tenants()},
+		{"gpuscale.cards", Interval, cards()},
+		{"gpuscale.pods", Interval, pods()},
+		{"gpuscale.mig", SlowInterval, layouts()},
+		{"gpuscale.waits", Interval, waits()},
 	}
+}
+
+// Find returns the rule that records a name.
+func Find(record string) (Rule, bool) {
+	for _, r := range All() {
+		if r.Record == record {
+			return r, true
+		}
+	}
+	return Rule{}, false
 }
 
 // window of rates: four scrapes at half a minute, and what Prometheus' own examples

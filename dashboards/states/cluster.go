@@ -33,18 +33,23 @@ type cluster struct {
 
 	xids   map[string][]int // by card, not yet reported
 	hot    map[string]bool  // by card
+	ecc    map[string]ecc   // by card
 	silent bool             // no exporter answers
 	heard  time.Time        // when they last did
 	hpas   map[string]observe.HPA
 	err    error // of a round or the simulated world
 
-	wake, ended chan struct{}
-	stop        func()
+	wake, ended, idle chan struct{} // unbuffered: who sends knows that it was heard
+	stop              func()
 }
+
+// ecc is what a card counts of errors in its memory. A row is replaced for each
+// double one, and for some of the single ones.
+type ecc struct{ single, double int }
 
 func newCluster() *cluster {
 	c := &cluster{world: scenario.NewWorld(), registry: prometheus.NewRegistry(),
-		xids: map[string][]int{}, hot: map[string]bool{}, hpas: map[string]observe.HPA{}, wake: make(chan struct{}), ended: make(chan struct{})}
+		xids: map[string][]int{}, hot: map[string]bool{}, ecc: map[string]ecc{}, hpas: map[string]observe.HPA{}, wake: make(chan struct{}), ended: make(chan struct{}), idle: make(chan struct{})}
 	return c
 }
 
@@ -53,7 +58,7 @@ func newCluster() *cluster {
 func (c *cluster) start() error {
 	l := loop.New(loop.Options{
 		Observer: c, Actor: c, Store: c, Publisher: c, Policy: c.world.Policy, Metrics: loop.NewMetrics(c.registry),
-		Now: func() time.Time { return c.world.Sim.State.Now }, Interval: 24 * time.Hour, Wake: c.wake,
+		Now: func() time.Time { return c.world.Sim.State.Now }, Interval: 24 * time.Hour, Wake: c.wake, Changed: c.idle,
 		Log: slog.New(slog.NewTextHandler(&failures{c}, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -76,17 +81,24 @@ func (f *failures) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// await waits for a round to end. One takes milliseconds; a minute is a bug.
+// await waits for a round to end, what it counts after publishing included: the loop
+// then listens again. One takes milliseconds; a minute is a bug.
 func (c *cluster) await() error {
+	late := time.After(time.Minute)
 	select {
 	case <-c.ended:
-		return c.err
-	case <-time.After(time.Minute):
+	case <-late:
 		return fmt.Errorf("a round has not ended after a minute")
+	}
+	select {
+	case c.idle <- struct{}{}:
+		return c.err
+	case <-late:
+		return fmt.Errorf("a round was published and has not ended after a minute")
 	}
 }
 
-// Publish implements loop.Publisher: it tells that a round is over.
+// Publish implements loop.Publisher: it tells that a round is almost over.
 func (c *cluster) Publish(context.Context, loop.Round) { c.ended <- struct{}{} }
 
 // Observe implements loop.Observer.

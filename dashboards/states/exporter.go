@@ -37,11 +37,21 @@ type cardState struct {
 // interval of the exporter's readings; one is made for each scrape.
 const interval = Every
 
+// eccCounters are what docs/dashboards.md tells people to add to the default ones.
+const eccCounters = `DCGM_FI_DEV_ECC_SBE_VOL_TOTAL, counter, Single-bit errors since the driver was loaded.
+DCGM_FI_DEV_ECC_DBE_VOL_TOTAL, counter, Double-bit errors since the driver was loaded.
+`
+
 func newMachine(node string) (*machine, error) {
 	fields, err := counters.Default()
 	if err != nil {
 		return nil, err
 	}
+	more, err := counters.Parse("states.csv", strings.NewReader(eccCounters))
+	if err != nil {
+		return nil, err
+	}
+	fields = append(fields, more.Fields...)
 	return &machine{
 		cards: map[string]*cardState{},
 		compiler: collect.NewCompiler(collect.Options{Node: node, Interval: interval, Compat: collect.CompatOptions{
@@ -138,8 +148,9 @@ func (m *machine) record(b *strings.Builder, c *cluster, n *plan.Node, card *pla
 	s.millij += watts * 1000 * interval.Seconds()
 	fmt.Fprintf(b, "%d DCGM_FI_DEV_POWER_USAGE=%.1f DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION=%.0f DCGM_FI_DEV_GPU_TEMP=%.0f DCGM_FI_DEV_MEMORY_TEMP=%.0f"+
 		" DCGM_FI_DEV_SM_CLOCK=%d DCGM_FI_DEV_MEM_CLOCK=2619 DCGM_FI_DEV_XID_ERRORS=0 112=%d DCGM_FI_DEV_PCIE_REPLAY_COUNTER=0"+
-		" DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS=0 DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS=0 DCGM_FI_DEV_ROW_REMAP_FAILURE=0\n",
-		card.Index, watts, s.millij, warm, warm+6, 1980-slowed*10, slowed)
+		" DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS=%d DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS=%d DCGM_FI_DEV_ROW_REMAP_FAILURE=0"+
+		" DCGM_FI_DEV_ECC_SBE_VOL_TOTAL=%d DCGM_FI_DEV_ECC_DBE_VOL_TOTAL=%d\n",
+		card.Index, watts, s.millij, warm, warm+6, 1980-slowed*10, slowed, c.ecc[name].double, c.ecc[name].single/8, c.ecc[name].single, c.ecc[name].double)
 	if !card.MIG {
 		used := 0.0
 		if len(card.Holders) > 0 {

@@ -11,6 +11,7 @@ import (
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -25,8 +26,13 @@ func (r *recorder) scrapeServers(at time.Time, pods []plan.Pod) error {
 		}
 		name := "vllm/" + p.Key()
 		there[name] = true
-		r.servers[name] += busyOf(p.Key(), at) * 900 * Every.Seconds()
-		families, err := parse([]byte(vllm(p, r.servers[name], at)))
+		s := r.servers[name]
+		if s == nil {
+			s = &modelServer{}
+			r.servers[name] = s
+		}
+		s.serve(busyOf(p.Key(), at))
+		families, err := parse([]byte(s.vllm()))
 		if err != nil {
 			return err
 		}
@@ -42,34 +48,65 @@ func (r *recorder) scrapeServers(at time.Time, pods []plan.Pod) error {
 	return nil
 }
 
-// vllm is an exposition in vLLM's names.
-func vllm(p *plan.Pod, tokens float64, at time.Time) string {
-	busy := busyOf(p.Key(), at)
-	of := `{model_name="llama",engine="0"}`
-	var b strings.Builder
-	for _, s := range []struct {
-		name, kind string
-		value      float64
-	}{
-		{"num_requests_running", "gauge", math.Round(30 * busy)},
-		{"num_requests_waiting", "gauge", math.Max(0, math.Round(40*(busy-0.6)))},
-		{"kv_cache_usage_perc", "gauge", 0.9 * busy},
-		{"prompt_tokens_total", "counter", math.Round(3 * tokens)},
-		{"generation_tokens_total", "counter", math.Round(tokens)},
-	} {
-		fmt.Fprintf(&b, "# TYPE vllm:%s %s\nvllm:%s%s %g\n", s.name, s.kind, s.name, of, s.value)
+// modelServer is what a double of vLLM has counted.
+type modelServer struct {
+	busy     float64 // share of the time since the last scrape
+	tokens   float64
+	requests uint64
+	waits    [2]observed // for the first token, in the queue
+}
+
+// observed is a histogram of waits.
+type observed struct {
+	within [len(waitBounds)]uint64
+	sum    float64
+}
+
+// waitBounds are the buckets' bounds in seconds.
+var waitBounds = [...]float64{0.1, 0.25, 0.5, 1, 2.5, 5}
+
+// serve lets the time of a scrape pass. What was counted is never counted again in
+// another bucket: counters only grow.
+func (s *modelServer) serve(busy float64) {
+	s.busy = busy
+	s.tokens += busy * 900 * Every.Seconds()
+	before := s.requests
+	s.requests = uint64(s.tokens / 300)
+	for i, mean := range []float64{0.2 + busy, 0.1 + 0.5*busy} {
+		s.waits[i].add(s.requests-before, mean)
 	}
-	for _, s := range []struct {
-		name string
-		mean float64
-	}{{"time_to_first_token_seconds", 0.2 + busy}, {"request_queue_time_seconds", 0.1 + 0.5*busy}} {
-		count := math.Round(tokens / 300)
-		fmt.Fprintf(&b, "# TYPE vllm:%s histogram\n", s.name)
-		for _, le := range []float64{0.1, 0.25, 0.5, 1, 2.5, 5} {
-			fmt.Fprintf(&b, "vllm:%s_bucket{model_name=\"llama\",engine=\"0\",le=\"%g\"} %g\n", s.name, le, math.Round(count*(1-math.Exp(-le/s.mean))))
+}
+
+// add observes waits that are spread exponentially around a mean, in seconds.
+func (o *observed) add(n uint64, mean float64) {
+	for i, bound := range waitBounds {
+		o.within[i] += uint64(math.Round(float64(n) * (1 - math.Exp(-bound/mean))))
+	}
+	o.sum += float64(n) * mean
+}
+
+// vllm is an exposition in vLLM's names.
+func (s *modelServer) vllm() string {
+	const of = `{model_name="llama",engine="0"}`
+	var b strings.Builder
+	for _, one := range []struct {
+		read  metric.Read
+		value float64
+	}{
+		{metric.VLLMRunning, math.Round(30 * s.busy)},
+		{metric.VLLMWaiting, math.Max(0, math.Round(40*(s.busy-0.6)))},
+		{metric.VLLMCacheUsage, 0.9 * s.busy},
+		{metric.VLLMPromptTokens, math.Round(3 * s.tokens)},
+		{metric.VLLMGenerationTokens, math.Round(s.tokens)},
+	} {
+		fmt.Fprintf(&b, "# TYPE %[1]s %[2]s\n%[1]s%[3]s %[4]g\n", one.read.Name, one.read.Type, of, one.value)
+	}
+	for i, name := range []string{metric.VLLMFirstToken.Name, metric.VLLMQueueTime.Name} {
+		fmt.Fprintf(&b, "# TYPE %s histogram\n", name)
+		for k, bound := range waitBounds {
+			fmt.Fprintf(&b, "%s_bucket{model_name=\"llama\",engine=\"0\",le=\"%g\"} %d\n", name, bound, s.waits[i].within[k])
 		}
-		fmt.Fprintf(&b, "vllm:%s_bucket{model_name=\"llama\",engine=\"0\",le=\"+Inf\"} %g\nvllm:%s_sum%s %g\nvllm:%s_count%s %g\n",
-			s.name, count, s.name, of, count*s.mean, s.name, of, count)
+		fmt.Fprintf(&b, "%[1]s_bucket{model_name=\"llama\",engine=\"0\",le=\"+Inf\"} %[2]d\n%[1]s_sum%[3]s %[4]g\n%[1]s_count%[3]s %[2]d\n", name, s.requests, of, s.waits[i].sum)
 	}
 	return b.String()
 }

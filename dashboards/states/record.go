@@ -21,8 +21,8 @@ const adapterEvery = 30 * time.Second
 // recorder plays a story and scrapes what runs in it.
 type recorder struct {
 	cluster  *cluster
-	machines map[string]*machine // by node
-	servers  map[string]float64  // tokens of model servers, by target
+	machines map[string]*machine     // by node
+	servers  map[string]*modelServer // by target
 	self     *self
 	adapter  *server
 	out      *recording
@@ -38,7 +38,7 @@ func record(name string, exporter *self) (*recording, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &recorder{cluster: newCluster(), machines: map[string]*machine{}, servers: map[string]float64{}, self: exporter, out: newRecording()}
+	r := &recorder{cluster: newCluster(), machines: map[string]*machine{}, servers: map[string]*modelServer{}, self: exporter, out: newRecording()}
 	if r.adapter, err = newServer(r.out.honored, podStore{r.cluster}); err != nil {
 		return nil, err
 	}
@@ -127,8 +127,17 @@ func (r *recorder) page(n *plan.Node, at time.Time) ([]*dto.MetricFamily, error)
 	if err != nil {
 		return nil, err
 	}
-	own, err := r.self.expose()
+	own, err := r.self.expose(at, seriesIn(page))
 	return append(page, own...), err
+}
+
+// seriesIn counts the series of families without histograms.
+func seriesIn(families []*dto.MetricFamily) int {
+	n := 0
+	for _, f := range families {
+		n += len(f.GetMetric())
+	}
+	return n
 }
 
 func (r *recorder) scrapeRegistry(at time.Time, program string, registry prometheus.Gatherer) error {
@@ -136,7 +145,7 @@ func (r *recorder) scrapeRegistry(at time.Time, program string, registry prometh
 	if err != nil {
 		return fmt.Errorf("gathering the %s: %w", program, err)
 	}
-	r.out.scrape(at, program, targetLabels(program, ""), families)
+	r.out.scrape(at, program, targetLabels(program, ""), steadied(families))
 	return nil
 }
 

@@ -18,6 +18,7 @@ type recording struct {
 	honored, plain *set
 	targets        map[string]*target
 	key            []byte // of known
+	ruled          ruled
 }
 
 // target is something that is scraped.

@@ -73,6 +73,8 @@ func TestBadStories(t *testing.T) {
 		"gpu x/0":        "at 0s: line 1: gpu",
 		"xid n1/0":       "want a card and a code",
 		"xid n1/0 no":    "invalid syntax",
+		"ecc n1/0 4":     "want a card, single-bit and double-bit errors",
+		"ecc n1/0 4 x":   "invalid syntax",
 		"notice n1":      "there is no such node",
 		"hpa a/b max":    "want KEY=VALUE",
 		"hpa a/b wide=3": "an hpa has no wide",

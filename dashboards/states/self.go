@@ -13,15 +13,18 @@ import (
 
 	"github.com/gpuscale/gpuscale/exporter/node"
 	"github.com/gpuscale/gpuscale/exporter/replay"
+	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// self is an exporter that runs in real time over a recording of one card. What it
-// says about itself is what every exporter of a state says: those run in simulated
-// time, below the part that keeps these series.
-type self struct {
-	node *node.Node
-	stop func()
-}
+// self is what an exporter says about itself: the page of one that ran for a moment
+// in real time, over a recording of one card. The exporters of a state run in
+// simulated time, below the part that keeps these series. Names, types and labels
+// are the exporter's; how often and how long it read is a double's, since a busy
+// machine reads later and drops what is stale by then.
+type self struct{ page []byte }
+
+// running is how long every exporter had run when a recording begins.
+const running = 10 * time.Minute
 
 func newSelf() (*self, error) {
 	recording, err := replay.Parse("self", strings.NewReader("card 0 uuid=GPU-self model=\"NVIDIA L40S\" driver=580.65.06\n0 DCGM_FI_DEV_GPU_UTIL=40\n"))
@@ -38,33 +41,59 @@ func newSelf() (*self, error) {
 		defer close(done)
 		n.Run(ctx)
 	}()
-	s := &self{node: n, stop: func() { cancel(); <-done }}
-	return s, s.await()
-}
-
-// await waits until its own page, made once a second, says that the source is up.
-func (s *self) await() error {
+	defer func() { cancel(); <-done }()
+	// Its page about itself is made once a second.
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		families, err := s.expose()
-		if err != nil {
-			return err
+		s := &self{}
+		if s.page, err = scraped(n); err != nil {
+			return nil, err
 		}
-		if slices.ContainsFunc(families, func(f *dto.MetricFamily) bool {
-			return f.GetName() == "gpuscale_exporter_source_up" && f.GetMetric()[0].GetGauge().GetValue() == 1
-		}) {
-			return nil
+		if up, err := s.up(); up || err != nil {
+			return s, err
 		}
 	}
-	return fmt.Errorf("the exporter's source is not up after a minute")
+	return nil, fmt.Errorf("the exporter's source is not up after a minute")
 }
 
-// expose returns the families about the exporter itself.
-func (s *self) expose() ([]*dto.MetricFamily, error) {
+func scraped(n *node.Node) ([]byte, error) {
 	w := httptest.NewRecorder()
-	s.node.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	n.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if w.Code != http.StatusOK {
 		return nil, fmt.Errorf("scraping the exporter: %d %s", w.Code, w.Body)
 	}
-	all, err := parse(w.Body.Bytes())
-	return slices.DeleteFunc(all, func(f *dto.MetricFamily) bool { return !strings.HasPrefix(f.GetName(), "gpuscale_exporter_") }), err
+	return w.Body.Bytes(), nil
+}
+
+// up reports whether the page says that the source answers.
+func (s *self) up() (bool, error) {
+	families, err := parse(s.page)
+	return slices.ContainsFunc(families, func(f *dto.MetricFamily) bool {
+		return f.GetName() == metric.ExporterUp.Name && f.GetMetric()[0].GetGauge().GetValue() == 1
+	}), err
+}
+
+// expose returns the families about an exporter that serves so many series: it has
+// read once for each scrape, and nothing was left out.
+func (s *self) expose(at time.Time, series int) ([]*dto.MetricFamily, error) {
+	all, err := parse(s.page)
+	if err != nil {
+		return nil, err
+	}
+	own := slices.DeleteFunc(all, func(f *dto.MetricFamily) bool { return !strings.HasPrefix(f.GetName(), "gpuscale_exporter_") })
+	passes := uint64(at.Sub(begin.Add(-running)) / interval)
+	for _, f := range own {
+		for _, m := range f.GetMetric() {
+			switch {
+			case m.Histogram != nil:
+				m.Histogram.SampleCount = &passes
+			case f.GetName() == metric.ExporterSeries.Name:
+				m.Gauge.Value = new(float64(series))
+			case f.GetName() == metric.ExporterReads.Name && m.GetLabel()[0].GetValue() == "ok":
+				m.Counter.Value = new(float64(passes))
+			case m.Counter != nil:
+				m.Counter.Value = new(0.0)
+			}
+		}
+	}
+	return steadied(own), nil
 }

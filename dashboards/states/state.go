@@ -32,6 +32,7 @@ type State struct {
 	Name     string
 	recorded *recording
 	without  []string
+	ruled    bool
 }
 
 // All returns the five states. The first call records them, which takes some
@@ -45,7 +46,6 @@ var all = sync.OnceValue(func() []State {
 	if err != nil {
 		panic(fmt.Sprintf("recording the states: %v", err))
 	}
-	defer exporter.stop()
 	var done sync.WaitGroup
 	for i, name := range names {
 		done.Go(func() {
@@ -81,11 +81,19 @@ func (s State) End() time.Time { return begin.Add(Length) }
 // Storage returns the series as a Prometheus has them that scrapes with or without
 // honor_labels. It is safe for concurrent use.
 func (s State) Storage(honorLabels bool) storage.Queryable {
-	set := s.recorded.plain
+	key, set := "exported_ ", s.recorded.plain
 	if honorLabels {
-		set = s.recorded.honored
+		key, set = "honored ", s.recorded.honored
 	}
-	return view{set, s.without}
+	v := view{set: set, without: s.without}
+	if s.ruled {
+		made, err := s.recorded.ruled.rulesOf(key, set, s.without)
+		if err != nil {
+			panic(fmt.Sprintf("evaluating the rules over the state %s: %v", s.Name, err))
+		}
+		v.rules = made
+	}
+	return v
 }
 
 // Without returns the state without one metric family: a histogram goes with its
@@ -95,5 +103,6 @@ func (s State) Without(family string) State {
 	return s
 }
 
-// Families are the names of all metric families there are, sorted.
+// Families are the names of all metric families there are, sorted; what rules record
+// is not among them.
 func (s State) Families() []string { return s.recorded.families() }

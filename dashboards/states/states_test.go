@@ -1,9 +1,11 @@
 package states_test
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -109,6 +111,8 @@ func TestWhatTheStatesShow(t *testing.T) {
 		{states.MIG, states.Length, `count(count by (profile) (gpu_instance_info)) >= 5`, 1},
 		{states.XID, states.Length, `gpu_xid_errors_total`, 4},
 		{states.XID, states.Length, `gpu_healthy == 0`, 1},
+		{states.XID, states.Length, `DCGM_FI_DEV_ECC_SBE_VOL_TOTAL > 0`, 2},
+		{states.XID, states.Length, `DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS == 1`, 1},
 		{states.XID, states.Length, `sum(gpuscale_autoscaler_actions_total{verb="replace"}) == 1`, 1},
 		{states.XID, states.Length, `gpuscale_autoscaler_gpus{state="unready"} == 4`, 1},
 		{states.Empty, states.Length, `gpu_info or up{job="gpuscale-exporter"} or gpuscale_autoscaler_gpus`, 0},
@@ -142,6 +146,45 @@ func TestPlacesAddUpInEveryState(t *testing.T) {
 		}
 	}
 }
+
+// Every histogram is one: a bucket has what the smaller ones have, the largest has
+// all, and one shrinks only with all others, as its program begins anew.
+func TestHistograms(t *testing.T) {
+	for _, s := range states.All() {
+		for _, family := range s.Families() {
+			buckets := family + "_bucket"
+			if len(ask(t, s, true, `count(`+buckets+`)`, s.End())) == 0 {
+				continue
+			}
+			for at := s.Start(); !at.After(s.End()); at = at.Add(time.Minute) {
+				if count := ask(t, s, true, buckets+`{le="+Inf"} != ignoring (le) `+family+`_count`, at); len(count) > 0 {
+					t.Errorf("%s at %s: %s: the last bucket is not the count: %v", s.Name, at.Format(time.TimeOnly), family, count)
+				}
+				byLabels := map[string][]bucket{}
+				for _, v := range ask(t, s, true, buckets, at) {
+					le, err := strconv.ParseFloat(v.Metric.Get("le"), 64)
+					if err != nil {
+						t.Fatal(err)
+					}
+					key := v.Metric.MatchLabels(false, "le").String()
+					byLabels[key] = append(byLabels[key], bucket{le, v.F})
+				}
+				for key, all := range byLabels {
+					slices.SortFunc(all, func(a, b bucket) int { return cmp.Compare(a.le, b.le) })
+					if !slices.IsSortedFunc(all, func(a, b bucket) int { return cmp.Compare(a.n, b.n) }) {
+						t.Errorf("%s at %s: %s: %v", s.Name, at.Format(time.TimeOnly), key, all)
+					}
+				}
+			}
+			query := fmt.Sprintf(`resets(%[1]s[%[2]s]) != ignoring (le) group_left () resets(%[1]s{le="+Inf"}[%[2]s])`, buckets, states.Length)
+			if shrunk := ask(t, s, true, query, s.End()); len(shrunk) > 0 {
+				t.Errorf("%s: %s shrank, and not as a whole: %v", s.Name, family, shrunk)
+			}
+		}
+	}
+}
+
+type bucket struct{ le, n float64 }
 
 func TestWithout(t *testing.T) {
 	s := find(t, states.Healthy)

@@ -51,6 +51,7 @@ func (s *series) add(ms int64, v float64) {
 type view struct {
 	*set
 	without []string
+	rules   *set // what rules made of it; nil for none
 }
 
 // hidden reports whether a series of this name is of a family left out.
@@ -78,6 +79,9 @@ func (q querier) selected(matchers []*labels.Matcher) []*series {
 	var out []*series
 	for _, name := range q.names(matchers) {
 		all := q.view.byName[name]
+		if recorded := q.view.recorded(name); recorded != nil {
+			all = recorded
+		}
 		if q.view.hidden(name) || slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return m.Name == labels.MetricName && !m.Matches(name) }) {
 			continue
 		}
@@ -97,7 +101,20 @@ func (q querier) names(matchers []*labels.Matcher) []string {
 			return []string{m.Value}
 		}
 	}
-	return slices.Sorted(maps.Keys(q.view.byName))
+	names := slices.Collect(maps.Keys(q.view.byName))
+	if q.view.rules != nil {
+		names = slices.AppendSeq(names, maps.Keys(q.view.rules.byName))
+	}
+	slices.Sort(names)
+	return names
+}
+
+// recorded are the series that a rule made.
+func (v view) recorded(name string) []*series {
+	if v.rules == nil {
+		return nil
+	}
+	return v.rules.byName[name]
 }
 
 // Select implements storage.Querier.

@@ -16,6 +16,7 @@ import (
 //	at DURATION                     what follows happens so long after the beginning
 //	xid NODE/CARD CODE              the driver reports an XID
 //	hot NODE/CARD                   the card is too warm from now on, and slowed down
+//	ecc NODE/CARD SINGLE DOUBLE     its memory has had so many errors
 //	exporters down|up               none of them answers
 //	hpa KEY min=N max=N current=N desired=N limited=REASON
 //	notice NODE                     its provider is about to take it away
@@ -28,7 +29,7 @@ type chapter struct {
 }
 
 // ourVerbs are not the scenario language's.
-var ourVerbs = map[string]bool{"xid": true, "hot": true, "exporters": true, "hpa": true, "notice": true}
+var ourVerbs = map[string]bool{"xid": true, "hot": true, "ecc": true, "exporters": true, "hpa": true, "notice": true}
 
 func parseStory(text string) (story, error) {
 	s := story{chapters: []chapter{{}}}
@@ -78,6 +79,8 @@ func (c *cluster) ours(words []string) error {
 		return err
 	case "hot":
 		c.hot[words[1]] = true
+	case "ecc":
+		return c.memoryErrors(words[1], words[2:])
 	case "exporters":
 		c.silent = words[1] == "down"
 	case "notice":
@@ -97,6 +100,20 @@ func (c *cluster) notice(node string) error {
 	}
 	nodes[i].LeavesAt, nodes[i].Cordoned = c.world.Sim.State.Now.Add(2*time.Minute), true
 	return nil
+}
+
+// memoryErrors takes in a card's counts.
+func (c *cluster) memoryErrors(card string, words []string) error {
+	if len(words) != 2 {
+		return fmt.Errorf("want a card, single-bit and double-bit errors")
+	}
+	single, err := strconv.Atoi(words[0])
+	if err != nil {
+		return err
+	}
+	double, err := strconv.Atoi(words[1])
+	c.ecc[card] = ecc{single, double}
+	return err
 }
 
 // hpa takes in what the HPA controller would write.

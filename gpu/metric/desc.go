@@ -21,6 +21,7 @@ const (
 	Ratio   Unit = "ratio"
 	Watts   Unit = "watts"
 	Joules  Unit = "joules"
+	Celsius Unit = "celsius"
 	Info    Unit = "info"
 	Bool    Unit = "bool"
 	None    Unit = ""

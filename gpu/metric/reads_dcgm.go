@@ -27,10 +27,39 @@ var (
 		Name: "DCGM_FI_PROF_DRAM_UTIL_RATIO", Type: Gauge, Unit: None, Server: ServerDCGM, Labels: dcgmLabels(),
 		Help: "The new name of DCGM_FI_PROF_DRAM_ACTIVE.",
 	}
+	DCGMTemperature = Read{
+		Name: "DCGM_FI_DEV_GPU_TEMP", Type: Gauge, Unit: Celsius, Server: ServerDCGM, Labels: dcgmLabels(),
+		Help: "Temperature of the card.",
+	}
+	DCGMMemoryTemperature = Read{
+		Name: "DCGM_FI_DEV_MEMORY_TEMP", Type: Gauge, Unit: Celsius, Server: ServerDCGM, Labels: dcgmLabels(),
+		Help: "Temperature of the card's memory; 0 from cards that do not measure it.",
+	}
+	DCGMRowsUncorrectable = Read{
+		Name: "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", Type: Counter, Unit: None, Server: ServerDCGM, Labels: dcgmLabels(),
+		Help: "Rows of memory that were replaced for uncorrectable errors, over the card's life.",
+	}
+	DCGMRowsCorrectable = Read{
+		Name: "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", Type: Counter, Unit: None, Server: ServerDCGM, Labels: dcgmLabels(),
+		Help: "Rows of memory that were replaced for correctable errors, over the card's life.",
+	}
+	DCGMRowRemapFailure = Read{
+		Name: "DCGM_FI_DEV_ROW_REMAP_FAILURE", Type: Gauge, Unit: Bool, Server: ServerDCGM, Labels: dcgmLabels(),
+		Help: "1 where a row could not be replaced: the card wants to be sent back.",
+	}
+	DCGMDoubleBitErrors = Read{
+		Name: "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", Type: Counter, Unit: None, Server: ServerDCGM, Labels: dcgmLabels(),
+		Help: "Double-bit errors of the memory since the driver was loaded. Only where the counters file lists it.",
+	}
+	DCGMSingleBitErrors = Read{
+		Name: "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", Type: Counter, Unit: None, Server: ServerDCGM, Labels: dcgmLabels(),
+		Help: "Single-bit errors of the memory, each corrected, since the driver was loaded. Only where the counters file lists it.",
+	}
 )
 
 func dcgmLabels() []string { return []string{LabelUUID, LabelGPUI} }
 
 func dcgmReads() []Read {
-	return []Read{DCGMEngineActive, DCGMEngineActiveNew, DCGMTensorActive, DCGMTensorActiveNew, DCGMDRAMActive, DCGMDRAMActiveNew}
+	return []Read{DCGMEngineActive, DCGMEngineActiveNew, DCGMTensorActive, DCGMTensorActiveNew, DCGMDRAMActive, DCGMDRAMActiveNew,
+		DCGMTemperature, DCGMMemoryTemperature, DCGMRowsUncorrectable, DCGMRowsCorrectable, DCGMRowRemapFailure, DCGMDoubleBitErrors, DCGMSingleBitErrors}
 }

@@ -22,7 +22,7 @@ const Unknown = "unknown"
 type Info struct {
 	Program  string `json:"program"`
 	Version  string `json:"version"`
-	Commit   string `json:"commit"`   // "unknown" where neither linker nor toolchain recorded it
+	Commit   string `json:"commit"` // "unknown" where neither linker nor toolchain recorded it
 	Go       string `json:"goVersion"`
 	Platform string `json:"platform"` // "linux/amd64"
 }
@@ -85,6 +85,14 @@ func source(settings []debug.BuildSetting) (revision string, dirty bool) {
 	return revision, dirty
 }
 
+// CheckFormat says whether Write knows a format.
+func CheckFormat(format string) error {
+	if format != "text" && format != "json" {
+		return fmt.Errorf("%q: want text or json", format)
+	}
+	return nil
+}
+
 // Write prints i as "text" or "json"; another format is an error that names both.
 func (i Info) Write(w io.Writer, format string) error {
 	switch format {
@@ -96,6 +104,6 @@ func (i Info) Write(w io.Writer, format string) error {
 		e.SetIndent("", "  ")
 		return e.Encode(i)
 	default:
-		return fmt.Errorf("-o %q: want text or json", format)
+		return CheckFormat(format)
 	}
 }

@@ -299,7 +299,8 @@ func (f *flow) betray(places []prom.Line, g query.Grid) {
 	}
 }
 
-// taken are the steps in which another replica was read: of two only one leads.
+// taken are the steps in which another replica was read, or in which nobody was and
+// another has gone on from before to after: of two only one leads.
 func (f *flow) taken(replica string) []bool {
 	if t, ok := f.others[replica]; ok {
 		return t
@@ -310,8 +311,38 @@ func (f *flow) taken(replica string) []bool {
 			t[k] = t[k] || who != replica && !silent[k]
 		}
 	}
+	for _, h := range f.holes() {
+		for who, silent := range f.silent {
+			if who == replica || silent[h[0]] || silent[h[1]] || between(f.anew[who], h[0], h[1]) {
+				continue
+			}
+			for k := h[0] + 1; k < h[1]; k++ {
+				t[k] = true
+			}
+		}
+	}
 	f.others[replica] = t
 	return t
+}
+
+// holes are the steps before and after each time in which no replica was read.
+func (f *flow) holes() [][2]int {
+	var all [][2]int
+	last := -1
+	for k := range f.broken {
+		quiet := true
+		for _, silent := range f.silent {
+			quiet = quiet && silent[k]
+		}
+		if quiet {
+			continue
+		}
+		if last >= 0 && k > last+1 {
+			all = append(all, [2]int{last, k})
+		}
+		last = k
+	}
+	return all
 }
 
 // spread is for a counter that appears while its process goes on: it may have begun

@@ -31,6 +31,9 @@ type Ledger struct {
 	Gaps []Gap
 	// Over is what the places claimed beyond the counted capacity.
 	Over float64
+	// Blank is the seconds of the window of which nothing is known, not even how many
+	// cards there were: before the first record, and beyond what Prometheus keeps.
+	Blank float64
 	// Lost is GPU time of counters that began anew before their last value was
 	// read: it is in Unknown.
 	Lost float64
@@ -67,6 +70,9 @@ func Make(a query.Answers) Ledger {
 			l.FromExporter += l.Grid.Step.Seconds()
 		default:
 			l.Unrecorded += l.Grid.Step.Seconds()
+			if l.Steps[k].Sum() == 0 {
+				l.Blank += l.Grid.Step.Seconds()
+			}
 			l.gap(k)
 		}
 	}

@@ -89,10 +89,16 @@ func (m *maker) reclaim() ([]Action, map[workKey]bool) {
 		taken[w.workKey] = idle > held/2
 		expression := "max by (" + metric.LabelGPUUUID + ", " + metric.LabelGPUInstanceID + ") (" + d.Select(metric.GPUIdleSeconds.Name, w.matchers(d)...) + fmt.Sprintf(") > bool %d", query.IdleAfter)
 		word, because := m.confidence()
+		holds, patch := "holds", w.stop()
+		if !w.atEnd() {
+			holds, word = "held", "low"
+			because += "; it held nothing at the end"
+			patch = fmt.Sprintf("kubectl -n %s get deployments,statefulsets,jobs,cronjobs | grep %s   # nothing to stop now: see what may start it again", shell(w.namespace), shell(w.name))
+		}
 		all = append(all, Action{
 			ID: id("reclaim", w.namespace, w.name, w.profile), Kind: "reclaim", Effect: frees,
-			Title: fmt.Sprintf("%s/%s holds %s without computing", w.namespace, w.name, things(w.profile)),
-			Hours: Known(idle * w.part()), Money: m.modelMoney(w.model, idle*w.part()), Patch: w.stop(),
+			Title: fmt.Sprintf("%s/%s %s %s without computing", w.namespace, w.name, holds, things(w.profile)),
+			Hours: Known(idle * w.part()), Money: m.modelMoney(w.model, idle*w.part()), Patch: patch,
 			Risk:       "Whoever waits for the next request waits for a start. Ask the owner first.",
 			Confidence: word, Because: because, Query: m.sampled(expression, w.part()),
 		})

@@ -64,8 +64,12 @@ func (m *maker) text() string {
 		return "There is no record of any GPU in this window."
 	}
 	var b strings.Builder
-	cards := capacity / m.r.Window.Hours
-	fmt.Fprintf(&b, "%s had %s %s on average, %s GPU-hours", m.span(), figure(cards), plural(cards, "card", "cards"), figure(capacity))
+	cards := h.Cards.Or(0)
+	fmt.Fprintf(&b, "%s had %s %s on average", m.span(), figure(cards), plural(cards, "card", "cards"))
+	if m.l.Blank > 0.01*m.a.Window.Length().Seconds() {
+		fmt.Fprintf(&b, " in the %s of which anything is known", duration(m.r.Window.Hours-m.l.Blank/hour))
+	}
+	fmt.Fprintf(&b, ", %s GPU-hours", figure(capacity))
 	if v, ok := h.Money.Get(); ok {
 		fmt.Fprintf(&b, " worth %s %s", figure(v), m.r.Currency)
 	}
@@ -90,15 +94,17 @@ func (m *maker) text() string {
 	return strings.TrimSpace(b.String())
 }
 
-func (m *maker) span() string {
-	hours := m.r.Window.Hours
+func (m *maker) span() string { return "The last " + duration(m.r.Window.Hours) }
+
+// duration writes hours in the unit that suits them.
+func duration(hours float64) string {
 	switch {
 	case hours < 1:
-		return fmt.Sprintf("The last %.3g minutes", hours*60)
+		return fmt.Sprintf("%.3g minutes", hours*60)
 	case hours < 48:
-		return fmt.Sprintf("The last %.3g hours", hours)
+		return fmt.Sprintf("%.3g hours", hours)
 	}
-	return fmt.Sprintf("The last %.3g days", hours/24)
+	return fmt.Sprintf("%.3g days", hours/24)
 }
 
 func (m *maker) firstAction(b *strings.Builder) {
@@ -106,7 +112,7 @@ func (m *maker) firstAction(b *strings.Builder) {
 		return
 	}
 	a := m.r.Actions[0]
-	fmt.Fprintf(b, "The first thing to do: %s (%s GPU-hours", strings.ToLower(a.Title[:1])+a.Title[1:], figure(a.Hours.Or(0)))
+	fmt.Fprintf(b, "The first thing to do: %s (%s GPU-hours", strings.Replace(a.Title, "Pool ", "pool ", 1), figure(a.Hours.Or(0)))
 	if v, ok := a.Money.Get(); ok {
 		fmt.Fprintf(b, ", %s %s", figure(v), m.r.Currency)
 	}

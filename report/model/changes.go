@@ -8,11 +8,12 @@ func (m *maker) changes() Changes {
 	if p == nil {
 		return Changes{Since: "There is no report before: give one with --previous."}
 	}
-	c := Changes{Since: fmt.Sprintf("%s to %s, %.4g hours", p.Window.From.Format("2006-01-02 15:04"), p.Window.Until.Format("2006-01-02 15:04"), p.Window.Hours)}
+	c := Changes{Since: fmt.Sprintf("%s to %s UTC, %.4g hours.", p.Window.From.Format("2006-01-02 15:04"), p.Window.Until.Format("2006-01-02 15:04"), p.Window.Hours)}
 	add := func(name, unit string, before, now Number) {
 		c.Figures = append(c.Figures, Change{Name: name, Unit: unit, Before: before, Now: now})
 	}
-	add("Cards, mean", "cards", p.Hours.Capacity.Over(Known(p.Window.Hours)), m.r.Hours.Capacity.Over(Known(m.r.Window.Hours)))
+	c.Since += m.doubts(p)
+	add("Cards, mean", "cards", p.Hours.Cards, m.r.Hours.Cards)
 	for _, now := range m.r.Hours.Places {
 		before := Unknown("the report before does not have it")
 		for _, b := range p.Hours.Places {
@@ -32,18 +33,64 @@ func (m *maker) changes() Changes {
 	return c
 }
 
+// doubts is what stands against comparing.
+func (m *maker) doubts(p *Report) string {
+	text := ""
+	if m.foreign(p) {
+		text += " The two have no node pool in common: it looks like another cluster's."
+	}
+	switch {
+	case p.Window.Until.After(m.r.Window.Until):
+		text += " It ends after this one: they may have been exchanged."
+	case p.Window.Until.After(m.r.Window.From):
+		text += " The two windows overlap, so what has changed since shows less than it is."
+	}
+	if p.Currency != m.r.Currency {
+		text += " Its money is in another currency, or has none."
+	}
+	return text
+}
+
+// foreign says whether a report looks like another cluster's.
+func (m *maker) foreign(p *Report) bool {
+	for _, a := range p.Pools {
+		for _, b := range m.r.Pools {
+			if a.Pool == b.Pool {
+				return false
+			}
+		}
+	}
+	return len(p.Pools) > 0 && len(m.r.Pools) > 0
+}
+
+// enoughSeen is the share of a window that must have a record before what is not
+// found in it counts as gone.
+const enoughSeen = 0.9
+
+// perDay is over the time with a record: what nobody saw freed nothing.
+func (r *Report) perDay(n Number) Number {
+	return n.Times(24).Over(r.Answer.Quality.Coverage.Times(r.Window.Hours))
+}
+
 // outcome compares what an action was about a day then and now. What is no longer
 // proposed is about nothing any more, if it could still be measured.
 func (m *maker) outcome(p *Report, a Action) Outcome {
-	o := Outcome{ID: a.ID, Title: a.Title, Predicted: perDay(a.Hours, p.Window.Hours)}
+	o := Outcome{ID: a.ID, Title: a.Title, Predicted: p.perDay(a.Hours)}
 	now := Known(0)
-	if why := m.unmeasurable(a.Kind); why != "" {
+	seen := m.r.Answer.Quality.Coverage.Or(0)
+	switch why := m.unmeasurable(a.Kind); {
+	case why != "":
 		now = Unknown(why)
+	case seen < enoughSeen:
+		now = Unknown(fmt.Sprintf("only %s of this window has a record", percent(seen)))
 	}
 	for _, b := range m.r.Actions {
 		if b.ID == a.ID {
-			now = perDay(b.Hours, m.r.Window.Hours)
+			now = m.r.perDay(b.Hours)
 		}
+	}
+	if m.foreign(p) {
+		now = Unknown("the report before looks like another cluster's")
 	}
 	o.Realised = o.Predicted.Plus(now.Times(-1))
 	got, known := o.Realised.Get()
@@ -51,6 +98,8 @@ func (m *maker) outcome(p *Report, a Action) Outcome {
 	switch {
 	case !known:
 		o.Verdict = "cannot be told: " + o.Realised.Why()
+	case want <= 0:
+		o.Verdict = "cannot be told: nothing was predicted"
 	case got >= 0.9*want:
 		o.Verdict = "done"
 	case got >= 0.1*want:
@@ -62,8 +111,6 @@ func (m *maker) outcome(p *Report, a Action) Outcome {
 	}
 	return o
 }
-
-func perDay(n Number, hours float64) Number { return n.Times(24).Over(Known(hours)) }
 
 // unmeasurable says why a kind of action could not be found in this window.
 func (m *maker) unmeasurable(kind string) string {

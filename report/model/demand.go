@@ -20,12 +20,11 @@ func (m *maker) demand() Demand {
 		d.Decision = m.wait("all", nil)
 		return d
 	}
-	byTenant := m.histograms(query.PodWait, metric.LabelTenant)
-	d.Waits = append(d.Waits, m.wait("all", joined(byTenant)))
-	for _, t := range sortedKeys(byTenant) {
-		d.Waits = append(d.Waits, m.wait(t, byTenant[t]))
+	waits := m.waits(query.PodWait, query.PodWaitNative, metric.LabelTenant)
+	for _, t := range sortedKeys(waits) { // all of them, named by nobody, come first
+		d.Waits = append(d.Waits, waits[t])
 	}
-	d.Decision = m.wait("all", joined(m.histograms(query.Decisions, "")))
+	d.Decision = m.waits(query.Decisions, query.DecisionsNative, "")[""]
 	for _, l := range m.a.Lines[query.Waiting] {
 		values := m.values(l)
 		hours := m.total(values)
@@ -107,6 +106,44 @@ func (m *maker) histograms(id query.ID, label string) map[string]histogram {
 	return all
 }
 
+// waits reads the quantiles of a histogram by a label, and under "" those of all of
+// it. Prometheus stores it in buckets or as a native histogram; buckets go first.
+func (m *maker) waits(id, native query.ID, label string) map[string]Wait {
+	all := map[string]Wait{}
+	buckets := m.histograms(id, label)
+	for of, h := range buckets {
+		all[of] = m.wait(of, h)
+	}
+	all[""] = m.wait("all", joined(buckets))
+	if len(buckets) > 0 {
+		return all
+	}
+	for _, s := range m.a.Vectors[native] {
+		of := s.Labels.Get(label)
+		w, ok := all[of]
+		if !ok {
+			w = m.wait(of, nil)
+		}
+		switch s.Labels.Get(query.LabelQuantile) {
+		case query.QuantileCount:
+			w.Count = Known(math.Round(s.Value))
+		case "0.5":
+			w.P50 = Known(s.Value)
+		case "0.95":
+			w.P95 = Known(s.Value)
+		case "0.99":
+			w.P99 = Known(s.Value)
+		}
+		all[of] = w
+	}
+	for of, w := range all {
+		if w.Count.Or(0) == 0 {
+			all[of] = m.wait(w.Of, nil)
+		}
+	}
+	return all
+}
+
 func joined(all map[string]histogram) histogram {
 	sum := histogram{}
 	for _, h := range all {
@@ -119,7 +156,7 @@ func joined(all map[string]histogram) histogram {
 
 // wait reads the quantiles of a histogram.
 func (m *maker) wait(of string, h histogram) Wait {
-	none := Unknown("nobody waited in the window")
+	none := Unknown("no wait was recorded in the window")
 	if !m.a.Autoscaler {
 		none = Unknown(noAutoscaler)
 	}

@@ -24,10 +24,11 @@ const (
 	farthest     = 30 * 24 * time.Hour
 	mostPast     = 240 // values before
 	bandLevel    = 0.8
+	wideLevel    = 0.95
 )
 
 func (m *maker) forecast() Forecast {
-	f := Forecast{Note: "Cards held, not cards asked for: demand that found no card is in section 2. The limit is the cards there can be: those of a pool at its maximum, else those there were at the end. A band is meant to hold 80 % of outcomes; what it has held before is printed beside it."}
+	f := Forecast{Note: "Cards held, not cards asked for: demand that found no card is in section 2. The limit is the cards there can be: those of a pool at its maximum, else those there were at the end. The bands are meant to hold 80 % and 95 % of outcomes; what each has held before is printed beside it. Cards run out between when the upper and when the lower end of the 80 % band reaches the limit."}
 	whole := series{name: "all cards", limit: Known(0)}
 	var parts []series
 	limits := m.limits()
@@ -156,7 +157,7 @@ func (m *maker) outlook(s series) Outlook {
 		o.Past = append(o.Past, Point{At: p.At, Cards: Known(p.Number)})
 	}
 	none := Unknown("there is no forecast")
-	o.Error = BackTest{MAPE: none, MASE: none, Coverage: none}
+	o.Error = BackTest{MAPE: none, MASE: none, Coverage: none, Wide: none}
 	o.Exhausts = Exhausted{Earliest: none, Expected: none, Latest: none, Text: "Not enough data."}
 	points := s.points(m.l.Grid, manyPoints)
 	if len(points) < 2 {
@@ -169,7 +170,9 @@ func (m *maker) outlook(s series) Outlook {
 		h += step
 		ask.Horizons = append(ask.Horizons, h)
 	}
-	o.band(forecast.Make(points, ask))
+	wide := ask
+	wide.Level = wideLevel
+	o.band(forecast.Make(points, ask), forecast.Make(points, wide))
 	o.exhaust(w.Until, reach)
 	return o
 }
@@ -200,9 +203,11 @@ func inTime(days float64) string {
 // manyPoints is how many values a forecast is made from: an hour each of a month.
 const manyPoints = 720
 
-// band takes the horizons up to the first that cannot be foreseen.
-func (o *Outlook) band(all []forecast.Forecast) {
-	for _, f := range all {
+// band takes the horizons up to the first that cannot be foreseen. The wide band is
+// made from the same errors; where those are few it may come out the narrower one,
+// and is then as wide as the other.
+func (o *Outlook) band(all, wide []forecast.Forecast) {
+	for i, f := range all {
 		if !f.Enough {
 			if len(o.Ahead) == 0 {
 				o.Why = "not enough data: " + f.Why
@@ -215,9 +220,16 @@ func (o *Outlook) band(all []forecast.Forecast) {
 			}
 			return Unknown("tried too few times to say")
 		}
-		o.Ahead = append(o.Ahead, Band{At: f.At.UTC(), Low: number(f.Low), Expected: number(f.Expected), High: number(f.High)})
+		b := Band{At: f.At.UTC(), Low: number(f.Low), Expected: number(f.Expected), High: number(f.High), Low95: number(wide[i].Low), High95: number(wide[i].High)}
+		if b.Low95.Or(0) > b.Low.Or(0) {
+			b.Low95 = b.Low
+		}
+		if b.High95.Or(0) < b.High.Or(0) {
+			b.High95 = b.High
+		}
+		o.Ahead = append(o.Ahead, b)
 		o.Method, o.Why = string(f.Method), f.Why
-		o.Error = BackTest{MAPE: number(f.Error.MAPE), MASE: number(f.Error.MASE), Coverage: number(f.Error.Coverage), Tests: f.Error.Tests}
+		o.Error = BackTest{MAPE: number(f.Error.MAPE), MASE: number(f.Error.MASE), Coverage: number(f.Error.Coverage), Wide: number(wide[i].Error.Coverage), Tests: f.Error.Tests}
 	}
 }
 

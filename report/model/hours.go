@@ -33,10 +33,12 @@ var waterfall = []placeText{
 }
 
 func (m *maker) hours() Hours {
-	h := Hours{Capacity: Unknown("no record in the window"), Sum: Unknown("no record in the window")}
+	none := Unknown("no record in the window")
+	h := Hours{Capacity: none, Cards: none, Sum: none}
 	total := m.l.Total()
 	if m.l.Capacity > 0 {
 		h.Capacity, h.Sum = Known(m.l.Capacity/hour), Known(total.Sum()/hour)
+		h.Cards = Known(m.l.Capacity).Over(Known(m.a.Window.Length().Seconds() - m.l.Blank))
 	}
 	h.Money = m.placeMoney(func(ledger.Time) float64 { return 1 }, true)
 	for _, p := range waterfall {

@@ -155,6 +155,15 @@ func (m *maker) profiles(cards []MIGCard) []Profile {
 		}
 	}
 	g := m.a.Window.Grid(m.a.Window.Step)
+	// Where no exporter was seen there is no value: the mean is over where one was.
+	seen := map[int]bool{}
+	for _, l := range m.a.Lines[query.Nodes] {
+		for _, point := range l.Points {
+			if i, ok := g.Index(point.Time); ok && i > 0 && !math.IsNaN(point.Value) {
+				seen[i] = true
+			}
+		}
+	}
 	for _, l := range m.a.Lines[query.Held] {
 		profile := l.Labels.Get(metric.LabelProfile)
 		if profile == "" {
@@ -167,9 +176,8 @@ func (m *maker) profiles(cards []MIGCard) []Profile {
 				sum += point.Value
 			}
 		}
-		// Where nobody looked there is no value: the mean is over what is known.
-		if known := (m.l.FromAutoscaler + m.l.FromExporter) / g.Step.Seconds(); known > 0 {
-			p.Mean = p.Mean.Plus(Known(sum / known))
+		if len(seen) > 0 {
+			p.Mean = p.Mean.Plus(Known(sum / float64(len(seen))))
 		}
 	}
 	var all []Profile

@@ -37,7 +37,7 @@ func (m *maker) pools() []Pool {
 		return ls.Get(metric.LabelPool) + "\xff" + ls.Get(metric.LabelReason)
 	})
 	interrupted := m.grown(query.Interrupted, since, func(ls prom.Labels) string { return ls.Get(metric.LabelPool) })
-	ready := m.histograms(query.NodeReady, metric.LabelPool)
+	ready := m.waits(query.NodeReady, query.NodeReadyNative, metric.LabelPool)
 	away := map[string]float64{}
 	for _, l := range m.a.Lines[query.Backoff] {
 		away[l.Labels.Get(metric.LabelPool)] += m.total(m.values(l))
@@ -54,10 +54,9 @@ func (m *maker) pools() []Pool {
 			p.Class = "unknown"
 		}
 		m.poolHours(&p)
-		wait := m.wait(pool, ready[pool])
-		p.ReadyP50, p.ReadyP95 = wait.P50, wait.P95
-		if _, ok := wait.Count.Get(); !ok {
-			p.ReadyP50, p.ReadyP95 = Unknown("no node became ready in the window"), Unknown("no node became ready in the window")
+		p.ReadyP50, p.ReadyP95 = Unknown("no node's way to ready was recorded in the window"), Unknown("no node's way to ready was recorded in the window")
+		if wait, ok := ready[pool]; ok && wait.Count.Or(0) > 0 {
+			p.ReadyP50, p.ReadyP95 = wait.P50, wait.P95
 		}
 		failures := 0.0
 		var reasons []string

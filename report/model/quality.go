@@ -9,6 +9,10 @@ import (
 
 const mostGaps = 20
 
+// mostOver is how far places may claim more than the capacity before nothing is to
+// be relied on. A scrape's time around a restart is no more than that.
+const mostOver = 0.01
+
 func (m *maker) quality() Quality {
 	total := m.l.Total()
 	window := m.a.Window.Length().Seconds()
@@ -39,13 +43,22 @@ func (m *maker) quality() Quality {
 	if !m.a.Autoscaler {
 		q.Problems = append(q.Problems, noAutoscaler+"; demand, quotas, pools and why free cards serve nobody are missing")
 	}
+	over := 0.0
+	if m.l.Capacity > 0 {
+		over = m.l.Over / m.l.Capacity
+	}
+	if over > ledger.Tolerance {
+		q.Problems = append(q.Problems, fmt.Sprintf("the places claim %s more time than there was: it is counted as capacity, so neither can be relied on", percent(m.l.Over/(m.l.Capacity-m.l.Over))))
+	}
 	unknown := 0.0
 	if m.l.Capacity > 0 {
 		unknown = q.Unattributed.Or(0) * hour / m.l.Capacity
 	}
 	covered := q.Coverage.Or(0)
 	switch {
-	case len(m.a.Problems) == 0 && covered >= 0.99 && unknown <= 0.01:
+	case over > mostOver:
+		q.Grade = "poor"
+	case len(m.a.Problems) == 0 && over <= ledger.Tolerance && covered >= 0.99 && unknown <= 0.01:
 		q.Grade = "good"
 	case covered >= 0.9 && unknown <= 0.1:
 		q.Grade = "fair"

@@ -53,7 +53,7 @@ type Figure struct {
 
 // Quality says how far the data can be relied on.
 type Quality struct {
-	Grade        string   `json:"grade" doc:"\"good\" at 99 % coverage or more with 1 % of hours unknown or less, \"fair\" at 90 % and 10 %, else \"poor\"."`
+	Grade        string   `json:"grade" doc:"\"good\" at 99 % coverage or more with 1 % of hours unknown or less, \"fair\" at 90 % and 10 %, else \"poor\"; where the places claim 0.1 % more than the capacity it is \"fair\" at best, with 1 % \"poor\"."`
 	Coverage     Number   `json:"coverage" doc:"Share of the window of which there is a record."`
 	Gaps         []Gap    `json:"gaps" doc:"Times without a record, the longest first, at most 20."`
 	Unattributed Number   `json:"unattributed" doc:"Hours in the places unknown and unmeasured."`
@@ -71,6 +71,7 @@ type Gap struct {
 // Hours is section 1.
 type Hours struct {
 	Capacity Number   `json:"capacity" doc:"All GPU-hours there were."`
+	Cards    Number   `json:"cards" doc:"Cards, mean over the time of which anything is known."`
 	Money    Number   `json:"money" doc:"What they cost."`
 	Places   []Place  `json:"places" doc:"Each place in the order of the waterfall. Known hours add up to the capacity."`
 	Over     []Bucket `json:"over" doc:"The same over time."`
@@ -294,6 +295,8 @@ type Band struct {
 	Low      Number    `json:"low"`
 	Expected Number    `json:"expected"`
 	High     Number    `json:"high"`
+	Low95    Number    `json:"low95" doc:"Of the band that is meant to hold 95 %."`
+	High95   Number    `json:"high95"`
 }
 
 // BackTest is how a method did on the past.
@@ -301,6 +304,7 @@ type BackTest struct {
 	MAPE     Number `json:"mape" doc:"Mean error as a share of the actual value."`
 	MASE     Number `json:"mase" doc:"Error relative to saying that nothing will change: below 1 is better."`
 	Coverage Number `json:"coverage" doc:"Share of actual values inside the band."`
+	Wide     Number `json:"coverage95" doc:"The same of the band that is meant to hold 95 %."`
 	Tests    int    `json:"tests"`
 }
 

@@ -114,6 +114,17 @@ func (m *maker) markedHours(marked map[string][]bool) (sum, longest float64) {
 	return sum, longest
 }
 
+// atEnd says whether anything of the workload was held in the window's last step or
+// the one before.
+func (w *work) atEnd() bool {
+	for _, steps := range w.held {
+		if n := len(steps); n > 0 && (steps[n-1] || steps[max(0, n-2)]) {
+			return true
+		}
+	}
+	return false
+}
+
 func (w *work) part() float64 { return ledger.Part(w.model, w.profile) }
 
 // selector matches the series of the workload's pods.

@@ -2,6 +2,7 @@ package query
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
@@ -85,6 +86,11 @@ const (
 	Forecasts   ID = "forecasts"
 	ForecastErr ID = "forecast-error"
 
+	// Of what Prometheus stores as native histograms, which have no buckets to read.
+	PodWaitNative   ID = "pod-wait-native"
+	NodeReadyNative ID = "node-ready-native"
+	DecisionsNative ID = "decisions-native"
+
 	Tokens ID = "tokens"
 )
 
@@ -150,7 +156,35 @@ func (d Dialect) exporterAsks(w Window) []Ask {
 	}
 }
 
-func (d Dialect) autoscalerAsks() []Ask {
+// LabelQuantile tells the parts of a native histogram's answer apart: a quantile, or
+// QuantileCount.
+const (
+	LabelQuantile = "quantile"
+	QuantileCount = "count"
+)
+
+// native asks for quantiles and the count of a native histogram over the window, by
+// a label, and of all without it. Where it is stored in buckets the answer is empty.
+func (d Dialect) native(desc metric.Desc, w Window, label string) string {
+	groups := []string{"by ()"}
+	if label != "" {
+		groups = append(groups, by(label))
+	}
+	var parts []string
+	for _, group := range groups {
+		grown := "sum " + group + " (increase(" + d.Select(desc.Name) + "[" + seconds(w.Length()) + "]))"
+		part := func(expression, word string) {
+			parts = append(parts, fmt.Sprintf(`label_replace(%s, "%s", "%s", "", "")`, expression, LabelQuantile, word))
+		}
+		part("histogram_count("+grown+")", QuantileCount)
+		for _, q := range []string{"0.5", "0.95", "0.99"} {
+			part("histogram_quantile("+q+", "+grown+")", q)
+		}
+	}
+	return strings.Join(parts, " or ")
+}
+
+func (d Dialect) autoscalerAsks(w Window) []Ask {
 	// The target's own labels tell one replica's counters from another's. A
 	// Prometheus' replica label does not: of two that scrape the same, one counts.
 	replica := []string{"instance", "pod"}
@@ -178,6 +212,9 @@ func (d Dialect) autoscalerAsks() []Ask {
 		{PodWait, Coarse, FromAutoscaler, counter(metric.AutoscalerPodWait, "_bucket", metric.LabelTenant, "le"), "time from a pod's creation until it was bound"},
 		{NodeReady, Coarse, FromAutoscaler, counter(metric.AutoscalerNodeReady, "_bucket", metric.LabelPool, "le"), "time until a node was ready"},
 		{Decisions, Coarse, FromAutoscaler, counter(metric.AutoscalerDecisionSeconds, "_bucket", "le"), "time until something was done"},
+		{PodWaitNative, Now, FromAutoscaler, d.native(metric.AutoscalerPodWait, w, metric.LabelTenant), "the same, where Prometheus stores native histograms"},
+		{NodeReadyNative, Now, FromAutoscaler, d.native(metric.AutoscalerNodeReady, w, metric.LabelPool), "the same, where Prometheus stores native histograms"},
+		{DecisionsNative, Now, FromAutoscaler, d.native(metric.AutoscalerDecisionSeconds, w, ""), "the same, where Prometheus stores native histograms"},
 		{Actions, Coarse, FromAutoscaler, counter(metric.AutoscalerActions, "", metric.LabelVerb, metric.LabelPool, metric.LabelReason, metric.LabelResult), "actions taken"},
 		{Failures, Coarse, FromAutoscaler, counter(metric.AutoscalerPoolFailures, "", metric.LabelPool, metric.LabelReason), "failures of pools"},
 		{Interrupted, Coarse, FromAutoscaler, counter(metric.AutoscalerInterruptions, "", metric.LabelPool), "spot interruptions"},
@@ -208,7 +245,7 @@ func (d Dialect) Asks(w Window, sources ...Source) []Ask {
 		case FromExporter:
 			asks = append(asks, d.exporterAsks(w)...)
 		case FromAutoscaler:
-			asks = append(asks, d.autoscalerAsks()...)
+			asks = append(asks, d.autoscalerAsks(w)...)
 		case FromServers:
 			asks = append(asks, d.serverAsks()...)
 		}

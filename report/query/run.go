@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -32,6 +34,43 @@ type Options struct {
 // window, so that there is nothing to report on.
 var ErrNoData = errors.New("no GPU series")
 
+// ClustersError is that series of several clusters answer. Pools, tenants and nodes
+// of one would be taken for those of another of the same name.
+type ClustersError struct{ Names []string }
+
+func (e *ClustersError) Error() string {
+	const most = 5
+	names := strings.Join(e.Names[:min(most, len(e.Names))], ", ")
+	if len(e.Names) > most {
+		names += ", …"
+	}
+	return fmt.Sprintf("these are series of %d clusters (%s), and a report is of one", len(e.Names), names)
+}
+
+// clusters says which clusters the series are of. A series without the label is of
+// any: the label may have been put on later.
+func clusters(ctx context.Context, p Prometheus, d Dialect, w Window) error {
+	present := func(desc metric.Desc) string {
+		return "present_over_time(" + d.Select(desc.Name, clusterLabel+`!=""`) + "[" + seconds(w.Length()) + "])"
+	}
+	v, err := p.Query(ctx, "count "+by(clusterLabel)+" ("+present(metric.GPUInfo)+" or "+present(metric.AutoscalerCapacityGPUSeconds)+")", w.Until)
+	if err != nil {
+		return fmt.Errorf("asking Prometheus: %w", err)
+	}
+	if len(v) < 2 {
+		return nil
+	}
+	e := &ClustersError{}
+	for _, s := range v {
+		e.Names = append(e.Names, s.Labels.Get(clusterLabel))
+	}
+	slices.Sort(e.Names)
+	return e
+}
+
+// clusterLabel is what Thanos, Mimir and remote writers tell clusters apart by.
+const clusterLabel = "cluster"
+
 // piece is the longest time one query is asked about; what fails for its size is
 // asked again in halves, down to shortest.
 const (
@@ -41,7 +80,8 @@ const (
 
 // Run asks everything. An error of the connection ends it; a question the server
 // refuses, or answers in part, is a Problem in the Answers, and the rest goes on.
-// It wraps ErrNoData where there is nothing to ask about.
+// It wraps ErrNoData where there is nothing to ask about, and a ClustersError where
+// there is more than one cluster.
 func Run(ctx context.Context, p Prometheus, w Window, o Options) (Answers, error) {
 	a, err := explore(ctx, p, w, o)
 	if err != nil {
@@ -101,6 +141,9 @@ func explore(ctx context.Context, p Prometheus, w Window, o Options) (Answers, e
 	}
 	if !a.Exporter && !a.Autoscaler {
 		return Answers{}, ErrNoData
+	}
+	if err := clusters(ctx, p, d, w); err != nil {
+		return Answers{}, err
 	}
 	a.Window = w.widen(scrape, nodes, rows)
 	return a, nil
@@ -282,7 +325,10 @@ func largest(line *prom.Line, v float64, at time.Time) {
 		line.Points = []prom.Point{{Time: at, Value: v}}
 		return
 	}
-	line.Points[0].Value = max(line.Points[0].Value, v)
+	// A piece without a number says nothing; Go's max would let it say all.
+	if old := line.Points[0].Value; math.IsNaN(old) || v > old {
+		line.Points[0].Value = v
+	}
 }
 
 func key(ls prom.Labels) string {

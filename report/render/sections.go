@@ -158,15 +158,15 @@ func migs(r model.Report) Section {
 func forecasts(r model.Report) Section {
 	s := Section{Number: "6", Anchor: "forecast", Title: "Forecast", Lead: lead(r.Forecast.Note)}
 	t := Table{Name: "forecast", Title: "Cards held, at the end of what can be foreseen", Empty: "Nothing is known to make a forecast from.",
-		Columns: columns("Of", "Cards there can be>", "Until", "Low>", "Expected>", "High>", "Error, MAPE>", "Against no change, MASE>", "Band held>", "Runs out")}
+		Columns: columns("Of", "Cards there can be>", "Until", "Expected>", "80 %, low>", "80 %, high>", "95 %, low>", "95 %, high>", "Error, MAPE>", "Against no change, MASE>", "80 % band held>", "95 % band held>", "Runs out")}
 	for _, o := range r.Forecast.Outlooks {
-		until, last := Cell{Text: None, Why: o.Why}, model.Band{Low: model.Unknown(o.Why), Expected: model.Unknown(o.Why), High: model.Unknown(o.Why)}
+		until, last := Cell{Text: None, Why: o.Why}, model.Band{Low: model.Unknown(o.Why), Expected: model.Unknown(o.Why), High: model.Unknown(o.Why), Low95: model.Unknown(o.Why), High95: model.Unknown(o.Why)}
 		if n := len(o.Ahead); n > 0 {
 			last = o.Ahead[n-1]
 			until = Cell{Text: Time(last.At), Raw: Stamp(last.At)}
 		}
-		t.Rows = append(t.Rows, []Cell{word(o.Of), number(o.Limit, Count), until, number(last.Low, Count), number(last.Expected, Count), number(last.High, Count),
-			number(o.Error.MAPE, Share), number(o.Error.MASE, Hours), number(o.Error.Coverage, Share), word(o.Exhausts.Text)})
+		t.Rows = append(t.Rows, []Cell{word(o.Of), number(o.Limit, Count), until, number(last.Expected, Count), number(last.Low, Count), number(last.High, Count), number(last.Low95, Count), number(last.High95, Count),
+			number(o.Error.MAPE, Share), number(o.Error.MASE, Hours), number(o.Error.Coverage, Share), number(o.Error.Wide, Share), word(o.Exhausts.Text)})
 	}
 	s.Tables = []Table{t}
 	w := Table{Name: "workloads", Title: "What the autoscaler expects", Columns: columns("Workload", "Low>", "Expected>", "High>", "Error before>")}
@@ -181,13 +181,21 @@ func forecasts(r model.Report) Section {
 
 func actions(r model.Report) Section {
 	t := Table{Name: "actions", Title: "By what they are worth", Empty: "Nothing stands out.",
-		Columns: columns("Action", "Effect", "GPU-hours>", "Money$", "Risk", "Confidence", "Because", "Patch", "Query")}
+		Columns: columns("Action", "Effect", "Hours>", "Of", "Money$", "Risk", "Confidence", "Because", "Patch", "Query")}
 	for _, a := range r.Actions {
-		t.Rows = append(t.Rows, []Cell{word(a.Title), word(a.Effect), number(a.Hours, Hours), number(a.Money, Money), word(a.Risk), word(a.Confidence), word(a.Because),
+		t.Rows = append(t.Rows, []Cell{word(a.Title), word(a.Effect), number(a.Hours, Hours), word(HoursOf(a)), number(a.Money, Money), word(a.Risk), word(a.Confidence), word(a.Because),
 			{Text: a.Patch, Raw: a.Patch}, {Text: a.Query, Raw: a.Query}})
 	}
 	return Section{Number: "7", Anchor: "actions", Title: "What to do", Tables: []Table{t},
 		Lead: []string{"Each action names the hours of this window it is about, and the query that gives them. Savings overlap; do not add them up."}}
+}
+
+// HoursOf says what an action's hours are hours of.
+func HoursOf(a model.Action) string {
+	if a.Kind == "raise-hpa" {
+		return "hours at the maximum"
+	}
+	return "GPU-hours"
 }
 
 func reliability(r model.Report) Section {

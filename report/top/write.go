@@ -22,8 +22,15 @@ type list struct {
 	Rows   []Row `json:"rows"`
 }
 
-// Write writes the rows in one of Forms, in colour if asked.
-func Write(w io.Writer, rows []Row, form string, colour bool) error {
+// Look is how a table looks.
+type Look struct {
+	Colour bool
+	// Width of the terminal in characters; 0 leaves names as long as they are.
+	Width int
+}
+
+// Write writes the rows in one of Forms.
+func Write(w io.Writer, rows []Row, form string, look Look) error {
 	if rows == nil {
 		rows = []Row{}
 	}
@@ -40,13 +47,13 @@ func Write(w io.Writer, rows []Row, form string, colour bool) error {
 		_, err = w.Write(raw)
 		return err
 	}
-	_, err := io.WriteString(w, table(rows, form == "wide", colour))
+	_, err := io.WriteString(w, table(rows, form == "wide", look))
 	return err
 }
 
 const dash = "–"
 
-func table(rows []Row, wide, colour bool) string {
+func table(rows []Row, wide bool, look Look) string {
 	head := []string{"NAMESPACE", "POD", "NODE", "GPU", "SLICE", "STATE", "USE", "IDLE FOR", "MEMORY"}
 	if wide {
 		head = append(head, "CONTAINER", "MODEL", "UUID")
@@ -69,19 +76,69 @@ func table(rows []Row, wide, colour bool) string {
 	if len(rows) == 0 {
 		return "nothing is held\n"
 	}
-	return align(lines, colour)
+	if !wide {
+		fit(lines, look.Width)
+	}
+	return align(lines, look.Colour)
+}
+
+// Columns that hold names, and so may be shortened, and how short at the shortest.
+const (
+	namespaceColumn = 0
+	podColumn       = 1
+	nodeColumn      = 2
+	shortest        = 10
+)
+
+// fit shortens nodes, then pods, then namespaces in their middle until a line has
+// room: their ends tell one from another.
+func fit(lines [][]string, width int) {
+	for _, column := range []int{nodeColumn, podColumn, namespaceColumn} {
+		over := sum(widths(lines)) - width
+		if width <= 0 || over <= 0 {
+			return
+		}
+		longest := max(shortest, widths(lines)[column]-over)
+		for _, line := range lines {
+			line[column] = shorten(line[column], longest)
+		}
+	}
+}
+
+func shorten(word string, n int) string {
+	r := []rune(word)
+	if len(r) <= n {
+		return word
+	}
+	head := (n - 1) / 3
+	return string(r[:head]) + "…" + string(r[len(r)-(n-1-head):])
+}
+
+// widths of the columns, in characters.
+func widths(lines [][]string) []int {
+	all := make([]int, len(lines[0]))
+	for _, line := range lines {
+		for i, word := range line {
+			all[i] = max(all[i], utf8.RuneCountInString(word))
+		}
+	}
+	return all
+}
+
+// sum of the columns and what is between them.
+func sum(widths []int) int {
+	n := 2 * (len(widths) - 1)
+	for _, w := range widths {
+		n += w
+	}
+	return n
 }
 
 // colours by state, in the terminal's own.
 var colours = map[string]string{"busy": "32", "idle": "33", "sick": "31", "unknown": "35", "held": "35"}
 
 func align(lines [][]string, colour bool) string {
-	widths := make([]int, len(lines[0]))
-	for _, line := range lines {
-		for i, word := range line {
-			widths[i] = max(widths[i], utf8.RuneCountInString(word))
-		}
-	}
+	widths := widths(lines)
 	var b strings.Builder
 	for n, line := range lines {
 		for i, word := range line {
@@ -142,5 +199,5 @@ func memory(r Row) string {
 	case r.MemoryTotal == nil:
 		return fmt.Sprintf("%.1f GiB", *r.MemoryUsed/gib)
 	}
-	return fmt.Sprintf("%.1f of %.1f GiB", *r.MemoryUsed/gib, *r.MemoryTotal/gib)
+	return fmt.Sprintf("%.1f/%.0f GiB", *r.MemoryUsed/gib, *r.MemoryTotal/gib)
 }

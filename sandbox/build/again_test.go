@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// ownGo links the three programs, or one file, and notes with which settings.
+// ownGo links our programs, or one file, and notes with which settings.
 func ownGo(calls string) string {
 	return `case "$1" in
 list) ;;
 build)
   echo "build CGO_ENABLED=$CGO_ENABLED $*" >> ` + calls + `
   while [ "$1" != -o ]; do shift; done
-  case "$2" in */) for p in exporter adapter autoscaler; do echo p > "$2/$p"; done ;; *) echo p > "$2" ;; esac ;;
+  case "$2" in */) for p in exporter adapter autoscaler report; do echo p > "$2/$p"; done ;; *) echo p > "$2" ;; esac ;;
 esac`
 }
 
@@ -32,7 +32,7 @@ func TestProgramsAreCompiledEachTimeInPlace(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{"gpuscale-exporter", "gpuscale-adapter", "gpuscale-autoscaler"} {
+		for _, name := range []string{"gpuscale-exporter", "gpuscale-adapter", "gpuscale-autoscaler", "gpuscale-report"} {
 			if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 				t.Error(err)
 			}

@@ -78,14 +78,15 @@ var prometheusAdapter = target{
 var programs = target{
 	name:   "programs",
 	title:  "gpuscale's programs",
-	pkgs:   []string{"./exporter", "./adapter", "./autoscaler"},
+	pkgs:   []string{"./exporter", "./adapter", "./autoscaler", "./report"},
 	output: "./",
 	links: map[string]string{
 		"gpuscale-exporter":   "exporter",
 		"gpuscale-adapter":    "adapter",
 		"gpuscale-autoscaler": "autoscaler",
+		"gpuscale-report":     "report",
 	},
-	files: []string{"exporter", "adapter", "autoscaler"},
+	files: []string{"exporter", "adapter", "autoscaler", "report"},
 	disk:  2 << 30,
 	cgo:   true,
 	again: true,

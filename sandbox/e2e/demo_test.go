@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -16,7 +17,7 @@ import (
 )
 
 // TestDemo plays the demo against the real control plane: its expectations
-// must come true in their order. With the Azure conversation trace beside the
+// must come true in their order, and what it leaves to look at must be there. With the Azure conversation trace beside the
 // checkout it plays that, otherwise the story's own traffic.
 func TestDemo(t *testing.T) {
 	b := newBed(t)
@@ -26,7 +27,13 @@ func TestDemo(t *testing.T) {
 		trace = ""
 	}
 	name, text := Demo()
-	result := b.play(t, name, text, trace)
+	result := b.playAndLook(t, name, text, trace, func(t *testing.T, s *screen) {
+		checkRules(t, s.after(t, "Prometheus"))
+		checkBoards(t, s.after(t, "boards"))
+		checkPasted(t, s.pasted(t))
+	})
+	checkReport(t, result)
+	checkAlerts(t, result)
 	if result.Summary.Length > 5*time.Minute {
 		t.Errorf("the demo took %s, want at most 5 minutes", result.Summary.Length)
 	}
@@ -42,6 +49,9 @@ func TestWedged(t *testing.T) {
 	}
 	b.play(t, name, string(text), "")
 }
+
+// storyTimeout is far more than any story takes.
+const storyTimeout = 15 * time.Minute
 
 // bed is what every test on the real control plane stands on.
 type bed struct {
@@ -76,9 +86,48 @@ func (b bed) play(t *testing.T, name, text, trace string) play.Result {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), storyTimeout)
 	defer cancel()
 	result, err := play.Run(ctx, play.Options{Binaries: b.binaries, Story: s, Trace: trace, View: view.Plain(t.Output()), Log: b.log})
+	checkPlayed(t, s, result, err)
+	return result
+}
+
+// playAndLook plays a story and keeps it running at its end, as --keep does;
+// when the screen says so it looks, and then presses Ctrl-C.
+func (b bed) playAndLook(t *testing.T, name, text, trace string, look func(*testing.T, *screen)) play.Result {
+	t.Helper()
+	s, err := story.Parse(name, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, ctrlC := context.WithTimeout(t.Context(), storyTimeout)
+	var result play.Result
+	drawn, ended, out := newScreen(lastLine), make(chan struct{}), t.TempDir()
+	go func() {
+		defer close(ended)
+		result, err = play.Run(ctx, play.Options{
+			Binaries: b.binaries, Story: s, Trace: trace, Keep: true, Out: out,
+			View: view.Plain(io.MultiWriter(drawn, t.Output())), Log: b.log,
+		})
+	}()
+	defer func() { // also when looking fails
+		ctrlC()
+		<-ended
+	}()
+	select {
+	case <-drawn.shown:
+		look(t, drawn)
+	case <-ended:
+	}
+	ctrlC()
+	<-ended
+	checkPlayed(t, s, result, err)
+	return result
+}
+
+func checkPlayed(t *testing.T, s story.Story, result play.Result, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,5 +137,4 @@ func (b bed) play(t *testing.T, name, text, trace string) play.Result {
 	if result.Summary.Requests == 0 {
 		t.Error("no request was served")
 	}
-	return result
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/gpuscale/gpuscale/sandbox/view"
 	"github.com/gpuscale/gpuscale/sandbox/world"
@@ -19,28 +20,62 @@ func Failed(err error) bool { return errors.Is(err, errLooked) }
 
 // places of a running world that people want to look at.
 type places struct {
-	kubeconfig, kubectl, prometheus, autoscaler, logs string
+	boards, prometheus, autoscaler, adapter, logs string // boards: an address, or why there is none
+	kubeconfig, kubectl, report, adapterCA        string // files
 }
 
 func placesOf(o Options, w *world.World) places {
 	return places{
-		kubeconfig: w.Kubeconfig(),
-		kubectl:    o.Binaries.ControlPlane.Program("kubectl"),
 		prometheus: w.PrometheusURL(),
 		autoscaler: w.AutoscalerURL(),
+		adapter:    w.AdapterURL(),
 		logs:       filepath.Join(w.Dir(), "logs"),
+		kubeconfig: w.Kubeconfig(),
+		kubectl:    o.Binaries.ControlPlane.Program("kubectl"),
+		report:     o.Binaries.Report,
+		adapterCA:  w.AdapterCA(),
 	}
 }
 
+// text has first what is opened, then what is pasted into a shell.
 func (p places) text() string {
 	return fmt.Sprintf(`
 kept running until Ctrl-C, which ends and removes everything:
-  export KUBECONFIG=%s
-  alias kubectl=%s
-  kubectl get pods -A -o wide
+  boards       %s
   Prometheus   %s
   autoscaler   %s/debug/plan
-  logs         %s`, p.kubeconfig, p.kubectl, p.prometheus, p.autoscaler, p.logs)
+  adapter      %s/debug/rules (see below)
+  logs         %s
+in another terminal:
+  export KUBECONFIG=%s PROMETHEUS_URL=%s
+  alias kubectl=%s gpuscale-report=%s
+  gpuscale-report top
+  kubectl get gpunodepools
+  kubectl get pods -A -o wide
+  kubectl --server=%s --certificate-authority=%s get --raw /debug/rules`,
+		p.boards, p.prometheus, p.autoscaler, p.adapter, p.logs,
+		quote(p.kubeconfig), quote(p.prometheus), quote(p.kubectl), quote(p.report), quote(p.adapter), quote(p.adapterCA))
+}
+
+// quote what a shell would take apart: a folder may have any name.
+func quote(s string) string {
+	if strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=@%+,") == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// keep serves the boards too, as long as everything runs.
+func (o Options) keep(ctx context.Context, w *world.World, failed error) error {
+	p := placesOf(o, w)
+	boards, wait, err := serveBoards(ctx, w.PrometheusURL(), world.ScrapeInterval, o.log())
+	if err != nil {
+		p.boards = "none: " + err.Error()
+	} else {
+		p.boards = boards
+		defer wait()
+	}
+	return keep(ctx, o.View, p, w, failed)
 }
 
 // running is what keep watches over.

@@ -40,7 +40,7 @@ func kept(t *testing.T, w *fakeRunning, failed error, until string) (string, err
 	out := &drawn{want: until, seen: ctrlC}
 	ended := make(chan error, 1)
 	go func() {
-		ended <- keep(ctx, view.Plain(out), places{kubeconfig: "/k", kubectl: "/bin/kubectl"}, w, failed)
+		ended <- keep(ctx, view.Plain(out), places{kubeconfig: "/k", kubectl: "/bin/kubectl", report: "/a b/report", prometheus: "http://p"}, w, failed)
 	}()
 	select {
 	case err := <-ended:
@@ -69,11 +69,11 @@ func (d *drawn) Write(p []byte) (int, error) {
 }
 
 func TestKeepTellsWhereToLookAndEndsWell(t *testing.T) {
-	text, err := kept(t, &fakeRunning{died: make(chan struct{})}, nil, "logs  ")
+	text, err := kept(t, &fakeRunning{died: make(chan struct{})}, nil, "get --raw")
 	if err != nil {
 		t.Errorf("Ctrl-C after a story that was played well: %v", err)
 	}
-	for _, want := range []string{"export KUBECONFIG=/k\n", "alias kubectl=/bin/kubectl\n", "Prometheus", "until Ctrl-C"} {
+	for _, want := range []string{"export KUBECONFIG=/k PROMETHEUS_URL=http://p\n", "alias kubectl=/bin/kubectl gpuscale-report='/a b/report'\n", "boards ", "until Ctrl-C"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("lacks %q:\n%s", want, text)
 		}
@@ -83,8 +83,16 @@ func TestKeepTellsWhereToLookAndEndsWell(t *testing.T) {
 	}
 }
 
+func TestQuote(t *testing.T) {
+	for in, want := range map[string]string{"/tmp/x-1": "/tmp/x-1", "/a b": "'/a b'", "it's": `'it'\''s'`, "$HOME": "'$HOME'"} {
+		if got := quote(in); got != want {
+			t.Errorf("%s: got %s, want %s", in, got, want)
+		}
+	}
+}
+
 func TestKeepStaysWhenTheStoryFailed(t *testing.T) {
-	text, err := kept(t, &fakeRunning{died: make(chan struct{})}, errors.New("no node came"), "logs  ")
+	text, err := kept(t, &fakeRunning{died: make(chan struct{})}, errors.New("no node came"), "get --raw")
 	if !Failed(err) {
 		t.Errorf("got %v, want that it had failed", err)
 	}
@@ -108,7 +116,7 @@ func TestKeepTellsOfADeath(t *testing.T) {
 func TestKeepTellsOfADeathOnce(t *testing.T) {
 	w := &fakeRunning{died: make(chan struct{})}
 	w.die("etcd was killed")
-	text, err := kept(t, w, w.err, "logs  ")
+	text, err := kept(t, w, w.err, "get --raw")
 	if !Failed(err) || strings.Count(text, "etcd was killed") != 1 {
 		t.Errorf("%v\n%s", err, text)
 	}

@@ -18,8 +18,17 @@ type Options struct {
 	Trace    string  // file; empty: the story's synthetic trace
 	Speed    float64 // 0: the story's
 	Keep     bool
+	Out      string // folder the capacity report goes to; empty: none is written
 	View     *view.View
 	Log      *slog.Logger
+}
+
+// log is never nil.
+func (o Options) log() *slog.Logger {
+	if o.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return o.Log
 }
 
 // traffic of the story, or the file that was given instead. A file is cut to

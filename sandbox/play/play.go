@@ -22,12 +22,15 @@ const startTimeout = 2 * time.Minute
 type Result struct {
 	Summary view.Summary
 	Met     []view.Stage // expectations, as they were met
+	Report  Report       // empty when none was wanted or could be written
 }
 
 // Run plays a story to its end: all expectations met (nil), one failed, a
 // program dead, or ctx ended. Whatever happens it leaves nothing behind. With
 // Keep it waits for ctx at the end, also when the story failed (see Failed),
-// so that one can look.
+// so that one can look. At the end it has the capacity report written about the
+// story; when that fails it is said, and is the error of a story that was played
+// well.
 func Run(ctx context.Context, o Options) (Result, error) {
 	traffic, speed, err := o.traffic()
 	if err != nil {
@@ -48,6 +51,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if err := w.Play(); err != nil {
 		return Result{}, err
 	}
+	played := time.Now()
 	life, end := context.WithCancel(ctx)
 	defer end()
 	watcher, err := watch.New(life, o.Story, w, len(traffic.Requests), o.Log)
@@ -64,14 +68,29 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if ctx.Err() != nil {
 		return result, err
 	}
+	over := time.Now()
+	alerts, problem := alertsSince(ctx, w.PrometheusURL(), played, over)
+	if problem != nil {
+		o.log().Warn("it is not known which alerts fired", "error", problem)
+	}
+	result.Summary.Alerts = alerts
 	o.View.Summarize(result.Summary)
-	if o.Keep {
-		return result, keep(ctx, o.View, placesOf(o, w), w, err)
+	var unwritten error
+	if o.Out != "" {
+		r := reporting{program: o.Binaries.Report, prometheus: w.PrometheusURL(), dir: o.Out}
+		result.Report, unwritten = r.write(ctx, played, over)
+		o.View.Print(result.Report.text(unwritten))
 	}
-	if err != nil {
-		err = fmt.Errorf("%w\n  the logs go with the sandbox: to look at them, run it with --keep", err)
+	switch {
+	case o.Keep:
+		return result, o.keep(ctx, w, err)
+	case err != nil:
+		return result, fmt.Errorf("%w\n  the logs go with the sandbox: to look at them, run it with --keep", err)
+	case unwritten != nil:
+		return result, fmt.Errorf("the story was played well, but its report could not be written: %w", unwritten)
 	}
-	return result, err
+	o.View.Say("keep it   make demo ARGS=--keep leaves everything running, with the boards, to look at")
+	return result, nil
 }
 
 type player struct {
@@ -162,6 +181,9 @@ func header(o Options, traffic string, speed float64) string {
 	if s.Traffic != nil {
 		plays = fmt.Sprintf("trace %s ×%g (req/s and latencies in the trace's time)", traffic, speed)
 	}
-	return fmt.Sprintf("gpuscale · %s · %d GPU nodes with %d cards in %d pools, %d replayed · %s · Ctrl-C leaves nothing behind",
-		s.Title, len(s.Nodes), cards, len(s.Pools), s.Replayed, plays)
+	fleet := fmt.Sprintf("%d GPU nodes with %d cards in %d pools", len(s.Nodes), cards, len(s.Pools))
+	if s.Replayed > 0 {
+		fleet += fmt.Sprintf(", %d replayed", s.Replayed)
+	}
+	return fmt.Sprintf("gpuscale · %s · %s · %s · Ctrl-C leaves nothing behind", s.Title, fleet, plays)
 }

@@ -55,7 +55,14 @@ func TestHeaderTellsWhatIsPlayed(t *testing.T) {
 	if !strings.Contains(got, "2 GPU nodes with 4 cards in 1 pools") || !strings.Contains(got, "trace azure ×20") {
 		t.Error(got)
 	}
+	if strings.Contains(got, "replayed") {
+		t.Errorf("nothing is replayed: %s", got)
+	}
 	quiet := withTraffic()
+	quiet.Replayed = 3
+	if got := header(Options{Story: quiet}, "", 1); !strings.Contains(got, "pools, 3 replayed") {
+		t.Error(got)
+	}
 	quiet.Traffic = nil
 	if got := header(Options{Story: quiet}, "", 1); !strings.Contains(got, "no traffic") {
 		t.Error(got)

@@ -46,8 +46,21 @@ type Summary struct {
 	GPUHours       sample.Value // of the pools' cards
 	Busy           sample.Value // 0 … 1 of them
 	WrongDowns     sample.Value
+	Alerts         Alerts
 	Length         time.Duration
 	Took           []Stage
+}
+
+// Alerts of a run. What nobody could ask for is not known.
+type Alerts struct {
+	Known   bool
+	Fired   []Alert // at any time
+	Pending []Alert // at the end: the condition holds, and not yet for long enough
+}
+
+// Alert of Prometheus.
+type Alert struct {
+	Name, Severity string
 }
 
 // Stage of the run and when it was reached.

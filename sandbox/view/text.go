@@ -126,6 +126,7 @@ func (s Summary) text() string {
 		unit(s.ByRepartition, 1, " s"), unit(s.ByNode, 1, " s"))
 	fmt.Fprintf(&b, "          %s GPU-hours, %s busy · %s wrong scale-downs\n",
 		number(s.GPUHours, 2), percent(s.Busy), number(s.WrongDowns, 0))
+	fmt.Fprintf(&b, "alerts    %s\n", s.Alerts.text())
 	for i, st := range s.Took {
 		head := "          "
 		if i == 0 {
@@ -134,4 +135,26 @@ func (s Summary) text() string {
 		fmt.Fprintf(&b, "%s%s  %s\n", head, clock(st.At), st.Name)
 	}
 	return b.String()
+}
+
+func (a Alerts) text() string {
+	if !a.Known {
+		return missing
+	}
+	fired := "none fired"
+	if len(a.Fired) > 0 {
+		fired = "fired: " + listed(a.Fired)
+	}
+	if len(a.Pending) == 0 {
+		return fired
+	}
+	return fired + " · pending: " + listed(a.Pending)
+}
+
+func listed(alerts []Alert) string {
+	out := make([]string, len(alerts))
+	for i, a := range alerts {
+		out[i] = a.Name + " (" + a.Severity + ")"
+	}
+	return strings.Join(out, ", ")
 }

@@ -18,6 +18,7 @@ type Binaries struct {
 	Exporter     string
 	Adapter      string
 	Autoscaler   string
+	Report       string
 	DCGM         string // folder with the DCGM double, for LD_LIBRARY_PATH
 }
 
@@ -39,6 +40,7 @@ func Build(ctx context.Context, root string, out io.Writer) (Binaries, error) {
 	b.Exporter = filepath.Join(programs, "gpuscale-exporter")
 	b.Adapter = filepath.Join(programs, "gpuscale-adapter")
 	b.Autoscaler = filepath.Join(programs, "gpuscale-autoscaler")
+	b.Report = filepath.Join(programs, "gpuscale-report")
 	folder, err := build.Folder(o)
 	if err != nil {
 		return Binaries{}, err

@@ -123,9 +123,12 @@ maxAge: 10s
 }
 
 // autoscalerConfig compresses the autoscaler's patience as the story compresses
-// time: a node that boots in seconds is not kept for ten minutes.
+// time: a node that boots in seconds is not kept for ten minutes, and rounds come
+// as often as scrapes also while nothing happens, or the counters of GPU time
+// would grow in steps as wide as the report's.
 func autoscalerConfig(prometheus string) string {
-	return fmt.Sprintf(`prometheus:
+	return fmt.Sprintf(`quietInterval: 0s
+prometheus:
   url: %s
   interval: 1s
   maxAge: 10s

@@ -28,14 +28,18 @@ const (
 // targetsFile lists what Prometheus scrapes, beside its configuration.
 const targetsFile = "targets.json"
 
-// prometheusConfig scrapes every second, so that a story need not wait.
+// ScrapeInterval is short, so that a story need not wait.
+const ScrapeInterval = time.Second
+
+// prometheusConfig scrapes everything at ScrapeInterval.
 // Targets come from a file; each says its job itself. The adapter has a job of
 // its own once its address is known: it serves TLS and asks who is there.
 func prometheusConfig(adapter string) []byte {
 	config := `global:
-  scrape_interval: 1s
-  scrape_timeout: 1s
+  scrape_interval: ` + ScrapeInterval.String() + `
+  scrape_timeout: ` + ScrapeInterval.String() + `
   evaluation_interval: 5s
+rule_files: [` + rulesFolder + `/*.yaml]
 scrape_configs:
 - job_name: sandbox
   honor_labels: true

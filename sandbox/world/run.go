@@ -2,6 +2,7 @@ package world
 
 import (
 	"context"
+	"path/filepath"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -121,6 +122,12 @@ func (w *World) AutoscalerURL() string {
 	}
 	return ""
 }
+
+// AdapterURL is where the adapter itself answers, past the API server.
+func (w *World) AdapterURL() string { return "https://" + w.adapter }
+
+// AdapterCA is the file with who signed the adapter's certificate.
+func (w *World) AdapterCA() string { return filepath.Join(w.cluster.PrometheusDir(), scraperCA) }
 
 // Dir is the folder with logs and everything else.
 func (w *World) Dir() string { return w.cluster.Dir() }

@@ -195,7 +195,10 @@ func (w *World) startPrograms(ctx, _ context.Context) error {
 	if err := w.startAdapter(ctx, port, certFile, keyFile); err != nil {
 		return err
 	}
-	if err := w.scrapeAdapter(ctx, ca); err != nil {
+	if err := copyRules(w.binaries.Root, w.cluster.PrometheusDir()); err != nil {
+		return err
+	}
+	if err := w.scrapeAdapter(ctx, ca); err != nil { // reads the rules too
 		return err
 	}
 	if err := w.startAutoscaler(ctx); err != nil {

@@ -1,5 +1,3 @@
-// Package versioncmd is the `version` subcommand that every program has. It
-// lies apart from buildinfo so that what only wants a version links no cobra.
 package versioncmd
 
 import (
@@ -10,13 +8,24 @@ import (
 
 // New returns `PROGRAM version [-o text|json]`, which prints to the command's output.
 func New(program string) *cobra.Command {
-	var format string
+	output := format("text")
 	cmd := &cobra.Command{
 		Use: "version", Short: "Print version, commit, Go version and platform", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return buildinfo.Get(program).Write(cmd.OutOrStdout(), format)
+			return buildinfo.Get(program).Write(cmd.OutOrStdout(), string(output))
 		},
 	}
-	cmd.Flags().StringVarP(&format, "output", "o", "text", "text or json")
+	cmd.Flags().VarP(&output, "output", "o", "text or json")
 	return cmd
+}
+
+// format is checked as a flag, so that a wrong one is a wrong command line, for
+// which some programs have an exit code of its own.
+type format string
+
+func (f *format) String() string { return string(*f) }
+func (f *format) Type() string   { return "string" }
+func (f *format) Set(s string) error {
+	*f = format(s)
+	return buildinfo.CheckFormat(s)
 }

@@ -36,7 +36,7 @@ func Write(w io.Writer, r model.Report) error {
 }
 
 var parsed = template.Must(template.New("page").Funcs(template.FuncMap{
-	"time": render.Time, "share": render.Share, "hours": render.Hours, "money": render.Money, "unit": render.Unit, "visible": render.Visible, "code": render.Code,
+	"time": render.Time, "share": render.Share, "hours": render.Hours, "money": render.Money, "unit": render.Unit, "visible": render.Visible, "hoursOf": render.HoursOf, "code": render.Code,
 	"known": func(n model.Number) bool { _, ok := n.Get(); return ok },
 	"some":  func(n model.Number) bool { return n.Or(0) > 0 },
 	"why":   model.Number.Why,

@@ -142,7 +142,7 @@ func outlook(o model.Outlook) template.HTML {
 		most = math.Max(most, p.Cards.Or(0))
 	}
 	for _, b := range o.Ahead {
-		most = math.Max(most, b.High.Or(0))
+		most = math.Max(most, math.Max(b.High.Or(0), b.High95.Or(0)))
 	}
 	if most == 0 || !first.Before(last) {
 		return ""
@@ -153,16 +153,23 @@ func outlook(o model.Outlook) template.HTML {
 	s := picture("outlook", fmt.Sprintf("Cards of %s held before and expected; there can be %s", o.Of, render.Count(o.Limit)), width, height, true)
 	if n := len(o.Ahead); n > 0 {
 		now := o.Past[len(o.Past)-1]
-		band := fmt.Sprintf("M%s %s", f(x(now.At)), f(y(now.Cards.Or(0))))
-		line := band
+		begin := fmt.Sprintf("M%s %s", f(x(now.At)), f(y(now.Cards.Or(0))))
+		band := func(class string, low, high func(model.Band) model.Number) {
+			d := begin
+			for _, b := range o.Ahead {
+				d += fmt.Sprintf("L%s %s", f(x(b.At)), f(y(high(b).Or(0))))
+			}
+			for i := n - 1; i >= 0; i-- {
+				d += fmt.Sprintf("L%s %s", f(x(o.Ahead[i].At)), f(y(low(o.Ahead[i]).Or(0))))
+			}
+			s.path(class, d+"Z")
+		}
+		band("wide", func(b model.Band) model.Number { return b.Low95 }, func(b model.Band) model.Number { return b.High95 })
+		band("band", func(b model.Band) model.Number { return b.Low }, func(b model.Band) model.Number { return b.High })
+		line := begin
 		for _, b := range o.Ahead {
-			band += fmt.Sprintf("L%s %s", f(x(b.At)), f(y(b.High.Or(0))))
 			line += fmt.Sprintf("L%s %s", f(x(b.At)), f(y(b.Expected.Or(0))))
 		}
-		for i := n - 1; i >= 0; i-- {
-			band += fmt.Sprintf("L%s %s", f(x(o.Ahead[i].At)), f(y(o.Ahead[i].Low.Or(0))))
-		}
-		s.path("band", band+"Z")
 		s.path("expected", line)
 		s.path("now", fmt.Sprintf("M%s 0V%s", f(x(now.At)), f(height)))
 	}

@@ -88,7 +88,7 @@ func actions(w io.Writer, r model.Report) {
 		fmt.Fprint(w, "\nNothing stands out.\n")
 	}
 	for i, a := range r.Actions {
-		fmt.Fprintf(w, "\n### %d. %s\n\n%s %s hours", i+1, escape(a.Title), escape(strings.ToUpper(a.Effect[:1])+a.Effect[1:]), render.Hours(a.Hours))
+		fmt.Fprintf(w, "\n### %d. %s\n\n%s %s %s", i+1, escape(a.Title), escape(strings.ToUpper(a.Effect[:1])+a.Effect[1:]), render.Hours(a.Hours), render.HoursOf(a))
 		if _, ok := a.Money.Get(); ok && r.Currency != "" {
 			fmt.Fprintf(w, ", %s %s", render.Money(a.Money), escape(r.Currency))
 		}

@@ -14,6 +14,7 @@ import (
 const (
 	FieldSMClock     = 100  // MHz
 	FieldMemClock    = 101  // MHz
+	FieldClockEvents = 112  // bits: why clocks are held down
 	FieldMemTemp     = 140  // °C
 	FieldTemp        = 150  // °C
 	FieldPower       = 155  // W
@@ -30,6 +31,10 @@ const (
 	driver           = "580.95.05"
 	instanceOverhead = 15 // MiB an empty instance or card already uses
 )
+
+// clocksIdle is the bit of FieldClockEvents for clocks that are low since there is
+// nothing to do. Our cards never get too hot.
+const clocksIdle = 1
 
 // Load of one device.
 type Load struct {
@@ -138,8 +143,9 @@ func (p *past) fields(w power, l Load, passed float64) map[uint16]float64 {
 		FieldSMClock: 345, FieldMemClock: 2619,
 		FieldUtil: math.Round(100 * busy), FieldCopyUtil: math.Round(60 * busy),
 	}
+	f[FieldClockEvents] = clocksIdle
 	if busy > 0 {
-		f[FieldSMClock] = 1980
+		f[FieldSMClock], f[FieldClockEvents] = 1980, 0
 	}
 	activity(f, busy)
 	return f

@@ -54,6 +54,15 @@ func TestPartitionedCardSumsItsInstances(t *testing.T) {
 	}
 }
 
+func TestClocksAreLowOnlyForWantOfWork(t *testing.T) {
+	m := machine(t, "NVIDIA-L40S", "", 2)
+	b := NewBench(time.Unix(0, 0))
+	s := b.Measure(m, map[string]Load{m.Cards()[0].UUID: {Busy: 1}}, time.Unix(1, 0))
+	if busy, idle := s.Cards[0].Fields[FieldClockEvents], s.Cards[1].Fields[FieldClockEvents]; busy != 0 || idle != clocksIdle {
+		t.Errorf("reasons of a busy card %v and an idle one %v", busy, idle)
+	}
+}
+
 func TestEnergyIsTheIntegralOfPower(t *testing.T) {
 	m := machine(t, "NVIDIA-L40S", "", 1)
 	b := NewBench(time.Unix(0, 0))

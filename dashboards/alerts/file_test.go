@@ -1,0 +1,209 @@
+package alerts_test
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/rulefmt"
+
+	"github.com/gpuscale/gpuscale/dashboards/alerts"
+)
+
+const file = "gpuscale-alerts.yaml"
+
+// load reads rules as Prometheus does, templates included.
+func load(text []byte) (*rulefmt.RuleGroups, error) {
+	groups, errs := rulefmt.Parse(text, false, model.UTF8Validation, promQL, slog.New(slog.DiscardHandler))
+	if len(errs) > 0 {
+		return nil, fmt.Errorf("%v", errs)
+	}
+	return groups, nil
+}
+
+func render(t *testing.T, v alerts.Values) []rulefmt.Rule {
+	t.Helper()
+	text, err := alerts.Render(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups, err := load(text)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	var all []rulefmt.Rule
+	for _, g := range groups.Groups {
+		all = append(all, g.Rules...)
+	}
+	return all
+}
+
+// The committed file is what the code says.
+func TestFile(t *testing.T) {
+	want, err := alerts.Render(alerts.Values{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s is not what the code says: run make generate", file)
+	}
+	if n := len(render(t, alerts.Values{})); n != len(alerts.All()) {
+		t.Errorf("the file has %d alerts, want %d", n, len(alerts.All()))
+	}
+}
+
+var (
+	alertName = regexp.MustCompile(`^(GPU|Gpuscale)[A-Z][A-Za-z]+$`)
+	ofLabels  = regexp.MustCompile(`\$labels\.(\w+)`)
+)
+
+// Every alert says what people need, in the same way.
+func TestEveryAlertIsComplete(t *testing.T) {
+	seen := map[string]bool{}
+	for _, a := range alerts.All() {
+		if !alertName.MatchString(a.Name) || seen[a.Name] {
+			t.Errorf("%s: no name for an alert, or twice", a.Name)
+		}
+		seen[a.Name] = true
+		if !strings.HasSuffix(a.Why, ".") || !strings.HasSuffix(a.Description, ".") || !strings.Contains(a.Description, "Look first") {
+			t.Errorf("%s: say why, what it means and what to look at first", a.Name)
+		}
+		if a.Summary == "" || strings.HasSuffix(a.Summary, ".") || len(a.Summary) > 200 {
+			t.Errorf("%s: %q is no summary", a.Name, a.Summary)
+		}
+		if !slices.Contains([]alerts.Severity{alerts.Critical, alerts.Warning, alerts.Info}, a.Severity) || a.For%time.Minute != 0 {
+			t.Errorf("%s: %s for %s", a.Name, a.Severity, a.For)
+		}
+		var fired strings.Builder
+		for _, c := range checksOf(t, a.Name) {
+			fired.WriteString(c.want)
+		}
+		for _, m := range ofLabels.FindAllStringSubmatch(a.Summary+a.Description, -1) {
+			if !strings.Contains(fired.String(), m[1]+`="`) {
+				t.Errorf("%s speaks of the label %s, which it never has", a.Name, m[1])
+			}
+		}
+	}
+	if len(seen) > 32 {
+		t.Errorf("%d alerts: nobody reads so many", len(seen))
+	}
+}
+
+// The critical codes are those for which the exporter calls a card broken, read from
+// its source; no code is in two lists.
+func TestXIDListsAreTheExporters(t *testing.T) {
+	parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "exporter", "collect", "health.go"), nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var codes []int
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		f, ok := n.(*ast.FuncDecl)
+		if !ok || f.Name.Name != "condemning" {
+			return true
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.INT {
+				code, err := strconv.Atoi(lit.Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				codes = append(codes, code)
+			}
+			return true
+		})
+		return false
+	})
+	if !slices.Equal(codes, alerts.CriticalXIDs()) {
+		t.Errorf("the exporter condemns a card for %v, the alert has %v", codes, alerts.CriticalXIDs())
+	}
+	for _, code := range alerts.ApplicationXIDs() {
+		if slices.Contains(codes, code) {
+			t.Errorf("%d is in both lists", code)
+		}
+	}
+}
+
+// promtool is what make prepare built, or none.
+func promtool(t *testing.T) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join("..", "..", ".cache", "sandbox", "prometheus-*", "promtool"))
+	if err != nil || len(found) == 0 {
+		t.Skip("promtool is not there: make prepare builds it")
+	}
+	return found[0]
+}
+
+// Prometheus' own unit tests of rules give what the cases say: the engine of the
+// other tests is a double of it.
+func TestPromtool(t *testing.T) {
+	tool := promtool(t)
+	rules, err := filepath.Abs(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "rule_files: [%q]\nevaluation_interval: 1m\ntests:\n", rules)
+	n := 0
+	for _, a := range alerts.All() {
+		for _, c := range checksOf(t, a.Name) {
+			n++
+			fmt.Fprintf(&b, "- name: %q\n  interval: 1m\n  input_series:\n", a.Name+" at "+c.at.String())
+			for _, line := range strings.Split(c.series, "\n") {
+				i := strings.LastIndex(line, "}") + 1
+				if i == 0 {
+					i = strings.Index(line, " ")
+				}
+				fmt.Fprintf(&b, "  - {series: %q, values: %q}\n", line[:i], strings.TrimSpace(line[i:]))
+			}
+			fmt.Fprintf(&b, "  promql_expr_test:\n  - expr: 'sum without (alertname, alertstate, severity) (ALERTS{alertname=%q, alertstate=\"firing\"})'\n    eval_time: %s\n    exp_samples:\n", a.Name, c.at)
+			if c.want == quiet {
+				continue
+			}
+			for _, labels := range strings.Split(strings.TrimSpace(c.want), "\n") {
+				fmt.Fprintf(&b, "    - {labels: %q, value: 1}\n", labels)
+			}
+		}
+	}
+	tests := filepath.Join(t.TempDir(), "tests.yaml")
+	if err := os.WriteFile(tests, []byte(b.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), tool, "check", "rules", "--lint=all", "--lint-fatal", rules).CombinedOutput(); err != nil {
+		t.Errorf("promtool check rules: %v\n%s", err, out)
+	}
+	if out, err := exec.CommandContext(t.Context(), tool, "test", "rules", tests).CombinedOutput(); err != nil {
+		t.Errorf("promtool test rules: %v\n%s", err, out)
+	}
+	t.Logf("promtool judged %d checks", n)
+}
+
+// pint has nothing to say about the alerts or the recording rules.
+func TestPint(t *testing.T) {
+	tool := filepath.Join("..", "..", ".cache", "tools", "pint")
+	if _, err := os.Stat(tool); err != nil {
+		t.Skip("pint is not there: make lint-rules builds it")
+	}
+	out, err := exec.CommandContext(t.Context(), tool, "--no-color", "--offline", "--config", "pint.hcl", "lint", "--min-severity", "info", "--fail-on", "info",
+		file, filepath.Join("..", "rules", "gpuscale-recording.yaml")).CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

@@ -1,0 +1,155 @@
+package alerts
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/prometheus/common/model"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gpuscale/gpuscale/gpu/metric"
+)
+
+// Values are what may differ from place to place. The zero Values are the committed
+// file.
+type Values struct {
+	// Programs that are installed; none named means all. Alerts of others are left out.
+	Programs []metric.Owner `json:"programs,omitempty"`
+	// Jobs are the scrape jobs by program, where they are not those of Jobs.
+	Jobs map[metric.Owner]string `json:"jobs,omitempty"`
+	// Runbooks is the URL that the pages lie under, Runbooks' where it is empty.
+	Runbooks string `json:"runbooks,omitempty"`
+	// Labels of every alert: a team, a route.
+	Labels map[string]string `json:"labels,omitempty"`
+	// Alerts by name.
+	Alerts map[string]Override `json:"alerts,omitempty"`
+}
+
+// Override is what is to be different of an alert. What is not said stays.
+type Override struct {
+	Enabled   *bool           `json:"enabled,omitempty"`
+	Threshold *float64        `json:"threshold,omitempty"`
+	For       *model.Duration `json:"for,omitempty"`
+	Severity  Severity        `json:"severity,omitempty"`
+}
+
+// Runbooks is where the pages of docs/runbooks lie for everybody.
+const Runbooks = "https://github.com/gpuscale/gpuscale/blob/main/docs/runbooks"
+
+// longest For: Prometheus keeps what is pending for so long by default, and what
+// lasts for weeks is no alert.
+const longest = 14 * 24 * time.Hour
+
+// Parse reads Values as YAML. A field that there is not is an error, and the values
+// are valid.
+func Parse(text []byte) (Values, error) {
+	var v Values
+	if err := yaml.UnmarshalStrict(text, &v); err != nil {
+		return Values{}, fmt.Errorf("reading values: %w", err)
+	}
+	return v, v.Validate()
+}
+
+var (
+	labelName = regexp.MustCompile(`^_?[a-zA-Z][a-zA-Z0-9_]*$`)
+	// What is put into a query between quotes may hold nothing that ends them.
+	jobName = regexp.MustCompile(`^[^"\\\n\x00-\x1f]+$`)
+)
+
+// Validate returns all that is wrong, with the path of each field.
+func (v Values) Validate() error {
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	known := slices.Sorted(maps.Keys(Jobs()))
+	for i, p := range v.Programs {
+		if !slices.Contains(known, p) {
+			wrong("programs[%d]: %q: want one of %q", i, p, known)
+		}
+	}
+	for _, p := range slices.Sorted(maps.Keys(v.Jobs)) {
+		switch {
+		case !slices.Contains(known, p):
+			wrong("jobs: %q: want one of %q", p, known)
+		case !jobName.MatchString(v.Jobs[p]):
+			wrong("jobs.%s: %q: want a job's name, without quotes", p, v.Jobs[p])
+		}
+	}
+	if u, err := url.Parse(v.Runbooks); err != nil {
+		wrong("runbooks: %w", err)
+	} else if u.RawQuery != "" || u.Fragment != "" || strings.Contains(v.Runbooks, "{{") {
+		wrong("runbooks: %q: want a URL or a path that a page's name can be put behind", v.Runbooks)
+	}
+	for _, l := range slices.Sorted(maps.Keys(v.Labels)) {
+		if !labelName.MatchString(l) || l == "severity" || l == "alertname" {
+			wrong("labels: %q: want a label's name, not severity or alertname", l)
+		}
+		// A template would be expanded, and a part of what identifies the alert.
+		if value := v.Labels[l]; !utf8.ValidString(value) || strings.Contains(value, "{{") {
+			wrong("labels.%s: %q: want plain text", l, value)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(v.Alerts)) {
+		for _, err := range v.Alerts[name].problems(name) {
+			wrong("alerts.%s%w", name, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (o Override) problems(name string) []error {
+	a, ok := Find(name)
+	if !ok {
+		return []error{errors.New(": there is no such alert")}
+	}
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if o.Threshold != nil {
+		switch n := *o.Threshold; {
+		case a.Threshold == nil:
+			wrong(".threshold: this alert has none")
+		case math.IsNaN(n) || math.IsInf(n, 0) || n <= 0:
+			wrong(".threshold: %v: want a number above 0", n)
+		}
+	}
+	if o.For != nil && (*o.For < 0 || time.Duration(*o.For) > longest) {
+		wrong(".for: %s: want 0s to %s", *o.For, model.Duration(longest))
+	}
+	if o.Severity != "" && !slices.Contains([]Severity{Critical, Warning, Info}, o.Severity) {
+		wrong(".severity: %q: want %q, %q or %q", o.Severity, Critical, Warning, Info)
+	}
+	return errs
+}
+
+// apply returns the alert as the values want it, and whether they want it at all.
+func (v Values) apply(a Alert) (Alert, bool) {
+	o := v.Alerts[a.Name]
+	if o.Enabled != nil {
+		a.Enabled = *o.Enabled
+	}
+	if o.Threshold != nil {
+		a.Threshold = o.Threshold
+	}
+	if o.For != nil {
+		a.For = time.Duration(*o.For)
+	}
+	if o.Severity != "" {
+		a.Severity = o.Severity
+	}
+	installed := a.Program == "" || len(v.Programs) == 0 || slices.Contains(v.Programs, a.Program)
+	return a, a.Enabled && installed
+}
+
+// jobs are the ones chosen, and the others as they are.
+func (v Values) jobs() map[metric.Owner]string {
+	all := Jobs()
+	maps.Copy(all, v.Jobs)
+	return all
+}

@@ -1,0 +1,117 @@
+package boards_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gpuscale/gpuscale/dashboards/board"
+	"github.com/gpuscale/gpuscale/dashboards/eval"
+	"github.com/gpuscale/gpuscale/dashboards/rules"
+	"github.com/gpuscale/gpuscale/dashboards/states"
+)
+
+// records are the names that the rules record.
+func records() []string {
+	var all []string
+	for _, r := range rules.All() {
+		all = append(all, r.Record)
+	}
+	return all
+}
+
+func isRecord(name string) bool { return strings.Count(name, ":") == 2 }
+
+// Every rule that a board reads is in the file that people load, and every group that
+// boards read has its tile on Self, which says whether it is there.
+func TestRulesOfBoards(t *testing.T) {
+	file, err := os.ReadFile("../rules/gpuscale-recording.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, onSelf := map[string]bool{}, map[string]bool{}
+	for _, b := range committed() {
+		for _, p := range eval.Panels(b.d) {
+			for i := range p.Targets {
+				for _, name := range slices.DeleteFunc(familiesOf(t, b, p, i), func(name string) bool { return !isRecord(name) }) {
+					if read[name] = true; *p.Title == "Recording rules" {
+						onSelf[group(name)] = true
+					}
+					if !strings.Contains(string(file), "- record: "+name+"\n") {
+						t.Errorf("%s/%s reads %s, which no rule records", b.uid, *p.Title, name)
+					}
+				}
+			}
+		}
+	}
+	for name := range read {
+		if !onSelf[group(name)] {
+			t.Errorf("Self does not say whether the rules of %s are there, of which %s is read", group(name), name)
+		}
+	}
+	if len(read) < 10 {
+		t.Errorf("boards read %d rules", len(read))
+	}
+}
+
+// group is the name of the group that has a rule.
+func group(record string) string {
+	for _, g := range rules.Groups() {
+		if slices.ContainsFunc(g.Rules, func(r rules.Rule) bool { return r.Record == record }) {
+			return g.Name
+		}
+	}
+	return ""
+}
+
+// Where the rules are not loaded Self says so, and whatever reads them has nothing in
+// the colour for good, and says that the rules may be missing.
+func TestWithoutTheRules(t *testing.T) {
+	for _, s := range states.All() {
+		src, w := eval.Engine(s.Storage(false)), window(s)
+		for _, b := range committed() {
+			vars, err := eval.All(t.Context(), src, b.d, w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range eval.Panels(b.d) {
+				var from []string
+				for i := range p.Targets {
+					from = append(from, familiesOf(t, b, p, i)...)
+				}
+				if !slices.ContainsFunc(from, isRecord) {
+					continue
+				}
+				a, err := eval.Ask(t.Context(), src, p, vars, w)
+				if err != nil {
+					t.Fatal(err)
+				}
+				checkWithoutRules(t, b.uid+"/"+*p.Title, *p.Description, a.Cells())
+			}
+		}
+	}
+}
+
+func checkWithoutRules(t *testing.T, name, about string, cells []eval.Cell) {
+	t.Helper()
+	if name == "gpuscale-self/Recording rules" {
+		for _, c := range cells {
+			if c.Text != "missing" || c.Colour != string(board.Watch) {
+				t.Errorf("without the rules Self says %+v", c)
+			}
+		}
+		if len(cells) < 5 {
+			t.Errorf("Self says %d things of the rules", len(cells))
+		}
+		return
+	}
+	if !strings.Contains(about, "rules are not loaded") {
+		t.Errorf("%s does not say that the rules may be missing", name)
+	}
+	for _, c := range cells {
+		if c.Known && c.Colour == string(board.Good) {
+			t.Errorf("%s: %q in the colour for good without the rules", name, c.Text)
+		}
+	}
+}

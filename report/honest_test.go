@@ -1,0 +1,317 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+	"github.com/prometheus/prometheus/tsdb/chunks"
+	"github.com/prometheus/prometheus/util/annotations"
+
+	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/report/fixture"
+	"github.com/gpuscale/gpuscale/report/ledger"
+	"github.com/gpuscale/gpuscale/report/model"
+	"github.com/gpuscale/gpuscale/report/query"
+	"github.com/gpuscale/gpuscale/report/render/html"
+)
+
+// two is a cluster of two cards on one node that has been watched for an hour.
+func two(name string, p *fixture.Prometheus) *fixture.Cluster {
+	c := fixture.NewCluster(fixture.StoryEnd.Add(-time.Hour), time.Minute)
+	c.Name = name
+	if p != nil {
+		c.Prometheus = p
+	}
+	c.Nodes = []*fixture.Node{{Name: "n1", Pool: "pool-" + name, Model: "NVIDIA H100 80GB HBM3", Cards: []*fixture.Card{{UUID: "GPU-1-" + name}, {UUID: "GPU-2-" + name}}}}
+	c.Holds["GPU-1-"+name] = fixture.Hold{Tenant: "research", Namespace: "train", Pod: "job-0", Busy: 0.5}
+	for c.Now.Before(fixture.StoryEnd) {
+		c.Tick()
+	}
+	return c
+}
+
+func since(t *testing.T, length time.Duration) query.Window {
+	t.Helper()
+	w, err := query.NewWindow(fixture.StoryEnd, length)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// TestSeveralClusters: one Prometheus with two clusters is asked for which, in the
+// words of the command line; of the one named nothing else is counted.
+func TestSeveralClusters(t *testing.T) {
+	p := two("west", two("east", nil).Prometheus).Prometheus
+	_, err := query.Run(t.Context(), p, since(t, time.Hour), query.Options{})
+	var several *query.ClustersError
+	if !errors.As(err, &several) || strings.Join(several.Names, " ") != "east west" {
+		t.Fatalf("%v, want both clusters named", err)
+	}
+	if err := advise(err); exitCode(err) != exitUsage || !strings.Contains(err.Error(), `--match 'cluster="east"'`) {
+		t.Errorf("exit %d: %v", exitCode(err), err)
+	}
+	a, err := query.Run(t.Context(), p, since(t, time.Hour), query.Options{Match: `cluster="west"`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := model.Make(model.Input{Answers: a})
+	if v := r.Hours.Cards.Or(0); math.Abs(v-2) > 0.05 {
+		t.Errorf("%v cards, want those of one cluster", v)
+	}
+}
+
+// TestLongerThanKept: of a window longer than what Prometheus has kept, the cards
+// are those of the time it knows, and not fewer for the time it does not.
+func TestLongerThanKept(t *testing.T) {
+	a, err := query.Run(t.Context(), two("", nil).Prometheus, since(t, 10*time.Hour), query.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := model.Make(model.Input{Answers: a})
+	if v := r.Hours.Cards.Or(0); math.Abs(v-2) > 0.1 {
+		t.Errorf("%v cards, there were 2: %s", v, r.Answer.Text)
+	}
+	if !strings.Contains(r.Answer.Text, "of which anything is known") || !r.Incomplete() || r.Answer.Quality.Grade != "poor" {
+		t.Errorf("quality %s: %s", r.Answer.Quality.Grade, r.Answer.Text)
+	}
+}
+
+// TestOverclaimed: places that claim more than there was are written down, and the
+// report is not to be relied on, in words and by its exit code.
+func TestOverclaimed(t *testing.T) {
+	a, err := query.Run(t.Context(), two("", nil).Prometheus, since(t, 30*time.Minute), query.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range a.Lines[query.Places] {
+		for i := range l.Points {
+			l.Points[i].Value *= 1.05
+		}
+	}
+	r := model.Make(model.Input{Answers: a})
+	if r.Answer.Quality.Grade != "poor" || !r.Incomplete() || !strings.Contains(strings.Join(r.Answer.Quality.Problems, " "), "5 % more time than there was") {
+		t.Errorf("quality %+v", r.Answer.Quality)
+	}
+}
+
+// TestNativeHistograms: waits are read where Prometheus stores them without buckets.
+func TestNativeHistograms(t *testing.T) {
+	w := since(t, time.Hour)
+	var series []storage.Series
+	add := func(tenant string, each float64) {
+		// Schema 0: bucket i ends at 2^i, so all of these took 4 to 8 seconds.
+		var samples []chunks.Sample
+		for at := w.From.Add(-time.Minute); !at.After(w.Until); at = at.Add(time.Minute) {
+			n := each * at.Sub(w.From.Add(-time.Minute)).Minutes()
+			samples = append(samples, nativeSample{t: at.UnixMilli(), h: &histogram.FloatHistogram{
+				Count: n, Sum: 6 * n, ZeroThreshold: 1e-9, PositiveSpans: []histogram.Span{{Offset: 3, Length: 1}}, PositiveBuckets: []float64{n},
+			}})
+		}
+		series = append(series, storage.NewListSeries(labels.FromStrings(labels.MetricName, metric.AutoscalerPodWait.Name, metric.LabelTenant, tenant), samples))
+	}
+	add("batch", 2)
+	add("product", 1)
+	p := fixture.Over(&storage.MockQueryable{MockQuerier: &storage.MockQuerier{
+		SelectMockFunction: func(_ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
+			var found []storage.Series
+			for _, s := range series {
+				if matchers[0].Matches(s.Labels().Get(matchers[0].Name)) {
+					found = append(found, s)
+				}
+			}
+			return &someSeries{all: found, at: -1}
+		},
+	}})
+	a := query.Answers{Window: w, Autoscaler: true, Lines: map[query.ID][]prom.Line{}, Vectors: map[query.ID]prom.Vector{}}
+	for _, ask := range a.Dialect.Asks(w, query.FromAutoscaler) {
+		if ask.ID != query.PodWaitNative && ask.ID != query.DecisionsNative {
+			continue
+		}
+		v, err := p.Query(t.Context(), ask.PromQL, w.Until)
+		if err != nil {
+			t.Fatal(ask.ID, err)
+		}
+		a.Vectors[ask.ID] = v
+	}
+	r := model.Make(model.Input{Answers: a})
+	var got []string
+	for _, wait := range r.Demand.Waits {
+		got = append(got, wait.Of)
+		if v := wait.P50.Or(0); v < 4 || v > 8 {
+			t.Errorf("%s: median %v s, want 4 to 8", wait.Of, v)
+		}
+		if v, want := wait.Count.Or(0), map[string]float64{"all": 180, "batch": 120, "product": 60}[wait.Of]; math.Abs(v-want) > 1 {
+			t.Errorf("%s: %v pods, want %v", wait.Of, v, want)
+		}
+	}
+	if strings.Join(got, " ") != "all batch product" {
+		t.Errorf("waits of %v", got)
+	}
+	if why := r.Demand.Decision.P50.Why(); why != "no wait was recorded in the window" {
+		t.Errorf("decisions: %q", why)
+	}
+}
+
+type someSeries struct {
+	all []storage.Series
+	at  int
+}
+
+func (s *someSeries) Next() bool                      { s.at++; return s.at < len(s.all) }
+func (s *someSeries) At() storage.Series              { return s.all[s.at] }
+func (*someSeries) Err() error                        { return nil }
+func (*someSeries) Warnings() annotations.Annotations { return nil }
+
+type nativeSample struct {
+	chunks.Sample
+	t int64
+	h *histogram.FloatHistogram
+}
+
+func (nativeSample) ST() int64                       { return 0 }
+func (s nativeSample) T() int64                      { return s.t }
+func (s nativeSample) FH() *histogram.FloatHistogram { return s.h.Copy() }
+func (nativeSample) Type() chunkenc.ValueType        { return chunkenc.ValFloatHistogram }
+func (s nativeSample) Copy() chunks.Sample           { return s }
+
+// TestStrangePrevious: what cannot be compared is not, and the report says why.
+func TestStrangePrevious(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*model.Report)
+		says   string
+	}{
+		"another cluster's": {func(p *model.Report) {
+			for i := range p.Pools {
+				p.Pools[i].Pool += "-elsewhere"
+			}
+		}, "looks like another cluster's"},
+		"a later one": {func(p *model.Report) {
+			p.Window.From, p.Window.Until = p.Window.From.AddDate(0, 1, 0), p.Window.Until.AddDate(0, 1, 0)
+		}, "exchanged"},
+		"of a negative prediction": {func(p *model.Report) {
+			for i := range p.Actions {
+				p.Actions[i].Hours = model.Known(-5)
+			}
+		}, "nothing was predicted"},
+		"in another currency": {func(p *model.Report) { p.Currency = "EUR" }, "another currency"},
+	} {
+		before := previous(t)
+		c.change(before)
+		r := golden(t, func(in *model.Input) { in.Previous = before })
+		text := r.Changes.Since
+		for _, o := range r.Changes.Actions {
+			text += " " + o.Verdict
+		}
+		if !strings.Contains(text, c.says) {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+}
+
+// TestHalfSeenIsNotDone: what a window with holes does not show is not called done.
+func TestHalfSeenIsNotDone(t *testing.T) {
+	before := golden(t, nil)
+	a, err := query.Run(t.Context(), two("", nil).Prometheus, since(t, 10*time.Hour), query.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := model.Make(model.Input{Answers: a, Previous: &before})
+	if len(r.Changes.Actions) == 0 {
+		t.Fatal("the report before proposed nothing")
+	}
+	for _, o := range r.Changes.Actions {
+		if !strings.HasPrefix(o.Verdict, "cannot be told") {
+			t.Errorf("%s: %s", o.Title, o.Verdict)
+		}
+	}
+}
+
+// TestGoneHolder: what holds nothing any more is told in the past, with nothing to stop.
+func TestGoneHolder(t *testing.T) {
+	c := fixture.NewCluster(fixture.StoryEnd.Add(-3*time.Hour), time.Minute)
+	c.Nodes = []*fixture.Node{{Name: "n1", Pool: "p", Model: "NVIDIA H100 80GB HBM3", Cards: []*fixture.Card{{UUID: "GPU-1"}}}}
+	c.Holds["GPU-1"] = fixture.Hold{Tenant: "t", Namespace: "notebooks", Pod: "anna-0"}
+	for c.Now.Before(fixture.StoryEnd) {
+		if !c.Now.Before(fixture.StoryEnd.Add(-time.Hour)) {
+			clear(c.Holds)
+		}
+		c.Tick()
+	}
+	for _, a := range made(t, c.Prometheus, 2*time.Hour).Actions {
+		if a.Kind == "reclaim" {
+			if !strings.Contains(a.Title, " held ") || a.Confidence != "low" || strings.Contains(a.Patch, "scale") {
+				t.Errorf("%+v", a)
+			}
+			return
+		}
+	}
+	t.Error("the notebook slept for an hour, and nobody says so")
+}
+
+// TestBands: the 95 % band is never the narrower one, and the page draws both.
+func TestBands(t *testing.T) {
+	r := golden(t, nil)
+	n := 0
+	for _, o := range r.Forecast.Outlooks {
+		for _, b := range o.Ahead {
+			n++
+			if b.Low95.Or(math.Inf(1)) > b.Low.Or(0) || b.High95.Or(-1) < b.High.Or(0) {
+				t.Errorf("%s at %s: 80 %% %v to %v, 95 %% %v to %v", o.Of, b.At, b.Low, b.High, b.Low95, b.High95)
+			}
+		}
+	}
+	var page bytes.Buffer
+	if err := html.Write(&page, r); err != nil {
+		t.Fatal(err)
+	}
+	if n == 0 || strings.Count(page.String(), `class="wide"`) == 0 || strings.Count(page.String(), `class="wide"`) != strings.Count(page.String(), `class="band"`) {
+		t.Errorf("%d values ahead, %d wide bands", n, strings.Count(page.String(), `class="wide"`))
+	}
+}
+
+// nan answers every instant query of a piece with no number, but for the last piece.
+type nan struct{ *fixture.Prometheus }
+
+func (p nan) Query(ctx context.Context, promql string, at time.Time) (prom.Vector, error) {
+	if !strings.Contains(promql, "quantile_over_time(0.99") {
+		return p.Prometheus.Query(ctx, promql, at)
+	}
+	v := prom.Vector{{Labels: prom.FromMap(map[string]string{"pod": "a"}), Value: math.NaN()}}
+	if at.Equal(fixture.StoryEnd.Add(-24 * time.Hour)) {
+		v[0].Value = 7
+	}
+	return v, nil
+}
+
+// TestAPieceWithoutANumber does not hide what the others say.
+func TestAPieceWithoutANumber(t *testing.T) {
+	a, err := query.Run(t.Context(), nan{two("", nil).Prometheus}, since(t, 3*24*time.Hour), query.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l := a.Lines[query.MemoryP99]; len(l) != 1 || l[0].Points[0].Value != 7 {
+		t.Errorf("%+v, want 7", l)
+	}
+}
+
+// TestNothingAtAll: a window without a card has no figure, and no division by it.
+func TestNothingAtAll(t *testing.T) {
+	r := model.Make(model.Input{Answers: query.Answers{Window: since(t, time.Hour), Autoscaler: true, Exporter: true}})
+	if _, known := r.Hours.Cards.Get(); known || r.Answer.Text == "" || len(r.Actions) > 0 {
+		t.Errorf("%+v: %s", r.Hours.Cards, r.Answer.Text)
+	}
+	if l := ledger.Make(query.Answers{}); l.Check() != nil {
+		t.Error(l.Check())
+	}
+}

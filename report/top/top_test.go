@@ -1,0 +1,177 @@
+package top_test
+
+import (
+	"bytes"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/report/query"
+	"github.com/gpuscale/gpuscale/report/top"
+)
+
+// sample reads "value name=value …", the names those of labels.
+func sample(value float64, words ...string) prom.Sample {
+	m := map[string]string{}
+	for _, w := range words {
+		name, v, _ := strings.Cut(w, "=")
+		m[name] = v
+	}
+	return prom.Sample{Labels: prom.FromMap(m), Value: value}
+}
+
+// node is answers about one node: a busy card, an idle one, one with unknown use, a
+// free one, a sick one that is held, and a cut one with a shared slice.
+func node() []prom.Vector {
+	a := make([]prom.Vector, len(top.Questions(query.Dialect{})))
+	for i, id := range []string{"busy", "idle", "held", "free", "sick", "cut"} {
+		a[0] = append(a[0], sample(1, "node=n1", "gpu="+string(rune('0'+i)), "gpu_uuid="+id, "model=NVIDIA H100 80GB HBM3", "mig=false"))
+		if id == "free" || id == "cut" {
+			continue
+		}
+		a[2] = append(a[2], sample(1, "gpu_uuid="+id, "namespace=train", "pod="+id+"-0", "container=main"))
+	}
+	a[1] = prom.Vector{sample(1, "node=n1", "gpu=5", "gpu_uuid=cut", "gpu_instance_id=3", "profile=3g.40gb")}
+	a[2] = append(a[2], sample(1, "gpu_uuid=cut", "gpu_instance_id=3", "namespace=chat", "pod=a", "container=main"), sample(1, "gpu_uuid=cut", "gpu_instance_id=3", "namespace=chat", "pod=b", "container=main"))
+	a[3] = prom.Vector{sample(0, "gpu_uuid=sick"), sample(1, "gpu_uuid=busy")}
+	a[4] = prom.Vector{sample(5, "node=n1")}
+	a[5] = prom.Vector{sample(0.9, "gpu_uuid=busy"), sample(0.001, "gpu_uuid=idle"), sample(math.NaN(), "gpu_uuid=held")}
+	a[6] = prom.Vector{sample(0.4, "gpu_uuid=cut", "gpu_instance_id=3")}
+	a[7] = prom.Vector{sample(4000, "gpu_uuid=idle", "namespace=train", "pod=idle-0", "container=main")}
+	a[8] = prom.Vector{sample(12<<30, "gpu_uuid=busy")}
+	a[9] = prom.Vector{sample(80<<30, "gpu_uuid=busy")}
+	return a
+}
+
+// TestStates: each card and slice has one word, and what nobody knows is no zero.
+func TestStates(t *testing.T) {
+	rows, complete := top.Rows(node(), query.Dialect{}, top.Options{})
+	if complete {
+		t.Error("of one card nobody knows the use, and all is called known")
+	}
+	got := map[string]string{}
+	var order []string
+	for _, r := range rows {
+		name := r.UUID + " " + r.Pod
+		got[name] = r.State
+		order = append(order, name)
+	}
+	for name, want := range map[string]string{"busy busy-0": "busy", "idle idle-0": "idle", "held held-0": "held", "free ": "free", "sick sick-0": "sick", "cut a": "busy", "cut b": "busy"} {
+		if got[name] != want {
+			t.Errorf("%s is %q, want %s", name, got[name], want)
+		}
+	}
+	if len(rows) != 7 {
+		t.Errorf("%d rows: %v; the cut card itself is none, and its shared slice has two", len(rows), order)
+	}
+	// By namespace, the longest idle at its top; what nobody holds comes last.
+	if order[0] != "cut a" || order[2] != "idle idle-0" || order[6] != "free " {
+		t.Errorf("order %v", order)
+	}
+	if i := slices.IndexFunc(rows, func(r top.Row) bool { return r.UUID == "held" }); rows[i].Busy != nil {
+		t.Error("NaN was taken for a number")
+	}
+}
+
+// TestStale: where the map of holders is old or missing, nobody knows what is free.
+func TestStale(t *testing.T) {
+	for name, ages := range map[string]prom.Vector{"old": {sample(301, "node=n1")}, "missing": nil, "of another node": {sample(1, "node=n2")}} {
+		a := node()
+		a[4] = ages
+		rows, complete := top.Rows(a, query.Dialect{}, top.Options{})
+		for _, r := range rows {
+			if r.State != "unknown" && r.State != "sick" {
+				t.Errorf("%s: %s is %s", name, r.UUID, r.State)
+			}
+		}
+		if complete {
+			t.Errorf("%s: all is called known", name)
+		}
+	}
+}
+
+// TestDialect: without honor_labels a holder's labels are exported_….
+func TestDialect(t *testing.T) {
+	a := node()
+	for i, s := range a[2] {
+		a[2][i] = sample(1, "gpu_uuid="+s.Labels.Get("gpu_uuid"), "gpu_instance_id="+s.Labels.Get("gpu_instance_id"),
+			"exported_namespace="+s.Labels.Get("namespace"), "exported_pod="+s.Labels.Get("pod"), "exported_container=main", "namespace=monitoring", "pod=exporter")
+	}
+	rows, _ := top.Rows(a, query.Dialect{ExporterMoved: true}, top.Options{Namespace: "chat"})
+	if len(rows) != 2 || rows[0].Pod != "a" || rows[1].Pod != "b" {
+		t.Errorf("%+v", rows)
+	}
+	if rows, _ := top.Rows(a, query.Dialect{ExporterMoved: true}, top.Options{Namespace: "monitoring"}); len(rows) > 0 {
+		t.Errorf("the exporter's own namespace holds cards: %+v", rows)
+	}
+}
+
+// TestAnswersMissing: too few answers are no table.
+func TestAnswersMissing(t *testing.T) {
+	if rows, complete := top.Rows(nil, query.Dialect{}, top.Options{}); rows != nil || complete {
+		t.Error("nothing was answered, and there are rows")
+	}
+}
+
+// TestWidth: a table has room on a terminal of 80 and of 120 characters, and where
+// there is none nothing is cut.
+func TestWidth(t *testing.T) {
+	idle := 7200.0
+	rows := []top.Row{
+		{Namespace: "team-inference", Pod: "llama-3-70b-instruct-7d4b9cf6d8-b2c4d", Node: "ip-10-120-33-7.eu-central-1.compute.internal", GPU: "7", Profile: "3g.40gb", State: "busy"},
+		{Namespace: "team-inference", Pod: "llama-3-70b-instruct-7d4b9cf6d8-f5g6h", Node: "ip-10-120-33-8.eu-central-1.compute.internal", GPU: "0", State: "idle", IdleSeconds: &idle},
+		{Node: "n1", GPU: "1", State: "free"},
+	}
+	write := func(width int, form string) string {
+		var b bytes.Buffer
+		if err := top.Write(&b, rows, form, top.Look{Width: width}); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	longest := func(text string) int {
+		n := 0
+		for _, line := range strings.Split(text, "\n") {
+			n = max(n, utf8.RuneCountInString(line))
+		}
+		return n
+	}
+	for _, width := range []int{80, 100, 120} {
+		if text := write(width, "table"); longest(text) > width || !strings.Contains(text, "-b2c4d") || !strings.Contains(text, "-f5g6h") {
+			t.Errorf("at %d characters, the longest line has %d:\n%s", width, longest(text), text)
+		}
+	}
+	for _, text := range []string{write(0, "table"), write(80, "wide"), write(80, "json"), write(80, "yaml")} {
+		if !strings.Contains(text, rows[0].Node) || !strings.Contains(text, rows[0].Pod) {
+			t.Errorf("names were cut:\n%s", text)
+		}
+	}
+}
+
+// TestColour: a state has a colour where asked, and columns stay where they are.
+func TestColour(t *testing.T) {
+	rows, _ := top.Rows(node(), query.Dialect{}, top.Options{})
+	var plain, coloured bytes.Buffer
+	if err := top.Write(&plain, rows, "table", top.Look{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := top.Write(&coloured, rows, "table", top.Look{Colour: true}); err != nil {
+		t.Fatal(err)
+	}
+	bare := coloured.String()
+	for _, code := range []string{"32", "33", "31", "35"} {
+		if !strings.Contains(bare, "\x1b["+code+"m") {
+			t.Errorf("nothing has colour %s", code)
+		}
+		bare = strings.ReplaceAll(bare, "\x1b["+code+"m", "")
+	}
+	if bare = strings.ReplaceAll(bare, "\x1b[0m", ""); bare != plain.String() {
+		t.Errorf("colours move columns:\n%s\n%s", bare, plain.String())
+	}
+	if strings.Contains(plain.String(), "\x1b") {
+		t.Error("colour where none was asked for")
+	}
+}

@@ -1,0 +1,219 @@
+package chart
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/deploy/chart"
+)
+
+// TestTheAPIServerTakesEveryCombination: each object of each combination, applied
+// with strict validation and without effect. Custom resources are held against the
+// CRDs of their own projects.
+func TestTheAPIServerTakesEveryCombination(t *testing.T) {
+	b := start(t)
+	for _, ns := range []string{"combinations", "gpu-operator"} {
+		b.namespace(t, ns, "")
+	}
+	strict := client.WithFieldValidation(b.admin, metav1.FieldValidationStrict)
+	asked := map[string]bool{}
+	for _, c := range chart.Combinations() {
+		t.Run(c.Name, func(t *testing.T) {
+			objects, err := b.helm.Template(t.Context(), chart.Release{Name: "demo", Namespace: "combinations", Values: c.Values})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range objects {
+				text, err := json.Marshal(o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if asked[string(text)] {
+					continue // another combination has the same
+				}
+				asked[string(text)] = true
+				if err := strict.Patch(t.Context(), o.DeepCopy(), client.RawPatch(types.ApplyYAMLPatchType, text),
+					client.DryRunAll, client.FieldOwner("chart")); err != nil {
+					t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
+				}
+			}
+		})
+	}
+	if len(asked) < 300 {
+		t.Errorf("only %d objects were asked about", len(asked))
+	}
+	// The judge must be able to say no, to a kind of its own and to others'.
+	for _, text := range []string{
+		`{"apiVersion":"monitoring.coreos.com/v1","kind":"PodMonitor","metadata":{"name":"x","namespace":"combinations"},"spec":{"podMetricEndpoints":[],"selector":{}}}`,
+		`{"apiVersion":"v1","kind":"Service","metadata":{"name":"x","namespace":"combinations"},"spec":{"port":[]}}`,
+	} {
+		bad := &unstructured.Unstructured{}
+		if err := json.Unmarshal([]byte(text), bad); err != nil {
+			t.Fatal(err)
+		}
+		if err := strict.Patch(t.Context(), bad, client.RawPatch(types.ApplyYAMLPatchType, []byte(text)), client.DryRunAll, client.FieldOwner("chart")); err == nil {
+			t.Errorf("a field that there is not is taken: %s", text)
+		}
+	}
+}
+
+// TestProgramsTakeWhatIsRendered: configurations and flags of every combination, read
+// by the programs themselves.
+func TestProgramsTakeWhatIsRendered(t *testing.T) {
+	b := start(t)
+	for _, c := range chart.Combinations() {
+		t.Run(c.Name, func(t *testing.T) {
+			objects, err := b.helm.Template(t.Context(), chart.Release{Name: "demo", Namespace: "combinations", Values: c.Values})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range objects {
+				component := o.GetLabels()["app.kubernetes.io/component"]
+				if !slices.Contains([]string{"Deployment", "DaemonSet"}, o.GetKind()) {
+					continue
+				}
+				p := podOf(t, o)
+				dir := t.TempDir()
+				args := mounted(t, p.Spec, dir, func(v corev1.Volume) map[string][]byte { return rendered(objects, v) })
+				program := component
+				switch component {
+				case "agent":
+					program, args = "autoscaler", append(args, "--check")
+				case "exporter":
+					// It has no check without a node; flags are read before --help is obeyed.
+					args = append(args, "--help")
+				default:
+					args = append(args, "--check")
+				}
+				out, err := exec.CommandContext(t.Context(), filepath.Join(b.programs, "gpuscale-"+program), args...).CombinedOutput()
+				if err != nil {
+					t.Errorf("%s %q: %v: %s", component, args, err, out)
+				}
+			}
+		})
+	}
+}
+
+// podOf a workload, as its controller would make it.
+func podOf(t *testing.T, o *unstructured.Unstructured) *corev1.Pod {
+	t.Helper()
+	path := []string{"spec", "template"}
+	if o.GetKind() == "CronJob" {
+		path = []string{"spec", "jobTemplate", "spec", "template"}
+	}
+	template, found, err := unstructured.NestedMap(o.Object, path...)
+	if err != nil || !found {
+		t.Fatalf("%s has no pods: %v", o.GetKind(), err)
+	}
+	var p corev1.PodTemplateSpec
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(template, &p); err != nil {
+		t.Fatal(err)
+	}
+	p.Name, p.Namespace = o.GetName(), o.GetNamespace()
+	return &corev1.Pod{ObjectMeta: p.ObjectMeta, Spec: p.Spec}
+}
+
+// rendered is what a volume has in it, from the rendered objects.
+func rendered(objects []*unstructured.Unstructured, v corev1.Volume) map[string][]byte {
+	out := map[string][]byte{}
+	for _, o := range objects {
+		if v.ConfigMap == nil || o.GetKind() != "ConfigMap" || o.GetName() != v.ConfigMap.Name {
+			continue
+		}
+		data, _, _ := unstructured.NestedStringMap(o.Object, "data")
+		for name, text := range data {
+			out[name] = []byte(text)
+		}
+	}
+	return out
+}
+
+// mounted writes what the pod's volumes hold below dir and returns the first
+// container's arguments with the paths that it lies at here.
+func mounted(t *testing.T, spec corev1.PodSpec, dir string, content func(corev1.Volume) map[string][]byte) []string {
+	t.Helper()
+	c := spec.Containers[0]
+	args := slices.Clone(c.Args)
+	for _, m := range c.VolumeMounts {
+		for _, v := range spec.Volumes {
+			if v.Name != m.Name {
+				continue
+			}
+			to := filepath.Join(dir, m.MountPath)
+			if err := os.MkdirAll(to, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			for name, text := range content(v) {
+				if err := os.WriteFile(filepath.Join(to, name), text, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for i := range args {
+				args[i] = strings.Replace(args[i], "="+m.MountPath+"/", "="+to+"/", 1)
+			}
+		}
+	}
+	return args
+}
+
+// TestPodSecurity: who is admitted where, by the admission of Kubernetes itself.
+func TestPodSecurity(t *testing.T) {
+	b := start(t)
+	levels := []string{"restricted", "baseline", "privileged"}
+	for _, level := range levels {
+		b.namespace(t, "level-"+level, level)
+	}
+	admitted := map[string][]string{
+		"adapter":    {"restricted", "baseline", "privileged"},
+		"autoscaler": {"restricted", "baseline", "privileged"},
+		"report":     {"restricted", "baseline", "privileged"},
+		"exporter":   {"privileged"},
+		"agent":      {"privileged"},
+	}
+	objects, err := b.helm.Template(t.Context(), chart.Release{Name: "demo", Namespace: "x", Values: chart.Everything})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, o := range objects {
+		component := o.GetLabels()["app.kubernetes.io/component"]
+		if !slices.Contains([]string{"Deployment", "DaemonSet", "CronJob"}, o.GetKind()) {
+			continue
+		}
+		seen++
+		for _, level := range levels {
+			p := podOf(t, o)
+			p.Namespace = "level-" + level
+			p.Spec.ServiceAccountName = "default"
+			p.Spec.PriorityClassName = ""
+			until(t, soon, "the namespace's account", func() error {
+				return b.admin.Get(t.Context(), client.ObjectKey{Namespace: p.Namespace, Name: "default"}, &corev1.ServiceAccount{})
+			})
+			err := b.admin.Create(t.Context(), p, client.DryRunAll)
+			switch want := slices.Contains(admitted[component], level); {
+			case want && err != nil:
+				t.Errorf("%s is refused under %s: %v", component, level, err)
+			case !want && err == nil:
+				t.Errorf("%s is admitted under %s", component, level)
+			case !want && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "violates PodSecurity")):
+				t.Errorf("%s under %s: %v", component, level, err)
+			}
+		}
+	}
+	if seen != len(admitted) {
+		t.Errorf("%d workloads were tried, want %d", seen, len(admitted))
+	}
+}

@@ -1,0 +1,209 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/dashboards/preview"
+	"github.com/gpuscale/gpuscale/report/render/jsonout"
+	"github.com/gpuscale/gpuscale/sandbox/play"
+)
+
+// checkReport reads the report that the demo has left, as its users would: the page is
+// there, and every GPU-hour has one place.
+func checkReport(t *testing.T, result play.Result) {
+	t.Helper()
+	page, err := os.ReadFile(result.Report.HTML)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(strings.ToLower(string(page)), "<!doctype html>") || !strings.Contains(string(page), "</html>") {
+		t.Errorf("%s is no page: %.100q", result.Report.HTML, page)
+	}
+	raw, err := os.ReadFile(result.Report.JSON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := jsonout.Read(result.Report.JSON, raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	capacity, known := r.Hours.Capacity.Get()
+	if !known || capacity <= 0 {
+		t.Fatalf("the capacity is %+v", r.Hours.Capacity)
+	}
+	sum, productive := 0.0, 0.0
+	for _, p := range r.Hours.Places {
+		hours, known := p.Hours.Get()
+		if !known {
+			t.Errorf("nobody knows how long cards were %s", p.Place)
+		}
+		sum += hours
+		if p.Group == "productive" {
+			productive += hours
+		}
+	}
+	if math.Abs(sum-capacity) > 0.001*capacity {
+		t.Errorf("the places add up to %.4f hours, the capacity is %.4f", sum, capacity)
+	}
+	if productive <= 0 {
+		t.Error("no card has done anything")
+	}
+	if r.Window.Hours < 0.03 {
+		t.Errorf("the report is about %.3f hours, want two minutes or more", r.Window.Hours)
+	}
+	if coverage, known := r.Answer.Quality.Coverage.Get(); !known || coverage < 0.95 || r.Answer.Quality.Grade == "poor" || result.Report.Note != "" {
+		t.Errorf("the data are %s: %+v of the window; %s", r.Answer.Quality.Grade, r.Answer.Quality.Coverage, result.Report.Note)
+	}
+	if len(r.Pools) != 2 {
+		t.Errorf("%d pools, want the story's two", len(r.Pools))
+	}
+	for _, p := range r.Pools { // what happened before the first step was over is not among it
+		t.Logf("%s: %+v added, %+v repartitions, %+v removed", p.Pool, p.Added, p.Repartitions, p.Removed)
+	}
+}
+
+// checkAlerts: in a fleet where nothing is broken nobody is paged, and the rules
+// that could have done it were there and were evaluated.
+func checkAlerts(t *testing.T, result play.Result) {
+	t.Helper()
+	alerts := result.Summary.Alerts
+	if !alerts.Known {
+		t.Error("it is not known which alerts fired")
+	}
+	for _, a := range alerts.Fired {
+		t.Logf("%s (%s) fired", a.Name, a.Severity)
+		if a.Severity == "critical" {
+			t.Errorf("%s fired", a.Name)
+		}
+	}
+	for _, a := range alerts.Pending {
+		if a.Severity == "critical" {
+			t.Errorf("%s would have fired had the demo gone on", a.Name)
+		}
+	}
+}
+
+// checkRules asks Prometheus what it made of our files.
+func checkRules(t *testing.T, prometheus string) {
+	t.Helper()
+	var answer struct {
+		Data struct {
+			Groups []struct {
+				Rules []struct {
+					Name, Type, Health, LastError string
+				}
+			}
+		}
+	}
+	_, body := get(t, prometheus+"/api/v1/rules")
+	if err := json.Unmarshal([]byte(body), &answer); err != nil {
+		t.Fatal(err)
+	}
+	types := map[string]int{}
+	for _, g := range answer.Data.Groups {
+		for _, r := range g.Rules {
+			types[r.Type]++
+			if r.Health != "ok" {
+				t.Errorf("rule %s is %s: %s", r.Name, r.Health, r.LastError)
+			}
+		}
+	}
+	if types["recording"] < 10 || types["alerting"] < 10 {
+		t.Errorf("Prometheus has these rules: %v", types)
+	}
+}
+
+// panel begins one panel of a board's page: its title, and then what it is for.
+var panel = regexp.MustCompile(`<g><title>([^<\n]*)\n\n`)
+
+// leastPanels with a value, over all boards, at the end of a demo.
+const leastPanels = 92
+
+// checkBoards opens every board from the first, as one does with a mouse.
+func checkBoards(t *testing.T, first string) {
+	t.Helper()
+	home, err := url.Parse(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, page := get(t, first)
+	seen := map[string]bool{}
+	full, all := 0, 0
+	for _, link := range regexp.MustCompile(`href="(/gpuscale-[a-z]+)\?`).FindAllStringSubmatch(page, -1) {
+		if seen[link[1]] {
+			continue
+		}
+		seen[link[1]] = true
+		code, board := get(t, home.Scheme+"://"+home.Host+link[1]+"?"+home.RawQuery)
+		if code != http.StatusOK || !strings.Contains(board, preview.Label) {
+			t.Errorf("%s: %d: %.200s", link[1], code, board)
+		}
+		var empty []string
+		starts := panel.FindAllStringSubmatchIndex(board, -1)
+		for i, at := range starts {
+			end := len(board)
+			if i+1 < len(starts) {
+				end = starts[i+1][0]
+			}
+			all++
+			if text := board[at[0]:end]; strings.Contains(text, ">n/a<") {
+				empty = append(empty, board[at[2]:at[3]])
+				continue
+			}
+			full++
+		}
+		t.Logf("%s: %d panels; without a value: %s", link[1], len(starts), strings.Join(empty, ", "))
+	}
+	if len(seen) < 8 || full < leastPanels {
+		t.Errorf("%d boards with values in %d of %d panels, want 8 with %d", len(seen), full, all, leastPanels)
+	}
+}
+
+// checkPasted runs the lines that the demo tells people to paste.
+func checkPasted(t *testing.T, lines string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "pasted")
+	if err := os.WriteFile(file, []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	out, _ := exec.CommandContext(ctx, "sh", file).CombinedOutput() // top's exit code tells of what nobody knows
+	for _, want := range []string{"vllm-", "embed-", "train-", "h100-mig", "3g.40gb", "queue_depth", " free "} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("what was pasted gives nothing with %q:\n%s", want, out)
+		}
+	}
+}
+
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}

@@ -1,0 +1,50 @@
+package play
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/sandbox/view"
+)
+
+// Labels of the series in which Prometheus keeps what its alerts do.
+const (
+	labelAlert    = "alertname"
+	labelSeverity = "severity"
+)
+
+// alertsTimeout of the question.
+const alertsTimeout = 5 * time.Second
+
+// alertsSince asks which of our alerts fired between, each once, and which wait
+// at the end to see whether their condition lasts.
+func alertsSince(ctx context.Context, prometheus string, from, until time.Time) (view.Alerts, error) {
+	client, err := prom.New(prom.Config{URL: prometheus, Timeout: alertsTimeout})
+	if err != nil {
+		return view.Alerts{}, fmt.Errorf("asking for alerts: %w", err)
+	}
+	by := "max by (" + labelAlert + ", " + labelSeverity + ") "
+	fired, err := client.Query(ctx, fmt.Sprintf(by+`(max_over_time(ALERTS{alertstate="firing"}[%ds]))`, int(until.Sub(from).Seconds())+1), until)
+	if err != nil {
+		return view.Alerts{}, fmt.Errorf("asking for alerts: %w", err)
+	}
+	pending, err := client.Query(ctx, by+`(ALERTS{alertstate="pending"})`, until)
+	if err != nil {
+		return view.Alerts{}, fmt.Errorf("asking for alerts: %w", err)
+	}
+	return view.Alerts{Known: true, Fired: alertsIn(fired), Pending: alertsIn(pending)}, nil
+}
+
+func alertsIn(v prom.Vector) (out []view.Alert) {
+	for _, s := range v {
+		out = append(out, view.Alert{Name: s.Labels.Get(labelAlert), Severity: s.Labels.Get(labelSeverity)})
+	}
+	slices.SortFunc(out, func(a, b view.Alert) int {
+		return cmp.Or(cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.Name, b.Name))
+	})
+	return out
+}

@@ -1,0 +1,51 @@
+package play
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/gpuscale/gpuscale/dashboards/eval"
+	"github.com/gpuscale/gpuscale/dashboards/json"
+	"github.com/gpuscale/gpuscale/dashboards/preview"
+	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/serve"
+)
+
+// boardsTimeout of one query of a board.
+const boardsTimeout = 20 * time.Second
+
+// boardsPage is the first page. It shows the story, not half an hour before it.
+const boardsPage = "/gpuscale-fleet?since=5m"
+
+// serveBoards on a port of the loopback until ctx ends, and returns the first
+// board's address and what waits for the end.
+func serveBoards(ctx context.Context, prometheus string, scrape time.Duration, log *slog.Logger) (url string, wait func(), err error) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	client, err := prom.New(prom.Config{URL: prometheus, Timeout: boardsTimeout})
+	if err != nil {
+		return "", nil, fmt.Errorf("serving the boards: %w", err)
+	}
+	boards, err := preview.Load(json.Files())
+	if err != nil {
+		return "", nil, fmt.Errorf("serving the boards: %w", err)
+	}
+	server, err := serve.New(serve.Options{Address: "127.0.0.1:0", Log: log, Routes: func(mux *http.ServeMux) {
+		preview.Routes(mux, eval.Client(client), boards, scrape, log)
+	}})
+	if err != nil {
+		return "", nil, fmt.Errorf("serving the boards: %w", err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := server.Run(ctx); err != nil {
+			log.Warn("the boards' preview ended", "error", err)
+		}
+	}()
+	return "http://" + server.Addr().String() + boardsPage, func() { <-ended }, nil
+}

@@ -1,0 +1,103 @@
+package play
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/report/query"
+)
+
+// double of gpuscale-report: it notes how it was called and does what body says.
+func double(t *testing.T, body string) reporting {
+	t.Helper()
+	dir := t.TempDir()
+	program := filepath.Join(dir, "report")
+	text := "#!/bin/sh\necho \"$*\" >> " + filepath.Join(dir, "calls") + "\nwhile [ \"$1\" != --out ]; do shift; done\n" + body + "\n"
+	if err := os.WriteFile(program, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return reporting{program: program, prometheus: "http://prometheus.invalid", dir: dir}
+}
+
+var (
+	began = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	ended = began.Add(191 * time.Second)
+)
+
+func TestTheReportIsAskedForAsPeopleDo(t *testing.T) {
+	r := double(t, `echo page > "$2"`)
+	got, err := r.write(context.Background(), began, ended)
+	if err != nil || got.Note != "" {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	for _, file := range []string{got.HTML, got.JSON} {
+		if text, _ := os.ReadFile(file); string(text) != "page\n" {
+			t.Errorf("%s has %q", file, text)
+		}
+	}
+	calls, _ := os.ReadFile(filepath.Join(r.dir, "calls"))
+	for _, want := range []string{"--prometheus http://prometheus.invalid --since 3m0s --until 2026-03-01T12:03:11Z", "--output html", "--output json"} {
+		if !strings.Contains(string(calls), want) {
+			t.Errorf("lacks %q:\n%s", want, calls)
+		}
+	}
+	if got, want := got.text(nil), "report    "+r.dir+"/report.html"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestAReportWithHolesIsAReport(t *testing.T) {
+	r := double(t, `echo page > "$2"; echo "gpuscale-report: the report is written, but 80 %" >&2; exit 3`)
+	got, err := r.write(context.Background(), began, ended)
+	if err != nil || got.Note != "the report is written, but 80 %" || !strings.Contains(got.text(err), "\n          the report is written, but 80 %") {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// Whatever is wrong with the report is said in its line, in the program's words.
+func TestAReportThatFailsSaysWhy(t *testing.T) {
+	for name, c := range map[string]struct{ body, want string }{
+		"in its words": {`echo "gpuscale-report: Prometheus is away" >&2; exit 1`, "report    none: Prometheus is away"},
+		"without any":  {`exit 1`, "report    none: starting report: exit status 1"},
+	} {
+		got, err := double(t, c.body).write(context.Background(), began, ended)
+		if text := got.text(err); text != c.want || got.HTML != "" {
+			t.Errorf("%s: got %q", name, text)
+		}
+	}
+	got, err := reporting{program: filepath.Join(t.TempDir(), "no"), dir: t.TempDir()}.write(context.Background(), began, ended)
+	if text := got.text(err); !strings.Contains(text, "report    none: ") || !strings.Contains(text, "no such file") {
+		t.Errorf("without the program: %q", text)
+	}
+}
+
+func TestCtrlCEndsTheReport(t *testing.T) {
+	ctx, ctrlC := context.WithCancel(context.Background())
+	ctrlC()
+	if _, err := double(t, "exec sleep 60").write(ctx, began, ended); err == nil {
+		t.Error("it was written")
+	}
+}
+
+// The window has the play's first seconds in it, whenever it began, and no more
+// than a step before them. Of a story shorter than a report may be there is one
+// with a hole, which says so.
+func TestReportLength(t *testing.T) {
+	for late := range 15 {
+		from := began.Add(time.Duration(late) * time.Second)
+		for _, played := range []time.Duration{191 * time.Second, 3 * time.Minute, 224 * time.Second} {
+			until := from.Add(played)
+			w, err := query.NewWindow(until, reportLength(from, until))
+			if err != nil || w.Step != reportStep || w.From.After(from) || from.Sub(w.From) >= reportStep {
+				t.Errorf("played from %s to %s: the window begins at %s, in steps of %s (%v)", from, until, w.From, w.Step, err)
+			}
+		}
+	}
+	if got := reportLength(began, began.Add(20*time.Second)); got != reportLeast {
+		t.Errorf("of 20 s: %s, want %s", got, reportLeast)
+	}
+}
