@@ -3,6 +3,7 @@ package loop
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -117,6 +118,7 @@ func TestUnhurried(t *testing.T) {
 
 // pacer counts rounds in which it shows what it is told to.
 type pacer struct {
+	sync.Mutex
 	shows  Round
 	err    error
 	rounds int
@@ -124,6 +126,8 @@ type pacer struct {
 }
 
 func (p *pacer) Observe(_ context.Context, now time.Time) (observe.Observation, error) {
+	p.Lock()
+	defer p.Unlock()
 	p.rounds++
 	if p.each != nil {
 		p.each(now)
@@ -143,7 +147,11 @@ func pacing(t *testing.T, p *pacer, during func(*Loop, *Waker)) {
 		w := NewWaker()
 		l := New(Options{
 			Observer: p, Actor: p, Store: p, Quiet: 10 * time.Second, Changed: w.Changed(), Wake: w.C(), Settle: 200 * time.Millisecond,
-			Plan: func(s plan.Snapshot, _ plan.Policy) plan.Plan { return p.shows.Plan },
+			Plan: func(plan.Snapshot, plan.Policy) plan.Plan {
+				p.Lock()
+				defer p.Unlock()
+				return p.shows.Plan
+			},
 		})
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -164,6 +172,8 @@ func TestQuietRounds(t *testing.T) {
 		expect := func(rounds int, quiet bool) {
 			t.Helper()
 			synctest.Wait()
+			p.Lock()
+			defer p.Unlock()
 			if p.rounds != rounds || l.State.Quiet() != quiet {
 				t.Errorf("%d rounds, quiet %v; want %d, %v", p.rounds, l.State.Quiet(), rounds, quiet)
 			}
@@ -185,7 +195,9 @@ func TestQuietRounds(t *testing.T) {
 		w.Wake()
 		time.Sleep(250 * time.Millisecond)
 		expect(5, true)
-		p.shows.Pods[0].Node = "" // somebody waits: each second
+		p.Lock()
+		p.shows.Pods = []plan.Pod{{Namespace: "chat", Name: "a"}} // somebody waits: each second
+		p.Unlock()
 		w.Wake()
 		time.Sleep(250 * time.Millisecond)
 		expect(6, false)
@@ -199,10 +211,14 @@ func TestFailuresAreNotQuiet(t *testing.T) {
 	p := &pacer{shows: settled()}
 	pacing(t, p, func(l *Loop, w *Waker) {
 		time.Sleep(500 * time.Millisecond)
+		p.Lock()
 		p.err = errors.New("no")
+		p.Unlock()
 		w.Stir()
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
+		p.Lock()
+		defer p.Unlock()
 		if p.rounds != 1+5 || l.State.Quiet() {
 			t.Errorf("%d rounds, quiet %v", p.rounds, l.State.Quiet())
 		}
@@ -220,11 +236,13 @@ func TestSettle(t *testing.T) {
 		pacing(t, p, func(_ *Loop, w *Waker) {
 			time.Sleep(2 * time.Second)
 			began, first := time.Now(), time.Time{}
+			p.Lock()
 			p.each = func(now time.Time) {
 				if first.IsZero() {
 					first = now
 				}
 			}
+			p.Unlock()
 			go func() {
 				for range each.pods {
 					w.Wake()
@@ -233,6 +251,8 @@ func TestSettle(t *testing.T) {
 			}()
 			time.Sleep(5 * time.Second)
 			synctest.Wait()
+			p.Lock()
+			defer p.Unlock()
 			if took := first.Sub(began); took != each.after {
 				t.Errorf("%d pods: a round after %s, want %s", each.pods, took, each.after)
 			}
