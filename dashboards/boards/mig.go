@@ -44,7 +44,7 @@ func cutting() []board.Panel {
 	return []board.Panel{
 		{Kind: board.Timeline, Title: "Cards cut anew", H: 12, Unit: board.Count, Absent: "no card was cut anew in this time, or " + noExporter + noRules, Words: sliceWords(),
 			About:   "The memory slices, card and slice, of those cards whose layout at the end is not the one at the beginning. " + mapLegend,
-			Queries: []board.Query{{Expr: sliceMap("") + " and on (" + join(card) + ") " + cutAnew(), Legend: "{{card}} · {{slice}}"}}},
+			Queries: []board.Query{{Expr: recorded(rules.SliceStanding, inNode) + " and on (" + join(card) + ") " + cutAnew(), Legend: "{{card}} · {{slice}}"}}},
 		{Kind: board.Series, Title: "Repartitions under way", W: 8, Unit: board.Count, Steps: true, Absent: noAutoscaler,
 			Hues:    []board.Hue{{Name: "pending", Colour: board.Plain}, {Name: "succeeded", Colour: board.Good}, {Name: "failed", Colour: board.Bad}},
 			About:   "Operations on nodes, by phase. One that stays pending is undone at its deadline.",

@@ -51,7 +51,7 @@ func sources() []board.Panel {
 			source{"prices", board.Of(metric.AutoscalerPoolPrice)}, source{"forecasts", board.Of(metric.AutoscalerForecastGPUs)}, source{"model servers", servers}),
 		tiles("Recording rules", "Whether Prometheus evaluates our rules, by group. Missing: load dashboards/rules/gpuscale-recording.yaml (docs/dashboards.md), or the sources that the group is made of are missing above. Panels that read them are n/a then.", board.Watch,
 			source{"fleet", recorded("pool:gpuscale_capacity_gpu_seconds:rate5m")}, source{"tenants", recorded("namespace:gpuscale_gpu_seconds:rate5m")},
-			source{"cards", recorded("node:gpu_info:count")}, source{"pods", recorded("pod:gpu_busy_ratio:avg")},
+			source{"cards", recorded("node:gpu_info:count")}, source{"pods", recorded("pod:gpu_memory_used:ratio")},
 			source{"MIG", recorded(rules.SliceStanding)}, source{"waits", recorded("cluster:gpuscale_exporter_read_seconds:p95_30m")}),
 		{Kind: board.Stat, Title: "Labels of holders", W: 6, H: 5, Unit: board.Count, Absent: "no pod holds a card, or " + noExporter,
 			About:   "Whether Prometheus keeps our namespace and pod, or moves them to exported_namespace and exported_pod. Boards and adapter work with both.",

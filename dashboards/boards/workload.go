@@ -121,13 +121,12 @@ func serving() []board.Panel {
 			Queries: []board.Query{{Expr: board.Most(anyOf(metric.VLLMCacheUsage.Name, metric.VLLMCacheUsageOld.Name, metric.SGLangCacheUsage.Name, metric.TRTLLMCacheUsage.Name), by...), Legend: legend}}},
 		{Kind: board.Series, Title: "Time to first token, p95", W: 6, Unit: board.Seconds, Absent: "no request got its first token in five minutes, or " + noServer + noRules,
 			About:   "95 of 100 requests of five minutes waited less, by pod. The twenty slowest.",
-			Queries: []board.Query{{Expr: "topk(20, " + board.Most(recorded("pod:llm_first_token_seconds:p95_5m", inNamespace), by...) + ")", Legend: legend}}},
+			Queries: []board.Query{{Expr: "topk(20, " + recorded("pod:llm_first_token_seconds:p95_5m", inNamespace) + ")", Legend: legend}}},
 	}
 }
 
 func holdings() []board.Panel {
 	idle := board.Most(board.Own(metric.GPUIdleSeconds), holding...)
-	perPod := []string{metric.LabelNamespace, metric.LabelPod}
 	return []board.Panel{
 		{Kind: board.Table, Title: "Who holds what", Unit: board.Number, Absent: "the exporter does not tell this of it (see docs/exporter.md), or " + noExporter,
 			About: "A row for each card or slice that a pod holds. Busy is of what is held, not of the whole card.",
@@ -144,9 +143,9 @@ func holdings() []board.Panel {
 			}},
 		{Kind: board.Series, Title: "Busy by pod", Unit: board.Percent, Max: 1, Absent: "the pod holds nothing, or what it holds has no busy ratio." + noRules,
 			About:   "Mean share of time in which what the pod holds computed. The twenty that computed least at the moment.",
-			Queries: []board.Query{{Expr: "bottomk(20, " + board.Most(recorded("pod:gpu_busy_ratio:avg", inNamespace), perPod...) + ")", Legend: "{{namespace}}/{{pod}}"}}},
+			Queries: []board.Query{{Expr: "bottomk(20, " + recorded("pod:gpu_busy_ratio:avg", inNamespace) + ")", Legend: "{{namespace}}/{{pod}}"}}},
 		{Kind: board.Series, Title: "Memory in use by pod", Unit: board.Percent, Max: 1, Absent: "the pod holds nothing, or the exporter has no memory of it." + noRules,
 			About:   "Share of the memory of what the pod holds. A pod that stays far below may fit a smaller slice. The twenty that use least at the moment.",
-			Queries: []board.Query{{Expr: "bottomk(20, " + board.Most(recorded("pod:gpu_memory_used:ratio", inNamespace), perPod...) + ")", Legend: "{{namespace}}/{{pod}}"}}},
+			Queries: []board.Query{{Expr: "bottomk(20, " + recorded("pod:gpu_memory_used:ratio", inNamespace) + ")", Legend: "{{namespace}}/{{pod}}"}}},
 	}
 }

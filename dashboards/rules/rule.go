@@ -2,7 +2,9 @@ package rules
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
@@ -32,7 +34,10 @@ func All() []Rule {
 }
 
 // Groups returns the rules as the file has them.
-func Groups() []Group {
+func Groups() []Group { return slices.Clone(groups()) }
+
+// groups are made once: the rule about slices goes through every product's table.
+var groups = sync.OnceValue(func() []Group {
 	return []Group{
 		{"gpuscale.fleet", Interval, fleet()},
 		{"gpuscale.tenants", Interval, tenants()},
@@ -41,7 +46,7 @@ func Groups() []Group {
 		{"gpuscale.mig", SlowInterval, layouts()},
 		{"gpuscale.waits", Interval, waits()},
 	}
-}
+})
 
 // Find returns the rule that records a name.
 func Find(record string) (Rule, bool) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -26,49 +25,41 @@ func (s State) WithRules() State {
 	return s
 }
 
-// ruled keeps what the rules make of a recording, by the families left out.
+// ruled keeps what the rules make of a recording, by rule and families left out. A
+// rule is evaluated when somebody first asks for it.
 type ruled struct {
 	mu   sync.Mutex
-	made map[string]*set
+	made map[string][]*series
 }
 
-// rulesOf evaluates the rules over a recording without some families. Only those that
-// read one of them can say something else than they say of the whole.
-func (r *ruled) rulesOf(key string, of *set, without []string) (*set, error) {
+// of returns what a rule records over a part of the recording, nil for no rule's
+// name. Only without a family that it reads can a rule say something else.
+func (r *ruled) of(record string, over view) []*series {
+	rule, ok := rules.Find(record)
+	if !ok || slices.Contains(over.without, record) {
+		return nil
+	}
+	var hidden []string
+	for _, name := range Reads(rule) {
+		if over.hidden(name) {
+			hidden = append(hidden, name)
+		}
+	}
+	key := fmt.Sprintf("%s %v %p", record, hidden, over.set)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.made == nil {
-		r.made = map[string]*set{}
-	}
-	whole := r.made[key]
-	if whole == nil {
-		whole = newSet()
-		for _, one := range rules.All() {
-			if err := whole.evaluate(one, view{set: of}); err != nil {
-				return nil, err
-			}
+	made, ok := r.made[key]
+	if !ok {
+		var err error
+		if made, err = evaluated(rule, view{set: over.set, without: over.without}); err != nil {
+			panic(fmt.Sprintf("a rule of ours: %v", err)) // its own tests say so first
 		}
-		r.made[key] = whole
-	}
-	full := key + strings.Join(without, ",")
-	if there := r.made[full]; there != nil {
-		return there, nil
-	}
-	part := newSet()
-	for _, one := range rules.All() {
-		if slices.Contains(without, one.Record) {
-			continue
+		if r.made == nil {
+			r.made = map[string][]*series{}
 		}
-		if !slices.ContainsFunc(Reads(one), func(name string) bool { return view{set: of, without: without}.hidden(name) }) {
-			part.byName[one.Record] = whole.byName[one.Record]
-			continue
-		}
-		if err := part.evaluate(one, view{set: of, without: without}); err != nil {
-			return nil, err
-		}
+		r.made[key] = made
 	}
-	r.made[full] = part
-	return part, nil
+	return made
 }
 
 // Reads are the names of the series that a rule reads, sorted.
@@ -88,20 +79,21 @@ func Reads(r rules.Rule) []string {
 	return slices.Compact(names)
 }
 
-// evaluate adds what a rule records. A series that is not there at the next
-// evaluation is marked as ended, as Prometheus does.
-func (s *set) evaluate(r rules.Rule, over view) error {
+// evaluated is what a rule records. A series that is not there at the next evaluation
+// is marked as ended, as Prometheus does.
+func evaluated(r rules.Rule, over view) ([]*series, error) {
 	q, err := newEngine().NewRangeQuery(context.Background(), over, nil, r.Expr, begin, begin.Add(Length), ruleEvery)
 	if err != nil {
-		return fmt.Errorf("%s: %w", r.Record, err)
+		return nil, fmt.Errorf("%s: %w", r.Record, err)
 	}
 	defer q.Close()
 	matrix, err := q.Exec(context.Background()).Matrix()
 	if err != nil {
-		return fmt.Errorf("%s: %w", r.Record, err)
+		return nil, fmt.Errorf("%s: %w", r.Record, err)
 	}
+	all := make([]*series, 0, len(matrix))
 	for _, found := range matrix {
-		one := s.add(labels.NewBuilder(found.Metric).Set(labels.MetricName, r.Record).Labels())
+		one := &series{labels: labels.NewBuilder(found.Metric).Set(labels.MetricName, r.Record).Labels()}
 		next := int64(0)
 		for _, p := range found.Floats {
 			if next != 0 && p.T > next {
@@ -113,6 +105,7 @@ func (s *set) evaluate(r rules.Rule, over view) error {
 		if next <= begin.Add(Length).UnixMilli() {
 			one.add(next, math.Float64frombits(value.StaleNaN))
 		}
+		all = append(all, one)
 	}
-	return nil
+	return all, nil
 }

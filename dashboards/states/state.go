@@ -81,17 +81,12 @@ func (s State) End() time.Time { return begin.Add(Length) }
 // Storage returns the series as a Prometheus has them that scrapes with or without
 // honor_labels. It is safe for concurrent use.
 func (s State) Storage(honorLabels bool) storage.Queryable {
-	key, set := "exported_ ", s.recorded.plain
+	v := view{set: s.recorded.plain, without: s.without}
 	if honorLabels {
-		key, set = "honored ", s.recorded.honored
+		v.set = s.recorded.honored
 	}
-	v := view{set: set, without: s.without}
 	if s.ruled {
-		made, err := s.recorded.ruled.rulesOf(key, set, s.without)
-		if err != nil {
-			panic(fmt.Sprintf("evaluating the rules over the state %s: %v", s.Name, err))
-		}
-		v.rules = made
+		v.rules = &s.recorded.ruled
 	}
 	return v
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"github.com/prometheus/prometheus/tsdb/chunks"
 	"github.com/prometheus/prometheus/util/annotations"
+
+	"github.com/gpuscale/gpuscale/dashboards/rules"
 )
 
 // series is one series with its values in order of time.
@@ -51,7 +53,7 @@ func (s *series) add(ms int64, v float64) {
 type view struct {
 	*set
 	without []string
-	rules   *set // what rules made of it; nil for none
+	rules   *ruled // what rules make of it; nil for none
 }
 
 // hidden reports whether a series of this name is of a family left out.
@@ -78,12 +80,12 @@ type querier struct{ view view }
 func (q querier) selected(matchers []*labels.Matcher) []*series {
 	var out []*series
 	for _, name := range q.names(matchers) {
-		all := q.view.byName[name]
-		if recorded := q.view.recorded(name); recorded != nil {
-			all = recorded
-		}
 		if q.view.hidden(name) || slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return m.Name == labels.MetricName && !m.Matches(name) }) {
 			continue
+		}
+		all := q.view.byName[name]
+		if all == nil && q.view.rules != nil {
+			all = q.view.rules.of(name, q.view)
 		}
 		for _, s := range all {
 			if !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(s.labels.Get(m.Name)) }) {
@@ -103,18 +105,12 @@ func (q querier) names(matchers []*labels.Matcher) []string {
 	}
 	names := slices.Collect(maps.Keys(q.view.byName))
 	if q.view.rules != nil {
-		names = slices.AppendSeq(names, maps.Keys(q.view.rules.byName))
+		for _, r := range rules.All() {
+			names = append(names, r.Record)
+		}
 	}
 	slices.Sort(names)
 	return names
-}
-
-// recorded are the series that a rule made.
-func (v view) recorded(name string) []*series {
-	if v.rules == nil {
-		return nil
-	}
-	return v.rules.byName[name]
 }
 
 // Select implements storage.Querier.

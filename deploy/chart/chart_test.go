@@ -1,0 +1,198 @@
+package chart_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/gpuscale/gpuscale/deploy/chart"
+	"github.com/gpuscale/gpuscale/sandbox/build"
+)
+
+var update = flag.Bool("update", false, "write the golden files again")
+
+// release is called otherwise than the chart, so that nothing can be named by
+// accident.
+const release, namespace = "demo", "cards-of-ours"
+
+func helm(t *testing.T) chart.Helm {
+	t.Helper()
+	root, err := build.FindRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := chart.New(root)
+	if err != nil {
+		t.Skip(err) // make test builds it first
+	}
+	return h
+}
+
+func render(t *testing.T, h chart.Helm, values string) []*unstructured.Unstructured {
+	t.Helper()
+	objects, err := h.Template(t.Context(), chart.Release{Name: release, Namespace: namespace, Values: values})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+func id(o *unstructured.Unstructured) string {
+	return fmt.Sprintf("%s %s %s/%s", o.GetAPIVersion(), o.GetKind(), o.GetNamespace(), o.GetName())
+}
+
+// clusterWide are the kinds of ours that have no namespace.
+var clusterWide = []string{
+	"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "APIService",
+	"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+}
+
+// TestLint: helm's own opinion of the chart.
+func TestLint(t *testing.T) {
+	h := helm(t)
+	out, err := h.Run(t.Context(), chart.Release{Values: chart.Everything}, "lint", "--strict", "--quiet", h.Chart)
+	if err != nil {
+		t.Error(err)
+	}
+	if strings.Contains(string(out), "[ERROR]") || strings.Contains(string(out), "[WARNING]") {
+		t.Errorf("%s", out)
+	}
+}
+
+// TestCombinations renders every combination. What the API server says of each is
+// asked in sandbox/chart.
+func TestCombinations(t *testing.T) {
+	h := helm(t)
+	all := chart.Combinations()
+	if len(all) < 50 {
+		t.Errorf("only %d combinations", len(all))
+	}
+	for _, c := range all {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			seen := map[string]bool{}
+			names := map[string]bool{}
+			for _, o := range render(t, h, c.Values) {
+				if seen[id(o)] {
+					t.Errorf("%s is rendered twice", id(o))
+				}
+				seen[id(o)] = true
+				names[o.GetName()] = true
+				checkObject(t, o)
+			}
+			if c.Values == "" && !names[release+"-gpuscale-adapter"] {
+				t.Errorf("no object is named after the release: %v", names)
+			}
+		})
+	}
+}
+
+// elsewhere are the namespaces that something of ours must lie in beside the
+// release's own, each with its reason.
+var elsewhere = map[string]string{
+	"kube-system":  "who the aggregator is stands there; a device plugin of its own may run there",
+	"default":      "Events of Nodes lie there",
+	"gpu-operator": "mig-manager reads its configs there, and the device plugin runs there",
+	"kube-public":  "a combination puts the boards there",
+}
+
+// longestName that Kubernetes takes: Services are names in DNS, a CronJob's and a
+// workload's has a suffix put behind it.
+func longestName(kind string) int {
+	switch kind {
+	case "CronJob":
+		return 52
+	case "Service", "Deployment", "DaemonSet":
+		return 63
+	}
+	return 253
+}
+
+func checkObject(t *testing.T, o *unstructured.Unstructured) {
+	t.Helper()
+	wide := slices.Contains(clusterWide, o.GetKind())
+	switch ns := o.GetNamespace(); {
+	case wide && ns != "":
+		t.Errorf("%s has a namespace", id(o))
+	case !wide && ns != namespace && elsewhere[ns] == "":
+		t.Errorf("%s is not in the release's namespace", id(o))
+	}
+	if longest := longestName(o.GetKind()); o.GetName() == "" || len(o.GetName()) > longest {
+		t.Errorf("%s: a name of %d letters, at most %d are allowed", id(o), len(o.GetName()), longest)
+	}
+	if o.GetLabels()["app.kubernetes.io/instance"] != release {
+		t.Errorf("%s does not say of which release it is", id(o))
+	}
+	// gpuscale-system is where the example manifests lie; nothing here may.
+	text, err := o.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The alerts' descriptions name it as an example, in words that are theirs.
+	if o.GetKind() != "CustomResourceDefinition" && o.GetKind() != "PrometheusRule" && strings.Contains(string(text), "gpuscale-system") {
+		t.Errorf("%s names a namespace of nobody's", id(o))
+	}
+}
+
+// TestSchema: what is wrong is said with its path, and what cannot be wrong by its
+// type with what to do.
+func TestSchema(t *testing.T) {
+	h := helm(t)
+	for _, c := range []struct{ values, want string }{
+		{`{exporter: {enabld: true}}`, "enabld"},
+		{`{adapter: {replicas: none}}`, "/adapter/replicas"},
+		{`{adapter: {replicas: 0}}`, "/adapter/replicas"},
+		{`{prometheus: {url: "ftp://x"}}`, "/prometheus/url"},
+		{`{monitoring: {scrape: podmonitor}}`, "/monitoring/scrape"},
+		{`{exporter: {image: {digest: latest}}}`, "/exporter/image/digest"},
+		{`{exporter: {collectIntervalMilliseconds: 10}}`, "/exporter/collectIntervalMilliseconds"},
+		{`{adapter: {port: 443}}`, "/adapter/port"},
+		{`{prometheus: {secrets: [{name: x}]}}`, "/prometheus/secrets/0"},
+		{`{nosuch: 1}`, "nosuch"},
+		{`{adapter: {certificate: {source: secret}}}`, "adapter.certificate.secretName: needed with"},
+		{`{exporter: {hostEngine: {address: "unix:///x/y"}}}`, "exporter.hostEngine.socketDir: needed with"},
+		{`{exporter: {source: nvml, hostEngine: {address: "x:5555"}}}`, "exporter.hostEngine.address: a host engine is DCGM's"},
+		{`{agent: {enabled: true, exporterBy: annotation}}`, "agent.exporterBy: annotation needs"},
+		{`{monitoring: {prometheusServiceAccount: {name: x}}}`, "monitoring.prometheusServiceAccount.namespace: needed"},
+		{`{monitoring: {prometheusServiceAccount: {namespace: x}}}`, "monitoring.prometheusServiceAccount.name: needed"},
+		{`{monitoring: {rules: {alerts: true, overrides: {NoSuch: {}}}}}`, "monitoring.rules.overrides.NoSuch: there is no such alert"},
+		{`{monitoring: {rules: {alerts: true, overrides: {GpuscaleExporterDown: {fro: 1m}}}}}`, "GpuscaleExporterDown.fro: want enabled"},
+		{`{monitoring: {rules: {alerts: true, overrides: {GpuscaleExporterDown: {threshold: 2}}}}}`, "GpuscaleExporterDown.threshold: this alert has none"},
+		{`{monitoring: {rules: {alerts: true, overrides: {GpuscaleExporterDown: {severity: page}}}}}`, "GpuscaleExporterDown.severity"},
+	} {
+		t.Run(c.values, func(t *testing.T) {
+			t.Parallel()
+			_, err := h.Template(t.Context(), chart.Release{Name: release, Namespace: namespace, Values: c.values})
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("want an error with %q, got: %v", c.want, err)
+			}
+		})
+	}
+}
+
+// TestToolsAreNamed: who has not built helm hears how.
+func TestToolsAreNamed(t *testing.T) {
+	t.Setenv("GPUSCALE_CACHE", t.TempDir())
+	if _, err := chart.New(t.TempDir()); err == nil || !strings.Contains(err.Error(), "make chart-tools") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestHelmTalksToNoCluster: rendering has neither the user's cluster nor files.
+func TestHelmTalksToNoCluster(t *testing.T) {
+	h := helm(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := h.Template(ctx, chart.Release{Name: release}); err == nil {
+		t.Error("an ended context renders")
+	}
+}
+
+func releaseWith(values string, args ...string) chart.Release {
+	return chart.Release{Name: release, Namespace: namespace, Values: values, Args: args}
+}

@@ -1,0 +1,100 @@
+package chart
+
+// Combination is one way to install the chart.
+type Combination struct {
+	Name   string
+	Values string // YAML
+}
+
+// Combinations are values that people have, each at its edge, and together. The
+// chart has to render them all, and the API server to take what is rendered.
+func Combinations() []Combination {
+	return []Combination{
+		{"nothing said", ``},
+		{"all programs", `{agent: {enabled: true}, report: {enabled: true}}`},
+		{"no program", `{exporter: {enabled: false}, adapter: {enabled: false}, autoscaler: {enabled: false}}`},
+		{"no program, no CRDs", `{crds: {install: false}, exporter: {enabled: false}, adapter: {enabled: false}, autoscaler: {enabled: false}}`},
+		{"exporter alone", `{adapter: {enabled: false}, autoscaler: {enabled: false}}`},
+		{"adapter alone", `{exporter: {enabled: false}, autoscaler: {enabled: false}}`},
+		{"autoscaler alone", `{exporter: {enabled: false}, adapter: {enabled: false}}`},
+		{"agent alone", `{exporter: {enabled: false}, adapter: {enabled: false}, autoscaler: {enabled: false}, agent: {enabled: true}}`},
+		{"report alone", `{exporter: {enabled: false}, adapter: {enabled: false}, autoscaler: {enabled: false}, report: {enabled: true}}`},
+
+		{"names", `{nameOverride: gs, fullnameOverride: cards, commonLabels: {team: ml}}`},
+		{"a long name", `{fullnameOverride: a-name-that-is-longer-than-any-kubernetes-object-may-be-called}`},
+		{"images", `{image: {registry: registry.example/team, tag: v1, pullPolicy: Always, pullSecrets: [{name: pull}]}, adapter: {image: {digest: "sha256:0000000000000000000000000000000000000000000000000000000000000000"}}, exporter: {image: {tag: v2}}}`},
+		{"under another chart", `{global: {whatever: {it: has}}}`},
+		{"accounts of others", `{exporter: {serviceAccount: {create: false}}, adapter: {serviceAccount: {create: false, name: mine}}, autoscaler: {serviceAccount: {name: yours, annotations: {eks.amazonaws.com/role-arn: "arn:aws:iam::1:role/x"}}}}`},
+
+		{"exporter: DCGM embedded", `{exporter: {source: dcgm, dcgmLibraryDir: /usr/lib/x86_64-linux-gnu}}`},
+		{"exporter: profiling", `{exporter: {source: dcgm, dcgmLibraryDir: /opt/dcgm, profiling: true, runtimeClassName: nvidia}}`},
+		{"exporter: remote host engine of the node", `{exporter: {hostEngine: {address: "$(HOST_IP):5555"}, dcgmLibraryDir: /opt/dcgm}}`},
+		{"exporter: remote host engine by socket", `{exporter: {hostEngine: {address: "unix:///run/dcgm/socket", socketDir: /run/dcgm}}}`},
+		{"exporter: NVML", `{exporter: {source: nvml, attribution: false}}`},
+		{"exporter: socket", `{exporter: {quiesceSocket: true}}`},
+		{"exporter: labels of holders", `{exporter: {holderLabels: true}}`},
+		{"exporter: fractions", `{exporter: {fractionalGPUs: true, virtualGPUs: true}}`},
+		{"exporter: DRA", `{exporter: {dra: true}}`},
+		{"exporter: condition", `{exporter: {nodeCondition: true}}`},
+		{"exporter: annotation", `{exporter: {quiesceAnnotation: true}}`},
+		{"exporter: all rights", `{exporter: {holderLabels: true, fractionalGPUs: true, virtualGPUs: true, dra: true, nodeCondition: true, quiesceAnnotation: true, profiling: true}}`},
+		{"exporter: counters", `{exporter: {counters: "DCGM_FI_DEV_GPU_UTIL, gauge, busy\n", compat: once, collectIntervalMilliseconds: 200, port: 9500}}`},
+		{"exporter: no compat, other nodes", `{exporter: {compat: "false", nodeSelector: {gpu: "yes"}, affinity: {nodeAffinity: {}}, tolerations: [], priorityClassName: "", updateStrategy: {type: OnDelete}, extraArgs: [--log-format=json], extraEnv: [{name: A, value: b}], podAnnotations: {a: b}, podLabels: {c: d}}}`},
+
+		{"adapter: custom only", `{adapter: {apis: {external: false}}}`},
+		{"adapter: external only", `{adapter: {apis: {custom: false}}}`},
+		{"adapter: no API", `{adapter: {apis: {custom: false, external: false}}}`},
+		{"adapter: cert-manager", `{adapter: {certificate: {source: cert-manager}}}`},
+		{"adapter: cert-manager, an issuer of theirs", `{adapter: {certificate: {source: cert-manager, issuerRef: {name: corp, kind: ClusterIssuer}}}}`},
+		{"adapter: a certificate of theirs", `{adapter: {certificate: {source: secret, secretName: mine, caBundle: "-----BEGIN CERTIFICATE-----"}}, monitoring: {scrape: ServiceMonitor}}`},
+		{"adapter: a certificate of theirs, authority injected", `{adapter: {certificate: {source: secret, secretName: mine}}, monitoring: {scrape: ServiceMonitor}}`},
+		{"adapter: one replica", `{adapter: {replicas: 1, pdb: {enabled: false}, hostNetwork: true, servicePort: 6443, port: 10443}}`},
+		{"adapter: configuration", `{adapter: {config: {interval: 10s, maxAge: 90s, rules: [{name: batch_backlog, subject: namespace, sources: [{metric: batch_queue_length}], perPod: sum, perWorkload: sum}]}, exporterNamespaces: [], scaleTargets: [{apiGroup: argoproj.io, resources: [rollouts]}], aggregateToView: false}}`},
+		{"adapter: volumes", `{adapter: {extraVolumes: [{name: x, emptyDir: {}}], extraVolumeMounts: [{name: x, mountPath: /x}], topologySpreadConstraints: [{maxSkew: 2, topologyKey: rack, whenUnsatisfiable: DoNotSchedule}], affinity: {podAntiAffinity: {}}, nodeSelector: {a: b}, tolerations: [{operator: Exists}]}}`},
+		{"adapter: a share may go", `{adapter: {replicas: 5, pdb: {maxUnavailable: 40%}}}`},
+		{"adapter: no scale", `{adapter: {scaleTargets: []}}`},
+
+		{"autoscaler: dry run", `{autoscaler: {dryRun: true}}`},
+		{"autoscaler: all pools", `{autoscaler: {pools: {clusterAPI: true, karpenter: true, kwok: true, scale: [{apiGroup: example.org, resource: herds}]}}}`},
+		{"autoscaler: all pools, dry run", `{autoscaler: {dryRun: true, pools: {clusterAPI: true, karpenter: true, kwok: true, scale: [{apiGroup: example.org, resource: herds}]}}}`},
+		{"autoscaler: no mig-manager", `{autoscaler: {migManager: {namespace: ""}}}`},
+		{"autoscaler: no neighbours", `{autoscaler: {neighbours: false, replicas: 1, port: 8080, pdb: {minAvailable: 1}}}`},
+		{"autoscaler: configuration", `{autoscaler: {config: {interval: 5s, policy: {maxNodesPerHour: 3}, leaderElection: {leaseDuration: 30s}}, extraArgs: [--log-level=debug], extraEnv: [{name: AWS_REGION, value: eu-west-1}]}}`},
+		{"autoscaler: volumes", `{autoscaler: {extraVolumes: [{name: x, emptyDir: {}}], extraVolumeMounts: [{name: x, mountPath: /x}], priorityClassName: "", resources: {}}}`},
+
+		{"agent by socket", `{agent: {enabled: true, runtimeClassName: nvidia, extraArgs: [--log-level=debug]}}`},
+		{"agent by annotation", `{exporter: {quiesceAnnotation: true}, agent: {enabled: true, exporterBy: annotation}}`},
+		{"agent by nobody", `{agent: {enabled: true, exporterBy: none, config: {freeze: true}, devicePlugin: {namespace: kube-system, labelKey: k8s-app, labelValue: nvidia}}}`},
+
+		{"report to the log", `{report: {enabled: true, since: 30d}}`},
+		{"report on a claim", `{report: {enabled: true, persistence: {enabled: true, size: 5Gi, storageClassName: fast}, format: json, currency: EUR}}`},
+		{"report on their claim", `{report: {enabled: true, persistence: {enabled: true, existingClaim: theirs}, prices: "currency: EUR\n", extraArgs: ["--match=cluster=\"a\""]}}`},
+
+		{"Prometheus with a secret", `{prometheus: {url: "https://mimir.example/prometheus", client: {headerFiles: {X-Scope-OrgID: /etc/gpuscale-secrets/mimir/tenant}}, secrets: [mimir, other]}, report: {enabled: true}}`},
+		{"ServiceMonitors", `{agent: {enabled: true}, monitoring: {scrape: ServiceMonitor, labels: {release: kps}, honorLabels: true, interval: 30s, prometheusServiceAccount: {namespace: monitoring, name: prometheus}}}`},
+		{"PodMonitors", `{agent: {enabled: true}, monitoring: {scrape: PodMonitor}}`},
+		{"annotations", `{agent: {enabled: true}, monitoring: {scrape: annotations}}`},
+		{"rules", `{monitoring: {rules: {recording: true, alerts: true}, labels: {role: alerts}}}`},
+		{"rules, some otherwise", `{monitoring: {rules: {alerts: true, runbookBase: "https://wiki.example/runbooks/", overrides: {GpuscaleExporterDown: {enabled: false}, GpuscaleSamplesStale: {threshold: 0.5, for: 1h, severity: info, labels: {team: ml}}}}}}`},
+		{"rules without programs", `{adapter: {enabled: false}, autoscaler: {enabled: false}, monitoring: {rules: {alerts: true}}}`},
+		{"boards", `{monitoring: {dashboards: {enabled: true, labels: {x: "1"}, annotations: {folder: GPUs}}}}`},
+		{"boards elsewhere", `{monitoring: {dashboards: {enabled: true, namespace: kube-public}}}`},
+		{"network policies", `{agent: {enabled: true}, report: {enabled: true}, networkPolicy: {enabled: true}}`},
+		{"network policies, both ways", `{report: {enabled: true}, networkPolicy: {enabled: true, prometheusNamespaceSelector: {matchExpressions: [{key: a, operator: Exists}]}, egress: {enabled: true, to: [{to: [{ipBlock: {cidr: 10.0.0.0/8}}]}]}}}`},
+		{"everything", Everything},
+	}
+}
+
+// Everything turns on all that can be on at once.
+const Everything = `
+exporter: {holderLabels: true, fractionalGPUs: true, virtualGPUs: true, dra: true, nodeCondition: true, quiesceAnnotation: true, profiling: true, dcgmLibraryDir: /opt/dcgm, counters: "DCGM_FI_DEV_GPU_UTIL, gauge, busy\n"}
+autoscaler: {pools: {clusterAPI: true, karpenter: true, kwok: true, scale: [{apiGroup: example.org, resource: herds}]}}
+agent: {enabled: true}
+report: {enabled: true, persistence: {enabled: true}}
+monitoring:
+  scrape: ServiceMonitor
+  prometheusServiceAccount: {namespace: monitoring, name: prometheus}
+  rules: {recording: true, alerts: true}
+  dashboards: {enabled: true}
+networkPolicy: {enabled: true, egress: {enabled: true}}
+`

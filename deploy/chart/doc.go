@@ -1,0 +1,7 @@
+// Package chart renders the Helm chart beside it with Helm itself, for the tests
+// here and for those on the sandbox's control plane. Combinations are the values
+// that both try.
+//
+// It is no part of any program. The chart's own parts that come from elsewhere
+// are written by gen.
+package chart

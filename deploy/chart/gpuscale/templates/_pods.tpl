@@ -1,0 +1,130 @@
+{{/* What pods of all components have alike. Each takes (dict "root" $ "name" "adapter"). */}}
+
+{{- define "gpuscale.podMeta" -}}
+{{- $c := index .root.Values .name -}}
+labels:
+  {{- include "gpuscale.labels" . | nindent 2 }}
+  {{- with $c.podLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- $annotations := dict -}}
+{{- if and (eq .root.Values.monitoring.scrape "annotations") (has .name (list "exporter" "autoscaler" "agent")) -}}
+{{- $annotations = dict "prometheus.io/scrape" "true" "prometheus.io/port" ($c.port | toString) -}}
+{{- end -}}
+{{- with .checksum }}{{ $annotations = set $annotations "checksum/config" . }}{{ end -}}
+{{- with mergeOverwrite $annotations (deepCopy $c.podAnnotations) }}
+annotations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "gpuscale.scheduling" -}}
+{{- $c := index .root.Values .name -}}
+{{- with .root.Values.image.pullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $c.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with $c.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $c.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $c.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* Two replicas on one node would go together. Preferred, so that a small cluster has both. */}}
+{{- define "gpuscale.spread" -}}
+{{- $c := index .root.Values .name -}}
+topologySpreadConstraints:
+{{- with $c.topologySpreadConstraints }}
+{{ toYaml . }}
+{{- else }}
+{{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+- maxSkew: 1
+  topologyKey: {{ . }}
+  whenUnsatisfiable: ScheduleAnyway
+  labelSelector:
+    matchLabels: {{- include "gpuscale.selector" $ | nindent 6 }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* What Pod Security calls restricted. */}}
+{{- define "gpuscale.restrictedPod" -}}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  fsGroup: 65532
+  seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
+{{- define "gpuscale.restrictedContainer" -}}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  runAsNonRoot: true
+  capabilities: {drop: [ALL]}
+{{- end -}}
+
+{{- define "gpuscale.secretMounts" -}}
+{{- range .Values.prometheus.secrets }}
+- {name: secret-{{ . }}, mountPath: /etc/gpuscale-secrets/{{ . }}, readOnly: true}
+{{- end }}
+{{- end -}}
+
+{{- define "gpuscale.secretVolumes" -}}
+{{- range .Values.prometheus.secrets }}
+- name: secret-{{ . }}
+  secret: {secretName: {{ . }}}
+{{- end }}
+{{- end -}}
+
+{{/* A token is mounted where a pod says so, never by the account. */}}
+{{- define "gpuscale.account" -}}
+{{- $sa := (index .root.Values .name).serviceAccount -}}
+{{- if $sa.create }}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ include "gpuscale.serviceAccount" . }}
+  namespace: {{ .root.Release.Namespace }}
+  labels: {{- include "gpuscale.labels" . | nindent 4 }}
+  {{- with $sa.annotations }}
+  annotations: {{- toYaml . | nindent 4 }}
+  {{- end }}
+automountServiceAccountToken: false
+{{- end }}
+{{- end -}}
+
+{{/* A binding of the component's account. Takes kind, role, rolekind, as, namespace besides. */}}
+{{- define "gpuscale.binding" -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ .kind }}
+metadata:
+  name: {{ .as }}
+  {{- with .namespace }}
+  namespace: {{ . }}
+  {{- end }}
+  labels: {{- include "gpuscale.labels" . | nindent 4 }}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: {{ .roleKind }}, name: {{ .role | quote }}}
+subjects:
+- {kind: ServiceAccount, name: {{ include "gpuscale.serviceAccount" . }}, namespace: {{ .root.Release.Namespace }}}
+{{- end -}}
+
+{{- define "gpuscale.prometheus" -}}
+{{- toYaml (mergeOverwrite (dict "url" .Values.prometheus.url) (deepCopy .Values.prometheus.client)) -}}
+{{- end -}}
+
+{{/* Kubernetes takes one of the two. */}}
+{{- define "gpuscale.budget" -}}
+{{- if ne (toString .minAvailable) "" -}}
+minAvailable: {{ .minAvailable }}
+{{- else -}}
+maxUnavailable: {{ .maxUnavailable }}
+{{- end -}}
+{{- end -}}

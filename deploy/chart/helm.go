@@ -1,0 +1,116 @@
+package chart
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// Helm runs the pinned helm over the chart of a checkout.
+type Helm struct {
+	Binary string
+	Chart  string // the chart's folder
+	// Kubeconfig of the cluster to talk to; empty: none is talked to.
+	Kubeconfig string
+}
+
+// Tool returns the path of a tool that make chart-tools has built, or an error
+// that says how to build it.
+func Tool(root, name string) (string, error) {
+	cache := os.Getenv("GPUSCALE_CACHE")
+	if cache == "" {
+		cache = filepath.Join(root, ".cache")
+	}
+	path := filepath.Join(cache, "tools", name)
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("%s is not there: make chart-tools builds it (it takes minutes once): %w", name, err)
+	}
+	return path, nil
+}
+
+// New returns Helm over the chart below root.
+func New(root string) (Helm, error) {
+	binary, err := Tool(root, "helm")
+	return Helm{Binary: binary, Chart: filepath.Join(root, "deploy/chart/gpuscale")}, err
+}
+
+// Release is what is rendered or installed, and where to. Values are YAML.
+type Release struct {
+	Name, Namespace, Values string
+	// Args are further flags.
+	Args []string
+}
+
+// Template renders without a cluster.
+func (h Helm) Template(ctx context.Context, r Release) ([]*unstructured.Unstructured, error) {
+	out, err := h.Run(ctx, r, "template", r.Name, h.Chart)
+	if err != nil {
+		return nil, err
+	}
+	return Objects(out)
+}
+
+// Install makes or upgrades the release in the cluster of h.Kubeconfig and waits
+// for nothing: there is no kubelet to wait for.
+func (h Helm) Install(ctx context.Context, r Release) error {
+	_, err := h.Run(ctx, r, "upgrade", "--install", r.Name, h.Chart)
+	return err
+}
+
+// Run runs helm with the release's namespace, values and flags behind args. The
+// error has what helm said.
+func (h Helm) Run(ctx context.Context, r Release, args ...string) ([]byte, error) {
+	if r.Namespace != "" {
+		args = append(args, "--namespace", r.Namespace)
+	}
+	if r.Values != "" {
+		args = append(args, "--values", "-")
+	}
+	cmd := exec.CommandContext(ctx, h.Binary, append(args, r.Args...)...)
+	cmd.Stdin = strings.NewReader(r.Values)
+	// Nothing of whoever runs this: no cluster, no plugins, no repositories.
+	home, err := os.MkdirTemp("", "helm-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(home)
+	kubeconfig := h.Kubeconfig
+	if kubeconfig == "" {
+		kubeconfig = filepath.Join(home, "none")
+	}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "KUBECONFIG=" + kubeconfig}
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("helm %s: %w: %s", args[0], err, strings.TrimSpace(stderr.String()))
+	}
+	return stdout.Bytes(), nil
+}
+
+// Objects reads what was rendered, in its order.
+func Objects(text []byte) ([]*unstructured.Unstructured, error) {
+	var out []*unstructured.Unstructured
+	d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
+	for {
+		o := &unstructured.Unstructured{}
+		err := d.Decode(o)
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading what was rendered: %w", err)
+		}
+		if len(o.Object) > 0 {
+			out = append(out, o)
+		}
+	}
+}

@@ -1,0 +1,280 @@
+package chart_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/gpuscale/gpuscale/deploy/chart"
+)
+
+// rules of a ClusterRole or Role, as lines: groups resources verbs [names].
+func rules(t *testing.T, o *unstructured.Unstructured) []string {
+	t.Helper()
+	var role rbacv1.ClusterRole // a Role has the same rules
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role); err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, r := range role.Rules {
+		for _, verb := range r.Verbs {
+			for _, group := range r.APIGroups {
+				for _, resource := range r.Resources {
+					line := fmt.Sprintf("%-7s %s", verb, resource)
+					if group != "" {
+						line += "." + group
+					}
+					if len(r.ResourceNames) > 0 {
+						line += " " + strings.Join(r.ResourceNames, ",")
+					}
+					out = append(out, line)
+				}
+			}
+			for _, url := range r.NonResourceURLs {
+				out = append(out, fmt.Sprintf("%-7s %s", verb, url))
+			}
+		}
+	}
+	sort.Strings(out)
+	return out
+}
+
+// roles are the rendered roles' rules by kind, namespace and name.
+func roles(t *testing.T, objects []*unstructured.Unstructured) map[string][]string {
+	t.Helper()
+	out := map[string][]string{}
+	for _, o := range objects {
+		if k := o.GetKind(); k == "ClusterRole" || k == "Role" {
+			out[strings.TrimSpace(k+" "+o.GetNamespace()+" "+o.GetName())] = rules(t, o)
+		}
+	}
+	return out
+}
+
+// bindings are who has what: subject → role.
+func bindings(t *testing.T, objects []*unstructured.Unstructured) []string {
+	t.Helper()
+	var out []string
+	for _, o := range objects {
+		if k := o.GetKind(); k != "ClusterRoleBinding" && k != "RoleBinding" {
+			continue
+		}
+		var b rbacv1.ClusterRoleBinding
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &b); err != nil {
+			t.Fatal(err)
+		}
+		where := "everywhere"
+		if o.GetNamespace() != "" {
+			where = "in " + o.GetNamespace()
+		}
+		for _, s := range b.Subjects {
+			out = append(out, fmt.Sprintf("%s/%s has %s %s %s", s.Namespace, s.Name, b.RoleRef.Kind, b.RoleRef.Name, where))
+		}
+	}
+	sort.Strings(out)
+	return out
+}
+
+// TestRights holds every right of every option against a file, so that a change of
+// one is seen by whoever reads the diff.
+func TestRights(t *testing.T) {
+	h := helm(t)
+	var b strings.Builder
+	for _, c := range []struct{ name, values string }{
+		{"nothing said", ""},
+		{"dry run", `{autoscaler: {dryRun: true}}`},
+		{"everything", chart.Everything},
+	} {
+		objects := render(t, h, c.values)
+		fmt.Fprintf(&b, "# %s\n", c.name)
+		all := roles(t, objects)
+		for _, name := range sortedKeys(all) {
+			fmt.Fprintf(&b, "\n%s\n", name)
+			for _, r := range all[name] {
+				fmt.Fprintf(&b, "    %s\n", r)
+			}
+		}
+		fmt.Fprintf(&b, "\n%s\n\n", strings.Join(bindings(t, objects), "\n"))
+	}
+	golden := filepath.Join("testdata", "rights.txt")
+	if *update {
+		if err := os.WriteFile(golden, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != string(want) {
+		t.Errorf("rights have changed; read the difference, then go test ./deploy/chart -run TestRights -update\n%s", difference(string(want), b.String()))
+	}
+}
+
+// TestLeastPrivilege: no program may do what nobody can list, none may read a
+// Secret, and the exporter asks the API server nothing unless an option needs it.
+func TestLeastPrivilege(t *testing.T) {
+	h := helm(t)
+	for _, c := range chart.Combinations() {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			objects := render(t, h, c.Values)
+			for name, rules := range roles(t, objects) {
+				for _, r := range rules {
+					// Users' own role: a resource of the metrics APIs is a metric's name.
+					if strings.Contains(r, "*") && !strings.HasSuffix(name, "-metrics-reader") {
+						t.Errorf("%s: %s: a star", name, r)
+					}
+					for _, never := range []string{"secrets", "impersonate", "escalate", "bind ", "pods/exec", "nodes/proxy", "serviceaccounts"} {
+						if strings.Contains(r, never) {
+							t.Errorf("%s: %s: nothing of ours needs that", name, r)
+						}
+					}
+				}
+			}
+			if strings.Contains(c.Values, "exporter: {") {
+				return
+			}
+			for _, b := range bindings(t, objects) {
+				if strings.Contains(b, "-exporter has") {
+					t.Errorf("%s, and no option of the exporter asks for it", b)
+				}
+			}
+		})
+	}
+}
+
+// TestTokens: a token lies only in pods that talk to the API server.
+func TestTokens(t *testing.T) {
+	h := helm(t)
+	for _, c := range []struct {
+		name, values string
+		with         []string
+	}{
+		{"nothing said", "", []string{"adapter", "autoscaler"}},
+		{"report and agent", `{report: {enabled: true}, agent: {enabled: true}}`, []string{"adapter", "agent", "autoscaler"}},
+		{"condition", `{exporter: {nodeCondition: true}}`, []string{"adapter", "autoscaler", "exporter"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var with []string
+			for _, o := range render(t, h, c.values) {
+				switch o.GetKind() {
+				case "ServiceAccount":
+					if on, found, _ := unstructured.NestedBool(o.Object, "automountServiceAccountToken"); !found || on {
+						t.Errorf("%s mounts its token everywhere", id(o))
+					}
+				case "Deployment", "DaemonSet", "CronJob":
+					on, found, _ := unstructured.NestedBool(podSpec(t, o), "automountServiceAccountToken")
+					if !found {
+						t.Errorf("%s does not say whether it needs a token", id(o))
+					}
+					if on {
+						with = append(with, o.GetLabels()["app.kubernetes.io/component"])
+					}
+				}
+			}
+			sort.Strings(with)
+			if !slices.Equal(with, c.with) {
+				t.Errorf("a token is in the pods of %q, want %q", with, c.with)
+			}
+		})
+	}
+}
+
+// podSpec of a workload.
+func podSpec(t *testing.T, o *unstructured.Unstructured) map[string]any {
+	t.Helper()
+	path := []string{"spec", "template", "spec"}
+	if o.GetKind() == "CronJob" {
+		path = append([]string{"spec", "jobTemplate"}, path...)
+	}
+	spec, found, err := unstructured.NestedMap(o.Object, path...)
+	if err != nil || !found {
+		t.Fatalf("%s has no pods: %v", id(o), err)
+	}
+	return spec
+}
+
+// TestTheManifestsHaveNoMore: the example manifests work today, so whatever right
+// they give the chart can give too.
+func TestTheManifestsHaveNoMore(t *testing.T) {
+	h := helm(t)
+	objects, err := h.Template(t.Context(), chart.Release{Name: "gpuscale", Namespace: "gpuscale-system", Values: chart.Everything})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours := map[string][]string{} // by component
+	for _, o := range objects {
+		if k := o.GetKind(); k == "ClusterRole" || k == "Role" {
+			component := o.GetLabels()["app.kubernetes.io/component"]
+			ours[component] = append(ours[component], rules(t, o)...)
+		}
+	}
+	files, err := filepath.Glob("../manifests/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no manifests: ", err)
+	}
+	compared := 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		theirs, err := chart.Objects(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		component := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(file), ".yaml"), "-node")
+		for _, o := range theirs {
+			if k := o.GetKind(); k != "ClusterRole" && k != "Role" {
+				continue
+			}
+			for _, r := range rules(t, o) {
+				compared++
+				if r == "get     */scale.*" { // the chart names the kinds: adapter.scaleTargets
+					continue
+				}
+				if !slices.Contains(ours[component], r) {
+					t.Errorf("%s: %s: the chart cannot give it", filepath.Base(file), r)
+				}
+			}
+		}
+	}
+	if compared < 50 {
+		t.Errorf("only %d rights compared", compared)
+	}
+}
+
+func sortedKeys(m map[string][]string) []string {
+	var out []string
+	for k := range m {
+		out = append(out, k)
+	}
+	sort.Strings(out)
+	return out
+}
+
+// difference lists lines that only one of two texts has.
+func difference(a, b string) string {
+	as, bs := strings.Split(a, "\n"), strings.Split(b, "\n")
+	var out []string
+	for _, l := range as {
+		if !slices.Contains(bs, l) {
+			out = append(out, "- "+l)
+		}
+	}
+	for _, l := range bs {
+		if !slices.Contains(as, l) {
+			out = append(out, "+ "+l)
+		}
+	}
+	return strings.Join(out, "\n")
+}
