@@ -78,7 +78,7 @@ func profiles() []board.Panel {
 			},
 			Columns: []board.Column{{Label: metric.LabelProfile, Title: "Profile"}, {Value: 1, Title: "Instances", Sort: true}, {Value: 2, Title: "Held"},
 				{Value: 3, Title: "Mean busy", Unit: board.Percent, Scale: board.Falling(0.1, 0.4)}, {Value: 4, Title: "Memory used, p95", Unit: board.Bytes}}},
-		{Kind: board.Series, Title: "Instances", W: 12, Unit: board.Count, Stack: true, Steps: true, Absent: noExporter,
-			About: "Instances by profile: what the cards have been cut into.", Queries: []board.Query{{Expr: board.CountOf(instances, metric.LabelProfile), Legend: "{{profile}}"}}},
+		{Kind: board.Series, Title: "Instances", W: 12, Unit: board.Count, Stack: true, Steps: true, Absent: noExporter + noRules,
+			About: "Instances by profile: what the cards have been cut into.", Queries: []board.Query{{Expr: board.Sum(recorded("node:gpu_instance_info:count", inNode), metric.LabelProfile), Legend: "{{profile}}"}}},
 	}
 }

@@ -40,6 +40,10 @@ const (
 // layouts is how cards are cut.
 func layouts() []Rule {
 	return []Rule{{
+		Record: "node:gpu_instance_info:count",
+		Expr:   count(largest(metric.GPUInstanceInfo.Name, append(thing[1:len(thing):len(thing)], metric.LabelProfile)...), metric.LabelNode, metric.LabelProfile),
+		Help:   "MIG instances of a node, by profile.", Labels: []string{metric.LabelNode, metric.LabelProfile},
+	}, {
 		Record: SliceStanding, Expr: sliceMap(),
 		Help:   "A memory slice of a card in MIG mode: the compute slices of its instance's profile, plus 10 where it is held, 20 where it is held idle, 30 where nobody knows; 0 in no instance.",
 		Labels: []string{metric.LabelNode, metric.LabelGPU, CardLabel, SliceLabel},

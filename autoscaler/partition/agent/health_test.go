@@ -65,6 +65,12 @@ func TestHealthOfATick(t *testing.T) {
 	}
 	b.state.Hang = false
 	b.set(b.state)
+	for range 60 { // of a second each: the call that hung is still in the driver
+		if _, err := b.driver.Read(t.Context()); err == nil {
+			return
+		}
+	}
+	t.Error("the driver answers again and is not asked")
 }
 
 // TestMetrics: one operation that is cut, one that is refused, one that fails and is

@@ -13,13 +13,18 @@ import (
 // LibraryName is what the loader looks for.
 const LibraryName = "libnvidia-ml.so.1"
 
-// NVML is the driver of this machine. One call is made at a time; go-nvml has its
-// library in globals, so that a process should have one NVML.
+// lane has a token while nobody is in the driver. A call that hangs keeps it. It is
+// the process's, since go-nvml has its library in globals.
+var lane = func() chan struct{} {
+	c := make(chan struct{}, 1)
+	c <- struct{}{}
+	return c
+}()
+
+// NVML is the driver of this machine. One call is made at a time.
 type NVML struct {
 	path    string
 	timeout time.Duration
-	// lane has a token while nobody is in the driver. A call that hangs keeps it.
-	lane chan struct{}
 }
 
 // New returns the driver behind a library, LibraryName if path is empty. timeout
@@ -28,9 +33,7 @@ func New(path string, timeout time.Duration) *NVML {
 	if path == "" {
 		path = LibraryName
 	}
-	n := &NVML{path: path, timeout: timeout, lane: make(chan struct{}, 1)}
-	n.lane <- struct{}{}
-	return n
+	return &NVML{path: path, timeout: timeout}
 }
 
 // with runs do with the driver open. It returns ErrHanging when the driver does
@@ -39,13 +42,13 @@ func (n *NVML) with(ctx context.Context, do func(nvml.Interface) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, n.timeout, ErrHanging)
 	defer cancel()
 	select {
-	case <-n.lane:
+	case <-lane:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 	done := make(chan error, 1)
 	go func() {
-		defer func() { n.lane <- struct{}{} }()
+		defer func() { lane <- struct{}{} }()
 		done <- n.open(do)
 	}()
 	select {
