@@ -77,7 +77,9 @@ func assemble(a assembly) (*loop.Loop, *observe.Prometheus, error) {
 		o.Publisher = loop.NewAnnouncer(a.client, a.recorder, a.log)
 	}
 	l := loop.New(o)
-	reader.AskRarely(c.Prometheus.MaxAge.Duration, l.State.Unhurried)
+	if c.QuietInterval.Duration > c.Interval.Duration {
+		reader.AskRarely(c.Prometheus.MaxAge.Duration, l.State.Unhurried)
+	}
 	return l, reader, nil
 }
 

@@ -19,7 +19,8 @@ type Config struct {
 	// Interval between rounds.
 	Interval metav1.Duration `json:"interval"`
 	// QuietInterval between rounds while nobody waits, nothing is under way and no
-	// node is about to go; what changes ends it. Not above Interval turns it off.
+	// node is about to go; what changes ends it. Prometheus is asked less then, too.
+	// Not above Interval turns both off.
 	QuietInterval metav1.Duration `json:"quietInterval"`
 	// Settle is how long a round waits once a pod could not be placed, since
 	// others often follow; up to three times that while more come. At most 1s.
