@@ -51,29 +51,10 @@ func (s *Scale) Replace(ctx context.Context, pool *v1alpha1.GPUNodePool, node *c
 }
 
 func (s *Scale) replace(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
-	if node.Labels[v1alpha1.NodePoolLabel] != pool.Name {
-		return fmt.Errorf("it is not of pool %s", pool.Name)
-	}
-	if err := sameNode(ctx, s.live, node); err != nil {
-		return err
-	}
-	t, err := s.read(ctx, pool)
-	if err != nil {
-		return err
-	}
-	kind := s.kind(t)
-	if kind == nil {
-		return fmt.Errorf("%w: %s has replicas and nothing that says which of its nodes goes", ErrUnnamed, t.name())
-	}
-	if err := ours(ctx, kind, t); err != nil {
-		return err
-	}
-	machine, err := kind.find(ctx, t, node)
+	t, kind, machine, err := s.machine(ctx, pool, node)
 	switch {
 	case err != nil:
 		return err
-	case machine == nil:
-		return fmt.Errorf("%w: nothing of %s stands for it", ErrUnnamed, t.name())
 	case machine.GetDeletionTimestamp() != nil:
 		return nil // on its way
 	case t.counted(machine) && !kind.passedOver(t, machine):

@@ -152,31 +152,38 @@ func (s *Scale) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, nodes []
 }
 
 func (s *Scale) delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
+	t, kind, machine, err := s.machine(ctx, pool, node)
+	if err != nil {
+		return err
+	}
+	return kind.remove(ctx, t, machine)
+}
+
+// machine finds what stands for a node that is still the one that was decided on, and
+// the target it belongs to. ErrUnnamed where nothing does.
+func (s *Scale) machine(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) (target, machines, *unstructured.Unstructured, error) {
 	if node.Labels[v1alpha1.NodePoolLabel] != pool.Name {
-		return fmt.Errorf("it is not of pool %s", pool.Name)
+		return target{}, nil, nil, fmt.Errorf("it is not of pool %s", pool.Name)
 	}
 	if err := sameNode(ctx, s.live, node); err != nil {
-		return err
+		return target{}, nil, nil, err
 	}
 	t, err := s.read(ctx, pool)
 	if err != nil {
-		return err
+		return target{}, nil, nil, err
 	}
 	kind := s.kind(t)
 	if kind == nil {
-		return fmt.Errorf("%w: %s has replicas and nothing that says which of its nodes goes; set spec.scaleDown.disabled", ErrUnnamed, t.name())
+		return target{}, nil, nil, fmt.Errorf("%w: %s has replicas and nothing that says which of its nodes goes; set spec.scaleDown.disabled", ErrUnnamed, t.name())
 	}
 	if err := ours(ctx, kind, t); err != nil {
-		return err
+		return target{}, nil, nil, err
 	}
 	machine, err := kind.find(ctx, t, node)
-	if err != nil {
-		return err
+	if err == nil && machine == nil {
+		err = fmt.Errorf("%w: nothing of %s stands for it", ErrUnnamed, t.name())
 	}
-	if machine == nil {
-		return fmt.Errorf("%w: nothing of %s stands for it", ErrUnnamed, t.name())
-	}
-	return kind.remove(ctx, t, machine)
+	return t, kind, machine, err
 }
 
 // scaleOf reads the scale subresource of a target of any kind, and the replicas
