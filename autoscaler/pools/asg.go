@@ -137,14 +137,16 @@ func (a *ASG) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, nodes []*c
 	defer a.memo.forget(pool)
 	var errs []error
 	for _, node := range nodes {
-		if err := a.delete(ctx, pool, node); err != nil {
+		if err := a.terminate(ctx, pool, node, true); err != nil {
 			errs = append(errs, fmt.Errorf("removing node %s: %w", node.Name, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (a *ASG) delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
+// terminate a node's instance. The group's size goes down with it, or stays, and the
+// group starts another.
+func (a *ASG) terminate(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node, shrink bool) error {
 	if node.Labels[v1alpha1.NodePoolLabel] != pool.Name {
 		return fmt.Errorf("it is not of pool %s", pool.Name)
 	}
@@ -166,13 +168,13 @@ func (a *ASG) delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *core
 	if leavingState(instance.LifecycleState) {
 		return nil
 	}
-	if least := aws.ToInt32(group.MinSize); aws.ToInt32(group.DesiredCapacity) <= least {
+	if least := aws.ToInt32(group.MinSize); shrink && aws.ToInt32(group.DesiredCapacity) <= least {
 		return &Problem{ReasonTarget, "spec.min",
 			fmt.Sprintf("the MinSize of Auto Scaling group %s is %d, and so is its size", aws.ToString(group.AutoScalingGroupName), least),
 			"lower the group's MinSize, or raise spec.min to it"}
 	}
 	_, err = c.TerminateInstanceInAutoScalingGroup(ctx, &autoscaling.TerminateInstanceInAutoScalingGroupInput{
-		InstanceId: aws.String(id), ShouldDecrementDesiredCapacity: aws.Bool(true),
+		InstanceId: aws.String(id), ShouldDecrementDesiredCapacity: aws.Bool(shrink),
 	})
 	if err != nil {
 		return fmt.Errorf("terminating instance %s: %w", id, err)

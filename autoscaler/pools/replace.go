@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -86,39 +84,8 @@ func (a *ASG) Replace(ctx context.Context, pool *v1alpha1.GPUNodePool, node *cor
 	ctx, cancel := context.WithTimeout(ctx, asgTimeout)
 	defer cancel()
 	defer a.memo.forget(pool)
-	if err := a.terminate(ctx, pool, node); err != nil {
+	if err := a.terminate(ctx, pool, node, false); err != nil {
 		return fmt.Errorf("replacing node %s: %w", node.Name, err)
-	}
-	return nil
-}
-
-func (a *ASG) terminate(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
-	if node.Labels[v1alpha1.NodePoolLabel] != pool.Name {
-		return fmt.Errorf("it is not of pool %s", pool.Name)
-	}
-	id, err := instanceID(node.Spec.ProviderID)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrUnnamed, err)
-	}
-	if err := sameNode(ctx, a.o.Live, node); err != nil {
-		return err
-	}
-	c, group, err := a.describe(ctx, pool)
-	if err != nil {
-		return err
-	}
-	instance := instanceOf(group, id)
-	switch {
-	case instance == nil:
-		return fmt.Errorf("%w: instance %s is not of Auto Scaling group %s", ErrUnnamed, id, aws.ToString(group.AutoScalingGroupName))
-	case leavingState(instance.LifecycleState):
-		return nil
-	}
-	_, err = c.TerminateInstanceInAutoScalingGroup(ctx, &autoscaling.TerminateInstanceInAutoScalingGroupInput{
-		InstanceId: aws.String(id), ShouldDecrementDesiredCapacity: aws.Bool(false),
-	})
-	if err != nil {
-		return fmt.Errorf("terminating instance %s: %w", id, err)
 	}
 	return nil
 }
