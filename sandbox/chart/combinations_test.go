@@ -22,7 +22,8 @@ import (
 
 // TestTheAPIServerTakesEveryCombination: each object of each combination, applied
 // with strict validation and without effect. Custom resources are held against the
-// CRDs of their own projects.
+// CRDs of their own projects. Ownership is taken, since another test of this control
+// plane may have the chart installed: who owns a field is not what is judged here.
 func TestTheAPIServerTakesEveryCombination(t *testing.T) {
 	b := start(t)
 	for _, ns := range []string{"combinations", "gpu-operator"} {
@@ -46,7 +47,7 @@ func TestTheAPIServerTakesEveryCombination(t *testing.T) {
 				}
 				asked[string(text)] = true
 				if err := strict.Patch(t.Context(), o.DeepCopy(), client.RawPatch(types.ApplyYAMLPatchType, text),
-					client.DryRunAll, client.FieldOwner("chart")); err != nil {
+					client.DryRunAll, client.FieldOwner("chart"), client.ForceOwnership); err != nil {
 					t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
 				}
 			}
@@ -64,7 +65,7 @@ func TestTheAPIServerTakesEveryCombination(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), bad); err != nil {
 			t.Fatal(err)
 		}
-		if err := strict.Patch(t.Context(), bad, client.RawPatch(types.ApplyYAMLPatchType, []byte(text)), client.DryRunAll, client.FieldOwner("chart")); err == nil {
+		if err := strict.Patch(t.Context(), bad, client.RawPatch(types.ApplyYAMLPatchType, []byte(text)), client.DryRunAll, client.FieldOwner("chart"), client.ForceOwnership); err == nil {
 			t.Errorf("a field that there is not is taken: %s", text)
 		}
 	}
