@@ -8,7 +8,31 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gpuscale/gpuscale/autoscaler/loop"
+	"github.com/gpuscale/gpuscale/plan"
 )
+
+// TestAllOfDebugIsProtected: every page below /debug is behind the guard, Go's profiles
+// included.
+func TestAllOfDebugIsProtected(t *testing.T) {
+	mux := http.NewServeMux()
+	routes(mux, loop.New(loop.Options{}).State, plan.DefaultPolicy(), guard{log: slog.New(slog.DiscardHandler)})
+	for _, path := range []string{"plan", "snapshot", "panic", "pprof/", "pprof/heap", "pprof/goroutine", "pprof/profile", "pprof/trace", "pprof/cmdline", "pprof/symbol"} {
+		for from, want := range map[string]int{"10.0.0.7:40000": http.StatusForbidden, "127.0.0.1:40000": http.StatusOK} {
+			if want == http.StatusOK && path != "pprof/" && path != "pprof/heap" && path != "pprof/goroutine" {
+				continue // they have nothing to show yet, or take their time
+			}
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/"+path, nil)
+			r.RemoteAddr = from
+			w := httptest.NewRecorder()
+			mux.ServeHTTP(w, r)
+			if w.Code != want {
+				t.Errorf("/debug/%s to %s: %d, want %d", path, from, w.Code, want)
+			}
+		}
+	}
+}
 
 // TestDebugIsProtected: what /debug shows is answered on the pod itself, and
 // elsewhere only for the token; a proxy on the pod is not the pod.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/http/pprof"
 	"strings"
 	"time"
 
@@ -43,7 +44,8 @@ func newServer(address string, l *loop.Loop, c Config, registry prometheus.Gathe
 
 // routes show the last round: the plan for people, and the snapshot, that of a
 // round in which the planner panicked included, in the language that "plan -f"
-// reads. The policy goes with it, so that the plan is the same there.
+// reads. The policy goes with it, so that the plan is the same there. Go's profiles
+// are beside them, since what is slow is slow in somebody's cluster and not here.
 func routes(mux *http.ServeMux, state *loop.State, policy plan.Policy, who guard) {
 	show := func(path, otherwise string, text func() (string, bool)) {
 		mux.HandleFunc("GET "+path, who.protect(func(w http.ResponseWriter, _ *http.Request) {
@@ -66,6 +68,12 @@ func routes(mux *http.ServeMux, state *loop.State, policy plan.Policy, who guard
 		snapshot, ok := state.Snapshot()
 		return scenarioText(snapshot, policy), ok
 	})
+	for path, handle := range map[string]http.HandlerFunc{
+		"/debug/pprof/": pprof.Index, "/debug/pprof/profile": pprof.Profile, "/debug/pprof/trace": pprof.Trace,
+		"/debug/pprof/cmdline": pprof.Cmdline, "/debug/pprof/symbol": pprof.Symbol,
+	} {
+		mux.HandleFunc("GET "+path, who.protect(handle))
+	}
 	show("/debug/panic", "the planner has not panicked on this replica", func() (string, bool) {
 		caught := state.Panic()
 		if caught == nil {

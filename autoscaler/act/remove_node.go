@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
@@ -130,13 +131,23 @@ type strength struct {
 // standing counts a pool now. A node that was taken away is of no pool any more,
 // though its object may be there for minutes.
 func (a *Actor) standing(ctx context.Context, pool *v1alpha1.GPUNodePool) (strength, error) {
-	var nodes corev1.NodeList
-	if err := a.o.Live.List(ctx, &nodes, client.MatchingLabels{v1alpha1.NodePoolLabel: pool.Name}); err != nil {
-		return strength{}, fmt.Errorf("listing nodes of pool %s: %w", pool.Name, err)
-	}
 	listing, err := a.o.Pools.List(ctx, pool)
 	if err != nil {
 		return strength{}, fmt.Errorf("asking the provider of pool %s: %w", pool.Name, err)
+	}
+	ofPool := client.MatchingLabels{v1alpha1.NodePoolLabel: pool.Name}
+	if len(listing.Going) == 0 {
+		// Of a thousand nodes, their names are a fifth of what they are.
+		var names metav1.PartialObjectMetadataList
+		names.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
+		if err := a.o.Live.List(ctx, &names, ofPool); err != nil {
+			return strength{}, fmt.Errorf("counting the nodes of pool %s: %w", pool.Name, err)
+		}
+		return strength{nodes: len(names.Items), target: listing.Target}, nil
+	}
+	var nodes corev1.NodeList
+	if err := a.o.Live.List(ctx, &nodes, ofPool); err != nil {
+		return strength{}, fmt.Errorf("listing nodes of pool %s: %w", pool.Name, err)
 	}
 	out := strength{target: listing.Target}
 	for i := range nodes.Items {

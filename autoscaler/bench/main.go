@@ -47,7 +47,9 @@ type options struct {
 	output  string
 	binary  string
 	keep    string
-	readers bool // whether there is a Prometheus
+	// profiles is a folder, empty for none.
+	profiles string
+	readers  bool // whether there is a Prometheus
 	// scheduler is pack or spread.
 	scheduler string
 }
@@ -83,6 +85,7 @@ func parse(args []string, out io.Writer) (o options, err error) {
 	f.StringVar(&o.scheduler, "scheduler", "pack", "how kube-scheduler scores nodes: pack (MostAllocated by cards) or spread (its default)")
 	f.StringVar(&o.output, "o", "table", "table or json")
 	f.StringVar(&o.binary, "binary", "", "gpuscale-autoscaler to measure; built from this tree where not given")
+	f.StringVar(&o.profiles, "profile", "", "folder for processor profiles of the bursts, ten seconds each: go tool pprof DIR/burst2000-*")
 	f.StringVar(&o.keep, "keep", "", "folder for the program's log and the audit log, which otherwise go with the run")
 	if err := f.Parse(args); err != nil {
 		return o, err
@@ -106,6 +109,8 @@ func parse(args []string, out io.Writer) (o options, err error) {
 		return o, fmt.Errorf("-surplus and -idle must not be negative")
 	case o.scheduler != "pack" && o.scheduler != "spread":
 		return o, fmt.Errorf("-scheduler %q: pack or spread", o.scheduler)
+	case o.profiles != "" && os.MkdirAll(o.profiles, 0o755) != nil:
+		return o, fmt.Errorf("-profile %q: no folder can be made there", o.profiles)
 	case o.output != "table" && o.output != "json":
 		return o, fmt.Errorf("-o %q: table or json", o.output)
 	}

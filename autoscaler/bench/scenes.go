@@ -78,18 +78,20 @@ func (l *lab) burst(ctx context.Context, r *report, n int) error {
 	loops.read(ctx)
 	followed := make(chan struct{})
 	go func() { defer close(followed); loops.follow(following) }()
+	profiled := l.profile(following, fmt.Sprintf("burst%d", n))
 	err := each(ctx, n, func(i int) error {
 		return l.create(ctx, podOf(fmt.Sprintf("%s%05d", prefix, i), whole, wants(i)))
 	})
 	if err == nil {
 		err = l.until(ctx, 10*time.Minute, func() error { return l.allRun(prefix, n) })
 	}
+	used := cpuTime(pid) - cpu
 	stop()
 	<-followed
+	<-profiled
 	if err != nil {
 		return err
 	}
-	used := cpuTime(pid) - cpu
 	rss := memory(pid)
 	asked, err := auditFile(l.audit(), from, time.Now())
 	if err != nil {

@@ -16,6 +16,14 @@ const bootsWithin = time.Hour
 // which packs better than wave by wave.
 const longSettle = 3
 
+// crowd is how many pods must wait for a round to settle longestSettle times Settle:
+// so many come in waves however soon the first are served, each round costs most
+// just then, and what is bought in fewer rounds fits better.
+const (
+	crowd         = 250
+	longestSettle = 5
+)
+
 // still reports whether a round has found nothing to do and nothing that time alone
 // would change soon: nobody waits, nothing is under way, and no node is about to go.
 // The next round may then wait until something changes.
@@ -97,7 +105,7 @@ func (l *Loop) settle(ctx context.Context) bool {
 	if l.o.Settle <= 0 {
 		return ctx.Err() == nil
 	}
-	quiet, bound := time.NewTimer(l.o.Settle), time.NewTimer(longSettle*l.o.Settle)
+	quiet, bound := time.NewTimer(l.o.Settle), time.NewTimer(l.longest())
 	defer quiet.Stop()
 	defer bound.Stop()
 	first := time.Now()
@@ -113,6 +121,21 @@ func (l *Loop) settle(ctx context.Context) bool {
 			quiet.Reset(max(l.o.Settle/2, l.o.Settle-time.Since(first)))
 		}
 	}
+}
+
+// longest is how long a round settles at the most.
+func (l *Loop) longest() time.Duration {
+	last, _ := l.State.Last()
+	waiting := 0
+	for i := range last.Pods {
+		if last.Pods[i].Node == "" {
+			waiting++
+		}
+	}
+	if waiting >= crowd {
+		return longestSettle * l.o.Settle
+	}
+	return longSettle * l.o.Settle
 }
 
 // pause is how long to wait for the next round after one that ended like this.

@@ -260,6 +260,21 @@ func TestSettle(t *testing.T) {
 	}
 }
 
+// TestACrowdSettlesLonger: while very many wait, a round waits longer for more.
+func TestACrowdSettlesLonger(t *testing.T) {
+	for waiting, want := range map[int]time.Duration{0: 600 * time.Millisecond, crowd - 1: 600 * time.Millisecond, crowd: time.Second} {
+		l := New(Options{Settle: 200 * time.Millisecond})
+		r := settled()
+		for range waiting {
+			r.Pods = append(r.Pods, plan.Pod{})
+		}
+		l.State.keep(r)
+		if got := l.longest(); got != want {
+			t.Errorf("%d pods wait: settles up to %s, want %s", waiting, got, want)
+		}
+	}
+}
+
 // TestWhatWakes: which changes of pods, nodes and pools ask for a round.
 func TestWhatWakes(t *testing.T) {
 	pod := func(change ...func(*corev1.Pod)) *corev1.Pod {

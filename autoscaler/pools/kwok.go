@@ -120,12 +120,13 @@ func (k *KWOK) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, nodes []*
 // names of the pool's nodes.
 func (k *KWOK) names(ctx context.Context, from client.Reader, pool *v1alpha1.GPUNodePool) (map[string]bool, error) {
 	var list corev1.NodeList
-	if err := from.List(ctx, &list, client.MatchingLabels{v1alpha1.NodePoolLabel: pool.Name}); err != nil {
+	err := from.List(ctx, &list, client.MatchingLabels{v1alpha1.NodePoolLabel: pool.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
 		return nil, fmt.Errorf("listing nodes of pool %s: %w", pool.Name, err)
 	}
 	names := make(map[string]bool, len(list.Items))
-	for _, n := range list.Items {
-		names[n.Name] = true
+	for i := range list.Items { // not copied, and not written to
+		names[list.Items[i].Name] = true
 	}
 	return names, nil
 }

@@ -77,3 +77,15 @@ func (m *memo) forget(pool *v1alpha1.GPUNodePool) {
 	last.at = time.Time{}
 	m.said[pool.Name] = last
 }
+
+// resized takes up what was just written. The rest of the answer stays as old as it is.
+func (m *memo) resized(pool *v1alpha1.GPUNodePool, size int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last, ok := m.said[pool.Name]
+	if !ok || last.err != nil || last.generation != pool.Generation {
+		return // there is nothing that it would be part of
+	}
+	last.listing.Target = size
+	m.said[pool.Name] = last
+}

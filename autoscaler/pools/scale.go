@@ -109,15 +109,29 @@ func (s *Scale) Template(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Te
 
 // SetSize implements Provider.
 func (s *Scale) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int) error {
-	defer s.memo.forget(pool)
 	t, err := s.read(ctx, pool)
 	if err != nil {
+		s.memo.forget(pool)
 		return err
 	}
 	kind := s.kind(t)
 	if kind == nil {
+		defer s.memo.forget(pool)
 		return s.growScale(ctx, t, size)
 	}
+	err = s.resize(ctx, kind, t, size)
+	now, unread := kind.size(t) // as the API server answered
+	if err != nil || unread != nil {
+		s.memo.forget(pool)
+		return err
+	}
+	s.memo.resized(pool, now)
+	return nil
+}
+
+// resize asks t for size nodes, unless it has been asked for as many; t is then what
+// the API server has.
+func (s *Scale) resize(ctx context.Context, kind machines, t target, size int) error {
 	if err := ours(ctx, kind, t); err != nil {
 		return err
 	}

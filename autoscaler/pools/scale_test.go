@@ -268,7 +268,9 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-func TestMemoIsForgottenByOurWrites(t *testing.T) {
+// TestMemoAndOurWrites: what was written is known without asking; what may have been
+// written is asked for.
+func TestMemoAndOurWrites(t *testing.T) {
 	w := newScaleWorld(t, deploymentRef, capiObjects()...)
 	if w.listed() != 3 {
 		t.Fatal(w.listed())
@@ -281,6 +283,19 @@ func TestMemoIsForgottenByOurWrites(t *testing.T) {
 	}
 	if err := w.scale.SetSize(t.Context(), w.pool, 6); err != nil || w.listed() != 6 {
 		t.Errorf("our own size is not seen: %d, %v", w.listed(), err)
+	}
+	replicas := func(n int64) {
+		w.update(w.target(), func(u *unstructured.Unstructured) { _ = unstructured.SetNestedField(u.Object, n, "spec", "replicas") })
+	}
+	if replicas(7); w.listed() != 6 {
+		t.Errorf("asked again after a write whose answer says all: %d", w.listed())
+	}
+	w.dieAt = w.writes + 1
+	if err := w.scale.SetSize(t.Context(), w.pool, 8); err == nil || w.listed() != 8 {
+		t.Errorf("after a write without an answer: %d, %v", w.listed(), err)
+	}
+	if err := w.scale.SetSize(t.Context(), w.pool, 5); err != nil || w.listed() != 8 {
+		t.Errorf("a smaller size than there is: %d, %v", w.listed(), err)
 	}
 	changed := w.pool.DeepCopy()
 	changed.Generation++
