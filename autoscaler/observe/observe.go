@@ -22,6 +22,7 @@ import (
 
 // PoolReader is what observing needs of the providers; pools.Providers is one.
 type PoolReader interface {
+	// List is called for several pools at a time.
 	List(ctx context.Context, pool *v1alpha1.GPUNodePool) (pools.Listing, error)
 	Template(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, error)
 	Learn(pool *v1alpha1.GPUNodePool, target int, nodes []*corev1.Node) pools.Learned
@@ -119,10 +120,10 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	out.Tables, err = o.tables.of(c.nodes)
 	o.warn("MIG tables", err)
 	o.said = map[string]said{}
-	conflicts, members := pools.Conflicts(c.pools, c.nodes), membersOf(c.nodes)
+	conflicts, members, listings := pools.Conflicts(c.pools, c.nodes), membersOf(c.nodes), o.list(ctx, c.pools)
 	for i := range c.pools {
 		name := c.pools[i].Name
-		pool, err := o.pool(ctx, &c.pools[i], out.Tables)
+		pool, err := o.pool(&c.pools[i], listings[i], out.Tables)
 		if err = cmp.Or(conflicts[name], err); err != nil {
 			out.Invalid[name] = err
 			continue

@@ -1,7 +1,6 @@
 package observe
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -25,15 +24,12 @@ const (
 )
 
 // pool converts a GPUNodePool; Size is set later, tables are what nodes publish. The error names the field.
-func (o *Observer) pool(ctx context.Context, p *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Pool, error) {
-	if p.DeletionTimestamp != nil {
-		return plan.Pool{}, fmt.Errorf("the pool is being deleted")
-	}
-	// The template may be made of what listing learned.
-	listing, err := o.o.Pools.List(ctx, p)
+func (o *Observer) pool(p *v1alpha1.GPUNodePool, listed listed, tables mig.Tables) (plan.Pool, error) {
+	listing, err := listed.Listing, listed.err
 	if err != nil {
 		return plan.Pool{}, err
 	}
+	// The template may be made of what listing learned.
 	template, err := o.o.Pools.Template(p, tables)
 	if err != nil {
 		return plan.Pool{}, err

@@ -1,6 +1,9 @@
 package observe
 
 import (
+	"context"
+	"errors"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +21,36 @@ func membersOf(nodes []corev1.Node) map[string][]*corev1.Node {
 			out[pool] = append(out[pool], &nodes[i])
 		}
 	}
+	return out
+}
+
+// listed is what a provider answers about one pool.
+type listed struct {
+	pools.Listing
+	err error
+}
+
+// maxListing is how many providers are asked at a time.
+const maxListing = 16
+
+// list asks the providers of all pools, beside each other: a round waits for the
+// slowest and not for all of them one after another.
+func (o *Observer) list(ctx context.Context, all []v1alpha1.GPUNodePool) []listed {
+	out := make([]listed, len(all))
+	var asking sync.WaitGroup
+	free := make(chan struct{}, maxListing)
+	for i := range all {
+		if all[i].DeletionTimestamp != nil {
+			out[i].err = errors.New("the pool is being deleted")
+			continue
+		}
+		free <- struct{}{}
+		asking.Go(func() {
+			defer func() { <-free }()
+			out[i].Listing, out[i].err = o.o.Pools.List(ctx, &all[i])
+		})
+	}
+	asking.Wait()
 	return out
 }
 

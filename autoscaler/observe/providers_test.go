@@ -2,6 +2,8 @@ package observe
 
 import (
 	"context"
+	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -58,6 +60,37 @@ func TestWhatAProviderSaysIsHeeded(t *testing.T) {
 	}
 	if got := seen.Learned["p"].Failures; got != 2 {
 		t.Errorf("%d failures", got)
+	}
+}
+
+// together is a provider that answers nobody before all of them have asked.
+type together struct {
+	pools.Providers
+	missing atomic.Int32
+	all     chan struct{}
+}
+
+func (p *together) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (pools.Listing, error) {
+	if p.missing.Add(-1) == 0 {
+		close(p.all)
+	}
+	select {
+	case <-p.all:
+		return p.Providers.List(ctx, pool)
+	case <-time.After(10 * time.Second):
+		return pools.Listing{}, errors.New("nobody else has been asked")
+	}
+}
+
+// TestProvidersAreAskedTogether: a round waits for the slowest provider, not for one
+// after another.
+func TestProvidersAreAskedTogether(t *testing.T) {
+	w := newWorld(t, pool("a"), pool("b"), pool("c"))
+	slow := &together{Providers: w.o.o.Pools.(pools.Providers), all: make(chan struct{})}
+	slow.missing.Store(3)
+	w.o.o.Pools = slow
+	if seen := w.at(0); len(seen.Pools) != 3 {
+		t.Errorf("%d pools, want 3: %v", len(seen.Pools), seen.Invalid)
 	}
 }
 

@@ -16,7 +16,8 @@ import (
 
 // Provider makes and removes nodes. Its methods are called from one goroutine.
 type Provider interface {
-	// List returns what the provider knows of the pool. It may read a cache.
+	// List returns what the provider knows of the pool. It may read a cache. It is
+	// called for several pools at a time.
 	List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, error)
 	// Template returns what a new node will look like; tables are what nodes have
 	// published of their cards. It asks nobody.
