@@ -12,12 +12,11 @@ import (
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
-	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"github.com/prometheus/prometheus/tsdb/chunks"
-	"github.com/prometheus/prometheus/util/annotations"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 	"github.com/gpuscale/gpuscale/report/fixture"
 	"github.com/gpuscale/gpuscale/report/ledger"
 	"github.com/gpuscale/gpuscale/report/model"
@@ -108,13 +107,13 @@ func TestOverclaimed(t *testing.T) {
 // TestNativeHistograms: waits are read where Prometheus stores them without buckets.
 func TestNativeHistograms(t *testing.T) {
 	w := since(t, time.Hour)
-	var series []storage.Series
+	var series memstore.Series
 	add := func(tenant string, each float64) {
 		// Schema 0: bucket i ends at 2^i, so all of these took 4 to 8 seconds.
 		var samples []chunks.Sample
 		for at := w.From.Add(-time.Minute); !at.After(w.Until); at = at.Add(time.Minute) {
 			n := each * at.Sub(w.From.Add(-time.Minute)).Minutes()
-			samples = append(samples, nativeSample{t: at.UnixMilli(), h: &histogram.FloatHistogram{
+			samples = append(samples, memstore.Histogram{Milli: at.UnixMilli(), Value: &histogram.FloatHistogram{
 				Count: n, Sum: 6 * n, ZeroThreshold: 1e-9, PositiveSpans: []histogram.Span{{Offset: 3, Length: 1}}, PositiveBuckets: []float64{n},
 			}})
 		}
@@ -122,17 +121,7 @@ func TestNativeHistograms(t *testing.T) {
 	}
 	add("batch", 2)
 	add("product", 1)
-	p := fixture.Over(&storage.MockQueryable{MockQuerier: &storage.MockQuerier{
-		SelectMockFunction: func(_ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
-			var found []storage.Series
-			for _, s := range series {
-				if matchers[0].Matches(s.Labels().Get(matchers[0].Name)) {
-					found = append(found, s)
-				}
-			}
-			return &someSeries{all: found, at: -1}
-		},
-	}})
+	p := fixture.Over(series)
 	a := query.Answers{Window: w, Autoscaler: true, Lines: map[query.ID][]prom.Line{}, Vectors: map[query.ID]prom.Vector{}}
 	for _, ask := range a.Dialect.Asks(w, query.FromAutoscaler) {
 		if ask.ID != query.PodWaitNative && ask.ID != query.DecisionsNative {
@@ -162,28 +151,6 @@ func TestNativeHistograms(t *testing.T) {
 		t.Errorf("decisions: %q", why)
 	}
 }
-
-type someSeries struct {
-	all []storage.Series
-	at  int
-}
-
-func (s *someSeries) Next() bool                      { s.at++; return s.at < len(s.all) }
-func (s *someSeries) At() storage.Series              { return s.all[s.at] }
-func (*someSeries) Err() error                        { return nil }
-func (*someSeries) Warnings() annotations.Annotations { return nil }
-
-type nativeSample struct {
-	chunks.Sample
-	t int64
-	h *histogram.FloatHistogram
-}
-
-func (nativeSample) ST() int64                       { return 0 }
-func (s nativeSample) T() int64                      { return s.t }
-func (s nativeSample) FH() *histogram.FloatHistogram { return s.h.Copy() }
-func (nativeSample) Type() chunkenc.ValueType        { return chunkenc.ValFloatHistogram }
-func (s nativeSample) Copy() chunks.Sample           { return s }
 
 // TestStrangePrevious: what cannot be compared is not, and the report says why.
 func TestStrangePrevious(t *testing.T) {

@@ -15,6 +15,10 @@ func large(cards int, length time.Duration) query.Answers {
 	if err != nil {
 		panic(err)
 	}
+	return largeOver(cards, w)
+}
+
+func largeOver(cards int, w query.Window) query.Answers {
 	a := query.Answers{Window: w, Exporter: true, Autoscaler: true, Lines: map[query.ID][]prom.Line{}, Vectors: map[query.ID]prom.Vector{}}
 	add := func(id query.ID, step time.Duration, value func(i int) float64, labels ...string) {
 		g := w.Grid(step)

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"runtime"
-	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
+	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 )
 
 // prometheusDouble answers the HTTP API with Prometheus's own engine over a
@@ -107,17 +107,8 @@ func (p *prometheusDouble) query(w http.ResponseWriter, r *http.Request) {
 }
 
 func (p *prometheusDouble) evaluate(ctx context.Context, text string, at time.Time) (promql.Vector, error) {
-	q, err := p.engine.NewInstantQuery(ctx, p.store, nil, text, at)
-	if err != nil {
-		return nil, err
-	}
-	defer q.Close()
-	result := q.Exec(ctx)
-	if result.Err != nil {
-		return nil, result.Err
-	}
-	vector, err := result.Vector()
-	return slices.Clone(vector), err
+	vector, _, err := memstore.Instant(ctx, p.engine, p.store, text, at)
+	return vector, err
 }
 
 // discover lists the series of each matcher, as prometheus-adapter asks when
@@ -135,12 +126,11 @@ func (p *prometheusDouble) discover(w http.ResponseWriter, r *http.Request) {
 			refuse(w, err)
 			return
 		}
-		set := (&querier{store: p.store}).Select(r.Context(), false, nil, matchers...)
-		for set.Next() {
+		for _, found := range p.store.find(0, 0, matchers) {
 			if out[len(out)-1] != '[' {
 				out = append(out, ',')
 			}
-			out = appendLabels(out, set.At().Labels())
+			out = appendLabels(out, found.Labels())
 		}
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"math"
 
@@ -9,9 +8,9 @@ import (
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"github.com/prometheus/prometheus/tsdb/chunks"
-	"github.com/prometheus/prometheus/util/annotations"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 )
 
 // scrapeInterval in milliseconds, as Prometheus has it in most places.
@@ -64,17 +63,14 @@ func seriesLabels(f fleet, d served, workload, n int) labels.Labels {
 	return labels.FromMap(ls)
 }
 
+// Querier implements storage.Queryable.
 func (s *store) Querier(mint, maxt int64) (storage.Querier, error) {
-	return &querier{store: s, mint: mint, maxt: maxt}, nil
+	return memstore.Querier(mint, maxt, s.find), nil
 }
 
-type querier struct {
-	store      *store
-	mint, maxt int64
-}
-
-func (q *querier) Select(_ context.Context, sorted bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
-	set := &seriesSet{querier: q}
+// find returns the series that match, with their scrapes from one time to another
+// in milliseconds.
+func (s *store) find(from, to int64, matchers []*labels.Matcher) []storage.Series {
 	var rest []*labels.Matcher
 	var name, namespace string
 	for _, m := range matchers {
@@ -87,51 +83,22 @@ func (q *querier) Select(_ context.Context, sorted bool, _ *storage.SelectHints,
 			rest = append(rest, m)
 		}
 	}
-	fam := q.store.byName[name]
+	fam := s.byName[name]
 	if fam == nil {
-		return set
+		return nil
 	}
 	candidates := fam.all
 	if namespace != "" {
 		candidates = fam.byNamespace[namespace]
 	}
-	for _, s := range candidates {
-		if all(rest, s.labels) {
-			set.found = append(set.found, s)
+	found := make([]storage.Series, 0, len(candidates))
+	for _, one := range candidates {
+		if memstore.Matches(one.labels, rest) {
+			found = append(found, within{one, from, to})
 		}
 	}
-	return set
+	return found
 }
-
-func all(matchers []*labels.Matcher, ls labels.Labels) bool {
-	for _, m := range matchers {
-		if !m.Matches(ls.Get(m.Name)) {
-			return false
-		}
-	}
-	return true
-}
-
-func (*querier) LabelValues(context.Context, string, *storage.LabelHints, ...*labels.Matcher) ([]string, annotations.Annotations, error) {
-	return nil, nil, nil
-}
-
-func (*querier) LabelNames(context.Context, *storage.LabelHints, ...*labels.Matcher) ([]string, annotations.Annotations, error) {
-	return nil, nil, nil
-}
-
-func (*querier) Close() error { return nil }
-
-type seriesSet struct {
-	querier *querier
-	found   []*regular
-	next    int
-}
-
-func (s *seriesSet) Next() bool                      { s.next++; return s.next <= len(s.found) }
-func (s *seriesSet) At() storage.Series              { return within{s.found[s.next-1], s.querier} }
-func (*seriesSet) Err() error                        { return nil }
-func (*seriesSet) Warnings() annotations.Annotations { return nil }
 
 // regular is a series with a sample each scrapeInterval.
 type regular struct {
@@ -149,10 +116,10 @@ func (r *regular) value(t int64) float64 {
 	return x * r.top
 }
 
-// within is a series as one querier sees it.
+// within is a series between two times in milliseconds.
 type within struct {
-	series  *regular
-	querier *querier
+	series   *regular
+	from, to int64
 }
 
 func (w within) Labels() labels.Labels { return w.series.labels }
@@ -161,30 +128,18 @@ func (w within) Iterator(chunkenc.Iterator) chunkenc.Iterator {
 	return storage.NewListSeriesIterator(w)
 }
 
-// first is the time of the first scrape the querier sees, in milliseconds.
+// first is the time of the first scrape within, in milliseconds.
 func (w within) first() int64 {
-	return (w.querier.mint-w.series.phase+scrapeInterval-1)/scrapeInterval*scrapeInterval + w.series.phase
+	return (w.from-w.series.phase+scrapeInterval-1)/scrapeInterval*scrapeInterval + w.series.phase
 }
 
-// Len is the number of scrapes the querier sees.
+// Len is the number of scrapes.
 func (w within) Len() int {
-	return int(max(0, (w.querier.maxt-w.first()+scrapeInterval)/scrapeInterval))
+	return int(max(0, (w.to-w.first()+scrapeInterval)/scrapeInterval))
 }
 
 // Get makes the nth of them.
 func (w within) Get(n int) chunks.Sample {
 	t := w.first() + int64(n)*scrapeInterval
-	return sample{t: t, v: w.series.value(t)}
+	return memstore.Float{Milli: t, Value: w.series.value(t)}
 }
-
-// sample is one that is no histogram; those methods are never called.
-type sample struct {
-	chunks.Sample
-	t int64
-	v float64
-}
-
-func (s sample) ST() int64              { return 0 }
-func (s sample) T() int64               { return s.t }
-func (s sample) F() float64             { return s.v }
-func (sample) Type() chunkenc.ValueType { return chunkenc.ValFloat }

@@ -17,6 +17,8 @@ import (
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/chunks"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
+
+	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 )
 
 // scrapes of a page: more than the longest built-in window.
@@ -25,7 +27,7 @@ const scrapes = 30
 // scrape is a server's page as Prometheus has it after many scrapes without
 // honor_labels: gauges have been constant, counters and histograms have grown
 // evenly from nothing to what the page says.
-func scrape(t testing.TB, file, pod string) memory {
+func scrape(t testing.TB, file, pod string) memstore.Series {
 	t.Helper()
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -37,7 +39,7 @@ func scrape(t testing.TB, file, pod string) memory {
 		t.Fatalf("%s: %v", file, err)
 	}
 	target := map[string]string{"namespace": "chat", "pod": pod, "job": "servers", "instance": "10.0.0.1:8000"}
-	var m memory
+	var m memstore.Series
 	add := func(name string, pairs []*dto.LabelPair, le string, value float64, grows bool) {
 		b := labels.NewBuilder(labels.EmptyLabels())
 		b.Set(labels.MetricName, name)
@@ -60,7 +62,7 @@ func scrape(t testing.TB, file, pod string) memory {
 			if grows {
 				v *= float64(i) / (scrapes - 1)
 			}
-			samples = append(samples, float{t: epoch.Add(time.Duration(i) * step).UnixMilli(), v: v})
+			samples = append(samples, memstore.At(epoch.Add(time.Duration(i)*step), v))
 		}
 		m = append(m, storage.NewListSeries(b.Labels(), samples))
 	}

@@ -9,18 +9,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
-	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"github.com/prometheus/prometheus/tsdb/chunks"
-	"github.com/prometheus/prometheus/util/annotations"
 
 	"github.com/gpuscale/gpuscale/dashboards/rules"
 	"github.com/gpuscale/gpuscale/dashboards/states"
 	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 )
 
 // A fleet of 10,000 cards, made of a recorded state: 1,125 nodes like its full node
@@ -157,15 +155,11 @@ func renamedTo(ls labels.Labels, from string, i int) labels.Labels {
 	return b.Labels()
 }
 
+var engine = memstore.NewEngine(nil)
+
 func promqlVector(src storage.Queryable, query string, at time.Time) (promql.Vector, error) {
-	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 5e7, Timeout: time.Minute, LookbackDelta: 5 * time.Minute, EnableAtModifier: true, Parser: parser.NewParser(parser.Options{})})
-	q, err := engine.NewInstantQuery(context.Background(), src, nil, query, at)
-	if err != nil {
-		return nil, err
-	}
-	defer q.Close()
-	v, err := q.Exec(context.Background()).Vector()
-	return slices.Clone(v), err
+	v, _, err := memstore.Instant(context.Background(), engine, src, query, at)
+	return v, err
 }
 
 // TestBigFleet: it has the size that it is there for.
@@ -196,57 +190,22 @@ func recorded(f bigFleet) int {
 
 // Querier implements storage.Queryable.
 func (f bigFleet) Querier(mint, maxt int64) (storage.Querier, error) {
-	return bigQuerier{f, mint, maxt}, nil
-}
-
-type bigQuerier struct {
-	fleet      bigFleet
-	mint, maxt int64
-}
-
-// Select implements storage.Querier.
-func (q bigQuerier) Select(_ context.Context, _ bool, hints *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
-	from, to := q.mint, q.maxt
-	if hints != nil {
-		from, to = hints.Start, hints.End
-	}
-	found := &bigResult{from: from, to: to}
-	for name, of := range q.fleet {
-		if slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return m.Name == labels.MetricName && !m.Matches(name) }) {
-			continue
-		}
-		for _, s := range of {
-			if !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return m.Name != labels.MetricName && !m.Matches(s.labels.Get(m.Name)) }) {
-				found.all = append(found.all, s)
+	return memstore.Querier(mint, maxt, func(from, to int64, matchers []*labels.Matcher) []storage.Series {
+		var found []storage.Series
+		for name, of := range f {
+			if !memstore.MatchesName(name, matchers) {
+				continue
+			}
+			rest := slices.DeleteFunc(slices.Clone(matchers), func(m *labels.Matcher) bool { return m.Name == labels.MetricName })
+			for _, s := range of {
+				if memstore.Matches(s.labels, rest) {
+					found = append(found, bigSeries{s, from, to})
+				}
 			}
 		}
-	}
-	return found
+		return found
+	}), nil
 }
-
-// LabelValues implements storage.Querier.
-func (bigQuerier) LabelValues(context.Context, string, *storage.LabelHints, ...*labels.Matcher) ([]string, annotations.Annotations, error) {
-	return nil, nil, nil
-}
-
-// LabelNames implements storage.Querier.
-func (bigQuerier) LabelNames(context.Context, *storage.LabelHints, ...*labels.Matcher) ([]string, annotations.Annotations, error) {
-	return nil, nil, nil
-}
-
-// Close implements storage.Querier.
-func (bigQuerier) Close() error { return nil }
-
-type bigResult struct {
-	all      []*endless
-	from, to int64
-	next     int
-}
-
-func (r *bigResult) Next() bool                      { r.next++; return r.next <= len(r.all) }
-func (r *bigResult) At() storage.Series              { return bigSeries{r.all[r.next-1], r.from, r.to} }
-func (*bigResult) Err() error                        { return nil }
-func (*bigResult) Warnings() annotations.Annotations { return nil }
 
 type bigSeries struct {
 	*endless
@@ -257,29 +216,21 @@ func (s bigSeries) Labels() labels.Labels { return s.labels }
 
 func (s bigSeries) Iterator(chunkenc.Iterator) chunkenc.Iterator {
 	first := (s.from + s.step - 1) / s.step * s.step
-	return storage.NewListSeriesIterator(&bigPoints{bigSeries: s, first: first})
+	return storage.NewListSeriesIterator(bigPoints{s, first})
 }
 
-// bigPoints are a series' points, made as they are read. It is the one read last, too.
+// bigPoints are a series' points, made as they are read.
 type bigPoints struct {
 	bigSeries
-	first, at int64
+	first int64
 }
 
-func (p *bigPoints) Len() int { return int(max(0, (p.to-p.first)/p.step+1)) }
+func (p bigPoints) Len() int { return int(max(0, (p.to-p.first)/p.step+1)) }
 
-func (p *bigPoints) Get(i int) chunks.Sample {
-	p.at = p.first + int64(i)*p.step
-	return p
+func (p bigPoints) Get(i int) chunks.Sample {
+	at := p.first + int64(i)*p.step
+	return memstore.Float{Milli: at, Value: p.base + p.slope*float64(at-beginning)/1000}
 }
-
-func (p *bigPoints) T() int64                    { return p.at }
-func (*bigPoints) ST() int64                     { return 0 }
-func (p *bigPoints) F() float64                  { return p.base + p.slope*float64(p.at-beginning)/1000 }
-func (*bigPoints) H() *histogram.Histogram       { return nil }
-func (*bigPoints) FH() *histogram.FloatHistogram { return nil }
-func (*bigPoints) Type() chunkenc.ValueType      { return chunkenc.ValFloat }
-func (p *bigPoints) Copy() chunks.Sample         { c := *p; return &c }
 
 // beginning is when counters are at their base, long before anybody asks.
 const beginning = 1_700_000_000_000

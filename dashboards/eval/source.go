@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/prometheus/storage"
 
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 )
 
 // Source answers PromQL.
@@ -45,20 +46,11 @@ type engine struct {
 
 // Engine returns a Source over a storage, evaluated by Prometheus' own engine.
 func Engine(data storage.Queryable) Source {
-	return engine{data: data, engine: promql.NewEngine(promql.EngineOpts{
-		MaxSamples: 50_000_000, Timeout: time.Minute, LookbackDelta: 5 * time.Minute,
-		EnableAtModifier: true, EnableNegativeOffset: true, Parser: parser.NewParser(parser.Options{}),
-	})}
+	return engine{data: data, engine: memstore.NewEngine(nil)}
 }
 
 func (e engine) Instant(ctx context.Context, expr string, at time.Time) ([]Line, error) {
-	q, err := e.engine.NewInstantQuery(ctx, e.data, nil, expr, at)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", expr, err)
-	}
-	defer q.Close()
-	r := q.Exec(ctx)
-	vector, err := r.Vector()
+	vector, _, err := memstore.Instant(ctx, e.engine, e.data, expr, at)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", expr, err)
 	}

@@ -10,15 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/storage"
-	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"github.com/prometheus/prometheus/tsdb/chunks"
-	"github.com/prometheus/prometheus/util/annotations"
 
 	"github.com/gpuscale/gpuscale/dashboards/rules"
+	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 )
 
 // made is series that a test makes up, by name.
@@ -28,52 +25,29 @@ type made map[string][]storage.Series
 func (m made) add(ls labels.Labels, from, to time.Time, step time.Duration, value func(i int) float64) {
 	var points []chunks.Sample
 	for i := 0; !from.After(to); i++ {
-		points = append(points, number{from.UnixMilli(), value(i)})
+		points = append(points, memstore.At(from, value(i)))
 		from = from.Add(step)
 	}
 	name := ls.Get(labels.MetricName)
 	m[name] = append(m[name], storage.NewListSeries(ls, points))
 }
 
-func (m made) Querier(_, _ int64) (storage.Querier, error) {
-	return &storage.MockQuerier{SelectMockFunction: func(_ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
+func (m made) Querier(from, to int64) (storage.Querier, error) {
+	return memstore.Querier(from, to, func(_, _ int64, matchers []*labels.Matcher) []storage.Series {
 		var found []storage.Series
 		for _, name := range slices.Sorted(maps.Keys(m)) {
+			if !memstore.MatchesName(name, matchers) {
+				continue
+			}
 			for _, s := range m[name] {
-				if !slices.ContainsFunc(matchers, func(x *labels.Matcher) bool { return !x.Matches(s.Labels().Get(x.Name)) }) {
+				if memstore.Matches(s.Labels(), matchers) {
 					found = append(found, s)
-				}
-				if slices.ContainsFunc(matchers, func(x *labels.Matcher) bool { return x.Name == labels.MetricName && !x.Matches(name) }) {
-					break
 				}
 			}
 		}
-		return &series{all: found}
-	}}, nil
+		return found
+	}), nil
 }
-
-type series struct {
-	all  []storage.Series
-	next int
-}
-
-func (s *series) Next() bool                      { s.next++; return s.next <= len(s.all) }
-func (s *series) At() storage.Series              { return s.all[s.next-1] }
-func (*series) Err() error                        { return nil }
-func (*series) Warnings() annotations.Annotations { return nil }
-
-type number struct {
-	ms    int64
-	value float64
-}
-
-func (n number) T() int64                    { return n.ms }
-func (number) ST() int64                     { return 0 }
-func (n number) F() float64                  { return n.value }
-func (number) H() *histogram.Histogram       { return nil }
-func (number) FH() *histogram.FloatHistogram { return nil }
-func (number) Type() chunkenc.ValueType      { return chunkenc.ValFloat }
-func (n number) Copy() chunks.Sample         { return n }
 
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
@@ -232,9 +206,8 @@ func BenchmarkPanel(b *testing.B) {
 	}
 	for _, query := range panels {
 		b.Run(query, func(b *testing.B) {
-			engine := newEngine()
 			spent(b, func() {
-				if err := run(engine, recorded, query); err != nil {
+				if err := run(recorded, query); err != nil {
 					b.Fatal(err)
 				}
 			})
@@ -242,7 +215,7 @@ func BenchmarkPanel(b *testing.B) {
 	}
 }
 
-func run(engine *promql.Engine, src storage.Queryable, query string) error {
+func run(src storage.Queryable, query string) error {
 	q, err := engine.NewRangeQuery(context.Background(), src, nil, query, now.Add(-6*time.Hour), now, time.Minute)
 	if err != nil {
 		return err

@@ -23,6 +23,7 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/rules"
 	"github.com/gpuscale/gpuscale/dashboards/states"
 	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 )
 
 var update = flag.Bool("update", false, "write gpuscale-recording.yaml and testdata/values.txt again")
@@ -134,23 +135,14 @@ func reads(t *testing.T, expr string) []string {
 	return slices.Compact(names)
 }
 
-func newEngine() *promql.Engine {
-	return promql.NewEngine(promql.EngineOpts{MaxSamples: 5e7, Timeout: time.Minute, LookbackDelta: 5 * time.Minute, Parser: parser.NewParser(parser.Options{})})
-}
+var engine = memstore.NewEngine(nil)
 
 func evaluate(t testing.TB, src storage.Queryable, r rules.Rule, at time.Time) promql.Vector {
 	t.Helper()
-	q, err := newEngine().NewInstantQuery(t.Context(), src, nil, r.Expr, at)
+	v, _, err := memstore.Instant(t.Context(), engine, src, r.Expr, at)
 	if err != nil {
 		t.Fatalf("%s: %v", r.Record, err)
 	}
-	defer q.Close()
-	result := q.Exec(t.Context())
-	v, err := result.Vector()
-	if err != nil {
-		t.Fatalf("%s: %v", r.Record, err)
-	}
-	v = slices.Clone(v)
 	slices.SortFunc(v, func(a, b promql.Sample) int { return labels.Compare(a.Metric, b.Metric) })
 	return v
 }

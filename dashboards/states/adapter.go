@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/prometheus/promql"
-	"github.com/prometheus/prometheus/promql/parser"
 	"k8s.io/apimachinery/pkg/labels"
 	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
 
@@ -22,6 +20,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 )
 
 // server is the adapter below its API server: configuration, cache and provider.
@@ -40,7 +39,6 @@ type server struct {
 // gate lets queries through when the recorder says so.
 type gate struct {
 	arrive, open chan struct{}
-	engine       *promql.Engine
 	storage      view
 	at           time.Time
 }
@@ -54,30 +52,19 @@ func (g *gate) Query(ctx context.Context, query string, _ time.Time) (prom.Vecto
 			return nil, ctx.Err()
 		}
 	}
-	q, err := g.engine.NewInstantQuery(ctx, g.storage, nil, query, g.at)
+	found, _, err := memstore.Instant(ctx, engine, g.storage, query, g.at)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", prom.ErrUnavailable, err)
 	}
-	defer q.Close()
-	found, err := q.Exec(ctx).Vector()
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", prom.ErrUnavailable, err)
-	}
-	out := make(prom.Vector, len(found))
-	for i, s := range found {
-		out[i] = prom.Sample{Labels: prom.FromMap(s.Metric.Map()), Value: s.F, Time: g.at}
-	}
-	return out, nil
+	return memstore.Samples(found, g.at), nil
 }
 
-// newEngine is Prometheus' engine with its defaults.
-func newEngine() *promql.Engine {
-	return promql.NewEngine(promql.EngineOpts{MaxSamples: 5e7, Timeout: time.Minute, LookbackDelta: 5 * time.Minute, Parser: parser.NewParser(parser.Options{})})
-}
+// engine is Prometheus' own, for whoever asks.
+var engine = memstore.NewEngine(nil)
 
 // newServer starts the adapter with a configuration that names no rules of its own.
 func newServer(recorded *set, pods provider.Pods) (*server, error) {
-	s := &server{registry: prometheus.NewRegistry(), gate: &gate{arrive: make(chan struct{}), open: make(chan struct{}), engine: newEngine(), storage: view{set: recorded}}}
+	s := &server{registry: prometheus.NewRegistry(), gate: &gate{arrive: make(chan struct{}), open: make(chan struct{}), storage: view{set: recorded}}}
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	setup, err := s.setup(log)
 	if err != nil {

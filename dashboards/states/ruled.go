@@ -82,7 +82,7 @@ func Reads(r rules.Rule) []string {
 // evaluated is what a rule records. A series that is not there at the next evaluation
 // is marked as ended, as Prometheus does.
 func evaluated(r rules.Rule, over view) ([]*series, error) {
-	q, err := newEngine().NewRangeQuery(context.Background(), over, nil, r.Expr, begin, begin.Add(Length), ruleEvery)
+	q, err := engine.NewRangeQuery(context.Background(), over, nil, r.Expr, begin, begin.Add(Length), ruleEvery)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.Record, err)
 	}

@@ -11,26 +11,22 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/promql"
-	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/gpuscale/gpuscale/dashboards/states"
 	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 )
+
+var engine = memstore.NewEngine(nil)
 
 // ask evaluates a query at a moment of a state.
 func ask(t *testing.T, s states.State, honor bool, query string, at time.Time) promql.Vector {
 	t.Helper()
-	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e7, Timeout: time.Minute, LookbackDelta: 5 * time.Minute, Parser: parser.NewParser(parser.Options{})})
-	q, err := engine.NewInstantQuery(t.Context(), s.Storage(honor), nil, query, at)
-	if err != nil {
-		t.Fatalf("%s: %v", query, err)
-	}
-	defer q.Close()
-	v, err := q.Exec(t.Context()).Vector()
+	v, _, err := memstore.Instant(t.Context(), engine, s.Storage(honor), query, at)
 	if err != nil {
 		t.Fatalf("%s: %s: %v", s.Name, query, err)
 	}
-	return slices.Clone(v)
+	return v
 }
 
 func find(t *testing.T, name string) states.State {

@@ -8,6 +8,37 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
+// Answer is section 0.
+type Answer struct {
+	Text    string   `json:"text" doc:"One paragraph."`
+	Figures []Figure `json:"figures" doc:"The five numbers."`
+	Quality Quality  `json:"quality" doc:"How far the data can be relied on."`
+}
+
+// Figure is one of the five numbers.
+type Figure struct {
+	Name  string `json:"name"`
+	Value Number `json:"value"`
+	Unit  string `json:"unit" doc:"\"hours\", \"share\" or \"money\"."`
+	Note  string `json:"note" doc:"What it means, in a few words."`
+	Money Number `json:"money" doc:"What it cost."`
+}
+
+// Methods is section A.
+type Methods struct {
+	Text    []string `json:"text"`
+	Steps   string   `json:"steps" doc:"How far apart values are."`
+	Queries []Query  `json:"queries"`
+}
+
+// Query is what was asked.
+type Query struct {
+	Name   string `json:"name"`
+	What   string `json:"what"`
+	Step   string `json:"step" doc:"Between values; empty for the end of the window."`
+	PromQL string `json:"promql"`
+}
+
 // place returns a place of section 1 by its word.
 func (h Hours) place(word string) Place {
 	for _, p := range h.Places {

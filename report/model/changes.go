@@ -2,6 +2,30 @@ package model
 
 import "fmt"
 
+// Changes is section 9.
+type Changes struct {
+	Since   string    `json:"since" doc:"The window of the report before, or why there is none."`
+	Figures []Change  `json:"figures"`
+	Actions []Outcome `json:"actions" doc:"What became of the actions of the report before."`
+}
+
+// Change is a figure then and now.
+type Change struct {
+	Name   string `json:"name"`
+	Unit   string `json:"unit"`
+	Before Number `json:"before"`
+	Now    Number `json:"now"`
+}
+
+// Outcome is what an action was to free a day, and has.
+type Outcome struct {
+	ID        string `json:"id"`
+	Title     string `json:"title"`
+	Predicted Number `json:"predicted" doc:"GPU-hours a day."`
+	Realised  Number `json:"realised" doc:"GPU-hours a day fewer than before; negative where it has become worse."`
+	Verdict   string `json:"verdict"`
+}
+
 // changes compares with the report before.
 func (m *maker) changes() Changes {
 	p := m.Previous

@@ -13,6 +13,48 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
+// Demand is section 2.
+type Demand struct {
+	Waits    []Wait    `json:"waits" doc:"Time from a pod's creation until it was bound; the first row is all tenants."`
+	Decision Wait      `json:"decision" doc:"Time until the autoscaler did something for a pending pod."`
+	Unmet    []Unmet   `json:"unmet" doc:"Demand that nothing served, by shape and reason, the most hours first."`
+	HPAs     []HPA     `json:"hpas" doc:"HPAs that had as many replicas as they may, the longest first."`
+	Refused  []Refused `json:"refused" doc:"Pods that a quota kept waiting."`
+	Missing  string    `json:"missing" doc:"Why the section is empty, if it is."`
+}
+
+// Wait is a distribution of times in seconds.
+type Wait struct {
+	Of    string `json:"of"`
+	Count Number `json:"count"`
+	P50   Number `json:"p50"`
+	P95   Number `json:"p95"`
+	P99   Number `json:"p99"`
+}
+
+// Unmet is demand of one shape that nothing served.
+type Unmet struct {
+	Shape  string `json:"shape" doc:"What one pod asks for: cards, a MIG profile or a fraction."`
+	Reason string `json:"reason" doc:"The autoscaler's reason: see docs/reasons.md."`
+	Hours  Number `json:"hours" doc:"GPU-hours waited for in vain."`
+	Peak   Number `json:"peak" doc:"Cards, at the most."`
+}
+
+// HPA is one that ran into its bound.
+type HPA struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	AtMax     Number `json:"atMax" doc:"Hours, of the clock."`
+	Max       Number `json:"max" doc:"Replicas it may have."`
+	Reasons   string `json:"reasons" doc:"The HPA's own words for what limited it."`
+}
+
+// Refused is pods a quota kept waiting.
+type Refused struct {
+	Reason   string `json:"reason"`
+	PodHours Number `json:"podHours"`
+}
+
 func (m *maker) demand() Demand {
 	d := Demand{}
 	if !m.a.Autoscaler {

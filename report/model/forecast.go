@@ -16,6 +16,68 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
+// Forecast is section 6.
+type Forecast struct {
+	Outlooks  []Outlook  `json:"outlooks"`
+	Workloads []Workload `json:"workloads" doc:"What the autoscaler expects of workloads it was told to watch."`
+	Note      string     `json:"note"`
+}
+
+// Outlook is what is expected of one pool, or of all.
+type Outlook struct {
+	Of       string    `json:"of"`
+	Limit    Number    `json:"limit" doc:"Cards there can be: of a pool at its maximum, else those there were at the end."`
+	Past     []Point   `json:"past" doc:"Cards held."`
+	Ahead    []Band    `json:"ahead" doc:"Cards expected; empty where there is not enough data."`
+	Level    float64   `json:"level" doc:"Share of outcomes the band is meant to hold."`
+	Method   string    `json:"method"`
+	Error    BackTest  `json:"error" doc:"How the method did on the past at the last horizon."`
+	Why      string    `json:"why" doc:"Why this method, or why there is no forecast."`
+	Exhausts Exhausted `json:"exhausts"`
+}
+
+// Point is cards at a time.
+type Point struct {
+	At    time.Time `json:"at"`
+	Cards Number    `json:"cards"`
+}
+
+// Band is cards expected at a time.
+type Band struct {
+	At       time.Time `json:"at"`
+	Low      Number    `json:"low"`
+	Expected Number    `json:"expected"`
+	High     Number    `json:"high"`
+	Low95    Number    `json:"low95" doc:"Of the band that is meant to hold 95 %."`
+	High95   Number    `json:"high95"`
+}
+
+// BackTest is how a method did on the past.
+type BackTest struct {
+	MAPE     Number `json:"mape" doc:"Mean error as a share of the actual value."`
+	MASE     Number `json:"mase" doc:"Error relative to saying that nothing will change: below 1 is better."`
+	Coverage Number `json:"coverage" doc:"Share of actual values inside the band."`
+	Wide     Number `json:"coverage95" doc:"The same of the band that is meant to hold 95 %."`
+	Tests    int    `json:"tests"`
+}
+
+// Exhausted is when the cards run out, as a range in days from the end.
+type Exhausted struct {
+	Earliest Number `json:"earliest" doc:"When the band's upper end reaches the limit."`
+	Expected Number `json:"expected"`
+	Latest   Number `json:"latest" doc:"When its lower end does."`
+	Text     string `json:"text"`
+}
+
+// Workload is what the autoscaler expects of one workload, in cards.
+type Workload struct {
+	Workload string `json:"workload"`
+	Low      Number `json:"low"`
+	Expected Number `json:"expected"`
+	High     Number `json:"high"`
+	Error    Number `json:"error" doc:"Mean error over its own past, as a share of the mean."`
+}
+
 // Bounds of section 6. A forecast reaches no further than half of what it is made
 // from, nor than a month.
 const (

@@ -3,9 +3,40 @@ package model
 import (
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/gpuscale/gpuscale/report/ledger"
 )
+
+// Hours is section 1.
+type Hours struct {
+	Capacity Number   `json:"capacity" doc:"All GPU-hours there were."`
+	Cards    Number   `json:"cards" doc:"Cards, mean over the time of which anything is known."`
+	Money    Number   `json:"money" doc:"What they cost."`
+	Places   []Place  `json:"places" doc:"Each place in the order of the waterfall. Known hours add up to the capacity."`
+	Over     []Bucket `json:"over" doc:"The same over time."`
+	Sum      Number   `json:"sum" doc:"Hours of all places: within 0.1 % of capacity."`
+	Notes    []string `json:"notes"`
+}
+
+// Place is where GPU-hours went.
+type Place struct {
+	Place   string `json:"place" doc:"Word of the label place of gpuscale_autoscaler_gpu_seconds_total."`
+	Group   string `json:"group" doc:"\"broken\", \"coming\", \"unknown\", \"unused\", \"held\" or \"productive\"."`
+	Name    string `json:"name"`
+	Hours   Number `json:"hours"`
+	Share   Number `json:"share" doc:"Of the capacity."`
+	Money   Number `json:"money"`
+	Meaning string `json:"meaning"`
+}
+
+// Bucket is a part of the window.
+type Bucket struct {
+	From  time.Time `json:"from"`
+	Until time.Time `json:"until"`
+	// Hours are by place in the order of Hours.Places.
+	Hours []Number `json:"hours" doc:"In the order of places."`
+}
 
 // placeText is how a place is told to people.
 type placeText struct {

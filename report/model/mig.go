@@ -13,6 +13,65 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
+// MIG is section 5.
+type MIG struct {
+	Cards         []MIGCard       `json:"cards" doc:"Cards cut into instances at the end, at most 512."`
+	CardsTotal    int             `json:"cardsTotal"`
+	Fragmentation []Fragmentation `json:"fragmentation"`
+	Profiles      []Profile       `json:"profiles"`
+	RightSize     []RightSize     `json:"rightSize" doc:"Who would do with a smaller slice, the most saved first."`
+	RightSizeNote string          `json:"rightSizeNote" doc:"The evidence asked for, and what it left out."`
+	Missing       string          `json:"missing" doc:"Why the section is empty, if it is."`
+}
+
+// MIGCard is a card and its instances.
+type MIGCard struct {
+	Node      string     `json:"node"`
+	GPU       string     `json:"gpu"`
+	UUID      string     `json:"uuid"`
+	Model     string     `json:"model"`
+	Slices    int        `json:"slices" doc:"Memory slices of the card."`
+	Instances []Instance `json:"instances" doc:"By start."`
+}
+
+// Instance is a MIG instance.
+type Instance struct {
+	Profile string `json:"profile"`
+	Start   int    `json:"start" doc:"First memory slice."`
+	Size    int    `json:"size" doc:"Memory slices."`
+	Holder  string `json:"holder" doc:"namespace/pod, of several the first and how many more; empty where nobody holds it."`
+}
+
+// Fragmentation is how scattered the free slices of a model's cut cards are.
+type Fragmentation struct {
+	Model string `json:"model"`
+	Cards int    `json:"cards"`
+	Free  int    `json:"free" doc:"Compute slices nobody holds."`
+	Index Number `json:"index" doc:"1 - (compute slices of the largest instance that fits beside what is held, over all cards) ÷ free. 0: every card's free slices are one piece."`
+}
+
+// Profile is a kind of instance and its use.
+type Profile struct {
+	Model     string `json:"model"`
+	Profile   string `json:"profile"`
+	Instances int    `json:"instances" doc:"At the end."`
+	Held      int    `json:"held" doc:"At the end."`
+	Mean      Number `json:"mean" doc:"Instances held, mean over the window."`
+}
+
+// RightSize is who would do with less.
+type RightSize struct {
+	Namespace string `json:"namespace"`
+	Workload  string `json:"workload"`
+	Model     string `json:"model"`
+	From      string `json:"from" doc:"Profile held, \"whole card\" for none."`
+	To        string `json:"to" doc:"Smallest profile that has room, with the margin."`
+	Memory    Number `json:"memory" doc:"99th percentile of memory in use, bytes."`
+	Use       Number `json:"use" doc:"95th percentile of use, as a share of what is held."`
+	Evidence  Number `json:"evidence" doc:"Hours of one holder watched."`
+	Hours     Number `json:"hours" doc:"GPU-hours it would have saved."`
+}
+
 // mostCards bounds the map.
 const mostCards = 512
 

@@ -10,6 +10,29 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
+// Pool is a row of section 4.
+type Pool struct {
+	Pool         string `json:"pool"`
+	Model        string `json:"model"`
+	Class        string `json:"class" doc:"\"spot\", \"on demand\" or \"unknown\"."`
+	Min          Number `json:"min"`
+	Max          Number `json:"max"`
+	Mean         Number `json:"mean" doc:"Nodes, mean over the window."`
+	Now          Number `json:"now" doc:"Nodes at the end."`
+	Hours        Number `json:"hours" doc:"GPU-hours."`
+	Used         Number `json:"used" doc:"Share of them computing."`
+	Money        Number `json:"money"`
+	Added        Number `json:"added" doc:"Scale-ups carried out."`
+	Removed      Number `json:"removed" doc:"Nodes removed."`
+	Repartitions Number `json:"repartitions"`
+	Failures     Number `json:"failures"`
+	FailedFor    string `json:"failedFor" doc:"Reasons of the failures."`
+	ReadyP50     Number `json:"readyP50" doc:"Seconds from request to ready."`
+	ReadyP95     Number `json:"readyP95"`
+	Interrupted  Number `json:"interrupted" doc:"Spot notices."`
+	BackedOff    Number `json:"backedOff" doc:"Hours left alone since it failed to deliver."`
+}
+
 // verbs of gpuscale_autoscaler_actions_total.
 const (
 	verbScaleUp     = "scale-up"

@@ -7,6 +7,23 @@ import (
 	"github.com/gpuscale/gpuscale/report/ledger"
 )
 
+// Quality says how far the data can be relied on.
+type Quality struct {
+	Grade        string   `json:"grade" doc:"\"good\" at 99 % coverage or more with 1 % of hours unknown or less, \"fair\" at 90 % and 10 %, else \"poor\"; where the places claim 0.1 % more than the capacity it is \"fair\" at best, with 1 % \"poor\"."`
+	Coverage     Number   `json:"coverage" doc:"Share of the window of which there is a record."`
+	Gaps         []Gap    `json:"gaps" doc:"Times without a record, the longest first, at most 20."`
+	Unattributed Number   `json:"unattributed" doc:"Hours in the places unknown and unmeasured."`
+	Source       string   `json:"source" doc:"Whose series the ledger is made from."`
+	Prices       string   `json:"prices" doc:"Where prices come from and of which day they are, or why there are none."`
+	Problems     []string `json:"problems" doc:"What was asked and not answered."`
+}
+
+// Gap is a time without a record.
+type Gap struct {
+	From  time.Time `json:"from"`
+	Until time.Time `json:"until"`
+}
+
 const mostGaps = 20
 
 // mostOver is how far places may claim more than the capacity before nothing is to

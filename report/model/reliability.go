@@ -9,6 +9,31 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
+// Reliability is section 8.
+type Reliability struct {
+	XIDs    []XID      `json:"xids" doc:"XID errors by code, the most first."`
+	Lost    Number     `json:"lost" doc:"GPU-hours in the places sick and unready."`
+	Money   Number     `json:"money" doc:"What they cost."`
+	Nodes   []SickNode `json:"nodes" doc:"Nodes with sick cards, the longest first."`
+	MTBF    Number     `json:"mtbf" doc:"Card-hours per XID that condemns a card."`
+	Missing string     `json:"missing" doc:"What the section lacks, if anything."`
+}
+
+// XID is one code of error.
+type XID struct {
+	Code      string   `json:"code"`
+	Count     Number   `json:"count"`
+	Cards     int      `json:"cards"`
+	Nodes     []string `json:"nodes"`
+	Condemned bool     `json:"condemned" doc:"After such an error the card needs a reset or a technician."`
+}
+
+// SickNode is a node and how long its cards were sick.
+type SickNode struct {
+	Node  string `json:"node"`
+	Hours Number `json:"hours" doc:"GPU-hours."`
+}
+
 // condemning are the XIDs after which a card needs a reset or a technician: those
 // for which the exporter says that a card is not healthy.
 var condemning = []string{"48", "62", "64", "74", "79", "95", "119", "120", "140", "143", "169"}

@@ -9,6 +9,47 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
+// Use is section 3.
+type Use struct {
+	Tenants []Tenant  `json:"tenants" doc:"Quotas, means over the window in cards."`
+	Rows    []UseRow  `json:"rows" doc:"By tenant, namespace and model, the most expensive first, or the largest without prices."`
+	Serving []Serving `json:"serving" doc:"Namespaces whose servers count tokens."`
+	Missing string    `json:"missing" doc:"What the section lacks, if anything."`
+}
+
+// Tenant is a quota and its use; means over the window in cards.
+type Tenant struct {
+	Tenant     string `json:"tenant"`
+	Guaranteed Number `json:"guaranteed"`
+	Limit      Number `json:"limit"`
+	Used       Number `json:"used"`
+	Borrowed   Number `json:"borrowed"`
+	Lent       Number `json:"lent"`
+	Waiting    Number `json:"waiting"`
+}
+
+// UseRow is what a holder had of one model.
+type UseRow struct {
+	Tenant    string `json:"tenant"`
+	Namespace string `json:"namespace"`
+	Model     string `json:"model"`
+	Allocated Number `json:"allocated" doc:"Hours held."`
+	Used      Number `json:"used" doc:"Hours computing."`
+	Share     Number `json:"share" doc:"Used ÷ allocated whose use is known."`
+	Idle      Number `json:"idle" doc:"Hours held by what hardly computed at all."`
+	Money     Number `json:"money" doc:"Of what was allocated."`
+	Waste     Number `json:"waste" doc:"Of what was idle."`
+}
+
+// Serving is what a namespace's inference servers wrote.
+type Serving struct {
+	Namespace string `json:"namespace"`
+	Models    string `json:"models" doc:"Names of the models served."`
+	Tokens    Number `json:"tokens" doc:"Written."`
+	Allocated Number `json:"allocated" doc:"Hours the namespace held."`
+	Cost      Number `json:"cost" doc:"Money per million tokens written: all the namespace held, not only its servers."`
+}
+
 func (m *maker) use() Use {
 	u := Use{}
 	u.Tenants = m.tenants()

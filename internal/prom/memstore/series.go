@@ -1,0 +1,71 @@
+package memstore
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb/chunks"
+)
+
+// Series is a storage of a few series, found in the order they stand in.
+type Series []storage.Series
+
+// Querier implements storage.Queryable.
+func (s Series) Querier(from, to int64) (storage.Querier, error) {
+	return Querier(from, to, func(_, _ int64, matchers []*labels.Matcher) []storage.Series {
+		var found []storage.Series
+		for _, one := range s {
+			if Matches(one.Labels(), matchers) {
+				found = append(found, one)
+			}
+		}
+		return found
+	}), nil
+}
+
+// Clock is when the values of a line were scraped: the time of the ith of n.
+type Clock func(i, n int) time.Time
+
+// From is a clock of lines that begin together, a value each step.
+func From(first time.Time, step time.Duration) Clock {
+	return func(i, _ int) time.Time { return first.Add(time.Duration(i) * step) }
+}
+
+// Until is a clock of lines that end together, a value each step.
+func Until(last time.Time, step time.Duration) Clock {
+	return func(i, n int) time.Time { return last.Add(time.Duration(i+1-n) * step) }
+}
+
+// Read reads series in promtool's notation, one a line; empty lines say nothing.
+// "_" is a scrape that brought no value and "stale" the end of a series.
+func Read(text string, clock Clock) (Series, error) {
+	var all Series
+	notation := parser.NewParser(parser.Options{})
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
+		}
+		ls, values, err := notation.ParseSeriesDesc(line)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", line, err)
+		}
+		var points []chunks.Sample
+		for i, v := range values {
+			at := clock(i, len(values)).UnixMilli()
+			switch {
+			case v.Omitted:
+			case v.Histogram != nil:
+				points = append(points, Histogram{at, v.Histogram})
+			default:
+				points = append(points, Float{at, v.Value})
+			}
+		}
+		all = append(all, storage.NewListSeries(ls, points))
+	}
+	return all, nil
+}
