@@ -60,7 +60,7 @@ func assemble(a assembly) (*loop.Loop, *observe.Prometheus, error) {
 		}),
 		Actor: act.New(act.Options{
 			Client: a.client, Live: a.live, Pools: act.FencePools(providers, epoch), Partition: mig, Policy: policy,
-			ConfigDelay: c.MIGManager.ConfigDelay.Duration, DryRun: a.dryRun, Log: a.log,
+			ConfigDelay: c.MIGManager.ConfigDelay.Duration, Nominate: c.Nominate, DryRun: a.dryRun, Log: a.log,
 		}),
 		Store:    loop.NewStatusStore(a.client, a.live).Under(epoch),
 		Policy:   policy,

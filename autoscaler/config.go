@@ -23,8 +23,13 @@ type Config struct {
 	// Not above Interval turns both off.
 	QuietInterval metav1.Duration `json:"quietInterval"`
 	// Settle is how long a round waits once a pod could not be placed, since
-	// others often follow; up to three times that while more come. At most 1s.
-	Settle     metav1.Duration  `json:"settle"`
+	// others often follow; up to three times that while more come, and longer, but
+	// not above 1s, while hundreds wait. At most 1s.
+	Settle metav1.Duration `json:"settle"`
+	// Nominate writes status.nominatedNodeName of a pod that others are asked to
+	// leave for, so that kube-scheduler keeps the place for it. It needs the right to
+	// patch pods/status.
+	Nominate   bool             `json:"nominate"`
 	Prometheus PrometheusConfig `json:"prometheus"`
 	Election   ElectionConfig   `json:"leaderElection"`
 	MIGManager MIGManagerConfig `json:"migManager"`
@@ -70,6 +75,7 @@ func Default() Config {
 	return Config{
 		Interval: seconds(1),
 		Settle:   duration(200 * time.Millisecond),
+		Nominate: true,
 
 		QuietInterval: seconds(10),
 		Prometheus:    PrometheusConfig{Interval: seconds(2), Timeout: seconds(5), MaxAge: seconds(30)},

@@ -17,7 +17,7 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// Options of an Actor. All but ConfigDelay, DryRun and Log are required.
+// Options of an Actor. All but ConfigDelay, Nominate, DryRun and Log are required.
 type Options struct {
 	Client client.Client
 	// Live reads from the API server, never from a cache.
@@ -29,6 +29,9 @@ type Options struct {
 	// ConfigDelay is how long a config that mig-manager has never seen is given
 	// to reach its pod before it is selected: kubelet syncs ConfigMaps late.
 	ConfigDelay time.Duration
+	// Nominate has the scheduler keep what is reclaimed for the pod that it is
+	// reclaimed for.
+	Nominate bool
 	// DryRun does nothing at all.
 	DryRun bool
 	Log    *slog.Logger
@@ -38,6 +41,8 @@ type Options struct {
 type Actor struct {
 	o      Options
 	tidied time.Time // when configs were last collected
+	// promises by pod; a new leader begins without any.
+	promises map[string]promise
 }
 
 // New returns an Actor.
@@ -45,7 +50,7 @@ func New(o Options) *Actor {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Actor{o: o}
+	return &Actor{o: o, promises: map[string]promise{}}
 }
 
 // Outcome of an action. The set is closed.
@@ -81,10 +86,14 @@ func refuse(format string, args ...any) error {
 // that does not succeed does not keep the others from being tried.
 func (a *Actor) Apply(ctx context.Context, s plan.Snapshot, p plan.Plan) []Result {
 	r := newRound(s, a.o.Policy)
+	a.keepPromises(ctx, r)
 	results := make([]Result, 0, len(p.Actions))
 	for _, action := range p.Actions {
 		err := a.apply(ctx, r, action)
 		results = append(results, Result{Action: action, Outcome: outcome(err, a.o.DryRun), Err: err})
+	}
+	if r.evictions > 0 { // those who left first have the scheduler try everybody
+		a.keepPromises(ctx, r)
 	}
 	return results
 }

@@ -11,12 +11,12 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 )
@@ -33,10 +33,6 @@ type leased struct {
 func newLeased(t *testing.T, holder string) *leased {
 	t.Helper()
 	l := &leased{t: t, key: client.ObjectKey{Namespace: "s", Name: "lease"}}
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: l.key.Namespace, Name: l.key.Name},
 		Spec: coordinationv1.LeaseSpec{
@@ -44,7 +40,7 @@ func newLeased(t *testing.T, holder string) *leased {
 			RenewTime: ptr.To(metav1.NewMicroTime(start)), LeaseDurationSeconds: ptr.To[int32](15),
 		},
 	}
-	l.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(lease, testPool(), testNode(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}}).
+	l.client = fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(lease, testPool(), testNode(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}}).
 		WithStatusSubresource(&v1alpha1.GPUNodePool{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {

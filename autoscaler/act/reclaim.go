@@ -39,6 +39,8 @@ func (a *Actor) reclaim(ctx context.Context, r *round, action plan.Action) error
 	if err := mayMoveNow(&pod, r.now, time.Time{}); err != nil {
 		return err
 	}
+	// Before, so that there is no moment at which the place is anybody's.
+	a.promise(ctx, r, action.For, action.Node)
 	err = a.evict(ctx, &pod, nil)
 	switch {
 	case apierrors.IsTooManyRequests(err):

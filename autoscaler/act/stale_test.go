@@ -6,12 +6,10 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/plan"
@@ -35,18 +33,11 @@ func (s stale) List(ctx context.Context, l client.ObjectList, opts ...client.Lis
 // newStaleWorld is newWorld with an Actor whose cache never catches up.
 func newStaleWorld(t *testing.T, more ...client.Object) *world {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
 	objects := []client.Object{testPool(), testNode()}
 	for _, o := range more {
 		objects = append(objects, o.DeepCopyObject().(client.Object))
 	}
-	before := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	before := fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(objects...).Build()
 	return newWorld(t, func(o *Options) {
 		cached := stale{o.Client, before}
 		m := partition.NewManager(cached, o.Live, partition.DefaultConfigMap)

@@ -16,12 +16,12 @@ const bootsWithin = time.Hour
 // which packs better than wave by wave.
 const longSettle = 3
 
-// crowd is how many pods must wait for a round to settle longestSettle times Settle:
-// so many come in waves however soon the first are served, each round costs most
-// just then, and what is bought in fewer rounds fits better.
+// crowd is how many pods must wait for a round to settle up to crowdSettles: so many
+// come in waves however soon the first are served, each round costs most just then,
+// and what is bought in fewer rounds fits better.
 const (
-	crowd         = 250
-	longestSettle = 5
+	crowd        = 250
+	crowdSettles = time.Second
 )
 
 // still reports whether a round has found nothing to do and nothing that time alone
@@ -132,10 +132,11 @@ func (l *Loop) longest() time.Duration {
 			waiting++
 		}
 	}
+	usual := longSettle * l.o.Settle
 	if waiting >= crowd {
-		return longestSettle * l.o.Settle
+		return max(usual, min(crowdSettles, 2*usual))
 	}
-	return longSettle * l.o.Settle
+	return usual
 }
 
 // pause is how long to wait for the next round after one that ended like this.

@@ -175,6 +175,35 @@ func TestSchema(t *testing.T) {
 	}
 }
 
+// TestNotes: what is said after an installation ends with how to see that it works,
+// with the release's own namespace in the commands.
+func TestNotes(t *testing.T) {
+	h := helm(t)
+	for _, c := range []struct {
+		name, values string
+		doctor       bool
+	}{
+		{"nothing said", ``, true},
+		{"everything", chart.Everything, true},
+		{"exporter alone", `{adapter: {enabled: false}, autoscaler: {enabled: false}}`, true},
+		{"report alone", `{exporter: {enabled: false}, adapter: {enabled: false}, autoscaler: {enabled: false}, report: {enabled: true}}`, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			out, err := h.Run(t.Context(), releaseWith(c.values, "--dry-run=client"), "install", release, h.Chart)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, notes, found := strings.Cut(string(out), "\nNOTES:\n")
+			if !found || strings.Contains(notes, "<no value>") || strings.Contains(notes, "\n\n\n") {
+				t.Errorf("%s", notes)
+			}
+			if says := strings.Contains(notes, "gpuscale-report doctor --namespace "+namespace+" --prometheus "); says != c.doctor {
+				t.Errorf("doctor is named: %v, want %v\n%s", says, c.doctor, notes)
+			}
+		})
+	}
+}
+
 // TestToolsAreNamed: who has not built helm hears how.
 func TestToolsAreNamed(t *testing.T) {
 	t.Setenv("GPUSCALE_CACHE", t.TempDir())

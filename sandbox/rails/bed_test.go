@@ -13,12 +13,12 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/neighbours"
@@ -91,17 +91,14 @@ func newBed() (*bed, error) {
 	if err != nil {
 		return nil, err
 	}
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		return nil, err
-	}
+	types := scheme.New()
 	rc := b.cluster.RESTConfig()
-	if b.admin, err = client.New(rc, client.Options{Scheme: scheme}); err != nil {
+	if b.admin, err = client.New(rc, client.Options{Scheme: types}); err != nil {
 		return nil, err
 	}
 	rc = b.cluster.RESTConfig()
 	rc.Impersonate.UserName, rc.Impersonate.Groups = autoscalerUser, []string{"system:masters"}
-	if b.ours, err = client.New(rc, client.Options{Scheme: scheme}); err != nil {
+	if b.ours, err = client.New(rc, client.Options{Scheme: types}); err != nil {
 		return nil, err
 	}
 	return b, b.install(ctx)
@@ -120,11 +117,7 @@ func (b *bed) install(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	for {
-		err := errors.Join(b.admin.List(ctx, &v1alpha1.GPUNodePoolList{}), b.admin.List(ctx, &v1alpha1.GPUQuotaList{}))
-		if err == nil || ctx.Err() != nil {
-			return err
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	return await.Until(ctx, func(ctx context.Context) error {
+		return errors.Join(b.admin.List(ctx, &v1alpha1.GPUNodePoolList{}), b.admin.List(ctx, &v1alpha1.GPUQuotaList{}))
+	})
 }

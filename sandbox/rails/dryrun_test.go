@@ -23,7 +23,7 @@ func TestDryRun(t *testing.T) {
 	w.until("the fleet", w.has("h100", 1))
 	w.work("train", "h100", 3, perNode)
 	w.await("two wait", w.waits("train", 2))
-	status, node := w.get("h100").ResourceVersion, w.node("h100-1").ResourceVersion
+	status := w.get("h100").ResourceVersion // others write to nodes, nobody else to pools
 
 	p := w.program("dry", "--dry-run")
 	w.await("it says twice what it would do, or does it", func() error {
@@ -38,9 +38,6 @@ func TestDryRun(t *testing.T) {
 	}
 	if got := w.get("h100").ResourceVersion; got != status {
 		t.Error("the pool was written to")
-	}
-	if got := w.node("h100-1").ResourceVersion; got != node {
-		t.Error("the node was written to")
 	}
 	if n := len(w.nodes("h100")); n != 1 {
 		t.Errorf("%d nodes", n)

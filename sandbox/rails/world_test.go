@@ -29,6 +29,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
+	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -95,7 +96,7 @@ func (w *world) start(s setup) {
 	w.seen = observe.New(observe.Options{
 		Cluster: w.ours, Readings: w.exporters.read, Pools: learner{provider}, ConfigMap: partition.DefaultConfigMap, Log: log,
 	})
-	w.actor = act.New(act.Options{Client: w.ours, Live: w.ours, Pools: provider, Partition: m, Policy: policy, DryRun: s.dryRun, Log: log})
+	w.actor = act.New(act.Options{Client: w.ours, Live: w.ours, Pools: provider, Partition: m, Policy: policy, Nominate: true, DryRun: s.dryRun, Log: log})
 	o := loop.Options{
 		Observer: w.seen, Actor: w.actor, Store: loop.NewStatusStore(w.ours, w.ours), Policy: policy, DryRun: s.dryRun, Log: log,
 		Now: w.now, Metrics: loop.NewMetrics(prometheus.NewRegistry()),
@@ -174,17 +175,7 @@ func (w *world) until(what string, ok func() error) {
 
 func (w *world) within(what string, ok func() error) {
 	w.t.Helper()
-	begin := time.Now()
-	for {
-		err := ok()
-		if err == nil {
-			return
-		}
-		if time.Since(begin) > patience {
-			w.t.Fatalf("%s: not within %s: %v", what, patience, err)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	await.For(w.t, patience, what, ok)
 }
 
 // draft is a GPUNodePool whose nodes KWOK plays.
@@ -437,12 +428,11 @@ func (w *world) clean() {
 			w.t.Error("cleaning up: ", err)
 		}
 	}
-	for ctx.Err() == nil {
+	if err := await.Until(ctx, func(ctx context.Context) error {
 		var pods corev1.PodList
 		var sets appsv1.ReplicaSetList
 		if err := errors.Join(w.admin.List(ctx, &sets, in), w.admin.List(ctx, &pods, in)); err != nil {
-			w.t.Error("cleaning up: ", err)
-			return
+			return await.Final(err)
 		}
 		for i := range pods.Items {
 			p := &pods.Items[i]
@@ -453,10 +443,12 @@ func (w *world) clean() {
 			}
 			_ = w.admin.Delete(ctx, p, zero)
 		}
-		if len(pods.Items)+len(sets.Items) == 0 {
-			break
+		if left := len(pods.Items) + len(sets.Items); left > 0 {
+			return fmt.Errorf("%d pods and ReplicaSets are left", left)
 		}
-		time.Sleep(50 * time.Millisecond)
+		return nil
+	}); err != nil {
+		w.t.Error("cleaning up: ", err)
 	}
 	if err := w.admin.DeleteAllOf(ctx, &corev1.Node{}); err != nil && !apierrors.IsNotFound(err) {
 		w.t.Error("cleaning up: ", err)
