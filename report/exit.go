@@ -14,6 +14,7 @@ const (
 	exitFailed     = 1
 	exitUsage      = 2
 	exitIncomplete = 3
+	exitFaulty     = 4 // of doctor alone
 )
 
 const exitHelp = `Exit codes:
@@ -30,8 +31,12 @@ type usage struct{ error }
 // incomplete marks a report that was written and that has holes.
 type incomplete struct{ error }
 
+// faulty marks an installation in which something does not work.
+type faulty struct{ error }
+
 func exitCode(err error) int {
 	var asked usage
+	var broken faulty
 	var holes incomplete
 	switch {
 	case err == nil:
@@ -40,6 +45,8 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.As(err, &holes):
 		return exitIncomplete
+	case errors.As(err, &broken):
+		return exitFaulty
 	case errors.Is(err, context.Canceled):
 		return exitFailed
 	}

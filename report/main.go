@@ -1,5 +1,6 @@
 // Command gpuscale-report says where every GPU-hour went, who waited, and what to
-// change. It only reads, and only from Prometheus.
+// change. It only reads: for reports from Prometheus alone, for doctor from
+// Kubernetes as well, with the rights of whoever asks.
 package main
 
 import (
@@ -37,7 +38,7 @@ func newCommand(out, errs io.Writer) *cobra.Command {
 	root.Version = buildinfo.Version()
 	version := versioncmd.New("gpuscale-report")
 	version.Args = noArgs
-	root.AddCommand(newRunCommand("run", out, errs), newTopCommand(out, errs), version)
+	root.AddCommand(newRunCommand("run", out, errs), newTopCommand(out, errs), newDoctorCommand(out), version)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage{err} })
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.SetOut(out)
@@ -55,6 +56,7 @@ the report:
   gpuscale-report --prometheus URL --since 7d -o md
   gpuscale-report --prometheus URL --since 7d -o csv --out DIR
   gpuscale-report top --prometheus URL
+  gpuscale-report doctor --prometheus URL
 
 Without the autoscaler's series the report has no demand, quotas and pools, and
 cannot tell fragmented and stranded cards from free ones; it says so.

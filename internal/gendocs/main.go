@@ -9,6 +9,7 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/plan"
+	"github.com/gpuscale/gpuscale/report/doctor"
 )
 
 func main() {
@@ -24,6 +25,7 @@ func write(dir string) error {
 	pages := []struct{ name, text string }{
 		{"metrics.md", metricsPage(metric.All(), metric.Reads())},
 		{"reasons.md", reasonsPage(plan.Reasons())},
+		{"doctor.md", doctorPage(doctor.All())},
 		{"signals.md", signalsPage(signal.Builtin(docAge), signal.Abouts())},
 	}
 	for _, p := range pages {

@@ -14,6 +14,8 @@ type Options struct {
 	// Kubeconfig is a file; empty means the pod's own service account, or
 	// $KUBECONFIG and the user's default file outside a cluster.
 	Kubeconfig string
+	// Context of the kubeconfig; empty means its current one.
+	Context string
 	// UserAgent in the API server's audit log: "gpuscale-autoscaler/v0.1.0".
 	UserAgent string
 	// QPS and Burst are the client's own limits; 0 takes 100 and 200. API
@@ -24,7 +26,7 @@ type Options struct {
 
 // Config returns the connection for o. It opens nothing.
 func Config(o Options) (*rest.Config, error) {
-	cfg, err := load(o.Kubeconfig)
+	cfg, err := load(o)
 	if err != nil {
 		return nil, err
 	}
@@ -41,15 +43,8 @@ func Config(o Options) (*rest.Config, error) {
 	return cfg, nil
 }
 
-func load(kubeconfig string) (*rest.Config, error) {
-	if kubeconfig != "" {
-		cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-		if err != nil {
-			return nil, fmt.Errorf("reading kubeconfig %s: %w", kubeconfig, err)
-		}
-		return cfg, nil
-	}
-	if os.Getenv("KUBERNETES_SERVICE_HOST") != "" {
+func load(o Options) (*rest.Config, error) {
+	if o.Kubeconfig == "" && o.Context == "" && os.Getenv("KUBERNETES_SERVICE_HOST") != "" {
 		cfg, err := rest.InClusterConfig()
 		if err != nil {
 			return nil, fmt.Errorf("reading the pod's service account: %w", err)
@@ -57,9 +52,13 @@ func load(kubeconfig string) (*rest.Config, error) {
 		return cfg, nil
 	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("finding a cluster (no --kubeconfig, not in a pod): %w", err)
+	rules.ExplicitPath = o.Kubeconfig
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context}).ClientConfig()
+	switch {
+	case err == nil:
+		return cfg, nil
+	case o.Kubeconfig != "":
+		return nil, fmt.Errorf("reading kubeconfig %s: %w", o.Kubeconfig, err)
 	}
-	return cfg, nil
+	return nil, fmt.Errorf("finding a cluster (no --kubeconfig, not in a pod): %w", err)
 }

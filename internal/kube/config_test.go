@@ -29,6 +29,22 @@ func TestConfigFromFile(t *testing.T) {
 	}
 }
 
+func TestContext(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	two := strings.Replace(kubeconfig, "contexts: [", `contexts: [{name: d, context: {cluster: other, user: u}}, `, 1)
+	two = strings.Replace(two, "clusters: [", `clusters: [{name: other, cluster: {server: "https://127.0.0.1:7443"}}, `, 1)
+	if err := os.WriteFile(file, []byte(two), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := Config(Options{Kubeconfig: file, Context: "d"})
+	if err != nil || cfg.Host != "https://127.0.0.1:7443" {
+		t.Errorf("got %v, %v", cfg, err)
+	}
+	if _, err := Config(Options{Kubeconfig: file, Context: "e"}); err == nil {
+		t.Error("there is no context e")
+	}
+}
+
 func TestConfigSaysWhichFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "missing")
 	if _, err := Config(Options{Kubeconfig: file}); err == nil || !strings.Contains(err.Error(), file) {

@@ -12,7 +12,7 @@ import (
 	"sync"
 )
 
-// answer is the API's envelope around a vector.
+// answer is the API's envelope around a result.
 type answer struct {
 	status, errorType, message string
 	resultType                 string
@@ -57,11 +57,11 @@ func decode(r io.Reader, maxSeries int, turn sync.Locker, take func(element)) (a
 	if s.err == nil {
 		rest = append(rest, r)
 	}
-	return d.envelope(io.MultiReader(rest...))
+	return d.envelope(io.MultiReader(rest...), d.data)
 }
 
-// envelope reads an answer's fields, in any order.
-func (d *decoder) envelope(r io.Reader) (a answer, err error) {
+// envelope reads an answer's fields, in any order; data reads what it is about.
+func (d *decoder) envelope(r io.Reader, data func(*answer) error) (a answer, err error) {
 	d.json = json.NewDecoder(r)
 	err = d.object(func(key string) error {
 		switch key {
@@ -76,7 +76,7 @@ func (d *decoder) envelope(r io.Reader) (a answer, err error) {
 		case "isPartial":
 			return d.json.Decode(&a.partial)
 		case "data":
-			return d.data(&a)
+			return data(&a)
 		}
 		return d.skip()
 	})

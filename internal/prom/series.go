@@ -3,7 +3,6 @@ package prom
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -29,90 +28,31 @@ type Family struct {
 func (c *Client) Series(ctx context.Context, selector string, since time.Time) ([]Family, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
-	req, err := c.seriesRequest(ctx, selector, since)
+	resp, err := c.send(ctx, c.cfg.Method, "api/v1/series", url.Values{
+		"match[]": {selector},
+		"start":   {strconv.FormatFloat(float64(since.UnixMilli())/1000, 'f', 3, 64)},
+	})
 	if err != nil {
 		return nil, err
-	}
-	client, err := c.transport.current()
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, c.bare(err))
 	}
 	defer func() { _ = resp.Body.Close() }()
 	return c.readSeries(resp)
 }
 
-func (c *Client) seriesRequest(ctx context.Context, selector string, since time.Time) (*http.Request, error) {
-	endpoint, err := url.JoinPath(c.cfg.URL, "api/v1/series")
-	if err != nil {
-		return nil, fmt.Errorf("%w: url: %w", ErrUnavailable, err)
-	}
-	form := url.Values{
-		"match[]": {selector},
-		"start":   {strconv.FormatFloat(float64(since.UnixMilli())/1000, 'f', 3, 64)},
-	}
-	for name, value := range c.cfg.Parameters {
-		form.Set(name, value)
-	}
-	target, body := endpoint, io.Reader(strings.NewReader(form.Encode()))
-	if c.cfg.Method == http.MethodGet {
-		target, body = target+"?"+form.Encode(), nil
-	}
-	req, err := http.NewRequestWithContext(ctx, c.cfg.Method, target, body)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrBadQuery, err)
-	}
-	if body != nil {
-		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	}
-	req.Header.Set("Accept", "application/json")
-	if err := c.cfg.authorize(req); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	return req, nil
-}
-
 func (c *Client) readSeries(resp *http.Response) ([]Family, error) {
 	body := &limitedReader{r: resp.Body, left: c.cfg.MaxResponseBytes}
 	a, families, err := decodeSeries(body, c.cfg.MaxSeries)
-	switch {
-	case errors.Is(err, ErrTooLarge):
+	if err := a.problem(resp.StatusCode, err, ""); err != nil {
 		return nil, err
-	case refused(resp.StatusCode):
-		return nil, fmt.Errorf("%w: HTTP %d: %s", ErrBadQuery, resp.StatusCode, a.reason())
-	case resp.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("%w: HTTP %d: %s", ErrUnavailable, resp.StatusCode, a.reason())
-	case err != nil:
-		return nil, fmt.Errorf("%w: reading the answer: %w", ErrUnavailable, err)
-	case a.status != "success":
-		return nil, fmt.Errorf("%w: status %q: %s", ErrUnavailable, a.status, a.reason())
-	case len(a.warnings) > 0:
-		return nil, &PartialError{Warnings: a.warnings}
 	}
 	return families, nil
 }
 
 func decodeSeries(r io.Reader, limit int) (a answer, families []Family, err error) {
-	d := decoder{json: json.NewDecoder(r)}
-	err = d.object(func(key string) error {
-		switch key {
-		case "status":
-			return d.json.Decode(&a.status)
-		case "errorType":
-			return d.json.Decode(&a.errorType)
-		case "error":
-			return d.json.Decode(&a.message)
-		case "warnings":
-			return d.json.Decode(&a.warnings)
-		case "data":
-			var err error
-			families, err = d.families(limit)
-			return err
-		}
-		return d.skip()
+	var d decoder
+	a, err = d.envelope(r, func(*answer) (err error) {
+		families, err = d.families(limit)
+		return err
 	})
 	return a, families, err
 }

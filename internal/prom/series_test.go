@@ -46,6 +46,7 @@ func TestSeriesErrors(t *testing.T) {
 		{200, `{"status":"success","data":[{"__name__":"up"}`, ErrUnavailable},
 		{200, `{"status":"success","data":{"resultType":"vector"}}`, ErrUnavailable},
 		{200, `{"status":"success","data":[],"warnings":["a store is away"]}`, ErrPartial},
+		{200, `{"status":"success","isPartial":true,"data":[]}`, ErrPartial},
 		{200, `{"status":"success","data":[{"__name__":"a"},{"__name__":"b"},{"__name__":"c"}]}`, ErrTooLarge},
 	} {
 		if got, err := seriesOf(t, tc.status, tc.body); !errors.Is(err, tc.want) {

@@ -205,6 +205,7 @@ func do(ctx context.Context, p Prometheus, jobs []*job, o Options) error {
 	todo := make(chan *job)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
+	names := map[string]prom.Labels{}
 	done := 0
 	for range o.Concurrency {
 		wg.Go(func() {
@@ -213,6 +214,7 @@ func do(ctx context.Context, p Prometheus, jobs []*job, o Options) error {
 					cancel(err)
 				}
 				mu.Lock()
+				share(names, j.lines)
 				done++
 				if o.Progress != nil {
 					o.Progress(done, len(jobs))
@@ -233,6 +235,18 @@ func do(ctx context.Context, p Prometheus, jobs []*job, o Options) error {
 		return fmt.Errorf("asking Prometheus: %w", context.Cause(ctx))
 	}
 	return nil
+}
+
+// share has lines with the same labels have them once: every piece of a question brings
+// those of the piece before again, and of a month there are thirty.
+func share(names map[string]prom.Labels, lines []prom.Line) {
+	for i, l := range lines {
+		name := key(l.Labels)
+		if _, known := names[name]; !known {
+			names[name] = l.Labels
+		}
+		lines[i].Labels = names[name]
+	}
 }
 
 func (j *job) run(ctx context.Context, p Prometheus) error {
@@ -284,13 +298,30 @@ func (j *job) note(from, to time.Time, err error) error {
 	return nil
 }
 
-// collect puts the pieces together, in the order of the questions and of time.
+// collect puts the pieces together, in the order of the questions and of time. Those
+// of one question lie side by side and go as soon as they are put together: a month
+// of ten thousand cards is half a gigabyte, and should be there once.
 func (a *Answers) collect(jobs []*job) {
-	type place struct {
-		ask int
-		key string
+	for len(jobs) > 0 {
+		n := 1
+		for n < len(jobs) && jobs[n].ask == jobs[0].ask {
+			n++
+		}
+		a.join(jobs[:n])
+		clear(jobs[:n])
+		jobs = jobs[n:]
 	}
-	at := map[place]int{}
+}
+
+// join puts together the pieces of one question.
+func (a *Answers) join(jobs []*job) {
+	long := map[string]int{} // points of each line
+	for _, j := range jobs {
+		for _, l := range j.lines {
+			long[key(l.Labels)] += len(l.Points)
+		}
+	}
+	at := map[string]int{}
 	for _, j := range jobs {
 		id := a.Asked[j.ask].ID
 		for _, p := range j.problems {
@@ -302,12 +333,12 @@ func (a *Answers) collect(jobs []*job) {
 			continue
 		}
 		for _, l := range j.lines {
-			key := place{j.ask, key(l.Labels)}
-			i, ok := at[key]
+			name := key(l.Labels)
+			i, ok := at[name]
 			if !ok {
 				i = len(a.Lines[id])
-				at[key] = i
-				a.Lines[id] = append(a.Lines[id], prom.Line{Labels: l.Labels})
+				at[name] = i
+				a.Lines[id] = append(a.Lines[id], prom.Line{Labels: l.Labels, Points: make([]prom.Point, 0, long[name])})
 			}
 			line := &a.Lines[id][i]
 			if j.kind == PerPiece {

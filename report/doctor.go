@@ -1,0 +1,162 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpuscale/gpuscale/internal/buildinfo"
+	"github.com/gpuscale/gpuscale/internal/kube"
+	"github.com/gpuscale/gpuscale/report/doctor"
+	"github.com/gpuscale/gpuscale/report/doctor/gather"
+)
+
+// doctorOptions are the flags of doctor.
+type doctorOptions struct {
+	source
+	kubeconfig, context string
+	namespace, form     string
+	only                []string
+	list                bool
+	stdout              io.Writer
+}
+
+// lookTimeout is of a whole look.
+const lookTimeout = time.Minute
+
+// doctorForms of a look.
+var doctorForms = []string{"text", "json"}
+
+const doctorHelp = `Look at an installation of gpuscale and say what is wrong with it: what was seen,
+what it does to people, and a fix to paste. It only reads, with your own rights;
+what you may not read is unknown, never well. docs/doctor.md has all checks.
+
+  gpuscale-report doctor --prometheus http://localhost:9090
+  gpuscale-report doctor --only apiservice-missing,leader -o json
+
+Exit codes:
+  0  nothing is wrong
+  1  it failed, or there is nothing of gpuscale
+  2  the command line is wrong
+  3  warnings, or checks whose answer is not known, and no fault
+  4  faults
+`
+
+func newDoctorCommand(out io.Writer) *cobra.Command {
+	o := doctorOptions{stdout: out}
+	cmd := &cobra.Command{
+		Use: "doctor", Short: "What is wrong with this installation, and how to fix it", Long: doctorHelp, Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	fs := cmd.Flags()
+	o.source.add(fs)
+	timeout := fs.Lookup("timeout")
+	timeout.DefValue, timeout.Usage = lookTimeout.String(), "of the whole look"
+	o.config.Timeout = lookTimeout
+	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; else $KUBECONFIG, the usual file, or the pod's own account")
+	fs.StringVar(&o.context, "context", "", "context of the kubeconfig")
+	fs.StringVarP(&o.namespace, "namespace", "n", "", "where gpuscale is installed; found by itself if empty")
+	fs.StringSliceVar(&o.only, "only", nil, "checks to run, by their ids, with commas")
+	fs.BoolVar(&o.list, "list", false, "list the checks and what each looks at, and look at nothing")
+	fs.StringVarP(&o.form, "output", "o", "text", "text or json")
+	complete(cmd, "output", doctorForms...)
+	var ids []string
+	for _, c := range doctor.All() {
+		ids = append(ids, c.ID)
+	}
+	complete(cmd, "only", ids...)
+	return cmd
+}
+
+func (o doctorOptions) run(ctx context.Context) error {
+	if !slices.Contains(doctorForms, o.form) {
+		return usage{fmt.Errorf("--output %q: want one of %s", o.form, strings.Join(doctorForms, ", "))}
+	}
+	if o.config.Timeout <= 0 {
+		return usage{fmt.Errorf("--timeout %s: want more than 0s", o.config.Timeout)}
+	}
+	checks, err := doctor.Select(doctor.All(), o.only)
+	if err != nil {
+		return usage{fmt.Errorf("--only %w", err)}
+	}
+	if o.list {
+		return o.catalogue(checks)
+	}
+	g, err := o.gathering(checks)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.config.Timeout)
+	defer cancel()
+	facts, err := gather.Facts(ctx, g)
+	if err != nil {
+		return fmt.Errorf("%w\nis the cluster right (--kubeconfig, --context), and reachable from here?", err)
+	}
+	return o.write(doctor.Examine(facts, checks))
+}
+
+// gathering is what the flags say of where to look.
+func (o doctorOptions) gathering(checks []doctor.Check) (gather.Options, error) {
+	g := gather.Options{Match: o.match, Namespace: o.namespace, Sources: doctor.Sources(checks)}
+	var err error
+	if g.Kube, err = kube.Config(kube.Options{Kubeconfig: o.kubeconfig, Context: o.context, UserAgent: "gpuscale-report-doctor/" + buildinfo.Version()}); err != nil {
+		return g, err
+	}
+	if o.kubeconfig != "" {
+		g.Kubectl = append(g.Kubectl, "--kubeconfig", o.kubeconfig)
+	}
+	if o.context != "" {
+		g.Kubectl = append(g.Kubectl, "--context", o.context)
+	}
+	if cmp.Or(o.config.URL, o.file, os.Getenv("PROMETHEUS_URL")) == "" {
+		g.NoPrometheus = "no --prometheus was given"
+		return g, nil
+	}
+	g.Prometheus, err = o.client()
+	return g, err
+}
+
+// catalogue lists checks.
+func (o doctorOptions) catalogue(checks []doctor.Check) error {
+	if o.form == "json" {
+		return usage{errors.New("--list is for people: leave out --output json")}
+	}
+	w := tabwriter.NewWriter(o.stdout, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "ID\tWHAT SHOULD BE\tLOOKS AT")
+	for _, c := range checks {
+		fmt.Fprintf(w, "%s\t%s\t%s\n", c.ID, c.Title, strings.Join(doctor.Names(c.Looks), ", "))
+	}
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("writing: %w", err)
+	}
+	return nil
+}
+
+func (o doctorOptions) write(r doctor.Report) error {
+	var err error
+	if o.form == "json" {
+		err = doctor.WriteJSON(o.stdout, r)
+	} else {
+		err = doctor.Write(o.stdout, r, doctor.Look{Colour: terminal(o.stdout) && os.Getenv("NO_COLOR") == ""})
+	}
+	switch {
+	case err != nil:
+		return err
+	case r.Nothing != "":
+		return errors.New("there is nothing of gpuscale to look at")
+	case r.Faults > 0:
+		return faulty{errors.New(doctor.Summary(r))}
+	case r.Warnings+r.Unknown > 0:
+		return incomplete{errors.New(doctor.Summary(r))}
+	}
+	return nil
+}

@@ -1,0 +1,382 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// Groups of the metrics APIs.
+const (
+	groupCustom   = "custom.metrics.k8s.io"
+	groupExternal = "external.metrics.k8s.io"
+)
+
+// IsMetrics reports whether a group is one of those the adapter serves.
+func IsMetrics(group string) bool { return group == groupCustom || group == groupExternal }
+
+// annotationAPIs of the adapter's Deployment has the groups it is installed with,
+// with commas. Without it nobody can tell what is meant.
+const annotationAPIs = "gpuscale.io/metrics-apis"
+
+// registrations are the APIServices of an adapter.
+var registrations = []struct{ version, group string }{{"v1beta2", groupCustom}, {"v1beta1", groupCustom}, {"v1beta1", groupExternal}}
+
+// meant says whether an adapter is to serve a group.
+type meant int
+
+const (
+	perhaps meant = iota
+	yes
+	no
+)
+
+func groupMeant(adapters []Program, group string) meant {
+	answer := perhaps
+	for _, p := range adapters {
+		text, stated := p.Annotations[annotationAPIs]
+		switch {
+		case !stated:
+		case slices.Contains(strings.Split(text, ","), group):
+			return yes
+		default:
+			answer = no
+		}
+	}
+	return answer
+}
+
+// owner of an APIService.
+type owner int
+
+const (
+	us owner = iota
+	other
+	nobody // its Service is not there, and nothing says that it is somebody else's
+)
+
+// strangers are other servers of these groups, by what their Services are called.
+var strangers = []string{"keda", "prometheus-adapter", "datadog", "stackdriver", "kube-metrics-adapter"}
+
+// ownerOf says who answers for an APIService.
+func (l *look) ownerOf(a *APIService, adapters []Program) owner {
+	ref := a.Spec.Service
+	if ref == nil {
+		return other
+	}
+	service := l.service(ref.Namespace, ref.Name)
+	for _, p := range adapters {
+		if p.Namespace != ref.Namespace {
+			continue
+		}
+		if p.Name == ref.Name || service != nil && len(service.Spec.Selector) > 0 && labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(p.PodLabels)) {
+			return us
+		}
+	}
+	if service != nil || slices.ContainsFunc(strangers, func(s string) bool { return strings.Contains(ref.Name, s) }) {
+		return other
+	}
+	if isOurs(a.Labels) {
+		return nobody
+	}
+	return other
+}
+
+// service returns a Service that an APIService names, nil where it is not there.
+func (l *look) service(namespace, name string) *corev1.Service {
+	l.declared(Services)
+	for i := range l.f.Services {
+		if s := &l.f.Services[i]; s.Namespace == namespace && s.Name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+// registered returns an APIService by its name, nil where it is not there.
+func (l *look) registered(version, group string) *APIService {
+	for i := range l.f.APIServices {
+		if l.f.APIServices[i].Name == version+"."+group {
+			return &l.f.APIServices[i]
+		}
+	}
+	return nil
+}
+
+// adapters returns ours; where there is none, the check has nothing to look at.
+func (l *look) adapters() []Program {
+	all := l.programs("adapter")
+	if len(all) == 0 && l.has(Deployments) {
+		l.skip("no adapter of gpuscale was found")
+	}
+	return all
+}
+
+// mine returns the APIServices of the metrics groups that are, or are meant to be,
+// our adapter's.
+func (l *look) mine(adapters []Program) []*APIService {
+	l.use(APIServices)
+	l.use(Services)
+	var out []*APIService
+	for i := range l.f.APIServices {
+		if a := &l.f.APIServices[i]; IsMetrics(a.Spec.Group) && l.ownerOf(a, adapters) != other {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// asking are the HPAs that ask a group for a metric.
+func asking(hpas []autoscalingv2.HorizontalPodAutoscaler, group string) []string {
+	var out []string
+	for i := range hpas {
+		for _, m := range hpas[i].Spec.Metrics {
+			if g, _ := metricOf(m); g == group {
+				out = append(out, hpas[i].Namespace+"/"+hpas[i].Name)
+				break
+			}
+		}
+	}
+	return out
+}
+
+// metricOf returns the group and the name of a metric; no group for the cluster's own
+// (CPU, memory).
+func metricOf(m autoscalingv2.MetricSpec) (group, name string) {
+	switch {
+	case m.Pods != nil:
+		return groupCustom, m.Pods.Metric.Name
+	case m.Object != nil:
+		return groupCustom, m.Object.Metric.Name
+	case m.External != nil:
+		return groupExternal, m.External.Metric.Name
+	}
+	return "", ""
+}
+
+func apiServiceMissing(l *look) {
+	adapters := l.adapters()
+	if len(adapters) == 0 || !l.use(APIServices) {
+		return
+	}
+	l.use(HPAs)
+	for _, r := range registrations {
+		name := r.version + "." + r.group
+		if l.registered(r.version, r.group) != nil || groupMeant(adapters, r.group) == no {
+			continue
+		}
+		users := asking(l.f.HPAs, r.group)
+		finding := Finding{
+			Object: "APIService " + name, Seen: "it is not there, and " + adapters[0].Object() + " is",
+			Means:    "HPAs that ask " + r.group + " get no answer and do not scale",
+			Fix:      "Install the adapter's registration again.",
+			Commands: []string{l.install(adapters[0], "adapter.yaml"), l.kubectl("get", "apiservice", name)},
+		}
+		if len(users) > 0 {
+			finding.Seen += "; asked by HPA " + named(users)
+		}
+		sister := r.group == groupCustom && (l.registered("v1beta1", groupCustom) != nil || l.registered("v1beta2", groupCustom) != nil)
+		switch {
+		case sister:
+			finding.Means = "the other version of the group answers; only v1beta2 takes a metric's own selector"
+			l.warn(finding)
+		case len(users) > 0, groupMeant(adapters, r.group) == yes:
+			l.fault(finding)
+		default:
+			finding.Fix = "If HPAs are to use this group, install the adapter's registration again."
+			l.warn(finding)
+		}
+	}
+}
+
+// trouble is why an APIService is not available.
+type trouble int
+
+const (
+	fine trouble = iota
+	noService
+	noEndpoints
+	badCertificate
+	otherwise
+)
+
+// troubleOf reads the API server's condition, and the Service behind it.
+func (l *look) troubleOf(a *APIService) trouble {
+	ref := a.Spec.Service
+	c := a.available()
+	known := l.has(Services)
+	var service *corev1.Service
+	if ref != nil && known {
+		service = l.service(ref.Namespace, ref.Name)
+	}
+	// A Service that is a name of something outside has no endpoints, and needs none.
+	inside := service != nil && service.Spec.Type != corev1.ServiceTypeExternalName
+	switch {
+	case ref != nil && known && service == nil, c != nil && c.Reason == "ServiceNotFound":
+		return noService
+	case c != nil && c.Status == metav1.ConditionTrue:
+		return fine
+	case c != nil && (c.Reason == "MissingEndpoints" || c.Reason == "EndpointsNotFound"), inside && l.has(EndpointSlices) && l.ready(ref.Namespace, ref.Name) == 0:
+		return noEndpoints
+	case c != nil && (strings.Contains(c.Message, "x509:") || strings.Contains(c.Message, "tls:")):
+		return badCertificate
+	}
+	return otherwise
+}
+
+// ready counts the endpoints of a Service that take requests.
+func (l *look) ready(namespace, service string) int {
+	l.declared(EndpointSlices)
+	n := 0
+	for i := range l.f.EndpointSlices {
+		s := &l.f.EndpointSlices[i]
+		if s.Namespace != namespace || s.Labels["kubernetes.io/service-name"] != service {
+			continue
+		}
+		for _, e := range s.Endpoints {
+			if e.Conditions.Ready == nil || *e.Conditions.Ready {
+				n += len(e.Addresses)
+			}
+		}
+	}
+	return n
+}
+
+// stated is what the API server says of an APIService.
+func stated(a *APIService) string {
+	c := a.available()
+	if c == nil {
+		return "the API server has no condition Available for it yet"
+	}
+	return fmt.Sprintf("Available=%s, %s: %s", c.Status, c.Reason, c.Message)
+}
+
+// expired is the message of a certificate out of its time.
+func expired(a *APIService) bool {
+	c := a.available()
+	return c != nil && c.Status != metav1.ConditionTrue && strings.Contains(c.Message, "certificate has expired or is not yet valid")
+}
+
+func apiServiceUnavailable(l *look) {
+	adapters := l.adapters()
+	if len(adapters) == 0 {
+		return
+	}
+	l.use(EndpointSlices)
+	for _, a := range l.mine(adapters) {
+		if l.ownerOf(a, adapters) == us && l.troubleOf(a) == otherwise {
+			p := adapters[0]
+			l.fault(Finding{
+				Object: "APIService " + a.Name, Seen: stated(a),
+				Means: "HPAs that ask " + a.Spec.Group + " get no answer and do not scale; namespaces may hang while they are deleted",
+				Fix:   "See what the adapter says; where it is well, see whether the API server reaches its Service (a NetworkPolicy or firewall in between, or adapter.hostNetwork).",
+				Commands: []string{
+					l.in(p.Namespace, "logs", p.Ref(), "--tail=50"),
+					l.kubectl("get", "--raw", "/apis/"+a.Spec.Group+"/"+a.Spec.Version),
+				},
+			})
+		}
+	}
+}
+
+func apiServiceOwner(l *look) {
+	adapters := l.adapters()
+	if len(adapters) == 0 || !l.use(APIServices) {
+		return
+	}
+	l.use(Services)
+	l.use(HPAs)
+	for i := range l.f.APIServices {
+		a := &l.f.APIServices[i]
+		if !IsMetrics(a.Spec.Group) || l.ownerOf(a, adapters) != other || groupMeant(adapters, a.Spec.Group) == no {
+			continue
+		}
+		who := "the API server itself"
+		if a.Spec.Service != nil {
+			who = "Service " + a.Spec.Service.Namespace + "/" + a.Spec.Service.Name
+		}
+		finding := Finding{
+			Object: "APIService " + a.Name, Seen: "spec.service is " + who + ", not our adapter's",
+			Means:    "HPAs that ask " + a.Spec.Group + " for a signal of gpuscale ask somebody who does not know it",
+			Fix:      "One server can have a group. Give it to the adapter and let it pass on what it does not know (docs/adapter-security.md), or say with adapter.apis that it is not to have it.",
+			Commands: []string{l.kubectl("get", "apiservice", a.Name, "-o", "yaml"), l.take(a, adapters[0])},
+		}
+		if isOurs(a.Labels) || groupMeant(adapters, a.Spec.Group) == yes || l.split(a, adapters) || len(l.ourSignals(a.Spec.Group)) > 0 {
+			if users := l.ourSignals(a.Spec.Group); len(users) > 0 {
+				finding.Seen += "; our signals are asked for by HPA " + named(users)
+			}
+			l.fault(finding)
+			continue
+		}
+		finding.Fix = "If this is meant, nothing. " + finding.Fix
+		l.warn(finding)
+	}
+}
+
+// take writes the command that gives an APIService to the adapter, with the authority
+// of its certificate. Only for one that ours has made: another's is its owner's to give.
+func (l *look) take(a *APIService, p Program) string {
+	if !isOurs(a.Labels) {
+		return ""
+	}
+	port := int32(443)
+	for i := range l.f.APIServices {
+		if b := &l.f.APIServices[i]; b.Spec.Service != nil && b.Spec.Service.Name == p.Name && b.Spec.Service.Namespace == p.Namespace && b.Spec.Service.Port != nil {
+			port = *b.Spec.Service.Port
+		}
+	}
+	return l.register(a, p, fmt.Sprintf(`"service":{"namespace":%q,"name":%q,"port":%d},`, p.Namespace, p.Name, port))
+}
+
+// register writes the command that puts fields, and the authority in the adapter's
+// Secret, into an APIService. Where cert-manager puts the authority there, it does.
+func (l *look) register(a *APIService, p Program, fields string) string {
+	patch := l.kubectl("patch", "apiservice", a.Name, "--type=merge", "-p")
+	if a.Annotations[injectCA] != "" {
+		return l.kubectl("patch", "apiservice", a.Name, "--type=merge", "-p", `{"spec":{`+fields+`"insecureSkipTLSVerify":false}}`)
+	}
+	read := l.in(p.Namespace, "get", "secret", p.Secret, "-o", `jsonpath={.data.ca\.crt}`)
+	if patch == "" || read == "" || p.Secret == "" {
+		return ""
+	}
+	// What the shell puts between the quotes is base64.
+	return patch + " " + quote(`{"spec":{`+fields+`"insecureSkipTLSVerify":false,"caBundle":"`) + `"$(` + read + `)"` + quote(`"}}`)
+}
+
+// injectCA is cert-manager's annotation.
+const injectCA = "cert-manager.io/inject-ca-from"
+
+// split reports whether another version of the group is our adapter's.
+func (l *look) split(a *APIService, adapters []Program) bool {
+	for i := range l.f.APIServices {
+		b := &l.f.APIServices[i]
+		if b.Spec.Group == a.Spec.Group && b.Name != a.Name && l.ownerOf(b, adapters) == us {
+			return true
+		}
+	}
+	return false
+}
+
+// ourSignals are the HPAs that ask a group for a signal that only we serve.
+func (l *look) ourSignals(group string) []string {
+	var out []string
+	for i := range l.f.HPAs {
+		for _, m := range l.f.HPAs[i].Spec.Metrics {
+			if g, name := metricOf(m); g == group && slices.Contains(signals, name) {
+				out = append(out, l.f.HPAs[i].Namespace+"/"+l.f.HPAs[i].Name)
+				break
+			}
+		}
+	}
+	return out
+}
+
+// signals that the adapter has without configuration. TestSignals holds the list
+// against the adapter's own.
+var signals = []string{"gpu_busy", "gpu_share", "gpu_memory_used_ratio", "queue_depth", "requests_running", "kv_cache_usage",
+	"ttft_p95", "queue_time_p95", "queue_time_mean", "gpu_tensor_active", "gpu_dram_active"}

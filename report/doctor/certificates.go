@@ -1,0 +1,221 @@
+package doctor
+
+import (
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// soon is how long before its end a certificate is worth a word.
+const soon = 30 * 24 * time.Hour
+
+// maxAuthorities bounds what a bundle is believed to hold.
+const maxAuthorities = 100
+
+// authorities reads a caBundle.
+func authorities(bundle []byte) ([]*x509.Certificate, error) {
+	var all []*x509.Certificate
+	for len(bundle) > 0 && len(all) < maxAuthorities {
+		var block *pem.Block
+		if block, bundle = pem.Decode(bundle); block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("certificate %d: %w", len(all)+1, err)
+		}
+		all = append(all, c)
+	}
+	if len(all) == 0 {
+		return nil, errors.New("there is no certificate in it")
+	}
+	return all, nil
+}
+
+// lasts returns when the last of them ends: a bundle works as long as one does.
+func lasts(all []*x509.Certificate) time.Time {
+	var last time.Time
+	for _, c := range all {
+		if c.NotAfter.After(last) {
+			last = c.NotAfter
+		}
+	}
+	return last
+}
+
+func apiServiceCA(l *look) {
+	adapters := l.adapters()
+	if len(adapters) == 0 {
+		return
+	}
+	l.use(EndpointSlices)
+	told := map[string]bool{}
+	for _, a := range l.mine(adapters) {
+		p := adapters[0]
+		service := a.Spec.Service.Namespace + "/" + a.Spec.Service.Name
+		f := Finding{Object: "APIService " + a.Name, Means: "HPAs that ask " + a.Spec.Group + " get no answer and do not scale"}
+		switch l.troubleOf(a) {
+		case noService:
+			f.Seen = "spec.service " + service + " is not there"
+			f.Fix = "Make the Service again, or point the APIService at the one that the adapter has."
+			if f.Commands = []string{l.install(p, "adapter.yaml")}; l.service(p.Namespace, p.Name) != nil {
+				f.Commands = []string{l.take(a, p)}
+			}
+			l.fault(f)
+		case noEndpoints:
+			if !told[service] {
+				told[service] = true
+				l.unreachable(a, p)
+			}
+		case badCertificate, fine, otherwise:
+			l.bundle(a, p, f)
+		}
+	}
+}
+
+// unreachable is a Service with nothing behind it.
+func (l *look) unreachable(a *APIService, p Program) {
+	ref := a.Spec.Service
+	f := Finding{
+		Object: "Service " + ref.Namespace + "/" + ref.Name,
+		Seen:   fmt.Sprintf("it has no endpoint that is ready; %s has %d of %d replicas ready", p.Object(), p.Ready, p.Wanted),
+		Means:  "the API server does not reach the adapter: HPAs get no answer and do not scale", Fix: "See why the adapter's pods are not ready.",
+	}
+	logs := []string{l.in(p.Namespace, "describe", p.Ref()), l.in(p.Namespace, "logs", p.Ref(), "--tail=50")}
+	service := l.service(ref.Namespace, ref.Name)
+	switch {
+	case service != nil && !labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(p.PodLabels)):
+		f.Seen += fmt.Sprintf("; spec.selector %s is not the labels of its pods", labels.Set(service.Spec.Selector))
+		f.Fix = "Have the Service select the adapter's pods."
+		f.Commands = []string{l.reselect(service, p)}
+	case p.Wanted == 0:
+		f.Fix = "The adapter is scaled to 0: scale it up."
+		f.Commands = append([]string{l.in(p.Namespace, "scale", p.Ref(), "--replicas=2")}, logs...)
+	default:
+		f.Commands = logs
+	}
+	l.fault(f)
+}
+
+// reselect writes the command that has a Service select a program's pods and nothing
+// else.
+func (l *look) reselect(s *corev1.Service, p Program) string {
+	selector := map[string]any{}
+	for name := range s.Spec.Selector {
+		selector[name] = nil
+	}
+	if p.Selector != nil {
+		for name, v := range p.Selector.MatchLabels {
+			selector[name] = v
+		}
+	}
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"selector": selector}})
+	if err != nil {
+		return ""
+	}
+	return l.patch(s.Namespace, "service", s.Name, string(patch))
+}
+
+// bundle judges the authority that an APIService names.
+func (l *look) bundle(a *APIService, p Program, f Finding) {
+	_, err := authorities(a.Spec.CABundle)
+	switch {
+	case a.Spec.InsecureSkipTLSVerify:
+		f.Seen = "spec.insecureSkipTLSVerify is true"
+		f.Means = "whoever can answer at the Service's address can tell HPAs anything"
+		f.Fix = "Name the authority of the adapter's certificate in spec.caBundle."
+		f.Commands = l.rebundle(a, p)
+		l.warn(f)
+	case expired(a):
+		// adapter-certificate says it
+	case len(a.Spec.CABundle) > 0 && err != nil:
+		f.Seen = fmt.Sprintf("spec.caBundle cannot be read: %v", err)
+		f.Fix = "Put the authority of the adapter's certificate there."
+		f.Commands = l.rebundle(a, p)
+		l.fault(f)
+	case l.troubleOf(a) == badCertificate:
+		f.Seen = stated(a)
+		f.Fix = "spec.caBundle is not the authority of the certificate that the adapter serves, or the certificate is for another name: put the authority there."
+		f.Commands = l.rebundle(a, p)
+		l.fault(f)
+	}
+}
+
+// rebundle writes the command that puts the authority into an APIService.
+func (l *look) rebundle(a *APIService, p Program) []string {
+	if a.Annotations[injectCA] != "" {
+		return []string{l.kubectl("-n", "cert-manager", "rollout", "restart", "deployment/cert-manager-cainjector")}
+	}
+	if c := l.register(a, p, ""); c != "" {
+		return []string{c}
+	}
+	return []string{l.install(p, "adapter.yaml")}
+}
+
+func adapterCertificate(l *look) {
+	adapters := l.adapters()
+	if len(adapters) == 0 {
+		return
+	}
+	for _, a := range l.mine(adapters) {
+		p := adapters[0]
+		f := Finding{Object: "APIService " + a.Name, Means: "HPAs that ask " + a.Spec.Group + " get no answer once the certificate's time is over",
+			Fix: "Make a new one: delete the Secret and install again; authority, certificate and registration change together. With cert-manager, renew the Certificate."}
+		if p.Secret != "" {
+			f.Commands = []string{l.in(p.Namespace, "delete", "secret", p.Secret)}
+		}
+		f.Commands = append(f.Commands, l.install(p, "adapter.yaml"))
+		all, err := authorities(a.Spec.CABundle)
+		switch {
+		case expired(a):
+			f.Seen = stated(a)
+			l.fault(f)
+		case err != nil:
+			// apiservice-ca says it; without a bundle there is nothing to read here
+		case !lasts(all).After(l.f.Now):
+			f.Seen = "the authority in spec.caBundle ended on " + lasts(all).UTC().Format(time.DateOnly)
+			l.fault(f)
+		case lasts(all).Before(l.f.Now.Add(soon)):
+			f.Seen = "the authority in spec.caBundle ends on " + lasts(all).UTC().Format(time.DateOnly)
+			l.warn(f)
+		}
+	}
+}
+
+func adapterRights(l *look) {
+	adapters := l.adapters()
+	if len(adapters) == 0 {
+		return
+	}
+	cluster, roles := l.use(ClusterRoleBindings), l.use(RoleBindings)
+	for _, p := range adapters {
+		account := p.Namespace + "/" + p.ServiceAccount
+		means := "the adapter cannot ask the API server who a caller is, and refuses everybody"
+		if cluster && !l.boundCluster(p) {
+			l.fault(Finding{
+				Object: "ServiceAccount " + account, Seen: "no ClusterRoleBinding gives it the ClusterRole system:auth-delegator", Means: means,
+				Fix: "Bind the role.",
+				Commands: []string{l.kubectl("create", "clusterrolebinding", p.Name+"-auth-delegator", "--clusterrole=system:auth-delegator",
+					"--serviceaccount="+p.Namespace+":"+p.ServiceAccount)},
+			})
+		}
+		if roles && !l.boundReader(p) {
+			l.fault(Finding{
+				Object: "ServiceAccount " + account, Seen: "no RoleBinding in kube-system gives it the Role extension-apiserver-authentication-reader",
+				Means: "the adapter does not know the authority of the API server's front proxy: it does not start, or takes its requests for anonymous",
+				Fix:   "Bind the role.",
+				Commands: []string{l.in("kube-system", "create", "rolebinding", p.Name+"-authentication-reader", "--role=extension-apiserver-authentication-reader",
+					"--serviceaccount="+p.Namespace+":"+p.ServiceAccount)},
+			})
+		}
+	}
+}

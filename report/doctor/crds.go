@@ -1,0 +1,123 @@
+package doctor
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+)
+
+// kinds are our CRDs and the types that programs of this version write.
+var kinds = []struct {
+	crd string
+	of  reflect.Type
+}{
+	{"gpunodepools.gpuscale.io", reflect.TypeFor[v1alpha1.GPUNodePool]()},
+	{"gpuquotas.gpuscale.io", reflect.TypeFor[v1alpha1.GPUQuota]()},
+}
+
+func crdOld(l *look) {
+	programs := l.programs("autoscaler")
+	if !l.use(CRDs) {
+		return
+	}
+	if len(programs) == 0 && len(l.f.CRDs) == 0 {
+		l.skip("no autoscaler of gpuscale and no CRD of it was found")
+		return
+	}
+	for _, k := range kinds {
+		at := slices.IndexFunc(l.f.CRDs, func(c CRD) bool { return c.Name == k.crd })
+		group, plural := "gpuscale.io", strings.TrimSuffix(k.crd, ".gpuscale.io")
+		file := fmt.Sprintf("deploy/crds/%s_%s.yaml", group, plural)
+		f := Finding{Object: "CustomResourceDefinition " + k.crd, Fix: "Install the CRD of this version."}
+		if at < 0 {
+			if len(programs) == 0 {
+				continue // nobody writes there
+			}
+			f.Seen, f.Means = "it is not there", "the autoscaler has no pools and no quotas, and does not start"
+			f.Commands = []string{l.installBy(programs[0].Annotations, programs[0].Managed, file)}
+			l.fault(f)
+			continue
+		}
+		c := &l.f.CRDs[at]
+		missing := c.lacking(k.of)
+		if len(missing) == 0 {
+			continue
+		}
+		f.Seen = "its schema has no " + named(missing)
+		f.Means = "the API server drops what is written there, without a word: by you, or by the autoscaler, which then forgets it"
+		// Not by Helm: whoever put the old schema there owns it, and Helm stops at that.
+		f.Commands = []string{l.kubectl("apply", "--server-side", "--force-conflicts", "-f", file)}
+		l.fault(f)
+	}
+}
+
+// lacking lists the fields of a type that the CRD's schema does not have.
+func (c *CRD) lacking(t reflect.Type) []string {
+	for _, v := range c.Spec.Versions {
+		if v.Name != "v1alpha1" {
+			continue
+		}
+		var out []string
+		for _, part := range []string{"spec", "status"} {
+			field, ok := t.FieldByNameFunc(func(name string) bool { return strings.EqualFold(name, part) })
+			if !ok {
+				continue
+			}
+			schema := v.Schema.OpenAPI
+			if schema != nil && schema.Properties != nil {
+				schema = schema.Properties[part]
+			}
+			lacks(part, field.Type, schema, &out)
+		}
+		slices.Sort(out)
+		return out
+	}
+	return []string{"version v1alpha1"}
+}
+
+// leaves are types that are one value in a schema, whatever fields they have in Go.
+var leaves = []reflect.Type{
+	reflect.TypeFor[resource.Quantity](), reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime](), reflect.TypeFor[metav1.Duration](),
+}
+
+// lacks walks a type and a schema side by side. Types of ours have no circles.
+func lacks(path string, t reflect.Type, s *Property, out *[]string) {
+	if s == nil {
+		*out = append(*out, path)
+		return
+	}
+	if s.Preserve || slices.Contains(leaves, t) {
+		return
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		lacks(path, t.Elem(), s, out)
+	case reflect.Slice:
+		if s.Items != nil {
+			lacks(path+"[]", t.Elem(), s.Items, out)
+		}
+	case reflect.Map:
+		if s.Additional != nil && s.Additional.Schema != nil {
+			lacks(path+"{}", t.Elem(), s.Additional.Schema, out)
+		}
+	case reflect.Struct:
+		for i := range t.NumField() {
+			f := t.Field(i)
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if name == "-" || !f.IsExported() {
+				continue
+			}
+			if name == "" { // inlined
+				lacks(path, f.Type, s, out)
+				continue
+			}
+			lacks(path+"."+name, f.Type, s.Properties[name], out)
+		}
+	}
+}

@@ -1,0 +1,223 @@
+package doctor
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gpuscale/gpuscale/internal/prom"
+)
+
+// now is the API server's clock in all scenarios.
+var now = time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
+
+// TestExamine plays scenarios: facts, then what checks find in them.
+//
+//	base [without=KIND/NAME,…]     a chart's objects and a healthy cluster, see testdata/base.yaml
+//	objects                        more objects, YAML; one of the same kind and name replaces another
+//	answers                        what Prometheus says: SOURCE: LABEL=VALUE … = NUMBER
+//	missing                        SOURCE: why it could not be read
+//	absent                         APIs that are not there
+//	retention | local | metrics    single facts
+//	examine CHECK…                 prints what is found
+func TestExamine(t *testing.T) {
+	datadriven.Walk(t, "testdata/checks", func(t *testing.T, path string) {
+		f := empty()
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			switch d.Cmd {
+			case "base":
+				f = empty()
+				var without string
+				d.MaybeScanArgs(t, "without", &without)
+				read(t, f, string(mustRead(t, "testdata/base.yaml")), strings.Split(without, "+")...)
+				answers(t, f, string(mustRead(t, "testdata/base.answers")))
+				for _, crd := range []string{"gpunodepools", "gpuquotas"} {
+					read(t, f, strings.TrimPrefix(string(mustRead(t, "../../deploy/crds/gpuscale.io_"+crd+".yaml")), "---\n"), strings.Split(without, "+")...)
+				}
+				f.Retention = "90d"
+				f.CustomMetrics, f.ExternalMetrics = signals, signals
+			case "empty":
+				f = empty()
+			case "objects":
+				read(t, f, d.Input)
+			case "answers":
+				answers(t, f, d.Input)
+			case "missing":
+				for line := range strings.SplitSeq(d.Input, "\n") {
+					source, why, _ := strings.Cut(line, ": ")
+					if strings.HasPrefix(why, "prometheus: ") || source == "prometheus" {
+						source, why, _ = strings.Cut(strings.TrimPrefix(line, "prometheus: "), ": ")
+						source = "prometheus: " + source
+					}
+					f.Missing[Source(source)] = why
+				}
+			case "absent":
+				for _, name := range strings.Fields(d.Input) {
+					f.Absent[Source(name)] = true
+				}
+			case "retention":
+				f.Retention = d.Input
+			case "local":
+				ahead, err := time.ParseDuration(d.Input)
+				must(t, err)
+				f.Local = now.Add(ahead)
+				f.Asked = f.Local
+			case "kubectl":
+				f.Kubectl = strings.Fields(d.Input)
+			case "namespace":
+				f.Namespace = d.Input
+			case "examine":
+				var ids []string
+				for _, a := range d.CmdArgs {
+					ids = append(ids, a.Key)
+				}
+				checks, err := Select(All(), ids)
+				must(t, err)
+				var b bytes.Buffer
+				must(t, Write(&b, Examine(f, checks), Look{}))
+				return b.String()
+			default:
+				d.Fatalf(t, "unknown command %s", d.Cmd)
+			}
+			return ""
+		})
+	})
+}
+
+func empty() *Facts {
+	return &Facts{Now: now, Local: now, Asked: now, Missing: map[Source]string{}, Absent: map[Source]bool{}, Answers: map[Source]prom.Vector{}}
+}
+
+// read puts objects into facts, by their kinds. An object is replaced by one of the
+// same kind and name.
+func read(t *testing.T, f *Facts, text string, without ...string) {
+	t.Helper()
+	for doc := range strings.SplitSeq(text, "\n---\n") {
+		var head metav1.PartialObjectMetadata
+		must(t, yaml.Unmarshal([]byte(doc), &head))
+		skip := false
+		for _, w := range without {
+			skip = skip || w == head.Kind+"/"+head.Name
+		}
+		if skip {
+			continue
+		}
+		switch head.Kind {
+		case "":
+		case "Node":
+			put(t, &f.Nodes, doc)
+		case "Pod":
+			put(t, &f.Pods, doc)
+		case "Deployment":
+			put(t, &f.Deployments, doc)
+		case "DaemonSet":
+			put(t, &f.DaemonSets, doc)
+		case "APIService":
+			put(t, &f.APIServices, doc)
+		case "Service":
+			put(t, &f.Services, doc)
+		case "EndpointSlice":
+			put(t, &f.EndpointSlices, doc)
+		case "ConfigMap":
+			put(t, &f.ConfigMaps, doc)
+		case "CustomResourceDefinition":
+			put(t, &f.CRDs, doc)
+		case "GPUNodePool":
+			put(t, &f.Pools, doc)
+		case "GPUQuota":
+			put(t, &f.GPUQuotas, doc)
+		case "HorizontalPodAutoscaler":
+			put(t, &f.HPAs, doc)
+		case "ScaledObject":
+			put(t, &f.ScaledObjects, doc)
+		case "ResourceQuota":
+			put(t, &f.ResourceQuotas, doc)
+		case "Lease":
+			if head.Namespace == "kube-node-lease" {
+				put(t, &f.NodeLeases, doc)
+			} else {
+				put(t, &f.Leases, doc)
+			}
+		case "ClusterRoleBinding":
+			put(t, &f.ClusterRoleBindings, doc)
+		case "RoleBinding":
+			put(t, &f.RoleBindings, doc)
+		case "ResourceSlice":
+			put(t, &f.ResourceSlices, doc)
+		case "MachineDeployment":
+			put(t, &f.MachineDeployments, doc)
+		case "Monitoring":
+			f.Monitoring = []string{"servicemonitors", "prometheuses"}
+		default:
+			t.Fatalf("no room for a %s", head.Kind)
+		}
+	}
+}
+
+func put[T any](t *testing.T, all *[]T, doc string) {
+	t.Helper()
+	var v T
+	must(t, yaml.Unmarshal([]byte(doc), &v))
+	name := func(v *T) string {
+		o := any(v).(metav1.ObjectMetaAccessor).GetObjectMeta()
+		return o.GetNamespace() + "/" + o.GetName()
+	}
+	for i := range *all {
+		if name(&(*all)[i]) == name(&v) {
+			(*all)[i] = v
+			return
+		}
+	}
+	*all = append(*all, v)
+}
+
+// answers puts Prometheus' answers into facts; a source that is named without a
+// sample has answered with nothing.
+func answers(t *testing.T, f *Facts, text string) {
+	t.Helper()
+	fresh := map[Source]bool{}
+	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
+		name, rest, _ := strings.Cut(line, ":")
+		source := Source("prometheus: " + name)
+		if !fresh[source] {
+			fresh[source], f.Answers[source] = true, prom.Vector{}
+		}
+		if strings.TrimSpace(rest) == "" {
+			continue
+		}
+		labels, value, ok := strings.Cut(rest, "= ")
+		if !ok {
+			t.Fatalf("%q: want SOURCE: LABEL=VALUE … = NUMBER", line)
+		}
+		v, err := strconv.ParseFloat(value, 64)
+		must(t, err)
+		set := map[string]string{}
+		for _, word := range strings.Fields(labels) {
+			k, v, _ := strings.Cut(word, "=")
+			set[k] = v
+		}
+		f.Answers[source] = append(f.Answers[source], prom.Sample{Labels: prom.FromMap(set), Value: v, Time: now})
+	}
+}
+
+func mustRead(t *testing.T, file string) []byte {
+	t.Helper()
+	raw, err := os.ReadFile(file)
+	must(t, err)
+	return raw
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(fmt.Errorf("%w", err))
+	}
+}

@@ -1,0 +1,143 @@
+package doctor
+
+import (
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/internal/prom"
+)
+
+// Facts are what was read of a cluster and of its Prometheus at one time. A field
+// whose Source is in Missing has what could be read of it, perhaps nothing.
+type Facts struct {
+	// Now is the API server's clock when it was asked first, Local the clock of
+	// this machine then.
+	Now, Local time.Time
+	// Asked is Local when Prometheus was asked for its clock; Took is how long all
+	// of it took.
+	Asked time.Time
+	Took  time.Duration
+	// Namespace to look for gpuscale in; empty for any.
+	Namespace string
+	// Kubectl has the flags that commands need to reach the same cluster.
+	Kubectl []string
+	// Missing says why a source was not read, or not wholly.
+	Missing map[Source]string
+	// Absent are APIs that are not there.
+	Absent map[Source]bool
+	// Calls made to Kubernetes and queries to Prometheus.
+	Calls, Queries int
+
+	Nodes               []corev1.Node
+	Pods                []corev1.Pod // those for which KeepPod is true
+	Deployments         []appsv1.Deployment
+	DaemonSets          []appsv1.DaemonSet
+	APIServices         []APIService
+	Services            []corev1.Service            // that our APIServices name
+	EndpointSlices      []discoveryv1.EndpointSlice // of those
+	ConfigMaps          []corev1.ConfigMap          // configuration of our programs
+	CRDs                []CRD                       // ours
+	Pools               []v1alpha1.GPUNodePool
+	GPUQuotas           []v1alpha1.GPUQuota
+	HPAs                []autoscalingv2.HorizontalPodAutoscaler
+	ScaledObjects       []ScaledObject
+	ResourceQuotas      []corev1.ResourceQuota
+	Leases              []coordinationv1.Lease // in the autoscaler's namespaces
+	NodeLeases          []coordinationv1.Lease
+	ClusterRoleBindings []rbacv1.ClusterRoleBinding
+	RoleBindings        []rbacv1.RoleBinding
+	ResourceSlices      []ResourceSlice
+	MachineDeployments  []metav1.PartialObjectMetadata
+	CustomMetrics       []string // names of metrics that are served
+	ExternalMetrics     []string
+	Monitoring          []string // kinds of the Prometheus Operator
+
+	// Answers of Prometheus.
+	Answers map[Source]prom.Vector
+	// Retention as Prometheus states it, "30d or 512GiB"; empty where it does not.
+	Retention string
+}
+
+// APIService is the part of kube-aggregator's type that is looked at.
+type APIService struct {
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		Group                 string `json:"group"`
+		Version               string `json:"version"`
+		CABundle              []byte `json:"caBundle"`
+		InsecureSkipTLSVerify bool   `json:"insecureSkipTLSVerify"`
+		Service               *struct {
+			Namespace string `json:"namespace"`
+			Name      string `json:"name"`
+			Port      *int32 `json:"port"`
+		} `json:"service"`
+	} `json:"spec"`
+	Status struct {
+		Conditions []metav1.Condition `json:"conditions"`
+	} `json:"status"`
+}
+
+// available returns the condition, nil where there is none yet.
+func (a *APIService) available() *metav1.Condition {
+	for i := range a.Status.Conditions {
+		if a.Status.Conditions[i].Type == "Available" {
+			return &a.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// CRD is the part of a CustomResourceDefinition that is looked at.
+type CRD struct {
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		Versions []struct {
+			Name   string `json:"name"`
+			Served bool   `json:"served"`
+			Schema struct {
+				OpenAPI *Property `json:"openAPIV3Schema"`
+			} `json:"schema"`
+		} `json:"versions"`
+	} `json:"spec"`
+}
+
+// Property is a schema, as far as fields go.
+type Property struct {
+	Properties map[string]*Property `json:"properties"`
+	// Additional is the values' schema of a map; "true" stands for any.
+	Additional *PropertyOrBool `json:"additionalProperties"`
+	Items      *Property       `json:"items"`
+	Preserve   bool            `json:"x-kubernetes-preserve-unknown-fields"`
+}
+
+// ScaledObject is the part of KEDA's object that is looked at.
+type ScaledObject struct {
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		ScaleTargetRef struct {
+			APIVersion string `json:"apiVersion"`
+			Kind       string `json:"kind"`
+			Name       string `json:"name"`
+		} `json:"scaleTargetRef"`
+	} `json:"spec"`
+}
+
+// ResourceSlice is the part of a slice that all versions of its API have.
+type ResourceSlice struct {
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		Driver   string `json:"driver"`
+		NodeName string `json:"nodeName"`
+		Devices  []struct {
+			Name string `json:"name"`
+		} `json:"devices"`
+	} `json:"spec"`
+}

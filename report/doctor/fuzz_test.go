@@ -1,0 +1,106 @@
+package doctor
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gpuscale/gpuscale/gpu/mig"
+)
+
+// What is read of annotations, bundles, files and answers is anybody's text.
+
+func FuzzRecord(f *testing.F) {
+	f.Add(`{"config":"c","started":"2026-03-02T08:00:00Z","undo":{"attempts":5}}`, `{"f:metadata":{"f:labels":{"f:nvidia.com/mig.config.state":{}}}}`)
+	f.Add(`{`, `[]`)
+	f.Fuzz(func(t *testing.T, text, fields string) {
+		n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{labelMIGState: "pending", labelMIGConfig: "c", labelPresent: "true"},
+			Annotations:   map[string]string{annotationRecord: text, annotationAgent: text, annotationTable: text, "gpuscale.io/drain": text},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Time: &metav1.Time{Time: now}, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}}},
+			Spec: corev1.NodeSpec{Unschedulable: true}}
+		facts := empty()
+		facts.Nodes = []corev1.Node{n}
+		facts.CRDs = []CRD{{}}
+		if r := Examine(facts, All()); len(r.Checks) == 0 {
+			t.Error("no checks")
+		}
+	})
+}
+
+func FuzzAuthorities(f *testing.F) {
+	f.Add([]byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"))
+	f.Add([]byte("no certificate"))
+	f.Fuzz(func(t *testing.T, bundle []byte) {
+		all, err := authorities(bundle)
+		if err == nil && (len(all) == 0 || len(all) > maxAuthorities) {
+			t.Errorf("%d certificates", len(all))
+		}
+		if err == nil {
+			lasts(all)
+		}
+	})
+}
+
+func FuzzRetention(f *testing.F) {
+	for _, text := range []string{"15d", "1y2w3d4h5m6s", "30d or 512GiB", "10GiB", "", "99999999999999999999d", "1d1d", " or ", "5ms", "9999999y"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		keeps, _, err := parseRetention(text)
+		if keeps < 0 || err != nil && keeps != 0 {
+			t.Errorf("%q keeps %s, %v", text, keeps, err)
+		}
+	})
+}
+
+func TestRetention(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"15d": 15 * 24 * time.Hour, "1y": 365 * 24 * time.Hour, "1w2d": 9 * 24 * time.Hour, "12h30m": 12*time.Hour + 30*time.Minute,
+		"30d or 512GiB": window, "10GiB": 0, "0s": 0,
+	} {
+		if got, _, err := parseRetention(text); err != nil || got != want {
+			t.Errorf("%q: %s, %v, want %s", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "15", "d", "1d1y", "-5d", "99999999999999d", "forever"} {
+		if got, _, err := parseRetention(text); err == nil {
+			t.Errorf("%q: %s, want an error", text, got)
+		}
+	}
+}
+
+func FuzzConfig(f *testing.F) {
+	f.Add("leaderElection: {enabled: false, name: x, leaseDuration: 15s}\npolicy: {freeze: true}")
+	f.Add("a: &a [*a]")
+	f.Fuzz(func(t *testing.T, text string) {
+		if c, err := parseConfig(text); err != nil && c != (config{}) {
+			t.Errorf("%v with an error", c)
+		}
+	})
+}
+
+func FuzzCRD(f *testing.F) {
+	f.Add(`{"spec":{"versions":[{"name":"v1alpha1","schema":{"openAPIV3Schema":{"properties":{"spec":{"additionalProperties":true}}}}}]}}`)
+	f.Add(`{"spec":{"versions":[{"name":"v1alpha1","schema":{"openAPIV3Schema":{"properties":{"status":null,"spec":{"items":{}}}}}}]}}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		var c CRD
+		if json.Unmarshal([]byte(text), &c) != nil {
+			return
+		}
+		for _, k := range kinds {
+			c.lacking(k.of)
+		}
+	})
+}
+
+func FuzzTables(f *testing.F) {
+	f.Add(`["H100-80GB 7/8 81920"]`)
+	f.Fuzz(func(t *testing.T, text string) {
+		if _, err := mig.NewTables(published(text)...); err != nil {
+			t.Skip("two nodes may contradict each other; the caller falls back")
+		}
+	})
+}

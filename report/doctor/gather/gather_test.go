@@ -1,0 +1,238 @@
+package gather
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/promql/parser"
+	"k8s.io/client-go/rest"
+
+	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/report/doctor"
+	"github.com/gpuscale/gpuscale/report/doctor/apidouble"
+)
+
+func double(t *testing.T, text string) (*apidouble.Server, Options) {
+	t.Helper()
+	s, err := apidouble.New(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := httptest.NewServer(s)
+	t.Cleanup(h.Close)
+	return s, Options{Kube: &rest.Config{Host: h.URL}, NoPrometheus: "none was given", Sources: doctor.Sources(doctor.All())}
+}
+
+func base(t *testing.T) string {
+	t.Helper()
+	raw, err := os.ReadFile("../testdata/base.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// A whole look at a small cluster: few calls, all of them reads, and all that checks
+// judge is there.
+func TestFacts(t *testing.T) {
+	s, o := double(t, base(t))
+	s.Extra["/apis/custom.metrics.k8s.io/v1beta2"] = `{"resources":[{"name":"pods/gpu_busy"},{"name":"deployments.apps/queue_depth"}]}`
+	f, err := Facts(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := s.Calls()
+	if f.Calls != len(calls) || len(calls) > 45 {
+		t.Errorf("%d calls, counted as %d, want at most 45: %q", len(calls), f.Calls, calls)
+	}
+	for _, c := range calls {
+		if !strings.HasPrefix(c, "GET ") {
+			t.Errorf("it does more than read: %s", c)
+		}
+	}
+	for what, ok := range map[string]bool{
+		"nodes": len(f.Nodes) == 1, "pods": len(f.Pods) == 1, "services": len(f.Services) == 1, "endpoints": len(f.EndpointSlices) == 1,
+		"config": len(f.ConfigMaps) == 1, "lease": len(f.Leases) == 1, "rolebindings": len(f.RoleBindings) == 1,
+		"metrics": slices.Equal(f.CustomMetrics, []string{"gpu_busy", "queue_depth"}), "KEDA is absent": f.Absent[doctor.ScaledObjects],
+		"no Prometheus": f.Missing[doctor.CardNodes] == "none was given", "the clock": f.Local.Sub(f.Now).Abs() < 5*time.Second,
+	} {
+		if !ok {
+			t.Errorf("%s: not so", what)
+		}
+	}
+}
+
+// Lists are read page by page.
+func TestPages(t *testing.T) {
+	var text strings.Builder
+	for i := range 1200 {
+		fmt.Fprintf(&text, "kind: Node\nmetadata: {name: n%d}\n---\n", i)
+	}
+	s, o := double(t, text.String())
+	f, err := Facts(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages := 0
+	for _, c := range s.Calls() {
+		if c == "GET /api/v1/nodes" {
+			pages++
+		}
+	}
+	if len(f.Nodes) != 1200 || pages != 3 {
+		t.Errorf("%d nodes in %d pages, want 1200 in 3", len(f.Nodes), pages)
+	}
+}
+
+// A list without an end ends at the bound, and says so; so does a cluster of lists
+// without an end.
+func TestBounds(t *testing.T) {
+	s, o := double(t, "kind: Node")
+	s.Endless = []string{"/api/v1/nodes"}
+	f, err := Facts(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(f.Nodes) != maxObjects || !strings.Contains(f.Missing[doctor.Nodes], "only the first 20000") {
+		t.Errorf("%d nodes, %q", len(f.Nodes), f.Missing[doctor.Nodes])
+	}
+	if f.Calls > maxCalls {
+		t.Errorf("%d calls", f.Calls)
+	}
+	endless := map[string]string{"Node": "/api/v1/nodes", "Pod": "/api/v1/pods", "Deployment": "/apis/apps/v1/deployments", "DaemonSet": "/apis/apps/v1/daemonsets",
+		"APIService": "/apis/apiregistration.k8s.io/v1/apiservices", "GPUNodePool": "/apis/gpuscale.io/v1alpha1/gpunodepools", "GPUQuota": "/apis/gpuscale.io/v1alpha1/gpuquotas",
+		"HorizontalPodAutoscaler": "/apis/autoscaling/v2/horizontalpodautoscalers", "ResourceQuota": "/api/v1/resourcequotas",
+		"ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"}
+	var text strings.Builder
+	for kind := range endless {
+		fmt.Fprintf(&text, "kind: %s\n---\n", kind)
+	}
+	s, o = double(t, text.String())
+	s.Endless = slices.Collect(maps.Values(endless))
+	if f, err = Facts(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if f.Calls != maxCalls || len(s.Calls()) != maxCalls {
+		t.Errorf("%d calls, counted as %d, want the bound %d", len(s.Calls()), f.Calls, maxCalls)
+	}
+	for _, source := range []doctor.Source{doctor.CRDs} {
+		if !strings.Contains(f.Missing[source], "bound") {
+			t.Errorf("%s: %q, want that the bound is reached", source, f.Missing[source])
+		}
+	}
+}
+
+// Rights that are lacking are named, one by one, and nothing else is lost.
+func TestForbidden(t *testing.T) {
+	for _, d := range doctor.Table {
+		if len(d.Paths) == 0 {
+			continue
+		}
+		s, o := double(t, base(t))
+		for _, p := range d.Paths {
+			path, _, _ := strings.Cut(strings.ReplaceAll(p, "namespaces/%s", "namespaces/gs"), "/%s")
+			s.Denied = append(s.Denied, path)
+		}
+		f, err := Facts(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := "you lack the right to " + d.Right; f.Missing[d.Source] != want {
+			// What other facts name is not asked for where those cannot be read.
+			t.Errorf("%s: %q, want %q", d.Source, f.Missing[d.Source], want)
+		}
+	}
+}
+
+func TestNoAPIServer(t *testing.T) {
+	s, o := double(t, "")
+	s.Broken = []string{"/"}
+	if _, err := Facts(t.Context(), o); err == nil || !strings.Contains(err.Error(), "etcd is away") {
+		t.Errorf("err = %v", err)
+	}
+	o.Kube = &rest.Config{Host: "http://127.0.0.1:1"}
+	if _, err := Facts(t.Context(), o); err == nil {
+		t.Error("nobody listens there")
+	}
+	// One that stops in the middle: what is missing says so.
+	s, o = double(t, base(t))
+	s.Broken = []string{"/api/v1/nodes"}
+	f, err := Facts(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(f.Missing[doctor.Nodes], "etcd is away") {
+		t.Errorf("nodes: %q", f.Missing[doctor.Nodes])
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Facts(ctx, o); err == nil {
+		t.Error("its time was over before it began")
+	}
+}
+
+// A Prometheus that is away is asked once.
+func TestPrometheusAway(t *testing.T) {
+	asked := 0
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked++
+		http.Error(w, "starting up", http.StatusServiceUnavailable)
+	}))
+	t.Cleanup(h.Close)
+	client, err := prom.New(prom.Config{URL: h.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, o := double(t, base(t))
+	o.Prometheus = client
+	f, err := Facts(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if asked != 1 || f.Queries != 1 {
+		t.Errorf("asked %d times, counted as %d", asked, f.Queries)
+	}
+	for _, d := range doctor.Table {
+		if d.Query != "" && !strings.Contains(f.Missing[d.Source], "HTTP 503") {
+			t.Errorf("%s: %q", d.Source, f.Missing[d.Source])
+		}
+	}
+}
+
+// Every question is one that Prometheus can read, with and without matchers, and the
+// matchers are in every selector.
+func TestQuestions(t *testing.T) {
+	for _, d := range doctor.Table {
+		if d.Query == "" || d.Source == doctor.Retention {
+			continue
+		}
+		for _, match := range []string{"", `cluster="a",env!~"x|y"`} {
+			text := Written(d.Query, match)
+			e, err := parser.NewParser(parser.Options{}).ParseExpr(text)
+			if err != nil {
+				t.Errorf("%s: %v in %s", d.Source, err, text)
+				continue
+			}
+			parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
+				if v, ok := n.(*parser.VectorSelector); ok && match != "" {
+					has := false
+					for _, m := range v.LabelMatchers {
+						has = has || m.Name == "cluster" && m.Value == "a"
+					}
+					if !has {
+						t.Errorf("%s: %s is not matched", d.Source, v)
+					}
+				}
+				return nil
+			})
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package gather
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gpuscale/gpuscale/report/doctor"
+)
+
+// metrics collects the names of the metrics that a group serves, out of its
+// discovery page: "pods/queue_depth" is queue_depth.
+func metrics(all *[]string) sink {
+	return func(raw []byte) (string, int, error) {
+		var list metav1.APIResourceList
+		if err := json.Unmarshal(raw, &list); err != nil {
+			return "", 0, fmt.Errorf("reading a discovery page: %w", err)
+		}
+		for _, r := range list.APIResources {
+			*all = append(*all, r.Name[strings.LastIndexByte(r.Name, '/')+1:])
+		}
+		return "", len(list.APIResources), nil
+	}
+}
+
+// key is a namespace and a name.
+type key struct{ namespace, name string }
+
+// second reads single objects that the lists have named. There are few: one CRD a
+// kind, one Service an adapter, one ConfigMap a program.
+func (l *look) second(ctx context.Context) {
+	f := l.facts
+	described := map[doctor.Source]doctor.Described{}
+	for _, d := range doctor.Table {
+		described[d.Source] = d
+	}
+	if d := described[doctor.CRDs]; l.wanted(d.Source) {
+		for _, name := range []string{"gpunodepools.gpuscale.io", "gpuquotas.gpuscale.io"} {
+			one(ctx, l, d, fmt.Sprintf(d.Paths[0], name), &f.CRDs)
+		}
+	}
+	if d := described[doctor.Services]; l.wanted(d.Source) {
+		for _, k := range l.services() {
+			one(ctx, l, d, fmt.Sprintf(d.Paths[0], k.namespace, k.name), &f.Services)
+		}
+	}
+	if d := described[doctor.EndpointSlices]; l.wanted(d.Source) {
+		for _, k := range l.services() {
+			query := url.Values{"labelSelector": {"kubernetes.io/service-name=" + k.name}}
+			if err := l.kube.list(ctx, fmt.Sprintf(d.Paths[0], k.namespace), query, into(&f.EndpointSlices, nil)); err != nil {
+				l.missing(d, err)
+			}
+		}
+	}
+	if d := described[doctor.ConfigMaps]; l.wanted(d.Source) {
+		for _, k := range l.configs() {
+			one(ctx, l, d, fmt.Sprintf(d.Paths[0], k.namespace, k.name), &f.ConfigMaps)
+		}
+	}
+	if d := described[doctor.Leases]; l.wanted(d.Source) {
+		for _, k := range l.homes() {
+			if err := l.kube.list(ctx, fmt.Sprintf(d.Paths[0], k.namespace), nil, into(&f.Leases, nil)); err != nil {
+				l.missing(d, err)
+			}
+		}
+	}
+}
+
+// one reads one object. One that is not there is no lack of a right: it is not in
+// the facts, which is an answer.
+func one[T any](ctx context.Context, l *look, d doctor.Described, path string, all *[]T) {
+	raw, err := l.kube.get(ctx, path, nil)
+	if code(err) == http.StatusNotFound {
+		return
+	}
+	var v T
+	if err == nil {
+		err = json.Unmarshal(raw, &v)
+	}
+	if err != nil {
+		l.missing(d, err)
+		return
+	}
+	*all = append(*all, v)
+}
+
+// maxNamed bounds the objects of one kind that are got one by one.
+const maxNamed = 10
+
+// services that APIServices of the metrics groups name, and those of our programs.
+func (l *look) services() []key {
+	var all []key
+	for i := range l.facts.APIServices {
+		if a := &l.facts.APIServices[i]; doctor.IsMetrics(a.Spec.Group) && a.Spec.Service != nil && valid(a.Spec.Service.Namespace, a.Spec.Service.Name) {
+			all = add(all, key{a.Spec.Service.Namespace, a.Spec.Service.Name})
+		}
+	}
+	for _, p := range l.facts.Programs("adapter") {
+		all = add(all, key{p.Namespace, p.Name})
+	}
+	return all
+}
+
+// configs are the ConfigMaps that our programs are configured by.
+func (l *look) configs() []key {
+	var all []key
+	for _, name := range []string{"adapter", "autoscaler"} {
+		for _, p := range l.facts.Programs(name) {
+			if valid(p.Namespace, p.ConfigMap) {
+				all = add(all, key{p.Namespace, p.ConfigMap})
+			}
+		}
+	}
+	return all
+}
+
+// homes are the namespaces in which autoscalers are led.
+func (l *look) homes() []key {
+	var all []key
+	for _, p := range l.facts.Programs("autoscaler") {
+		all = add(all, key{namespace: p.Namespace})
+	}
+	return all
+}
+
+func add(all []key, k key) []key {
+	for _, have := range all {
+		if have == k {
+			return all
+		}
+	}
+	if len(all) >= maxNamed {
+		return all
+	}
+	return append(all, k)
+}
+
+// valid keeps names out of a path that would lead elsewhere.
+func valid(parts ...string) bool {
+	for _, p := range parts {
+		if p == "" || p == "." || p == ".." || strings.ContainsAny(p, "/?#%") {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,127 @@
+package doctor
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/adapter/signal"
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/pools"
+	"github.com/gpuscale/gpuscale/dashboards/rules"
+	"github.com/gpuscale/gpuscale/gpu/metric"
+)
+
+// Names that other programs own are here as words, since programs do not import one
+// another; these tests hold them against their owners.
+
+func TestSignals(t *testing.T) {
+	var theirs []string
+	for _, r := range signal.Builtin(time.Minute) {
+		theirs = append(theirs, r.Name)
+	}
+	if ours := slices.Sorted(slices.Values(signals)); !slices.Equal(ours, slices.Sorted(slices.Values(theirs))) {
+		t.Errorf("the adapter has %q, this list %q", theirs, ours)
+	}
+}
+
+func TestNames(t *testing.T) {
+	for ours, theirs := range map[string]string{
+		annotationRecord: partition.RecordAnnotation, annotationAgent: partition.AgentAnnotation, annotationTable: partition.TableAnnotation,
+		labelMIGConfig: partition.ConfigLabel, labelMIGState: partition.StateLabel, reasonForeign: pools.ReasonForeign,
+	} {
+		if ours != theirs {
+			t.Errorf("%q here, %q there", ours, theirs)
+		}
+	}
+	if maxUndo != partition.MaxUndoAttempts {
+		t.Errorf("%d attempts here, %d there", maxUndo, partition.MaxUndoAttempts)
+	}
+}
+
+// What is asked for is what somebody emits.
+func TestSeries(t *testing.T) {
+	known := map[string]bool{"up": true, "kube_pod_info": true}
+	for _, d := range metric.All() {
+		known[d.Name] = true
+	}
+	for _, r := range rules.All() {
+		known[r.Record] = true
+	}
+	name := regexp.MustCompile(`\$([a-zA-Z_][a-zA-Z0-9_:]*)`)
+	for _, d := range Table {
+		for _, m := range name.FindAllStringSubmatch(d.Query, -1) {
+			if !known[m[1]] {
+				t.Errorf("%s: nobody emits %s", d.Source, m[1])
+			}
+		}
+	}
+	for _, rule := range append(slices.Clone(cardRules), poolRule) {
+		if !known[rule] {
+			t.Errorf("there is no rule %s", rule)
+		}
+	}
+}
+
+// Every check has words, an id of its own, and looks at something that there is.
+func TestAll(t *testing.T) {
+	sources := map[Source]bool{}
+	for _, d := range Table {
+		if sources[d.Source] || d.Right == "" && d.Query == "" || (len(d.Paths) == 0) == (d.Query == "") {
+			t.Errorf("source %s: twice, or without right or query", d.Source)
+		}
+		sources[d.Source] = true
+	}
+	ids := map[string]bool{}
+	used := map[Source]bool{}
+	for _, c := range All() {
+		if ids[c.ID] || c.ID == "" || c.Title == "" || c.Fault == "" || c.Means == "" || c.Run == nil || len(c.Looks) == 0 {
+			t.Errorf("check %q is not whole, or is there twice", c.ID)
+		}
+		ids[c.ID] = true
+		for _, s := range c.Looks {
+			if !sources[s] {
+				t.Errorf("check %s looks at %s, which nobody reads", c.ID, s)
+			}
+			used[s] = true
+		}
+	}
+	for s := range maps.Keys(sources) {
+		if !used[s] {
+			t.Errorf("%s is read for nothing", s)
+		}
+	}
+	for _, c := range All() {
+		if strings.ContainsAny(c.ID, " _") || c.ID != strings.ToLower(c.ID) {
+			t.Errorf("id %q", c.ID)
+		}
+	}
+}
+
+// Nothing is ok that was not looked at: with a source missing, every check that looks
+// at it, and that had nothing to report, is unknown, or has nothing to look at.
+func TestMissingIsNotOK(t *testing.T) {
+	for _, c := range All() {
+		f := empty()
+		for _, d := range Table {
+			f.Missing[d.Source] = "you lack the right to " + d.Right
+		}
+		r := Examine(f, []Check{c})
+		if got := r.Checks[0]; got.Outcome != Unknown || got.Why == "" {
+			t.Errorf("%s is %s where nothing could be read: %q", c.ID, got.Outcome, got.Why)
+		}
+	}
+}
+
+func TestSelect(t *testing.T) {
+	some, err := Select(All(), []string{"leader", "apiservice-missing"})
+	if err != nil || len(some) != 2 || some[0].ID != "apiservice-missing" {
+		t.Errorf("got %v, %v: want two, in the order of all", some, err)
+	}
+	if _, err := Select(All(), []string{"leder"}); err == nil || !strings.Contains(err.Error(), "leder") {
+		t.Errorf("err = %v", err)
+	}
+}

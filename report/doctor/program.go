@@ -1,0 +1,170 @@
+package doctor
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Program is a Deployment or DaemonSet of ours.
+type Program struct {
+	Kind            string // "Deployment" or "DaemonSet"
+	Namespace, Name string
+	Labels          map[string]string
+	Annotations     map[string]string
+	Managed         []metav1.ManagedFieldsEntry
+	PodLabels       map[string]string
+	ServiceAccount  string
+	Args            []string
+	// ConfigMap with its configuration and Secret with its certificate; empty
+	// where it mounts none.
+	ConfigMap, Secret string
+	// Wanted and Ready replicas; of a DaemonSet, nodes.
+	Wanted, Ready int32
+	Selector      *metav1.LabelSelector
+	Created       metav1.Time
+}
+
+// Object names it as kubectl does.
+func (p Program) Object() string { return p.Kind + " " + p.Namespace + "/" + p.Name }
+
+// Ref is its name on a command line.
+func (p Program) Ref() string { return strings.ToLower(p.Kind) + "/" + p.Name }
+
+// names of our programs that run in a cluster.
+var names = []string{"exporter", "adapter", "autoscaler", "agent"}
+
+// labels by which the chart, and most others, say whose an object is.
+const (
+	labelName      = "app.kubernetes.io/name"
+	labelPartOf    = "app.kubernetes.io/part-of"
+	labelComponent = "app.kubernetes.io/component"
+	partOf         = "gpuscale"
+)
+
+// Programs of ours by name, in the order of their kinds and names.
+func (f *Facts) Programs(name string) []Program {
+	var out []Program
+	for i := range f.Deployments {
+		d := &f.Deployments[i]
+		if f.here(d.Namespace) && isProgram(name, d.Labels, d.Spec.Template.Spec) {
+			p := programOf("Deployment", d.ObjectMeta, d.Spec.Template, d.Spec.Selector)
+			p.Wanted, p.Ready = 1, d.Status.ReadyReplicas
+			if d.Spec.Replicas != nil {
+				p.Wanted = *d.Spec.Replicas
+			}
+			out = append(out, p)
+		}
+	}
+	for i := range f.DaemonSets {
+		d := &f.DaemonSets[i]
+		if f.here(d.Namespace) && isProgram(name, d.Labels, d.Spec.Template.Spec) {
+			p := programOf("DaemonSet", d.ObjectMeta, d.Spec.Template, d.Spec.Selector)
+			p.Wanted, p.Ready = d.Status.DesiredNumberScheduled, d.Status.NumberReady
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func (f *Facts) here(namespace string) bool { return f.Namespace == "" || f.Namespace == namespace }
+
+// isProgram reports whether labels or an image say that this is our program.
+func isProgram(name string, labels map[string]string, spec corev1.PodSpec) bool {
+	if labels[labelName] == partOf+"-"+name || labels[labelPartOf] == partOf && labels[labelComponent] == name {
+		return true
+	}
+	return slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool { return image(c.Image) == partOf+"-"+name })
+}
+
+// image returns an image's name without registry, tag and digest.
+func image(ref string) string {
+	ref, _, _ = strings.Cut(ref, "@")
+	ref = ref[strings.LastIndexByte(ref, '/')+1:]
+	ref, _, _ = strings.Cut(ref, ":")
+	return ref
+}
+
+func programOf(kind string, m metav1.ObjectMeta, t corev1.PodTemplateSpec, selector *metav1.LabelSelector) Program {
+	p := Program{Kind: kind, Namespace: m.Namespace, Name: m.Name, Labels: m.Labels, Annotations: m.Annotations, Managed: m.ManagedFields, PodLabels: t.Labels, ServiceAccount: t.Spec.ServiceAccountName,
+		Selector: selector, Created: m.CreationTimestamp}
+	if p.ServiceAccount == "" {
+		p.ServiceAccount = "default"
+	}
+	for _, c := range t.Spec.Containers {
+		p.Args = append(append(p.Args, c.Command...), c.Args...)
+	}
+	for _, v := range t.Spec.Volumes {
+		switch {
+		case v.ConfigMap != nil && v.Name == "config":
+			p.ConfigMap = v.ConfigMap.Name
+		case v.Secret != nil && v.Name == "tls":
+			p.Secret = v.Secret.SecretName
+		}
+	}
+	return p
+}
+
+// installed reports whether anything of ours is there.
+func (f *Facts) installed() bool {
+	for _, name := range names {
+		if len(f.Programs(name)) > 0 {
+			return true
+		}
+	}
+	for i := range f.APIServices {
+		if isOurs(f.APIServices[i].Labels) {
+			return true
+		}
+	}
+	for _, program := range []string{"exporter", "adapter", "autoscaler"} {
+		if f.scraped(program) {
+			return true
+		}
+	}
+	return len(f.Pools) > 0 || len(f.GPUQuotas) > 0 || len(f.CRDs) > 0
+}
+
+// scraped reports whether Prometheus has series of a program.
+func (f *Facts) scraped(program string) bool {
+	for _, s := range f.Answers[Builds] {
+		if s.Labels.Get("program") == program && s.Value > 0 {
+			return true
+		}
+	}
+	return program == "exporter" && len(f.Answers[CardNodes]) > 0
+}
+
+func isOurs(labels map[string]string) bool {
+	return labels[labelPartOf] == partOf || strings.HasPrefix(labels[labelName], partOf+"-")
+}
+
+// nothing is the answer for a cluster without anything of ours; empty where there
+// is something, and where nobody can tell.
+func (f *Facts) nothing() string {
+	if f.Missing[Deployments] != "" || f.Missing[DaemonSets] != "" || f.Missing[APIServices] != "" {
+		return ""
+	}
+	where := "any namespace"
+	if f.Namespace != "" {
+		where = "namespace " + Clean(f.Namespace, maxName)
+	}
+	if f.installed() {
+		if f.Namespace == "" || slices.ContainsFunc(names, func(name string) bool { return len(f.Programs(name)) > 0 }) {
+			return ""
+		}
+		return "There is no program of gpuscale in " + where + ", though there are things of it elsewhere in this cluster: leave -n out, and it is found by itself."
+	}
+	return "There is nothing of gpuscale here: no Deployment or DaemonSet of its programs in " + where +
+		" (by label " + labelName + " or image name), no APIService of its adapter, no GPUNodePool and no GPUQuota" + f.andNoSeries() +
+		". To install it: helm install gpuscale deploy/chart/gpuscale --namespace gpuscale-system --create-namespace (docs/install.md)."
+}
+
+func (f *Facts) andNoSeries() string {
+	if _, answered := f.Answers[Builds]; !answered {
+		return ""
+	}
+	return ", and no series of theirs in Prometheus"
+}

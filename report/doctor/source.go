@@ -1,0 +1,139 @@
+package doctor
+
+import "slices"
+
+// Source is one thing that is read, once.
+type Source string
+
+// What is read of Kubernetes.
+const (
+	Nodes               Source = "nodes"
+	Pods                Source = "pods"
+	Deployments         Source = "deployments"
+	DaemonSets          Source = "daemonsets"
+	APIServices         Source = "apiservices"
+	Services            Source = "services"
+	EndpointSlices      Source = "endpointslices"
+	ConfigMaps          Source = "configmaps"
+	CRDs                Source = "customresourcedefinitions"
+	Pools               Source = "gpunodepools"
+	GPUQuotas           Source = "gpuquotas"
+	HPAs                Source = "horizontalpodautoscalers"
+	ScaledObjects       Source = "scaledobjects"
+	ResourceQuotas      Source = "resourcequotas"
+	Leases              Source = "leases"
+	NodeLeases          Source = "node leases"
+	ClusterRoleBindings Source = "clusterrolebindings"
+	RoleBindings        Source = "rolebindings"
+	ResourceSlices      Source = "resourceslices"
+	MachineDeployments  Source = "machinedeployments"
+	CustomMetrics       Source = "custom metrics"
+	ExternalMetrics     Source = "external metrics"
+	Monitoring          Source = "monitors"
+)
+
+// What is asked of Prometheus.
+const (
+	Clock             Source = "prometheus: clock"
+	CardNodes         Source = "prometheus: cards by node"
+	CardsTwice        Source = "prometheus: cards told of twice"
+	HoldersMoved      Source = "prometheus: holders as exported_namespace"
+	HoldersPlain      Source = "prometheus: holders as namespace"
+	HoldersSelf       Source = "prometheus: holders that are the exporter"
+	BusyMissing       Source = "prometheus: cards without busy ratio"
+	AttributionOld    Source = "prometheus: attribution age"
+	AttributionFailed Source = "prometheus: attribution errors"
+	AttributionNone   Source = "prometheus: nodes without attribution"
+	SamplesOld        Source = "prometheus: sample age"
+	Builds            Source = "prometheus: programs scraped"
+	TargetsDown       Source = "prometheus: targets down"
+	Recorded          Source = "prometheus: recording rules"
+	LastRound         Source = "prometheus: last round"
+	Leaders           Source = "prometheus: leaders"
+	KubeState         Source = "prometheus: kube-state-metrics"
+	Retention         Source = "prometheus: retention"
+)
+
+// Described is what a Source is to whoever reads it.
+type Described struct {
+	Source Source
+	// Path of a listing or an object; %s is a namespace or a name that other facts
+	// give. Several are tried one after the other: versions of one API.
+	Paths []string
+	// Right that is needed: "list nodes".
+	Right string
+	// Optional is an API that need not be there.
+	Optional bool
+	// Query of Prometheus.
+	Query string
+}
+
+// Table of all sources, in the order in which they are read.
+var Table = []Described{
+	{Source: Deployments, Paths: []string{"/apis/apps/v1/deployments"}, Right: "list deployments.apps"},
+	{Source: DaemonSets, Paths: []string{"/apis/apps/v1/daemonsets"}, Right: "list daemonsets.apps"},
+	{Source: APIServices, Paths: []string{"/apis/apiregistration.k8s.io/v1/apiservices"}, Right: "list apiservices.apiregistration.k8s.io"},
+	{Source: Nodes, Paths: []string{"/api/v1/nodes"}, Right: "list nodes"},
+	{Source: Pods, Paths: []string{"/api/v1/pods"}, Right: "list pods"},
+	{Source: Pools, Paths: []string{"/apis/gpuscale.io/v1alpha1/gpunodepools"}, Right: "list gpunodepools.gpuscale.io", Optional: true},
+	{Source: GPUQuotas, Paths: []string{"/apis/gpuscale.io/v1alpha1/gpuquotas"}, Right: "list gpuquotas.gpuscale.io", Optional: true},
+	{Source: HPAs, Paths: []string{"/apis/autoscaling/v2/horizontalpodautoscalers"}, Right: "list horizontalpodautoscalers.autoscaling"},
+	{Source: ScaledObjects, Paths: []string{"/apis/keda.sh/v1alpha1/scaledobjects"}, Right: "list scaledobjects.keda.sh", Optional: true},
+	{Source: ResourceQuotas, Paths: []string{"/api/v1/resourcequotas"}, Right: "list resourcequotas"},
+	{Source: NodeLeases, Paths: []string{"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"}, Right: "list leases.coordination.k8s.io in kube-node-lease"},
+	{Source: ClusterRoleBindings, Paths: []string{"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"}, Right: "list clusterrolebindings.rbac.authorization.k8s.io"},
+	{Source: RoleBindings, Paths: []string{"/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings"}, Right: "list rolebindings.rbac.authorization.k8s.io in kube-system"},
+	{Source: ResourceSlices, Paths: []string{"/apis/resource.k8s.io/v1/resourceslices", "/apis/resource.k8s.io/v1beta2/resourceslices", "/apis/resource.k8s.io/v1beta1/resourceslices"},
+		Right: "list resourceslices.resource.k8s.io", Optional: true},
+	{Source: MachineDeployments, Paths: []string{"/apis/cluster.x-k8s.io/v1beta2/machinedeployments", "/apis/cluster.x-k8s.io/v1beta1/machinedeployments"},
+		Right: "list machinedeployments.cluster.x-k8s.io", Optional: true},
+	{Source: CustomMetrics, Paths: []string{"/apis/custom.metrics.k8s.io/v1beta2", "/apis/custom.metrics.k8s.io/v1beta1"}, Right: "get /apis/custom.metrics.k8s.io (discovery)", Optional: true},
+	{Source: ExternalMetrics, Paths: []string{"/apis/external.metrics.k8s.io/v1beta1"}, Right: "get /apis/external.metrics.k8s.io (discovery)", Optional: true},
+	{Source: Monitoring, Paths: []string{"/apis/monitoring.coreos.com/v1"}, Right: "get /apis/monitoring.coreos.com (discovery)", Optional: true},
+	{Source: CRDs, Paths: []string{"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/%s"}, Right: "get customresourcedefinitions.apiextensions.k8s.io"},
+	{Source: Services, Paths: []string{"/api/v1/namespaces/%s/services/%s"}, Right: "get services"},
+	{Source: EndpointSlices, Paths: []string{"/apis/discovery.k8s.io/v1/namespaces/%s/endpointslices"}, Right: "list endpointslices.discovery.k8s.io"},
+	{Source: ConfigMaps, Paths: []string{"/api/v1/namespaces/%s/configmaps/%s"}, Right: "get configmaps"},
+	{Source: Leases, Paths: []string{"/apis/coordination.k8s.io/v1/namespaces/%s/leases"}, Right: "list leases.coordination.k8s.io"},
+	{Source: Clock, Query: "vector(time())"},
+	{Source: CardNodes, Query: "count by (node) ($gpu_info)"},
+	{Source: CardsTwice, Query: "count by (job, instance, namespace, pod) ($gpu_info and on (gpu_uuid) (count by (gpu_uuid) ($gpu_info) > 1))"},
+	{Source: HoldersMoved, Query: "count by (job) ($gpu_held{exported_pod!=\"\"})"},
+	{Source: HoldersPlain, Query: "count by (job) ($gpu_held{exported_pod=\"\",pod!=\"\"} unless on (job, instance, namespace, pod) $gpu_attribution_age_seconds)"},
+	{Source: HoldersSelf, Query: "count by (job, namespace, pod) ($gpu_held{exported_pod=\"\"} and on (job, instance, namespace, pod) $gpu_attribution_age_seconds)"},
+	{Source: BusyMissing, Query: "count by (node) ((($gpu_info{mig=\"false\"} unless on (node, gpu_uuid) $gpu_busy_ratio) or" +
+		" ($gpu_instance_info unless on (node, gpu_uuid, gpu_instance_id) $gpu_instance_busy_ratio)) unless on (node, gpu_uuid) ($gpu_healthy == 0))"},
+	{Source: AttributionOld, Query: "max by (node) ($gpu_attribution_age_seconds) > 300"},
+	{Source: AttributionFailed, Query: "sum by (job, instance) (increase($gpuscale_exporter_attribution_errors_total[15m])) > 0 unless on (job, instance) $gpu_attribution_age_seconds"},
+	{Source: AttributionNone, Query: "count by (node) ($gpu_info) unless on (node) count by (node) ($gpu_attribution_age_seconds)"},
+	{Source: SamplesOld, Query: "max by (node) ($gpu_sample_age_seconds) > 120"},
+	{Source: Builds, Query: `label_replace(count($gpuscale_exporter_build_info), "program", "exporter", "", "") or label_replace(count($gpuscale_adapter_build_info), "program", "adapter", "", "")` +
+		` or label_replace(count($gpuscale_autoscaler_build_info), "program", "autoscaler", "", "")`},
+	{Source: TargetsDown, Query: `count by (job, namespace, pod, instance) ($up{job=~"gpuscale-(exporter|adapter|autoscaler)"} == 0)`},
+	{Source: Recorded, Query: `label_replace(count($model:gpu_info:count), "rule", "model:gpu_info:count", "", "") or label_replace(count($node:gpu_info:count), "rule", "node:gpu_info:count", "", "")` +
+		// Of what an autoscaler that started half a minute ago has not counted yet, nothing is made.
+		` or label_replace(count($cluster:gpuscale_gpus:sum) or absent($gpuscale_autoscaler_gpus), "rule", "cluster:gpuscale_gpus:sum", "", "")`},
+	{Source: LastRound, Query: "max($gpuscale_autoscaler_last_round_timestamp_seconds)"},
+	{Source: Leaders, Query: "sum($gpuscale_autoscaler_leader)"},
+	{Source: KubeState, Query: "count($kube_pod_info)"},
+	{Source: Retention, Query: "GET /api/v1/status/runtimeinfo"},
+}
+
+// Names of sources for people, those of Prometheus as one.
+func Names(sources []Source) []string {
+	var out []string
+	asked := false
+	for _, d := range Table {
+		if !slices.Contains(sources, d.Source) {
+			continue
+		}
+		if d.Query == "" {
+			out = append(out, string(d.Source))
+		}
+		asked = asked || d.Query != ""
+	}
+	if asked {
+		out = append(out, "Prometheus")
+	}
+	return out
+}

@@ -1,0 +1,122 @@
+package doctor
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// Look is how text is written.
+type Look struct{ Colour bool }
+
+const (
+	red    = "\x1b[1;31m"
+	yellow = "\x1b[33m"
+	dim    = "\x1b[2m"
+	plain  = "\x1b[0m"
+)
+
+func (k Look) in(colour, text string) string {
+	if !k.Colour {
+		return text
+	}
+	return colour + text + plain
+}
+
+// Write writes a report for people: findings, the worst first, then what is well in
+// one line, then what could not be looked at.
+func Write(w io.Writer, r Report, k Look) error {
+	var b strings.Builder
+	if r.Nothing != "" {
+		b.WriteString(r.Nothing + "\n")
+		return flush(w, &b)
+	}
+	for _, severity := range []Severity{Fault, Warning} {
+		for _, c := range r.Checks {
+			findings(&b, c, severity, k)
+		}
+	}
+	b.WriteString(Summary(r) + "\n")
+	ids := func(o Outcome) []string {
+		var out []string
+		for _, c := range r.Checks {
+			if c.Outcome == o {
+				out = append(out, c.ID)
+			}
+		}
+		return out
+	}
+	if well := ids(OK); len(well) > 0 {
+		b.WriteString("ok: " + strings.Join(well, ", ") + "\n")
+	}
+	because(&b, "not known", r.Checks, Unknown, k)
+	because(&b, "nothing to look at", r.Checks, NotLooking, k)
+	return flush(w, &b)
+}
+
+func flush(w io.Writer, b *strings.Builder) error {
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return fmt.Errorf("writing: %w", err)
+	}
+	return nil
+}
+
+// findings writes one check's findings of one severity.
+func findings(b *strings.Builder, c Result, severity Severity, k Look) {
+	last := Warning
+	if len(c.Findings) > 0 {
+		last = c.Findings[len(c.Findings)-1].Severity
+	}
+	for _, f := range c.Findings {
+		if f.Severity != severity {
+			continue
+		}
+		mark := k.in(red, "FAULT  ")
+		if severity == Warning {
+			mark = k.in(yellow, "WARNING")
+		}
+		fmt.Fprintf(b, "%s %s: %s\n", mark, c.ID, f.Object)
+		fmt.Fprintf(b, "  seen:  %s\n  means: %s\n  fix:   %s\n", f.Seen, f.Means, f.Fix)
+		for _, command := range f.Commands {
+			fmt.Fprintf(b, "    %s\n", k.in(dim, command))
+		}
+		b.WriteByte('\n')
+	}
+	if c.More > 0 && severity == last {
+		fmt.Fprintf(b, "        %s: %d more are left out\n\n", c.ID, c.More)
+	}
+}
+
+// Summary says in one line how many of what were found.
+func Summary(r Report) string {
+	if r.Faults+r.Warnings+r.Unknown == 0 {
+		return "Nothing wrong was found."
+	}
+	return fmt.Sprintf("%s, %s, %s not known.", count(r.Faults, "fault"), count(r.Warnings, "warning"), count(r.Unknown, "check"))
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// because lists checks with one outcome, those with the same reason together.
+func because(b *strings.Builder, title string, all []Result, o Outcome, k Look) {
+	var reasons []string
+	by := map[string][]string{}
+	for _, c := range all {
+		if c.Outcome != o {
+			continue
+		}
+		if !slices.Contains(reasons, c.Why) {
+			reasons = append(reasons, c.Why)
+		}
+		by[c.Why] = append(by[c.Why], c.ID)
+	}
+	for _, why := range reasons {
+		fmt.Fprintf(b, "%s: %s %s\n", title, strings.Join(by[why], ", "), k.in(dim, "("+why+")"))
+	}
+}

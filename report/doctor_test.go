@@ -1,0 +1,145 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/gpuscale/gpuscale/report/doctor"
+	"github.com/gpuscale/gpuscale/report/doctor/apidouble"
+	"github.com/gpuscale/gpuscale/report/doctor/gather"
+)
+
+// TestDoctorScripts plays the command line against doubles of API servers: $WELL has
+// an installation in order, $FROZEN one with a frozen pool, $BROKEN one without its
+// APIServices, $BARE nothing, $DENIED may not be read. $ANSWERS is a double of a
+// Prometheus in which all is well.
+func TestDoctorScripts(t *testing.T) {
+	now := time.Now()
+	base := string(mustRead(t, "doctor/testdata/base.yaml"))
+	for _, crd := range []string{"gpunodepools", "gpuquotas"} {
+		base += "\n---\n" + strings.TrimPrefix(string(mustRead(t, "../deploy/crds/gpuscale.io_"+crd+".yaml")), "---\n")
+	}
+	base = strings.ReplaceAll(base, "2026-03-02T08:59:58.000000Z", now.UTC().Format("2006-01-02T15:04:05.000000Z"))
+	serve := func(h http.Handler) string {
+		s := httptest.NewServer(h)
+		t.Cleanup(s.Close)
+		return s.URL
+	}
+	api := func(text string, change func(*apidouble.Server)) string {
+		s, err := apidouble.New(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := `{"resources":[{"name":"pods/queue_depth"},{"name":"pods/gpu_busy"}]}`
+		s.Extra["/apis/custom.metrics.k8s.io/v1beta2"], s.Extra["/apis/external.metrics.k8s.io/v1beta1"] = names, names
+		change(s)
+		return serve(s)
+	}
+	same := func(*apidouble.Server) {}
+	var withoutAPIs []string
+	for doc := range strings.SplitSeq(base, "\n---\n") {
+		if !strings.Contains(doc, "kind: APIService") {
+			withoutAPIs = append(withoutAPIs, doc)
+		}
+	}
+	clusters := map[string]string{
+		"WELL":   api(base, same),
+		"FROZEN": api(strings.Replace(base, "  min: 1\n", "  min: 1\n  freeze: true\n", 1), same),
+		"BROKEN": api(strings.Join(withoutAPIs, "\n---\n"), same),
+		"BARE":   api("", same),
+		"DENIED": api(base, func(s *apidouble.Server) { s.Denied = []string{"/api/", "/apis/"} }),
+		"GONE":   "http://127.0.0.1:1",
+	}
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/doctor",
+		Setup: func(e *testscript.Env) error {
+			for name, url := range clusters {
+				file := filepath.Join(e.WorkDir, strings.ToLower(name)+".kubeconfig")
+				if err := os.WriteFile(file, []byte(kubeconfig(url)), 0o600); err != nil {
+					return err
+				}
+				e.Setenv(name, file)
+			}
+			e.Setenv("ANSWERS", serve(answering(t, now)))
+			e.Setenv("NOWHERE", "http://127.0.0.1:1")
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"code": exitsWith},
+	})
+}
+
+func kubeconfig(url string) string {
+	return fmt.Sprintf(`apiVersion: v1
+kind: Config
+current-context: here
+clusters: [{name: c, cluster: {server: %q}}]
+users: [{name: u, user: {}}]
+contexts: [{name: here, context: {cluster: c, user: u}}, {name: there, context: {cluster: c, user: u}}]
+`, url)
+}
+
+// answering is a double of a Prometheus that answers doctor's questions, and no
+// others, as doctor/testdata/base.answers says.
+func answering(t *testing.T, now time.Time) http.Handler {
+	answers := map[string][]any{}
+	for _, d := range doctor.Table {
+		answers[gather.Written(d.Query, "")] = []any{}
+	}
+	for line := range strings.SplitSeq(strings.TrimSpace(string(mustRead(t, "doctor/testdata/base.answers"))), "\n") {
+		name, rest, _ := strings.Cut(line, ":")
+		labels, value, ok := strings.Cut(rest, "= ")
+		if !ok {
+			continue
+		}
+		if strings.HasPrefix(value, "17724") { // a moment
+			value = fmt.Sprint(now.Unix())
+		}
+		set := map[string]string{}
+		for _, word := range strings.Fields(labels) {
+			k, v, _ := strings.Cut(word, "=")
+			set[k] = v
+		}
+		for _, d := range doctor.Table {
+			if string(d.Source) == "prometheus: "+name {
+				q := gather.Written(d.Query, "")
+				answers[q] = append(answers[q], map[string]any{"metric": set, "value": []any{now.Unix(), value}})
+			}
+		}
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if strings.HasSuffix(r.URL.Path, "/status/runtimeinfo") {
+			fmt.Fprint(w, `{"status":"success","data":{"storageRetention":"90d or 1TiB"}}`)
+			return
+		}
+		result, known := answers[r.FormValue("query")]
+		if !known {
+			http.Error(w, "this double does not know that question", http.StatusBadRequest)
+			return
+		}
+		raw, err := json.Marshal(result)
+		if err != nil {
+			panic(err)
+		}
+		// In the order in which Prometheus has them.
+		fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":%s}}`, raw)
+	})
+}
+
+func mustRead(t *testing.T, file string) []byte {
+	t.Helper()
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
