@@ -20,6 +20,7 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/config"
 	"github.com/gpuscale/gpuscale/adapter/live"
 	"github.com/gpuscale/gpuscale/adapter/signal"
+	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
 )
@@ -150,15 +151,12 @@ func TestTheRulesPageIsGuardedAndFollowsTheFile(t *testing.T) {
 	}
 
 	write("c.yaml", head+"- {name: yours, like: queue_depth}\n")
-	for begin := time.Now(); ; time.Sleep(50 * time.Millisecond) {
-		p, _ = page()
-		if row(p, "yours").State == "in_force" && row(p, "mine").Name == "" {
-			break
+	await.For(t, time.Minute, "the file is followed", func() error {
+		if p, _ = page(); row(p, "yours").State != "in_force" || row(p, "mine").Name != "" {
+			return fmt.Errorf("%+v", p)
 		}
-		if time.Since(begin) > time.Minute {
-			t.Fatalf("the file is not followed: %+v", p)
-		}
-	}
+		return nil
+	})
 	if code, body := s.get(t, operator, "/debug/rules?format=text", nil); code != http.StatusOK || !strings.Contains(body, "yours: in_force") {
 		t.Errorf("HTTP %d %s", code, body)
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gpuscale/gpuscale/internal/await"
 )
 
 // A kind that is installed while the program runs can be asked for.
@@ -55,13 +57,11 @@ func TestAKindInstalledLaterIsFound(t *testing.T) {
 		t.Fatalf("%v is known before it is installed", kind)
 	}
 	installed.Store(true)
-	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+	await.For(t, time.Minute, "the installed kind", func() error {
 		kind, err := mapper.KindFor(models)
-		if err == nil && kind.Kind == "Model" {
-			return
+		if err == nil && kind.Kind != "Model" {
+			err = fmt.Errorf("it is a %s", kind.Kind)
 		}
-		if time.Since(begin) > time.Minute {
-			t.Fatalf("not found: %v, %v", kind, err)
-		}
-	}
+		return err
+	})
 }

@@ -29,6 +29,7 @@ import (
 	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
 
 	"github.com/gpuscale/gpuscale/adapter/forward"
+	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/kube"
 )
 
@@ -207,20 +208,18 @@ func startServer(t *testing.T, cluster *kubeDouble, p cma.MetricsProvider, to *f
 // certificates from the API server a moment after it begins to listen.
 func (s *testServer) waitReady(t *testing.T, cluster *kubeDouble) {
 	t.Helper()
-	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+	await.For(t, time.Minute, "the server gets ready", func() error {
 		direct := s.client(t, cluster.clientCA, "admin", "system:masters")
 		proxied := s.client(t, cluster.frontProxyCA, "front-proxy-client")
 		code := s.probe(direct, nil)
 		if code == http.StatusNotFound {
 			code = s.probe(proxied, http.Header{"X-Remote-User": {"admin"}, "X-Remote-Group": {"system:masters"}})
 		}
-		if code == http.StatusNotFound {
-			return
+		if code != http.StatusNotFound {
+			return fmt.Errorf("HTTP %d", code)
 		}
-		if time.Since(begin) > time.Minute {
-			t.Fatalf("the server does not get ready: HTTP %d", code)
-		}
-	}
+		return nil
+	})
 }
 
 // probe asks for what is not there, which only an administrator is told.

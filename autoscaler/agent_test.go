@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuscale/gpuscale/internal/await"
 )
 
 // agentOn is an agent on a machine without a driver, whose API server knows no node:
@@ -70,10 +73,13 @@ clusters: [{name: c, cluster: {server: "`+api.URL+`"}}], users: [{name: u, user:
 func TestAgentServes(t *testing.T) {
 	get, end := agentOn(t, func(dir string) string { return "unix:" + filepath.Join(dir, "http.sock") })
 	code, body := 0, ""
-	for until := time.Now().Add(time.Minute); time.Now().Before(until) && !strings.Contains(body, "getting node n"); time.Sleep(20 * time.Millisecond) {
-		code, body = get("/readyz")
-	}
-	if code != http.StatusServiceUnavailable || !strings.Contains(body, "getting node n") {
+	await.For(t, time.Minute, "/readyz says why", func() error {
+		if code, body = get("/readyz"); !strings.Contains(body, "getting node n") {
+			return fmt.Errorf("%d %s", code, body)
+		}
+		return nil
+	})
+	if code != http.StatusServiceUnavailable {
 		t.Errorf("/readyz: %d %s", code, body)
 	}
 	if code, body := get("/livez"); code != http.StatusOK {

@@ -12,9 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
@@ -24,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/loop"
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
@@ -133,17 +132,13 @@ func podsOf(from cache.Cache) func(context.Context) ([]*corev1.Pod, error) {
 // newManager has the caches and the lease. A dry run holds none: a lease is
 // written.
 func newManager(rc *rest.Config, c Config, dryRun bool, holder string) (manager.Manager, error) {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		return nil, fmt.Errorf("registering types: %w", err)
-	}
 	configMap := fields.OneTermEqualSelector("metadata.name", c.MIGManager.ConfigMap)
 	lock, err := newLock(rc, c.Election, holder)
 	if err != nil {
 		return nil, err
 	}
 	mgr, err := manager.New(rc, manager.Options{
-		Scheme:  scheme,
+		Scheme:  scheme.New(),
 		Metrics: metricsserver.Options{BindAddress: "0"},
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
+	"github.com/gpuscale/gpuscale/internal/await"
 )
 
 // startOnDouble runs the exporter against the libdcgm.so.4 double. set changes
@@ -58,17 +59,13 @@ func machine() fakedcgm.State {
 
 func until(t *testing.T, what string, ok func() (bool, string)) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for {
+	await.For(t, 20*time.Second, what, func() error {
 		done, seen := ok()
-		if done {
-			return
+		if !done {
+			return fmt.Errorf("last seen:\n%s", seen)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s; last seen:\n%s", what, seen)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+		return nil
+	})
 }
 
 func metricsHave(t *testing.T, base string, wants ...string) {

@@ -19,6 +19,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"google.golang.org/grpc"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/gpuscale/gpuscale/internal/await"
 )
 
 func TestMain(m *testing.M) {
@@ -118,14 +120,10 @@ func TestProcess(t *testing.T) {
 	// One dash before a long flag is how many dcgm-exporter manifests have it.
 	cmd, base := start(t, "--replay", "testdata/mixed.txt", "-collect-interval", "100", "-k",
 		"--pod-resources-kubelet-socket", serveKubelet(t))
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		if code, _ := get(t, base+"/readyz"); code == http.StatusOK {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("never ready")
-		}
-	}
+	await.True(t, 10*time.Second, "ready", func() bool {
+		code, _ := get(t, base+"/readyz")
+		return code == http.StatusOK
+	})
 	_, body := get(t, base+"/metrics")
 	for _, want := range []string{
 		`gpu_held{node="node-1",gpu="0",gpu_uuid="GPU-aaaaaaaa-0000-0000-0000-000000000000",namespace="chat",pod="vllm-0",container="main",gpu_instance_id="1",profile="3g.40gb"} 1`,

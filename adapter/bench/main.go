@@ -23,6 +23,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/gpuscale/gpuscale/internal/procstat"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 )
 
@@ -112,7 +113,7 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	fmt.Printf("%d series: %d pods in %d namespaces with %d series each; %d processors, %s; load average at the start %s\n\n",
-		f.series(), f.pods, f.namespaces, len(f.signals), runtime.NumCPU(), runtime.Version(), load())
+		f.series(), f.pods, f.namespaces, len(f.signals), runtime.NumCPU(), runtime.Version(), procstat.Load())
 	var all, own []row
 	for _, p := range programs {
 		rows, err := l.subject(ctx, p, o)

@@ -6,6 +6,8 @@ import (
 	"os"
 	"runtime"
 	"time"
+
+	"github.com/gpuscale/gpuscale/internal/procstat"
 )
 
 // row is what was measured of one adapter under one number of HPAs.
@@ -34,7 +36,7 @@ type reading struct {
 func (l *lab) read(ctx context.Context, s *subject) (reading, error) {
 	in, err := s.inside(ctx)
 	return reading{
-		at: time.Now(), inside: in, cpu: cpuTime(s.cmd.Process.Pid), own: cpuTime(os.Getpid()),
+		at: time.Now(), inside: in, cpu: procstat.CPU(s.cmd.Process.Pid), own: procstat.CPU(os.Getpid()),
 		queries: l.prometheus.queries.Load(), series: l.prometheus.series.Load(),
 		lists: l.api.counts.list.Load(), reviews: l.api.counts.review.Load(),
 	}, err
@@ -71,7 +73,7 @@ func (l *lab) measure(ctx context.Context, s *subject, count int, warm, long tim
 	if err != nil {
 		return row{}, err
 	}
-	r := row{title: s.title, hpas: count, took: after.at.Sub(before.at), load: load()}
+	r := row{title: s.title, hpas: count, took: after.at.Sub(before.at), load: procstat.Load()}
 	perMinute := func(a, b int64) float64 { return float64(b-a) / r.took.Minutes() }
 	r.queries, r.series = perMinute(before.queries, after.queries), perMinute(before.series, after.series)
 	r.lists, r.reviews = perMinute(before.lists, after.lists), perMinute(before.reviews, after.reviews)
@@ -79,7 +81,8 @@ func (l *lab) measure(ctx context.Context, s *subject, count int, warm, long tim
 	r.own = (after.own - before.own).Seconds() / r.took.Minutes()
 	r.custom = after.inside["custom.metrics.k8s.io"].since(before.inside["custom.metrics.k8s.io"])
 	r.external = after.inside["external.metrics.k8s.io"].since(before.inside["external.metrics.k8s.io"])
-	r.rss, r.peak = memory(s.cmd.Process.Pid)
+	memory := procstat.Memory(s.cmd.Process.Pid)
+	r.rss, r.peak = memory.Now, memory.Peak
 	select {
 	case r.answers = <-done:
 	case <-time.After(2 * period): // each request has a timeout of one

@@ -70,7 +70,7 @@ func (w World) workload(a asked, t *signal.Table, pods []string, now time.Time) 
 	name := fmt.Sprintf("%s %s/%s", a.object.Kind, w.HPA.Namespace, a.object.Name)
 	switch {
 	case len(pods) > 0:
-		return t.Pods(keys(w.HPA.Namespace, pods), a.selector, now, fmt.Sprintf("%s of %s", count(len(pods), "pod"), name))
+		return t.Pods(signal.Keys(w.HPA.Namespace, pods), a.selector, now, fmt.Sprintf("%s of %s", count(len(pods), "pod"), name))
 	case w.empty(a.object) && t.Rule().AtZero != nil:
 		return t.AtZero(now, name)
 	}
@@ -90,7 +90,7 @@ func (w World) each(a asked, t *signal.Table, pods []string, now time.Time) (map
 		}
 	}
 	if len(values) == 0 {
-		_, err := t.Pods(keys(ns, pods), a.selector, now, fmt.Sprintf("%s in namespace %s matching %q", count(len(pods), "pod"), ns, w.Selector))
+		_, err := t.Pods(signal.Keys(ns, pods), a.selector, now, fmt.Sprintf("%s in namespace %s matching %q", count(len(pods), "pod"), ns, w.Selector))
 		return nil, err
 	}
 	return values, nil
@@ -107,14 +107,6 @@ func refused(err, failure error) error {
 		return &refusal{http.StatusServiceUnavailable, fmt.Sprintf("%v; the last query failed: %v", err, failure)}
 	}
 	return &refusal{http.StatusNotFound, err.Error()}
-}
-
-func keys(namespace string, pods []string) []signal.Key {
-	all := make([]signal.Key, len(pods))
-	for i, pod := range pods {
-		all[i] = signal.Key{Namespace: namespace, Pod: pod}
-	}
-	return all
 }
 
 func count(n int, noun string) string {

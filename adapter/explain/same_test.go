@@ -28,6 +28,7 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/provider"
 	"github.com/gpuscale/gpuscale/adapter/signal"
+	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
@@ -191,11 +192,7 @@ func newPair(t *testing.T) *pair {
 	above := must[*provider.Hierarchy](t)(provider.NewHierarchy(pods, client, kubefake.NewClientset(kube...)))
 	pods.Start(t.Context().Done())
 	above.Start(t.Context().Done())
-	for deadline := time.Now().Add(time.Minute); pods.Ready() != nil || above.Ready() != nil; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the informers do not come up")
-		}
-	}
+	await.For(t, time.Minute, "the informers", func() error { return errors.Join(pods.Ready(), above.Ready()) })
 	known := sizes{}
 	for of, s := range scales {
 		known[of] = provider.Scale{Selector: s.selector, Zero: s.replicas == 0 && s.status == 0}

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"errors"
 	"reflect"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/metadata/fake"
 
+	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
 )
 
@@ -65,11 +67,7 @@ func hierarchy(t *testing.T) *Hierarchy {
 	}
 	pods.Start(t.Context().Done())
 	h.Start(t.Context().Done())
-	for begin := time.Now(); pods.Ready() != nil || h.Ready() != nil; time.Sleep(time.Millisecond) {
-		if time.Since(begin) > 30*time.Second {
-			t.Fatal(pods.Ready(), h.Ready())
-		}
-	}
+	await.For(t, 30*time.Second, "the informers", func() error { return errors.Join(pods.Ready(), h.Ready()) })
 	return h
 }
 

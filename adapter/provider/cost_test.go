@@ -20,6 +20,7 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
@@ -59,9 +60,7 @@ func TestCostDoesNotDependOnTheNumberOfHPAs(t *testing.T) {
 		t.Fatal(err)
 	}
 	pods.Start(t.Context().Done())
-	for pods.Ready() != nil {
-		time.Sleep(time.Millisecond) // the fake client's informers live on the real clock
-	}
+	await.For(t, time.Minute, "the informers", pods.Ready) // the fake client's live on the real clock
 	watching := len(client.Actions())
 	rules := []signal.Rule{{
 		Name: "queue", Subject: signal.Target, Sources: []signal.Source{{Metric: metric.VLLMWaiting.Name}},

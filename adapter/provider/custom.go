@@ -49,7 +49,7 @@ func (p *Provider) ofWorkload(ctx context.Context, table *signal.Table, o object
 	}
 	name := fmt.Sprintf("%s %s/%s", o.ref.Kind, o.ref.Namespace, o.ref.Name)
 	if len(pods) > 0 {
-		return table.Pods(keys(o.ref.Namespace, pods), selector, p.now(), fmt.Sprintf("%s of %s", count(len(pods), "pod"), name))
+		return table.Pods(signal.Keys(o.ref.Namespace, pods), selector, p.now(), fmt.Sprintf("%s of %s", count(len(pods), "pod"), name))
 	}
 	if table.Rule().AtZero != nil && p.meantToBeEmpty(ctx, o) {
 		return table.AtZero(p.now(), name)
@@ -84,18 +84,10 @@ func (p *Provider) bySelector(ctx context.Context, namespace string, selector la
 	}
 	if len(list.Items) == 0 {
 		subject := fmt.Sprintf("%s in namespace %s matching %q", count(len(pods), "pod"), namespace, selector)
-		_, err := view.Table.Pods(keys(namespace, pods), metricSelector, now, subject)
+		_, err := view.Table.Pods(signal.Keys(namespace, pods), metricSelector, now, subject)
 		return nil, missing(view, namespace, metricSelector, err)
 	}
 	return list, nil
-}
-
-func keys(namespace string, pods []string) []signal.Key {
-	all := make([]signal.Key, len(pods))
-	for i, pod := range pods {
-		all[i] = signal.Key{Namespace: namespace, Pod: pod}
-	}
-	return all
 }
 
 func count(n int, noun string) string {

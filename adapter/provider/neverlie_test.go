@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
+	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
 )
 
@@ -116,12 +118,8 @@ func asked(t *testing.T, server *promtest.Server, n int) {
 		}
 		return n
 	}
-	deadline := time.Now().Add(30 * time.Second)
-	for target := count() + n; count() < target; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the rule is not queried any more")
-		}
-	}
+	target := count() + n
+	await.True(t, 30*time.Second, fmt.Sprintf("the rule is queried %d times more", n), func() bool { return count() >= target })
 }
 
 func check(t *testing.T, p *Provider, a, b, obj, external outcome) {

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/signal"
+	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
 )
@@ -83,9 +85,7 @@ func cluster(t testing.TB) *Informers {
 		t.Fatal("ready before the lists are there")
 	}
 	informers.Start(t.Context().Done())
-	for informers.Ready() != nil {
-		time.Sleep(time.Millisecond)
-	}
+	await.For(t, time.Minute, "the informers", informers.Ready)
 	if narrowed.Load() == 0 {
 		t.Error("no list of pods was seen")
 	}
@@ -237,11 +237,13 @@ func TestErrorsAreSentences(t *testing.T) {
 		t.Errorf("workloads by selector: %v", err)
 	}
 	server.Answer(promtest.Response{Status: 503, Body: "{}"})
-	time.Sleep(100 * time.Millisecond)
-	_, err := p.GetMetricByName(t.Context(), vllm, deployment, all)
-	if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "HTTP 503") {
-		t.Errorf("Prometheus down: %v", err)
-	}
+	await.For(t, 30*time.Second, "Prometheus is said to be down", func() error {
+		_, err := p.GetMetricByName(t.Context(), vllm, deployment, all)
+		if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "HTTP 503") {
+			return fmt.Errorf("not HTTP 503: %w", err)
+		}
+		return nil
+	})
 }
 
 func TestDiscoveryListsEachSignal(t *testing.T) {

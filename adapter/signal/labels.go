@@ -43,6 +43,15 @@ func NewSample(pairs iter.Seq2[string, string], value float64) Sample {
 // Key names a pod; Pod is empty for a rule about namespaces.
 type Key struct{ Namespace, Pod string }
 
+// Keys of pods of one namespace.
+func Keys(namespace string, pods []string) []Key {
+	all := make([]Key, len(pods))
+	for i, pod := range pods {
+		all[i] = Key{Namespace: namespace, Pod: pod}
+	}
+	return all
+}
+
 // scraped returns the key made of the target's labels, exported that of the
 // labels the series brought along and Prometheus renamed.
 func scraped(ls labels.Labels) Key { return Key{ls.Get(namespaceLabel), ls.Get(podLabel)} }

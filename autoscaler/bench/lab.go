@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
@@ -117,35 +118,25 @@ func (l *lab) create(ctx context.Context, o client.Object) error {
 	return l.until(ctx, time.Minute, func() error {
 		err := l.client.Create(ctx, o)
 		if err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
-			return final{fmt.Errorf("making %s: %w", o.GetName(), err)}
+			return await.Final(fmt.Errorf("making %s: %w", o.GetName(), err))
 		}
 		return err
 	})
 }
 
-// final marks an error that waiting does not mend.
-type final struct{ error }
-
-// until waits for what holds once done returns nil, for so long at the most.
+// until waits for what holds once done returns nil, for so long at the most. What the
+// bench needs and has ended ends it early.
 func (l *lab) until(ctx context.Context, most time.Duration, done func() error) error {
-	late := time.After(most)
-	for {
-		err := done()
-		if f := (final{}); err == nil || errors.As(err, &f) {
-			return err
-		}
+	ctx, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("not within %s", most))
+	defer cancel()
+	return l.cluster.Await(ctx, func(context.Context) error {
 		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
-		case <-late:
-			return fmt.Errorf("after %s: %w", most, err)
-		case <-l.cluster.Failed():
-			return l.cluster.Err()
 		case broken := <-l.broken:
-			return broken
-		case <-time.After(50 * time.Millisecond):
+			return await.Final(broken)
+		default:
+			return done()
 		}
-	}
+	})
 }
 
 // why adds what a program that has ended said last.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -28,14 +29,14 @@ const (
 
 var capi = schema.GroupVersion{Group: "cluster.x-k8s.io", Version: "v1beta2"}
 
-// machines is a double of Cluster API's controllers and of a cloud behind them that
-// boots at once: it keeps a Machine and a KWOK node for each replica of a
+// machines is a double of Cluster API's controllers and of a cloud behind them: it keeps a Machine and a KWOK node for each replica of a
 // MachineDeployment. Where there are too many, those go that carry the delete-machine
 // annotation, then the newest. Each write of replicas that it sees is a call.
 type machines struct {
-	client client.Client
-	node   func(name, pool string) *corev1.Node // that a machine boots into
-	wake   chan struct{}
+	client  client.Client
+	node    func(name, pool string) *corev1.Node // that a machine boots into
+	bootsIn time.Duration
+	wake    chan struct{}
 
 	mu    sync.Mutex
 	pools map[string]*deployment
@@ -58,8 +59,8 @@ type call struct {
 	from, to int64
 }
 
-func newMachines(c client.Client, node func(name, pool string) *corev1.Node) *machines {
-	return &machines{client: c, node: node, wake: make(chan struct{}, 1), pools: map[string]*deployment{}}
+func newMachines(c client.Client, node func(name, pool string) *corev1.Node, bootsIn time.Duration) *machines {
+	return &machines{client: c, node: node, bootsIn: bootsIn, wake: make(chan struct{}, 1), pools: map[string]*deployment{}}
 }
 
 // run plays until ctx ends; an error it could not go on from is returned.
@@ -184,7 +185,28 @@ func (m *machines) boot(ctx context.Context, pool, name string) error {
 	u.Object["status"] = map[string]any{"nodeRef": map[string]any{"name": name}}
 	node := m.node(name, pool)
 	node.Spec.ProviderID = id
-	return errors.Join(m.client.Create(ctx, u), m.client.Create(ctx, node))
+	if err := m.client.Create(ctx, u); err != nil {
+		return err
+	}
+	if m.bootsIn == 0 {
+		return m.client.Create(ctx, node)
+	}
+	time.AfterFunc(m.bootsIn, func() {
+		if ctx.Err() != nil || !m.has(pool, name) {
+			return
+		}
+		if err := m.client.Create(ctx, node); err != nil && ctx.Err() == nil {
+			fmt.Fprintf(os.Stderr, "bench: node %s cannot be made, its pods will wait: %v\n", name, err)
+		}
+	})
+	return nil
+}
+
+// has reports whether the machine has not been taken away.
+func (m *machines) has(pool, name string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Contains(m.pools[pool].names, name)
 }
 
 // victims are the Machines that go.

@@ -23,6 +23,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
+
+	"github.com/gpuscale/gpuscale/internal/procstat"
 )
 
 func main() {
@@ -47,6 +49,7 @@ type options struct {
 	output  string
 	binary  string
 	keep    string
+	boot    time.Duration
 	// profiles is a folder, empty for none.
 	profiles string
 	readers  bool // whether there is a Prometheus
@@ -81,6 +84,7 @@ func parse(args []string, out io.Writer) (o options, err error) {
 	f.IntVar(&o.pools, "pools", 4, "pools that could grow for them, alike but for their price")
 	f.IntVar(&o.surplus, "surplus", 110, "nodes of the last burst that are given back; 0 leaves that out")
 	f.DurationVar(&o.idle, "idle", time.Minute, "how long the idle program is watched; 0s leaves that out")
+	f.DurationVar(&o.boot, "boot", 0, "how long a node takes to boot; 0s is the hardest for packing, since the scheduler binds what came first before more is known")
 	f.BoolVar(&o.readers, "prometheus", true, "answer for the exporters of all nodes; without them nothing is cut or given back")
 	f.StringVar(&o.scheduler, "scheduler", "pack", "how kube-scheduler scores nodes: pack (MostAllocated by cards) or spread (its default)")
 	f.StringVar(&o.output, "o", "table", "table or json")
@@ -105,8 +109,8 @@ func parse(args []string, out io.Writer) (o options, err error) {
 		return o, fmt.Errorf("-nodes %d: 1 to 10000", o.nodes)
 	case o.pools < 1 || o.pools > 100:
 		return o, fmt.Errorf("-pools %d: 1 to 100", o.pools)
-	case o.surplus < 0 || o.idle < 0:
-		return o, fmt.Errorf("-surplus and -idle must not be negative")
+	case o.surplus < 0 || o.idle < 0 || o.boot < 0:
+		return o, fmt.Errorf("-surplus, -idle and -boot must not be negative")
 	case o.scheduler != "pack" && o.scheduler != "spread":
 		return o, fmt.Errorf("-scheduler %q: pack or spread", o.scheduler)
 	case o.profiles != "" && os.MkdirAll(o.profiles, 0o755) != nil:
@@ -122,7 +126,7 @@ func run(ctx context.Context, o options) error {
 	klog.SetSlogLogger(silent)
 	ctrllog.SetLogger(logr.FromSlogHandler(silent.Handler()))
 	p := newProgress(os.Stderr)
-	before := load()
+	before := procstat.Load()
 	l, stop, err := newLab(ctx, o, p)
 	defer stop()
 	if err != nil {
@@ -130,7 +134,7 @@ func run(ctx context.Context, o options) error {
 	}
 	r := report{Nodes: o.nodes, Prometheus: o.readers, Scheduler: o.scheduler, LoadBefore: before}
 	err = l.play(ctx, &r)
-	r.LoadAfter = load()
+	r.LoadAfter = procstat.Load()
 	err = errors.Join(err, r.print(os.Stdout, o.output))
 	if missed := r.missed(); err == nil && len(missed) > 0 {
 		return errors.New("goals missed:\n  " + strings.Join(missed, "\n  "))

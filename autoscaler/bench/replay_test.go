@@ -17,10 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/act"
+	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/events"
 	"github.com/gpuscale/gpuscale/autoscaler/loop"
@@ -137,10 +137,6 @@ func newReplay(b *testing.B, nodes int) *replay {
 		}
 	}
 	r.read()
-	scheme := runtime.NewScheme()
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		b.Fatal(err)
-	}
 	policy := plan.DefaultPolicy()
 	policy.MaxNodesPerScaleUp, policy.MaxNodesPerHour = 10000, 100000
 	log := slog.New(slog.DiscardHandler)
@@ -149,7 +145,7 @@ func newReplay(b *testing.B, nodes int) *replay {
 			Cluster: r.store, Pods: r.store.listPods, Readings: func() *observe.Readings { return r.readings }, Pools: providers{r.store}, ConfigMap: partition.DefaultConfigMap, Log: log,
 		}),
 		Actor: actor{r.store}, Store: r.store, Policy: policy, Now: func() time.Time { return r.now },
-		Publisher: loop.NewAnnouncer(r.store, events.New(events.Options{Scheme: scheme, Controller: "bench", Instance: "bench", Log: log}), log),
+		Publisher: loop.NewAnnouncer(r.store, events.New(events.Options{Scheme: scheme.New(), Controller: "bench", Instance: "bench", Log: log}), log),
 		Metrics:   loop.NewMetrics(prometheus.NewRegistry()), Log: log,
 	})
 	return r

@@ -11,6 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/procstat"
 )
 
 // idle watches the program while nothing happens.
@@ -24,15 +26,15 @@ func (l *lab) idle(ctx context.Context, r *report) error {
 		return err
 	}
 	pid := l.subject.PID()
-	cpu, from := cpuTime(pid), time.Now()
+	cpu, from := procstat.CPU(pid), time.Now()
 	if err := pause(ctx, l.o.idle); err != nil {
 		return err
 	}
 	took := time.Since(from)
-	rss := memory(pid)
-	r.add("idle", "processor", (cpuTime(pid)-cpu).Seconds()/took.Seconds(), "core", atMost(0.01), "0.011")
-	r.add("idle", "resident", float64(rss.now)/(1<<20), "MiB", nil, "")
-	r.note(rss.text())
+	rss := procstat.Memory(pid)
+	r.add("idle", "processor", (procstat.CPU(pid)-cpu).Seconds()/took.Seconds(), "core", atMost(0.01), "0.011")
+	r.add("idle", "resident", float64(rss.Now)/(1<<20), "MiB", nil, "")
+	r.note(fileText(rss))
 	asked, err := auditFile(l.audit(), from, from.Add(took))
 	if err != nil {
 		return err
@@ -48,7 +50,7 @@ func (l *lab) quiet(ctx context.Context) error {
 		now := time.Now()
 		asked, err := auditFile(l.audit(), now.Add(-still), now)
 		if err != nil {
-			return final{err}
+			return await.Final(err)
 		}
 		if n := asked.sum(func(what string) bool { return !strings.Contains(what, "leases") && writes(what) }); n > 0 {
 			return fmt.Errorf("%d writes within %s", n, still)
@@ -67,8 +69,8 @@ func writes(what string) bool {
 func (l *lab) burst(ctx context.Context, r *report, n int) error {
 	prefix := fmt.Sprintf("burst%d-", n)
 	pid := l.subject.PID()
-	forgetPeak(pid)
-	cpu, from := cpuTime(pid), time.Now()
+	procstat.ForgetPeak(pid)
+	cpu, from := procstat.CPU(pid), time.Now()
 	following, stop := context.WithCancel(ctx)
 	loops := &loops{url: "http://" + l.address + "/metrics"}
 	loops.read(ctx)
@@ -81,14 +83,14 @@ func (l *lab) burst(ctx context.Context, r *report, n int) error {
 	if err == nil {
 		err = l.until(ctx, 10*time.Minute, func() error { return l.allRun(prefix, n) })
 	}
-	used := cpuTime(pid) - cpu
+	used := procstat.CPU(pid) - cpu
 	stop()
 	<-followed
 	<-profiled
 	if err != nil {
 		return err
 	}
-	rss := memory(pid)
+	rss := procstat.Memory(pid)
 	asked, err := auditFile(l.audit(), from, time.Now())
 	if err != nil {
 		return err
@@ -100,8 +102,8 @@ func (l *lab) burst(ctx context.Context, r *report, n int) error {
 	r.add(name, "longest loop", loops.longest, "s", atMost(0.5), peerLoop[n])
 	r.note("of which" + loops.of)
 	r.add(name, "processor", used.Seconds(), "s", goalIf(n <= 2000, 2), peerCPU[n])
-	r.add(name, "resident, peak", float64(rss.peak)/(1<<20), "MiB", goalIf(nodes <= 1300, 120), peerRSS[n])
-	r.note(fmt.Sprintf("with %d nodes; %s at the end", nodes, rss.text()))
+	r.add(name, "resident, peak", float64(rss.Peak)/(1<<20), "MiB", goalIf(nodes <= 1300, 120), peerRSS[n])
+	r.note(fmt.Sprintf("with %d nodes; %s at the end", nodes, fileText(rss)))
 	r.add(name, "requests", float64(asked.sum(func(what string) bool { return true })), "", nil, "")
 	r.note(asked.text())
 	if n == l.o.pods[len(l.o.pods)-1] && l.o.surplus > 0 {
@@ -174,6 +176,11 @@ func (l *lab) removePods(ctx context.Context, lives []life) error {
 		}
 		return nil
 	})
+}
+
+// fileText says how much of a program's memory is its file.
+func fileText(r procstat.Resident) string {
+	return fmt.Sprintf("%.0f MiB of it pages of the program's file", float64(r.File)/(1<<20))
 }
 
 func pause(ctx context.Context, d time.Duration) error {

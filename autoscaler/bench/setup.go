@@ -13,13 +13,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/sandbox/build"
@@ -50,12 +49,8 @@ func (l *lab) startCluster(ctx, life context.Context) error {
 	if err := l.schedule(ctx); err != nil {
 		return err
 	}
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		return err
-	}
 	l.rest = l.cluster.RESTConfig()
-	if l.client, err = client.New(l.rest, client.Options{Scheme: scheme}); err != nil {
+	if l.client, err = client.New(l.rest, client.Options{Scheme: scheme.New()}); err != nil {
 		return err
 	}
 	ours := rest.CopyConfig(l.rest)
@@ -64,7 +59,7 @@ func (l *lab) startCluster(ctx, life context.Context) error {
 		return err
 	}
 	l.seen = newSeen(l.cards)
-	l.machines = newMachines(l.client, bootedNode)
+	l.machines = newMachines(l.client, bootedNode, l.o.boot)
 	return l.seen.watch(life, l.clients)
 }
 

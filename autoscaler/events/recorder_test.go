@@ -20,8 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes/fake"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 )
 
 // desk is a Recorder at work on a fake API server, in a bubble of its own time.
@@ -41,15 +42,11 @@ func (d *desk) count(result string) int {
 
 func open(t *testing.T, change func(o *Options), prepare func(c *fake.Clientset)) *desk {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
 	d := &desk{client: fake.NewClientset(), counts: map[string]int{}}
 	if prepare != nil {
 		prepare(d.client)
 	}
-	o := Options{Client: d.client.EventsV1(), Scheme: scheme, Controller: "gpuscale-autoscaler", Instance: "one",
+	o := Options{Client: d.client.EventsV1(), Scheme: scheme.New(), Controller: "gpuscale-autoscaler", Instance: "one",
 		Count: func(result string, n int) {
 			d.mu.Lock()
 			defer d.mu.Unlock()

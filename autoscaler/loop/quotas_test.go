@@ -7,10 +7,10 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/gpu/demand"
@@ -21,12 +21,8 @@ import (
 // TestQuotaStatus: what a quota uses and what is wrong with it is written, numbers
 // not more often than every few seconds, and a condition at once.
 func TestQuotaStatus(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
 	made := &v1alpha1.GPUQuota{ObjectMeta: metav1.ObjectMeta{Name: "team", Generation: 3}}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(made).WithStatusSubresource(made).Build()
+	c := fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(made).WithStatusSubresource(made).Build()
 	a := NewAnnouncer(c, nil, slog.New(slog.DiscardHandler))
 	round := func(after time.Duration, cards int, problem error) v1alpha1.GPUQuotaStatus {
 		t.Helper()

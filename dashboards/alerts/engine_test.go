@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/prometheus/storage"
 
 	"github.com/gpuscale/gpuscale/dashboards/alerts"
+	"github.com/gpuscale/gpuscale/dashboards/eval"
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 )
 
@@ -80,17 +81,9 @@ func (w *watch) evaluate(ctx context.Context, src storage.Queryable, now time.Ti
 // reads are the families that a query reads, sorted.
 func reads(t *testing.T, query string) []string {
 	t.Helper()
-	e, err := promQL.ParseExpr(query)
+	names, err := eval.Reads(query)
 	if err != nil {
-		t.Fatalf("%s: %v", query, err)
+		t.Fatal(err)
 	}
-	var names []string
-	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
-		if v, ok := n.(*parser.VectorSelector); ok {
-			names = append(names, v.Name)
-		}
-		return nil
-	})
-	slices.Sort(names)
-	return slices.Compact(names)
+	return names
 }

@@ -3,6 +3,7 @@ package eval
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/prometheus/prometheus/promql"
@@ -36,6 +37,23 @@ type Point struct {
 // Parse reads PromQL as Prometheus does.
 func Parse(expr string) (parser.Expr, error) {
 	return parser.NewParser(parser.Options{}).ParseExpr(expr)
+}
+
+// Reads are the names of the series that PromQL reads, sorted.
+func Reads(expr string) ([]string, error) {
+	e, err := Parse(expr)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", expr, err)
+	}
+	var names []string
+	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
+		if v, ok := n.(*parser.VectorSelector); ok {
+			names = append(names, v.Name)
+		}
+		return nil
+	})
+	slices.Sort(names)
+	return slices.Compact(names), nil
 }
 
 // engine asks Prometheus' own engine over a storage.

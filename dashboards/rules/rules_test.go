@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
 
+	"github.com/gpuscale/gpuscale/dashboards/eval"
 	"github.com/gpuscale/gpuscale/dashboards/rules"
 	"github.com/gpuscale/gpuscale/dashboards/states"
 	"github.com/gpuscale/gpuscale/gpu/metric"
@@ -118,21 +119,13 @@ func readOverTime(t *testing.T, expr, name string) bool {
 }
 
 // reads are the names of the series in an expression.
-func reads(t *testing.T, expr string) []string {
+func reads(t *testing.T, query string) []string {
 	t.Helper()
-	e, err := parser.NewParser(parser.Options{}).ParseExpr(expr)
+	names, err := eval.Reads(query)
 	if err != nil {
-		t.Fatalf("%s: %v", expr, err)
+		t.Fatal(err)
 	}
-	var names []string
-	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
-		if v, ok := n.(*parser.VectorSelector); ok {
-			names = append(names, v.Name)
-		}
-		return nil
-	})
-	slices.Sort(names)
-	return slices.Compact(names)
+	return names
 }
 
 var engine = memstore.NewEngine(nil)

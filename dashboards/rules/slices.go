@@ -118,11 +118,19 @@ func covering(k int) string {
 			}
 		}
 		if len(starts) > 0 {
-			all = append(all, fmt.Sprintf(`%s{profile=~"%dg.*",size="%d",start=~"%s"} * %d`,
-				metric.GPUInstanceInfo.Name, s.compute, s.memory, strings.Join(starts, "|"), s.compute))
+			all = append(all, fmt.Sprintf(`%s{profile=~"%dg.*",size="%d",start%s%q} * %d`,
+				metric.GPUInstanceInfo.Name, s.compute, s.memory, like(starts), strings.Join(starts, "|"), s.compute))
 		}
 	}
 	return strings.Join(all, " or ")
+}
+
+// like is how a label is compared with some of several values: of one it is text.
+func like(values []string) string {
+	if len(values) == 1 {
+		return "="
+	}
+	return "=~"
 }
 
 // standing is what is added for how an instance stands. Who holds it is known only
@@ -161,8 +169,11 @@ func having(k int) string {
 		}
 	}
 	list := slices.Sorted(maps.Keys(names))
-	if k >= usual {
+	switch {
+	case k >= usual:
 		return fmt.Sprintf("model=~%q", strings.Join(list, "|"))
+	case len(list) == 0:
+		return `model!=""`
 	}
 	return fmt.Sprintf("model!~%q", strings.Join(list, "|"))
 }

@@ -10,8 +10,8 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
-	"github.com/prometheus/prometheus/promql/parser"
 
+	"github.com/gpuscale/gpuscale/dashboards/eval"
 	"github.com/gpuscale/gpuscale/dashboards/rules"
 )
 
@@ -64,19 +64,8 @@ func (r *ruled) of(record string, over view) []*series {
 
 // Reads are the names of the series that a rule reads, sorted.
 func Reads(r rules.Rule) []string {
-	expr, err := parser.NewParser(parser.Options{}).ParseExpr(r.Expr)
-	if err != nil {
-		return nil // the rules' own test says so
-	}
-	var names []string
-	parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
-		if v, ok := n.(*parser.VectorSelector); ok {
-			names = append(names, v.Name)
-		}
-		return nil
-	})
-	slices.Sort(names)
-	return slices.Compact(names)
+	names, _ := eval.Reads(r.Expr) // the rules' own test says where one cannot be read
+	return names
 }
 
 // evaluated is what a rule records. A series that is not there at the next evaluation

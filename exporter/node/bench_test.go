@@ -14,6 +14,7 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/collect/counters"
 	"github.com/gpuscale/gpuscale/exporter/replay"
+	"github.com/gpuscale/gpuscale/internal/await"
 )
 
 // recorded is a node whose every entity gives every default counter.
@@ -61,11 +62,7 @@ func BenchmarkScrape(b *testing.B) {
 			ctx, cancel := context.WithCancel(b.Context())
 			defer cancel()
 			go n.Run(ctx)
-			for deadline := time.Now().Add(10 * time.Second); n.Ready() != nil; time.Sleep(time.Millisecond) {
-				if time.Now().After(deadline) {
-					b.Fatal(n.Ready())
-				}
-			}
+			await.For(b, 10*time.Second, "ready", n.Ready)
 			server := httptest.NewServer(n.Handler())
 			defer server.Close()
 			var took []time.Duration

@@ -25,6 +25,7 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect/counters"
 	"github.com/gpuscale/gpuscale/exporter/pods"
 	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/await"
 )
 
 // script is a source that does as it is told.
@@ -84,27 +85,18 @@ func body(t *testing.T, n *Node) string {
 	return string(b)
 }
 
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
-
 func ready(n *Node) func() bool { return func() bool { return n.Ready() == nil } }
 
 func TestHangingSourceBlocksNoScrape(t *testing.T) {
 	s := &script{}
 	n := begin(t, Options{Source: s})
-	eventually(t, "ready", ready(n))
+	await.True(t, 10*time.Second, "ready", ready(n))
 	if got := body(t, n); !strings.Contains(got, "gpu_busy_ratio{") {
 		t.Fatalf("no value:\n%s", got)
 	}
 	release := make(chan struct{})
 	s.hang.Store(&release)
-	eventually(t, "not ready", func() bool { return n.Ready() != nil })
+	await.True(t, 10*time.Second, "not ready", func() bool { return n.Ready() != nil })
 	began := time.Now()
 	got := body(t, n)
 	if took := time.Since(began); took > time.Second {
@@ -116,7 +108,7 @@ func TestHangingSourceBlocksNoScrape(t *testing.T) {
 	if !strings.Contains(got, "gpu_sample_age_seconds{") {
 		t.Errorf("nothing says that values are old:\n%s", got)
 	}
-	eventually(t, "old values are counted", func() bool {
+	await.True(t, 10*time.Second, "old values are counted", func() bool {
 		got := body(t, n)
 		return strings.Contains(got, `dropped_total{reason="stale"}`) && !strings.Contains(got, `dropped_total{reason="stale"} 0`)
 	})
@@ -128,7 +120,7 @@ func TestHangingSourceBlocksNoScrape(t *testing.T) {
 	}
 	s.hang.Store(nil)
 	close(release)
-	eventually(t, "ready again", ready(n))
+	await.True(t, 10*time.Second, "ready again", ready(n))
 }
 
 func TestSourceThatComesLater(t *testing.T) {
@@ -136,25 +128,25 @@ func TestSourceThatComesLater(t *testing.T) {
 	refused := errors.New("connection refused")
 	s.fail.Store(&refused)
 	n := begin(t, Options{Source: s})
-	eventually(t, "the reason shows", func() bool { return errors.Is(n.Ready(), refused) })
+	await.True(t, 10*time.Second, "the reason shows", func() bool { return errors.Is(n.Ready(), refused) })
 	if got := body(t, n); !strings.Contains(got, "gpuscale_exporter_source_up") {
 		t.Errorf("no self-metrics before the first reading:\n%s", got)
 	}
 	s.fail.Store(nil)
-	eventually(t, "ready", ready(n))
+	await.True(t, 10*time.Second, "ready", ready(n))
 	failure := errors.New("GPU is lost")
 	s.fail.Store(&failure)
-	eventually(t, "the failure shows", func() bool { return errors.Is(n.Ready(), failure) })
-	eventually(t, "source_up is 0", func() bool { return strings.Contains(body(t, n), "gpuscale_exporter_source_up 0") })
+	await.True(t, 10*time.Second, "the failure shows", func() bool { return errors.Is(n.Ready(), failure) })
+	await.True(t, 10*time.Second, "source_up is 0", func() bool { return strings.Contains(body(t, n), "gpuscale_exporter_source_up 0") })
 	s.fail.Store(nil)
-	eventually(t, "ready again", ready(n))
+	await.True(t, 10*time.Second, "ready again", ready(n))
 }
 
 func TestNegotiation(t *testing.T) {
 	n := begin(t, Options{Source: &script{}, Compat: collect.CompatOptions{
 		Counters: []counters.Field{{ID: 203, Name: "DCGM_FI_DEV_GPU_UTIL", Kind: counters.Gauge, Help: "u"}},
 	}})
-	eventually(t, "ready", ready(n))
+	await.True(t, 10*time.Second, "ready", ready(n))
 	for _, accept := range []string{
 		"", "text/plain;version=0.0.4", "application/openmetrics-text;version=1.0.0",
 		"application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited",
@@ -195,7 +187,7 @@ func decode(t *testing.T, resp *http.Response) map[string]int {
 
 func TestScrapesAtOnce(t *testing.T) {
 	n := begin(t, Options{Source: &script{}})
-	eventually(t, "ready", ready(n))
+	await.True(t, 10*time.Second, "ready", ready(n))
 	handler := n.Handler()
 	var all sync.WaitGroup
 	for range 8 {
@@ -242,20 +234,20 @@ func TestHolders(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := begin(t, Options{Source: &script{}, Pods: watcher})
-	eventually(t, "ready", ready(n))
+	await.True(t, 10*time.Second, "ready", ready(n))
 	if got := body(t, n); !strings.Contains(got, `model="L40S",namespace="ns",pod="first",container="main"} 0.25`) {
 		t.Errorf("the first page has no holder:\n%s", got)
 	}
 	pod2 := "second"
 	k.pod.Store(&pod2)
-	eventually(t, "the new holder", func() bool { return strings.Contains(body(t, n), `pod="second"`) })
+	await.True(t, 10*time.Second, "the new holder", func() bool { return strings.Contains(body(t, n), `pod="second"`) })
 
 	server.Stop()
-	eventually(t, "the failure is counted", func() bool { return n.attributionErrors() > 0 })
+	await.True(t, 10*time.Second, "the failure is counted", func() bool { return n.attributionErrors() > 0 })
 	if got := body(t, n); !strings.Contains(got, `pod="second"`) {
 		t.Error("identity flips as soon as the kubelet is away")
 	}
-	eventually(t, "the map is given up", func() bool { return !strings.Contains(body(t, n), `pod="second"`) })
+	await.True(t, 10*time.Second, "the map is given up", func() bool { return !strings.Contains(body(t, n), `pod="second"`) })
 	if got := body(t, n); !strings.Contains(got, "gpu_attribution_age_seconds{") || strings.Contains(got, "gpu_held{") {
 		t.Errorf("the age must stay and the holder go:\n%s", got)
 	}
@@ -309,7 +301,7 @@ func TestHostileLabels(t *testing.T) {
 			return collect.Extras{Pods: map[collect.PodName]string{{Namespace: "ns", Name: "evil\"} 1\n"}: collect.PodLabels("uid", hostile)}}
 		},
 	})
-	eventually(t, "ready", ready(n))
+	await.True(t, 10*time.Second, "ready", ready(n))
 	decoder := expfmt.NewDecoder(scrape(n, "").Body, expfmt.NewFormat(expfmt.TypeTextPlain))
 	for {
 		var family dto.MetricFamily
@@ -411,10 +403,10 @@ func TestReloadKeepsWhatAddedUp(t *testing.T) {
 		}
 		return 0
 	}
-	eventually(t, "seconds add up", func() bool { return seconds() > 0.1 })
+	await.True(t, 10*time.Second, "seconds add up", func() bool { return seconds() > 0.1 })
 	before := seconds()
 	n.Reload([]counters.Field{{ID: 203, Name: "DCGM_FI_DEV_GPU_UTIL", Kind: counters.Gauge, Help: "u"}})
-	eventually(t, "the new counters", func() bool { return strings.Contains(body(t, n), "DCGM_FI_DEV_GPU_UTIL{") })
+	await.True(t, 10*time.Second, "the new counters", func() bool { return strings.Contains(body(t, n), "DCGM_FI_DEV_GPU_UTIL{") })
 	if after := seconds(); after < before {
 		t.Errorf("the busy seconds fell from %g to %g", before, after)
 	}

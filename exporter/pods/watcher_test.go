@@ -12,6 +12,8 @@ import (
 
 	"google.golang.org/grpc"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/gpuscale/gpuscale/internal/await"
 )
 
 // fakeKubelet is the PodResources service with one pod.
@@ -62,15 +64,6 @@ func serveKubelet(t *testing.T, socket string, k podresources.PodResourcesLister
 	return server.Stop
 }
 
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
-
 func watch(t *testing.T, o Options) *Watcher {
 	t.Helper()
 	w, err := New(o)
@@ -113,7 +106,7 @@ func TestWatcherKeepsTheLastAnswerForAWhile(t *testing.T) {
 	}
 
 	stop() // the kubelet restarts
-	eventually(t, "the failure is noticed", func() bool { return w.Err() != nil })
+	await.True(t, 10*time.Second, "the failure is noticed", func() bool { return w.Err() != nil })
 	if w.Snapshot(time.Now()) == nil {
 		t.Error("the last answer was thrown away at once")
 	}
@@ -124,7 +117,7 @@ func TestWatcherKeepsTheLastAnswerForAWhile(t *testing.T) {
 		t.Errorf("asked %s, %d errors", w.Asked(), w.Errors())
 	}
 	serveKubelet(t, socket, k)
-	eventually(t, "the kubelet is found again", func() bool { return w.Err() == nil })
+	await.True(t, 10*time.Second, "the kubelet is found again", func() bool { return w.Err() == nil })
 }
 
 func TestWatcherWithoutKubelet(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -81,7 +80,7 @@ func (c *Cluster) WaitAPI(ctx context.Context, groups ...schema.GroupVersion) er
 	for _, g := range groups {
 		missing[g.Version+"."+g.Group] = "not looked at yet"
 	}
-	for {
+	err = c.Await(ctx, func(ctx context.Context) error {
 		for _, name := range slices.Sorted(maps.Keys(missing)) {
 			api, err := apis.Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
@@ -101,14 +100,12 @@ func (c *Cluster) WaitAPI(ctx context.Context, groups ...schema.GroupVersion) er
 		if len(missing) == 0 {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for aggregated APIs: %w: %v", ctx.Err(), missing)
-		case <-c.Failed():
-			return fmt.Errorf("waiting for aggregated APIs: %w", c.Err())
-		case <-time.After(50 * time.Millisecond):
-		}
+		return fmt.Errorf("%v", missing)
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for aggregated APIs: %w", err)
 	}
+	return nil
 }
 
 // apiServices is the part of the aggregator's client that is used here.

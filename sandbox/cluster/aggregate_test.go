@@ -21,6 +21,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gpuscale/gpuscale/internal/await"
 )
 
 // TestHPAOverAnAggregatedAPI: the real HPA controller reads an external
@@ -99,7 +101,7 @@ func TestHPAOverAnAggregatedAPI(t *testing.T) {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 20*time.Second, "30 in the queue, 10 each: three replicas", func() error {
+	await.For(t, 20*time.Second, "30 in the queue, 10 each: three replicas", func() error {
 		d, err := k.AppsV1().Deployments("default").Get(ctx, "chat", metav1.GetOptions{})
 		if err != nil {
 			return err

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
@@ -67,23 +68,6 @@ func client(t *testing.T, c *cluster.Cluster) kubernetes.Interface {
 		t.Fatal(err)
 	}
 	return k
-}
-
-// eventually fails the test when ok has not returned nil in time.
-func eventually(t *testing.T, within time.Duration, what string, ok func() error) {
-	t.Helper()
-	begin := time.Now()
-	for {
-		err := ok()
-		if err == nil {
-			t.Logf("%s: after %s", what, time.Since(begin).Round(10*time.Millisecond))
-			return
-		}
-		if time.Since(begin) > within {
-			t.Fatalf("%s: not within %s: %v", what, within, err)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
 }
 
 func fakeNode(name string) *corev1.Node {
@@ -142,9 +126,9 @@ func TestPodsGetSlices(t *testing.T) {
 			return nil
 		}
 	}
-	eventually(t, 10*time.Second, "server runs", phase("server", corev1.PodRunning, false))
-	eventually(t, 10*time.Second, "job done", phase("job", corev1.PodSucceeded, false))
-	eventually(t, 10*time.Second, "server ready", phase("server", corev1.PodRunning, true))
+	await.For(t, 10*time.Second, "server runs", phase("server", corev1.PodRunning, false))
+	await.For(t, 10*time.Second, "job done", phase("job", corev1.PodSucceeded, false))
+	await.For(t, 10*time.Second, "server ready", phase("server", corev1.PodRunning, true))
 
 	// The layout changes: what the device plugin's double writes stays.
 	patch := `{"status":{"capacity":{"nvidia.com/mig-3g.40gb":"1"},"allocatable":{"nvidia.com/mig-3g.40gb":"1"}}}`
@@ -173,14 +157,14 @@ func TestPodsGetSlices(t *testing.T) {
 	if err := pods.Delete(ctx, "server", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 3*time.Second, "server gone", func() error {
+	await.For(t, 3*time.Second, "server gone", func() error {
 		_, err := pods.Get(ctx, "server", metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
 		return fmt.Errorf("still there: %w", err)
 	})
-	eventually(t, 10*time.Second, "the waiting pod gets its slice", phase("waits", corev1.PodRunning, true))
+	await.For(t, 10*time.Second, "the waiting pod gets its slice", phase("waits", corev1.PodRunning, true))
 
 	// A broken node stays broken.
 	down := `{"metadata":{"annotations":{"` + cluster.AnnotationDown + `":"xid 79"}},"status":{"conditions":[{"type":"Ready","status":"False","reason":"Broken"}]}}`
@@ -199,7 +183,7 @@ func TestPodsGetSlices(t *testing.T) {
 	if _, err := nodes.Patch(ctx, "mig-a", types.StrategicMergePatchType, []byte(up), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 5*time.Second, "node repaired", func() error {
+	await.For(t, 5*time.Second, "node repaired", func() error {
 		n, err := nodes.Get(ctx, "mig-a", metav1.GetOptions{})
 		if err != nil {
 			return err

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -19,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
@@ -42,7 +40,7 @@ func TestExporterRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	applyFile(t, c, "exporter-node.yaml")
-	onN1 := exporterOn(t, c, admin, "n1")
+	onN1 := podClient(t, c, admin, "n1", exporterNamespace, exporterAccount)
 
 	// The policy takes a moment to hold.
 	refused := func(err error, why string) bool { return err != nil && strings.Contains(err.Error(), why) }
@@ -91,35 +89,6 @@ func patch(ctx context.Context, k kubernetes.Interface, node, subresource, text 
 func list(ctx context.Context, k kubernetes.Interface) error {
 	_, err := k.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	return err
-}
-
-// exporterOn returns a client with the token that the kubelet would give to an
-// exporter on the node.
-func exporterOn(t *testing.T, c *cluster.Cluster, admin kubernetes.Interface, node string) kubernetes.Interface {
-	t.Helper()
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: exporterNamespace, Name: "exporter-" + node},
-		Spec: corev1.PodSpec{NodeName: node, ServiceAccountName: exporterAccount,
-			Containers: []corev1.Container{{Name: "exporter", Image: "exporter"}}},
-	}
-	pod, err := admin.CoreV1().Pods(exporterNamespace).Create(t.Context(), pod, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	token, err := admin.CoreV1().ServiceAccounts(exporterNamespace).CreateToken(t.Context(), exporterAccount, &authenticationv1.TokenRequest{
-		Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: &authenticationv1.BoundObjectReference{
-			APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := rest.AnonymousClientConfig(c.RESTConfig())
-	config.BearerToken = token.Status.Token
-	k, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return k
 }
 
 // applyFile creates the objects of one of deploy/manifests.

@@ -22,20 +22,19 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/ledger"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
+	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 )
@@ -63,17 +62,13 @@ type neighbours struct {
 
 func newNeighbours(t *testing.T, c *cluster.Cluster) *neighbours {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
 	rc := c.RESTConfig()
 	rc.QPS, rc.Burst = 200, 400
 	n := &neighbours{t: t}
 	objects, err := dynamic.NewForConfig(rc)
 	apis, apisErr := discovery.NewDiscoveryClientForConfig(rc)
 	var clientErr error
-	n.client, clientErr = ctrl.New(rc, ctrl.Options{Scheme: scheme})
+	n.client, clientErr = ctrl.New(rc, ctrl.Options{Scheme: scheme.New()})
 	if err := errors.Join(err, apisErr, clientErr); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +107,7 @@ func (n *neighbours) apply(text []byte) {
 		}
 		status := u.Object["status"]
 		// A definition takes a moment until objects of it can be made.
-		eventually(n.t, 20*time.Second, "creating "+u.GetKind()+" "+u.GetName(), func() error {
+		await.For(n.t, 20*time.Second, "creating "+u.GetKind()+" "+u.GetName(), func() error {
 			made := u.DeepCopy()
 			err := n.client.Create(n.t.Context(), made)
 			if apierrors.IsAlreadyExists(err) {
@@ -191,7 +186,7 @@ func TestNeighbours(t *testing.T) {
 		n.file("../../deploy/crds/" + file)
 	}
 	n.apply([]byte(neighbourWorld))
-	eventually(t, 20*time.Second, "without the neighbours nothing is to come", func() error {
+	await.For(t, 20*time.Second, "without the neighbours nothing is to come", func() error {
 		got, err := n.seen()
 		if err == nil && strings.Contains(got, "to come") {
 			err = errors.New(got)
@@ -213,7 +208,7 @@ func TestNeighbours(t *testing.T) {
 2 × ml/own min 2, 8 cards of "ml-team", exists
 2 × ml/volcano min 2, 8 cards of "ml-team", to come
 3 × queued/workload/job-sample-1 min 3, 1 card of "kueue/cluster-queue", to come`)
-	eventually(t, 30*time.Second, "all of it is seen, once", func() error {
+	await.For(t, 30*time.Second, "all of it is seen, once", func() error {
 		got, err := n.seen()
 		if err == nil && got != want {
 			err = fmt.Errorf("got\n%s", got)
@@ -233,7 +228,7 @@ func TestNeighbours(t *testing.T) {
 	if err := n.client.Delete(t.Context(), gone); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 20*time.Second, "LeaderWorkerSets are gone", func() error {
+	await.For(t, 20*time.Second, "LeaderWorkerSets are gone", func() error {
 		got, err := n.seen()
 		if err == nil && (strings.Contains(got, "/lws/") || !strings.Contains(got, "/jobset/")) {
 			err = fmt.Errorf("got\n%s", got)
@@ -357,7 +352,7 @@ metadata: {namespace: bounded, name: train}
 spec: {replicatedJobs: [{name: w, template: {spec: {parallelism: 2, completions: 2, template: {spec: {containers: [` + one + `]}}}}}]}`))
 	tenants := func(want string) {
 		n.t.Helper()
-		eventually(n.t, 30*time.Second, want, func() error {
+		await.For(n.t, 30*time.Second, want, func() error {
 			s, err := n.observer.Observe(n.t.Context(), time.Now())
 			if err != nil {
 				return err

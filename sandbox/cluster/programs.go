@@ -110,7 +110,8 @@ func (c *Cluster) kwokSpec() proc.Spec {
 		"--kubeconfig="+c.kubeconfigPath(KWOK), "--config="+filepath.Join(c.dir, "stages.yaml"),
 		"--manage-all-nodes=false", "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
 		"--cidr="+podRange, "--node-ip=127.0.0.1", "--node-lease-duration-seconds="+strconv.Itoa(lease),
-		"--server-address="+local(c.ports.kwok),
+		// It answers as the kubelet of its nodes, too: logs, exec, port-forward.
+		"--server-address="+local(c.ports.kwok), "--node-port="+strconv.Itoa(c.ports.kwok),
 	)
 }
 

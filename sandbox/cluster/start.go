@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 )
 
@@ -145,24 +146,29 @@ func (c *Cluster) waitServiceAccount(ctx context.Context) error {
 // wait calls ready until it returns nil. A program's death or the end of ctx
 // end it early.
 func (c *Cluster) wait(ctx context.Context, name string, ready func() error) error {
-	for {
-		err := ready()
-		if err == nil {
-			return nil
-		}
+	err := c.Await(ctx, func(context.Context) error { return ready() })
+	switch {
+	case err == nil:
+		return nil
+	case c.group.Err() != nil, errors.Is(context.Cause(ctx), context.Canceled):
+		return err
+	}
+	return fmt.Errorf("%s: %w; its log: %s", name, err, strings.Join(proc.Tail(c.LogFile(name), 5), "\n    "))
+}
+
+// Await looks until done returns nil. A program's death ends it early, with what the
+// program said last; else the end of ctx does.
+func (c *Cluster) Await(ctx context.Context, done func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
 		select {
 		case <-c.group.Failed():
-			return c.group.Err()
+			cancel(c.group.Err())
 		case <-ctx.Done():
-			cause := context.Cause(ctx)
-			if errors.Is(cause, context.Canceled) {
-				return cause
-			}
-			return fmt.Errorf("%s: %w; last answer: %w; its log: %s", name, cause, err,
-				strings.Join(proc.Tail(c.LogFile(name), 5), "\n    "))
-		case <-time.After(25 * time.Millisecond):
 		}
-	}
+	}()
+	return await.Until(ctx, done)
 }
 
 // client that trusts the cluster's authority, with the administrator's

@@ -14,12 +14,11 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
@@ -73,12 +72,8 @@ func NewBed(ctx context.Context, o BedOptions) (_ *Bed, err error) {
 	}()
 	life, cancel := context.WithCancel(context.Background())
 	b.cancel = cancel
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		return nil, err
-	}
 	rc := b.cluster.RESTConfig()
-	if b.client, err = client.New(rc, client.Options{Scheme: scheme}); err != nil {
+	if b.client, err = client.New(rc, client.Options{Scheme: scheme.New()}); err != nil {
 		return nil, err
 	}
 	clients, err := kubernetes.NewForConfig(rc)
@@ -137,7 +132,7 @@ func (b *Bed) install(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := await(ctx, func(ctx context.Context) (string, error) {
+	if err := awaitNone(ctx, func(ctx context.Context) (string, error) {
 		group := podGroup()
 		if err := b.client.Get(ctx, client.ObjectKeyFromObject(group), group); client.IgnoreNotFound(err) != nil {
 			return "PodGroups are not served yet", nil
@@ -163,7 +158,7 @@ func (b *Bed) apply(ctx context.Context, file string) error {
 	for _, o := range objects {
 		switch o.GetKind() {
 		case "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "GPUNodePool", "GPUQuota":
-			if err := await(ctx, func(ctx context.Context) (string, error) {
+			if err := awaitNone(ctx, func(ctx context.Context) (string, error) {
 				err := b.stage.create(ctx, o.DeepCopy())
 				if err != nil {
 					return err.Error(), nil // a kind that is not served yet
@@ -201,7 +196,7 @@ func (b *Bed) clear(ctx context.Context) error {
 			return err
 		}
 	}
-	err := await(ctx, func(context.Context) (string, error) {
+	err := awaitNone(ctx, func(context.Context) (string, error) {
 		if n := len(b.view.nodeList()); n > 0 {
 			return fmt.Sprintf("%d nodes are left", n), nil
 		}

@@ -58,7 +58,7 @@ func (b *Bed) playStep(ctx context.Context, s step) error {
 	if err := s.do(b.stage, ctx); err != nil {
 		return fmt.Errorf("where %s: %w", s.name, err)
 	}
-	return await(ctx, func(ctx context.Context) (string, error) { return s.until(b.stage, ctx) })
+	return awaitNone(ctx, func(ctx context.Context) (string, error) { return s.until(b.stage, ctx) })
 }
 
 // settle waits until the cards have been read and the leader has turned n times.
@@ -66,7 +66,7 @@ func (b *Bed) settle(ctx context.Context, leader func() *replica, n float64) err
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("the autoscaler does not go on"))
 	defer cancel()
 	asked := b.fleet.readings()
-	if err := await(ctx, func(context.Context) (string, error) {
+	if err := awaitNone(ctx, func(context.Context) (string, error) {
 		if b.fleet.readings() < asked+2 { // the first may have begun before
 			return "Prometheus is not asked", nil
 		}

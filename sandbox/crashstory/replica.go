@@ -190,7 +190,7 @@ func (r *replica) rounds(ctx context.Context) (float64, error) {
 func turned(ctx context.Context, leader func() *replica, n float64) error {
 	var last *replica
 	from := 0.0
-	return await(ctx, func(ctx context.Context) (string, error) {
+	return awaitNone(ctx, func(ctx context.Context) (string, error) {
 		r := leader()
 		now, err := r.rounds(ctx)
 		if err != nil {

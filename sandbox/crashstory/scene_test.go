@@ -34,7 +34,7 @@ func until(t *testing.T, what string, missing func(context.Context) (string, err
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, errors.New("waited in vain for "+what))
 	defer cancel()
-	if err := await(ctx, missing); err != nil {
+	if err := awaitNone(ctx, missing); err != nil {
 		t.Fatal(err)
 	}
 }

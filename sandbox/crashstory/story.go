@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/internal/await"
 )
 
 // Pools of the story, as testdata/pools.yaml has them.
@@ -266,7 +266,7 @@ func (s *stage) leaveLittle(ctx context.Context) error {
 		return err
 	}
 	// whole-1 has room now, whole-2 has not.
-	if err := await(ctx, func(ctx context.Context) (string, error) { return s.notRunning(ctx, nsFree+"/movable") }); err != nil {
+	if err := awaitNone(ctx, func(ctx context.Context) (string, error) { return s.notRunning(ctx, nsFree+"/movable") }); err != nil {
 		return err
 	}
 	return s.end(ctx, nsLender+"/gang-1")
@@ -369,24 +369,13 @@ func pin(p *corev1.Pod, node string) {
 	p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
 }
 
-// every is how often something awaited is looked at.
-const every = 50 * time.Millisecond
-
-// await looks until nothing is missing, or ctx ends.
-func await(ctx context.Context, missing func(context.Context) (string, error)) error {
-	last := ""
-	for {
+// awaitNone looks until nothing is missing, or ctx ends.
+func awaitNone(ctx context.Context, missing func(context.Context) (string, error)) error {
+	return await.Until(ctx, func(ctx context.Context) error {
 		now, err := missing(ctx)
-		if err == nil && now == "" {
-			return nil
+		if err == nil && now != "" {
+			err = errors.New(now)
 		}
-		if now != "" {
-			last = now
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %s (%v)", context.Cause(ctx), last, err)
-		case <-time.After(every):
-		}
-	}
+		return err
+	})
 }

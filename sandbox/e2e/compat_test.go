@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
@@ -206,7 +207,7 @@ func (b *compatBed) ask(ctx context.Context, address string, q question) (reply,
 // answers waits until an adapter has an answer.
 func (b *compatBed) answers(t *testing.T, address, path string) {
 	t.Helper()
-	until(t, 60*time.Second, address+path, func() error {
+	await.For(t, 60*time.Second, address+path, func() error {
 		r, err := b.ask(t.Context(), address, question{path: path})
 		if err == nil && (!r.ok() || len(r.items) == 0) {
 			err = fmt.Errorf("%d %s", r.code, r.text)
@@ -229,7 +230,7 @@ func (b *compatBed) sameQuestions(t *testing.T) {
 		b.answers(t, address, "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/lag_total")
 	}
 	for _, address := range []string{theirs, ours} {
-		until(t, 60*time.Second, "the rate's window is full", func() error {
+		await.For(t, 60*time.Second, "the rate's window is full", func() error {
 			r, err := b.ask(t.Context(), address, question{path: "/apis/custom.metrics.k8s.io/v1beta1/namespaces/shop/pods/web-2/http_requests_per_second"})
 			if err == nil && (!r.ok() || r.sum() < 9.8) {
 				err = fmt.Errorf("%d %v", r.code, r.sum())
@@ -337,7 +338,7 @@ func boldItems(page string) []string {
 func (b *compatBed) sameDiscovery(t *testing.T, theirs, ours string) {
 	t.Helper()
 	for _, group := range []string{"custom.metrics.k8s.io/v1beta1", "custom.metrics.k8s.io/v1beta2", "external.metrics.k8s.io/v1beta1"} {
-		until(t, 30*time.Second, "ours lists what v0.12.0 lists of "+group, func() error {
+		await.For(t, 30*time.Second, "ours lists what v0.12.0 lists of "+group, func() error {
 			want, have := b.listed(t, theirs, group), b.listed(t, ours, group)
 			if len(want) == 0 {
 				return fmt.Errorf("v0.12.0 lists nothing")
@@ -401,7 +402,7 @@ func (b *compatBed) failingSelector(t *testing.T) {
 	file := b.file(t, "flaky.yaml", []byte(strings.Replace(string(raw), "rules:\n", flaky, 1)))
 	theirs, ours := b.pair(t, "flaky", file, front.URL)
 	b.answers(t, ours, shopJobs)
-	until(t, 60*time.Second, "v0.12.0 is up and has no metric", func() error {
+	await.For(t, 60*time.Second, "v0.12.0 is up and has no metric", func() error {
 		r, err := b.ask(t.Context(), theirs, question{path: shopJobs})
 		if err == nil && r.code != http.StatusNotFound {
 			err = fmt.Errorf("%d %s", r.code, r.text)

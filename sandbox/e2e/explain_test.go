@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"os"
@@ -11,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
@@ -152,21 +152,14 @@ func (b *explainBed) apply(text string) {
 // until asks again until the answer has all the words, for two minutes at most.
 func (b *explainBed) until(ask func() string, words ...string) string {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), 2*time.Minute)
-	defer cancel()
-	tick := time.NewTicker(300 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		answer := ask()
-		if !lacksAny(answer, words) {
-			return answer
+	var answer string
+	await.For(b.t, 2*time.Minute, fmt.Sprintf("all of %q", words), func() error {
+		if answer = ask(); lacksAny(answer, words) {
+			return fmt.Errorf("in\n%s", answer)
 		}
-		select {
-		case <-ctx.Done():
-			b.t.Fatalf("never all of %q:\n%s", words, answer)
-		case <-tick.C:
-		}
-	}
+		return nil
+	})
+	return answer
 }
 
 func lacksAny(text string, words []string) bool {

@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 )
@@ -68,7 +69,7 @@ func (b *lieBed) startAdapters(t *testing.T, own, other string) {
 	rest := b.client.CoreV1().RESTClient()
 	for _, a := range adapters {
 		for _, c := range cells() {
-			until(t, 90*time.Second, fmt.Sprintf("%s answers about %s", a, c), func() error {
+			await.For(t, 90*time.Second, fmt.Sprintf("%s answers about %s", a, c), func() error {
 				_, err := rest.Get().AbsPath(c.path(a)).DoRaw(t.Context())
 				return err
 			})

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
@@ -141,7 +142,7 @@ func (b *lieBed) populate(t *testing.T) {
 			b.deploy(t, c.namespace(a), workload, replicas)
 		}
 	}
-	until(t, 90*time.Second, "all pods run", func() error {
+	await.For(t, 90*time.Second, "all pods run", func() error {
 		for _, a := range adapters {
 			for _, c := range cells() {
 				d, err := b.client.AppsV1().Deployments(c.namespace(a)).Get(t.Context(), workload, metav1.GetOptions{})
@@ -192,7 +193,7 @@ func (b *lieBed) remember(t *testing.T) {
 func (b *lieBed) waitForLoad(t *testing.T) {
 	t.Helper()
 	begin, want := time.Now(), float64(b.load.Load())
-	until(t, 30*time.Second, fmt.Sprintf("Prometheus has a load of %v", want), func() error {
+	await.For(t, 30*time.Second, fmt.Sprintf("Prometheus has a load of %v", want), func() error {
 		v, err := b.prom.Query(t.Context(), "sum by (namespace) ("+workSeries+") and on () min(timestamp("+workSeries+")) > "+
 			strconv.FormatFloat(float64(begin.UnixMilli())/1000, 'f', 3, 64), time.Time{})
 		if err != nil {
@@ -261,7 +262,7 @@ func (b *lieBed) reset(t *testing.T) {
 			}
 		}
 	}
-	until(t, 60*time.Second, "all are as they should be", func() error { return errors.Join(b.right(ours), b.right(theirs)) })
+	await.For(t, 60*time.Second, "all are as they should be", func() error { return errors.Join(b.right(ours), b.right(theirs)) })
 }
 
 // scale has the HPA controller begin.
@@ -275,6 +276,6 @@ func (b *lieBed) scale(t *testing.T) {
 		}
 	}
 	b.seen = newRecord(t, b.client)
-	until(t, 60*time.Second, "all HPAs see the load", func() error { return errors.Join(b.right(ours), b.right(theirs)) })
+	await.For(t, 60*time.Second, "all HPAs see the load", func() error { return errors.Join(b.right(ours), b.right(theirs)) })
 	b.rounds(t, 3)
 }

@@ -1,11 +1,13 @@
 package e2e
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/sandbox/promfault"
 )
 
@@ -145,7 +147,7 @@ func (b *lieBed) noticed(t *testing.T, what string, w want) {
 		}
 		return nil
 	}
-	until(t, 40*time.Second, what+" noticed", as)
+	await.For(t, 40*time.Second, what+" noticed", as)
 	b.rounds(t, 4)
 	if err := as(); err != nil {
 		t.Error(err)
@@ -158,7 +160,7 @@ func (b *lieBed) noticed(t *testing.T, what string, w want) {
 func (b *lieBed) rounds(t *testing.T, n int) {
 	t.Helper()
 	before := b.router.counts()
-	until(t, 60*time.Second, fmt.Sprintf("%d rounds", n), func() error {
+	await.For(t, 60*time.Second, fmt.Sprintf("%d rounds", n), func() error {
 		now := b.router.counts()
 		for _, c := range cells() {
 			for _, a := range adapters {
@@ -180,10 +182,10 @@ func (b *lieBed) rounds(t *testing.T, n int) {
 func (b *lieBed) heal(t *testing.T, found []finding) {
 	t.Helper()
 	b.honest(t)
-	until(t, 60*time.Second, "ours recovered", func() error { return b.right(ours) })
-	for begin := time.Now(); b.right(theirs) != nil && time.Since(begin) < 20*time.Second; {
-		time.Sleep(100 * time.Millisecond)
-	}
+	await.For(t, 60*time.Second, "ours recovered", func() error { return b.right(ours) })
+	patience, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	_ = await.Until(patience, func(context.Context) error { return b.right(theirs) }) // what it has not by then is noted
+	cancel()
 	for i := range found {
 		found[i].recovered = b.rightIn(found[i].cell.namespace(found[i].adapter)) == nil
 	}

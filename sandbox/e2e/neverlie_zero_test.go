@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/sandbox/promfault"
 )
 
@@ -84,7 +85,7 @@ func (b *lieBed) zero(t *testing.T) {
 // becomes waits for the controller to act.
 func (b *lieBed) becomes(t *testing.T, why string, n int32) {
 	t.Helper()
-	until(t, 60*time.Second, fmt.Sprintf("%s: %d replicas", why, n), func() error {
+	await.For(t, 60*time.Second, fmt.Sprintf("%s: %d replicas", why, n), func() error {
 		h, got := b.seen.hpa(zeroNamespace), b.seen.replicas(zeroNamespace+"/"+zeroServers)
 		if got != n {
 			return fmt.Errorf("%d replicas, active %v: %s %s", got, h.active, h.reason, h.message)
@@ -98,7 +99,7 @@ func (b *lieBed) stays(t *testing.T, why string, n int32) {
 	t.Helper()
 	b.seen.reset()
 	before := b.router.counts()[zeroNamespace]
-	until(t, 60*time.Second, why+": the controller looks again", func() error {
+	await.For(t, 60*time.Second, why+": the controller looks again", func() error {
 		if got := b.router.counts()[zeroNamespace] - before; got < 5 {
 			return fmt.Errorf("%d times", got)
 		}
@@ -121,7 +122,7 @@ func (b *lieBed) deaf(t *testing.T, n int32) {
 		// Not by the HPA's condition: at zero requests_running is known to be 0,
 		// and with one metric it is active.
 		if lie.samples != promfault.Doubled {
-			until(t, 40*time.Second, what+" is noticed", func() error {
+			await.For(t, 40*time.Second, what+" is noticed", func() error {
 				if b.asked(t) == nil {
 					return errors.New("queue_depth has a value")
 				}
@@ -130,7 +131,7 @@ func (b *lieBed) deaf(t *testing.T, n int32) {
 		}
 		b.stays(t, what, n)
 		b.honest(t)
-		until(t, 40*time.Second, what+" is over", func() error { return b.asked(t) })
+		await.For(t, 40*time.Second, what+" is over", func() error { return b.asked(t) })
 	}
 }
 

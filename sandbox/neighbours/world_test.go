@@ -2,7 +2,6 @@ package neighbours
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -19,19 +18,19 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/gpuscale/gpuscale/autoscaler/act"
+	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/loop"
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
+	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
@@ -62,12 +61,8 @@ func newWorld(t *testing.T) *world {
 	}
 	t.Cleanup(c.Stop)
 	ctrllog.SetLogger(logr.Discard())
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
 	w := &world{t: t}
-	if w.client, err = client.New(c.RESTConfig(), client.Options{Scheme: scheme}); err != nil {
+	if w.client, err = client.New(c.RESTConfig(), client.Options{Scheme: scheme.New()}); err != nil {
 		t.Fatal(err)
 	}
 	w.install()
@@ -154,18 +149,7 @@ const patience = 60 * time.Second
 
 func (w *world) eventually(what string, ok func() error) {
 	w.t.Helper()
-	begin := time.Now()
-	for {
-		err := ok()
-		if err == nil {
-			w.t.Logf("%s: after %s", what, time.Since(begin).Round(10*time.Millisecond))
-			return
-		}
-		if time.Since(begin) > patience {
-			w.t.Fatalf("%s: not within %s: %v", what, patience, err)
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
+	await.For(w.t, patience, what, ok)
 }
 
 // manifests are the YAML blocks of docs/pools.md, by the name of their pool.

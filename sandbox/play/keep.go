@@ -92,7 +92,7 @@ func keep(ctx context.Context, v *view.View, p places, w running, failed error) 
 	}
 	v.Print(p.text())
 	died := w.Failed()
-	if w.Err() != nil { // told of already
+	if w.Err() != nil && failed != nil { // told of already
 		died = nil
 	}
 	select {

@@ -16,13 +16,20 @@ type fakeRunning struct {
 	died chan struct{}
 	mu   sync.Mutex
 	err  error
+	// later is why it dies as soon as somebody has seen it alive.
+	later string
 }
 
 func (f *fakeRunning) Failed() <-chan struct{} { return f.died }
 func (f *fakeRunning) Err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.err
+	err := f.err
+	if f.later != "" {
+		f.err, f.later = errors.New(f.later), ""
+		close(f.died)
+	}
+	return err
 }
 
 func (f *fakeRunning) die(why string) {
@@ -101,15 +108,15 @@ func TestKeepStaysWhenTheStoryFailed(t *testing.T) {
 	}
 }
 
+// A death is told of while everything is kept, and also one at the story's very end.
 func TestKeepTellsOfADeath(t *testing.T) {
-	w := &fakeRunning{died: make(chan struct{})}
-	go func() {
-		time.Sleep(50 * time.Millisecond)
-		w.die("etcd was killed")
-	}()
-	text, err := kept(t, w, nil, "the rest keeps running")
-	if !Failed(err) || !strings.Contains(text, "etcd was killed") {
-		t.Errorf("%v\n%s", err, text)
+	dead := &fakeRunning{died: make(chan struct{})}
+	dead.die("etcd was killed")
+	for when, w := range map[string]*fakeRunning{"later": {died: make(chan struct{}), later: "etcd was killed"}, "at the end": dead} {
+		text, err := kept(t, w, nil, "the rest keeps running")
+		if !Failed(err) || !strings.Contains(text, "etcd was killed") {
+			t.Errorf("%s: %v\n%s", when, err, text)
+		}
 	}
 }
 

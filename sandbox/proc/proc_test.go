@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gpuscale/gpuscale/internal/await"
 )
 
 func group(t *testing.T) *Group {
@@ -105,11 +107,13 @@ func TestStopIsNoFailureAndLeavesNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	child := 0
-	for child == 0 {
-		text, _ := os.ReadFile(stubborn.Log)
-		child, _ = strconv.Atoi(strings.TrimSpace(string(text)))
-		time.Sleep(10 * time.Millisecond)
-	}
+	await.For(t, 10*time.Second, "its child's number", func() error {
+		text, err := os.ReadFile(stubborn.Log)
+		if err == nil {
+			child, err = strconv.Atoi(strings.TrimSpace(string(text)))
+		}
+		return err
+	})
 	g.Stop(200*time.Millisecond, 0, "meek")
 	if g.Err() != nil {
 		t.Errorf("reported: %v", g.Err())
@@ -163,15 +167,9 @@ func TestKilledParentTakesItsChildrenAlong(t *testing.T) {
 // gone waits until the process has ended; one that nobody has buried counts.
 func gone(t *testing.T, pid int) {
 	t.Helper()
-	for range 200 {
+	await.True(t, 10*time.Second, fmt.Sprintf("process %d is gone", pid), func() bool {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
-			return
-		}
-		if _, state, ok := strings.Cut(string(stat), ") "); ok && strings.HasPrefix(state, "Z") {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Errorf("process %d is still there", pid)
+		_, state, _ := strings.Cut(string(stat), ") ")
+		return err != nil || strings.HasPrefix(state, "Z")
+	})
 }

@@ -1,19 +1,17 @@
 package world
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"sort"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/sandbox/neighbours"
 )
 
 // aggregated is where an aggregated API server really listens.
@@ -57,21 +55,11 @@ func readManifest(file string) ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading a manifest: %w", err)
 	}
-	var out []*unstructured.Unstructured
-	d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
-	for {
-		o := &unstructured.Unstructured{}
-		err := d.Decode(o)
-		if errors.Is(err, io.EOF) {
-			return out, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("reading %s: %w", file, err)
-		}
-		if len(o.Object) > 0 {
-			out = append(out, o)
-		}
+	objects, err := neighbours.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", file, err)
 	}
+	return objects, nil
 }
 
 // adapt changes an object for the sandbox; false drops it.

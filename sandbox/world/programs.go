@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
+	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 	"github.com/gpuscale/gpuscale/sandbox/world/machines"
 )
@@ -152,24 +153,23 @@ func (w *World) configFile(name, text string) (string, error) {
 // waitReady asks a program's /readyz until it agrees.
 func (w *World) waitReady(ctx context.Context, name, url string) error {
 	client := &http.Client{Timeout: time.Second}
-	for {
+	err := w.cluster.Await(ctx, func(ctx context.Context) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {
-			return fmt.Errorf("waiting for %s: %w", name, err)
+			return await.Final(err)
 		}
 		resp, err := client.Do(req)
-		if err == nil {
-			resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return nil
-			}
+		if err != nil {
+			return err
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for %s: %w", name, context.Cause(ctx))
-		case <-w.cluster.Failed():
-			return w.cluster.Err()
-		case <-time.After(100 * time.Millisecond):
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("/readyz answers %s", resp.Status)
 		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for %s: %w", name, err)
 	}
+	return nil
 }

@@ -4,26 +4,18 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
 
 // until waits for nothing to be missing any more, or for a program to die.
 func (w *World) until(ctx context.Context, missing func() []string) error {
-	for {
-		left := missing()
-		if len(left) == 0 {
-			return nil
+	return w.cluster.Await(ctx, func(context.Context) error {
+		if left := missing(); len(left) > 0 {
+			return fmt.Errorf("still missing: %s", strings.Join(left, ", "))
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w: still missing: %s", context.Cause(ctx), strings.Join(left, ", "))
-		case <-w.cluster.Failed():
-			return w.cluster.Err()
-		case <-time.After(tick):
-		}
-	}
+		return nil
+	})
 }
 
 func (w *World) nodesUp(ctx, _ context.Context) error { return w.until(ctx, w.nodesMissing) }

@@ -3,7 +3,6 @@ package world
 import (
 	"context"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/sandbox/story"
 )
 
@@ -95,15 +95,11 @@ func create(ctx context.Context, c client.Client, o client.Object) error {
 
 // createWhenServed waits until the object's kind, a custom one, is served.
 func createWhenServed(ctx context.Context, c client.Client, o client.Object) error {
-	for {
+	return await.Until(ctx, func(ctx context.Context) error {
 		err := create(ctx, c, o)
-		if err == nil || !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+		if err == nil || meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w (last: %w)", context.Cause(ctx), err)
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
+		return await.Final(err)
+	})
 }

@@ -2,7 +2,6 @@ package world
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -12,13 +11,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/story"
 	"github.com/gpuscale/gpuscale/sandbox/world/machines"
@@ -109,12 +106,8 @@ func Start(ctx context.Context, o Options) (_ *World, err error) {
 
 func (w *World) connect(_, life context.Context) error {
 	config := w.cluster.RESTConfig()
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		return err
-	}
 	var err error
-	if w.client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+	if w.client, err = client.New(config, client.Options{Scheme: scheme.New()}); err != nil {
 		return err
 	}
 	if w.Kubernetes, err = kubernetes.NewForConfig(rest.CopyConfig(config)); err != nil {

@@ -13,6 +13,8 @@ import (
 	discoveryfake "k8s.io/client-go/discovery/fake"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/gpuscale/gpuscale/internal/await"
 )
 
 // TestWatcher: nothing is said before the API has been asked; what it serves is
@@ -45,14 +47,14 @@ spec: {replicatedJobs: []}`)
 	apis.Resources = []*metav1.APIResourceList{{GroupVersion: "jobset.x-k8s.io/v1alpha2", APIResources: []metav1.APIResource{{Name: "jobsets"}, {Name: "jobsets/status"}}}}
 	refresh()
 	var got Objects
-	var err error
-	for until := time.Now().Add(20 * time.Second); time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
-		if got, err = w.Objects(); err == nil && len(got[JobSet]) == 1 {
-			break
+	await.For(t, 20*time.Second, "the listing", func() (err error) {
+		if got, err = w.Objects(); err == nil && len(got[JobSet]) != 1 {
+			err = fmt.Errorf("%v", got)
 		}
-	}
-	if err != nil || len(got[JobSet]) != 1 || got[JobSet][0].Name != "train" || got[JobSet][0].Maker == nil {
-		t.Fatalf("%v, %v", got, err)
+		return err
+	})
+	if got[JobSet][0].Name != "train" || got[JobSet][0].Maker == nil {
+		t.Fatalf("%v", got)
 	}
 	apis.Resources = nil
 	refresh()
@@ -81,11 +83,7 @@ func TestChangesAreTold(t *testing.T) {
 	}
 	wait := func(what string, done func() bool) {
 		t.Helper()
-		for until := time.Now().Add(20 * time.Second); !done(); time.Sleep(time.Millisecond) {
-			if time.Now().After(until) {
-				t.Fatalf("%s: not seen", what)
-			}
-		}
+		await.True(t, 20*time.Second, what, done)
 	}
 	known := func(k Kind) *Object {
 		all, err := w.Objects()

@@ -20,7 +20,7 @@ import (
 // another one, as from a DaemonSet.
 type api struct {
 	*httptest.Server
-	t *testing.T
+	t testing.TB
 
 	mu      sync.Mutex
 	version int
@@ -35,7 +35,7 @@ type api struct {
 	broken bool // the device plugin does not come back
 }
 
-func newAPI(t *testing.T) *api {
+func newAPI(t testing.TB) *api {
 	a := &api{t: t, version: 1, plugins: []string{"plugin-0"}, node: map[string]any{
 		"apiVersion": "v1", "kind": "Node",
 		"metadata": map[string]any{"name": "n", "uid": "uid-n", "annotations": map[string]any{}},

@@ -55,7 +55,7 @@ var start = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 // bench is a node: cards behind the NVML double, an API server, a kubelet, an
 // exporter. All but the agent live in this process.
 type bench struct {
-	t        *testing.T
+	t        testing.TB
 	api      *api
 	config   Config
 	path     string // of the cards' state
@@ -69,7 +69,7 @@ type bench struct {
 	driver   *hardware.NVML // one for all agents: go-nvml has one library a process
 }
 
-func newBench(t *testing.T, cards ...fakenvml.Card) *bench {
+func newBench(t testing.TB, cards ...fakenvml.Card) *bench {
 	t.Helper()
 	if double == "" {
 		t.Skip(fakenvml.ErrNoCompiler)
@@ -87,7 +87,7 @@ func newBench(t *testing.T, cards ...fakenvml.Card) *bench {
 }
 
 // newDir is a folder for sockets, whose paths must be short.
-func newDir(t *testing.T) string {
+func newDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "agent-*")
 	if err != nil {
@@ -198,9 +198,9 @@ func (b *bench) layout() string {
 
 // h100 is a card with a layout, "-" for no MIG; "!" before a placement is one that
 // a process uses.
-func h100(t *testing.T, i int, layout string) fakenvml.Card { return cardOf(t, i, "H100-80GB", layout) }
+func h100(t testing.TB, i int, layout string) fakenvml.Card { return cardOf(t, i, "H100-80GB", layout) }
 
-func cardOf(t *testing.T, i int, product, layout string) fakenvml.Card {
+func cardOf(t testing.TB, i int, product, layout string) fakenvml.Card {
 	t.Helper()
 	table, ok := mig.ForModel(product)
 	if !ok {
@@ -236,7 +236,7 @@ type kubeletDouble struct {
 	held map[string]string // device: pod
 }
 
-func serveKubelet(t *testing.T, socket string) *kubeletDouble {
+func serveKubelet(t testing.TB, socket string) *kubeletDouble {
 	t.Helper()
 	k := &kubeletDouble{held: map[string]string{}}
 	listener, err := net.Listen("unix", socket)
@@ -278,7 +278,7 @@ type exporterDouble struct {
 	refuse string
 }
 
-func serveExporter(t *testing.T, socket string) *exporterDouble {
+func serveExporter(t testing.TB, socket string) *exporterDouble {
 	t.Helper()
 	e := &exporterDouble{quiet: map[string]bool{}}
 	listener, err := net.Listen("unix", socket)

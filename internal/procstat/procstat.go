@@ -1,4 +1,6 @@
-package main
+// Package procstat is what Linux says of a process and of the machine, for the
+// benches. Where it does not say, a figure is 0: no decision rests on one.
+package procstat
 
 import (
 	"bytes"
@@ -8,9 +10,9 @@ import (
 	"time"
 )
 
-// cpuTime is what a process has used of the processor so far, in steps of 10 ms; 0
+// CPU is what a process has used of the processor so far, in steps of 10 ms; 0
 // where the kernel does not say.
-func cpuTime(pid int) time.Duration {
+func CPU(pid int) time.Duration {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0
@@ -31,29 +33,30 @@ func cpuOf(stat []byte) time.Duration {
 	return time.Duration(max(user+system, 0)) * 10 * time.Millisecond
 }
 
-// resident is what a process has in memory, in bytes; 0 where the kernel does not say.
-type resident struct {
-	now, peak int64
-	// file is what of now are pages of the program's own file: the kernel can drop
+// Resident is what a process has in memory, in bytes.
+type Resident struct {
+	Now, Peak int64
+	// File is what of Now are pages of the program's own file: the kernel can drop
 	// them and has them once for all who run it.
-	file int64
+	File int64
 }
 
-func memory(pid int) resident {
+// Memory is what a process has now; all 0 where the kernel does not say.
+func Memory(pid int) Resident {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return resident{}
+		return Resident{}
 	}
 	return residentOf(string(text))
 }
 
 // residentOf reads /proc/PID/status.
-func residentOf(status string) (r resident) {
+func residentOf(status string) (r Resident) {
 	for line := range strings.Lines(status) {
 		for _, field := range []struct {
 			format string
 			to     *int64
-		}{{"VmRSS: %d kB", &r.now}, {"VmHWM: %d kB", &r.peak}, {"RssFile: %d kB", &r.file}} {
+		}{{"VmRSS: %d kB", &r.Now}, {"VmHWM: %d kB", &r.Peak}, {"RssFile: %d kB", &r.File}} {
 			var kib int64
 			if n, _ := fmt.Sscanf(line, field.format, &kib); n == 1 && kib >= 0 && kib < 1<<50 {
 				*field.to = kib << 10
@@ -63,18 +66,14 @@ func residentOf(status string) (r resident) {
 	return r
 }
 
-// text says how much of it is the program's file.
-func (r resident) text() string {
-	return fmt.Sprintf("%.0f MiB of it pages of the program's file", float64(r.file)/(1<<20))
-}
-
-// forgetPeak has the kernel begin the peak anew, where it lets us.
-func forgetPeak(pid int) {
+// ForgetPeak has the kernel begin the peak anew, where it lets us.
+func ForgetPeak(pid int) {
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
 }
 
-// load is the machine's load average over the last minute.
-func load() string {
+// Load is the machine's load average over the last minute, "?" where the kernel does
+// not say.
+func Load() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
 		return "?"
