@@ -16,7 +16,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 COMMIT   := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 LDFLAGS  := -X github.com/gpuscale/gpuscale/internal/buildinfo.version=$(VERSION) -X github.com/gpuscale/gpuscale/internal/buildinfo.commit=$(COMMIT)
 PROGRAMS := exporter adapter autoscaler report
-GENERATED := docs/metrics.md docs/reasons.md docs/signals.md deploy/crds/gpuscale.io_gpunodepools.yaml deploy/crds/gpuscale.io_gpuquotas.yaml autoscaler/api/v1alpha1/zz_generated.deepcopy.go $(wildcard dashboards/json/*.json) dashboards/alerts/gpuscale-alerts.yaml $(shell find deploy/chart/gpuscale/files deploy/chart/gpuscale/README.md deploy/chart/gpuscale/values.schema.json -type f 2>/dev/null)
+GENERATED := docs/metrics.md docs/reasons.md docs/doctor.md docs/signals.md deploy/crds/gpuscale.io_gpunodepools.yaml deploy/crds/gpuscale.io_gpuquotas.yaml autoscaler/api/v1alpha1/zz_generated.deepcopy.go $(wildcard dashboards/json/*.json) dashboards/alerts/gpuscale-alerts.yaml $(shell find deploy/chart/gpuscale/files deploy/chart/gpuscale/README.md deploy/chart/gpuscale/values.schema.json -type f 2>/dev/null)
 ARGS     ?=
 FUZZTIME ?= 20s
 
@@ -193,15 +193,20 @@ report-browser: tools ## Look at the capacity report's page in Chromium with axe
 	go test -count=1 -run 'TestBrowser$$' -v ./report
 
 .PHONY: bench-report
-bench-report: tools ## Measure a report of 30 days of 1,000 cards.
-	go test -run '^$$' -bench ThirtyDays -benchmem ./report
+bench-report: tools ## Measure a report of 30 days of 1,000 cards: from the answers on, and the whole program.
+	go test -run '^$$' -bench 'ThirtyDays|Program/^1000_' -benchmem ./report
 
-# The chart's tests need Helm and kube-score; each takes minutes to compile once.
+.PHONY: bench-agent
+bench-agent: tools ## Measure the MIG agent beside eight cards of seven instances, a minute.
+	go test -run '^$$' -bench Program -benchtime 1x ./autoscaler/partition/agent
+
+# The chart's tests need Helm, kube-score and kubeconform; they take minutes to compile once.
 .PHONY: chart-tools
 chart-tools: tools
 	@mkdir -p $(CACHE)/tools
 	@test -x $(CACHE)/tools/helm || { echo "building helm (once)"; GOBIN=$(CACHE)/tools go install helm.sh/helm/v4/cmd/helm@v4.3.1; }
 	@test -x $(CACHE)/tools/kube-score || { echo "building kube-score (once)"; GOBIN=$(CACHE)/tools go install github.com/zegl/kube-score/cmd/kube-score@v1.20.0; }
+	@test -x $(CACHE)/tools/kubeconform || { echo "building kubeconform (once)"; GOBIN=$(CACHE)/tools go install github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0; }
 
 .PHONY: chart-generate
 chart-generate: tools

@@ -5,10 +5,12 @@ import (
 	"crypto/sha256"
 	"debug/buildinfo"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 
 	"github.com/gpuscale/gpuscale/internal/release/gobuild"
 	"github.com/gpuscale/gpuscale/internal/release/sbom"
@@ -21,6 +23,46 @@ type built struct {
 	file string // where it lies
 	data []byte
 	info *debug.BuildInfo
+}
+
+// compilers holds that every program with cgo can be compiled for every architecture,
+// before anything is. The error is about all of them at once.
+func (r *release) compilers(ctx context.Context) error {
+	var with, without []string
+	for _, p := range r.programs {
+		if p.Cgo {
+			with = append(with, p.short)
+		} else {
+			without = append(without, p.short)
+		}
+	}
+	if len(with) == 0 {
+		return nil
+	}
+	var missing []error
+	var there []string
+	for _, arch := range r.arches {
+		if err := gobuild.CheckCompiler(ctx, arch); err != nil {
+			missing = append(missing, fmt.Errorf("linux/%s: %w", arch, err))
+		} else {
+			there = append(there, arch)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	var choices []string
+	if len(there) > 0 {
+		choices = append(choices, "ARCHES="+strings.Join(there, ",")+" leaves the architecture out")
+	}
+	if len(without) > 0 {
+		choices = append(choices, "ONLY="+strings.Join(without, ",")+" the programs")
+	}
+	err := fmt.Errorf("no C compiler for %s: %w", strings.Join(with, " and "), errors.Join(missing...))
+	if len(choices) > 0 {
+		err = fmt.Errorf("%w\n%s", err, strings.Join(choices, ", "))
+	}
+	return err
 }
 
 // build compiles one program into dir and holds what is promised of it.

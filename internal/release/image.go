@@ -52,6 +52,9 @@ func (r *release) images(ctx context.Context, base, certs string) error {
 			return fmt.Errorf("the image %s needs a base with glibc: name the folder of its OCI layout with -base, or leave it out with -only", p.Name)
 		}
 	}
+	if err := r.compilers(ctx); err != nil {
+		return err
+	}
 	dir, err := os.MkdirTemp("", "gpuscale-images-")
 	if err != nil {
 		return err

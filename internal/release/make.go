@@ -59,6 +59,9 @@ func (r *release) make(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := r.compilers(ctx); err != nil {
+		return err
+	}
 	if err := r.empty(); err != nil {
 		return err
 	}

@@ -256,6 +256,43 @@ func TestStops(t *testing.T) {
 	}
 }
 
+// TestCompilersComeFirst: a compiler that is not there stops a release and images
+// before anything is touched, and the error says what to install and what to leave out.
+func TestCompilersComeFirst(t *testing.T) {
+	t.Setenv("CC_arm64", "/nowhere/cc")
+	r := open(t, tree(t))
+	r.arches = []string{runtime.GOARCH, "arm64"}
+	if runtime.GOARCH == "arm64" {
+		r.arches = r.arches[1:]
+	}
+	r.programs = append(r.programs, program{short: "bound", Program: gobuild.Program{Name: "gpuscale-bound", Package: "./small", Cgo: true}})
+	want := []string{"no C compiler for bound: linux/arm64: /nowhere/cc", "libc6-dev-arm64-cross", "ONLY=small the programs"}
+	if len(r.arches) == 2 {
+		want = append(want, "ARCHES="+runtime.GOARCH+" leaves")
+	}
+	certs := filepath.Join(t.TempDir(), "certs")
+	if err := os.WriteFile(certs, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for what, err := range map[string]error{"release": r.make(t.Context()), "images": r.images(t.Context(), t.TempDir(), certs)} {
+		for _, w := range want {
+			if err == nil || !strings.Contains(err.Error(), w) {
+				t.Errorf("%s: want %q, got %v", what, w, err)
+			}
+		}
+		if err != nil && strings.Count(err.Error(), "\n") > 1 {
+			t.Errorf("%s: more than two lines: %v", what, err)
+		}
+	}
+	if _, err := os.Stat(r.out); err == nil {
+		t.Error("something was written")
+	}
+	r.programs = r.programs[:1]
+	if err := r.compilers(t.Context()); err != nil {
+		t.Errorf("nothing needs a compiler: %v", err)
+	}
+}
+
 func TestSource(t *testing.T) {
 	dir := tree(t)
 	if err := os.WriteFile(filepath.Join(dir, "new"), nil, 0o644); err != nil {

@@ -144,6 +144,14 @@ var crds = []neighbours.Source{
 	}},
 }
 
+var neighbourKinds = []schema.GroupVersionKind{
+	{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitor"},
+	{Group: "monitoring.coreos.com", Version: "v1", Kind: "PodMonitor"},
+	{Group: "monitoring.coreos.com", Version: "v1", Kind: "PrometheusRule"},
+	{Group: "cert-manager.io", Version: "v1", Kind: "Certificate"},
+	{Group: "cert-manager.io", Version: "v1", Kind: "Issuer"},
+}
+
 func (b *bed) installNeighbours(ctx context.Context) error {
 	for _, s := range crds {
 		if err := s.Install(ctx, b.admin); err != nil {
@@ -152,15 +160,9 @@ func (b *bed) installNeighbours(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	for _, gvk := range []schema.GroupVersionKind{
-		{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitorList"},
-		{Group: "monitoring.coreos.com", Version: "v1", Kind: "PodMonitorList"},
-		{Group: "monitoring.coreos.com", Version: "v1", Kind: "PrometheusRuleList"},
-		{Group: "cert-manager.io", Version: "v1", Kind: "CertificateList"},
-		{Group: "cert-manager.io", Version: "v1", Kind: "IssuerList"},
-	} {
+	for _, gvk := range neighbourKinds {
 		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(gvk)
+		list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 		for {
 			err := b.admin.List(ctx, list)
 			if err == nil {

@@ -31,13 +31,9 @@ func TestTheAPIServerTakesEveryCombination(t *testing.T) {
 	}
 	strict := client.WithFieldValidation(b.admin, metav1.FieldValidationStrict)
 	asked := map[string]bool{}
-	for _, c := range chart.Combinations() {
+	for _, c := range renderAll(t, b) {
 		t.Run(c.Name, func(t *testing.T) {
-			objects, err := b.helm.Template(t.Context(), chart.Release{Name: "demo", Namespace: "combinations", Values: c.Values})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, o := range objects {
+			for _, o := range c.objects {
 				text, err := json.Marshal(o)
 				if err != nil {
 					t.Fatal(err)
@@ -75,20 +71,16 @@ func TestTheAPIServerTakesEveryCombination(t *testing.T) {
 // by the programs themselves.
 func TestProgramsTakeWhatIsRendered(t *testing.T) {
 	b := start(t)
-	for _, c := range chart.Combinations() {
+	for _, c := range renderAll(t, b) {
 		t.Run(c.Name, func(t *testing.T) {
-			objects, err := b.helm.Template(t.Context(), chart.Release{Name: "demo", Namespace: "combinations", Values: c.Values})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, o := range objects {
+			for _, o := range c.objects {
 				component := o.GetLabels()["app.kubernetes.io/component"]
 				if !slices.Contains([]string{"Deployment", "DaemonSet"}, o.GetKind()) {
 					continue
 				}
 				p := podOf(t, o)
 				dir := t.TempDir()
-				args := mounted(t, p.Spec, dir, func(v corev1.Volume) map[string][]byte { return rendered(objects, v) })
+				args := mounted(t, p.Spec, dir, func(v corev1.Volume) map[string][]byte { return rendered(c.objects, v) })
 				program := component
 				switch component {
 				case "agent":

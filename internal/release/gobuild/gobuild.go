@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 )
 
@@ -29,9 +28,6 @@ type Options struct {
 
 // buildinfo is where the linker puts what a binary says about itself.
 const buildinfo = "github.com/gpuscale/gpuscale/internal/buildinfo"
-
-// compilers are Debian's names for the C compilers of the platforms.
-var compilers = map[string]string{"amd64": "x86_64-linux-gnu-gcc", "arm64": "aarch64-linux-gnu-gcc"}
 
 // Build compiles. A missing C compiler is an error that names its package.
 func Build(ctx context.Context, o Options) error {
@@ -99,18 +95,4 @@ func environment(inherited []string, o Options) ([]string, error) {
 	// No -g: what it would write is left out by -w. What NVIDIA calls deprecated
 	// in its own headers would bury what really went wrong.
 	return append(env, "CGO_ENABLED=1", "CC="+cc, "CGO_CFLAGS=-O2 -Wno-deprecated-declarations", "CGO_LDFLAGS="), nil
-}
-
-func compiler(arch string) (string, error) {
-	name, known := compilers[arch]
-	if !known {
-		return "", fmt.Errorf("no C compiler is known for %s: name one in CC_%s", arch, arch)
-	}
-	if _, err := exec.LookPath(name); err == nil {
-		return name, nil
-	}
-	if arch == runtime.GOARCH {
-		return "gcc", nil
-	}
-	return "", fmt.Errorf("it needs %s (Debian: apt-get install gcc-%s libc6-dev-%s-cross), or another named in CC_%s", name, strings.TrimSuffix(name, "-gcc"), arch, arch)
 }

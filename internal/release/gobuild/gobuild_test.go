@@ -127,6 +127,35 @@ func TestNoCompiler(t *testing.T) {
 	}
 }
 
+// A compiler is tried, not only found: one without a C library is no use.
+func TestCheckCompiler(t *testing.T) {
+	cc := filepath.Join(t.TempDir(), "cc")
+	for name, c := range map[string]struct{ script, want string }{
+		"a good one":      {"cat >/dev/null", ""},
+		"with arguments":  {`[ "$1" = -target ]`, ""},
+		"no library":      {"cat >/dev/null; echo 'stdlib.h: not there' >&2; echo more >&2; exit 1", "stdlib.h: not there (Debian: apt-get install gcc-aarch64-linux-gnu libc6-dev-arm64-cross)"},
+		"it is not there": {"", "cannot compile"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_ = os.Remove(cc)
+			if c.script != "" {
+				if err := os.WriteFile(cc, []byte("#!/bin/sh\n"+c.script+"\n"), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			t.Setenv("CC_arm64", cc+" -target x")
+			err := CheckCompiler(t.Context(), "arm64")
+			if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "more")) {
+				t.Errorf("want %q, got %v", c.want, err)
+			}
+		})
+	}
+	t.Setenv("CC_riscv64", "")
+	if err := CheckCompiler(t.Context(), "riscv64"); err == nil || !strings.Contains(err.Error(), "CC_riscv64") {
+		t.Errorf("an architecture of nobody's: %v", err)
+	}
+}
+
 func TestNeeded(t *testing.T) {
 	symbols := func(versions ...string) (s []elf.ImportedSymbol) {
 		for i, v := range versions {

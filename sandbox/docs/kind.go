@@ -1,0 +1,149 @@
+package docs
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Kind of a block: what judges it.
+type Kind string
+
+// Kinds.
+const (
+	Manifest Kind = "manifest" // the API server, strictly and without effect
+	File     Kind = "file"     // the program that reads it; see FileName
+	JSON     Kind = "json"     // is parsed, a value a line where there are several
+	Query    Kind = "query"    // is parsed; its names must exist
+	Counters Kind = "counters" // the exporter
+	Commands Kind = "commands" // run
+	Output   Kind = "output"   // nothing: what a program printed, or a drawing
+)
+
+// Programs are the first words by which an indented block is known for commands.
+// Each segment of a pipeline must begin with one of them.
+var Programs = slices.Concat(run, Strangers)
+
+// run are those that the tests type.
+var run = []string{
+	"kubectl", "helm", "make", "go", "curl",
+	"gpuscale-exporter", "gpuscale-adapter", "gpuscale-autoscaler", "gpuscale-report", "gpuscale-dashboards", "gpuscale-sandbox",
+	// What stands behind a pipe, or before it.
+	"head", "tail", "grep", "sort", "xargs", "base64", "diff", "cat", "echo", "export", "jq", "column", "wc", "cut",
+}
+
+// Strangers are programs that nobody types for a reader on a machine of ours: a command
+// with one of them must stand in the table of what is not run.
+var Strangers = []string{"git", "sha256sum", "tar", "crane", "docker", "skopeo", "promtool", "nvidia-smi", "sudo", "apt-get", "ssh"}
+
+// Kind says what a block is. A block that does not say it is an error: fenced ones
+// need a language, and YAML is objects of an API or names its file in a first comment.
+func (b Block) Kind() (Kind, error) {
+	if !b.Fenced {
+		return b.indentedKind()
+	}
+	switch b.Lang {
+	case "yaml", "yml":
+		err := objects(b.Text)
+		if err != nil && b.FileName() != "" {
+			return File, nil
+		}
+		return Manifest, err
+	case "json":
+		return JSON, nil
+	case "promql":
+		return Query, nil
+	case "csv":
+		return Counters, nil
+	case "sh", "bash", "console":
+		return Commands, nil
+	case "text", "mermaid":
+		return Output, nil
+	case "":
+		return "", errors.New("a fence without a language: yaml, json, promql, csv, sh, or text for what is printed")
+	}
+	return "", fmt.Errorf("nothing judges the language %q", b.Lang)
+}
+
+// flagged looks like a command: a plain word, and a flag somewhere behind it.
+var flagged = regexp.MustCompile(`^[a-z][a-z0-9_./-]*( \S+)* --?[a-z]`)
+
+func (b Block) indentedKind() (Kind, error) {
+	first, _, _ := strings.Cut(strings.TrimSpace(b.Text), "\n")
+	word, _, _ := strings.Cut(first, " ")
+	switch {
+	case word == "$", slices.Contains(Programs, word):
+		return Commands, nil
+	case strings.HasPrefix(first, "{"):
+		return JSON, nil
+	case strings.HasPrefix(word, "DCGM_") && strings.HasSuffix(word, ","):
+		return Counters, nil
+	case flagged.MatchString(first):
+		return "", fmt.Errorf("it looks like a command of %q, which nobody knows: add it to Programs, or fence the block as text", word)
+	}
+	return Output, nil
+}
+
+var fileName = regexp.MustCompile(`^#\s+(?:\S*/)?([\w.-]+\.(?:ya?ml|csv))(?:[\s:,].*)?$`)
+
+// FileName is what the first line's comment calls the block; empty if it does not.
+func (b Block) FileName() string {
+	first, _, _ := strings.Cut(b.Text, "\n")
+	if m := fileName.FindStringSubmatch(strings.TrimSpace(first)); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
+// objects is nil if each document of the text is an object of an API.
+func objects(text string) error {
+	d := yaml.NewDecoder(strings.NewReader(text))
+	for n := 1; ; n++ {
+		var o struct {
+			APIVersion string `yaml:"apiVersion"`
+			Kind       string
+		}
+		var any yaml.Node
+		err := d.Decode(&any)
+		if errors.Is(err, io.EOF) {
+			if n == 1 {
+				return errors.New("there is nothing in it")
+			}
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("document %d: %w", n, err)
+		}
+		if err := any.Decode(&map[string]yaml.Node{}); err != nil {
+			return fmt.Errorf("document %d: %w", n, err) // a key twice, too
+		}
+		if err := any.Decode(&o); err != nil || o.APIVersion == "" || o.Kind == "" {
+			return fmt.Errorf("document %d is no object of an API: it needs apiVersion and kind, or a first line \"# NAME.yaml\" that says which file this is", n)
+		}
+	}
+}
+
+// CheckJSON parses a block: one value, or one a line.
+func (b Block) CheckJSON() error {
+	if validJSON([]byte(b.Text)) == nil {
+		return nil
+	}
+	for i, line := range bytes.Split([]byte(strings.TrimSpace(b.Text)), []byte("\n")) {
+		if err := validJSON(line); err != nil {
+			return fmt.Errorf("line %d: %w", b.Line+i, err)
+		}
+	}
+	return nil
+}
+
+func validJSON(text []byte) error {
+	var v any
+	return json.Unmarshal(text, &v)
+}

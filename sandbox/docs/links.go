@@ -1,0 +1,124 @@
+package docs
+
+import (
+	"fmt"
+	"io/fs"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+)
+
+// home is where the repository can be read by everybody: links to it are judged as
+// those within it.
+const home = "https://github.com/gpuscale/gpuscale/"
+
+// Tree is the repository: its files, and its pages by path.
+type Tree struct {
+	Files fs.FS
+	Pages map[string]Page
+}
+
+// NewTree reads the pages among the files.
+func NewTree(files fs.FS, pages []string) (Tree, error) {
+	t := Tree{Files: files, Pages: map[string]Page{}}
+	for _, p := range pages {
+		text, err := fs.ReadFile(files, p)
+		if err != nil {
+			return t, fmt.Errorf("reading a page: %w", err)
+		}
+		t.Pages[p] = Parse(p, string(text))
+	}
+	return t, nil
+}
+
+// Target is what a link of a page leads to, below the root, and the anchor in it. A
+// link that leaves the repository has no path.
+func (t Tree) Target(page, target string) (file, anchor string, err error) {
+	target, ours := t.own(target)
+	u, err := url.Parse(target)
+	switch {
+	case err != nil:
+		return "", "", err
+	case u.Scheme == "http" || u.Scheme == "https" || u.Scheme == "mailto":
+		return "", "", nil
+	case u.Scheme != "":
+		return "", "", fmt.Errorf("a link of the kind %s:", u.Scheme)
+	case ours:
+		return u.Path, u.Fragment, nil
+	case strings.HasPrefix(u.Path, "/"):
+		return "", "", fmt.Errorf("the path begins with a slash, which nobody's checkout does")
+	case u.Path == "":
+		return page, u.Fragment, nil
+	}
+	file = path.Join(path.Dir(page), u.Path)
+	if !fs.ValidPath(file) {
+		return "", "", fmt.Errorf("it leads out of the repository")
+	}
+	return file, u.Fragment, nil
+}
+
+// own takes the repository's address off a link.
+func (t Tree) own(target string) (string, bool) {
+	for _, kind := range []string{"blob/main/", "tree/main/", "raw/main/"} {
+		if rest, ok := strings.CutPrefix(target, home+kind); ok {
+			return rest, true
+		}
+	}
+	return target, false
+}
+
+// CheckLink says what is wrong with a link of a page; nil if nothing is.
+func (t Tree) CheckLink(page string, l Link) error {
+	file, anchor, err := t.Target(page, l.Target)
+	if err != nil {
+		return fmt.Errorf("%s:%d: %s: %w", page, l.Line, l.Target, err)
+	}
+	if file == "" {
+		return nil
+	}
+	wrong := func(what string) error { return fmt.Errorf("%s:%d: %s: %s", page, l.Line, l.Target, what) }
+	info, err := fs.Stat(t.Files, file)
+	if err != nil {
+		return wrong("there is no " + file)
+	}
+	if l.Image && (info.IsDir() || !slices.Contains([]string{".png", ".svg", ".jpg", ".gif"}, path.Ext(file))) {
+		return wrong("it is no image")
+	}
+	if anchor == "" {
+		return nil
+	}
+	to, ok := t.Pages[file]
+	if !ok {
+		return wrong("an anchor in what is no page")
+	}
+	if !to.Anchors[anchor] {
+		return wrong("there is no heading #" + anchor + " in " + file)
+	}
+	return nil
+}
+
+// Reachable returns the pages that links lead to from one page, over other pages and
+// over folders' README.md, itself included.
+func (t Tree) Reachable(from string) map[string]bool {
+	seen := map[string]bool{}
+	next := []string{from}
+	for len(next) > 0 {
+		page := next[0]
+		next = next[1:]
+		if seen[page] {
+			continue
+		}
+		p, ok := t.Pages[page]
+		if !ok {
+			continue
+		}
+		seen[page] = true
+		for _, l := range p.Links {
+			if file, _, err := t.Target(page, l.Target); err == nil && file != "" {
+				next = append(next, file, path.Join(file, "README.md"))
+			}
+		}
+	}
+	return seen
+}

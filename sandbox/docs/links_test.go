@@ -1,0 +1,57 @@
+package docs
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+// small is a tree with everything that links and commands are judged by.
+func small(t *testing.T) Tree {
+	t.Helper()
+	files := fstest.MapFS{}
+	for path, text := range map[string]string{
+		"README.md": "[a](docs/a.md)\n# Top", "docs/README.md": "[a](a.md) [f](more)", "docs/a.md": "# Über `x`: y\n[b](b.md)", "docs/b.md": "", "docs/lost.md": "",
+		"docs/more/README.md": "", "docs/img/x.png": "", "Makefile": "demo: x\n\t$(ARGS) $(RELEASE)\n", "sandbox/main.go": `fs.StringVar(&f.trace, "trace", "", "")`,
+		"report/bench/main.go": `n := flag.Int("nodes", 1, "")`, "report/x_test.go": "var update = flag.Bool(\"update\", false, \"\")\nfunc TestReal(t *testing.T) {}\nfunc BenchmarkDays(b *testing.B) {}\n",
+	} {
+		files[path] = &fstest.MapFile{Data: []byte(text)}
+	}
+	tree, err := NewTree(files, []string{"README.md", "docs/README.md", "docs/a.md", "docs/b.md", "docs/lost.md", "docs/more/README.md"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+func TestCheckLink(t *testing.T) {
+	tree := small(t)
+	for target, wrong := range map[string]string{
+		"a.md": "", "a.md#über-x-y": "", "../README.md#top": "", "img": "", "img/x.png": "", "https://example.com/x": "", "more/": "",
+		home + "blob/main/docs/a.md#%C3%BCber-x-y": "",
+		"c.md":                       "there is no docs/c.md",
+		"a.md#gone":                  "no heading #gone",
+		"#gone":                      "no heading #gone",
+		"/docs/a.md":                 "slash",
+		"../../x.md":                 "out of the repository",
+		"file:///x":                  "kind file:",
+		"img/x.png#a":                "no page",
+		home + "blob/main/docs/c.md": "there is no docs/c.md",
+	} {
+		err := tree.CheckLink("docs/README.md", Link{Line: 1, Target: target})
+		if got := fmt.Sprint(err); wrong == "" && err != nil || !strings.Contains(got, wrong) {
+			t.Errorf("%s: %s, want %q", target, got, wrong)
+		}
+	}
+	if err := tree.CheckLink("docs/README.md", Link{Line: 1, Target: "a.md", Image: true}); err == nil {
+		t.Error("a page is taken for an image")
+	}
+}
+
+func TestReachable(t *testing.T) {
+	seen := small(t).Reachable("docs/README.md")
+	if len(seen) != 4 || seen["docs/lost.md"] || !seen["docs/b.md"] || !seen["docs/more/README.md"] {
+		t.Error(seen)
+	}
+}

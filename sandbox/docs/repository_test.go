@@ -1,0 +1,193 @@
+package docs
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// forUsers are the pages whose blocks are judged: design notes speak of what was
+// thought, and the change log of what was.
+func forUsers(path string) bool {
+	return path == "README.md" || path == "CONTRIBUTING.md" || path == "deploy/chart/gpuscale/README.md" ||
+		strings.HasPrefix(path, "docs/") && !strings.HasPrefix(path, "docs/design/")
+}
+
+func everything(string) bool { return true }
+
+func tree(t testing.TB, want func(string) bool) Tree {
+	t.Helper()
+	tree, err := NewTree(os.DirFS(root(t)), pages(t, want))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+func TestEveryBlockHasAKind(t *testing.T) {
+	seen := map[Kind]int{}
+	for _, p := range tree(t, forUsers).Pages {
+		for _, b := range p.Blocks {
+			kind, err := b.Kind()
+			if err != nil {
+				t.Errorf("%s:%d: %v", b.Page, b.Line, err)
+			}
+			seen[kind]++
+		}
+	}
+	for _, kind := range []Kind{Manifest, File, JSON, Query, Counters, Commands, Output} {
+		if seen[kind] == 0 {
+			t.Errorf("no page has a block of the kind %q", kind)
+		}
+	}
+	t.Log(seen)
+}
+
+func TestLinks(t *testing.T) {
+	tree := tree(t, everything)
+	n := 0
+	for path, p := range tree.Pages {
+		for _, l := range p.Links {
+			n++
+			if err := tree.CheckLink(path, l); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if n < 100 {
+		t.Errorf("only %d links were found", n)
+	}
+}
+
+// TestIndex: who begins at docs/README.md gets to every page.
+func TestIndex(t *testing.T) {
+	tree := tree(t, everything)
+	seen := tree.Reachable("docs/README.md")
+	for path := range tree.Pages {
+		if strings.HasPrefix(path, "docs/") && !seen[path] {
+			t.Errorf("no link leads to %s from docs/README.md", path)
+		}
+	}
+}
+
+var pageInSource = regexp.MustCompile(`\bdocs/[\w./-]+\.md(?:#[\w-]+)?`)
+
+// TestSourcesNamePages: what help texts, messages, comments, the chart and the alerts
+// say of pages leads somewhere.
+func TestSourcesNamePages(t *testing.T) {
+	tree := tree(t, everything)
+	n := 0
+	for path, text := range sources(t) {
+		for i, line := range strings.Split(text, "\n") {
+			for _, m := range pageInSource.FindAllString(line, -1) {
+				n++
+				if err := tree.CheckLink(path, Link{Line: i + 1, Target: home + "blob/main/" + m}); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}
+	if n < 50 {
+		t.Errorf("only %d pages are named", n)
+	}
+}
+
+// TestSpans: code within a sentence that is a path of the tree, a series of ours, a
+// target of make, or a test. TestPages looks at commands, since that takes the programs.
+func TestSpans(t *testing.T) {
+	tree := tree(t, forUsers)
+	for path, p := range tree.Pages {
+		for _, s := range p.Spans {
+			if err := errors.Join(tree.CheckPath(s.Text), CheckSeries(s.Text)); err != nil {
+				t.Errorf("%s:%d: %v", path, s.Line, err)
+			}
+			segments, err := Words(s.Text)
+			if err != nil || strings.Contains(s.Text, "…") {
+				continue // a part of something
+			}
+			for _, words := range segments {
+				if len(words) < 2 {
+					continue
+				}
+				switch words[0] {
+				case "make":
+					err = tree.CheckMake(words)
+				case "go":
+					err = tree.CheckGo(words)
+				}
+				if err != nil {
+					t.Errorf("%s:%d: %s: %v", path, s.Line, s.Text, err)
+				}
+			}
+		}
+	}
+}
+
+// TestTables: what is not run, or ends otherwise, stands in a page.
+func TestTables(t *testing.T) {
+	tree := tree(t, forUsers)
+	stands := func(is func(Command) bool) bool {
+		for _, p := range tree.Pages {
+			if slices.ContainsFunc(commands(p), is) {
+				return true
+			}
+		}
+		return false
+	}
+	for _, u := range unrun {
+		if !stands(func(c Command) bool { return u.page == c.Page && u.text == c.Text }) || u.why == "" {
+			t.Errorf("%s no longer has the command %q, or it has no reason", u.page, u.text)
+		}
+	}
+	for _, a := range answers {
+		if !stands(a.of) || a.why == "" {
+			t.Errorf("%s no longer has the command %q, or it has no reason", a.page, a.text)
+		}
+	}
+}
+
+func commands(p Page) []Command {
+	var out []Command
+	for _, b := range p.Blocks {
+		if kind, err := b.Kind(); err == nil && kind == Commands {
+			out = append(out, b.Commands()...)
+		}
+	}
+	return out
+}
+
+// sources of the tree by path: Go, the chart's, manifests, boards and alerts.
+func sources(t testing.TB) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	dir := os.DirFS(root(t))
+	err := fs.WalkDir(dir, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if name := d.Name(); path != "." && strings.HasPrefix(name, ".") || name == "node_modules" || name == "dist" {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !slices.Contains([]string{".go", ".yaml", ".tpl", ".txt", ".json"}, filepath.Ext(path)) || strings.HasPrefix(path, "sandbox/docs/") {
+			return nil
+		}
+		if info, err := d.Info(); err != nil || info.Size() > 1<<20 {
+			return err
+		}
+		text, err := fs.ReadFile(dir, path)
+		out[path] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}

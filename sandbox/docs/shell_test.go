@@ -1,0 +1,109 @@
+package docs
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestCommands(t *testing.T) {
+	block := blockOf(t, fenced("sh", `# what follows
+kubectl get \
+  nodes
+kubectl apply -f - <<'EOF'
+a: 1
+
+EOF
+echo 'a
+b'   # said`))
+	var got []string
+	for _, c := range block.Commands() {
+		got = append(got, fmt.Sprintf("%d %q", c.Line, c.Text))
+		if err := c.Check(); err != nil {
+			t.Error(err)
+		}
+	}
+	want := []string{`3 "kubectl get \\\n  nodes"`, `5 "kubectl apply -f - <<'EOF'\na: 1\n\nEOF"`, `9 "echo 'a\nb'   # said"`}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	prompted := blockOf(t, fenced("console", "$ kubectl get nodes\nNAME\n$ helm list"))
+	if c := prompted.Commands(); len(c) != 2 || c[1].Line != 4 || c[1].Text != "helm list" {
+		t.Errorf("%+v", c)
+	}
+	if err := (Command{Text: "kubectl get nodes | sponge x"}).Check(); err == nil || !strings.Contains(err.Error(), "sponge") {
+		t.Errorf("a program that nobody knows: %v", err)
+	}
+}
+
+func TestWords(t *testing.T) {
+	for text, want := range map[string]string{
+		`kubectl get nodes`:                 "[[kubectl get nodes]]",
+		`a 'b c' "d \" e" f\ g # h`:         `[[a b c d " e f g]]`,
+		`a | b && c; d & e`:                 "[[a] [b] [c] [d] [e]]",
+		`X=1 a > out 2>&1 < in`:             "[[a]]",
+		`a -H "B $(c d)" $(e f (g))/h 'i'j`: "[[a -H B $(c d) $(e f (g))/h ij]]",
+		"a \\\n b":                          "[[a b]]",
+		`a=b`:                               "[]",
+		`a --b={"c":1}`:                     "[[a --b={c:1}]]",
+		`curl 'http://x?a=1&b=2' -d @- >/dev/null &`: "[[curl http://x?a=1&b=2 -d @-]]",
+	} {
+		got, err := Words(text)
+		if err != nil || fmt.Sprint(got) != want {
+			t.Errorf("%s: %v %v, want %s", text, got, err, want)
+		}
+	}
+	for _, text := range []string{`a 'b`, `a "b`, `a $(b`} {
+		if _, err := Words(text); !errors.Is(err, errOpen) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+func FuzzWords(f *testing.F) {
+	f.Add(`a 'b' "c" $(d) | e > f 2>&1 # g`)
+	f.Add("<<EOF\nx\nEOF")
+	f.Fuzz(func(t *testing.T, text string) {
+		segments, err := Words(text)
+		if err != nil && !errors.Is(err, errOpen) {
+			t.Fatal(err)
+		}
+		for _, s := range segments {
+			if len(s) == 0 {
+				t.Fatalf("%q has a segment without words", text)
+			}
+		}
+	})
+}
+
+func TestFlags(t *testing.T) {
+	help := func(program string, sub []string) (string, bool) {
+		switch program + " " + strings.Join(sub, " ") {
+		case "p ":
+			return "Available Commands:\n  run         Runs\n\nFlags:\n  -f, --file string   a file\n      --check[=x]\n", true
+		case "p run":
+			return "Flags:\n      --since duration\n", true
+		}
+		return "", false
+	}
+	for text, wrong := range map[string]string{
+		"p --file x --check": "",
+		"p -f x --file=y":    "",
+		"p run --since 1h -": "",
+		"p -f x run --since": "no flag -f",
+		"p --fiel x":         "no flag --fiel",
+		"p run --file x":     "p run has no flag --file",
+		"p walk":             `no command "walk"`,
+		"q":                  "does not answer",
+	} {
+		words, err := Words(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = CheckFlags(words[0], help)
+		if got := fmt.Sprint(err); wrong == "" && err != nil || !strings.Contains(got, wrong) {
+			t.Errorf("%s: %s, want %q", text, got, wrong)
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package doctor
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The accounts of people who may do little, and their namespace.
+const (
+	visitors = "visitors"
+	viewer   = "viewer"
+	nobody   = "nobody"
+)
+
+// maxCalls bounds what one run may ask of the API server in this small world.
+const maxCalls = 80
+
+// TestLittleRights: what may not be read is unknown, and the right that is missing is
+// named. Nothing that was not looked at is in order.
+func TestLittleRights(t *testing.T) {
+	b := start(t)
+	b.makeVisitors(t)
+	var counts = map[string]int{}
+	for _, who := range []string{nobody, viewer, doctorUser} {
+		t.Run(who, func(t *testing.T) {
+			kubeconfig := b.mustMine(t)
+			if who != doctorUser {
+				var err error
+				if kubeconfig, err = b.cluster.ServiceAccountKubeconfig(t.Context(), visitors, who); err != nil {
+					t.Fatal(err)
+				}
+			}
+			before := len(b.audited(t, who))
+			v, err := b.ask(t.Context(), kubeconfig, "--namespace", installed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			calls := b.audited(t, who)[before:]
+			if len(calls) == 0 || len(calls) > maxCalls {
+				t.Errorf("%d calls, want 1 to %d", len(calls), maxCalls)
+			}
+			refused := 0
+			for _, c := range calls {
+				if c.ResponseStatus.Code == 403 {
+					refused++
+				}
+				if !c.reads() {
+					t.Errorf("doctor does more than read: %s %s", c.Verb, c.RequestURI)
+				}
+			}
+			if v.Faults+v.Warnings > 0 {
+				t.Errorf("findings in a world in order: %v", v.worse(b.normal))
+			}
+			asked, unsaid := 0, 0
+			for _, c := range v.Checks {
+				counts[who+" "+c.Result]++
+				if c.Result != "unknown" {
+					continue
+				}
+				if b.normal.of(c.ID).Result == "unknown" {
+					continue
+				}
+				asked++
+				if !namesRight(c.Why) {
+					unsaid++
+					t.Errorf("%s is unknown and names no right: %s", c.ID, c.Why)
+				}
+			}
+			if who != doctorUser && asked == 0 {
+				t.Error("nothing is unknown to who may read little")
+			}
+			t.Logf("%d calls, %d of them refused; %d checks unknown; exit %d", len(calls), refused, v.Unknown, v.code)
+		})
+	}
+	if counts[nobody+" ok"] > counts[viewer+" ok"] || counts[viewer+" ok"] > counts[doctorUser+" ok"] {
+		t.Errorf("who may read less finds more in order: %v", counts)
+	}
+}
+
+// namesRight says whether a text names a verb and a resource that somebody could
+// be given.
+func namesRight(why string) bool {
+	for _, verb := range []string{"list ", "get "} {
+		if strings.Contains(why, verb) {
+			return true
+		}
+	}
+	return false
+}
+
+// makeVisitors makes the two accounts. They may do no harm to other tests, so they
+// stay.
+func (b *bed) makeVisitors(t *testing.T) {
+	t.Helper()
+	for _, err := range []error{
+		b.admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: visitors}}),
+		b.admin.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: visitors, Name: viewer}}),
+		b.admin.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: visitors, Name: nobody}}),
+		b.admin.Create(t.Context(), &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "visitors-view"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: visitors, Name: viewer}},
+		}),
+	} {
+		if err != nil && !isThere(err) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// call is a line of the audit log.
+type call struct {
+	Verb, RequestURI string
+	User             struct{ Username string }
+	ObjectRef        struct{ Resource, Subresource string }
+	ResponseStatus   struct{ Code int }
+}
+
+// reads says whether a call changes nothing. To ask what one may do is a create.
+func (c call) reads() bool {
+	switch c.Verb {
+	case "get", "list":
+		return true
+	case "create":
+		return c.ObjectRef.Resource == "selfsubjectaccessreviews"
+	}
+	return false
+}
+
+// audited are all calls of a user or service account so far.
+func (b *bed) audited(t *testing.T, who string) []call {
+	t.Helper()
+	file, err := os.Open(b.audit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	var out []call
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var c call
+		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+			continue // the last line may be half written
+		}
+		if c.User.Username[strings.LastIndexByte(c.User.Username, ':')+1:] == who {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// TestOnlyReads: whatever doctor was run on so far, by whatever test, it wrote
+// nothing.
+func TestOnlyReads(t *testing.T) {
+	b := start(t)
+	if _, err := b.ask(context.WithoutCancel(t.Context()), b.mustMine(t)); err != nil {
+		t.Fatal(err)
+	}
+	calls := b.audited(t, doctorUser)
+	if len(calls) < 10 {
+		t.Fatalf("%d calls written down; was doctor there at all?", len(calls))
+	}
+	for _, c := range calls {
+		if !c.reads() {
+			t.Errorf("%s %s", c.Verb, c.RequestURI)
+		}
+	}
+	t.Logf("%d calls", len(calls))
+}
