@@ -60,7 +60,7 @@ demo: prepare ## Run the whole loop on this machine; ARGS="--keep --trace FILE -
 	@$(BIN)/gpuscale-sandbox demo $(ARGS)
 
 .PHONY: test
-test: verify prepare chart-tools ## Everything CI runs: verify, then all tests with the race detector.
+test: verify prepare chart-tools lint-rules ## Everything CI runs: verify, then all tests with the race detector.
 	@echo "running the tests (race detector on, order shuffled)"
 	go test -race -shuffle=on -timeout 30m $$(go list ./... | grep -v /sandbox/e2e)
 	@echo "playing the stories on the real control plane (by themselves: they keep time)"

@@ -53,6 +53,7 @@ In the adapter's configuration, beside the built-in ones or, under the same name
 read (as it is, as a rate, as a percentile, divided by another) and what NaN and its absence mean. There is no template language.
 
 ` + "```yaml" + `
+# adapter.yaml
 rules:
 # A built-in rule with another threshold, window or range.
 - {name: queue_that_wakes, like: queue_depth, activation: 5}

@@ -15,6 +15,7 @@ func TestPlainPoints(t *testing.T) {
 		`[]`:                                  false,
 		`[ [1,"2"]]`:                          false,
 		`[[1,"2"] ]`:                          false,
+		`[[1,"2"];[3,"4"]]`:                   false,
 		`[[1,"2"]][`:                          false,
 		`[[1, "2"]]`:                          false,
 		`[[1,"\u0032"]]`:                      false,

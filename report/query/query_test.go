@@ -90,15 +90,25 @@ func (s *server) Range(_ context.Context, promql string, from, to time.Time, ste
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := prom.Line{Labels: prom.FromMap(map[string]string{"q": promql})}
+	var lines []prom.Line
+	for _, side := range sides {
+		l := prom.Line{Labels: prom.FromMap(map[string]string{"side": side})}
+		for t := from; !t.After(to); t = t.Add(step) {
+			l.Points = append(l.Points, prom.Point{Time: t, Value: 1})
+		}
+		lines = append(lines, l)
+	}
 	for t := from; !t.After(to); t = t.Add(step) {
-		l.Points = append(l.Points, prom.Point{Time: t, Value: 1})
 		if strings.HasPrefix(promql, "count by (node, model)") {
 			s.ranges = append(s.ranges, t.UTC().Format(time.RFC3339))
 		}
 	}
-	return []prom.Line{l}, nil
+	return lines, nil
 }
+
+// sides are the lines of each of the server's answers, the same for all questions, as
+// holders are.
+var sides = []string{"left", "right"}
 
 // TestPieces: a long window is asked for in pieces, what is too much in halves, and
 // each moment once.
@@ -120,17 +130,22 @@ func TestPieces(t *testing.T) {
 		if id == query.MemoryP99 || id == query.UseP95 || id == query.InstUseP95 {
 			continue
 		}
-		if len(lines) != 1 {
+		if len(lines) != len(sides) {
 			t.Errorf("%s: %d lines", id, len(lines))
 			continue
 		}
-		points := lines[0].Points
-		if !points[0].Time.Equal(a.Window.From) || !points[len(points)-1].Time.Equal(a.Window.Until) {
-			t.Errorf("%s: from %s to %s", id, points[0].Time, points[len(points)-1].Time)
-		}
-		for i := 1; i < len(points); i++ {
-			if d := points[i].Time.Sub(points[i-1].Time); d != points[1].Time.Sub(points[0].Time) {
-				t.Fatalf("%s: %s after %s", id, d, points[i-1].Time)
+		for i, l := range lines {
+			if side := l.Labels.Get("side"); side != sides[i] {
+				t.Errorf("%s: line %d is the %s one", id, i, side)
+			}
+			points := l.Points
+			if !points[0].Time.Equal(a.Window.From) || !points[len(points)-1].Time.Equal(a.Window.Until) {
+				t.Errorf("%s: from %s to %s", id, points[0].Time, points[len(points)-1].Time)
+			}
+			for i := 1; i < len(points); i++ {
+				if d := points[i].Time.Sub(points[i-1].Time); d != points[1].Time.Sub(points[0].Time) {
+					t.Fatalf("%s: %s after %s", id, d, points[i-1].Time)
+				}
 			}
 		}
 	}

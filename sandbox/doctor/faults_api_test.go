@@ -147,10 +147,9 @@ var hpaFaults = []fault{
 	{
 		name: "an HPA names a metric that there is not",
 		seed: func(x *trouble) {
-			x.add(fmt.Sprintf(hpa, "typo", "shadow", "gpu_bussy", "500m") + shadow)
+			x.change(hpaKind, "team", "embed", func(u *unstructured.Unstructured) { metricOf(u)["metric"] = map[string]any{"name": "gpu_bussy"} })
 		},
-		check: "hpa-metric-unknown", objects: []string{"HorizontalPodAutoscaler team/typo"}, says: "gpu_bussy",
-		by: "whoever owns the HPA: which metric was meant nobody else knows",
+		check: "hpa-metric-unknown", objects: []string{"HorizontalPodAutoscaler team/embed"}, says: "gpu_bussy", typed: true,
 	},
 	{
 		name: "an HPA's target was deleted",
@@ -163,24 +162,20 @@ var hpaFaults = []fault{
 		name: "two HPAs over one Deployment",
 		seed: func(x *trouble) { x.add(fmt.Sprintf(hpa, "embed-too", "embed", "gpu_busy", "500m")) },
 
-		check: "hpa-two-scalers", objects: []string{"Deployment team/embed"}, says: "embed-too",
-		by: "whoever owns them: which of the two stays nobody else knows",
+		check: "hpa-two-scalers", objects: []string{"Deployment team/embed"}, says: "embed-too", typed: true,
 	},
 	{
 		name: "a ScaledObject over an HPA's Deployment",
 		seed: func(x *trouble) { x.add(scaledObject) },
 
-		check: "hpa-two-scalers", objects: []string{"Deployment team/embed"}, says: "ScaledObject",
-		by: "whoever owns them: which of the two stays nobody else knows",
+		check: "hpa-two-scalers", objects: []string{"Deployment team/embed"}, says: "ScaledObject", typed: true,
 	},
 	{
 		name: "an HPA that wants more than its maximum",
 		seed: func(x *trouble) {
-			x.change("autoscaling/v2/HorizontalPodAutoscaler", "team", "embed", func(u *unstructured.Unstructured) {
-				spec := u.Object["spec"].(map[string]any)
-				spec["maxReplicas"] = int64(1)
-				metric := spec["metrics"].([]any)[0].(map[string]any)["pods"].(map[string]any)
-				metric["target"] = map[string]any{"type": "AverageValue", "averageValue": "100m"}
+			x.change(hpaKind, "team", "embed", func(u *unstructured.Unstructured) {
+				u.Object["spec"].(map[string]any)["maxReplicas"] = int64(1)
+				metricOf(u)["target"] = map[string]any{"type": "AverageValue", "averageValue": "100m"}
 			})
 		},
 		check: "hpa-at-max", objects: []string{"HorizontalPodAutoscaler team/embed"}, says: "TooManyReplicas",
@@ -201,18 +196,12 @@ spec:
 ---
 `
 
-// shadow is a Deployment that needs no card.
-const shadow = `
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: shadow, namespace: team}
-spec:
-  replicas: 1
-  selector: {matchLabels: {app: shadow}}
-  template:
-    metadata: {labels: {app: shadow}}
-    spec: {containers: [{name: server, image: server}]}
-`
+// metricOf is the only metric of an HPA.
+func metricOf(u *unstructured.Unstructured) map[string]any {
+	return u.Object["spec"].(map[string]any)["metrics"].([]any)[0].(map[string]any)["pods"].(map[string]any)
+}
+
+const hpaKind = "autoscaling/v2/HorizontalPodAutoscaler"
 
 // scaledObject is KEDA's, over a CRD that has of KEDA's what is read.
 const scaledObject = `

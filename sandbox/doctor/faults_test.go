@@ -77,8 +77,14 @@ func (b *bed) try(t *testing.T, f fault) {
 	f.seed(&trouble{bed: b, t: t})
 	t.Logf("made after %s", time.Since(begin).Round(10*time.Millisecond))
 	var since time.Time // when it began to look as it should
+	said := ""
 	v := b.askUntil(t, soon, func(v visit) bool {
-		if len(b.differs(v, f)) > 0 {
+		wrong := strings.Join(b.differs(v, f), "; ")
+		if wrong != said {
+			t.Logf("after %s: %s", time.Since(begin).Round(10*time.Millisecond), wrong)
+			said = wrong
+		}
+		if wrong != "" {
 			since = time.Time{}
 		} else if since.IsZero() {
 			since = time.Now()

@@ -95,10 +95,18 @@ func (f *fleet) turn(ctx context.Context) error {
 	if err := f.bed.admin.List(ctx, &work); err != nil {
 		return err
 	}
+	var nodes corev1.NodeList
+	if err := f.bed.admin.List(ctx, &nodes); err != nil {
+		return err
+	}
+	there := map[string]bool{} // the pod of a node that has gone stays for a while
+	for _, n := range nodes.Items {
+		there[n.Name] = true
+	}
 	here := map[string]bool{}
 	var list []target
 	for _, p := range exporters {
-		if p.DeletionTimestamp != nil || p.Spec.NodeName == "" || p.Status.Phase != corev1.PodRunning {
+		if p.DeletionTimestamp != nil || !there[p.Spec.NodeName] || p.Status.Phase != corev1.PodRunning {
 			continue
 		}
 		h := f.hosts[p.Name]

@@ -70,25 +70,6 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestText: the same for people. Nothing is coloured where nobody looks at it.
-func TestText(t *testing.T) {
-	b := start(t)
-	v, err := b.run(t.Context(), b.mustMine(t), "--prometheus", b.cluster.PrometheusURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if v.code != b.normal.code {
-		t.Errorf("exit %d, and %d with -o json", v.code, b.normal.code)
-	}
-	if strings.ContainsRune(v.out, '\x1b') {
-		t.Errorf("escapes where there is no terminal: %q", v.out)
-	}
-	if lines := strings.Count(v.out, "\n"); lines > 15 {
-		t.Errorf("%d lines about a cluster in order:\n%s", lines, v.out)
-	}
-	t.Logf("\n%s", v.out)
-}
-
 // mustMine is mine for tests.
 func (b *bed) mustMine(t *testing.T) string {
 	t.Helper()

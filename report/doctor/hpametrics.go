@@ -1,0 +1,201 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// serving says of each group whether our adapter answers for it now: only then is the
+// list of its metrics the whole list.
+func (l *look) serving() map[string]bool {
+	out := map[string]bool{}
+	adapters := l.programs("adapter")
+	for i := range l.f.APIServices {
+		a := &l.f.APIServices[i]
+		if c := a.available(); IsMetrics(a.Spec.Group) && c != nil && c.Status == metav1.ConditionTrue && l.ownerOf(a, adapters) == us {
+			out[a.Spec.Group] = true
+		}
+	}
+	return out
+}
+
+// served reports whether a metric of a group is there; known is false where nobody
+// can tell.
+func (l *look) served(group, name string) (there, known bool) {
+	source, list := CustomMetrics, l.f.CustomMetrics
+	if group == groupExternal {
+		source, list = ExternalMetrics, l.f.ExternalMetrics
+	}
+	if !l.has(source) || l.f.Absent[source] {
+		return false, false
+	}
+	return slices.Contains(list, name), true
+}
+
+// unserved are metrics of an HPA that the adapter, which answers, does not have.
+func (l *look) unserved(h *hpa, serving map[string]bool) []string {
+	var out []string
+	for _, m := range h.Spec.Metrics {
+		group, name := metricOf(m)
+		if !serving[group] {
+			continue
+		}
+		if there, known := l.served(group, name); known && !there {
+			out = append(out, group+" "+name)
+		}
+	}
+	return out
+}
+
+func hpaMetricUnknown(l *look) {
+	hpas := l.hpas()
+	if len(hpas) == 0 || len(l.adapters()) == 0 {
+		return
+	}
+	l.use(APIServices)
+	l.use(Services)
+	// The list of a group that no HPA asks is not missed.
+	for group, source := range map[string]Source{groupCustom: CustomMetrics, groupExternal: ExternalMetrics} {
+		if len(asking(hpas, group)) > 0 {
+			l.use(source)
+		}
+	}
+	serving := l.serving()
+	for i := range hpas {
+		h := &hpas[i]
+		bad := l.unserved(h, serving)
+		if len(bad) == 0 {
+			continue
+		}
+		group, name, _ := strings.Cut(bad[0], " ")
+		list := l.f.CustomMetrics
+		if group == groupExternal {
+			list = l.f.ExternalMetrics
+		}
+		seen := "the adapter has no metric " + named(bad)
+		if c := condition(h, autoscalingv2.ScalingActive); c != nil && c.Status == corev1.ConditionFalse {
+			seen += fmt.Sprintf("; ScalingActive=False, %s: %s", c.Reason, c.Message)
+		}
+		f := Finding{
+			Object: hpaName(h), Seen: seen,
+			Means: "it does not scale on that metric, and with several metrics it never scales down",
+			Fix:   "Name one that is served (docs/signals.md), or give the adapter a rule for it.",
+		}
+		f.Commands = []string{l.kubectl("get", "--raw", "/apis/"+group+"/"+version(group))}
+		if near := nearest(name, list); near != "" {
+			f.Fix = fmt.Sprintf("Name one that is served, perhaps %s (docs/signals.md), or give the adapter a rule for it.", near)
+			f.Commands = append(f.Commands, l.in(h.Namespace, "patch", "hpa", h.Name, "--type=json", "-p",
+				fmt.Sprintf(`[{"op":"replace","path":%q,"value":%q}]`, pathOf(h, group, name), near)))
+		}
+		l.fault(f)
+	}
+}
+
+func version(group string) string {
+	if group == groupCustom {
+		return "v1beta2"
+	}
+	return "v1beta1"
+}
+
+// nearest returns the name in a list that is most like another, empty for none that
+// is at all like it.
+func nearest(name string, list []string) string {
+	best, least := "", max(2, len(name)/3)+1
+	for _, candidate := range list {
+		if d := distance(name, candidate); d < least {
+			best, least = candidate, d
+		}
+	}
+	return best
+}
+
+// distance counts the letters to change, as Levenshtein does. Long names are not
+// compared.
+func distance(a, b string) int {
+	if len(a) > 64 || len(b) > 64 {
+		return 64
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		above := row[0]
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := above
+			if a[i-1] != b[j-1] {
+				cost++
+			}
+			above = row[j]
+			row[j] = min(cost, row[j]+1, row[j-1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// elsewhere reports whether an HPA's failure has a cause that another check reports:
+// an API that nobody answers for, or a metric that nobody has.
+func (l *look) elsewhere(h *hpa, reason string, serving map[string]bool) bool {
+	if !strings.HasPrefix(reason, "FailedGet") {
+		return false
+	}
+	for _, m := range h.Spec.Metrics {
+		group, name := metricOf(m)
+		if group == "" {
+			continue
+		}
+		if there, known := l.served(group, name); !serving[group] || known && !there {
+			return true
+		}
+	}
+	return false
+}
+
+func kubeState(l *look) {
+	if !l.use(HPAs) {
+		return
+	}
+	var users []string
+	for i := range l.f.HPAs {
+		for _, m := range l.f.HPAs[i].Spec.Metrics {
+			if _, name := metricOf(m); strings.HasPrefix(name, "kube_") {
+				users = append(users, l.f.HPAs[i].Namespace+"/"+l.f.HPAs[i].Name)
+				break
+			}
+		}
+	}
+	if len(users) == 0 {
+		return // no part of gpuscale needs one of its series
+	}
+	v, known := l.answer(KubeState)
+	if known && len(v) == 0 {
+		l.warn(Finding{
+			Object: "Prometheus", Seen: "kube_pod_info has no series; metrics that begin with kube_ are asked for by HPA " + named(users),
+			Means:    "those HPAs do not scale; no board, rule, alert, signal or report of gpuscale needs these series",
+			Fix:      "Install kube-state-metrics and have it scraped, or scale on something else.",
+			Commands: []string{l.kubectl("get", "pods", "-A", "-l", "app.kubernetes.io/name=kube-state-metrics")},
+		})
+	}
+}
+
+// pathOf is where an HPA names a metric, as a JSON pointer.
+func pathOf(h *hpa, group, name string) string {
+	for i, m := range h.Spec.Metrics {
+		if g, n := metricOf(m); g != group || n != name {
+			continue
+		}
+		field := map[bool]string{true: "pods", false: "external"}[m.Pods != nil]
+		if m.Object != nil {
+			field = "object"
+		}
+		return fmt.Sprintf("/spec/metrics/%d/%s/metric/name", i, field)
+	}
+	return ""
+}

@@ -1,0 +1,162 @@
+package doctor
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Annotations of ours on nodes. TestNames holds them against those who write them.
+const (
+	annotationRecord = "gpuscale.io/repartition"
+	annotationAgent  = "gpuscale.io/mig-agent"
+)
+
+// record is the part of an operation's record that is looked at.
+type record struct {
+	Config   string    `json:"config"`
+	Started  time.Time `json:"started"`
+	Deadline time.Time `json:"deadline"`
+	Cordoned bool      `json:"cordoned"`
+	Undo     *struct {
+		Attempts int `json:"attempts"`
+	} `json:"undo"`
+}
+
+// maxRecord bounds what an annotation is believed to say.
+const maxRecord = 256 << 10
+
+// recordOf reads a node's record; ok is false where there is none. One that cannot be
+// read is an error.
+func recordOf(n *corev1.Node) (r record, ok bool, err error) {
+	text, ok := n.Annotations[annotationRecord]
+	if !ok {
+		return r, false, nil
+	}
+	if len(text) > maxRecord {
+		return r, true, fmt.Errorf("it has %d bytes", len(text))
+	}
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		return r, true, fmt.Errorf("it cannot be read: %w", err)
+	}
+	return r, true, nil
+}
+
+// migLogs writes the commands that show what mig-manager says on a node.
+func (l *look) migLogs(node string) []string {
+	namespace := "gpu-operator"
+	if p := l.podOn(node, "k8s-mig-manager"); p != nil {
+		return []string{l.in(p.Namespace, "logs", p.Name, "--all-containers", "--tail=100")}
+	}
+	for i := range l.f.Pods {
+		if p := &l.f.Pods[i]; slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool { return strings.Contains(image(c.Image), "k8s-mig-manager") }) {
+			namespace = p.Namespace
+			break
+		}
+	}
+	return []string{l.in(namespace, "get", "pods", "-l", "app=nvidia-mig-manager", "--field-selector", "spec.nodeName="+node)}
+}
+
+func migFailed(l *look) {
+	nodes := l.nodes()
+	l.use(Pods)
+	for i := range nodes {
+		n := &nodes[i]
+		r, ours, _ := recordOf(n)
+		f := Finding{Object: "Node " + n.Name, Means: "it offers another layout than was planned, or none"}
+		if n.Labels[labelMIGState] == "failed" {
+			f.Seen = fmt.Sprintf("label %s is failed, %s is %s", labelMIGState, labelMIGConfig, n.Labels[labelMIGConfig])
+			f.Fix = "See what mig-manager says: a process that holds a card, a profile that the card has not, a card that wants a reset. It tries again when the label changes."
+			f.Commands = l.migLogs(n.Name)
+			if ours && (r.Undo == nil || r.Undo.Attempts < maxUndo) {
+				f.Seen += "; the autoscaler is going back to the layout from before"
+				l.warn(f)
+			} else {
+				l.fault(f)
+			}
+			continue
+		}
+		var answer struct {
+			State   string `json:"state"`
+			Message string `json:"message"`
+		}
+		text := n.Annotations[annotationAgent]
+		if text == "" || len(text) > maxRecord || json.Unmarshal([]byte(text), &answer) != nil || answer.State != "failed" {
+			continue
+		}
+		f.Seen = fmt.Sprintf("annotation %s says failed: %s", annotationAgent, answer.Message)
+		f.Fix = "docs/mig.md, \"What can go wrong\", has what to do for each message."
+		f.Commands = []string{l.kubectl("describe", "node", n.Name)}
+		l.fault(f)
+	}
+}
+
+// maxUndo is how often the autoscaler goes back before it leaves a node to people.
+const maxUndo = 5
+
+// wedged is how long mig-manager may take.
+const wedged = 10 * time.Minute
+
+func migWedged(l *look) {
+	nodes := l.nodes()
+	l.use(Pods)
+	for i := range nodes {
+		n := &nodes[i]
+		if !changing(n) {
+			continue
+		}
+		state := n.Labels[labelMIGState]
+		since, known := l.pendingSince(n)
+		if !known {
+			l.cannot("since when %s is %s on node %s stands nowhere", labelMIGState, state, n.Name)
+			continue
+		}
+		took := l.f.Now.Sub(since)
+		if r, ours, err := recordOf(n); took < wedged || ours && err == nil && l.f.Now.Before(r.Deadline) {
+			continue // or the autoscaler's own watch is not over yet
+		}
+		f := Finding{
+			Object: "Node " + n.Name, Seen: fmt.Sprintf("label %s has been %s for at least %s", labelMIGState, state, took.Round(time.Minute)),
+			Means: "it offers no GPU, and mig-manager does not begin again by itself",
+			Fix:   "See what it waits for (a client that does not stop, usually), then make its pod anew: it reads the label when it starts.",
+		}
+		f.Commands = l.migLogs(n.Name)
+		if p := l.podOn(n.Name, "k8s-mig-manager"); p != nil {
+			f.Commands = append(f.Commands, l.in(p.Namespace, "delete", "pod", p.Name))
+		}
+		l.fault(f)
+	}
+}
+
+// pendingSince says since when mig-manager has been at work, at the latest: by our own
+// record of it, or by when whoever owns the label has last written to the node.
+func (l *look) pendingSince(n *corev1.Node) (time.Time, bool) {
+	if r, ours, err := recordOf(n); ours && err == nil && r.Config != "" && r.Config == n.Labels[labelMIGConfig] && !r.Started.IsZero() {
+		return r.Started, true
+	}
+	var last time.Time
+	for _, m := range n.ManagedFields {
+		if m.Time != nil && m.FieldsV1 != nil && m.Subresource == "" && owns(m.FieldsV1.Raw, labelMIGState) && m.Time.After(last) {
+			last = m.Time.Time
+		}
+	}
+	return last, !last.IsZero()
+}
+
+// owns reports whether a set of managed fields has a label in it.
+func owns(fields []byte, label string) bool {
+	var set struct {
+		Metadata struct {
+			Labels map[string]json.RawMessage `json:"f:labels"`
+		} `json:"f:metadata"`
+	}
+	if json.Unmarshal(fields, &set) != nil {
+		return false
+	}
+	_, ok := set.Metadata.Labels["f:"+label]
+	return ok
+}

@@ -1,0 +1,120 @@
+package doctor
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/gpu/mig"
+)
+
+func profileImpossible(l *look) {
+	pods := l.pods()
+	if !l.use(Nodes) || !l.use(Pools) {
+		return
+	}
+	offered := map[string]bool{}
+	for i := range l.f.Nodes {
+		for name, q := range l.f.Nodes[i].Status.Capacity {
+			if q.Sign() > 0 {
+				offered[string(name)] = true
+			}
+		}
+	}
+	tables := l.tables()
+	for i := range pods {
+		p := &pods[i]
+		if p.Status.Phase != corev1.PodPending || p.Spec.NodeName != "" {
+			continue
+		}
+		for _, r := range slices.Sorted(keysOf(gpuResources(p))) {
+			profile, ok := mig.ProfileOfResource(r)
+			if !ok || offered[r] {
+				continue
+			}
+			l.profile(p, r, profile, tables)
+		}
+	}
+}
+
+func keysOf(m map[string]int64) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+// profile reports a pod whose profile no pool can give.
+func (l *look) profile(p *corev1.Pod, resource, profile string, tables mig.Tables) {
+	var near []string
+	for i := range l.f.Pools {
+		can, known, others := givesProfile(&l.f.Pools[i], profile, tables)
+		if can {
+			return
+		}
+		if !known {
+			l.cannot("nobody has said what %s of GPUNodePool %s can be cut into", l.f.Pools[i].Spec.Template.Product, l.f.Pools[i].Name)
+			return
+		}
+		near = append(near, others...)
+	}
+	slices.Sort(near)
+	near = slices.Compact(near)
+	f := Finding{
+		Object: "Pod " + p.Namespace + "/" + p.Name, Seen: "it asks for " + resource + ", which no node offers and no pool's card can be cut into",
+		Means: "it waits for ever", Fix: "Ask for a profile that there is, or make a pool of cards that have this one (docs/mig.md).",
+		Commands: []string{l.in(p.Namespace, "get", "pod", p.Name, "-o", "jsonpath={.spec.containers[*].resources.limits}")},
+	}
+	if len(near) > 0 {
+		f.Fix = "Ask for a profile that there is (" + named(near) + "), or make a pool of cards that have this one (docs/mig.md)."
+	}
+	l.fault(f)
+}
+
+// givesProfile reports whether a pool's cards have a profile, or can be given it; known
+// is false where nobody can tell. others are the profiles that they may have.
+func givesProfile(pool *v1alpha1.GPUNodePool, profile string, tables mig.Tables) (can, known bool, others []string) {
+	m := pool.Spec.MIG
+	if m == nil {
+		return false, true, nil
+	}
+	for _, layout := range m.BootLayout {
+		if layout[profile] > 0 {
+			return true, true, nil
+		}
+		for name, n := range layout {
+			if n > 0 {
+				others = append(others, name)
+			}
+		}
+	}
+	if m.Actuator == "none" {
+		return false, true, others
+	}
+	table, ok := tables.ForModel(gpu.ProductName(pool.Spec.Template.Product))
+	if !ok {
+		return false, gpuWithoutMIG(pool.Spec.Template.Product), others
+	}
+	for _, p := range table.Profiles() {
+		name := table.Name(p)
+		if len(m.AllowedProfiles) > 0 && !slices.Contains(m.AllowedProfiles, name) {
+			continue
+		}
+		if name == profile {
+			return true, true, nil
+		}
+		others = append(others, name)
+	}
+	return false, true, others
+}
+
+// gpuWithoutMIG reports whether a product is one that we know and that has no MIG.
+func gpuWithoutMIG(product string) bool {
+	_, known := gpu.ParseProduct(product)
+	return known
+}

@@ -1,0 +1,67 @@
+package doctor
+
+import (
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// target of a scaler.
+type target struct{ namespace, kind, name string }
+
+// scalers of each target, and the targets in the order in which they were met.
+func (l *look) scalers() (holders map[target][]string, order []target) {
+	holders = map[target][]string{}
+	put := func(t target, who string) {
+		if len(holders[t]) == 0 {
+			order = append(order, t)
+		}
+		holders[t] = append(holders[t], who)
+	}
+	for i := range l.f.HPAs {
+		h := &l.f.HPAs[i]
+		// KEDA's own HPA stands for its ScaledObject.
+		if slices.ContainsFunc(h.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "ScaledObject" }) && l.has(ScaledObjects) {
+			continue
+		}
+		put(targetOf(h), "HorizontalPodAutoscaler "+h.Name)
+	}
+	for i := range l.f.ScaledObjects {
+		s := &l.f.ScaledObjects[i]
+		kind := s.Spec.ScaleTargetRef.Kind
+		if kind == "" {
+			kind = "Deployment"
+		}
+		put(target{s.Namespace, kind, s.Spec.ScaleTargetRef.Name}, "ScaledObject "+s.Name)
+	}
+	return holders, order
+}
+
+func targetOf(h *hpa) target {
+	return target{h.Namespace, h.Spec.ScaleTargetRef.Kind, h.Spec.ScaleTargetRef.Name}
+}
+
+func hpaTwoScalers(l *look) {
+	if !l.use(HPAs) {
+		return
+	}
+	l.use(ScaledObjects)
+	holders, order := l.scalers()
+	for _, t := range order {
+		who := holders[t]
+		if len(who) < 2 {
+			continue
+		}
+		f := Finding{
+			Object: t.kind + " " + t.namespace + "/" + t.name, Seen: "scaled by " + named(who),
+			Means: "they overrule each other: the replicas swing, or stay where the last one put them",
+			Fix:   "Keep one: delete the other, or move its metrics into the first.",
+		}
+		for _, w := range who[1:min(len(who), 3)] {
+			kind, name, _ := strings.Cut(w, " ")
+			f.Commands = append(f.Commands, l.in(t.namespace, "delete", strings.ToLower(kind), name))
+		}
+		l.fault(f)
+	}
+}
