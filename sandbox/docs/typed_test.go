@@ -116,7 +116,11 @@ func (w *typist) commandLine(ctx context.Context, tree Tree, c Command) error {
 
 // of says whether a command is the one that ends so.
 func (a answer) of(c Command) bool {
-	return (a.page == "" || a.page == c.Page) && a.text == strings.TrimSpace(c.Text)
+	text := strings.TrimSpace(c.Text)
+	if a.page == "" {
+		return regexp.MustCompile(a.text).MatchString(text)
+	}
+	return a.page == c.Page && a.text == text
 }
 
 func statusOf(err error) int {

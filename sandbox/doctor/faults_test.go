@@ -67,9 +67,9 @@ func TestSeededFaults(t *testing.T) {
 	}
 }
 
-// steady is for how long a fault has to look as expected: as often the HPA controller,
-// the autoscaler and Prometheus look, and what they make of it may be wrong, too.
-const steady = time.Second
+// steady is for how long a fault has to look as expected: the HPA controller, the
+// autoscaler and Prometheus look every second, and what they make of it may be wrong.
+const steady = 700 * time.Millisecond
 
 // try makes the fault, lets doctor find it, and mends it.
 func (b *bed) try(t *testing.T, f fault) {

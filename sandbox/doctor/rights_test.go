@@ -137,10 +137,10 @@ func (b *bed) makeVisitors(t *testing.T) {
 
 // call is a line of the audit log.
 type call struct {
-	Verb, RequestURI string
-	User             struct{ Username string }
-	ObjectRef        struct{ Resource, Subresource string }
-	ResponseStatus   struct{ Code int }
+	Verb, RequestURI, UserAgent string
+	User                        struct{ Username string }
+	ObjectRef                   struct{ Resource, Subresource string }
+	ResponseStatus              struct{ Code int }
 }
 
 // reads says whether a call changes nothing. To ask what one may do is a create.
@@ -154,7 +154,11 @@ func (c call) reads() bool {
 	return false
 }
 
-// audited are all calls of a user or service account so far.
+// doctorAgent begins what doctor says it is. Who types in what it prints may write, in
+// the same user's name.
+const doctorAgent = "gpuscale-report-doctor/"
+
+// audited are all calls that doctor made so far as a user or service account.
 func (b *bed) audited(t *testing.T, who string) []call {
 	t.Helper()
 	file, err := os.Open(b.audit)
@@ -170,7 +174,7 @@ func (b *bed) audited(t *testing.T, who string) []call {
 		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
 			continue // the last line may be half written
 		}
-		if c.User.Username[strings.LastIndexByte(c.User.Username, ':')+1:] == who {
+		if strings.HasPrefix(c.UserAgent, doctorAgent) && c.User.Username[strings.LastIndexByte(c.User.Username, ':')+1:] == who {
 			out = append(out, c)
 		}
 	}
