@@ -117,7 +117,7 @@ func advise(err error) error {
 	case errors.As(err, &several):
 		return usage{fmt.Errorf("%w: name it with --match 'cluster=%q'", err, several.Names[0])}
 	case errors.Is(err, query.ErrNoData):
-		return errors.New(model.Missing())
+		return fmt.Errorf("%w\n%s\nWhat began to be scraped since then is not in it: a shorter --since has shorter steps", err, model.Missing())
 	case strings.Contains(text, "HTTP 401"), strings.Contains(text, "HTTP 403"):
 		return fmt.Errorf("%w\nPrometheus does not let us in: give --bearer-token-file, --username with --password-file, --header X-Scope-OrgID=… or --sigv4-region", err)
 	case strings.Contains(text, "HTTP 404"):

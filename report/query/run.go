@@ -140,7 +140,7 @@ func explore(ctx context.Context, p Prometheus, w Window, o Options) (Answers, e
 		return Answers{}, err
 	}
 	if !a.Exporter && !a.Autoscaler {
-		return Answers{}, ErrNoData
+		return Answers{}, fmt.Errorf("%w from %s to %s, whole steps of %s", ErrNoData, w.From.Format(time.RFC3339), w.Until.Format(time.RFC3339), w.Coarse)
 	}
 	if err := clusters(ctx, p, d, w); err != nil {
 		return Answers{}, err
