@@ -516,6 +516,9 @@ func guideHPAs(t *testing.T) (out []*autoscalingv2.HorizontalPodAutoscaler) {
 	}
 	for i, block := range strings.Split(string(text), "```yaml\n")[1:] {
 		manifest, _, closed := strings.Cut(block, "```")
+		if strings.HasPrefix(manifest, "# ") {
+			continue // a part of a file, which its first line names
+		}
 		h := &autoscalingv2.HorizontalPodAutoscaler{}
 		if err := yaml.UnmarshalStrict([]byte(manifest), h); err != nil || !closed || h.Kind != "HorizontalPodAutoscaler" {
 			t.Fatalf("manifest %d of docs/hpa.md: %s %v", i+1, h.Kind, err)
