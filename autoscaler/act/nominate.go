@@ -42,6 +42,15 @@ func (a *Actor) promise(ctx context.Context, r *round, pods []string, node strin
 	}
 }
 
+// breakPromise forgets pods whose place is not made free after all: nominated again and
+// again, they would keep others from whatever becomes free there. The nomination itself
+// goes with the scheduler's next try.
+func (a *Actor) breakPromise(pods []string) {
+	for _, key := range pods {
+		delete(a.promises, key)
+	}
+}
+
 // keepPromises nominates again who has been forgotten, and forgets who needs it no more.
 func (a *Actor) keepPromises(ctx context.Context, r *round) {
 	for _, key := range slices.Sorted(maps.Keys(a.promises)) {

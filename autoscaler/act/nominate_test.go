@@ -84,6 +84,20 @@ func TestPromisesAreKept(t *testing.T) {
 	}
 }
 
+// TestPromiseIsBroken: where nobody leaves after all, nothing is kept any longer.
+func TestPromiseIsBroken(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.Nominate = true }, replica("a", "p-1"), replica("b", ""))
+	w.full["a"] = true
+	w.snap.Pods = []plan.Pod{
+		{Namespace: "ns", Name: "a", Node: "p-1", Created: start, Evictable: true},
+		{Namespace: "ns", Name: "b", UID: "uid-b", Created: start},
+	}
+	w.want(Refused, plan.Action{Verb: plan.Reclaim, Pool: "p", Node: "p-1", Pod: "ns/a", Reason: plan.ReclaimBorrowed, For: []string{"ns/b"}})
+	if len(w.actor.promises) != 0 {
+		t.Errorf("still promised: %v", w.actor.promises)
+	}
+}
+
 func nominated(p *corev1.Pod, node string) *corev1.Pod {
 	p.Status.NominatedNodeName = node
 	return p

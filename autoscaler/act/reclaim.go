@@ -42,11 +42,14 @@ func (a *Actor) reclaim(ctx context.Context, r *round, action plan.Action) error
 	// Before, so that there is no moment at which the place is anybody's.
 	a.promise(ctx, r, action.For, action.Node)
 	err = a.evict(ctx, &pod, nil)
-	switch {
-	case apierrors.IsTooManyRequests(err):
-		return refuse("a budget has no room: %v", err)
-	case isGone(err):
+	if isGone(err) {
 		return nil
+	}
+	if err != nil {
+		a.breakPromise(action.For)
+	}
+	if apierrors.IsTooManyRequests(err) {
+		return refuse("a budget has no room: %v", err)
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -59,6 +60,8 @@ func load(o Options) (*rest.Config, error) {
 		return cfg, nil
 	case o.Kubeconfig != "":
 		return nil, fmt.Errorf("reading kubeconfig %s: %w", o.Kubeconfig, err)
+	case clientcmd.IsEmptyConfig(err): // client-go's words for it name a variable that we do not read
+		return nil, errors.New("no cluster is known: give --kubeconfig, or set KUBECONFIG to a file that is there (this is no pod)")
 	}
 	return nil, fmt.Errorf("finding a cluster (no --kubeconfig, not in a pod): %w", err)
 }

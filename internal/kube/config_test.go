@@ -51,3 +51,14 @@ func TestConfigSaysWhichFile(t *testing.T) {
 		t.Errorf("err = %v, want one that names %s", err, file)
 	}
 }
+
+// TestNoCluster: where nothing names a cluster, what to do is said in words of ours.
+func TestNoCluster(t *testing.T) {
+	for name, value := range map[string]string{"KUBERNETES_SERVICE_HOST": "", "KUBECONFIG": filepath.Join(t.TempDir(), "none"), "HOME": t.TempDir()} {
+		t.Setenv(name, value)
+	}
+	_, err := Config(Options{})
+	if err == nil || !strings.Contains(err.Error(), "give --kubeconfig") || strings.Contains(err.Error(), "KUBERNETES_MASTER") {
+		t.Errorf("got %v", err)
+	}
+}
