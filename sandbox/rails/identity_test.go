@@ -53,6 +53,13 @@ func TestAnotherOfTheSameName(t *testing.T) {
 		t.Errorf("the new pod was asked to leave: %v", now.DeletionTimestamp)
 	}
 	w.must(w.admin.Delete(t.Context(), &now, client.GracePeriodSeconds(0)))
+	// Nobody but the test has a hand in it: KWOK deletes by name, and would have
+	// taken the new pod for the old one.
+	if also := w.writes(t, "system:kwok", func(e auditEvent) bool {
+		return e.Verb == "delete" && e.Object.Namespace == w.namespace() && e.Object.Name == "lonely"
+	}); len(also) > 0 {
+		t.Errorf("KWOK deleted pods that the API server had removed: %v", also)
+	}
 
 	w.edit("h100", func(p *v1alpha1.GPUNodePoolSpec) { p.Min = 0 })
 	s = w.decided()
