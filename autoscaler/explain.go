@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -57,6 +58,8 @@ func newExplainCommand(out io.Writer) *cobra.Command {
 				switch {
 				case len(args) != 1:
 					return usage{fmt.Errorf("want one name: explain %s", e.use)}
+				case strings.HasSuffix(e.use, "/NAME") && !strings.Contains(args[0], "/"):
+					return usage{fmt.Errorf("%s: want NAMESPACE/NAME: explain %s", args[0], e.use)}
 				case !ok:
 					return usage{fmt.Errorf("--output %q: want text or json", form)}
 				}

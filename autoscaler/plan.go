@@ -89,9 +89,13 @@ func named(file string) string {
 // the file and the line.
 func readSnapshot(file, text string) (plan.Snapshot, plan.Policy, error) {
 	file = named(file)
+	if strings.TrimSpace(text) == "" {
+		// What was to be asked has not answered: that is not an empty cluster.
+		return plan.Snapshot{}, plan.Policy{}, badSnapshot{fmt.Errorf("%s: is empty; want a snapshot, as /debug/snapshot gives it", file)}
+	}
 	snapshot, policy, err := scenario.Parse(text)
 	if err == nil {
-		err = snapshot.Check()
+		err = errors.Join(snapshot.Check(), policyProblems(policy))
 	}
 	if err != nil {
 		return plan.Snapshot{}, plan.Policy{}, located(file, text, err)
@@ -99,13 +103,33 @@ func readSnapshot(file, text string) (plan.Snapshot, plan.Policy, error) {
 	return snapshot, policy, nil
 }
 
+// policyProblems are those of a policy, each with its path.
+func policyProblems(p plan.Policy) error {
+	err := p.Check()
+	if err == nil {
+		return nil
+	}
+	var out []error
+	for _, problem := range single(err) {
+		out = append(out, fmt.Errorf("policy.%s", problem))
+	}
+	return errors.Join(out...)
+}
+
 func read(in io.Reader, file string) (string, error) {
 	if file == "-" {
-		text, err := io.ReadAll(in)
-		return string(text), err
+		return readText(in)
 	}
-	text, err := os.ReadFile(file)
-	return string(text), err
+	opened, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = opened.Close() }() // it was only read
+	text, err := readText(opened)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", file, err)
+	}
+	return text, nil
 }
 
 // maxProblems bounds what is printed of a file that is something else altogether.
@@ -148,32 +172,50 @@ func single(err error) []string {
 	return out
 }
 
+// verbs are what declares the subjects of problems, by the beginning of their path.
+var verbs = map[string]string{"pools": "pool", "nodes": "node", "pods": "pod", "forecasts": "forecast"}
+
 // lineOf finds the last line about the subject of a problem that Check found,
 // such as "pools[p].min: …"; 0 for none.
 func lineOf(text, problem string) int {
+	switch {
+	case strings.HasPrefix(problem, "policy."):
+		return scenario.LineOf(text, "policy", "")
+	case strings.HasPrefix(problem, "memory."), strings.HasPrefix(problem, "now:"):
+		return scenario.LineOf(text, "tick", "")
+	case strings.HasPrefix(problem, "tenants"):
+		_, rest, _ := strings.Cut(problem, "tenant \"")
+		name, _, quoted := strings.Cut(rest, "\"")
+		if !quoted { // "tenants[t].reclaimIdle: …"
+			_, rest, _ = strings.Cut(problem, "[")
+			if name, _, quoted = strings.Cut(rest, "]"); !quoted {
+				return 0
+			}
+		}
+		return scenario.LineOf(text, "quota", name)
+	}
 	kind, rest, ok := strings.Cut(problem, "[")
-	name, _, closed := strings.Cut(rest, "]")
-	if !ok || !closed {
+	name, field, closed := strings.Cut(rest, "]")
+	verb := verbs[kind]
+	if !ok || !closed || verb == "" {
 		return 0
 	}
-	verb := map[string]string{"pools": "pool", "nodes": "node", "pods": "pod"}[kind]
-	found := 0
-	for i, line := range strings.Split(text, "\n") {
-		words := strings.Fields(line)
-		if len(words) > 1 && words[0] == verb && strings.Trim(words[1], `"`) == name {
-			found = i + 1
+	if index, ok := strings.CutPrefix(field, ".cards["); ok && kind == "nodes" {
+		index, _, _ = strings.Cut(index, "]")
+		if line := scenario.LineOf(text, "gpu", name+"/"+index); line > 0 {
+			return line
 		}
 	}
-	return found
+	return scenario.LineOf(text, verb, name)
 }
 
 const planHelp = `Print the plan for a snapshot: what the autoscaler would do, and why.
 
 The file is scenario text, as /debug/snapshot of a running autoscaler gives it,
-its policy included. The same file gives the same plan, anywhere: no cluster is
-asked and nothing is done. A scenario that has plan or settle lines of its own is
-played in a simulated world, and its answers are printed; those that are written
-in it (after a line "----") are not looked at.
+its policy included; it may be packed with gzip. The same file gives the same
+plan, anywhere: no cluster is asked and nothing is done. A scenario that has plan
+or settle lines of its own is played in a simulated world, and its answers are
+printed; those that are written in it (after a line "----") are not looked at.
 
 Exit codes:
   0  the plan was printed

@@ -16,6 +16,7 @@ func newProviders(a assembly, mig *partition.Manager) pools.Providers {
 	return pools.Providers{
 		KWOK:    pools.NewKWOK(a.client, a.live, mig),
 		Scale:   pools.NewScale(a.client, a.live),
+		Fixed:   pools.NewFixed(a.client),
 		ASG:     pools.NewASG(pools.ASGOptions{Live: a.live, Config: awsConfig, Log: a.log}),
 		History: pools.NewHistory(time.Now),
 	}

@@ -87,7 +87,11 @@ func readWorld(f replayFlags) (*replay.World, error) {
 	if err != nil {
 		return nil, err
 	}
-	return replay.NewWorld(nodes, pods, f.mig)
+	w, err := replay.NewWorld(nodes, pods, f.mig)
+	if err != nil {
+		return nil, fmt.Errorf("%s and %s: %w", f.nodes, f.pods, err)
+	}
+	return w, nil
 }
 
 func readList[T any](name string, read func(string, io.Reader) ([]T, error)) ([]T, error) {
@@ -96,5 +100,9 @@ func readList[T any](name string, read func(string, io.Reader) ([]T, error)) ([]
 		return nil, err
 	}
 	defer func() { _ = file.Close() }() // it was only read
-	return read(name, file)
+	plain, err := unpacked(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", name, err)
+	}
+	return read(name, plain)
 }

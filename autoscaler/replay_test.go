@@ -54,16 +54,48 @@ func TestReplayJSON(t *testing.T) {
 	}
 }
 
+// Lists as people have them: packed, and out of a spreadsheet.
+func TestReplayReadsOtherPeoplesLists(t *testing.T) {
+	dir := t.TempDir()
+	plain, err := os.ReadFile(replayNodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	small := packed(t, string(plain))
+	nodes, pods := filepath.Join(dir, "nodes.csv.gz"), filepath.Join(dir, "pods.csv")
+	sheet := "\ufeff\"name\",\"cpu_milli\",\"memory_mib\",\"num_gpu\",\"gpu_milli\",\"gpu_spec\"\r\n\"a\",\"1000\",\" 64\",\"1.0\",\"500.0\",\"\"\r\n"
+	for name, text := range map[string][]byte{nodes: small, pods: []byte(sheet)} {
+		if err := os.WriteFile(name, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, _, err := runCommand(t, "replay", "--nodes", nodes, "--pods", pods, "--seeds", "1", "--policy", "bestfit")
+	if err != nil || !strings.Contains(out, "114 cards, 1 pods") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if err := os.WriteFile(nodes, small[:20], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := runCommand(t, "replay", "--nodes", nodes, "--pods", pods); err == nil || !strings.Contains(err.Error(), nodes) {
+		t.Errorf("cut off: %v", err)
+	}
+}
+
 func TestReplayRefuses(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bad.csv")
 	text := "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\na,1000,64,1,half,\n"
 	if err := os.WriteFile(bad, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	header := filepath.Join(t.TempDir(), "header.csv")
+	if err := os.WriteFile(header, []byte("sn,cpu_milli,memory_mib,gpu,model\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, test := range []struct {
 		args []string
 		want string
 	}{
+		{[]string{"--nodes", header, "--pods", replayPods}, "header.csv and " + replayPods + ": 0 nodes without a GPU"},
 		{[]string{"--nodes", replayNodes}, `required flag(s) "pods" not set`},
 		{[]string{"--nodes", "none.csv", "--pods", replayPods}, "none.csv"},
 		{[]string{"--nodes", replayNodes, "--pods", bad}, `bad.csv:2: gpu_milli: "half": want a whole number`},

@@ -23,7 +23,7 @@ type still struct{ seen plan.Snapshot }
 func (s still) Observe(context.Context, time.Time) (observe.Observation, error) {
 	return observe.Observation{Snapshot: s.seen}, nil
 }
-func (still) Load(context.Context) (plan.Memory, error)                    { return plan.Memory{}, nil }
+func (s still) Load(context.Context) (plan.Memory, error)                  { return s.seen.Memory, nil }
 func (still) Save(context.Context, plan.Snapshot, plan.Memory) error       { return nil }
 func (still) Resume(context.Context, time.Time) error                      { return nil }
 func (still) Apply(context.Context, plan.Snapshot, plan.Plan) []act.Result { return nil }

@@ -1,12 +1,30 @@
 package gpu
 
-import "strings"
+import (
+	"strings"
+	"sync"
+)
 
 // ParseProduct returns the model that a product name means: a GFD node label
 // ("NVIDIA-H100-80GB-HBM3", suffixes "-SHARED" and "-MIG-3g.40gb" included), the
 // driver's name ("NVIDIA H100 80GB HBM3") or our own ("H100-80GB"). It is false
 // for a name nobody told us about, and for one that leaves the memory open.
-func ParseProduct(label string) (Model, bool) { return ParseProductMemory(label, 0) }
+func ParseProduct(label string) (Model, bool) {
+	if m, ok := byName()[label]; ok {
+		return m, true
+	}
+	return ParseProductMemory(label, 0)
+}
+
+// byName are the models under our own names, which are asked for once for every
+// card of a snapshot's text.
+var byName = sync.OnceValue(func() map[string]Model {
+	all := make(map[string]Model, len(products))
+	for _, p := range products {
+		all[p.Name] = p.Model
+	}
+	return all
+})
 
 // ParseProductMemory is ParseProduct for a card whose memory is known too, in
 // MiB (GFD's label nvidia.com/gpu.memory), which tells apart the models that

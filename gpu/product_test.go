@@ -46,6 +46,11 @@ func TestParseProduct(t *testing.T) {
 		"NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition": "RTX-PRO-6000-Blackwell-96GB",
 		"NVIDIA-RTX-6000-Ada-Generation":               "RTX-6000-ADA",
 		"NVIDIA-GeForce-RTX-4090":                      "RTX-4090",
+		"NVIDIA-GeForce-RTX-2080-Ti":                   "RTX-2080-TI",
+		"NVIDIA-RTX-A4000":                             "RTX-A4000",
+		"NVIDIA-RTX-5000-Ada-Generation":               "RTX-5000-ADA",
+		"Quadro-RTX-5000":                              "RTX-5000",
+		"NVIDIA-TITAN-RTX":                             "TITAN-RTX",
 		// Driver names.
 		"NVIDIA H100 80GB HBM3": "H100-80GB",
 		"NVIDIA A100-SXM4-40GB": "A100-40GB",
@@ -102,8 +107,8 @@ func TestOurNamesMeanThemselves(t *testing.T) {
 	var names []string
 	for _, p := range products {
 		m, ok := ParseProduct(p.Name)
-		if !ok || m != p.Model {
-			t.Errorf("%s: got %+v", p.Name, m)
+		if searched, _ := ParseProductMemory(p.Name, 0); !ok || m != p.Model || searched != m {
+			t.Errorf("%s: got %+v, and %+v by its spelling", p.Name, m, searched)
 		}
 		if p.MemoryMiB <= 0 || p.Vendor == "" || slices.Contains(names, p.Name) {
 			t.Errorf("%+v: no memory, no vendor, or twice", p.Model)

@@ -205,7 +205,8 @@ func (w *world) judgePools() {
 	}
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if n.since != NodeUnready || n.pool < 0 {
+		w.noteNewcomer(i)
+		if n.since != NodeUnready || n.pool < 0 || w.pools[n.pool].Fixed { // nobody failed to deliver it
 			continue
 		}
 		p := &w.pools[n.pool]
@@ -258,7 +259,8 @@ func (w *world) addSpare(pool int, at time.Time, action int) {
 func (w *world) addVirtual(pool int, at time.Time, action int) int {
 	p := &w.pools[pool]
 	name := "a new node of " + p.Name
-	w.nodes = append(w.nodes, nodeState{Node: &Node{Name: name, Pool: p.Name}, virtual: true, name: name, pool: pool,
+	unique := fmt.Sprintf("%s, %d", name, len(w.nodes)) // a place of its own
+	w.nodes = append(w.nodes, nodeState{Node: &Node{Name: unique, Pool: p.Name}, virtual: true, name: name, pool: pool,
 		class: p.class, tier: tierNode, since: NodeUpcoming, at: at, changeAt: at, room: p.empty.clone(), action: action,
 		expected: p.Template.Cards, cut: make([]bool, len(p.Template.Cards))})
 	return len(w.nodes) - 1

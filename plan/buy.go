@@ -120,11 +120,18 @@ func (w *world) cannotBuy(k *kind, p *poolState) (Reason, string) {
 	if why := w.misfit(k, p); why != "" {
 		return NoPoolFits, p.Name + ": " + why
 	}
+	if why := w.unlike(k, p); why != "" {
+		return NoPoolFits, p.Name + ": " + why
+	}
 	switch {
 	case p.stop != "":
 		return p.stop, p.Name + ": " + p.why
+	case w.blindTo(k, p) && p.Fixed:
+		return HoldersUnknown, p.Name + ": of the nodes it has nobody says who holds what"
 	case w.blindTo(k, p):
 		return HoldersUnknown, p.Name + ": a new node would have to be cut, and of those it has nobody says who holds what"
+	case p.Fixed:
+		return PoolFixed, p.Name + ": fixed pool, no machines to buy"
 	case p.base+p.grown >= p.Max:
 		return PoolAtMax, fmt.Sprintf("%s has %d of %d nodes", p.Name, p.base+p.grown, p.Max)
 	case p.grown >= w.policy.MaxNodesPerScaleUp:
@@ -162,12 +169,41 @@ func (w *world) misfit(k *kind, p *poolState) string {
 		if _, ok := w.cutNew(k, p); ok {
 			return ""
 		}
+		if need, known := w.needOf(k, p.empty.model); known && p.MIG.Repartition && total(need) > 1 {
+			return "no one card can be cut into all it asks for"
+		}
 		return "has no such slices"
 	case "":
 		return ""
+	case "cards", partOfCard:
+		return p.shortOfCards(k.pod, lack)
 	default:
 		return "too few " + lack
 	}
+}
+
+func total(need []mig.Count) int {
+	n := 0
+	for _, c := range need {
+		n += c.N
+	}
+	return n
+}
+
+// shortOfCards says why the cards of a new node will not do.
+func (p *poolState) shortOfCards(pod *Pod, lack string) string {
+	cards := p.Template.Cards
+	switch {
+	case p.empty.whole == 0 && len(cards) > 0 && !slices.ContainsFunc(cards, func(c Card) bool { return !c.MIG }):
+		return "its cards are all in MIG mode"
+	case p.empty.whole > 0 && !sameVendor(pod.Demand.Vendor, p.empty.vendor):
+		return fmt.Sprintf("its cards are of %s, not of %s", p.empty.vendor, pod.Demand.Vendor)
+	case lack == "cards":
+		return "too few cards"
+	case p.empty.whole > 0 && p.empty.unmeasured(pod):
+		return "how much memory its cards have is not known"
+	}
+	return "too little of a card, or too few cards"
 }
 
 // sharers counts the pods, this one and those after it, that one new node with
@@ -276,7 +312,7 @@ func (w *world) raiseToMin() {
 	for i := range w.pools {
 		p := &w.pools[i]
 		n := min(p.Min, p.Max) - p.base
-		if n <= 0 || p.stop != "" || len(w.actions) >= w.policy.MaxActionsPerRound {
+		if n <= 0 || p.Fixed || p.stop != "" || len(w.actions) >= w.policy.MaxActionsPerRound {
 			continue
 		}
 		n = min(n, w.policy.MaxNodesPerScaleUp, w.policy.MaxNodesPerHour-w.recent(p.Name), maxUpcoming)
@@ -293,7 +329,7 @@ func (w *world) raiseToMin() {
 
 // reasonRank orders the reasons why no pool gives a node by how close the pool
 // was: what would have worked with a little more comes first.
-var reasonRank = []Reason{BoundReached, HoldersUnknown, PoolAtMax, BackingOff, Frozen, TooManyUnready, NoPoolFits}
+var reasonRank = []Reason{BoundReached, HoldersUnknown, PoolAtMax, BackingOff, Frozen, TooManyUnready, PoolFixed, NoPoolFits}
 
 // unbought is the reason, of all pools, that came closest to a node.
 func (w *world) unbought(k *kind) (Reason, string) {

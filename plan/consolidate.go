@@ -76,7 +76,7 @@ func (w *world) empties(u underused, stay []*Pod) bool {
 	cost := 0.0
 	for i := range w.nodes {
 		old, touched := w.undo.nodes[i]
-		if touched && i != u.node && old.bound == 0 && old.promised == 0 && old.pool >= 0 && w.keepsPool(&w.pools[old.pool]) != AtMin {
+		if touched && i != u.node && old.bound == 0 && old.promised == 0 && old.pool >= 0 && !w.keepsEmpty(&w.pools[old.pool]) {
 			cost += w.life(&w.pools[old.pool])
 		}
 	}

@@ -179,6 +179,8 @@ func (n *nodeState) vacant() bool {
 func (w *world) drainFails(n *nodeState, stay []*Pod) verdict {
 	underused := n.Drain.Reason != NodeSick
 	switch {
+	case w.pools[n.pool].Fixed: // it was of another kind when the drain began
+		return verdict{PoolFixed, "a fixed pool gives no node back"}
 	case underused && n.NoScaleDown:
 		return verdict{NodeBusy, "it says that it must not be removed"}
 	case !underused && !n.odd.sick:

@@ -22,10 +22,17 @@ func (w *world) evacuate() {
 		}
 		w.try(func() bool { w.shelter(n, stay); return true })
 		n = &w.nodes[i] // there may be more of them now
-		if n.Drain == nil && n.Operation == nil && n.action < 0 && w.may(n.pool) {
+		if n.Drain == nil && n.Operation == nil && !w.actsOn(n.name) && w.may(n.pool) {
 			w.drain(n, n.LeavesAt, NodeInterrupted, w.noticeText(n)+", "+count(len(stay), "pod")+" to move")
 		}
 	}
+}
+
+// actsOn reports whether the plan does anything to a node already. That a node's
+// action is not known any more does not mean so: another card of it may have been
+// promised since.
+func (w *world) actsOn(node string) bool {
+	return slices.ContainsFunc(w.actions, func(a Action) bool { return a.Node == node })
 }
 
 func (w *world) noticeText(n *nodeState) string {
@@ -60,7 +67,7 @@ func (w *world) openFor(n *nodeState, p *Pod, k int) int {
 	}
 	if len(ps.spare) == 0 {
 		switch {
-		case ps.stop != "", ps.base+ps.grown >= ps.Max, w.recent(ps.Name) >= w.policy.MaxNodesPerHour,
+		case ps.Fixed, ps.stop != "", ps.base+ps.grown >= ps.Max, w.recent(ps.Name) >= w.policy.MaxNodesPerHour,
 			ps.grown >= w.policy.MaxNodesPerScaleUp, ps.action < 0 && !w.may(n.pool):
 			return -1
 		}
@@ -86,7 +93,7 @@ func (w *world) continueEvacuation(n *nodeState, stay []*Pod) {
 		w.giveUp(n, NodeInterrupted, "its provider did not take it")
 	case n.Operation == nil && n.vacant():
 		// What keeps it here is that its provider takes it all the same.
-		if !n.NoScaleDown && min(p.Target, p.Size)-p.shrunk-1 >= p.Min && w.mayRemove() && p.shrunk < w.mostRemoved(p) &&
+		if !n.NoScaleDown && !p.Fixed && min(p.Target, p.Size)-p.shrunk-1 >= p.Min && w.mayRemove() && p.shrunk < w.mostRemoved(p) &&
 			!w.within(w.memory.LastScaleUp, p.Name, 0) && !w.within(w.memory.LastScaleDown, p.Name, 0) {
 			w.remove(n, NodeInterrupted, w.noticeText(n))
 		}

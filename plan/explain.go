@@ -99,9 +99,13 @@ func explain(s Snapshot, p Policy, of func(p *Pod) bool) (Explanation, bool) {
 	}
 	q := &w.pending[w.watch.who]
 	k := &w.kinds[q.kind]
+	wants := k.wants
+	if q.pod.Unreadable != "" {
+		wants = "what cannot be read"
+	}
 	return Explanation{
 		Pod: *q.pod, Verdict: w.waitingVerdict(q), Rank: w.watch.who + 1, Waiting: len(w.pending),
-		Wants: k.wants, Weight: k.eq, Borrowed: q.borrowed, Options: w.watch.outcome(q), Plan: w.plan(),
+		Wants: wants, Weight: k.eq, Borrowed: q.borrowed, Options: w.watch.outcome(q), Plan: w.plan(),
 	}, true
 }
 

@@ -33,6 +33,7 @@ func (w *world) lookAtCards() {
 		for c := range n.Cards {
 			card := &n.Cards[c]
 			w.supplyCard(n, card, single)
+			w.meet(card.Model)
 			n.facts[c] = n.lookAt(card)
 			if card.MIG && card.Model.Name != model {
 				model = card.Model.Name

@@ -36,7 +36,7 @@ func (w *world) formUnits() {
 			g = &gang{name: p.Gang}
 			found[p.Gang] = g
 		}
-		g.min = max(g.min, min(p.GangMin, len(w.pending)+len(w.running)+1))
+		g.min = max(g.min, p.GangMin)
 		return g
 	}
 	for _, p := range w.running {
@@ -61,13 +61,33 @@ func (w *world) formUnits() {
 	}
 	for i := range w.units {
 		if g := w.units[i].gang; g != nil {
-			w.units[i].members = g.members
+			w.units[i].members = w.readableFirst(g.members)
 		}
 	}
 	for _, g := range found { // sorted below
 		w.gangs = append(w.gangs, g)
 	}
 	slices.SortFunc(w.gangs, func(a, b *gang) int { return strings.Compare(a.name, b.name) })
+}
+
+// readableFirst puts the members of which nobody knows what they want behind the
+// others, in the same order otherwise: where the rest is enough, it does not wait
+// for them.
+func (w *world) readableFirst(members []int) []int {
+	return w.behind(members, func(i int) bool { return w.pending[i].pod.Unreadable != "" })
+}
+
+// behind puts some of the members behind the others.
+func (w *world) behind(members []int, some func(i int) bool) []int {
+	first, last := make([]int, 0, len(members)), []int(nil)
+	for _, i := range members {
+		if some(i) {
+			last = append(last, i)
+		} else {
+			first = append(first, i)
+		}
+	}
+	return append(first, last...)
 }
 
 // core are the members that are only served together, rest the others. Both are
@@ -123,15 +143,13 @@ func (w *world) waits(g *gang, members []int, reason Reason, detail string) {
 	}
 }
 
-// serveGang serves what a gang lacks, all or nothing.
+// serveGang serves what a gang lacks, all or nothing. Where a member cannot be
+// served and there are enough of other kinds, those are tried in its place.
 func (w *world) serveGang(u *unit) {
 	g := u.gang
 	core, _ := u.core()
-	placed, ok := w.together(core, func(i int) bool {
-		w.unawait(i)
-		return w.serve(i, true)
-	})
-	if !ok {
+	placed, ok := w.serveCore(core)
+	if !ok && !w.serveOthers(u, core[placed]) {
 		for _, i := range core {
 			w.unawait(i)
 		}
@@ -143,7 +161,66 @@ func (w *world) serveGang(u *unit) {
 		w.waits(g, core, reason, fmt.Sprintf("has room for %d of %d; for %s: %s: %s", placed+g.running, g.min, p.pod.Key(), p.reason, p.detail))
 		return
 	}
+	core, _ = u.core()
 	g.reason, g.detail = GangServed, w.gangText(g, core)
+}
+
+func (w *world) serveCore(core []int) (placed int, ok bool) {
+	return w.together(core, func(i int) bool {
+		w.unawait(i)
+		return w.serve(i, true)
+	})
+}
+
+// maxCores bounds the choices of members that are tried for one gang.
+const maxCores = 8
+
+// elsewhere are answers that another member of the gang, of another kind, may not
+// get.
+var elsewhere = []Reason{NoPoolFits, RepartitionExhausted, PoolAtMax}
+
+// serveOthers serves a gang without the kinds of members that cannot be served, the
+// one that failed first among them. Where that is in vain all is as it was.
+func (w *world) serveOthers(u *unit, failed int) bool {
+	members, kinds, tried := u.members, []int(nil), []int(nil)
+	for range maxCores {
+		if !slices.Contains(elsewhere, w.pending[failed].reason) {
+			break
+		}
+		kinds = append(kinds, w.pending[failed].kind)
+		if !w.regroup(u, kinds) {
+			break
+		}
+		core, _ := u.core()
+		placed, ok := w.serveCore(core)
+		if ok {
+			return true
+		}
+		failed = core[placed]
+		tried = append(tried, failed)
+	}
+	u.members = members
+	for _, i := range tried {
+		w.pending[i].reason, w.pending[i].detail = "", ""
+	}
+	return false
+}
+
+// regroup puts members of some kinds, and those that have been answered, behind
+// the others; false where the others are too few.
+func (w *world) regroup(u *unit, kinds []int) bool {
+	left := 0
+	useless := func(i int) bool { return slices.Contains(kinds, w.pending[i].kind) || !w.pending[i].open() }
+	for _, i := range u.members {
+		if !useless(i) {
+			left++
+		}
+	}
+	if left < u.gang.lacking() {
+		return false
+	}
+	u.members = w.behind(u.members, useless)
+	return true
 }
 
 // gangText says how a gang is served: "8 of 8: 5 WaitScheduler, 3 WaitUpcomingNode".

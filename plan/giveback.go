@@ -106,7 +106,7 @@ func (w *world) removable() []removal {
 	var out []removal
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if n.pool < 0 || n.virtual || n.action >= 0 {
+		if n.pool < 0 || n.virtual || n.action >= 0 || w.pools[n.pool].Fixed {
 			continue
 		}
 		reason, since := w.emptiness(n)
@@ -164,6 +164,8 @@ func (w *world) emptyText(n *nodeState, since time.Time) string {
 // keepsPool says what keeps a pool from giving a node back, empty for nothing.
 func (w *world) keepsPool(p *poolState) Reason {
 	switch {
+	case p.Fixed:
+		return PoolFixed
 	case w.hold != "":
 		return w.hold
 	case p.Freeze:
@@ -177,6 +179,12 @@ func (w *world) keepsPool(p *poolState) Reason {
 		return CoolingDown
 	}
 	return ""
+}
+
+// keepsEmpty reports a pool whose empty nodes stay, for all that is known now.
+func (w *world) keepsEmpty(p *poolState) bool {
+	why := w.keepsPool(p)
+	return why == AtMin || why == PoolFixed
 }
 
 // within reports a stamp that is less than d ago. Now always is: what is planned

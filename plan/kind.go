@@ -155,9 +155,13 @@ func clampCount(n int) int { return min(max(n, 0), 1<<20) }
 // only memory is stated and no card is at hand.
 const referenceMemoryMiB = 80 * 1024
 
-func fractionOfCard(f *demand.Fraction) float64 {
+func fractionOfCard(f *demand.Fraction) float64 { return fractionOf(f, referenceMemoryMiB) }
+
+// fractionOf is the larger of a fraction's shares of a card with so much memory, 1
+// at most.
+func fractionOf(f *demand.Fraction, cardMiB int) float64 {
 	core := float64(max(f.CoreMilli, f.MemoryMilli, 1)) / 1000
-	memory := float64(max(f.MemoryMiB, 0)) / referenceMemoryMiB
+	memory := float64(max(f.MemoryMiB, 0)) / float64(cardMiB)
 	return min(max(core, memory), 1)
 }
 

@@ -215,8 +215,15 @@ func (w *world) keepsOut(k *kind, n *nodeState) string {
 	case !w.rulesAllow(k, n):
 		return "kept out by a rule on where pods lie"
 	}
-	if lack := w.lacks(k, &n.room); lack != "" {
+	switch lack := w.lacks(k, &n.room); lack {
+	case "":
+		return ""
+	case partOfCard:
+		if n.unmeasured(k.pod) {
+			return "with cards whose memory is not known"
+		}
+		return "with too little free of a card"
+	default:
 		return "with too few free " + lack
 	}
-	return ""
 }

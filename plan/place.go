@@ -141,6 +141,7 @@ func (w *world) serveUnit(u *unit, marked bool) {
 	core, rest := u.core()
 	if len(core) > 0 && w.pending[core[0]].open() && w.asked(core) == marked {
 		w.serveGang(u)
+		_, rest = u.core() // another than before, perhaps
 	}
 	for _, i := range rest {
 		p := &w.pending[i]

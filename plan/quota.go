@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/gpu/quota"
 )
 
@@ -15,7 +14,7 @@ import (
 // is a fact, whether it is allowed or not. A tree that cannot be built admits everybody;
 // Snapshot.Check has said what is wrong with it.
 func (w *world) addTenants(tenants []Tenant) {
-	w.tenants = slices.Clone(tenants)
+	w.tenants, w.scale = slices.Clone(tenants), NewScale(w.tables, w.models)
 	slices.SortStableFunc(w.tenants, func(a, b Tenant) int { return strings.Compare(a.Name, b.Name) })
 	if len(w.tenants) == 0 {
 		return
@@ -54,66 +53,16 @@ func (w *world) tenantNamed(name string) (int, bool) {
 	return slices.BinarySearchFunc(w.tenants, name, func(t Tenant, n string) int { return strings.Compare(t.Name, n) })
 }
 
-// Slices of a card of which no table is known, as the seven-slice products have
-// them.
-const cardMemorySlices = 8
-
-// amountOf is what a pod's demand counts towards its quota. A profile counts the
-// slices it has on the product that has it.
+// amountOf is what a pod's demand counts towards its quota: on the cards of its
+// node, or where it waits for one, of the cluster.
 func (w *world) amountOf(p *Pod) quota.Amount {
-	d := &p.Demand
-	a := quota.Amount{Compute: int64(clampCount(d.Cards) * cardSlices), Memory: int64(clampCount(d.Cards) * cardMemorySlices)}
-	for i := range d.MIG {
-		in := &d.MIG[i]
-		profile := w.anyProfile(in.Name, in.Profile)
-		n := int64(clampCount(in.Count))
-		a = a.Add(quota.Amount{Compute: n * int64(profile.Compute), Memory: n * int64(profile.Memory)})
-	}
-	if f := d.Fraction; f != nil {
-		part := fractionOfCard(f) * float64(clampCount(max(f.Cards, 1)))
-		a = a.Add(quota.Amount{Compute: int64(part*cardSlices + 0.999), Memory: int64(part*cardMemorySlices + 0.999)})
-	}
-	return a
-}
-
-// anyProfile is what a profile's name means on the first product here that has
-// it; failing that, memory in proportion to compute.
-func (w *world) anyProfile(name string, said mig.Profile) mig.Profile {
-	if known, ok := w.anywhere[name]; ok {
-		return known
-	}
-	f := mig.Profile{Compute: min(max(said.Compute, 0), cardSlices), Attrs: said.Attrs}
-	f.Memory = f.Compute
-	if f.Compute >= 3 { // 3g has four memory slices, 7g eight
-		f.Memory++
-	}
-	if f.Compute == 4 {
-		f.Memory = 4
-	}
-	for _, model := range w.models() {
-		if p, ok := w.profile(model, name); ok {
-			f = p
-			break
+	memory := 0
+	if p.Demand.Fraction != nil {
+		if i := w.nodeIndex(p.Node); i >= 0 {
+			memory = w.nodes[i].cardMiB
 		}
 	}
-	w.anywhere[name] = f
-	return f
-}
-
-// models are those of the pools' cards and of the nodes', by name.
-func (w *world) models() []string {
-	var names []string
-	for i := range w.pools {
-		names = append(names, w.pools[i].empty.model)
-	}
-	last := ""
-	for i := range w.nodes {
-		if m := w.nodes[i].model; m != last {
-			names, last = append(names, m), m
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	return w.scale.Amount(&p.Demand, memory)
 }
 
 // charge counts a pending pod towards its tenant's quota; false when the quota

@@ -14,6 +14,7 @@ const (
 	RepartitionExhausted Reason = "RepartitionExhausted"
 	NoPoolFits           Reason = "NoPoolFits"
 	PoolAtMax            Reason = "PoolAtMax"
+	PoolFixed            Reason = "PoolFixed"
 	Running              Reason = "Running"
 	DemandUnreadable     Reason = "DemandUnreadable"
 	QuotaExceeded        Reason = "QuotaExceeded"

@@ -33,6 +33,8 @@ func podReasons() []ReasonDoc {
 			"Compare the pod's selector, tolerations and requests with the pool's template."},
 		{PoolAtMax, "pod, pool", "The only pools that fit the pod have reached their maximum.",
 			"Raise the pool's max, or wait until something ends."},
+		{PoolFixed, "pod, node", "The only pools that fit the pod are fixed: their machines are all in use, and there are no more to buy. Of a node: it is empty, and stays, since a fixed pool gives none back.",
+			"Wait until something ends, or add a machine: a node counts as soon as it has the pool's label."},
 		{DemandUnreadable, "pod", "What the pod asks for cannot be read, so nothing is done for it. The detail names the resource and what is wrong with it.",
 			"Correct the pod's requests: one way to share cards in a container, amounts that can be, cards of one vendor."},
 		{Running, "pod", "The pod is bound to a node.", ""},

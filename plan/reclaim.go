@@ -41,6 +41,9 @@ func (w *world) gatherBudgets(pods []Pod) {
 
 // spend takes a pod that is asked to leave off its budgets.
 func (w *world) spend(p *Pod) {
+	if w.undo != nil {
+		w.undo.left = append(w.undo.left, p)
+	}
 	for _, b := range p.Budgets {
 		w.budgets[b.Name]--
 	}

@@ -77,6 +77,8 @@ func (w *world) keepsSick(n *nodeState) string {
 	switch {
 	case !w.may(n.pool):
 		return "nothing may be done now"
+	case p.Fixed:
+		return "the pool is fixed: there is no other to replace it"
 	case p.stop != "":
 		return "the pool would not make another: " + string(p.stop)
 	case w.within(w.memory.LastScaleDown, p.Name, w.policy.RemovalInterval):

@@ -74,8 +74,11 @@ func (r *room) addWhole(card *Card, n int) {
 	}
 }
 
+// partOfCard is what a node lacks that has cards, and not enough of them.
+const partOfCard = "part of a card"
+
 // lacks names the first thing that keeps a pod of the kind out: "cpu", "memory",
-// "cards", "part of a card", another resource by its name, and last "slices", which
+// "cards", partOfCard, another resource by its name, and last "slices", which
 // cutting a card can mend; empty when it fits.
 func (w *world) lacks(k *kind, r *room) string {
 	p := k.pod
@@ -87,7 +90,7 @@ func (w *world) lacks(k *kind, r *room) string {
 	case p.Demand.Cards > 0 && (r.whole < p.Demand.Cards || !sameVendor(p.Demand.Vendor, r.vendor)):
 		return "cards"
 	case p.Demand.Fraction != nil && !r.hasParts(p):
-		return "part of a card"
+		return partOfCard
 	}
 	if other := r.lacksOther(p.Others); other != "" {
 		return other
@@ -193,7 +196,7 @@ func (r *room) takePlain(p *Pod) {
 // shared ones or whole ones that the pod does not take besides.
 func (r *room) hasParts(p *Pod) bool {
 	need := r.partOf(p.Demand.Fraction)
-	if need.core > 1000 || need.memory > r.partMemory() || !sameVendor(p.Demand.Vendor, r.vendor) {
+	if need.core > 1000 || need.memory > r.partMemory() || !sameVendor(p.Demand.Vendor, r.vendor) || r.unmeasured(p) {
 		return false
 	}
 	left := clampCount(max(p.Demand.Fraction.Cards, 1)) - max(r.whole-clampCount(p.Demand.Cards), 0)
@@ -208,14 +211,20 @@ func (r *room) hasParts(p *Pod) bool {
 	return left <= 0
 }
 
+// unmeasured reports a pod that asks for MiB of cards of which nobody knows how many
+// they have: however many such pods were put on one, it would never be full.
+func (r *room) unmeasured(p *Pod) bool {
+	return p.Demand.Fraction != nil && p.Demand.Fraction.MemoryMiB > 0 && r.cardMiB <= 0
+}
+
 // partOf is a fraction in a card's thousandths and MiB.
 func (r *room) partOf(f *demand.Fraction) part {
 	share := int64(r.partMemory()) * int64(max(min(f.MemoryMilli, 1000), 0))
 	return part{core: max(f.CoreMilli, 0), memory: max(f.MemoryMiB, 0, int((share+999)/1000))}
 }
 
-// partMemory is a card's memory, a number too large to matter where it is not
-// known.
+// partMemory is a card's memory. Where it is not known it is a number to take shares
+// of, and what runs already is believed to fit.
 func (r *room) partMemory() int {
 	if r.cardMiB > 0 {
 		return r.cardMiB

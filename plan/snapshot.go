@@ -72,6 +72,9 @@ type Pool struct {
 	// BackoffUntil is set while the provider fails to deliver.
 	BackoffUntil time.Time
 	Freeze       bool
+	// Fixed: nobody makes the pool's machines and nobody takes them away. It never
+	// grows and gives no node back, whatever Min and Max say.
+	Fixed bool
 	// MIG says what the planner may do to the cards of this pool.
 	MIG PoolMIG
 	// IdleAfter is how long a node must be empty before it is given back.

@@ -134,7 +134,7 @@ func (w *world) keepsUntidy(n *nodeState, card int) string {
 	case w.cutAgainAt(n, c.Index).After(w.now):
 		return "cutting it failed, and is tried again in " + short(w.cutAgainAt(n, c.Index).Sub(w.now))
 	}
-	if reason, _ := w.emptiness(n); reason == NodeEmpty && w.keepsPool(&w.pools[n.pool]) != AtMin {
+	if reason, _ := w.emptiness(n); reason == NodeEmpty && !w.keepsEmpty(&w.pools[n.pool]) {
 		return "its node is empty and may be given back"
 	}
 	ready := time.Time{}

@@ -51,6 +51,27 @@ func (c *company) has(p *Pod) bool {
 	return !slices.ContainsFunc(c.groups, func(g string) bool { return !slices.Contains(p.Groups, g) })
 }
 
+// hostnameLabel has another value on every node.
+const hostnameLabel = "kubernetes.io/hostname"
+
+// Place is where a node lies by a label: its value, false for none. A node without
+// a hostname is a place by its own name, as kubelet would call it.
+func (n *Node) Place(key string) (string, bool) { return placeOf(n.Labels, n.Name, key) }
+
+func placeOf(labels map[string]string, name, key string) (string, bool) {
+	value, ok := labels[key]
+	if !ok && key == hostnameLabel {
+		return name, true
+	}
+	return value, ok
+}
+
+// place is where a node lies by a label it shows, or will. One that is still to
+// come has no name yet that anybody else has.
+func (n *nodeState) place(labels map[string]string, key string) (string, bool) {
+	return placeOf(labels, n.Node.Name, key)
+}
+
 // askGroups notes the groups that the rules of any pod are about.
 func (w *world) askGroups(pods []Pod) {
 	w.ruledOn = map[string]bool{}
@@ -137,12 +158,12 @@ func (w *world) place(p *Pod, n *nodeState, by int) {
 		}
 	}
 	for r, counts := range t.at { // counting has no order
-		if value, ok := labels[r.Key]; ok && slices.Contains(p.Groups, r.Group) {
+		if value, ok := n.place(labels, r.Key); ok && slices.Contains(p.Groups, r.Group) {
 			add(counts, value)
 		}
 	}
 	for _, r := range p.Apart {
-		if value, ok := labels[r.Key]; ok && t.barred[r] != nil {
+		if value, ok := n.place(labels, r.Key); ok && t.barred[r] != nil {
 			add(t.barred[r], value)
 		}
 	}
@@ -151,7 +172,7 @@ func (w *world) place(p *Pod, n *nodeState, by int) {
 			continue
 		}
 		for key, counts := range c.at {
-			if value, ok := labels[key]; ok {
+			if value, ok := n.place(labels, key); ok {
 				add(counts, value)
 			}
 		}
@@ -183,28 +204,29 @@ func (w *world) rulesAllow(k *kind, n *nodeState) bool {
 	}
 	labels, _ := w.face(n)
 	for r, counts := range t.barred { // all must hold, in any order
-		if value, ok := labels[r.Key]; ok && counts[value] > 0 && slices.Contains(k.pod.Groups, r.Group) {
+		if value, ok := n.place(labels, r.Key); ok && counts[value] > 0 && slices.Contains(k.pod.Groups, r.Group) {
 			return false
 		}
 	}
 	for _, r := range k.pod.Apart {
-		if value, ok := labels[r.Key]; ok && t.at[r][value] > 0 {
+		if value, ok := n.place(labels, r.Key); ok && t.at[r][value] > 0 {
 			return false
 		}
 	}
-	if len(k.pod.Near) > 0 && !w.near(k, labels, n.virtual) {
+	if len(k.pod.Near) > 0 && !w.near(k, n, labels) {
 		return false
 	}
 	for _, s := range k.pod.Spread {
-		value, ok := labels[s.Key]
-		if !ok && n.virtual {
+		value, ok := n.place(labels, s.Key)
+		least, somewhere := w.fewestAt(k, s.Rule)
+		if n.virtual && (!ok || s.Key == hostnameLabel && !somewhere) {
 			continue
 		}
 		more := 0
 		if slices.Contains(k.pod.Groups, s.Group) {
 			more = 1
 		}
-		if !ok || t.at[s.Rule][value]+more-w.fewestAt(k, s.Rule) > max(s.MaxSkew, 1) {
+		if !ok || t.at[s.Rule][value]+more-least > max(s.MaxSkew, 1) {
 			return false
 		}
 	}
@@ -213,20 +235,20 @@ func (w *world) rulesAllow(k *kind, n *nodeState) bool {
 
 // near reports whether the company a kind wants is there. The first of a company
 // that is near itself may begin anywhere.
-func (w *world) near(k *kind, labels map[string]string, virtual bool) bool {
+func (w *world) near(k *kind, n *nodeState, labels map[string]string) bool {
 	c := w.topology.near[companyOf(k.pod)]
 	if c == nil { // of a pod that runs, and that nobody asked for when all was counted
 		return false
 	}
 	there, any := true, false
 	for _, r := range k.pod.Near {
-		value, ok := labels[r.Key]
-		if !ok && !virtual {
+		value, ok := n.place(labels, r.Key)
+		if !ok && !n.virtual {
 			return false
 		}
 		there = there && (!ok || c.at[r.Key][value] > 0)
-		for _, n := range c.at[r.Key] { // whether there is any
-			any = any || n > 0
+		for _, pods := range c.at[r.Key] { // whether there is any
+			any = any || pods > 0
 		}
 	}
 	return there || !any && c.has(k.pod)
@@ -236,23 +258,28 @@ func (w *world) near(k *kind, labels map[string]string, virtual bool) bool {
 // that the kind's selector and affinity admit. A node that is cordoned, tainted or
 // not ready makes a place all the same, as it does for Kubernetes: nobody can come
 // to it, and the others are still not to have more than it allows. One that does
-// not exist yet makes none: the scheduler does not wait for it.
-func (w *world) fewestAt(k *kind, r Rule) int {
+// not exist yet makes none: the scheduler does not wait for it. It is false where
+// there is no place at all.
+func (w *world) fewestAt(k *kind, r Rule) (int, bool) {
 	if f, ok := k.fewest[r]; ok && f.moves == w.topology.moves && f.nodes == len(w.nodes) {
-		return f.n
+		return f.n, f.found
 	}
-	n := w.countFewest(k, r)
+	n, found := w.countFewest(k, r)
 	if k.fewest == nil {
 		k.fewest = map[Rule]fewest{}
 	}
-	k.fewest[r] = fewest{n, w.topology.moves, len(w.nodes)}
-	return n
+	k.fewest[r] = fewest{n, found, w.topology.moves, len(w.nodes)}
+	return n, found
 }
 
 // fewest is a count that holds until anything moves.
-type fewest struct{ n, moves, nodes int }
+type fewest struct {
+	n            int
+	found        bool
+	moves, nodes int
+}
 
-func (w *world) countFewest(k *kind, r Rule) int {
+func (w *world) countFewest(k *kind, r Rule) (int, bool) {
 	fewest, found := 0, false
 	for i := range w.nodes {
 		n := &w.nodes[i]
@@ -260,20 +287,20 @@ func (w *world) countFewest(k *kind, r Rule) int {
 			continue
 		}
 		labels, _ := w.face(n)
-		if value, ok := labels[r.Key]; ok && k.spreadsOver(labels) {
+		if value, ok := n.place(labels, r.Key); ok && k.spreadsOver(n, labels) {
 			if c := w.topology.at[r][value]; !found || c < fewest {
 				fewest, found = c, true
 			}
 		}
 	}
-	return fewest
+	return fewest, found
 }
 
-// spreadsOver reports whether labels have all the keys that the kind is to be
+// spreadsOver reports whether a node's labels have all the keys that the kind is to be
 // spread over: without one of them a node counts for none.
-func (k *kind) spreadsOver(labels map[string]string) bool {
+func (k *kind) spreadsOver(n *nodeState, labels map[string]string) bool {
 	return !slices.ContainsFunc(k.pod.Spread, func(s Spread) bool {
-		_, ok := labels[s.Key]
+		_, ok := n.place(labels, s.Key)
 		return !ok
 	})
 }

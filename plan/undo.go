@@ -17,8 +17,7 @@ type undo struct {
 	kinds   []cursor
 	tree    quota.Tree
 	evicted int
-	budgets map[string]int
-	gone    map[*Pod]bool
+	left    []*Pod // asked to leave meanwhile
 }
 
 // cursor is what a kind remembers that a trial may change.
@@ -41,7 +40,6 @@ func (w *world) try(do func() bool) bool {
 	for i := range u.pools {
 		u.pools[i].spare = slices.Clone(u.pools[i].spare)
 	}
-	u.budgets, u.gone = cloneMap(w.budgets), cloneMap(w.gone)
 	w.undo, w.topology.log = u, nil
 	w.trials++
 	ok := do()
@@ -51,14 +49,6 @@ func (w *world) try(do func() bool) bool {
 	}
 	w.topology.log = nil
 	return ok
-}
-
-func cloneMap[K comparable, V any](m map[K]V) map[K]V {
-	out := make(map[K]V, len(m))
-	for k, v := range m { // a copy has no order
-		out[k] = v
-	}
-	return out
 }
 
 // touch keeps a node as it is, for the trial under way.
@@ -79,7 +69,12 @@ func (w *world) touch(node int) *nodeState {
 func (w *world) takeBack(u *undo) {
 	w.nodes = w.nodes[:u.count]
 	w.pools, w.actions, w.memory, w.tree, w.evicted = u.pools, u.actions, u.memory, u.tree, u.evicted
-	w.budgets, w.gone = u.budgets, u.gone
+	for _, p := range u.left {
+		delete(w.gone, p)
+		for _, b := range p.Budgets {
+			w.budgets[b.Name]++
+		}
+	}
 	for i := range u.kinds {
 		k, c := &w.kinds[i], u.kinds[i]
 		k.waiting, k.bounded = c.waiting, c.bounded

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"testing"
@@ -29,7 +30,7 @@ type remains struct {
 }
 
 func remainsOf(w *world) remains {
-	m := remains{pending: slices.Clone(w.pending), memory: w.memory, evicted: w.evicted, budgets: cloneMap(w.budgets),
+	m := remains{pending: slices.Clone(w.pending), memory: w.memory, evicted: w.evicted, budgets: maps.Clone(w.budgets),
 		used: map[string][2]quota.Amount{}, topology: map[string]int{}}
 	for i := range w.nodes {
 		n := w.nodes[i]

@@ -111,6 +111,9 @@ func (w *world) poolVerdict(i int) Verdict {
 	p := &w.pools[i]
 	v := Verdict{Kind: KindPool, Subject: p.Name, Reason: Steady}
 	size := fmt.Sprintf("%d of %d … %d nodes", p.Size, p.Min, p.Max)
+	if p.Fixed {
+		size = count(p.Size, "node") + ", fixed"
+	}
 	switch {
 	case w.hold == TooManyUnready:
 		v.Reason, v.Detail = w.hold, fmt.Sprintf("more than %.0f %% of nodes, and more than %d", 100*w.policy.MaxUnready, w.policy.OKUnready)
@@ -129,6 +132,8 @@ func (w *world) poolVerdict(i int) Verdict {
 		v.Reason, v.Detail = p.stop, p.why
 	case w.doubt != "":
 		v.Reason, v.Detail = TooManyIdle, w.doubt+", "+size
+	case p.Fixed:
+		v.Detail = size
 	case p.base >= p.Max:
 		v.Reason, v.Detail = PoolAtMax, size
 	case p.surplus > 0 && w.keepsPool(p) == "":
@@ -162,8 +167,11 @@ func (w *world) nodeVerdict(n *nodeState) Verdict {
 	switch reason {
 	case NodeEmpty:
 		v.Detail = w.emptyText(n, since)
-		if n.action < 0 && w.keepsPool(&w.pools[n.pool]) == AtMin {
-			v.Reason = AtMin
+		if p := &w.pools[n.pool]; n.action < 0 && w.keepsEmpty(p) {
+			v.Reason = w.keepsPool(p)
+			if p.Fixed { // there is no time after which it goes
+				v.Detail = "empty for " + short(w.now.Sub(since))
+			}
 		}
 	case NodeBusy:
 		v.Detail = count(n.bound, "pod")

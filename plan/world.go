@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/gpu/quota"
 	"github.com/gpuscale/gpuscale/plan/pack"
@@ -51,8 +52,9 @@ type world struct {
 	answers  map[string]answer // of pack.Target, by question
 	needs    map[string]int    // numbers of what is needed of a model
 	profiles map[profileName]profileFound
-	anywhere map[string]mig.Profile // by name, see anyProfile
-	wants    [][]mig.Count          // by pool, see furtherWants
+	models   []gpu.Model // of all cards
+	scale    *Scale
+	wants    [][]mig.Count // by pool, see furtherWants
 	names    names
 	ruledOn  map[string]bool // groups that some rule is about
 	topology topology
@@ -165,12 +167,13 @@ type poolState struct {
 	stop                               Reason
 	why                                string
 	asked                              time.Time // when nodes were last asked for
+	newcomers                          []int     // nodes that came lately and run nothing, see unlike
 }
 
 // newWorld sorts and indexes the snapshot and works out what is supply when.
 func newWorld(s Snapshot, p Policy) *world {
 	w := &world{now: s.Now, policy: p, memory: sortedMemory(s.Memory), tables: s.Tables, tableOf: map[string]*mig.Table{}, answers: map[string]answer{}, needs: map[string]int{},
-		kindAt: map[string]int{}, profiles: map[profileName]profileFound{}, anywhere: map[string]mig.Profile{}, gone: map[*Pod]bool{}, budgets: map[string]int{}}
+		kindAt: map[string]int{}, profiles: map[profileName]profileFound{}, gone: map[*Pod]bool{}, budgets: map[string]int{}}
 	w.addPools(s.Pools)
 	w.addNodes(s.Nodes)
 	w.addPods(s.Pods)
@@ -195,8 +198,16 @@ func (w *world) addPools(pools []Pool) {
 		single := p.Template.Labels[strategySingle] == "single"
 		for c := range p.Template.Cards {
 			ps.empty.supply(&p.Template.Cards[c], single)
+			w.meet(p.Template.Cards[c].Model)
 		}
 		w.pools = append(w.pools, ps)
+	}
+}
+
+// meet notes a model: cards are many, models few.
+func (w *world) meet(m gpu.Model) {
+	if !slices.Contains(w.models, m) {
+		w.models = append(w.models, m)
 	}
 }
 

@@ -85,6 +85,9 @@ func refuse(format string, args ...any) error {
 // Apply carries out the actions of p, which was made on s, in order. An action
 // that does not succeed does not keep the others from being tried.
 func (a *Actor) Apply(ctx context.Context, s plan.Snapshot, p plan.Plan) []Result {
+	if len(p.Actions) == 0 && len(a.promises) == 0 {
+		return nil // as in most rounds: nothing is looked up
+	}
 	r := newRound(s, a.o.Policy)
 	a.keepPromises(ctx, r)
 	results := make([]Result, 0, len(p.Actions))
@@ -106,7 +109,7 @@ func outcome(err error, dryRun bool) Outcome {
 		return Done
 	case errors.Is(err, errWaiting), errors.Is(err, pools.ErrBusy):
 		return Waiting
-	case errors.Is(err, errRefused), errors.Is(err, pools.ErrUnnamed), apierrors.IsConflict(err), apierrors.IsNotFound(err):
+	case errors.Is(err, errRefused), errors.Is(err, pools.ErrUnnamed), errors.Is(err, pools.ErrFixed), apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return Refused
 	default:
 		return Failed

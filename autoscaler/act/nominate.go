@@ -55,7 +55,7 @@ func (a *Actor) breakPromise(pods []string) {
 func (a *Actor) keepPromises(ctx context.Context, r *round) {
 	for _, key := range slices.Sorted(maps.Keys(a.promises)) {
 		p := a.promises[key]
-		if seen, ok := r.podByKey[key]; !ok || seen.Node != "" || r.now.After(p.until) {
+		if seen, ok := r.pod(key); !ok || seen.Node != "" || r.now.After(p.until) {
 			delete(a.promises, key)
 			continue
 		}
@@ -70,7 +70,7 @@ func (a *Actor) nominate(ctx context.Context, r *round, key, node string) {
 }
 
 func (a *Actor) tryNominate(ctx context.Context, r *round, key, node string) error {
-	seen, ok := r.podByKey[key]
+	seen, ok := r.pod(key)
 	if !ok || seen.UID == "" {
 		return nil // it is still to be made
 	}

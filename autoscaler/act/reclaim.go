@@ -17,7 +17,7 @@ import (
 // reclaim asks one pod to leave. It is done once the pod was asked: what it holds
 // is free when it has gone, which the next rounds see.
 func (a *Actor) reclaim(ctx context.Context, r *round, action plan.Action) error {
-	seen, ok := r.podByKey[action.Pod]
+	seen, ok := r.pod(action.Pod)
 	if !ok {
 		return refuse("pod %s was not in the snapshot", action.Pod)
 	}

@@ -104,7 +104,7 @@ func givesBack(pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
 	if err := ofPool(pool, node); err != nil {
 		return err
 	}
-	if pool.Spec.ScaleDown.Disabled {
+	if pool.Spec.ScaleDown.Disabled || pool.Spec.Provider.Fixed != nil {
 		return refuse("pool %s gives no node back", pool.Name)
 	}
 	if v1alpha1.ScaleDownDisabled(node) {

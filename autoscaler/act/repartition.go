@@ -65,7 +65,7 @@ func (a *Actor) begin(ctx context.Context, r *round, node *corev1.Node, action p
 		ID: action.Operation, Card: action.Card, Model: action.Model, Whole: !before[action.Card].MIG,
 		Target: action.Target.String(), Before: action.Before.String(),
 		Config: after.Name(), Previous: partition.FirstName(node.Labels[partition.ConfigLabel]),
-		Expect: after.Resources(), Was: before.Resources(), Pods: slices.Sorted(slices.Values(r.pods[node.Name])),
+		Expect: after.Resources(), Was: before.Resources(), Pods: r.podsOn(node.Name),
 		Started: r.now, Deadline: action.Deadline, LabelAfter: r.now,
 	}
 	if byAgent {

@@ -1,6 +1,7 @@
 package act
 
 import (
+	"slices"
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
@@ -14,9 +15,9 @@ type round struct {
 	tables mig.Tables // what nodes have published
 	nodes  map[string]*plan.Node
 	pools  map[string]plan.Pool
-	pods   map[string][]string // keys of pods with GPUs, by node
-	// podByKey are all pods, by "namespace/name".
-	podByKey map[string]*plan.Pod
+	pods   []plan.Pod
+	// byKey are the pods by "namespace/name", once one was asked for.
+	byKey map[string]*plan.Pod
 	// memory is from before this plan.
 	memory plan.Memory
 
@@ -29,8 +30,7 @@ type round struct {
 
 func newRound(s plan.Snapshot, policy plan.Policy) *round {
 	r := &round{
-		now: s.Now, policy: policy, tables: s.Tables, nodes: map[string]*plan.Node{}, pools: map[string]plan.Pool{}, pods: map[string][]string{},
-		podByKey: make(map[string]*plan.Pod, len(s.Pods)), memory: s.Memory,
+		now: s.Now, policy: policy, tables: s.Tables, nodes: map[string]*plan.Node{}, pools: map[string]plan.Pool{}, pods: s.Pods, memory: s.Memory,
 		draining: map[string]bool{}, giving: map[string]int{}, gone: map[string]int{}, replaced: map[string]bool{},
 	}
 	for i := range s.Nodes {
@@ -43,14 +43,32 @@ func newRound(s plan.Snapshot, policy plan.Policy) *round {
 	for _, p := range s.Pools {
 		r.pools[p.Name] = p
 	}
-	for i := range s.Pods {
-		p := &s.Pods[i]
-		r.podByKey[p.Key()] = p
-		if p.Node != "" && !p.Demand.Zero() {
-			r.pods[p.Node] = append(r.pods[p.Node], p.Key())
+	return r
+}
+
+// pod returns the pod of that key, "namespace/name", as the plan was made on it. Whoever
+// only asks for nodes does not ask for pods, of which there are many.
+func (r *round) pod(key string) (*plan.Pod, bool) {
+	if r.byKey == nil {
+		r.byKey = make(map[string]*plan.Pod, len(r.pods))
+		for i := range r.pods {
+			r.byKey[r.pods[i].Key()] = &r.pods[i]
 		}
 	}
-	return r
+	p, ok := r.byKey[key]
+	return p, ok
+}
+
+// podsOn are the keys of the pods with GPUs on a node, in order.
+func (r *round) podsOn(node string) []string {
+	var out []string
+	for i := range r.pods {
+		if p := &r.pods[i]; p.Node == node && !p.Demand.Zero() {
+			out = append(out, p.Key())
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // admit counts an action against the policy's bounds, as the planner did: a plan

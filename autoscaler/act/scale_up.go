@@ -15,6 +15,9 @@ func (a *Actor) scaleUp(ctx context.Context, r *round, pool *v1alpha1.GPUNodePoo
 	if pool == nil {
 		return refuse("no pool is named")
 	}
+	if pool.Spec.Provider.Fixed != nil {
+		return refuse("pool %s is fixed", pool.Name)
+	}
 	if action.To > int(pool.Spec.Max) {
 		return refuse("pool %s: %d nodes are more than max %d", pool.Name, action.To, pool.Spec.Max)
 	}

@@ -14,7 +14,7 @@ const maxNote = 1024
 // needsSomebody are the reasons under which a pod waits until somebody does
 // something: their Events are warnings. The others pass by themselves.
 var needsSomebody = []plan.Reason{
-	plan.QuotaExceeded, plan.NoPoolFits, plan.PoolAtMax, plan.RepartitionExhausted, plan.DemandUnreadable,
+	plan.QuotaExceeded, plan.NoPoolFits, plan.PoolAtMax, plan.PoolFixed, plan.RepartitionExhausted, plan.DemandUnreadable,
 	plan.GangIncomplete, plan.GangWaits, plan.BorrowedWaits, plan.TooManyUnready, plan.Frozen,
 }
 

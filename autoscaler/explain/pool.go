@@ -16,6 +16,7 @@ type Pool struct {
 	Size        int      `json:"size"`
 	CostPerHour float64  `json:"pricePerHour"` // of one node
 	Spot        bool     `json:"spot,omitempty"`
+	Fixed       bool     `json:"fixed,omitempty"` // nobody makes its machines; min and max are its size
 	Frozen      bool     `json:"frozen,omitempty"`
 	Model       string   `json:"model,omitempty"`
 	Nodes       []Group  `json:"nodes,omitempty"`
@@ -48,7 +49,7 @@ func ForPool(s plan.Snapshot, p plan.Policy, name string) (Document, error) {
 	d := Document{APIVersion: Version, Kind: "Pool", Subject: name, At: s.Now.UTC(), Answer: answer(v.Reason, v.Detail)}
 	d.Pool = &Pool{
 		Min: pool.Min, Max: pool.Max, Target: pool.Target, Size: pool.Size, CostPerHour: pool.PricePerHour,
-		Spot: pool.Spot, Frozen: pool.Freeze || p.Freeze,
+		Spot: pool.Spot, Fixed: pool.Fixed, Frozen: pool.Freeze || p.Freeze,
 	}
 	if len(pool.Template.Cards) > 0 {
 		d.Pool.Model = pool.Template.Cards[0].Model.Name

@@ -91,7 +91,11 @@ func (d Document) poolText(b *strings.Builder) {
 	if p.Spot {
 		kind = "spot"
 	}
-	fmt.Fprintf(b, "\n%d nodes of %d asked for, %d … %d allowed, %s, %.2f an hour each, %s\n", p.Size, p.Target, p.Min, p.Max, p.Model, p.CostPerHour, kind)
+	size := fmt.Sprintf("%d nodes of %d asked for, %d … %d allowed", p.Size, p.Target, p.Min, p.Max)
+	if p.Fixed {
+		size, kind = fmt.Sprintf("%d nodes", p.Size), "fixed: no machines to buy, none is given back"
+	}
+	fmt.Fprintf(b, "\n%s, %s, %.2f an hour each, %s\n", size, p.Model, p.CostPerHour, kind)
 	groupText(b, "nodes", p.Nodes)
 	groupText(b, "cards", p.Cards)
 	listText(b, "something is done to it for", p.WaitingFor)

@@ -121,6 +121,9 @@ func (m *Metrics) publish(r Round, acted time.Time) error {
 			"min": p.Min, "max": p.Max, "target": p.Target, "size": p.Size, "ready": ready[p.Name],
 			"unready": max(0, p.Size-ready[p.Name]), "upcoming": max(0, p.Target-p.Size),
 		} {
+			if p.Fixed && (kind == "min" || kind == "max") {
+				continue // nobody has set any
+			}
 			m.pools.WithLabelValues(p.Name, kind).Set(float64(n))
 		}
 	}

@@ -108,15 +108,26 @@ func (f finding) write(pool *v1alpha1.GPUNodePool) {
 	s.ObservedGeneration = pool.Generation
 	s.Size, s.Target, s.Ready = int32(f.pool.Size), int32(f.pool.Target), int32(f.ready)
 	s.Upcoming = max(s.Size, s.Target) - s.Ready
+	if f.pool.Fixed { // none was asked for
+		s.Upcoming = 0
+	}
 	s.Reason, s.Message = string(f.verdict.Reason), f.verdict.Detail
 	setCondition(pool, conditionValid, metav1.ConditionTrue, "Valid", "")
 	meta.RemoveStatusCondition(&s.Conditions, conditionForeign)
-	if s.Ready >= int32(f.pool.Min) {
+	switch {
+	case f.pool.Fixed && s.Size == 0:
+		setCondition(pool, conditionReady, metav1.ConditionFalse, "NoNodes",
+			fmt.Sprintf("no node has the label %s=%s; put it on those that are of the pool", v1alpha1.NodePoolLabel, pool.Name))
+	case f.pool.Fixed && s.Ready < s.Size:
+		setCondition(pool, conditionReady, metav1.ConditionFalse, "NotAllReady", fmt.Sprintf("%d of %d nodes are ready", s.Ready, s.Size))
+	case f.pool.Fixed:
+		setCondition(pool, conditionReady, metav1.ConditionTrue, "AllReady", "")
+	case s.Ready >= int32(f.pool.Min):
 		setCondition(pool, conditionReady, metav1.ConditionTrue, "MinimumReady", "")
-		return
+	default:
+		setCondition(pool, conditionReady, metav1.ConditionFalse, "BelowMinimum",
+			fmt.Sprintf("%d nodes are ready, min is %d", s.Ready, f.pool.Min))
 	}
-	setCondition(pool, conditionReady, metav1.ConditionFalse, "BelowMinimum",
-		fmt.Sprintf("%d nodes are ready, min is %d", s.Ready, f.pool.Min))
 }
 
 // invalid keeps the numbers: nothing is known about them.

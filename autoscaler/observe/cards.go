@@ -30,7 +30,8 @@ const maxCards = 64
 
 // cards returns the node's cards: what the exporter sees, where it agrees with
 // what the device plugin offers; otherwise where the agent of the node says that
-// instances are; otherwise what mig-manager's config says.
+// instances are; otherwise what mig-manager's config says. They hold until it is
+// called again.
 func (o *Observer) cards(in nodeInput, report map[int]reportedCard) []plan.Card {
 	cards := o.devices(in, report)
 	if r := in.reading; r != nil {
@@ -72,7 +73,10 @@ func (o *Observer) devices(in nodeInput, report map[int]reportedCard) []plan.Car
 	for index := range report {
 		n = min(max(n, index+1), maxCards)
 	}
-	cards := make([]plan.Card, n)
+	if cap(o.scratch) < n {
+		o.scratch = make([]plan.Card, n)
+	}
+	cards := o.scratch[:n]
 	for i := range cards {
 		cards[i] = plan.Card{Device: gpu.Device{Index: i, Model: model}}
 	}

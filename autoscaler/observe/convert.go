@@ -103,18 +103,17 @@ func (v *converter) podsOf(gpuNode map[string]bool) []plan.Pod {
 		}
 	}
 	unmade := gangs.Join(gangs.Input{Pods: all, Objects: c.foreign, HPAs: c.hpas, Convert: v.template})
-	models := modelsOf(c.nodes)
 	for i := range all {
 		if p := all[i].Plan; p != nil {
 			p.Groups = v.rules.in(p.Namespace, all[i].Labels)
-			p.Tenant = c.ledger.Tenant(claimOf(*p, models, all[i].Labels, all[i].Annotations, all[i].Spec.SchedulerName, all[i].Workload, all[i].PodGroup))
+			p.Tenant = c.ledger.Tenant(claimOf(*p, c.models, all[i].Labels, all[i].Annotations, all[i].Spec.SchedulerName, all[i].Workload, all[i].PodGroup))
 		}
 	}
 	refused := c.ledger.Refuse(v.made(unmade, out))
 	for i := range unmade {
 		u := &unmade[i]
 		u.Groups = v.rules.in(u.Namespace, u.Template.Labels)
-		u.Tenant = cmp.Or(refused[i], c.ledger.Tenant(claimOf(u.Pod, models, u.Template.Labels, u.Template.Annotations, u.Template.Spec.SchedulerName, u.Workload, u.PodGroup)))
+		u.Tenant = cmp.Or(refused[i], c.ledger.Tenant(claimOf(u.Pod, c.models, u.Template.Labels, u.Template.Annotations, u.Template.Spec.SchedulerName, u.Workload, u.PodGroup)))
 		out = append(out, u.Pod)
 	}
 	return out

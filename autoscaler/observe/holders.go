@@ -2,7 +2,6 @@ package observe
 
 import (
 	"slices"
-	"strconv"
 
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
@@ -15,8 +14,10 @@ func doubtUnattributed(in nodeInput, cards []plan.Card) {
 	if in.reading == nil {
 		return
 	}
+	key := make([]byte, 0, 128) // of the pod: each is looked up each round
 	for _, p := range in.bound {
-		held := in.reading.held[p.Key()]
+		key = append(append(append(key[:0], p.Namespace...), '/'), p.Name...)
+		held := in.reading.held[string(key)]
 		unread := p.Unreadable != "" && held == 0 // it may hold anything
 		if !unread && (p.Demand.Zero() || held >= devices(p.Demand)) {
 			continue
@@ -71,11 +72,12 @@ func (o *Observer) trackIdle(in nodeInput, c *plan.Card) {
 	if !c.HoldersKnown {
 		return
 	}
-	card := in.node.Name + "/" + strconv.Itoa(c.Index) + "/" + c.UUID
+	card := idleKey{node: in.node.Name, card: c.UUID, index: c.Index}
 	held := len(c.Holders) > 0
 	for i := range c.Instances {
 		inst := &c.Instances[i]
-		key := card + "/" + inst.UUID + "@" + inst.Placement.String()
+		key := card
+		key.isInstance, key.instance, key.place = true, inst.UUID, inst.Placement
 		if inst.Holder != "" {
 			held = true
 			o.idle.held(key)

@@ -44,6 +44,7 @@ type nodeInput struct {
 	claims  *Claims
 	tables  mig.Tables
 	models  *models
+	known   *knownNodes
 	reading *nodeReading // nil: unknown
 	bound   []*plan.Pod
 	now     time.Time
@@ -52,39 +53,20 @@ type nodeInput struct {
 }
 
 func (o *Observer) node(in nodeInput) plan.Node {
-	n := in.node
-	out := plan.Node{
-		Name: n.Name, Pool: in.pool, Labels: n.Labels,
-		Ready: ready(n), Cordoned: n.Spec.Unschedulable || o.noticed(n) || o.going(n),
-		Created:     n.CreationTimestamp.Time,
-		CPUMilli:    n.Status.Allocatable.Cpu().MilliValue(),
-		MemoryMi:    n.Status.Allocatable.Memory().Value() >> 20,
-		Operation:   partition.OperationOf(n),
-		NoScaleDown: in.keep || v1alpha1.ScaleDownDisabled(n),
-		Allocatable: offer(n),
-		Drain:       draining(n),
-		HoldsData:   holdsData(n),
-		LeavesAt:    o.leavesAt(n),
-		UID:         string(n.UID),
-		Others:      in.claims.others(n.Status.Allocatable),
-	}
-	for _, t := range n.Spec.Taints {
-		if !lifecycleTaints[t.Key] {
-			out.Taints = append(out.Taints, plan.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
-		}
-	}
-	out.CordonedBy = cordonedBy(n)
-	if n.DeletionTimestamp != nil {
-		out.Ready = false
-	}
+	n, known := in.node, in.known.of(in.claims, in.node)
+	out := known.says.Node
+	out.Pool = in.pool
+	out.Cordoned = out.Cordoned || o.noticed(n) || o.going(n)
+	out.NoScaleDown = out.NoScaleDown || in.keep
+	out.LeavesAt = o.leavesAt(n)
 	// A node whose device plugin has not come up shows no card: its pool's
 	// template says what it will have. While a card is being cut the plugin
 	// pauses, and what the node has is known all the same.
 	report := o.reports.of(in)
-	if out.Operation == nil && !advertises(in) && !cutToNothing(report) {
+	if out.Operation == nil && !known.says.devices && !uncut(in) && !cutToNothing(report) {
 		return out
 	}
-	out.Cards = o.cards(in, report)
+	out.Cards = known.keep(o.cards(in, report))
 	return out
 }
 
@@ -108,10 +90,8 @@ func ready(n *corev1.Node) bool {
 	return false
 }
 
-// advertises reports whether the node offers devices, or has none to offer
-// because its cards are in MIG mode and not cut.
-func advertises(in nodeInput) bool {
-	n := in.node
+// offersDevices reports whether the node offers any that are accelerators.
+func offersDevices(n *corev1.Node) bool {
 	if len(partition.Advertised(n)) > 0 {
 		return true
 	}
@@ -120,6 +100,13 @@ func advertises(in nodeInput) bool {
 			return true // another vendor's, or a dialect's
 		}
 	}
+	return false
+}
+
+// uncut reports whether the node has nothing to offer because its cards are in MIG mode
+// and not cut.
+func uncut(in nodeInput) bool {
+	n := in.node
 	if n.Labels[partition.StateLabel] != partition.StateSuccess {
 		return false
 	}

@@ -61,6 +61,8 @@ type Observer struct {
 	tables  published
 	models  models
 	pods    converted
+	nodes   knownNodes
+	scratch []plan.Card // of the node that is being looked at
 	reports reports
 	wants   map[*foreign.Object]bool // whether a workload's pods want GPUs
 	warned  map[string]string        // what was last said of a subject
@@ -144,25 +146,27 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	out.Pods = v.podsOf(ours)
 	o.pods.end()
 	out.HPAs = o.hpas(v, out.Pods)
-	out.Forecasts, err = v.expect(o.o.Outlooks(), out.Pods, modelsOf(c.nodes), now)
+	out.Forecasts, err = v.expect(o.o.Outlooks(), out.Pods, c.models, now)
 	o.warn("forecasts", err)
 	out.Tenants = c.ledger.Tenants // with those that have no room for pods to come
 	addMoves(out.Pods, v.objects, c.pdbs)
 	bound := boundTo(out.Pods)
 	out.Nodes = make([]plan.Node, 0, len(ours))
+	o.nodes.begin(c.claims)
 	for i := range c.nodes {
 		n := &c.nodes[i]
 		if !ours[n.Name] {
 			continue
 		}
 		in := nodeInput{
-			node: n, config: c.config, claims: c.claims, tables: out.Tables, models: &o.models, reading: readings.node(n.Name, now, o.o.MaxAge), bound: bound[n.Name], now: now,
+			node: n, config: c.config, claims: c.claims, tables: out.Tables, models: &o.models, known: &o.nodes, reading: readings.node(n.Name, now, o.o.MaxAge), bound: bound[n.Name], now: now,
 		}
 		if pool := n.Labels[v1alpha1.NodePoolLabel]; valid[pool] && !o.going(n) {
 			in.pool, in.keep = pool, c.keeps(pool) || o.said[pool].unnamed
 		}
 		out.Nodes = append(out.Nodes, o.node(in))
 	}
+	o.nodes.end()
 	countSizes(out.Pools, out.Nodes)
 	learnOthers(out.Pools, out.Nodes)
 	o.idle.sweep(now)
@@ -178,6 +182,7 @@ type cluster struct {
 	pdbs   []policyv1.PodDisruptionBudget
 	claims *Claims
 	config partition.Config
+	models map[string]string // of the nodes' cards
 	shares
 }
 
@@ -208,7 +213,7 @@ func (o *Observer) read(ctx context.Context) (*cluster, error) {
 	if err := o.o.Cluster.List(ctx, &pdbs, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing PodDisruptionBudgets: %w", err)
 	}
-	c := &cluster{nodes: nodes.Items, pods: pods, pools: gpuPools.Items, pdbs: pdbs.Items}
+	c := &cluster{nodes: nodes.Items, pods: pods, pools: gpuPools.Items, pdbs: pdbs.Items, models: modelsOf(nodes.Items)}
 	if err := o.readShares(ctx, c); err != nil {
 		return nil, err
 	}
@@ -264,6 +269,10 @@ func countSizes(pools []plan.Pool, nodes []plan.Node) {
 		size[n.Pool]++
 	}
 	for i := range pools {
-		pools[i].Size = size[pools[i].Name]
+		p := &pools[i]
+		p.Size = size[p.Name]
+		if p.Fixed { // as many as there are, no more and no fewer
+			p.Min, p.Max, p.Target = p.Size, p.Size, p.Size
+		}
 	}
 }

@@ -12,64 +12,52 @@ import (
 // decides anything is short, what tools note about themselves is not.
 const maxKeptAnnotation = 1024
 
-// TrimPod is for the cache of pods: it takes out what no decision depends on, which is
-// most of a pod, and keeps once what thousands of them say alike. What it is given is
-// written to. Such a pod must never be written back.
-func TrimPod(o any) (any, error) {
-	p, ok := o.(*corev1.Pod)
-	if !ok {
-		return o, nil
+// TrimPods returns what is for the cache of pods: it takes out what no decision depends
+// on, which is most of a pod, and keeps once what thousands of them say alike. What is
+// left is shared by pods, so a pod must neither be written to nor written back.
+func TrimPods() func(any) (any, error) {
+	specs := &alike{}
+	return func(o any) (any, error) {
+		p, ok := o.(*corev1.Pod)
+		if !ok {
+			return o, nil
+		}
+		trimMeta(&p.ObjectMeta)
+		p.Spec = specs.of(trimSpec(p.Spec))
+		trimPodStatus(&p.Status)
+		return p, nil
 	}
-	trimMeta(&p.ObjectMeta)
-	s := &p.Spec
+}
+
+// trimSpec leaves the lists alone that it is given: they may be another pod's, too.
+func trimSpec(s corev1.PodSpec) corev1.PodSpec {
 	s.InitContainers, s.Containers = trimContainers(s.InitContainers), trimContainers(s.Containers)
 	s.EphemeralContainers = nil // they request nothing
 	s.Volumes, s.ImagePullSecrets, s.HostAliases, s.DNSConfig, s.SecurityContext, s.ReadinessGates = nil, nil, nil, nil, nil, nil
-	s.NodeSelector = once(s.NodeSelector)
-	for _, str := range []*string{
-		&s.SchedulerName, &s.PriorityClassName, &s.NodeName, &s.ServiceAccountName, &s.DeprecatedServiceAccount,
-	} {
-		*str = same(*str)
-	}
-	for i := range s.Tolerations {
-		t := &s.Tolerations[i]
-		t.Key, t.Value = same(t.Key), same(t.Value)
-		t.Operator, t.Effect = same(t.Operator), same(t.Effect)
-	}
-	st := &p.Status
+	s.Hostname = "" // each pod of a StatefulSet or of an indexed Job has another
+	return s
+}
+
+func trimPodStatus(st *corev1.PodStatus) {
 	for i := range st.Conditions {
 		c := &st.Conditions[i]
 		c.Type, c.Status, c.Reason, c.Message = same(c.Type), same(c.Status), same(c.Reason), ""
 	}
 	st.Message, st.HostIP, st.HostIPs, st.PodIP, st.PodIPs, st.EphemeralContainerStatuses = "", "", nil, "", nil, nil
 	st.InitContainerStatuses, st.ContainerStatuses = trimStatuses(st.InitContainerStatuses), trimStatuses(st.ContainerStatuses)
-	return p, nil
 }
 
 // trimContainers keeps what says how much they want, and when.
 func trimContainers(all []corev1.Container) []corev1.Container {
+	if len(all) == 0 {
+		return nil
+	}
+	out := make([]corev1.Container, len(all))
 	for i := range all {
 		c := &all[i]
-		all[i] = corev1.Container{Name: same(c.Name), Resources: trimResources(c.Resources), RestartPolicy: c.RestartPolicy}
+		out[i] = corev1.Container{Name: c.Name, Resources: c.Resources, RestartPolicy: c.RestartPolicy}
 	}
-	return all
-}
-
-// trimResources keeps one list where requests and limits are the same, as for devices
-// they must be.
-func trimResources(r corev1.ResourceRequirements) corev1.ResourceRequirements {
-	equal := len(r.Limits) == len(r.Requests)
-	for name, limit := range r.Limits {
-		request, ok := r.Requests[name]
-		equal = equal && ok && limit.Cmp(request) == 0
-	}
-	r.Requests = onceKeyed(r.Requests)
-	if equal {
-		r.Limits = r.Requests
-		return r
-	}
-	r.Limits = onceKeyed(r.Limits)
-	return r
+	return out
 }
 
 // trimStatuses keeps what a resize in place goes by; of most there is nothing.
@@ -97,7 +85,7 @@ func stateOf(s corev1.ContainerState) corev1.ContainerState {
 	return corev1.ContainerState{}
 }
 
-// TrimNode is for the cache of nodes, as TrimPod for that of pods: the list of images
+// TrimNode is for the cache of nodes, as TrimPods for that of pods: the list of images
 // alone is longer than all that is asked of a node.
 func TrimNode(o any) (any, error) {
 	n, ok := o.(*corev1.Node)

@@ -43,11 +43,11 @@ func anything(seed int64) *randfill.Filler {
 // TestATrimmedPodIsTheSame: whatever a pod says, the planner sees no difference
 // between it and what the cache keeps of it.
 func TestATrimmedPodIsTheSame(t *testing.T) {
-	differ := 0
+	differ, trim := 0, TrimPods()
 	for seed := range int64(1000) {
 		var whole corev1.Pod
 		anything(seed).Fill(&whole)
-		kept, err := TrimPod(whole.DeepCopy())
+		kept, err := trim(whole.DeepCopy())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ func TestTrimKeepsOurOwn(t *testing.T) {
 	if n.Annotations[partition.TableAnnotation] != long || n.Annotations["other.io/notes"] != "" || n.Annotations["other.io/short"] != "y" {
 		t.Errorf("annotations %d", len(n.Annotations))
 	}
-	if other, err := TrimPod("no pod"); err != nil || other != "no pod" {
+	if other, err := TrimPods()("no pod"); err != nil || other != "no pod" {
 		t.Errorf("of something else %v, %v", other, err)
 	}
 }

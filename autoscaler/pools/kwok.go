@@ -37,7 +37,7 @@ func NewKWOK(c client.Client, live client.Reader, boot Publisher) *KWOK {
 // List implements Provider. A Node object is there as soon as it is asked for,
 // so the target is the number of them.
 func (k *KWOK) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, error) {
-	names, err := k.names(ctx, k.client, pool)
+	names, err := namesOf(ctx, k.client, pool)
 	return Listing{Target: len(names)}, err
 }
 
@@ -60,7 +60,7 @@ func (k *KWOK) Template(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Tem
 // SetSize implements Provider. Nodes are made under the first free names
 // "<pool>-<n>", so that a second try after a crash makes the same ones.
 func (k *KWOK) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int) error {
-	names, err := k.names(ctx, k.live, pool)
+	names, err := namesOf(ctx, k.live, pool)
 	if err != nil || len(names) >= size {
 		return err
 	}
@@ -117,8 +117,8 @@ func (k *KWOK) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, nodes []*
 	return errors.Join(errs...)
 }
 
-// names of the pool's nodes.
-func (k *KWOK) names(ctx context.Context, from client.Reader, pool *v1alpha1.GPUNodePool) (map[string]bool, error) {
+// namesOf are the names of the pool's nodes.
+func namesOf(ctx context.Context, from client.Reader, pool *v1alpha1.GPUNodePool) (map[string]bool, error) {
 	var list corev1.NodeList
 	err := from.List(ctx, &list, client.MatchingLabels{v1alpha1.NodePoolLabel: pool.Name}, client.UnsafeDisableDeepCopy)
 	if err != nil {

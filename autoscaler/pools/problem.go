@@ -42,6 +42,10 @@ func ReasonOf(err error) string {
 // asking again in the next round is right.
 var ErrBusy = errors.New("the provider is busy")
 
+// ErrFixed says that the pool's machines are neither made nor taken away: a fixed
+// pool is not asked for either, so whoever asks has made a mistake.
+var ErrFixed = errors.New("the pool is fixed: nobody makes or takes away its machines")
+
 // ErrUnnamed says that the provider has no way to take away one certain node. It
 // is never asked for fewer nodes instead: which would go is anybody's guess.
 var ErrUnnamed = errors.New("no way to name the node that goes")

@@ -46,7 +46,7 @@ type Listing struct {
 
 // Providers finds the provider of a pool. Each may be nil.
 type Providers struct {
-	KWOK, Scale, ASG Provider
+	KWOK, Scale, ASG, Fixed Provider
 	// History, where it is set, is told what is asked and how that went.
 	History *History
 }
@@ -64,6 +64,8 @@ func (p Providers) For(pool *v1alpha1.GPUNodePool) (Provider, error) {
 		return p.Scale, nil
 	case spec.ASG != nil && p.ASG != nil:
 		return p.ASG, nil
+	case spec.Fixed != nil && p.Fixed != nil:
+		return p.Fixed, nil
 	}
 	return nil, fmt.Errorf("pool %s: %w", pool.Name, ErrNoProvider)
 }
@@ -109,9 +111,9 @@ func (p Providers) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, nodes
 }
 
 // passing reports whether an error says nothing about how well the provider
-// delivers: somebody else wrote first, or we are ending.
+// delivers: somebody else wrote first, nobody is to deliver, or we are ending.
 func passing(ctx context.Context, err error) bool {
-	return apierrors.IsConflict(err) || errors.Is(err, ErrBusy) || ctx.Err() != nil
+	return apierrors.IsConflict(err) || errors.Is(err, ErrBusy) || errors.Is(err, ErrFixed) || ctx.Err() != nil
 }
 
 // unanswered reports the API server's own trouble: it was busy, failed, or the
@@ -124,9 +126,9 @@ func unanswered(err error) bool {
 }
 
 // Learn tells the History of the pool's nodes, and returns what it knows; nothing
-// without one.
+// without one. Of a fixed pool there is nothing to learn: no node was asked for.
 func (p Providers) Learn(pool *v1alpha1.GPUNodePool, target int, nodes []*corev1.Node) Learned {
-	if p.History == nil {
+	if p.History == nil || pool.Spec.Provider.Fixed != nil {
 		return Learned{}
 	}
 	return p.History.Seen(pool, target, nodes)

@@ -11,7 +11,7 @@ func TestProviderIsSmall(t *testing.T) {
 	if n := reflect.TypeFor[Provider]().NumMethod(); n > 4 {
 		t.Errorf("%d methods", n)
 	}
-	for _, p := range []any{&KWOK{}, &Scale{}, &ASG{}, Providers{}} {
+	for _, p := range []any{&KWOK{}, &Scale{}, &ASG{}, &Fixed{}, Providers{}} {
 		if _, ok := p.(Provider); !ok {
 			t.Errorf("%T is no Provider", p)
 		}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 )
 
 // Tenant is one node of the tree. Guarantee is its own, not counting what its
@@ -114,9 +116,25 @@ func sortTenants(tenants []Tenant) ([]Tenant, error) {
 		order = append(order, byName(children[order[i].Name])...)
 	}
 	if len(order) < len(tenants) {
-		return nil, errors.New("tenants are their own parents, in a circle")
+		return nil, fmt.Errorf("tenants are their own parents, in a circle, or under such: %s", strings.Join(missing(tenants, order), ", "))
 	}
 	return order, nil
+}
+
+// missing names the tenants that are not in order, quoted and sorted.
+func missing(tenants, order []Tenant) []string {
+	there := make(map[string]bool, len(order))
+	for _, t := range order {
+		there[t.Name] = true
+	}
+	var names []string
+	for _, t := range tenants {
+		if !there[t.Name] {
+			names = append(names, strconv.Quote(t.Name))
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 func byName(tenants []Tenant) []Tenant {

@@ -149,6 +149,7 @@ func TestNewTreeRefuses(t *testing.T) {
 		`tenant "a": no parent "x"`:       {team("a", "x", 1)},
 		"a tenant has no name":            {team("", "", 1)},
 		"in a circle":                     {team("a", "b", 1), team("b", "a", 1)},
+		`such: "b", "c", "d"`:             {team("a", "", 1), team("b", "c", 1), team("c", "b", 1), team("d", "b", 1)},
 		`tenant "a": limit 6 compute + 6`: {limited},
 		`tenant "a": a negative amount`:   {negative},
 		`tenant "b": no parent "y"`:       {team("a", "x", 1), team("b", "y", 1)},

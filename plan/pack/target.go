@@ -48,10 +48,11 @@ func Target(q Question) (Answer, bool) {
 			return Answer{}, false
 		}
 	}
-	c := card{compute: q.Table.ComputeSlices()}
+	c := card{compute: q.Table.ComputeSlices(), media: q.Table.MediaEngines()}
 	for _, p := range q.Keep {
 		c.taken |= mask(p)
 		c.compute -= p.Profile.Compute
+		c.media -= q.Table.Media(p.Profile)
 		if k := s.index(p.Profile); k >= 0 {
 			s.kinds[k].room--
 		}
@@ -64,6 +65,7 @@ func Target(q Question) (Answer, bool) {
 type card struct {
 	taken   uint64
 	compute int // slices left
+	media   int // engines left
 }
 
 func mask(p mig.Placement) uint64 { return (1<<p.Profile.Memory - 1) << p.Start }
@@ -81,6 +83,7 @@ type kind struct {
 	mig.Profile
 	must, demand int
 	room         int // how many more a card may have
+	media        int // engines one takes
 	n            int // how many the layout at hand adds
 }
 
@@ -110,7 +113,7 @@ func newSearch(q Question) *search {
 			continue
 		}
 		k := len(s.kinds)
-		s.kinds = append(s.kinds, kind{Profile: p, must: of(q.Must, p), demand: demand, room: q.Table.Max(p)})
+		s.kinds = append(s.kinds, kind{Profile: p, must: of(q.Must, p), demand: demand, room: q.Table.Max(p), media: q.Table.Media(p)})
 		for _, start := range q.Table.Starts(p) {
 			at := mig.Placement{Profile: p, Start: start}
 			if spare := slices.Contains(q.Spare, at); spare || create {
@@ -133,7 +136,7 @@ func (s *search) extend(from int, c card) {
 	for i := range s.places {
 		p := &s.places[i]
 		k := &s.kinds[p.kind]
-		if c.taken&p.mask != 0 || k.Compute > c.compute || k.n >= k.room {
+		if c.taken&p.mask != 0 || k.Compute > c.compute || k.media > c.media || k.n >= k.room {
 			continue
 		}
 		full = false
@@ -142,7 +145,7 @@ func (s *search) extend(from int, c card) {
 		}
 		k.n++
 		s.now = append(s.now, i)
-		s.extend(i+1, card{c.taken | p.mask, c.compute - k.Compute})
+		s.extend(i+1, card{c.taken | p.mask, c.compute - k.Compute, c.media - k.media})
 		s.now = s.now[:len(s.now)-1]
 		k.n--
 	}

@@ -114,6 +114,49 @@ func TestTargetAgainstBruteForce(t *testing.T) {
 	}
 }
 
+// TestTargetWithAttributes asks for instances with media engines or graphics, of
+// which a card has few: what is answered is legal by the product's table, and where
+// there is no answer there is none.
+func TestTargetWithAttributes(t *testing.T) {
+	r := rand.New(rand.NewSource(3))
+	for _, model := range []string{"RTX-PRO-6000-Blackwell-96GB", "A30-24GB", "H100-80GB"} {
+		tab := table(t, model)
+		profiles, maximal := tab.Profiles(), tab.Maximal()
+		answered := 0
+		for range 200 {
+			q := Question{Table: tab, Grow: r.Intn(2) == 0}
+			for _, p := range maximal[r.Intn(len(maximal))] {
+				switch r.Intn(4) {
+				case 0:
+					q.Keep = append(q.Keep, p)
+				case 1, 2:
+					q.Spare = append(q.Spare, p)
+				}
+			}
+			q.Must = []mig.Count{{Profile: profiles[r.Intn(len(profiles))], N: 1 + r.Intn(2)}}
+			q.Want = []mig.Count{{Profile: profiles[r.Intn(len(profiles))], N: r.Intn(3)}}
+			a, ok := Target(q)
+			possible := slices.ContainsFunc(maximal, func(l mig.Layout) bool {
+				rest, kept := without(l, q.Keep)
+				return kept && number(rest, q.Must[0].Profile) >= q.Must[0].N
+			})
+			if ok != possible {
+				t.Fatalf("%s keep %v must %v: answered %v, there is a layout: %v", model, q.Keep, q.Must, ok, possible)
+			}
+			if !ok {
+				continue
+			}
+			answered++
+			if err := tab.Legal(a.Layout); err != nil {
+				t.Fatalf("%s keep %v must %v want %v: %s: %v", model, q.Keep, q.Must, q.Want, tab.Format(a.Layout), err)
+			}
+		}
+		if answered < 20 {
+			t.Errorf("%s: %d of 200 questions had an answer", model, answered)
+		}
+	}
+}
+
 func plain(tab *mig.Table) []mig.Profile {
 	return slices.DeleteFunc(tab.Profiles(), func(p mig.Profile) bool { return p.Attrs != 0 })
 }

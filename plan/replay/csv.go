@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"bufio"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -93,7 +94,7 @@ type row struct {
 // readRows calls each for every line after the header, which must have the
 // wanted columns once each.
 func readRows(name string, r io.Reader, want []string, each func(*row) error) error {
-	reader := csv.NewReader(r)
+	reader := csv.NewReader(unmarked(r))
 	reader.ReuseRecord = true
 	header, err := reader.Read()
 	if errors.Is(err, io.EOF) {
@@ -104,7 +105,7 @@ func readRows(name string, r io.Reader, want []string, each func(*row) error) er
 	}
 	row := &row{file: name, reader: reader, columns: map[string]int{}}
 	for i, column := range header {
-		column = strings.TrimPrefix(column, "\ufeff")
+		column = strings.TrimSpace(column)
 		if _, twice := row.columns[column]; twice && slices.Contains(want, column) {
 			return fmt.Errorf("%s:1: two columns are called %q", name, column)
 		}
@@ -129,6 +130,16 @@ func readRows(name string, r io.Reader, want []string, each func(*row) error) er
 	}
 }
 
+// unmarked is r without a mark of the byte order in front, which spreadsheets
+// write, and behind which a quoted name would not begin the line.
+func unmarked(r io.Reader) io.Reader {
+	b := bufio.NewReader(r)
+	if mark, _ := b.Peek(3); string(mark) == "\ufeff" {
+		_, _ = b.Discard(len(mark)) // they have been seen
+	}
+	return b
+}
+
 // syntax says where a file is not CSV, or why it cannot be read.
 func syntax(name string, err error) error {
 	var parse *csv.ParseError
@@ -145,11 +156,14 @@ func (r *row) fail(column, format string, args ...any) {
 	}
 }
 
-func (r *row) text(column string) string { return strings.Clone(r.fields[r.columns[column]]) }
+func (r *row) text(column string) string {
+	return strings.Clone(strings.TrimSpace(r.fields[r.columns[column]]))
+}
 
 func (r *row) number(column string, most int) int {
 	s := r.fields[r.columns[column]]
-	n, err := strconv.Atoi(s)
+	// Whole numbers of a column that has gaps are written as 8.0 by some.
+	n, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(s), ".0"))
 	if err != nil || n < 0 || n > most {
 		r.fail(column, "%q: want a whole number, 0 … %d", s, most)
 		return 0

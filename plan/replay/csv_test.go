@@ -21,6 +21,19 @@ func TestReadNodes(t *testing.T) {
 	}
 }
 
+// Marks of the byte order, quotes, blanks, Windows' line ends and numbers of columns
+// with gaps are what other people's tools write.
+func TestReadsAsOthersWrite(t *testing.T) {
+	nodes, err := ReadNodes("n.csv", strings.NewReader("\ufeff\"sn\", \"cpu_milli\",memory_mib ,gpu,model\r\na, 4000,512.0,2.0, T4\r\n"))
+	if err == nil {
+		t.Errorf("a quote within a field: got %+v", nodes)
+	}
+	nodes, err = ReadNodes("n.csv", strings.NewReader("\ufeff\"sn\",\"cpu_milli\",memory_mib ,gpu,model\r\na, 4000,512.0,2.0, T4\r\n"))
+	if want := (Node{"a", 4000, 512, 2, "T4"}); err != nil || len(nodes) != 1 || nodes[0] != want {
+		t.Errorf("got %+v, %v, want %+v", nodes, err, want)
+	}
+}
+
 func TestReadPods(t *testing.T) {
 	pods, err := ReadPods("p.csv", strings.NewReader(podHeader+"a,1000,64,1,470,V100M16|V100M32\nb,1000,64,8,1000,\nc,1000,64,0,0,\n"))
 	if err != nil {
@@ -42,6 +55,7 @@ func TestReadRefuses(t *testing.T) {
 		{nodes("sn,cpu_milli\n"), `n.csv:1: no column "memory_mib", want sn, cpu_milli`},
 		{nodes("sn,sn,cpu_milli,memory_mib,gpu,model\n"), `n.csv:1: two columns are called "sn"`},
 		{nodes(nodeHeader + "a,1,1,1,T4\nb,many,1,1,T4\n"), `n.csv:3: cpu_milli: "many": want a whole number, 0 …`},
+		{nodes(nodeHeader + "a,1.5,1,1,T4\n"), `n.csv:2: cpu_milli: "1.5": want a whole number`},
 		{nodes(nodeHeader + "a,1,1,-1,T4\n"), `n.csv:2: gpu: "-1": want a whole number, 0 … 256`},
 		{nodes(nodeHeader + "a,1,1,1,\n"), "n.csv:2: model: a node with GPUs needs one"},
 		{nodes(nodeHeader + "a,1,1\n"), "n.csv:2: wrong number of fields"},

@@ -7,19 +7,18 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu"
-	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
 // modelOf is what a model's name says by itself; vendor and memory are written
-// only where they differ from it.
+// only where they differ from it. A product nobody told us about is taken for
+// NVIDIA's, of unknown memory.
 func modelOf(name string) gpu.Model {
 	m := gpu.Model{Name: name}
-	if name != "" {
+	if known, ok := gpu.ParseProduct(name); ok {
+		m.Vendor, m.MemoryMiB = known.Vendor, known.MemoryMiB
+	} else if name != "" {
 		m.Vendor = "nvidia"
-	}
-	if t, ok := mig.ForModel(name); ok {
-		m.MemoryMiB = t.CardMemoryMiB()
 	}
 	return m
 }

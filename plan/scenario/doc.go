@@ -29,6 +29,7 @@
 //	  idle-after=DURATION           empty for so long, a node is given back
 //	  backoff=IN                    the provider fails until then
 //	  freeze | thaw
+//	  fixed                         nobody makes its machines or takes them away
 //	  repartition=no|idle|keep-busy may cards be cut: never, when nobody holds them, around who does
 //	  keeps-busy                    busy instances would survive, though repartition=no
 //	  mig-idle-after=DURATION       idle for so long, an instance may be destroyed

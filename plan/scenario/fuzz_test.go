@@ -67,7 +67,7 @@ tick at="@2026-05-01T10:00:00.5Z" last-scale-up=(h=5m) last-scale-down=(h=6m) la
 pool h min=1 max=4 target=3 size=2 price=2.25 spot interruptions=0.05 freeze ready-after=2m idle-after=10m backoff=3m repartition=keep-busy
   mig-idle-after=1m mig-duration=9s cpu=64 memory=512Gi gpus=2 model=H100-80GB health=healthy layout=(1g.10gb@0 3g.40gb@4)
   others=(rdma/hca=4 "x y"=1) mig-allowed=(1g.10gb 3g.40gb) labels=(a=b c/d="e f" g) taints=(k=v:NoSchedule k2:NoExecute)
-pool odd max=1 keeps-busy backoff="@2326-01-01T00:00:00Z" spot on-demand
+pool odd max=1 keeps-busy backoff="@2326-01-01T00:00:00Z" spot on-demand fixed
 gpu odd/0 template model=A30-24GB
 gpu odd/2 template model=Mystery vendor=acme memory-mib=7 layout=(c3m4a1@0) holders-unknown
 quota root limit=4 lend=none

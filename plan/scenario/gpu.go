@@ -47,15 +47,17 @@ func (w *World) gpu(s statement) error {
 
 func (w *World) cardsOf(name string, template bool) *[]plan.Card {
 	state := &w.Sim.State
+	// From the end: a card is mostly told of right after its node, and a large
+	// cluster has as many nodes as lines.
 	if template {
-		for i := range state.Pools {
+		for i := len(state.Pools) - 1; i >= 0; i-- {
 			if state.Pools[i].Name == name {
 				return &state.Pools[i].Template.Cards
 			}
 		}
 		return nil
 	}
-	for i := range state.Nodes {
+	for i := len(state.Nodes) - 1; i >= 0; i-- {
 		if state.Nodes[i].Name == name {
 			return &state.Nodes[i].Cards
 		}

@@ -54,7 +54,7 @@ func options(e plan.Explanation) error {
 		}
 	}
 	served := map[plan.Reason]bool{plan.WaitUpcomingNode: true, plan.WaitRepartition: true, plan.WaitReclaim: true}
-	refused := map[plan.Reason]bool{plan.GangWaits: true, plan.GangIncomplete: true, plan.QuotaExceeded: true, plan.NoPoolFits: true, plan.PoolAtMax: true}
+	refused := map[plan.Reason]bool{plan.GangWaits: true, plan.GangIncomplete: true, plan.QuotaExceeded: true, plan.NoPoolFits: true, plan.PoolAtMax: true, plan.PoolFixed: true}
 	switch {
 	case chosen > 0 && refused[e.Verdict.Reason]:
 		return fmt.Errorf("%s, and an option is taken", e.Verdict.Reason)

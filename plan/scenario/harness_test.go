@@ -78,6 +78,8 @@ func withinBounds(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 		case a.Node != "" && perNode[a.Node] > 1:
 			return fmt.Errorf("two actions on node %s", a.Node)
 		case a.Verb == plan.Uncordon, a.Verb == plan.Rollback: // ends what was begun
+		case i >= 0 && s.Pools[i].Fixed && resizes(a):
+			return fmt.Errorf("of a fixed pool, and yet: %s", a)
 		case p.Freeze, i >= 0 && s.Pools[i].Freeze:
 			return fmt.Errorf("frozen, and yet: %s", a)
 		case a.Verb == plan.ScaleUp && (a.To > s.Pools[i].Max || a.To-a.From > p.MaxNodesPerScaleUp):
@@ -132,6 +134,11 @@ func nothingHeldDestroyed(s plan.Snapshot, _ plan.Policy, made plan.Plan) error 
 		}
 	}
 	return nil
+}
+
+// resizes reports an action that makes a pool larger or smaller, or begins to.
+func resizes(a plan.Action) bool {
+	return a.Verb == plan.ScaleUp || removes(a) || a.Verb == plan.Drain && a.Reason != plan.NodeInterrupted
 }
 
 func removes(a plan.Action) bool { return a.Verb == plan.RemoveNode || a.Verb == plan.Replace }

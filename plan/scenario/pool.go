@@ -21,6 +21,7 @@ func readPool(r *reader, p *plan.Pool) {
 	r.in("backoff", &p.BackoffUntil)
 	r.flag("freeze", &p.Freeze)
 	r.off("thaw", &p.Freeze)
+	r.flag("fixed", &p.Fixed)
 	r.text("repartition", func(s string) error {
 		switch s {
 		case "no", "idle", "keep-busy":
@@ -77,6 +78,7 @@ func poolText(p plan.Pool, now time.Time) string {
 	flagText(&b, "spot", p.Spot)
 	floatText(&b, "interruptions", p.InterruptionsPerHour)
 	flagText(&b, "freeze", p.Freeze)
+	flagText(&b, "fixed", p.Fixed)
 	lengthText(&b, "ready-after", p.ReadyAfter)
 	lengthText(&b, "idle-after", p.IdleAfter)
 	inText(&b, "backoff", p.BackoffUntil, now)

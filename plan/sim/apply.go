@@ -101,6 +101,11 @@ func (w *World) repartition(a plan.Action) error {
 	if c < 0 {
 		return fmt.Errorf("there is no card %d", a.Card)
 	}
+	if t, known := w.State.Tables.ForModel(n.Cards[c].Model.Name); known {
+		if err := t.Legal(a.Target); err != nil { // no driver makes that
+			return fmt.Errorf("card %d cannot be cut so: %w", a.Card, err)
+		}
+	}
 	for _, in := range n.Cards[c].Instances {
 		if in.Holder != "" && (!p.MIG.KeepsBusy || !slices.Contains(a.Target, in.Placement)) {
 			return fmt.Errorf("%s is held by %s", in.Placement, in.Holder)

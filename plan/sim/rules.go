@@ -35,7 +35,7 @@ func amountOf(list []plan.Resource, name string) int64 {
 // let it onto a node.
 func (s *scheduler) rulesAllow(p *plan.Pod, n *plan.Node) bool {
 	for _, r := range p.Apart {
-		if value, ok := n.Labels[r.Key]; ok && s.count(r, value) > 0 {
+		if value, ok := n.Place(r.Key); ok && s.count(r, value) > 0 {
 			return false
 		}
 	}
@@ -43,7 +43,7 @@ func (s *scheduler) rulesAllow(p *plan.Pod, n *plan.Node) bool {
 		q := &s.w.State.Pods[i]
 		at := s.node(q.Node)
 		for _, r := range q.Apart {
-			if at != nil && slices.Contains(p.Groups, r.Group) && at.Labels[r.Key] == n.Labels[r.Key] && n.Labels[r.Key] != "" {
+			if at != nil && slices.Contains(p.Groups, r.Group) && together(at, n, r.Key) {
 				return false
 			}
 		}
@@ -52,7 +52,7 @@ func (s *scheduler) rulesAllow(p *plan.Pod, n *plan.Node) bool {
 		return false
 	}
 	for _, r := range p.Spread {
-		value, ok := n.Labels[r.Key]
+		value, ok := n.Place(r.Key)
 		more := 0
 		if slices.Contains(p.Groups, r.Group) {
 			more = 1
@@ -64,6 +64,17 @@ func (s *scheduler) rulesAllow(p *plan.Pod, n *plan.Node) bool {
 	return true
 }
 
+// together reports whether two nodes lie at one place by a label.
+func together(a, b *plan.Node, key string) bool {
+	value, ok := a.Place(key)
+	return ok && lies(b, key, value)
+}
+
+func lies(n *plan.Node, key, value string) bool {
+	at, ok := n.Place(key)
+	return ok && at == value
+}
+
 // near reports whether pods in all of the groups that p wants near it are where
 // it wants them, or are nowhere while p is one of them itself.
 func (s *scheduler) near(p *plan.Pod, n *plan.Node) bool {
@@ -72,7 +83,7 @@ func (s *scheduler) near(p *plan.Pod, n *plan.Node) bool {
 	}
 	there, anywhere := true, false
 	for _, r := range p.Near {
-		value, ok := n.Labels[r.Key]
+		value, ok := n.Place(r.Key)
 		if !ok {
 			return false
 		}
@@ -80,7 +91,7 @@ func (s *scheduler) near(p *plan.Pod, n *plan.Node) bool {
 		for i := range s.w.State.Pods {
 			q := &s.w.State.Pods[i]
 			if at := s.node(q.Node); at != nil && all(q) {
-				v, has := at.Labels[r.Key]
+				v, has := at.Place(r.Key)
 				anywhere = anywhere || has
 				here = here || has && v == value
 			}
@@ -102,7 +113,7 @@ func (s *scheduler) count(r plan.Rule, value string) int {
 	n := 0
 	for i := range s.w.State.Pods {
 		q := &s.w.State.Pods[i]
-		if at := s.node(q.Node); at != nil && slices.Contains(q.Groups, r.Group) && at.Labels[r.Key] == value {
+		if at := s.node(q.Node); at != nil && slices.Contains(q.Groups, r.Group) && lies(at, r.Key, value) {
 			n++
 		}
 	}
@@ -115,8 +126,8 @@ func (s *scheduler) fewest(p *plan.Pod, r plan.Rule) int {
 	least := -1
 	for i := range s.w.State.Nodes {
 		n := &s.w.State.Nodes[i]
-		value, ok := n.Labels[r.Key]
-		all := !slices.ContainsFunc(p.Spread, func(s plan.Spread) bool { _, has := n.Labels[s.Key]; return !has })
+		value, ok := n.Place(r.Key)
+		all := !slices.ContainsFunc(p.Spread, func(s plan.Spread) bool { _, has := n.Place(s.Key); return !has })
 		if !ok || !all || !plan.Admits(*p, n.Labels, nil) {
 			continue
 		}

@@ -15,7 +15,7 @@ const NodePoolLabel = "gpuscale.io/pool"
 const CordonAnnotation = "gpuscale.io/cordoned-by"
 
 // GPUNodePool is a group of equal GPU nodes that gpuscale may grow, shrink and
-// repartition.
+// repartition. The nodes with the label gpuscale.io/pool=<its name> are of it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -46,21 +46,27 @@ type GPUNodePoolList struct {
 
 // GPUNodePoolSpec is what is wanted of a pool.
 //
-// +kubebuilder:validation:XValidation:rule="self.min <= self.max",message="min must not be above max"
+// +kubebuilder:validation:XValidation:rule="!has(self.min) || !has(self.max) || self.min <= self.max",message="min must not be above max"
+// +kubebuilder:validation:XValidation:rule="has(self.provider.fixed) || has(self.min) && has(self.max)",message="min and max are needed, unless the provider is fixed"
+// +kubebuilder:validation:XValidation:rule="!has(self.provider.fixed) || (!has(self.min) || self.min == 0) && (!has(self.max) || self.max == 0)",message="a fixed pool has as many nodes as there are: leave min and max out"
 // +kubebuilder:validation:XValidation:rule="!has(self.interruptionsPerHour) || has(self.spot) && self.spot",message="interruptionsPerHour is for spot pools"
 type GPUNodePoolSpec struct {
-	// Min is the smallest size of the pool, in nodes.
+	// Min is the smallest size of the pool, in nodes. Required, except of a fixed
+	// pool, where it is left out.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100000
-	Min int32 `json:"min"`
-	// Max is the largest size of the pool, in nodes.
+	// +optional
+	Min int32 `json:"min"` // a 0 is written, and so it is taken of a fixed pool, too
+	// Max is the largest size of the pool, in nodes. Required, except of a fixed
+	// pool, where it is left out.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100000
+	// +optional
 	Max int32 `json:"max"`
-	// Provider makes and removes the nodes.
+	// Provider makes and removes the nodes; fixed says that nobody does.
 	Provider Provider `json:"provider"`
 	// Template describes a node of this pool, for decisions about nodes that do
-	// not exist yet.
+	// not exist yet, or do not show their cards yet.
 	Template NodeTemplate `json:"template"`
 	// PricePerHour of one node, a decimal number in whatever currency all pools use.
 	// +kubebuilder:validation:XValidation:rule=`type(self) == int ? self >= 0 : !quantity(self).isLessThan(quantity("0"))`,message="a price must not be below 0"
@@ -91,7 +97,7 @@ type GPUNodePoolSpec struct {
 
 // Provider of nodes: exactly one block is set.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.kwok), has(self.scale), has(self.asg)].filter(x, x).size() == 1",message="exactly one provider is needed: kwok, scale or asg"
+// +kubebuilder:validation:XValidation:rule="[has(self.kwok), has(self.scale), has(self.asg), has(self.fixed)].filter(x, x).size() == 1",message="exactly one provider is needed: kwok, scale, asg or fixed"
 type Provider struct {
 	// KWOK makes Node objects for a cluster whose nodes are simulated by KWOK.
 	// +optional
@@ -106,7 +112,18 @@ type Provider struct {
 	// away by their ids.
 	// +optional
 	ASG *ASGProvider `json:"asg,omitempty"`
+	// Fixed, written as "fixed: {}", is a set of machines that nobody makes. Its
+	// nodes are those with the label gpuscale.io/pool=<name of the pool>, however
+	// many there are; put the label on a node to add it. Their cards are cut,
+	// counted and watched as in any pool, but no node is ever asked for, emptied to
+	// be given back, replaced or deleted. Leave min and max out; scaleDown changes
+	// nothing.
+	// +optional
+	Fixed *FixedProvider `json:"fixed,omitempty"`
 }
+
+// FixedProvider has nothing to set: the pool's label says which nodes it has.
+type FixedProvider struct{}
 
 // ScaleProvider names the resource whose replicas are the pool's nodes.
 //
@@ -270,8 +287,9 @@ type GPUNodePoolStatus struct {
 	// Message for people, to go with Reason.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// Conditions of the pool: Ready, Valid, ScalingLimited, and while there is
-	// something to say ForeignAutoscaler, GrowOnly, UnusedCards.
+	// Conditions of the pool: Ready (of a fixed pool: all its nodes are), Valid,
+	// ScalingLimited, and while there is something to say ForeignAutoscaler,
+	// GrowOnly, UnusedCards.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -100,6 +100,9 @@ func (j *joiner) queue(uid types.UID, o *foreign.Object) {
 // the first, so that the order of the pods does not matter.
 func (j *joiner) places() []place {
 	out := make([]place, len(j.in.Pods))
+	if len(j.makers) == 0 && len(j.queued) == 0 {
+		return out // nothing that is known makes any: nobody's labels need to be read for it
+	}
 	said := map[setOf]*foreign.Object{}
 	for i := range j.in.Pods {
 		p := j.in.Pods[i].Pod
@@ -142,12 +145,13 @@ func (j *joiner) add(p *Pod, at place) {
 	if at.maker.kind == foreign.KueueWorkload {
 		p.Workload = at.maker.name
 	}
-	p.PodGroup = groupOf(p.Pod).name
+	of := groupOf(p.Pod)
+	p.PodGroup = of.name
 	counts := p.Plan != nil && (!p.Plan.Demand.Zero() || p.Plan.Unreadable != "") && !kube.IsOver(p.Pod)
 	if counts {
 		j.gated(p)
 	}
-	g := j.gangOf(p.Pod, at)
+	g := j.gangOf(of, at)
 	switch {
 	case g == nil:
 		return
@@ -207,9 +211,9 @@ func ownerOf(p *corev1.Pod) types.UID {
 	return ""
 }
 
-// gangOf is the gang a pod is of, nil for none: by its PodGroup, else by its maker.
-func (j *joiner) gangOf(p *corev1.Pod, at place) *gang {
-	of := groupOf(p)
+// gangOf is the gang of a pod of that PodGroup at that place, nil for none: by its
+// PodGroup, else by its maker.
+func (j *joiner) gangOf(of id, at place) *gang {
 	if o := j.groups[of]; of.name != "" && o != nil {
 		return j.ofGroup(o)
 	}

@@ -55,7 +55,7 @@ func New(in Input) *Ledger {
 		Problems: map[string]error{}, covers: map[string][]cover{}, namespaces: map[string]labels.Set{},
 		listed: map[string][]*limits{}, rooms: map[string][]*room{}, usages: map[*corev1.PodSpec]corev1.ResourceList{}, names: map[string]bool{}, objects: map[objectKey]*foreign.Object{},
 	}
-	l.units = units{slices.Compact(slices.Sorted(slices.Values(in.Models))), in.Tables}
+	l.units = newUnits(in.Models, in.Tables)
 	for i := range in.Namespaces {
 		l.namespaces[in.Namespaces[i].Name] = in.Namespaces[i].Labels
 	}

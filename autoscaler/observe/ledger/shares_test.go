@@ -36,3 +36,27 @@ pod a/z wants=gpu tenant=blue
 		t.Errorf("all %+v", a)
 	}
 }
+
+// What a card counts does not depend on the product, and a part in MiB is a part of
+// the card it is on: the status says what the planner decides by.
+func TestSharesOfAnyCard(t *testing.T) {
+	s, _, err := scenario.Parse(`
+pool pro max=2 gpus=2 model=RTX-PRO-6000-Blackwell-96GB layout=(4g.96gb@0)
+pool t4 max=2 gpus=2 model=T4
+node n pool=pro
+node m pool=t4
+quota a guarantee=1
+quota b guarantee=1
+pod a/x wants=4g.96gb node=n tenant=a
+pod b/y wants=(part:core=0:memory-mib=15360) node=m tenant=b
+pod b/z wants=1g.24gb tenant=b
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range ledger.Shares(&s) {
+		if want := map[string]float64{"a": 0, "b": 0.25}[one.Tenant]; one.Used != 1 || one.Borrowed != 0 || one.Waiting != want {
+			t.Errorf("%+v, want 1 used, none borrowed, %v waiting", one, want)
+		}
+	}
+}

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
-	"github.com/gpuscale/gpuscale/gpu/demand"
+	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/quota"
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -66,14 +66,15 @@ func usesOf(s *plan.Snapshot) *uses {
 	if err != nil {
 		return u // the Ledger never gives such ones
 	}
-	in := units{tables: s.Tables, models: modelsOf(s)}
-	used, known := map[string]quota.Amount{}, map[string]quota.Amount{}
+	models, memory := cardsOf(s)
+	scale := plan.NewScale(s.Tables, models)
+	used := map[string]quota.Amount{}
 	for i := range s.Pods {
 		p := &s.Pods[i]
 		if p.Tenant == "" || p.Leaving {
 			continue
 		}
-		a := amountOf(&p.Demand, in, known)
+		a := scale.Amount(&p.Demand, memory[p.Node])
 		if p.Node != "" {
 			used[p.Tenant] = used[p.Tenant].Add(a)
 		} else {
@@ -87,20 +88,31 @@ func usesOf(s *plan.Snapshot) *uses {
 	return u
 }
 
-// modelsOf are the models of a snapshot's cards.
-func modelsOf(s *plan.Snapshot) []string {
-	seen := map[string]bool{}
+// cardsOf are the models of a snapshot's cards, and by node the memory of one that
+// may be shared.
+func cardsOf(s *plan.Snapshot) (models []gpu.Model, memory map[string]int) {
+	memory = map[string]int{}
+	meet := func(m gpu.Model) {
+		if !slices.Contains(models, m) {
+			models = append(models, m)
+		}
+	}
 	for i := range s.Nodes {
-		for j := range s.Nodes[i].Cards {
-			seen[s.Nodes[i].Cards[j].Model.Name] = true
+		n := &s.Nodes[i]
+		for j := range n.Cards {
+			c := &n.Cards[j]
+			meet(c.Model)
+			if !c.MIG && memory[n.Name] == 0 {
+				memory[n.Name] = c.Model.MemoryMiB
+			}
 		}
 	}
 	for i := range s.Pools {
 		for j := range s.Pools[i].Template.Cards {
-			seen[s.Pools[i].Template.Cards[j].Model.Name] = true
+			meet(s.Pools[i].Template.Cards[j].Model)
 		}
 	}
-	return slices.Sorted(keys(seen))
+	return models, memory
 }
 
 // share is what a quota and all under it have.
@@ -139,25 +151,4 @@ func (u *uses) taken(parent, but string) quota.Amount {
 		}
 	}
 	return over.Sub(u.tenants[parent].Guarantee).Floor()
-}
-
-// amountOf is what a demand counts, as the planner has it: a profile counts the
-// slices it has on the first product that has it.
-func amountOf(d *demand.Demand, u units, known map[string]quota.Amount) quota.Amount {
-	a := quota.Amount{Compute: int64(d.Cards) * computeSlices, Memory: int64(d.Cards) * memorySlices}
-	for i := range d.MIG {
-		in := d.MIG[i]
-		one, ok := known[in.Name]
-		if !ok {
-			one.Compute, one.Memory = u.slicesOf(in)
-			known[in.Name] = one
-		}
-		a = a.Add(quota.Amount{Compute: one.Compute * int64(in.Count), Memory: one.Memory * int64(in.Count)})
-	}
-	if f := d.Fraction; f != nil {
-		// A part of unstated size is not nothing, and no more than a card.
-		part := max(float64(max(f.CoreMilli, f.MemoryMilli))/1000, 1.0/computeSlices) * float64(max(f.Cards, 1))
-		a = a.Add(quota.Amount{Compute: int64(part*computeSlices + 0.999), Memory: int64(part*memorySlices + 0.999)})
-	}
-	return a
 }

@@ -4,15 +4,26 @@ import (
 	"math"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
+	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/gpu/quota"
+	"github.com/gpuscale/gpuscale/plan"
 )
 
 // units says what resources are in slices of a card.
-type units struct {
-	models []string   // of the cluster's cards, sorted
-	tables mig.Tables // as nodes have published them
+type units struct{ scale *plan.Scale }
+
+// newUnits takes the models of the cluster's cards, by name.
+func newUnits(models []string, tables mig.Tables) units {
+	known := make([]gpu.Model, len(models))
+	for i, name := range models {
+		known[i] = gpu.Model{Name: name}
+		if m, ok := tables.Model(name, 0); ok {
+			known[i] = m
+		}
+	}
+	return units{plan.NewScale(tables, known)}
 }
 
 // perUnit is what one of an extended resource is in slices of a card, times a
@@ -29,35 +40,10 @@ func (u units) perUnit(name string) (quota.Amount, bool) {
 		per := int64(d.Cards) * 1000 / many
 		return quota.Amount{Compute: per * computeSlices, Memory: per * memorySlices}, true
 	case len(d.MIG) == 1:
-		compute, memory := u.slicesOf(d.MIG[0])
-		return quota.Amount{Compute: compute * 1000, Memory: memory * 1000}, true
+		one := u.scale.Instance(d.MIG[0])
+		return quota.Amount{Compute: one.Compute * 1000, Memory: one.Memory * 1000}, true
 	}
 	return quota.Amount{}, false
-}
-
-// slicesOf is what a profile takes on the first product of the cluster that has it
-// by that name; failing that, the least it takes on any, and memory in proportion to
-// compute where nobody knows it.
-func (u units) slicesOf(in demand.Instances) (compute, memory int64) {
-	for _, model := range u.models {
-		if table, ok := u.tables.ForModel(model); ok {
-			if p, ok := table.Exact(in.Name); ok {
-				return int64(p.Compute), int64(p.Memory)
-			}
-		}
-	}
-	compute, memory = int64(in.Profile.Compute), int64(in.Profile.Compute)
-	found := false
-	for _, model := range mig.Models() {
-		table, ok := mig.ForModel(model)
-		if !ok {
-			continue
-		}
-		if p, ok := table.Exact(in.Name); ok && (!found || int64(p.Memory) < memory) {
-			compute, memory, found = int64(p.Compute), int64(p.Memory), true
-		}
-	}
-	return compute, memory
 }
 
 // times is a number of units, what is not said otherwise.

@@ -72,6 +72,7 @@ func (b *bench) run(started func(*os.Process)) (killed bool) {
 		started(cmd.Process)
 	}
 	err = cmd.Wait()
+	b.api.CloseClientConnections() // what it had sent is answered or lost, and does nothing later
 	if err != nil && cmd.ProcessState.ExitCode() >= 0 {
 		b.t.Fatalf("the agent failed: %v\n%s", err, said.String())
 	}
@@ -118,7 +119,7 @@ func (b *bench) settled(want string) {
 	if ok := a.State == partition.AgentDone && a.Undo == 0 || a.State == partition.AgentRestored && a.Undo == 1; !ok {
 		b.t.Errorf("answer %+v", a)
 	}
-	b.api.mu.Lock() // a killed agent's request may still be at work
+	b.api.mu.Lock()
 	defer b.api.mu.Unlock()
 	if len(b.api.plugins) != 1 || b.api.plugins[0] == "plugin-0" {
 		b.t.Errorf("device plugin %v", b.api.plugins)

@@ -1,0 +1,90 @@
+package observe
+
+import (
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// maxAlike bounds how many specs are known that differ. Beyond it all are forgotten:
+// pods that come later then share with each other only.
+const maxAlike = 1024
+
+// alike keeps once what many pods' specs have alike. Of what TrimPods leaves, pods of
+// one template differ in nothing but the node they are on, which those of a DaemonSet
+// have in their affinity, too. Lists of resources, one a pod, were a seventh of the
+// program's heap. It is safe for concurrent use.
+type alike struct {
+	mu    sync.Mutex
+	specs map[string]*corev1.PodSpec // by what they say
+}
+
+// of returns the spec that is kept of all that say what s says. What it points at is
+// shared, with s too, and must not be written to.
+func (a *alike) of(s corev1.PodSpec) corev1.PodSpec {
+	node, affinity := same(s.NodeName), s.Affinity
+	s.NodeName, s.Affinity = "", nil
+	key, err := s.Marshal() // everything, fields included that are still to be invented; maps in order
+	if err != nil {
+		s = onceSpec(s)
+		s.NodeName, s.Affinity = node, affinity
+		return s
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	kept := a.specs[string(key)]
+	if kept == nil {
+		if a.specs == nil || len(a.specs) >= maxAlike {
+			a.specs = map[string]*corev1.PodSpec{}
+		}
+		s = onceSpec(s)
+		kept = &s
+		a.specs[string(key)] = kept
+	}
+	out := *kept
+	out.NodeName, out.Affinity = node, affinity
+	return out
+}
+
+// onceSpec has a spec's texts kept once. It writes to none of the lists it is given.
+func onceSpec(s corev1.PodSpec) corev1.PodSpec {
+	s.InitContainers, s.Containers = onceContainers(s.InitContainers), onceContainers(s.Containers)
+	s.NodeSelector = once(s.NodeSelector)
+	for _, str := range []*string{&s.SchedulerName, &s.PriorityClassName, &s.ServiceAccountName, &s.DeprecatedServiceAccount} {
+		*str = same(*str)
+	}
+	s.Tolerations = slices.Clone(s.Tolerations)
+	for i := range s.Tolerations {
+		t := &s.Tolerations[i]
+		t.Key, t.Value = same(t.Key), same(t.Value)
+		t.Operator, t.Effect = same(t.Operator), same(t.Effect)
+	}
+	return s
+}
+
+func onceContainers(all []corev1.Container) []corev1.Container {
+	all = slices.Clone(all)
+	for i := range all {
+		c := &all[i]
+		c.Name, c.Resources = same(c.Name), onceResources(c.Resources)
+	}
+	return all
+}
+
+// onceResources keeps one list where requests and limits are the same, as for devices
+// they must be.
+func onceResources(r corev1.ResourceRequirements) corev1.ResourceRequirements {
+	equal := len(r.Limits) == len(r.Requests)
+	for name, limit := range r.Limits {
+		request, ok := r.Requests[name]
+		equal = equal && ok && limit.Cmp(request) == 0
+	}
+	r.Requests = onceKeyed(r.Requests)
+	if equal {
+		r.Limits = r.Requests
+		return r
+	}
+	r.Limits = onceKeyed(r.Limits)
+	return r
+}

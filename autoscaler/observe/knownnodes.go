@@ -1,0 +1,114 @@
+package observe
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// knownNodes keeps what node objects say, as converted does for pods, and their cards of the
+// round before. What is kept is shared by the rounds and not written to, but for the
+// fields of the copy itself. A nil knownNodes keeps nothing.
+type knownNodes struct {
+	classes string // device classes, which extended resources may mean
+	known   map[types.UID]*knownNode
+	round   int
+}
+
+type knownNode struct {
+	version string
+	says    nodeSays
+	cards   []plan.Card // of the last round
+	round   int
+}
+
+// nodeSays is what a node's object says by itself: no clock, configuration or provider
+// is asked.
+type nodeSays struct {
+	// Node is all that there is but for Pool, LeavesAt and Cards. Others may have more
+	// to say to Cordoned and NoScaleDown.
+	plan.Node
+	devices bool // it offers some
+}
+
+// begin starts a round. What was read under other device classes is forgotten.
+func (k *knownNodes) begin(c *Claims) {
+	k.round++
+	if classes := c.version(); k.known == nil || classes != k.classes {
+		k.classes, k.known = classes, map[types.UID]*knownNode{}
+	}
+}
+
+// of returns what is known of a node. One that no API server has numbered is read each
+// time, and its cards are never those of before.
+func (k *knownNodes) of(c *Claims, n *corev1.Node) *knownNode {
+	if k == nil || n.UID == "" || n.ResourceVersion == "" {
+		return &knownNode{says: readNode(c, n)}
+	}
+	had := k.known[n.UID]
+	if had == nil {
+		had = &knownNode{}
+		k.known[n.UID] = had
+	}
+	if had.version != n.ResourceVersion {
+		had.version, had.says = n.ResourceVersion, readNode(c, n)
+	}
+	had.round = k.round
+	return had
+}
+
+// end forgets nodes that were not asked for in this round.
+func (k *knownNodes) end() {
+	maps.DeleteFunc(k.known, func(_ types.UID, n *knownNode) bool { return n.round != k.round })
+}
+
+// keep returns the node's cards: those of the round before where they are the same, as
+// they mostly are, since cards are a sixth of what a round would leave to the collector.
+// What it is given may be used for another node afterwards.
+func (n *knownNode) keep(cards []plan.Card) []plan.Card {
+	same := n.cards != nil && len(n.cards) == len(cards)
+	for i := 0; same && i < len(cards); i++ {
+		same = sameCard(&n.cards[i], &cards[i])
+	}
+	if !same {
+		n.cards = append(make([]plan.Card, 0, len(cards)), cards...)
+	}
+	return n.cards
+}
+
+// sameCard compares everything there is of a card.
+func sameCard(a, b *plan.Card) bool {
+	return a.Device == b.Device && a.MIG == b.MIG && a.HoldersKnown == b.HoldersKnown && a.Busy == b.Busy &&
+		a.IdleSince == b.IdleSince && a.UnusedSince == b.UnusedSince &&
+		slices.Equal(a.Holders, b.Holders) && slices.Equal(a.Instances, b.Instances)
+}
+
+func readNode(c *Claims, n *corev1.Node) nodeSays {
+	out := nodeSays{devices: offersDevices(n), Node: plan.Node{
+		Name: n.Name, Labels: n.Labels,
+		Ready: ready(n) && n.DeletionTimestamp == nil, Cordoned: n.Spec.Unschedulable,
+		CordonedBy:  cordonedBy(n),
+		Created:     n.CreationTimestamp.Time,
+		CPUMilli:    n.Status.Allocatable.Cpu().MilliValue(),
+		MemoryMi:    n.Status.Allocatable.Memory().Value() >> 20,
+		Operation:   partition.OperationOf(n),
+		NoScaleDown: v1alpha1.ScaleDownDisabled(n),
+		Allocatable: offer(n),
+		Drain:       draining(n),
+		HoldsData:   holdsData(n),
+		UID:         string(n.UID),
+		Others:      c.others(n.Status.Allocatable),
+	}}
+	for _, t := range n.Spec.Taints {
+		if !lifecycleTaints[t.Key] {
+			out.Taints = append(out.Taints, plan.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
+		}
+	}
+	return out
+}

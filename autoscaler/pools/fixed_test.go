@@ -1,0 +1,86 @@
+package pools
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+)
+
+func labelled(name, pool string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.NodePoolLabel: pool}}}
+}
+
+// TestFixed: the nodes with the label are the pool; whatever is asked of it, there
+// are as many nodes as before, and no failure is held against it.
+func TestFixed(t *testing.T) {
+	c := fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(labelled("a", "p"), labelled("b", "p"), labelled("c", "q")).Build()
+	pool := testPool()
+	pool.Spec.Provider = v1alpha1.Provider{Fixed: &v1alpha1.FixedProvider{}}
+	h := NewHistory(time.Now)
+	p := Providers{Fixed: NewFixed(c), History: h}
+	if l, err := p.List(t.Context(), pool); err != nil || l.Target != 2 || l.Unnamed || len(l.Going) > 0 {
+		t.Errorf("listing %+v, %v", l, err)
+	}
+	if template, err := p.Template(pool, nil); err != nil || len(template.Cards) != 2 || template.Labels[v1alpha1.NodePoolLabel] != "p" {
+		t.Errorf("template %+v, %v", template, err)
+	}
+	node := labelled("a", "p")
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range map[string]error{
+		"growing": p.SetSize(t.Context(), pool, 3), "as it is": p.SetSize(t.Context(), pool, 2),
+		"removing": p.Delete(t.Context(), pool, []*corev1.Node{node}),
+	} {
+		if !errors.Is(err, ErrFixed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := p.Delete(t.Context(), pool, nil); err != nil {
+		t.Errorf("removing nothing: %v", err)
+	}
+	if err := p.Replace(t.Context(), pool, node); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("replacing: %v", err)
+	}
+	if n := len(nodes(t, c)); n != 3 {
+		t.Errorf("%d nodes", n)
+	}
+	if l := h.Seen(pool, 2, nil); l.Failures != 0 {
+		t.Errorf("%d failures of a provider that is asked for nothing", l.Failures)
+	}
+}
+
+// TestNothingIsLearnedOfAFixedPool: what stands in its status is from when something
+// else made its nodes.
+func TestNothingIsLearnedOfAFixedPool(t *testing.T) {
+	pool := testPool()
+	pool.Status.Backoff = &v1alpha1.Backoff{Failures: 3, Until: metav1.NewTime(time.Now().Add(time.Hour))}
+	p := Providers{History: NewHistory(time.Now)}
+	if l := p.Learn(pool, 1, nil); l.Failures != 3 {
+		t.Fatalf("a pool that is made: %+v", l)
+	}
+	pool.Spec.Provider = v1alpha1.Provider{Fixed: &v1alpha1.FixedProvider{}}
+	if l := p.Learn(pool, 1, nil); l != (Learned{}) {
+		t.Errorf("%+v", l)
+	}
+}
+
+// TestAFixedPoolOfKarpentersNodes: Karpenter takes its nodes away whatever we call
+// the pool, so it is held like any other.
+func TestAFixedPoolOfKarpentersNodes(t *testing.T) {
+	fixed := v1alpha1.Provider{Fixed: &v1alpha1.FixedProvider{}}
+	made := labelled("n", "one")
+	made.Labels[labelKarpenterFor] = "h100"
+	got := Conflicts([]v1alpha1.GPUNodePool{namedPool("one", 0, fixed), namedPool("two", 0, fixed)}, []corev1.Node{*made, *labelled("m", "two")})
+	if len(got) != 1 || ReasonOf(got["one"]) != ReasonForeign {
+		t.Errorf("%v", got)
+	}
+}
