@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/exporter-toolkit/web"
 	"github.com/spf13/cobra"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
@@ -82,6 +83,9 @@ func (k *checker) run(ctx context.Context) {
 	if k.config.kubernetes {
 		found, err := askKubelet(ctx, k.config, reading)
 		k.found.add("kubelet", found, err)
+	}
+	if file := k.config.webConfigFile; file != "" {
+		k.found.add("web", file+" can be used", web.Validate(file))
 	}
 	if k.wantsAPI() {
 		_, err := pods.InCluster()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,18 +37,37 @@ func loadCounters(ctx context.Context, c *config) ([]counters.Field, error) {
 	return file.Fields, err
 }
 
-// readCountersFile reads the counters file, or takes the built-in ones where
-// none was named and none stands at dcgm-exporter's place.
+// operatorCountersFile is in dcgm-exporter's image too, and what NVIDIA's GPU
+// Operator and many manifests name.
+const operatorCountersFile = "/etc/dcgm-exporter/dcp-metrics-included.csv"
+
+// countersFile is the file with the counters. Where it is not there, and is one
+// that dcgm-exporter's image brings, what that says is built in.
+type countersFile struct {
+	path  string // "" where none was named
+	found bool   // it was there: should it go, what it said stays
+}
+
+func (f *countersFile) read() (counters.File, error) {
+	path := cmp.Or(f.path, defaultCountersFile)
+	file, err := readCountersFile(path)
+	missing := errors.Is(err, fs.ErrNotExist)
+	f.found = f.found || !missing
+	builtIn := map[string]func() ([]counters.Field, error){
+		defaultCountersFile: counters.Default, operatorCountersFile: counters.Operator,
+	}[path]
+	if !missing || f.found || builtIn == nil {
+		return file, err
+	}
+	file.Fields, err = builtIn()
+	if f.path != "" { // somebody named it, and may have meant another one
+		file.Warnings = []*counters.Error{{File: path, Line: 1, Reason: "there is no such file; what dcgm-exporter's image has in it is built in, and served"}}
+	}
+	return file, err
+}
+
 func readCountersFile(path string) (counters.File, error) {
-	named := path != ""
-	if !named {
-		path = defaultCountersFile
-	}
 	file, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) && !named {
-		fields, err := counters.Default()
-		return counters.File{Fields: fields}, err
-	}
 	if err != nil {
 		return counters.File{}, fmt.Errorf("counters file: %w", err)
 	}
@@ -82,7 +102,8 @@ func readCountersMap(ctx context.Context, api *pods.API, name string) (counters.
 // countersLoader reads the counters from wherever the command line says.
 func countersLoader(c *config) (func(context.Context) (counters.File, error), error) {
 	if c.configMap == "" {
-		return func(context.Context) (counters.File, error) { return readCountersFile(c.countersFile) }, nil
+		f := &countersFile{path: c.countersFile}
+		return func(context.Context) (counters.File, error) { return f.read() }, nil
 	}
 	api, err := pods.InCluster()
 	if err != nil {

@@ -36,7 +36,7 @@ func addSourceFlags(f *pflag.FlagSet, c *config) {
 	f.StringVarP(&c.countersFile, "collectors", "f", "", "counters file (default: "+defaultCountersFile+" where it exists, else built in)")
 	f.StringVarP(&c.configMap, "configmap-data", "m", "none", "ConfigMap with the counters instead of a file, NAMESPACE:NAME, under the key metrics")
 	f.IntVarP(&c.intervalMS, "collect-interval", "c", 1000, "milliseconds between samples, at least 100")
-	f.StringVarP(&c.remote, "remote-hostengine-info", "r", "", "host engine to connect to (host:port, tcp://host:port or unix:///path); embedded where not given")
+	f.StringVarP(&c.remote, "remote-hostengine-info", "r", "", "host engine to connect to (host, host:port, tcp://host:port or unix:///path; port 5555 where none is given); embedded where not given")
 	f.BoolVar(&c.dcgmLog, "enable-dcgm-log", false, "let DCGM's library log to standard output")
 	f.StringVar(&c.dcgmLogLevel, "dcgm-log-level", "NONE", "what it logs: NONE, FATAL, ERROR, WARN, INFO, DEBUG or VERB")
 	f.StringVar(&c.source, "source", "auto", "dcgm, nvml, replay, or auto: replay where --replay is given, else dcgm, else nvml where there is no libdcgm.so.4")

@@ -59,7 +59,7 @@ func machine() fakedcgm.State {
 
 func until(t *testing.T, what string, ok func() (bool, string)) {
 	t.Helper()
-	await.For(t, 20*time.Second, what, func() error {
+	await.For(t, time.Minute, what, func() error {
 		done, seen := ok()
 		if !done {
 			return fmt.Errorf("last seen:\n%s", seen)
@@ -78,6 +78,20 @@ func metricsHave(t *testing.T, base string, wants ...string) {
 	}
 }
 
+// onceACard waits for a page with a series of each of the two cards. More is never
+// right; fewer is right for a moment, where a busy machine let the values go stale.
+func onceACard(t *testing.T, base, series string) {
+	t.Helper()
+	until(t, series+" of each card", func() (bool, string) {
+		_, body := get(t, base+"/metrics")
+		n := strings.Count(body, "\n"+series)
+		if n > 2 {
+			t.Fatalf("%s stands %d times, want once a card:\n%s", series, n, body)
+		}
+		return n == 2, body
+	})
+}
+
 func TestHostEngine(t *testing.T) {
 	state := machine()
 	base, set := startOnDouble(t, state)
@@ -89,10 +103,7 @@ func TestHostEngine(t *testing.T) {
 		`gpu_energy_joules_total{node="node-1",gpu="0",gpu_uuid="GPU-00000000-0000-0000-0000-000000000000",model="NVIDIA H100 80GB HBM3"} 2000`,
 		`GPU_I_PROFILE="1g.10gb",GPU_I_ID="9",hostname="node-1",DCGM_FI_DRIVER_VERSION="580.65.06"} 10`,
 	)
-	_, body := get(t, base+"/metrics")
-	if n := strings.Count(body, "\ngpu_power_watts{"); n != 2 {
-		t.Errorf("power stands %d times, want once a card:\n%s", n, body)
-	}
+	onceACard(t, base, "gpu_power_watts{")
 
 	// The layout changes without a restart.
 	state.Cards[1].Instances = state.Cards[1].Instances[:1]
@@ -131,8 +142,8 @@ func TestHostEngineHangs(t *testing.T) {
 	if code, body := get(t, base+"/metrics"); code != http.StatusOK || strings.Contains(body, "gpu_busy_ratio{") {
 		t.Errorf("/metrics = %d while the host engine hangs:\n%s", code, body)
 	}
-	if took := time.Since(began); took > time.Second {
-		t.Errorf("a scrape took %s", took)
+	if took := time.Since(began); took > state.HangFor/4 {
+		t.Errorf("a scrape took %s: it waits for the host engine", took)
 	}
 	if code, why := get(t, base+"/livez"); code != http.StatusOK {
 		t.Errorf("/livez = %d %s: a restart mends no hanging driver", code, why)

@@ -117,10 +117,11 @@ func get(t *testing.T, url string) (int, string) {
 }
 
 func TestProcess(t *testing.T) {
-	// One dash before a long flag is how many dcgm-exporter manifests have it.
-	cmd, base := start(t, "--replay", "testdata/mixed.txt", "-collect-interval", "100", "-k",
+	// One dash before a long flag is how many dcgm-exporter manifests have it. With this
+	// interval the first reading stays fresh for as long as the test looks at it.
+	cmd, base := start(t, "--replay", "testdata/mixed.txt", "-collect-interval", "60000", "-k",
 		"--pod-resources-kubelet-socket", serveKubelet(t))
-	await.True(t, 10*time.Second, "ready", func() bool {
+	await.True(t, time.Minute, "ready", func() bool {
 		code, _ := get(t, base+"/readyz")
 		return code == http.StatusOK
 	})

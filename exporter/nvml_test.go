@@ -94,10 +94,7 @@ func TestWithoutDCGM(t *testing.T) {
 		`hostname="node-1",DCGM_FI_DRIVER_VERSION="580.65.06",container="main",namespace="batch",pod="train-0"} 37`,
 		`reason="ok"} 1`,
 	)
-	_, body := get(t, base+"/metrics")
-	if n := strings.Count(body, "\ngpu_power_watts{"); n != 2 {
-		t.Errorf("power stands %d times, want once a card:\n%s", n, body)
-	}
+	onceACard(t, base, "gpu_power_watts{")
 
 	state.Cards[1].Lost, state.Cards[1].XIDs = true, []int{79}
 	set(state)

@@ -87,9 +87,9 @@ type shape struct {
 
 var (
 	scalar         = &shape{}
+	overridesShape = &shape{values: &shape{fields: map[string]*shape{"group": scalar, "resource": scalar}}}
 	resourcesShape = &shape{fields: map[string]*shape{
-		"template": scalar, "namespaced": scalar,
-		"overrides": {values: &shape{fields: map[string]*shape{"group": scalar, "resource": scalar}}},
+		"template": scalar, "namespaced": scalar, "overrides": overridesShape,
 	}}
 	rulesShape = &shape{items: &shape{fields: map[string]*shape{
 		"seriesQuery": scalar, "metricsQuery": scalar, "resources": resourcesShape,

@@ -123,7 +123,7 @@ func picks(op parser.ItemType) bool {
 
 func (g *generalizer) aggregate(a *parser.AggregateExpr) (added bool, err error) {
 	if g.object != "" && slices.Contains(a.Grouping, g.object) == a.Without {
-		return false, fmt.Errorf("%s does not keep the label %s", a.Op, g.object)
+		return false, fmt.Errorf("%s does not keep the label %s; by (<<.GroupBy>>) would", a.Op, g.object)
 	}
 	switch param := a.Param.(type) {
 	case nil, *parser.NumberLiteral:

@@ -97,6 +97,18 @@ var objectQueries = []struct{ query, series, special string }{
 	{`count_values("pod", <<.Series>>{<<.LabelMatchers>>}) by (pod)`, "queue", "count_values writes"},
 	{`<<if eq .LabelMatchers "x">>up<<else>>sum(<<.Series>>{<<.LabelMatchers>>}) by (pod)<<end>>`, "queue", "computes with .LabelMatchers"},
 	{`sum by (pod) (<<.Series>>{<<.LabelMatchers>>}) * scalar(sum(<<.Series>>{<<.LabelMatchers>>}))`, "queue", "scalar() loses"},
+	// As people have them for GPUs and model servers.
+	{`ceil(avg_over_time(<<.Series>>{<<.LabelMatchers>>}[60s]))`, "queue", ""},
+	{`rate(<<.Series>>{<<.LabelMatchers>>}[1m]) / 1000`, "http_requests_total", ""},
+	{`avg(delta(<<.Series>>{<<.LabelMatchers>>}[2m])/(1+delta(http_requests_total{<<.LabelMatchers>>}[2m]))/1000) by (<<.GroupBy>>)`, "http_requests_total", ""},
+	{`100 * sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>) / sum(limit{<<.LabelMatchers>>}) by (<<.GroupBy>>)`, "queue", ""},
+	{`(histogram_quantile(0.95, sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (le, <<.GroupBy>>)) >= 0) or vector(0)`, "seconds_bucket", ""},
+	{`sum(<<.Series>>{<<.LabelMatchers>>} * on (namespace, pod) group_left(node) info{<<.LabelMatchers>>}) by (<<.GroupBy>>)`, "queue", ""},
+	{`quantile_over_time(0.95, <<.Series>>{<<.LabelMatchers>>}[5m])`, "queue", ""},
+	{`clamp_min(sum by (<<.GroupBy>>) (avg_over_time(<<.Series>>{<<.LabelMatchers>>}[2m:])), 1)`, "queue", ""},
+	{`avg by (pod) (round(avg_over_time(<<.Series>>[1m])))`, "queue", "queue is not narrowed"},
+	{`avg_over_time((1 - avg (irate(<<.Series>>{method="GET"}[5m])) by (pod))[10m:30s])`, "http_requests_total", "is not narrowed"},
+	{`info{<<.LabelMatchers>>} * on () group_right(node) (sum(<<.Series>>{<<.LabelMatchers>>}) / on () sum(limit{<<.LabelMatchers>>}))`, "queue", "does not match on the label pod"},
 }
 
 // TestOneQueryForAllAnswersAsOneForEach is the ground that the sharing stands
@@ -170,6 +182,11 @@ var externalQueries = []struct{ query, series, special string }{
 	{`avg(<<.Series>>{<<.LabelMatchers>>}) / max(limit{<<.LabelMatchers>>})`, "queue", ""},
 	{`avg(<<.Series>>{<<.LabelMatchers>>}) / on () max(limit{<<.LabelMatchers>>})`, "queue", ""},
 	{`count(<<.Series>>)`, "queue", "queue is not narrowed"},
+	// As people have them for gateways and brokers.
+	{`sum(queue{topic="a"})`, "queue", "is not narrowed"},
+	{`avg(<<.Series>>{<<.LabelMatchers>>}) by (topic, namespace)`, "queue", ""},
+	{`label_replace(<<.Series>>{<<.LabelMatchers>>}, "__name__", "$1", "__name__", "^que(.*)$")`, "queue", ""},
+	{`sum(min_over_time(queue{<<range $key, $value := .LabelValuesByName>><<if ne $key "namespace">><<$key>>="<<$value>>",<<end>><<end>>}[5m])) by (topic)`, "queue", "the template has variables"},
 }
 
 func TestExternalSumsAreThoseOfEachNamespace(t *testing.T) {

@@ -135,6 +135,11 @@ func (c *checker) node(n *yaml.Node, path string, s *shape) {
 		}
 		c.keys(n, path, s)
 		for key, value := range pairs(n) {
+			if s == overridesShape && key.Value == "namespaced" && resolve(value).Tag == "!!bool" {
+				// A published guide has it so, and v0.12.0 does not start with it.
+				c.bad(key, join(path, key.Value), "stands in overrides; it belongs beside them, in resources")
+				continue
+			}
 			c.node(value, join(path, key.Value), s.values)
 		}
 	case s.items != nil:

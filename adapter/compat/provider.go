@@ -193,5 +193,9 @@ func (v view) none(t *target, subject string, why error) error {
 	case v.failure != nil:
 		return unavailable("%s: %s: %v; the last query failed: %v", t.rule.ID, subject, why, v.failure)
 	}
-	return notFound("%s: %s: %v; the query is %s", t.rule.ID, subject, why, v.plan.value)
+	alone := ""
+	if v.plan.special != "" { // which may be the reason as well: `avg(…)` without by names no pod
+		alone = ", asked for this request alone: " + v.plan.special
+	}
+	return notFound("%s: %s: %v; the query is %s%s", t.rule.ID, subject, why, v.plan.value, alone)
 }

@@ -246,6 +246,20 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// The commonest mistake in files that people publish: avg(…) without by names no
+// pod. v0.12.0 answers it with an empty list.
+func TestAQueryThatNamesNoPodSaysSo(t *testing.T) {
+	_, p := newBed(t)
+	write(t, p.opts.ConfigFile, strings.Replace(bedRules, "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)", "avg(<<.Series>>{<<.LabelMatchers>>})", 1))
+	if !p.reread() {
+		t.Fatal("the file is not read again")
+	}
+	p.relist(t.Context())
+	if got, err := list(t, p, "shop", "queue", ""); !apierrors.IsNotFound(err) || !strings.HasSuffix(err.Error(), "avg does not keep the label pod; by (<<.GroupBy>>) would") {
+		t.Errorf("%s, %v", got, err)
+	}
+}
+
 // What Prometheus cannot answer for all is asked for each, so that the series
 // of one namespace do not cost the others their metric.
 func TestAQueryThatFailsForAllIsAskedForEach(t *testing.T) {

@@ -40,6 +40,9 @@ func Read(name string, raw []byte, overlays ...func(*Config)) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := d.foreign(); err != nil {
+		return nil, err
+	}
 	f := &File{Name: name, Config: Default()}
 	var problems []Problem
 	_, rules := entry(d.root, "rules")
@@ -54,6 +57,9 @@ func Read(name string, raw []byte, overlays ...func(*Config)) (*File, error) {
 		if overlay != nil {
 			overlay(&f.Config)
 		}
+	}
+	if len(problems) == 0 && d.theirs() && f.Config.Prometheus.URL == "" {
+		return nil, Problem{File: name, Path: "prometheus.url", Err: errors.New("is required; with a file of prometheus-adapter's it is said by --prometheus-url")}
 	}
 	if len(problems) == 0 { // what could not be read would be judged by its default
 		problems = d.problems(d.root, "", f.Config.validate())

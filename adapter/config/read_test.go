@@ -160,3 +160,18 @@ func TestTheOtherAdaptersFileIsToldByItsShape(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// What people give in place of a configuration is told from one with mistakes.
+func TestFilesThatPeopleHaveAtHand(t *testing.T) {
+	for text, want := range map[string]string{
+		"apiVersion: v1\nkind: ConfigMap\ndata:\n  config.yaml: |\n    rules: []":                         "c.yaml:2: kind: this is a Kubernetes manifest of a ConfigMap; a configuration is the text under its data",
+		"prometheus: {url: http://x, port: 9090}\nrules:\n  default: false\n  custom: [{seriesQuery: a}]": "c.yaml:3: rules.default: these are values of prometheus-adapter's chart",
+		"rules:\n  external: [{seriesQuery: a}]":                                                          "c.yaml:2: rules.external: these are values of prometheus-adapter's chart",
+		"rules: [{seriesQuery: a}]":                                                                       "c.yaml: prometheus.url: is required; with a file of prometheus-adapter's it is said by --prometheus-url",
+	} {
+		_, err := Read("c.yaml", []byte(text))
+		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s\ngives %v\nwant only %s…", text, err, want)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"go.yaml.in/yaml/v3"
@@ -24,6 +25,23 @@ func (d *document) theirs() bool {
 		key, _ := entry(item, "seriesQuery")
 		return key != nil
 	})
+}
+
+// foreign tells files that people have at hand and that hold prometheus-adapter's
+// configuration without being it: its ConfigMap, and its chart's values. nil if
+// this is neither.
+func (d *document) foreign() error {
+	kind, what := entry(d.root, "kind")
+	if version, _ := entry(d.root, "apiVersion"); kind != nil && version != nil {
+		return Problem{File: d.name, Line: kind.Line, Path: "kind", Err: fmt.Errorf("this is a Kubernetes manifest of a %s; a configuration is the text under its data: mount it, and name the file", what.Value)}
+	}
+	_, rules := entry(d.root, "rules")
+	for _, field := range []string{"default", "custom", "external", "resource"} {
+		if key, _ := entry(rules, field); key != nil {
+			return Problem{File: d.name, Line: key.Line, Path: "rules." + field, Err: errors.New("these are values of prometheus-adapter's chart; a configuration is the config.yaml in the ConfigMap that it makes of them")}
+		}
+	}
+	return nil
 }
 
 // mixed returns a problem for each field of ours in a file of theirs.

@@ -148,6 +148,11 @@ func TestExplain(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "explain.json", string(raw))
+	for _, m := range r.Metrics {
+		if at := m.Timestamp; r.At.Location() != time.UTC || at != nil && at.Location() != time.UTC {
+			t.Errorf("%s: its times are of this machine's zone: %s, %s", m.Metric, r.At, at)
+		}
+	}
 }
 
 func TestExplainWhilePrometheusIsDown(t *testing.T) {

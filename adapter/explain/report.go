@@ -100,7 +100,7 @@ type Options struct {
 func Explain(ctx context.Context, w World, o Options) Report {
 	spec := w.HPA.Spec
 	r := Report{
-		Version: Version, At: time.Now(), Namespace: w.HPA.Namespace, Name: w.HPA.Name,
+		Version: Version, At: time.Now().UTC(), Namespace: w.HPA.Namespace, Name: w.HPA.Name,
 		Target:  spec.ScaleTargetRef.Kind + " " + spec.ScaleTargetRef.Name,
 		Minimum: *spec.MinReplicas, Maximum: spec.MaxReplicas, Replicas: w.Replicas,
 	}
@@ -218,7 +218,7 @@ func (x *Metric) answered(got answer) {
 			x.PodValues[pod] = float64(milli) / 1000
 		}
 	default:
-		x.Value, x.Timestamp = &got.value.Value, &got.value.Time
+		x.Value, x.Timestamp = &got.value.Value, new(got.value.Time.UTC()) // wherever it is explained
 	}
 }
 

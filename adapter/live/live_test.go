@@ -303,7 +303,7 @@ func TestBackendsChange(t *testing.T) {
 	if before.Backends[0] != after.Backends[0] {
 		t.Error("the backend that did not change is a new one")
 	}
-	if before.Backends[1].Version == after.Backends[1].Version || strings.Contains(after.Backends[1].Version, "127") {
+	if before.Backends[1].Version == after.Backends[1].Version || strings.Contains(after.Backends[1].Version, "127.0.0.1") {
 		t.Errorf("versions %s, %s", before.Backends[1].Version, after.Backends[1].Version)
 	}
 	if _, err := w.config.Backend("other").Client(); err != nil {

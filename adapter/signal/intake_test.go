@@ -75,8 +75,12 @@ func TestKnownSeriesTakeNoMemory(t *testing.T) {
 		in.End()
 	}
 	answer()
-	if n := testing.AllocsPerRun(5, answer); n > 1 { // the room for samples
-		t.Errorf("%v allocations for what is known", n)
+	least := math.Inf(1) // of a few measurements: what else runs in the process can only add to one
+	for range 5 {
+		least = min(least, testing.AllocsPerRun(5, answer))
+	}
+	if least > 1 { // the room for samples
+		t.Errorf("%v allocations for what is known", least)
 	}
 	pods = pods[:1]
 	answer()

@@ -37,7 +37,8 @@ func TestXIDsOnce(t *testing.T) {
 	s := open(t, Options{Mode: Remote, Address: e.Address, now: c.now})
 	c.advance(time.Hour)
 	watchFields(t, s, 155, 230)
-	at := func(d time.Duration) time.Time { return start.Add(time.Second + d) }
+	// Long enough after the source was opened, however long that took.
+	at := func(d time.Duration) time.Time { return start.Add(10*time.Minute + d) }
 	add := func(card, code int, at time.Time) {
 		m.Cards[card].XIDs = append(m.Cards[card].XIDs, fakedcgm.XID{Code: code, At: at})
 		m.write()

@@ -102,8 +102,9 @@ func (c *cardIdentity) entity(gpu uint32) collect.Entity {
 	}
 }
 
-// profileName is a GPU instance profile: "3g.40gb", "1g.10gb+me", "1g.24gb+gfx".
-var profileName = regexp.MustCompile(`^\d+g\.\d+gb(\+[a-z.]+)?$`)
+// profileName is a GPU instance profile: "3g.40gb", "1g.10gb+me", "1g.24gb+me.all",
+// "1g.24gb-me", which says what it does not have.
+var profileName = regexp.MustCompile(`^\d+g\.\d+gb([+-][a-z.,]+)*$`)
 
 // instanceEntity fits an instance onto its card. What DCGM says of the instance
 // comes before what the driver says; older versions answer with the card's own

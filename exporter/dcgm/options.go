@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -21,7 +24,8 @@ const (
 // Options of a Source.
 type Options struct {
 	Mode Mode
-	// Address of a remote host engine: "host:port", "unix:///path" or "/path".
+	// Address of a remote host engine: "host", "host:port", "unix:///path" or
+	// "/path".
 	Address string
 	// LibraryPath is the file of libdcgm.so.4; empty searches as the dynamic
 	// loader does (LD_LIBRARY_PATH, ld.so.cache).
@@ -70,6 +74,11 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// defaultPort is DCGM_HE_PORT_NUMBER, which DCGM takes where none is given.
+const defaultPort = "5555"
+
+var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
+
 // endpoint gives the address as DCGM wants it, and whether it is a socket file.
 func (o Options) endpoint() (address string, unix bool, err error) {
 	if path, ok := strings.CutPrefix(o.Address, "unix://"); ok || strings.HasPrefix(o.Address, "/") {
@@ -79,8 +88,14 @@ func (o Options) endpoint() (address string, unix bool, err error) {
 		return path, true, nil
 	}
 	address = strings.TrimPrefix(o.Address, "tcp://")
-	if _, _, err := net.SplitHostPort(address); err != nil {
-		return "", false, fmt.Errorf("host engine address %q: want host:port, unix:///path or /path", o.Address)
+	host, port, err := net.SplitHostPort(address)
+	if err != nil { // it may be a host without a port
+		host, port = strings.TrimSuffix(strings.TrimPrefix(address, "["), "]"), defaultPort
 	}
-	return address, false, nil
+	number, badPort := strconv.ParseUint(port, 10, 16)
+	_, noIP := netip.ParseAddr(host)
+	if noIP != nil && !hostName.MatchString(host) || badPort != nil || number == 0 {
+		return "", false, fmt.Errorf("host engine address %q: want host, host:port, unix:///path or /path", o.Address)
+	}
+	return net.JoinHostPort(host, port), false, nil
 }

@@ -178,6 +178,7 @@ var (
 	mhz     = bounds{0, 100_000}
 	mib     = bounds{0, 1 << 24} // 16 TiB
 	slots   = bounds{0, 64}      // of PCIe lanes and generations
+	signed  = bounds{math.Inf(-1), math.Inf(1)}
 )
 
 func boundsOf(field uint16) bounds {
@@ -194,6 +195,10 @@ func boundsOf(field uint16) bounds {
 		return mib
 	case field >= 235 && field <= 238:
 		return slots
+	case field >= 70 && field <= 73 || field >= 86 && field <= 89:
+		return signed // affinities: masks whose 64th bit is the sign
+	case field == 1503:
+		return signed // the IMEX daemon's state, below zero where there is none
 	}
 	return bounds{0, math.Inf(1)} // counters, sizes, states
 }

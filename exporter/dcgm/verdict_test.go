@@ -73,6 +73,29 @@ func TestNoValues(t *testing.T) {
 	}
 }
 
+// Below zero is impossible for what is counted or measured, and means something in
+// a mask and in a state.
+func TestWhatMayBeBelowZero(t *testing.T) {
+	for field, want := range map[uint16]bool{70: true, 73: true, 86: true, 89: true, 1503: true, 69: false, 74: false, 156: false, 203: false, 1502: false} {
+		n := -1.0
+		if got := plausible(field, &n); got != want || n != -1 {
+			t.Errorf("plausible(%d, -1) = %v, and the number is %v", field, got, n)
+		}
+	}
+}
+
+// A card's own name, which older versions give an instance too, is no profile.
+func TestProfileNames(t *testing.T) {
+	for name, want := range map[string]bool{
+		"3g.40gb": true, "1g.10gb+me": true, "1g.24gb+gfx": true, "1g.24gb+me.all": true, "1g.24gb-me": true, "1g.24gb+me,gfx-me": true,
+		"": false, "NVIDIA A100-SXM4-40GB": false, "1g": false, "1c.3g.40gb": false, "3g.40gb ": false, "3g.40gb+": false,
+	} {
+		if profileName.MatchString(name) != want {
+			t.Errorf("%q: want %v", name, want)
+		}
+	}
+}
+
 // A value's time is DCGM's own, however often it is read: one that is no longer
 // taken grows old.
 func TestTimesAreDCGMs(t *testing.T) {

@@ -50,12 +50,18 @@ func (s *script) Read() (*collect.Reading, error) {
 	}}}, nil
 }
 
-// begin runs a node until the test ends.
+// often is the interval of tests that need readings to follow each other. Values go
+// stale 2.5 intervals later, which a busy machine may take to draw breath: such a test
+// waits for what a page has, and never looks once.
+const often = 100 * time.Millisecond
+
+// begin runs a node until the test ends. Without an interval there is one reading, at
+// once, and it does not go stale.
 func begin(t *testing.T, o Options) *Node {
 	t.Helper()
 	o.Name = "node-1"
 	if o.Interval == 0 {
-		o.Interval = 100 * time.Millisecond
+		o.Interval = 10 * time.Minute
 	}
 	n, err := New(o)
 	if err != nil {
@@ -89,26 +95,19 @@ func ready(n *Node) func() bool { return func() bool { return n.Ready() == nil }
 
 func TestHangingSourceBlocksNoScrape(t *testing.T) {
 	s := &script{}
-	n := begin(t, Options{Source: s})
-	await.True(t, 10*time.Second, "ready", ready(n))
-	if got := body(t, n); !strings.Contains(got, "gpu_busy_ratio{") {
-		t.Fatalf("no value:\n%s", got)
-	}
+	n := begin(t, Options{Source: s, Interval: often})
+	await.True(t, time.Minute, "a value", func() bool { return strings.Contains(body(t, n), "gpu_busy_ratio{") })
 	release := make(chan struct{})
 	s.hang.Store(&release)
-	await.True(t, 10*time.Second, "not ready", func() bool { return n.Ready() != nil })
-	began := time.Now()
-	got := body(t, n)
-	if took := time.Since(began); took > time.Second {
-		t.Errorf("a scrape took %s", took)
-	}
+	await.True(t, time.Minute, "not ready", func() bool { return n.Ready() != nil })
+	got := body(t, n) // it would never come back if it waited for the source
 	if strings.Contains(got, "gpu_busy_ratio{") {
 		t.Error("an old value is served as if it were one")
 	}
 	if !strings.Contains(got, "gpu_sample_age_seconds{") {
 		t.Errorf("nothing says that values are old:\n%s", got)
 	}
-	await.True(t, 10*time.Second, "old values are counted", func() bool {
+	await.True(t, time.Minute, "old values are counted", func() bool {
 		got := body(t, n)
 		return strings.Contains(got, `dropped_total{reason="stale"}`) && !strings.Contains(got, `dropped_total{reason="stale"} 0`)
 	})
@@ -120,33 +119,33 @@ func TestHangingSourceBlocksNoScrape(t *testing.T) {
 	}
 	s.hang.Store(nil)
 	close(release)
-	await.True(t, 10*time.Second, "ready again", ready(n))
+	await.True(t, time.Minute, "ready again", ready(n))
 }
 
 func TestSourceThatComesLater(t *testing.T) {
 	s := &script{}
 	refused := errors.New("connection refused")
 	s.fail.Store(&refused)
-	n := begin(t, Options{Source: s})
-	await.True(t, 10*time.Second, "the reason shows", func() bool { return errors.Is(n.Ready(), refused) })
+	n := begin(t, Options{Source: s, Interval: often})
+	await.True(t, time.Minute, "the reason shows", func() bool { return errors.Is(n.Ready(), refused) })
 	if got := body(t, n); !strings.Contains(got, "gpuscale_exporter_source_up") {
 		t.Errorf("no self-metrics before the first reading:\n%s", got)
 	}
 	s.fail.Store(nil)
-	await.True(t, 10*time.Second, "ready", ready(n))
+	await.True(t, time.Minute, "ready", ready(n))
 	failure := errors.New("GPU is lost")
 	s.fail.Store(&failure)
-	await.True(t, 10*time.Second, "the failure shows", func() bool { return errors.Is(n.Ready(), failure) })
-	await.True(t, 10*time.Second, "source_up is 0", func() bool { return strings.Contains(body(t, n), "gpuscale_exporter_source_up 0") })
+	await.True(t, time.Minute, "the failure shows", func() bool { return errors.Is(n.Ready(), failure) })
+	await.True(t, time.Minute, "source_up is 0", func() bool { return strings.Contains(body(t, n), "gpuscale_exporter_source_up 0") })
 	s.fail.Store(nil)
-	await.True(t, 10*time.Second, "ready again", ready(n))
+	await.True(t, time.Minute, "ready again", ready(n))
 }
 
 func TestNegotiation(t *testing.T) {
 	n := begin(t, Options{Source: &script{}, Compat: collect.CompatOptions{
 		Counters: []counters.Field{{ID: 203, Name: "DCGM_FI_DEV_GPU_UTIL", Kind: counters.Gauge, Help: "u"}},
 	}})
-	await.True(t, 10*time.Second, "ready", ready(n))
+	await.True(t, time.Minute, "ready", ready(n))
 	for _, accept := range []string{
 		"", "text/plain;version=0.0.4", "application/openmetrics-text;version=1.0.0",
 		"application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited",
@@ -187,7 +186,7 @@ func decode(t *testing.T, resp *http.Response) map[string]int {
 
 func TestScrapesAtOnce(t *testing.T) {
 	n := begin(t, Options{Source: &script{}})
-	await.True(t, 10*time.Second, "ready", ready(n))
+	await.True(t, time.Minute, "ready", ready(n))
 	handler := n.Handler()
 	var all sync.WaitGroup
 	for range 8 {
@@ -229,25 +228,25 @@ func TestHolders(t *testing.T) {
 	podresources.RegisterPodResourcesListerServer(server, k)
 	go func() { _ = server.Serve(l) }()
 	defer server.Stop()
-	watcher, err := pods.New(pods.Options{Socket: socket, Interval: 100 * time.Millisecond, Keep: 2 * time.Second})
+	watcher, err := pods.New(pods.Options{Socket: socket, Interval: 100 * time.Millisecond, Keep: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := begin(t, Options{Source: &script{}, Pods: watcher})
-	await.True(t, 10*time.Second, "ready", ready(n))
+	n := begin(t, Options{Source: &script{}, Pods: watcher, Interval: 2 * time.Second})
+	await.True(t, time.Minute, "ready", ready(n))
 	if got := body(t, n); !strings.Contains(got, `model="L40S",namespace="ns",pod="first",container="main"} 0.25`) {
 		t.Errorf("the first page has no holder:\n%s", got)
 	}
 	pod2 := "second"
 	k.pod.Store(&pod2)
-	await.True(t, 10*time.Second, "the new holder", func() bool { return strings.Contains(body(t, n), `pod="second"`) })
+	await.True(t, time.Minute, "the new holder", func() bool { return strings.Contains(body(t, n), `pod="second"`) })
 
 	server.Stop()
-	await.True(t, 10*time.Second, "the failure is counted", func() bool { return n.attributionErrors() > 0 })
+	await.True(t, time.Minute, "the failure is counted", func() bool { return n.attributionErrors() > 0 })
 	if got := body(t, n); !strings.Contains(got, `pod="second"`) {
 		t.Error("identity flips as soon as the kubelet is away")
 	}
-	await.True(t, 10*time.Second, "the map is given up", func() bool { return !strings.Contains(body(t, n), `pod="second"`) })
+	await.True(t, time.Minute, "the map is given up", func() bool { return !strings.Contains(body(t, n), `pod="second"`) })
 	if got := body(t, n); !strings.Contains(got, "gpu_attribution_age_seconds{") || strings.Contains(got, "gpu_held{") {
 		t.Errorf("the age must stay and the holder go:\n%s", got)
 	}
@@ -301,7 +300,7 @@ func TestHostileLabels(t *testing.T) {
 			return collect.Extras{Pods: map[collect.PodName]string{{Namespace: "ns", Name: "evil\"} 1\n"}: collect.PodLabels("uid", hostile)}}
 		},
 	})
-	await.True(t, 10*time.Second, "ready", ready(n))
+	await.True(t, time.Minute, "ready", ready(n))
 	decoder := expfmt.NewDecoder(scrape(n, "").Body, expfmt.NewFormat(expfmt.TypeTextPlain))
 	for {
 		var family dto.MetricFamily
@@ -390,7 +389,7 @@ func TestCompression(t *testing.T) {
 
 // New counters begin nothing anew.
 func TestReloadKeepsWhatAddedUp(t *testing.T) {
-	n := begin(t, Options{Source: &script{}})
+	n := begin(t, Options{Source: &script{}, Interval: often})
 	seconds := func() float64 {
 		for line := range strings.Lines(body(t, n)) {
 			if series, text, ok := strings.Cut(strings.TrimSpace(line), "} "); ok && strings.HasPrefix(series, "gpu_busy_seconds_total{") {
@@ -403,10 +402,10 @@ func TestReloadKeepsWhatAddedUp(t *testing.T) {
 		}
 		return 0
 	}
-	await.True(t, 10*time.Second, "seconds add up", func() bool { return seconds() > 0.1 })
+	await.True(t, time.Minute, "seconds add up", func() bool { return seconds() > 0.1 })
 	before := seconds()
 	n.Reload([]counters.Field{{ID: 203, Name: "DCGM_FI_DEV_GPU_UTIL", Kind: counters.Gauge, Help: "u"}})
-	await.True(t, 10*time.Second, "the new counters", func() bool { return strings.Contains(body(t, n), "DCGM_FI_DEV_GPU_UTIL{") })
+	await.True(t, time.Minute, "the new counters", func() bool { return strings.Contains(body(t, n), "DCGM_FI_DEV_GPU_UTIL{") })
 	if after := seconds(); after < before {
 		t.Errorf("the busy seconds fell from %g to %g", before, after)
 	}

@@ -91,7 +91,7 @@ func TestExpositionIsWhole(t *testing.T) {
 		// In OpenMetrics client_golang's own go_memstats_alloc_bytes is both a gauge
 		// and a counter.
 		n := begin(t, Options{Source: &script{}, RuntimeMetrics: accept == acceptText})
-		await.True(t, 10*time.Second, "ready", ready(n))
+		await.True(t, time.Minute, "ready", ready(n))
 		body := scraped(t, n, accept)
 		families, current := map[string]int{}, ""
 		for line := range strings.Lines(body) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -54,6 +55,17 @@ func (c *Client) send(ctx context.Context, method, path string, form url.Values)
 	return resp, nil
 }
 
+// infoMark begins what Prometheus 2.48 to 2.53, and what shares its code of that
+// time, lists among the warnings, and later versions as infos by themselves: that a
+// counter has an unusual name, that a bucket was rounded. No series is missing then,
+// and such an answer would never come without it.
+const infoMark = "PromQL info: "
+
+// serious are the warnings that may mean that series are missing.
+func (a answer) serious() []string {
+	return slices.DeleteFunc(slices.Clone(a.warnings), func(w string) bool { return strings.HasPrefix(w, infoMark) })
+}
+
 // problem is what is wrong with an answer of an HTTP status, which was read with an
 // error or none: nil if it is whole and has a result of the type wanted; any will do
 // if that is empty.
@@ -71,8 +83,8 @@ func (a answer) problem(status int, err error, wanted string) error {
 		return fmt.Errorf("%w: status %q: %s", ErrUnavailable, a.status, a.reason())
 	case wanted != "" && a.resultType != wanted:
 		return fmt.Errorf("%w: the answer is a %q, not a %s", ErrBadQuery, a.resultType, wanted)
-	case len(a.warnings) > 0:
-		return &PartialError{Warnings: a.warnings}
+	case len(a.serious()) > 0:
+		return &PartialError{Warnings: a.serious()}
 	case a.partial:
 		return &PartialError{Warnings: []string{"isPartial: some of the storage did not answer"}}
 	}

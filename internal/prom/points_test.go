@@ -60,11 +60,15 @@ func FuzzPoints(f *testing.F) {
 func TestPointsAreOneList(t *testing.T) {
 	text := []byte("[" + strings.Repeat(`[1772000000,"0.125"],`, 719) + `[1772000000,"0.125"]]`)
 	var p points
-	if n := testing.AllocsPerRun(10, func() {
-		if err := p.UnmarshalJSON(text); err != nil {
-			t.Fatal(err)
-		}
-	}); n > 1 || len(p) != 720 || cap(p) != 720 {
-		t.Errorf("%d points in %d places by %v allocations", len(p), cap(p), n)
+	least := math.Inf(1) // of a few measurements: what else runs in the process can only add to one
+	for range 5 {
+		least = min(least, testing.AllocsPerRun(10, func() {
+			if err := p.UnmarshalJSON(text); err != nil {
+				t.Fatal(err)
+			}
+		}))
+	}
+	if least > 1 || len(p) != 720 || cap(p) != 720 {
+		t.Errorf("%d points in %d places by %v allocations", len(p), cap(p), least)
 	}
 }

@@ -65,12 +65,19 @@ func TestAZippedAnswerIsReadAndABombIsNot(t *testing.T) {
 }
 
 func TestPartialAndInformedAnswers(t *testing.T) {
-	const rest = `"data":{"resultType":"vector","result":[{"metric":{},"value":[1,"2"]}]}}`
+	const (
+		rest = `"data":{"resultType":"vector","result":[{"metric":{},"value":[1,"2"]}]}}`
+		info = `PromQL info: metric might not be a counter, name does not end in _total/_sum/_count/_bucket: \"nv_inference_queue_duration_us\" (1:21)`
+	)
 	cases := map[string]bool{
-		`{"status":"success","isPartial":true,` + rest:                                              true,
-		`{"status":"success","isPartial":false,` + rest:                                             false,
-		`{"status":"success","infos":["metric might not be a counter"],` + rest:                     false,
-		`{"status":"success","warnings":["store s2 is down"],` + rest:                               true,
+		`{"status":"success","isPartial":true,` + rest:                          true,
+		`{"status":"success","isPartial":false,` + rest:                         false,
+		`{"status":"success","infos":["metric might not be a counter"],` + rest: false,
+		`{"status":"success","warnings":["store s2 is down"],` + rest:           true,
+		// What Prometheus 2.48 to 2.53 says of rate(nv_inference_queue_duration_us[2m]), each time.
+		`{"status":"success","warnings":["` + info + `"],` + rest:                                   false,
+		`{"status":"success","warnings":["` + info + `","store s2 is down"],` + rest:                true,
+		`{"status":"success","warnings":["` + info + `","7 more annotations omitted"],` + rest:      true,
 		`{"status":"success",` + strings.TrimSuffix(rest, "}") + `,"warnings":["told at the end"]}`: true,
 	}
 	for body, partial := range cases {

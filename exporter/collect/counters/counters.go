@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 
 	_ "embed"
@@ -65,11 +66,25 @@ func Default() ([]Field, error) {
 	return file.Fields, err
 }
 
+// Operator returns the counters of the other file in dcgm-exporter's image,
+// dcp-metrics-included.csv, which NVIDIA's GPU Operator asks for: the default ones
+// and retired pages.
+func Operator() ([]Field, error) {
+	file, err := Parse("dcp-metrics-included.csv", strings.NewReader(defaultText+`
+DCGM_FI_DEV_RETIRED_SBE, counter, Total number of retired pages due to single-bit errors.
+DCGM_FI_DEV_RETIRED_DBE, counter, Total number of retired pages due to double-bit errors.
+`))
+	return file.Fields, err
+}
+
 // maxText bounds a counters file: DCGM has some 700 fields, a line is short.
 const maxText = 4 << 20
 
 // maxMistakes ends the reading of what is no counters file at all.
 const maxMistakes = 100
+
+// indented comments are records to the CSV reader, and their quotes mistakes.
+var indented = regexp.MustCompile(`(?m)^[ \t]+#`)
 
 // Parse reads a counters file: "FIELD, type, help" lines, '#' comments, with or
 // without a byte order mark, either line ending. name is used in errors. All
@@ -83,8 +98,9 @@ func Parse(name string, r io.Reader) (File, error) {
 	if len(text) > maxText {
 		return File{}, &Error{File: name, Line: 1, Reason: fmt.Sprintf("longer than %d bytes: this is no counters file", maxText)}
 	}
+	text = indented.ReplaceAll(bytes.TrimPrefix(text, []byte("\uFEFF")), []byte("#"))
 	p := parser{name: name, lines: map[string]int{}}
-	reader := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(text, []byte("\uFEFF"))))
+	reader := csv.NewReader(bytes.NewReader(text))
 	reader.Comment = '#'
 	reader.FieldsPerRecord = -1
 	reader.TrimLeadingSpace = true // a quoted help may stand after ", "

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -23,6 +24,10 @@ func TestDefaults(t *testing.T) {
 	}
 	if len(fields) != 26 || labels != 1 {
 		t.Errorf("%d counters with %d labels, want dcgm-exporter's 26 with 1", len(fields), labels)
+	}
+	operators, err := Operator()
+	if err != nil || len(operators) != 28 || !slices.Equal(operators[:26], fields) {
+		t.Errorf("%d counters, %v; want the default ones and retired pages", len(operators), err)
 	}
 }
 
@@ -140,6 +145,22 @@ func TestFieldNamesAndNumbers(t *testing.T) {
 			t.Errorf("FieldID(%s) = %d, %v", name, id, ok)
 		}
 	}
+	// What DCGM 4.6 calls anew or has anew, and what it calls deprecated: counters
+	// files of dcgm-exporter from 4.8.4 on, and of before 3.3.
+	for name, want := range map[string]uint16{
+		"DCGM_FI_DEV_XID_ERROR": 230, "DCGM_FI_DEV_GPU_UTIL_RATIO": 203, "DCGM_FI_PROF_TENSOR_UTIL_RATIO": 1004,
+		"DCGM_FI_DEV_GPU_BRAND": 51, "DCGM_FI_SYSTEM_DRIVER_VERSION": 1, "DCGM_FI_DEV_ROW_REMAP_FAILED": 395,
+		"DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_L12_TOTAL": 406, "DCGM_FI_PROF_NVJPG_UTIL_7_RATIO": 1032,
+		"DCGM_FI_PROF_SM_CYCLES_ACTIVE_TOTAL": 1085, "DCGM_FI_DEV_NVLINK_THROUGHPUT_PER_LINK": 1529,
+		"DCGM_FI_DEV_CLOCK_THROTTLE_REASONS": 112,
+	} {
+		if id, ok := FieldID(name); !ok || id != want {
+			t.Errorf("FieldID(%s) = %d, %v", name, id, ok)
+		}
+	}
+	if got := FieldName(1085); got != "DCGM_FI_PROF_SM_CYCLES_ACTIVE_TOTAL" {
+		t.Errorf("FieldName(1085) = %s", got)
+	}
 	for _, name := range []string{"", "0", "-1", "70000", "DCGM_FI_DEV_GPU_UTILL"} {
 		if id, ok := FieldID(name); ok {
 			t.Errorf("FieldID(%q) = %d", name, id)
@@ -153,6 +174,24 @@ func TestFieldNamesAndNumbers(t *testing.T) {
 	}
 	if len(table().ids) < 600 {
 		t.Errorf("the field table has %d names", len(table().ids))
+	}
+}
+
+var lane = regexp.MustCompile(`_L(?:ANE)?(\d+)(?:_|$)`)
+
+// DCGM's numbers of the lanes lie in no order, so a slip in the table would go
+// unseen: all names of one number speak of the same lane.
+func TestNamesOfANumberAgreeOnTheLane(t *testing.T) {
+	first := map[uint16]string{}
+	for name, id := range table().ids {
+		of := "none"
+		if m := lane.FindStringSubmatch(name); m != nil {
+			of = m[1]
+		}
+		if other, met := first[id]; met && other != of {
+			t.Errorf("field %d is called %s, and by a name of lane %s", id, name, other)
+		}
+		first[id] = of
 	}
 }
 

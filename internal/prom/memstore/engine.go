@@ -13,13 +13,15 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
-// NewEngine returns Prometheus's engine with the limits and the look-back that
-// Prometheus has by default. It reads queries with p, or as Prometheus does
+// NewEngine returns Prometheus's engine with the limits, the look-back and the
+// interval of evaluation that Prometheus has by default. It reads queries with p, or as Prometheus does
 // without feature flags if p is nil.
 func NewEngine(p parser.Parser) *promql.Engine {
 	return promql.NewEngine(promql.EngineOpts{
 		MaxSamples: 50_000_000, Timeout: 2 * time.Minute, LookbackDelta: 5 * time.Minute,
 		EnableAtModifier: true, EnableNegativeOffset: true, Parser: p,
+		// A subquery without a step, [5m:], has that of the rules' evaluation.
+		NoStepSubqueryIntervalFn: func(int64) int64 { return time.Minute.Milliseconds() },
 	})
 }
 

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// NVIDIA's GPU Operator runs whatever image it is given with
+// DCGM_EXPORTER_COLLECTORS=/etc/dcgm-exporter/dcp-metrics-included.csv.
+func TestFilesOfTheOtherImageAreBuiltIn(t *testing.T) {
+	for path, want := range map[string]int{"": 26, defaultCountersFile: 26, operatorCountersFile: 28} {
+		if _, err := os.Stat(path); err == nil {
+			t.Skipf("%s is there", path)
+		}
+		load, err := countersLoader(&config{countersFile: path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // a reload finds the same
+			file, err := load(t.Context())
+			if err != nil || len(file.Fields) != want {
+				t.Fatalf("%q: %d counters, %v; want %d", path, len(file.Fields), err, want)
+			}
+			said := ""
+			for _, w := range file.Warnings {
+				said += w.Error()
+			}
+			if (said == "") != (path == "") || path != "" && !strings.HasPrefix(said, path+":1: there is no such file") {
+				t.Errorf("%q: said %q", path, said)
+			}
+		}
+	}
+	load, err := countersLoader(&config{countersFile: filepath.Join(t.TempDir(), "dcp-metrics-included.csv")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := load(t.Context()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("another file that is not there: %v", err)
+	}
+}
+
+// A file that was read and goes is a mistake, and what it said stays: to serve the
+// built-in ones would take its series away.
+func TestAFileThatGoesIsNotReplaced(t *testing.T) {
+	f := &countersFile{path: operatorCountersFile, found: true}
+	if _, err := os.Stat(operatorCountersFile); err == nil {
+		t.Skipf("%s is there", operatorCountersFile)
+	}
+	if file, err := f.read(); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%d counters, %v", len(file.Fields), err)
+	}
+	path := filepath.Join(t.TempDir(), "counters.csv")
+	if err := os.WriteFile(path, []byte("DCGM_FI_DEV_GPU_UTIL, gauge, u\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f = &countersFile{path: path}
+	if file, err := f.read(); err != nil || len(file.Fields) != 1 || !f.found {
+		t.Errorf("%d counters, %v, found %v", len(file.Fields), err, f.found)
+	}
+}
