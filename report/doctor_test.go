@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -23,12 +25,10 @@ import (
 // APIServices, $BARE nothing, $DENIED may not be read. $ANSWERS is a double of a
 // Prometheus in which all is well.
 func TestDoctorScripts(t *testing.T) {
-	now := time.Now()
 	base := string(mustRead(t, "doctor/testdata/base.yaml"))
 	for _, crd := range []string{"gpunodepools", "gpuquotas"} {
 		base += "\n---\n" + strings.TrimPrefix(string(mustRead(t, "../deploy/crds/gpuscale.io_"+crd+".yaml")), "---\n")
 	}
-	base = strings.ReplaceAll(base, "2026-03-02T08:59:58.000000Z", now.UTC().Format("2006-01-02T15:04:05.000000Z"))
 	serve := func(h http.Handler) string {
 		s := httptest.NewServer(h)
 		t.Cleanup(s.Close)
@@ -42,7 +42,7 @@ func TestDoctorScripts(t *testing.T) {
 		names := `{"resources":[{"name":"pods/queue_depth"},{"name":"pods/gpu_busy"}]}`
 		s.Extra["/apis/custom.metrics.k8s.io/v1beta2"], s.Extra["/apis/external.metrics.k8s.io/v1beta1"] = names, names
 		change(s)
-		return serve(s)
+		return serve(renewed(s))
 	}
 	same := func(*apidouble.Server) {}
 	var withoutAPIs []string
@@ -69,11 +69,24 @@ func TestDoctorScripts(t *testing.T) {
 				}
 				e.Setenv(name, file)
 			}
-			e.Setenv("ANSWERS", serve(answering(t, now)))
+			e.Setenv("ANSWERS", serve(answering(t)))
 			e.Setenv("NOWHERE", "http://127.0.0.1:1")
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"code": exitsWith},
+	})
+}
+
+// renewed answers as an API server whose leases' holders are alive: the moment that the
+// objects have for their renewal is the moment of the question, however long the scripts
+// before it took.
+func renewed(s http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer := httptest.NewRecorder()
+		s.ServeHTTP(answer, r)
+		maps.Copy(w.Header(), answer.Header())
+		w.WriteHeader(answer.Code)
+		_, _ = w.Write(bytes.ReplaceAll(answer.Body.Bytes(), []byte("2026-03-02T08:59:58.000000Z"), []byte(time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"))))
 	})
 }
 
@@ -88,11 +101,15 @@ contexts: [{name: here, context: {cluster: c, user: u}}, {name: there, context: 
 }
 
 // answering is a double of a Prometheus that answers doctor's questions, and no
-// others, as doctor/testdata/base.answers says.
-func answering(t *testing.T, now time.Time) http.Handler {
-	answers := map[string][]any{}
+// others, as doctor/testdata/base.answers says. Moments are that of the question.
+func answering(t *testing.T) http.Handler {
+	type sample struct {
+		labels map[string]string
+		value  string // "" for now
+	}
+	answers := map[string][]sample{}
 	for _, d := range doctor.Table {
-		answers[gather.Written(d.Query, "")] = []any{}
+		answers[gather.Written(d.Query, "")] = nil
 	}
 	for line := range strings.SplitSeq(strings.TrimSpace(string(mustRead(t, "doctor/testdata/base.answers"))), "\n") {
 		name, rest, _ := strings.Cut(line, ":")
@@ -101,7 +118,7 @@ func answering(t *testing.T, now time.Time) http.Handler {
 			continue
 		}
 		if strings.HasPrefix(value, "17724") { // a moment
-			value = fmt.Sprint(now.Unix())
+			value = ""
 		}
 		set := map[string]string{}
 		for _, word := range strings.Fields(labels) {
@@ -111,7 +128,7 @@ func answering(t *testing.T, now time.Time) http.Handler {
 		for _, d := range doctor.Table {
 			if string(d.Source) == "prometheus: "+name {
 				q := gather.Written(d.Query, "")
-				answers[q] = append(answers[q], map[string]any{"metric": set, "value": []any{now.Unix(), value}})
+				answers[q] = append(answers[q], sample{set, value})
 			}
 		}
 	}
@@ -121,10 +138,18 @@ func answering(t *testing.T, now time.Time) http.Handler {
 			fmt.Fprint(w, `{"status":"success","data":{"storageRetention":"90d or 1TiB"}}`)
 			return
 		}
-		result, known := answers[r.FormValue("query")]
+		samples, known := answers[r.FormValue("query")]
 		if !known {
 			http.Error(w, "this double does not know that question", http.StatusBadRequest)
 			return
+		}
+		result, now := []any{}, time.Now().Unix()
+		for _, s := range samples {
+			v := s.value
+			if v == "" {
+				v = fmt.Sprint(now)
+			}
+			result = append(result, map[string]any{"metric": s.labels, "value": []any{now, v}})
 		}
 		raw, err := json.Marshal(result)
 		if err != nil {

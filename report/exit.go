@@ -21,8 +21,9 @@ const exitHelp = `Exit codes:
   0  it is done
   1  it failed: Prometheus, a file, or there is nothing to report on
   2  the command line is wrong
-  3  it is done, but less than 95 % of the window has a record, or the data's
-     quality is poor: do not draw conclusions from it in a script
+  3  it is done, but less than 95 % of the window has a record, the data's
+     quality is poor, or a question went without a whole answer: do not draw
+     conclusions from it in a script
 `
 
 // usage marks an error in the command line.

@@ -272,6 +272,19 @@ func TestAPieceWithoutANumber(t *testing.T) {
 	}
 }
 
+// TestTwins: a UUID that two nodes tell of is said, and the data is not called good.
+func TestTwins(t *testing.T) {
+	a, err := query.Run(t.Context(), two("", nil).Prometheus, since(t, 30*time.Minute), query.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Vectors[query.Cards] = append(a.Vectors[query.Cards], a.Vectors[query.Cards][0])
+	r := model.Make(model.Input{Answers: a})
+	if r.Answer.Quality.Grade == "good" || !strings.Contains(strings.Join(r.Answer.Quality.Problems, " "), "1 UUID is told of by two nodes, or as two models, such as GPU-1-:") {
+		t.Errorf("%s: %v", r.Answer.Quality.Grade, r.Answer.Quality.Problems)
+	}
+}
+
 // TestNothingAtAll: a window without a card has no figure, and no division by it.
 func TestNothingAtAll(t *testing.T) {
 	r := model.Make(model.Input{Answers: query.Answers{Window: since(t, time.Hour), Autoscaler: true, Exporter: true}})

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -40,6 +43,13 @@ func TestScripts(t *testing.T) {
 			}
 			p.Handler().ServeHTTP(w, r)
 		})),
+		"SLOW":    serve(except(p.Handler(), "gpu_xid_errors_total", http.StatusServiceUnavailable, "query timed out in expression evaluation", -1)),
+		"LIMITED": serve(except(p.Handler(), "gpu_xid_errors_total", http.StatusTooManyRequests, "not so fast", 1)),
+		"REFUSED": serve(except(p.Handler(), "sum by (namespace", http.StatusUnprocessableEntity, "found duplicate series for the match group", -1)),
+		"LOGIN":   serve(http.RedirectHandler("/login", http.StatusFound)),
+		"PARTIAL": serve(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"status":"success","data":{"resultType":"vector","result":[]},"warnings":["a store is away"]}`)
+		})),
 		"NOWHERE": "http://127.0.0.1:1",
 		"UNTIL":   fixture.StoryEnd.Format("2006-01-02T15:04:05Z07:00"),
 	}
@@ -52,6 +62,20 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"code": exitsWith},
+	})
+}
+
+// except answers questions about a series with an error, so many times, or always
+// below zero.
+func except(h http.Handler, series string, status int, why string, times int64) http.Handler {
+	var met atomic.Int64
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.FormValue("query"), series) && (times < 0 || met.Add(1) <= times) {
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, `{"status":"error","errorType":"execution","error":"`+why+`"}`)
+			return
+		}
+		h.ServeHTTP(w, r)
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
@@ -104,7 +105,7 @@ func made(t *testing.T, p *fixture.Prometheus, since time.Duration) model.Report
 }
 
 // evil is a name that would like to be something else in every form.
-const evil = "=cmd|'/c calc'!A1<script>alert(1)</script>|`x`](javascript:x)\"'&\u202egnp\n# head"
+const evil = "=cmd|'/c calc'!A1<script>alert(1)</script>|`x`](javascript:x)\"'&\u202egnp\u200b\u061c\x1b[31m\u009b\n# head"
 
 // hostile is a cluster whose names come from an enemy.
 func hostile(t *testing.T) model.Report {
@@ -133,10 +134,12 @@ func TestHostileNames(t *testing.T) {
 	if !strings.Contains(out.String(), "&lt;script&gt;") || strings.Contains(out.String(), "<script") || strings.Contains(out.String(), "\u202e") {
 		t.Error("HTML has a script, a turned text, or no such name")
 	}
+	seen(t, "HTML", out.String())
 	out.Reset()
 	if err := md.Write(&out, r); err != nil {
 		t.Fatal(err)
 	}
+	seen(t, "Markdown", out.String())                                                           // but for the word joiner that keeps an address a word
 	text := regexp.MustCompile("(?ms)^(```+)\n.*?\n(```+)$").ReplaceAllString(out.String(), "") // code is code
 	for _, bad := range []string{"<script", "\n# head", "| |'", "\u202e"} {
 		if strings.Contains(text, bad) {
@@ -154,11 +157,20 @@ func TestHostileNames(t *testing.T) {
 		if regexp.MustCompile(`(?m)(^|,)"?[=@]`).MatchString(out.String()) {
 			t.Errorf("a cell of %s is a formula:\n%s", name, out.String())
 		}
+		seen(t, "the table "+name, out.String())
 	}
 	for _, a := range r.Actions {
 		if a.Kind == "reclaim" && !strings.Contains(a.Patch, `'=cmd|'\''/c calc`) {
 			t.Errorf("the patch is not quoted for a shell: %s", a.Patch)
 		}
+	}
+}
+
+// seen fails if a text has a character that cannot be seen: a terminal obeys it.
+func seen(t *testing.T, what, text string) {
+	t.Helper()
+	if i := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && r != '\u2060' && unicode.In(r, unicode.Cc, unicode.Cf) }); i >= 0 {
+		t.Errorf("%s has %q", what, text[max(0, i-20):min(len(text), i+10)])
 	}
 }
 
@@ -289,6 +301,8 @@ func TestNumbers(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
 		{render.Hours(model.Known(0)), "0"}, {render.Hours(model.Known(1234567.8)), "1,234,568"}, {render.Hours(model.Known(12.34)), "12.3"}, {render.Hours(model.Unknown("why")), "n/a"},
 		{render.Share(model.Known(0.00001)), "< 0.1 %"}, {render.Share(model.Known(0.0523)), "5.2 %"}, {render.Share(model.Known(1)), "100 %"},
+		{render.Share(model.Known(0.9949)), "99 %"}, {render.Share(model.Known(0.996)), "99.6 %"}, {render.Share(model.Known(0.99999)), "99.9 %"}, {render.Share(model.Known(1 - 1e-12)), "100 %"}, {render.Share(model.Known(1.05)), "105 %"},
+		{model.Duration(1), "1 hour"}, {model.Duration(0.5), "30 minutes"}, {model.Duration(30 * 24), "30 days"},
 		{render.Money(model.Known(999.999)), "1000.00"}, {render.Seconds(model.Known(61)), "61 s"}, {render.Seconds(model.Known(600)), "10 min"}, {render.Tokens(model.Known(2.5e9)), "2.50 G"},
 		{render.Bytes(model.Known(3 << 30)), "3 GiB"},
 	} {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/gpuscale/gpuscale/report/model"
 	"github.com/gpuscale/gpuscale/report/prices"
 	"github.com/gpuscale/gpuscale/report/query"
+	"github.com/gpuscale/gpuscale/report/render"
 	"github.com/gpuscale/gpuscale/report/render/csv"
 	"github.com/gpuscale/gpuscale/report/render/html"
 	"github.com/gpuscale/gpuscale/report/render/jsonout"
@@ -32,7 +32,7 @@ type options struct {
 	prices, currency string
 	previous         string
 	concurrency      int
-	quiet            bool
+	quiet, accept    bool
 	stdout, stderr   io.Writer
 	now              func() time.Time
 }
@@ -51,18 +51,22 @@ func newRunCommand(name string, out, errs io.Writer) *cobra.Command {
 	fs.StringVar(&o.since, "since", "30d", "length of the window: 30d, 2w, 12h, 10m")
 	fs.StringVar(&o.until, "until", "", "end of the window, RFC 3339; now if empty")
 	fs.StringVarP(&o.form, "output", "o", "html", "html, md, csv or json")
-	fs.StringVar(&o.out, "out", "", "file to write; of csv a folder; standard output if empty")
+	fs.StringVar(&o.out, "out", "", "file to write; of csv a folder; standard output if empty or -")
 	fs.StringVar(&o.table, "table", "", "of csv without --out: the table to print")
 	fs.StringVar(&o.prices, "prices", "", "YAML file with the price of a card by model: see docs/prices-example.yaml")
 	fs.StringVar(&o.currency, "currency", "", "currency of the GPUNodePools' prices, which do not say")
 	fs.StringVar(&o.previous, "previous", "", "report before, as -o json wrote it, to compare with")
 	fs.IntVar(&o.concurrency, "concurrency", 4, "queries under way at once")
+	fs.BoolVar(&o.accept, "accept-incomplete", false, "exit with 0 where it would be 3, and say why on standard error: for a CronJob, whose Job would fail and be tried again")
 	fs.BoolVarP(&o.quiet, "quiet", "q", false, "no progress on the terminal")
 	complete(cmd, "output", "html\tone page, no network", "md\tMarkdown", "csv\tone table each", "json\tfor programs, schema 1")
 	return cmd
 }
 
 func (o options) run(ctx context.Context) error {
+	if o.out == "-" {
+		o.out = ""
+	}
 	w, err := o.check()
 	if err != nil {
 		return usage{err}
@@ -88,11 +92,25 @@ func (o options) run(ctx context.Context) error {
 	if err := o.write(r); err != nil {
 		return err
 	}
-	if r.Incomplete() {
-		return incomplete{fmt.Errorf("the report is written, but %.3g %% of the window have a record and the data's quality is %s: its section 0 says why",
-			100*r.Answer.Quality.Coverage.Or(0), r.Answer.Quality.Grade)}
+	switch {
+	case !r.Incomplete():
+		return nil
+	case o.accept:
+		if _, err := fmt.Fprintln(o.stderr, "gpuscale-report:", shortcomings(r.Answer.Quality)); err != nil {
+			return fmt.Errorf("writing: %w", err)
+		}
+		return nil
 	}
-	return nil
+	return incomplete{errors.New(shortcomings(r.Answer.Quality))}
+}
+
+// shortcomings is why a report that was written is not to be relied on by a script.
+func shortcomings(q model.Quality) string {
+	text := fmt.Sprintf("the report is written, but %s of the window have a record and the data's quality is %s", render.Share(q.Coverage), q.Grade)
+	if n := len(q.Unanswered); n > 0 {
+		text += fmt.Sprintf(", and %d of its questions went without a whole answer (%s)", n, strings.Join(q.Unanswered, ", "))
+	}
+	return text + ": its section 0 says why"
 }
 
 // check reads the flags that need no file.
@@ -128,6 +146,9 @@ func (o options) read(in *model.Input) error {
 			return err
 		}
 		in.Prices = &list
+	}
+	if err := o.writable(); err != nil {
+		return err
 	}
 	if o.previous == "" {
 		return nil
@@ -170,23 +191,6 @@ func (o options) write(r model.Report) error {
 	}
 	if _, err := o.stdout.Write(b.Bytes()); err != nil {
 		return fmt.Errorf("writing the report: %w", err)
-	}
-	return nil
-}
-
-// replace writes a file whole or not at all: what is there may be served.
-func replace(file string, raw []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(file), ".gpuscale-report-*")
-	if err != nil {
-		return fmt.Errorf("writing the report: %w", err)
-	}
-	_, err = f.Write(raw)
-	err = errors.Join(err, f.Chmod(0o644), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), file)
-	}
-	if err != nil {
-		return fmt.Errorf("writing the report: %w", errors.Join(err, os.Remove(f.Name())))
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -122,10 +123,23 @@ func advise(err error) error {
 		return fmt.Errorf("%w\nPrometheus does not let us in: give --bearer-token-file, --username with --password-file, --header X-Scope-OrgID=… or --sigv4-region", err)
 	case strings.Contains(text, "HTTP 404"):
 		return fmt.Errorf("%w\nthere is no query API: is a path missing behind the address, such as /prometheus for Mimir?", err)
+	case errors.Is(err, prom.ErrPartial):
+		return fmt.Errorf("%w\nseries may be missing, so nothing can be relied on: see which part of the storage does not answer, or name one that does with --match or --parameter", err)
+	case strings.Contains(text, "refusing to follow a redirect"):
+		return fmt.Errorf("%w\na login page or another address stands before it: give the address that answers by itself, and credentials as flags", err)
+	case strings.Contains(text, "HTTP 429"):
+		return fmt.Errorf("%w\nit limits how much it is asked: try later, and a report with a lower --concurrency or a shorter --since", err)
+	case timedOut(err):
+		return fmt.Errorf("%w\nit takes too long to answer: give it a longer --timeout or --match for a part of it, and a report a shorter --since", err)
 	case errors.Is(err, prom.ErrUnavailable):
 		return fmt.Errorf("%w\nis the address right, and reachable from here? In a cluster: kubectl -n monitoring port-forward svc/prometheus-operated 9090", err)
 	}
 	return err
+}
+
+// timedOut says whether a question took longer than it may, by our clock or the server's.
+func timedOut(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "timed out")
 }
 
 // length reads a duration as people write it: 30d, 2w, 12h, 10m.

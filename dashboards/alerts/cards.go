@@ -23,6 +23,7 @@ const (
 // cards is about cards that are broken, or wasted.
 func cards() []Alert {
 	index := append([]string{metric.LabelGPU}, card...)
+	before, now := group(of(metric.GPUInfo)+" offset 1h", card...), group(of(metric.GPUInfo), card...)
 	return []Alert{
 		{
 			Name: "GPUUnhealthy", Severity: Warning, Enabled: true, Program: metric.Exporter, For: 5 * time.Minute,
@@ -36,11 +37,12 @@ func cards() []Alert {
 			Name: "GPULost", Severity: Critical, Enabled: true, Program: metric.Exporter, For: 5 * time.Minute,
 			Why:     "A card that is cut anew is let go of for up to a minute.",
 			Summary: "A card of {{ $labels.node }} fell off the bus: {{ $labels.gpu_uuid }}",
-			Description: "The driver does not see the card any more, and what ran on it is dead or hangs. Either the exporter says so, or a card of this node that was there an hour ago is not told of while others are. " +
+			Description: "The driver does not see the card any more, and what ran on it is dead or hangs. Either the exporter says so, or a card of this node that was there an hour ago is not told of, others are, and none has come in its place. " +
 				"Look first at the kernel's log on the node for NVRM and Xid 79; then drain and power-cycle the node.",
 			query: fixed(least(of(metric.GPUHealthy, `reason="lost"`), card...) + " == 0" +
-				" or (" + group(of(metric.GPUInfo)+" offset 1h", card...) + " unless " + group(of(metric.GPUInfo), card...) + ")" +
-				" and on (" + on(metric.LabelNode) + ") " + group(of(metric.GPUInfo), metric.LabelNode)),
+				" or (" + before + " unless " + now + ")" +
+				// Another card in its place, or another machine of the same name, is no loss.
+				" and on (" + on(metric.LabelNode) + ") " + by("count", before, metric.LabelNode) + " > " + by("count", now, metric.LabelNode)),
 		},
 		{
 			Name: "GPUXIDCritical", Severity: Critical, Enabled: true, Program: metric.Exporter,

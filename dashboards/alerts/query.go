@@ -40,9 +40,12 @@ func of(d metric.Desc, matchers ...string) string {
 }
 
 // happened is how much a counter grew whose series begin with the first event, which
-// increase alone never sees: one that was not there before counts from 0.
+// increase alone never sees: one that was not there before counts from 0. What it was
+// before is looked for over a day, since Prometheus may have been away just then: what
+// it finds again after its restart is no news.
 func happened(selector, in string, labels ...string) string {
-	return sum(fmt.Sprintf("increase(%[1]s[%[2]s]) and %[1]s offset %[2]s or %[1]s unless %[1]s offset %[2]s", selector, in), labels...)
+	now, before := fmt.Sprintf("last_over_time(%s[%s])", selector, in), fmt.Sprintf("last_over_time(%s[1d] offset %s)", selector, in)
+	return sum(now+" - ("+before+" <= "+now+" or "+now+" * 0)", labels...)
 }
 
 // own brings the labels back that Prometheus moved out of the target's way, where it

@@ -201,6 +201,7 @@ const (
 	fine trouble = iota
 	noService
 	noEndpoints
+	wrongPort
 	badCertificate
 	otherwise
 )
@@ -221,6 +222,8 @@ func (l *look) troubleOf(a *APIService) trouble {
 		return noService
 	case c != nil && c.Status == metav1.ConditionTrue:
 		return fine
+	case c != nil && c.Reason == "ServicePortError":
+		return wrongPort
 	case c != nil && (c.Reason == "MissingEndpoints" || c.Reason == "EndpointsNotFound"), inside && l.has(EndpointSlices) && l.ready(ref.Namespace, ref.Name) == 0:
 		return noEndpoints
 	case c != nil && (strings.Contains(c.Message, "x509:") || strings.Contains(c.Message, "tls:")):
@@ -256,10 +259,22 @@ func stated(a *APIService) string {
 	return fmt.Sprintf("Available=%s, %s: %s", c.Status, c.Reason, c.Message)
 }
 
-// expired is the message of a certificate out of its time.
-func expired(a *APIService) bool {
+// refused reports whether the API server's condition has one of Go's words about the
+// certificate that the adapter serves. Nobody else tells: doctor asks no pod.
+func refused(a *APIService, words ...string) bool {
 	c := a.available()
-	return c != nil && c.Status != metav1.ConditionTrue && strings.Contains(c.Message, "certificate has expired or is not yet valid")
+	return c != nil && c.Status != metav1.ConditionTrue && slices.ContainsFunc(words, func(w string) bool { return strings.Contains(c.Message, w) })
+}
+
+// expired is a certificate out of its time, on either side of it.
+func expired(a *APIService) bool { return refused(a, "certificate has expired or is not yet valid") }
+
+// early is one whose time has not come.
+func early(a *APIService) bool { return expired(a) && refused(a, " is before ") }
+
+// misnamed is one for another name than the Service's.
+func misnamed(a *APIService) bool {
+	return refused(a, "x509: certificate is valid for", "x509: certificate is not valid for any names", "legacy Common Name field")
 }
 
 func apiServiceUnavailable(l *look) {

@@ -52,6 +52,17 @@ func lasts(all []*x509.Certificate) time.Time {
 	return last
 }
 
+// begins returns when the first of them begins.
+func begins(all []*x509.Certificate) time.Time {
+	first := all[0].NotBefore
+	for _, c := range all {
+		if c.NotBefore.Before(first) {
+			first = c.NotBefore
+		}
+	}
+	return first
+}
+
 func apiServiceCA(l *look) {
 	adapters := l.adapters()
 	if len(adapters) == 0 {
@@ -76,6 +87,11 @@ func apiServiceCA(l *look) {
 				told[service] = true
 				l.unreachable(a, p)
 			}
+		case wrongPort:
+			f.Seen = stated(a)
+			f.Fix = "Name the port that the Service has."
+			f.Commands = []string{l.portOf(a)}
+			l.fault(f)
 		case badCertificate, fine, otherwise:
 			l.bundle(a, p, f)
 		}
@@ -87,7 +103,7 @@ func (l *look) unreachable(a *APIService, p Program) {
 	ref := a.Spec.Service
 	f := Finding{
 		Object: "Service " + ref.Namespace + "/" + ref.Name,
-		Seen:   fmt.Sprintf("it has no endpoint that is ready; %s has %d of %d replicas ready", p.Object(), p.Ready, p.Wanted),
+		Seen:   fmt.Sprintf("it has no endpoint that is ready; %s has %d of %d replicas ready%s", p.Object(), p.Ready, p.Wanted, l.why("adapter", "")),
 		Means:  "the API server does not reach the adapter: HPAs get no answer and do not scale", Fix: "See why the adapter's pods are not ready.",
 	}
 	logs := []string{l.in(p.Namespace, "describe", p.Ref()), l.in(p.Namespace, "logs", p.Ref(), "--tail=50")}
@@ -142,12 +158,64 @@ func (l *look) bundle(a *APIService, p Program, f Finding) {
 		f.Fix = "Put the authority of the adapter's certificate there."
 		f.Commands = l.rebundle(a, p)
 		l.fault(f)
+	case misnamed(a) && a.Spec.Service.Name != p.Name && l.take(a, p) != "":
+		f.Seen = stated(a)
+		f.Fix = "The adapter's certificate is for its own Service: name that one, " + p.Namespace + "/" + p.Name + "."
+		f.Commands = []string{l.take(a, p)}
+		l.fault(f)
+	case misnamed(a):
+		f.Seen = stated(a)
+		f.Fix = fmt.Sprintf("Make a certificate for %s.%s.svc. ", a.Spec.Service.Name, a.Spec.Service.Namespace) + reissuing(a, p)
+		f.Commands = l.reissue(a, p)
+		l.fault(f)
 	case l.troubleOf(a) == badCertificate:
 		f.Seen = stated(a)
-		f.Fix = "spec.caBundle is not the authority of the certificate that the adapter serves, or the certificate is for another name: put the authority there."
+		f.Fix = "spec.caBundle is not the authority of the certificate that the adapter serves: put the authority there."
 		f.Commands = l.rebundle(a, p)
 		l.fault(f)
 	}
+}
+
+// portOf writes the command that names the Service's port; where it has several and none
+// of them is https, one that shows them.
+func (l *look) portOf(a *APIService) string {
+	s := l.service(a.Spec.Service.Namespace, a.Spec.Service.Name)
+	if s == nil {
+		return ""
+	}
+	for _, port := range s.Spec.Ports {
+		if port.Name == "https" || len(s.Spec.Ports) == 1 {
+			return l.kubectl("patch", "apiservice", a.Name, "--type=merge", "-p", fmt.Sprintf(`{"spec":{"service":{"port":%d}}}`, port.Port))
+		}
+	}
+	return l.in(s.Namespace, "get", "service", s.Name, "-o", "jsonpath={.spec.ports}")
+}
+
+// reissue writes the commands that have the adapter's certificate made anew, by whoever
+// made it. One of the user's own is shown, and not taken away: nobody here could make
+// another.
+func (l *look) reissue(a *APIService, p Program) []string {
+	again := []string{l.in(p.Namespace, "delete", "secret", p.Secret)}
+	switch {
+	case p.Secret == "":
+		return []string{l.install(p, "adapter.yaml")}
+	case a.Annotations[injectCA] != "":
+		return again
+	case p.Secret != p.Name+"-tls":
+		return []string{l.in(p.Namespace, "describe", "secret", p.Secret)}
+	}
+	return append(again, l.install(p, "adapter.yaml"))
+}
+
+// reissuing says what reissue's commands do.
+func reissuing(a *APIService, p Program) string {
+	switch {
+	case a.Annotations[injectCA] != "":
+		return "cert-manager makes it anew when its Secret is gone."
+	case p.Secret != "" && p.Secret != p.Name+"-tls":
+		return "It is your own (Secret " + p.Secret + "): whoever made it has to make another."
+	}
+	return "Delete the Secret and install again: authority, certificate and registration change together."
 }
 
 // rebundle writes the command that puts the authority into an APIService.
@@ -169,18 +237,23 @@ func adapterCertificate(l *look) {
 	for _, a := range l.mine(adapters) {
 		p := adapters[0]
 		f := Finding{Object: "APIService " + a.Name, Means: "HPAs that ask " + a.Spec.Group + " get no answer once the certificate's time is over",
-			Fix: "Make a new one: delete the Secret and install again; authority, certificate and registration change together. With cert-manager, renew the Certificate."}
-		if p.Secret != "" {
-			f.Commands = []string{l.in(p.Namespace, "delete", "secret", p.Secret)}
-		}
-		f.Commands = append(f.Commands, l.install(p, "adapter.yaml"))
+			Fix: "Make a new one. " + reissuing(a, p), Commands: l.reissue(a, p)}
 		all, err := authorities(a.Spec.CABundle)
 		switch {
+		case early(a):
+			f.Seen = stated(a)
+			f.Means = "HPAs that ask " + a.Spec.Group + " get no answer until the certificate's time begins"
+			f.Fix = "The clock of the control plane, or of whoever made the certificate, is wrong: set both (NTP). Where the clocks are right, make a new one. " + reissuing(a, p)
+			l.fault(f)
 		case expired(a):
 			f.Seen = stated(a)
 			l.fault(f)
 		case err != nil:
 			// apiservice-ca says it; without a bundle there is nothing to read here
+		case begins(all).After(l.f.Now.Add(skewed)):
+			f.Seen = "the authority in spec.caBundle begins on " + begins(all).UTC().Format(time.RFC3339)
+			f.Means = "HPAs that ask " + a.Spec.Group + " get no answer until the certificate's time begins"
+			l.fault(f)
 		case !lasts(all).After(l.f.Now):
 			f.Seen = "the authority in spec.caBundle ended on " + lasts(all).UTC().Format(time.DateOnly)
 			l.fault(f)

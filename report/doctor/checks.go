@@ -4,7 +4,7 @@ package doctor
 // scraped, does it answer, may it act.
 func All() []Check {
 	var all []Check
-	for _, group := range [][]Check{adapterChecks, scrapeChecks, hpaChecks, quotaChecks, nodeChecks, poolChecks} {
+	for _, group := range [][]Check{adapterChecks, scrapeChecks, hpaChecks, quotaChecks, nodeChecks, poolChecks, guardChecks} {
 		all = append(all, group...)
 	}
 	return all
@@ -25,9 +25,9 @@ var adapterChecks = []Check{
 	},
 	{
 		ID: "apiservice-ca", Title: "Service, endpoints and authority of the registration are right", Run: apiServiceCA,
-		Fault: "The Service or its endpoints are missing, or `caBundle` is not the authority of what is served.",
+		Fault: "The Service, its port or its endpoints are missing, `caBundle` is not the authority of what is served, or the certificate is for another name.",
 		Means: "HPAs get no answer and do not scale.",
-		Looks: []Source{Deployments, DaemonSets, APIServices, Services, EndpointSlices},
+		Looks: []Source{Deployments, DaemonSets, APIServices, Services, EndpointSlices, Pods},
 	},
 	{
 		ID: "apiservice-owner", Title: "The metrics APIs are our adapter's", Run: apiServiceOwner,
@@ -37,7 +37,7 @@ var adapterChecks = []Check{
 	},
 	{
 		ID: "adapter-certificate", Title: "The adapter's authority lasts", Run: adapterCertificate,
-		Fault: "The authority in `caBundle` has ended or ends within 30 days, or the API server calls the certificate expired.",
+		Fault: "The authority in `caBundle` has ended, ends within 30 days or has not begun, or the API server says so of the certificate that is served.",
 		Means: "From that day on HPAs get no answer.",
 		Looks: []Source{Deployments, DaemonSets, APIServices, Services},
 	},
@@ -46,5 +46,11 @@ var adapterChecks = []Check{
 		Fault: "The bindings to `system:auth-delegator` or `extension-apiserver-authentication-reader` are missing.",
 		Means: "The adapter refuses everybody, or does not start.",
 		Looks: []Source{Deployments, DaemonSets, ClusterRoleBindings, RoleBindings},
+	},
+	{
+		ID: "program-rights", Title: "Adapter and autoscaler have the rights that they use", Run: programRights,
+		Fault: "No ClusterRole of an account gives a right that its program uses in every cluster.",
+		Means: "What it may not see has no value or stops its plans, what it may not write is refused.",
+		Looks: []Source{Deployments, DaemonSets, ClusterRoles, ClusterRoleBindings},
 	},
 }

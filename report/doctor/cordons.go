@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -83,4 +84,55 @@ func (l *look) orphan(n *corev1.Node, pools map[string]*v1alpha1.GPUNodePool, po
 		return "there is no autoscaler of gpuscale", marks
 	}
 	return "", nil
+}
+
+// forgotten is after how long a cordon of somebody else's is worth a word.
+const forgotten = 24 * time.Hour
+
+// cordonForgotten: cards behind a cordon cost as much as others, and nobody of ours
+// opens what somebody else has closed.
+func cordonForgotten(l *look) {
+	nodes := l.nodes()
+	for i := range nodes {
+		n := &nodes[i]
+		if !n.Spec.Unschedulable || !isGPU(n) || ourCordon(n) {
+			continue
+		}
+		since, known := cordonedSince(n)
+		if !known || l.f.Now.Sub(since) < forgotten {
+			continue
+		}
+		l.warn(Finding{
+			Object: "Node " + n.Name, Seen: "it is cordoned since " + since.UTC().Format(time.RFC3339) + ", and not by us",
+			Means:    "no pod comes to its cards, and they cost all the same; we open only what we have closed",
+			Fix:      "Open it, or give it back, unless somebody still works on it.",
+			Commands: []string{l.kubectl("uncordon", n.Name)},
+		})
+	}
+}
+
+// ourCordon reports whether a node has a mark of ours.
+func ourCordon(n *corev1.Node) bool {
+	for _, m := range []string{v1alpha1.CordonAnnotation, v1alpha1.DrainAnnotation, annotationRecord} {
+		if _, ok := n.Annotations[m]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// cordonedSince says when a node was cordoned: by the taint that Kubernetes puts there,
+// or by who has last written the field. known is false where neither has a time.
+func cordonedSince(n *corev1.Node) (since time.Time, known bool) {
+	for _, t := range n.Spec.Taints {
+		if t.Key == corev1.TaintNodeUnschedulable && t.TimeAdded != nil {
+			return t.TimeAdded.Time, true
+		}
+	}
+	for _, m := range n.ManagedFields {
+		if m.Time != nil && m.FieldsV1 != nil && strings.Contains(string(m.FieldsV1.Raw), `"f:unschedulable"`) && m.Time.After(since) {
+			since, known = m.Time.Time, true
+		}
+	}
+	return since, known
 }

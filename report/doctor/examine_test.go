@@ -148,6 +148,14 @@ func read(t *testing.T, f *Facts, text string, without ...string) {
 			}
 		case "ClusterRoleBinding":
 			put(t, &f.ClusterRoleBindings, doc)
+		case "ClusterRole":
+			put(t, &f.ClusterRoles, doc)
+		case "PodDisruptionBudget":
+			put(t, &f.Budgets, doc)
+		case "ValidatingWebhookConfiguration":
+			put(t, &f.ValidatingWebhooks, doc)
+		case "MutatingWebhookConfiguration":
+			put(t, &f.MutatingWebhooks, doc)
 		case "RoleBinding":
 			put(t, &f.RoleBindings, doc)
 		case "ResourceSlice":

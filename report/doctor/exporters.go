@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -152,7 +153,7 @@ func (l *look) exporterOf(n *corev1.Node, exporters []Program, ready map[string]
 			f.Commands = append([]string{l.kubectl("label", "node", n.Name, labelPresent+"=true")}, f.Commands...)
 		}
 	case !isReady:
-		f.Seen, f.Fix = "its exporter's pod is not ready", "See what it says."
+		f.Seen, f.Fix = "its exporter's pod is not ready"+l.why("exporter", n.Name), "See what it says."
 		f.Commands = []string{look, l.in(home, "logs", "-l", labelName+"="+selector, "--tail=20", "--prefix")}
 	default:
 		f.Seen = "its exporter is ready, and gpu_info has no series of this node"
@@ -160,6 +161,31 @@ func (l *look) exporterOf(n *corev1.Node, exporters []Program, ready map[string]
 		f.Commands = []string{look}
 	}
 	l.lacks(n, f)
+}
+
+// why says what a program's pods that are not ready wait for, on a node or (empty) on
+// any: an image that cannot be had has no log to look at.
+func (l *look) why(program, node string) string {
+	if !l.has(Pods) {
+		return ""
+	}
+	for i := range l.f.Pods {
+		p := &l.f.Pods[i]
+		if !l.f.here(p.Namespace) || !isProgram(program, p.Labels, p.Spec) || node != "" && p.Spec.NodeName != node || podReady(p) {
+			continue
+		}
+		for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+			if w := c.State.Waiting; w != nil && w.Reason != "" && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
+				return strings.TrimSuffix(fmt.Sprintf(": %s: %s", w.Reason, w.Message), ": ")
+			}
+		}
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+				return fmt.Sprintf(": %s: %s", c.Reason, c.Message)
+			}
+		}
+	}
+	return ""
 }
 
 // whole writes seconds of people's sizes.
@@ -174,12 +200,15 @@ func twoExporters(l *look) {
 	pods := l.pods()
 	l.use(DaemonSets)
 	ours, theirs := map[string]bool{}, map[string]*corev1.Pod{}
+	sets := map[string][]string{} // nodes of each owner of our exporters
+	first := map[string]string{}  // of a node
 	for i := range pods {
 		p := &pods[i]
 		switch {
 		case p.Spec.NodeName == "":
 		case isProgram("exporter", p.Labels, p.Spec):
 			ours[p.Spec.NodeName] = true
+			l.another(p, first, sets)
 		case slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool { return strings.Contains(image(c.Image), "dcgm-exporter") }):
 			theirs[p.Spec.NodeName] = p
 		}
@@ -190,8 +219,49 @@ func twoExporters(l *look) {
 			both = append(both, node)
 		}
 	}
-	for _, sets := range byOwner(both, theirs) {
-		l.besides(sets)
+	for _, theirs := range byOwner(both, theirs) {
+		l.besides(theirs)
+	}
+	l.oursTwice(sets)
+}
+
+// another notes a node on which an exporter of ours of another owner was met before.
+func (l *look) another(p *corev1.Pod, first map[string]string, sets map[string][]string) {
+	owner := ""
+	for _, o := range p.OwnerReferences {
+		if o.Kind == "DaemonSet" {
+			owner = p.Namespace + "/" + o.Name
+		}
+	}
+	before, met := first[p.Spec.NodeName]
+	switch {
+	case owner == "": // a pod of nobody's, as in a test of somebody's
+	case !met:
+		first[p.Spec.NodeName] = owner
+	case before != owner:
+		pair := max(before, owner) + " beside " + min(before, owner)
+		sets[pair] = append(sets[pair], p.Spec.NodeName)
+	}
+}
+
+// oursTwice reports two installations of our exporter over the same nodes.
+func (l *look) oursTwice(sets map[string][]string) {
+	for _, pair := range slices.Sorted(maps.Keys(sets)) {
+		name, other, _ := strings.Cut(pair, " beside ")
+		slices.Sort(sets[pair])
+		f := Finding{
+			Object: "DaemonSet " + name, Seen: "it runs beside DaemonSet " + other + " on " + named(slices.Compact(sets[pair])),
+			Means: "profiling counters can be had by one of them only, on many cards; each card is told of twice",
+			Fix:   "Keep one: turn the exporter off in the other release.",
+		}
+		for _, p := range l.programs("exporter") {
+			if p.Namespace+"/"+p.Name == name {
+				if f.Commands = []string{l.install(p, "", "exporter.enabled=false")}; p.Annotations[helmRelease] == "" {
+					f.Commands = []string{l.in(p.Namespace, "delete", "daemonset", p.Name)}
+				}
+			}
+		}
+		l.warn(f)
 	}
 }
 

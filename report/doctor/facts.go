@@ -3,11 +3,13 @@ package doctor
 import (
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -41,7 +43,7 @@ type Facts struct {
 	Deployments         []appsv1.Deployment
 	DaemonSets          []appsv1.DaemonSet
 	APIServices         []APIService
-	Services            []corev1.Service            // that our APIServices name
+	Services            []corev1.Service            // that our APIServices name, and webhooks over what we write
 	EndpointSlices      []discoveryv1.EndpointSlice // of those
 	ConfigMaps          []corev1.ConfigMap          // configuration of our programs
 	CRDs                []CRD                       // ours
@@ -53,8 +55,12 @@ type Facts struct {
 	Leases              []coordinationv1.Lease // in the autoscaler's namespaces
 	NodeLeases          []coordinationv1.Lease
 	ClusterRoleBindings []rbacv1.ClusterRoleBinding
+	ClusterRoles        []rbacv1.ClusterRole
 	RoleBindings        []rbacv1.RoleBinding
 	ResourceSlices      []ResourceSlice
+	Budgets             []policyv1.PodDisruptionBudget
+	ValidatingWebhooks  []admissionv1.ValidatingWebhookConfiguration
+	MutatingWebhooks    []admissionv1.MutatingWebhookConfiguration
 	MachineDeployments  []metav1.PartialObjectMetadata
 	CustomMetrics       []string // names of metrics that are served
 	ExternalMetrics     []string

@@ -36,7 +36,9 @@ func (l *look) installBy(annotations map[string]string, managed []metav1.Managed
 	for _, w := range l.f.Kubectl {
 		words = append(words, strings.Replace(w, "--context", "--kube-context", 1))
 	}
-	words = append(words, "upgrade", release, chartPath, "--namespace", namespace, "--reuse-values")
+	// Not --reuse-values: that takes the defaults of the chart that was installed, too,
+	// and what a newer one has is not there.
+	words = append(words, "upgrade", release, chartPath, "--namespace", namespace, "--reset-then-reuse-values")
 	if slices.ContainsFunc(managed, func(m metav1.ManagedFieldsEntry) bool {
 		return m.Manager == "helm" && m.Operation == metav1.ManagedFieldsOperationApply
 	}) {

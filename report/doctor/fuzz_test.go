@@ -5,10 +5,15 @@ import (
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
 // What is read of annotations, bundles, files and answers is anybody's text.
@@ -101,6 +106,36 @@ func FuzzTables(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		if _, err := mig.NewTables(published(text)...); err != nil {
 			t.Skip("two nodes may contradict each other; the caller falls back")
+		}
+	})
+}
+
+// The adapter's file, and what rules of webhooks and budgets say.
+func FuzzGuards(f *testing.F) {
+	f.Add("maxAge: 10m", "pods/eviction", "100%", "x509: certificate is valid for a, not b")
+	f.Add("maxAge: {}", "*/*", "-5", "is before")
+	f.Add("a: &a [*a]", "/", "99999999999999999999%", "")
+	f.Fuzz(func(t *testing.T, file, resource, share, message string) {
+		facts := empty()
+		facts.Deployments = []appsv1.Deployment{{ObjectMeta: metav1.ObjectMeta{Namespace: "gs", Name: "gpuscale-adapter", Labels: map[string]string{labelName: "gpuscale-adapter"}}, Spec: appsv1.DeploymentSpec{
+			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "c"}}}}}}}}}}
+		facts.ConfigMaps = []corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Namespace: "gs", Name: "c"}, Data: map[string]string{"config.yaml": file}}}
+		facts.Answers[CardNodes], facts.Answers[Scrapes] = prom.Vector{{Value: 1}}, prom.Vector{{Value: 1}}
+		minimum := intstr.FromString(share)
+		facts.Budgets = []policyv1.PodDisruptionBudget{{Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &minimum}}}
+		facts.ValidatingWebhooks = []admissionv1.ValidatingWebhookConfiguration{{Webhooks: []admissionv1.ValidatingWebhook{{
+			ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "n", Name: "n"}},
+			Rules:        []admissionv1.RuleWithOperations{{Rule: admissionv1.Rule{APIGroups: []string{"*"}, Resources: []string{resource}}}}}}}}
+		var a APIService
+		a.Name, a.Spec.Group = "v1beta1."+groupExternal, groupExternal
+		if err := json.Unmarshal([]byte(`{"service":{"namespace":"gs","name":"gpuscale-adapter"}}`), &a.Spec); err != nil {
+			t.Fatal(err)
+		}
+		a.Status.Conditions = []metav1.Condition{{Type: "Available", Status: metav1.ConditionFalse, Reason: "FailedDiscoveryCheck", Message: message}}
+		facts.APIServices = []APIService{a}
+		if r := Examine(facts, All()); len(r.Checks) != len(All()) {
+			t.Errorf("%d checks", len(r.Checks))
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	adapterconfig "github.com/gpuscale/gpuscale/adapter/config"
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
@@ -39,6 +40,13 @@ func TestNames(t *testing.T) {
 	}
 	if maxUndo != partition.MaxUndoAttempts {
 		t.Errorf("%d attempts here, %d there", maxUndo, partition.MaxUndoAttempts)
+	}
+}
+
+// TestMaxAge: what the adapter takes for too old where its file says nothing.
+func TestMaxAge(t *testing.T) {
+	if theirs := adapterconfig.Default().MaxAge.Duration; theirs != defaultMaxAge {
+		t.Errorf("%s here, %s there", defaultMaxAge, theirs)
 	}
 }
 

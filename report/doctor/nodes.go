@@ -36,10 +36,22 @@ var nodeChecks = []Check{
 		Looks: []Source{Nodes, Pods},
 	},
 	{
+		ID: "mig-strategy", Title: "Cards that are to be cut are offered by the names of their profiles", Run: migStrategy,
+		Fault: "A node of a pool with `spec.mig` has `nvidia.com/mig.strategy` `single` or `none`.",
+		Means: "Its cards are not cut, and pods that ask for `nvidia.com/mig-*` get nothing there.",
+		Looks: []Source{Nodes, Pools, DaemonSets},
+	},
+	{
 		ID: "orphan-cordon", Title: "Cordons of ours have an operation behind them", Run: orphanCordon,
 		Fault: "A node is cordoned by us, and what it was cordoned for is over, given up or nobody's.",
 		Means: "No pod comes there until somebody opens it.",
 		Looks: []Source{Nodes, Pools, Deployments, DaemonSets},
+	},
+	{
+		ID: "cordon-forgotten", Title: "No node with cards was cordoned and forgotten", Run: cordonForgotten,
+		Fault: "A node with cards has been cordoned for more than a day, and not by us.",
+		Means: "No pod comes to its cards, and they cost all the same.",
+		Looks: []Source{Nodes},
 	},
 	{
 		ID: "dra-and-device-plugin", Title: "Cards are offered by one way", Run: twoWays,

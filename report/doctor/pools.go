@@ -16,7 +16,7 @@ import (
 var poolChecks = []Check{
 	{
 		ID: "pool-problem", Title: "Pools can be worked on", Run: poolProblem,
-		Fault: "A GPUNodePool's condition says that its target is not there, is shared or is no target, that it only grows, or that it has been below its minimum for half an hour.",
+		Fault: "A GPUNodePool's condition says that its target is not there, is shared or is no target, that it only grows, that it has been below its minimum for half an hour, or of a fixed pool, that it has no node, or one that has not been ready for as long.",
 		Means: "It is left alone: nothing is bought, given back or cut in it.",
 		Looks: []Source{Pools},
 	},
@@ -63,6 +63,9 @@ func (l *look) pools() []v1alpha1.GPUNodePool {
 // reasonForeign is the condition of a pool that another autoscaler works on.
 const reasonForeign = "ForeignAutoscaler"
 
+// reasonNoNodes is that of a fixed pool's condition Ready without a node.
+const reasonNoNodes = "NoNodes"
+
 // belowFor is how long a pool may be below its minimum without a word.
 const belowFor = 30 * time.Minute
 
@@ -75,9 +78,18 @@ func poolProblem(l *look) {
 		case valid != nil && valid.Status == metav1.ConditionFalse && valid.Reason != reasonForeign:
 			f.Seen, f.Fix = fmt.Sprintf("Valid=False, %s: %s", valid.Reason, valid.Message), "Put right what the message names; the pool is taken up again in the next round."
 			l.fault(f)
+		case ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason == reasonNoNodes:
+			f.Seen = fmt.Sprintf("Ready=False, %s: %s", ready.Reason, ready.Message)
+			f.Means, f.Fix = "nobody makes its nodes, and none is said to be of it: it does nothing", "Put the label "+v1alpha1.NodePoolLabel+"="+p.Name+" on its nodes."
+			f.Commands = []string{l.kubectl("get", "nodes", "-L", v1alpha1.NodePoolLabel+","+labelProduct)}
+			l.warn(f)
 		case ready != nil && ready.Status == metav1.ConditionFalse && l.f.Now.Sub(ready.LastTransitionTime.Time) > belowFor:
 			f.Seen = fmt.Sprintf("Ready=False for %s, %s: %s", l.f.Now.Sub(ready.LastTransitionTime.Time).Round(time.Minute), ready.Reason, ready.Message)
 			f.Means, f.Fix = "the nodes that it is to have at least are not there", "See status.reason and lastDecisions of the pool, and what its provider says."
+			if p.Spec.Provider.Fixed != nil {
+				f.Means, f.Fix = "machines of it are no use, and nobody makes others", "Look at those that are not ready; take the label off one that will not come back."
+				f.Commands = []string{l.kubectl("get", "nodes", "-l", v1alpha1.NodePoolLabel+"="+p.Name)}
+			}
 			l.warn(f)
 		}
 		if c := meta.FindStatusCondition(p.Status.Conditions, "GrowOnly"); c != nil && c.Status == metav1.ConditionTrue {

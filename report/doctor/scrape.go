@@ -13,6 +13,12 @@ var scrapeChecks = []Check{
 		Looks: []Source{Deployments, DaemonSets, Builds, TargetsDown, Monitoring},
 	},
 	{
+		ID: "scrape-slow", Title: "Exporters are scraped often enough", Run: scrapeSlow,
+		Fault: "Exporters are scraped more seldom than the adapter's `maxAge` needs: once in two thirds of it.",
+		Means: "Between two scrapes signals have no value, and HPAs hold still.",
+		Looks: []Source{CardNodes, Scrapes, Deployments, DaemonSets, ConfigMaps, Monitoring},
+	},
+	{
 		ID: "exporter-missing", Title: "Every GPU node has an exporter with fresh values", Run: exporterMissing,
 		Fault: "A node with cards has no ready exporter, none that Prometheus knows, or one whose values are old.",
 		Means: "Nobody knows who holds its cards: it is not given back, cut or reclaimed, and its pods have no GPU signals.",
@@ -44,7 +50,7 @@ var scrapeChecks = []Check{
 	},
 	{
 		ID: "two-exporters", Title: "One exporter a node", Run: twoExporters,
-		Fault: "NVIDIA's dcgm-exporter and ours run on one node.",
+		Fault: "NVIDIA's dcgm-exporter and ours run on one node, or ours twice, of two releases.",
 		Means: "Profiling counters can be had by one of them only, on many cards; repartitions wait for both to let go.",
 		Looks: []Source{Deployments, DaemonSets, Pods},
 	},

@@ -30,6 +30,10 @@ const (
 	CustomMetrics       Source = "custom metrics"
 	ExternalMetrics     Source = "external metrics"
 	Monitoring          Source = "monitors"
+	ClusterRoles        Source = "clusterroles"
+	Budgets             Source = "poddisruptionbudgets"
+	ValidatingWebhooks  Source = "validatingwebhookconfigurations"
+	MutatingWebhooks    Source = "mutatingwebhookconfigurations"
 )
 
 // What is asked of Prometheus.
@@ -51,6 +55,7 @@ const (
 	LastRound         Source = "prometheus: last round"
 	Leaders           Source = "prometheus: leaders"
 	KubeState         Source = "prometheus: kube-state-metrics"
+	Scrapes           Source = "prometheus: scrapes"
 	Retention         Source = "prometheus: retention"
 )
 
@@ -82,7 +87,11 @@ var Table = []Described{
 	{Source: ResourceQuotas, Paths: []string{"/api/v1/resourcequotas"}, Right: "list resourcequotas"},
 	{Source: NodeLeases, Paths: []string{"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"}, Right: "list leases.coordination.k8s.io in kube-node-lease"},
 	{Source: ClusterRoleBindings, Paths: []string{"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"}, Right: "list clusterrolebindings.rbac.authorization.k8s.io"},
+	{Source: ClusterRoles, Paths: []string{"/apis/rbac.authorization.k8s.io/v1/clusterroles"}, Right: "list clusterroles.rbac.authorization.k8s.io"},
 	{Source: RoleBindings, Paths: []string{"/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings"}, Right: "list rolebindings.rbac.authorization.k8s.io in kube-system"},
+	{Source: Budgets, Paths: []string{"/apis/policy/v1/poddisruptionbudgets"}, Right: "list poddisruptionbudgets.policy"},
+	{Source: ValidatingWebhooks, Paths: []string{"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"}, Right: "list validatingwebhookconfigurations.admissionregistration.k8s.io"},
+	{Source: MutatingWebhooks, Paths: []string{"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"}, Right: "list mutatingwebhookconfigurations.admissionregistration.k8s.io"},
 	{Source: ResourceSlices, Paths: []string{"/apis/resource.k8s.io/v1/resourceslices", "/apis/resource.k8s.io/v1beta2/resourceslices", "/apis/resource.k8s.io/v1beta1/resourceslices"},
 		Right: "list resourceslices.resource.k8s.io", Optional: true},
 	{Source: MachineDeployments, Paths: []string{"/apis/cluster.x-k8s.io/v1beta2/machinedeployments", "/apis/cluster.x-k8s.io/v1beta1/machinedeployments"},
@@ -104,7 +113,9 @@ var Table = []Described{
 	{Source: BusyMissing, Query: "count by (node) ((($gpu_info{mig=\"false\"} unless on (node, gpu_uuid) $gpu_busy_ratio) or" +
 		" ($gpu_instance_info unless on (node, gpu_uuid, gpu_instance_id) $gpu_instance_busy_ratio)) unless on (node, gpu_uuid) ($gpu_healthy == 0))"},
 	{Source: AttributionOld, Query: "max by (node) ($gpu_attribution_age_seconds) > 300"},
-	{Source: AttributionFailed, Query: "sum by (job, instance) (increase($gpuscale_exporter_attribution_errors_total[15m])) > 0 unless on (job, instance) $gpu_attribution_age_seconds"},
+	{Source: AttributionFailed, Query: "sum by (job, instance) (increase($gpuscale_exporter_attribution_errors_total[15m])) > 0 unless on (job, instance) $gpu_attribution_age_seconds" +
+		// A page that is no longer read, or under another job, has neither.
+		" and on (job, instance) $gpuscale_exporter_build_info"},
 	{Source: AttributionNone, Query: "count by (node) ($gpu_info) unless on (node) count by (node) ($gpu_attribution_age_seconds)"},
 	{Source: SamplesOld, Query: "max by (node) ($gpu_sample_age_seconds) > 120"},
 	{Source: Builds, Query: `label_replace(count($gpuscale_exporter_build_info), "program", "exporter", "", "") or label_replace(count($gpuscale_adapter_build_info), "program", "adapter", "", "")` +
@@ -116,6 +127,7 @@ var Table = []Described{
 	{Source: LastRound, Query: "max($gpuscale_autoscaler_last_round_timestamp_seconds)"},
 	{Source: Leaders, Query: "sum($gpuscale_autoscaler_leader)"},
 	{Source: KubeState, Query: "count($kube_pod_info)"},
+	{Source: Scrapes, Query: "max by (job) (count_over_time($up[5m]) and on (job, instance) $gpuscale_exporter_build_info and on (job, instance) $up offset 5m)"},
 	{Source: Retention, Query: "GET /api/v1/status/runtimeinfo"},
 }
 

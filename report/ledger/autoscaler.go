@@ -26,10 +26,15 @@ func (b *book) autoscaler(a query.Answers, seen *exporterRecord) (counted, enter
 	g := b.l.Grid
 	counted, entered = make([]bool, g.N+1), make([]bool, g.N+1)
 	counters := read(a.Lines[query.Capacity], g)
+	unsaid := a.Missing(g, query.Places)
+	blind(counters, unsaid)
 	if len(counters) == 0 {
 		return counted, entered
 	}
 	known := Known(a.Lines[query.Capacity], g)
+	for known <= g.N && unsaid[known] {
+		known++
+	}
 	f := newFlow(counters, a.Lines[query.Places], g, known)
 	for _, c := range counters {
 		for k := 1; k <= g.N; k++ {
@@ -130,6 +135,18 @@ func read(lines []prom.Line, g query.Grid) []counter {
 		all = append(all, counter{replica: replica(l.Labels), pm: poolModel(l.Labels), values: honest(l, g)})
 	}
 	return all
+}
+
+// blind forgets the capacity where Prometheus did not say where it went: the two are
+// read together or not at all, and over such a hole both are spread.
+func blind(counters []counter, missing []bool) {
+	for _, c := range counters {
+		for k, is := range missing {
+			if is {
+				c.values[k] = math.NaN()
+			}
+		}
+	}
 }
 
 // lookback is how long Prometheus repeats the last value of a series that nobody

@@ -61,6 +61,9 @@ func exporterSeen(a query.Answers, ledger query.Grid) *exporterRecord {
 	g := a.Window.Grid(a.Window.Step)
 	r := &exporterRecord{steps: make([]exporterStep, ledger.N+1)}
 	models := exporterModels(a, g)
+	noCards := a.Missing(g, query.Nodes)
+	noHolder := a.Missing(g, query.Held, query.Sick, query.Dark)
+	noUse := a.Missing(g, query.Measured, query.IdleHeld, query.Busy)
 	step := g.Step.Seconds()
 	each := int(ledger.Step / g.Step)
 	for _, name := range sorted(models) {
@@ -74,7 +77,11 @@ func exporterSeen(a query.Answers, ledger query.Grid) *exporterRecord {
 			if s.capacity == nil {
 				s.capacity = map[string]float64{}
 			}
-			for _, c := range m.at(name, i) {
+			cells := []cell{{Key{Model: name}, Unknown, m.cards[i]}}
+			if !noCards[i] {
+				cells = m.at(name, i, noHolder[i], noUse[i])
+			}
+			for _, c := range cells {
 				c.time *= step
 				s.capacity[name] += c.time
 				s.cells = append(s.cells, c)
@@ -182,8 +189,10 @@ func (m *model) node(values []float64, last int) {
 }
 
 // at returns where the cards of one moment were. They add up to the cards, or to
-// what the others add up to where that is more: series are not of one instant.
-func (m *model) at(name string, i int) []cell {
+// what the others add up to where that is more: series are not of one instant. Where
+// Prometheus did not say who holds what, nothing is free; where it did not say how busy
+// that is, nothing is measured.
+func (m *model) at(name string, i int, noHolder, noUse bool) []cell {
 	rest := m.cards[i]
 	var cells []cell
 	put := func(key Key, p Place, cards float64) {
@@ -200,6 +209,9 @@ func (m *model) at(name string, i int) []cell {
 		key := Key{Model: name, Namespace: ns}
 		held := u.held[i]
 		measured := min(held, u.measured[i])
+		if noUse {
+			measured = 0
+		}
 		idle := min(measured, u.idle[i])
 		busy := min(measured-idle, u.busy[i])
 		put(key, Busy, busy)
@@ -208,7 +220,11 @@ func (m *model) at(name string, i int) []cell {
 		put(key, Unmeasured, held-measured)
 	}
 	if rest > 1e-9 {
-		cells = append(cells, cell{nobody, Free, rest})
+		place := Free
+		if noHolder {
+			place = Unknown
+		}
+		cells = append(cells, cell{nobody, place, rest})
 	}
 	return cells
 }

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
@@ -63,11 +64,24 @@ func (h Hours) unused() (hours, share, money Number) {
 	return hours, share, money
 }
 
+// mostDark is the share of hours of which nobody knows the use that still lets the
+// others stand for all.
+const mostDark = 0.5
+
+// dark is the share of hours of which nobody knows the use, or not even the holder.
+func (h Hours) dark() float64 {
+	return h.place("unmeasured").Share.Or(0) + h.place("unknown").Share.Or(0)
+}
+
 func (m *maker) figures() []Figure {
 	h := m.r.Hours
 	busy, idle := h.place("busy"), h.place("idle")
 	_, unusedShare, unusedMoney := h.unused()
-	if h.place("unmeasured").Share.Or(0) > 0.5 {
+	switch {
+	case h.place("unknown").Share.Or(0) > mostDark:
+		why := Unknown("of more than half of all hours nobody knows who held them")
+		busy.Share, idle.Share, unusedShare = why, why, why
+	case h.dark() > mostDark:
 		why := Unknown("use is unknown of more than half of all hours")
 		busy.Share, idle.Share = why, why
 	}
@@ -77,7 +91,7 @@ func (m *maker) figures() []Figure {
 		for _, u := range m.r.Demand.Unmet {
 			sum = sum.Plus(u.Hours)
 		}
-		waited = sum
+		waited = m.unless(sum, query.Waiting)
 	}
 	return []Figure{
 		{"Capacity", h.Capacity, "hours", "GPU-hours there were", h.Money},
@@ -98,7 +112,7 @@ func (m *maker) text() string {
 	cards := h.Cards.Or(0)
 	fmt.Fprintf(&b, "%s had %s %s on average", m.span(), figure(cards), plural(cards, "card", "cards"))
 	if m.l.Blank > 0.01*m.a.Window.Length().Seconds() {
-		fmt.Fprintf(&b, " in the %s of which anything is known", duration(m.r.Window.Hours-m.l.Blank/hour))
+		fmt.Fprintf(&b, " in the %s of which anything is known", Duration(m.r.Window.Hours-m.l.Blank/hour))
 	}
 	fmt.Fprintf(&b, ", %s GPU-hours", figure(capacity))
 	if v, ok := h.Money.Get(); ok {
@@ -106,12 +120,12 @@ func (m *maker) text() string {
 	}
 	b.WriteString(". ")
 	busy, idle := h.place("busy"), h.place("idle")
-	if v, ok := busy.Share.Get(); ok && h.place("unmeasured").Share.Or(0) <= 0.5 {
+	if v, ok := busy.Share.Get(); ok && h.dark() <= mostDark {
 		fmt.Fprintf(&b, "In %s of them a pod computed; %s were held by pods that hardly did anything", whole(v), whole(idle.Share.Or(0)))
 	} else {
 		b.WriteString("How much of what was held computed is not known")
 	}
-	if _, v, _ := h.unused(); v.Or(0) > 0 {
+	if _, v, _ := h.unused(); v.Or(0) > 0 && h.place("unknown").Share.Or(0) <= mostDark {
 		fmt.Fprintf(&b, ", %s were held by nobody", whole(v.Or(0)))
 	}
 	b.WriteString(". ")
@@ -125,17 +139,20 @@ func (m *maker) text() string {
 	return strings.TrimSpace(b.String())
 }
 
-func (m *maker) span() string { return "The last " + duration(m.r.Window.Hours) }
+func (m *maker) span() string {
+	return "The last " + strings.TrimPrefix(Duration(m.r.Window.Hours), "1 ") // the last hour
+}
 
-// duration writes hours in the unit that suits them.
-func duration(hours float64) string {
+// Duration writes hours in the unit that suits them.
+func Duration(hours float64) string {
+	v, unit := hours/24, "day"
 	switch {
 	case hours < 1:
-		return fmt.Sprintf("%.3g minutes", hours*60)
+		v, unit = hours*60, "minute"
 	case hours < 48:
-		return fmt.Sprintf("%.3g hours", hours)
+		v, unit = hours, "hour"
 	}
-	return fmt.Sprintf("%.3g days", hours/24)
+	return fmt.Sprintf("%.3g %s", v, plural(v, unit, unit+"s"))
 }
 
 func (m *maker) firstAction(b *strings.Builder) {
@@ -159,11 +176,18 @@ func figure(v float64) string {
 }
 
 func whole(share float64) string {
-	if share > 0 && share < 0.01 {
+	switch {
+	case share > 0 && share < 0.01:
 		return fmt.Sprintf("%.1g %%", share*100)
+	case NearlyAll(share):
+		return fmt.Sprintf("%.1f %%", math.Floor(share*1000)/10)
 	}
 	return fmt.Sprintf("%.0f %%", share*100)
 }
+
+// NearlyAll says whether a share is less than the whole and would be rounded to it. It
+// is cut instead: beside 100 % nothing else may stand.
+func NearlyAll(share float64) bool { return share >= 0.995 && share < 1-1e-8 }
 
 // Thousands writes a whole number with commas.
 func Thousands(v float64) string {

@@ -1,6 +1,10 @@
 package model
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/gpuscale/gpuscale/report/query"
+)
 
 // Changes is section 9.
 type Changes struct {
@@ -32,7 +36,7 @@ func (m *maker) changes() Changes {
 	if p == nil {
 		return Changes{Since: "There is no report before: give one with --previous."}
 	}
-	c := Changes{Since: fmt.Sprintf("%s to %s UTC, %.4g hours.", p.Window.From.Format("2006-01-02 15:04"), p.Window.Until.Format("2006-01-02 15:04"), p.Window.Hours)}
+	c := Changes{Since: fmt.Sprintf("%s to %s UTC, %.4g hours.", p.Window.From.UTC().Format("2006-01-02 15:04"), p.Window.Until.UTC().Format("2006-01-02 15:04"), p.Window.Hours)}
 	add := func(name, unit string, before, now Number) {
 		c.Figures = append(c.Figures, Change{Name: name, Unit: unit, Before: before, Now: now})
 	}
@@ -113,6 +117,9 @@ func (m *maker) outcome(p *Report, a Action) Outcome {
 			now = m.r.perDay(b.Hours)
 		}
 	}
+	if why := m.open(madeFrom[a.Kind]...); why != "" {
+		now = Unknown(why) // of an answer in part the hours are too few
+	}
 	if m.foreign(p) {
 		now = Unknown("the report before looks like another cluster's")
 	}
@@ -134,6 +141,16 @@ func (m *maker) outcome(p *Report, a Action) Outcome {
 		o.Verdict = "worse"
 	}
 	return o
+}
+
+// madeFrom are the questions that the hours of an action that frees something come from.
+var madeFrom = map[string][]query.ID{
+	"reclaim":     {query.Holders, query.IdleFor},
+	"right-size":  {query.Holders, query.MemoryP99, query.UseP95, query.InstUseP95},
+	"replace":     {query.SickNodes},
+	"shrink-pool": {query.GPUs, query.PoolNodes},
+	"repartition": {query.GPUs},
+	"strand":      {query.GPUs},
 }
 
 // unmeasurable says why a kind of action could not be found in this window.

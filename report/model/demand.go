@@ -20,7 +20,7 @@ type Demand struct {
 	Unmet    []Unmet   `json:"unmet" doc:"Demand that nothing served, by shape and reason, the most hours first."`
 	HPAs     []HPA     `json:"hpas" doc:"HPAs that had as many replicas as they may, the longest first."`
 	Refused  []Refused `json:"refused" doc:"Pods that a quota kept waiting."`
-	Missing  string    `json:"missing" doc:"Why the section is empty, if it is."`
+	Missing  string    `json:"missing" doc:"What the section lacks, if anything; without the autoscaler that is all."`
 }
 
 // Wait is a distribution of times in seconds.
@@ -89,6 +89,7 @@ func (m *maker) demand() Demand {
 		}
 	}
 	most(d.Refused, func(r Refused) Number { return r.PodHours }, func(r Refused) string { return r.Reason })
+	d.Missing = lacks(m.open(query.PodWait), m.open(query.Decisions), m.open(query.Waiting), m.open(query.HPAAtMax), m.open(query.HPALimited), m.open(query.Refused))
 	return d
 }
 
@@ -158,6 +159,7 @@ func (m *maker) waits(id, native query.ID, label string) map[string]Wait {
 	}
 	all[""] = m.wait("all", joined(buckets))
 	if len(buckets) > 0 {
+		m.doubt(all, id)
 		return all
 	}
 	for _, s := range m.a.Vectors[native] {
@@ -183,7 +185,19 @@ func (m *maker) waits(id, native query.ID, label string) map[string]Wait {
 			all[of] = m.wait(w.Of, nil)
 		}
 	}
+	m.doubt(all, id, native)
 	return all
+}
+
+// doubt does not let "no wait was recorded" stand where not all was answered.
+func (m *maker) doubt(all map[string]Wait, ids ...query.ID) {
+	why := m.open(ids...)
+	for of, w := range all {
+		if _, known := w.Count.Get(); !known && why != "" {
+			none := Unknown(why)
+			all[of] = Wait{Of: w.Of, Count: none, P50: none, P95: none, P99: none}
+		}
+	}
 }
 
 func joined(all map[string]histogram) histogram {

@@ -122,6 +122,9 @@ func (m *maker) forecast() Forecast {
 		f.Outlooks = append(f.Outlooks, m.outlook(p))
 	}
 	f.Workloads = m.expected()
+	if why := m.open(query.Forecasts); why != "" {
+		f.Note += " What the autoscaler expects of workloads is not known: " + why + "."
+	}
 	return f
 }
 

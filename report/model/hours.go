@@ -121,7 +121,7 @@ func (m *maker) placeMoney(part func(ledger.Time) float64, whole bool) Number {
 		return Unknown("no record in the window")
 	}
 	if m.cards.currency == "" {
-		return Unknown(noPrices)
+		return Unknown(m.cards.source)
 	}
 	return sum
 }
@@ -154,4 +154,9 @@ func (m *maker) buckets() []Bucket {
 	return all
 }
 
-func percent(share float64) string { return fmt.Sprintf("%.3g %%", 100*share) }
+func percent(share float64) string {
+	if NearlyAll(share) {
+		return whole(share)
+	}
+	return fmt.Sprintf("%.3g %%", 100*share)
+}

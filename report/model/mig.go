@@ -21,7 +21,7 @@ type MIG struct {
 	Profiles      []Profile       `json:"profiles"`
 	RightSize     []RightSize     `json:"rightSize" doc:"Who would do with a smaller slice, the most saved first."`
 	RightSizeNote string          `json:"rightSizeNote" doc:"The evidence asked for, and what it left out."`
-	Missing       string          `json:"missing" doc:"Why the section is empty, if it is."`
+	Missing       string          `json:"missing" doc:"What the section lacks, if anything."`
 }
 
 // MIGCard is a card and its instances.
@@ -88,6 +88,11 @@ func (m *maker) mig() MIG {
 		o.Missing = noExporter
 		return o
 	}
+	o.RightSize, o.RightSizeNote = m.rightSize()
+	if why := m.open(query.Cards, query.Instances, query.HeldNow); why != "" {
+		o.Missing = why
+		return o // without a holder what is held would be drawn as free
+	}
 	cards := m.migCards()
 	o.CardsTotal = len(cards)
 	o.Fragmentation = m.fragmentation(cards)
@@ -96,7 +101,6 @@ func (m *maker) mig() MIG {
 	if len(cards) == 0 {
 		o.Missing = "no card was cut into MIG instances at the end of the window"
 	}
-	o.RightSize, o.RightSizeNote = m.rightSize()
 	return o
 }
 
@@ -241,6 +245,7 @@ func (m *maker) profiles(cards []MIGCard) []Profile {
 	}
 	var all []Profile
 	for _, k := range sortedKeys(by) {
+		by[k].Mean = m.unless(by[k].Mean, query.Held)
 		all = append(all, *by[k])
 	}
 	return all

@@ -62,7 +62,10 @@ func (m *maker) newCardPrices() cardPrices {
 		}
 	default:
 		c.source = noPrices
-		c.card = func(string, string) Number { return Unknown(noPrices) }
+		if why := m.open(query.PoolPrice); why != "" {
+			c.source = why
+		}
+		c.card = func(string, string) Number { return Unknown(c.source) }
 	}
 	return c
 }
@@ -101,15 +104,15 @@ func (m *maker) cardsPerNode() map[string]Number {
 	for pool, n := range nodes {
 		per[pool] = Unknown("pool " + pool + " had no nodes")
 		if n > 0 && cards[pool] > 0 {
-			per[pool] = Known(max(1, math.Round(cards[pool]/n)))
+			per[pool] = m.unless(Known(max(1, math.Round(cards[pool]/n))), query.GPUs, query.PoolNodes)
 		}
 	}
 	return per
 }
 
-// money of hours of a card.
+// money of hours of a card. Without prices there is none, not even of no hours.
 func (m *maker) money(pool, model string, hours float64) Number {
-	if hours == 0 {
+	if hours == 0 && m.cards.currency != "" {
 		return Known(0)
 	}
 	return m.cards.card(pool, model).Times(hours)

@@ -70,14 +70,16 @@ func (m *maker) pools() []Pool {
 		n := nodes[pool]
 		p := Pool{
 			Pool: pool, Class: m.cards.spot[pool], Min: m.last(n["min"]), Max: m.last(n["max"]), Mean: mean(n["size"]), Now: m.last(n["size"]),
-			Added: Known(math.Round(done[pool+"\xff"+verbScaleUp])), Removed: Known(math.Round(done[pool+"\xff"+verbRemove])),
-			Repartitions: Known(math.Round(done[pool+"\xff"+verbRepartition])), Interrupted: Known(math.Round(interrupted[pool])), BackedOff: Known(away[pool]),
+			Added: m.unless(Known(math.Round(done[pool+"\xff"+verbScaleUp])), query.Actions), Removed: m.unless(Known(math.Round(done[pool+"\xff"+verbRemove])), query.Actions),
+			Repartitions: m.unless(Known(math.Round(done[pool+"\xff"+verbRepartition])), query.Actions),
+			Interrupted:  m.unless(Known(math.Round(interrupted[pool])), query.Interrupted), BackedOff: m.unless(Known(away[pool]), query.Backoff),
 		}
 		if p.Class == "" {
 			p.Class = "unknown"
 		}
 		m.poolHours(&p)
-		p.ReadyP50, p.ReadyP95 = Unknown("no node's way to ready was recorded in the window"), Unknown("no node's way to ready was recorded in the window")
+		none := m.unless(Unknown("no node's way to ready was recorded in the window"), query.NodeReady, query.NodeReadyNative)
+		p.ReadyP50, p.ReadyP95 = none, none
 		if wait, ok := ready[pool]; ok && wait.Count.Or(0) > 0 {
 			p.ReadyP50, p.ReadyP95 = wait.P50, wait.P95
 		}
@@ -90,7 +92,7 @@ func (m *maker) pools() []Pool {
 				reasons = append(reasons, reason)
 			}
 		}
-		p.Failures, p.FailedFor = Known(math.Round(failures)), strings.Join(reasons, ", ")
+		p.Failures, p.FailedFor = m.unless(Known(math.Round(failures)), query.Failures), strings.Join(reasons, ", ")
 		all = append(all, p)
 	}
 	return all
@@ -116,5 +118,8 @@ func (m *maker) poolHours(p *Pool) {
 	p.Hours, p.Money, p.Used = Known(t.Sum()/hour), money, Known(t[ledger.Busy]).Over(Known(t.Sum()))
 	if t.Sum() == 0 {
 		p.Used = Unknown("the pool had no cards")
+	}
+	if m.cards.currency == "" {
+		p.Money = Unknown(m.cards.source)
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/report/ledger"
+	"github.com/gpuscale/gpuscale/report/query"
 )
 
 // Quality says how far the data can be relied on.
@@ -16,6 +18,7 @@ type Quality struct {
 	Source       string   `json:"source" doc:"Whose series the ledger is made from."`
 	Prices       string   `json:"prices" doc:"Where prices come from and of which day they are, or why there are none."`
 	Problems     []string `json:"problems" doc:"What was asked and not answered."`
+	Unanswered   []string `json:"unanswered" doc:"Names of the queries in methods.queries of which a piece of the answer is missing: numbers made from them are unknown, and rows made from them may be too few or too low."`
 }
 
 // Gap is a time without a record.
@@ -51,6 +54,9 @@ func (m *maker) quality() Quality {
 	for _, g := range m.l.Gaps[:min(mostGaps, len(m.l.Gaps))] {
 		q.Gaps = append(q.Gaps, Gap{From: g.From, Until: g.To})
 	}
+	for _, id := range m.a.Unanswered() {
+		q.Unanswered = append(q.Unanswered, string(id))
+	}
 	for _, p := range m.a.Problems {
 		q.Problems = append(q.Problems, fmt.Sprintf("%s from %s to %s: %s", p.ID, p.From.UTC().Format(time.RFC3339), p.To.UTC().Format(time.RFC3339), p.Err))
 	}
@@ -67,6 +73,10 @@ func (m *maker) quality() Quality {
 	if over > ledger.Tolerance {
 		q.Problems = append(q.Problems, fmt.Sprintf("the places claim %s more time than there was: it is counted as capacity, so neither can be relied on", percent(m.l.Over/(m.l.Capacity-m.l.Over))))
 	}
+	twice := m.twins()
+	if twice != "" {
+		q.Problems = append(q.Problems, twice)
+	}
 	unknown := 0.0
 	if m.l.Capacity > 0 {
 		unknown = q.Unattributed.Or(0) * hour / m.l.Capacity
@@ -75,7 +85,7 @@ func (m *maker) quality() Quality {
 	switch {
 	case over > mostOver:
 		q.Grade = "poor"
-	case len(m.a.Problems) == 0 && over <= ledger.Tolerance && covered >= 0.99 && unknown <= 0.01:
+	case len(m.a.Problems) == 0 && twice == "" && over <= ledger.Tolerance && covered >= 0.99 && unknown <= 0.01:
 		q.Grade = "good"
 	case covered >= 0.9 && unknown <= 0.1:
 		q.Grade = "fair"
@@ -85,8 +95,30 @@ func (m *maker) quality() Quality {
 	return q
 }
 
+// twins says of cards that are told of twice at the end, by two nodes or as two models.
+// What holds them is joined by UUID and counts once, so the other one looks free.
+func (m *maker) twins() string {
+	met, twice := map[string]bool{}, map[string]bool{}
+	for _, s := range m.a.Vectors[query.Cards] {
+		uuid := s.Labels.Get(metric.LabelGPUUUID)
+		twice[uuid] = twice[uuid] || met[uuid]
+		met[uuid] = true
+	}
+	var names []string
+	for _, uuid := range sortedKeys(twice) {
+		if twice[uuid] {
+			names = append(names, uuid)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d %s told of by two nodes, or as two models, such as %s: a card counts for each, and what holds it once",
+		len(names), plural(float64(len(names)), "UUID is", "UUIDs are"), names[0])
+}
+
 // Incomplete says whether more than a twentieth of the window has no record, or a
 // question went unanswered: who runs this in a script wants to know.
 func (r Report) Incomplete() bool {
-	return r.Answer.Quality.Coverage.Or(0) < 0.95 || r.Answer.Quality.Grade == "poor"
+	return r.Answer.Quality.Coverage.Or(0) < 0.95 || r.Answer.Quality.Grade == "poor" || len(r.Answer.Quality.Unanswered) > 0
 }

@@ -87,6 +87,8 @@ func (m *maker) reliability() Reliability {
 	if condemned > 0 {
 		r.MTBF = Known(m.l.Capacity / hour / condemned)
 	}
+	r.MTBF = m.unless(r.MTBF, query.XIDs)
+	r.Missing = lacks(m.open(query.XIDs), m.open(query.SickNodes))
 	for _, l := range m.a.Lines[query.SickNodes] {
 		if hours := m.total(m.values(l)); hours > 0 {
 			r.Nodes = append(r.Nodes, SickNode{Node: l.Labels.Get(metric.LabelNode), Hours: Known(hours)})

@@ -12,7 +12,7 @@ import (
 // Use is section 3.
 type Use struct {
 	Tenants []Tenant  `json:"tenants" doc:"Quotas, means over the window in cards."`
-	Rows    []UseRow  `json:"rows" doc:"By tenant, namespace and model, the most expensive first, or the largest without prices."`
+	Rows    []UseRow  `json:"rows" doc:"By tenant, namespace and model, the most expensive first, or the largest where any has no price."`
 	Serving []Serving `json:"serving" doc:"Namespaces whose servers count tokens."`
 	Missing string    `json:"missing" doc:"What the section lacks, if anything."`
 }
@@ -76,6 +76,7 @@ func (m *maker) use() Use {
 		moneyOf[key] = moneyOf[key].Plus(m.money(r.Pool, r.Model, held/hour))
 		wasteOf[key] = wasteOf[key].Plus(m.money(r.Pool, r.Model, r.Time[ledger.Idle]/hour))
 	}
+	priced := true // all of them: hours are not compared with money
 	for _, key := range order {
 		t := rows[key]
 		row := UseRow{Tenant: key.Tenant, Namespace: key.Namespace, Model: key.Model, Allocated: Known(t.Held() / hour), Money: moneyOf[key], Waste: wasteOf[key]}
@@ -87,10 +88,13 @@ func (m *maker) use() Use {
 			why := Unknown("nobody measured its use")
 			row.Used, row.Idle, row.Share, row.Waste = why, why, why, why
 		}
+		if _, ok := row.Money.Get(); !ok {
+			priced = false
+		}
 		u.Rows = append(u.Rows, row)
 	}
 	most(u.Rows, func(r UseRow) Number {
-		if _, ok := r.Money.Get(); ok {
+		if priced {
 			return r.Money
 		}
 		return r.Allocated
@@ -99,6 +103,7 @@ func (m *maker) use() Use {
 	if !m.a.Autoscaler {
 		u.Missing = noAutoscaler + ": no tenants, quotas, borrowed or lent cards"
 	}
+	u.Missing = lacks(u.Missing, m.open(query.Tenants), m.open(query.Tokens))
 	return u
 }
 
@@ -159,7 +164,7 @@ func (m *maker) serving() []Serving {
 			s.Allocated = Unknown("nobody saw the namespace hold a card")
 			s.Cost = s.Allocated
 		} else {
-			s.Cost = cost[ns].Over(s.Tokens.Times(1e-6))
+			s.Cost = m.unless(cost[ns].Over(s.Tokens.Times(1e-6)), query.Tokens)
 		}
 		all = append(all, s)
 	}

@@ -1,8 +1,10 @@
 package prices
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"strconv"
@@ -55,9 +57,13 @@ func Parse(file string, raw []byte) (List, error) {
 	if len(raw) > maxBytes {
 		return List{}, fmt.Errorf("%s: larger than %d bytes", file, maxBytes)
 	}
-	var root yaml.Node
-	if err := yaml.Unmarshal(raw, &root); err != nil {
+	var root, more yaml.Node
+	d := yaml.NewDecoder(bytes.NewReader(raw))
+	if err := d.Decode(&root); err != nil && !errors.Is(err, io.EOF) {
 		return List{}, fmt.Errorf("%s: %w", file, err)
+	}
+	if err := d.Decode(&more); !errors.Is(err, io.EOF) {
+		return List{}, fmt.Errorf("%s: has a second document: put all prices into one", file)
 	}
 	r := reader{file: file}
 	if root.Kind != yaml.DocumentNode || len(root.Content) != 1 {

@@ -44,11 +44,25 @@ func TestProblems(t *testing.T) {
 		good + "- {model: L4, perHour: 1, spot: \"maybe\"}\n": "prices[2].spot",
 		strings.Replace(good, "2026-01-02", "1.2.2026", 1):    "p.yaml:3: date",
 		strings.Replace(good, "currency: USD\n", "", 1):       "currency: is required",
-		"currency: [": "p.yaml",
+		"currency: [":                                   "p.yaml",
+		good + "---\ncurrency: EUR\n":                   "has a second document",
+		good + "- {model: L4, perMonth: 900}\n":         "p.yaml:7: prices[2].perMonth: is no field",
+		good + "- {model: L4, perHour: -1}\n":           "p.yaml:7: prices[2].perHour: \"-1\": want a number more than 0",
+		good + "- {model: L4, perHour: \"1,20\"}\n":     "prices[2].perHour: \"1,20\": want a number",
+		good + "- &l4 {model: L4, perHour: 1}\n- *l4\n": "p.yaml:8: prices[3].model: want fields",
+		good + "- {<<: {model: L4}, perHour: 1}\n":      "prices[2].<<: is no field",
+		good + "-\t{model: L4, perHour: 1}\n\t- x\n":    "p.yaml",
 	} {
 		if _, err := prices.Parse("p.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
+	}
+}
+
+// TestByteOrderMark: editors put one before a file, and it is none of the file.
+func TestByteOrderMark(t *testing.T) {
+	if l, err := prices.Parse("p.yaml", []byte("\ufeff"+strings.ReplaceAll(good, "\n", "\r\n"))); err != nil || l.Currency != "USD" || len(l.Prices) != 2 {
+		t.Errorf("%+v, %v", l, err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"slices"
 	"time"
 
 	"github.com/gpuscale/gpuscale/internal/prom"
@@ -44,4 +45,31 @@ func (a Answers) Failed(id ID) bool {
 		}
 	}
 	return false
+}
+
+// Unanswered lists the questions of which a piece of the answer is missing, each once.
+func (a Answers) Unanswered() []ID {
+	var ids []ID
+	for _, p := range a.Problems {
+		if !slices.Contains(ids, p.ID) {
+			ids = append(ids, p.ID)
+		}
+	}
+	return ids
+}
+
+// Missing says at which moments of a grid any of the answers is missing: nothing there
+// does not mean that there was nothing. It has N+1 values.
+func (a Answers) Missing(g Grid, ids ...ID) []bool {
+	missing := make([]bool, g.N+1)
+	for _, p := range a.Problems {
+		if !slices.Contains(ids, p.ID) {
+			continue
+		}
+		for i := range missing {
+			at := g.At(i)
+			missing[i] = missing[i] || !at.Before(p.From) && !at.After(p.To)
+		}
+	}
+	return missing
 }

@@ -1,6 +1,7 @@
 package query_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,7 +71,11 @@ func TestEveryQueryParses(t *testing.T) {
 type server struct {
 	limit  time.Duration
 	fail   error
+	gone   bool   // after the failure
+	about  string // what fails; gpu_xid for none
+	times  int    // how often it fails; 0 for always
 	mu     sync.Mutex
+	failed int
 	ranges []string
 }
 
@@ -78,12 +83,23 @@ func (s *server) Query(_ context.Context, promql string, at time.Time) (prom.Vec
 	if strings.HasPrefix(promql, "count(present_over_time(gpu_info[") {
 		return prom.Vector{{Value: 8}}, nil
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone && s.failed > 0 {
+		return nil, s.fail
+	}
 	return nil, nil
 }
 
 func (s *server) Range(_ context.Context, promql string, from, to time.Time, step time.Duration) ([]prom.Line, error) {
-	if s.fail != nil && strings.Contains(promql, "gpu_xid") {
-		return nil, s.fail
+	if s.fail != nil && strings.Contains(promql, cmp.Or(s.about, "gpu_xid")) {
+		s.mu.Lock()
+		s.failed++
+		over := s.times > 0 && s.failed > s.times
+		s.mu.Unlock()
+		if !over {
+			return nil, s.fail
+		}
 	}
 	if to.Sub(from) > s.limit {
 		return nil, fmt.Errorf("%w: HTTP 422: query processing would load too many samples into memory", prom.ErrBadQuery)
@@ -155,24 +171,140 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// TestFailures: a refused question is a problem of its own; a lost connection ends
-// everything; a half answer is no answer.
+// TestFailures: a refused question is a problem of its own, and so is one that takes too
+// long; a half answer is no answer; a Prometheus that is gone ends everything.
 func TestFailures(t *testing.T) {
 	w, err := query.NewWindow(until, 2*time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, fail := range []error{prom.ErrBadQuery, &prom.PartialError{Warnings: []string{"a store is down"}}} {
+	late := fmt.Errorf("%w: %w", prom.ErrUnavailable, context.DeadlineExceeded)
+	for _, fail := range []error{prom.ErrBadQuery, &prom.PartialError{Warnings: []string{"a store is down"}}, late} {
 		a, err := query.Run(t.Context(), &server{limit: 24 * time.Hour, fail: fail}, w, query.Options{})
 		if err != nil || !a.Failed(query.XIDs) || a.Failed(query.Nodes) || len(a.Lines[query.XIDs]) != 0 {
 			t.Errorf("%v: %v, %v", fail, err, a.Problems)
 		}
 	}
-	if _, err := query.Run(t.Context(), &server{limit: 24 * time.Hour, fail: prom.ErrUnavailable}, w, query.Options{}); !errors.Is(err, prom.ErrUnavailable) {
+	if _, err := query.Run(t.Context(), &server{limit: 24 * time.Hour, fail: prom.ErrUnavailable, gone: true}, w, query.Options{}); !errors.Is(err, prom.ErrUnavailable) {
 		t.Errorf("%v, want unavailable", err)
 	}
-	if _, err := query.Run(t.Context(), nobody{}, w, query.Options{}); !errors.Is(err, query.ErrNoData) {
+	if _, err := query.Run(t.Context(), nobody{}, w, query.Options{}); !errors.Is(err, query.ErrNoData) || strings.Contains(err.Error(), "dcgm") {
 		t.Errorf("%v, want no data", err)
+	}
+	if _, err := query.Run(t.Context(), others{}, w, query.Options{}); !errors.Is(err, query.ErrNoData) || !strings.Contains(err.Error(), "those of dcgm-exporter are there") {
+		t.Errorf("%v, want no data, and whose there is", err)
+	}
+}
+
+// others has dcgm-exporter's series alone.
+type others struct{ nobody }
+
+func (others) Query(_ context.Context, promql string, _ time.Time) (prom.Vector, error) {
+	if strings.Contains(promql, "DCGM_FI_DEV_GPU_TEMP") {
+		return prom.Vector{{Value: 8}}, nil
+	}
+	return nil, nil
+}
+
+// TestPatience: what may be answered a moment later is asked again, what took all its
+// time is not, and a question that is lost twice is let go.
+func TestPatience(t *testing.T) {
+	w, err := query.NewWindow(until, 10*24*time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	busy := fmt.Errorf("%w: HTTP 503: no reason given", prom.ErrUnavailable)
+	late := fmt.Errorf("%w: HTTP 503: timeout query timed out in expression evaluation", prom.ErrUnavailable)
+	run := func(s *server) query.Answers {
+		t.Helper()
+		s.limit = 24 * time.Hour
+		a, err := query.Run(t.Context(), s, w, query.Options{Concurrency: 1, Pause: time.Nanosecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	if a := run(&server{fail: busy, times: 2}); len(a.Problems) > 0 {
+		t.Errorf("busy for a moment: %v", a.Problems)
+	}
+	s := &server{fail: late}
+	a := run(s)
+	if s.failed != 2 {
+		t.Errorf("of ten pieces %d were tried, want 2", s.failed)
+	}
+	// The two that were tried are one problem, and those that were not another.
+	if len(a.Problems) != 2 || a.Problems[0].ID != query.XIDs || !a.Problems[0].From.Equal(a.Window.From) || !a.Problems[1].To.Equal(a.Window.Until) {
+		t.Errorf("%+v", a.Problems)
+	}
+	if ids := a.Unanswered(); len(ids) != 1 || len(a.Lines[query.XIDs]) > 0 || len(a.Lines[query.Nodes]) == 0 {
+		t.Errorf("unanswered %v", ids)
+	}
+	g := a.Window.Grid(a.Window.Coarse)
+	if missing := a.Missing(g, query.XIDs); slices.Contains(missing, false) || slices.Contains(a.Missing(g, query.Nodes), true) {
+		t.Error("what is missing is not what was not answered")
+	}
+	// Nothing is answered in time: it ends, and not after each of some hundred questions.
+	s = &server{fail: late, about: " ", limit: 24 * time.Hour}
+	if _, err := query.Run(t.Context(), s, w, query.Options{Pause: time.Nanosecond}); !errors.Is(err, prom.ErrUnavailable) || s.failed > 40 {
+		t.Errorf("after %d questions without an answer: %v", s.failed, err)
+	}
+}
+
+// TestLargeWindow: what is too much to be asked about the whole window at once, to find
+// out who is there, is asked about its last day.
+func TestLargeWindow(t *testing.T) {
+	w, err := query.NewWindow(until, 90*24*time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, refusal := range []error{
+		fmt.Errorf("%w: HTTP 422: cannot select more than -search.maxSamplesPerQuery=1000000000 samples", prom.ErrBadQuery),
+		fmt.Errorf("%w: HTTP 422: the query time range exceeds the limit", prom.ErrBadQuery),
+		fmt.Errorf("%w: %w", prom.ErrUnavailable, context.DeadlineExceeded),
+	} {
+		s := &server{limit: 24 * time.Hour}
+		if a, err := query.Run(t.Context(), narrow{s, refusal}, w, query.Options{}); err != nil || !a.Exporter || len(a.Lines[query.Nodes]) == 0 {
+			t.Errorf("%v: %v", refusal, err)
+		}
+	}
+}
+
+// narrow answers about a day at most.
+type narrow struct {
+	*server
+	refusal error
+}
+
+func (n narrow) Query(ctx context.Context, promql string, at time.Time) (prom.Vector, error) {
+	if strings.Contains(promql, "[2160h]") {
+		return nil, n.refusal
+	}
+	return n.server.Query(ctx, promql, at)
+}
+
+// old knows no native histograms, as VictoriaMetrics does not.
+type old struct{ *server }
+
+func (o old) Query(ctx context.Context, promql string, at time.Time) (prom.Vector, error) {
+	switch {
+	case strings.Contains(promql, "histogram_count"):
+		return nil, fmt.Errorf(`%w: HTTP 422: cannot execute query: unknown func "histogram_count"`, prom.ErrBadQuery)
+	case strings.HasPrefix(promql, "count(present_over_time("):
+		return prom.Vector{{Value: 8}}, nil
+	}
+	return o.server.Query(ctx, promql, at)
+}
+
+// TestNoNativeHistograms: a server that does not know them has none, and the report
+// lacks nothing.
+func TestNoNativeHistograms(t *testing.T) {
+	w, err := query.NewWindow(until, 2*time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := query.Run(t.Context(), old{&server{limit: 24 * time.Hour}}, w, query.Options{})
+	if err != nil || len(a.Problems) > 0 || !a.Autoscaler {
+		t.Errorf("autoscaler %v, %v: %v", a.Autoscaler, err, a.Problems)
 	}
 }
 

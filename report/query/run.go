@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,9 @@ type Options struct {
 	Concurrency int
 	// Progress is told how many of all pieces are done; nil for nobody.
 	Progress func(done, all int)
+	// Pause before a question is asked again that may be answered then; zero is a
+	// second.
+	Pause time.Duration
 }
 
 // ErrNoData is that neither the exporter nor the autoscaler has a series in the
@@ -51,9 +55,9 @@ func (e *ClustersError) Error() string {
 // any: the label may have been put on later.
 func clusters(ctx context.Context, p Prometheus, d Dialect, w Window) error {
 	present := func(desc metric.Desc) string {
-		return "present_over_time(" + d.Select(desc.Name, clusterLabel+`!=""`) + "[" + seconds(w.Length()) + "])"
+		return "present_over_time(" + d.Select(desc.Name, clusterLabel+`!=""`) + "[PIECE])"
 	}
-	v, err := p.Query(ctx, "count "+by(clusterLabel)+" ("+present(metric.GPUInfo)+" or "+present(metric.AutoscalerCapacityGPUSeconds)+")", w.Until)
+	v, err := spanned(ctx, p, "count "+by(clusterLabel)+" ("+present(metric.GPUInfo)+" or "+present(metric.AutoscalerCapacityGPUSeconds)+")", w)
 	if err != nil {
 		return fmt.Errorf("asking Prometheus: %w", err)
 	}
@@ -78,11 +82,13 @@ const (
 	shortest = time.Hour
 )
 
-// Run asks everything. An error of the connection ends it; a question the server
-// refuses, or answers in part, is a Problem in the Answers, and the rest goes on.
-// It wraps ErrNoData where there is nothing to ask about, and a ClustersError where
-// there is more than one cluster.
-func Run(ctx context.Context, p Prometheus, w Window, o Options) (Answers, error) {
+// Run asks everything. A question the server refuses, answers in part, or takes too
+// long over, is a Problem in the Answers, and the rest goes on; a Prometheus that is
+// not there, or that leaves many questions open, ends it. The error wraps ErrNoData
+// where there is nothing to ask about, and a ClustersError where there is more than one
+// cluster.
+func Run(ctx context.Context, asked Prometheus, w Window, o Options) (Answers, error) {
+	p := &patient{Prometheus: asked, pause: cmp.Or(o.Pause, time.Second), of: map[int]int{}}
 	a, err := explore(ctx, p, w, o)
 	if err != nil {
 		return Answers{}, err
@@ -102,14 +108,14 @@ func Run(ctx context.Context, p Prometheus, w Window, o Options) (Answers, error
 // are and how many series there will be.
 func explore(ctx context.Context, p Prometheus, w Window, o Options) (Answers, error) {
 	a := Answers{Dialect: Dialect{Match: o.Match}, Lines: map[ID][]prom.Line{}, Vectors: map[ID]prom.Vector{}}
-	d, length := a.Dialect, seconds(w.Length())
+	d := a.Dialect
 	var err error
 	count := func(expression string) int {
 		if err != nil {
 			return 0
 		}
 		var v prom.Vector
-		if v, err = p.Query(ctx, expression, w.Until); err != nil {
+		if v, err = spanned(ctx, p, expression, w); err != nil {
 			err = fmt.Errorf("asking Prometheus: %w", err)
 		}
 		if len(v) != 1 {
@@ -117,15 +123,15 @@ func explore(ctx context.Context, p Prometheus, w Window, o Options) (Answers, e
 		}
 		return int(v[0].Value)
 	}
-	there := func(name string) bool { return count("count(present_over_time("+d.Select(name)+"["+length+"]))") > 0 }
+	there := func(name string) bool { return count("count(present_over_time("+d.Select(name)+"[PIECE]))") > 0 }
 	a.Exporter = there(metric.GPUInfo.Name)
-	rows := count("count(present_over_time(" + d.Select(metric.AutoscalerGPUSeconds.Name) + "[" + length + "]))")
+	rows := count("count(present_over_time(" + d.Select(metric.AutoscalerGPUSeconds.Name) + "[PIECE]))")
 	a.Autoscaler = rows > 0
 	a.Servers = there(metric.VLLMGenerationTokens.Name) || there(metric.SGLangGenerationTokens.Name)
 	moved := metric.Exported + metric.LabelNamespace + `!=""`
-	a.Dialect.ExporterMoved = count("count(present_over_time("+d.Select(metric.GPUHeld.Name, moved)+"["+length+"]))") > 0
-	a.Dialect.AutoscalerMoved = count("count(present_over_time("+d.Select(metric.AutoscalerGPUSeconds.Name, moved)+"["+length+"]))") > 0
-	nodes := count("count(count " + by(metric.LabelNode) + " (last_over_time(" + d.Select(metric.GPUInfo.Name) + "[" + length + "])))")
+	a.Dialect.ExporterMoved = count("count(present_over_time("+d.Select(metric.GPUHeld.Name, moved)+"[PIECE]))") > 0
+	a.Dialect.AutoscalerMoved = count("count(present_over_time("+d.Select(metric.AutoscalerGPUSeconds.Name, moved)+"[PIECE]))") > 0
+	nodes := count("count(count " + by(metric.LabelNode) + " (last_over_time(" + d.Select(metric.GPUInfo.Name) + "[PIECE])))")
 	// Samples in ten minutes: a program's densest series tells how often it is scraped.
 	scrape := time.Duration(0)
 	for _, name := range []string{metric.GPUInfo.Name, metric.AutoscalerCapacityGPUSeconds.Name} {
@@ -140,7 +146,11 @@ func explore(ctx context.Context, p Prometheus, w Window, o Options) (Answers, e
 		return Answers{}, err
 	}
 	if !a.Exporter && !a.Autoscaler {
-		return Answers{}, fmt.Errorf("%w from %s to %s, whole steps of %s", ErrNoData, w.From.Format(time.RFC3339), w.Until.Format(time.RFC3339), w.Coarse)
+		others := ""
+		if there(dcgmExporter) {
+			others = "; those of dcgm-exporter are there, and gpuscale-exporter serves both: docs/migrate-from-dcgm-exporter.md"
+		}
+		return Answers{}, fmt.Errorf("%w from %s to %s, whole steps of %s%s", ErrNoData, w.From.Format(time.RFC3339), w.Until.Format(time.RFC3339), w.Coarse, others)
 	}
 	if err := clusters(ctx, p, d, w); err != nil {
 		return Answers{}, err
@@ -148,6 +158,37 @@ func explore(ctx context.Context, p Prometheus, w Window, o Options) (Answers, e
 	a.Window = w.widen(scrape, nodes, rows)
 	return a, nil
 }
+
+// spanned asks about the whole window at once, and where that is more than the server
+// will read or has time for, about the last day of it.
+func spanned(ctx context.Context, p Prometheus, expression string, w Window) (prom.Vector, error) {
+	v, err := p.Query(ctx, pieced(expression, w.Length()), w.Until)
+	if err != nil && ctx.Err() == nil && w.Length() > piece && (tooMuch(err) || late(err)) {
+		return p.Query(ctx, pieced(expression, piece), w.Until)
+	}
+	return v, err
+}
+
+// tooMuch says whether a question was refused for its size: in the words of Prometheus,
+// VictoriaMetrics, Thanos and Mimir.
+func tooMuch(err error) bool {
+	if err == nil {
+		return false
+	}
+	if !errors.Is(err, prom.ErrBadQuery) {
+		return errors.Is(err, prom.ErrTooLarge)
+	}
+	for _, words := range []string{"too many samples", "select more than", "exceed", "limit"} {
+		if strings.Contains(err.Error(), words) {
+			return true
+		}
+	}
+	return false
+}
+
+// dcgmExporter is a series that dcgm-exporter has of every card. It is asked for only
+// to tell somebody who has no other what is missing.
+const dcgmExporter = "DCGM_FI_DEV_GPU_TEMP"
 
 // job is a question about a piece of the window, and its answer.
 type job struct {
@@ -199,7 +240,7 @@ func (a *Answers) jobs() []*job {
 	return jobs
 }
 
-func do(ctx context.Context, p Prometheus, jobs []*job, o Options) error {
+func do(ctx context.Context, p *patient, jobs []*job, o Options) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	todo := make(chan *job)
@@ -249,21 +290,25 @@ func share(names map[string]prom.Labels, lines []prom.Line) {
 	}
 }
 
-func (j *job) run(ctx context.Context, p Prometheus) error {
-	if ctx.Err() != nil {
+func (j *job) run(ctx context.Context, p *patient) error {
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case p.hopeless(j.ask):
+		j.problems = append(j.problems, Problem{From: j.from, To: j.to, Err: "not asked, since other times of it went without an answer"})
 		return nil
 	}
 	if j.kind == Now {
 		v, err := p.Query(ctx, j.promql, j.to)
 		j.vector = v
-		return j.note(j.from, j.to, err)
+		return j.note(ctx, p, j.from, j.to, err)
 	}
 	if j.kind == PerPiece {
 		v, err := p.Query(ctx, pieced(j.promql, j.to.Sub(j.from)), j.to)
 		for _, s := range v {
 			j.lines = append(j.lines, prom.Line{Labels: s.Labels, Points: []prom.Point{{Time: j.to, Value: s.Value}}})
 		}
-		return j.note(j.from, j.to, err)
+		return j.note(ctx, p, j.from, j.to, err)
 	}
 	return j.span(ctx, p, j.from, j.to)
 }
@@ -275,24 +320,28 @@ func pieced(promql string, length time.Duration) string {
 
 // span asks about a part of the piece, and about its halves where that was too
 // much for the server or for us.
-func (j *job) span(ctx context.Context, p Prometheus, from, to time.Time) error {
+func (j *job) span(ctx context.Context, p *patient, from, to time.Time) error {
 	lines, err := p.Range(ctx, j.promql, from, to, j.step)
-	tooMuch := errors.Is(err, prom.ErrTooLarge) || errors.Is(err, prom.ErrBadQuery) && strings.Contains(err.Error(), "too many samples")
-	if half := (to.Sub(from) / 2).Truncate(j.step); tooMuch && half >= shortest {
+	if half := (to.Sub(from) / 2).Truncate(j.step); tooMuch(err) && half >= shortest {
 		if err := j.span(ctx, p, from, from.Add(half)); err != nil {
 			return err
 		}
 		return j.span(ctx, p, from.Add(half).Add(j.step), to)
 	}
 	j.lines = append(j.lines, lines...)
-	return j.note(from, to, err)
+	return j.note(ctx, p, from, to, err)
 }
 
 // note keeps what is wrong with one question; what is wrong with the connection
 // ends all of them.
-func (j *job) note(from, to time.Time, err error) error {
-	if err == nil || errors.Is(err, prom.ErrUnavailable) || errors.Is(err, context.Canceled) {
+func (j *job) note(ctx context.Context, p *patient, from, to time.Time, err error) error {
+	if err == nil || ctx.Err() != nil || errors.Is(err, context.Canceled) {
 		return err
+	}
+	if errors.Is(err, prom.ErrUnavailable) {
+		if end := p.lose(ctx, j.ask, to, err); end != nil {
+			return end
+		}
 	}
 	j.problems = append(j.problems, Problem{From: from, To: to, Err: err.Error()})
 	return nil
@@ -326,7 +375,7 @@ func (a *Answers) join(jobs []*job) {
 		id := a.Asked[j.ask].ID
 		for _, p := range j.problems {
 			p.ID = id
-			a.Problems = append(a.Problems, p)
+			a.problem(p, j.step)
 		}
 		if j.kind == Now {
 			a.Vectors[id] = j.vector
@@ -348,6 +397,31 @@ func (a *Answers) join(jobs []*job) {
 			line.Points = append(line.Points, l.Points...)
 		}
 	}
+}
+
+// problem adds one. Pieces side by side with the same trouble are one piece: of a month
+// there are thirty.
+func (a *Answers) problem(p Problem, step time.Duration) {
+	if foreign(p) {
+		return
+	}
+	if n := len(a.Problems) - 1; n >= 0 {
+		if last := &a.Problems[n]; last.ID == p.ID && last.Err == p.Err && p.From.Sub(last.To) <= step {
+			last.To = p.To
+			return
+		}
+	}
+	a.Problems = append(a.Problems, p)
+}
+
+// foreign says whether a question found no answer since the server knows no native
+// histograms: VictoriaMetrics, or an old Prometheus. Then it has stored none.
+func foreign(p Problem) bool {
+	switch p.ID {
+	case PodWaitNative, NodeReadyNative, DecisionsNative:
+		return strings.Contains(p.Err, "unknown func")
+	}
+	return false
 }
 
 // largest keeps one point of all pieces.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/gpuscale/gpuscale/report/model"
 )
@@ -66,6 +67,8 @@ func Share(n model.Number) string {
 		return "0 %"
 	case math.Abs(p) < 0.1:
 		return "< 0.1 %"
+	case model.NearlyAll(v):
+		return strconv.FormatFloat(math.Floor(10*p)/10, 'f', 1, 64) + " %"
 	case math.Abs(p) < 9.95:
 		return strconv.FormatFloat(p, 'f', 1, 64) + " %"
 	}
@@ -141,7 +144,7 @@ func Visible(s string) string {
 		switch {
 		case r == '\n' || r == '\t':
 			return ' '
-		case r < ' ' || r == 0x7f, r >= 0x80 && r < 0xa0, r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069, r == 0x200e, r == 0x200f, r == 0xfeff:
+		case unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp):
 			return '\uFFFD'
 		}
 		return r

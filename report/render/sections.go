@@ -13,7 +13,7 @@ func Sections(r model.Report) []Section {
 	all := []Section{answer(r), hours(r), demand(r), use(r), pools(r), migs(r), forecasts(r), actions(r), reliability(r), changes(r), methods(r)}
 	for i := range all {
 		for k := range all[i].Tables {
-			all[i].Tables[k] = all[i].Tables[k].priced(r.Currency)
+			all[i].Tables[k] = all[i].Tables[k].priced(r.Currency).doubted(r)
 		}
 	}
 	return all
@@ -36,6 +36,9 @@ func answer(r model.Report) Section {
 	for _, g := range q.Gaps {
 		add("No record", Time(g.From)+" to "+Time(g.Until))
 	}
+	if len(q.Unanswered) > 0 {
+		add("Not answered in full", strings.Join(q.Unanswered, ", "))
+	}
 	for _, p := range q.Problems {
 		add("Problem", p)
 	}
@@ -54,7 +57,7 @@ func hours(r model.Report) Section {
 func demand(r model.Report) Section {
 	d := r.Demand
 	s := Section{Number: "2", Anchor: "demand", Title: "Demand: who waited", Lead: lead(d.Missing)}
-	if d.Missing != "" {
+	if len(d.Waits) == 0 { // nobody was asked
 		return s
 	}
 	w := Table{Name: "waits", Title: "Time from a pod's creation until it was bound", Columns: columns("Tenant", "Pods>", "Median>", "95 %>", "99 %>"), Empty: "No pod was bound in the window."}
@@ -184,10 +187,14 @@ func actions(r model.Report) Section {
 		Columns: columns("Action", "Effect", "Hours>", "Of", "Money$", "Risk", "Confidence", "Because", "Patch", "Query")}
 	for _, a := range r.Actions {
 		t.Rows = append(t.Rows, []Cell{word(a.Title), word(a.Effect), number(a.Hours, Hours), word(HoursOf(a)), number(a.Money, Money), word(a.Risk), word(a.Confidence), word(a.Because),
-			{Text: a.Patch, Raw: a.Patch}, {Text: a.Query, Raw: a.Query}})
+			{Text: Code(a.Patch), Raw: Code(a.Patch)}, {Text: a.Query, Raw: a.Query}})
 	}
-	return Section{Number: "7", Anchor: "actions", Title: "What to do", Tables: []Table{t},
+	s := Section{Number: "7", Anchor: "actions", Title: "What to do", Tables: []Table{t},
 		Lead: []string{"Each action names the hours of this window it is about, and the query that gives them. Savings overlap; do not add them up."}}
+	if len(r.Answer.Quality.Unanswered) > 0 {
+		s.Lead = append(s.Lead, "Not all questions were answered (section 0): hours may be too few, and what should be done may not stand here.")
+	}
+	return s
 }
 
 // HoursOf says what an action's hours are hours of.
@@ -218,7 +225,7 @@ func reliability(r model.Report) Section {
 		n.Rows = append(n.Rows, []Cell{word(e.Node), number(e.Hours, Hours)})
 	}
 	s.Tables = []Table{sum}
-	if x.Missing == "" {
+	if x.Missing == "" || lacking(r, c.Name) != "" || lacking(r, n.Name) != "" {
 		s.Tables = append(s.Tables, c, n)
 	}
 	return s

@@ -14,6 +14,7 @@ type Table struct {
 	Columns []Column
 	Rows    [][]Cell
 	Empty   string // what stands in place of a table without rows
+	Note    string // what stands below one with rows
 }
 
 // Column of a table.

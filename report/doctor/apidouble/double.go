@@ -45,6 +45,9 @@ var plurals = map[string]string{
 	"HorizontalPodAutoscaler": "/apis/autoscaling/v2/horizontalpodautoscalers",
 	"Lease":                   "/apis/coordination.k8s.io/v1/leases",
 	"ClusterRoleBinding":      "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/rolebindings",
+	"ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles", "PodDisruptionBudget": "/apis/policy/v1/poddisruptionbudgets",
+	"ValidatingWebhookConfiguration": "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+	"MutatingWebhookConfiguration":   "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
 }
 
 // New returns a server of the objects in YAML documents.

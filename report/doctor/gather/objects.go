@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -92,7 +93,8 @@ func one[T any](ctx context.Context, l *look, d doctor.Described, path string, a
 // maxNamed bounds the objects of one kind that are got one by one.
 const maxNamed = 10
 
-// services that APIServices of the metrics groups name, and those of our programs.
+// services that APIServices of the metrics groups name, those of our programs, and those
+// of webhooks that could stop them.
 func (l *look) services() []key {
 	var all []key
 	for i := range l.facts.APIServices {
@@ -102,6 +104,11 @@ func (l *look) services() []key {
 	}
 	for _, p := range l.facts.Programs("adapter") {
 		all = add(all, key{p.Namespace, p.Name})
+	}
+	for _, s := range l.facts.WebhookServices() { // which are bounded by themselves
+		if k := (key{s.Namespace, s.Name}); valid(s.Namespace, s.Name) && !slices.Contains(all, k) {
+			all = append(all, k)
+		}
 	}
 	return all
 }

@@ -16,7 +16,7 @@ import (
 
 // scraped is what Prometheus has of two exporters in order, without honor_labels: a
 // node with whole cards, one of them sick, and one with instances. A value is that of
-// twenty scrapes a minute apart; "0+1" is one more at each.
+// twenty scrapes a minute apart; "0+1" is one more at each, "1 from 18" begins late.
 const scraped = `
   gpu_info{job="e", instance="1", namespace="gs", pod="ea", node="a", gpu_uuid="g1", mig="false"} 1
   gpu_info{job="e", instance="1", namespace="gs", pod="ea", node="a", gpu_uuid="g2", mig="false"} 1
@@ -32,6 +32,9 @@ const scraped = `
   gpuscale_exporter_attribution_errors_total{job="e", instance="1", namespace="gs", pod="ea"} 0+1
   gpuscale_exporter_build_info{job="e", instance="1", namespace="gs", pod="ea"} 1
 `
+
+// up is what Prometheus says of the first exporter's target, at each scrape of it.
+const up = `  up{job="e", instance="1"} 1` + "\n"
 
 // held without honor_labels, with them, and with exported_* dropped.
 const (
@@ -70,10 +73,14 @@ func TestMeanings(t *testing.T) {
 		{"instances not profiled", without(scraped, "gpu_instance_busy_ratio"), doctor.BusyMissing, []string{`{node="b"} 1`}},
 		{"the kubelet never answered", without(scraped, "gpu_attribution_age_seconds"), doctor.AttributionNone, []string{`{node="a"} 2`, `{node="b"} 1`}},
 		{"the kubelet never answered", without(scraped, "gpu_attribution_age_seconds"), doctor.AttributionFailed, []string{`{instance="1", job="e"} 15`}},
+		{"a target that is no more", without(without(scraped, "gpu_attribution_age_seconds"), "gpuscale_exporter_build_info"), doctor.AttributionFailed, nil},
 		{"attribution is old", scraped + `  gpu_attribution_age_seconds{job="e", instance="3", node="c"} 900` + "\n", doctor.AttributionOld, []string{`{node="c"} 900`}},
 		{"samples are old", scraped + `  gpu_sample_age_seconds{job="e", instance="3", node="c", gpu_uuid="g4"} 700` + "\n", doctor.SamplesOld, []string{`{node="c"} 700`}},
 		{"a target is down", scraped + `  up{job="gpuscale-adapter", instance="9"} 0` + "\n", doctor.TargetsDown, []string{`{instance="9", job="gpuscale-adapter"} 1`}},
 		{"somebody else's target is down", scraped + `  up{job="x", instance="9"} 0` + "\n", doctor.TargetsDown, nil},
+		{"every minute", scraped + up, doctor.Scrapes, []string{`{job="e"} 5`}},
+		{"a target that is new", scraped + `  up{job="e", instance="1"} 1 from 18` + "\n", doctor.Scrapes, nil},
+		{"somebody else's target", up, doctor.Scrapes, nil},
 		{"another cluster", scraped, doctor.CardNodes, nil},
 	} {
 		t.Run(c.name+"/"+string(c.source), func(t *testing.T) {
@@ -116,7 +123,7 @@ func without(series, name string) string {
 var begin = time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 
 var (
-	line = regexp.MustCompile(`^(\w+)\{(.*)\} ([0-9.]+)(\+1)?$`)
+	line = regexp.MustCompile(`^(\w+)\{(.*)\} ([0-9.]+)(\+1)?(?: from (\d+))?$`)
 	pair = regexp.MustCompile(`(\w+)="([^"]*)"`)
 )
 
@@ -137,6 +144,9 @@ func recorded(t *testing.T, series string) *fixture.Prometheus {
 			}
 			if m[4] != "" {
 				value += float64(minute)
+			}
+			if from, err := strconv.Atoi(m[5]); err == nil && minute < from {
+				continue // it is not there yet
 			}
 			s := fixture.Sample{Name: m[1], Value: value}
 			for _, l := range pair.FindAllStringSubmatch(m[2], -1) {

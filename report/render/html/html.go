@@ -93,7 +93,7 @@ func newView(r model.Report) view {
 	css := strings.TrimSpace(style)
 	sum := sha256.Sum256([]byte(css))
 	v := view{
-		R: r, Title: render.Title(r), Length: length(r.Window.Hours), Style: template.CSS(css), None: render.None,
+		R: r, Title: render.Title(r), Length: model.Duration(r.Window.Hours), Style: template.CSS(css), None: render.None,
 		Hash:  "sha256-" + base64.StdEncoding.EncodeToString(sum[:]),
 		Marks: []string{"all", "busy", "idle", "free", "wait"}, Bars: waterfall(r), Stack: stack(r),
 	}
@@ -159,14 +159,4 @@ func (t *table) note(why string) string {
 	}
 	t.Notes = append(t.Notes, why)
 	return fmt.Sprint(len(t.Notes))
-}
-
-func length(hours float64) string {
-	switch {
-	case hours < 1:
-		return fmt.Sprintf("%.3g minutes", hours*60)
-	case hours < 48:
-		return fmt.Sprintf("%.3g hours", hours)
-	}
-	return fmt.Sprintf("%.3g days", hours/24)
 }

@@ -70,6 +70,9 @@ func table(w io.Writer, t render.Table) {
 	for i, n := range notes {
 		fmt.Fprintf(w, "\n(%d) %s\n", i+1, escape(n))
 	}
+	if t.Note != "" {
+		fmt.Fprintf(w, "\n%s\n", escape(t.Note))
+	}
 }
 
 // note numbers the reasons of a table.

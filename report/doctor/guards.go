@@ -1,0 +1,257 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+)
+
+// guardChecks look at what others put in the way of the autoscaler's writes.
+var guardChecks = []Check{
+	{
+		ID: "budget-forever", Title: "Budgets let pods with cards go sometime", Run: budgetForever,
+		Fault: "A PodDisruptionBudget over pods with cards, on nodes of a pool, can never allow one to go: `maxUnavailable` is 0, or `minAvailable` is all of them.",
+		Means: "Their nodes are never drained, given back or cut: budgets are honoured always.",
+		Looks: []Source{Budgets, Pods, Nodes, Pools, HPAs},
+	},
+	{
+		ID: "webhook-dead", Title: "Webhooks over what we write are there", Run: webhookDead,
+		Fault: "An admission webhook with `failurePolicy: Fail` is asked about nodes, evictions or our own kinds, and its Service is missing or has no endpoint.",
+		Means: "The API server refuses each of these writes, to us and to everybody.",
+		Looks: []Source{ValidatingWebhooks, MutatingWebhooks, Services, EndpointSlices, Deployments, DaemonSets},
+	},
+	{
+		ID: "two-autoscalers", Title: "One autoscaler a cluster", Run: twoAutoscalers,
+		Fault: "Two installations of the autoscaler decide over the same pools, each with a lease of its own.",
+		Means: "Each undoes what the other does, and nodes are bought twice.",
+		Looks: []Source{Deployments, DaemonSets},
+	},
+}
+
+func budgetForever(l *look) {
+	pods, nodes := l.pods(), l.nodes()
+	pools := map[string]bool{}
+	for _, p := range l.pools() {
+		pools[p.Name] = true
+	}
+	if !l.use(Budgets) {
+		return
+	}
+	l.use(HPAs)
+	ours := map[string]bool{} // nodes of a pool
+	for i := range nodes {
+		if pools[nodes[i].Labels[v1alpha1.NodePoolLabel]] {
+			ours[nodes[i].Name] = true
+		}
+	}
+	for i := range l.f.Budgets {
+		b := &l.f.Budgets[i]
+		why := l.never(b)
+		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+		if why == "" || err != nil {
+			continue
+		}
+		var held []string
+		for k := range pods {
+			p := &pods[k]
+			if p.Namespace == b.Namespace && ours[p.Spec.NodeName] && len(gpuResources(p)) > 0 && selector.Matches(labels.Set(p.Labels)) {
+				held = append(held, p.Name)
+			}
+		}
+		if len(held) == 0 {
+			continue
+		}
+		slices.Sort(held)
+		l.warn(Finding{
+			Object: "PodDisruptionBudget " + b.Namespace + "/" + b.Name, Seen: why + ", over " + named(held),
+			Means:    "their nodes are never drained, given back or cut: budgets are honoured always",
+			Fix:      "Allow one at a time to go, unless it is meant.",
+			Commands: []string{l.patch(b.Namespace, "poddisruptionbudget", b.Name, `{"spec":{"maxUnavailable":1,"minAvailable":null}}`)},
+		})
+	}
+}
+
+// never says why a budget allows no pod to go, now or later; empty where it may. What
+// an HPA can add a pod to is not for ever.
+func (l *look) never(b *policyv1.PodDisruptionBudget) string {
+	if m := b.Spec.MaxUnavailable; m != nil {
+		if m.String() == "0" || m.String() == "0%" {
+			return "spec.maxUnavailable is " + m.String()
+		}
+		return ""
+	}
+	m := b.Spec.MinAvailable
+	if m == nil {
+		return ""
+	}
+	if m.Type == intstr.String {
+		if share, err := strconv.Atoi(strings.TrimSuffix(m.StrVal, "%")); err == nil && share >= 100 {
+			return "spec.minAvailable is " + m.StrVal
+		}
+		return ""
+	}
+	if b.Status.ExpectedPods == 0 || m.IntVal < b.Status.ExpectedPods {
+		return ""
+	}
+	for i := range l.f.HPAs {
+		if h := &l.f.HPAs[i]; h.Namespace == b.Namespace && h.Spec.MaxReplicas > m.IntVal {
+			return ""
+		}
+	}
+	return fmt.Sprintf("spec.minAvailable is %d, of %d pods", m.IntVal, b.Status.ExpectedPods)
+}
+
+// written are what our programs write, beside their own Events and leases.
+var written = []struct{ group, resource string }{
+	{"", "nodes"}, {"", "nodes/status"}, {"", "pods/eviction"}, {"", "pods/status"}, {"gpuscale.io", "gpunodepools/status"}, {"gpuscale.io", "gpuquotas/status"},
+}
+
+// Webhook is the part of an admission webhook that is looked at.
+type Webhook struct {
+	Config, Kind string // its configuration's name and kind
+	Name         string
+	Service      admissionv1.ServiceReference
+	Over         []string // what it is asked about of what we write
+}
+
+// Webhooks that stop a write of ours when nobody answers for them, and that are
+// answered for by a Service.
+func (f *Facts) Webhooks() []Webhook {
+	var out []Webhook
+	add := func(kind, config, name string, policy *admissionv1.FailurePolicyType, c admissionv1.WebhookClientConfig, rules []admissionv1.RuleWithOperations) {
+		if policy != nil && *policy != admissionv1.Fail || c.Service == nil {
+			return
+		}
+		if over := covered(rules); len(over) > 0 {
+			out = append(out, Webhook{config, kind, name, *c.Service, over})
+		}
+	}
+	for i := range f.ValidatingWebhooks {
+		c := &f.ValidatingWebhooks[i]
+		for k := range c.Webhooks {
+			add("ValidatingWebhookConfiguration", c.Name, c.Webhooks[k].Name, c.Webhooks[k].FailurePolicy, c.Webhooks[k].ClientConfig, c.Webhooks[k].Rules)
+		}
+	}
+	for i := range f.MutatingWebhooks {
+		c := &f.MutatingWebhooks[i]
+		for k := range c.Webhooks {
+			add("MutatingWebhookConfiguration", c.Name, c.Webhooks[k].Name, c.Webhooks[k].FailurePolicy, c.Webhooks[k].ClientConfig, c.Webhooks[k].Rules)
+		}
+	}
+	return out
+}
+
+// covered lists what of ours is in a webhook's rules.
+func covered(rules []admissionv1.RuleWithOperations) []string {
+	var out []string
+	for _, w := range written {
+		for _, r := range rules {
+			if !slices.ContainsFunc(r.APIGroups, func(g string) bool { return g == "*" || g == w.group }) ||
+				!slices.ContainsFunc(r.Resources, func(have string) bool { return sameResource(have, w.resource) }) {
+				continue
+			}
+			out = append(out, w.resource)
+			break
+		}
+	}
+	return out
+}
+
+// sameResource holds a rule's resource against one: "*" has no subresources, "*/*" and
+// "pods/*" have.
+func sameResource(rule, resource string) bool {
+	whole, below, sub := strings.Cut(resource, "/")
+	ruleWhole, ruleBelow, ruleSub := strings.Cut(rule, "/")
+	if ruleWhole != "*" && ruleWhole != whole {
+		return false
+	}
+	return ruleSub && ruleBelow == "*" || ruleSub == sub && ruleBelow == below
+}
+
+func webhookDead(l *look) {
+	autoscalers, agents := l.programs("autoscaler"), l.programs("agent")
+	known := l.use(ValidatingWebhooks)
+	if known = l.use(MutatingWebhooks) && known; !known || !l.use(Services) || !l.use(EndpointSlices) {
+		return
+	}
+	if len(autoscalers) == 0 && len(agents) == 0 {
+		l.skip("no autoscaler and no agent of gpuscale was found: nothing writes")
+		return
+	}
+	for _, w := range l.f.Webhooks() {
+		s := l.service(w.Service.Namespace, w.Service.Name)
+		f := Finding{
+			Object: w.Kind + " " + w.Config, Means: "the API server refuses each of these writes, to us and to everybody",
+			Fix: "Bring back what answers for it; where it is gone for good, delete the configuration.",
+			Commands: []string{
+				l.in(w.Service.Namespace, "get", "deployments,pods"),
+				l.kubectl("get", strings.ToLower(w.Kind), w.Config, "-o", "yaml"),
+			},
+		}
+		about := fmt.Sprintf("webhook %s is asked about %s and may not fail, and its Service %s/%s ", w.Name, named(w.Over), w.Service.Namespace, w.Service.Name)
+		switch {
+		case !l.f.askedFor(w.Service):
+			l.cannot("%s configurations name more Services than are looked at", w.Kind)
+		case s == nil:
+			f.Seen = about + "is not there"
+			l.fault(f)
+		case s.Spec.Type != corev1.ServiceTypeExternalName && l.ready(s.Namespace, s.Name) == 0:
+			f.Seen = about + "has no endpoint that is ready"
+			l.fault(f)
+		}
+	}
+}
+
+// MaxWebhookServices bounds how many Services of webhooks are looked at.
+const MaxWebhookServices = 30
+
+// WebhookServices are those of Webhooks, each once, up to the bound.
+func (f *Facts) WebhookServices() []admissionv1.ServiceReference {
+	var out []admissionv1.ServiceReference
+	for _, w := range f.Webhooks() {
+		same := func(s admissionv1.ServiceReference) bool {
+			return s.Namespace == w.Service.Namespace && s.Name == w.Service.Name
+		}
+		if !slices.ContainsFunc(out, same) && len(out) < MaxWebhookServices {
+			out = append(out, w.Service)
+		}
+	}
+	return out
+}
+
+func (f *Facts) askedFor(s admissionv1.ServiceReference) bool {
+	return slices.ContainsFunc(f.WebhookServices(), func(have admissionv1.ServiceReference) bool {
+		return have.Namespace == s.Namespace && have.Name == s.Name
+	})
+}
+
+func twoAutoscalers(l *look) {
+	var deciding []Program
+	for _, p := range l.programs("autoscaler") {
+		if p.Wanted > 0 && !slices.ContainsFunc(p.Args, isDryRun) {
+			deciding = append(deciding, p)
+		}
+	}
+	if len(deciding) < 2 {
+		return
+	}
+	slices.SortStableFunc(deciding, func(a, b Program) int { return a.Created.Compare(b.Created.Time) })
+	for _, p := range deciding[1:] {
+		l.fault(Finding{
+			Object: p.Object(), Seen: "it decides beside " + deciding[0].Object() + ", which is older",
+			Means:    "each has a lease of its own: each undoes what the other does, and nodes are bought twice",
+			Fix:      "Keep one: uninstall the other, or let it say what it would do only (autoscaler.dryRun=true).",
+			Commands: []string{l.in(p.Namespace, "scale", p.Ref(), "--replicas=0")},
+		})
+	}
+}

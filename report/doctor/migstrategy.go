@@ -1,0 +1,56 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+)
+
+// labelStrategy is what the device plugin calls the instances that it offers.
+const labelStrategy = "nvidia.com/mig.strategy"
+
+// migStrategy: a pool's cards are to be cut, and the device plugin offers instances
+// under other names than the planner asks for.
+func migStrategy(l *look) {
+	nodes := l.nodes()
+	l.use(DaemonSets)
+	pools := map[string]bool{}
+	for _, p := range l.pools() {
+		pools[p.Name] = p.Spec.MIG != nil && p.Spec.MIG.Actuator != "none"
+	}
+	for i := range nodes {
+		n := &nodes[i]
+		pool, strategy := n.Labels[v1alpha1.NodePoolLabel], n.Labels[labelStrategy]
+		if !pools[pool] || strategy != "single" && strategy != "none" {
+			continue
+		}
+		l.fault(Finding{
+			Object: "Node " + n.Name, Seen: fmt.Sprintf("label %s is %s, and spec.mig of its GPUNodePool %s is given", labelStrategy, strategy, pool),
+			Means:    "its cards are not cut, and pods that ask for nvidia.com/mig-… get nothing there",
+			Fix:      "Set the strategy to mixed (spec.mig.strategy of the GPU Operator's ClusterPolicy, or migStrategy of the device plugin's chart), or take spec.mig off the pool.",
+			Commands: []string{l.mixed(n)},
+		})
+	}
+}
+
+// mixed writes the command that has a node's instances offered by their own names, or
+// one that shows who says otherwise.
+func (l *look) mixed(n *corev1.Node) string {
+	for i := range l.f.DaemonSets {
+		d := &l.f.DaemonSets[i]
+		if !slices.ContainsFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool { return strings.Contains(image(c.Image), "k8s-device-plugin") }) {
+			continue
+		}
+		at := slices.IndexFunc(d.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "ClusterPolicy" })
+		if at >= 0 {
+			return l.patch("", "clusterpolicies.nvidia.com", d.OwnerReferences[at].Name, `{"spec":{"mig":{"strategy":"mixed"}}}`)
+		}
+		return l.in(d.Namespace, "get", "daemonset", d.Name, "-o", "jsonpath={.spec.template.spec.containers[*].env} {.spec.template.spec.containers[*].args}")
+	}
+	return l.kubectl("get", "node", n.Name, "-L", labelStrategy)
+}

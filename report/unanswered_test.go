@@ -1,0 +1,276 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/report/fixture"
+	"github.com/gpuscale/gpuscale/report/ledger"
+	"github.com/gpuscale/gpuscale/report/model"
+	"github.com/gpuscale/gpuscale/report/prices"
+	"github.com/gpuscale/gpuscale/report/query"
+	"github.com/gpuscale/gpuscale/report/render/md"
+)
+
+// without is the answers if one question had found none about a time.
+func without(a query.Answers, id query.ID, from, to time.Time) query.Answers {
+	a.Lines, a.Vectors = maps.Clone(a.Lines), maps.Clone(a.Vectors)
+	var lines []prom.Line
+	for _, l := range a.Lines[id] {
+		l.Points = slices.DeleteFunc(slices.Clone(l.Points), func(p prom.Point) bool { return !p.Time.Before(from) && !p.Time.After(to) })
+		if len(l.Points) > 0 {
+			lines = append(lines, l)
+		}
+	}
+	a.Lines[id] = lines
+	delete(a.Vectors, id)
+	a.Problems = append(slices.Clone(a.Problems), query.Problem{ID: id, From: from, To: to, Err: "HTTP 422: too much"})
+	return a
+}
+
+// zeros are what a report says where there was nothing, by the question that has to
+// have been answered for it.
+var zeros = map[query.ID]string{
+	query.Waiting: "All demand was served", query.HPAAtMax: "No HPA reached its maximum", query.Refused: "No quota kept a pod waiting",
+	query.XIDs: "### XID errors\n\nNone", query.SickNodes: "### Nodes with sick cards\n\nNone", query.PoolNodes: "No pool is known",
+	query.Instances: "no card was cut into MIG instances", query.Holders: "Nobody, by the evidence asked for",
+	query.PoolPrice: "give --prices",
+}
+
+// frees are the kinds of actions that free something, and what shows whether they have.
+var frees = map[string][]query.ID{
+	"reclaim": {query.Holders, query.IdleFor}, "replace": {query.SickNodes}, "right-size": {query.Holders, query.MemoryP99}, "shrink-pool": {query.GPUs, query.PoolNodes},
+	"repartition": {query.GPUs}, "strand": {query.GPUs},
+}
+
+// TestNoAnswerIsNoZero takes each answer away in turn: the report says so, by its exit
+// code too, and nowhere that there was nothing.
+func TestNoAnswerIsNoZero(t *testing.T) {
+	w, err := query.NewWindow(fixture.StoryEnd, 15*time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := query.Run(t.Context(), minutes().Prometheus, w, query.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := model.Make(model.Input{Answers: a, Generated: generated})
+	before.Actions = nil
+	for kind := range frees {
+		before.Actions = append(before.Actions, model.Action{ID: kind + "-0", Kind: kind, Effect: "frees", Title: "the " + kind, Hours: model.Known(1)})
+	}
+	for _, o := range model.Make(model.Input{Answers: a, Previous: &before}).Changes.Actions {
+		if o.Verdict != "done" && o.ID != "right-size-0" { // for which the window is too short
+			t.Errorf("all was answered, and %s is called %s", o.Title, o.Verdict)
+		}
+	}
+	met := 0
+	for _, asked := range a.Asked {
+		id := asked.ID
+		r := model.Make(model.Input{Answers: without(a, id, a.Window.From, a.Window.Until), Previous: &before, Generated: generated})
+		if !r.Incomplete() || !slices.Contains(r.Answer.Quality.Unanswered, string(id)) || r.Answer.Quality.Grade == "good" {
+			t.Errorf("%s: quality %s, unanswered %v", id, r.Answer.Quality.Grade, r.Answer.Quality.Unanswered)
+		}
+		if err := r.Check(); err != nil {
+			t.Errorf("%s: %v", id, err)
+		}
+		var out bytes.Buffer
+		if err := md.Write(&out, r); err != nil {
+			t.Fatal(err)
+		}
+		if zero := zeros[id]; zero != "" {
+			met++
+			if strings.Contains(out.String(), zero) {
+				t.Errorf("%s was not answered, and the report says %q", id, zero)
+			}
+		}
+		if !strings.Contains(out.String(), "Not answered in full | "+string(id)) {
+			t.Errorf("%s was not answered, and section 0 does not name it", id)
+		}
+		for _, o := range r.Changes.Actions {
+			if slices.Contains(frees[strings.TrimSuffix(o.ID, "-0")], id) && !strings.HasPrefix(o.Verdict, "cannot be told") {
+				t.Errorf("%s was not answered, and %s is called %s", id, o.Title, o.Verdict)
+			}
+		}
+		unknown := func(what string, n model.Number) {
+			t.Helper()
+			if v, known := n.Get(); known {
+				t.Errorf("%s was not answered, and %s is %v", id, what, v)
+			}
+		}
+		switch id {
+		case query.Waiting:
+			unknown("what waited", r.Answer.Figures[4].Value)
+		case query.Nodes, query.Held:
+			// The autoscaler's counters say it too; without them nobody does.
+			b := without(without(without(a, id, w.From, w.Until), query.Places, w.From, w.Until), query.Capacity, w.From, w.Until)
+			dark := model.Make(model.Input{Answers: b})
+			for _, f := range dark.Answer.Figures[1:4] {
+				unknown(f.Name, f.Value)
+			}
+			if strings.Contains(dark.Answer.Text, "a pod computed") || strings.Contains(dark.Answer.Text, "held by nobody") {
+				t.Errorf("%s was not answered: %s", id, dark.Answer.Text)
+			}
+		case query.PodWait:
+			unknown("the wait", r.Demand.Waits[0].Count)
+			if why := r.Demand.Waits[0].P50.Why(); !strings.Contains(why, "not answered") {
+				t.Errorf("the wait is unknown since %s", why)
+			}
+		case query.HeldNow:
+			if len(r.MIG.Cards) > 0 || len(r.MIG.Fragmentation) > 0 {
+				t.Error("nobody said who holds what, and free slices are drawn")
+			}
+		case query.Actions:
+			unknown("nodes added", r.Pools[0].Added)
+			unknown("repartitions", r.Pools[0].Repartitions)
+		case query.Failures:
+			unknown("failures", r.Pools[0].Failures)
+		case query.Interrupted:
+			unknown("spot notices", r.Pools[0].Interrupted)
+		case query.XIDs:
+			unknown("the time between XIDs", r.Reliability.MTBF)
+		case query.GPUs: // how many cards a node has is not known, so neither is what one costs
+			unknown("money", r.Hours.Money)
+		}
+	}
+	if met != len(zeros) {
+		t.Errorf("%d of %d sentences were tried: is a question called otherwise?", met, len(zeros))
+	}
+}
+
+// TestNothingIsFreeForWantOfAnAnswer: what the exporter was not heard on makes nothing
+// free, idle or well, neither at the beginning nor in the middle nor throughout.
+func TestNothingIsFreeForWantOfAnAnswer(t *testing.T) {
+	w, err := query.NewWindow(fixture.StoryEnd, 15*time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := query.Run(t.Context(), minutes().Prometheus.Without("gpuscale_autoscaler_"), w, query.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := ledger.Make(a).Total()
+	third := a.Window.Length() / 3
+	for _, id := range []query.ID{query.Nodes, query.Sick, query.Dark, query.Held, query.Measured, query.IdleHeld, query.Busy} {
+		for name, span := range map[string][2]time.Time{
+			"throughout": {a.Window.From, a.Window.Until}, "first": {a.Window.From, a.Window.From.Add(third)}, "middle": {a.Window.From.Add(third), a.Window.From.Add(2 * third)},
+			"last": {a.Window.From.Add(2 * third), a.Window.Until},
+		} {
+			l := ledger.Make(without(a, id, span[0], span[1]))
+			if err := l.Check(); err != nil {
+				t.Errorf("%s, %s: %v", id, name, err)
+			}
+			got := l.Total()
+			for p := range ledger.NumPlaces {
+				if p != ledger.Unknown && p != ledger.Unmeasured && got[p] > whole[p]+1e-6 {
+					t.Errorf("%s not answered, %s: %s is %.0f s, with the answer %.0f", id, name, p, got[p], whole[p])
+				}
+			}
+			if got.Sum() > whole.Sum()+1e-6 {
+				t.Errorf("%s not answered, %s: %.0f card-seconds, with the answer %.0f", id, name, got.Sum(), whole.Sum())
+			}
+		}
+	}
+}
+
+// TestCountersGoOnOverAHole: a day of the autoscaler's counters that was not answered
+// is spread from the values before and after it.
+func TestCountersGoOnOverAHole(t *testing.T) {
+	a, err := answers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := ledger.Make(a)
+	from := a.Window.From.Add(2 * 24 * time.Hour)
+	for _, id := range []query.ID{query.Places, query.Capacity} {
+		l := ledger.Make(without(a, id, from, from.Add(24*time.Hour)))
+		if err := l.Check(); err != nil {
+			t.Errorf("%s: %v", id, err)
+		}
+		got, want := l.Total(), whole.Total()
+		for p := range ledger.NumPlaces {
+			if math.Abs(got[p]-want[p]) > 0.01*whole.Capacity {
+				t.Errorf("%s: %s is %.0f h, with the answer %.0f h", id, p, got[p]/3600, want[p]/3600)
+			}
+		}
+	}
+	// The first day is gone, not everything that the counters had before it.
+	l := ledger.Make(without(a, query.Places, a.Window.From, a.Window.From.Add(24*time.Hour)))
+	if l.Check() != nil || l.Capacity > whole.Capacity*1.02 { // the exporter tells of that day
+		t.Errorf("%.0f h, with the answer %.0f h: %v", l.Capacity/3600, whole.Capacity/3600, l.Check())
+	}
+}
+
+// TestNoMoneyWithoutPrices: not even zero.
+func TestNoMoneyWithoutPrices(t *testing.T) {
+	raw, err := json.Marshal(alone(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document any
+	if err := json.Unmarshal(raw, &document); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	var walk func(path string, v any)
+	walk = func(path string, v any) {
+		switch v := v.(type) {
+		case []any:
+			for _, e := range v {
+				walk(path, e)
+			}
+		case map[string]any:
+			for name, e := range v {
+				if _, figure := e.(float64); name == "money" || name == "waste" || name == "cost" {
+					n++
+					if figure {
+						t.Errorf("%s.%s is %v without prices", path, name, e)
+					}
+				}
+				walk(path+"."+name, e)
+			}
+		}
+	}
+	walk("", document)
+	if n == 0 {
+		t.Error("nothing is called money")
+	}
+}
+
+// TestOneProductHasNoPrice: hours are not compared with money.
+func TestOneProductHasNoPrice(t *testing.T) {
+	c := fixture.NewCluster(fixture.StoryEnd.Add(-40*time.Minute), time.Minute)
+	c.Nodes = []*fixture.Node{
+		{Name: "n1", Pool: "new", Model: "NVIDIA H100 80GB HBM3", Cards: []*fixture.Card{{UUID: "GPU-1"}, {UUID: "GPU-2"}}},
+		{Name: "n2", Pool: "old", Model: "NVIDIA A100-SXM4-40GB", Cards: []*fixture.Card{{UUID: "GPU-3"}}},
+	}
+	c.Holds["GPU-1"] = fixture.Hold{Tenant: "research", Namespace: "train", Pod: "job-0", Busy: 0.5}
+	c.Holds["GPU-2"] = fixture.Hold{Tenant: "research", Namespace: "train", Pod: "job-1", Busy: 0.5}
+	c.Holds["GPU-3"] = fixture.Hold{Tenant: "product", Namespace: "lab", Pod: "lab-0", Busy: 0.5}
+	for c.Now.Before(fixture.StoryEnd) {
+		c.Tick()
+	}
+	a, err := query.Run(t.Context(), c.Prometheus, since(t, 30*time.Minute), query.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := model.Make(model.Input{Answers: a, Generated: generated,
+		Prices: &prices.List{Currency: "EUR", Source: "s", Date: "2026-01-01", Prices: []prices.Price{{Model: "A100-40GB", PerHour: 1000}}}})
+	if _, known := r.Hours.Money.Get(); known {
+		t.Error("a sum of money with an unknown part is known")
+	}
+	var order []string
+	for _, u := range r.Use.Rows {
+		order = append(order, u.Namespace)
+	}
+	if strings.Join(order, " ") != "train lab" || r.Use.Rows[1].Money.Or(0) < 400 {
+		t.Errorf("in the order %v, %+v", order, r.Use.Rows)
+	}
+}
