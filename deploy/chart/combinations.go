@@ -23,6 +23,13 @@ func Combinations() []Combination {
 		{"names", `{nameOverride: gs, fullnameOverride: cards, commonLabels: {team: ml}}`},
 		{"a long name", `{fullnameOverride: a-name-that-is-longer-than-any-kubernetes-object-may-be-called}`},
 		{"images", `{image: {registry: registry.example/team, tag: v1, pullPolicy: Always, pullSecrets: [{name: pull}]}, adapter: {image: {digest: "sha256:0000000000000000000000000000000000000000000000000000000000000000"}}, exporter: {image: {tag: v2}}}`},
+		{"labels that are there already", `{commonLabels: {app.kubernetes.io/part-of: platform, team: ml}, exporter: {podLabels: {team: gpu}}, monitoring: {scrape: ServiceMonitor, labels: {team: watch}, rules: {alerts: true}, dashboards: {enabled: true, labels: {team: boards}}}}`},
+		{"in another namespace than the release", `{namespaceOverride: kube-public, agent: {enabled: true}, report: {enabled: true}, monitoring: {scrape: ServiceMonitor}}`},
+		{"OpenShift", `{openshift: true, agent: {enabled: true}, report: {enabled: true}}`},
+		{"a kubelet elsewhere", `{podResourcesDir: /var/lib/k0s/kubelet/pod-resources, agent: {enabled: true}}`},
+		{"volumes everywhere", `{exporter: {extraVolumes: [{name: x, emptyDir: {}}], extraVolumeMounts: [{name: x, mountPath: /x}]}, agent: {enabled: true, extraVolumes: [{name: x, emptyDir: {}}], extraVolumeMounts: [{name: x, mountPath: /x}]}, report: {enabled: true, extraVolumes: [{name: x, emptyDir: {}}], extraVolumeMounts: [{name: x, mountPath: /x}]}}`},
+		{"keys without anything behind them", `{prometheus: {client: null}, commonLabels: null, autoscaler: {config: null, extraArgs: null}, adapter: {config: null, exporterNamespaces: null, podAnnotations: null, priorityClassName: null, pdb: {maxUnavailable: null, minAvailable: 1}}}`},
+		{"exporter behind TLS", `{exporter: {webConfigSecret: exporter-web}, monitoring: {scrape: ServiceMonitor, endpoints: {exporter: {scheme: https, tlsConfig: {insecureSkipVerify: true}}, adapter: {interval: 1m, relabelings: [{action: labeldrop, regex: pod_template_hash}]}}}}`},
 		{"under another chart", `{global: {whatever: {it: has}}}`},
 		{"accounts of others", `{exporter: {serviceAccount: {create: false}}, adapter: {serviceAccount: {create: false, name: mine}}, autoscaler: {serviceAccount: {name: yours, annotations: {eks.amazonaws.com/role-arn: "arn:aws:iam::1:role/x"}}}}`},
 

@@ -1,6 +1,7 @@
 package chart_test
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -31,6 +32,9 @@ func TestThePageRenders(t *testing.T) {
 		t.Errorf("%d blocks", len(blocks))
 	}
 	for _, b := range blocks {
+		if bytes.HasPrefix(b[1], []byte("apiVersion:")) {
+			continue // an object, and no values: sandbox/docs has the API server judge it
+		}
 		if objects := render(t, h, string(b[1])); len(objects) == 0 {
 			t.Errorf("nothing is rendered of\n%s", b[1])
 		}

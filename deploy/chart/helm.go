@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -12,7 +13,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
 )
 
 // Helm runs the pinned helm over the chart of a checkout.
@@ -96,21 +98,30 @@ func (h Helm) Run(ctx context.Context, r Release, args ...string) ([]byte, error
 	return stdout.Bytes(), nil
 }
 
-// Objects reads what was rendered, in its order.
+// Objects reads what was rendered, in its order. A key that is there twice in one map
+// is an error: which of the two counts depends on who reads it.
 func Objects(text []byte) ([]*unstructured.Unstructured, error) {
 	var out []*unstructured.Unstructured
-	d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 	for {
-		o := &unstructured.Unstructured{}
-		err := d.Decode(o)
+		document, err := documents.Read()
 		if errors.Is(err, io.EOF) {
 			return out, nil
 		}
 		if err != nil {
 			return nil, fmt.Errorf("reading what was rendered: %w", err)
 		}
-		if len(o.Object) > 0 {
-			out = append(out, o)
+		raw, err := yaml.YAMLToJSONStrict(document)
+		if err != nil {
+			return nil, fmt.Errorf("reading what was rendered: %w in:\n%s", err, document)
 		}
+		if string(raw) == "null" {
+			continue // comments alone
+		}
+		o := &unstructured.Unstructured{}
+		if err := o.UnmarshalJSON(raw); err != nil {
+			return nil, fmt.Errorf("reading what was rendered: %w", err)
+		}
+		out = append(out, o)
 	}
 }

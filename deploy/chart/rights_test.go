@@ -144,7 +144,8 @@ func TestLeastPrivilege(t *testing.T) {
 				return
 			}
 			for _, b := range bindings(t, objects) {
-				if strings.Contains(b, "-exporter has") {
+				openshift := strings.Contains(c.Values, "openshift:") && strings.HasSuffix(b, "system:openshift:scc:privileged in "+namespace)
+				if strings.Contains(b, "-exporter has") && !openshift {
 					t.Errorf("%s, and no option of the exporter asks for it", b)
 				}
 			}

@@ -91,7 +91,7 @@ func TestCtrlCEndsTheCompilerOfPrograms(t *testing.T) {
 	if _, err := Programs(ctx, o); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	if took := time.Since(begin); took > 2*time.Second {
+	if took := time.Since(begin); took > 30*time.Second { // not the compiler's sixty
 		t.Errorf("took %s", took)
 	}
 }

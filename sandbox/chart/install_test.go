@@ -3,7 +3,6 @@ package chart
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -20,13 +19,14 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/deploy/chart"
+	"github.com/gpuscale/gpuscale/sandbox/proc"
 )
 
 // installed is the release's namespace, soon how long a thing may take that takes no
 // time, late one that waits for scrapes, rounds and a busy machine.
 const (
 	installed = "cards"
-	soon      = 30 * time.Second
+	soon      = time.Minute
 	late      = 3 * time.Minute
 )
 
@@ -232,12 +232,13 @@ func (i *installation) uninstall(t *testing.T) {
 	}
 }
 
+// freePort is a program's own until the test ends.
 func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, release, err := proc.ReservePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Cleanup(release)
+	return port
 }

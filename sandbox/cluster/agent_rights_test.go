@@ -33,9 +33,7 @@ func TestAgentRights(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"gpuscale-system", "gpu-operator"} {
-		if _, err := admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		namespace(t, admin, name)
 	}
 	applyFile(t, c, "agent.yaml")
 	onN1 := podClient(t, c, admin, "n1", "gpuscale-system", "gpuscale-agent")

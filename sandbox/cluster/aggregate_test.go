@@ -70,7 +70,7 @@ func TestHPAOverAnAggregatedAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	begin := time.Now()
-	soon, cancel := context.WithTimeout(ctx, 20*time.Second)
+	soon, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if err := c.WaitAPI(soon, external); err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ func TestHPAOverAnAggregatedAPI(t *testing.T) {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await.For(t, 20*time.Second, "30 in the queue, 10 each: three replicas", func() error {
+	await.For(t, patience, "30 in the queue, 10 each: three replicas", func() error {
 		d, err := k.AppsV1().Deployments("default").Get(ctx, "chat", metav1.GetOptions{})
 		if err != nil {
 			return err

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	ctrl "sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 )
 
@@ -36,9 +37,7 @@ func TestExporterRights(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: exporterNamespace}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	namespace(t, admin, exporterNamespace)
 	applyFile(t, c, "exporter-node.yaml")
 	onN1 := podClient(t, c, admin, "n1", exporterNamespace, exporterAccount)
 
@@ -73,6 +72,18 @@ func TestExporterRights(t *testing.T) {
 	if !found || n.Labels["a"] != "" || n.Spec.Unschedulable {
 		t.Errorf("the node is now %v %v %v", n.Labels, n.Spec, n.Status.Conditions)
 	}
+}
+
+// namespace makes one that pods can be made in: its account comes a moment later.
+func namespace(t *testing.T, k kubernetes.Interface, name string) {
+	t.Helper()
+	if _, err := k.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await.For(t, patience, "the account of namespace "+name, func() error {
+		_, err := k.CoreV1().ServiceAccounts(name).Get(t.Context(), "default", metav1.GetOptions{})
+		return err
+	})
 }
 
 const condition = `{"status":{"conditions":[{"type":"GPUHealthy","status":"True","reason":"AllHealthy","message":""}]}}`

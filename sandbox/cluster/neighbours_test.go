@@ -107,7 +107,7 @@ func (n *neighbours) apply(text []byte) {
 		}
 		status := u.Object["status"]
 		// A definition takes a moment until objects of it can be made.
-		await.For(n.t, 20*time.Second, "creating "+u.GetKind()+" "+u.GetName(), func() error {
+		await.For(n.t, patience, "creating "+u.GetKind()+" "+u.GetName(), func() error {
 			made := u.DeepCopy()
 			err := n.client.Create(n.t.Context(), made)
 			if apierrors.IsAlreadyExists(err) {
@@ -186,7 +186,7 @@ func TestNeighbours(t *testing.T) {
 		n.file("../../deploy/crds/" + file)
 	}
 	n.apply([]byte(neighbourWorld))
-	await.For(t, 20*time.Second, "without the neighbours nothing is to come", func() error {
+	await.For(t, patience, "without the neighbours nothing is to come", func() error {
 		got, err := n.seen()
 		if err == nil && strings.Contains(got, "to come") {
 			err = errors.New(got)
@@ -208,7 +208,7 @@ func TestNeighbours(t *testing.T) {
 2 × ml/own min 2, 8 cards of "ml-team", exists
 2 × ml/volcano min 2, 8 cards of "ml-team", to come
 3 × queued/workload/job-sample-1 min 3, 1 card of "kueue/cluster-queue", to come`)
-	await.For(t, 30*time.Second, "all of it is seen, once", func() error {
+	await.For(t, patience, "all of it is seen, once", func() error {
 		got, err := n.seen()
 		if err == nil && got != want {
 			err = fmt.Errorf("got\n%s", got)
@@ -228,7 +228,7 @@ func TestNeighbours(t *testing.T) {
 	if err := n.client.Delete(t.Context(), gone); err != nil {
 		t.Fatal(err)
 	}
-	await.For(t, 20*time.Second, "LeaderWorkerSets are gone", func() error {
+	await.For(t, patience, "LeaderWorkerSets are gone", func() error {
 		got, err := n.seen()
 		if err == nil && (strings.Contains(got, "/lws/") || !strings.Contains(got, "/jobset/")) {
 			err = fmt.Errorf("got\n%s", got)
@@ -249,29 +249,32 @@ func (n *neighbours) file(name string) {
 // plan: nodes for whole gangs within the quota, none for the gang beyond it.
 func (n *neighbours) plan() {
 	n.t.Helper()
-	s, err := n.observer.Observe(n.t.Context(), time.Now())
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	made := plan.Make(s.Snapshot, plan.DefaultPolicy())
-	to := 0
-	for _, a := range made.Actions {
-		if a.Verb == plan.ScaleUp {
-			to = a.To
+	await.For(n.t, patience, "the plan", func() error { // each kind is heard of by itself
+		s, err := n.observer.Observe(n.t.Context(), time.Now())
+		if err != nil {
+			return err
 		}
-	}
-	reasons := map[plan.Reason]int{}
-	for _, v := range made.Verdicts {
-		if v.Kind == plan.KindGang {
-			reasons[v.Reason]++
+		made := plan.Make(s.Snapshot, plan.DefaultPolicy())
+		to := 0
+		for _, a := range made.Actions {
+			if a.Verb == plan.ScaleUp {
+				to = a.To
+			}
 		}
-	}
-	// 3 single cards of the Workload, 2 of nginx and the three gangs of two nodes
-	// that the quota of 50 cards admits fit on 7 nodes; the fourth gang would make 66,
-	// and Volcano's queue has room for half of its gang.
-	if to != 7 || reasons[plan.GangServed] != 5 || reasons[plan.QuotaExceeded] != 2 {
-		n.t.Errorf("scale up to %d, gangs %v\n%s", to, reasons, made)
-	}
+		reasons := map[plan.Reason]int{}
+		for _, v := range made.Verdicts {
+			if v.Kind == plan.KindGang {
+				reasons[v.Reason]++
+			}
+		}
+		// 3 single cards of the Workload, 2 of nginx and the three gangs of two nodes
+		// that the quota of 50 cards admits fit on 7 nodes; the fourth gang would make 66,
+		// and Volcano's queue has room for half of its gang.
+		if to != 7 || reasons[plan.GangServed] != 5 || reasons[plan.QuotaExceeded] != 2 {
+			return fmt.Errorf("scale up to %d, gangs %v\n%s", to, reasons, made)
+		}
+		return nil
+	})
 }
 
 // quotas: what contradicts itself is refused by the API server, and what contradicts
@@ -315,16 +318,19 @@ spec: {tenants: {namespaces: [ml]}, amounts: [{guaranteed: 1}]}`))
 // that Kueue has assigned.
 func (n *neighbours) flavors() {
 	n.t.Helper()
-	s, err := n.observer.Observe(n.t.Context(), time.Now())
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	for i := range s.Pods {
-		p := &s.Pods[i]
-		if p.Namespace == "queued" && (p.NodeSelector["gpuscale.io/pool"] != "h100" || len(p.Tolerations) != 1) {
-			n.t.Errorf("%s: node selector %v, tolerations %v", p.Key(), p.NodeSelector, p.Tolerations)
+	await.For(n.t, patience, "the flavor of pods to come", func() error {
+		s, err := n.observer.Observe(n.t.Context(), time.Now())
+		if err != nil {
+			return err
 		}
-	}
+		for i := range s.Pods {
+			p := &s.Pods[i]
+			if p.Namespace == "queued" && (p.NodeSelector["gpuscale.io/pool"] != "h100" || len(p.Tolerations) != 1) {
+				return fmt.Errorf("%s: node selector %v, tolerations %v", p.Key(), p.NodeSelector, p.Tolerations)
+			}
+		}
+		return nil
+	})
 }
 
 // resourceQuotas: what the ledger says that the API server would refuse is what it
@@ -352,7 +358,7 @@ metadata: {namespace: bounded, name: train}
 spec: {replicatedJobs: [{name: w, template: {spec: {parallelism: 2, completions: 2, template: {spec: {containers: [` + one + `]}}}}}]}`))
 	tenants := func(want string) {
 		n.t.Helper()
-		await.For(n.t, 30*time.Second, want, func() error {
+		await.For(n.t, patience, want, func() error {
 			s, err := n.observer.Observe(n.t.Context(), time.Now())
 			if err != nil {
 				return err
@@ -379,9 +385,8 @@ spec: {replicatedJobs: [{name: w, template: {spec: {parallelism: 2, completions:
 		}
 		return n.client.Create(n.t.Context(), &u)
 	}
-	if err := pod("a"); err != nil {
-		n.t.Fatal(err)
-	}
+	// What a quota has not counted yet it refuses, too, and we say the same of both.
+	await.For(n.t, patience, "the quota is counted, and a pod is made", func() error { return pod("a") })
 	tenants("bounded " + full)
 	if err := pod("b"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "exceeded quota") {
 		n.t.Errorf("the API server says %v, and we that it refuses", err)
@@ -392,7 +397,6 @@ spec: {replicatedJobs: [{name: w, template: {spec: {parallelism: 2, completions:
 		n.t.Fatal(err)
 	}
 	tenants("bounded bounded")
-	if err := pod("b"); err != nil {
-		n.t.Errorf("the API server says %v, and we that it does not refuse", err)
-	}
+	// What refuses goes by a cache of its own.
+	await.For(n.t, patience, "a pod that is no longer refused", func() error { return pod("b") })
 }

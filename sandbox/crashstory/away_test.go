@@ -18,9 +18,9 @@ func TestAPIServerAway(t *testing.T) {
 	r := newTestReplica(t, b, "away", false)
 	begin(t, b, r)
 	r.Down(true)
-	calls := len(r.Notes())
 	want(t, b, "waits")
 	untilStuck(t, b, "waits")
+	calls := len(r.Notes()) // by now with those that were under way
 	until(t, "30 rounds without an API server", func(ctx context.Context) (string, error) {
 		m, err := r.metrics(ctx)
 		if err != nil {

@@ -20,6 +20,7 @@ func TestLeaseTaken(t *testing.T) {
 	b := bed(t)
 	r := newTestReplica(t, b, "deposed", true)
 	begin(t, b, r)
+	rounds(t, b, r, settledAfter) // nothing is under way when the lease changes hands
 	until(t, "the lease to change hands", func(ctx context.Context) (string, error) {
 		var lease coordinationv1.Lease
 		if err := b.client.Get(ctx, client.ObjectKey{Namespace: systemNamespace, Name: "gpuscale-autoscaler"}, &lease); err != nil {

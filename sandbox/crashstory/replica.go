@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -25,10 +24,11 @@ import (
 // server.
 type replica struct {
 	*Proxy
-	bed    *Bed
-	name   string
-	spec   proc.Spec
-	listen string
+	bed     *Bed
+	name    string
+	spec    proc.Spec
+	listen  string
+	release func() // gives the port back
 
 	mu      sync.Mutex
 	process *proc.Process
@@ -61,9 +61,11 @@ func (b *Bed) newReplica(name string, elect bool) (*replica, error) {
 	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
 		return nil, fmt.Errorf("writing a kubeconfig: %w", err)
 	}
-	if r.listen, err = freeAddress(); err != nil {
+	port, release, err := proc.ReservePort()
+	if err != nil {
 		return nil, err
 	}
+	r.listen, r.release = "127.0.0.1:"+strconv.Itoa(port), release
 	file := filepath.Join(b.cluster.Dir(), name+".yaml")
 	if err := os.WriteFile(file, []byte(configText(b.metrics.URL, elect)), 0o600); err != nil {
 		return nil, fmt.Errorf("writing a configuration: %w", err)
@@ -84,7 +86,7 @@ func configText(prometheus string, elect bool) string {
 quietInterval: 0s
 settle: 0s
 prometheus: {url: %s, interval: 100ms, timeout: 2s, maxAge: 10s}
-leaderElection: {enabled: %t, leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 500ms}
+leaderElection: {enabled: %t, leaseDuration: 10s, renewDeadline: 7s, retryPeriod: 500ms}
 policy:
   scaleDownCooldown: 1s
   removalInterval: 1s
@@ -93,15 +95,6 @@ policy:
   drainCooldown: 1s
   drainTimeout: 5m
 `, prometheus, elect)
-}
-
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("finding a free port: %w", err)
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
 }
 
 // start the process, unless it runs.
@@ -153,6 +146,7 @@ func (r *replica) signal(s syscall.Signal) error {
 func (r *replica) close() {
 	r.kill()
 	r.Proxy.Close()
+	r.release()
 }
 
 // metrics is what the process says of itself, by series as it is written.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -116,8 +115,6 @@ const system = "gpuscale-system"
 
 func newBed() (_ *bed, err error) {
 	started.Store(true)
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
 	ctrllog.SetLogger(logr.Discard())
 	b := &bed{setUp: map[string]bool{}}
 	if b.root, err = build.FindRoot(); err != nil {
@@ -131,13 +128,16 @@ func newBed() (_ *bed, err error) {
 			b.stop()
 		}
 	}()
-	binaries, err := build.All(ctx, build.Options{Out: os.Stderr})
+	// What is compiled takes as long as it takes.
+	binaries, err := build.All(context.Background(), build.Options{Out: os.Stderr})
 	if err != nil {
 		return nil, err
 	}
-	if err := b.programs(ctx, binaries); err != nil {
+	if err := b.programs(context.Background(), binaries); err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
 	if err := b.startCluster(ctx, binaries); err != nil {
 		return nil, err
 	}
@@ -288,8 +288,16 @@ func (b *bed) makeNamespaces(ctx context.Context) error {
 	return nil
 }
 
+// namespace makes one that pods can be made in: its account comes a moment later.
 func (b *bed) namespace(ctx context.Context, name string) error {
-	return client.IgnoreAlreadyExists(b.admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+	if err := b.admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); client.IgnoreAlreadyExists(err) != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+	return until(ctx, "the account of namespace "+name, func() error {
+		return b.admin.Get(ctx, client.ObjectKey{Namespace: name, Name: "default"}, &corev1.ServiceAccount{})
+	})
 }
 
 // install does what docs/install.md says, word by word, with a Prometheus that is
@@ -425,15 +433,14 @@ func until(ctx context.Context, what string, done func() error) error {
 	return nil
 }
 
+// freePorts are their programs' own until this process ends.
 func freePorts(n int) ([]int, error) {
 	ports := make([]int, n)
 	for i := range ports {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
+		var err error
+		if ports[i], _, err = proc.ReservePort(); err != nil {
 			return nil, err
 		}
-		defer l.Close()
-		ports[i] = l.Addr().(*net.TCPAddr).Port
 	}
 	return ports, nil
 }

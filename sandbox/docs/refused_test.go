@@ -42,7 +42,7 @@ func TestTheJudgesCanSayNo(t *testing.T) {
 		})
 	}
 	t.Run("nothing", func(t *testing.T) {
-		p := Parse("x.md", fenced("yaml", pool)+"\n    kubectl get gpunodepool refused\n")
+		p := Parse("x.md", fenced("yaml", pool)+"\n    kubectl get gpunodepool refused\n    kubectl get --raw /openapi/v2 | head -c 300\n")
 		w, err := b.newTypist(p)
 		if err != nil {
 			t.Fatal(err)

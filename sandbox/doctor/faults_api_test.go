@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -32,7 +33,7 @@ var apiFaults = []fault{
 	{
 		name: "the caBundle is another authority's",
 		seed: func(x *trouble) {
-			ca, _, _ := authority(x, 10*365*24*time.Hour)
+			ca, _, _ := authority(x, 10*365*24*time.Hour, servedName)
 			x.set(apiServiceKind, "", external, base64.StdEncoding.EncodeToString(ca), "spec", "caBundle")
 		},
 		check: "apiservice-ca", objects: []string{"APIService " + external}, says: "certificate signed by unknown authority", typed: true,
@@ -70,7 +71,7 @@ var apiFaults = []fault{
 	},
 	{
 		name:  "the adapter's certificate is about to expire",
-		seed:  func(x *trouble) { x.shortLived(10 * 24 * time.Hour) },
+		seed:  func(x *trouble) { x.served(10*24*time.Hour, servedName) },
 		check: "adapter-certificate", objects: []string{"APIService " + external, "APIService v1beta1.custom.metrics.k8s.io", "APIService " + custom}, typed: true,
 	},
 }
@@ -83,12 +84,15 @@ metadata: {name: keda-operator-metrics-apiserver, namespace: keda}
 spec: {type: ExternalName, externalName: localhost}
 `
 
-// shortLived gives the adapter a certificate whose authority ends soon, wherever the
-// chart puts it. While the test lasts the adapter's files follow the Secret, as
-// the kubelet would have them.
-func (x *trouble) shortLived(left time.Duration) {
+// servedName is that of the adapter's Service.
+const servedName = adapterName + "." + installed + ".svc"
+
+// served gives the adapter a certificate for a name, whose authority has so long left,
+// wherever the chart puts it. While the test lasts the adapter's files follow the
+// Secret, as the kubelet would have them.
+func (x *trouble) served(left time.Duration, name string) {
 	x.t.Helper()
-	ca, cert, key := authority(x, left)
+	ca, cert, key := authority(x, left, name)
 	x.cleanup(x.carry)
 	secret := x.keep("v1/Secret", installed, adapterName+"-tls")
 	for name, text := range map[string][]byte{"ca.crt": ca, "tls.crt": cert, "tls.key": key} {
@@ -100,8 +104,10 @@ func (x *trouble) shortLived(left time.Duration) {
 		x.must(unstructured.SetNestedField(api.Object, base64.StdEncoding.EncodeToString(ca), "spec", "caBundle"))
 		x.must(asHelm(x.t.Context(), x.admin, ours(api)))
 	}
-	ctx := x.t.Context()
-	go func() {
+	ctx, cancel := context.WithCancel(x.t.Context())
+	var following sync.WaitGroup
+	x.t.Cleanup(func() { cancel(); following.Wait() })
+	following.Go(func() {
 		for tick := time.NewTicker(500 * time.Millisecond); ; {
 			_ = x.carry(ctx) // the Secret may be between two lives
 			select {
@@ -111,7 +117,7 @@ func (x *trouble) shortLived(left time.Duration) {
 			case <-tick.C:
 			}
 		}
-	}()
+	})
 }
 
 // carry puts what ConfigMap and Secret hold now into the adapter's files.
@@ -120,8 +126,8 @@ func (b *bed) carry(ctx context.Context) error {
 	return err
 }
 
-// authority makes one that has so long left, and a certificate of its for the adapter.
-func authority(x *trouble, left time.Duration) (ca, cert, key []byte) {
+// authority makes one that has so long left, and a certificate of its for a name.
+func authority(x *trouble, left time.Duration, name string) (ca, cert, key []byte) {
 	x.t.Helper()
 	block := func(kind string, der []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}) }
 	issue := func(template, parent *x509.Certificate, signer *rsa.PrivateKey) ([]byte, *rsa.PrivateKey) {
@@ -137,7 +143,7 @@ func authority(x *trouble, left time.Duration) (ca, cert, key []byte) {
 	}
 	root := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "an old authority"}, IsCA: true, BasicConstraintsValid: true}
 	rootDER, rootKey := issue(root, root, nil)
-	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: adapterName}, DNSNames: []string{adapterName + "." + installed + ".svc"}}
+	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: adapterName}, DNSNames: []string{name}}
 	leafDER, leafKey := issue(leaf, root, rootKey)
 	return block("CERTIFICATE", rootDER), block("CERTIFICATE", leafDER), block("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(leafKey))
 }

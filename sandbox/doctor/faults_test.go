@@ -57,7 +57,7 @@ func TestSeededFaults(t *testing.T) {
 		seed = rand.Uint64()
 	}
 	t.Logf("again in this order: -fault-seed=%d", seed)
-	all := slices.Concat(apiFaults, hpaFaults, poolFaults, nodeFaults, programFaults, scrapeFaults)
+	all := slices.Concat(apiFaults, hpaFaults, poolFaults, nodeFaults, programFaults, scrapeFaults, guardFaults)
 	rand.New(rand.NewPCG(seed, seed)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	for _, f := range all {
 		t.Run(f.name, func(t *testing.T) { b.try(t, f) })

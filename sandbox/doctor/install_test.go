@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -57,11 +56,12 @@ monitoring:
 }
 
 func (b *bed) install(ctx context.Context) error {
+	// Theirs until this process ends: programs are killed and started again here.
 	var err error
-	if b.adapter, err = freePort(); err != nil {
+	if b.adapter, _, err = proc.ReservePort(); err != nil {
 		return err
 	}
-	if b.scaler, err = freePort(); err != nil {
+	if b.scaler, _, err = proc.ReservePort(); err != nil {
 		return err
 	}
 	// Some are for faults to come: a namespace does nothing, and takes seconds to go.
@@ -220,15 +220,6 @@ func (b *bed) rolledOut(ctx context.Context) error {
 		return fmt.Errorf("%d Deployments and %d DaemonSets", len(d.Items), len(s.Items))
 	}
 	return nil
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 // soon is how long a thing may take that waits for scrapes and rounds, late one that

@@ -26,7 +26,7 @@ const maxCalls = 80
 
 // forFixes are what checks look at only to write a command, once they have found
 // something elsewhere.
-var forFixes = map[string]string{"recording-rules-missing": "deployments and daemonsets"}
+var forFixes = map[string]string{"recording-rules-missing": "deployments and daemonsets", "apiservice-ca": "pods"}
 
 // TestLittleRights: what may not be read is unknown, and the right that is missing is
 // named. Nothing that was not looked at is in order.

@@ -113,6 +113,10 @@ func (b *compatBed) objects(t *testing.T) {
 	for ns, pods := range map[string][]string{"shop": {"web-1", "web-2"}, "bank": {"web-1", "web-3"}, "void": nil} {
 		_, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, create)
 		must(err)
+		await.For(t, time.Minute, "the account of namespace "+ns, func() error {
+			_, err := client.CoreV1().ServiceAccounts(ns).Get(ctx, "default", metav1.GetOptions{})
+			return err
+		})
 		labels := map[string]string{"app": "web"}
 		spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "sandbox.invalid/web"}}}
 		for _, pod := range pods {
@@ -147,15 +151,10 @@ func (b *compatBed) file(t *testing.T, name string, content []byte) string {
 // address.
 func (b *compatBed) start(t *testing.T, name, path string, args ...string) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	listener.Close()
+	address := freeAddress(t)
 	_, port, _ := net.SplitHostPort(address)
 	kubeconfig := b.cluster.Kubeconfig()
-	_, err = b.cluster.Processes().Start(proc.Spec{Name: name, Path: path, Log: b.cluster.LogFile(name), Args: append([]string{
+	_, err := b.cluster.Processes().Start(proc.Spec{Name: name, Path: path, Log: b.cluster.LogFile(name), Args: append([]string{
 		"--bind-address=127.0.0.1", "--secure-port=" + port, "--tls-cert-file=" + b.cert, "--tls-private-key-file=" + b.key,
 		"--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
 	}, args...)})

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -98,13 +97,8 @@ func (b *explainBed) start() {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	b.address = listener.Addr().String()
+	b.address = freeAddress(b.t)
 	b.url = "http://" + b.address
-	_ = listener.Close()
 	config := filepath.Join(b.t.TempDir(), "autoscaler.yaml")
 	if err := os.WriteFile(config, []byte("leaderElection: {enabled: false}\n"), 0o600); err != nil {
 		b.t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -100,14 +101,15 @@ func (b *lieBed) file(t *testing.T, name string, content []byte) string {
 	return path
 }
 
+// freeAddress is a program's own until the test ends.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, release, err := proc.ReservePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Cleanup(release)
+	return "127.0.0.1:" + strconv.Itoa(port)
 }
 
 // ourConfig looks twice per scrape and believes a sample for five of them.

@@ -52,7 +52,7 @@ func kept(t *testing.T, w *fakeRunning, failed error, until string) (string, err
 	select {
 	case err := <-ended:
 		return out.b.String(), err
-	case <-time.After(5 * time.Second):
+	case <-time.After(time.Minute):
 		ctrlC()
 		<-ended
 		t.Fatalf("%q was never drawn:\n%s", until, out.b.String())

@@ -30,7 +30,7 @@ func failure(t *testing.T, g *Group) *Exit {
 	t.Helper()
 	select {
 	case <-g.Failed():
-	case <-time.After(5 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("not reported")
 	}
 	var e *Exit
@@ -107,7 +107,7 @@ func TestStopIsNoFailureAndLeavesNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	child := 0
-	await.For(t, 10*time.Second, "its child's number", func() error {
+	await.For(t, time.Minute, "its child's number", func() error {
 		text, err := os.ReadFile(stubborn.Log)
 		if err == nil {
 			child, err = strconv.Atoi(strings.TrimSpace(string(text)))
@@ -167,7 +167,7 @@ func TestKilledParentTakesItsChildrenAlong(t *testing.T) {
 // gone waits until the process has ended; one that nobody has buried counts.
 func gone(t *testing.T, pid int) {
 	t.Helper()
-	await.True(t, 10*time.Second, fmt.Sprintf("process %d is gone", pid), func() bool {
+	await.True(t, time.Minute, fmt.Sprintf("process %d is gone", pid), func() bool {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		_, state, _ := strings.Cut(string(stat), ") ")
 		return err != nil || strings.HasPrefix(state, "Z")

@@ -34,11 +34,8 @@ type bed struct {
 	audit   string        // file
 	admin   client.Client // the test's own hand
 	ours    client.Client // the autoscaler's
-	// ahead is how much later it is than the machine's clock says. It only grows.
-	ahead atomic.Int64
+	worlds  atomic.Int32  // that there have been
 }
-
-func (b *bed) now() time.Time { return time.Now().Add(time.Duration(b.ahead.Load())) }
 
 var sharedBed = sync.OnceValues(newBed)
 
@@ -86,7 +83,13 @@ func newBed() (*bed, error) {
 	}
 	b.cluster, err = cluster.Start(ctx, cluster.Options{
 		Binaries: binaries, Parent: dir, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
-		ExtraArgs: map[string][]string{cluster.APIServer: {"--audit-policy-file=" + policy, "--audit-log-path=" + b.audit, "--audit-log-mode=blocking"}},
+		ExtraArgs: map[string][]string{
+			cluster.APIServer: {"--audit-policy-file=" + policy, "--audit-log-path=" + b.audit, "--audit-log-mode=blocking"},
+			// A node's lease is its owner's, and goes a moment after it. Nodes are made anew
+			// under their names here, sooner than that: KWOK then leaves the new one's pods
+			// alone until it would have renewed the lease, which is minutes.
+			cluster.KWOK: {"--node-lease-duration-seconds=0"},
+		},
 	})
 	if err != nil {
 		return nil, err

@@ -3,9 +3,9 @@ package rails
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -66,14 +66,13 @@ func (w *world) program(name string, flags ...string) *program {
 	dir := w.t.TempDir()
 	config := filepath.Join(dir, name+".yaml")
 	w.must(os.WriteFile(config, []byte("leaderElection: {namespace: "+w.namespace()+"}\ninterval: 200ms\n"), 0o600))
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, release, err := proc.ReservePort()
 	w.must(err)
-	address := l.Addr().String()
-	w.must(l.Close())
+	w.t.Cleanup(release)
 	p := &program{w: w, log: filepath.Join(dir, name+".log"), begun: time.Now()}
 	p.process, err = w.cluster.Processes().Start(proc.Spec{
 		Name: "gpuscale-autoscaler-" + name, Path: filepath.Join(folder, "gpuscale-autoscaler"), Log: p.log,
-		Args: append(flags, "--config="+config, "--kubeconfig="+w.cluster.Kubeconfig(), "--listen="+address),
+		Args: append(flags, "--config="+config, "--kubeconfig="+w.cluster.Kubeconfig(), "--listen=127.0.0.1:"+strconv.Itoa(port)),
 	})
 	w.must(err)
 	w.t.Cleanup(p.stop)

@@ -2,6 +2,7 @@ package rails
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,21 +91,22 @@ func TestBesideOthers(t *testing.T) {
 		n.ManagedFields = nil
 		w.must(w.admin.Create(t.Context(), n))
 	}
-	w.await("they are ready", func() error {
-		for _, name := range []string{"ca-1", "karpenter-1"} {
-			if n := w.node(name); !isReady(n) {
-				return fmt.Errorf("%s is not", name)
-			}
-		}
-		return nil
-	})
 	w.patchNode("h100-2", func(n *corev1.Node) { n.Spec.Unschedulable = true })
-	w.await("the cordon is a taint", func() error {
-		if taints := w.node("h100-2").Spec.Taints; len(taints) != 1 || taints[0].Key != corev1.TaintNodeUnschedulable {
-			return fmt.Errorf("taints %v", taints)
-		}
-		return nil
-	})
+	// Of each new node Kubernetes itself takes away the taint that it is not ready yet,
+	// and writes an annotation; of a cordoned one it makes a taint.
+	for name, want := range map[string]string{"ca-1": "", "karpenter-1": "", "h100-2": corev1.TaintNodeUnschedulable} {
+		w.await(name+" is ready, and nobody is about to write to it", func() error {
+			n := w.node(name)
+			var taints []string
+			for _, taint := range n.Spec.Taints {
+				taints = append(taints, taint.Key)
+			}
+			if got := strings.Join(taints, " "); !isReady(n) || got != want || n.Annotations[corev1.ObjectTTLAnnotationKey] == "" {
+				return fmt.Errorf("ready %v, taints %q, annotations %v", isReady(n), got, n.Annotations)
+			}
+			return nil
+		})
+	}
 	begin := time.Now()
 	names := []string{"ca-1", "karpenter-1", "h100-2"}
 	before := map[string]*corev1.Node{}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,6 +32,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/plan"
+	"github.com/gpuscale/gpuscale/sandbox/cluster"
 )
 
 const (
@@ -42,7 +44,11 @@ const (
 // world is the cluster of one test, and the autoscaler in it.
 type world struct {
 	*bed
-	t         *testing.T
+	t   *testing.T
+	nth int32 // of this control plane
+	// ahead is how much later it is than the machine's clock says. Each world begins at
+	// the machine's: what is made in it then is as old as it is.
+	ahead     atomic.Int64
 	exporters *exporters
 	seen      *observe.Observer
 	actor     *act.Actor
@@ -66,7 +72,7 @@ func newWorld(t *testing.T, s setup) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{bed: b, t: t}
+	w := &world{bed: b, t: t, nth: b.worlds.Add(1)}
 	w.exporters = &exporters{w: w, sick: map[string]bool{}, unused: map[string]time.Duration{}}
 	w.must(b.admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace()}}))
 	t.Cleanup(w.clean)
@@ -74,8 +80,11 @@ func newWorld(t *testing.T, s setup) *world {
 	return w
 }
 
-// namespace of the test's pods.
-func (w *world) namespace() string { return strings.ReplaceAll(strings.ToLower(w.t.Name()), "/", "-") }
+// namespace of the test's pods. It stays, and is another one when the test is played
+// again.
+func (w *world) namespace() string {
+	return fmt.Sprintf("%s-%d", strings.ReplaceAll(strings.ToLower(w.t.Name()), "/", "-"), w.nth)
+}
 
 // start puts the autoscaler's parts together as the program does, without caches:
 // again for what a restart with another configuration would be.
@@ -125,15 +134,34 @@ func (w *world) must(err error) {
 	}
 }
 
+func (w *world) now() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }
+
 // pass moves the clock.
 func (w *world) pass(d time.Duration) { w.ahead.Add(int64(d)) }
 
 // turn is one round.
 func (w *world) turn() {
 	w.t.Helper()
+	w.await("nodes boot", w.booted)
 	if err := w.loop.Once(w.t.Context()); err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// booted says which node is still on its way. Where hours have passed a node that was
+// made a moment ago is hours old, and one that is not ready then is given up: no round
+// is to see that, however busy the machine is.
+func (w *world) booted() error {
+	var nodes corev1.NodeList
+	if err := w.admin.List(w.t.Context(), &nodes); err != nil {
+		return err
+	}
+	for i := range nodes.Items {
+		if n := &nodes.Items[i]; n.Annotations[cluster.AnnotationDown] == "" && !isReady(n) {
+			return fmt.Errorf("node %s is not ready", n.Name)
+		}
+	}
+	return nil
 }
 
 // elapse lets time pass while the autoscaler turns. Who is not looked at for longer
@@ -166,6 +194,9 @@ func (w *world) await(what string, ok func() error) {
 func (w *world) until(what string, ok func() error) {
 	w.t.Helper()
 	w.within(what, func() error {
+		if err := w.booted(); err != nil {
+			return err
+		}
 		if err := w.loop.Once(w.t.Context()); err != nil {
 			return err
 		}

@@ -83,7 +83,7 @@ func (w *World) startAutoscaler(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	port, err := freePort()
+	port, err := w.ports.port(autoscalerAccount)
 	if err != nil {
 		return err
 	}

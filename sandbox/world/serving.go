@@ -61,16 +61,3 @@ func (p *pages) stop() {
 	defer cancel()
 	_ = p.server.Shutdown(ctx)
 }
-
-// freePort of the loopback, free at this moment.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("looking for a free port: %w", err)
-	}
-	defer l.Close()
-	if a, ok := l.Addr().(*net.TCPAddr); ok {
-		return a.Port, nil
-	}
-	return 0, fmt.Errorf("looking for a free port: %s has none", l.Addr())
-}

@@ -165,7 +165,7 @@ func (w *World) startDoubles(_, life context.Context) error {
 }
 
 func (w *World) startPrograms(ctx, _ context.Context) error {
-	port, err := freePort()
+	port, err := w.ports.port(adapterAccount)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -29,6 +31,7 @@ func schemaJSON(values []value) ([]byte, error) {
 
 func object(values []value) (map[string]any, error) {
 	properties := map[string]any{}
+	var required []string
 	for _, v := range values {
 		s, err := v.schema()
 		if err != nil {
@@ -38,8 +41,38 @@ func object(values []value) (map[string]any, error) {
 			s["description"] = v.help
 		}
 		properties[v.key] = s
+		if v.needed() {
+			required = append(required, v.key)
+		}
 	}
-	return map[string]any{"type": "object", "properties": properties, "additionalProperties": false}, nil
+	out := map[string]any{"type": "object", "properties": properties, "additionalProperties": false}
+	if required != nil {
+		out["required"] = required
+	}
+	return out, nil
+}
+
+// needed reports whether a value must be there. Helm takes a key away that is null,
+// and one that is newer than the chart of a release is not there with --reuse-values:
+// templates read both as empty, which is only right where empty is a value.
+func (v value) needed() bool {
+	if v.free || v.node.Kind == yaml.SequenceNode || slices.Contains(strings.Split(v.or, "|"), "null") {
+		return false
+	}
+	return v.node.Kind == yaml.MappingNode || v.node.Tag != "!!str" || v.enum != nil || v.node.Value != ""
+}
+
+// oneOf are the words of an enum; true and false also without quotes, where booleans
+// are taken.
+func (v value) oneOf() []any {
+	var out []any
+	for _, word := range v.enum {
+		out = append(out, word)
+	}
+	if slices.Contains(strings.Split(v.or, "|"), "boolean") {
+		out = append(out, true, false)
+	}
+	return out
 }
 
 func (v value) schema() (map[string]any, error) {
@@ -66,10 +99,14 @@ func (v value) schema() (map[string]any, error) {
 		return nil, fmt.Errorf("%s: %s has no type in a schema", v.path, v.node.Tag)
 	}
 	if v.or != "" {
-		s["type"] = []any{s["type"], v.or}
+		types := []any{s["type"]}
+		for other := range strings.SplitSeq(v.or, "|") {
+			types = append(types, other)
+		}
+		s["type"] = types
 	}
 	if v.enum != nil {
-		s["enum"] = v.enum
+		s["enum"] = v.oneOf()
 	}
 	if v.pattern != "" {
 		s["pattern"] = v.pattern

@@ -22,7 +22,7 @@ type value struct {
 	enum     []string
 	min, max *int
 	pattern  string
-	or       string // another type that is taken
+	or       string // other types that are taken, with bars between
 }
 
 // parseValues reads values.yaml. All problems are returned, each with its key.

@@ -7,16 +7,16 @@
 {{- if and $v.report.persistence.enabled $v.report.persistence.existingClaim (not $v.report.enabled) -}}
 {{- fail "report.persistence: the report is off; set report.enabled=true" -}}
 {{- end -}}
-{{- if and (hasPrefix "unix://" $v.exporter.hostEngine.address) (not $v.exporter.hostEngine.socketDir) -}}
+{{- if and (hasPrefix "unix://" (default "" $v.exporter.hostEngine.address)) (not $v.exporter.hostEngine.socketDir) -}}
 {{- fail "exporter.hostEngine.socketDir: needed with a unix:// address: the folder of the node that the socket is in" -}}
 {{- end -}}
 {{- if and $v.exporter.hostEngine.address (eq $v.exporter.source "nvml") -}}
 {{- fail "exporter.hostEngine.address: a host engine is DCGM's; set exporter.source to dcgm or auto" -}}
 {{- end -}}
-{{- if and (eq $v.monitoring.prometheusServiceAccount.name "") (ne $v.monitoring.prometheusServiceAccount.namespace "") -}}
+{{- if and (empty $v.monitoring.prometheusServiceAccount.name) (not (empty $v.monitoring.prometheusServiceAccount.namespace)) -}}
 {{- fail "monitoring.prometheusServiceAccount.name: needed with a namespace" -}}
 {{- end -}}
-{{- if and (ne $v.monitoring.prometheusServiceAccount.name "") (eq $v.monitoring.prometheusServiceAccount.namespace "") -}}
+{{- if and (not (empty $v.monitoring.prometheusServiceAccount.name)) (empty $v.monitoring.prometheusServiceAccount.namespace) -}}
 {{- fail "monitoring.prometheusServiceAccount.namespace: needed with a name" -}}
 {{- end -}}
 {{- if and $v.agent.enabled $v.exporter.enabled (eq $v.agent.exporterBy "annotation") (not $v.exporter.quiesceAnnotation) -}}
@@ -24,12 +24,25 @@
 {{- end -}}
 {{- /* Only where a cluster answers: helm template has none. */ -}}
 {{- if lookup "v1" "Namespace" "" "kube-system" -}}
-{{- if and $v.autoscaler.enabled $v.autoscaler.migManager.namespace (ne $v.autoscaler.migManager.namespace .Release.Namespace) -}}
+{{- if and $v.autoscaler.enabled $v.autoscaler.migManager.namespace (ne $v.autoscaler.migManager.namespace (include "gpuscale.namespace" .)) -}}
 {{- if not (lookup "v1" "Namespace" "" $v.autoscaler.migManager.namespace) -}}
 {{- fail (printf "autoscaler.migManager.namespace: there is no namespace %q. Name the GPU Operator's, or set it to \"\" where there is none" $v.autoscaler.migManager.namespace) -}}
 {{- end -}}
 {{- end -}}
-{{- if and $v.agent.enabled (ne $v.agent.devicePlugin.namespace .Release.Namespace) -}}
+{{- /* Helm refuses these as well, and does not say what to do. */ -}}
+{{- if $v.crds.install -}}
+{{- range $path, $_ := .Files.Glob "files/crds/*.yaml" -}}
+{{- $name := ($.Files.Get $path | fromYaml).metadata.name -}}
+{{- $have := (default dict (lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" $name)).metadata | default dict -}}
+{{- $by := dig "annotations" "meta.helm.sh/release-name" "" $have -}}
+{{- $in := dig "annotations" "meta.helm.sh/release-namespace" "" $have -}}
+{{- if and $have (or (ne $by $.Release.Name) (ne $in $.Release.Namespace)) -}}
+{{- $who := ternary (printf "release %q in namespace %q" $by $in) "no release" (not (empty $by)) -}}
+{{- fail (printf "crds.install: %s is there already, of %s. Where that is to keep it, set crds.install=false here. To have it in this release: kubectl annotate --overwrite crd %s meta.helm.sh/release-name=%s meta.helm.sh/release-namespace=%s && kubectl label --overwrite crd %s app.kubernetes.io/managed-by=Helm" $name $who $name $.Release.Name $.Release.Namespace $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if and $v.agent.enabled (ne $v.agent.devicePlugin.namespace (include "gpuscale.namespace" .)) -}}
 {{- if not (lookup "v1" "Namespace" "" $v.agent.devicePlugin.namespace) -}}
 {{- fail (printf "agent.devicePlugin.namespace: there is no namespace %q" $v.agent.devicePlugin.namespace) -}}
 {{- end -}}

@@ -12,6 +12,11 @@
 {{- end -}}
 {{- end -}}
 
+{{/* Of another chart that has this one as a dependency, everything may lie elsewhere than the release. */}}
+{{- define "gpuscale.namespace" -}}
+{{- default .Release.Namespace .Values.namespaceOverride -}}
+{{- end -}}
+
 {{/* A component's name. Takes (dict "root" $ "name" "adapter"). */}}
 {{- define "gpuscale.name" -}}
 {{- printf "%s-%s" (include "gpuscale.fullname" .root) .name -}}
@@ -28,21 +33,19 @@ app.kubernetes.io/name: {{ .root.Chart.Name }}-{{ .name }}
 app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 {{- end -}}
 
+{{/* One map, so that no key can be there twice. What is found by has the last word over
+commonLabels; more, where it is given, over all but the selector's. */}}
 {{- define "gpuscale.labels" -}}
-{{ include "gpuscale.selector" . }}
-app.kubernetes.io/component: {{ .name }}
-app.kubernetes.io/part-of: gpuscale
-app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .root.Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name (.root.Chart.Version | replace "+" "_") }}
-{{- with .root.Values.commonLabels }}
-{{ toYaml . }}
-{{- end }}
+{{- $own := dict "app.kubernetes.io/component" .name "app.kubernetes.io/part-of" "gpuscale" "app.kubernetes.io/managed-by" .root.Release.Service -}}
+{{- $_ := set $own "app.kubernetes.io/version" .root.Chart.AppVersion -}}
+{{- $_ := set $own "helm.sh/chart" (printf "%s-%s" .root.Chart.Name (.root.Chart.Version | replace "+" "_")) -}}
+{{- $labels := mergeOverwrite (dict) (default dict .root.Values.commonLabels) $own (default dict .more) (include "gpuscale.selector" . | fromYaml) -}}
+{{- toYaml $labels -}}
 {{- end -}}
 
 {{- define "gpuscale.meta" -}}
 name: {{ include "gpuscale.name" . }}
-namespace: {{ .root.Release.Namespace }}
+namespace: {{ include "gpuscale.namespace" .root }}
 labels: {{- include "gpuscale.labels" . | nindent 2 }}
 {{- end -}}
 
@@ -59,5 +62,5 @@ labels: {{- include "gpuscale.labels" . | nindent 2 }}
 
 {{/* The user that the API server sees. */}}
 {{- define "gpuscale.user" -}}
-system:serviceaccount:{{ .root.Release.Namespace }}:{{ include "gpuscale.serviceAccount" . }}
+system:serviceaccount:{{ include "gpuscale.namespace" .root }}:{{ include "gpuscale.serviceAccount" . }}
 {{- end -}}

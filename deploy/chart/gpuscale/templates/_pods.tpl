@@ -2,17 +2,13 @@
 
 {{- define "gpuscale.podMeta" -}}
 {{- $c := index .root.Values .name -}}
-labels:
-  {{- include "gpuscale.labels" . | nindent 2 }}
-  {{- with $c.podLabels }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
+labels: {{- include "gpuscale.labels" (dict "root" .root "name" .name "more" $c.podLabels) | nindent 2 }}
 {{- $annotations := dict -}}
 {{- if and (eq .root.Values.monitoring.scrape "annotations") (has .name (list "exporter" "autoscaler" "agent")) -}}
 {{- $annotations = dict "prometheus.io/scrape" "true" "prometheus.io/port" ($c.port | toString) -}}
 {{- end -}}
 {{- with .checksum }}{{ $annotations = set $annotations "checksum/config" . }}{{ end -}}
-{{- with mergeOverwrite $annotations (deepCopy $c.podAnnotations) }}
+{{- with mergeOverwrite $annotations (deepCopy (default dict $c.podAnnotations)) }}
 annotations: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
@@ -53,13 +49,20 @@ topologySpreadConstraints:
 {{- end }}
 {{- end -}}
 
+{{/* OpenShift gives users from a range of the namespace's own, and refuses pods that name another. */}}
+{{- define "gpuscale.openshift" -}}
+{{- if eq (toString .Values.openshift) "auto" }}{{ .Capabilities.APIVersions.Has "security.openshift.io/v1" }}{{ else }}{{ .Values.openshift }}{{ end -}}
+{{- end -}}
+
 {{/* What Pod Security calls restricted. */}}
 {{- define "gpuscale.restrictedPod" -}}
 securityContext:
   runAsNonRoot: true
+  {{- if ne (include "gpuscale.openshift" .) "true" }}
   runAsUser: 65532
   runAsGroup: 65532
   fsGroup: 65532
+  {{- end }}
   seccompProfile: {type: RuntimeDefault}
 {{- end -}}
 
@@ -92,7 +95,7 @@ apiVersion: v1
 kind: ServiceAccount
 metadata:
   name: {{ include "gpuscale.serviceAccount" . }}
-  namespace: {{ .root.Release.Namespace }}
+  namespace: {{ include "gpuscale.namespace" .root }}
   labels: {{- include "gpuscale.labels" . | nindent 4 }}
   {{- with $sa.annotations }}
   annotations: {{- toYaml . | nindent 4 }}
@@ -113,11 +116,20 @@ metadata:
   labels: {{- include "gpuscale.labels" . | nindent 4 }}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: {{ .roleKind }}, name: {{ .role | quote }}}
 subjects:
-- {kind: ServiceAccount, name: {{ include "gpuscale.serviceAccount" . }}, namespace: {{ .root.Release.Namespace }}}
+- {kind: ServiceAccount, name: {{ include "gpuscale.serviceAccount" . }}, namespace: {{ include "gpuscale.namespace" .root }}}
+{{- end -}}
+
+{{/* The right to OpenShift's constraint that has the node's folders and root. Takes root and name. */}}
+{{- define "gpuscale.privileged" -}}
+{{- if eq (include "gpuscale.openshift" .root) "true" }}
+---
+# OpenShift: the kubelet's socket is in a folder of the node, and is root's.
+{{ include "gpuscale.binding" (dict "root" .root "name" .name "kind" "RoleBinding" "roleKind" "ClusterRole" "role" "system:openshift:scc:privileged" "as" (printf "%s-scc" (include "gpuscale.name" .)) "namespace" (include "gpuscale.namespace" .root)) }}
+{{- end }}
 {{- end -}}
 
 {{- define "gpuscale.prometheus" -}}
-{{- toYaml (mergeOverwrite (dict "url" .Values.prometheus.url) (deepCopy .Values.prometheus.client)) -}}
+{{- toYaml (mergeOverwrite (dict "url" .Values.prometheus.url) (deepCopy (default dict .Values.prometheus.client))) -}}
 {{- end -}}
 
 {{/* Kubernetes takes one of the two. */}}

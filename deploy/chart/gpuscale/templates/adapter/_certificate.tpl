@@ -9,7 +9,7 @@
 {{/* The annotation by which cert-manager fills in the authority of APIServices. */}}
 {{- define "gpuscale.injectCA" -}}
 {{- $v := .Values.adapter.certificate -}}
-{{- $ns := .Release.Namespace -}}
+{{- $ns := (include "gpuscale.namespace" .) -}}
 {{- if eq $v.source "cert-manager" -}}
 cert-manager.io/inject-ca-from: {{ $ns }}/{{ include "gpuscale.name" (dict "root" . "name" "adapter") }}
 {{- else if and (eq $v.source "secret") (not $v.caBundle) -}}

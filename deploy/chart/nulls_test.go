@@ -1,0 +1,122 @@
+package chart_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/gpuscale/gpuscale/deploy/chart"
+)
+
+// node is a part of values.schema.json.
+type node struct {
+	Properties map[string]*node
+	Required   []string
+}
+
+// nulled returns values in which everything that need not be there is null, and how
+// many that is.
+func (n *node) nulled() (values map[string]any, count int) {
+	values = map[string]any{}
+	for key, child := range n.Properties {
+		switch {
+		case !slices.Contains(n.Required, key):
+			values[key] = nil
+			count++
+		case child.Properties != nil:
+			below, c := child.nulled()
+			values[key] = below
+			count += c
+		}
+	}
+	return values, count
+}
+
+func valuesSchema(t *testing.T) *node {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("gpuscale", "values.schema.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n node
+	if err := json.Unmarshal(raw, &n); err != nil {
+		t.Fatal(err)
+	}
+	return &n
+}
+
+// TestNullIsNothing: "config:" with nothing behind it, as a comment leaves it, is null,
+// and Helm takes the key away with its default. Whatever may be null is rendered.
+func TestNullIsNothing(t *testing.T) {
+	h := helm(t)
+	for _, with := range []string{
+		`{agent: {enabled: true}, report: {enabled: true, persistence: {enabled: true}}, monitoring: {scrape: ServiceMonitor, rules: {recording: true, alerts: true}, dashboards: {enabled: true}}, networkPolicy: {enabled: true, egress: {enabled: true}}}`,
+		`{agent: {enabled: true}, exporter: {holderLabels: true, nodeCondition: true, profiling: true}, monitoring: {scrape: PodMonitor}}`,
+		`{agent: {enabled: true}, adapter: {certificate: {source: cert-manager}}, autoscaler: {pools: {clusterAPI: true}}, monitoring: {scrape: annotations}}`,
+		`{adapter: {certificate: {source: secret, secretName: mine}}, monitoring: {scrape: ServiceMonitor}}`,
+	} {
+		t.Run(with, func(t *testing.T) {
+			t.Parallel()
+			values, count := valuesSchema(t).nulled()
+			if count < 100 {
+				t.Fatalf("only %d values may be null", count)
+			}
+			var given map[string]any
+			if err := yaml.Unmarshal([]byte(with), &given); err != nil {
+				t.Fatal(err)
+			}
+			over(values, given)
+			text, err := yaml.Marshal(values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := h.Run(t.Context(), chart.Release{Name: release, Namespace: namespace, Values: string(text)}, "template", release, h.Chart)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(string(out), "<nil>") || strings.Contains(string(out), "<no value>") {
+				t.Error("something is written where nothing was said")
+			}
+			if _, err := chart.Objects(out); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// over puts b over a.
+func over(a, b map[string]any) {
+	for key, v := range b {
+		below, isMap := v.(map[string]any)
+		if have, both := a[key].(map[string]any); isMap && both {
+			over(have, below)
+			continue
+		}
+		a[key] = v
+	}
+}
+
+// TestWhatMustNotBeNull is named with its path, not with a line of a template.
+func TestWhatMustNotBeNull(t *testing.T) {
+	h := helm(t)
+	for _, path := range []string{"exporter", "adapter.pdb", "adapter.certificate", "autoscaler.migManager", "autoscaler.dryRun", "exporter.port", "monitoring", "monitoring.scrape", "crds", "prometheus.url", "exporter.image.repository"} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			keys := strings.Split(path, ".")
+			values := "null"
+			for _, key := range slices.Backward(keys) {
+				values = fmt.Sprintf("{%s: %s}", key, values)
+			}
+			_, err := h.Template(t.Context(), chart.Release{Name: release, Namespace: namespace, Values: values})
+			if want := fmt.Sprintf("missing property '%s'", keys[len(keys)-1]); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: want %q, got: %v", values, want, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,71 @@
+package chart_test
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/gpuscale/gpuscale/deploy/chart"
+)
+
+// TestOpenShift: it names users itself and refuses pods that name others, and whoever
+// mounts the node's folders needs its constraint. It is known by its API.
+func TestOpenShift(t *testing.T) {
+	h := helm(t)
+	const programs = `{agent: {enabled: true}, report: {enabled: true}`
+	there := []string{"--api-versions", "security.openshift.io/v1"}
+	for _, c := range []struct {
+		name, values string
+		args         []string
+		want         bool
+	}{
+		{"nothing said, elsewhere", programs + `}`, nil, false},
+		{"nothing said, there", programs + `}`, there, true},
+		{"said", programs + `, openshift: true}`, nil, true},
+		{"said in quotes", programs + `, openshift: "true"}`, nil, true},
+		{"there, and turned off", programs + `, openshift: false}`, there, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			objects, err := h.Template(t.Context(), releaseWith(c.values, c.args...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			users, bound := 0, map[string]bool{}
+			for _, o := range objects {
+				if role, _, _ := unstructured.NestedString(o.Object, "roleRef", "name"); role == "system:openshift:scc:privileged" {
+					bound[o.GetName()] = true
+				}
+				for _, path := range [][]string{{"spec", "template", "spec"}, {"spec", "jobTemplate", "spec", "template", "spec"}} {
+					if _, names, _ := unstructured.NestedInt64(o.Object, append(path, "securityContext", "runAsUser")...); names {
+						users++
+					}
+				}
+			}
+			if c.want != (users == 0) || !c.want && users != 3 {
+				t.Errorf("%d pods name their user", users)
+			}
+			if want := map[bool]int{true: 2}[c.want]; len(bound) != want || c.want && !(bound[release+"-gpuscale-exporter-scc"] && bound[release+"-gpuscale-agent-scc"]) {
+				t.Errorf("bound to the constraint: %v", bound)
+			}
+		})
+	}
+}
+
+// TestNamespaceOverride: nothing is left in the release's own namespace, in words
+// within files, arguments and certificates neither.
+func TestNamespaceOverride(t *testing.T) {
+	h := helm(t)
+	out, err := h.Run(t.Context(), releaseWith(strings.TrimSpace(chart.Everything)+"\nnamespaceOverride: other-place\n"), "template", release, h.Chart)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(out), namespace); n > 0 {
+		at := strings.Index(string(out), namespace)
+		t.Errorf("the release's namespace is named %d times: …%s…", n, out[max(0, at-200):at+50])
+	}
+	if strings.Count(string(out), "other-place") < 30 {
+		t.Error("the other one is hardly named")
+	}
+}

@@ -1,0 +1,40 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+)
+
+// ReservePort finds a port of the loopback for a program that is started later, and
+// again. Nobody is given it who asks for any port, and no connection goes out from it,
+// until release, or until this process ends; who asks for this very one can listen on
+// it, once at a time.
+//
+// It binds a socket and never listens on it: with SO_REUSEADDR, which Go's listeners
+// set, Linux lets another one listen there.
+func ReservePort() (port int, release func(), err error) {
+	syscall.ForkLock.RLock() // a child must not inherit it
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(fd)
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return 0, nil, fmt.Errorf("reserving a port: %w", err)
+	}
+	if err = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err == nil {
+		err = syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
+	}
+	var at syscall.Sockaddr
+	if err == nil {
+		at, err = syscall.Getsockname(fd)
+	}
+	v4, ok := at.(*syscall.SockaddrInet4)
+	if err != nil || !ok {
+		_ = syscall.Close(fd)
+		return 0, nil, fmt.Errorf("reserving a port: %w", errors.Join(errors.New("binding to the loopback"), err))
+	}
+	return v4.Port, sync.OnceFunc(func() { _ = syscall.Close(fd) }), nil
+}

@@ -1,0 +1,42 @@
+package proc
+
+import (
+	"errors"
+	"net"
+	"strconv"
+	"syscall"
+	"testing"
+)
+
+func TestReservePort(t *testing.T) {
+	port, release, err := ReservePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := "127.0.0.1:" + strconv.Itoa(port)
+	for range 3 { // as a program that is started again and again
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+	}
+	if err := bindAlone(port); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("reserved, and yet somebody else is let in: %v", err)
+	}
+	release()
+	if err := bindAlone(port); err != nil {
+		t.Errorf("released: %v", err)
+	}
+}
+
+// bindAlone binds as whoever shares a port with nobody: as the kernel itself does for
+// those who ask for any.
+func bindAlone(port int) error {
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		return err
+	}
+	defer syscall.Close(fd)
+	return syscall.Bind(fd, &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}})
+}

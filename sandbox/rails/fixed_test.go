@@ -1,0 +1,413 @@
+package rails
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/events"
+	"github.com/gpuscale/gpuscale/autoscaler/loop"
+	"github.com/gpuscale/gpuscale/autoscaler/observe"
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/pools"
+	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/plan"
+	"github.com/gpuscale/gpuscale/sandbox/world/node"
+)
+
+// rack is a fixed set of machines: Node objects that nobody makes anew, whose
+// kubelets KWOK plays. Device plugin, feature discovery and mig-manager are the
+// sandbox's doubles, which step when the test says so.
+type rack struct {
+	*world
+	agents []*node.Agent
+	begun  time.Time // by the clock of the audit log
+}
+
+// newRack is a world with a fixed pool of that name, and machines of two cards, cut
+// as the layout says or whole. The autoscaler's Events go to the API server.
+func newRack(t *testing.T, pool, layout string, names ...string) *rack {
+	t.Helper()
+	w := newWorld(t, setup{provider: func(p pools.Provider) pools.Provider {
+		all := p.(pools.Providers)
+		b, err := sharedBed()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Fixed = pools.NewFixed(b.ours)
+		return all
+	}})
+	r := &rack{world: w, begun: time.Now()}
+	spec := node.Spec{Product: product, Cards: 2}
+	if layout != "" {
+		table, _ := mig.ForModel("H100-80GB")
+		l, err := mig.ParseLayout(table, layout)
+		w.must(err)
+		spec.Layouts = []mig.Layout{l}
+	}
+	typed, err := kubernetes.NewForConfig(w.cluster.RESTConfig())
+	w.must(err)
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	for _, name := range names {
+		spec.Name = name
+		machine, err := node.New(spec, w.now())
+		w.must(err)
+		r.agents = append(r.agents, node.NewAgent(machine, typed, r, log))
+		w.must(w.admin.Create(t.Context(), r.object(machine, pool)))
+	}
+	w.must(client.IgnoreAlreadyExists(w.admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: partition.DefaultConfigMap.Namespace}})))
+	r.tell(typed, log)
+	return r
+}
+
+// object is the Node of a machine, as its owner has joined and labelled it.
+func (r *rack) object(m *node.Machine, pool string) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.Name(), Labels: m.DiscoveryLabels(), Annotations: map[string]string{"kwok.x-k8s.io/node": "fake"}}}
+	for k, v := range node.DeployLabels() {
+		n.Labels[k] = v
+	}
+	n.Labels[v1alpha1.NodePoolLabel], n.Labels[corev1.LabelHostname] = pool, m.Name()
+	has := corev1.ResourceList{"cpu": resource.MustParse("64"), "memory": resource.MustParse("512Gi"), "pods": resource.MustParse("110")}
+	for name, count := range m.Allocatable(r.now()) {
+		has[corev1.ResourceName(name)] = *resource.NewQuantity(int64(count), resource.DecimalSI)
+	}
+	n.Status.Allocatable, n.Status.Capacity = has, has.DeepCopy()
+	return n
+}
+
+// tell gives the autoscaler eyes for MIG and a voice: the observer and the recorder of
+// the program, in place of those that the other tests do with.
+func (r *rack) tell(typed kubernetes.Interface, log *slog.Logger) {
+	recorder := events.New(events.Options{Client: typed.EventsV1(), Scheme: scheme.New(), Controller: "gpuscale-autoscaler", Instance: "rails", Log: log})
+	r.play(recorder.Run)
+	r.seen = observe.New(observe.Options{
+		Cluster: r.ours, Readings: r.read, ConfigMap: partition.DefaultConfigMap, Log: log,
+		Pools: pools.Providers{Fixed: pools.NewFixed(r.ours), History: pools.NewHistory(r.now)},
+	})
+	r.loop = loop.New(loop.Options{
+		Observer: r.seen, Actor: r.actor, Store: loop.NewStatusStore(r.ours, r.ours), Policy: plan.DefaultPolicy(), Log: log,
+		Now: r.now, Metrics: loop.NewMetrics(prometheus.NewRegistry()), Publisher: loop.NewAnnouncer(r.ours, recorder, log),
+	})
+}
+
+// Node is for node.View.
+func (r *rack) Node(name string) (*corev1.Node, bool) { return r.node(name), true }
+
+// PodsOn is for node.View.
+func (r *rack) PodsOn(name string) []*corev1.Pod {
+	var list corev1.PodList
+	r.must(r.admin.List(r.t.Context(), &list))
+	var out []*corev1.Pod
+	for i := range list.Items {
+		if list.Items[i].Spec.NodeName == name {
+			out = append(out, &list.Items[i])
+		}
+	}
+	return out
+}
+
+// MIGConfig is for node.View.
+func (r *rack) MIGConfig() []byte {
+	var cm corev1.ConfigMap
+	if err := r.admin.Get(r.t.Context(), partition.DefaultConfigMap, &cm); err != nil {
+		return nil
+	}
+	return []byte(cm.Data[partition.ConfigKey])
+}
+
+// step lets the software of all machines work once.
+func (r *rack) step() {
+	r.t.Helper()
+	for _, a := range r.agents {
+		r.must(a.Step(r.t.Context(), r.now()))
+	}
+}
+
+// comesTo turns machines and autoscaler until ok says nil.
+func (r *rack) comesTo(what string, ok func() error) {
+	r.t.Helper()
+	r.until(what, func() error {
+		r.step()
+		return ok()
+	})
+}
+
+// read is what the exporters of the machines say. One that is paused says nothing.
+func (r *rack) read() *observe.Readings {
+	var a observe.Answers
+	for _, agent := range r.agents {
+		if !node.ExporterPaused(r.node(agent.Machine.Name()).Labels) {
+			r.exporter(&a, agent.Machine)
+		}
+	}
+	return observe.NewReadings(r.now(), a)
+}
+
+func (r *rack) exporter(a *observe.Answers, m *node.Machine) {
+	say := func(to *prom.Vector, value float64, card int, more ...string) {
+		labels := map[string]string{metric.LabelNode: m.Name(), metric.LabelGPU: strconv.Itoa(card)}
+		for i := 0; i < len(more); i += 2 {
+			labels[more[i]] = more[i+1]
+		}
+		*to = append(*to, prom.Sample{Labels: prom.FromMap(labels), Value: value, Time: r.now()})
+	}
+	a.Age = append(a.Age, prom.Sample{Labels: prom.FromMap(map[string]string{metric.LabelNode: m.Name()}), Time: r.now()})
+	for _, c := range m.Cards() {
+		say(&a.Info, 1, c.Index, metric.LabelGPUUUID, c.UUID, metric.LabelModel, product, metric.LabelMIG, strconv.FormatBool(c.MIG))
+		healthy := 1.0
+		if r.exporters.sick[m.Name()] && c.Index == 0 {
+			healthy = 0
+		}
+		say(&a.Healthy, healthy, c.Index)
+		for _, in := range c.Instances {
+			say(&a.InstanceInfo, 1, c.Index, metric.LabelGPUUUID, c.UUID, metric.LabelGPUInstanceID, strconv.Itoa(in.ID), metric.LabelProfile, in.Profile,
+				metric.LabelStart, strconv.Itoa(in.Start), metric.LabelSize, strconv.Itoa(in.Placement.Profile.Memory), metric.LabelInstanceUUID, in.UUID)
+		}
+	}
+	for _, h := range m.Holdings() {
+		who := []string{metric.LabelNamespace, h.Namespace, metric.LabelPod, h.Pod}
+		if h.Instance >= 0 {
+			who = append(who, metric.LabelGPUInstanceID, strconv.Itoa(h.Instance))
+		}
+		say(&a.Held, 1, h.Card, who...)
+	}
+}
+
+// fixed is the pool of the machines.
+func (r *rack) fixed(name string, change ...func(*v1alpha1.GPUNodePool)) {
+	r.t.Helper()
+	r.pool(name, 0, 0, append(change, func(p *v1alpha1.GPUNodePool) {
+		p.Spec.Provider = v1alpha1.Provider{Fixed: &v1alpha1.FixedProvider{}}
+		p.Spec.Template.Cards = 2
+	})...)
+}
+
+// saysOf is for comesTo: a condition of the pool.
+func (r *rack) saysOf(pool, kind, want string) func() error {
+	return func() error {
+		if c := r.condition(pool, kind); !strings.HasPrefix(c, want) {
+			return fmt.Errorf("%s of pool %s is %q, want %q", kind, pool, c, want)
+		}
+		return nil
+	}
+}
+
+// asks is for work: so many of a resource, instead of whole cards.
+func asks(name string, count int64) func(*corev1.PodTemplateSpec) {
+	return func(p *corev1.PodTemplateSpec) {
+		list := corev1.ResourceList{corev1.ResourceName(name): *resource.NewQuantity(count, resource.DecimalSI)}
+		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: list, Limits: list}
+	}
+}
+
+// resized are the writes of the autoscaler that made or deleted a node.
+func (r *rack) resized() []auditEvent {
+	return r.writes(r.t, autoscalerUser, func(e auditEvent) bool {
+		made := e.Verb == "create" && e.Object.Subresource == ""
+		return e.Object.Resource == "nodes" && (made || strings.HasPrefix(e.Verb, "delete")) && !e.At.Before(r.begun)
+	})
+}
+
+// touched are its writes to nodes of any kind, and its evictions.
+func (r *rack) touched() []auditEvent {
+	return r.writes(r.t, autoscalerUser, func(e auditEvent) bool {
+		return (e.Object.Resource == "nodes" || e.Object.Subresource == "eviction") && !e.At.Before(r.begun)
+	})
+}
+
+// heard are the autoscaler's Events of a pod, "Type Reason: note".
+func (r *rack) heard(pod string) []string {
+	r.t.Helper()
+	var list eventsv1.EventList
+	r.must(r.admin.List(r.t.Context(), &list, client.InNamespace(r.namespace())))
+	var out []string
+	for _, e := range list.Items {
+		if e.Regarding.Name == pod && e.ReportingController == "gpuscale-autoscaler" {
+			out = append(out, fmt.Sprintf("%s %s: %s", e.Type, e.Reason, e.Note))
+		}
+	}
+	return out
+}
+
+// TestFixedPoolKeepsItsSize: machines that nobody makes. A pod that fits nowhere is
+// told in one line that there are none to buy; a machine that is empty for hours, one
+// with a sick card and one that is not ready stay, and nothing is ever written to any
+// of them.
+func TestFixedPoolKeepsItsSize(t *testing.T) {
+	r := newRack(t, "rack", "", "rack-a", "rack-b")
+	r.fixed("rack", func(p *v1alpha1.GPUNodePool) { p.Spec.ScaleDown.IdleAfter = &metav1.Duration{Duration: time.Minute} })
+	r.comesTo("both are there", r.saysOf("rack", "Ready", "True AllReady"))
+	if s := r.get("rack").Status; s.Size != 2 || s.Target != 2 || s.Ready != 2 || s.Upcoming != 0 {
+		t.Errorf("size %d, target %d, ready %d, upcoming %d", s.Size, s.Target, s.Ready, s.Upcoming)
+	}
+	r.elapse(30 * time.Minute)
+	for _, name := range []string{"rack-a", "rack-b"} {
+		if v := verdict(r.world, plan.KindNode, name); v.Reason != plan.PoolFixed || !strings.HasPrefix(v.Detail, "empty for") {
+			t.Errorf("an empty machine: %s", v)
+		}
+	}
+
+	r.work("fill", "rack", 2, 2)
+	r.comesTo("they are full", r.runs("fill", 2))
+	r.step() // and everybody has heard of it
+	r.work("late", "rack", 1, 1)
+	r.await("one waits", r.waits("late", 1))
+	late := r.pods("late")[0].Name
+	r.comesTo("it is told why", func() error {
+		heard := r.heard(late)
+		if !slices.ContainsFunc(heard, func(s string) bool {
+			return strings.HasPrefix(s, "Warning PoolFixed: rack: fixed pool, no machines to buy. ") && !strings.Contains(s, "\n")
+		}) {
+			return fmt.Errorf("it heard %q", heard)
+		}
+		return nil
+	})
+	if heard := r.heard(late); len(heard) != 1 {
+		t.Errorf("it heard %d lines: %q", len(heard), heard)
+	}
+	if c := r.condition("rack", "ScalingLimited"); !strings.HasPrefix(c, "False") {
+		t.Errorf("the pool is as it is meant to be: %s", c)
+	}
+
+	held := r.pods("fill")
+	r.exporters.set(func() { r.exporters.sick["rack-a"] = true })
+	r.turn()
+	r.elapse(15 * time.Minute)
+	if v := verdict(r.world, plan.KindNode, "rack-a"); v.Reason != plan.NodeSick || !strings.Contains(v.Detail, "the pool is fixed") {
+		t.Errorf("a sick machine: %s", v)
+	}
+	for _, p := range r.pods("fill") {
+		if !slices.ContainsFunc(held, func(q corev1.Pod) bool { return q.UID == p.UID }) {
+			t.Errorf("pod %s is not there any more", p.Name)
+		}
+	}
+
+	r.down("rack-b", corev1.ConditionFalse)
+	r.comesTo("one is away", r.saysOf("rack", "Ready", "False NotAllReady: 1 of 2"))
+	r.elapse(30 * time.Minute)
+	if writes := r.touched(); len(writes) > 0 {
+		t.Errorf("the autoscaler has written to machines: %v", writes)
+	}
+	if n := len(r.nodes("rack")); n != 2 {
+		t.Errorf("%d machines", n)
+	}
+}
+
+// TestFixedPoolIsCut: in a fixed pool cards are cut as in any other, and what cannot be
+// cut for is told so in one line; the machines are the same before and after.
+func TestFixedPoolIsCut(t *testing.T) {
+	r := newRack(t, "sliced", "1g.10gb@0 1g.10gb@1 1g.10gb@2 1g.10gb@3 1g.10gb@4 1g.10gb@5 1g.10gb@6", "sliced-a")
+	r.fixed("sliced", func(p *v1alpha1.GPUNodePool) {
+		p.Spec.MIG = &v1alpha1.MIG{Actuator: partition.ActuatorManager, BootLayout: []map[string]int32{{"1g.10gb": 7}}, IdleAfter: &metav1.Duration{}}
+	})
+	before := r.node("sliced-a")
+	r.comesTo("it is there", r.saysOf("sliced", "Ready", "True AllReady"))
+	half := "nvidia.com/mig-3g.40gb"
+	r.work("half", "sliced", 2, 0, asks(half, 1))
+	r.await("they wait", r.waits("half", 2))
+	r.comesTo("a card is cut for both", r.runs("half", 2))
+	r.comesTo("the node is released", func() error { return r.untouched("sliced-a") })
+	r.work("small", "sliced", 7, 0, asks("nvidia.com/mig-1g.10gb", 1))
+	r.comesTo("the other card is taken, too", r.runs("small", 7))
+	r.step()
+	r.work("more", "sliced", 1, 0, asks(half, 1))
+	r.await("one waits", r.waits("more", 1))
+	more := r.pods("more")[0].Name
+	r.comesTo("it is told why", func() error {
+		heard := r.heard(more)
+		if len(heard) == 0 || !strings.HasPrefix(heard[len(heard)-1], "Warning PoolFixed: sliced: fixed pool, no machines to buy; no card can be cut: ") {
+			return fmt.Errorf("it heard %q", heard)
+		}
+		return nil
+	})
+	if n := r.node("sliced-a"); n.UID != before.UID {
+		t.Error("it is another node")
+	}
+	if writes := r.resized(); len(writes) > 0 {
+		t.Errorf("nodes were made or deleted: %v", writes)
+	}
+	cuts := r.writes(t, autoscalerUser, func(e auditEvent) bool { return e.Object.Name == "sliced-a" && e.Verb == "patch" })
+	if len(cuts) == 0 {
+		t.Error("the audit log has none of the writes that cut its card: it would have none that delete it either")
+	}
+}
+
+// TestFixedPoolWithoutMachines: whoever forgets the label is told.
+func TestFixedPoolWithoutMachines(t *testing.T) {
+	r := newRack(t, "elsewhere", "", "other-a")
+	r.fixed("bare")
+	r.comesTo("it says so", r.saysOf("bare", "Ready", "False NoNodes: no node has the label gpuscale.io/pool=bare"))
+	r.patchNode("other-a", func(n *corev1.Node) { n.Labels[v1alpha1.NodePoolLabel] = "bare" })
+	r.comesTo("labelled, it is of the pool", r.saysOf("bare", "Ready", "True AllReady"))
+}
+
+// TestFixedPoolSpec: bounds are for pools that are made, and only these need them.
+// What is refused says what to do.
+func TestFixedPoolSpec(t *testing.T) {
+	w := newWorld(t, setup{})
+	template := map[string]any{"product": product, "cards": int64(8), "cpu": "64", "memory": "512Gi"}
+	spec := func(provider string, more ...any) map[string]any {
+		out := map[string]any{"template": template, "provider": map[string]any{provider: map[string]any{}}}
+		for i := 0; i < len(more); i += 2 {
+			out[more[i].(string)] = more[i+1]
+		}
+		return out
+	}
+	both := spec("fixed")
+	both["provider"] = map[string]any{"fixed": map[string]any{}, "kwok": map[string]any{}}
+	for name, c := range map[string]struct {
+		spec map[string]any
+		want string // of the refusal, empty for none
+	}{
+		"fixed":               {spec("fixed"), ""},
+		"fixed, zeros":        {spec("fixed", "min", int64(0), "max", int64(0)), ""}, // as programs write what is not set
+		"fixed with max":      {spec("fixed", "max", int64(2)), "leave min and max out"},
+		"fixed with min":      {spec("fixed", "min", int64(1)), "leave min and max out"},
+		"fixed with both":     {spec("fixed", "min", int64(2), "max", int64(2)), "leave min and max out"},
+		"fixed and kwok":      {both, "exactly one provider is needed"},
+		"kwok":                {spec("kwok", "min", int64(0), "max", int64(2)), ""},
+		"kwok without min":    {spec("kwok", "max", int64(2)), "min and max are needed, unless the provider is fixed"},
+		"kwok without max":    {spec("kwok", "min", int64(2)), "min and max are needed, unless the provider is fixed"},
+		"kwok without both":   {spec("kwok"), "min and max are needed, unless the provider is fixed"},
+		"kwok, the wrong way": {spec("kwok", "min", int64(3), "max", int64(2)), "min must not be above max"},
+	} {
+		u := &unstructured.Unstructured{Object: map[string]any{"spec": c.spec}}
+		u.SetAPIVersion(v1alpha1.GroupVersion.String())
+		u.SetKind("GPUNodePool")
+		u.SetName("bounds")
+		err := w.admin.Create(t.Context(), u.DeepCopy(), client.DryRunAll)
+		switch {
+		case c.want == "" && err != nil:
+			t.Errorf("%s: %v", name, err)
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+	// A pool changes from one to the other in one write.
+	p := w.pool("bounds", 0, 2)
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"min":null,"max":null,"provider":{"kwok":null,"fixed":{}}}}`))
+	w.must(w.admin.Patch(t.Context(), p, patch))
+	if got := w.get("bounds").Spec; got.Provider.Fixed == nil || got.Provider.KWOK != nil {
+		t.Errorf("%+v", got.Provider)
+	}
+	if err := w.admin.Patch(t.Context(), p, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"max":3}}`))); err == nil {
+		t.Error("a fixed pool was given a maximum")
+	}
+}
