@@ -92,8 +92,9 @@ func (w *world) continueEvacuation(n *nodeState, stay []*Pod) {
 	case n.LeavesAt.IsZero():
 		w.giveUp(n, NodeInterrupted, "its provider did not take it")
 	case n.Operation == nil && n.vacant():
-		// What keeps it here is that its provider takes it all the same.
-		if !n.NoScaleDown && !p.Fixed && min(p.Target, p.Size)-p.shrunk-1 >= p.Min && w.mayRemove() && p.shrunk < w.mostRemoved(p) &&
+		// What keeps it here is that its provider takes it all the same. Until then
+		// it may be held by what nobody tells of.
+		if n.holdersKnown() && !n.NoScaleDown && !p.Fixed && min(p.Target, p.Size)-p.shrunk-1 >= p.Min && w.mayRemove() && p.shrunk < w.mostRemoved(p) &&
 			!w.within(w.memory.LastScaleUp, p.Name, 0) && !w.within(w.memory.LastScaleDown, p.Name, 0) {
 			w.remove(n, NodeInterrupted, w.noticeText(n))
 		}
