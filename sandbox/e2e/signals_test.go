@@ -175,20 +175,24 @@ func (b *signalsBed) get(t *testing.T, path string) (map[string]float64, error) 
 
 // gpusPerPod: each pod on a MIG instance has the value that the card shows.
 func (b *signalsBed) gpusPerPod(t *testing.T) {
-	state, err := fakedcgm.Read(b.world.CardState("gpu-a"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	const graphicsActive = 1001
 	var shown []float64
-	for _, in := range state.Cards[1].Instances {
-		if v := in.Fields[graphicsActive]; v > 0 && v < 0.5 { // vision/segment, beside them, is at 0.7
-			shown = append(shown, v)
+	await.For(t, time.Minute, "the pods' work on the card double", func() error {
+		state, err := fakedcgm.Read(b.world.CardState("gpu-a"))
+		if err != nil {
+			return err
 		}
-	}
-	if len(shown) != 2 || shown[0] != 0.3 || shown[1] != 0.3 {
-		t.Fatalf("the card double shows %v busy", shown)
-	}
+		shown = nil
+		for _, in := range state.Cards[1].Instances {
+			if v := in.Fields[graphicsActive]; v > 0 && v < 0.5 { // vision/segment, beside them, is at 0.7
+				shown = append(shown, v)
+			}
+		}
+		if len(shown) != 2 || shown[0] != 0.3 || shown[1] != 0.3 {
+			return fmt.Errorf("it shows %v busy", shown)
+		}
+		return nil
+	})
 	await.For(t, time.Minute, "gpu_busy of pods", func() error {
 		got, err := b.get(t, customV2+busyOf)
 		if err != nil {
