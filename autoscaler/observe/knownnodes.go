@@ -1,31 +1,22 @@
 package observe
 
 import (
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// knownNodes keeps what node objects say, as converted does for pods, and their cards of the
-// round before. What is kept is shared by the rounds and not written to, but for the
-// fields of the copy itself. A nil knownNodes keeps nothing.
-type knownNodes struct {
-	classes string // device classes, which extended resources may mean
-	known   map[types.UID]*knownNode
-	round   int
-}
+// knownNodes keeps what node objects say, and their cards of the round before. A nil
+// knownNodes keeps nothing.
+type knownNodes struct{ perVersion[knownNode] }
 
 type knownNode struct {
-	version string
-	says    nodeSays
-	cards   []plan.Card // of the last round
-	round   int
+	says  nodeSays
+	cards []plan.Card // of the last round
 }
 
 // nodeSays is what a node's object says by itself: no clock, configuration or provider
@@ -37,35 +28,13 @@ type nodeSays struct {
 	devices bool // it offers some
 }
 
-// begin starts a round. What was read under other device classes is forgotten.
-func (k *knownNodes) begin(c *Claims) {
-	k.round++
-	if classes := c.version(); k.known == nil || classes != k.classes {
-		k.classes, k.known = classes, map[types.UID]*knownNode{}
-	}
-}
-
 // of returns what is known of a node. One that no API server has numbered is read each
 // time, and its cards are never those of before.
 func (k *knownNodes) of(c *Claims, n *corev1.Node) *knownNode {
-	if k == nil || n.UID == "" || n.ResourceVersion == "" {
+	if k == nil || !numbered(n) {
 		return &knownNode{says: readNode(c, n)}
 	}
-	had := k.known[n.UID]
-	if had == nil {
-		had = &knownNode{}
-		k.known[n.UID] = had
-	}
-	if had.version != n.ResourceVersion {
-		had.version, had.says = n.ResourceVersion, readNode(c, n)
-	}
-	had.round = k.round
-	return had
-}
-
-// end forgets nodes that were not asked for in this round.
-func (k *knownNodes) end() {
-	maps.DeleteFunc(k.known, func(_ types.UID, n *knownNode) bool { return n.round != k.round })
+	return k.get(n, func(known *knownNode) { known.says = readNode(c, n) })
 }
 
 // keep returns the node's cards: those of the round before where they are the same, as

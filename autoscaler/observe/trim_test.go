@@ -135,8 +135,8 @@ func TestPodsAreReadOnce(t *testing.T) {
 				t.Fatalf("round %d: %+v\nread anew %+v", round, got.Pods[i], want.Pods[i])
 			}
 		}
-		if len(kept.pods.pods) != len(c.pods) {
-			t.Fatalf("round %d: %d pods are kept of %d", round, len(kept.pods.pods), len(c.pods))
+		if len(kept.pods.known) != len(c.pods) {
+			t.Fatalf("round %d: %d pods are kept of %d", round, len(kept.pods.known), len(c.pods))
 		}
 	}
 }
