@@ -125,11 +125,9 @@ func TestLive(t *testing.T) {
 	}
 }
 
-func live(t *testing.T, b []byte) {
-	if len(b) > 400 {
-		return
-	}
-	d := &dice{b: b}
+// checkedWorld is an empty world under the harness, and what carries out a line of the
+// language in it. What was done so far is told where that fails.
+func checkedWorld(t *testing.T) (*scenario.World, func(format string, args ...any)) {
 	w := scenario.NewWorld()
 	w.Check = harness
 	var log strings.Builder
@@ -140,6 +138,15 @@ func live(t *testing.T, b []byte) {
 			t.Fatalf("%s\n%s\n%s\n%v", log.String(), scenario.Print(w.Sim.Snapshot()), out, err)
 		}
 	}
+	return w, do
+}
+
+func live(t *testing.T, b []byte) {
+	if len(b) > 400 {
+		return
+	}
+	d := &dice{b: b}
+	w, do := checkedWorld(t)
 	d.build(w, do)
 	for round := 0; round < 12 && d.left(); round++ {
 		switch d.n(9) {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
-	"github.com/gpuscale/gpuscale/plan/scenario"
 )
 
 var zoos = flag.Int("zoos", 60, "the number of random worlds that TestZoo lives in; -seed is the first")
@@ -32,16 +31,7 @@ func TestZoo(t *testing.T) {
 var zooModels = []string{"L40S", "T4", "MI300X", "Mystery-1", "RTX-4090"}
 
 func zoo(t *testing.T, d *dice) {
-	w := scenario.NewWorld()
-	w.Check = harness
-	var log strings.Builder
-	do := func(format string, args ...any) {
-		line := fmt.Sprintf(format, args...)
-		log.WriteString(line + "\n")
-		if out, err := w.Exec(line); err != nil {
-			t.Fatalf("%s\n%s\n%s\n%v", log.String(), scenario.Print(w.Sim.Snapshot()), out, err)
-		}
-	}
+	w, do := checkedWorld(t)
 	d.quotas(do)
 	var models []string
 	for i := range 1 + d.n(3) {
