@@ -58,6 +58,8 @@ var programFaults = []fault{
 			x.without("rbac.authorization.k8s.io/v1/ClusterRoleBinding", "", "gpuscale-adapter-auth-delegator")
 		},
 		check: "adapter-rights", objects: []string{"ServiceAccount " + installed + "/" + adapterName}, says: "system:auth-delegator", typed: true,
+		// Once what it has asked is too old: it knows neither who scrapes nor what the HPA controller may.
+		brings: []string{"scrape-missing", "hpa-inactive", "hpa-metric-unknown"},
 	},
 	{
 		name: "the adapter may not read the front proxy's authority",
