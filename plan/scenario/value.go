@@ -77,10 +77,23 @@ func (r *reader) text(key string, set func(string) error) bool {
 		r.fail(key, "wants one value")
 	default:
 		if err := set(f.value); err != nil {
-			r.fail(key, "%v", err)
+			r.fail(key, "%v", plainly(err))
 		}
 	}
 	return true
+}
+
+// plainly says of what is no number so, and not which of Go's functions found out.
+func plainly(err error) error {
+	var n *strconv.NumError
+	switch {
+	case !errors.As(err, &n):
+		return err
+	case errors.Is(n.Err, strconv.ErrRange):
+		return fmt.Errorf("%q is too large", n.Num)
+	default:
+		return fmt.Errorf("want a number: %q", n.Num)
+	}
 }
 
 func (r *reader) string(key string, v *string) bool {
