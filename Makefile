@@ -1,28 +1,43 @@
-# gpuscale. `make help` lists the targets; README tells which two you need.
+# gpuscale. `make help` lists the targets; CONTRIBUTING.md names the two you need.
 
 SHELL       := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
-# NVIDIA's go-dcgm is not in the public checksum database; go.sum pins it.
+# The public checksum database lacks NVIDIA's go-dcgm; go.sum pins it.
 export GONOSUMDB := github.com/NVIDIA/go-dcgm
-# The version comes from the linker flags below, not from what go finds in git.
-GOFLAGS ?= -buildvcs=false
+# The version comes from the linker flags below, not from git. Without folder
+# names in the objects, all checkouts share one build cache.
+GOFLAGS ?= -buildvcs=false -trimpath
 export GOFLAGS
 
 CACHE    := $(CURDIR)/.cache
 BIN      := $(CACHE)/bin
+TOOLS    := $(CACHE)/tools
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 COMMIT   := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 LDFLAGS  := -X github.com/gpuscale/gpuscale/internal/buildinfo.version=$(VERSION) -X github.com/gpuscale/gpuscale/internal/buildinfo.commit=$(COMMIT)
 PROGRAMS := exporter adapter autoscaler report
-GENERATED := docs/metrics.md docs/reasons.md docs/doctor.md docs/signals.md deploy/crds/gpuscale.io_gpunodepools.yaml deploy/crds/gpuscale.io_gpuquotas.yaml autoscaler/api/v1alpha1/zz_generated.deepcopy.go $(wildcard dashboards/json/*.json) dashboards/alerts/gpuscale-alerts.yaml $(shell find deploy/chart/gpuscale/files deploy/chart/gpuscale/README.md deploy/chart/gpuscale/values.schema.json -type f 2>/dev/null)
+GENERATED := docs/metrics.md docs/reasons.md docs/doctor.md docs/signals.md deploy/chart/gpuscale/files/crds/gpuscale.io_gpunodepools.yaml deploy/chart/gpuscale/files/crds/gpuscale.io_gpuquotas.yaml autoscaler/api/v1alpha1/zz_generated.deepcopy.go $(wildcard deploy/chart/gpuscale/files/dashboards/*.json) deploy/chart/gpuscale/files/recording.yaml dashboards/alerts/gpuscale-alerts.yaml $(addprefix deploy/chart/gpuscale/,files/alerts.yaml README.md)
 ARGS     ?=
 FUZZTIME ?= 20s
 
+# Tools are Go modules at these versions. The target tool-NAME builds one into
+# .cache/tools, once for each version; go holds it against the checksum database.
+TOOL_actionlint    := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+TOOL_golangci-lint := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+TOOL_goreleaser    := github.com/goreleaser/goreleaser/v2@v2.15.4
+TOOL_govulncheck   := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+TOOL_helm          := helm.sh/helm/v4/cmd/helm@v4.3.1
+TOOL_helm-docs     := github.com/norwoodj/helm-docs/cmd/helm-docs@v1.14.2
+TOOL_kube-score    := github.com/zegl/kube-score/cmd/kube-score@v1.20.0
+TOOL_kubeconform   := github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0
+TOOL_syft          := github.com/anchore/syft/cmd/syft@v1.52.0
+PINT               := github.com/cloudflare/pint@v0.80.0
+
 .PHONY: help
 help: ## List the targets.
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: tools
 tools:
@@ -35,14 +50,19 @@ tools:
 	  go1.?|go1.?.*|go1.1?|go1.1?.*|go1.2[0-5]|go1.2[0-5].*|*'go: '*) \
 	    echo "Go here is too old: gpuscale needs 1.26 or newer, this is: $$have" >&2; exit 1;; esac
 
+tool-%: tools
+	@mkdir -p $(TOOLS); want='$(TOOL_$*)'; \
+	go version -m $(TOOLS)/$* 2>/dev/null | grep -Eq "^[[:space:]]+mod.*[[:space:]]$${want##*@}([[:space:]]|$$)" || { \
+	  echo "building $* $${want##*@} (once)"; GOBIN=$(TOOLS) go install $$want; }
+
 .PHONY: build
 build: tools ## Build the programs into .cache/bin.
 	@mkdir -p $(BIN)
 	@for p in $(PROGRAMS) sandbox dashboards; do \
 	  echo "building gpuscale-$$p"; \
-	  go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/gpuscale-$$p ./$$p; done
+	  go build -ldflags '$(LDFLAGS)' -o $(BIN)/gpuscale-$$p ./$$p; done
 
-# The first step needs nothing but Go itself, and tells in plain words what is
+# The first step needs nothing but Go itself, and says in plain words what is
 # wrong with everything after it.
 .PHONY: sandbox
 sandbox: tools
@@ -59,31 +79,46 @@ prepare: sandbox
 demo: prepare ## Run the whole loop on this machine; ARGS="--keep --trace FILE --speed N".
 	@$(BIN)/gpuscale-sandbox demo $(ARGS)
 
+# RACY are the packages that start goroutines or share memory between them.
+RACY  = $$(go list -f '{{.ImportPath}} {{.Dir}}' ./... | while read -r pkg dir; do \
+	  if find $$dir -maxdepth 1 -name '*.go' ! -name '*_test.go' -exec cat {} + | grep -cE '^[[:space:]]*go [a-zA-Z(]|"(sync|sync/atomic|golang.org/x/sync/errgroup)"' >/dev/null; then echo $$pkg; fi; done | sort)
+# The stories of sandbox/e2e keep real time, so they run by themselves.
+STORY = ./sandbox/e2e
+TIMES = $(CACHE)/test.log
+# SLOWEST prints the ten slowest packages of TIMES, then ends the recipe with rc.
+SLOWEST = echo "the slowest packages (seconds):"; awk '$$1 == "ok" || $$1 == "FAIL" {if (sub(/s$$/, "", $$3)) print $$3, $$2}' $(TIMES) | sort -rn | head -n 10; exit $$rc
+
 .PHONY: test
-test: verify prepare chart-tools lint-rules ## Everything CI runs: verify, then all tests with the race detector.
-	@echo "running the tests (race detector on, order shuffled)"
-	go test -race -shuffle=on -timeout 30m $$(go list ./... | grep -v /sandbox/e2e)
-	@echo "playing the stories on the real control plane (by themselves: they keep time)"
-	go test -race -timeout 30m ./sandbox/e2e
+test: verify prepare ## verify, then the tests: what CI runs. Fixed seeds; the race detector where there are goroutines.
+	@mkdir -p $(CACHE); racy=$(RACY); story=$$(go list $(STORY)); rc=0; \
+	quiet=$$(comm -23 <(go list ./... | sort) <(printf '%s\n' "$$racy" "$$story" | sort)); \
+	racy=$$(grep -vxF "$$story" <<<"$$racy"); \
+	go test -timeout 20m $$quiet | tee $(TIMES) || rc=1; \
+	go test -race -timeout 20m $$racy | tee -a $(TIMES) || rc=1; \
+	go test -timeout 20m $$story | tee -a $(TIMES) || rc=1; \
+	$(SLOWEST)
 
-.PHONY: never-lie
-never-lie: prepare ## Write docs/never-lie.md again: what HPAs do when Prometheus lies, through us and v0.12.0.
-	go test -timeout 30m -run 'TestNeverLie$$' ./sandbox/e2e -update
-
-.PHONY: crash-story
-crash-story: prepare ## Write docs/crash-story.md again: the autoscaler killed at each of its writes.
-	go test -timeout 90m -run 'TestCrashStory$$' ./sandbox/crashstory -all -update
+.PHONY: test-all
+test-all: export GPUSCALE_TEST_ALL := 1
+test-all: verify prepare chart-tools lint-rules ## Everything: fresh seeds, shuffled, all with the race detector, chart, docs, crash story, a minute of each fuzz test.
+	@mkdir -p $(CACHE); rc=0; \
+	go test -count=1 -race -shuffle=on -timeout 60m $$(go list ./... | grep -v /sandbox/e2e) | tee $(TIMES) || rc=1; \
+	go test -count=1 -race -timeout 60m $(STORY) | tee -a $(TIMES) || rc=1; \
+	go test -timeout 90m -run 'TestCrashStory$$' ./sandbox/crashstory -all | tee -a $(TIMES) || rc=1; \
+	$(MAKE) --no-print-directory fuzz FUZZTIME=1m || rc=1; \
+	$(SLOWEST)
 
 .PHONY: short
 short: tools ## The tests that need no control plane.
 	go test -short ./...
 
 .PHONY: verify
-verify: sandbox ## Formatting, vet, floors, generated files and known vulnerabilities.
+verify: sandbox lint lint-workflows ## Formatting, vet, layers, go.mod, generated files, linters, workflows, known vulnerabilities.
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
 	if [ -n "$$unformatted" ]; then echo "not formatted (run gofmt -w):" >&2; echo "$$unformatted" >&2; exit 1; fi
+	go mod tidy -diff
 	go vet ./...
-	go test ./internal/floors
+	go test -count=1 ./internal/layers
 	@before=$$(sha256sum $(GENERATED) 2>&1); $(MAKE) --no-print-directory generate; after=$$(sha256sum $(GENERATED)); \
 	if [ "$$before" != "$$after" ]; then \
 	  echo "generated files were out of date and have been written again; commit them:" >&2; \
@@ -92,28 +127,40 @@ verify: sandbox ## Formatting, vet, floors, generated files and known vulnerabil
 
 .PHONY: generate
 generate: tools ## Write the generated files again.
-	@go run sigs.k8s.io/controller-tools/cmd/controller-gen@v0.23.0 object crd paths=./autoscaler/api/... output:crd:dir=deploy/crds
+	@go run sigs.k8s.io/controller-tools/cmd/controller-gen@v0.23.0 object crd paths=./autoscaler/api/... output:crd:dir=deploy/chart/gpuscale/files/crds
 	@go run ./internal/gendocs
 	@go run ./dashboards generate
-	@go run ./dashboards alerts --out dashboards/alerts/gpuscale-alerts.yaml
 	@$(MAKE) --no-print-directory chart-generate
 
-.PHONY: pictures
-pictures: tools ## Draw the boards for docs/img again, over the recorded states.
-	go test -run 'TestPictures$$' ./dashboards/preview -update
-
 .PHONY: lint
-lint: tools ## golangci-lint with the house's rules (built on first use).
-	@mkdir -p $(CACHE)/tools
-	@test -x $(CACHE)/tools/golangci-lint || GOBIN=$(CACHE)/tools go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
-	$(CACHE)/tools/golangci-lint run ./...
+lint: tool-golangci-lint ## golangci-lint with the linters of .golangci.yml.
+	$(TOOLS)/golangci-lint run --concurrency 2
 
 .PHONY: lint-rules
-lint-rules: tools ## pint over the recording rules and the alerts (built on first use).
-	@mkdir -p $(CACHE)/tools $(CACHE)/pint
-	@test -x $(CACHE)/tools/pint || { cd $(CACHE)/pint && go mod download github.com/cloudflare/pint@v0.80.0 && \
-	  cd $$(go env GOMODCACHE)/github.com/cloudflare/pint@v0.80.0 && go build -o $(CACHE)/tools/pint ./cmd/pint; }
-	$(CACHE)/tools/pint --offline --config dashboards/alerts/pint.hcl lint --min-severity info --fail-on info dashboards/rules/gpuscale-recording.yaml dashboards/alerts/gpuscale-alerts.yaml
+lint-rules: tools ## pint over the recording rules and the alerts.
+	@mkdir -p $(TOOLS) $(CACHE)/pint
+	@test -x $(TOOLS)/pint || { echo "building pint (once)"; cd $(CACHE)/pint && go mod download $(PINT) && \
+	  cd $$(go env GOMODCACHE)/$(PINT) && go build -o $(TOOLS)/pint ./cmd/pint; }
+	$(TOOLS)/pint --offline --config dashboards/alerts/pint.hcl lint --min-severity info --fail-on info deploy/chart/gpuscale/files/recording.yaml dashboards/alerts/gpuscale-alerts.yaml
+
+.PHONY: lint-workflows
+lint-workflows: tool-actionlint ## actionlint over .github/workflows.
+	$(TOOLS)/actionlint
+
+.PHONY: lint-release
+lint-release: tool-goreleaser ## goreleaser's check of .goreleaser.yaml.
+	$(TOOLS)/goreleaser check
+
+# govulncheck ends with 3 where it found something. Another failure, for instance
+# a database that is not reached, means that nothing is known: VULN=require fails then.
+.PHONY: vuln
+VULN ?=
+vuln: tool-govulncheck ## govulncheck over the programs; GOVULNDB=file:///DIR names a mirror, VULN=require fails where it could not look.
+	@rc=0; said=$$($(TOOLS)/govulncheck $(if $(GOVULNDB),-db $(GOVULNDB)) $(addprefix ./,$(PROGRAMS)) 2>&1) || rc=$$?; \
+	case $$rc in \
+	  0) echo "vulnerabilities: none known";; \
+	  3) echo "$$said"; echo "vulnerabilities: FOUND" >&2; exit 3;; \
+	  *) echo "vulnerabilities: NOT CHECKED: $$(tail -n 1 <<<"$$said")"; test -z "$(VULN)";; esac
 
 .PHONY: fuzz
 # Minimizing an input takes up to a minute unless told, during which nothing is
@@ -123,56 +170,33 @@ fuzz: tools ## Run every fuzz test for FUZZTIME each.
 	  grep -ho '^func Fuzz[A-Za-z0-9_]*' $$dir/*_test.go | sed 's/func //' | while read -r f; do \
 	    echo "$$dir $$f"; go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$dir; done; done
 
+.PHONY: never-lie
+never-lie: prepare ## Write docs/never-lie.md again: what HPAs do when Prometheus' data are wrong, through us and v0.12.0.
+	go test -timeout 30m -run 'TestNeverLie$$' ./sandbox/e2e -update
+
+.PHONY: crash-story
+crash-story: prepare ## Write docs/crash-story.md again: the autoscaler killed at each of its writes.
+	go test -timeout 90m -run 'TestCrashStory$$' ./sandbox/crashstory -all -update
+
+.PHONY: pictures
+pictures: tools ## Draw the boards for docs/img again, over the recorded states.
+	go test -run 'TestPictures$$' ./dashboards/preview -update
+
+.PHONY: chart-tools
+chart-tools: tool-helm tool-kube-score tool-kubeconform
+
+.PHONY: chart-generate
+chart-generate: tool-helm-docs
+	@$(TOOLS)/helm-docs --log-level warning --chart-search-root deploy/chart --sort-values-order file
+
+.PHONY: chart-test
+chart-test: export GPUSCALE_TEST_ALL := 1
+chart-test: chart-tools prepare ## The Helm chart's tests: rendered, judged by the API server, installed.
+	go test -timeout 20m ./deploy/chart/... ./sandbox/chart
+
 .PHONY: bench
 bench: tools ## Run the benchmarks.
 	go test -run '^$$' -bench . -benchmem ./gpu/... ./plan/... ./exporter/... ./adapter/... ./autoscaler/observe/...
-
-.PHONY: image
-image: tools ## OCI images into dist/images, without Docker; IMAGE_BASE=DIR (an OCI layout with glibc) for exporter and agent.
-	@go run ./internal/release image $(SNAPSHOT) -version '$(RELEASE)' -arch '$(ARCHES)' -base '$(IMAGE_BASE)' -only '$(ONLY)'
-
-.PHONY: image-docker
-image-docker: ## The images with a Docker engine, for this machine's platform; the base is pulled.
-	@docker info >/dev/null 2>&1 || { echo "make image-docker needs a running Docker engine; make image needs none" >&2; exit 1; }
-	@for p in $(PROGRAMS) agent; do \
-	  case $$p in exporter|agent) target=glibc;; *) target=static;; esac; \
-	  docker build -f deploy/images/Dockerfile --target $$target --build-arg PROGRAM=$$p --build-arg VERSION='$(RELEASE)' --build-arg COMMIT=$(COMMIT) -t gpuscale-$$p:'$(RELEASE)' .; done
-
-.PHONY: sbom
-sbom: tools ## Archives and CycloneDX SBOMs of uncommitted work into dist/, for this machine's platform.
-	@go run ./internal/release make -snapshot -version '$(RELEASE)' -arch $$(go env GOARCH) -only '$(ONLY)' -govulncheck $(CACHE)/tools/govulncheck
-
-.PHONY: vuln
-vuln: tools ## govulncheck over the programs; GOVULNDB=file:///DIR names a mirror, VULNFLAGS=-require fails where it could not look.
-	@go run ./internal/release vuln -govulncheck $(CACHE)/tools/govulncheck $(VULNFLAGS) $(addprefix ./,$(PROGRAMS))
-
-# A release is of a commit: RELEASE=0.1.0 must have its section in CHANGELOG.md,
-# and nothing may be uncommitted. SNAPSHOT=-snapshot tries it with what is there.
-RELEASE    ?= $(if $(SNAPSHOT),0.0.0-snapshot)
-SNAPSHOT   ?=
-ARCHES     ?= amd64,arm64
-IMAGE_BASE ?=
-ONLY       ?=
-
-.PHONY: release
-release: tools ## Everything people download, into dist/: RELEASE=0.1.0, or SNAPSHOT=-snapshot.
-	@go run ./internal/release make $(SNAPSHOT) -version '$(RELEASE)' -arch '$(ARCHES)' -only '$(ONLY)' -govulncheck $(CACHE)/tools/govulncheck $(if $(VULNERABLE),-vulnerable '$(VULNERABLE)')
-
-# The exporter twice from nothing, images through a registry and run, the SBOM
-# against CycloneDX's own schema, the chart through helm, govulncheck over a made-up database.
-.PHONY: release-check
-release-check: tools ## The tests of the release that compile the real programs; minutes.
-	@mkdir -p $(CACHE)/tools
-	@test -x $(CACHE)/tools/govulncheck || GOBIN=$(CACHE)/tools go install golang.org/x/vuln/cmd/govulncheck@v1.8.0
-	@test -x $(CACHE)/tools/crane || GOBIN=$(CACHE)/tools go install github.com/google/go-containerregistry/cmd/crane@v0.22.1
-	@go mod download github.com/CycloneDX/cyclonedx-go@v0.12.0
-	GPUSCALE_RELEASE_TOOLS=$(CACHE)/tools GPUSCALE_GOVULNCHECK=$(CACHE)/tools/govulncheck \
-	GPUSCALE_CYCLONEDX_SCHEMA="$$(go env GOMODCACHE)/github.com/!cyclone!d!x/cyclonedx-go@v0.12.0/schema" \
-	  go test -count=1 -timeout 40m -v -run 'Real|Schema' ./internal/release/...
-
-.PHONY: clean
-clean: ## Remove what was built, the control plane included.
-	rm -rf $(CACHE) dist
 
 .PHONY: bench-exporter
 bench-exporter: tools ## Measure the running exporter, scraped 200 times; ARGS="-soak 60s" for what grows.
@@ -186,32 +210,88 @@ bench-adapter: tools ## Measure the adapter under up to 5,000 HPAs beside promet
 bench-autoscaler: tools ## Measure the autoscaler beside 1,000 full nodes on the real control plane; ARGS="-h" for more.
 	go run ./autoscaler/bench $(ARGS)
 
+.PHONY: bench-report
+bench-report: tools ## Measure a report of 30 days of 1,000 GPUs: from the answers on, and the whole program.
+	go test -run '^$$' -bench 'ThirtyDays|Program/^1000_' -benchmem ./report
+
+.PHONY: bench-agent
+bench-agent: tools ## Measure the MIG agent beside eight GPUs of seven instances, a minute.
+	go test -run '^$$' -bench Program -benchtime 1x ./autoscaler/partition/agent
+
 .PHONY: report-browser
 report-browser: tools ## Look at the capacity report's page in Chromium with axe-core (needs node, npm and chromium).
 	@for t in node npm; do command -v $$t >/dev/null 2>&1 || { echo "make report-browser needs $$t; on Debian: apt-get install nodejs npm chromium" >&2; exit 1; }; done
 	@cd report/browser && npm install --no-package-lock --no-audit --no-fund --loglevel=error
 	go test -count=1 -run 'TestBrowser$$' -v ./report
 
-.PHONY: bench-report
-bench-report: tools ## Measure a report of 30 days of 1,000 cards: from the answers on, and the whole program.
-	go test -run '^$$' -bench 'ThirtyDays|Program/^1000_' -benchmem ./report
+# Releases. goreleaser compiles, packs, writes SBOMs (syft) and publishes.
 
-.PHONY: bench-agent
-bench-agent: tools ## Measure the MIG agent beside eight cards of seven instances, a minute.
-	go test -run '^$$' -bench Program -benchtime 1x ./autoscaler/partition/agent
+CROSS = $(if $(filter amd64,$(shell go env GOARCH)),aarch64-linux-gnu-gcc,x86_64-linux-gnu-gcc)
+RELEASE_NOTES := $(CACHE)/release/NOTES.md
 
-# The chart's tests need Helm, kube-score and kubeconform; they take minutes to compile once.
-.PHONY: chart-tools
-chart-tools: tools
-	@mkdir -p $(CACHE)/tools
-	@test -x $(CACHE)/tools/helm || { echo "building helm (once)"; GOBIN=$(CACHE)/tools go install helm.sh/helm/v4/cmd/helm@v4.3.1; }
-	@test -x $(CACHE)/tools/kube-score || { echo "building kube-score (once)"; GOBIN=$(CACHE)/tools go install github.com/zegl/kube-score/cmd/kube-score@v1.20.0; }
-	@test -x $(CACHE)/tools/kubeconform || { echo "building kubeconform (once)"; GOBIN=$(CACHE)/tools go install github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0; }
+.PHONY: release-tools
+release-tools: tool-goreleaser tool-syft tool-helm
+	@command -v $(CROSS) >/dev/null 2>&1 || { \
+	  echo "exporter and agent for the other platform need $(CROSS); on Debian: apt-get install gcc-aarch64-linux-gnu libc6-dev-arm64-cross, on arm64 gcc-x86-64-linux-gnu libc6-dev-amd64-cross" >&2; exit 1; }
 
-.PHONY: chart-generate
-chart-generate: tools
-	@go run ./deploy/chart/gen
+.PHONY: engine
+engine:
+	@docker buildx version >/dev/null 2>&1 && docker info >/dev/null 2>&1 || { \
+	  echo "images need a running Docker engine with buildx" >&2; exit 1; }
 
-.PHONY: chart-test
-chart-test: chart-tools prepare ## The Helm chart's tests: rendered, judged by the API server, installed.
-	go test -timeout 20m ./deploy/chart/... ./sandbox/chart
+.PHONY: release
+release: release-tools engine ## Publish the tag at HEAD: archives, SBOMs, chart, images. Needs a Docker engine, REGISTRY and GITHUB_TOKEN.
+	@test -n "$${REGISTRY:-}" || { echo "REGISTRY=registry.example/gpuscale is missing: images are pushed there" >&2; exit 1; }
+	@test -n "$${GITHUB_TOKEN:-}" || { echo "GITHUB_TOKEN is missing: the release is drafted with it" >&2; exit 1; }
+	@tag=$$(git describe --exact-match --match 'v*' 2>/dev/null) || { echo "HEAD has no tag v1.2.3" >&2; exit 1; }; \
+	$(MAKE) --no-print-directory vuln VULN=require; \
+	$(MAKE) --no-print-directory release-notes VERSION=$${tag#v}; \
+	PATH=$(TOOLS):$$PATH $(TOOLS)/goreleaser release --clean --release-notes $(RELEASE_NOTES)
+
+.PHONY: snapshot
+snapshot: release-tools ## Everything of a release but images, from what is here, into dist/.
+	@$(MAKE) --no-print-directory release-notes VERSION=Unreleased
+	PATH=$(TOOLS):$$PATH $(TOOLS)/goreleaser release --snapshot --clean --skip=docker --release-notes $(RELEASE_NOTES)
+
+.PHONY: image
+PROGRAM ?= adapter
+image: engine ## The image of PROGRAM (exporter, adapter, autoscaler, agent, report) for this machine. Needs a Docker engine.
+	docker buildx build -f deploy/images/Dockerfile --load --target $(if $(filter exporter agent,$(PROGRAM)),glibc,static) \
+	  --build-arg PROGRAM=$(PROGRAM) --build-arg VERSION=$(VERSION) --build-arg COMMIT=$(COMMIT) \
+	  --label org.opencontainers.image.version=$(VERSION) --label org.opencontainers.image.revision=$(COMMIT) \
+	  -t gpuscale-$(PROGRAM):$(VERSION) .
+
+# release-notes takes the section of VERSION from CHANGELOG.md: "## 0.1.0 / 2026-11-22".
+.PHONY: release-notes
+release-notes:
+	@mkdir -p $(dir $(RELEASE_NOTES))
+	@awk -v want='$(VERSION)' '/^## / {on = $$2 == want; next} on' CHANGELOG.md >$(RELEASE_NOTES)
+	@grep -q '^- \[' $(RELEASE_NOTES) || { echo "CHANGELOG.md has no entry below \"## $(VERSION)\"" >&2; exit 1; }
+
+# release-files writes what goreleaser packs and does not make: the chart, the
+# CRDs in one file, the licences of what the programs are made of.
+.PHONY: release-files
+release-files: tool-helm third-party
+	@rm -f $(CACHE)/release/gpuscale-*
+	@$(TOOLS)/helm package deploy/chart/gpuscale --version $(VERSION) --app-version $(VERSION) --destination $(CACHE)/release
+	@awk 'FNR == 1 && !/^---/ {print "---"} {print}' deploy/chart/gpuscale/files/crds/*.yaml >$(CACHE)/release/gpuscale-crds-$(VERSION).yaml
+
+.PHONY: third-party
+third-party:
+	@mkdir -p $(CACHE)/release
+	@go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}} {{.Dir}}{{end}}{{end}}' $(addprefix ./,$(PROGRAMS)) | sort -u | \
+	while read -r path version dir; do \
+	  files=$$(find $$dir -maxdepth 1 -type f \( -iname 'licen[cs]e*' -o -iname 'copying*' -o -iname 'notice*' \) | sort); \
+	  test -n "$$files" || { echo "$$path $$version has no licence" >&2; exit 1; }; \
+	  echo "==== $$path $$version"; cat $$files; echo; done >$(CACHE)/release/THIRD-PARTY-LICENSES.txt
+
+# The images' and users' Debian 12 has glibc 2.36.
+.PHONY: glibc
+glibc:
+	@newest=$$(readelf -V $(FILE) | grep -o 'GLIBC_2\.[0-9]*' | sort -Vu | tail -n 1); \
+	[ "$$(printf '%s\nGLIBC_2.36\n' $$newest | sort -V | tail -n 1)" = GLIBC_2.36 ] || { \
+	  echo "$(FILE) needs $$newest and may need GLIBC_2.36 at most: link it on Debian 12" >&2; exit 1; }
+
+.PHONY: clean
+clean: ## Remove what was built, the control plane included.
+	rm -rf $(CACHE) dist

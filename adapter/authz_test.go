@@ -8,12 +8,15 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/gpuscale/gpuscale/internal/prom/promtest"
 )
 
 // asked counts what reaches the API server and answers with verdict.
@@ -40,32 +43,32 @@ func attributes(namespace, metric string) authorizer.AttributesRecord {
 // again, after the time is over it is; a refusal is forgotten sooner, and an
 // error at once.
 func TestDecisionsOutliveTheHPAsPeriod(t *testing.T) {
-	now := time.Unix(1_700_000_000, 0)
-	api := &asked{verdict: authorizer.DecisionAllow}
-	d := newDecisions(api, allowFor, denyFor)
-	d.now = func() time.Time { return now }
-	expect := func(step string, n int, verdict authorizer.Decision) {
-		t.Helper()
-		got, reason, err := d.Authorize(t.Context(), attributes("chat", "queue_depth"))
-		if api.n != n || got != verdict || err == nil && reason != "because" {
-			t.Errorf("%s: %v (%q, %v) after %d reviews, want %v after %d", step, got, reason, err, api.n, verdict, n)
+	synctest.Test(t, func(t *testing.T) {
+		api := &asked{verdict: authorizer.DecisionAllow}
+		d := newDecisions(api, allowFor, denyFor)
+		expect := func(step string, n int, verdict authorizer.Decision) {
+			t.Helper()
+			got, reason, err := d.Authorize(t.Context(), attributes("chat", "queue_depth"))
+			if api.n != n || got != verdict || err == nil && reason != "because" {
+				t.Errorf("%s: %v (%q, %v) after %d reviews, want %v after %d", step, got, reason, err, api.n, verdict, n)
+			}
 		}
-	}
-	expect("first", 1, authorizer.DecisionAllow)
-	for range 3 {
-		now = now.Add(15 * time.Second)
-		expect("the HPA comes again", 1, authorizer.DecisionAllow)
-	}
-	now = now.Add(15 * time.Second)
-	api.verdict = authorizer.DecisionNoOpinion
-	expect("after a minute", 2, authorizer.DecisionNoOpinion)
-	expect("a refusal again", 2, authorizer.DecisionNoOpinion)
-	now = now.Add(denyFor)
-	api.err = errors.New("no API server")
-	expect("no API server", 3, authorizer.DecisionNoOpinion)
-	expect("still none", 4, authorizer.DecisionNoOpinion)
-	api.err, api.verdict = nil, authorizer.DecisionAllow
-	expect("back", 5, authorizer.DecisionAllow)
+		expect("first", 1, authorizer.DecisionAllow)
+		for range 3 {
+			time.Sleep(15 * time.Second)
+			expect("the HPA comes again", 1, authorizer.DecisionAllow)
+		}
+		time.Sleep(16 * time.Second)
+		api.verdict = authorizer.DecisionNoOpinion
+		expect("after a minute", 2, authorizer.DecisionNoOpinion)
+		expect("a refusal again", 2, authorizer.DecisionNoOpinion)
+		time.Sleep(denyFor + time.Second)
+		api.err = errors.New("no API server")
+		expect("no API server", 3, authorizer.DecisionNoOpinion)
+		expect("still none", 4, authorizer.DecisionNoOpinion)
+		api.err, api.verdict = nil, authorizer.DecisionAllow
+		expect("back", 5, authorizer.DecisionAllow)
+	})
 }
 
 // TestTenThousandDecisionsFit: 5,000 HPAs with two metrics each, in the same
@@ -85,20 +88,8 @@ func TestTenThousandDecisionsFit(t *testing.T) {
 	}
 }
 
-func TestDecisionsAreBounded(t *testing.T) {
-	api := &asked{verdict: authorizer.DecisionAllow}
-	d := newDecisions(api, time.Hour, 0)
-	d.limit = 10
-	for n := range 100 {
-		_, _, _ = d.Authorize(t.Context(), attributes(fmt.Sprint(n), "m"))
-	}
-	if len(d.known) != 10 {
-		t.Errorf("%d decisions", len(d.known))
-	}
-}
-
 // TestDecisionsOfDifferentRequestsAreApart: whatever differs, the API server
-// decides anew.
+// decides again.
 func TestDecisionsOfDifferentRequestsAreApart(t *testing.T) {
 	base := attributes("chat", "queue_depth")
 	selector := func(text string) labels.Requirements {
@@ -166,14 +157,14 @@ func TestFlagsOverruleOurCacheTimes(t *testing.T) {
 
 const queueDepth = "/apis/external.metrics.k8s.io/v1beta1/namespaces/chat/queue_depth"
 
-// TestWhoMayAsk runs the API server with TLS against a double of Kubernetes'
+// TestWhoMayAsk runs the API server with TLS against a fake of Kubernetes'
 // own: the aggregator's certificate is believed about users, and nothing else
 // is.
 func TestWhoMayAsk(t *testing.T) {
-	kube := newKubeDouble(t)
+	kube := newFakeKube(t)
 	kube.allow = func(name string) bool { return name == "hpa" }
 	server := startServer(t, kube, &answering{}, nil)
-	frontProxy, stranger := kube.frontProxyCA, newTestCA(t, "stranger")
+	frontProxy, stranger := kube.frontProxyCA, promtest.NewAuthority(t, "stranger")
 
 	remote := func(name string) http.Header { return http.Header{"X-Remote-User": {name}} }
 	cases := []struct {
@@ -183,11 +174,11 @@ func TestWhoMayAsk(t *testing.T) {
 		code   int
 	}{
 		{"the aggregator for a user who may", server.client(t, frontProxy, "front-proxy-client"), remote("hpa"), 200},
-		{"the aggregator for a user who may not", server.client(t, frontProxy, "front-proxy-client"), remote("nobody"), 403},
-		{"the aggregator for nobody", server.client(t, frontProxy, "front-proxy-client"), nil, 401},
+		{"the aggregator for a user who may not", server.client(t, frontProxy, "front-proxy-client"), remote("unknown"), 403},
+		{"the aggregator without a user", server.client(t, frontProxy, "front-proxy-client"), nil, 401},
 		{"a certificate of that CA with another name", server.client(t, frontProxy, "some-client"), remote("hpa"), 401},
 		{"a certificate of another CA", server.client(t, stranger, "front-proxy-client"), remote("hpa"), 401},
-		{"a client of the cluster that claims to be another", server.client(t, kube.clientCA, "nobody"), remote("hpa"), 403},
+		{"a client of the cluster that claims to be another", server.client(t, kube.clientCA, "unknown"), remote("hpa"), 403},
 		{"a client of the cluster for itself", server.client(t, kube.clientCA, "hpa"), nil, 200},
 		{"no certificate but a user header", server.client(t, nil, ""), remote("hpa"), 403},
 		{"a group header of administrators", server.client(t, nil, ""), http.Header{"X-Remote-User": {"x"}, "X-Remote-Group": {"system:masters"}}, 403},
@@ -205,7 +196,7 @@ func TestWhoMayAsk(t *testing.T) {
 // TestOneReviewForManyRequests: the cache is in the server's way, not only
 // there.
 func TestOneReviewForManyRequests(t *testing.T) {
-	kube := newKubeDouble(t)
+	kube := newFakeKube(t)
 	kube.allow = func(string) bool { return true }
 	server := startServer(t, kube, &answering{}, nil)
 	client := server.client(t, kube.frontProxyCA, "front-proxy-client")
@@ -226,7 +217,7 @@ func TestOneReviewForManyRequests(t *testing.T) {
 // TestBothVersions: the same value in v1beta1 and v1beta2 of custom metrics,
 // with its time and window.
 func TestBothVersions(t *testing.T) {
-	kube := newKubeDouble(t)
+	kube := newFakeKube(t)
 	kube.allow = func(string) bool { return true }
 	server := startServer(t, kube, &answering{}, nil)
 	client := server.client(t, kube.clientCA, "hpa")

@@ -9,7 +9,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
 )
 
-// registerBuildInfo makes the version a series.
+// registerBuildInfo registers a series with the version as label.
 func registerBuildInfo(reg prometheus.Registerer) error {
 	d := metric.AdapterBuildInfo
 	return reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{

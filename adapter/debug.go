@@ -14,7 +14,7 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/live"
 )
 
-// maxQuestions bounds what is shown of a rule that is asked in many ways.
+// maxQuestions bounds the questions shown per rule.
 const maxQuestions = 20
 
 // rulesPage is /debug/rules.
@@ -26,18 +26,18 @@ type rulesPage struct {
 	Rules   []ruleRow `json:"rules"`
 }
 
-// ruleRow is one rule there.
+// ruleRow is one rule of the page.
 type ruleRow struct {
 	Name    string   `json:"name"`
 	State   string   `json:"state"`
 	At      string   `json:"at,omitempty"` // file:line
 	Metrics []string `json:"metrics,omitempty"`
-	// Alone says why requests have a question each, if they do.
+	// Alone is why each request has a question of its own; "" if they share.
 	Alone     string        `json:"alone,omitempty"`
 	Problems  []string      `json:"problems,omitempty"`
 	Active    int           `json:"active"`
 	Questions []questionRow `json:"questions"`
-	// Left says how many questions are not shown.
+	// Left is the number of questions not shown.
 	Left int `json:"left,omitempty"`
 }
 
@@ -110,11 +110,11 @@ func (r ruleRow) with(questions []cache.Status, now time.Time) ruleRow {
 	return r
 }
 
-// text is the page for people.
+// text writes the page as plain text.
 func (p rulesPage) text(w io.Writer) {
 	_, _ = fmt.Fprintf(w, "%s, hash %s, in force since %s\n", p.File, p.Hash, p.Since.Format(time.RFC3339))
 	if p.Failure != "" {
-		_, _ = fmt.Fprintf(w, "THE FILE THAT IS THERE NOW IS NOT IN FORCE:\n%s\n", p.Failure)
+		_, _ = fmt.Fprintf(w, "THE CURRENT FILE IS NOT IN FORCE:\n%s\n", p.Failure)
 	}
 	for _, r := range p.Rules {
 		_, _ = fmt.Fprintf(w, "\n%s: %s (%s), %d questions active\n", r.Name, r.State, r.At, r.Active)

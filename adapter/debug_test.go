@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -83,7 +81,7 @@ func TestTheRulesPageSaysWhatThereIs(t *testing.T) {
 // The whole program, as far as it goes without a cluster: the page is for
 // those who may see it, follows the file, and keeps secrets.
 func TestTheRulesPageIsGuardedAndFollowsTheFile(t *testing.T) {
-	cluster := newKubeDouble(t)
+	cluster := newFakeKube(t)
 	cluster.allow = func(user string) bool { return user == "operator" }
 	discovering := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		switch req.URL.Path {
@@ -108,13 +106,12 @@ func TestTheRulesPageIsGuardedAndFollowsTheFile(t *testing.T) {
 	head := "prometheus:\n  url: " + prometheus.URL + "\n  headers: {X-Scope-OrgID: hush-tenant}\n  bearerTokenFile: " + filepath.Join(dir, "token") + "\nrules:\n"
 	write("token", "hush-token")
 	write("c.yaml", head+"- {name: mine, like: queue_depth}\n- {name: broken}\n")
-	write("kubeconfig", fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: %q}}]\ncontexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n", discovering.URL))
-	s := serving(t, dir, file)
+	s := serving(t, discovering.URL, file)
 	s.waitReady(t, cluster)
 	cluster.ready.Store(true)
 
 	operator := s.client(t, cluster.clientCA, "operator")
-	for name, c := range map[string]*http.Client{"nobody": s.client(t, nil, ""), "a user": s.client(t, cluster.clientCA, "user")} {
+	for name, c := range map[string]*http.Client{"unknown": s.client(t, nil, ""), "a user": s.client(t, cluster.clientCA, "user")} {
 		if code, body := s.get(t, c, "/debug/rules", nil); code != http.StatusForbidden && code != http.StatusUnauthorized || strings.Contains(body, "mine") {
 			t.Errorf("%s: HTTP %d %s", name, code, body)
 		}
@@ -140,7 +137,7 @@ func TestTheRulesPageIsGuardedAndFollowsTheFile(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	if r := row(p, "broken"); r.State != "rejected" || len(r.Problems) == 0 {
-		t.Errorf("a bad rule kept the program from serving, or is not told of: %+v", r)
+		t.Errorf("a bad rule kept the program from serving, or is not reported: %+v", r)
 	}
 	_, metrics := s.get(t, operator, "/metrics", nil)
 	if strings.Contains(raw+metrics, "hush") {
@@ -163,19 +160,9 @@ func TestTheRulesPageIsGuardedAndFollowsTheFile(t *testing.T) {
 }
 
 // serving runs the program on a port of its own until the test ends.
-func serving(t *testing.T, dir, file string) *testServer {
+func serving(t *testing.T, clusterURL, file string) *testServer {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	base := newBase(io.Discard)
-	kubeconfig := filepath.Join(dir, "kubeconfig")
-	args := []string{"--cert-dir=" + dir, "--lister-kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig}
-	if err := base.Flags().Parse(args); err != nil {
-		t.Fatal(err)
-	}
-	base.SecureServing.Listener = listener
+	base, address := listening(t, clusterURL)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- serve(ctx, base, file, nil, slog.New(slog.DiscardHandler)) }()
@@ -185,5 +172,5 @@ func serving(t *testing.T, dir, file string) *testServer {
 			t.Errorf("the program ended with %v", err)
 		}
 	})
-	return &testServer{address: listener.Addr().String()}
+	return &testServer{address: address}
 }

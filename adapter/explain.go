@@ -26,14 +26,14 @@ import (
 )
 
 const reachHelp = `
-It reads the API server with your kubeconfig and asks Prometheus itself: run it
-on your machine with, for example,
+It reads the API server with your kubeconfig and queries Prometheus directly:
+run it on your machine with, for example,
   kubectl -n monitoring port-forward svc/prometheus 9090 &
   --prometheus-url http://localhost:9090
 Rules, Prometheus' address and credentials come from --config; without it the
 rules are the built-in ones.`
 
-// lookFlags say what explain and simulate look at.
+// lookFlags are the flags that explain and simulate share.
 type lookFlags struct {
 	config, kubeconfig, context string
 	prometheus, tokenFile       string
@@ -50,10 +50,10 @@ func (f *lookFlags) add(flags *pflag.FlagSet, outputs string) {
 	flags.StringVar(&f.config, "config", "", "the adapter's YAML configuration file")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; empty means $KUBECONFIG, then ~/.kube/config, then the pod's service account")
 	flags.StringVar(&f.context, "context", "", "context of the kubeconfig file")
-	flags.StringVar(&f.prometheus, "prometheus-url", "", "ask this Prometheus for every rule, in place of the configuration's")
+	flags.StringVar(&f.prometheus, "prometheus-url", "", "query this Prometheus for every rule, in place of the configuration's")
 	flags.StringVar(&f.tokenFile, "prometheus-token-file", "", "with --prometheus-url: file with a bearer token")
 	flags.StringToStringVar(&f.headers, "prometheus-header", nil, "with --prometheus-url: name=value of a header, such as X-Scope-OrgID=team")
-	flags.StringVar(&f.hpaFile, "hpa", "", "YAML file of an HPA to look at in place of the cluster's")
+	flags.StringVar(&f.hpaFile, "hpa", "", "YAML file of an HPA to use in place of the cluster's")
 	flags.StringArrayVar(&f.sets, "set", nil, "try a change, such as minReplicas=2 or metrics[0].target.averageValue=12 (repeatable)")
 	flags.Float64Var(&f.tolerance, "tolerance", hpa.DefaultTolerance, "the controller manager's --horizontal-pod-autoscaler-tolerance")
 	flags.DurationVar(&f.window, "downscale-stabilization", hpa.DefaultWindow, "the controller manager's --horizontal-pod-autoscaler-downscale-stabilization")
@@ -66,8 +66,8 @@ func explainCommand() *cobra.Command {
 	var viaAPI bool
 	cmd := &cobra.Command{
 		Use:   "explain hpa NAMESPACE/NAME",
-		Short: "Show what an HPA asks, what it is answered and why, and what it makes of it",
-		Long:  "Show what an HPA asks, what it is answered and why, and what it makes of it.\n" + reachHelp,
+		Short: "Show an HPA's requests, the adapter's answers and their samples, and the replicas that follow",
+		Long:  "Show an HPA's requests, the adapter's answers and their samples, and the replicas that follow.\n" + reachHelp,
 		Args:  hpaArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.output != "text" && f.output != "json" {
@@ -104,11 +104,11 @@ func hpaArgs(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// look is what a command looks at.
+// look is what explain and simulate read.
 type look struct {
 	world explain.World
 	rules []explain.Rule
-	// elsewhere says who may have metrics beside the rules; "" if nobody does.
+	// elsewhere names other sources of metrics; "" if the rules are the only one.
 	elsewhere string
 	kube      kubernetes.Interface
 }
@@ -175,7 +175,7 @@ func (f *lookFlags) file() (file *config.File, err error) {
 	override := func(c *config.Config) {
 		if f.prometheus != "" {
 			c.Prometheus.Config = flags
-			// Its URL takes the place of every backend's.
+			// The flag's URL replaces every backend's.
 			c.Backends = slices.DeleteFunc(c.Backends, func(b config.Backend) bool { return b.Name == cache.DefaultBackend })
 		}
 	}
@@ -190,14 +190,14 @@ func (f *lookFlags) file() (file *config.File, err error) {
 	case f.prometheus == "" && (f.tokenFile != "" || len(f.headers) > 0):
 		return nil, errors.New("--prometheus-token-file and --prometheus-header go with --prometheus-url")
 	case f.prometheus == "":
-		return nil, errors.New("--config or --prometheus-url is required, to know which Prometheus to ask")
+		return nil, errors.New("--config or --prometheus-url is required: no Prometheus is known")
 	default:
 		file, err = config.Read("built in", []byte("{}"), override)
 	}
 	return file, err
 }
 
-// elsewhere says who serves metrics that no rule has.
+// elsewhere names the sources of metrics that no rule has.
 func elsewhere(c config.Config) string {
 	var who []string
 	if c.PrometheusAdapter.Enabled() {
@@ -209,7 +209,7 @@ func elsewhere(c config.Config) string {
 	return strings.Join(who, ", or ")
 }
 
-// rules are the adapter's, each with the Prometheus it asks.
+// rules returns the adapter's rules, each with its Prometheus.
 func (f *lookFlags) rules() (rules []explain.Rule, others string, err error) {
 	file, err := f.file()
 	if err != nil {
@@ -218,7 +218,7 @@ func (f *lookFlags) rules() (rules []explain.Rule, others string, err error) {
 	clients := map[string]*prom.Client{}
 	for name, c := range file.Config.Servers() {
 		if f.prometheus != "" && name != cache.DefaultBackend {
-			continue // its credentials need not be on this machine
+			continue // its credentials may be missing on this machine
 		}
 		c.Timeout = f.timeout
 		if clients[name], err = prom.New(c); err != nil {
@@ -246,7 +246,7 @@ func (f *lookFlags) rules() (rules []explain.Rule, others string, err error) {
 	return rules, elsewhere(file.Config), nil
 }
 
-// version is that of custom.metrics.k8s.io which the HPA controller takes.
+// version is the version of custom.metrics.k8s.io that the HPA controller uses.
 func (l *look) version() string {
 	groups, err := l.kube.Discovery().ServerGroups()
 	if err != nil {

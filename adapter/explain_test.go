@@ -39,13 +39,7 @@ func explainKubeconfig(t *testing.T) string {
 		_, _ = w.Write(answer)
 	}))
 	t.Cleanup(server.Close)
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	text := `{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: "` + server.URL +
-		`"}}], users: [{name: u}], contexts: [{name: c, context: {cluster: c, user: u}}]}`
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
+	return kubeconfigOf(t, server.URL)
 }
 
 // runningRequests is a Prometheus in which one pod works on so many requests.
@@ -79,7 +73,7 @@ func TestExplainCommand(t *testing.T) {
 		args []string
 		want []string
 	}{
-		"text":    {append([]string{"explain"}, base...), []string{"answer    50, ", "asks for 9", "built in", "the HPA will want 8 replicas"}},
+		"text":    {append([]string{"explain"}, base...), []string{"answer    50, ", "proposes 9", "built in", "the HPA will set 8 replicas"}},
 		"json":    {append([]string{"explain", "-o", "json"}, base...), []string{`"version": "gpuscale.explain/v1"`, `"value": 50,`}},
 		"set":     {append([]string{"explain", "--set", "metrics[1].target.averageValue=100"}, base...), []string{"target of 100"}},
 		"via API": {append([]string{"explain", "--via-api"}, base...), []string{"via API   error: "}},
@@ -98,20 +92,17 @@ func TestExplainCommand(t *testing.T) {
 	}
 }
 
-// A metric that somebody else may answer for is no error, and what is not
+// A metric that another server may answer is no error, and what is not
 // computed is not 0.
 func TestWhatOthersServeIsNotJudged(t *testing.T) {
 	server, kubeconfig := runningRequests(t, 50), explainKubeconfig(t)
-	file := filepath.Join(t.TempDir(), "c.yaml")
-	if err := os.WriteFile(file, []byte("prometheus: {url: '"+server.URL+"'}\nforward: {external: {service: keda.keda}}\nprometheusAdapter: {configFile: pa.yaml}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := writeFile(t, "c.yaml", []byte("prometheus: {url: '"+server.URL+"'}\nforward: {external: {service: keda.keda}}\nprometheusAdapter: {configFile: pa.yaml}\n"))
 	var out bytes.Buffer
 	err := run(t.Context(), []string{
 		"explain", "hpa", "chat/vllm", "--kubeconfig", kubeconfig, "--config", file,
 		"--set", "metrics=[{type: External, external: {metric: {name: keda_s0}, target: {type: Value, value: 6}}}]",
 	}, &out, &out)
-	for _, want := range []string{"not ours  no rule is called keda_s0", "pa.yaml", "forwards", "what the HPA will want is not known here", "1 metric not computed"} {
+	for _, want := range []string{"unserved  no rule is called keda_s0", "pa.yaml", "forwards", "the HPA's next replicas are unknown", "1 metric not computed"} {
 		if err != nil || !strings.Contains(out.String(), want) {
 			t.Errorf("%v, lacks %q:\n%s", err, want, out.String())
 		}

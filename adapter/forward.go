@@ -28,15 +28,15 @@ func newForwarder(c forward.Config, known func(metric string) bool, reg promethe
 	return f, nil
 }
 
-// passOn puts the forwarder behind authentication, authorisation and audit,
-// and before our own APIs.
+// passOn inserts the forwarder after authentication, authorization and audit,
+// and before the adapter's own APIs.
 func passOn(config *apiserver.Config, to *forward.Forwarder) {
 	config.GenericConfig.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
 		return genericapiserver.DefaultBuildHandlerChain(to.Wrap(api), c)
 	}
 }
 
-// newHierarchy prepares what is known of Services and of owners' owners.
+// newHierarchy prepares the informers of Services and of owners' owners.
 func newHierarchy(pods provider.Pods, meta metadata.Interface, config *rest.Config) (*provider.Hierarchy, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -21,28 +20,27 @@ import (
 
 	"github.com/gpuscale/gpuscale/adapter/forward"
 	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/prom/promtest"
 )
 
-// kedaDouble answers as KEDA's metrics API server does: to those it knows.
-type kedaDouble struct {
-	ca       *testCA
+// fakeKEDA answers as KEDA's metrics API server does: to those it knows.
+type fakeKEDA struct {
+	ca       *promtest.Authority
 	server   *httptest.Server
 	mu       sync.Mutex
 	requests []*http.Request
 }
 
-func newKedaDouble(t *testing.T) *kedaDouble {
-	k := &kedaDouble{ca: newTestCA(t, "keda")}
+func newFakeKEDA(t *testing.T) *fakeKEDA {
+	k := &fakeKEDA{ca: promtest.NewAuthority(t, "keda")}
 	k.server = httptest.NewUnstartedServer(k)
-	clients := x509.NewCertPool()
-	clients.AppendCertsFromPEM(k.ca.pem)
-	k.server.TLS = &tls.Config{Certificates: []tls.Certificate{k.ca.pair(t, "keda")}, ClientCAs: clients, ClientAuth: tls.VerifyClientCertIfGiven}
+	k.server.TLS = &tls.Config{Certificates: []tls.Certificate{*k.ca.Pair(t, "keda")}, ClientCAs: k.ca.Pool(), ClientAuth: tls.VerifyClientCertIfGiven}
 	k.server.StartTLS()
 	t.Cleanup(k.server.Close)
 	return k
 }
 
-func (k *kedaDouble) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (k *fakeKEDA) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	k.mu.Lock()
 	k.requests = append(k.requests, r)
 	k.mu.Unlock()
@@ -71,7 +69,7 @@ func (k *kedaDouble) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (k *kedaDouble) last() *http.Request {
+func (k *fakeKEDA) last() *http.Request {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(k.requests) == 0 {
@@ -89,10 +87,10 @@ func writeFile(t *testing.T, name string, data []byte) string {
 	return file
 }
 
-func (k *kedaDouble) target(t *testing.T, token string) forward.Target {
+func (k *fakeKEDA) target(t *testing.T, token string) forward.Target {
 	return forward.Target{
 		URL:    k.server.URL,
-		CAFile: writeFile(t, "ca.crt", k.ca.pem), TokenFile: writeFile(t, "token", []byte(token)),
+		CAFile: writeFile(t, "ca.crt", k.ca.PEM), TokenFile: writeFile(t, "token", []byte(token)),
 	}
 }
 
@@ -109,14 +107,14 @@ func forwarder(t *testing.T, target forward.Target) (*forward.Forwarder, *promet
 const externalChat = "/apis/external.metrics.k8s.io/v1beta1/namespaces/chat/"
 
 // TestUnknownMetricsGoToKEDA, through the API server as main builds it:
-// answers and refusals come back as they are, ours are our own, and nobody
+// answers and refusals come back as they are, ours are our own, and noCaller
 // gets there whom we would not let in.
 func TestUnknownMetricsGoToKEDA(t *testing.T) {
-	kube, keda := newKubeDouble(t), newKedaDouble(t)
+	kube, keda := newFakeKube(t), newFakeKEDA(t)
 	kube.allow = func(name string) bool { return name == "hpa" }
 	f, reg := forwarder(t, keda.target(t, "our-token"))
 	server := startServer(t, kube, &answering{}, f)
-	hpa, nobody := server.client(t, kube.clientCA, "hpa"), server.client(t, kube.clientCA, "nobody")
+	hpa, noCaller := server.client(t, kube.clientCA, "hpa"), server.client(t, kube.clientCA, "unknown")
 
 	for _, c := range []struct {
 		client *http.Client
@@ -127,10 +125,10 @@ func TestUnknownMetricsGoToKEDA(t *testing.T) {
 		{hpa, externalChat + "s0-prometheus?labelSelector=scaledobject.keda.sh%2Fname%3Dx", 200, `"value":"42"`},
 		{hpa, externalChat + "s9-unheard", 404, "KEDA's own words"},
 		{hpa, externalChat + "queue_depth", 200, `"value":"7"`},
-		{hpa, externalChat + "forbidden", 503, "give our service account get and list"},
+		{hpa, externalChat + "forbidden", 503, "grant its service account get and list"},
 		{hpa, externalChat + "moved", 503, "unexpected HTTP 302"},
 		{hpa, externalChat + "endless", 503, "longer than"},
-		{nobody, externalChat + "s0-prometheus", 403, `"hpa"`},
+		{noCaller, externalChat + "s0-prometheus", 403, `"hpa"`},
 	} {
 		code, body := server.get(t, c.client, c.path, nil)
 		if code != c.code || c.code != 403 && !strings.Contains(body, c.says) {
@@ -144,7 +142,7 @@ func TestUnknownMetricsGoToKEDA(t *testing.T) {
 		t.Errorf("%v forwarded with 200", n)
 	}
 	before := len(keda.requests)
-	server.get(t, nobody, externalChat+"s0-prometheus", nil)
+	server.get(t, noCaller, externalChat+"s0-prometheus", nil)
 	server.get(t, hpa, externalChat+"queue_depth", nil)
 	server.get(t, hpa, "/apis/custom.metrics.k8s.io/v1beta2/namespaces/chat/pods/a/s0-prometheus", nil)
 	if n := len(keda.requests); n != before {
@@ -173,7 +171,7 @@ func metricOf(t *testing.T, reg *prometheus.Registry, code string) prometheus.Co
 // TestWhatKEDASees: our token and selector, and nothing of what the caller
 // sent beside.
 func TestWhatKEDASees(t *testing.T) {
-	kube, keda := newKubeDouble(t), newKedaDouble(t)
+	kube, keda := newFakeKube(t), newFakeKEDA(t)
 	kube.allow = func(string) bool { return true }
 	f, _ := forwarder(t, keda.target(t, "our-token"))
 	server := startServer(t, kube, &answering{}, f)
@@ -202,11 +200,11 @@ func TestWhatKEDASees(t *testing.T) {
 // TestInTheCallersName: with a client certificate of the other server's
 // request-header CA.
 func TestInTheCallersName(t *testing.T) {
-	kube, keda := newKubeDouble(t), newKedaDouble(t)
+	kube, keda := newFakeKube(t), newFakeKEDA(t)
 	kube.allow = func(string) bool { return true }
-	cert, key := keda.ca.issue(t, "front-proxy-client")
+	cert, key := keda.ca.Issue(t, "front-proxy-client")
 	target := forward.Target{
-		URL: keda.server.URL, Identity: forward.Caller, CAFile: writeFile(t, "ca.crt", keda.ca.pem),
+		URL: keda.server.URL, Identity: forward.Caller, CAFile: writeFile(t, "ca.crt", keda.ca.PEM),
 		CertFile: writeFile(t, "tls.crt", cert), KeyFile: writeFile(t, "tls.key", key),
 	}
 	f, _ := forwarder(t, target)
@@ -227,12 +225,12 @@ func TestInTheCallersName(t *testing.T) {
 // TestWithoutKEDA: its metrics are an error that names it, ours are served;
 // and a loop of two adapters ends at the second.
 func TestWithoutKEDA(t *testing.T) {
-	kube, keda := newKubeDouble(t), newKedaDouble(t)
+	kube, keda := newFakeKube(t), newFakeKEDA(t)
 	kube.allow = func(string) bool { return true }
 	wrongToken, _ := forwarder(t, keda.target(t, "another-token"))
 	server := startServer(t, kube, &answering{}, wrongToken)
 	client := server.client(t, kube.clientCA, "hpa")
-	if code, body := server.get(t, client, externalChat+"s0-prometheus", nil); code != 503 || !strings.Contains(body, "does not know us") {
+	if code, body := server.get(t, client, externalChat+"s0-prometheus", nil); code != 503 || !strings.Contains(body, "rejects the adapter's credentials") {
 		t.Errorf("a wrong token: HTTP %d: %s", code, body)
 	}
 	keda.server.Close()

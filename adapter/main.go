@@ -40,7 +40,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return root.ExecuteContext(ctx)
 }
 
-// commands are what the program does beside serving.
+// commands are the subcommands.
 func commands() []*cobra.Command {
 	return []*cobra.Command{rulesCommand(), explainCommand(), simulateCommand(), versioncmd.New("gpuscale-adapter")}
 }
@@ -77,7 +77,7 @@ Its own flags are --config, --check, --kubeconfig, --log-level and --version.
 --prometheus-* and --metrics-* are prometheus-adapter's, put over the file; the
 others are those of every Kubernetes API server.`,
 		Args: cobra.NoArgs,
-		// Errors are printed once, by main; a wrong flag needs no page of help.
+		// Errors are printed once, by main; a wrong flag prints no usage page.
 		SilenceErrors: true, SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.version {
@@ -103,8 +103,8 @@ others are those of every Kubernetes API server.`,
 	return cmd
 }
 
-// check says whether a file can be used, its rules and those of the other
-// format included.
+// check validates a file, its rules and those of prometheus-adapter's format
+// included.
 func check(stdout io.Writer, file string, overlay func(*config.Config)) error {
 	f, err := load(file, overlay)
 	if f == nil {
@@ -118,7 +118,7 @@ func check(stdout io.Writer, file string, overlay func(*config.Config)) error {
 	return err
 }
 
-// load reads a configuration for a command that needs the whole of it.
+// load reads a configuration and fails on any problem in it.
 func load(file string, overlays ...func(*config.Config)) (*config.File, error) {
 	f, err := read(file, overlays...)
 	if err != nil {

@@ -2,8 +2,6 @@ package main
 
 import (
 	"bytes"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -15,13 +13,7 @@ import (
 
 func TestCommandLine(t *testing.T) {
 	dir := t.TempDir()
-	write := func(name, text string) string {
-		file := filepath.Join(dir, name)
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return file
-	}
+	write := func(name, text string) string { return writeFile(t, name, []byte(text)) }
 	good := write("good.yaml", "prometheus: {url: 'http://127.0.0.1:9090'}\n")
 	bad := write("bad.yaml", "prometheus: {url: ''}\ninterval: -1s\n")
 	odd := write("odd.yaml", "promethus: {}\n")

@@ -5,8 +5,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -39,13 +37,8 @@ func TestAKindInstalledLaterIsFound(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: %q}}]\ncontexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n", server.URL)
-	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	base := newBase(io.Discard)
-	if err := base.Flags().Parse([]string{"--lister-kubeconfig=" + kubeconfig, "--discovery-interval=10ms"}); err != nil {
+	if err := base.Flags().Parse([]string{"--lister-kubeconfig=" + kubeconfigOf(t, server.URL), "--discovery-interval=10ms"}); err != nil {
 		t.Fatal(err)
 	}
 	mapper, err := restMapper(t.Context(), base)

@@ -9,12 +9,11 @@ import (
 	"strings"
 )
 
-// garbagePercent is how much garbage may pile up on what is in use. Answers of
-// Prometheus are large and soon over, so the usual 100 would double the memory
-// for little of the processor's time.
+// garbagePercent is the default of GOGC. Answers of Prometheus are large and
+// short-lived, so Go's own 100 would use twice the memory to save little CPU.
 const garbagePercent = 50
 
-// memoryFiles say what the container may use, in control groups of version 2
+// memoryFiles hold the container's memory limit, in control groups of version 2
 // and of version 1.
 var memoryFiles = [...]string{"memory.max", "memory/memory.limit_in_bytes"}
 
@@ -24,13 +23,12 @@ func tuneCollector() {
 	if percent >= 0 {
 		debug.SetGCPercent(percent)
 	}
-	debug.SetMemoryLimit(limit) // leaves it alone if negative
+	debug.SetMemoryLimit(limit) // a negative limit changes nothing
 }
 
-// collector returns what to tell the garbage collector: its percentage, and
-// the bytes beyond which it should work harder, nine tenths of what the
-// container may use. Negative values leave things as they are: GOGC and
-// GOMEMLIMIT, where the user has set them, say what holds.
+// collector returns the garbage collector's settings: GOGC's percentage, and a
+// memory limit of nine tenths of the container's. A negative value changes
+// nothing: GOGC and GOMEMLIMIT, where set, take precedence.
 func collector(getenv func(string) string, groups fs.FS) (percent int, limit int64) {
 	percent, limit = -1, -1
 	if getenv("GOGC") == "" {
@@ -44,7 +42,7 @@ func collector(getenv func(string) string, groups fs.FS) (percent int, limit int
 		if err != nil {
 			continue
 		}
-		// "max", and version 1's number of nearly 2^63, mean none.
+		// "max", and version 1's number of nearly 2^63, mean no limit.
 		if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && n > 0 && n < math.MaxInt64/2 {
 			return percent, n / 10 * 9
 		}

@@ -17,9 +17,9 @@ const (
 	podCA    = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
 )
 
-// paFlags are prometheus-adapter's own flags, so that its Deployment works
-// when only the image is another. They say what the configuration file would
-// say of the backend "default".
+// paFlags are prometheus-adapter's own flags, so that its Deployment works with
+// only the image replaced. They configure the backend "default", like the
+// configuration file.
 type paFlags struct {
 	url, caFile, certFile, keyFile, tokenFile, verb, authConfig string
 	headers                                                     []string
@@ -44,7 +44,7 @@ func (p *paFlags) add(flags *pflag.FlagSet) {
 	own.StringVar(&p.tokenFile, "prometheus-token-file", "", "as prometheus.bearerTokenFile")
 	own.StringArrayVar(&p.headers, "prometheus-header", nil, "name=value, as in prometheus.headers; may be repeated")
 	own.StringVar(&p.verb, "prometheus-verb", "", "GET or POST, as prometheus.method")
-	own.BoolVar(&p.inCluster, "prometheus-auth-incluster", false, "show Prometheus the pod's own token")
+	own.BoolVar(&p.inCluster, "prometheus-auth-incluster", false, "send the pod's own token to Prometheus")
 	own.StringVar(&p.authConfig, "prometheus-auth-config", "", "not supported: use the token and certificate files")
 	own.DurationVar(&p.relist, "metrics-relist-interval", 0, "as prometheusAdapter.relistInterval")
 	own.DurationVar(&p.maxAge, "metrics-max-age", 0, "as prometheusAdapter.seriesAge")
@@ -61,8 +61,8 @@ func (p *paFlags) add(flags *pflag.FlagSet) {
 	})
 }
 
-// overlay returns what the flags put over the file's configuration. Call it
-// when they have been parsed.
+// overlay returns a function that applies the flags over the file's
+// configuration. Call it after parsing.
 func (p *paFlags) overlay() (func(*config.Config), error) {
 	if p.authConfig != "" {
 		return nil, errors.New("--prometheus-auth-config is not supported: put the kubeconfig's token or certificates into files and name them in --prometheus-token-file, --prometheus-ca-file and --prometheus-client-tls-*-file")

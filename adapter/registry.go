@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// scope registers for the time of one serving: the registry belongs to the
-// process, which may serve again after an error.
+// scope registers collectors until end. The registry belongs to the process,
+// which may serve again after an error.
 type scope struct {
 	prometheus.Registerer
 	mu  sync.Mutex
@@ -25,7 +25,7 @@ func (s *scope) Register(c prometheus.Collector) error {
 	return nil
 }
 
-// end takes back what was registered.
+// end unregisters everything registered through the scope.
 func (s *scope) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

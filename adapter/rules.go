@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 
@@ -10,7 +11,7 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/config"
 )
 
-// rulesCommand prints what would be asked, without asking it.
+// rulesCommand prints the queries without sending them.
 func rulesCommand() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
@@ -44,11 +45,8 @@ func printRules(w io.Writer, f *config.File) error {
 			}
 			continue
 		}
-		backend := r.Rule.Backend
-		if backend == "" {
-			backend = cache.DefaultBackend
-		}
-		if _, err := fmt.Fprintf(w, "%s (%s), asked of %s\n  %s\n", r.Name, where, backend, r.Rule.Query()); err != nil {
+		backend := cmp.Or(r.Rule.Backend, cache.DefaultBackend)
+		if _, err := fmt.Fprintf(w, "%s (%s), backend %s\n  %s\n", r.Name, where, backend, r.Rule.Query()); err != nil {
 			return err
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	adapterbase "sigs.k8s.io/custom-metrics-apiserver/pkg/cmd"
 	"sigs.k8s.io/custom-metrics-apiserver/pkg/dynamicmapper"
+	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
 
 	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/compat"
@@ -41,7 +42,7 @@ func newBase(stderr io.Writer) *adapterbase.AdapterBase {
 func serve(ctx context.Context, base *adapterbase.AdapterBase, configFile string, overlay func(*config.Config), log *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// The API server library serves this one registry at /metrics.
+	// The API server library serves this registry at /metrics.
 	reg := &scope{Registerer: legacyregistry.Registerer()}
 	defer reg.end()
 	if err := registerBuildInfo(reg); err != nil {
@@ -52,12 +53,12 @@ func serve(ctx context.Context, base *adapterbase.AdapterBase, configFile string
 		return err
 	}
 	cfg := conf.Force().File.Config
-	tables, err := cache.NewOf(conf.Setup(), reg, log)
+	tables, err := cache.New(conf.Setup(), reg, log)
 	if err != nil {
 		return err
 	}
-	var file fileRules
-	known := func(metric string) bool { return tables.Has(metric) || file.has(metric) }
+	var file *compat.Provider // nil without such a file
+	known := func(metric string) bool { return tables.Has(metric) || file.Has(metric) }
 	others, err := newForwarder(cfg.Forward, known, reg, log)
 	if err != nil {
 		return err
@@ -78,13 +79,13 @@ func serve(ctx context.Context, base *adapterbase.AdapterBase, configFile string
 	err = server.GenericAPIServer.AddReadyzChecks(
 		healthz.NamedCheck("pods", func(*http.Request) error { return pods.Ready() }),
 		healthz.NamedCheck("prometheus", func(*http.Request) error { return tables.Ready() }),
-		healthz.NamedCheck("prometheus-adapter-rules", func(*http.Request) error { return file.ready() }),
+		healthz.NamedCheck("prometheus-adapter-rules", func(*http.Request) error { return file.Ready() }),
 	)
 	if err != nil {
 		return fmt.Errorf("adding readiness checks: %w", err)
 	}
 	server.GenericAPIServer.Handler.NonGoRestfulMux.Handle("/debug/rules", debugRules(func() rulesPage {
-		return newRulesPage(conf.Force(), file.rules(), tables.Status(), time.Now())
+		return newRulesPage(conf.Force(), file.Rules(), tables.Status(), time.Now())
 	}))
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -92,15 +93,15 @@ func serve(ctx context.Context, base *adapterbase.AdapterBase, configFile string
 	running.Go(func() { tables.Run(ctx) })
 	running.Go(func() { conf.Run(ctx, tables.Apply) })
 	running.Go(func() { others.Run(ctx) })
-	running.Go(func() { file.run(ctx) })
+	running.Go(func() { file.Run(ctx) })
 	pods.Start(ctx.Done())
 	log.Info("serving", slog.Int("rules", len(tables.Rules())), slog.Int("backends", len(cfg.Servers())))
 	return base.Run(ctx)
 }
 
-// newProvider wires the metrics APIs into base and returns what must be
-// started.
-func newProvider(ctx context.Context, base *adapterbase.AdapterBase, tables *cache.Cache, others *forward.Forwarder, file *fileRules, cfg config.Config, lister compat.Lister, reg prometheus.Registerer, log *slog.Logger) (*provider.Informers, error) {
+// newProvider wires the metrics APIs into base and returns the informers, which
+// the caller starts.
+func newProvider(ctx context.Context, base *adapterbase.AdapterBase, tables *cache.Cache, others *forward.Forwarder, file **compat.Provider, cfg config.Config, lister compat.Lister, reg prometheus.Registerer, log *slog.Logger) (*provider.Informers, error) {
 	rest, err := base.ClientConfig()
 	if err != nil {
 		return nil, err
@@ -131,17 +132,20 @@ func newProvider(ctx context.Context, base *adapterbase.AdapterBase, tables *cac
 	}
 	above.Start(ctx.Done())
 	p.Use(provider.Extra{Above: above, External: others.Names})
-	if err := file.open(cfg, tables, lister, pods, client, mapper, log); err != nil {
+	if *file, err = newFileRules(cfg, tables, lister, pods, client, mapper, log); err != nil {
 		return nil, err
 	}
-	served := file.beside(p)
+	var served cma.MetricsProvider = p
+	if *file != nil {
+		served = compat.NewRoute(*file, p)
+	}
 	base.WithCustomMetrics(served)
 	base.WithExternalMetrics(served)
 	return pods, nil
 }
 
-// restMapper learns of kinds installed later, until ctx ends: the library
-// never starts its own refresh.
+// restMapper returns base's mapper, refreshed until ctx ends so that it finds
+// kinds installed later. The library does not start that refresh itself.
 func restMapper(ctx context.Context, base *adapterbase.AdapterBase) (apimeta.RESTMapper, error) {
 	mapper, err := base.RESTMapper()
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -26,39 +25,41 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/metrics/pkg/apis/custom_metrics"
 	"k8s.io/metrics/pkg/apis/external_metrics"
+	adapterbase "sigs.k8s.io/custom-metrics-apiserver/pkg/cmd"
 	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
 
 	"github.com/gpuscale/gpuscale/adapter/forward"
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/kube"
+	"github.com/gpuscale/gpuscale/internal/prom/promtest"
 )
 
-// TestMain keeps the API server library quiet. Its logger is one for the
+// TestMain silences the API server library's log. Its logger is one for the
 // whole process, so no test may set it while another runs.
 func TestMain(m *testing.M) {
 	kube.UseLogger(slog.New(slog.DiscardHandler))
 	os.Exit(m.Run())
 }
 
-// kubeDouble is as much of the Kubernetes API server as delegated
+// fakeKube is as much of the Kubernetes API server as delegated
 // authentication and authorisation ask for.
-type kubeDouble struct {
+type fakeKube struct {
 	url                    string
-	frontProxyCA, clientCA *testCA
+	frontProxyCA, clientCA *promtest.Authority
 	allow                  func(user string) bool
 	reviews                atomic.Int32
-	ready                  atomic.Bool // before, nobody but administrators may do anything
+	ready                  atomic.Bool // before that, only administrators have rights
 }
 
-func newKubeDouble(t *testing.T) *kubeDouble {
-	k := &kubeDouble{frontProxyCA: newTestCA(t, "front-proxy-ca"), clientCA: newTestCA(t, "client-ca")}
+func newFakeKube(t *testing.T) *fakeKube {
+	k := &fakeKube{frontProxyCA: promtest.NewAuthority(t, "front-proxy-ca"), clientCA: promtest.NewAuthority(t, "client-ca")}
 	server := httptest.NewServer(k)
 	t.Cleanup(server.Close)
 	k.url = server.URL
 	return k
 }
 
-func (k *kubeDouble) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (k *fakeKube) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == "/apis/authorization.k8s.io/v1/subjectaccessreviews":
 		k.reviews.Add(1)
@@ -86,18 +87,18 @@ func (k *kubeDouble) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusUnprocessableEntity)
 		reply(w, metav1.Status{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
-			Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: "not in this double",
+			Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: "not in this fake",
 		})
 	}
 }
 
-func (k *kubeDouble) configMap(w http.ResponseWriter, list bool) {
+func (k *fakeKube) configMap(w http.ResponseWriter, list bool) {
 	cm := map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap",
 		"metadata": map[string]any{"name": "extension-apiserver-authentication", "namespace": "kube-system", "resourceVersion": "1"},
 		"data": map[string]string{
-			"client-ca-file":                     string(k.clientCA.pem),
-			"requestheader-client-ca-file":       string(k.frontProxyCA.pem),
+			"client-ca-file":                     string(k.clientCA.PEM),
+			"requestheader-client-ca-file":       string(k.frontProxyCA.PEM),
 			"requestheader-allowed-names":        `["front-proxy-client"]`,
 			"requestheader-username-headers":     `["X-Remote-User"]`,
 			"requestheader-group-headers":        `["X-Remote-Group"]`,
@@ -157,21 +158,20 @@ func (answering) ListAllExternalMetrics() []cma.ExternalMetricInfo {
 	return []cma.ExternalMetricInfo{{Metric: "queue_depth"}}
 }
 
-// testServer is the API server as main builds it, around another provider.
-type testServer struct{ address string }
-
-func startServer(t *testing.T, cluster *kubeDouble, p cma.MetricsProvider, to *forward.Forwarder) *testServer {
+// kubeconfigOf names a cluster without credentials.
+func kubeconfigOf(t *testing.T, url string) string {
 	t.Helper()
-	dir := t.TempDir()
-	kubeconfig := filepath.Join(dir, "kubeconfig")
-	text := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: %q}}]\ncontexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n", cluster.url)
-	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	base := newBase(io.Discard)
-	args := []string{"--cert-dir=" + dir, "--lister-kubeconfig=" + kubeconfig}
-	for _, f := range []string{"authentication-kubeconfig", "authorization-kubeconfig"} {
-		args = append(args, "--"+f+"="+kubeconfig)
+	return writeFile(t, "kubeconfig", fmt.Appendf(nil, "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: %q}}]\ncontexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n", url))
+}
+
+// listening is what main starts from, with flags for a cluster and a port of
+// its own.
+func listening(t *testing.T, clusterURL string) (base *adapterbase.AdapterBase, address string) {
+	t.Helper()
+	base = newBase(io.Discard)
+	args := []string{"--cert-dir=" + t.TempDir()}
+	for _, f := range []string{"lister", "authentication", "authorization"} {
+		args = append(args, "--"+f+"-kubeconfig="+kubeconfigOf(t, clusterURL))
 	}
 	if err := base.Flags().Parse(args); err != nil {
 		t.Fatal(err)
@@ -181,6 +181,15 @@ func startServer(t *testing.T, cluster *kubeDouble, p cma.MetricsProvider, to *f
 		t.Fatal(err)
 	}
 	base.SecureServing.Listener = listener
+	return base, listener.Addr().String()
+}
+
+// testServer is the API server as main builds it, around another provider.
+type testServer struct{ address string }
+
+func startServer(t *testing.T, cluster *fakeKube, p cma.MetricsProvider, to *forward.Forwarder) *testServer {
+	t.Helper()
+	base, address := listening(t, cluster.url)
 	base.WithCustomMetrics(p)
 	base.WithExternalMetrics(p)
 	config, err := serverConfig(base)
@@ -197,7 +206,7 @@ func startServer(t *testing.T, cluster *kubeDouble, p cma.MetricsProvider, to *f
 			t.Errorf("the server ended with %v", err)
 		}
 	})
-	s := &testServer{address: listener.Addr().String()}
+	s := &testServer{address: address}
 	s.waitReady(t, cluster)
 	cluster.reviews.Store(0)
 	cluster.ready.Store(true)
@@ -206,7 +215,7 @@ func startServer(t *testing.T, cluster *kubeDouble, p cma.MetricsProvider, to *f
 
 // waitReady waits until the server believes both authorities: it has their
 // certificates from the API server a moment after it begins to listen.
-func (s *testServer) waitReady(t *testing.T, cluster *kubeDouble) {
+func (s *testServer) waitReady(t *testing.T, cluster *fakeKube) {
 	t.Helper()
 	await.For(t, time.Minute, "the server gets ready", func() error {
 		direct := s.client(t, cluster.clientCA, "admin", "system:masters")
@@ -222,7 +231,7 @@ func (s *testServer) waitReady(t *testing.T, cluster *kubeDouble) {
 	})
 }
 
-// probe asks for what is not there, which only an administrator is told.
+// probe asks for what is not there, which only an administrator may know.
 func (s *testServer) probe(client *http.Client, header http.Header) (code int) {
 	req, err := http.NewRequest(http.MethodGet, "https://"+s.address+"/nothing", nil)
 	if err != nil {
@@ -241,17 +250,17 @@ func (s *testServer) probe(client *http.Client, header http.Header) (code int) {
 
 // client shows a certificate of the CA with that name, or none. The server's
 // own certificate is made up by the library and not what is tested.
-func (s *testServer) client(t *testing.T, ca *testCA, name string, groups ...string) *http.Client {
+func (s *testServer) client(t *testing.T, ca *promtest.Authority, name string, groups ...string) *http.Client {
 	t.Helper()
 	c := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // see above
 	if ca != nil {
-		pair := ca.pair(t, name, groups...)
+		pair := ca.Pair(t, name, groups...)
 		// Also to a server that does not ask for this CA, as an attacker would.
-		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair, nil }
 	}
 	transport := &http.Transport{TLSClientConfig: c}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: 30 * time.Second}
+	return &http.Client{Transport: transport, Timeout: time.Minute}
 }
 
 func (s *testServer) get(t *testing.T, client *http.Client, path string, header http.Header) (code int, body string) {

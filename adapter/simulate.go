@@ -26,8 +26,8 @@ func simulateCommand() *cobra.Command {
 		Short: "Replay an HPA over a past range, as it is or with changes",
 		Long: `Replay an HPA over a past range, as it is or with changes (--set, --hpa).
 
-At each step the rules are asked for what they said then, and the HPA's own
-arithmetic, with its windows and policies, acts on replicas of its own.
+Each step evaluates the rules as of that time, and applies the HPA's own
+arithmetic, with its windows and policies, to simulated replicas.
 ` + reachHelp,
 		Args: hpaArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -45,7 +45,7 @@ arithmetic, with its windows and policies, acts on replicas of its own.
 			s := explain.Simulation{
 				Range: r, Rules: l.rules, Load: explain.Load(f.load), Tolerance: f.tolerance, Window: f.window,
 				Progress: func(rule string, done, total int) {
-					_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s: %d of %d steps\n", rule, done, total) // progress is worth no failure
+					_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s: %d of %d steps\n", rule, done, total) // losing progress output is no failure
 				},
 			}
 			if cmd.Flags().Changed("replicas") {
@@ -65,8 +65,8 @@ arithmetic, with its windows and policies, acts on replicas of its own.
 	flags.StringVar(&f.to, "to", "", "end, in RFC 3339; empty means now")
 	flags.DurationVar(&f.since, "since", 6*time.Hour, "length of the range")
 	flags.DurationVar(&f.step, "step", hpa.DefaultPeriod, "the controller manager's --horizontal-pod-autoscaler-sync-period")
-	flags.StringVar(&f.load, "load", string(explain.Recorded), "recorded: values are as they were; total: averages are shared by the replicas there are")
-	flags.Int32Var(&f.replicas, "replicas", 0, "at the beginning; unset means as many as there were")
+	flags.StringVar(&f.load, "load", string(explain.Recorded), "recorded: values as recorded; total: averages are divided among the simulated replicas")
+	flags.Int32Var(&f.replicas, "replicas", 0, "replicas at the beginning; unset means the recorded number")
 	return cmd
 }
 

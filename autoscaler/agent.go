@@ -20,18 +20,19 @@ import (
 	"github.com/gpuscale/gpuscale/internal/serve"
 )
 
-// agentFlags are what newAgentCommand is told.
+// agentFlags are the flags of newAgentCommand.
 type agentFlags struct {
 	config, kubeconfig, node, pod, listen, logLevel string
 	check                                           bool
 }
 
-// newAgentCommand is the program on each node whose pool has mig.actuator agent.
+// newAgentCommand returns the command that runs on each node of pools with mig.actuator
+// agent.
 func newAgentCommand(out, errs io.Writer) *cobra.Command {
 	var f agentFlags
 	cmd := &cobra.Command{
 		Use:   "agent",
-		Short: "Cut this node's MIG cards as the autoscaler says, around busy instances",
+		Short: "Repartition this node's MIG GPUs as the autoscaler decides, without disturbing allocated instances",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := agent.LoadConfig(f.config)
@@ -49,7 +50,7 @@ func newAgentCommand(out, errs io.Writer) *cobra.Command {
 	fs.StringVar(&f.config, "config", "", "configuration file; empty means defaults")
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; empty means the pod's service account")
 	fs.StringVar(&f.node, "node-name", os.Getenv("NODE_NAME"), "name of the node (default: the environment's NODE_NAME)")
-	fs.StringVar(&f.pod, "pod", ownPod(), "the agent's own pod, namespace/name; empty: a kubelet that has just been started is not recognised (default: the environment's POD_NAMESPACE and POD_NAME)")
+	fs.StringVar(&f.pod, "pod", ownPod(), "the agent's own pod, namespace/name; empty: a restart of kubelet is not recognised (default: the environment's POD_NAMESPACE and POD_NAME)")
 	fs.StringVar(&f.listen, "listen", ":9404", "address of /metrics, /livez and /readyz; empty serves nothing")
 	fs.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	fs.BoolVar(&f.check, "check", false, "check the configuration and end")
@@ -88,7 +89,7 @@ func runAgent(ctx context.Context, c agent.Config, f agentFlags, errs io.Writer)
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	cluster := agent.NewCluster(client, f.node)
 	a := agent.New(agent.Options{
-		Cluster: cluster, Hardware: hardware.New(c.Library, c.CallTimeout.Duration), Holders: kubelet,
+		Cluster: cluster, Hardware: hardware.New(c.Library, c.CallTimeout.Duration), PodResources: kubelet,
 		Exporter: agent.NewExporter(c.Exporter, cluster), Config: c, Boot: bootID(log), Metrics: agent.NewMetrics(registry), Log: log,
 	})
 	log.Info("starting", "version", buildinfo.Version(), "node", f.node, "freeze", c.Freeze)
@@ -102,32 +103,32 @@ func runAgent(ctx context.Context, c agent.Config, f agentFlags, errs io.Writer)
 	return serveWhile(ctx, server, func(ctx context.Context) error { return lead(ctx, c, a, log) })
 }
 
-// serveWhile runs work beside a server; either's end is the other's.
+// serveWhile runs a server and work; when one of them ends, so does the other.
 func serveWhile(ctx context.Context, server *serve.Server, work func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	serving := make(chan error, 1)
 	go func() {
-		defer cancel() // nobody could see the agent any more
+		defer cancel() // without the server there are no probes
 		serving <- server.Run(ctx)
 	}()
 	err := work(ctx)
 	cancel()
 	if served := <-serving; served != nil {
-		return served // why the work was ended too
+		return served // it has ended work, too
 	}
 	return err
 }
 
-// lead runs the agent while no other one runs on the machine.
+// lead runs the agent once it holds the machine's lock.
 func lead(ctx context.Context, c agent.Config, a *agent.Agent, log *slog.Logger) error {
-	said := false
+	logged := false
 	release, err := agent.Lock(ctx, c.LockFile, func() {
 		a.Health.Waiting()
-		if !said {
-			log.Warn("another agent runs on this machine; this one waits for its end", "file", c.LockFile)
+		if !logged {
+			log.Warn("waiting for another agent on this machine to end", "file", c.LockFile)
 		}
-		said = true
+		logged = true
 	})
 	if err != nil {
 		return err
@@ -137,12 +138,12 @@ func lead(ctx context.Context, c agent.Config, a *agent.Agent, log *slog.Logger)
 	return ctx.Err()
 }
 
-// bootID is what kubelet writes into the node's status, which does not outlive a
-// boot. Without it the autoscaler believes no report.
+// bootID is the boot ID that kubelet writes to the node's status too; it changes at each
+// boot. Without it the autoscaler rejects the agent's reports.
 func bootID(log *slog.Logger) string {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		log.Warn("the boot ID cannot be read; the autoscaler will not believe what is reported", "err", err)
+		log.Warn("reading boot ID failed; the autoscaler will reject reports", "err", err)
 	}
 	return strings.TrimSpace(string(text))
 }

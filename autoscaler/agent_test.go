@@ -17,8 +17,8 @@ import (
 	"github.com/gpuscale/gpuscale/internal/await"
 )
 
-// agentOn is an agent on a machine without a driver, whose API server knows no node:
-// what it serves, by path.
+// agentOn runs an agent on a machine without a driver, whose API server has no nodes. It
+// returns what the agent serves, by path.
 func agentOn(t *testing.T, listen func(dir string) string) (get func(path string) (int, string), end func() error) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "agent-*") // a socket's path must be short
@@ -44,7 +44,7 @@ clusters: [{name: c, cluster: {server: "`+api.URL+`"}}], users: [{name: u, user:
 	cmd.SetArgs([]string{"--config", config, "--kubeconfig", kubeconfig, "--node-name", "n", "--listen", listen(dir)})
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.ExecuteContext(ctx) }()
-	socket := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	socket := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(dir, "http.sock"))
 	}}}
 	t.Cleanup(socket.CloseIdleConnections)
@@ -68,8 +68,8 @@ clusters: [{name: c, cluster: {server: "`+api.URL+`"}}], users: [{name: u, user:
 	}
 }
 
-// TestAgentServes: the agent says that its loop turns, why it is not ready, and how
-// it is doing.
+// TestAgentServes: the agent serves its liveness, its readiness with the reason, and its
+// metrics.
 func TestAgentServes(t *testing.T) {
 	get, end := agentOn(t, func(dir string) string { return "unix:" + filepath.Join(dir, "http.sock") })
 	code, body := 0, ""
@@ -93,7 +93,7 @@ func TestAgentServes(t *testing.T) {
 	}
 }
 
-// TestAgentServesNothing where it is told so.
+// TestAgentServesNothing: with an empty --listen there is no server.
 func TestAgentServesNothing(t *testing.T) {
 	get, end := agentOn(t, func(string) string { return "" })
 	if code, _ := get("/livez"); code != 0 {

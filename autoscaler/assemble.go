@@ -20,31 +20,31 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
-// assembly is what the parts are put together from.
+// assembly has what assemble needs.
 type assembly struct {
 	config   Config
 	dryRun   bool
-	holder   string // in the lease
+	holder   string // this replica's identity in the lease
 	log      *slog.Logger
 	client   client.Client                                // reads from caches
-	pods     func(context.Context) ([]*corev1.Pod, error) // the cache's own; nil to have client list them
+	pods     func(context.Context) ([]*corev1.Pod, error) // the cache's own; nil: listed by client
 	live     client.Reader                                // reads from the API server
 	recorder record.EventRecorder
 	registry prometheus.Registerer
 	wake     <-chan struct{}
-	changed  <-chan struct{} // nil: every round is as soon as the last
+	changed  <-chan struct{} // nil: idleInterval does not apply
 	foreign  func() (foreign.Objects, error)
 	outlooks func() []observe.Outlook
 }
 
-// assemble puts the loop together, and what reads Prometheus for it.
+// assemble returns the loop, and the reader of Prometheus, which runs beside it.
 func assemble(a assembly) (*loop.Loop, *observe.Prometheus, error) {
 	c := a.config
 	reader, err := newReader(c.Prometheus, a.log)
 	if err != nil {
 		return nil, nil, err
 	}
-	var epoch *act.Epoch // none for who writes nothing
+	var epoch *act.Epoch // nil in a dry run
 	if !a.dryRun {
 		epoch = newEpoch(a)
 	}
@@ -62,22 +62,22 @@ func assemble(a assembly) (*loop.Loop, *observe.Prometheus, error) {
 			Client: a.client, Live: a.live, Pools: act.FencePools(providers, epoch), Partition: mig, Policy: policy,
 			ConfigDelay: c.MIGManager.ConfigDelay.Duration, Nominate: c.Nominate, DryRun: a.dryRun, Log: a.log,
 		}),
-		Store:    loop.NewStatusStore(a.client, a.live).Under(epoch),
-		Policy:   policy,
-		DryRun:   a.dryRun,
-		Interval: c.Interval.Duration,
-		Quiet:    c.QuietInterval.Duration,
-		Changed:  a.changed,
-		Wake:     a.wake,
-		Settle:   c.Settle.Duration,
-		Metrics:  loop.NewMetrics(a.registry),
-		Log:      a.log,
+		Store:        loop.NewStatusStore(a.client, a.live).Under(epoch),
+		Policy:       policy,
+		DryRun:       a.dryRun,
+		Interval:     c.Interval.Duration,
+		IdleInterval: c.IdleInterval.Duration,
+		Changed:      a.changed,
+		Wake:         a.wake,
+		Settle:       c.Settle.Duration,
+		Metrics:      loop.NewMetrics(a.registry),
+		Log:          a.log,
 	}
 	if !a.dryRun {
-		o.Publisher = loop.NewAnnouncer(a.client, a.recorder, a.log)
+		o.Publisher = loop.NewClusterPublisher(a.client, a.recorder, a.log)
 	}
 	l := loop.New(o)
-	if c.QuietInterval.Duration > c.Interval.Duration {
+	if c.IdleInterval.Duration > c.Interval.Duration {
 		reader.AskRarely(c.Prometheus.MaxAge.Duration, l.State.Unhurried)
 	}
 	return l, reader, nil
@@ -86,7 +86,7 @@ func assemble(a assembly) (*loop.Loop, *observe.Prometheus, error) {
 func newReader(c PrometheusConfig, log *slog.Logger) (*observe.Prometheus, error) {
 	var querier observe.Querier = nowhere{}
 	if c.URL == "" {
-		log.Warn("no prometheus.url is set: who holds what will be unknown")
+		log.Warn("prometheus.url is not set: allocations of GPUs are unknown")
 	} else {
 		p, err := prom.New(c.Config)
 		if err != nil {
@@ -97,7 +97,7 @@ func newReader(c PrometheusConfig, log *slog.Logger) (*observe.Prometheus, error
 	return observe.NewPrometheus(querier, c.Interval.Duration, log), nil
 }
 
-// nowhere is the Prometheus of who has none.
+// nowhere is the Querier without a prometheus.url.
 type nowhere struct{}
 
 func (nowhere) Each(context.Context, string, time.Time, sync.Locker, func([][2][]byte, float64, time.Time)) error {

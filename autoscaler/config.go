@@ -16,41 +16,41 @@ import (
 
 // Config is the program's configuration file. Durations are written "30s".
 type Config struct {
-	// Interval between rounds.
+	// Interval between reconciles.
 	Interval metav1.Duration `json:"interval"`
-	// QuietInterval between rounds while nobody waits, nothing is under way and no
-	// node is about to go; what changes ends it. Prometheus is asked less then, too.
-	// Not above Interval turns both off.
-	QuietInterval metav1.Duration `json:"quietInterval"`
-	// Settle is how long a round waits once a pod could not be placed, since
-	// others often follow; up to three times that while more come, and longer, but
-	// not above 1s, while hundreds wait. At most 1s.
+	// IdleInterval between reconciles while no pod is pending, no operation is under way
+	// and no node leaves; a change ends it. Prometheus is queried less often then, too.
+	// A value not above Interval turns both off.
+	IdleInterval metav1.Duration `json:"idleInterval"`
+	// Settle is how long a reconcile waits after a pod became unschedulable, since
+	// others often follow: up to three times that while more come, and up to 1s while
+	// hundreds are pending. At most 1s.
 	Settle metav1.Duration `json:"settle"`
-	// Nominate writes status.nominatedNodeName of a pod that others are asked to
-	// leave for, so that kube-scheduler keeps the place for it. It needs the right to
-	// patch pods/status.
+	// Nominate writes status.nominatedNodeName of a pod for which others are evicted, so
+	// that kube-scheduler reserves the capacity for it. It needs the right to patch
+	// pods/status.
 	Nominate   bool             `json:"nominate"`
 	Prometheus PrometheusConfig `json:"prometheus"`
 	Election   ElectionConfig   `json:"leaderElection"`
 	MIGManager MIGManagerConfig `json:"migManager"`
 	Debug      DebugConfig      `json:"debug"`
 	Policy     PolicyConfig     `json:"policy"`
-	// Forecasts of workloads, for which capacity is prepared ahead.
+	// Forecasts of workloads, for which nodes are added ahead of demand.
 	Forecasts []ForecastConfig `json:"forecasts"`
 }
 
-// PrometheusConfig says where the exporters' series are. Without a URL nothing
-// is known about who holds what, and no card is changed and no node given back.
+// PrometheusConfig is the source of the exporters' series. Without a URL allocations are
+// unknown: no GPU is repartitioned and no node removed.
 type PrometheusConfig struct {
 	prom.Config
-	// Interval between readings; Timeout of one query.
+	// Interval between readings; Timeout of a query.
 	Interval metav1.Duration `json:"interval"`
 	Timeout  metav1.Duration `json:"timeout"`
-	// MaxAge of what an exporter said, scrape included; older is unknown.
+	// MaxAge of an exporter's sample, scrape included; older ones are unknown.
 	MaxAge metav1.Duration `json:"maxAge"`
 }
 
-// ElectionConfig is the lease that one replica holds.
+// ElectionConfig is the leader election.
 type ElectionConfig struct {
 	Enabled       bool            `json:"enabled"`
 	Namespace     string          `json:"namespace"`
@@ -60,25 +60,25 @@ type ElectionConfig struct {
 	RetryPeriod   metav1.Duration `json:"retryPeriod"`
 }
 
-// MIGManagerConfig is where the GPU Operator's mig-manager looks.
+// MIGManagerConfig is the ConfigMap that the GPU Operator's mig-manager reads.
 type MIGManagerConfig struct {
 	Namespace string `json:"namespace"`
 	ConfigMap string `json:"configMap"`
-	// ConfigDelay is how long a new config is given to reach mig-manager's pod,
-	// since kubelet carries ConfigMaps over late: 60s is safe with the GPU
-	// Operator's. The default 0s risks a first try that fails and is rolled back.
+	// ConfigDelay is the time between publishing a new config and selecting it: kubelet
+	// syncs ConfigMaps to mig-manager's pod with a delay. 60s is safe with the GPU
+	// Operator's. With the default 0s a first attempt may fail and be rolled back.
 	ConfigDelay metav1.Duration `json:"configDelay"`
 }
 
-// Default is what a file that says nothing means.
+// Default is the configuration of an empty file.
 func Default() Config {
 	return Config{
 		Interval: seconds(1),
 		Settle:   duration(200 * time.Millisecond),
 		Nominate: true,
 
-		QuietInterval: seconds(10),
-		Prometheus:    PrometheusConfig{Interval: seconds(2), Timeout: seconds(5), MaxAge: seconds(30)},
+		IdleInterval: seconds(10),
+		Prometheus:   PrometheusConfig{Interval: seconds(2), Timeout: seconds(5), MaxAge: seconds(30)},
 		Election: ElectionConfig{
 			Enabled: true, Namespace: "gpuscale-system", Name: "gpuscale-autoscaler",
 			LeaseDuration: seconds(15), RenewDeadline: seconds(10), RetryPeriod: seconds(2),
@@ -92,7 +92,7 @@ func seconds(n int) metav1.Duration { return duration(time.Duration(n) * time.Se
 
 func duration(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }
 
-// Load reads, parses and validates a file; the empty name is the default.
+// Load reads, parses and validates a file; an empty name stands for Default.
 func Load(file string) (Config, error) {
 	if file == "" {
 		return Default(), Default().Validate()
@@ -111,7 +111,7 @@ func Load(file string) (Config, error) {
 	return c, nil
 }
 
-// Parse reads a file over the defaults. A field it does not know is an error.
+// Parse reads a file over the defaults. An unknown field is an error.
 func Parse(text []byte) (Config, error) {
 	c := Default()
 	asJSON, err := yaml.YAMLToJSONStrict(text)
@@ -136,7 +136,7 @@ func (c Config) Validate() error {
 	p.positive("prometheus.timeout", c.Prometheus.Timeout)
 	p.positive("prometheus.maxAge", c.Prometheus.MaxAge)
 	p.positive("interval", c.Interval)
-	p.notNegative("quietInterval", c.QuietInterval)
+	p.notNegative("idleInterval", c.IdleInterval)
 	if s := c.Settle.Duration; s < 0 || s > time.Second {
 		p.add("settle", "%s: want 0s to 1s", s)
 	}

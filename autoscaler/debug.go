@@ -11,20 +11,19 @@ import (
 	"strings"
 )
 
-// tokenHeader carries the token of /debug besides Authorization, which the API
-// server's proxy keeps to itself.
+// tokenHeader has the token of /debug, as an alternative to Authorization, which the API
+// server's proxy does not forward.
 const tokenHeader = "X-Gpuscale-Token"
 
-// DebugConfig says who may see /debug: it names every pod, node and quota.
+// DebugConfig protects /debug, which shows all pods, nodes and quotas.
 type DebugConfig struct {
-	// TokenFile holds the token that a caller must show who does not ask from the
-	// pod itself, as "kubectl port-forward" and "kubectl exec" do. Without a file
-	// nobody else is answered. It is read at each request, so that it can be
-	// rotated.
+	// TokenFile has the token for requests from outside the pod; requests through
+	// "kubectl port-forward" and "kubectl exec" need none. Without a file, requests from
+	// outside are refused. It is read at each request, so that it can be rotated.
 	TokenFile string `json:"tokenFile"`
 }
 
-// guard lets through who may see what is protected.
+// guard refuses requests to /debug that lack the token.
 type guard struct {
 	DebugConfig
 	log *slog.Logger
@@ -40,18 +39,18 @@ func (g guard) protect(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// refuses returns the status and the words for who must not see it, 0 for others.
+// refuses returns the status and the reason of a refusal, status 0 for none.
 func (g guard) refuses(r *http.Request) (int, string) {
 	if local(r) {
 		return 0, ""
 	}
 	if g.TokenFile == "" {
-		return http.StatusForbidden, "/debug is answered to callers on this pod only: use kubectl port-forward, or set debug.tokenFile in the autoscaler's configuration"
+		return http.StatusForbidden, "/debug is served to callers on this pod only: use kubectl port-forward, or set debug.tokenFile in the autoscaler's configuration"
 	}
 	want, err := token(g.TokenFile)
 	if err != nil {
 		g.log.Error("reading debug.tokenFile failed", "err", err)
-		return http.StatusForbidden, "the autoscaler cannot read its debug.tokenFile; its log says why"
+		return http.StatusForbidden, "the autoscaler cannot read its debug.tokenFile; see its log"
 	}
 	bearer, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	for _, shown := range []string{r.Header.Get(tokenHeader), bearer} {
@@ -59,11 +58,10 @@ func (g guard) refuses(r *http.Request) (int, string) {
 			return 0, ""
 		}
 	}
-	return http.StatusUnauthorized, "/debug wants the token of debug.tokenFile, as a bearer token or in the header " + tokenHeader
+	return http.StatusUnauthorized, "/debug requires the token of debug.tokenFile, as a bearer token or in the header " + tokenHeader
 }
 
-// forwarded are headers of what asks on behalf of others: a proxy beside us is
-// local, whoever is behind it may not be.
+// forwarded are headers of proxies: a proxy on this pod is local, its clients may not be.
 var forwarded = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Via"}
 
 func local(r *http.Request) bool {
@@ -80,13 +78,13 @@ func local(r *http.Request) bool {
 	return err == nil && ip != nil && ip.IsLoopback()
 }
 
-// same compares without telling by the time it takes how much of it is right.
+// same compares in constant time.
 func same(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
 }
 
-// minToken keeps an empty or cut-off file from being a token.
+// minToken rejects an empty or truncated file.
 const minToken = 16
 
 func token(file string) (string, error) {

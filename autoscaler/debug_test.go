@@ -21,7 +21,7 @@ func TestAllOfDebugIsProtected(t *testing.T) {
 	for _, path := range []string{"plan", "snapshot", "panic", "pprof/", "pprof/heap", "pprof/goroutine", "pprof/profile", "pprof/trace", "pprof/cmdline", "pprof/symbol"} {
 		for from, want := range map[string]int{"10.0.0.7:40000": http.StatusForbidden, "127.0.0.1:40000": http.StatusOK} {
 			if want == http.StatusOK && path != "pprof/" && path != "pprof/heap" && path != "pprof/goroutine" {
-				continue // they have nothing to show yet, or take their time
+				continue // they are empty yet, or slow
 			}
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/debug/"+path, nil)
 			r.RemoteAddr = from
@@ -34,8 +34,8 @@ func TestAllOfDebugIsProtected(t *testing.T) {
 	}
 }
 
-// TestDebugIsProtected: what /debug shows is answered on the pod itself, and
-// elsewhere only for the token; a proxy on the pod is not the pod.
+// TestDebugIsProtected: requests from the pod itself need no token, others do, also those
+// through a proxy on the pod.
 func TestDebugIsProtected(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {
@@ -64,7 +64,7 @@ func TestDebugIsProtected(t *testing.T) {
 		{name: "the token", from: "10.0.0.7:1", tokenFile: good, header: [2]string{tokenHeader, secret}, want: 200},
 		{name: "the token as a bearer", from: "10.0.0.7:1", tokenFile: good, header: [2]string{"Authorization", "Bearer " + secret}, want: 200},
 		{name: "an empty bearer of an empty file", from: "10.0.0.7:1", tokenFile: file("empty", "\n"), header: [2]string{"Authorization", "Bearer "}, want: 403},
-		{name: "a file cut off", from: "10.0.0.7:1", tokenFile: file("short", "abc"), header: [2]string{tokenHeader, "abc"}, want: 403},
+		{name: "a truncated file", from: "10.0.0.7:1", tokenFile: file("short", "abc"), header: [2]string{tokenHeader, "abc"}, want: 403},
 		{name: "no such file", from: "10.0.0.7:1", tokenFile: filepath.Join(dir, "none"), header: [2]string{tokenHeader, secret}, want: 403},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestDebugIsProtected(t *testing.T) {
 				t.Errorf("%d %q, want %d with %q", w.Code, w.Body, c.want, c.says)
 			}
 			if strings.Contains(w.Body.String(), secret) || strings.Contains(w.Body.String(), dir) {
-				t.Errorf("tells more than it should: %q", w.Body)
+				t.Errorf("reveals the token: %q", w.Body)
 			}
 		})
 	}

@@ -22,10 +22,10 @@ const (
 // usage marks an error in the command line.
 type usage struct{ error }
 
-// badSnapshot marks problems of a file that could be read, but not planned on.
+// badSnapshot marks a file that was read but is not a valid snapshot.
 type badSnapshot struct{ error }
 
-// exitCode is what the program ends with. Being told to end is no failure.
+// exitCode is the program's exit code. Ending by a signal is no failure.
 func exitCode(err error) int {
 	var asked usage
 	var file badSnapshot

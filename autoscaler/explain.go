@@ -16,22 +16,22 @@ import (
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
 
-// explainForms are the forms of an explanation.
+// explainForms are the output formats of an explanation.
 var explainForms = map[string]func(d explain.Document, w io.Writer) error{
 	"text": explain.Document.WriteText,
 	"json": explain.Document.WriteJSON,
 }
 
-// explainer is one of the subjects that can be asked about.
+// explainer is a subcommand of explain.
 type explainer struct {
 	use, short string
 	ask        func(plan.Snapshot, plan.Policy, string) (explain.Document, error)
 }
 
 var explainers = []explainer{
-	{"pod NAMESPACE/NAME", "Why a pod waits, what was weighed for it, and what would help", explain.ForPod},
-	{"gang NAMESPACE/NAME", "The same of a gang, and what each member waits for", explain.ForGang},
-	{"pool NAME", "Why a pool is as large as it is, and what its nodes are doing", explain.ForPool},
+	{"pod NAMESPACE/NAME", "Why a pod is pending, the options for it, and changes that would serve it", explain.ForPod},
+	{"gang NAMESPACE/NAME", "The same for a gang, with the reason of each member", explain.ForGang},
+	{"pool NAME", "Why a pool has its size, and the states of its nodes", explain.ForPool},
 }
 
 // newExplainCommand explains the last snapshot of a running autoscaler, or one in
@@ -41,11 +41,11 @@ func newExplainCommand(out io.Writer) *cobra.Command {
 	var form string
 	cmd := &cobra.Command{
 		Use:   "explain pod|gang|pool NAME [-f FILE | --url URL] [-o text|json]",
-		Short: "Say why a pod waits, which options were weighed, and what would have to change",
+		Short: "Explain why a pod is pending, its options, and changes that would serve it",
 		Long:  explainHelp,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usage{errors.New("what is to be explained? pod NAMESPACE/NAME, gang NAMESPACE/NAME or pool NAME")}
+				return usage{errors.New("a subject is required: pod NAMESPACE/NAME, gang NAMESPACE/NAME or pool NAME")}
 			}
 			return usage{fmt.Errorf("%q cannot be explained: want pod, gang or pool", args[0])}
 		},
@@ -76,23 +76,23 @@ func newExplainCommand(out io.Writer) *cobra.Command {
 	fs.StringVar(&from.lease, "lease", "gpuscale-autoscaler", "lease of the autoscaler, which names the replica to ask")
 	fs.IntVar(&from.port, "port", 9402, "port of the autoscaler's pods")
 	fs.StringVarP(&form, "output", "o", "text", "text or json")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text\tfor people", "json\tfor programs, " + explain.Version}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text\tto read", "json\tfor programs, " + explain.Version}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
-// askWithin bounds what is asked of a cluster and of an autoscaler.
-const askWithin = 30 * time.Second
+// requestTimeout bounds the requests to the cluster and the autoscaler.
+const requestTimeout = 30 * time.Second
 
 func explained(ctx context.Context, out io.Writer, from snapshotSource, in io.Reader, e explainer, name string, write func(explain.Document, io.Writer) error) error {
-	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	text, err := from.text(ctx, in)
 	if err != nil {
 		return err
 	}
 	where := cmp.Or(from.file, "the autoscaler's snapshot")
-	script, acts := scenario.Script(text)
-	if acts {
+	script, plays := scenario.Script(text)
+	if plays {
 		return usage{fmt.Errorf("%s has plans of its own: explain takes a snapshot; \"gpuscale-autoscaler plan -f\" plays it", named(where))}
 	}
 	snapshot, policy, err := readSnapshot(where, script)
@@ -106,25 +106,25 @@ func explained(ctx context.Context, out io.Writer, from snapshotSource, in io.Re
 	return write(d, out)
 }
 
-const explainHelp = `Say why a pod waits, which options were weighed for it, what each costs and why
-it lost, and what would have to change. Every change that is proposed was tried:
-the same snapshot was planned with it.
+const explainHelp = `Explain why a pod is pending: the options for it, what each costs, why it was not
+chosen, and changes that would serve the pod. Every proposed change was verified by
+planning the same snapshot with it.
 
-Without -f and --url the replica that leads is found by its lease and asked
-through the API server's proxy: that takes the right to get leases and pods/proxy
-in its namespace, and the token of its debug.tokenFile (--token-file). Without a
-token, ask from its own pod:
+Without -f and --url the leading replica is found by its lease and queried through
+the API server's proxy. That needs the right to get leases and pods/proxy in its
+namespace, and the token of its debug.tokenFile (--token-file). Without a token,
+forward a port to its pod:
 
   kubectl -n gpuscale-system port-forward deploy/gpuscale-autoscaler 9402 &
   gpuscale-autoscaler explain pod NAMESPACE/NAME --url http://localhost:9402
 
-Where there are several replicas, forward to the one that leads: the others have
-no snapshot and say so. Nothing is written, and the planning is done here.
+With several replicas, forward to the leader: the others have no snapshot. Nothing
+is written; the planning is done locally.
 
 Exit codes:
-  0  it was explained
-  1  the snapshot cannot be had: no file, no autoscaler, no right
+  0  success
+  1  the snapshot is not available: no file, no autoscaler, no right
   2  the command line is wrong
-  3  the file is no snapshot that can be planned on
-  4  there is no such subject in the snapshot, or it does not wait
+  3  the file is not a valid snapshot
+  4  the subject is not in the snapshot, or not pending
 `

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/gpuscale/gpuscale/autoscaler/explain"
 	"github.com/gpuscale/gpuscale/autoscaler/loop"
@@ -21,7 +23,7 @@ import (
 
 const crowded = "tick at=2026-11-21T09:00:00Z\npool p max=1 price=2 gpus=1 model=L40S\nnode n1 pool=p\npod a/runs wants=gpu node=n1\npod a/waits wants=gpu pending=1m\n"
 
-// atWork is an autoscaler whose last round saw the snapshot.
+// atWork serves /debug of an autoscaler whose last reconcile observed the snapshot.
 func atWork(t *testing.T, text string) http.Handler {
 	t.Helper()
 	snapshot, policy, err := scenario.Parse(text)
@@ -38,8 +40,8 @@ func atWork(t *testing.T, text string) http.Handler {
 	return mux
 }
 
-// TestTheSameWordEverywhere: the plan, the metric, the explanation and the Event have
-// one word for why a pod waits, and it is one of docs/reasons.md.
+// TestTheSameWordEverywhere: plan, metric, explanation and Event have the same reason for a
+// pending pod, one of docs/reasons.md.
 func TestTheSameWordEverywhere(t *testing.T) {
 	snapshot, policy, err := scenario.Parse(crowded)
 	if err != nil {
@@ -51,20 +53,22 @@ func TestTheSameWordEverywhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	const word = string(plan.PoolAtMax)
-	round, _ := l.State.Last()
-	if text := planText(round); !strings.Contains(text, "pod a/waits "+word) {
+	last, _ := l.State.Last()
+	if text := planText(last); !strings.Contains(text, "pod a/waits "+word) {
 		t.Errorf("the plan: %s", text)
 	}
-	if n := verdicts(t, registry, "pod", word); n != 1 {
-		t.Errorf("the metric counts %v pods", n)
+	page := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(page, fromHere(t, "/metrics"))
+	if want := fmt.Sprintf("%s{kind=%q,reason=%q} 1\n", metric.AutoscalerVerdicts.Name, "pod", word); !strings.Contains(page.Body.String(), want) {
+		t.Errorf("no %s in the metrics", want)
 	}
 	d, err := explain.ForPod(snapshot, policy, "a/waits")
 	if err != nil || d.Answer.Reason != word || d.Answer.Meaning == "" {
 		t.Errorf("the explanation: %+v, %v", d.Answer, err)
 	}
-	at := slices.IndexFunc(round.Plan.Verdicts, func(v plan.Verdict) bool { return v.Subject == "a/waits" })
-	note, warns := explain.Note(round.Plan.Verdicts[at])
-	if string(round.Plan.Verdicts[at].Reason) != word || !warns || !strings.Contains(note, d.Answer.WhatToDo) {
+	at := slices.IndexFunc(last.Plan.Verdicts, func(v plan.Verdict) bool { return v.Subject == "a/waits" })
+	note, warns := explain.Note(last.Plan.Verdicts[at])
+	if string(last.Plan.Verdicts[at].Reason) != word || !warns || !strings.Contains(note, d.Answer.WhatToDo) {
 		t.Errorf("the Event: %q", note)
 	}
 	doc, err := os.ReadFile("../docs/reasons.md")
@@ -73,28 +77,7 @@ func TestTheSameWordEverywhere(t *testing.T) {
 	}
 }
 
-// verdicts is what the metric of verdicts says of a kind and a reason.
-func verdicts(t *testing.T, from prometheus.Gatherer, kind, reason string) float64 {
-	t.Helper()
-	families, err := from.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			labels := map[string]string{}
-			for _, l := range m.GetLabel() {
-				labels[l.GetName()] = l.GetValue()
-			}
-			if f.GetName() == metric.AutoscalerVerdicts.Name && labels["kind"] == kind && labels["reason"] == reason {
-				return m.GetGauge().GetValue()
-			}
-		}
-	}
-	return 0
-}
-
-// TestExplainALiveAutoscaler: asked over HTTP, the answer is that of the file.
+// TestExplainALiveAutoscaler: the output over HTTP is that of the snapshot in a file.
 func TestExplainALiveAutoscaler(t *testing.T) {
 	server := httptest.NewServer(atWork(t, crowded))
 	defer server.Close()
@@ -116,9 +99,9 @@ func TestExplainALiveAutoscaler(t *testing.T) {
 	}
 }
 
-// TestExplainThroughTheAPIServer: without an address the lease says whom to ask,
-// and the API server's proxy carries the question and the token there. A pod that
-// the snapshot does not have is looked up.
+// TestExplainThroughTheAPIServer: without an address the lease names the leader, and the
+// API server's proxy forwards the request and the token. A pod that is not in the
+// snapshot is looked up.
 func TestExplainThroughTheAPIServer(t *testing.T) {
 	dir := t.TempDir()
 	tokenFile := filepath.Join(dir, "token")
@@ -135,7 +118,7 @@ func TestExplainThroughTheAPIServer(t *testing.T) {
 	}
 	answer("/apis/coordination.k8s.io/v1/namespaces/gpuscale-system/leases/gpuscale-autoscaler",
 		`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","spec":{"holderIdentity":"gpuscale-autoscaler-7d4b9c-xyz_4f2a"}}`)
-	answer("/apis/coordination.k8s.io/v1/namespaces/gpuscale-system/leases/nobodys",
+	answer("/apis/coordination.k8s.io/v1/namespaces/gpuscale-system/leases/unheld",
 		`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","spec":{"holderIdentity":""}}`)
 	answer("/api/v1/namespaces/a/pods/cpu",
 		`{"apiVersion":"v1","kind":"Pod","spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"1","memory":"1Gi"}}}]}}`)
@@ -172,10 +155,10 @@ func TestExplainThroughTheAPIServer(t *testing.T) {
 		says string
 	}{
 		{[]string{"pod", "a/none"}, exitNotFound, "there is no such pod"},
-		{[]string{"pod", "a/cpu"}, exitNotFound, "only for cpu, memory"},
+		{[]string{"pod", "a/cpu"}, exitNotFound, "only cpu, memory"},
 		{[]string{"pod", "a/gated"}, exitNotFound, "kueue.x-k8s.io/admission"},
 		{[]string{"pod", "a/runs"}, exitNotFound, "bound to node n1"},
-		{[]string{"pod", "a/waits", "--lease", "nobodys"}, exitFailed, "the autoscaler is not running"},
+		{[]string{"pod", "a/waits", "--lease", "unheld"}, exitFailed, "the autoscaler is not running"},
 		{[]string{"pod", "a/waits", "--lease", "none"}, exitFailed, "--lease"},
 		{[]string{"pod", "a/waits", "--port", "1"}, exitFailed, "port-forward pod/gpuscale-autoscaler-7d4b9c-xyz 1"},
 	} {
@@ -186,8 +169,7 @@ func TestExplainThroughTheAPIServer(t *testing.T) {
 	}
 }
 
-// TestTheTokenGoesNowhereElse: an address that sends us on to another does not get us
-// to show the token there.
+// TestTheTokenGoesNowhereElse: a redirect does not get the token.
 func TestTheTokenGoesNowhereElse(t *testing.T) {
 	shown := ""
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { shown = r.Header.Get(tokenHeader) }))
@@ -200,8 +182,8 @@ func TestTheTokenGoesNowhereElse(t *testing.T) {
 	}
 }
 
-// TestDebugOfWhoDoesNotLead: a replica without a round says why it has none.
-func TestDebugOfWhoDoesNotLead(t *testing.T) {
+// TestDebugOfAFollower: /debug of a replica that does not lead returns the reason.
+func TestDebugOfAFollower(t *testing.T) {
 	mux := http.NewServeMux()
 	routes(mux, loop.New(loop.Options{}).State, plan.DefaultPolicy(), guard{})
 	server := httptest.NewServer(mux)
@@ -212,34 +194,5 @@ func TestDebugOfWhoDoesNotLead(t *testing.T) {
 	server.Close()
 	if _, err = command(t, "explain", "pod", "a/b", "--url", server.URL); err == nil || !strings.Contains(err.Error(), "cannot be reached") {
 		t.Errorf("got %v", err)
-	}
-}
-
-// TestSnapshotsReadBack: every world the scenarios know goes through /debug/snapshot
-// and comes back to the same plan.
-func TestSnapshotsReadBack(t *testing.T) {
-	files, err := filepath.Glob("explain/testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no files", err)
-	}
-	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		world, _, _ := strings.Cut(string(raw), "----\n")
-		snapshot, policy, err := scenario.Parse(world)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w := httptest.NewRecorder()
-		atWork(t, world).ServeHTTP(w, fromHere(t, "/debug/snapshot"))
-		back, policyBack, err := scenario.Parse(w.Body.String())
-		if err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
-		if got, want := plan.Make(back, policyBack).String(), plan.Make(snapshot, policy).String(); got != want {
-			t.Errorf("%s: read back, it is another plan:\n%s\nwant\n%s", file, got, want)
-		}
 	}
 }

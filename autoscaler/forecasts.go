@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"time"
@@ -11,7 +12,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
-// ForecastConfig says from which series the need of a workload is foreseen.
+// ForecastConfig is the series from which a workload's demand is forecast.
 type ForecastConfig struct {
 	Namespace string `json:"namespace"`
 	// Kind is Deployment or StatefulSet; Name is the object's.
@@ -21,35 +22,28 @@ type ForecastConfig struct {
 	// replicas. PerReplica is how much of it one replica carries.
 	Query      string  `json:"query"`
 	PerReplica float64 `json:"perReplica"`
-	// Horizon is how far ahead to look: as long as a node takes to be ready. 0s
-	// takes 10m. History is how far back, 0s takes 168h; Step between values, 0s
-	// takes 1m.
+	// Horizon is how far ahead the forecast is, best the time a node takes to be ready;
+	// 0s stands for 10m. History is how far back the series is read, 0s stands for
+	// 168h; Step is the time between values, 0s stands for 1m.
 	Horizon metav1.Duration `json:"horizon"`
 	History metav1.Duration `json:"history"`
 	Step    metav1.Duration `json:"step"`
 }
 
-// What a forecast gets that does not say, and bounds.
+// Defaults and bounds of a forecast.
 const (
 	defaultHorizon = 10 * time.Minute
 	defaultHistory = 7 * 24 * time.Hour
 	defaultStep    = time.Minute
-	mostSteps      = 10_999 // of Prometheus' answers
-	// forecastEvery is how often a forecast is made again, while nodes take
-	// minutes.
+	maxSteps       = 10_999 // Prometheus' bound on a range query is 11,000 points
+	// forecastEvery is the interval between forecasts; nodes take minutes.
 	forecastEvery = 30 * time.Second
 )
 
 func (f ForecastConfig) series() observe.Series {
-	or := func(d metav1.Duration, otherwise time.Duration) time.Duration {
-		if d.Duration == 0 {
-			return otherwise
-		}
-		return d.Duration
-	}
 	return observe.Series{
 		Namespace: f.Namespace, Kind: f.Kind, Name: f.Name, Query: f.Query, PerReplica: f.PerReplica,
-		Horizon: or(f.Horizon, defaultHorizon), History: or(f.History, defaultHistory), Step: or(f.Step, defaultStep),
+		Horizon: cmp.Or(f.Horizon.Duration, defaultHorizon), History: cmp.Or(f.History.Duration, defaultHistory), Step: cmp.Or(f.Step.Duration, defaultStep),
 	}
 }
 
@@ -69,20 +63,20 @@ func validateForecasts(all []ForecastConfig, url string, p *problems) {
 		p.notNegative(at+"horizon", f.Horizon)
 		p.notNegative(at+"history", f.History)
 		p.notNegative(at+"step", f.Step)
-		if s := f.series(); s.Step > 0 && s.History/s.Step > mostSteps {
-			p.add(at+"step", "%s in steps of %s: want at most %d steps", s.History, s.Step, mostSteps)
+		if s := f.series(); s.Step > 0 && s.History/s.Step > maxSteps {
+			p.add(at+"step", "%s in steps of %s: want at most %d steps", s.History, s.Step, maxSteps)
 		} else if s.Step > s.History {
-			p.add(at+"step", "%s: longer than the history of %s, of which nothing would be seen", s.Step, s.History)
+			p.add(at+"step", "%s: longer than the history of %s", s.Step, s.History)
 		}
-		// The planner knows a workload by its namespace and name.
+		// The planner identifies a workload by its namespace and name.
 		if key := f.Namespace + "/" + f.Name; seen[key] {
-			p.add(at+"name", "there is a forecast for %s already", key)
+			p.add(at+"name", "duplicate forecast for %s", key)
 		} else {
 			seen[key] = true
 		}
 	}
 	if len(all) > 0 && url == "" {
-		p.add("forecasts", "need prometheus.url")
+		p.add("forecasts", "require prometheus.url")
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 )
 
-// newWatcher watches the gangs and queues of other people's APIs. What changes of
-// them is told, so that a gang does not wait for the next tick.
+// newWatcher watches gangs and queues of other APIs (JobSet, Kueue and others). It calls
+// changed when one of them changes, which ends the idle interval.
 func newWatcher(rc *rest.Config, changed func(), log *slog.Logger) (*foreign.Watcher, error) {
 	objects, err := dynamic.NewForConfig(rc)
 	if err != nil {

@@ -12,17 +12,17 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/act"
 )
 
-// identity of this run of this replica: one that starts again is another.
+// identity is unique to this process: after a restart it is another one.
 func identity() (string, error) {
 	host, err := os.Hostname()
 	if err != nil {
-		return "", fmt.Errorf("finding our own name: %w", err)
+		return "", fmt.Errorf("finding the host name: %w", err)
 	}
 	return host + "_" + string(uuid.NewUUID()), nil
 }
 
-// newLock is the lease, held under a name that we know: writes are checked
-// against it.
+// newLock is the lease of the leader election. Its holder identity is given, since writes
+// are checked against it.
 func newLock(rc *rest.Config, c ElectionConfig, holder string) (resourcelock.Interface, error) {
 	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, c.Namespace, c.Name,
 		resourcelock.ResourceLockConfig{Identity: holder}, rc, c.RenewDeadline.Duration)
@@ -32,8 +32,8 @@ func newLock(rc *rest.Config, c ElectionConfig, holder string) (resourcelock.Int
 	return lock, nil
 }
 
-// newEpoch is this replica's turn, whenever it comes. Without an election there
-// is no lease to ask, and whoever started last leads.
+// newEpoch is this replica's epoch, for when it leads. Without leader election there is
+// no lease to check, and the replica that started last leads.
 func newEpoch(a assembly) *act.Epoch {
 	o := act.EpochOptions{Holder: a.holder, Live: a.live, Log: a.log}
 	if a.config.Election.Enabled {

@@ -1,6 +1,6 @@
-// Command gpuscale-autoscaler decides, with reasons: wait, repartition a MIG
-// card, add or give back a node. One replica leads; each round it observes the
-// cluster, plans, makes its memory safe and acts.
+// Command gpuscale-autoscaler repartitions MIG GPUs and adds and removes GPU nodes, with
+// a reason for each decision. The leading replica observes the cluster, plans, persists
+// its state and acts, in each reconcile.
 package main
 
 import (
@@ -47,7 +47,7 @@ func newCommand(out, errs io.Writer) *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
 		Use:           "gpuscale-autoscaler",
-		Short:         "Repartition MIG cards, add and give back GPU nodes, with reasons",
+		Short:         "Repartition MIG GPUs, add and remove GPU nodes, with reasons",
 		Long:          longHelp,
 		Version:       buildinfo.Version(),
 		Args:          noArgs,
@@ -75,7 +75,7 @@ func newCommand(out, errs io.Writer) *cobra.Command {
 	fs.StringVar(&f.listen, "listen", ":9402", "address of /metrics, /livez, /readyz, /debug/plan and /debug/snapshot")
 	fs.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	fs.BoolVar(&f.check, "check", false, "check the configuration and end")
-	fs.BoolVar(&f.dryRun, "dry-run", false, "decide and say what would be done, but write nothing at all")
+	fs.BoolVar(&f.dryRun, "dry-run", false, "decide and log the actions, but write nothing to the cluster")
 	cmd.AddCommand(newPlanCommand(out))
 	cmd.AddCommand(newExplainCommand(out))
 	cmd.AddCommand(newReplayCommand(out, errs))
@@ -89,14 +89,14 @@ func newCommand(out, errs io.Writer) *cobra.Command {
 	return cmd
 }
 
-const longHelp = `Repartition MIG cards, add and give back GPU nodes, with reasons.
+const longHelp = `Repartition MIG GPUs, add and remove GPU nodes, with reasons.
 
-One replica leads; each round it observes the cluster, plans, makes its memory
-safe and acts.
+The leading replica observes the cluster, plans, persists its state and acts, in
+each reconcile.
 
 Exit codes:
-  0  it was told to end, or has done what it was asked
-  1  it failed: the configuration, the cluster or the lease
+  0  success, or ended by a signal
+  1  failure: the configuration, the cluster or the lease
   2  the command line is wrong
 `
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"path/filepath"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -13,6 +14,11 @@ func TestMain(m *testing.M) {
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
+		Setup: func(e *testscript.Env) error {
+			lists, err := filepath.Abs("../plan/replay/testdata")
+			e.Setenv("LISTS", lists)
+			return err
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"code": exitsWith,
 		},

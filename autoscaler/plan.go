@@ -13,7 +13,7 @@ import (
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
 
-// outputs are the forms of a plan.
+// outputs are the output formats of a plan.
 var outputs = map[string]func(io.Writer, plan.Plan) error{
 	"json": writePlanJSON,
 	"text": func(w io.Writer, p plan.Plan) error {
@@ -43,8 +43,8 @@ func newPlanCommand(out io.Writer) *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("reading the snapshot: %w", err)
 			}
-			script, acts := scenario.Script(text)
-			if acts {
+			script, plays := scenario.Script(text)
+			if plays {
 				return play(out, file, script, form)
 			}
 			snapshot, policy, err := readSnapshot(file, script)
@@ -56,17 +56,16 @@ func newPlanCommand(out io.Writer) *cobra.Command {
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "scenario file, as /debug/snapshot gives it; - for standard input")
 	cmd.Flags().StringVarP(&form, "output", "o", "text", "text or json")
-	// It fails for a flag that is not there.
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{
-		"text\tfor people, and for tests", "json\tfor programs, " + planVersion,
+		"text\tto read", "json\tfor programs, " + planVersion,
 	}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
-// play runs a scenario that does something by itself and prints its answers.
+// play runs a scenario with plan or settle lines and prints its output.
 func play(out io.Writer, file, script, form string) error {
 	if form != "text" {
-		return usage{fmt.Errorf("--output %s: %s has plans of its own; they are printed as text only", form, named(file))}
+		return usage{fmt.Errorf("--output %s: %s has plan lines of its own; their plans are printed as text only", form, named(file))}
 	}
 	answers, err := scenario.Run(script)
 	if _, writeErr := io.WriteString(out, answers); writeErr != nil {
@@ -85,13 +84,13 @@ func named(file string) string {
 	return file
 }
 
-// readSnapshot reads a text. Each problem of one that cannot be planned on names
-// the file and the line.
+// readSnapshot parses a snapshot. Each problem of an invalid one names the file and the
+// line.
 func readSnapshot(file, text string) (plan.Snapshot, plan.Policy, error) {
 	file = named(file)
 	if strings.TrimSpace(text) == "" {
-		// What was to be asked has not answered: that is not an empty cluster.
-		return plan.Snapshot{}, plan.Policy{}, badSnapshot{fmt.Errorf("%s: is empty; want a snapshot, as /debug/snapshot gives it", file)}
+		// The output of a failed command is not an empty cluster.
+		return plan.Snapshot{}, plan.Policy{}, badSnapshot{fmt.Errorf("%s: is empty; want a snapshot, as from /debug/snapshot", file)}
 	}
 	snapshot, policy, err := scenario.Parse(text)
 	if err == nil {
@@ -103,7 +102,7 @@ func readSnapshot(file, text string) (plan.Snapshot, plan.Policy, error) {
 	return snapshot, policy, nil
 }
 
-// policyProblems are those of a policy, each with its path.
+// policyProblems are the problems of a policy, each with its path.
 func policyProblems(p plan.Policy) error {
 	err := p.Check()
 	if err == nil {
@@ -132,11 +131,10 @@ func read(in io.Reader, file string) (string, error) {
 	return text, nil
 }
 
-// maxProblems bounds what is printed of a file that is something else altogether.
+// maxProblems bounds the problems printed of one file.
 const maxProblems = 10
 
-// located puts the file, and the line where a problem does not say it, before
-// each problem.
+// located prefixes each problem with the file, and with the line if that is missing.
 func located(file, text string, err error) error {
 	var out []error
 	problems := single(err)
@@ -153,7 +151,7 @@ func located(file, text string, err error) error {
 	return badSnapshot{errors.Join(out...)}
 }
 
-// single takes joined problems apart; what was put before them stays before each.
+// single splits joined problems; a prefix of all is repeated before each.
 func single(err error) []string {
 	var joined interface {
 		error
@@ -172,16 +170,16 @@ func single(err error) []string {
 	return out
 }
 
-// verbs are what declares the subjects of problems, by the beginning of their path.
+// verbs declare the subjects of problems, by the beginning of their path.
 var verbs = map[string]string{"pools": "pool", "nodes": "node", "pods": "pod", "forecasts": "forecast"}
 
-// lineOf finds the last line about the subject of a problem that Check found,
-// such as "pools[p].min: …"; 0 for none.
+// lineOf finds the last line about the subject of a problem such as "pools[p].min: …"; 0
+// for none.
 func lineOf(text, problem string) int {
 	switch {
 	case strings.HasPrefix(problem, "policy."):
 		return scenario.LineOf(text, "policy", "")
-	case strings.HasPrefix(problem, "memory."), strings.HasPrefix(problem, "now:"):
+	case strings.HasPrefix(problem, "state."), strings.HasPrefix(problem, "now:"):
 		return scenario.LineOf(text, "tick", "")
 	case strings.HasPrefix(problem, "tenants"):
 		_, rest, _ := strings.Cut(problem, "tenant \"")
@@ -200,7 +198,7 @@ func lineOf(text, problem string) int {
 	if !ok || !closed || verb == "" {
 		return 0
 	}
-	if index, ok := strings.CutPrefix(field, ".cards["); ok && kind == "nodes" {
+	if index, ok := strings.CutPrefix(field, ".gpus["); ok && kind == "nodes" {
 		index, _, _ = strings.Cut(index, "]")
 		if line := scenario.LineOf(text, "gpu", name+"/"+index); line > 0 {
 			return line
@@ -209,20 +207,20 @@ func lineOf(text, problem string) int {
 	return scenario.LineOf(text, verb, name)
 }
 
-const planHelp = `Print the plan for a snapshot: what the autoscaler would do, and why.
+const planHelp = `Print the plan for a snapshot: the autoscaler's actions, and the reasons.
 
-The file is scenario text, as /debug/snapshot of a running autoscaler gives it,
-its policy included; it may be packed with gzip. The same file gives the same
-plan, anywhere: no cluster is asked and nothing is done. A scenario that has plan
-or settle lines of its own is played in a simulated world, and its answers are
-printed; those that are written in it (after a line "----") are not looked at.
+The file is scenario text, as from /debug/snapshot of a running autoscaler, its
+policy included; it may be compressed with gzip. The same file always gives the
+same plan: no cluster is needed and nothing is done. A scenario with plan or settle
+lines of its own is played in a simulated cluster, and its output is printed; the
+output recorded in the file (after a line "----") is ignored.
 
 Exit codes:
   0  the plan was printed
   1  the file cannot be read, or the plan cannot be written
   2  the command line is wrong
-  3  the file is no snapshot that can be planned on; each problem is one line
-     that names the file and the line
+  3  the file is not a valid snapshot; each problem is one line that names the
+     file and the line
 
 -o text is one line for each action, with its reason and the pods it is done for
 below it, one for each verdict, and the totals.
@@ -236,26 +234,26 @@ pools' prices, an infinite number is null, empty lists are [].
   actions[]                 what to do, in order
     verb                    scale-up, repartition, rollback, uncordon, reclaim,
                             drain, remove-node or replace
-    pool, node, pod         what is acted on, where the verb has it
+    pool, node, pod         the object of the action, depending on the verb
     fromNodes, toNodes      scale-up: the pool's target before and after
-    card                    repartition: the card's index on the node
-    model                   repartition: the card's model
-    before, target          repartition: the card's layout now and then
-      text                  as people write it: 3g.40gb@0,4
+    gpu                     repartition: the GPU's index on the node
+    model                   repartition: the GPU's model
+    before, target          repartition: the GPU's layout before and after
+      text                  such as 3g.40gb@0,4
       placements[]          the same: profile, startMemorySlice, memorySlices
                             and computeSlices of each instance
     steps[]                 repartition: do (create or destroy) and placement
     operation               the name of a repartition, or of a cordon of ours
-    deadline                after which the action is given up
-    reason, detail          why: a word of docs/reasons.md, and for people
+    deadline                when the action times out
+    reason, detail          why: a reason of docs/reasons.md, and its details
     for[]                   the pods it is done for, namespace/name
     expectedCost            of the action
   verdicts[]                kind, subject, reason and detail, one for each pod,
-                            gang, pool, node, card, tenant and forecast
+                            gang, pool, node, GPU, tenant and forecast
   totals                    costPerHour and costPerHourAfter of all pools;
-                            pendingComputeSlices wanted by pending pods, and
+                            pendingComputeSlices requested by pending pods, and
                             pendingComputeSlicesLeft after this plan
-  memory                    what is remembered: lastScaleUp, lastScaleDown,
+  memory                    the planner's state: lastScaleUp, lastScaleDown,
                             lastRepartition, freeSince, unknownSince, sickSince,
                             lastReplace and lastDrain, each a list of name and
                             at; grown[] and removed[] with pool, at and nodes;

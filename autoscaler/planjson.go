@@ -10,13 +10,12 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// planVersion names the form of a plan in JSON. Fields may be added under it;
-// one that goes, or means something else, needs another version. planHelp says
-// what each field is.
+// planVersion is the version of a plan's JSON. Fields may be added; removing one or
+// changing its meaning needs another version. planHelp documents the fields.
 const planVersion = "plan.gpuscale.io/v1"
 
 // planDocument is a plan.Plan in JSON. Times are RFC 3339 in UTC, money is in the
-// currency of the pools' prices, and a number that is none (NaN, infinite) is null.
+// currency of the pools' prices, NaN and infinite numbers are null.
 type planDocument struct {
 	APIVersion string            `json:"apiVersion"`
 	Kind       string            `json:"kind"`
@@ -27,7 +26,7 @@ type planDocument struct {
 	Memory     memoryDocument    `json:"memory"`
 }
 
-// actionDocument has the fields that its verb has, and no others.
+// actionDocument has the fields of its verb only.
 type actionDocument struct {
 	Verb      string          `json:"verb"`
 	Pool      string          `json:"pool,omitempty"`
@@ -35,7 +34,7 @@ type actionDocument struct {
 	Pod       string          `json:"pod,omitempty"`
 	FromNodes *int            `json:"fromNodes,omitempty"`
 	ToNodes   *int            `json:"toNodes,omitempty"`
-	Card      *int            `json:"card,omitempty"`
+	GPU       *int            `json:"gpu,omitempty"`
 	Model     string          `json:"model,omitempty"`
 	Before    *layoutDocument `json:"before,omitempty"`
 	Target    *layoutDocument `json:"target,omitempty"`
@@ -49,7 +48,7 @@ type actionDocument struct {
 }
 
 type layoutDocument struct {
-	Text       string              `json:"text"` // as people write it
+	Text       string              `json:"text"` // such as 3g.40gb@0,4
 	Placements []placementDocument `json:"placements"`
 }
 
@@ -110,8 +109,7 @@ type failureDocument struct {
 	At    time.Time `json:"at"`
 }
 
-// writePlanJSON writes p as one indented document. The same plan gives the same
-// bytes.
+// writePlanJSON writes p as one indented document. Equal plans give equal bytes.
 func writePlanJSON(w io.Writer, p plan.Plan) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
@@ -120,7 +118,7 @@ func writePlanJSON(w io.Writer, p plan.Plan) error {
 }
 
 func documentOf(p plan.Plan) planDocument {
-	m := p.Memory
+	m := p.State
 	return planDocument{
 		APIVersion: planVersion, Kind: "Plan", At: p.At.UTC(),
 		Actions: each(p.Actions, actionOf),
@@ -155,7 +153,7 @@ func actionOf(a plan.Action) actionDocument {
 	case plan.ScaleUp:
 		out.FromNodes, out.ToNodes = &a.From, &a.To
 	case plan.Repartition:
-		out.Card = &a.Card
+		out.GPU = &a.GPU
 		out.Before, out.Target = layoutOf(a.Model, a.Before), layoutOf(a.Model, a.Target)
 		out.Steps = each(a.Steps, func(s mig.Step) stepDocument { return stepOf(a.Model, s) })
 	}
@@ -188,7 +186,7 @@ func growthOf(g plan.Growth) growthDocument { return growthDocument{g.Pool, g.At
 
 func stampOf(s plan.Stamp) stampDocument { return stampDocument{s.Name, s.At.UTC()} }
 
-// number is v, nil where it is none: JSON has no other word for that.
+// number is v, nil if that is NaN or infinite, which JSON lacks.
 func number(v float64) *float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil
@@ -196,7 +194,7 @@ func number(v float64) *float64 {
 	return &v
 }
 
-// each is never nil: an empty list is [], not null.
+// each converts a list. The result is never nil: in JSON an empty list is [], not null.
 func each[A, B any](list []A, convert func(A) B) []B {
 	out := make([]B, 0, len(list))
 	for _, a := range list {

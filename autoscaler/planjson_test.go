@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"flag"
 	"math"
 	"os"
@@ -49,7 +48,7 @@ func fullPlan(t *testing.T) plan.Plan {
 			{Verb: plan.Replace, Pool: "p", Node: "n7", Reason: plan.NodeSick},
 		},
 		Verdicts: []plan.Verdict{{Kind: plan.KindPod, Subject: "chat/a", Reason: plan.WaitUpcomingNode, Detail: "in 30s"}, {Kind: plan.KindNode, Subject: "n", Reason: plan.Steady}},
-		Memory: plan.Memory{
+		State: plan.State{
 			LastScaleUp: stamps("p"), LastScaleDown: stamps("q"), LastRepartition: stamps("n"), FreeSince: stamps("n/0"), UnknownSince: stamps("n2"),
 			SickSince: stamps("n7"), LastReplace: stamps("r"), LastDrain: stamps("s"),
 			Grown: []plan.Growth{{Pool: "p", At: at, Nodes: 2}}, Removed: []plan.Growth{{Pool: "q", At: at, Nodes: 3}}, Failures: []plan.Failure{{Name: "n/0", Count: 3, At: at}},
@@ -58,7 +57,7 @@ func fullPlan(t *testing.T) plan.Plan {
 	}
 }
 
-// TestPlanJSON: the form that others read does not change by itself.
+// TestPlanJSON: the JSON format is stable.
 func TestPlanJSON(t *testing.T) {
 	var got bytes.Buffer
 	if err := writePlanJSON(&got, fullPlan(t)); err != nil {
@@ -75,12 +74,12 @@ func TestPlanJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got.Bytes(), want) {
-		t.Errorf("%s is not what is written any more (with -update it will be): %s", golden, got.Bytes())
+		t.Errorf("%s differs (-update rewrites it): %s", golden, got.Bytes())
 	}
 }
 
-// TestEveryFieldIsEncoded: a fact that plan.Plan gains is not lost in JSON. Each
-// leaf of a full plan is changed by itself, and the document must change with it.
+// TestEveryFieldIsEncoded: every field of plan.Plan is in the JSON. Changing any leaf of a
+// full plan changes the document.
 func TestEveryFieldIsEncoded(t *testing.T) {
 	encode := func(p plan.Plan) string {
 		var b strings.Builder
@@ -128,10 +127,10 @@ func TestEveryFieldIsEncoded(t *testing.T) {
 		case reflect.Bool:
 			try(path, v, !v.Bool())
 		default:
-			t.Fatalf("%s: a %s, which this test cannot change", path, v.Kind())
+			t.Fatalf("%s: unknown kind %s", path, v.Kind())
 		}
 	}
-	// A repartition has what most actions have; the others have the rest.
+	// The fields of a repartition, then those of other verbs.
 	full := reflect.ValueOf(&p).Elem()
 	actions := full.FieldByName("Actions")
 	only := func(action int, fields ...string) {
@@ -140,7 +139,7 @@ func TestEveryFieldIsEncoded(t *testing.T) {
 		}
 	}
 	only(0, "From", "To", "Detail")
-	only(1, "Verb", "Pool", "Node", "Card", "Model", "Before", "Target", "Steps", "Operation", "Deadline", "Reason", "For", "Cost")
+	only(1, "Verb", "Pool", "Node", "GPU", "Model", "Before", "Target", "Steps", "Operation", "Deadline", "Reason", "For", "Cost")
 	only(4, "Pod")
 	if known := 17; reflect.TypeFor[plan.Action]().NumField() != known {
 		t.Errorf("plan.Action has %d fields, this test knows %d", reflect.TypeFor[plan.Action]().NumField(), known)
@@ -155,7 +154,7 @@ func TestEveryFieldIsEncoded(t *testing.T) {
 	}
 }
 
-// TestHelpNamesEveryField: --help is where the form is documented.
+// TestHelpNamesEveryField: --help documents every field.
 func TestHelpNamesEveryField(t *testing.T) {
 	var names func(reflect.Type) []string
 	names = func(typ reflect.Type) []string {
@@ -186,24 +185,7 @@ func TestHelpNamesEveryField(t *testing.T) {
 	}
 	for _, name := range fields {
 		if !words[name] {
-			t.Errorf("--help says nothing of %s", name)
+			t.Errorf("--help does not name %s", name)
 		}
-	}
-}
-
-// TestPlanJSONReadsBack: what is written is one document with no field twice.
-func TestPlanJSONReadsBack(t *testing.T) {
-	var b bytes.Buffer
-	if err := writePlanJSON(&b, fullPlan(t)); err != nil {
-		t.Fatal(err)
-	}
-	d := json.NewDecoder(bytes.NewReader(b.Bytes()))
-	d.DisallowUnknownFields()
-	var back planDocument
-	if err := d.Decode(&back); err != nil || d.More() {
-		t.Fatalf("%v, more: %v", err, d.More())
-	}
-	if !reflect.DeepEqual(back, documentOf(fullPlan(t))) {
-		t.Error("it does not read back as it was")
 	}
 }

@@ -9,102 +9,102 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// PolicyConfig is plan.Policy with names and durations as people write them. A
-// share is 0 … 1, money is in the currency of the pools' prices. Fields are carried
-// over by their names, and checked as their tag "want" says.
+// PolicyConfig is plan.Policy as it is configured. A share is 0 … 1, money is in the
+// currency of the pools' prices. Fields are copied by name, and checked by their tag
+// "want".
 type PolicyConfig struct {
 	// Freeze stops every action; decisions are still explained.
 	Freeze bool `json:"freeze"`
-	// MaxActionsPerRound bounds what is done in one round.
-	MaxActionsPerRound int `json:"maxActionsPerRound" want:"count"`
-	// MaxNodesPerScaleUp bounds one resize of a pool.
+	// MaxActionsPerReconcile bounds the actions in one reconcile.
+	MaxActionsPerReconcile int `json:"maxActionsPerReconcile" want:"count"`
+	// MaxNodesPerScaleUp bounds the nodes that one scale-up adds.
 	MaxNodesPerScaleUp int `json:"maxNodesPerScaleUp" want:"count"`
-	// MaxNodesPerHour bounds what a pool may be asked for within an hour.
+	// MaxNodesPerHour bounds the nodes added to a pool within an hour.
 	MaxNodesPerHour int `json:"maxNodesPerHour" want:"count"`
-	// MaxRemovalsPerRound bounds the nodes given back in one round.
-	MaxRemovalsPerRound int `json:"maxRemovalsPerRound" want:"count"`
-	// MaxRemovalShare bounds the share of a pool given back in one round; one node
-	// is always allowed.
+	// MaxRemovalsPerReconcile bounds the nodes removed in one reconcile.
+	MaxRemovalsPerReconcile int `json:"maxRemovalsPerReconcile" want:"count"`
+	// MaxRemovalShare bounds the share of a pool removed in one reconcile; one node is
+	// always allowed.
 	MaxRemovalShare float64 `json:"maxRemovalShare" want:"share"`
-	// MaxRemovalsPerTenMinutes bounds the nodes given back within ten minutes, over
-	// all pools.
+	// MaxRemovalsPerTenMinutes bounds the nodes removed within ten minutes, over all
+	// pools.
 	MaxRemovalsPerTenMinutes int `json:"maxRemovalsPerTenMinutes" want:"count"`
-	// RemovalInterval between two rounds that give back nodes of a pool.
+	// RemovalInterval between two reconciles that remove nodes of a pool.
 	RemovalInterval metav1.Duration `json:"removalInterval" want:"notNegative"`
-	// ScaleDownCooldown is how long after a pool grew nothing is taken from it.
+	// ScaleDownCooldown is how long after a scale-up a pool is not scaled down.
 	ScaleDownCooldown metav1.Duration `json:"scaleDownCooldown" want:"notNegative"`
 	// RepartitionCooldown between repartitions of one node.
 	RepartitionCooldown metav1.Duration `json:"repartitionCooldown" want:"notNegative"`
-	// RepartitionTimeout after which a repartition is undone.
+	// RepartitionTimeout after which a repartition is rolled back.
 	RepartitionTimeout metav1.Duration `json:"repartitionTimeout" want:"positive"`
-	// MaxUnready is the share of nodes not ready above which everything holds.
+	// MaxUnready is the share of unready nodes above which all actions stop.
 	MaxUnready float64 `json:"maxUnready" want:"share"`
-	// OKUnready nodes not ready hold nothing, whatever their share.
+	// OKUnready is a number of unready nodes that never stops actions.
 	OKUnready int `json:"okUnready" want:"count"`
-	// MaxIdleAtOnce is the share of nodes that may come to look idle within IdleHold
-	// before nothing is given back or taken for being idle; 1 turns it off.
+	// MaxIdleAtOnce is the share of nodes becoming idle within IdleHold above which no
+	// node is removed, drained or reclaimed for being idle; 1 turns it off.
 	MaxIdleAtOnce float64 `json:"maxIdleAtOnce" want:"share"`
-	// IdleHold is how long that lasts after the last of them.
+	// IdleHold is how long that lasts after the last node became idle.
 	IdleHold metav1.Duration `json:"idleHold" want:"notNegative"`
-	// OKIdle nodes that look idle at once hold nothing, whatever their share.
+	// OKIdle is a number of nodes becoming idle that never stops actions.
 	OKIdle int `json:"okIdle" want:"count"`
-	// WaitCostPerHour is what an hour of one pending card-equivalent costs.
+	// WaitCostPerHour is what an hour of one pending GPU-equivalent costs.
 	WaitCostPerHour float64 `json:"waitCostPerHour" want:"price"`
 	// DisruptionCost of one repartition.
 	DisruptionCost float64 `json:"disruptionCost" want:"price"`
-	// NodeLife is how long a new node is expected to be kept.
+	// NodeLife is the expected lifetime of a new node.
 	NodeLife metav1.Duration `json:"nodeLife" want:"positive"`
-	// NodeOverdue is how long a node may take to become ready before it is no
-	// longer believed in; three times the pool's readyAfter where that is longer.
+	// NodeOverdue is how long a node counts as upcoming; three times the pool's
+	// readyAfter where that is longer.
 	NodeOverdue metav1.Duration `json:"nodeOverdue" want:"positive"`
-	// RepartitionLife is how long a new layout is expected to serve.
+	// RepartitionLife is the expected lifetime of a new layout.
 	RepartitionLife metav1.Duration `json:"repartitionLife" want:"positive"`
-	// BuyBorrowed allows nodes to be bought for demand beyond its tenant's
-	// guarantee. Without it such demand gets what is free, or can be cut.
-	BuyBorrowed bool `json:"buyBorrowed"`
-	// MaxEvictionsPerRound bounds the pods asked to leave in one round; 0 turns
+	// ScaleUpBorrowed allows scale-ups for demand beyond its tenant's guarantee. Without
+	// it such demand is served by free and repartitioned capacity only.
+	ScaleUpBorrowed bool `json:"scaleUpBorrowed"`
+	// MaxEvictionsPerReconcile bounds the pods evicted in one reconcile; 0 turns
 	// reclaiming off.
-	MaxEvictionsPerRound int `json:"maxEvictionsPerRound" want:"count"`
-	// EvictionCost is what moving one card-equivalent of work costs: what is
-	// computed again, and patience.
+	MaxEvictionsPerReconcile int `json:"maxEvictionsPerReconcile" want:"count"`
+	// EvictionCost is the cost of evicting one GPU-equivalent of work: computation that
+	// is repeated, and delay.
 	EvictionCost float64 `json:"evictionCost" want:"price"`
-	// MaxDrains bounds the nodes being drained at a time; 0 turns draining off.
+	// MaxDrains bounds the nodes draining at a time; 0 turns draining off.
 	MaxDrains int `json:"maxDrains" want:"count"`
 	// DrainTimeout after which a drain is given up.
 	DrainTimeout metav1.Duration `json:"drainTimeout" want:"positive"`
 	// DrainCooldown between drains of one pool.
 	DrainCooldown metav1.Duration `json:"drainCooldown" want:"notNegative"`
-	// Headroom is the end of a forecast that is prepared for: none, low, expected
+	// Headroom is the estimate of forecasts that nodes are added for: none, low, expected
 	// or high.
 	Headroom plan.Headroom `json:"headroom"`
-	// HeadroomWeight is what being late for a forecast costs against being late
-	// for a pod that waits, 0 … 1.
+	// HeadroomWeight is the cost of forecast demand that is unserved, relative to that of
+	// pending pods, 0 … 1.
 	HeadroomWeight float64 `json:"headroomWeight" want:"share"`
-	// SickAfter is how long a card must have been sick before its node is
+	// SickAfter is how long a GPU must have been sick before its node is
 	// replaced; 0s turns replacing off.
 	SickAfter metav1.Duration `json:"sickAfter" want:"notNegative"`
 	// ReplaceInterval between two replacements in one pool.
 	ReplaceInterval metav1.Duration `json:"replaceInterval" want:"positive"`
-	// MaxSickShare is the share of a pool above which sick nodes are not replaced:
-	// then it is not the nodes.
+	// MaxSickShare is the share of a pool above which sick nodes are not replaced: a
+	// common cause is likely then.
 	MaxSickShare float64 `json:"maxSickShare" want:"share"`
 }
 
-// Plan returns the planner's policy.
+// Plan converts to the planner's policy.
 func (c PolicyConfig) Plan() (p plan.Policy) {
-	carry(reflect.ValueOf(c), reflect.ValueOf(&p).Elem())
+	copyFields(reflect.ValueOf(c), reflect.ValueOf(&p).Elem())
 	return p
 }
 
-// policyConfig is the way back from Plan.
+// policyConfig is the inverse of Plan.
 func policyConfig(p plan.Policy) (c PolicyConfig) {
-	carry(reflect.ValueOf(p), reflect.ValueOf(&c).Elem())
+	copyFields(reflect.ValueOf(p), reflect.ValueOf(&c).Elem())
 	return c
 }
 
-// carry writes each field of one struct to the other's of that name. Only durations
-// are of another type there; TestPolicyThereAndBack finds a field that is missing.
-func carry(from, to reflect.Value) {
+// copyFields copies the fields of one struct to those of the other by name. Only durations
+// differ in type. TestPolicyThereAndBack finds missing fields.
+func copyFields(from, to reflect.Value) {
 	for i := range from.NumField() {
 		value, field := from.Field(i), to.FieldByName(from.Type().Field(i).Name)
 		switch d := value.Interface().(type) {

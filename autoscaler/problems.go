@@ -15,7 +15,7 @@ func (p *problems) add(field, format string, args ...any) {
 	*p = append(*p, fmt.Errorf("%s: %s", field, fmt.Sprintf(format, args...)))
 }
 
-// under adds joined problems whose paths lack their beginning.
+// under adds joined problems, with path before the path of each.
 func (p *problems) under(path string, err error) {
 	if err == nil {
 		return

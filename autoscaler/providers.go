@@ -11,7 +11,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 )
 
-// newProviders makes every provider there is; one that no pool names asks nobody.
+// newProviders returns all providers. A provider that no pool names makes no calls.
 func newProviders(a assembly, mig *partition.Manager) pools.Providers {
 	return pools.Providers{
 		KWOK:    pools.NewKWOK(a.client, a.live, mig),
@@ -22,8 +22,7 @@ func newProviders(a assembly, mig *partition.Manager) pools.Providers {
 	}
 }
 
-// awsConfig takes credentials from where AWS's own programs do: environment,
-// files, the pod's role.
+// awsConfig loads the AWS SDK's default credentials: environment, files, the pod's role.
 func awsConfig(ctx context.Context, region string) (aws.Config, error) {
 	return awsconfig.LoadDefaultConfig(ctx, awsconfig.WithRegion(region), awsconfig.WithRetryMaxAttempts(2))
 }

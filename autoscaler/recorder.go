@@ -12,7 +12,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// newRecorder returns what writes Events, and counts what becomes of them.
+// newRecorder returns the recorder of Events, which are counted by result.
 func newRecorder(client kubernetes.Interface, scheme *runtime.Scheme, registry prometheus.Registerer, log *slog.Logger) *events.Recorder {
 	d := metric.AutoscalerEvents
 	counts := prometheus.NewCounterVec(prometheus.CounterOpts{Name: d.Name, Help: d.Help}, d.Labels)

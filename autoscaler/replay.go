@@ -13,7 +13,7 @@ import (
 	"github.com/gpuscale/gpuscale/plan/replay"
 )
 
-// replayFlags are what newReplayCommand is told.
+// replayFlags are the flags of newReplayCommand.
 type replayFlags struct {
 	nodes, pods, output string
 	policies            []string
@@ -36,12 +36,12 @@ func newReplayCommand(out, errs io.Writer) *cobra.Command {
 	fs.StringVar(&f.nodes, "nodes", "", "CSV of nodes: sn, cpu_milli, memory_mib, gpu, model")
 	fs.StringVar(&f.pods, "pods", "", "CSV of pods: name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec")
 	fs.StringSliceVar(&f.policies, "policy", nil, "ours, fgd, bestfit, random or firstfit; several allowed (default: the four of the published table, ours included)")
-	fs.Float64Var(&f.inflation, "inflation", 1.3, "how much arrives, in times the capacity, 1 to 10")
-	fs.IntVar(&f.seeds, "seeds", 10, "how many orders of arrival, 1 to 1000")
-	fs.IntVar(&f.firstSeed, "first-seed", 42, "the first of them")
-	fs.BoolVar(&f.mig, "mig", false, "our own variant: every card can be cut, fractions become instances (default policies: ours, bestfit, firstfit)")
+	fs.Float64Var(&f.inflation, "inflation", 1.3, "demand that arrives, in multiples of the capacity, 1 to 10")
+	fs.IntVar(&f.seeds, "seeds", 10, "number of arrival orders, 1 to 1000")
+	fs.IntVar(&f.firstSeed, "first-seed", 42, "seed of the first order")
+	fs.BoolVar(&f.mig, "mig", false, "MIG variant: every GPU can be repartitioned, fractions become instances (default policies: ours, bestfit, firstfit)")
 	fs.StringVarP(&f.output, "output", "o", "text", "text or json")
-	_ = cmd.MarkFlagRequired("nodes") // it fails for a flag that is not there
+	_ = cmd.MarkFlagRequired("nodes") // it fails for unknown flags only
 	_ = cmd.MarkFlagRequired("pods")
 	return cmd
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 
@@ -28,13 +27,14 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
 	"github.com/gpuscale/gpuscale/internal/kube"
+	"github.com/gpuscale/gpuscale/internal/serve"
 )
 
 // component in Events, leases and user agents.
 const component = "gpuscale-autoscaler"
 
-// run is the program once its configuration is known. It ends with ctx, or with
-// an error when this replica no longer leads.
+// run runs the autoscaler until ctx ends. It returns an error when this replica loses
+// leadership.
 func run(ctx context.Context, c Config, f flags, log *slog.Logger) error {
 	tuneCollector()
 	kube.UseLogger(log)
@@ -81,10 +81,10 @@ func run(ctx context.Context, c Config, f flags, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	return runAll(ctx, mgr, log, server.Run, watcher.Run, l.Run, reader.Run, outlooks.Run, recorder.Run)
+	return runAll(ctx, mgr, log, server, watcher.Run, l.Run, reader.Run, outlooks.Run, recorder.Run)
 }
 
-// wakeOn has the loop turn on what happens in the cluster.
+// wakeOn makes the loop reconcile on changes in the cluster.
 func wakeOn(ctx context.Context, mgr manager.Manager, waker *loop.Waker) error {
 	for _, on := range []struct {
 		object  client.Object
@@ -94,7 +94,7 @@ func wakeOn(ctx context.Context, mgr manager.Manager, waker *loop.Waker) error {
 	} {
 		informer, err := mgr.GetCache().GetInformer(ctx, on.object, cache.BlockUntilSynced(false))
 		if meta.IsNoMatchError(err) {
-			continue // there may be no GPUQuotas
+			continue // the CRD of GPUQuota is optional
 		}
 		if err == nil {
 			_, err = informer.AddEventHandler(on.handler)
@@ -106,8 +106,8 @@ func wakeOn(ctx context.Context, mgr manager.Manager, waker *loop.Waker) error {
 	return nil
 }
 
-// podsOf returns what lists the pods of a cache without copying them, once it is in
-// sync.
+// podsOf returns a function that lists the pods of a cache without copying them, once the
+// cache is in sync.
 func podsOf(from cache.Cache) func(context.Context) ([]*corev1.Pod, error) {
 	return func(ctx context.Context) ([]*corev1.Pod, error) {
 		informer, err := from.GetInformer(ctx, &corev1.Pod{})
@@ -116,7 +116,7 @@ func podsOf(from cache.Cache) func(context.Context) ([]*corev1.Pod, error) {
 		}
 		shared, ok := informer.(interface{ GetStore() toolscache.Store })
 		if !ok {
-			return nil, fmt.Errorf("a cache of pods that has no store: %T", informer)
+			return nil, fmt.Errorf("pod informer has no store: %T", informer)
 		}
 		all := shared.GetStore().List()
 		pods := make([]*corev1.Pod, 0, len(all))
@@ -129,8 +129,8 @@ func podsOf(from cache.Cache) func(context.Context) ([]*corev1.Pod, error) {
 	}
 }
 
-// newManager has the caches and the lease. A dry run holds none: a lease is
-// written.
+// newManager returns a manager with the caches and the leader election. A dry run has no
+// leader election, which would write a lease.
 func newManager(rc *rest.Config, c Config, dryRun bool, holder string) (manager.Manager, error) {
 	configMap := fields.OneTermEqualSelector("metadata.name", c.MIGManager.ConfigMap)
 	lock, err := newLock(rc, c.Election, holder)
@@ -161,22 +161,13 @@ func newManager(rc *rest.Config, c Config, dryRun bool, holder string) (manager.
 	return mgr, nil
 }
 
-// runAll runs the server at once and the others while this replica leads.
-func runAll(ctx context.Context, mgr manager.Manager, log *slog.Logger, server func(context.Context) error, leading ...func(context.Context) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	serving := make(chan error, 1)
-	go func() {
-		serving <- server(ctx)
-		cancel() // nobody could see us any more
-	}()
+// runAll runs the server, and while this replica leads, the others.
+func runAll(ctx context.Context, mgr manager.Manager, log *slog.Logger, server *serve.Server, leading ...func(context.Context) error) error {
 	for _, run := range leading {
 		if err := mgr.Add(manager.RunnableFunc(run)); err != nil {
 			return fmt.Errorf("adding to the manager: %w", err)
 		}
 	}
 	log.Info("starting", "version", buildinfo.Version())
-	err := mgr.Start(ctx)
-	cancel()
-	return errors.Join(err, <-serving)
+	return serveWhile(ctx, server, mgr.Start)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
 
-// syncer is a cache that may not be in sync yet.
+// syncer is a cache.
 type syncer interface {
 	WaitForCacheSync(ctx context.Context) bool
 }
@@ -42,13 +42,13 @@ func newServer(address string, l *loop.Loop, c Config, registry prometheus.Gathe
 	})
 }
 
-// routes show the last round: the plan for people, and the snapshot, that of a
-// round in which the planner panicked included, in the language that "plan -f"
-// reads. The policy goes with it, so that the plan is the same there. Go's profiles
-// are beside them, since what is slow is slow in somebody's cluster and not here.
-func routes(mux *http.ServeMux, state *loop.State, policy plan.Policy, who guard) {
+// routes serve the last reconcile: the plan as text, and the snapshot, also that of a
+// panic of the planner, as a scenario for "plan -f". The scenario includes the policy, so
+// that it gives the same plan. Go's profiles are served too: performance problems often
+// need the cluster they occur in.
+func routes(mux *http.ServeMux, state *loop.State, policy plan.Policy, g guard) {
 	show := func(path, otherwise string, text func() (string, bool)) {
-		mux.HandleFunc("GET "+path, who.protect(func(w http.ResponseWriter, _ *http.Request) {
+		mux.HandleFunc("GET "+path, g.protect(func(w http.ResponseWriter, _ *http.Request) {
 			shown, ok := text()
 			if !ok {
 				http.Error(w, otherwise, http.StatusServiceUnavailable)
@@ -59,10 +59,10 @@ func routes(mux *http.ServeMux, state *loop.State, policy plan.Policy, who guard
 			_, _ = fmt.Fprint(w, shown)
 		}))
 	}
-	const early = "no round has ended on this replica: it does not lead, or has just begun to"
+	const early = "no reconcile has ended on this replica: it does not lead, or leads since a moment ago"
 	show("/debug/plan", early, func() (string, bool) {
-		round, ok := state.Last()
-		return planText(round), ok
+		last, ok := state.Last()
+		return planText(last), ok
 	})
 	show("/debug/snapshot", early, func() (string, bool) {
 		snapshot, ok := state.Snapshot()
@@ -72,7 +72,7 @@ func routes(mux *http.ServeMux, state *loop.State, policy plan.Policy, who guard
 		"/debug/pprof/": pprof.Index, "/debug/pprof/profile": pprof.Profile, "/debug/pprof/trace": pprof.Trace,
 		"/debug/pprof/cmdline": pprof.Cmdline, "/debug/pprof/symbol": pprof.Symbol,
 	} {
-		mux.HandleFunc("GET "+path, who.protect(handle))
+		mux.HandleFunc("GET "+path, g.protect(handle))
 	}
 	show("/debug/panic", "the planner has not panicked on this replica", func() (string, bool) {
 		caught := state.Panic()
@@ -87,15 +87,15 @@ func scenarioText(s plan.Snapshot, policy plan.Policy) string {
 	return scenario.PrintPolicy(policy) + scenario.Print(s)
 }
 
-// panicText is what threw the planner, as a scenario that does it again.
+// panicText is a panic of the planner as a scenario that reproduces it.
 func panicText(p *loop.PlannerPanic, policy plan.Policy) string {
 	stack := strings.ReplaceAll(strings.TrimSpace(string(p.Stack)), "\n", "\n# ")
 	value := strings.ReplaceAll(fmt.Sprint(p.Value), "\n", "\n# ")
 	return fmt.Sprintf("# %s: %s\n# %s\n%s", p.At.UTC().Format(time.RFC3339Nano), value, stack, scenarioText(p.Snapshot, policy))
 }
 
-// planText is the plan and what came of it.
-func planText(r loop.Round) string {
+// planText is the plan, with the results of its actions.
+func planText(r loop.Reconcile) string {
 	text := fmt.Sprintf("# %s\n%s", r.Plan.At.UTC().Format(time.RFC3339Nano), r.Plan)
 	for _, result := range r.Results {
 		text += fmt.Sprintf("# %s %s: %s", result.Action.Verb, subject(result.Action), result.Outcome)
@@ -107,5 +107,5 @@ func planText(r loop.Round) string {
 	return text
 }
 
-// subject is what an action is done to.
+// subject is the object of an action.
 func subject(a plan.Action) string { return cmp.Or(a.Pod, a.Node, a.Pool) }

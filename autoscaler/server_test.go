@@ -17,18 +17,18 @@ import (
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
 
-// still is a world in which nothing happens.
+// still is a cluster without changes.
 type still struct{ seen plan.Snapshot }
 
 func (s still) Observe(context.Context, time.Time) (observe.Observation, error) {
 	return observe.Observation{Snapshot: s.seen}, nil
 }
-func (s still) Load(context.Context) (plan.Memory, error)                  { return s.seen.Memory, nil }
-func (still) Save(context.Context, plan.Snapshot, plan.Memory) error       { return nil }
+func (s still) Load(context.Context) (plan.State, error)                   { return s.seen.State, nil }
+func (still) Save(context.Context, plan.Snapshot, plan.State) error        { return nil }
 func (still) Resume(context.Context, time.Time) error                      { return nil }
 func (still) Apply(context.Context, plan.Snapshot, plan.Plan) []act.Result { return nil }
 
-// fromHere asks as kubectl port-forward does.
+// fromHere is a local request, as through kubectl port-forward.
 func fromHere(t *testing.T, path string) *http.Request {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
@@ -36,7 +36,7 @@ func fromHere(t *testing.T, path string) *http.Request {
 	return r
 }
 
-// TestPanicIsAScenario: what threw the planner can be fetched and planned again.
+// TestPanicIsAScenario: the snapshot of a panic is served and can be planned again.
 func TestPanicIsAScenario(t *testing.T) {
 	snapshot, policy, err := scenario.Parse("tick at=2026-11-21T09:00:00Z\npool p max=2 gpus=1 model=L40S\npod a/b wants=gpu\n")
 	if err != nil {
@@ -59,7 +59,7 @@ func TestPanicIsAScenario(t *testing.T) {
 	get("/debug/snapshot", http.StatusServiceUnavailable)
 	get("/debug/panic", http.StatusServiceUnavailable)
 	if l.Once(t.Context()) == nil {
-		t.Fatal("the round went well")
+		t.Fatal("the reconcile succeeded")
 	}
 	get("/debug/plan", http.StatusServiceUnavailable)
 	for _, path := range []string{"/debug/snapshot", "/debug/panic"} {
@@ -69,12 +69,12 @@ func TestPanicIsAScenario(t *testing.T) {
 		}
 	}
 	if text := get("/debug/panic", http.StatusOK); !strings.Contains(text, "# lines") || !strings.Contains(text, "server_test.go") {
-		t.Errorf("neither what nor where:\n%s", text)
+		t.Errorf("no panic value or no stack:\n%s", text)
 	}
 }
 
-// TestABugReportGivesTheSamePlan: what /debug/snapshot gives is planned elsewhere
-// as it was here, under the policy that was in force here.
+// TestABugReportGivesTheSamePlan: the snapshot of /debug/snapshot includes the policy and
+// gives the same plan.
 func TestABugReportGivesTheSamePlan(t *testing.T) {
 	snapshot, _, err := scenario.Parse("tick at=2026-11-21T09:00:00.123456789Z\npool p max=9 price=2 gpus=1 model=L40S\n" +
 		"pod a/b wants=gpu\npod a/c wants=gpu\npod a/d wants=gpu\n")
@@ -82,7 +82,7 @@ func TestABugReportGivesTheSamePlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	policy := plan.DefaultPolicy()
-	policy.MaxNodesPerScaleUp = 2 // of the three that are wanted
+	policy.MaxNodesPerScaleUp = 2 // of three that are needed
 	w := still{snapshot}
 	l := loop.New(loop.Options{Observer: w, Actor: w, Store: w, Policy: policy})
 	if err := l.Once(t.Context()); err != nil {
@@ -96,13 +96,13 @@ func TestABugReportGivesTheSamePlan(t *testing.T) {
 	if err := os.WriteFile(report, r.Body.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	round, _ := l.State.Last()
-	if len(round.Plan.Actions) != 1 || round.Plan.Actions[0].To != 2 {
-		t.Fatalf("planned here:\n%s", round.Plan)
+	last, _ := l.State.Last()
+	if len(last.Plan.Actions) != 1 || last.Plan.Actions[0].To != 2 {
+		t.Fatalf("planned by the loop:\n%s", last.Plan)
 	}
 	for form, write := range outputs {
 		var want strings.Builder
-		if err := write(&want, round.Plan); err != nil {
+		if err := write(&want, last.Plan); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := command(t, "plan", "-f", report, "-o", form); err != nil || got != want.String() {

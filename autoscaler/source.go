@@ -20,18 +20,18 @@ import (
 	"github.com/gpuscale/gpuscale/internal/kube"
 )
 
-// maxSnapshot bounds what is read of an answer: a hundred times what ten thousand
-// nodes need.
+// maxSnapshot bounds the size of a snapshot, at a hundred times that of ten thousand
+// nodes.
 const maxSnapshot = 1 << 30
 
-// snapshotSource is where a snapshot comes from: a file, an address, or the replica
-// that leads in a cluster.
+// snapshotSource is the source of a snapshot: a file, an address, or the leading replica
+// in a cluster.
 type snapshotSource struct {
 	file, url, tokenFile string
 	kubeconfig           string
 	namespace, lease     string
 	port                 int
-	client               kubernetes.Interface // once a cluster was asked
+	client               kubernetes.Interface // set by fromCluster
 }
 
 func (s *snapshotSource) text(ctx context.Context, in io.Reader) (string, error) {
@@ -58,8 +58,8 @@ func (s *snapshotSource) text(ctx context.Context, in io.Reader) (string, error)
 	return s.fromCluster(ctx, secret)
 }
 
-// direct goes nowhere else than it is told: a redirect would take the token along,
-// since it is in a header that nobody knows to be one.
+// direct does not follow redirects: they would leak the token, whose header Go's client
+// does not know to be sensitive.
 var direct = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
 func fromURL(ctx context.Context, address, secret string) (string, error) {
@@ -69,14 +69,14 @@ func fromURL(ctx context.Context, address, secret string) (string, error) {
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.JoinPath("debug", "snapshot").String(), nil)
 	if err != nil {
-		return "", fmt.Errorf("asking the autoscaler: %w", err)
+		return "", fmt.Errorf("querying the autoscaler: %w", err)
 	}
 	if secret != "" {
 		request.Header.Set(tokenHeader, secret)
 	}
 	answer, err := direct.Do(request)
 	if err != nil {
-		return "", fmt.Errorf("the autoscaler cannot be reached: %w; is \"kubectl port-forward\" to the replica that leads still running?", err)
+		return "", fmt.Errorf("the autoscaler cannot be reached: %w; is \"kubectl port-forward\" to the leading replica still running?", err)
 	}
 	defer func() { _ = answer.Body.Close() }()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxSnapshot+1))
@@ -84,7 +84,7 @@ func fromURL(ctx context.Context, address, secret string) (string, error) {
 		return "", fmt.Errorf("reading the autoscaler's answer: %w", err)
 	}
 	if len(text) > maxSnapshot {
-		return "", fmt.Errorf("the autoscaler at %s answered with more than %d MiB: that is no snapshot", u.Redacted(), maxSnapshot>>20)
+		return "", fmt.Errorf("the autoscaler at %s answered with more than %d MiB: not a snapshot", u.Redacted(), maxSnapshot>>20)
 	}
 	if answer.StatusCode != http.StatusOK {
 		return "", fmt.Errorf("the autoscaler at %s answered %s: %s", u.Redacted(), answer.Status, firstLine(text))
@@ -97,7 +97,7 @@ func firstLine(text []byte) string {
 	return line[:min(len(line), 300)]
 }
 
-// fromCluster asks the replica that holds the lease, through the API server.
+// fromCluster queries the lease holder, through the API server's proxy.
 func (s *snapshotSource) fromCluster(ctx context.Context, secret string) (string, error) {
 	rc, err := kube.Config(kube.Options{Kubeconfig: s.kubeconfig, UserAgent: component + "/" + buildinfo.Version()})
 	if err != nil {
@@ -108,11 +108,11 @@ func (s *snapshotSource) fromCluster(ctx context.Context, secret string) (string
 	}
 	lease, err := s.client.CoordinationV1().Leases(s.namespace).Get(ctx, s.lease, metav1.GetOptions{})
 	if err != nil {
-		return "", fmt.Errorf("asking who leads (lease %s/%s): %w; --namespace and --lease say where, or ask one with --url", s.namespace, s.lease, err)
+		return "", fmt.Errorf("finding the leader (lease %s/%s): %w; set --namespace and --lease, or --url", s.namespace, s.lease, err)
 	}
 	leader, ok := leaderOf(lease.Spec.HolderIdentity)
 	if !ok {
-		return "", fmt.Errorf("lease %s/%s: nobody holds it: the autoscaler is not running", s.namespace, s.lease)
+		return "", fmt.Errorf("lease %s/%s has no holder: the autoscaler is not running", s.namespace, s.lease)
 	}
 	request := s.client.CoreV1().RESTClient().Get().Namespace(s.namespace).Resource("pods").
 		Name(fmt.Sprintf("%s:%d", leader, s.port)).SubResource("proxy").Suffix("debug/snapshot")
@@ -121,16 +121,16 @@ func (s *snapshotSource) fromCluster(ctx context.Context, secret string) (string
 	}
 	text, err := request.DoRaw(ctx)
 	if err != nil {
-		if said := firstLine(text); said != "" {
-			err = fmt.Errorf("%w: %s", err, said)
+		if line := firstLine(text); line != "" {
+			err = fmt.Errorf("%w: %s", err, line)
 		}
-		return "", fmt.Errorf("asking the autoscaler %s/%s: %w; or: kubectl -n %s port-forward pod/%s %d, then --url http://localhost:%d",
+		return "", fmt.Errorf("querying the autoscaler %s/%s: %w; or: kubectl -n %s port-forward pod/%s %d, then --url http://localhost:%d",
 			s.namespace, leader, err, s.namespace, leader, s.port, s.port)
 	}
 	return string(text), nil
 }
 
-// leaderOf is the pod's name in what the lease says: "POD_uuid".
+// leaderOf is the pod's name in a holder identity, "POD_uuid".
 func leaderOf(holder *string) (string, bool) {
 	if holder == nil || *holder == "" {
 		return "", false
@@ -142,8 +142,7 @@ func leaderOf(holder *string) (string, bool) {
 	return name, true
 }
 
-// refine says more of a pod that the snapshot does not have, where a cluster can
-// be asked.
+// refine explains why a pod is not in the snapshot, if a cluster is available.
 func (s *snapshotSource) refine(ctx context.Context, err error, name string) error {
 	namespace, pod, ok := strings.Cut(name, "/")
 	if s.client == nil || !ok || !errors.Is(err, explain.ErrNotFound) {
@@ -158,12 +157,12 @@ func (s *snapshotSource) refine(ctx context.Context, err error, name string) err
 	case p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed:
 		return fmt.Errorf("pod %s: %w: it has ended (%s)", name, explain.ErrNotPending, p.Status.Phase)
 	case len(p.Spec.SchedulingGates) > 0:
-		return fmt.Errorf("pod %s: %w: its scheduling gate %q is closed; whoever set it has to open it", name, explain.ErrNotPending, p.Spec.SchedulingGates[0].Name)
+		return fmt.Errorf("pod %s: %w: its scheduling gate %q is closed; the controller that set it has to remove it", name, explain.ErrNotPending, p.Spec.SchedulingGates[0].Name)
 	}
-	return fmt.Errorf("pod %s: %w: it asks for no GPU that gpuscale knows, only for %s", name, explain.ErrNotFound, asks(p))
+	return fmt.Errorf("pod %s: %w: it requests no GPU known to gpuscale, only %s", name, explain.ErrNotFound, requests(p))
 }
 
-func asks(p *corev1.Pod) string {
+func requests(p *corev1.Pod) string {
 	var names []string
 	for _, c := range p.Spec.Containers {
 		for resource := range c.Resources.Requests {

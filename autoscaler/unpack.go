@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// unpacked is what r says, unpacked where it is gzip, as files of a report mostly
-// are. A mark of the byte order in front is no part of it.
+// unpacked returns the content of r, decompressed if it is gzip, without a byte order
+// mark.
 func unpacked(r io.Reader) (io.Reader, error) {
 	b := bufio.NewReader(r)
 	if magic, _ := b.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
@@ -20,12 +20,12 @@ func unpacked(r io.Reader) (io.Reader, error) {
 		b = bufio.NewReader(unzipped)
 	}
 	if mark, _ := b.Peek(3); bytes.Equal(mark, []byte("\ufeff")) {
-		_, _ = b.Discard(len(mark)) // they have been seen
+		_, _ = b.Discard(len(mark)) // Peek has buffered them
 	}
 	return b, nil
 }
 
-// readText reads a snapshot, within bounds.
+// readText reads a text of at most maxSnapshot.
 func readText(r io.Reader) (string, error) {
 	plain, err := unpacked(r)
 	if err != nil {
@@ -36,7 +36,7 @@ func readText(r io.Reader) (string, error) {
 		return "", err
 	}
 	if len(text) > maxSnapshot {
-		return "", fmt.Errorf("more than %d MiB: that is no snapshot", maxSnapshot>>20)
+		return "", fmt.Errorf("more than %d MiB: not a snapshot", maxSnapshot>>20)
 	}
 	return string(text), nil
 }

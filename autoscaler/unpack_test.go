@@ -37,7 +37,7 @@ func TestReadText(t *testing.T) {
 	}
 	for _, broken := range [][]byte{packed(t, want)[:4], packed(t, strings.Repeat(want, 100))[:30]} {
 		if got, err := readText(bytes.NewReader(broken)); err == nil {
-			t.Errorf("cut off: got %q", got)
+			t.Errorf("truncated: got %q", got)
 		}
 	}
 }

@@ -13,13 +13,13 @@ import (
 func alerting() *cobra.Command {
 	var values, out string
 	c := &cobra.Command{
-		Use: "alerts", Short: "Write the alerting rules, as they are or with other thresholds", Args: cobra.NoArgs,
+		Use: "alerts", Short: "Write the alerting rules, with default or other thresholds", Args: cobra.NoArgs,
 		Long: `Write the alerting rules as a file that Prometheus reads.
 
---values is a YAML file of what is to be different:
+--values is a YAML file of overrides:
 
-  programs: [exporter]            # those installed; none named means all
-  jobs: {exporter: gpu-metrics}   # scrape jobs, where they are called otherwise
+  programs: [exporter]            # those installed; empty means all
+  jobs: {exporter: gpu-metrics}   # scrape jobs with other names
   runbooks: https://wiki.example/runbooks
   labels: {team: platform}        # of every alert
   alerts:
@@ -50,7 +50,7 @@ func alerting() *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().StringVar(&values, "values", "", "YAML file of what is to be different")
+	c.Flags().StringVar(&values, "values", "", "YAML file of overrides")
 	c.Flags().StringVar(&out, "out", "", "file to write (default: standard output)")
 	return c
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/alerts"
 )
 
-// alerts writes to a file or to standard output, as the values say.
+// alerts writes to a file or to standard output, with the values applied.
 func TestAlerts(t *testing.T) {
 	dir := t.TempDir()
 	values, out := filepath.Join(dir, "values.yaml"), filepath.Join(dir, "alerts.yaml")
@@ -25,8 +25,8 @@ func TestAlerts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(string(written), "alert: GpuscaleAdapterDown") || strings.Contains(string(written), "critical\"\n    annotations:\n      summary: \"A card of") {
-		t.Errorf("not what the values say:\n%s", written)
+	if strings.Contains(string(written), "alert: GpuscaleAdapterDown") || strings.Contains(string(written), "critical\"\n    annotations:\n      summary: \"A GPU of") {
+		t.Errorf("the values are not applied:\n%s", written)
 	}
 	var page bytes.Buffer
 	if err := run(t.Context(), &page, "alerts"); err != nil {

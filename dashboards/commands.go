@@ -11,13 +11,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpuscale/gpuscale/dashboards/eval"
-	"github.com/gpuscale/gpuscale/dashboards/json"
 	"github.com/gpuscale/gpuscale/dashboards/preview"
+	"github.com/gpuscale/gpuscale/deploy/chart/gpuscale"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/serve"
 )
 
-// where is what both commands are told.
+// where are the flags of both commands.
 type where struct {
 	url    string
 	dir    string
@@ -25,10 +25,10 @@ type where struct {
 }
 
 func (o *where) flags(c *cobra.Command) {
-	c.Flags().StringVar(&o.url, "prometheus", "", "URL of Prometheus, or of what speaks its HTTP API")
+	c.Flags().StringVar(&o.url, "prometheus", "", "URL of Prometheus, or of a server with its HTTP API")
 	c.Flags().StringVar(&o.dir, "boards", "", "folder of boards' JSON (default: the boards built in)")
 	c.Flags().DurationVar(&o.scrape, "scrape-interval", 15*time.Second, "how often Prometheus scrapes")
-	_ = c.MarkFlagRequired("prometheus") // it fails for a flag that is not there
+	_ = c.MarkFlagRequired("prometheus") // it fails for an unknown flag
 }
 
 func (o *where) open() (eval.Source, []preview.Loaded, error) {
@@ -36,7 +36,7 @@ func (o *where) open() (eval.Source, []preview.Loaded, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("--prometheus: %w", err)
 	}
-	files := json.Files()
+	files := gpuscale.Boards()
 	if o.dir != "" {
 		files = os.DirFS(o.dir)
 	}
@@ -53,7 +53,7 @@ func show() *cobra.Command {
 	var listen string
 	c := &cobra.Command{
 		Use: "preview", Short: "Serve the boards over a Prometheus, without Grafana", Args: cobra.NoArgs,
-		Long: "Serve the boards over a Prometheus, drawn by gpuscale itself: a preview, not Grafana. Pages are drawn anew every 15 seconds.",
+		Long: "Serve the boards over a Prometheus, drawn by gpuscale itself: a preview, not Grafana. Pages refresh every 15 seconds.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			src, boards, err := o.open()
 			if err != nil {

@@ -1,5 +1,5 @@
-// Command gpuscale-dashboards writes the boards' JSON, and shows boards without
-// Grafana.
+// Command gpuscale-dashboards writes boards, recording rules and alerts, and shows
+// boards without Grafana.
 package main
 
 import (
@@ -13,8 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gpuscale/gpuscale/dashboards/alerts"
 	"github.com/gpuscale/gpuscale/dashboards/board"
 	"github.com/gpuscale/gpuscale/dashboards/boards"
+	"github.com/gpuscale/gpuscale/dashboards/rules"
 )
 
 func main() {
@@ -28,7 +30,7 @@ func main() {
 
 func command() *cobra.Command {
 	root := &cobra.Command{
-		Use: "gpuscale-dashboards", Short: "Write the Grafana boards, or look at them without Grafana",
+		Use: "gpuscale-dashboards", Short: "Write the Grafana boards, or show them without Grafana",
 		SilenceUsage: true, SilenceErrors: true,
 	}
 	root.AddCommand(generate(), alerting(), show(), draw())
@@ -36,25 +38,62 @@ func command() *cobra.Command {
 }
 
 func generate() *cobra.Command {
-	var dir string
+	var root string
 	c := &cobra.Command{
-		Use: "generate", Short: "Write every board's JSON", Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { return write(dir) },
+		Use: "generate", Short: "Write the boards, the recording rules and the alerts of a checkout", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return write(root) },
 	}
-	c.Flags().StringVar(&dir, "dir", "dashboards/json", "folder to write into")
+	c.Flags().StringVar(&root, "root", ".", "the checkout")
 	return c
 }
 
-// write every board as <uid>.json into a folder.
-func write(dir string) error {
-	for _, b := range boards.All() {
-		text, err := board.JSON(b)
-		if err != nil {
-			return err
+const boardsDir = "deploy/chart/gpuscale/files/dashboards"
+
+// write writes all generated files below a checkout, and removes those of deleted boards.
+func write(root string) error {
+	files, err := files()
+	if err != nil {
+		return err
+	}
+	there, err := filepath.Glob(filepath.Join(root, boardsDir, "*.json"))
+	if err != nil {
+		return err
+	}
+	for _, path := range there {
+		if files[boardsDir+"/"+filepath.Base(path)] == nil {
+			if err := os.Remove(path); err != nil {
+				return fmt.Errorf("removing a board: %w", err)
+			}
 		}
-		if err := os.WriteFile(filepath.Join(dir, b.UID+".json"), text, 0o644); err != nil {
-			return fmt.Errorf("writing a board: %w", err)
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(root, name), text, 0o644); err != nil {
+			return fmt.Errorf("writing generated files: %w", err)
 		}
 	}
 	return nil
+}
+
+// files are the generated files by their path in a checkout. The Helm chart holds
+// the boards and the recording rules; the alerts have a second form outside it.
+func files() (map[string][]byte, error) {
+	plain, err := alerts.Render(alerts.Values{})
+	if err != nil {
+		return nil, err
+	}
+	chart, err := alerts.ChartData()
+	if err != nil {
+		return nil, err
+	}
+	all := map[string][]byte{
+		"deploy/chart/gpuscale/files/recording.yaml": rules.YAML(),
+		"dashboards/alerts/gpuscale-alerts.yaml":     plain,
+		"deploy/chart/gpuscale/files/alerts.yaml":    chart,
+	}
+	for _, b := range boards.All() {
+		if all[boardsDir+"/"+b.UID+".json"], err = board.JSON(b); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }

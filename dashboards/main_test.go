@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,7 +16,7 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/preview"
 )
 
-// prometheus is a double: one that knows no series.
+// prometheus is a fake without series.
 func prometheus(t *testing.T) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -38,21 +39,48 @@ func run(ctx context.Context, out io.Writer, args ...string) error {
 	return c.ExecuteContext(ctx)
 }
 
+// The committed files equal the code's output; generate writes them, and removes a
+// deleted board.
 func TestGenerate(t *testing.T) {
-	dir := t.TempDir()
-	if err := run(t.Context(), io.Discard, "generate", "--dir", dir); err != nil {
+	want, err := files()
+	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
-	if err != nil || len(files) != len(boards.All()) {
-		t.Errorf("%d files, %v", len(files), err)
+	dir := t.TempDir()
+	if err := run(t.Context(), io.Discard, "generate", "--root", dir); err == nil {
+		t.Error("wrote into missing folders")
 	}
-	if err := run(t.Context(), io.Discard, "generate", "--dir", filepath.Join(dir, "missing")); err == nil {
-		t.Error("wrote into a folder that is not there")
+	for name, text := range want {
+		committed, err := os.ReadFile(filepath.Join("..", name))
+		if err != nil || !bytes.Equal(committed, text) {
+			t.Errorf("%s is out of date (run make generate): %v", name, err)
+		}
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gone := filepath.Join(dir, boardsDir, "gone.json")
+	if err := os.WriteFile(gone, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(t.Context(), io.Discard, "generate", "--root", dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(gone); err == nil {
+		t.Error("a deleted board is still there")
+	}
+	for name, text := range want {
+		if written, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !bytes.Equal(written, text) {
+			t.Errorf("%s: differs from the code: %v", name, err)
+		}
+	}
+	committed, err := filepath.Glob("json/*.json")
+	if err != nil || len(committed) != len(boards.All()) {
+		t.Errorf("deploy/chart/gpuscale/files/dashboards has %d boards, want %d: %v", len(committed), len(boards.All()), err)
 	}
 }
 
-// preview serves until it is told to stop, and says where.
+// preview serves until it is stopped, and prints its address.
 func TestPreview(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	reader, writer := io.Pipe()
@@ -99,7 +127,7 @@ func TestRenderWithoutABrowser(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongIsSaid(t *testing.T) {
+func TestProblemsAreReported(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		has  string

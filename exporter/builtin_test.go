@@ -25,12 +25,12 @@ func TestFilesOfTheOtherImageAreBuiltIn(t *testing.T) {
 			if err != nil || len(file.Fields) != want {
 				t.Fatalf("%q: %d counters, %v; want %d", path, len(file.Fields), err, want)
 			}
-			said := ""
+			output := ""
 			for _, w := range file.Warnings {
-				said += w.Error()
+				output += w.Error()
 			}
-			if (said == "") != (path == "") || path != "" && !strings.HasPrefix(said, path+":1: there is no such file") {
-				t.Errorf("%q: said %q", path, said)
+			if (output == "") != (path == "") || path != "" && !strings.HasPrefix(output, path+":1: there is no such file") {
+				t.Errorf("%q: output %q", path, output)
 			}
 		}
 	}
@@ -43,8 +43,8 @@ func TestFilesOfTheOtherImageAreBuiltIn(t *testing.T) {
 	}
 }
 
-// A file that was read and goes is a mistake, and what it said stays: to serve the
-// built-in ones would take its series away.
+// A file that was read and is removed is a mistake, and its content stays: to
+// serve the built-in ones would take its series away.
 func TestAFileThatGoesIsNotReplaced(t *testing.T) {
 	f := &countersFile{path: operatorCountersFile, found: true}
 	if _, err := os.Stat(operatorCountersFile); err == nil {

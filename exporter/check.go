@@ -20,20 +20,20 @@ import (
 // checkTimeout is how long a source may take to give its first values.
 const checkTimeout = 15 * time.Second
 
-const checkHelp = `Try the configuration, the GPUs and the kubelet once, and say what would be
+const checkHelp = `Try the configuration, the GPUs and the kubelet once, and report what would be
 served, what is missing and why. Nothing is served. Takes the exporter's flags
 and environment.
 
 Exit status: 0 everything is there; 1 a part failed or the flags are wrong;
 2 the exporter would run, and something that was asked for is missing.`
 
-// newCheck returns the command that tries everything once and serves nothing.
+// newCheck returns the command that tries every part once and serves nothing.
 func newCheck(env func(string) (string, bool)) *cobra.Command {
 	var c config
 	output := "text"
 	cmd := &cobra.Command{
 		Use:           "check",
-		Short:         "Try the configuration, the GPUs and the kubelet once, and say what was found",
+		Short:         "Try the configuration, the GPUs and the kubelet once, and report the result",
 		Long:          checkHelp,
 		Args:          cobra.NoArgs,
 		SilenceErrors: true,
@@ -60,7 +60,7 @@ func newCheck(env func(string) (string, bool)) *cobra.Command {
 	return cmd
 }
 
-// checker tries each part in turn; a part that fails takes no other with it.
+// checker tries each part in turn; a failed part does not affect the others.
 type checker struct {
 	config *config
 	log    *slog.Logger
@@ -100,34 +100,34 @@ func (k *checker) wantsAPI() bool {
 		c.kubernetes && (c.podLabels || c.podUID || c.enableDRA || c.fractionalGPUs)
 }
 
-// profiling says whether anything tells how busy it is as a mean and not as a
-// short look.
+// profiling reports which GPUs and instances have busy values as means over the
+// interval, not as short samples.
 func (k *checker) profiling(r *collect.Reading) {
 	const engineActive = 1001
 	with, all := 0, 0
 	for i := range r.Entities {
 		e := &r.Entities[i]
 		if e.Kind == collect.GPU && e.MIG {
-			continue // its instances tell
+			continue // its instances have values
 		}
 		all++
 		if _, ok := e.Value(engineActive); ok {
 			with++
 		}
 	}
-	found := fmt.Sprintf("%d of %d cards and instances have profiling metrics", with, all)
+	found := fmt.Sprintf("%d of %d GPUs and instances have profiling metrics", with, all)
 	if with == all {
 		k.found.add("profiling", found, nil)
 		return
 	}
-	why := found + ": profiling needs SYS_ADMIN or root in the process that runs DCGM, a card from Volta on, and no other profiler at work; cards show GPU_UTIL instead"
+	why := found + ": profiling needs SYS_ADMIN or root in the process that runs DCGM, a GPU from Volta on, and no other profiler at work; GPUs show GPU_UTIL instead"
 	if slices.ContainsFunc(r.Entities, func(e collect.Entity) bool { return e.Kind == collect.Instance }) {
 		why += ", MIG instances have nothing else"
 	}
 	k.found.missing("profiling", why)
 }
 
-// fields names the counters that nothing here has a value of.
+// fields names the counters without any value.
 func (k *checker) fields(r *collect.Reading, fields []counters.Field) {
 	var without []string
 	for i := range fields {
@@ -165,15 +165,15 @@ func (k *checker) series(r *collect.Reading, fields []counters.Field) {
 	text, count := page.Append(nil, r.Taken, false)
 	found := fmt.Sprintf("%d series of GPUs, %d bytes", count.Series, len(text))
 	if page.LeftOut != nil {
-		k.found.missing("series", found+fmt.Sprintf(", which is as many as --max-series allows; %d families are cut", len(page.LeftOut)))
+		k.found.missing("series", found+fmt.Sprintf(", which is as many as --max-series allows; %d families are left out", len(page.LeftOut)))
 		return
 	}
 	k.found.add("series", found, nil)
 }
 
 // firstReading reads until the source gives a value, and once more: the first
-// pass over a driver often comes before its first sample, and profiling takes an
-// interval longer. It also says what the source is.
+// pass over a driver often comes before its first sample, and profiling takes
+// an interval longer. It also names the source.
 func (k *checker) firstReading(ctx context.Context, fields []counters.Field) (*collect.Reading, string, error) {
 	source, err := openSource(k.config, k.log)
 	if err != nil {
@@ -230,13 +230,13 @@ func describe(r *collect.Reading) string {
 	if r == nil {
 		return ""
 	}
-	cards := 0
+	gpus := 0
 	for i := range r.Entities {
 		if r.Entities[i].Kind == collect.GPU {
-			cards++
+			gpus++
 		}
 	}
-	return fmt.Sprintf("%d cards, %d MIG instances, %d values", cards, len(r.Entities)-cards, values(r))
+	return fmt.Sprintf("%d GPUs, %d MIG instances, %d values", gpus, len(r.Entities)-gpus, values(r))
 }
 
 // askKubelet asks once and resolves the answer where there is a reading.
@@ -253,12 +253,12 @@ func askKubelet(ctx context.Context, c *config, r *collect.Reading) (string, err
 		return "", err
 	}
 	claims := watcher.Snapshot(time.Now()).Claims
-	found := fmt.Sprintf("%d devices held", len(claims))
+	found := fmt.Sprintf("%d devices allocated", len(claims))
 	if r == nil {
 		return found, nil
 	}
 	if _, unresolved := pods.Resolve(r.Entities, claims); len(unresolved) > 0 {
-		return "", fmt.Errorf("containers hold devices that the source does not show: %q", unresolved)
+		return "", fmt.Errorf("allocated devices are not in the reading: %q", unresolved)
 	}
 	return found, nil
 }

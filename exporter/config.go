@@ -69,7 +69,7 @@ type config struct {
 	allowed  []*regexp.Regexp
 	selected struct{ devices, switches, cpus collect.Selection }
 	timeouts struct{ read, write time.Duration }
-	// warnings say what was asked for and has no effect.
+	// warnings name options without effect.
 	warnings []string
 }
 
@@ -140,7 +140,7 @@ func (c *config) validate() []error {
 		problem("remote-hostengine-info", "cannot be used with --source nvml")
 	}
 	if c.pprof && c.webConfigFile == "" {
-		problem("enable-pprof", "needs --web-config-file: profiles tell too much to be served without TLS or a password")
+		problem("enable-pprof", "needs --web-config-file: profiles must not be served without TLS or a password")
 	}
 	problems = append(problems, c.side.validate()...)
 	return append(problems, c.parse()...)

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// configMapEvery is how often a ConfigMap is read again: 5,000 nodes that do
-	// so are 17 small requests a second.
+	// configMapEvery is how often a ConfigMap is read again: 5,000 nodes make
+	// 17 small requests a second.
 	configMapEvery = 5 * time.Minute
 	// configMapTimeout bounds one reading of it.
 	configMapTimeout = 15 * time.Second
@@ -41,11 +41,11 @@ func loadCounters(ctx context.Context, c *config) ([]counters.Field, error) {
 // Operator and many manifests name.
 const operatorCountersFile = "/etc/dcgm-exporter/dcp-metrics-included.csv"
 
-// countersFile is the file with the counters. Where it is not there, and is one
-// that dcgm-exporter's image brings, what that says is built in.
+// countersFile is the file with the counters. Of a file in dcgm-exporter's
+// image a copy is built in, which replaces an absent one.
 type countersFile struct {
 	path  string // "" where none was named
-	found bool   // it was there: should it go, what it said stays
+	found bool   // read before: when it is removed, its content stays
 }
 
 func (f *countersFile) read() (counters.File, error) {
@@ -60,8 +60,8 @@ func (f *countersFile) read() (counters.File, error) {
 		return file, err
 	}
 	file.Fields, err = builtIn()
-	if f.path != "" { // somebody named it, and may have meant another one
-		file.Warnings = []*counters.Error{{File: path, Line: 1, Reason: "there is no such file; what dcgm-exporter's image has in it is built in, and served"}}
+	if f.path != "" { // named by the user, who may have meant another one
+		file.Warnings = []*counters.Error{{File: path, Line: 1, Reason: "there is no such file; the built-in copy of dcgm-exporter's image is served"}}
 	}
 	return file, err
 }
@@ -99,7 +99,7 @@ func readCountersMap(ctx context.Context, api *pods.API, name string) (counters.
 	return parsed, nil
 }
 
-// countersLoader reads the counters from wherever the command line says.
+// countersLoader reads the counters from the source named on the command line.
 func countersLoader(c *config) (func(context.Context) (counters.File, error), error) {
 	if c.configMap == "" {
 		f := &countersFile{path: c.countersFile}
@@ -112,8 +112,8 @@ func countersLoader(c *config) (func(context.Context) (counters.File, error), er
 	return func(ctx context.Context) (counters.File, error) { return readCountersMap(ctx, api, c.configMap) }, nil
 }
 
-// reloader serves the counters anew when they change. A source of mistakes
-// leaves what is served as it is.
+// reloader serves the counters again when they change. Invalid counters leave
+// the served ones in place.
 type reloader struct {
 	load func(context.Context) (counters.File, error)
 	node interface {
@@ -129,7 +129,7 @@ type reloader struct {
 // every five minutes, and both on every hangup.
 func (r *reloader) run(ctx context.Context, c *config, hangup <-chan os.Signal) {
 	changed := make(chan struct{}, 1)
-	tell := func() {
+	notify := func() {
 		select {
 		case changed <- struct{}{}:
 		default:
@@ -144,7 +144,7 @@ func (r *reloader) run(ctx context.Context, c *config, hangup <-chan os.Signal) 
 		if path == "" {
 			path = defaultCountersFile
 		}
-		go watchFolder(ctx, filepath.Dir(path), tell)
+		go watchFolder(ctx, filepath.Dir(path), notify)
 	}
 	for {
 		select {
@@ -152,7 +152,7 @@ func (r *reloader) run(ctx context.Context, c *config, hangup <-chan os.Signal) 
 			return
 		case <-hangup:
 			r.log.Info("hangup: reading the counters again")
-			r.failed = "" // asked for: a mistake is worth a line again
+			r.failed = "" // on request a mistake is logged again
 		case <-poll:
 		case <-changed:
 		}
@@ -166,11 +166,11 @@ func (r *reloader) reload(ctx context.Context) {
 	switch {
 	case ctx.Err() != nil:
 	case err != nil && err.Error() == r.failed:
-		// Still the same mistake: it was said.
+		// The same mistake is logged once.
 	case err != nil:
 		r.failed = err.Error()
 		r.node.ReloadFailed()
-		r.log.Error("the new counters are not usable; those before stay", "error", err)
+		r.log.Error("new counters are invalid; the previous ones stay", "error", err)
 	case r.failed == "" && slices.Equal(file.Fields, r.served):
 		// Touched, not changed.
 	default:
@@ -183,6 +183,6 @@ func (r *reloader) reload(ctx context.Context) {
 
 func warnCounters(log *slog.Logger, file counters.File) {
 	for _, w := range file.Warnings {
-		log.Warn("counters: " + w.Error())
+		log.Warn("counters: line left out", "error", w)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/pods"
 )
 
-// taker notes what it is told to serve.
+// taker records the counters it has to serve.
 type taker struct {
 	fields []counters.Field
 	good   int
@@ -55,7 +55,7 @@ func TestReloader(t *testing.T) {
 		{"the same mistake", "DCGM_FI_DEV_GPU_UTILL, gauge, u\n", 1, 1, ""},
 		{"another", "DCGM_FI_DEV_GPU_UTIL, gage, u\n", 1, 2, "did you mean gauge?"},
 		{"mended, as it was before", one + two, 2, 2, "counters read"},
-		{"two lines for one", two + two, 3, 2, "stands on line 1 already"},
+		{"two lines for one", two + two, 3, 2, "is on line 1 already"},
 	} {
 		log.Reset()
 		write(t, path, step.text)
@@ -63,8 +63,8 @@ func TestReloader(t *testing.T) {
 		if node.good != step.good || node.bad != step.bad {
 			t.Errorf("%s: %d good and %d bad, want %d and %d", step.name, node.good, node.bad, step.good, step.bad)
 		}
-		if said := log.String(); (said == "") != (step.says == "") || !strings.Contains(said, step.says) {
-			t.Errorf("%s: log %q, want %q", step.name, said, step.says)
+		if output := log.String(); (output == "") != (step.says == "") || !strings.Contains(output, step.says) {
+			t.Errorf("%s: log %q, want %q", step.name, output, step.says)
 		}
 	}
 	if err := os.Remove(path); err != nil {
@@ -118,6 +118,7 @@ func TestCountersFromConfigMap(t *testing.T) {
 // A ConfigMap as the kubelet mounts it: the file is a link through ..data, and
 // an update moves ..data. Every scrape meanwhile has one of the two pages, whole.
 func TestReloadWithoutGap(t *testing.T) {
+	t.Parallel()
 	mount := t.TempDir()
 	version := func(name, text string) {
 		write(t, filepath.Join(mount, name, "counters.csv"), text)
@@ -136,26 +137,26 @@ func TestReloadWithoutGap(t *testing.T) {
 	}
 	// Values go stale 2.5 intervals later. A page without any is none of the two, so the
 	// interval is one that a busy machine keeps.
-	cmd, base := start(t, "--replay", "testdata/mixed.txt", "-c", "1000", "-f", path)
-	metricsHave(t, base, "DCGM_FI_DEV_POWER_USAGE{", "DCGM_FI_DEV_GPU_UTIL{", "gpuscale_exporter_reload_successful 1")
+	e := start(t, "--replay", "testdata/mixed.txt", "-c", "1000", "-f", path)
+	e.has(t, "DCGM_FI_DEV_POWER_USAGE{", "DCGM_FI_DEV_GPU_UTIL{", "gpuscale_exporter_reload_successful 1")
 
 	version("..v2", "DCGM_FI_DEV_POWER_USAGE, gauge, p\nDCGM_FI_DEV_FB_USED, gauge, f\n")
 	until(t, "the new counters", func() (bool, string) {
-		_, body := get(t, base+"/metrics")
+		_, body := get(t, e.base+"/metrics")
 		if !strings.Contains(body, "DCGM_FI_DEV_POWER_USAGE{") || strings.Contains(body, "DCGM_FI_DEV_GPU_UTIL{") == strings.Contains(body, "DCGM_FI_DEV_FB_USED{") {
 			t.Fatalf("a scrape between the pages:\n%s", body)
 		}
 		return strings.Contains(body, "DCGM_FI_DEV_FB_USED{"), body
 	})
-	metricsHave(t, base, `gpuscale_exporter_reload_total{result="ok"} 1`)
+	e.has(t, `gpuscale_exporter_reload_total{result="ok"} 1`)
 
 	version("..v3", "DCGM_FI_DEV_POWER_USAGE, gage, p\n")
-	metricsHave(t, base, `gpuscale_exporter_reload_total{result="error"} 1`, "gpuscale_exporter_reload_successful 0", "DCGM_FI_DEV_FB_USED{")
+	e.has(t, `gpuscale_exporter_reload_total{result="error"} 1`, "gpuscale_exporter_reload_successful 0", "DCGM_FI_DEV_FB_USED{")
 
-	// A hangup asks at once, whatever the file system told.
+	// A hangup reads at once, whatever the file system reported.
 	version("..v4", "DCGM_FI_DEV_GPU_TEMP, gauge, t\n")
-	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+	if err := e.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	metricsHave(t, base, "DCGM_FI_DEV_GPU_TEMP{", "gpuscale_exporter_reload_successful 1")
+	e.has(t, "DCGM_FI_DEV_GPU_TEMP{", "gpuscale_exporter_reload_successful 1")
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
-// Readings come every second; a dump is for a person.
+// Readings come every second; a dump is read by users.
 const (
 	dumpEvery  = 30 * time.Second
 	cleanEvery = time.Hour
@@ -31,9 +31,8 @@ type dumpOptions struct {
 	compress       bool
 }
 
-// dumper writes readings to files: who reported what, for a look at a problem
-// after the fact. It writes from its own goroutine, so a full disk holds up
-// nothing.
+// dumper writes readings to files, to analyse a problem later. It writes from
+// its own goroutine, so a full disk blocks nothing.
 type dumper struct {
 	opts  dumpOptions
 	log   *slog.Logger
@@ -77,14 +76,14 @@ func (d *dumper) run(ctx context.Context) {
 func (d *dumper) write(r *collect.Reading) {
 	name, err := d.save(r)
 	if err != nil {
-		d.log.Warn("a reading was not dumped", "error", err)
+		d.log.Warn("reading not dumped", "error", err)
 		return
 	}
 	d.log.Debug("reading dumped", "file", name)
 }
 
-// save writes under a name of its own and renames, so that nobody finds half a
-// file.
+// save writes under a temporary name and renames, so that no reader finds a
+// partial file.
 func (d *dumper) save(r *collect.Reading) (name string, err error) {
 	if err := os.MkdirAll(d.opts.directory, 0o750); err != nil {
 		return "", fmt.Errorf("dump directory: %w", err)
@@ -150,7 +149,7 @@ func (d *dumper) clean() {
 			continue
 		}
 		if err := os.Remove(filepath.Join(d.opts.directory, f.Name())); err != nil {
-			d.log.Warn("an old dump was not removed", "error", err)
+			d.log.Warn("old dump not removed", "error", err)
 		}
 	}
 }

@@ -61,7 +61,7 @@ func TestDumpIsTheReading(t *testing.T) {
 	}
 }
 
-// The retention removes our old files, and nobody else's.
+// The retention removes only our old files.
 func TestDumpRetention(t *testing.T) {
 	d := dumperIn(t, true, 2)
 	old, err := d.save(reading())
@@ -101,6 +101,6 @@ func TestDumpThatFails(t *testing.T) {
 		t.Errorf("err = %v", err)
 	}
 	for range 3 {
-		d.observe(reading()) // nobody takes it; it must not block
+		d.observe(reading()) // no receiver; it must not block
 	}
 }

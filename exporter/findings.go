@@ -27,7 +27,7 @@ type finding struct {
 
 type findings []finding
 
-// add notes what was found of a part, or why it failed.
+// add records the result of a part, or why it failed.
 func (f *findings) add(part, found string, err error) {
 	if err != nil {
 		*f = append(*f, finding{Part: part, Status: statusFailed, Why: err.Error()})
@@ -85,7 +85,7 @@ func (f findings) verdict() error {
 	return verdict
 }
 
-// exitStatus is the program's for an error.
+// exitStatus is the program's exit status for an error.
 func exitStatus(err error) int {
 	if errors.Is(err, errIncomplete) {
 		return 2

@@ -45,21 +45,21 @@ func addSourceFlags(f *pflag.FlagSet, c *config) {
 }
 
 func addKubernetesFlags(f *pflag.FlagSet, c *config) {
-	f.BoolVarP(&c.kubernetes, "kubernetes", "k", false, "ask the kubelet which pod holds which GPU")
+	f.BoolVarP(&c.kubernetes, "kubernetes", "k", false, "ask the kubelet which GPUs are allocated to which pods")
 	f.StringVar(&c.kubeletSocket, "pod-resources-kubelet-socket", pods.DefaultSocket, "the kubelet's PodResources socket")
-	f.StringVar(&c.gpuIDType, "kubernetes-gpu-id-type", "uid", "uid or device-name; both kinds of id are understood whatever is said here")
+	f.StringVar(&c.gpuIDType, "kubernetes-gpu-id-type", "uid", "uid or device-name; both kinds of id are always understood")
 	f.Var(&c.resources, "nvidia-resource-names", "further resource names that are GPUs, beside nvidia.com/*, separated by commas")
-	f.BoolVar(&c.podLabels, "kubernetes-enable-pod-labels", false, "the holder's Kubernetes labels on the DCGM series (asks the API server for this node's pods)")
-	f.BoolVar(&c.podUID, "kubernetes-enable-pod-uid", false, "the holder's pod_uid on the DCGM series (asks the API server for this node's pods)")
+	f.BoolVar(&c.podLabels, "kubernetes-enable-pod-labels", false, "the pod's Kubernetes labels on the DCGM series (asks the API server for this node's pods)")
+	f.BoolVar(&c.podUID, "kubernetes-enable-pod-uid", false, "the pod's pod_uid on the DCGM series (asks the API server for this node's pods)")
 	f.Var(&c.allowlist, "kubernetes-pod-label-allowlist-regex", "only pod labels whose name matches one of these, separated by commas; all where empty")
-	f.BoolVar(&c.virtualGPUs, "kubernetes-virtual-gpus", false, "name the shares of time-sliced and MPS cards (vgpu), and give each container its own part where the driver tells it (needs hostPID; asks the API server for this node's pods)")
+	f.BoolVar(&c.virtualGPUs, "kubernetes-virtual-gpus", false, "name the shares of time-sliced and MPS GPUs (vgpu), and give each container its own part where the driver measures it (needs hostPID; asks the API server for this node's pods)")
 	f.BoolVar(&c.enableDRA, "kubernetes-enable-dra", false, "attribute GPUs allocated by dynamic resource allocation (asks the API server for this node's ResourceSlices)")
-	f.BoolVar(&c.fractionalGPUs, "kubernetes-fractional-gpus", false, "attribute cards to pods of gpushare, HAMi, vCUDA, qGPU and Elastic GPU by their annotations (asks the API server for this node's pods)")
-	f.StringVar(&c.jobsDir, "hpc-job-mapping-dir", "", "folder with a file for each card (0) or instance (0.1) whose lines are the jobs on it")
+	f.BoolVar(&c.fractionalGPUs, "kubernetes-fractional-gpus", false, "attribute GPUs to pods of gpushare, HAMi, vCUDA, qGPU and Elastic GPU by their annotations (asks the API server for this node's pods)")
+	f.StringVar(&c.jobsDir, "hpc-job-mapping-dir", "", "folder with a file for each GPU (0) or instance (0.1) whose lines are the jobs on it")
 }
 
 func addSeriesFlags(f *pflag.FlagSet, c *config) {
-	f.StringVarP(&c.devices, "devices", "d", "f", "cards and instances with DCGM series: f (instances of a cut card, else the card), g, i, g:0,2-4, i:0, g+i")
+	f.StringVarP(&c.devices, "devices", "d", "f", "GPUs and instances with DCGM series: f (instances of a partitioned GPU, else the GPU), g, i, g:0,2-4, i:0, g+i")
 	f.StringVarP(&c.switches, "switch-devices", "s", "f", "the same of NvSwitches (g) and their links (i)")
 	f.StringVarP(&c.cpus, "cpu-devices", "p", "f", "the same of CPUs (g) and their cores (i)")
 	f.BoolVarP(&c.noHostname, "no-hostname", "n", false, "leave the hostname label out of the DCGM series")
@@ -67,7 +67,7 @@ func addSeriesFlags(f *pflag.FlagSet, c *config) {
 	f.BoolVar(&c.dashedModel, "replace-blanks-in-model-name", false, "dashes for blanks in the DCGM series' modelName (also --rbmn)")
 	f.IntVarP(&c.xidWindowMS, "xid-count-window-size", "x", 300_000, "milliseconds that DCGM_EXP_XID_ERRORS_COUNT looks back")
 	f.IntVar(&c.clockWindowMS, "clock-events-count-window-size", 300_000, "milliseconds that DCGM_EXP_CLOCK_EVENTS_COUNT looks back")
-	f.StringVar(&c.compat, "compat", "true", "the DCGM_* series: true (as dcgm-exporter has them), once (a MIG card's own quantities on the card only) or false")
+	f.StringVar(&c.compat, "compat", "true", "the DCGM_* series: true (as dcgm-exporter has them), once (a MIG GPU's own quantities on the GPU only) or false")
 	f.Lookup("compat").NoOptDefVal = "true"
 }
 
@@ -140,9 +140,9 @@ func environment() map[string]string {
 	return variables
 }
 
-// doubleDashes rewrites arguments to the spelling that pflag wants: dcgm-exporter
+// twoDashes rewrites arguments to the spelling that pflag wants: dcgm-exporter
 // takes long flags behind one dash and short ones behind two.
-func doubleDashes(f *pflag.FlagSet, args []string) []string {
+func twoDashes(f *pflag.FlagSet, args []string) []string {
 	out := make([]string, 0, len(args))
 	for i, arg := range args {
 		if arg == "--" {
@@ -160,3 +160,23 @@ func doubleDashes(f *pflag.FlagSet, args []string) []string {
 	}
 	return out
 }
+
+// list is a flag whose values are separated by commas and that may be given
+// several times: both add up, as in dcgm-exporter. Quotes have no meaning.
+type list []string
+
+// Set adds the values of one text.
+func (l *list) Set(text string) error {
+	for item := range strings.SplitSeq(text, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			*l = append(*l, item)
+		}
+	}
+	return nil
+}
+
+// String joins the values by commas.
+func (l *list) String() string { return strings.Join(*l, ",") }
+
+// Type is what the help calls a value.
+func (l *list) Type() string { return "list" }

@@ -89,7 +89,7 @@ func parse(t *testing.T, args []string, env map[string]string) (*config, error) 
 	var c config
 	f := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	addFlags(f, &c)
-	if err := f.Parse(doubleDashes(f, args)); err != nil {
+	if err := f.Parse(twoDashes(f, args)); err != nil {
 		return &c, err
 	}
 	return &c, complete(f, func(name string) (string, bool) { v, ok := env[name]; return v, ok }, &c)

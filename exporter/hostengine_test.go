@@ -1,8 +1,8 @@
 package main
 
 import (
-	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -10,83 +10,90 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
-	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/exporter/nvml/fakenvml"
 )
 
-// startOnDouble runs the exporter against the libdcgm.so.4 double. set changes
-// what the double pretends to be.
-func startOnDouble(t *testing.T, state fakedcgm.State, args ...string) (base string, set func(fakedcgm.State)) {
+// machine has a whole GPU and one with instances, as the driver reports them:
+// no utilization in MIG mode, profiling on instances.
+func machine() fakedcgm.State {
+	device := func(i int, fields map[uint16]float64) fakedcgm.GPU {
+		return fakedcgm.GPU{
+			Index: i, Minor: i, UUID: fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i), Product: "NVIDIA H100 80GB HBM3",
+			PCIBusID: fmt.Sprintf("00000000:%02X:00.0", i+1), MemoryMiB: 81559, Fields: fields,
+		}
+	}
+	partitioned := device(1, map[uint16]float64{155: 300, 230: 0})
+	partitioned.MIG = true
+	partitioned.Instances = []fakedcgm.Instance{
+		{ID: 1, EntityID: 7, Profile: "3g.40gb", ComputeSlices: 3, Start: 0, Size: 4, UUID: "MIG-00000000-0000-0000-0001-000000000001", Fields: map[uint16]float64{1001: 0.7, 252: 1000}},
+		{ID: 9, EntityID: 8, Profile: "1g.10gb", ComputeSlices: 1, Start: 4, Size: 1, UUID: "MIG-00000000-0000-0000-0001-000000000009", Fields: map[uint16]float64{1001: 0.5, 252: 10}},
+	}
+	return fakedcgm.State{DriverVersion: "580.65.06", GPUs: []fakedcgm.GPU{
+		device(0, map[uint16]float64{203: 80, 1001: 0.75, 155: 321.5, 156: 2_000_000, 230: 0, 252: 4096}), partitioned,
+	}}
+}
+
+// onMachine runs an exporter that finds a fake library, which reads its state, the
+// machine, from a file. set changes the machine.
+func onMachine[S interface{ Write(string) error }](t *testing.T, lib, env string, state S, args ...string) (e *exporter, set func(S)) {
 	t.Helper()
-	dir, err := fakedcgm.Build(t.Context(), t.TempDir())
-	if errors.Is(err, fakedcgm.ErrNoCompiler) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 	path := filepath.Join(t.TempDir(), "state")
-	set = func(s fakedcgm.State) {
+	set = func(s S) {
+		t.Helper()
 		if err := s.Write(path); err != nil {
 			t.Fatal(err)
 		}
 	}
 	set(state)
-	t.Setenv("LD_LIBRARY_PATH", dir)
-	t.Setenv(fakedcgm.EnvState, path)
-	_, base = start(t, append(args, "-c", "100")...)
-	return base, set
+	t.Setenv("LD_LIBRARY_PATH", lib)
+	t.Setenv(env, path)
+	return start(t, append(args, "-c", "100")...), set
 }
 
-// machine has a whole card and one with instances, as the driver reports them:
-// no utilization in MIG mode, profiling on instances.
-func machine() fakedcgm.State {
-	card := func(i int, fields map[uint16]float64) fakedcgm.Card {
-		return fakedcgm.Card{
-			Index: i, Minor: i, UUID: fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i), Product: "NVIDIA H100 80GB HBM3",
-			PCIBusID: fmt.Sprintf("00000000:%02X:00.0", i+1), MemoryMiB: 81559, Fields: fields,
-		}
-	}
-	cut := card(1, map[uint16]float64{155: 300, 230: 0})
-	cut.MIG = true
-	cut.Instances = []fakedcgm.Instance{
-		{ID: 1, EntityID: 7, Profile: "3g.40gb", ComputeSlices: 3, Start: 0, Size: 4, UUID: "MIG-00000000-0000-0000-0001-000000000001", Fields: map[uint16]float64{1001: 0.7, 252: 1000}},
-		{ID: 9, EntityID: 8, Profile: "1g.10gb", ComputeSlices: 1, Start: 4, Size: 1, UUID: "MIG-00000000-0000-0000-0001-000000000009", Fields: map[uint16]float64{1001: 0.5, 252: 10}},
-	}
-	return fakedcgm.State{DriverVersion: "580.65.06", Cards: []fakedcgm.Card{
-		card(0, map[uint16]float64{203: 80, 1001: 0.75, 155: 321.5, 156: 2_000_000, 230: 0, 252: 4096}), cut,
-	}}
+// remote is an exporter beside a host engine in a process of its own.
+type remote struct {
+	*exporter
+	set    func(fakedcgm.State)
+	engine *fakedcgm.Engine
+	start  func(address string) *fakedcgm.Engine
 }
 
-func until(t *testing.T, what string, ok func() (bool, string)) {
+func startRemote(t *testing.T, state fakedcgm.State, args ...string) *remote {
 	t.Helper()
-	await.For(t, time.Minute, what, func() error {
-		done, seen := ok()
-		if !done {
-			return fmt.Errorf("last seen:\n%s", seen)
-		}
-		return nil
-	})
-}
-
-func metricsHave(t *testing.T, base string, wants ...string) {
-	t.Helper()
-	for _, want := range wants {
-		until(t, want, func() (bool, string) {
-			_, body := get(t, base+"/metrics")
-			return strings.Contains(body, want), body
-		})
+	lib, file := fakeDCGM(t), filepath.Join(t.TempDir(), "state")
+	r := &remote{
+		set: func(s fakedcgm.State) {
+			t.Helper()
+			if err := s.Write(file); err != nil {
+				t.Fatal(err)
+			}
+		},
+		start: func(address string) *fakedcgm.Engine {
+			t.Helper()
+			e, err := fakedcgm.StartEngine(t.Context(), lib, address, file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(e.Kill)
+			return e
+		},
 	}
+	r.set(state)
+	r.engine = r.start("127.0.0.1:0")
+	t.Setenv("LD_LIBRARY_PATH", lib)
+	r.exporter = start(t, append(args, "-c", "100", "-r", r.engine.Address)...)
+	return r
 }
 
-// onceACard waits for a page with a series of each of the two cards. More is never
+// oncePerGPU waits for a page with a series of each of the two GPUs. More is never
 // right; fewer is right for a moment, where a busy machine let the values go stale.
-func onceACard(t *testing.T, base, series string) {
+func oncePerGPU(t *testing.T, base, series string) {
 	t.Helper()
-	until(t, series+" of each card", func() (bool, string) {
+	until(t, series+" of each GPU", func() (bool, string) {
 		_, body := get(t, base+"/metrics")
 		n := strings.Count(body, "\n"+series)
 		if n > 2 {
-			t.Fatalf("%s stands %d times, want once a card:\n%s", series, n, body)
+			t.Fatalf("%s stands %d times, want once a GPU:\n%s", series, n, body)
 		}
 		return n == 2, body
 	})
@@ -94,8 +101,8 @@ func onceACard(t *testing.T, base, series string) {
 
 func TestHostEngine(t *testing.T) {
 	state := machine()
-	base, set := startOnDouble(t, state)
-	metricsHave(t, base,
+	e, set := onMachine(t, fakeDCGM(t), fakedcgm.EnvState, state)
+	e.has(t,
 		`gpu_busy_ratio{node="node-1",gpu="0",gpu_uuid="GPU-00000000-0000-0000-0000-000000000000",model="NVIDIA H100 80GB HBM3"} 0.75`,
 		`gpu_instance_info{node="node-1",gpu="1",gpu_uuid="GPU-00000000-0000-0000-0000-000000000001",gpu_instance_id="9",profile="1g.10gb",start="4",size="1",instance_uuid="MIG-00000000-0000-0000-0001-000000000009"} 1`,
 		`gpu_instance_id="1",profile="3g.40gb"} 0.7`,
@@ -103,63 +110,150 @@ func TestHostEngine(t *testing.T) {
 		`gpu_energy_joules_total{node="node-1",gpu="0",gpu_uuid="GPU-00000000-0000-0000-0000-000000000000",model="NVIDIA H100 80GB HBM3"} 2000`,
 		`GPU_I_PROFILE="1g.10gb",GPU_I_ID="9",hostname="node-1",DCGM_FI_DRIVER_VERSION="580.65.06"} 10`,
 	)
-	onceACard(t, base, "gpu_power_watts{")
+	oncePerGPU(t, e.base, "gpu_power_watts{")
 
 	// The layout changes without a restart.
-	state.Cards[1].Instances = state.Cards[1].Instances[:1]
+	state.GPUs[1].Instances = state.GPUs[1].Instances[:1]
 	set(state)
 	until(t, "the instance is gone", func() (bool, string) {
-		_, body := get(t, base+"/metrics")
+		_, body := get(t, e.base+"/metrics")
 		return !strings.Contains(body, `gpu_instance_id="9"`), body
 	})
-
-	// The host engine dies: scrapes go on, values go, /readyz says why.
-	state.Dead = true
-	set(state)
-	until(t, "not ready", func() (bool, string) {
-		code, why := get(t, base+"/readyz")
-		return code == http.StatusServiceUnavailable && strings.Contains(why, "the newest reading is"), why
-	})
-	if code, body := get(t, base+"/metrics"); code != http.StatusOK || strings.Contains(body, "gpu_busy_ratio{") {
-		t.Errorf("/metrics = %d while the host engine is dead:\n%s", code, body)
-	}
-	state.Dead = false
-	set(state)
-	metricsHave(t, base, "gpu_busy_ratio{")
 }
 
+// While DCGM hangs scrapes are served without values, and SIGTERM ends the exporter.
 func TestHostEngineHangs(t *testing.T) {
 	state := machine()
-	base, set := startOnDouble(t, state)
-	metricsHave(t, base, "gpu_busy_ratio{")
-	state.HangFor = 45 * time.Second
-	set(state)
-	until(t, "not ready", func() (bool, string) {
-		code, why := get(t, base+"/readyz")
-		return code == http.StatusServiceUnavailable, why
-	})
-	began := time.Now()
-	if code, body := get(t, base+"/metrics"); code != http.StatusOK || strings.Contains(body, "gpu_busy_ratio{") {
+	r := startRemote(t, state)
+	hang := func(d time.Duration) { state.HangFor = d; r.set(state) }
+	r.has(t, "gpu_busy_ratio{")
+	hang(time.Hour) // what waits for it hangs the test
+	r.notReady(t, "")
+	if code, body := get(t, r.base+"/metrics"); code != http.StatusOK || strings.Contains(body, "gpu_busy_ratio{") {
 		t.Errorf("/metrics = %d while the host engine hangs:\n%s", code, body)
 	}
-	if took := time.Since(began); took > state.HangFor/4 {
-		t.Errorf("a scrape took %s: it waits for the host engine", took)
-	}
-	if code, why := get(t, base+"/livez"); code != http.StatusOK {
+	if code, why := get(t, r.base+"/livez"); code != http.StatusOK {
 		t.Errorf("/livez = %d %s: a restart mends no hanging driver", code, why)
 	}
-	state.HangFor = 0
-	set(state)
-	metricsHave(t, base, "gpu_busy_ratio{")
+	hang(0)
+	r.has(t, "gpu_busy_ratio{")
+	hang(time.Hour)
+	r.notReady(t, "")
+	r.terminate(t)
 }
 
-func TestLostCard(t *testing.T) {
+// The host engine is killed twice and started again; XIDs are counted once.
+func TestHostEngineIsKilled(t *testing.T) {
 	state := machine()
-	base, set := startOnDouble(t, state)
-	metricsHave(t, base, `reason="ok"} 1`)
-	state.Cards[0].Lost = true
-	state.Cards[0].XIDs = []fakedcgm.XID{{Code: 79, At: time.Now()}}
+	r := startRemote(t, state)
+	r.has(t, "gpu_busy_ratio{")
+	state.GPUs[0].XIDs = []fakedcgm.XID{{Code: 31, At: time.Now()}, {Code: 31, At: time.Now().Add(time.Millisecond)}}
+	r.set(state)
+	const counted = `gpu_xid_errors_total{node="node-1",gpu="0",gpu_uuid="GPU-00000000-0000-0000-0000-000000000000",xid="31"} 2`
+	r.has(t, counted)
+	for range 2 {
+		r.engine.Kill()
+		r.notReady(t, "connecting to the DCGM host engine")
+		if code, body := get(t, r.base+"/metrics"); code != http.StatusOK || strings.Contains(body, "gpu_busy_ratio{") {
+			t.Errorf("/metrics = %d while there is no host engine:\n%s", code, body)
+		}
+		r.engine = r.start(r.engine.Address)
+		r.has(t, "gpu_busy_ratio{", counted)
+	}
+}
+
+// A GPU falls off the bus and comes back; the other one goes on.
+func TestGPUIsLostAndBack(t *testing.T) {
+	const health = `gpu_healthy{node="node-1",gpu="0",gpu_uuid="GPU-00000000-0000-0000-0000-000000000000",reason=`
+	const other = `gpu_healthy{node="node-1",gpu="1",gpu_uuid="GPU-00000000-0000-0000-0000-000000000001",reason="ok"} 1`
+	state := machine()
+	r := startRemote(t, state)
+	r.has(t, health+`"ok"} 1`)
+	state.GPUs[0].Lost = true
+	r.set(state)
+	r.has(t, health+`"lost"} 0`, other)
+	state.GPUs[0].XIDs = []fakedcgm.XID{{Code: 79, At: time.Now()}}
+	r.set(state)
+	r.has(t, health+`"xid_79"} 0`, other)
+	state.GPUs[0].Lost = false
+	r.set(state)
+	r.has(t, health+`"ok"} 1`, other, `xid="79"} 1`)
+}
+
+// What dcgm-exporter computes, and what is beside the GPUs.
+func TestComputedSeries(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "counters.csv")
+	write(t, file, `DCGM_EXP_XID_ERRORS_COUNT, gauge, x
+DCGM_EXP_XID_ERRORS_TOTAL, counter, x
+DCGM_EXP_CLOCK_EVENTS_COUNT, gauge, x
+DCGM_EXP_CLOCK_EVENTS_TOTAL, counter, x
+DCGM_EXP_GPU_HEALTH_STATUS, gauge, x
+DCGM_EXP_P2P_STATUS, gauge, x
+DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT, gauge, x
+`)
+	state := machine()
+	state.GPUs[0].Fields[112] = 4
+	state.Incidents = []fakedcgm.Incident{{GPU: 0, System: 0x1, Result: 10, Code: 3}}
+	state.Peers = []fakedcgm.Peer{{From: 0, To: 1, Status: 3}}
+	state.Switches = []fakedcgm.Switch{{ID: 0, Fields: fakedcgm.Fields{858: 41}}}
+	r := startRemote(t, state, "-f", file, "--clock-events-count-window-size", "60000")
+	// A host engine at an address is another host: the hostname label names it.
+	const device = `{gpu="0",UUID="GPU-00000000-0000-0000-0000-000000000000",pci_bus_id="00000000:01:00.0",device="nvidia0",modelName="NVIDIA H100 80GB HBM3",hostname="127.0.0.1"`
+	r.has(t, `DCGM_EXP_XID_ERRORS_COUNT`+device+`,window_size_in_ms="300000"} 0`)
+	state.GPUs[0].XIDs = []fakedcgm.XID{{Code: 43, At: time.Now()}}
+	state.GPUs[0].Fields[112] = 0x44
+	r.set(state)
+	r.has(t,
+		`DCGM_EXP_XID_ERRORS_COUNT`+device+`,window_size_in_ms="300000",xid="43"} 1`,
+		`DCGM_EXP_XID_ERRORS_TOTAL`+device+`,xid="43"} 1`,
+		`DCGM_EXP_CLOCK_EVENTS_COUNT`+device+`,window_size_in_ms="60000",clock_event="power_cap"} `,
+		`DCGM_EXP_CLOCK_EVENTS_TOTAL`+device+`,clock_event="hw_thermal"} 1`,
+		`DCGM_EXP_GPU_HEALTH_STATUS`+device+`,health_watch="PCIE",health_error_code="DCGM_FR_PCI_REPLAY_RATE"} 10`,
+		`DCGM_EXP_GPU_HEALTH_STATUS`+device+`,health_watch="MEM",health_error_code="DCGM_FR_OK"} 0`,
+		`DCGM_EXP_P2P_STATUS`+device+`,peer_gpu="1",link_status="TopologyNotSupported"} 3`,
+		`DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT{nvswitch="nvswitch0",hostname="127.0.0.1"} 41`,
+	)
+}
+
+// A machine with the driver's library and without DCGM's: a repartition GPU and a whole one,
+// which mixedPods hold.
+func TestWithoutDCGM(t *testing.T) {
+	values := func(more map[string]string) map[string]string {
+		all := map[string]string{"memory": "85520809984 4294967296 536870912", "power": "321500", "energy": "2000000", "gpm.1": "75"}
+		maps.Copy(all, more)
+		return all
+	}
+	state := fakenvml.State{Driver: "580.65.06", GPUs: []fakenvml.GPU{{
+		UUID: "GPU-aaaaaaaa-0000-0000-0000-000000000000", Name: "NVIDIA H100 80GB HBM3", PCIBusID: "00000000:01:00.0",
+		MIG: true, MostInstances: 7, GPM: true, XIDs: []int{}, Values: values(nil),
+		Instances: []fakenvml.Instance{{
+			UUID: "MIG-11111111-0000-0000-0000-000000000000", Name: "NVIDIA H100 80GB HBM3 MIG 3g.40gb", ID: 1, Slices: 3, Size: 4,
+			Values: map[string]string{"memory": "41943040 2097152 0", "gpm.1": "70"},
+		}},
+	}, {
+		UUID: "GPU-bbbbbbbb-0000-0000-0000-000000000000", Name: "NVIDIA L40S", PCIBusID: "00000000:02:00.0", Minor: 1, XIDs: []int{},
+		Values: values(map[string]string{"util": "37 12"}),
+	}}}
+	lib, err := fakenvml.Build(t.Context(), "")
+	e, set := onMachine(t, built(t, lib, err), fakenvml.EnvState, state, "-k", "--pod-resources-kubelet-socket", serveKubelet(t))
+	if output := e.log.String(); !strings.Contains(output, "no libdcgm.so.4 here: reading the driver's NVML") {
+		if strings.Contains(output, "dcgm:") {
+			t.Skip("this machine has a libdcgm.so.4 of its own")
+		}
+		t.Errorf("nothing says what is read:\n%s", output)
+	}
+	e.has(t,
+		`gpu_busy_ratio{node="node-1",gpu="1",gpu_uuid="GPU-bbbbbbbb-0000-0000-0000-000000000000",model="NVIDIA L40S",namespace="batch",pod="train-0",container="main"} 0.37`,
+		`gpu_instance_busy_ratio{node="node-1",gpu="0",gpu_uuid="GPU-aaaaaaaa-0000-0000-0000-000000000000",gpu_instance_id="1",profile="3g.40gb",namespace="chat",pod="vllm-0",container="main"} 0.7`,
+		`gpu_instance_info{node="node-1",gpu="0",gpu_uuid="GPU-aaaaaaaa-0000-0000-0000-000000000000",gpu_instance_id="1",profile="3g.40gb",start="0",size="4",instance_uuid="MIG-11111111-0000-0000-0000-000000000000"} 1`,
+		`gpu_energy_joules_total{node="node-1",gpu="1",gpu_uuid="GPU-bbbbbbbb-0000-0000-0000-000000000000",model="NVIDIA L40S"} 2000`,
+		`hostname="node-1",DCGM_FI_DRIVER_VERSION="580.65.06",container="main",namespace="batch",pod="train-0"} 37`,
+		`reason="ok"} 1`,
+	)
+	oncePerGPU(t, e.base, "gpu_power_watts{")
+
+	state.GPUs[1].Lost, state.GPUs[1].XIDs = true, []int{79}
 	set(state)
-	metricsHave(t, base, `gpu_healthy{node="node-1",gpu="0",gpu_uuid="GPU-00000000-0000-0000-0000-000000000000",reason="xid_79"} 0`,
-		`gpu_uuid="GPU-00000000-0000-0000-0000-000000000001",reason="ok"} 1`)
+	e.has(t, `gpu_healthy{node="node-1",gpu="1",gpu_uuid="GPU-bbbbbbbb-0000-0000-0000-000000000000",reason="xid_79"} 0`,
+		`gpu_uuid="GPU-aaaaaaaa-0000-0000-0000-000000000000",reason="ok"} 1`)
 }

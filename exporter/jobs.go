@@ -10,22 +10,24 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
+	"github.com/gpuscale/gpuscale/exporter/pods"
 )
 
-// Bounds of a job mapping: a scheduler puts a handful of jobs on a card.
+// Bounds of a job mapping: a scheduler puts a handful of jobs on a GPU.
 const (
 	maxJobFile = 64 << 10
 	maxJobs    = 100
 )
 
-// jobMap is a batch scheduler's word on which jobs run where: a folder with a
-// file named by a card's index ("0") or by a card and a GPU instance id
+// jobMap is a batch scheduler's mapping of jobs to GPUs and instances: a folder
+// with a file named by a GPU's index ("0") or by a GPU and a GPU instance id
 // ("0.11"), a job a line.
 type jobMap struct {
 	folder  string
@@ -45,10 +47,10 @@ func newJobMap(folder string, log *slog.Logger) *jobMap {
 // run follows the folder until ctx ends.
 func (j *jobMap) run(ctx context.Context) { watchFolder(ctx, j.folder, j.read) }
 
-// jobs as last read.
+// jobs are those last read.
 func (j *jobMap) jobs() map[collect.JobPlace][]string { return *j.now.Load() }
 
-// read takes what can be read. A folder that is gone has no jobs: its scheduler
+// read reads what is readable. A folder that is gone has no jobs: its scheduler
 // removes the files when jobs end.
 func (j *jobMap) read() {
 	jobs, err := readJobs(j.folder)
@@ -98,8 +100,8 @@ func readJobs(folder string) (map[collect.JobPlace][]string, error) {
 
 // parseJobPlace reads "0" or "0.11".
 func parseJobPlace(name string) (collect.JobPlace, bool) {
-	card, instance, cut := strings.Cut(name, ".")
-	gpu, err := strconv.ParseUint(card, 10, 16)
+	device, instance, cut := strings.Cut(name, ".")
+	gpu, err := strconv.ParseUint(device, 10, 16)
 	if err != nil {
 		return collect.JobPlace{}, false
 	}
@@ -135,4 +137,49 @@ func readJobFile(path string) ([]string, error) {
 		return jobs, fmt.Errorf("job mapping %s: %w", path, err)
 	}
 	return jobs, nil
+}
+
+// extraLabels are the labels that flags add to the DCGM series: of pods and of
+// batch jobs. It is for one goroutine.
+type extraLabels struct {
+	jobs *jobMap        // nil without --hpc-job-mapping-dir
+	pods *pods.Metadata // nil without pod labels and UIDs
+}
+
+func newExtraLabels(c *config, jobs *jobMap, watcher *pods.Watcher) *extraLabels {
+	x := &extraLabels{jobs: jobs}
+	if watcher != nil && (c.podLabels || c.podUID) {
+		x.pods = watcher.Metadata(func(p *pods.Pod) string { return podText(c, p) })
+	}
+	return x
+}
+
+// now gives them as they stand.
+func (x *extraLabels) now() collect.Extras {
+	var extras collect.Extras
+	if x.jobs != nil {
+		extras.Jobs = x.jobs.jobs()
+	}
+	if x.pods != nil {
+		extras.Pods = x.pods.Texts()
+	}
+	return extras
+}
+
+// podText renders what the flags ask for of one pod.
+func podText(c *config, p *pods.Pod) string {
+	uid, labels := "", map[string]string(nil)
+	if c.podUID {
+		uid = p.UID
+	}
+	if c.podLabels {
+		labels = maps.Clone(p.Labels)
+		maps.DeleteFunc(labels, func(name, _ string) bool { return !allows(c.allowed, name) })
+	}
+	return collect.PodLabels(uid, labels)
+}
+
+// allows reports whether a label is wanted; without patterns all are.
+func allows(patterns []*regexp.Regexp, name string) bool {
+	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(re *regexp.Regexp) bool { return re.MatchString(name) })
 }

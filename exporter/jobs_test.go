@@ -28,9 +28,9 @@ func TestJobFiles(t *testing.T) {
 	write(t, filepath.Join(dir, "0"), "job1\njob2\r\n\n job1 \n")
 	write(t, filepath.Join(dir, "1.11"), "train \"a\"")
 	write(t, filepath.Join(dir, "2"), "")
-	write(t, filepath.Join(dir, "notes"), "no card")
+	write(t, filepath.Join(dir, "notes"), "no GPU")
 	write(t, filepath.Join(dir, "0.x"), "no instance")
-	write(t, filepath.Join(dir, "-1"), "no card")
+	write(t, filepath.Join(dir, "-1"), "no GPU")
 	write(t, filepath.Join(dir, "3/0"), "in a folder")
 	got, err := readJobs(dir)
 	want := map[collect.JobPlace][]string{{GPU: 0, Instance: -1}: {"job1", "job2"}, {GPU: 1, Instance: 11}: {`train "a"`}}
@@ -60,21 +60,21 @@ func TestJobFilesAreBounded(t *testing.T) {
 }
 
 // A scheduler's prologue writes a file and its epilogue removes it; a folder
-// that does not exist yet is said once and looked for again.
+// that does not exist yet is logged once and looked for again.
 func TestJobsComeAndGo(t *testing.T) {
 	var log bytes.Buffer
 	dir := filepath.Join(t.TempDir(), "jobs")
 	j := newJobMap(dir, slog.New(slog.NewTextHandler(&log, nil)))
 	j.read()
 	if n := strings.Count(log.String(), "job mapping not read"); n != 1 {
-		t.Errorf("said %d times:\n%s", n, &log)
+		t.Errorf("logged %d times:\n%s", n, &log)
 	}
 	write(t, filepath.Join(dir, "0"), "a")
 	j.read()
 	select {
 	case <-j.changed:
 	default:
-		t.Error("the change is not told")
+		t.Error("the change is not reported")
 	}
 	if len(j.jobs()) != 1 || !strings.Contains(log.String(), "read again") {
 		t.Errorf("jobs %v, log:\n%s", j.jobs(), &log)
@@ -82,7 +82,7 @@ func TestJobsComeAndGo(t *testing.T) {
 	j.read()
 	select {
 	case <-j.changed:
-		t.Error("a change is told that is none")
+		t.Error("a change is reported that is none")
 	default:
 	}
 	if err := os.Remove(filepath.Join(dir, "0")); err != nil {

@@ -1,6 +1,6 @@
-// Command gpuscale-exporter reads the GPUs of one node through DCGM, says which
-// pod holds each card and MIG instance, and serves it to Prometheus. It takes
-// dcgm-exporter's flags and environment.
+// Command gpuscale-exporter reads the GPUs of one node through DCGM, attributes
+// each GPU and MIG device to the pod it is allocated to, and serves the series
+// to Prometheus. It takes dcgm-exporter's flags and environment.
 package main
 
 import (
@@ -26,7 +26,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	cmd := newCommand(os.LookupEnv)
-	cmd.SetArgs(doubleDashes(cmd.Flags(), os.Args[1:]))
+	cmd.SetArgs(twoDashes(cmd.Flags(), os.Args[1:]))
 	if err := cmd.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "gpuscale-exporter:", err)
 		os.Exit(exitStatus(err))
@@ -140,7 +140,7 @@ func (p *parts) newNode(c *config, source collect.Source, log *slog.Logger) (*no
 }
 
 // start runs everything until ctx ends; the channel is closed when the source
-// has been let go of.
+// is closed.
 func (p *parts) start(ctx context.Context, c *config) <-chan struct{} {
 	p.counters.node = p.node
 	hangup := make(chan os.Signal, 1)

@@ -2,7 +2,10 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -11,7 +14,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -20,6 +22,8 @@ import (
 	"google.golang.org/grpc"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
+	"github.com/gpuscale/gpuscale/exporter/nvml/fakenvml"
 	"github.com/gpuscale/gpuscale/internal/await"
 )
 
@@ -27,11 +31,28 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"gpuscale-exporter": main})
 }
 
+// built is a compiled fake's folder; a machine without a compiler skips the test.
+func built(t *testing.T, lib string, err error) string {
+	t.Helper()
+	if errors.Is(err, fakedcgm.ErrNoCompiler) || errors.Is(err, fakenvml.ErrNoCompiler) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lib
+}
+
+func fakeDCGM(t *testing.T) string {
+	lib, err := fakedcgm.Build(t.Context(), "")
+	return built(t, lib, err)
+}
+
 func TestCommandLine(t *testing.T) {
 	testscript.Run(t, testscript.Params{Dir: "testdata/script"})
 }
 
-// mixedPods hold the instance and the card of testdata/mixed.txt.
+// mixedPods hold the instance and the GPU of testdata/mixed.txt.
 type mixedPods struct {
 	podresources.UnimplementedPodResourcesListerServer
 }
@@ -62,14 +83,17 @@ func serveKubelet(t *testing.T) (socket string) {
 	return socket
 }
 
-// started is an exporter that runs. Its end may be waited for by several.
-type started struct {
-	Process *os.Process
-	Wait    func() error
+// exporter is one that runs as a process.
+type exporter struct {
+	*os.Process
+	base  string
+	ended <-chan struct{} // closed when it has ended, with err
+	err   error
+	log   *bytes.Buffer // up to when it served
 }
 
-// start runs the exporter as a process and returns its base URL.
-func start(t *testing.T, args ...string) (started, string) {
+// start runs the exporter until it serves. Its environment is the test's.
+func start(t *testing.T, args ...string) *exporter {
 	t.Helper()
 	cmd := exec.Command("gpuscale-exporter", append(args, "-a", "127.0.0.1:0")...)
 	cmd.Env = append(os.Environ(), "NODE_NAME=node-1")
@@ -80,26 +104,72 @@ func start(t *testing.T, args ...string) (started, string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	running := started{cmd.Process, sync.OnceValue(cmd.Wait)}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = running.Wait()
-	})
-	address := make(chan string, 1)
-	go func() {
-		serving := regexp.MustCompile(`msg=serving address=(\S+)`)
-		for lines := bufio.NewScanner(stderr); lines.Scan(); {
-			if m := serving.FindStringSubmatch(lines.Text()); m != nil {
-				address <- m[1]
-			}
+	ended := make(chan struct{})
+	e := &exporter{Process: cmd.Process, ended: ended, log: &bytes.Buffer{}}
+	serving := regexp.MustCompile(`msg=serving address=(\S+)`)
+	lines := bufio.NewReader(stderr)
+	for e.base == "" {
+		line, err := lines.ReadString('\n')
+		e.log.WriteString(line)
+		if m := serving.FindStringSubmatch(line); m != nil {
+			e.base = "http://" + m[1]
+		} else if err != nil {
+			t.Fatalf("the exporter ended before it served: %v\n%s", cmd.Wait(), e.log)
 		}
-		close(address)
-	}()
-	a, ok := <-address
-	if !ok {
-		t.Fatal("the exporter ended before it served")
 	}
-	return running, "http://" + a
+	go func() {
+		_, _ = io.Copy(io.Discard, lines)
+		e.err = cmd.Wait()
+		close(ended)
+	}()
+	t.Cleanup(func() { _ = e.Kill(); <-ended })
+	return e
+}
+
+// terminate wants it to end well on SIGTERM.
+func (e *exporter) terminate(t *testing.T) {
+	t.Helper()
+	if err := e.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-e.ended:
+		if e.err != nil {
+			t.Errorf("after SIGTERM: %v", e.err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("SIGTERM does not end it")
+	}
+}
+
+func until(t *testing.T, what string, ok func() (bool, string)) {
+	t.Helper()
+	await.For(t, time.Minute, what, func() error {
+		done, seen := ok()
+		if !done {
+			return fmt.Errorf("last seen:\n%s", seen)
+		}
+		return nil
+	})
+}
+
+// has waits for a page with each of the texts.
+func (e *exporter) has(t *testing.T, wants ...string) {
+	t.Helper()
+	for _, want := range wants {
+		until(t, want, func() (bool, string) {
+			_, body := get(t, e.base+"/metrics")
+			return strings.Contains(body, want), body
+		})
+	}
+}
+
+func (e *exporter) notReady(t *testing.T, why string) {
+	t.Helper()
+	until(t, "not ready: "+why, func() (bool, string) {
+		code, output := get(t, e.base+"/readyz")
+		return code == http.StatusServiceUnavailable && strings.Contains(output, why), output
+	})
 }
 
 func get(t *testing.T, url string) (int, string) {
@@ -116,42 +186,18 @@ func get(t *testing.T, url string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
+// One dash before a long flag is how many dcgm-exporter manifests have it; flags that have
+// no effect are accepted.
 func TestProcess(t *testing.T) {
-	// One dash before a long flag is how many dcgm-exporter manifests have it. With this
-	// interval the first reading stays fresh for as long as the test looks at it.
-	cmd, base := start(t, "--replay", "testdata/mixed.txt", "-collect-interval", "60000", "-k",
-		"--pod-resources-kubelet-socket", serveKubelet(t))
-	await.True(t, time.Minute, "ready", func() bool {
-		code, _ := get(t, base+"/readyz")
-		return code == http.StatusOK
-	})
-	_, body := get(t, base+"/metrics")
-	for _, want := range []string{
+	t.Parallel()
+	// With this interval the first reading stays fresh for as long as the test looks at it.
+	e := start(t, "--replay", "testdata/mixed.txt", "-collect-interval", "60000", "-k", "--kubernetes-enable-pod-labels",
+		"--pod-resources-kubelet-socket", serveKubelet(t), "--enable-gpu-bind-unbind-watch", "--fake-gpus")
+	e.has(t,
 		`gpu_held{node="node-1",gpu="0",gpu_uuid="GPU-aaaaaaaa-0000-0000-0000-000000000000",namespace="chat",pod="vllm-0",container="main",gpu_instance_id="1",profile="3g.40gb"} 1`,
 		`gpu_busy_ratio{node="node-1",gpu="1",gpu_uuid="GPU-bbbbbbbb-0000-0000-0000-000000000000",model="NVIDIA L40S",namespace="batch",pod="train-0",container="main"} 0.37`,
 		`hostname="node-1",DCGM_FI_DRIVER_VERSION="580.65.06",container="main",namespace="batch",pod="train-0"} 37`,
 		`gpuscale_exporter_source_up 1`,
-	} {
-		if !strings.Contains(body, want) {
-			t.Errorf("lacks %s:\n%s", want, body)
-		}
-	}
-	for _, path := range []string{"/", "/health", "/livez"} {
-		if code, _ := get(t, base+path); code != http.StatusOK {
-			t.Errorf("%s = %d", path, code)
-		}
-	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Errorf("after SIGTERM: %v", err)
-		}
-	case <-time.After(10 * time.Second):
-		t.Error("SIGTERM does not end it")
-	}
+	)
+	e.terminate(t)
 }

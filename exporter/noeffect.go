@@ -15,8 +15,8 @@ type option struct {
 	why       string
 }
 
-// withoutEffect are accepted with a warning: what they ask for is done in
-// another way, always, or by nobody.
+// withoutEffect are accepted with a warning: their function is provided in
+// another way, always on, or absent.
 func withoutEffect() []option {
 	return []option{
 		{"fake-gpus", "DCGM_EXPORTER_USE_FAKE_GPUS", "false", true,
@@ -24,9 +24,9 @@ func withoutEffect() []option {
 		{"disable-startup-validate", "DISABLE_STARTUP_VALIDATE", "false", true,
 			"nothing is validated at the start that could be left out; gpuscale-exporter check does it on request"},
 		{"enable-gpu-bind-unbind-watch", "DCGM_EXPORTER_ENABLE_GPU_BIND_UNBIND_WATCH", "false", true,
-			"cards that come and go are always seen, with the next sample"},
+			"GPUs that come and go are always seen, with the next sample"},
 		{"gpu-bind-unbind-poll-interval", "DCGM_EXPORTER_GPU_BIND_UNBIND_POLL_INTERVAL", "1s", false,
-			"cards that come and go are seen with the next sample, every --collect-interval"},
+			"GPUs that come and go are seen with the next sample, every --collect-interval"},
 		{"watch-max-keep-age", "DCGM_EXPORTER_WATCH_MAX_KEEP_AGE", "10m0s", false,
 			"every sample is read as it is taken, so DCGM keeps few: those of three intervals, at least 10 s"},
 		{"watch-max-keep-samples", "DCGM_EXPORTER_WATCH_MAX_KEEP_SAMPLES", "0", false,
@@ -38,8 +38,8 @@ func withoutEffect() []option {
 	}
 }
 
-// refusedOptions cannot be passed over: without what they name, other series
-// would be served than were asked for.
+// refusedOptions cannot be ignored: the series served would differ from those
+// requested.
 func refusedOptions() []option {
 	return []option{
 		{"config-file", "DCGM_EXPORTER_CONFIG_FILE", "", false,
@@ -69,13 +69,14 @@ func (o *option) declare(f *pflag.FlagSet) {
 	f.Lookup(o.name).Hidden = true
 }
 
-// asked reports whether an option is given and not as dcgm-exporter has it anyway.
+// asked reports whether an option is given with a value other than
+// dcgm-exporter's default.
 func (o *option) asked(f *pflag.FlagSet) bool {
 	flag := f.Lookup(o.name)
 	return flag.Changed && !strings.EqualFold(flag.Value.String(), o.def)
 }
 
-// noEffect returns a warning for each such option that is asked for.
+// noEffect returns a warning for each such option given.
 func noEffect(f *pflag.FlagSet) []string {
 	var warnings []string
 	for _, o := range withoutEffect() {
@@ -86,7 +87,7 @@ func noEffect(f *pflag.FlagSet) []string {
 	return warnings
 }
 
-// refused returns a problem for each such option that is asked for.
+// refused returns a problem for each such option given.
 func refused(f *pflag.FlagSet) []error {
 	var problems []error
 	for _, o := range refusedOptions() {

@@ -13,7 +13,7 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/pods"
 )
 
-// defaultMaxSeries is ten times what eight cards of seven instances have with
+// defaultMaxSeries is ten times what eight GPUs of seven instances have with
 // every field that dcgm-exporter's documentation lists.
 const defaultMaxSeries = 50_000
 
@@ -31,10 +31,10 @@ func addSideFlags(f *pflag.FlagSet, c *config) {
 	o := &c.side
 	f.IntVar(&o.maxSeries, "max-series", defaultMaxSeries, "GPU series served at most, the rest is counted and left out; 0 is any number")
 	f.BoolVar(&o.gzip, "web-gzip", false, "compress for scrapers that take it: a tenth of the bytes for several times the CPU")
-	f.StringVar(&o.quiesceSocket, "quiesce-socket", "", "unix socket on which processes of this node may ask for cards to be let go of (alone: "+agent.DefaultSocket+")")
+	f.StringVar(&o.quiesceSocket, "quiesce-socket", "", "unix socket on which processes of this node may request the release of GPUs (alone: "+agent.DefaultSocket+")")
 	f.Lookup("quiesce-socket").NoOptDefVal = agent.DefaultSocket
-	f.BoolVar(&o.quiesceAnnotation, "quiesce-annotation", false, "let go of cards when the own Node's annotation "+agent.AnnotationRequest+" asks for it")
-	f.BoolVar(&o.nodeCondition, "node-condition", false, "tell of the cards' health on the own Node: condition "+agent.ConditionType+" and Events")
+	f.BoolVar(&o.quiesceAnnotation, "quiesce-annotation", false, "release GPUs on request of the own Node's annotation "+agent.AnnotationRequest)
+	f.BoolVar(&o.nodeCondition, "node-condition", false, "report the GPUs' health on the own Node: condition "+agent.ConditionType+" and Events")
 }
 
 func (o *sideOptions) validate() []error {
@@ -54,8 +54,8 @@ type sideJobs struct {
 	follower *agent.Follower
 }
 
-// newSideJobs looks for the API server where it is needed. A node agent that
-// cannot do what it was told to is better seen at its start.
+// newSideJobs looks for the API server where it is needed. A node agent without
+// it fails at its start.
 func newSideJobs(c *config, inCluster func() (*pods.API, error), log *slog.Logger) (*sideJobs, error) {
 	s := &sideJobs{options: &c.side, log: log}
 	if !c.side.quiesceAnnotation && !c.side.nodeCondition {
@@ -84,7 +84,7 @@ func (s *sideJobs) limit(o *node.Options) {
 	}
 }
 
-// attach makes what needs the node. It comes before the node runs.
+// attach creates the jobs that need the node, before the node runs.
 func (s *sideJobs) attach(name string, n *node.Node) error {
 	if s.options.nodeCondition {
 		s.reporter = agent.NewReporter(s.api, name, n.Ready, n.CountNodeWrite, s.log)

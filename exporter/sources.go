@@ -14,9 +14,9 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/replay"
 )
 
-// openSource opens what the command line names. A host engine that is not there
-// yet is no error, it is connected to when it comes; a host without DCGM's
-// library or a recording with a mistake is one, since no retry can mend it.
+// openSource opens the source named on the command line. An absent host engine
+// is no error: it is connected to when it appears. A missing library or an
+// invalid recording is one, since no retry helps.
 func openSource(c *config, log *slog.Logger) (collect.Source, error) {
 	if c.replay != "" {
 		return openReplay(c.replay)
@@ -74,7 +74,7 @@ func newWatcher(c *config, processes *nvml.Processes, log *slog.Logger) (*pods.W
 	if o.Labels || o.DRA || o.Annotations || processes != nil {
 		api, err := pods.InCluster()
 		if err != nil {
-			log.Warn("the API server cannot be asked; the series go without pod labels, pod UIDs, resource claims, fractional pods and values of shares", "error", err)
+			log.Warn("no API server: the series have no pod labels, pod UIDs, resource claims, fractional pods and values of shares", "error", err)
 			o.Labels, o.DRA, o.Annotations, processes = false, false, false, nil
 		}
 		o.API = api
@@ -83,4 +83,40 @@ func newWatcher(c *config, processes *nvml.Processes, log *slog.Logger) (*pods.W
 		o.Processes = processes
 	}
 	return pods.New(o)
+}
+
+func openNVML(c *config, log *slog.Logger) (collect.Source, error) {
+	source, err := nvml.New(nvml.Options{EventWindow: c.eventWindow(), Log: log})
+	if err != nil {
+		return nil, err
+	}
+	return source, nil
+}
+
+// withoutDCGM reads the driver's own library on a host where DCGM's is not. It
+// does not replace a remote host engine, which needs DCGM's library.
+func withoutDCGM(c *config, missing error, log *slog.Logger) (collect.Source, error) {
+	if c.source == "dcgm" || c.remote != "" {
+		return nil, fmt.Errorf("%w (--source nvml reads this host's driver without DCGM, --replay FILE a recording)", missing)
+	}
+	source, err := openNVML(c, log)
+	if err != nil {
+		return nil, fmt.Errorf("%w (on a machine without GPU there is --replay FILE)", errors.Join(missing, err))
+	}
+	log.Info("no libdcgm.so.4 here: reading the driver's NVML, which has no NvSwitches, CPUs and health watches, and profiling from Hopper on only", "dcgm", missing)
+	return source, nil
+}
+
+// openProcesses opens the driver's values per process, for
+// --kubernetes-virtual-gpus; nil without that flag or without a driver.
+func openProcesses(c *config, log *slog.Logger) *nvml.Processes {
+	if !c.kubernetes || !c.virtualGPUs {
+		return nil
+	}
+	processes, err := nvml.NewProcesses(nvml.Options{Log: log})
+	if err != nil {
+		log.Warn("no values for containers that share a GPU", "error", err)
+		return nil
+	}
+	return processes
 }

@@ -10,8 +10,8 @@ import (
 const (
 	// settleFor lets an editor finish: most write a file in two or three steps.
 	settleFor = 100 * time.Millisecond
-	// lookEvery is for what the kernel does not tell: a folder that comes later,
-	// a link into another one, a file system without notification.
+	// lookEvery covers changes without notification: a folder created later, a
+	// link into another one, a file system that does not support it.
 	lookEvery = 10 * time.Second
 )
 
@@ -45,12 +45,12 @@ func followFolder(ctx context.Context, folder string, look <-chan time.Time, cha
 				settled = time.After(settleFor)
 			}
 			continue
-		case <-errs:
+		case <-errs: //nolint:errcheck // only that one came counts
 			continue // an overflow: the ticker looks
 		case <-settled:
 			settled = nil
 		case <-look:
-			watching() // the folder may have been made anew
+			watching() // the folder may have been made again
 		}
 		changed()
 	}

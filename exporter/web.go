@@ -82,8 +82,8 @@ func limited(c *config, scrape http.Handler) http.Handler {
 	})
 }
 
-// setDeadlines bounds this request alone; what cannot be bounded (a test's
-// recorder) goes without.
+// setDeadlines bounds this request alone; a writer without deadlines (a test's
+// recorder) has none.
 func setDeadlines(c *config, w http.ResponseWriter) {
 	control, now := http.NewResponseController(w), time.Now()
 	if c.timeouts.read > 0 {
@@ -94,7 +94,7 @@ func setDeadlines(c *config, w http.ResponseWriter) {
 	}
 }
 
-const front = `<html>
+const indexPage = `<html>
 <head><title>GPU Exporter</title></head>
 <body>
 <h1>GPU Exporter</h1>
@@ -110,7 +110,7 @@ func routes(c *config, n *node.Node) func(*http.ServeMux) {
 		mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
 			w.Header().Set("X-Content-Type-Options", "nosniff")
-			_, _ = io.WriteString(w, front)
+			_, _ = io.WriteString(w, indexPage)
 		})
 		mux.Handle("GET /health", health(c, n))
 		if !c.pprof {
@@ -124,11 +124,11 @@ func routes(c *config, n *node.Node) func(*http.ServeMux) {
 	}
 }
 
-// health answers as dcgm-exporter does: 200 while the process lives, and in two
-// headers how it stands. Whether there is data is /readyz's to say.
+// health answers as dcgm-exporter does: 200 while the process lives, with two
+// headers about its state. /readyz reports whether there is data.
 func health(c *config, n *node.Node) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
-		served, cards := n.Cards()
+		served, gpus := n.GPUs()
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("X-Registry-Available", fmt.Sprint(served))
@@ -136,7 +136,7 @@ func health(c *config, n *node.Node) http.HandlerFunc {
 			w.Header().Set("X-Reload-In-Progress", "true")
 		}
 		switch {
-		case c.requireGPUs && cards == 0:
+		case c.requireGPUs && gpus == 0:
 			w.WriteHeader(http.StatusServiceUnavailable)
 			_, _ = io.WriteString(w, "no GPU is seen")
 		case !served:

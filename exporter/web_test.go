@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,9 +21,10 @@ import (
 )
 
 func TestWeb(t *testing.T) {
+	t.Parallel()
 	// With this interval the first reading stays fresh for as long as the test looks at it.
-	_, base := start(t, "--replay", "testdata/mixed.txt", "-c", "60000", "--enable-exporter-metrics")
-	metricsHave(t, base, "DCGM_FI_DEV_POWER_USAGE{", "go_goroutines ", "process_resident_memory_bytes ")
+	e := start(t, "--replay", "testdata/mixed.txt", "-c", "60000", "--enable-exporter-metrics")
+	e.has(t, "DCGM_FI_DEV_POWER_USAGE{", "go_goroutines ", "process_resident_memory_bytes ")
 	for path, want := range map[string]struct {
 		code int
 		body string
@@ -34,11 +37,11 @@ func TestWeb(t *testing.T) {
 		"/no-such-path":  {404, ""},
 		"/metrics/other": {404, ""},
 	} {
-		if code, body := get(t, base+path); code != want.code || !strings.Contains(body, want.body) {
+		if code, body := get(t, e.base+path); code != want.code || !strings.Contains(body, want.body) {
 			t.Errorf("%s = %d %q", path, code, body)
 		}
 	}
-	resp, err := http.Get(base + "/health")
+	resp, err := http.Get(e.base + "/health")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,36 +53,38 @@ func TestWeb(t *testing.T) {
 	}
 }
 
-// Without a reading /health is 200 all the same, as dcgm-exporter has it, unless
-// GPUs are required; its headers tell.
+// Without a reading /health is 200 all the same, as dcgm-exporter has it,
+// unless GPUs are required; its headers show the state.
 func TestHealthWithoutGPU(t *testing.T) {
-	// A recording whose card goes at once and never comes back within the test.
+	t.Parallel()
+	// A recording whose GPU goes at once and never comes back within the test.
 	path := filepath.Join(t.TempDir(), "empty.txt")
-	write(t, path, "card 0 uuid=GPU-a\nat 1ms\ngone 0\nend 1000h\n")
-	_, base := start(t, "--replay", path, "-c", "100", "--health-require-gpus")
+	write(t, path, "GPU 0 uuid=GPU-a\nat 1ms\ngone 0\nend 1000h\n")
+	e := start(t, "--replay", path, "-c", "100", "--health-require-gpus")
 	until(t, "503", func() (bool, string) {
-		code, body := get(t, base+"/health")
+		code, body := get(t, e.base+"/health")
 		return code == http.StatusServiceUnavailable && body == "no GPU is seen", body
 	})
-	_, base = start(t, "--replay", path, "-c", "100")
-	if code, body := get(t, base+"/health"); code != 200 || !strings.HasPrefix(body, "OK") {
+	e = start(t, "--replay", path, "-c", "100")
+	if code, body := get(t, e.base+"/health"); code != 200 || !strings.HasPrefix(body, "OK") {
 		t.Errorf("/health = %d %q", code, body)
 	}
 }
 
 // Profiles are served on request and behind the password only.
 func TestPprof(t *testing.T) {
+	t.Parallel()
 	hash, err := bcrypt.GenerateFromPassword([]byte("test"), bcrypt.MinCost)
 	if err != nil {
 		t.Fatal(err)
 	}
 	config := filepath.Join(t.TempDir(), "web.yml")
 	write(t, config, "basic_auth_users:\n  prom: "+string(hash)+"\n")
-	_, base := start(t, "--replay", "testdata/mixed.txt", "-c", "100", "--enable-pprof", "--web-config-file", config)
-	if code, _ := get(t, base+"/debug/pprof/"); code != http.StatusUnauthorized {
+	e := start(t, "--replay", "testdata/mixed.txt", "-c", "100", "--enable-pprof", "--web-config-file", config)
+	if code, _ := get(t, e.base+"/debug/pprof/"); code != http.StatusUnauthorized {
 		t.Errorf("without a password: %d", code)
 	}
-	authed := strings.Replace(base, "http://", "http://prom:test@", 1)
+	authed := strings.Replace(e.base, "http://", "http://prom:test@", 1)
 	for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/cmdline"} {
 		if code, body := get(t, authed+path); code != http.StatusOK || body == "" {
 			t.Errorf("%s = %d", path, code)
@@ -109,7 +114,8 @@ func TestSystemdSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	metricsHave(t, "http://"+l.Addr().String(), "DCGM_FI_DEV_POWER_USAGE{")
+	_, _ = file.Close(), l.Close() // the child's copy is the only one: its end refuses connections
+	(&exporter{base: "http://" + l.Addr().String()}).has(t, "DCGM_FI_DEV_POWER_USAGE{")
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -156,27 +162,17 @@ func TestScrapesAreLimited(t *testing.T) {
 
 // Jobs and dumps, through the whole program.
 func TestJobsAndDumps(t *testing.T) {
+	t.Parallel()
 	jobs, dumps := t.TempDir(), filepath.Join(t.TempDir(), "dumps")
 	write(t, filepath.Join(jobs, "1"), "train-7\n")
-	_, base := start(t, "--replay", "testdata/mixed.txt", "-c", "100", "--hpc-job-mapping-dir", jobs, "--dump-enabled", "--dump-directory", dumps)
-	metricsHave(t, base, `hpc_job="train-7"} 37`)
+	e := start(t, "--replay", "testdata/mixed.txt", "-c", "100", "--hpc-job-mapping-dir", jobs, "--dump-enabled", "--dump-directory", dumps)
+	e.has(t, `hpc_job="train-7"} 37`)
 	write(t, filepath.Join(jobs, "1"), "train-8\n")
-	metricsHave(t, base, `hpc_job="train-8"} 37`)
+	e.has(t, `hpc_job="train-8"} 37`)
 	until(t, "a dump", func() (bool, string) {
 		files, _ := os.ReadDir(dumps)
 		return len(files) == 1 && regexp.MustCompile(`^reading-.*\.json\.gz$`).MatchString(files[0].Name()), "none"
 	})
-}
-
-// What has no effect is said at the start; the program runs.
-func TestWarnsAndRuns(t *testing.T) {
-	c, err := parse(t, []string{"--enable-gpu-bind-unbind-watch", "--fake-gpus"}, nil)
-	if err != nil || len(c.warnings) != 2 {
-		t.Fatalf("%v, %q", err, c.warnings)
-	}
-	_, base := start(t, "--replay", "testdata/mixed.txt", "-c", "100", "--enable-gpu-bind-unbind-watch", "--fake-gpus",
-		"-k", "--kubernetes-enable-pod-labels", "--pod-resources-kubelet-socket", serveKubelet(t))
-	metricsHave(t, base, `container="main",namespace="batch",pod="train-0"} 37`)
 }
 
 func TestPodText(t *testing.T) {
@@ -201,4 +197,51 @@ func TestPodText(t *testing.T) {
 	if len(pod.Labels) != 3 {
 		t.Error("the pod's labels were changed")
 	}
+}
+
+// value reads one series of an exposition.
+func value(t *testing.T, body, series string) float64 {
+	t.Helper()
+	for line := range strings.Lines(body) {
+		if name, text, ok := strings.Cut(strings.TrimSpace(line), " "); ok && name == series {
+			v, err := strconv.ParseFloat(text, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v
+		}
+	}
+	t.Fatalf("no %s in:\n%s", series, body)
+	return 0
+}
+
+// A short soak: readings and scrapes by the dozen leave nothing behind. The long
+// one is make bench-exporter ARGS="-soak 60s".
+func TestSoak(t *testing.T) {
+	t.Parallel()
+	e := start(t, "--replay", "testdata/mixed.txt", "-c", "100", "-k", "--pod-resources-kubelet-socket", serveKubelet(t), "--enable-exporter-metrics")
+	const reads = `gpuscale_exporter_reads_total{result="ok"}`
+	scrapesUntil := func(n float64) (body string) {
+		until(t, "readings", func() (bool, string) {
+			_, body = get(t, e.base+"/metrics")
+			return strings.Contains(body, reads) && value(t, body, reads) >= n, body
+		})
+		return body
+	}
+	before := scrapesUntil(10)
+	for range 500 {
+		get(t, e.base+"/metrics")
+	}
+	scrapesUntil(value(t, before, reads) + 20)
+	// What was left behind stays; garbage that is not collected yet, and connections that
+	// are not closed yet, do not.
+	until(t, "nothing left behind", func() (bool, string) {
+		_, after := get(t, e.base+"/metrics")
+		for series, most := range map[string]float64{"go_goroutines": 4, "process_open_fds": 4, "go_memstats_heap_inuse_bytes": 8 << 20} {
+			if grown := value(t, after, series) - value(t, before, series); grown > most {
+				return false, fmt.Sprintf("%s grew by %g, at most %g is none", series, grown, most)
+			}
+		}
+		return true, ""
+	})
 }

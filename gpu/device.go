@@ -6,24 +6,24 @@ type Model struct {
 	Name string
 	// Vendor is "nvidia", "amd", "intel" or "huawei".
 	Vendor string
-	// MemoryMiB is the memory of the whole card.
+	// MemoryMiB is the memory of the whole GPU.
 	MemoryMiB int
 }
 
 // Known reports whether the model was recognised.
 func (m Model) Known() bool { return m.Name != "" }
 
-// Device is one physical card on a node.
+// Device is one physical GPU on a node.
 type Device struct {
-	UUID  string // "GPU-…", as the driver gives it; empty where nothing told us
+	UUID  string // "GPU-…", as the driver reports it; empty for unknown
 	Index int    // driver index on the node, from 0
 	Model Model
-	// Health is what the node knows about the card; the zero value is unknown.
+	// Health as the node reports it; the zero value is unknown.
 	Health Health
 }
 
-// Health of a card. Unknown is not healthy and not sick: capacity counts it,
-// nothing is bought or given back because of it.
+// Health of a GPU. Unknown is neither healthy nor sick: capacity counts such a
+// GPU, and no node is added or removed because of it.
 type Health uint8
 
 // Health values.

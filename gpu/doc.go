@@ -1,4 +1,3 @@
-// Package gpu says what the things are: a model of GPU, a device on a node,
-// its health. It owns the words the rest of the house uses and never talks to
-// a driver, a cluster or a clock.
+// Package gpu defines a GPU model, a device on a node and its health, for all
+// other packages. It never accesses a driver, a cluster or a clock.
 package gpu

@@ -8,7 +8,7 @@ import (
 // ParseProduct returns the model that a product name means: a GFD node label
 // ("NVIDIA-H100-80GB-HBM3", suffixes "-SHARED" and "-MIG-3g.40gb" included), the
 // driver's name ("NVIDIA H100 80GB HBM3") or our own ("H100-80GB"). It is false
-// for a name nobody told us about, and for one that leaves the memory open.
+// for an unknown name, and for one that does not determine the memory.
 func ParseProduct(label string) (Model, bool) {
 	if m, ok := byName()[label]; ok {
 		return m, true
@@ -16,8 +16,8 @@ func ParseProduct(label string) (Model, bool) {
 	return ParseProductMemory(label, 0)
 }
 
-// byName are the models under our own names, which are asked for once for every
-// card of a snapshot's text.
+// byName are the models by our own names: the fast path, taken once for every GPU
+// of a scenario.
 var byName = sync.OnceValue(func() map[string]Model {
 	all := make(map[string]Model, len(products))
 	for _, p := range products {
@@ -26,10 +26,10 @@ var byName = sync.OnceValue(func() map[string]Model {
 	return all
 })
 
-// ParseProductMemory is ParseProduct for a card whose memory is known too, in
-// MiB (GFD's label nvidia.com/gpu.memory), which tells apart the models that
-// share a name. Memory 0 is not known. It is not looked at where the label has
-// a MIG suffix, since GFD then gives the memory of an instance.
+// ParseProductMemory is ParseProduct for a GPU whose memory is known too, in
+// MiB (GFD's label nvidia.com/gpu.memory), which distinguishes models that share a
+// name. Memory 0 is unknown. It is ignored where the label has a MIG suffix, since
+// GFD then reports the memory of an instance.
 func ParseProductMemory(label string, memoryMiB int) (Model, bool) {
 	name, isMIG := normal(label)
 	if !isMIG && memoryMiB > 0 {
@@ -42,8 +42,8 @@ func ParseProductMemory(label string, memoryMiB int) (Model, bool) {
 
 // ProductName returns the one name of a product: our own where ParseProduct knows
 // it, and otherwise the label in its plain form (upper case, words joined by
-// dashes, no maker, no sharing or MIG suffix), so that every spelling of a product
-// nobody told us about is the same name. It is empty for a label that names none.
+// dashes, no vendor, no sharing or MIG suffix), so that every spelling of an
+// unknown product gives the same name. It is empty for a label that names none.
 func ProductName(label string) string {
 	if m, ok := ParseProduct(label); ok {
 		return m.Name
@@ -53,7 +53,7 @@ func ProductName(label string) string {
 }
 
 // normal brings the spellings of a product to one: upper case, words joined by
-// dashes, no maker in front, no sharing or MIG suffix.
+// dashes, without vendor prefix, sharing or MIG suffix.
 func normal(label string) (name string, isMIG bool) {
 	words := strings.FieldsFunc(strings.ToUpper(label), func(r rune) bool {
 		return r == ' ' || r == '-' || r == '_' || r == '/'
@@ -104,7 +104,7 @@ func begins(name, s string) bool {
 	return strings.HasPrefix(name, s) && (len(name) == len(s) || name[len(s)] == '-')
 }
 
-// near allows for what the driver keeps to itself: a tenth.
+// near allows for memory that the driver reserves: a tenth.
 func near(a, b int) bool { return distance(a, b) <= b/10 }
 
 func distance(a, b int) int { return max(a-b, b-a) }

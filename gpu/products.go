@@ -2,15 +2,15 @@ package gpu
 
 import "strings"
 
-// product is a Model and what it is called elsewhere, in the form of normal.
+// product is a Model and its other names, in the form of normal.
 type product struct {
 	Model
 	spellings []string // that mean this model and no other
-	open      []string // that leave the memory open
+	open      []string // that do not determine the memory
 }
 
-// products are the models we know. Memory is what the driver reports as the
-// card's total, or the product's nominal size where no report was at hand.
+// products are the known models. Memory is what the driver reports as the GPU's
+// total, or the product's nominal size where no report is known.
 var products = []product{
 	nvidia("A100-40GB", 40960,
 		"A100-SXM4-40GB", "A100-SXM-40GB", "A100-PCIE-40GB", "A100-40GB-PCIE").or("A100", "A100-SXM4", "A100-PCIE"),

@@ -9,10 +9,10 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/quota"
 )
 
-// However a card of any product is cut, its instances count at most the card, the
+// However a GPU of any product is repartitioned, its instances count at most the GPU, the
 // largest one all of it, and none nothing.
-func TestScaleCountsCardsAlike(t *testing.T) {
-	card := quota.Amount{Compute: 7, Memory: 8}
+func TestScaleCountsGPUsAlike(t *testing.T) {
+	device := quota.Amount{Compute: 7, Memory: 8}
 	for _, name := range mig.Models() {
 		table, _ := mig.ForModel(name)
 		model, _ := gpu.ParseProduct(name)
@@ -22,7 +22,7 @@ func TestScaleCountsCardsAlike(t *testing.T) {
 		}
 		for _, p := range table.Profiles() {
 			a := one(p)
-			if a.Compute < 1 || a.Memory < 1 || p.Compute == table.ComputeSlices() && p.Memory == table.MemorySlices() && a != card {
+			if a.Compute < 1 || a.Memory < 1 || p.Compute == table.ComputeSlices() && p.Memory == table.MemorySlices() && a != device {
 				t.Errorf("%s: %s counts %s", name, table.Name(p), a)
 			}
 		}
@@ -31,8 +31,8 @@ func TestScaleCountsCardsAlike(t *testing.T) {
 			for _, p := range l {
 				all = all.Add(one(p.Profile))
 			}
-			if !all.Fits(card) {
-				t.Errorf("%s: %s counts %s, the card is %s", name, table.Format(l), all, card)
+			if !all.Fits(device) {
+				t.Errorf("%s: %s counts %s, the GPU is %s", name, table.Format(l), all, device)
 			}
 		}
 	}
@@ -41,7 +41,7 @@ func TestScaleCountsCardsAlike(t *testing.T) {
 func TestScaleAmounts(t *testing.T) {
 	t4, a100 := gpu.Model{Name: "T4", MemoryMiB: 15360}, gpu.Model{Name: "A100-80GB", MemoryMiB: 81920}
 	pro := gpu.Model{Name: "RTX-PRO-6000-Blackwell-96GB", MemoryMiB: 97887}
-	mib := func(n int) demand.Demand { return demand.Demand{Fraction: &demand.Fraction{MemoryMiB: n, Cards: 1}} }
+	mib := func(n int) demand.Demand { return demand.Demand{Fraction: &demand.Fraction{MemoryMiB: n, GPUs: 1}} }
 	instance := func(name string) demand.Demand {
 		d, err := demand.FromResources(map[string]int64{mig.ResourceName(name): 1})
 		if err != nil {
@@ -53,21 +53,21 @@ func TestScaleAmounts(t *testing.T) {
 		what   string
 		models []gpu.Model
 		d      demand.Demand
-		card   int // MiB
+		device int // MiB
 		want   quota.Amount
 	}{
-		{"a part of the only card there is", []gpu.Model{t4}, mib(7680), 0, quota.Amount{Compute: 4, Memory: 4}},
+		{"a part of the only GPU there is", []gpu.Model{t4}, mib(7680), 0, quota.Amount{Compute: 4, Memory: 4}},
 		{"of the smallest that has as much", []gpu.Model{a100, t4}, mib(40960), 0, quota.Amount{Compute: 4, Memory: 4}},
-		{"of the card it is on", []gpu.Model{a100, t4}, mib(7680), 81920, quota.Amount{Compute: 1, Memory: 1}},
-		{"of no card that is known", nil, mib(40960), 0, quota.Amount{Compute: 4, Memory: 4}},
-		{"more than any card has", []gpu.Model{t4}, mib(1 << 20), 0, quota.Amount{Compute: 7, Memory: 8}},
-		{"a quarter of a card of four slices", []gpu.Model{pro}, instance("1g.24gb"), 0, quota.Amount{Compute: 1, Memory: 2}},
+		{"of the GPU it is on", []gpu.Model{a100, t4}, mib(7680), 81920, quota.Amount{Compute: 1, Memory: 1}},
+		{"of no GPU that is known", nil, mib(40960), 0, quota.Amount{Compute: 4, Memory: 4}},
+		{"more than any GPU has", []gpu.Model{t4}, mib(1 << 20), 0, quota.Amount{Compute: 7, Memory: 8}},
+		{"a quarter of a GPU of four slices", []gpu.Model{pro}, instance("1g.24gb"), 0, quota.Amount{Compute: 1, Memory: 2}},
 		{"half of it", []gpu.Model{pro}, instance("2g.48gb+gfx"), 0, quota.Amount{Compute: 3, Memory: 4}},
-		{"the same name on another card", []gpu.Model{{Name: "H20"}}, instance("1g.24gb"), 0, quota.Amount{Compute: 1, Memory: 2}},
-		{"a card that is not here", []gpu.Model{t4}, instance("2g.12gb"), 0, quota.Amount{Compute: 3, Memory: 4}},
+		{"the same name on another GPU", []gpu.Model{{Name: "H20"}}, instance("1g.24gb"), 0, quota.Amount{Compute: 1, Memory: 2}},
+		{"a GPU that is not here", []gpu.Model{t4}, instance("2g.12gb"), 0, quota.Amount{Compute: 3, Memory: 4}},
 		{"a profile of no product", []gpu.Model{t4}, instance("3g.999gb"), 0, quota.Amount{Compute: 3, Memory: 4}},
 	} {
-		if got := NewScale(nil, c.models).Amount(&c.d, c.card); got != c.want {
+		if got := NewScale(nil, c.models).Amount(&c.d, c.device); got != c.want {
 			t.Errorf("%s: %s counts %s, want %s", c.what, c.d, got, c.want)
 		}
 	}

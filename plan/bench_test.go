@@ -14,20 +14,20 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/quota"
 )
 
-// BenchmarkMake plans for 10,000 nodes of 8 cards with 100,000 pods, 10,000 of
+// BenchmarkMake plans for 10,000 nodes of 8 GPUs with 100,000 pods, 10,000 of
 // them pending in 200 kinds. Goal on two cores: 1 s and 1 GiB. BenchmarkMake1000
 // is a tenth of it.
 func BenchmarkMake(b *testing.B) { benchmarkMake(b, 10000, 10000) }
 
 func BenchmarkMake1000(b *testing.B) { benchmarkMake(b, 1000, 1000) }
 
-// BenchmarkMakeQuiet plans for the same nodes with nothing pending: what a round
+// BenchmarkMakeQuiet plans for the same nodes with nothing pending: what a reconcile
 // costs in which nothing has changed. Goal: 50 ms.
 func BenchmarkMakeQuiet(b *testing.B) { benchmarkMake(b, 10000, 0) }
 
 // BenchmarkMakeRich is BenchmarkMake with everything at once: busy instances that
 // stay, a hundred tenants that lend to each other, gangs of eight, parts of
-// cards, forecasts and zones to be spread over. The goal is the same and not reached: seconds (docs/design/003-planner.md).
+// GPUs, forecasts and zones to be spread over. The goal is the same and not reached: seconds (docs/design/003-planner.md).
 func BenchmarkMakeRich(b *testing.B) { benchmarkRich(b, 10000) }
 
 func BenchmarkMakeRich1000(b *testing.B) { benchmarkRich(b, 1000) }
@@ -82,7 +82,7 @@ func benchmarkMake(b *testing.B, nodes, pending int) {
 
 func benchmarkWorld(b *testing.B, s Snapshot) {
 	p := DefaultPolicy()
-	p.MaxActionsPerRound, p.MaxNodesPerScaleUp, p.MaxNodesPerHour = 1000, 10000, 10000
+	p.MaxActionsPerReconcile, p.MaxNodesPerScaleUp, p.MaxNodesPerHour = 1000, 10000, 10000
 	b.ReportAllocs()
 	defer processor(b)()
 	for b.Loop() {
@@ -104,7 +104,7 @@ func processor(b *testing.B) (report func()) {
 	return func() { b.ReportMetric((used()-before)/float64(b.N), "cpu-ms/op") }
 }
 
-// largeWorld has half its nodes whole and held, half cut: every card of those
+// largeWorld has half its nodes whole and held, half cut: every GPU of those
 // has some of its slices held, but for one in sixteen.
 func largeWorld(tb testing.TB, nodes, pending int) Snapshot {
 	tb.Helper()
@@ -129,11 +129,11 @@ func largeWorld(tb testing.TB, nodes, pending int) Snapshot {
 		p.Template.CPUMilli, p.Template.MemoryMi = 128000, 1<<20
 		p.Size, p.Target = nodes/2, nodes/2
 		for c := range 8 {
-			card := Card{Device: gpu.Device{Index: c, Model: model}, MIG: p.Name == "mig"}
-			if card.MIG {
-				card.Instances = instances(ones, "")
+			device := GPU{Device: gpu.Device{Index: c, Model: model}, MIG: p.Name == "mig"}
+			if device.MIG {
+				device.Instances = instances(ones, "")
 			}
-			p.Template.Cards = append(p.Template.Cards, card)
+			p.Template.GPUs = append(p.Template.GPUs, device)
 		}
 	}
 	for n := range nodes {
@@ -142,19 +142,19 @@ func largeWorld(tb testing.TB, nodes, pending int) Snapshot {
 			Created: now.Add(-time.Hour), CPUMilli: 128000, MemoryMi: 1 << 20}
 		for c := range 8 {
 			pod := Pod{Namespace: "run", Name: fmt.Sprintf("p%05d-%d", n, c), Node: node.Name, CPUMilli: 1000}
-			card := Card{Device: gpu.Device{Index: c, Model: model}, MIG: p.Name == "mig", HoldersKnown: true, IdleSince: now.Add(-time.Hour)}
+			device := GPU{Device: gpu.Device{Index: c, Model: model}, MIG: p.Name == "mig", AllocationKnown: true, IdleSince: now.Add(-time.Hour)}
 			switch {
-			case !card.MIG:
-				card.Holders, card.IdleSince = []string{pod.Key()}, time.Time{}
-				pod.Demand = demand.Demand{Cards: 1, Vendor: "nvidia"}
+			case !device.MIG:
+				device.AllocatedTo, device.IdleSince = []string{pod.Key()}, time.Time{}
+				pod.Demand = demand.Demand{GPUs: 1, Vendor: "nvidia"}
 			case (n*8+c)%16 == 0:
-				card.Instances = instances(ones, "")
+				device.Instances = instances(ones, "")
 				pod.Demand = demand.Demand{}
 			default:
-				card.Instances = instances(ones, pod.Key())
+				device.Instances = instances(ones, pod.Key())
 				pod.Demand = asks("1g.10gb", 1, 10)
 			}
-			node.Cards = append(node.Cards, card)
+			node.GPUs = append(node.GPUs, device)
 			s.Pods = append(s.Pods, pod)
 		}
 		s.Nodes = append(s.Nodes, node)
@@ -174,7 +174,7 @@ func instances(l mig.Layout, holder string) []Instance {
 	for i, p := range l {
 		in := Instance{Placement: p, Placed: true}
 		if i == 0 {
-			in.Holder = holder
+			in.AllocatedTo = holder
 		}
 		out = append(out, in)
 	}
@@ -190,7 +190,7 @@ func waitingPod(i int, now time.Time) Pod {
 		PendingSince: now.Add(-time.Duration(i) * time.Second)}
 	switch i % 4 {
 	case 0:
-		p.Demand = demand.Demand{Cards: 1 + i%8, Vendor: "nvidia"}
+		p.Demand = demand.Demand{GPUs: 1 + i%8, Vendor: "nvidia"}
 	case 1:
 		p.Demand = asks("4g.40gb", 4, 40)
 	case 2:

@@ -5,40 +5,40 @@ import (
 	"strings"
 )
 
-// blocker is what stands against cutting a card.
+// blocker is what prevents the repartition of a GPU.
 type blocker int
 
 const (
 	blockNone blocker = iota
-	blockHeld
+	blockAllocated
 	blockIdle
 	blockUnknown
 	blockSick
-	blockCut
+	blockRepartition
 	blockBusyNode
 	blockPromised
-	blockRoom
+	blockCapacity
 	blockLayout
 	blockFrozen
 	blockerCount
 )
 
 var blockerText = [blockerCount]string{
-	blockHeld: "held", blockIdle: "with an unknown idle time", blockUnknown: "with unknown holders", blockSick: "sick",
-	blockCut:      "being cut",
-	blockBusyNode: "on a node that is not in service", blockPromised: "about to be used", blockRoom: "on a node without room",
+	blockAllocated: "allocated", blockIdle: "with an unknown idle time", blockUnknown: "with unknown allocation", blockSick: "sick",
+	blockRepartition: "being repartitioned",
+	blockBusyNode:    "on a node that is not in service", blockPromised: "about to be used", blockCapacity: "on a node without free capacity",
 	blockLayout: "without a layout for it", blockFrozen: "in a frozen pool",
 }
 
-// blockers counts cards by what stands against cutting them, with one example.
+// blockers counts GPUs by what prevents their repartition, with one example each.
 type blockers struct {
 	n       [blockerCount]int
 	example [blockerCount]string
 }
 
-func (b *blockers) add(why blocker, node string, card int) {
+func (b *blockers) add(why blocker, node string, device int) {
 	if b.n[why]++; b.n[why] == 1 {
-		b.example[why] = fmt.Sprintf("%s/%d", node, card)
+		b.example[why] = fmt.Sprintf("%s/%d", node, device)
 	}
 }
 
@@ -59,7 +59,7 @@ func (b *blockers) total() int {
 	return sum
 }
 
-// String is "3 held (n1/0 …), 1 sick (n2/0)".
+// String is "3 allocated (n1/0 …), 1 sick (n2/0)".
 func (b *blockers) String() string {
 	var parts []string
 	for why, n := range b.n {

@@ -11,9 +11,8 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/quota"
 )
 
-// Check returns everything that is wrong with a snapshot, joined, each with the
-// path of its field; nil for nothing. A snapshot that does not pass was read
-// wrongly and must not be acted on.
+// Check returns all problems of a snapshot, joined, each with the path of its
+// field; nil for none. No plan of an invalid snapshot may be executed.
 func (s Snapshot) Check() error {
 	c := checker{tables: s.Tables, tableOf: map[string]*mig.Table{}}
 	if s.Now.IsZero() {
@@ -34,21 +33,21 @@ func (s Snapshot) Check() error {
 	for i := range s.Forecasts {
 		c.forecast(&s.Forecasts[i], forecasts)
 	}
-	c.memory(&s.Memory)
+	c.state(&s.State)
 	return errors.Join(c.errs...)
 }
 
-// Check returns everything that is wrong with a policy, joined, each with the
-// name of its field; nil for nothing.
+// Check returns all problems of a policy, joined, each with the name of its field;
+// nil for none.
 func (p Policy) Check() error {
 	c := checker{}
 	for _, f := range []struct {
 		field string
 		v     int64
-	}{{"maxActionsPerRound", int64(p.MaxActionsPerRound)}, {"maxNodesPerScaleUp", int64(p.MaxNodesPerScaleUp)},
-		{"maxRemovalsPerRound", int64(p.MaxRemovalsPerRound)}, {"maxNodesPerHour", int64(p.MaxNodesPerHour)},
+	}{{"maxActionsPerReconcile", int64(p.MaxActionsPerReconcile)}, {"maxNodesPerScaleUp", int64(p.MaxNodesPerScaleUp)},
+		{"maxRemovalsPerReconcile", int64(p.MaxRemovalsPerReconcile)}, {"maxNodesPerHour", int64(p.MaxNodesPerHour)},
 		{"maxRemovalsPerTenMinutes", int64(p.MaxRemovalsPerTenMinutes)}, {"okIdle", int64(p.OKIdle)}, {"idleHold", int64(p.IdleHold)},
-		{"maxEvictionsPerRound", int64(p.MaxEvictionsPerRound)}, {"maxDrains", int64(p.MaxDrains)}, {"okUnready", int64(p.OKUnready)},
+		{"maxEvictionsPerReconcile", int64(p.MaxEvictionsPerReconcile)}, {"maxDrains", int64(p.MaxDrains)}, {"okUnready", int64(p.OKUnready)},
 		{"scaleDownCooldown", int64(p.ScaleDownCooldown)}, {"repartitionCooldown", int64(p.RepartitionCooldown)},
 		{"repartitionTimeout", int64(p.RepartitionTimeout)}, {"nodeLife", int64(p.NodeLife)}, {"nodeOverdue", int64(p.NodeOverdue)},
 		{"repartitionLife", int64(p.RepartitionLife)}, {"removalInterval", int64(p.RemovalInterval)}, {"drainTimeout", int64(p.DrainTimeout)},
@@ -74,7 +73,7 @@ func (p Policy) Check() error {
 type checker struct {
 	errs    []error
 	tables  mig.Tables            // what nodes have published
-	tableOf map[string]*mig.Table // by model, as asked for; nil: it has none
+	tableOf map[string]*mig.Table // by the model's name; nil: it has none
 }
 
 func (c *checker) table(model string) (*mig.Table, bool) {
@@ -106,14 +105,14 @@ func (c *checker) notNegative(path string, v int64) {
 	}
 }
 
-// amount wants a number that is not negative and not endless.
+// amount checks for a finite number that is not negative.
 func (c *checker) amount(path string, v float64) {
 	if !(v >= 0) || math.IsInf(v, 1) {
 		c.add(path, "want a number from 0: %v", v)
 	}
 }
 
-// share wants a number from 0 to 1.
+// share checks for a number from 0 to 1.
 func (c *checker) share(path string, v float64) {
 	if !(v >= 0 && v <= 1) {
 		c.add(path, "want a share, 0 … 1: %v", v)
@@ -138,7 +137,7 @@ func (c *checker) pool(p *Pool, seen map[string]bool) {
 		c.add(path+".pricePerHour", "is no price: %v", p.PricePerHour)
 	}
 	c.amount(path+".interruptionsPerHour", p.InterruptionsPerHour)
-	c.cards(path+".template", p.Template.Cards)
+	c.gpus(path+".template", p.Template.GPUs)
 }
 
 func (c *checker) node(n *Node, pools, seen map[string]bool) {
@@ -149,9 +148,9 @@ func (c *checker) node(n *Node, pools, seen map[string]bool) {
 	}
 	c.notNegative(path+".cpuMilli", n.CPUMilli)
 	c.notNegative(path+".memoryMi", n.MemoryMi)
-	c.cards(path, n.Cards)
+	c.gpus(path, n.GPUs)
 	if a := n.Allocatable; a != nil {
-		c.notNegative(path+".allocatable.cards", int64(a.Cards))
+		c.notNegative(path+".allocatable.gpus", int64(a.GPUs))
 		for _, in := range a.MIG {
 			c.notNegative(path+".allocatable.mig["+in.Name+"]", int64(in.Count))
 		}
@@ -173,48 +172,48 @@ func (c *checker) node(n *Node, pools, seen map[string]bool) {
 	}
 }
 
-func (c *checker) cards(path string, cards []Card) {
-	ascending := true // as nearly all are: then none is there twice
-	for i := range cards[min(1, len(cards)):] {
-		ascending = ascending && cards[i].Index < cards[i+1].Index
+func (c *checker) gpus(path string, gpus []GPU) {
+	ascending := true // then no index is there twice
+	for i := range gpus[min(1, len(gpus)):] {
+		ascending = ascending && gpus[i].Index < gpus[i+1].Index
 	}
 	seen := map[int]bool{}
-	for i := range cards {
-		card := &cards[i]
+	for i := range gpus {
+		device := &gpus[i]
 		if !ascending {
-			if seen[card.Index] {
-				c.add(cardPath(path, card), "is there twice")
+			if seen[device.Index] {
+				c.add(gpuPath(path, device), "is there twice")
 			}
-			seen[card.Index] = true
+			seen[device.Index] = true
 		}
-		c.instances(path, card)
+		c.instances(path, device)
 	}
 }
 
-func cardPath(of string, card *Card) string { return fmt.Sprintf("%s.cards[%d]", of, card.Index) }
+func gpuPath(of string, device *GPU) string { return fmt.Sprintf("%s.gpus[%d]", of, device.Index) }
 
-func (c *checker) instances(of string, card *Card) {
-	if !card.MIG && len(card.Instances) > 0 {
-		c.add(cardPath(of, card), "has instances without MIG")
+func (c *checker) instances(of string, device *GPU) {
+	if !device.MIG && len(device.Instances) > 0 {
+		c.add(gpuPath(of, device), "has instances without MIG")
 	}
-	if card.MIG && len(card.Holders) > 0 {
-		c.add(cardPath(of, card), "has holders of the whole card with MIG")
+	if device.MIG && len(device.AllocatedTo) > 0 {
+		c.add(gpuPath(of, device), "is allocated as a whole GPU while in MIG mode")
 	}
 	var l mig.Layout
-	for _, i := range card.Instances {
+	for _, i := range device.Instances {
 		if i.Placed {
 			l = append(l, i.Placement)
 		}
 	}
 	if len(l) == 0 {
-		return // most cards: a table need not be looked for
+		return // most GPUs: no look-up of the table
 	}
-	t, ok := c.table(card.Model.Name)
+	t, ok := c.table(device.Model.Name)
 	if !ok {
 		return
 	}
 	if err := t.Legal(mig.NewLayout(l...)); err != nil {
-		c.add(cardPath(of, card)+".instances", "%v", err)
+		c.add(gpuPath(of, device)+".instances", "%v", err)
 	}
 }
 
@@ -239,7 +238,7 @@ func (c *checker) pod(p *Pod, nodes, seen map[string]bool) {
 }
 
 func (c *checker) demand(path string, d demand.Demand) {
-	c.notNegative(path+".cards", int64(d.Cards))
+	c.notNegative(path+".gpus", int64(d.GPUs))
 	for _, i := range d.MIG {
 		if i.Count <= 0 {
 			c.add(path+".mig["+i.Name+"]", "count is %d", i.Count)
@@ -255,7 +254,7 @@ func (c *checker) demand(path string, d demand.Demand) {
 		c.share(path+".fraction.coreMilli", float64(f.CoreMilli)/1000)
 		c.share(path+".fraction.memoryMilli", float64(f.MemoryMilli)/1000)
 		c.notNegative(path+".fraction.memoryMiB", int64(f.MemoryMiB))
-		c.notNegative(path+".fraction.cards", int64(f.Cards))
+		c.notNegative(path+".fraction.gpus", int64(f.GPUs))
 	}
 }
 
@@ -270,7 +269,7 @@ func (c *checker) gang(path string, p *Pod) {
 	}
 }
 
-// leaving checks what cannot be at the same time.
+// leaving checks for contradictions of a pod's state.
 func (c *checker) leaving(path string, p *Pod) {
 	switch {
 	case p.Unmade && p.Node != "":
@@ -330,14 +329,14 @@ func (c *checker) forecast(f *Forecast, seen map[string]bool) {
 	}
 }
 
-func (c *checker) memory(m *Memory) {
+func (c *checker) state(m *State) {
 	for _, g := range m.Grown {
-		c.notNegative("memory.grown["+g.Pool+"].nodes", int64(g.Nodes))
+		c.notNegative("state.grown["+g.Pool+"].nodes", int64(g.Nodes))
 	}
 	for _, g := range m.Removed {
-		c.notNegative("memory.removed["+g.Pool+"].nodes", int64(g.Nodes))
+		c.notNegative("state.removed["+g.Pool+"].nodes", int64(g.Nodes))
 	}
 	for _, f := range m.Failures {
-		c.notNegative("memory.failures["+f.Name+"].count", int64(f.Count))
+		c.notNegative("state.failures["+f.Name+"].count", int64(f.Count))
 	}
 }

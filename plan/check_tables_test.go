@@ -23,7 +23,7 @@ func TestCheckTakesPublishedTables(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := Snapshot{Now: time.Unix(1, 0), Nodes: []Node{{Name: "n", Cards: []Card{{Device: gpu.Device{Model: gpu.Model{Name: "B300"}}, MIG: true,
+	s := Snapshot{Now: time.Unix(1, 0), Nodes: []Node{{Name: "n", GPUs: []GPU{{Device: gpu.Device{Model: gpu.Model{Name: "B300"}}, MIG: true,
 		Instances: []Instance{{Placement: mig.Placement{Profile: mig.Profile{Compute: 3, Memory: 4}, Start: 2}, Placed: true}}}}}}}
 	if err := s.Check(); err == nil || !strings.Contains(err.Error(), "may start at") {
 		t.Errorf("by our own table: %v", err)

@@ -16,12 +16,12 @@ func TestCheckNamesEveryField(t *testing.T) {
 	three := mig.Placement{Profile: mig.Profile{Compute: 3, Memory: 4}}
 	s := Snapshot{
 		Pools: []Pool{{Name: "p", Min: 3, Max: 1, ReadyAfter: -1}, {Name: "p"}},
-		Nodes: []Node{{Name: "n", Pool: "q", CPUMilli: -1, Operation: &Operation{Phase: "odd"}, Cards: []Card{
+		Nodes: []Node{{Name: "n", Pool: "q", CPUMilli: -1, Operation: &Operation{Phase: "odd"}, GPUs: []GPU{
 			{Device: gpu.Device{Model: gpu.Model{Name: "H100-80GB"}}, MIG: true,
 				Instances: []Instance{{Placement: three, Placed: true}, {Placement: three, Placed: true}}},
 			{Instances: []Instance{{}}},
 		}}},
-		Pods: []Pod{{Namespace: "a", Name: "b", Node: "m", Demand: demand.Demand{Cards: -1,
+		Pods: []Pod{{Namespace: "a", Name: "b", Node: "m", Demand: demand.Demand{GPUs: -1,
 			MIG: []demand.Instances{{Name: "3g.40gb"}}}}, {}},
 	}
 	err := s.Check()
@@ -31,8 +31,8 @@ func TestCheckNamesEveryField(t *testing.T) {
 	for _, want := range []string{
 		"now: is not set", "pools[p].min: 3 is more than max 1", "pools[p].readyAfter: is negative", "pools[p]: is there twice",
 		`nodes[n].pool: there is no pool "q"`, "nodes[n].cpuMilli: is negative", "nodes[n].operation.phase:",
-		"nodes[n].cards[0].instances:", "nodes[n].cards[0]: is there twice", "has instances without MIG",
-		`pods[a/b].node: there is no node "m"`, "pods[a/b].demand.cards: is negative", "pods[a/b].demand.mig[3g.40gb]: count is 0",
+		"nodes[n].gpus[0].instances:", "nodes[n].gpus[0]: is there twice", "has instances without MIG",
+		`pods[a/b].node: there is no node "m"`, "pods[a/b].demand.gpus: is negative", "pods[a/b].demand.mig[3g.40gb]: count is 0",
 		"is not what its name says", "pods[/]: has no name",
 	} {
 		if !strings.Contains(err.Error(), want) {
@@ -75,7 +75,7 @@ func TestCheckNamesEveryFieldOfShares(t *testing.T) {
 			pod("odd", func(p *Pod) { p.Gang, p.GangMin = "g", 1 }),
 			pod("budgets", func(p *Pod) { p.Budgets = []Budget{{Name: "a/b", Allowed: -1}, {Name: "a/b"}, {}} }),
 			pod("part", func(p *Pod) {
-				p.Demand.Fraction = &demand.Fraction{CoreMilli: 1001, MemoryMilli: -1, MemoryMiB: -1, Cards: -1}
+				p.Demand.Fraction = &demand.Fraction{CoreMilli: 1001, MemoryMilli: -1, MemoryMiB: -1, GPUs: -1}
 			}),
 		},
 		Tenants: []Tenant{tenant("x", "nobody"), idle},
@@ -86,7 +86,7 @@ func TestCheckNamesEveryFieldOfShares(t *testing.T) {
 			forecast("when", func(f *Forecast) {}),
 			forecast("like", func(f *Forecast) { f.Like.Name, f.Like.Node, f.Like.GangMin, f.Like.CPUMilli = "other", "n", 1, -1 }),
 		},
-		Memory: Memory{Grown: []Growth{{Pool: "p", Nodes: -1}}, Failures: []Failure{{Name: "n/0", Count: -1}}},
+		State: State{Grown: []Growth{{Pool: "p", Nodes: -1}}, Failures: []Failure{{Name: "n/0", Count: -1}}},
 	}
 	wantErrors(t, s.Check(), "pools[p].interruptionsPerHour: want a number from 0: NaN", "pools[q].interruptionsPerHour:",
 		"nodes[n].drain.reason: is none of NodeUnderused, NodeSick", "nodes[n].drain.deadline: is before it started",
@@ -95,16 +95,16 @@ func TestCheckNamesEveryFieldOfShares(t *testing.T) {
 		`pods[a/odd].gang: want namespace/name: "g"`, "pods[a/budgets].budgets[a/b].allowed: is negative",
 		"pods[a/budgets].budgets[a/b]: is there twice", "pods[a/budgets].budgets[]: has no name",
 		"pods[a/part].demand.fraction.coreMilli: want a share", "pods[a/part].demand.fraction.memoryMilli: want a share",
-		"pods[a/part].demand.fraction.memoryMiB: is negative", "pods[a/part].demand.fraction.cards: is negative",
+		"pods[a/part].demand.fraction.memoryMiB: is negative", "pods[a/part].demand.fraction.gpus: is negative",
 		`tenants: tenant "x": no parent "nobody"`, "tenants[idle].reclaimIdle: is negative",
 		"forecasts[a/order]: want low ≤ expected ≤ high: 3, 2, 4", "forecasts[a/nan].low: want a number", "forecasts[a/nan].expected:",
 		"forecasts[a/nan].high:", "forecasts[a/nan].error:", "forecasts[a/when].at: is not set", "forecasts[a/when].have: is negative",
 		"forecasts[a/when]: is there twice", "forecasts[a/like].like: is called a/other", "forecasts[a/like].like: runs or is leaving",
 		"forecasts[a/like].like.gangMin:", "forecasts[a/like].like.cpuMilli:",
-		"memory.grown[p].nodes: is negative", "memory.failures[n/0].count: is negative")
+		"state.grown[p].nodes: is negative", "state.failures[n/0].count: is negative")
 
 	circle := Snapshot{Now: now, Tenants: []Tenant{tenant("a", "b"), tenant("b", "a")}}
-	wantErrors(t, circle.Check(), "tenants: tenants are their own parents")
+	wantErrors(t, circle.Check(), "tenants: tenants are in a cycle of parents")
 	unsure := Snapshot{Now: now, Forecasts: []Forecast{{Name: "a/f", Like: Pod{Namespace: "a", Name: "f"}, Unsure: "short"}}}
 	if err := unsure.Check(); err != nil {
 		t.Errorf("no forecast, and why: %v", err)

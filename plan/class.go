@@ -5,9 +5,9 @@ import (
 	"strconv"
 )
 
-// classify groups nodes that are alike to selectors and taints: what the pods
-// that wait ask of labels, and which taints there are. A thousand nodes that
-// differ in labels nobody asks for are one class.
+// classify groups nodes that are equal to selectors and tolerations: the same
+// taints, and the same values of the labels that pending pods mention. A thousand
+// nodes that differ in other labels are one class.
 func (w *world) classify() {
 	keys := w.askedLabels()
 	ids := map[string]int{}
@@ -33,7 +33,7 @@ func (w *world) classify() {
 		return id
 	}
 	for i := range w.nodes {
-		w.nodes[i].class = class(w.face(&w.nodes[i]))
+		w.nodes[i].class = class(w.labelsAndTaints(&w.nodes[i]))
 	}
 	for i := range w.pools {
 		t := &w.pools[i].Template
@@ -45,7 +45,7 @@ func (w *world) classify() {
 	}
 }
 
-// askedLabels lists the labels that any kind's selector or affinity looks at.
+// askedLabels lists the labels that any kind's selector or affinity mentions.
 func (w *world) askedLabels() []string {
 	var keys []string
 	for i := range w.kinds {
@@ -63,13 +63,13 @@ func (w *world) askedLabels() []string {
 
 // admits reports whether selectors and taints let the kind onto a node.
 func (w *world) admits(k *kind, n *nodeState) bool {
-	if k.static == nil { // a kind that was not there when nodes were classified
-		labels, taints := w.face(n)
+	if k.static == nil { // a kind added after nodes were classified
+		labels, taints := w.labelsAndTaints(n)
 		_, out := untolerated(k.pod, taints)
 		return !out && fitsLabels(k.pod, labels)
 	}
 	if k.static[n.class] == 0 {
-		labels, taints := w.face(n)
+		labels, taints := w.labelsAndTaints(n)
 		k.judge(n.class, labels, taints)
 	}
 	return k.static[n.class] == fits
@@ -78,7 +78,7 @@ func (w *world) admits(k *kind, n *nodeState) bool {
 // admitsTainted reports whether selectors let the kind onto a node, taints apart.
 func (w *world) admitsTainted(k *kind, n *nodeState) bool {
 	if k.static == nil {
-		labels, _ := w.face(n)
+		labels, _ := w.labelsAndTaints(n)
 		return fitsLabels(k.pod, labels)
 	}
 	return w.admits(k, n) || k.static[n.class] == fitsUntainted
@@ -108,10 +108,10 @@ func (k *kind) judge(class int, labels map[string]string, taints []Taint) {
 	}
 }
 
-// face is what selectors and taints see of a node. One that is on its way shows
-// its pool's template: start-up taints go, and labels that only the device
-// plugin or GFD set will come.
-func (w *world) face(n *nodeState) (map[string]string, []Taint) {
+// labelsAndTaints are those of a node once it is ready. An upcoming node has its
+// pool's template's: start-up taints are removed, and the device plugin and GFD add
+// their labels.
+func (w *world) labelsAndTaints(n *nodeState) (map[string]string, []Taint) {
 	if !n.virtual && n.tier != tierNode {
 		return n.Labels, n.Taints
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// maxTrials bounds the nodes that are emptied in thought in one round.
+// maxTrials bounds the trial drains of one reconcile.
 const maxTrials = 32
 
 // freeDrains is how many more nodes may be drained now.
@@ -25,7 +25,7 @@ func (w *world) freeDrains() int {
 	return left
 }
 
-// underused is a node whose pods could all be moved, and what that would save.
+// underused is a node whose pods could all be moved, and the saving.
 type underused struct {
 	node int
 	gain float64 // its price over a node's life, less what is lost with its pods
@@ -46,8 +46,8 @@ func (w *world) consolidate() {
 			return
 		}
 		n := &w.nodes[u.node]
-		// One of a pool, and none that the pods of another are to go to.
-		if drained[n.pool] || !w.may(n.pool) || n.promised > 0 || !n.holdersKnown() || n.stranger() != "" || !w.roomAtAll(n) {
+		// One of a pool, and none to which the pods of another are moved.
+		if drained[n.pool] || !w.may(n.pool) || n.promised > 0 || !n.allocationKnown() || n.unknownPod() != "" || !w.fitsElsewhere(n) {
 			continue
 		}
 		trials--
@@ -60,13 +60,13 @@ func (w *world) consolidate() {
 		p := &w.pools[n.pool]
 		p.draining++
 		p.does = verdict{NodeUnderused, "drains " + n.name}
-		w.memory.LastDrain = stamped(w.memory.LastDrain, n.Pool, w.now)
+		w.state.LastDrain = stamped(w.state.LastDrain, n.Pool, w.now)
 		w.drain(n, w.now.Add(w.policy.DrainTimeout), NodeUnderused, w.underusedText(u, len(stay)))
 	}
 }
 
-// empties moves a node's pods to others and reports whether that pays: others
-// that were empty and could have been given back instead cost what they cost.
+// empties moves a node's pods to others and reports whether that saves money. A
+// target that was empty and could have been removed instead counts with its price.
 func (w *world) empties(u underused, stay []*Pod) bool {
 	n := w.touch(u.node)
 	n.tier, n.since = tierOut, NodeDraining
@@ -86,9 +86,9 @@ func (w *world) empties(u underused, stay []*Pod) bool {
 // life is what a node of the pool costs over its life.
 func (w *world) life(p *poolState) float64 { return p.price() * w.policy.NodeLife.Hours() }
 
-// roomAtAll looks, before anything is tried, whether the largest of a node's pods
+// fitsElsewhere looks, before anything is tried, whether the largest of a node's pods
 // fits anywhere.
-func (w *world) roomAtAll(n *nodeState) bool {
+func (w *world) fitsElsewhere(n *nodeState) bool {
 	for _, p := range n.staying() {
 		return w.tightest(&w.kinds[w.kindOf(p)]) >= 0
 	}
@@ -96,7 +96,7 @@ func (w *world) roomAtAll(n *nodeState) bool {
 }
 
 func (w *world) underusedText(u underused, pods int) string {
-	return fmt.Sprintf("what runs there fits elsewhere; moving %s costs %.2f, the node %.2f in %s",
+	return fmt.Sprintf("its pods fit on other nodes; moving %s costs %.2f, the node %.2f in %s",
 		count(pods, "pod"), u.loss, u.gain+u.loss, short(w.policy.NodeLife))
 }
 
@@ -154,25 +154,23 @@ func (w *world) underusedNode(node int) (underused, bool) {
 	return u, f.Count == 0 || w.now.Sub(f.At) >= drainAgainAfter
 }
 
-func (n *nodeState) holdersKnown() bool {
-	for c := range n.Cards {
-		if !n.Cards[c].HoldersKnown {
+func (n *nodeState) allocationKnown() bool {
+	for c := range n.GPUs {
+		if !n.GPUs[c].AllocationKnown {
 			return false
 		}
 	}
 	return true
 }
 
-// keepsFromDraining reports a pool of which no node is to be emptied: it grows,
-// cools down, is at its minimum or out of order, or something waits that one of
-// its nodes could serve.
+// keepsFromDraining reports a pool of which no node is drained: it scales up, cools
+// down, is at its minimum or stopped, or an unserved pod fits its nodes.
 func (w *world) keepsFromDraining(p *poolState) bool {
 	return w.keepsPool(p) != "" || p.stop != "" || p.Target > p.Size ||
-		w.within(w.memory.LastDrain, p.Name, w.policy.DrainCooldown) || w.wanted(p)
+		w.within(w.state.LastDrain, p.Name, w.policy.DrainCooldown) || w.wanted(p)
 }
 
-// wanted reports whether anything waits, unserved, that a node of the pool could
-// serve.
+// wanted reports whether a node of the pool could serve an unserved pod.
 func (w *world) wanted(p *poolState) bool {
 	for _, k := range w.stillWaiting() {
 		if w.misfit(&w.kinds[k], p) == "" {

@@ -10,9 +10,8 @@ import (
 // draining reports a node of ours that is being emptied.
 func (n *nodeState) draining() bool { return n.Drain != nil && n.pool >= 0 && !n.virtual }
 
-// countDrains counts, by pool, the nodes that are on their way out: the pool is
-// as good as smaller by those that are underused, and replaces one that is sick
-// at a time.
+// countDrains counts the nodes being drained, by pool: underused ones already count
+// as removed from the pool, and a pool replaces one sick node at a time.
 func (w *world) countDrains() {
 	for i := range w.nodes {
 		n := &w.nodes[i]
@@ -27,9 +26,8 @@ func (w *world) countDrains() {
 	}
 }
 
-// release gives up drains of nodes that pending pods would fit on: nothing is
-// bought while there is a good node that only has to be opened again. A sick node
-// is none.
+// release ends drains of underused nodes that pending pods fit on: no node is added
+// while one has only to be uncordoned. Sick nodes stay in their drain.
 func (w *world) release() {
 	var open []int
 	for i := range w.nodes {
@@ -37,7 +35,7 @@ func (w *world) release() {
 			open = append(open, i)
 		}
 	}
-	left := map[int]room{} // of those released
+	left := map[int]capacity{} // of released nodes
 	for j := range w.pending {
 		p := &w.pending[j]
 		if len(open) == 0 || !p.open() || !p.pod.Unschedulable {
@@ -48,7 +46,7 @@ func (w *world) release() {
 			n := &w.nodes[i]
 			r, released := left[i]
 			if !released {
-				r = n.room.clone()
+				r = n.capacity.clone()
 			}
 			if !w.admits(k, n) || !w.rulesAllow(k, n) || w.lacks(k, &r) != "" {
 				continue
@@ -65,27 +63,26 @@ func (w *world) release() {
 	}
 }
 
-// reopen releases a node that was being drained: in a moment it is supply again.
+// reopen ends a node's drain: it is supply from the next reconcile on.
 func (w *world) reopen(node int, p *Pod) {
 	n := &w.nodes[node]
-	w.giveUp(n, NodeNeeded, fmt.Sprintf("%s fits on it, so it is not given back", p.Key()))
+	w.giveUp(n, NodeNeeded, fmt.Sprintf("%s fits on it, so it is not removed", p.Key()))
 	n.tier, n.since, n.at = tierChange, NodeUpcoming, w.now
 	n.changeAt = later(n.changeAt, w.now.Add(aMoment))
-	w.announce(node)
+	w.reindex(node)
 }
 
-// giveUp releases a node from its drain to the scheduler. The pool rests before
-// the next drain.
+// giveUp ends a node's drain and uncordons it. DrainCooldown delays the pool's next
+// drain.
 func (w *world) giveUp(n *nodeState, reason Reason, detail string) {
 	w.act(n, Action{Verb: Uncordon, Reason: reason, Detail: detail})
-	w.memory.LastDrain = stamped(w.memory.LastDrain, n.Pool, w.now)
+	w.state.LastDrain = stamped(w.state.LastDrain, n.Pool, w.now)
 	if n.Drain.Reason == NodeUnderused {
 		w.pools[n.pool].draining--
 	}
 }
 
-// act adds an action on a node of ours, which is also what there is to say about
-// the node.
+// act adds an action on a node of a pool; its reason is the node's verdict too.
 func (w *world) act(n *nodeState, a Action) {
 	a.Pool, a.Node = n.Pool, n.name
 	n.action = len(w.actions)
@@ -93,8 +90,8 @@ func (w *world) act(n *nodeState, a Action) {
 	w.actions = append(w.actions, a)
 }
 
-// continueDrains goes on with what is being emptied, ends it, or gives it up.
-// The pods that are still there keep places elsewhere.
+// continueDrains continues drains, completes them or gives them up. Capacity on
+// other nodes stays reserved for the remaining pods.
 func (w *world) continueDrains() {
 	for i := range w.nodes {
 		if n := &w.nodes[i]; n.draining() && n.decided.reason == "" {
@@ -108,7 +105,7 @@ func (w *world) continueDrain(node int) {
 	stay := n.staying()
 	n.decided = verdict{NodeDraining, w.drainText(n, len(stay))}
 	if w.frozen(n.pool) && w.mayFinish() {
-		w.giveUp(n, Frozen, count(len(stay), "pod")+" left; what is frozen is not drained")
+		w.giveUp(n, Frozen, count(len(stay), "pod")+" left; frozen pools are not drained")
 		return
 	}
 	if !w.may(n.pool) {
@@ -136,8 +133,8 @@ func (w *world) continueDrain(node int) {
 	}
 }
 
-// staying are the pods that keep a node from being empty and have not been asked
-// to go, those that ask for the most first.
+// staying are the pods that keep a node from being empty and are not being evicted,
+// those that request the most first.
 func (n *nodeState) staying() []*Pod {
 	var out []*Pod
 	for _, p := range n.pods {
@@ -149,42 +146,42 @@ func (n *nodeState) staying() []*Pod {
 	return out
 }
 
-// drained reports a node that is empty. One that has become unready is not given
-// back, as if it had never been drained.
+// drained reports a node that is empty. One that became unready meanwhile is not
+// removed, as any unready node is not.
 func (w *world) drained(n *nodeState) bool {
 	if n.Drain.Reason == NodeSick {
 		return n.vacant()
 	}
-	return n.since == NodeDraining && n.vacant() && n.holdersKnown()
+	return n.since == NodeDraining && n.vacant() && n.allocationKnown()
 }
 
-// vacant reports a node that no pod runs on, and whose cards nobody is known to
-// hold. Of a sick card more may never be known.
+// vacant reports a node without pods whose GPUs are not known to be allocated. The
+// allocation of a sick GPU may stay unknown.
 func (n *nodeState) vacant() bool {
 	if n.bound > 0 {
 		return false
 	}
-	for c := range n.Cards {
-		card := &n.Cards[c]
-		held := len(card.Holders) > 0 || slices.ContainsFunc(card.Instances, func(in Instance) bool { return in.Holder != "" })
-		if held {
+	for c := range n.GPUs {
+		device := &n.GPUs[c]
+		allocated := len(device.AllocatedTo) > 0 || slices.ContainsFunc(device.Instances, func(in Instance) bool { return in.AllocatedTo != "" })
+		if allocated {
 			return false
 		}
 	}
 	return true
 }
 
-// drainFails says why a drain is pointless or will not succeed; no reason where
-// it may.
+// drainFails returns why a drain is pointless or cannot succeed; no reason where it
+// can.
 func (w *world) drainFails(n *nodeState, stay []*Pod) verdict {
 	underused := n.Drain.Reason != NodeSick
 	switch {
-	case w.pools[n.pool].Fixed: // it was of another kind when the drain began
-		return verdict{PoolFixed, "a fixed pool gives no node back"}
+	case w.pools[n.pool].Fixed: // it was not fixed when the drain began
+		return verdict{PoolFixed, "a fixed pool removes no node"}
 	case underused && n.NoScaleDown:
-		return verdict{NodeBusy, "it says that it must not be removed"}
+		return verdict{NodeBusy, "scale down is disabled for it"}
 	case !underused && !n.odd.sick:
-		return verdict{Steady, "no card is sick any more"}
+		return verdict{Steady, "no GPU is sick any more"}
 	}
 	if why := stays(stay, n.Drain.Deadline, w.now); why != "" {
 		return verdict{DrainOverdue, why}
@@ -196,7 +193,7 @@ func (w *world) drainFails(n *nodeState, stay []*Pod) verdict {
 	return verdict{}
 }
 
-// stays says which of the pods cannot have left by a deadline, empty for none.
+// stays returns why one of the pods cannot have left by a deadline, empty for none.
 func stays(pods []*Pod, deadline, now time.Time) string {
 	for _, p := range pods {
 		switch {
@@ -220,18 +217,17 @@ func (w *world) endDrain(n *nodeState) {
 		}
 	case min(p.Target, p.Size)-p.shrunk-1 < p.Min:
 		w.giveUp(n, AtMin, fmt.Sprintf("the pool has %d of at least %d nodes", min(p.Target, p.Size)-p.shrunk, p.Min))
-	case w.within(w.memory.LastScaleUp, p.Name, 0):
-		n.decided = verdict{CoolingDown, "empty, and its pool grows in this round"}
+	case w.within(w.state.LastScaleUp, p.Name, 0):
+		n.decided = verdict{CoolingDown, "empty, and its pool grows in this reconcile"}
 	case !w.mayRemove() || p.shrunk >= w.mostRemoved(p):
-		n.decided = verdict{BoundReached, "empty, and as many nodes as may be were given back lately"}
+		n.decided = verdict{BoundReached, "empty, and the bound on removals is reached"}
 	default:
 		p.draining--
 		w.remove(n, NodeDrained, took)
 	}
 }
 
-// drain asks a node's pods to leave, as many as may, and keeps the scheduler from
-// giving it others.
+// drain cordons a node and evicts those of its pods that may be evicted now.
 func (w *world) drain(n *nodeState, deadline time.Time, reason Reason, detail string) {
 	w.act(n, Action{Verb: Drain, Deadline: deadline, Reason: reason, Detail: detail})
 	for _, p := range n.staying() {
@@ -243,14 +239,14 @@ func (w *world) drain(n *nodeState, deadline time.Time, reason Reason, detail st
 	n.tier, n.since = tierOut, NodeDraining
 }
 
-// moveAway gives each of a node's pods a place on another that the scheduler can
-// use now, and returns the first for which there is none, nil for none. Within a
-// trial only.
+// moveAway reserves capacity for each of a node's pods on other nodes in service,
+// and returns the first pod for which there is none, nil for none. Only within a
+// trial.
 func (w *world) moveAway(n *nodeState, pods []*Pod) *Pod {
 	for _, p := range pods {
 		i := w.kindOf(p)
 		k := &w.kinds[i]
-		if k.tied() { // where others of its group are is counted for pending pods only
+		if k.tied() { // topology is counted for pending pods only
 			return p
 		}
 		w.place(p, n, -1)
@@ -268,7 +264,7 @@ func (w *world) drainText(n *nodeState, left int) string {
 	return fmt.Sprintf("%s left, %s to go", count(left, "pod"), short(n.Drain.Deadline.Sub(w.now)))
 }
 
-// leftText says who kept a node from becoming empty.
+// leftText states what kept a node from becoming empty.
 func (n *nodeState) leftText(stay []*Pod) string {
 	switch {
 	case len(stay) > 0:
@@ -276,5 +272,5 @@ func (n *nodeState) leftText(stay []*Pod) string {
 	case n.bound > 0:
 		return count(n.bound, "pod") + " still leaving"
 	}
-	return "its cards are still held, or nobody says by whom"
+	return "its GPUs are still allocated, or their allocation is unknown"
 }

@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// evacuate empties nodes whose provider has given notice. It is no choice, so it
-// waits for no other drain, asks for no gain, and makes room first: what fits
-// nowhere else gets a node on its way, or one is asked for now, rather than when
-// its pods have become homeless.
+// evacuate drains nodes whose interruption the provider has announced. It ignores
+// MaxDrains and costs, and reserves capacity first: pods that fit nowhere else get
+// an upcoming node, or a new one is requested before they are evicted.
 func (w *world) evacuate() {
 	for i := range w.nodes {
 		n := &w.nodes[i]
@@ -20,29 +19,28 @@ func (w *world) evacuate() {
 		if len(stay) == 0 {
 			continue
 		}
-		w.try(func() bool { w.shelter(n, stay); return true })
-		n = &w.nodes[i] // there may be more of them now
+		w.try(func() bool { w.reserveElsewhere(n, stay); return true })
+		n = &w.nodes[i] // the slice may have grown
 		if n.Drain == nil && n.Operation == nil && !w.actsOn(n.name) && w.may(n.pool) {
 			w.drain(n, n.LeavesAt, NodeInterrupted, w.noticeText(n)+", "+count(len(stay), "pod")+" to move")
 		}
 	}
 }
 
-// actsOn reports whether the plan does anything to a node already. That a node's
-// action is not known any more does not mean so: another card of it may have been
-// promised since.
+// actsOn reports whether the plan has an action on a node. The node's own field
+// does not show that, since a later promise on another GPU resets it.
 func (w *world) actsOn(node string) bool {
 	return slices.ContainsFunc(w.actions, func(a Action) bool { return a.Node == node })
 }
 
 func (w *world) noticeText(n *nodeState) string {
-	return "its provider takes it in " + short(n.LeavesAt.Sub(w.now))
+	return "its provider interrupts it in " + short(n.LeavesAt.Sub(w.now))
 }
 
 // shelter keeps a place for each of a node's pods: what is free, what is on its
 // way, or a new node of the same pool. What finds none waits like any other pod
 // once it has been evicted. Within a trial only.
-func (w *world) shelter(n *nodeState, pods []*Pod) {
+func (w *world) reserveElsewhere(n *nodeState, pods []*Pod) {
 	for _, p := range pods {
 		k := w.kindOf(p)
 		to := w.tightest(&w.kinds[k])
@@ -58,8 +56,8 @@ func (w *world) shelter(n *nodeState, pods []*Pod) {
 	}
 }
 
-// openFor returns a node of the pod's own pool that nothing uses yet, one that was
-// asked for before or one that is asked for now; -1 where there is none to be had.
+// openFor returns an upcoming node of the pod's own pool that nothing uses yet,
+// requested before or by this plan; -1 where none can be added.
 func (w *world) openFor(n *nodeState, p *Pod, k int) int {
 	ps := &w.pools[n.pool]
 	if w.misfit(&w.kinds[k], ps) != "" {
@@ -79,23 +77,23 @@ func (w *world) openFor(n *nodeState, p *Pod, k int) int {
 	to := ps.spare[0]
 	ps.spare = ps.spare[1:]
 	w.touch(to).unopened = false
-	w.announce(to)
+	w.reindex(to)
 	return to
 }
 
-// continueEvacuation asks again who could not leave at first. What is empty in
-// time is given back, so that its pool counts it off; one that the provider did
-// not take after all is released.
+// continueEvacuation retries evictions that were refused. A node that is empty in
+// time is removed, so that its pool does not count it; one that the provider did
+// not interrupt is uncordoned.
 func (w *world) continueEvacuation(n *nodeState, stay []*Pod) {
 	p := &w.pools[n.pool]
 	switch {
 	case n.LeavesAt.IsZero():
-		w.giveUp(n, NodeInterrupted, "its provider did not take it")
+		w.giveUp(n, NodeInterrupted, "its provider did not interrupt it")
 	case n.Operation == nil && n.vacant():
-		// What keeps it here is that its provider takes it all the same. Until then
-		// it may be held by what nobody tells of.
-		if n.holdersKnown() && !n.NoScaleDown && !p.Fixed && min(p.Target, p.Size)-p.shrunk-1 >= p.Min && w.mayRemove() && p.shrunk < w.mostRemoved(p) &&
-			!w.within(w.memory.LastScaleUp, p.Name, 0) && !w.within(w.memory.LastScaleDown, p.Name, 0) {
+		// Otherwise it stays until the provider takes it: without known allocations
+		// it may still be in use.
+		if n.allocationKnown() && !n.NoScaleDown && !p.Fixed && min(p.Target, p.Size)-p.shrunk-1 >= p.Min && w.mayRemove() && p.shrunk < w.mostRemoved(p) &&
+			!w.within(w.state.LastScaleUp, p.Name, 0) && !w.within(w.state.LastScaleDown, p.Name, 0) {
 			w.remove(n, NodeInterrupted, w.noticeText(n))
 		}
 	case n.LeavesAt.After(w.now) && n.Operation == nil && slices.ContainsFunc(stay, func(p *Pod) bool { return w.mayLeave(n, p) }):
@@ -104,12 +102,12 @@ func (w *world) continueEvacuation(n *nodeState, stay []*Pod) {
 	}
 }
 
-// LastCall is how long before a node is taken its pods are asked to leave whatever
-// they wait for: what is not saved by then is lost either way, and a clean end is
-// worth more than none.
+// LastCall is how long before an interruption pods are evicted even before their
+// next checkpoint: work not saved by then is lost either way, and an eviction is at
+// least graceful.
 const LastCall = 30 * time.Second
 
-// mayLeave reports whether a pod may be asked to leave a node that is taken.
+// mayLeave reports whether a pod may be evicted from an interrupted node.
 func (w *world) mayLeave(n *nodeState, p *Pod) bool {
 	if w.movable(p) {
 		return true

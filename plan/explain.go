@@ -6,23 +6,22 @@ import (
 	"time"
 )
 
-// Explanation is what Make thought about one pod that waits.
+// Explanation is what Make considered for one pending pod.
 type Explanation struct {
 	Pod     Pod
 	Verdict Verdict
-	// Rank is the pod's place among the pods that wait, 1 for the most urgent, of
-	// Waiting.
+	// Rank is the pod's place among the Waiting pending pods, 1 for the most urgent.
 	Rank, Waiting int
-	// Wants is the demand as people say it: "2 cards".
+	// Wants is the demand as text: "2 GPUs".
 	Wants string
-	// Weight is the demand in cards, by which waiting is priced.
+	// Weight is the demand in GPUs, by which waiting is priced.
 	Weight float64
 	// Borrowed: its quota admits it only beyond what its tenant is guaranteed.
 	Borrowed bool
-	// Options are all ways there are to serve it, what is free first, nodes to buy
-	// last; those at one pool each are bounded by MaxOptions.
+	// Options are all ways to serve it, free capacity first, new nodes last; those
+	// of a pool each are bounded by MaxOptions.
 	Options []Option
-	// Plan is the whole of what was decided: what Make decides.
+	// Plan is the whole plan, equal to Make's.
 	Plan Plan
 }
 
@@ -32,19 +31,19 @@ type OptionKind string
 // Kinds of options, in the order in which they are weighed.
 const (
 	OptionFree        OptionKind = "free"        // the scheduler can place it now
-	OptionWait        OptionKind = "wait"        // for what is on its way
-	OptionRepartition OptionKind = "repartition" // of a card
-	OptionReclaim     OptionKind = "reclaim"     // what was lent
+	OptionWait        OptionKind = "wait"        // for an upcoming node
+	OptionRepartition OptionKind = "repartition" // of a GPU
+	OptionReclaim     OptionKind = "reclaim"     // of borrowed quota
 	OptionNode        OptionKind = "node"        // of a pool
 )
 
 // MaxOptions bounds the pools an Explanation lists.
 const MaxOptions = 50
 
-// Option is one way to serve a pod, as it stood when the pod's turn came.
+// Option is one way to serve a pod, as it was when the pod was considered.
 type Option struct {
 	Kind OptionKind
-	// On is the node, card or pool; empty where it is about all of them.
+	// On is the node, GPU or pool; empty where it is about all of them.
 	On string
 	// Possible options have a Cost, in the policy's currency, and a time At which
 	// they would serve the pod.
@@ -53,16 +52,15 @@ type Option struct {
 	At       time.Time
 	// Chosen is the one that was taken, if any was.
 	Chosen bool
-	// Reason and Detail say what stands against it; of a possible one, what it
-	// would bring about.
+	// Reason and Detail are what prevents it; of a possible one, its result.
 	Reason Reason
 	Detail string
 }
 
-// watch notes what is weighed for some pods.
+// watch records the options of some pods.
 type watch struct {
 	of func(p *Pod) bool
-	// who was considered last: index into pending, -1 for nobody.
+	// who is the pod considered last: an index into pending, -1 for none.
 	who     int
 	options []Option
 	chosen  map[*Pod]choice
@@ -73,15 +71,15 @@ type choice struct {
 	on   string
 }
 
-// Explain decides as Make does and tells what it weighed for a pending pod,
-// "namespace/name"; false when no such pod waits.
+// Explain decides as Make does and returns the options of a pending pod,
+// "namespace/name"; false when no such pod is pending.
 func Explain(s Snapshot, p Policy, pod string) (Explanation, bool) {
 	return explain(s, p, func(q *Pod) bool { return q.Key() == pod })
 }
 
-// ExplainGang tells the same of the member on which serving a gang,
-// "namespace/name", came to an end: the one that could not be served, or the
-// last one that was. It is false when no member waits.
+// ExplainGang does the same for the member of a gang, "namespace/name", that was
+// considered last: the one that could not be served, or the last one that was. It
+// is false when no member is pending.
 func ExplainGang(s Snapshot, p Policy, gang string) (Explanation, bool) {
 	return explain(s, p, func(q *Pod) bool { return q.Gang == gang })
 }
@@ -94,7 +92,7 @@ func explain(s Snapshot, p Policy, of func(p *Pod) bool) (Explanation, bool) {
 	}
 	w.watch = &watch{of: of, who: -1, chosen: map[*Pod]choice{}}
 	w.decide()
-	if w.watch.who < 0 { // its turn never came: it was refused, or what is free does
+	if w.watch.who < 0 { // it was never considered: refused, or served by free capacity
 		w.consider(first)
 	}
 	q := &w.pending[w.watch.who]
@@ -109,20 +107,20 @@ func explain(s Snapshot, p Policy, of func(p *Pod) bool) (Explanation, bool) {
 	}, true
 }
 
-// chose notes what is done for a pod that is watched.
+// chose records the option taken for a watched pod.
 func (w *world) chose(p *pending, kind OptionKind, on string) {
 	if w.watch != nil && w.watch.of(p.pod) {
 		w.watch.chosen[p.pod] = choice{kind, on}
 	}
 }
 
-// takenBack are answers under which nothing that was chosen for the pod stands.
-var takenBack = []Reason{GangWaits, GangIncomplete, QuotaExceeded}
+// unservedReasons are reasons under which the option chosen for the pod is void.
+var unservedReasons = []Reason{GangWaits, GangIncomplete, QuotaExceeded}
 
 // outcome marks the option that was taken.
 func (t *watch) outcome(p *pending) []Option {
 	c, ok := t.chosen[p.pod]
-	if !ok || slices.Contains(takenBack, p.reason) {
+	if !ok || slices.Contains(unservedReasons, p.reason) {
 		return t.options
 	}
 	for i := range t.options {
@@ -132,7 +130,7 @@ func (t *watch) outcome(p *pending) []Option {
 			return t.options
 		}
 	}
-	// Another than at first sight: what was there when its turn came has changed.
+	// The option was not among those recorded: the world has changed since.
 	o := Option{Kind: c.kind, On: c.on, Possible: true, Chosen: true, Reason: p.reason, Detail: p.detail}
 	for i := range t.options {
 		if t.options[i].Kind == c.kind {

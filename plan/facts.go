@@ -6,64 +6,64 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// facts is what is known of a card at one look. Cards are many and lie far apart
-// in memory: each is read once, and everybody else reads this.
+// facts is a summary of a GPU. Each GPU is read once, since they are many and far
+// apart in memory.
 type facts struct {
-	since time.Time // since when it has been free; zero for held, or not known
-	free  bool      // known to have no holder
-	held  int       // instances with a holder
+	since     time.Time // since when it has been free; zero for allocated or unknown
+	free      bool      // known to be allocated to no pod
+	allocated int       // instances allocated to a pod
 }
 
-// lookAtCards reads all cards: what they have to give, who holds them, what is
-// unusual about them.
-func (w *world) lookAtCards() {
+// readGPUs reads all GPUs: their capacity, their allocations, and what is unusual
+// about them.
+func (w *world) readGPUs() {
 	total := 0
 	for i := range w.nodes {
-		total += len(w.nodes[i].Cards)
+		total += len(w.nodes[i].GPUs)
 	}
 	all := make([]facts, total)
 	var table *mig.Table
 	model := ""
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		n.Cards = sortedCards(n.Cards)
-		n.facts, all = all[:len(n.Cards):len(n.Cards)], all[len(n.Cards):]
-		n.room = room{cpu: stated(n.CPUMilli), memory: stated(n.MemoryMi), others: n.Others}
+		n.GPUs = sortedGPUs(n.GPUs)
+		n.facts, all = all[:len(n.GPUs):len(n.GPUs)], all[len(n.GPUs):]
+		n.capacity = capacity{cpu: stated(n.CPUMilli), memory: stated(n.MemoryMi), others: n.Others}
 		single := n.Labels[strategySingle] == "single"
-		for c := range n.Cards {
-			card := &n.Cards[c]
-			w.supplyCard(n, card, single)
-			w.meet(card.Model)
-			n.facts[c] = n.lookAt(card)
-			if card.MIG && card.Model.Name != model {
-				model = card.Model.Name
+		for c := range n.GPUs {
+			device := &n.GPUs[c]
+			w.supplyGPU(n, device, single)
+			w.noteModel(device.Model)
+			n.facts[c] = n.readGPU(device)
+			if device.MIG && device.Model.Name != model {
+				model = device.Model.Name
 				table, _ = w.table(model)
 			}
 			if n.pool >= 0 {
-				n.odd.look(card, table)
+				n.odd.look(device, table)
 			}
 		}
 	}
 }
 
-// lookAt reads one card and counts for its node what is held of it.
-func (n *nodeState) lookAt(c *Card) facts {
+// readGPU reads one GPU and counts for its node what is allocated of it.
+func (n *nodeState) readGPU(c *GPU) facts {
 	var f facts
-	f.free, f.since = cardFree(c)
-	n.unknown = n.unknown || !c.HoldersKnown
+	f.free, f.since = gpuFree(c)
+	n.unknown = n.unknown || !c.AllocationKnown
 	if !c.MIG {
 		n.plain++
-		if len(c.Holders) > 0 {
-			n.plainHeld++
+		if len(c.AllocatedTo) > 0 {
+			n.plainAllocated++
 		}
 		return f
 	}
-	n.unknownMIG = n.unknownMIG || !c.HoldersKnown
+	n.unknownMIG = n.unknownMIG || !c.AllocationKnown
 	for i := range c.Instances {
-		if c.Instances[i].Holder != "" {
-			f.held++
+		if c.Instances[i].AllocatedTo != "" {
+			f.allocated++
 		} else {
-			n.unheld = added(n.unheld, c.Instances[i].Profile, 1)
+			n.unallocated = added(n.unallocated, c.Instances[i].Profile, 1)
 		}
 	}
 	return f

@@ -6,59 +6,58 @@ import (
 	"time"
 )
 
-// drainAgainAfter is how long a node is left alone whose drain was given up.
+// drainAgainAfter is how long a node is not drained after its drain was given up.
 const drainAgainAfter = time.Hour
 
-// longestPause bounds the time between two tries of something that keeps failing.
+// longestPause bounds the time between two attempts of what keeps failing.
 const longestPause = time.Hour
 
-// failure is what is remembered of the failures under a name; its count is 0 for
-// none.
+// failure returns the recorded failures of a name; the count is 0 for none.
 func (w *world) failure(name string) Failure {
 	if i, ok := w.failureIndex(name); ok {
-		return w.memory.Failures[i]
+		return w.state.Failures[i]
 	}
 	return Failure{Name: name}
 }
 
 func (w *world) failureIndex(name string) (int, bool) {
-	return slices.BinarySearchFunc(w.memory.Failures, name, func(f Failure, n string) int { return strings.Compare(f.Name, n) })
+	return slices.BinarySearchFunc(w.state.Failures, name, func(f Failure, n string) int { return strings.Compare(f.Name, n) })
 }
 
-// fail remembers one more failure.
+// fail records one more failure.
 func (w *world) fail(name string) {
 	i, ok := w.failureIndex(name)
-	w.memory.Failures = slices.Clone(w.memory.Failures)
+	w.state.Failures = slices.Clone(w.state.Failures)
 	if !ok {
-		w.memory.Failures = slices.Insert(w.memory.Failures, i, Failure{Name: name})
+		w.state.Failures = slices.Insert(w.state.Failures, i, Failure{Name: name})
 	}
-	w.memory.Failures[i].Count = clampCount(w.memory.Failures[i].Count) + 1
-	w.memory.Failures[i].At = w.now
+	w.state.Failures[i].Count = clampCount(w.state.Failures[i].Count) + 1
+	w.state.Failures[i].At = w.now
 }
 
-// succeed forgets what failed before.
+// succeed removes the recorded failures.
 func (w *world) succeed(name string) {
 	if i, ok := w.failureIndex(name); ok {
-		w.memory.Failures = slices.Delete(slices.Clone(w.memory.Failures), i, i+1)
+		w.state.Failures = slices.Delete(slices.Clone(w.state.Failures), i, i+1)
 	}
 }
 
-// failOperation counts the failure of a repartition, once however often it is
-// seen before it has been undone.
+// failOperation counts the failure of a repartition, once for all reconciles until
+// it is rolled back.
 func (w *world) failOperation(n *nodeState, o *Operation) {
-	name := cardName(n.name, o.Card)
+	name := gpuName(n.name, o.GPU)
 	if f := w.failure(name); f.Count == 0 || f.At.Before(o.Started) {
 		w.fail(name)
 	}
 }
 
-// cutAgainAt is when a card whose repartition failed is tried again, zero where
-// none did: each failure doubles the pause.
-func (w *world) cutAgainAt(n *nodeState, card int) time.Time {
-	if len(w.memory.Failures) == 0 {
+// repartitionAgainAt is when a GPU whose repartition failed is tried again, zero for no
+// failure: each failure doubles the pause.
+func (w *world) repartitionAgainAt(n *nodeState, device int) time.Time {
+	if len(w.state.Failures) == 0 {
 		return time.Time{}
 	}
-	f := w.failure(cardName(n.name, card))
+	f := w.failure(gpuName(n.name, device))
 	if f.Count <= 0 {
 		return time.Time{}
 	}

@@ -5,7 +5,7 @@ import "strconv"
 // fitsLabels reports whether a node with these labels is one the pod's node
 // selector and required node affinity admit.
 func fitsLabels(pod *Pod, labels map[string]string) bool {
-	// Only whether all hold is asked, so the map's order cannot show.
+	// All must hold, so the map's order has no effect.
 	for k, want := range pod.NodeSelector {
 		if have, ok := labels[k]; !ok || have != want {
 			return false
@@ -50,7 +50,7 @@ func fitsRequirement(r NodeRequirement, labels map[string]string) bool {
 		return !ok
 	case "Gt", "Lt":
 		return ok && len(r.Values) == 1 && compareNumbers(r.Operator, have, r.Values[0])
-	default: // an operator nobody knows admits nothing
+	default: // an unknown operator admits nothing
 		return false
 	}
 }
@@ -96,8 +96,7 @@ func tolerated(tolerations []Toleration, t Taint) bool {
 }
 
 // Admits reports whether a pod's node selector, required affinity and
-// tolerations let it onto a node with these labels and taints. Resources are
-// another question.
+// tolerations let it onto a node with these labels and taints, resources aside.
 func Admits(pod Pod, labels map[string]string, taints []Taint) bool {
 	_, out := untolerated(&pod, taints)
 	return !out && fitsLabels(&pod, labels)

@@ -28,14 +28,14 @@ func trouble(r *rapid.T, s *Snapshot, n *Node) {
 	ago := func(d time.Duration) time.Time { return s.Now.Add(-d) }
 	oneIn := func(n int, what string) bool { return rapid.IntRange(1, n).Draw(r, what) == n }
 	if oneIn(2, "empty") {
-		for c := range n.Cards {
-			n.Cards[c].Holders, n.Cards[c].IdleSince = nil, ago(time.Hour)
-			for i := range n.Cards[c].Instances {
-				n.Cards[c].Instances[i].Holder, n.Cards[c].Instances[i].IdleSince = "", ago(time.Hour)
+		for c := range n.GPUs {
+			n.GPUs[c].AllocatedTo, n.GPUs[c].IdleSince = nil, ago(time.Hour)
+			for i := range n.GPUs[c].Instances {
+				n.GPUs[c].Instances[i].AllocatedTo, n.GPUs[c].Instances[i].IdleSince = "", ago(time.Hour)
 			}
 		}
 		s.Pods = slices.DeleteFunc(s.Pods, func(p Pod) bool { return p.Node == n.Name })
-		s.Memory.FreeSince = append(s.Memory.FreeSince, Stamp{n.Name, ago(time.Hour)})
+		s.State.FreeSince = append(s.State.FreeSince, Stamp{n.Name, ago(time.Hour)})
 	}
 	if oneIn(2, "movable") {
 		for i := range s.Pods {
@@ -45,8 +45,8 @@ func trouble(r *rapid.T, s *Snapshot, n *Node) {
 		}
 	}
 	if oneIn(4, "sick") {
-		n.Cards[0].Health = gpu.Sick
-		s.Memory.SickSince = append(s.Memory.SickSince, Stamp{n.Name, ago(time.Hour)})
+		n.GPUs[0].Health = gpu.Sick
+		s.State.SickSince = append(s.State.SickSince, Stamp{n.Name, ago(time.Hour)})
 	}
 	if oneIn(4, "drained") { // since its pool was of another kind
 		n.Cordoned, n.CordonedBy = true, "drain"

@@ -13,7 +13,7 @@ type unit struct {
 	members []int // indices into pending, most urgent first
 }
 
-// gang is a group of pods without a number of which none is of use.
+// gang is a group of pods of which at least min have to run at the same time.
 type gang struct {
 	name    string
 	min     int
@@ -23,11 +23,10 @@ type gang struct {
 	detail  string
 }
 
-// lacking is how many pending members must be served for any of them to be of
-// use.
+// lacking is how many pending members have to be served together.
 func (g *gang) lacking() int { return max(g.min-g.running, 0) }
 
-// formUnits collects gangs. A gang stands where its most urgent member does.
+// formUnits collects gangs. A gang has the rank of its most urgent member.
 func (w *world) formUnits() {
 	found := map[string]*gang{}
 	of := func(p *Pod) *gang {
@@ -70,9 +69,8 @@ func (w *world) formUnits() {
 	slices.SortFunc(w.gangs, func(a, b *gang) int { return strings.Compare(a.name, b.name) })
 }
 
-// readableFirst puts the members of which nobody knows what they want behind the
-// others, in the same order otherwise: where the rest is enough, it does not wait
-// for them.
+// readableFirst puts members with an unreadable demand behind the others, in the
+// same order otherwise: where the rest is enough, the gang does not wait for them.
 func (w *world) readableFirst(members []int) []int {
 	return w.behind(members, func(i int) bool { return w.pending[i].pod.Unreadable != "" })
 }
@@ -103,8 +101,8 @@ func (u *unit) core() (core, rest []int) {
 	return u.members[:n], u.members[n:]
 }
 
-// together does something for every one of the members, or for none of them.
-// It reports for how many it could be done.
+// together applies do to all members, or to none of them. It reports for how many
+// it succeeded.
 func (w *world) together(members []int, do func(i int) bool) (int, bool) {
 	if len(members) == 0 {
 		return 0, true
@@ -130,35 +128,35 @@ func (w *world) together(members []int, do func(i int) bool) (int, bool) {
 	for j, i := range members {
 		w.pending[i] = before[j]
 	}
-	// Why it could not be done stays with the one it could not be done for.
+	// The member that failed keeps its reason.
 	w.pending[members[done]].reason, w.pending[members[done]].detail = failed.reason, failed.detail
 	return done, false
 }
 
-// waits answers all members of a gang that is not served.
-func (w *world) waits(g *gang, members []int, reason Reason, detail string) {
+// leavePending answers all members of a gang that is not served.
+func (w *world) leavePending(g *gang, members []int, reason Reason, detail string) {
 	g.reason, g.detail = reason, detail
 	for _, i := range members {
 		w.pending[i].reason, w.pending[i].detail = reason, g.name+" "+detail
 	}
 }
 
-// serveGang serves what a gang lacks, all or nothing. Where a member cannot be
-// served and there are enough of other kinds, those are tried in its place.
+// serveGang serves the members a gang lacks, all or none. Where a member cannot be
+// served and there are enough members of other kinds, those are tried instead.
 func (w *world) serveGang(u *unit) {
 	g := u.gang
 	core, _ := u.core()
 	placed, ok := w.serveCore(core)
 	if !ok && !w.serveOthers(u, core[placed]) {
 		for _, i := range core {
-			w.unawait(i)
+			w.discountUnserved(i)
 		}
 		p := w.pending[core[placed]]
 		reason := GangWaits
 		if p.reason == QuotaExceeded || w.hold != "" {
 			reason = p.reason
 		}
-		w.waits(g, core, reason, fmt.Sprintf("has room for %d of %d; for %s: %s: %s", placed+g.running, g.min, p.pod.Key(), p.reason, p.detail))
+		w.leavePending(g, core, reason, fmt.Sprintf("has capacity for %d of %d; for %s: %s: %s", placed+g.running, g.min, p.pod.Key(), p.reason, p.detail))
 		return
 	}
 	core, _ = u.core()
@@ -167,7 +165,7 @@ func (w *world) serveGang(u *unit) {
 
 func (w *world) serveCore(core []int) (placed int, ok bool) {
 	return w.together(core, func(i int) bool {
-		w.unawait(i)
+		w.discountUnserved(i)
 		return w.serve(i, true)
 	})
 }
@@ -175,12 +173,11 @@ func (w *world) serveCore(core []int) (placed int, ok bool) {
 // maxCores bounds the choices of members that are tried for one gang.
 const maxCores = 8
 
-// elsewhere are answers that another member of the gang, of another kind, may not
-// get.
+// elsewhere are reasons that need not apply to members of another kind.
 var elsewhere = []Reason{NoPoolFits, RepartitionExhausted, PoolAtMax}
 
 // serveOthers serves a gang without the kinds of members that cannot be served, the
-// one that failed first among them. Where that is in vain all is as it was.
+// one that failed first among them. Where that fails too, nothing changes.
 func (w *world) serveOthers(u *unit, failed int) bool {
 	members, kinds, tried := u.members, []int(nil), []int(nil)
 	for range maxCores {
@@ -223,7 +220,7 @@ func (w *world) regroup(u *unit, kinds []int) bool {
 	return true
 }
 
-// gangText says how a gang is served: "8 of 8: 5 WaitScheduler, 3 WaitUpcomingNode".
+// gangText states how a gang is served: "8 of 8: 5 WaitScheduler, 3 WaitUpcomingNode".
 func (w *world) gangText(g *gang, core []int) string {
 	var reasons []Reason
 	n := map[Reason]int{}

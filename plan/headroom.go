@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// maxHeadroom bounds the replicas prepared for one forecast in a round.
+// maxHeadroom bounds the replicas prepared for one forecast in a reconcile.
 const maxHeadroom = 1000
 
-// addForecasts sorts them, and lists their pods' kinds before nodes are
+// addForecasts sorts forecasts and adds their pods' kinds, before nodes are
 // classified.
 func (w *world) addForecasts(forecasts []Forecast) {
 	w.forecasts = slices.Clone(forecasts)
@@ -21,9 +21,9 @@ func (w *world) addForecasts(forecasts []Forecast) {
 	w.expected = make([]verdict, len(w.forecasts))
 }
 
-// prepare makes room for the replicas that forecasts ask for beyond those there
-// are: in what is free or on its way, by cutting a card, or with a node. A
-// forecast only ever adds: nothing is given back because of one.
+// prepare provides capacity for the replicas that forecasts expect beyond the
+// existing ones: in free or upcoming capacity, by repartitioning a GPU, or with a
+// node. A forecast only adds: nothing is removed because of one.
 func (w *world) prepare() {
 	for i := range w.forecasts {
 		w.expected[i] = w.prepareFor(&w.forecasts[i])
@@ -33,7 +33,7 @@ func (w *world) prepare() {
 // wantedBy is how many replicas the policy prepares for.
 func (w *world) wantedBy(f *Forecast) int {
 	level := map[Headroom]float64{HeadroomLow: f.Low, HeadroomExpected: f.Expected, HeadroomHigh: f.High}[w.policy.Headroom]
-	if !(level > 0) { // also for what is no number
+	if !(level > 0) { // also for NaN
 		return 0
 	}
 	return int(math.Ceil(math.Min(level, 1<<20)))
@@ -50,7 +50,7 @@ func (w *world) prepareFor(f *Forecast) verdict {
 		return verdict{ForecastMet, text}
 	}
 	k := &w.kinds[w.kindOf(&f.Like)]
-	placed, bought := 0, 0
+	placed, scaledUp := 0, 0
 	for range extra {
 		now, acted := w.prepareOne(f, k)
 		if !now {
@@ -58,39 +58,38 @@ func (w *world) prepareFor(f *Forecast) verdict {
 		}
 		placed++
 		if acted {
-			bought++
+			scaledUp++
 		}
 	}
 	switch {
-	case bought > 0:
-		return verdict{ForecastHeadroom, fmt.Sprintf("%s; room for %d more, %d of them made in this round", text, placed, bought)}
+	case scaledUp > 0:
+		return verdict{ForecastHeadroom, fmt.Sprintf("%s; capacity for %d more, %d of them added in this reconcile", text, placed, scaledUp)}
 	case placed == extra:
-		return verdict{ForecastMet, fmt.Sprintf("%s; room for %d more is there", text, placed)}
+		return verdict{ForecastMet, fmt.Sprintf("%s; capacity for %d more is there", text, placed)}
 	}
-	return verdict{ForecastUnmet, fmt.Sprintf("%s; room for %d of %d more: %s", text, placed, extra, w.whyUnmet(f, k))}
+	return verdict{ForecastUnmet, fmt.Sprintf("%s; capacity for %d of %d more: %s", text, placed, extra, w.whyUnmet(f, k))}
 }
 
 func (w *world) whyUnmet(f *Forecast, k *kind) string {
 	if t := w.tenantIndex(&f.Like); t >= 0 && !w.guaranteed(&f.Like) {
 		return "the rest is beyond what " + f.Like.Tenant + " is guaranteed"
 	}
-	reason, detail := w.unbought(k)
+	reason, detail := w.whyNoScaleUp(k)
 	if reason == NoPoolFits || reason == "" && detail == "" {
 		return "it is too early, or would cost more than being late"
 	}
 	return fmt.Sprintf("%s: %s", reason, detail)
 }
 
-// guaranteed reports whether one more pod is within what its tenant is
-// guaranteed, or under no quota: nothing is bought ahead for demand that may
-// have to give way.
+// guaranteed reports whether one more pod is within its tenant's guarantee, or
+// under no quota: nothing is added ahead for demand that may be reclaimed.
 func (w *world) guaranteed(p *Pod) bool {
 	t := w.tenantIndex(p)
 	return t < 0 || w.tree.Used(p.Tenant).Add(w.amountOf(p)).Fits(w.tenants[t].Guarantee)
 }
 
-// prepareOne makes room for one replica, and reports whether there is any and
-// whether it took an action.
+// prepareOne provides capacity for one replica, and reports whether there is any
+// and whether it took an action.
 func (w *world) prepareOne(f *Forecast, k *kind) (there, acted bool) {
 	if !w.guaranteed(&f.Like) {
 		return false, false
@@ -105,18 +104,18 @@ func (w *world) prepareOne(f *Forecast, k *kind) (there, acted bool) {
 	}
 	p := pending{pod: &f.Like, kind: w.kindOf(&f.Like)}
 	before := len(w.actions)
-	cut, canCut := w.cutOption(k, &f.Like)
-	canCut = canCut && !cut.unknown && len(w.actions) < w.policy.MaxActionsPerRound && w.worthwhile(f, k, cut)
-	buy, canBuy := w.buyOption(len(w.pending), k, &f.Like, false)
-	canBuy = canBuy && (buy.node >= 0 || w.pools[buy.pool].action >= 0 || len(w.actions) < w.policy.MaxActionsPerRound) && w.worthwhile(f, k, buy)
+	repartition, canRepartition := w.repartitionOption(k, &f.Like)
+	canRepartition = canRepartition && !repartition.unknown && len(w.actions) < w.policy.MaxActionsPerReconcile && w.worthwhile(f, k, repartition)
+	scaleUp, canScaleUp := w.scaleUpOption(len(w.pending), k, &f.Like, false)
+	canScaleUp = canScaleUp && (scaleUp.node >= 0 || w.pools[scaleUp.pool].action >= 0 || len(w.actions) < w.policy.MaxActionsPerReconcile) && w.worthwhile(f, k, scaleUp)
 	switch {
-	case canCut && (!canBuy || cut.cost <= buy.cost):
-		w.commitCut(&p, k, cut, "; forecast for "+f.At.UTC().Format("15:04:05"))
-	case canBuy && buy.node >= 0: // asked for in an earlier round
-		w.open(&p, k, buy)
+	case canRepartition && (!canScaleUp || repartition.cost <= scaleUp.cost):
+		w.commitRepartition(&p, k, repartition, "; forecast for "+f.At.UTC().Format("15:04:05"))
+	case canScaleUp && scaleUp.node >= 0: // requested in an earlier reconcile
+		w.open(&p, k, scaleUp)
 		return w.chargeLike(f), false
-	case canBuy:
-		w.commitBuy(&p, k, buy, cut, canCut)
+	case canScaleUp:
+		w.commitScaleUp(&p, k, scaleUp, repartition, canRepartition)
 	default:
 		return false, false
 	}
@@ -133,30 +132,30 @@ func (w *world) chargeLike(f *Forecast) bool {
 	return true
 }
 
-// worthwhile weighs an action now against the same action once the demand is
-// there: what is bought too early, or for nothing, against having the replica
-// wait. The chance of nothing is the forecast's own error.
+// worthwhile compares the cost of an action now, which may be early or needless,
+// with the replica's wait if the action follows the demand. The forecast's error is
+// the probability of a needless action.
 func (w *world) worthwhile(f *Forecast, k *kind, o option) bool {
 	lead := o.at.Sub(w.now)
 	early := max(f.At.Sub(w.now)-lead, 0)
-	late := w.policy.HeadroomWeight * w.waiting(k, f.Like.Priority, max(lead, 0))
-	vain := math.Min(math.Max(f.Error, 0), 1)
-	if o.victims == nil && o.cut.before == nil { // a node
+	late := w.policy.HeadroomWeight * w.waitCost(k, f.Like.Priority, max(lead, 0))
+	needless := math.Min(math.Max(f.Error, 0), 1)
+	if o.victims == nil && o.repartition.before == nil { // a node
 		ps := &w.pools[o.pool]
 		if o.node >= 0 { // paid for already
 			return true
 		}
-		share := ps.price() / math.Max(1, math.Floor(float64(w.fitsNew(k, ps))))
-		return share*(early.Hours()+vain*w.policy.NodeLife.Hours()) <= late
+		share := ps.price() / float64(max(1, w.fitsNew(k, ps)))
+		return share*(early.Hours()+needless*w.policy.NodeLife.Hours()) <= late
 	}
-	return early <= lead && w.policy.DisruptionCost*(1+vain) <= late
+	return early <= lead && w.policy.DisruptionCost*(1+needless) <= late
 }
 
 // fitsNew is how many pods of the kind a new node of the pool takes.
 func (w *world) fitsNew(k *kind, ps *poolState) int {
 	r := ps.empty.clone()
 	n := 0
-	for n < 4*maxCardsOfNode && w.lacks(k, &r) == "" {
+	for n < 4*maxGPUsOfNode && w.lacks(k, &r) == "" {
 		w.take(k, &r)
 		n++
 	}

@@ -8,13 +8,12 @@ import (
 	"time"
 )
 
-// unusedLong is how long a card must have been held for nothing before its
-// verdict says so.
+// unusedLong is how long an allocated GPU must be unused for the verdict GPUUnused.
 const unusedLong = time.Hour
 
-// unusedSince is since when a holder of an instance has not used it; zero for
-// used, or not known. A card that is measured as a whole speaks for its instances.
-func unusedSince(c *Card, in *Instance) time.Time {
+// unusedSince is since when the pod of an instance has not used it; zero for used
+// or unknown. The measurement of a whole GPU holds for its instances.
+func unusedSince(c *GPU, in *Instance) time.Time {
 	switch {
 	case in.UnusedSince.IsZero():
 		return c.UnusedSince
@@ -24,22 +23,22 @@ func unusedSince(c *Card, in *Instance) time.Time {
 	return later(in.UnusedSince, c.UnusedSince)
 }
 
-// idlers names who holds a card, or instances of it, without having used them
-// for long, and how long the first of them has not; empty for nobody.
-func (w *world) idlers(c *Card) string {
+// idlers names the pods that have not used the GPU, or instances of it, for
+// unusedLong, with the longest of those times; empty for none.
+func (w *world) idlers(c *GPU) string {
 	var who []string
 	longest := time.Duration(0)
-	note := func(since time.Time, holders ...string) {
+	note := func(since time.Time, allocatedTo ...string) {
 		if d := w.now.Sub(since); !since.IsZero() && d >= unusedLong {
-			who, longest = append(who, holders...), max(longest, d)
+			who, longest = append(who, allocatedTo...), max(longest, d)
 		}
 	}
-	if !c.MIG && len(c.Holders) > 0 {
-		note(c.UnusedSince, c.Holders...)
+	if !c.MIG && len(c.AllocatedTo) > 0 {
+		note(c.UnusedSince, c.AllocatedTo...)
 	}
 	for i := range c.Instances {
-		if in := &c.Instances[i]; in.Holder != "" {
-			note(unusedSince(c, in), in.Holder)
+		if in := &c.Instances[i]; in.AllocatedTo != "" {
+			note(unusedSince(c, in), in.AllocatedTo)
 		}
 	}
 	if len(who) == 0 {
@@ -49,35 +48,35 @@ func (w *world) idlers(c *Card) string {
 	return fmt.Sprintf("not used for %s by %s", short(longest), strings.Join(slices.Compact(who), ", "))
 }
 
-// holding is what a pod holds: how many cards and instances, since when it has
-// used none of them, and whether any of it is used or not measured.
-type holding struct {
+// allocation is the devices of a pod: how many GPUs and instances, since when none
+// of them is used, and whether any is used or not measured.
+type allocation struct {
 	devices int
 	since   time.Time
 	used    bool
 }
 
-func (h *holding) add(since time.Time) {
+func (h *allocation) add(since time.Time) {
 	h.devices++
 	h.used = h.used || since.IsZero()
 	h.since = later(h.since, since)
 }
 
-// reclaimIdle asks pods to leave that hold what they have not used for as long as
-// their tenant allows, the longest idle first. Of a gang all members must be idle.
+// reclaimIdle evicts pods that have not used their devices for as long as their
+// tenant allows, the longest idle first. Of a gang all members must be idle.
 func (w *world) reclaimIdle() {
-	if w.doubt != "" || !slices.ContainsFunc(w.tenants, func(t Tenant) bool { return t.ReclaimIdle > 0 }) {
+	if w.idleHold != "" || !slices.ContainsFunc(w.tenants, func(t Tenant) bool { return t.ReclaimIdle > 0 }) {
 		return
 	}
 	type idler struct {
 		pod  int
 		idle time.Duration
 	}
-	held := w.holdings()
+	allocated := w.allocations()
 	idle := make([]time.Duration, len(w.running)) // 0 for a pod that is not
 	working := map[string]bool{}                  // gangs
 	for j, p := range w.running {
-		idle[j] = w.idleFor(j, held[p.Key()])
+		idle[j] = w.idleFor(j, allocated[p.Key()])
 		if p.Gang != "" && !p.Leaving && !w.idleEnough(p, idle[j]) {
 			working[p.Gang] = true
 		}
@@ -90,20 +89,20 @@ func (w *world) reclaimIdle() {
 	}
 	slices.SortStableFunc(all, func(a, b idler) int { return cmp.Compare(b.idle, a.idle) })
 	for _, i := range all {
-		w.takeIdle(i.pod, i.idle)
+		w.reclaimPod(i.pod, i.idle)
 	}
 }
 
-// takeIdle asks one pod to leave, where that may be done now.
-func (w *world) takeIdle(pod int, idle time.Duration) {
+// reclaimPod evicts one idle pod, where that is allowed now.
+func (w *world) reclaimPod(pod int, idle time.Duration) {
 	p := w.running[pod]
 	n := &w.nodes[w.runsOn[pod]]
 	if n.pool < 0 || n.action >= 0 || n.tier != tierNow && n.since != PodLeaving ||
-		!w.may(n.pool) || w.evicted >= w.policy.MaxEvictionsPerRound || !w.movable(p) {
+		!w.may(n.pool) || w.evicted >= w.policy.MaxEvictionsPerReconcile || !w.movable(p) {
 		return
 	}
 	t := &w.tenants[w.tenantIndex(p)]
-	w.evict(w.runsOn[pod], p, ReclaimIdle, fmt.Sprintf("%s has used nothing of what it holds for %s; %s takes that back after %s",
+	w.evict(w.runsOn[pod], p, ReclaimIdle, fmt.Sprintf("%s has not used its GPUs for %s; %s reclaims them after %s",
 		p.Key(), short(idle), t.Name, short(t.ReclaimIdle)), "")
 }
 
@@ -113,46 +112,46 @@ func (w *world) idleEnough(p *Pod, idle time.Duration) bool {
 	return t >= 0 && w.tenants[t].ReclaimIdle > 0 && idle >= w.tenants[t].ReclaimIdle
 }
 
-// idleFor is how long a pod has used nothing it holds, 0 where it has, or where
-// not all it asked for is known to be held by it and measured.
-func (w *world) idleFor(pod int, h holding) time.Duration {
+// idleFor is how long a pod has used none of its devices, 0 where it uses one, or
+// where not all it requests is known to be allocated to it and measured.
+func (w *world) idleFor(pod int, h allocation) time.Duration {
 	p := w.running[pod]
 	i := w.runsOn[pod]
-	if i < 0 || h.devices == 0 || h.used || h.devices < devicesOf(p) || !w.nodes[i].holdersKnown() {
+	if i < 0 || h.devices == 0 || h.used || h.devices < devicesOf(p) || !w.nodes[i].allocationKnown() {
 		return 0
 	}
 	return w.now.Sub(later(h.since, p.Created))
 }
 
-// devicesOf is how many cards and instances a pod asks for.
+// devicesOf is how many GPUs and instances a pod requests.
 func devicesOf(p *Pod) int {
-	n := clampCount(p.Demand.Cards)
+	n := clampCount(p.Demand.GPUs)
 	for i := range p.Demand.MIG {
 		n += clampCount(p.Demand.MIG[i].Count)
 	}
 	if f := p.Demand.Fraction; f != nil {
-		n += clampCount(max(f.Cards, 1))
+		n += clampCount(max(f.GPUs, 1))
 	}
 	return n
 }
 
-// holdings is what every holder holds, over all nodes.
-func (w *world) holdings() map[string]holding {
-	all := map[string]holding{}
+// allocations is the allocation of every pod, over all nodes.
+func (w *world) allocations() map[string]allocation {
+	all := map[string]allocation{}
 	add := func(who string, since time.Time) {
 		h := all[who]
 		h.add(since)
 		all[who] = h
 	}
 	for i := range w.nodes {
-		for c := range w.nodes[i].Cards {
-			card := &w.nodes[i].Cards[c]
-			for _, h := range card.Holders {
-				add(h, card.UnusedSince)
+		for c := range w.nodes[i].GPUs {
+			device := &w.nodes[i].GPUs[c]
+			for _, h := range device.AllocatedTo {
+				add(h, device.UnusedSince)
 			}
-			for j := range card.Instances {
-				if in := &card.Instances[j]; in.Holder != "" {
-					add(in.Holder, unusedSince(card, in))
+			for j := range device.Instances {
+				if in := &device.Instances[j]; in.AllocatedTo != "" {
+					add(in.AllocatedTo, unusedSince(device, in))
 				}
 			}
 		}

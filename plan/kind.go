@@ -12,30 +12,31 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// kind is what pods have in common that are alike to the planner: it is looked
-// at once for all of them.
+// kind is a group of pods that are equal to the planner.
 type kind struct {
 	pod   *Pod // one of them
 	wants string
-	eq    float64 // card equivalents
-	// static remembers per class of nodes whether the pod may go there.
+	eq    float64 // GPU equivalents
+	// static caches per class of nodes whether selectors and taints admit the pod.
 	static []verdictOnce
-	// needs remembers per model what the demand means there.
+	// needs caches the demand in each model's profiles.
 	needs []need
-	// waiting is how many of the kind nobody has served yet.
-	waiting int
-	// now, way and cuts are the nodes that may serve it: as they are, when they
-	// have come, and with a card cut anew.
-	now, way, cuts shelf
-	// blocked is what stood against cutting cards when the first pod of the kind
-	// could not be served; explained is set once that is known.
+	// unserved is how many pods of the kind are still to be served.
+	unserved int
+	// now, way and repartitions are the nodes that may serve it: as they are, once
+	// they are ready, and with a repartitioned GPU.
+	now, way, repartitions index
+	// blocked is what prevented repartitions when the first pod of the kind could
+	// not be served; explained is set once it is known.
 	blocked   blockers
 	explained bool
-	// fewest remembers, for its rules, the place that has the fewest.
+	// fewest caches, by rule, the least number of pods in any place.
 	fewest map[Rule]fewest
-	// inVain is the trial in which nothing could be taken back for it, see there.
-	inVain int
-	// bounded is set once a card could be cut and the round's actions are used up.
+	// failedTrial is the number of the trial in which nothing could be reclaimed
+	// for it, see world.failedTrial.
+	failedTrial int
+	// bounded is set once a GPU could be repartitioned but MaxActionsPerReconcile is
+	// reached.
 	bounded bool
 }
 
@@ -55,17 +56,17 @@ type need struct {
 	counts []mig.Count
 }
 
-// kindKey tells pods apart that differ in anything placement depends on. Of the
-// groups it is in, only those count that a rule asks for.
+// kindKey is equal for pods that do not differ in anything placement depends on.
+// Of a pod's groups only those count that some rule is about.
 func (w *world) kindKey(p *Pod) string {
 	var b strings.Builder
 	d := p.Demand
-	fmt.Fprintf(&b, "%d|%s|%d|%d", d.Cards, d.Vendor, p.CPUMilli, p.MemoryMi)
+	fmt.Fprintf(&b, "%d|%s|%d|%d", d.GPUs, d.Vendor, p.CPUMilli, p.MemoryMi)
 	for _, i := range d.MIG {
 		fmt.Fprintf(&b, "|%q*%d", i.Name, i.Count)
 	}
 	if d.Fraction != nil {
-		fmt.Fprintf(&b, "|f%d,%d,%d,%d", d.Fraction.CoreMilli, d.Fraction.MemoryMiB, d.Fraction.MemoryMilli, d.Fraction.Cards)
+		fmt.Fprintf(&b, "|f%d,%d,%d,%d", d.Fraction.CoreMilli, d.Fraction.MemoryMiB, d.Fraction.MemoryMilli, d.Fraction.GPUs)
 	}
 	if len(p.NodeSelector) > 0 {
 		b.WriteString("|s")
@@ -105,16 +106,16 @@ func sortedKeys(m map[string]string) []string {
 	return keys
 }
 
-// wantsText names a demand for people: "3g.40gb", "2 × 1g.10gb + 1 × 3g.40gb",
-// "2 cards".
+// wantsText is a demand as text: "3g.40gb", "2 × 1g.10gb + 1 × 3g.40gb",
+// "2 GPUs".
 func wantsText(p *Pod) string {
 	d := p.Demand
 	var parts []string
 	switch {
-	case d.Cards == 1:
-		parts = append(parts, "a card")
-	case d.Cards > 1:
-		parts = append(parts, fmt.Sprintf("%d cards", d.Cards))
+	case d.GPUs == 1:
+		parts = append(parts, "a GPU")
+	case d.GPUs > 1:
+		parts = append(parts, fmt.Sprintf("%d GPUs", d.GPUs))
 	}
 	for _, i := range d.MIG {
 		if i.Count == 1 {
@@ -124,7 +125,7 @@ func wantsText(p *Pod) string {
 		parts = append(parts, fmt.Sprintf("%d × %s", i.Count, i.Name))
 	}
 	if d.Fraction != nil {
-		parts = append(parts, "part of a card")
+		parts = append(parts, "part of a GPU")
 	}
 	if len(parts) == 0 {
 		return "nothing"
@@ -132,50 +133,50 @@ func wantsText(p *Pod) string {
 	return strings.Join(parts, " + ")
 }
 
-// cardSlices is how many compute slices count as one card where no product's
-// table is at hand.
-const cardSlices = 7
+// gpuSlices is how many compute slices count as one GPU where no product's table
+// applies.
+const gpuSlices = 7
 
-// slicesOf returns a demand in compute slices of a seven-slice card.
+// slicesOf returns a demand in compute slices of a seven-slice GPU.
 func slicesOf(p *Pod) int {
-	n := clampCount(p.Demand.Cards) * cardSlices
+	n := clampCount(p.Demand.GPUs) * gpuSlices
 	for _, i := range p.Demand.MIG {
-		n += clampCount(i.Count) * min(max(i.Profile.Compute, 0), cardSlices)
+		n += clampCount(i.Count) * min(max(i.Profile.Compute, 0), gpuSlices)
 	}
 	if f := p.Demand.Fraction; f != nil {
-		n += int(math.Ceil(fractionOfCard(f)*cardSlices)) * clampCount(max(f.Cards, 1))
+		n += int(math.Ceil(fractionOfGPU(f)*gpuSlices)) * clampCount(max(f.GPUs, 1))
 	}
 	return n
 }
 
-// clampCount keeps nonsense from overflowing; no pod asks for more.
+// clampCount prevents overflows; no pod requests more.
 func clampCount(n int) int { return min(max(n, 0), 1<<20) }
 
-// referenceMemoryMiB is the card a memory fraction is measured against where
-// only memory is stated and no card is at hand.
+// referenceMemoryMiB is the GPU memory against which a fraction in MiB is measured
+// where no GPU is known.
 const referenceMemoryMiB = 80 * 1024
 
-func fractionOfCard(f *demand.Fraction) float64 { return fractionOf(f, referenceMemoryMiB) }
+func fractionOfGPU(f *demand.Fraction) float64 { return fractionOf(f, referenceMemoryMiB) }
 
-// fractionOf is the larger of a fraction's shares of a card with so much memory, 1
+// fractionOf is the larger of a fraction's shares of a GPU with so much memory, 1
 // at most.
-func fractionOf(f *demand.Fraction, cardMiB int) float64 {
+func fractionOf(f *demand.Fraction, gpuMiB int) float64 {
 	core := float64(max(f.CoreMilli, f.MemoryMilli, 1)) / 1000
-	memory := float64(max(f.MemoryMiB, 0)) / float64(cardMiB)
+	memory := float64(max(f.MemoryMiB, 0)) / float64(gpuMiB)
 	return min(max(core, memory), 1)
 }
 
-// waiting is what a pod's waiting costs: card equivalents × hours × the policy's
-// price, more for urgent pods.
-func (w *world) waiting(k *kind, priority int32, d time.Duration) float64 {
+// waitCost is the cost of a pending pod: GPU equivalents × hours × the policy's
+// price, weighed by urgency.
+func (w *world) waitCost(k *kind, priority int32, d time.Duration) float64 {
 	return w.policy.WaitCostPerHour * k.eq * urgency(priority) * max(d, 0).Hours()
 }
 
 // urgency weighs costs by priority: a tenfold priority adds a third.
 func urgency(priority int32) float64 { return 1 + math.Log10(1+float64(max(priority, 0)))/3 }
 
-// sameAge is how close pods that begin to wait must be to count as equally old.
-// A burst is then taken largest first, which fills what is bought for it best.
+// sameAge is the resolution of a pending pod's age. Pods of a burst count as
+// equally old and are served largest first, which fills added nodes best.
 const sameAge = time.Minute
 
 // orderPending sorts the most urgent first: priority, then age to the minute,

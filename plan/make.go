@@ -1,9 +1,8 @@
 package plan
 
 // Make decides what should be done. It is pure and total: equal snapshots, in
-// whatever order their slices come, give equal plans, and no input makes it
-// panic or loop. A snapshot for which Check returns an error still gets a plan,
-// though not one to act on.
+// whatever order their slices come, give equal plans, and no input makes it panic
+// or loop. An invalid snapshot gets a plan too, which must not be executed.
 func Make(s Snapshot, p Policy) Plan {
 	w := newWorld(s, p)
 	w.decide()
@@ -15,17 +14,17 @@ func (w *world) plan() Plan {
 		At:       w.now,
 		Actions:  w.actions,
 		Verdicts: w.verdicts(),
-		Memory:   w.nextMemory(),
+		State:    w.nextState(),
 		Totals:   w.totals(),
 	}
 }
 
-// decide goes through the stages.
+// decide runs the stages in order.
 func (w *world) decide() {
-	w.rememberFree()
-	w.rememberUnknown()
-	w.rememberSick()
-	w.doubtIdle()
+	w.recordFree()
+	w.recordUnknown()
+	w.recordSick()
+	w.holdIdle()
 	w.countDrains()
 	w.finishOperations()
 	w.admit()
@@ -34,30 +33,31 @@ func (w *world) decide() {
 	w.raiseToMin()
 	w.placeRest(true)
 	w.readmit()
-	w.regain()
+	w.reclaimGuarantees()
 	w.placeRest(false)
 	w.evacuate()
 	w.prepare()
-	w.giveBack()
+	w.scaleDown()
 }
 
 // may reports whether an action on a node of this pool (-1 for none) may be
 // added to the plan.
 func (w *world) may(pool int) bool {
-	return w.hold == "" && len(w.actions) < w.policy.MaxActionsPerRound && (pool < 0 || !w.pools[pool].Freeze)
+	return w.hold == "" && len(w.actions) < w.policy.MaxActionsPerReconcile && (pool < 0 || !w.pools[pool].Freeze)
 }
 
-// mayFinish reports whether what was begun may be finished, or undone: a freeze
-// lets nothing begin, and leaves nothing half done.
+// mayFinish reports whether operations may be finished or rolled back: a freeze
+// prevents new ones only.
 func (w *world) mayFinish() bool {
-	return (w.hold == "" || w.hold == Frozen) && len(w.actions) < w.policy.MaxActionsPerRound
+	return (w.hold == "" || w.hold == Frozen) && len(w.actions) < w.policy.MaxActionsPerReconcile
 }
 
-// frozen reports a pool of which nothing new may be begun, by its own freeze or
-// the policy's.
+// frozen reports a pool in which no action may begin, by its own freeze or the
+// policy's.
 func (w *world) frozen(pool int) bool { return w.hold == Frozen || pool >= 0 && w.pools[pool].Freeze }
 
-// finishOperations releases what is done and undoes what failed or is overdue.
+// finishOperations uncordons nodes after a repartition and rolls back what failed
+// or is overdue.
 func (w *world) finishOperations() {
 	for i := range w.nodes {
 		n := &w.nodes[i]
@@ -74,7 +74,7 @@ func (w *world) finishOperations() {
 		case o.Phase == PhaseSucceeded:
 			a.Verb, a.Operation, a.Reason = Uncordon, o.ID, RepartitionDone
 			a.Detail = "after " + short(w.now.Sub(o.Started))
-			w.succeed(cardName(n.name, o.Card))
+			w.succeed(gpuName(n.name, o.GPU))
 		case o.Phase == PhaseFailed:
 			a.Verb, a.Operation, a.Reason, a.Detail = Rollback, o.ID, RepartitionFailed, o.Message
 			w.failOperation(n, o)
@@ -89,8 +89,8 @@ func (w *world) finishOperations() {
 	}
 }
 
-// totals are before and after: prices of all nodes that are or will be there,
-// and what pending pods want.
+// totals are the prices of all nodes before and after the plan, and the demand of
+// pending pods.
 func (w *world) totals() Totals {
 	var t Totals
 	for i := range w.pools {

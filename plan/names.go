@@ -2,14 +2,14 @@ package plan
 
 import "strings"
 
-// names makes many small strings out of few large ones: verdicts on two hundred
-// thousand subjects should not cost as many allocations.
+// names makes many small strings out of few large ones, to save allocations: a
+// plan has two hundred thousand verdicts.
 type names struct{ chunk strings.Builder }
 
-// chunkSize is how much is made at a time.
+// chunkSize is the size of a large string.
 const chunkSize = 64 << 10
 
-// join is the three, one after the other.
+// join concatenates three strings.
 func (n *names) join(a, b, c string) string {
 	need := len(a) + len(b) + len(c)
 	if n.chunk.Cap()-n.chunk.Len() < need {
@@ -23,5 +23,5 @@ func (n *names) join(a, b, c string) string {
 	return n.chunk.String()[start:]
 }
 
-// digits are the indices that cards have.
+// digits are the indices of GPUs as text.
 var digits = [...]string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15"}

@@ -9,20 +9,20 @@ import (
 
 // limitToOffer takes the API's word for what the node's pods can have together.
 // It needs nobody to know who holds what: this less what bound pods ask for is
-// what can be free, whatever the cards are believed to be cut into. Only what a
-// sick card has is never counted, though its device plugin may still offer it.
+// what can be free, whatever the GPUs are believed to be partitioned into. Only what a
+// sick GPU has is never counted, though its device plugin may still offer it.
 func (w *world) limitToOffer(n *nodeState, single bool) {
 	offer := n.Allocatable
 	if offer == nil || n.operating() {
-		return // while a card is cut the plugin offers nothing, and that will pass
+		return // while a GPU is repartitioned the plugin offers nothing, and that will pass
 	}
-	n.whole = min(n.whole, clampCount(offer.Cards))
+	n.whole = min(n.whole, clampCount(offer.GPUs))
 	if single {
 		return
 	}
 	model := n.model
-	if model == "" && len(n.Cards) > 0 {
-		model = n.Cards[0].Model.Name
+	if model == "" && len(n.GPUs) > 0 {
+		model = n.GPUs[0].Model.Name
 	}
 	table, ok := w.table(model)
 	if !ok {
@@ -34,43 +34,43 @@ func (w *world) limitToOffer(n *nodeState, single bool) {
 			n.free = added(n.free, p, clampCount(in.Count))
 		}
 	}
-	for c := range n.Cards {
-		card := &n.Cards[c]
-		if card.Health != gpu.Sick || !card.HoldersKnown || card.Model.Name != model {
+	for c := range n.GPUs {
+		device := &n.GPUs[c]
+		if device.Health != gpu.Sick || !device.AllocationKnown || device.Model.Name != model {
 			continue
 		}
-		for i := range card.Instances {
-			n.free = added(n.free, card.Instances[i].Profile, -1)
+		for i := range device.Instances {
+			n.free = added(n.free, device.Instances[i].Profile, -1)
 		}
 	}
 }
 
 // halfOffered reports a node whose device plugin has only begun: it offers less
-// than its cards are cut into, as far as anybody knows what that is.
+// than its GPUs are partitioned into, as far as anybody knows what that is.
 func (w *world) halfOffered(n *nodeState) bool {
 	if n.Allocatable == nil || n.operating() {
 		return false
 	}
-	var cut []mig.Count
+	var repartition []mig.Count
 	unknown := false
-	for c := range n.Cards {
-		card := &n.Cards[c]
-		if !card.MIG || card.Model.Name != n.model || card.Health == gpu.Sick {
+	for c := range n.GPUs {
+		device := &n.GPUs[c]
+		if !device.MIG || device.Model.Name != n.model || device.Health == gpu.Sick {
 			continue
 		}
-		unknown = unknown || !card.HoldersKnown
-		for i := range card.Instances {
-			cut = added(cut, card.Instances[i].Profile, 1)
+		unknown = unknown || !device.AllocationKnown
+		for i := range device.Instances {
+			repartition = added(repartition, device.Instances[i].Profile, 1)
 		}
 	}
-	if !unknown || len(cut) == 0 {
+	if !unknown || len(repartition) == 0 {
 		return false
 	}
 	table, ok := w.table(n.model)
 	if !ok {
 		return false
 	}
-	for _, c := range cut {
+	for _, c := range repartition {
 		offered := 0
 		for _, in := range n.Allocatable.MIG {
 			if p, ok := table.Exact(in.Name); ok && p == c.Profile {
@@ -84,49 +84,49 @@ func (w *world) halfOffered(n *nodeState) bool {
 	return false
 }
 
-// holdersSoon is how long it usually takes until somebody says who holds what on
+// allocationDelay is how long it usually takes until somebody says who holds what on
 // a node that came a moment ago, or was just given a pod.
-const holdersSoon = 30 * time.Second
+const allocationDelay = 30 * time.Second
 
-// awaited is when a card of the node, whose holders are unknown, may turn out to
+// knownAt is when a GPU of the node, whose holders are unknown, may turn out to
 // be free to change. It is false once that has been waited for in vain while
 // other nodes of the pool show that it can be known.
-func (w *world) awaited(n *nodeState) (time.Time, bool) {
-	since, ok := stampAt(w.memory.UnknownSince, n.name)
+func (w *world) knownAt(n *nodeState) (time.Time, bool) {
+	since, ok := stampAt(w.state.UnknownSince, n.name)
 	if !ok {
 		since = w.now
 	}
-	if w.now.Sub(since) > w.policy.NodeOverdue && !w.pools[n.pool].blind {
+	if w.now.Sub(since) > w.policy.NodeOverdue && !w.pools[n.pool].unobserved {
 		return time.Time{}, false
 	}
 	// The longer it has lasted, the longer it is likely to last still.
-	return w.now.Add(max(holdersSoon, w.now.Sub(since))), true
+	return w.now.Add(max(allocationDelay, w.now.Sub(since))), true
 }
 
-// rememberUnknown notes since when nodes have had cards whose holders are
+// recordUnknown notes since when nodes have had GPUs whose holders are
 // unknown, and finds the pools of which nothing at all has been known for long:
-// a new node would be as unknown, and could not be cut either.
-func (w *world) rememberUnknown() {
+// a new node would be as unknown, and could not be repartitioned either.
+func (w *world) recordUnknown() {
 	known, stale := make([]bool, len(w.pools)), make([]bool, len(w.pools))
 	var unknown []Stamp
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if n.virtual || n.pool < 0 || len(n.Cards) == 0 {
+		if n.virtual || n.pool < 0 || len(n.GPUs) == 0 {
 			continue
 		}
 		if !n.unknown {
 			known[n.pool] = true
 			continue
 		}
-		at, ok := stampAt(w.memory.UnknownSince, n.name)
+		at, ok := stampAt(w.state.UnknownSince, n.name)
 		if !ok || at.After(w.now) {
 			at = w.now
 		}
 		stale[n.pool] = stale[n.pool] || w.now.Sub(at) > w.policy.NodeOverdue
 		unknown = append(unknown, Stamp{n.name, at})
 	}
-	w.memory.UnknownSince = sortedStamps(unknown)
+	w.state.UnknownSince = sortedStamps(unknown)
 	for i := range w.pools {
-		w.pools[i].blind = stale[i] && !known[i]
+		w.pools[i].unobserved = stale[i] && !known[i]
 	}
 }

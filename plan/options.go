@@ -16,11 +16,11 @@ func (w *world) consider(i int) {
 	}
 	p := &w.pending[i]
 	k := &w.kinds[p.kind]
-	now, way, cuts, vain, wants := k.now, k.way, k.cuts, k.inVain, w.wants
-	k.now, k.way, k.cuts, k.inVain, w.wants = shelf{}, shelf{}, shelf{}, -1, nil
-	defer func() { k.now, k.way, k.cuts, k.inVain, w.wants = now, way, cuts, vain, wants }()
+	now, way, repartitions, unserved, wants := k.now, k.way, k.repartitions, k.failedTrial, w.wants
+	k.now, k.way, k.repartitions, k.failedTrial, w.wants = index{}, index{}, index{}, -1, nil
+	defer func() { k.now, k.way, k.repartitions, k.failedTrial, w.wants = now, way, repartitions, unserved, wants }()
 	t.who = i
-	t.options = append([]Option{w.optionFree(k), w.optionWait(k, p), w.optionCut(k, p), w.optionReclaim(k, p)}, w.optionNodes(i, k, p)...)
+	t.options = append([]Option{w.optionFree(k), w.optionWait(k, p), w.optionRepartition(k, p), w.optionReclaim(k, p)}, w.optionNodes(i, k, p)...)
 }
 
 func (w *world) optionFree(k *kind) Option {
@@ -37,7 +37,7 @@ func (w *world) optionWait(k *kind, p *pending) Option {
 	o := Option{Kind: OptionWait, Reason: WaitUpcomingNode}
 	wait, ok := w.waitOption(k, p.pod)
 	if !ok {
-		o.Detail = "nothing that fits is on its way"
+		o.Detail = "no upcoming node fits"
 		return o
 	}
 	n := &w.nodes[wait.node]
@@ -46,30 +46,30 @@ func (w *world) optionWait(k *kind, p *pending) Option {
 	return o
 }
 
-func (w *world) optionCut(k *kind, p *pending) Option {
+func (w *world) optionRepartition(k *kind, p *pending) Option {
 	o := Option{Kind: OptionRepartition, Reason: RepartitionExhausted}
 	if len(p.pod.Demand.MIG) == 0 {
-		o.Detail = "it asks for no MIG slices"
+		o.Detail = "it requests no MIG slices"
 		return o
 	}
-	cut, ok := w.cutOption(k, p.pod)
+	repartition, ok := w.repartitionOption(k, p.pod)
 	if !ok {
-		o.Detail = "no pool's cards may be cut for it"
+		o.Detail = "no pool's GPUs may be repartitioned for it"
 		if b := w.blockersOf(k); b.total() > 0 {
-			o.Detail = "no card can be cut: " + b.String()
+			o.Detail = "no GPU can be repartitioned: " + b.String()
 		}
 		return o
 	}
-	n := &w.nodes[cut.node]
-	card := &n.cards()[cut.cut.card]
-	o.On, o.Possible, o.Cost, o.Reason = cardName(n.name, card.Index), true, cut.cost, WaitRepartition
-	o.At = cut.at.Add(w.pools[n.pool].MIG.Duration)
-	o.Detail = fmt.Sprintf("%s becomes %s", LayoutText(card.Model.Name, cut.cut.before), LayoutText(card.Model.Name, cut.cut.answer.Layout))
+	n := &w.nodes[repartition.node]
+	device := &n.gpus()[repartition.repartition.device]
+	o.On, o.Possible, o.Cost, o.Reason = gpuName(n.name, device.Index), true, repartition.cost, WaitRepartition
+	o.At = repartition.at.Add(w.pools[n.pool].MIG.Duration)
+	o.Detail = fmt.Sprintf("%s becomes %s", LayoutText(device.Model.Name, repartition.repartition.before), LayoutText(device.Model.Name, repartition.repartition.answer.Layout))
 	switch {
-	case cut.unknown:
-		o.Reason, o.Detail = HoldersUnknown, o.Detail+", once it is known that nothing holds it"
-	case cut.at.After(w.now):
-		o.Reason, o.Detail = CoolingDown, o.Detail+", in "+short(cut.at.Sub(w.now))+" at the earliest"
+	case repartition.unknown:
+		o.Reason, o.Detail = AllocationUnknown, o.Detail+", once it is known to be free"
+	case repartition.at.After(w.now):
+		o.Reason, o.Detail = CoolingDown, o.Detail+", in "+short(repartition.at.Sub(w.now))+" at the earliest"
 	}
 	return o
 }
@@ -88,17 +88,17 @@ func (w *world) optionReclaim(k *kind, p *pending) Option {
 	}
 	switch {
 	case w.tenantIndex(p.pod) < 0:
-		o.Detail = "it is under no quota, so nobody owes it anything"
-	case w.policy.MaxEvictionsPerRound <= 0:
-		o.Detail = "reclaiming is off (policy.maxEvictionsPerRound is 0)"
-	case w.policy.MaxEvictionsPerRound <= w.evicted:
-		o.Reason, o.Detail = BoundReached, fmt.Sprintf("%d evictions a round", w.policy.MaxEvictionsPerRound)
+		o.Detail = "it is under no quota"
+	case w.policy.MaxEvictionsPerReconcile <= 0:
+		o.Detail = "reclaiming is off (policy.maxEvictionsPerReconcile is 0)"
+	case w.policy.MaxEvictionsPerReconcile <= w.evicted:
+		o.Reason, o.Detail = BoundReached, fmt.Sprintf("%d evictions a reconcile", w.policy.MaxEvictionsPerReconcile)
 	case !p.charged || p.borrowed:
-		o.Detail = "it asks for more than " + p.pod.Tenant + " is guaranteed"
+		o.Detail = "it requests more than " + p.pod.Tenant + " is guaranteed"
 	case !w.lent():
-		o.Detail = "nobody who may be moved holds anything borrowed"
+		o.Detail = "no pod that may be evicted has borrowed anything"
 	default:
-		o.Detail = "what is borrowed would not make room for it, or may not be taken back"
+		o.Detail = "reclaiming what is borrowed would not free enough for it, or is not allowed"
 	}
 	return o
 }
@@ -110,15 +110,15 @@ func (w *world) optionNodes(i int, k *kind, p *pending) []Option {
 	for j := range w.pools {
 		ps := &w.pools[j]
 		o := Option{Kind: OptionNode, On: ps.Name}
-		reason, why := w.cannotBuy(k, ps)
+		reason, why := w.cannotScaleUp(k, ps)
 		why = strings.TrimPrefix(why, ps.Name+": ")
 		priced := w.priced(i, k, p.pod, j)
-		spare := len(ps.spare) > 0 && reason != NoPoolFits && !w.blindTo(k, ps)
+		spare := len(ps.spare) > 0 && reason != NoPoolFits && !w.unobservedFor(k, ps)
 		switch {
 		case reason != "" && !spare:
 			o.Reason, o.Detail = reason, cmp.Or(why, "nothing is done for now")
-		case !w.mayBuy(p):
-			o.Reason, o.Detail = BorrowedWaits, "no node is bought for what is borrowed"
+		case !w.mayScaleUp(p):
+			o.Reason, o.Detail = BorrowedWaits, "no node is added for what is borrowed"
 		default:
 			o.Possible, o.Cost, o.At, o.Reason = true, priced.cost, priced.at, NoFreeSlice
 			o.Detail = w.pricedText(p.pod, ps, priced, spare)
@@ -149,11 +149,11 @@ func (o Option) compare(p Option) int {
 // pricedText says what a new node's cost is made of.
 func (w *world) pricedText(p *Pod, ps *poolState, o option, spare bool) string {
 	if spare {
-		return "a node that was asked for and that nobody uses yet, ready in " + short(o.at.Sub(w.now))
+		return "a node that was requested and that no pod uses yet, ready in " + short(o.at.Sub(w.now))
 	}
 	text := fmt.Sprintf("a new node, %.2f an hour, ready in %s", ps.price(), short(o.at.Sub(w.now)))
-	if o.cuts {
-		text += ", then cut"
+	if o.repartitions {
+		text += ", then repartitioned"
 	}
 	if risk := w.interruption(ps, p); risk > 0 {
 		text += fmt.Sprintf(", %.2f for the risk of losing it", risk)
@@ -165,7 +165,7 @@ func (w *world) pricedText(p *Pod, ps *poolState, o option, spare bool) string {
 const mostWhys = 6
 
 // whyNotNow counts, by what stands against it, the nodes that the kind does not
-// fit on now: "3 have too few cards (n1 …), 1 not ready (n4)".
+// fit on now: "3 have too few GPUs (n1 …), 1 not ready (n4)".
 func (w *world) whyNotNow(k *kind) string {
 	type ground struct {
 		why, example string
@@ -213,16 +213,16 @@ func (w *world) keepsOut(k *kind, n *nodeState) string {
 		}
 		return "whose labels do not match"
 	case !w.rulesAllow(k, n):
-		return "kept out by a rule on where pods lie"
+		return "excluded by pod affinity or topology spread"
 	}
-	switch lack := w.lacks(k, &n.room); lack {
+	switch lack := w.lacks(k, &n.capacity); lack {
 	case "":
 		return ""
-	case partOfCard:
+	case partOfGPU:
 		if n.unmeasured(k.pod) {
-			return "with cards whose memory is not known"
+			return "with GPUs whose memory is not known"
 		}
-		return "with too little free of a card"
+		return "with too little free of a GPU"
 	default:
 		return "with too few free " + lack
 	}

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// believeScheduler is how long a pod that should fit may be on its way to a node
-// before the node's cards are no longer kept still for it: what it wants stays
+// schedulerGrace is how long a pod that should fit may be on its way to a node
+// before the node's GPUs are no longer kept still for it: what it wants stays
 // reserved, but the scheduler seems to know better.
-const believeScheduler = 2 * time.Minute
+const schedulerGrace = 2 * time.Minute
 
 // admit charges every pending pod to its quota, most urgent first. A gang is
 // admitted whole or not at all.
@@ -17,12 +17,12 @@ func (w *world) admit() {
 		core, rest := w.units[u].core()
 		g := w.units[u].gang
 		if g != nil && core == nil && rest == nil {
-			w.waits(g, w.units[u].members, GangIncomplete, fmt.Sprintf("%d of %d members exist", g.running+len(g.members), g.min))
+			w.leavePending(g, w.units[u].members, GangIncomplete, fmt.Sprintf("%d of %d members exist", g.running+len(g.members), g.min))
 			continue
 		}
 		if done, ok := w.together(core, func(i int) bool { return w.chargeReadable(i) }); !ok {
 			p := w.pending[core[done]]
-			w.waits(g, core, p.reason, fmt.Sprintf("would be %d of %d; %s", done+g.running, g.min, p.detail))
+			w.leavePending(g, core, p.reason, fmt.Sprintf("would be %d of %d; %s", done+g.running, g.min, p.detail))
 			for _, i := range core {
 				w.pending[i].refused = true
 			}
@@ -41,7 +41,7 @@ func (w *world) chargeReadable(i int) bool {
 		p.refused, p.reason, p.detail = true, DemandUnreadable, p.pod.Unreadable
 		return false
 	case p.pod.Demand.Zero():
-		p.served, p.reason, p.detail = true, WaitScheduler, "asks for no accelerator"
+		p.served, p.reason, p.detail = true, WaitScheduler, "requests no accelerator"
 		return true
 	}
 	return w.charge(p)
@@ -61,23 +61,23 @@ func (w *world) placeNow() {
 				g.reason, g.detail = WaitScheduler, w.gangText(g, core)
 			}
 			for _, i := range core {
-				w.await(i)
+				w.countUnserved(i)
 			}
 		}
 		for _, i := range rest { // those of a gang only once its core has a place
-			if w.pending[i].open() && (w.gangHeld(&w.units[u]) || !w.placePodNow(i)) {
-				w.await(i)
+			if w.pending[i].open() && (w.gangUnserved(&w.units[u]) || !w.placePodNow(i)) {
+				w.countUnserved(i)
 			}
 		}
 	}
 }
 
-// await counts a pod among those of its kind that nobody has served yet.
-func (w *world) await(i int) {
+// countUnserved counts a pod among those of its kind that nobody has served yet.
+func (w *world) countUnserved(i int) {
 	p := &w.pending[i]
 	if !p.served && (p.pod.Unschedulable || p.pod.Gang != "") {
-		w.kinds[p.kind].waiting++
-		p.awaited = true
+		w.kinds[p.kind].unserved++
+		p.counted = true
 	}
 }
 
@@ -89,7 +89,7 @@ func (w *world) placePodNow(i int) bool {
 		return p.served
 	}
 	w.give(k, n)
-	if !p.pod.Unschedulable || w.now.Sub(p.pod.PendingSince) < believeScheduler {
+	if !p.pod.Unschedulable || w.now.Sub(p.pod.PendingSince) < schedulerGrace {
 		w.nodes[n].settling = true
 	}
 	p.served, p.reason, p.detail = true, WaitScheduler, "fits on "+w.nodes[n].name
@@ -100,33 +100,33 @@ func (w *world) placePodNow(i int) bool {
 // give commits a node's room to a pending pod of the kind.
 func (w *world) give(k *kind, node int) {
 	n := w.touch(node)
-	w.take(k, &n.room)
+	w.take(k, &n.capacity)
 	w.place(k.pod, n, 1)
 	n.promised++
 	if n.pool >= 0 && w.pools[n.pool].MIG.Repartition && len(k.pod.Demand.MIG) > 0 {
-		w.reconsiderCuts(node)
+		w.reconsiderRepartitions(node)
 	}
 }
 
-// reconsiderCuts has a node's cards looked at again by those who had no need to
+// reconsiderRepartitions has a node's GPUs looked at again by those who had no need to
 // cut them while the node had what they want.
-func (w *world) reconsiderCuts(node int) {
-	if len(w.cuttable(&w.nodes[node])) == 0 {
+func (w *world) reconsiderRepartitions(node int) {
+	if len(w.repartitionable(&w.nodes[node])) == 0 {
 		return
 	}
 	for i := range w.kinds {
 		switch k := &w.kinds[i]; {
-		case !k.cuts.built:
-		case k.waiting > 0:
-			k.cuts.push(entry{0, 0, node})
-		default: // few will ask again, and look anew then
-			k.cuts.built = false
+		case !k.repartitions.built:
+		case k.unserved > 0:
+			k.repartitions.push(entry{0, 0, node})
+		default: // few will ask again, and look again then
+			k.repartitions.built = false
 		}
 	}
 }
 
 // placeRest serves what the scheduler cannot place, most urgent first: each pod
-// by the cheapest of waiting for what is on its way, cutting a card, taking back
+// by the cheapest of waiting for what is on its way, repartitioning a GPU, taking back
 // what was lent, and buying a node. Pods the scheduler has not answered for, not
 // marked, come last: nothing is done for them, so they must not take what is done
 // for others.
@@ -148,8 +148,8 @@ func (w *world) serveUnit(u *unit, marked bool) {
 		if !p.open() || p.pod.Unschedulable != marked {
 			continue
 		}
-		w.unawait(i)
-		if w.gangHeld(u) {
+		w.discountUnserved(i)
+		if w.gangUnserved(u) {
 			p.reason, p.detail = u.gang.reason, u.gang.name+" "+u.gang.detail
 			continue
 		}
@@ -159,9 +159,9 @@ func (w *world) serveUnit(u *unit, marked bool) {
 	}
 }
 
-// gangHeld reports a gang whose core is not served: its further members are of
+// gangUnserved reports a gang whose core is not served: its further members are of
 // no use either.
-func (w *world) gangHeld(u *unit) bool {
+func (w *world) gangUnserved(u *unit) bool {
 	core, _ := u.core()
 	return len(core) > 0 && !w.pending[core[0]].served
 }
@@ -177,15 +177,15 @@ func (w *world) asked(core []int) bool {
 	return false
 }
 
-func (w *world) unawait(i int) {
+func (w *world) discountUnserved(i int) {
 	p := &w.pending[i]
-	if !p.awaited {
+	if !p.counted {
 		return
 	}
-	p.awaited = false
-	if k := &w.kinds[p.kind]; k.waiting > 0 {
-		k.waiting--
-		if k.waiting < cardSlices {
+	p.counted = false
+	if k := &w.kinds[p.kind]; k.unserved > 0 {
+		k.unserved--
+		if k.unserved < gpuSlices {
 			w.wants = nil
 		}
 	}
@@ -223,65 +223,65 @@ func (w *world) serve(i int, inGang bool) bool {
 }
 
 // unbeatable reports whether waiting costs less than anything else can, whatever
-// there is: most pods of a round wait for the node that the first of them asked for.
+// there is: most pods of a reconcile wait for the node that the first of them asked for.
 func (w *world) unbeatable(wait option, p *pending, k *kind) bool {
 	if p.charged && !p.borrowed && w.lent() {
 		return false
 	}
-	return wait.cost <= w.policy.DisruptionCost+w.waiting(k, p.pod.Priority, w.soonestCut()) && !wait.at.After(w.now.Add(w.soonestNode()))
+	return wait.cost <= w.policy.DisruptionCost+w.waitCost(k, p.pod.Priority, w.soonestRepartition()) && !wait.at.After(w.now.Add(w.soonestNode()))
 }
 
 func (w *world) serveBest(i int, p *pending, k *kind, wait option, canWait bool) bool {
-	cut, canCut := w.cutOption(k, p.pod)
-	buy, canBuy := w.buyOption(i, k, p.pod, false)
+	repartition, canRepartition := w.repartitionOption(k, p.pod)
+	scaleUp, canScaleUp := w.scaleUpOption(i, k, p.pod, false)
 	back, canReclaim := w.reclaimOption(p, k)
-	if canCut && cut.unknown && buy.cuts && buy.node < 0 {
-		canBuy = false // what is there may do, and a new node would be no better known
+	if canRepartition && repartition.unknown && scaleUp.repartitions && scaleUp.node < 0 {
+		canScaleUp = false // what is there may do, and a new node would be no better known
 	}
-	canBuy = canBuy && w.mayBuy(p)
-	full := len(w.actions) >= w.policy.MaxActionsPerRound
-	cutNow := canCut && !cut.at.After(w.now)
+	canScaleUp = canScaleUp && w.mayScaleUp(p)
+	full := len(w.actions) >= w.policy.MaxActionsPerReconcile
+	repartitionNow := canRepartition && !repartition.at.After(w.now)
 	switch {
-	case canWait && (!canCut || wait.cost <= cut.cost) && (!canBuy || wait.cost <= buy.cost) && (!canReclaim || wait.cost <= back.cost):
+	case canWait && (!canRepartition || wait.cost <= repartition.cost) && (!canScaleUp || wait.cost <= scaleUp.cost) && (!canReclaim || wait.cost <= back.cost):
 		w.chose(p, OptionWait, w.nodes[wait.node].name)
 		w.commitWait(p, k, wait)
-	case canCut && (!canBuy || cut.cost <= buy.cost) && (!canReclaim || cut.cost <= back.cost):
-		if full && cutNow {
+	case canRepartition && (!canScaleUp || repartition.cost <= scaleUp.cost) && (!canReclaim || repartition.cost <= back.cost):
+		if full && repartitionNow {
 			k.bounded = true
 			w.bounded(p)
 			return false
 		}
-		w.chose(p, OptionRepartition, w.nodes[cut.node].name)
-		w.commitCut(p, k, cut, w.rivalText(k, buy, canBuy))
-	case canReclaim && (!canBuy || back.cost <= buy.cost):
+		w.chose(p, OptionRepartition, w.nodes[repartition.node].name)
+		w.commitRepartition(p, k, repartition, w.rivalText(k, scaleUp, canScaleUp))
+	case canReclaim && (!canScaleUp || back.cost <= scaleUp.cost):
 		w.chose(p, OptionReclaim, w.nodes[back.node].name)
-		w.commitReclaim(p, k, back, w.rivalText(k, buy, canBuy))
-	case canBuy:
-		if full && buy.node < 0 && w.pools[buy.pool].action < 0 {
+		w.commitReclaim(p, k, back, w.rivalText(k, scaleUp, canScaleUp))
+	case canScaleUp:
+		if full && scaleUp.node < 0 && w.pools[scaleUp.pool].action < 0 {
 			w.bounded(p)
 			return false
 		}
-		w.chose(p, OptionNode, w.pools[buy.pool].Name)
-		w.commitBuy(p, k, buy, cut, canCut)
+		w.chose(p, OptionNode, w.pools[scaleUp.pool].Name)
+		w.commitScaleUp(p, k, scaleUp, repartition, canRepartition)
 	default:
 		p.reason, p.detail = w.unserved(p, k)
 	}
 	return p.served
 }
 
-// mayBuy reports whether nodes are bought for the pod. One that was bought for
+// mayScaleUp reports whether nodes are bought for the pod. One that was bought for
 // others, and that nobody uses yet, is not for it either.
-func (w *world) mayBuy(p *pending) bool { return !p.borrowed || w.policy.BuyBorrowed }
+func (w *world) mayScaleUp(p *pending) bool { return !p.borrowed || w.policy.ScaleUpBorrowed }
 
 func (w *world) bounded(p *pending) {
 	p.reason = BoundReached
-	p.detail = fmt.Sprintf("%d actions a round", w.policy.MaxActionsPerRound)
+	p.detail = fmt.Sprintf("%d actions a reconcile", w.policy.MaxActionsPerReconcile)
 }
 
 // withoutAction answers a pod for which nothing may be done now.
 func (w *world) withoutAction(i int, p *pending, k *kind, wait option, canWait bool) {
-	spare, canOpen := w.buyOption(i, k, p.pod, true)
-	canOpen = canOpen && w.mayBuy(p)
+	spare, canOpen := w.scaleUpOption(i, k, p.pod, true)
+	canOpen = canOpen && w.mayScaleUp(p)
 	switch {
 	case canWait:
 		w.chose(p, OptionWait, w.nodes[wait.node].name)
@@ -298,13 +298,13 @@ func (w *world) withoutAction(i int, p *pending, k *kind, wait option, canWait b
 
 // option is one way to serve a pod.
 type option struct {
-	cost float64
-	at   time.Time
-	node int
-	pool int
-	cut  cut
-	cuts bool // the node to buy has to be cut
-	// unknown: who holds the card to cut is not known yet.
+	cost         float64
+	at           time.Time
+	node         int
+	pool         int
+	repartition  repartition
+	repartitions bool // the node to buy has to be repartitioned
+	// unknown: who holds the GPU to cut is not known yet.
 	unknown bool
 	victims []*Pod // that would have to leave
 }
@@ -315,12 +315,12 @@ func (w *world) waitOption(k *kind, p *Pod) (option, bool) {
 		return option{}, false
 	}
 	at := w.nodes[n].at
-	return option{cost: w.waiting(k, p.Priority, at.Sub(w.now)), at: at, node: n}, true
+	return option{cost: w.waitCost(k, p.Priority, at.Sub(w.now)), at: at, node: n}, true
 }
 
-// soonestCut and soonestNode are how long cutting a card and getting a node take
+// soonestRepartition and soonestNode are how long repartitioning a GPU and getting a node take
 // at the least, whatever the pool.
-func (w *world) soonestCut() time.Duration {
+func (w *world) soonestRepartition() time.Duration {
 	least := time.Duration(-1)
 	for i := range w.pools {
 		if m := &w.pools[i].MIG; m.Repartition && (least < 0 || m.Duration < least) {
@@ -344,7 +344,7 @@ func (w *world) soonestNode() time.Duration {
 func (w *world) commitWait(p *pending, k *kind, o option) {
 	n := &w.nodes[o.node]
 	w.give(k, o.node)
-	p.served = n.since != HoldersUnknown // then who knows
+	p.served = n.since != AllocationUnknown // then who knows
 	p.reason, p.detail = n.promise(w.now)
 	if n.action >= 0 {
 		a := &w.actions[n.action]
@@ -359,9 +359,9 @@ func (n *nodeState) promise(now time.Time) (Reason, string) {
 	case NodeUpcoming:
 		return WaitUpcomingNode, fmt.Sprintf("%s, in %s", n.name, in)
 	case CoolingDown:
-		return CoolingDown, fmt.Sprintf("a card of %s can be cut soon, in %s", n.name, in)
-	case HoldersUnknown:
-		return HoldersUnknown, fmt.Sprintf("a card of %s can be cut once it is known that nothing holds it", n.name)
+		return CoolingDown, fmt.Sprintf("a GPU of %s can be repartitioned soon, in %s", n.name, in)
+	case AllocationUnknown:
+		return AllocationUnknown, fmt.Sprintf("a GPU of %s can be repartitioned once it is known to be free", n.name)
 	case RepartitionDone:
 		return WaitRepartition, n.name + " is being released"
 	case PodLeaving:

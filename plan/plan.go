@@ -10,8 +10,8 @@ import (
 type Plan struct {
 	At       time.Time
 	Actions  []Action
-	Verdicts []Verdict // one for every pod, gang, pool, node, card, tenant and forecast, sorted by kind and subject
-	Memory   Memory    // to persist before acting
+	Verdicts []Verdict // one for every pod, gang, pool, node, GPU, tenant and forecast, sorted by kind and subject
+	State    State     // to persist before acting
 	Totals   Totals
 }
 
@@ -38,8 +38,8 @@ type Action struct {
 	// From and To are the pool's target before and after (ScaleUp).
 	From, To int
 	Node     string     // all but ScaleUp
-	Card     int        // Repartition
-	Model    string     // Repartition: the card's model, by which profiles are named
+	GPU      int        // Repartition
+	Model    string     // Repartition: the GPU's model, by which profiles are named
 	Target   mig.Layout // Repartition: the whole layout wanted
 	Before   mig.Layout // Repartition: the layout this was decided on, a precondition
 	Steps    []mig.Step // Repartition: ordered, for the agent and for people
@@ -48,7 +48,7 @@ type Action struct {
 	Operation string
 	Deadline  time.Time
 	Reason    Reason
-	Detail    string   // for people: "chat/vllm-5 wants 3g; 0.02 against 1.34 for a node"
+	Detail    string   // for people: "chat/vllm-5 requests 3g; 0.02 against 1.34 for a node"
 	For       []string // the pods it is done for
 	Cost      float64  // expected, in the policy's currency
 }
@@ -61,7 +61,7 @@ const (
 	KindPod      Kind = "pod"
 	KindPool     Kind = "pool"
 	KindNode     Kind = "node"
-	KindCard     Kind = "card"
+	KindGPU      Kind = "gpu"
 	KindGang     Kind = "gang"
 	KindTenant   Kind = "tenant"
 	KindForecast Kind = "forecast"
@@ -79,6 +79,6 @@ type Verdict struct {
 type Totals struct {
 	CostPerHour       float64 // of all pools' nodes now
 	CostPerHourAfter  float64
-	PendingSlices     int // compute slices wanted by pending pods, 7 (or 4) a card
+	PendingSlices     int // compute slices wanted by pending pods, 7 (or 4) a GPU
 	PendingSlicesLeft int // of those, not served by this plan or what is upcoming
 }

@@ -6,12 +6,12 @@ import "time"
 type Policy struct {
 	// Freeze stops every action; verdicts are still given.
 	Freeze bool
-	// MaxActionsPerRound bounds one plan.
-	MaxActionsPerRound int
+	// MaxActionsPerReconcile bounds one plan.
+	MaxActionsPerReconcile int
 	// MaxNodesPerScaleUp bounds one resize.
 	MaxNodesPerScaleUp int
-	// MaxRemovalsPerRound bounds nodes given back in one plan.
-	MaxRemovalsPerRound int
+	// MaxRemovalsPerReconcile bounds nodes given back in one plan.
+	MaxRemovalsPerReconcile int
 	// ScaleDownCooldown is how long after a scale up of a pool nothing is taken from it.
 	ScaleDownCooldown time.Duration
 	// RepartitionCooldown between repartitions of one node.
@@ -30,7 +30,7 @@ type Policy struct {
 	IdleHold time.Duration
 	// OKIdle nodes that look idle at once hold nothing, whatever their share.
 	OKIdle int
-	// WaitCostPerHour is what an hour of one pending card-equivalent costs, in
+	// WaitCostPerHour is what an hour of one pending GPU-equivalent costs, in
 	// the currency of the pools' prices; it weighs waiting against money.
 	WaitCostPerHour float64
 	// DisruptionCost of one repartition, in the same currency.
@@ -52,13 +52,13 @@ type Policy struct {
 	MaxRemovalShare float64
 	// RemovalInterval between two plans that give back nodes of a pool.
 	RemovalInterval time.Duration
-	// BuyBorrowed allows nodes to be bought for demand beyond its tenant's
-	// guarantee. Without it such demand gets what is free, or can be cut.
-	BuyBorrowed bool
-	// MaxEvictionsPerRound bounds the pods asked to leave in one plan; 0 turns
+	// ScaleUpBorrowed allows nodes to be bought for demand beyond its tenant's
+	// guarantee. Without it such demand gets what is free, or can be repartitioned.
+	ScaleUpBorrowed bool
+	// MaxEvictionsPerReconcile bounds the pods asked to leave in one plan; 0 turns
 	// reclaiming off.
-	MaxEvictionsPerRound int
-	// EvictionCost is what moving one card-equivalent of work costs, in the
+	MaxEvictionsPerReconcile int
+	// EvictionCost is what moving one GPU-equivalent of work costs, in the
 	// currency of the pools' prices: what is computed again, and patience.
 	EvictionCost float64
 	// MaxDrains bounds the nodes being drained at a time; 0 turns it off.
@@ -72,7 +72,7 @@ type Policy struct {
 	// HeadroomWeight is what being late for a forecast costs against being late
 	// for a pod that waits, 0 … 1.
 	HeadroomWeight float64
-	// SickAfter is how long a card must have been sick before its node is
+	// SickAfter is how long a GPU must have been sick before its node is
 	// replaced; 0 turns replacing off.
 	SickAfter time.Duration
 	// ReplaceInterval between two replacements in one pool.
@@ -96,28 +96,28 @@ const (
 // DefaultPolicy is what a cluster gets that says nothing.
 func DefaultPolicy() Policy {
 	return Policy{
-		MaxActionsPerRound:  20,
-		MaxNodesPerScaleUp:  100,
-		MaxRemovalsPerRound: 10,
-		ScaleDownCooldown:   10 * time.Minute,
-		RepartitionCooldown: time.Minute,
-		RepartitionTimeout:  5 * time.Minute,
-		MaxUnready:          0.45,
-		OKUnready:           3,
-		MaxIdleAtOnce:       0.5,
-		IdleHold:            15 * time.Minute,
-		OKIdle:              10,
-		WaitCostPerHour:     20,
-		DisruptionCost:      0.02,
-		NodeLife:            time.Hour,
-		NodeOverdue:         10 * time.Minute,
-		RepartitionLife:     time.Hour,
+		MaxActionsPerReconcile:  20,
+		MaxNodesPerScaleUp:      100,
+		MaxRemovalsPerReconcile: 10,
+		ScaleDownCooldown:       10 * time.Minute,
+		RepartitionCooldown:     time.Minute,
+		RepartitionTimeout:      5 * time.Minute,
+		MaxUnready:              0.45,
+		OKUnready:               3,
+		MaxIdleAtOnce:           0.5,
+		IdleHold:                15 * time.Minute,
+		OKIdle:                  10,
+		WaitCostPerHour:         20,
+		DisruptionCost:          0.02,
+		NodeLife:                time.Hour,
+		NodeOverdue:             10 * time.Minute,
+		RepartitionLife:         time.Hour,
 
 		MaxNodesPerHour:          1000,
 		MaxRemovalShare:          0.2,
 		MaxRemovalsPerTenMinutes: 150,
 		RemovalInterval:          10 * time.Second,
-		MaxEvictionsPerRound:     20,
+		MaxEvictionsPerReconcile: 20,
 		EvictionCost:             0.5,
 		MaxDrains:                1,
 		DrainTimeout:             10 * time.Minute,

@@ -47,7 +47,7 @@ func (a Action) what() string {
 	case ScaleUp:
 		return fmt.Sprintf("scale-up %s %d -> %d", a.Pool, a.From, a.To)
 	case Repartition:
-		return fmt.Sprintf("repartition %s/%d  %s  to  %s", a.Node, a.Card,
+		return fmt.Sprintf("repartition %s/%d  %s  to  %s", a.Node, a.GPU,
 			LayoutText(a.Model, a.Before), LayoutText(a.Model, a.Target))
 	case RemoveNode, Replace:
 		return fmt.Sprintf("%s %s from %s", a.Verb, a.Node, a.Pool)

@@ -53,13 +53,13 @@ func (w *world) tenantNamed(name string) (int, bool) {
 	return slices.BinarySearchFunc(w.tenants, name, func(t Tenant, n string) int { return strings.Compare(t.Name, n) })
 }
 
-// amountOf is what a pod's demand counts towards its quota: on the cards of its
+// amountOf is what a pod's demand counts towards its quota: on the GPUs of its
 // node, or where it waits for one, of the cluster.
 func (w *world) amountOf(p *Pod) quota.Amount {
 	memory := 0
 	if p.Demand.Fraction != nil {
 		if i := w.nodeIndex(p.Node); i >= 0 {
-			memory = w.nodes[i].cardMiB
+			memory = w.nodes[i].gpuMiB
 		}
 	}
 	return w.scale.Amount(&p.Demand, memory)
@@ -118,8 +118,8 @@ func (w *world) fullAbove(tree quota.Tree, name string, a quota.Amount) string {
 func (w *world) refuse(p *pending, tenant int, a quota.Amount) bool {
 	t := &w.tenants[tenant]
 	p.refused, p.reason = true, QuotaExceeded
-	p.detail = fmt.Sprintf("%s %s/%s GPU guaranteed, %s to borrow, limit %s; wants %s more",
-		t.Name, gpuText(w.tree.Used(t.Name)), gpuText(t.Guarantee), roomText(w.tree.Available(t.Name)), gpuText(t.Limit), gpuText(a))
+	p.detail = fmt.Sprintf("%s %s/%s GPU guaranteed, %s to borrow, limit %s; requests %s more",
+		t.Name, gpuText(w.tree.Used(t.Name)), gpuText(t.Guarantee), availableText(w.tree.Available(t.Name)), gpuText(t.Limit), gpuText(a))
 	if above := w.fullAbove(w.tree, t.Name, a); above != "" && above != t.Name {
 		i, _ := w.tenantNamed(above)
 		p.detail += fmt.Sprintf("; %s above it %s/%s GPU of its limit", above, gpuText(w.tree.Total(above)), gpuText(w.tenants[i].Limit))
@@ -146,7 +146,7 @@ func (w *world) readmit() {
 		core, rest := w.units[u].core()
 		for _, i := range rest {
 			p := &w.pending[i]
-			if !p.refused || p.reason != QuotaExceeded || !free[p.pod.Tenant] || w.gangHeld(&w.units[u]) {
+			if !p.refused || p.reason != QuotaExceeded || !free[p.pod.Tenant] || w.gangUnserved(&w.units[u]) {
 				continue
 			}
 			if reason, detail := p.reason, p.detail; w.charge(p) {
@@ -190,42 +190,42 @@ func (w *world) discharge(p *pending) {
 	}
 }
 
-// gpuText is an amount in cards, as a team counts: "8", "0.43"; "∞" for no bound.
+// gpuText is an amount in GPUs, as a team counts: "8", "0.43"; "∞" for no bound.
 // Where memory slices weigh more than compute slices, they count.
 func gpuText(a quota.Amount) string {
 	if a.Compute == quota.Unlimited && a.Memory == quota.Unlimited {
 		return "∞"
 	}
-	return twoPlaces(max(inCards(a.Compute, cardSlices), inCards(a.Memory, cardMemorySlices)))
+	return twoPlaces(max(inGPUs(a.Compute, gpuSlices), inGPUs(a.Memory, gpuMemorySlices)))
 }
 
-// roomText is what is to be had of both: memory without compute is of no use.
-func roomText(a quota.Amount) string {
+// availableText is what is to be had of both: memory without compute is of no use.
+func availableText(a quota.Amount) string {
 	if a.Compute == quota.Unlimited || a.Memory == quota.Unlimited {
 		return gpuText(a)
 	}
-	return twoPlaces(min(inCards(a.Compute, cardSlices), inCards(a.Memory, cardMemorySlices)))
+	return twoPlaces(min(inGPUs(a.Compute, gpuSlices), inGPUs(a.Memory, gpuMemorySlices)))
 }
 
-func inCards(n int64, ofCard float64) float64 {
+func inGPUs(n int64, ofGPU float64) float64 {
 	if n == quota.Unlimited {
 		return 0
 	}
-	return float64(n) / ofCard
+	return float64(n) / ofGPU
 }
 
 func twoPlaces(v float64) string { return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64) }
 
-// amountText is "2 cards", "0.43 cards" or, where compute and memory are not in
-// a card's proportion, "3+4 slices"; "∞" for no bound.
+// amountText is "2 GPUs", "0.43 GPUs" or, where compute and memory are not in
+// a GPU's proportion, "3+4 slices"; "∞" for no bound.
 func amountText(a quota.Amount) string {
 	switch {
 	case a.Compute == quota.Unlimited && a.Memory == quota.Unlimited:
 		return "∞"
 	case a.Zero():
 		return "nothing"
-	case a.Compute%cardSlices == 0 && a.Memory%cardMemorySlices == 0 && a.Compute/cardSlices == a.Memory/cardMemorySlices:
-		return count(int(a.Compute/cardSlices), "card")
+	case a.Compute%gpuSlices == 0 && a.Memory%gpuMemorySlices == 0 && a.Compute/gpuSlices == a.Memory/gpuMemorySlices:
+		return count(int(a.Compute/gpuSlices), "GPU")
 	}
 	text := func(n int64) string {
 		if n == quota.Unlimited {

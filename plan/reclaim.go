@@ -51,7 +51,7 @@ func (w *world) spend(p *Pod) {
 
 // loss is what moving a pod costs: its work so far, weighed by its priority.
 func (w *world) loss(p *Pod) float64 {
-	return w.policy.EvictionCost * float64(slicesOf(p)) / cardSlices * urgency(p.Priority)
+	return w.policy.EvictionCost * float64(slicesOf(p)) / gpuSlices * urgency(p.Priority)
 }
 
 // victims lists, by node of ours, the pods whose tenants have borrowed: the least
@@ -78,16 +78,16 @@ const maxLenders = 64
 // lender is a node on which pods run whose tenants have borrowed, and the room it
 // had if all of them left: whoever does not fit there fits in no way.
 type lender struct {
-	node  int
-	first *Pod // to leave
-	room  room
+	node     int
+	first    *Pod // to leave
+	capacity capacity
 }
 
-// findLenders lists the lenders before anything is bought: the one whose first
+// findLenders lists the lenders before anything is added: the one whose first
 // pod to leave is the least urgent, then the youngest, comes first.
 func (w *world) findLenders() {
 	w.lenders = nil
-	if w.policy.MaxEvictionsPerRound <= 0 || !slices.ContainsFunc(w.tenants, func(t Tenant) bool { return !w.tree.Borrowed(t.Name).Zero() }) {
+	if w.policy.MaxEvictionsPerReconcile <= 0 || !slices.ContainsFunc(w.tenants, func(t Tenant) bool { return !w.tree.Borrowed(t.Name).Zero() }) {
 		return
 	}
 	for i := range w.nodes {
@@ -99,9 +99,9 @@ func (w *world) findLenders() {
 		if len(victims) == 0 {
 			continue
 		}
-		l := lender{i, victims[0], n.room.clone()}
+		l := lender{i, victims[0], n.capacity.clone()}
 		for _, v := range victims {
-			w.putBack(v, &l.room)
+			w.putBack(v, &l.capacity)
 		}
 		w.lenders = append(w.lenders, l)
 	}
@@ -115,25 +115,25 @@ func (w *world) lent() bool { return len(w.lenders) > 0 }
 // borrowed, for a pod that asks for no more than its tenant is guaranteed.
 func (w *world) reclaimOption(p *pending, k *kind) (option, bool) {
 	best, found := option{}, false
-	if !p.charged || p.borrowed || w.policy.MaxEvictionsPerRound <= w.evicted || !w.lent() || k.inVain == w.inVain() {
+	if !p.charged || p.borrowed || w.policy.MaxEvictionsPerReconcile <= w.evicted || !w.lent() || k.failedTrial == w.failedTrial() {
 		return best, false
 	}
 	tried := 0
 	for j := range w.lenders {
 		i := w.lenders[j].node
 		n := &w.nodes[i]
-		if !w.admits(k, n) || w.lacks(k, &w.lenders[j].room) != "" || n.tier != tierNow && n.since != PodLeaving || !w.rulesAllow(k, n) {
+		if !w.admits(k, n) || w.lacks(k, &w.lenders[j].capacity) != "" || n.tier != tierNow && n.since != PodLeaving || !w.rulesAllow(k, n) {
 			continue
 		}
 		if tried++; tried > maxLenders {
 			break
 		}
 		victims := w.enough(k, n, w.victims(i), p.pod.Tenant)
-		if len(victims) == 0 || w.evicted+len(victims) > w.policy.MaxEvictionsPerRound ||
-			len(w.actions)+len(victims) > w.policy.MaxActionsPerRound {
+		if len(victims) == 0 || w.evicted+len(victims) > w.policy.MaxEvictionsPerReconcile ||
+			len(w.actions)+len(victims) > w.policy.MaxActionsPerReconcile {
 			continue
 		}
-		o := option{node: i, victims: victims, at: w.now.Add(leaveSoon), cost: w.waiting(k, p.pod.Priority, leaveSoon)}
+		o := option{node: i, victims: victims, at: w.now.Add(leaveSoon), cost: w.waitCost(k, p.pod.Priority, leaveSoon)}
 		for _, v := range victims {
 			o.cost += w.loss(v)
 		}
@@ -142,15 +142,15 @@ func (w *world) reclaimOption(p *pending, k *kind) (option, bool) {
 		}
 	}
 	if !found {
-		k.inVain = w.inVain()
+		k.failedTrial = w.failedTrial()
 	}
 	return best, found
 }
 
-// inVain numbers the trial under way, 0 outside of any: what cannot be taken back
+// failedTrial numbers the trial under way, 0 outside of any: what cannot be taken back
 // for one pod of a kind cannot be for the next, as long as nothing is taken back
 // that was given.
-func (w *world) inVain() int {
+func (w *world) failedTrial() int {
 	if w.undo == nil {
 		return 0
 	}
@@ -173,7 +173,7 @@ func (w *world) enough(k *kind, n *nodeState, victims []*Pod, tenant string) []*
 	if len(victims) == 0 {
 		return nil
 	}
-	r := n.room.clone()
+	r := n.capacity.clone()
 	borrowed := map[string]quota.Amount{}
 	spent := map[string]int{}
 	var chosen []*Pod
@@ -219,7 +219,7 @@ func (w *world) borrowedOf(v *Pod, borrowed map[string]quota.Amount) quota.Amoun
 }
 
 // fewest drops from the chosen those without whom there is still room.
-func (w *world) fewest(k *kind, r *room, chosen []*Pod) []*Pod {
+func (w *world) fewest(k *kind, r *capacity, chosen []*Pod) []*Pod {
 	return slices.DeleteFunc(chosen, func(v *Pod) bool {
 		w.takeRunning(v, r)
 		if w.lacks(k, r) == "" {
@@ -238,7 +238,7 @@ func (w *world) commitReclaim(p *pending, k *kind, o option, rival string) {
 		w.evict(o.node, v, ReclaimBorrowed, fmt.Sprintf("%s of %s is guaranteed what %s has borrowed; %.2f%s",
 			p.pod.Key(), p.pod.Tenant, v.Tenant, o.cost, rival), p.pod.Key())
 	}
-	w.announce(o.node)
+	w.reindex(o.node)
 	w.commitWait(p, k, o)
 	p.detail = fmt.Sprintf("on %s when %s has left", w.nodes[o.node].name, strings.Join(names, ", "))
 }
@@ -259,7 +259,7 @@ func (w *world) evict(node int, v *Pod, reason Reason, detail, forPod string) {
 			w.tree = tree
 		}
 	}
-	w.putBack(v, &n.room)
+	w.putBack(v, &n.capacity)
 	w.place(v, n, -1)
 	n.leaving++
 	n.at = later(n.at, w.now.Add(leaveSoon))

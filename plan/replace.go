@@ -6,28 +6,28 @@ import (
 	"strings"
 )
 
-// rememberSick notes since when nodes have had a sick card. What has recovered is
+// recordSick notes since when nodes have had a sick GPU. What has recovered is
 // forgotten.
-func (w *world) rememberSick() {
+func (w *world) recordSick() {
 	var sick []Stamp
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		if n.virtual || n.pool < 0 || !n.odd.sick {
 			continue
 		}
-		at, ok := stampAt(w.memory.SickSince, n.name)
+		at, ok := stampAt(w.state.SickSince, n.name)
 		if !ok || at.After(w.now) {
 			at = w.now
 		}
 		sick = append(sick, Stamp{n.name, at})
 		w.pools[n.pool].sick++
 	}
-	w.memory.SickSince = sortedStamps(sick)
+	w.state.SickSince = sortedStamps(sick)
 }
 
 // replaceSick replaces, one for each pool and the longest sick first, nodes with a
-// card that has been sick for long enough: at once where nothing runs, or by a
-// drain. Where its pods will find room is not asked: the card they are on may be
+// GPU that has been sick for long enough: at once where nothing runs, or by a
+// drain. Where its pods will find room is not asked: the GPU they are on may be
 // the sick one.
 func (w *world) replaceSick() {
 	for _, i := range w.sickForLong() {
@@ -54,7 +54,7 @@ func (w *world) sickForLong() []int {
 	if w.policy.SickAfter <= 0 {
 		return nil
 	}
-	since := slices.Clone(w.memory.SickSince)
+	since := slices.Clone(w.state.SickSince)
 	slices.SortStableFunc(since, func(a, b Stamp) int { return a.At.Compare(b.At) })
 	var out []int
 	for _, s := range since {
@@ -67,8 +67,8 @@ func (w *world) sickForLong() []int {
 }
 
 func (w *world) sickText(n *nodeState) string {
-	at, _ := stampAt(w.memory.SickSince, n.name)
-	return "a card has been sick for " + short(w.now.Sub(at))
+	at, _ := stampAt(w.state.SickSince, n.name)
+	return "a GPU has been sick for " + short(w.now.Sub(at))
 }
 
 // keepsSick says why a sick node is not replaced now, empty for no reason.
@@ -78,24 +78,24 @@ func (w *world) keepsSick(n *nodeState) string {
 	case !w.may(n.pool):
 		return "nothing may be done now"
 	case p.Fixed:
-		return "the pool is fixed: there is no other to replace it"
+		return "the pool is fixed: no other node replaces it"
 	case p.stop != "":
-		return "the pool would not make another: " + string(p.stop)
-	case w.within(w.memory.LastScaleDown, p.Name, w.policy.RemovalInterval):
-		return "the pool gave a node back a moment ago"
+		return "the pool cannot add another: " + string(p.stop)
+	case w.within(w.state.LastScaleDown, p.Name, w.policy.RemovalInterval):
+		return "the pool removed a node a moment ago"
 	case w.tooManySick(p):
 		return w.manySickText(p)
 	case p.replacing > 0:
 		return "another of the pool is being replaced"
-	case w.within(w.memory.LastReplace, p.Name, w.policy.ReplaceInterval):
-		at, _ := stampAt(w.memory.LastReplace, p.Name)
-		return fmt.Sprintf("another of the pool was replaced %s ago, %s are to lie between", short(w.now.Sub(at)), short(w.policy.ReplaceInterval))
+	case w.within(w.state.LastReplace, p.Name, w.policy.ReplaceInterval):
+		at, _ := stampAt(w.state.LastReplace, p.Name)
+		return fmt.Sprintf("another of the pool was replaced %s ago, %s have to lie between", short(w.now.Sub(at)), short(w.policy.ReplaceInterval))
 	case n.action >= 0 || n.Operation != nil || n.CordonedBy != "" || n.promised > 0:
-		return "something else is done there"
+		return "another action is under way there"
 	case n.since == NodeCordoned:
-		return "somebody cordoned it"
+		return "it is cordoned"
 	case n.NoScaleDown:
-		return "it says that it must not be removed"
+		return "scale down is disabled for it"
 	case n.vacant():
 		return ""
 	}
@@ -113,24 +113,24 @@ func (w *world) keepsFromDrain(n *nodeState) string {
 	if why := stays(n.staying(), w.now.Add(w.policy.DrainTimeout), w.now); why != "" {
 		return why
 	}
-	if h := n.stranger(); h != "" {
-		return h + " holds a card, and nobody knows that it runs there"
+	if h := n.unknownPod(); h != "" {
+		return h + " has a GPU of the node allocated, and is not one of its pods"
 	}
 	return ""
 }
 
-// stranger is a holder of one of the node's cards that is none of its pods, empty
+// unknownPod is a holder of one of the node's GPUs that is none of its pods, empty
 // for none.
-func (n *nodeState) stranger() string {
-	for c := range n.Cards {
-		card := &n.Cards[c]
-		for _, h := range card.Holders {
+func (n *nodeState) unknownPod() string {
+	for c := range n.GPUs {
+		device := &n.GPUs[c]
+		for _, h := range device.AllocatedTo {
 			if !n.runs(h) {
 				return h
 			}
 		}
-		for i := range card.Instances {
-			if h := card.Instances[i].Holder; h != "" && !n.runs(h) {
+		for i := range device.Instances {
+			if h := device.Instances[i].AllocatedTo; h != "" && !n.runs(h) {
 				return h
 			}
 		}
@@ -154,7 +154,7 @@ func (w *world) tooManySick(p *poolState) bool {
 }
 
 func (w *world) manySickText(p *poolState) string {
-	return fmt.Sprintf("%d of %d nodes are sick, more than %.0f %%: it is not the nodes, and none is replaced",
+	return fmt.Sprintf("%d of %d nodes are sick, more than %.0f %%: a common cause is likely, and none is replaced",
 		p.sick, max(p.Size, p.sick), 100*w.policy.MaxSickShare)
 }
 
@@ -162,7 +162,7 @@ func (w *world) manySickText(p *poolState) string {
 func (w *world) replace(n *nodeState, reason Reason, detail string) {
 	w.act(n, Action{Verb: Replace, Reason: reason, Detail: detail})
 	n.tier, n.since = tierOut, reason
-	w.memory.LastReplace = stamped(w.memory.LastReplace, n.Pool, w.now)
+	w.state.LastReplace = stamped(w.state.LastReplace, n.Pool, w.now)
 	// Its successor is on its way from now on, as if the pool had grown.
-	w.memory.LastScaleUp = stamped(w.memory.LastScaleUp, n.Pool, w.now)
+	w.state.LastScaleUp = stamped(w.state.LastScaleUp, n.Pool, w.now)
 }

@@ -19,10 +19,10 @@ type Snapshot struct {
 	Pods      []Pod
 	Tenants   []Tenant
 	Forecasts []Forecast
-	// Tables are what nodes have published of their cards' MIG geometry; it goes
+	// Tables are what nodes have published of their GPUs' MIG geometry; it goes
 	// before what is built in.
 	Tables mig.Tables
-	Memory Memory
+	State  State
 }
 
 // Tenant is a team with a quota. Pods name it; a pod that names none, or one
@@ -61,7 +61,7 @@ type Pool struct {
 	// Template is what a new node of this pool will look like.
 	Template Template
 	// PricePerHour of one node, in the currency of the policy. 0 means unpriced,
-	// which costs as if it were 1 per card.
+	// which costs as if it were 1 per GPU.
 	PricePerHour float64
 	// Spot nodes may be taken away; InterruptionsPerHour is how often that happens
 	// to one node.
@@ -75,7 +75,7 @@ type Pool struct {
 	// Fixed: nobody makes the pool's machines and nobody takes them away. It never
 	// grows and gives no node back, whatever Min and Max say.
 	Fixed bool
-	// MIG says what the planner may do to the cards of this pool.
+	// MIG says what the planner may do to the GPUs of this pool.
 	MIG PoolMIG
 	// IdleAfter is how long a node must be empty before it is given back.
 	IdleAfter time.Duration
@@ -83,10 +83,10 @@ type Pool struct {
 
 // PoolMIG are the repartitioning rules of a pool.
 type PoolMIG struct {
-	// Repartition allows changing layouts of this pool's cards at all.
+	// Repartition allows changing layouts of this pool's GPUs at all.
 	Repartition bool
 	// KeepsBusy is true where the actuator can leave busy instances in place
-	// (our agent), false where a card must be empty (mig-manager).
+	// (our agent), false where a GPU must be empty (mig-manager).
 	KeepsBusy bool
 	// Allowed profiles; empty means all the product has.
 	Allowed []mig.Profile
@@ -102,7 +102,7 @@ type Template struct {
 	Taints   []Taint
 	CPUMilli int64
 	MemoryMi int64
-	Cards    []Card // with the boot layout; UUIDs and holders are empty
+	GPUs     []GPU // with the boot layout; UUIDs and holders are empty
 	Others   []Resource
 }
 
@@ -145,9 +145,9 @@ type Node struct {
 	CPUMilli   int64 // allocatable
 	MemoryMi   int64
 	Others     []Resource // allocatable
-	Cards      []Card
+	GPUs       []GPU
 	// Allocatable is what the API says the node offers to all its pods together,
-	// whoever holds it; nil where nobody said, and what the cards have counts. It
+	// whoever holds it; nil where nobody said, and what the GPUs have counts. It
 	// bounds what can be free without anybody knowing who holds what: this less
 	// what the pods bound here ask for.
 	Allocatable *demand.Demand
@@ -177,7 +177,7 @@ type Draining struct {
 // Operation is a change under way on a node, as the actuator reports it.
 type Operation struct {
 	ID       string // stable name; the same in CordonedBy and Memory
-	Card     int    // index on the node
+	GPU      int    // index on the node
 	Target   mig.Layout
 	Started  time.Time
 	Deadline time.Time
@@ -195,36 +195,36 @@ const (
 	PhaseFailed    Phase = "failed"
 )
 
-// Card is one physical card as the planner sees it.
-type Card struct {
+// GPU is one physical GPU as the planner sees it.
+type GPU struct {
 	gpu.Device
-	// MIG is true when the card is in MIG mode: only instances are allocatable.
+	// MIG is true when the GPU is in MIG mode: only instances are allocatable.
 	MIG bool
-	// Instances of a MIG card. Placed is false where only counts are known.
+	// Instances of a MIG GPU. Placed is false where only counts are known.
 	Instances []Instance
-	// Holders of a card without MIG (several where it is shared), "namespace/pod".
-	Holders []string
-	// HoldersKnown is false while attribution is missing or stale: such a card
+	// Holders of a GPU without MIG (several where it is shared), "namespace/pod".
+	AllocatedTo []string
+	// AllocationKnown is false while attribution is missing or stale: such a GPU
 	// is neither empty nor free to change.
-	HoldersKnown bool
+	AllocationKnown bool
 	// IdleSince is when the last holder left; zero when held or unknown.
 	IdleSince time.Time
-	// Busy is the measured share of time the card computes, 0 … 1.
+	// Busy is the measured share of time the GPU computes, 0 … 1.
 	Busy sample.Value
-	// UnusedSince is since when a held card has been measured idle without a
+	// UnusedSince is since when a held GPU has been measured idle without a
 	// break; zero when it is free, in use, or nobody measures it.
 	UnusedSince time.Time
 }
 
-// Instance of a MIG card.
+// Instance of a MIG GPU.
 type Instance struct {
 	mig.Placement
-	Placed    bool
-	UUID      string
-	Holder    string    // "namespace/pod", empty when free
-	IdleSince time.Time // when it was last released; zero when held or unknown
-	Busy      sample.Value
-	// UnusedSince is as a card's.
+	Placed      bool
+	UUID        string
+	AllocatedTo string    // "namespace/pod", empty when free
+	IdleSince   time.Time // when it was last released; zero when held or unknown
+	Busy        sample.Value
+	// UnusedSince is as a GPU's.
 	UnusedSince time.Time
 }
 
@@ -304,23 +304,23 @@ type NodeRequirement struct {
 
 // Memory is what the planner must remember from one round to the next. It is
 // persisted before anything is done.
-type Memory struct {
+type State struct {
 	// LastScaleUp, LastScaleDown and LastRepartition by pool or node name,
 	// sorted by name. A node that is replaced makes its pool scale up.
 	LastScaleUp     []Stamp
 	LastScaleDown   []Stamp
 	LastRepartition []Stamp
-	// FreeSince is when a node ("n1") or card ("n1/0") was first seen without
+	// FreeSince is when a node ("n1") or GPU ("n1/0") was first seen without
 	// any holder, where the snapshot does not say since when. Sorted by name.
 	//
 	// Whoever persists a Memory may leave FreeSince and UnknownSince out. After a
-	// restart both begin anew: a node is then given back later by as long as it had
+	// restart both begin again: a node is then given back later by as long as it had
 	// been empty, and unknown holders are waited for once more. Neither does harm.
 	FreeSince []Stamp
-	// UnknownSince is since when a node has had a card whose holders are unknown.
+	// UnknownSince is since when a node has had a GPU whose holders are unknown.
 	// Sorted by name.
 	UnknownSince []Stamp
-	// SickSince is when a node with a sick card was first seen so. Sorted by name.
+	// SickSince is when a node with a sick GPU was first seen so. Sorted by name.
 	SickSince []Stamp
 	// LastReplace is when a pool last had a node replaced. Sorted by name.
 	LastReplace []Stamp
@@ -332,7 +332,7 @@ type Memory struct {
 	// Removed are the nodes given back within the last ten minutes, by pool. Sorted
 	// as Grown is.
 	Removed []Growth
-	// Failures are cards whose repartition has failed, each failure doubling the
+	// Failures are GPUs whose repartition has failed, each failure doubling the
 	// time until the next try, and nodes whose drain was given up, which are left
 	// alone for an hour. Sorted by name.
 	Failures []Failure
@@ -347,7 +347,7 @@ type Growth struct {
 
 // Failure of something that is tried again later and later.
 type Failure struct {
-	Name  string // "node/card", or "node" for a drain
+	Name  string // "node/gpu", or "node" for a drain
 	Count int
 	At    time.Time // of the last one
 }

@@ -9,60 +9,60 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// split is what of a card must stay and what may go, and from when on.
+// split is what of a GPU must stay and what may go, and from when on.
 type split struct {
 	before, keep, spare mig.Layout
 	gone                []mig.Count // spare, counted
 	at                  time.Time   // zero for at once
-	unknown             bool        // who holds the card is not known yet
+	unknown             bool        // who holds the GPU is not known yet
 	why                 blocker
 }
 
-// splitCard splits a card, once for each: every pod of every kind asks, and only
+// splitGPU splits a GPU, once for each: every pod of every kind asks, and only
 // a cut of the node changes the answer.
-func (w *world) splitCard(n *nodeState, card int, patient bool) *split {
+func (w *world) splitGPU(n *nodeState, device int, patient bool) *split {
 	if n.splits == nil {
-		n.splits = make([]*split, 2*len(n.cards()))
+		n.splits = make([]*split, 2*len(n.gpus()))
 	}
-	i := 2 * card
+	i := 2 * device
 	if patient {
 		i++
 	}
 	if n.splits[i] == nil {
-		s := w.newSplit(n, card, patient)
+		s := w.newSplit(n, device, patient)
 		n.splits[i] = &s
 	}
 	return n.splits[i]
 }
 
-func (w *world) newSplit(n *nodeState, card int, patient bool) (s split) {
-	c := &n.cards()[card]
+func (w *world) newSplit(n *nodeState, device int, patient bool) (s split) {
+	c := &n.gpus()[device]
 	switch {
 	case c.Health == gpu.Sick:
 		return split{why: blockSick}
-	case n.cut[card] || n.operating() && n.Operation.Card == c.Index:
-		return split{why: blockCut}
-	case !c.HoldersKnown && n.tier != tierNode:
+	case n.repartition[device] || n.operating() && n.Operation.GPU == c.Index:
+		return split{why: blockRepartition}
+	case !c.AllocationKnown && n.tier != tierNode:
 		// No action, but a reason to wait: by the API it may well be free.
-		at, waits := w.awaited(n)
+		at, waits := w.knownAt(n)
 		if !waits || len(c.Instances) == 0 {
 			return split{why: blockUnknown}
 		}
 		s.at, s.unknown = at, true
 	}
-	s.at = later(s.at, w.cutAgainAt(n, c.Index))
+	s.at = later(s.at, w.repartitionAgainAt(n, c.Index))
 	rules := &w.pools[n.pool].MIG
-	if !rules.KeepsBusy && slices.ContainsFunc(c.Instances, func(in Instance) bool { return in.Holder != "" }) {
-		return split{why: blockHeld}
+	if !rules.KeepsBusy && slices.ContainsFunc(c.Instances, func(in Instance) bool { return in.AllocatedTo != "" }) {
+		return split{why: blockAllocated}
 	}
 	unplaced := false
 	for i := range c.Instances {
 		in := &c.Instances[i]
 		unplaced = unplaced || !in.Placed
-		idle, known := w.idleSince(n, card, in)
+		idle, known := w.idleSince(n, device, in)
 		ready := idle.Add(rules.IdleAfter)
 		switch {
-		case in.Holder != "":
+		case in.AllocatedTo != "":
 			s.keep = append(s.keep, in.Placement)
 		case !known && rules.IdleAfter > 0 && patient:
 			return split{why: blockIdle}
@@ -76,7 +76,7 @@ func (w *world) newSplit(n *nodeState, card int, patient bool) (s split) {
 		}
 	}
 	if unplaced && len(s.keep) > 0 {
-		return split{why: blockHeld} // where the held ones lie is not known
+		return split{why: blockAllocated} // where the held ones lie is not known
 	}
 	s.before, s.keep, s.spare = layoutOf(c), mig.NewLayout(s.keep...), mig.NewLayout(s.spare...)
 	s.gone = mig.Counts(s.spare)
@@ -84,22 +84,22 @@ func (w *world) newSplit(n *nodeState, card int, patient bool) (s split) {
 }
 
 // idleSince is when an instance was last released, as far as anyone knows.
-func (w *world) idleSince(n *nodeState, card int, in *Instance) (time.Time, bool) {
-	c := &n.cards()[card]
+func (w *world) idleSince(n *nodeState, device int, in *Instance) (time.Time, bool) {
+	c := &n.gpus()[device]
 	switch {
 	case n.tier == tierNode: // it comes without pods
 		return n.at, true
-	case !c.HoldersKnown: // not before that is known
+	case !c.AllocationKnown: // not before that is known
 		return w.now, true
 	case !in.IdleSince.IsZero():
 		return in.IdleSince, true
 	case !c.IdleSince.IsZero():
 		return c.IdleSince, true
 	}
-	return stampAt(w.memory.FreeSince, cardName(n.name, c.Index))
+	return stampAt(w.state.FreeSince, gpuName(n.name, c.Index))
 }
 
-func cardName(node string, index int) string { return node + "/" + strconv.Itoa(index) }
+func gpuName(node string, index int) string { return node + "/" + strconv.Itoa(index) }
 
 // lacking is what of a need the node will lack once some instances have gone;
 // false when those are already promised to others.

@@ -39,9 +39,9 @@ func sortedStamps(list []Stamp) []Stamp {
 	return slices.CompactFunc(out, func(a, b Stamp) bool { return a.Name == b.Name })
 }
 
-// sortedMemory is a copy in order.
-func sortedMemory(m Memory) Memory {
-	out := Memory{
+// sortedState is a copy in order.
+func sortedState(m State) State {
+	out := State{
 		LastScaleUp: sortedStamps(m.LastScaleUp), LastScaleDown: sortedStamps(m.LastScaleDown),
 		LastRepartition: sortedStamps(m.LastRepartition), FreeSince: sortedStamps(m.FreeSince),
 		UnknownSince: sortedStamps(m.UnknownSince), SickSince: sortedStamps(m.SickSince),

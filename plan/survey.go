@@ -5,15 +5,15 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// survey is what is unusual about a node's cards. Most have nothing of it, and
+// survey is what is unusual about a node's GPUs. Most have nothing of it, and
 // are looked at once.
 type survey struct {
-	sick   bool // a card is broken
+	sick   bool // a GPU is broken
 	unused bool // something was measured idle while held
-	loose  bool // an instance could perhaps be added to a card
+	loose  bool // an instance could perhaps be added to a GPU
 }
 
-func (s *survey) look(c *Card, t *mig.Table) {
+func (s *survey) look(c *GPU, t *mig.Table) {
 	s.sick = s.sick || c.Health == gpu.Sick
 	s.unused = s.unused || !c.UnusedSince.IsZero()
 	compute, memory := 0, 0

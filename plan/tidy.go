@@ -10,11 +10,11 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// stranded lists the instances that could be added to a card as it is cut, sorted
-// by place: what is free on it serves nobody before it is cut anew. Slices that no
+// stranded lists the instances that could be added to a GPU as it is repartitioned, sorted
+// by place: what is free on it serves nobody before it is repartitioned. Slices that no
 // instance can use beside those there are (3g.40gb twice leaves one) are no loss
-// that cutting could mend. A card of which not every place is known has none.
-func (w *world) stranded(n *nodeState, c *Card) []mig.Placement {
+// that cutting could mend. A GPU of which not every place is known has none.
+func (w *world) stranded(n *nodeState, c *GPU) []mig.Placement {
 	if !n.odd.loose || !c.MIG || n.pool < 0 || c.Health == gpu.Sick || !w.pools[n.pool].MIG.Repartition || c.Model.Name != n.model {
 		return nil
 	}
@@ -48,21 +48,21 @@ func (w *world) addable(t *mig.Table, l mig.Layout, allowed []mig.Profile) []mig
 }
 
 // strandedText is "2 compute and 4 memory slices are in no instance".
-func (w *world) strandedText(c *Card) string {
+func (w *world) strandedText(c *GPU) string {
 	t, ok := w.table(c.Model.Name)
 	if !ok {
 		return ""
 	}
-	compute, memory := t.Room(layoutOf(c))
+	compute, memory := t.FreeSlices(layoutOf(c))
 	return fmt.Sprintf("%d compute and %d memory slices are in no instance", compute, memory)
 }
 
-// tidy cuts one card anew whose free slices are in no instance: what is on it
+// tidy repartitions one GPU again whose free slices are in no instance: what is on it
 // stays as it is, and what running, pending and expected pods ask for most is
-// added. Only where nothing else is done on the node, nothing else is being cut,
+// added. Only where nothing else is done on the node, nothing else is being repartitioned,
 // and it disturbs nobody.
 func (w *world) tidy() {
-	if w.hold != "" || w.cuttingAnything() {
+	if w.hold != "" || w.repartitioningAnything() {
 		return
 	}
 	best, text := option{}, ""
@@ -71,8 +71,8 @@ func (w *world) tidy() {
 		if !n.odd.loose || n.tier != tierNow || n.pool < 0 || n.action >= 0 || n.promised > 0 || n.settling || n.changeAt.After(w.now) || !w.may(n.pool) {
 			continue
 		}
-		for c := range n.Cards {
-			if o, why := w.tidyCard(i, c); why == "" && (text == "" || o.cut.answer.Served > best.cut.answer.Served) {
+		for c := range n.GPUs {
+			if o, why := w.tidyGPU(i, c); why == "" && (text == "" || o.repartition.answer.Served > best.repartition.answer.Served) {
 				best, text = o, w.tidyText(o)
 			}
 		}
@@ -81,35 +81,35 @@ func (w *world) tidy() {
 		return
 	}
 	n := w.touch(best.node)
-	a := w.cutAction(n, &n.Cards[best.cut.card], best, text)
-	a.Reason = CardStranded
-	n.cut[best.cut.card], n.splits, n.judged = true, nil, false
+	a := w.repartitionAction(n, &n.GPUs[best.repartition.device], best, text)
+	a.Reason = GPUStranded
+	n.repartition[best.repartition.device], n.splits, n.judged = true, nil, false
 	n.tier, n.since, n.action = tierChange, WaitRepartition, len(w.actions)
 	w.actions = append(w.actions, a)
-	w.memory.LastRepartition = stamped(w.memory.LastRepartition, n.name, w.now)
+	w.state.LastRepartition = stamped(w.state.LastRepartition, n.name, w.now)
 }
 
-// cuttingAnything reports a repartition under way, or of this plan.
-func (w *world) cuttingAnything() bool {
+// repartitioningAnything reports a repartition under way, or of this plan.
+func (w *world) repartitioningAnything() bool {
 	return slices.ContainsFunc(w.nodes, func(n nodeState) bool { return n.Node.Operation != nil }) ||
 		slices.ContainsFunc(w.actions, func(a Action) bool { return a.Verb == Repartition })
 }
 
-// tidyCard is how a card would be cut anew, or why it is not. An empty reason and
-// no addition stands for a card on which nothing is stranded.
-func (w *world) tidyCard(node, card int) (option, string) {
+// tidyGPU is how a GPU would be repartitioned, or why it is not. An empty reason and
+// no addition stands for a GPU on which nothing is stranded.
+func (w *world) tidyGPU(node, device int) (option, string) {
 	n := &w.nodes[node]
-	c := &n.Cards[card]
+	c := &n.GPUs[device]
 	add := w.stranded(n, c)
 	if len(add) == 0 {
 		return option{}, "nothing is stranded"
 	}
-	if why := w.keepsUntidy(n, card); why != "" {
+	if why := w.keepsUntidy(n, device); why != "" {
 		return option{}, why
 	}
 	must, ok := w.mostAsked(c.Model.Name, add)
 	if !ok {
-		return option{}, "nobody asks for what would fit"
+		return option{}, "no pod requests what would fit"
 	}
 	layout := layoutOf(c)
 	a := w.target(n.pool, c.Model.Name, layout, nil, []mig.Count{must}, w.askedOf(c.Model.Name))
@@ -117,67 +117,67 @@ func (w *world) tidyCard(node, card int) (option, string) {
 		return option{}, "no layout adds it"
 	}
 	o := option{node: node, at: w.now, cost: w.policy.DisruptionCost}
-	o.cut = cut{card: card, before: layout, keep: layout, answer: a.Answer}
+	o.repartition = repartition{device: device, before: layout, keep: layout, answer: a.Answer}
 	return o, ""
 }
 
-// keepsUntidy says what keeps a card from being cut anew, empty for nothing.
-func (w *world) keepsUntidy(n *nodeState, card int) string {
-	c := &n.Cards[card]
+// keepsUntidy says what keeps a GPU from being repartitioned, empty for nothing.
+func (w *world) keepsUntidy(n *nodeState, device int) string {
+	c := &n.GPUs[device]
 	rules := &w.pools[n.pool].MIG
-	held := slices.ContainsFunc(c.Instances, func(in Instance) bool { return in.Holder != "" })
+	allocated := slices.ContainsFunc(c.Instances, func(in Instance) bool { return in.AllocatedTo != "" })
 	switch {
-	case !c.HoldersKnown:
-		return "nobody says who holds it"
-	case held && !rules.KeepsBusy:
-		return "it is held, and has to be empty to be cut"
-	case w.cutAgainAt(n, c.Index).After(w.now):
-		return "cutting it failed, and is tried again in " + short(w.cutAgainAt(n, c.Index).Sub(w.now))
+	case !c.AllocationKnown:
+		return "its allocation is unknown"
+	case allocated && !rules.KeepsBusy:
+		return "it is allocated, and has to be empty to be repartitioned"
+	case w.repartitionAgainAt(n, c.Index).After(w.now):
+		return "its repartition failed, next attempt in " + short(w.repartitionAgainAt(n, c.Index).Sub(w.now))
 	}
 	if reason, _ := w.emptiness(n); reason == NodeEmpty && !w.keepsEmpty(&w.pools[n.pool]) {
-		return "its node is empty and may be given back"
+		return "its node is empty and may be removed"
 	}
 	ready := time.Time{}
 	for i := range c.Instances {
 		in := &c.Instances[i]
-		if in.Holder != "" {
+		if in.AllocatedTo != "" {
 			continue
 		}
-		idle, known := w.idleSince(n, card, in)
+		idle, known := w.idleSince(n, device, in)
 		if !known {
 			idle = w.now
 		}
 		ready = later(ready, idle.Add(rules.IdleAfter))
 	}
 	if ready.After(w.now) {
-		return "it waits for a slice to have been idle for long enough, in " + short(ready.Sub(w.now))
+		return "a slice has to be idle for another " + short(ready.Sub(w.now))
 	}
 	return ""
 }
 
-// untidy says why a card with stranded slices stays as it is in this round.
-func (w *world) untidy(n *nodeState, card int) string {
+// untidy says why a GPU with stranded slices stays as it is in this reconcile.
+func (w *world) untidy(n *nodeState, device int) string {
 	switch {
 	case w.hold != "" || w.pools[n.pool].Freeze:
 		return "nothing may be done now"
 	case n.tier != tierNow && n.action < 0:
 		return "its node is not in service"
 	case n.action >= 0 || n.promised > 0 || n.settling:
-		return "something else is done on its node"
+		return "another action is under way on its node"
 	case n.changeAt.After(w.now):
-		return "its node rests for " + short(n.changeAt.Sub(w.now))
+		return "its node cools down for " + short(n.changeAt.Sub(w.now))
 	}
-	if _, why := w.tidyCard(w.nodeIndex(n.name), card); why != "" {
+	if _, why := w.tidyGPU(w.nodeIndex(n.name), device); why != "" {
 		return why
 	}
-	return "its turn comes"
+	return "a later reconcile repartitions it"
 }
 
 func (w *world) tidyText(o option) string {
-	c := &w.nodes[o.node].Cards[o.cut.card]
+	c := &w.nodes[o.node].GPUs[o.repartition.device]
 	var added mig.Layout
-	for _, p := range o.cut.answer.Layout {
-		if !slices.Contains(o.cut.keep, p) {
+	for _, p := range o.repartition.answer.Layout {
+		if !slices.Contains(o.repartition.keep, p) {
 			added = append(added, p)
 		}
 	}

@@ -15,7 +15,7 @@ type topology struct {
 	barred map[Rule]map[string]int
 	// near counts the pods that are in all of the groups which a pod wants near it,
 	// by those groups.
-	near  map[string]*company
+	near  map[string]*affinityGroup
 	log   []counted // of the trial under way
 	moves int       // how often anything was counted
 }
@@ -26,16 +26,16 @@ type counted struct {
 	by    int
 }
 
-// company is the pods in all of some groups, by label and its value. A pod that
+// affinityGroup is the pods in all of some groups, by label and its value. A pod that
 // wants several groups near it is content with nobody less than one of all, as
 // Kubernetes has it.
-type company struct {
+type affinityGroup struct {
 	groups []string
 	at     map[string]map[string]int
 }
 
-// companyOf names the company a pod wants.
-func companyOf(p *Pod) string {
+// affinityGroupOf names the company a pod wants.
+func affinityGroupOf(p *Pod) string {
 	if len(p.Near) == 1 {
 		return p.Near[0].Group
 	}
@@ -47,7 +47,7 @@ func companyOf(p *Pod) string {
 	return strings.Join(slices.Compact(groups), "\x00")
 }
 
-func (c *company) has(p *Pod) bool {
+func (c *affinityGroup) has(p *Pod) bool {
 	return !slices.ContainsFunc(c.groups, func(g string) bool { return !slices.Contains(p.Groups, g) })
 }
 
@@ -91,7 +91,7 @@ func (w *world) askGroups(pods []Pod) {
 
 // addTopology finds the rules and counts what runs.
 func (w *world) addTopology() {
-	w.topology = topology{at: map[Rule]map[string]int{}, barred: map[Rule]map[string]int{}, near: map[string]*company{}}
+	w.topology = topology{at: map[Rule]map[string]int{}, barred: map[Rule]map[string]int{}, near: map[string]*affinityGroup{}}
 	for i := range w.kinds {
 		w.ruled(w.kinds[i].pod)
 	}
@@ -124,10 +124,10 @@ func (w *world) ruled(p *Pod) {
 	if len(p.Near) == 0 {
 		return
 	}
-	name := companyOf(p)
+	name := affinityGroupOf(p)
 	c := w.topology.near[name]
 	if c == nil {
-		c = &company{groups: strings.Split(name, "\x00"), at: map[string]map[string]int{}}
+		c = &affinityGroup{groups: strings.Split(name, "\x00"), at: map[string]map[string]int{}}
 		w.topology.near[name] = c
 	}
 	for _, r := range p.Near {
@@ -149,7 +149,7 @@ func (w *world) place(p *Pod, n *nodeState, by int) {
 	if !t.any() {
 		return
 	}
-	labels, _ := w.face(n)
+	labels, _ := w.labelsAndTaints(n)
 	t.moves++
 	add := func(counts map[string]int, value string) {
 		counts[value] += by
@@ -179,8 +179,8 @@ func (w *world) place(p *Pod, n *nodeState, by int) {
 	}
 }
 
-// takeBack undoes what was counted within a trial.
-func (t *topology) takeBack() {
+// revert undoes what was counted within a trial.
+func (t *topology) revert() {
 	for _, c := range t.log {
 		c.in[c.value] -= c.by
 	}
@@ -202,7 +202,7 @@ func (w *world) rulesAllow(k *kind, n *nodeState) bool {
 	if !t.any() {
 		return true
 	}
-	labels, _ := w.face(n)
+	labels, _ := w.labelsAndTaints(n)
 	for r, counts := range t.barred { // all must hold, in any order
 		if value, ok := n.place(labels, r.Key); ok && counts[value] > 0 && slices.Contains(k.pod.Groups, r.Group) {
 			return false
@@ -236,7 +236,7 @@ func (w *world) rulesAllow(k *kind, n *nodeState) bool {
 // near reports whether the company a kind wants is there. The first of a company
 // that is near itself may begin anywhere.
 func (w *world) near(k *kind, n *nodeState, labels map[string]string) bool {
-	c := w.topology.near[companyOf(k.pod)]
+	c := w.topology.near[affinityGroupOf(k.pod)]
 	if c == nil { // of a pod that runs, and that nobody asked for when all was counted
 		return false
 	}
@@ -286,7 +286,7 @@ func (w *world) countFewest(k *kind, r Rule) (int, bool) {
 		if n.virtual || !w.admitsTainted(k, n) {
 			continue
 		}
-		labels, _ := w.face(n)
+		labels, _ := w.labelsAndTaints(n)
 		if value, ok := n.place(labels, r.Key); ok && k.spreadsOver(n, labels) {
 			if c := w.topology.at[r][value]; !found || c < fewest {
 				fewest, found = c, true

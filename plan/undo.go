@@ -13,7 +13,7 @@ type undo struct {
 	count   int
 	pools   []poolState
 	actions []Action
-	memory  Memory
+	state   State
 	kinds   []cursor
 	tree    quota.Tree
 	evicted int
@@ -22,8 +22,8 @@ type undo struct {
 
 // cursor is what a kind remembers that a trial may change.
 type cursor struct {
-	waiting int
-	bounded bool
+	unserved int
+	bounded  bool
 }
 
 // try has do change the world and takes it all back when it returns false.
@@ -32,10 +32,10 @@ func (w *world) try(do func() bool) bool {
 		return do()
 	}
 	u := &undo{nodes: map[int]nodeState{}, count: len(w.nodes), pools: slices.Clone(w.pools), actions: slices.Clone(w.actions),
-		memory: w.memory, tree: w.tree, evicted: w.evicted}
+		state: w.state, tree: w.tree, evicted: w.evicted}
 	for i := range w.kinds {
 		k := &w.kinds[i]
-		u.kinds = append(u.kinds, cursor{k.waiting, k.bounded})
+		u.kinds = append(u.kinds, cursor{k.unserved, k.bounded})
 	}
 	for i := range u.pools {
 		u.pools[i].spare = slices.Clone(u.pools[i].spare)
@@ -45,7 +45,7 @@ func (w *world) try(do func() bool) bool {
 	ok := do()
 	w.undo = nil
 	if !ok {
-		w.takeBack(u)
+		w.revert(u)
 	}
 	w.topology.log = nil
 	return ok
@@ -55,10 +55,10 @@ func (w *world) try(do func() bool) bool {
 func (w *world) touch(node int) *nodeState {
 	n := &w.nodes[node]
 	if w.undo != nil && node < w.undo.count {
-		if _, kept := w.undo.nodes[node]; !kept {
+		if _, pruned := w.undo.nodes[node]; !pruned {
 			before := *n
-			before.room = n.room.clone()
-			before.cut = slices.Clone(n.cut)
+			before.capacity = n.capacity.clone()
+			before.repartition = slices.Clone(n.repartition)
 			w.undo.nodes[node] = before
 		}
 	}
@@ -66,9 +66,9 @@ func (w *world) touch(node int) *nodeState {
 	return n
 }
 
-func (w *world) takeBack(u *undo) {
+func (w *world) revert(u *undo) {
 	w.nodes = w.nodes[:u.count]
-	w.pools, w.actions, w.memory, w.tree, w.evicted = u.pools, u.actions, u.memory, u.tree, u.evicted
+	w.pools, w.actions, w.state, w.tree, w.evicted = u.pools, u.actions, u.state, u.tree, u.evicted
 	for _, p := range u.left {
 		delete(w.gone, p)
 		for _, b := range p.Budgets {
@@ -77,9 +77,9 @@ func (w *world) takeBack(u *undo) {
 	}
 	for i := range u.kinds {
 		k, c := &w.kinds[i], u.kinds[i]
-		k.waiting, k.bounded = c.waiting, c.bounded
+		k.unserved, k.bounded = c.unserved, c.bounded
 	}
-	w.topology.takeBack()
+	w.topology.revert()
 	w.wants = nil
 	touched := make([]int, 0, len(u.nodes))
 	for i := range u.nodes {
@@ -88,6 +88,6 @@ func (w *world) takeBack(u *undo) {
 	slices.Sort(touched)
 	for _, i := range touched {
 		w.nodes[i] = u.nodes[i]
-		w.announce(i)
+		w.reindex(i)
 	}
 }

@@ -19,7 +19,7 @@ type remains struct {
 	pools    []poolState
 	pending  []pending
 	actions  []Action
-	memory   Memory
+	memory   State
 	evicted  int
 	budgets  map[string]int
 	gone     []string
@@ -30,11 +30,11 @@ type remains struct {
 }
 
 func remainsOf(w *world) remains {
-	m := remains{pending: slices.Clone(w.pending), memory: w.memory, evicted: w.evicted, budgets: maps.Clone(w.budgets),
+	m := remains{pending: slices.Clone(w.pending), memory: w.state, evicted: w.evicted, budgets: maps.Clone(w.budgets),
 		used: map[string][2]quota.Amount{}, topology: map[string]int{}}
 	for i := range w.nodes {
 		n := w.nodes[i]
-		n.room, n.cut = n.room.clone(), slices.Clone(n.cut)
+		n.capacity, n.repartition = n.capacity.clone(), slices.Clone(n.repartition)
 		n.free = slices.DeleteFunc(n.free, func(c mig.Count) bool { return c.N == 0 })
 		n.judged, n.open, n.stuck, n.splits, n.rough = false, nil, blockers{}, nil, nil
 		m.nodes = append(m.nodes, n)
@@ -54,7 +54,7 @@ func remainsOf(w *world) remains {
 	}
 	slices.Sort(m.gone)
 	for i := range w.kinds {
-		m.waiting, m.bounded = append(m.waiting, w.kinds[i].waiting), append(m.bounded, w.kinds[i].bounded)
+		m.waiting, m.bounded = append(m.waiting, w.kinds[i].unserved), append(m.bounded, w.kinds[i].bounded)
 	}
 	for _, t := range w.tenants {
 		m.used[t.Name] = [2]quota.Amount{w.tree.Used(t.Name), w.tree.Total(t.Name)}
@@ -126,7 +126,7 @@ func TestTrialLeavesNothing(t *testing.T) {
 		pods := slices.Clone(w.pending)
 		w.try(func() bool {
 			for i := range n {
-				w.unawait(i)
+				w.discountUnserved(i)
 				w.pending[i].refused, w.pending[i].reason = false, ""
 				if w.makeWay(&w.pending[i]) && w.chargeReadable(i) {
 					w.serve(i, true)
@@ -146,10 +146,10 @@ func TestTrialLeavesNothing(t *testing.T) {
 		for _, w := range []*world{w, untried} {
 			w.placeRest(true)
 			w.readmit()
-			w.regain()
+			w.reclaimGuarantees()
 			w.placeRest(false)
 			w.prepare()
-			w.giveBack()
+			w.scaleDown()
 		}
 		got, want := Plan{Actions: w.actions, Verdicts: w.verdicts()}.String(), Plan{Actions: untried.actions, Verdicts: untried.verdicts()}.String()
 		if got != want {

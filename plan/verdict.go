@@ -8,17 +8,17 @@ import (
 	"github.com/gpuscale/gpuscale/gpu"
 )
 
-// verdicts says one thing about every card, forecast, gang, node, pod, pool and
+// verdicts says one thing about every GPU, forecast, gang, node, pod, pool and
 // tenant, in that order and each by name.
 func (w *world) verdicts() []Verdict {
-	cards := 0
+	gpus := 0
 	for i := range w.nodes {
-		cards += len(w.nodes[i].Cards)
+		gpus += len(w.nodes[i].GPUs)
 	}
-	out := make([]Verdict, 0, cards+len(w.forecasts)+len(w.gangs)+len(w.nodes)+len(w.running)+len(w.pending)+len(w.pools)+len(w.tenants))
+	out := make([]Verdict, 0, gpus+len(w.forecasts)+len(w.gangs)+len(w.nodes)+len(w.running)+len(w.pending)+len(w.pools)+len(w.tenants))
 	for i := range w.nodes {
-		for c := range w.nodes[i].Cards {
-			out = append(out, w.cardVerdict(&w.nodes[i], c))
+		for c := range w.nodes[i].GPUs {
+			out = append(out, w.gpuVerdict(&w.nodes[i], c))
 		}
 	}
 	for i, v := range w.expected {
@@ -123,15 +123,15 @@ func (w *world) poolVerdict(i int) Verdict {
 		a := w.actions[p.action]
 		v.Reason, v.Detail = a.Reason, fmt.Sprintf("grows from %d to %d", a.From, a.To)
 	case p.shrunk > 0:
-		v.Reason, v.Detail = NodeEmpty, fmt.Sprintf("gives back %d, %s", p.shrunk, size)
+		v.Reason, v.Detail = NodeEmpty, fmt.Sprintf("removes %d, %s", p.shrunk, size)
 	case p.does.reason != "":
 		v.Reason, v.Detail = p.does.reason, p.does.detail+", "+size
 	case w.policy.SickAfter > 0 && w.tooManySick(p):
 		v.Reason, v.Detail = NodeSick, w.manySickText(p)
 	case p.stop != "":
 		v.Reason, v.Detail = p.stop, p.why
-	case w.doubt != "":
-		v.Reason, v.Detail = TooManyIdle, w.doubt+", "+size
+	case w.idleHold != "":
+		v.Reason, v.Detail = TooManyIdle, w.idleHold+", "+size
 	case p.Fixed:
 		v.Detail = size
 	case p.base >= p.Max:
@@ -151,7 +151,7 @@ func (w *world) poolVerdict(i int) Verdict {
 func (w *world) nodeVerdict(n *nodeState) Verdict {
 	v := Verdict{Kind: KindNode, Subject: n.name, Reason: Steady}
 	if n.pool < 0 {
-		v.Detail = "in no pool of ours"
+		v.Detail = "in no pool"
 		return v
 	}
 	if o := n.Operation; o != nil {
@@ -176,7 +176,7 @@ func (w *world) nodeVerdict(n *nodeState) Verdict {
 	case NodeBusy:
 		v.Detail = count(n.bound, "pod")
 		if n.NoScaleDown {
-			v.Detail = "says it must not be removed"
+			v.Detail = "scale down is disabled for it"
 		}
 	case NodeUpcoming:
 		v.Detail = "ready in " + short(n.at.Sub(w.now))
@@ -198,81 +198,81 @@ func (w *world) operationVerdict(n *nodeState, o *Operation) (Reason, string) {
 	return WaitRepartition, fmt.Sprintf("%s, ready in %s", o.ID, short(n.at.Sub(w.now)))
 }
 
-func (w *world) cardVerdict(n *nodeState, i int) Verdict {
-	c := &n.Cards[i]
-	v := Verdict{Kind: KindCard, Subject: w.cardSubject(n.name, c.Index), Reason: CardHeld}
+func (w *world) gpuVerdict(n *nodeState, i int) Verdict {
+	c := &n.GPUs[i]
+	v := Verdict{Kind: KindGPU, Subject: w.gpuSubject(n.name, c.Index), Reason: GPUAllocated}
 	switch {
 	case c.Health == gpu.Sick:
-		v.Reason = CardSick
-	case n.Operation != nil && n.Operation.Card == c.Index:
+		v.Reason = GPUSick
+	case n.Operation != nil && n.Operation.GPU == c.Index:
 		v.Reason = WaitRepartition
 		if n.Operation.Phase == PhaseSucceeded {
 			v.Reason = RepartitionDone
 		}
-	case n.cut[i] && n.action >= 0:
+	case n.repartition[i] && n.action >= 0:
 		v.Reason = WaitRepartition
-	case !c.HoldersKnown:
-		v.Reason = HoldersUnknown
-	case n.cut[i]:
+	case !c.AllocationKnown:
+		v.Reason = AllocationUnknown
+	case n.repartition[i]:
 		v.Reason = CoolingDown
-		if at := w.cutAgainAt(n, c.Index); at.After(w.now) {
-			v.Detail = "cutting it failed, and is tried again in " + short(at.Sub(w.now))
+		if at := w.repartitionAgainAt(n, c.Index); at.After(w.now) {
+			v.Detail = "its repartition failed, next attempt in " + short(at.Sub(w.now))
 		}
-	case (n.odd.unused || n.odd.loose) && w.oddCard(&v, n, i):
+	case (n.odd.unused || n.odd.loose) && w.oddGPU(&v, n, i):
 	case n.facts[i].free:
-		v.Reason = CardFree
+		v.Reason = GPUFree
 		if since := n.facts[i].since; !since.IsZero() {
 			v.Detail = "for " + short(w.now.Sub(since))
 		}
 	case c.MIG:
-		v.Detail = heldText(n.facts[i].held, len(c.Instances))
+		v.Detail = allocatedText(n.facts[i].allocated, len(c.Instances))
 	}
 	return v
 }
 
-// oddCard says of a card what it is not used for: what is held for nothing, then
+// oddGPU says of a GPU what it is not used for: what is held for nothing, then
 // what is stranded.
-func (w *world) oddCard(v *Verdict, n *nodeState, i int) bool {
-	c := &n.Cards[i]
+func (w *world) oddGPU(v *Verdict, n *nodeState, i int) bool {
+	c := &n.GPUs[i]
 	if who := w.idlers(c); who != "" {
-		v.Reason, v.Detail = CardUnused, who
+		v.Reason, v.Detail = GPUUnused, who
 		return true
 	}
 	if len(w.stranded(n, c)) == 0 {
 		return false
 	}
-	v.Reason, v.Detail = CardStranded, w.strandedText(c)
+	v.Reason, v.Detail = GPUStranded, w.strandedText(c)
 	if why := w.untidy(n, i); why != "" {
 		v.Detail += ": " + why
 	}
 	return true
 }
 
-func (w *world) cardSubject(node string, index int) string {
+func (w *world) gpuSubject(node string, index int) string {
 	if index >= 0 && index < len(digits) {
 		return w.names.join(node, "/", digits[index])
 	}
-	return cardName(node, index)
+	return gpuName(node, index)
 }
 
-// heldText is "3 of 7 instances".
-func heldText(held, of int) string {
-	if held < len(digits) && of < len(digits) {
-		return heldTexts[held][of]
+// allocatedText is "3 of 7 instances".
+func allocatedText(allocated, of int) string {
+	if allocated < len(digits) && of < len(digits) {
+		return allocatedTexts[allocated][of]
 	}
-	return heldOf(held, of)
+	return allocatedOf(allocated, of)
 }
 
-// heldTexts are the same few for all cards.
-var heldTexts = func() (t [len(digits)][len(digits)]string) {
-	for held := range digits {
+// allocatedTexts are the same few for all GPUs.
+var allocatedTexts = func() (t [len(digits)][len(digits)]string) {
+	for allocated := range digits {
 		for of := range digits {
-			t[held][of] = heldOf(held, of)
+			t[allocated][of] = allocatedOf(allocated, of)
 		}
 	}
 	return t
 }()
 
-func heldOf(held, of int) string {
-	return strconv.Itoa(held) + " of " + strconv.Itoa(of) + " instances"
+func allocatedOf(allocated, of int) string {
+	return strconv.Itoa(allocated) + " of " + strconv.Itoa(of) + " instances"
 }

@@ -3,7 +3,6 @@ package plan
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -11,9 +10,9 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/demand"
 )
 
-// TestWaves: a burst of 200 pods that ask for 1 to 8 cards comes in waves, and what is
-// bought for all of them is at most one hundredth more than their cards need: each
-// round packs everything anew on what is on its way, whoever it was bought for.
+// TestWaves: a burst of 200 pods that ask for 1 to 8 GPUs comes in waves, and what is
+// bought for all of them is at most one hundredth more than their GPUs need: each
+// round packs everything again on what is on its way, whoever it was bought for.
 // Nothing is bound meanwhile, as where nodes take minutes to boot.
 func TestWaves(t *testing.T) {
 	const pods, bound = 200, 113
@@ -26,15 +25,17 @@ func TestWaves(t *testing.T) {
 			{"objects come, not ready", func(b *burst, wave int) { b.register(b.due(wave, waves)) }},
 			{"ready, not offering", func(b *burst, wave int) {
 				b.register(b.due(wave, waves))
-				b.eachNode(func(n *Node) { n.Ready = true })
+				for i := range b.Nodes {
+					b.Nodes[i].Ready = true
+				}
 			}},
-			{"half of them offer cards", func(b *burst, wave int) {
+			{"half of them offer GPUs", func(b *burst, wave int) {
 				b.register(b.due(wave, waves))
 				b.offer(len(b.Nodes) / 2)
 			}},
 		} {
 			t.Run(fmt.Sprintf("%d waves, %s", waves, boot.name), func(t *testing.T) {
-				b := newBurst(1)
+				b := newBurst()
 				for wave := range waves {
 					for i := wave * pods / waves; i < (wave+1)*pods/waves; i++ {
 						b.wants(i)
@@ -53,13 +54,13 @@ func TestWaves(t *testing.T) {
 
 // TestWavesBound is the same where nodes boot within a wave and a scheduler that packs
 // binds pods in whatever order it comes to them. A node that it began with small pods
-// takes no large one any more, so some must be bought beyond the bound, whoever buys:
+// takes no large one any more, so some must be added beyond the bound, whoever buys:
 // the scheduler alone, with more nodes than it needs, uses 115 or 116 for what fits on
-// 113, and wave by wave 114 to 119 are bought. Each of them is used.
+// 113, and wave by wave 114 to 119 are added. Each of them is used.
 func TestWavesBound(t *testing.T) {
 	const pods, bound, most = 200, 113, 120
 	for seed := range uint64(3) {
-		alone := newBurst(1)
+		alone := newBurst()
 		for i := range pods {
 			alone.wants(i)
 		}
@@ -68,7 +69,7 @@ func TestWavesBound(t *testing.T) {
 		alone.offer(pods)
 		alone.schedule(rand.New(rand.NewPCG(seed, 0)))
 		for _, waves := range []int{1, 4, 8, 16} {
-			b, rng := newBurst(1), rand.New(rand.NewPCG(seed, uint64(waves)))
+			b, rng := newBurst(), rand.New(rand.NewPCG(seed, uint64(waves)))
 			order := rng.Perm(pods)
 			for wave := 0; wave < waves || b.waiting() > 0; wave++ {
 				for i := wave * pods / waves; i < min(wave+1, waves)*pods/waves; i++ {
@@ -77,7 +78,7 @@ func TestWavesBound(t *testing.T) {
 				before := b.Pools[0].Target
 				b.turn(t)
 				if wave >= waves && b.Pools[0].Target == before {
-					t.Fatalf("%d waves: %d pods wait and nothing is bought", waves, b.waiting())
+					t.Fatalf("%d waves: %d pods wait and nothing is added", waves, b.waiting())
 				}
 				b.register(pods)
 				b.offer(pods)
@@ -85,7 +86,7 @@ func TestWavesBound(t *testing.T) {
 			}
 			t.Logf("seed %d, %d waves: %d nodes bought for a bound of %d; the scheduler alone uses %d", seed, waves, b.Pools[0].Target, bound, alone.used())
 			if got := b.Pools[0].Target; got > most || got > b.used() {
-				t.Errorf("seed %d, %d waves: %d nodes are bought, of which %d are used", seed, waves, got, b.used())
+				t.Errorf("seed %d, %d waves: %d nodes are added, of which %d are used", seed, waves, got, b.used())
 			}
 		}
 	}
@@ -99,31 +100,28 @@ type burst struct {
 
 var h100 = gpu.Model{Name: "H100-80GB", Vendor: "nvidia", MemoryMiB: 81559}
 
-func newBurst(pools int) *burst {
+func newBurst() *burst {
 	b := &burst{policy: DefaultPolicy()}
 	b.policy.MaxNodesPerScaleUp, b.policy.MaxNodesPerHour = 10000, 10000
 	b.Now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	for i := range pools {
-		p := Pool{Name: fmt.Sprintf("p%d", i), Max: 1000, PricePerHour: 90, ReadyAfter: time.Minute, IdleAfter: 10 * time.Minute}
-		p.Template = Template{CPUMilli: 128000, MemoryMi: 2 << 20, Cards: burstCards()}
-		b.Pools = append(b.Pools, p)
-	}
+	b.Pools = []Pool{{Name: "p0", Max: 1000, PricePerHour: 90, ReadyAfter: time.Minute, IdleAfter: 10 * time.Minute,
+		Template: Template{CPUMilli: 128000, MemoryMi: 2 << 20, GPUs: burstGPUs()}}}
 	return b
 }
 
-func burstCards() []Card {
-	cards := make([]Card, 8)
-	for i := range cards {
-		cards[i] = Card{Device: gpu.Device{Index: i, Model: h100}, HoldersKnown: true}
+func burstGPUs() []GPU {
+	gpus := make([]GPU, 8)
+	for i := range gpus {
+		gpus[i] = GPU{Device: gpu.Device{Index: i, Model: h100}, AllocationKnown: true}
 	}
-	return cards
+	return gpus
 }
 
 // wants adds the nth pod of the mix.
 func (b *burst) wants(n int) {
-	cards := n%8 + 1
-	b.Pods = append(b.Pods, Pod{Namespace: "work", Name: fmt.Sprintf("burst-%05d", n), Demand: demand.Demand{Cards: cards, Vendor: "nvidia"},
-		CPUMilli: int64(1000 * cards), MemoryMi: int64(cards) << 13, Unschedulable: true, Created: b.Now, PendingSince: b.Now})
+	gpus := n%8 + 1
+	b.Pods = append(b.Pods, Pod{Namespace: "work", Name: fmt.Sprintf("burst-%05d", n), Demand: demand.Demand{GPUs: gpus, Vendor: "nvidia"},
+		CPUMilli: int64(1000 * gpus), MemoryMi: int64(gpus) << 13, Unschedulable: true, Created: b.Now, PendingSince: b.Now})
 }
 
 // turn plans, and asks the provider for what the plan says. A second passes.
@@ -133,10 +131,10 @@ func (b *burst) turn(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := Make(b.Snapshot, b.policy)
-	b.Memory = p.Memory
+	b.State = p.State
 	for _, a := range p.Actions {
 		if a.Verb == ScaleUp {
-			b.Pools[slices.IndexFunc(b.Pools, func(p Pool) bool { return p.Name == a.Pool })].Target = a.To
+			b.Pools[0].Target = a.To
 		}
 	}
 	b.Now = b.Now.Add(time.Second)
@@ -156,17 +154,11 @@ func (b *burst) register(n int) {
 	}
 }
 
-func (b *burst) eachNode(do func(n *Node)) {
-	for i := range b.Nodes {
-		do(&b.Nodes[i])
-	}
-}
-
-// offer makes the first n nodes ready, with their cards.
+// offer makes the first n nodes ready, with their GPUs.
 func (b *burst) offer(n int) {
 	for i := range b.Nodes[:min(n, len(b.Nodes))] {
-		if node := &b.Nodes[i]; len(node.Cards) == 0 {
-			node.Ready, node.Cards = true, burstCards()
+		if node := &b.Nodes[i]; len(node.GPUs) == 0 {
+			node.Ready, node.GPUs = true, burstGPUs()
 		}
 	}
 }
@@ -175,11 +167,11 @@ func (b *burst) offer(n int) {
 func (b *burst) schedule(rng *rand.Rand) {
 	free := map[string]int{}
 	for i := range b.Nodes {
-		free[b.Nodes[i].Name] = len(b.Nodes[i].Cards)
+		free[b.Nodes[i].Name] = len(b.Nodes[i].GPUs)
 	}
 	for i := range b.Pods {
 		if p := &b.Pods[i]; p.Node != "" {
-			free[p.Node] -= p.Demand.Cards
+			free[p.Node] -= p.Demand.GPUs
 		}
 	}
 	for _, i := range rng.Perm(len(b.Pods)) {
@@ -189,7 +181,7 @@ func (b *burst) schedule(rng *rand.Rand) {
 		}
 		best := ""
 		for k := range b.Nodes {
-			if n := b.Nodes[k].Name; free[n] >= p.Demand.Cards && (best == "" || free[n] < free[best]) {
+			if n := b.Nodes[k].Name; free[n] >= p.Demand.GPUs && (best == "" || free[n] < free[best]) {
 				best = n
 			}
 		}
@@ -197,18 +189,18 @@ func (b *burst) schedule(rng *rand.Rand) {
 			continue
 		}
 		p.Node, p.Unschedulable = best, false
-		free[best] -= p.Demand.Cards
+		free[best] -= p.Demand.GPUs
 		b.hold(p)
 	}
 }
 
-// hold has a pod's node say which cards it holds.
+// hold has a pod's node say which GPUs it holds.
 func (b *burst) hold(p *Pod) {
-	left := p.Demand.Cards
+	left := p.Demand.GPUs
 	for k := range b.Nodes {
-		for c := range b.Nodes[k].Cards {
-			if card := &b.Nodes[k].Cards[c]; b.Nodes[k].Name == p.Node && left > 0 && len(card.Holders) == 0 {
-				card.Holders = []string{p.Key()}
+		for c := range b.Nodes[k].GPUs {
+			if device := &b.Nodes[k].GPUs[c]; b.Nodes[k].Name == p.Node && left > 0 && len(device.AllocatedTo) == 0 {
+				device.AllocatedTo = []string{p.Key()}
 				left--
 			}
 		}

@@ -15,13 +15,13 @@ import (
 // world is Make's working copy: what is there, what is on its way, and what
 // has been given to whom so far.
 type world struct {
-	now     time.Time
-	policy  Policy
-	memory  Memory
-	tables  mig.Tables
-	tableOf map[string]*mig.Table // nil: the model has none
-	hold    Reason                // why nothing at all is done, empty for no reason
-	doubt   string                // why what looks idle is not believed to be, empty for no doubt
+	now      time.Time
+	policy   Policy
+	state    State
+	tables   mig.Tables
+	tableOf  map[string]*mig.Table // nil: the model has none
+	hold     Reason                // why nothing at all is done, empty for no reason
+	idleHold string                // why what looks idle is not believed to be, empty for no doubt
 
 	pools   []poolState
 	nodes   []nodeState // real ones by name, then those on their way
@@ -52,7 +52,7 @@ type world struct {
 	answers  map[string]answer // of pack.Target, by question
 	needs    map[string]int    // numbers of what is needed of a model
 	profiles map[profileName]profileFound
-	models   []gpu.Model // of all cards
+	models   []gpu.Model // of all GPUs
 	scale    *Scale
 	wants    [][]mig.Count // by pool, see furtherWants
 	names    names
@@ -92,7 +92,7 @@ type pending struct {
 	refused  bool // by its quota
 	borrowed bool // beyond what its tenant is guaranteed
 	charged  bool // counted in the tree
-	awaited  bool // counted in its kind's waiting
+	counted  bool // in its kind's unserved
 	reason   Reason
 	detail   string
 }
@@ -103,15 +103,15 @@ type tier uint8
 const (
 	tierOut    tier = iota // never, as far as one can tell
 	tierNow                // the scheduler can use it
-	tierChange             // when its cards have been cut
+	tierChange             // when its GPUs have been repartitioned
 	tierNode               // when the node is ready
 )
 
 type nodeState struct {
 	*Node
 	virtual bool // there is no object of it yet
-	// unopened is a virtual node that no pod of this round uses yet. It was paid
-	// for in an earlier round, and is used where one would be bought: so that the
+	// unopened is a virtual node that no pod of this reconcile uses yet. It was paid
+	// for in an earlier round, and is used where one would be added: so that the
 	// same pods come to the same answers before and after it was asked for.
 	unopened bool
 	name     string
@@ -120,12 +120,12 @@ type nodeState struct {
 	tier     tier
 	since    Reason // verdict when not tierNow
 	at       time.Time
-	room
-	facts     []facts     // of cards, by position
-	plain     int         // cards without MIG
-	plainHeld int         // of those, held
-	unheld    []mig.Count // instances nobody holds
-	// unknown: of some card the holders are not known; unknownMIG: of a MIG card.
+	capacity
+	facts          []facts     // of GPUs, by position
+	plain          int         // GPUs without MIG
+	plainAllocated int         // of those, held
+	unallocated    []mig.Count // instances nobody holds
+	// unknown: of some GPU the holders are not known; unknownMIG: of a MIG GPU.
 	unknown, unknownMIG bool
 	bound               int // pods that keep it from being empty
 	leaving             int // pods of those that have been asked to go
@@ -136,43 +136,43 @@ type nodeState struct {
 	booting             bool   // the device plugin offers only part of what is coming
 	settling            bool   // the scheduler is about to bind pods here
 	changeAt            time.Time
-	expected            []Card // what it will have, for a node that shows no cards yet
-	cut                 []bool // cards, by position, that this plan cuts
+	expected            []GPU  // what it will have, for a node that shows no GPUs yet
+	repartition         []bool // GPUs, by position, that this plan cuts
 	action              int    // that brings it about, -1 for none
 	odd                 survey
 	decided             verdict // of giving back: what else there is to say is left out
 	splits              []*split
-	// judged is set once open, the cards that could be cut, and stuck, what stands
+	// judged is set once open, the GPUs that could be repartitioned, and stuck, what stands
 	// against the others, are known.
 	judged bool
 	open   []int
 	stuck  blockers
-	rough  []roughCut // by number of what is needed
+	rough  []roughRepartition // by number of what is needed
 }
 
 type poolState struct {
 	*Pool
-	empty  room // of a new node
+	empty  capacity // of a new node
 	class  int
 	base   int // nodes asked for before this plan
 	grown  int // nodes this plan adds
 	shrunk int // nodes this plan removes
 	// What giving back knows of it: nodes on their way out, being replaced, with a
-	// sick card, empty for long enough; and what it does.
+	// sick GPU, empty for long enough; and what it does.
 	draining, replacing, sick, surplus int
 	does                               verdict
 	action                             int   // ScaleUp, -1 for none
 	spare                              []int // unopened nodes
-	blind                              bool  // nobody has known for long who holds what on any of its nodes
+	unobserved                         bool  // nobody has known for long who holds what on any of its nodes
 	stop                               Reason
 	why                                string
 	asked                              time.Time // when nodes were last asked for
-	newcomers                          []int     // nodes that came lately and run nothing, see unlike
+	newNodes                           []int     // nodes that came lately and run nothing, see unlike
 }
 
 // newWorld sorts and indexes the snapshot and works out what is supply when.
 func newWorld(s Snapshot, p Policy) *world {
-	w := &world{now: s.Now, policy: p, memory: sortedMemory(s.Memory), tables: s.Tables, tableOf: map[string]*mig.Table{}, answers: map[string]answer{}, needs: map[string]int{},
+	w := &world{now: s.Now, policy: p, state: sortedState(s.State), tables: s.Tables, tableOf: map[string]*mig.Table{}, answers: map[string]answer{}, needs: map[string]int{},
 		kindAt: map[string]int{}, profiles: map[profileName]profileFound{}, gone: map[*Pod]bool{}, budgets: map[string]int{}}
 	w.addPools(s.Pools)
 	w.addNodes(s.Nodes)
@@ -194,18 +194,18 @@ func (w *world) addPools(pools []Pool) {
 	for i := range sorted {
 		p := &sorted[i]
 		ps := poolState{Pool: p, action: -1, base: max(p.Target, p.Size, 0)}
-		ps.empty = room{cpu: stated(p.Template.CPUMilli), memory: stated(p.Template.MemoryMi), others: p.Template.Others}
+		ps.empty = capacity{cpu: stated(p.Template.CPUMilli), memory: stated(p.Template.MemoryMi), others: p.Template.Others}
 		single := p.Template.Labels[strategySingle] == "single"
-		for c := range p.Template.Cards {
-			ps.empty.supply(&p.Template.Cards[c], single)
-			w.meet(p.Template.Cards[c].Model)
+		for c := range p.Template.GPUs {
+			ps.empty.supply(&p.Template.GPUs[c], single)
+			w.noteModel(p.Template.GPUs[c].Model)
 		}
 		w.pools = append(w.pools, ps)
 	}
 }
 
-// meet notes a model: cards are many, models few.
-func (w *world) meet(m gpu.Model) {
+// meet notes a model: GPUs are many, models few.
+func (w *world) noteModel(m gpu.Model) {
 	if !slices.Contains(w.models, m) {
 		w.models = append(w.models, m)
 	}
@@ -240,27 +240,27 @@ func (w *world) addNodes(nodes []Node) {
 			w.nodeAt[n.Name] = i
 		}
 		w.nodes = append(w.nodes, nodeState{Node: n, name: n.Name, pool: w.poolIndex(n.Pool), action: -1,
-			cut: make([]bool, len(n.Cards))})
+			repartition: make([]bool, len(n.GPUs))})
 	}
 }
 
-// sortedCards copies only what is not in order. Cards are large: they are looked at
+// sortedGPUs copies only what is not in order. GPUs are large: they are looked at
 // where they lie.
-func sortedCards(cards []Card) []Card {
+func sortedGPUs(gpus []GPU) []GPU {
 	sorted := true
-	for i := 1; i < len(cards) && sorted; i++ {
-		sorted = cards[i-1].Index <= cards[i].Index
+	for i := 1; i < len(gpus) && sorted; i++ {
+		sorted = gpus[i-1].Index <= gpus[i].Index
 	}
-	out := cards
+	out := gpus
 	if !sorted {
-		out = slices.Clone(cards)
-		slices.SortStableFunc(out, func(a, b Card) int { return cmp.Compare(a.Index, b.Index) })
+		out = slices.Clone(gpus)
+		slices.SortStableFunc(out, func(a, b GPU) int { return cmp.Compare(a.Index, b.Index) })
 	}
 	for c := range out {
 		instances := sortedInstances(out[c].Instances)
 		if len(instances) > 0 && &instances[0] != &out[c].Instances[0] {
-			if &out[0] == &cards[0] {
-				out = slices.Clone(cards)
+			if &out[0] == &gpus[0] {
+				out = slices.Clone(gpus)
 			}
 			out[c].Instances = instances
 		}
@@ -271,7 +271,7 @@ func sortedCards(cards []Card) []Card {
 // sortedInstances copies only what is not in order.
 func sortedInstances(in []Instance) []Instance {
 	compare := func(a, b Instance) int {
-		return cmp.Or(a.Placement.Compare(b.Placement), strings.Compare(a.Holder, b.Holder), a.IdleSince.Compare(b.IdleSince))
+		return cmp.Or(a.Placement.Compare(b.Placement), strings.Compare(a.AllocatedTo, b.AllocatedTo), a.IdleSince.Compare(b.IdleSince))
 	}
 	sorted := true
 	for i := 1; i < len(in) && sorted; i++ {
@@ -319,13 +319,13 @@ func (w *world) kindOf(p *Pod) int {
 	if !ok {
 		i = len(w.kinds)
 		w.kindAt[key] = i
-		w.kinds = append(w.kinds, kind{pod: p, inVain: -1, wants: wantsText(p), eq: float64(slicesOf(p)) / cardSlices})
+		w.kinds = append(w.kinds, kind{pod: p, failedTrial: -1, wants: wantsText(p), eq: float64(slicesOf(p)) / gpuSlices})
 	}
 	return i
 }
 
-// layoutOf returns a card's instances as a sorted layout.
-func layoutOf(c *Card) mig.Layout {
+// layoutOf returns a GPU's instances as a sorted layout.
+func layoutOf(c *GPU) mig.Layout {
 	l := make(mig.Layout, 0, len(c.Instances))
 	for _, i := range c.Instances {
 		l = append(l, i.Placement)

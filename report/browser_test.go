@@ -10,7 +10,7 @@ import (
 	"github.com/gpuscale/gpuscale/report/render/html"
 )
 
-// TestBrowser looks at the pages in Chromium with axe-core. `make report-browser`
+// TestBrowser checks the pages in Chromium with axe-core. `make report-browser`
 // installs what it needs.
 func TestBrowser(t *testing.T) {
 	if testing.Short() {
@@ -18,7 +18,7 @@ func TestBrowser(t *testing.T) {
 	}
 	node, err := exec.LookPath("node")
 	if err != nil {
-		t.Skip("there is no node; `make report-browser` says what to install")
+		t.Skip("node is not installed; see `make report-browser`")
 	}
 	if _, err := os.Stat("browser/node_modules/axe-core"); err != nil {
 		t.Skip("report/browser has no node_modules: run `make report-browser` once")

@@ -30,43 +30,43 @@ type doctorOptions struct {
 	stdout              io.Writer
 }
 
-// lookTimeout is of a whole look.
+// lookTimeout is the time-out of all checks together.
 const lookTimeout = time.Minute
 
-// doctorForms of a look.
+// doctorForms are the output formats.
 var doctorForms = []string{"text", "json"}
 
-const doctorHelp = `Look at an installation of gpuscale and say what is wrong with it: what was seen,
-what it does to people, and a fix to paste. It only reads, with your own rights;
-what you may not read is unknown, never well. docs/doctor.md has all checks.
+const doctorHelp = `Check an installation of gpuscale and report problems: what was found, its effect,
+and a fix to paste. It only reads, with your own rights; what you may not read is
+unknown, never healthy. docs/doctor.md has all checks.
 
   gpuscale-report doctor --prometheus http://localhost:9090
   gpuscale-report doctor --only apiservice-missing,leader -o json
 
 Exit codes:
-  0  nothing is wrong
-  1  it failed, or there is nothing of gpuscale
+  0  no problem
+  1  it failed, or gpuscale is not installed
   2  the command line is wrong
-  3  warnings, or checks whose answer is not known, and no fault
+  3  warnings or unknown checks, and no fault
   4  faults
 `
 
 func newDoctorCommand(out io.Writer) *cobra.Command {
 	o := doctorOptions{stdout: out}
 	cmd := &cobra.Command{
-		Use: "doctor", Short: "What is wrong with this installation, and how to fix it", Long: doctorHelp, Args: noArgs,
+		Use: "doctor", Short: "Find problems of this installation, and fixes", Long: doctorHelp, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	fs := cmd.Flags()
 	o.source.add(fs)
 	timeout := fs.Lookup("timeout")
-	timeout.DefValue, timeout.Usage = lookTimeout.String(), "of the whole look"
+	timeout.DefValue, timeout.Usage = lookTimeout.String(), "of all checks together"
 	o.config.Timeout = lookTimeout
 	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; else $KUBECONFIG, the usual file, or the pod's own account")
 	fs.StringVar(&o.context, "context", "", "context of the kubeconfig")
-	fs.StringVarP(&o.namespace, "namespace", "n", "", "where gpuscale is installed; found by itself if empty")
+	fs.StringVarP(&o.namespace, "namespace", "n", "", "namespace of gpuscale; detected if empty")
 	fs.StringSliceVar(&o.only, "only", nil, "checks to run, by their ids, with commas")
-	fs.BoolVar(&o.list, "list", false, "list the checks and what each looks at, and look at nothing")
+	fs.BoolVar(&o.list, "list", false, "list the checks and what each reads, without running them")
 	fs.StringVarP(&o.form, "output", "o", "text", "text or json")
 	complete(cmd, "output", doctorForms...)
 	var ids []string
@@ -104,7 +104,7 @@ func (o doctorOptions) run(ctx context.Context) error {
 	return o.write(doctor.Examine(facts, checks))
 }
 
-// gathering is what the flags say of where to look.
+// gathering returns the sources that the flags name.
 func (o doctorOptions) gathering(checks []doctor.Check) (gather.Options, error) {
 	g := gather.Options{Match: o.match, Namespace: o.namespace, Sources: doctor.Sources(checks)}
 	var err error
@@ -128,10 +128,10 @@ func (o doctorOptions) gathering(checks []doctor.Check) (gather.Options, error) 
 // catalogue lists checks.
 func (o doctorOptions) catalogue(checks []doctor.Check) error {
 	if o.form == "json" {
-		return usage{errors.New("--list is for people: leave out --output json")}
+		return usage{errors.New("--list has no JSON form: leave out --output json")}
 	}
 	w := tabwriter.NewWriter(o.stdout, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "ID\tWHAT SHOULD BE\tLOOKS AT")
+	fmt.Fprintln(w, "ID\tEXPECTED\tREADS")
 	for _, c := range checks {
 		fmt.Fprintf(w, "%s\t%s\t%s\n", c.ID, c.Title, strings.Join(doctor.Names(c.Looks), ", "))
 	}
@@ -152,7 +152,7 @@ func (o doctorOptions) write(r doctor.Report) error {
 	case err != nil:
 		return err
 	case r.Nothing != "":
-		return errors.New("there is nothing of gpuscale to look at")
+		return errors.New("gpuscale is not installed")
 	case r.Faults > 0:
 		return faulty{errors.New(doctor.Summary(r))}
 	case r.Warnings+r.Unknown > 0:

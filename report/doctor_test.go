@@ -16,26 +16,26 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/gpuscale/gpuscale/report/doctor"
-	"github.com/gpuscale/gpuscale/report/doctor/apidouble"
+	"github.com/gpuscale/gpuscale/report/doctor/fakeapi"
 	"github.com/gpuscale/gpuscale/report/doctor/gather"
 )
 
-// TestDoctorScripts plays the command line against doubles of API servers: $WELL has
-// an installation in order, $FROZEN one with a frozen pool, $BROKEN one without its
-// APIServices, $BARE nothing, $DENIED may not be read. $ANSWERS is a double of a
-// Prometheus in which all is well.
+// TestDoctorScripts plays the command line against fake API servers: $WELL has a healthy
+// installation, $FROZEN one with a frozen pool, $BROKEN one without its APIServices,
+// $BARE nothing, $DENIED may not be read. $ANSWERS is a fake Prometheus of a healthy
+// installation.
 func TestDoctorScripts(t *testing.T) {
 	base := string(mustRead(t, "doctor/testdata/base.yaml"))
 	for _, crd := range []string{"gpunodepools", "gpuquotas"} {
-		base += "\n---\n" + strings.TrimPrefix(string(mustRead(t, "../deploy/crds/gpuscale.io_"+crd+".yaml")), "---\n")
+		base += "\n---\n" + strings.TrimPrefix(string(mustRead(t, "../deploy/chart/gpuscale/files/crds/gpuscale.io_"+crd+".yaml")), "---\n")
 	}
 	serve := func(h http.Handler) string {
 		s := httptest.NewServer(h)
 		t.Cleanup(s.Close)
 		return s.URL
 	}
-	api := func(text string, change func(*apidouble.Server)) string {
-		s, err := apidouble.New(text)
+	api := func(text string, change func(*fakeapi.Server)) string {
+		s, err := fakeapi.New(text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +44,7 @@ func TestDoctorScripts(t *testing.T) {
 		change(s)
 		return serve(renewed(s))
 	}
-	same := func(*apidouble.Server) {}
+	same := func(*fakeapi.Server) {}
 	var withoutAPIs []string
 	for doc := range strings.SplitSeq(base, "\n---\n") {
 		if !strings.Contains(doc, "kind: APIService") {
@@ -56,7 +56,7 @@ func TestDoctorScripts(t *testing.T) {
 		"FROZEN": api(strings.Replace(base, "  min: 1\n", "  min: 1\n  freeze: true\n", 1), same),
 		"BROKEN": api(strings.Join(withoutAPIs, "\n---\n"), same),
 		"BARE":   api("", same),
-		"DENIED": api(base, func(s *apidouble.Server) { s.Denied = []string{"/api/", "/apis/"} }),
+		"DENIED": api(base, func(s *fakeapi.Server) { s.Denied = []string{"/api/", "/apis/"} }),
 		"GONE":   "http://127.0.0.1:1",
 	}
 	testscript.Run(t, testscript.Params{
@@ -77,9 +77,8 @@ func TestDoctorScripts(t *testing.T) {
 	})
 }
 
-// renewed answers as an API server whose leases' holders are alive: the moment that the
-// objects have for their renewal is the moment of the question, however long the scripts
-// before it took.
+// renewed answers as an API server whose Leases are renewed: their renewal times are the
+// time of the request.
 func renewed(s http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer := httptest.NewRecorder()
@@ -100,8 +99,8 @@ contexts: [{name: here, context: {cluster: c, user: u}}, {name: there, context: 
 `, url)
 }
 
-// answering is a double of a Prometheus that answers doctor's questions, and no
-// others, as doctor/testdata/base.answers says. Moments are that of the question.
+// answering is a fake Prometheus that answers doctor's queries, and no others, from
+// doctor/testdata/base.answers. Times are those of the request.
 func answering(t *testing.T) http.Handler {
 	type sample struct {
 		labels map[string]string
@@ -140,7 +139,7 @@ func answering(t *testing.T) http.Handler {
 		}
 		samples, known := answers[r.FormValue("query")]
 		if !known {
-			http.Error(w, "this double does not know that question", http.StatusBadRequest)
+			http.Error(w, "query unknown to this fake", http.StatusBadRequest)
 			return
 		}
 		result, now := []any{}, time.Now().Unix()
@@ -155,7 +154,7 @@ func answering(t *testing.T) http.Handler {
 		if err != nil {
 			panic(err)
 		}
-		// In the order in which Prometheus has them.
+		// In Prometheus' order.
 		fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":%s}}`, raw)
 	})
 }

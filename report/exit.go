@@ -18,21 +18,21 @@ const (
 )
 
 const exitHelp = `Exit codes:
-  0  it is done
-  1  it failed: Prometheus, a file, or there is nothing to report on
+  0  done
+  1  it failed: Prometheus, a file, or there is no data
   2  the command line is wrong
-  3  it is done, but less than 95 % of the window has a record, the data's
-     quality is poor, or a question went without a whole answer: do not draw
+  3  done, but less than 95 % of the window has a record, the data's
+     quality is poor, or a query was not answered in full: do not draw
      conclusions from it in a script
 `
 
 // usage marks an error in the command line.
 type usage struct{ error }
 
-// incomplete marks a report that was written and that has holes.
+// incomplete marks a report that was written and that has gaps.
 type incomplete struct{ error }
 
-// faulty marks an installation in which something does not work.
+// faulty marks an installation with faults.
 type faulty struct{ error }
 
 func exitCode(err error) int {

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"flag"
+	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,11 +18,10 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 	"github.com/gpuscale/gpuscale/report/render/csv"
 	"github.com/gpuscale/gpuscale/report/render/html"
-	"github.com/gpuscale/gpuscale/report/render/jsonout"
 	"github.com/gpuscale/gpuscale/report/render/md"
 )
 
-var update = flag.Bool("update", false, "write golden files anew")
+var update = flag.Bool("update", false, "write golden files again")
 
 // story is played once for all tests.
 var story = sync.OnceValue(fixture.Story)
@@ -50,7 +51,7 @@ func golden(t *testing.T, in func(*model.Input)) model.Report {
 	return model.Make(input)
 }
 
-// previous is the report of the six hours... of the week's first half, so that there is something to compare with.
+// previous is the report of the week's first half, to compare with.
 func previous(t *testing.T) *model.Report {
 	t.Helper()
 	w, err := query.NewWindow(fixture.StoryEnd.Add(-4*24*time.Hour), 3*24*time.Hour)
@@ -65,8 +66,7 @@ func previous(t *testing.T) *model.Report {
 	return &r
 }
 
-// TestGolden writes the story's report in all forms. Read the diffs: this is what
-// people see.
+// TestGolden writes the story's report in all forms. Diffs show what users see.
 func TestGolden(t *testing.T) {
 	r := golden(t, func(in *model.Input) { in.Previous = previous(t) })
 	if err := r.Check(); err != nil {
@@ -86,18 +86,42 @@ func TestGolden(t *testing.T) {
 		t.Errorf("the page has %d bytes, want at most 500,000", out.Len())
 	}
 	check("report.md", func() error { return md.Write(&out, r) })
-	check("report.json", func() error { return jsonout.Write(&out, r) })
 	for _, name := range csv.Names(r) {
 		check("csv/"+name+".csv", func() error { return csv.Write(&out, r, name) })
 	}
-	priced := golden(t, func(in *model.Input) {
-		list, err := prices.Load("../docs/prices-example.yaml")
-		if err != nil {
-			t.Fatal(err)
+}
+
+// TestPriceList: a price list overrides the pools' prices, in its own currency. Hours
+// with a price have a cost; a sum with a part without a price is unknown.
+func TestPriceList(t *testing.T) {
+	list, err := prices.Load("../docs/prices-example.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list.Currency = "CHF"
+	r := golden(t, func(in *model.Input) { in.Prices = &list })
+	if err := r.Check(); err != nil {
+		t.Error(err)
+	}
+	h100, _ := list.GPU("H100-80GB", false)
+	for _, p := range r.Hours.Places {
+		if p.Place != "idle" && p.Place != "sick" { // all of it on H100, none of it spot
+			continue
 		}
-		in.Prices = &list
-	})
-	check("priced.md", func() error { return md.Write(&out, priced) })
+		if v, want := p.Money.Or(0), p.Hours.Or(math.NaN())*h100; !(math.Abs(v-want) <= 1e-6*want) || v == 0 {
+			t.Errorf("%s: %v hours cost %v, want %v", p.Place, p.Hours.Or(0), v, want)
+		}
+	}
+	if why := r.Hours.Money.Why(); why != "the price list has no spot price of A100-40GB" {
+		t.Errorf("the window cost %v, unknown since %q", r.Hours.Money.Or(0), why)
+	}
+	var out bytes.Buffer
+	if err := md.Write(&out, r); err != nil {
+		t.Fatal(err)
+	}
+	if text := out.String(); !strings.Contains(text, "Money (CHF)") || strings.Contains(text, "USD") || !strings.Contains(text, list.Source+", of "+list.Date) {
+		t.Error("the report does not say in which currency and whose its prices are")
+	}
 }
 
 func compare(t *testing.T, name string, got []byte) {
@@ -117,7 +141,7 @@ func compare(t *testing.T, name string, got []byte) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Errorf("%s is not as it was (go test ./report -update writes it anew):\n%s", name, firstDifference(string(got), string(want)))
+		t.Errorf("%s differs (go test ./report -update writes it again):\n%s", name, firstDifference(string(got), string(want)))
 	}
 }
 

@@ -24,14 +24,14 @@ import (
 	"github.com/gpuscale/gpuscale/report/render/html"
 )
 
-// two is a cluster of two cards on one node that has been watched for an hour.
+// two is a cluster of two GPUs on one node, observed for an hour.
 func two(name string, p *fixture.Prometheus) *fixture.Cluster {
 	c := fixture.NewCluster(fixture.StoryEnd.Add(-time.Hour), time.Minute)
 	c.Name = name
 	if p != nil {
 		c.Prometheus = p
 	}
-	c.Nodes = []*fixture.Node{{Name: "n1", Pool: "pool-" + name, Model: "NVIDIA H100 80GB HBM3", Cards: []*fixture.Card{{UUID: "GPU-1-" + name}, {UUID: "GPU-2-" + name}}}}
+	c.Nodes = []*fixture.Node{{Name: "n1", Pool: "pool-" + name, Model: "NVIDIA H100 80GB HBM3", GPUs: []*fixture.GPU{{UUID: "GPU-1-" + name}, {UUID: "GPU-2-" + name}}}}
 	c.Holds["GPU-1-"+name] = fixture.Hold{Tenant: "research", Namespace: "train", Pod: "job-0", Busy: 0.5}
 	for c.Now.Before(fixture.StoryEnd) {
 		c.Tick()
@@ -48,8 +48,8 @@ func since(t *testing.T, length time.Duration) query.Window {
 	return w
 }
 
-// TestSeveralClusters: one Prometheus with two clusters is asked for which, in the
-// words of the command line; of the one named nothing else is counted.
+// TestSeveralClusters: with two clusters in one Prometheus the error names the flag to
+// choose one; then only that one is counted.
 func TestSeveralClusters(t *testing.T) {
 	p := two("west", two("east", nil).Prometheus).Prometheus
 	_, err := query.Run(t.Context(), p, since(t, time.Hour), query.Options{})
@@ -65,29 +65,28 @@ func TestSeveralClusters(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := model.Make(model.Input{Answers: a})
-	if v := r.Hours.Cards.Or(0); math.Abs(v-2) > 0.05 {
-		t.Errorf("%v cards, want those of one cluster", v)
+	if v := r.Hours.GPUs.Or(0); math.Abs(v-2) > 0.05 {
+		t.Errorf("%v GPUs, want those of one cluster", v)
 	}
 }
 
-// TestLongerThanKept: of a window longer than what Prometheus has kept, the cards
-// are those of the time it knows, and not fewer for the time it does not.
+// TestLongerThanKept: of a window longer than the retention, the mean GPUs are those of
+// the time with a record.
 func TestLongerThanKept(t *testing.T) {
 	a, err := query.Run(t.Context(), two("", nil).Prometheus, since(t, 10*time.Hour), query.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := model.Make(model.Input{Answers: a})
-	if v := r.Hours.Cards.Or(0); math.Abs(v-2) > 0.1 {
-		t.Errorf("%v cards, there were 2: %s", v, r.Answer.Text)
+	if v := r.Hours.GPUs.Or(0); math.Abs(v-2) > 0.1 {
+		t.Errorf("%v GPUs, there were 2: %s", v, r.Answer.Text)
 	}
-	if !strings.Contains(r.Answer.Text, "of which anything is known") || !r.Incomplete() || r.Answer.Quality.Grade != "poor" {
+	if !strings.Contains(r.Answer.Text, "with a record") || !r.Incomplete() || r.Answer.Quality.Grade != "poor" {
 		t.Errorf("quality %s: %s", r.Answer.Quality.Grade, r.Answer.Text)
 	}
 }
 
-// TestOverclaimed: places that claim more than there was are written down, and the
-// report is not to be relied on, in words and by its exit code.
+// TestOverclaimed: places that exceed the capacity are reported, in text and by the exit code.
 func TestOverclaimed(t *testing.T) {
 	a, err := query.Run(t.Context(), two("", nil).Prometheus, since(t, 30*time.Minute), query.Options{})
 	if err != nil {
@@ -99,7 +98,7 @@ func TestOverclaimed(t *testing.T) {
 		}
 	}
 	r := model.Make(model.Input{Answers: a})
-	if r.Answer.Quality.Grade != "poor" || !r.Incomplete() || !strings.Contains(strings.Join(r.Answer.Quality.Problems, " "), "5 % more time than there was") {
+	if r.Answer.Quality.Grade != "poor" || !r.Incomplete() || !strings.Contains(strings.Join(r.Answer.Quality.Problems, " "), "the places exceed the capacity by 5 %") {
 		t.Errorf("quality %+v", r.Answer.Quality)
 	}
 }
@@ -152,7 +151,7 @@ func TestNativeHistograms(t *testing.T) {
 	}
 }
 
-// TestStrangePrevious: what cannot be compared is not, and the report says why.
+// TestStrangePrevious: what cannot be compared is unknown, with a reason.
 func TestStrangePrevious(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*model.Report)
@@ -162,10 +161,10 @@ func TestStrangePrevious(t *testing.T) {
 			for i := range p.Pools {
 				p.Pools[i].Pool += "-elsewhere"
 			}
-		}, "looks like another cluster's"},
+		}, "appears to be of another cluster"},
 		"a later one": {func(p *model.Report) {
 			p.Window.From, p.Window.Until = p.Window.From.AddDate(0, 1, 0), p.Window.Until.AddDate(0, 1, 0)
-		}, "exchanged"},
+		}, "swapped"},
 		"of a negative prediction": {func(p *model.Report) {
 			for i := range p.Actions {
 				p.Actions[i].Hours = model.Known(-5)
@@ -186,7 +185,7 @@ func TestStrangePrevious(t *testing.T) {
 	}
 }
 
-// TestHalfSeenIsNotDone: what a window with holes does not show is not called done.
+// TestHalfSeenIsNotDone: an action absent from a window with gaps is not called done.
 func TestHalfSeenIsNotDone(t *testing.T) {
 	before := golden(t, nil)
 	a, err := query.Run(t.Context(), two("", nil).Prometheus, since(t, 10*time.Hour), query.Options{})
@@ -198,16 +197,16 @@ func TestHalfSeenIsNotDone(t *testing.T) {
 		t.Fatal("the report before proposed nothing")
 	}
 	for _, o := range r.Changes.Actions {
-		if !strings.HasPrefix(o.Verdict, "cannot be told") {
+		if !strings.HasPrefix(o.Verdict, "unknown") {
 			t.Errorf("%s: %s", o.Title, o.Verdict)
 		}
 	}
 }
 
-// TestGoneHolder: what holds nothing any more is told in the past, with nothing to stop.
-func TestGoneHolder(t *testing.T) {
+// TestGonePod: what is no longer allocated is reported in the past tense, with nothing to stop.
+func TestGonePod(t *testing.T) {
 	c := fixture.NewCluster(fixture.StoryEnd.Add(-3*time.Hour), time.Minute)
-	c.Nodes = []*fixture.Node{{Name: "n1", Pool: "p", Model: "NVIDIA H100 80GB HBM3", Cards: []*fixture.Card{{UUID: "GPU-1"}}}}
+	c.Nodes = []*fixture.Node{{Name: "n1", Pool: "p", Model: "NVIDIA H100 80GB HBM3", GPUs: []*fixture.GPU{{UUID: "GPU-1"}}}}
 	c.Holds["GPU-1"] = fixture.Hold{Tenant: "t", Namespace: "notebooks", Pod: "anna-0"}
 	for c.Now.Before(fixture.StoryEnd) {
 		if !c.Now.Before(fixture.StoryEnd.Add(-time.Hour)) {
@@ -217,13 +216,13 @@ func TestGoneHolder(t *testing.T) {
 	}
 	for _, a := range made(t, c.Prometheus, 2*time.Hour).Actions {
 		if a.Kind == "reclaim" {
-			if !strings.Contains(a.Title, " held ") || a.Confidence != "low" || strings.Contains(a.Patch, "scale") {
+			if !strings.Contains(a.Title, " had ") || a.Confidence != "low" || strings.Contains(a.Patch, "scale") {
 				t.Errorf("%+v", a)
 			}
 			return
 		}
 	}
-	t.Error("the notebook slept for an hour, and nobody says so")
+	t.Error("the idle hour of the notebook is not reported")
 }
 
 // TestBands: the 95 % band is never the narrower one, and the page draws both.
@@ -247,7 +246,7 @@ func TestBands(t *testing.T) {
 	}
 }
 
-// nan answers every instant query of a piece with no number, but for the last piece.
+// nan answers every instant query of a piece with NaN, but for the last piece.
 type nan struct{ *fixture.Prometheus }
 
 func (p nan) Query(ctx context.Context, promql string, at time.Time) (prom.Vector, error) {
@@ -261,7 +260,7 @@ func (p nan) Query(ctx context.Context, promql string, at time.Time) (prom.Vecto
 	return v, nil
 }
 
-// TestAPieceWithoutANumber does not hide what the others say.
+// TestAPieceWithoutANumber does not hide the others.
 func TestAPieceWithoutANumber(t *testing.T) {
 	a, err := query.Run(t.Context(), nan{two("", nil).Prometheus}, since(t, 3*24*time.Hour), query.Options{})
 	if err != nil {
@@ -272,24 +271,24 @@ func TestAPieceWithoutANumber(t *testing.T) {
 	}
 }
 
-// TestTwins: a UUID that two nodes tell of is said, and the data is not called good.
+// TestTwins: a UUID that two nodes export is reported, and the data is not called good.
 func TestTwins(t *testing.T) {
 	a, err := query.Run(t.Context(), two("", nil).Prometheus, since(t, 30*time.Minute), query.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.Vectors[query.Cards] = append(a.Vectors[query.Cards], a.Vectors[query.Cards][0])
+	a.Vectors[query.Devices] = append(a.Vectors[query.Devices], a.Vectors[query.Devices][0])
 	r := model.Make(model.Input{Answers: a})
-	if r.Answer.Quality.Grade == "good" || !strings.Contains(strings.Join(r.Answer.Quality.Problems, " "), "1 UUID is told of by two nodes, or as two models, such as GPU-1-:") {
+	if r.Answer.Quality.Grade == "good" || !strings.Contains(strings.Join(r.Answer.Quality.Problems, " "), "1 UUID is exported by two nodes, or as two models, such as GPU-1-:") {
 		t.Errorf("%s: %v", r.Answer.Quality.Grade, r.Answer.Quality.Problems)
 	}
 }
 
-// TestNothingAtAll: a window without a card has no figure, and no division by it.
+// TestNothingAtAll: a window without a GPU has no figure, and no division by it.
 func TestNothingAtAll(t *testing.T) {
 	r := model.Make(model.Input{Answers: query.Answers{Window: since(t, time.Hour), Autoscaler: true, Exporter: true}})
-	if _, known := r.Hours.Cards.Get(); known || r.Answer.Text == "" || len(r.Actions) > 0 {
-		t.Errorf("%+v: %s", r.Hours.Cards, r.Answer.Text)
+	if _, known := r.Hours.GPUs.Get(); known || r.Answer.Text == "" || len(r.Actions) > 0 {
+		t.Errorf("%+v: %s", r.Hours.GPUs, r.Answer.Text)
 	}
 	if l := ledger.Make(query.Answers{}); l.Check() != nil {
 		t.Error(l.Check())

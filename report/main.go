@@ -1,6 +1,6 @@
-// Command gpuscale-report says where every GPU-hour went, who waited, and what to
-// change. It only reads: for reports from Prometheus alone, for doctor from
-// Kubernetes as well, with the rights of whoever asks.
+// Command gpuscale-report reports what became of every GPU-hour, pending demand, and
+// what to change. It only reads: for reports from Prometheus alone, for doctor from
+// Kubernetes as well, with the caller's rights.
 package main
 
 import (
@@ -46,11 +46,10 @@ func newCommand(out, errs io.Writer) *cobra.Command {
 	return root
 }
 
-const longHelp = `Say where every GPU-hour went, who waited, and what to change.
+const longHelp = `Report what became of every GPU-hour, pending demand, and what to change.
 
-It reads from Prometheus (or Thanos, Mimir, VictoriaMetrics, Amazon's) what
-gpuscale-exporter and gpuscale-autoscaler have told it, and writes nothing but
-the report:
+It reads the series of gpuscale-exporter and gpuscale-autoscaler from Prometheus
+(or Thanos, Mimir, VictoriaMetrics, Amazon's), and writes nothing but the report:
 
   gpuscale-report --prometheus http://localhost:9090 --since 30d > report.html
   gpuscale-report --prometheus URL --since 7d -o md
@@ -59,6 +58,6 @@ the report:
   gpuscale-report doctor --prometheus URL
 
 Without the autoscaler's series the report has no demand, quotas and pools, and
-cannot tell fragmented and stranded cards from free ones; it says so.
+fragmented and stranded GPUs count as free; it notes so.
 
 ` + exitHelp

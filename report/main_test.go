@@ -18,12 +18,12 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"gpuscale-report": main})
 }
 
-// minutes is what a demonstration has recorded: twenty minutes.
+// minutes is a recording of twenty minutes.
 var minutes = sync.OnceValue(fixture.Minutes)
 
-// TestScripts plays the command line against servers that answer with Prometheus'
-// own engine: $PROM has twenty minutes of a cluster, $EMPTY nothing, $DENIED asks
-// for a credential, $ALONE has no autoscaler, and at $NOWHERE nobody listens.
+// TestScripts plays the command line against servers that answer with Prometheus' own
+// engine: $PROM has twenty minutes of a cluster, $EMPTY nothing, $DENIED requires a
+// credential, $ALONE has no autoscaler, and $NOWHERE refuses connections.
 func TestScripts(t *testing.T) {
 	serve := func(h http.Handler) string {
 		s := httptest.NewServer(h)
@@ -65,8 +65,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// except answers questions about a series with an error, so many times, or always
-// below zero.
+// except answers queries of a series with an error, so many times, or always if negative.
 func except(h http.Handler, series string, status int, why string, times int64) http.Handler {
 	var met atomic.Int64
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

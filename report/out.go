@@ -8,10 +8,9 @@ import (
 	"strings"
 )
 
-// writable finds out before anything is asked whether there is a place for --out: the
-// questions may take minutes.
+// writable checks --out before any query: queries may take minutes.
 func (o options) writable() error {
-	if o.out == "" || o.form == "csv" { // of csv the folder is made
+	if o.out == "" || o.form == "csv" { // for csv the folder is created
 		return nil
 	}
 	if info, err := os.Stat(o.out); err == nil && info.IsDir() {
@@ -23,9 +22,8 @@ func (o options) writable() error {
 	return nil
 }
 
-// replace writes a file whole or not at all: what is there may be served. A link is
-// followed, and what is no file, such as a pipe or /dev/stdout, is written into; both
-// would be gone if a file took their place.
+// replace writes a file atomically, since it may be served. A link is followed, and a
+// pipe or device, such as /dev/stdout, is written into: a rename would remove either.
 func replace(file string, raw []byte) error {
 	if !device(file) {
 		if target, err := filepath.EvalSymlinks(file); err == nil {
@@ -46,12 +44,12 @@ func replace(file string, raw []byte) error {
 	return nil
 }
 
-// device says whether a file's name stands for an open stream, whatever that leads to.
+// device reports whether a path names an open stream.
 func device(file string) bool {
 	return strings.HasPrefix(file, "/dev/") || strings.HasPrefix(file, "/proc/")
 }
 
-// exchange puts a new file in the place of the old one.
+// exchange replaces the old file by a new one.
 func exchange(file string, raw []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(file), ".gpuscale-report-*")
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestReplace: a file is replaced whole; a link stays one and leads to the new page;
-// what is no file is written into and stays what it is.
+// TestReplace: a file is replaced atomically; a link is kept and leads to the new page;
+// a pipe or device is written into and kept.
 func TestReplace(t *testing.T) {
 	folder := t.TempDir()
 	at := func(name string) string { return filepath.Join(folder, name) }
@@ -53,7 +53,7 @@ func TestReplace(t *testing.T) {
 	}()
 	write("pipe", "through")
 	if info, err := os.Lstat(at("pipe")); err != nil || info.Mode()&os.ModeNamedPipe == 0 {
-		t.Fatalf("the pipe is gone: %v, %v", info, err) // nobody will write to its reader
+		t.Fatalf("the pipe is gone: %v, %v", info, err) // its reader gets no data
 	}
 	if got := <-read; got != "through" {
 		t.Errorf("the pipe brought %q", got)

@@ -19,17 +19,17 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
-// BenchmarkProgram: what the program itself takes for a report of 30 days, the
-// decoding of the answers included. The chart's resources are set by it. The double
-// of Prometheus answers at once, so seconds are those of the program's processor.
+// BenchmarkProgram: CPU and memory of the program for a report of 30 days, decoding
+// included. The chart's resources follow it. The fake Prometheus answers at once, so
+// seconds are CPU time.
 func BenchmarkProgram(b *testing.B) {
 	program := filepath.Join(b.TempDir(), "gpuscale-report")
 	if out, err := exec.Command("go", "build", "-trimpath", "-o", program, ".").CombinedOutput(); err != nil {
 		b.Fatalf("%v\n%s", err, out)
 	}
-	for _, cards := range []int{1000, 10_000} {
-		b.Run(strconv.Itoa(cards)+" cards", func(b *testing.B) {
-			url := largePrometheus(b, cards, 30*24*time.Hour)
+	for _, gpus := range []int{1000, 10_000} {
+		b.Run(strconv.Itoa(gpus)+" GPUs", func(b *testing.B) {
+			url := largePrometheus(b, gpus, 30*24*time.Hour)
 			var peak, seconds float64
 			for b.Loop() {
 				cmd := exec.Command(program, "--prometheus="+url, "--since=30d", "--until="+generated.Format(time.RFC3339), "--quiet", "--out="+filepath.Join(b.TempDir(), "r.html"))
@@ -46,8 +46,8 @@ func BenchmarkProgram(b *testing.B) {
 	}
 }
 
-// asked is a query.Prometheus that has no series, but says that there are some: by it
-// the double finds out which questions will come.
+// asked is a query.Prometheus without series that reports some: the fake learns from it
+// which queries come.
 type asked struct {
 	answer func(promql string) prom.Vector
 }
@@ -60,9 +60,9 @@ func (a asked) Range(context.Context, string, time.Time, time.Time, time.Duratio
 	return nil, nil
 }
 
-// largePrometheus serves what large makes, as Prometheus would answer the report's
-// own questions. It knows no PromQL: a question that it does not know is an error.
-func largePrometheus(b *testing.B, cards int, length time.Duration) string {
+// largePrometheus serves the answers of large. It has no PromQL engine: an unknown query
+// is an error.
+func largePrometheus(b *testing.B, gpus int, length time.Duration) string {
 	b.Helper()
 	w, err := query.NewWindow(generated, length)
 	if err != nil {
@@ -76,7 +76,7 @@ func largePrometheus(b *testing.B, cards int, length time.Duration) string {
 		case strings.HasPrefix(promql, "count(present_over_time("):
 			return one(250) // rows of the ledger
 		case strings.HasPrefix(promql, "count(count by"):
-			return one(cards / 8)
+			return one(gpus / 8)
 		case strings.HasPrefix(promql, "max(count_over_time("):
 			return one(40) // a scrape each 15 s
 		}
@@ -86,7 +86,7 @@ func largePrometheus(b *testing.B, cards int, length time.Duration) string {
 	if err != nil {
 		b.Fatal(err)
 	}
-	data := largeOver(cards, plan.Window)
+	data := largeOver(gpus, plan.Window)
 	ids := map[string]query.ID{}
 	for _, a := range plan.Asked {
 		ids[a.PromQL] = a.ID
@@ -106,7 +106,7 @@ func largePrometheus(b *testing.B, cards int, length time.Duration) string {
 		case strings.HasPrefix(promql, "count"), strings.HasPrefix(promql, "max(count_over_time("):
 			v = explored(promql)
 		default:
-			b.Errorf("the double does not know %s", promql)
+			b.Errorf("query unknown to the fake: %s", promql)
 		}
 		writeVector(out, v, moment(r, "time"))
 	}))

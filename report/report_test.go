@@ -27,7 +27,7 @@ import (
 const schemaFile = "../docs/schema/report-v1.json"
 
 // TestSchema: the committed schema is the one of the model's types, and reports
-// with and without an autoscaler are valid by a validator that is not ours.
+// with and without an autoscaler pass an independent validator.
 func TestSchema(t *testing.T) {
 	made, err := jsonout.Schema()
 	if err != nil {
@@ -43,7 +43,7 @@ func TestSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(made, committed) {
-		t.Errorf("%s is not the model's: go test ./report -run TestSchema -update writes it anew", schemaFile)
+		t.Errorf("%s differs from the model's: go test ./report -run TestSchema -update writes it again", schemaFile)
 	}
 	compiled, err := jsonschema.NewCompiler().Compile(schemaFile)
 	if err != nil {
@@ -104,18 +104,18 @@ func made(t *testing.T, p *fixture.Prometheus, since time.Duration) model.Report
 	return model.Make(model.Input{Answers: a, Version: "v0.0.0-golden", Generated: generated})
 }
 
-// evil is a name that would like to be something else in every form.
+// evil is a name that is markup in every form.
 const evil = "=cmd|'/c calc'!A1<script>alert(1)</script>|`x`](javascript:x)\"'&\u202egnp\u200b\u061c\x1b[31m\u009b\n# head"
 
-// hostile is a cluster whose names come from an enemy.
+// hostile is a cluster whose names come from an attacker.
 func hostile(t *testing.T) model.Report {
 	t.Helper()
 	c := fixture.NewCluster(fixture.StoryEnd.Add(-20*time.Minute), 15*time.Second)
-	c.Nodes = []*fixture.Node{{Name: evil, Pool: evil, Model: evil, Cards: []*fixture.Card{{UUID: "GPU-" + evil, XIDs: map[string]float64{}}, {UUID: "GPU-2", Sick: true}}}}
+	c.Nodes = []*fixture.Node{{Name: evil, Pool: evil, Model: evil, GPUs: []*fixture.GPU{{UUID: "GPU-" + evil, XIDs: map[string]float64{}}, {UUID: "GPU-2", Sick: true}}}}
 	c.Holds["GPU-"+evil] = fixture.Hold{Tenant: evil, Namespace: evil, Pod: evil, Memory: 1 << 30}
 	for c.Now.Before(fixture.StoryEnd) {
-		c.Nodes[0].Cards[0].Idle = map[string]float64{"": 5000}
-		c.Nodes[0].Cards[0].XIDs[evil]++
+		c.Nodes[0].GPUs[0].Idle = map[string]float64{"": 5000}
+		c.Nodes[0].GPUs[0].XIDs[evil]++
 		c.Tick()
 	}
 	return made(t, c.Prometheus, 15*time.Minute)
@@ -166,7 +166,7 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// seen fails if a text has a character that cannot be seen: a terminal obeys it.
+// seen fails if a text has an invisible character, which a terminal may obey.
 func seen(t *testing.T, what, text string) {
 	t.Helper()
 	if i := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && r != '\u2060' && unicode.In(r, unicode.Cc, unicode.Cf) }); i >= 0 {
@@ -174,7 +174,7 @@ func seen(t *testing.T, what, text string) {
 	}
 }
 
-// TestSafe is what a spreadsheet would take for a formula.
+// TestSafe: what a spreadsheet reads as a formula is quoted.
 func TestSafe(t *testing.T) {
 	for in, want := range map[string]string{
 		"": "", "plain": "plain", "-3.5": "-3.5", "+1e6": "+1e6", "=1+1": "'=1+1", "-1+cmd": "'-1+cmd", "@sum": "'@sum", "\tx": "'\tx", " =1": "' =1", "＝1": "'＝1", "a=b": "a=b",
@@ -185,7 +185,7 @@ func TestSafe(t *testing.T) {
 	}
 }
 
-// TestTheQueryGivesTheFigure asks every action's query, as a reader would.
+// TestTheQueryGivesTheFigure evaluates every action's query.
 func TestTheQueryGivesTheFigure(t *testing.T) {
 	r := golden(t, nil)
 	kinds := map[string]bool{}
@@ -210,8 +210,7 @@ func TestTheQueryGivesTheFigure(t *testing.T) {
 	}
 }
 
-// TestThePageIsAlone: the page loads nothing, runs nothing, and says of each
-// picture what it shows.
+// TestThePageIsAlone: the page loads nothing, runs nothing, and describes each picture.
 func TestThePageIsAlone(t *testing.T) {
 	for name, r := range map[string]model.Report{"story": golden(t, nil), "alone": alone(t)} {
 		var a, b bytes.Buffer
@@ -236,7 +235,7 @@ func TestThePageIsAlone(t *testing.T) {
 	}
 }
 
-// TestWithoutTheAutoscaler: what only it can tell is unknown with a reason, never 0.
+// TestWithoutTheAutoscaler: what only it records is unknown with a reason, never 0.
 func TestWithoutTheAutoscaler(t *testing.T) {
 	r := alone(t)
 	for _, p := range r.Hours.Places {
@@ -253,8 +252,8 @@ func TestWithoutTheAutoscaler(t *testing.T) {
 	}
 }
 
-// TestOutcome: what was proposed and done is realised; what cannot be measured any
-// more is not called done.
+// TestOutcome: a carried out proposal is realised; one that can no longer be measured is
+// not called done.
 func TestOutcome(t *testing.T) {
 	before := golden(t, nil)
 	for _, c := range []struct {
@@ -270,7 +269,7 @@ func TestOutcome(t *testing.T) {
 				t.Fatal(err)
 			}
 			return model.Make(model.Input{Answers: a, Previous: &before})
-		}(), "cannot be told"},
+		}(), "unknown"},
 	} {
 		i := slices.IndexFunc(c.now.Changes.Actions, func(o model.Outcome) bool { return strings.HasPrefix(o.ID, "reclaim-") })
 		if i < 0 || !strings.HasPrefix(c.now.Changes.Actions[i].Verdict, c.want) {
@@ -279,7 +278,7 @@ func TestOutcome(t *testing.T) {
 	}
 	// Of another week without the notebook the same action is done.
 	c := fixture.NewCluster(fixture.StoryEnd.Add(-3*time.Hour), time.Minute)
-	c.Nodes = []*fixture.Node{{Name: "train-2", Pool: "h100-train", Model: "NVIDIA H100 80GB HBM3", Cards: []*fixture.Card{{UUID: "GPU-1"}}}}
+	c.Nodes = []*fixture.Node{{Name: "train-2", Pool: "h100-train", Model: "NVIDIA H100 80GB HBM3", GPUs: []*fixture.GPU{{UUID: "GPU-1"}}}}
 	for c.Now.Before(fixture.StoryEnd) {
 		c.Tick()
 	}
@@ -296,7 +295,7 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
-// TestNumbers is how figures are written.
+// TestNumbers: the format of figures.
 func TestNumbers(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
 		{render.Hours(model.Known(0)), "0"}, {render.Hours(model.Known(1234567.8)), "1,234,568"}, {render.Hours(model.Known(12.34)), "12.3"}, {render.Hours(model.Unknown("why")), "n/a"},
@@ -312,7 +311,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// BenchmarkThirtyDays: a report of 30 days of 1,000 cards on 125 nodes, from the
+// BenchmarkThirtyDays: a report of 30 days of 1,000 GPUs on 125 nodes, from the
 // answers on. Goal: at most 5 s.
 func BenchmarkThirtyDays(b *testing.B) {
 	a := large(1000, 30*24*time.Hour)
@@ -344,7 +343,7 @@ func points(a query.Answers) int {
 	return n
 }
 
-// TestOwner is what is guessed from a pod's name.
+// TestOwner: owners guessed from pods' names.
 func TestOwner(t *testing.T) {
 	for pod, want := range map[string]string{
 		"vllm-7d4b9cf6d8-b2c4d": "Deployment vllm", "a-b-7d4b9cf6d8-b2c4d": "Deployment a-b", "anna-0": "StatefulSet anna", "job-b2c4d": "controller job", "alone": "Pod alone", "web-server": "Pod web-server",

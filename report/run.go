@@ -53,11 +53,11 @@ func newRunCommand(name string, out, errs io.Writer) *cobra.Command {
 	fs.StringVarP(&o.form, "output", "o", "html", "html, md, csv or json")
 	fs.StringVar(&o.out, "out", "", "file to write; of csv a folder; standard output if empty or -")
 	fs.StringVar(&o.table, "table", "", "of csv without --out: the table to print")
-	fs.StringVar(&o.prices, "prices", "", "YAML file with the price of a card by model: see docs/prices-example.yaml")
-	fs.StringVar(&o.currency, "currency", "", "currency of the GPUNodePools' prices, which do not say")
+	fs.StringVar(&o.prices, "prices", "", "YAML file with the price of a GPU by model: see docs/prices-example.yaml")
+	fs.StringVar(&o.currency, "currency", "", "currency of the GPUNodePools' prices, which do not state it")
 	fs.StringVar(&o.previous, "previous", "", "report before, as -o json wrote it, to compare with")
 	fs.IntVar(&o.concurrency, "concurrency", 4, "queries under way at once")
-	fs.BoolVar(&o.accept, "accept-incomplete", false, "exit with 0 where it would be 3, and say why on standard error: for a CronJob, whose Job would fail and be tried again")
+	fs.BoolVar(&o.accept, "accept-incomplete", false, "exit with 0 instead of 3, with the reason on standard error: for a CronJob, whose Job would fail and be retried")
 	fs.BoolVarP(&o.quiet, "quiet", "q", false, "no progress on the terminal")
 	complete(cmd, "output", "html\tone page, no network", "md\tMarkdown", "csv\tone table each", "json\tfor programs, schema 1")
 	return cmd
@@ -87,7 +87,7 @@ func (o options) run(ctx context.Context) error {
 	}
 	r := model.Make(in)
 	if err := r.Check(); err != nil {
-		return fmt.Errorf("the report contradicts itself, which is a bug to report: %w", err)
+		return fmt.Errorf("the report is inconsistent, which is a bug: please report it: %w", err)
 	}
 	if err := o.write(r); err != nil {
 		return err
@@ -104,13 +104,13 @@ func (o options) run(ctx context.Context) error {
 	return incomplete{errors.New(shortcomings(r.Answer.Quality))}
 }
 
-// shortcomings is why a report that was written is not to be relied on by a script.
+// shortcomings is why a script should not rely on the report.
 func shortcomings(q model.Quality) string {
 	text := fmt.Sprintf("the report is written, but %s of the window have a record and the data's quality is %s", render.Share(q.Coverage), q.Grade)
 	if n := len(q.Unanswered); n > 0 {
-		text += fmt.Sprintf(", and %d of its questions went without a whole answer (%s)", n, strings.Join(q.Unanswered, ", "))
+		text += fmt.Sprintf(", and %d of its queries were not answered in full (%s)", n, strings.Join(q.Unanswered, ", "))
 	}
-	return text + ": its section 0 says why"
+	return text + ": see its section 0"
 }
 
 // check reads the flags that need no file.
@@ -138,7 +138,7 @@ func (o options) check() (query.Window, error) {
 	return w, nil
 }
 
-// read reads the files before anything is asked: a mistake in them is found at once.
+// read reads the files before any query, so that errors in them show at once.
 func (o options) read(in *model.Input) error {
 	if o.prices != "" {
 		list, err := prices.Load(o.prices)

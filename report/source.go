@@ -19,8 +19,8 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
-// source is where Prometheus is, and how to be let in: what the adapter's file says
-// of a backend, as flags, or in a file of the same form.
+// source is the address of Prometheus and its credentials: a backend of the adapter's
+// configuration, as flags or as a file of the same form.
 type source struct {
 	config  prom.Config
 	file    string
@@ -30,13 +30,13 @@ type source struct {
 	match   string
 }
 
-// queryTimeout is of one query: a piece of a long window takes its time.
+// queryTimeout is the time-out of one query; a piece of a long window may take long.
 const queryTimeout = 2 * time.Minute
 
 func (s *source) add(fs *pflag.FlagSet) {
 	c := &s.config
 	fs.StringVar(&c.URL, "prometheus", "", "address of Prometheus, such as http://localhost:9090 (or $PROMETHEUS_URL)")
-	fs.StringVar(&s.file, "prometheus-config", "", "YAML file with the fields of a backend of gpuscale-adapter: url, bearerTokenFile, headers, sigv4, …; flags go before it")
+	fs.StringVar(&s.file, "prometheus-config", "", "YAML file with the fields of a backend of gpuscale-adapter: url, bearerTokenFile, headers, sigv4, …; flags override it")
 	fs.StringVar(&s.match, "match", "", `matchers put into every selector, such as 'cluster="a"'`)
 	fs.StringVar(&c.BearerTokenFile, "bearer-token-file", "", "file with a bearer token")
 	fs.StringVar(&c.Username, "username", "", "user name, with --password-file")
@@ -83,7 +83,7 @@ func (s *source) client() (*prom.Client, error) {
 	return client, nil
 }
 
-// over puts the flags' fields over a file's.
+// over overrides a file's fields by the flags'.
 func over(file, flags prom.Config) prom.Config {
 	first := func(a, b string) string { return cmp.Or(a, b) }
 	file.URL, file.Method = first(flags.URL, file.URL), first(flags.Method, file.Method)
@@ -105,7 +105,7 @@ func both(a, b map[string]string) map[string]string {
 	return all
 }
 
-// advise adds what to do to what Prometheus said.
+// advise adds advice to an error of Prometheus.
 func advise(err error) error {
 	text := ""
 	if err != nil {
@@ -118,17 +118,17 @@ func advise(err error) error {
 	case errors.As(err, &several):
 		return usage{fmt.Errorf("%w: name it with --match 'cluster=%q'", err, several.Names[0])}
 	case errors.Is(err, query.ErrNoData):
-		return fmt.Errorf("%w\n%s\nWhat began to be scraped since then is not in it: a shorter --since has shorter steps", err, model.Missing())
+		return fmt.Errorf("%w\n%s\nSeries scraped only since then are not in it: a shorter --since has shorter steps", err, model.Missing())
 	case strings.Contains(text, "HTTP 401"), strings.Contains(text, "HTTP 403"):
-		return fmt.Errorf("%w\nPrometheus does not let us in: give --bearer-token-file, --username with --password-file, --header X-Scope-OrgID=… or --sigv4-region", err)
+		return fmt.Errorf("%w\nPrometheus refuses the credentials: give --bearer-token-file, --username with --password-file, --header X-Scope-OrgID=… or --sigv4-region", err)
 	case strings.Contains(text, "HTTP 404"):
 		return fmt.Errorf("%w\nthere is no query API: is a path missing behind the address, such as /prometheus for Mimir?", err)
 	case errors.Is(err, prom.ErrPartial):
-		return fmt.Errorf("%w\nseries may be missing, so nothing can be relied on: see which part of the storage does not answer, or name one that does with --match or --parameter", err)
+		return fmt.Errorf("%w\nseries may be missing, so the result is not reliable: check which part of the storage does not answer, or select another with --match or --parameter", err)
 	case strings.Contains(text, "refusing to follow a redirect"):
-		return fmt.Errorf("%w\na login page or another address stands before it: give the address that answers by itself, and credentials as flags", err)
+		return fmt.Errorf("%w\na login page or a redirect is in front of it: give the address that answers directly, and credentials as flags", err)
 	case strings.Contains(text, "HTTP 429"):
-		return fmt.Errorf("%w\nit limits how much it is asked: try later, and a report with a lower --concurrency or a shorter --since", err)
+		return fmt.Errorf("%w\nit limits queries: try later, and a report with a lower --concurrency or a shorter --since", err)
 	case timedOut(err):
 		return fmt.Errorf("%w\nit takes too long to answer: give it a longer --timeout or --match for a part of it, and a report a shorter --since", err)
 	case errors.Is(err, prom.ErrUnavailable):
@@ -137,12 +137,12 @@ func advise(err error) error {
 	return err
 }
 
-// timedOut says whether a question took longer than it may, by our clock or the server's.
+// timedOut reports whether a query timed out, here or at the server.
 func timedOut(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "timed out")
 }
 
-// length reads a duration as people write it: 30d, 2w, 12h, 10m.
+// length parses a duration such as 30d, 2w, 12h or 10m.
 func length(text string) (time.Duration, error) {
 	for unit, of := range map[string]time.Duration{"d": 24 * time.Hour, "w": 7 * 24 * time.Hour} {
 		if number, ok := strings.CutSuffix(text, unit); ok {
@@ -160,7 +160,7 @@ func length(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// complete registers the words a flag takes.
+// complete registers the values of a flag for completion.
 func complete(cmd *cobra.Command, flag string, words ...string) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 }

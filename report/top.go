@@ -32,17 +32,17 @@ type topOptions struct {
 func newTopCommand(out, errs io.Writer) *cobra.Command {
 	o := topOptions{out: out, errs: errs}
 	cmd := &cobra.Command{
-		Use: "top", Short: "Who holds which card and slice now, and whether they use it", Args: noArgs,
-		Long: "Who holds which card and slice now, busy or idle and for how long, by namespace.\n\n" + exitHelp,
+		Use: "top", Short: "List the pods of each GPU and slice now, and their use", Args: noArgs,
+		Long: "List the pods that each GPU and slice is allocated to now, busy or idle and for how long, by namespace.\n\n" + exitHelp,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	fs := cmd.Flags()
 	o.source.add(fs)
-	fs.StringVarP(&o.namespace, "namespace", "n", "", "only what this namespace holds")
-	fs.BoolVarP(&o.all, "all-namespaces", "A", false, "all namespaces, and what nobody holds (the default)")
+	fs.StringVarP(&o.namespace, "namespace", "n", "", "only what is allocated to this namespace")
+	fs.BoolVarP(&o.all, "all-namespaces", "A", false, "all namespaces, and free GPUs (the default)")
 	fs.StringVarP(&o.form, "output", "o", "table", "table, wide, json or yaml")
-	fs.BoolVarP(&o.watch, "watch", "w", false, "again every --every, until interrupted")
-	fs.DurationVar(&o.every, "every", 5*time.Second, "how often to look with --watch")
+	fs.BoolVarP(&o.watch, "watch", "w", false, "repeat every --every, until interrupted")
+	fs.DurationVar(&o.every, "every", 5*time.Second, "interval of --watch")
 	complete(cmd, "output", top.Forms...)
 	return cmd
 }
@@ -68,9 +68,9 @@ func (o topOptions) run(ctx context.Context) error {
 	return o.again(ctx, client, tick.C)
 }
 
-// again looks at each tick until it is interrupted, which is how a watch ends well.
-// It goes on over what is unknown, over a Prometheus that is away and over an
-// exporter that is being replaced; a credential that is refused ends it.
+// again repeats the table until it is interrupted, which is not an error. It continues
+// over unknown values, an unreachable Prometheus and a missing exporter; a refused
+// credential ends it.
 func (o topOptions) again(ctx context.Context, client query.Prometheus, tick <-chan time.Time) error {
 	for {
 		err := o.once(ctx, client, true)
@@ -78,7 +78,7 @@ func (o topOptions) again(ctx context.Context, client query.Prometheus, tick <-c
 		case ctx.Err() != nil:
 			return nil
 		case err == nil, exitCode(err) == exitIncomplete:
-		case errors.Is(err, prom.ErrUnavailable), errors.Is(err, errNoCards):
+		case errors.Is(err, prom.ErrUnavailable), errors.Is(err, errNoGPUs):
 			if _, err := fmt.Fprintln(o.errs, err); err != nil {
 				return fmt.Errorf("writing: %w", err)
 			}
@@ -93,10 +93,10 @@ func (o topOptions) again(ctx context.Context, client query.Prometheus, tick <-c
 	}
 }
 
-// errNoCards is that nobody tells of a card.
-var errNoCards = fmt.Errorf("there is no %s: is gpuscale-exporter scraped (a ServiceMonitor or scrape job over its port 9400)? Look at up and at /targets of Prometheus", metric.GPUInfo.Name)
+// errNoGPUs: there is no GPU series.
+var errNoGPUs = fmt.Errorf("there is no %s: is gpuscale-exporter scraped (a ServiceMonitor or scrape job over its port 9400)? Look at up and at /targets of Prometheus", metric.GPUInfo.Name)
 
-// once asks and writes. Everything is asked about the same moment.
+// once queries and writes the table, for one moment.
 func (o topOptions) once(ctx context.Context, client query.Prometheus, again bool) error {
 	now := time.Now()
 	d := query.Dialect{Match: o.match}
@@ -114,7 +114,7 @@ func (o topOptions) once(ctx context.Context, client query.Prometheus, again boo
 		answers = append(answers, v)
 	}
 	if len(answers[0]) == 0 {
-		return errNoCards
+		return errNoGPUs
 	}
 	rows, complete := top.Rows(answers, d, top.Options{Namespace: o.namespace})
 	var b bytes.Buffer
@@ -135,12 +135,12 @@ func (o topOptions) once(ctx context.Context, client query.Prometheus, again boo
 		return fmt.Errorf("writing: %w", err)
 	}
 	if !complete {
-		return incomplete{errors.New("of some cards nobody knows who holds them, or how busy they are")}
+		return incomplete{errors.New("the allocation or use of some GPUs is unknown")}
 	}
 	return nil
 }
 
-// look is colour and the width on a terminal, and neither elsewhere.
+// look sets colour and width on a terminal only.
 func (o topOptions) look() top.Look {
 	f, ok := o.out.(*os.File)
 	if !ok || !terminal(f) {

@@ -15,12 +15,12 @@ import (
 	"github.com/gpuscale/gpuscale/report/top"
 )
 
-// looks is a double that answers as another Prometheus does at each look of a watch:
-// a look begins with the question how labels are spelled.
+// looks is a fake with different answers for each repetition of a watch, which starts
+// with the query for the spelling of labels.
 type looks struct {
 	query.Prometheus
 	n     int
-	fails map[int]error // by look, from 1
+	fails map[int]error // by repetition, from 1
 	last  func()
 	end   int
 }
@@ -60,9 +60,9 @@ func watched(t *testing.T, form string, l *looks) (out, errs string, err error) 
 	return o.String(), e.String(), err
 }
 
-// TestWatch looks again and again, over a Prometheus that is away and an exporter
-// that is gone for a while, until it is interrupted; that is no error. What is wrong
-// goes to standard error, so that YAML and JSON stay whole.
+// TestWatch repeats over an unreachable Prometheus and a missing exporter until it is
+// interrupted, which is not an error. Errors go to standard error, so that YAML and JSON
+// stay valid.
 func TestWatch(t *testing.T) {
 	l := &looks{Prometheus: minutes().Prometheus, fails: map[int]error{2: prom.ErrUnavailable}, end: 4}
 	out, errs, err := watched(t, "yaml", l)
@@ -73,7 +73,7 @@ func TestWatch(t *testing.T) {
 		t.Errorf("%d documents, want those of looks 1 and 3", n)
 	}
 	if !strings.Contains(errs, "unavailable") {
-		t.Errorf("nobody is told that Prometheus was away: %q", errs)
+		t.Errorf("the outage of Prometheus is not reported: %q", errs)
 	}
 	if _, errs, err = watched(t, "table", &looks{Prometheus: fixture.New(), end: 3}); err != nil || strings.Count(errs, "is gpuscale-exporter scraped") != 2 {
 		t.Errorf("without an exporter: %v, %q", err, errs)
@@ -84,13 +84,13 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestTopOnWhatOurProgramsSay lays out what the real exporter has told of five
-// clusters, in both ways of labels, which must not make a difference.
-func TestTopOnWhatOurProgramsSay(t *testing.T) {
+// TestTopOnRecordedStates lays out five clusters recorded from the real exporter, with
+// and without honor_labels, which must not make a difference.
+func TestTopOnRecordedStates(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: recording the states takes a while")
 	}
-	for _, s := range states.All() {
+	for _, s := range recorded() {
 		var tables []string
 		for _, honor := range []bool{true, false} {
 			p := fixture.Over(s.Storage(honor))

@@ -19,7 +19,7 @@ import (
 	"github.com/gpuscale/gpuscale/report/render/md"
 )
 
-// without is the answers if one question had found none about a time.
+// without is the answers without those of one query about a time.
 func without(a query.Answers, id query.ID, from, to time.Time) query.Answers {
 	a.Lines, a.Vectors = maps.Clone(a.Lines), maps.Clone(a.Vectors)
 	var lines []prom.Line
@@ -35,23 +35,22 @@ func without(a query.Answers, id query.ID, from, to time.Time) query.Answers {
 	return a
 }
 
-// zeros are what a report says where there was nothing, by the question that has to
-// have been answered for it.
+// zeros are the sentences for nothing, by the query that must have been answered for them.
 var zeros = map[query.ID]string{
-	query.Waiting: "All demand was served", query.HPAAtMax: "No HPA reached its maximum", query.Refused: "No quota kept a pod waiting",
-	query.XIDs: "### XID errors\n\nNone", query.SickNodes: "### Nodes with sick cards\n\nNone", query.PoolNodes: "No pool is known",
-	query.Instances: "no card was cut into MIG instances", query.Holders: "Nobody, by the evidence asked for",
+	query.Waiting: "All demand was served", query.HPAAtMax: "No HPA reached its maximum", query.Refused: "No pod was pending because of a quota",
+	query.XIDs: "### XID errors\n\nNone", query.SickNodes: "### Nodes with sick GPUs\n\nNone", query.PoolNodes: "No pool is known",
+	query.Instances: "no GPU was partitioned into MIG instances", query.AllocatedTo: "None, by the evidence required",
 	query.PoolPrice: "give --prices",
 }
 
-// frees are the kinds of actions that free something, and what shows whether they have.
+// frees are the kinds of actions that free GPUs, and their queries.
 var frees = map[string][]query.ID{
-	"reclaim": {query.Holders, query.IdleFor}, "replace": {query.SickNodes}, "right-size": {query.Holders, query.MemoryP99}, "shrink-pool": {query.GPUs, query.PoolNodes},
+	"reclaim": {query.AllocatedTo, query.IdleFor}, "replace": {query.SickNodes}, "right-size": {query.AllocatedTo, query.MemoryP99}, "shrink-pool": {query.GPUs, query.PoolNodes},
 	"repartition": {query.GPUs}, "strand": {query.GPUs},
 }
 
-// TestNoAnswerIsNoZero takes each answer away in turn: the report says so, by its exit
-// code too, and nowhere that there was nothing.
+// TestNoAnswerIsNoZero removes each answer in turn: the report and its exit code state
+// it, and nothing is called zero.
 func TestNoAnswerIsNoZero(t *testing.T) {
 	w, err := query.NewWindow(fixture.StoryEnd, 15*time.Minute)
 	if err != nil {
@@ -88,14 +87,14 @@ func TestNoAnswerIsNoZero(t *testing.T) {
 		if zero := zeros[id]; zero != "" {
 			met++
 			if strings.Contains(out.String(), zero) {
-				t.Errorf("%s was not answered, and the report says %q", id, zero)
+				t.Errorf("%s was not answered, and the report has %q", id, zero)
 			}
 		}
 		if !strings.Contains(out.String(), "Not answered in full | "+string(id)) {
 			t.Errorf("%s was not answered, and section 0 does not name it", id)
 		}
 		for _, o := range r.Changes.Actions {
-			if slices.Contains(frees[strings.TrimSuffix(o.ID, "-0")], id) && !strings.HasPrefix(o.Verdict, "cannot be told") {
+			if slices.Contains(frees[strings.TrimSuffix(o.ID, "-0")], id) && !strings.HasPrefix(o.Verdict, "unknown") {
 				t.Errorf("%s was not answered, and %s is called %s", id, o.Title, o.Verdict)
 			}
 		}
@@ -108,14 +107,14 @@ func TestNoAnswerIsNoZero(t *testing.T) {
 		switch id {
 		case query.Waiting:
 			unknown("what waited", r.Answer.Figures[4].Value)
-		case query.Nodes, query.Held:
-			// The autoscaler's counters say it too; without them nobody does.
+		case query.Nodes, query.Allocated:
+			// The autoscaler's counters have it too; without them it is unknown.
 			b := without(without(without(a, id, w.From, w.Until), query.Places, w.From, w.Until), query.Capacity, w.From, w.Until)
 			dark := model.Make(model.Input{Answers: b})
 			for _, f := range dark.Answer.Figures[1:4] {
 				unknown(f.Name, f.Value)
 			}
-			if strings.Contains(dark.Answer.Text, "a pod computed") || strings.Contains(dark.Answer.Text, "held by nobody") {
+			if strings.Contains(dark.Answer.Text, "a pod computed") || strings.Contains(dark.Answer.Text, "not allocated") {
 				t.Errorf("%s was not answered: %s", id, dark.Answer.Text)
 			}
 		case query.PodWait:
@@ -123,9 +122,9 @@ func TestNoAnswerIsNoZero(t *testing.T) {
 			if why := r.Demand.Waits[0].P50.Why(); !strings.Contains(why, "not answered") {
 				t.Errorf("the wait is unknown since %s", why)
 			}
-		case query.HeldNow:
-			if len(r.MIG.Cards) > 0 || len(r.MIG.Fragmentation) > 0 {
-				t.Error("nobody said who holds what, and free slices are drawn")
+		case query.AllocatedNow:
+			if len(r.MIG.GPUs) > 0 || len(r.MIG.Fragmentation) > 0 {
+				t.Error("allocations are unknown, and free slices are drawn")
 			}
 		case query.Actions:
 			unknown("nodes added", r.Pools[0].Added)
@@ -136,17 +135,18 @@ func TestNoAnswerIsNoZero(t *testing.T) {
 			unknown("spot notices", r.Pools[0].Interrupted)
 		case query.XIDs:
 			unknown("the time between XIDs", r.Reliability.MTBF)
-		case query.GPUs: // how many cards a node has is not known, so neither is what one costs
+		case query.GPUs: // how many GPUs a node has is not known, so neither is what one costs
 			unknown("money", r.Hours.Money)
 		}
 	}
 	if met != len(zeros) {
-		t.Errorf("%d of %d sentences were tried: is a question called otherwise?", met, len(zeros))
+		t.Errorf("%d of %d sentences were tried: was a query renamed?", met, len(zeros))
 	}
 }
 
-// TestNothingIsFreeForWantOfAnAnswer: what the exporter was not heard on makes nothing
-// free, idle or well, neither at the beginning nor in the middle nor throughout.
+// TestNothingIsFreeForWantOfAnAnswer: a query of the exporter without an answer makes
+// nothing free, idle or healthy, neither at the beginning nor in the middle nor
+// throughout.
 func TestNothingIsFreeForWantOfAnAnswer(t *testing.T) {
 	w, err := query.NewWindow(fixture.StoryEnd, 15*time.Minute)
 	if err != nil {
@@ -158,7 +158,7 @@ func TestNothingIsFreeForWantOfAnAnswer(t *testing.T) {
 	}
 	whole := ledger.Make(a).Total()
 	third := a.Window.Length() / 3
-	for _, id := range []query.ID{query.Nodes, query.Sick, query.Dark, query.Held, query.Measured, query.IdleHeld, query.Busy} {
+	for _, id := range []query.ID{query.Nodes, query.Sick, query.Dark, query.Allocated, query.Measured, query.IdleAllocated, query.Busy} {
 		for name, span := range map[string][2]time.Time{
 			"throughout": {a.Window.From, a.Window.Until}, "first": {a.Window.From, a.Window.From.Add(third)}, "middle": {a.Window.From.Add(third), a.Window.From.Add(2 * third)},
 			"last": {a.Window.From.Add(2 * third), a.Window.Until},
@@ -174,15 +174,15 @@ func TestNothingIsFreeForWantOfAnAnswer(t *testing.T) {
 				}
 			}
 			if got.Sum() > whole.Sum()+1e-6 {
-				t.Errorf("%s not answered, %s: %.0f card-seconds, with the answer %.0f", id, name, got.Sum(), whole.Sum())
+				t.Errorf("%s not answered, %s: %.0f GPU-seconds, with the answer %.0f", id, name, got.Sum(), whole.Sum())
 			}
 		}
 	}
 }
 
-// TestCountersGoOnOverAHole: a day of the autoscaler's counters that was not answered
-// is spread from the values before and after it.
-func TestCountersGoOnOverAHole(t *testing.T) {
+// TestCountersContinueOverAGap: a day of the autoscaler's counters without an answer is
+// interpolated from the values before and after it.
+func TestCountersContinueOverAGap(t *testing.T) {
 	a, err := answers()
 	if err != nil {
 		t.Fatal(err)
@@ -201,14 +201,14 @@ func TestCountersGoOnOverAHole(t *testing.T) {
 			}
 		}
 	}
-	// The first day is gone, not everything that the counters had before it.
+	// The first day is lost, not all that was counted before it.
 	l := ledger.Make(without(a, query.Places, a.Window.From, a.Window.From.Add(24*time.Hour)))
-	if l.Check() != nil || l.Capacity > whole.Capacity*1.02 { // the exporter tells of that day
+	if l.Check() != nil || l.Capacity > whole.Capacity*1.02 { // the exporter has a record of that day
 		t.Errorf("%.0f h, with the answer %.0f h: %v", l.Capacity/3600, whole.Capacity/3600, l.Check())
 	}
 }
 
-// TestNoMoneyWithoutPrices: not even zero.
+// TestNoMoneyWithoutPrices: it is unknown, not zero.
 func TestNoMoneyWithoutPrices(t *testing.T) {
 	raw, err := json.Marshal(alone(t))
 	if err != nil {
@@ -248,8 +248,8 @@ func TestNoMoneyWithoutPrices(t *testing.T) {
 func TestOneProductHasNoPrice(t *testing.T) {
 	c := fixture.NewCluster(fixture.StoryEnd.Add(-40*time.Minute), time.Minute)
 	c.Nodes = []*fixture.Node{
-		{Name: "n1", Pool: "new", Model: "NVIDIA H100 80GB HBM3", Cards: []*fixture.Card{{UUID: "GPU-1"}, {UUID: "GPU-2"}}},
-		{Name: "n2", Pool: "old", Model: "NVIDIA A100-SXM4-40GB", Cards: []*fixture.Card{{UUID: "GPU-3"}}},
+		{Name: "n1", Pool: "new", Model: "NVIDIA H100 80GB HBM3", GPUs: []*fixture.GPU{{UUID: "GPU-1"}, {UUID: "GPU-2"}}},
+		{Name: "n2", Pool: "old", Model: "NVIDIA A100-SXM4-40GB", GPUs: []*fixture.GPU{{UUID: "GPU-3"}}},
 	}
 	c.Holds["GPU-1"] = fixture.Hold{Tenant: "research", Namespace: "train", Pod: "job-0", Busy: 0.5}
 	c.Holds["GPU-2"] = fixture.Hold{Tenant: "research", Namespace: "train", Pod: "job-1", Busy: 0.5}

@@ -1,5 +1,5 @@
 // Command gpuscale-sandbox plays the whole loop on one machine: a real
-// Kubernetes control plane and Prometheus, our programs, and doubles for what
+// Kubernetes control plane and Prometheus, our programs, and fakes for what
 // a laptop lacks.
 package main
 
@@ -71,7 +71,7 @@ func newDemoCommand() *cobra.Command {
 	fs := cmd.Flags()
 	fs.StringVar(&f.trace, "trace", "", "request trace in the Azure LLM inference CSV format (default: the story's synthetic one)")
 	fs.Float64Var(&f.speed, "speed", 0, "how many seconds of the trace pass in one second (default: the story's)")
-	fs.StringVar(&f.story, "story", "", "story file (default: the demo)")
+	fs.StringVar(&f.story, "story", "", "story in a YAML file (default: the demo)")
 	fs.StringVar(&f.out, "out", "", "folder for the capacity report that is written at the end (default: .cache/demo in the checkout)")
 	fs.BoolVar(&f.keep, "keep", false, "leave everything running at the end, until Ctrl-C, also when the story failed, and serve the boards")
 	fs.StringVar(&f.log, "log", "", "file for the sandbox's own log")
@@ -134,7 +134,7 @@ func demo(ctx context.Context, f flags) error {
 
 // reportFolder makes the folder, before minutes of compiling. Without one given
 // it is a place that every demo writes over and make clean removes. The path is
-// absolute: people open it from elsewhere.
+// absolute: it is opened from other folders.
 func reportFolder(given, root string) (string, error) {
 	if given == "" {
 		given = filepath.Join(root, ".cache", "demo")

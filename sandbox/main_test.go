@@ -14,8 +14,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"gpuscale-sandbox": main})
 }
 
-// TestCommandLine plays testdata/script: what people type, and what they are
-// told when something is wrong. Nothing in it compiles or starts anything.
+// TestCommandLine plays testdata/script: command lines and
+// their output, errors above all. Nothing in it compiles or starts anything.
 func TestCommandLine(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script", RequireExplicitExec: true,
@@ -28,7 +28,7 @@ func TestCommandLine(t *testing.T) {
 	})
 }
 
-func TestALogThatCannotBeWritten(t *testing.T) {
+func TestUnwritableLog(t *testing.T) {
 	if _, _, err := openLog(t.TempDir()); err == nil {
 		t.Error("a folder was taken as the log file")
 	}

@@ -19,8 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// apiServer is a double of kube-apiserver: it holds as many pods as it is
-// told, answers what metrics adapters ask, and counts. It grants everything.
+// apiServer is a fake of kube-apiserver: it has a configured number of pods,
+// answers metrics adapters' requests and counts them. It authorizes everything.
 type apiServer struct {
 	URL      string
 	fleet    fleet
@@ -29,13 +29,12 @@ type apiServer struct {
 	log      *slog.Logger
 	workload map[string]int // by namespace/app
 	lists    sync.Map       // workload to JSON of its pods
-	strange  sync.Map       // paths that were answered 404, each logged once
 	counts   apiCounts
 }
 
-// apiCounts are of requests since the start.
+// apiCounts are numbers of requests since the start.
 type apiCounts struct {
-	list, watch, get, review, token atomic.Int64
+	list, review atomic.Int64
 }
 
 func startAPIServer(f fleet, certs certificates, log *slog.Logger) (*apiServer, error) {
@@ -49,7 +48,7 @@ func startAPIServer(f fleet, certs certificates, log *slog.Logger) (*apiServer, 
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, fmt.Errorf("listening for the double of the API server: %w", err)
+		return nil, fmt.Errorf("listening for the fake of the API server: %w", err)
 	}
 	a.URL = "https://" + listener.Addr().String()
 	a.server = &http.Server{
@@ -79,34 +78,30 @@ func (a *apiServer) handler() http.Handler {
 	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/pods", a.podsIn)
 	mux.HandleFunc("GET /api/v1/namespaces/kube-system/configmaps", a.configMaps)
 	mux.HandleFunc("GET /api/v1/namespaces/kube-system/configmaps/{name}", func(w http.ResponseWriter, r *http.Request) {
-		a.counts.get.Add(1)
 		write(w, http.StatusOK, a.trust())
 	})
 	mux.HandleFunc("POST /apis/authorization.k8s.io/v1/subjectaccessreviews", func(w http.ResponseWriter, _ *http.Request) {
 		a.counts.review.Add(1)
 		write(w, http.StatusCreated, authorization.SubjectAccessReview{
 			TypeMeta: metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SubjectAccessReview"},
-			Status:   authorization.SubjectAccessReviewStatus{Allowed: true, Reason: "the double grants everything"},
+			Status:   authorization.SubjectAccessReviewStatus{Allowed: true, Reason: "the fake grants everything"},
 		})
 	})
 	mux.HandleFunc("POST /apis/authentication.k8s.io/v1/tokenreviews", func(w http.ResponseWriter, _ *http.Request) {
-		a.counts.token.Add(1)
 		write(w, http.StatusCreated, authentication.TokenReview{TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "TokenReview"}})
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		if _, again := a.strange.LoadOrStore(r.Method+r.URL.Path, true); !again {
-			a.log.Info("the double of the API server has no answer", "method", r.Method, "path", r.URL.Path)
-		}
+		a.log.Debug("the fake API server has no answer", "method", r.Method, "path", r.URL.Path)
 		write(w, http.StatusNotFound, metav1.Status{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
-			Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound, Message: "the double of the API server has no " + r.URL.Path,
+			Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound, Message: "the fake of the API server has no " + r.URL.Path,
 		})
 	})
 	return mux
 }
 
 // podsIn answers the live LIST that prometheus-adapter sends for each request.
-// The fleet's workloads are told apart by their label app.
+// The fleet's workloads differ in their label app.
 func (a *apiServer) podsIn(w http.ResponseWriter, r *http.Request) {
 	a.counts.list.Add(1)
 	selector, err := labels.Parse(r.FormValue("labelSelector"))
@@ -128,18 +123,17 @@ func (a *apiServer) podsIn(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body.([]byte))
 }
 
-// configMaps answers for the one that says whom an aggregated API server may
-// believe.
+// configMaps answers with the one that configures an aggregated API server's
+// request-header authentication.
 func (a *apiServer) configMaps(w http.ResponseWriter, r *http.Request) {
 	a.listOrWatch(w, r, corev1.ConfigMapList{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMapList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: []corev1.ConfigMap{a.trust()},
 	})
 }
 
-// listOrWatch answers for what never changes.
+// listOrWatch answers for objects that never change.
 func (a *apiServer) listOrWatch(w http.ResponseWriter, r *http.Request, list any) {
 	if r.FormValue("watch") != "" {
-		a.counts.watch.Add(1)
 		refuseInitialEvents(w, r)
 		return
 	}
@@ -152,7 +146,7 @@ func (a *apiServer) trust() corev1.ConfigMap {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "extension-apiserver-authentication", ResourceVersion: "1", UID: "1"},
 		Data: map[string]string{
-			"client-ca-file": string(a.certs.users.pem), "requestheader-client-ca-file": string(a.certs.proxies.pem),
+			"client-ca-file": string(a.certs.authority), "requestheader-client-ca-file": string(a.certs.authority),
 			"requestheader-allowed-names": `["front-proxy-client"]`, "requestheader-username-headers": `["X-Remote-User"]`,
 			"requestheader-group-headers": `["X-Remote-Group"]`, "requestheader-extra-headers-prefix": `["X-Remote-Extra-"]`,
 			"requestheader-uid-headers": `["X-Remote-Uid"]`,
@@ -166,7 +160,7 @@ func write(w http.ResponseWriter, code int, object any) {
 	_ = json.NewEncoder(w).Encode(object)
 }
 
-// discovery is what a RESTMapper reads.
+// discovery is the documents that a RESTMapper reads.
 func discovery() map[string]any {
 	kind := func(name, kind string, namespaced bool) metav1.APIResource {
 		return metav1.APIResource{Name: name, SingularName: strings.ToLower(kind), Kind: kind, Namespaced: namespaced, Verbs: metav1.Verbs{"get", "list", "watch"}}

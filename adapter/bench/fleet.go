@@ -3,27 +3,26 @@ package main
 import (
 	"fmt"
 
-	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
 // podsPerWorkload is how many values one Pods answer holds.
 const podsPerWorkload = 10
 
-// fleet is the cluster that both doubles tell of: workloads of ten pods each,
-// spread evenly over namespaces, and series on each pod.
+// fleet is the cluster of both fakes: workloads of ten pods each, spread evenly
+// over namespaces, and series of each pod.
 type fleet struct {
 	pods       int
 	namespaces int
 	signals    []served
 }
 
-// served is one series per pod and the name under which an HPA asks for it.
+// served is one series per pod and its metric name in the API.
 type served struct {
 	signal string // the rule's name
 	series string // the metric's name in Prometheus
 	top    float64
-	card   bool // has a GPU exporter's labels rather than a model server's
+	device bool // has a GPU exporter's labels rather than a model server's
 }
 
 // known are the signals a fleet can have, in the order they are taken.
@@ -32,8 +31,8 @@ func known() []served {
 		{signal: "queue_depth", series: metric.VLLMWaiting.Name, top: 40},
 		{signal: "requests_running", series: metric.VLLMRunning.Name, top: 256},
 		{signal: "kv_cache_usage", series: metric.VLLMCacheUsage.Name, top: 1},
-		{signal: "gpu_busy", series: metric.GPUBusyRatio.Name, top: 1, card: true},
-		{signal: "gpu_share", series: metric.GPUShareRatio.Name, top: 1, card: true},
+		{signal: "gpu_busy", series: metric.GPUBusyRatio.Name, top: 1, device: true},
+		{signal: "gpu_share", series: metric.GPUShareRatio.Name, top: 1, device: true},
 	}
 }
 
@@ -62,7 +61,7 @@ func pod(workload, n int) string {
 	return fmt.Sprintf("%s-%05x", replicaSet(workload), (workload*podsPerWorkload+n)*2654435761%(1<<20))
 }
 
-// uid is of the right length and the same in each run.
+// uid has the right length and is the same in each run.
 func uid(kind byte, n int) string { return fmt.Sprintf("5a1f2b3c-%04x-4000-8000-%012x", kind, n) }
 
 func podLabels(workload int) map[string]string {
@@ -72,18 +71,18 @@ func podLabels(workload int) map[string]string {
 	}
 }
 
-// ask is what one HPA asks each period: one Pods and one External metric.
+// ask is one HPA's requests of each period: one Pods and one External metric.
 type ask struct {
 	namespace, app, model string
 	pods, external        string
 }
 
-// ask of the nth HPA. There may be more HPAs than workloads: then several look
-// at the same one.
+// ask of the nth HPA. There may be more HPAs than workloads: then several share
+// one.
 func (f fleet) ask(n int) ask {
 	w := n % f.workloads()
 	external := f.signals[(n+1)%len(f.signals)]
-	for external.card { // its series name no model to select by
+	for external.device { // its series name no model to select by
 		external = f.signals[0]
 	}
 	return ask{
@@ -91,6 +90,3 @@ func (f fleet) ask(n int) ask {
 		pods: f.signals[n%len(f.signals)].signal, external: external.signal,
 	}
 }
-
-// rules returns the built-in rules' names, to say how many queries to expect.
-func rules() int { return len(signal.Builtin(1)) }

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// everyPod and its kin yield the metadata an informer is told.
+// everyPod and the like yield the metadata for informers.
 func (a *apiServer) everyPod() iter.Seq[metav1.ObjectMeta] {
 	return func(yield func(metav1.ObjectMeta) bool) {
 		for w := range a.fleet.workloads() {
@@ -56,11 +56,10 @@ func none() iter.Seq[metav1.ObjectMeta] { return func(func(metav1.ObjectMeta) bo
 // metadata only, as informers ask for it.
 func (a *apiServer) all(w http.ResponseWriter, r *http.Request, objects func() iter.Seq[metav1.ObjectMeta]) {
 	if !strings.Contains(r.Header.Get("Accept"), "protobuf;as=PartialObjectMetadata") {
-		http.Error(w, "the double of the API server lists whole namespaces' metadata only", http.StatusNotAcceptable)
+		http.Error(w, "the fake of the API server lists whole namespaces' metadata only", http.StatusNotAcceptable)
 		return
 	}
 	if r.FormValue("watch") != "" {
-		a.counts.watch.Add(1)
 		follow(w, r, objects)
 		return
 	}
@@ -78,8 +77,8 @@ func partial(meta metav1.ObjectMeta) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"}, ObjectMeta: meta}
 }
 
-// follow streams the objects there are if the client wants them so, says that
-// these were all, and then has no news until the client leaves.
+// follow streams the existing objects if the client requests them, sends the
+// bookmark that ends them, and then nothing until the client disconnects.
 func follow(w http.ResponseWriter, r *http.Request, objects func() iter.Seq[metav1.ObjectMeta]) {
 	w.Header().Set("Content-Type", runtime.ContentTypeProtobuf+";stream=watch")
 	frames := protobuf.LengthDelimitedFramer.NewFrameWriter(w)
@@ -119,6 +118,6 @@ func refuseInitialEvents(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).Flush()
 	select {
 	case <-r.Context().Done():
-	case <-time.After(5 * time.Minute): // as long as servers keep a quiet watch
+	case <-time.After(5 * time.Minute): // servers end a watch without events after about that time
 	}
 }

@@ -12,42 +12,36 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// inside is an adapter's own histogram of how long requests took in it,
-// authentication and authorization included. Both adapters have it from the
-// API server library.
+// inside is an adapter's own histogram of request durations, authentication and
+// authorization included. Both adapters have it from the API server library.
 type inside struct {
-	count   uint64
-	sum     float64            // seconds
-	buckets map[float64]uint64 // cumulative, by upper bound in seconds
+	count, quick uint64  // quick: within goalLatency
+	sum          float64 // seconds
 }
 
-// inside reads the histogram of one API group.
-func (s *subject) inside(ctx context.Context) (map[string]inside, error) {
+// inside sums both metrics APIs.
+func (s *subject) inside(ctx context.Context) (found inside, err error) {
 	text, err := s.get(ctx, "/metrics")
 	if err != nil {
-		return nil, fmt.Errorf("reading the metrics of %s: %w", s.title, err)
+		return found, fmt.Errorf("reading the metrics of %s: %w", s.title, err)
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
 	if err != nil {
-		return nil, fmt.Errorf("reading the metrics of %s: %w", s.title, err)
+		return found, fmt.Errorf("reading the metrics of %s: %w", s.title, err)
 	}
-	found := map[string]inside{}
 	for _, m := range families["apiserver_request_duration_seconds"].GetMetric() {
-		group := label(m, "group")
-		if label(m, "resource") == "" {
-			continue // discovery
+		if group := label(m, "group"); group != "custom.metrics.k8s.io" && group != "external.metrics.k8s.io" || label(m, "resource") == "" {
+			continue // discovery and other APIs
 		}
-		h := found[group]
-		if h.buckets == nil {
-			h.buckets = map[float64]uint64{}
+		h := m.GetHistogram()
+		found.count += h.GetSampleCount()
+		found.sum += h.GetSampleSum()
+		for _, b := range h.GetBucket() {
+			if math.Abs(b.GetUpperBound()-goalLatency.Seconds()) < 1e-9 {
+				found.quick += b.GetCumulativeCount()
+			}
 		}
-		h.count += m.GetHistogram().GetSampleCount()
-		h.sum += m.GetHistogram().GetSampleSum()
-		for _, b := range m.GetHistogram().GetBucket() {
-			h.buckets[b.GetUpperBound()] += b.GetCumulativeCount()
-		}
-		found[group] = h
 	}
 	return found, nil
 }
@@ -61,29 +55,19 @@ func label(m *dto.Metric, name string) string {
 	return ""
 }
 
-// since returns what was added after an earlier reading.
+// since returns the increase since an earlier reading.
 func (h inside) since(before inside) inside {
-	d := inside{count: h.count - before.count, sum: h.sum - before.sum, buckets: map[float64]uint64{}}
-	for bound, n := range h.buckets {
-		d.buckets[bound] = n - before.buckets[bound]
-	}
-	return d
+	return inside{count: h.count - before.count, quick: h.quick - before.quick, sum: h.sum - before.sum}
 }
 
 func (h inside) mean() time.Duration {
-	if h.count == 0 {
-		return 0
-	}
-	return time.Duration(h.sum / float64(h.count) * float64(time.Second))
+	return time.Duration(h.sum / max(1, float64(h.count)) * float64(time.Second))
 }
 
-// within is the share of requests that took no longer; false where there were
-// none or the histogram has no such bound.
-func (h inside) within(limit time.Duration) (float64, bool) {
-	for bound, n := range h.buckets {
-		if math.Abs(bound-limit.Seconds()) < 1e-9 && h.count > 0 {
-			return float64(n) / float64(h.count), true
-		}
+// share of requests within the goal; 1 without requests.
+func (h inside) share() float64 {
+	if h.count == 0 {
+		return 1
 	}
-	return 0, false
+	return float64(h.quick) / float64(h.count)
 }

@@ -23,9 +23,8 @@ import (
 // period is the HPA controller's period.
 const period = 15 * time.Second
 
-// hpas asks as that many HPAs do: each once a period at a moment of its own,
-// whether or not others have been answered, first its Pods metric and then
-// its External one.
+// hpas sends the requests of many HPAs: each once a period at its own phase,
+// independently of the others, first its Pods metric and then its External one.
 type hpas struct {
 	fleet    fleet
 	custom   custom_metrics.CustomMetricsClient
@@ -36,7 +35,7 @@ type hpas struct {
 	counted  answers
 }
 
-// answers are what the HPAs have seen.
+// answers are the HPAs' results.
 type answers struct {
 	pods, external []time.Duration
 	late           []time.Duration // of the generator itself, behind its schedule
@@ -44,12 +43,12 @@ type answers struct {
 	missed         int // periods that passed while an HPA still waited
 }
 
-// newHPAs connects to an adapter as the API server's aggregator does: with
-// its certificate, over one HTTP/2 connection, saying who asks.
+// newHPAs connects to an adapter as the API server's aggregator does: with its
+// certificate, over one HTTP/2 connection, with the user in headers.
 func newHPAs(f fleet, address string, certs certificates) (*hpas, error) {
 	config := &rest.Config{
 		Host: address, QPS: -1, Timeout: period,
-		TLSClientConfig: rest.TLSClientConfig{CAData: certs.servers.pem, CertData: certs.proxy.cert, KeyData: certs.proxy.key},
+		TLSClientConfig: rest.TLSClientConfig{CAData: certs.authority, CertData: certs.proxy.cert, KeyData: certs.proxy.key},
 		WrapTransport:   func(next http.RoundTripper) http.RoundTripper { return behalf{next} },
 	}
 	mapper := apimeta.NewDefaultRESTMapper([]schema.GroupVersion{{Version: "v1"}})
@@ -65,7 +64,7 @@ func newHPAs(f fleet, address string, certs certificates) (*hpas, error) {
 	return &hpas{fleet: f, custom: custom, external: external, counted: answers{errors: map[string]int{}}}, nil
 }
 
-// behalf says that the HPA controller asks.
+// behalf sets the HPA controller as the user.
 type behalf struct{ next http.RoundTripper }
 
 func (b behalf) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -75,7 +74,7 @@ func (b behalf) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.next.RoundTrip(r)
 }
 
-// run asks until ctx ends; what is answered within warm is not counted.
+// run sends requests until ctx ends; answers within warm are not counted.
 func (h *hpas) run(ctx context.Context, count int, warm time.Duration) answers {
 	begin := time.Now()
 	timer := time.AfterFunc(warm, func() { h.counting.Store(true) })
@@ -89,7 +88,7 @@ func (h *hpas) run(ctx context.Context, count int, warm time.Duration) answers {
 	return h.counted
 }
 
-// one is an HPA's life.
+// one runs a single HPA.
 func (h *hpas) one(ctx context.Context, a ask, next time.Time) {
 	timer := time.NewTimer(time.Until(next))
 	defer timer.Stop()
@@ -102,7 +101,7 @@ func (h *hpas) one(ctx context.Context, a ask, next time.Time) {
 		late := time.Since(next)
 		pods, podsErr := timed(func() error { return h.askPods(a) })
 		if ctx.Err() != nil {
-			return // the end, not the adapter, may have cut it short
+			return // the end of the run may have interrupted it
 		}
 		external, externalErr := timed(func() error { return h.askExternal(a) })
 		missed := 0
@@ -159,7 +158,7 @@ func (h *hpas) count(late, pods time.Duration, podsErr error, external time.Dura
 	}
 }
 
-// brief puts errors that differ in names only under one heading.
+// brief removes the names from an error, so that errors can be counted.
 func brief(err error) string {
 	text := err.Error()
 	for _, particular := range []string{"team-", "model-", "https://"} {

@@ -1,8 +1,8 @@
-// Command bench measures what answering HPAs costs: gpuscale-adapter and
-// prometheus-adapter v0.12.0 in one run, as built programs, asked by the
-// clients that the HPA controller itself uses. Prometheus and the API server
-// are doubles, so that tens of thousands of pods fit one machine: see the
-// types prometheusDouble and apiServer.
+// Command bench measures the cost of answering HPAs: gpuscale-adapter and
+// prometheus-adapter v0.12.0 in one run, as built programs, with the HPA
+// controller's own clients. Prometheus and the API server are fakes, so that
+// tens of thousands of pods fit one machine: see the types fakePrometheus and
+// apiServer.
 package main
 
 import (
@@ -48,7 +48,6 @@ type options struct {
 	timeout, maxAge  time.Duration
 	peer, ours       bool
 	binary           string
-	keep             string
 }
 
 func parse() (o options, err error) {
@@ -60,14 +59,13 @@ func parse() (o options, err error) {
 	flag.IntVar(&o.pods, "pods", 20_000, "pods in the cluster, ten to a workload")
 	flag.IntVar(&o.namespaces, "namespaces", 200, "namespaces they are spread over")
 	flag.IntVar(&o.signals, "signals", 5, "series each pod has, each read by one rule")
-	flag.DurationVar(&o.warm, "warm", period, "how long HPAs ask before anything is counted")
-	flag.DurationVar(&o.duration, "duration", 2*period, "how long is counted for each row")
+	flag.DurationVar(&o.warm, "warm", period, "how long HPAs send requests before counting")
+	flag.DurationVar(&o.duration, "duration", 2*period, "how long each row is measured")
 	flag.DurationVar(&o.timeout, "prometheus-timeout", 5*time.Second, "gpuscale-adapter's prometheus.timeout; the default is the program's")
 	flag.DurationVar(&o.maxAge, "max-age", 45*time.Second, "gpuscale-adapter's maxAge; the default is the program's")
 	flag.BoolVar(&o.peer, "peer", true, "measure prometheus-adapter too")
 	flag.BoolVar(&o.ours, "ours", true, "measure gpuscale-adapter")
 	flag.StringVar(&o.binary, "binary", "", "gpuscale-adapter to measure; built from this tree where not given")
-	flag.StringVar(&o.keep, "keep", "", "folder for logs and profiles (of the heap, and of the processor in the last row), which otherwise go with the run")
 	flag.Parse()
 	for text := range strings.SplitSeq(*hpas, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(text))
@@ -87,7 +85,7 @@ const about = `bench measures what answering HPAs costs, with gpuscale-adapter a
 Each HPA asks every 15 s, at a moment of its own and whether or not others have been answered, for one Pods metric of
 ten pods and then one External metric, through the k8s.io/metrics clients, with the aggregator's certificate. The
 answers are checked for their number of items. Prometheus (its own engine over made-up series, 15 s apart) and the API
-server (metadata, LISTs, SubjectAccessReviews; it grants everything) are doubles in this process, which therefore
+server (metadata, LISTs, SubjectAccessReviews; it grants everything) are fakes in this process, which therefore
 competes with the adapter for the processors ("bench's" is what it took of them); the answers to our rules' queries are
 printed with new times rather than evaluated again. "inside" is the adapter's own histogram, the other times are the
 client's, and "late" is how far behind its schedule the generator itself was. The adapter is asked directly; through a
@@ -97,13 +95,13 @@ It ends with status 1 if gpuscale-adapter misses a goal: 99 % of requests within
 HPAs as for few, no LIST on the request path, 250 MiB resident, no errors.`
 
 func run(ctx context.Context, o options) error {
-	debug.SetGCPercent(400)                           // rarely: its processors are the adapter's too
+	debug.SetGCPercent(400)                           // rarely: the adapter shares the processors
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // the clients' chatter
 	f, err := newFleet(o.pods, o.namespaces, o.signals)
 	if err != nil {
 		return err
 	}
-	l, stop, err := newLab(f, o.keep)
+	l, stop, err := newLab(f)
 	if err != nil {
 		return err
 	}
@@ -134,19 +132,12 @@ func run(ctx context.Context, o options) error {
 	return nil
 }
 
-func newLab(f fleet, keep string) (*lab, func(), error) {
+func newLab(f fleet) (*lab, func(), error) {
 	dir, err := os.MkdirTemp("", "gpuscale-bench-")
 	if err != nil {
 		return nil, nil, fmt.Errorf("making a folder: %w", err)
 	}
 	remove := func() { _ = os.RemoveAll(dir) }
-	if keep != "" {
-		remove()
-		dir, remove = keep, func() {}
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return nil, nil, fmt.Errorf("making the folder of -keep: %w", err)
-		}
-	}
 	l := &lab{dir: dir, fleet: f}
 	if l.certs, err = newCertificates(); err != nil {
 		return nil, remove, err
@@ -193,18 +184,11 @@ func (l *lab) subject(ctx context.Context, p program, o options) (rows []row, er
 	defer s.stop()
 	for _, n := range o.hpas {
 		fmt.Fprintf(os.Stderr, "%s, %d HPAs: %s\n", p.title, n, o.warm+o.duration)
-		if l.dir == o.keep && n == o.hpas[len(o.hpas)-1] {
-			late := time.AfterFunc(o.warm, func() { s.keepProfile(ctx, "profile?seconds=10", filepath.Join(l.dir, p.title+".cpu")) })
-			defer late.Stop()
-		}
 		r, err := l.measure(ctx, s, n, o.warm, o.duration)
 		if err != nil {
 			return rows, fmt.Errorf("%s, %d HPAs: %w", p.title, n, err)
 		}
 		rows = append(rows, r)
-	}
-	if l.dir == o.keep {
-		s.keepProfile(ctx, "heap?gc=1", filepath.Join(l.dir, p.title+".heap"))
 	}
 	return rows, nil
 }

@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// born is when everything in the fleet was made.
+// born is the creation time of all objects.
 var born = metav1.NewTime(time.Unix(1_790_000_000, 0))
 
-// managed is what server-side bookkeeping adds to each object's metadata: more
-// than all the rest of it, and nothing an adapter reads.
+// managed is the managedFields of each object: larger than all other metadata,
+// and not read by adapters.
 func managed() []metav1.ManagedFieldsEntry {
 	var fields strings.Builder
 	fields.WriteString(`{"f:metadata":{"f:generateName":{},"f:labels":{".":{},"f:app":{},"f:model":{},"f:pod-template-hash":{}},"f:ownerReferences":{}},"f:spec":{"f:containers":{"k:{\"name\":\"server\"}":{`)
@@ -26,7 +26,7 @@ func managed() []metav1.ManagedFieldsEntry {
 	entry := func(manager string) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{
 			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &born,
-			FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields.String())},
+			FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields.String()),
 		}
 	}
 	return []metav1.ManagedFieldsEntry{entry("kube-controller-manager"), entry("kubelet")}

@@ -13,24 +13,23 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/signal"
 )
 
-// plate prints a large answer at the price of a copy: this process shares the
-// processors with the adapter, and must not slow it by working for it. Only
-// times change from one print to the next: that of evaluation, and those at
-// which each series was scraped last. Values stay what they were.
+// plate prints a large answer at the cost of a copy: this process shares the
+// processors with the adapter, and must not slow it down. Only times change from
+// one print to the next: of evaluation, and of each series' last scrape.
 type plate struct {
-	mu      sync.Mutex // held while somebody reads from body
+	mu      sync.Mutex // held while body is read
 	body    []byte
-	now     []int32 // where the time of evaluation stands
+	now     []int32 // offsets of the time of evaluation
 	scraped []scrape
 }
 
-// scrape is a place for the time of a series' last one.
+// scrape is the offset of a series' last scrape time.
 type scrape struct {
 	place int32
 	phase int64 // of scrapes within scrapeInterval, ms
 }
 
-// newPlate takes the answer to a rule's query. Its parts "t…" are scrape times.
+// newPlate takes the answer to a rule's query. Its parts "t…" have scrape times.
 func newPlate(vector promql.Vector) *plate {
 	p := &plate{body: []byte(head)}
 	for i, s := range vector {
@@ -52,7 +51,7 @@ func newPlate(vector promql.Vector) *plate {
 	return p
 }
 
-// print writes the answer as it is at a moment.
+// print writes the answer as of a time.
 func (p *plate) print(w io.Writer, at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,8 +68,8 @@ func (p *plate) print(w io.Writer, at time.Time) {
 
 const (
 	head = `{"status":"success","data":{"resultType":"vector","result":[`
-	// timeLength is that of a time in seconds with three decimals, from 2001
-	// to 2286.
+	// timeLength is the length of a time in seconds with three decimals, from
+	// 2001 to 2286.
 	timeLength = len("1234567890.123")
 )
 
@@ -93,7 +92,7 @@ func digits(out []byte, ms int64) {
 	}
 }
 
-// appendVector writes an answer evaluated at a moment.
+// appendVector writes an answer evaluated at a time.
 func appendVector(out []byte, vector promql.Vector, at time.Time) []byte {
 	out = append(out, head...)
 	for i, s := range vector {

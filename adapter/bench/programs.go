@@ -12,8 +12,8 @@ const oursTitle = "gpuscale-adapter"
 // interval between two queries of a rule; the configuration's default.
 const interval = "5s"
 
-// ours is gpuscale-adapter as it comes: built-in rules, default settings but
-// for what a crowded machine needs.
+// ours is gpuscale-adapter with built-in rules and default settings, except the
+// timeouts that a loaded machine needs.
 func ours(path, prometheus string, timeout, maxAge time.Duration) program {
 	return program{
 		title: oursTitle, path: path,
@@ -22,9 +22,8 @@ func ours(path, prometheus string, timeout, maxAge time.Duration) program {
 	}
 }
 
-// peer is prometheus-adapter with one rule for each signal, as its own
-// documentation writes them. Its limit of 5 LISTs a second is lifted, or it
-// would do nothing but wait.
+// peer is prometheus-adapter with one rule for each signal, as in its own
+// documentation. Its limit of 5 LISTs a second is raised, or it would only wait.
 func peer(path, prometheus string, f fleet) program {
 	return program{
 		title: "prometheus-adapter", path: path, config: peerConfig(f),

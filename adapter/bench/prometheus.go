@@ -18,23 +18,23 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 )
 
-// prometheusDouble answers the HTTP API with Prometheus's own engine over a
-// store that is made up. It is a double: there is no scraping and no disk, and
-// the queries of our rules are evaluated only once: see plate.
-type prometheusDouble struct {
+// fakePrometheus answers the HTTP API with Prometheus's own engine over a
+// synthetic store: it has no scraping and no disk, and evaluates the queries of
+// gpuscale's rules only once: see plate.
+type fakePrometheus struct {
 	URL     string
 	store   *store
 	engine  *promql.Engine
 	parser  parser.Parser
 	server  *http.Server
-	same    map[string]string // queries that mean another one here
-	plates  map[string]*plate // by query; only read once it serves
+	same    map[string]string // queries with the same answer as another
+	plates  map[string]*plate // by query; read-only after warm
 	queries atomic.Int64      // to /api/v1/query
 	series  atomic.Int64      // to /api/v1/series
 }
 
-func startPrometheus(f fleet) (*prometheusDouble, error) {
-	p := &prometheusDouble{store: newStore(f), parser: parser.NewParser(parser.Options{}), same: map[string]string{}, plates: map[string]*plate{}}
+func startPrometheus(f fleet) (*fakePrometheus, error) {
+	p := &fakePrometheus{store: newStore(f), parser: parser.NewParser(parser.Options{}), same: map[string]string{}, plates: map[string]*plate{}}
 	for _, r := range signal.Builtin(time.Minute) {
 		p.same[r.History()] = r.Query() // no series of the fleet has ended
 	}
@@ -46,7 +46,7 @@ func startPrometheus(f fleet) (*prometheusDouble, error) {
 	mux.HandleFunc("/api/v1/series", p.discover)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, fmt.Errorf("listening for the double of Prometheus: %w", err)
+		return nil, fmt.Errorf("listening for the fake of Prometheus: %w", err)
 	}
 	p.URL = "http://" + listener.Addr().String()
 	p.server = &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
@@ -57,8 +57,8 @@ func startPrometheus(f fleet) (*prometheusDouble, error) {
 	return p, nil
 }
 
-// warm makes the plates before anybody's time runs for them.
-func (p *prometheusDouble) warm(f fleet) error {
+// warm makes the plates before the measurement.
+func (p *fakePrometheus) warm(f fleet) error {
 	for _, s := range f.signals {
 		for _, r := range signal.Builtin(time.Minute) {
 			if r.Name != s.signal {
@@ -66,18 +66,18 @@ func (p *prometheusDouble) warm(f fleet) error {
 			}
 			vector, err := p.evaluate(context.Background(), r.Query(), time.Now())
 			if err != nil {
-				return fmt.Errorf("the double of Prometheus: %w", err)
+				return fmt.Errorf("the fake of Prometheus: %w", err)
 			}
 			p.plates[r.Query()] = newPlate(vector)
 		}
 	}
-	runtime.GC() // the engine's leavings, not while somebody is measured
+	runtime.GC() // the engine's garbage, not during the measurement
 	return nil
 }
 
-func (p *prometheusDouble) stop() { _ = p.server.Close() }
+func (p *fakePrometheus) stop() { _ = p.server.Close() }
 
-func (p *prometheusDouble) query(w http.ResponseWriter, r *http.Request) {
+func (p *fakePrometheus) query(w http.ResponseWriter, r *http.Request) {
 	p.queries.Add(1)
 	at := time.Now()
 	if text := r.FormValue("time"); text != "" {
@@ -106,14 +106,13 @@ func (p *prometheusDouble) query(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(appendVector(nil, vector, at))
 }
 
-func (p *prometheusDouble) evaluate(ctx context.Context, text string, at time.Time) (promql.Vector, error) {
+func (p *fakePrometheus) evaluate(ctx context.Context, text string, at time.Time) (promql.Vector, error) {
 	vector, _, err := memstore.Instant(ctx, p.engine, p.store, text, at)
 	return vector, err
 }
 
-// discover lists the series of each matcher, as prometheus-adapter asks when
-// it looks what there is.
-func (p *prometheusDouble) discover(w http.ResponseWriter, r *http.Request) {
+// discover lists the series of each matcher, for prometheus-adapter's discovery.
+func (p *fakePrometheus) discover(w http.ResponseWriter, r *http.Request) {
 	p.series.Add(1)
 	if err := r.ParseForm(); err != nil {
 		refuse(w, err)

@@ -10,14 +10,13 @@ import (
 	"github.com/gpuscale/gpuscale/internal/procstat"
 )
 
-// row is what was measured of one adapter under one number of HPAs.
+// row is the measurement of one adapter with one number of HPAs.
 type row struct {
-	title    string
-	hpas     int
-	took     time.Duration // what was counted
-	answers  answers
-	custom   inside
-	external inside
+	title   string
+	hpas    int
+	took    time.Duration // of the measurement
+	answers answers
+	inside  inside
 
 	queries, series, lists, reviews float64 // a minute
 	cpu, own                        float64 // seconds a minute, of the adapter and of this process
@@ -25,12 +24,12 @@ type row struct {
 	load                            string
 }
 
-// reading is the state of all counters at one moment.
+// reading is the state of all counters at one time.
 type reading struct {
 	at                              time.Time
 	queries, series, lists, reviews int64
 	cpu, own                        time.Duration
-	inside                          map[string]inside
+	inside                          inside
 }
 
 func (l *lab) read(ctx context.Context, s *subject) (reading, error) {
@@ -42,7 +41,7 @@ func (l *lab) read(ctx context.Context, s *subject) (reading, error) {
 	}, err
 }
 
-// measure lets so many HPAs ask for warm and then for as long as is counted.
+// measure runs count HPAs for warm, and then counts for long.
 func (l *lab) measure(ctx context.Context, s *subject, count int, warm, long time.Duration) (row, error) {
 	h, err := newHPAs(l.fleet, s.address, l.certs)
 	if err != nil {
@@ -79,8 +78,7 @@ func (l *lab) measure(ctx context.Context, s *subject, count int, warm, long tim
 	r.lists, r.reviews = perMinute(before.lists, after.lists), perMinute(before.reviews, after.reviews)
 	r.cpu = (after.cpu - before.cpu).Seconds() / r.took.Minutes()
 	r.own = (after.own - before.own).Seconds() / r.took.Minutes()
-	r.custom = after.inside["custom.metrics.k8s.io"].since(before.inside["custom.metrics.k8s.io"])
-	r.external = after.inside["external.metrics.k8s.io"].since(before.inside["external.metrics.k8s.io"])
+	r.inside = after.inside.since(before.inside)
 	memory := procstat.Memory(s.cmd.Process.Pid)
 	r.rss, r.peak = memory.Now, memory.Peak
 	select {

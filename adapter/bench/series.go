@@ -16,9 +16,9 @@ import (
 // scrapeInterval in milliseconds, as Prometheus has it in most places.
 const scrapeInterval = 15_000
 
-// store is a storage for Prometheus's own engine in which each series has
-// been scraped every scrapeInterval since for ever, at a phase of its own. It
-// holds label sets only: values are made when they are read.
+// store is a storage for Prometheus's own engine in which each series has always
+// been scraped every scrapeInterval, at its own phase. It has label sets only:
+// values are computed when they are read.
 type store struct {
 	byName map[string]*family
 }
@@ -47,14 +47,14 @@ func newStore(f fleet) *store {
 	return s
 }
 
-// seriesLabels are those of a scrape through the Prometheus Operator.
+// seriesLabels are the labels of a scrape with the Prometheus Operator.
 func seriesLabels(f fleet, d served, workload, n int) labels.Labels {
 	id := workload*podsPerWorkload + n
 	ls := map[string]string{
 		labels.MetricName: d.series, "namespace": f.namespace(workload), "pod": pod(workload, n), "container": "server",
 		"instance": fmt.Sprintf("10.%d.%d.%d:8000", id>>16, id>>8&255, id&255), "endpoint": "http",
 	}
-	if d.card {
+	if d.device {
 		ls["job"], ls["node"], ls["gpu"] = "gpuscale-exporter", fmt.Sprintf("node-%05d", id/8), fmt.Sprint(id%8)
 		ls[metric.LabelGPUUUID] = "GPU-" + uid('g', id)
 	} else {
@@ -68,8 +68,8 @@ func (s *store) Querier(mint, maxt int64) (storage.Querier, error) {
 	return memstore.Querier(mint, maxt, s.find), nil
 }
 
-// find returns the series that match, with their scrapes from one time to another
-// in milliseconds.
+// find returns the matching series, with their scrapes between two times in
+// milliseconds.
 func (s *store) find(from, to int64, matchers []*labels.Matcher) []storage.Series {
 	var rest []*labels.Matcher
 	var name, namespace string
@@ -138,7 +138,7 @@ func (w within) Len() int {
 	return int(max(0, (w.to-w.first()+scrapeInterval)/scrapeInterval))
 }
 
-// Get makes the nth of them.
+// Get returns the nth scrape.
 func (w within) Get(n int) chunks.Sample {
 	t := w.first() + int64(n)*scrapeInterval
 	return memstore.Float{Milli: t, Value: w.series.value(t)}

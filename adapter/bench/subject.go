@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// subject is a running adapter, ours or prometheus-adapter.
+// subject is a running gpuscale-adapter or prometheus-adapter.
 type subject struct {
 	title   string
 	address string
@@ -27,23 +27,23 @@ type subject struct {
 	admin   *http.Client
 }
 
-// program says how to start one: its own flags beside those that both take
-// from the API server library.
+// program is how to start one: its own flags, in addition to the API server
+// library's, which both have.
 type program struct {
 	title, path, config string
 	args                func(lab *lab, config string) []string
 }
 
-// lab is what every subject of a run shares.
+// lab is shared by every subject of a run.
 type lab struct {
 	dir        string
 	certs      certificates
 	api        *apiServer
-	prometheus *prometheusDouble
+	prometheus *fakePrometheus
 	fleet      fleet
 }
 
-// file writes one into the lab's folder.
+// file writes a file into the lab's folder.
 func (l *lab) file(name string, content []byte) (string, error) {
 	path := filepath.Join(l.dir, name)
 	if err := os.WriteFile(path, content, 0o600); err != nil {
@@ -53,14 +53,14 @@ func (l *lab) file(name string, content []byte) (string, error) {
 }
 
 func (l *lab) kubeconfig() (string, error) {
-	ca, err := l.file("api-ca.crt", l.certs.servers.pem)
+	ca, err := l.file("api-ca.crt", l.certs.authority)
 	if err != nil {
 		return "", err
 	}
 	return l.file("kubeconfig", fmt.Appendf(nil, `apiVersion: v1
 kind: Config
 clusters: [{name: bench, cluster: {server: %q, certificate-authority: %q}}]
-users: [{name: adapter, user: {token: nobody-looks-at-it}}]
+users: [{name: adapter, user: {token: ignored}}]
 contexts: [{name: bench, context: {cluster: bench, user: adapter}}]
 current-context: bench
 `, l.api.URL, ca))
@@ -114,10 +114,10 @@ func (l *lab) start(ctx context.Context, p program) (*subject, error) {
 	return s, nil
 }
 
-// administrator is a client no authorizer is asked about.
+// administrator returns a client of a user in system:masters.
 func (l *lab) administrator() *http.Client {
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(l.certs.servers.pem)
+	roots.AppendCertsFromPEM(l.certs.authority)
 	cert, err := tls.X509KeyPair(l.certs.admin.cert, l.certs.admin.key)
 	if err != nil {
 		panic("the certificate just made cannot be read: " + err.Error())
@@ -127,8 +127,8 @@ func (l *lab) administrator() *http.Client {
 	}}
 }
 
-// ready waits until a Pods metric is answered: prometheus-adapter's readyz
-// does not wait for its first discovery.
+// ready waits for an answer to a Pods metric: prometheus-adapter's readyz does
+// not wait for its first discovery.
 func (s *subject) ready(ctx context.Context, a ask) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
@@ -190,12 +190,4 @@ func tail(file string) string {
 		return err.Error()
 	}
 	return strings.TrimSpace(string(text[max(0, len(text)-1500):]))
-}
-
-// keepProfile writes a profile into a file, of programs that offer one: "heap",
-// "profile?seconds=10".
-func (s *subject) keepProfile(ctx context.Context, what, file string) {
-	if profile, err := s.get(ctx, "/debug/pprof/"+what); err == nil {
-		_ = os.WriteFile(file, []byte(profile), 0o600)
-	}
 }

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Goals of ours at 100,000 series and 5,000 HPAs with two metrics each.
+// Goals for gpuscale-adapter, at 100,000 series and 5,000 HPAs with two metrics
+// each.
 const (
 	goalLatency = 5 * time.Millisecond // for 99 of 100 requests, inside the adapter
 	goalMemory  = 250 << 20            // bytes resident
@@ -22,16 +23,10 @@ func print(w io.Writer, rows []row) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "adapter\tHPAs\tanswers\terrors\tPods p50\tp99\tExternal p50\tp99\tinside mean\t≤ 5 ms\tqueries/min\tseries/min\tLISTs/min\tSARs/min\tCPU s/min\tbench's\tRSS MiB\tpeak\tlate p99\tload\t")
 	for _, r := range rows {
-		both := r.both()
-		share, known := both.within(goalLatency)
-		within := "?"
-		if known {
-			within = fmt.Sprintf("%.2f %%", 100*share)
-		}
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%.0f\t%.0f\t%.0f\t%.0f\t%.1f\t%.1f\t%d\t%d\t%s\t%s\t\n",
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%.2f %%\t%.0f\t%.0f\t%.0f\t%.0f\t%.1f\t%.1f\t%d\t%d\t%s\t%s\t\n",
 			r.title, r.hpas, len(r.answers.pods)+len(r.answers.external), r.failed(),
 			ms(quantile(r.answers.pods, .5)), ms(quantile(r.answers.pods, .99)), ms(quantile(r.answers.external, .5)), ms(quantile(r.answers.external, .99)),
-			ms(both.mean()), within, r.queries, r.series, r.lists, r.reviews, r.cpu, r.own, r.rss>>20, r.peak>>20, ms(quantile(r.answers.late, .99)), r.load)
+			ms(r.inside.mean()), 100*r.inside.share(), r.queries, r.series, r.lists, r.reviews, r.cpu, r.own, r.rss>>20, r.peak>>20, ms(quantile(r.answers.late, .99)), r.load)
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -56,25 +51,14 @@ func (r row) failed() (n int) {
 	return n
 }
 
-// both APIs' requests together.
-func (r row) both() inside {
-	sum := inside{count: r.custom.count + r.external.count, sum: r.custom.sum + r.external.sum, buckets: map[float64]uint64{}}
-	for _, h := range []inside{r.custom, r.external} {
-		for bound, n := range h.buckets {
-			sum.buckets[bound] += n
-		}
-	}
-	return sum
-}
-
-// missed says which goals rows of ours miss, each in a sentence.
+// missed lists the goals that gpuscale-adapter's rows miss, each in a sentence.
 func missed(rows []row) []string {
 	var out []string
 	for _, r := range rows {
 		say := func(format string, args ...any) {
 			out = append(out, fmt.Sprintf("%d HPAs: ", r.hpas)+fmt.Sprintf(format, args...)+" (load average "+r.load+")")
 		}
-		if share, known := r.both().within(goalLatency); known && share < .99 {
+		if share := r.inside.share(); share < .99 {
 			say("%.2f %% of requests took at most %s inside the adapter, not 99 %%", 100*share, goalLatency)
 		}
 		if r.lists > 0 {

@@ -15,14 +15,13 @@ var (
 	errRepeatedName = errors.New("is declared twice")
 )
 
-// Apply puts a setup in the place of the one before, while requests go on.
-// What has not changed keeps its tables; what vanished is forgotten. On error
-// nothing is changed.
+// Apply replaces the setup while requests go on. Unchanged rules keep their
+// tables; removed ones are forgotten. On error nothing changes.
 func (c *Cache) Apply(s Setup) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	old := c.plan.Load()
-	next, err := prepare(s, old, &c.room)
+	next, err := prepare(s, old, &c.scratch)
 	if err != nil {
 		return err
 	}
@@ -58,8 +57,8 @@ func (e *entry) discard() {
 	e.drop(errReplaced)
 }
 
-// prepare makes a plan that shares with the old one whatever is the same.
-func prepare(s Setup, old *plan, room *signal.Room) (*plan, error) {
+// prepare makes a plan that shares unchanged entries with the old one.
+func prepare(s Setup, old *plan, scratch *signal.Scratch) (*plan, error) {
 	p := &plan{opts: s.Options, backends: map[string]*server{}, rules: map[string]*entry{}}
 	if p.opts.MaxQuestions == 0 {
 		p.opts.MaxQuestions = DefaultMaxQuestions
@@ -80,7 +79,7 @@ func prepare(s Setup, old *plan, room *signal.Room) (*plan, error) {
 		case p.backends[r.Backend] == nil:
 			return nil, fmt.Errorf("rule %s: backend %q: %w", r.Name, r.Backend, errNoBackend)
 		}
-		q := forRule(r, room)
+		q := forRule(r, scratch)
 		q.Version += p.backends[r.Backend].Version
 		e := old.rules[r.Name]
 		if e == nil || e.key() != q.key() {
@@ -94,7 +93,7 @@ func prepare(s Setup, old *plan, room *signal.Room) (*plan, error) {
 	return p, nil
 }
 
-// inUse keeps the slots of the backend before, so that queries under way
+// inUse keeps the slots of the previous backend, so that queries in flight
 // count.
 func inUse(b Backend, before *server, concurrency int) *server {
 	if before != nil && cap(before.slots) == concurrency {

@@ -26,9 +26,9 @@ func BenchmarkRefresh(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	rule := signal.Builtin(time.Hour)[3]
-	c, err := New(client, []signal.Rule{rule}, Options{Interval: time.Hour, IdleAfter: time.Hour, FirstWait: time.Minute, Concurrency: 1},
-		prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	rule := only("queue_depth")
+	rule.MaxAge = time.Hour
+	c, err := New(setup(client, rule), prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		b.Fatal(err)
 	}

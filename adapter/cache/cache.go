@@ -13,20 +13,21 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/signal"
 )
 
-// ErrUnknownRule: nobody declared such a rule.
+// ErrUnknownRule: no rule of that name is declared.
 var ErrUnknownRule = errors.New("unknown rule")
 
-// Cache keeps questions answered. Its methods are safe for concurrent use.
+// Cache keeps the answer to each question fresh. Its methods are safe for
+// concurrent use.
 type Cache struct {
 	metrics *metrics
 	log     *slog.Logger
-	// answered is set by the first good answer and never taken back.
+	// answered is set by the first good answer and never reset.
 	answered atomic.Bool
 	plan     atomic.Pointer[plan]
-	// turn is whose answer is worked on: one at a time, or large ones that
-	// come together would leave no processor to the requests.
-	turn sync.Mutex
-	room signal.Room // of whose turn it is
+	// lock serializes the reading of answers: large ones in parallel would
+	// leave no processor to the requests.
+	lock    sync.Mutex
+	scratch signal.Scratch // guarded by lock
 
 	mu      sync.RWMutex
 	asked   map[key]*entry  // Watch's
@@ -35,18 +36,8 @@ type Cache struct {
 	running sync.WaitGroup
 }
 
-// New returns a cache for rules that all ask one backend. Nothing is asked
-// before Run.
-func New(q Querier, rules []signal.Rule, opts Options, reg Registerer, log *slog.Logger) (*Cache, error) {
-	s := Setup{Options: opts, Backends: []Backend{{Name: DefaultBackend, Querier: q}}}
-	for _, r := range rules {
-		s.Rules = append(s.Rules, Rule{Rule: r})
-	}
-	return NewOf(s, reg, log)
-}
-
-// NewOf returns a cache for a setup. Nothing is asked before Run.
-func NewOf(s Setup, reg Registerer, log *slog.Logger) (*Cache, error) {
+// New returns a cache for a setup. It sends no query before Run.
+func New(s Setup, reg Registerer, log *slog.Logger) (*Cache, error) {
 	c := &Cache{log: log, asked: map[key]*entry{}}
 	c.plan.Store(&plan{})
 	m, err := newMetrics(reg, c)
@@ -57,8 +48,8 @@ func NewOf(s Setup, reg Registerer, log *slog.Logger) (*Cache, error) {
 	return c, c.Apply(s)
 }
 
-// Run keeps the answers fresh until ctx ends. All rules start out active, so
-// that a restart does not make the first requests wait.
+// Run refreshes the answers until ctx ends. All rules start active, so that the
+// first requests after a restart do not wait.
 func (c *Cache) Run(ctx context.Context) {
 	c.mu.Lock()
 	c.ctx = ctx
@@ -76,7 +67,7 @@ func (c *Cache) Run(ctx context.Context) {
 	c.running.Wait()
 }
 
-// start begins to ask e, if the cache runs. The caller holds mu.
+// start begins to refresh e, if the cache runs. The caller holds mu.
 func (c *Cache) start(e *entry) {
 	if c.ctx == nil || c.closed {
 		return
@@ -87,8 +78,8 @@ func (c *Cache) start(e *entry) {
 	c.running.Go(func() { c.keep(ctx, e) })
 }
 
-// Ready returns nil once Prometheus has answered any query, and stays so:
-// later failures are told with each answer.
+// Ready returns nil once Prometheus has answered any query, and stays nil:
+// later failures are part of each answer.
 func (c *Cache) Ready() error {
 	if c.answered.Load() {
 		return nil
@@ -101,16 +92,16 @@ func (c *Cache) Ready() error {
 	return errors.New("no rule has data yet")
 }
 
-// View is what the cache can say about a rule.
+// View is what the cache knows about a rule.
 type View struct {
 	Table *signal.Table
 	// Failure of the last query, if it failed. The table's values stay usable
-	// until they are too old; the failure says why they get there.
+	// until they are too old; the failure says why they are not refreshed.
 	Failure error
 }
 
-// View returns what is known about a rule. Only the first request after
-// idleness waits, for at most FirstWait. The error is ErrUnknownRule or the
+// View returns what is known about a rule. Only the first request for an idle
+// rule waits, for at most FirstWait. The error is ErrUnknownRule or the
 // context's.
 func (c *Cache) View(ctx context.Context, rule string) (View, error) {
 	p := c.plan.Load()
@@ -127,8 +118,8 @@ func (c *Cache) View(ctx context.Context, rule string) (View, error) {
 	return View{table, s.Failure}, err
 }
 
-// Watch returns what is known about q and keeps it answered until IdleAfter
-// has passed without another Watch of it. The first Watch waits for the
+// Watch returns what is known about q and keeps it fresh until IdleAfter has
+// passed without another Watch of it. The first Watch waits for the
 // answer, for at most FirstWait. The error is ErrTooManyQuestions or the
 // context's; a query that failed is the State's Failure.
 func (c *Cache) Watch(ctx context.Context, q Question) (State, error) {
@@ -153,7 +144,7 @@ func (c *Cache) Watch(ctx context.Context, q Question) (State, error) {
 	return await(ctx, e, first, opts.FirstWait)
 }
 
-// entry finds or makes the question's.
+// entry returns the question's entry, made if needed.
 func (c *Cache) entry(q Question, opts Options) (*entry, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -165,7 +156,7 @@ func (c *Cache) entry(q Question, opts Options) (*entry, error) {
 		delete(c.asked, k)
 	}
 	if len(c.asked) >= opts.MaxQuestions {
-		return nil, fmt.Errorf("%w: %d are kept answered; raise maxQuestions or ask fewer different ones", ErrTooManyQuestions, len(c.asked))
+		return nil, fmt.Errorf("%w: %d are kept fresh; raise maxQuestions or ask fewer different ones", ErrTooManyQuestions, len(c.asked))
 	}
 	e := newEntry(q, false)
 	c.asked[k] = e

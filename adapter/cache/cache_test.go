@@ -66,11 +66,11 @@ func (b *backend) count() int {
 	return b.queries
 }
 
-// run starts a cache inside a synctest bubble and stops it with the test.
-func run(t *testing.T, b *backend, rules []signal.Rule) (*Cache, *prometheus.Registry) {
+// start runs a cache inside a synctest bubble and stops it with the test.
+func start(t *testing.T, s Setup) (*Cache, *prometheus.Registry) {
 	t.Helper()
 	reg := prometheus.NewRegistry()
-	c, err := New(b, rules, options, reg, slog.New(slog.DiscardHandler))
+	c, err := New(s, reg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,6 +80,10 @@ func run(t *testing.T, b *backend, rules []signal.Rule) (*Cache, *prometheus.Reg
 	t.Cleanup(func() { cancel(); <-done })
 	synctest.Wait()
 	return c, reg
+}
+
+func setup(q Querier, rules ...Rule) Setup {
+	return Setup{Options: options, Backends: []Backend{{Name: DefaultBackend, Querier: q}}, Rules: rules}
 }
 
 func read(t *testing.T, c *Cache) (float64, error, error) {
@@ -92,81 +96,40 @@ func read(t *testing.T, c *Cache) (float64, error, error) {
 	return a.Value, none, v.Failure
 }
 
-func only(name string) []signal.Rule {
+func only(name string) Rule {
 	for _, r := range signal.Builtin(15 * time.Second) {
 		if r.Name == name {
-			return []signal.Rule{r}
+			return Rule{Rule: r}
 		}
 	}
-	return nil
+	panic("no built-in rule " + name)
 }
 
-// The number of queries follows the rules in use and the time, whatever is
-// asked: one or five thousand autoscalers cost Prometheus the same.
-func TestQueriesDoNotDependOnRequests(t *testing.T) {
-	counts := map[int]int{}
-	for _, requests := range []int{1, 5000} {
-		synctest.Test(t, func(t *testing.T) {
-			b := &backend{value: 7}
-			c, _ := run(t, b, only("queue_depth"))
-			for range 60 {
-				for range requests {
-					if v, none, _ := read(t, c); none != nil || v != 7 {
-						t.Fatalf("%v, %v", v, none)
-					}
-				}
-				time.Sleep(time.Second)
-			}
-			counts[requests] = b.count()
-		})
-	}
-	for requests, queries := range counts {
-		if queries < 11 || queries > 14 {
-			t.Errorf("%d requests a second: %d queries in a minute at 5 s", requests, queries)
-		}
-	}
-}
-
+// An idle rule is not queried; those who come first after that cause one query
+// and wait for it.
 func TestIdleRulesAreNotQueried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backend{value: 7}
-		c, _ := run(t, b, only("queue_depth"))
+		c, _ := start(t, setup(b, only("queue_depth")))
 		time.Sleep(options.IdleAfter + time.Minute)
 		before := b.count()
 		time.Sleep(time.Hour)
 		if got := b.count(); got != before {
-			t.Errorf("%d queries while nobody asked", got-before)
+			t.Errorf("%d queries while nothing was requested", got-before)
 		}
 		b.set(func(b *backend) { b.value, b.delay = 9, time.Second })
-		start := time.Now()
-		v, none, _ := read(t, c)
-		if none != nil || v != 9 || time.Since(start) != time.Second {
-			t.Errorf("first request after idleness: %v, %v after %s; want the new value after 1s", v, none, time.Since(start))
-		}
-		if got := b.count(); got != before+1 {
-			t.Errorf("%d queries for the first request", got-before)
-		}
-	})
-}
-
-func TestAHundredFirstRequestsAreOneQuery(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := &backend{value: 7}
-		c, _ := run(t, b, only("queue_depth"))
-		time.Sleep(2 * time.Hour)
-		before := b.count()
-		b.set(func(b *backend) { b.delay = time.Second })
+		begin := time.Now()
 		var all sync.WaitGroup
 		for range 100 {
 			all.Go(func() {
-				if v, none, _ := read(t, c); none != nil || v != 7 {
-					t.Errorf("%v, %v", v, none)
+				if v, none, _ := read(t, c); none != nil || v != 9 || time.Since(begin) != time.Second {
+					t.Errorf("%v, %v after %s; want the new value after 1s", v, none, time.Since(begin))
 				}
 			})
 		}
 		all.Wait()
-		if got := b.count() - before; got != 1 {
-			t.Errorf("%d queries", got)
+		if got := b.count(); got != before+1 {
+			t.Errorf("%d queries for the first requests", got-before)
 		}
 	})
 }
@@ -174,7 +137,7 @@ func TestAHundredFirstRequestsAreOneQuery(t *testing.T) {
 func TestAFailureKeepsTheLastGoodUntilItIsTooOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backend{value: 7}
-		c, reg := run(t, b, only("queue_depth"))
+		c, reg := start(t, setup(b, only("queue_depth")))
 		b.set(func(b *backend) { b.err = &prom.PartialError{Warnings: []string{"half the stores are down"}} })
 		time.Sleep(10 * time.Second)
 		v, none, failure := read(t, c)
@@ -202,7 +165,7 @@ func TestAFailureKeepsTheLastGoodUntilItIsTooOld(t *testing.T) {
 func TestASlowFirstAnswerIsNotWaitedForLongerThanAllowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backend{value: 7, delay: time.Minute}
-		c, _ := run(t, b, only("queue_depth"))
+		c, _ := start(t, setup(b, only("queue_depth")))
 		start := time.Now()
 		_, none, failure := read(t, c)
 		if none == nil || failure == nil || time.Since(start) != options.FirstWait {
@@ -219,7 +182,7 @@ func TestASlowFirstAnswerIsNotWaitedForLongerThanAllowed(t *testing.T) {
 func TestADownPrometheusIsNotAskedMoreOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backend{err: prom.ErrUnavailable}
-		c, _ := run(t, b, only("queue_depth"))
+		c, _ := start(t, setup(b, only("queue_depth")))
 		if err := c.Ready(); !errors.Is(err, prom.ErrUnavailable) {
 			t.Errorf("ready without data: %v", err)
 		}
@@ -251,15 +214,7 @@ func TestRulesStandAlone(t *testing.T) {
 			}
 			return b.Query(ctx, promql, at)
 		})
-		rules := append(only("queue_depth"), only("gpu_busy")...)
-		c, err := New(hang, rules, options, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { c.Run(ctx); close(done) }()
-		defer func() { cancel(); <-done }()
+		c, _ := start(t, setup(hang, only("queue_depth"), only("gpu_busy")))
 		time.Sleep(time.Minute)
 		if v, none, _ := read(t, c); none != nil || v != 7 {
 			t.Errorf("%v, %v", v, none)
@@ -273,21 +228,7 @@ func (q querier) Query(ctx context.Context, promql string, at time.Time) (prom.V
 	return q(ctx, promql, at)
 }
 
-func TestUnknownAndRepeatedRules(t *testing.T) {
-	twice := append(only("queue_depth"), only("queue_depth")...)
-	if _, err := New(&backend{}, twice, options, prometheus.NewRegistry(), slog.New(slog.DiscardHandler)); err == nil {
-		t.Error("a rule declared twice was accepted")
-	}
-	c, err := New(&backend{}, only("queue_depth"), options, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.View(t.Context(), "nope"); !errors.Is(err, ErrUnknownRule) {
-		t.Errorf("%v", err)
-	}
-}
-
-// A rule that nobody has watched begins with its history; one query is enough
+// A rule that was idle begins with its history; one query is enough
 // for that, and the plain one follows.
 func TestARuleBeginsWithItsHistory(t *testing.T) {
 	cases := map[string]struct {
@@ -311,7 +252,7 @@ func TestARuleBeginsWithItsHistory(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				rule := only("queue_depth")[0]
+				rule := only("queue_depth")
 				var got strings.Builder
 				q := querier(func(_ context.Context, promql string, _ time.Time) (prom.Vector, error) {
 					n, history := got.Len(), promql == rule.History()
@@ -321,16 +262,9 @@ func TestARuleBeginsWithItsHistory(t *testing.T) {
 					got.WriteString(map[bool]string{true: "H", false: "q"}[history])
 					return nil, c.fails(n, history)
 				})
-				k, err := New(q, []signal.Rule{rule}, options, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
-				if err != nil {
-					t.Fatal(err)
-				}
-				ctx, cancel := context.WithCancel(t.Context())
-				done := make(chan struct{})
-				go func() { k.Run(ctx); close(done) }()
+				start(t, setup(q, rule))
 				time.Sleep(2 * time.Minute)
-				cancel()
-				<-done
+				synctest.Wait()
 				if !strings.HasPrefix(got.String(), c.want) {
 					t.Errorf("%s, want %s…", got.String(), c.want)
 				}

@@ -22,14 +22,14 @@ type entry struct {
 
 	mu    sync.Mutex
 	asked time.Time // last request
-	// first is closed by the next attempt to end; it is there while the
-	// question is idle or waking, and nil while it is asked regularly.
+	// first is closed when the next attempt ends. It is set while the question
+	// is idle or waking, and nil while it is refreshed.
 	first chan struct{}
 	err   error // of the last attempt
-	gone  bool  // dropped: whoever asks must make a new one
+	gone  bool  // dropped: the next request makes a new entry
 }
 
-// answer is the last good one; its zero value stands for none yet.
+// answer is the last good answer; its zero value means none yet.
 type answer struct {
 	value   any
 	at      time.Time
@@ -43,9 +43,8 @@ func newEntry(q Question, pinned bool) *entry {
 	return e
 }
 
-// ask notes that somebody wants an answer. It returns a channel to wait on if
-// there has been no attempt since the question was idle, and false if the
-// entry is no longer kept.
+// ask records a request. It returns a channel to wait on if there has been no
+// attempt since the question was idle, and false if the entry is dropped.
 func (e *entry) ask(now time.Time) (<-chan struct{}, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -63,8 +62,8 @@ func (e *entry) ask(now time.Time) (<-chan struct{}, bool) {
 	return e.first, true
 }
 
-// idle reports whether nobody has asked for so long, and if so makes the next
-// one to ask wait.
+// idle reports whether the last request is older than after. If so, the next
+// request waits for an attempt.
 func (e *entry) idle(now time.Time, after time.Duration) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -78,7 +77,7 @@ func (e *entry) idle(now time.Time, after time.Duration) bool {
 	return true
 }
 
-// attempted records how an attempt ended and lets those waiting go on.
+// attempted records the result of an attempt and releases the waiting requests.
 func (e *entry) attempted(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -89,7 +88,7 @@ func (e *entry) attempted(err error) {
 	}
 }
 
-// drop lets those waiting go on; what they have is all they get.
+// drop removes the entry and releases the waiting requests.
 func (e *entry) drop(why error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -109,7 +108,7 @@ func (e *entry) failure() error {
 	return e.err
 }
 
-// active reports whether the question is being asked regularly.
+// active reports whether the question is refreshed.
 func (e *entry) active() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -20,13 +20,13 @@ type streaming struct {
 	broken error // what it ends with, after the first element
 }
 
-func (s streaming) Each(ctx context.Context, promql string, at time.Time, turn sync.Locker, take func([][2][]byte, float64, time.Time)) error {
+func (s streaming) Each(ctx context.Context, promql string, at time.Time, lock sync.Locker, take func([][2][]byte, float64, time.Time)) error {
 	vector, err := s.Query(ctx, promql, at)
 	if err != nil {
 		return err
 	}
-	turn.Lock()
-	defer turn.Unlock()
+	lock.Lock()
+	defer lock.Unlock()
 	for _, sample := range vector {
 		var pairs [][2][]byte
 		for name, value := range sample.Labels.All() {
@@ -44,9 +44,9 @@ func (s streaming) Each(ctx context.Context, promql string, at time.Time, turn s
 // vector gives, an answer that breaks off changes nothing and leaves nothing
 // behind, and one that cannot be taken in costs its rule alone.
 func TestAnswersAreTakenInElementByElement(t *testing.T) {
-	rule := signal.Builtin(time.Minute)[3]
+	rule := only("queue_depth")
 	server := streaming{backend: &backend{value: 4}}
-	c, err := New(server, []signal.Rule{rule}, options, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	c, err := New(setup(server, rule), prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// Registerer is where the cache's own series go.
+// Registerer takes the cache's own series.
 type Registerer = prometheus.Registerer
 
 type metrics struct {
@@ -37,7 +37,7 @@ func newMetrics(reg Registerer, c *Cache) (*metrics, error) {
 
 func opts(d metric.Desc) prometheus.Opts { return prometheus.Opts{Name: d.Name, Help: d.Help} }
 
-// declare makes a rule's counters exist at zero, so that a rate sees the first
+// declare creates a rule's counters at zero, so that a rate sees the first
 // increment.
 func (m *metrics) declare(q Question) {
 	for _, r := range []string{"ok", "error", "partial"} {

@@ -1,25 +1,24 @@
 package cache
 
-// patience is how often in a row the history is asked for in vain before the
-// plain query is tried.
+// patience is how often in a row the history may fail before the plain query
+// is tried.
 const patience = 2
 
-// opening chooses the queries with which a rule begins that nobody has
-// watched. It asks for the rule's history, again and again while Prometheus is
-// down; but a history that is too much for a Prometheus which answers the
-// plain query is done without.
+// opening chooses the first queries of a rule that starts or was idle. It tries
+// the rule's history, repeatedly while Prometheus is down. If Prometheus
+// answers the plain query and not the history, the rule goes without.
 type opening struct {
 	failures int
 	up       bool // the plain query was answered: the history gets one more try
 	over     bool
 }
 
-// history says which query to send: the rule's History or its plain Query.
+// history reports whether to send the rule's History and not its plain Query.
 func (o *opening) history() bool {
 	return !o.over && (o.up || o.failures%(patience+1) != patience)
 }
 
-// ended takes how that query went. It returns true once, when the opening ends
+// ended records the query's result. It returns true once, when the opening ends
 // without a history.
 func (o *opening) ended(history bool, err error) (blind bool) {
 	switch {

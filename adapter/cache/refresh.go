@@ -13,8 +13,8 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
-// keep refreshes one question while it is wanted. Each has its own loop, so
-// that a slow or broken one holds up no other.
+// keep refreshes one question while it is requested. Each has its own loop, so
+// that a slow or broken one delays no other.
 func (c *Cache) keep(ctx context.Context, e *entry) {
 	for {
 		select {
@@ -30,7 +30,7 @@ func (c *Cache) keep(ctx context.Context, e *entry) {
 	}
 }
 
-// attend asks e each interval until it falls idle or ctx ends.
+// attend refreshes e each interval until it is idle or ctx ends.
 func (c *Cache) attend(ctx context.Context, e *entry) {
 	begin := opening{over: e.History == ""}
 	for ctx.Err() == nil {
@@ -43,7 +43,7 @@ func (c *Cache) attend(ctx context.Context, e *entry) {
 			query = e.History
 		}
 		if err := c.refresh(ctx, e, query); begin.ended(history, err) && ctx.Err() == nil {
-			c.log.Warn("the rule's past cannot be read: pods that fell silent before now are not known to exist",
+			c.log.Warn("history cannot be read: pods that stopped reporting before now are unknown",
 				slog.String("rule", e.Rule), slog.Duration("past", signal.Forget), slog.Any("error", err))
 		}
 		select {
@@ -53,7 +53,7 @@ func (c *Cache) attend(ctx context.Context, e *entry) {
 	}
 }
 
-// leave forgets a question nobody asks any more.
+// leave removes an idle question.
 func (c *Cache) leave(ctx context.Context, e *entry) {
 	if ctx.Err() != nil {
 		return
@@ -63,10 +63,10 @@ func (c *Cache) leave(ctx context.Context, e *entry) {
 	if k := e.key(); c.asked[k] == e {
 		delete(c.asked, k)
 	}
-	e.stop() // gives back what the context holds
+	e.stop() // releases the context
 }
 
-// jitter spreads replicas and questions apart.
+// jitter spreads the queries of replicas and questions over time.
 func jitter(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.9 + 0.2*rand.Float64()))
 }
@@ -87,7 +87,7 @@ func (c *Cache) refresh(ctx context.Context, e *entry, query string) error {
 	start := time.Now()
 	build, err := c.ask(ctx, b.Querier, e, query, start)
 	if ctx.Err() != nil {
-		return ctx.Err() // going down: no statement about Prometheus
+		return ctx.Err() // shutting down: not a failure of Prometheus
 	}
 	c.metrics.queried(e.Question, time.Since(start), result(err))
 	before := e.failure()
@@ -95,15 +95,15 @@ func (c *Cache) refresh(ctx context.Context, e *entry, query string) error {
 		err = c.store(e, build)
 	}
 	e.attempted(err)
-	c.tell(e, before, err)
+	c.logChange(e, before, err)
 	return err
 }
 
-// builder makes the next state of an answer that is complete.
+// builder makes the next state from a complete answer.
 type builder func(previous any) (next any, series int, dropped map[signal.Reason]int)
 
-// ask gets an answer. start, not the end, stands for the moment of evaluation:
-// a slow answer is old, and not the other way round.
+// ask sends a query. The time of evaluation is start, not the end: a slow
+// answer is older, never younger.
 func (c *Cache) ask(ctx context.Context, q Querier, e *entry, query string, start time.Time) (build builder, err error) {
 	reading := signal.Reading{Evaluated: start, Now: start}
 	s, streams := q.(Streamer)
@@ -117,7 +117,7 @@ func (c *Cache) ask(ctx context.Context, q Querier, e *entry, query string, star
 	defer c.caught(e, &err)
 	e.Intake.Begin()
 	first := true
-	err = s.Each(ctx, query, time.Time{}, &c.turn, func(labels [][2][]byte, value float64, at time.Time) {
+	err = s.Each(ctx, query, time.Time{}, &c.lock, func(labels [][2][]byte, value float64, at time.Time) {
 		if first {
 			reading.Evaluated, first = at, false
 		}
@@ -126,11 +126,11 @@ func (c *Cache) ask(ctx context.Context, q Querier, e *entry, query string, star
 	return func(previous any) (any, int, map[signal.Reason]int) { return e.Intake.Build(previous, reading) }, err
 }
 
-// store swaps in the state made of an answer.
+// store replaces the state with the one built from an answer.
 func (c *Cache) store(e *entry, build builder) (err error) {
 	defer c.caught(e, &err)
-	c.turn.Lock()
-	defer c.turn.Unlock()
+	c.lock.Lock()
+	defer c.lock.Unlock()
 	next, series, dropped := build(e.latest.Load().value)
 	e.latest.Store(&answer{value: next, at: time.Now(), series: series, dropped: dropped})
 	c.answered.Store(true)
@@ -138,18 +138,18 @@ func (c *Cache) store(e *entry, build builder) (err error) {
 	return nil
 }
 
-// caught makes an error of a panic: an answer nobody foresaw must cost its own
-// rule, not all of them.
+// caught turns a panic into an error: an unforeseen answer must break its own
+// rule only.
 func (c *Cache) caught(e *entry, err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("reading the answer: %v", p)
-		c.log.Error("a rule cannot read its answer: this is a bug", slog.String("rule", e.Rule),
+		c.log.Error("panic while reading an answer: this is a bug", slog.String("rule", e.Rule),
 			slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 	}
 }
 
-// tell logs changes only: a Prometheus that is down must not fill the log.
-func (c *Cache) tell(e *entry, before, now error) {
+// logChange logs changes only: an unavailable Prometheus must not fill the log.
+func (c *Cache) logChange(e *entry, before, now error) {
 	switch {
 	case now != nil && (before == nil || before.Error() != now.Error()):
 		c.log.Warn("query failed", slog.String("rule", e.Rule), slog.String("backend", e.Backend), slog.Any("error", now))

@@ -16,33 +16,33 @@ type Querier interface {
 	Query(ctx context.Context, promql string, at time.Time) (prom.Vector, error)
 }
 
-// Streamer is a Querier that can hand out an answer element by element, like
+// Streamer is a Querier that passes an answer element by element, like
 // *prom.Client. Labels are pairs of name and value in order of name, none empty,
-// and hold until take returns. turn is held meanwhile.
+// and valid until take returns. lock is held during take.
 type Streamer interface {
 	Querier
-	Each(ctx context.Context, promql string, at time.Time, turn sync.Locker, take func(labels [][2][]byte, value float64, at time.Time)) error
+	Each(ctx context.Context, promql string, at time.Time, lock sync.Locker, take func(labels [][2][]byte, value float64, at time.Time)) error
 }
 
-// Options bound what the cache asks and how long a request may wait.
+// Options bound the cache's queries and how long a request may wait.
 type Options struct {
-	// Interval between two queries of one active question, give or take a tenth.
+	// Interval between two queries of one active question, jittered by a tenth.
 	Interval time.Duration
-	// IdleAfter is how long a question is asked after the last request for it.
+	// IdleAfter is how long a question is refreshed after its last request.
 	IdleAfter time.Duration
 	// FirstWait bounds how long the first request for an idle question waits.
 	FirstWait time.Duration
-	// Concurrency bounds the queries under way at once, per backend.
+	// Concurrency bounds the queries in flight, per backend.
 	Concurrency int
-	// MaxQuestions bounds what Watch keeps answered; 2,000 if zero. Rules do
-	// not count.
+	// MaxQuestions bounds the questions of Watch; 2,000 if zero. Rules do not
+	// count.
 	MaxQuestions int
 }
 
 // DefaultMaxQuestions is used where Options leave MaxQuestions zero.
 const DefaultMaxQuestions = 2000
 
-// Rule is a signal and where to ask for it.
+// Rule is a signal and its backend.
 type Rule struct {
 	signal.Rule
 	// Backend to ask; "" is DefaultBackend.
@@ -52,22 +52,22 @@ type Rule struct {
 // version changes when any part of the rule does.
 func (r Rule) version() string {
 	raw, err := json.Marshal(r.Rule)
-	if err != nil { // an infinity in a bound: no version in common with anything
+	if err != nil { // an infinity in a bound: the version is unique
 		return fmt.Sprintf("%p %v", &r, err)
 	}
 	return string(raw)
 }
 
-// Backend is a server to ask.
+// Backend is a server to query.
 type Backend struct {
 	Name    string
 	Querier Querier
 	// Version changes when the server's data may: another address, another
-	// tenant. What was learnt from the old one is then forgotten.
+	// tenant. The old one's answers are then forgotten.
 	Version string
 }
 
-// Setup is all that a configuration says to the cache.
+// Setup is the cache's part of a configuration.
 type Setup struct {
 	Options  Options
 	Backends []Backend
@@ -80,7 +80,7 @@ type server struct {
 	slots chan struct{}
 }
 
-// plan is a Setup made ready. It is never changed.
+// plan is a prepared Setup. It is immutable.
 type plan struct {
 	opts     Options
 	backends map[string]*server

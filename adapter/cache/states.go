@@ -8,8 +8,8 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// states reports what is known at the moment of the scrape. A rule that never
-// had an answer has no age and no number of series: they are absent, not zero.
+// states reports the state at the time of the scrape. A rule without an answer
+// has no age and no number of series: they are absent, not zero.
 type states struct {
 	cache                  *Cache
 	age, series, questions *prometheus.Desc
@@ -64,7 +64,7 @@ func (s states) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// entries returns the rules' and all others.
+// entries returns those of the rules and of Watch.
 func (c *Cache) entries() []*entry {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

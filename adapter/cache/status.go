@@ -8,14 +8,14 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/signal"
 )
 
-// Status is what there is to say about one question, for people.
+// Status is the state of one question, for /debug/rules.
 type Status struct {
 	Rule, Backend, Query string
-	// Active: it is asked each interval.
+	// Active: it is refreshed each interval.
 	Active bool
 	// At is when the last good answer came; zero before the first.
 	At time.Time
-	// Series in that answer, and how many of them are of no use.
+	// Series in that answer, and how many of them were dropped.
 	Series  int
 	Dropped map[signal.Reason]int
 	// Failure of the last query, if it failed.

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/gpuscale/gpuscale/adapter/signal"
@@ -28,26 +26,6 @@ func counting(query string) Question {
 			return n + 1, 3, map[signal.Reason]int{signal.Stale: 1}
 		},
 	}
-}
-
-// start runs a cache of the setup inside a synctest bubble.
-func start(t *testing.T, s Setup) (*Cache, *prometheus.Registry) {
-	t.Helper()
-	reg := prometheus.NewRegistry()
-	c, err := NewOf(s, reg, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { c.Run(ctx); close(done) }()
-	t.Cleanup(func() { cancel(); <-done })
-	synctest.Wait()
-	return c, reg
-}
-
-func setup(q Querier, rules ...Rule) Setup {
-	return Setup{Options: options, Backends: []Backend{{Name: DefaultBackend, Querier: q}}, Rules: rules}
 }
 
 func watched(t *testing.T, c *Cache, q Question) State {
@@ -104,7 +82,7 @@ func TestAQuestionIsKeptAnsweredWhileItIsWatched(t *testing.T) {
 	})
 }
 
-func TestQuestionsAreToldApart(t *testing.T) {
+func TestQuestionsAreDistinct(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backend{}
 		s := setup(b)
@@ -140,7 +118,7 @@ func TestTheNumberOfQuestionsIsBounded(t *testing.T) {
 	})
 }
 
-func TestAWatchTellsOfFailures(t *testing.T) {
+func TestWatchReportsFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &backend{}
 		c, _ := start(t, setup(b))

@@ -10,16 +10,16 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/signal"
 )
 
-// maxLeaves bounds the selectors of one query whose ages are asked for.
+// maxLeaves bounds the selectors of one query whose ages are queried.
 const maxLeaves = 8
 
-// lookback is how far back Prometheus itself looks for a sample. A range longer
-// than that is the author's own statement of how old a value may be.
+// lookback is Prometheus' own lookback delta. A longer range is the author's
+// explicit choice of how old a value may be.
 const lookback = 5 * time.Minute
 
-// withAges joins a query's values with the scrape times of the series they are
-// made of, oldest first per key labels: part "v" is a value, "t0", "t1", … are
-// Unix times. aged is false if no selector of the query has an age to ask for.
+// withAges joins a query's values with the oldest scrape times of their series
+// per key labels: part "v" is a value, "t0", "t1", … are Unix times. aged is
+// false if no selector of the query has an age.
 func withAges(e parser.Expr, keys []string) (whole parser.Expr, aged bool) {
 	whole = part("v", e)
 	for i, leaf := range leaves(e, keys) {
@@ -42,8 +42,8 @@ func call(function string, args ...parser.Expr) parser.Expr {
 	return &parser.Call{Func: parser.Functions[function], Args: args}
 }
 
-// leaves returns the selectors that look at present samples and name the keys.
-// What looks at the past on purpose has no age that says anything.
+// leaves returns the selectors of present samples that have the key labels. A
+// selector with an offset or @ reads the past on purpose: its age means nothing.
 func leaves(e parser.Expr, keys []string) []parser.Expr {
 	var found []parser.Expr
 	seen := map[string]bool{}
@@ -81,8 +81,7 @@ func past(s *parser.VectorSelector, path []parser.Node) bool {
 	})
 }
 
-// window returns the longest range a query looks over; zero if it looks at
-// single samples.
+// window returns the longest range of a query; zero if it has none.
 func window(e parser.Expr) time.Duration {
 	var longest time.Duration
 	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/metrics/pkg/apis/custom_metrics"
 	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
+
+	"github.com/gpuscale/gpuscale/adapter/provider"
 )
 
 // GetMetricByName answers for one object.
@@ -46,7 +48,7 @@ func (p *Provider) GetMetricBySelector(ctx context.Context, namespace string, se
 	}
 	subject := fmt.Sprintf("%d %s in namespace %q matching %q", len(objects), info.GroupResource, namespace, selector)
 	if len(objects) == 0 {
-		return nil, notFound("%s: %s", t.rule.ID, subject)
+		return nil, provider.NotFound("%s: %s", t.rule.ID, subject)
 	}
 	v, err := p.ask(ctx, r, t, metricSelector, namespace, objects)
 	if err != nil {
@@ -58,7 +60,7 @@ func (p *Provider) GetMetricBySelector(ctx context.Context, namespace string, se
 		a, err := v.table.object(v.key(namespace, name), p.now(), p.opts.MaxAge.Duration)
 		if err != nil {
 			why = err
-			continue // left out: the HPA knows the object and treats it as missing
+			continue // left out: the HPA treats the object as missing
 		}
 		ref, err := p.reference(info, types.NamespacedName{Namespace: namespace, Name: name})
 		if err != nil {
@@ -72,12 +74,12 @@ func (p *Provider) GetMetricBySelector(ctx context.Context, namespace string, se
 	return list, nil
 }
 
-// named returns the objects that a selector matches. Pods come from memory;
-// others, which no autoscaler asks for in this way, from the API server.
+// named returns the objects that a selector matches: pods from memory, others
+// from the API server. No autoscaler requests others by selector.
 func (p *Provider) named(ctx context.Context, info cma.CustomMetricInfo, namespace string, selector k8slabels.Selector) ([]string, error) {
 	gvr, err := p.mapper.ResourceFor(info.GroupResource.WithVersion(""))
 	if err != nil {
-		return nil, notFound("no resource is called %s", info.GroupResource)
+		return nil, provider.NotFound("no resource is called %s", info.GroupResource)
 	}
 	if gvr.Group == "" && gvr.Resource == "pods" {
 		if err := p.pods.Ready(); err != nil {
@@ -92,7 +94,7 @@ func (p *Provider) named(ctx context.Context, info cma.CustomMetricInfo, namespa
 	return names, nil
 }
 
-// key is where an object stands in the view's table.
+// key returns an object's key in the view's table.
 func (v view) key(namespace, object string) key {
 	k := key{object: object}
 	if v.plan.namespace != "" && v.plan.namespace != v.plan.object {
@@ -104,11 +106,11 @@ func (v view) key(namespace, object string) key {
 func (p *Provider) reference(info cma.CustomMetricInfo, name types.NamespacedName) (custom_metrics.ObjectReference, error) {
 	gvr, err := p.mapper.ResourceFor(info.GroupResource.WithVersion(""))
 	if err != nil {
-		return custom_metrics.ObjectReference{}, notFound("no resource is called %s", info.GroupResource)
+		return custom_metrics.ObjectReference{}, provider.NotFound("no resource is called %s", info.GroupResource)
 	}
 	gvk, err := p.mapper.KindFor(gvr)
 	if err != nil {
-		return custom_metrics.ObjectReference{}, notFound("no kind is known for %s", info.GroupResource)
+		return custom_metrics.ObjectReference{}, provider.NotFound("no kind is known for %s", info.GroupResource)
 	}
 	return custom_metrics.ObjectReference{
 		APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: name.Namespace, Name: name.Name,
@@ -130,7 +132,7 @@ func (v view) value(metric string, ref custom_metrics.ObjectReference, selector 
 	return m
 }
 
-// seconds is the window as the API says it: none for a single sample.
+// seconds is the API's window: nil for a single sample.
 func (p *plan) seconds() *int64 {
 	s := int64(p.window.Seconds())
 	if s == 0 {
@@ -139,8 +141,8 @@ func (p *plan) seconds() *int64 {
 	return &s
 }
 
-// quantity is in thousandths, cut as v0.12.0 cuts them, except that what is
-// not zero does not become zero.
+// quantity is in thousandths, truncated like v0.12.0's, except that a value that
+// is not zero does not become zero.
 func quantity(v float64) resource.Quantity {
 	milli := int64(v * 1000)
 	switch {

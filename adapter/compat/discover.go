@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// recheck is how often the file is looked at for a change.
+	// recheck is how often the file is read for changes.
 	recheck = 2 * time.Second
 	// retry is how soon a listing that failed is tried again.
 	retry = 10 * time.Second
-	// listers bounds the listings under way at once.
+	// listers bounds the listings in flight.
 	listers = 4
 )
 
@@ -28,8 +28,11 @@ type Lister interface {
 	Series(ctx context.Context, selector string, since time.Time) ([]prom.Family, error)
 }
 
-// Run lists the series and reads the file again, until ctx ends.
+// Run lists the series and reloads the file, until ctx ends.
 func (p *Provider) Run(ctx context.Context) {
+	if p == nil {
+		return
+	}
 	tick := time.NewTicker(recheck)
 	defer tick.Stop()
 	next := time.Now()
@@ -48,8 +51,8 @@ func (p *Provider) Run(ctx context.Context) {
 	}
 }
 
-// relist lists the series of each distinct selector, each on its own: one that
-// fails keeps what was found before. It returns when to list again.
+// relist lists the series of each distinct selector. One that fails keeps its
+// previous series. It returns when to list again.
 func (p *Provider) relist(ctx context.Context) time.Duration {
 	f := p.file
 	since := time.Now().Add(-p.opts.SeriesAge.Duration)
@@ -88,14 +91,14 @@ func (p *Provider) relist(ctx context.Context) time.Duration {
 			listed[s] = before
 		}
 	}
-	p.tell(failures)
+	p.logChanges(failures)
 	p.listed = listed
 	p.registry.Store(newRegistry(f, listed, failures, p.mapper))
 	p.state(failures, len(selectors))
 	return wait
 }
 
-// state notes whether anything has been listed, for Ready.
+// state records for Ready whether any series have been listed.
 func (p *Provider) state(failures map[string]error, selectors int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,19 +110,22 @@ func (p *Provider) state(failures map[string]error, selectors int) {
 	}
 }
 
-// Ready returns nil once the series have been listed: as long as no selector
-// has ever had an answer it says why.
+// Ready returns nil once the series of any selector have been listed, and the
+// error of the listing until then.
 func (p *Provider) Ready() error {
+	if p == nil {
+		return nil
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.pending
 }
 
-// tell logs what changed: a Prometheus that is down must not fill the log.
-func (p *Provider) tell(failures map[string]error) {
+// logChanges logs changes only: an unavailable Prometheus must not fill the log.
+func (p *Provider) logChanges(failures map[string]error) {
 	for s, err := range failures {
 		if before := p.failing[s]; before == nil || before.Error() != err.Error() {
-			p.log.Warn("listing series failed; what was listed before is still served", slog.String("seriesQuery", s), slog.Any("error", err))
+			p.log.Warn("listing series failed, the previous list is still served", slog.String("seriesQuery", s), slog.Any("error", err))
 		}
 	}
 	for s := range p.failing {
@@ -130,8 +136,8 @@ func (p *Provider) tell(failures map[string]error) {
 	p.failing = failures
 }
 
-// reread takes a changed file into use and reports whether it did. Each rule
-// stands alone: one that is broken now goes on as it was before.
+// reread applies a changed file and reports whether it did. A rule that is now
+// broken keeps its previous version; the others change.
 func (p *Provider) reread() bool {
 	raw, err := os.ReadFile(p.opts.ConfigFile)
 	if err == nil && bytes.Equal(raw, p.raw) {
@@ -145,7 +151,7 @@ func (p *Provider) reread() bool {
 	if err != nil {
 		if text := err.Error(); text != p.unread {
 			p.unread = text
-			p.log.Warn("the prometheus-adapter configuration cannot be used; the one before still is", slog.Any("error", err))
+			p.log.Warn("prometheus-adapter configuration cannot be used, the previous one stays in force", slog.Any("error", err))
 		}
 		return false
 	}
@@ -155,7 +161,7 @@ func (p *Provider) reread() bool {
 	return true
 }
 
-// keep puts back rules that were good before and are broken now.
+// keep restores the previous version of rules that are now broken.
 func (f *File) keep(before *File) {
 	for _, list := range []struct{ now, old *[]*Rule }{{&f.Custom, &before.Custom}, {&f.External, &before.External}} {
 		for _, old := range *list.old {

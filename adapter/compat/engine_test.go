@@ -8,16 +8,15 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
+	"github.com/gpuscale/gpuscale/internal/prom/promtest"
 )
 
 const scrape = 15 * time.Second
 
 var epoch = time.UnixMilli(1_700_000_000_000)
 
-var engine = memstore.NewEngine(reading)
-
 // memory is a few series for Prometheus's own engine.
-type memory struct{ memstore.Series }
+type memory struct{ *promtest.Memory }
 
 // load reads series in promtool's notation, one a line, a value each scrape.
 func load(t testing.TB, text string) memory {
@@ -25,35 +24,23 @@ func load(t testing.TB, text string) memory {
 	for _, word := range []string{"NaN", "Inf"} { // which the notation has no "x40" for
 		text = strings.ReplaceAll(text, word+"x40", strings.Repeat(word+" ", 41))
 	}
-	series, err := memstore.Read(text, memstore.From(epoch, scrape))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return memory{series}
+	return memory{promtest.Load(t, text, memstore.From(epoch, scrape), reading)}
 }
 
 // query evaluates PromQL at a time after the epoch.
 func (m memory) query(t testing.TB, text string, after time.Duration) (prom.Vector, error) {
 	t.Helper()
-	if _, err := reading.ParseExpr(text); err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
-	at := epoch.Add(after)
-	vector, _, err := memstore.Instant(t.Context(), engine, m, text, at)
-	if err != nil {
-		return nil, err
-	}
-	return memstore.Samples(vector, at), nil
+	return m.Query(t.Context(), text, epoch.Add(after))
 }
 
 // ask evaluates a plan and reads it, on a clock an hour ahead of Prometheus's.
-func (m memory) ask(t testing.TB, p *plan, after time.Duration) (view, map[signal.Reason]int, error) {
+func (m memory) ask(t testing.TB, p *plan, after time.Duration) (view, map[signal.Reason]int) {
 	t.Helper()
 	v, err := m.query(t, p.query, after)
 	if err != nil {
-		return view{}, nil, err
+		t.Fatalf("%s: %v", p.query, err)
 	}
 	r := signal.Reading{Evaluated: epoch.Add(after), Now: epoch.Add(after + time.Hour)}
 	state, _, dropped := p.reader(2*time.Minute)(nil, v, r)
-	return view{plan: p, table: state.(table)}, dropped, nil
+	return view{plan: p, table: state.(table)}, dropped
 }

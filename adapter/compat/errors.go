@@ -7,6 +7,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gpuscale/gpuscale/adapter/provider"
 )
 
 // unknown is the error for a metric that no rule has.
@@ -14,36 +16,24 @@ func (p *Provider) unknown(metric string) error {
 	if err := p.Ready(); err != nil {
 		return unavailable("%s: %v", metric, err)
 	}
-	return notFound("no rule of %s serves %s for this kind of object", p.opts.ConfigFile, metric)
+	return provider.NotFound("no rule of %s serves %s for this kind of object", p.opts.ConfigFile, metric)
 }
 
-// refused is the error for a request that cannot be made a query: the
-// request's fault, or the rule's.
+// refused is the error for a request that gives no query: the request's fault,
+// or the rule's.
 func refused(err error) error {
 	if errors.Is(err, errSelector) {
-		return status(http.StatusBadRequest, metav1.StatusReasonBadRequest, "%v", err)
+		return apierrors.NewBadRequest(err.Error())
 	}
 	return internal("%v", err)
 }
 
-func notFound(format string, args ...any) error {
-	return status(http.StatusNotFound, metav1.StatusReasonNotFound, format, args...)
-}
-
 func internal(format string, args ...any) error {
-	return status(http.StatusInternalServerError, metav1.StatusReasonInternalError, format, args...)
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: fmt.Sprintf(format, args...),
+	}}
 }
 
 func unavailable(format string, args ...any) error {
-	return status(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, format, args...)
-}
-
-func timeout(format string, args ...any) error {
-	return apierrors.NewTimeoutError(fmt.Sprintf(format, args...), 1)
-}
-
-func status(code int32, reason metav1.StatusReason, format string, args ...any) error {
-	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: fmt.Sprintf(format, args...),
-	}}
+	return apierrors.NewServiceUnavailable(fmt.Sprintf(format, args...))
 }

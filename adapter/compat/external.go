@@ -8,10 +8,12 @@ import (
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/metrics/pkg/apis/external_metrics"
 	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
+
+	"github.com/gpuscale/gpuscale/adapter/provider"
 )
 
-// GetExternalMetric answers with one item: the sum of the query's series, which
-// is what an autoscaler makes of the items that v0.12.0 returns.
+// GetExternalMetric answers with one item: the sum of the query's series. v0.12.0
+// returns an item each, and the HPA sums them.
 func (p *Provider) GetExternalMetric(ctx context.Context, namespace string, selector k8slabels.Selector, info cma.ExternalMetricInfo) (*external_metrics.ExternalMetricValueList, error) {
 	r := p.registry.Load()
 	t := r.external[info.Metric]
@@ -31,19 +33,7 @@ func (p *Provider) GetExternalMetric(ctx context.Context, namespace string, sele
 		return nil, v.none(t, fmt.Sprintf("namespace %q, selector %q", namespace, selector), err)
 	}
 	return &external_metrics.ExternalMetricValueList{Items: []external_metrics.ExternalMetricValue{{
-		MetricName: info.Metric, MetricLabels: exactly(selector),
+		MetricName: info.Metric, MetricLabels: provider.Exactly(selector),
 		Timestamp: metav1.NewTime(a.at), WindowSeconds: v.plan.seconds(), Value: quantity(a.value),
 	}}}, nil
-}
-
-// exactly returns the labels that a selector fixes to one value.
-func exactly(selector k8slabels.Selector) map[string]string {
-	fixed := map[string]string{}
-	requirements, _ := selector.Requirements()
-	for _, r := range requirements {
-		if v, ok := selector.RequiresExactMatch(r.Key()); ok {
-			fixed[r.Key()] = v
-		}
-	}
-	return fixed
 }

@@ -7,19 +7,19 @@ import (
 	"slices"
 )
 
-// File is a prometheus-adapter configuration. A rule with a problem is left
-// out of Custom or External, and the others stand.
+// File is a prometheus-adapter configuration. A rule with a problem is left out
+// of Custom or External.
 type File struct {
 	Name     string
 	Custom   []*Rule
 	External []*Rule
-	// ResourceRules is whether the file has them: they are checked, and not
-	// served, since they are for metrics.k8s.io.
+	// ResourceRules: the file has them. They are checked and not served, since
+	// they are for metrics.k8s.io.
 	ResourceRules bool
 	Problems      []Problem
 }
 
-// Problem is what is wrong with one field of the file.
+// Problem of one field of the file.
 type Problem struct {
 	File string
 	Line int
@@ -77,8 +77,8 @@ type rawName struct {
 	As      string `yaml:"as"`
 }
 
-// shape is what a part of the file may look like: a mapping with named fields,
-// a mapping with free keys, a list, or a scalar if all are nil.
+// shape is the schema of a part of the file: a mapping with named fields, a
+// mapping with free keys, a list, or a scalar if all are nil.
 type shape struct {
 	fields map[string]*shape
 	values *shape

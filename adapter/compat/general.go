@@ -9,23 +9,23 @@ import (
 )
 
 // generalizer rewrites a query about one namespace and some objects into one
-// about all of them at once, whose answer for each is the same. The query must
-// select by presence of the labels already; the rewriting keeps the labels
-// through every operation, and refuses where they cannot be kept.
+// about all of them, with the same answer for each. The query must already
+// select by presence of the labels. The rewriting keeps the labels through every
+// operation, and fails where they cannot be kept.
 //
-// The namespace is constant in a query about one, so adding it to a grouping
-// changes nothing there; it must only not meet a side to which it was not
-// added. The object's label is not constant and has to be there already.
+// In a query about one namespace its label is constant, so adding it to a
+// grouping changes nothing, provided both sides of a binary operation have it.
+// The object's label is not constant and must be there already.
 type generalizer struct {
 	namespace string // label; "" if the query is about no namespace
 	object    string // label; "" for external metrics
 }
 
-// root rewrites a whole query. constant is set if it has a default in place of
-// a missing sum, as in `sum(…) or vector(0)`.
+// root rewrites a whole query. constant is set if it has a default for a missing
+// sum, as in `sum(…) or vector(0)`.
 func (g *generalizer) root(e parser.Expr) (constant bool, err error) {
 	if b, ok := bare(e).(*parser.BinaryExpr); ok && g.object == "" && defaulted(b) {
-		// Only one series without labels is what the default stands in for.
+		// The default replaces a single series without labels only.
 		if sum, ok := bare(b.LHS).(*parser.AggregateExpr); ok && !sum.Without && len(sum.Grouping) == 0 && !picks(sum.Op) {
 			_, err := g.expr(b.LHS)
 			return true, err
@@ -35,8 +35,8 @@ func (g *generalizer) root(e parser.Expr) (constant bool, err error) {
 	return false, err
 }
 
-// expr rewrites e. added says that its series have the namespace's label now
-// and had none before.
+// expr rewrites e. added reports that its series now have the namespace's label
+// and did not before.
 func (g *generalizer) expr(e parser.Expr) (added bool, err error) {
 	switch e := e.(type) {
 	case *parser.NumberLiteral, *parser.StringLiteral, nil:
@@ -72,7 +72,7 @@ func (g *generalizer) selector(s *parser.VectorSelector) error {
 	return nil
 }
 
-// narrowed reports whether a selector looks at series with the label only.
+// narrowed reports whether a selector matches only series with the label.
 func narrowed(s *parser.VectorSelector, label string) bool {
 	return slices.ContainsFunc(s.LabelMatchers, func(m *labels.Matcher) bool {
 		return m.Name == label && !m.Matches("")
@@ -112,7 +112,7 @@ func (g *generalizer) key(label string) bool {
 	return label != "" && (label == g.namespace || label == g.object)
 }
 
-// picks reports whether an aggregation keeps whole series, labels and all.
+// picks reports whether an aggregation keeps whole series with their labels.
 func picks(op parser.ItemType) bool {
 	switch op {
 	case parser.TOPK, parser.BOTTOMK, parser.LIMITK, parser.LIMIT_RATIO:
@@ -140,8 +140,8 @@ func (g *generalizer) aggregate(a *parser.AggregateExpr) (added bool, err error)
 	return added || dropped && !picks(a.Op), err
 }
 
-// keeping returns a list of labels to keep with the namespace's added, or a
-// list of labels to drop without it.
+// keeping adds the namespace's label to a list of labels to keep, or removes it
+// from a list of labels to drop.
 func (g *generalizer) keeping(list []string, keep bool) []string {
 	if g.namespace == "" || slices.Contains(list, g.namespace) == keep {
 		return list
@@ -155,7 +155,7 @@ func (g *generalizer) keeping(list []string, keep bool) []string {
 func (g *generalizer) binary(b *parser.BinaryExpr) (added bool, err error) {
 	m := b.VectorMatching
 	if g.object != "" && defaulted(b) {
-		return g.expr(b.LHS) // a series without the object's label is nobody's
+		return g.expr(b.LHS) // a series without the object's label belongs to no object
 	}
 	if m == nil { // a scalar on one side or both
 		left, err := g.expr(b.LHS)
@@ -207,7 +207,7 @@ func defaulted(b *parser.BinaryExpr) bool {
 	return number
 }
 
-// bare takes the parentheses off.
+// bare removes parentheses.
 func bare(e parser.Expr) parser.Expr {
 	for {
 		inner, ok := e.(*parser.ParenExpr)

@@ -57,9 +57,11 @@ func selectorOf(t testing.TB, text string) k8slabels.Selector {
 	return s
 }
 
-// objectQueries are templates, a series for each, and what keeps a template
-// from being asked for everything at once.
-var objectQueries = []struct{ query, series, special string }{
+// queryCase is a query, a series for it, and what keeps it from being asked for
+// everything at once.
+type queryCase struct{ query, series, special string }
+
+var objectQueries = []queryCase{
 	{`sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)`, "queue", ""},
 	{`sum by (<<.GroupBy>>) (rate(<<.Series>>{<<.LabelMatchers>>,method!="PUT"}[2m]))`, "http_requests_total", ""},
 	{`sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<range $i, $l := .GroupBySlice>><<if $i>>,<<end>><<$l>><<end>>)`, "http_requests_total", "the template has variables"},
@@ -97,7 +99,7 @@ var objectQueries = []struct{ query, series, special string }{
 	{`count_values("pod", <<.Series>>{<<.LabelMatchers>>}) by (pod)`, "queue", "count_values writes"},
 	{`<<if eq .LabelMatchers "x">>up<<else>>sum(<<.Series>>{<<.LabelMatchers>>}) by (pod)<<end>>`, "queue", "computes with .LabelMatchers"},
 	{`sum by (pod) (<<.Series>>{<<.LabelMatchers>>}) * scalar(sum(<<.Series>>{<<.LabelMatchers>>}))`, "queue", "scalar() loses"},
-	// As people have them for GPUs and model servers.
+	// As used for GPUs and model servers.
 	{`ceil(avg_over_time(<<.Series>>{<<.LabelMatchers>>}[60s]))`, "queue", ""},
 	{`rate(<<.Series>>{<<.LabelMatchers>>}[1m]) / 1000`, "http_requests_total", ""},
 	{`avg(delta(<<.Series>>{<<.LabelMatchers>>}[2m])/(1+delta(http_requests_total{<<.LabelMatchers>>}[2m]))/1000) by (<<.GroupBy>>)`, "http_requests_total", ""},
@@ -111,15 +113,13 @@ var objectQueries = []struct{ query, series, special string }{
 	{`info{<<.LabelMatchers>>} * on () group_right(node) (sum(<<.Series>>{<<.LabelMatchers>>}) / on () sum(limit{<<.LabelMatchers>>}))`, "queue", "does not match on the label pod"},
 }
 
-// TestOneQueryForAllAnswersAsOneForEach is the ground that the sharing stands
-// on: for each template the query about everything gives each object the value
-// of the query about it alone, or it is not used.
-func TestOneQueryForAllAnswersAsOneForEach(t *testing.T) {
-	m := load(t, world)
-	after := 10 * time.Minute
-	for _, q := range objectQueries {
-		tg := newTarget(t, q.query, q.series, "namespace", "pod")
-		for _, sel := range []string{"", "topic=a", "version in (1.2,2)", "topic!=a", "!node", "method"} {
+// generals evaluates the query about everything for each template and selector,
+// unless the template keeps it from being used, which special says.
+func generals(t *testing.T, m memory, queries []queryCase, object string, selectors []string, with func(q string, tg *target, s k8slabels.Selector, all view)) {
+	t.Helper()
+	for _, q := range queries {
+		tg := newTarget(t, q.query, q.series, "namespace", object)
+		for _, sel := range selectors {
 			selector := selectorOf(t, sel)
 			general, err := tg.general(selector)
 			if err != nil {
@@ -128,37 +128,49 @@ func TestOneQueryForAllAnswersAsOneForEach(t *testing.T) {
 			if (q.special == "") != (general.special == "") || !strings.Contains(general.special, q.special) {
 				t.Errorf("%s: special %q, want %q", q.query, general.special, q.special)
 			}
-			if general.special != "" {
-				continue
-			}
-			all, _, err := m.ask(t, general, after)
-			if err != nil {
-				t.Fatalf("%s: %v", general.query, err)
-			}
-			for _, ns := range []string{"shop", "bank", "void"} {
-				for _, pods := range [][]string{{"web-1"}, {"web-2"}, {"web-1", "web-2", "web-3"}} {
-					special, err := tg.specific(selector, ns, pods, "asked")
-					if err != nil {
-						t.Fatal(err)
-					}
-					one, _, err := m.ask(t, special, after)
-					if err != nil {
-						t.Fatalf("%s: %v", special.query, err)
-					}
-					for _, pod := range pods {
-						got, want := reply(all, ns, pod), reply(one, ns, pod)
-						if got != want {
-							t.Errorf("%s %q: %s/%s of %v: all at once %s, alone %s\n%s\n%s", q.query, sel, ns, pod, pods, got, want, general.value, special.value)
-						}
-					}
-				}
+			if general.special == "" {
+				all, _ := m.ask(t, general, at10m)
+				with(fmt.Sprintf("%s %q", q.query, sel), tg, selector, all)
 			}
 		}
 	}
 }
 
+const at10m = 10 * time.Minute
+
+// special asks about some objects of one namespace alone.
+func special(t *testing.T, m memory, tg *target, s k8slabels.Selector, ns string, pods []string) view {
+	t.Helper()
+	p, err := tg.specific(s, ns, pods, "asked")
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, _ := m.ask(t, p, at10m)
+	return one
+}
+
+// TestOneQueryForAllAnswersAsOneForEach is the ground that the sharing stands
+// on: for each template the query about everything gives each object the value
+// of the query about it alone, or it is not used.
+func TestOneQueryForAllAnswersAsOneForEach(t *testing.T) {
+	m := load(t, world)
+	selectors := []string{"", "topic=a", "version in (1.2,2)", "topic!=a", "!node", "method"}
+	generals(t, m, objectQueries, "pod", selectors, func(q string, tg *target, s k8slabels.Selector, all view) {
+		for _, ns := range []string{"shop", "bank", "void"} {
+			for _, pods := range [][]string{{"web-1"}, {"web-2"}, {"web-1", "web-2", "web-3"}} {
+				one := special(t, m, tg, s, ns, pods)
+				for _, pod := range pods {
+					if got, want := reply(all, ns, pod), reply(one, ns, pod); got != want {
+						t.Errorf("%s: %s/%s of %v: all at once %s, alone %s\n%s\n%s", q, ns, pod, pods, got, want, all.plan.value, one.plan.value)
+					}
+				}
+			}
+		}
+	})
+}
+
 func reply(v view, namespace, object string) string {
-	a, err := v.table.object(v.key(namespace, object), epoch.Add(10*time.Minute+time.Hour), 2*time.Minute)
+	a, err := v.table.object(v.key(namespace, object), epoch.Add(at10m+time.Hour), 2*time.Minute)
 	if err != nil {
 		return "none"
 	}
@@ -166,7 +178,7 @@ func reply(v view, namespace, object string) string {
 }
 
 // externalQueries and how many of them are asked for all namespaces at once.
-var externalQueries = []struct{ query, series, special string }{
+var externalQueries = []queryCase{
 	{`sum(<<.Series>>{<<.LabelMatchers>>}) by (topic)`, "queue", ""},
 	{`sum(<<.Series>>{<<.LabelMatchers>>})`, "queue", ""},
 	{`sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)`, "queue", ""},
@@ -182,7 +194,7 @@ var externalQueries = []struct{ query, series, special string }{
 	{`avg(<<.Series>>{<<.LabelMatchers>>}) / max(limit{<<.LabelMatchers>>})`, "queue", ""},
 	{`avg(<<.Series>>{<<.LabelMatchers>>}) / on () max(limit{<<.LabelMatchers>>})`, "queue", ""},
 	{`count(<<.Series>>)`, "queue", "queue is not narrowed"},
-	// As people have them for gateways and brokers.
+	// As used for gateways and brokers.
 	{`sum(queue{topic="a"})`, "queue", "is not narrowed"},
 	{`avg(<<.Series>>{<<.LabelMatchers>>}) by (topic, namespace)`, "queue", ""},
 	{`label_replace(<<.Series>>{<<.LabelMatchers>>}, "__name__", "$1", "__name__", "^que(.*)$")`, "queue", ""},
@@ -191,49 +203,24 @@ var externalQueries = []struct{ query, series, special string }{
 
 func TestExternalSumsAreThoseOfEachNamespace(t *testing.T) {
 	m := load(t, world)
-	after := 10 * time.Minute
-	for _, q := range externalQueries {
-		tg := newTarget(t, q.query, q.series, "namespace", "")
-		for _, sel := range []string{"", "topic=a", "topic notin (a,b)", "method=GET"} {
-			selector := selectorOf(t, sel)
-			general, err := tg.general(selector)
-			if err != nil {
-				t.Fatalf("%s: %v", q.query, err)
+	selectors := []string{"", "topic=a", "topic notin (a,b)", "method=GET"}
+	generals(t, m, externalQueries, "", selectors, func(q string, tg *target, s k8slabels.Selector, all view) {
+		for _, ns := range []string{"shop", "bank", "void"} {
+			one := special(t, m, tg, s, ns, nil)
+			got, want := total(all, ns), total(one, "")
+			if got != want {
+				t.Errorf("%s: %s: all at once %s, alone %s\n%s\n%s", q, ns, got, want, all.plan.value, one.plan.value)
 			}
-			if (q.special == "") != (general.special == "") || !strings.Contains(general.special, q.special) {
-				t.Errorf("%s: special %q, want %q", q.query, general.special, q.special)
-			}
-			if general.special != "" {
-				continue
-			}
-			all, _, err := m.ask(t, general, after)
-			if err != nil {
-				t.Fatalf("%s: %v", general.query, err)
-			}
-			for _, ns := range []string{"shop", "bank", "void"} {
-				special, err := tg.specific(selector, ns, nil, "asked")
-				if err != nil {
-					t.Fatal(err)
-				}
-				one, _, err := m.ask(t, special, after)
-				if err != nil {
-					t.Fatal(err)
-				}
-				got, want := total(all, ns), total(one, "")
-				if got != want {
-					t.Errorf("%s %q: %s: all at once %s, alone %s\n%s\n%s", q.query, sel, ns, got, want, general.value, special.value)
-				}
-				// v0.12.0 sends the special query, and the HPA sums its series.
-				if v, err := m.query(t, special.value, after); err != nil || summed(v) != want && want != "none" {
-					t.Errorf("%s: %v is not the sum %s", special.value, v, want)
-				}
+			// v0.12.0 sends the special query, and the HPA sums its series.
+			if v, err := m.query(t, one.plan.value, at10m); err != nil || summed(v) != want && want != "none" {
+				t.Errorf("%s: %v is not the sum %s", one.plan.value, v, want)
 			}
 		}
-	}
+	})
 }
 
 func total(v view, namespace string) string {
-	a, err := v.table.sum(key{namespace: namespace}, epoch.Add(10*time.Minute+time.Hour), 2*time.Minute)
+	a, err := v.table.sum(key{namespace: namespace}, epoch.Add(at10m+time.Hour), 2*time.Minute)
 	if err != nil {
 		return "none"
 	}
@@ -248,7 +235,7 @@ func summed(v prom.Vector) string {
 	return fmt.Sprintf("%.9g", sum)
 }
 
-// What an object's series do to its value, and to nobody else's.
+// An object's series affect only its own value.
 func TestOnlyWhatIsKnownIsServed(t *testing.T) {
 	m := load(t, `
 		queue{namespace="shop",pod="well"} 5x40
@@ -282,12 +269,9 @@ func TestOnlyWhatIsKnownIsServed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v, dropped, err := m.ask(t, p, 10*time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		v, dropped := m.ask(t, p, at10m)
 		for pod, want := range want {
-			a, err := v.table.object(v.key("shop", pod), epoch.Add(10*time.Minute+time.Hour), 2*time.Minute)
+			a, err := v.table.object(v.key("shop", pod), epoch.Add(at10m+time.Hour), 2*time.Minute)
 			got := fmt.Sprint(a.value)
 			if err != nil {
 				got = err.Error()
@@ -319,10 +303,7 @@ func TestASumNeedsAllItsParts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, _, err := m.ask(t, p, 10*time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v, _ := m.ask(t, p, at10m)
 	if got := total(v, "shop"); got != "none" {
 		t.Errorf("with half of it NaN: %s", got)
 	}
@@ -350,10 +331,7 @@ func TestValuesHaveTheirSamplesTime(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v, _, err := m.ask(t, p, 10*time.Minute)
-		if err != nil {
-			t.Fatalf("%s: %v", p.query, err)
-		}
+		v, _ := m.ask(t, p, at10m)
 		now := epoch.Add(10*time.Minute + time.Hour)
 		for pod, want := range want {
 			a, err := v.table.object(v.key("shop", pod), now, 2*time.Minute)
@@ -371,7 +349,7 @@ func TestValuesHaveTheirSamplesTime(t *testing.T) {
 	}
 }
 
-func TestQuantitiesAreCutAsBefore(t *testing.T) {
+func TestQuantitiesAreTruncatedLikeV0120(t *testing.T) {
 	for v, want := range map[float64]string{
 		16.66666: "16666m", 2.0004: "2", 0.0001: "1m", -0.0001: "-1m", 0: "0", 9e15: "9P", -1.5: "-1500m", math.Copysign(0, -1): "0",
 	} {

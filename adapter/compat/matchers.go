@@ -9,22 +9,23 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/gpuscale/gpuscale/adapter/signal"
 )
 
-// errSelector marks what a request's own selector is to blame for.
+// errSelector marks errors of the request's own selector.
 var errSelector = errors.New("metric selector")
 
-// condition is one matcher of a query, and the values it came from.
+// condition is one matcher of a query and its values.
 type condition struct {
 	matcher *labels.Matcher
-	// joined is the values as v0.12.0 joins them, for .LabelValuesByName, and
-	// quoted the same as a regular expression that means what it says.
+	// joined has the values joined like v0.12.0, for .LabelValuesByName; quoted
+	// is the same as a regular expression that matches the values literally.
 	joined, quoted string
 }
 
 // conditions translates a request's metric selector. Values are quoted in
-// regular expressions, and a key of any spelling becomes a proper label name.
+// regular expressions, and every key becomes a valid label name.
 func conditions(selector k8slabels.Selector) ([]condition, error) {
 	requirements, selectable := selector.Requirements()
 	if !selectable {
@@ -33,34 +34,19 @@ func conditions(selector k8slabels.Selector) ([]condition, error) {
 	var all []condition
 	for _, r := range requirements {
 		values := slices.Sorted(slices.Values(r.ValuesUnsorted()))
-		kind, text := labels.MatchEqual, ""
-		switch r.Operator() {
-		case selection.Equals, selection.DoubleEquals:
-			text = values[0]
-		case selection.NotEquals:
-			kind, text = labels.MatchNotEqual, values[0]
-		case selection.In:
-			kind, text = labels.MatchRegexp, anyOf(values)
-		case selection.NotIn:
-			kind, text = labels.MatchNotRegexp, anyOf(values)
-		case selection.Exists:
-			kind = labels.MatchNotEqual
-		case selection.DoesNotExist:
-		default:
-			return nil, fmt.Errorf("%w: %s: operator %q cannot be said in PromQL", errSelector, r.Key(), r.Operator())
-		}
-		m, err := labels.NewMatcher(kind, r.Key(), text)
+		m, err := signal.Matcher(r)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %s: %w", errSelector, r.Key(), err)
 		}
-		all = append(all, condition{m, strings.Join(values, "|"), anyOf(values)})
+		all = append(all, condition{m, strings.Join(values, "|"), signal.AnyOf(values)})
 	}
 	return all, nil
 }
 
-// named selects objects by label: one exactly, several by their names.
+// named selects objects by label: one by equality, several by a regular
+// expression.
 func named(label string, objects []string) condition {
-	joined, quoted := strings.Join(objects, "|"), anyOf(objects)
+	joined, quoted := strings.Join(objects, "|"), signal.AnyOf(objects)
 	if len(objects) == 1 {
 		return condition{labels.MustNewMatcher(labels.MatchEqual, label, objects[0]), joined, quoted}
 	}
@@ -72,15 +58,7 @@ func present(label string) condition {
 	return condition{matcher: labels.MustNewMatcher(labels.MatchNotEqual, label, "")}
 }
 
-func anyOf(values []string) string {
-	quoted := make([]string, len(values))
-	for i, v := range values {
-		quoted[i] = regexp.QuoteMeta(v)
-	}
-	return strings.Join(quoted, "|")
-}
-
-// arguments are what a template gets for conditions.
+// arguments are the template's arguments for conditions.
 func arguments(series string, all []condition, groupBy ...string) Args {
 	texts := make([]string, len(all))
 	values := map[string]string{}
@@ -94,6 +72,6 @@ func arguments(series string, all []condition, groupBy ...string) Args {
 	}
 }
 
-// plainName is what the name of a Kubernetes object may consist of. Only such
-// names are ever put into a query's text.
+// plainName matches the names of Kubernetes objects. Only such names are put
+// into a query's text.
 var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,252}$`)

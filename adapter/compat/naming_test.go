@@ -87,55 +87,47 @@ func TestDefaultRulesFindTheirMetrics(t *testing.T) {
 func TestQueriesAreThoseOfV0120(t *testing.T) {
 	f := read(t, "default.yaml")
 	r := newRegistry(f, found(f), nil, kinds())
+	apps := func(r string) schema.GroupResource { return schema.GroupResource{Group: "apps", Resource: r} }
+	ingresses := schema.GroupResource{Group: "networking.k8s.io", Resource: "ingresses"}
 	for _, tc := range []struct {
-		info           cma.CustomMetricInfo
-		namespace, sel string
-		names          []string
-		want           string
+		resource          schema.GroupResource
+		metric, sel, want string // want without a namespace is of what lies in none
+		names             string
 	}{
-		{cma.CustomMetricInfo{GroupResource: core("pods"), Namespaced: true, Metric: "some_usage"}, "somens", "", []string{"somepod1", "somepod2"},
-			`sum(container_some_usage{namespace="somens",pod=~"somepod1|somepod2",container!="POD"}) by (pod)`},
-		{cma.CustomMetricInfo{GroupResource: core("pods"), Namespaced: true, Metric: "some_count"}, "somens", "", []string{"somepod1", "somepod2"},
-			`sum(rate(container_some_count_total{namespace="somens",pod=~"somepod1|somepod2",container!="POD"}[1m])) by (pod)`},
-		{cma.CustomMetricInfo{GroupResource: core("pods"), Namespaced: true, Metric: "some_time"}, "somens", "", []string{"somepod1", "somepod2"},
-			`sum(rate(container_some_time_seconds_total{namespace="somens",pod=~"somepod1|somepod2",container!="POD"}[1m])) by (pod)`},
-		{cma.CustomMetricInfo{GroupResource: core("services"), Namespaced: true, Metric: "ingress_hits"}, "somens", "", []string{"somesvc"},
-			`sum(rate(ingress_hits_total{kube_namespace="somens",kube_service="somesvc"}[1m])) by (kube_service)`},
-		{cma.CustomMetricInfo{GroupResource: core("services"), Namespaced: true, Metric: "ingress_hits"}, "somens", "param1=value1", []string{"somesvc"},
-			`sum(rate(ingress_hits_total{param1="value1",kube_namespace="somens",kube_service="somesvc"}[1m])) by (kube_service)`},
-		{cma.CustomMetricInfo{GroupResource: schema.GroupResource{Group: "networking.k8s.io", Resource: "ingresses"}, Namespaced: true, Metric: "ingress_hits"}, "somens", "", []string{"someingress"},
-			`sum(rate(ingress_hits_total{kube_namespace="somens",kube_ingress="someingress"}[1m])) by (kube_ingress)`},
-		{cma.CustomMetricInfo{GroupResource: core("pods"), Namespaced: true, Metric: "ingress_hits"}, "somens", "", []string{"somepod"},
-			`sum(rate(ingress_hits_total{kube_namespace="somens",kube_pod="somepod"}[1m])) by (kube_pod)`},
-		{cma.CustomMetricInfo{GroupResource: core("services"), Namespaced: true, Metric: "service_proxy_packets"}, "somens", "", []string{"somesvc"},
-			`sum(service_proxy_packets{kube_namespace="somens",kube_service="somesvc"}) by (kube_service)`},
-		{cma.CustomMetricInfo{GroupResource: schema.GroupResource{Group: "apps", Resource: "deployments"}, Namespaced: true, Metric: "work_queue_wait"}, "somens", "", []string{"somedep"},
-			`sum(rate(work_queue_wait_seconds_total{kube_namespace="somens",kube_deployment="somedep"}[1m])) by (kube_deployment)`},
-		{cma.CustomMetricInfo{GroupResource: core("nodes"), Metric: "node_gigawatts"}, "", "", []string{"somenode"},
-			`sum(node_gigawatts{kube_node="somenode"}) by (kube_node)`},
-		{cma.CustomMetricInfo{GroupResource: core("persistentvolumes"), Metric: "volume_claims"}, "", "", []string{"somepv"},
-			`sum(rate(volume_claims_total{kube_persistentvolume="somepv"}[1m])) by (kube_persistentvolume)`},
-		{cma.CustomMetricInfo{GroupResource: core("nodes"), Metric: "node_fan"}, "", "", []string{"somenode"},
-			`sum(rate(node_fan_seconds_total{kube_node="somenode"}[1m])) by (kube_node)`},
-		{cma.CustomMetricInfo{GroupResource: core("namespaces"), Metric: "ingress_hits"}, "", "", []string{"somens"},
-			`sum(rate(ingress_hits_total{kube_namespace="somens"}[1m])) by (kube_namespace)`},
+		{core("pods"), "some_usage", "", `sum(container_some_usage{namespace="somens",pod=~"a|b",container!="POD"}) by (pod)`, "a b"},
+		{core("pods"), "some_count", "", `sum(rate(container_some_count_total{namespace="somens",pod=~"a|b",container!="POD"}[1m])) by (pod)`, "a b"},
+		{core("pods"), "some_time", "", `sum(rate(container_some_time_seconds_total{namespace="somens",pod=~"a|b",container!="POD"}[1m])) by (pod)`, "a b"},
+		{core("services"), "ingress_hits", "", `sum(rate(ingress_hits_total{kube_namespace="somens",kube_service="a"}[1m])) by (kube_service)`, "a"},
+		{core("services"), "ingress_hits", "param1=value1", `sum(rate(ingress_hits_total{param1="value1",kube_namespace="somens",kube_service="a"}[1m])) by (kube_service)`, "a"},
+		{ingresses, "ingress_hits", "", `sum(rate(ingress_hits_total{kube_namespace="somens",kube_ingress="a"}[1m])) by (kube_ingress)`, "a"},
+		{core("pods"), "ingress_hits", "", `sum(rate(ingress_hits_total{kube_namespace="somens",kube_pod="a"}[1m])) by (kube_pod)`, "a"},
+		{core("services"), "service_proxy_packets", "", `sum(service_proxy_packets{kube_namespace="somens",kube_service="a"}) by (kube_service)`, "a"},
+		{apps("deployments"), "work_queue_wait", "", `sum(rate(work_queue_wait_seconds_total{kube_namespace="somens",kube_deployment="a"}[1m])) by (kube_deployment)`, "a"},
+		{core("nodes"), "node_gigawatts", "", `sum(node_gigawatts{kube_node="a"}) by (kube_node)`, "a"},
+		{core("persistentvolumes"), "volume_claims", "", `sum(rate(volume_claims_total{kube_persistentvolume="a"}[1m])) by (kube_persistentvolume)`, "a"},
+		{core("nodes"), "node_fan", "", `sum(rate(node_fan_seconds_total{kube_node="a"}[1m])) by (kube_node)`, "a"},
+		{core("namespaces"), "ingress_hits", "", `sum(rate(ingress_hits_total{kube_namespace="a"}[1m])) by (kube_namespace)`, "a"},
 	} {
-		tg := r.custom[tc.info]
+		info, namespace := cma.CustomMetricInfo{GroupResource: tc.resource, Metric: tc.metric}, ""
+		if strings.Contains(tc.want, "somens") {
+			info.Namespaced, namespace = true, "somens"
+		}
+		tg := r.custom[info]
 		if tg == nil {
-			t.Errorf("%s is not served", tc.info)
+			t.Errorf("%s is not served", info)
 			continue
 		}
-		p, err := tg.specific(selectorOf(t, tc.sel), tc.namespace, tc.names, "asked")
+		p, err := tg.specific(selectorOf(t, tc.sel), namespace, strings.Fields(tc.names), "asked")
 		if err != nil {
-			t.Errorf("%s: %v", tc.info, err)
+			t.Errorf("%s: %v", info, err)
 			continue
 		}
 		if got, want := p.value, canonical(t, tc.want); got != want {
-			t.Errorf("%s\ngot  %s\nwant %s", tc.info, got, want)
+			t.Errorf("%s\ngot  %s\nwant %s", info, got, want)
 		}
 		general, err := tg.general(selectorOf(t, tc.sel))
 		if err != nil || general.special != "" {
-			t.Errorf("%s has no general query: %v %s", tc.info, err, general.special)
+			t.Errorf("%s has no general query: %v %s", info, err, general.special)
 		}
 	}
 }
@@ -206,7 +198,7 @@ func TestTemplateArguments(t *testing.T) {
 		}
 	}
 	for _, sel := range []string{"a>1", "a<1"} {
-		if _, err := conditions(selectorOf(t, sel)); err == nil || !strings.Contains(err.Error(), "cannot be said in PromQL") {
+		if _, err := conditions(selectorOf(t, sel)); err == nil || !strings.Contains(err.Error(), "has no equivalent in PromQL") {
 			t.Errorf("%s: %v", sel, err)
 		}
 	}
@@ -246,7 +238,7 @@ func TestNames(t *testing.T) {
 
 // A rule whose resources the cluster does not have serves what it can and says
 // what it cannot.
-func TestUnknownResourcesAreToldAndHarmless(t *testing.T) {
+func TestUnknownResourcesAreReported(t *testing.T) {
 	f := read(t, "sample.yaml")
 	r := newRegistry(f, map[string][]prom.Family{
 		f.Custom[0].SeriesQuery:   {family("container_cpu_seconds_total", "namespace", "pod")},
@@ -254,13 +246,13 @@ func TestUnknownResourcesAreToldAndHarmless(t *testing.T) {
 		f.External[0].SeriesQuery: {family("queue_consumer_lag", "name")},
 		f.External[1].SeriesQuery: {family("queue_depth", "name", "topic")},
 	}, nil, kinds())
-	told := map[string]string{}
+	reported := map[string]string{}
 	for _, s := range r.rules {
-		told[s.Rule] = strings.Join(s.Problems, "; ")
+		reported[s.Rule] = strings.Join(s.Problems, "; ")
 	}
-	if !strings.Contains(told["rules[3]"], "the cluster has no brand.cheese.io") || !strings.Contains(told["externalRules[0]"], "namespaced: false") ||
-		told["rules[0]"] != "" || told["externalRules[1]"] != "" {
-		t.Errorf("%v", told)
+	if !strings.Contains(reported["rules[3]"], "the cluster has no brand.cheese.io") || !strings.Contains(reported["externalRules[0]"], "namespaced: false") ||
+		reported["rules[0]"] != "" || reported["externalRules[1]"] != "" {
+		t.Errorf("%v", reported)
 	}
 	if r.custom[cma.CustomMetricInfo{GroupResource: core("pods"), Namespaced: true, Metric: "cpu"}] == nil || r.external["queue_depth"] == nil {
 		t.Error("the other rules serve nothing")

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/metadata"
 )
 
-// maxObjects bounds what one request may list.
+// maxObjects bounds the objects one request may list.
 const maxObjects = 5_000
 
 var errTooManyObjects = errors.New("more than 5000 objects match; narrow the selector")
@@ -21,7 +21,7 @@ type Metadata struct{ Client metadata.Interface }
 
 var _ Objects = Metadata{}
 
-// Names implements Objects. They come sorted.
+// Names implements Objects. The names are sorted.
 func (m Metadata) Names(ctx context.Context, resource schema.GroupVersionResource, namespace string, selector k8slabels.Selector) ([]string, error) {
 	list, err := m.Client.Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{
 		LabelSelector: selector.String(), Limit: maxObjects,

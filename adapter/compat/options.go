@@ -9,29 +9,29 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Options say where the file is and what v0.12.0 took as flags. Nothing is
-// served unless ConfigFile is set.
+// Options name the file and replace v0.12.0's flags. Nothing is served unless
+// ConfigFile is set.
 type Options struct {
-	// ConfigFile is prometheus-adapter's own configuration file. It is read
-	// again when it changes.
+	// ConfigFile is prometheus-adapter's own configuration file. It is reloaded
+	// when it changes.
 	ConfigFile string `json:"configFile,omitempty"`
-	// Backend to ask; the default one if empty.
+	// Backend to query; the default one if empty.
 	Backend string `json:"backend,omitempty"`
 	// RelistInterval is --metrics-relist-interval: how often the series are
 	// listed. 10m if zero.
 	RelistInterval metav1.Duration `json:"relistInterval,omitempty"`
-	// SeriesAge is --metrics-max-age: how far back series are looked for.
+	// SeriesAge is --metrics-max-age: how far back discovery looks for series.
 	// RelistInterval if zero.
 	SeriesAge metav1.Duration `json:"seriesAge,omitempty"`
-	// MaxAge is the age of a sample beyond which it is missing; v0.12.0 has
-	// none. 2m if zero, which forgives one scrape missed at the usual 1m.
+	// MaxAge is the age beyond which a sample is missing; v0.12.0 has no limit.
+	// 2m if zero, which tolerates one missed scrape at the usual 1m.
 	MaxAge metav1.Duration `json:"maxAge,omitempty"`
 }
 
 // Enabled reports whether there is a file to serve.
 func (o Options) Enabled() bool { return o.ConfigFile != "" }
 
-// WithDefaults fills in what is zero.
+// WithDefaults sets the defaults of zero fields.
 func (o Options) WithDefaults() Options {
 	if o.RelistInterval.Duration == 0 {
 		o.RelistInterval.Duration = 10 * time.Minute

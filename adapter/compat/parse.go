@@ -10,25 +10,24 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// MaxFileBytes bounds a configuration file. A ConfigMap holds no more than
-// a quarter of it.
+// MaxFileBytes bounds a configuration file: four times a ConfigMap's limit.
 const MaxFileBytes = 4 << 20
 
-// Parse reads a file; name stands in its problems. An error means that nothing
-// of it can be used; what is wrong with a single rule is in File.Problems.
+// Parse reads a file; name is for its problems. An error means that nothing of
+// it can be used; the problems of single rules are in File.Problems.
 func Parse(name string, raw []byte) (*File, error) {
 	if len(raw) > MaxFileBytes {
 		return nil, fmt.Errorf("%s: %d bytes; a configuration has at most %d", name, len(raw), MaxFileBytes)
 	}
 	var doc yaml.Node
 	if err := yaml.Unmarshal(raw, &doc); err != nil {
-		// The older library, which is v0.12.0's, says where; this one names
-		// the line in which the whole list begins.
+		// The older library, v0.12.0's, reports the line; this one reports the
+		// line where the list begins.
 		var ignored any
 		if older := yamlv2.Unmarshal(raw, &ignored); older != nil {
 			err = older
 		}
-		return nil, fmt.Errorf("%s: no YAML: %w (text with double quotes in it goes between single ones)", name, err)
+		return nil, fmt.Errorf("%s: no YAML: %w (put text that contains double quotes in single quotes)", name, err)
 	}
 	f := &File{Name: name}
 	if len(doc.Content) == 0 {
@@ -94,7 +93,7 @@ func (f *File) rules(file *checker, list *yaml.Node, path string, external bool)
 	return good
 }
 
-// plain takes the library's list apart, whose lines we give ourselves.
+// plain unwraps the library's list of errors. Lines are added here.
 func plain(err error) error {
 	var typed *yaml.TypeError
 	if errors.As(err, &typed) {
@@ -136,8 +135,8 @@ func (c *checker) node(n *yaml.Node, path string, s *shape) {
 		c.keys(n, path, s)
 		for key, value := range pairs(n) {
 			if s == overridesShape && key.Value == "namespaced" && resolve(value).Tag == "!!bool" {
-				// A published guide has it so, and v0.12.0 does not start with it.
-				c.bad(key, join(path, key.Value), "stands in overrides; it belongs beside them, in resources")
+				// A published guide has this mistake; v0.12.0 does not start with it.
+				c.bad(key, join(path, key.Value), "is in overrides; move it up, into resources")
 				continue
 			}
 			c.node(value, join(path, key.Value), s.values)

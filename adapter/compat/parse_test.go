@@ -50,7 +50,7 @@ func TestPublishedSampleIsNoYAML(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = Parse("sample.yaml", raw)
-	if err == nil || !strings.Contains(err.Error(), "line 8") || !strings.Contains(err.Error(), "between single ones") {
+	if err == nil || !strings.Contains(err.Error(), "line 8") || !strings.Contains(err.Error(), "in single quotes") {
 		t.Errorf("%v", err)
 	}
 }
@@ -76,7 +76,7 @@ func TestABrokenRuleStandsAlone(t *testing.T) {
 		"- seriesQuery: up\n  resources: {template: 'x'}":                                                    "rules[1].resources.template: must contain <<.Resource>>",
 		"- seriesQuery: up\n  resources: {overrides: {pod: {group: apps}}}":                                  "rules[1].resources.overrides.pod: resource is required",
 		"- seriesQuery: up\n  resources: {overrides: [pod]}":                                                 "rules[1].resources.overrides: is no mapping",
-		"- seriesQuery: up\n  resources: {overrides: {namespace: {resource: namespace}, namespaced: false}}": ":6: rules[1].resources.overrides.namespaced: stands in overrides; it belongs beside them, in resources",
+		"- seriesQuery: up\n  resources: {overrides: {namespace: {resource: namespace}, namespaced: false}}": ":6: rules[1].resources.overrides.namespaced: is in overrides; move it up, into resources",
 		"- seriesQuery: up\n  resources: {namespaced: perhaps}":                                              "rules[1]: line 6: cannot unmarshal",
 		"- seriesQuery: up\n  metricsQuery: up":                                                              "rules[1].resources: neither template nor overrides",
 		"- seriesQuery: up\n  resources: {template: <<.Resource>>}\n  metricsQuery: sum(<<.Serie>>)":         ":7: rules[1].metricsQuery: executing the template",

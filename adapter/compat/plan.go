@@ -15,34 +15,34 @@ import (
 type target struct {
 	rule   *Rule
 	series string
-	// namespace is the label of the namespace; "" for objects outside one and
-	// for external rules without.
+	// namespace is the label of the namespace; "" for cluster-scoped objects and
+	// for external rules that are not namespaced.
 	namespace string
 	// object is the label of the object; "" for external metrics.
 	object string
-	// unlabelled says why there is no namespace label where there must be one.
+	// unlabelled is why a required namespace label is missing.
 	unlabelled error
 }
 
 // plan is one query and how to read its answer.
 type plan struct {
-	// value is the query of the values alone, for people to look at.
+	// value is the query of the values alone, for error messages.
 	value string
-	// query is what is asked: the values and their ages.
+	// query is the query sent: the values and their ages.
 	query string
 	// namespace and object are the labels of the answer's keys; "" where the
 	// query is about one namespace or about no object.
 	namespace, object string
-	// special says why the query is about this request alone and not about
-	// everything; "" if it is not.
+	// special is why the query is for this request alone; "" if it is for all
+	// objects.
 	special  string
 	constant bool // see generalizer.root
 	aged     bool // see withAges
 	window   time.Duration
 }
 
-// general returns the query that answers for all namespaces and objects, or a
-// plan without a query that says why there is none.
+// general returns the query for all namespaces and objects, or a plan without a
+// query and with the reason.
 func (t *target) general(selector k8slabels.Selector) (*plan, error) {
 	if t.rule.query.values != "" {
 		return &plan{special: t.rule.query.values}, nil
@@ -71,7 +71,7 @@ func (t *target) general(selector k8slabels.Selector) (*plan, error) {
 	return p, nil
 }
 
-// keys returns the labels that tell the answers of a general query apart.
+// keys returns the labels that distinguish the answers of a general query.
 func (t *target) keys() []string {
 	var keys []string
 	for _, label := range []string{t.namespace, t.object} {
@@ -83,8 +83,8 @@ func (t *target) keys() []string {
 }
 
 // specific returns the query about some objects in one namespace, as v0.12.0
-// sends it. Names that no Kubernetes object can have are refused: only plain
-// ones are put into text.
+// sends it. It rejects names that no Kubernetes object can have: only plain ones
+// are put into text.
 func (t *target) specific(selector k8slabels.Selector, namespace string, objects []string, why string) (*plan, error) {
 	all, err := conditions(selector)
 	if err != nil {
@@ -117,7 +117,7 @@ func (t *target) plan(e parser.Expr, keys []string) *plan {
 	return &plan{value: e.String(), query: whole.String(), aged: aged, window: window(e)}
 }
 
-// expression renders the rule's template for conditions and reads it.
+// expression renders the rule's template for conditions and parses it.
 func (t *target) expression(all []condition) (parser.Expr, error) {
 	var groupBy []string
 	if t.object != "" {
@@ -141,7 +141,7 @@ func (t *target) expression(all []condition) (parser.Expr, error) {
 	return nil, fmt.Errorf("%s: metricsQuery gives a %s: %w", t.rule.ID, parser.DocumentedType(e.Type()), errors.New("must be a vector"))
 }
 
-// hasDefault reports whether a query may give a value where there is no series.
+// hasDefault reports whether a query may return a value without a series.
 func hasDefault(e parser.Expr) bool {
 	found := false
 	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
@@ -156,8 +156,8 @@ func hasDefault(e parser.Expr) bool {
 	return found
 }
 
-// quote mends the regular expressions that a template made of
-// .LabelValuesByName, in which a dot would match anything.
+// quote fixes the regular expressions that a template makes of
+// .LabelValuesByName, in which a dot would match any character.
 func quote(e parser.Expr, all []condition) {
 	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
 		s, ok := n.(*parser.VectorSelector)

@@ -11,12 +11,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
 
 	"github.com/gpuscale/gpuscale/adapter/cache"
+	"github.com/gpuscale/gpuscale/adapter/provider"
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
@@ -25,7 +27,7 @@ type Watcher interface {
 	Watch(ctx context.Context, q cache.Question) (cache.State, error)
 }
 
-// Pods knows which pods there are, from memory.
+// Pods lists pods, from memory.
 type Pods interface {
 	Ready() error
 	Select(namespace string, selector k8slabels.Selector) []string
@@ -46,7 +48,7 @@ type Sources struct {
 }
 
 // Provider answers both metrics APIs by the rules of a file. Its methods are
-// safe for concurrent use.
+// safe for concurrent use. A nil Provider has no rules and is ready.
 type Provider struct {
 	opts    Options
 	watcher Watcher
@@ -61,7 +63,7 @@ type Provider struct {
 	mu       sync.Mutex
 	pending  error
 
-	// Run's own.
+	// Used by Run only.
 	file    *File
 	raw     []byte
 	unread  string
@@ -71,8 +73,8 @@ type Provider struct {
 
 var _ cma.MetricsProvider = (*Provider)(nil)
 
-// New returns a provider for the options' file. The error is the file's own; a
-// broken rule is logged and left out. Nothing is asked before Run.
+// New returns a provider for the options' file. The error is about the whole
+// file; a broken rule is logged and left out. It sends no query before Run.
 func New(o Options, from Sources, log *slog.Logger) (*Provider, error) {
 	if !o.Enabled() {
 		return nil, errNoFile
@@ -114,11 +116,16 @@ func (p *Provider) ListAllExternalMetrics() []cma.ExternalMetricInfo {
 
 // Has reports whether an external metric is one of the file's.
 func (p *Provider) Has(metric string) bool {
-	return p.registry.Load().external[metric] != nil
+	return p != nil && p.registry.Load().external[metric] != nil
 }
 
 // Rules returns the state of each rule, broken ones included.
-func (p *Provider) Rules() []RuleState { return p.registry.Load().states() }
+func (p *Provider) Rules() []RuleState {
+	if p == nil {
+		return nil
+	}
+	return p.registry.Load().states()
+}
 
 // lookup returns the target of a custom metric; nil if there is none.
 func (p *Provider) lookup(info cma.CustomMetricInfo) (*registry, *target) {
@@ -137,8 +144,8 @@ type view struct {
 	failure error
 }
 
-// ask answers from the question about everything if there is one that
-// Prometheus can answer, or else from one about this request.
+// ask answers from the query for all objects if there is one that Prometheus can
+// answer, or else from one for this request.
 func (p *Provider) ask(ctx context.Context, r *registry, t *target, selector k8slabels.Selector, namespace string, objects []string) (view, error) {
 	if t.unlabelled != nil {
 		return view{}, internal("%s: %v", t.rule.ID, t.unlabelled)
@@ -153,8 +160,8 @@ func (p *Provider) ask(ctx context.Context, r *registry, t *target, selector k8s
 		if err != nil || !(errors.Is(v.failure, prom.ErrBadQuery) || errors.Is(v.failure, prom.ErrTooLarge)) {
 			return v, err
 		}
-		// What one namespace's series make impossible for all must not keep
-		// the others from their answers.
+		// Series of one namespace may break the query for all objects. The
+		// other namespaces must still get answers.
 		why = v.failure.Error()
 	}
 	special, err := t.specific(selector, namespace, objects, why)
@@ -175,7 +182,7 @@ func (p *Provider) watch(ctx context.Context, t *target, how *plan) (view, error
 	case errors.Is(err, cache.ErrTooManyQuestions):
 		return view{}, unavailable("%s: %v; fewer distinct metric selectors, or a template without .LabelValuesByName, need fewer", t.rule.ID, err)
 	case err != nil && ctx.Err() != nil:
-		return view{}, timeout("waiting for the first value of %s: %v", t.series, err)
+		return view{}, apierrors.NewTimeoutError(fmt.Sprintf("waiting for the first value of %s: %v", t.series, err), 1)
 	case err != nil:
 		return view{}, unavailable("%s: %v", t.rule.ID, err)
 	}
@@ -184,8 +191,8 @@ func (p *Provider) watch(ctx context.Context, t *target, how *plan) (view, error
 	return v, nil
 }
 
-// none turns the want of a value into the API's error: 503 when Prometheus
-// cannot be asked, 500 when it cannot answer, 404 when it has nothing usable.
+// none returns the API's error for a missing value: 503 when Prometheus is
+// unavailable, 500 when it cannot answer, 404 when it has no usable value.
 func (v view) none(t *target, subject string, why error) error {
 	switch {
 	case errors.Is(v.failure, prom.ErrBadQuery):
@@ -194,8 +201,8 @@ func (v view) none(t *target, subject string, why error) error {
 		return unavailable("%s: %s: %v; the last query failed: %v", t.rule.ID, subject, why, v.failure)
 	}
 	alone := ""
-	if v.plan.special != "" { // which may be the reason as well: `avg(…)` without by names no pod
-		alone = ", asked for this request alone: " + v.plan.special
+	if v.plan.special != "" { // may be the reason too: `avg(…)` without by names no pod
+		alone = ", sent for this request alone: " + v.plan.special
 	}
-	return notFound("%s: %s: %v; the query is %s%s", t.rule.ID, subject, why, v.plan.value, alone)
+	return provider.NotFound("%s: %s: %v; the query is %s%s", t.rule.ID, subject, why, v.plan.value, alone)
 }

@@ -27,7 +27,7 @@ import (
 
 // bed is a provider over a Prometheus in memory, whose time stands still ten
 // minutes after the epoch.
-type bed struct {
+type env struct {
 	t    *testing.T
 	data memory
 
@@ -41,7 +41,7 @@ type bed struct {
 }
 
 // Watch evaluates at once what the cache would keep answered.
-func (b *bed) Watch(_ context.Context, q cache.Question) (cache.State, error) {
+func (b *env) Watch(_ context.Context, q cache.Question) (cache.State, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.questions[q.Query]++
@@ -59,7 +59,7 @@ func (b *bed) Watch(_ context.Context, q cache.Question) (cache.State, error) {
 	return cache.State{Value: value, At: now}, nil
 }
 
-func (b *bed) Series(_ context.Context, selector string, _ time.Time) ([]prom.Family, error) {
+func (b *env) Series(_ context.Context, selector string, _ time.Time) ([]prom.Family, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.listings[selector]; err != nil {
@@ -68,18 +68,18 @@ func (b *bed) Series(_ context.Context, selector string, _ time.Time) ([]prom.Fa
 	return b.families[selector], nil
 }
 
-func (*bed) Ready() error { return nil }
+func (*env) Ready() error { return nil }
 
-func (b *bed) Select(namespace string, _ k8slabels.Selector) []string { return b.pods[namespace] }
+func (b *env) Select(namespace string, _ k8slabels.Selector) []string { return b.pods[namespace] }
 
-func (b *bed) Names(_ context.Context, r schema.GroupVersionResource, _ string, _ k8slabels.Selector) ([]string, error) {
+func (b *env) Names(_ context.Context, r schema.GroupVersionResource, _ string, _ k8slabels.Selector) ([]string, error) {
 	if r.Resource == "services" {
 		return []string{"api", "web"}, nil
 	}
 	return nil, errors.New("not allowed")
 }
 
-const bedRules = `
+const envRules = `
 rules:
 - seriesQuery: 'queue{pod!=""}'
   resources: {template: "<<.Resource>>"}
@@ -95,9 +95,9 @@ externalRules:
   metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (topic)
 `
 
-func newBed(t *testing.T) (*bed, *Provider) {
+func newEnv(t *testing.T) (*env, *Provider) {
 	t.Helper()
-	b := &bed{
+	b := &env{
 		t: t, data: load(t, world), questions: map[string]int{}, listings: map[string]error{},
 		families: map[string][]prom.Family{
 			`queue{pod!=""}`:               {family("queue", "namespace", "pod", "topic")},
@@ -107,7 +107,7 @@ func newBed(t *testing.T) (*bed, *Provider) {
 		pods: map[string][]string{"shop": {"web-1", "web-2", "web-9"}, "bank": {"web-1", "web-3"}},
 	}
 	file := filepath.Join(t.TempDir(), "pa.yaml")
-	write(t, file, bedRules)
+	write(t, file, envRules)
 	p, err := New(Options{ConfigFile: file}, Sources{Watcher: b, Lister: b, Pods: b, Objects: b, Mapper: kinds()}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +157,7 @@ func external(t *testing.T, p *Provider, namespace, selector string) (string, er
 // However many objects, namespaces and autoscalers there are, a metric is one
 // question, and a metric selector another.
 func TestOneQuestionForAMetric(t *testing.T) {
-	b, p := newBed(t)
+	b, p := newEnv(t)
 	p.relist(t.Context())
 	for range 5 {
 		for ns, want := range map[string]string{"shop": "web-1=10 web-2=1", "bank": "web-1=100 web-3=0"} {
@@ -179,7 +179,7 @@ func TestOneQuestionForAMetric(t *testing.T) {
 }
 
 func TestOtherObjects(t *testing.T) {
-	_, p := newBed(t)
+	_, p := newEnv(t)
 	p.relist(t.Context())
 	ns, err := p.GetMetricByName(t.Context(), types.NamespacedName{Name: "shop"}, cma.CustomMetricInfo{GroupResource: core("namespaces"), Metric: "queue"}, k8slabels.Everything())
 	if err != nil || ns.Value.String() != "11" || ns.DescribedObject.Kind != "Namespace" {
@@ -193,7 +193,7 @@ func TestOtherObjects(t *testing.T) {
 }
 
 func TestExternal(t *testing.T) {
-	_, p := newBed(t)
+	_, p := newEnv(t)
 	p.relist(t.Context())
 	for _, tc := range []struct{ namespace, selector, want string }{{"shop", "", "11"}, {"bank", "", "100"}, {"shop", "topic=b", "6"}} {
 		if got, err := external(t, p, tc.namespace, tc.selector); err != nil || got != tc.want {
@@ -207,7 +207,7 @@ func TestExternal(t *testing.T) {
 
 // Every refusal has the code that says whose fault it is, and a sentence.
 func TestErrors(t *testing.T) {
-	b, p := newBed(t)
+	b, p := newEnv(t)
 	if _, err := list(t, p, "shop", "queue", ""); !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "not been listed yet") {
 		t.Errorf("before the first listing: %v", err)
 	}
@@ -227,7 +227,7 @@ func TestErrors(t *testing.T) {
 		{"shop", "nonsense", "", 404, "no rule of"},
 		{"void", "queue", "", 404, "0 pods"},
 		{"shop", "queue", "topic=z", 404, `the query is sum by (pod, namespace) (queue{namespace!="",pod!="",topic="z"})`},
-		{"shop", "queue", "topic>1", 400, "cannot be said in PromQL"},
+		{"shop", "queue", "topic>1", 400, "has no equivalent in PromQL"},
 	} {
 		if _, err := list(t, p, tc.namespace, tc.metric, tc.selector); code(err) != tc.code || !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%+v: %v", tc, err)
@@ -246,11 +246,11 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// The commonest mistake in files that people publish: avg(…) without by names no
+// The commonest mistake in published files: avg(…) without by names no
 // pod. v0.12.0 answers it with an empty list.
 func TestAQueryThatNamesNoPodSaysSo(t *testing.T) {
-	_, p := newBed(t)
-	write(t, p.opts.ConfigFile, strings.Replace(bedRules, "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)", "avg(<<.Series>>{<<.LabelMatchers>>})", 1))
+	_, p := newEnv(t)
+	write(t, p.opts.ConfigFile, strings.Replace(envRules, "sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)", "avg(<<.Series>>{<<.LabelMatchers>>})", 1))
 	if !p.reread() {
 		t.Fatal("the file is not read again")
 	}
@@ -263,7 +263,7 @@ func TestAQueryThatNamesNoPodSaysSo(t *testing.T) {
 // What Prometheus cannot answer for all is asked for each, so that the series
 // of one namespace do not cost the others their metric.
 func TestAQueryThatFailsForAllIsAskedForEach(t *testing.T) {
-	b, p := newBed(t)
+	b, p := newEnv(t)
 	p.relist(t.Context())
 	b.fail = func(query string) error {
 		if strings.Contains(query, `namespace!=""`) || strings.Contains(query, `"bank"`) {
@@ -284,7 +284,7 @@ func TestAQueryThatFailsForAllIsAskedForEach(t *testing.T) {
 
 // A listing that fails keeps what it found before, and the others go on.
 func TestAFailingSelectorFailsAlone(t *testing.T) {
-	b, p := newBed(t)
+	b, p := newEnv(t)
 	b.listings[`queue{pod!=""}`] = prom.ErrUnavailable
 	if wait := p.relist(t.Context()); wait != retry {
 		t.Errorf("tried again after %s", wait)
@@ -302,7 +302,7 @@ func TestAFailingSelectorFailsAlone(t *testing.T) {
 	b.listings[`queue{pod!=""}`] = prom.ErrUnavailable
 	p.relist(t.Context())
 	if got, err := list(t, p, "shop", "queue", ""); err != nil || got != "web-1=10 web-2=1" {
-		t.Errorf("what was listed before is gone: %s, %v", got, err)
+		t.Errorf("the previous list is gone: %s, %v", got, err)
 	}
 	rules := p.Rules()
 	if len(rules) != 3 || !strings.Contains(rules[0].Problems[0], "listing its series") || len(rules[1].Problems) != 0 || rules[1].Metrics[0] != "namespaces/http_requests" {
@@ -314,7 +314,7 @@ func TestAFailingSelectorFailsAlone(t *testing.T) {
 // a file that is none changes nothing.
 func TestReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, p := newBed(t)
+		_, p := newEnv(t)
 		file := p.opts.ConfigFile
 		if p.reread() {
 			t.Error("the file it was made from is read as a new one")
@@ -335,9 +335,9 @@ func TestReload(t *testing.T) {
 			}
 		}
 		serves("at first", "queue", "http_requests", "!waiting")
-		write(t, file, strings.Replace(bedRules, `name: {matches: "(.*)_total"}`, `name: {matches: "(.*)_total", as: waiting}`, 1))
+		write(t, file, strings.Replace(envRules, `name: {matches: "(.*)_total"}`, `name: {matches: "(.*)_total", as: waiting}`, 1))
 		serves("renamed", "queue", "!http_requests", "waiting")
-		write(t, file, strings.Replace(bedRules, `name: {matches: "(.*)_total"}`, `name: {matches: "("}`, 1))
+		write(t, file, strings.Replace(envRules, `name: {matches: "(.*)_total"}`, `name: {matches: "("}`, 1))
 		serves("one rule broken", "queue", "!http_requests", "waiting")
 		var kept int
 		for _, r := range p.Rules() {
@@ -354,7 +354,7 @@ func TestReload(t *testing.T) {
 			t.Fatal(err)
 		}
 		serves("no file", "queue", "waiting")
-		write(t, file, bedRules)
+		write(t, file, envRules)
 		serves("as at first", "queue", "http_requests", "!waiting")
 	})
 }
@@ -371,7 +371,7 @@ func (other) ListAllMetrics() []cma.CustomMetricInfo {
 }
 
 func TestRoute(t *testing.T) {
-	_, p := newBed(t)
+	_, p := newEnv(t)
 	ours := other{}
 	r := NewRoute(p, ours)
 	route := func(metric string) string {

@@ -14,8 +14,8 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
-// registry is what the API serves at one time. It is never changed, but for
-// its memory of plans.
+// registry is what the API serves at one time. It is immutable, except for its
+// cache of plans.
 type registry struct {
 	custom   map[cma.CustomMetricInfo]*target
 	external map[string]*target
@@ -30,25 +30,25 @@ type planKey struct {
 	selector string
 }
 
-// maxPlans bounds the memory of plans; more are made for each request.
+// maxPlans bounds the cache of plans; further ones are made for each request.
 const maxPlans = 4096
 
-// RuleState is what became of one rule.
+// RuleState is the state of one rule.
 type RuleState struct {
 	Rule, SeriesQuery string
 	File              string
 	Line              int
-	// Series is the number of metric names that discovery found for it, and
-	// Metrics the names the API has for them.
+	// Series is the number of metric names that discovery found, and Metrics
+	// their names in the API.
 	Series  int
 	Metrics []string
-	// Alone says why requests for it have a query of their own: one for each
-	// namespace, set of objects and selector. It is "" until one was made.
+	// Alone is why requests have a query of their own: one for each namespace,
+	// set of objects and selector. It is "" until one was made.
 	Alone string
 	// Problems of the rule itself, or of its last discovery.
 	Problems []string
-	// Broken: what the file says of the rule cannot be used. If there is a
-	// SeriesQuery, the last good version is in use.
+	// Broken: the file's version cannot be used. If there is a SeriesQuery, the
+	// last good version is in use.
 	Broken bool
 }
 
@@ -71,8 +71,8 @@ func newRegistry(f *File, families map[string][]prom.Family, failures map[string
 	return r
 }
 
-// broken adds a problem to the state of its rule, which has several problems
-// perhaps, and an earlier version that is in use.
+// broken adds a problem to the state of its rule. The rule may have several, and
+// an earlier version in use.
 func (r *registry) broken(p Problem) {
 	i := slices.IndexFunc(r.rules, func(s RuleState) bool { return s.Rule == p.Rule && p.Rule != "" })
 	if i < 0 {
@@ -154,8 +154,7 @@ func (a *association) custom(name string, f prom.Family, gr schema.GroupResource
 	a.state.Metrics = append(a.state.Metrics, gr.String()+"/"+name)
 }
 
-// same returns one target for equal ones, of which there are as many as there
-// are sets of labels.
+// same deduplicates targets: there are as many equal ones as sets of labels.
 func (a *association) same(id string, t *target) *target {
 	id += "\xff" + t.series
 	if known := a.targets[id]; known != nil {
@@ -165,7 +164,7 @@ func (a *association) same(id string, t *target) *target {
 	return t
 }
 
-// plan returns the general plan for a target and a selector, made once.
+// plan returns the cached general plan for a target and a selector.
 func (r *registry) plan(t *target, selector string, build func() (*plan, error)) (*plan, error) {
 	k := planKey{t, selector}
 	r.mu.Lock()
@@ -186,7 +185,7 @@ func (r *registry) plan(t *target, selector string, build func() (*plan, error))
 	return p, nil
 }
 
-// states returns what became of each rule.
+// states returns the state of each rule.
 func (r *registry) states() []RuleState {
 	alone := map[string]string{}
 	r.mu.Lock()

@@ -19,12 +19,12 @@ var (
 	persistentVolumes = schema.GroupResource{Resource: "persistentvolumes"}
 )
 
-// resourceRule maps labels to Kubernetes resources and back, as the file says
-// it. Which resources there are, a cluster says: see mapping.
+// resourceRule maps labels to Kubernetes resources and back, as in the file. The
+// cluster's resources are in mapping.
 type resourceRule struct {
 	overrides map[string]schema.GroupResource // as written: "pod" and "pods" alike
 	template  *template.Template              // nil if there is none
-	pattern   *regexp.Regexp                  // what the template's labels look like
+	pattern   *regexp.Regexp                  // matches the template's labels
 }
 
 func newResourceRule(raw rawResources) (r resourceRule, field string, err error) {
@@ -46,9 +46,9 @@ func newResourceRule(raw rawResources) (r resourceRule, field string, err error)
 	return r, "resources.template", err
 }
 
-// labelPattern turns a label template into the expression its labels match, by
-// rendering it with groups for the two names. Plain parts of the template are
-// part of that expression, as in v0.12.0.
+// labelPattern returns the expression that a template's labels match: the
+// template rendered with groups for the two names. Its plain parts are part of
+// the expression, unquoted, as in v0.12.0.
 func labelPattern(t *template.Template) (*regexp.Regexp, error) {
 	out := limited{left: maxQueryBytes}
 	if err := t.Execute(&out, schema.GroupResource{Group: "(?P<group>.+?)", Resource: "(?P<resource>.+?)"}); err != nil {
@@ -70,14 +70,14 @@ type mapping struct {
 	mapper apimeta.RESTMapper
 }
 
-// normal gives a resource its full and plural name.
+// normal returns a resource's full, plural name.
 func (m mapping) normal(gr schema.GroupResource) (schema.GroupResource, error) {
 	info, _, err := cma.CustomMetricInfo{GroupResource: gr}.Normalized(m.mapper)
 	return info.GroupResource, err
 }
 
-// overrides returns the labels that the file names, by resource, and which of
-// them name a resource that the cluster does not have.
+// overrides returns the resources of the labels in the file, and the resources
+// that the cluster does not have.
 func (m mapping) overrides() (byLabel map[string]schema.GroupResource, unknown []string) {
 	byLabel = map[string]schema.GroupResource{}
 	for label, written := range m.rule.overrides {
@@ -92,9 +92,9 @@ func (m mapping) overrides() (byLabel map[string]schema.GroupResource, unknown [
 	return byLabel, unknown
 }
 
-// of returns the resources that a series with these labels speaks about, and
-// whether it counts as namespaced. Like v0.12.0 it counts so if it has any
-// label that is not known to name something outside namespaces.
+// of returns the resources that a series with these labels is about, and whether
+// it counts as namespaced: as in v0.12.0, if it has any label that does not name
+// a cluster-scoped resource.
 func (m mapping) of(names []string, overrides map[string]schema.GroupResource) (found []schema.GroupResource, namespaced bool) {
 	for _, label := range names {
 		gr, ok := overrides[label]
@@ -127,7 +127,7 @@ func (m mapping) extract(label string) (schema.GroupResource, bool) {
 	return gr, true
 }
 
-// inLabels makes an API group fit for a label name.
+// inLabels escapes an API group for a label name.
 var inLabels = strings.NewReplacer(".", "_", "-", "_")
 
 // label returns the label that names objects of a resource in queries. Several
@@ -143,7 +143,7 @@ func (m mapping) label(gr schema.GroupResource, overrides map[string]schema.Grou
 		return best, nil
 	}
 	if m.rule.template == nil {
-		return "", fmt.Errorf("no label is said to name %s: add resources.overrides or resources.template", gr)
+		return "", fmt.Errorf("no label is mapped to %s: add resources.overrides or resources.template", gr)
 	}
 	singular, err := m.mapper.ResourceSingularizer(gr.Resource)
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	cma "sigs.k8s.io/custom-metrics-apiserver/pkg/provider"
 )
 
-// Route puts a file's metrics beside those of another provider. A metric that
-// the file declares is the file's, so that a takeover changes no answer;
-// everything else goes to the other.
+// Route combines a file's metrics with those of another provider. A metric that
+// the file declares comes from the file, so that a migration changes no answer;
+// every other metric goes to the other provider.
 type Route struct {
 	file  *Provider
 	other cma.MetricsProvider
@@ -50,9 +50,9 @@ func (r *Route) custom(info cma.CustomMetricInfo) cma.CustomMetricsProvider {
 	return r.other
 }
 
-// undecided reports whether a name may yet turn out to be the file's: the
-// other does not have it, and the file's series have never been listed. That
-// is no "not found" but a "not yet".
+// undecided reports whether a name may still belong to the file: the other
+// provider does not have it, and the file's series have never been listed. The
+// answer is then "not yet", not "not found".
 func (r *Route) undecided(metric string) bool {
 	if r.file.Ready() == nil {
 		return false

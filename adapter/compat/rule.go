@@ -10,13 +10,13 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// reading reads what any Prometheus of today may be asked.
+// reading parses PromQL with the experimental features of current Prometheus.
 var reading = parser.NewParser(parser.Options{
 	EnableExperimentalFunctions: true, ExperimentalDurationExpr: true,
 	EnableExtendedRangeSelectors: true,
 })
 
-// Rule is one rule of the file, ready for use and never changed.
+// Rule is one compiled rule of the file. It is immutable.
 type Rule struct {
 	// ID is its place in the file, "rules[3]".
 	ID   string
@@ -26,8 +26,7 @@ type Rule struct {
 	External bool
 	// SeriesQuery selects the series that discovery looks at.
 	SeriesQuery string
-	// Namespaced says that external queries are narrowed to the namespace of
-	// the request.
+	// Namespaced: external queries are narrowed to the request's namespace.
 	Namespaced bool
 
 	filters   []filter
@@ -48,8 +47,8 @@ type wrong struct {
 	err   error
 }
 
-// compile checks and prepares a rule. The rule is of use only if there is
-// nothing wrong.
+// compile checks and prepares a rule. The rule is usable only if there are no
+// problems.
 func compile(id string, raw rawRule, external bool) (*Rule, []wrong) {
 	r := &Rule{ID: id, External: external, SeriesQuery: strings.TrimSpace(raw.SeriesQuery), Namespaced: true}
 	var all []wrong
@@ -98,7 +97,7 @@ func newFilter(raw rawFilter) (filter, error) {
 	return filter{regex: regex, not: raw.IsNot != ""}, err
 }
 
-// naming prepares the naming. A name.matches is a filter as well.
+// naming prepares the naming. name.matches is a filter as well.
 func (r *Rule) naming(raw rawName) (field string, err error) {
 	if raw.Matches == "" {
 		raw.Matches = ".*"
@@ -122,8 +121,8 @@ func (r *Rule) naming(raw rawName) (field string, err error) {
 	return "", nil
 }
 
-// serves returns the API's name for a series' metric name, and false if a
-// filter keeps it out or there is no name left.
+// serves returns the API's name for a series' metric name, and false if a filter
+// excludes it or the name is empty.
 func (r *Rule) serves(series string) (name string, ok bool) {
 	for _, f := range r.filters {
 		if f.regex.MatchString(series) == f.not {
@@ -138,8 +137,8 @@ func (r *Rule) serves(series string) (name string, ok bool) {
 	return name, name != ""
 }
 
-// rehearse renders the query once with invented names, so that a file with
-// broken PromQL is found when it is read.
+// rehearse renders the query once with example names, so that broken PromQL is
+// found when the file is read.
 func (r *Rule) rehearse() error {
 	series := "series"
 	if matchers, err := reading.ParseMetricSelector(r.SeriesQuery); err == nil {

@@ -15,14 +15,14 @@ type key struct{ namespace, object string }
 // point is one value for a key.
 type point struct {
 	value float64
-	at    time.Time     // of the oldest sample it is made of, on our clock
-	wrong signal.Reason // why it is no value; "" if it is one
+	at    time.Time     // of its oldest sample, on this process's clock
+	wrong signal.Reason // why it is not usable; "" if it is
 }
 
-// table is one answer, and never changed.
+// table is one answer. It is immutable.
 type table map[key][]point
 
-// reader returns what turns answers to the plan into tables.
+// reader returns the function that reads the plan's answers into tables.
 func (p *plan) reader(maxAge time.Duration) func(any, prom.Vector, signal.Reading) (any, int, map[signal.Reason]int) {
 	return func(_ any, v prom.Vector, r signal.Reading) (any, int, map[signal.Reason]int) {
 		times := p.times(v)
@@ -52,7 +52,7 @@ func (p *plan) reader(maxAge time.Duration) func(any, prom.Vector, signal.Readin
 	}
 }
 
-// key returns whom a series of the answer is about; false if it does not say.
+// key returns the object a series of the answer is about; false if it names none.
 func (p *plan) key(ls prom.Labels) (key, bool) {
 	var k key
 	ok := true
@@ -64,7 +64,7 @@ func (p *plan) key(ls prom.Labels) (key, bool) {
 		k.namespace = ls.Get(p.namespace)
 		ok = ok && k.namespace != ""
 	}
-	// A constant default has no labels, and stands in for any namespace.
+	// A constant default has no labels and applies to every namespace.
 	return k, ok || p.constant && k == key{}
 }
 
@@ -99,8 +99,8 @@ func judge(value float64, r signal.Reading) point {
 	return pt
 }
 
-// scraped dates a point. A time that is missing, or lies in the future by more
-// than maxAge, is none.
+// scraped sets a point's time. A missing time, or one more than maxAge in the
+// future, makes it unusable.
 func (pt *point) scraped(unix float64, r signal.Reading, maxAge time.Duration) {
 	if !(unix > 0 && unix < 1e11) {
 		pt.wrong = signal.Stale
@@ -123,20 +123,20 @@ type answer struct {
 	at    time.Time
 }
 
-// missing says why there is no number. It is a sentence.
+// missing is the reason for a missing number, as a sentence.
 type missing string
 
 func (m missing) Error() string { return string(m) }
 
-// object answers for one object. Where the query leaves an object several
-// series, the largest usable one counts: v0.12.0 takes any of them.
+// object answers for one object. If the query returns several series for it, the
+// largest usable one counts: v0.12.0 takes any of them.
 func (t table) object(k key, now time.Time, maxAge time.Duration) (answer, error) {
 	var best *point
 	why := ""
 	for i := range t[k] {
 		pt := &t[k][i]
-		if said := pt.unusable(now, maxAge); said != "" {
-			why = said
+		if reason := pt.unusable(now, maxAge); reason != "" {
+			why = reason
 			continue
 		}
 		if best == nil || pt.value > best.value {
@@ -152,8 +152,8 @@ func (t table) object(k key, now time.Time, maxAge time.Duration) (answer, error
 	return answer{}, missing("the query has no series for it")
 }
 
-// sum answers for everything under a key. One unusable series makes the whole
-// unusable: a sum without it is too low.
+// sum answers for all series of a key. One unusable series makes the sum
+// unusable: without it the sum is too low.
 func (t table) sum(k key, now time.Time, maxAge time.Duration) (answer, error) {
 	points := t[k]
 	if len(points) == 0 {

@@ -10,7 +10,7 @@ import (
 	"text/template/parse"
 )
 
-// Args are what a metricsQuery may use, with v0.12.0's meaning.
+// Args are the variables of a metricsQuery, with v0.12.0's meaning.
 type Args struct {
 	Series            string
 	LabelMatchers     string
@@ -25,13 +25,12 @@ const (
 	maxQueryBytes    = 256 << 10
 )
 
-// queryTemplate is a metricsQuery. What it may do is bounded, so that a file
-// cannot hold up the adapter: no templates within templates, and loops over
-// the two lists alone.
+// queryTemplate is a metricsQuery. It is restricted so that a file cannot block
+// the adapter: no nested templates, and loops over the two lists only.
 type queryTemplate struct {
 	template *template.Template
-	// values is why the text depends on more than plain substitution of the
-	// matchers; "" if it does not.
+	// values is why the text is more than a plain substitution of the matchers;
+	// "" if it is not.
 	values string
 }
 
@@ -80,7 +79,7 @@ func (l *limited) Write(p []byte) (int, error) {
 // wholeDot finds a dot that is an argument by itself.
 var wholeDot = regexp.MustCompile(`(^|[\s(])\.([\s)|]|$)`)
 
-// walker looks at what a template does before it ever runs.
+// walker checks a template before it runs.
 type walker struct {
 	nodes  int
 	values string
@@ -133,7 +132,7 @@ func (w *walker) branch(b *parse.BranchNode, depth int) error {
 	return w.list(b.ElseList, depth)
 }
 
-// pipe notes a use of request values that is more than putting them in place.
+// pipe records a use of request values that is not a plain substitution.
 func (w *walker) pipe(p *parse.PipeNode, depth int) {
 	text := p.String()
 	switch {
@@ -148,14 +147,14 @@ func (w *walker) pipe(p *parse.PipeNode, depth int) {
 	}
 }
 
-// plainField reports whether a pipe is one field put in place as it is, other
-// than the map of values.
+// plainField reports whether a pipe substitutes one field unchanged, other than
+// the map of values.
 func plainField(p *parse.PipeNode) bool {
 	name := fieldName(p)
 	return len(p.Decl) == 0 && name != "" && name != "LabelValuesByName"
 }
 
-// fieldName returns the one field a pipe consists of, or "".
+// fieldName returns the only field of a pipe, or "".
 func fieldName(p *parse.PipeNode) string {
 	if len(p.Cmds) != 1 || len(p.Cmds[0].Args) != 1 {
 		return ""

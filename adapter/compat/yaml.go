@@ -7,7 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// resolve follows an alias. Aliases of aliases cannot be written.
+// resolve follows an alias. YAML has no aliases of aliases.
 func resolve(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		return n.Alias
@@ -15,8 +15,8 @@ func resolve(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// pairs yields a mapping's keys and values in the file's order; those of a
-// merge key (<<) stand in for themselves.
+// pairs yields a mapping's keys and values in the file's order, those of a merge
+// key (<<) included.
 func pairs(n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
 	return func(yield func(key, value *yaml.Node) bool) {
 		for i := 0; i+1 < len(n.Content); i += 2 {
@@ -31,8 +31,8 @@ func pairs(n *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
 	}
 }
 
-// find returns the node at a path below n, or the last one on the way to it.
-// A path element like "seriesFilters[2]" indexes a list.
+// find returns the node at a path below n, or the deepest one on that path. A
+// path element like "seriesFilters[2]" indexes a list.
 func find(n *yaml.Node, path []string) *yaml.Node {
 	for _, element := range path {
 		name, index := element, -1

@@ -13,38 +13,37 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
-// Config is the file without its rules, which are read one by one.
+// Config is the file without its rules, which are read separately.
 type Config struct {
 	// Prometheus is the short form for the one backend called "default".
 	Prometheus Prometheus `json:"prometheus"`
-	// Backends to ask; a rule names its own, and one that names none asks
-	// "default".
+	// Backends to query; a rule that names none uses "default".
 	Backends []Backend `json:"backends,omitempty"`
 	// Interval between two queries of a rule in use.
 	Interval metav1.Duration `json:"interval"`
-	// MaxAge of a sample, for rules that set none.
+	// MaxAge of a sample, for rules without their own.
 	MaxAge metav1.Duration `json:"maxAge"`
-	// IdleAfter this long without a request a rule is no longer queried.
+	// IdleAfter is how long a rule is queried after its last request.
 	IdleAfter metav1.Duration `json:"idleAfter"`
 	// FirstWait bounds how long the first request for an idle rule waits.
 	FirstWait metav1.Duration `json:"firstWait"`
-	// Concurrency bounds the queries under way at once, per backend.
+	// Concurrency bounds the queries in flight, per backend.
 	Concurrency int `json:"concurrency"`
-	// MaxQuestions bounds the different queries that requests may bring about
-	// beside those of the rules.
+	// MaxQuestions bounds the different queries that requests may introduce, in
+	// addition to those of the rules.
 	MaxQuestions int `json:"maxQuestions"`
-	// PrometheusAdapter says where rules in prometheus-adapter's own format
-	// are, and what that program takes as flags.
+	// PrometheusAdapter names a file in prometheus-adapter's own format, and
+	// replaces that program's flags.
 	PrometheusAdapter compat.Options `json:"prometheusAdapter,omitempty"`
-	// ExporterNamespaces are where GPU exporters run: only targets there may
-	// speak about pods of other namespaces. "*" lets every target, for a
-	// cluster whose tenants trust one another.
+	// ExporterNamespaces are the namespaces of GPU exporters: only targets there
+	// may report pods of other namespaces. "*" allows every target, for a
+	// cluster whose tenants trust each other.
 	ExporterNamespaces []string `json:"exporterNamespaces"`
-	// Forward says who is asked for what we do not have.
+	// Forward names the server for metrics that no rule has.
 	Forward forward.Config `json:"forward,omitempty"`
 }
 
-// Prometheus is where and how to ask.
+// Prometheus is the address and access of a server.
 type Prometheus struct {
 	prom.Config
 	Timeout metav1.Duration `json:"timeout"`
@@ -63,7 +62,7 @@ func (p Prometheus) Client() prom.Config {
 	return c
 }
 
-// Default is what a file that says nothing means, the URL apart.
+// Default is the configuration of an empty file. The URL has no default.
 func Default() Config {
 	return Config{
 		Prometheus:   Prometheus{Timeout: metav1.Duration{Duration: 5 * time.Second}},
@@ -78,8 +77,8 @@ func Default() Config {
 	}
 }
 
-// Servers returns the clients' configurations by backend name, whichever form
-// they were written in.
+// Servers returns the clients' configurations by backend name, in whichever form
+// the file has them.
 func (c Config) Servers() map[string]prom.Config {
 	all := map[string]prom.Config{}
 	if c.Prometheus.URL != "" {

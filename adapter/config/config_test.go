@@ -28,7 +28,7 @@ rules:
   perWorkload: sum
   maxAge: 1m
 - name: gpu_busy
-  subject: holder
+  subject: exported
   sources:
   - {metric: DCGM_FI_DEV_GPU_UTIL, scale: 0.01}
   identity: [UUID, GPU_I_ID]
@@ -71,7 +71,7 @@ func TestGoodFile(t *testing.T) {
 }
 
 func TestBadFiles(t *testing.T) {
-	cases := map[string][]string{
+	refuses(t, "bad.yaml", map[string][]string{
 		``:                                      {"prometheus.url: is required"},
 		`promethus: {}`:                         {`unknown field "promethus"`},
 		"{":                                     {"bad.yaml: parsing configuration"},
@@ -90,9 +90,14 @@ func TestBadFiles(t *testing.T) {
 			{name: a, subject: target, sources: [{metric: m}], perPod: sum, perWorkload: sum},
 			{name: a, subject: target, sources: [{metric: m}], perPod: sum, perWorkload: sum}]}`: {"rules[1].name:"},
 		`{prometheus: {url: http://x}, rules: [{name: a, subject: target, sources: [{metric: m, matchers: [{label: x, op: "=~", value: "("}]}], perPod: sum, perWorkload: sum}]}`: {"rules[0].sources[0].matchers[0]"},
-	}
+	})
+}
+
+// refuses reads each text and looks for all that its problems should say.
+func refuses(t *testing.T, file string, cases map[string][]string) {
+	t.Helper()
 	for text, wants := range cases {
-		f, err := Read("bad.yaml", []byte(text))
+		f, err := Read(file, []byte(text))
 		if err == nil {
 			err = f.Err()
 		}

@@ -54,9 +54,9 @@ func parse(name string, raw []byte) (*document, error) {
 	return d, nil
 }
 
-// fields sets the fields of into, a pointer to a struct, from a mapping; each
-// field on its own, so that each problem has its line. Fields in skip are left
-// alone.
+// fields sets the fields of into, a pointer to a struct, from a mapping. Each
+// field is read separately, so that each problem has its line. Fields in skip
+// are ignored.
 func (d *document) fields(n *yaml.Node, path string, into any, skip ...string) []Problem {
 	n = resolve(n)
 	if null(n) {
@@ -100,7 +100,7 @@ func (d *document) fields(n *yaml.Node, path string, into any, skip ...string) [
 
 var unknownField = regexp.MustCompile(`unknown field "(.*)"`)
 
-// setField sets one field by way of JSON, which is what the types are declared for.
+// setField sets one field through JSON, since the types have JSON tags.
 func setField(name string, value *yaml.Node, into any) []error {
 	var plain any
 	if err := value.Decode(&plain); err != nil {
@@ -114,7 +114,7 @@ func setField(name string, value *yaml.Node, into any) []error {
 	var mistyped *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &mistyped) && mistyped.Field != "":
-		// The library's sentence names our types, and its path embedded ones.
+		// The library's message names Go types, and its path embedded ones.
 		path := slices.DeleteFunc(strings.Split(mistyped.Field, "."), func(part string) bool {
 			return part == name || part != "" && part[0] >= 'A' && part[0] <= 'Z'
 		})
@@ -122,14 +122,14 @@ func setField(name string, value *yaml.Node, into any) []error {
 		if below != "" {
 			below += ": "
 		}
-		return []error{fmt.Errorf("%sthere is %s where %s is wanted", below, found(mistyped.Value), wanted(mistyped.Type.Kind()))}
+		return []error{fmt.Errorf("%sis %s, not %s", below, found(mistyped.Value), wanted(mistyped.Type.Kind()))}
 	case err != nil:
 		return []error{err}
 	}
 	return strict
 }
 
-// found is a JSON type with its article.
+// found names a JSON type, with article.
 func found(kind string) string {
 	switch kind {
 	case "bool":
@@ -147,7 +147,7 @@ func found(kind string) string {
 func wanted(k reflect.Kind) string {
 	switch k {
 	case reflect.String:
-		return "text, or a duration such as 5s,"
+		return "text or a duration such as 5s"
 	case reflect.Slice, reflect.Array:
 		return "a list"
 	case reflect.Map, reflect.Struct:
@@ -176,7 +176,7 @@ func line(n *yaml.Node) int {
 	return n.Line
 }
 
-// entry returns a mapping's key and value nodes; nil if it has none such.
+// entry returns a mapping's key and value nodes; nil if it has no such key.
 func entry(n *yaml.Node, name string) (key, value *yaml.Node) {
 	n = resolve(n)
 	if n == nil || n.Kind != yaml.MappingNode {

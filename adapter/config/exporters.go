@@ -9,13 +9,13 @@ import (
 // anyNamespace stands for all of them.
 const anyNamespace = "*"
 
-// exporterNamespaces are where our manifests and NVIDIA's GPU Operator put
-// exporters, and where only administrators put anything.
+// exporterNamespaces are the namespaces in which our manifests and NVIDIA's GPU
+// Operator install exporters, and in which only administrators create pods.
 func exporterNamespaces() []string {
 	return []string{"gpuscale-system", "gpu-operator", "nvidia-gpu-operator", "kube-system"}
 }
 
-// exporters is for signal.Rule.Exporters: nil trusts every target.
+// exporters is the value of signal.Rule.Exporters: nil trusts every target.
 func (c Config) exporters() []string {
 	if slices.Contains(c.ExporterNamespaces, anyNamespace) {
 		return nil

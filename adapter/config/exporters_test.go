@@ -7,7 +7,7 @@ import (
 )
 
 // TestExporterNamespaces: rules trust the default unless the file says
-// otherwise, and an empty list trusts nobody.
+// otherwise, and an empty list trusts no target.
 func TestExporterNamespaces(t *testing.T) {
 	const prometheus = "prometheus: {url: 'http://127.0.0.1:9090'}\n"
 	for _, c := range []struct {

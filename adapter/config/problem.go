@@ -10,10 +10,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Problem is what is wrong with one field.
+// Problem of one field.
 type Problem struct {
 	File string
-	Line int // 0 if it has none, for example because the field is missing from an empty file
+	Line int // 0 if unknown, for example for a field missing from an empty file
 	Path string
 	Err  error
 }
@@ -32,7 +32,7 @@ func (p Problem) Error() string {
 // Unwrap returns the cause.
 func (p Problem) Unwrap() error { return p.Err }
 
-// join makes one error of problems; nil if there are none.
+// join returns problems as one error; nil if there are none.
 func join(problems []Problem) error {
 	errs := make([]error, len(problems))
 	for i, p := range problems {
@@ -41,11 +41,11 @@ func join(problems []Problem) error {
 	return errors.Join(errs...)
 }
 
-// fieldPath is what a validation begins its sentence with.
+// fieldPath matches the path at the beginning of a validation's message.
 var fieldPath = regexp.MustCompile(`^([a-zA-Z][a-zA-Z0-9]*(\[\d+\])?)(\.[a-zA-Z][a-zA-Z0-9]*(\[\d+\])?)*: `)
 
-// problems takes the sentences "path: what" of a validation apart and finds
-// each path's line. Below is the path of node.
+// problems parses the messages "path: what" of a validation and finds each
+// path's line. below is the path of node.
 func (d *document) problems(node *yaml.Node, below string, err error) []Problem {
 	if err == nil {
 		return nil
@@ -84,8 +84,8 @@ func dotted(a, b string) string {
 
 var segment = regexp.MustCompile(`^([^\[\]]+)(?:\[(\d+)\])?$`)
 
-// lookup goes down a path as far as the nodes go: n is the node it gets to, at
-// where people look for it, and found whether that is the path's end.
+// lookup follows a path as far as the nodes go: deepest is the last node, at the
+// node whose line to report, and found whether that is the path's end.
 func lookup(n *yaml.Node, path string) (deepest, at *yaml.Node, found bool) {
 	at = n
 	for part := range strings.SplitSeq(path, ".") {

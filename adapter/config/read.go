@@ -10,20 +10,20 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/signal"
 )
 
-// File is a configuration as read. A rule with problems stands in Rules and
-// nowhere else, so that it costs no other rule.
+// File is a configuration as read. A rule with problems is in Rules only, so that
+// it affects no other rule.
 type File struct {
 	Name string
 	// Config without its rules.
 	Config Config
-	// Rules are the built-in ones, or those put in their place, and then the
-	// file's others, in its order.
+	// Rules are the built-in ones, or their replacements, and then the file's
+	// others, in its order.
 	Rules []Declared
 }
 
 // Declared is a rule of the file or a built-in one.
 type Declared struct {
-	// Name as written, which may be none at all if there are problems.
+	// Name as written; may be empty or invalid if there are problems.
 	Name string
 	Path string // "rules[3]"; "" for a built-in one
 	Line int    // 0 for a built-in one
@@ -32,9 +32,9 @@ type Declared struct {
 	Problems []Problem
 }
 
-// Read reads a file over the defaults, then lets the overlays say
-// what flags say. The error joins all problems that are not a rule's; then
-// nothing of the file is to be used. Its other files are not read.
+// Read reads a file over the defaults, and applies the overlays of flags. The
+// error joins all problems that are not a rule's; then nothing of the file may
+// be used. It does not read the files that the configuration names.
 func Read(name string, raw []byte, overlays ...func(*Config)) (*File, error) {
 	d, err := parse(name, raw)
 	if err != nil {
@@ -59,9 +59,9 @@ func Read(name string, raw []byte, overlays ...func(*Config)) (*File, error) {
 		}
 	}
 	if len(problems) == 0 && d.theirs() && f.Config.Prometheus.URL == "" {
-		return nil, Problem{File: name, Path: "prometheus.url", Err: errors.New("is required; with a file of prometheus-adapter's it is said by --prometheus-url")}
+		return nil, Problem{File: name, Path: "prometheus.url", Err: errors.New("is required; with a prometheus-adapter file, set --prometheus-url")}
 	}
-	if len(problems) == 0 { // what could not be read would be judged by its default
+	if len(problems) == 0 { // a field that could not be read has its default
 		problems = d.problems(d.root, "", f.Config.validate())
 	}
 	if len(problems) > 0 {
@@ -71,7 +71,7 @@ func Read(name string, raw []byte, overlays ...func(*Config)) (*File, error) {
 	return f, err
 }
 
-// Trust gives a rule of an earlier file this file's word on whom to believe.
+// Trust sets this file's exporter namespaces in a rule of an earlier file.
 func (f *File) Trust(r cache.Rule) cache.Rule {
 	r.Exporters = f.Config.exporters()
 	return r
@@ -114,7 +114,7 @@ func (d *document) backends(c *Config) (problems []Problem) {
 	return problems
 }
 
-// rules reads the list of rules, each on its own, and puts the built-in ones
+// rules reads the list of rules, each separately, and puts the built-in ones
 // before them.
 func (d *document) rules(list *yaml.Node, c Config) ([]Declared, error) {
 	var all []Declared

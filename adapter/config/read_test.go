@@ -50,7 +50,7 @@ func TestBackends(t *testing.T) {
 
 // A sentence names the line that has to be changed.
 func TestProblemsHaveTheirLine(t *testing.T) {
-	cases := map[string][]string{
+	refuses(t, "c.yaml", map[string][]string{
 		"prometheus:\n  url: ftp://x\n  timeout: 0s":                                   {"c.yaml:2: prometheus.url: scheme", "c.yaml:3: prometheus.timeout: must be positive"},
 		"prometheus:\n  url: http://x\nfirstWait: 1h\nconcurrency: 0\nidleAfter: soon": {"c.yaml:5: idleAfter: "},
 		"prometheus:\n  url: http://x\n  ulr: http://x":                                {`c.yaml:3: prometheus.ulr: unknown field "ulr"`},
@@ -70,18 +70,10 @@ func TestProblemsHaveTheirLine(t *testing.T) {
 		"prometheus: {url: http://x}\nrules:\n- name: a\n  subject: target\n  sources:\n  - metric: m\n    mtchers: []\n  window: [1]": {
 			`c.yaml:7: rules[0].sources[0].mtchers: unknown field`, "c.yaml:8: rules[0].window: ",
 		},
-	}
-	for text, wants := range cases {
-		f, err := Read("c.yaml", []byte(text))
-		if err == nil {
-			err = f.Err()
-		}
-		for _, want := range wants {
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s\ngives %v\nwhich lacks %q", text, err, want)
-			}
-		}
-	}
+		// A wrong type is reported in YAML's terms.
+		"prometheus: {url: 'http://x', timeout: 5}":          {"c.yaml:1: prometheus: timeout: is a number, not text or a duration such as 5s"},
+		"prometheus: {url: 'http://x'}\nconcurrency: [hush]": {"c.yaml:2: concurrency: is a list, not a number"},
+	})
 }
 
 const oneBad = `
@@ -93,7 +85,7 @@ rules:
   perPod: sum
   perWorkload: sum
 - name: gpu_busy
-  subjct: holder
+  subjct: exported
 - name: good
   subject: target
   sources: [{metric: n}]
@@ -102,16 +94,10 @@ rules:
 - 7
 `
 
-func TestAWrongTypeIsToldInTheFilesWords(t *testing.T) {
-	for text, want := range map[string]string{
-		"prometheus: {url: 'http://x', timeout: 5}":          "c.yaml:1: prometheus: timeout: there is a number where text, or a duration such as 5s, is wanted",
-		"prometheus: {url: 'http://x'}\nconcurrency: [hush]": "c.yaml:2: concurrency: there is a list where a number is wanted",
-		"prometheus: {url: 'http://x', headers: hush}":       "c.yaml:1: prometheus: headers: there is text where a mapping is wanted",
-	} {
-		_, err := Read("c.yaml", []byte(text))
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hush") {
-			t.Errorf("%s: %v lacks %q", text, err, want)
-		}
+func TestWrongTypesDoNotShowSecrets(t *testing.T) {
+	_, err := Read("c.yaml", []byte("prometheus: {url: 'http://x', headers: hush}"))
+	if err == nil || !strings.Contains(err.Error(), "c.yaml:1: prometheus: headers: is text, not a mapping") || strings.Contains(err.Error(), "hush") {
+		t.Error(err)
 	}
 }
 
@@ -128,7 +114,7 @@ func TestABadRuleCostsNoOther(t *testing.T) {
 		t.Errorf("%v: good, and the built-in ones without the one that was to be replaced", named)
 	}
 	if _, there := named["gpu_busy"]; there {
-		t.Error("the built-in rule stands in for the one that somebody wanted otherwise")
+		t.Error("the built-in rule replaces an invalid rule of the same name")
 	}
 	for _, want := range []string{`c.yaml:10: rules[1].subjct: unknown field`, `c.yaml:11: rules[2].name: "good" is declared twice: see line 4`, "c.yaml:16: rules[3]: is no mapping"} {
 		if err := f.Err(); err == nil || !strings.Contains(err.Error(), want) {
@@ -137,7 +123,7 @@ func TestABadRuleCostsNoOther(t *testing.T) {
 	}
 }
 
-func TestTheOtherAdaptersFileIsToldByItsShape(t *testing.T) {
+func TestPrometheusAdapterFileIsRecognized(t *testing.T) {
 	flags := func(c *Config) { c.Prometheus.URL = "http://flag" }
 	for _, text := range []string{"rules: [{seriesQuery: a}]", "externalRules: []", "resourceRules: {}"} {
 		f, err := Read("theirs.yaml", []byte(text), flags)
@@ -152,7 +138,7 @@ func TestTheOtherAdaptersFileIsToldByItsShape(t *testing.T) {
 		t.Errorf("ours taken for theirs: %v", err)
 	}
 	mixed := "interval: 1s\nrules: [{seriesQuery: a}]"
-	if _, err := Read("c.yaml", []byte(mixed), flags); err == nil || !strings.Contains(err.Error(), "c.yaml:1: interval: the rules here are prometheus-adapter's") {
+	if _, err := Read("c.yaml", []byte(mixed), flags); err == nil || !strings.Contains(err.Error(), "c.yaml:1: interval: the rules here are in prometheus-adapter's format") {
 		t.Errorf("%v", err)
 	}
 	bad := "prometheus: {url: http://x}\nprometheusAdapter:\n  configFile: x\n  relistInterval: -1s\n  backend: nowhere"
@@ -161,13 +147,13 @@ func TestTheOtherAdaptersFileIsToldByItsShape(t *testing.T) {
 	}
 }
 
-// What people give in place of a configuration is told from one with mistakes.
-func TestFilesThatPeopleHaveAtHand(t *testing.T) {
+// Files that are often mistaken for a configuration get their own error.
+func TestSimilarFilesAreRejected(t *testing.T) {
 	for text, want := range map[string]string{
 		"apiVersion: v1\nkind: ConfigMap\ndata:\n  config.yaml: |\n    rules: []":                         "c.yaml:2: kind: this is a Kubernetes manifest of a ConfigMap; a configuration is the text under its data",
 		"prometheus: {url: http://x, port: 9090}\nrules:\n  default: false\n  custom: [{seriesQuery: a}]": "c.yaml:3: rules.default: these are values of prometheus-adapter's chart",
 		"rules:\n  external: [{seriesQuery: a}]":                                                          "c.yaml:2: rules.external: these are values of prometheus-adapter's chart",
-		"rules: [{seriesQuery: a}]":                                                                       "c.yaml: prometheus.url: is required; with a file of prometheus-adapter's it is said by --prometheus-url",
+		"rules: [{seriesQuery: a}]":                                                                       "c.yaml: prometheus.url: is required; with a prometheus-adapter file, set --prometheus-url",
 	} {
 		_, err := Read("c.yaml", []byte(text))
 		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {

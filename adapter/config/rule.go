@@ -15,18 +15,18 @@ import (
 // Rule is a signal of the user's own.
 type Rule struct {
 	Name string `json:"name"`
-	// Like names a built-in rule to begin with: what is not set here is as there.
+	// Like names a built-in rule whose fields are the defaults of this one.
 	Like string `json:"like,omitempty"`
-	// Backend is which of the configured servers to ask; the default one if unset.
+	// Backend to query, of the configured ones; the default one if unset.
 	Backend string         `json:"backend,omitempty"`
 	Subject signal.Subject `json:"subject"`
 	Sources []Source       `json:"sources"`
-	// Identity are the labels that tell the parts of a pod apart.
+	// Identity are the labels that distinguish the parts of a pod.
 	Identity    []string           `json:"identity,omitempty"`
 	Duplicates  signal.Aggregation `json:"duplicates,omitempty"` // "max" if unset
 	PerPod      signal.Aggregation `json:"perPod"`
 	PerWorkload signal.Aggregation `json:"perWorkload"`
-	// Minimum and Maximum bound what is believable: 0 and 1e9 if unset.
+	// Minimum and Maximum bound plausible values: 0 and 1e9 if unset.
 	Minimum *float64         `json:"minimum,omitempty"`
 	Maximum *float64         `json:"maximum,omitempty"`
 	MaxAge  *metav1.Duration `json:"maxAge,omitempty"`
@@ -37,8 +37,7 @@ type Rule struct {
 	Activation *float64 `json:"activation,omitempty"`
 }
 
-// signal returns the rule as the tables know it. What is wrong with it as a
-// whole is left to signal.Rule's Validate.
+// signal converts the rule. signal.Rule's Validate checks it as a whole.
 func (r Rule) signal(maxAge time.Duration) (signal.Rule, error) {
 	out, err := r.base(maxAge)
 	if err != nil {
@@ -79,7 +78,7 @@ func (r Rule) signal(maxAge time.Duration) (signal.Rule, error) {
 	return out, errors.Join(errs...)
 }
 
-// base is what a rule begins with.
+// base returns the rule that this one starts from.
 func (r Rule) base(maxAge time.Duration) (signal.Rule, error) {
 	if r.Like == "" {
 		return signal.Rule{Duplicates: signal.Max, Maximum: 1e9, MaxAge: maxAge}, nil

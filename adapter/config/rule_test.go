@@ -26,7 +26,7 @@ sources:
   tier: 3
   server: mine
   identity: [model]
-  front: true
+  gateway: true
   matchers: [{label: job, op: "=", value: mine}]
   idle: {value: 0, while: [{metric: my_queue, matchers: [{label: kind, op: "!=", value: "x"}]}]}
   absent: {value: 0, while: {metric: up, matchers: [{label: job, op: "=", value: mine}]}, is: 1, label: pool, from: name}

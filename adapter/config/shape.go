@@ -11,8 +11,8 @@ import (
 // theirFields are the top-level fields of prometheus-adapter's configuration.
 var theirFields = []string{"rules", "externalRules", "resourceRules"}
 
-// theirs tells by its shape whether the file is prometheus-adapter's own: each
-// of its rules has a seriesQuery.
+// theirs reports whether the file is in prometheus-adapter's own format: each of
+// its rules has a seriesQuery.
 func (d *document) theirs() bool {
 	for _, field := range theirFields[1:] {
 		if key, _ := entry(d.root, field); key != nil {
@@ -27,9 +27,8 @@ func (d *document) theirs() bool {
 	})
 }
 
-// foreign tells files that people have at hand and that hold prometheus-adapter's
-// configuration without being it: its ConfigMap, and its chart's values. nil if
-// this is neither.
+// foreign returns an error for files that contain prometheus-adapter's
+// configuration without being it: its ConfigMap and its chart's values.
 func (d *document) foreign() error {
 	kind, what := entry(d.root, "kind")
 	if version, _ := entry(d.root, "apiVersion"); kind != nil && version != nil {
@@ -44,13 +43,14 @@ func (d *document) foreign() error {
 	return nil
 }
 
-// mixed returns a problem for each field of ours in a file of theirs.
+// mixed returns a problem for each field of this program in a file of
+// prometheus-adapter's format.
 func (d *document) mixed() (problems []Problem) {
 	for i := 0; i+1 < len(d.root.Content); i += 2 {
 		if key := d.root.Content[i]; !slices.Contains(theirFields, key.Value) {
 			problems = append(problems, Problem{
 				File: d.name, Line: key.Line, Path: key.Value,
-				Err: errors.New("the rules here are prometheus-adapter's (seriesQuery); name this file in prometheusAdapter.configFile of one that has our fields"),
+				Err: errors.New("the rules here are in prometheus-adapter's format (seriesQuery); name this file in prometheusAdapter.configFile of another one"),
 			})
 		}
 	}

@@ -10,23 +10,23 @@ import (
 // Source is a series to read, in order of preference.
 type Source struct {
 	Metric string `json:"metric"`
-	// Form: unset the value as it is; "rate" of a counter; "quantile" of a
+	// Form: unset for the plain value, "rate" of a counter, "quantile" of a
 	// histogram.
 	Form     signal.Form `json:"form,omitempty"`
 	Quantile float64     `json:"quantile,omitempty"`
 	Over     string      `json:"over,omitempty"`
 	Matchers []Matcher   `json:"matchers,omitempty"`
 	Scale    *float64    `json:"scale,omitempty"`
-	// Tier of the source; its place in the list if unset. Sources of one tier
-	// are taken together.
+	// Tier of the source; its index in the list if unset. Sources of one tier
+	// are combined.
 	Tier *int `json:"tier,omitempty"`
-	// Server is what requests can select the source's series by, as the label
-	// "gpuscale_source".
+	// Server is the value of the label "gpuscale_source", by which requests can
+	// select the source's series.
 	Server string `json:"server,omitempty"`
 	// Identity in place of the rule's.
 	Identity []string `json:"identity,omitempty"`
-	// Front: a gateway's series, about requests its servers count too.
-	Front bool `json:"front,omitempty"`
+	// Gateway: the series is a gateway's, about requests its servers count too.
+	Gateway bool `json:"gateway,omitempty"`
 
 	Idle   *Idle   `json:"idle,omitempty"`
 	Absent *Absent `json:"absent,omitempty"`
@@ -38,17 +38,17 @@ type Idle struct {
 	While []Series `json:"while,omitempty"`
 }
 
-// Absent is what the want of a series means while another is there.
+// Absent is what a missing series means while another is there.
 type Absent struct {
 	Value float64  `json:"value"`
 	While Series   `json:"while"`
 	Is    *float64 `json:"is,omitempty"`
-	// Label is given to the other series, with the value of its label From.
+	// Label is added to the other series, with the value of its label From.
 	Label string `json:"label,omitempty"`
 	From  string `json:"from,omitempty"`
 }
 
-// Series are some of a name.
+// Series selects series by name and labels.
 type Series struct {
 	Metric   string    `json:"metric"`
 	Matchers []Matcher `json:"matchers,omitempty"`
@@ -62,7 +62,7 @@ func (s Series) signal() (signal.Series, error) {
 func (s Source) signal(place int) (signal.Source, error) {
 	out := signal.Source{
 		Metric: s.Metric, Form: s.Form, Quantile: s.Quantile, Over: s.Over, Tier: place,
-		Server: s.Server, Identity: s.Identity, Front: s.Front,
+		Server: s.Server, Identity: s.Identity, Gateway: s.Gateway,
 	}
 	if s.Tier != nil {
 		out.Tier = *s.Tier

@@ -12,7 +12,7 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/cache"
 )
 
-// validate returns all problems outside of rules, each with its field path.
+// validate returns all problems outside the rules, each with its field path.
 func (c Config) validate() error {
 	var errs []error
 	positive := func(field string, d metav1.Duration) {
@@ -47,7 +47,7 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// backendName is what a metric label and a sentence take.
+// backendName is valid as a metric label and readable in a message.
 var backendName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
 func (c Config) validateBackends() (errs []error) {
@@ -82,7 +82,7 @@ func (c Config) validateBackends() (errs []error) {
 	return errs
 }
 
-// knows returns an error unless there is such a backend.
+// knows returns an error if there is no such backend.
 func (c Config) knows(path, backend string) error {
 	names := c.backendNames()
 	if slices.Contains(names, backend) {

@@ -3,16 +3,20 @@ package explain
 import (
 	"context"
 	"fmt"
-	"net/http"
+	"slices"
 
 	autoscaling "k8s.io/api/autoscaling/v2"
+	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/gpuscale/gpuscale/adapter/provider"
 )
 
-// object names something in the HPA's namespace.
+// object identifies an object in the HPA's namespace.
 type object struct {
 	schema.GroupKind
 	name string
@@ -31,18 +35,14 @@ var (
 	replicaSetKind = schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}
 )
 
-// ownsDirectly names the kinds whose pods always point back at them, as the
-// provider has them.
-func ownsDirectly(k schema.GroupKind) bool {
-	switch k.String() {
-	case "Deployment.apps", "ReplicaSet.apps", "StatefulSet.apps", "DaemonSet.apps", "Job.batch", "ReplicationController":
-		return true
-	}
-	return false
+// resourceOf is the resource of a kind.
+func resourceOf(ref autoscaling.CrossVersionObjectReference) schema.GroupVersionResource {
+	gvr, _ := meta.UnsafeGuessKindToResource(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
+	return gvr
 }
 
-// Above reads what the metrics of type Object name beside the target: Services,
-// owners of owners, other scales. Call it when the HPA's spec is final.
+// Above reads the objects that metrics of type Object name beside the target:
+// Services, owners of owners, other scales. Call it when the HPA's spec is final.
 func (c Cluster) Above(ctx context.Context, w *World) error {
 	between := false
 	for _, m := range w.HPA.Spec.Metrics {
@@ -61,10 +61,10 @@ func (c Cluster) Above(ctx context.Context, w *World) error {
 			continue
 		case !w.isTarget(ref):
 			s, err := c.scaleOf(ctx, w.HPA.Namespace, ref)
-			s.err = err // told as the adapter's answer, if it comes to that
-			w.scales[o] = s
+			s.err = err // reported as the adapter's answer, if the scale is read
+			w.scales[scaleKey{resourceOf(ref).GroupResource(), ref.Name}] = s
 		}
-		if !ownsDirectly(o.GroupKind) && !between {
+		if !provider.OwnsDirectly(o.GroupKind) && !between {
 			between = true
 			if err := c.between(ctx, w); err != nil {
 				return err
@@ -78,7 +78,7 @@ func (c Cluster) service(ctx context.Context, w *World, name string) error {
 	s, err := c.Kube.CoreV1().Services(w.HPA.Namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil // told as the adapter's answer
+		return nil // reported as the adapter's answer
 	case err != nil:
 		return allowed(fmt.Errorf("reading Service %s/%s: %w", w.HPA.Namespace, name, err))
 	}
@@ -86,8 +86,7 @@ func (c Cluster) service(ctx context.Context, w *World, name string) error {
 	return nil
 }
 
-// between reads the owners of what may stand between a pod and a workload of a
-// kind of its own.
+// between reads the owners of the objects between a pod and a custom workload.
 func (c Cluster) between(ctx context.Context, w *World) error {
 	ns := w.HPA.Namespace
 	deployments, err := c.Kube.AppsV1().Deployments(ns).List(ctx, metav1.ListOptions{})
@@ -114,55 +113,73 @@ func (c Cluster) between(ctx context.Context, w *World) error {
 	return nil
 }
 
-// owned notes whose an object is.
+// owned records an object's controller.
 func (w *World) owned(apiVersion, kind string, o metav1.Object) {
 	if ref := metav1.GetControllerOf(o); ref != nil {
 		w.owners[objectOf(apiVersion, kind, o.GetName())] = objectOf(ref.APIVersion, ref.Kind, ref.Name)
 	}
 }
 
-// podsOf names the counted pods of an object as the adapter finds them: those a
-// Service selects; those that an object owns, or else, if its kind need not own
-// its pods, those its scale selects.
-func (w World) podsOf(ref autoscaling.CrossVersionObjectReference) ([]string, error) {
-	o := described(ref)
-	if o.GroupKind == serviceKind {
-		return w.behind(ref.Name)
-	}
-	var pods []string
+// World replaces the adapter's informers: pods, their owners, Services and
+// scales.
+var (
+	_ provider.Pods   = World{}
+	_ provider.Above  = World{}
+	_ provider.Scales = World{}
+)
+
+// Ready implements provider.Pods and provider.Above.
+func (World) Ready() error { return nil }
+
+// Has implements provider.Pods.
+func (w World) Has(_, name string) bool {
+	return slices.ContainsFunc(w.Pods, func(p core.Pod) bool { return p.Name == name && counted(p) })
+}
+
+// Select implements provider.Pods.
+func (w World) Select(_ string, selector labels.Selector) []string {
+	return w.names(func(p *core.Pod) bool { return selector.Matches(labels.Set(p.Labels)) })
+}
+
+// Owned implements provider.Pods and provider.Above.
+func (w World) Owned(_ string, kind schema.GroupKind, name string) []string {
+	return w.names(func(p *core.Pod) bool { return w.below(object{kind, name}, p) })
+}
+
+// names returns the counted pods for which ok is true.
+func (w World) names(ok func(*core.Pod) bool) (names []string) {
 	for i := range w.Pods {
-		if counted(w.Pods[i]) && w.below(o, &w.Pods[i]) {
-			pods = append(pods, w.Pods[i].Name)
+		if counted(w.Pods[i]) && ok(&w.Pods[i]) {
+			names = append(names, w.Pods[i].Name)
 		}
 	}
-	switch {
-	case len(pods) > 0 || ownsDirectly(o.GroupKind):
-	case w.isTarget(ref):
-		pods = w.names(w.Selector)
-	case w.scales[o].err != nil:
-		return nil, &refusal{http.StatusNotFound, fmt.Sprintf("%s %s/%s owns no pods and its selector is unknown: %v", ref.Kind, w.HPA.Namespace, ref.Name, w.scales[o].err)}
-	case w.scales[o].selector != nil:
-		pods = w.names(w.scales[o].selector)
-	}
-	return pods, nil
+	return names
 }
 
-func (w World) behind(name string) ([]string, error) {
+// Service implements provider.Above.
+func (w World) Service(_, name string) (labels.Selector, bool) {
 	selector, there := w.services[name]
-	switch {
-	case !there:
-		return nil, &refusal{http.StatusNotFound, fmt.Sprintf("there is no Service %s/%s", w.HPA.Namespace, name)}
-	case len(selector) == 0:
-		return nil, &refusal{http.StatusNotFound, fmt.Sprintf("Service %s/%s has no selector: it has no pods of its own", w.HPA.Namespace, name)}
+	if len(selector) == 0 {
+		return nil, there
 	}
-	return w.names(labels.SelectorFromSet(selector)), nil
+	return labels.SelectorFromSet(selector), there
 }
 
-// maxHeight bounds the climb from a pod to what owns it.
+// Scale implements provider.Scales.
+func (w World) Scale(_ context.Context, resource schema.GroupVersionResource, _, name string) (provider.Scale, error) {
+	target := w.HPA.Spec.ScaleTargetRef
+	if resource.GroupResource() == resourceOf(target).GroupResource() && name == target.Name {
+		return provider.Scale{Selector: w.Selector, Zero: w.Replicas == 0 && w.StatusReplicas == 0}, nil
+	}
+	s := w.scales[scaleKey{resource.GroupResource(), name}]
+	return s.Scale, s.err
+}
+
+// maxHeight bounds the chain of owners above a pod.
 const maxHeight = 16
 
-// below reports whether an object controls a pod, whatever lies between, which
-// for kinds that own their pods directly is a ReplicaSet at most.
+// below reports whether an object controls a pod, directly or through other
+// objects. For kinds that own their pods directly, that is a ReplicaSet at most.
 func (w World) below(o object, pod metav1.Object) bool {
 	ref := metav1.GetControllerOf(pod)
 	if ref == nil {
@@ -174,18 +191,10 @@ func (w World) below(o object, pod metav1.Object) bool {
 			return true
 		}
 		next, known := w.owners[at]
-		if !known || ownsDirectly(o.GroupKind) && at.GroupKind != replicaSetKind {
+		if !known || provider.OwnsDirectly(o.GroupKind) && at.GroupKind != replicaSetKind {
 			return false
 		}
 		at = next
 	}
 	return false
-}
-
-// empty reports whether an object without pods is meant to have none.
-func (w World) empty(ref autoscaling.CrossVersionObjectReference) bool {
-	if w.isTarget(ref) {
-		return w.Replicas == 0 && w.StatusReplicas == 0
-	}
-	return w.scales[described(ref)].zero
 }

@@ -1,14 +1,18 @@
 package explain
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
 	autoscaling "k8s.io/api/autoscaling/v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/metrics/pkg/apis/custom_metrics"
 
 	"github.com/gpuscale/gpuscale/adapter/explain/hpa"
+	"github.com/gpuscale/gpuscale/adapter/provider"
 	"github.com/gpuscale/gpuscale/adapter/signal"
 )
 
@@ -23,37 +27,37 @@ func (r *refusal) Error() string { return r.text }
 // answer is what the adapter answers to one metric.
 type answer struct {
 	hpa.Answer
-	// value is the one of an Object or External metric, before it is rounded to
-	// thousandths.
+	// value of an Object or External metric, before rounding to thousandths.
 	value signal.Answer
-	// pods are those that are counted, by name; nil for External.
+	// pods are the names of the counted pods; nil for External.
 	pods []string
 }
 
-// answer asks a table as the adapter's provider does. failure is Prometheus'.
-func (w World) answer(a asked, t *signal.Table, failure error, now time.Time) answer {
+func (w World) answerer() provider.Answerer { return provider.Answerer{Pods: w, Scales: w, Above: w} }
+
+// answer reads a table as the adapter's provider does. failure is Prometheus'.
+func (w World) answer(ctx context.Context, a asked, t *signal.Table, failure error, now time.Time) answer {
 	var result answer
 	var err error
 	ns := w.HPA.Namespace
-	switch {
-	case a.kind == autoscaling.ExternalMetricSourceType:
-		result.value, err = t.External(ns, a.selector, now, w.has)
-	case a.kind == autoscaling.PodsMetricSourceType:
-		result.pods = w.names(w.Selector)
-		result.Pods, err = w.each(a, t, result.pods, now)
-	case a.object.Kind == "Namespace":
-		result.value, err = t.Namespace(ns, a.selector, now, w.has)
-	case a.object.Kind == "Pod":
-		result.pods = []string{a.object.Name}
-		result.value, err = t.Pod(signal.Key{Namespace: ns, Pod: a.object.Name}, a.selector, now)
-	default:
-		if result.pods, err = w.podsOf(a.object); err == nil {
-			result.value, err = w.workload(a, t, result.pods, now)
+	r := w.answerer()
+	r.Now = func() time.Time { return now }
+	switch a.kind {
+	case autoscaling.ExternalMetricSourceType:
+		result.value, err = r.External(t, ns, a.selector)
+	case autoscaling.PodsMetricSourceType:
+		var values []provider.PodAnswer
+		values, result.pods, err = r.Each(t, ns, w.Selector, a.selector)
+		result.Pods = map[string]int64{}
+		for _, v := range values {
+			result.Pods[v.Pod], _ = signal.Milli(v.Value)
 		}
+	default:
+		result.value, result.pods, err = r.Object(ctx, t, a.thing(ns), a.selector)
 	}
 	if err != nil {
-		result.Error = refused(err, failure)
-		if r, ok := result.Error.(*refusal); ok && t.Rule().Subject == signal.Namespace && len(result.pods) > 0 {
+		result.Pods, result.Error = nil, refused(err, failure)
+		if r := (*refusal)(nil); errors.As(result.Error, &r) && t.Rule().Subject == signal.Namespace && len(result.pods) > 0 {
 			result.Error = &refusal{r.code, r.text + "; the rule is about namespaces: ask for it as an External metric"}
 		}
 		return result
@@ -65,42 +69,26 @@ func (w World) answer(a asked, t *signal.Table, failure error, now time.Time) an
 	return result
 }
 
-// workload answers for all pods of an object together.
-func (w World) workload(a asked, t *signal.Table, pods []string, now time.Time) (signal.Answer, error) {
-	name := fmt.Sprintf("%s %s/%s", a.object.Kind, w.HPA.Namespace, a.object.Name)
-	switch {
-	case len(pods) > 0:
-		return t.Pods(signal.Keys(w.HPA.Namespace, pods), a.selector, now, fmt.Sprintf("%s of %s", count(len(pods), "pod"), name))
-	case w.empty(a.object) && t.Rule().AtZero != nil:
-		return t.AtZero(now, name)
+// thing is the object that a metric describes.
+func (a asked) thing(namespace string) provider.Object {
+	o := provider.Object{
+		Resource: resourceOf(a.object), Kind: described(a.object).GroupKind,
+		Ref: custom_metrics.ObjectReference{Kind: a.object.Kind, Namespace: namespace, Name: a.object.Name},
 	}
-	return signal.Answer{}, &refusal{http.StatusNotFound, name + " has no pods"}
+	if o.Ref.Kind == "Namespace" {
+		o.Ref.Name = namespace // the HPA controller reads only this namespace
+	}
+	return o
 }
 
-// each answers for every pod that has a value.
-func (w World) each(a asked, t *signal.Table, pods []string, now time.Time) (map[string]int64, error) {
-	ns := w.HPA.Namespace
-	if len(pods) == 0 {
-		return nil, &refusal{http.StatusNotFound, fmt.Sprintf("no pod in namespace %s matches %q", ns, w.Selector)}
-	}
-	values := map[string]int64{}
-	for _, pod := range pods {
-		if v, err := t.Pod(signal.Key{Namespace: ns, Pod: pod}, a.selector, now); err == nil {
-			values[pod], _ = signal.Milli(v.Value)
-		}
-	}
-	if len(values) == 0 {
-		_, err := t.Pods(signal.Keys(ns, pods), a.selector, now, fmt.Sprintf("%s in namespace %s matching %q", count(len(pods), "pod"), ns, w.Selector))
-		return nil, err
-	}
-	return values, nil
-}
-
-// refused gives the error the code the adapter gives it: 503 while Prometheus
-// fails, else 404.
+// refused gives an error the adapter's status code: 503 while Prometheus fails,
+// else 404.
 func refused(err, failure error) error {
 	var none *signal.NoAnswer
+	var status apierrors.APIStatus
 	switch {
+	case errors.As(err, &status):
+		return &refusal{int(status.Status().Code), err.Error()}
 	case !errors.As(err, &none):
 		return err
 	case failure != nil:

@@ -23,7 +23,7 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/signal"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 func golden(t *testing.T, name, got string) {
 	t.Helper()
@@ -104,7 +104,7 @@ func rules(q Querier) []Rule {
 	return all
 }
 
-// series of five pods: one queues, one says NaN, one fell silent, one has only
+// series of five pods: one queues, one reports NaN, one is stale, one has only
 // the old name of a metric, one has ended.
 const series = `
 vllm:num_requests_waiting{namespace="chat",pod="vllm-7d4b9c-aaaaa",job="vllm",instance="10.0.0.1:8000",model_name="m",engine="0"} 30x19
@@ -134,7 +134,7 @@ func TestExplain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := explained(t, w, load(t, series))
+	r := explained(t, w, load(t, series, nil))
 	for i := range r.Metrics {
 		r.Metrics[i].Query = "" // adapter/signal's matter
 	}
@@ -160,9 +160,7 @@ func TestExplainWhilePrometheusIsDown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := load(t, "")
-	q.down = func(time.Time) bool { return true }
-	r := explained(t, w, q)
+	r := explained(t, w, load(t, "", func(time.Time) bool { return true }))
 	if m := r.Metrics[0]; m.Code != http.StatusServiceUnavailable || !strings.Contains(m.Error, "connection refused") || m.Value != nil {
 		t.Errorf("%d %s", m.Code, m.Error)
 	}
@@ -171,11 +169,11 @@ func TestExplainWhilePrometheusIsDown(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeExplained(t *testing.T) {
+func TestExplainErrors(t *testing.T) {
 	for _, c := range []struct{ namespace, name, want string }{
 		{"chat", "vlm", "namespace chat has embed, vllm"},
 		{"empty", "x", "namespace empty has none"},
-		{"secret", "x", "needs to get and list horizontalpodautoscalers, pods, replicasets"},
+		{"secret", "x", "needs get and list on horizontalpodautoscalers, pods, replicasets"},
 		{"chat", "embed", "reading the scale of Deployment chat/embed"},
 	} {
 		if _, err := readWorld(t, c.namespace, c.name, nil); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -14,17 +14,17 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
-// Range is what a simulation looks at.
+// Range is the time range of a simulation.
 type Range struct {
 	From, To time.Time
-	// Step is how often the controller looks: its sync period.
+	// Step is the controller's sync period.
 	Step time.Duration
 }
 
 // maxSteps bounds the queries of one rule.
 const maxSteps = 20_000
 
-// Validate says what is wrong with the range.
+// Validate checks the range.
 func (r Range) Validate() error {
 	switch {
 	case r.Step < time.Second:
@@ -41,26 +41,25 @@ func (r Range) steps() int { return int(r.To.Sub(r.From)/r.Step) + 1 }
 
 func (r Range) at(i int) time.Time { return r.From.Add(time.Duration(i) * r.Step) }
 
-// history is what one rule knew at each step.
+// history is one rule's state at each step.
 type history struct {
 	rule     Rule
 	tables   []*signal.Table
 	failures []error
 }
 
-// life is when a pod was first and last heard of.
+// life is the time of a pod's first and last sample.
 type life struct{ first, last time.Time }
 
-// chunk bounds what is held of Prometheus' answers at once, together how many
-// queries are under way.
+// chunk bounds the answers in memory, together the queries in flight.
 const (
 	chunk    = 64
 	together = 4
 )
 
-// recall asks Prometheus what a rule's answers were, step by step, and builds
-// the tables as an adapter would have had them then. progress is told how many
-// steps are done. A Prometheus that answers nothing at all is an error.
+// recall evaluates a rule at each step of the past, and builds the tables an
+// adapter would have had then. progress receives the number of finished steps.
+// It is an error if Prometheus answers no query.
 func recall(ctx context.Context, rule Rule, namespace string, r Range, lives map[string]life, progress func(done int)) (history, error) {
 	h := history{rule: rule}
 	table := signal.NewTable(rule.Rule)
@@ -82,14 +81,14 @@ func recall(ctx context.Context, rule Rule, namespace string, r Range, lives map
 			h.tables, h.failures = append(h.tables, table), append(h.failures, failures[i])
 		}
 		if good == 0 {
-			return h, fmt.Errorf("asking for %s: %w", rule.Name, errors.Join(failures[0]))
+			return h, fmt.Errorf("querying %s: %w", rule.Name, errors.Join(failures[0]))
 		}
 		progress(first + len(vectors))
 	}
 	return h, nil
 }
 
-// fetch asks for some steps, a few at once.
+// fetch queries some steps, a few in parallel.
 func fetch(ctx context.Context, rule Rule, r Range, first, n int) ([]prom.Vector, []error) {
 	vectors, failures := make([]prom.Vector, n), make([]error, n)
 	query := rule.Query()
@@ -110,30 +109,31 @@ func fetch(ctx context.Context, rule Rule, r Range, first, n int) ([]prom.Vector
 	return vectors, failures
 }
 
-// note keeps when each pod was heard of, by the times of its samples.
+// note records each pod's first and last sample.
 func note(lives map[string]life, rule signal.Rule, samples []signal.Sample, at time.Time) {
 	for _, s := range samples {
 		pod := podOf(rule, s.Labels)
 		if kind, _ := part(s.Part); kind != 't' || pod == "" || !(s.Value > 0 && s.Value < 1e11) {
 			continue
 		}
-		heard := time.UnixMilli(int64(1000 * s.Value))
-		if heard.After(at) {
-			heard = at
+		seen := time.UnixMilli(int64(1000 * s.Value))
+		if seen.After(at) {
+			seen = at
 		}
 		l, known := lives[pod]
-		if !known || heard.Before(l.first) {
-			l.first = heard
+		if !known || seen.Before(l.first) {
+			l.first = seen
 		}
-		if heard.After(l.last) {
-			l.last = heard
+		if seen.After(l.last) {
+			l.last = seen
 		}
 		lives[pod] = l
 	}
 }
 
-// living names the pods that lived at a time: from their first sample to their
-// last, or to the end if they spoke until then. Silence in between is silence.
+// living returns the pods that existed at a time: from their first sample to
+// their last, or to the end if they reported until then. A gap between samples
+// makes a pod stale, not gone.
 func living(lives map[string]life, at, end time.Time, limit time.Duration, belongs func(pod string) bool) []string {
 	var pods []string
 	for pod, l := range lives {
@@ -145,7 +145,8 @@ func living(lives map[string]life, at, end time.Time, limit time.Duration, belon
 	return pods
 }
 
-// naming says whose a pod was by its name: the API server no longer knows.
+// naming matches a past pod to its workload by name: the API server no longer
+// has the pod.
 func naming(kind, name string, now []string) func(pod string) bool {
 	suffix := map[string]string{
 		"Deployment": `[a-z0-9]{1,10}-[a-z0-9]{5}`, "StatefulSet": `[0-9]+`,

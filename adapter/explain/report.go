@@ -37,19 +37,20 @@ type Report struct {
 // unit, as float64.
 type Metric struct {
 	Metric string `json:"metric"`
-	// NotOurs says who serves it if not the adapter; then nothing else is set.
-	NotOurs string `json:"notOurs,omitempty"`
-	Request string `json:"request,omitempty"`
-	Rule    string `json:"rule,omitempty"`
-	Query   string `json:"query,omitempty"`
-	Hint    string `json:"hint,omitempty"`
-	Samples []Row  `json:"samples,omitempty"`
-	// Dropped counts this namespace's series that give no usable value.
+	// NotServed is why the adapter does not serve the metric; then nothing else
+	// is set.
+	NotServed string `json:"notServed,omitempty"`
+	Request   string `json:"request,omitempty"`
+	Rule      string `json:"rule,omitempty"`
+	Query     string `json:"query,omitempty"`
+	Hint      string `json:"hint,omitempty"`
+	Samples   []Row  `json:"samples,omitempty"`
+	// Dropped counts this namespace's series without a usable value.
 	Dropped map[signal.Reason]int `json:"dropped,omitempty"`
-	// Silent pods had a sample in the last ten minutes and have none to use
-	// now; Unheard ones had none.
-	Silent  []string `json:"silentPods,omitempty"`
-	Unheard []string `json:"unheardPods,omitempty"`
+	// Stale pods had a sample in the last ten minutes and have no usable one
+	// now; Unseen pods had none.
+	Stale  []string `json:"stalePods,omitempty"`
+	Unseen []string `json:"unseenPods,omitempty"`
 
 	Value      *float64           `json:"value,omitempty"`
 	PodValues  map[string]float64 `json:"podValues,omitempty"`
@@ -57,7 +58,7 @@ type Metric struct {
 	WindowSecs float64            `json:"windowSeconds,omitempty"`
 	Error      string             `json:"error,omitempty"`
 	Code       int                `json:"code,omitempty"`
-	// ViaAPI is what the aggregated API answered, if it was asked.
+	// ViaAPI is the aggregated API's answer, if requested.
 	ViaAPI   string `json:"viaAPI,omitempty"`
 	Proposal string `json:"proposal,omitempty"`
 	Replicas *int32 `json:"replicas,omitempty"`
@@ -68,12 +69,12 @@ type Metric struct {
 // Outcome is what the HPA will do at its next reconciliation.
 type Outcome struct {
 	Desired int32 `json:"desiredReplicas"`
-	// Unknown: none of the metrics is computed here, and Desired says nothing.
+	// Unknown: none of the metrics is computed here, and Desired is not set.
 	Unknown bool     `json:"unknown,omitempty"`
 	Steps   []string `json:"steps"`
 }
 
-// Status is what the HPA says of itself.
+// Status is the HPA's own status.
 type Status struct {
 	Desired    int32    `json:"desiredReplicas"`
 	Conditions []string `json:"conditions,omitempty"`
@@ -82,21 +83,21 @@ type Status struct {
 // Options of an explanation.
 type Options struct {
 	Rules []Rule
-	// Elsewhere, if not "", says who beside the rules may answer for a metric,
-	// so that the want of a rule is no error.
+	// Elsewhere, if not "", names other sources of metrics, so that a metric
+	// without a rule is no error.
 	Elsewhere string
 	// Tolerance and Window are the controller manager's flags.
 	Tolerance float64
 	Window    time.Duration
 	// Version of custom.metrics.k8s.io the HPA controller prefers.
 	APIVersion string
-	// ViaAPI, if not nil, asks the aggregated API and returns its answer as
+	// ViaAPI, if not nil, queries the aggregated API and returns its answer as
 	// text.
 	ViaAPI func(ctx context.Context, path string) string
 }
 
-// Explain asks Prometheus for each metric of the HPA and computes what the HPA
-// would.
+// Explain queries Prometheus for each metric of the HPA and computes the HPA's
+// replicas.
 func Explain(ctx context.Context, w World, o Options) Report {
 	spec := w.HPA.Spec
 	r := Report{
@@ -107,7 +108,7 @@ func Explain(ctx context.Context, w World, o Options) Report {
 	var answers []hpa.Answer
 	computed := *spec.DeepCopy()
 	computed.Metrics = nil
-	var index []int // of the report's metrics that are computed
+	var index []int // of the computed metrics in the report
 	for i, m := range spec.Metrics {
 		metric, a, ours := explainMetric(ctx, w, m, o)
 		r.Metrics = append(r.Metrics, metric)
@@ -133,7 +134,7 @@ func Explain(ctx context.Context, w World, o Options) Report {
 	}
 	r.Outcome.Unknown = len(index) == 0
 	if len(index) < len(spec.Metrics) {
-		r.Outcome.Steps = append(r.Outcome.Steps, fmt.Sprintf("%s not computed here: the HPA may ask for more than this, never for less than the highest of all", count(len(spec.Metrics)-len(index), "metric")))
+		r.Outcome.Steps = append(r.Outcome.Steps, fmt.Sprintf("%s not computed here: the HPA's result may be higher than this, never lower than the highest proposal", count(len(spec.Metrics)-len(index), "metric")))
 	}
 	r.Status = status(w.HPA)
 	return r
@@ -142,7 +143,7 @@ func Explain(ctx context.Context, w World, o Options) Report {
 func explainMetric(ctx context.Context, w World, m autoscaling.MetricSpec, o Options) (Metric, answer, bool) {
 	a, err := metricOf(m)
 	if err != nil {
-		return Metric{Metric: string(m.Type), NotOurs: err.Error()}, answer{}, false
+		return Metric{Metric: string(m.Type), NotServed: err.Error()}, answer{}, false
 	}
 	x := Metric{Metric: a.String(), Request: a.path(w.HPA.Namespace, o.APIVersion, w.Selector)}
 	if o.ViaAPI != nil {
@@ -150,7 +151,7 @@ func explainMetric(ctx context.Context, w World, m autoscaling.MetricSpec, o Opt
 	}
 	rule, err := find(o.Rules, a.name)
 	if err != nil && o.Elsewhere != "" {
-		x.NotOurs = fmt.Sprintf("no rule is called %s, but %s; --via-api shows its answer", a.name, o.Elsewhere)
+		x.NotServed = fmt.Sprintf("no rule is called %s, but %s; --via-api shows its answer", a.name, o.Elsewhere)
 		return x, answer{}, false
 	}
 	if err != nil {
@@ -159,11 +160,13 @@ func explainMetric(ctx context.Context, w World, m autoscaling.MetricSpec, o Opt
 	}
 	x.describe(rule)
 	r, failure := read(ctx, rule, w.HPA.Namespace)
-	got := w.answer(a, r.table, failure, r.Now)
-	counts := func(pod string) bool { return got.pods == nil && w.has(pod) || slices.Contains(got.pods, pod) }
+	got := w.answer(ctx, a, r.table, failure, r.Now)
+	counts := func(pod string) bool {
+		return got.pods == nil && w.Has(w.HPA.Namespace, pod) || slices.Contains(got.pods, pod)
+	}
 	x.Samples, x.Dropped = r.rows(rule.Rule, counts), r.dropped
 	x.hint(a, w.HPA.Namespace)
-	x.silence(w, r, a, got.pods)
+	x.missing(w, r, a, got.pods)
 	x.answered(got)
 	return x, got, true
 }
@@ -175,7 +178,7 @@ func (x *Metric) describe(rule Rule) {
 	x.Query = rule.Query()
 }
 
-// hint narrows the first source that is used here, or else the first of all.
+// hint is the PromQL of the first used source, or else of the first.
 func (x *Metric) hint(a asked, namespace string) {
 	used := x.rule
 	for _, row := range x.Samples {
@@ -189,17 +192,17 @@ func (x *Metric) hint(a asked, namespace string) {
 	}
 }
 
-// silence names the counted pods without a usable value.
-func (x *Metric) silence(w World, r reading, a asked, pods []string) {
+// missing lists the counted pods without a usable value.
+func (x *Metric) missing(w World, r reading, a asked, pods []string) {
 	for _, pod := range pods {
 		_, err := r.table.Pod(signal.Key{Namespace: w.HPA.Namespace, Pod: pod}, a.selector, r.Now)
 		var none *signal.NoAnswer
 		switch {
 		case !errors.As(err, &none):
-		case none.Silent > 0:
-			x.Silent = append(x.Silent, pod)
+		case none.Stale > 0:
+			x.Stale = append(x.Stale, pod)
 		default:
-			x.Unheard = append(x.Unheard, pod)
+			x.Unseen = append(x.Unseen, pod)
 		}
 	}
 }
@@ -218,7 +221,7 @@ func (x *Metric) answered(got answer) {
 			x.PodValues[pod] = float64(milli) / 1000
 		}
 	default:
-		x.Value, x.Timestamp = &got.value.Value, new(got.value.Time.UTC()) // wherever it is explained
+		x.Value, x.Timestamp = &got.value.Value, new(got.value.Time.UTC()) // the same in every time zone
 	}
 }
 

@@ -5,13 +5,11 @@ import (
 	"net/url"
 
 	autoscaling "k8s.io/api/autoscaling/v2"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// asked is one metric of the spec, whatever its type.
+// asked is one metric of the spec, of any type.
 type asked struct {
 	kind     autoscaling.MetricSourceType
 	name     string
@@ -32,7 +30,7 @@ func metricOf(m autoscaling.MetricSpec) (asked, error) {
 	case m.Type == autoscaling.ExternalMetricSourceType && m.External != nil:
 		id, a.target = m.External.Metric, m.External.Target
 	case m.Type == autoscaling.ResourceMetricSourceType, m.Type == autoscaling.ContainerResourceMetricSourceType:
-		return a, notOurs(m)
+		return a, notServed(m)
 	default:
 		return a, fmt.Errorf("a metric of type %q needs the field of that name", m.Type)
 	}
@@ -47,7 +45,7 @@ func metricOf(m autoscaling.MetricSpec) (asked, error) {
 	return a, nil
 }
 
-func notOurs(m autoscaling.MetricSpec) error {
+func notServed(m autoscaling.MetricSpec) error {
 	name := ""
 	if m.Resource != nil {
 		name = string(m.Resource.Name)
@@ -81,8 +79,7 @@ func (a asked) path(namespace, version string, pods labels.Selector) string {
 		path = base + "/metrics/" + name
 		add("metricLabelSelector", a.selector)
 	default:
-		gvr, _ := meta.UnsafeGuessKindToResource(schema.FromAPIVersionAndKind(a.object.APIVersion, a.object.Kind))
-		path = base + "/" + gvr.GroupResource().String() + "/" + url.PathEscape(a.object.Name) + "/" + name
+		path = base + "/" + resourceOf(a.object).GroupResource().String() + "/" + url.PathEscape(a.object.Name) + "/" + name
 		add("metricLabelSelector", a.selector)
 	}
 	if len(q) > 0 {

@@ -8,14 +8,14 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/signal"
 )
 
-// Rule is one of the adapter's, where it comes from and whom it asks.
+// Rule is one of the adapter's rules, its source and its Prometheus.
 type Rule struct {
 	signal.Rule
 	Source  string // "built in", or a file
 	Querier Querier
 }
 
-// find returns a rule by its name. The error suggests the nearest one.
+// find returns a rule by name. The error suggests the nearest one.
 func find(rules []Rule, name string) (Rule, error) {
 	names := make([]string, len(rules))
 	for i, rule := range rules {
@@ -32,8 +32,8 @@ func find(rules []Rule, name string) (Rule, error) {
 	return Rule{}, fmt.Errorf("no rule of the adapter is called %s; %sit has %s", name, hint, strings.Join(names, ", "))
 }
 
-// nearest returns the candidate that takes the fewest edits to reach, "" if all
-// are more than half the name away.
+// nearest returns the candidate with the smallest edit distance, "" if that is
+// more than half the name's length.
 func nearest(name string, candidates []string) string {
 	best, fewest := "", len(name)/2+1
 	for _, c := range candidates {

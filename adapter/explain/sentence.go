@@ -11,7 +11,7 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/explain/hpa"
 )
 
-// sentence says how a proposal came about.
+// sentence describes how a proposal is computed.
 func sentence(p hpa.Proposal, m autoscaling.MetricSpec, w World, tolerance float64) string {
 	if p.Error != nil {
 		return "no proposal"
@@ -30,37 +30,37 @@ func sentence(p hpa.Proposal, m autoscaling.MetricSpec, w World, tolerance float
 	switch {
 	case p.Within:
 		s += fmt.Sprintf(", within %s to %s, so no change: %d", short(1-band.Down), short(1+band.Up), p.Replicas)
-	case p.Held:
-		s += fmt.Sprintf("; what is assumed would turn the direction round, so no change: %d", p.Replicas)
+	case p.Reversed:
+		s += fmt.Sprintf("; the assumed values would reverse the direction, so no change: %d", p.Replicas)
 	default:
-		s += fmt.Sprintf("; asks for %d", p.Replicas)
+		s += fmt.Sprintf("; proposes %d", p.Replicas)
 	}
 	return s
 }
 
 func assumption(ratio float64) string {
 	if ratio > 1 {
-		return "idle, since the others ask for more"
+		return "idle, since the others are above target"
 	}
-	return "on target, since the others ask for less"
+	return "on target, since the others are below"
 }
 
-// averages says whether the HPA divides the value by the replicas.
+// averages reports whether the HPA divides the value by the replicas.
 func averages(m autoscaling.MetricSpec) bool {
 	a, err := metricOf(m)
 	return err == nil && a.target.AverageValue != nil
 }
 
-// outcome says what becomes of the proposals.
+// outcome describes the steps from the proposals to the replicas.
 func outcome(d hpa.Decision, ctl hpa.Controller, spec autoscaling.HorizontalPodAutoscalerSpec, w World, o Options) Outcome {
 	x := Outcome{Desired: d.Desired}
 	step := func(format string, args ...any) { x.Steps = append(x.Steps, fmt.Sprintf(format, args...)) }
 	switch {
 	case ctl.Active == "ScalingDisabled":
-		step("the target is at 0 replicas and the HPA did not put it there: scaling is off until somebody sets replicas")
+		step("the target is at 0 replicas, which the HPA did not set: scaling is disabled until its replicas are set")
 		return x
 	case len(d.Proposals) == 0:
-		step("%s: no metric is asked", d.Why)
+		step("%s: no metric is read", d.Why)
 		return x
 	case d.Error != nil && d.Desired == w.Replicas && ctl.Active != "ValidMetricFound":
 		step("%v; so nothing changes", d.Error)
@@ -68,8 +68,8 @@ func outcome(d hpa.Decision, ctl hpa.Controller, spec autoscaling.HorizontalPodA
 	case d.Error != nil:
 		step("%v; the others may scale up, not down", d.Error)
 	}
-	step("the highest proposal is %d", d.Wanted)
-	if d.Stable != d.Wanted {
+	step("the highest proposal is %d", d.Proposed)
+	if d.Stable != d.Proposed {
 		step("stabilisation makes it %d", d.Stable)
 	}
 	if d.Desired != d.Stable {
@@ -81,21 +81,21 @@ func outcome(d hpa.Decision, ctl hpa.Controller, spec autoscaling.HorizontalPodA
 	return x
 }
 
-// window says what cannot be known: the controller keeps its recent
-// recommendations to itself.
+// window describes the stabilization. The controller's recent recommendations
+// are not visible in the API.
 func window(spec autoscaling.HorizontalPodAutoscalerSpec, w World, o Options) string {
 	length := o.Window
 	if b := spec.Behavior; b != nil && b.ScaleDown.StabilizationWindowSeconds != nil {
 		length = time.Duration(*b.ScaleDown.StabilizationWindowSeconds) * time.Second
 	}
 	if length == 0 {
-		return "scaling down is not held back by a window"
+		return "no window delays scaling down"
 	}
-	s := fmt.Sprintf("it comes to that once no recommendation of the last %s was higher; what they were, only the controller knows", length)
+	s := fmt.Sprintf("this happens once no recommendation of the last %s was higher; only the controller knows them", length)
 	if condition(w.HPA, autoscaling.AbleToScale) != "" {
 		for _, c := range w.HPA.Status.Conditions {
 			if c.Reason == "ScaleDownStabilized" {
-				s += " (it says that now one was)"
+				s += " (its status reports that one was)"
 			}
 		}
 	}
@@ -106,7 +106,8 @@ func thousandths(milli int64) string {
 	return strconv.FormatFloat(float64(milli)/1000, 'f', -1, 64)
 }
 
-// short rounds to three decimals; the HPA at zero replicas divides by zero.
+// short rounds to three decimals. f may be infinite: the HPA divides by the
+// number of replicas, which may be zero.
 func short(f float64) string {
 	if math.IsInf(f, 0) || math.IsNaN(f) {
 		return "of a division by zero"

@@ -18,7 +18,7 @@ func ReadHPA(file string, raw []byte) (*autoscaling.HorizontalPodAutoscaler, err
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	if h.Kind != "HorizontalPodAutoscaler" || h.APIVersion != "autoscaling/v2" {
-		return nil, fmt.Errorf("%s: is %s of %s, and a HorizontalPodAutoscaler of autoscaling/v2 is wanted", file, orNothing(h.Kind), orNothing(h.APIVersion))
+		return nil, fmt.Errorf("%s: is %s of %s, not a HorizontalPodAutoscaler of autoscaling/v2", file, orNothing(h.Kind), orNothing(h.APIVersion))
 	}
 	if err := sane(&h.Spec); err != nil {
 		return nil, fmt.Errorf("%s: spec: %w", file, err)
@@ -33,7 +33,8 @@ func orNothing(s string) string {
 	return s
 }
 
-// sane refuses what the API server would and the arithmetic could not bear.
+// sane rejects specs that the API server rejects and the arithmetic cannot
+// handle.
 func sane(s *autoscaling.HorizontalPodAutoscalerSpec) error {
 	minimum := int32(1)
 	if s.MinReplicas != nil {
@@ -45,7 +46,7 @@ func sane(s *autoscaling.HorizontalPodAutoscalerSpec) error {
 	for i, m := range s.Metrics {
 		a, err := metricOf(m)
 		if err != nil {
-			continue // told when it is explained
+			continue // reported with the explanation
 		}
 		t := a.target
 		if t.Value != nil && t.Value.MilliValue() <= 0 || t.AverageValue != nil && t.AverageValue.MilliValue() <= 0 || t.Value == nil && t.AverageValue == nil {
@@ -85,7 +86,7 @@ func Set(spec autoscaling.HorizontalPodAutoscalerSpec, changes []string) (autosc
 	for _, change := range changes {
 		path, text, found := strings.Cut(change, "=")
 		if !found {
-			return spec, fmt.Errorf("--set %s: wants the form path=value", change)
+			return spec, fmt.Errorf("--set %s: is not of the form path=value", change)
 		}
 		next, err := set(spec, path, text)
 		if err != nil {
@@ -168,8 +169,8 @@ func parsePath(path string) ([]step, error) {
 	return steps, nil
 }
 
-// put returns the tree with the value at the path. parent is the name of the
-// list an element is of.
+// put returns the tree with the value at the path. parent is the name of an
+// element's list.
 func put(tree any, steps []step, value any, parent string) (any, error) {
 	if len(steps) == 0 {
 		return value, nil

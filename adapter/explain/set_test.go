@@ -30,7 +30,7 @@ func TestSet(t *testing.T) {
 func TestSetRefuses(t *testing.T) {
 	spec := worldOf(t, onQueue).HPA.Spec
 	for change, want := range map[string]string{
-		"minReplicas":                          "wants the form path=value",
+		"minReplicas":                          "not of the form path=value",
 		"minReplicas=9":                        "the first not above the second",
 		"minReplicas=many":                     "cannot unmarshal string",
 		"maxReplicas=0":                        "maxReplicas 0",

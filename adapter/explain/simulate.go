@@ -18,16 +18,15 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// Load says what becomes of the load when there are other replicas than there
-// were.
+// Load is how values change with the number of replicas.
 type Load string
 
 // Loads.
 const (
-	// Recorded: every value is as it was, whatever the replicas.
+	// Recorded: values are as recorded, whatever the replicas.
 	Recorded Load = "recorded"
-	// Total: the load is the workload's, so an average or a maximum is shared
-	// by the replicas there now are; sums are as they were.
+	// Total: the workload's load is as recorded, so an average or a maximum is
+	// divided among the simulated replicas; sums do not change.
 	Total Load = "total"
 )
 
@@ -38,13 +37,13 @@ type Simulation struct {
 	Load      Load
 	Tolerance float64
 	Window    time.Duration
-	// Replicas at the beginning; nil for as many as there were.
+	// Replicas at the beginning; nil for the recorded number.
 	Replicas *int32
-	// Progress is told what is being asked and how far it is.
+	// Progress receives the rule being queried and the finished steps.
 	Progress func(rule string, done, total int)
 }
 
-// maxReplicas bounds the pods that a simulation makes up at each step.
+// maxReplicas bounds the simulated pods of each step.
 const maxReplicas = 100_000
 
 // Moment is one step of a simulation.
@@ -54,16 +53,16 @@ type Moment struct {
 	// Those of type Pods are averages.
 	Values []*float64 `json:"values"`
 	Error  string     `json:"error,omitempty"`
-	// Recorded is how many pods of the target spoke in those days.
+	// Recorded is the number of the target's pods that reported at the time.
 	Recorded int `json:"recordedReplicas"`
-	// Wanted is the highest proposal, Replicas what there are afterwards.
-	Wanted   int32  `json:"wantedReplicas"`
+	// Proposed is the highest proposal, Replicas the number after the step.
+	Proposed int32  `json:"proposedReplicas"`
 	Replicas int32  `json:"replicas"`
 	Why      string `json:"why,omitempty"`
-	// Limited says what keeps Replicas from Wanted: the reason of the
-	// condition ScalingLimited, or "Stabilized".
+	// Limited is why Replicas is not Proposed: the reason of the condition
+	// ScalingLimited, or "Stabilized".
 	Limited string `json:"limited,omitempty"`
-	// Unknown: nothing could be computed.
+	// Unknown: no metric could be computed.
 	Unknown bool `json:"unknown,omitempty"`
 }
 
@@ -74,8 +73,8 @@ type simulated struct {
 	belongs func(pod string) bool
 }
 
-// Simulate replays the HPA's metrics over a range and lets its arithmetic act
-// on replicas of its own.
+// Simulate replays the HPA's metrics over a range and applies its arithmetic to
+// simulated replicas.
 func Simulate(ctx context.Context, w World, s Simulation) (Timeline, error) {
 	spec := w.HPA.Spec
 	spec.Metrics = nil
@@ -100,21 +99,21 @@ func Simulate(ctx context.Context, w World, s Simulation) (Timeline, error) {
 		if err != nil {
 			return t, err
 		}
-		metrics = append(metrics, simulated{a, h, w.belonging(a)})
+		metrics = append(metrics, simulated{a, h, w.belonging(ctx, a)})
 		spec.Metrics = append(spec.Metrics, m)
 		t.Metrics = append(t.Metrics, a.String())
 	}
 	if len(metrics) == 0 {
-		return t, errors.New("none of the HPA's metrics is the adapter's: there is nothing to simulate")
+		return t, errors.New("none of the HPA's metrics is served by the adapter: there is nothing to simulate")
 	}
-	s.play(w, spec, metrics, lives, &t)
+	s.play(ctx, w, spec, metrics, lives, &t)
 	return t, nil
 }
 
-// narrowed asks for one namespace's series where the rule's labels allow to:
-// a holder's namespace stands under one of two names.
+// narrowed restricts a rule to one namespace's series. It returns rules of
+// exported series unchanged: their namespace is in one of two labels.
 func narrowed(rule signal.Rule, namespace string) signal.Rule {
-	if rule.Subject == signal.Holder {
+	if rule.Subject == signal.Exported {
 		return rule
 	}
 	only := promlabels.MustNewMatcher(promlabels.MatchEqual, metric.LabelNamespace, namespace)
@@ -126,8 +125,8 @@ func narrowed(rule signal.Rule, namespace string) signal.Rule {
 	return rule
 }
 
-// belonging says which pods of the past a metric is about.
-func (w World) belonging(a asked) func(pod string) bool {
+// belonging returns which pods of the past a metric is about.
+func (w World) belonging(ctx context.Context, a asked) func(pod string) bool {
 	target := w.HPA.Spec.ScaleTargetRef
 	switch {
 	case a.kind == autoscaling.ExternalMetricSourceType || a.object.Kind == "Namespace":
@@ -135,16 +134,16 @@ func (w World) belonging(a asked) func(pod string) bool {
 	case a.object.Kind == "Pod":
 		return func(pod string) bool { return pod == a.object.Name }
 	case a.kind == autoscaling.ObjectMetricSourceType:
-		now, _ := w.podsOf(a.object) // a Service that is gone has none
+		now, _ := w.answerer().PodsOf(ctx, a.thing(w.HPA.Namespace)) // a deleted Service has none
 		return naming(a.object.Kind, a.object.Name, now)
 	}
-	return naming(target.Kind, target.Name, w.names(w.Selector))
+	return naming(target.Kind, target.Name, w.Select(w.HPA.Namespace, w.Selector))
 }
 
-// play runs the controller through the range.
-func (s Simulation) play(w World, spec autoscaling.HorizontalPodAutoscalerSpec, metrics []simulated, lives map[string]life, t *Timeline) {
+// play runs the controller over the range.
+func (s Simulation) play(ctx context.Context, w World, spec autoscaling.HorizontalPodAutoscalerSpec, metrics []simulated, lives map[string]life, t *Timeline) {
 	target := spec.ScaleTargetRef
-	ofTarget := naming(target.Kind, target.Name, w.names(w.Selector))
+	ofTarget := naming(target.Kind, target.Name, w.Select(w.HPA.Namespace, w.Selector))
 	limit := metrics[0].history.rule.MaxAge
 	recorded := func(at time.Time) int { return len(living(lives, at, s.To, limit, ofTarget)) }
 	replicas := int32(recorded(s.From))
@@ -162,7 +161,7 @@ func (s Simulation) play(w World, spec autoscaling.HorizontalPodAutoscalerSpec, 
 				answers := make([]hpa.Answer, len(metrics))
 				for n, metric := range metrics {
 					pods := living(lives, at, s.To, limit, metric.belongs)
-					answers[n], m.Values[n] = s.answer(w, metric, i, pods, replicas)
+					answers[n], m.Values[n] = s.answer(ctx, w, metric, i, pods, replicas)
 				}
 				return answers
 			},
@@ -170,12 +169,12 @@ func (s Simulation) play(w World, spec autoscaling.HorizontalPodAutoscalerSpec, 
 		if d.Error != nil {
 			m.Error, m.Unknown = d.Error.Error(), ctl.Active != "ValidMetricFound"
 		}
-		m.Wanted, m.Replicas, m.Why = d.Wanted, d.Desired, d.Why
+		m.Proposed, m.Replicas, m.Why = d.Proposed, d.Desired, d.Why
 		switch {
 		case len(d.Proposals) == 0 || m.Unknown:
 		case d.Desired != d.Stable:
 			m.Limited = ctl.Limited
-		case d.Stable != d.Wanted:
+		case d.Stable != d.Proposed:
 			m.Limited = "Stabilized"
 		}
 		replicas = d.Desired
@@ -183,8 +182,8 @@ func (s Simulation) play(w World, spec autoscaling.HorizontalPodAutoscalerSpec, 
 	}
 }
 
-// answer is what the adapter would have answered had there been other replicas.
-func (s Simulation) answer(w World, m simulated, i int, pods []string, replicas int32) (hpa.Answer, *float64) {
+// answer is what the adapter would have answered for the simulated replicas.
+func (s Simulation) answer(ctx context.Context, w World, m simulated, i int, pods []string, replicas int32) (hpa.Answer, *float64) {
 	then := World{HPA: w.HPA, Selector: labels.Everything(), Replicas: int32(len(pods)), StatusReplicas: int32(len(pods))}
 	target, yes := w.HPA.Spec.ScaleTargetRef, true
 	owners := []metav1.OwnerReference{{APIVersion: target.APIVersion, Kind: target.Kind, Name: target.Name, Controller: &yes}}
@@ -193,10 +192,10 @@ func (s Simulation) answer(w World, m simulated, i int, pods []string, replicas 
 	}
 	a := m.asked
 	if k := a.object.Kind; k != "" && k != "Pod" && k != "Namespace" {
-		a.object = target // whose pods are those of then
+		a.object = target // its pods are those of that time
 	}
 	rule := m.history.rule
-	got := then.answer(a, m.history.tables[i], m.history.failures[i], s.at(i))
+	got := then.answer(ctx, a, m.history.tables[i], m.history.failures[i], s.at(i))
 	if got.Error != nil {
 		return got.Answer, nil
 	}
@@ -215,8 +214,8 @@ func (s Simulation) answer(w World, m simulated, i int, pods []string, replicas 
 	return hpa.Answer{Values: []int64{milli}}, &value
 }
 
-// spread gives the recorded pods' values, or their want, to the replicas one
-// after another.
+// spread assigns the recorded pods' values, missing ones included, to the
+// replicas in turn.
 func spread(got answer, pods []string, replicas int32, share, maximum float64) (hpa.Answer, *float64) {
 	values := map[string]int64{}
 	total := 0.0

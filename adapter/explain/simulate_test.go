@@ -46,7 +46,7 @@ vllm:num_requests_waiting{namespace="chat",pod="vllm-7d4b9c-bbbbb",model_name="m
 vllm:num_requests_waiting{namespace="chat",pod="other-7d4b9c-bbbbb",model_name="m",engine="0"} 900x120
 `
 
-func simulated30m(t *testing.T, w World, q *engine, change func(*Simulation)) Timeline {
+func simulated30m(t *testing.T, w World, q Querier, change func(*Simulation)) Timeline {
 	t.Helper()
 	s := Simulation{
 		Range: Range{From: end.Add(-30 * time.Minute), To: end, Step: 15 * time.Second},
@@ -64,7 +64,7 @@ func simulated30m(t *testing.T, w World, q *engine, change func(*Simulation)) Ti
 }
 
 func TestSimulate(t *testing.T) {
-	timeline := simulated30m(t, worldOf(t, onQueue), load(t, past), nil)
+	timeline := simulated30m(t, worldOf(t, onQueue), load(t, past, nil), nil)
 	var text, table strings.Builder
 	if err := timeline.Text(&text); err != nil {
 		t.Fatal(err)
@@ -84,10 +84,9 @@ func TestSimulate(t *testing.T) {
 // An outage holds the replicas: they are neither those of a queue of 0 nor
 // known.
 func TestSimulateThroughAnOutage(t *testing.T) {
-	q := load(t, past)
-	q.down = func(at time.Time) bool {
+	q := load(t, past, func(at time.Time) bool {
 		return at.After(end.Add(-20*time.Minute)) && at.Before(end.Add(-17*time.Minute))
-	}
+	})
 	timeline := simulated30m(t, worldOf(t, onQueue), q, nil)
 	if s := timeline.Summary.UnknownSeconds; s < 60 || s > 180 {
 		t.Errorf("unknown for %gs, want what remains of 3m after the maximal age", s)
@@ -104,13 +103,13 @@ func TestSimulateThroughAnOutage(t *testing.T) {
 // Twice the target asks for half the replicas at most.
 func TestSimulateAChange(t *testing.T) {
 	w := worldOf(t, onQueue)
-	as := simulated30m(t, w, load(t, past), nil).Summary
+	as := simulated30m(t, w, load(t, past, nil), nil).Summary
 	spec, err := Set(w.HPA.Spec, []string{"metrics[0].target.averageValue=30", "maxReplicas=3"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.HPA.Spec = spec
-	changed := simulated30m(t, w, load(t, past), nil).Summary
+	changed := simulated30m(t, w, load(t, past, nil), nil).Summary
 	if !(changed.ReplicaHours < as.ReplicaHours) || changed.HighestReplicas > 3 {
 		t.Errorf("%+v and %+v", as, changed)
 	}
@@ -131,8 +130,8 @@ metrics:
 func TestSimulateSharesTheTotal(t *testing.T) {
 	w := worldOf(t, onCache)
 	const full = `vllm:kv_cache_usage_perc{namespace="chat",pod="vllm-7d4b9c-aaaaa",model_name="m",engine="0"} 0.9x120`
-	as := simulated30m(t, w, load(t, full), nil).Summary
-	total := simulated30m(t, w, load(t, full), func(s *Simulation) { s.Load = Total }).Summary
+	as := simulated30m(t, w, load(t, full, nil), nil).Summary
+	total := simulated30m(t, w, load(t, full, nil), func(s *Simulation) { s.Load = Total }).Summary
 	if as.HighestReplicas != 8 || total.HighestReplicas != 2 {
 		t.Errorf("recorded up to %d, want all 8; total up to %d, want 2", as.HighestReplicas, total.HighestReplicas)
 	}
@@ -150,7 +149,7 @@ metrics:
 behavior: {scaleDown: {stabilizationWindowSeconds: 60}}
 `)
 	const gateway = `vllm:num_requests_waiting{namespace="chat",pod="vllm-7d4b9c-aaaaa",model_name="m",engine="0"} 0x60 20x10 0x49`
-	s := simulated30m(t, w, load(t, gateway), nil)
+	s := simulated30m(t, w, load(t, gateway, nil), nil)
 	lowest, woken := false, false
 	for _, m := range s.Moments {
 		lowest = lowest || m.Replicas == 0
@@ -173,13 +172,12 @@ func TestRangesAreBounded(t *testing.T) {
 	}
 }
 
-func TestSimulateSaysWhenPrometheusIsDown(t *testing.T) {
-	q := load(t, past)
-	q.down = func(time.Time) bool { return true }
+func TestSimulateFailsWithoutPrometheus(t *testing.T) {
+	q := load(t, past, func(time.Time) bool { return true })
 	_, err := Simulate(t.Context(), worldOf(t, onQueue), Simulation{
 		Range: Range{From: end.Add(-time.Minute), To: end, Step: 15 * time.Second}, Rules: rules(q), Progress: func(string, int, int) {},
 	})
-	if err == nil || !strings.Contains(err.Error(), "asking for queue_depth: prometheus unavailable") {
+	if err == nil || !strings.Contains(err.Error(), "querying queue_depth: prometheus unavailable") {
 		t.Error(err)
 	}
 }

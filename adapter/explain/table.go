@@ -17,7 +17,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
-// Querier is the part of *prom.Client that is needed here.
+// Querier is the part of *prom.Client that explain needs.
 type Querier interface {
 	Query(ctx context.Context, promql string, at time.Time) (prom.Vector, error)
 }
@@ -30,8 +30,8 @@ type reading struct {
 	dropped map[signal.Reason]int // in the namespace
 }
 
-// read asks for a rule as an adapter does that has just started: with the past,
-// so that it knows who has fallen silent.
+// read queries a rule like an adapter that has just started: with the recent
+// past, so that it knows the stale pods.
 func read(ctx context.Context, rule Rule, namespace string) (reading, error) {
 	now := time.Now()
 	r := reading{Reading: signal.Reading{Evaluated: now, Now: now}}
@@ -48,8 +48,8 @@ func read(ctx context.Context, rule Rule, namespace string) (reading, error) {
 	return r, nil
 }
 
-// within keeps the samples that name a namespace, as the target's or as that of
-// whom it speaks about; which of the two counts, the tables decide.
+// within keeps the samples that name a namespace in the target's labels or in
+// the series' own; the tables decide which of them counts.
 func within(vector prom.Vector, namespace string) []signal.Sample {
 	var kept []signal.Sample
 	for _, s := range vector {
@@ -65,22 +65,22 @@ func within(vector prom.Vector, namespace string) []signal.Sample {
 type Row struct {
 	Pod    string `json:"pod"`
 	Metric string `json:"metric"`
-	// Labels that tell the series from others of the same pod.
+	// Labels that distinguish the series from others of the same pod.
 	Labels string `json:"labels,omitempty"`
 	// Value as text: JSON has no NaN.
 	Value string `json:"value"`
 	// AgeSeconds at the time of evaluation; negative if unknown.
 	AgeSeconds float64 `json:"ageSeconds"`
-	// Reason why it does not count, empty if it does.
+	// Reason why the series does not count, empty if it does.
 	Reason string `json:"reason,omitempty"`
 
 	source int
 }
 
-// rows lists the series, each judged by the adapter's own tables. counts says
-// which pods count.
+// rows lists the series, each judged by the adapter's own tables. counts reports
+// whether a pod counts.
 func (r reading) rows(rule signal.Rule, counts func(pod string) bool) []Row {
-	beside := map[string][]signal.Sample{} // what speaks about a pod and is no value
+	beside := map[string][]signal.Sample{} // samples that are about a pod and are no value
 	times := map[string]float64{}
 	for _, s := range r.samples {
 		if kind, n := part(s.Part); kind != 'v' && n >= 0 {
@@ -124,8 +124,7 @@ func (r reading) rows(rule signal.Rule, counts func(pod string) bool) []Row {
 	return rows
 }
 
-// judge says why the adapter's tables would not use the one value among the
-// samples.
+// judge returns why the adapter's tables drop the one value among the samples.
 func (r reading) judge(rule signal.Rule, samples []signal.Sample) string {
 	_, dropped := signal.NewTable(rule).Read(samples, r.Reading)
 	for reason := range dropped {
@@ -142,7 +141,7 @@ func (r reading) age(scraped float64) float64 {
 	return math.Round(1000*max(0, r.Evaluated.Sub(time.UnixMilli(int64(1000*scraped))).Seconds())) / 1000
 }
 
-// supersede marks what a better source of the same pod stands in for.
+// supersede marks the rows for which the same pod has a better source.
 func supersede(rule signal.Rule, rows []Row) {
 	best := map[string]int{}
 	for _, row := range rows {
@@ -173,12 +172,12 @@ func part(label string) (kind byte, source int) {
 
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
-// podOf is whom a series speaks about, by the labels alone.
+// podOf returns the pod a series is about, by the labels alone.
 func podOf(rule signal.Rule, ls labels.Labels) string {
 	switch rule.Subject {
 	case signal.Namespace:
 		return ""
-	case signal.Holder:
+	case signal.Exported:
 		if pod := ls.Get(metric.Exported + metric.LabelPod); pod != "" {
 			return pod
 		}
@@ -186,7 +185,7 @@ func podOf(rule signal.Rule, ls labels.Labels) string {
 	return ls.Get(metric.LabelPod)
 }
 
-// distinct are the labels worth a column: the identity, and what was scraped.
+// distinct are the labels shown in a column: the identity, job and instance.
 func distinct(rule signal.Rule, source signal.Source, ls labels.Labels) string {
 	identity := rule.Identity
 	if source.Identity != nil {

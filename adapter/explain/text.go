@@ -15,15 +15,15 @@ import (
 // maxRows bounds the table of samples in text; JSON has them all.
 const maxRows = 30
 
-// Text writes the report for a person.
+// Text writes the report as plain text.
 func (r Report) Text(out io.Writer) error {
 	p := &printer{out: out}
 	p.line("HPA %s/%s: %s, %d to %d replicas, %d now", r.Namespace, r.Name, r.Target, r.Minimum, r.Maximum, r.Replicas)
 	for i, m := range r.Metrics {
 		p.line("")
 		p.line("metric %d of %d: %s", i+1, len(r.Metrics), m.Metric)
-		if m.NotOurs != "" {
-			p.field("not ours", m.NotOurs)
+		if m.NotServed != "" {
+			p.field("unserved", m.NotServed)
 			p.field("via API", m.ViaAPI)
 			continue
 		}
@@ -31,14 +31,14 @@ func (r Report) Text(out io.Writer) error {
 	}
 	p.line("")
 	if r.Outcome.Unknown {
-		p.line("what the HPA will want is not known here: no metric of it is computed")
+		p.line("the HPA's next replicas are unknown: none of its metrics is computed here")
 	} else {
-		p.line("the HPA will want %s", count(int(r.Outcome.Desired), "replica"))
+		p.line("the HPA will set %s", count(int(r.Outcome.Desired), "replica"))
 	}
 	for _, s := range r.Outcome.Steps {
 		p.line("  %s", s)
 	}
-	p.line("its status says %d", r.Status.Desired)
+	p.line("its status has %d", r.Status.Desired)
 	for _, c := range r.Status.Conditions {
 		p.line("  %s", c)
 	}
@@ -66,25 +66,25 @@ func (p *printer) field(name, text string) {
 func (p *printer) metric(m Metric, at time.Time) {
 	p.field("request", "GET "+m.Request)
 	p.field("rule", m.Rule)
-	p.field("query", cut(m.Query))
+	p.field("query", truncate(m.Query))
 	p.field("paste", m.Hint)
 	if m.Rule != "" {
 		p.samples(m.Samples)
 	}
 	p.field("dropped", dropped(m.Dropped))
-	if len(m.Silent) > 0 {
-		p.field("silent", list(m.Silent, 10)+": heard of in the last "+signal.Forget.String()+", no usable sample now")
+	if len(m.Stale) > 0 {
+		p.field("stale", list(m.Stale, 10)+": a sample in the last "+signal.Forget.String()+", no usable one now")
 	}
-	if len(m.Unheard) > 0 {
-		p.field("unheard", list(m.Unheard, 10)+": no sample in the last "+signal.Forget.String()+", left out")
+	if len(m.Unseen) > 0 {
+		p.field("unseen", list(m.Unseen, 10)+": no sample in the last "+signal.Forget.String()+", left out")
 	}
 	p.field("answer", m.answer(at))
 	p.field("via API", m.ViaAPI)
 	p.field("HPA", m.Proposal)
 }
 
-// cut keeps a query of thirty sources from filling the screen.
-func cut(query string) string {
+// truncate shortens the query of a rule with many sources.
+func truncate(query string) string {
 	const most = 400
 	if len(query) <= most {
 		return query

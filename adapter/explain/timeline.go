@@ -14,7 +14,7 @@ import (
 // TimelineVersion of the JSON. Fields are added to it, never changed.
 const TimelineVersion = "gpuscale.simulate/v1"
 
-// Timeline is what a simulation did.
+// Timeline is the result of a simulation.
 type Timeline struct {
 	Version   string    `json:"version"`
 	Namespace string    `json:"namespace"`
@@ -24,7 +24,7 @@ type Timeline struct {
 	Step      string    `json:"step"`
 	Load      Load      `json:"load"`
 	Metrics   []string  `json:"metrics"`
-	// Left are metrics that were left out, and why.
+	// Left are the metrics left out, each with its reason.
 	Left    []string `json:"leftOut,omitempty"`
 	Initial int32    `json:"initialReplicas"`
 	Moments []Moment `json:"moments"`
@@ -79,13 +79,13 @@ func (t Timeline) JSON() ([]byte, error) {
 // CSV writes one line for each step.
 func (t Timeline) CSV(out io.Writer) error {
 	w := csv.NewWriter(out)
-	_ = w.Write(append(append([]string{"at"}, t.Metrics...), "wanted", "replicas", "recorded", "why", "limited", "error")) // Flush's error is kept
+	_ = w.Write(append(append([]string{"at"}, t.Metrics...), "proposed", "replicas", "recorded", "why", "limited", "error")) // Flush's error is kept
 	for _, m := range t.Moments {
 		line := []string{m.At.UTC().Format(time.RFC3339)}
 		for _, v := range m.Values {
 			line = append(line, valueText(v, ""))
 		}
-		_ = w.Write(append(line, strconv.Itoa(int(m.Wanted)), strconv.Itoa(int(m.Replicas)), strconv.Itoa(m.Recorded), m.Why, m.Limited, m.Error))
+		_ = w.Write(append(line, strconv.Itoa(int(m.Proposed)), strconv.Itoa(int(m.Replicas)), strconv.Itoa(m.Recorded), m.Why, m.Limited, m.Error))
 	}
 	w.Flush()
 	return w.Error()
@@ -101,7 +101,7 @@ func valueText(v *float64, unknown string) string {
 // maxChanges bounds the changes listed in text; JSON and CSV have every step.
 const maxChanges = 60
 
-// Text writes the timeline for a person: curves, each change, and the sums.
+// Text writes the timeline as plain text: curves, changes and sums.
 func (t Timeline) Text(out io.Writer) error {
 	p := &printer{out: out}
 	p.line("HPA %s/%s from %s to %s, a step each %s, load %s", t.Namespace, t.Name, t.From.UTC().Format(time.RFC3339), t.To.UTC().Format(time.RFC3339), t.Step, t.Load)
@@ -128,15 +128,15 @@ func (t Timeline) Text(out io.Writer) error {
 
 func period(seconds float64) string { return (time.Duration(seconds) * time.Second).String() }
 
-// limits says what the simulation cannot know.
+// limits describes what the simulation cannot know.
 func (t Timeline) limits() string {
-	s := "The values are those of the pods there were: with other replicas the load would have been another. "
+	s := "The values are those of the recorded pods: with other replicas the load would have been different. "
 	if t.Load == Total {
 		s += "Averages are scaled as if the replicas shared the recorded total; "
 	} else {
-		s += "They are taken as they were (--load=total shares them among the replicas); "
+		s += "They are used as recorded (--load=total divides them among the replicas); "
 	}
-	return s + "new pods are ready at once. Whose a pod was is told by its name, how long it lived by its samples."
+	return s + "new pods are ready at once. A past pod's workload is derived from its name, its lifetime from its samples."
 }
 
 // changes lists the steps at which something changed.
@@ -164,7 +164,7 @@ func (t Timeline) changes(p *printer) {
 		case m.Replicas == before:
 			text += "  known again"
 		default:
-			text += fmt.Sprintf("  wants %d, %s", m.Wanted, m.Why)
+			text += fmt.Sprintf("  proposal %d, %s", m.Proposed, m.Why)
 			if m.Limited != "" {
 				text += " (" + m.Limited + ")"
 			}
@@ -179,7 +179,7 @@ func (t Timeline) changes(p *printer) {
 
 const columns = 60
 
-// curve draws the highest value of each stretch of time; · is unknown.
+// curve draws the highest value of each interval; · is unknown.
 func (t Timeline) curve(of func(Moment) *float64) string {
 	var values [columns]float64
 	var known [columns]bool

@@ -9,7 +9,6 @@ import (
 	autoscaling "k8s.io/api/autoscaling/v2"
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/gpuscale/gpuscale/adapter/explain/hpa"
+	"github.com/gpuscale/gpuscale/adapter/provider"
 )
 
 // Cluster reads the API server.
@@ -26,7 +26,7 @@ type Cluster struct {
 	Dynamic dynamic.Interface
 }
 
-// World is what the API server says at one moment.
+// World is the state of the API server at one time.
 type World struct {
 	HPA autoscaling.HorizontalPodAutoscaler
 	// Replicas and StatusReplicas of the target's scale, and its pods' selector.
@@ -36,25 +36,28 @@ type World struct {
 	Pods []core.Pod
 	// owners are the controllers of the namespace's objects.
 	owners map[object]object
-	// services are the selectors of the Services that metrics name, and scales
-	// those of other objects than the target.
+	// services are the selectors of the Services that metrics name; scales are
+	// those of objects other than the target.
 	services map[string]map[string]string
-	scales   map[object]scale
+	scales   map[scaleKey]scale
 }
 
-// scale is what is read of a scale subresource. The selector is nil if it has
-// none.
+type scaleKey struct {
+	schema.GroupResource
+	name string
+}
+
+// scale is the part of a scale subresource that is read.
 type scale struct {
+	provider.Scale
 	replicas, status int32
-	zero             bool
-	selector         labels.Selector
-	err              error // why the rest is not known
+	err              error // why the rest is unknown
 }
 
-// Read reads all that concerns an HPA. given, if not nil, is looked at in place
-// of the one in the cluster.
+// Read reads everything about an HPA. given, if not nil, replaces the one in the
+// cluster.
 func (c Cluster) Read(ctx context.Context, namespace, name string, given *autoscaling.HorizontalPodAutoscaler) (World, error) {
-	w := World{owners: map[object]object{}, services: map[string]map[string]string{}, scales: map[object]scale{}}
+	w := World{owners: map[object]object{}, services: map[string]map[string]string{}, scales: map[scaleKey]scale{}}
 	if given != nil {
 		w.HPA = *given
 	} else {
@@ -88,7 +91,7 @@ func (c Cluster) Read(ctx context.Context, namespace, name string, given *autosc
 	return w, nil
 }
 
-// notThere says which HPAs there are instead.
+// notThere adds the names of the existing HPAs to the error.
 func (c Cluster) notThere(ctx context.Context, namespace, name string, err error) error {
 	err = allowed(fmt.Errorf("reading HorizontalPodAutoscaler %s/%s: %w", namespace, name, err))
 	if !apierrors.IsNotFound(err) {
@@ -109,10 +112,10 @@ func (c Cluster) notThere(ctx context.Context, namespace, name string, err error
 	return fmt.Errorf("%w; namespace %s has %s", err, namespace, strings.Join(names, ", "))
 }
 
-// allowed says what to do about an error of authorisation.
+// allowed adds the needed rights to an error of authorization.
 func allowed(err error) error {
 	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
-		return fmt.Errorf("%w: to explain one needs to get and list horizontalpodautoscalers, pods, replicasets and the target's scale in that namespace, and the services, deployments, statefulsets or jobs that lie between a metric's object and its pods", err)
+		return fmt.Errorf("%w: explain needs get and list on horizontalpodautoscalers, pods, replicasets and the target's scale in that namespace, and on the services, deployments, statefulsets or jobs between a metric's object and its pods", err)
 	}
 	return err
 }
@@ -123,16 +126,15 @@ func (c Cluster) scale(ctx context.Context, w *World) error {
 	switch {
 	case err != nil:
 		return allowed(err)
-	case s.selector == nil:
-		return fmt.Errorf("the scale of %s %s/%s names no selector, so no HPA can work with it", ref.Kind, w.HPA.Namespace, ref.Name)
+	case s.Selector == nil:
+		return fmt.Errorf("the scale of %s %s/%s has no selector, which an HPA needs", ref.Kind, w.HPA.Namespace, ref.Name)
 	}
-	w.Replicas, w.StatusReplicas, w.Selector = s.replicas, s.status, s.selector
+	w.Replicas, w.StatusReplicas, w.Selector = s.replicas, s.status, s.Selector
 	return nil
 }
 
 func (c Cluster) scaleOf(ctx context.Context, namespace string, ref autoscaling.CrossVersionObjectReference) (scale, error) {
-	gvr, _ := meta.UnsafeGuessKindToResource(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
-	o, err := c.Dynamic.Resource(gvr).Namespace(namespace).Get(ctx, ref.Name, metav1.GetOptions{}, "scale")
+	o, err := c.Dynamic.Resource(resourceOf(ref)).Namespace(namespace).Get(ctx, ref.Name, metav1.GetOptions{}, "scale")
 	if err != nil {
 		return scale{}, fmt.Errorf("reading the scale of %s %s/%s: %w", ref.Kind, namespace, ref.Name, err)
 	}
@@ -141,18 +143,13 @@ func (c Cluster) scaleOf(ctx context.Context, namespace string, ref autoscaling.
 		return int32(n)
 	}
 	s := scale{replicas: number("spec", "replicas"), status: number("status", "replicas")}
-	s.zero = s.replicas == 0 && s.status == 0
-	text, _, _ := unstructured.NestedString(o.Object, "status", "selector")
-	if text == "" {
-		return s, nil
-	}
-	if s.selector, err = labels.Parse(text); err != nil {
-		return scale{}, fmt.Errorf("the selector in the scale of %s %s/%s: %w", ref.Kind, namespace, ref.Name, err)
+	if s.Scale, err = provider.ScaleOf(o.Object); err != nil {
+		return scale{}, fmt.Errorf("the scale of %s %s/%s: %w", ref.Kind, namespace, ref.Name, err)
 	}
 	return s, nil
 }
 
-// counted says whether the adapter counts the pod.
+// counted reports whether the adapter counts the pod.
 func counted(p core.Pod) bool {
 	return p.DeletionTimestamp == nil && p.Status.Phase != core.PodSucceeded && p.Status.Phase != core.PodFailed
 }
@@ -174,20 +171,4 @@ func (w World) selected() []hpa.Pod {
 
 func (w World) isTarget(ref autoscaling.CrossVersionObjectReference) bool {
 	return described(w.HPA.Spec.ScaleTargetRef) == described(ref)
-}
-
-// names are the counted pods a selector matches.
-func (w World) names(selector labels.Selector) []string {
-	var names []string
-	for _, p := range w.Pods {
-		if counted(p) && selector.Matches(labels.Set(p.Labels)) {
-			names = append(names, p.Name)
-		}
-	}
-	return names
-}
-
-// has says whether a counted pod has that name.
-func (w World) has(name string) bool {
-	return slices.ContainsFunc(w.Pods, func(p core.Pod) bool { return p.Name == name && counted(p) })
 }

@@ -12,50 +12,50 @@ import (
 
 // Config is the part of the adapter's file.
 type Config struct {
-	// External is asked for external metrics that no rule has the name of.
+	// External receives requests for external metrics that no rule has.
 	External *Target `json:"external,omitempty"`
 }
 
 // Target is another API server.
 type Target struct {
-	// Service is "name.namespace" or "name.namespace:port"; URL says the same
-	// of a server outside the cluster. One of the two is needed.
+	// Service is "name.namespace" or "name.namespace:port"; URL is for a server
+	// outside the cluster. Exactly one of them is required.
 	Service string `json:"service,omitempty"`
 	URL     string `json:"url,omitempty"`
 	// CAFile signed the server's certificate; the system's authorities if
 	// empty. All files are read again when they change.
 	CAFile string `json:"caFile,omitempty"`
-	// ServerName stands in the certificate; the URL's host if empty.
+	// ServerName is the name in the certificate; the URL's host if empty.
 	ServerName string `json:"serverName,omitempty"`
-	// Identity says in whose name we ask.
+	// Identity of the forwarded requests.
 	Identity Identity `json:"identity,omitempty"`
-	// TokenFile holds the bearer token of identity "own"; the pod's own service
+	// TokenFile has the bearer token of identity "own"; the pod's own service
 	// account token if empty.
 	TokenFile string `json:"tokenFile,omitempty"`
-	// CertFile and KeyFile are our client certificate: needed for identity
-	// "caller", in place of the token for "own".
+	// CertFile and KeyFile are the client certificate: required for identity
+	// "caller", an alternative to the token for "own".
 	CertFile string `json:"certFile,omitempty"`
 	KeyFile  string `json:"keyFile,omitempty"`
 	// Timeout of one request; 5 s if zero.
 	Timeout metav1.Duration `json:"timeout,omitempty"`
 }
 
-// Identity is whom the other server sees.
+// Identity is the user that the other server sees.
 type Identity string
 
 // Identities.
 const (
-	// Own: us. The caller has been allowed to read the same metric by then; we
-	// need the right to read external metrics.
+	// Own: the adapter, which needs the right to read external metrics. The
+	// caller has already been authorized to read the same metric.
 	Own Identity = "own"
 	// Caller: the caller, named in front-proxy headers. The other server
-	// believes them only with a client certificate of its request-header CA.
+	// accepts them only with a client certificate of its request-header CA.
 	Caller Identity = "caller"
 )
 
 const (
 	defaultTimeout = 5 * time.Second
-	maxTimeout     = 30 * time.Second // of the aggregator's patience
+	maxTimeout     = 30 * time.Second // well below the aggregator's own timeout
 	ownToken       = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 )
 
@@ -96,7 +96,7 @@ func (t Target) problems() []error {
 		errs = append(errs, fmt.Errorf(`identity: %q is not one of "own", "caller"`, string(t.Identity)))
 	}
 	if (t.CertFile == "") != (t.KeyFile == "") {
-		errs = append(errs, errors.New("keyFile: certFile and keyFile come together"))
+		errs = append(errs, errors.New("keyFile: certFile and keyFile go together"))
 	}
 	if t.Timeout.Duration < 0 || t.Timeout.Duration > maxTimeout {
 		errs = append(errs, fmt.Errorf("timeout: %s is not between 0 and %s", t.Timeout.Duration, maxTimeout))
@@ -119,7 +119,7 @@ func (t Target) base() (*url.URL, error) {
 	}
 	u, err := url.Parse(t.URL)
 	switch {
-	case err != nil: // its text repeats the URL, which may hold a password
+	case err != nil: // its text repeats the URL, which may contain a password
 		return nil, errors.New("url: cannot be parsed; write https://host:port")
 	case u.Scheme != "https" || u.Host == "":
 		return nil, errors.New("url: write https://host:port; credentials are not sent in the clear")

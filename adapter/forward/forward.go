@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/transport"
 
@@ -26,15 +26,15 @@ const (
 	group   = "external.metrics.k8s.io"
 	version = "v1beta1"
 	// Hop marks a forwarded request. Two servers that forward to each other
-	// would otherwise pass a name round until the caller gives up.
+	// would otherwise loop until the caller's timeout.
 	Hop = "X-Gpuscale-Forwarded"
 
 	maxAnswer   = 1 << 20 // bytes; an external metric is a few hundred
 	maxInFlight = 64
 )
 
-// Forwarder passes requests on. Its methods are safe for concurrent use; a nil
-// one passes on nothing.
+// Forwarder forwards requests. Its methods are safe for concurrent use; a nil
+// Forwarder forwards nothing.
 type Forwarder struct {
 	server   *url.URL
 	caller   bool
@@ -49,10 +49,10 @@ type Forwarder struct {
 	shared sync.Once
 
 	mu   sync.Mutex
-	down string // why, the last time it was asked
+	down string // error of the last request; "" if it succeeded
 }
 
-// New returns a forwarder to t for names that known does not know.
+// New returns a forwarder to t for names that known does not report.
 func New(t Target, known func(metric string) bool, reg prometheus.Registerer, log *slog.Logger) (*Forwarder, error) {
 	if errs := t.problems(); len(errs) > 0 {
 		return nil, errors.Join(errs...)
@@ -93,8 +93,8 @@ func (t Target) transport() (http.RoundTripper, error) {
 	return transport.New(c)
 }
 
-// Wrap serves what is to be forwarded and leaves the rest to next. It belongs
-// behind authentication and authorisation.
+// Wrap serves the requests to forward and leaves the others to next. It belongs
+// behind authentication and authorization.
 func (f *Forwarder) Wrap(next http.Handler) http.Handler {
 	if f == nil {
 		return next
@@ -106,7 +106,7 @@ func (f *Forwarder) Wrap(next http.Handler) http.Handler {
 			return
 		}
 		if r.Header.Get(Hop) != "" {
-			f.refuse(w, http.StatusLoopDetected, "no signal is called %s, and the request has been forwarded once already: do two adapters forward to each other?", info.Resource)
+			f.refuse(w, http.StatusLoopDetected, "no signal is called %s, and the request has already been forwarded: do two adapters forward to each other?", info.Resource)
 			return
 		}
 		f.pass(w, r, info)
@@ -117,7 +117,7 @@ func (f *Forwarder) Wrap(next http.Handler) http.Handler {
 func asksForOne(i *request.RequestInfo) bool {
 	return i.IsResourceRequest && i.APIGroup == group && i.APIVersion == version && i.Verb == "list" &&
 		i.Namespace != "" && i.Resource != "" && i.Subresource == "" && len(i.Parts) == 1 &&
-		len(path.IsValidPathSegmentName(i.Namespace)) == 0 && len(path.IsValidPathSegmentName(i.Resource)) == 0
+		len(content.IsPathSegmentName(i.Namespace)) == 0 && len(content.IsPathSegmentName(i.Resource)) == 0
 }
 
 func (f *Forwarder) pass(w http.ResponseWriter, r *http.Request, info *request.RequestInfo) {
@@ -132,7 +132,7 @@ func (f *Forwarder) pass(w http.ResponseWriter, r *http.Request, info *request.R
 	if selector := r.URL.Query().Get("labelSelector"); selector != "" {
 		target.RawQuery = url.Values{"labelSelector": {selector}}.Encode()
 	}
-	a, err := f.ask(r.Context(), target, func(out *http.Request) error { return f.speakFor(out, r) })
+	a, err := f.ask(r.Context(), target, func(out *http.Request) error { return f.setIdentity(out, r) })
 	if err != nil {
 		f.refuse(w, http.StatusServiceUnavailable, "no signal is called %s, and %s, which may know it, did not answer: %v", info.Resource, f.server.Host, err)
 		return
@@ -142,11 +142,11 @@ func (f *Forwarder) pass(w http.ResponseWriter, r *http.Request, info *request.R
 	}
 	f.count(a.code)
 	w.WriteHeader(a.code)
-	_, _ = w.Write(a.body) // the caller has gone away: nobody to tell
+	_, _ = w.Write(a.body) // the caller has disconnected
 }
 
-// speakFor fills in what the other server is to know of the caller.
-func (f *Forwarder) speakFor(out, in *http.Request) error {
+// setIdentity sets the headers that describe the caller.
+func (f *Forwarder) setIdentity(out, in *http.Request) error {
 	if accept := in.Header.Get("Accept"); accept != "" {
 		out.Header.Set("Accept", accept)
 	}
@@ -155,7 +155,7 @@ func (f *Forwarder) speakFor(out, in *http.Request) error {
 	}
 	u, ok := request.UserFrom(in.Context())
 	if !ok {
-		return errors.New("the caller is not known")
+		return errors.New("the caller is unknown")
 	}
 	transport.SetAuthProxyHeaders(out, u.GetName(), u.GetUID(), u.GetGroups(), u.GetExtra())
 	return nil
@@ -167,8 +167,8 @@ type reply struct {
 	body        []byte
 }
 
-// ask returns what the other server says, errors in the API's sense included.
-// An error is one of getting that far.
+// ask returns the other server's answer, API errors included. Its own error is
+// one of the transport.
 func (f *Forwarder) ask(ctx context.Context, target *url.URL, prepare func(*http.Request) error) (reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
@@ -182,9 +182,9 @@ func (f *Forwarder) ask(ctx context.Context, target *url.URL, prepare func(*http
 	}
 	a, err := f.exchange(out)
 	if ctx.Err() == context.Canceled {
-		return a, err // the caller gave up: no statement about the server
+		return a, err // the caller disconnected: not a failure of the server
 	}
-	f.tell(err)
+	f.logChange(err)
 	return a, err
 }
 
@@ -201,17 +201,17 @@ func (f *Forwarder) exchange(out *http.Request) (reply, error) {
 	case len(body) > maxAnswer:
 		return reply{}, fmt.Errorf("its answer is longer than %d bytes", maxAnswer)
 	case resp.StatusCode == http.StatusUnauthorized:
-		return reply{}, errors.New("it does not know us (HTTP 401): see forward.external.tokenFile and certFile")
+		return reply{}, errors.New("it rejects the adapter's credentials (HTTP 401): see forward.external.tokenFile and certFile")
 	case resp.StatusCode == http.StatusForbidden && !f.caller:
-		return reply{}, errors.New("we may not read there (HTTP 403): give our service account get and list on external.metrics.k8s.io")
+		return reply{}, errors.New("it denies the adapter access (HTTP 403): grant its service account get and list on external.metrics.k8s.io")
 	case resp.StatusCode < 200 || resp.StatusCode >= 300 && resp.StatusCode < 400:
 		return reply{}, fmt.Errorf("unexpected HTTP %d", resp.StatusCode)
 	}
 	return reply{resp.StatusCode, resp.Header.Get("Content-Type"), body}, nil
 }
 
-// tell logs changes only.
-func (f *Forwarder) tell(err error) {
+// logChange logs changes only.
+func (f *Forwarder) logChange(err error) {
 	now := ""
 	if err != nil {
 		now = err.Error()
@@ -230,7 +230,7 @@ func (f *Forwarder) tell(err error) {
 
 func (f *Forwarder) count(code int) { f.answered.WithLabelValues(strconv.Itoa(code)).Inc() }
 
-// overlap returns the names known here and there.
+// overlap returns the names that both servers have.
 func (f *Forwarder) overlap(names []string) string {
 	var both []string
 	for _, name := range names {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -60,7 +60,7 @@ func says(code int, body string) roundTrip {
 }
 
 // TestNamesAreTheLastGoodOnes, without those we know; that some are known to
-// both is said once.
+// both is logged once.
 func TestNamesAreTheLastGoodOnes(t *testing.T) {
 	var log bytes.Buffer
 	token := filepath.Join(t.TempDir(), "token")
@@ -99,8 +99,8 @@ func TestNamesAreTheLastGoodOnes(t *testing.T) {
 			t.Errorf("%s: names %q", c.what, got)
 		}
 	}
-	if n := strings.Count(log.String(), "served from here"); n != 1 || !strings.Contains(log.String(), "metrics=queue_depth") {
-		t.Errorf("said %d times: %s", n, &log)
+	if n := strings.Count(log.String(), "served by this one"); n != 1 || !strings.Contains(log.String(), "metrics=queue_depth") {
+		t.Errorf("logged %d times: %s", n, &log)
 	}
 }
 
@@ -119,7 +119,7 @@ func FuzzNames(f *testing.F) {
 			t.Fatalf("%d names", len(names))
 		}
 		for i, name := range names {
-			if name == "" || len(path.IsValidPathSegmentName(name)) > 0 || i > 0 && names[i-1] >= name {
+			if name == "" || len(content.IsPathSegmentName(name)) > 0 || i > 0 && names[i-1] >= name {
 				t.Errorf("name %q after %q", name, names[max(i-1, 0)])
 			}
 		}

@@ -9,18 +9,18 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/transport"
 )
 
 const (
 	relist   = time.Minute
-	maxNames = 1000 // each client of the cluster reads them
+	maxNames = 1000 // every client of the cluster reads discovery
 )
 
-// Names returns what the other server lists beside what is known here, as of
-// its last good answer.
+// Names returns the metrics that only the other server has, as of its last good
+// answer.
 func (f *Forwarder) Names() []string {
 	if f == nil {
 		return nil
@@ -61,7 +61,7 @@ func (f *Forwarder) Run(ctx context.Context) {
 func (f *Forwarder) list(ctx context.Context) error {
 	a, err := f.ask(ctx, f.server.JoinPath("apis", group, version), func(out *http.Request) error {
 		out.Header.Set("Accept", "application/json")
-		if f.caller { // nobody asked: whoever is logged in may list
+		if f.caller { // there is no caller: any authenticated user may list
 			transport.SetAuthProxyHeaders(out, "gpuscale-adapter", "", []string{"system:authenticated"}, nil)
 		}
 		return nil
@@ -79,15 +79,15 @@ func (f *Forwarder) list(ctx context.Context) error {
 	f.names.Store(&names)
 	f.shared.Do(func() {
 		if both := f.overlap(names); both != "" {
-			f.log.Warn("external metrics known here and to the other server are served from here",
+			f.log.Warn("external metrics of both servers are served by this one",
 				slog.String("metrics", both), slog.String("server", f.server.Host))
 		}
 	})
 	return nil
 }
 
-// parseNames reads an APIResourceList. Names that no request could name are
-// left out, and so is what comes after the first thousand in order.
+// parseNames reads an APIResourceList. It leaves out names that no request can
+// contain, and those after the first thousand in order.
 func parseNames(raw []byte) ([]string, error) {
 	var list metav1.APIResourceList
 	if err := json.Unmarshal(raw, &list); err != nil {
@@ -98,7 +98,7 @@ func parseNames(raw []byte) ([]string, error) {
 	}
 	names := make([]string, 0, min(len(list.APIResources), maxNames))
 	for _, r := range list.APIResources {
-		if r.Name != "" && len(path.IsValidPathSegmentName(r.Name)) == 0 {
+		if r.Name != "" && len(content.IsPathSegmentName(r.Name)) == 0 {
 			names = append(names, r.Name)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// refuse answers with an error of our own, in the API's form.
+// refuse answers with an API error.
 func (f *Forwarder) refuse(w http.ResponseWriter, code int, format string, args ...any) {
 	f.count(code)
 	reason := metav1.StatusReasonServiceUnavailable

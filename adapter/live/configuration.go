@@ -18,11 +18,11 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/config"
 )
 
-// Every is how often the file is looked at. Its contents count, not its times:
-// a ConfigMap is swapped by a link two directories up.
+// Every is how often the file is read. Its contents are compared, not its
+// modification time: kubelet swaps a ConfigMap by a link two directories up.
 const Every = 2 * time.Second
 
-// Force is what is in force. It is never changed.
+// Force is the configuration in force. It is immutable.
 type Force struct {
 	File  *config.File
 	Rules []Rule
@@ -30,12 +30,12 @@ type Force struct {
 	Hash string
 	// Since is when they came into force.
 	Since time.Time
-	// Failure of the file that is there now, if it could not be used.
+	// Failure of the current file, if it could not be used.
 	Failure error
 }
 
-// Configuration is the file and what is in force of it. Its methods are safe
-// for concurrent use.
+// Configuration is the file and the version of it in force. Its methods are
+// safe for concurrent use.
 type Configuration struct {
 	file     string
 	overlays []func(*config.Config)
@@ -44,12 +44,12 @@ type Configuration struct {
 
 	mu    sync.Mutex
 	force Force
-	seen  string // hash of the contents looked at last, or why there are none
+	seen  string // hash of the contents read last, or the error of reading
 	bad   int    // reloads that failed
 }
 
 // Open reads the file for the first time. The error is about the file as a
-// whole: a bad rule is logged, and the others stand.
+// whole: a bad rule is logged, and the others are used.
 func Open(file string, overlays []func(*config.Config), reg prometheus.Registerer, log *slog.Logger) (*Configuration, error) {
 	c := &Configuration{file: file, overlays: overlays, log: log, servers: servers{open: map[string]*server{}}}
 	if file == "" {
@@ -78,7 +78,7 @@ func (c *Configuration) Force() Force {
 	return c.force
 }
 
-// Setup is what is in force, for the cache.
+// Setup returns the cache's part of what is in force.
 func (c *Configuration) Setup() cache.Setup { return setup(c.Force(), c.servers.now()) }
 
 func setup(f Force, open map[string]*server) cache.Setup {
@@ -91,7 +91,8 @@ func setup(f Force, open map[string]*server) cache.Setup {
 	return s
 }
 
-// Run looks at the file until ctx ends, and gives apply each new setup.
+// Run reads the file every few seconds until ctx ends, and applies each new
+// setup.
 func (c *Configuration) Run(ctx context.Context, apply func(cache.Setup) error) {
 	tick := time.NewTicker(Every)
 	defer tick.Stop()
@@ -106,7 +107,7 @@ func (c *Configuration) Run(ctx context.Context, apply func(cache.Setup) error) 
 }
 
 // look applies the file if its contents are new. Contents that cannot be used
-// are tried once, and told once.
+// are tried once and logged once.
 func (c *Configuration) look(apply func(cache.Setup) error) {
 	raw, err := os.ReadFile(c.file)
 	now := sum(raw)
@@ -135,7 +136,7 @@ func (c *Configuration) look(apply func(cache.Setup) error) {
 	}
 	c.failed(err)
 	if err != nil {
-		c.log.Error("the configuration cannot be used: the one before stays in force", slog.String("file", c.file), slog.Any("error", err))
+		c.log.Error("configuration cannot be used, the previous one stays in force", slog.String("file", c.file), slog.Any("error", err))
 	}
 }
 
@@ -148,7 +149,7 @@ func (c *Configuration) failed(err error) {
 	}
 }
 
-// read says what contents would put in force.
+// read returns the Force of new contents.
 func (c *Configuration) read(raw []byte) (Force, error) {
 	f, err := config.Read(c.file, raw, c.overlays...)
 	if err != nil {
@@ -168,7 +169,7 @@ func (c *Configuration) read(raw []byte) (Force, error) {
 	return next, nil
 }
 
-// put puts it in force.
+// put sets what is in force.
 func (c *Configuration) put(next Force, open map[string]*server) {
 	c.servers.use(open)
 	c.mu.Lock()
@@ -177,16 +178,16 @@ func (c *Configuration) put(next Force, open map[string]*server) {
 	c.mu.Unlock()
 	c.log.Info("configuration in force", slog.String("file", c.file), slog.String("hash", next.Hash), slog.Int("rules", len(next.Rules)))
 	if before != nil && !same(before.Config, next.File.Config) {
-		c.log.Warn("forward and prometheusAdapter have changed in the configuration, which takes effect at the next start", slog.String("file", c.file))
+		c.log.Warn("changes of forward and prometheusAdapter take effect after a restart", slog.String("file", c.file))
 	}
 	for _, r := range next.Rules {
 		if r.State != InForce {
-			c.log.Error("a rule cannot be used", slog.String("rule", r.Name), slog.String("state", string(r.State)), slog.Any("problems", r.Problems))
+			c.log.Error("rule cannot be used", slog.String("rule", r.Name), slog.String("state", string(r.State)), slog.Any("problems", r.Problems))
 		}
 	}
 }
 
-// same compares what is read at the start only.
+// same compares the fields that are read at the start only.
 func same(a, b config.Config) bool {
 	return reflect.DeepEqual(a.Forward, b.Forward) && reflect.DeepEqual(a.PrometheusAdapter, b.PrometheusAdapter)
 }

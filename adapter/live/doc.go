@@ -1,5 +1,5 @@
-// Package live owns the configuration in force: it reads the file again when
-// its contents change, keeps the last good version of what has become bad, and
-// says what became of each rule. It serves nothing and asks no Prometheus
-// anything; it hands clients and rules to the cache.
+// Package live owns the configuration in force: it reloads the file when its
+// contents change, keeps the last good version of a rule that is now bad, and
+// reports each rule's state. It serves nothing and queries no Prometheus; it
+// passes clients and rules to the cache.
 package live

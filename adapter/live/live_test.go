@@ -28,7 +28,7 @@ func rule(name, metric string) string {
 	return fmt.Sprintf("- {name: %s, subject: target, sources: [{metric: %s}], perPod: sum, perWorkload: sum}\n", name, metric)
 }
 
-// world is a file and what a cache would have been told last.
+// world is a file and the last setup applied.
 type world struct {
 	t       *testing.T
 	file    string
@@ -99,7 +99,7 @@ func TestABadRuleKeepsItsLastGoodVersionAndNoOther(t *testing.T) {
 	w.expect(map[string]string{"a": "kept a1", "b": "in_force b2", "c": "rejected", "gpu_busy": "kept " + metric.GPUBusyRatio.Name})
 	w.change(head + rule("b", "b2") + rule("a", "a2"))
 	w.expect(map[string]string{"a": "in_force a2", "b": "in_force b2"})
-	// A name that cannot be read may be anybody's.
+	// An invalid name may be any rule's.
 	w.change(head + rule("b", "b3") + "- {name: [a]}\n")
 	w.expect(map[string]string{"a": "kept a2", "b": "in_force b3", "rules[1]": "rejected"})
 	w.change(head + rule("b", "b3"))
@@ -121,7 +121,7 @@ func TestABadFileKeepsEverything(t *testing.T) {
 	before := w.config.Force()
 	for _, text := range []string{"{", "promtheus: {}", "prometheus: {url: ftp://x}", head + rule("a", "a2") + "intervall: 1s", ""} {
 		w.change(text)
-		w.change(text) // told once
+		w.change(text) // logged once
 		f := w.config.Force()
 		if f.Failure == nil || f.Hash != before.Hash || f.Since != before.Since {
 			t.Errorf("%q: %+v", text, f)
@@ -164,7 +164,7 @@ func TestWhatIsRefusedIsNotInForce(t *testing.T) {
 	w := newWorld(t, head+rule("a", "a1"))
 	before := w.config.Force()
 	backend := w.config.Setup().Backends[0]
-	w.refuse = errors.New("no room")
+	w.refuse = errors.New("cannot apply")
 	moved := strings.Replace(head, "127.0.0.1:1'", "127.0.0.1:2'", 1)
 	for _, text := range []string{moved + rule("a", "a2"), "{", moved + rule("a", "a2")} {
 		w.change(text)
@@ -184,7 +184,7 @@ func TestWhatIsRefusedIsNotInForce(t *testing.T) {
 	}
 }
 
-func TestWhatNeedsARestartIsSaid(t *testing.T) {
+func TestRestartIsRequiredForSomeFields(t *testing.T) {
 	var log strings.Builder
 	w := newWorld(t, head+rule("a", "a1"))
 	w.config.log = slog.New(slog.NewTextHandler(&log, nil))
@@ -193,7 +193,7 @@ func TestWhatNeedsARestartIsSaid(t *testing.T) {
 		t.Error(log.String())
 	}
 	w.change("forward: {external: {service: keda.keda}}\n" + head + rule("a", "a2"))
-	if !strings.Contains(log.String(), "takes effect at the next start") {
+	if !strings.Contains(log.String(), "take effect after a restart") {
 		t.Error(log.String())
 	}
 }
@@ -228,7 +228,7 @@ func TestAConfigMapIsNoticedInFiveSeconds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tables, err := cache.NewOf(c.Setup(), prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+		tables, err := cache.New(c.Setup(), prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -264,8 +264,8 @@ func TestAKeptRuleNeedsItsBackend(t *testing.T) {
 	}
 }
 
-// A backend is made anew when its configuration changes, keeps its connections
-// when it does not, and a file it lacks costs nobody else.
+// A backend is made again when its configuration changes, keeps its connections
+// when it does not, and a missing file affects no other backend.
 func TestBackendsChange(t *testing.T) {
 	one, two := promtest.New(t), promtest.New(t)
 	text := func(url, token string) string {
@@ -310,7 +310,7 @@ func TestBackendsChange(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := w.config.Backend("nowhere").Client(); err == nil {
-		t.Error("a client of nobody")
+		t.Error("a client without users")
 	}
 }
 

@@ -1,31 +1,32 @@
 package live
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/config"
 )
 
-// State is what became of a rule.
+// State of a rule of the file.
 type State string
 
-// States, as they stand in the metric label.
+// States, as in the metric's label.
 const (
-	// InForce: as the file says.
+	// InForce: the file's version is in force.
 	InForce State = "in_force"
-	// Kept: what the file says is bad, and the last good version is in force.
+	// Kept: the file's version is invalid; the last good one stays in force.
 	Kept State = "kept"
-	// Rejected: what the file says is bad, and there has been no good one.
+	// Rejected: the file's version is invalid, and there was no good one.
 	Rejected State = "rejected"
 )
 
 // States returns all of them.
 func States() []State { return []State{InForce, Kept, Rejected} }
 
-// Rule is one rule and what became of it.
+// Rule is one rule and its state.
 type Rule struct {
-	Name string // "rules[3]" if the file gives it none that can be used
+	Name string // "rules[3]" if the file gives it no valid name
 	Path string // where in the file; "" for a built-in rule
 	Line int
 	State
@@ -34,12 +35,12 @@ type Rule struct {
 	InUse *cache.Rule
 }
 
-// merge puts what the file declares in force, and in place of each bad rule
-// the last good one of that name.
+// merge returns the declared rules, each invalid one replaced by the last good
+// rule of that name.
 func merge(before []Rule, declared []config.Declared, backends map[string]bool) []Rule {
 	good := map[string]Rule{}
 	for _, r := range before {
-		if r.InUse != nil && backends[backendOf(*r.InUse)] {
+		if r.InUse != nil && backends[cmp.Or(r.InUse.Backend, cache.DefaultBackend)] {
 			good[r.Name] = r
 		}
 	}
@@ -66,8 +67,8 @@ func merge(before []Rule, declared []config.Declared, backends map[string]bool) 
 	if len(nameless) == 0 {
 		return rules
 	}
-	// Any of the rules that are missing now may be the one whose name cannot
-	// be read. They stay until it can.
+	// Any of the missing rules may be the one whose name is invalid. They stay
+	// in force until every name is valid.
 	for _, old := range before {
 		if _, missing := good[old.Name]; missing {
 			old.State, old.Line, old.Path = Kept, 0, ""
@@ -76,11 +77,4 @@ func merge(before []Rule, declared []config.Declared, backends map[string]bool) 
 		}
 	}
 	return rules
-}
-
-func backendOf(r cache.Rule) string {
-	if r.Backend == "" {
-		return cache.DefaultBackend
-	}
-	return r.Backend
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// states reports what is in force at the moment of the scrape.
+// states reports what is in force at the time of the scrape.
 type states struct {
 	of                        *Configuration
 	rule, good, since, failed *prometheus.Desc

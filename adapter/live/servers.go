@@ -22,8 +22,8 @@ type servers struct {
 	open map[string]*server
 }
 
-// made returns clients for what is configured: those in use, with their
-// connections, where nothing has changed.
+// made returns a client for each configured backend. An unchanged backend keeps
+// its client and connections.
 func (s *servers) made(configured map[string]prom.Config) map[string]*server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,7 +38,7 @@ func (s *servers) made(configured map[string]prom.Config) map[string]*server {
 	return next
 }
 
-// use takes clients into use. The map is not changed afterwards.
+// use replaces the clients. The map must not change afterwards.
 func (s *servers) use(open map[string]*server) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,19 +59,19 @@ func backends(open map[string]*server) []cache.Backend {
 	return all
 }
 
-// version changes with what decides which data a server shows. It is a hash,
-// since a tenant's name may be a secret.
+// version changes with the fields that decide which data a server returns. It
+// is a hash, since a tenant's name may be a secret.
 func version(cfg prom.Config) string {
 	raw, err := json.Marshal([]any{cfg.URL, cfg.Headers, cfg.HeaderFiles, cfg.Parameters, cfg.Username})
-	if err != nil { // texts and maps of texts can be written
+	if err != nil { // strings and maps of strings always marshal
 		return cfg.URL
 	}
 	s := sha256.Sum256(raw)
 	return hex.EncodeToString(s[:])
 }
 
-// server is a client that is made when it is needed: a file that is missing
-// costs the rules of its own backend, and only until it is there.
+// server makes its client when it is first used: a missing credential file
+// breaks the rules of this backend only, and only until the file exists.
 type server struct {
 	cfg prom.Config
 
@@ -89,12 +89,12 @@ func (s *server) Query(ctx context.Context, promql string, at time.Time) (prom.V
 }
 
 // Each implements cache.Streamer.
-func (s *server) Each(ctx context.Context, promql string, at time.Time, turn sync.Locker, take func(labels [][2][]byte, value float64, at time.Time)) error {
+func (s *server) Each(ctx context.Context, promql string, at time.Time, lock sync.Locker, take func(labels [][2][]byte, value float64, at time.Time)) error {
 	c, err := s.ready()
 	if err != nil {
 		return err
 	}
-	return c.Each(ctx, promql, at, turn, take)
+	return c.Each(ctx, promql, at, lock, take)
 }
 
 func (s *server) ready() (*prom.Client, error) {
@@ -111,7 +111,7 @@ func (s *server) ready() (*prom.Client, error) {
 	return c, nil
 }
 
-// Backend asks whatever server has that name at the moment.
+// Backend returns the server that has that name at the time of each call.
 func (c *Configuration) Backend(name string) *Backend {
 	if name == "" {
 		name = cache.DefaultBackend
@@ -125,7 +125,7 @@ type Backend struct {
 	servers *servers
 }
 
-// Client returns the client of the moment.
+// Client returns the current client.
 func (b *Backend) Client() (*prom.Client, error) {
 	b.servers.mu.Lock()
 	s := b.servers.open[b.name]

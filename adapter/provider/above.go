@@ -14,20 +14,20 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Above knows what stands above pods further than their controllers and their
-// ReplicaSets: the owners of owners, and Services.
+// Above finds pods through owners of owners and through Services, beyond their
+// controllers and ReplicaSets.
 type Above interface {
-	// Ready returns why nothing can be said yet.
+	// Ready returns why the informers are not synced yet.
 	Ready() error
-	// Owned returns the names of the pods an object controls, however many
-	// objects lie between, sorted.
+	// Owned returns the names of the pods an object controls, directly or
+	// through other objects, sorted.
 	Owned(namespace string, owner schema.GroupKind, name string) []string
-	// Service returns what a Service selects; false if it is not there, and
-	// nil if it has no selector.
+	// Service returns a Service's selector, nil if it has none; false if there
+	// is no such Service.
 	Service(namespace, name string) (labels.Selector, bool)
 }
 
-// between are the kinds that lie between pods and what people name: a
+// between are the kinds between pods and the objects that HPAs name: a
 // LeaderWorkerSet's StatefulSets, a JobSet's Jobs, an InferenceService's
 // Deployments. A kind that controls its pods itself need not be here.
 var between = map[schema.GroupKind]schema.GroupVersionResource{
@@ -36,8 +36,8 @@ var between = map[schema.GroupKind]schema.GroupVersionResource{
 	{Group: "batch", Kind: "Job"}:        {Group: "batch", Version: "v1", Resource: "jobs"},
 }
 
-// Hierarchy implements Above with informers: metadata of what lies between,
-// and of Services the selector only.
+// Hierarchy implements Above with informers. It keeps the metadata of the kinds
+// between, and the selectors of Services.
 type Hierarchy struct {
 	pods     Pods
 	between  map[schema.GroupKind]cache.SharedIndexInformer
@@ -81,10 +81,10 @@ func (h *Hierarchy) Ready() error {
 	return nil
 }
 
-// maxObjects bounds the walk below one object.
+// maxObjects bounds the walk from one object to its pods.
 const maxObjects = 100_000
 
-// Owned implements Above. Pods may control in turn: the leader of a
+// Owned implements Above. A pod may control other objects: the leader of a
 // LeaderWorkerSet's group controls its workers' StatefulSet.
 func (h *Hierarchy) Owned(namespace string, owner schema.GroupKind, name string) []string {
 	type object struct {
@@ -111,7 +111,7 @@ func (h *Hierarchy) Owned(namespace string, owner schema.GroupKind, name string)
 			}
 		}
 		for kind, i := range h.between {
-			below, _ := i.GetIndexer().ByIndex(byOwner, ownerKey(namespace, o.kind, o.name)) // fails only for an index that is not there
+			below, _ := i.GetIndexer().ByIndex(byOwner, ownerKey(namespace, o.kind, o.name)) // fails for an unknown index only
 			for _, b := range below {
 				add(object{kind, b.(*metav1.PartialObjectMetadata).Name})
 			}

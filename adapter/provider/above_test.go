@@ -14,10 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	kubefake "k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/metadata/fake"
 
 	"github.com/gpuscale/gpuscale/internal/await"
-	"github.com/gpuscale/gpuscale/internal/prom/promtest"
 )
 
 // hierarchy has a LeaderWorkerSet of one group (leader and two workers), a
@@ -25,12 +23,8 @@ import (
 // and Services.
 func hierarchy(t *testing.T) *Hierarchy {
 	t.Helper()
-	scheme := fake.NewTestScheme()
-	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
 	const lws, jobset = "leaderworkerset.x-k8s.io/v1", "jobset.x-k8s.io/v1alpha2"
-	client := fake.NewSimpleMetadataClient(scheme,
+	client := metadataClient(t,
 		meta("apps/v1", "StatefulSet", "chat", "big", controller(lws, "LeaderWorkerSet", "big")),
 		meta("v1", "Pod", "chat", "big-0", controller("apps/v1", "StatefulSet", "big")),
 		meta("apps/v1", "StatefulSet", "chat", "big-0", controller("v1", "Pod", "big-0")),
@@ -67,7 +61,7 @@ func hierarchy(t *testing.T) *Hierarchy {
 	}
 	pods.Start(t.Context().Done())
 	h.Start(t.Context().Done())
-	await.For(t, 30*time.Second, "the informers", func() error { return errors.Join(pods.Ready(), h.Ready()) })
+	await.For(t, time.Minute, "the informers", func() error { return errors.Join(pods.Ready(), h.Ready()) })
 	return h
 }
 
@@ -104,15 +98,9 @@ func TestPodsFarBelow(t *testing.T) {
 }
 
 func TestAServiceIsItsPods(t *testing.T) {
-	server := promtest.New(t)
-	server.Script(func(string) promtest.Response {
-		return answer(0, queue("chat", "a", 3), queue("chat", "b", 4), queue("chat", "db-0", 100), queue("other", "a", 50))
-	})
-	p := stack(t, server)
-	info := deployment
-	info.GroupResource = schema.GroupResource{Resource: "services"}
+	p := knowing(t, queue("chat", "a", 3), queue("chat", "b", 4), queue("chat", "db-0", 100), queue("other", "a", 50))
 	ask := func(name string) (int64, error) {
-		v, err := p.GetMetricByName(t.Context(), types.NamespacedName{Namespace: "chat", Name: name}, info, all)
+		v, err := p.GetMetricByName(t.Context(), types.NamespacedName{Namespace: "chat", Name: name}, of("", "services"), all)
 		if err != nil {
 			return 0, err
 		}
@@ -149,19 +137,19 @@ func (c *counting) Scale(ctx context.Context, r schema.GroupVersionResource, nam
 // workload that is meant to have none, and not to one whose pods are gone; and
 // only by rules that declare one.
 func TestScaledToZeroIsNotLost(t *testing.T) {
-	p := tenants(t, time.Unix(1_700_000_000, 0))
-	p.pods = everybody{}
+	p := tenants(t)
+	p.Pods = allPods{}
 	scale := &counting{}
-	p.scales = scale
+	p.Scales = scale
 	tables := p.tables.(fixedTables)
 	declared, undeclared := 0, 0
 	for _, zero := range []bool{true, false} {
 		scale.Zero = zero
-		for name, table := range tables {
+		for name, view := range tables {
 			info := deployment
 			info.Metric = name
 			v, err := p.GetMetricByName(t.Context(), vllm, info, labels.Everything())
-			at := table.Rule().AtZero
+			at := view.Table.Rule().AtZero
 			switch {
 			case zero && at != nil:
 				declared++
@@ -180,7 +168,7 @@ func TestScaledToZeroIsNotLost(t *testing.T) {
 		t.Errorf("%d rules declare a value at zero, %d answers had none: nothing to compare", declared, undeclared)
 	}
 	reads := scale.n
-	p.pods = everybody{"a"}
+	p.Pods = allPods{"a"}
 	_, _ = p.GetMetricByName(t.Context(), vllm, deployment, labels.Everything())
 	if scale.n != reads {
 		t.Error("the scale of a workload with pods was read")
@@ -212,7 +200,7 @@ func TestScaleOf(t *testing.T) {
 		{counts(int64(0), int64(0), ""), true, "", false},
 		{counts(int64(0), int64(0), "a in ("), false, "", true},
 	} {
-		s, err := scaleOf(c.object)
+		s, err := ScaleOf(c.object)
 		text := ""
 		if s.Selector != nil {
 			text = s.Selector.String()

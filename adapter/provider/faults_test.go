@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	promlabels "github.com/prometheus/prometheus/model/labels"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,23 +29,22 @@ type series struct {
 	bare  bool // without the pod's labels
 }
 
-const (
-	minute   = time.Minute
-	faultAge = 15 * time.Second // maxAge of the rules here
-)
+const minute = time.Minute
 
 // both returns an answer in which each of the two pods has a value.
 func both(a, b float64) map[string]series { return map[string]series{"a": {value: a}, "b": {value: b}} }
 
-// faults are the ways in which data goes bad. In each, both pods have truly
-// the value v all the time; expected is what may still be said at the end.
-func faults(v float64) []struct {
+// fault is a way in which data goes bad. Both pods truly have one value all the
+// time; a, b and whole say what may still be answered at the end.
+type fault struct {
 	name  string
 	then  story
 	now   time.Duration
 	a, b  bool // the pod's value is known
 	whole bool // that of both together is
-} {
+}
+
+func faults(v float64) []fault {
 	good := both(v, v)
 	nan, inf := math.NaN(), math.Inf(1)
 	at := func(d time.Duration, s map[string]series) story { return story{{at: d, series: s}} }
@@ -56,14 +54,7 @@ func faults(v float64) []struct {
 		}
 		return s
 	}
-	type row = struct {
-		name  string
-		then  story
-		now   time.Duration
-		a, b  bool
-		whole bool
-	}
-	return []row{
+	return []fault{
 		{"good", at(5*time.Second, good), 5 * time.Second, true, true, true},
 		{"down for a moment", down(10 * time.Second), 10 * time.Second, true, true, true},
 		{"down", down(minute), minute, false, false, false},
@@ -92,16 +83,15 @@ func faults(v float64) []struct {
 	}
 }
 
-// told plays a story to a rule and returns a provider that knows the result.
-func told(t *testing.T, r signal.Rule, s story, now time.Duration) *Provider {
+// reported plays a story to a rule and returns a provider that knows the result.
+func reported(t *testing.T, r signal.Rule, s story, since time.Duration) *Provider {
 	t.Helper()
-	begin := time.Unix(1_700_000_000, 0)
 	table := signal.NewTable(r)
 	for _, c := range s {
 		if c.failed {
 			continue // the cache keeps the table it has
 		}
-		at := begin.Add(c.at)
+		at := now.Add(c.at)
 		var samples []signal.Sample
 		for name, x := range c.series {
 			pod, job := name[:1], name[1:]
@@ -109,28 +99,26 @@ func told(t *testing.T, r signal.Rule, s story, now time.Duration) *Provider {
 			if x.bare {
 				pairs = []string{"namespace", "chat", "job", name}
 			}
-			for part, v := range map[string]float64{"v0": x.value, "t0": float64(at.Add(-x.age).Unix())} {
-				samples = append(samples, signal.Sample{Part: part, Value: v, Labels: promlabels.FromStrings(pairs...)})
-			}
+			samples = append(samples, sample(x.value, at.Add(-x.age), pairs...)...)
 		}
 		table, _ = table.Read(samples, signal.Reading{Evaluated: at, Now: at})
 	}
-	p := tenants(t, begin)
-	p.tables = fixedTables{r.Name: table}
-	p.now = func() time.Time { return begin.Add(now) }
-	p.Use(Extra{Above: everything{everybody{"a", "b"}}})
+	p := tenants(t)
+	p.tables = fixedTables{r.Name: {Table: table}}
+	p.Now = func() time.Time { return now.Add(since) }
+	p.Use(Extra{Above: everything{allPods{"a", "b"}}})
 	return p
 }
 
 // everything is an Above in which each Service and each owner has all pods.
-type everything struct{ everybody }
+type everything struct{ allPods }
 
 func (everything) Service(string, string) (labels.Selector, bool) { return labels.Everything(), true }
 
 // TestFaults tells every rule every fault and asks every API: what is known is
 // said exactly, and of what is not there is no number at all.
 func TestFaults(t *testing.T) {
-	for _, r := range signal.Builtin(faultAge) {
+	for _, r := range signal.Builtin(maxAge) {
 		v := 40.0
 		if r.Maximum < 2 {
 			v = 0.4
@@ -140,7 +128,7 @@ func TestFaults(t *testing.T) {
 		r.Activation = 0
 		for _, c := range faults(v) {
 			t.Run(fmt.Sprint(r.Name, "/", c.name), func(t *testing.T) {
-				p := told(t, r, append(story{{series: both(v, v)}}, c.then...), c.now)
+				p := reported(t, r, append(story{{series: both(v, v)}}, c.then...), c.now)
 				whole := v
 				if r.PerWorkload == signal.Sum {
 					whole = 2 * v
@@ -215,8 +203,8 @@ func sameAs(t *testing.T, p *Provider, metric string, pods map[string]bool, each
 func TestTimesAreTheSamples(t *testing.T) {
 	r := signal.Builtin(minute)[0]
 	r.Sources, r.Window = r.Sources[:1], 30*time.Second
-	p := told(t, r, story{{series: map[string]series{"a": {value: 0.5, age: 20 * time.Second}, "b": {value: 0.5, age: 3 * time.Second}}}}, 4*time.Second)
-	oldest := time.Unix(1_700_000_000-20, 0)
+	p := reported(t, r, story{{series: map[string]series{"a": {value: 0.5, age: 20 * time.Second}, "b": {value: 0.5, age: 3 * time.Second}}}}, 4*time.Second)
+	oldest := now.Add(-20 * time.Second)
 	v, err := p.GetMetricByName(t.Context(), vllm, cma.CustomMetricInfo{GroupResource: deployment.GroupResource, Metric: r.Name}, all)
 	if err != nil || !v.Timestamp.Time.Equal(oldest) || *v.WindowSeconds != 30 {
 		t.Errorf("Object: %+v, %v", v, err)

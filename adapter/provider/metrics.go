@@ -11,7 +11,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// Registerer is where the provider's own series go.
+// Registerer takes the provider's own series.
 type Registerer = prometheus.Registerer
 
 type metrics struct {
@@ -25,7 +25,7 @@ func newMetrics(reg Registerer, known func(rule string) bool) (*metrics, error) 
 	return m, reg.Register(m.answers)
 }
 
-// answered counts an answer and hands its error on.
+// answered counts an answer and returns its error.
 func (m *metrics) answered(rule string, err error) error {
 	code := http.StatusOK
 	var known apierrors.APIStatus
@@ -36,7 +36,7 @@ func (m *metrics) answered(rule string, err error) error {
 		code = http.StatusInternalServerError
 	}
 	if !m.known(rule) {
-		rule = "unknown" // whoever asks must not choose label values
+		rule = "unknown" // a request must not create label values
 	}
 	m.answers.WithLabelValues(rule, strconv.Itoa(code)).Inc()
 	return err

@@ -16,10 +16,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Pods knows which pods there are, from memory. Names come sorted; pods that
-// have ended or are being deleted are left out, as the HPA leaves them out.
+// Pods lists pods from memory. Names are sorted; pods that have ended or are
+// being deleted are left out, as in the HPA controller.
 type Pods interface {
-	// Ready returns why nothing can be said yet.
+	// Ready returns why the informers are not synced yet.
 	Ready() error
 	Has(namespace, pod string) bool
 	Select(namespace string, selector labels.Selector) []string
@@ -31,9 +31,9 @@ var (
 	replicaSetsResource = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
 )
 
-// unfinished leaves pods that have ended to the API server: metadata does not
-// say a pod's phase, and an evicted pod stays for hours. Its silence would
-// count as that of a server that has gone missing.
+// unfinished excludes pods that have ended. The API server filters, since
+// metadata has no phase. An evicted pod stays for hours, and would count as a
+// stale server.
 var unfinished = fields.AndSelectors(
 	fields.OneTermNotEqualSelector("status.phase", "Succeeded"),
 	fields.OneTermNotEqualSelector("status.phase", "Failed"),
@@ -42,8 +42,8 @@ var unfinished = fields.AndSelectors(
 // byOwner is the index from a controller to what it controls.
 const byOwner = "owner"
 
-// Informers implements Pods. Of pods it holds names, labels and owners, of
-// ReplicaSets the metadata.
+// Informers implements Pods. It keeps the names, labels and owners of pods, and
+// the metadata of ReplicaSets.
 type Informers struct {
 	pods        *podStore
 	list        cache.ListerWatcher
@@ -117,7 +117,7 @@ func (i *Informers) Owned(namespace string, owner schema.GroupKind, name string)
 }
 
 func (i *Informers) byOwner(informer cache.SharedIndexInformer, key string) []*metav1.PartialObjectMetadata {
-	found, _ := informer.GetIndexer().ByIndex(byOwner, key) // fails only for an index that is not there
+	found, _ := informer.GetIndexer().ByIndex(byOwner, key) // fails for an unknown index only
 	objects := make([]*metav1.PartialObjectMetadata, len(found))
 	for n, o := range found {
 		objects[n] = o.(*metav1.PartialObjectMetadata)
@@ -142,7 +142,7 @@ func ownerKey(namespace string, kind schema.GroupKind, name string) string {
 	return namespace + "/" + kind.String() + "/" + name
 }
 
-// strip drops what is never read before it is stored.
+// strip drops the fields that are never read, before an object is stored.
 func strip(o any) (any, error) {
 	if m, ok := o.(*metav1.PartialObjectMetadata); ok {
 		m.ManagedFields, m.Annotations, m.Finalizers = nil, nil, nil

@@ -12,15 +12,15 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// podStore keeps of each pod its name alone. All pods of a ReplicaSet have the
-// same labels and owner, which are therefore kept once for a group, and a
-// selector is matched against groups: answering costs as much as there are
-// workloads in the namespace and pods in the answer, whatever the cluster's
-// size. A reflector fills it.
+// podStore keeps only the name of each pod. All pods of a ReplicaSet have the
+// same labels and owner, which are kept once per group, and selectors are
+// matched against groups: the cost of a request grows with the workloads in the
+// namespace and the pods in the answer, not with the cluster. A reflector fills
+// it.
 type podStore struct {
 	mu         sync.RWMutex
 	namespaces map[string]*podsOfNamespace
-	// filled is whether a whole list has been seen.
+	// filled: a whole list has been stored.
 	filled bool
 }
 
@@ -42,8 +42,8 @@ var _ cache.TransformingStore = (*podStore)(nil)
 
 func newPodStore() *podStore { return &podStore{namespaces: map[string]*podsOfNamespace{}} }
 
-// Transformer strips objects as they come in: a list of all pods is held as
-// such for a moment.
+// Transformer strips objects as they arrive, since the reflector keeps the whole
+// list of pods until Replace.
 func (*podStore) Transformer() cache.TransformFunc { return strip }
 
 // Add implements cache.ReflectorStore.
@@ -102,11 +102,11 @@ func (s *podStore) Replace(list []any, _ string) error {
 	return nil
 }
 
-// Resync implements cache.ReflectorStore: nobody is told of pods.
+// Resync implements cache.ReflectorStore: there are no event handlers.
 func (*podStore) Resync() error { return nil }
 
-// insert notes a pod and returns the group whose names must have it, nil for
-// one that is being deleted.
+// insert stores a pod and returns its group, whose names must include it; nil
+// for a pod that is being deleted.
 func (s *podStore) insert(m *metav1.PartialObjectMetadata) *podGroup {
 	n := s.namespaces[m.Namespace]
 	if n == nil {
@@ -139,7 +139,8 @@ func (n *podsOfNamespace) group(m *metav1.PartialObjectMetadata) *podGroup {
 	return g
 }
 
-// groupKey holds nothing a label or a name may contain between its parts.
+// groupKey separates its parts by characters that labels and names cannot
+// contain.
 func groupKey(owner string, ls map[string]string) string {
 	var b strings.Builder
 	b.WriteString(owner)
@@ -152,7 +153,7 @@ func groupKey(owner string, ls map[string]string) string {
 	return b.String()
 }
 
-// remove forgets a pod, and what was kept for it alone.
+// remove deletes a pod, and its group if that is empty.
 func (s *podStore) remove(namespace, name string) {
 	n := s.namespaces[namespace]
 	if n == nil {

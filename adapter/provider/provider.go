@@ -26,37 +26,35 @@ type Tables interface {
 
 // Provider implements both metrics APIs.
 type Provider struct {
-	tables  Tables
-	pods    Pods
-	scales  Scales
-	mapper  apimeta.RESTMapper
-	metrics *metrics
-	extra   Extra
-	now     func() time.Time
+	Answerer
+	tables   Tables
+	mapper   apimeta.RESTMapper
+	metrics  *metrics
+	external func() []string
 }
 
-// Extra is what a provider can do without. Its fields may be nil.
+// Extra is the optional part of a provider. Its fields may be nil.
 type Extra struct {
-	// Above knows Services and the owners of owners.
+	// Above finds pods through Services and owners of owners.
 	Above Above
-	// External names more external metrics, which somebody else answers for.
+	// External lists further external metrics, which another server answers.
 	External func() []string
 }
 
 var _ cma.MetricsProvider = (*Provider)(nil)
 
-// New returns a provider. scales may be nil: then only the kinds Kubernetes
-// itself ships have pods.
+// New returns a provider. scales may be nil: then only Kubernetes' own kinds
+// have pods.
 func New(tables Tables, pods Pods, scales Scales, mapper apimeta.RESTMapper, reg Registerer) (*Provider, error) {
 	m, err := newMetrics(reg, tables.Has)
 	if err != nil {
 		return nil, fmt.Errorf("registering provider metrics: %w", err)
 	}
-	return &Provider{tables: tables, pods: pods, scales: scales, mapper: mapper, metrics: m, now: time.Now}, nil
+	return &Provider{Answerer: Answerer{Pods: pods, Scales: scales, Now: time.Now}, tables: tables, mapper: mapper, metrics: m}, nil
 }
 
-// Use gives the provider more to go by. It is called before the first request.
-func (p *Provider) Use(e Extra) { p.extra = e }
+// Use sets the optional part. Call it before the first request.
+func (p *Provider) Use(e Extra) { p.Above, p.external = e.Above, e.External }
 
 // GetMetricByName answers for one object: a pod, a namespace, or a workload
 // through its pods.
@@ -75,12 +73,12 @@ func (p *Provider) GetMetricBySelector(ctx context.Context, namespace string, se
 // GetExternalMetric answers with exactly one item: everything in the namespace
 // that the selector matches, through the rule's PerWorkload aggregation.
 func (p *Provider) GetExternalMetric(ctx context.Context, namespace string, selector labels.Selector, info cma.ExternalMetricInfo) (*external_metrics.ExternalMetricValueList, error) {
-	v, err := p.external(ctx, namespace, selector, info)
+	v, err := p.inNamespace(ctx, namespace, selector, info)
 	return v, p.metrics.answered(info.Metric, err)
 }
 
-// served are the objects discovery lists. Others work too, but discovery
-// documents are read by every client, so it stays short.
+// served are the objects in discovery. Others work too, but every client reads
+// discovery documents, so the list stays short.
 func served() []cma.CustomMetricInfo {
 	return []cma.CustomMetricInfo{
 		{GroupResource: schema.GroupResource{Resource: "pods"}, Namespaced: true},
@@ -112,8 +110,8 @@ func (p *Provider) ListAllExternalMetrics() []cma.ExternalMetricInfo {
 	for _, r := range p.tables.Rules() {
 		all = append(all, cma.ExternalMetricInfo{Metric: r.Name})
 	}
-	if p.extra.External != nil {
-		for _, name := range p.extra.External() {
+	if p.external != nil {
+		for _, name := range p.external() {
 			all = append(all, cma.ExternalMetricInfo{Metric: name})
 		}
 	}

@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	promlabels "github.com/prometheus/prometheus/model/labels"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -26,7 +29,6 @@ import (
 	"github.com/gpuscale/gpuscale/adapter/signal"
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/prom"
-	"github.com/gpuscale/gpuscale/internal/prom/promtest"
 )
 
 const maxAge = 15 * time.Second
@@ -43,22 +45,27 @@ func meta(apiVersion, kind, namespace, name string, owners []metav1.OwnerReferen
 	}
 }
 
-// cluster has Deployment chat/vllm with pods a and b through a ReplicaSet, one
-// more being deleted, StatefulSet chat/db with pod db-0, Deployment
-// chat/empty, and a pod "a" in another namespace.
-func cluster(t testing.TB) *Informers {
+func metadataClient(t testing.TB, objects ...runtime.Object) *fake.FakeMetadataClient {
 	t.Helper()
 	scheme := fake.NewTestScheme()
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
+	return fake.NewSimpleMetadataClient(scheme, objects...)
+}
+
+// cluster has Deployment chat/vllm with pods a and b through a ReplicaSet, one
+// more being deleted, StatefulSet chat/db with pod db-0, Deployment
+// chat/empty, and a pod "a" in another namespace.
+func cluster(t testing.TB) *Informers {
+	t.Helper()
 	rs := controller("apps/v1", "ReplicaSet", "vllm-1")
 	gone := meta("v1", "Pod", "chat", "gone", rs)
 	gone.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 	gone.Finalizers = []string{"x"}
 	db := meta("v1", "Pod", "chat", "db-0", controller("apps/v1", "StatefulSet", "db"))
 	db.Labels = map[string]string{"app": "db"}
-	client := fake.NewSimpleMetadataClient(scheme,
+	client := metadataClient(t,
 		meta("apps/v1", "ReplicaSet", "chat", "vllm-1", controller("apps/v1", "Deployment", "vllm")),
 		meta("v1", "Pod", "chat", "a", rs), meta("v1", "Pod", "chat", "b", rs), gone, db,
 		meta("v1", "Pod", "other", "a", nil),
@@ -100,27 +107,89 @@ func mapper() apimeta.RESTMapper {
 	return m
 }
 
-// patience is how long the adapter below waits for Prometheus: longer than a busy
-// machine keeps an answer of this process, for what is then kept from before is not what
-// the test has scripted.
-const patience = 3 * time.Second
+// now is where the clock of a knowing provider stands.
+var now = time.Unix(1_700_000_000, 0)
 
-// stack is the whole adapter below its API server, in front of a scripted
-// Prometheus.
-func stack(t testing.TB, server *promtest.Server) *Provider {
-	t.Helper()
-	return stackWaiting(t, server, patience)
+// sample is a value and the time it was scraped at, as a rule's query returns
+// them.
+func sample(value float64, scraped time.Time, pairs ...string) []signal.Sample {
+	ls := promlabels.FromStrings(pairs...)
+	return []signal.Sample{
+		{Part: "v0", Labels: ls, Value: value}, {Part: "t0", Labels: ls, Value: float64(scraped.UnixMilli()) / 1000},
+	}
 }
 
-// stackWaiting is stack with another limit for Prometheus' answers.
-func stackWaiting(t testing.TB, server *promtest.Server, wait time.Duration) *Provider {
+func queue(namespace, pod string, value float64, extra ...string) []signal.Sample {
+	return sample(value, now.Add(-2*time.Second), append([]string{"namespace", namespace, "pod", pod}, extra...)...)
+}
+
+// tableOf is what a rule makes of an answer.
+func tableOf(r signal.Rule, at time.Time, samples ...[]signal.Sample) *signal.Table {
+	table, _ := signal.NewTable(r).Read(slices.Concat(samples...), signal.Reading{Evaluated: at, Now: at})
+	return table
+}
+
+func queueDepth() signal.Rule {
+	all := signal.Builtin(maxAge)
+	return all[slices.IndexFunc(all, func(r signal.Rule) bool { return r.Name == "queue_depth" })]
+}
+
+// knowing returns a provider of cluster's pods that knows one answer to
+// queue_depth.
+func knowing(t *testing.T, samples ...[]signal.Sample) *Provider {
 	t.Helper()
-	client, err := prom.New(prom.Config{URL: server.URL, Timeout: wait})
+	p, err := New(fixedTables{"queue_depth": {Table: tableOf(queueDepth(), now, samples...)}}, cluster(t), nil, mapper(), prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
-	tables, err := cache.New(client, signal.Builtin(maxAge), cache.Options{
-		Interval: 20 * time.Millisecond, IdleAfter: time.Hour, FirstWait: 2 * patience, Concurrency: 4,
+	p.Now = func() time.Time { return now }
+	return p
+}
+
+// scripted is a Prometheus that answers each query with what it is set to.
+type scripted struct {
+	mu      sync.Mutex
+	answer  func(at time.Time) ([]signal.Sample, error)
+	queries int
+}
+
+func (s *scripted) Query(context.Context, string, time.Time) (prom.Vector, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queries++
+	at := time.Now()
+	samples, err := s.answer(at)
+	if err != nil {
+		return nil, err
+	}
+	var v prom.Vector
+	for _, one := range samples {
+		ls := one.Labels.Map()
+		ls[signal.PartLabel] = one.Part
+		v = append(v, prom.Sample{Labels: prom.FromMap(ls), Value: one.Value, Time: at})
+	}
+	return v, nil
+}
+
+func (s *scripted) set(answer func(at time.Time) ([]signal.Sample, error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = answer
+}
+
+func (s *scripted) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.queries
+}
+
+// cached returns a provider over a cache that asks server for queue_depth each
+// 5 s of the synctest bubble it is called in.
+func cached(t *testing.T, server cache.Querier, pods Pods) *Provider {
+	t.Helper()
+	tables, err := cache.New(cache.Setup{
+		Options:  cache.Options{Interval: 5 * time.Second, IdleAfter: time.Hour, FirstWait: time.Second, Concurrency: 1},
+		Backends: []cache.Backend{{Name: cache.DefaultBackend, Querier: server}}, Rules: []cache.Rule{{Rule: queueDepth()}},
 	}, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -129,36 +198,11 @@ func stackWaiting(t testing.TB, server *promtest.Server, wait time.Duration) *Pr
 	done := make(chan struct{})
 	go func() { tables.Run(ctx); close(done) }()
 	t.Cleanup(func() { cancel(); <-done })
-	p, err := New(tables, cluster(t), nil, mapper(), prometheus.NewRegistry())
+	p, err := New(tables, pods, nil, mapper(), prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return p
-}
-
-func queue(namespace, pod string, value float64, extra ...string) promtest.Series {
-	ls := map[string]string{"namespace": namespace, "pod": pod}
-	for i := 0; i < len(extra); i += 2 {
-		ls[extra[i]] = extra[i+1]
-	}
-	return promtest.Series{Labels: ls, Value: value}
-}
-
-// answer turns values into what Prometheus says to the rule's query: each
-// with its scrape time, age ago.
-func answer(age time.Duration, series ...promtest.Series) promtest.Response {
-	now := time.Now()
-	r := promtest.Response{At: now}
-	for _, s := range series {
-		value, scraped := map[string]string{signal.PartLabel: "v0"}, map[string]string{signal.PartLabel: "t0"}
-		for k, v := range s.Labels {
-			value[k], scraped[k] = v, v
-		}
-		r.Vector = append(r.Vector,
-			promtest.Series{Labels: value, Value: s.Value},
-			promtest.Series{Labels: scraped, Value: float64(now.Add(-age).UnixMilli()) / 1000})
-	}
-	return r
 }
 
 var (
@@ -169,13 +213,8 @@ var (
 )
 
 func TestGoodValues(t *testing.T) {
-	server := promtest.New(t)
-	server.Script(func(string) promtest.Response {
-		return answer(2*time.Second, queue("chat", "a", 3, "model_name", "m"), queue("chat", "b", 4.5, "model_name", "m"),
-			queue("chat", "db-0", 100), queue("chat", "gone", 1000), queue("other", "a", 9))
-	})
-	p := stack(t, server)
-
+	p := knowing(t, queue("chat", "a", 3, "model_name", "m"), queue("chat", "b", 4.5, "model_name", "m"),
+		queue("chat", "db-0", 100), queue("chat", "gone", 1000), queue("other", "a", 9))
 	o, err := p.GetMetricByName(t.Context(), vllm, deployment, all)
 	if err != nil {
 		t.Fatal(err)
@@ -183,46 +222,40 @@ func TestGoodValues(t *testing.T) {
 	if got := o.Value.String(); got != "7500m" || o.DescribedObject.Kind != "Deployment" || o.DescribedObject.APIVersion != "apps/v1" {
 		t.Errorf("Object: %s of %+v", got, o.DescribedObject)
 	}
-	if age := time.Since(o.Timestamp.Time); age < 2*time.Second || age > 2*time.Second+patience {
-		t.Errorf("timestamp is %s ago, not the sample's", age)
-	}
-	if o.WindowSeconds == nil || *o.WindowSeconds != 0 {
-		t.Errorf("window %v", o.WindowSeconds)
-	}
-
 	list, err := p.GetMetricBySelector(t.Context(), "chat", labels.SelectorFromSet(labels.Set{"app": "vllm"}), podsInfo, all)
 	if err != nil || len(list.Items) != 2 || list.Items[0].DescribedObject.Name != "a" || list.Items[1].Value.MilliValue() != 4500 {
 		t.Errorf("Pods: %+v, %v", list, err)
 	}
-
 	selector := labels.SelectorFromSet(labels.Set{"model_name": "m"})
 	e, err := p.GetExternalMetric(t.Context(), "chat", selector, cma.ExternalMetricInfo{Metric: "queue_depth"})
 	if err != nil || len(e.Items) != 1 || e.Items[0].Value.MilliValue() != 7500 || e.Items[0].MetricLabels["model_name"] != "m" {
 		t.Errorf("External: %+v, %v", e, err)
 	}
-
 	namespace := cma.CustomMetricInfo{GroupResource: schema.GroupResource{Resource: "namespaces"}, Metric: "queue_depth"}
 	if n, err := p.GetMetricByName(t.Context(), types.NamespacedName{Name: "other"}, namespace, all); err != nil || n.Value.Value() != 9 {
 		t.Errorf("Namespace: %v, %v", n, err)
 	}
-
-	set := deployment
-	set.GroupResource.Resource = "statefulsets"
-	s, err := p.GetMetricByName(t.Context(), types.NamespacedName{Namespace: "chat", Name: "db"}, set, all)
+	s, err := p.GetMetricByName(t.Context(), types.NamespacedName{Namespace: "chat", Name: "db"}, of("apps", "statefulsets"), all)
 	if err != nil || s.Value.Value() != 100 {
 		t.Errorf("StatefulSet: %v, %v", s, err)
 	}
+	// A kind that owns no pods has those of its scale's selector.
+	p.Scales = fixedScale{Selector: labels.SelectorFromSet(labels.Set{"app": "db"})}
+	m, err := p.GetMetricByName(t.Context(), types.NamespacedName{Namespace: "chat", Name: "m"}, of("example.io", "models"), all)
+	if err != nil || m.Value.Value() != 100 {
+		t.Errorf("Model: %v, %v", m, err)
+	}
+}
+
+// of is queue_depth of a kind of object.
+func of(group, resource string) cma.CustomMetricInfo {
+	return cma.CustomMetricInfo{GroupResource: schema.GroupResource{Group: group, Resource: resource}, Namespaced: true, Metric: "queue_depth"}
 }
 
 func TestErrorsAreSentences(t *testing.T) {
-	server := promtest.New(t)
-	p := stack(t, server)
+	p := knowing(t)
 	unknown := deployment
 	unknown.Metric = "nope"
-	model := deployment
-	model.GroupResource = schema.GroupResource{Group: "example.io", Resource: "models"}
-	strange := deployment
-	strange.GroupResource = schema.GroupResource{Group: "example.io", Resource: "unheard"}
 	cases := []struct {
 		name string
 		info cma.CustomMetricInfo
@@ -231,8 +264,8 @@ func TestErrorsAreSentences(t *testing.T) {
 		{"vllm", deployment, "no sample of queue_depth (vllm:num_requests_waiting or any of 11 other series) younger than 15s for 2 pods of Deployment chat/vllm; look at vllm:num_requests_waiting{namespace=\"chat\"}"},
 		{"empty", deployment, "Deployment chat/empty has no pods"},
 		{"vllm", unknown, "no signal is called nope"},
-		{"m", model, "Model chat/m has no pods"},
-		{"m", strange, "no resource is called unheard.example.io"},
+		{"m", of("example.io", "models"), "Model chat/m has no pods"},
+		{"m", of("example.io", "unheard"), "no resource is called unheard.example.io"},
 	}
 	for _, c := range cases {
 		_, err := p.GetMetricByName(t.Context(), types.NamespacedName{Namespace: "chat", Name: c.name}, c.info, all)
@@ -247,23 +280,21 @@ func TestErrorsAreSentences(t *testing.T) {
 	if _, err := p.GetMetricBySelector(t.Context(), "chat", all, deployment, all); !apierrors.IsBadRequest(err) {
 		t.Errorf("workloads by selector: %v", err)
 	}
-	server.Answer(promtest.Response{Status: 503, Body: "{}"})
-	await.For(t, 30*time.Second, "Prometheus is said to be down", func() error {
-		_, err := p.GetMetricByName(t.Context(), vllm, deployment, all)
-		if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "HTTP 503") {
-			return fmt.Errorf("not HTTP 503: %w", err)
-		}
-		return nil
-	})
+	down := p.tables.(fixedTables)["queue_depth"]
+	down.Failure = fmt.Errorf("%w: HTTP 503", prom.ErrUnavailable)
+	p.tables.(fixedTables)["queue_depth"] = down
+	if _, err := p.GetMetricByName(t.Context(), vllm, deployment, all); !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "HTTP 503") {
+		t.Errorf("Prometheus is down: %v", err)
+	}
 }
 
 func TestDiscoveryListsEachSignal(t *testing.T) {
-	p := stack(t, promtest.New(t))
-	rules := len(signal.Builtin(maxAge))
-	if got := len(p.ListAllMetrics()); got != rules*len(served()) {
+	p := knowing(t)
+	p.Use(Extra{External: func() []string { return []string{"theirs"} }})
+	if got := len(p.ListAllMetrics()); got != len(served()) {
 		t.Errorf("%d custom metrics", got)
 	}
-	if got := len(p.ListAllExternalMetrics()); got != rules {
+	if got := len(p.ListAllExternalMetrics()); got != 2 {
 		t.Errorf("%d external metrics", got)
 	}
 }
@@ -272,17 +303,4 @@ type fixedScale Scale
 
 func (s fixedScale) Scale(context.Context, schema.GroupVersionResource, string, string) (Scale, error) {
 	return Scale(s), nil
-}
-
-func TestWorkloadsWithoutOwnedPodsUseTheirScalesSelector(t *testing.T) {
-	server := promtest.New(t)
-	server.Script(func(string) promtest.Response { return answer(0, queue("chat", "db-0", 5)) })
-	p := stack(t, server)
-	p.scales = fixedScale{Selector: labels.SelectorFromSet(labels.Set{"app": "db"})}
-	model := deployment
-	model.GroupResource = schema.GroupResource{Group: "example.io", Resource: "models"}
-	v, err := p.GetMetricByName(t.Context(), types.NamespacedName{Namespace: "chat", Name: "m"}, model, all)
-	if err != nil || v.Value.Value() != 5 {
-		t.Errorf("%v, %v", v, err)
-	}
 }

@@ -13,31 +13,31 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// Scales reads scale subresources: for workloads whose pods do not point back
-// at them, and to tell a workload that is meant to have no pods from one that
-// has lost them.
+// Scales reads scale subresources: for workloads that are not their pods'
+// controllers, and to distinguish a workload scaled to zero from one that has
+// lost its pods.
 type Scales interface {
 	Scale(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (Scale, error)
 }
 
-// Scale is what we read of a scale subresource.
+// Scale is the part of a scale subresource that is read.
 type Scale struct {
 	// Selector of the pods; nil if the scale names none.
 	Selector labels.Selector
-	// Zero: no replicas are wanted, and none are there.
+	// Zero: spec.replicas and status.replicas are 0.
 	Zero bool
 }
 
 const (
-	// scaleMemory is how long a selector, or its absence, is remembered.
-	scaleMemory = 30 * time.Second
-	// zeroMemory is how long that a workload is meant to have no pods is.
-	// After that it may have been scaled up and lost them.
-	zeroMemory = 5 * time.Second
+	// scaleTTL is how long a selector, or its absence, is cached.
+	scaleTTL = 30 * time.Second
+	// zeroTTL is how long a scale of zero is cached. After that the workload may
+	// have been scaled up and have lost its pods.
+	zeroTTL = 5 * time.Second
 )
 
-// NewScales remembers scales: each object is read at most every half minute, or
-// every five seconds while it is scaled to zero.
+// NewScales returns a cache of scales: each object is read at most every 30 s,
+// or every 5 s while it is scaled to zero.
 func NewScales(client dynamic.Interface) Scales {
 	return &scales{client: client, known: map[scaleKey]scaleEntry{}}
 }
@@ -68,9 +68,9 @@ func (s *scales) Scale(ctx context.Context, resource schema.GroupVersionResource
 	if ok && now.Before(e.until) {
 		return e.scale, e.err
 	}
-	e = scaleEntry{until: now.Add(scaleMemory)}
+	e = scaleEntry{until: now.Add(scaleTTL)}
 	if e.scale, e.err = s.read(ctx, k); e.scale.Zero {
-		e.until = now.Add(zeroMemory)
+		e.until = now.Add(zeroTTL)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,13 +88,13 @@ func (s *scales) read(ctx context.Context, k scaleKey) (Scale, error) {
 	if err != nil {
 		return Scale{}, fmt.Errorf("reading its scale: %w", err)
 	}
-	return scaleOf(o.Object)
+	return ScaleOf(o.Object)
 }
 
-func scaleOf(o map[string]any) (Scale, error) {
+// ScaleOf reads a scale subresource.
+func ScaleOf(o map[string]any) (Scale, error) {
 	var s Scale
-	// A count that is left out is a 0 that was not written; one that is no
-	// number says nothing.
+	// A missing count is 0; one that is no number is unknown.
 	wanted, _, wantedErr := unstructured.NestedInt64(o, "spec", "replicas")
 	there, _, thereErr := unstructured.NestedInt64(o, "status", "replicas")
 	s.Zero = wantedErr == nil && thereErr == nil && wanted == 0 && there == 0

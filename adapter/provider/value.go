@@ -19,7 +19,7 @@ func value(rule signal.Rule, ref custom_metrics.ObjectReference, selector labels
 	}
 }
 
-// identifier echoes the selector, as the API asks.
+// identifier repeats the selector, as the API requires.
 func identifier(selector labels.Selector) *metav1.LabelSelector {
 	if selector.Empty() {
 		return nil
@@ -36,8 +36,8 @@ func window(rule signal.Rule) *int64 {
 	return &seconds
 }
 
-// quantity is in thousandths, the finest the HPA looks at. NaN cannot come
-// here: tables hold no such value.
+// quantity is in thousandths, the HPA's resolution. v is not NaN: tables drop
+// such values.
 func quantity(v float64) resource.Quantity {
 	milli, _ := signal.Milli(v)
 	return *resource.NewMilliQuantity(milli, resource.DecimalSI)

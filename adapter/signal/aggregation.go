@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// Aggregation makes one number of several. There is always one declared, since
-// a silent choice between two series is a lie half of the time.
+// Aggregation makes one number of several. Every rule declares it, since an
+// implicit choice between two series may be wrong.
 type Aggregation string
 
 // Aggregations.
 const (
 	Sum     Aggregation = "sum"     // amounts: queues, running requests
 	Average Aggregation = "average" // utilisations
-	Max     Aggregation = "max"     // latencies, and the careful choice between duplicates
+	Max     Aggregation = "max"     // latencies, and the conservative choice between duplicates
 	Min     Aggregation = "min"
 )
 

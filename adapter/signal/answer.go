@@ -8,39 +8,39 @@ import (
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 )
 
-// Answer is a number made of fresh samples only.
+// Answer is a number computed from fresh samples only.
 type Answer struct {
 	Value float64
-	// Time is that of the oldest sample used.
+	// Time of the oldest sample used.
 	Time time.Time
 	// Pods that contributed.
 	Pods int
-	// Declared of these gave no measurement but what the rule declares for NaN
-	// or for the want of a series.
+	// Declared of these have no measurement: their value is the one the rule
+	// declares for NaN or for a missing series.
 	Declared int
 }
 
-// NoAnswer says why there is no number. It is an error with a full sentence.
+// NoAnswer is the error for a missing number. Its text is a full sentence.
 type NoAnswer struct {
 	Rule    Rule
 	Subject string // "3 pods of Deployment chat/vllm"
-	// Asked is the number of pods asked for; Silent those of them that have
-	// been heard of but have no usable fresh sample now.
-	Asked, Silent int
+	// Asked is the number of pods requested; Stale those of them that had a
+	// sample within Forget and have no usable fresh one.
+	Asked, Stale int
 	// Newest is the age of the newest stale sample, or negative if there is
 	// none.
 	Newest time.Duration
-	// Unusable counts samples that are no believable number.
+	// Unusable counts samples that are NaN, infinite or out of range.
 	Unusable int
-	// Heard is the series last heard of, of those the rule reads; "" if none.
-	Heard string
+	// Series has the newest unusable or stale sample; "" if there is none.
+	Series string
 }
 
 func (e *NoAnswer) Error() string {
 	var b strings.Builder
 	metric := e.metric()
-	if e.Silent > 0 && e.Silent < e.Asked {
-		fmt.Fprintf(&b, "%d of %s have fallen silent: no usable sample of %s younger than %s", e.Silent, e.Subject, metric, e.Rule.MaxAge)
+	if e.Stale > 0 && e.Stale < e.Asked {
+		fmt.Fprintf(&b, "%d of %s are stale: no usable sample of %s younger than %s", e.Stale, e.Subject, metric, e.Rule.MaxAge)
 	} else {
 		fmt.Fprintf(&b, "no sample of %s younger than %s for %s", metric, e.Rule.MaxAge, e.Subject)
 	}
@@ -53,12 +53,12 @@ func (e *NoAnswer) Error() string {
 	return b.String()
 }
 
-// metric names what is missing. Where nothing was ever heard of, the server may
-// be any of those the rule knows.
+// metric names the missing series. Without any sample the server may be any of
+// those the rule knows.
 func (e *NoAnswer) metric() string {
 	switch first, others := e.Rule.Sources[0].Metric, len(e.Rule.Sources)-1; {
-	case e.Heard != "":
-		return e.Heard
+	case e.Series != "":
+		return e.Series
 	case others == 0:
 		return first
 	default:
@@ -72,10 +72,10 @@ func (t *Table) Pod(k Key, selector k8slabels.Selector, now time.Time) (Answer, 
 }
 
 // Pods answers for all pods together: each pod's parts through PerPod, the
-// pods through PerWorkload. A pod never heard of is left out: it has not
-// started to serve. One that has fallen silent makes the whole an error, since
-// a sum or average without it is not the workload's. subject names the pods in
-// the error, a *NoAnswer.
+// pods through PerWorkload. A pod without any sample is left out: it has not
+// started to serve. A stale pod makes the whole an error, since a sum or
+// average without it is not the workload's. subject names the pods in the
+// error, a *NoAnswer.
 func (t *Table) Pods(keys []Key, selector k8slabels.Selector, now time.Time, subject string) (Answer, error) {
 	g := gathering{rule: &t.rule, selector: selector, now: now, newest: -1}
 	for _, k := range keys {
@@ -85,26 +85,26 @@ func (t *Table) Pods(keys []Key, selector k8slabels.Selector, now time.Time, sub
 }
 
 // Namespace answers for everything in a namespace that the selector matches.
-// A pod that live rejects is gone: its silence means nothing.
+// A pod that live rejects has ended, and does not count as stale.
 func (t *Table) Namespace(namespace string, selector k8slabels.Selector, now time.Time, live func(pod string) bool) (Answer, error) {
 	g := gathering{rule: &t.rule, selector: selector, now: now, newest: -1}
-	fronts := 0
+	staleGateways := 0
 	for _, k := range t.in(namespace) {
-		silent, front := g.pod(t.of(k))
+		stale, gateway := g.pod(t.of(k))
 		switch {
-		case silent && k.Pod != "" && !live(k.Pod):
-			g.silent--
-		case silent && front:
-			fronts++
+		case stale && k.Pod != "" && !live(k.Pod):
+			g.stale--
+		case stale && gateway:
+			staleGateways++
 		}
 	}
-	g.withoutFronts(fronts)
+	g.dropGateways(staleGateways)
 	subject := "any series in namespace " + namespace
 	if !selector.Empty() {
 		subject += " with " + selector.String()
 	}
-	asked := g.silent + len(g.said)
-	if g.silent > 0 && len(g.said) > 0 {
+	asked := g.stale + len(g.values)
+	if g.stale > 0 && len(g.values) > 0 {
 		subject = fmt.Sprintf("%d sources in namespace %s", asked, namespace)
 	}
 	return g.answer(subject, asked)
@@ -120,11 +120,10 @@ func (t *Table) External(namespace string, selector k8slabels.Selector, now time
 	return a, err
 }
 
-// AtZero answers for a workload that is meant to have no pods and has none:
-// its scale says 0 replicas wanted and 0 there. That the caller merely sees no
-// pods is not enough, since they may all have been evicted a moment ago. subject
-// names the workload in the error, which is there unless the rule declares a
-// value.
+// AtZero answers for a workload scaled to zero: its scale has spec.replicas and
+// status.replicas 0. Having no pods is not enough, since all may have been
+// evicted a moment ago. Unless the rule declares a value, it returns an error,
+// in which subject names the workload.
 func (t *Table) AtZero(now time.Time, subject string) (Answer, error) {
 	if t.rule.AtZero == nil {
 		return Answer{}, &NoAnswer{Rule: t.rule, Subject: subject, Newest: -1}

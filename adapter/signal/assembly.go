@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// assembly gathers the points of the next table in any order and lays those of
-// one key, and the keys of one namespace, side by side.
+// assembly takes the points of the next table in any order and groups them by
+// key, and the keys by namespace.
 type assembly struct {
 	points []point
 	next   []int32 // of the same key, from 1; 0 at the end
@@ -19,31 +19,31 @@ type assembly struct {
 // chain is a linked list through points, from 1.
 type chain struct{ first, last, length int32 }
 
-// Room is what building a table takes beside the table, to be used again for
-// the next: it is as large as the table, and would be most of the garbage there
-// is. The zero value is ready; one table at a time.
-type Room struct {
+// Scratch is the memory that building a table needs beside the table. It is
+// reused for the next: it is as large as the table, and would be most of the
+// garbage. The zero value is ready; one table at a time.
+type Scratch struct {
 	assembly assembly
 	times    map[stamp]int32
 }
 
-// begin returns the assembly, empty.
-func (r *Room) begin(size int) *assembly {
-	a := &r.assembly
+// begin returns the empty assembly.
+func (s *Scratch) begin(size int) *assembly {
+	a := &s.assembly
 	if a.chains == nil {
-		a.chains, r.times = make(map[Key]chain, size), make(map[stamp]int32, size)
+		a.chains, s.times = make(map[Key]chain, size), make(map[stamp]int32, size)
 	}
 	a.points, a.next, a.order = slices.Grow(a.points, size), slices.Grow(a.next, size), slices.Grow(a.order, size)
 	return a
 }
 
-// end lets go of the labels in it.
-func (r *Room) end() {
-	a := &r.assembly
+// end releases the labels.
+func (s *Scratch) end() {
+	a := &s.assembly
 	clear(a.points)
 	clear(a.order)
 	clear(a.chains)
-	clear(r.times)
+	clear(s.times)
 	a.points, a.next, a.order = a.points[:0], a.next[:0], a.order[:0]
 }
 
@@ -62,9 +62,8 @@ func (a *assembly) add(k Key, p point) {
 	a.chains[k] = c
 }
 
-// carry takes over what the table before knew and this one does not, so that a
-// series that vanished is known to have fallen silent rather than never heard
-// of.
+// carry copies the points that only the older table has, so that a series that
+// vanished is stale and not unknown.
 func (a *assembly) carry(older *Table, now time.Time) {
 	for i, k := range older.keys {
 		giveWay(i)

@@ -2,22 +2,22 @@ package signal
 
 import "github.com/prometheus/prometheus/model/labels"
 
-// beside is what an answer says beside its values.
+// beside is the part of an answer that is not values.
 type beside struct {
 	samples  []Sample
-	times    map[stamp]int32 // to the sample that has the scrape time
+	times    map[stamp]int32 // index of the sample with the scrape time
 	idle     map[idle]bool
 	scrapers map[Key]bool
 }
 
-// stamp names a series by the hash of its labels: the labels themselves, a
-// second time for each series, would double what reading an answer takes.
+// stamp identifies a series by the hash of its labels: keeping the labels
+// themselves twice would double the cost of reading an answer.
 type stamp struct {
 	source int
 	hash   uint64
 }
 
-// idle names what nothing happened at.
+// idle identifies a subject with nothing to do.
 type idle struct {
 	Key
 	source int
@@ -51,11 +51,11 @@ func (b *beside) scraped(source int, ls labels.Labels) (float64, bool) {
 	return b.samples[i].Value, true
 }
 
-// scrapers returns the pods that are scraped for news about others. Without
-// honor_labels the series of a card nobody holds bears the exporter's own
-// pod, which must not pass for a holder.
+// scrapers returns the exporters' pods. Without honor_labels the series of a
+// GPU allocated to no pod has the exporter's own pod, which must not count as
+// the GPU's.
 func (r *Rule) scrapers(samples []Sample) map[Key]bool {
-	if r.Subject != Holder {
+	if r.Subject != Exported {
 		return nil
 	}
 	found := map[Key]bool{}

@@ -13,7 +13,7 @@ func Builtin(maxAge time.Duration) []Rule {
 		ratio("gpu_busy", Average, maxAge, tiers(
 			together(Source{Metric: metric.GPUBusyRatio.Name}, Source{Metric: metric.GPUInstanceBusyRatio.Name}),
 			dcgm(metric.DCGMEngineActive), dcgm(metric.DCGMEngineActiveNew))),
-		// A pod's shares add up to the cards' worth of computing it does.
+		// A pod's shares add up to the GPUs' worth of computing it does.
 		ratio("gpu_share", Sum, maxAge, tiers(together(Source{Metric: metric.GPUShareRatio.Name}))),
 		ratio("gpu_memory_used_ratio", Average, maxAge,
 			tiers(together(Source{Metric: metric.GPUMemoryUsedBytes.Name, Over: metric.GPUMemoryTotalBytes.Name}))),
@@ -29,29 +29,29 @@ func Builtin(maxAge time.Duration) []Rule {
 }
 
 const (
-	// ratioMaximum leaves room for what counters read just above full, and none
-	// for a percentage taken for a ratio.
+	// ratioMaximum accepts counters that read just above full, and rejects a
+	// percentage taken for a ratio.
 	ratioMaximum = 1.05
-	// latencyMaximum is a day: more is a unit mistaken.
+	// latencyMaximum is a day in seconds: more is a wrong unit.
 	latencyMaximum = 86_400
-	// latencyWindow holds at least two scrapes at any usual interval.
+	// latencyWindow covers at least two scrapes at any usual interval.
 	latencyWindow = 2 * time.Minute
 )
 
-// ratio is a signal about cards, for the pod that holds the card.
+// ratio is a signal about GPUs, for the pod the GPU is allocated to.
 func ratio(name string, perPod Aggregation, maxAge time.Duration, sources []Source) Rule {
 	return Rule{
-		Name: name, Sources: sources, Subject: Holder,
-		// Not the container: two containers that share a card make two series
-		// of one card's use.
+		Name: name, Sources: sources, Subject: Exported,
+		// Not the container: two containers that share a GPU make two series
+		// of one GPU's use.
 		Identity:   []string{metric.LabelGPUUUID, metric.LabelGPUInstanceID},
 		Duplicates: Max, PerPod: perPod, PerWorkload: Average,
 		Maximum: ratioMaximum, MaxAge: maxAge,
 	}
 }
 
-// inference is a signal of a model server's, for the pod it runs in. What adds
-// up is nothing where there is nobody.
+// inference is a signal of a model server, for the pod it runs in. A sum is 0
+// for a workload scaled to zero.
 func inference(name string, aggregation Aggregation, maximum float64, maxAge time.Duration, sources []Source) Rule {
 	r := Rule{
 		Name: name, Subject: Target, Sources: sources,
@@ -64,7 +64,7 @@ func inference(name string, aggregation Aggregation, maximum float64, maxAge tim
 	return r
 }
 
-// latency is a time in seconds; of several the worst counts.
+// latency is a time in seconds; the highest of several counts.
 func latency(name string, maxAge time.Duration, sources []Source) Rule {
 	r := inference(name, Max, latencyMaximum, maxAge, sources)
 	r.Window = latencyWindow
@@ -83,7 +83,7 @@ func tiers(groups ...[]Source) []Source {
 	return all
 }
 
-// together is a group whose sources are taken together.
+// together is a group whose sources are combined.
 func together(sources ...Source) []Source { return sources }
 
 func dcgm(r metric.Read) []Source { return together(gauge(r)) }

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// value is what a source's numbers are.
+// value is the expression of a source's values.
 func (r Rule) value(s Source) parser.Expr {
 	switch s.Form {
 	case Quantile:
@@ -25,7 +25,7 @@ func (r Rule) value(s Source) parser.Expr {
 	return over(r.selector(s.Metric, s.Matchers), s, func() parser.Expr { return r.selector(s.Over, s.Matchers) })
 }
 
-// over divides if the source says so.
+// over divides by the source's Over, if set.
 func over(value parser.Expr, s Source, divisor func() parser.Expr) parser.Expr {
 	if s.Over == "" {
 		return value
@@ -35,8 +35,8 @@ func over(value parser.Expr, s Source, divisor func() parser.Expr) parser.Expr {
 	}
 }
 
-// scrapeTime is when the newest sample of each value was scraped: a window's
-// value is as old as that, not as young as its evaluation.
+// scrapeTime is when the newest sample of each value was scraped: that is the
+// age of a window's value, not the time of evaluation.
 func (r Rule) scrapeTime(s Source) parser.Expr {
 	if s.Form != Quantile {
 		return call("timestamp", r.selector(s.Metric, s.Matchers))
@@ -48,7 +48,7 @@ func (r Rule) scrapeTime(s Source) parser.Expr {
 	return or(newest(classic, r.subject(s)), newest(other, r.subject(s)))
 }
 
-// idle is the scrape time of what shows that nothing happened in the window.
+// idle is the scrape time of the series that show an idle window.
 func (r Rule) idle(s Source) parser.Expr {
 	if s.Idle == nil || len(s.Idle.While) == 0 {
 		return nil
@@ -67,7 +67,7 @@ func (r Rule) idle(s Source) parser.Expr {
 	return e
 }
 
-// absent is the scrape time of what shows that the target is there.
+// absent is the scrape time of the series that shows the target is scraped.
 func (r Rule) absent(s Source) parser.Expr {
 	a := s.Absent
 	if a == nil {
@@ -87,18 +87,18 @@ func is(e parser.Expr, v float64) parser.Expr {
 	return &parser.BinaryExpr{Op: parser.EQLC, LHS: e, RHS: number(v)}
 }
 
-// owner are the labels that say whose a series is.
+// owner are the labels that name a series' pod.
 func (r Rule) owner() []string {
 	switch r.Subject {
 	case Namespace:
 		return []string{namespaceLabel}
-	case Holder:
+	case Exported:
 		return []string{exportedNamespaceLabel, exportedPodLabel, namespaceLabel, podLabel}
 	}
 	return []string{namespaceLabel, podLabel}
 }
 
-// subject are the labels that tell apart what a source speaks about.
+// subject are the labels that distinguish a source's subjects.
 func (r Rule) subject(s Source) []string {
 	by := append(r.owner(), s.identity(&r)...)
 	slices.Sort(by)
@@ -122,17 +122,17 @@ func (r Rule) windowed(function, name string, matchers []*labels.Matcher) parser
 // bucket is the name of a histogram's classic series.
 func (s Source) bucket() string { return s.Metric + "_bucket" }
 
-// native narrows to what can be a native histogram. A summary's series share
-// the name, and one of them would make Prometheus warn about the whole answer.
+// native excludes a summary's series, which share the name of a native
+// histogram: one of them makes Prometheus warn about the whole answer.
 func native(matchers []*labels.Matcher) []*labels.Matcher {
 	return append([]*labels.Matcher{
 		labels.MustNewMatcher(labels.MatchEqual, model.QuantileLabel, ""),
 	}, matchers...)
 }
 
-// selector adds what every usable series has: the labels of an owner. Where
-// Prometheus renamed the holder's pod to exported_pod it did so because the
-// target brought a pod of its own, so pod!="" holds in both styles.
+// selector adds matchers for the labels of an owner, which every usable series
+// has. Prometheus renames a series' pod to exported_pod only where the target
+// has a pod label, so pod!="" matches with and without honor_labels.
 func (r Rule) selector(name string, matchers []*labels.Matcher) parser.Expr {
 	owned := []*labels.Matcher{present(namespaceLabel)}
 	if r.Subject != Namespace {
@@ -141,8 +141,8 @@ func (r Rule) selector(name string, matchers []*labels.Matcher) parser.Expr {
 	return series(name, append(owned, matchers...))
 }
 
-// series selects the series of one name. A name that is not of the classic
-// alphabet can only stand as a matcher.
+// series selects the series of one name. A UTF-8 name outside the classic
+// alphabet needs a matcher.
 func series(name string, matchers []*labels.Matcher) *parser.VectorSelector {
 	byName := labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, name)
 	s := &parser.VectorSelector{LabelMatchers: append([]*labels.Matcher{byName}, matchers...)}

@@ -7,35 +7,35 @@ import (
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 )
 
-// gathering collects one value from each pod.
+// gathering computes one value for each pod.
 type gathering struct {
 	rule     *Rule
 	selector k8slabels.Selector
 	now      time.Time
 
-	said     []said
-	silent   int
+	values   []podValue
+	stale    int
 	unusable int
 	newest   time.Duration
-	heard    *point   // the newest of those that are nothing to go by
-	fresh    []*point // room that is used again for each pod
+	unused   *point   // newest stale or unusable point
+	fresh    []*point // reused for each pod
 }
 
-// said is what one pod's series come to.
-type said struct {
+// podValue is the value of one pod's series.
+type podValue struct {
 	value    float64
 	oldest   int64 // scrape time, Unix milliseconds
-	front    bool
+	gateway  bool
 	declared bool
 }
 
-// pod takes in a pod's points. It reports whether the pod has fallen silent,
-// and whether what is silent stands in front of others.
-func (g *gathering) pod(points []point) (silent, front bool) {
+// pod adds a pod's points. It reports whether the pod is stale, and whether all
+// its series are a gateway's.
+func (g *gathering) pod(points []point) (stale, gateway bool) {
 	fresh := g.fresh[:0]
 	var proof *point
-	heard, present := false, false
-	front = true
+	known, present := false, false
+	gateway = true
 	for i := range points {
 		p := &points[i]
 		if !g.matches(p) {
@@ -52,35 +52,35 @@ func (g *gathering) pod(points []point) (silent, front bool) {
 			continue
 		case p.why > 0:
 			g.unusable++
-			g.hear(p)
+			g.note(p)
 		case age > g.rule.MaxAge:
 			if g.newest < 0 || age < g.newest {
 				g.newest = age
 			}
-			g.hear(p)
+			g.note(p)
 		default:
 			fresh = append(fresh, p)
 		}
-		heard, present = true, present || !p.is(gone)
-		front = front && g.rule.Sources[p.source].Front
+		known, present = true, present || !p.is(gone)
+		gateway = gateway && g.rule.Sources[p.source].Gateway
 	}
 	g.fresh = fresh
 	switch {
 	case len(fresh) > 0:
-		g.said = append(g.said, g.speak(g.preferred(fresh)))
+		g.values = append(g.values, g.combine(g.preferred(fresh)))
 	case proof != nil && !present:
-		g.said = append(g.said, said{value: proof.value, oldest: proof.at, front: g.rule.Sources[proof.source].Front, declared: true})
-	case heard:
-		g.silent++
-		return true, front
+		g.values = append(g.values, podValue{value: proof.value, oldest: proof.at, gateway: g.rule.Sources[proof.source].Gateway, declared: true})
+	case known:
+		g.stale++
+		return true, gateway
 	}
-	return false, front
+	return false, gateway
 }
 
-// hear notes a point that is nothing to go by.
-func (g *gathering) hear(p *point) {
-	if g.heard == nil || p.at > g.heard.at {
-		g.heard = p
+// note records a stale or unusable point.
+func (g *gathering) note(p *point) {
+	if g.unused == nil || p.at > g.unused.at {
+		g.unused = p
 	}
 }
 
@@ -105,12 +105,12 @@ func (g *gathering) preferred(points []*point) []*point {
 
 func (r *Rule) tier(p *point) int { return r.Sources[p.source].Tier }
 
-// speak makes one value of a pod's points: duplicates merged, parts together.
-func (g *gathering) speak(points []*point) said {
-	s := said{oldest: points[0].at, front: true}
+// combine makes one value of a pod's points: duplicates merged, parts aggregated.
+func (g *gathering) combine(points []*point) podValue {
+	s := podValue{oldest: points[0].at, gateway: true}
 	for _, p := range points {
 		s.oldest = min(s.oldest, p.at)
-		s.front = s.front && g.rule.Sources[p.source].Front
+		s.gateway = s.gateway && g.rule.Sources[p.source].Gateway
 		s.declared = s.declared || p.is(declared)
 	}
 	s.value = g.rule.PerPod.of(g.parts(points))
@@ -147,39 +147,39 @@ func (r *Rule) identity(p *point) string {
 	return b.String()
 }
 
-// withoutFronts leaves out the gateways if any of their servers is there,
-// speaking or silent.
-func (g *gathering) withoutFronts(silentFronts int) {
-	servers := g.silent > silentFronts
-	for _, s := range g.said {
-		servers = servers || !s.front
+// dropGateways leaves out the gateways if any of their servers is known, fresh
+// or stale.
+func (g *gathering) dropGateways(staleGateways int) {
+	servers := g.stale > staleGateways
+	for _, s := range g.values {
+		servers = servers || !s.gateway
 	}
 	if !servers {
 		return
 	}
-	g.silent -= silentFronts
-	kept := g.said[:0]
-	for _, s := range g.said {
-		if !s.front {
+	g.stale -= staleGateways
+	kept := g.values[:0]
+	for _, s := range g.values {
+		if !s.gateway {
 			kept = append(kept, s)
 		}
 	}
-	g.said = kept
+	g.values = kept
 }
 
 func (g *gathering) answer(subject string, asked int) (Answer, error) {
-	if g.silent > 0 || len(g.said) == 0 {
+	if g.stale > 0 || len(g.values) == 0 {
 		none := &NoAnswer{
-			Rule: *g.rule, Subject: subject, Asked: asked, Silent: g.silent, Newest: g.newest, Unusable: g.unusable,
+			Rule: *g.rule, Subject: subject, Asked: asked, Stale: g.stale, Newest: g.newest, Unusable: g.unusable,
 		}
-		if g.heard != nil {
-			none.Heard = g.rule.Sources[g.heard.source].Metric
+		if g.unused != nil {
+			none.Series = g.rule.Sources[g.unused.source].Metric
 		}
 		return Answer{}, none
 	}
-	a := Answer{Pods: len(g.said)}
-	values, oldest := make([]float64, len(g.said)), g.said[0].oldest
-	for i, s := range g.said {
+	a := Answer{Pods: len(g.values)}
+	values, oldest := make([]float64, len(g.values)), g.values[0].oldest
+	for i, s := range g.values {
 		values[i] = s.value
 		oldest = min(oldest, s.oldest)
 		if s.declared {

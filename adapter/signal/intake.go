@@ -6,39 +6,38 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// Intake takes in one answer of a rule after another, each series by series.
-// It knows the label sets of the answer before: a series that is there again
-// takes no memory, and its value and its scrape time share one label set.
-// Not safe for concurrent use.
+// Intake reads a rule's answers, series by series. It keeps the label sets of
+// the previous answer: a series that repeats allocates nothing, and its value
+// and its scrape time share one label set. Not safe for concurrent use.
 type Intake struct {
 	seed    maphash.Seed
 	sets    map[uint64]labelSet
-	answer  uint32 // which one it is
-	alive   int    // sets met in it
+	answer  uint32 // number of the current answer
+	alive   int    // label sets seen in it
 	samples []Sample
 	parts   map[string]string
 	build   labels.ScratchBuilder
 }
 
-// labelSet is one, and the last answer it was met in.
+// labelSet is a label set and the last answer it was seen in.
 type labelSet struct {
 	labels labels.Labels
 	answer uint32
 }
 
-// NewIntake returns one that has met nothing.
+// NewIntake returns an empty Intake.
 func NewIntake() *Intake {
 	return &Intake{seed: maphash.MakeSeed(), sets: map[uint64]labelSet{}, parts: map[string]string{}, build: labels.NewScratchBuilder(16)}
 }
 
-// Begin throws away what was taken in since the last End.
+// Begin discards the series added since the last End.
 func (in *Intake) Begin() {
 	in.answer++
 	in.alive, in.samples = 0, nil
 }
 
 // Add takes one series: its labels as pairs of name and value in order of name,
-// none empty, which need not hold any longer than the call.
+// none empty. It keeps no reference to them.
 func (in *Intake) Add(pairs [][2][]byte, value float64) {
 	s := Sample{Value: value}
 	var hash uint64
@@ -64,14 +63,13 @@ func (in *Intake) Add(pairs [][2][]byte, value float64) {
 		in.sets[hash] = labelSet{known.labels, in.answer}
 	}
 	if in.samples == nil {
-		in.samples = make([]Sample, 0, 2*len(in.sets)) // a value and a time of each
+		in.samples = make([]Sample, 0, 2*len(in.sets)) // each has a value and a time
 	}
 	in.samples = append(in.samples, s)
 }
 
-// End returns what was taken in, as [Table.Read] wants it. Label sets that the
-// answer did not have are forgotten once they are as many as a quarter of the
-// others.
+// End returns the series added, for [Table.Read]. Label sets missing from the
+// answer are forgotten once they are as many as a quarter of the others.
 func (in *Intake) End() []Sample {
 	if len(in.sets)-in.alive > in.alive/4 {
 		sets := make(map[uint64]labelSet, in.alive)
@@ -82,7 +80,7 @@ func (in *Intake) End() []Sample {
 		}
 		in.sets = sets
 	}
-	if len(in.parts) > maxParts { // a server may answer anything
+	if len(in.parts) > maxParts { // an arbitrary answer must not grow it without bound
 		clear(in.parts)
 	}
 	samples := in.samples
@@ -111,7 +109,7 @@ func (in *Intake) labels(pairs [][2][]byte) labels.Labels {
 	return in.build.Labels()
 }
 
-// belongs says whether a label is one of the label set: see NewSample.
+// belongs reports whether a label is one of the label set: see NewSample.
 func belongs(name []byte) bool { return string(name) != PartLabel && string(name) != labels.MetricName }
 
 // same reports whether the pairs are those of a label set.

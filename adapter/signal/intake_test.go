@@ -79,7 +79,7 @@ func TestKnownSeriesTakeNoMemory(t *testing.T) {
 	for range 5 {
 		least = min(least, testing.AllocsPerRun(5, answer))
 	}
-	if least > 1 { // the room for samples
+	if least > 1 { // the slice of samples
 		t.Errorf("%v allocations for what is known", least)
 	}
 	pods = pods[:1]

@@ -22,8 +22,8 @@ type Sample struct {
 	Value  float64
 }
 
-// NewSample takes a series' labels in order of name and sets part and metric
-// name aside.
+// NewSample takes a series' labels in order of name, and separates the part and
+// the metric name.
 func NewSample(pairs iter.Seq2[string, string], value float64) Sample {
 	s := Sample{Value: value}
 	b := labels.NewScratchBuilder(16)
@@ -52,18 +52,18 @@ func Keys(namespace string, pods []string) []Key {
 	return all
 }
 
-// scraped returns the key made of the target's labels, exported that of the
-// labels the series brought along and Prometheus renamed.
+// scraped returns the key of the target's labels, exported that of the series'
+// own labels, which Prometheus renamed.
 func scraped(ls labels.Labels) Key { return Key{ls.Get(namespaceLabel), ls.Get(podLabel)} }
 
-// key returns whom the series belongs to, and false if it does not say. Each
-// label is looked at alone: a target may bring a namespace but no pod.
+// key returns the series' pod, and false if its labels name none. Each label is
+// read alone: a target may have a namespace but no pod.
 func (s Subject) key(ls labels.Labels) (Key, bool) {
 	k := scraped(ls)
 	switch s {
 	case Namespace:
 		return Key{Namespace: k.Namespace}, k.Namespace != ""
-	case Holder:
+	case Exported:
 		k = Key{first(ls.Get(exportedNamespaceLabel), k.Namespace), first(ls.Get(exportedPodLabel), k.Pod)}
 	}
 	return k, k.Namespace != "" && k.Pod != ""

@@ -42,7 +42,7 @@ func firstTokenLoad(waiting, running, buckets string) string {
 		vllm:time_to_first_token_seconds_bucket` + pod + `,le="+Inf"} ` + buckets
 }
 
-// No first token in the window is no latency. It means that nobody waited if
+// No first token in the window is no latency. It means that no request waited if
 // nothing was there to be done, and nothing at all if something was.
 func TestLatencyWithoutTraffic(t *testing.T) {
 	cases := []struct {
@@ -53,7 +53,7 @@ func TestLatencyWithoutTraffic(t *testing.T) {
 		{"traffic", firstTokenLoad("0x48", "1x48", "0+10x48"), .195, 0},
 		{"idle", firstTokenLoad("0x48", "0x48", "500x48"), 0, 1},
 		{"stuck: one waits and none comes through", firstTokenLoad("1x48", "0x48", "500x48"), -1, 0},
-		{"a long generation, nobody new", firstTokenLoad("0x48", "1x48", "500x48"), -1, 0},
+		{"a long generation, no new request", firstTokenLoad("0x48", "1x48", "500x48"), -1, 0},
 		{"busy a minute ago", firstTokenLoad("0x48", "0x35 1 0x11", "500x48"), -1, 0},
 		{"the gauges are gone", firstTokenLoad("0x20 stale", "0x20 stale", "500x48"), -1, 0},
 		{"the gauges are old", firstTokenLoad("0x40 _x8", "0x40 _x8", "500x48"), -1, 0},
@@ -124,7 +124,7 @@ func TestNativeHistograms(t *testing.T) {
 	}
 }
 
-// The replicas of one Prometheus, and two jobs that scrape one server, tell of
+// The replicas of one Prometheus, and two jobs that scrape one server, report
 // one thing several times.
 func TestDuplicatesMerge(t *testing.T) {
 	names := []string{"prometheus_replica", "prometheus", "replica", "__replica__", "job", "receive", "cluster"}
@@ -166,11 +166,11 @@ func TestGatewaysAndTheirServers(t *testing.T) {
 		live                       func(string) bool
 		want                       float64
 	}{
-		{"both: the servers speak", "requests_running", server + "7x4\n" + front, "model_name=m", everyone, 7},
+		{"both: the servers count", "requests_running", server + "7x4\n" + front, "model_name=m", everyone, 7},
 		{"the gateway by name", "requests_running", server + "7x4\n" + front, "gpuscale_source=epp", everyone, 9},
 		{"the servers by name", "requests_running", server + "7x4\n" + front, "gpuscale_source in (vllm,sglang)", everyone, 7},
 		{"only the gateway", "requests_running", front, "model_name=m", everyone, 9},
-		{"a silent server is no reason to ask the gateway", "requests_running", server + "NaN NaN NaN NaN NaN\n" + front, "", everyone, none},
+		{"a stale server is no reason to use the gateway", "requests_running", server + "NaN NaN NaN NaN NaN\n" + front, "", everyone, none},
 		{"a server that is gone is", "requests_running", server + "NaN NaN NaN NaN NaN\n" + front, "", func(pod string) bool { return pod == "epp" }, 9},
 		{"what the gateway holds back comes on top", "queue_depth", wait + held, "model_name=m", everyone, 7},
 		{"a gateway's own pool", "queue_depth", wait + held, "inference_pool=p", everyone, 5},
@@ -207,7 +207,7 @@ func TestAtZeroReplicas(t *testing.T) {
 		{"its queue's series is there and old", queue + "3x4 _x5\n" + ready + "0x9", "inference_pool=p", -1, 0},
 		{"another pool's picker says nothing about ours", strings.ReplaceAll(ready, `"p"`, `"other"`) + "0x9", "inference_pool=p", -1, 0},
 		{"a label the picker does not have", ready + "0x9", "model_name=m", -1, 0},
-		{"the pool is not empty: its servers would speak", ready + "2x9", "inference_pool=p", -1, 0},
+		{"the pool is not empty: its servers have series", ready + "2x9", "inference_pool=p", -1, 0},
 		{"the picker's target is lost", ready + "0x4 _x5", "inference_pool=p", -1, 0},
 		{"the picker is gone", ready + "0x5 stale", "inference_pool=p", -1, 0},
 		{"the old name", strings.ReplaceAll(ready, "llm_d_epp_ready_endpoints", "inference_pool_ready_pods") + "0x9", "inference_pool=p", 0, 1},
@@ -251,7 +251,7 @@ func TestAWorkloadScaledToZero(t *testing.T) {
 		case amount && (err != nil || a.Value != 0 || !a.Time.Equal(now)):
 			t.Errorf("%s: %+v, %v, want 0", rule.Name, a, err)
 		case !amount && !errors.As(err, &none):
-			t.Errorf("%s: %+v, %v: an average over nobody", rule.Name, a, err)
+			t.Errorf("%s: %+v, %v: an average without pods", rule.Name, a, err)
 		}
 	}
 }
@@ -329,7 +329,7 @@ func TestHistoryProvesNothing(t *testing.T) {
 	}
 }
 
-// Whoever reads the error runs one of ten servers, and wants its series' name.
+// The error names the series of the server in use.
 func TestNoAnswerNamesTheSeries(t *testing.T) {
 	table, _, now := ask(t, load(t, `
 		sglang:num_queue_reqs{namespace="chat",pod="a"} 1x4 _x5

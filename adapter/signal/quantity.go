@@ -9,8 +9,7 @@ const MaxValue = 1e12
 
 // Milli returns v in thousandths, rounded to the nearest, saturating at the
 // int64 range. A value that is not zero never becomes zero, since zero means
-// "nothing to do". NaN has no place here: callers drop it first, and ok is
-// false if one did not.
+// "nothing to do". ok is false for NaN, which callers drop first.
 func Milli(v float64) (milli int64, ok bool) {
 	scaled := math.Round(v * 1000)
 	switch {

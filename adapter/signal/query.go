@@ -7,27 +7,26 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// PartLabel is added to each series of an answer and says what it is about
-// which source: "v0" is a value of source 0; "t0" the Unix time at which the
-// newest sample in that value was scraped; "n0" the time of the evidence that
-// NaN means what is declared; "a0" that of the evidence that its want does.
+// PartLabel is added to each series of an answer and names its part and source:
+// "v0" is a value of source 0; "t0" the Unix time at which the newest sample in
+// that value was scraped; "n0" the time of the evidence for what NaN means;
+// "a0" the time of the evidence for what a missing series means.
 const PartLabel = "gpuscale_part"
 
 // Query returns the one PromQL expression that answers a rule for all
-// namespaces. It joins the parts of all sources with `or`; the part label
-// keeps them apart. Built as a syntax tree, so no name or matcher can break
-// out of its place.
+// namespaces. It joins the parts of all sources with `or`, distinguished by the
+// part label. It is built as a syntax tree, so no name or matcher can inject
+// PromQL.
 func (r Rule) Query() string { return r.expression().String() }
 
-// historyStep is how closely [Rule.History] looks at the past. A series that
-// lived shorter may go unnoticed.
+// historyStep is the resolution of [Rule.History]. A series that lived shorter
+// may be missed.
 const historyStep = 30 * time.Second
 
-// History returns the expression for a rule that nobody has watched: Query's
-// answer, and beside it the last of each series that has ended within Forget.
-// A table built from it knows who has fallen silent, as if it had been there
-// all the while; without, a sum right after a start would leave them out and
-// be too low.
+// History returns the expression for a rule that starts or was idle: Query's
+// answer, and the last sample of each series that ended within Forget. A table
+// built from it knows the stale pods, as if it had run all the time. Without
+// it, a sum right after a start would leave them out and be too low.
 func (r Rule) History() string {
 	past := &parser.SubqueryExpr{Expr: &parser.ParenExpr{Expr: r.expression()}, Range: Forget, Step: historyStep}
 	return or(r.expression(), call("last_over_time", past)).String()
@@ -51,7 +50,7 @@ func (r Rule) expression() parser.Expr {
 }
 
 // anyPart joins with `or` as a balanced tree: each `or` hashes every series
-// below it, and a chain of thirty would do so thirty times.
+// below it, so a chain of thirty would hash each thirty times.
 func anyPart(parts []parser.Expr) parser.Expr {
 	if len(parts) == 1 {
 		return parts[0]
@@ -74,8 +73,8 @@ func number(v float64) parser.Expr { return &parser.NumberLiteral{Val: v} }
 
 func or(a, b parser.Expr) parser.Expr { return set(parser.LOR, a, b) }
 
-// set joins two vectors by their whole label sets; a chain is read from the
-// left without parentheses, so what stands on the right keeps its own.
+// set joins two vectors by their whole label sets. Chains associate to the
+// left, so the right operand keeps its parentheses.
 func set(op parser.ItemType, a, b parser.Expr) parser.Expr {
 	if _, nested := b.(*parser.BinaryExpr); nested {
 		b = &parser.ParenExpr{Expr: b}

@@ -9,17 +9,17 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// Reason says why a series' value was left out.
+// Reason is why a series' value was dropped.
 type Reason string
 
-// Reasons, as they stand in the metric label.
+// Reasons, as in the metric's label.
 const (
 	NotANumber Reason = "nan"
 	Infinite   Reason = "infinite"
 	Stale      Reason = "stale" // older than MaxAge, or of unknown age
 	Unlabelled Reason = "unlabelled"
 	OutOfRange Reason = "out_of_range"
-	Untrusted  Reason = "untrusted" // claims another namespace's pod, and may not: see Rule.Exporters
+	Untrusted  Reason = "untrusted" // names another namespace's pod without the right: see Rule.Exporters
 )
 
 // Reasons returns all of them.
@@ -36,16 +36,16 @@ func (r Reason) code() uint8 {
 	return 0
 }
 
-// Reading is when an answer was made: the time of evaluation as Prometheus
-// says it, and the same moment on this process's clock. Ages are taken on
-// Prometheus's own clock, so a skew between the two makes nothing look fresh.
+// Reading is the time of an answer: of its evaluation on Prometheus's clock, and
+// of the same moment on this process's clock. Ages are computed on Prometheus's
+// clock, so a skew between the two makes no sample look fresh.
 type Reading struct {
 	Evaluated time.Time
 	Now       time.Time
 }
 
-// age of a sample scraped at a Unix time in seconds; false if that is no time
-// or lies in the future further than clocks differ.
+// age of a sample scraped at a Unix time in seconds; false if that is no time,
+// or later than clock skew explains.
 func (r Reading) age(scraped float64, limit time.Duration) (time.Duration, bool) {
 	if !(scraped > 0 && scraped < 1e11) {
 		return 0, false
@@ -57,15 +57,15 @@ func (r Reading) age(scraped float64, limit time.Duration) (time.Duration, bool)
 // Read builds the next table from an answer to the rule's Query and the table
 // before it. dropped counts the series that give no usable value, by reason.
 func (t *Table) Read(samples []Sample, r Reading) (next *Table, dropped map[Reason]int) {
-	return t.ReadIn(new(Room), samples, r)
+	return t.ReadWith(new(Scratch), samples, r)
 }
 
-// ReadIn is Read with room from the table read before, of whichever rule.
-func (t *Table) ReadIn(room *Room, samples []Sample, r Reading) (next *Table, dropped map[Reason]int) {
-	a, series := room.begin(len(samples)/2), 0
-	defer room.end()
+// ReadWith is Read with the memory of a previous one, of any rule.
+func (t *Table) ReadWith(scratch *Scratch, samples []Sample, r Reading) (next *Table, dropped map[Reason]int) {
+	a, series := scratch.begin(len(samples)/2), 0
+	defer scratch.end()
 	samples, dropped = t.rule.trusted(samples)
-	b := t.rule.beside(samples, room.times, r)
+	b := t.rule.beside(samples, scratch.times, r)
 	for i := range samples {
 		s := &samples[i]
 		giveWay(i)
@@ -96,22 +96,21 @@ func (t *Table) ReadIn(room *Room, samples []Sample, r Reading) (next *Table, dr
 	return a.table(t.rule, series), dropped
 }
 
-// giveWay lets requests go before, every millisecond or so: building the table
-// of a large cluster may otherwise keep a processor from them for ten.
+// giveWay yields to requests every millisecond or so: building the table of a
+// large cluster may otherwise occupy a processor for ten.
 func giveWay(i int) {
 	if i%1024 == 1023 {
 		runtime.Gosched()
 	}
 }
 
-// proof is the point that stands for the want of a source's series.
+// proof is the point that stands for a source's missing series.
 func (r *Rule) proof(source int, ls labels.Labels, at time.Time) point {
 	return point{labels: ls, value: r.Sources[source].Absent.Value, at: at.UnixMilli(), source: uint16(source), marks: evidence}
 }
 
-// judge fills in when and whether the point is usable, and says why not. A
-// stale value is not unusable: it ages out by itself, and its age is worth
-// telling.
+// judge sets the point's time and whether it is usable, and returns why not. A
+// stale value is not unusable: it ages out by itself, and errors report its age.
 func (p *point) judge(rule *Rule, k Key, b beside, r Reading) Reason {
 	p.at = r.Now.UnixMilli()
 	source := &rule.Sources[p.source]

@@ -9,17 +9,16 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// Subject says whom a series speaks about, and so which of its labels name the
-// pod.
+// Subject is what a series is about, and so which of its labels name the pod.
 type Subject string
 
 // Subjects.
 const (
-	// Holder: the series names another pod than the one scraped, as a GPU
+	// Exported: the series names another pod than the one scraped, as a GPU
 	// exporter's does. Without honor_labels Prometheus moves those labels to
 	// exported_namespace and exported_pod, which are therefore preferred.
-	Holder Subject = "holder"
-	// Target: the series speaks about the pod it was scraped from.
+	Exported Subject = "exported"
+	// Target: the series is about the pod it was scraped from.
 	Target Subject = "target"
 	// Namespace: the series belongs to a namespace and to no pod. It is served
 	// as an external metric only.
@@ -29,40 +28,38 @@ const (
 // Rule declares one signal. Rules are read-only once in use.
 type Rule struct {
 	Name string
-	// Sources in order of preference: the first one that has a usable value
-	// for a pod is the only one used for it, except that sources of one Tier
-	// are taken together.
+	// Sources in order of preference. For each pod the first Tier with a usable
+	// value is used; sources of one Tier are combined.
 	Sources []Source
 	Subject Subject
-	// Exporters are the namespaces whose targets may speak about pods of other
+	// Exporters are the namespaces whose targets may report pods of other
 	// namespaces; nil trusts every target. See [Rule.trusted].
 	Exporters []string
-	// Identity are the labels that tell apart the real parts of a pod (its
-	// cards, its engines). Series equal in these are duplicates of one thing:
+	// Identity are the labels that distinguish the real parts of a pod (its
+	// GPUs, its engines). Series equal in these are duplicates of one part:
 	// two scrape jobs, two Prometheus replicas, an old and a new name.
 	Identity []string
 
 	Duplicates  Aggregation // over duplicates
 	PerPod      Aggregation // over the parts of a pod
-	PerWorkload Aggregation // over pods, and over what an external selector matches
+	PerWorkload Aggregation // over pods, and over the series an external selector matches
 
-	// Minimum and Maximum bound what is believable; anything else is missing.
+	// Minimum and Maximum bound plausible values; any other is missing.
 	Minimum, Maximum float64
 	// MaxAge is the age beyond which a sample is missing.
 	MaxAge time.Duration
-	// Window is what rates and quantiles are taken over; zero if there are
-	// none.
+	// Window of rates and quantiles; zero if there are none.
 	Window time.Duration
 
-	// AtZero is the value for a workload that is meant to have no pods and has
-	// none. Nil: there is none, as for every average.
+	// AtZero is the value for a workload scaled to zero. Nil: none, as for every
+	// average.
 	AtZero *float64
 	// Activation, if positive, makes every external answer up to it 0, so that
-	// a trickle wakes no workload that is scaled to zero.
+	// a trickle does not activate a workload scaled to zero.
 	Activation float64
 }
 
-// ruleName is what a path segment, a metric label and an HPA manifest all take.
+// ruleName is valid as a path segment, a metric label and in an HPA manifest.
 var ruleName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_:.-]{0,127}$`)
 
 // Validate returns all problems with their field paths.
@@ -77,9 +74,9 @@ func (r Rule) Validate() error {
 		check("name", fmt.Errorf("%q does not match %s", r.Name, ruleName))
 	}
 	switch r.Subject {
-	case Holder, Target, Namespace:
+	case Exported, Target, Namespace:
 	default:
-		check("subject", fmt.Errorf(`%q is not one of "holder", "target", "namespace"`, string(r.Subject)))
+		check("subject", fmt.Errorf(`%q is not one of "exported", "target", "namespace"`, string(r.Subject)))
 	}
 	check("duplicates", r.Duplicates.validate())
 	check("perPod", r.PerPod.validate())
@@ -116,7 +113,7 @@ func (r Rule) Validate() error {
 // maxSources bounds the query one rule can become.
 const maxSources = 64
 
-// within says whether a declared value is one the rule itself would believe.
+// within checks that a declared value is within the rule's own range.
 func (r Rule) within(v float64) error {
 	if !(v >= r.Minimum && v <= r.Maximum) {
 		return fmt.Errorf("%g is not within the rule's own range [%g, %g]", v, r.Minimum, r.Maximum)
@@ -127,7 +124,7 @@ func (r Rule) within(v float64) error {
 func identityLabel(name string) error {
 	switch {
 	case !model.UTF8Validation.IsValidLabelName(name), name == model.MetricNameLabel, name == model.BucketLabel, name == PartLabel:
-		return fmt.Errorf("%q cannot tell parts of a pod apart", name)
+		return fmt.Errorf("%q does not distinguish parts of a pod", name)
 	}
 	return nil
 }

@@ -12,11 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// Hint returns PromQL a person can paste to see the series a request meant:
-// the first source's, within one namespace, narrowed by the request's metric
-// selector. It is never sent by us: requests are answered from tables. A
-// selector that PromQL cannot say, or that speaks about the namespace, gives
-// an error.
+// Hint returns PromQL that shows the series behind a request: the first
+// source's, within one namespace, narrowed by the request's metric selector. It
+// is for users and never sent: requests are answered from tables. A selector
+// that PromQL cannot express, or that names the namespace, is an error.
 func (r Rule) Hint(namespace string, selector k8slabels.Selector) (string, error) {
 	narrowed, err := matchers(selector)
 	if err != nil {
@@ -26,7 +25,7 @@ func (r Rule) Hint(namespace string, selector k8slabels.Selector) (string, error
 		only := labels.MustNewMatcher(labels.MatchEqual, label, namespace)
 		return series(r.Sources[0].Metric, slices.Concat([]*labels.Matcher{only}, r.Sources[0].Matchers, narrowed))
 	}
-	if r.Subject != Holder {
+	if r.Subject != Exported {
 		return within(namespaceLabel).String(), nil
 	}
 	return or(within(namespaceLabel), within(exportedNamespaceLabel)).String(), nil
@@ -51,38 +50,43 @@ func matchers(selector k8slabels.Selector) ([]*labels.Matcher, error) {
 }
 
 func matcher(req k8slabels.Requirement) (*labels.Matcher, error) {
-	key, values := req.Key(), req.ValuesUnsorted()
-	switch key {
+	switch req.Key() {
 	case namespaceLabel, exportedNamespaceLabel, labels.MetricName:
 		return nil, fmt.Errorf("is given by the request's path")
 	}
+	return Matcher(req)
+}
+
+// Matcher translates one requirement of a Kubernetes selector.
+func Matcher(req k8slabels.Requirement) (*labels.Matcher, error) {
+	key, values := req.Key(), slices.Sorted(slices.Values(req.ValuesUnsorted()))
 	switch req.Operator() {
 	case selection.Equals, selection.DoubleEquals:
 		return labels.NewMatcher(labels.MatchEqual, key, values[0])
 	case selection.NotEquals:
 		return labels.NewMatcher(labels.MatchNotEqual, key, values[0])
 	case selection.In:
-		return labels.NewMatcher(labels.MatchRegexp, key, anyOf(values))
+		return labels.NewMatcher(labels.MatchRegexp, key, AnyOf(values))
 	case selection.NotIn:
-		return labels.NewMatcher(labels.MatchNotRegexp, key, anyOf(values))
+		return labels.NewMatcher(labels.MatchNotRegexp, key, AnyOf(values))
 	case selection.Exists:
 		return labels.NewMatcher(labels.MatchNotEqual, key, "")
 	case selection.DoesNotExist:
 		return labels.NewMatcher(labels.MatchEqual, key, "")
 	}
-	return nil, fmt.Errorf("operator %q cannot be said in PromQL", req.Operator())
+	return nil, fmt.Errorf("operator %q has no equivalent in PromQL", req.Operator())
 }
 
-func anyOf(values []string) string {
+// AnyOf returns a regular expression that matches exactly the values.
+func AnyOf(values []string) string {
 	quoted := make([]string, len(values))
 	for i, v := range values {
 		quoted[i] = regexp.QuoteMeta(v)
 	}
-	slices.Sort(quoted)
 	return strings.Join(quoted, "|")
 }
 
-// seriesLabels lets a Kubernetes selector look at a series.
+// seriesLabels adapts a series to a Kubernetes selector.
 type seriesLabels struct {
 	labels.Labels
 	server string

@@ -9,9 +9,9 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// queues are what waits. Triton's and its TensorRT-LLM backend's lie one
-// behind the other and add up, and so does what an endpoint picker holds back.
-// Dynamo's frontend counts what waits in its workers once more.
+// queues are the sources of pending requests. Triton's queue and that of its
+// TensorRT-LLM backend are in series and add up, and so does the queue of an
+// endpoint picker. Dynamo's frontend counts its workers' queues again.
 func queues() []Source {
 	return tiers(
 		own(metric.VLLMWaiting), ray(metric.VLLMWaiting),
@@ -20,7 +20,7 @@ func queues() []Source {
 		together(narrowed(metric.TritonLLMRequests, metric.LabelRequestType, "waiting"), gauge(metric.TritonPending)),
 		own(metric.TGIQueue),
 		own(metric.RayQueued),
-		front(metric.DynamoQueued),
+		gateway(metric.DynamoQueued),
 		together(absentAs0(metric.EPPQueue, metric.EPPReady)),
 		together(absentAs0(metric.EPPQueueOld, metric.EPPReadyOld)),
 	)
@@ -34,8 +34,8 @@ func running() []Source {
 		together(narrowed(metric.TritonLLMRequests, metric.LabelRequestType, "scheduled")),
 		own(metric.TGIBatch),
 		own(metric.RayProcessing),
-		front(metric.DynamoInflight),
-		front(metric.EPPRunning), front(metric.EPPRunningOld), front(metric.EPPRunningOldest),
+		gateway(metric.DynamoInflight),
+		gateway(metric.EPPRunning), gateway(metric.EPPRunningOld), gateway(metric.EPPRunningOldest),
 	)
 }
 
@@ -47,12 +47,13 @@ func cacheUsages() []Source {
 		own(metric.TRTLLMCacheUsage),
 		together(narrowed(metric.TritonLLMCache, metric.LabelBlockType, "fraction")),
 		own(metric.DynamoCacheUsage),
-		front(metric.EPPCacheUsage), front(metric.EPPCacheUsageOld),
+		gateway(metric.EPPCacheUsage), gateway(metric.EPPCacheUsageOld),
 	)
 }
 
-// firstTokens: a server without a first token in the window is idle if it had
-// nothing to do either; if it had, it is stuck, and nothing is known.
+// firstTokens reads the time to the first token. A server without a first token
+// in the window is idle if it had no requests either; otherwise it is stuck,
+// and the value is unknown.
 func firstTokens(q float64) []Source {
 	vllm := quantile(metric.VLLMFirstToken, q, metric.VLLMWaiting, metric.VLLMRunning)
 	sglang := quantile(metric.SGLangFirstToken, q, metric.SGLangQueued, metric.SGLangRunning)
@@ -67,8 +68,8 @@ func firstTokens(q float64) []Source {
 	)
 }
 
-// queueTimeReads are the histograms of the time in a queue, each with the
-// queue itself: if that was empty throughout, nobody waited.
+// queueTimeReads are the histograms of the time in a queue, each with the queue
+// itself: if that was empty throughout, no request waited.
 func queueTimeReads() [][2]metric.Read {
 	return [][2]metric.Read{
 		{metric.VLLMQueueTime, metric.VLLMWaiting},
@@ -85,8 +86,8 @@ func queueTimes(q float64) []Source {
 	return eachQueueTime(func(r [2]metric.Read) Source { return quantile(r[0], q, r[1]) })
 }
 
-// meanQueueTimes has Triton as well, which counts time and requests only: that
-// makes a mean, and no quantile.
+// meanQueueTimes includes Triton, which counts time and requests only: enough
+// for a mean, not for a quantile.
 func meanQueueTimes() []Source {
 	means := eachQueueTime(func(r [2]metric.Read) Source {
 		s := gauge(r[0])
@@ -118,9 +119,9 @@ func gauge(r metric.Read) Source {
 
 func own(r metric.Read) []Source { return together(gauge(r)) }
 
-func front(r metric.Read) []Source {
+func gateway(r metric.Read) []Source {
 	s := gauge(r)
-	s.Front = true
+	s.Gateway = true
 	return together(s)
 }
 
@@ -151,7 +152,7 @@ func narrowed(r metric.Read, label, value string) Source {
 	return s
 }
 
-// quantile reads a quantile, which is 0 where nothing was to be done.
+// quantile reads a quantile, which is 0 for an idle server.
 func quantile(r metric.Read, q float64, work ...metric.Read) Source {
 	s := gauge(r)
 	s.Form, s.Quantile = Quantile, q
@@ -169,10 +170,10 @@ func idleWhile(work ...metric.Read) *Idle {
 	return &i
 }
 
-// absentAs0 reads a queue whose series begins with the first request to wait.
-// While the picker says that its pool is empty, the want of one means that
-// nobody waits. While there are servers it means nothing: they speak for
-// themselves, and their silence must not pass for 0.
+// absentAs0 reads a queue whose series begins with the first pending request.
+// While the picker reports an empty pool, a missing series means an empty
+// queue. While there are servers it means nothing: their own series count, and
+// a missing one must not become 0.
 func absentAs0(r, ready metric.Read) Source {
 	s := gauge(r)
 	s.Absent = &Absent{

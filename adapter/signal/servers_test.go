@@ -19,6 +19,7 @@ import (
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
+	"github.com/gpuscale/gpuscale/internal/prom/promtest"
 )
 
 // scrapes of a page: more than the longest built-in window.
@@ -27,7 +28,7 @@ const scrapes = 30
 // scrape is a server's page as Prometheus has it after many scrapes without
 // honor_labels: gauges have been constant, counters and histograms have grown
 // evenly from nothing to what the page says.
-func scrape(t testing.TB, file, pod string) memstore.Series {
+func scrape(t testing.TB, file, pod string) *promtest.Memory {
 	t.Helper()
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -39,7 +40,7 @@ func scrape(t testing.TB, file, pod string) memstore.Series {
 		t.Fatalf("%s: %v", file, err)
 	}
 	target := map[string]string{"namespace": "chat", "pod": pod, "job": "servers", "instance": "10.0.0.1:8000"}
-	var m memstore.Series
+	m := load(t, "")
 	add := func(name string, pairs []*dto.LabelPair, le string, value float64, grows bool) {
 		b := labels.NewBuilder(labels.EmptyLabels())
 		b.Set(labels.MetricName, name)
@@ -64,7 +65,7 @@ func scrape(t testing.TB, file, pod string) memstore.Series {
 			}
 			samples = append(samples, memstore.At(epoch.Add(time.Duration(i)*step), v))
 		}
-		m = append(m, storage.NewListSeries(b.Labels(), samples))
+		m.Series = append(m.Series, storage.NewListSeries(b.Labels(), samples))
 	}
 	for name, f := range families {
 		for _, s := range f.Metric {
@@ -153,7 +154,7 @@ func TestServers(t *testing.T) {
 			for _, rule := range Builtin(maxAge) {
 				table, dropped, now := ask(t, m, NewTable(rule), (scrapes-1)*step)
 				pod := "server-0"
-				if rule.Subject == Holder {
+				if rule.Subject == Exported {
 					pod = "vllm-0"
 				}
 				a, err := table.Pod(Key{"chat", pod}, k8slabels.Everything(), now)

@@ -45,18 +45,18 @@ func TestValues(t *testing.T) {
 		want             map[string]float64
 		dropped          map[Reason]int
 	}{
-		{"whole card, honor_labels", "gpu_busy", `
+		{"whole GPU, honor_labels", "gpu_busy", `
 			gpu_busy_ratio{job="gpu",instance="n1",node="n1",gpu_uuid="A",namespace="chat",pod="a",container="c"} .1 .2 .3 .4 .5
 			gpu_busy_ratio{job="gpu",instance="n1",node="n1",gpu_uuid="B"} 0 0 0 0 0`,
 			map[string]float64{"a": .5}, nil},
-		{"whole card, exported labels", "gpu_busy", `
+		{"whole GPU, exported labels", "gpu_busy", `
 			gpu_busy_ratio{namespace="gpuscale-system",pod="exporter-1",gpu_uuid="A",exported_namespace="chat",exported_pod="a"} .1 .2 .3 .4 .5
 			gpu_busy_ratio{namespace="gpuscale-system",pod="exporter-1",gpu_uuid="B"} 0 0 0 0 0`,
 			map[string]float64{"a": .5}, map[Reason]int{Unlabelled: 1}},
 		{"the target brings a namespace only", "gpu_busy", `
 			gpu_busy_ratio{namespace="gpuscale-system",gpu_uuid="A",exported_namespace="chat",pod="a"} 0 0 0 0 .5`,
 			map[string]float64{"a": .5}, nil},
-		{"two instances and a card average", "gpu_busy", `
+		{"two instances and a GPU average", "gpu_busy", `
 			gpu_instance_busy_ratio{gpu_uuid="A",gpu_instance_id="1",namespace="chat",pod="a"} 0 0 0 0 .2
 			gpu_instance_busy_ratio{gpu_uuid="A",gpu_instance_id="2",namespace="chat",pod="a"} 0 0 0 0 .4
 			gpu_busy_ratio{gpu_uuid="B",namespace="chat",pod="a"} 0 0 0 0 .9`,
@@ -172,31 +172,23 @@ func TestSilenceMakesAWorkloadUnknown(t *testing.T) {
 			both := []Key{{"chat", "a"}, {"chat", "b"}}
 			_, err := table.Pods(both, k8slabels.Everything(), now, "2 pods of Deployment chat/vllm")
 			var none *NoAnswer
-			if !errors.As(err, &none) || none.Silent != 1 || !strings.Contains(err.Error(), "1 of 2 pods of Deployment chat/vllm") {
+			if !errors.As(err, &none) || none.Stale != 1 || !strings.Contains(err.Error(), "1 of 2 pods of Deployment chat/vllm") {
 				t.Errorf("workload: %v", err)
 			}
 			if _, err := table.Namespace("chat", k8slabels.Everything(), now, func(string) bool { return true }); err == nil {
-				t.Error("namespace: an answer in spite of a silent pod")
+				t.Error("namespace: an answer in spite of a stale pod")
 			}
 			if a, err := table.Namespace("chat", k8slabels.Everything(), now, func(pod string) bool { return pod == "a" }); err != nil || a.Value != 4 {
 				t.Errorf("a deleted pod's silence must not count: %v, %v", a, err)
 			}
 			if a, err := table.Pod(both[0], k8slabels.Everything(), now); err != nil || a.Value != 4 {
-				t.Errorf("the pod that speaks: %v, %v", a, err)
+				t.Errorf("the fresh pod: %v, %v", a, err)
 			}
 			later, _ := table.Read(nil, Reading{Evaluated: epoch, Now: now.Add(Forget + time.Hour)})
 			if len(later.points) != 0 {
 				t.Error("silence is remembered for ever")
 			}
 		})
-	}
-}
-
-func TestAPodNeverHeardOfIsLeftOut(t *testing.T) {
-	table, _, now := ask(t, load(t, `vllm:num_requests_waiting{namespace="chat",pod="a"} 4 4 4 4 4`), NewTable(builtin(t, "queue_depth")), 4*step)
-	a, err := table.Pods([]Key{{"chat", "a"}, {"chat", "starting"}}, k8slabels.Everything(), now, "2 pods")
-	if err != nil || a.Value != 4 || a.Pods != 1 {
-		t.Errorf("%+v, %v", a, err)
 	}
 }
 
@@ -256,9 +248,9 @@ func TestValidateSaysEverything(t *testing.T) {
 	}
 }
 
-// An adapter that has just started knows of those who fell silent before it
+// An adapter that has just started knows the pods that went stale before it
 // did, as if it had been there: their want is an error, not a smaller sum.
-func TestHistoryKnowsWhoFellSilent(t *testing.T) {
+func TestHistoryHasStalePods(t *testing.T) {
 	// a reports until now. b stopped half a minute ago, its target gone; c two
 	// minutes ago, its target still failing. d ended twenty minutes ago. e is
 	// loading its model and never reported.
@@ -281,7 +273,7 @@ func TestHistoryKnowsWhoFellSilent(t *testing.T) {
 	}
 	for _, silent := range []string{"b", "c"} {
 		var none *NoAnswer
-		if a, err := answer(rule.History(), "a", silent); !errors.As(err, &none) || none.Silent != 1 {
+		if a, err := answer(rule.History(), "a", silent); !errors.As(err, &none) || none.Stale != 1 {
 			t.Errorf("%s is forgotten: %v, %v", silent, a, err)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// Form is how a value is made of a source's series.
+// Form is how a source's series become a value.
 type Form string
 
 // Forms.
@@ -22,7 +22,7 @@ type Source struct {
 	// Metric is the series; for a Quantile the histogram, without "_bucket".
 	Metric string
 	Form   Form
-	// Quantile is which one, between 0 and 1.
+	// Quantile between 0 and 1.
 	Quantile float64
 	// Over, if set, divides Metric by this series of the same labels; for a
 	// Rate the rate of one by the rate of the other.
@@ -32,42 +32,41 @@ type Source struct {
 	// Scale multiplies the value; zero means 1.
 	Scale float64
 	Tier  int
-	// Server names who emits it. A request's selector can choose by it, under
-	// the name [SourceLabel].
+	// Server is the software that exports the series. A request can select by
+	// it, under the name [SourceLabel].
 	Server string
-	// Identity stands in place of the rule's for this source's series.
+	// Identity replaces the rule's for this source's series.
 	Identity []string
-	// Front: the series is a gateway's, about requests that its servers count
+	// Gateway: the series is a gateway's, about requests that its servers count
 	// too. It is left out of an answer for a namespace in which such a server
-	// speaks for itself.
-	Front bool
+	// is known.
+	Gateway bool
 
 	Idle   *Idle   // what NaN means
-	Absent *Absent // what it means that there is no series
+	Absent *Absent // what a missing series means
 }
 
 // SourceLabel is the label under which a request's selector sees a series'
-// Server, beside the labels it really has.
+// Server, in addition to the series' own labels.
 const SourceLabel = "gpuscale_source"
 
 // Idle declares what NaN means: 0/0 where nothing happened in the window.
 type Idle struct {
 	Value float64
-	// While is what has to be 0, in every scrape of the window and in the last
-	// one not too long ago, for the same pod. Without any, every NaN is Value.
+	// While has to be 0 for the same pod, in every scrape of the window and in
+	// the last one no older than MaxAge. Without any, every NaN is Value.
 	While []Series
 }
 
-// Absent declares what the want of a series means while its target is known
-// to be scraped.
+// Absent declares what a missing series means while its target is scraped.
 type Absent struct {
 	Value float64
-	// While is a series that the same target always has; where Is is set, its
-	// value has to be that ("up" and 1).
+	// While is a series that the same target always has; if Is is set, with
+	// that value ("up" and 1).
 	While Series
 	Is    *float64
-	// Label, if set, is given to While's series with the value of their label
-	// From, so that a request's selector finds them.
+	// Label, if set, is added to While's series with the value of their label
+	// From, so that a request's selector matches them.
 	Label, From string
 }
 
@@ -77,13 +76,13 @@ type Series struct {
 	Matchers []*labels.Matcher
 }
 
-// problem is what is wrong with a field.
+// problem of a field.
 type problem struct {
 	field string
 	err   error
 }
 
-// problems returns everything that is wrong with a rule's source.
+// problems returns all problems of a rule's source.
 func (s Source) problems(r Rule) []problem {
 	var all []problem
 	add := func(field string, err error) {
@@ -136,7 +135,7 @@ func (s Source) problems(r Rule) []problem {
 	return all
 }
 
-// identity are the labels that tell this source's parts of a pod apart.
+// identity are the labels that distinguish this source's parts of a pod.
 func (s *Source) identity(r *Rule) []string {
 	if s.Identity != nil {
 		return s.Identity

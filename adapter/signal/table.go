@@ -7,18 +7,18 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// Forget is how long after its last sample a series still counts as one that
-// fell silent. Afterwards it is as if it had never been.
+// Forget is how long after its last sample a series counts as stale. Afterwards
+// it is unknown.
 const Forget = 10 * time.Minute
 
-// Table is what one rule knows about all pods at one moment. It is immutable
-// once built and safe for concurrent use.
+// Table is one rule's state of all pods at one time. It is immutable once built
+// and safe for concurrent use.
 type Table struct {
 	rule   Rule
-	points []point // those of one key together
-	keys   []Key   // those of one namespace together
+	points []point // grouped by key
+	keys   []Key   // grouped by namespace
 	byKey  map[Key]span
-	// byNamespace are spans of keys, for what is not asked by pod.
+	// byNamespace are spans of keys, for requests not by pod.
 	byNamespace map[string]span
 	series      int
 }
@@ -26,27 +26,27 @@ type Table struct {
 // span is a stretch of a slice.
 type span struct{ first, end uint32 }
 
-// point is the last that is known about one series. There are a hundred
-// thousand of them in a large cluster: it stays within 40 bytes.
+// point is the last sample of one series. A large cluster has a hundred
+// thousand of them: it stays within 40 bytes.
 type point struct {
 	labels labels.Labels
 	value  float64
 	at     int64 // when the value was scraped, on this process's clock, in Unix milliseconds
 	source uint16
-	why    uint8 // why the value is nothing to go by: a place in Reasons, from 1; 0 if it is usable
+	why    uint8 // why the value is not usable: an index into Reasons, from 1; 0 if it is
 	marks  uint8
 }
 
-// What is special about a point.
+// Marks of a point.
 const (
-	gone     uint8 = 1 << iota // the last answer had it no more
-	evidence                   // no series of the source's own: what shows that the want of one means something
-	declared                   // the value is the rule's, not measured
+	gone     uint8 = 1 << iota // missing from the last answer
+	evidence                   // not the source's own series, but the evidence for what a missing one means
+	declared                   // the value is declared by the rule, not measured
 )
 
 func (p *point) is(mark uint8) bool { return p.marks&mark != 0 }
 
-// NewTable returns a table that knows nothing.
+// NewTable returns an empty table.
 func NewTable(rule Rule) *Table { return &Table{rule: rule} }
 
 // Rule returns the rule the table answers.
@@ -66,24 +66,24 @@ func (t *Table) in(namespace string) []Key {
 	return t.keys[s.first:s.end]
 }
 
-// Known is what a table knows about one series, for those who explain answers.
+// Known is a table's state of one series, for explanations.
 type Known struct {
 	Metric string // the source's
 	Server string
 	Labels labels.Labels
 	Value  float64
-	Time   time.Time // of the scrape; for an unusable value of the answer
-	// Dropped says why the value is not used; "" if it could be.
+	Time   time.Time // of the scrape; for an unusable value, of the answer
+	// Dropped is why the value is not usable; "" if it is.
 	Dropped Reason
-	// Gone: the last answer had the series no more.
+	// Gone: the series is missing from the last answer.
 	Gone bool
 	// Declared: the value is the rule's own for NaN, or for the want of a
 	// series; in the second case Labels are those of the evidence.
 	Declared bool
 }
 
-// About returns everything known about a pod; for a rule about namespaces with
-// an empty pod. now decides what is stale.
+// About returns the state of a pod's series; k.Pod is empty for a rule about
+// namespaces. A sample is stale relative to now.
 func (t *Table) About(k Key, now time.Time) iter.Seq[Known] {
 	return func(yield func(Known) bool) {
 		for _, p := range t.of(k) {
@@ -105,7 +105,7 @@ func (t *Table) About(k Key, now time.Time) iter.Seq[Known] {
 	}
 }
 
-// Known returns the keys of a namespace's pods that anything is known about.
+// Known returns the keys of a namespace's pods that have a series.
 func (t *Table) Known(namespace string) iter.Seq[Key] {
 	return func(yield func(Key) bool) {
 		for _, k := range t.in(namespace) {

@@ -6,18 +6,17 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// trusted returns the samples whose target may say what they say, and counts
-// the values among the others. Whoever owns a scraped pod writes what he likes
-// on its metrics page. Prometheus moves a page's claim to be another pod to
-// exported_namespace and exported_pod, which is how an honest GPU exporter's
-// news about holders arrives too. What it does not let the page write is the
-// target's own namespace, so that decides: a target speaks about its own
-// namespace; about another, only if it runs where exporters do. Where
-// honor_labels lets the page have the last word there is nothing left to tell
-// the two apart by.
+// trusted returns the samples whose target may report their namespace, and
+// counts the dropped values. The owner of a scraped pod controls the labels on
+// its metrics page. Prometheus moves a page's namespace and pod labels to
+// exported_namespace and exported_pod; a GPU exporter's series arrive in the
+// same form. The target's own namespace is not under the page's control: a
+// target may report its own namespace, and another only if it runs in one of
+// Exporters. With honor_labels the page controls that label too, and forged
+// series cannot be recognized.
 func (r *Rule) trusted(samples []Sample) ([]Sample, map[Reason]int) {
 	dropped := map[Reason]int{}
-	if r.Subject != Holder || r.Exporters == nil || !slices.ContainsFunc(samples, r.claims) {
+	if r.Subject != Exported || r.Exporters == nil || !slices.ContainsFunc(samples, r.claims) {
 		return samples, dropped
 	}
 	kept := make([]Sample, 0, len(samples))
@@ -34,11 +33,11 @@ func (r *Rule) trusted(samples []Sample) ([]Sample, map[Reason]int) {
 	return kept, dropped
 }
 
-// claims reports whether a sample speaks about a namespace that is none of its
-// target's business.
-func (r *Rule) claims(s Sample) bool { return !r.maySpeak(s.Labels) }
+// claims reports whether a sample is about a namespace that its target may not
+// report.
+func (r *Rule) claims(s Sample) bool { return !r.allows(s.Labels) }
 
-func (r *Rule) maySpeak(ls labels.Labels) bool {
+func (r *Rule) allows(ls labels.Labels) bool {
 	about, target := ls.Get(exportedNamespaceLabel), ls.Get(namespaceLabel)
 	return about == "" || about == target || slices.Contains(r.Exporters, target)
 }

@@ -8,9 +8,9 @@ import (
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 )
 
-// TestAPodCannotSpeakForAnotherNamespace: a tenant's page claims to be the
-// exporter of a victim's card, in every way a page can.
-func TestAPodCannotSpeakForAnotherNamespace(t *testing.T) {
+// TestPodCannotReportAnotherNamespace: a tenant's page claims to be the
+// exporter of a victim's GPU, in every way a page can.
+func TestPodCannotReportAnotherNamespace(t *testing.T) {
 	rule := builtin(t, "gpu_busy")
 	rule.Exporters = []string{"gpu-operator"}
 	now := time.Unix(1_700_000_000, 0)

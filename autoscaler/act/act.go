@@ -24,15 +24,16 @@ type Options struct {
 	Live      client.Reader
 	Pools     pools.Provider
 	Partition *partition.Manager
-	// Policy's bounds and its off switch are checked again here.
+	// Policy limits the actions. Its limits and its freeze are checked again
+	// before each action.
 	Policy plan.Policy
-	// ConfigDelay is how long a config that mig-manager has never seen is given
-	// to reach its pod before it is selected: kubelet syncs ConfigMaps late.
+	// ConfigDelay is the time between publishing a new MIG config and selecting
+	// it: kubelet syncs ConfigMaps to mig-manager's pod with a delay.
 	ConfigDelay time.Duration
-	// Nominate has the scheduler keep what is reclaimed for the pod that it is
+	// Nominate makes the scheduler reserve reclaimed capacity for the pod it is
 	// reclaimed for.
 	Nominate bool
-	// DryRun does nothing at all.
+	// DryRun makes no call that writes.
 	DryRun bool
 	Log    *slog.Logger
 }
@@ -41,7 +42,7 @@ type Options struct {
 type Actor struct {
 	o      Options
 	tidied time.Time // when configs were last collected
-	// promises by pod; a new leader begins without any.
+	// promises by pod. They are not persisted: a new leader starts without any.
 	promises map[string]promise
 }
 
@@ -53,14 +54,14 @@ func New(o Options) *Actor {
 	return &Actor{o: o, promises: map[string]promise{}}
 }
 
-// Outcome of an action. The set is closed.
+// Outcome of an action, one of the constants below.
 type Outcome string
 
 // Outcomes.
 const (
 	Done    Outcome = "done"
-	Waiting Outcome = "waiting" // a step is done, the rest follows when the world has answered
-	Refused Outcome = "refused" // what the plan was made on is no longer true
+	Waiting Outcome = "waiting" // started; later reconciles continue it
+	Refused Outcome = "refused" // the snapshot that the plan is based on is out of date
 	Failed  Outcome = "failed"
 	DryRun  Outcome = "dry-run"
 )
@@ -69,10 +70,10 @@ const (
 type Result struct {
 	Action  plan.Action
 	Outcome Outcome
-	Err     error // why, for Waiting, Refused and Failed
+	Err     error // the cause, for Waiting, Refused and Failed
 }
 
-// errRefused and errWaiting mark errors that are no failures.
+// errRefused and errWaiting mark errors that are not failures.
 var (
 	errRefused = errors.New("refused")
 	errWaiting = errors.New("waiting")
@@ -82,20 +83,20 @@ func refuse(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errRefused, fmt.Sprintf(format, args...))
 }
 
-// Apply carries out the actions of p, which was made on s, in order. An action
-// that does not succeed does not keep the others from being tried.
+// Apply carries out the actions of p, the plan for s, in order. After an action
+// that does not succeed it continues with the next one.
 func (a *Actor) Apply(ctx context.Context, s plan.Snapshot, p plan.Plan) []Result {
 	if len(p.Actions) == 0 && len(a.promises) == 0 {
-		return nil // as in most rounds: nothing is looked up
+		return nil // most reconciles: s need not be indexed
 	}
-	r := newRound(s, a.o.Policy)
+	r := newReconcile(s, a.o.Policy)
 	a.keepPromises(ctx, r)
 	results := make([]Result, 0, len(p.Actions))
 	for _, action := range p.Actions {
 		err := a.apply(ctx, r, action)
 		results = append(results, Result{Action: action, Outcome: outcome(err, a.o.DryRun), Err: err})
 	}
-	if r.evictions > 0 { // those who left first have the scheduler try everybody
+	if r.evictions > 0 { // each eviction makes the scheduler retry pending pods, which clears nominations
 		a.keepPromises(ctx, r)
 	}
 	return results
@@ -116,7 +117,7 @@ func outcome(err error, dryRun bool) Outcome {
 	}
 }
 
-func (a *Actor) apply(ctx context.Context, r *round, action plan.Action) error {
+func (a *Actor) apply(ctx context.Context, r *reconcile, action plan.Action) error {
 	if a.o.DryRun {
 		return nil
 	}
@@ -128,7 +129,7 @@ func (a *Actor) apply(ctx context.Context, r *round, action plan.Action) error {
 	}
 	pool, err := a.pool(ctx, action.Pool)
 	switch {
-	case undoes(action.Verb) && apierrors.IsNotFound(err): // the node is left, and what stands on it is ours
+	case undoes(action.Verb) && apierrors.IsNotFound(err): // the pool is deleted, its node still has our annotations
 	case err != nil:
 		return err
 	case pool != nil && pool.Spec.Freeze && !undoes(action.Verb):
@@ -152,12 +153,12 @@ func (a *Actor) apply(ctx context.Context, r *round, action plan.Action) error {
 	case plan.RemoveNode:
 		return a.removeNode(ctx, r, pool, action)
 	default:
-		return fmt.Errorf("verb %q: not known here", action.Verb)
+		return fmt.Errorf("unknown verb %q", action.Verb)
 	}
 }
 
-// pool reads the action's pool as it is now; nil for an action on a node that is
-// of none.
+// pool reads the action's pool from the API server; nil for an action on a node
+// without a pool.
 func (a *Actor) pool(ctx context.Context, name string) (*v1alpha1.GPUNodePool, error) {
 	if name == "" {
 		return nil, nil
@@ -169,16 +170,16 @@ func (a *Actor) pool(ctx context.Context, name string) (*v1alpha1.GPUNodePool, e
 	return &pool, nil
 }
 
-// undoes reports a verb that ends what was begun. A freeze does not hold it up: it
-// lets nothing begin, and leaves nothing half done.
+// undoes reports whether a verb ends an operation under way. A freeze does not
+// stop such verbs: it prevents new operations and leaves none half done.
 func undoes(v plan.Verb) bool { return v == plan.Uncordon || v == plan.Rollback }
 
-// tries at a node that others write to as well: its kubelet, and the controller
-// that turns our cordon into a taint.
+// tries bounds the attempts to write a node after conflicts: kubelet and the node
+// lifecycle controller write to it as well.
 const tries = 4
 
-// onNode reads a node and does something about it, again where the node was
-// changed in between.
+// onNode reads a node and calls do with it. On a conflict it reads the node again
+// and repeats.
 func (a *Actor) onNode(ctx context.Context, name string, do func(*corev1.Node) error) error {
 	for try := 1; ; try++ {
 		var node corev1.Node
@@ -192,22 +193,22 @@ func (a *Actor) onNode(ctx context.Context, name string, do func(*corev1.Node) e
 	}
 }
 
-// onSeen is onNode for the very node that the plan was made on.
-func (a *Actor) onSeen(ctx context.Context, r *round, name string, do func(*corev1.Node) error) error {
+// onSeen is onNode for the node of the snapshot; it refuses another node of that name.
+func (a *Actor) onSeen(ctx context.Context, r *reconcile, name string, do func(*corev1.Node) error) error {
 	seen, ok := r.nodes[name]
 	if !ok {
 		return refuse("node %s was not in the snapshot", name)
 	}
 	return a.onNode(ctx, name, func(node *corev1.Node) error {
 		if !same(node, seen.UID, seen.Created) {
-			return refuse("node %s is another one than the plan was made on", name)
+			return refuse("node %s was recreated after the snapshot", name)
 		}
 		return do(node)
 	})
 }
 
-// same reports whether an object is the very one that was seen, not another of its
-// name. Where nobody said its UID it goes by when it was made, to the second.
+// same reports whether o is the object of the snapshot, not another one of the same
+// name. Where the snapshot has no UID, creation times are compared, to the second.
 func same(o client.Object, uid string, created time.Time) bool {
 	if uid != "" {
 		return string(o.GetUID()) == uid

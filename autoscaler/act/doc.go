@@ -1,5 +1,5 @@
-// Package act carries out a plan: one verb a file, each a short series of small
-// idempotent writes, in an order that leaves the whole state in the API server
-// whenever it is cut short. Before it writes it looks again: what the plan was
-// made on must still be true. It never decides, and never repairs a decision.
+// Package act carries out a plan. Each verb has a file and is a short series of
+// idempotent writes; after each write the API server holds the whole state, so that
+// an interrupted action can be continued. Before it writes, act reads the objects
+// again and refuses an action whose snapshot is out of date. It makes no decisions.
 package act

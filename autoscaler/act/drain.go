@@ -21,18 +21,18 @@ import (
 // drainReason in the cordon annotation.
 const drainReason = "drain"
 
-// drain records the drain on its node, cordons it in the same write and asks its
-// pods to leave. It is done when none is left; each round asks again those that a
-// budget or a checkpoint kept.
-func (a *Actor) drain(ctx context.Context, r *round, pool *v1alpha1.GPUNodePool, action plan.Action) error {
-	taken := time.Time{} // when its provider takes the node, zero where it does not
+// drain records the drain on its node, cordons the node in the same write and evicts
+// its pods. It is done when no pod is left; each reconcile tries again to evict those
+// that a PodDisruptionBudget or a checkpoint keeps.
+func (a *Actor) drain(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNodePool, action plan.Action) error {
+	taken := time.Time{} // when the provider terminates the node, zero for never
 	if action.Reason == plan.NodeInterrupted {
-		taken = r.nodes[action.Node].LeavesAt // admitted with a notice
+		taken = r.nodes[action.Node].LeavesAt // set: admitDrain has checked it
 	}
 	err := a.onSeen(ctx, r, action.Node, func(node *corev1.Node) error {
-		may := givesBack
+		may := removable
 		if !taken.IsZero() {
-			may = ofPool // no choice of the pool's
+			may = ofPool // the provider terminates it whatever the pool's spec
 		}
 		if err := may(pool, node); err != nil {
 			return err
@@ -56,9 +56,9 @@ func (a *Actor) drain(ctx context.Context, r *round, pool *v1alpha1.GPUNodePool,
 	return nil
 }
 
-// evictAll asks the pods of a node to leave, in the order in which the planner
-// takes things back: where a budget has room for one, the least urgent goes.
-func (a *Actor) evictAll(ctx context.Context, r *round, pods []corev1.Pod, taken time.Time) error {
+// evictAll evicts the pods of a node in the planner's order of reclaiming: lowest
+// priority first, then youngest first.
+func (a *Actor) evictAll(ctx context.Context, r *reconcile, pods []corev1.Pod, taken time.Time) error {
 	slices.SortStableFunc(pods, func(p, q corev1.Pod) int {
 		return cmp.Or(cmp.Compare(ptr.Deref(p.Spec.Priority, 0), ptr.Deref(q.Spec.Priority, 0)),
 			q.CreationTimestamp.Compare(p.CreationTimestamp.Time))
@@ -69,7 +69,7 @@ func (a *Actor) evictAll(ctx context.Context, r *round, pods []corev1.Pod, taken
 		if pod.DeletionTimestamp != nil || mayMoveNow(pod, r.now, taken) != nil {
 			continue
 		}
-		// 429 is a budget without room.
+		// 429: a PodDisruptionBudget allows no disruption.
 		err := a.evict(ctx, pod, graceUntil(pod, r.now, taken))
 		if err != nil && !apierrors.IsTooManyRequests(err) && !isGone(err) {
 			errs = append(errs, err)
@@ -78,12 +78,12 @@ func (a *Actor) evictAll(ctx context.Context, r *round, pods []corev1.Pod, taken
 	return errors.Join(errs...)
 }
 
-// cleanUp is how long before its node is taken a pod's grace ends, in seconds: time
-// to unmount, and for the API to hear of it.
+// cleanUp is the time between the end of a pod's grace period and the termination of
+// its node, in seconds: volumes are unmounted and the pod's status is reported.
 const cleanUp = 5
 
-// graceUntil shortens a pod's grace, in seconds, to what is left before its node
-// is taken; nil for its own.
+// graceUntil shortens a pod's grace period, in seconds, to the time left before its
+// node is terminated; nil for the pod's own.
 func graceUntil(pod *corev1.Pod, now, taken time.Time) *int64 {
 	if taken.IsZero() {
 		return nil
@@ -95,15 +95,15 @@ func graceUntil(pod *corev1.Pod, now, taken time.Time) *int64 {
 	return &left
 }
 
-// beginDrain makes sure that the drain stands on its node. One that is under way
-// keeps its start and its deadline; past that it is the planner's to give up.
-func (a *Actor) beginDrain(ctx context.Context, r *round, node *corev1.Node, action plan.Action) error {
+// beginDrain writes the drain to its node. A drain under way keeps its start and its
+// deadline; past the deadline the planner gives it up.
+func (a *Actor) beginDrain(ctx context.Context, r *reconcile, node *corev1.Node, action plan.Action) error {
 	record, underWay, err := v1alpha1.DrainOf(node)
 	switch {
 	case err != nil:
 		return refuse("node %s: %v", node.Name, err)
 	case underWay && record.Deadline.Before(r.now):
-		return refuse("node %s should have been drained by %s", node.Name, record.Deadline)
+		return refuse("drain of node %s is past its deadline, %s", node.Name, record.Deadline)
 	case !underWay:
 		if err := a.mayDrain(ctx, node, action); err != nil {
 			return err
@@ -121,8 +121,8 @@ func (a *Actor) beginDrain(ctx context.Context, r *round, node *corev1.Node, act
 	})
 }
 
-// mayDrain refuses a node that is somebody else's to empty, or cannot be emptied.
-// One that its provider takes is emptied as far as it can be.
+// mayDrain refuses a node that is cordoned by others or has a pod that must not be
+// moved. A node that the provider terminates is drained as far as possible.
 func (a *Actor) mayDrain(ctx context.Context, node *corev1.Node, action plan.Action) error {
 	if _, underWay, _ := partition.RecordOf(node); underWay {
 		return refuse("node %s has an operation under way", node.Name)

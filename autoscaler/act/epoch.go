@@ -23,8 +23,8 @@ var ErrDeposed = fmt.Errorf("%w: this replica no longer leads", errRefused)
 type EpochOptions struct {
 	// Holder is this replica's identity in the lease.
 	Holder string
-	// Lease that is held; empty where none is, which leaves only what the pools'
-	// statuses say.
+	// Lease of the leader election; empty without one: then only the epochs in the
+	// pools' statuses are checked.
 	Lease client.ObjectKey
 	// Live reads from the API server, never from a cache.
 	Live client.Reader
@@ -33,16 +33,16 @@ type EpochOptions struct {
 	Log *slog.Logger
 }
 
-// Epoch is one replica's turn at leading. Leader election alone lets a replica
-// that was stopped for a while go on with what it was about to write: it hears
-// too late that another leads. So every write of ours asks first, and the memory
-// that every round writes carries the epoch, compared and swapped.
+// Epoch is one replica's term as leader. Leader election alone does not stop a
+// replica that was suspended: it resumes its writes before it notices that another
+// replica leads. So every write first checks the lease, and the state that every
+// reconcile persists carries the epoch under compare-and-swap.
 //
-// What is left: a write that passed the question and is still on its way when
-// another replica takes over. It lands only where the object is as it was read,
-// since nodes, pools, targets and configs are written under their
-// resourceVersion; pods go under their UID, and nodes are made under names that
-// are taken once. An AWS group has nothing of the kind.
+// One race remains: a write that has passed the check and is in flight when another
+// replica takes over. It succeeds only where the object is unchanged: nodes, pools,
+// targets and configs are written with their resourceVersion, pods are evicted with
+// their UID, and nodes are created under unique names. An AWS Auto Scaling group has
+// no such precondition.
 //
 // It is safe for concurrent use.
 type Epoch struct {
@@ -50,8 +50,8 @@ type Epoch struct {
 
 	mu      sync.Mutex
 	term    int64 // 0: not begun
-	turns   int32 // of the lease when it began
-	deposed error // nil while we lead, as far as we know
+	changes int32 // the lease's transitions when the epoch began
+	deposed error // nil until another leader is observed
 }
 
 // NewEpoch returns an Epoch that has not begun.
@@ -65,8 +65,8 @@ func NewEpoch(o EpochOptions) *Epoch {
 	return &Epoch{o: o}
 }
 
-// Begin starts the epoch after the latest that is known of. The lease's count of
-// turns is not enough: it starts over when somebody deletes the lease.
+// Begin starts the epoch after the latest recorded term. The lease's transitions
+// alone do not suffice: their count restarts when the lease is deleted.
 func (e *Epoch) Begin(ctx context.Context, latest int64) error {
 	lease, err := e.lease(ctx)
 	if err != nil {
@@ -74,20 +74,20 @@ func (e *Epoch) Begin(ctx context.Context, latest int64) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.turns = turnsOf(lease)
-	e.term = max(int64(e.turns), latest+1)
+	e.changes = transitionsOf(lease)
+	e.term = max(int64(e.changes), latest+1)
 	e.o.Log.Info("leading", "term", e.term, "holder", e.o.Holder)
 	return nil
 }
 
-// Stamp is the epoch as it stands in a pool's memory.
+// Stamp is the epoch as it is written to a pool's status.
 func (e *Epoch) Stamp() *v1alpha1.Epoch {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return &v1alpha1.Epoch{Term: e.term, Holder: e.o.Holder}
 }
 
-// Follows is nil where memory that was written in epoch last is ours to replace.
+// Follows returns nil if this epoch may replace state that was written in epoch last.
 func (e *Epoch) Follows(last *v1alpha1.Epoch) error {
 	own := e.Stamp()
 	if last == nil || last.Term < own.Term || *last == *own {
@@ -97,10 +97,10 @@ func (e *Epoch) Follows(last *v1alpha1.Epoch) error {
 }
 
 // Check asks the API server whether this replica leads. An error other than
-// ErrDeposed means that nobody can tell.
+// ErrDeposed means that this is unknown.
 func (e *Epoch) Check(ctx context.Context) error {
 	e.mu.Lock()
-	deposed, turns := e.deposed, e.turns
+	deposed, changes := e.deposed, e.changes
 	e.mu.Unlock()
 	if deposed != nil {
 		return deposed
@@ -109,42 +109,42 @@ func (e *Epoch) Check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if lease != nil && turnsOf(lease) != turns {
-		return e.depose(fmt.Sprintf("the lease has changed hands %d times since", turnsOf(lease)-turns))
+	if lease != nil && transitionsOf(lease) != changes {
+		return e.depose(fmt.Sprintf("the lease has had %d transitions since", transitionsOf(lease)-changes))
 	}
 	return nil
 }
 
-// lease is the one that is held, nil where there is none to hold.
+// lease returns the lease that this replica holds, nil without leader election.
 func (e *Epoch) lease(ctx context.Context) (*coordinationv1.Lease, error) {
 	if e.o.Lease.Name == "" {
 		return nil, nil
 	}
 	var lease coordinationv1.Lease
 	if err := e.o.Live.Get(ctx, e.o.Lease, &lease); err != nil {
-		return nil, fmt.Errorf("asking who leads: getting lease %s: %w", e.o.Lease, err)
+		return nil, fmt.Errorf("checking leadership: getting lease %s: %w", e.o.Lease, err)
 	}
 	if holder := ptr.Deref(lease.Spec.HolderIdentity, ""); holder != e.o.Holder {
 		return nil, e.depose(fmt.Sprintf("lease %s is held by %q", e.o.Lease, holder))
 	}
-	// Both times are of this machine's clock: the holder writes them.
+	// Both times are of this machine's clock: the lease holder writes them.
 	if renewed := lease.Spec.RenewTime; renewed != nil {
 		end := renewed.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second)
 		if late := e.o.Now().Sub(end); late > 0 {
-			return nil, fmt.Errorf("%w: lease %s ran out %s ago", ErrDeposed, e.o.Lease, late.Round(time.Millisecond))
+			return nil, fmt.Errorf("%w: lease %s expired %s ago", ErrDeposed, e.o.Lease, late.Round(time.Millisecond))
 		}
 	}
 	return &lease, nil
 }
 
-func turnsOf(lease *coordinationv1.Lease) int32 {
+func transitionsOf(lease *coordinationv1.Lease) int32 {
 	if lease == nil {
 		return 0
 	}
 	return ptr.Deref(lease.Spec.LeaseTransitions, 0)
 }
 
-// depose ends the epoch: another one has begun, and ours never comes back.
+// depose ends the epoch for good: another one has begun.
 func (e *Epoch) depose(why string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -154,7 +154,7 @@ func (e *Epoch) depose(why string) error {
 	return e.deposed
 }
 
-// refused reports a write that was not done, once for each.
+// refused logs a write that the end of the epoch prevented.
 func (e *Epoch) refused(err error, what string) error {
 	if errors.Is(err, ErrDeposed) {
 		e.o.Log.Warn("write refused", "write", what, "err", err)

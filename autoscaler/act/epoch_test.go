@@ -21,7 +21,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 )
 
-// leased is an API server with a lease, and how many writes it took.
+// leased is an API server with a lease; it counts writes.
 type leased struct {
 	t      *testing.T
 	client client.WithWatch
@@ -40,8 +40,7 @@ func newLeased(t *testing.T, holder string) *leased {
 			RenewTime: ptr.To(metav1.NewMicroTime(start)), LeaseDurationSeconds: ptr.To[int32](15),
 		},
 	}
-	l.client = fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(lease, testPool(), testNode(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}}).
-		WithStatusSubresource(&v1alpha1.GPUNodePool{}).
+	l.client = fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(lease).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 				if key == l.key && l.unread {
@@ -53,7 +52,17 @@ func newLeased(t *testing.T, holder string) *leased {
 	return l
 }
 
-// change the lease as its next holder would.
+// epoch returns this replica's epoch, begun.
+func (l *leased) epoch(now func() time.Time) *Epoch {
+	l.t.Helper()
+	e := NewEpoch(EpochOptions{Holder: "us", Lease: l.key, Live: l.client, Now: now})
+	if err := e.Begin(l.t.Context(), 0); err != nil {
+		l.t.Fatal(err)
+	}
+	return e
+}
+
+// change updates the lease, as another replica would.
 func (l *leased) change(do func(*coordinationv1.LeaseSpec)) {
 	l.t.Helper()
 	var lease coordinationv1.Lease
@@ -66,77 +75,46 @@ func (l *leased) change(do func(*coordinationv1.LeaseSpec)) {
 	}
 }
 
-// counted is a client and a provider that only count.
-type counted struct {
-	client.Client
-	writes *int
-}
-
-func (c counted) Create(context.Context, client.Object, ...client.CreateOption) error {
-	*c.writes++
-	return nil
-}
-func (c counted) Update(context.Context, client.Object, ...client.UpdateOption) error {
-	*c.writes++
-	return nil
-}
-func (c counted) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
-	*c.writes++
-	return nil
-}
-func (c counted) Delete(context.Context, client.Object, ...client.DeleteOption) error {
-	*c.writes++
-	return nil
-}
-func (c counted) DeleteAllOf(context.Context, client.Object, ...client.DeleteAllOfOption) error {
-	*c.writes++
-	return nil
-}
-func (c counted) Apply(context.Context, runtime.ApplyConfiguration, ...client.ApplyOption) error {
-	*c.writes++
-	return nil
-}
-func (c counted) SubResource(string) client.SubResourceClient { return countedSub{nil, c.writes} }
-
-type countedSub struct {
-	client.SubResourceClient
-	writes *int
-}
-
-func (c countedSub) Create(context.Context, client.Object, client.Object, ...client.SubResourceCreateOption) error {
-	*c.writes++
-	return nil
-}
-func (c countedSub) Update(context.Context, client.Object, ...client.SubResourceUpdateOption) error {
-	*c.writes++
-	return nil
-}
-func (c countedSub) Patch(context.Context, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
-	*c.writes++
-	return nil
-}
-func (c countedSub) Apply(context.Context, runtime.ApplyConfiguration, ...client.SubResourceApplyOption) error {
-	*c.writes++
-	return nil
-}
-
+// countedPools is a provider that only counts writes.
 type countedPools struct {
 	pools.Provider
-	writes *int
+	wrote func() error
 }
 
-func (c countedPools) SetSize(context.Context, *v1alpha1.GPUNodePool, int) error {
-	*c.writes++
-	return nil
-}
+func (c countedPools) SetSize(context.Context, *v1alpha1.GPUNodePool, int) error { return c.wrote() }
 func (c countedPools) Delete(context.Context, *v1alpha1.GPUNodePool, []*corev1.Node) error {
-	*c.writes++
-	return nil
+	return c.wrote()
 }
 
-// every way there is to write something.
+// every returns all kinds of writes, by name.
 func (l *leased) every(e *Epoch) map[string]func(context.Context) error {
-	c, p := Fence(counted{l.client, &l.writes}, e), FencePools(countedPools{nil, &l.writes}, e)
+	wrote := func() error { l.writes++; return nil }
+	c, p := Fence(interceptor.NewClient(l.client, interceptor.Funcs{
+		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return wrote() },
+		Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error { return wrote() },
+		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			return wrote()
+		},
+		Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error { return wrote() },
+		DeleteAllOf: func(context.Context, client.WithWatch, client.Object, ...client.DeleteAllOfOption) error {
+			return wrote()
+		},
+		Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+			return wrote()
+		},
+		SubResourceCreate: func(context.Context, client.Client, string, client.Object, client.Object, ...client.SubResourceCreateOption) error {
+			return wrote()
+		},
+		SubResourceUpdate: func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {
+			return wrote()
+		},
+		SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+			return wrote()
+		},
+		SubResourceApply: func(context.Context, client.Client, string, runtime.ApplyConfiguration, ...client.SubResourceApplyOption) error {
+			return wrote()
+		},
+	}), e), FencePools(countedPools{nil, wrote}, e)
 	node, pod, pool := testNode(), &corev1.Pod{}, testPool()
 	merge := client.MergeFrom(&corev1.Node{})
 	return map[string]func(context.Context) error{
@@ -157,27 +135,27 @@ func (l *leased) every(e *Epoch) map[string]func(context.Context) error {
 	}
 }
 
-func TestEveryWriteAsksWhoLeads(t *testing.T) {
+func TestEveryWriteChecksLeadership(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		change  func(l *leased)
 		now     time.Time
-		deposed bool // else an error that is none of ErrDeposed, where refused
+		deposed bool // refused with ErrDeposed, not with another error
 		refused bool
 	}{
-		{name: "it leads", change: func(*leased) {}},
+		{name: "leading", change: func(*leased) {}},
 		{name: "another holds the lease", deposed: true, refused: true, change: func(l *leased) {
 			l.change(func(s *coordinationv1.LeaseSpec) { s.HolderIdentity = ptr.To("another") })
 		}},
 		{name: "another has held the lease since", deposed: true, refused: true, change: func(l *leased) {
 			l.change(func(s *coordinationv1.LeaseSpec) { s.LeaseTransitions = ptr.To[int32](6) })
 		}},
-		{name: "nobody holds it", deposed: true, refused: true, change: func(l *leased) {
+		{name: "no holder", deposed: true, refused: true, change: func(l *leased) {
 			l.change(func(s *coordinationv1.LeaseSpec) { s.HolderIdentity = ptr.To("") })
 		}},
-		{name: "it has run out", deposed: true, refused: true, change: func(*leased) {}, now: start.Add(16 * time.Second)},
-		{name: "it is nearly out", change: func(*leased) {}, now: start.Add(15 * time.Second)},
-		{name: "nobody can tell", refused: true, change: func(l *leased) { l.unread = true }},
+		{name: "expired", deposed: true, refused: true, change: func(*leased) {}, now: start.Add(16 * time.Second)},
+		{name: "about to expire", change: func(*leased) {}, now: start.Add(15 * time.Second)},
+		{name: "the API server does not answer", refused: true, change: func(l *leased) { l.unread = true }},
 		{name: "the lease is gone", refused: true, change: func(l *leased) {
 			if err := l.client.Delete(l.t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.key.Namespace, Name: l.key.Name}}); err != nil {
 				l.t.Fatal(err)
@@ -187,10 +165,7 @@ func TestEveryWriteAsksWhoLeads(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			l := newLeased(t, "us")
 			now := start
-			e := NewEpoch(EpochOptions{Holder: "us", Lease: l.key, Live: l.client, Now: func() time.Time { return now }})
-			if err := e.Begin(t.Context(), 0); err != nil {
-				t.Fatal(err)
-			}
+			e := l.epoch(func() time.Time { return now })
 			test.change(l)
 			if !test.now.IsZero() {
 				now = test.now
@@ -213,21 +188,18 @@ func TestEveryWriteAsksWhoLeads(t *testing.T) {
 	}
 }
 
-// TestAnEpochDoesNotComeBack: who was deposed stays so, though the lease says its
-// name again: what it knows is old.
+// TestAnEpochDoesNotComeBack: a deposed replica stays deposed although the lease has its
+// name again: its snapshot is from before.
 func TestAnEpochDoesNotComeBack(t *testing.T) {
 	l := newLeased(t, "us")
-	e := NewEpoch(EpochOptions{Holder: "us", Lease: l.key, Live: l.client, Now: func() time.Time { return start }})
-	if err := e.Begin(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
+	e := l.epoch(func() time.Time { return start })
 	l.change(func(s *coordinationv1.LeaseSpec) { s.HolderIdentity = ptr.To("another") })
 	if err := e.Check(t.Context()); !errors.Is(err, ErrDeposed) {
 		t.Fatal(err)
 	}
 	l.change(func(s *coordinationv1.LeaseSpec) { s.HolderIdentity = ptr.To("us") })
 	if err := e.Check(t.Context()); !errors.Is(err, ErrDeposed) {
-		t.Errorf("it leads again: %v", err)
+		t.Errorf("leading again: %v", err)
 	}
 }
 
@@ -240,7 +212,7 @@ func TestTerms(t *testing.T) {
 		want   int64
 	}{
 		{"the lease counts", l.key, 0, 4},
-		{"the lease was deleted and counts anew", l.key, 9, 10},
+		{"the lease was deleted and recreated", l.key, 9, 10},
 		{"no lease", client.ObjectKey{}, 2, 3},
 	} {
 		e := NewEpoch(EpochOptions{Holder: "us", Lease: test.lease, Live: l.client, Now: func() time.Time { return start }})
@@ -259,7 +231,7 @@ func TestTerms(t *testing.T) {
 			}
 		}
 		if err := e.Follows(nil); err != nil {
-			t.Errorf("%s: a pool that nobody has led: %v", test.name, err)
+			t.Errorf("%s: a pool without an epoch: %v", test.name, err)
 		}
 		if err := e.Follows(&v1alpha1.Epoch{Term: test.want, Holder: "another"}); !errors.Is(err, ErrDeposed) {
 			t.Errorf("%s: two in one term: %v", test.name, err)

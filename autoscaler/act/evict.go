@@ -16,9 +16,8 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// evict asks this very pod to leave, through the eviction API, so that budgets
-// hold, and grace periods: the pod's own, or the seconds given where there is no
-// time for that.
+// evict evicts the pod with this UID through the eviction API, which enforces
+// PodDisruptionBudgets. grace is the grace period in seconds, nil for the pod's own.
 func (a *Actor) evict(ctx context.Context, pod *corev1.Pod, grace *int64) error {
 	err := a.o.Client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
@@ -30,27 +29,27 @@ func (a *Actor) evict(ctx context.Context, pod *corev1.Pod, grace *int64) error 
 	return nil
 }
 
-// isGone reports that an eviction found nobody: the pod has left, or another of its
-// name has come.
+// isGone reports that the pod to evict no longer exists; another one of its name may.
 func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
 
-// mayMove refuses a pod that must stay, whatever the time.
+// mayMove refuses a pod that must never be moved.
 func mayMove(pod *corev1.Pod) error {
 	name := pod.Namespace + "/" + pod.Name
 	if kube.IsDaemon(pod) {
-		return refuse("pod %s belongs to its node", name)
+		return refuse("pod %s belongs to a DaemonSet or its node", name)
 	}
 	if !v1alpha1.SafeToEvict(pod) {
-		return refuse("pod %s says that it must not be moved", name)
+		return refuse("pod %s is annotated as not safe to evict", name)
 	}
 	if metav1.GetControllerOfNoCopy(pod) == nil {
-		return refuse("pod %s has no controller: nobody would make it again", name)
+		return refuse("pod %s has no controller that would recreate it", name)
 	}
 	return nil
 }
 
-// mayMoveNow refuses a pod that must stay, or must stay until later. Where its node
-// is taken at end, zero for never, it waits for its checkpoint until the last call.
+// mayMoveNow refuses a pod that must not be moved, or not before its checkpoint. A
+// node is terminated at end, zero for never: then a checkpoint is waited for until
+// plan.LastCall before end.
 func mayMoveNow(pod *corev1.Pod, now, end time.Time) error {
 	if err := mayMove(pod); err != nil {
 		return err

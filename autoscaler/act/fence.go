@@ -13,9 +13,9 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 )
 
-// Fence returns a client whose writes are refused with ErrDeposed once e is
-// over. Each asks the API server first. Reads pass. Without an epoch the client is
-// returned as it is.
+// Fence returns a client that checks e with the API server before each write, and
+// refuses the write with ErrDeposed once e has ended. Reads pass. Without an epoch
+// it returns c.
 func Fence(c client.Client, e *Epoch) client.Client {
 	if e == nil {
 		return c
@@ -28,7 +28,7 @@ type fenced struct {
 	epoch *Epoch
 }
 
-// may asks before the write of an object.
+// may checks the epoch before the write of an object.
 func (f fenced) may(ctx context.Context, verb string, o client.Object) error {
 	return f.epoch.may(ctx, fmt.Sprintf("%s %T %s", verb, o, client.ObjectKeyFromObject(o)))
 }
@@ -122,8 +122,8 @@ func (f fencedSub) Apply(ctx context.Context, o runtime.ApplyConfiguration, opts
 	return f.SubResourceClient.Apply(ctx, o, opts...)
 }
 
-// FencePools is Fence for providers, which may write elsewhere than to the API
-// server. Without an epoch the provider is returned as it is.
+// FencePools is Fence for providers, some of which write to cloud APIs. Without an
+// epoch it returns p.
 func FencePools(p pools.Provider, e *Epoch) pools.Provider {
 	if e == nil {
 		return p
@@ -143,7 +143,7 @@ func (f fencedPools) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, si
 	return f.Provider.SetSize(ctx, pool, size)
 }
 
-// Replace implements pools.Replacer, where the provider does.
+// Replace implements pools.Replacer if the provider does.
 func (f fencedPools) Replace(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
 	p, ok := f.Provider.(pools.Replacer)
 	if !ok {

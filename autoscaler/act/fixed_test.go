@@ -10,23 +10,22 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// TestFixedPoolStaysAsItIs: a plan that would change its size was made for another
-// kind of pool. It is refused before anything is written, and the provider would
-// refuse it, too.
+// TestFixedPoolStaysAsItIs: actions that change the size of a fixed pool are refused
+// before anything is written.
 func TestFixedPoolStaysAsItIs(t *testing.T) {
 	for name, c := range map[string]struct {
 		do  plan.Action
 		why string
 	}{
 		"grow":    {plan.Action{Verb: plan.ScaleUp, Pool: "p", From: 2, To: 3}, "pool p is fixed"},
-		"shrink":  {plan.Action{Verb: plan.RemoveNode, Pool: "p", Node: "p-1"}, "pool p gives no node back"},
-		"replace": {replaceFirst, "pool p gives no node back"},
-		"drain":   {drainAction(), "pool p gives no node back"},
+		"shrink":  {plan.Action{Verb: plan.RemoveNode, Pool: "p", Node: "p-1"}, "pool p does not scale down"},
+		"replace": {replaceFirst, "pool p does not scale down"},
+		"drain":   {drainAction(), "pool p does not scale down"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			control := newSick(t)
 			if got := control.actor.Apply(t.Context(), control.snap, plan.Plan{Actions: []plan.Action{c.do}})[0].Outcome; got == Refused {
-				t.Fatalf("%s: refused of a pool whose nodes are made, too", got)
+				t.Fatalf("%s: refused for a pool with a provider, too", got)
 			}
 			w := newSick(t)
 			edit(w, testPool(), func(p *v1alpha1.GPUNodePool) {
@@ -46,8 +45,7 @@ func TestFixedPoolStaysAsItIs(t *testing.T) {
 	}
 }
 
-// TestWhatAFixedProviderRefusesIsNoFailure: it is no reason to leave the pool alone
-// for a while.
+// TestWhatAFixedProviderRefusesIsNoFailure: a pool does not back off for it.
 func TestWhatAFixedProviderRefusesIsNoFailure(t *testing.T) {
 	if got := outcome(pools.NewFixed(nil).SetSize(t.Context(), testPool(), 3), false); got != Refused {
 		t.Error(got)

@@ -14,25 +14,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// promiseLasts is how long a place is kept for a pod: as long as a pod that was asked
-// to leave may take, and some more.
+// promiseLasts is how long capacity is reserved for a pod: the usual grace periods of
+// evicted pods, and a margin.
 const promiseLasts = 2 * time.Minute
 
-// promise is a place that is being made free for a pod.
+// promise is capacity on a node that is being freed for a pod.
 type promise struct {
 	node  string
 	until time.Time
 }
 
-// promise has the scheduler keep a place for the pods that it is about to be made free
-// for: while it looks at pods of the same or a lower priority it counts a nominated one
-// as if it ran there already. Otherwise whoever comes first has the place, and that is
-// often the successor of the pod that had to leave.
+// promise nominates pods for the node on which capacity is about to be freed for them.
+// For pods of the same or a lower priority the scheduler counts a nominated pod as
+// running there. Without a nomination the first pod takes the capacity, often the
+// replacement of the evicted one.
 //
-// It is a wish. The scheduler forgets it whenever it tries the pod and finds no room,
-// so each round nominates again until the pod is bound; what slips through is reclaimed
-// once more.
-func (a *Actor) promise(ctx context.Context, r *round, pods []string, node string) {
+// The scheduler clears a nomination whenever it tries the pod and finds no capacity,
+// so each reconcile nominates again until the pod is bound. Capacity that another pod
+// takes in between is reclaimed again.
+func (a *Actor) promise(ctx context.Context, r *reconcile, pods []string, node string) {
 	if !a.o.Nominate {
 		return
 	}
@@ -42,17 +42,17 @@ func (a *Actor) promise(ctx context.Context, r *round, pods []string, node strin
 	}
 }
 
-// breakPromise forgets pods whose place is not made free after all: nominated again and
-// again, they would keep others from whatever becomes free there. The nomination itself
-// goes with the scheduler's next try.
+// breakPromise forgets pods for which no capacity is freed after all: while nominated,
+// they keep other pods from the node. The scheduler's next attempt clears the nomination
+// itself.
 func (a *Actor) breakPromise(pods []string) {
 	for _, key := range pods {
 		delete(a.promises, key)
 	}
 }
 
-// keepPromises nominates again who has been forgotten, and forgets who needs it no more.
-func (a *Actor) keepPromises(ctx context.Context, r *round) {
+// keepPromises nominates pods again that are still pending, and forgets the others.
+func (a *Actor) keepPromises(ctx context.Context, r *reconcile) {
 	for _, key := range slices.Sorted(maps.Keys(a.promises)) {
 		p := a.promises[key]
 		if seen, ok := r.pod(key); !ok || seen.Node != "" || r.now.After(p.until) {
@@ -63,16 +63,16 @@ func (a *Actor) keepPromises(ctx context.Context, r *round) {
 	}
 }
 
-func (a *Actor) nominate(ctx context.Context, r *round, key, node string) {
+func (a *Actor) nominate(ctx context.Context, r *reconcile, key, node string) {
 	if err := a.tryNominate(ctx, r, key, node); err != nil && ctx.Err() == nil {
-		a.o.Log.Warn("a place is not kept for whom it is made free", "pod", key, "node", node, "err", err)
+		a.o.Log.Warn("nominating pod failed", "pod", key, "node", node, "err", err)
 	}
 }
 
-func (a *Actor) tryNominate(ctx context.Context, r *round, key, node string) error {
+func (a *Actor) tryNominate(ctx context.Context, r *reconcile, key, node string) error {
 	seen, ok := r.pod(key)
 	if !ok || seen.UID == "" {
-		return nil // it is still to be made
+		return nil // the pod is not created yet
 	}
 	namespace, name, _ := strings.Cut(key, "/")
 	var pod corev1.Pod
@@ -80,14 +80,14 @@ func (a *Actor) tryNominate(ctx context.Context, r *round, key, node string) err
 		return client.IgnoreNotFound(err)
 	}
 	if !same(&pod, seen.UID, seen.Created) || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || pod.Status.NominatedNodeName != "" {
-		return nil // it needs none, or has one; the scheduler's own is the better one
+		return nil // not pending, or nominated: the scheduler's own nomination takes precedence
 	}
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": pod.UID},
 		"status":   map[string]any{"nominatedNodeName": node},
 	})
 	if err != nil {
-		return fmt.Errorf("writing a nomination: %w", err)
+		return fmt.Errorf("encoding the nomination: %w", err)
 	}
 	return client.IgnoreNotFound(a.o.Client.Status().Patch(ctx, &pod, client.RawPatch(types.MergePatchType, patch)))
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// reclaim asks one pod to leave. It is done once the pod was asked: what it holds
-// is free when it has gone, which the next rounds see.
-func (a *Actor) reclaim(ctx context.Context, r *round, action plan.Action) error {
+// reclaim evicts one pod. It is done once the eviction is accepted: later reconciles
+// observe the released GPUs.
+func (a *Actor) reclaim(ctx context.Context, r *reconcile, action plan.Action) error {
 	seen, ok := r.pod(action.Pod)
 	if !ok {
 		return refuse("pod %s was not in the snapshot", action.Pod)
@@ -26,20 +26,20 @@ func (a *Actor) reclaim(ctx context.Context, r *round, action plan.Action) error
 	err := a.o.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &pod)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil // it has gone
+		return nil // already gone
 	case err != nil:
 		return fmt.Errorf("getting pod %s: %w", action.Pod, err)
 	case !same(&pod, seen.UID, seen.Created):
-		return refuse("pod %s is another one than the plan was made on", action.Pod)
+		return refuse("pod %s was recreated after the snapshot", action.Pod)
 	case pod.Spec.NodeName == "" || pod.Spec.NodeName != action.Node || seen.Node != action.Node:
-		return refuse("pod %s is on node %q, the plan was made on %q", action.Pod, pod.Spec.NodeName, action.Node)
+		return refuse("pod %s is on node %q, not %q as in the snapshot", action.Pod, pod.Spec.NodeName, action.Node)
 	case kube.IsOver(&pod), pod.DeletionTimestamp != nil:
-		return nil // it holds nothing, or was asked already
+		return nil // its GPUs are released, or about to be
 	}
 	if err := mayMoveNow(&pod, r.now, time.Time{}); err != nil {
 		return err
 	}
-	// Before, so that there is no moment at which the place is anybody's.
+	// Before the eviction, so that the freed capacity is reserved at any time.
 	a.promise(ctx, r, action.For, action.Node)
 	err = a.evict(ctx, &pod, nil)
 	if isGone(err) {
@@ -49,7 +49,7 @@ func (a *Actor) reclaim(ctx context.Context, r *round, action plan.Action) error
 		a.breakPromise(action.For)
 	}
 	if apierrors.IsTooManyRequests(err) {
-		return refuse("a budget has no room: %v", err)
+		return refuse("a PodDisruptionBudget allows no disruption: %v", err)
 	}
 	return err
 }

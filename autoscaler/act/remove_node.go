@@ -19,8 +19,8 @@ import (
 // removeReason in the cordon annotation.
 const removeReason = "remove"
 
-// removeNode gives one node back.
-func (a *Actor) removeNode(ctx context.Context, r *round, pool *v1alpha1.GPUNodePool, action plan.Action) error {
+// removeNode removes one empty node from its pool.
+func (a *Actor) removeNode(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNodePool, action plan.Action) error {
 	err := a.takeOut(ctx, r, pool, action, takeOut{
 		why: removeReason,
 		may: func(*corev1.Node) error {
@@ -44,15 +44,16 @@ func (a *Actor) removeNode(ctx context.Context, r *round, pool *v1alpha1.GPUNode
 // takeOut is one way for a node to leave its pool.
 type takeOut struct {
 	why  string                   // in the cordon annotation
-	may  func(*corev1.Node) error // refuses, before anything is written
-	take func(*corev1.Node) error // the node as it was last read
+	may  func(*corev1.Node) error // refuses, before the first write
+	take func(*corev1.Node) error // removes the node as last read
 }
 
-// takeOut takes an empty node away: it looks, cordons, looks again, and takes this
-// very node as it was last read. A pod that came in between keeps it.
-func (a *Actor) takeOut(ctx context.Context, r *round, pool *v1alpha1.GPUNodePool, action plan.Action, t takeOut) error {
+// takeOut takes an empty node out of its pool: it checks the node, cordons it, checks
+// again and calls t.take with the node as last read. A pod that was bound in between
+// keeps the node, which is uncordoned again.
+func (a *Actor) takeOut(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNodePool, action plan.Action, t takeOut) error {
 	err := a.onSeen(ctx, r, action.Node, func(node *corev1.Node) error {
-		if err := givesBack(pool, node); err != nil {
+		if err := removable(pool, node); err != nil {
 			return err
 		}
 		if _, underWay, _ := partition.RecordOf(node); underWay {
@@ -73,15 +74,15 @@ func (a *Actor) takeOut(ctx context.Context, r *round, pool *v1alpha1.GPUNodePoo
 		return err
 	}
 	return a.onSeen(ctx, r, action.Node, func(node *corev1.Node) error {
-		err := givesBack(pool, node)
+		err := removable(pool, node)
 		if err == nil {
 			err = a.empty(ctx, node.Name)
 		}
 		if err != nil {
 			if node.Annotations[v1alpha1.CordonAnnotation] != t.why {
-				return err // cordoned before, for a drain
+				return err // it was cordoned for a drain
 			}
-			// Should this fail, the planner asks for it next round.
+			// If this fails, the planner uncordons it in the next reconcile.
 			if undo := a.liftCordon(ctx, node, t.why); undo != nil {
 				return fmt.Errorf("%w; uncordoning it: %w", err, undo)
 			}
@@ -94,50 +95,50 @@ func (a *Actor) takeOut(ctx context.Context, r *round, pool *v1alpha1.GPUNodePoo
 // ofPool refuses a node that is not of the pool.
 func ofPool(pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
 	if pool == nil || node.Labels[v1alpha1.NodePoolLabel] != pool.Name {
-		return refuse("node %s is not of the pool that gives it back", node.Name)
+		return refuse("node %s is not of the action's pool", node.Name)
 	}
 	return nil
 }
 
-// givesBack refuses a node that is not the pool's to take away.
-func givesBack(pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
+// removable refuses a node that is not of the pool, or must not be removed.
+func removable(pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
 	if err := ofPool(pool, node); err != nil {
 		return err
 	}
 	if pool.Spec.ScaleDown.Disabled || pool.Spec.Provider.Fixed != nil {
-		return refuse("pool %s gives no node back", pool.Name)
+		return refuse("pool %s does not scale down", pool.Name)
 	}
 	if v1alpha1.ScaleDownDisabled(node) {
-		return refuse("node %s says that it must not be removed", node.Name)
+		return refuse("node %s is annotated to be kept", node.Name)
 	}
 	return nil
 }
 
-// notCordonedByOthers refuses a node that somebody else has taken out of service:
-// what they do there is not known.
+// notCordonedByOthers refuses a node that is cordoned without our annotation: it may
+// be under maintenance.
 func notCordonedByOthers(node *corev1.Node) error {
 	if node.Spec.Unschedulable && node.Annotations[v1alpha1.CordonAnnotation] == "" {
-		return refuse("somebody cordoned node %s", node.Name)
+		return refuse("node %s is cordoned by others", node.Name)
 	}
 	return nil
 }
 
 // strength of a pool.
 type strength struct {
-	nodes  int // Node objects that are not on their way out
-	target int // what its provider was last asked for
+	nodes  int // Node objects whose machines are not terminating
+	target int // the size last requested from the provider
 }
 
-// standing counts a pool now. A node that was taken away is of no pool any more,
-// though its object may be there for minutes.
+// standing counts the nodes of a pool now. A node whose machine terminates is not
+// counted, although its Node object may remain for minutes.
 func (a *Actor) standing(ctx context.Context, pool *v1alpha1.GPUNodePool) (strength, error) {
 	listing, err := a.o.Pools.List(ctx, pool)
 	if err != nil {
-		return strength{}, fmt.Errorf("asking the provider of pool %s: %w", pool.Name, err)
+		return strength{}, fmt.Errorf("listing pool %s at its provider: %w", pool.Name, err)
 	}
 	ofPool := client.MatchingLabels{v1alpha1.NodePoolLabel: pool.Name}
 	if len(listing.Going) == 0 {
-		// Of a thousand nodes, their names are a fifth of what they are.
+		// Metadata is a fifth of the size of whole nodes, and enough to count.
 		var names metav1.PartialObjectMetadataList
 		names.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
 		if err := a.o.Live.List(ctx, &names, ofPool); err != nil {
@@ -158,7 +159,7 @@ func (a *Actor) standing(ctx context.Context, pool *v1alpha1.GPUNodePool) (stren
 	return out, nil
 }
 
-// empty refuses while anything but daemons runs on the node.
+// empty refuses while any pod runs on the node but those of DaemonSets.
 func (a *Actor) empty(ctx context.Context, node string) error {
 	pods, err := a.podsOn(ctx, node)
 	if err != nil {

@@ -17,10 +17,10 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// repartition starts an operation: the configs, then the record and the cordon
-// in one write, then a last look at the node's pods, then the label. What is
-// missing after a crash is done by Resume.
-func (a *Actor) repartition(ctx context.Context, r *round, action plan.Action) error {
+// repartition starts an operation. It publishes the configs, writes the record and
+// the cordon at once, checks the node's pods again and sets the label. After a crash
+// Resume does the remaining steps.
+func (a *Actor) repartition(ctx context.Context, r *reconcile, action plan.Action) error {
 	var record partition.Record
 	err := a.onSeen(ctx, r, action.Node, func(node *corev1.Node) error {
 		var err error
@@ -33,14 +33,14 @@ func (a *Actor) repartition(ctx context.Context, r *round, action plan.Action) e
 		return err
 	}
 	if record.LabelAfter.After(r.now) {
-		return nil // Resume sets the label once mig-manager can know the config
+		return nil // Resume sets the label after ConfigDelay
 	}
 	return a.selectConfig(ctx, action.Node, record.ID)
 }
 
-// begin checks what the plan was made on, publishes the configs and returns the
-// record to put on the node.
-func (a *Actor) begin(ctx context.Context, r *round, node *corev1.Node, action plan.Action) (partition.Record, error) {
+// begin checks the node against the snapshot, publishes the configs and returns the
+// record to write to the node.
+func (a *Actor) begin(ctx context.Context, r *reconcile, node *corev1.Node, action plan.Action) (partition.Record, error) {
 	if _, underWay, _ := partition.RecordOf(node); underWay {
 		return partition.Record{}, refuse("node %s has an operation under way", node.Name)
 	}
@@ -53,7 +53,7 @@ func (a *Actor) begin(ctx context.Context, r *round, node *corev1.Node, action p
 		return partition.Record{}, err
 	}
 	if offered, want := partition.Advertised(node), before.Resources(); !partition.SameOffer(offered, want) {
-		return partition.Record{}, refuse("node %s offers %v, the plan was made on %v", node.Name, offered, want)
+		return partition.Record{}, refuse("node %s advertises %v, not %v as in the snapshot", node.Name, offered, want)
 	}
 	added := false
 	if !byAgent {
@@ -62,15 +62,15 @@ func (a *Actor) begin(ctx context.Context, r *round, node *corev1.Node, action p
 		}
 	}
 	record := partition.Record{
-		ID: action.Operation, Card: action.Card, Model: action.Model, Whole: !before[action.Card].MIG,
+		ID: action.Operation, GPU: action.GPU, Model: action.Model, Whole: !before[action.GPU].MIG,
 		Target: action.Target.String(), Before: action.Before.String(),
 		Config: after.Name(), Previous: partition.FirstName(node.Labels[partition.ConfigLabel]),
 		Expect: after.Resources(), Was: before.Resources(), Pods: r.podsOn(node.Name),
 		Started: r.now, Deadline: action.Deadline, LabelAfter: r.now,
 	}
 	if byAgent {
-		record.ForAgent(r.nodes[action.Node].Cards)
-		// Nobody would answer, and the node would be cordoned for nothing.
+		record.ForAgent(r.nodes[action.Node].GPUs)
+		// Without an agent that is ready the node would be cordoned to no effect.
 		if err := partition.AgentReady(node, record.UUID, r.now); err != nil {
 			return partition.Record{}, refuse("node %s: %v", node.Name, err)
 		}
@@ -87,9 +87,9 @@ func (a *Actor) begin(ctx context.Context, r *round, node *corev1.Node, action p
 	return record, nil
 }
 
-// name finds the configs to select and to go back to by what they say: the label may
-// name one that is gone, or that the node has not been cut to since. missing is true
-// where mig-manager has never seen one of them.
+// name sets the record's configs, the one to select and the one to roll back to, by
+// their content: the node's label may name a config that is deleted or was never
+// applied. missing is true if one of them is new to mig-manager.
 func (a *Actor) name(ctx context.Context, node *corev1.Node, before partition.NodeLayout, record *partition.Record) (missing bool, err error) {
 	gives, err := a.o.Partition.Gives(ctx, record.Previous, before)
 	if err != nil {
@@ -104,40 +104,40 @@ func (a *Actor) name(ctx context.Context, node *corev1.Node, before partition.No
 	return missing, err
 }
 
-// layouts returns the node's layout as the plan saw it and as it wants it. The
+// layouts returns the node's MIG layout in the snapshot and after the action. The
 // snapshot must agree with the action.
 func layouts(tables mig.Tables, seen *plan.Node, action plan.Action, keepsBusy bool) (before, after partition.NodeLayout, err error) {
 	if action.Operation == "" {
 		return nil, nil, refuse("the operation has no name")
 	}
-	i := slices.IndexFunc(seen.Cards, func(c plan.Card) bool { return c.Index == action.Card })
+	i := slices.IndexFunc(seen.GPUs, func(c plan.GPU) bool { return c.Index == action.GPU })
 	if i < 0 {
-		return nil, nil, refuse("node %s has no card %d", seen.Name, action.Card)
+		return nil, nil, refuse("node %s has no GPU %d", seen.Name, action.GPU)
 	}
-	card := seen.Cards[i]
-	if have := partition.Placements(card); !have.Equal(action.Before) {
-		return nil, nil, refuse("card %d of %s is cut into %s, the plan was made on %s", card.Index, seen.Name, have, action.Before)
+	device := seen.GPUs[i]
+	if have := partition.Placements(device); !have.Equal(action.Before) {
+		return nil, nil, refuse("GPU %d of %s has the layout %s, not %s as in the plan", device.Index, seen.Name, have, action.Before)
 	}
-	for _, inst := range card.Instances {
+	for _, inst := range device.Instances {
 		stays := keepsBusy && inst.Placed && slices.Contains(action.Target, inst.Placement)
-		if inst.Holder != "" && !stays {
-			return nil, nil, refuse("card %d of %s is held by %s: mig-manager can only change an empty card, an agent only what is idle", card.Index, seen.Name, inst.Holder)
+		if inst.AllocatedTo != "" && !stays {
+			return nil, nil, refuse("GPU %d of %s is allocated to %s: mig-manager repartitions free GPUs only, an agent free instances only", device.Index, seen.Name, inst.AllocatedTo)
 		}
 	}
-	if !card.HoldersKnown || len(card.Holders) > 0 {
-		return nil, nil, refuse("card %d of %s is not known to be empty", card.Index, seen.Name)
+	if !device.AllocationKnown || len(device.AllocatedTo) > 0 {
+		return nil, nil, refuse("GPU %d of %s is allocated, or its allocation is unknown", device.Index, seen.Name)
 	}
-	if before, err = partition.LayoutOf(tables, seen.Cards); err != nil {
+	if before, err = partition.LayoutOf(tables, seen.GPUs); err != nil {
 		return nil, nil, fmt.Errorf("node %s: %w", seen.Name, err)
 	}
-	if after, err = before.With(tables, action.Card, action.Model, action.Target); err != nil {
+	if after, err = before.With(tables, action.GPU, action.Model, action.Target); err != nil {
 		return nil, nil, fmt.Errorf("node %s: %w", seen.Name, err)
 	}
 	return before, after, nil
 }
 
-// selectConfig sets the label for an operation that is recorded, unless a pod
-// came to the node before the cordon took hold: it may hold the card.
+// selectConfig sets the label for a recorded operation. It ends the operation if a pod
+// was bound to the node before the cordon took effect: the GPU may be allocated to it.
 func (a *Actor) selectConfig(ctx context.Context, name, operation string) error {
 	return a.onNode(ctx, name, func(node *corev1.Node) error {
 		record, ok, err := partition.RecordOf(node)
@@ -158,13 +158,13 @@ func (a *Actor) selectConfig(ctx context.Context, name, operation string) error 
 			if err := a.o.Partition.Unmark(ctx, node, record); err != nil {
 				return err
 			}
-			return refuse("pod %s came to node %s meanwhile", key, name)
+			return refuse("pod %s was bound to node %s meanwhile", key, name)
 		}
 		return a.o.Partition.Select(ctx, node, record)
 	})
 }
 
-// gpuPods returns the keys of the pods with GPUs that are on a node now.
+// gpuPods returns the keys of the pods with GPUs that are on a node, sorted.
 func (a *Actor) gpuPods(ctx context.Context, node string) ([]string, error) {
 	pods, err := a.podsOn(ctx, node)
 	if err != nil {
@@ -172,7 +172,7 @@ func (a *Actor) gpuPods(ctx context.Context, node string) ([]string, error) {
 	}
 	var keys []string
 	for i := range pods {
-		// A demand that nobody can read may be for the card as well.
+		// An unreadable demand may include the GPU.
 		if d, err := demand.FromResources(kube.ExtendedRequests(&pods[i])); err != nil || !d.Zero() {
 			keys = append(keys, pods[i].Namespace+"/"+pods[i].Name)
 		}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/plan"
@@ -19,23 +18,15 @@ var (
 
 func TestRepartitionThatSucceeds(t *testing.T) {
 	w := newWorld(t, nil)
-	w.want(Done, w.cut())
-	n := w.node()
-	r, ok, err := partition.RecordOf(n)
-	if !ok || err != nil || !r.Cordoned || !n.Spec.Unschedulable {
-		t.Fatalf("record %+v %v %v, unschedulable %v", r, ok, err, n.Spec.Unschedulable)
+	w.want(Done, w.repartition())
+	n, r := w.node(), w.record()
+	if !r.Cordoned || !n.Spec.Unschedulable {
+		t.Fatalf("record %+v, unschedulable %v", r, n.Spec.Unschedulable)
 	}
 	if n.Labels[partition.ConfigLabel] != r.Config || n.Labels[partition.StateLabel] != "" {
 		t.Errorf("labels %v, want config %s and no answer", n.Labels, r.Config)
 	}
-	var cm corev1.ConfigMap
-	if err := w.client.Get(t.Context(), partition.DefaultConfigMap, &cm); err != nil {
-		t.Fatal(err)
-	}
-	c, err := partition.ParseConfig(cm.Data[partition.ConfigKey])
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := w.configs()
 	if counts, _, known := c.Counts(r.Config, 0); !known || counts["3g.40gb"] != 2 {
 		t.Errorf("config %s: %v", r.Config, counts)
 	}
@@ -49,7 +40,7 @@ func TestRepartitionThatSucceeds(t *testing.T) {
 		want    plan.Phase
 	}{
 		{partition.StatePending, nil, plan.PhasePending},
-		{partition.StateSuccess, asSevenths, plan.PhasePending}, // the plugin is behind
+		{partition.StateSuccess, asSevenths, plan.PhasePending}, // the device plugin lags
 		{partition.StateSuccess, asHalves, plan.PhaseSucceeded},
 	} {
 		w.answer(step.state, step.offered)
@@ -62,10 +53,7 @@ func TestRepartitionThatSucceeds(t *testing.T) {
 	}
 	w.want(Refused, plan.Action{Verb: plan.Uncordon, Node: "p-1", Operation: "another"})
 	w.want(Done, plan.Action{Verb: plan.Uncordon, Node: "p-1", Operation: "op"})
-	n = w.node()
-	if n.Spec.Unschedulable || n.Annotations[partition.RecordAnnotation] != "" {
-		t.Errorf("still cordoned or recorded: %v %v", n.Spec.Unschedulable, n.Annotations)
-	}
+	w.inService()
 	before := w.writes
 	w.want(Done, plan.Action{Verb: plan.Uncordon, Node: "p-1", Operation: "op"})
 	if w.writes != before {
@@ -75,7 +63,7 @@ func TestRepartitionThatSucceeds(t *testing.T) {
 
 func TestRepartitionThatFailsIsUndone(t *testing.T) {
 	w := newWorld(t, nil)
-	w.want(Done, w.cut())
+	w.want(Done, w.repartition())
 	w.answer(partition.StateFailed, asSevenths)
 	if op := partition.OperationOf(w.node()); op.Phase != plan.PhaseFailed {
 		t.Fatalf("phase %s", op.Phase)
@@ -83,20 +71,20 @@ func TestRepartitionThatFailsIsUndone(t *testing.T) {
 	undo := plan.Action{Verb: plan.Rollback, Pool: "p", Node: "p-1", Operation: "op"}
 	w.want(Waiting, undo)
 	n := w.node()
-	r, _, _ := partition.RecordOf(n)
+	r := w.record()
 	if n.Labels[partition.ConfigLabel] != r.Previous || r.Undo == nil || !n.Spec.Unschedulable {
 		t.Fatalf("labels %v, record %+v", n.Labels, r)
 	}
 	if op := partition.OperationOf(n); op.Phase != plan.PhaseFailed {
-		t.Errorf("phase %s while going back: the planner must go on asking", op.Phase)
+		t.Errorf("phase %s during the rollback: the planner must repeat it", op.Phase)
 	}
 	writes := w.writes
 	w.want(Waiting, undo)
 	if w.writes != writes {
 		t.Error("wrote again while mig-manager works")
 	}
-	// mig-manager fails once more: it acts on a change of the label only, and what
-	// failed may need a moment.
+	// mig-manager fails again. It acts on a change of the label only, and is retried
+	// after a pause.
 	w.answer(partition.StateFailed, asSevenths)
 	writes = w.writes
 	w.want(Waiting, undo)
@@ -110,16 +98,13 @@ func TestRepartitionThatFailsIsUndone(t *testing.T) {
 	}
 	w.answer(partition.StateSuccess, asSevenths)
 	w.want(Done, undo)
-	n = w.node()
-	if n.Spec.Unschedulable || n.Annotations[partition.RecordAnnotation] != "" {
-		t.Errorf("still cordoned or recorded: %v", n.Annotations)
-	}
+	w.inService()
 	w.want(Done, undo)
 }
 
 func TestUndoGivesUpLoudly(t *testing.T) {
 	w := newWorld(t, nil)
-	w.want(Done, w.cut())
+	w.want(Done, w.repartition())
 	undo := plan.Action{Verb: plan.Rollback, Pool: "p", Node: "p-1", Operation: "op"}
 	for range partition.MaxUndoAttempts {
 		w.answer(partition.StateFailed, asSevenths)
@@ -129,86 +114,49 @@ func TestUndoGivesUpLoudly(t *testing.T) {
 	w.answer(partition.StateFailed, asSevenths)
 	w.want(Failed, undo)
 	if !w.node().Spec.Unschedulable {
-		t.Error("a node nobody could restore was given to the scheduler")
+		t.Error("a node that could not be restored was uncordoned")
 	}
 }
 
-func TestSomebodyElsesCordonStays(t *testing.T) {
+func TestForeignCordonStays(t *testing.T) {
 	w := newWorld(t, nil)
-	n := w.node()
-	n.Spec.Unschedulable = true
-	if err := w.client.Update(t.Context(), n); err != nil {
-		t.Fatal(err)
-	}
-	w.want(Done, w.cut())
+	edit(w, testNode(), func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	w.want(Done, w.repartition())
 	w.answer(partition.StateSuccess, asHalves)
 	w.want(Done, plan.Action{Verb: plan.Uncordon, Node: "p-1", Operation: "op"})
 	if !w.node().Spec.Unschedulable {
-		t.Error("somebody else's cordon was lifted")
-	}
-}
-
-func TestPreconditionsOfARepartition(t *testing.T) {
-	for name, change := range map[string]func(*world){
-		"offers something else": func(w *world) { w.answer(partition.StateSuccess, asHalves) },
-		"another incarnation":   func(w *world) { w.snap.Nodes[0].Created = start.Add(-time.Hour) },
-		"held":                  func(w *world) { w.snap.Nodes[0].Cards[0].Instances[3].Holder = "ns/x" },
-		"holders unknown":       func(w *world) { w.snap.Nodes[0].Cards[0].HoldersKnown = false },
-		"cut otherwise":         func(w *world) { w.snap.Nodes[0].Cards[0].Instances = nil },
-		"not in the snapshot":   func(w *world) { w.snap.Nodes = nil },
-		"frozen":                func(w *world) { w.actor.o.Policy.Freeze = true },
-		"pool frozen": func(w *world) {
-			pool := testPool()
-			_ = w.client.Get(t.Context(), client.ObjectKey{Name: "p"}, pool)
-			pool.Spec.Freeze = true
-			if err := w.client.Update(t.Context(), pool); err != nil {
-				t.Fatal(err)
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, nil)
-			change(w)
-			before := w.writes
-			w.want(Refused, w.cut())
-			if w.writes != before {
-				t.Errorf("%d writes for a refused action", w.writes-before)
-			}
-		})
+		t.Error("a cordon that is not ours was lifted")
 	}
 }
 
 func TestPodThatCameMeanwhile(t *testing.T) {
 	w := newWorld(t, nil, gpuPod("late", "p-1"))
-	w.want(Refused, w.cut())
+	w.want(Refused, w.repartition())
 	n := w.node()
 	if n.Spec.Unschedulable || n.Annotations[partition.RecordAnnotation] != "" || n.Labels[partition.ConfigLabel] != "" {
 		t.Errorf("left behind: %v %v %v", n.Spec.Unschedulable, n.Annotations, n.Labels)
 	}
 	known := newWorld(t, nil, gpuPod("early", "p-1"))
 	p := plan.Pod{Namespace: "ns", Name: "early", Node: "p-1"}
-	p.Demand.Cards = 1
+	p.Demand.GPUs = 1
 	known.snap.Pods = []plan.Pod{p}
-	known.want(Done, known.cut())
+	known.want(Done, known.repartition())
 }
 
-// TestResume: the label waits until mig-manager can know a new config, and is
-// set by whoever leads then.
+// TestResume: the label of a new config is set after ConfigDelay, by the replica that
+// leads then.
 func TestResume(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.ConfigDelay = time.Minute })
-	w.want(Done, w.cut())
+	w.want(Done, w.repartition())
 	resume := func(after time.Duration, want bool) {
 		t.Helper()
-		if err := w.actor.Resume(t.Context(), start.Add(after)); err != nil {
-			t.Fatal(err)
-		}
-		r, _, _ := partition.RecordOf(w.node())
-		if got := w.node().Labels[partition.ConfigLabel] == r.Config; got != want {
+		w.must(w.actor.Resume(t.Context(), start.Add(after)))
+		if got := w.node().Labels[partition.ConfigLabel] == w.record().Config; got != want {
 			t.Errorf("after %s: selected %v, want %v", after, got, want)
 		}
 	}
 	resume(59*time.Second, false)
-	resume(6*time.Minute, false) // overdue: the planner's to undo
+	resume(6*time.Minute, false) // overdue: the planner undoes it
 	resume(time.Minute, true)
 	writes := w.writes
 	resume(2*time.Minute, true)
@@ -217,46 +165,28 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestUndoBeforeTheLabel: what never was selected needs no mig-manager to undo.
+// TestUndoBeforeTheLabel: a config that was never selected is undone without mig-manager.
 func TestUndoBeforeTheLabel(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.ConfigDelay = time.Minute })
-	w.want(Done, w.cut())
+	w.want(Done, w.repartition())
 	w.want(Done, plan.Action{Verb: plan.Rollback, Pool: "p", Node: "p-1", Operation: "op"})
-	if n := w.node(); n.Spec.Unschedulable || n.Annotations[partition.RecordAnnotation] != "" {
-		t.Error("still cordoned or recorded")
-	}
+	w.inService()
 }
 
-// TestTidyKeepsWhatIsUsed: of many configs only those go that no node needs.
+// TestTidyKeepsWhatIsUsed: only configs that no node uses are removed.
 func TestTidyKeepsWhatIsUsed(t *testing.T) {
 	w := newWorld(t, nil)
-	w.want(Done, w.cut())
-	used, _, _ := partition.RecordOf(w.node())
-	var cm corev1.ConfigMap
-	if err := w.client.Get(t.Context(), partition.DefaultConfigMap, &cm); err != nil {
-		t.Fatal(err)
-	}
-	c, err := partition.ParseConfig(cm.Data[partition.ConfigKey])
-	if err != nil {
-		t.Fatal(err)
-	}
+	w.want(Done, w.repartition())
+	used := w.record()
+	cm, c := w.configMap()
 	for i := range 200 {
 		c.MIGConfigs[fmt.Sprintf("gpuscale-%010d", i)] = c.MIGConfigs[used.Config]
 	}
 	c.MIGConfigs["all-disabled"] = c.MIGConfigs[used.Config]
 	cm.Data[partition.ConfigKey] = c.String()
-	if err := w.client.Update(t.Context(), &cm); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.actor.Resume(t.Context(), start); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.client.Get(t.Context(), partition.DefaultConfigMap, &cm); err != nil {
-		t.Fatal(err)
-	}
-	if c, err = partition.ParseConfig(cm.Data[partition.ConfigKey]); err != nil {
-		t.Fatal(err)
-	}
+	w.must(w.client.Update(t.Context(), cm))
+	w.must(w.actor.Resume(t.Context(), start))
+	c = w.configs()
 	for _, name := range []string{used.Config, used.Previous, "all-disabled"} {
 		if _, ok := c.MIGConfigs[name]; !ok {
 			t.Errorf("config %s is gone", name)

@@ -17,11 +17,11 @@ import (
 // replaceReason in the cordon annotation.
 const replaceReason = "replace"
 
-// replace has a sick node replaced. A provider that knows how does it in one step,
-// by the machine's identity and without its size ever changing. For any other the
-// node is removed and as many nodes asked for as before: cut short in between, the
-// pool is one smaller, and grows again for its minimum or for the next pod.
-func (a *Actor) replace(ctx context.Context, r *round, pool *v1alpha1.GPUNodePool, action plan.Action) error {
+// replace replaces a sick node. A pools.Replacer does it in one step, by the machine's
+// identity and without changing the pool's size. With any other provider the node is
+// removed and the previous size requested again: if that is interrupted, the pool is
+// one node smaller and grows again for its minimum or for the next pod.
+func (a *Actor) replace(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNodePool, action plan.Action) error {
 	size := 0
 	err := a.takeOut(ctx, r, pool, action, takeOut{
 		why: replaceReason,
@@ -41,8 +41,8 @@ func (a *Actor) replace(ctx context.Context, r *round, pool *v1alpha1.GPUNodePoo
 	return err
 }
 
-// errNoSuccessor marks an error of a replacement of which the first half is done.
-var errNoSuccessor = errors.New("asking for its successor")
+// errNoSuccessor marks a replacement whose node is removed and not yet requested again.
+var errNoSuccessor = errors.New("requesting its replacement")
 
 func (a *Actor) replaceNode(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node, size int) error {
 	if p, ok := a.o.Pools.(pools.Replacer); ok {
@@ -59,9 +59,9 @@ func (a *Actor) replaceNode(ctx context.Context, pool *v1alpha1.GPUNodePool, nod
 	return nil
 }
 
-// sizeNow is what the pool's provider was last asked for. A plan made on more
-// nodes than there are would ask for one that we have given back: it is refused.
-func (a *Actor) sizeNow(ctx context.Context, r *round, pool *v1alpha1.GPUNodePool) (int, error) {
+// sizeNow is the size last requested from the pool's provider. It refuses a snapshot
+// with more nodes than the pool has: its size would bring back a removed node.
+func (a *Actor) sizeNow(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNodePool) (int, error) {
 	seen, ok := r.pools[pool.Name]
 	if !ok {
 		return 0, refuse("pool %s was not in the snapshot", pool.Name)
@@ -71,18 +71,18 @@ func (a *Actor) sizeNow(ctx context.Context, r *round, pool *v1alpha1.GPUNodePoo
 		return 0, err
 	}
 	if nodes := have.nodes + r.gone[pool.Name]; nodes < seen.Size {
-		return 0, refuse("pool %s has %d nodes, the plan was made on %d", pool.Name, nodes, seen.Size)
+		return 0, refuse("pool %s has %d nodes, not %d as in the snapshot", pool.Name, nodes, seen.Size)
 	}
 	return seen.Target - r.gone[pool.Name], nil
 }
 
-// mayReplace checks the bounds on replacing, and that the node is sick.
-func (r *round) mayReplace(node, pool string) error {
+// mayReplace checks that the node is sick, and the limits on replacing.
+func (r *reconcile) mayReplace(node, pool string) error {
 	if !sick(r.nodes[node]) {
-		return refuse("no card of node %s is sick", node)
+		return refuse("no GPU of node %s is sick", node)
 	}
 	if r.replaced[pool] {
-		return refuse("a node of pool %s was replaced in this round", pool)
+		return refuse("a node of pool %s was replaced in this reconcile", pool)
 	}
 	for _, last := range r.memory.LastReplace {
 		if since := r.now.Sub(last.At); last.Name == pool && since < r.policy.ReplaceInterval {
@@ -100,11 +100,11 @@ func (r *round) mayReplace(node, pool string) error {
 		}
 	}
 	if share := float64(ill) / float64(max(1, all)); ill > 1 && share > r.policy.MaxSickShare {
-		return refuse("%d of %d nodes of pool %s are sick: then it is not the nodes", ill, all, pool)
+		return refuse("%d of %d nodes of pool %s are sick, more than policy.maxSickShare: a common cause is likely", ill, all, pool)
 	}
 	return nil
 }
 
 func sick(n *plan.Node) bool {
-	return n != nil && slices.ContainsFunc(n.Cards, func(c plan.Card) bool { return c.Health == gpu.Sick })
+	return n != nil && slices.ContainsFunc(n.GPUs, func(c plan.GPU) bool { return c.Health == gpu.Sick })
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,15 +18,15 @@ import (
 
 var replaceFirst = plan.Action{Verb: plan.Replace, Pool: "p", Node: "p-1", Reason: plan.NodeSick}
 
-// newSick is a pool of two of which the first node has a sick card.
+// newSick is a world with a second node; the first one has a sick GPU.
 func newSick(t *testing.T, more ...client.Object) *world {
 	t.Helper()
 	second := testNode()
 	second.Name = "p-2"
 	w := newWorld(t, nil, append(more, second)...)
 	w.snap.Pools = []plan.Pool{{Name: "p", Size: 2, Target: 2, Max: 3}}
-	w.snap.Nodes = append(w.snap.Nodes, plan.Node{Name: "p-2", Pool: "p", Created: start, Ready: true, Cards: []plan.Card{sevenths()}})
-	w.snap.Nodes[0].Cards[0].Health = gpu.Sick
+	w.snap.Nodes = append(w.snap.Nodes, plan.Node{Name: "p-2", Pool: "p", Created: start, Ready: true, GPUs: []plan.GPU{sevenths()}})
+	w.snap.Nodes[0].GPUs[0].Health = gpu.Sick
 	return w
 }
 
@@ -42,7 +41,7 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// TestReplaceAfterADrain: the cordon and the record of the drain go with the node.
+// TestReplaceAfterADrain: the new node has no cordon and no drain record.
 func TestReplaceAfterADrain(t *testing.T) {
 	w := newSick(t, replica("a", "p-1"))
 	w.want(Refused, replaceFirst) // a pod is there
@@ -56,46 +55,11 @@ func TestReplaceAfterADrain(t *testing.T) {
 	}
 }
 
-func TestReplaceRefused(t *testing.T) {
-	for name, change := range map[string]func(*world){
-		"a pod runs there": func(w *world) {
-			if err := w.client.Create(w.t.Context(), replica("a", "p-1")); err != nil {
-				w.t.Fatal(err)
-			}
-		},
-		"no card is sick":     func(w *world) { w.snap.Nodes[0].Cards[0].Health = gpu.Healthy },
-		"health is unknown":   func(w *world) { w.snap.Nodes[0].Cards[0].Health = gpu.HealthUnknown },
-		"it is not the nodes": func(w *world) { w.snap.Nodes[1].Cards[0].Health = gpu.Sick },
-		"replacing is off":    func(w *world) { w.actor.o.Policy.SickAfter = 0 },
-		"one was replaced": func(w *world) {
-			w.snap.Memory.LastReplace = []plan.Stamp{{Name: "p", At: start.Add(-59 * time.Minute)}}
-		},
-		"the pool has shrunk": func(w *world) { w.snap.Pools[0].Size = 3 },
-		"the pool is unknown": func(w *world) { w.snap.Pools = nil },
-		"it is another node":  func(w *world) { w.snap.Nodes[0].Created = start.Add(-time.Hour) },
-		"it is of no pool":    func(w *world) { edit(w, testNode(), func(n *corev1.Node) { delete(n.Labels, v1alpha1.NodePoolLabel) }) },
-		"the pool keeps nodes": func(w *world) {
-			edit(w, testPool(), func(p *v1alpha1.GPUNodePool) { p.Spec.ScaleDown.Disabled = true })
-		},
-		"everything is frozen": func(w *world) { w.actor.o.Policy.Freeze = true },
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newSick(t)
-			change(w)
-			writes := w.writes
-			w.want(Refused, replaceFirst)
-			if got := w.nodes(); len(got) != 2 || w.writes != writes {
-				t.Errorf("nodes %v, %d writes", got, w.writes-writes)
-			}
-		})
-	}
-}
-
-// TestReplaceOnceARound: of two sick nodes in a plan one is replaced.
-func TestReplaceOnceARound(t *testing.T) {
+// TestReplaceOncePerReconcile: of two sick nodes in a plan one is replaced.
+func TestReplaceOncePerReconcile(t *testing.T) {
 	w := newSick(t)
 	w.actor.o.Policy.MaxSickShare = 1
-	w.snap.Nodes[1].Cards[0].Health = gpu.Sick
+	w.snap.Nodes[1].GPUs[0].Health = gpu.Sick
 	second := replaceFirst
 	second.Node = "p-2"
 	if r := w.do(replaceFirst, second); r.Outcome != Refused {
@@ -107,85 +71,101 @@ func TestReplaceOnceARound(t *testing.T) {
 	}
 }
 
-// TestReplaceBesideARemoval: what was given back in the same round does not come back.
+// TestReplaceBesideARemoval: a node removed in the same reconcile is not requested again.
 func TestReplaceBesideARemoval(t *testing.T) {
 	w := newSick(t)
-	w.want(Done, replaceFirst)
-	again := newSick(t)
-	if r := again.do(plan.Action{Verb: plan.RemoveNode, Pool: "p", Node: "p-2"}, replaceFirst); r.Outcome != Done {
+	if r := w.do(plan.Action{Verb: plan.RemoveNode, Pool: "p", Node: "p-2"}, replaceFirst); r.Outcome != Done {
 		t.Fatalf("%s: %v", r.Outcome, r.Err)
 	}
-	if got := again.nodes(); !slices.Equal(got, []string{"p-1"}) {
+	if got := w.nodes(); !slices.Equal(got, []string{"p-1"}) {
 		t.Errorf("nodes %v", got)
 	}
 }
 
-// TestReplaceCutShort: the provider takes the node and fails to make another. It
-// is said, and nothing is cordoned that is left.
-func TestReplaceCutShort(t *testing.T) {
+// TestReplaceInterrupted: the provider removes the node and fails to add another. The
+// action fails.
+func TestReplaceInterrupted(t *testing.T) {
 	w := newSick(t)
-	w.actor.o.Pools = stockOut{w.actor.o.Pools}
+	w.actor.o.Pools = provider{Provider: w.actor.o.Pools, setSize: func(int) error { return errors.New("insufficient capacity") }}
 	w.want(Failed, replaceFirst)
 	if got := w.nodes(); !slices.Equal(got, []string{"p-2"}) {
 		t.Errorf("nodes %v", got)
 	}
 }
 
-// stockOut is a provider that has no more nodes.
-type stockOut struct{ pools.Provider }
-
-func (stockOut) SetSize(context.Context, *v1alpha1.GPUNodePool, int) error {
-	return errors.New("insufficient capacity")
+// provider is a fake that delegates where its function is nil.
+type provider struct {
+	pools.Provider
+	list    func() (pools.Listing, error)
+	setSize func(size int) error
+	delete  func() error
+	replace func(*corev1.Node) error
 }
 
-// TestTargetStays: nodes that are on their way are neither forgotten nor asked
-// for twice.
+func (p provider) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (pools.Listing, error) {
+	if p.list != nil {
+		return p.list()
+	}
+	return p.Provider.List(ctx, pool)
+}
+
+func (p provider) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int) error {
+	if p.setSize != nil {
+		if err := p.setSize(size); err != nil {
+			return err
+		}
+	}
+	return p.Provider.SetSize(ctx, pool, size)
+}
+
+func (p provider) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, nodes []*corev1.Node) error {
+	if p.delete != nil {
+		return p.delete()
+	}
+	return p.Provider.Delete(ctx, pool, nodes)
+}
+
+func (p provider) Replace(_ context.Context, _ *v1alpha1.GPUNodePool, node *corev1.Node) error {
+	if p.replace != nil {
+		return p.replace(node)
+	}
+	return errors.ErrUnsupported
+}
+
+// TestTargetStays: the requested size includes upcoming nodes, and does not exceed max.
 func TestTargetStays(t *testing.T) {
 	w := newSick(t)
-	asked := 0
-	w.actor.o.Pools = counting{w.actor.o.Pools, &asked}
+	requested := 0
+	count := func(size int) error { requested = size; return nil }
+	w.actor.o.Pools = provider{Provider: w.actor.o.Pools, setSize: count}
 	w.snap.Pools[0].Target = 3
 	w.want(Done, replaceFirst)
-	if asked != 3 {
-		t.Errorf("asked for %d nodes, the target was 3", asked)
+	if requested != 3 {
+		t.Errorf("requested %d nodes, the target was 3", requested)
 	}
 	small := newSick(t)
-	small.actor.o.Pools = counting{small.actor.o.Pools, &asked}
+	small.actor.o.Pools = provider{Provider: small.actor.o.Pools, setSize: count}
 	edit(small, testPool(), func(p *v1alpha1.GPUNodePool) { p.Spec.Max = 1 })
 	small.want(Done, replaceFirst)
-	if asked != 1 {
-		t.Errorf("asked for %d nodes of a pool whose max is 1", asked)
+	if requested != 1 {
+		t.Errorf("requested %d nodes of a pool with max 1", requested)
 	}
 }
 
-type counting struct {
-	pools.Provider
-	asked *int
-}
-
-func (c counting) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int) error {
-	*c.asked = size
-	return c.Provider.SetSize(ctx, pool, size)
-}
-
-// TestPodBetweenLookAndDelete: a pod that came after the cordon was decided keeps
-// the node, and the cordon goes.
+// TestPodBetweenLookAndDelete: a pod bound between check and deletion keeps the node, which
+// is uncordoned.
 func TestPodBetweenLookAndDelete(t *testing.T) {
 	w := newSick(t)
 	w.actor.o.Live = &late{Reader: w.client, come: func() {
 		p := replica("late", "p-1")
 		p.CreationTimestamp = metav1.Time{}
-		if err := w.client.Create(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
+		w.must(w.client.Create(t.Context(), p))
 	}}
 	w.want(Refused, replaceFirst)
-	if n := w.node(); n.Spec.Unschedulable || len(n.Annotations) != 0 {
-		t.Errorf("cordoned %v, annotations %v", n.Spec.Unschedulable, n.Annotations)
-	}
+	w.inService()
 }
 
-// late has something happen after pods were first listed.
+// late calls come after pods are first listed.
 type late struct {
 	client.Reader
 	come func()

@@ -13,10 +13,9 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 )
 
-// Resume does what is left of operations that were decided and recorded and
-// whose config is not selected yet: it had to wait, or we were stopped in
-// between. Nothing is decided here; past its deadline an operation is the
-// planner's to undo.
+// Resume continues recorded operations whose config is not selected yet, because of
+// ConfigDelay or a restart. It decides nothing; past its deadline an operation is
+// undone by the planner.
 func (a *Actor) Resume(ctx context.Context, now time.Time) error {
 	if a.o.DryRun {
 		return nil
@@ -43,8 +42,8 @@ func (a *Actor) Resume(ctx context.Context, now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// goOn selects the config of an operation that is recorded. One that was not before
-// everything, or its pool, was frozen is taken back: nothing has been done yet.
+// goOn selects the config of a recorded operation. Under a freeze, of the policy or of
+// the pool, it removes the record instead: the node is unchanged until then.
 func (a *Actor) goOn(ctx context.Context, node *corev1.Node, record partition.Record) error {
 	frozen := a.o.Policy.Freeze
 	if name := node.Labels[v1alpha1.NodePoolLabel]; name != "" && !frozen {
@@ -60,13 +59,13 @@ func (a *Actor) goOn(ctx context.Context, node *corev1.Node, record partition.Re
 	return a.onNode(ctx, node.Name, func(node *corev1.Node) error {
 		now, ok, err := partition.RecordOf(node)
 		if err != nil || !ok || now.ID != record.ID || now.Undo != nil || now.IsSelected(node) {
-			return nil // it went on meanwhile; what became of it is the planner's
+			return nil // it changed meanwhile; the planner continues it
 		}
 		return a.o.Partition.Unmark(ctx, node, now)
 	})
 }
 
-// tidyEvery is how often configs that no node uses any more are removed.
+// tidyEvery is the interval between removals of unused configs.
 const tidyEvery = 10 * time.Minute
 
 func (a *Actor) tidy(ctx context.Context) error {
@@ -80,7 +79,7 @@ func (a *Actor) tidy(ctx context.Context) error {
 		used[node.Labels[partition.ConfigLabel]] = true
 		record, ok, err := partition.RecordOf(node)
 		if err != nil {
-			return nil // nobody knows what it needs
+			return nil // its configs are unknown
 		}
 		if ok {
 			used[record.Config], used[record.Previous] = true, true
@@ -89,12 +88,11 @@ func (a *Actor) tidy(ctx context.Context) error {
 	return a.o.Partition.Collect(ctx, used)
 }
 
-// due reports whether a node's operation waits for its label to be set.
+// due returns a node's operation and whether its label is to be set now.
 func due(node *corev1.Node, now time.Time) (partition.Record, bool) {
 	record, ok, err := partition.RecordOf(node)
 	if !ok || err != nil || record.Undo != nil {
 		return partition.Record{}, false
 	}
-	waits := !record.IsSelected(node)
-	return record, waits && !now.Before(record.LabelAfter) && !now.After(record.Deadline)
+	return record, !record.IsSelected(node) && !now.Before(record.LabelAfter) && !now.After(record.Deadline)
 }

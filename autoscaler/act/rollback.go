@@ -11,25 +11,25 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// leastPatience with an attempt to go back, whatever the operation's own
-// deadline was.
-const leastPatience = 30 * time.Second
+// minRollbackTimeout bounds one rollback attempt from below, whatever the operation's
+// own timeout.
+const minRollbackTimeout = 30 * time.Second
 
-// rollback takes one step back. The planner asks again each round until the
+// rollback does one step of a rollback. The planner repeats it each reconcile until the
 // operation is gone from the node.
-func (a *Actor) rollback(ctx context.Context, r *round, action plan.Action) error {
+func (a *Actor) rollback(ctx context.Context, r *reconcile, action plan.Action) error {
 	return a.onNode(ctx, action.Node, func(node *corev1.Node) error {
 		record, ok, err := partition.RecordOf(node)
 		switch {
 		case err != nil:
 			return fmt.Errorf("node %s: %w; remove it by hand", node.Name, err)
 		case !ok:
-			return nil // it is gone
+			return nil // already undone
 		case record.ID != action.Operation:
 			return refuse("node %s has operation %s under way, not %s", node.Name, record.ID, action.Operation)
 		}
-		patience := max(leastPatience, record.Deadline.Sub(record.Started))
-		done, err := a.o.Partition.Undo(ctx, node, record, r.now, patience)
+		timeout := max(minRollbackTimeout, record.Deadline.Sub(record.Started))
+		done, err := a.o.Partition.Undo(ctx, node, record, r.now, timeout)
 		if err == nil && !done {
 			return fmt.Errorf("%w for mig-manager to restore %s", errWaiting, record.Previous)
 		}

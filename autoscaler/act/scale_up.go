@@ -7,13 +7,13 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// scaleUp asks the provider for a size. Sizes are absolute, so a plan made on a
-// count from before our own last scale-up asks for what is already there. One
-// from before our own last removal would ask for more than anybody wants: it is
-// refused, and the next round sees the new count.
-func (a *Actor) scaleUp(ctx context.Context, r *round, pool *v1alpha1.GPUNodePool, action plan.Action) error {
+// scaleUp requests a size from the provider. Sizes are absolute, so a snapshot from
+// before our last scale-up requests the present size. A snapshot from before our last
+// removal would request too many nodes: it is refused, and the next reconcile observes
+// the present size.
+func (a *Actor) scaleUp(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNodePool, action plan.Action) error {
 	if pool == nil {
-		return refuse("no pool is named")
+		return refuse("the action has no pool")
 	}
 	if pool.Spec.Provider.Fixed != nil {
 		return refuse("pool %s is fixed", pool.Name)
@@ -26,7 +26,7 @@ func (a *Actor) scaleUp(ctx context.Context, r *round, pool *v1alpha1.GPUNodePoo
 		return err
 	}
 	if seen := r.pools[pool.Name].Size; have.nodes < seen {
-		return refuse("pool %s has %d nodes, the plan was made on %d", pool.Name, have.nodes, seen)
+		return refuse("pool %s has %d nodes, not %d as in the snapshot", pool.Name, have.nodes, seen)
 	}
 	return a.o.Pools.SetSize(ctx, pool, action.To)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// stale writes to the cluster and reads what it was when the test began: an
-// informer cache that has not heard of our own writes.
+// stale writes to the cluster and reads its state from the start of the test, like an
+// informer cache that lags behind our own writes.
 type stale struct {
 	client.Client
 	before client.Reader
@@ -46,8 +46,7 @@ func newStaleWorld(t *testing.T, more ...client.Object) *world {
 	}, more...)
 }
 
-// TestStaleCache: the same plan again, made before the cache heard of what the
-// first did, changes nothing more.
+// TestStaleCache: repeating a plan while the cache lags behind its writes changes nothing.
 func TestStaleCache(t *testing.T) {
 	t.Run("scale up", func(t *testing.T) {
 		w := newStaleWorld(t)
@@ -75,32 +74,28 @@ func TestStaleCache(t *testing.T) {
 		w := newStaleWorld(t, second)
 		w.snap.Pools = []plan.Pool{{Name: "p", Size: 2, Target: 2, Max: 3}}
 		w.want(Done, plan.Action{Verb: plan.RemoveNode, Pool: "p", Node: "p-1"})
-		w.want(Refused, plan.Action{Verb: plan.ScaleUp, Pool: "p", From: 2, To: 3}) // it would make two
+		w.want(Refused, plan.Action{Verb: plan.ScaleUp, Pool: "p", From: 2, To: 3}) // it would add two
 		w.snap.Pools[0].Size = 1
 		w.want(Done, plan.Action{Verb: plan.ScaleUp, Pool: "p", From: 1, To: 2})
 		if got := w.nodes(); len(got) != 2 {
 			t.Errorf("nodes %v", got)
 		}
 	})
-	t.Run("removed and made again under its name", func(t *testing.T) {
+	t.Run("recreated under its name", func(t *testing.T) {
 		w := newStaleWorld(t)
-		if err := w.client.Delete(t.Context(), testNode()); err != nil {
-			t.Fatal(err)
-		}
+		w.must(w.client.Delete(t.Context(), testNode()))
 		again := testNode()
 		again.CreationTimestamp.Time = start.AddDate(0, 0, 1)
-		if err := w.client.Create(t.Context(), again); err != nil {
-			t.Fatal(err)
-		}
+		w.must(w.client.Create(t.Context(), again))
 		w.want(Refused, plan.Action{Verb: plan.RemoveNode, Pool: "p", Node: "p-1"})
-		w.want(Refused, w.cut())
+		w.want(Refused, w.repartition())
 	})
 	t.Run("repartition", func(t *testing.T) {
 		w := newStaleWorld(t)
-		w.want(Done, w.cut())
+		w.want(Done, w.repartition())
 		record := w.node().Annotations[partition.RecordAnnotation]
 		writes := w.writes
-		other := w.cut()
+		other := w.repartition()
 		other.Operation = "another"
 		w.want(Refused, other)
 		if w.writes != writes || w.node().Annotations[partition.RecordAnnotation] != record {

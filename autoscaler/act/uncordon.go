@@ -13,8 +13,8 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// uncordon ends a repartition that succeeded, or lifts a cordon of ours that
-// nothing stands behind any more. Somebody else's cordon stays.
+// uncordon ends a repartition that succeeded, or lifts a cordon of ours whose
+// operation has ended. A cordon without our annotation stays.
 func (a *Actor) uncordon(ctx context.Context, action plan.Action) error {
 	return a.onNode(ctx, action.Node, func(node *corev1.Node) error {
 		record, ok, err := partition.RecordOf(node)
@@ -34,14 +34,14 @@ func (a *Actor) uncordon(ctx context.Context, action plan.Action) error {
 	})
 }
 
-// liftCordon lifts a cordon that says why, and ends a drain with it. A drain of a
-// node that somebody else cordoned ends, and theirs stays.
+// liftCordon lifts a cordon of ours with this reason and ends the node's drain. A
+// cordon without our annotation stays.
 func (a *Actor) liftCordon(ctx context.Context, node *corev1.Node, why string) error {
 	by := node.Annotations[v1alpha1.CordonAnnotation]
 	_, draining := node.Annotations[v1alpha1.DrainAnnotation]
 	switch {
 	case by == "" && !draining:
-		return nil // it is done
+		return nil // already lifted
 	case by != "" && by != why:
 		return refuse("node %s is cordoned by %s, not %s", node.Name, by, why)
 	}
@@ -54,8 +54,8 @@ func (a *Actor) liftCordon(ctx context.Context, node *corev1.Node, why string) e
 	})
 }
 
-// cordon makes a node unschedulable and says why, in one write. A node that
-// somebody else cordoned stays theirs.
+// cordon makes a node unschedulable and annotates the reason, in one write. It leaves a
+// node alone that is cordoned already.
 func (a *Actor) cordon(ctx context.Context, node *corev1.Node, why string) error {
 	if node.Spec.Unschedulable {
 		return nil
@@ -78,7 +78,7 @@ func annotate(n *corev1.Node, key, value string) {
 	n.Annotations[key] = value
 }
 
-// patchNode writes a change unless the node has changed since it was read.
+// patchNode writes a change, under the resourceVersion that was read.
 func (a *Actor) patchNode(ctx context.Context, node *corev1.Node, change func(*corev1.Node)) error {
 	base := client.MergeFromWithOptions(node.DeepCopy(), client.MergeFromWithOptimisticLock{})
 	change(node)

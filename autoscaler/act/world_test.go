@@ -29,17 +29,17 @@ import (
 
 var start = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 
-// world is a small cluster: pool "p" with node "p-1", one H100 cut into seven.
+// world is a small cluster: pool "p" with node "p-1", one H100 with seven 1g instances.
 type world struct {
 	t      *testing.T
 	client client.WithWatch
 	writes int
-	// evicted are the pods asked to leave, with the UID that was named.
+	// evicted are the evicted pods, with the UID of the precondition.
 	evicted []string
-	// graces are the same pods' names, with the seconds they were given where those
-	// are not their own.
+	// graces are the same pods' names, with the grace period in seconds where it is not
+	// the pod's own.
 	graces []string
-	// full are pods whose budget has no room.
+	// full are pods whose PodDisruptionBudget allows no disruption.
 	full  map[string]bool
 	actor *Actor
 	snap  plan.Snapshot
@@ -72,7 +72,7 @@ func newWorld(t *testing.T, change func(*Options), more ...client.Object) *world
 			SubResourceCreate: func(ctx context.Context, c client.Client, sub string, o, body client.Object, opts ...client.SubResourceCreateOption) error {
 				if eviction, ok := body.(*policyv1.Eviction); ok {
 					if w.full[o.GetName()] {
-						return apierrors.NewTooManyRequests("the budget has no room", 0)
+						return apierrors.NewTooManyRequests("the budget allows no disruption", 0)
 					}
 					grace := eviction.Name
 					if s := eviction.DeleteOptions.GracePeriodSeconds; s != nil {
@@ -94,7 +94,7 @@ func newWorld(t *testing.T, change func(*Options), more ...client.Object) *world
 	}
 	w.actor = New(o)
 	w.snap = plan.Snapshot{Now: start, Nodes: []plan.Node{{
-		Name: "p-1", Pool: "p", Created: start, Ready: true, Cards: []plan.Card{sevenths()},
+		Name: "p-1", Pool: "p", Created: start, Ready: true, GPUs: []plan.GPU{sevenths()},
 	}}}
 	return w
 }
@@ -106,7 +106,7 @@ func testPool() *v1alpha1.GPUNodePool {
 			Min: 0, Max: 3,
 			Provider: v1alpha1.Provider{KWOK: &v1alpha1.KWOKProvider{}},
 			Template: v1alpha1.NodeTemplate{
-				Product: "NVIDIA-H100-80GB-HBM3", Cards: 1,
+				Product: "NVIDIA-H100-80GB-HBM3", GPUs: 1,
 				CPU: resource.MustParse("32"), Memory: resource.MustParse("256Gi"),
 			},
 			MIG: &v1alpha1.MIG{BootLayout: []map[string]int32{{"1g.10gb": 7}}},
@@ -138,10 +138,10 @@ func layout(t *testing.T, text string) mig.Layout {
 	return l
 }
 
-// sevenths is a free card with seven 1g instances.
-func sevenths() plan.Card {
+// sevenths is a free GPU with seven 1g instances.
+func sevenths() plan.GPU {
 	model, _ := gpu.ParseProduct("H100-80GB")
-	c := plan.Card{Device: gpu.Device{Model: model}, MIG: true, HoldersKnown: true}
+	c := plan.GPU{Device: gpu.Device{Model: model}, MIG: true, AllocationKnown: true}
 	profile, _ := h100().Exact("1g.10gb")
 	for i := range 7 {
 		c.Instances = append(c.Instances, plan.Instance{Placement: mig.Placement{Profile: profile, Start: i}, Placed: true})
@@ -149,8 +149,8 @@ func sevenths() plan.Card {
 	return c
 }
 
-// cut is the action that makes halves of the card.
-func (w *world) cut() plan.Action {
+// repartition is the action that makes two 3g instances of the GPU.
+func (w *world) repartition() plan.Action {
 	return plan.Action{
 		Verb: plan.Repartition, Pool: "p", Node: "p-1", Model: "H100-80GB", Operation: "op",
 		Before: partition.Placements(sevenths()), Target: layout(w.t, "3g.40gb@0 3g.40gb@4"),
@@ -164,7 +164,7 @@ func (w *world) do(actions ...plan.Action) Result {
 	return results[len(results)-1]
 }
 
-// want does the action and fails unless it ends like this.
+// want carries out the action and fails the test unless it has this outcome.
 func (w *world) want(outcome Outcome, action plan.Action) {
 	w.t.Helper()
 	if r := w.do(action); r.Outcome != outcome {
@@ -175,27 +175,59 @@ func (w *world) want(outcome Outcome, action plan.Action) {
 func (w *world) node() *corev1.Node {
 	w.t.Helper()
 	var n corev1.Node
-	if err := w.client.Get(w.t.Context(), client.ObjectKey{Name: "p-1"}, &n); err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(w.client.Get(w.t.Context(), client.ObjectKey{Name: "p-1"}, &n))
 	return &n
 }
 
-// answer plays mig-manager and the device plugin.
+// must fails the test for an error.
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// record is the operation recorded on the node.
+func (w *world) record() partition.Record {
+	w.t.Helper()
+	r, ok, err := partition.RecordOf(w.node())
+	if !ok || err != nil {
+		w.t.Fatalf("record %+v, %v, %v", r, ok, err)
+	}
+	return r
+}
+
+// inService fails the test if the node is cordoned or has an operation under way.
+func (w *world) inService() {
+	w.t.Helper()
+	if n := w.node(); n.Spec.Unschedulable || n.Annotations[partition.RecordAnnotation]+n.Annotations[v1alpha1.DrainAnnotation]+n.Annotations[v1alpha1.CordonAnnotation] != "" {
+		w.t.Errorf("cordoned %v, annotations %v", n.Spec.Unschedulable, n.Annotations)
+	}
+}
+
+// configMap is mig-manager's, and its content.
+func (w *world) configMap() (*corev1.ConfigMap, partition.Config) {
+	w.t.Helper()
+	var cm corev1.ConfigMap
+	w.must(w.client.Get(w.t.Context(), partition.DefaultConfigMap, &cm))
+	c, err := partition.ParseConfig(cm.Data[partition.ConfigKey])
+	w.must(err)
+	return &cm, c
+}
+
+func (w *world) configs() partition.Config { _, c := w.configMap(); return c }
+
+// answer fakes mig-manager and the device plugin.
 func (w *world) answer(state string, offered map[string]string) {
 	w.t.Helper()
 	n := w.node()
 	n.Labels[partition.StateLabel] = state
-	if err := w.client.Update(w.t.Context(), n); err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(w.client.Update(w.t.Context(), n))
 	n.Status.Allocatable = corev1.ResourceList{}
 	for name, q := range offered {
 		n.Status.Allocatable[corev1.ResourceName(name)] = resource.MustParse(q)
 	}
-	if err := w.client.Status().Update(w.t.Context(), n); err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(w.client.Status().Update(w.t.Context(), n))
 }
 
 func gpuPod(name, node string) *corev1.Pod {
@@ -207,7 +239,7 @@ func gpuPod(name, node string) *corev1.Pod {
 	}
 }
 
-// replica is a gpuPod that somebody would make again, with a UID of its own.
+// replica is a gpuPod with a controller and a UID.
 func replica(name, node string, annotations ...string) *corev1.Pod {
 	p := gpuPod(name, node)
 	p.UID, p.CreationTimestamp = types.UID("uid-"+name), metav1.NewTime(start)
@@ -219,13 +251,11 @@ func replica(name, node string, annotations ...string) *corev1.Pod {
 	return p
 }
 
-// pods are those that are there.
+// pods are the names of the pods there are, sorted.
 func (w *world) pods() []string {
 	w.t.Helper()
 	var list corev1.PodList
-	if err := w.client.List(w.t.Context(), &list); err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(w.client.List(w.t.Context(), &list))
 	var names []string
 	for _, p := range list.Items {
 		names = append(names, p.Name)
@@ -234,14 +264,10 @@ func (w *world) pods() []string {
 	return names
 }
 
-// edit changes an object as somebody else would.
+// edit changes an object, as another client would.
 func edit[T client.Object](w *world, o T, change func(T)) {
 	w.t.Helper()
-	if err := w.client.Get(w.t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(w.client.Get(w.t.Context(), client.ObjectKeyFromObject(o), o))
 	change(o)
-	if err := w.client.Update(w.t.Context(), o); err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(w.client.Update(w.t.Context(), o))
 }

@@ -1,8 +1,6 @@
-// Command bench measures gpuscale-autoscaler as a built program on a real control
-// plane: how long pods wait for the provider to be asked, how much is bought for
-// them, and what that costs in processor time, memory and requests. The nodes are
-// KWOK's; Cluster API's controllers and Prometheus are doubles in this process:
-// see the types machines and exporters.
+// Command bench measures the CPU time and the memory of the gpuscale-autoscaler program on
+// a real control plane: idle with full nodes, and during a burst of pods. KWOK fakes the
+// nodes, sandbox/neighbours Cluster API's controllers, and type exporters Prometheus.
 package main
 
 import (
@@ -14,25 +12,28 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"strconv"
-	"strings"
 	"syscall"
+	"text/tabwriter"
 	"time"
-
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/gpuscale/gpuscale/internal/procstat"
 )
+
+type options struct {
+	nodes, pods int
+	idle        time.Duration
+}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	o, err := parse(os.Args[1:], os.Stderr)
 	if err == nil {
-		err = run(ctx, o)
+		err = run(ctx, o, os.Stdout)
 	}
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -40,130 +41,60 @@ func main() {
 	}
 }
 
-type options struct {
-	nodes   int
-	pods    []int
-	pools   int
-	surplus int
-	idle    time.Duration
-	output  string
-	binary  string
-	keep    string
-	boot    time.Duration
-	// profiles is a folder, empty for none.
-	profiles string
-	readers  bool // whether there is a Prometheus
-	// scheduler is pack or spread.
-	scheduler string
-}
-
-const about = `bench measures gpuscale-autoscaler on a real control plane with KWOK nodes.
-
--nodes nodes of 8 cards are there and full. Then for each of -pods so many pods come at once, asking for 1, 2 … 8, 1, 2 …
-cards; -pools pools of a double of Cluster API could grow for them. "pending" is when a watch shows the pod's condition
-PodScheduled=False; "call" is when a watch shows the first write of a MachineDeployment's replicas after which all pools
-together have cards for that pod and for all that were pending before it. The bound is all cards asked for, by eight.
-After that: the largest burst's pods leave -surplus nodes; a gang of eight; MIG.
-
-Processor time and memory are the kernel's (/proc), requests the API server's audit log's, loops the program's own
-histogram's, read often enough that most readings have one round in them; a reading with more counts as one loop.
-Everything shares the machine: processor time and counts are what to compare, times only on a quiet one.
-
-It ends with status 1 if a goal is missed.`
-
 func parse(args []string, out io.Writer) (o options, err error) {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(out)
-	f.Usage = func() {
-		fmt.Fprintln(out, about)
-		f.PrintDefaults()
-	}
-	quick := f.Bool("quick", false, "as a smoke test: 100 nodes, 20 and 100 pods, 20 surplus nodes, 10 s idle")
-	f.IntVar(&o.nodes, "nodes", 1000, "nodes that are there and full")
-	pods := f.String("pods", "20,200,500,2000", "numbers of pods, one burst each, ascending")
-	f.IntVar(&o.pools, "pools", 4, "pools that could grow for them, alike but for their price")
-	f.IntVar(&o.surplus, "surplus", 110, "nodes of the last burst that are given back; 0 leaves that out")
-	f.DurationVar(&o.idle, "idle", time.Minute, "how long the idle program is watched; 0s leaves that out")
-	f.DurationVar(&o.boot, "boot", 0, "how long a node takes to boot; 0s is the hardest for packing, since the scheduler binds what came first before more is known")
-	f.BoolVar(&o.readers, "prometheus", true, "answer for the exporters of all nodes; without them nothing is cut or given back")
-	f.StringVar(&o.scheduler, "scheduler", "pack", "how kube-scheduler scores nodes: pack (MostAllocated by cards) or spread (its default)")
-	f.StringVar(&o.output, "o", "table", "table or json")
-	f.StringVar(&o.binary, "binary", "", "gpuscale-autoscaler to measure; built from this tree where not given")
-	f.StringVar(&o.profiles, "profile", "", "folder for processor profiles of the bursts, ten seconds each: go tool pprof DIR/burst2000-*")
-	f.StringVar(&o.keep, "keep", "", "folder for the program's log and the audit log, which otherwise go with the run")
+	f.IntVar(&o.nodes, "nodes", 1000, "full nodes of 8 GPUs")
+	f.IntVar(&o.pods, "pods", 500, "pods of the burst; they request 1, 2 … 8, 1, 2 … GPUs")
+	f.DurationVar(&o.idle, "idle", time.Minute, "how long the idle program is measured")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
-	if *quick {
-		o.nodes, *pods, o.surplus, o.idle = 100, "20,100", 20, 10*time.Second
-	}
-	for text := range strings.SplitSeq(*pods, ",") {
-		n, err := strconv.Atoi(strings.TrimSpace(text))
-		if err != nil || n < 1 || n > 20_000 || len(o.pods) > 0 && n < o.pods[len(o.pods)-1] {
-			return o, fmt.Errorf("-pods %q: ascending numbers from 1 to 20000, with commas between", *pods)
-		}
-		o.pods = append(o.pods, n)
-	}
-	switch {
-	case o.nodes < 1 || o.nodes > 10_000:
-		return o, fmt.Errorf("-nodes %d: 1 to 10000", o.nodes)
-	case o.pools < 1 || o.pools > 100:
-		return o, fmt.Errorf("-pools %d: 1 to 100", o.pools)
-	case o.surplus < 0 || o.idle < 0 || o.boot < 0:
-		return o, fmt.Errorf("-surplus, -idle and -boot must not be negative")
-	case o.scheduler != "pack" && o.scheduler != "spread":
-		return o, fmt.Errorf("-scheduler %q: pack or spread", o.scheduler)
-	case o.profiles != "" && os.MkdirAll(o.profiles, 0o755) != nil:
-		return o, fmt.Errorf("-profile %q: no folder can be made there", o.profiles)
-	case o.output != "table" && o.output != "json":
-		return o, fmt.Errorf("-o %q: table or json", o.output)
+	if o.nodes < 1 || o.nodes > 10_000 || o.pods < 1 || o.pods > 20_000 || o.idle < time.Second {
+		return o, errors.New("-nodes is 1 to 10000, -pods 1 to 20000, -idle 1s or more")
 	}
 	return o, nil
 }
 
-func run(ctx context.Context, o options) error {
-	silent := slog.New(slog.DiscardHandler)
-	klog.SetSlogLogger(silent)
-	ctrllog.SetLogger(logr.FromSlogHandler(silent.Handler()))
-	p := newProgress(os.Stderr)
+func run(ctx context.Context, o options, out io.Writer) error {
+	discard := slog.New(slog.DiscardHandler)
+	klog.SetSlogLogger(discard)
+	ctrllog.SetLogger(logr.FromSlogHandler(discard.Handler()))
 	before := procstat.Load()
-	l, stop, err := newLab(ctx, o, p)
+	l, stop, err := newLab(ctx, o)
 	defer stop()
 	if err != nil {
 		return err
 	}
-	r := report{Nodes: o.nodes, Prometheus: o.readers, Scheduler: o.scheduler, LoadBefore: before}
-	err = l.play(ctx, &r)
-	r.LoadAfter = procstat.Load()
-	err = errors.Join(err, r.print(os.Stdout, o.output))
-	if missed := r.missed(); err == nil && len(missed) > 0 {
-		return errors.New("goals missed:\n  " + strings.Join(missed, "\n  "))
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "scene\tCPU\tresident\tof which program file\tnodes added\tall pods run after")
+	pid := l.subject.PID()
+	cpu, from := procstat.CPU(pid), time.Now()
+	if err := pause(ctx, o.idle); err != nil {
+		return err
 	}
-	return err
+	used, m := procstat.CPU(pid)-cpu, procstat.Memory(pid)
+	fmt.Fprintf(t, "idle, %d nodes\t%.4f core\t%s\t%s\t\t\n", o.nodes, used.Seconds()/time.Since(from).Seconds(), mib(m.Now), mib(m.File))
+
+	procstat.ForgetPeak(pid)
+	cpu, from = procstat.CPU(pid), time.Now()
+	added, err := l.burst(ctx)
+	if err != nil {
+		return err
+	}
+	used, m = procstat.CPU(pid)-cpu, procstat.Memory(pid)
+	fmt.Fprintf(t, "%d pods\t%.2f s\tpeak %s\t%s\t%d, at least %d\t%.1f s\n", o.pods, used.Seconds(), mib(m.Peak), mib(m.File), added, bound(o.pods), time.Since(from).Seconds())
+	fmt.Fprintf(t, "\nload average %s before, %s after\n", before, procstat.Load())
+	return t.Flush()
 }
 
-// play runs the scenes one after the other. What was measured before one that fails
-// is in the report all the same.
-func (l *lab) play(ctx context.Context, r *report) error {
-	scenes := []struct {
-		name string
-		play func(context.Context, *report) error
-	}{{"idle", l.idle}}
-	for _, n := range l.o.pods {
-		scenes = append(scenes, struct {
-			name string
-			play func(context.Context, *report) error
-		}{fmt.Sprintf("%d pods", n), func(ctx context.Context, r *report) error { return l.burst(ctx, r, n) }})
+func mib(bytes int64) string { return fmt.Sprintf("%.0f MiB", float64(bytes)/(1<<20)) }
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
 	}
-	scenes = append(scenes, []struct {
-		name string
-		play func(context.Context, *report) error
-	}{{"surplus", l.giveBack}, {"gang", l.gang}, {"MIG", l.mig}}...)
-	for _, s := range scenes {
-		l.progress.say("%s", s.name)
-		if err := s.play(ctx, r); err != nil {
-			return fmt.Errorf("%s: %w", s.name, l.why(err))
-		}
-	}
-	return nil
 }

@@ -1,5 +1,4 @@
-// Package events writes Events in events.k8s.io/v1: what is the same is counted
-// in a series, what floods is merged and bounded, and nobody ever waits for it.
-// It decides nothing and knows nothing of what it tells: an Event is news, never
-// a record.
+// Package events writes Events of events.k8s.io/v1. Repeated Events are counted in a
+// series, floods are merged and bounded, and callers never block. Events may be lost:
+// they are notifications, not records.
 package events

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,18 +16,18 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 )
 
-// Bounds of a Recorder that its Options leave open.
+// Defaults and bounds of a Recorder.
 const (
 	defaultRate  = 20   // Events a second
 	defaultBurst = 100  // at once
-	maxWaiting   = 4096 // (object, type, reason) triples that wait to be written
+	maxQueued    = 4096 // (object, type, reason) triples to be written
 	maxKnown     = 32768
-	// seriesGap is how long an Event may be silent and still be the same story: the
-	// API server forgets Events after an hour.
+	// seriesGap is the longest time between occurrences in one series: the API server
+	// deletes Events after an hour.
 	seriesGap = 40 * time.Minute
 	maxTries  = 4
-	// maxNote is what the API takes of an Event's note, in bytes, and maxStem what of an
-	// object's name goes into its Event's, which may have 253 with what comes after.
+	// maxNote is the API's bound on an Event's note, in bytes. maxStem bounds the part of
+	// the object's name in the Event's name, which may have 253 bytes in total.
 	maxNote = 1024
 	maxStem = 200
 )
@@ -37,42 +36,41 @@ const (
 type Options struct {
 	Client typed.EventsV1Interface
 	Scheme *runtime.Scheme
-	// Controller and Instance say who tells: the program, and which one of it.
+	// Controller is the name of the program, Instance that of its replica.
 	Controller, Instance string
 	// Rate is how many Events a second are written, Burst how many at once; 0 for
 	// 20 and 100.
 	Rate, Burst int
-	// Count is told of each Event what became of it: "written", "merged" with one
-	// that waits or is known, "dropped" since too many wait, "failed". May be nil.
+	// Count is called with the result of each Event: "written", "merged" with a queued
+	// or a written one, "dropped" from a full queue, "failed". May be nil.
 	Count func(result string, n int)
-	Log   *slog.Logger     // nil: silent
-	Now   func() time.Time // nil: time.Now
+	Log   *slog.Logger // nil: none
 }
 
-// Recorder takes Events and writes them while Run runs. It is safe for concurrent
-// use and never blocks who tells it something.
+// Recorder queues Events and writes them while Run runs. It is safe for concurrent use,
+// and recording never blocks.
 type Recorder struct {
 	o     Options
 	limit flowcontrol.RateLimiter
-	made  int // Events so far, for their names; Run's own
+	made  int // Events created, for unique names; only Run uses it
 
-	mu      sync.Mutex
-	order   []key
-	waiting map[key]*told
-	known   map[key]*written
-	wake    chan struct{}
+	mu     sync.Mutex
+	order  []key
+	queued map[key]*queuedEvent
+	known  map[key]*written
+	wake   chan struct{}
 }
 
-// key is what makes two Events news about the same.
+// key identifies a series of Events.
 type key struct {
 	object      corev1.ObjectReference
 	kind, cause string // Normal or Warning, and the reason
 }
 
-// told is an Event that waits to be written.
-type told struct {
-	note  string
-	at    time.Time // of the last time
+// queuedEvent is an Event to be written.
+type queuedEvent struct {
+	note  string    // of the last occurrence
+	at    time.Time // of the last occurrence
 	times int
 }
 
@@ -89,42 +87,39 @@ func New(o Options) *Recorder {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
 	if o.Count == nil {
 		o.Count = func(string, int) {}
 	}
 	return &Recorder{o: o, limit: flowcontrol.NewTokenBucketRateLimiter(float32(o.Rate), o.Burst),
-		waiting: map[key]*told{}, known: map[key]*written{}, wake: make(chan struct{}, 1)}
+		queued: map[key]*queuedEvent{}, known: map[key]*written{}, wake: make(chan struct{}, 1)}
 }
 
-// Event implements record.EventRecorder. What is said again before it was written
-// is written once, in its last words.
+// Event implements record.EventRecorder. Events of one key that are still queued are
+// merged; the last message is written.
 func (r *Recorder) Event(object runtime.Object, eventType, reason, message string) {
 	ref, err := reference.GetReference(r.o.Scheme, object)
 	if err != nil {
-		r.o.Log.Warn("an Event is about nothing that is known", "reason", reason, "err", err)
+		r.o.Log.Warn("event object has no reference", "reason", reason, "err", err)
 		r.o.Count("failed", 1)
 		return
 	}
-	message = cut(message)
+	message = truncate(message)
 	about := *ref
-	about.ResourceVersion = "" // no part of who it is about
+	about.ResourceVersion = "" // Events of one object share a key
 	k := key{about, eventType, reason}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if t := r.waiting[k]; t != nil {
-		t.note, t.at = message, r.o.Now()
+	if t := r.queued[k]; t != nil {
+		t.note, t.at = message, time.Now()
 		t.times++
 		r.o.Count("merged", 1)
 		return
 	}
-	if len(r.waiting) >= maxWaiting {
+	if len(r.queued) >= maxQueued {
 		r.o.Count("dropped", 1)
 		return
 	}
-	r.waiting[k] = &told{note: message, at: r.o.Now(), times: 1}
+	r.queued[k] = &queuedEvent{note: message, at: time.Now(), times: 1}
 	r.order = append(r.order, k)
 	select {
 	case r.wake <- struct{}{}:
@@ -132,18 +127,14 @@ func (r *Recorder) Event(object runtime.Object, eventType, reason, message strin
 	}
 }
 
-// cut is what of a text fits into an Event: the API server refuses longer ones whole.
-func cut(text string) string {
+// truncate shortens a note to maxNote: the API server rejects Events with longer ones.
+func truncate(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if len(text) <= maxNote {
 		return text
 	}
 	const more = " …"
-	text = text[:maxNote-len(more)]
-	for !utf8.ValidString(text) {
-		text = text[:len(text)-1]
-	}
-	return text + more
+	return strings.ToValidUTF8(text[:maxNote-len(more)], "") + more
 }
 
 // Eventf implements record.EventRecorder.
@@ -151,17 +142,17 @@ func (r *Recorder) Eventf(object runtime.Object, eventType, reason, format strin
 	r.Event(object, eventType, reason, fmt.Sprintf(format, args...))
 }
 
-// AnnotatedEventf implements record.EventRecorder. Annotations are left out: they
-// would make Events differ that are the same.
+// AnnotatedEventf implements record.EventRecorder. It drops the annotations, which would
+// keep Events from being merged.
 func (r *Recorder) AnnotatedEventf(object runtime.Object, _ map[string]string, eventType, reason, format string, args ...any) {
 	r.Eventf(object, eventType, reason, format, args...)
 }
 
-// Run writes what is told, oldest first and not faster than the rate, until ctx
-// ends. It always returns nil.
+// Run writes queued Events, oldest first and at most at the rate, until ctx ends. It
+// returns nil.
 func (r *Recorder) Run(ctx context.Context) error {
 	for {
-		if !r.something() {
+		if !r.pending() {
 			select {
 			case <-ctx.Done():
 				return nil
@@ -172,24 +163,24 @@ func (r *Recorder) Run(ctx context.Context) error {
 		if r.limit.Wait(ctx) != nil {
 			return nil
 		}
-		k, t := r.next() // only now: the last words count
+		k, t := r.next() // after the wait, so that later Events are merged
 		r.write(ctx, k, t)
 	}
 }
 
-func (r *Recorder) something() bool {
+func (r *Recorder) pending() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.order) > 0
 }
 
-// next takes the Event that has waited longest; there is one.
-func (r *Recorder) next() (key, told) {
+// next removes the oldest Event from the queue, which must not be empty.
+func (r *Recorder) next() (key, queuedEvent) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	k := r.order[0]
 	r.order = r.order[1:]
-	t := *r.waiting[k]
-	delete(r.waiting, k)
+	t := *r.queued[k]
+	delete(r.queued, k)
 	return k, t
 }

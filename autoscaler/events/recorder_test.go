@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,8 +26,8 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
 )
 
-// desk is a Recorder at work on a fake API server, in a bubble of its own time.
-type desk struct {
+// rig is a running Recorder with a fake API server, in virtual time.
+type rig struct {
 	*Recorder
 	client *fake.Clientset
 
@@ -34,15 +35,15 @@ type desk struct {
 	counts map[string]int
 }
 
-func (d *desk) count(result string) int {
+func (d *rig) count(result string) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.counts[result]
 }
 
-func open(t *testing.T, change func(o *Options), prepare func(c *fake.Clientset)) *desk {
+func open(t *testing.T, change func(o *Options), prepare func(c *fake.Clientset)) *rig {
 	t.Helper()
-	d := &desk{client: fake.NewClientset(), counts: map[string]int{}}
+	d := &rig{client: fake.NewClientset(), counts: map[string]int{}}
 	if prepare != nil {
 		prepare(d.client)
 	}
@@ -63,7 +64,7 @@ func open(t *testing.T, change func(o *Options), prepare func(c *fake.Clientset)
 	return d
 }
 
-func (d *desk) all(t *testing.T) []eventsv1.Event {
+func (d *rig) all(t *testing.T) []eventsv1.Event {
 	t.Helper()
 	list, err := d.client.EventsV1().Events("").List(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -76,52 +77,52 @@ func pod(name string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7"}}
 }
 
-// TestTheSameIsASeries: what is said again in the same words is one Event that
-// counts; other words, and the same words much later, are another.
-func TestTheSameIsASeries(t *testing.T) {
+// TestSeries: repeated notes are one Event with a series; another note, and the same note
+// after seriesGap, are a new Event.
+func TestSeries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, nil)
-		say := func(note string) {
+		record := func(note string) {
 			d.Event(pod("a"), corev1.EventTypeWarning, "QuotaExceeded", note)
 			synctest.Wait()
 		}
-		say("8/8")
+		record("8/8")
 		if all := d.all(t); len(all) != 1 || all[0].Series != nil || all[0].Note != "8/8" || all[0].Regarding.UID != "uid-a" || all[0].Regarding.ResourceVersion != "" {
 			t.Fatalf("wrote %+v", all)
 		}
 		time.Sleep(10 * time.Minute)
-		say("8/8")
+		record("8/8")
 		time.Sleep(10 * time.Minute)
-		say("8/8")
+		record("8/8")
 		if all := d.all(t); len(all) != 1 || all[0].Series == nil || all[0].Series.Count != 3 {
 			t.Fatalf("wrote %+v", all)
 		}
-		say("9/8")
+		record("9/8")
 		time.Sleep(2 * seriesGap)
-		say("9/8")
+		record("9/8")
 		if n := len(d.all(t)); n != 3 {
 			t.Errorf("%d Events, want 3", n)
 		}
 	})
 }
 
-// TestAFloodIsBounded: ten thousand tellings about one pod are a few writes, those
-// about very many are written at the rate, and beyond what may wait they are dropped
-// and counted. Who tells never waits.
+// TestAFloodIsBounded: ten thousand Events of one pod are a few writes; Events of many
+// pods are written at the rate, and dropped and counted beyond maxQueued. Recording never
+// blocks.
 func TestAFloodIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, func(o *Options) { o.Rate, o.Burst = 10, 10 }, nil)
 		for i := range 10000 {
 			d.Event(pod("a"), corev1.EventTypeNormal, "WaitRepartition", fmt.Sprint("in ", i))
 		}
-		time.Sleep(time.Second) // for the rate to let the last words through
+		time.Sleep(time.Second) // for the rate to let the last note through
 		synctest.Wait()
 		all := d.all(t)
 		last := all[len(all)-1]
 		if len(all) > 12 || last.Note != "in 9999" {
 			t.Errorf("%d Events, the last %q", len(all), last.Note)
 		}
-		for i := range maxWaiting + 500 {
+		for i := range maxQueued + 500 {
 			d.Event(pod(fmt.Sprint("p", i)), corev1.EventTypeNormal, "NoPoolFits", "no")
 		}
 		synctest.Wait()
@@ -137,9 +138,10 @@ func TestAFloodIsBounded(t *testing.T) {
 	})
 }
 
-// TestTroubleIsTriedAgain: an API server that is away for a moment loses no Event;
-// one that says no is asked once; an Event that is gone begins anew.
-func TestTroubleIsTriedAgain(t *testing.T) {
+// TestRetries: an API server that is unavailable for a moment loses no Event; a final
+// error is not retried; a deleted Event is created again; there is no pause after the
+// last attempt.
+func TestRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var fail atomic.Pointer[error]
 		var tries atomic.Int32
@@ -160,7 +162,7 @@ func TestTroubleIsTriedAgain(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if n := len(d.all(t)); n != 1 || tries.Load() != 2 {
-			t.Fatalf("%d Events after %d tries", n, tries.Load())
+			t.Fatalf("%d Events after %d attempts", n, tries.Load())
 		}
 		gone := d.all(t)[0]
 		if err := d.client.EventsV1().Events("chat").Delete(t.Context(), gone.Name, metav1.DeleteOptions{}); err != nil {
@@ -170,7 +172,7 @@ func TestTroubleIsTriedAgain(t *testing.T) {
 		d.Event(pod("a"), corev1.EventTypeNormal, "NoPoolFits", "no")
 		synctest.Wait()
 		if n := len(d.all(t)); n != 1 {
-			t.Errorf("%d Events after the first had gone", n)
+			t.Errorf("%d Events after the first was deleted", n)
 		}
 		var forbidden error = apierrors.NewForbidden(eventsv1.Resource("events"), "x", errors.New("namespace is being deleted"))
 		tries.Store(0)
@@ -179,26 +181,21 @@ func TestTroubleIsTriedAgain(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if tries.Load() != 1 || d.count("failed") != 1 {
-			t.Errorf("%d tries of what is forbidden, %d failed", tries.Load(), d.count("failed"))
+			t.Errorf("%d attempts at a forbidden write, %d failed", tries.Load(), d.count("failed"))
 		}
-	})
-}
-
-// TestWhatHasNoNamespace: Events about nodes lie where kubectl looks for them.
-func TestWhatHasNoNamespace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := open(t, nil, nil)
-		d.Eventf(&corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: "n1", UID: "n1"}, corev1.EventTypeNormal, "Drained", "%d pods", 3)
+		fail.Store(&refused)
+		d.Event(pod("c"), corev1.EventTypeNormal, "NoPoolFits", "no")
+		time.Sleep(3500*time.Millisecond + time.Millisecond) // half a second, one and two between four attempts
 		synctest.Wait()
-		if all := d.all(t); len(all) != 1 || all[0].Namespace != "default" || all[0].Note != "3 pods" || !strings.HasPrefix(all[0].Name, "n1.") {
-			t.Errorf("wrote %+v", all)
+		if d.count("failed") != 2 {
+			t.Error("it pauses after its last attempt")
 		}
 	})
 }
 
-// TestWhatTheAPIServerTakes: long words are cut rather than lost, and so are long
-// names, at a place where a name may end.
-func TestWhatTheAPIServerTakes(t *testing.T) {
+// TestValidEvents: long notes and long names are truncated to what the API server accepts.
+// Events of nodes are in the namespace where kubectl looks for them.
+func TestValidEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, nil)
 		long := strings.Repeat("a", maxStem-1)
@@ -206,35 +203,24 @@ func TestWhatTheAPIServerTakes(t *testing.T) {
 			d.Event(pod(name), corev1.EventTypeNormal, "NoPoolFits", strings.Repeat("∞", 2000))
 		}
 		d.Event(pod("broken"), corev1.EventTypeNormal, "NoPoolFits", "half a rune \xe2\x88")
+		d.Eventf(&corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: "n1", UID: "n1"}, corev1.EventTypeNormal, "Drained", "%d pods", 3)
 		synctest.Wait()
 		all := d.all(t)
-		if len(all) != 4 {
+		if len(all) != 5 {
 			t.Fatalf("%d Events", len(all))
+		}
+		if !slices.ContainsFunc(all, func(e eventsv1.Event) bool {
+			return e.Namespace == "default" && e.Note == "3 pods" && strings.HasPrefix(e.Name, "n1.")
+		}) {
+			t.Error("no Event of the node in namespace default")
 		}
 		for _, e := range all {
 			if wrong := validation.IsDNS1123Subdomain(e.Name); len(wrong) > 0 {
 				t.Errorf("%s: %s", e.Name, wrong)
 			}
 			if len(e.Note) > 1024 || !utf8.ValidString(e.Note) {
-				t.Errorf("%d bytes of words, valid %v", len(e.Note), utf8.ValidString(e.Note))
+				t.Errorf("note of %d bytes, valid %v", len(e.Note), utf8.ValidString(e.Note))
 			}
-		}
-	})
-}
-
-// TestTheLastTryEndsIt: what has failed for the last time keeps nobody waiting.
-func TestTheLastTryEndsIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := open(t, nil, func(c *fake.Clientset) {
-			c.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
-				return true, nil, errors.New("connection refused")
-			})
-		})
-		d.Event(pod("a"), corev1.EventTypeNormal, "NoPoolFits", "no")
-		time.Sleep(3500*time.Millisecond + time.Millisecond) // half a second, one and two between four tries
-		synctest.Wait()
-		if d.count("failed") != 1 {
-			t.Error("it still waits after its last try")
 		}
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// written is the last Event about something.
+// written is the last Event of a key.
 type written struct {
 	name  string
 	note  string
@@ -22,10 +22,9 @@ type written struct {
 	at    time.Time
 }
 
-// write makes an Event, or counts on in the one there is: the same words about the
-// same, not too long ago. Other words are another Event, since the API does not
-// let a note be changed.
-func (r *Recorder) write(ctx context.Context, k key, t told) {
+// write creates an Event, or increments the series of the last one of its key if that
+// has the same note and is within seriesGap. The API does not allow changing a note.
+func (r *Recorder) write(ctx context.Context, k key, t queuedEvent) {
 	w := r.recall(k)
 	if w != nil && w.note == t.note && t.at.Sub(w.at) < seriesGap {
 		w.count, w.at = w.count+t.times, t.at
@@ -42,7 +41,7 @@ func (r *Recorder) write(ctx context.Context, k key, t told) {
 	r.made++
 	w = &written{name: fmt.Sprintf("%s.%x%04x", stem(k.object.Name), t.at.UnixNano(), r.made&0xffff), note: t.note, count: t.times, at: t.at}
 	err := r.attempt(ctx, func() error { return r.create(ctx, k, w) })
-	if apierrors.IsAlreadyExists(err) { // an answer was lost
+	if apierrors.IsAlreadyExists(err) { // an attempt before succeeded, its response was lost
 		err = nil
 	}
 	if err != nil {
@@ -53,7 +52,7 @@ func (r *Recorder) write(ctx context.Context, k key, t told) {
 	r.o.Count("written", 1)
 }
 
-// stem begins an Event's name: what may stand before a dot.
+// stem returns a prefix of name that is valid before a dot in an Event's name.
 func stem(name string) string {
 	return strings.TrimRight(name[:min(len(name), maxStem)], "-.")
 }
@@ -61,10 +60,10 @@ func stem(name string) string {
 func (r *Recorder) failed(k key, err error) {
 	r.o.Count("failed", 1)
 	r.forget(k)
-	r.o.Log.Warn("writing an Event failed", "kind", k.object.Kind, "namespace", k.object.Namespace, "name", k.object.Name, "reason", k.cause, "err", err)
+	r.o.Log.Warn("writing event failed", "kind", k.object.Kind, "namespace", k.object.Namespace, "name", k.object.Name, "reason", k.cause, "err", err)
 }
 
-// attempt tries again what may pass: an API server that is away or busy.
+// attempt retries do, with a growing pause, while its error may be temporary.
 func (r *Recorder) attempt(ctx context.Context, do func() error) (err error) {
 	pause := 500 * time.Millisecond
 	for try := range maxTries {
@@ -83,7 +82,7 @@ func (r *Recorder) attempt(ctx context.Context, do func() error) (err error) {
 	return err
 }
 
-// final is an answer that asking again does not change.
+// final reports whether a retry cannot succeed.
 func final(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
@@ -105,7 +104,7 @@ func (r *Recorder) create(ctx context.Context, k key, w *written) error {
 	return err
 }
 
-// seriesOf is nil for what was said once: the API takes series of two and more.
+// seriesOf returns nil for a single occurrence: the API requires series of two and more.
 func seriesOf(w *written) *eventsv1.EventSeries {
 	if w.count < 2 {
 		return nil
@@ -122,8 +121,7 @@ func (r *Recorder) countOn(ctx context.Context, k key, w *written) error {
 	return err
 }
 
-// namespaceOf is where Events about an object lie: what has no namespace has them
-// in "default".
+// namespaceOf is the namespace of an object's Events: "default" for cluster-scoped ones.
 func namespaceOf(k key) string {
 	if k.object.Namespace == "" {
 		return corev1.NamespaceDefault
@@ -143,9 +141,8 @@ func (r *Recorder) forget(k key) {
 	delete(r.known, k)
 }
 
-// remember keeps what was written last. Where that is too much, what is too old for
-// a series goes, and if that is not enough all of it: the worst is an Event that
-// begins anew.
+// remember stores the last Event of a key. At maxKnown it drops those that are too old
+// for a series, and if none is, all of them: then new series begin.
 func (r *Recorder) remember(k key, w *written) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

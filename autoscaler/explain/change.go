@@ -10,36 +10,36 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// maxTries bounds the changes that are tried: each costs a plan.
+// maxTries bounds the single changes that are tried; each takes a plan.
 const maxTries = 16
 
-// maxPairs bounds the pairs of them that are tried where none helps by itself.
+// maxPairs bounds the pairs of changes that are tried if no single one helps.
 const maxPairs = 30
 
-// largeWorld is how many pods and nodes make a plan take so long that pairs are
-// left out.
-const largeWorld = 20000
+// largeSnapshot is the number of pods and nodes above which pairs are not tried, since a
+// plan takes too long.
+const largeSnapshot = 20000
 
-// poolLabel is the one that nodes of a pool have.
+// poolLabel is the label of a pool's nodes.
 const poolLabel = "gpuscale.io/pool"
 
-// Who a change is asked of.
+// Who can make a change.
 const (
 	podOwner = "pod owner"
 	platform = "platform"
 )
 
-// candidate is a change to try. It may write to everything that world copies.
+// candidate is a change to try. apply may write to everything that copyOf copies.
 type candidate struct {
 	who, what string
 	apply     func(w *world)
 }
 
-// world is a snapshot that may be changed as far as candidates do.
+// world is a copy of a snapshot and a policy for candidates to change.
 type world struct {
 	plan.Snapshot
 	policy plan.Policy
-	asks   []int // pods that the change is for: the pod, or its gang
+	served []int // indices of the pods that the change is for: the pod, or its gang
 }
 
 func copyOf(s plan.Snapshot, p plan.Policy, e plan.Explanation) *world {
@@ -48,7 +48,7 @@ func copyOf(s plan.Snapshot, p plan.Policy, e plan.Explanation) *world {
 	for i := range w.Pods {
 		q := &w.Pods[i]
 		if q.Key() == e.Pod.Key() || e.Pod.Gang != "" && q.Gang == e.Pod.Gang {
-			w.asks = append(w.asks, i)
+			w.served = append(w.served, i)
 		}
 	}
 	return w
@@ -58,12 +58,11 @@ func (w *world) pool(name string) *plan.Pool {
 	return &w.Pools[slices.IndexFunc(w.Pools, func(p plan.Pool) bool { return p.Name == name })]
 }
 
-// serves are the answers to a pod that will run without anybody doing more.
+// serves are the verdicts of a pod that will run without a change.
 var serves = []plan.Reason{plan.WaitScheduler, plan.WaitUpcomingNode, plan.WaitRepartition, plan.WaitReclaim}
 
-// changes lists, of what could be changed, what would serve the pod: each is tried
-// by itself, and where nothing helps by itself, in pairs. Where nothing has to
-// change there are none.
+// changes lists the candidates that would serve the pod: single ones, or pairs if no single
+// one does. For a pod that is served already it is empty.
 func changes(s plan.Snapshot, p plan.Policy, e plan.Explanation) (found []Change, tried int) {
 	if slices.Contains(serves, e.Verdict.Reason) {
 		return nil, 0
@@ -80,7 +79,7 @@ func changes(s plan.Snapshot, p plan.Policy, e plan.Explanation) (found []Change
 		attempt(c)
 	}
 	pairs := maxPairs
-	if len(s.Pods)+len(s.Nodes) > largeWorld {
+	if len(s.Pods)+len(s.Nodes) > largeSnapshot {
 		pairs = 0
 	}
 	for i := 0; i < len(all) && len(found) == 0; i++ {
@@ -91,7 +90,7 @@ func changes(s plan.Snapshot, p plan.Policy, e plan.Explanation) (found []Change
 	return found, tried
 }
 
-// both is one change and another.
+// both is the combination of two changes.
 func both(a, b candidate) candidate {
 	who := a.who
 	if b.who != who {
@@ -100,8 +99,8 @@ func both(a, b candidate) candidate {
 	return candidate{who, a.what + ", and " + b.what, func(w *world) { a.apply(w); b.apply(w) }}
 }
 
-// try plans with a change and reports whether it serves the pod; a member of a gang
-// is only served with it.
+// try plans with a change and reports whether that serves the pod; a member of a gang is
+// served if the gang is.
 func try(s plan.Snapshot, p plan.Policy, e plan.Explanation, change func(w *world)) (plan.Verdict, bool) {
 	w := copyOf(s, p, e)
 	change(w)
@@ -114,8 +113,8 @@ func try(s plan.Snapshot, p plan.Policy, e plan.Explanation, change func(w *worl
 	return v, slices.Contains(serves, v.Reason)
 }
 
-// least is the smallest number from 1 to most that serves the pod, found by
-// halving; 0 where most does not.
+// least is the smallest number from 1 to most that serves the pod, by binary search; 0 if
+// most does not serve it.
 func least(s plan.Snapshot, p plan.Policy, e plan.Explanation, most int, change func(n int) func(w *world)) int {
 	if _, ok := try(s, p, e, change(most)); !ok {
 		return 0
@@ -142,19 +141,19 @@ func candidates(s plan.Snapshot, p plan.Policy, e plan.Explanation) []candidate 
 		out = append(out, quotaCandidates(s, p, e)...)
 	}
 	for _, o := range e.Options {
-		if len(out) >= maxTries { // finding one may cost plans, too
+		if len(out) >= maxTries { // poolCandidates may plan, too
 			break
 		}
 		switch {
 		case o.Kind == plan.OptionNode && !o.Possible:
 			out = append(out, poolCandidates(s, p, e, o)...)
 		case o.Kind == plan.OptionRepartition && !o.Possible && len(e.Pod.Demand.MIG) > 0:
-			out = append(out, cutCandidates(s)...)
+			out = append(out, repartitionCandidates(s)...)
 		}
 	}
-	if e.Verdict.Reason == plan.BoundReached || p.MaxActionsPerRound == 0 {
-		add(platform, "raise policy.maxActionsPerRound and maxNodesPerScaleUp, or wait for the next round", func(w *world) {
-			w.policy.MaxActionsPerRound, w.policy.MaxNodesPerScaleUp = w.policy.MaxActionsPerRound+1000, w.policy.MaxNodesPerScaleUp+1000
+	if e.Verdict.Reason == plan.BoundReached || p.MaxActionsPerReconcile == 0 {
+		add(platform, "raise policy.maxActionsPerReconcile and maxNodesPerScaleUp, or wait for the next reconcile", func(w *world) {
+			w.policy.MaxActionsPerReconcile, w.policy.MaxNodesPerScaleUp = w.policy.MaxActionsPerReconcile+1000, w.policy.MaxNodesPerScaleUp+1000
 		})
 	}
 	if e.Pod.GangMin > 1 {
@@ -163,8 +162,7 @@ func candidates(s plan.Snapshot, p plan.Policy, e plan.Explanation) []candidate 
 	return out
 }
 
-// poolCandidates are what one pool, or what the pod asks of it, would have to be
-// like.
+// poolCandidates are changes of a pool, or of the pod's requirements on it.
 func poolCandidates(s plan.Snapshot, p plan.Policy, e plan.Explanation, o plan.Option) []candidate {
 	pool := (&world{Snapshot: s}).pool(o.On)
 	switch o.Reason {
@@ -175,11 +173,11 @@ func poolCandidates(s plan.Snapshot, p plan.Policy, e plan.Explanation, o plan.O
 	case plan.Frozen:
 		return []candidate{{platform, "lift the freeze of pool " + o.On, func(w *world) { w.pool(o.On).Freeze = false }}}
 	case plan.BackingOff:
-		return []candidate{{platform, "have the provider of pool " + o.On + " deliver again", func(w *world) { w.pool(o.On).BackoffUntil = time.Time{} }}}
+		return []candidate{{platform, "make the provider of pool " + o.On + " provide nodes again", func(w *world) { w.pool(o.On).BackoffUntil = time.Time{} }}}
 	case plan.BoundReached:
 		return []candidate{{platform, "raise policy.maxNodesPerHour, or wait until the hour is over", func(w *world) { w.policy.MaxNodesPerHour += 1000 }}}
 	case plan.BorrowedWaits:
-		return []candidate{{platform, "buy nodes for what is borrowed (policy.buyBorrowed)", func(w *world) { w.policy.BuyBorrowed = true }}}
+		return []candidate{{platform, "scale up for borrowed capacity (policy.scaleUpBorrowed)", func(w *world) { w.policy.ScaleUpBorrowed = true }}}
 	case plan.NoPoolFits:
 		return misfits(pool, e)
 	}
@@ -191,13 +189,13 @@ func raised(pool *plan.Pool, by int) candidate {
 	return candidate{platform, fmt.Sprintf("raise max of pool %s from %d to %d", name, pool.Max, to), func(w *world) { w.pool(name).Max = to }}
 }
 
-// misfits are what of the pod keeps it off a pool, one by one: the nearest pools
-// are those for which one of them is enough.
+// misfits are changes of the pod, one for each of its requirements that a pool does not
+// meet.
 func misfits(pool *plan.Pool, e plan.Explanation) []candidate {
 	var out []candidate
 	each := func(what string, change func(q *plan.Pod)) {
 		out = append(out, candidate{podOwner, what, func(w *world) {
-			for _, i := range w.asks {
+			for _, i := range w.served {
 				change(&w.Pods[i])
 			}
 		}})
@@ -215,27 +213,27 @@ func misfits(pool *plan.Pool, e plan.Explanation) []candidate {
 		})
 	}
 	if !plan.Admits(pod, t.Labels, nil) {
-		var only map[string]string // another pool that would do is not what is proposed
+		var only map[string]string // keeps other pools from serving it
 		if name, ok := t.Labels[poolLabel]; ok {
 			only = map[string]string{poolLabel: name}
 		}
 		each("let its node selector and affinity match pool "+pool.Name, func(q *plan.Pod) { q.NodeSelector, q.Affinity = only, nil })
 	}
 	if pod.CPUMilli > t.CPUMilli && t.CPUMilli > 0 {
-		each(fmt.Sprintf("ask for no more than %d CPU, as nodes of pool %s have", t.CPUMilli/1000, pool.Name), func(q *plan.Pod) { q.CPUMilli = min(q.CPUMilli, t.CPUMilli) })
+		each(fmt.Sprintf("request at most %d CPU, as nodes of pool %s have", t.CPUMilli/1000, pool.Name), func(q *plan.Pod) { q.CPUMilli = min(q.CPUMilli, t.CPUMilli) })
 	}
 	if pod.MemoryMi > t.MemoryMi && t.MemoryMi > 0 {
-		each(fmt.Sprintf("ask for no more than %d Gi of memory, as nodes of pool %s have", t.MemoryMi/1024, pool.Name), func(q *plan.Pod) { q.MemoryMi = min(q.MemoryMi, t.MemoryMi) })
+		each(fmt.Sprintf("request at most %d Gi of memory, as nodes of pool %s have", t.MemoryMi/1024, pool.Name), func(q *plan.Pod) { q.MemoryMi = min(q.MemoryMi, t.MemoryMi) })
 	}
-	if n := len(t.Cards); pod.Demand.Cards > n && n > 0 {
-		each(fmt.Sprintf("ask for no more cards in one pod than the %d that a node of pool %s has", n, pool.Name), func(q *plan.Pod) { q.Demand.Cards = min(q.Demand.Cards, n) })
+	if n := len(t.GPUs); pod.Demand.GPUs > n && n > 0 {
+		each(fmt.Sprintf("request at most %d GPUs in one pod, as nodes of pool %s have", n, pool.Name), func(q *plan.Pod) { q.Demand.GPUs = min(q.Demand.GPUs, n) })
 	}
 	return out
 }
 
-// cutCandidates are what would let cards be cut.
-func cutCandidates(s plan.Snapshot) []candidate {
-	out := []candidate{{platform, "ask no idle time of slices that are cut (mig.idleAfter, policy.repartitionCooldown)", func(w *world) {
+// repartitionCandidates are changes that would allow repartitions.
+func repartitionCandidates(s plan.Snapshot) []candidate {
+	out := []candidate{{platform, "repartition without waiting for idle instances (mig.idleAfter, policy.repartitionCooldown)", func(w *world) {
 		w.policy.RepartitionCooldown = 0
 		for i := range w.Pools {
 			w.Pools[i].MIG.IdleAfter = 0
@@ -250,29 +248,29 @@ func cutCandidates(s plan.Snapshot) []candidate {
 	}
 	for i := range s.Pools {
 		p := &s.Pools[i]
-		if cards := p.Template.Cards; !p.MIG.Repartition && len(cards) > 0 && cards[0].MIG {
-			out = append(out, candidate{platform, "let the cards of pool " + p.Name + " be cut (mig.actuator)", func(w *world) { w.pool(p.Name).MIG.Repartition = true }})
+		if gpus := p.Template.GPUs; !p.MIG.Repartition && len(gpus) > 0 && gpus[0].MIG {
+			out = append(out, candidate{platform, "allow repartitions in pool " + p.Name + " (mig.actuator)", func(w *world) { w.pool(p.Name).MIG.Repartition = true }})
 		}
 	}
 	return out
 }
 
-// quotaCandidates are what its tenant, and those above it, would have to have.
+// quotaCandidates are changes of the quotas of the pod's tenant and its ancestors.
 func quotaCandidates(s plan.Snapshot, p plan.Policy, e plan.Explanation) []candidate {
 	if e.Verdict.Reason != plan.QuotaExceeded && e.Verdict.Reason != plan.GangWaits && e.Verdict.Reason != plan.BorrowedWaits {
 		return nil
 	}
-	if quota, resource, ok := noMore(e.Pod.Tenant); ok {
+	if quota, resource, ok := exhausted(e.Pod.Tenant); ok {
 		return []candidate{{platform, fmt.Sprintf("raise %s of ResourceQuota %s", resource, quota), func(w *world) {
 			for _, i := range lineage(w.Tenants, e.Pod.Tenant) {
 				w.Tenants[i].Guarantee, w.Tenants[i].Limit = unbounded, unbounded
 			}
 		}}}
 	}
-	members := len(copyOf(s, p, e).asks)
-	cards := ceil(e.Weight * float64(members))
-	more := quota.Amount{Compute: 7 * int64(cards), Memory: 8 * int64(cards)} // the slices of a card
-	text := fmt.Sprintf("%d GPU", cards)
+	members := len(copyOf(s, p, e).served)
+	gpus := ceil(e.Weight * float64(members))
+	more := quota.Amount{Compute: 7 * int64(gpus), Memory: 8 * int64(gpus)} // the slices of a GPU
+	text := fmt.Sprintf("%d GPU", gpus)
 	line := lineage(s.Tenants, e.Pod.Tenant)
 	if len(line) == 0 {
 		return nil
@@ -285,12 +283,12 @@ func quotaCandidates(s plan.Snapshot, p plan.Policy, e plan.Explanation) []candi
 		for _, i := range line {
 			w.Tenants[i].Limit = w.Tenants[i].Limit.Add(more)
 		}
-	}}, {platform, fmt.Sprintf("raise what %s is guaranteed, and its limit, by %s", names[0], text), func(w *world) {
+	}}, {platform, fmt.Sprintf("raise the guarantee and the limit of %s by %s", names[0], text), func(w *world) {
 		for _, i := range line {
 			w.Tenants[i].Limit = w.Tenants[i].Limit.Add(more)
 		}
 		w.Tenants[line[0]].Guarantee = w.Tenants[line[0]].Guarantee.Add(more)
-	}}, {platform, "let " + names[0] + " borrow without a bound", func(w *world) {
+	}}, {platform, "remove the borrow limit of " + names[0], func(w *world) {
 		w.Tenants[line[0]].Borrow = quota.All()
 	}}}
 	return out
@@ -298,9 +296,9 @@ func quotaCandidates(s plan.Snapshot, p plan.Policy, e plan.Explanation) []candi
 
 var unbounded = quota.All()
 
-// noMore reads which resource of which ResourceQuota keeps a pod from being made, in
-// the name that the ledger gives to the tenant of those.
-func noMore(tenant string) (quota, resource string, ok bool) {
+// exhausted reads the ResourceQuota and the resource that keep pods from being created from
+// the name of the ledger's tenant for such pods.
+func exhausted(tenant string) (quota, resource string, ok bool) {
 	rest, ok := strings.CutPrefix(tenant, "resourcequota/")
 	if !ok {
 		return "", "", false
@@ -316,7 +314,7 @@ func ceil(v float64) int {
 	return max(n, 1)
 }
 
-// lineage is a tenant and those above it, as positions.
+// lineage returns the indices of a tenant and its ancestors.
 func lineage(tenants []plan.Tenant, name string) []int {
 	var out []int
 	for name != "" && len(out) < len(tenants) {
@@ -329,12 +327,12 @@ func lineage(tenants []plan.Tenant, name string) []int {
 	return out
 }
 
-// smallerGang finds the largest gang that would be served, by halving.
+// smallerGang finds the largest minimum of the gang that would be served.
 func smallerGang(s plan.Snapshot, p plan.Policy, e plan.Explanation) []candidate {
 	all := min(e.Pod.GangMin, 1<<16)
 	without := func(n int) func(w *world) {
 		return func(w *world) {
-			for _, i := range w.asks {
+			for _, i := range w.served {
 				w.Pods[i].GangMin = max(all-n, 1)
 			}
 		}
@@ -343,5 +341,5 @@ func smallerGang(s plan.Snapshot, p plan.Policy, e plan.Explanation) []candidate
 	if n == 0 {
 		return nil
 	}
-	return []candidate{{podOwner, fmt.Sprintf("make do with %d of the %d members that gang %s needs", all-n, all, e.Pod.Gang), without(n)}}
+	return []candidate{{podOwner, fmt.Sprintf("lower the minimum of gang %[3]s from %[2]d to %[1]d members", all-n, all, e.Pod.Gang), without(n)}}
 }

@@ -1,6 +1,5 @@
-// Package explain says to people what the autoscaler decided about a pod, a
-// gang or a pool, why, and what would have to change: as text, as JSON and in
-// one line of an Event. It plans a snapshot again, with the planner's own code,
-// and tries each change it proposes in the same way; it asks no cluster and
-// decides nothing.
+// Package explain explains the decision about a pod, a gang or a pool, and what would
+// change it: as text, as JSON and as the note of an Event. It plans a snapshot with the
+// planner's own code, and verifies each change it proposes by planning with it. It needs
+// no cluster.
 package explain

@@ -8,8 +8,8 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// Version names the form of a Document in JSON. Fields may be added under it; one
-// that goes, or means something else, needs another version.
+// Version is the version of a Document's JSON. Fields may be added; removing one or
+// changing its meaning needs another version.
 const Version = "explain.gpuscale.io/v1"
 
 // Document is one explanation. Times are RFC 3339 in UTC, money is in the currency
@@ -20,23 +20,23 @@ type Document struct {
 	Subject    string    `json:"subject"` // namespace/name, or the pool's name
 	At         time.Time `json:"at"`      // of the snapshot
 	Answer     Answer    `json:"answer"`
-	// Pod is the pod asked about; of a gang, the member at which it was decided.
+	// Pod is the pod; of a gang, the member that decided its verdict.
 	Pod *Pod `json:"pod,omitempty"`
-	// Members of a gang, those that wait first.
+	// Members of a gang, pending ones first.
 	Members []Subject `json:"members,omitempty"`
-	// Pool is the pool asked about.
+	// Pool is the pool.
 	Pool *Pool `json:"pool,omitempty"`
-	// Options that Pod had, in the order in which they are weighed.
+	// Options for Pod, in the planner's order.
 	Options []Option `json:"options,omitempty"`
 	// Actions of the plan for the subject, or on it.
 	Actions []Action `json:"actions,omitempty"`
-	// Changes are what would help: each was tried by planning again.
+	// Changes would serve the subject: each was verified by planning with it.
 	Changes []Change `json:"changes,omitempty"`
-	// Tried counts the changes that were tried, those that would not help included.
+	// Tried counts all changes that were tried.
 	Tried int `json:"changesTried"`
 }
 
-// Answer is a verdict with what its word means.
+// Answer is a verdict, with the meaning of its reason.
 type Answer struct {
 	Reason   string `json:"reason"`
 	Detail   string `json:"detail,omitempty"`
@@ -44,14 +44,14 @@ type Answer struct {
 	WhatToDo string `json:"whatToDo,omitempty"`
 }
 
-// Pod is what the planner knows of a pod that waits.
+// Pod is a pending pod.
 type Pod struct {
 	Name     string  `json:"name"`
 	Wants    string  `json:"wants"`
-	Cards    float64 `json:"cards"` // the same in cards
+	GPUs     float64 `json:"gpus"` // Wants in GPUs
 	Priority int32   `json:"priority"`
 	Waits    float64 `json:"waitsSeconds"`
-	Rank     int     `json:"rank"` // 1 is the most urgent of Waiting
+	Rank     int     `json:"rank"` // by urgency, 1 to Waiting
 	Waiting  int     `json:"waiting"`
 	Tenant   string  `json:"tenant,omitempty"`
 	Borrows  bool    `json:"borrows,omitempty"`
@@ -59,7 +59,7 @@ type Pod struct {
 	GangMin  int     `json:"gangMin,omitempty"`
 }
 
-// Option is one way to serve the pod.
+// Option is a way to serve the pod.
 type Option struct {
 	Kind     string   `json:"kind"` // free, wait, repartition, reclaim or node
 	On       string   `json:"on,omitempty"`
@@ -69,7 +69,7 @@ type Option struct {
 	In       *float64 `json:"readySeconds,omitempty"` // of a possible one
 	Reason   string   `json:"reason"`
 	Detail   string   `json:"detail,omitempty"`
-	Lost     string   `json:"lost,omitempty"` // why it was not taken
+	Lost     string   `json:"lost,omitempty"` // why it was not chosen
 }
 
 // Action is one line of the plan.
@@ -87,14 +87,14 @@ type Subject struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-// Change is something that would serve the pod.
+// Change is a change that would serve the pod.
 type Change struct {
 	Who  string `json:"who"` // pod owner, quota owner or platform
 	What string `json:"what"`
 	Then Answer `json:"then"`
 }
 
-// answer looks a reason up.
+// answer adds the documentation of a reason.
 func answer(reason plan.Reason, detail string) Answer {
 	a := Answer{Reason: string(reason), Detail: detail}
 	all := plan.Reasons()
@@ -129,7 +129,7 @@ func actionsWhere(p plan.Plan, concerns func(a plan.Action) bool) []Action {
 	return out
 }
 
-// number is v, nil where it is none.
+// number is v, nil if that is NaN or infinite.
 func number(v float64) *float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil

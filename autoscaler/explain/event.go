@@ -3,26 +3,21 @@ package explain
 import (
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// maxNote is what the API takes of an Event's note, in bytes.
-const maxNote = 1024
-
-// needsSomebody are the reasons under which a pod waits until somebody does
-// something: their Events are warnings. The others pass by themselves.
-var needsSomebody = []plan.Reason{
+// needsChange are the reasons of pods that stay pending until users change something:
+// their Events are warnings.
+var needsChange = []plan.Reason{
 	plan.QuotaExceeded, plan.NoPoolFits, plan.PoolAtMax, plan.PoolFixed, plan.RepartitionExhausted, plan.DemandUnreadable,
 	plan.GangIncomplete, plan.GangWaits, plan.BorrowedWaits, plan.TooManyUnready, plan.Frozen,
 }
 
-// Note is what one line of a pod's Events says of its verdict: what will happen,
-// or what is in the way and what to ask for. It reports whether it takes somebody
-// for the pod to run.
+// Note is the note of the Event for a pod's verdict. warns reports whether the pod stays
+// pending until users change something; the note then ends with the remedy.
 func Note(v plan.Verdict) (note string, warns bool) {
-	warns = slices.Contains(needsSomebody, v.Reason)
+	warns = slices.Contains(needsChange, v.Reason)
 	parts := []string{v.Detail}
 	if warns {
 		parts = append(parts, answer(v.Reason, "").WhatToDo)
@@ -31,18 +26,8 @@ func Note(v plan.Verdict) (note string, warns bool) {
 	if len(parts) == 0 {
 		parts = []string{answer(v.Reason, "").Meaning}
 	}
-	return short(strings.Join(parts, ". "), maxNote), warns
+	return strings.Join(parts, ". "), warns
 }
 
-// short cuts a text at a rune's end.
-func short(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	const more = " …"
-	s = s[:most-len(more)]
-	for !utf8.ValidString(s) {
-		s = s[:len(s)-1]
-	}
-	return s + more
-}
+// Meaning is the meaning of a reason, empty for an unknown one.
+func Meaning(reason plan.Reason) string { return answer(reason, "").Meaning }

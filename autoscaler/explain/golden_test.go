@@ -2,7 +2,6 @@ package explain
 
 import (
 	"bytes"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -14,10 +13,10 @@ import (
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the expected texts anew")
+var rewrite = flag.Bool("rewrite", false, "rewrite the expected texts")
 
-// TestTexts explains the subject that the first line of each file names, "# pod
-// a/b", of the snapshot below it, up to a line "----"; what follows is the answer.
+// TestTexts explains the subject in the first line of each file, "# pod a/b", in the
+// snapshot below it. After a line "----" follows the expected text.
 func TestTexts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -30,7 +29,7 @@ func TestTexts(t *testing.T) {
 				t.Fatal(err)
 			}
 			world, want, _ := strings.Cut(string(raw), "----\n")
-			got := told(t, world)
+			got := explained(t, world)
 			if *rewrite {
 				if err := os.WriteFile(file, []byte(world+"----\n"+got), 0o600); err != nil {
 					t.Fatal(err)
@@ -44,7 +43,7 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-func told(t *testing.T, world string) string {
+func explained(t *testing.T, world string) string {
 	t.Helper()
 	first, _, _ := strings.Cut(world, "\n")
 	words := strings.Fields(first)
@@ -70,43 +69,13 @@ func told(t *testing.T, world string) string {
 	}
 	d, _ = ask(s, p, words[2])
 	if _ = d.WriteText(&again); again.String() != out.String() {
-		t.Errorf("asked twice, two answers:\n%s", again.String())
+		t.Errorf("a second call differs:\n%s", again.String())
 	}
 	return out.String()
 }
 
-// TestErrorsAreTold: what cannot be explained is refused in words that say where
-// to look.
-func TestErrorsAreTold(t *testing.T) {
-	s, p, err := scenario.Parse("tick at=2026-11-21T09:00:00Z\npool p max=2 gpus=1 model=L40S\nnode n1 pool=p\n" +
-		"pod a/runs wants=gpu node=n1\npod a/waits wants=gpu\npod a/m wants=gpu gang=a/g gang-min=1 node=n1\n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		ask  func(plan.Snapshot, plan.Policy, string) (Document, error)
-		name string
-		is   error
-		says string
-	}{
-		{ForPod, "a/runs", ErrNotPending, "bound to node n1"},
-		{ForPod, "a/other", ErrNotFound, "asks for no GPU"},
-		{ForPod, "a/other", ErrNotFound, "these wait: a/waits"},
-		{ForPod, "waits", nil, "NAMESPACE/NAME"},
-		{ForGang, "a/none", ErrNotFound, "it has: a/g"},
-		{ForGang, "a/g", ErrNotPending, "all its members run"},
-		{ForPool, "q", ErrNotFound, "it has: p"},
-	} {
-		_, err := c.ask(s, p, c.name)
-		if err == nil || c.is != nil && !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: got %v, want %v with %q", c.name, err, c.is, c.says)
-		}
-	}
-}
-
-// TestProposedChangesHelp: every change that is proposed was tried, and what the
-// pod gets then is written beside it. Of a world in which nothing is wrong but the
-// pool's maximum, that and nothing else is proposed.
+// TestProposedChangesHelp: if only the pool's max is too low, raising it is the only change
+// proposed, with the verdict it leads to, and it works.
 func TestProposedChangesHelp(t *testing.T) {
 	s, p, err := scenario.Parse("tick at=2026-11-21T09:00:00Z\npool p max=1 gpus=1 model=L40S\nnode n1 pool=p\n" +
 		"pod a/runs wants=gpu node=n1\npod a/waits wants=gpu pending=1m\n")
@@ -118,44 +87,19 @@ func TestProposedChangesHelp(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(d.Changes) != 1 || !strings.Contains(d.Changes[0].What, "max of pool p from 1 to 2") || d.Changes[0].Then.Reason != string(plan.WaitUpcomingNode) {
-		t.Errorf("proposes %+v", d.Changes)
+		t.Errorf("proposed %+v", d.Changes)
 	}
 	if s.Pools[0].Max != 1 {
 		t.Error("trying a change has changed the snapshot")
 	}
 	s.Pools[0].Max = 2
 	if made := plan.Make(s, p); len(made.Actions) != 1 {
-		t.Errorf("done as proposed, nothing happens:\n%s", made)
+		t.Errorf("no action after the proposed change:\n%s", made)
 	}
 }
 
-// TestChangesAreWhatTheySay: a change is tried as it is written, for the pool that it
-// names and no other.
-func TestChangesAreWhatTheySay(t *testing.T) {
-	const world = `tick at=2026-11-21T09:00:00Z
-pool full max=1 gpus=1 model=L40S taints=(a=x:NoSchedule) labels=(gpuscale.io/pool=full tier=a)
-pool free max=9 gpus=1 model=L40S taints=(b=x:NoSchedule) labels=(gpuscale.io/pool=free tier=b)
-node n1 pool=full
-pod x/runs wants=gpu node=n1
-pod x/waits wants=gpu pending=1m
-`
-	for select_, want := range map[string]string{"": "tolerate b of pool free", " selector=(tier=c) tolerations=(a:op=Exists b:op=Exists)": "match pool free"} {
-		s, p, err := scenario.Parse(strings.Replace(world, "pending=1m", "pending=1m"+select_, 1))
-		if err != nil {
-			t.Fatal(err)
-		}
-		d, err := ForPod(s, p, "x/waits")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(d.Changes) != 1 || !strings.Contains(d.Changes[0].What, want) {
-			t.Errorf("%q: proposes %+v, want only %s", select_, d.Changes, want)
-		}
-	}
-}
-
-// TestCandidatesAreBounded: finding how far a pool's max would have to be raised costs
-// plans; of very many pools only the first are looked at.
+// TestCandidatesAreBounded: a candidate may take plans to find, so with many pools only the
+// first ones have candidates.
 func TestCandidatesAreBounded(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("tick at=2026-11-21T09:00:00Z\n")
@@ -169,31 +113,14 @@ func TestCandidatesAreBounded(t *testing.T) {
 	}
 	e, ok := plan.Explain(s, p, "x/waits")
 	if !ok {
-		t.Fatal("it does not wait")
+		t.Fatal("the pod is not pending")
 	}
 	if n := len(candidates(s, p, e)); n < 2 || n > maxTries+4 {
 		t.Errorf("%d candidates of %d pools", n, len(s.Pools))
 	}
 }
 
-// TestAResourceQuotaIsNamed: where one keeps a pod from being made, that is what has
-// to be raised.
-func TestAResourceQuotaIsNamed(t *testing.T) {
-	s, p, err := scenario.Parse("tick at=2026-11-21T09:00:00Z\npool p max=2 gpus=1 model=L40S\n" +
-		"quota resourcequota/x/gpus/no-more/requests.nvidia.com/gpu limit=0\npod x/waits wants=gpu pending=1m tenant=resourcequota/x/gpus/no-more/requests.nvidia.com/gpu\n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := ForPod(s, p, "x/waits")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(d.Changes) != 1 || d.Changes[0].What != "raise requests.nvidia.com/gpu of ResourceQuota x/gpus" {
-		t.Errorf("proposes %+v", d.Changes)
-	}
-}
-
-// TestTextIsHarmless: what is printed cannot speak to the terminal.
+// TestTextIsHarmless: text has no control characters.
 func TestTextIsHarmless(t *testing.T) {
 	var b bytes.Buffer
 	d := Document{Kind: "Pod", Answer: Answer{Detail: "a\x1b]0;title\x07b\rc"}}
@@ -202,9 +129,9 @@ func TestTextIsHarmless(t *testing.T) {
 	}
 }
 
-// TestNotesFit: every reason of a pod has a line for its Event, within what the
-// API takes, and says what to do where somebody has to do something.
-func TestNotesFit(t *testing.T) {
+// TestNotes: every reason of a pod has a note, which ends with the remedy if the pod needs
+// one.
+func TestNotes(t *testing.T) {
 	for _, doc := range plan.Reasons() {
 		if !strings.Contains(doc.Kind, "pod") {
 			continue
@@ -213,9 +140,5 @@ func TestNotesFit(t *testing.T) {
 		if note == "" || warns && doc.WhatToDo != "" && !strings.Contains(note, doc.WhatToDo) {
 			t.Errorf("%s: %q", doc.Reason, note)
 		}
-	}
-	long, _ := Note(plan.Verdict{Reason: plan.NoPoolFits, Detail: strings.Repeat("é", 1000)})
-	if len(long) > 1024 || !strings.HasSuffix(long, " …") || strings.ContainsRune(long, '\uFFFD') {
-		t.Errorf("%d bytes: %q", len(long), long[len(long)-10:])
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// ErrNotFound marks a subject that the snapshot does not have.
+// ErrNotFound marks a subject that is not in the snapshot.
 var ErrNotFound = errors.New("not found")
 
-// ErrNotPending marks a pod or gang that does not wait for anything.
+// ErrNotPending marks a pod or gang that is not pending.
 var ErrNotPending = errors.New("not pending")
 
 // ForPod explains a pod, "namespace/name".
@@ -22,10 +22,10 @@ func ForPod(s plan.Snapshot, p plan.Policy, name string) (Document, error) {
 	case !strings.Contains(name, "/"):
 		return Document{}, fmt.Errorf("pod %q: want NAMESPACE/NAME", name)
 	case i < 0:
-		return Document{}, fmt.Errorf("pod %s: %w in the autoscaler's last snapshot: there is no such pod, it asks for no GPU, it has ended, or it was made since; "+
-			"\"kubectl get pod -n %s %s\" tells which%s", name, ErrNotFound, before(name), after(name), alike(s, name))
+		return Document{}, fmt.Errorf("pod %s: %w in the autoscaler's last snapshot: there is no such pod, it requests no GPU, it has ended, or it was created since; "+
+			"\"kubectl get pod -n %s %s\" shows which%s", name, ErrNotFound, namespaceOf(name), nameIn(name), pendingIn(s, name))
 	case s.Pods[i].Node != "":
-		return Document{}, fmt.Errorf("pod %s: %w: it is bound to node %s, so nothing is decided about where it runs", name, ErrNotPending, s.Pods[i].Node)
+		return Document{}, fmt.Errorf("pod %s: %w: it is bound to node %s", name, ErrNotPending, s.Pods[i].Node)
 	}
 	e, ok := plan.Explain(s, p, name)
 	if !ok {
@@ -36,8 +36,8 @@ func ForPod(s plan.Snapshot, p plan.Policy, name string) (Document, error) {
 	return d, nil
 }
 
-// ForGang explains a gang, "namespace/name": the gang's answer and its members',
-// and the options of the member at which it was decided.
+// ForGang explains a gang, "namespace/name": its verdict and its members', and the options
+// of the member that decided its verdict.
 func ForGang(s plan.Snapshot, p plan.Policy, name string) (Document, error) {
 	known := slices.ContainsFunc(s.Pods, func(q plan.Pod) bool { return q.Gang == name })
 	if !known {
@@ -45,7 +45,7 @@ func ForGang(s plan.Snapshot, p plan.Policy, name string) (Document, error) {
 	}
 	e, ok := plan.ExplainGang(s, p, name)
 	if !ok {
-		return Document{}, fmt.Errorf("gang %s: %w: all its members run", name, ErrNotPending)
+		return Document{}, fmt.Errorf("gang %s: %w: all its members are bound", name, ErrNotPending)
 	}
 	d := Document{APIVersion: Version, Kind: "Gang", Subject: name}
 	d.pod(s, p, e)
@@ -65,12 +65,12 @@ func ForGang(s plan.Snapshot, p plan.Policy, name string) (Document, error) {
 	return d, nil
 }
 
-// pod fills in what is about one pod.
+// pod sets the fields about one pod.
 func (d *Document) pod(s plan.Snapshot, p plan.Policy, e plan.Explanation) {
 	key := e.Pod.Key()
 	d.At, d.Answer = s.Now.UTC(), answer(e.Verdict.Reason, e.Verdict.Detail)
 	d.Pod = &Pod{
-		Name: key, Wants: e.Wants, Cards: e.Weight, Priority: e.Pod.Priority, Rank: e.Rank, Waiting: e.Waiting,
+		Name: key, Wants: e.Wants, GPUs: e.Weight, Priority: e.Pod.Priority, Rank: e.Rank, Waiting: e.Waiting,
 		Tenant: e.Pod.Tenant, Borrows: e.Borrowed, Gang: e.Pod.Gang, GangMin: e.Pod.GangMin,
 	}
 	if since := e.Pod.PendingSince; !since.IsZero() {
@@ -78,14 +78,14 @@ func (d *Document) pod(s plan.Snapshot, p plan.Policy, e plan.Explanation) {
 	}
 	d.Options = optionsOf(s, e)
 	d.Actions = actionsWhere(e.Plan, func(a plan.Action) bool { return slices.Contains(a.For, key) })
-	if e.Pod.Gang != "" && e.Verdict.Reason == plan.GangWaits { // decided at another member, maybe
+	if e.Pod.Gang != "" && e.Verdict.Reason == plan.GangWaits { // another member may have decided it
 		e, _ = plan.ExplainGang(s, p, e.Pod.Gang)
 	}
 	d.Changes, d.Tried = changes(s, p, e)
 }
 
 func optionsOf(s plan.Snapshot, e plan.Explanation) []Option {
-	won := slices.IndexFunc(e.Options, func(o plan.Option) bool { return o.Chosen })
+	chosen := slices.IndexFunc(e.Options, func(o plan.Option) bool { return o.Chosen })
 	out := make([]Option, len(e.Options))
 	for i, o := range e.Options {
 		out[i] = Option{Kind: string(o.Kind), On: o.On, Possible: o.Possible, Chosen: o.Chosen, Reason: string(o.Reason), Detail: o.Detail}
@@ -93,62 +93,62 @@ func optionsOf(s plan.Snapshot, e plan.Explanation) []Option {
 			out[i].Cost, out[i].In = number(o.Cost), number(max(o.At.Sub(s.Now), 0).Seconds())
 		}
 		if o.Possible && !o.Chosen {
-			out[i].Lost = lost(e, o, won)
+			out[i].Lost = lost(e, o, chosen)
 		}
 	}
 	return out
 }
 
-// lost says why a possible option was not taken.
-func lost(e plan.Explanation, o plan.Option, won int) string {
-	if won < 0 {
+// lost returns why a possible option was not chosen.
+func lost(e plan.Explanation, o plan.Option, chosen int) string {
+	if chosen < 0 {
 		switch e.Verdict.Reason {
 		case plan.QuotaExceeded:
-			return "its quota does not admit the pod, so nothing is taken"
+			return "the pod's quota does not admit it"
 		case plan.GangWaits, plan.GangIncomplete:
-			return "the gang gets all or nothing, and does not get all"
+			return "the gang is served as a whole or not at all"
 		case plan.BoundReached:
-			return "the round's actions are used up; the next round looks again"
+			return "the reconcile has reached its limit of actions; the next one plans again"
 		}
-		return "nothing is done for the pod now: " + string(e.Verdict.Reason)
+		return "no action for the pod now: " + string(e.Verdict.Reason)
 	}
-	w := e.Options[won]
+	w := e.Options[chosen]
 	switch {
 	case w.Kind == plan.OptionFree:
-		return "what is free goes first"
+		return "free capacity is used first"
 	case o.Cost > w.Cost:
 		return fmt.Sprintf("costs %.2f more than %s", o.Cost-w.Cost, nameOf(w))
 	case w.Kind == plan.OptionNode && o.Kind == plan.OptionNode:
-		return "a node that is on its way already is used first"
+		return "an upcoming node is used first"
 	case o.Kind == plan.OptionNode:
-		return "costs no less, or a new node would have to be cut first as well"
+		return "costs no less, or the new node would have to be repartitioned as well"
 	}
 	return "costs no less than " + nameOf(w) + ", which changes less"
 }
 
 func nameOf(o plan.Option) string {
 	name := map[plan.OptionKind]string{
-		plan.OptionFree: "what is free", plan.OptionWait: "waiting for", plan.OptionRepartition: "cutting",
-		plan.OptionReclaim: "taking back what was lent on", plan.OptionNode: "a node of",
+		plan.OptionFree: "free capacity", plan.OptionWait: "waiting for", plan.OptionRepartition: "repartitioning",
+		plan.OptionReclaim: "reclaiming on", plan.OptionNode: "a node of",
 	}[o.Kind]
 	return strings.TrimSpace(name + " " + o.On)
 }
 
-func before(key string) string { ns, _, _ := strings.Cut(key, "/"); return ns }
-func after(key string) string  { _, name, _ := strings.Cut(key, "/"); return name }
+func namespaceOf(key string) string { ns, _, _ := strings.Cut(key, "/"); return ns }
+func nameIn(key string) string      { _, name, _ := strings.Cut(key, "/"); return name }
 
-// mostNames bounds what is offered to who asks for what is not there.
-const mostNames = 5
+// maxNames bounds the names in an error for an unknown subject.
+const maxNames = 5
 
-// alike offers pods of the namespace that wait.
-func alike(s plan.Snapshot, name string) string {
+// pendingIn lists the pending pods of the same namespace.
+func pendingIn(s plan.Snapshot, name string) string {
 	var names []string
 	for i := range s.Pods {
-		if q := &s.Pods[i]; q.Node == "" && q.Namespace == before(name) {
+		if q := &s.Pods[i]; q.Node == "" && q.Namespace == namespaceOf(name) {
 			names = append(names, q.Key())
 		}
 	}
-	return offered("; of its namespace these wait: ", names)
+	return list("; pending pods of its namespace: ", names)
 }
 
 func gangsOf(s plan.Snapshot) string {
@@ -158,18 +158,18 @@ func gangsOf(s plan.Snapshot) string {
 			names = append(names, g)
 		}
 	}
-	return offered("; it has: ", names)
+	return list("; it has: ", names)
 }
 
-func offered(words string, names []string) string {
+func list(head string, names []string) string {
 	if len(names) == 0 {
 		return ""
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
 	more := ""
-	if len(names) > mostNames {
-		more = fmt.Sprintf(" and %d more", len(names)-mostNames)
+	if len(names) > maxNames {
+		more = fmt.Sprintf(" and %d more", len(names)-maxNames)
 	}
-	return words + strings.Join(names[:min(len(names), mostNames)], ", ") + more
+	return head + strings.Join(names[:min(len(names), maxNames)], ", ") + more
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// Pool is what the planner knows of a pool.
+// Pool is a pool of the snapshot.
 type Pool struct {
 	Min         int      `json:"min"`
 	Max         int      `json:"max"`
@@ -16,15 +16,15 @@ type Pool struct {
 	Size        int      `json:"size"`
 	CostPerHour float64  `json:"pricePerHour"` // of one node
 	Spot        bool     `json:"spot,omitempty"`
-	Fixed       bool     `json:"fixed,omitempty"` // nobody makes its machines; min and max are its size
+	Fixed       bool     `json:"fixed,omitempty"` // without a provider; min and max are its size
 	Frozen      bool     `json:"frozen,omitempty"`
 	Model       string   `json:"model,omitempty"`
 	Nodes       []Group  `json:"nodes,omitempty"`
-	Cards       []Group  `json:"cards,omitempty"`
-	WaitingFor  []string `json:"servesPods,omitempty"` // pods for which something is done to it
+	GPUs        []Group  `json:"gpus,omitempty"`
+	WaitingFor  []string `json:"servesPods,omitempty"` // pods that the plan's actions on it are for
 }
 
-// Group counts nodes or cards that have the same verdict.
+// Group counts nodes or GPUs that have the same verdict.
 type Group struct {
 	Reason  string `json:"reason"`
 	Count   int    `json:"count"`
@@ -41,7 +41,7 @@ func ForPool(s plan.Snapshot, p plan.Policy, name string) (Document, error) {
 			names = append(names, q.Name)
 		}
 		return Document{}, fmt.Errorf("pool %s: %w in the autoscaler's last snapshot: there is no such GPUNodePool, or its spec is not valid "+
-			"(\"kubectl describe gpunodepool %s\" tells)%s", name, ErrNotFound, name, offered("; it has: ", names))
+			"(\"kubectl describe gpunodepool %s\" shows it)%s", name, ErrNotFound, name, list("; it has: ", names))
 	}
 	made := plan.Make(s, p)
 	pool := &s.Pools[i]
@@ -51,17 +51,16 @@ func ForPool(s plan.Snapshot, p plan.Policy, name string) (Document, error) {
 		Min: pool.Min, Max: pool.Max, Target: pool.Target, Size: pool.Size, CostPerHour: pool.PricePerHour,
 		Spot: pool.Spot, Fixed: pool.Fixed, Frozen: pool.Freeze || p.Freeze,
 	}
-	if len(pool.Template.Cards) > 0 {
-		d.Pool.Model = pool.Template.Cards[0].Model.Name
+	if len(pool.Template.GPUs) > 0 {
+		d.Pool.Model = pool.Template.GPUs[0].Model.Name
 	}
 	of := map[string]bool{}
 	for _, n := range s.Nodes {
 		of[n.Name] = n.Pool == name
 	}
 	d.Pool.Nodes = groups(made, plan.KindNode, func(subject string) bool { return of[subject] })
-	d.Pool.Cards = groups(made, plan.KindCard, func(subject string) bool {
-		node, _, _ := cutLast(subject, "/")
-		return of[node]
+	d.Pool.GPUs = groups(made, plan.KindGPU, func(subject string) bool {
+		return of[subject[:max(0, strings.LastIndexByte(subject, '/'))]]
 	})
 	d.Actions = actionsWhere(made, func(a plan.Action) bool { return a.Pool == name })
 	for _, a := range made.Actions {
@@ -70,13 +69,6 @@ func ForPool(s plan.Snapshot, p plan.Policy, name string) (Document, error) {
 		}
 	}
 	return d, nil
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return s, "", false
 }
 
 // groups counts verdicts by reason, the most frequent first.

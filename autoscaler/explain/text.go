@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -18,10 +19,10 @@ func (d Document) WriteJSON(w io.Writer) error {
 	return e.Encode(d)
 }
 
-// mostLines bounds members, actions and pods that are printed; JSON has all.
-const mostLines = 20
+// maxLines bounds the members, actions and pods in text; JSON has all.
+const maxLines = 20
 
-// WriteText writes d for people.
+// WriteText writes d as text.
 func (d Document) WriteText(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s: %s\n", strings.ToLower(d.Kind), d.Subject, d.Answer.Reason)
@@ -36,13 +37,13 @@ func (d Document) WriteText(w io.Writer) error {
 	d.optionText(&b)
 	d.actionText(&b)
 	d.changeText(&b)
-	fmt.Fprintf(&b, "\nplanned on what was seen at %s\n", d.At.Format(time.RFC3339))
+	fmt.Fprintf(&b, "\nplanned on the snapshot of %s\n", d.At.Format(time.RFC3339))
 	_, err := io.WriteString(w, strings.Map(harmless, b.String()))
 	return err
 }
 
-// harmless keeps what others have written into names and details from speaking to the
-// terminal.
+// harmless replaces control characters in names and details: a terminal would interpret
+// them.
 func harmless(r rune) rune {
 	if r != '\n' && unicode.IsControl(r) {
 		return unicode.ReplacementChar
@@ -67,18 +68,18 @@ func (d Document) podText(b *strings.Builder) {
 	}
 	b.WriteByte('\n')
 	if p.Name != d.Subject {
-		fmt.Fprintf(b, "decided at its member %s\n", p.Name)
+		fmt.Fprintf(b, "decided by its member %s\n", p.Name)
 	}
-	fmt.Fprintf(b, "wants %s, has waited for %s, priority %d, %d of %d that wait\n", p.Wants, seconds(p.Waits), p.Priority, p.Rank, p.Waiting)
+	fmt.Fprintf(b, "requests %s, pending for %s, priority %d, rank %d of %d pending pods\n", p.Wants, seconds(p.Waits), p.Priority, p.Rank, p.Waiting)
 	if p.Tenant != "" {
 		borrows := ""
 		if p.Borrows {
-			borrows = ", beyond what it is guaranteed"
+			borrows = ", beyond its guarantee"
 		}
-		fmt.Fprintf(b, "on account of tenant %s%s\n", p.Tenant, borrows)
+		fmt.Fprintf(b, "tenant %s%s\n", p.Tenant, borrows)
 	}
 	if p.Gang != "" {
-		fmt.Fprintf(b, "member of gang %s, of no use before %d run\n", p.Gang, p.GangMin)
+		fmt.Fprintf(b, "member of gang %s, which needs %d running members\n", p.Gang, p.GangMin)
 	}
 }
 
@@ -91,14 +92,14 @@ func (d Document) poolText(b *strings.Builder) {
 	if p.Spot {
 		kind = "spot"
 	}
-	size := fmt.Sprintf("%d nodes of %d asked for, %d … %d allowed", p.Size, p.Target, p.Min, p.Max)
+	size := fmt.Sprintf("%d nodes of %d requested, min %d, max %d", p.Size, p.Target, p.Min, p.Max)
 	if p.Fixed {
-		size, kind = fmt.Sprintf("%d nodes", p.Size), "fixed: no machines to buy, none is given back"
+		size, kind = fmt.Sprintf("%d nodes", p.Size), "fixed: does not scale"
 	}
 	fmt.Fprintf(b, "\n%s, %s, %.2f an hour each, %s\n", size, p.Model, p.CostPerHour, kind)
 	groupText(b, "nodes", p.Nodes)
-	groupText(b, "cards", p.Cards)
-	listText(b, "something is done to it for", p.WaitingFor)
+	groupText(b, "GPUs", p.GPUs)
+	listText(b, "actions for", p.WaitingFor)
 }
 
 func groupText(b *strings.Builder, what string, groups []Group) {
@@ -122,8 +123,8 @@ func listText(b *strings.Builder, what string, names []string) {
 		return
 	}
 	more := ""
-	if n := len(names) - mostLines; n > 0 {
-		names, more = names[:mostLines], fmt.Sprintf(" and %d more", n)
+	if n := len(names) - maxLines; n > 0 {
+		names, more = names[:maxLines], fmt.Sprintf(" and %d more", n)
 	}
 	fmt.Fprintf(b, "\n%s: %s%s\n", what, strings.Join(names, " "), more)
 }
@@ -135,7 +136,7 @@ func (d Document) memberText(b *strings.Builder) {
 	b.WriteString("\nmembers\n")
 	table(b, func(w io.Writer) {
 		for i, m := range d.Members {
-			if i == mostLines {
+			if i == maxLines {
 				fmt.Fprintf(w, "  and %d more\n", len(d.Members)-i)
 				break
 			}
@@ -165,7 +166,7 @@ func (d Document) optionText(b *strings.Builder) {
 			if o.In != nil {
 				in = seconds(*o.In)
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", mark, o.Kind, dash(o.On), cost, in, why)
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", mark, o.Kind, cmp.Or(o.On, "-"), cost, in, why)
 		}
 	})
 }
@@ -174,9 +175,9 @@ func (d Document) actionText(b *strings.Builder) {
 	if len(d.Actions) == 0 {
 		return
 	}
-	b.WriteString("\nactions of this round\n")
+	b.WriteString("\nactions of this reconcile\n")
 	for i, a := range d.Actions {
-		if i == mostLines {
+		if i == maxLines {
 			fmt.Fprintf(b, "  and %d more\n", len(d.Actions)-i)
 			break
 		}
@@ -189,10 +190,10 @@ func (d Document) changeText(b *strings.Builder) {
 		return
 	}
 	if len(d.Changes) == 0 {
-		fmt.Fprintf(b, "\nnone of %d changes that were tried helps\n", d.Tried)
+		fmt.Fprintf(b, "\nnone of %d changes tried would serve it\n", d.Tried)
 		return
 	}
-	b.WriteString("\nany one of these would help (each was tried by planning again)\n")
+	b.WriteString("\nany of these changes would serve it (each was verified by planning with it)\n")
 	for _, c := range d.Changes {
 		fmt.Fprintf(b, "  %s: %s\n      then %s: %s\n", c.Who, c.What, c.Then.Reason, c.Then.Detail)
 	}
@@ -201,14 +202,7 @@ func (d Document) changeText(b *strings.Builder) {
 func table(b *strings.Builder, fill func(w io.Writer)) {
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fill(w)
-	_ = w.Flush() // into memory
-}
-
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
+	_ = w.Flush() // a strings.Builder returns no error
 }
 
 func seconds(v float64) string {

@@ -2,6 +2,8 @@ package fleet
 
 import (
 	"cmp"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,24 +14,24 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// nothingCame is the reason of a request after which no node came.
+// nothingCame is the reason of a scale-up after which no node was registered.
 const nothingCame = "NothingCame"
 
 type poolReason struct{ pool, reason string }
 
-// counts are what happened to pools: of those there are, whatever their number.
+// counts are counters of events of pools, without a bound on the number of pools.
 type counts struct {
 	failures      map[poolReason]float64
 	interruptions map[string]float64
-	// inRow is how many failures in a row a pool's past has; refused are the pools of
-	// which the last round's actions failed, which are among them.
-	inRow   map[string]int
-	refused map[string]bool
-	noticed map[nodeKey]bool
-	begun   bool
+	// inRow is the number of successive failures by pool. refused are the pools whose
+	// actions failed in the last reconcile; inRow includes those failures.
+	inRow       map[string]int
+	refused     map[string]bool
+	interrupted map[nodeKey]bool
+	begun       bool
 }
 
-// nodeKey tells a node from another of the same name.
+// nodeKey distinguishes nodes of the same name.
 type nodeKey struct {
 	name    string
 	created time.Time
@@ -37,16 +39,16 @@ type nodeKey struct {
 
 func newCounts() *counts {
 	return &counts{failures: map[poolReason]float64{}, interruptions: map[string]float64{},
-		inRow: map[string]int{}, refused: map[string]bool{}, noticed: map[nodeKey]bool{}}
+		inRow: map[string]int{}, refused: map[string]bool{}, interrupted: map[nodeKey]bool{}}
 }
 
-// observe counts what is new. What the first round finds is older than we are.
-func (c *counts) observe(r *Round) {
-	there := map[string]bool{}
+// observe counts new events. The first reconcile is the baseline.
+func (c *counts) observe(r *Reconcile) {
+	exists := map[string]bool{}
 	for i := range r.Pools {
 		name := r.Pools[i].Name
-		there[name] = true
-		c.interruptions[name] += 0 // there from the first on, or the first increase would not be seen
+		exists[name] = true
+		c.interruptions[name] += 0 // exported from the start, so that rate() sees the first increase
 		c.failures[poolReason{name, nothingCame}] += 0
 		inRow := r.Learned[name].Failures
 		if c.begun && inRow > c.inRow[name] && !c.refused[name] {
@@ -57,7 +59,7 @@ func (c *counts) observe(r *Round) {
 	clear(c.refused)
 	for _, result := range r.Results {
 		a := &result.Action
-		if !there[a.Pool] {
+		if !exists[a.Pool] {
 			continue
 		}
 		at := poolReason{a.Pool, string(a.Reason)}
@@ -67,14 +69,14 @@ func (c *counts) observe(r *Round) {
 			c.refused[a.Pool] = true
 		}
 	}
-	c.notices(r.Nodes)
+	c.countInterruptions(r.Nodes)
 	for at := range c.failures {
-		if !there[at.pool] {
+		if !exists[at.pool] {
 			delete(c.failures, at)
 		}
 	}
 	for pool := range c.interruptions {
-		if !there[pool] {
+		if !exists[pool] {
 			delete(c.interruptions, pool)
 			delete(c.inRow, pool)
 		}
@@ -82,8 +84,8 @@ func (c *counts) observe(r *Round) {
 	c.begun = true
 }
 
-// notices counts the nodes that their provider has newly given notice of.
-func (c *counts) notices(nodes []plan.Node) {
+// countInterruptions counts the nodes that are newly interrupted.
+func (c *counts) countInterruptions(nodes []plan.Node) {
 	next := map[nodeKey]bool{}
 	for i := range nodes {
 		n := &nodes[i]
@@ -92,21 +94,21 @@ func (c *counts) notices(nodes []plan.Node) {
 		}
 		key := nodeKey{n.Name, n.Created}
 		next[key] = true
-		if c.begun && !c.noticed[key] {
+		if c.begun && !c.interrupted[key] {
 			c.interruptions[n.Pool]++
 		}
 	}
-	c.noticed = next
+	c.interrupted = next
 }
 
 func (c *counts) collect(descs map[string]*prometheus.Desc, ch chan<- prometheus.Metric) {
 	failures, interruptions := descs[metric.AutoscalerPoolFailures.Name], descs[metric.AutoscalerInterruptions.Name]
-	for _, at := range sortedKeys(c.failures, func(a, b poolReason) int {
+	for _, at := range slices.SortedFunc(maps.Keys(c.failures), func(a, b poolReason) int {
 		return cmp.Or(strings.Compare(a.pool, b.pool), strings.Compare(a.reason, b.reason))
 	}) {
 		ch <- prometheus.MustNewConstMetric(failures, prometheus.CounterValue, c.failures[at], at.pool, named(at.reason))
 	}
-	for _, pool := range sortedKeys(c.interruptions, strings.Compare) {
+	for _, pool := range slices.Sorted(maps.Keys(c.interruptions)) {
 		ch <- prometheus.MustNewConstMetric(interruptions, prometheus.CounterValue, c.interruptions[pool], pool)
 	}
 }

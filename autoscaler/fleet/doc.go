@@ -1,11 +1,9 @@
-// Package fleet turns rounds of the loop into the series that boards, alerts and the
-// capacity report read: what state every card is in, where GPU time went, who may
-// have how much, what waits, how long pods and nodes took, what failed. What nobody
-// knows has no series.
+// Package fleet turns reconciles into the series that boards, alerts and the capacity
+// report read: states of GPUs, GPU time by use, quotas, pending demand, latencies of
+// pods and nodes, failures. An unknown value has no series.
 //
-// Only the leader's has series, so that sums over replicas are right. Their number
-// is bounded, whatever the cluster: by rows of the ledger, by shapes, tenants and
-// HPAs; what is beyond is added up under "(other)" where that makes sense, and left
-// out where it does not. The package decides nothing, writes nothing, and keeps
-// nothing over a restart: counters then begin anew, which Prometheus' rates see.
+// Only the leader exports these series, so that sums over replicas are correct. Their
+// number is bounded: rows of the ledger, shapes, tenants and HPAs beyond the bound are
+// summed under "(other)", or left out where a sum has no meaning. Nothing is kept over
+// a restart: counters restart at zero, which Prometheus' rate() handles.
 package fleet

@@ -14,53 +14,53 @@ import (
 )
 
 const (
-	// surveyEvery is how often the cards are counted. Rounds are a second apart;
-	// taking 8,000 cards apart each time would cost more than planning.
+	// surveyEvery is the interval between surveys of the GPUs. Reconciles are a second
+	// apart; a survey of 8,000 GPUs in each would cost more than planning.
 	surveyEvery = 10 * time.Second
-	// calmEvery is how often while nothing happens but that cards compute or do not.
-	// The first round in which something does is counted at once.
-	calmEvery = 3 * surveyEvery
-	// maxRows of the ledger, maxShapes of what waits, and maxNamed tenants and HPAs.
+	// idleSurveyEvery is the interval after idle reconciles, in which only the use of
+	// GPUs changes.
+	idleSurveyEvery = 3 * surveyEvery
+	// maxRows of the ledger, maxShapes of pending demand, maxNamed tenants and HPAs.
 	maxRows, maxShapes, maxNamed = 2000, 100, 2000
 )
 
-// Round is one turn of the loop.
-type Round struct {
+// Reconcile is the result of one reconcile of the loop.
+type Reconcile struct {
 	*observe.Observation
 	Plan    *plan.Plan
 	Results []act.Result
-	// Acted is when the actions had been carried out.
+	// Acted is when the actions ended.
 	Acted time.Time
-	// Calm says that nobody waits and that nothing is about to change.
-	Calm bool
+	// Idle means that no pod is pending and nothing is about to change.
+	Idle bool
 }
 
-// Fleet is a prometheus.Collector of what rounds tell. It is safe for concurrent
+// Fleet is a prometheus.Collector of the reconciles' series. It is safe for concurrent
 // use.
 type Fleet struct {
-	mu       sync.Mutex
-	descs    map[string]*prometheus.Desc
-	leading  bool
-	surveyed time.Time
-	ledger   *capacity.Ledger
-	begun    time.Time // of the ledger
-	gauges   []value   // of the last survey, and the ledger's sums
-	counts   *counts
-	waits    *waits
+	mu        sync.Mutex
+	descs     map[string]*prometheus.Desc
+	leading   bool
+	surveyed  time.Time
+	ledger    *capacity.Ledger
+	begun     time.Time // when the ledger started at zero
+	gauges    []value   // of the last survey
+	counts    *counts
+	latencies *latencies
 }
 
-// New returns a Fleet that does not lead.
+// New returns a Fleet without series, until Lead.
 func New() *Fleet {
 	f := &Fleet{descs: newDescs()}
 	f.reset()
 	return f
 }
 
-// reset forgets everything.
+// reset deletes all state.
 func (f *Fleet) reset() {
 	f.surveyed, f.begun, f.gauges = time.Time{}, time.Time{}, nil
 	f.ledger = newLedger()
-	f.counts, f.waits = newCounts(), newWaits()
+	f.counts, f.latencies = newCounts(), newLatencies()
 }
 
 func newLedger() *capacity.Ledger {
@@ -69,8 +69,8 @@ func newLedger() *capacity.Ledger {
 	return capacity.NewLedger(o)
 }
 
-// Lead says whether this replica decides. Who stops leading has no series any more,
-// and begins anew when it leads again: what went on in between others counted.
+// Lead sets whether this replica leads. Without leading it has no series; when it leads
+// again, they restart at zero: other replicas have counted in between.
 func (f *Fleet) Lead(leading bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -80,21 +80,21 @@ func (f *Fleet) Lead(leading bool) {
 	f.leading = leading
 }
 
-// Observe takes in a round. The error is the ledger's: it refused what was seen, or
-// the clock went back, and begins anew.
-func (f *Fleet) Observe(r Round) error {
+// Observe adds a reconcile. An error means that the ledger of GPU time has rejected it,
+// for example because the clock went back, and has restarted at zero.
+func (f *Fleet) Observe(r Reconcile) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.waits.observe(&r)
+	f.latencies.observe(&r)
 	f.counts.observe(&r)
 	every := surveyEvery
-	if r.Calm {
-		every = calmEvery
+	if r.Idle {
+		every = idleSurveyEvery
 	}
 	if since := r.Now.Sub(f.surveyed); !f.surveyed.IsZero() && since >= 0 && since < every {
-		// The cards are as they were seen, but time has passed: counters that moved every
-		// ten seconds would make rates over scrapes every fifteen wrong by percents.
-		_ = f.ledger.Advance(r.Now) // it can only refuse what the next survey tells
+		// The GPUs' states are those of the last survey; the counters advance in every
+		// reconcile, since scrapes are not aligned with surveys.
+		_ = f.ledger.Advance(r.Now) // an error recurs at the next survey, which returns it
 		return nil
 	}
 	f.surveyed = r.Now
@@ -104,7 +104,7 @@ func (f *Fleet) Observe(r Round) error {
 	}
 	err := f.account(&survey)
 	f.gauges = f.gauges[:0]
-	f.cards(&survey)
+	f.gpus(&survey)
 	f.pools(&r)
 	f.tenants(&r)
 	f.demand(&survey, &r)
@@ -113,20 +113,20 @@ func (f *Fleet) Observe(r Round) error {
 	return err
 }
 
-// account has the ledger take in a survey. Prices are left out: those of spot nodes
-// change all the time, and each would be a row of its own.
+// account adds a survey to the ledger. It leaves out prices: the ledger has a row per
+// price, and those of spot nodes change all the time.
 func (f *Fleet) account(survey *capacity.Survey) error {
 	o := survey.Observation()
-	for i := range o.Cards {
-		o.Cards[i].PricePerHour = 0
+	for i := range o.GPUs {
+		o.GPUs[i].PricePerHour = 0
 	}
 	err := f.ledger.Add(o)
 	if err == nil {
 		return nil
 	}
 	f.ledger, f.begun = newLedger(), survey.At
-	_ = f.ledger.Add(o) // its time, if nothing else, is right for a new one
-	return fmt.Errorf("the ledger of GPU time begins anew: %w", err)
+	_ = f.ledger.Add(o) // an empty ledger accepts any time
+	return fmt.Errorf("the ledger of GPU time restarts at zero: %w", err)
 }
 
 // Describe implements prometheus.Collector.
@@ -134,7 +134,7 @@ func (f *Fleet) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range f.descs {
 		ch <- d
 	}
-	f.waits.describe(ch)
+	f.latencies.describe(ch)
 }
 
 // Collect implements prometheus.Collector.
@@ -149,5 +149,5 @@ func (f *Fleet) Collect(ch chan<- prometheus.Metric) {
 	}
 	f.times(ch)
 	f.counts.collect(f.descs, ch)
-	f.waits.collect(ch)
+	f.latencies.collect(ch)
 }

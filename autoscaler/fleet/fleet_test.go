@@ -22,16 +22,16 @@ import (
 )
 
 // TestSeries runs testdata/series. A file is one autoscaler over one simulated
-// world.
+// cluster.
 //
-//	round [after=10s] [fail=POOL] [failures=POOL:N] [notice=NODE] [acted=200ms]
-//	                 the lines below change the world, time passes, the pods that fit
-//	                 are bound, and a round is made: its actions are carried out, but
-//	                 those on the pool of fail, which fail; failures are what the pool's
-//	                 past says; acted is how long the round took
+//	reconcile [after=10s] [idle] [fail=POOL] [failures=POOL:N] [interrupted=NODE] [acted=200ms]
+//	                 changes the cluster by the lines below, advances the time, binds
+//	                 the pods that fit and reconciles. Actions on the pool of fail fail,
+//	                 others succeed; failures is the pool's number of successive
+//	                 failures; acted is the duration of the reconcile
 //	hpa NS/NAME min=1 max=4 [current=2 desired=3] [limits=A,B]
 //	show NAME …      the series of these names, without gpuscale_autoscaler_
-//	lead no|yes      the replica stops leading, or begins to
+//	lead no|yes      whether the replica leads
 func TestSeries(t *testing.T) {
 	datadriven.Walk(t, "testdata/series", func(t *testing.T, path string) {
 		c := newCase()
@@ -51,7 +51,7 @@ type testCase struct {
 	fleet    *fleet.Fleet
 	registry *prometheus.Registry
 	hpas     []observe.HPA
-	memory   plan.Memory
+	memory   plan.State
 }
 
 func newCase() *testCase {
@@ -67,8 +67,8 @@ func (c *testCase) do(d *datadriven.TestData) (string, error) {
 		words[a.Key] = strings.Join(a.Vals, ",")
 	}
 	switch d.Cmd {
-	case "round":
-		return "ok\n", c.round(words, d.Input)
+	case "reconcile":
+		return "ok\n", c.reconcile(words, d.Input)
 	case "hpa":
 		return "ok\n", c.hpa(d.CmdArgs[0].Key, words)
 	case "lead":
@@ -100,8 +100,8 @@ func (c *testCase) hpa(key string, words map[string]string) error {
 	return nil
 }
 
-// round makes a round. Whoever passes no time has it a millisecond later.
-func (c *testCase) round(words map[string]string, text string) error {
+// reconcile reconciles, by default a millisecond after the last time.
+func (c *testCase) reconcile(words map[string]string, text string) error {
 	if _, err := c.world.Exec(text); err != nil {
 		return err
 	}
@@ -115,14 +115,15 @@ func (c *testCase) round(words map[string]string, text string) error {
 	c.world.Sim.Advance(after)
 	s := c.world.Sim.Snapshot()
 	for i := range s.Nodes {
-		if s.Nodes[i].Name == words["notice"] {
+		if s.Nodes[i].Name == words["interrupted"] {
 			s.Nodes[i].LeavesAt, s.Nodes[i].Cordoned = s.Now.Add(2*time.Minute), true
 		}
 	}
-	s.Memory = c.memory
+	s.State = c.memory
 	p := plan.Make(s, c.world.Policy)
-	c.memory = p.Memory
-	r := fleet.Round{Observation: &observe.Observation{Snapshot: s, HPAs: c.hpas, Learned: learned(words["failures"])}, Plan: &p, Acted: s.Now}
+	c.memory = p.State
+	r := fleet.Reconcile{Observation: &observe.Observation{Snapshot: s, HPAs: c.hpas, Learned: learned(words["failures"])}, Plan: &p, Acted: s.Now}
+	_, r.Idle = words["idle"]
 	if words["acted"] != "" {
 		took, err := time.ParseDuration(words["acted"])
 		if err != nil {
@@ -131,7 +132,7 @@ func (c *testCase) round(words map[string]string, text string) error {
 		r.Acted = s.Now.Add(took)
 	}
 	var done plan.Plan
-	done.Memory = p.Memory
+	done.State = p.State
 	for _, a := range p.Actions {
 		outcome := act.Done
 		if a.Pool == words["fail"] {
@@ -154,7 +155,7 @@ func learned(text string) map[string]pools.Learned {
 	return map[string]pools.Learned{pool: {Failures: failures}}
 }
 
-// show prints series without help, type and the prefix that all have.
+// show prints series without help, type, the common prefix and zeros.
 func (c *testCase) show(names []datadriven.CmdArg) (string, error) {
 	families, err := c.registry.Gather()
 	if err != nil {
@@ -184,7 +185,7 @@ func (c *testCase) show(names []datadriven.CmdArg) (string, error) {
 	return out.String(), nil
 }
 
-// lint holds the exposition against Prometheus' naming rules, and no label empty.
+// lint checks the exposition: Prometheus' naming rules, no empty label.
 func (c *testCase) lint(t *testing.T) {
 	t.Helper()
 	families, err := c.registry.Gather()

@@ -20,22 +20,22 @@ import (
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Through restarts, gaps, repartitions, nodes that come and go and clocks that are
-// set back, every second of a card has one place: the places add up to the capacity,
-// and the capacity to what somebody counts who only counts cards.
-func TestPlacesAddUpToTheCapacity(t *testing.T) {
+// TestUsesAddUpToTheCapacity: through restarts, gaps, repartitions, changes of nodes and
+// clocks that are set back, every second of a GPU has one use: the uses add up to the
+// capacity, and the capacity to the number of GPUs over time.
+func TestUsesAddUpToTheCapacity(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now, begun := epoch, time.Time{}
 		var f *fleet.Fleet
 		var before map[string]float64
-		want, cards, surveyed, counted, fresh := 0.0, 0, time.Time{}, time.Time{}, true
+		want, gpus, surveyed, counted, fresh := 0.0, 0, time.Time{}, time.Time{}, true
 		restart := func() {
 			f, before = fleet.New(), nil
 			f.Lead(true)
-			begun, want, cards, fresh = time.Time{}, 0, 0, true
+			begun, want, gpus, fresh = time.Time{}, 0, 0, true
 		}
 		restart()
-		for range rapid.IntRange(2, 12).Draw(t, "rounds") {
+		for range rapid.IntRange(2, 12).Draw(t, "reconciles") {
 			switch rapid.IntRange(0, 12).Draw(t, "what") {
 			case 0:
 				restart()
@@ -44,30 +44,30 @@ func TestPlacesAddUpToTheCapacity(t *testing.T) {
 			}
 			now = now.Add(time.Duration(rapid.IntRange(1, 1200).Draw(t, "seconds")) * time.Second)
 			s := drawSnapshot(t, now)
-			err := f.Observe(fleet.Round{Observation: &observe.Observation{Snapshot: s}, Plan: &plan.Plan{}})
+			err := f.Observe(fleet.Reconcile{Observation: &observe.Observation{Snapshot: s}, Plan: &plan.Plan{}})
 			took := now.Sub(surveyed)
 			switch {
 			case err != nil && (begun.IsZero() || took > 0):
 				t.Fatal(err)
-			case err != nil: // the clock was set back: it begins anew
+			case err != nil: // the clock was set back: it restarts at zero
 				begun, want, before = now, 0, nil
 			case begun.IsZero():
 				begun = now
 			default:
-				want += float64(cards) * now.Sub(counted).Seconds()
+				want += float64(gpus) * now.Sub(counted).Seconds()
 			}
 			counted = now
-			if took >= 10*time.Second || took < 0 || fresh { // not too soon to look
-				surveyed, cards, fresh = now, countCards(s), false
+			if took >= 10*time.Second || took < 0 || fresh { // a survey is due
+				surveyed, gpus, fresh = now, countGPUs(s), false
 			}
-			before = checkPlaces(t, f, want, before)
+			before = checkUses(t, f, want, before)
 		}
 	})
 }
 
-// checkPlaces returns the sums, none of which may be less than before.
-func checkPlaces(t *rapid.T, f *fleet.Fleet, want float64, before map[string]float64) map[string]float64 {
-	places, capacity, now := map[string]float64{}, map[string]float64{}, map[string]float64{}
+// checkUses checks the counters and returns them; none may be less than before.
+func checkUses(t *rapid.T, f *fleet.Fleet, want float64, before map[string]float64) map[string]float64 {
+	uses, capacity, now := map[string]float64{}, map[string]float64{}, map[string]float64{}
 	total := 0.0
 	for _, family := range gather(t, f) {
 		for _, m := range family.GetMetric() {
@@ -78,7 +78,7 @@ func checkPlaces(t *rapid.T, f *fleet.Fleet, want float64, before map[string]flo
 			key := labels["pool"] + " " + labels["model"]
 			switch family.GetName() {
 			case "gpuscale_autoscaler_gpu_seconds_total":
-				places[key] += m.GetCounter().GetValue()
+				uses[key] += m.GetCounter().GetValue()
 				now[fmt.Sprint(m.GetLabel())] = m.GetCounter().GetValue()
 			case "gpuscale_autoscaler_capacity_gpu_seconds_total":
 				capacity[key] = m.GetCounter().GetValue()
@@ -87,16 +87,16 @@ func checkPlaces(t *rapid.T, f *fleet.Fleet, want float64, before map[string]flo
 		}
 	}
 	for key, v := range capacity {
-		if math.Abs(places[key]-v) > 1e-6 {
-			t.Fatalf("%s: the places add up to %v, the capacity is %v", key, places[key], v)
+		if math.Abs(uses[key]-v) > 1e-6 {
+			t.Fatalf("%s: the uses add up to %v, the capacity is %v", key, uses[key], v)
 		}
-		delete(places, key)
+		delete(uses, key)
 	}
-	if len(places) > 0 {
-		t.Fatalf("places without a capacity: %v", places)
+	if len(uses) > 0 {
+		t.Fatalf("uses without a capacity: %v", uses)
 	}
 	if math.Abs(total-want) > 1e-6 {
-		t.Fatalf("the capacity is %v, whoever counts cards has %v", total, want)
+		t.Fatalf("the capacity is %v, want %v", total, want)
 	}
 	for key, v := range before {
 		if now[key] < v {
@@ -116,15 +116,15 @@ func gather(t interface{ Fatal(...any) }, c prometheus.Collector) []*dto.MetricF
 	return families
 }
 
-func countCards(s plan.Snapshot) int {
+func countGPUs(s plan.Snapshot) int {
 	n := 0
 	for i := range s.Nodes {
-		n += len(s.Nodes[i].Cards)
+		n += len(s.Nodes[i].GPUs)
 	}
 	return n
 }
 
-// drawSnapshot is any cluster: what it has need not follow from what it had.
+// drawSnapshot is any cluster, independent of the one before.
 func drawSnapshot(t *rapid.T, now time.Time) plan.Snapshot {
 	s := plan.Snapshot{Now: now, Pools: []plan.Pool{{Name: "a", Max: 9}, {Name: "b", Max: 9, PricePerHour: 2}}}
 	table, _ := mig.ForModel("H100-80GB")
@@ -132,29 +132,29 @@ func drawSnapshot(t *rapid.T, now time.Time) plan.Snapshot {
 	for i := range rapid.IntRange(0, 4).Draw(t, "nodes") {
 		n := plan.Node{Name: fmt.Sprintf("n%d", i), Pool: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "pool"),
 			Ready: rapid.IntRange(0, 4).Draw(t, "ready") > 0, Cordoned: rapid.IntRange(0, 5).Draw(t, "cordoned") == 0, Created: now.Add(-time.Hour)}
-		for k := range rapid.IntRange(1, 3).Draw(t, "cards") {
-			c := plan.Card{HoldersKnown: rapid.IntRange(0, 5).Draw(t, "known") > 0}
+		for k := range rapid.IntRange(1, 3).Draw(t, "gpus") {
+			c := plan.GPU{AllocationKnown: rapid.IntRange(0, 5).Draw(t, "known") > 0}
 			c.Index, c.Model = k, gpu.Model{Name: "H100-80GB", Vendor: "nvidia"}
 			c.Busy = drawBusy(t)
 			if rapid.Bool().Draw(t, "mig") {
 				c.MIG = true
 				for _, p := range rapid.SampledFrom(layouts).Draw(t, "layout") {
 					in := plan.Instance{Placement: p, Placed: true, Busy: drawBusy(t)}
-					in.Holder = drawHolder(t)
+					in.AllocatedTo = drawPod(t)
 					c.Instances = append(c.Instances, in)
 				}
-			} else if h := drawHolder(t); h != "" {
-				c.Holders = []string{h}
+			} else if h := drawPod(t); h != "" {
+				c.AllocatedTo = []string{h}
 			}
-			n.Cards = append(n.Cards, c)
+			n.GPUs = append(n.GPUs, c)
 		}
 		s.Nodes = append(s.Nodes, n)
 	}
 	return s
 }
 
-func drawHolder(t *rapid.T) string {
-	return rapid.SampledFrom([]string{"", "", "chat/a", "chat/b", "train/c"}).Draw(t, "holder")
+func drawPod(t *rapid.T) string {
+	return rapid.SampledFrom([]string{"", "", "chat/a", "chat/b", "train/c"}).Draw(t, "pod")
 }
 
 func drawBusy(t *rapid.T) sample.Value {
@@ -164,13 +164,13 @@ func drawBusy(t *rapid.T) sample.Value {
 	return sample.Known(float64(rapid.IntRange(0, 100).Draw(t, "busy"))/100, time.Second)
 }
 
-// A pool that is no longer there takes what was counted of it along.
+// TestSeriesOfAPoolThatIsGone: the series of a deleted pool are deleted.
 func TestSeriesOfAPoolThatIsGone(t *testing.T) {
 	f := fleet.New()
 	f.Lead(true)
 	for i, pools := range [][]plan.Pool{{{Name: "p"}, {Name: "q"}}, {{Name: "q"}}} {
 		s := plan.Snapshot{Now: epoch.Add(time.Duration(i) * time.Minute), Pools: pools}
-		if err := f.Observe(fleet.Round{Observation: &observe.Observation{Snapshot: s}, Plan: &plan.Plan{}}); err != nil {
+		if err := f.Observe(fleet.Reconcile{Observation: &observe.Observation{Snapshot: s}, Plan: &plan.Plan{}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -181,26 +181,6 @@ func TestSeriesOfAPoolThatIsGone(t *testing.T) {
 					t.Errorf("%s %v", family.GetName(), m)
 				}
 			}
-		}
-	}
-}
-
-// Spot prices move all the time; GPU time is not told apart by them.
-func TestPricesMakeNoSeries(t *testing.T) {
-	f := fleet.New()
-	f.Lead(true)
-	card := plan.Card{HoldersKnown: true}
-	card.Model = gpu.Model{Name: "L40S", Vendor: "nvidia"}
-	for i := range 20 {
-		s := plan.Snapshot{Now: epoch.Add(time.Duration(i) * time.Minute), Pools: []plan.Pool{{Name: "p", Spot: true, PricePerHour: 1 + float64(i)}},
-			Nodes: []plan.Node{{Name: "n", Pool: "p", Ready: true, Created: epoch.Add(-time.Hour), Cards: []plan.Card{card}}}}
-		if err := f.Observe(fleet.Round{Observation: &observe.Observation{Snapshot: s}, Plan: &plan.Plan{}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, family := range gather(t, f) {
-		if n := len(family.GetMetric()); family.GetName() == "gpuscale_autoscaler_gpu_seconds_total" && n != 9 {
-			t.Errorf("%d series for one card that nobody holds, want one for each place it can be in", n)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// value is a gauge; labels are values in the order of its Desc.
+// value is a gauge; labels are the label values in the order of its Desc.
 type value struct {
 	desc   *prometheus.Desc
 	number float64
@@ -20,7 +20,7 @@ func (v *value) metric() prometheus.Metric {
 	return prometheus.MustNewConstMetric(v.desc, prometheus.GaugeValue, v.number, v.labels[:v.n]...)
 }
 
-// newDescs are those of all series but the histograms.
+// newDescs returns the Descs of all series but the histograms.
 func newDescs() map[string]*prometheus.Desc {
 	out := map[string]*prometheus.Desc{}
 	for _, d := range []metric.Desc{
@@ -43,8 +43,8 @@ func (f *Fleet) add(d metric.Desc, number float64, labels ...string) {
 	f.gauges = append(f.gauges, v)
 }
 
-// counter is one of the ledger's, which were 0 when that began: whoever asks since
-// when sees the first increase too.
+// counter is a counter of the ledger. It was 0 at f.begun, its created timestamp, so that
+// rate() sees the first increase.
 func (f *Fleet) counter(d metric.Desc, number float64, labels ...string) prometheus.Metric {
 	for i, l := range labels {
 		labels[i] = named(l)
@@ -54,7 +54,7 @@ func (f *Fleet) counter(d metric.Desc, number float64, labels ...string) prometh
 
 // named is a label that is never empty, since Prometheus takes an empty one for none
 // and puts the target's own in its place.
-func named(label string) string { return cmp.Or(label, metric.Nobody) }
+func named(label string) string { return cmp.Or(label, metric.NotApplicable) }
 
 func flag(b bool) float64 {
 	if b {

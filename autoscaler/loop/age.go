@@ -9,8 +9,8 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// ages tells, whenever it is asked, how old what was last planned on is: of a
-// loop that hangs it grows. What was never read has no age.
+// ages exports the age of the last snapshot, computed at each scrape: it grows while
+// the loop hangs. A source that was never read has no series.
 type ages struct {
 	desc *prometheus.Desc
 	now  func() time.Time
@@ -24,15 +24,15 @@ func newAges() *ages {
 	return &ages{desc: prometheus.NewDesc(d.Name, d.Help, d.Labels, nil), now: time.Now, taken: map[string]time.Time{}}
 }
 
-// clock takes the loop's, by which snapshots are dated.
-func (a *ages) clock(now func() time.Time) {
+// setClock sets the loop's clock, which dates the snapshots.
+func (a *ages) setClock(now func() time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.now = now
 }
 
-// observed notes a snapshot, and how old what Prometheus said was by then; a
-// negative age for nothing said.
+// observed records a snapshot taken at the time, and the age of Prometheus' readings
+// in it; a negative age means no readings.
 func (a *ages) observed(at time.Time, readings time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

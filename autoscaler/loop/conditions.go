@@ -11,23 +11,23 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// Conditions that are there only while there is something to say.
+// Conditions that a pool has only while they are true.
 const (
-	// conditionGrowOnly: no node of the pool can be given back, though it may.
+	// conditionGrowOnly: the spec allows scale-down, and the provider cannot do it.
 	conditionGrowOnly = "GrowOnly"
-	// conditionUnused: cards of the pool are held and have not been used for long.
-	conditionUnused = "UnusedCards"
+	// conditionUnused: GPUs of the pool are allocated and have been idle for long.
+	conditionUnused = "UnusedGPUs"
 )
 
-// unusedNamed bounds the cards that a condition names.
+// unusedNamed bounds the GPUs that a condition names.
 const unusedNamed = 5
 
-// remark writes the conditions of a pool that are about nothing being done.
-func remark(pool *v1alpha1.GPUNodePool, growOnly bool, unused []string) {
+// setRemarks sets conditionGrowOnly and conditionUnused.
+func setRemarks(pool *v1alpha1.GPUNodePool, growOnly bool, unused []string) {
 	if ref := pool.Spec.Provider.Scale; growOnly && ref != nil && !pool.Spec.ScaleDown.Disabled {
 		setCondition(pool, conditionGrowOnly, metav1.ConditionTrue, "TargetUnnamed", fmt.Sprintf(
-			"spec.provider.scale: %s %s has replicas and nothing that says which of its nodes goes, so nodes are added and none is given back; "+
-				"name a resource of Cluster API or Karpenter, or set spec.scaleDown.disabled to say that this is wanted", ref.Kind, ref.Name))
+			"spec.provider.scale: %s %s has replicas but no way to select the node to remove, so the pool scales up and never down; "+
+				"refer to a resource of Cluster API or Karpenter, or set spec.scaleDown.disabled", ref.Kind, ref.Name))
 	} else {
 		meta.RemoveStatusCondition(&pool.Status.Conditions, conditionGrowOnly)
 	}
@@ -39,19 +39,19 @@ func remark(pool *v1alpha1.GPUNodePool, growOnly bool, unused []string) {
 	if len(named) > unusedNamed {
 		named, more = named[:unusedNamed], fmt.Sprintf(" and %d more", len(unused)-unusedNamed)
 	}
-	setCondition(pool, conditionUnused, metav1.ConditionTrue, string(plan.CardUnused), fmt.Sprintf(
-		"held and not used for an hour or more: %s%s; ask who holds them, or have their GPUQuota say spec.reclaimIdle", strings.Join(named, ", "), more))
+	setCondition(pool, conditionUnused, metav1.ConditionTrue, string(plan.GPUUnused), fmt.Sprintf(
+		"allocated and idle for an hour or more: %s%s; ask the owners of the pods, or set spec.reclaimIdle of their GPUQuota", strings.Join(named, ", "), more))
 }
 
-// unusedCards lists, by pool, the cards that are held for nothing.
-func unusedCards(r Round) map[string][]string {
+// unusedGPUs lists, by pool, the GPUs that are allocated and idle.
+func unusedGPUs(r Reconcile) map[string][]string {
 	pools := map[string]string{}
 	for i := range r.Nodes {
 		pools[r.Nodes[i].Name] = r.Nodes[i].Pool
 	}
 	out := map[string][]string{}
 	for _, v := range r.Plan.Verdicts {
-		if v.Kind != plan.KindCard || v.Reason != plan.CardUnused {
+		if v.Kind != plan.KindGPU || v.Reason != plan.GPUUnused {
 			continue
 		}
 		node := v.Subject[:max(0, strings.LastIndexByte(v.Subject, '/'))]

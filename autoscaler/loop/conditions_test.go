@@ -12,19 +12,19 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// TestRemarks: a condition is there while there is something to say, names what to
-// do, and no more cards than can be read.
+// TestRemarks: the conditions are set only while true, name the remedy, and list a bounded
+// number of GPUs.
 func TestRemarks(t *testing.T) {
 	pool := named("p")
 	pool.Spec.Provider.Scale = &v1alpha1.ScaleProvider{Kind: "Herd", Name: "h100"}
-	r := Round{
+	r := Reconcile{
 		Observation: observe.Observation{Snapshot: plan.Snapshot{Nodes: []plan.Node{{Name: "n1", Pool: "p"}, {Name: "other"}}}},
-		Plan:        plan.Plan{Verdicts: []plan.Verdict{{Kind: plan.KindCard, Subject: "n1/0", Reason: plan.CardFree}, {Kind: plan.KindCard, Subject: "other/0", Reason: plan.CardUnused}}},
+		Plan:        plan.Plan{Verdicts: []plan.Verdict{{Kind: plan.KindGPU, Subject: "n1/0", Reason: plan.GPUFree}, {Kind: plan.KindGPU, Subject: "other/0", Reason: plan.GPUUnused}}},
 	}
 	for i := range 7 {
-		r.Plan.Verdicts = append(r.Plan.Verdicts, plan.Verdict{Kind: plan.KindCard, Subject: fmt.Sprintf("n1/%d", 1+i), Reason: plan.CardUnused})
+		r.Plan.Verdicts = append(r.Plan.Verdicts, plan.Verdict{Kind: plan.KindGPU, Subject: fmt.Sprintf("n1/%d", 1+i), Reason: plan.GPUUnused})
 	}
-	remark(pool, true, unusedCards(r)["p"])
+	setRemarks(pool, true, unusedGPUs(r)["p"])
 	only, unused := meta.FindStatusCondition(pool.Status.Conditions, conditionGrowOnly), meta.FindStatusCondition(pool.Status.Conditions, conditionUnused)
 	if only == nil || !strings.Contains(only.Message, "Herd h100") || !strings.Contains(only.Message, "spec.scaleDown.disabled") {
 		t.Errorf("%+v", only)
@@ -33,7 +33,7 @@ func TestRemarks(t *testing.T) {
 		t.Errorf("%+v", unused)
 	}
 	pool.Spec.ScaleDown.Disabled = true
-	remark(pool, true, nil)
+	setRemarks(pool, true, nil)
 	if len(pool.Status.Conditions) != 0 {
 		t.Errorf("conditions %+v", pool.Status.Conditions)
 	}

@@ -11,30 +11,30 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/act"
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/explain"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// conditionLimited says whether something keeps a pool from giving what is wanted
-// of it, as an HPA's condition of the same name does.
+// conditionLimited is true while a limit keeps a pool from meeting its demand, like
+// the condition of the same name of an HPA.
 const conditionLimited = "ScalingLimited"
 
-// limits are the reasons of a pool's verdict that keep it from growing.
+// limits are the reasons of a pool's verdict that keep it from scaling up.
 var limits = []plan.Reason{plan.PoolAtMax, plan.BackingOff, plan.Frozen, plan.BoundReached, plan.TooManyUnready, plan.NodeSick}
 
-// sameDecision is how long a decision that is taken again, and fails again, is
-// not listed twice.
+// sameDecision is how long the same failed decision is not listed again.
 const sameDecision = 10 * time.Minute
 
-// maxDecisionMessage bounds what a status keeps of a message, in bytes.
+// maxDecisionMessage bounds the message of a decision in the status, in bytes.
 const maxDecisionMessage = 512
 
-// decided writes what was done to a pool, newest first, and what limits it. The
-// condition has no numbers in it, so that it is written when it changes only.
-func decided(pool *v1alpha1.GPUNodePool, verdict plan.Verdict, results []act.Result, now time.Time) {
+// setDecisions writes the pool's last actions, newest first, and conditionLimited. The
+// condition's message has no numbers, so that it is rarely written.
+func setDecisions(pool *v1alpha1.GPUNodePool, verdict plan.Verdict, results []act.Result, now time.Time) {
 	status, reason := metav1.ConditionFalse, cmp.Or(string(verdict.Reason), "Unknown")
-	message := "nothing keeps the pool from what is wanted of it"
+	message := "no limit keeps the pool from meeting its demand"
 	if slices.Contains(limits, verdict.Reason) {
-		status, message = metav1.ConditionTrue, meaningOf(verdict.Reason)
+		status, message = metav1.ConditionTrue, explain.Meaning(verdict.Reason)
 	}
 	setCondition(pool, conditionLimited, status, reason, message)
 	list := slices.Clone(pool.Status.LastDecisions)
@@ -68,12 +68,4 @@ func decisionOf(r act.Result, now time.Time) v1alpha1.Decision {
 		d.Message = strings.ToValidUTF8(d.Message[:maxDecisionMessage], "") + " …"
 	}
 	return d
-}
-
-func meaningOf(reason plan.Reason) string {
-	all := plan.Reasons()
-	if i := slices.IndexFunc(all, func(d plan.ReasonDoc) bool { return d.Reason == reason }); i >= 0 {
-		return all[i].Meaning
-	}
-	return string(reason)
 }

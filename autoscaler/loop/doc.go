@@ -1,5 +1,4 @@
-// Package loop turns the wheel: observe, check, plan, persist what the planner
-// must remember, act, say why. It owns the order of these, the pace, and what is
-// published about a round. It decides nothing and writes nothing but memory,
-// status and Events.
+// Package loop runs the reconciles: observe, check, plan, persist the planner's state,
+// act, publish the reasons. It owns the order of these steps, the pace, and the output
+// of a reconcile: metrics, status and Events. The decisions are the planner's.
 package loop

@@ -11,20 +11,18 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 )
 
-// takeOverTries at one pool, whose status others write too.
+// takeOverTries bounds the attempts to write one pool's status after conflicts.
 const takeOverTries = 8
 
-// Under makes the store write under an epoch, which its first Load begins: from
-// then on nobody of an earlier one can save, and so act. nil is for who writes
-// nothing.
+// Under makes the store write under an epoch, which the first Load begins: from then on
+// no replica of an earlier epoch can save its state, and so act. nil is for a dry run.
 func (s *StatusStore) Under(e *act.Epoch) *StatusStore {
 	s.epoch = e
 	return s
 }
 
-// takeOver begins the epoch and writes it into every pool, compared and swapped.
-// What an earlier leader wrote until then is in pools afterwards; what it wanted to
-// write later is refused.
+// takeOver begins the epoch and writes it to every pool under compare-and-swap.
+// Afterwards pools include all writes of an earlier leader, and later ones fail.
 func (s *StatusStore) takeOver(ctx context.Context, pools []v1alpha1.GPUNodePool) error {
 	if s.epoch == nil {
 		return nil
@@ -36,7 +34,7 @@ func (s *StatusStore) takeOver(ctx context.Context, pools []v1alpha1.GPUNodePool
 		}
 	}
 	if err := s.epoch.Begin(ctx, latest); err != nil {
-		return fmt.Errorf("beginning to lead: %w", err)
+		return fmt.Errorf("beginning the epoch: %w", err)
 	}
 	for i := range pools {
 		if err := s.stamp(ctx, &pools[i]); err != nil {
@@ -46,7 +44,7 @@ func (s *StatusStore) takeOver(ctx context.Context, pools []v1alpha1.GPUNodePool
 	return nil
 }
 
-// stamp writes the epoch into one pool. One that is gone needs none.
+// stamp writes the epoch to one pool, unless that is deleted.
 func (s *StatusStore) stamp(ctx context.Context, pool *v1alpha1.GPUNodePool) error {
 	for try := 1; ; try++ {
 		if err := s.epoch.Follows(pool.Status.Memory.Epoch); err != nil {

@@ -12,46 +12,49 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// follower is a store of a replica that leads without a lease, as soon as it loads.
+// follower is the store of a replica without leader election; its Load begins an epoch.
 func follower(c client.Client, live client.Reader, holder string) *StatusStore {
 	return NewStatusStore(c, live).Under(act.NewEpoch(act.EpochOptions{Holder: holder}))
 }
 
-func grew() (plan.Snapshot, plan.Memory) {
-	return plan.Snapshot{Pools: []plan.Pool{{Name: "p"}}}, plan.Memory{LastScaleUp: []plan.Stamp{{Name: "p", At: start}}}
+// load loads the state, which makes the store's replica the leader.
+func load(t *testing.T, s *StatusStore) plan.State {
+	t.Helper()
+	m, err := s.Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
-// TestOnlyTheLatestSaves: from when another has loaded, the one before it cannot
-// make its memory safe, and so does not act.
+func grew() (plan.Snapshot, plan.State) {
+	return plan.Snapshot{Pools: []plan.Pool{{Name: "p"}}}, plan.State{LastScaleUp: []plan.Stamp{{Name: "p", At: start}}}
+}
+
+// TestOnlyTheLatestSaves: once another replica has loaded the state, the previous leader
+// cannot save its own, and so does not act.
 func TestOnlyTheLatestSaves(t *testing.T) {
-	writes := 0
-	c := cluster(t, &writes, named("p"))
+	c := cluster(t, named("p"))
 	first, second := follower(c, c, "first"), follower(c, c, "second")
-	load := func(s *StatusStore) {
-		t.Helper()
-		if _, err := s.Load(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	load(first)
-	load(second)
+	load(t, first)
+	load(t, second)
 	snap, memory := grew()
-	before := getPool(t, c).Status
+	before := c.pool().Status
 	if err := first.Save(t.Context(), snap, memory); !errors.Is(err, act.ErrDeposed) {
 		t.Errorf("the first saves: %v", err)
 	}
-	if after := getPool(t, c).Status; !reflect.DeepEqual(before, after) {
+	if after := c.pool().Status; !reflect.DeepEqual(before, after) {
 		t.Errorf("the first wrote %+v", after.Memory)
 	}
 	if err := second.Save(t.Context(), snap, memory); err != nil {
 		t.Error(err)
 	}
-	if e := getPool(t, c).Status.Memory.Epoch; e == nil || e.Term != 2 || e.Holder != "second" {
+	if e := c.pool().Status.Memory.Epoch; e == nil || e.Term != 2 || e.Holder != "second" {
 		t.Errorf("epoch %+v", e)
 	}
 }
 
-// late is a reader after which something happens, once.
+// late is a reader that calls then once, after its first read.
 type late struct {
 	client.Reader
 	then func()
@@ -59,82 +62,66 @@ type late struct {
 
 func (l *late) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 	err := l.Reader.Get(ctx, key, o, opts...)
-	l.happen()
+	l.callOnce()
 	return err
 }
 
 func (l *late) List(ctx context.Context, o client.ObjectList, opts ...client.ListOption) error {
 	err := l.Reader.List(ctx, o, opts...)
-	l.happen()
+	l.callOnce()
 	return err
 }
 
-func (l *late) happen() {
+func (l *late) callOnce() {
 	if then := l.then; then != nil {
 		l.then = nil
 		then()
 	}
 }
 
-// TestASaveUnderWayIsRefused: the first is stopped between reading the pool and
-// writing it, the second takes over, the first goes on.
+// TestASaveUnderWayIsRefused: the first replica is suspended between reading the pool and
+// writing it; the second takes over before the first resumes.
 func TestASaveUnderWayIsRefused(t *testing.T) {
-	writes := 0
-	c := cluster(t, &writes, named("p"))
+	c := cluster(t, named("p"))
 	reader := &late{Reader: c}
 	first := follower(c, reader, "first")
-	if _, err := first.Load(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	reader.then = func() {
-		if _, err := follower(c, c, "second").Load(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
+	load(t, first)
+	reader.then = func() { load(t, follower(c, c, "second")) }
 	snap, memory := grew()
 	if err := first.Save(t.Context(), snap, memory); err == nil {
 		t.Error("the first saved")
 	}
-	if m := getPool(t, c).Status.Memory; m.LastScaleUp != nil || m.Epoch.Holder != "second" {
+	if m := c.pool().Status.Memory; m.LastScaleUp != nil || m.Epoch.Holder != "second" {
 		t.Errorf("memory %+v", m)
 	}
 }
 
-// TestTakingOverUnderWay: both begin at the same time; one of them leads.
+// TestTakingOverUnderWay: of two replicas that begin at the same time, one leads.
 func TestTakingOverUnderWay(t *testing.T) {
-	writes := 0
-	c := cluster(t, &writes, named("p"))
+	c := cluster(t, named("p"))
 	reader := &late{Reader: c}
-	reader.then = func() {
-		if _, err := follower(c, c, "second").Load(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
+	reader.then = func() { load(t, follower(c, c, "second")) }
 	if _, err := follower(c, reader, "first").Load(t.Context()); !errors.Is(err, act.ErrDeposed) {
 		t.Errorf("the first leads: %v", err)
 	}
-	if e := getPool(t, c).Status.Memory.Epoch; e.Holder != "second" {
+	if e := c.pool().Status.Memory.Epoch; e.Holder != "second" {
 		t.Errorf("epoch %+v", e)
 	}
 }
 
-// TestMemoryOfTheLastLeader: what it saved until the takeover is loaded, though it
-// saved after the pools were listed.
-func TestMemoryOfTheLastLeader(t *testing.T) {
-	writes := 0
-	c := cluster(t, &writes, named("p"))
+// TestStateOfTheLastLeader: state saved between the listing of pools and the takeover is
+// loaded.
+func TestStateOfTheLastLeader(t *testing.T) {
+	c := cluster(t, named("p"))
 	first := follower(c, c, "first")
-	if _, err := first.Load(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	load(t, first)
 	reader := &late{Reader: c, then: func() {
 		snap, memory := grew()
 		if err := first.Save(t.Context(), snap, memory); err != nil {
 			t.Fatal(err)
 		}
 	}}
-	memory, err := follower(c, reader, "second").Load(t.Context())
-	if err != nil || len(memory.LastScaleUp) != 1 {
-		t.Errorf("loaded %+v, %v", memory, err)
+	if memory := load(t, follower(c, reader, "second")); len(memory.LastScaleUp) != 1 {
+		t.Errorf("loaded %+v", memory)
 	}
 }

@@ -14,15 +14,15 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// TestPlannerPanicHoldsOneRound: a planner bug is an error of its round, with
-// nothing written or done, and the loop goes on.
-func TestPlannerPanicHoldsOneRound(t *testing.T) {
+// TestPlannerPanicFailsOneReconcile: a panic of the planner is an error of its reconcile,
+// which writes and does nothing; the next one plans again.
+func TestPlannerPanicFailsOneReconcile(t *testing.T) {
 	var log bytes.Buffer
-	throws := true
+	panics := true
 	r := newRig(t, onePending, func(o *Options) {
 		o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		o.Plan = func(s plan.Snapshot, p plan.Policy) plan.Plan {
-			if throws {
+			if panics {
 				var none []int
 				_ = none[len(s.Pods)]
 			}
@@ -40,15 +40,15 @@ func TestPlannerPanicHoldsOneRound(t *testing.T) {
 		t.Errorf("did %q", r.log)
 	}
 	if r.loop.State.Live() != nil || r.loop.State.Ready() == nil {
-		t.Error("want live, so that nobody restarts us, and not ready")
+		t.Error("want live, so that kubelet does not restart the pod, and not ready")
 	}
 	if s, ok := r.loop.State.Snapshot(); !ok || len(s.Pods) != 1 {
-		t.Error("the snapshot that did it is not to be had")
+		t.Error("the snapshot of the panic is not available")
 	}
 	if !strings.Contains(log.String(), "guard_test.go") {
-		t.Errorf("the log does not say where:\n%s", log.String())
+		t.Errorf("the log has no stack:\n%s", log.String())
 	}
-	throws = false
+	panics = false
 	r.world.Advance(time.Second)
 	r.want(nil, "observe", "save scale-up", "resume", "act scale-up")
 	if err := r.loop.State.Ready(); err != nil {
@@ -58,7 +58,7 @@ func TestPlannerPanicHoldsOneRound(t *testing.T) {
 		t.Error("want the new snapshot, and the old panic")
 	}
 	if err := testutil.GatherAndCompare(r.metrics, strings.NewReader(`
-# HELP gpuscale_autoscaler_planner_panics_total Rounds in which the planner panicked and nothing was done: a bug to report with what /debug/panic shows.
+# HELP gpuscale_autoscaler_planner_panics_total Reconciles in which the planner panicked and nothing was done: a bug; report it with the output of /debug/panic.
 # TYPE gpuscale_autoscaler_planner_panics_total counter
 gpuscale_autoscaler_planner_panics_total 1
 `), "gpuscale_autoscaler_planner_panics_total"); err != nil {
@@ -77,7 +77,7 @@ func TestSnapshotAge(t *testing.T) {
 		}
 	}
 	const head = `
-# HELP gpuscale_autoscaler_snapshot_age_seconds Age of what was last planned on, by kind: "cluster" since it was read, "prometheus" since it was asked. Absent where nothing was read.
+# HELP gpuscale_autoscaler_snapshot_age_seconds Age of the data of the last plan, by kind: "cluster" since it was read, "prometheus" since it was queried. Absent where nothing was read.
 # TYPE gpuscale_autoscaler_snapshot_age_seconds gauge
 `
 	want("")

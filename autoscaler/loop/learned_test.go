@@ -13,29 +13,29 @@ import (
 
 func TestAnotherAutoscalerIsACondition(t *testing.T) {
 	p := named("p")
-	invalid(p, &pools.Problem{Reason: pools.ReasonForeign, Field: "spec.provider.asg.name", What: "two", Remedy: "take one off"})
+	setInvalid(p, &pools.Problem{Reason: pools.ReasonForeign, Field: "spec.provider.asg.name", What: "two", Remedy: "take one off"})
 	c := meta.FindStatusCondition(p.Status.Conditions, conditionForeign)
 	if c == nil || c.Status != "True" || c.Message != "spec.provider.asg.name: two; take one off" || p.Status.Reason != pools.ReasonForeign {
 		t.Errorf("%+v", p.Status)
 	}
-	invalid(p, errors.New("spec.template.product: nonsense"))
+	setInvalid(p, errors.New("spec.template.product: nonsense"))
 	if meta.FindStatusCondition(p.Status.Conditions, conditionForeign) != nil || p.Status.Reason != "Invalid" {
 		t.Errorf("another reason: %+v", p.Status)
 	}
-	invalid(p, &pools.Problem{Reason: pools.ReasonForeign})
+	setInvalid(p, &pools.Problem{Reason: pools.ReasonForeign})
 	finding{pool: plan.Pool{Name: "p"}}.write(p)
 	if meta.FindStatusCondition(p.Status.Conditions, conditionForeign) != nil || !meta.IsStatusConditionTrue(p.Status.Conditions, conditionValid) {
-		t.Errorf("all is well again: %+v", p.Status)
+		t.Errorf("the problem is gone: %+v", p.Status)
 	}
 }
 
-func TestWhatWasLearnedIsInTheStatus(t *testing.T) {
+func TestLearnedIsInTheStatus(t *testing.T) {
 	p := named("p")
-	learned(p, pools.Learned{ReadyAfter: 90*time.Second + time.Millisecond, Failures: 2, BackoffUntil: start})
+	setLearned(p, pools.Learned{ReadyAfter: 90*time.Second + time.Millisecond, Failures: 2, BackoffUntil: start})
 	if s := p.Status; s.ReadyAfter.Duration != 90*time.Second || s.Backoff.Failures != 2 || !s.Backoff.Until.Time.Equal(start.Truncate(time.Second)) {
 		t.Errorf("%+v %+v", s.ReadyAfter, s.Backoff)
 	}
-	learned(p, pools.Learned{})
+	setLearned(p, pools.Learned{})
 	if p.Status.ReadyAfter != nil || p.Status.Backoff != nil {
 		t.Errorf("unknown is not zero: %+v %+v", p.Status.ReadyAfter, p.Status.Backoff)
 	}

@@ -6,12 +6,14 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/gpuscale/gpuscale/autoscaler/act"
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// Observer sees the cluster; *observe.Observer is one.
+// Observer takes snapshots of the cluster; *observe.Observer is one.
 type Observer interface {
 	Observe(ctx context.Context, now time.Time) (observe.Observation, error)
 }
@@ -22,20 +24,19 @@ type Actor interface {
 	Resume(ctx context.Context, now time.Time) error
 }
 
-// Store keeps the planner's memory; *StatusStore is one.
+// Store persists the planner's state; *StatusStore is one.
 type Store interface {
-	Load(ctx context.Context) (plan.Memory, error)
-	// Save returns once the memory is safe. It writes nothing where nothing
-	// changed.
-	Save(ctx context.Context, s plan.Snapshot, m plan.Memory) error
+	Load(ctx context.Context) (plan.State, error)
+	// Save returns once the state is persisted. It writes changes only.
+	Save(ctx context.Context, s plan.Snapshot, m plan.State) error
 }
 
-// Publisher tells people about a round; *Announcer is one.
+// Publisher publishes the result of a reconcile; *ClusterPublisher is one.
 type Publisher interface {
-	Publish(ctx context.Context, r Round)
+	Publish(ctx context.Context, r Reconcile)
 }
 
-// Options of a Loop. Wake, Publisher and Log may be nil.
+// Options of a Loop. Wake, Publisher, Metrics and Log may be nil.
 type Options struct {
 	Observer  Observer
 	Actor     Actor
@@ -44,18 +45,17 @@ type Options struct {
 	Policy    plan.Policy
 	// Plan is the planner, nil for plan.Make.
 	Plan func(plan.Snapshot, plan.Policy) plan.Plan
-	// DryRun keeps memory from being written; the Actor and the Publisher have
-	// switches of their own.
+	// DryRun keeps the state from being persisted; the Actor has an option of its own,
+	// and the Publisher is to be nil.
 	DryRun bool
-	// Interval between rounds, 0 for 1 s.
+	// Interval between reconciles, 0 for 1 s.
 	Interval time.Duration
-	// Quiet is the interval after a round that found nothing to do and nothing that
-	// is about to change, until Changed says that something did; what is not above
-	// Interval turns that off.
-	Quiet   time.Duration
-	Changed <-chan struct{}
-	// Wake starts a round early, after Settle: what made one pod wait often
-	// makes ten more wait a moment later.
+	// IdleInterval is the interval after an idle reconcile, which found nothing to do and
+	// nothing about to change; Changed ends it early. A value not above Interval turns it
+	// off.
+	IdleInterval time.Duration
+	Changed      <-chan struct{}
+	// Wake starts a reconcile early, after Settle: pods often become pending together.
 	Wake   <-chan struct{}
 	Settle time.Duration
 	// Now is the clock, nil for time.Now.
@@ -64,23 +64,23 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Round is what happened in one turn.
-type Round struct {
+// Reconcile is the result of one reconcile.
+type Reconcile struct {
 	observe.Observation
 	Plan    plan.Plan
 	Results []act.Result
 }
 
-// Loop runs rounds, one at a time.
+// Loop runs reconciles, one at a time.
 type Loop struct {
 	o      Options
-	memory plan.Memory
+	memory plan.State
 	loaded bool
-	begun  map[string]bool // actions under way that have been logged
+	begun  map[string]bool // actions under way whose beginning is logged
 	State  *State
 }
 
-// New returns a Loop that has not turned yet.
+// New returns a Loop that has not reconciled yet.
 func New(o Options) *Loop {
 	if o.Interval == 0 {
 		o.Interval = time.Second
@@ -94,14 +94,15 @@ func New(o Options) *Loop {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.Metrics != nil {
-		o.Metrics.ages.clock(o.Now)
+	if o.Metrics == nil {
+		o.Metrics = NewMetrics(prometheus.NewRegistry())
 	}
+	o.Metrics.ages.setClock(o.Now)
 	return &Loop{o: o, State: newState(o.Interval, o.Now)}
 }
 
-// Run turns until ctx ends and always returns nil: a round that fails is
-// logged, counted and followed by the next.
+// Run reconciles until ctx ends and returns nil. A failed reconcile is logged, counted
+// and followed by the next one.
 func (l *Loop) Run(ctx context.Context) error {
 	l.State.lead(true)
 	defer l.State.lead(false)
@@ -114,8 +115,8 @@ func (l *Loop) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-timer.C:
-		case <-l.o.Changed: // the pause is over, but not the interval
-			l.State.waits(l.o.Interval)
+		case <-l.o.Changed: // ends the idle interval, not the interval
+			l.State.setPause(l.o.Interval)
 			timer.Reset(max(0, l.o.Interval-time.Since(ended)))
 			continue
 		case <-l.o.Wake:
@@ -125,86 +126,86 @@ func (l *Loop) Run(ctx context.Context) error {
 		}
 		err := l.Once(ctx)
 		if err != nil && ctx.Err() == nil {
-			l.o.Log.Error("round failed", "err", err)
+			l.o.Log.Error("reconcile failed", "err", err)
 		}
 		ended = time.Now()
 		pause := l.pause(err)
-		l.State.waits(pause)
+		l.State.setPause(pause)
 		timer.Reset(pause)
 	}
 }
 
-// Once turns once. Nothing is done unless the memory of it is safe.
+// Once reconciles once. No action is taken before the plan's state is persisted.
 func (l *Loop) Once(ctx context.Context) (err error) {
 	defer func() {
-		l.State.turned(err)
-		l.o.Metrics.round(err, l.o.Now())
+		l.State.ended(err)
+		l.o.Metrics.reconcile(err, l.o.Now())
 	}()
 	if !l.loaded {
 		if l.memory, err = l.o.Store.Load(ctx); err != nil {
-			return fmt.Errorf("loading memory: %w", err)
+			return fmt.Errorf("loading the state: %w", err)
 		}
 		l.loaded = true
 	}
-	round, err := l.decide(ctx)
+	reconcile, err := l.decide(ctx)
 	if err != nil {
 		return err
 	}
-	if err := l.act(ctx, &round); err != nil {
+	if err := l.act(ctx, &reconcile); err != nil {
 		return err
 	}
-	l.State.keep(round)
-	if err := l.o.Metrics.publish(round, l.o.Now()); err != nil {
-		l.o.Log.Warn("counting the fleet failed", "err", err)
+	l.State.keep(reconcile)
+	if err := l.o.Metrics.publish(reconcile, l.o.Now()); err != nil {
+		l.o.Log.Warn("accounting GPU time failed", "err", err)
 	}
 	published := l.o.Now()
 	if l.o.Publisher != nil {
-		l.o.Publisher.Publish(ctx, round)
+		l.o.Publisher.Publish(ctx, reconcile)
 	}
 	l.o.Metrics.phase("publish", l.o.Now().Sub(published))
 	return nil
 }
 
-// decide observes and plans. A snapshot that cannot be true is not planned on.
-func (l *Loop) decide(ctx context.Context) (Round, error) {
+// decide observes and plans. A snapshot that fails its check is not planned on.
+func (l *Loop) decide(ctx context.Context) (Reconcile, error) {
 	started := l.o.Now()
 	seen, err := l.o.Observer.Observe(ctx, started)
 	if err != nil {
-		return Round{}, fmt.Errorf("observing: %w", err)
+		return Reconcile{}, fmt.Errorf("observing: %w", err)
 	}
 	observed := l.o.Now()
 	l.o.Metrics.phase("observe", observed.Sub(started))
-	l.o.Metrics.observed(started, seen.ReadingsAge)
-	seen.Memory = l.memory
+	l.o.Metrics.ages.observed(started, seen.ReadingsAge)
+	seen.State = l.memory
 	made, err := l.plan(seen.Snapshot)
 	if err != nil {
-		return Round{}, err
+		return Reconcile{}, err
 	}
-	round := Round{Observation: seen, Plan: made}
+	reconcile := Reconcile{Observation: seen, Plan: made}
 	l.o.Metrics.phase("plan", l.o.Now().Sub(observed))
-	return round, nil
+	return reconcile, nil
 }
 
-// act makes the memory safe, finishes what was begun and carries out the plan.
-func (l *Loop) act(ctx context.Context, round *Round) error {
+// act persists the state, resumes operations under way and carries out the plan.
+func (l *Loop) act(ctx context.Context, reconcile *Reconcile) error {
 	started := l.o.Now()
 	if !l.o.DryRun {
-		if err := l.o.Store.Save(ctx, round.Snapshot, round.Plan.Memory); err != nil {
-			return fmt.Errorf("persisting memory: %w", err)
+		if err := l.o.Store.Save(ctx, reconcile.Snapshot, reconcile.Plan.State); err != nil {
+			return fmt.Errorf("persisting the state: %w", err)
 		}
 	}
-	l.memory = round.Plan.Memory
-	if err := l.o.Actor.Resume(ctx, round.Now); err != nil {
+	l.memory = reconcile.Plan.State
+	if err := l.o.Actor.Resume(ctx, reconcile.Now); err != nil {
 		l.o.Log.Error("resuming operations failed", "err", err)
 	}
-	round.Results = l.o.Actor.Apply(ctx, round.Snapshot, round.Plan)
-	l.logAll(round.Results)
+	reconcile.Results = l.o.Actor.Apply(ctx, reconcile.Snapshot, reconcile.Plan)
+	l.logAll(reconcile.Results)
 	l.o.Metrics.phase("act", l.o.Now().Sub(started))
 	return nil
 }
 
-// logAll says what was done. What takes several rounds is said when it begins;
-// that it still does, or that something no longer holds, is for debugging.
+// logAll logs the results. An action that takes several reconciles is logged at its
+// beginning and its end; its continuation, and refused actions, are logged at debug level.
 func (l *Loop) logAll(results []act.Result) {
 	begun := map[string]bool{}
 	for _, r := range results {

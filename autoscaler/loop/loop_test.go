@@ -25,7 +25,7 @@ pool p max=4 price=2 gpus=1 model=H100-80GB
 pod chat/a wants=gpu pending=10s
 `
 
-// rig runs a Loop over the simulated world and writes down what it does.
+// rig runs a Loop over the simulated cluster and records its steps.
 type rig struct {
 	t       *testing.T
 	world   sim.World
@@ -60,13 +60,13 @@ func (r *rig) note(what string) error {
 
 func (r *rig) Observe(context.Context, time.Time) (observe.Observation, error) {
 	s := r.world.Snapshot()
-	s.Memory = plan.Memory{}
+	s.State = plan.State{}
 	return observe.Observation{Snapshot: s}, r.note("observe")
 }
 
-func (r *rig) Load(context.Context) (plan.Memory, error) { return plan.Memory{}, r.note("load") }
+func (r *rig) Load(context.Context) (plan.State, error) { return plan.State{}, r.note("load") }
 
-func (r *rig) Save(_ context.Context, _ plan.Snapshot, m plan.Memory) error {
+func (r *rig) Save(_ context.Context, _ plan.Snapshot, m plan.State) error {
 	if len(m.LastScaleUp) > 0 {
 		return r.note("save scale-up")
 	}
@@ -87,7 +87,7 @@ func (r *rig) Apply(_ context.Context, _ plan.Snapshot, p plan.Plan) []act.Resul
 	return results
 }
 
-// want turns once and compares what was done.
+// want reconciles once and compares the error and the steps.
 func (r *rig) want(err error, steps ...string) {
 	r.t.Helper()
 	r.log = nil
@@ -104,20 +104,20 @@ func TestPersistedBeforeActed(t *testing.T) {
 	r.want(nil, "load", "observe", "save scale-up", "resume", "act scale-up")
 	r.world.Advance(time.Second)
 	r.want(nil, "observe", "save scale-up", "resume")
-	round, ok := r.loop.State.Last()
-	if !ok || len(round.Memory.LastScaleUp) != 1 {
-		t.Errorf("memory %+v is not handed on to the next round", round.Memory)
+	reconcile, ok := r.loop.State.Last()
+	if !ok || len(reconcile.State.LastScaleUp) != 1 {
+		t.Errorf("state %+v is not passed to the next reconcile", reconcile.State)
 	}
 	if err := testutil.GatherAndCompare(r.metrics, strings.NewReader(`
-# HELP gpuscale_autoscaler_rounds_total Rounds of observe, plan and act, by result: "ok" or "error".
-# TYPE gpuscale_autoscaler_rounds_total counter
-gpuscale_autoscaler_rounds_total{result="ok"} 2
-`), "gpuscale_autoscaler_rounds_total"); err != nil {
+# HELP gpuscale_autoscaler_reconciles_total Reconciles (observe, plan, act), by result: "ok" or "error".
+# TYPE gpuscale_autoscaler_reconciles_total counter
+gpuscale_autoscaler_reconciles_total{result="ok"} 2
+`), "gpuscale_autoscaler_reconciles_total"); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestNothingIsDoneUnlessMemoryIsSafe(t *testing.T) {
+func TestNoActionUnlessStateIsPersisted(t *testing.T) {
 	r := newRig(t, onePending, nil)
 	lost := errors.New("etcd is away")
 	r.failing["save scale-up"] = lost
@@ -128,22 +128,16 @@ func TestNothingIsDoneUnlessMemoryIsSafe(t *testing.T) {
 	r.want(nil, "observe", "save scale-up", "resume", "act scale-up")
 }
 
-func TestMemoryThatCannotBeLoaded(t *testing.T) {
-	r := newRig(t, onePending, nil)
+// TestSkippedSteps: the steps under a freeze, in a dry run, and if the state cannot be
+// loaded.
+func TestSkippedSteps(t *testing.T) {
 	lost := errors.New("forbidden")
+	newRig(t, onePending, func(o *Options) { o.Policy.Freeze = true }).want(nil, "load", "observe", "save", "resume")
+	newRig(t, onePending, func(o *Options) { o.DryRun = true }).want(nil, "load", "observe", "resume", "act scale-up")
+	r := newRig(t, onePending, nil)
 	r.failing["load"] = lost
 	r.want(lost, "load")
 	r.want(lost, "load")
-}
-
-func TestFrozenDoesNothing(t *testing.T) {
-	r := newRig(t, onePending, func(o *Options) { o.Policy.Freeze = true })
-	r.want(nil, "load", "observe", "save", "resume")
-}
-
-func TestDryRunSavesNothing(t *testing.T) {
-	r := newRig(t, onePending, func(o *Options) { o.DryRun = true })
-	r.want(nil, "load", "observe", "resume", "act scale-up")
 }
 
 func TestImpossibleSnapshotIsNotActedOn(t *testing.T) {
@@ -162,14 +156,14 @@ func TestLiveAndReady(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := newState(time.Second, func() time.Time { return now })
 	if s.Live() != nil || s.Ready() != nil {
-		t.Error("a replica that waits to lead is live and ready")
+		t.Error("a replica that does not lead is live and ready")
 	}
 	s.lead(true)
 	if s.Ready() == nil {
-		t.Error("ready without a round")
+		t.Error("ready without a reconcile")
 	}
-	s.turned(nil)
-	s.keep(Round{})
+	s.ended(nil)
+	s.keep(Reconcile{})
 	if err := s.Ready(); err != nil {
 		t.Error(err)
 	}
@@ -179,35 +173,14 @@ func TestLiveAndReady(t *testing.T) {
 	}
 	now = now.Add(time.Millisecond)
 	if s.Live() == nil {
-		t.Error("live though three periods late")
+		t.Error("live though three intervals late")
 	}
-	s.turned(errors.New("x"))
+	s.ended(errors.New("x"))
 	if s.Live() != nil || s.Ready() == nil {
-		t.Error("a round that failed: want live and not ready")
+		t.Error("after a failed reconcile: want live and not ready")
 	}
 }
 
-func TestRunWakesEarly(t *testing.T) {
-	wake := make(chan struct{}, 1)
-	r := newRig(t, onePending, func(o *Options) { o.Wake, o.Interval = wake, time.Hour })
-	rounds := make(chan struct{}, 10)
-	r.loop.o.Publisher = publisher(func() { rounds <- struct{}{} })
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- r.loop.Run(ctx) }()
-	<-rounds
-	wake <- struct{}{}
-	select {
-	case <-rounds:
-	case <-time.After(10 * time.Second):
-		t.Fatal("no round after a wake-up")
-	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-}
+type publishFunc func()
 
-type publisher func()
-
-func (p publisher) Publish(context.Context, Round) { p() }
+func (p publishFunc) Publish(context.Context, Reconcile) { p() }

@@ -17,41 +17,41 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// StatusStore keeps the planner's memory in the status of the pools it is
-// about. FreeSince and UnknownSince stay in the process, as plan.Memory allows: a
-// restart then takes everything free to be free since it is first seen, which
-// only makes us slower.
+// StatusStore persists the planner's state in the status of the pools it concerns.
+// FreeSince and UnknownSince stay in the process, as plan.State allows: after a
+// restart free GPUs count as free since they are first seen, which only delays
+// scale-down.
 type StatusStore struct {
 	client client.Client
 	live   client.Reader
 	epoch  *act.Epoch // nil: none
 }
 
-// NewStatusStore returns a Store. live must read from the API server.
+// NewStatusStore returns a Store. live must read from the API server, not from a cache.
 func NewStatusStore(c client.Client, live client.Reader) *StatusStore {
 	return &StatusStore{client: c, live: live}
 }
 
 // Load implements Store. It begins the epoch that the store writes under.
-func (s *StatusStore) Load(ctx context.Context) (plan.Memory, error) {
+func (s *StatusStore) Load(ctx context.Context) (plan.State, error) {
 	var pools v1alpha1.GPUNodePoolList
 	if err := s.live.List(ctx, &pools); err != nil {
-		return plan.Memory{}, fmt.Errorf("listing GPUNodePools: %w", err)
+		return plan.State{}, fmt.Errorf("listing GPUNodePools: %w", err)
 	}
 	if err := s.takeOver(ctx, pools.Items); err != nil {
-		return plan.Memory{}, err
+		return plan.State{}, err
 	}
 	return memoryOf(pools.Items), nil
 }
 
 // Save implements Store.
-func (s *StatusStore) Save(ctx context.Context, snap plan.Snapshot, m plan.Memory) error {
+func (s *StatusStore) Save(ctx context.Context, snap plan.Snapshot, m plan.State) error {
 	poolOf := map[string]string{}
 	for _, n := range snap.Nodes {
 		poolOf[n.Name] = n.Pool
 	}
 	for _, p := range snap.Pools {
-		if !changed(snap.Memory, m, p.Name, poolOf) {
+		if !changed(snap.State, m, p.Name, poolOf) {
 			continue
 		}
 		var pool v1alpha1.GPUNodePool
@@ -77,15 +77,15 @@ func (s *StatusStore) Save(ctx context.Context, snap plan.Snapshot, m plan.Memor
 	return nil
 }
 
-// changed reports whether what is remembered about a pool is not what it was.
-func changed(before, after plan.Memory, pool string, poolOf map[string]string) bool {
+// changed reports whether the state of a pool differs.
+func changed(before, after plan.State, pool string, poolOf map[string]string) bool {
 	none := v1alpha1.PoolMemory{}
 	return !equality.Semantic.DeepEqual(poolMemory(before, pool, poolOf, none), poolMemory(after, pool, poolOf, none))
 }
 
-// memoryOf collects what the pools' statuses remember.
-func memoryOf(pools []v1alpha1.GPUNodePool) plan.Memory {
-	var m plan.Memory
+// memoryOf collects the state from the pools' statuses.
+func memoryOf(pools []v1alpha1.GPUNodePool) plan.State {
+	var m plan.State
 	for i := range pools {
 		name, p := pools[i].Name, pools[i].Status.Memory
 		m.LastScaleUp = withStamp(m.LastScaleUp, name, p.LastScaleUp)
@@ -98,15 +98,10 @@ func memoryOf(pools []v1alpha1.GPUNodePool) plan.Memory {
 		for node, at := range p.SickSince {
 			m.SickSince = withStamp(m.SickSince, node, &at)
 		}
-		for card, f := range p.Failures {
-			m.Failures = append(m.Failures, plan.Failure{Name: card, Count: int(f.Count), At: f.At.Time})
+		for device, f := range p.Failures {
+			m.Failures = append(m.Failures, plan.Failure{Name: device, Count: int(f.Count), At: f.At.Time})
 		}
-		for _, g := range p.Grown {
-			m.Grown = append(m.Grown, plan.Growth{Pool: name, At: g.At.Time, Nodes: int(g.Nodes)})
-		}
-		for _, g := range p.Removed {
-			m.Removed = append(m.Removed, plan.Growth{Pool: name, At: g.At.Time, Nodes: int(g.Nodes)})
-		}
+		m.Grown, m.Removed = withGrowth(m.Grown, name, p.Grown), withGrowth(m.Removed, name, p.Removed)
 	}
 	for _, list := range [][]plan.Stamp{m.LastScaleUp, m.LastScaleDown, m.LastDrain, m.LastReplace, m.LastRepartition, m.SickSince} {
 		slices.SortFunc(list, func(a, b plan.Stamp) int { return strings.Compare(a.Name, b.Name) })
@@ -127,9 +122,25 @@ func withStamp(list []plan.Stamp, name string, at *metav1.MicroTime) []plan.Stam
 	return append(list, plan.Stamp{Name: name, At: at.Time})
 }
 
-// poolMemory is the part of m that is about one pool. A node that is gone stays
-// with the pool that remembered it, for as long as the planner does.
-func poolMemory(m plan.Memory, pool string, poolOf map[string]string, before v1alpha1.PoolMemory) v1alpha1.PoolMemory {
+func withGrowth(list []plan.Growth, pool string, more []v1alpha1.Growth) []plan.Growth {
+	for _, g := range more {
+		list = append(list, plan.Growth{Pool: pool, At: g.At.Time, Nodes: int(g.Nodes)})
+	}
+	return list
+}
+
+func growthOf(list []plan.Growth, pool string) (out []v1alpha1.Growth) {
+	for _, g := range list {
+		if g.Pool == pool {
+			out = append(out, v1alpha1.Growth{At: micro(g.At), Nodes: int32(g.Nodes)})
+		}
+	}
+	return out
+}
+
+// poolMemory is the part of m that concerns one pool. A node that is gone stays with
+// the pool in whose status it was, as long as the planner keeps it.
+func poolMemory(m plan.State, pool string, poolOf map[string]string, before v1alpha1.PoolMemory) v1alpha1.PoolMemory {
 	out := v1alpha1.PoolMemory{
 		LastScaleUp: stampOf(m.LastScaleUp, pool), LastScaleDown: stampOf(m.LastScaleDown, pool),
 		LastDrain: stampOf(m.LastDrain, pool), LastReplace: stampOf(m.LastReplace, pool),
@@ -146,24 +157,15 @@ func poolMemory(m plan.Memory, pool string, poolOf map[string]string, before v1a
 			continue
 		}
 		if out.Failures == nil {
-			out.Failures = map[string]v1alpha1.CardFailures{}
+			out.Failures = map[string]v1alpha1.GPUFailures{}
 		}
-		out.Failures[f.Name] = v1alpha1.CardFailures{Count: int32(f.Count), At: micro(f.At)}
+		out.Failures[f.Name] = v1alpha1.GPUFailures{Count: int32(f.Count), At: micro(f.At)}
 	}
-	for _, g := range m.Grown {
-		if g.Pool == pool {
-			out.Grown = append(out.Grown, v1alpha1.Growth{At: micro(g.At), Nodes: int32(g.Nodes)})
-		}
-	}
-	for _, g := range m.Removed {
-		if g.Pool == pool {
-			out.Removed = append(out.Removed, v1alpha1.Growth{At: micro(g.At), Nodes: int32(g.Nodes)})
-		}
-	}
+	out.Grown, out.Removed = growthOf(m.Grown, pool), growthOf(m.Removed, pool)
 	return out
 }
 
-// stampsOf are the stamps of the nodes that are ours, nil for none.
+// stampsOf returns the stamps of the pool's nodes, nil for none.
 func stampsOf(list []plan.Stamp, before map[string]metav1.MicroTime, ours func(node string, was bool) bool) map[string]metav1.MicroTime {
 	var out map[string]metav1.MicroTime
 	for _, s := range list {
@@ -188,7 +190,7 @@ func stampOf(list []plan.Stamp, name string) *metav1.MicroTime {
 	return nil
 }
 
-// micro cuts to what the API keeps, so that what is read equals what was written.
+// micro truncates to the API's precision, so that a value reads back equal.
 func micro(t time.Time) metav1.MicroTime {
 	return metav1.NewMicroTime(t.Truncate(time.Microsecond))
 }

@@ -13,55 +13,52 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// Metrics the loop keeps about itself. A nil Metrics keeps none.
+// Metrics are the loop's series.
 type Metrics struct {
-	leading   prometheus.Gauge
-	rounds    *prometheus.CounterVec
-	phases    *prometheus.HistogramVec
-	last      prometheus.Gauge
-	actions   *prometheus.CounterVec
-	verdicts  *prometheus.GaugeVec
-	pools     *prometheus.GaugeVec
-	pending   prometheus.Gauge
-	unserved  prometheus.Gauge
-	operating *prometheus.GaugeVec
-	panics    prometheus.Counter
-	ages      *ages
-	fleet     *fleet.Fleet
+	leading    prometheus.Gauge
+	reconciles *prometheus.CounterVec
+	phases     *prometheus.HistogramVec
+	last       prometheus.Gauge
+	actions    *prometheus.CounterVec
+	verdicts   *prometheus.GaugeVec
+	pools      *prometheus.GaugeVec
+	pending    prometheus.Gauge
+	unserved   prometheus.Gauge
+	operating  *prometheus.GaugeVec
+	panics     prometheus.Counter
+	ages       *ages
+	fleet      *fleet.Fleet
 }
 
 // NewMetrics registers the loop's series.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
-		leading:   prometheus.NewGauge(prometheus.GaugeOpts(opts(metric.AutoscalerLeader))),
-		rounds:    prometheus.NewCounterVec(prometheus.CounterOpts(opts(metric.AutoscalerRounds)), metric.AutoscalerRounds.Labels),
-		last:      prometheus.NewGauge(prometheus.GaugeOpts(opts(metric.AutoscalerRoundAge))),
-		actions:   prometheus.NewCounterVec(prometheus.CounterOpts(opts(metric.AutoscalerActions)), metric.AutoscalerActions.Labels),
-		verdicts:  prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AutoscalerVerdicts)), metric.AutoscalerVerdicts.Labels),
-		pools:     prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AutoscalerPoolSize)), metric.AutoscalerPoolSize.Labels),
-		pending:   prometheus.NewGauge(prometheus.GaugeOpts(opts(metric.AutoscalerPendingSlices))),
-		unserved:  prometheus.NewGauge(prometheus.GaugeOpts(opts(metric.AutoscalerUnservedSlices))),
-		operating: prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AutoscalerOperations)), metric.AutoscalerOperations.Labels),
-		panics:    prometheus.NewCounter(prometheus.CounterOpts(opts(metric.AutoscalerPlannerPanics))),
-		ages:      newAges(),
-		fleet:     fleet.New(),
+		leading:    prometheus.NewGauge(prometheus.GaugeOpts(opts(metric.AutoscalerLeader))),
+		reconciles: prometheus.NewCounterVec(prometheus.CounterOpts(opts(metric.AutoscalerReconciles)), metric.AutoscalerReconciles.Labels),
+		last:       prometheus.NewGauge(prometheus.GaugeOpts(opts(metric.AutoscalerReconcileAge))),
+		actions:    prometheus.NewCounterVec(prometheus.CounterOpts(opts(metric.AutoscalerActions)), metric.AutoscalerActions.Labels),
+		verdicts:   prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AutoscalerVerdicts)), metric.AutoscalerVerdicts.Labels),
+		pools:      prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AutoscalerPoolSize)), metric.AutoscalerPoolSize.Labels),
+		pending:    prometheus.NewGauge(prometheus.GaugeOpts(opts(metric.AutoscalerPendingSlices))),
+		unserved:   prometheus.NewGauge(prometheus.GaugeOpts(opts(metric.AutoscalerUnservedSlices))),
+		operating:  prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AutoscalerOperations)), metric.AutoscalerOperations.Labels),
+		panics:     prometheus.NewCounter(prometheus.CounterOpts(opts(metric.AutoscalerPlannerPanics))),
+		ages:       newAges(),
+		fleet:      fleet.New(),
 		phases: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: metric.AutoscalerRoundSeconds.Name, Help: metric.AutoscalerRoundSeconds.Help,
+			Name: metric.AutoscalerReconcileSeconds.Name, Help: metric.AutoscalerReconcileSeconds.Help,
 			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
-		}, metric.AutoscalerRoundSeconds.Labels),
+		}, metric.AutoscalerReconcileSeconds.Labels),
 	}
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AutoscalerBuildInfo)), metric.AutoscalerBuildInfo.Labels)
 	build.WithLabelValues(buildinfo.Version(), runtime.Version()).Set(1)
-	r.MustRegister(build, m.leading, m.rounds, m.phases, m.last, m.actions, m.verdicts, m.pools, m.pending, m.unserved, m.operating, m.panics, m.ages, m.fleet)
+	r.MustRegister(build, m.leading, m.reconciles, m.phases, m.last, m.actions, m.verdicts, m.pools, m.pending, m.unserved, m.operating, m.panics, m.ages, m.fleet)
 	return m
 }
 
 func opts(d metric.Desc) prometheus.Opts { return prometheus.Opts{Name: d.Name, Help: d.Help} }
 
 func (m *Metrics) leader(leading bool) {
-	if m == nil {
-		return
-	}
 	m.leading.Set(0)
 	if leading {
 		m.leading.Set(1)
@@ -70,45 +67,25 @@ func (m *Metrics) leader(leading bool) {
 }
 
 func (m *Metrics) phase(name string, d time.Duration) {
-	if m != nil {
-		m.phases.WithLabelValues(name).Observe(d.Seconds())
-	}
+	m.phases.WithLabelValues(name).Observe(d.Seconds())
 }
 
-func (m *Metrics) observed(at time.Time, readings time.Duration) {
-	if m != nil {
-		m.ages.observed(at, readings)
-	}
-}
-
-func (m *Metrics) panicked() {
-	if m != nil {
-		m.panics.Inc()
-	}
-}
-
-func (m *Metrics) round(err error, now time.Time) {
-	if m == nil {
-		return
-	}
+func (m *Metrics) reconcile(err error, now time.Time) {
 	if err != nil {
-		m.rounds.WithLabelValues("error").Inc()
+		m.reconciles.WithLabelValues("error").Inc()
 		return
 	}
-	m.rounds.WithLabelValues("ok").Inc()
+	m.reconciles.WithLabelValues("ok").Inc()
 	m.last.Set(float64(now.UnixMilli()) / 1000)
 }
 
-// publish sets what the last round found, whose actions had been carried out at
-// acted. Series of what is gone go too. The error is that of the fleet's ledger,
-// which then begins anew.
-func (m *Metrics) publish(r Round, acted time.Time) error {
-	if m == nil {
-		return nil
-	}
+// publish sets the series from a reconcile whose actions ended at acted, and deletes
+// those of objects that are gone. The error is from the ledger of GPU time, which then
+// restarts at zero.
+func (m *Metrics) publish(r Reconcile, acted time.Time) error {
 	for _, result := range r.Results {
 		a := result.Action
-		m.actions.WithLabelValues(string(a.Verb), a.Pool, string(a.Reason), resultWord(result.Outcome)).Inc()
+		m.actions.WithLabelValues(string(a.Verb), a.Pool, string(a.Reason), resultLabel(result.Outcome)).Inc()
 	}
 	m.verdicts.Reset()
 	for _, v := range r.Plan.Verdicts {
@@ -122,7 +99,7 @@ func (m *Metrics) publish(r Round, acted time.Time) error {
 			"unready": max(0, p.Size-ready[p.Name]), "upcoming": max(0, p.Target-p.Size),
 		} {
 			if p.Fixed && (kind == "min" || kind == "max") {
-				continue // nobody has set any
+				continue // a fixed pool has no bounds
 			}
 			m.pools.WithLabelValues(p.Name, kind).Set(float64(n))
 		}
@@ -135,11 +112,11 @@ func (m *Metrics) publish(r Round, acted time.Time) error {
 			m.operating.WithLabelValues(string(n.Operation.Phase)).Inc()
 		}
 	}
-	return m.fleet.Observe(fleet.Round{Observation: &r.Observation, Plan: &r.Plan, Results: r.Results, Acted: acted, Calm: still(r)})
+	return m.fleet.Observe(fleet.Reconcile{Observation: &r.Observation, Plan: &r.Plan, Results: r.Results, Acted: acted, Idle: idle(r)})
 }
 
-// resultWord is the catalogue's word for an outcome.
-func resultWord(o act.Outcome) string {
+// resultLabel is the value of the label result for an outcome.
+func resultLabel(o act.Outcome) string {
 	switch o {
 	case act.Done:
 		return "ok"
@@ -154,7 +131,7 @@ func resultWord(o act.Outcome) string {
 func readyByPool(nodes []plan.Node) map[string]int {
 	out := map[string]int{}
 	for _, n := range nodes {
-		if n.Ready && len(n.Cards) > 0 {
+		if n.Ready && len(n.GPUs) > 0 {
 			out[n.Pool]++
 		}
 	}

@@ -7,27 +7,25 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// bootsWithin is how long after its creation a node that is not ready is expected to
-// become so at any moment.
+// bootsWithin is how long after its creation a node that is not ready may become ready
+// at any moment.
 const bootsWithin = time.Hour
 
-// longSettle is how many times Settle a round waits at the most, while more and more
-// pods come that cannot be placed. What is known of a burst is bought for together,
-// which packs better than wave by wave.
+// longSettle bounds the time that a reconcile settles while more pods become pending, in
+// multiples of Settle. Scaling up once for a burst packs better than in several waves.
 const longSettle = 3
 
-// crowd is how many pods must wait for a round to settle up to crowdSettles: so many
-// come in waves however soon the first are served, each round costs most just then,
-// and what is bought in fewer rounds fits better.
+// With manyPending pods pending, a reconcile settles up to maxSettle: so many pods come
+// in waves, each reconcile is expensive, and nodes added in fewer reconciles pack better.
 const (
-	crowd        = 250
-	crowdSettles = time.Second
+	manyPending = 250
+	maxSettle   = time.Second
 )
 
-// still reports whether a round has found nothing to do and nothing that time alone
-// would change soon: nobody waits, nothing is under way, and no node is about to go.
-// The next round may then wait until something changes.
-func still(r Round) bool {
+// idle reports whether a reconcile has found nothing to do and nothing that time alone
+// changes soon: no pod is pending, no operation is under way, and no node leaves. The
+// next reconcile can then wait for a change.
+func idle(r Reconcile) bool {
 	if len(r.Plan.Actions) > 0 || len(r.Results) > 0 {
 		return false
 	}
@@ -48,15 +46,15 @@ func still(r Round) bool {
 		}
 	}
 	for i := range r.Plan.Verdicts {
-		if !calm(&r.Plan.Verdicts[i]) {
+		if !steady(&r.Plan.Verdicts[i]) {
 			return false
 		}
 	}
 	return true
 }
 
-// calm reports a verdict that only something outside can change, or hours.
-func calm(v *plan.Verdict) bool {
+// steady reports whether only an outside change, or hours, can change a verdict.
+func steady(v *plan.Verdict) bool {
 	switch v.Kind {
 	case plan.KindPool:
 		return v.Reason == plan.Steady || v.Reason == plan.AtMin || v.Reason == plan.PoolAtMax || v.Reason == plan.Frozen
@@ -68,16 +66,16 @@ func calm(v *plan.Verdict) bool {
 	return true
 }
 
-// Unhurried reports whether fresher word of who holds what would change nothing that
-// the last round decided: nobody waits for an instance or a part of a card, and
-// nothing is being cut, drained or taken back. Whole cards are counted as the
-// scheduler counts them, whoever computes on them.
+// Unhurried reports whether fresher readings of allocations would not change the last
+// reconcile's decisions: no pod is pending for an instance or a fraction of a GPU, and
+// no GPU is being repartitioned, drained or reclaimed. Whole GPUs are counted by pod
+// requests, as the scheduler does, without readings.
 func (s *State) Unhurried() bool {
 	r, ok := s.Last()
 	return ok && unhurried(&r)
 }
 
-func unhurried(r *Round) bool {
+func unhurried(r *Reconcile) bool {
 	for i := range r.Pods {
 		if p := &r.Pods[i]; p.Node == "" && (len(p.Demand.MIG) > 0 || p.Demand.Fraction != nil || p.Unreadable != "") {
 			return false
@@ -90,7 +88,7 @@ func unhurried(r *Round) bool {
 	}
 	for i := range r.Plan.Verdicts {
 		switch v := &r.Plan.Verdicts[i]; v.Reason {
-		case plan.HoldersUnknown, plan.WaitRepartition, plan.WaitReclaim, plan.RepartitionExhausted:
+		case plan.AllocationUnknown, plan.WaitRepartition, plan.WaitReclaim, plan.RepartitionExhausted:
 			if v.Kind == plan.KindPod || v.Kind == plan.KindGang {
 				return false
 			}
@@ -99,14 +97,14 @@ func unhurried(r *Round) bool {
 	return true
 }
 
-// settle waits for pods that come with the one that woke the loop; false when ctx has
-// ended. While more come it waits longer, up to a bound.
+// settle waits for more pending pods after the one that woke the loop, longer while more
+// come, up to a bound. It returns false when ctx has ended.
 func (l *Loop) settle(ctx context.Context) bool {
 	if l.o.Settle <= 0 {
 		return ctx.Err() == nil
 	}
-	quiet, bound := time.NewTimer(l.o.Settle), time.NewTimer(l.longest())
-	defer quiet.Stop()
+	settled, bound := time.NewTimer(l.o.Settle), time.NewTimer(l.longest())
+	defer settled.Stop()
 	defer bound.Stop()
 	first := time.Now()
 	for {
@@ -115,35 +113,35 @@ func (l *Loop) settle(ctx context.Context) bool {
 			return false
 		case <-bound.C:
 			return true
-		case <-quiet.C:
+		case <-settled.C:
 			return true
 		case <-l.o.Wake:
-			quiet.Reset(max(l.o.Settle/2, l.o.Settle-time.Since(first)))
+			settled.Reset(max(l.o.Settle/2, l.o.Settle-time.Since(first)))
 		}
 	}
 }
 
-// longest is how long a round settles at the most.
+// longest is the bound on settling.
 func (l *Loop) longest() time.Duration {
 	last, _ := l.State.Last()
-	waiting := 0
+	pending := 0
 	for i := range last.Pods {
 		if last.Pods[i].Node == "" {
-			waiting++
+			pending++
 		}
 	}
 	usual := longSettle * l.o.Settle
-	if waiting >= crowd {
-		return max(usual, min(crowdSettles, 2*usual))
+	if pending >= manyPending {
+		return max(usual, min(maxSettle, 2*usual))
 	}
 	return usual
 }
 
-// pause is how long to wait for the next round after one that ended like this.
+// pause is the time between the last reconcile, which returned err, and the next.
 func (l *Loop) pause(err error) time.Duration {
 	last, ok := l.State.Last()
-	if l.o.Quiet > l.o.Interval && l.o.Changed != nil && err == nil && ok && still(last) {
-		return l.o.Quiet
+	if l.o.IdleInterval > l.o.Interval && l.o.Changed != nil && err == nil && ok && idle(last) {
+		return l.o.IdleInterval
 	}
 	return l.o.Interval
 }

@@ -19,10 +19,10 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// settled is a round in which there is nothing to do.
-func settled() Round {
+// idleReconcile is a reconcile that found nothing to do.
+func idleReconcile() Reconcile {
 	now := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
-	return Round{
+	return Reconcile{
 		Observation: observe.Observation{Snapshot: plan.Snapshot{
 			Now:   now,
 			Pools: []plan.Pool{{Name: "p", Target: 1, Size: 1}},
@@ -35,122 +35,108 @@ func settled() Round {
 	}
 }
 
-// TestStill: whatever may change by itself, or soon, keeps rounds coming.
-func TestStill(t *testing.T) {
-	if !still(settled()) {
-		t.Fatal("nothing to do, and not still")
-	}
-	for what, change := range map[string]func(*Round){
-		"an action":                  func(r *Round) { r.Plan.Actions = []plan.Action{{Verb: plan.ScaleUp}} },
-		"what was done":              func(r *Round) { r.Results = []act.Result{{}} },
-		"a pod that waits":           func(r *Round) { r.Pods[0].Node = "" },
-		"a pod that leaves":          func(r *Round) { r.Pods[0].Leaving = true },
-		"a card being cut":           func(r *Round) { r.Nodes[0].Operation = &plan.Operation{} },
-		"a node being drained":       func(r *Round) { r.Nodes[0].Drain = &plan.Draining{} },
-		"a cordon of ours":           func(r *Round) { r.Nodes[0].CordonedBy = "op" },
-		"a node that boots":          func(r *Round) { r.Nodes[0].Ready = false },
-		"a node that was asked for":  func(r *Round) { r.Pools[0].Target = 2 },
-		"a pool that backs off":      func(r *Round) { r.Pools[0].BackoffUntil = r.Now.Add(time.Minute) },
-		"an empty node":              func(r *Round) { r.Plan.Verdicts[1].Reason = plan.NodeEmpty },
-		"a bound that was reached":   func(r *Round) { r.Plan.Verdicts[0].Reason = plan.BoundReached },
-		"a pool that cools down":     func(r *Round) { r.Plan.Verdicts[0].Reason = plan.CoolingDown },
-		"a pod's verdict of waiting": func(r *Round) { r.Plan.Verdicts[2].Reason = plan.WaitUpcomingNode },
-	} {
-		r := settled()
-		change(&r)
-		if still(r) {
-			t.Errorf("%s: still", what)
+// TestPace: whatever changes by itself or soon keeps the interval short. Prometheus is
+// queried often only while a decision depends on the exporters' readings; decisions about
+// whole GPUs do not.
+func TestPace(t *testing.T) {
+	const neither, isIdle, isUnhurried = 0, 1, 2 // an idle reconcile is unhurried as well
+	verdict := func(kind plan.Kind, reason plan.Reason) func(*Reconcile) {
+		return func(r *Reconcile) {
+			r.Plan.Verdicts = append(r.Plan.Verdicts, plan.Verdict{Kind: kind, Reason: reason})
 		}
 	}
-	r := settled()
-	r.Nodes[0].Ready, r.Nodes[0].Created = false, r.Now.Add(-2*bootsWithin)
-	if !still(r) {
-		t.Error("a node that has been broken for hours keeps the loop busy")
+	pending := func(d demand.Demand) func(*Reconcile) {
+		return func(r *Reconcile) { r.Pods[0].Node, r.Pods[0].Demand = "", d }
 	}
-}
-
-// TestUnhurried: Prometheus is asked as often as ever once somebody waits for what only
-// the exporters know, and rarely while all that waits are whole cards.
-func TestUnhurried(t *testing.T) {
-	for what, change := range map[string]func(*Round){
-		"nothing waits": func(*Round) {},
-		"a pod waits for a node": func(r *Round) {
-			r.Pods[0].Node, r.Pods[0].Demand.Cards = "", 8
-			r.Plan.Verdicts[2].Reason = plan.WaitUpcomingNode
-		},
-		"a pod that no pool fits": func(r *Round) {
-			r.Pods[0].Node, r.Pods[0].Demand.Cards = "", 9
-			r.Plan.Verdicts[2].Reason = plan.NoPoolFits
-		},
-		"a node is bought":       func(r *Round) { r.Plan.Actions = []plan.Action{{Verb: plan.ScaleUp}} },
-		"a card nobody knows of": func(r *Round) { r.Plan.Verdicts[1] = plan.Verdict{Kind: plan.KindCard, Reason: plan.HoldersUnknown} },
+	for what, c := range map[string]struct {
+		change func(*Reconcile)
+		want   int
+	}{
+		"nothing happens":             {func(*Reconcile) {}, isIdle},
+		"an action":                   {func(r *Reconcile) { r.Plan.Actions = []plan.Action{{Verb: plan.ScaleUp}} }, isUnhurried},
+		"an action's result":          {func(r *Reconcile) { r.Results = []act.Result{{}} }, isUnhurried},
+		"a pod is deleted":            {func(r *Reconcile) { r.Pods[0].Leaving = true }, isUnhurried},
+		"a node that boots":           {func(r *Reconcile) { r.Nodes[0].Ready = false }, isUnhurried},
+		"a node broken for hours":     {func(r *Reconcile) { r.Nodes[0].Ready, r.Nodes[0].Created = false, r.Now.Add(-2*bootsWithin) }, isIdle},
+		"an upcoming node":            {func(r *Reconcile) { r.Pools[0].Target = 2 }, isUnhurried},
+		"a pool that backs off":       {func(r *Reconcile) { r.Pools[0].BackoffUntil = r.Now.Add(time.Minute) }, isUnhurried},
+		"an empty node":               {verdict(plan.KindNode, plan.NodeEmpty), isUnhurried},
+		"a limit that was reached":    {verdict(plan.KindPool, plan.BoundReached), isUnhurried},
+		"a pool that cools down":      {verdict(plan.KindPool, plan.CoolingDown), isUnhurried},
+		"a pending pod":               {verdict(plan.KindPod, plan.WaitUpcomingNode), isUnhurried},
+		"a GPU with unknown pods":     {verdict(plan.KindGPU, plan.AllocationUnknown), isIdle},
+		"whole GPUs are pending":      {pending(demand.Demand{GPUs: 9}), isUnhurried},
+		"an instance is pending":      {pending(demand.Demand{MIG: []demand.Instances{{Name: "1g.10gb", Count: 1}}}), neither},
+		"a part of a GPU is pending":  {pending(demand.Demand{Fraction: &demand.Fraction{CoreMilli: 500}}), neither},
+		"an unreadable demand":        {func(r *Reconcile) { r.Pods[0].Node, r.Pods[0].Unreadable = "", "two dialects" }, neither},
+		"a repartition":               {func(r *Reconcile) { r.Nodes[0].Operation = &plan.Operation{} }, neither},
+		"a node being drained":        {func(r *Reconcile) { r.Nodes[0].Drain = &plan.Draining{} }, neither},
+		"a cordon of ours":            {func(r *Reconcile) { r.Nodes[0].CordonedBy = "op" }, neither},
+		"unknown pods hold a pod up":  {verdict(plan.KindPod, plan.AllocationUnknown), neither},
+		"a reclaim":                   {verdict(plan.KindPod, plan.WaitReclaim), neither},
+		"no GPU can be repartitioned": {verdict(plan.KindPod, plan.RepartitionExhausted), neither},
 	} {
-		r := settled()
-		if change(&r); !unhurried(&r) {
-			t.Errorf("%s: in a hurry", what)
+		r := idleReconcile()
+		c.change(&r)
+		if got := idle(r); got != (c.want == isIdle) {
+			t.Errorf("%s: idle %v", what, got)
+		}
+		if got := unhurried(&r); got != (c.want != neither) {
+			t.Errorf("%s: unhurried %v", what, got)
 		}
 	}
-	for what, change := range map[string]func(*Round){
-		"an instance is waited for": func(r *Round) {
-			r.Pods[0].Node, r.Pods[0].Demand.MIG = "", []demand.Instances{{Name: "1g.10gb", Count: 1}}
-		},
-		"part of a card is waited for":   func(r *Round) { r.Pods[0].Node, r.Pods[0].Demand.Fraction = "", &demand.Fraction{CoreMilli: 500} },
-		"nobody can read what it wants":  func(r *Round) { r.Pods[0].Node, r.Pods[0].Unreadable = "", "two dialects" },
-		"a card is being cut":            func(r *Round) { r.Nodes[0].Operation = &plan.Operation{} },
-		"a node is being drained":        func(r *Round) { r.Nodes[0].Drain = &plan.Draining{} },
-		"a cordon of ours":               func(r *Round) { r.Nodes[0].CordonedBy = "op" },
-		"holders keep a pod waiting":     func(r *Round) { r.Plan.Verdicts[2].Reason = plan.HoldersUnknown },
-		"a pod waits for those who left": func(r *Round) { r.Plan.Verdicts[2].Reason = plan.WaitReclaim },
-		"no card could be cut":           func(r *Round) { r.Plan.Verdicts[2].Reason = plan.RepartitionExhausted },
-		"a gang waits for a cut": func(r *Round) {
-			r.Plan.Verdicts[2] = plan.Verdict{Kind: plan.KindGang, Reason: plan.WaitRepartition}
-		},
-	} {
-		r := settled()
-		if change(&r); unhurried(&r) {
-			t.Errorf("%s: no hurry", what)
-		}
+	r := idleReconcile() // a gang's verdict counts without one of its pods
+	verdict(plan.KindGang, plan.WaitRepartition)(&r)
+	if unhurried(&r) {
+		t.Error("unhurried while a gang waits for a repartition")
 	}
 	if newState(time.Second, time.Now).Unhurried() {
-		t.Error("no hurry before the first round")
+		t.Error("unhurried before the first reconcile")
 	}
 }
 
-// pacer counts rounds in which it shows what it is told to.
+// pacer is the fakes of a Loop; it counts reconciles.
 type pacer struct {
 	sync.Mutex
-	shows  Round
-	err    error
-	rounds int
-	each   func(now time.Time) // told of each round; may be nil
+	result     Reconcile // of every reconcile
+	err        error
+	reconciles int
+	each       func(now time.Time) // called at each reconcile; may be nil
 }
 
 func (p *pacer) Observe(_ context.Context, now time.Time) (observe.Observation, error) {
 	p.Lock()
 	defer p.Unlock()
-	p.rounds++
+	p.reconciles++
 	if p.each != nil {
 		p.each(now)
 	}
-	seen := p.shows.Observation
+	seen := p.result.Observation
 	seen.Now = now
 	return seen, p.err
 }
-func (*pacer) Load(context.Context) (plan.Memory, error)                    { return plan.Memory{}, nil }
-func (*pacer) Save(context.Context, plan.Snapshot, plan.Memory) error       { return nil }
+func (*pacer) Load(context.Context) (plan.State, error)                     { return plan.State{}, nil }
+func (*pacer) Save(context.Context, plan.Snapshot, plan.State) error        { return nil }
 func (*pacer) Resume(context.Context, time.Time) error                      { return nil }
 func (*pacer) Apply(context.Context, plan.Snapshot, plan.Plan) []act.Result { return nil }
+
+// pauses reports whether the next reconcile is due after more than the interval.
+func pauses(s *State) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pause > s.interval
+}
 
 func pacing(t *testing.T, p *pacer, during func(*Loop, *Waker)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := NewWaker()
 		l := New(Options{
-			Observer: p, Actor: p, Store: p, Quiet: 10 * time.Second, Changed: w.Changed(), Wake: w.C(), Settle: 200 * time.Millisecond,
+			Observer: p, Actor: p, Store: p, IdleInterval: 10 * time.Second, Changed: w.Changed(), Wake: w.C(), Settle: 200 * time.Millisecond,
 			Plan: func(plan.Snapshot, plan.Policy) plan.Plan {
 				p.Lock()
 				defer p.Unlock()
-				return p.shows.Plan
+				return p.result.Plan
 			},
 		})
 		ctx, stop := context.WithCancel(t.Context())
@@ -164,18 +150,18 @@ func pacing(t *testing.T, p *pacer, during func(*Loop, *Waker)) {
 	})
 }
 
-// TestQuietRounds: while nothing happens there is a round in ten seconds; a change
-// brings one after the interval, a pod that cannot be placed one at once.
-func TestQuietRounds(t *testing.T) {
-	p := &pacer{shows: settled()}
+// TestIdleInterval: after an idle reconcile the next is due after IdleInterval, after a
+// change when the interval is over, for an unschedulable pod at once.
+func TestIdleInterval(t *testing.T) {
+	p := &pacer{result: idleReconcile()}
 	pacing(t, p, func(l *Loop, w *Waker) {
-		expect := func(rounds int, quiet bool) {
+		expect := func(reconciles int, idle bool) {
 			t.Helper()
 			synctest.Wait()
 			p.Lock()
 			defer p.Unlock()
-			if p.rounds != rounds || l.State.Quiet() != quiet {
-				t.Errorf("%d rounds, quiet %v; want %d, %v", p.rounds, l.State.Quiet(), rounds, quiet)
+			if p.reconciles != reconciles || pauses(l.State) != idle {
+				t.Errorf("%d reconciles, idle %v; want %d, %v", p.reconciles, pauses(l.State), reconciles, idle)
 			}
 		}
 		time.Sleep(9500 * time.Millisecond)
@@ -183,9 +169,9 @@ func TestQuietRounds(t *testing.T) {
 		time.Sleep(time.Second)
 		expect(2, true) // at 10 s
 		if err := l.State.Live(); err != nil {
-			t.Errorf("a loop that pauses: %v", err)
+			t.Errorf("an idle loop: %v", err)
 		}
-		w.Stir() // at 10.5 s: the interval since the last round is over at 11 s
+		w.Stir() // at 10.5 s: the interval since the last reconcile is over at 11 s
 		expect(2, false)
 		time.Sleep(600 * time.Millisecond)
 		expect(3, true)
@@ -196,7 +182,7 @@ func TestQuietRounds(t *testing.T) {
 		time.Sleep(250 * time.Millisecond)
 		expect(5, true)
 		p.Lock()
-		p.shows.Pods = []plan.Pod{{Namespace: "chat", Name: "a"}} // somebody waits: each second
+		p.result.Pods = []plan.Pod{{Namespace: "chat", Name: "a"}} // a pending pod: each second
 		p.Unlock()
 		w.Wake()
 		time.Sleep(250 * time.Millisecond)
@@ -206,9 +192,9 @@ func TestQuietRounds(t *testing.T) {
 	})
 }
 
-// TestFailuresAreNotQuiet: a round that fails is tried again after the interval.
-func TestFailuresAreNotQuiet(t *testing.T) {
-	p := &pacer{shows: settled()}
+// TestFailuresAreNotIdle: a failed reconcile is repeated after the interval.
+func TestFailuresAreNotIdle(t *testing.T) {
+	p := &pacer{result: idleReconcile()}
 	pacing(t, p, func(l *Loop, w *Waker) {
 		time.Sleep(500 * time.Millisecond)
 		p.Lock()
@@ -219,20 +205,20 @@ func TestFailuresAreNotQuiet(t *testing.T) {
 		synctest.Wait()
 		p.Lock()
 		defer p.Unlock()
-		if p.rounds != 1+5 || l.State.Quiet() {
-			t.Errorf("%d rounds, quiet %v", p.rounds, l.State.Quiet())
+		if p.reconciles != 1+5 || pauses(l.State) {
+			t.Errorf("%d reconciles, idle %v", p.reconciles, pauses(l.State))
 		}
 	})
 }
 
-// TestSettle: while more pods come that cannot be placed a round waits, but for three
-// times the settle time at the most.
+// TestSettle: a reconcile waits while more unschedulable pods come, at most three times
+// Settle.
 func TestSettle(t *testing.T) {
 	for _, each := range []struct {
 		pods  int // 50 ms apart
 		after time.Duration
 	}{{1, 200 * time.Millisecond}, {3, 200 * time.Millisecond}, {6, 350 * time.Millisecond}, {40, 600 * time.Millisecond}} {
-		p := &pacer{shows: settled()}
+		p := &pacer{result: idleReconcile()}
 		pacing(t, p, func(_ *Loop, w *Waker) {
 			time.Sleep(2 * time.Second)
 			began, first := time.Now(), time.Time{}
@@ -254,28 +240,28 @@ func TestSettle(t *testing.T) {
 			p.Lock()
 			defer p.Unlock()
 			if took := first.Sub(began); took != each.after {
-				t.Errorf("%d pods: a round after %s, want %s", each.pods, took, each.after)
+				t.Errorf("%d pods: a reconcile after %s, want %s", each.pods, took, each.after)
 			}
 		})
 	}
 }
 
-// TestACrowdSettlesLonger: while very many wait, a round waits longer for more.
-func TestACrowdSettlesLonger(t *testing.T) {
-	for waiting, want := range map[int]time.Duration{0: 600 * time.Millisecond, crowd - 1: 600 * time.Millisecond, crowd: time.Second} {
+// TestManyPendingSettleLonger: with manyPending pods the bound on settling is longer.
+func TestManyPendingSettleLonger(t *testing.T) {
+	for pending, want := range map[int]time.Duration{0: 600 * time.Millisecond, manyPending - 1: 600 * time.Millisecond, manyPending: time.Second} {
 		l := New(Options{Settle: 200 * time.Millisecond})
-		r := settled()
-		for range waiting {
+		r := idleReconcile()
+		for range pending {
 			r.Pods = append(r.Pods, plan.Pod{})
 		}
 		l.State.keep(r)
 		if got := l.longest(); got != want {
-			t.Errorf("%d pods wait: settles up to %s, want %s", waiting, got, want)
+			t.Errorf("%d pods are pending: settles up to %s, want %s", pending, got, want)
 		}
 	}
 }
 
-// TestWhatWakes: which changes of pods, nodes and pools ask for a round.
+// TestWhatWakes: which changes of pods, nodes and pools cause a reconcile.
 func TestWhatWakes(t *testing.T) {
 	pod := func(change ...func(*corev1.Pod)) *corev1.Pod {
 		p := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{
@@ -292,7 +278,7 @@ func TestWhatWakes(t *testing.T) {
 		p.Spec.NodeName = ""
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
 	}
-	talks := func(p *corev1.Pod) { p.Status.Message = "still here" }
+	message := func(p *corev1.Pod) { p.Status.Message = "still here" }
 	node := func(change ...func(*corev1.Node)) *corev1.Node {
 		n := &corev1.Node{Status: corev1.NodeStatus{
 			Allocatable: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")},
@@ -317,22 +303,23 @@ func TestWhatWakes(t *testing.T) {
 		do   func(w *Waker)
 		want string
 	}{
-		"a pod has come":           {func(w *Waker) { w.Handler().OnAdd(pod(), false) }, soon},
-		"one without devices":      {func(w *Waker) { w.Handler().OnAdd(pod(plain), false) }, no},
-		"a pod that fits nowhere":  {func(w *Waker) { w.Handler().OnAdd(pod(unplaced), false) }, now},
-		"it is told again":         {func(w *Waker) { w.Handler().OnUpdate(pod(unplaced), pod(unplaced, talks)) }, no},
-		"a pod has ended":          {func(w *Waker) { w.Handler().OnUpdate(pod(), pod(over)) }, soon},
-		"a pod has said something": {func(w *Waker) { w.Handler().OnUpdate(pod(), pod(talks)) }, no},
-		"a pod has gone":           {func(w *Waker) { w.Handler().OnDelete(pod()) }, soon},
-		"a heartbeat":              {func(w *Waker) { w.Nodes().OnUpdate(node(), node(beat)) }, no},
-		"a node is lost":           {func(w *Waker) { w.Nodes().OnUpdate(node(), node(lost)) }, soon},
-		"a device is lost":         {func(w *Waker) { w.Nodes().OnUpdate(node(), node(fewer)) }, soon},
-		"a taint":                  {func(w *Waker) { w.Nodes().OnUpdate(node(), node(tainted)) }, soon},
-		"a pool's spec":            {func(w *Waker) { w.Specs().OnUpdate(pool(1, 0), pool(2, 0)) }, now},
-		"a pool's status":          {func(w *Waker) { w.Specs().OnUpdate(pool(1, 0), pool(1, 5)) }, no},
+		"a pod has come":          {func(w *Waker) { w.Handler().OnAdd(pod(), false) }, soon},
+		"one without devices":     {func(w *Waker) { w.Handler().OnAdd(pod(plain), false) }, no},
+		"an unschedulable pod":    {func(w *Waker) { w.Handler().OnAdd(pod(unplaced), false) }, now},
+		"its status again":        {func(w *Waker) { w.Handler().OnUpdate(pod(unplaced), pod(unplaced, message)) }, no},
+		"a pod has ended":         {func(w *Waker) { w.Handler().OnUpdate(pod(), pod(over)) }, soon},
+		"a pod has a new message": {func(w *Waker) { w.Handler().OnUpdate(pod(), pod(message)) }, no},
+		"a pod has gone":          {func(w *Waker) { w.Handler().OnDelete(pod()) }, soon},
+		"a heartbeat":             {func(w *Waker) { w.Nodes().OnUpdate(node(), node(beat)) }, no},
+		"a node is lost":          {func(w *Waker) { w.Nodes().OnUpdate(node(), node(lost)) }, soon},
+		"a device is lost":        {func(w *Waker) { w.Nodes().OnUpdate(node(), node(fewer)) }, soon},
+		"a taint":                 {func(w *Waker) { w.Nodes().OnUpdate(node(), node(tainted)) }, soon},
+		"a pool's spec":           {func(w *Waker) { w.Specs().OnUpdate(pool(1, 0), pool(2, 0)) }, now},
+		"a pool's status":         {func(w *Waker) { w.Specs().OnUpdate(pool(1, 0), pool(1, 5)) }, no},
 	} {
 		w := NewWaker()
 		each.do(w)
+		each.do(w) // a second token is merged, without blocking
 		got := no
 		if len(w.Changed()) > 0 {
 			got = soon
@@ -341,7 +328,7 @@ func TestWhatWakes(t *testing.T) {
 			got = now
 		}
 		if got != each.want {
-			t.Errorf("%s: a round %q, want %q", name, got, each.want)
+			t.Errorf("%s: a reconcile %q, want %q", name, got, each.want)
 		}
 	}
 }

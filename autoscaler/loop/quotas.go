@@ -13,12 +13,12 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/observe/ledger"
 )
 
-// quotasEvery is how often numbers are written that nothing but use has changed; a
-// condition is written at once.
+// quotasEvery is the least interval between writes of a quota's changed usage. Changed
+// conditions are written at once.
 const quotasEvery = 5 * time.Second
 
 // quotas writes the status of every GPUQuota that changed.
-func (a *Announcer) quotas(ctx context.Context, r Round) error {
+func (p *ClusterPublisher) quotas(ctx context.Context, r Reconcile) error {
 	next := ledger.Statuses(r.Quotas, &r.Snapshot, r.QuotaProblems)
 	var errs []error
 	for i := range r.Quotas {
@@ -26,16 +26,16 @@ func (a *Announcer) quotas(ctx context.Context, r Round) error {
 		status := next[q.Name]
 		key := "quota/" + q.Name
 		if equality.Semantic.DeepEqual(q.Status, status) ||
-			equality.Semantic.DeepEqual(q.Status.Conditions, status.Conditions) && r.Now.Sub(a.written[key]) < quotasEvery {
+			equality.Semantic.DeepEqual(q.Status.Conditions, status.Conditions) && r.Now.Sub(p.written[key]) < quotasEvery {
 			continue
 		}
 		changed := q.DeepCopy()
 		changed.Status = status
-		if err := a.client.Status().Patch(ctx, changed, client.MergeFrom(&v1alpha1.GPUQuota{ObjectMeta: q.ObjectMeta, Spec: q.Spec, Status: q.Status})); err != nil {
+		if err := p.client.Status().Patch(ctx, changed, client.MergeFrom(&v1alpha1.GPUQuota{ObjectMeta: q.ObjectMeta, Spec: q.Spec, Status: q.Status})); err != nil {
 			errs = append(errs, fmt.Errorf("quota %s: %w", q.Name, err))
 			continue
 		}
-		a.written[key] = r.Now
+		p.written[key] = r.Now
 	}
 	return errors.Join(errs...)
 }

@@ -9,19 +9,18 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// State is what others may ask about a running Loop. It is safe for concurrent
-// use.
+// State is the observable state of a running Loop. It is safe for concurrent use.
 type State struct {
 	interval time.Duration
 	now      func() time.Time
-	pause    time.Duration // until the next round, where that is more than interval
+	pause    time.Duration // until the next reconcile, where that is more than interval
 
-	mu      sync.Mutex
-	leading bool
-	last    time.Time // a round ended, well or not
-	err     error     // of it
-	round   *Round    // the last that ended well
-	caught  *PlannerPanic
+	mu        sync.Mutex
+	leading   bool
+	last      time.Time  // when the last reconcile ended, or leading began
+	err       error      // of the last reconcile
+	reconcile *Reconcile // the last successful one
+	caught    *PlannerPanic
 }
 
 func newState(interval time.Duration, now func() time.Time) *State {
@@ -34,7 +33,7 @@ func (s *State) lead(leading bool) {
 	s.leading, s.last = leading, s.now()
 }
 
-func (s *State) turned(err error) {
+func (s *State) ended(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last, s.err = s.now(), err
@@ -43,40 +42,32 @@ func (s *State) turned(err error) {
 	}
 }
 
-// waits notes how long the loop pauses.
-func (s *State) waits(pause time.Duration) {
+// setPause records the time until the next reconcile.
+func (s *State) setPause(pause time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pause = pause
 }
 
-// Quiet reports whether nothing is expected to happen: the next round is later than
-// the interval.
-func (s *State) Quiet() bool {
+func (s *State) keep(r Reconcile) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.pause > s.interval
+	s.reconcile = &r
 }
 
-func (s *State) keep(r Round) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.round = &r
-}
-
-// Live is nil unless this replica leads and its loop is three periods late.
+// Live returns an error if this replica leads and a reconcile is three intervals overdue.
 func (s *State) Live() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	due := max(s.interval, s.pause)
 	if late := s.now().Sub(s.last); s.leading && late > 3*s.interval+due {
-		return fmt.Errorf("no round has ended for %s, one was due after %s", late.Round(time.Millisecond), due)
+		return fmt.Errorf("no reconcile completed for %s, one was due after %s", late.Round(time.Millisecond), due)
 	}
 	return nil
 }
 
-// Ready is nil on a replica that waits to lead, and on the leader when its last
-// round went well.
+// Ready returns nil on a replica that does not lead, and on the leader if its last
+// reconcile succeeded.
 func (s *State) Ready() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,40 +76,39 @@ func (s *State) Ready() error {
 		return nil
 	case s.err != nil:
 		return s.err
-	case s.round == nil:
-		return errors.New("no round has ended yet")
+	case s.reconcile == nil:
+		return errors.New("no reconcile completed yet")
 	}
 	return nil
 }
 
-// Panic returns the planner's last panic, nil for none. It must not be written to.
+// Panic returns the planner's last panic, nil for none. It is read-only.
 func (s *State) Panic() *PlannerPanic {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.caught
 }
 
-// Snapshot returns what was planned on last, well or not; false before the
-// first. It must not be written to.
+// Snapshot returns the last snapshot, also if the planner panicked on it; false before
+// the first. It is read-only.
 func (s *State) Snapshot() (plan.Snapshot, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.caught != nil && (s.round == nil || s.caught.At.After(s.round.Now)):
+	case s.caught != nil && (s.reconcile == nil || s.caught.At.After(s.reconcile.Now)):
 		return s.caught.Snapshot, true
-	case s.round != nil:
-		return s.round.Snapshot, true
+	case s.reconcile != nil:
+		return s.reconcile.Snapshot, true
 	}
 	return plan.Snapshot{}, false
 }
 
-// Last returns the last round that went well; false before the first. It must
-// not be written to.
-func (s *State) Last() (Round, bool) {
+// Last returns the last successful reconcile; false before the first. It is read-only.
+func (s *State) Last() (Reconcile, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.round == nil {
-		return Round{}, false
+	if s.reconcile == nil {
+		return Reconcile{}, false
 	}
-	return *s.round, true
+	return *s.reconcile, true
 }

@@ -16,57 +16,57 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// messageEvery is how often a message is written of which nothing but the
-// wording changed ("for 40s more").
+// messageEvery is the least interval between writes of a status in which only the
+// message changed, such as a remaining time ("for 40s more").
 const messageEvery = 30 * time.Second
 
 // Conditions of a pool.
 const (
 	conditionReady = "Ready"
 	conditionValid = "Valid"
-	// conditionForeign is there only for a pool that another autoscaler works on.
+	// conditionForeign is set only on a pool that another autoscaler scales as well.
 	conditionForeign = pools.ReasonForeign
 )
 
 // statuses writes the status of every pool that changed.
-func (a *Announcer) statuses(ctx context.Context, r Round) error {
+func (p *ClusterPublisher) statuses(ctx context.Context, r Reconcile) error {
 	var list v1alpha1.GPUNodePoolList
-	if err := a.client.List(ctx, &list); err != nil {
+	if err := p.client.List(ctx, &list); err != nil {
 		return fmt.Errorf("listing GPUNodePools: %w", err)
 	}
-	found, unused := poolFindings(r), unusedCards(r)
+	found, unused := poolFindings(r), unusedGPUs(r)
 	var errs []error
 	for i := range list.Items {
 		pool := &list.Items[i]
 		next := pool.DeepCopy()
 		if f, ok := found[pool.Name]; ok {
 			f.write(next)
-			decided(next, f.verdict, r.Results, r.Now)
-			learned(next, r.Learned[pool.Name])
-			remark(next, r.GrowOnly[pool.Name], unused[pool.Name])
+			setDecisions(next, f.verdict, r.Results, r.Now)
+			setLearned(next, r.Learned[pool.Name])
+			setRemarks(next, r.GrowOnly[pool.Name], unused[pool.Name])
 		} else if err := r.Invalid[pool.Name]; err != nil {
-			invalid(next, err)
+			setInvalid(next, err)
 		} else {
-			continue // made since
+			continue // created after the snapshot
 		}
-		if !a.worthWriting(pool, next, r.Now) {
+		if !p.worthWriting(pool, next, r.Now) {
 			continue
 		}
-		// Memory is the Store's: a merge from the cached object leaves it alone.
-		if err := a.client.Status().Patch(ctx, next, client.MergeFrom(pool)); err != nil {
+		// The patch leaves out status.memory, which the Store writes.
+		if err := p.client.Status().Patch(ctx, next, client.MergeFrom(pool)); err != nil {
 			errs = append(errs, fmt.Errorf("pool %s: %w", pool.Name, err))
 			continue
 		}
-		a.written[pool.Name] = r.Now
+		p.written[pool.Name] = r.Now
 	}
 	return errors.Join(errs...)
 }
 
-func (a *Announcer) worthWriting(before, after *v1alpha1.GPUNodePool, now time.Time) bool {
+func (p *ClusterPublisher) worthWriting(before, after *v1alpha1.GPUNodePool, now time.Time) bool {
 	if equality.Semantic.DeepEqual(before.Status, after.Status) {
 		return false
 	}
-	if now.Sub(a.written[before.Name]) >= messageEvery {
+	if now.Sub(p.written[before.Name]) >= messageEvery {
 		return true
 	}
 	plain := after.DeepCopy()
@@ -74,18 +74,18 @@ func (a *Announcer) worthWriting(before, after *v1alpha1.GPUNodePool, now time.T
 	return !equality.Semantic.DeepEqual(before.Status, plain.Status)
 }
 
-// finding is what a round says about one pool.
+// finding is a reconcile's result for one pool.
 type finding struct {
 	pool    plan.Pool
 	ready   int
 	verdict plan.Verdict
 }
 
-func poolFindings(r Round) map[string]finding {
+func poolFindings(r Reconcile) map[string]finding {
 	out := map[string]finding{}
 	ready := readyByPool(r.Nodes)
-	for _, p := range r.Pools {
-		out[p.Name] = finding{pool: p, ready: ready[p.Name]}
+	for _, pool := range r.Pools {
+		out[pool.Name] = finding{pool: pool, ready: ready[pool.Name]}
 	}
 	for _, v := range r.Plan.Verdicts {
 		if f, ok := out[v.Subject]; ok && v.Kind == plan.KindPool {
@@ -94,8 +94,8 @@ func poolFindings(r Round) map[string]finding {
 		}
 	}
 	for _, result := range r.Results {
-		// The cached listing is from before: the new target is news already.
-		if f, ok := out[result.Action.Pool]; ok && result.Action.Verb == plan.ScaleUp && resultWord(result.Outcome) == "ok" {
+		// The snapshot is from before the scale-up.
+		if f, ok := out[result.Action.Pool]; ok && result.Action.Verb == plan.ScaleUp && resultLabel(result.Outcome) == "ok" {
 			f.pool.Target = max(f.pool.Target, result.Action.To)
 			out[result.Action.Pool] = f
 		}
@@ -108,7 +108,7 @@ func (f finding) write(pool *v1alpha1.GPUNodePool) {
 	s.ObservedGeneration = pool.Generation
 	s.Size, s.Target, s.Ready = int32(f.pool.Size), int32(f.pool.Target), int32(f.ready)
 	s.Upcoming = max(s.Size, s.Target) - s.Ready
-	if f.pool.Fixed { // none was asked for
+	if f.pool.Fixed { // its target is not a request
 		s.Upcoming = 0
 	}
 	s.Reason, s.Message = string(f.verdict.Reason), f.verdict.Detail
@@ -117,7 +117,7 @@ func (f finding) write(pool *v1alpha1.GPUNodePool) {
 	switch {
 	case f.pool.Fixed && s.Size == 0:
 		setCondition(pool, conditionReady, metav1.ConditionFalse, "NoNodes",
-			fmt.Sprintf("no node has the label %s=%s; put it on those that are of the pool", v1alpha1.NodePoolLabel, pool.Name))
+			fmt.Sprintf("no node has the label %s=%s; label the nodes of the pool", v1alpha1.NodePoolLabel, pool.Name))
 	case f.pool.Fixed && s.Ready < s.Size:
 		setCondition(pool, conditionReady, metav1.ConditionFalse, "NotAllReady", fmt.Sprintf("%d of %d nodes are ready", s.Ready, s.Size))
 	case f.pool.Fixed:
@@ -130,8 +130,8 @@ func (f finding) write(pool *v1alpha1.GPUNodePool) {
 	}
 }
 
-// invalid keeps the numbers: nothing is known about them.
-func invalid(pool *v1alpha1.GPUNodePool, err error) {
+// setInvalid writes why a pool is not valid. It keeps the counts, which are unknown.
+func setInvalid(pool *v1alpha1.GPUNodePool, err error) {
 	pool.Status.ObservedGeneration = pool.Generation
 	reason := pools.ReasonOf(err)
 	pool.Status.Reason, pool.Status.Message = reason, err.Error()
@@ -143,8 +143,8 @@ func invalid(pool *v1alpha1.GPUNodePool, err error) {
 	}
 }
 
-// learned writes what the pool's past says, so that the next leader knows it.
-func learned(pool *v1alpha1.GPUNodePool, l pools.Learned) {
+// setLearned persists what the provider has learned, for the next leader.
+func setLearned(pool *v1alpha1.GPUNodePool, l pools.Learned) {
 	pool.Status.ReadyAfter, pool.Status.Backoff = nil, nil
 	if l.ReadyAfter > 0 {
 		pool.Status.ReadyAfter = &metav1.Duration{Duration: l.ReadyAfter.Round(time.Second)}

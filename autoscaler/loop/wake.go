@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Waker turns what happens in the cluster into rounds. However much that is, one
-// token is enough until the loop has taken it.
+// Waker turns changes in the cluster into reconciles. Changes before the loop takes the
+// token are merged into one.
 type Waker struct{ urgent, changed chan struct{} }
 
 // NewWaker returns a Waker.
@@ -26,79 +26,83 @@ func (w *Waker) C() <-chan struct{} { return w.urgent }
 // Changed is for Options.Changed.
 func (w *Waker) Changed() <-chan struct{} { return w.changed }
 
-// Wake asks for a round at once. It never blocks.
-func (w *Waker) Wake() { give(w.urgent) }
+// Wake requests a reconcile at once. It never blocks.
+func (w *Waker) Wake() { signal(w.urgent) }
 
-// Stir tells that something a decision may depend on has changed, so that the next
-// round is due after the interval. It never blocks.
-func (w *Waker) Stir() { give(w.changed) }
+// Stir ends the idle interval, since an input of decisions has changed. It never blocks.
+func (w *Waker) Stir() { signal(w.changed) }
 
-func give(c chan struct{}) {
+func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
 	}
 }
 
-// Handler is for a Pod informer: a pod that the scheduler cannot place is urgent,
-// whatever else becomes of pods that hold devices is a change.
+// Handler is for a Pod informer: an unschedulable pod is urgent, any other change of a
+// pod that requests devices ends the idle interval.
 func (w *Waker) Handler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
-			if stuck(obj) {
+			p, ok := obj.(*corev1.Pod)
+			if ok && unschedulable(p) {
 				w.Wake()
 			}
-			if p, ok := obj.(*corev1.Pod); ok && wantsDevices(p) {
+			if ok && requestsDevices(p) {
 				w.Stir()
 			}
 		},
-		UpdateFunc: func(before, after any) {
-			if stuck(after) && !stuck(before) {
+		UpdateFunc: updated(func(before, after *corev1.Pod) {
+			if unschedulable(after) && !unschedulable(before) {
 				w.Wake()
 			}
-			a, okBefore := before.(*corev1.Pod)
-			b, okAfter := after.(*corev1.Pod)
-			if okBefore && okAfter && wantsDevices(b) && podMoved(a, b) {
+			if requestsDevices(after) && podChanged(before, after) {
 				w.Stir()
 			}
-		},
+		}),
 		DeleteFunc: func(any) { w.Stir() },
 	}
 }
 
-// Nodes is for a Node informer. Heartbeats are no news.
+// Nodes is for a Node informer. Heartbeats are not changes.
 func (w *Waker) Nodes() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { w.Stir() },
-		UpdateFunc: func(before, after any) {
-			a, okBefore := before.(*corev1.Node)
-			b, okAfter := after.(*corev1.Node)
-			if !okBefore || !okAfter || nodeMoved(a, b) {
+		UpdateFunc: updated(func(before, after *corev1.Node) {
+			if nodeChanged(before, after) {
 				w.Stir()
 			}
-		},
+		}),
 		DeleteFunc: func(any) { w.Stir() },
 	}
 }
 
-// Specs is for informers of what people write: a new spec is waited for by somebody,
-// a new status is our own.
+// Specs is for informers of GPUNodePools and GPUQuotas: a changed spec is urgent, the
+// status is our own.
 func (w *Waker) Specs() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { w.Wake() },
-		UpdateFunc: func(before, after any) {
-			a, okBefore := before.(client.Object)
-			b, okAfter := after.(client.Object)
-			if !okBefore || !okAfter || a.GetGeneration() != b.GetGeneration() || !maps.Equal(a.GetAnnotations(), b.GetAnnotations()) {
+		UpdateFunc: updated(func(before, after client.Object) {
+			if before.GetGeneration() != after.GetGeneration() || !maps.Equal(before.GetAnnotations(), after.GetAnnotations()) {
 				w.Wake()
 			}
-		},
+		}),
 		DeleteFunc: func(any) { w.Wake() },
 	}
 }
 
-// wantsDevices reports whether a pod asks for any extended resource or claim.
-func wantsDevices(p *corev1.Pod) bool {
+// updated adapts do to the informer's untyped handler.
+func updated[T client.Object](do func(before, after T)) func(before, after any) {
+	return func(before, after any) {
+		a, okBefore := before.(T)
+		if b, okAfter := after.(T); okBefore && okAfter {
+			do(a, b)
+		}
+	}
+}
+
+// requestsDevices reports whether a pod requests any extended resource or claim.
+func requestsDevices(p *corev1.Pod) bool {
 	extended := func(c corev1.Container) bool {
 		for name := range c.Resources.Requests {
 			if strings.Contains(string(name), "/") {
@@ -110,13 +114,13 @@ func wantsDevices(p *corev1.Pod) bool {
 	return len(p.Spec.ResourceClaims) > 0 || slices.ContainsFunc(p.Spec.Containers, extended) || slices.ContainsFunc(p.Spec.InitContainers, extended)
 }
 
-func podMoved(a, b *corev1.Pod) bool {
+func podChanged(a, b *corev1.Pod) bool {
 	return a.Generation != b.Generation || a.Spec.NodeName != b.Spec.NodeName || a.Status.Phase != b.Status.Phase ||
 		a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() || len(a.Spec.SchedulingGates) != len(b.Spec.SchedulingGates) ||
-		stuck(a) != stuck(b) || !maps.Equal(a.Labels, b.Labels) || !maps.Equal(a.Annotations, b.Annotations)
+		unschedulable(a) != unschedulable(b) || !maps.Equal(a.Labels, b.Labels) || !maps.Equal(a.Annotations, b.Annotations)
 }
 
-func nodeMoved(a, b *corev1.Node) bool {
+func nodeChanged(a, b *corev1.Node) bool {
 	return a.Spec.Unschedulable != b.Spec.Unschedulable || a.Spec.ProviderID != b.Spec.ProviderID || readyNode(a) != readyNode(b) ||
 		a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() ||
 		!maps.Equal(a.Labels, b.Labels) || !maps.Equal(a.Annotations, b.Annotations) ||
@@ -133,15 +137,9 @@ func readyNode(n *corev1.Node) corev1.ConditionStatus {
 	return corev1.ConditionUnknown
 }
 
-func stuck(obj any) bool {
-	pod, ok := obj.(*corev1.Pod)
-	if !ok || pod.Spec.NodeName != "" {
-		return false
-	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
-			return true
-		}
-	}
-	return false
+// unschedulable reports whether the scheduler has found no node for a pod.
+func unschedulable(p *corev1.Pod) bool {
+	return p.Spec.NodeName == "" && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
+	})
 }

@@ -7,25 +7,24 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// maxAlike bounds how many specs are known that differ. Beyond it all are forgotten:
-// pods that come later then share with each other only.
+// maxAlike bounds the distinct specs that are interned. Beyond it all are dropped; pods that come
+// later share with each other only.
 const maxAlike = 1024
 
-// alike keeps once what many pods' specs have alike. Of what TrimPods leaves, pods of
-// one template differ in nothing but the node they are on, which those of a DaemonSet
-// have in their affinity, too. Lists of resources, one a pod, were a seventh of the
+// alike interns pod specs. After TrimPods, pods of one template differ only in their node, which a
+// DaemonSet's pods have in their affinity too. Resource lists, one per pod, were a seventh of the
 // program's heap. It is safe for concurrent use.
 type alike struct {
 	mu    sync.Mutex
-	specs map[string]*corev1.PodSpec // by what they say
+	specs map[string]*corev1.PodSpec // by serialized spec
 }
 
-// of returns the spec that is kept of all that say what s says. What it points at is
-// shared, with s too, and must not be written to.
+// of returns the interned copy of s. Its pointers are shared, with s too, and must not be written
+// to.
 func (a *alike) of(s corev1.PodSpec) corev1.PodSpec {
 	node, affinity := same(s.NodeName), s.Affinity
 	s.NodeName, s.Affinity = "", nil
-	key, err := s.Marshal() // everything, fields included that are still to be invented; maps in order
+	key, err := s.Marshal() // every field, also of later API versions; map keys sorted
 	if err != nil {
 		s = onceSpec(s)
 		s.NodeName, s.Affinity = node, affinity
@@ -47,7 +46,7 @@ func (a *alike) of(s corev1.PodSpec) corev1.PodSpec {
 	return out
 }
 
-// onceSpec has a spec's texts kept once. It writes to none of the lists it is given.
+// onceSpec interns a spec's strings. It does not write to the given lists.
 func onceSpec(s corev1.PodSpec) corev1.PodSpec {
 	s.InitContainers, s.Containers = onceContainers(s.InitContainers), onceContainers(s.Containers)
 	s.NodeSelector = once(s.NodeSelector)
@@ -72,8 +71,7 @@ func onceContainers(all []corev1.Container) []corev1.Container {
 	return all
 }
 
-// onceResources keeps one list where requests and limits are the same, as for devices
-// they must be.
+// onceResources shares one list where requests equal limits, as they must for devices.
 func onceResources(r corev1.ResourceRequirements) corev1.ResourceRequirements {
 	equal := len(r.Limits) == len(r.Requests)
 	for name, limit := range r.Limits {

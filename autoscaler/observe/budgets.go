@@ -14,7 +14,7 @@ type budgets map[string][]budget
 
 type budget struct {
 	plan.Budget
-	// selector is nil for one that nobody can read: it protects all it might.
+	// selector is nil if it is invalid: the budget may then protect any pod of its namespace.
 	selector labels.Selector
 }
 
@@ -23,7 +23,7 @@ func newBudgets(pdbs []policyv1.PodDisruptionBudget) budgets {
 	for i := range pdbs {
 		pdb := &pdbs[i]
 		b := budget{Budget: plan.Budget{Name: pdb.Namespace + "/" + pdb.Name}}
-		// What was counted for another spec says nothing about this one.
+		// A status of another generation does not count.
 		if pdb.Status.ObservedGeneration >= pdb.Generation {
 			b.Allowed = int(max(0, pdb.Status.DisruptionsAllowed))
 		}
@@ -35,24 +35,17 @@ func newBudgets(pdbs []policyv1.PodDisruptionBudget) budgets {
 	return out
 }
 
-// of returns the budgets that p counts towards.
-func (b budgets) of(p *corev1.Pod) []plan.Budget {
-	var out []plan.Budget
+// of returns the budgets that select p. readable is false where one with an invalid selector may
+// protect p too.
+func (b budgets) of(p *corev1.Pod) (out []plan.Budget, readable bool) {
+	readable = true
 	for _, one := range b[p.Namespace] {
-		if one.selector != nil && one.selector.Matches(labels.Set(p.Labels)) {
+		switch {
+		case one.selector == nil:
+			readable = false
+		case one.selector.Matches(labels.Set(p.Labels)):
 			out = append(out, one.Budget)
 		}
 	}
-	return out
-}
-
-// room reports whether no budget may forbid moving p that nobody can read. What
-// the others allow is theirs to say: see of.
-func (b budgets) room(p *corev1.Pod) bool {
-	for _, one := range b[p.Namespace] {
-		if one.selector == nil {
-			return false
-		}
-	}
-	return true
+	return out, readable
 }

@@ -17,18 +17,18 @@ import (
 	"github.com/gpuscale/gpuscale/internal/kube"
 )
 
-// Claims are the resource claims (DRA) of a cluster, for its pods' demand. A nil
-// Claims knows none: the demand of a pod that has one is then unreadable.
+// Claims are the resource claims (DRA) of a cluster, for its pods' demand. With nil Claims, the
+// demand of a pod that has a claim is unreadable.
 type Claims struct {
 	claims    map[client.ObjectKey]*resourcev1.ResourceClaim
 	templates map[client.ObjectKey]*resourcev1.ResourceClaimTemplate
 	classes   map[string]*resourcev1.DeviceClass
-	extended  map[string]*resourcev1.DeviceClass // by the extended resource that they serve
-	counted   map[client.ObjectKey]string        // the pod that a claim is counted for
+	extended  map[string]*resourcev1.DeviceClass // by the extended resource that it serves
+	counted   map[client.ObjectKey]string        // the pod that a claim counts for
 }
 
-// ReadClaims lists what Claims are made of, for these pods. A cluster whose API has
-// no resource claims has none.
+// ReadClaims lists the objects of Claims for these pods. A cluster whose API has no resource claims
+// has none.
 func ReadClaims(ctx context.Context, cluster client.Reader, pods []*corev1.Pod) (*Claims, error) {
 	var claims resourcev1.ResourceClaimList
 	var templates resourcev1.ResourceClaimTemplateList
@@ -41,9 +41,8 @@ func ReadClaims(ctx context.Context, cluster client.Reader, pods []*corev1.Pod) 
 	return NewClaims(claims.Items, templates.Items, classes.Items, pods), nil
 }
 
-// NewClaims puts the objects together. None of them is written to. A claim that
-// several of the pods share is counted for one: the one it has been reserved for
-// first, else the oldest.
+// NewClaims builds Claims from objects, which are not written to. A claim that several pods share
+// counts for one of them: the first it is reserved for, else the oldest.
 func NewClaims(
 	claims []resourcev1.ResourceClaim, templates []resourcev1.ResourceClaimTemplate, classes []resourcev1.DeviceClass, pods []*corev1.Pod,
 ) *Claims {
@@ -71,8 +70,8 @@ func NewClaims(
 	return c
 }
 
-// newer is how the scheduler chooses between classes that serve one resource: the
-// one made later, then the first by name.
+// newer is the scheduler's order between classes that serve one resource: the later created, then
+// the first by name.
 func newer(a, b *resourcev1.DeviceClass) bool {
 	if b == nil {
 		return true
@@ -83,7 +82,7 @@ func newer(a, b *resourcev1.DeviceClass) bool {
 	return a.Name < b.Name
 }
 
-// share decides for which of its pods a claim is counted: not for one that is over.
+// share chooses the pod that each claim counts for; pods that are over are left out.
 func (c *Claims) share(pods []*corev1.Pod) {
 	var order []*corev1.Pod
 	for _, p := range pods {
@@ -116,8 +115,8 @@ func (c *Claims) share(pods []*corev1.Pod) {
 	}
 }
 
-// claimName is the claim's name, or of one that has still to be made from a
-// template none; none is false where the pod needs no claim at all.
+// claimName returns the claim's name, empty if the claim has still to be created from its template.
+// needed is false where the pod needs no claim.
 func claimName(p *corev1.Pod, rc *corev1.PodResourceClaim) (name string, needed bool) {
 	if rc.ResourceClaimName != nil {
 		return *rc.ResourceClaimName, true
@@ -133,15 +132,15 @@ func claimName(p *corev1.Pod, rc *corev1.PodResourceClaim) (name string, needed 
 	return "", true
 }
 
-// wanted is what a pod's claims want, beside where it can be had.
-type wanted struct {
+// requested is the demand of a pod's claims and the GPU products that can serve it.
+type requested struct {
 	demand.Demand
-	products []string // NVML names of the products that alone will do
+	products []string // NVML names of the required products
 }
 
-// ofPod is what a pod's claims want.
-func (c *Claims) ofPod(p *corev1.Pod) (wanted, error) {
-	var all wanted
+// ofPod returns the demand of a pod's claims.
+func (c *Claims) ofPod(p *corev1.Pod) (requested, error) {
+	var all requested
 	for i := range p.Spec.ResourceClaims {
 		rc := &p.Spec.ResourceClaims[i]
 		one, err := c.ofClaim(p, rc)
@@ -149,60 +148,59 @@ func (c *Claims) ofPod(p *corev1.Pod) (wanted, error) {
 			all.Demand, err = demand.Sum(all.Demand, one.Demand)
 		}
 		if err != nil {
-			return wanted{}, fmt.Errorf("resource claim %s: %w", rc.Name, err)
+			return requested{}, fmt.Errorf("resource claim %s: %w", rc.Name, err)
 		}
 		all.products = append(all.products, one.products...)
 	}
 	return all, nil
 }
 
-func (c *Claims) ofClaim(p *corev1.Pod, rc *corev1.PodResourceClaim) (wanted, error) {
+func (c *Claims) ofClaim(p *corev1.Pod, rc *corev1.PodResourceClaim) (requested, error) {
 	name, needed := claimName(p, rc)
 	switch {
 	case !needed:
-		return wanted{}, nil
+		return requested{}, nil
 	case c == nil:
-		return wanted{}, fmt.Errorf("the cluster's claims have not been read")
+		return requested{}, fmt.Errorf("the cluster's claims have not been read")
 	case name != "":
 		key := client.ObjectKey{Namespace: p.Namespace, Name: name}
 		claim := c.claims[key]
 		if claim == nil {
-			return wanted{}, fmt.Errorf("there is no ResourceClaim %s", name)
+			return requested{}, fmt.Errorf("there is no ResourceClaim %s", name)
 		}
 		if by := c.counted[key]; by != "" && by != p.Name {
-			return wanted{}, nil
+			return requested{}, nil
 		}
 		return c.ofSpec(&claim.Spec.Devices, claim.Status.Allocation)
 	case rc.ResourceClaimTemplateName == nil:
-		return wanted{}, fmt.Errorf("it names neither a claim nor a template")
+		return requested{}, fmt.Errorf("it names neither a claim nor a template")
 	}
 	template := c.templates[client.ObjectKey{Namespace: p.Namespace, Name: *rc.ResourceClaimTemplateName}]
 	if template == nil {
-		return wanted{}, fmt.Errorf("there is no ResourceClaimTemplate %s", *rc.ResourceClaimTemplateName)
+		return requested{}, fmt.Errorf("there is no ResourceClaimTemplate %s", *rc.ResourceClaimTemplateName)
 	}
 	return c.ofSpec(&template.Spec.Spec.Devices, nil)
 }
 
-// ofSpec reads the requests of a claim. Which devices they must have in common is
-// not part of a demand.
-func (c *Claims) ofSpec(spec *resourcev1.DeviceClaim, allocation *resourcev1.AllocationResult) (wanted, error) {
+// ofSpec reads the requests of a claim. Constraints across devices are not part of a demand.
+func (c *Claims) ofSpec(spec *resourcev1.DeviceClaim, allocation *resourcev1.AllocationResult) (requested, error) {
 	var devices []demand.Device
 	for i := range spec.Requests {
 		d, err := c.device(&spec.Requests[i], allocation)
 		if err != nil {
-			return wanted{}, fmt.Errorf("request %s: %w", spec.Requests[i].Name, err)
+			return requested{}, fmt.Errorf("request %s: %w", spec.Requests[i].Name, err)
 		}
 		devices = append(devices, d)
 	}
-	return wantedOf(devices)
+	return requestedOf(devices)
 }
 
-func wantedOf(devices []demand.Device) (wanted, error) {
+func requestedOf(devices []demand.Device) (requested, error) {
 	d, err := demand.FromDevices(devices)
 	if err != nil {
-		return wanted{}, err
+		return requested{}, err
 	}
-	out := wanted{Demand: d}
+	out := requested{Demand: d}
 	for _, one := range devices {
 		if product := one.Attributes["productName"]; product != "" && !one.Admin {
 			out.products = append(out.products, product)
@@ -211,13 +209,13 @@ func wantedOf(devices []demand.Device) (wanted, error) {
 	return out, nil
 }
 
-// device reads one request; of a prioritized list the alternative that has been
-// allocated, or while there is none the first.
+// device reads one request. Of a prioritized list it reads the allocated alternative, or the first
+// while none is allocated.
 func (c *Claims) device(r *resourcev1.DeviceRequest, allocation *resourcev1.AllocationResult) (demand.Device, error) {
 	name, exact := r.Name, r.Exactly
 	if exact == nil {
 		if len(r.FirstAvailable) == 0 {
-			return demand.Device{}, fmt.Errorf("it asks in a way that is not known here")
+			return demand.Device{}, fmt.Errorf("unsupported kind of request")
 		}
 		sub := &r.FirstAvailable[0]
 		for i := range r.FirstAvailable {
@@ -231,10 +229,10 @@ func (c *Claims) device(r *resourcev1.DeviceRequest, allocation *resourcev1.Allo
 			AllocationMode: sub.AllocationMode, Count: sub.Count, Capacity: sub.Capacity,
 		}
 	}
-	held := allocated(allocation, name)
+	count := allocated(allocation, name)
 	d, err := c.devicesOf(exact.DeviceClassName, exact.Selectors)
-	if err != nil && held > 0 {
-		// Which ones the selectors wanted does not matter any more.
+	if err != nil && count > 0 {
+		// Once devices are allocated, what the selectors select does not matter.
 		if whole, wholeErr := c.devicesOf(exact.DeviceClassName, nil); wholeErr == nil && whole.Attributes["type"] == "gpu" {
 			d, err = whole, nil
 		}
@@ -249,7 +247,7 @@ func (c *Claims) device(r *resourcev1.DeviceRequest, allocation *resourcev1.Allo
 			d.Count = 1
 		}
 	case resourcev1.DeviceAllocationModeAll:
-		d.Count, d.All = held, held == 0
+		d.Count, d.All = count, count == 0
 	default:
 		return demand.Device{}, fmt.Errorf("allocation mode %q is not known", exact.AllocationMode)
 	}
@@ -259,7 +257,7 @@ func (c *Claims) device(r *resourcev1.DeviceRequest, allocation *resourcev1.Allo
 	return d, err
 }
 
-// allocated counts the devices that have been allocated to a request.
+// allocated counts the devices that are allocated to a request.
 func allocated(a *resourcev1.AllocationResult, request string) int {
 	n := 0
 	if a != nil {
@@ -272,7 +270,7 @@ func allocated(a *resourcev1.AllocationResult, request string) int {
 	return n
 }
 
-// devicesOf says what devices of a class are that these selectors leave.
+// devicesOf returns what the devices of a class are that these selectors select.
 func (c *Claims) devicesOf(class string, selectors []resourcev1.DeviceSelector) (demand.Device, error) {
 	known := c.classes[class]
 	if known == nil {
@@ -288,18 +286,18 @@ func (c *Claims) devicesOf(class string, selectors []resourcev1.DeviceSelector) 
 	}
 	for domain := range s.attributes {
 		if domain != s.driver && s.driver != "" {
-			return demand.Device{}, fmt.Errorf("which devices of %s have an attribute of %s is not known", s.driver, domain)
+			return demand.Device{}, fmt.Errorf("it is unknown which devices of %s have an attribute of %s", s.driver, domain)
 		}
 	}
 	return d, nil
 }
 
-// memoryOf reads the capacity that is asked for of each device.
+// memoryOf reads the capacity requested of each device.
 func memoryOf(requests map[resourcev1.QualifiedName]apiresource.Quantity) (int, error) {
 	mib := 0
 	for name, q := range requests {
 		if _, id, qualified := strings.Cut(string(name), "/"); name != "memory" && (!qualified || id != "memory") {
-			return 0, fmt.Errorf("capacity %s: how large a part of a card that is, is not known", name)
+			return 0, fmt.Errorf("capacity %s: its share of a GPU is unknown", name)
 		}
 		if q.Sign() <= 0 {
 			return 0, fmt.Errorf("capacity %s: %s", name, q.String())
@@ -309,9 +307,9 @@ func memoryOf(requests map[resourcev1.QualifiedName]apiresource.Quantity) (int, 
 	return mib, nil
 }
 
-// extendedOf takes those of a container's extended resources out of the list that a
-// device class serves, and says what devices they are. Whole cards stay in it: the
-// device plugin may serve them too, and other resources may be parts of them.
+// extendedOf removes the extended resources that a device class serves from list, and returns their
+// devices. Whole GPUs stay in the list: the device plugin may serve them too, and other resources
+// may be parts of them.
 func (c *Claims) extendedOf(list map[string]int64) ([]demand.Device, error) {
 	if c == nil {
 		return nil, nil
@@ -331,7 +329,7 @@ func (c *Claims) extendedOf(list map[string]int64) ([]demand.Device, error) {
 		if err != nil {
 			return nil, fmt.Errorf("resource %s: %w", name, err)
 		}
-		if plain, err := demandOf(name); err == nil && plain.Cards == 1 && d.Attributes["type"] != "mig" {
+		if plain, err := demandOf(name); err == nil && plain.GPUs == 1 && d.Attributes["type"] != "mig" {
 			continue
 		}
 		d.Name, d.Count = name, int(n)

@@ -25,7 +25,7 @@ func deviceClass(name string, expressions ...string) resourcev1.DeviceClass {
 	}
 }
 
-// nvidiaClasses are those that NVIDIA's DRA driver installs, and one of a network.
+// nvidiaClasses are the classes of NVIDIA's DRA driver, and one of a network driver.
 func nvidiaClasses() []resourcev1.DeviceClass {
 	of := func(deviceType string) string {
 		return "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == '" + deviceType + "'"
@@ -40,7 +40,7 @@ func nvidiaClasses() []resourcev1.DeviceClass {
 
 type request = resourcev1.DeviceRequest
 
-// exactly is a request; its name is the class's, unless renamed.
+// exactly is a request with the class's name, unless renamed.
 func exactly(name, class string, change ...func(*resourcev1.ExactDeviceRequest)) request {
 	r := &resourcev1.ExactDeviceRequest{DeviceClassName: class}
 	for _, c := range change {
@@ -96,8 +96,8 @@ func template(name string, requests ...request) resourcev1.ResourceClaimTemplate
 	}
 }
 
-// claimant is a pod with containers and these claims: a name, or "template:" and
-// the name of a template.
+// claimant is a pod with containers and these claims: a name, or "template:" and the name of a
+// template.
 func claimant(name string, containers int, claims ...string) corev1.Pod {
 	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, CreationTimestamp: metav1.NewTime(start)}}
 	for i := range containers {
@@ -119,65 +119,6 @@ func claimant(name string, containers int, claims ...string) corev1.Pod {
 	return p
 }
 
-// The demos of NVIDIA's DRA driver, and what each pod of them wants.
-func TestClaimsOfTheDriversDemos(t *testing.T) {
-	const a100 = "device.attributes['gpu.nvidia.com'].productName.lowerAscii().matches('^.*a100.*$') && (device.attributes['gpu.nvidia.com'].index == 0 || device.attributes['gpu.nvidia.com'].index == 2)"
-	single := template("single-gpu", exactly("gpu", "gpu.nvidia.com"))
-	for _, c := range []struct {
-		demo      string
-		templates []resourcev1.ResourceClaimTemplate
-		claims    []resourcev1.ResourceClaim
-		pods      []corev1.Pod
-		want      []string // by pod: the demand, or with ! a part of why not
-	}{
-		{
-			"gpu-test1: two pods, one card each", []resourcev1.ResourceClaimTemplate{single}, nil,
-			[]corev1.Pod{claimant("pod1", 1, "template:single-gpu"), claimant("pod2", 1, "template:single-gpu")}, []string{"1 card", "1 card"},
-		},
-		{
-			"gpu-test2: two containers share one card", []resourcev1.ResourceClaimTemplate{single}, nil,
-			[]corev1.Pod{claimant("pod", 2, "template:single-gpu")}, []string{"1 card"},
-		},
-		{
-			"gpu-test3: two pods share one card", nil, []resourcev1.ResourceClaim{claim("single-gpu", exactly("gpu", "gpu.nvidia.com"))},
-			[]corev1.Pod{claimant("pod1", 1, "single-gpu"), claimant("pod2", 1, "single-gpu")}, []string{"1 card", "none"},
-		},
-		{
-			"gpu-test4: four instances of one card",
-			[]resourcev1.ResourceClaimTemplate{template("mig-devices",
-				exactly("mig-1g-5gb-0", "mig.nvidia.com", ofProfile("1g.5gb")), exactly("mig-1g-5gb-1", "mig.nvidia.com", ofProfile("1g.5gb")),
-				exactly("mig-2g-10gb", "mig.nvidia.com", ofProfile("2g.10gb")), exactly("mig-3g-20gb", "mig.nvidia.com", ofProfile("3g.20gb")))},
-			nil, []corev1.Pod{claimant("pod", 4, "template:mig-devices")}, []string{"1g.5gb×2, 2g.10gb×1, 3g.20gb×1"},
-		},
-		{
-			"gpu-test5: one card by turns, one through MPS",
-			[]resourcev1.ResourceClaimTemplate{template("multiple-gpus", exactly("ts-gpu", "gpu.nvidia.com"), exactly("mps-gpu", "gpu.nvidia.com"))},
-			nil, []corev1.Pod{claimant("pod0", 4, "template:multiple-gpus")}, []string{"2 cards"},
-		},
-		{
-			"gpu-test6: an A100 with an even index", []resourcev1.ResourceClaimTemplate{template("a100", exactly("gpu", "gpu.nvidia.com", selecting(a100)))},
-			nil, []corev1.Pod{claimant("pod", 1, "template:a100")}, []string{"!says more than can be read here"},
-		},
-		{
-			"gpu-test7: each container its own card", []resourcev1.ResourceClaimTemplate{single}, nil,
-			[]corev1.Pod{claimant("gpu-pod", 2, "template:single-gpu", "template:single-gpu")}, []string{"2 cards"},
-		},
-		{
-			"gpu-test-count: a container with two cards", []resourcev1.ResourceClaimTemplate{template("double-gpu", exactly("gpu", "gpu.nvidia.com", counted(2)))},
-			nil, []corev1.Pod{claimant("gpu-pod", 1, "template:double-gpu")}, []string{"2 cards"},
-		},
-		{
-			"consumable-shares: 4 GiB of a card", []resourcev1.ResourceClaimTemplate{template("gpu-4gi", exactly("gpu", "gpu.nvidia.com", capacity("memory", "4Gi")))},
-			nil, []corev1.Pod{claimant("sharing", 1, "template:gpu-4gi")}, []string{"4096 MiB of a card"},
-		},
-	} {
-		known := NewClaims(c.claims, c.templates, nvidiaClasses(), pointers(c.pods))
-		for i := range c.pods {
-			checkDemand(t, c.demo+", "+c.pods[i].Name, known.ConvertPod(&c.pods[i]), c.want[i])
-		}
-	}
-}
-
 func checkDemand(t *testing.T, what string, got plan.Pod, want string) {
 	t.Helper()
 	why, unreadable := strings.CutPrefix(want, "!")
@@ -189,32 +130,40 @@ func checkDemand(t *testing.T, what string, got plan.Pod, want string) {
 	}
 }
 
+// TestClaims reads requests as the API allows them, among them those of the demos of NVIDIA's DRA
+// driver.
 func TestClaims(t *testing.T) {
+	const a100 = "device.attributes['gpu.nvidia.com'].productName.lowerAscii().matches('^.*a100.*$') && (device.attributes['gpu.nvidia.com'].index == 0 || device.attributes['gpu.nvidia.com'].index == 2)"
 	for what, c := range map[string]struct {
 		requests []request
 		want     string
 	}{
-		"admin access":             {[]request{exactly("gpu", "gpu.nvidia.com"), exactly("watch", "gpu.nvidia.com", asAdmin, allOfThem)}, "1 card"},
+		"admin access":             {[]request{exactly("gpu", "gpu.nvidia.com"), exactly("watch", "gpu.nvidia.com", asAdmin, allOfThem)}, "1 GPU"},
 		"all":                      {[]request{exactly("gpu", "gpu.nvidia.com", allOfThem)}, "!request gpu: all devices of a node"},
 		"any profile":              {[]request{exactly("mig", "mig.nvidia.com")}, "!request mig: MIG instances of any profile"},
 		"several instances":        {[]request{exactly("mig", "mig.nvidia.com", ofProfile("1g.10gb"), counted(4))}, "1g.10gb×4"},
 		"prioritized list":         {[]request{firstOf("mig", alternative("large", "mig.nvidia.com", "3g.40gb"), alternative("small", "mig.nvidia.com", "1g.10gb"))}, "3g.40gb×1"},
-		"empty request":            {[]request{{Name: "gpu"}}, "!request gpu: it asks in a way that is not known here"},
+		"empty request":            {[]request{{Name: "gpu"}}, "!request gpu: unsupported kind of request"},
 		"unknown mode":             {[]request{exactly("gpu", "gpu.nvidia.com", func(r *resourcev1.ExactDeviceRequest) { r.AllocationMode = "Some" })}, `!allocation mode "Some"`},
 		"negative":                 {[]request{exactly("gpu", "gpu.nvidia.com", counted(-1))}, "!-1 devices"},
-		"a network card":           {[]request{exactly("nic", "nic", selecting("device.attributes['dra.net'].speed > 100"), allOfThem)}, "none"},
-		"cards with a network":     {[]request{exactly("nic", "nic"), exactly("gpu", "gpu.nvidia.com")}, "1 card"},
+		"a network device":         {[]request{exactly("nic", "nic", selecting("device.attributes['dra.net'].speed > 100"), allOfThem)}, "none"},
+		"GPUs with a network":      {[]request{exactly("nic", "nic"), exactly("gpu", "gpu.nvidia.com")}, "1 GPU"},
 		"passed through":           {[]request{exactly("gpu", "vfio.gpu.nvidia.com")}, `!type "vfio"`},
 		"no such class":            {[]request{exactly("gpu", "gpu.example.com")}, "!there is no DeviceClass gpu.example.com"},
-		"memory at least":          {[]request{exactly("gpu", "gpu.nvidia.com", selecting(`device.capacity['gpu.nvidia.com'].memory.isGreaterThan(quantity("40Gi"))`))}, "!says more than can be read here"},
-		"two profiles":             {[]request{exactly("mig", "mig.nvidia.com", ofProfile("1g.5gb"), selecting("device.attributes['gpu.nvidia.com'].profile in ['1g.5gb', '2g.10gb']"))}, "!says more than can be read here"},
+		"memory at least":          {[]request{exactly("gpu", "gpu.nvidia.com", selecting(`device.capacity['gpu.nvidia.com'].memory.isGreaterThan(quantity("40Gi"))`))}, "!is not supported"},
+		"two profiles":             {[]request{exactly("mig", "mig.nvidia.com", ofProfile("1g.5gb"), selecting("device.attributes['gpu.nvidia.com'].profile in ['1g.5gb', '2g.10gb']"))}, "!is not supported"},
 		"contradiction":            {[]request{exactly("gpu", "gpu.nvidia.com", ofProfile("1g.5gb"))}, `!profile "1g.5gb" of a device of type "gpu"`},
 		"an attribute of the bus":  {[]request{exactly("gpu", "gpu.nvidia.com", selecting("device.attributes['resource.kubernetes.io'].pcieRoot == 'pci0'"))}, "!an attribute of resource.kubernetes.io"},
 		"an architecture":          {[]request{exactly("gpu", "gpu.nvidia.com", selecting("device.attributes['gpu.nvidia.com'].architecture == 'Hopper'"))}, "!attribute architecture"},
 		"shares":                   {[]request{exactly("gpu", "gpu.nvidia.com", capacity("shares", "1"))}, "!capacity shares"},
 		"no memory":                {[]request{exactly("gpu", "gpu.nvidia.com", capacity("gpu.nvidia.com/memory", "0"))}, "!capacity gpu.nvidia.com/memory: 0"},
-		"memory, by its full name": {[]request{exactly("gpu", "gpu.nvidia.com", capacity("gpu.nvidia.com/memory", "1000M"), counted(2))}, "954 MiB of each of 2 cards"},
+		"memory, by its full name": {[]request{exactly("gpu", "gpu.nvidia.com", capacity("gpu.nvidia.com/memory", "1000M"), counted(2))}, "954 MiB of each of 2 GPUs"},
 		"nothing":                  {nil, "none"},
+		"gpu-test4: four instances of one GPU": {[]request{exactly("a", "mig.nvidia.com", ofProfile("1g.5gb")), exactly("b", "mig.nvidia.com", ofProfile("1g.5gb")),
+			exactly("c", "mig.nvidia.com", ofProfile("2g.10gb")), exactly("d", "mig.nvidia.com", ofProfile("3g.20gb"))}, "1g.5gb×2, 2g.10gb×1, 3g.20gb×1"},
+		"gpu-test5: one GPU by turns, one through MPS": {[]request{exactly("ts-gpu", "gpu.nvidia.com"), exactly("mps-gpu", "gpu.nvidia.com")}, "2 GPUs"},
+		"gpu-test6: an A100 with an even index":        {[]request{exactly("gpu", "gpu.nvidia.com", selecting(a100))}, "!is not supported"},
+		"consumable-shares: 4 GiB of a GPU":            {[]request{exactly("gpu", "gpu.nvidia.com", capacity("memory", "4Gi"))}, "4096 MiB of a GPU"},
 	} {
 		pod := claimant("pod", 1, "template:t")
 		known := NewClaims(nil, []resourcev1.ResourceClaimTemplate{template("t", c.requests...)}, nvidiaClasses(), []*corev1.Pod{&pod})
@@ -222,7 +171,15 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-func TestClaimsThatAreNotThere(t *testing.T) {
+// TestClaimsOfContainers: a claim of a template belongs to the pod, however many containers use it.
+func TestClaimsOfContainers(t *testing.T) {
+	known := NewClaims(nil, []resourcev1.ResourceClaimTemplate{template("t", exactly("gpu", "gpu.nvidia.com"))}, nvidiaClasses(), nil)
+	shared, each := claimant("shared", 2, "template:t"), claimant("each", 2, "template:t", "template:t")
+	checkDemand(t, "gpu-test2: two containers share one GPU", known.ConvertPod(&shared), "1 GPU")
+	checkDemand(t, "gpu-test7: each container its own GPU", known.ConvertPod(&each), "2 GPUs")
+}
+
+func TestMissingClaims(t *testing.T) {
 	known := NewClaims(nil, nil, nvidiaClasses(), nil)
 	for want, claims := range map[string]*Claims{
 		"!resource claim c0: there is no ResourceClaim gone":          known,
@@ -239,8 +196,8 @@ func TestClaimsThatAreNotThere(t *testing.T) {
 	checkDemand(t, "no claim needed", (*Claims)(nil).ConvertPod(&pod), "none")
 }
 
-// What has been allocated is what is wanted: the alternative that was taken, the
-// devices that "all" turned out to be, and whichever the selectors chose.
+// TestAllocatedClaims: the allocation is the demand: the chosen alternative, the number of devices
+// of "all", and the devices that selectors chose.
 func TestAllocatedClaims(t *testing.T) {
 	results := func(requests ...string) *resourcev1.AllocationResult {
 		a := &resourcev1.AllocationResult{}
@@ -258,10 +215,10 @@ func TestAllocatedClaims(t *testing.T) {
 	}{
 		{oneOfTwo, results("mig/small"), "1g.10gb×1"},
 		{oneOfTwo, results("mig/large"), "3g.40gb×1"},
-		{exactly("gpu", "gpu.nvidia.com", allOfThem), results("gpu", "gpu", "gpu", "other"), "3 cards"},
-		{exactly("gpu", "gpu.nvidia.com", odd), results("gpu"), "1 card"},
-		{exactly("gpu", "gpu.nvidia.com", odd), nil, "!says more"},
-		{exactly("mig", "mig.nvidia.com", odd), results("mig"), "!says more"}, // of which profile?
+		{exactly("gpu", "gpu.nvidia.com", allOfThem), results("gpu", "gpu", "gpu", "other"), "3 GPUs"},
+		{exactly("gpu", "gpu.nvidia.com", odd), results("gpu"), "1 GPU"},
+		{exactly("gpu", "gpu.nvidia.com", odd), nil, "!is not supported"},
+		{exactly("mig", "mig.nvidia.com", odd), results("mig"), "!is not supported"}, // of which profile?
 	} {
 		made := claim("pod-c0-x7k2p", c.request)
 		made.Status.Allocation = c.allocation
@@ -272,47 +229,48 @@ func TestAllocatedClaims(t *testing.T) {
 	}
 }
 
-// A claim that pods share is counted once: for the one that has it, else the oldest.
+// TestSharedClaimIsCountedOnce: a claim that pods share counts once: for a pod that it is reserved
+// for, else for the oldest.
 func TestSharedClaimIsCountedOnce(t *testing.T) {
 	shared := claim("shared", exactly("gpu", "gpu.nvidia.com"))
 	pods := []corev1.Pod{claimant("b", 1, "shared"), claimant("c", 1, "shared"), claimant("a", 1, "shared")}
 	pods[1].CreationTimestamp = metav1.NewTime(start.Add(-time.Hour))
-	cards := func() string {
+	gpus := func() string {
 		known := NewClaims([]resourcev1.ResourceClaim{shared}, nil, nvidiaClasses(), pointers(pods))
 		out := ""
 		for i := range pods {
-			if known.ConvertPod(&pods[i]).Demand.Cards == 1 {
+			if known.ConvertPod(&pods[i]).Demand.GPUs == 1 {
 				out += pods[i].Name
 			}
 		}
 		return out
 	}
-	if got := cards(); got != "c" {
+	if got := gpus(); got != "c" {
 		t.Errorf("counted for %q, want the oldest, c", got)
 	}
 	shared.Status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{{Resource: "pods", Name: "b"}, {Resource: "pods", Name: "a"}}
-	if got := cards(); got != "a" { // as old as b, and before it by name
+	if got := gpus(); got != "a" { // as old as b, and before it by name
 		t.Errorf("counted for %q, want one that has it, a", got)
 	}
 	pods[2].Status.Phase = corev1.PodSucceeded
-	if got := cards(); got != "b" {
+	if got := gpus(); got != "b" {
 		t.Errorf("counted for %q, want b: a is over", got)
 	}
 }
 
-func TestProductOfAClaimIsWhereThePodMayGo(t *testing.T) {
+func TestProductOfAClaimIsAffinity(t *testing.T) {
 	known := NewClaims(nil, []resourcev1.ResourceClaimTemplate{template("t", exactly("gpu", "gpu.nvidia.com",
 		selecting("device.attributes['gpu.nvidia.com'].productName == 'NVIDIA H100 80GB HBM3'")))}, nvidiaClasses(), nil)
 	pod := claimant("pod", 1, "template:t")
 	got := known.ConvertPod(&pod)
-	if got.Demand.String() != "1 card" || len(got.Affinity) != 1 || len(got.Affinity[0]) != 1 {
+	if got.Demand.String() != "1 GPU" || len(got.Affinity) != 1 || len(got.Affinity[0]) != 1 {
 		t.Fatalf("%s, %v", got.Demand, got.Affinity)
 	}
 	is := got.Affinity[0][0]
 	if is.Key != "nvidia.com/gpu.product" || is.Operator != "In" || strings.Join(is.Values, " ") != "NVIDIA-H100-80GB-HBM3 NVIDIA-H100-80GB-HBM3-SHARED H100-80GB" {
 		t.Errorf("%v", is)
 	}
-	// Beside what the pod says itself: in each of its alternatives.
+	// In addition to the pod's own terms: in each alternative.
 	pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 		NodeSelectorTerms: []corev1.NodeSelectorTerm{
 			{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone", Operator: "In", Values: []string{"a"}}}},
@@ -324,8 +282,8 @@ func TestProductOfAClaimIsWhereThePodMayGo(t *testing.T) {
 	}
 }
 
-// Extended resources that a device class serves (the driver's demo
-// extended-resources): what they are is the class's to say.
+// TestExtendedResourcesOfDeviceClasses: the class defines the devices of an extended resource that
+// it serves (the driver's demo extended-resources).
 func TestExtendedResourcesOfDeviceClasses(t *testing.T) {
 	ask := func(amounts map[corev1.ResourceName]int64) corev1.Pod {
 		return corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{container("c", amounts)}}}
@@ -337,22 +295,22 @@ func TestExtendedResourcesOfDeviceClasses(t *testing.T) {
 	named.Spec.ExtendedResourceName = ptr.To("example.com/slice")
 	unclear := deviceClass("unclear", "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].index == 1")
 	whole := NewClaims(nil, nil, append(nvidiaClasses(), named, unclear), nil)
-	cut := NewClaims(nil, nil, append(nvidiaClasses(), small), nil)
+	repartition := NewClaims(nil, nil, append(nvidiaClasses(), small), nil)
 	for _, c := range []struct {
 		what    string
 		claims  *Claims
 		amounts map[corev1.ResourceName]int64
 		want    string
 	}{
-		{"gpu-full", whole, map[corev1.ResourceName]int64{"nvidia.com/gpu": 2}, "2 cards"},
-		{"mig-1g-12gb", cut, map[corev1.ResourceName]int64{"nvidia.com/gpu": 1}, "1g.12gb×1"}, // the later class
-		{"no classes", nil, map[corev1.ResourceName]int64{"nvidia.com/gpu": 1}, "1 card"},
-		{"HAMi beside a class of whole cards", whole, map[corev1.ResourceName]int64{"nvidia.com/gpu": 1, "nvidia.com/gpumem": 3000}, "3000 MiB of a card"},
+		{"gpu-full", whole, map[corev1.ResourceName]int64{"nvidia.com/gpu": 2}, "2 GPUs"},
+		{"mig-1g-12gb", repartition, map[corev1.ResourceName]int64{"nvidia.com/gpu": 1}, "1g.12gb×1"}, // the later class
+		{"no classes", nil, map[corev1.ResourceName]int64{"nvidia.com/gpu": 1}, "1 GPU"},
+		{"HAMi beside a class of whole GPUs", whole, map[corev1.ResourceName]int64{"nvidia.com/gpu": 1, "nvidia.com/gpumem": 3000}, "3000 MiB of a GPU"},
 		{"a name of its own", whole, map[corev1.ResourceName]int64{"example.com/slice": 3}, "1g.12gb×3"},
-		{"by the class", whole, map[corev1.ResourceName]int64{"deviceclass.resource.kubernetes.io/gpu.nvidia.com": 2}, "2 cards"},
+		{"by the class", whole, map[corev1.ResourceName]int64{"deviceclass.resource.kubernetes.io/gpu.nvidia.com": 2}, "2 GPUs"},
 		{"by a class of a network", whole, map[corev1.ResourceName]int64{"deviceclass.resource.kubernetes.io/nic": 2}, "none"},
 		{"by a class that is not there", whole, map[corev1.ResourceName]int64{"deviceclass.resource.kubernetes.io/x": 1}, "!there is no such DeviceClass"},
-		{"by a class that cannot be read", whole, map[corev1.ResourceName]int64{"deviceclass.resource.kubernetes.io/unclear": 1}, "!says more"},
+		{"by a class that cannot be read", whole, map[corev1.ResourceName]int64{"deviceclass.resource.kubernetes.io/unclear": 1}, "!is not supported"},
 	} {
 		pod := ask(c.amounts)
 		checkDemand(t, c.what, c.claims.ConvertPod(&pod), c.want)
@@ -367,18 +325,18 @@ func TestReadClaims(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkDemand(t, "a", known.ConvertPod(&pods[0]), "1 card")
-	checkDemand(t, "b", known.ConvertPod(&pods[1]), "2 cards")
+	checkDemand(t, "a", known.ConvertPod(&pods[0]), "1 GPU")
+	checkDemand(t, "b", known.ConvertPod(&pods[1]), "2 GPUs")
 
 	if known, err := ReadClaims(t.Context(), failing{&meta.NoKindMatchError{}}, pointers(pods)); err != nil || known == nil {
 		t.Errorf("a cluster without resource claims: %v", err)
 	}
 	if _, err := ReadClaims(t.Context(), failing{errors.New("away")}, pointers(pods)); err == nil {
-		t.Error("claims that could not be read are none")
+		t.Error("a failed list gives no claims")
 	}
 }
 
-// failing is a cluster that answers every question with an error.
+// failing is a cluster whose every call returns an error.
 type failing struct{ err error }
 
 func (f failing) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {

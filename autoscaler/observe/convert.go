@@ -16,43 +16,32 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// converter makes plans of pods and of what pods are made from.
+// converter converts pods, and templates of pods, to the planner's.
 type converter struct {
 	c      *cluster
-	kept   *converted // nil: nothing is
+	kept   *converted
 	rules  *rules
 	ranges map[string][]corev1.LimitRange
-	// objects are those that podsOf made pods of, which come first and in this order.
+	// objects are the existing pods of podsOf's result; they come first and in this order.
 	objects []*corev1.Pod
 }
 
-func newConverter(c *cluster) *converter {
-	v := &converter{c: c, rules: newRules(c.namespaces), ranges: map[string][]corev1.LimitRange{}}
+func newConverter(c *cluster, kept *converted) *converter {
+	v := &converter{c: c, kept: kept, rules: newRules(c.namespaces), ranges: map[string][]corev1.LimitRange{}}
 	for i := range c.ranges {
 		v.ranges[c.ranges[i].Namespace] = append(v.ranges[c.ranges[i].Namespace], c.ranges[i])
 	}
 	return v
 }
 
-// existing is pod for one that the API server has, which need not be read again.
-func (v *converter) existing(p *corev1.Pod) plan.Pod {
-	if v.kept == nil {
-		return v.pod(p)
-	}
-	out := v.kept.of(v.c.claims, p)
+// withRules adds the pod's spread and affinity rules to its plan.
+func (v *converter) withRules(p *corev1.Pod, out plan.Pod) plan.Pod {
 	v.rules.of(p.Namespace, p.Labels, &p.Spec, &out)
 	return out
 }
 
-// pod is a pod that exists.
-func (v *converter) pod(p *corev1.Pod) plan.Pod {
-	out := v.c.claims.ConvertPod(p)
-	v.rules.of(p.Namespace, p.Labels, &p.Spec, &out)
-	return out
-}
-
-// template is a pod that would be made from t: with the namespace's defaults and the
-// priority of its class.
+// template converts the pod that would be created from t: with the namespace's defaults and its
+// class' priority.
 func (v *converter) template(namespace string, t *corev1.PodTemplateSpec) plan.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Labels: t.Labels, Annotations: t.Annotations}}
 	p.Spec = WithDefaults(&t.Spec, v.ranges[namespace])
@@ -61,10 +50,10 @@ func (v *converter) template(namespace string, t *corev1.PodTemplateSpec) plan.P
 	}
 	p.Spec.NodeName = ""
 	p.OwnerReferences = []metav1.OwnerReference{{Controller: ptr.To(true)}}
-	return v.pod(p)
+	return v.withRules(p, v.c.claims.ConvertPod(p))
 }
 
-// priority of a class, the default one's for no name; nil where there is none.
+// priority returns the value of a class, of the default class for no name; nil without one.
 func (v *converter) priority(class string) *int32 {
 	i := slices.IndexFunc(v.c.classes, func(c schedulingv1.PriorityClass) bool {
 		return c.Name == class || class == "" && c.GlobalDefault
@@ -75,11 +64,10 @@ func (v *converter) priority(class string) *int32 {
 	return &v.c.classes[i].Value
 }
 
-// podsOf returns the pods that want GPUs, those that are bound to a GPU node, and
-// those that are still to be made. Pods that have ended hold nothing and are left
-// out.
+// podsOf returns the pods that request GPUs, the pods bound to a GPU node, and the pods still to be
+// created. Pods that have ended are left out.
 func (v *converter) podsOf(gpuNode map[string]bool) []plan.Pod {
-	c, budgets := v.c, newBudgets(v.c.pdbs)
+	c := v.c
 	out := make([]plan.Pod, 0, len(c.pods))
 	all, at := make([]gangs.Pod, len(c.pods)), make([]int, len(c.pods))
 	v.objects = make([]*corev1.Pod, 0, len(c.pods))
@@ -88,11 +76,10 @@ func (v *converter) podsOf(gpuNode map[string]bool) []plan.Pod {
 		if kube.IsOver(p) || p.Spec.NodeName == "" && p.DeletionTimestamp != nil {
 			continue
 		}
-		pod := v.existing(p)
+		pod := v.withRules(p, v.kept.of(c.claims, p))
 		if p.Spec.NodeName != "" && !gpuNode[p.Spec.NodeName] || p.Spec.NodeName == "" && pod.Demand.Zero() && pod.Unreadable == "" {
 			continue
 		}
-		pod.Evictable = pod.Evictable && budgets.room(p)
 		at[i] = len(out)
 		out = append(out, pod)
 		v.objects = append(v.objects, p)
@@ -119,13 +106,13 @@ func (v *converter) podsOf(gpuNode map[string]bool) []plan.Pod {
 	return out
 }
 
-// made are the pods that are still to be made, as ResourceQuotas will see them.
+// made returns the pods still to be created, as ResourceQuotas will count them.
 func (v *converter) made(unmade []gangs.Unmade, exist []plan.Pod) []ledger.Made {
 	out := make([]ledger.Made, len(unmade))
 	if len(v.c.resourceQuotas) == 0 {
 		return out
 	}
-	members := map[string]int{} // that exist, of each gang
+	members := map[string]int{} // existing members by gang
 	for i := range exist {
 		members[exist[i].Gang]++
 	}
@@ -147,7 +134,7 @@ func claimOf(p plan.Pod, models map[string]string, labels, annotations map[strin
 	}
 }
 
-// modelsOf says which model of card a node has.
+// modelsOf returns the GPU model of each node.
 func modelsOf(nodes []corev1.Node) map[string]string {
 	out := make(map[string]string, len(nodes))
 	names := map[string]string{} // by product, of which there are few
@@ -165,7 +152,7 @@ func modelsOf(nodes []corev1.Node) map[string]string {
 	return out
 }
 
-// modelOf is the model a pod has, or the only one it asks for.
+// modelOf returns the model a pod is on, or the only one it requests.
 func modelOf(p *plan.Pod, of map[string]string) string {
 	if p.Node != "" {
 		return of[p.Node]

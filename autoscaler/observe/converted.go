@@ -10,11 +10,11 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// converted keeps what pods were turned into.
+// converted caches converted pods.
 type converted struct{ perVersion[plan.Pod] }
 
-// of is c.ConvertPod. A pod with resource claims is not kept, since they change
-// without it; nor is one that no API server has numbered.
+// of returns c.ConvertPod(p). A pod with resource claims is not cached, since its demand changes
+// without the pod; nor is one without a resourceVersion.
 func (k *converted) of(c *Claims, p *corev1.Pod) plan.Pod {
 	if len(p.Spec.ResourceClaims) > 0 || !numbered(p) {
 		return c.ConvertPod(p)
@@ -22,7 +22,7 @@ func (k *converted) of(c *Claims, p *corev1.Pod) plan.Pod {
 	return *k.get(p, func(pod *plan.Pod) { *pod = c.ConvertPod(p) })
 }
 
-// version tells sets of device classes apart.
+// version identifies a set of device classes.
 func (c *Claims) version() string {
 	if c == nil || len(c.classes) == 0 {
 		return ""

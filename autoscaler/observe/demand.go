@@ -9,39 +9,39 @@ import (
 	"github.com/gpuscale/gpuscale/internal/kube"
 )
 
-// demandOfPod is what a pod wants: of its containers at once, of its overhead, of
-// its resource claims for as long as it lives, and of KAI by its annotations.
-func (c *Claims) demandOfPod(p *corev1.Pod) (wanted, error) {
+// demandOfPod returns a pod's demand: of its containers at any one time, its overhead, its resource
+// claims, and KAI's annotations.
+func (c *Claims) demandOfPod(p *corev1.Pod) (requested, error) {
 	if standsIn(p) {
-		return wanted{}, nil
+		return requested{}, nil
 	}
 	all, err := c.ofPod(p)
 	if err != nil {
-		return wanted{}, err
+		return requested{}, err
 	}
 	containers, err := c.ofContainers(p)
 	if err != nil {
-		return wanted{}, err
+		return requested{}, err
 	}
 	overhead, err := demand.FromResources(kube.Extended(p.Spec.Overhead))
 	if err != nil {
-		return wanted{}, fmt.Errorf("overhead: %w", err)
+		return requested{}, fmt.Errorf("overhead: %w", err)
 	}
 	parts := demand.Demand{}
 	if s := p.Spec.SchedulerName; s != "" && s != corev1.DefaultSchedulerName {
 		if parts, err = demand.FromKAI(p.Annotations); err != nil {
-			return wanted{}, err
+			return requested{}, err
 		}
 	}
 	if all.Demand, err = demand.Sum(all.Demand, containers, overhead, parts); err != nil {
-		return wanted{}, err
+		return requested{}, err
 	}
 	return all, nil
 }
 
-// KAI's own pods, by namespace and label: one holds a card on behalf of the pods
-// that want parts of it, the other asks for a card so that other autoscalers see
-// them. What they stand in for is read from those pods themselves.
+// KAI's own pods, by namespace and label. One reserves a GPU for the pods that request parts of it;
+// the other requests a GPU so that other autoscalers see the demand. Both are skipped: the demand
+// is read from the user's pods.
 const (
 	kaiLabel                = "app"
 	kaiReservationNamespace = "kai-resource-reservation"
@@ -60,21 +60,20 @@ func standsIn(p *corev1.Pod) bool {
 	return false
 }
 
-// ofContainers is what a pod's containers want at once, put together as
-// k8s.io/component-helpers does for other resources: the containers and the
-// sidecars together, or what an init container needs beside the sidecars that
-// started before it, whichever is more. Containers are read one by one, since
-// dialects that mean a part of each of several cards cannot be told from a sum.
+// ofContainers returns the demand of a pod's containers at any one time, computed as
+// k8s.io/component-helpers does for other resources: the larger of containers plus sidecars, and
+// each init container plus the sidecars started before it. Containers are read one by one, since in
+// dialects with parts of several GPUs a sum is ambiguous.
 func (c *Claims) ofContainers(p *corev1.Pod) (demand.Demand, error) {
 	var running, sidecars, starting demand.Demand
 	var err error
 	for i := range p.Spec.InitContainers {
 		container := &p.Spec.InitContainers[i]
-		wants, readErr := c.ofContainer(container)
+		requests, readErr := c.ofContainer(container)
 		if readErr != nil {
 			return demand.Demand{}, readErr
 		}
-		beside, sumErr := demand.Sum(sidecars, wants)
+		beside, sumErr := demand.Sum(sidecars, requests)
 		if sumErr != nil {
 			return demand.Demand{}, sumErr
 		}
@@ -86,11 +85,11 @@ func (c *Claims) ofContainers(p *corev1.Pod) (demand.Demand, error) {
 		}
 	}
 	for i := range p.Spec.Containers {
-		wants, readErr := c.ofContainer(&p.Spec.Containers[i])
+		requests, readErr := c.ofContainer(&p.Spec.Containers[i])
 		if readErr != nil {
 			return demand.Demand{}, readErr
 		}
-		if running, err = demand.Sum(running, wants); err != nil {
+		if running, err = demand.Sum(running, requests); err != nil {
 			return demand.Demand{}, err
 		}
 	}

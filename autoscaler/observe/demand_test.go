@@ -26,9 +26,9 @@ func sidecar(c corev1.Container) corev1.Container {
 	return c
 }
 
-// TestDemandAsTheSchedulerCounts: of plain cards a pod wants what
-// component-helpers, and so the scheduler, says.
-func TestDemandAsTheSchedulerCounts(t *testing.T) {
+// TestDemandMatchesTheScheduler: the demand for whole GPUs equals that of component-helpers, and
+// so the scheduler's.
+func TestDemandMatchesTheScheduler(t *testing.T) {
 	r := rand.New(rand.NewSource(3))
 	some := func() corev1.Container {
 		return container("c", map[corev1.ResourceName]int64{"nvidia.com/gpu": int64(r.Intn(4))})
@@ -51,21 +51,21 @@ func TestDemandAsTheSchedulerCounts(t *testing.T) {
 		all := resource.PodRequests(p, resource.PodResourcesOptions{})
 		want := all["nvidia.com/gpu"]
 		got, err := (*Claims)(nil).demandOfPod(p)
-		if err != nil || int64(got.Cards) != want.Value() {
-			t.Fatalf("%d cards, %v; want %d of init %v and %v", got.Cards, err, want.Value(), p.Spec.InitContainers, p.Spec.Containers)
+		if err != nil || int64(got.GPUs) != want.Value() {
+			t.Fatalf("%d GPUs, %v; want %d of init %v and %v", got.GPUs, err, want.Value(), p.Spec.InitContainers, p.Spec.Containers)
 		}
 	}
 }
 
-// TestPartsAreReadByContainer: HAMi's parts of cards mean another thing in a sum.
+// TestPartsAreReadByContainer: HAMi's parts of GPUs have another meaning in a sum.
 func TestPartsAreReadByContainer(t *testing.T) {
 	half := map[corev1.ResourceName]int64{"nvidia.com/gpu": 1, "nvidia.com/gpucores": 50}
 	p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{
 		container("a", half), container("b", map[corev1.ResourceName]int64{"nvidia.com/gpu": 1}),
 	}}}
 	got, err := (*Claims)(nil).demandOfPod(p)
-	if err != nil || got.Cards != 1 || got.Fraction == nil || got.Fraction.CoreMilli != 500 {
-		t.Errorf("%v, %v: want a card, and half of another", got, err)
+	if err != nil || got.GPUs != 1 || got.Fraction == nil || got.Fraction.CoreMilli != 500 {
+		t.Errorf("%v, %v: want a GPU, and half of another", got, err)
 	}
 }
 
@@ -87,55 +87,39 @@ func TestUnreadableDemand(t *testing.T) {
 			t.Errorf("pod %s: %q, %v", p.Name, p.Unreadable, p.Demand)
 		}
 	}
-	if seen.Nodes[0].Cards[0].HoldersKnown {
-		t.Error("the pod that runs may hold the card")
+	if seen.Nodes[0].GPUs[0].AllocationKnown {
+		t.Error("the GPU may be allocated to the running pod")
 	}
 }
 
-// TestEffectiveRequests: what a pod takes of CPU, memory and cards, all told.
+// TestEffectiveRequests: CPU and memory are the scheduler's sums, with pod-level resources and an
+// in-place resize; GPUs are the containers' sum.
 func TestEffectiveRequests(t *testing.T) {
-	card := map[corev1.ResourceName]int64{"nvidia.com/gpu": 1, "cpu": 2, "memory": 1 << 30}
-	plain := func(n int64) map[corev1.ResourceName]int64 {
-		return map[corev1.ResourceName]int64{"nvidia.com/gpu": n, "cpu": n, "memory": n << 30}
-	}
+	device := map[corev1.ResourceName]int64{"nvidia.com/gpu": 1, "cpu": 2, "memory": 1<<30 + 1}
 	list := func(amounts map[corev1.ResourceName]int64) corev1.ResourceList {
 		return container("", amounts).Resources.Requests
 	}
-	for _, c := range []struct {
-		what  string
-		pod   corev1.Pod
-		cards int
-		cpu   int64 // milli
-		mi    int64
+	spec := corev1.PodSpec{Containers: []corev1.Container{container("a", device), container("b", map[corev1.ResourceName]int64{"nvidia.com/gpu": 1})}}
+	own := *spec.DeepCopy()
+	own.Resources = &corev1.ResourceRequirements{Requests: list(map[corev1.ResourceName]int64{"cpu": 8, "memory": 4 << 30})}
+	grown := corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "a",
+		Resources: &corev1.ResourceRequirements{Requests: list(map[corev1.ResourceName]int64{"cpu": 6, "memory": 1 << 30})}}}}
+	for what, c := range map[string]struct {
+		pod     corev1.Pod
+		cpu, mi int64 // cpu in thousandths
 	}{
-		{"containers side by side", corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{container("a", card), container("b", card)}}}, 2, 4000, 2048},
-		{"a larger init container", corev1.Pod{Spec: corev1.PodSpec{
-			InitContainers: []corev1.Container{container("i", plain(5))}, Containers: []corev1.Container{container("a", card)}}}, 5, 5000, 5120},
-		{"a sidecar runs beside", corev1.Pod{Spec: corev1.PodSpec{
-			InitContainers: []corev1.Container{sidecar(container("s", plain(1)))}, Containers: []corev1.Container{container("a", card)}}}, 2, 3000, 2048},
-		{"an init container beside the sidecar before it", corev1.Pod{Spec: corev1.PodSpec{
-			InitContainers: []corev1.Container{sidecar(container("s", plain(1))), container("i", plain(4))}, Containers: []corev1.Container{container("a", card)}}}, 5, 5000, 5120},
-		{"an init container before the sidecar", corev1.Pod{Spec: corev1.PodSpec{
-			InitContainers: []corev1.Container{container("i", plain(4)), sidecar(container("s", plain(1)))}, Containers: []corev1.Container{container("a", card)}}}, 4, 4000, 4096},
-		{"overhead", corev1.Pod{Spec: corev1.PodSpec{
-			Overhead: list(map[corev1.ResourceName]int64{"cpu": 1, "memory": 256 << 20}), Containers: []corev1.Container{container("a", card)}}}, 1, 3000, 1280},
-		{"pod-level resources are the pod's, cards stay the containers'", corev1.Pod{Spec: corev1.PodSpec{
-			Resources:  &corev1.ResourceRequirements{Requests: list(map[corev1.ResourceName]int64{"cpu": 8, "memory": 4 << 30})},
-			Containers: []corev1.Container{container("a", card), container("b", map[corev1.ResourceName]int64{"nvidia.com/gpu": 1})}}}, 2, 8000, 4096},
-		{"grown in place, and not shrunk yet", corev1.Pod{
-			Spec: corev1.PodSpec{Containers: []corev1.Container{container("a", card)}},
-			Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "a",
-				Resources: &corev1.ResourceRequirements{Requests: list(map[corev1.ResourceName]int64{"cpu": 6, "memory": 1 << 30})}}}}}, 1, 6000, 1024},
+		"containers side by side":            {corev1.Pod{Spec: spec}, 2000, 1025},
+		"pod-level resources are the pod's":  {corev1.Pod{Spec: own}, 8000, 4096},
+		"grown in place, and not shrunk yet": {corev1.Pod{Spec: spec, Status: grown}, 6000, 1025},
 	} {
-		got := ConvertPod(&c.pod)
-		if got.Unreadable != "" || got.Demand.Cards != c.cards || got.CPUMilli != c.cpu || got.MemoryMi != c.mi {
-			t.Errorf("%s: %d cards, %d m, %d Mi, %q; want %d, %d, %d", c.what, got.Demand.Cards, got.CPUMilli, got.MemoryMi, got.Unreadable, c.cards, c.cpu, c.mi)
+		if got := ConvertPod(&c.pod); got.Unreadable != "" || got.Demand.GPUs != 2 || got.CPUMilli != c.cpu || got.MemoryMi != c.mi {
+			t.Errorf("%s: %d GPUs, %d m, %d Mi, %q; want 2, %d, %d", what, got.Demand.GPUs, got.CPUMilli, got.MemoryMi, got.Unreadable, c.cpu, c.mi)
 		}
 	}
 }
 
-// TestPartsForKAI: KAI's annotations count on pods that it schedules, and its own
-// pods stand in for them.
+// TestPartsForKAI: KAI's annotations count on pods of its scheduler; KAI's own pods count for
+// nothing.
 func TestPartsForKAI(t *testing.T) {
 	half := map[string]string{"gpu-fraction": "0.5"}
 	of := func(scheduler string, annotations map[string]string) corev1.Pod {
@@ -154,16 +138,16 @@ func TestPartsForKAI(t *testing.T) {
 		pod  corev1.Pod
 		want string
 	}{
-		{"KAI's", of("kai-scheduler", half), "50 % memory of a card"},
-		{"KAI's, under another name", of("my-kai", half), "50 % memory of a card"},
-		{"nobody's", of("", half), "none"},
+		{"KAI's", of("kai-scheduler", half), "50 % memory of a GPU"},
+		{"KAI's, under another name", of("my-kai", half), "50 % memory of a GPU"},
+		{"without a scheduler's name", of("", half), "none"},
 		{"the default scheduler's", of("default-scheduler", half), "none"},
 		{"wrong", of("kai-scheduler", map[string]string{"gpu-fraction": "2"}), "!annotation gpu-fraction"},
 		{"wrong, and not KAI's", of("", map[string]string{"gpu-memory": "large"}), "none"},
 		{"a reservation", own("kai-resource-reservation", "kai-resource-reservation"), "none"},
 		{"a scaling pod", own("kai-scale-adjust", "scaling-pod"), "none"},
-		{"another pod there", own("kai-resource-reservation", "burn-in"), "1 card"},
-		{"a pod of that name elsewhere", own("team", "scaling-pod"), "1 card"},
+		{"another pod there", own("kai-resource-reservation", "burn-in"), "1 GPU"},
+		{"a pod of that name elsewhere", own("team", "scaling-pod"), "1 GPU"},
 	} {
 		checkDemand(t, c.what, ConvertPod(&c.pod), c.want)
 	}

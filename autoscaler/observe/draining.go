@@ -7,8 +7,8 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// draining reads the drain under way on a node, nil for none. One that nobody
-// can read has no deadline, and so is overdue: it ends.
+// draining returns the drain under way on a node, nil for none. An unreadable drain has no
+// deadline; it is overdue and ends.
 func draining(n *corev1.Node) *plan.Draining {
 	d, ok, err := v1alpha1.DrainOf(n)
 	if !ok {
@@ -16,7 +16,7 @@ func draining(n *corev1.Node) *plan.Draining {
 	}
 	out := plan.Draining{Reason: plan.Reason(d.Reason)}
 	if out.Reason != plan.NodeSick && out.Reason != plan.NodeInterrupted {
-		out.Reason = plan.NodeUnderused // the one that asks for least
+		out.Reason = plan.NodeUnderused // the least strict reason
 	}
 	if err == nil {
 		out.Started, out.Deadline = d.Started, d.Deadline

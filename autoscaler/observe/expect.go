@@ -12,11 +12,11 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// scaledKinds are the workloads that a forecast can be for.
+// scaledKinds are the kinds of workload that can have a forecast.
 var scaledKinds = map[string]foreign.Kind{"Deployment": foreign.Deployment, "StatefulSet": foreign.StatefulSet}
 
-// expect puts forecasts into a Snapshot: what one more replica is like is read from
-// its workload, how many there are from its pods.
+// expect adds forecasts to a Snapshot. The shape of one replica is read from its workload, their
+// number from the pods.
 func (v *converter) expect(outlooks []Outlook, pods []plan.Pod, models map[string]string, now time.Time) ([]plan.Forecast, error) {
 	var out []plan.Forecast
 	var wrong []string
@@ -35,7 +35,7 @@ func (v *converter) expect(outlooks []Outlook, pods []plan.Pod, models map[strin
 		template := &object.Maker.Roles[0].Template
 		like := v.template(o.Namespace, template)
 		if like.Demand.Zero() {
-			wrong = append(wrong, fmt.Sprintf("%s %s wants no GPU", o.Kind, o.key()))
+			wrong = append(wrong, fmt.Sprintf("%s %s requests no GPU", o.Kind, o.key()))
 			continue
 		}
 		like.Namespace, like.Name, like.Owner = o.Namespace, o.Series.Name, o.Kind+"/"+o.Series.Name
@@ -47,7 +47,7 @@ func (v *converter) expect(outlooks []Outlook, pods []plan.Pod, models map[strin
 		f := plan.Forecast{Name: o.key(), Like: like, Have: have(pods, o), At: o.At}
 		f.Low, f.Expected, f.High, f.Error, f.Unsure = o.replicas()
 		if f.Unsure == "" && !o.At.After(now) {
-			f.Low, f.Expected, f.High, f.Error, f.Unsure = 0, 0, 0, 0, "the last one is overdue: Prometheus has not been heard since"
+			f.Low, f.Expected, f.High, f.Error, f.Unsure = 0, 0, 0, 0, "the last one is overdue: Prometheus has not answered since"
 		}
 		out = append(out, f)
 	}
@@ -57,7 +57,7 @@ func (v *converter) expect(outlooks []Outlook, pods []plan.Pod, models map[strin
 	return out, nil
 }
 
-// workload finds what a series is about, nil for nothing that can be read.
+// workload returns the object of a series, nil if it does not exist or is unreadable.
 func (v *converter) workload(s Series) *foreign.Object {
 	all := v.c.foreign[scaledKinds[s.Kind]]
 	i := slices.IndexFunc(all, func(o *foreign.Object) bool { return o.Namespace == s.Namespace && o.Name == s.Name })
@@ -67,7 +67,7 @@ func (v *converter) workload(s Series) *foreign.Object {
 	return all[i]
 }
 
-// have counts the replicas there are, and those that will be made.
+// have counts the replicas that exist or are to be created.
 func have(pods []plan.Pod, o Outlook) int {
 	n := 0
 	for i := range pods {

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/internal/prom"
@@ -45,7 +47,7 @@ func TestLeaving(t *testing.T) {
 	goes.DeletionTimestamp = ptr.To(metav1.NewTime(start.Add(30 * time.Second)))
 	w := newWorld(t, pool("p"), node("n", halves(2)), goes, owned("stays"))
 	if p := w.seen("goes"); !p.Leaving || !p.LeavesAt.Equal(start.Add(30*time.Second)) || p.Demand.Zero() {
-		t.Errorf("leaving %v at %s, wants %s: it holds what it holds until then", p.Leaving, p.LeavesAt, p.Demand)
+		t.Errorf("leaving %v at %s, requests %s: its devices stay allocated until then", p.Leaving, p.LeavesAt, p.Demand)
 	}
 	if p := w.seen("stays"); p.Leaving || !p.LeavesAt.IsZero() {
 		t.Errorf("leaving %v at %s", p.Leaving, p.LeavesAt)
@@ -60,7 +62,7 @@ func TestEvictFrom(t *testing.T) {
 		t.Errorf("from %s, evictable %v", p.EvictFrom, p.Evictable)
 	}
 	if p := w.seen("typo"); p.Evictable {
-		t.Error("nobody can read when it may be moved, so it may not")
+		t.Error("the time is unreadable, so the pod may not be moved")
 	}
 }
 
@@ -76,8 +78,9 @@ func TestBudgets(t *testing.T) {
 	stale.Status.ObservedGeneration = 1
 	elsewhere := pdb("elsewhere", "a", 0)
 	elsewhere.Namespace = "search"
-	w := newWorld(t, pool("p"), node("n", halves(2)), owned("a"), owned("b"), owned("c"), owned("d"),
-		pdb("one", "a", 2), pdb("none", "b", 0), stale, elsewhere, pdb("first", "d", 1), pdb("second", "d", 1))
+	objects := []client.Object{pool("p"), node("n", halves(2)), owned("a"), owned("b"), owned("c"), owned("d"),
+		pdb("one", "a", 2), pdb("none", "b", 0), stale, elsewhere, pdb("first", "d", 1), pdb("second", "d", 1)}
+	w := newWorld(t, objects...)
 	for name, want := range map[string]plan.Budget{"a": {Name: "chat/one", Allowed: 2}, "b": {Name: "chat/none"}, "c": {Name: "chat/stale"}} {
 		if p := w.seen(name); len(p.Budgets) != 1 || p.Budgets[0] != want || !p.Evictable {
 			t.Errorf("pod %s: %v, evictable %v; want %v", name, p.Budgets, p.Evictable, want)
@@ -86,42 +89,35 @@ func TestBudgets(t *testing.T) {
 	if p := w.seen("d"); len(p.Budgets) != 2 || p.Evictable {
 		t.Errorf("%v, evictable %v: the eviction API refuses a pod with two budgets", p.Budgets, p.Evictable)
 	}
-}
-
-func TestUnreadableBudget(t *testing.T) {
-	w := newWorld(t, pool("p"), node("n", halves(2)), owned("a"), &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "b"},
-		Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{
-			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Near"}}}},
-		Status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 5},
-	})
-	if p := w.seen("a"); p.Evictable {
-		t.Error("a budget that nobody can read protects all it might")
+	unreadable := pdb("unreadable", "", 5)
+	unreadable.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Near"}}
+	if p := newWorld(t, append(objects, unreadable)...).seen("a"); p.Evictable {
+		t.Error("an invalid selector protects every pod of the namespace")
 	}
 }
 
+// TestDraining: after a restart the drain's reason is known; an unknown reason counts as the least
+// strict one, and an unreadable drain is overdue.
 func TestDraining(t *testing.T) {
-	drained := node("n", halves(2))
-	want := v1alpha1.Drain{Started: start, Deadline: start.Add(time.Minute), Reason: string(plan.NodeSick)}
-	drained.Annotations = map[string]string{v1alpha1.DrainAnnotation: want.String()}
-	broken := node("broken", halves(2))
-	broken.Annotations = map[string]string{v1alpha1.DrainAnnotation: "{"}
-	w := newWorld(t, pool("p"), drained, broken, node("other", halves(2)))
-	for _, n := range w.at(0).Nodes {
-		d := n.Drain
-		switch n.Name {
-		case "n":
-			if d == nil || !d.Started.Equal(start) || !d.Deadline.Equal(want.Deadline) || d.Reason != plan.NodeSick {
-				t.Errorf("drain %+v", d)
-			}
-		case "broken":
-			if d == nil || !d.Deadline.IsZero() || d.Reason != plan.NodeUnderused {
-				t.Errorf("drain %+v, want one that is overdue", d)
-			}
-		default:
-			if d != nil {
-				t.Errorf("drain %+v of a node without one", d)
-			}
+	drain := func(reason string) *v1alpha1.Drain {
+		return &v1alpha1.Drain{Started: start, Deadline: start.Add(time.Minute), Reason: reason}
+	}
+	for name, c := range map[string]struct {
+		text string
+		want *plan.Draining
+	}{
+		"none":        {"", nil},
+		"sick":        {drain("NodeSick").String(), &plan.Draining{Reason: plan.NodeSick, Started: start, Deadline: start.Add(time.Minute)}},
+		"interrupted": {drain("NodeInterrupted").String(), &plan.Draining{Reason: plan.NodeInterrupted, Started: start, Deadline: start.Add(time.Minute)}},
+		"unknown":     {drain("NodeEvil").String(), &plan.Draining{Reason: plan.NodeUnderused, Started: start, Deadline: start.Add(time.Minute)}},
+		"broken":      {"{", &plan.Draining{Reason: plan.NodeUnderused}},
+	} {
+		n := node("n", halves(2))
+		if c.text != "" {
+			n.Annotations = map[string]string{v1alpha1.DrainAnnotation: c.text}
+		}
+		if got := newWorld(t, pool("p"), n).at(0).Nodes[0].Drain; !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
 }
@@ -159,16 +155,16 @@ func TestInterruptions(t *testing.T) {
 	}
 }
 
-// TestUnusedSince: what is held and measured idle is unused since then. Anything
-// less than that is no word about it.
+// TestUnusedSince: a device that is allocated and measured idle is unused since then. With anything
+// missing, it is unknown.
 func TestUnusedSince(t *testing.T) {
 	instance := func(value float64, more ...string) prom.Sample {
 		return series(value, append([]string{"node", "n", "gpu", "0", "gpu_uuid", "GPU-1", "gpu_instance_id", "1"}, more...)...)
 	}
-	held := []string{"exported_namespace", "chat", "exported_pod", "a", "namespace", "gpuscale-system", "pod", "exporter-x"}
+	allocated := []string{"exported_namespace", "chat", "exported_pod", "a", "namespace", "gpuscale-system", "pod", "exporter-x"}
 	base := func() Answers {
 		a := twoHalves(1, "a")
-		a.Idle = prom.Vector{instance(600, held...)}
+		a.Idle = prom.Vector{instance(600, allocated...)}
 		a.InstanceBusy = prom.Vector{instance(0)}
 		a.SampleAge = prom.Vector{instance(2)}
 		return a
@@ -178,17 +174,17 @@ func TestUnusedSince(t *testing.T) {
 		after  time.Duration
 		want   time.Time
 	}{
-		"measured idle":             {want: start.Add(-600 * time.Second)},
-		"still, later":              {after: 20 * time.Second, want: start.Add(-600 * time.Second)},
-		"the measuring has ended":   {after: 29 * time.Second},
-		"the sample is old":         {change: func(a *Answers) { a.SampleAge[0].Value = 31 }},
-		"its age is unknown":        {change: func(a *Answers) { a.SampleAge = nil }},
-		"busy is unknown":           {change: func(a *Answers) { a.InstanceBusy = nil }},
-		"the series is not there":   {change: func(a *Answers) { a.Idle = nil }},
-		"it computes":               {change: func(a *Answers) { a.Idle[0].Value = 0 }},
-		"it was another pod's time": {change: func(a *Answers) { a.Idle[0] = instance(600, "namespace", "chat", "pod", "before") }},
-		"two hold it": {change: func(a *Answers) {
-			a.Held = append(a.Held, instance(1, "namespace", "chat", "pod", "b"))
+		"measured idle":               {want: start.Add(-600 * time.Second)},
+		"still, later":                {after: 20 * time.Second, want: start.Add(-600 * time.Second)},
+		"the measurements have ended": {after: 29 * time.Second},
+		"the sample is old":           {change: func(a *Answers) { a.SampleAge[0].Value = 31 }},
+		"its age is unknown":          {change: func(a *Answers) { a.SampleAge = nil }},
+		"busy is unknown":             {change: func(a *Answers) { a.InstanceBusy = nil }},
+		"the series is not there":     {change: func(a *Answers) { a.Idle = nil }},
+		"it computes":                 {change: func(a *Answers) { a.Idle[0].Value = 0 }},
+		"it was another pod's time":   {change: func(a *Answers) { a.Idle[0] = instance(600, "namespace", "chat", "pod", "before") }},
+		"allocated to two": {change: func(a *Answers) {
+			a.Allocated = append(a.Allocated, instance(1, "namespace", "chat", "pod", "b"))
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -198,33 +194,33 @@ func TestUnusedSince(t *testing.T) {
 			}
 			w := newWorld(t, pool("p"), node("n", halves(2)), owned("a"))
 			w.readings = NewReadings(start, a)
-			card := w.at(c.after).Nodes[0].Cards[0]
-			if got := card.Instances[0].UnusedSince; !got.Equal(c.want) {
+			device := w.at(c.after).Nodes[0].GPUs[0]
+			if got := device.Instances[0].UnusedSince; !got.Equal(c.want) {
 				t.Errorf("unused since %s, want %s", got, c.want)
 			}
-			if !card.UnusedSince.IsZero() || !card.Instances[1].UnusedSince.IsZero() {
-				t.Error("the card, or the free instance, is said to be held and unused")
+			if !device.UnusedSince.IsZero() || !device.Instances[1].UnusedSince.IsZero() {
+				t.Error("the GPU, or the free instance, is reported as allocated and unused")
 			}
 		})
 	}
 }
 
-// TestUnusedCard: the same of a card that is not cut.
-func TestUnusedCard(t *testing.T) {
+// TestUnusedGPU: the same for a whole GPU.
+func TestUnusedGPU(t *testing.T) {
 	one := corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}
-	card := func(value float64, more ...string) prom.Sample {
+	device := func(value float64, more ...string) prom.Sample {
 		return series(value, append([]string{"node", "n", "gpu", "0", "gpu_uuid", "GPU-1"}, more...)...)
 	}
 	p := owned("a")
 	p.Spec.Containers[0].Resources.Requests = one
 	w := newWorld(t, pool("p"), node("n", one), p)
 	w.readings = NewReadings(start, Answers{
-		Age:  prom.Vector{series(1, "node", "n")},
-		Info: prom.Vector{card(1, "model", "NVIDIA H100 80GB HBM3", "mig", "false")},
-		Held: prom.Vector{card(1, "namespace", "chat", "pod", "a")}, Idle: prom.Vector{card(60, "namespace", "chat", "pod", "a")},
-		Busy: prom.Vector{card(0)}, SampleAge: prom.Vector{card(1)},
+		Age:       prom.Vector{series(1, "node", "n")},
+		Info:      prom.Vector{device(1, "model", "NVIDIA H100 80GB HBM3", "mig", "false")},
+		Allocated: prom.Vector{device(1, "namespace", "chat", "pod", "a")}, Idle: prom.Vector{device(60, "namespace", "chat", "pod", "a")},
+		Busy: prom.Vector{device(0)}, SampleAge: prom.Vector{device(1)},
 	})
-	if got := w.at(0).Nodes[0].Cards[0]; !got.UnusedSince.Equal(start.Add(-time.Minute)) {
-		t.Errorf("card %+v", got)
+	if got := w.at(0).Nodes[0].GPUs[0]; !got.UnusedSince.Equal(start.Add(-time.Minute)) {
+		t.Errorf("GPU %+v", got)
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 )
 
-// TestFixedPoolIsWhatIsThere: its bounds and its target are its size, also when
-// nodes come or lose the label.
-func TestFixedPoolIsWhatIsThere(t *testing.T) {
+// TestFixedPoolSize: bounds and target of a fixed pool are its size, also when nodes get
+// or lose the label.
+func TestFixedPoolSize(t *testing.T) {
 	p := pool("p")
 	p.Spec.Min, p.Spec.Max = 0, 0
 	p.Spec.Provider = v1alpha1.Provider{Fixed: &v1alpha1.FixedProvider{}}
@@ -27,7 +27,7 @@ func TestFixedPoolIsWhatIsThere(t *testing.T) {
 			t.Errorf("fixed %v, size %d, target %d, min %d, max %d, want %d", p.Fixed, p.Size, p.Target, p.Min, p.Max, size)
 		}
 		if o.GrowOnly["p"] {
-			t.Error("it is said to grow only")
+			t.Error("it is in GrowOnly")
 		}
 	}
 	want(0, 1)

@@ -13,23 +13,23 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// HPA is an HPA whose pods want GPUs, as people are shown it. Nothing is decided on
-// it: what it wants is in the Snapshot as pods.
+// HPA is an HPA whose pods request GPUs, for display. No decision depends on it: its demand is in
+// the Snapshot as pods.
 type HPA struct {
 	Namespace, Name string
 	Min, Max        int
-	// Current and Desired are what its controller wrote last; Seen is false while
-	// that has never looked at it.
+	// Current and Desired are the controller's last status; Seen is false while the controller has
+	// written none.
 	Current, Desired int
 	Seen             bool
-	// Limits are the reasons, in Kubernetes' words, for which it is not able to
-	// scale, not active, or limited; sorted, each once.
+	// Limits are the condition reasons for which the HPA is not able to scale, not active, or
+	// limited; sorted, without duplicates.
 	Limits []string
 }
 
-// hpas returns the HPAs whose target's pods want GPUs, by namespace and name. A
-// target without pods is judged by its template; what that says is kept for as long
-// as its object stays the same, since there may be thousands that want none.
+// hpas returns the HPAs whose target's pods request GPUs, by namespace and name. A target without
+// pods is judged by its template. The result is cached per object, since there may be thousands
+// that request none.
 func (o *Observer) hpas(v *converter, pods []plan.Pod) []HPA {
 	wanting := map[string]bool{}
 	for i := range pods {
@@ -46,25 +46,25 @@ func (o *Observer) hpas(v *converter, pods []plan.Pod) []HPA {
 			out = append(out, hpaOf(h))
 		}
 	}
-	o.wants = judged
+	o.requesting = judged
 	slices.SortFunc(out, func(a, b HPA) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	return out
 }
 
-// templateWants reports whether pods of the target's template would want GPUs.
+// templateWants reports whether pods of the target's template would request GPUs.
 func (o *Observer) templateWants(v *converter, namespace string, ref autoscalingv2.CrossVersionObjectReference, judged map[*foreign.Object]bool) bool {
 	object := v.workload(Series{Namespace: namespace, Kind: ref.Kind, Name: ref.Name})
 	if object == nil {
 		return false
 	}
-	wants, known := o.wants[object]
+	requests, known := o.requesting[object]
 	if !known {
-		wants = !v.template(namespace, &object.Maker.Roles[0].Template).Demand.Zero()
+		requests = !v.template(namespace, &object.Maker.Roles[0].Template).Demand.Zero()
 	}
-	judged[object] = wants
-	return wants
+	judged[object] = requests
+	return requests
 }
 
 func hpaOf(h *autoscalingv2.HorizontalPodAutoscaler) HPA {

@@ -27,9 +27,9 @@ func condition(kind autoscalingv2.HorizontalPodAutoscalerConditionType, status c
 	return autoscalingv2.HorizontalPodAutoscalerCondition{Type: kind, Status: status, Reason: reason}
 }
 
-// HPAs are shown whose pods want GPUs: those that run say so, and where none runs
-// the template does, which is read once.
-func TestHPAsOfPodsThatWantGPUs(t *testing.T) {
+// TestHPAs: an HPA is listed if its pods request GPUs; without pods, its target's
+// template decides and is read once.
+func TestHPAs(t *testing.T) {
 	running := pod("vllm-0", "n", halves(1))
 	running.OwnerReferences = []metav1.OwnerReference{{Controller: ptr.To(true), Kind: "StatefulSet", Name: "vllm"}}
 	plain := pod("web-0", "n", corev1.ResourceList{"cpu": resource.MustParse("1")})
@@ -50,7 +50,7 @@ func TestHPAsOfPodsThatWantGPUs(t *testing.T) {
 	w.o.o.Foreign = func() (foreign.Objects, error) {
 		return foreign.Objects{foreign.Deployment: {asleep, website}}, nil
 	}
-	for range 2 { // the second time by what is remembered
+	for range 2 { // the second time from the cache
 		got := w.at(0).HPAs
 		if len(got) != 2 || got[0].Name != "asleep" || got[1].Name != "vllm" {
 			t.Fatalf("%+v", got)
@@ -62,7 +62,7 @@ func TestHPAsOfPodsThatWantGPUs(t *testing.T) {
 			t.Errorf("%+v", v)
 		}
 	}
-	if len(w.o.wants) != 2 || !w.o.wants[asleep] || w.o.wants[website] {
-		t.Errorf("remembered %v", w.o.wants)
+	if len(w.o.requesting) != 2 || !w.o.requesting[asleep] || w.o.requesting[website] {
+		t.Errorf("cached %v", w.o.requesting)
 	}
 }

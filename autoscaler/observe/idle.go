@@ -6,21 +6,21 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// tracker remembers since when things have been free, across rounds.
+// tracker remembers across reconciles since when GPUs and instances have been free.
 type tracker struct {
-	// gap is how long something may go unknown and still count as free all the
-	// while. Longer, and it may have been held in between.
+	// gap is how long a device may be unknown and still count as free throughout. After a longer
+	// gap it may have been allocated in between.
 	gap  time.Duration
 	seen map[idleKey]idleEntry
 }
 
-// idleKey names a card, or an instance at its place on a card.
+// idleKey identifies a GPU, or an instance at its placement on a GPU.
 type idleKey struct {
-	node, card string // UUID of the card, empty where nobody said
-	index      int
-	isInstance bool
-	instance   string // UUID, as the card's
-	place      mig.Placement
+	node, device string // UUID of the GPU, empty if unknown
+	index        int
+	isInstance   bool
+	instance     string // UUID, empty if unknown
+	place        mig.Placement
 }
 
 type idleEntry struct{ since, last time.Time }
@@ -29,8 +29,8 @@ func newTracker(gap time.Duration) *tracker {
 	return &tracker{gap: gap, seen: map[idleKey]idleEntry{}}
 }
 
-// free notes that key is free at now and returns since when; what is first seen
-// free is free since now.
+// free records that key is free at now and returns since when; a key first seen free is free since
+// now.
 func (t *tracker) free(key idleKey, now time.Time) time.Time {
 	e, ok := t.seen[key]
 	if !ok || now.Sub(e.last) > t.gap || now.Before(e.since) {
@@ -41,10 +41,10 @@ func (t *tracker) free(key idleKey, now time.Time) time.Time {
 	return e.since
 }
 
-// held notes that key is held.
-func (t *tracker) held(key idleKey) { delete(t.seen, key) }
+// allocated records that key is allocated.
+func (t *tracker) allocated(key idleKey) { delete(t.seen, key) }
 
-// sweep forgets what has not been seen free for too long to matter.
+// sweep drops entries that have not been seen free for longer than gap.
 func (t *tracker) sweep(now time.Time) {
 	for key, e := range t.seen {
 		if now.Sub(e.last) > t.gap {

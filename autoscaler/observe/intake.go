@@ -10,8 +10,8 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/sample"
 )
 
-// element is one of an answer, by the labels that are asked for. They hold only
-// until the next one is read.
+// element is one element of a PromQL answer, with the labels that are read. It is valid until the
+// next one is read.
 type element struct {
 	node, namespace, pod      []byte
 	gpu, uuid, model, mig     []byte
@@ -21,8 +21,8 @@ type element struct {
 	ownNode, ownSpace, ownPod bool
 }
 
-// Labels that Prometheus moves aside when the scrape target has one of that name too:
-// the exporter's own word counts.
+// Prometheus renames the exporter's labels to these when the scrape target has a label of the same
+// name. The exporter's value wins.
 const (
 	exportedNode      = metric.Exported + metric.LabelNode
 	exportedNamespace = metric.Exported + metric.LabelNamespace
@@ -35,7 +35,7 @@ func newElement(labels [][2][]byte, value float64) *element {
 	return s
 }
 
-// read takes over labels and value; the same element is used for one after another.
+// read replaces the element's labels and value; one element is reused for all.
 func (s *element) read(labels [][2][]byte, value float64) {
 	*s = element{value: value}
 	for i := range labels {
@@ -82,16 +82,16 @@ func unless(own bool, to *[]byte, v []byte) {
 	}
 }
 
-// number is the value of one that is finite.
+// number returns the value if it is finite.
 func (s *element) number() (float64, bool) { return sample.Known(s.value, 0).Get() }
 
-// intake makes Readings of series as they arrive: all of one family, then all of the
-// next, in the order of its methods. What is said again and again is kept once.
+// intake builds Readings from series as they arrive: one metric family after the other, in the
+// order of its methods. Repeated texts are interned.
 type intake struct {
 	readings *Readings
 	texts    map[string]string
 	scratch  []byte
-	near     *nodeReading // of the series before, whose name is
+	near     *nodeReading // of the previous series, whose node is nearName
 	nearName []byte
 }
 
@@ -102,20 +102,20 @@ func newIntake(taken time.Time) *intake {
 func (in *intake) age(s *element) {
 	if v, ok := s.number(); ok {
 		n := in.at(s)
-		n.age = max(n.age, seconds(v)) // of two that claim a node, believe the older
+		n.age = max(n.age, seconds(v)) // where two exporters claim a node, the older age holds
 		n.aged = true
 	}
 }
 
 func (in *intake) info(s *element) {
-	if c := in.card(s); c != nil {
+	if c := in.device(s); c != nil {
 		c.listed = true
 		c.uuid, c.model, c.mig = string(s.uuid), in.text(s.model), string(s.mig) == "true"
 	}
 }
 
 func (in *intake) instanceInfo(s *element) {
-	c := in.card(s)
+	c := in.device(s)
 	if c == nil {
 		return
 	}
@@ -127,44 +127,43 @@ func (in *intake) instanceInfo(s *element) {
 	}
 }
 
-func (in *intake) held(s *element) {
-	c := in.card(s)
+func (in *intake) allocated(s *element) {
+	c := in.device(s)
 	if c == nil || s.value == 0 {
 		return
 	}
-	holder := in.holder(s)
-	in.at(s).held[holder]++
+	pod := in.pod(s)
+	in.at(s).allocated[pod]++
 	if len(s.instance) > 0 {
 		i := c.instance(in.text(s.instance))
-		i.holders = append(i.holders, holder)
+		i.allocatedTo = append(i.allocatedTo, pod)
 		return
 	}
-	c.holders = append(c.holders, holder)
+	c.allocatedTo = append(c.allocatedTo, pod)
 }
 
-// busy is of a card. How old it is comes later.
+// busy records a GPU's busy ratio. Its age arrives later.
 func (in *intake) busy(s *element) {
-	if c := in.card(s); c != nil {
+	if c := in.device(s); c != nil {
 		c.work.ratio, c.work.known = s.value, true
 	}
 }
 
 func (in *intake) instanceBusy(s *element) {
-	if c := in.card(s); c != nil {
+	if c := in.device(s); c != nil {
 		i := c.instance(in.text(s.instance))
 		i.work.ratio, i.work.known = s.value, true
 	}
 }
 
-// sampleAge says how old what is known of a card or an instance is; of others it says
-// nothing.
+// sampleAge records the age of a known GPU's or instance's sample; others are ignored.
 func (in *intake) sampleAge(s *element) {
 	v, ok := s.number()
 	index, err := strconv.Atoi(string(s.gpu))
 	if !ok || err != nil {
 		return
 	}
-	c := in.at(s).cards[index]
+	c := in.at(s).gpus[index]
 	if c == nil {
 		return
 	}
@@ -180,7 +179,7 @@ func (in *intake) sampleAge(s *element) {
 }
 
 func (in *intake) healthy(s *element) {
-	c := in.card(s)
+	c := in.device(s)
 	switch {
 	case c == nil:
 	case s.value == 0:
@@ -190,14 +189,14 @@ func (in *intake) healthy(s *element) {
 	}
 }
 
-// idle notes since when what is held has not been used.
+// idle records since when an allocated device has not computed.
 func (in *intake) idle(s *element) {
-	c := in.card(s)
+	c := in.device(s)
 	v, ok := s.number()
 	if c == nil || !ok || v <= 0 {
 		return
 	}
-	u := unused{holder: in.holder(s), since: in.readings.Taken.Add(-seconds(v))}
+	u := unused{pod: in.pod(s), since: in.readings.Taken.Add(-seconds(v))}
 	if len(s.instance) > 0 {
 		c.instance(in.text(s.instance)).unused = u
 		return
@@ -205,36 +204,36 @@ func (in *intake) idle(s *element) {
 	c.unused = u
 }
 
-// at returns the node a series is about.
+// at returns the reading of a series' node.
 func (in *intake) at(s *element) *nodeReading {
 	if in.near != nil && bytes.Equal(in.nearName, s.node) {
 		return in.near
 	}
 	n, ok := in.readings.nodes[string(s.node)]
 	if !ok {
-		n = &nodeReading{taken: in.readings.Taken, cards: map[int]*cardReading{}, held: map[string]int{}}
+		n = &nodeReading{taken: in.readings.Taken, gpus: map[int]*gpuReading{}, allocated: map[string]int{}}
 		in.readings.nodes[string(s.node)] = n
 	}
 	in.near, in.nearName = n, append(in.nearName[:0], s.node...)
 	return n
 }
 
-// card returns the card a series is about, nil where it does not say.
-func (in *intake) card(s *element) *cardReading {
+// device returns the reading of a series' GPU, nil without a valid index.
+func (in *intake) device(s *element) *gpuReading {
 	index, err := strconv.Atoi(string(s.gpu))
 	if err != nil || index < 0 || len(s.node) == 0 {
 		return nil
 	}
 	n := in.at(s)
-	c, ok := n.cards[index]
+	c, ok := n.gpus[index]
 	if !ok {
-		c = &cardReading{}
-		n.cards[index] = c
+		c = &gpuReading{}
+		n.gpus[index] = c
 	}
 	return c
 }
 
-func (c *cardReading) instance(id string) *instanceReading {
+func (c *gpuReading) instance(id string) *instanceReading {
 	i, ok := c.instances[id]
 	if !ok {
 		if c.instances == nil {
@@ -246,8 +245,8 @@ func (c *cardReading) instance(id string) *instanceReading {
 	return i
 }
 
-// holder is the pod a series is about, "namespace/name".
-func (in *intake) holder(s *element) string {
+// pod returns the pod of a series, "namespace/name".
+func (in *intake) pod(s *element) string {
 	in.scratch = append(append(append(in.scratch[:0], s.namespace...), '/'), s.pod...)
 	return in.text(in.scratch)
 }
@@ -262,6 +261,6 @@ func (in *intake) text(raw []byte) string {
 }
 
 func seconds(v float64) time.Duration {
-	const most = 1e9 // 30 years; more would overflow
+	const most = 1e9 // 30 years; a time.Duration overflows beyond
 	return time.Duration(min(max(v, 0), most) * float64(time.Second))
 }

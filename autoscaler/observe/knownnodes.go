@@ -10,56 +10,58 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// knownNodes keeps what node objects say, and their cards of the round before. A nil
-// knownNodes keeps nothing.
+// knownNodes caches the content of node objects, and their GPUs of the previous reconcile. A nil
+// knownNodes caches nothing.
 type knownNodes struct{ perVersion[knownNode] }
 
 type knownNode struct {
-	says  nodeSays
-	cards []plan.Card // of the last round
+	facts nodeFacts
+	gpus  []plan.GPU // of the previous reconcile
 }
 
-// nodeSays is what a node's object says by itself: no clock, configuration or provider
-// is asked.
-type nodeSays struct {
-	// Node is all that there is but for Pool, LeavesAt and Cards. Others may have more
-	// to say to Cordoned and NoScaleDown.
+// nodeFacts is the content of a Node object alone: independent of clock, configuration and
+// provider.
+type nodeFacts struct {
+	// Node lacks Pool, LeavesAt and GPUs. Other sources may set Cordoned and NoScaleDown too.
 	plan.Node
-	devices bool // it offers some
+	devices bool // it advertises accelerators
+	// report is the agent's annotation. It is parsed once per version; whether it is trusted is
+	// decided elsewhere.
+	report    partition.Report
+	reportErr error
 }
 
-// of returns what is known of a node. One that no API server has numbered is read each
-// time, and its cards are never those of before.
+// of returns the cached facts of a node. A node without a resourceVersion is read every time and
+// its GPUs are never cached.
 func (k *knownNodes) of(c *Claims, n *corev1.Node) *knownNode {
 	if k == nil || !numbered(n) {
-		return &knownNode{says: readNode(c, n)}
+		return &knownNode{facts: readNode(c, n)}
 	}
-	return k.get(n, func(known *knownNode) { known.says = readNode(c, n) })
+	return k.get(n, func(known *knownNode) { known.facts = readNode(c, n) })
 }
 
-// keep returns the node's cards: those of the round before where they are the same, as
-// they mostly are, since cards are a sixth of what a round would leave to the collector.
-// What it is given may be used for another node afterwards.
-func (n *knownNode) keep(cards []plan.Card) []plan.Card {
-	same := n.cards != nil && len(n.cards) == len(cards)
-	for i := 0; same && i < len(cards); i++ {
-		same = sameCard(&n.cards[i], &cards[i])
+// keep returns the node's GPUs: those of the previous reconcile if equal, as they mostly are, since
+// GPUs would be a sixth of a reconcile's garbage. The argument may be reused afterwards.
+func (n *knownNode) keep(gpus []plan.GPU) []plan.GPU {
+	same := n.gpus != nil && len(n.gpus) == len(gpus)
+	for i := 0; same && i < len(gpus); i++ {
+		same = sameGPU(&n.gpus[i], &gpus[i])
 	}
 	if !same {
-		n.cards = append(make([]plan.Card, 0, len(cards)), cards...)
+		n.gpus = append(make([]plan.GPU, 0, len(gpus)), gpus...)
 	}
-	return n.cards
+	return n.gpus
 }
 
-// sameCard compares everything there is of a card.
-func sameCard(a, b *plan.Card) bool {
-	return a.Device == b.Device && a.MIG == b.MIG && a.HoldersKnown == b.HoldersKnown && a.Busy == b.Busy &&
+// sameGPU compares all fields of two GPUs.
+func sameGPU(a, b *plan.GPU) bool {
+	return a.Device == b.Device && a.MIG == b.MIG && a.AllocationKnown == b.AllocationKnown && a.Busy == b.Busy &&
 		a.IdleSince == b.IdleSince && a.UnusedSince == b.UnusedSince &&
-		slices.Equal(a.Holders, b.Holders) && slices.Equal(a.Instances, b.Instances)
+		slices.Equal(a.AllocatedTo, b.AllocatedTo) && slices.Equal(a.Instances, b.Instances)
 }
 
-func readNode(c *Claims, n *corev1.Node) nodeSays {
-	out := nodeSays{devices: offersDevices(n), Node: plan.Node{
+func readNode(c *Claims, n *corev1.Node) nodeFacts {
+	out := nodeFacts{devices: offersDevices(n), Node: plan.Node{
 		Name: n.Name, Labels: n.Labels,
 		Ready: ready(n) && n.DeletionTimestamp == nil, Cordoned: n.Spec.Unschedulable,
 		CordonedBy:  cordonedBy(n),
@@ -74,6 +76,9 @@ func readNode(c *Claims, n *corev1.Node) nodeSays {
 		UID:         string(n.UID),
 		Others:      c.others(n.Status.Allocatable),
 	}}
+	if text := n.Annotations[partition.LayoutAnnotation]; text != "" {
+		out.report, out.reportErr = partition.ParseReport(text)
+	}
 	for _, t := range n.Spec.Taints {
 		if !lifecycleTaints[t.Key] {
 			out.Taints = append(out.Taints, plan.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})

@@ -15,87 +15,94 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
-	"github.com/gpuscale/gpuscale/gpu"
-	"github.com/gpuscale/gpuscale/gpu/sample"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// TestNodesAreReadOnce: whatever becomes of nodes, of what is on them and of what the
-// exporters say, a round sees what one sees that remembers no node.
-func TestNodesAreReadOnce(t *testing.T) {
+// TestCachedObjects: whatever changes in nodes, pods and samples, a reconcile gives the same
+// result as one without a cache.
+func TestCachedObjects(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	c := fullCluster(9)
 	readings := NewReadings(start, answersOf(c))
-	observer := func() *Observer {
-		return New(Options{Cluster: c, Readings: func() *Readings { return readings }, Pools: sizes{}, ConfigMap: partition.DefaultConfigMap})
-	}
-	keeps, forgets := observer(), observer()
+	options := Options{Cluster: c, Readings: func() *Readings { return readings }, Pools: sizes{}, ConfigMap: partition.DefaultConfigMap}
+	keeps, forgets := New(options), New(options)
 	shared := 0
 	var before Observation
-	said := "" // by the round before, whose cards nobody may write to any more
-	for round := range 400 {
-		now := start.Add(time.Duration(round) * time.Second)
+	former := "" // of the previous reconcile, whose GPUs must not change any more
+	for reconcile := range 400 {
+		now := start.Add(time.Duration(reconcile) * time.Second)
 		n := &c.nodes[random.IntN(len(c.nodes))]
 		if random.IntN(2) == 0 {
 			changeNode(random, n)
-			n.ResourceVersion = strconv.Itoa(100 + round)
+			n.ResourceVersion = strconv.Itoa(100 + reconcile)
 		}
+		p := &c.pods[random.IntN(len(c.pods))]
 		switch random.IntN(12) {
 		case 0: // another node of the same name
 			n.UID += "x"
-		case 1: // it goes, and another comes
+		case 1: // it is removed, and another is added
 			*n = *c.nodes[0].DeepCopy()
-			n.Name, n.UID, n.ResourceVersion = fmt.Sprint("new-", round), types.UID(fmt.Sprint("new-", round)), "1"
+			n.Name, n.UID, n.ResourceVersion = fmt.Sprint("new-", reconcile), types.UID(fmt.Sprint("new-", reconcile)), "1"
 		case 2: // a pod ends
 			if len(c.pods) > 4 {
 				i := random.IntN(len(c.pods))
 				c.pods = append(c.pods[:i:i], c.pods[i+1:]...)
 			}
-		case 3, 4: // the exporters say something new
+		case 3, 4: // new samples
 			readings = NewReadings(now, answersOf(c))
+		case 5: // a pod changes; the version before is still used
+			*p = *p.DeepCopy()
+			p.ResourceVersion, p.Labels = strconv.Itoa(100+reconcile), map[string]string{"app": strconv.Itoa(reconcile)}
+			p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"nvidia.com/gpu": *resource.NewQuantity(int64(1+random.IntN(8)), resource.DecimalSI)}
+		case 6: // another pod of the same name
+			p.UID += "x"
+			p.Spec.NodeName = c.nodes[random.IntN(len(c.nodes))].Name
 		}
-		forgets.nodes = knownNodes{}
+		forgets.nodes, forgets.pods = knownNodes{}, converted{}
 		got, err := keeps.Observe(t.Context(), now)
 		want, wantErr := forgets.Observe(t.Context(), now)
 		if err != nil || wantErr != nil {
 			t.Fatal(err, wantErr)
 		}
 		if len(got.Nodes) != len(want.Nodes) {
-			t.Fatalf("round %d: %d nodes, want %d", round, len(got.Nodes), len(want.Nodes))
+			t.Fatalf("reconcile %d: %d nodes, want %d", reconcile, len(got.Nodes), len(want.Nodes))
 		}
 		for i := range want.Nodes {
 			if !reflect.DeepEqual(got.Nodes[i], want.Nodes[i]) {
-				t.Fatalf("round %d: %+v\nread anew %+v", round, got.Nodes[i], want.Nodes[i])
+				t.Fatalf("reconcile %d: %+v\nread again %+v", reconcile, got.Nodes[i], want.Nodes[i])
 			}
-			if i < len(before.Nodes) && len(got.Nodes[i].Cards) > 0 && len(before.Nodes[i].Cards) > 0 && &got.Nodes[i].Cards[0] == &before.Nodes[i].Cards[0] {
+			if i < len(before.Nodes) && len(got.Nodes[i].GPUs) > 0 && len(before.Nodes[i].GPUs) > 0 && &got.Nodes[i].GPUs[0] == &before.Nodes[i].GPUs[0] {
 				shared++
 			}
 		}
-		if len(keeps.nodes.known) != len(c.nodes) {
-			t.Fatalf("round %d: %d nodes are known of %d", round, len(keeps.nodes.known), len(c.nodes))
+		if !reflect.DeepEqual(got.Pods, want.Pods) {
+			t.Fatalf("reconcile %d: pods %+v\nread again %+v", reconcile, got.Pods, want.Pods)
 		}
-		if now := fmt.Sprintf("%+v", before.Nodes); said != "" && now != said {
-			t.Fatalf("round %d: the round before has become %s\nwas %s", round, now, said)
+		if len(keeps.nodes.known) != len(c.nodes) || len(keeps.pods.known) != len(c.pods) {
+			t.Fatalf("reconcile %d: %d nodes are known of %d, %d pods of %d", reconcile, len(keeps.nodes.known), len(c.nodes), len(keeps.pods.known), len(c.pods))
 		}
-		mine := map[*plan.Card]string{}
+		if now := fmt.Sprintf("%+v", before.Nodes); former != "" && now != former {
+			t.Fatalf("reconcile %d: the reconcile before has become %s\nwas %s", reconcile, now, former)
+		}
+		mine := map[*plan.GPU]string{}
 		for i := range got.Nodes {
-			if n := &got.Nodes[i]; len(n.Cards) > 0 {
-				if other := mine[&n.Cards[0]]; other != "" {
-					t.Fatalf("round %d: %s has the cards of %s", round, n.Name, other)
+			if n := &got.Nodes[i]; len(n.GPUs) > 0 {
+				if other := mine[&n.GPUs[0]]; other != "" {
+					t.Fatalf("reconcile %d: %s has the GPUs of %s", reconcile, n.Name, other)
 				}
-				mine[&n.Cards[0]] = n.Name
+				mine[&n.GPUs[0]] = n.Name
 			}
 		}
-		before, said = got, fmt.Sprintf("%+v", got.Nodes)
+		before, former = got, fmt.Sprintf("%+v", got.Nodes)
 	}
 	if shared < 400 {
-		t.Errorf("cards of %d nodes only were as in the round before: the test shows too little", shared)
+		t.Errorf("only %d nodes share the GPUs of the previous reconcile: the test is too weak", shared)
 	}
 }
 
-// changeNode changes one thing that is read of a node.
+// changeNode changes one field of a node that is read.
 func changeNode(random *rand.Rand, n *corev1.Node) {
-	*n = *n.DeepCopy() // what was read of it before is still looked at
+	*n = *n.DeepCopy() // the former version is still used
 	if n.Annotations == nil {
 		n.Annotations = map[string]string{}
 	}
@@ -128,78 +135,34 @@ func changeNode(random *rand.Rand, n *corev1.Node) {
 	}
 }
 
-// TestClassesOfNodesAreNotMissed: what a node's resource means may change without the
-// node.
-func TestClassesOfNodesAreNotMissed(t *testing.T) {
-	var k knownNodes
-	n := node("n", corev1.ResourceList{"example.com/fast": resource.MustParse("1")})
-	n.ObjectMeta.UID, n.ResourceVersion = "u", "1"
-	read := func(c *Claims) int {
-		k.begin(c)
-		defer k.end()
-		return len(k.of(c, n).says.Others)
+// TestSameGPU changes each field of a GPU by reflection, also fields added later: a changed GPU
+// must not equal the previous one.
+func TestSameGPU(t *testing.T) {
+	fields := reflect.TypeFor[plan.GPU]()
+	noticed := map[int]bool{}
+	for seed := range int64(50) {
+		var a, other plan.GPU
+		anything(seed).Fill(&a)
+		anything(1000 + seed).Fill(&other)
+		if !sameGPU(&a, &a) {
+			t.Fatalf("it does not equal itself: %+v", a)
+		}
+		for i := range fields.NumField() {
+			b := a
+			reflect.ValueOf(&b).Elem().Field(i).Set(reflect.ValueOf(other).Field(i))
+			noticed[i] = noticed[i] || !sameGPU(&a, &b)
+		}
 	}
-	if others := read(NewClaims(nil, nil, nil, nil)); others != 1 {
-		t.Fatalf("without a class: %d others", others)
-	}
-	if others := read(NewClaims(nil, nil, classesServing("example.com/fast"), nil)); others != 0 {
-		t.Errorf("served by a class: %d others", others)
+	for i := range fields.NumField() {
+		if !noticed[i] {
+			t.Errorf("%s is not compared", fields.Field(i).Name)
+		}
 	}
 }
 
-// TestSameCard changes each field of a card, those that are still to be invented
-// included: a card that differs must not be taken for the one before.
-func TestSameCard(t *testing.T) {
-	fields := 0
-	var each func(path string, at func(*plan.Card) reflect.Value)
-	each = func(path string, at func(*plan.Card) reflect.Value) {
-		a, b := plan.Card{}, plan.Card{}
-		switch v := at(&b); v.Interface().(type) {
-		case time.Time:
-			v.Set(reflect.ValueOf(start))
-		case sample.Value:
-			v.Set(reflect.ValueOf(sample.Known(0, 0)))
-		default:
-			switch v.Kind() {
-			case reflect.Struct:
-				for i := range v.NumField() {
-					each(path+"."+v.Type().Field(i).Name, func(c *plan.Card) reflect.Value { return at(c).Field(i) })
-				}
-				return
-			case reflect.String:
-				v.SetString("x")
-			case reflect.Bool:
-				v.SetBool(true)
-			case reflect.Int:
-				v.SetInt(1)
-			case reflect.Uint8:
-				v.SetUint(1)
-			case reflect.Slice:
-				v.Set(reflect.MakeSlice(v.Type(), 1, 1))
-			default:
-				t.Fatalf("%s is a %s: say here how it is changed", path, v.Kind())
-			}
-		}
-		fields++
-		if sameCard(&a, &b) || !sameCard(&b, &b) {
-			t.Errorf("%s is not looked at", path)
-		}
-	}
-	each("Card", func(c *plan.Card) reflect.Value { return reflect.ValueOf(c).Elem() })
-	if fields < 12 {
-		t.Errorf("only %d fields were tried", fields)
-	}
-	held := plan.Card{Device: gpu.Device{UUID: "a"}, Instances: []plan.Instance{{UUID: "i", IdleSince: start}}}
-	other := held
-	other.Instances = []plan.Instance{{UUID: "i", IdleSince: start.Add(time.Second)}}
-	if sameCard(&held, &other) {
-		t.Error("an instance has been idle since later")
-	}
-}
-
-// TestUnnumberedNodesAreReadAnew: without a UID and a version nobody could tell whether
-// a node has changed.
-func TestUnnumberedNodesAreReadAnew(t *testing.T) {
+// TestUnnumberedNodesAreReadAgain: without a UID and a version a change of a node cannot be
+// detected.
+func TestUnnumberedNodesAreReadAgain(t *testing.T) {
 	var k knownNodes
 	for _, n := range []*corev1.Node{
 		{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u"}}, {ObjectMeta: metav1.ObjectMeta{Name: "n", ResourceVersion: "1"}},
@@ -207,8 +170,8 @@ func TestUnnumberedNodesAreReadAnew(t *testing.T) {
 		k.begin(nil)
 		k.of(nil, n)
 		n.Spec.Unschedulable = true
-		if !k.of(nil, n).says.Cordoned {
-			t.Errorf("UID %q, version %q: it is taken for what it was", n.UID, n.ResourceVersion)
+		if !k.of(nil, n).facts.Cordoned {
+			t.Errorf("UID %q, version %q: the cached facts are used", n.UID, n.ResourceVersion)
 		}
 		k.end()
 	}

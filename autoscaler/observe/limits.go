@@ -8,12 +8,11 @@ import (
 	"k8s.io/component-helpers/resource"
 )
 
-// WithDefaults returns the spec of a pod as the API server would create it in a
-// namespace with these LimitRanges, as far as requests and limits go: for pods
-// that do not exist yet, known from a template. Pods that exist have been through
-// it. The order is the API server's: requests that are not stated are the limits,
-// then come the LimitRanges' defaults for containers, then pod-level requests. The
-// spec given is not written to; of several LimitRanges the first by name wins.
+// WithDefaults returns the spec of a pod as the API server would create it in a namespace with
+// these LimitRanges, as far as requests and limits go. It serves pods that exist only as a
+// template; existing pods have passed admission. The order is the API server's: missing requests
+// are the limits, then come the LimitRanges' defaults for containers, then pod-level requests. The
+// given spec is not written to; of several LimitRanges the first by name wins.
 func WithDefaults(spec *corev1.PodSpec, ranges []corev1.LimitRange) corev1.PodSpec {
 	p := corev1.Pod{Spec: *spec.DeepCopy()}
 	ranges = slices.Clone(ranges)
@@ -25,16 +24,15 @@ func WithDefaults(spec *corev1.PodSpec, ranges []corev1.LimitRange) corev1.PodSp
 			for j := range ranges {
 				containerDefaults(r, &ranges[j])
 			}
-			fill(&r.Requests, r.Limits) // again when it is read back
+			fill(&r.Requests, r.Limits) // again, as when the API server reads it back
 		}
 	}
 	podLevelDefaults(&p)
 	return p.Spec
 }
 
-// containerDefaults gives a container what a LimitRange says for those that do not
-// say themselves, the last item of it first. A default request that follows from a
-// default limit has been filled in when the LimitRange was made.
+// containerDefaults fills in the defaults of a LimitRange, the last item first. A default request
+// that follows from a default limit was filled in when the LimitRange was created.
 func containerDefaults(r *corev1.ResourceRequirements, of *corev1.LimitRange) {
 	for _, item := range slices.Backward(of.Spec.Limits) {
 		if item.Type == corev1.LimitTypeContainer {
@@ -44,8 +42,8 @@ func containerDefaults(r *corev1.ResourceRequirements, of *corev1.LimitRange) {
 	}
 }
 
-// podLevelDefaults gives a pod that has limits of its own the requests that follow:
-// what its containers request together, else the limits.
+// podLevelDefaults derives the requests of a pod that has pod-level limits: the sum of its
+// containers' requests, else the limits.
 func podLevelDefaults(p *corev1.Pod) {
 	if p.Spec.Resources == nil || len(p.Spec.Resources.Limits) == 0 {
 		return
@@ -63,7 +61,7 @@ func podLevelDefaults(p *corev1.Pod) {
 	}
 }
 
-// fill adds to a list what it lacks of others.
+// fill adds entries that are missing in list.
 func fill(list *corev1.ResourceList, others corev1.ResourceList) {
 	for name, q := range others {
 		if _, stated := (*list)[name]; stated {

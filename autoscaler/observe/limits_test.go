@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -31,7 +32,7 @@ func asking(requests, limits corev1.ResourceList) corev1.Container {
 }
 
 func TestWithDefaults(t *testing.T) {
-	cpuAndCard := limitRange("b", perContainer(amounts("cpu", "4", "nvidia.com/gpu", "1"), amounts("cpu", "2", "nvidia.com/gpu", "1")))
+	cpuAndGPU := limitRange("b", perContainer(amounts("cpu", "4", "nvidia.com/gpu", "1"), amounts("cpu", "2", "nvidia.com/gpu", "1")))
 	for _, c := range []struct {
 		what   string
 		spec   corev1.PodSpec
@@ -39,7 +40,7 @@ func TestWithDefaults(t *testing.T) {
 		want   []corev1.ResourceRequirements // init containers, then containers
 	}{
 		{
-			"nothing to say, nothing said", corev1.PodSpec{Containers: []corev1.Container{asking(nil, nil)}}, nil,
+			"nothing requested, no defaults", corev1.PodSpec{Containers: []corev1.Container{asking(nil, nil)}}, nil,
 			[]corev1.ResourceRequirements{{}},
 		},
 		{
@@ -47,8 +48,8 @@ func TestWithDefaults(t *testing.T) {
 			[]corev1.ResourceRequirements{{Requests: amounts("cpu", "1", "nvidia.com/gpu", "2"), Limits: amounts("cpu", "2", "nvidia.com/gpu", "2")}},
 		},
 		{
-			"a container that says nothing gets a card, an init container too",
-			corev1.PodSpec{InitContainers: []corev1.Container{asking(nil, nil)}, Containers: []corev1.Container{asking(nil, nil)}}, []corev1.LimitRange{cpuAndCard},
+			"a container without requests gets a GPU, an init container too",
+			corev1.PodSpec{InitContainers: []corev1.Container{asking(nil, nil)}, Containers: []corev1.Container{asking(nil, nil)}}, []corev1.LimitRange{cpuAndGPU},
 			[]corev1.ResourceRequirements{
 				{Requests: amounts("cpu", "2", "nvidia.com/gpu", "1"), Limits: amounts("cpu", "4", "nvidia.com/gpu", "1")},
 				{Requests: amounts("cpu", "2", "nvidia.com/gpu", "1"), Limits: amounts("cpu", "4", "nvidia.com/gpu", "1")},
@@ -56,7 +57,7 @@ func TestWithDefaults(t *testing.T) {
 		},
 		{
 			"its own limit, and so its own request, before the default request",
-			corev1.PodSpec{Containers: []corev1.Container{asking(nil, amounts("cpu", "8", "nvidia.com/gpu", "0"))}}, []corev1.LimitRange{cpuAndCard},
+			corev1.PodSpec{Containers: []corev1.Container{asking(nil, amounts("cpu", "8", "nvidia.com/gpu", "0"))}}, []corev1.LimitRange{cpuAndGPU},
 			[]corev1.ResourceRequirements{{Requests: amounts("cpu", "8", "nvidia.com/gpu", "0"), Limits: amounts("cpu", "8", "nvidia.com/gpu", "0")}},
 		},
 		{
@@ -65,9 +66,9 @@ func TestWithDefaults(t *testing.T) {
 			[]corev1.ResourceRequirements{{Requests: amounts("cpu", "4"), Limits: amounts("cpu", "4")}},
 		},
 		{
-			"of several the first by name, of its items the last; those for pods and claims say nothing",
+			"of several the first by name, of its items the last; those for pods and claims have no effect",
 			corev1.PodSpec{Containers: []corev1.Container{asking(nil, nil)}},
-			[]corev1.LimitRange{cpuAndCard, limitRange("a",
+			[]corev1.LimitRange{cpuAndGPU, limitRange("a",
 				perContainer(nil, amounts("cpu", "7")), perContainer(nil, amounts("cpu", "1")),
 				corev1.LimitRangeItem{Type: corev1.LimitTypePod, DefaultRequest: amounts("memory", "1Gi")})},
 			[]corev1.ResourceRequirements{{Requests: amounts("cpu", "1", "nvidia.com/gpu", "1"), Limits: amounts("cpu", "4", "nvidia.com/gpu", "1")}},
@@ -76,7 +77,7 @@ func TestWithDefaults(t *testing.T) {
 		before := c.spec.DeepCopy()
 		got := WithDefaults(&c.spec, c.ranges)
 		for i, container := range append(got.InitContainers, got.Containers...) {
-			if !sameList(container.Resources.Requests, c.want[i].Requests) || !sameList(container.Resources.Limits, c.want[i].Limits) {
+			if !equality.Semantic.DeepEqual(container.Resources, c.want[i]) {
 				t.Errorf("%s: container %d has %v, want %v", c.what, i, container.Resources, c.want[i])
 			}
 		}
@@ -89,20 +90,8 @@ func TestWithDefaults(t *testing.T) {
 	}
 }
 
-func sameList(a, b corev1.ResourceList) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for name, q := range a {
-		if other, ok := b[name]; !ok || q.Cmp(other) != 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// Pod-level requests follow from what the containers request together, after the
-// LimitRanges' defaults, and otherwise from the pod's limits.
+// TestWithDefaultsPodLevel: pod-level requests follow from the sum of the containers' requests,
+// after the LimitRanges' defaults, else from the pod's limits.
 func TestWithDefaultsPodLevel(t *testing.T) {
 	of := func(requests, limits corev1.ResourceList, containers ...corev1.Container) corev1.PodSpec {
 		return corev1.PodSpec{Resources: &corev1.ResourceRequirements{Requests: requests, Limits: limits}, Containers: containers}
@@ -117,10 +106,10 @@ func TestWithDefaultsPodLevel(t *testing.T) {
 		{"of the containers", of(nil, amounts("cpu", "8"), asking(nil, nil), asking(amounts("cpu", "3"), nil)), amounts("cpu", "5")},
 		{"of the limits", of(nil, amounts("memory", "4Gi"), asking(nil, nil)), amounts("cpu", "2", "memory", "4Gi")},
 		{"its own", of(amounts("cpu", "1"), amounts("cpu", "8"), asking(nil, nil)), amounts("cpu", "1")},
-		{"cards are no pod-level resource", of(nil, amounts("cpu", "8"), asking(nil, amounts("nvidia.com/gpu", "1"))), amounts("cpu", "2")},
+		{"GPUs are no pod-level resource", of(nil, amounts("cpu", "8"), asking(nil, amounts("nvidia.com/gpu", "1"))), amounts("cpu", "2")},
 	} {
 		got := WithDefaults(&c.spec, ranges)
-		if !sameList(got.Resources.Requests, c.want) {
+		if !equality.Semantic.DeepEqual(got.Resources.Requests, c.want) {
 			t.Errorf("%s: got %v, want %v", c.what, got.Resources.Requests, c.want)
 		}
 		pod := corev1.Pod{Spec: got}
@@ -130,7 +119,7 @@ func TestWithDefaultsPodLevel(t *testing.T) {
 	}
 }
 
-// What the namespace adds is demand like any other.
+// TestDefaultsAreDemand: the namespace's defaults are part of the demand.
 func TestDefaultsAreDemand(t *testing.T) {
 	ranges := []corev1.LimitRange{limitRange("a", perContainer(amounts("nvidia.com/mig-1g.10gb", "1"), amounts("nvidia.com/mig-1g.10gb", "1")))}
 	spec := corev1.PodSpec{Containers: []corev1.Container{asking(nil, nil)}}

@@ -7,14 +7,14 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// models keeps what products' names mean: each card is asked for each round, and
-// there are few products. A nil models keeps nothing.
+// models caches the models of product names: every GPU is looked up in every reconcile, and there
+// are few products. A nil models caches nothing.
 type models struct {
 	tables mig.Tables
 	known  map[productName]productModel
 }
 
-// productName is a name and, where it is known, a card's memory in MiB.
+// productName is a name and, if known, the GPU's memory in MiB.
 type productName struct {
 	name   string
 	memory int
@@ -25,7 +25,7 @@ type productModel struct {
 	ok bool
 }
 
-// of is tables.Model.
+// of returns tables.Model(name, memory).
 func (m *models) of(tables mig.Tables, name string, memory int) (gpu.Model, bool) {
 	if m == nil {
 		return tables.Model(name, memory)

@@ -14,8 +14,8 @@ import (
 
 const gpuPresentLabel = "nvidia.com/gpu.present"
 
-// lifecycleTaints say what Ready and Cordoned say too, and go by themselves.
-// Left in, they would make a booting node look useless.
+// lifecycleTaints repeat what Ready and Cordoned state, and are removed by their controllers. With
+// them a booting node would look unusable.
 var lifecycleTaints = map[string]bool{
 	corev1.TaintNodeNotReady:                         true,
 	corev1.TaintNodeUnreachable:                      true,
@@ -24,8 +24,7 @@ var lifecycleTaints = map[string]bool{
 	"node.cloudprovider.kubernetes.io/uninitialized": true,
 }
 
-// gpuNodes returns the names of nodes that are of a pool or have GPUs; others
-// are none of our business.
+// gpuNodes returns the names of the nodes that belong to a pool or have GPUs.
 func gpuNodes(nodes []corev1.Node) map[string]bool {
 	out := map[string]bool{}
 	for i := range nodes {
@@ -37,7 +36,7 @@ func gpuNodes(nodes []corev1.Node) map[string]bool {
 	return out
 }
 
-// nodeInput is all that is known about one node.
+// nodeInput is all input about one node.
 type nodeInput struct {
 	node    *corev1.Node
 	config  partition.Config
@@ -48,29 +47,29 @@ type nodeInput struct {
 	reading *nodeReading // nil: unknown
 	bound   []*plan.Pod
 	now     time.Time
-	pool    string // empty where the label names none that is valid
-	keep    bool   // its pool gives no node back
+	pool    string // empty unless the label names a valid pool
+	keep    bool   // its pool is not scaled down
 }
 
 func (o *Observer) node(in nodeInput) plan.Node {
 	n, known := in.node, in.known.of(in.claims, in.node)
-	out := known.says.Node
+	out := known.facts.Node
 	out.Pool = in.pool
 	out.Cordoned = out.Cordoned || o.noticed(n) || o.going(n)
 	out.NoScaleDown = out.NoScaleDown || in.keep
 	out.LeavesAt = o.leavesAt(n)
-	// A node whose device plugin has not come up shows no card: its pool's
-	// template says what it will have. While a card is being cut the plugin
-	// pauses, and what the node has is known all the same.
-	report := o.reports.of(in)
-	if out.Operation == nil && !known.says.devices && !uncut(in) && !cutToNothing(report) {
+	// A node whose device plugin is not up yet advertises no GPU; its pool's template describes it.
+	// While a GPU is being repartitioned the plugin pauses, and the node's GPUs are known all the
+	// same.
+	report := o.reported(in, &known.facts)
+	if out.Operation == nil && !known.facts.devices && !unpartitioned(in) && !allMIGEmpty(report) {
 		return out
 	}
-	out.Cards = known.keep(o.cards(in, report))
+	out.GPUs = known.keep(o.gpus(in, report))
 	return out
 }
 
-// cordonedBy names what of ours cordoned the node, empty for others or nothing.
+// cordonedBy returns which gpuscale action cordoned the node, empty for none.
 func cordonedBy(n *corev1.Node) string {
 	if !n.Spec.Unschedulable {
 		return ""
@@ -90,32 +89,32 @@ func ready(n *corev1.Node) bool {
 	return false
 }
 
-// offersDevices reports whether the node offers any that are accelerators.
+// offersDevices reports whether the node advertises any accelerator.
 func offersDevices(n *corev1.Node) bool {
 	if len(partition.Advertised(n)) > 0 {
 		return true
 	}
 	for name, q := range n.Status.Allocatable {
-		if strings.Contains(string(name), "/") && isCard(string(name)) && q.Value() > 0 {
+		if strings.Contains(string(name), "/") && isGPU(string(name)) && q.Value() > 0 {
 			return true // another vendor's, or a dialect's
 		}
 	}
 	return false
 }
 
-// uncut reports whether the node has nothing to offer because its cards are in MIG mode
-// and not cut.
-func uncut(in nodeInput) bool {
+// unpartitioned reports whether the node advertises nothing because its GPUs are in MIG mode
+// without instances.
+func unpartitioned(in nodeInput) bool {
 	n := in.node
 	if n.Labels[partition.StateLabel] != partition.StateSuccess {
 		return false
 	}
-	layout := configLayout(in.config, n.Labels[partition.ConfigLabel], cardCount(n))
+	layout := configLayout(in.config, n.Labels[partition.ConfigLabel], gpuCount(n))
 	return layout != nil && len(layout.Resources()) == 0
 }
 
-// isCard reports whether an extended resource is an accelerator of any dialect.
-func isCard(name string) bool {
+// isGPU reports whether an extended resource is an accelerator of any dialect.
+func isGPU(name string) bool {
 	d, err := demandOf(name)
 	return err == nil && !d.Zero()
 }

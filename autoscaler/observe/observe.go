@@ -20,56 +20,58 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// PoolReader is what observing needs of the providers; pools.Providers is one.
+// PoolReader is the part of the providers that an Observer calls; pools.Providers implements it.
 type PoolReader interface {
-	// List is called for several pools at a time.
+	// List is called concurrently for several pools.
 	List(ctx context.Context, pool *v1alpha1.GPUNodePool) (pools.Listing, error)
 	Template(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, error)
 	Learn(pool *v1alpha1.GPUNodePool, target int, nodes []*corev1.Node) pools.Learned
 }
 
-// Options of an Observer. All fields are required but for those that say otherwise, MaxAge and Log.
+// Options of an Observer. MaxAge, Log, Pods, Foreign and Outlooks are optional.
 type Options struct {
-	// Cluster is read for Pods, Nodes, GPUNodePools, PodDisruptionBudgets and
-	// mig-manager's ConfigMap; a cache that is in sync. Objects are not written to.
+	// Cluster lists Pods, Nodes, GPUNodePools, PodDisruptionBudgets and mig-manager's ConfigMap. It
+	// is a synced cache; objects are not written to.
 	Cluster client.Reader
-	// Pods returns the cache's own pods, once it is in sync; nil to have Cluster list them.
+	// Pods returns the cache's own pods once the cache is synced. With nil, Cluster lists them.
 	Pods func(context.Context) ([]*corev1.Pod, error)
-	// Readings returns what Prometheus said last; nil for nothing yet.
+	// Readings returns Prometheus' latest answers; nil before the first.
 	Readings func() *Readings
 	Pools    PoolReader
-	// ConfigMap is where mig-manager's configs are.
+	// ConfigMap has mig-manager's configs.
 	ConfigMap client.ObjectKey
-	// Foreign returns what other people's APIs have; nil for none of them. While it
-	// has an error nothing is observed: half a gang would look like single pods.
+	// Foreign returns the gang and queue objects of other projects' APIs; nil where none is
+	// watched. While it returns an error nothing is observed: half a gang would look like single
+	// pods.
 	Foreign func() (foreign.Objects, error)
-	// Outlooks returns what is expected of workloads; nil for nothing.
+	// Outlooks returns the forecasts of workloads; nil for none.
 	Outlooks func() []Outlook
-	// MaxAge of what the exporters say, scrape included; older is unknown. 0
-	// takes 30 s.
+	// MaxAge bounds the age of the exporters' samples, scrape included; older values are unknown. 0
+	// means 30 s.
 	MaxAge time.Duration
 	Log    *slog.Logger
 }
 
-// Observer makes Snapshots. It is used from one goroutine.
+// Observer makes Snapshots. It is not safe for concurrent use.
 type Observer struct {
 	o    Options
 	idle *tracker
-	// What the providers said this round.
-	said map[string]said // by pool
+	// providers has the providers' answers of this reconcile, without the sizes.
+	providers map[string]providerState // by pool
 
-	tables  published
-	models  models
-	pods    converted
-	nodes   knownNodes
-	scratch []plan.Card // of the node that is being looked at
-	reports reports
-	wants   map[*foreign.Object]bool // whether a workload's pods want GPUs
-	warned  map[string]string        // what was last said of a subject
+	tables     published
+	models     models
+	pods       converted
+	nodes      knownNodes
+	scratch    []plan.GPU               // of the node being read
+	requesting map[*foreign.Object]bool // whether a workload's pods request GPUs
+	// rejected has the reasons why agents' reports are rejected in this reconcile.
+	rejected []error
+	warned   map[string]string // the last warning, by subject
 }
 
-// New returns an Observer that has seen nothing yet: everything free is free
-// since it is first seen.
+// New returns an Observer without history: a GPU that is free counts as free since the first
+// Observe.
 func New(o Options) *Observer {
 	if o.MaxAge == 0 {
 		o.MaxAge = 30 * time.Second
@@ -86,29 +88,28 @@ func New(o Options) *Observer {
 	return &Observer{o: o, idle: newTracker(o.MaxAge), warned: map[string]string{}}
 }
 
-// Observation is a Snapshot and what could not be put into it.
+// Observation is a Snapshot and the problems found while reading it.
 type Observation struct {
-	// Snapshot without Memory, which is the loop's.
+	// Snapshot has no Memory; the loop adds it.
 	plan.Snapshot
-	// Invalid pools are not in the Snapshot; nothing happens to their nodes.
+	// Invalid pools are left out of the Snapshot; no action touches their nodes.
 	Invalid map[string]error
-	// Quotas are the GPUQuotas as they stand in the cache. QuotaProblems is what is
-	// wrong with quotas of any kind, by kind and name ("GPUQuota team-a"); they hold
-	// as far as they can be understood.
+	// Quotas are the cached GPUQuotas. QuotaProblems are the errors of quotas of any kind, by kind
+	// and name ("GPUQuota team-a"); the readable part of such a quota holds.
 	Quotas        []v1alpha1.GPUQuota
 	QuotaProblems map[string]error
-	// GrowOnly are the pools of which no certain node can be taken away.
+	// GrowOnly are the pools whose provider cannot remove a node by name.
 	GrowOnly map[string]bool
-	// Learned is what the past of each pool says.
+	// Learned is each pool's history: provisioning times and failures.
 	Learned map[string]pools.Learned
-	// ReadingsAge is how old Prometheus' answer is; negative when there is none.
+	// ReadingsAge is the age of Prometheus' latest answer; negative without one.
 	ReadingsAge time.Duration
-	// HPAs whose pods want GPUs, for people.
+	// HPAs are those whose pods request GPUs; for display only.
 	HPAs []HPA
 }
 
-// Observe reads everything once. An error means that the cluster could not be
-// read; Prometheus being away is no error, holders are then unknown.
+// Observe reads everything once. An error means that the cluster cannot be read. Without Prometheus
+// there is no error: allocations are unknown.
 func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, error) {
 	c, err := o.read(ctx)
 	if err != nil {
@@ -121,7 +122,8 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	}
 	out.Tables, err = o.tables.of(c.nodes)
 	o.warn("MIG tables", err)
-	o.said = map[string]said{}
+	o.providers = map[string]providerState{}
+	valid := map[string]*v1alpha1.GPUNodePool{}
 	conflicts, members, listings := pools.Conflicts(c.pools, c.nodes), membersOf(c.nodes), o.list(ctx, c.pools)
 	for i := range c.pools {
 		name := c.pools[i].Name
@@ -130,25 +132,21 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 			out.Invalid[name] = err
 			continue
 		}
-		out.GrowOnly[name] = o.said[name].unnamed
+		out.GrowOnly[name] = o.providers[name].unnamed
 		out.Learned[name] = o.learn(&pool, &c.pools[i], members[name])
 		out.Pools = append(out.Pools, pool)
-	}
-	valid := map[string]bool{}
-	for _, p := range out.Pools {
-		valid[p.Name] = true
+		valid[name] = &c.pools[i]
 	}
 	ours := gpuNodes(c.nodes)
 	o.share(c, &out)
-	v := newConverter(c)
-	v.kept = &o.pods
+	v := newConverter(c, &o.pods)
 	o.pods.begin(c.claims)
 	out.Pods = v.podsOf(ours)
 	o.pods.end()
 	out.HPAs = o.hpas(v, out.Pods)
 	out.Forecasts, err = v.expect(o.o.Outlooks(), out.Pods, c.models, now)
 	o.warn("forecasts", err)
-	out.Tenants = c.ledger.Tenants // with those that have no room for pods to come
+	out.Tenants = c.ledger.Tenants // includes tenants without headroom for pods to come
 	addMoves(out.Pods, v.objects, c.pdbs)
 	bound := boundTo(out.Pods)
 	out.Nodes = make([]plan.Node, 0, len(ours))
@@ -161,8 +159,8 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 		in := nodeInput{
 			node: n, config: c.config, claims: c.claims, tables: out.Tables, models: &o.models, known: &o.nodes, reading: readings.node(n.Name, now, o.o.MaxAge), bound: bound[n.Name], now: now,
 		}
-		if pool := n.Labels[v1alpha1.NodePoolLabel]; valid[pool] && !o.going(n) {
-			in.pool, in.keep = pool, c.keeps(pool) || o.said[pool].unnamed
+		if pool := valid[n.Labels[v1alpha1.NodePoolLabel]]; pool != nil && !o.going(n) {
+			in.pool, in.keep = pool.Name, pool.Spec.ScaleDown.Disabled || o.providers[pool.Name].unnamed
 		}
 		out.Nodes = append(out.Nodes, o.node(in))
 	}
@@ -170,11 +168,12 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	countSizes(out.Pools, out.Nodes)
 	learnOthers(out.Pools, out.Nodes)
 	o.idle.sweep(now)
-	o.warn("MIG layouts", o.reports.sweep())
+	o.warn("MIG layouts", few(o.rejected))
+	o.rejected = nil
 	return out, nil
 }
 
-// cluster is what the API server says, as it stands in the cache.
+// cluster is the API server's state, as cached.
 type cluster struct {
 	nodes  []corev1.Node
 	pods   []*corev1.Pod
@@ -182,18 +181,8 @@ type cluster struct {
 	pdbs   []policyv1.PodDisruptionBudget
 	claims *Claims
 	config partition.Config
-	models map[string]string // of the nodes' cards
+	models map[string]string // of the nodes' GPUs
 	shares
-}
-
-// keeps reports whether the nodes of a pool must not be given back.
-func (c *cluster) keeps(pool string) bool {
-	for i := range c.pools {
-		if c.pools[i].Name == pool {
-			return c.pools[i].Spec.ScaleDown.Disabled
-		}
-	}
-	return false
 }
 
 func (o *Observer) read(ctx context.Context) (*cluster, error) {
@@ -228,15 +217,15 @@ func (o *Observer) read(ctx context.Context) (*cluster, error) {
 		return nil, fmt.Errorf("getting ConfigMap %s: %w", o.o.ConfigMap, err)
 	}
 	if c.config, err = partition.ParseConfig(cm.Data[partition.ConfigKey]); err != nil {
-		// Somebody broke the file: layouts that only it tells are unknown.
+		// Layouts that only the config defines are unknown.
 		o.o.Log.Warn("mig-manager's config cannot be read", "configmap", o.o.ConfigMap.String(), "err", err)
 		c.config = partition.Config{}
 	}
 	return c, nil
 }
 
-// listPods returns all pods there are. A list of the client's would copy each of them
-// once a round, and they are most of what there is.
+// listPods returns all pods. A list by the client would copy each of them in every reconcile, and
+// pods are most of the cache.
 func (o *Observer) listPods(ctx context.Context) ([]*corev1.Pod, error) {
 	if o.o.Pods != nil {
 		return o.o.Pods(ctx)
@@ -252,7 +241,7 @@ func (o *Observer) listPods(ctx context.Context) ([]*corev1.Pod, error) {
 	return out, nil
 }
 
-// boundTo are the pods on each node.
+// boundTo returns the pods bound to each node.
 func boundTo(pods []plan.Pod) map[string][]*plan.Pod {
 	out := map[string][]*plan.Pod{}
 	for i := range pods {
@@ -271,7 +260,7 @@ func countSizes(pools []plan.Pool, nodes []plan.Node) {
 	for i := range pools {
 		p := &pools[i]
 		p.Size = size[p.Name]
-		if p.Fixed { // as many as there are, no more and no fewer
+		if p.Fixed { // the nodes that exist, no more and no fewer
 			p.Min, p.Max, p.Target = p.Size, p.Size, p.Size
 		}
 	}

@@ -25,7 +25,7 @@ import (
 
 var start = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 
-// world is what an Observer under test sees.
+// world is the input of an Observer under test.
 type world struct {
 	t        *testing.T
 	client   client.Client
@@ -46,7 +46,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	return w
 }
 
-// at observes at a time after start, and checks that the result can be planned on.
+// at observes at a time after start, and checks that the result passes the planner's check.
 func (w *world) at(after time.Duration) Observation {
 	w.t.Helper()
 	out, err := w.o.Observe(w.t.Context(), start.Add(after))
@@ -66,7 +66,7 @@ func pool(name string) *v1alpha1.GPUNodePool {
 			Min: 1, Max: 4, PricePerHour: ptr.To(resource.MustParse("2.5")),
 			Provider: v1alpha1.Provider{KWOK: &v1alpha1.KWOKProvider{}},
 			Template: v1alpha1.NodeTemplate{
-				Product: "NVIDIA-H100-80GB-HBM3", Cards: 1,
+				Product: "NVIDIA-H100-80GB-HBM3", GPUs: 1,
 				CPU: resource.MustParse("32"), Memory: resource.MustParse("256Gi"),
 			},
 			MIG: &v1alpha1.MIG{BootLayout: []map[string]int32{{"3g.40gb": 2}}, AllowedProfiles: []string{"3g.40gb", "1g.10gb"}},
@@ -74,7 +74,7 @@ func pool(name string) *v1alpha1.GPUNodePool {
 	}
 }
 
-// node is a ready H100 node of pool "p" that offers resources.
+// node is a ready H100 node of pool "p" that advertises resources.
 func node(name string, offered corev1.ResourceList) *corev1.Node {
 	list := corev1.ResourceList{"cpu": resource.MustParse("32"), "memory": resource.MustParse("256Gi")}
 	for k, v := range offered {
@@ -115,9 +115,9 @@ func series(value float64, labels ...string) prom.Sample {
 	return prom.Sample{Labels: prom.FromMap(m), Value: value, Time: start}
 }
 
-// twoHalves is what an exporter on node "n" says about a card cut in halves, of
-// which holders hold instances 1, 2, ….
-func twoHalves(age float64, holders ...string) Answers {
+// twoHalves are the samples of an exporter on node "n" with a GPU partitioned into halves;
+// allocatedTo are the pods of instances 1, 2, ….
+func twoHalves(age float64, allocatedTo ...string) Answers {
 	a := Answers{
 		Age:  prom.Vector{series(age, "node", "n")},
 		Info: prom.Vector{series(1, "node", "n", "gpu", "0", "gpu_uuid", "GPU-1", "model", "NVIDIA H100 80GB HBM3", "mig", "true")},
@@ -127,86 +127,107 @@ func twoHalves(age float64, holders ...string) Answers {
 		a.InstanceInfo = append(a.InstanceInfo, series(1, "node", "n", "gpu", "0", "gpu_uuid", "GPU-1",
 			"gpu_instance_id", id, "profile", "3g.40gb", "start", start, "size", "4", "instance_uuid", "MIG-"+id))
 	}
-	for i, h := range holders {
-		a.Held = append(a.Held, series(1, "node", "n", "gpu", "0", "gpu_uuid", "GPU-1", "gpu_instance_id", strconv.Itoa(i+1),
+	for i, h := range allocatedTo {
+		a.Allocated = append(a.Allocated, series(1, "node", "n", "gpu", "0", "gpu_uuid", "GPU-1", "gpu_instance_id", strconv.Itoa(i+1),
 			"exported_namespace", "chat", "exported_pod", h, "namespace", "gpuscale-system", "pod", "exporter-x"))
 	}
 	return a
 }
 
-func TestHoldersAndIdleSince(t *testing.T) {
+func TestAllocationsAndIdleSince(t *testing.T) {
 	w := newWorld(t, pool("p"), node("n", halves(2)), pod("a", "n", halves(1)))
 	w.readings = NewReadings(start, twoHalves(1, "a"))
-	card := w.at(0).Nodes[0].Cards[0]
-	if !card.HoldersKnown || !card.MIG || card.UUID != "GPU-1" || card.Model.Name != "H100-80GB" {
-		t.Fatalf("card %+v", card)
+	device := w.at(0).Nodes[0].GPUs[0]
+	if !device.AllocationKnown || !device.MIG || device.UUID != "GPU-1" || device.Model.Name != "H100-80GB" {
+		t.Fatalf("GPU %+v", device)
 	}
-	first, second := card.Instances[0], card.Instances[1]
-	if first.Holder != "chat/a" || !first.IdleSince.IsZero() || !first.Placed || first.Start != 0 {
+	first, second := device.Instances[0], device.Instances[1]
+	if first.AllocatedTo != "chat/a" || !first.IdleSince.IsZero() || !first.Placed || first.Start != 0 {
 		t.Errorf("first %+v", first)
 	}
-	if second.Holder != "" || !second.IdleSince.Equal(start) || second.Start != 4 {
+	if second.AllocatedTo != "" || !second.IdleSince.Equal(start) || second.Start != 4 {
 		t.Errorf("second %+v: free since it is first seen", second)
 	}
-	if !card.IdleSince.IsZero() {
-		t.Error("a held card is idle")
+	if !device.IdleSince.IsZero() {
+		t.Error("an allocated GPU is idle")
 	}
 	w.readings = NewReadings(start.Add(10*time.Second), twoHalves(1, "a"))
-	if got := w.at(10 * time.Second).Nodes[0].Cards[0].Instances[1].IdleSince; !got.Equal(start) {
+	if got := w.at(10 * time.Second).Nodes[0].GPUs[0].Instances[1].IdleSince; !got.Equal(start) {
 		t.Errorf("still free, but since %s", got)
 	}
 	w.readings = NewReadings(start.Add(20*time.Second), twoHalves(1, "a", "b"))
 	w.at(20 * time.Second)
 	w.readings = NewReadings(start.Add(25*time.Second), twoHalves(1, "a"))
-	if got := w.at(25 * time.Second).Nodes[0].Cards[0].Instances[1].IdleSince; !got.Equal(start.Add(25 * time.Second)) {
-		t.Errorf("released at 25 s, said to be free since %s", got)
+	if got := w.at(25 * time.Second).Nodes[0].GPUs[0].Instances[1].IdleSince; !got.Equal(start.Add(25 * time.Second)) {
+		t.Errorf("released at 25 s, free since %s", got)
 	}
 }
 
-// TestUnknownIsNotFree: each of these leaves the card alone.
+// TestUnknownIsNotFree: each of these makes a GPU unknown that was known to be free.
 func TestUnknownIsNotFree(t *testing.T) {
+	operation := partition.Record{ID: "op", Model: "H100-80GB", Target: "7g.80gb@0", Config: "c", Previous: "halves", Deadline: start.Add(time.Minute)}.String()
+	free := twoHalves(1)
 	for name, c := range map[string]struct {
 		after   time.Duration
-		answers *Answers
+		answers *Answers // a second later than the first ones; nil: none
 		bound   string
+		record  string
 	}{
-		"Prometheus never answered":        {},
-		"the exporter's word is old":       {answers: ptr.To(twoHalves(31))},
-		"Prometheus' answer is old":        {answers: ptr.To(twoHalves(1)), after: 30 * time.Second},
-		"a bound pod is not attributed":    {answers: ptr.To(twoHalves(1)), bound: "late"},
-		"the exporter does not know holds": {answers: &Answers{Info: twoHalves(1).Info, InstanceInfo: twoHalves(1).InstanceInfo}},
-		"an instance is held that is not listed": {answers: &Answers{
-			Age: twoHalves(1).Age, Info: twoHalves(1).Info, Held: twoHalves(1, "a").Held,
-		}},
-		"the layout is not what is offered": {answers: &Answers{
-			Age: twoHalves(1).Age, Info: twoHalves(1).Info, InstanceInfo: twoHalves(1).InstanceInfo[:1],
-		}},
+		"the exporter's sample is old":                {answers: ptr.To(twoHalves(31))},
+		"Prometheus' answer is old":                   {after: 30 * time.Second},
+		"a bound pod is not attributed":               {answers: &free, bound: "late"},
+		"the exporter has no attribution":             {answers: &Answers{Info: free.Info, InstanceInfo: free.InstanceInfo}},
+		"an instance is allocated that is not listed": {answers: &Answers{Age: free.Age, Info: free.Info, Allocated: twoHalves(1, "a").Allocated}},
+		"the layout is not what is advertised":        {answers: &Answers{Age: free.Age, Info: free.Info, InstanceInfo: free.InstanceInfo[:1]}},
+		// mig-manager stops the node's exporter during a repartition.
+		"the exporter has ended":                     {answers: &Answers{}},
+		"the exporter has ended for a repartition":   {answers: &Answers{}, record: operation},
+		"the answer is partial during a repartition": {answers: &Answers{Age: free.Age}, record: operation},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, pool("p"), node("n", halves(2)))
+			n := node("n", halves(2))
+			n.Labels[partition.ConfigLabel] = "halves"
+			w := newWorld(t, pool("p"), n)
+			if device := w.at(0).Nodes[0].GPUs[0]; device.AllocationKnown || !device.IdleSince.IsZero() {
+				t.Fatalf("Prometheus never answered: %+v", device)
+			}
+			w.readings = NewReadings(start, free)
+			if device := w.at(0).Nodes[0].GPUs[0]; !device.AllocationKnown || !device.Instances[1].IdleSince.Equal(start) {
+				t.Fatalf("before: %+v", device)
+			}
 			if c.bound != "" {
 				if err := w.client.Create(t.Context(), pod(c.bound, "n", halves(1))); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if c.answers != nil {
-				w.readings = NewReadings(start, *c.answers)
+			if c.record != "" {
+				n.Annotations = map[string]string{partition.RecordAnnotation: c.record}
+				if err := w.client.Update(t.Context(), n); err != nil {
+					t.Fatal(err)
+				}
 			}
-			for _, card := range w.at(c.after).Nodes[0].Cards {
-				if card.HoldersKnown || !card.IdleSince.IsZero() {
-					t.Errorf("card %+v", card)
+			if c.answers != nil {
+				w.readings = NewReadings(start.Add(time.Second), *c.answers)
+			}
+			gpus := w.at(max(c.after, time.Second)).Nodes[0].GPUs
+			if len(gpus) != 1 || gpus[0].AllocationKnown || !gpus[0].IdleSince.IsZero() {
+				t.Errorf("GPUs %+v", gpus)
+			}
+			for _, i := range gpus[0].Instances {
+				if !i.IdleSince.IsZero() {
+					t.Errorf("an instance is free since %s", i.IdleSince)
 				}
 			}
 		})
 	}
 }
 
-// TestDoubtIsNarrow: an unattributed pod makes only cards doubtful that it can be on.
-func TestDoubtIsNarrow(t *testing.T) {
+// TestUnattributedPodAffectsFewGPUs: an unattributed pod affects only the GPUs that could serve it.
+func TestUnattributedPodAffectsFewGPUs(t *testing.T) {
 	w := newWorld(t, pool("p"), node("n", halves(2)), pod("small", "n", corev1.ResourceList{"nvidia.com/mig-1g.10gb": resource.MustParse("1")}))
 	w.readings = NewReadings(start, twoHalves(1))
-	if card := w.at(0).Nodes[0].Cards[0]; !card.HoldersKnown {
-		t.Error("a 1g pod cannot be on a card of halves")
+	if device := w.at(0).Nodes[0].GPUs[0]; !device.AllocationKnown {
+		t.Error("a GPU of halves is unknown because of a 1g pod")
 	}
 }
 
@@ -218,9 +239,9 @@ func TestFallbackToConfig(t *testing.T) {
 		Data: map[string]string{partition.ConfigKey: `version: v1
 mig-configs: {halves: [{devices: all, mig-enabled: true, mig-devices: {3g.40gb: 2}}]}`},
 	})
-	card := w.at(0).Nodes[0].Cards[0]
-	if len(card.Instances) != 2 || card.Instances[0].Placed || card.HoldersKnown || !card.MIG {
-		t.Errorf("card %+v", card)
+	device := w.at(0).Nodes[0].GPUs[0]
+	if len(device.Instances) != 2 || device.Instances[0].Placed || device.AllocationKnown || !device.MIG {
+		t.Errorf("GPU %+v", device)
 	}
 }
 
@@ -234,17 +255,17 @@ func TestNode(t *testing.T) {
 		t.Errorf("node %+v", got)
 	}
 	if got := out.Nodes[0].Taints; len(got) != 1 || got[0].Key != "team" {
-		t.Errorf("taints %v: what comes and goes with readiness is no taint to plan by", got)
+		t.Errorf("taints %v: lifecycle taints must be left out", got)
 	}
-	if got := out.Nodes[1]; len(got.Cards) != 0 {
-		t.Errorf("cards %v before the device plugin offers any", got.Cards)
+	if got := out.Nodes[1]; len(got.GPUs) != 0 {
+		t.Errorf("GPUs %v before the device plugin offers any", got.GPUs)
 	}
-	if p := out.Pools[0]; p.Size != 2 || p.Target != 2 || p.PricePerHour != 2.5 || len(p.Template.Cards[0].Instances) != 2 || len(p.MIG.Allowed) != 2 {
+	if p := out.Pools[0]; p.Size != 2 || p.Target != 2 || p.PricePerHour != 2.5 || len(p.Template.GPUs[0].Instances) != 2 || len(p.MIG.Allowed) != 2 {
 		t.Errorf("pool %+v", p)
 	}
 }
 
-func TestInvalidPoolIsLeftAlone(t *testing.T) {
+func TestInvalidPool(t *testing.T) {
 	bad := pool("p")
 	bad.Spec.MIG.BootLayout = []map[string]int32{{"3g.40gb": 3}}
 	w := newWorld(t, bad, node("n", halves(2)))
@@ -252,7 +273,7 @@ func TestInvalidPoolIsLeftAlone(t *testing.T) {
 	if len(out.Pools) != 0 || out.Nodes[0].Pool != "" {
 		t.Errorf("pools %v, node of %q", out.Pools, out.Nodes[0].Pool)
 	}
-	if err := out.Invalid["p"]; err == nil || err.Error() != "spec.mig.bootLayout[0]: no card of H100-80GB can hold this" {
+	if err := out.Invalid["p"]; err == nil || err.Error() != "spec.mig.bootLayout[0]: no GPU of H100-80GB can have this layout" {
 		t.Errorf("err = %v", err)
 	}
 }
@@ -293,9 +314,9 @@ func TestPods(t *testing.T) {
 	}
 }
 
-// TestOperationKeepsCards: while a card is cut the plugin offers nothing, and
-// the node is not taken for one that is booting.
-func TestOperationKeepsCards(t *testing.T) {
+// TestOperationKeepsGPUs: while a GPU is repartitioned the plugin advertises nothing, and the node
+// does not count as booting.
+func TestOperationKeepsGPUs(t *testing.T) {
 	n := node("n", nil)
 	n.Annotations = map[string]string{partition.RecordAnnotation: partition.Record{
 		ID: "op", Model: "H100-80GB", Target: "7g.80gb@0", Config: "c", Previous: "halves", Cordoned: true, Deadline: start.Add(time.Minute),
@@ -304,7 +325,7 @@ func TestOperationKeepsCards(t *testing.T) {
 	w := newWorld(t, pool("p"), n)
 	w.readings = NewReadings(start, twoHalves(1))
 	got := w.at(0).Nodes[0]
-	if got.Operation == nil || got.Operation.ID != "op" || got.CordonedBy != "op" || len(got.Cards) != 1 || len(got.Cards[0].Instances) != 2 {
+	if got.Operation == nil || got.Operation.ID != "op" || got.CordonedBy != "op" || len(got.GPUs) != 1 || len(got.GPUs[0].Instances) != 2 {
 		t.Errorf("node %+v", got)
 	}
 }

@@ -12,9 +12,8 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// offer is what the API says a node has for its pods in all, held or not. It is
-// nil where a resource is of a dialect that counts parts of cards: those say
-// less about cards than the cards themselves.
+// offer is the node's allocatable devices, allocated or not. It is nil where a resource counts
+// parts of GPUs: its dialect says less about GPUs than the GPUs themselves.
 func offer(n *corev1.Node) *demand.Demand {
 	var each []demand.Demand
 	for _, name := range slices.Sorted(maps.Keys(n.Status.Allocatable)) {
@@ -33,33 +32,33 @@ func offer(n *corev1.Node) *demand.Demand {
 		each = append(each, d)
 	}
 	all, err := demand.Sum(each...)
-	if err != nil { // cards of two vendors: there is no such node to plan for
+	if err != nil { // GPUs of two vendors: the planner knows no such node
 		return nil
 	}
 	return &all
 }
 
-// spread deals the instances that a node offers out to its cards, as many to
-// each as fit, where no config says how they lie; nil where they do not fit. That
-// is one way they can lie: which card has which is as unknown as who holds them.
-func spread(offered map[string]int64, cards []plan.Card, tables mig.Tables) partition.NodeLayout {
-	if len(offered) == 0 || len(cards) == 0 {
+// spread distributes the instances that a node advertises over its GPUs, as many to each as fit,
+// where no config defines the layout; nil where they do not fit. The result is one possible layout:
+// the real one is as unknown as the allocations.
+func spread(offered map[string]int64, gpus []plan.GPU, tables mig.Tables) partition.NodeLayout {
+	if len(offered) == 0 || len(gpus) == 0 {
 		return nil
 	}
 	left := maps.Clone(offered)
-	out := make(partition.NodeLayout, len(cards))
-	for i := range cards {
-		table, ok := tables.ForModel(cards[i].Model.Name)
+	out := make(partition.NodeLayout, len(gpus))
+	for i := range gpus {
+		table, ok := tables.ForModel(gpus[i].Model.Name)
 		if !ok {
 			return nil
 		}
-		out[i] = partition.CardLayout{MIG: true, Counts: map[string]int{}}
+		out[i] = partition.GPULayout{MIG: true, Counts: map[string]int{}}
 		var have mig.Layout
 		for _, resource := range slices.Sorted(maps.Keys(left)) {
 			name, _ := mig.ProfileOfResource(resource)
 			profile, ok := table.Exact(name)
-			// A card gets its fair share first, so that equal cards stay equal.
-			for share := (left[resource] + int64(len(cards)-i) - 1) / int64(len(cards)-i); ok && share > 0; share-- {
+			// Each GPU gets its share of what is left, so that equal GPUs stay equal.
+			for share := (left[resource] + int64(len(gpus)-i) - 1) / int64(len(gpus)-i); ok && share > 0; share-- {
 				next, fits := table.Arrange(nil, append(mig.Counts(have), mig.Count{Profile: profile, N: 1}))
 				if !fits {
 					break

@@ -10,8 +10,8 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// others are the extended resources of a list that are no accelerators: "rdma/hca".
-// What a device class serves is no amount of a node, and left out.
+// others returns the extended resources of a list that are no accelerators ("rdma/hca"). Resources
+// that a device class serves are no amount of a node, and left out.
 func (c *Claims) others(list corev1.ResourceList) []plan.Resource {
 	var out []plan.Resource
 	for name, q := range list {
@@ -30,8 +30,8 @@ func (c *Claims) others(list corev1.ResourceList) []plan.Resource {
 	return out
 }
 
-// learnOthers gives pools whose template does not say so what the nodes have that
-// they have made: the least of it, where they differ.
+// learnOthers fills in the other resources of pools whose template states none: the minimum over
+// the pool's ready nodes.
 func learnOthers(pools []plan.Pool, nodes []plan.Node) {
 	index := map[string]int{}
 	for i := range pools {

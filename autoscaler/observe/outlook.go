@@ -13,34 +13,34 @@ import (
 	"github.com/gpuscale/gpuscale/plan/forecast"
 )
 
-// Ranger asks Prometheus for the past of series; *prom.Client is one.
+// Ranger runs range queries; *prom.Client implements it.
 type Ranger interface {
 	Range(ctx context.Context, promql string, from, to time.Time, step time.Duration) ([]prom.Line, error)
 }
 
-// Series is what a workload's need is read from: queue depth, requests per second,
+// Series is the signal that a workload's demand is forecast from: queue depth, requests per second,
 // or replicas.
 type Series struct {
 	// Namespace, Kind ("Deployment" or "StatefulSet") and Name of the workload.
 	Namespace, Kind, Name string
-	// Query gives one series, in whatever unit PerReplica of it is what one replica
-	// carries.
+	// Query returns one series. One replica carries PerReplica of its unit.
 	Query      string
 	PerReplica float64
-	// Horizon is how far ahead to look, History how far back, in steps of Step.
+	// Horizon is how far ahead the forecast looks, History the range it learns from, in steps of
+	// Step.
 	Horizon, History, Step time.Duration
 }
 
 func (s Series) key() string { return s.Namespace + "/" + s.Name }
 
-// Outlook is what is expected of a workload.
+// Outlook is a workload's forecast.
 type Outlook struct {
 	Series
 	forecast.Forecast
 }
 
-// Outlooks asks for the past and looks ahead in the background, since that takes
-// longer than a round may. What was said is as old as its newest value.
+// Outlooks queries the history and forecasts in the background, since that takes longer than a
+// reconcile may. A forecast is as old as its newest value.
 type Outlooks struct {
 	ranger Ranger
 	series []Series
@@ -52,8 +52,7 @@ type Outlooks struct {
 	failed map[string]string
 }
 
-// NewOutlooks returns Outlooks over these series, asked for every so often once it
-// runs.
+// NewOutlooks returns Outlooks over these series, which Run updates once per interval.
 func NewOutlooks(r Ranger, series []Series, every time.Duration, log *slog.Logger) *Outlooks {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -61,7 +60,7 @@ func NewOutlooks(r Ranger, series []Series, every time.Duration, log *slog.Logge
 	return &Outlooks{ranger: r, series: series, every: every, log: log, latest: map[string]Outlook{}, failed: map[string]string{}}
 }
 
-// Run looks ahead until ctx ends. It always returns nil.
+// Run updates the forecasts until ctx ends. It always returns nil.
 func (o *Outlooks) Run(ctx context.Context) error {
 	if o.ranger == nil || len(o.series) == 0 {
 		<-ctx.Done()
@@ -79,7 +78,7 @@ func (o *Outlooks) Run(ctx context.Context) error {
 	}
 }
 
-// Once looks ahead from now, once for each series.
+// Once updates the forecast of each series at now.
 func (o *Outlooks) Once(ctx context.Context, now time.Time) {
 	for _, s := range o.series {
 		found := o.ahead(ctx, s, now)
@@ -89,20 +88,20 @@ func (o *Outlooks) Once(ctx context.Context, now time.Time) {
 		o.mu.Lock()
 		key := s.Kind + "/" + s.key()
 		o.latest[key] = found
-		said := ""
+		why := ""
 		if !found.Enough {
-			said = found.Why
+			why = found.Why
 		}
-		news := said != o.failed[key]
-		o.failed[key] = said
+		news := why != o.failed[key]
+		o.failed[key] = why
 		o.mu.Unlock()
-		if news && said != "" {
-			o.log.Warn("no forecast", "workload", key, "why", said)
+		if news && why != "" {
+			o.log.Warn("no forecast", "workload", key, "why", why)
 		}
 	}
 }
 
-// ahead makes one outlook. What stands in its way is said in it.
+// ahead makes one Outlook. A failure is its Reason and Why.
 func (o *Outlooks) ahead(ctx context.Context, s Series, now time.Time) Outlook {
 	none := func(format string, args ...any) Outlook {
 		return Outlook{s, forecast.Forecast{At: now.Add(s.Horizon), Horizon: s.Horizon, Reason: forecast.NoData, Why: fmt.Sprintf(format, args...)}}
@@ -110,7 +109,7 @@ func (o *Outlooks) ahead(ctx context.Context, s Series, now time.Time) Outlook {
 	lines, err := o.ranger.Range(ctx, s.Query, now.Add(-s.History), now, s.Step)
 	switch {
 	case err != nil:
-		return none("Prometheus did not say: %v", err)
+		return none("Prometheus does not answer: %v", err)
 	case len(lines) == 0:
 		return none("the query has no series: %s", s.Query)
 	case len(lines) > 1:
@@ -123,8 +122,7 @@ func (o *Outlooks) ahead(ctx context.Context, s Series, now time.Time) Outlook {
 	return Outlook{s, forecast.Make(points, forecast.Ask{Now: now, Horizons: []time.Duration{s.Horizon}, Step: s.Step})[0]}
 }
 
-// Latest returns what was said last, in the order of the series; those that have not
-// been asked for yet are left out.
+// Latest returns the latest forecasts in the order of the series; series without one are left out.
 func (o *Outlooks) Latest() []Outlook {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -137,8 +135,8 @@ func (o *Outlooks) Latest() []Outlook {
 	return out
 }
 
-// replicas turns an outlook into replicas, low, expected and high, with its mean
-// error as a share. The sentence says why there are none.
+// replicas turns a forecast into replicas: low, expected and high, with its mean error as a share.
+// unsure is the reason why there are none.
 func (o Outlook) replicas() (low, expected, high, share float64, unsure string) {
 	if !o.Enough {
 		return 0, 0, 0, 0, o.Why

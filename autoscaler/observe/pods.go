@@ -8,19 +8,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/resource"
 
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/internal/kube"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// ConvertPod is Claims.ConvertPod without any claims.
+// ConvertPod is Claims.ConvertPod without claims.
 func ConvertPod(p *corev1.Pod) plan.Pod { return (*Claims)(nil).ConvertPod(p) }
 
-// ConvertPod returns a pod as the planner sees it. Demand that no dialect can
-// read is left zero, and Unreadable says why. Evictable does not know of budgets.
+// ConvertPod returns the planner's view of a pod. Demand that no dialect can read is zero, and
+// Unreadable has the reason. Evictable does not consider budgets.
 func (c *Claims) ConvertPod(p *corev1.Pod) plan.Pod {
-	// As the scheduler counts: init containers, sidecars, overhead, pod-level
-	// resources, and of what is being resized in place the larger.
+	// As the scheduler counts: init containers, sidecars, overhead, pod-level resources, and the
+	// larger value during an in-place resize.
 	requests := resource.PodRequests(p, resource.PodResourcesOptions{
 		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
 	})
@@ -40,11 +41,11 @@ func (c *Claims) ConvertPod(p *corev1.Pod) plan.Pod {
 	if p.Spec.Priority != nil {
 		out.Priority = *p.Spec.Priority
 	}
-	if wants, err := c.demandOfPod(p); err != nil {
+	if requested, err := c.demandOfPod(p); err != nil {
 		out.Unreadable = err.Error()
 	} else {
-		out.Demand = wants.Demand
-		out.Affinity = onProducts(out.Affinity, wants.products)
+		out.Demand = requested.Demand
+		out.Affinity = onProducts(out.Affinity, requested.products)
 	}
 	for _, t := range p.Spec.Tolerations {
 		out.Tolerations = append(out.Tolerations, plan.Toleration{
@@ -58,7 +59,7 @@ func (c *Claims) ConvertPod(p *corev1.Pod) plan.Pod {
 	return out
 }
 
-// scheduled reads what the scheduler said. A gated pod is not its business yet.
+// scheduled reads the PodScheduled condition. A gated pod is not unschedulable.
 func scheduled(p *corev1.Pod, out *plan.Pod) {
 	for _, c := range p.Status.Conditions {
 		if c.Type != corev1.PodScheduled || c.Status != corev1.ConditionFalse {
@@ -71,8 +72,8 @@ func scheduled(p *corev1.Pod, out *plan.Pod) {
 	}
 }
 
-// owner names the controller for people. A ReplicaSet of a Deployment is named
-// after it and the pod's template hash.
+// owner returns the controller for display. A ReplicaSet of a Deployment is named after it and the
+// pod's template hash.
 func owner(p *corev1.Pod) string {
 	ref := metav1.GetControllerOfNoCopy(p)
 	if ref == nil {
@@ -85,21 +86,12 @@ func owner(p *corev1.Pod) string {
 	return ref.Kind + "/" + ref.Name
 }
 
-// Annotations by which a pod says whether it may be moved.
-var safeToEvict = []string{"gpuscale.io/safe-to-evict", "cluster-autoscaler.kubernetes.io/safe-to-evict"}
-
 func evictable(p *corev1.Pod) bool {
-	for _, key := range safeToEvict {
-		if p.Annotations[key] == "false" {
-			return false
-		}
-	}
-	return metav1.GetControllerOfNoCopy(p) != nil && !kube.IsDaemon(p)
+	return v1alpha1.SafeToEvict(p) && metav1.GetControllerOfNoCopy(p) != nil && !kube.IsDaemon(p)
 }
 
-// affinity returns the required node affinity. One without any term that could
-// match gives a single term that nothing matches, since an empty list matches
-// everything.
+// affinity returns the required node affinity. If no term can match, it returns a single term that
+// matches nothing, since an empty list matches everything.
 func affinity(p *corev1.Pod) []plan.NodeTerm {
 	a := p.Spec.Affinity
 	if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
@@ -111,7 +103,7 @@ func affinity(p *corev1.Pod) []plan.NodeTerm {
 		for _, e := range t.MatchExpressions {
 			term = append(term, plan.NodeRequirement{Key: e.Key, Operator: string(e.Operator), Values: e.Values})
 		}
-		for _, e := range t.MatchFields { // metadata.name is the only field there is
+		for _, e := range t.MatchFields { // metadata.name is the only field selector
 			term = append(term, plan.NodeRequirement{Key: e.Key, Operator: string(e.Operator), Values: e.Values})
 		}
 		if len(term) > 0 {
@@ -124,9 +116,9 @@ func affinity(p *corev1.Pod) []plan.NodeTerm {
 	return terms
 }
 
-// onProducts adds to every term that the node has cards of each of these products,
-// which the driver names as NVML does. GFD's label has dashes for blanks, and a
-// pool's template may have our own name.
+// onProducts adds the requirement to every term that the node has GPUs of each of these products.
+// The driver uses NVML's names; GFD's label has dashes for blanks, and a pool's template may have
+// our own name.
 func onProducts(terms []plan.NodeTerm, products []string) []plan.NodeTerm {
 	if len(products) == 0 {
 		return terms

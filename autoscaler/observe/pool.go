@@ -13,23 +13,22 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// What a pool gets that does not say.
+// Defaults of GPUNodePool fields.
 const (
 	defaultReadyAfter   = 3 * time.Minute
 	defaultNodeIdle     = 10 * time.Minute
 	defaultInstanceIdle = time.Minute
-	// defaultRepartition is what mig-manager usually takes, most of it the
-	// device plugin's restart.
+	// defaultRepartition is mig-manager's usual duration, most of it the device plugin's restart.
 	defaultRepartition = 30 * time.Second
 )
 
-// pool converts a GPUNodePool; Size is set later, tables are what nodes publish. The error names the field.
+// pool converts a GPUNodePool; Size is set later. The error names the field.
 func (o *Observer) pool(p *v1alpha1.GPUNodePool, listed listed, tables mig.Tables) (plan.Pool, error) {
 	listing, err := listed.Listing, listed.err
 	if err != nil {
 		return plan.Pool{}, err
 	}
-	// The template may be made of what listing learned.
+	// Template may use what List has learned.
 	template, err := o.o.Pools.Template(p, tables)
 	if err != nil {
 		return plan.Pool{}, err
@@ -47,13 +46,13 @@ func (o *Observer) pool(p *v1alpha1.GPUNodePool, listed listed, tables mig.Table
 	if out.InterruptionsPerHour, err = notNegative("spec.interruptionsPerHour", p.Spec.InterruptionsPerHour); err != nil {
 		return plan.Pool{}, err
 	}
-	o.heed(&out, p, listing)
+	o.apply(&out, p, listing)
 	out.MIG, err = poolMIG(p.Spec.MIG, template, tables)
 	return out, err
 }
 
 func poolMIG(spec *v1alpha1.MIG, template plan.Template, tables mig.Tables) (plan.PoolMIG, error) {
-	if spec == nil || len(template.Cards) == 0 {
+	if spec == nil || len(template.GPUs) == 0 {
 		return plan.PoolMIG{}, nil
 	}
 	out := plan.PoolMIG{
@@ -65,7 +64,7 @@ func poolMIG(spec *v1alpha1.MIG, template plan.Template, tables mig.Tables) (pla
 	if len(spec.AllowedProfiles) == 0 {
 		return out, nil
 	}
-	model := template.Cards[0].Model.Name
+	model := template.GPUs[0].Model.Name
 	table, ok := tables.ForModel(model)
 	if !ok {
 		return plan.PoolMIG{}, fmt.Errorf("spec.mig.allowedProfiles: %s has no MIG", model)
@@ -80,7 +79,7 @@ func poolMIG(spec *v1alpha1.MIG, template plan.Template, tables mig.Tables) (pla
 	return out, nil
 }
 
-// notNegative reads a decimal number, 0 where there is none.
+// notNegative reads a decimal number, 0 for nil.
 func notNegative(field string, q *resource.Quantity) (float64, error) {
 	if q == nil {
 		return 0, nil

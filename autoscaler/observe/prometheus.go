@@ -11,52 +11,51 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// Querier asks Prometheus; *prom.Client is one.
+// Querier runs PromQL queries; *prom.Client implements it.
 type Querier interface {
-	// Each gives take every element of the answer to promql at a time (the zero time:
-	// the server's now). Labels hold until take returns; after an error all that was
-	// taken is worth nothing. turn is held while the answer is worked on.
+	// Each calls take for every element of the answer to promql at a time (the zero time: the
+	// server's now). Labels are valid until take returns. After an error, what was taken must be
+	// discarded. turn is locked while the answer is processed.
 	Each(ctx context.Context, promql string, at time.Time, turn sync.Locker, take func(labels [][2][]byte, value float64, at time.Time)) error
 }
 
-// Prometheus asks for Readings in the background, so that a slow server never
-// holds up a round. What it has grows old, and then counts as unknown.
+// Prometheus takes Readings in the background, so that a slow server does not delay a reconcile.
+// Readings grow old, and then count as unknown.
 type Prometheus struct {
 	querier Querier
 	every   time.Duration
 	log     *slog.Logger
 	latest  atomic.Pointer[Readings]
 	failing atomic.Bool
-	quiet   func() bool // whether answers may be older; nil for never
+	idle    func() bool // whether answers may be older; nil for never
 	maxAge  time.Duration
 }
 
-// NewPrometheus returns a reader that asks every so often once it runs.
+// NewPrometheus returns a reader whose Run queries once per interval.
 func NewPrometheus(q Querier, every time.Duration, log *slog.Logger) *Prometheus {
 	return &Prometheus{querier: q, every: every, log: log}
 }
 
-// AskRarely has Run leave out questions while quiet says so, for as long as what was
-// said last is well within maxAge for every node: being quiet makes nothing unknown.
-// It is set before Run.
-func (p *Prometheus) AskRarely(maxAge time.Duration, quiet func() bool) {
-	p.maxAge, p.quiet = maxAge, quiet
+// AskRarely has Run skip queries while idle returns true, as long as the latest answers stay well
+// within maxAge for every node: skipping makes no value unknown. Call it before Run.
+func (p *Prometheus) AskRarely(maxAge time.Duration, idle func() bool) {
+	p.maxAge, p.idle = maxAge, idle
 }
 
-// due reports whether it is time to ask again.
+// due reports whether it is time for the next query.
 func (p *Prometheus) due(now time.Time) bool {
 	last := p.latest.Load()
-	if p.quiet == nil || last == nil || p.failing.Load() || !p.quiet() {
+	if p.idle == nil || last == nil || p.failing.Load() || !p.idle() {
 		return true
 	}
 	taken := now.Sub(last.Taken)
 	return taken >= p.maxAge/3 || last.oldest(p.maxAge)+taken+p.every > p.maxAge*3/4
 }
 
-// Latest returns the last whole set of answers, nil before the first.
+// Latest returns the latest complete set of answers, nil before the first.
 func (p *Prometheus) Latest() *Readings { return p.latest.Load() }
 
-// Run asks until ctx ends. It always returns nil.
+// Run queries until ctx ends. It always returns nil.
 func (p *Prometheus) Run(ctx context.Context) error {
 	tick := time.NewTicker(p.every)
 	defer tick.Stop()
@@ -79,7 +78,7 @@ func (p *Prometheus) once(ctx context.Context) {
 	}
 	if err != nil {
 		if !p.failing.Swap(true) {
-			p.log.Warn("Prometheus does not answer: holders will be unknown", "err", err)
+			p.log.Warn("Prometheus does not answer; allocations become unknown", "err", err)
 		}
 		return
 	}
@@ -89,8 +88,8 @@ func (p *Prometheus) once(ctx context.Context) {
 	p.latest.Store(r)
 }
 
-// Read asks once for everything, at one instant of Prometheus' clock. An answer
-// that came in part is an error: what is missing must not look free.
+// Read queries everything once, at one instant of Prometheus' clock. A partial answer is an error:
+// what is missing must not look free.
 func Read(ctx context.Context, q Querier, now time.Time) (*Readings, error) {
 	const aged = "%[1]s + (time() - timestamp(%[1]s))"
 	in := newIntake(now)
@@ -104,12 +103,13 @@ func Read(ctx context.Context, q Querier, now time.Time) (*Readings, error) {
 		{in.age, fmt.Sprintf(aged, metric.GPUAttributionAgeSeconds.Name)},
 		{in.info, metric.GPUInfo.Name},
 		{in.instanceInfo, metric.GPUInstanceInfo.Name},
-		{in.held, metric.GPUHeld.Name},
+		{in.allocated, metric.GPUHeld.Name},
 		{in.busy, metric.GPUBusyRatio.Name},
 		{in.instanceBusy, metric.GPUInstanceBusyRatio.Name},
 		{in.sampleAge, fmt.Sprintf(aged, metric.GPUSampleAgeSeconds.Name)},
 		{in.healthy, metric.GPUHealthy.Name},
-		// What computes is left out: aged, it would look idle since it was scraped.
+		// Devices that compute are left out: with the age added they would look idle since the
+		// scrape.
 		{in.idle, fmt.Sprintf("("+aged+") and (%[1]s > 0)", metric.GPUIdleSeconds.Name)},
 	} {
 		if n > 0 && at.IsZero() {

@@ -13,7 +13,7 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// membersOf are the Node objects of each pool.
+// membersOf returns the Node objects of each pool.
 func membersOf(nodes []corev1.Node) map[string][]*corev1.Node {
 	out := map[string][]*corev1.Node{}
 	for i := range nodes {
@@ -24,17 +24,17 @@ func membersOf(nodes []corev1.Node) map[string][]*corev1.Node {
 	return out
 }
 
-// listed is what a provider answers about one pool.
+// listed is a provider's answer about one pool.
 type listed struct {
 	pools.Listing
 	err error
 }
 
-// maxListing is how many providers are asked at a time.
+// maxListing bounds the concurrent calls of providers.
 const maxListing = 16
 
-// list asks the providers of all pools, beside each other: a round waits for the
-// slowest and not for all of them one after another.
+// list calls the providers of all pools concurrently: a reconcile waits for the slowest, not for
+// the sum.
 func (o *Observer) list(ctx context.Context, all []v1alpha1.GPUNodePool) []listed {
 	out := make([]listed, len(all))
 	var asking sync.WaitGroup
@@ -54,8 +54,8 @@ func (o *Observer) list(ctx context.Context, all []v1alpha1.GPUNodePool) []liste
 	return out
 }
 
-// learn adds to a pool what its past says: how long its nodes take, and for how
-// long it is left alone after failures.
+// learn adds a pool's history to it: how long its nodes take to come up, and its backoff after
+// failures.
 func (o *Observer) learn(out *plan.Pool, pool *v1alpha1.GPUNodePool, nodes []*corev1.Node) pools.Learned {
 	l := o.o.Pools.Learn(pool, out.Target, nodes)
 	if l.ReadyAfter > 0 {
@@ -65,42 +65,41 @@ func (o *Observer) learn(out *plan.Pool, pool *v1alpha1.GPUNodePool, nodes []*co
 	return l
 }
 
-// said is what a provider said about a pool this round, besides its size.
-type said struct {
-	unnamed bool // no certain node can be taken away
-	// leaving are nodes that it gave notice of, by the end of their providerID: when
-	// it takes them, zero where it only might.
+// providerState is a provider's answer about a pool in this reconcile, without the size.
+type providerState struct {
+	unnamed bool // the provider cannot remove a node by name
+	// leaving are the nodes with an interruption notice, by the last part of their providerID, and
+	// when the provider removes them; zero where it only might.
 	leaving map[string]time.Time
-	going   map[string]bool // nodes that were taken away, likewise
+	going   map[string]bool // nodes that are removed already, by the same key
 }
 
-// heed takes up what a provider says besides its size: a spot price, where the
-// pool names none, whether a node can be taken away by name, and which nodes are
-// about to go or going.
-func (o *Observer) heed(out *plan.Pool, pool *v1alpha1.GPUNodePool, l pools.Listing) {
+// apply records a provider's answer besides the size: the spot price where the pool sets none,
+// whether nodes can be removed by name, and which nodes are leaving or gone.
+func (o *Observer) apply(out *plan.Pool, pool *v1alpha1.GPUNodePool, l pools.Listing) {
 	if pool.Spec.PricePerHour == nil && l.SpotPrice != nil {
 		out.PricePerHour = *l.SpotPrice
 	}
-	s := said{unnamed: l.Unnamed, leaving: map[string]time.Time{}, going: map[string]bool{}}
+	s := providerState{unnamed: l.Unnamed, leaving: map[string]time.Time{}, going: map[string]bool{}}
 	for _, leaving := range l.Leaving {
 		s.leaving[leaving.Instance] = takenAt(leaving)
 	}
 	for _, part := range l.Going {
 		s.going[part] = true
 	}
-	o.said[pool.Name] = s
+	o.providers[pool.Name] = s
 }
 
-// noticed reports whether the node's provider has given notice that it goes.
-// Nothing new belongs there, so it counts as cordoned by somebody else.
+// noticed reports whether the node has an interruption notice. No new pod belongs there, so the
+// node counts as cordoned by others.
 func (o *Observer) noticed(n *corev1.Node) bool {
-	_, noticed := o.said[n.Labels[v1alpha1.NodePoolLabel]].leaving[pools.LastPart(n.Spec.ProviderID)]
+	_, noticed := o.providers[n.Labels[v1alpha1.NodePoolLabel]].leaving[pools.LastPart(n.Spec.ProviderID)]
 	return noticed && n.Spec.ProviderID != ""
 }
 
-// going reports whether the node was taken away and only its Node object is left.
-// The pool's target does not count it any more, so neither may its size: else the
-// pool would look one too large, and what is bought next would be one too many.
+// going reports whether the node is removed and only its Node object is left. The pool's target
+// does not count it any more, so neither may its size: else the next scale-up would add one node
+// too many.
 func (o *Observer) going(n *corev1.Node) bool {
-	return n.Spec.ProviderID != "" && o.said[n.Labels[v1alpha1.NodePoolLabel]].going[pools.LastPart(n.Spec.ProviderID)]
+	return n.Spec.ProviderID != "" && o.providers[n.Labels[v1alpha1.NodePoolLabel]].going[pools.LastPart(n.Spec.ProviderID)]
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
-// aging answers that one exporter's word is so old; it is a double of Prometheus.
+// aging is a fake of Prometheus with one exporter's attribution of a given age.
 type aging struct {
 	age   float64
 	err   error
@@ -28,23 +28,23 @@ func (a *aging) Each(_ context.Context, query string, at time.Time, _ sync.Locke
 	return a.err
 }
 
-// TestAskRarely: while nothing happens Prometheus is asked a third as often as answers
-// may be old, but as ever where they would become too old, or fail.
-func TestAskRarely(t *testing.T) {
+// TestIdlePolling: while idle, Prometheus is queried once per third of the maximum age, but as often
+// as ever when answers would become too old, or fail.
+func TestIdlePolling(t *testing.T) {
 	for name, each := range map[string]struct {
 		prometheus aging
-		quiet      bool
+		idle       bool
 		asked      int // within 61 s
 	}{
 		"as ever":            {aging{age: 5}, false, 31},
-		"quiet":              {aging{age: 5}, true, 7},
+		"idle":               {aging{age: 5}, true, 7},
 		"nearly too old":     {aging{age: 21}, true, 31},
 		"too old already":    {aging{age: 100}, true, 7},
 		"it does not answer": {aging{age: 5, err: prom.ErrUnavailable}, true, 31},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			p := NewPrometheus(&each.prometheus, 2*time.Second, slog.New(slog.DiscardHandler))
-			p.AskRarely(30*time.Second, func() bool { return each.quiet })
+			p.AskRarely(30*time.Second, func() bool { return each.idle })
 			ctx, stop := context.WithTimeout(t.Context(), 61*time.Second)
 			defer stop()
 			if err := p.Run(ctx); err != nil {

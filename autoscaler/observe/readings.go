@@ -8,54 +8,54 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
-// Readings are what the exporters said, through Prometheus. They are immutable
-// once taken. The nil Readings know nothing.
+// Readings are the exporters' samples, read through Prometheus. They are immutable. Nil Readings
+// know nothing.
 type Readings struct {
-	// Taken is when Prometheus was asked, on our clock.
+	// Taken is the time of the query, on our clock.
 	Taken time.Time
 	nodes map[string]*nodeReading
 }
 
-// nodeReading is what one node's exporter said.
+// nodeReading has the samples of one node's exporter.
 type nodeReading struct {
-	age   time.Duration // of the holder map at Taken, scrape included
+	age   time.Duration // of the attribution at Taken, scrape included
 	aged  bool          // age is known
 	taken time.Time     // as the Readings'
-	cards map[int]*cardReading
-	// held counts devices by holder, "namespace/pod".
-	held map[string]int
+	gpus  map[int]*gpuReading
+	// allocated counts devices by pod, "namespace/pod".
+	allocated map[string]int
 }
 
-type cardReading struct {
-	listed    bool // gpu_info or gpu_instance_info knows the card
-	uuid      string
-	model     string
-	mig       bool
-	holders   []string
-	work      work
-	unused    unused
-	health    gpu.Health
-	instances map[string]*instanceReading // by GPU instance id; nil for none
+type gpuReading struct {
+	listed      bool // gpu_info or gpu_instance_info has the GPU
+	uuid        string
+	model       string
+	mig         bool
+	allocatedTo []string
+	work        work
+	unused      unused
+	health      gpu.Health
+	instances   map[string]*instanceReading // by GPU instance id; nil for none
 }
 
 type instanceReading struct {
-	listed  bool
-	profile string
-	start   int // first memory slice, -1 where it is not known
-	uuid    string
-	holders []string
-	work    work
-	unused  unused
+	listed      bool
+	profile     string
+	start       int // first memory slice, -1 if unknown
+	uuid        string
+	allocatedTo []string
+	work        work
+	unused      unused
 }
 
-// work is how busy something is, and how old that is.
+// work is a busy ratio and its age.
 type work struct {
 	ratio       float64
 	age         time.Duration
 	known, aged bool // ratio, age
 }
 
-// busy is unknown where either is.
+// busy is unknown unless ratio and age are known.
 func (w work) busy() sample.Value {
 	if !w.known || !w.aged {
 		return sample.Unknown()
@@ -63,8 +63,7 @@ func (w work) busy() sample.Value {
 	return sample.Known(w.ratio, w.age)
 }
 
-// node returns what is known of a node at now, nil when that is nothing or too
-// old to count.
+// node returns the reading of a node, nil if there is none or it is older than maxAge at now.
 func (r *Readings) node(name string, now time.Time, maxAge time.Duration) *nodeReading {
 	if r == nil {
 		return nil
@@ -76,8 +75,7 @@ func (r *Readings) node(name string, now time.Time, maxAge time.Duration) *nodeR
 	return n
 }
 
-// oldest is the greatest age, when they were taken, of what the nodes said that can
-// still be believed.
+// oldest returns the greatest age at Taken of the nodes' samples that are within maxAge.
 func (r *Readings) oldest(maxAge time.Duration) time.Duration {
 	var age time.Duration
 	for _, n := range r.nodes {
@@ -88,24 +86,24 @@ func (r *Readings) oldest(maxAge time.Duration) time.Duration {
 	return age
 }
 
-// Answers are the vectors that Readings are made of.
+// Answers are the vectors that Readings are built from.
 type Answers struct {
-	Info, InstanceInfo, Held, Age          prom.Vector
+	Info, InstanceInfo, Allocated, Age     prom.Vector
 	Busy, InstanceBusy, SampleAge, Healthy prom.Vector
-	// Idle is how long before Taken what is held has last computed, in seconds;
-	// what computes is not in it.
+	// Idle has, in seconds before Taken, when an allocated device last computed; devices that
+	// compute are left out.
 	Idle prom.Vector
 }
 
-// NewReadings puts answers together that are there as a whole; Read does so as they
-// arrive. Series without the labels that say what they are about are passed over.
+// NewReadings builds Readings from complete answers; Read builds them as they arrive. Series
+// without the labels that identify their subject are skipped.
 func NewReadings(taken time.Time, a Answers) *Readings {
 	in := newIntake(taken)
 	for _, each := range []struct {
 		take   func(*element)
 		vector prom.Vector
 	}{
-		{in.age, a.Age}, {in.info, a.Info}, {in.instanceInfo, a.InstanceInfo}, {in.held, a.Held}, {in.busy, a.Busy},
+		{in.age, a.Age}, {in.info, a.Info}, {in.instanceInfo, a.InstanceInfo}, {in.allocated, a.Allocated}, {in.busy, a.Busy},
 		{in.instanceBusy, a.InstanceBusy}, {in.sampleAge, a.SampleAge}, {in.healthy, a.Healthy}, {in.idle, a.Idle},
 	} {
 		for _, s := range each.vector {

@@ -1,7 +1,6 @@
 package observe
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,116 +12,73 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// reports are what agents have written on their nodes. A report is parsed once,
-// since it changes rarely and there may be one on each of many nodes.
-type reports struct {
-	parsed map[string]parsedReport // by node
-	said   []error                 // of this round, why one is not believed
-}
-
-type parsedReport struct {
-	text string
-	partition.Report
-	err   error
-	round bool // asked for since the last sweep
-}
-
-// reportedCard is what an agent says of a card. What it said about holders is not
-// kept: it may be minutes old.
-type reportedCard struct {
-	known     bool // else the agent could not read the card
+// reportedGPU is an agent's report of a GPU. Its allocations are left out: the report may be
+// minutes old.
+type reportedGPU struct {
+	known     bool // else the agent cannot read the GPU
 	uuid      string
 	mig       bool
 	instances []plan.Instance
 }
 
-// of returns what the node's agent says of its cards, by driver index; nil where it
-// says nothing that can be believed.
-func (r *reports) of(in nodeInput) map[int]reportedCard {
-	text := in.node.Annotations[partition.LayoutAnnotation]
-	if text == "" {
+// reported returns the trusted report of the node's agent, by driver index; nil without one.
+func (o *Observer) reported(in nodeInput, facts *nodeFacts) map[int]reportedGPU {
+	if in.node.Annotations[partition.LayoutAnnotation] == "" {
 		return nil
 	}
-	p, ok := r.parsed[in.node.Name]
-	if !ok || p.text != text {
-		p = parsedReport{text: text}
-		p.Report, p.err = partition.ParseReport(text)
-	}
-	p.round = true
-	if r.parsed == nil {
-		r.parsed = map[string]parsedReport{}
-	}
-	r.parsed[in.node.Name] = p
-	cards, err := believed(in, p)
+	gpus, err := checked(in, facts)
 	if err != nil {
-		r.said = append(r.said, fmt.Errorf("node %s: %w", in.node.Name, err))
-		return nil
+		o.rejected = append(o.rejected, fmt.Errorf("node %s: %w", in.node.Name, err))
 	}
-	return cards
+	return gpus
 }
 
-// sweep forgets nodes that were not asked for since the last time, and returns why
-// reports were not believed.
-func (r *reports) sweep() error {
-	for name, p := range r.parsed {
-		if !p.round {
-			delete(r.parsed, name)
-			continue
-		}
-		p.round = false
-		r.parsed[name] = p
+// checked validates a report against everything else that is known of the node.
+func checked(in nodeInput, facts *nodeFacts) (map[int]reportedGPU, error) {
+	if facts.reportErr != nil {
+		return nil, facts.reportErr
 	}
-	const most = 10 // a thousand old ones are one problem
-	err := errors.Join(r.said[:min(len(r.said), most)]...)
-	r.said = nil
-	return err
-}
-
-// believed checks a report against all else that is known of the node.
-func believed(in nodeInput, p parsedReport) (map[int]reportedCard, error) {
-	if p.err != nil {
-		return nil, p.err
-	}
+	p := facts.report
 	if err := p.Stale(in.node, in.now); err != nil {
 		return nil, err
 	}
 	contradicts := func(format string, args ...any) error {
 		return fmt.Errorf("annotation %s: %s", partition.LayoutAnnotation, fmt.Sprintf(format, args...))
 	}
-	if len(p.Cards) == 0 {
-		return nil, contradicts("no cards: %s", p.Problem)
+	if len(p.GPUs) == 0 {
+		return nil, contradicts("no GPUs: %s", p.Problem)
 	}
-	if n, err := strconv.Atoi(in.node.Labels[countLabel]); err == nil && in.node.Labels[strategyLabel] != "single" && n != len(p.Cards) {
-		return nil, contradicts("%d cards, label %s says %d", len(p.Cards), countLabel, n)
+	if n, err := strconv.Atoi(in.node.Labels[countLabel]); err == nil && in.node.Labels[strategyLabel] != "single" && n != len(p.GPUs) {
+		return nil, contradicts("%d GPUs, label %s says %d", len(p.GPUs), countLabel, n)
 	}
-	out := map[int]reportedCard{}
+	out := map[int]reportedGPU{}
 	offer := map[string]int64{}
-	for _, c := range p.Cards {
-		card := reportedCard{uuid: c.UUID, mig: c.MIG}
+	for _, c := range p.GPUs {
+		device := reportedGPU{uuid: c.UUID, mig: c.MIG}
 		l, known, err := c.Layout(in.tables)
 		if err != nil {
-			return nil, contradicts("card %d: %v", c.Index, err)
+			return nil, contradicts("GPU %d: %v", c.Index, err)
 		}
 		if r := in.readingOf(c.Index); r != nil && r.uuid != "" && c.UUID != "" && r.uuid != c.UUID {
-			return nil, contradicts("card %d is %s, the exporter says %s", c.Index, c.UUID, r.uuid)
+			return nil, contradicts("GPU %d is %s, the exporter says %s", c.Index, c.UUID, r.uuid)
 		}
 		table, ok := in.tables.ForModel(c.Model)
-		if card.known = known && (ok || len(l) == 0); card.known {
+		if device.known = known && (ok || len(l) == 0); device.known {
 			for _, i := range l {
 				offer[mig.ResourceName(table.Name(i.Profile))]++
 			}
-			card.instances = reportedInstances(c, l)
+			device.instances = reportedInstances(c, l)
 		}
-		out[c.Index] = card
+		out[c.Index] = device
 	}
-	if have := instancesOnly(partition.Advertised(in.node)); !beingCut(in.node) && in.node.Labels[strategyLabel] != "single" && !partition.SameOffer(have, offer) {
+	if have := instancesOnly(partition.Advertised(in.node)); !beingRepartitioned(in.node) && in.node.Labels[strategyLabel] != "single" && !partition.SameOffer(have, offer) {
 		return nil, contradicts("%v, the device plugin offers %v", offer, have)
 	}
 	return out, nil
 }
 
-// reportedInstances are the instances of a card, at the places that the report says.
-func reportedInstances(c partition.CardReport, l mig.Layout) []plan.Instance {
+// reportedInstances returns the instances of a GPU at their reported placements.
+func reportedInstances(c partition.GPUReport, l mig.Layout) []plan.Instance {
 	out := make([]plan.Instance, len(l))
 	for i, place := range l {
 		out[i] = plan.Instance{Placement: place, Placed: true}
@@ -135,31 +91,31 @@ func reportedInstances(c partition.CardReport, l mig.Layout) []plan.Instance {
 	return out
 }
 
-// beingCut reports whether a card of the node is: what the device plugin offers is
-// then behind or nothing.
-func beingCut(n *corev1.Node) bool {
-	_, cutting := n.Annotations[partition.RecordAnnotation]
-	return cutting
+// beingRepartitioned reports whether a GPU of the node is being repartitioned: the device plugin's
+// offer is then stale or empty.
+func beingRepartitioned(n *corev1.Node) bool {
+	_, repartitioning := n.Annotations[partition.RecordAnnotation]
+	return repartitioning
 }
 
-// readingOf is what the exporter said of a card, nil for nothing.
-func (in nodeInput) readingOf(index int) *cardReading {
-	if in.reading == nil || in.reading.cards[index] == nil || !in.reading.cards[index].listed {
+// readingOf returns the exporter's samples of a GPU, nil for none.
+func (in nodeInput) readingOf(index int) *gpuReading {
+	if in.reading == nil || in.reading.gpus[index] == nil || !in.reading.gpus[index].listed {
 		return nil
 	}
-	return in.reading.cards[index]
+	return in.reading.gpus[index]
 }
 
-// fromReport gives cards the layouts that the agent reports; false where it does
-// not. Nobody says who holds what.
-func fromReport(in nodeInput, cards []plan.Card, report map[int]reportedCard) bool {
+// fromReport gives GPUs the layouts of the agent's report; false without a report. Allocations are
+// unknown.
+func fromReport(in nodeInput, gpus []plan.GPU, report map[int]reportedGPU) bool {
 	if len(report) == 0 {
 		return false
 	}
 	isMIG := len(instancesOnly(partition.Advertised(in.node))) > 0
-	for i := range cards {
-		c, r := &cards[i], report[cards[i].Index]
-		forgetHolders(c)
+	for i := range gpus {
+		c, r := &gpus[i], report[gpus[i].Index]
+		forgetAllocations(c)
 		c.MIG = isMIG
 		if r.uuid != "" {
 			c.UUID = r.uuid
@@ -171,10 +127,9 @@ func fromReport(in nodeInput, cards []plan.Card, report map[int]reportedCard) bo
 	return true
 }
 
-// place puts what the exporter says of a card and what the agent says together. An
-// instance of which the exporter does not know the place is where the agent says.
-// Where they differ one of them is behind, and nobody knows which.
-func place(c *plan.Card, r reportedCard) {
+// place merges the agent's placements into the exporter's instances. An instance without a
+// placement gets the agent's. Where the two differ one of them is stale, and it is unknown which.
+func place(c *plan.GPU, r reportedGPU) {
 	if !r.known {
 		return
 	}
@@ -200,7 +155,7 @@ func place(c *plan.Card, r reportedCard) {
 		}
 	}
 	for i := range c.Instances {
-		// The last of its kind is at the last place of its kind.
+		// The last instance of its profile has the last placement of that profile.
 		if in := &c.Instances[i]; !in.Placed && unplacedOf(c, in.Profile) == 1 && !take(in, func(plan.Instance) bool { return true }) {
 			same = false
 		}
@@ -209,12 +164,12 @@ func place(c *plan.Card, r reportedCard) {
 		for i := range c.Instances {
 			c.Instances[i].Placed = false
 		}
-		c.HoldersKnown = false
+		c.AllocationKnown = false
 	}
 	slices.SortFunc(c.Instances, func(a, b plan.Instance) int { return a.Placement.Compare(b.Placement) })
 }
 
-func unplacedOf(c *plan.Card, p mig.Profile) int {
+func unplacedOf(c *plan.GPU, p mig.Profile) int {
 	n := 0
 	for i := range c.Instances {
 		if !c.Instances[i].Placed && c.Instances[i].Profile == p {
@@ -224,9 +179,9 @@ func unplacedOf(c *plan.Card, p mig.Profile) int {
 	return n
 }
 
-// cutToNothing reports whether the agent says that all cards are in MIG mode with no
-// instance: such a node has nothing to offer, and is there all the same.
-func cutToNothing(report map[int]reportedCard) bool {
+// allMIGEmpty reports whether the agent reports all GPUs in MIG mode without instances: such a node
+// advertises nothing and is up all the same.
+func allMIGEmpty(report map[int]reportedGPU) bool {
 	for _, r := range report {
 		if !r.known || !r.mig || len(r.instances) > 0 {
 			return false

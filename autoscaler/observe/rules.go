@@ -11,14 +11,13 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// rules turns what pods say about other pods into the planner's groups: the pods of
-// some namespaces that a selector picks, under a name that is the same wherever it
-// is said.
+// rules turns pods' rules about other pods into the planner's groups. A group is the pods in some
+// namespaces that a selector matches; equal groups have equal names.
 type rules struct {
 	namespaces []corev1.Namespace
 	groups     map[string]group
-	byPlace    map[string][]string // groups over a namespace, by name
-	matched    map[string][]string // of labels seen before
+	byPlace    map[string][]string // group names, by namespace
+	matched    map[string][]string // by labels of earlier pods
 }
 
 type group struct {
@@ -30,8 +29,7 @@ func newRules(namespaces []corev1.Namespace) *rules {
 	return &rules{namespaces: namespaces, groups: map[string]group{}, byPlace: map[string][]string{}, matched: map[string][]string{}}
 }
 
-// of writes a pod's own rules into its plan. Only those that the scheduler insists on
-// are rules here.
+// of writes a pod's own rules into its plan, only those that the scheduler enforces.
 func (r *rules) of(namespace string, has map[string]string, spec *corev1.PodSpec, out *plan.Pod) {
 	for i := range spec.TopologySpreadConstraints {
 		c := &spec.TopologySpreadConstraints[i]
@@ -62,7 +60,7 @@ func (r *rules) terms(namespace string, has map[string]string, terms []corev1.Po
 	return out
 }
 
-// over are the namespaces of a term: those named, those selected, else the pod's own.
+// over returns the namespaces of a term: those named and those selected, else the pod's own.
 func (r *rules) over(namespace string, t *corev1.PodAffinityTerm) []string {
 	if len(t.Namespaces) == 0 && t.NamespaceSelector == nil {
 		return []string{namespace}
@@ -79,8 +77,8 @@ func (r *rules) over(namespace string, t *corev1.PodAffinityTerm) []string {
 	return slices.Compact(all)
 }
 
-// group notes a group and returns its name. A selector that cannot be read picks
-// nobody, as for the scheduler.
+// group records a group and returns its name. An invalid selector matches nothing, as for the
+// scheduler.
 func (r *rules) group(namespaces []string, s *metav1.LabelSelector, has map[string]string, same, other []string) string {
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {
@@ -94,7 +92,7 @@ func (r *rules) group(namespaces []string, s *metav1.LabelSelector, has map[stri
 	}
 	text := selector.String()
 	if selector == labels.Nothing() || err != nil {
-		text = "nobody"
+		text = "none"
 	}
 	name := strings.Join(namespaces, ",") + "/" + text
 	if _, known := r.groups[name]; !known {
@@ -106,7 +104,7 @@ func (r *rules) group(namespaces []string, s *metav1.LabelSelector, has map[stri
 	return name
 }
 
-// narrowed adds to a selector that a label has, or has not, the pod's own value.
+// narrowed adds the requirement that a label has, or has not, the pod's own value.
 func narrowed(s labels.Selector, key, operator string, has map[string]string) labels.Selector {
 	value, ok := has[key]
 	if !ok {
@@ -120,13 +118,13 @@ func narrowed(s labels.Selector, key, operator string, has map[string]string) la
 	return s.Add(requirements...)
 }
 
-// in returns the groups that a pod is counted in, once all rules are known.
+// in returns the groups that a pod belongs to, once all rules are known.
 func (r *rules) in(namespace string, has map[string]string) []string {
 	names := r.byPlace[namespace]
 	if len(names) == 0 {
 		return nil
 	}
-	// Pods of one owner have the same labels, mostly.
+	// Pods of one owner mostly have the same labels.
 	key := namespace + "\x00" + labels.Set(has).String()
 	if out, ok := r.matched[key]; ok {
 		return out

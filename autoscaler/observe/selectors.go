@@ -8,16 +8,16 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 )
 
-// selected is what CEL selectors say about a device, as far as they are of the
-// forms that drivers document: equalities joined by &&.
+// selected is what CEL selectors require of a device, as far as they have the forms that drivers
+// document: equalities joined by &&.
 type selected struct {
 	driver     string
 	attributes map[string]map[string]string // by domain and name
 	unread     error                        // the first selector of another form
 }
 
-// readSelectors reads the selectors of a device class and of a request together: a
-// device must satisfy them all.
+// readSelectors reads the selectors of a device class and of a request together: a device must
+// satisfy all of them.
 func readSelectors(lists ...[]resourcev1.DeviceSelector) selected {
 	s := selected{attributes: map[string]map[string]string{}}
 	for _, list := range lists {
@@ -38,18 +38,18 @@ func (s *selected) fail(err error) {
 	}
 }
 
-// expression reads one expression. What comes before a term of another form is
-// taken all the same, since a device must satisfy that too; the driver, above all.
+// expression reads one expression. Terms beside an unsupported one are read too, since a device
+// must satisfy them as well; the driver above all.
 func (s *selected) expression(text string) {
 	for _, term := range conjunction(tokens(text)) {
 		if !s.term(term) {
-			s.fail(fmt.Errorf("selector %q: %q says more than can be read here", strings.TrimSpace(text), strings.Join(term, " ")))
+			s.fail(fmt.Errorf("selector %q: %q is not supported", strings.TrimSpace(text), strings.Join(term, " ")))
 		}
 	}
 }
 
-// tokens splits an expression into words, quoted strings and signs; "==", "&&" and
-// "||" are one. What is no CEL at all gives tokens that no form matches.
+// tokens splits an expression into words, quoted strings and signs; "==", "&&" and "||" are one
+// token. Input that is not CEL gives tokens that match no form.
 func tokens(text string) []string {
 	var sc scanner.Scanner
 	sc.Init(strings.NewReader(text))
@@ -81,8 +81,8 @@ func untilQuote(sc *scanner.Scanner) string {
 	return b.String()
 }
 
-// conjunction splits tokens at every && that nothing is around. What binds looser,
-// an alternative or a choice, makes none of its parts certain.
+// conjunction splits tokens at every top-level &&. An alternative or a conditional binds looser,
+// and makes none of its parts certain.
 func conjunction(words []string) [][]string {
 	for len(words) > 1 && words[0] == "(" && closing(words) == len(words)-1 {
 		words = words[1 : len(words)-1]
@@ -112,7 +112,7 @@ func conjunction(words []string) [][]string {
 	return out
 }
 
-// closing is the index of the bracket that closes the first one, -1 for none.
+// closing returns the index of the bracket that closes the first one, -1 for none.
 func closing(words []string) int {
 	depth := 0
 	for i, w := range words {
@@ -131,8 +131,8 @@ func opens(word string) bool { return word == "(" || word == "[" || word == "{" 
 
 func closes(word string) bool { return word == ")" || word == "]" || word == "}" }
 
-// term takes one term in, false for a form that is not known here: an equality
-// either way round, or being the only one of a list.
+// term reads one term, false for an unsupported form. Supported are an equality in either order,
+// and membership in a list of one.
 func (s *selected) term(words []string) bool {
 	domain, name, rest := path(words)
 	if name == "" && len(words) > 2 && words[1] == "==" { // literal == path
@@ -155,8 +155,8 @@ func (s *selected) term(words []string) bool {
 	return s.equal(domain, name, value)
 }
 
-// equal notes that an attribute, or without a domain the driver, has a value; false
-// where it would have two.
+// equal records the value of an attribute, or of the driver without a domain; false if it has
+// another value already.
 func (s *selected) equal(domain, name, value string) bool {
 	if domain == "" {
 		if value == "" || s.driver != "" && s.driver != value {
@@ -175,9 +175,8 @@ func (s *selected) equal(domain, name, value string) bool {
 	return true
 }
 
-// path reads device.driver, which has no domain, or
-// device.attributes['domain'].name, and returns what comes after it; no name for
-// neither.
+// path reads device.driver, which has no domain, or device.attributes['domain'].name, and returns
+// the tokens after it; no name for neither.
 func path(words []string) (domain, name string, rest []string) {
 	if len(words) >= 3 && strings.Join(words[:3], "") == "device.driver" {
 		return "", "driver", words[3:]

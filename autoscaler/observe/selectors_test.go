@@ -22,13 +22,13 @@ func TestReadSelectors(t *testing.T) {
 		driver     string
 		attributes map[string]string // of gpu.nvidia.com
 	}{
-		// As the DRA driver's device classes and demos have them.
+		// As in the DRA driver's device classes and demos.
 		{"device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'", "gpu.nvidia.com", map[string]string{"type": "gpu"}},
 		{"device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'mig' && device.attributes['gpu.nvidia.com'].profile == '1g.12gb'",
 			"gpu.nvidia.com", map[string]string{"type": "mig", "profile": "1g.12gb"}},
 		{"device.attributes['gpu.nvidia.com'].profile == '3g.40gb'", "", map[string]string{"profile": "3g.40gb"}},
 		{"device.attributes['gpu.nvidia.com'].productName == 'NVIDIA A100-SXM4-80GB'", "", map[string]string{"productName": "NVIDIA A100-SXM4-80GB"}},
-		// The same in other words.
+		// Equivalent forms.
 		{`device.attributes["gpu.nvidia.com"].profile == "1g.10gb+me"`, "", map[string]string{"profile": "1g.10gb+me"}},
 		{`device.attributes["gpu.nvidia.com"]["profile"] == "3g.40gb"`, "", map[string]string{"profile": "3g.40gb"}},
 		{"'gpu.nvidia.com' == device.driver", "gpu.nvidia.com", nil},
@@ -46,7 +46,7 @@ func TestReadSelectors(t *testing.T) {
 	}
 }
 
-func TestSelectorsThatSayMore(t *testing.T) {
+func TestUnsupportedSelectors(t *testing.T) {
 	for _, expression := range []string{
 		"device.attributes['gpu.nvidia.com'].productName.lowerAscii().matches('^.*a100.*$')",
 		"device.attributes['gpu.nvidia.com'].productName.lowerAscii().matches('^.*a100.*$')\n&&\n(device.attributes['gpu.nvidia.com'].index == 0 ||\ndevice.attributes['gpu.nvidia.com'].index == 2)",
@@ -71,23 +71,23 @@ func TestSelectorsThatSayMore(t *testing.T) {
 		"true",
 		"",
 	} {
-		if s := readSelectors(cel(expression)); s.unread == nil || !strings.Contains(s.unread.Error(), "says more than can be read here") {
+		if s := readSelectors(cel(expression)); s.unread == nil || !strings.Contains(s.unread.Error(), "is not supported") {
 			t.Errorf("%q: got %+v", expression, s)
 		}
 	}
 	if s := readSelectors([]resourcev1.DeviceSelector{{}}); s.unread == nil {
 		t.Error("a selector in another language was read")
 	}
-	// What can be read beside it is known all the same.
+	// The supported terms beside it are read all the same.
 	s := readSelectors(cel("device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'", "device.attributes['gpu.nvidia.com'].index == 0"))
 	if s.unread == nil || s.driver != "gpu.nvidia.com" || s.attributes["gpu.nvidia.com"]["type"] != "gpu" {
 		t.Errorf("got %+v", s)
 	}
 }
 
-// TestNothingUncertainIsTaken: a driver that is only one of two possibilities must
-// not pass for one that has no accelerators.
-func TestNothingUncertainIsTaken(t *testing.T) {
+// TestAlternativesAreUncertain: a driver that is only one of two alternatives must not hide an
+// accelerator.
+func TestAlternativesAreUncertain(t *testing.T) {
 	const gpu, nic, rdma = "device.driver == 'gpu.nvidia.com'", "device.driver == 'dra.net'", "device.attributes['dra.net'].rdma == 'yes'"
 	for _, expression := range []string{
 		gpu + " || " + rdma + " && " + nic,
@@ -105,8 +105,8 @@ func TestNothingUncertainIsTaken(t *testing.T) {
 	}
 }
 
-// FuzzSelectors: an expression says as much in brackets, in another's company and
-// on the other side of &&; and one of two alternatives is never taken for certain.
+// FuzzSelectors: an expression has the same meaning in brackets and joined with itself by &&; one
+// of two alternatives is never certain.
 func FuzzSelectors(f *testing.F) {
 	f.Add("device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'")
 	f.Add("device.attributes[\"a\"][\"b\"] == \"c\"")
@@ -121,14 +121,14 @@ func FuzzSelectors(f *testing.F) {
 		same := "device.driver == 'same'"
 		for _, other := range []string{"(" + expression + ")", "(" + expression + ") && (" + expression + ")"} {
 			if again := readSelectors(cel(other)); !reflect.DeepEqual(again, s) {
-				t.Fatalf("%q says %+v, and %q says %+v", expression, s, other, again)
+				t.Fatalf("%q gives %+v, and %q gives %+v", expression, s, other, again)
 			}
 		}
 		if either := readSelectors(cel("(" + expression + ") || " + same)); either.unread == nil || either.driver != "" || len(either.attributes) > 0 {
 			t.Fatalf("one of two is taken for certain: %+v", either)
 		}
 		if s.driver == "" && len(s.attributes) == 0 {
-			t.Fatalf("%q is read and says nothing", expression)
+			t.Fatalf("%q is read without a result", expression)
 		}
 	})
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/observe/ledger"
 )
 
-// shares is what says how much whom may have, and what pods are made with.
+// shares are the objects that limit tenants, and the defaults that pods are created with.
 type shares struct {
 	namespaces     []corev1.Namespace
 	ranges         []corev1.LimitRange
@@ -31,7 +31,7 @@ type shares struct {
 	ledger         *ledger.Ledger
 }
 
-// share puts quotas into the Snapshot.
+// share adds quotas to the Snapshot.
 func (o *Observer) share(c *cluster, out *Observation) {
 	c.ledger = ledger.New(ledger.Input{
 		Quotas: c.quotas, ResourceQuotas: c.resourceQuotas, Namespaces: c.namespaces, Objects: c.foreign,
@@ -41,7 +41,7 @@ func (o *Observer) share(c *cluster, out *Observation) {
 	o.warnForeign(c)
 }
 
-// readShares reads what says how much whom may have, and what pods are made with.
+// readShares lists the objects of shares.
 func (o *Observer) readShares(ctx context.Context, c *cluster) error {
 	var namespaces corev1.NamespaceList
 	var ranges corev1.LimitRangeList
@@ -68,7 +68,7 @@ func (o *Observer) readShares(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// warn logs what is wrong with a subject when that changes.
+// warn logs the problem of a subject when it changes.
 func (o *Observer) warn(subject string, err error) {
 	text := ""
 	if err != nil {
@@ -79,12 +79,12 @@ func (o *Observer) warn(subject string, err error) {
 	}
 	o.warned[subject] = text
 	if err != nil {
-		o.o.Log.Warn("cannot be read as it stands", "what", subject, "err", err)
+		o.o.Log.Warn("invalid input", "what", subject, "err", err)
 	}
 }
 
-// warnForeign says which objects of other people cannot be read, and which of their
-// quotas are wrong: they have no status of ours to say it in.
+// warnForeign logs which objects of other projects' APIs cannot be read, and which of their quotas
+// are invalid: they have no status field for our conditions.
 func (o *Observer) warnForeign(c *cluster) {
 	var errs []error
 	for _, objects := range c.foreign {
@@ -98,6 +98,11 @@ func (o *Observer) warnForeign(c *cluster) {
 		errs = append(errs, fmt.Errorf("%s: %w", of, err))
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-	const most = 10 // a thousand broken ones are one problem
-	o.warn("gangs and quotas", errors.Join(errs[:min(len(errs), most)]...))
+	o.warn("gangs and quotas", few(errs))
+}
+
+// few joins at most the first of many problems.
+func few(errs []error) error {
+	const most = 10
+	return errors.Join(errs[:min(len(errs), most)]...)
 }

@@ -18,13 +18,11 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
-	"github.com/gpuscale/gpuscale/autoscaler/partition"
-	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// neighbour puts an object of another API into the world.
+// neighbour adds an object of another API to the world.
 func (w *world) neighbour(k foreign.Kind, text string) {
 	w.t.Helper()
 	var u unstructured.Unstructured
@@ -43,9 +41,9 @@ func (w *world) neighbour(k foreign.Kind, text string) {
 	w.o.o.Foreign = func() (foreign.Objects, error) { return had, nil }
 }
 
-// TestTemplatesAreAsTheAPIServerWouldMakeThem: LimitRange defaults, the priority of
-// a class, and the rules of the template reach pods that nobody has made yet.
-func TestTemplatesAreAsTheAPIServerWouldMakeThem(t *testing.T) {
+// TestTemplatesGetDefaults: LimitRange defaults, the priority of a class, and
+// the rules of the template apply to pods that do not exist yet.
+func TestTemplatesGetDefaults(t *testing.T) {
 	w := newWorld(t, pool("p"),
 		&corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: "l"}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
 			Type: corev1.LimitTypeContainer, DefaultRequest: corev1.ResourceList{"cpu": resource.MustParse("3")},
@@ -73,7 +71,7 @@ spec:
 	p := out.Pods[0]
 	if !p.Unmade || !p.Unschedulable || p.CPUMilli != 3000 || p.Priority != 700 || p.Tenant != "team" || p.Gang != "chat/lws/vllm/0" || p.GangMin != 2 ||
 		fmt.Sprint(p.Demand) != "3g.40gb×1" || fmt.Sprint(p.Others) != "[{rdma/hca 2}]" {
-		t.Errorf("%+v, wants %s", p, p.Demand)
+		t.Errorf("%+v, requests %s", p, p.Demand)
 	}
 	if len(p.Groups) != 1 || len(p.Spread) != 1 || p.Spread[0].Group != p.Groups[0] {
 		t.Errorf("groups %q, spread %+v", p.Groups, p.Spread)
@@ -83,9 +81,9 @@ spec:
 	}
 }
 
-// TestHalfAGangIsNotLookedAt: while other APIs have not been listed nothing is
-// decided, since members of a gang would look like single pods.
-func TestHalfAGangIsNotLookedAt(t *testing.T) {
+// TestNoObservationBeforeForeignObjects: until other APIs are listed nothing is decided, since members of a
+// gang would look like single pods.
+func TestNoObservationBeforeForeignObjects(t *testing.T) {
 	w := newWorld(t, pool("p"))
 	w.o.o.Foreign = func() (foreign.Objects, error) { return nil, foreign.ErrNotYet }
 	if _, err := w.o.Observe(t.Context(), start); !errors.Is(err, foreign.ErrNotYet) {
@@ -93,8 +91,8 @@ func TestHalfAGangIsNotLookedAt(t *testing.T) {
 	}
 }
 
-// TestTopologyRules: what one pod says of others is the same group wherever it is
-// said, and pods of other namespaces are in it only where they are meant.
+// TestTopologyRules: a rule of one pod about others has one group wherever it occurs, and pods of
+// other namespaces are in it only where selected.
 func TestTopologyRules(t *testing.T) {
 	term := func(namespaces ...string) []corev1.PodAffinityTerm {
 		return []corev1.PodAffinityTerm{{TopologyKey: "host", Namespaces: namespaces, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}}}}
@@ -128,8 +126,8 @@ func TestTopologyRules(t *testing.T) {
 	}
 }
 
-// TestOthers: what is neither CPU nor GPU bounds, too; a pool's nodes teach it what
-// a new one will have.
+// TestOthers: other extended resources are counted too; a pool's nodes define what a new one will
+// have.
 func TestOthers(t *testing.T) {
 	n := node("n", halves(2))
 	n.Status.Allocatable["rdma/hca"] = resource.MustParse("8")
@@ -138,45 +136,18 @@ func TestOthers(t *testing.T) {
 	w := newWorld(t, pool("p"), n, m)
 	out := w.at(0)
 	if got := fmt.Sprint(out.Pools[0].Template.Others); got != "[{rdma/hca 4}]" {
-		t.Errorf("a new node is taken to have %s", got)
+		t.Errorf("a new node has %s", got)
 	}
 	for _, n := range out.Nodes {
 		if len(n.Others) != 1 || n.Others[0].Name != "rdma/hca" {
-			t.Errorf("%s has %v: MIG resources are cards, not others", n.Name, n.Others)
+			t.Errorf("%s has %v: MIG resources are GPUs, not others", n.Name, n.Others)
 		}
 	}
 }
 
-// TestPublishedTables: what an agent publishes is in the Snapshot, and a broken one
-// is passed over.
-func TestPublishedTables(t *testing.T) {
-	table, ok := mig.ForModel("H100-80GB")
-	if !ok {
-		t.Fatal("no table")
-	}
-	spec := table.Spec()
-	spec.Model = "X900"
-	text, err := partition.FormatTables([]mig.Spec{spec})
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, broken := node("n", halves(2)), node("broken", halves(2))
-	n.Annotations = map[string]string{partition.TableAnnotation: text}
-	broken.Annotations = map[string]string{partition.TableAnnotation: strings.Repeat("x", 1<<20)}
-	w := newWorld(t, pool("p"), n, broken)
-	for range 2 { // the second time from memory
-		if out := w.at(0); len(out.Tables) != 1 || out.Tables[0].Model() != "X900" {
-			t.Errorf("tables %v", out.Tables)
-		}
-	}
-	if said := w.o.warned["MIG tables"]; !strings.Contains(said, "node broken: annotation gpuscale.io/mig-table: 1048576 bytes") {
-		t.Errorf("said %q", said)
-	}
-}
-
-// TestQuotaProblemsStopNothing: a circle of quotas is said of them, and everything
-// else is as before.
-func TestQuotaProblemsStopNothing(t *testing.T) {
+// TestQuotaProblemsAreIsolated: a circle of quotas is reported for them, and everything else is
+// unaffected.
+func TestQuotaProblemsAreIsolated(t *testing.T) {
 	q := func(name, parent string) *v1alpha1.GPUQuota {
 		return &v1alpha1.GPUQuota{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.GPUQuotaSpec{Parent: parent, Amounts: []v1alpha1.QuotaAmount{{Model: "any"}}}}
 	}
@@ -194,8 +165,8 @@ func (p past) Range(_ context.Context, promql string, _, _ time.Time, _ time.Dur
 	return p(promql)
 }
 
-// TestForecasts: a series becomes replicas of its workload, and what cannot be known
-// is said rather than zero.
+// TestForecasts: a series becomes replicas of its workload; what is unknown has a reason and is not
+// zero.
 func TestForecasts(t *testing.T) {
 	steady := func(string) ([]prom.Line, error) {
 		var l prom.Line
@@ -209,11 +180,11 @@ func TestForecasts(t *testing.T) {
 		after  time.Duration
 		unsure string
 	}{
-		"steady":        {past: steady},
-		"away":          {past: func(string) ([]prom.Line, error) { return nil, prom.ErrUnavailable }, unsure: "Prometheus did not say: "},
-		"nothing":       {past: func(string) ([]prom.Line, error) { return nil, nil }, unsure: "the query has no series"},
-		"two":           {past: func(string) ([]prom.Line, error) { return make([]prom.Line, 2), nil }, unsure: "put sum() around it"},
-		"long not said": {past: steady, after: time.Hour, unsure: "overdue"},
+		"steady":  {past: steady},
+		"away":    {past: func(string) ([]prom.Line, error) { return nil, prom.ErrUnavailable }, unsure: "Prometheus does not answer: "},
+		"nothing": {past: func(string) ([]prom.Line, error) { return nil, nil }, unsure: "the query has no series"},
+		"two":     {past: func(string) ([]prom.Line, error) { return make([]prom.Line, 2), nil }, unsure: "put sum() around it"},
+		"overdue": {past: steady, after: time.Hour, unsure: "overdue"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, pool("p"))
@@ -243,16 +214,16 @@ spec: {template: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/
 	}
 }
 
-// TestAResourceQuotaHoldsBesideAGPUQuota: what the API server would not let be made is
-// not bought for, whatever other quota admits it, and the answer names the quota.
-func TestAResourceQuotaHoldsBesideAGPUQuota(t *testing.T) {
+// TestResourceQuotaBesideGPUQuota: no node is added for pods that the API server would
+// refuse, whatever other quota admits them, and the verdict names the quota.
+func TestResourceQuotaBesideGPUQuota(t *testing.T) {
 	const name = corev1.ResourceName("requests.nvidia.com/gpu")
 	amounts := func(n string) corev1.ResourceList { return corev1.ResourceList{name: resource.MustParse(n)} }
 	large := pool("p")
-	large.Spec.Min, large.Spec.MIG, large.Spec.Template.Cards = 0, nil, 8
+	large.Spec.Min, large.Spec.MIG, large.Spec.Template.GPUs = 0, nil, 8
 	for used, want := range map[string]string{
 		"0": "2 of team",
-		"1": "0 of team, 2 of resourcequota/chat/gpus/no-more/requests.nvidia.com/gpu", // a gang's are made all or not at all
+		"1": "0 of team, 2 of resourcequota/chat/gpus/no-more/requests.nvidia.com/gpu", // a gang's pods are created all or none
 	} {
 		w := newWorld(t, large,
 			&v1alpha1.GPUQuota{ObjectMeta: metav1.ObjectMeta{Name: "team"}, Spec: v1alpha1.GPUQuotaSpec{
@@ -279,7 +250,7 @@ spec: {leaderWorkerTemplate: {size: 2, workerTemplate: {spec: {containers: [{nam
 			t.Errorf("%s used: %s, want %s", used, got, want)
 		}
 		made := plan.Make(out.Snapshot, plan.DefaultPolicy())
-		if bought := len(made.Actions) > 0; bought != (used == "0") {
+		if scaledUp := len(made.Actions) > 0; scaledUp != (used == "0") {
 			t.Errorf("%s used: %s", used, made)
 		}
 		if used != "0" && !strings.Contains(made.String(), "resourcequota/chat/gpus/no-more/requests.nvidia.com/gpu") {

@@ -9,16 +9,15 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// published keeps the MIG tables that nodes publish, since they hardly ever change
-// and cost some time to build.
+// published caches the MIG tables that nodes publish: they rarely change and take time to build.
 type published struct {
 	from   []partition.Publication
 	tables mig.Tables
 	err    error
 }
 
-// of returns the tables of these nodes. The error says of which something is wrong;
-// the others hold.
+// of returns the tables of these nodes. The error names the nodes with an invalid table; the other
+// tables are used.
 func (p *published) of(nodes []corev1.Node) (mig.Tables, error) {
 	from := partition.Publications(nodes)
 	if !slices.Equal(from, p.from) {

@@ -6,15 +6,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 )
 
-// maxKeptAnnotation is the longest annotation that is kept of others, in bytes: what
-// decides anything is short, what tools note about themselves is not.
+// maxKeptAnnotation is the length in bytes of the longest foreign annotation that is kept:
+// annotations that decide anything are short, tools' own records are not.
 const maxKeptAnnotation = 1024
 
-// TrimPods returns what is for the cache of pods: it takes out what no decision depends
-// on, which is most of a pod, and keeps once what thousands of them say alike. What is
-// left is shared by pods, so a pod must neither be written to nor written back.
+// TrimPods returns a transform for the cache of pods: it removes the fields that no decision
+// depends on, which is most of a pod, and interns what thousands of pods share. The result is
+// shared between pods, so a pod must neither be written to nor written back.
 func TrimPods() func(any) (any, error) {
 	specs := &alike{}
 	return func(o any) (any, error) {
@@ -29,12 +31,12 @@ func TrimPods() func(any) (any, error) {
 	}
 }
 
-// trimSpec leaves the lists alone that it is given: they may be another pod's, too.
+// trimSpec does not write to the lists it is given: they may be shared with other pods.
 func trimSpec(s corev1.PodSpec) corev1.PodSpec {
-	s.InitContainers, s.Containers = trimContainers(s.InitContainers), trimContainers(s.Containers)
-	s.EphemeralContainers = nil // they request nothing
+	s.InitContainers, s.Containers = foreign.SlimContainers(s.InitContainers), foreign.SlimContainers(s.Containers)
+	s.EphemeralContainers = nil // they cannot request resources
 	s.Volumes, s.ImagePullSecrets, s.HostAliases, s.DNSConfig, s.SecurityContext, s.ReadinessGates = nil, nil, nil, nil, nil, nil
-	s.Hostname = "" // each pod of a StatefulSet or of an indexed Job has another
+	s.Hostname = "" // differs for each pod of a StatefulSet or indexed Job
 	return s
 }
 
@@ -47,20 +49,7 @@ func trimPodStatus(st *corev1.PodStatus) {
 	st.InitContainerStatuses, st.ContainerStatuses = trimStatuses(st.InitContainerStatuses), trimStatuses(st.ContainerStatuses)
 }
 
-// trimContainers keeps what says how much they want, and when.
-func trimContainers(all []corev1.Container) []corev1.Container {
-	if len(all) == 0 {
-		return nil
-	}
-	out := make([]corev1.Container, len(all))
-	for i := range all {
-		c := &all[i]
-		out[i] = corev1.Container{Name: c.Name, Resources: c.Resources, RestartPolicy: c.RestartPolicy}
-	}
-	return out
-}
-
-// trimStatuses keeps what a resize in place goes by; of most there is nothing.
+// trimStatuses keeps the fields of an in-place resize; most pods have none.
 func trimStatuses(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 	any := false
 	for i := range all {
@@ -74,7 +63,7 @@ func trimStatuses(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 	return all
 }
 
-// stateOf keeps which of the states it is.
+// stateOf keeps only which state it is.
 func stateOf(s corev1.ContainerState) corev1.ContainerState {
 	switch {
 	case s.Running != nil:
@@ -85,8 +74,8 @@ func stateOf(s corev1.ContainerState) corev1.ContainerState {
 	return corev1.ContainerState{}
 }
 
-// TrimNode is for the cache of nodes, as TrimPods for that of pods: the list of images
-// alone is longer than all that is asked of a node.
+// TrimNode is the transform for the cache of nodes, as TrimPods for pods: the list of images alone
+// is longer than all fields that are read.
 func TrimNode(o any) (any, error) {
 	n, ok := o.(*corev1.Node)
 	if !ok {
@@ -103,7 +92,7 @@ func TrimNode(o any) (any, error) {
 	return n, nil
 }
 
-// trimMeta keeps our own annotations whatever their length.
+// trimMeta keeps gpuscale's own annotations at any length.
 func trimMeta(m *metav1.ObjectMeta) {
 	m.ManagedFields = nil
 	m.Namespace = same(m.Namespace)
@@ -120,7 +109,7 @@ func trimMeta(m *metav1.ObjectMeta) {
 	}
 }
 
-// same returns the one copy of a string that is kept for all who say it.
+// same returns the interned copy of a string.
 func same[S ~string](s S) S {
 	if s == "" {
 		return ""
@@ -128,7 +117,7 @@ func same[S ~string](s S) S {
 	return unique.Make(s).Value()
 }
 
-// once has a map's keys and values kept once.
+// once interns a map's keys and values.
 func once(m map[string]string) map[string]string {
 	if len(m) == 0 {
 		return m
@@ -140,7 +129,7 @@ func once(m map[string]string) map[string]string {
 	return out
 }
 
-// onceKeyed has a list's names kept once.
+// onceKeyed interns a list's names.
 func onceKeyed(list corev1.ResourceList) corev1.ResourceList {
 	if len(list) == 0 {
 		return list

@@ -6,24 +6,24 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/sample"
 )
 
-// unused is since when a holder has not computed on what it holds, as the
-// exporter says; the zero value where it does not.
+// unused is since when the pod that a device is allocated to has not computed on it, as reported by
+// the exporter; zero if unknown.
 type unused struct {
-	holder string
-	since  time.Time
+	pod   string
+	since time.Time
 }
 
-// by returns since when these holders have not used what they hold, zero where
-// that is not known of exactly the one there is.
-func (u unused) by(holders []string, measured bool) time.Time {
-	if !measured || len(holders) != 1 || holders[0] != u.holder {
+// by returns since when the device has been unused, zero unless it is allocated to exactly the pod
+// that was reported.
+func (u unused) by(allocatedTo []string, measured bool) time.Time {
+	if !measured || len(allocatedTo) != 1 || allocatedTo[0] != u.pod {
 		return time.Time{}
 	}
 	return u.since
 }
 
-// stillMeasured returns a test for busy ratios of a reading: the idle time beside
-// one counts only while the ratio is no older at now than all that is believed.
+// stillMeasured returns a test for busy ratios of a reading. The idle time beside a ratio counts
+// only while the ratio is no older than maxAge at now.
 func (n *nodeReading) stillMeasured(now time.Time, maxAge time.Duration) func(sample.Value) bool {
 	waited := max(0, now.Sub(n.taken))
 	return func(busy sample.Value) bool {

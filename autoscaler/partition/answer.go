@@ -1,60 +1,59 @@
 package partition
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Actuators that a pool may name.
+// Values of a pool's spec.mig.actuator.
 const (
-	ActuatorManager = "mig-manager" // also what an empty Record.Actuator means
+	ActuatorManager = "mig-manager" // also the meaning of an empty Record.Actuator
 	ActuatorAgent   = "agent"
 )
 
-// AgentAnnotation on a node is its agent's diary of the operation under way: each
-// step stands here before it is done, and in the end what became of it.
+// AgentAnnotation on a node has the progress of its agent's operation: each step before it is done,
+// and the result in the end.
 const AgentAnnotation = "gpuscale.io/mig-agent"
 
-// AgentState is how far an agent has come.
+// AgentState is the progress of an agent's operation.
 type AgentState string
 
 // States of an agent's operation. All but AgentWorking are final.
 const (
 	AgentWorking  AgentState = "working"
-	AgentDone     AgentState = "done"     // the card is as the record wants it
-	AgentRestored AgentState = "restored" // the card is as it was before
-	AgentFailed   AgentState = "failed"   // neither: Message says why
+	AgentDone     AgentState = "done"     // the GPU has the record's target layout
+	AgentRestored AgentState = "restored" // the GPU has its former layout
+	AgentFailed   AgentState = "failed"   // neither: Message has the reason
 )
 
-// Answer is what the agent has to say about a Record.
+// Answer is the agent's answer to a Record.
 type Answer struct {
-	// ID of the record, and the attempt at going back that it is about (0: none).
+	// ID of the record, and the number of the undo attempt (0: none).
 	ID   string `json:"id"`
 	Undo int    `json:"undo,omitempty"`
 
 	State AgentState `json:"state"`
-	// Step being done, or done last: "destroy 1g@4:1".
+	// Step under way, or the last one: "destroy 1g@4:1".
 	Step string `json:"step,omitempty"`
-	// Back is set once the agent goes back by itself; Message says why.
+	// Back is set once the agent goes back by itself; Message has the reason.
 	Back bool `json:"back,omitempty"`
-	// Touched is set before the first change of the card.
+	// Touched is set before the first change of the GPU.
 	Touched bool `json:"touched,omitempty"`
-	// Plugins are the UIDs of the device plugin's pods that still offer the old
-	// layout; empty until they are being replaced.
+	// Plugins are the UIDs of the device plugin's pods that still advertise the old layout; empty
+	// until they are being replaced.
 	Plugins []string `json:"plugins,omitempty"`
-	// Message for people.
+	// Message for users.
 	Message string `json:"message,omitempty"`
 	// At is when this was written.
 	At time.Time `json:"at"`
 }
 
-// Final reports whether nothing more will come of it.
+// Final reports whether the agent has finished the operation.
 func (a Answer) Final() bool { return a.State != AgentWorking }
 
-// About reports whether a is about r as it stands.
+// About reports whether a answers the current attempt of r.
 func (a Answer) About(r Record) bool { return a.ID == r.ID && a.Undo == r.attempt() }
 
 func (r Record) attempt() int {
@@ -64,17 +63,14 @@ func (r Record) attempt() int {
 	return r.Undo.Attempts
 }
 
-// maxAnswerBytes bounds what an agent's annotation is believed to say.
+// maxAnswerBytes bounds an agent's annotation.
 const maxAnswerBytes = 16 << 10
 
 // ParseAnswer reads the annotation's text.
 func ParseAnswer(text string) (Answer, error) {
-	if len(text) > maxAnswerBytes {
-		return Answer{}, fmt.Errorf("annotation %s: %d bytes, at most %d", AgentAnnotation, len(text), maxAnswerBytes)
-	}
 	var a Answer
-	if err := json.Unmarshal([]byte(text), &a); err != nil {
-		return Answer{}, fmt.Errorf("annotation %s: %w", AgentAnnotation, err)
+	if err := parseJSON(AgentAnnotation, text, maxAnswerBytes, &a); err != nil {
+		return Answer{}, err
 	}
 	switch a.State {
 	case AgentWorking, AgentDone, AgentRestored, AgentFailed:
@@ -88,15 +84,9 @@ func ParseAnswer(text string) (Answer, error) {
 }
 
 // String renders the annotation's text.
-func (a Answer) String() string {
-	b, err := json.Marshal(a)
-	if err != nil {
-		return "" // a time beyond year 9999; ParseAnswer refuses the result
-	}
-	return string(b)
-}
+func (a Answer) String() string { return renderJSON(a) }
 
-// answerTo is the agent's answer to r, and whether there is one.
+// answerTo returns the agent's answer to r, if there is one.
 func answerTo(node *corev1.Node, r Record) (Answer, bool) {
 	a, err := ParseAnswer(node.Annotations[AgentAnnotation])
 	return a, err == nil && a.About(r)

@@ -11,17 +11,17 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// ForAgent makes r an operation for the agent of the node with these cards.
-func (r *Record) ForAgent(cards []plan.Card) {
+// ForAgent makes r an operation for the agent of the node with these GPUs.
+func (r *Record) ForAgent(gpus []plan.GPU) {
 	r.Actuator, r.Config, r.Previous = ActuatorAgent, "", ""
-	for _, c := range cards {
-		if c.Index == r.Card {
+	for _, c := range gpus {
+		if c.Index == r.GPU {
 			r.UUID = c.UUID
 		}
 	}
 }
 
-// IsSelected reports whether who is to carry r out has been told to begin.
+// IsSelected reports whether r's actuator has been signalled to begin.
 func (r Record) IsSelected(node *corev1.Node) bool {
 	if r.Actuator == ActuatorAgent {
 		return r.Selected
@@ -29,20 +29,20 @@ func (r Record) IsSelected(node *corev1.Node) bool {
 	return node.Labels[ConfigLabel] == r.Config
 }
 
-// agentPhase reads how far the node's agent has come with r.
+// agentPhase returns the agent's progress with r.
 func agentPhase(node *corev1.Node, r Record) (plan.Phase, string) {
 	a, ok := answerTo(node, r)
 	switch {
 	case r.Undo != nil && ok:
-		return plan.PhaseFailed, fmt.Sprintf("going back, attempt %d, the agent says %s: %s", r.Undo.Attempts, a.State, cmp.Or(a.Message, a.Step))
+		return plan.PhaseFailed, fmt.Sprintf("going back, attempt %d, agent state %s: %s", r.Undo.Attempts, a.State, cmp.Or(a.Message, a.Step))
 	case r.Undo != nil:
 		return plan.PhaseFailed, fmt.Sprintf("going back, attempt %d, the agent has not answered", r.Undo.Attempts)
 	case !r.Selected:
-		return plan.PhasePending, "the agent has not been told to begin"
+		return plan.PhasePending, "the agent has not been signalled to begin"
 	case !ok:
 		return plan.PhasePending, "the node's agent has not answered"
 	case a.State == AgentFailed || a.State == AgentRestored || a.Back:
-		return plan.PhaseFailed, "the agent could not cut the card: " + a.Message
+		return plan.PhaseFailed, "the agent could not repartition the GPU: " + a.Message
 	case a.State == AgentWorking:
 		return plan.PhasePending, "the agent is at: " + a.Step
 	case !Offers(node, r.Expect):
@@ -51,9 +51,9 @@ func agentPhase(node *corev1.Node, r Record) (plan.Phase, string) {
 	return plan.PhaseSucceeded, ""
 }
 
-// undoByAgent asks the node's agent to restore the card, and ends the operation
-// once it has. The agent may be in the middle of a change: nothing ends before it
-// says so, even about what it may never have seen.
+// undoByAgent asks the node's agent to restore the GPU, and ends the operation once the agent has
+// confirmed it. The agent may be in the middle of a change, so nothing ends before it answers, even
+// if it may not have seen the operation.
 func (m *Manager) undoByAgent(ctx context.Context, node *corev1.Node, r Record, now time.Time, patience time.Duration) (done bool, err error) {
 	a, ok := answerTo(node, r)
 	since := r.Started
@@ -64,17 +64,17 @@ func (m *Manager) undoByAgent(ctx context.Context, node *corev1.Node, r Record, 
 	failed := ok && a.State == AgentFailed && elapsed(since, now) >= retryAfter(StateFailed, r.attempt(), patience)
 	switch {
 	case r.Undo == nil && !r.Selected:
-		return true, m.Unmark(ctx, node, r) // it never was begun
+		return true, m.Unmark(ctx, node, r) // it was never begun
 	case ok && a.State == AgentRestored && (Offers(node, r.Was) || r.Undo != nil && waited):
 		return true, m.Unmark(ctx, node, r)
 	case r.Undo != nil && !waited && !failed:
 		return false, nil
 	case r.attempt() >= MaxUndoAttempts:
-		return false, fmt.Errorf("node %s: card %d could not be restored to %s in %d attempts, its agent says %q: the node stays cordoned until annotation %s is removed",
-			node.Name, r.Card, r.Before, r.attempt(), a.Message, RecordAnnotation)
+		return false, fmt.Errorf("node %s: GPU %d could not be restored to %s in %d attempts, agent state %q: the node stays cordoned until annotation %s is removed",
+			node.Name, r.GPU, r.Before, r.attempt(), a.Message, RecordAnnotation)
 	}
 	r.Undo = &Undo{Since: now, Attempts: r.attempt() + 1}
 	return false, m.patch(ctx, node, "having the agent go back on", func(n *corev1.Node) {
-		setAnnotation(n, RecordAnnotation, r.String())
+		setRecord(n, r.String())
 	})
 }

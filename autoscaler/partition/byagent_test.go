@@ -17,7 +17,7 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// agentNode is a node with an operation for its agent, let begin.
+// agentNode is a node with a selected operation for its agent.
 func agentNode() (*corev1.Node, Record) {
 	r := Record{ID: "op", Model: "H100-80GB", Actuator: ActuatorAgent, Target: "3g.40gb@0", Before: "1g.10gb@0",
 		Expect: map[string]int64{"nvidia.com/mig-3g.40gb": 1}, Was: map[string]int64{"nvidia.com/mig-1g.10gb": 1},
@@ -26,6 +26,12 @@ func agentNode() (*corev1.Node, Record) {
 	n.Spec.Unschedulable = true
 	offer(n, "nvidia.com/mig-1g.10gb")
 	return n, r
+}
+
+// newManager is a Manager of a cluster with these objects.
+func newManager(objects ...client.Object) (client.Client, *Manager) {
+	c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(objects...).Build()
+	return c, NewManager(c, c, DefaultConfigMap)
 }
 
 func offer(n *corev1.Node, name string) {
@@ -38,12 +44,12 @@ func TestAgentPhases(t *testing.T) {
 		phase  plan.Phase
 		says   string
 	}{
-		"not let begin": {func(_ *corev1.Node, r *Record) { r.Selected = false }, plan.PhasePending, "told to begin"},
+		"not let begin": {func(_ *corev1.Node, r *Record) { r.Selected = false }, plan.PhasePending, "signalled to begin"},
 		"no answer":     {nil, plan.PhasePending, "not answered"},
 		"about another": {answered(Answer{ID: "older", State: AgentDone}), plan.PhasePending, "not answered"},
 		"nonsense":      {func(n *corev1.Node, _ *Record) { n.Annotations[AgentAnnotation] = "{" }, plan.PhasePending, "not answered"},
 		"working":       {answered(Answer{ID: "op", State: AgentWorking, Step: "create 3g@0:4"}), plan.PhasePending, "create 3g@0:4"},
-		"going back":    {answered(Answer{ID: "op", State: AgentWorking, Back: true, Message: "no room"}), plan.PhaseFailed, "no room"},
+		"going back":    {answered(Answer{ID: "op", State: AgentWorking, Back: true, Message: "no free slices"}), plan.PhaseFailed, "no free slices"},
 		"restored":      {answered(Answer{ID: "op", State: AgentRestored, Message: "busy"}), plan.PhaseFailed, "busy"},
 		"failed":        {answered(Answer{ID: "op", State: AgentFailed, Message: "lost"}), plan.PhaseFailed, "lost"},
 		"done, not yet": {answered(Answer{ID: "op", State: AgentDone}), plan.PhasePending, "advertised"},
@@ -74,14 +80,11 @@ func answered(a Answer) func(*corev1.Node, *Record) {
 	return func(n *corev1.Node, _ *Record) { n.Annotations[AgentAnnotation] = a.String() }
 }
 
-// TestUndoByAgent: the node is given back once its agent says that the card is as
-// it was, asked again where it fails or stays silent, and left to a person in the
-// end.
+// TestUndoByAgent: the node is released once its agent has restored the GPU; the agent is asked
+// again after a failure or without an answer; in the end the node is left to an administrator.
 func TestUndoByAgent(t *testing.T) {
 	n, r := agentNode()
-	scheme := clientgoscheme.Scheme
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(n).WithStatusSubresource(n).Build()
-	m := NewManager(c, c, DefaultConfigMap)
+	c, m := newManager(n)
 	now := noon.Add(2 * time.Minute)
 	undo := func() (bool, error) {
 		t.Helper()
@@ -111,7 +114,7 @@ func TestUndoByAgent(t *testing.T) {
 		t.Error("it was asked again without waiting")
 	}
 	says(Answer{ID: "op", Undo: 1, State: AgentFailed, Message: "stuck"})
-	// A driver that hangs for half a minute must not cost all attempts.
+	// A driver that hangs for half a minute must not use up all attempts.
 	if _, _ = undo(); r.attempt() != 1 {
 		t.Errorf("right after a failure: attempt %d", r.attempt())
 	}
@@ -135,15 +138,14 @@ func TestUndoByAgent(t *testing.T) {
 
 func TestUndoByAgentEnds(t *testing.T) {
 	n, r := agentNode()
-	c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(n).Build()
-	m := NewManager(c, c, DefaultConfigMap)
+	c, m := newManager(n)
 	r.Undo = &Undo{Since: noon, Attempts: MaxUndoAttempts}
 	_ = c.Get(t.Context(), client.ObjectKeyFromObject(n), n)
 	done, err := m.Undo(t.Context(), n, r, noon.Add(time.Hour), time.Minute)
 	if done || err == nil || !strings.Contains(err.Error(), "stays cordoned") {
 		t.Errorf("%v %v", done, err)
 	}
-	// What was never let begin is over at once.
+	// An operation that was never selected ends at once.
 	r.Undo, r.Selected = nil, false
 	if done, err := m.Undo(t.Context(), n, r, noon, time.Minute); !done || err != nil {
 		t.Errorf("%v %v", done, err)
@@ -165,15 +167,15 @@ func FuzzParseAnswer(f *testing.F) {
 }
 
 func FuzzParseReport(f *testing.F) {
-	f.Add(`{"driver":"580.159.03","cards":[{"index":0,"uuid":"GPU-0","model":"H100-80GB","mig":true,"instances":[{"place":"3g@0:4","holder":"a/b"}]}]}`)
-	f.Add(`{"cards":[{"index":1,"model":"H100-80GB","mig":true,"instances":[{"place":"3g@2:4"}]}]}`)
-	f.Add(`{"cards":[{"index":1},{"index":1}]}`)
+	f.Add(`{"driver":"580.159.03","gpus":[{"index":0,"uuid":"GPU-0","model":"H100-80GB","mig":true,"instances":[{"place":"3g@0:4","allocatedTo":"a/b"}]}]}`)
+	f.Add(`{"gpus":[{"index":1,"model":"H100-80GB","mig":true,"instances":[{"place":"3g@2:4"}]}]}`)
+	f.Add(`{"gpus":[{"index":1},{"index":1}]}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		r, err := ParseReport(text)
 		if err != nil {
 			return
 		}
-		for _, c := range r.Cards {
+		for _, c := range r.GPUs {
 			if _, _, err := c.Layout(nil); err != nil {
 				t.Fatalf("accepted %s: %v", text, err)
 			}

@@ -4,22 +4,19 @@ import (
 	"testing"
 	"time"
 
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// TestClockThatWasAhead: the leader that began to go back had a clock hours ahead.
-// The next one does not wait until that hour before it tries again.
-func TestClockThatWasAhead(t *testing.T) {
+// TestClockAhead: the leader that began to go back had a clock hours ahead. The next one
+// does not wait until that hour before it tries again.
+func TestClockAhead(t *testing.T) {
 	for _, actuator := range []string{ActuatorAgent, ""} {
 		n, r := agentNode()
 		r.Actuator, r.Config, r.Previous = actuator, "c", "p"
 		r.Undo = &Undo{Since: noon.Add(5 * time.Hour), Attempts: 1}
 		n.Annotations[RecordAnnotation] = r.String()
 		n.Labels = map[string]string{ConfigLabel: "p", StateLabel: StatePending}
-		c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(n).Build()
-		m := NewManager(c, c, DefaultConfigMap)
+		c, m := newManager(n)
 		_ = m.edit(t.Context(), func(c *Config) error { c.MIGConfigs["p"] = nil; return nil })
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(n), n); err != nil {
 			t.Fatal(err)
@@ -34,11 +31,10 @@ func TestClockThatWasAhead(t *testing.T) {
 	}
 }
 
-// TestCollectKeepsWhatANodeGoesBackTo: a node that has a config selected by its
-// other name goes back to it by the first.
-func TestCollectKeepsWhatANodeGoesBackTo(t *testing.T) {
-	c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).Build()
-	m := NewManager(c, c, DefaultConfigMap)
+// TestCollectKeepsFormerConfigs: a node with a config selected by its other name goes back to
+// it by the first.
+func TestCollectKeepsFormerConfigs(t *testing.T) {
+	_, m := newManager()
 	const first, last = "gpuscale-fffffffff0", "gpuscale-fffffffff1"
 	err := m.edit(t.Context(), func(c *Config) error {
 		c.MIGConfigs[first], c.MIGConfigs[otherName(first)], c.MIGConfigs[last] = nil, nil, nil

@@ -5,15 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
 )
 
-// ConfigVersion is the only version of the file there is.
+// ConfigVersion is the only version of mig-parted's file.
 const ConfigVersion = "v1"
 
-// maxConfigBytes bounds what is parsed; a ConfigMap cannot hold more.
+// maxConfigBytes bounds the parsed text; a ConfigMap cannot have more.
 const maxConfigBytes = 1 << 20
 
 // Config is a mig-parted configuration file: named node layouts.
@@ -22,19 +23,19 @@ type Config struct {
 	MIGConfigs map[string][]Entry `json:"mig-configs"`
 }
 
-// Entry is what some of a node's cards are to look like.
+// Entry is the layout of some of a node's GPUs.
 type Entry struct {
-	// DeviceFilter restricts Devices to PCI ids ("0x233010DE"): a string or a
-	// list in the file. We never write one, and keep what others wrote.
+	// DeviceFilter restricts Devices to PCI IDs ("0x233010DE"): a string or a list in the file.
+	// Filters of foreign entries are kept; gpuscale writes none.
 	DeviceFilter any     `json:"device-filter,omitempty"`
 	Devices      Devices `json:"devices"`
 	MIGEnabled   bool    `json:"mig-enabled"`
-	// MIGDevices is the number of instances by the driver's profile name. It is
-	// written even where there is none: mig-parted wants it for a card in MIG mode.
+	// MIGDevices is the number of instances by the driver's profile name. It is written even if
+	// empty: mig-parted requires it for a GPU in MIG mode.
 	MIGDevices map[string]int `json:"mig-devices"`
 }
 
-// Devices are the driver indices an Entry is about, or all of them.
+// Devices are the driver indices of an Entry, or all.
 type Devices struct {
 	All     bool
 	Indices []int
@@ -59,17 +60,17 @@ func (d *Devices) UnmarshalJSON(b []byte) error {
 		return nil
 	}
 	if err := json.Unmarshal(b, &d.Indices); err != nil {
-		return errors.New(`devices: want "all" or a list of card indices`)
+		return errors.New(`devices: want "all" or a list of GPU indices`)
 	}
 	for _, i := range d.Indices {
 		if i < 0 {
-			return fmt.Errorf("devices: card index %d", i)
+			return fmt.Errorf("devices: GPU index %d", i)
 		}
 	}
 	return nil
 }
 
-// ParseConfig reads a mig-parted file. The empty text is the empty config.
+// ParseConfig reads a mig-parted file. An empty text is an empty config.
 func ParseConfig(text string) (Config, error) {
 	c := Config{Version: ConfigVersion, MIGConfigs: map[string][]Entry{}}
 	if len(text) > maxConfigBytes {
@@ -106,16 +107,15 @@ func ParseConfig(text string) (Config, error) {
 func (c Config) String() string {
 	b, err := yaml.Marshal(c)
 	if err != nil {
-		// Every value of a Config that ParseConfig or a NodeLayout made can be
-		// written; a filter somebody built by hand might not.
+		// Unreachable for configs of ParseConfig or NodeLayout.
 		return ""
 	}
 	return string(b)
 }
 
-// Counts returns the number of instances by profile name that the named config
-// gives card index, and whether it is in MIG mode. known is false when there is
-// no such config or it says nothing certain about the card.
+// Counts returns the number of instances by profile name that the named config gives GPU index, and
+// whether the GPU is in MIG mode. known is false if there is no such config or its entries do not
+// define the GPU.
 func (c Config) Counts(name string, index int) (counts map[string]int, mig, known bool) {
 	for _, e := range c.MIGConfigs[name] {
 		if e.DeviceFilter != nil {
@@ -129,13 +129,5 @@ func (c Config) Counts(name string, index int) (counts map[string]int, mig, know
 }
 
 func (d Devices) covers(index int) bool {
-	if d.All {
-		return true
-	}
-	for _, i := range d.Indices {
-		if i == index {
-			return true
-		}
-	}
-	return false
+	return d.All || slices.Contains(d.Indices, index)
 }

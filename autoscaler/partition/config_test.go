@@ -15,14 +15,14 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files again")
 
-// h100 returns card index of an H100 with a layout in words, "-" for no MIG.
-func h100(t *testing.T, index int, layout string) plan.Card {
+// h100 returns GPU index of an H100 with a layout in words, "-" for no MIG.
+func h100(t *testing.T, index int, layout string) plan.GPU {
 	t.Helper()
 	model, ok := gpu.ParseProduct("H100-80GB")
 	if !ok {
 		t.Fatal("no model")
 	}
-	c := plan.Card{Device: gpu.Device{Index: index, Model: model}, HoldersKnown: true}
+	c := plan.GPU{Device: gpu.Device{Index: index, Model: model}, AllocationKnown: true}
 	if layout == "-" {
 		return c
 	}
@@ -39,14 +39,14 @@ func h100(t *testing.T, index int, layout string) plan.Card {
 }
 
 func TestConfigGolden(t *testing.T) {
-	cards := []plan.Card{
+	gpus := []plan.GPU{
 		h100(t, 2, "-"),
 		h100(t, 0, "3g.40gb@0 3g.40gb@4"),
 		h100(t, 1, "1g.10gb@0 1g.10gb@1 1g.10gb+me@2"),
 		h100(t, 3, "3g.40gb@4 3g.40gb@0"),
 		h100(t, 4, "empty"),
 	}
-	layout, err := LayoutOf(nil, cards)
+	layout, err := LayoutOf(nil, gpus)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,8 +77,7 @@ func TestConfigGolden(t *testing.T) {
 	}
 }
 
-// TestOthersEntriesSurvive: what is in the file that mig-parted's authors wrote
-// is read, and written again as it was.
+// TestOthersEntriesSurvive: foreign entries of mig-parted's file are read and written unchanged.
 func TestOthersEntriesSurvive(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("testdata", "others.yaml"))
 	if err != nil {
@@ -96,20 +95,20 @@ func TestOthersEntriesSurvive(t *testing.T) {
 		t.Errorf("lost something:\n%+v\n%+v", c, again)
 	}
 	if counts, isMIG, known := c.Counts("all-1g.10gb", 5); !known || !isMIG || counts["1g.10gb"] != 7 {
-		t.Errorf("all-1g.10gb, card 5: %v %v %v", counts, isMIG, known)
+		t.Errorf("all-1g.10gb, GPU 5: %v %v %v", counts, isMIG, known)
 	}
 	if _, _, known := c.Counts("all-balanced", 0); known {
-		t.Error("a filtered entry says nothing certain about a card")
+		t.Error("a filtered entry says nothing certain about a GPU")
 	}
 	if _, isMIG, known := c.Counts("all-disabled", 0); !known || isMIG {
-		t.Error("all-disabled, card 0: want known and without MIG")
+		t.Error("all-disabled, GPU 0: want known and without MIG")
 	}
 }
 
-func TestParseConfigSaysWhat(t *testing.T) {
+func TestParseConfigErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"version: v2\nmig-configs: {}":                                                                  `version "v2"`,
-		"version: v1\nmig-configs: {a: [{devices: [-1], mig-enabled: true}]}":                           "card index -1",
+		"version: v1\nmig-configs: {a: [{devices: [-1], mig-enabled: true}]}":                           "GPU index -1",
 		"version: v1\nmig-configs: {a: [{devices: some, mig-enabled: true}]}":                           `want "all"`,
 		"version: v1\nmig-configs: {a: [{devices: all, mig-enabled: true, mig-devices: {1g.5gb: -1}}]}": "mig-configs.a[0].mig-devices.1g.5gb",
 		"version: v1\nmig-configs: {a: [{device: all}]}":                                                "device",
@@ -122,14 +121,14 @@ func TestParseConfigSaysWhat(t *testing.T) {
 }
 
 func TestNameDependsOnCountsOnly(t *testing.T) {
-	a, _ := LayoutOf(nil, []plan.Card{h100(t, 0, "1g.10gb@0"), h100(t, 1, "-")})
-	b, _ := LayoutOf(nil, []plan.Card{h100(t, 1, "-"), h100(t, 0, "1g.10gb@6")})
-	c, _ := LayoutOf(nil, []plan.Card{h100(t, 1, "1g.10gb@6"), h100(t, 0, "-")})
+	a, _ := LayoutOf(nil, []plan.GPU{h100(t, 0, "1g.10gb@0"), h100(t, 1, "-")})
+	b, _ := LayoutOf(nil, []plan.GPU{h100(t, 1, "-"), h100(t, 0, "1g.10gb@6")})
+	c, _ := LayoutOf(nil, []plan.GPU{h100(t, 1, "1g.10gb@6"), h100(t, 0, "-")})
 	if a.Name() != b.Name() {
 		t.Errorf("placements changed the name: %s, %s", a.Name(), b.Name())
 	}
 	if a.Name() == c.Name() {
-		t.Error("another card, the same name")
+		t.Error("another GPU, the same name")
 	}
 	if len(a.Name()) != len("gpuscale-")+10 {
 		t.Errorf("name %q: want gpuscale- and ten digits", a.Name())
@@ -140,11 +139,11 @@ func TestNameDependsOnCountsOnly(t *testing.T) {
 }
 
 func TestLayoutOfRefusesGaps(t *testing.T) {
-	if _, err := LayoutOf(nil, []plan.Card{h100(t, 1, "-")}); err == nil {
-		t.Error("card 1 of one card was accepted")
+	if _, err := LayoutOf(nil, []plan.GPU{h100(t, 1, "-")}); err == nil {
+		t.Error("GPU 1 of one GPU was accepted")
 	}
-	if _, err := LayoutOf(nil, []plan.Card{h100(t, 0, "-"), h100(t, 0, "-")}); err == nil {
-		t.Error("card 0 twice was accepted")
+	if _, err := LayoutOf(nil, []plan.GPU{h100(t, 0, "-"), h100(t, 0, "-")}); err == nil {
+		t.Error("GPU 0 twice was accepted")
 	}
 }
 
@@ -177,7 +176,7 @@ func FuzzParseConfig(f *testing.F) {
 }
 
 func FuzzParseRecord(f *testing.F) {
-	f.Add(`{"id":"a","card":0,"model":"H100-80GB","target":"3g.40gb@0","config":"c","previous":"p","deadline":"2026-01-01T00:00:00Z"}`)
+	f.Add(`{"id":"a","gpu":0,"model":"H100-80GB","target":"3g.40gb@0","config":"c","previous":"p","deadline":"2026-01-01T00:00:00Z"}`)
 	f.Add(`{}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		r, err := ParseRecord(text)

@@ -15,18 +15,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ConfigKey is the ConfigMap's key that holds the mig-parted file.
+// ConfigKey is the ConfigMap's key of the mig-parted file.
 const ConfigKey = "config.yaml"
 
-// DefaultConfigMap is where mig-manager is told to look.
+// DefaultConfigMap is the one that mig-manager is configured to read.
 var DefaultConfigMap = client.ObjectKey{Namespace: "gpu-operator", Name: "gpuscale-mig-config"}
 
-// keepUnused is how many configs nobody uses are kept for the next time: one
-// that is already mounted can be selected without waiting for kubelet.
+// keepUnused is the number of unused configs that are kept: a config that is already mounted can be
+// selected without waiting for the kubelet.
 const keepUnused = 64
 
-// Publish writes the configs of layouts that are not there yet and returns
-// whether any was missing. Others' entries stay as they are.
+// Publish adds the configs of layouts that are missing and returns whether any was. Foreign entries
+// are not changed.
 func (m *Manager) Publish(ctx context.Context, layouts ...NodeLayout) (added bool, err error) {
 	err = m.edit(ctx, func(c *Config) error {
 		added = false
@@ -46,8 +46,8 @@ func (m *Manager) Publish(ctx context.Context, layouts ...NodeLayout) (added boo
 	return added, err
 }
 
-// Gives reports whether a config of that name can be selected and gives all cards of
-// a node exactly this layout, spelled in the same way.
+// Gives reports whether a config of that name can be selected and gives all GPUs of a node exactly
+// this layout, with the same spelling.
 func (m *Manager) Gives(ctx context.Context, name string, layout NodeLayout) (bool, error) {
 	var cm corev1.ConfigMap
 	if err := m.live.Get(ctx, m.configMap, &cm); err != nil {
@@ -71,9 +71,8 @@ func (m *Manager) Gives(ctx context.Context, name string, layout NodeLayout) (bo
 	return len(layout) > 0, nil
 }
 
-// Collect removes our configs that are not in used, but for the first
-// keepUnused of them. One whose other name is in used is used as well: it may be
-// what its node goes back to.
+// Collect removes gpuscale's configs that are not in used, except the first keepUnused. A config
+// whose other name is in used is in use too: its node may go back to it.
 func (m *Manager) Collect(ctx context.Context, used map[string]bool) error {
 	return m.edit(ctx, func(c *Config) error {
 		var unused []string
@@ -90,7 +89,7 @@ func (m *Manager) Collect(ctx context.Context, used map[string]bool) error {
 	})
 }
 
-// edit applies change to the live ConfigMap, making it where it is missing.
+// edit applies change to the live ConfigMap and creates it if missing.
 func (m *Manager) edit(ctx context.Context, change func(*Config) error) error {
 	err := retry.OnError(retry.DefaultBackoff, retriable, func() error {
 		var cm corev1.ConfigMap
@@ -108,7 +107,7 @@ func (m *Manager) edit(ctx context.Context, change func(*Config) error) error {
 			return err
 		}
 		if reflect.DeepEqual(before, c.MIGConfigs) {
-			return nil // nor is an empty one made
+			return nil // an empty one is not created
 		}
 		if missing {
 			cm.ObjectMeta = metav1.ObjectMeta{Namespace: m.configMap.Namespace, Name: m.configMap.Name}

@@ -12,62 +12,62 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// namePrefix of the configs that are ours; others are left alone.
+// namePrefix of gpuscale's configs; others are not changed.
 const namePrefix = "gpuscale-"
 
-// CardResource is what the device plugin advertises for a card without MIG.
-const CardResource = "nvidia.com/gpu"
+// GPUResource is what the device plugin advertises for a GPU without MIG.
+const GPUResource = "nvidia.com/gpu"
 
-// NodeLayout is how all cards of a node are cut, by driver index, as
-// mig-manager sees it: counts, never placements.
-type NodeLayout []CardLayout
+// NodeLayout is the layout of all GPUs of a node, by driver index, as mig-manager sees it: counts,
+// never placements.
+type NodeLayout []GPULayout
 
-// CardLayout is one card of a NodeLayout.
-type CardLayout struct {
+// GPULayout is one GPU of a NodeLayout.
+type GPULayout struct {
 	MIG    bool
-	Counts map[string]int // instances by the driver's profile name; none for an empty card
+	Counts map[string]int // instances by the driver's profile name; none for an empty GPU
 }
 
-// LayoutOf returns the layout of cards, which must be all cards of a node in
-// any order; tables are what nodes have published. The error names the card that
-// has no index of its own or whose model has no table.
-func LayoutOf(tables mig.Tables, cards []plan.Card) (NodeLayout, error) {
-	layout := make(NodeLayout, len(cards))
-	seen := make([]bool, len(cards))
-	for _, c := range cards {
-		if c.Index < 0 || c.Index >= len(cards) || seen[c.Index] {
-			return nil, fmt.Errorf("card %d: not one of cards 0 … %d", c.Index, len(cards)-1)
+// LayoutOf returns the layout of GPUs, which must be all GPUs of a node in any order; tables are
+// what nodes have published. The error names the GPU with an invalid index or whose model has no
+// table.
+func LayoutOf(tables mig.Tables, gpus []plan.GPU) (NodeLayout, error) {
+	layout := make(NodeLayout, len(gpus))
+	seen := make([]bool, len(gpus))
+	for _, c := range gpus {
+		if c.Index < 0 || c.Index >= len(gpus) || seen[c.Index] {
+			return nil, fmt.Errorf("GPU %d: not one of GPUs 0 … %d", c.Index, len(gpus)-1)
 		}
 		seen[c.Index] = true
-		card, err := layoutOf(tables, c)
+		device, err := layoutOf(tables, c)
 		if err != nil {
-			return nil, fmt.Errorf("card %d: %w", c.Index, err)
+			return nil, fmt.Errorf("GPU %d: %w", c.Index, err)
 		}
-		layout[c.Index] = card
+		layout[c.Index] = device
 	}
 	return layout, nil
 }
 
-func layoutOf(tables mig.Tables, c plan.Card) (CardLayout, error) {
+func layoutOf(tables mig.Tables, c plan.GPU) (GPULayout, error) {
 	if !c.MIG {
-		return CardLayout{}, nil
+		return GPULayout{}, nil
 	}
 	table, ok := tables.ForModel(c.Model.Name)
 	if !ok {
-		return CardLayout{}, fmt.Errorf("no MIG table for model %q", c.Model.Name)
+		return GPULayout{}, fmt.Errorf("no MIG table for model %q", c.Model.Name)
 	}
-	l := CardLayout{MIG: true, Counts: map[string]int{}}
+	l := GPULayout{MIG: true, Counts: map[string]int{}}
 	for _, inst := range c.Instances {
 		if !table.Has(inst.Profile) {
-			return CardLayout{}, fmt.Errorf("%s has no profile %s", c.Model.Name, inst.Profile)
+			return GPULayout{}, fmt.Errorf("%s has no profile %s", c.Model.Name, inst.Profile)
 		}
 		l.Counts[table.Name(inst.Profile)]++
 	}
 	return l, nil
 }
 
-// Placements of a card's instances, sorted.
-func Placements(c plan.Card) mig.Layout {
+// Placements of a GPU's instances, sorted.
+func Placements(c plan.GPU) mig.Layout {
 	l := make([]mig.Placement, len(c.Instances))
 	for i, inst := range c.Instances {
 		l[i] = inst.Placement
@@ -75,34 +75,34 @@ func Placements(c plan.Card) mig.Layout {
 	return mig.NewLayout(l...)
 }
 
-// With returns l with card cut into target, an arrangement of model's profiles.
-func (l NodeLayout) With(tables mig.Tables, card int, model string, target mig.Layout) (NodeLayout, error) {
+// With returns l with one GPU in layout target, of model's profiles.
+func (l NodeLayout) With(tables mig.Tables, device int, model string, target mig.Layout) (NodeLayout, error) {
 	table, ok := tables.ForModel(model)
 	if !ok {
 		return nil, fmt.Errorf("no MIG table for model %q", model)
 	}
-	if card < 0 || card >= len(l) {
-		return nil, fmt.Errorf("card %d: not one of cards 0 … %d", card, len(l)-1)
+	if device < 0 || device >= len(l) {
+		return nil, fmt.Errorf("GPU %d: not one of GPUs 0 … %d", device, len(l)-1)
 	}
 	if err := table.Legal(target); err != nil {
-		return nil, fmt.Errorf("card %d: %w", card, err)
+		return nil, fmt.Errorf("GPU %d: %w", device, err)
 	}
 	counts := map[string]int{}
 	for _, p := range target {
 		counts[table.Name(p.Profile)]++
 	}
 	out := slices.Clone(l)
-	out[card] = CardLayout{MIG: true, Counts: counts}
+	out[device] = GPULayout{MIG: true, Counts: counts}
 	return out, nil
 }
 
-// Resources returns what the device plugin advertises for l under the mixed
-// strategy, by extended resource name; resources with nothing are left out.
+// Resources returns what the device plugin advertises for l under the mixed strategy, by extended
+// resource name, without zero amounts.
 func (l NodeLayout) Resources() map[string]int64 {
 	out := map[string]int64{}
 	for _, c := range l {
 		if !c.MIG {
-			out[CardResource]++
+			out[GPUResource]++
 		}
 		for profile, n := range c.Counts {
 			if n > 0 {
@@ -113,8 +113,8 @@ func (l NodeLayout) Resources() map[string]int64 {
 	return out
 }
 
-// Entries renders l for mig-parted: one entry for each distinct card layout, in
-// the order of its first card.
+// Entries renders l for mig-parted: one entry for each distinct GPU layout, in the order of its
+// first GPU.
 func (l NodeLayout) Entries() []Entry {
 	var entries []Entry
 	for i, c := range l {
@@ -135,8 +135,7 @@ func (l NodeLayout) Entries() []Entry {
 	return entries
 }
 
-// Name of the config for l: equal layouts have equal names, and a name is a
-// valid label value.
+// Name of the config for l: equal layouts have equal names, and a name is a valid label value.
 func (l NodeLayout) Name() string {
 	sum := sha256.Sum256([]byte(l.canonical()))
 	return namePrefix + hex.EncodeToString(sum[:5])

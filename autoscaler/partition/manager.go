@@ -11,31 +11,31 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// MaxUndoAttempts after which a node is left cordoned for a person.
+// MaxUndoAttempts is the number of attempts after which a node is left cordoned until an
+// administrator intervenes.
 const MaxUndoAttempts = 5
 
-// Before the second attempt to go back: where the first has not been answered, and
-// where it has failed. Each further one waits twice as long.
+// Times before the second attempt to go back: if the first has no answer, and if it has failed.
+// Each further attempt waits twice as long.
 const (
-	retrySilent = 30 * time.Second
-	retryFailed = 10 * time.Second
+	retryUnanswered = 30 * time.Second
+	retryFailed     = 10 * time.Second
 )
 
-// retryAfter is how long an attempt to go back is waited for, at most patience. A
-// mig-manager that hangs again is woken soon, and one that still waits for its
-// clients, minutes each, is not given up on: what the label says meanwhile is read
-// when it is done. What has failed may need a config that kubelet has not carried
-// over yet, or a process that has not ended.
+// retryAfter returns how long an attempt to go back may take, at most patience. A mig-manager that
+// hangs is retried early, and one that still waits for its clients, minutes each, gets more time:
+// it reads the label again when it is done. A failed attempt may depend on a config that the
+// kubelet has not mounted yet, or on a process that has not ended.
 func retryAfter(state string, attempt int, patience time.Duration) time.Duration {
-	first := retrySilent
+	first := retryUnanswered
 	if state == StateFailed {
 		first = retryFailed
 	}
 	return min(patience, first<<min(max(attempt-1, 0), MaxUndoAttempts))
 }
 
-// elapsed since an attempt. One in the future was written by a clock that was ahead:
-// it is as long ago as can be, or nobody would try again until that hour.
+// elapsed returns the time since an attempt. An attempt in the future was recorded by a clock that
+// was ahead; it counts as infinitely long ago, since otherwise no retry would happen until then.
 func elapsed(since, now time.Time) time.Duration {
 	d := now.Sub(since)
 	if d < -clockSkew {
@@ -47,37 +47,36 @@ func elapsed(since, now time.Time) time.Duration {
 // clockSkew between replicas that is no jump.
 const clockSkew = time.Minute
 
-// Manager drives mig-manager. Its methods take a node as just read from the
-// API server and refuse when it has changed since.
+// Manager drives mig-manager. Its methods take a node as just read from the API server, and fail if
+// it has changed since.
 type Manager struct {
 	client    client.Client
 	live      client.Reader
 	configMap client.ObjectKey
 }
 
-// NewManager returns a Manager that keeps its configs in configMap. live must
-// read from the API server, not from a cache.
+// NewManager returns a Manager that keeps its configs in configMap. live must read from the API
+// server, not from a cache.
 func NewManager(c client.Client, live client.Reader, configMap client.ObjectKey) *Manager {
 	return &Manager{client: c, live: live, configMap: configMap}
 }
 
-// Mark records an operation and cordons its node, in one write. r.Cordoned is
-// set here.
+// Mark records an operation and cordons its node, in one write. r.Cordoned is set here.
 func (m *Manager) Mark(ctx context.Context, node *corev1.Node, r Record) error {
 	return m.patch(ctx, node, "marking", func(n *corev1.Node) {
 		r.Cordoned = !n.Spec.Unschedulable
 		n.Spec.Unschedulable = true
-		setAnnotation(n, RecordAnnotation, r.String())
+		setRecord(n, r.String())
 	})
 }
 
-// Select points the node at the record's config. mig-manager's old answer goes
-// with the same write: it is not about this config.
+// Select sets the node's label to the record's config. The same write removes mig-manager's answer,
+// which is about an older config.
 func (m *Manager) Select(ctx context.Context, node *corev1.Node, r Record) error {
 	if r.Actuator == ActuatorAgent {
 		r.Selected = true
 		return m.patch(ctx, node, "letting the agent begin on", func(n *corev1.Node) {
-			setAnnotation(n, RecordAnnotation, r.String())
+			setRecord(n, r.String())
 		})
 	}
 	return m.patch(ctx, node, "selecting "+r.Config+" on", func(n *corev1.Node) {
@@ -85,7 +84,7 @@ func (m *Manager) Select(ctx context.Context, node *corev1.Node, r Record) error
 	})
 }
 
-// Unmark ends an operation: the record goes and, where it was ours, the cordon.
+// Unmark ends an operation: it removes the record and, if gpuscale set it, the cordon.
 func (m *Manager) Unmark(ctx context.Context, node *corev1.Node, r Record) error {
 	return m.patch(ctx, node, "unmarking", func(n *corev1.Node) {
 		delete(n.Annotations, RecordAnnotation)
@@ -95,31 +94,31 @@ func (m *Manager) Unmark(ctx context.Context, node *corev1.Node, r Record) error
 	})
 }
 
-// Undo takes one step back: it selects the previous config, or, when that is in
-// place, ends the operation. done is true after the last step. mig-manager acts
-// on a change of the label only, so an attempt that failed, or that nothing came
-// of within patience, is repeated under the config's other name.
+// Undo takes one step back: it selects the previous config or, once that is applied, ends the
+// operation. done is true after the last step. mig-manager acts on a change of the label only, so
+// an attempt that failed, or had no result within patience, is repeated under the config's other
+// name.
 func (m *Manager) Undo(ctx context.Context, node *corev1.Node, r Record, now time.Time, patience time.Duration) (done bool, err error) {
 	if r.Actuator == ActuatorAgent {
 		return m.undoByAgent(ctx, node, r, now, patience)
 	}
 	selected := node.Labels[ConfigLabel]
 	if r.Undo == nil && selected != r.Config {
-		return true, m.Unmark(ctx, node, r) // it never was selected
+		return true, m.Unmark(ctx, node, r) // it was never selected
 	}
 	if r.Undo != nil {
 		at := selected == r.Previous || selected == otherName(r.Previous)
 		state, since := node.Labels[StateLabel], elapsed(r.Undo.Since, now)
 		waited, again := since >= patience, since >= retryAfter(state, r.Undo.Attempts, patience)
 		switch {
-		// A card that fell sick meanwhile is never advertised again: what the
-		// device plugin says is waited for, but not for ever.
+		// A GPU that became unhealthy is never advertised again, so the device plugin is awaited
+		// for a bounded time.
 		case at && state == StateSuccess && (waited || Offers(node, r.Was)):
 			return true, m.Unmark(ctx, node, r)
 		case at && (state == StateSuccess || !again):
 			return false, nil
 		case r.Undo.Attempts >= MaxUndoAttempts:
-			return false, fmt.Errorf("node %s: %s could not be restored in %d attempts, mig-manager says %q: the node stays cordoned until annotation %s is removed",
+			return false, fmt.Errorf("node %s: %s could not be restored in %d attempts, mig-manager state %q: the node stays cordoned until annotation %s is removed",
 				node.Name, r.Previous, r.Undo.Attempts, node.Labels[StateLabel], RecordAnnotation)
 		}
 	}
@@ -136,22 +135,20 @@ func (m *Manager) Undo(ctx context.Context, node *corev1.Node, r Record, now tim
 	}
 	r.Undo = &next
 	return false, m.patch(ctx, node, "going back to "+to+" on", func(n *corev1.Node) {
-		setAnnotation(n, RecordAnnotation, r.String())
+		setRecord(n, r.String())
 		selectConfig(n, to)
 	})
 }
 
-// again ends the other name of a config.
+// again is the suffix of a config's other name.
 const again = "-again"
 
-// otherName is a second name for a config, to move a label away from and back
-// to what it says.
+// otherName is a second name for a config: mig-manager acts only when the label changes.
 func otherName(name string) string {
 	return name[:min(len(name), 63-len(again))] + again
 }
 
-// FirstName returns the name of a config of ours that a node may have selected
-// by its other name.
+// FirstName returns the name of a gpuscale config, given that or the other name.
 func FirstName(name string) string {
 	if !strings.HasPrefix(name, namePrefix) {
 		return name
@@ -159,9 +156,9 @@ func FirstName(name string) string {
 	return strings.TrimSuffix(name, again)
 }
 
-// Again publishes a config under its other name too, and returns that name and
-// whether it was missing: mig-manager acts on a change of the label only, so that a
-// node that has the first one selected can be given the other.
+// Again publishes a config under its other name too, and returns that name and whether it was
+// missing: mig-manager acts on a change of the label only, so a node that has selected the first
+// name can select the other.
 func (m *Manager) Again(ctx context.Context, name string) (other string, added bool, err error) {
 	other = otherName(name)
 	err = m.edit(ctx, func(c *Config) error {
@@ -185,15 +182,15 @@ func selectConfig(n *corev1.Node, name string) {
 	delete(n.Labels, StateLabel)
 }
 
-func setAnnotation(n *corev1.Node, key, value string) {
+func setRecord(n *corev1.Node, value string) {
 	if n.Annotations == nil {
 		n.Annotations = map[string]string{}
 	}
-	n.Annotations[key] = value
+	n.Annotations[RecordAnnotation] = value
 }
 
-// patch writes what change does to node, unless the node has changed since it
-// was read. node itself is updated.
+// patch writes change to node, unless the node has changed since it was read. node itself is
+// updated.
 func (m *Manager) patch(ctx context.Context, node *corev1.Node, what string, change func(*corev1.Node)) error {
 	base := client.MergeFromWithOptions(node.DeepCopy(), client.MergeFromWithOptimisticLock{})
 	change(node)

@@ -6,15 +6,15 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// Offers reports whether a node offers exactly these devices, as Advertised has
-// them. What a driver calls a profile depends on how it rounds memory
-// ("mig-3g.39gb" is "mig-3g.40gb"), so names are compared as profiles.
+// Offers reports whether a node advertises exactly these devices, as returned by Advertised.
+// Drivers round memory in profile names differently ("mig-3g.39gb" is "mig-3g.40gb"), so names are
+// compared as profiles.
 func Offers(node *corev1.Node, want map[string]int64) bool {
 	return SameOffer(Advertised(node), want)
 }
 
-// SameOffer reports whether two lists of devices by resource name are the same
-// ones, whatever drivers call the profiles. Both are of one product.
+// SameOffer reports whether two lists of devices by resource name are equal, regardless of the
+// driver's spelling of profiles. Both are of one product.
 func SameOffer(a, b map[string]int64) bool {
 	total := int64(0)
 	for name, n := range a {
@@ -29,7 +29,7 @@ func SameOffer(a, b map[string]int64) bool {
 	return total == 0
 }
 
-// sumOf adds up the devices that are called name, or could be by another driver.
+// sumOf sums the devices with this name or another spelling of it.
 func sumOf(devices map[string]int64, name string) int64 {
 	profile, isMIG := mig.ProfileOfResource(name)
 	total := int64(0)

@@ -15,7 +15,7 @@ const (
 	StateLabel  = "nvidia.com/mig.config.state"
 )
 
-// Answers in StateLabel.
+// Values of StateLabel.
 const (
 	StatePending   = "pending"
 	StateRebooting = "rebooting"
@@ -23,12 +23,11 @@ const (
 	StateFailed    = "failed"
 )
 
-// Unreadable is the ID of an operation whose record cannot be read.
+// Unreadable is the ID of an operation whose record cannot be parsed.
 const Unreadable = "unreadable"
 
-// OperationOf returns the operation under way on a node, nil for none. It is a
-// pure reading of the node: what is recorded, what mig-manager answers, and
-// what the device plugin advertises.
+// OperationOf returns the operation under way on a node, nil for none. It reads the node alone: the
+// record, mig-manager's state and what the device plugin advertises.
 func OperationOf(node *corev1.Node) *plan.Operation {
 	r, ok, err := RecordOf(node)
 	if !ok {
@@ -38,7 +37,7 @@ func OperationOf(node *corev1.Node) *plan.Operation {
 		return &plan.Operation{ID: Unreadable, Phase: plan.PhaseFailed, Message: err.Error()}
 	}
 	op := &plan.Operation{
-		ID: r.ID, Card: r.Card, Target: r.TargetLayout(),
+		ID: r.ID, GPU: r.GPU, Target: r.TargetLayout(),
 		Started: r.Started, Deadline: r.Deadline,
 	}
 	if r.Actuator == ActuatorAgent {
@@ -51,7 +50,7 @@ func OperationOf(node *corev1.Node) *plan.Operation {
 
 func phase(node *corev1.Node, r Record) (plan.Phase, string) {
 	if r.Undo != nil {
-		return plan.PhaseFailed, fmt.Sprintf("going back to %s, attempt %d, mig-manager says %q", r.Previous, r.Undo.Attempts, node.Labels[StateLabel])
+		return plan.PhaseFailed, fmt.Sprintf("going back to %s, attempt %d, mig-manager state %q", r.Previous, r.Undo.Attempts, node.Labels[StateLabel])
 	}
 	if node.Labels[ConfigLabel] != r.Config {
 		return plan.PhasePending, "config " + r.Config + " is not selected yet"
@@ -65,17 +64,17 @@ func phase(node *corev1.Node, r Record) (plan.Phase, string) {
 		}
 		return plan.PhaseSucceeded, ""
 	default:
-		return plan.PhasePending, fmt.Sprintf("mig-manager says %q", state)
+		return plan.PhasePending, fmt.Sprintf("mig-manager state %q", state)
 	}
 }
 
-// Advertised returns the NVIDIA devices a node can give to pods, by resource
-// name; resources with nothing are left out. Shared replicas are not devices.
+// Advertised returns the NVIDIA devices that a node advertises, by resource name, without zero
+// amounts. Shared replicas are not devices.
 func Advertised(node *corev1.Node) map[string]int64 {
 	out := map[string]int64{}
 	for name, q := range node.Status.Allocatable {
 		r := string(name)
-		if (r == CardResource || strings.HasPrefix(r, "nvidia.com/mig-")) && !strings.HasSuffix(r, ".shared") && q.Value() > 0 {
+		if (r == GPUResource || strings.HasPrefix(r, "nvidia.com/mig-")) && !strings.HasSuffix(r, ".shared") && q.Value() > 0 {
 			out[r] = q.Value()
 		}
 	}

@@ -1,7 +1,6 @@
 package partition
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -10,58 +9,57 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// RecordAnnotation on a node holds the operation under way on it.
+// RecordAnnotation on a node has the operation under way on it.
 const RecordAnnotation = "gpuscale.io/repartition"
 
-// Record is an operation under way, as it stands on its node. Whatever dies,
-// the next round finds all it needs to finish or undo it here.
+// Record is an operation under way, recorded on its node. After any crash, it has all that the next
+// reconcile requires to finish or undo the operation.
 type Record struct {
 	ID    string `json:"id"`
-	Card  int    `json:"card"`
+	GPU   int    `json:"gpu"`
 	Model string `json:"model"`
-	// UUID of the card where it is known: indices change when a card falls off.
+	// UUID of the GPU if known: indices change when a GPU falls off the bus.
 	UUID string `json:"uuid,omitempty"`
 	// Actuator is ActuatorAgent, or empty for mig-manager.
 	Actuator string `json:"actuator,omitempty"`
 	// Selected lets the agent begin; for mig-manager, the label does.
 	Selected bool `json:"selected,omitempty"`
-	// Whole is true when the card was not in MIG mode before.
+	// Whole is true when the GPU was not in MIG mode before.
 	Whole bool `json:"whole,omitempty"`
-	// Target and Before are layouts in slices, "3g@0:4 3g@4:4": no table is needed
-	// to read them. Those from before that was so have the driver's names.
+	// Target and Before are layouts in slices, "3g@0:4 3g@4:4", which are readable without a table.
+	// Older records have the driver's names.
 	Target string `json:"target"`
 	Before string `json:"before"`
-	// Config is the name to select; Previous the one to go back to. An agent
-	// needs neither.
+	// Config is the name to select; Previous the one to go back to. Operations of an agent have
+	// neither.
 	Config   string `json:"config"`
 	Previous string `json:"previous"`
-	// Expect is what the node advertises once the target is there.
+	// Expect is what the node advertises with the target layout.
 	Expect map[string]int64 `json:"expect"`
 	// Was is what it advertised before.
 	Was map[string]int64 `json:"was"`
-	// Pods with GPUs that were on the node when this was decided. Another one
-	// may have taken the card: the label is then not set.
+	// Pods with GPUs that were on the node at the decision. A new one may have been allocated the
+	// GPU: the label is then not set.
 	Pods []string `json:"pods,omitempty"`
-	// Cordoned is true when the node was made unschedulable for this operation,
-	// and not by somebody else before it.
+	// Cordoned is true when this operation made the node unschedulable; false if it was already.
 	Cordoned bool      `json:"cordoned"`
 	Started  time.Time `json:"started"`
 	Deadline time.Time `json:"deadline"`
-	// LabelAfter keeps the label back until kubelet has carried a new config
-	// into mig-manager's pod.
+	// LabelAfter is when the label may be set: the kubelet takes time to mount a new config into
+	// mig-manager's pod.
 	LabelAfter time.Time `json:"labelAfter"`
 	// Undo is set once the operation is being rolled back.
 	Undo *Undo `json:"undo,omitempty"`
 }
 
-// Undo is how far rolling back has come.
+// Undo is the progress of a rollback.
 type Undo struct {
 	Since    time.Time `json:"since"` // of the last attempt
 	Attempts int       `json:"attempts"`
 }
 
-// RecordOf reads the record on a node; ok is false where there is none. A
-// record nobody can read is an error: such a node must be left alone.
+// RecordOf parses the record on a node; ok is false where there is none. On an error the node must
+// be left unchanged.
 func RecordOf(node *corev1.Node) (r Record, ok bool, err error) {
 	text, ok := node.Annotations[RecordAnnotation]
 	if !ok {
@@ -71,8 +69,8 @@ func RecordOf(node *corev1.Node) (r Record, ok bool, err error) {
 	return r, true, err
 }
 
-// Bounds of what a record is believed to say. An operation that is given a day is
-// a clock that jumped: nobody would undo it.
+// Bounds of a record. An operation with a deadline of a day was recorded by a clock that jumped,
+// and would never be undone.
 const (
 	maxRecordBytes   = 256 << 10
 	maxRecordMinutes = 24 * 60
@@ -80,12 +78,9 @@ const (
 
 // ParseRecord reads the annotation's text.
 func ParseRecord(text string) (Record, error) {
-	if len(text) > maxRecordBytes {
-		return Record{}, fmt.Errorf("annotation %s: %d bytes, at most %d", RecordAnnotation, len(text), maxRecordBytes)
-	}
 	var r Record
-	if err := json.Unmarshal([]byte(text), &r); err != nil {
-		return Record{}, fmt.Errorf("annotation %s: %w", RecordAnnotation, err)
+	if err := parseJSON(RecordAnnotation, text, maxRecordBytes, &r); err != nil {
+		return Record{}, err
 	}
 	switch {
 	case r.ID == "":
@@ -94,8 +89,8 @@ func ParseRecord(text string) (Record, error) {
 		return Record{}, fmt.Errorf("annotation %s: actuator %q: want %s or none", RecordAnnotation, r.Actuator, ActuatorAgent)
 	case r.Actuator == "" && (r.Config == "" || r.Previous == ""):
 		return Record{}, fmt.Errorf("annotation %s: no config or no previous config", RecordAnnotation)
-	case r.Card < 0:
-		return Record{}, fmt.Errorf("annotation %s: card %d", RecordAnnotation, r.Card)
+	case r.GPU < 0:
+		return Record{}, fmt.Errorf("annotation %s: GPU %d", RecordAnnotation, r.GPU)
 	case r.Deadline.IsZero():
 		return Record{}, fmt.Errorf("annotation %s: no deadline", RecordAnnotation)
 	case !r.Started.IsZero() && r.Deadline.Sub(r.Started) > maxRecordMinutes*time.Minute:
@@ -106,15 +101,9 @@ func ParseRecord(text string) (Record, error) {
 }
 
 // String renders the annotation's text.
-func (r Record) String() string {
-	b, err := json.Marshal(r)
-	if err != nil {
-		return "" // a time beyond year 9999; ParseRecord refuses the result
-	}
-	return string(b)
-}
+func (r Record) String() string { return renderJSON(r) }
 
-// TargetLayout parses Target; nil where it cannot be read.
+// TargetLayout parses Target; nil where it cannot be parsed.
 func (r Record) TargetLayout() mig.Layout {
 	if l, err := mig.ParseSlices(r.Target); err == nil {
 		return l

@@ -1,7 +1,6 @@
 package partition
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -11,42 +10,41 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// LayoutAnnotation on a node is what its agent sees of the cards.
+// LayoutAnnotation on a node is its agent's report of the GPUs.
 const LayoutAnnotation = "gpuscale.io/mig-layout"
 
-// A report that has not changed is written again after ReportEvery, as kubelet
-// does with a node's status, and is too old to count after ReportMaxAge: one
-// that came too late is forgiven, two are not.
+// An unchanged report is written again after ReportEvery, as the kubelet does with a node's status,
+// and is stale after ReportMaxAge, which tolerates one late report.
 const (
 	ReportEvery  = 5 * time.Minute
 	ReportMaxAge = 12 * time.Minute
 )
 
-// Report is an agent's view of a node's cards.
+// Report is an agent's view of a node's GPUs.
 type Report struct {
-	// At is when the cards were last looked at, on the node's clock, give or take
-	// ReportEvery: it alone is no reason to write.
+	// At is when the GPUs were last read, on the node's clock, to within ReportEvery: a new time
+	// alone causes no write.
 	At time.Time `json:"at,omitzero"`
-	// Node is the UID of the Node object and Boot the boot of the machine that this
-	// is about: instances do not outlive a boot.
+	// Node is the UID of the Node object and Boot the machine's boot ID that the report is about:
+	// instances do not outlive a boot.
 	Node string `json:"node,omitempty"`
 	Boot string `json:"boot,omitempty"`
 
-	Driver string       `json:"driver,omitempty"`
-	Cards  []CardReport `json:"cards"`
-	// Problem keeps the agent from changing anything; empty when nothing does.
+	Driver string      `json:"driver,omitempty"`
+	GPUs   []GPUReport `json:"gpus"`
+	// Problem keeps the agent from changing anything; empty for none.
 	Problem string `json:"problem,omitempty"`
 }
 
-// CardReport is one card.
-type CardReport struct {
-	Index int    `json:"index"` // as the driver counts
+// GPUReport is one GPU.
+type GPUReport struct {
+	Index int    `json:"index"` // the driver's index
 	UUID  string `json:"uuid,omitempty"`
 	Model string `json:"model,omitempty"`
 	MIG   bool   `json:"mig,omitempty"`
 	// Instances by their first memory slice.
 	Instances []InstanceReport `json:"instances,omitempty"`
-	// Problem with the card: the rest is then unknown, not empty.
+	// Problem with the GPU: the rest is then unknown, not empty.
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -55,50 +53,47 @@ type InstanceReport struct {
 	// Place in slices, as mig.Placement prints it: "3g@0:4".
 	Place string `json:"place"`
 	UUID  string `json:"uuid,omitempty"`
-	// Holder is a pod ("namespace/name"), or "pid N". Where it is empty and Since is
-	// set nobody holds it; without Since it is not known.
-	Holder string `json:"holder,omitempty"`
-	// Since when nobody holds it, as far as the agent has seen.
+	// AllocatedTo is the pod ("namespace/name") that it is allocated to, or "pid N". If it is empty, the
+	// instance is free with Since, and unknown without.
+	AllocatedTo string `json:"allocatedTo,omitempty"`
+	// Since when the agent has seen it free.
 	Since *time.Time `json:"since,omitempty"`
 }
 
-// Bounds of what an annotation is believed to say.
+// Bounds of an annotation.
 const (
-	maxReportBytes = 64 << 10
-	maxReportCards = 64
-	maxReportCuts  = 16
+	maxReportBytes        = 64 << 10
+	maxReportGPUs         = 64
+	maxReportRepartitions = 16
 )
 
-// ParseReport reads the annotation's text. The error names the card.
+// ParseReport reads the annotation's text. The error names the GPU.
 func ParseReport(text string) (Report, error) {
-	if len(text) > maxReportBytes {
-		return Report{}, fmt.Errorf("annotation %s: %d bytes, at most %d", LayoutAnnotation, len(text), maxReportBytes)
-	}
 	var r Report
-	if err := json.Unmarshal([]byte(text), &r); err != nil {
-		return Report{}, fmt.Errorf("annotation %s: %w", LayoutAnnotation, err)
+	if err := parseJSON(LayoutAnnotation, text, maxReportBytes, &r); err != nil {
+		return Report{}, err
 	}
-	if len(r.Cards) > maxReportCards {
-		return Report{}, fmt.Errorf("annotation %s: %d cards, at most %d", LayoutAnnotation, len(r.Cards), maxReportCards)
+	if len(r.GPUs) > maxReportGPUs {
+		return Report{}, fmt.Errorf("annotation %s: %d GPUs, at most %d", LayoutAnnotation, len(r.GPUs), maxReportGPUs)
 	}
 	seen := map[int]bool{}
-	for i, c := range r.Cards {
-		if c.Index < 0 || c.Index >= maxReportCards || seen[c.Index] || len(c.Instances) > maxReportCuts {
-			return Report{}, fmt.Errorf("annotation %s: cards[%d]: index %d with %d instances: want each index once, below %d, with at most %d",
-				LayoutAnnotation, i, c.Index, len(c.Instances), maxReportCards, maxReportCuts)
+	for i, c := range r.GPUs {
+		if c.Index < 0 || c.Index >= maxReportGPUs || seen[c.Index] || len(c.Instances) > maxReportRepartitions {
+			return Report{}, fmt.Errorf("annotation %s: GPUs[%d]: index %d with %d instances: want each index once, below %d, with at most %d",
+				LayoutAnnotation, i, c.Index, len(c.Instances), maxReportGPUs, maxReportRepartitions)
 		}
 		seen[c.Index] = true
 		if _, _, err := c.Layout(nil); err != nil {
-			return Report{}, fmt.Errorf("annotation %s: cards[%d]: %w", LayoutAnnotation, i, err)
+			return Report{}, fmt.Errorf("annotation %s: GPUs[%d]: %w", LayoutAnnotation, i, err)
 		}
 	}
 	return r, nil
 }
 
-// Layout of the card, empty for one that is not cut; known is false for a card
-// with a Problem. tables are what nodes have published. The error says why no card
-// can be cut so; of a product that nobody knows only the slices are looked at.
-func (c CardReport) Layout(tables mig.Tables) (l mig.Layout, known bool, err error) {
+// Layout of the GPU, empty for one without instances; known is false for a GPU with a Problem.
+// tables are what nodes have published. The error is why no GPU can have the layout; of an unknown
+// product only the slices are checked.
+func (c GPUReport) Layout(tables mig.Tables) (l mig.Layout, known bool, err error) {
 	if c.Problem != "" {
 		return nil, false, nil
 	}
@@ -129,7 +124,7 @@ const driverLabel = "nvidia.com/cuda.driver-version.full"
 
 var driverLabels = [3]string{"nvidia.com/cuda.driver.major", "nvidia.com/cuda.driver.minor", "nvidia.com/cuda.driver.rev"}
 
-// driverOf is the driver's version by the node's labels, empty where they do not say.
+// driverOf returns the driver's version from the node's labels, empty without them.
 func driverOf(node *corev1.Node) string {
 	if v := node.Labels[driverLabel]; v != "" {
 		return v
@@ -144,8 +139,8 @@ func driverOf(node *corev1.Node) string {
 	return major + "." + minor + "." + rev
 }
 
-// Stale says why a report on node must not be believed at now, nil for nothing: it
-// is old, or about another Node object, boot or driver.
+// Stale returns why a report on node is not valid at now, nil if it is: it is old, or about another
+// Node object, boot or driver.
 func (r Report) Stale(node *corev1.Node, now time.Time) error {
 	stale := func(format string, args ...any) error {
 		return fmt.Errorf("annotation %s: %s", LayoutAnnotation, fmt.Sprintf(format, args...))
@@ -159,14 +154,13 @@ func (r Report) Stale(node *corev1.Node, now time.Time) error {
 	case driver != "" && r.Driver != "" && r.Driver != driver:
 		return stale("is about driver %s, not %s", r.Driver, driver)
 	case age > ReportMaxAge || age < -ReportMaxAge:
-		return stale("is of %s, at most %s are believed either way", r.At.UTC().Format(time.RFC3339), ReportMaxAge)
+		return stale("is of %s, more than %s from now", r.At.UTC().Format(time.RFC3339), ReportMaxAge)
 	}
 	return nil
 }
 
-// AgentReady says why the agent of a node cannot be given an operation on a card at
-// now, nil for nothing: none has reported lately, or what it reports keeps it from
-// changing anything.
+// AgentReady returns why the agent of a node cannot be given an operation on a GPU at now, nil if
+// it can: it has not reported lately, or reports a problem that keeps it from changing anything.
 func AgentReady(node *corev1.Node, uuid string, now time.Time) error {
 	text := node.Annotations[LayoutAnnotation]
 	if text == "" {
@@ -182,29 +176,23 @@ func AgentReady(node *corev1.Node, uuid string, now time.Time) error {
 	if r.Problem != "" {
 		return fmt.Errorf("its agent may not change anything: %s", r.Problem)
 	}
-	for _, c := range r.Cards {
+	for _, c := range r.GPUs {
 		switch {
 		case c.UUID != uuid:
 		case c.Problem != "":
-			return fmt.Errorf("card %d: %s", c.Index, c.Problem)
+			return fmt.Errorf("GPU %d: %s", c.Index, c.Problem)
 		default:
 			return nil
 		}
 	}
-	return fmt.Errorf("its agent has no card %q", uuid)
+	return fmt.Errorf("its agent has no GPU %q", uuid)
 }
 
-// Same reports whether two reports say the same of the same cards; At may differ.
+// Same reports whether two reports have the same content; At may differ.
 func (r Report) Same(o Report) bool {
 	r.At, o.At = time.Time{}, time.Time{}
 	return r.String() == o.String()
 }
 
 // String renders the annotation's text; equal reports give equal bytes.
-func (r Report) String() string {
-	b, err := json.Marshal(r)
-	if err != nil {
-		return "" // a time beyond year 9999; ParseReport refuses the result
-	}
-	return string(b)
-}
+func (r Report) String() string { return renderJSON(r) }

@@ -12,8 +12,8 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// TestStale: a report counts while it is about this very Node, boot and driver,
-// and not old by either clock.
+// TestStale: a report counts while it is about this Node, boot and driver, and not old by either
+// clock.
 func TestStale(t *testing.T) {
 	node := func(change ...func(*corev1.Node)) *corev1.Node {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: types.UID("u"), Labels: map[string]string{}}}
@@ -53,39 +53,39 @@ func TestStale(t *testing.T) {
 	}
 }
 
-// TestCardReportLayout: a card that could not be read has no known layout; one that
-// is not cut has the empty one; what no card can be is an error.
-func TestCardReportLayout(t *testing.T) {
-	cut := func(places ...string) CardReport {
-		c := CardReport{Model: "H100-80GB", MIG: true}
+// TestGPUReportLayout: an unreadable GPU has no known layout, one without instances the empty one;
+// an impossible layout is an error.
+func TestGPUReportLayout(t *testing.T) {
+	repartition := func(places ...string) GPUReport {
+		c := GPUReport{Model: "H100-80GB", MIG: true}
 		for _, p := range places {
 			c.Instances = append(c.Instances, InstanceReport{Place: p})
 		}
 		return c
 	}
-	stranger := cut("5g@0:5")
+	stranger := repartition("5g@0:5")
 	stranger.Model = "X900"
-	lost := cut("3g@0:4")
-	lost.Problem = "the card has fallen off the bus"
-	impossible := CardReport{Instances: cut("3g@0:4").Instances}
+	lost := repartition("3g@0:4")
+	lost.Problem = "the GPU has fallen off the bus"
+	impossible := GPUReport{Instances: repartition("3g@0:4").Instances}
 	for name, test := range map[string]struct {
-		card  CardReport
-		want  string
-		known bool
-		err   string
+		device GPUReport
+		want   string
+		known  bool
+		err    string
 	}{
-		"cut":                {cut("3g@4:4", "1g@0:1"), "1g@0:1 3g@4:4", true, ""},
-		"not cut":            {cut(), "empty", true, ""},
-		"whole":              {CardReport{Model: "H100-80GB"}, "empty", true, ""},
-		"unreadable":         {lost, "empty", false, ""},
-		"nobody's product":   {stranger, "5g@0:5", true, ""},
-		"no place of it":     {cut("3g@2:4"), "", false, "may start at"},
-		"two at one place":   {cut("3g@0:4", "1g@0:1"), "", false, "another instance's"},
-		"two in one word":    {cut("3g@0:4 1g@4:1"), "", false, "1 instances at 2 places"},
-		"by the driver":      {cut("3g.40gb@0"), "", false, "in slices"},
-		"cut without a mode": {impossible, "", false, "without MIG"},
+		"with instances":           {repartition("3g@4:4", "1g@0:1"), "1g@0:1 3g@4:4", true, ""},
+		"without instances":        {repartition(), "empty", true, ""},
+		"whole":                    {GPUReport{Model: "H100-80GB"}, "empty", true, ""},
+		"unreadable":               {lost, "empty", false, ""},
+		"an unknown product":       {stranger, "5g@0:5", true, ""},
+		"no place of it":           {repartition("3g@2:4"), "", false, "may start at"},
+		"two at one place":         {repartition("3g@0:4", "1g@0:1"), "", false, "overlap another instance"},
+		"two in one word":          {repartition("3g@0:4 1g@4:1"), "", false, "1 instances at 2 places"},
+		"by the driver":            {repartition("3g.40gb@0"), "", false, "in slices"},
+		"instances without a mode": {impossible, "", false, "without MIG"},
 	} {
-		l, known, err := test.card.Layout(nil)
+		l, known, err := test.device.Layout(nil)
 		if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
 			t.Errorf("%s: %v, want %q", name, err, test.err)
 		}
@@ -95,7 +95,7 @@ func TestCardReportLayout(t *testing.T) {
 	}
 }
 
-// TestRecordBounds: what no autoscaler writes is refused, and nobody acts on it.
+// TestRecordBounds: a record that no autoscaler writes is rejected.
 func TestRecordBounds(t *testing.T) {
 	_, r := agentNode()
 	if _, err := ParseRecord(r.String()); err != nil {
@@ -103,9 +103,9 @@ func TestRecordBounds(t *testing.T) {
 	}
 	far, below, long := r, r, r
 	far.Deadline = r.Started.Add(48 * time.Hour)
-	below.Card = -1
+	below.GPU = -1
 	long.Target = strings.Repeat("x", 1<<20)
-	for want, bad := range map[string]Record{"want at most 1440 minutes": far, "card -1": below, "bytes, at most": long} {
+	for want, bad := range map[string]Record{"want at most 1440 minutes": far, "GPU -1": below, "bytes, at most": long} {
 		if _, err := ParseRecord(bad.String()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
@@ -116,8 +116,8 @@ func TestRecordBounds(t *testing.T) {
 	}
 }
 
-// TestTargetNeedsNoTable: a record of a product that nobody knows (any more) is
-// read, and so is one from before targets were written in slices.
+// TestTargetNeedsNoTable: a record of an unknown product is read, and so is a record with the
+// driver's names instead of slices.
 func TestTargetNeedsNoTable(t *testing.T) {
 	for _, r := range []Record{{Model: "X900", Target: "5g@0:5"}, {Model: "H100-80GB", Target: "3g.40gb@4"}} {
 		if l := r.TargetLayout(); len(l) != 1 {
@@ -129,8 +129,8 @@ func TestTargetNeedsNoTable(t *testing.T) {
 	}
 }
 
-// TestOffers: what drivers call a profile depends on how they round; how many of
-// which there are does not.
+// TestOffers: the driver's rounding of a profile's name does not matter; the number of instances
+// does.
 func TestOffers(t *testing.T) {
 	for name, test := range map[string]struct {
 		a, b map[string]int64
@@ -156,8 +156,7 @@ func TestOffers(t *testing.T) {
 	}
 }
 
-// TestPublished: what is wrong with one node's tables is said of it, and the others
-// hold.
+// TestPublished: a problem of one node's tables is reported for that node, and the others hold.
 func TestPublished(t *testing.T) {
 	table, _ := mig.ForModel("H100-80GB")
 	spec := table.Spec()
@@ -167,7 +166,7 @@ func TestPublished(t *testing.T) {
 		t.Fatal(err)
 	}
 	nodes := make([]corev1.Node, 4)
-	for i, name := range []string{"b", "a", "broken", "silent"} {
+	for i, name := range []string{"b", "a", "broken", "stale"} {
 		nodes[i].Name = name
 		nodes[i].Annotations = map[string]string{TableAnnotation: map[string]string{"b": text, "a": text, "broken": "["}[name]}
 	}
@@ -186,15 +185,15 @@ func TestPublished(t *testing.T) {
 	}
 }
 
-// TestAgentReady: an operation is for an agent that is there and may.
+// TestAgentReady: an operation requires an agent that reports and may change GPUs.
 func TestAgentReady(t *testing.T) {
-	fresh := Report{At: noon, Node: "u", Cards: []CardReport{{UUID: "GPU-a"}, {Index: 1, UUID: "GPU-b", Problem: "fallen off"}}}
+	fresh := Report{At: noon, Node: "u", GPUs: []GPUReport{{UUID: "GPU-a"}, {Index: 1, UUID: "GPU-b", Problem: "fallen off"}}}
 	frozen, garbled := fresh, "{"
 	frozen.Problem = "switched off"
 	for name, test := range map[string]struct{ text, uuid, want string }{
-		"ready": {fresh.String(), "GPU-a", ""}, "silent": {"", "GPU-a", "does gpuscale-agent run there?"}, "garbled": {garbled, "GPU-a", "annotation"},
-		"may not": {frozen.String(), "GPU-a", "switched off"}, "a sick card": {fresh.String(), "GPU-b", "fallen off"},
-		"no such card": {fresh.String(), "GPU-c", "no card"}, "no UUID": {fresh.String(), "", "no card"},
+		"ready": {fresh.String(), "GPU-a", ""}, "stale": {"", "GPU-a", "does gpuscale-agent run there?"}, "garbled": {garbled, "GPU-a", "annotation"},
+		"may not": {frozen.String(), "GPU-a", "switched off"}, "a sick GPU": {fresh.String(), "GPU-b", "fallen off"},
+		"no such GPU": {fresh.String(), "GPU-c", "no GPU"}, "no UUID": {fresh.String(), "", "no GPU"},
 	} {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "u", Annotations: map[string]string{LayoutAnnotation: test.text}}}
 		if err := AgentReady(n, test.uuid, noon); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {

@@ -12,19 +12,19 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// TableAnnotation on a Node is what its agent has read of its cards' MIG geometry:
-// FormatTables writes it, ParseTables reads it.
+// TableAnnotation on a Node has the MIG geometry of its GPUs, read by its agent: FormatTables
+// writes it, ParseTables reads it.
 const TableAnnotation = "gpuscale.io/mig-table"
 
-// Bounds of what an annotation is believed to say. Of several products on one node
-// nobody has seen more than two, and a product's line is about a kilobyte.
+// Bounds of the annotation. No node is known with more than two products, and a product's line is
+// about a kilobyte.
 const (
 	maxTableBytes  = 64 << 10
 	maxTableModels = 8
 )
 
-// FormatTables returns the annotation's value: a JSON list with one line for each
-// product of the node, as mig.Spec.String has it, in the order given.
+// FormatTables returns the annotation's value: a JSON list with one line for each product of the
+// node, as mig.Spec.String renders it, in the given order.
 func FormatTables(specs []mig.Spec) (string, error) {
 	lines := make([]string, len(specs))
 	for i, s := range specs {
@@ -43,8 +43,8 @@ func FormatTables(specs []mig.Spec) (string, error) {
 	return string(text), nil
 }
 
-// ParseTables reads a node's annotation, nil for an empty one. What it returns
-// makes a table each. The error says which of the lines is wrong.
+// ParseTables reads a node's annotation, nil for an empty one. Each result makes a table. The error
+// names the wrong line.
 func ParseTables(text string) ([]mig.Spec, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -76,9 +76,9 @@ func ParseTables(text string) ([]mig.Spec, error) {
 // Publication is one text that nodes have published, and one of those nodes.
 type Publication struct{ Text, Node string }
 
-// Publications are the different texts in the nodes' annotations, sorted.
+// Publications are the distinct texts in the nodes' annotations, sorted.
 func Publications(nodes []corev1.Node) []Publication {
-	from := map[string]string{} // the first of the nodes that say so, by what they say
+	from := map[string]string{} // the first node with the text, by text
 	for i := range nodes {
 		if text := nodes[i].Annotations[TableAnnotation]; text != "" {
 			if had, ok := from[text]; !ok || nodes[i].Name < had {
@@ -94,8 +94,8 @@ func Publications(nodes []corev1.Node) []Publication {
 	return out
 }
 
-// TablesOf builds the tables of publications. The error says of which node
-// something is wrong; the others hold.
+// TablesOf builds the tables of publications. The error names the node with the problem; the other
+// tables hold.
 func TablesOf(all []Publication) (mig.Tables, error) {
 	var specs []mig.Spec
 	var errs []error
@@ -114,5 +114,5 @@ func TablesOf(all []Publication) (mig.Tables, error) {
 	return tables, errors.Join(append(errs, err)...)
 }
 
-// Published is what nodes have published of their cards' MIG geometry.
+// Published is what nodes have published of their GPUs' MIG geometry.
 func Published(nodes []corev1.Node) (mig.Tables, error) { return TablesOf(Publications(nodes)) }

@@ -4,31 +4,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-
-	"github.com/gpuscale/gpuscale/gpu/mig"
 )
-
-func TestTablesComeBack(t *testing.T) {
-	var specs []mig.Spec
-	for _, model := range []string{"H100-80GB", "A30"} {
-		table, ok := mig.ForModel(model)
-		if !ok {
-			t.Fatalf("no table of %s", model)
-		}
-		specs = append(specs, table.Spec())
-	}
-	text, err := FormatTables(specs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := ParseTables(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(got) != 2 || got[0].String() != specs[0].String() || got[1].String() != specs[1].String() {
-		t.Errorf("got %v of %s", got, text)
-	}
-}
 
 func TestBadTables(t *testing.T) {
 	for text, want := range map[string]string{
@@ -47,7 +23,7 @@ func TestBadTables(t *testing.T) {
 	}
 }
 
-// FuzzTables: what is read is written and read back the same.
+// FuzzTables: tables that are read survive writing and reading.
 func FuzzTables(f *testing.F) {
 	f.Add(`["H100-80GB 7 8 81559 0 1g.10gb:0,1,2,3,4,5,6:1:7 3g.40gb:0,4:4:2:0:3g.39gb"]`)
 	f.Add(`[""]`)

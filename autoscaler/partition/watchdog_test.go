@@ -24,45 +24,45 @@ var began = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 // timeout of an operation, and the patience with undoing it.
 const timeout = 2 * time.Minute
 
-// bed is a node with the sandbox's mig-manager on it, and the autoscaler's rounds,
-// by a clock of its own: a step is a second.
-type bed struct {
+// env is a node with the sandbox's mig-manager on it, and the autoscaler's reconciles, with a
+// virtual clock: a step is two seconds.
+type env struct {
 	t       *testing.T
 	client  client.Client
 	manager *partition.Manager
 	machine *node.Machine
 	now     time.Time
-	// mounted is the ConfigMap as mig-manager's pod sees it; late keeps it so.
+	// mounted is the ConfigMap as mounted in mig-manager's pod; late delays updates.
 	mounted []byte
 	late    bool
-	// down: the machine reboots, so that nobody on it answers.
+	// down: the machine reboots, so nothing on it answers.
 	down bool
 	// succeeded is when the target was reached; zero for never.
 	succeeded time.Time
 	complaint string // logged last
 }
 
-func newBed(t *testing.T) *bed {
+func newEnv(t *testing.T) *env {
 	t.Helper()
 	table, _ := mig.ForModel("H100-80GB")
 	layout, err := mig.ParseLayout(table, "1g@0 1g@1 1g@2 1g@3 1g@4 1g@5 1g@6")
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := node.New(node.Spec{Name: "n", Product: "NVIDIA-H100-80GB-HBM3", Cards: 1, Layouts: []mig.Layout{layout}, Delays: node.DefaultDelays()}, began)
+	m, err := node.New(node.Spec{Name: "n", Product: "NVIDIA-H100-80GB-HBM3", GPUs: 1, Layouts: []mig.Layout{layout}, Delays: node.DefaultDelays()}, began)
 	if err != nil {
 		t.Fatal(err)
 	}
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 	c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(n).Build()
-	b := &bed{t: t, client: c, manager: partition.NewManager(c, c, partition.DefaultConfigMap), machine: m, now: began}
+	b := &env{t: t, client: c, manager: partition.NewManager(c, c, partition.DefaultConfigMap), machine: m, now: began}
 	for range 3 {
 		b.step()
 	}
 	return b
 }
 
-func (b *bed) node() *corev1.Node {
+func (b *env) node() *corev1.Node {
 	b.t.Helper()
 	var n corev1.Node
 	if err := b.client.Get(b.t.Context(), client.ObjectKey{Name: "n"}, &n); err != nil {
@@ -71,15 +71,15 @@ func (b *bed) node() *corev1.Node {
 	return &n
 }
 
-// begin cuts the card into two, as the actuator does.
-func (b *bed) begin() {
+// begin repartitions the GPU into two, as the actuator does.
+func (b *env) begin() {
 	b.t.Helper()
 	model, _ := gpu.ParseProduct("H100-80GB")
-	card := plan.Card{Device: gpu.Device{Model: model}, MIG: true}
-	for _, i := range b.machine.Cards()[0].Instances {
-		card.Instances = append(card.Instances, plan.Instance{Placement: i.Placement, Placed: true})
+	device := plan.GPU{Device: gpu.Device{Model: model}, MIG: true}
+	for _, i := range b.machine.GPUs()[0].Instances {
+		device.Instances = append(device.Instances, plan.Instance{Placement: i.Placement, Placed: true})
 	}
-	before, err := partition.LayoutOf(nil, []plan.Card{card})
+	before, err := partition.LayoutOf(nil, []plan.GPU{device})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func (b *bed) begin() {
 	if _, err := b.manager.Publish(b.t.Context(), before, after); err != nil {
 		b.t.Fatal(err)
 	}
-	r := partition.Record{ID: "op", Model: model.Name, Target: table.Format(target), Before: table.Format(partition.Placements(card)),
+	r := partition.Record{ID: "op", Model: model.Name, Target: table.Format(target), Before: table.Format(partition.Placements(device)),
 		Config: after.Name(), Previous: before.Name(), Expect: after.Resources(), Was: before.Resources(), Started: b.now, Deadline: b.now.Add(timeout)}
 	n := b.node()
 	if err := b.manager.Mark(b.t.Context(), n, r); err != nil {
@@ -104,11 +104,10 @@ func (b *bed) begin() {
 	}
 }
 
-// step is a second: mig-manager works, the kubelet reports, the autoscaler has a
-// round.
-func (b *bed) step() {
+// step is two seconds: mig-manager works, the kubelet reports, the autoscaler reconciles.
+func (b *env) step() {
 	b.t.Helper()
-	b.now = b.now.Add(time.Second)
+	b.now = b.now.Add(2 * time.Second)
 	if !b.late {
 		var cm corev1.ConfigMap
 		if b.client.Get(b.t.Context(), partition.DefaultConfigMap, &cm) == nil {
@@ -138,12 +137,12 @@ func (b *bed) step() {
 	if err := b.client.Status().Update(b.t.Context(), n); err != nil {
 		b.t.Fatal(err)
 	}
-	b.round()
+	b.reconcile()
 }
 
-// round does what the planner asks of the actuator: end what has succeeded, undo
-// what has failed or is past its deadline.
-func (b *bed) round() {
+// reconcile does what the planner requests of the actuator: end an operation that has succeeded,
+// undo one that has failed or is past its deadline.
+func (b *env) reconcile() {
 	b.t.Helper()
 	n := b.node()
 	op := partition.OperationOf(n)
@@ -167,9 +166,9 @@ func (b *bed) round() {
 	}
 }
 
-// ended steps until the operation is over, and gives how long after its deadline
-// that was; ok is false where it is not within two minutes of it.
-func (b *bed) ended() (after time.Duration, ok bool) {
+// ended steps until the operation is over, and returns how long after its deadline that was; ok is
+// false if it takes more than two minutes.
+func (b *env) ended() (after time.Duration, ok bool) {
 	b.t.Helper()
 	deadline := partition.OperationOf(b.node()).Deadline
 	for b.now.Before(deadline.Add(2 * time.Minute)) {
@@ -181,48 +180,48 @@ func (b *bed) ended() (after time.Duration, ok bool) {
 	return 0, false
 }
 
-// TestWatchdog: whatever mig-manager does, the cards are on offer again and the
-// node takes pods within a minute of the operation's deadline.
+// TestWatchdog: whatever mig-manager does, the GPUs are advertised again and the node is
+// schedulable within a minute of the operation's deadline.
 func TestWatchdog(t *testing.T) {
 	for name, test := range map[string]struct {
-		story     func(*bed)
+		story     func(*env)
 		succeeded bool
 	}{
-		"all is well": {func(b *bed) { b.begin() }, true},
-		"it hangs in the change, for ever pending": {func(b *bed) {
+		"all is well": {func(b *env) { b.begin() }, true},
+		"it hangs in the change, for ever pending": {func(b *env) {
 			b.machine.Wedge(true)
 			b.begin()
 			b.wait(timeout)
 			b.machine.Wedge(false)
 		}, false},
-		"it hangs in the change and on the way back": {func(b *bed) {
+		"it hangs in the change and on the way back": {func(b *env) {
 			b.machine.Wedge(true)
 			b.begin()
 			b.wait(timeout + 10*time.Second) // the first attempt to go back hangs too
 			b.machine.Wedge(false)
 		}, false},
-		"the ConfigMap is late": {func(b *bed) {
+		"the ConfigMap is late": {func(b *env) {
 			b.late = true
 			b.begin()
 			b.wait(40 * time.Second) // failed, and so is the first attempt to go back
 			b.late = false
 		}, false},
-		"a process holds the card": {func(b *bed) {
+		"a process holds the GPU": {func(b *env) {
 			b.machine.Sync([]node.Pod{{Namespace: "x", Name: "p", UID: "u", Created: began,
-				Containers: []node.Container{{Name: "c", Asks: map[string]int{"nvidia.com/mig-1g.10gb": 1}}}}}, b.now)
+				Containers: []node.Container{{Name: "c", Requests: map[string]int{"nvidia.com/mig-1g.10gb": 1}}}}}, b.now)
 			b.begin()
 		}, false},
-		"it reboots in time": {func(b *bed) {
+		"it reboots in time": {func(b *env) {
 			b.begin()
 			b.reboot(time.Minute)
 		}, true},
-		"it reboots beyond the deadline": {func(b *bed) {
+		"it reboots beyond the deadline": {func(b *env) {
 			b.begin()
 			b.reboot(timeout + 20*time.Second)
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBed(t)
+			b := newEnv(t)
 			test.story(b)
 			if op := partition.OperationOf(b.node()); op != nil {
 				after, ok := b.ended()
@@ -247,16 +246,16 @@ func TestWatchdog(t *testing.T) {
 }
 
 // wait for d from the operation's beginning.
-func (b *bed) wait(d time.Duration) {
+func (b *env) wait(d time.Duration) {
 	op := partition.OperationOf(b.node())
 	for end := op.Started.Add(d); b.now.Before(end); {
 		b.step()
 	}
 }
 
-// reboot takes the machine down until d after the operation's beginning, as
-// mig-manager does where a card can only be reset so.
-func (b *bed) reboot(d time.Duration) {
+// reboot takes the machine down until d after the operation's beginning, as mig-manager does where
+// a GPU can only be reset so.
+func (b *env) reboot(d time.Duration) {
 	b.t.Helper()
 	n := b.node()
 	n.Labels[partition.StateLabel] = partition.StateRebooting

@@ -23,13 +23,13 @@ import (
 
 const (
 	fieldASG = "spec.provider.asg"
-	// asgEvery is how old a listing may be: AWS throttles those who ask often.
+	// asgEvery bounds the age of a listing: AWS throttles frequent calls.
 	asgEvery = 10 * time.Second
-	// asgTimeout of all that one call of ours needs.
+	// asgTimeout bounds one call of a Provider method.
 	asgTimeout = 10 * time.Second
-	// asgListTimeout of a listing, for which a round waits.
+	// asgListTimeout bounds a listing, for which a reconcile waits.
 	asgListTimeout = 3 * time.Second
-	// caEnabledTag is how cluster-autoscaler finds the groups it sizes.
+	// caEnabledTag is the tag by which cluster-autoscaler finds its groups.
 	caEnabledTag = "k8s.io/cluster-autoscaler/enabled"
 )
 
@@ -56,7 +56,7 @@ type ASGOptions struct {
 	Log *slog.Logger
 }
 
-// NewASG returns the provider. It asks nobody before a pool needs it.
+// NewASG returns the provider. It makes no call before a pool uses it.
 func NewASG(o ASGOptions) *ASG {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -68,8 +68,8 @@ func NewASG(o ASGOptions) *ASG {
 		tags: map[string]nodeTags{}, prices: map[string]spotPrice{}, notices: newNotices()}
 }
 
-// List implements Provider. Spot prices and notices that cannot be read are
-// logged; the size of the group is known all the same.
+// List implements Provider. Failures to read spot prices and notices are logged; they do not fail
+// the listing.
 func (a *ASG) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, error) {
 	return a.memo.get(ctx, pool, func() (Listing, error) {
 		ctx, cancel := context.WithTimeout(ctx, asgListTimeout)
@@ -93,7 +93,7 @@ func (a *ASG) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, er
 	})
 }
 
-// Template implements Provider: the pool's own, and what the group's tags add.
+// Template implements Provider: the pool's own, completed by the group's tags.
 func (a *ASG) Template(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, error) {
 	t, err := templateOf(pool, tables)
 	if err != nil {
@@ -105,8 +105,8 @@ func (a *ASG) Template(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Temp
 	return t, nil
 }
 
-// SetSize implements Provider. AWS knows no "if nobody else changed it": the
-// group is read right before it is written.
+// SetSize implements Provider. AWS has no conditional write, so the group is read right before the
+// write.
 func (a *ASG) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int) error {
 	ctx, cancel := context.WithTimeout(ctx, asgTimeout)
 	defer cancel()
@@ -117,7 +117,7 @@ func (a *ASG) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int)
 	}
 	if most := int(aws.ToInt32(group.MaxSize)); size > most {
 		return &Problem{ReasonTarget, "spec.max",
-			fmt.Sprintf("%d nodes are wanted, the MaxSize of Auto Scaling group %s is %d", size, aws.ToString(group.AutoScalingGroupName), most),
+			fmt.Sprintf("%d nodes are requested, the MaxSize of Auto Scaling group %s is %d", size, aws.ToString(group.AutoScalingGroupName), most),
 			"raise the group's MaxSize, or lower spec.max"}
 	}
 	_, err = c.SetDesiredCapacity(ctx, &autoscaling.SetDesiredCapacityInput{
@@ -129,8 +129,8 @@ func (a *ASG) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int)
 	return nil
 }
 
-// Delete implements Provider. An instance that is on its way out already is not
-// terminated, and so not counted, a second time.
+// Delete implements Provider. An instance that is terminating already is not terminated, and not
+// counted, a second time.
 func (a *ASG) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, nodes []*corev1.Node) error {
 	ctx, cancel := context.WithTimeout(ctx, asgTimeout)
 	defer cancel()
@@ -144,8 +144,8 @@ func (a *ASG) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, nodes []*c
 	return errors.Join(errs...)
 }
 
-// terminate a node's instance. The group's size goes down with it, or stays, and the
-// group starts another.
+// terminate terminates a node's instance. With shrink the group's size decreases with it; otherwise
+// the group starts another.
 func (a *ASG) terminate(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node, shrink bool) error {
 	if node.Labels[v1alpha1.NodePoolLabel] != pool.Name {
 		return fmt.Errorf("it is not of pool %s", pool.Name)
@@ -182,10 +182,10 @@ func (a *ASG) terminate(ctx context.Context, pool *v1alpha1.GPUNodePool, node *c
 	return nil
 }
 
-// leavingState: Terminating, Terminating:Wait, Terminating:Proceed, Terminated.
+// leavingState matches Terminating, Terminating:Wait, Terminating:Proceed, Terminated.
 func leavingState(s types.LifecycleState) bool { return strings.HasPrefix(string(s), "Terminat") }
 
-// config of a region, made once.
+// config returns the configuration of a region, loaded once.
 func (a *ASG) config(ctx context.Context, region string) (aws.Config, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -200,7 +200,7 @@ func (a *ASG) config(ctx context.Context, region string) (aws.Config, error) {
 	return c, nil
 }
 
-// describe reads the group, and refuses one that somebody else sizes.
+// describe reads the group, and rejects a group that another autoscaler sizes.
 func (a *ASG) describe(ctx context.Context, pool *v1alpha1.GPUNodePool) (*autoscaling.Client, *types.AutoScalingGroup, error) {
 	ref := pool.Spec.Provider.ASG
 	config, err := a.config(ctx, ref.Region)
@@ -234,7 +234,7 @@ func (a *ASG) describe(ctx context.Context, pool *v1alpha1.GPUNodePool) (*autosc
 	return c, group, nil
 }
 
-// inNodes refuses a group whose size is in other units than nodes.
+// inNodes rejects a group whose size is in other units than nodes.
 func inNodes(group *types.AutoScalingGroup) error {
 	unit := aws.ToString(group.DesiredCapacityType)
 	weight := ""
@@ -252,12 +252,12 @@ func inNodes(group *types.AutoScalingGroup) error {
 			fmt.Sprintf("the size of Auto Scaling group %s is a number of %s", aws.ToString(group.AutoScalingGroupName), unit), "set its DesiredCapacityType to units"}
 	case weight != "":
 		return &Problem{ReasonTarget, fieldASG + ".name",
-			fmt.Sprintf("an instance of Auto Scaling group %s counts %s", aws.ToString(group.AutoScalingGroupName), weight), "take the weights off its instance types"}
+			fmt.Sprintf("an instance of Auto Scaling group %s counts %s", aws.ToString(group.AutoScalingGroupName), weight), "remove the weights of its instance types"}
 	}
 	return nil
 }
 
-// weighs is a weight other than one, empty otherwise.
+// weighs returns a weight other than one, empty otherwise.
 func weighs(w *string) string {
 	if s := aws.ToString(w); s != "1" {
 		return s
@@ -274,7 +274,7 @@ func instanceOf(group *types.AutoScalingGroup, id string) *types.Instance {
 	return nil
 }
 
-// instanceID reads "aws:///eu-west-1a/i-0123456789abcdef0".
+// instanceID parses "aws:///eu-west-1a/i-0123456789abcdef0".
 func instanceID(providerID string) (string, error) {
 	rest, ok := strings.CutPrefix(providerID, "aws://")
 	at := strings.LastIndexByte(rest, '/')

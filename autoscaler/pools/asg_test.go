@@ -11,7 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-func TestGroupGrowsAndInstanceGoesByID(t *testing.T) {
+func TestGroupScalesAndInstanceIsTerminatedByID(t *testing.T) {
 	w := newASGWorld(t)
 	for range 2 {
 		if err := w.asg.SetSize(t.Context(), w.pool, 5); err != nil {
@@ -21,33 +21,33 @@ func TestGroupGrowsAndInstanceGoesByID(t *testing.T) {
 	if err := w.asg.SetSize(t.Context(), w.pool, 4); err != nil {
 		t.Fatal(err)
 	}
-	if l, err := w.asg.List(t.Context(), w.pool); err != nil || l.Target != 5 || w.double.desired != 5 {
-		t.Errorf("listed %+v, %v; the group wants %d", l, err, w.double.desired)
+	if l, err := w.asg.List(t.Context(), w.pool); err != nil || l.Target != 5 || w.fake.desired != 5 {
+		t.Errorf("listed %+v, %v; the group requests %d", l, err, w.fake.desired)
 	}
-	for range 3 { // as every round does until the node is gone
+	for range 3 { // as every reconcile does until the node is gone
 		if err := w.asg.Delete(t.Context(), w.pool, []*corev1.Node{w.node("w-1")}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := w.states(); got != "InService Terminating InService" || w.double.desired != 4 {
-		t.Errorf("instances %s, the group wants %d", got, w.double.desired)
+	if got := w.states(); got != "InService Terminating InService" || w.fake.desired != 4 {
+		t.Errorf("instances %s, the group requests %d", got, w.fake.desired)
 	}
 	if l, err := w.asg.List(t.Context(), w.pool); err != nil || fmt.Sprint(l.Going) != "[i-0123456789abcdef1]" {
 		t.Errorf("listed %+v, %v", l, err)
 	}
-	if w.double.refused != 0 {
-		t.Errorf("%d requests were not signed", w.double.refused)
+	if w.fake.refused != 0 {
+		t.Errorf("%d requests were not signed", w.fake.refused)
 	}
 }
 
-func TestInstanceMustBeTheNodes(t *testing.T) {
+func TestInstanceMustMatchTheNode(t *testing.T) {
 	for what, c := range map[string]struct {
 		change func(*asgWorld, *corev1.Node)
 		want   func(error) bool
 	}{
 		"another UID":  {func(_ *asgWorld, n *corev1.Node) { n.UID = "older" }, apierrors.IsConflict},
 		"no instance":  {func(_ *asgWorld, n *corev1.Node) { n.Spec.ProviderID = "" }, unnamed},
-		"not in group": {func(w *asgWorld, _ *corev1.Node) { w.double.instances[1].ID = "i-00000000" }, unnamed},
+		"not in group": {func(w *asgWorld, _ *corev1.Node) { w.fake.instances[1].ID = "i-00000000" }, unnamed},
 		"other pool": {func(_ *asgWorld, n *corev1.Node) { n.Labels = nil }, func(err error) bool {
 			return err != nil && strings.Contains(err.Error(), "not of pool p")
 		}},
@@ -58,8 +58,8 @@ func TestInstanceMustBeTheNodes(t *testing.T) {
 		if err := w.asg.Delete(t.Context(), w.pool, []*corev1.Node{n}); !c.want(err) {
 			t.Errorf("%s: %v", what, err)
 		}
-		if got := w.states(); got != "InService InService InService" || w.double.desired != 3 {
-			t.Errorf("%s: instances %s, the group wants %d", what, got, w.double.desired)
+		if got := w.states(); got != "InService InService InService" || w.fake.desired != 3 {
+			t.Errorf("%s: instances %s, the group requests %d", what, got, w.fake.desired)
 		}
 	}
 }
@@ -72,15 +72,15 @@ func TestGroupProblems(t *testing.T) {
 		reason, field, remedy string
 	}{
 		"no group": {func(w *asgWorld) { w.pool.Spec.Provider.ASG.Name = "h200" }, ReasonNoTarget, "spec.provider.asg.name", "create it"},
-		"going":    {func(w *asgWorld) { w.double.status = "Delete in progress" }, ReasonNoTarget, "spec.provider.asg.name", "name another"},
-		"cluster-autoscaler": {func(w *asgWorld) { w.double.tags["k8s.io/cluster-autoscaler/enabled"] = "true" },
+		"going":    {func(w *asgWorld) { w.fake.status = "Delete in progress" }, ReasonNoTarget, "spec.provider.asg.name", "name another"},
+		"cluster-autoscaler": {func(w *asgWorld) { w.fake.tags["k8s.io/cluster-autoscaler/enabled"] = "true" },
 			ReasonForeign, "spec.provider.asg.name", "remove the tag"},
-		"a size in cores": {func(w *asgWorld) { w.double.unit = "vcpu" }, ReasonTarget, "spec.provider.asg.name", "DesiredCapacityType"},
-		"weights":         {func(w *asgWorld) { w.double.weight = "8" }, ReasonTarget, "spec.provider.asg.name", "weights"},
-		"bad taint": {func(w *asgWorld) { w.double.tags[templateTag+"taint/dedicated"] = "gpu" },
+		"a size in cores": {func(w *asgWorld) { w.fake.unit = "vcpu" }, ReasonTarget, "spec.provider.asg.name", "DesiredCapacityType"},
+		"weights":         {func(w *asgWorld) { w.fake.weight = "8" }, ReasonTarget, "spec.provider.asg.name", "weights"},
+		"bad taint": {func(w *asgWorld) { w.fake.tags[templateTag+"taint/dedicated"] = "gpu" },
 			ReasonTarget, "spec.provider.asg.name", "correct or remove the tag"},
-		"other cards": {func(w *asgWorld) { w.double.tags[templateTag+"resources/nvidia.com/gpu"] = "8" },
-			ReasonTarget, "spec.template.cards", "correct the one"},
+		"other GPUs": {func(w *asgWorld) { w.fake.tags[templateTag+"resources/nvidia.com/gpu"] = "8" },
+			ReasonTarget, "spec.template.gpus", "correct the one"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newASGWorld(t)
@@ -93,7 +93,7 @@ func TestGroupProblems(t *testing.T) {
 		})
 	}
 	w := newASGWorld(t)
-	w.double.min, w.double.max = 3, 4
+	w.fake.min, w.fake.max = 3, 4
 	for field, err := range map[string]error{
 		"spec.max": w.asg.SetSize(t.Context(), w.pool, 5),
 		"spec.min": w.asg.Delete(t.Context(), w.pool, []*corev1.Node{w.node("w-1")}),
@@ -103,11 +103,11 @@ func TestGroupProblems(t *testing.T) {
 			t.Errorf("%v, want a problem of %s", err, field)
 		}
 	}
-	w.double.unit, w.double.weight = "units", "1"
+	w.fake.unit, w.fake.weight = "units", "1"
 	if _, err := w.list(); err != nil {
-		t.Errorf("a size in nodes, said so: %v", err)
+		t.Errorf("a size in nodes, stated explicitly: %v", err)
 	}
-	w.double.fail = "Throttling"
+	w.fake.fail = "Throttling"
 	if _, err := w.list(); err == nil || !strings.Contains(err.Error(), "h100") {
 		t.Errorf("an error of AWS: %v", err)
 	}
@@ -120,7 +120,7 @@ func TestTemplateFromTags(t *testing.T) {
 		"taint/dedicated": "ml:NoExecute", "resources/rdma/hca": "8", "resources/nvidia.com/gpu": "2", "resources/cpu": "192",
 		"autoscaling-options/scaledownunneededtime": "1m0s",
 	} {
-		w.double.tags[templateTag+k] = v
+		w.fake.tags[templateTag+k] = v
 	}
 	if _, err := w.list(); err != nil {
 		t.Fatal(err)
@@ -140,7 +140,7 @@ func TestTemplateFromTags(t *testing.T) {
 func TestSpotPrice(t *testing.T) {
 	w := newASGWorld(t)
 	w.pool.Spec.Provider.ASG.InstanceType = "p5.48xlarge"
-	w.double.prices = map[string]string{"eu-west-1a": "21.500000", "eu-west-1b": "24.120000", "eu-west-1c": "90"}
+	w.fake.prices = map[string]string{"eu-west-1a": "21.500000", "eu-west-1b": "24.120000", "eu-west-1c": "90"}
 	if l, err := w.list(); err != nil || l.SpotPrice != nil {
 		t.Errorf("a pool that is not spot: %+v, %v", l, err)
 	}
@@ -148,7 +148,7 @@ func TestSpotPrice(t *testing.T) {
 	if l, err := w.list(); err != nil || l.SpotPrice == nil || *l.SpotPrice != 24.12 {
 		t.Errorf("%+v, %v; want the highest of the group's zones", l, err)
 	}
-	w.double.prices = nil
+	w.fake.prices = nil
 	if l, err := w.list(); err != nil || l.SpotPrice == nil {
 		t.Errorf("asked again at once: %+v, %v", l, err)
 	}
@@ -167,7 +167,7 @@ func TestNotices(t *testing.T) {
 	w := newASGWorld(t)
 	w.pool.Spec.Provider.ASG.InterruptionQueue = testQueue
 	const spot, rebalance = "EC2 Spot Instance Interruption Warning", "EC2 Instance Rebalance Recommendation"
-	w.double.messages = map[string]string{
+	w.fake.messages = map[string]string{
 		"a": event(spot, "i-0123456789abcdef1", testNow),
 		"b": event(rebalance, "i-0123456789abcdef2", testNow),
 		"c": event(spot, "i-99999999", testNow),                                              // of another group
@@ -183,16 +183,16 @@ func TestNotices(t *testing.T) {
 	if got := fmt.Sprint(l.Leaving); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	if len(w.double.messages) != 3 {
-		t.Errorf("messages %v: what is still true stays for the next leader, the rest goes", w.double.messages)
+	if len(w.fake.messages) != 3 {
+		t.Errorf("messages %v: what is still true stays for the next leader, the rest goes", w.fake.messages)
 	}
 	w.now = w.now.Add(noticeLife + time.Second)
-	if l, err := w.list(); err != nil || len(l.Leaving) != 0 || len(w.double.messages) != 0 {
-		t.Errorf("old notices: %+v, %v, messages %v", l, err, w.double.messages)
+	if l, err := w.list(); err != nil || len(l.Leaving) != 0 || len(w.fake.messages) != 0 {
+		t.Errorf("old notices: %+v, %v, messages %v", l, err, w.fake.messages)
 	}
 }
 
-func TestGroupIsNotAskedEveryRound(t *testing.T) {
+func TestGroupIsNotReadEveryReconcile(t *testing.T) {
 	w := newASGWorld(t)
 	for range 9 {
 		if _, err := w.asg.List(t.Context(), w.pool); err != nil {
@@ -200,7 +200,7 @@ func TestGroupIsNotAskedEveryRound(t *testing.T) {
 		}
 		w.now = w.now.Add(time.Second)
 	}
-	if w.double.described != 1 {
-		t.Errorf("described %d times in 9 s", w.double.described)
+	if w.fake.described != 1 {
+		t.Errorf("described %d times in 9 s", w.fake.described)
 	}
 }

@@ -18,15 +18,15 @@ import (
 // maxAnswer of a service, in bytes.
 const maxAnswer = 4 << 20
 
-// call is one signed request to a service of which we need one or two calls: the
-// SDK's package for EC2 alone would be larger than all the rest of the program.
+// call is one signed request to a service with one or two calls in use: the SDK's package for EC2
+// alone would be larger than the rest of the program.
 type call struct {
 	service, url string
 	header       map[string]string
 	body         []byte
 }
 
-// endpoint of a service, or the one the configuration names for all.
+// endpoint returns the URL of a service, or the one that the configuration sets for all.
 func endpoint(c aws.Config, service string) string {
 	if c.BaseEndpoint != nil {
 		return *c.BaseEndpoint
@@ -38,12 +38,11 @@ func endpoint(c aws.Config, service string) string {
 	return fmt.Sprintf("https://%s.%s.%s/", service, c.Region, domain)
 }
 
-// do signs and sends the call. An answer other than 200 is an error with the
-// beginning of what it says.
+// do signs and sends the call. A status other than 200 is an error with the start of the answer.
 func (c call) do(ctx context.Context, config aws.Config, now time.Time) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(c.body))
 	if err != nil {
-		return nil, fmt.Errorf("asking %s: %w", c.service, err)
+		return nil, fmt.Errorf("calling %s: %w", c.service, err)
 	}
 	for k, v := range c.header {
 		req.Header.Set(k, v)
@@ -62,7 +61,7 @@ func (c call) do(ctx context.Context, config aws.Config, now time.Time) ([]byte,
 	}
 	resp, err := doer.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("asking %s: %w", c.service, err)
+		return nil, fmt.Errorf("calling %s: %w", c.service, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))

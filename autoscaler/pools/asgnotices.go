@@ -16,57 +16,57 @@ import (
 )
 
 const (
-	// noticeLife is how long a notice is believed: an interruption comes two
-	// minutes after its warning, or not at all.
+	// noticeLife is how long a notice counts: an interruption follows two minutes after its
+	// warning, or not at all.
 	noticeLife = 10 * time.Minute
-	// receiveRounds bounds the messages read at one time, ten a round.
-	receiveRounds = 5
-	// maxNotices remembered.
+	// maxReceives bounds the calls of one read, of ten messages each.
+	maxReceives = 5
+	// maxNotices bounds the stored notices.
 	maxNotices = 10000
 )
 
 // Kinds of notices.
 const (
-	Interruption = "interruption" // the instance is taken away in two minutes
-	Rebalance    = "rebalance"    // it is more likely than usual to be taken away
+	Interruption = "interruption" // the instance is interrupted in two minutes
+	Rebalance    = "rebalance"    // the risk of an interruption is elevated
 )
 
-// Leaving is a node about which the provider has given notice.
+// Leaving is a node with a notice of its provider.
 type Leaving struct {
 	Instance string // the last part of the node's providerID
 	Kind     string // Interruption or Rebalance
 	At       time.Time
 }
 
-// notices by instance. A message stays in its queue while its notice is fresh, so
-// that after a restart it is read again.
+// notices by instance. A message stays in its queue while its notice is fresh, so a restarted
+// process reads it again.
 type notices struct {
-	mu   sync.Mutex
-	said map[string]Leaving
+	mu     sync.Mutex
+	latest map[string]Leaving
 }
 
-func newNotices() *notices { return &notices{said: map[string]Leaving{}} }
+func newNotices() *notices { return &notices{latest: map[string]Leaving{}} }
 
 func (n *notices) add(l Leaving) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if had, ok := n.said[l.Instance]; ok && had.Kind == Interruption && l.Kind == Rebalance {
-		return // the stronger one stands
+	if had, ok := n.latest[l.Instance]; ok && had.Kind == Interruption && l.Kind == Rebalance {
+		return // the stronger notice stays
 	}
-	if len(n.said) < maxNotices {
-		n.said[l.Instance] = l
+	if len(n.latest) < maxNotices {
+		n.latest[l.Instance] = l
 	}
 }
 
-// of returns the fresh notices about the instances of a group, and forgets the
-// others that are old.
+// of returns the fresh notices about the instances of a group, and drops the stale notices of all
+// others.
 func (n *notices) of(group *types.AutoScalingGroup, now time.Time) []Leaving {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var out []Leaving
-	for id, l := range n.said {
+	for id, l := range n.latest {
 		if now.Sub(l.At) > noticeLife {
-			delete(n.said, id)
+			delete(n.latest, id)
 		} else if instanceOf(group, id) != nil {
 			out = append(out, l)
 		}
@@ -97,7 +97,7 @@ func (a *ASG) receive(ctx context.Context, ref *v1alpha1.ASGProvider) error {
 	if err != nil {
 		return err
 	}
-	for range receiveRounds {
+	for range maxReceives {
 		var out struct{ Messages []message }
 		in := map[string]any{"QueueUrl": ref.InterruptionQueue, "MaxNumberOfMessages": 10, "WaitTimeSeconds": 0, "VisibilityTimeout": 60}
 		if err := a.sqs(ctx, config, ref, "ReceiveMessage", in, &out); err != nil {
@@ -110,7 +110,7 @@ func (a *ASG) receive(ctx context.Context, ref *v1alpha1.ASGProvider) error {
 				continue
 			}
 			if err != nil {
-				a.o.Log.Warn("a message in the interruption queue is none of EC2's notices, it is deleted", "queue", ref.InterruptionQueue, "err", err)
+				a.o.Log.Warn("deleting a message of the interruption queue that is no EC2 notice", "queue", ref.InterruptionQueue, "err", err)
 			}
 			in := map[string]any{"QueueUrl": ref.InterruptionQueue, "ReceiptHandle": m.ReceiptHandle}
 			if err := a.sqs(ctx, config, ref, "DeleteMessage", in, nil); err != nil {
@@ -146,7 +146,7 @@ func (a *ASG) sqs(ctx context.Context, config aws.Config, ref *v1alpha1.ASGProvi
 	return nil
 }
 
-// parseNotice reads an event as EventBridge puts it into a queue.
+// parseNotice parses an event in EventBridge's format.
 func parseNotice(body []byte) (Leaving, error) {
 	var event struct {
 		Source string    `json:"source"`

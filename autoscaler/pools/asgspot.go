@@ -13,7 +13,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 )
 
-// priceEvery is how often the spot price is read; it moves slowly.
+// priceEvery is the interval of reading the spot price, which moves slowly.
 const priceEvery = 5 * time.Minute
 
 type spotPrice struct {
@@ -21,8 +21,8 @@ type spotPrice struct {
 	price *float64
 }
 
-// spotPrice returns the highest price among the group's zones in US dollars an
-// hour, nil where it is not known.
+// spotPrice returns the highest price among the group's zones in US dollars an hour, nil if
+// unknown.
 func (a *ASG) spotPrice(ctx context.Context, pool *v1alpha1.GPUNodePool, group *types.AutoScalingGroup) *float64 {
 	ref := pool.Spec.Provider.ASG
 	if !pool.Spec.Spot || ref.InstanceType == "" {
@@ -63,7 +63,7 @@ func (a *ASG) askPrice(ctx context.Context, ref *v1alpha1.ASGProvider, zones []s
 	return highest(answer, zones)
 }
 
-// highest reads the answer to DescribeSpotPriceHistory.
+// highest parses the answer to DescribeSpotPriceHistory.
 func highest(answer []byte, zones []string) (*float64, error) {
 	var history struct {
 		Items []struct {
@@ -81,7 +81,7 @@ func highest(answer []byte, zones []string) (*float64, error) {
 		if err != nil || !(p >= 0 && p < 1e6) {
 			return nil, fmt.Errorf("reading spot prices: %q in %s is no price", item.Price, item.Zone)
 		}
-		// Times are all of one form and in UTC, so text order is time order.
+		// Times have one format and are in UTC, so text order is time order.
 		if item.At >= newest[item.Zone] {
 			newest[item.Zone], price[item.Zone] = item.At, p
 		}

@@ -17,16 +17,16 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// templateTag begins the tags by which users of cluster-autoscaler describe the
-// nodes of a group.
+// templateTag is the prefix of the tags by which users of cluster-autoscaler describe the nodes of
+// a group.
 const templateTag = "k8s.io/cluster-autoscaler/node-template/"
 
-// nodeTags is what the tags of a group say about its nodes.
+// nodeTags is the description of a group's nodes by its tags.
 type nodeTags struct {
 	labels map[string]string
 	taints []plan.Taint
 	others []plan.Resource
-	cards  int64 // 0: they do not say
+	gpus   int64 // 0: not tagged
 }
 
 // readTags reads the node-template tags of a group. An error names the tag.
@@ -49,7 +49,7 @@ func readTags(tags []types.TagDescription) (nodeTags, error) {
 func (n *nodeTags) read(rest, value string) error {
 	kind, name, ok := strings.Cut(rest, "/")
 	if !ok || name == "" {
-		return nil // another of cluster-autoscaler's, such as autoscaling-options
+		return nil // another tag of cluster-autoscaler, such as autoscaling-options
 	}
 	switch kind {
 	case "label":
@@ -64,7 +64,7 @@ func (n *nodeTags) read(rest, value string) error {
 		}
 	case "resources":
 		q, err := resource.ParseQuantity(value)
-		if err != nil || q.Sign() < 0 || q.AsApproximateFloat64() >= math.MaxInt64 { // more would run over into another number
+		if err != nil || q.Sign() < 0 || q.AsApproximateFloat64() >= math.MaxInt64 { // larger amounts overflow
 			return fmt.Errorf("%q is no amount", value)
 		}
 		n.resource(name, q)
@@ -72,11 +72,11 @@ func (n *nodeTags) read(rest, value string) error {
 	return nil
 }
 
-// resource: CPU and memory are the pool's own template's to say.
+// resource records an amount. CPU and memory are ignored: the pool's template has them.
 func (n *nodeTags) resource(name string, q resource.Quantity) {
 	switch name {
-	case partition.CardResource:
-		n.cards = q.Value()
+	case partition.GPUResource:
+		n.gpus = q.Value()
 	case string(corev1.ResourceCPU), string(corev1.ResourceMemory):
 	default:
 		if !strings.HasPrefix(name, "nvidia.com/") {
@@ -85,10 +85,10 @@ func (n *nodeTags) resource(name string, q resource.Quantity) {
 	}
 }
 
-// addTo adds what the pool's own template does not say.
+// addTo adds what the pool's own template does not set.
 func (n nodeTags) addTo(t *plan.Template) {
 	for k, v := range n.labels {
-		if _, said := t.Labels[k]; !said {
+		if _, set := t.Labels[k]; !set {
 			t.Labels[k] = v
 		}
 	}
@@ -100,17 +100,16 @@ func (n nodeTags) addTo(t *plan.Template) {
 	t.Others = append(t.Others, n.others...)
 }
 
-// learnTags keeps the group's tags for the template, and refuses tags that
-// contradict the pool.
+// learnTags keeps the group's tags for the template, and rejects tags that contradict the pool.
 func (a *ASG) learnTags(pool *v1alpha1.GPUNodePool, group *types.AutoScalingGroup) error {
 	tags, err := readTags(group.Tags)
 	if err != nil {
 		return &Problem{ReasonTarget, fieldASG + ".name",
 			fmt.Sprintf("Auto Scaling group %s: %v", aws.ToString(group.AutoScalingGroupName), err), "correct or remove the tag"}
 	}
-	if cards := int64(pool.Spec.Template.Cards); tags.cards > 0 && tags.cards != cards {
-		return &Problem{ReasonTarget, "spec.template.cards",
-			fmt.Sprintf("%d, but the group's tag %sresources/%s says %s", cards, templateTag, partition.CardResource, strconv.FormatInt(tags.cards, 10)),
+	if gpus := int64(pool.Spec.Template.GPUs); tags.gpus > 0 && tags.gpus != gpus {
+		return &Problem{ReasonTarget, "spec.template.gpus",
+			fmt.Sprintf("%d, but the group's tag %sresources/%s says %s", gpus, templateTag, partition.GPUResource, strconv.FormatInt(tags.gpus, 10)),
 			"correct the one that is wrong"}
 	}
 	a.mu.Lock()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,8 +26,8 @@ const (
 	topologyManager       = "capi-topology"
 )
 
-// clusterAPI names nodes by their Machines: one that carries the delete-machine
-// annotation is the first to go when the replicas are lowered.
+// clusterAPI identifies nodes by their Machines: when the replicas are lowered, a Machine with the
+// delete-machine annotation goes first.
 type clusterAPI struct {
 	client client.Client
 	live   client.Reader
@@ -38,34 +37,34 @@ func (clusterAPI) size(t target) (int, error) { return t.replicas() }
 
 func (clusterAPI) resize(t target, size int) error { return t.setReplicas(size) }
 
-func (clusterAPI) foreign(_ context.Context, t target) (string, error) {
+func (clusterAPI) foreign(t target) string {
 	a := t.object.GetAnnotations()
 	for _, key := range []string{annotationMinSize, annotationMaxSize} {
 		if _, ok := a[key]; ok {
-			return "cluster-autoscaler, by the annotation " + key, nil
+			return "cluster-autoscaler, by the annotation " + key
 		}
 	}
 	if by, ok := a[annotationManagedBy]; ok {
-		return fmt.Sprintf("%q, by the annotation %s", by, annotationManagedBy), nil
+		return fmt.Sprintf("%q, by the annotation %s", by, annotationManagedBy)
 	}
 	if owner := metav1.GetControllerOf(t.object); owner != nil {
-		return fmt.Sprintf("%s %s, which it belongs to; name that one instead", owner.Kind, owner.Name), nil
+		return fmt.Sprintf("%s %s, which owns it; name that one instead", owner.Kind, owner.Name)
 	}
 	for _, m := range t.object.GetManagedFields() {
 		if m.Manager == topologyManager && owns(m.FieldsV1, "f:spec", "f:replicas") {
-			return "the Cluster's topology; take replicas out of its spec.topology.workers", nil
+			return "the Cluster's topology; take replicas out of its spec.topology.workers"
 		}
 	}
-	return "", nil
+	return ""
 }
 
-// owns reports whether a field is among those of an entry of managedFields.
+// owns reports whether a field is in an entry of managedFields.
 func owns(f *metav1.FieldsV1, path ...string) bool {
 	if f == nil {
 		return false
 	}
 	var at map[string]json.RawMessage
-	raw := json.RawMessage(f.Raw)
+	raw := json.RawMessage(f.GetRawBytes())
 	for _, key := range path {
 		if at = nil; json.Unmarshal(raw, &at) != nil {
 			return false
@@ -90,31 +89,12 @@ func (c clusterAPI) all(ctx context.Context, t target) ([]unstructured.Unstructu
 	return list.Items, nil
 }
 
-func (clusterAPI) providerID(machine *unstructured.Unstructured) string {
-	id, _, _ := unstructured.NestedString(machine.Object, "spec", "providerID")
-	return id
+func (clusterAPI) node(machine *unstructured.Unstructured) (name, providerID string) {
+	return stringAt(machine, "status", "nodeRef", "name"), stringAt(machine, "spec", "providerID")
 }
 
-func (c clusterAPI) find(ctx context.Context, t target, node *corev1.Node) (*unstructured.Unstructured, error) {
-	all, err := c.all(ctx, t)
-	if err != nil {
-		return nil, err
-	}
-	for i := range all {
-		name, _, _ := unstructured.NestedString(all[i].Object, "status", "nodeRef", "name")
-		if name != node.Name {
-			continue
-		}
-		if id := c.providerID(&all[i]); id != node.Spec.ProviderID {
-			return nil, fmt.Errorf("%w: Machine %s names it with providerID %q, the node's is %q", ErrUnnamed, all[i].GetName(), id, node.Spec.ProviderID)
-		}
-		return &all[i], nil
-	}
-	return nil, nil
-}
-
-// settled refuses to grow while a marked Machine has not been taken yet: raised
-// too early, the replicas would never have been lower and nothing would go.
+// settled rejects growth while a marked Machine is not removed yet: if the replicas were raised too
+// early, the controller would never see the lower number and remove nothing.
 func (c clusterAPI) settled(ctx context.Context, t target) error {
 	if len(t.removing()) == 0 {
 		return nil
@@ -125,14 +105,14 @@ func (c clusterAPI) settled(ctx context.Context, t target) error {
 	}
 	for i := range all {
 		if t.counted(&all[i]) && all[i].GetDeletionTimestamp() == nil && !c.passedOver(t, &all[i]) {
-			return fmt.Errorf("%w: %s has still to take Machine %s", ErrBusy, t.name(), all[i].GetName())
+			return fmt.Errorf("%w: %s has not removed Machine %s yet", ErrBusy, t.name(), all[i].GetName())
 		}
 	}
 	return nil
 }
 
-// passedOver reports whether the target's controller has seen the replicas as
-// they are and is done: a Machine that is still there was not the one it took.
+// passedOver reports whether the target's controller has processed the current replicas: a Machine
+// that still exists was not the one it removed.
 func (clusterAPI) passedOver(t target, machine *unstructured.Unstructured) bool {
 	if machine.GetDeletionTimestamp() != nil {
 		return false
@@ -143,8 +123,8 @@ func (clusterAPI) passedOver(t target, machine *unstructured.Unstructured) bool 
 	return ok && seen == t.object.GetGeneration() && have == want
 }
 
-// remove marks the Machine and then lowers the replicas, in the same write that
-// says for which Machine: cut short at any point, a second try does what is left.
+// remove marks the Machine and then lowers the replicas, in one write with the Machine's UID:
+// interrupted at any point, a second try completes it.
 func (c clusterAPI) remove(ctx context.Context, t target, machine *unstructured.Unstructured) error {
 	if machine.GetDeletionTimestamp() != nil || t.counted(machine) && !c.passedOver(t, machine) {
 		return nil
@@ -180,7 +160,7 @@ func (c clusterAPI) remove(ctx context.Context, t target, machine *unstructured.
 	return patch(ctx, c.client, before, t.object, "lowering")
 }
 
-// rolling reports whether Machines are of more than one MachineSet.
+// rolling reports whether Machines belong to more than one MachineSet.
 func rolling(all []unstructured.Unstructured) bool {
 	sets := map[string]bool{}
 	for i := range all {
@@ -189,7 +169,7 @@ func rolling(all []unstructured.Unstructured) bool {
 	return len(sets) > 1
 }
 
-// gone tells which UIDs are of no object in the list.
+// gone returns a test for UIDs that no object in the list has.
 func gone(all []unstructured.Unstructured) func(uid string) bool {
 	there := map[string]bool{}
 	for i := range all {

@@ -11,9 +11,9 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 )
 
-// Conflicts finds the pools that must be left alone because of others: of two
-// that name the same target the older one keeps it, and one whose nodes another
-// autoscaler made is held. The errors are of type *Problem.
+// Conflicts finds the pools that must not be acted on because of others: of two with the same
+// target the newer one, and a pool with nodes that another autoscaler made. The errors are of type
+// *Problem.
 func Conflicts(all []v1alpha1.GPUNodePool, nodes []corev1.Node) map[string]error {
 	out := map[string]error{}
 	byAge := make([]*v1alpha1.GPUNodePool, 0, len(all))
@@ -40,8 +40,8 @@ func Conflicts(all []v1alpha1.GPUNodePool, nodes []corev1.Node) map[string]error
 	return out
 }
 
-// targetKey is the same for pools over the same nodes; empty for a provider that
-// makes nodes of its own.
+// targetKey is equal for pools over the same nodes; empty for a provider that makes nodes of its
+// own.
 func targetKey(pool *v1alpha1.GPUNodePool) (key, field string) {
 	switch p := pool.Spec.Provider; {
 	case p.Scale != nil:
@@ -57,8 +57,8 @@ func targetKey(pool *v1alpha1.GPUNodePool) (key, field string) {
 	return "", ""
 }
 
-// foreignNodes holds pools with nodes that a Karpenter NodePool made which is not
-// the pool's own target: Karpenter would consolidate them away.
+// foreignNodes reports pools with nodes of a Karpenter NodePool other than the pool's own target:
+// Karpenter would consolidate them away.
 func foreignNodes(all []v1alpha1.GPUNodePool, nodes []corev1.Node, out map[string]error) {
 	byName := make(map[string]*v1alpha1.GPUNodePool, len(all))
 	for i := range all {
@@ -74,8 +74,8 @@ func foreignNodes(all []v1alpha1.GPUNodePool, nodes []corev1.Node, out map[strin
 			continue
 		}
 		out[pool.Name] = &Problem{ReasonForeign, "spec.provider",
-			fmt.Sprintf("node %s is of the pool and was made by Karpenter's NodePool %s", nodes[i].Name, made),
-			"take the label " + v1alpha1.NodePoolLabel + " off that NodePool's template, or name the NodePool as the pool's target"}
+			fmt.Sprintf("node %s belongs to the pool and was made by Karpenter's NodePool %s", nodes[i].Name, made),
+			"remove the label " + v1alpha1.NodePoolLabel + " from that NodePool's template, or name the NodePool as the pool's target"}
 	}
 }
 

@@ -18,7 +18,7 @@ func namedPool(name string, age time.Duration, p v1alpha1.Provider) v1alpha1.GPU
 	return *pool
 }
 
-func TestTheOlderPoolKeepsItsTarget(t *testing.T) {
+func TestOlderPoolKeepsItsTarget(t *testing.T) {
 	beta := deploymentRef
 	beta.APIVersion = capiGroup + "/v1beta1" // the same object
 	group := v1alpha1.Provider{ASG: &v1alpha1.ASGProvider{Name: "g", Region: "eu-west-1"}}
@@ -41,7 +41,7 @@ func TestTheOlderPoolKeepsItsTarget(t *testing.T) {
 	}
 }
 
-func TestNodesOfKarpenterAreKarpenters(t *testing.T) {
+func TestNodesOfKarpenter(t *testing.T) {
 	node := func(pool, nodePool string) corev1.Node {
 		return corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n-" + pool, Labels: map[string]string{
 			v1alpha1.NodePoolLabel: pool, labelKarpenterFor: nodePool,
@@ -50,9 +50,10 @@ func TestNodesOfKarpenterAreKarpenters(t *testing.T) {
 	all := []v1alpha1.GPUNodePool{
 		namedPool("static", 0, v1alpha1.Provider{Scale: &nodePoolRef}),
 		namedPool("other", 0, v1alpha1.Provider{Scale: &deploymentRef}),
+		namedPool("fixed", 0, v1alpha1.Provider{Fixed: &v1alpha1.FixedProvider{}}),
 	}
-	got := Conflicts(all, []corev1.Node{node("static", "h100"), node("other", "h100"), node("none", "h100"), {}})
-	if len(got) != 1 || ReasonOf(got["other"]) != ReasonForeign || !strings.Contains(got["other"].Error(), "n-other") {
+	got := Conflicts(all, []corev1.Node{node("static", "h100"), node("other", "h100"), node("fixed", "h100"), node("none", "h100"), {}})
+	if len(got) != 2 || ReasonOf(got["fixed"]) != ReasonForeign || ReasonOf(got["other"]) != ReasonForeign || !strings.Contains(got["other"].Error(), "n-other") {
 		t.Errorf("%v", got)
 	}
 	got = Conflicts(all, []corev1.Node{node("static", "another")})

@@ -1,5 +1,5 @@
-// Package pools makes and removes the nodes of a GPUNodePool. It owns what a
-// new node of a pool looks like and how each provider is asked for one. A node
-// is removed by its identity, never by lowering a count, and sizes are absolute:
-// asking twice does it once. It never decides how many nodes there should be.
+// Package pools makes and removes the nodes of a GPUNodePool. It owns the description of a pool's
+// new node and how each provider is called. A node is removed by its identity, never by lowering a
+// count, and sizes are absolute, so calls are idempotent. The package never decides how many nodes
+// there should be.
 package pools

@@ -12,24 +12,24 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// Fixed is for machines that nobody makes. A pool of it has the nodes that carry its
-// label, and it writes to nobody: that nothing is asked of it is the planner's to
-// see to; that nothing would come of it is seen to here.
+// Fixed is the provider of pools whose machines are neither made nor removed. Its nodes are those
+// with the pool's label. The planner changes no such pool; should it try, the provider returns an
+// error.
 type Fixed struct {
 	nodes client.Reader
 }
 
-// NewFixed returns the provider. It only reads, and a cache will do.
+// NewFixed returns the provider. It only reads, from any client or cache.
 func NewFixed(nodes client.Reader) *Fixed { return &Fixed{nodes: nodes} }
 
-// List implements Provider. The size that is asked for is the one there is.
+// List implements Provider. The target is the current size.
 func (f *Fixed) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, error) {
 	names, err := namesOf(ctx, f.nodes, pool)
 	return Listing{Target: len(names)}, err
 }
 
-// Template implements Provider. No node is made of it: it says whether a pod would
-// fit, and what a node has that does not show its cards yet.
+// Template implements Provider. No node is made from it: it decides whether a pod would fit, and
+// describes a node that does not show its GPUs yet.
 func (f *Fixed) Template(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, error) {
 	return templateOf(pool, tables)
 }

@@ -18,8 +18,8 @@ func labelled(name, pool string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.NodePoolLabel: pool}}}
 }
 
-// TestFixed: the nodes with the label are the pool; whatever is asked of it, there
-// are as many nodes as before, and no failure is held against it.
+// TestFixed: the nodes with the label are the pool; no call changes the nodes or counts as a
+// failure.
 func TestFixed(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(scheme.New()).WithObjects(labelled("a", "p"), labelled("b", "p"), labelled("c", "q")).Build()
 	pool := testPool()
@@ -29,7 +29,7 @@ func TestFixed(t *testing.T) {
 	if l, err := p.List(t.Context(), pool); err != nil || l.Target != 2 || l.Unnamed || len(l.Going) > 0 {
 		t.Errorf("listing %+v, %v", l, err)
 	}
-	if template, err := p.Template(pool, nil); err != nil || len(template.Cards) != 2 || template.Labels[v1alpha1.NodePoolLabel] != "p" {
+	if template, err := p.Template(pool, nil); err != nil || len(template.GPUs) != 2 || template.Labels[v1alpha1.NodePoolLabel] != "p" {
 		t.Errorf("template %+v, %v", template, err)
 	}
 	node := labelled("a", "p")
@@ -58,9 +58,8 @@ func TestFixed(t *testing.T) {
 	}
 }
 
-// TestNothingIsLearnedOfAFixedPool: what stands in its status is from when something
-// else made its nodes.
-func TestNothingIsLearnedOfAFixedPool(t *testing.T) {
+// TestFixedPoolHasNoHistory: the values in its status are from a former provider.
+func TestFixedPoolHasNoHistory(t *testing.T) {
 	pool := testPool()
 	pool.Status.Backoff = &v1alpha1.Backoff{Failures: 3, Until: metav1.NewTime(time.Now().Add(time.Hour))}
 	p := Providers{History: NewHistory(time.Now)}
@@ -70,17 +69,5 @@ func TestNothingIsLearnedOfAFixedPool(t *testing.T) {
 	pool.Spec.Provider = v1alpha1.Provider{Fixed: &v1alpha1.FixedProvider{}}
 	if l := p.Learn(pool, 1, nil); l != (Learned{}) {
 		t.Errorf("%+v", l)
-	}
-}
-
-// TestAFixedPoolOfKarpentersNodes: Karpenter takes its nodes away whatever we call
-// the pool, so it is held like any other.
-func TestAFixedPoolOfKarpentersNodes(t *testing.T) {
-	fixed := v1alpha1.Provider{Fixed: &v1alpha1.FixedProvider{}}
-	made := labelled("n", "one")
-	made.Labels[labelKarpenterFor] = "h100"
-	got := Conflicts([]v1alpha1.GPUNodePool{namedPool("one", 0, fixed), namedPool("two", 0, fixed)}, []corev1.Node{*made, *labelled("m", "two")})
-	if len(got) != 1 || ReasonOf(got["one"]) != ReasonForeign {
-		t.Errorf("%v", got)
 	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gpuscale/gpuscale/plan"
@@ -18,26 +17,12 @@ func TestInstanceID(t *testing.T) {
 	for id, want := range map[string]string{
 		"aws:///eu-west-1a/i-0123456789abcdef0": "i-0123456789abcdef0", "aws:///us-east-1-atl-1a/i-01234567": "i-01234567",
 		"": "", "i-0123456789abcdef0": "", "aws:///eu-west-1a/": "", "aws:///a/i-01234567/": "", "gce://p/z/i-01234567": "",
-		"aws:///a/i-0123456Z": "", "aws:///a/i-": "", "aws:///a/i-0123456789abcdef01": "",
+		"aws:///a/i-0123456Z": "", "aws:///a/i-": "", "aws:///a/i-01234567&b=c": "", "aws:///a/i-0123456789abcdef01": "",
 	} {
 		if got, err := instanceID(id); got != want || (err == nil) != (want != "") {
 			t.Errorf("%q: %q, %v", id, got, err)
 		}
 	}
-}
-
-func FuzzInstanceID(f *testing.F) {
-	f.Add("aws:///eu-west-1a/i-0123456789abcdef0")
-	f.Add("aws://")
-	f.Fuzz(func(t *testing.T, id string) {
-		got, err := instanceID(id)
-		if err != nil {
-			return
-		}
-		if !strings.HasSuffix(id, "/"+got) || !strings.HasPrefix(id, "aws://") || strings.ContainsAny(got, "/&= ") {
-			t.Errorf("%q: %q", id, got)
-		}
-	})
 }
 
 func FuzzNotice(f *testing.F) {
@@ -76,8 +61,8 @@ func FuzzTags(f *testing.F) {
 				t.Errorf("%q=%q: %+v", key, value, taint)
 			}
 		}
-		if n.cards < 0 {
-			t.Errorf("%q=%q: %d cards", key, value, n.cards)
+		if n.gpus < 0 {
+			t.Errorf("%q=%q: %d GPUs", key, value, n.gpus)
 		}
 	})
 }
@@ -93,7 +78,7 @@ func FuzzSpotPrices(f *testing.F) {
 	})
 }
 
-// FuzzTarget reads what a user may have written into a Karpenter NodePool.
+// FuzzTarget reads random Karpenter NodePools.
 func FuzzTarget(f *testing.F) {
 	f.Add(`{"spec":{"replicas":3,"limits":{"nodes":"2"}}}`)
 	f.Add(`{"spec":{"replicas":3,"limits":{"nodes":"9E"}},"metadata":{"annotations":{"gpuscale.io/removing":"a,,b"}}}`)
@@ -120,20 +105,6 @@ func FuzzTarget(f *testing.F) {
 		}
 		if size, err := k.size(tg); err != nil || size != 7 {
 			t.Errorf("%s: asked for 7, is %d, %v", text, size, err)
-		}
-	})
-}
-
-// FuzzManagedFields: whatever stands in managedFields, reading it neither panics nor
-// finds a field that is not there.
-func FuzzManagedFields(f *testing.F) {
-	for _, text := range []string{`{"f:spec":{"f:replicas":{}}}`, `{"f:spec":{}}`, `{"f:spec":null}`, `{"f:spec":[]}`, `null`, ``, `{`} {
-		f.Add(text)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		found := owns(&metav1.FieldsV1{Raw: []byte(text)}, "f:spec", "f:replicas")
-		if found && !strings.Contains(text, "replicas") && !strings.Contains(text, `\u`) {
-			t.Fatalf("found in %q", text)
 		}
 	})
 }

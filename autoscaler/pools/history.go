@@ -12,20 +12,21 @@ import (
 )
 
 const (
-	// firstBackoff after one failure, twice as long after each that follows.
+	// firstBackoff follows one failure; it doubles with each further one.
 	firstBackoff = time.Minute
-	// maxBackoff is what it grows to.
+	// maxBackoff is its upper bound.
 	maxBackoff = 30 * time.Minute
-	// minOverdue is how long a node that was asked for may at least take.
+	// minOverdue is the minimum time after which a requested node is overdue.
 	minOverdue = 10 * time.Minute
-	// samplesKept of how long nodes took, and samplesNeeded before they count.
+	// samplesKept is the number of provisioning times that are kept, samplesNeeded the number
+	// before they count.
 	samplesKept, samplesNeeded = 16, 3
-	// maxSample is longer than any boot; what takes longer was something else.
+	// maxSample is longer than any boot; longer times have another cause.
 	maxSample = 2 * time.Hour
 )
 
-// History remembers how each pool's provider has done: how long nodes took, and
-// how often it failed in a row. It is safe for concurrent use.
+// History records each pool's provisioning times and consecutive failures. It is safe for
+// concurrent use.
 type History struct {
 	now func() time.Time
 
@@ -33,39 +34,38 @@ type History struct {
 	pools map[string]*record
 }
 
-// Learned is what the past of a pool says.
+// Learned is what a pool's history yields.
 type Learned struct {
-	// ReadyAfter is how long three of four nodes took from request to ready, 0
-	// while too few have come to tell.
+	// ReadyAfter is the 75th percentile of the time from request to ready, 0 while there are too
+	// few samples.
 	ReadyAfter time.Duration
-	// Failures in a row, and until when the pool is not asked for more.
+	// Failures in a row, and until when the pool is not scaled up.
 	Failures     int
 	BackoffUntil time.Time
 }
 
 type record struct {
-	uid      types.UID // of the pool: one made anew under the name is another
+	uid      types.UID // of the pool: one created again under the name is another
 	since    time.Time
-	asked    time.Time // the last request that was taken, zero once it is answered or given up
-	size     int       // asked for
+	asked    time.Time // the last accepted request, zero once it is answered or overdue
+	size     int       // requested
 	failures int
 	until    time.Time
 	took     []time.Duration
-	// awaited are nodes not yet ready that we have seen come; the value is when
-	// they were asked for, or made.
-	awaited map[types.UID]time.Time
+	// upcoming are nodes that are not ready yet; the value is when they were requested, or created.
+	upcoming map[types.UID]time.Time
 }
 
-// NewHistory returns a History that knows nothing. now is the clock.
+// NewHistory returns an empty History. now is the clock.
 func NewHistory(now func() time.Time) *History {
 	return &History{now: now, pools: map[string]*record{}}
 }
 
-// record of a pool; the first time from what its status remembers.
+// record returns the record of a pool, at first from its status.
 func (h *History) record(pool *v1alpha1.GPUNodePool) *record {
 	r, ok := h.pools[pool.Name]
 	if !ok || r.uid != pool.UID {
-		r = &record{uid: pool.UID, since: h.now(), awaited: map[types.UID]time.Time{}}
+		r = &record{uid: pool.UID, since: h.now(), upcoming: map[types.UID]time.Time{}}
 		if b := pool.Status.Backoff; b != nil {
 			r.failures, r.until = int(b.Failures), b.Until.Time
 		}
@@ -77,7 +77,7 @@ func (h *History) record(pool *v1alpha1.GPUNodePool) *record {
 	return r
 }
 
-// Asked records that the provider was asked for a size, and its answer.
+// Asked records a request for a size and the provider's answer.
 func (h *History) Asked(pool *v1alpha1.GPUNodePool, size int, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -92,8 +92,7 @@ func (h *History) Asked(pool *v1alpha1.GPUNodePool, size int, err error) {
 	r.size = size
 }
 
-// Seen records the pool's Node objects and the provider's target, and returns
-// what is known now.
+// Seen records the pool's Node objects and the provider's target, and returns the results.
 func (h *History) Seen(pool *v1alpha1.GPUNodePool, target int, nodes []*corev1.Node) Learned {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -104,36 +103,36 @@ func (h *History) Seen(pool *v1alpha1.GPUNodePool, target int, nodes []*corev1.N
 	}
 	if !r.asked.IsZero() && now.Sub(r.asked) > max(minOverdue, 3*r.readyAfter(pool)) {
 		r.fail(now)
-		r.asked = time.Time{} // this request has failed once; the next is another
+		r.asked = time.Time{} // this request has failed; the next is another one
 	}
 	return Learned{ReadyAfter: r.learned(), Failures: r.failures, BackoffUntil: r.until}
 }
 
-// arrivals follows new nodes until they are ready.
+// arrivals tracks new nodes until they are ready.
 func (r *record) arrivals(nodes []*corev1.Node) {
 	there := make(map[types.UID]bool, len(nodes))
 	for _, n := range nodes {
 		there[n.UID] = true
 		became := readySince(n)
-		from, awaited := r.awaited[n.UID]
+		from, upcoming := r.upcoming[n.UID]
 		switch {
-		case !awaited && n.CreationTimestamp.Time.Before(r.since.Truncate(time.Second)):
-			// Older than we are: when it first became ready nobody knows any more.
-		case !awaited && became.IsZero():
-			r.awaited[n.UID] = r.began(n)
-		case awaited && !became.IsZero():
-			delete(r.awaited, n.UID)
+		case !upcoming && n.CreationTimestamp.Time.Before(r.since.Truncate(time.Second)):
+			// The node existed before this process: its first time to ready is unknown.
+		case !upcoming && became.IsZero():
+			r.upcoming[n.UID] = r.began(n)
+		case upcoming && !became.IsZero():
+			delete(r.upcoming, n.UID)
 			r.arrived(became.Sub(from))
 		}
 	}
-	for uid := range r.awaited {
+	for uid := range r.upcoming {
 		if !there[uid] {
-			delete(r.awaited, uid)
+			delete(r.upcoming, uid)
 		}
 	}
 }
 
-// began is when a node was asked for, as far as that is known.
+// began returns when a node was requested, as far as that is known.
 func (r *record) began(n *corev1.Node) time.Time {
 	if made := n.CreationTimestamp.Time; r.asked.IsZero() || r.asked.After(made) || made.Sub(r.asked) > maxSample {
 		return made
@@ -141,7 +140,7 @@ func (r *record) began(n *corev1.Node) time.Time {
 	return r.asked
 }
 
-// arrived ends a row of failures.
+// arrived ends a series of failures.
 func (r *record) arrived(took time.Duration) {
 	r.failures, r.until = 0, time.Time{}
 	if took < 0 || took > maxSample {
@@ -178,7 +177,7 @@ func (r *record) readyAfter(pool *v1alpha1.GPUNodePool) time.Duration {
 	return 0
 }
 
-// readySince is when a node became ready, zero while it is not.
+// readySince returns when a node became ready, zero while it is not.
 func readySince(n *corev1.Node) time.Time {
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {

@@ -13,7 +13,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 )
 
-// past is a pool whose clock the test moves.
+// past is a pool with a virtual clock.
 type past struct {
 	h     *History
 	pool  *v1alpha1.GPUNodePool
@@ -30,7 +30,7 @@ func newPast() *past {
 
 func (p *past) seen(target int) Learned { return p.h.Seen(p.pool, target, p.nodes) }
 
-// comes makes a node now, which is ready after a while.
+// comes creates a node now, which is ready later.
 func (p *past) comes(readyAfter time.Duration) {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: fmt.Sprintf("n-%d", len(p.nodes)), UID: types.UID(fmt.Sprint(len(p.nodes))), CreationTimestamp: metav1.NewTime(p.now),
@@ -49,7 +49,7 @@ func TestTimeToReadyIsLearned(t *testing.T) {
 		p.now = p.now.Add(30 * time.Second) // before there is a Node object
 		p.comes(d)
 		if got := p.seen(i + 1).ReadyAfter; i < samplesNeeded-1 && got != 0 {
-			t.Errorf("%s after %d nodes: too few to tell", got, i+1)
+			t.Errorf("%s after %d nodes: too few samples", got, i+1)
 		}
 	}
 	if got, want := p.seen(4).ReadyAfter, 4*time.Minute+30*time.Second; got != want {
@@ -62,9 +62,9 @@ func TestTimeToReadyIsLearned(t *testing.T) {
 	}
 }
 
-// TestAPoolMadeAnewHasNoPast: a pool that was deleted leaves neither its backoff nor
-// its times to another of its name.
-func TestAPoolMadeAnewHasNoPast(t *testing.T) {
+// TestRecreatedPoolHasNoHistory: backoff and times of a deleted pool do not apply to another of its
+// name.
+func TestRecreatedPoolHasNoHistory(t *testing.T) {
 	p := newPast()
 	p.h.Asked(p.pool, 1, errors.New("no capacity"))
 	if p.seen(0).Failures != 1 {
@@ -76,7 +76,7 @@ func TestAPoolMadeAnewHasNoPast(t *testing.T) {
 	}
 }
 
-func TestOldNodesTellNothing(t *testing.T) {
+func TestOldNodesAreNoSamples(t *testing.T) {
 	p := newPast()
 	old := &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "old", CreationTimestamp: metav1.NewTime(testNow.Add(-time.Hour))}}
 	p.nodes = append(p.nodes, old)
@@ -106,8 +106,8 @@ func TestBackoffGrowsAndEnds(t *testing.T) {
 	}
 }
 
-// TestNodesThatNeverCome is a provider that takes the request and does nothing.
-func TestNodesThatNeverCome(t *testing.T) {
+// TestNodesOverdue is a provider that accepts the request and does nothing.
+func TestNodesOverdue(t *testing.T) {
 	p := newPast()
 	p.h.Asked(p.pool, 2, nil)
 	p.now = p.now.Add(minOverdue)
@@ -139,11 +139,11 @@ func TestHistoryIsTakenFromTheStatus(t *testing.T) {
 	}
 	p.h.Asked(p.pool, 1, errors.New("no capacity"))
 	if got := p.seen(0); got.BackoffUntil.Sub(p.now) != 8*time.Minute {
-		t.Errorf("the row of failures begins anew: %+v", got)
+		t.Errorf("the row of failures begins again: %+v", got)
 	}
 }
 
-func TestConflictsWithOthersAreNoFailures(t *testing.T) {
+func TestWriteConflictsAreNoFailures(t *testing.T) {
 	w := newScaleWorld(t, deploymentRef, capiObjects()...)
 	p := Providers{Scale: w.scale, History: NewHistory(time.Now)}
 	if err := p.Delete(t.Context(), w.pool, []*corev1.Node{w.node("w-1")}); err != nil {

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// sameNode refuses a node that is another one than was read, or that changed
-// since: whoever decided that it may go has not seen what it is now.
+// sameNode rejects a node that was replaced or changed since it was read: the decision was made on
+// another state.
 func sameNode(ctx context.Context, live client.Reader, node *corev1.Node) error {
 	var now corev1.Node
 	if err := live.Get(ctx, client.ObjectKey{Name: node.Name}, &now); err != nil {
@@ -20,7 +20,7 @@ func sameNode(ctx context.Context, live client.Reader, node *corev1.Node) error 
 	nodes := schema.GroupResource{Resource: "nodes"}
 	switch {
 	case now.UID != node.UID:
-		return apierrors.NewConflict(nodes, node.Name, fmt.Errorf("a node of that name with another UID has come"))
+		return apierrors.NewConflict(nodes, node.Name, fmt.Errorf("a new node has this name, with another UID"))
 	case now.Spec.ProviderID != node.Spec.ProviderID:
 		return apierrors.NewConflict(nodes, node.Name, fmt.Errorf("its providerID has changed from %q to %q", node.Spec.ProviderID, now.Spec.ProviderID))
 	case now.ResourceVersion != node.ResourceVersion:

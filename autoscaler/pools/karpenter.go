@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -20,11 +19,10 @@ const (
 	labelKarpenterFor = "karpenter.sh/nodepool"
 )
 
-// karpenter names nodes by their NodeClaims. A static NodePool whose replicas are
-// lowered chooses by itself which node goes, and one whose NodeClaim is deleted
-// makes another. So the limit on its nodes is lowered first, which keeps it from
-// making another, and then the NodeClaim is deleted. The replicas follow once
-// nothing is left that could be chosen instead.
+// karpenter identifies nodes by their NodeClaims. A static NodePool with lowered replicas chooses
+// the node itself, and one whose NodeClaim is deleted makes another. So the limit on its nodes is
+// lowered first, which prevents another, then the NodeClaim is deleted. The replicas follow once no
+// other node could be chosen instead.
 type karpenter struct {
 	client client.Client
 	live   client.Reader
@@ -48,7 +46,7 @@ func (karpenter) size(t target) (int, error) {
 		return 0, &Problem{ReasonTarget, fieldScale + ".name",
 			fmt.Sprintf("%s: spec.limits.nodes: %v", t.name(), err), "write a number of nodes there"}
 	}
-	if q.AsApproximateFloat64() >= float64(replicas) { // larger ones may be no int64
+	if q.AsApproximateFloat64() >= float64(replicas) { // a larger limit may overflow an int64
 		return replicas, nil
 	}
 	return int(q.Value()), nil
@@ -69,11 +67,11 @@ func (karpenter) limit(t target, size int) error {
 }
 
 // foreign: a NodePool without replicas is sized and consolidated by Karpenter.
-func (karpenter) foreign(_ context.Context, t target) (string, error) {
+func (karpenter) foreign(t target) string {
 	if _, static, _ := unstructured.NestedInt64(t.object.Object, "spec", "replicas"); !static {
-		return "Karpenter itself, which adds and consolidates the nodes of a NodePool without spec.replicas", nil
+		return "Karpenter itself, which adds and consolidates the nodes of a NodePool without spec.replicas"
 	}
-	return "", nil
+	return ""
 }
 
 func (k karpenter) all(ctx context.Context, t target) ([]unstructured.Unstructured, error) {
@@ -85,33 +83,14 @@ func (k karpenter) all(ctx context.Context, t target) ([]unstructured.Unstructur
 	return list.Items, nil
 }
 
-func (karpenter) providerID(claim *unstructured.Unstructured) string {
-	id, _, _ := unstructured.NestedString(claim.Object, "status", "providerID")
-	return id
+func (karpenter) node(claim *unstructured.Unstructured) (name, providerID string) {
+	return stringAt(claim, "status", "nodeName"), stringAt(claim, "status", "providerID")
 }
 
-// passedOver: a NodeClaim that is counted and not being deleted is one whose
-// deletion was cut short; it is still to be asked for.
+// passedOver: a NodeClaim that is subtracted and not being deleted belongs to an interrupted
+// removal; it is still to be deleted.
 func (karpenter) passedOver(_ target, claim *unstructured.Unstructured) bool {
 	return claim.GetDeletionTimestamp() == nil
-}
-
-func (k karpenter) find(ctx context.Context, t target, node *corev1.Node) (*unstructured.Unstructured, error) {
-	all, err := k.all(ctx, t)
-	if err != nil {
-		return nil, err
-	}
-	for i := range all {
-		name, _, _ := unstructured.NestedString(all[i].Object, "status", "nodeName")
-		if name != node.Name {
-			continue
-		}
-		if id := k.providerID(&all[i]); id != node.Spec.ProviderID {
-			return nil, fmt.Errorf("%w: NodeClaim %s names it with providerID %q, the node's is %q", ErrUnnamed, all[i].GetName(), id, node.Spec.ProviderID)
-		}
-		return &all[i], nil
-	}
-	return nil, nil
 }
 
 func (k karpenter) remove(ctx context.Context, t target, claim *unstructured.Unstructured) error {
@@ -130,9 +109,9 @@ func (k karpenter) remove(ctx context.Context, t target, claim *unstructured.Uns
 	return nil
 }
 
-// lower makes the limit smaller by the claim. The replicas come down to what the
-// limit was, but never below the claims that exist: of one that Karpenter has not
-// yet seen go it would count the others as too many.
+// lower decreases the limit by the claim. The replicas come down to the former limit, but never
+// below the existing claims: as long as Karpenter has not seen a claim go, it would count the
+// others as too many.
 func (k karpenter) lower(ctx context.Context, t target, claim *unstructured.Unstructured) error {
 	all, err := k.all(ctx, t)
 	if err != nil {

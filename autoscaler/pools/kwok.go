@@ -16,26 +16,26 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// Publisher makes layouts known to mig-manager; *partition.Manager is one.
+// Publisher publishes layouts to mig-manager; *partition.Manager implements it.
 type Publisher interface {
 	Publish(ctx context.Context, layouts ...partition.NodeLayout) (added bool, err error)
 }
 
-// KWOK makes Node objects itself, for clusters whose nodes KWOK plays.
+// KWOK makes Node objects itself, for clusters with nodes simulated by KWOK.
 type KWOK struct {
 	client client.Client
 	live   client.Reader
 	boot   Publisher
 }
 
-// NewKWOK returns the provider. live must read from the API server, so that a
-// node made a moment ago is counted.
+// NewKWOK returns the provider. live must read from the API server, so that a node made a moment
+// ago is counted.
 func NewKWOK(c client.Client, live client.Reader, boot Publisher) *KWOK {
 	return &KWOK{client: c, live: live, boot: boot}
 }
 
-// List implements Provider. A Node object is there as soon as it is asked for,
-// so the target is the number of them.
+// List implements Provider. A Node object exists as soon as it is requested, so the target is their
+// number.
 func (k *KWOK) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, error) {
 	names, err := namesOf(ctx, k.client, pool)
 	return Listing{Target: len(names)}, err
@@ -57,8 +57,8 @@ func (k *KWOK) Template(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Tem
 	return t, nil
 }
 
-// SetSize implements Provider. Nodes are made under the first free names
-// "<pool>-<n>", so that a second try after a crash makes the same ones.
+// SetSize implements Provider. Nodes get the first free names "<pool>-<n>", so that a second try
+// after a crash makes the same ones.
 func (k *KWOK) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int) error {
 	names, err := namesOf(ctx, k.live, pool)
 	if err != nil || len(names) >= size {
@@ -88,7 +88,7 @@ func (k *KWOK) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int
 		}
 		err := k.client.Create(ctx, newNode(name, pool, t, layout))
 		if apierrors.IsAlreadyExists(err) {
-			continue // a node of that name, of another pool or of none
+			continue // the name is taken by a node of another pool or of none
 		}
 		if err != nil {
 			return fmt.Errorf("making node %s: %w", name, err)
@@ -117,7 +117,7 @@ func (k *KWOK) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, nodes []*
 	return errors.Join(errs...)
 }
 
-// namesOf are the names of the pool's nodes.
+// namesOf returns the names of the pool's nodes.
 func namesOf(ctx context.Context, from client.Reader, pool *v1alpha1.GPUNodePool) (map[string]bool, error) {
 	var list corev1.NodeList
 	err := from.List(ctx, &list, client.MatchingLabels{v1alpha1.NodePoolLabel: pool.Name}, client.UnsafeDisableDeepCopy)
@@ -125,14 +125,14 @@ func namesOf(ctx context.Context, from client.Reader, pool *v1alpha1.GPUNodePool
 		return nil, fmt.Errorf("listing nodes of pool %s: %w", pool.Name, err)
 	}
 	names := make(map[string]bool, len(list.Items))
-	for i := range list.Items { // not copied, and not written to
+	for i := range list.Items { // by index: not copied
 		names[list.Items[i].Name] = true
 	}
 	return names, nil
 }
 
-// tables are what nodes have published of their cards. What is wrong with one
-// node's is said where nodes are observed.
+// tables are what nodes have published of their GPUs. Errors of single nodes are reported by
+// package observe.
 func (k *KWOK) tables(ctx context.Context) (mig.Tables, error) {
 	var list corev1.NodeList
 	if err := k.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {

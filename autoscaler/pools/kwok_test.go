@@ -30,7 +30,7 @@ func testPool() *v1alpha1.GPUNodePool {
 			Max:      5,
 			Provider: v1alpha1.Provider{KWOK: &v1alpha1.KWOKProvider{}},
 			Template: v1alpha1.NodeTemplate{
-				Product: "NVIDIA-H100-80GB-HBM3", Cards: 2, Labels: map[string]string{"zone": "a"},
+				Product: "NVIDIA-H100-80GB-HBM3", GPUs: 2, Labels: map[string]string{"zone": "a"},
 				Taints: []v1alpha1.Taint{{Key: "gpu", Value: "yes", Effect: "NoSchedule"}},
 				CPU:    resource.MustParse("64"), Memory: resource.MustParse("512Gi"),
 			},
@@ -52,7 +52,7 @@ func nodes(t *testing.T, c client.Client) map[string]corev1.Node {
 	return out
 }
 
-func TestNodesAreWhatTheTemplateSays(t *testing.T) {
+func TestNodesMatchTheTemplate(t *testing.T) {
 	k, c := newKWOK(t)
 	if err := k.SetSize(t.Context(), testPool(), 1); err != nil {
 		t.Fatal(err)
@@ -72,8 +72,8 @@ func TestNodesAreWhatTheTemplateSays(t *testing.T) {
 			t.Errorf("%s = %s, want %s", name, q.String(), want)
 		}
 	}
-	if _, whole := n.Status.Allocatable[partition.CardResource]; whole {
-		t.Error("whole cards are offered though all are in MIG mode")
+	if _, whole := n.Status.Allocatable[partition.GPUResource]; whole {
+		t.Error("whole GPUs are offered though all are in MIG mode")
 	}
 	if n.Annotations[kwokAnnotation] != "fake" || len(n.Spec.Taints) != 1 || n.Labels["nvidia.com/gpu.count"] != "2" {
 		t.Errorf("node %+v", n.ObjectMeta)
@@ -123,7 +123,7 @@ func TestExternalBoot(t *testing.T) {
 	}
 	n := nodes(t, c)["p-1"]
 	if n.Annotations[kwokAnnotation] != "" || len(partition.Advertised(&n)) != 0 {
-		t.Errorf("annotations %v, devices %v: the boot is somebody else's", n.Annotations, partition.Advertised(&n))
+		t.Errorf("annotations %v, devices %v: another program simulates the boot", n.Annotations, partition.Advertised(&n))
 	}
 	if n.Labels[partition.ConfigLabel] == "" {
 		t.Error("no layout to boot with")
@@ -158,7 +158,7 @@ func TestDeleteIsByIdentity(t *testing.T) {
 	}
 }
 
-func TestTemplateSaysWhichField(t *testing.T) {
+func TestTemplateErrorsNameTheField(t *testing.T) {
 	for want, change := range map[string]func(*v1alpha1.GPUNodePool){
 		"spec.template.product":  func(p *v1alpha1.GPUNodePool) { p.Spec.Template.Product = "toaster" },
 		"1 or 2":                 func(p *v1alpha1.GPUNodePool) { p.Spec.MIG.BootLayout = make([]map[string]int32, 3) },

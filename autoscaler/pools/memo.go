@@ -9,18 +9,18 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 )
 
-// memo keeps what List said for a while, failures too: who fails because he is asked
-// too much, or takes long to fail, is asked ever less.
+// memo caches the answers of List, failures included. After failures, calls become rarer: the
+// provider may be throttling or slow to fail.
 type memo struct {
 	every time.Duration
 	now   func() time.Time
 
-	mu   sync.Mutex
-	said map[string]remembered
+	mu      sync.Mutex
+	answers map[string]remembered
 }
 
-// maxSilence is the longest that a provider that fails is left alone.
-const maxSilence = time.Minute
+// maxRetry is the longest pause after a failure.
+const maxRetry = time.Minute
 
 type remembered struct {
 	at         time.Time
@@ -30,31 +30,30 @@ type remembered struct {
 	failures   int // in a row
 }
 
-// fresh reports whether it need not be asked again. After a failure the wait doubles,
-// from two seconds on; what only a change of the target mends is asked as often as what
-// is well, so that it is seen to be mended.
+// fresh reports whether the answer can be used. After a failure the pause doubles, from two seconds
+// on. A Problem with the target is read again at the normal interval, so that a fix is noticed.
 func (r *remembered) fresh(generation int64, now time.Time, every time.Duration) bool {
 	if p := (*Problem)(nil); r.err != nil && !errors.As(r.err, &p) {
-		every = min(time.Second<<min(r.failures, 10), maxSilence)
+		every = min(time.Second<<min(r.failures, 10), maxRetry)
 	}
 	return r.generation == generation && now.Sub(r.at) < every && !now.Before(r.at)
 }
 
 func newMemo(every time.Duration, now func() time.Time) *memo {
-	return &memo{every: every, now: now, said: map[string]remembered{}}
+	return &memo{every: every, now: now, answers: map[string]remembered{}}
 }
 
-// get asks where the last answer is too old, or was about another spec of the pool.
+// get calls ask if the last answer is too old, or of another generation of the pool.
 func (m *memo) get(ctx context.Context, pool *v1alpha1.GPUNodePool, ask func() (Listing, error)) (Listing, error) {
 	m.mu.Lock()
-	last, ok := m.said[pool.Name]
+	last, ok := m.answers[pool.Name]
 	m.mu.Unlock()
 	if ok && last.fresh(pool.Generation, m.now(), m.every) {
 		return last.listing, last.err
 	}
 	l, err := ask()
 	if ctx.Err() != nil {
-		return l, err // we are ending
+		return l, err // the process is ending
 	}
 	next := remembered{at: m.now(), generation: pool.Generation, listing: l}
 	if err != nil {
@@ -65,27 +64,27 @@ func (m *memo) get(ctx context.Context, pool *v1alpha1.GPUNodePool, ask func() (
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.said[pool.Name] = next
+	m.answers[pool.Name] = next
 	return next.listing, err
 }
 
-// forget makes the next answer a new one.
+// forget drops the cached answer.
 func (m *memo) forget(pool *v1alpha1.GPUNodePool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	last := m.said[pool.Name]
+	last := m.answers[pool.Name]
 	last.at = time.Time{}
-	m.said[pool.Name] = last
+	m.answers[pool.Name] = last
 }
 
-// resized takes up what was just written. The rest of the answer stays as old as it is.
+// resized records a size just written. The rest of the answer keeps its age.
 func (m *memo) resized(pool *v1alpha1.GPUNodePool, size int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	last, ok := m.said[pool.Name]
+	last, ok := m.answers[pool.Name]
 	if !ok || last.err != nil || last.generation != pool.Generation {
-		return // there is nothing that it would be part of
+		return // there is no answer to update
 	}
 	last.listing.Target = size
-	m.said[pool.Name] = last
+	m.answers[pool.Name] = last
 }

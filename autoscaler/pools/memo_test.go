@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// TestWhoFailsIsAskedLess: a provider that fails keeps its answer for a while that
-// doubles, up to a minute; what a change of the target mends, and a change of the pool,
-// are looked at as usual; and one good answer ends it.
-func TestWhoFailsIsAskedLess(t *testing.T) {
+// TestFailuresAreRetriedLessOften: a failing provider's answer is kept for a time that doubles, up
+// to a minute; a Problem, and a change of the pool, are read at the normal interval; one success
+// resets it.
+func TestFailuresAreRetriedLessOften(t *testing.T) {
 	now, asked := testNow, 0
 	var fails error = errors.New("Throttling")
 	m := newMemo(10*time.Second, func() time.Time { return now })
@@ -54,19 +54,19 @@ func TestWhoFailsIsAskedLess(t *testing.T) {
 	if n := over(2 * time.Second); n != 1 {
 		t.Errorf("the first failure after a good answer is asked again after two seconds, not %d times", n)
 	}
-	// A clock that goes back keeps nothing for ever.
+	// A clock that goes back keeps no answer forever.
 	before := asked
 	now = now.Add(-time.Hour)
 	_ = get()
 	if asked == before {
 		t.Error("an answer of the future is believed")
 	}
-	// What we cut short ourselves says nothing of the provider.
+	// A call that is cancelled by this process says nothing about the provider.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	pool.Name = "other"
 	_, _ = m.get(ctx, pool, func() (Listing, error) { return Listing{}, context.Canceled })
-	if _, kept := m.said["other"]; kept {
+	if _, kept := m.answers["other"]; kept {
 		t.Error("our own end is kept as a failure")
 	}
 }

@@ -12,12 +12,11 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// kwokAnnotation hands a node to KWOK.
+// kwokAnnotation makes KWOK simulate a node.
 const kwokAnnotation = "kwok.x-k8s.io/node"
 
-// newNode is a node of the pool as KWOK's provider makes it. With ExternalBoot
-// it has neither KWOK's annotation nor devices: whatever plays the boot adds
-// both when the node comes up.
+// newNode is a node of the pool as the KWOK provider makes it. With ExternalBoot it has neither
+// KWOK's annotation nor devices: the simulated boot adds both when the node comes up.
 func newNode(name string, pool *v1alpha1.GPUNodePool, t plan.Template, layout partition.NodeLayout) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name:        name,
@@ -46,7 +45,7 @@ func newNode(name string, pool *v1alpha1.GPUNodePool, t plan.Template, layout pa
 }
 
 func addDevices(capacity corev1.ResourceList, t plan.Template, layout partition.NodeLayout) {
-	devices := map[string]int64{partition.CardResource: int64(len(t.Cards))}
+	devices := map[string]int64{partition.GPUResource: int64(len(t.GPUs))}
 	if layout != nil {
 		devices = layout.Resources()
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Reasons for which a pool is left alone, as its condition has them.
+// Reasons of a pool's condition for which no action is taken on it.
 const (
 	ReasonNoTarget = "TargetNotFound"
 	ReasonTarget   = "TargetInvalid"
@@ -13,24 +13,23 @@ const (
 	ReasonForeign  = "ForeignAutoscaler"
 )
 
-// Problem is why nothing is done with a pool until somebody changes something.
-// The pool is left alone; others go on.
+// Problem is an error that persists until a user changes something. The pool is not acted on;
+// others are.
 type Problem struct {
-	// Reason in one word, for a condition.
+	// Reason is the condition's reason.
 	Reason string
-	// Field of the GPUNodePool that is concerned.
+	// Field of the GPUNodePool that the problem is about.
 	Field string
 	// What is wrong, and what to do about it.
 	What, Remedy string
 }
 
-// Error says all of it in one line.
+// Error returns all of it in one line.
 func (p *Problem) Error() string {
 	return fmt.Sprintf("%s: %s; %s", p.Field, p.What, p.Remedy)
 }
 
-// ReasonOf returns the word for a pool that err keeps out, "Invalid" where err
-// has none of its own.
+// ReasonOf returns the condition's reason for err, "Invalid" for other errors than a Problem.
 func ReasonOf(err error) string {
 	if p := (*Problem)(nil); errors.As(err, &p) {
 		return p.Reason
@@ -38,14 +37,14 @@ func ReasonOf(err error) string {
 	return "Invalid"
 }
 
-// ErrBusy says that the provider has not finished what was asked of it before;
-// asking again in the next round is right.
+// ErrBusy means that the provider has not finished an earlier request; the next reconcile tries
+// again.
 var ErrBusy = errors.New("the provider is busy")
 
-// ErrFixed says that the pool's machines are neither made nor taken away: a fixed
-// pool is not asked for either, so whoever asks has made a mistake.
-var ErrFixed = errors.New("the pool is fixed: nobody makes or takes away its machines")
+// ErrFixed means that the pool's machines are neither made nor removed. The planner requests
+// neither of a fixed pool, so the call is a bug.
+var ErrFixed = errors.New("the pool is fixed: its machines are neither made nor removed")
 
-// ErrUnnamed says that the provider has no way to take away one certain node. It
-// is never asked for fewer nodes instead: which would go is anybody's guess.
-var ErrUnnamed = errors.New("no way to name the node that goes")
+// ErrUnnamed means that the provider cannot remove a particular node. Lowering its size instead
+// would remove an arbitrary one.
+var ErrUnnamed = errors.New("the provider cannot remove a node by name")

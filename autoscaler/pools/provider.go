@@ -14,45 +14,45 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// Provider makes and removes nodes. Its methods are called from one goroutine.
+// Provider makes and removes nodes. Except for List, its methods are not called concurrently.
 type Provider interface {
-	// List returns what the provider knows of the pool. It may read a cache. It is
-	// called for several pools at a time.
+	// List returns the provider's state of the pool. It may read a cache. It is called concurrently
+	// for several pools.
 	List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, error)
-	// Template returns what a new node will look like; tables are what nodes have
-	// published of their cards. It asks nobody.
+	// Template returns the description of a new node; tables are what nodes have published of their
+	// GPUs. It makes no call.
 	Template(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, error)
-	// SetSize asks for size nodes where there are fewer; it removes none.
+	// SetSize scales up to size nodes; it removes none.
 	SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int) error
-	// Delete removes these very nodes. A node that is gone or was changed since
-	// it was read is an error of its own, joined with the others'.
+	// Delete removes exactly these nodes. A node that is gone or was changed since it was read is
+	// an error of its own, joined with the others'.
 	Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, nodes []*corev1.Node) error
 }
 
-// Listing is what a provider knows of a pool.
+// Listing is a provider's state of a pool.
 type Listing struct {
-	// Target is the size last asked of it.
+	// Target is the last requested size.
 	Target int
-	// Unnamed says that no certain node can be taken away, so that none is.
+	// Unnamed: the provider cannot remove a node by name, so none is removed.
 	Unnamed bool
-	// Going are nodes that were taken away and whose Node objects are still there,
-	// by the last part of their providerID. Target does not count them.
+	// Going are removed nodes whose Node objects still exist, by the last part of their providerID.
+	// Target does not count them.
 	Going []string
-	// SpotPrice of one node an hour; nil where the provider does not say.
+	// SpotPrice of one node an hour; nil if unknown.
 	SpotPrice *float64
-	// Leaving are nodes about which the provider has given notice.
+	// Leaving are nodes with a notice of the provider.
 	Leaving []Leaving
 }
 
-// Providers finds the provider of a pool. Each may be nil.
+// Providers dispatches to the provider of a pool. Each may be nil.
 type Providers struct {
 	KWOK, Scale, ASG, Fixed Provider
-	// History, where it is set, is told what is asked and how that went.
+	// History, if set, records requests and their results.
 	History *History
 }
 
-// ErrNoProvider is returned for a pool whose provider block is empty or not
-// served here.
+// ErrNoProvider is returned for a pool whose provider block is empty or not supported by this
+// process.
 var ErrNoProvider = errors.New("no provider")
 
 // For returns the provider of pool.
@@ -70,7 +70,7 @@ func (p Providers) For(pool *v1alpha1.GPUNodePool) (Provider, error) {
 	return nil, fmt.Errorf("pool %s: %w", pool.Name, ErrNoProvider)
 }
 
-// List implements Provider for whichever provider pool has.
+// List implements Provider.
 func (p Providers) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, error) {
 	provider, err := p.For(pool)
 	if err != nil {
@@ -79,7 +79,7 @@ func (p Providers) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listin
 	return provider.List(ctx, pool)
 }
 
-// Template implements Provider for whichever provider pool has.
+// Template implements Provider.
 func (p Providers) Template(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, error) {
 	provider, err := p.For(pool)
 	if err != nil {
@@ -88,7 +88,7 @@ func (p Providers) Template(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan
 	return provider.Template(pool, tables)
 }
 
-// SetSize implements Provider for whichever provider pool has.
+// SetSize implements Provider.
 func (p Providers) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size int) error {
 	provider, err := p.For(pool)
 	if err != nil {
@@ -101,7 +101,7 @@ func (p Providers) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size
 	return err
 }
 
-// Delete implements Provider for whichever provider pool has.
+// Delete implements Provider.
 func (p Providers) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, nodes []*corev1.Node) error {
 	provider, err := p.For(pool)
 	if err != nil {
@@ -110,23 +110,23 @@ func (p Providers) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, nodes
 	return provider.Delete(ctx, pool, nodes)
 }
 
-// passing reports whether an error says nothing about how well the provider
-// delivers: somebody else wrote first, nobody is to deliver, or we are ending.
+// passing reports whether an error is no evidence against the provider: a conflicting write, a
+// fixed pool, or the end of the process.
 func passing(ctx context.Context, err error) bool {
 	return apierrors.IsConflict(err) || errors.Is(err, ErrBusy) || errors.Is(err, ErrFixed) || ctx.Err() != nil
 }
 
-// unanswered reports the API server's own trouble: it was busy, failed, or the
-// answer never came. What was asked may have been done, and the next round sees
-// whether it was; a pool that cannot grow for a minute is no answer to that.
+// unanswered reports an error of the API server itself: it was busy, failed, or its answer was
+// lost. The request may have succeeded, and the next reconcile sees whether it did; a backoff of
+// the pool would only cost time.
 func unanswered(err error) bool {
 	var lost *url.Error
 	return errors.As(err, &lost) || apierrors.IsInternalError(err) || apierrors.IsTooManyRequests(err) ||
 		apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsServiceUnavailable(err)
 }
 
-// Learn tells the History of the pool's nodes, and returns what it knows; nothing
-// without one. Of a fixed pool there is nothing to learn: no node was asked for.
+// Learn records the pool's nodes in the History, and returns its results; zero without a History
+// and for a fixed pool, which requests no nodes.
 func (p Providers) Learn(pool *v1alpha1.GPUNodePool, target int, nodes []*corev1.Node) Learned {
 	if p.History == nil || pool.Spec.Provider.Fixed != nil {
 		return Learned{}

@@ -15,17 +15,16 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 )
 
-// Replacer is a Provider that can have a node replaced. What makes the nodes makes
-// another for one that goes, so the size is never lowered, and nobody has to ask for
-// it again: a removal followed by a growth would have to wait for the removal, and
-// would be forgotten with the process that waits.
+// Replacer is a Provider that can replace a node. The size is never lowered, so the machine's
+// controller makes the new node by itself: a removal followed by a scale-up would have to wait for
+// the removal, and would be lost with the waiting process.
 type Replacer interface {
-	// Replace takes this very node away, for which another comes. An error that is
-	// errors.ErrUnsupported means that nothing was done, since this provider cannot.
+	// Replace removes this node, for which the provider makes another. errors.ErrUnsupported means
+	// that nothing was done.
 	Replace(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error
 }
 
-// Replace implements Replacer for whichever provider pool has.
+// Replace implements Replacer for the pool's provider.
 func (p Providers) Replace(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
 	provider, err := p.For(pool)
 	if err != nil {
@@ -37,9 +36,9 @@ func (p Providers) Replace(ctx context.Context, pool *v1alpha1.GPUNodePool, node
 	return fmt.Errorf("replacing node %s: %w", node.Name, errors.ErrUnsupported)
 }
 
-// Replace implements Replacer: the controller of a Machine or NodeClaim that is
-// deleted makes another, as long as the size asked for stays. The target says first
-// that this one is going, so that its node is not counted while it does.
+// Replace implements Replacer: when a Machine or NodeClaim is deleted, its controller makes another
+// as long as the size stays. The target's annotation lists the machine first, so that its node is
+// not counted while it goes.
 func (s *Scale) Replace(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) error {
 	defer s.memo.forget(pool)
 	if err := s.replace(ctx, pool, node); err != nil {
@@ -54,9 +53,9 @@ func (s *Scale) replace(ctx context.Context, pool *v1alpha1.GPUNodePool, node *c
 	case err != nil:
 		return err
 	case machine.GetDeletionTimestamp() != nil:
-		return nil // on its way
+		return nil // terminating already
 	case t.counted(machine) && !kind.passedOver(t, machine):
-		return fmt.Errorf("%w: %s was asked to take it away", ErrBusy, t.name())
+		return fmt.Errorf("%w: %s is removing it already", ErrBusy, t.name())
 	}
 	return s.renew(ctx, t, kind, machine)
 }

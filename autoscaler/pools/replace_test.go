@@ -4,30 +4,19 @@ import (
 	"errors"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 )
 
-// TestReplacedInOneStep: the machine behind the node goes and the size that is asked
-// for stays, whichever write is the last of a process that dies.
+// TestReplacedInOneStep: the node's machine is deleted and the size stays, whichever write is the
+// last of a process that dies.
 func TestReplacedInOneStep(t *testing.T) {
-	for kind, c := range map[string]struct {
-		ref     v1alpha1.ScaleProvider
-		objects func() []client.Object
-		goes    func(*world) bool
-	}{
-		"Machine":   {deploymentRef, capiObjects, func(w *world) bool { return w.goes(kinds[2], "fleet", "m-1") }},
-		"NodeClaim": {nodePoolRef, karpenterObjects, func(w *world) bool { return w.goes(kinds[4], "", "c-1") }},
-	} {
+	for kind, c := range byName {
 		for dieAt := range 3 {
 			w := newScaleWorld(t, c.ref, c.objects()...)
 			want := replicasOf(t, w.target())
-			// Its controller is done with what was asked of it so far.
+			// Its controller has finished all earlier requests.
 			w.update(w.target(), func(u *unstructured.Unstructured) {
 				_ = unstructured.SetNestedField(u.Object, int64(want), "status", "replicas")
 			})
@@ -43,16 +32,16 @@ func TestReplacedInOneStep(t *testing.T) {
 			if got := replicasOf(t, w.target()); got != want {
 				t.Errorf("%s, after dying after write %d: %d replicas, want %d as before", kind, dieAt, got, want)
 			}
-			if !c.goes(w) {
+			if !w.goes(c.machine) {
 				t.Errorf("%s, after dying after write %d: it stays", kind, dieAt)
 			}
 		}
 	}
 }
 
-// goes reports an object that is gone, or on its way.
-func (w *world) goes(gvk schema.GroupVersionKind, namespace, name string) bool {
-	u := object(gvk, namespace, name, nil, nil)
+// goes reports whether an object is gone, or being deleted.
+func (w *world) goes(machine *unstructured.Unstructured) bool {
+	u := machine.DeepCopy()
 	err := w.client.Get(w.t.Context(), client.ObjectKeyFromObject(u), u)
 	return apierrors.IsNotFound(err) || err == nil && u.GetDeletionTimestamp() != nil
 }
@@ -65,22 +54,12 @@ func TestInstanceIsReplaced(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := w.states(); got != "InService Terminating InService" || w.double.desired != 3 {
-		t.Errorf("instances %s, the group wants %d", got, w.double.desired)
+	if got := w.states(); got != "InService Terminating InService" || w.fake.desired != 3 {
+		t.Errorf("instances %s, the group requests %d", got, w.fake.desired)
 	}
 	other := w.node("w-2")
 	other.UID = "older"
 	if err := w.asg.Replace(t.Context(), w.pool, other); !apierrors.IsConflict(err) {
 		t.Errorf("another node of the name: %v", err)
-	}
-}
-
-// TestWhoCannotReplace: the caller is told that nothing was done.
-func TestWhoCannotReplace(t *testing.T) {
-	pool := &v1alpha1.GPUNodePool{}
-	pool.Spec.Provider.KWOK = &v1alpha1.KWOKProvider{}
-	err := Providers{KWOK: &KWOK{}}.Replace(t.Context(), pool, &corev1.Node{})
-	if !errors.Is(err, errors.ErrUnsupported) {
-		t.Error(err)
 	}
 }

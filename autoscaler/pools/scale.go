@@ -17,8 +17,7 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// listEvery is how old the answer of a provider may be that List returns; what
-// we ask for ourselves is known at once.
+// listEvery bounds the age of List's answers; the provider's own writes are applied at once.
 const listEvery = 5 * time.Second
 
 // Scale sets the replicas of a resource that makes the nodes.
@@ -28,13 +27,13 @@ type Scale struct {
 	memo   *memo
 }
 
-// NewScale returns the provider. live must read from the API server: what is
-// decided on is the target as it is now.
+// NewScale returns the provider. live must read from the API server: decisions depend on the
+// target's current state.
 func NewScale(c client.Client, live client.Reader) *Scale {
 	return &Scale{client: c, live: live, memo: newMemo(listEvery, time.Now)}
 }
 
-// kind returns how the target's nodes are named, nil for one that cannot be.
+// kind returns how the target's nodes are identified, nil if they cannot be.
 func (s *Scale) kind(t target) machines {
 	gvk := t.object.GroupVersionKind()
 	switch {
@@ -49,8 +48,7 @@ func (s *Scale) kind(t target) machines {
 	return nil
 }
 
-// List implements Provider. What stands in the way of the pool is an error of
-// type *Problem.
+// List implements Provider. A persistent error is of type *Problem.
 func (s *Scale) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, error) {
 	return s.memo.get(ctx, pool, func() (Listing, error) {
 		t, err := s.read(ctx, pool)
@@ -62,7 +60,7 @@ func (s *Scale) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, 
 			_, replicas, err := s.scaleOf(ctx, t)
 			return Listing{Target: replicas, Unnamed: true}, err
 		}
-		if err := ours(ctx, kind, t); err != nil {
+		if err := ours(kind, t); err != nil {
 			return Listing{}, err
 		}
 		size, err := kind.size(t)
@@ -78,9 +76,9 @@ func (s *Scale) List(ctx context.Context, pool *v1alpha1.GPUNodePool) (Listing, 
 	})
 }
 
-// withoutMachines reports whether a MachinePool has no Machines to name its nodes by,
-// as those of several infrastructure providers: then none is taken away, and it is
-// better known before a node is cordoned for it.
+// withoutMachines reports whether a MachinePool has no Machines to identify its nodes by, as with
+// several infrastructure providers: no node can be removed, which must be known before one is
+// cordoned for it.
 func withoutMachines(ctx context.Context, kind machines, t target, size int) (bool, error) {
 	if t.object.GetKind() != kindMachinePool || size == 0 {
 		return false, nil
@@ -89,15 +87,11 @@ func withoutMachines(ctx context.Context, kind machines, t target, size int) (bo
 	return len(all) == 0, err
 }
 
-// ours refuses a target that somebody else sizes.
-func ours(ctx context.Context, kind machines, t target) error {
-	who, err := kind.foreign(ctx, t)
-	if err != nil {
-		return err
-	}
-	if who != "" {
+// ours rejects a target that another autoscaler sizes.
+func ours(kind machines, t target) error {
+	if who := kind.foreign(t); who != "" {
 		return &Problem{ReasonForeign, fieldScale + ".name",
-			fmt.Sprintf("%s is sized by another: %s", t.name(), who), "two autoscalers on one pool undo each other's work: take one of them off it"}
+			fmt.Sprintf("%s is sized by another: %s", t.name(), who), "two autoscalers on one pool undo each other's work: remove one of them from it"}
 	}
 	return nil
 }
@@ -129,10 +123,9 @@ func (s *Scale) SetSize(ctx context.Context, pool *v1alpha1.GPUNodePool, size in
 	return nil
 }
 
-// resize asks t for size nodes, unless it has been asked for as many; t is then what
-// the API server has.
+// resize sets t's size, unless it is that already; t is then as the API server returned it.
 func (s *Scale) resize(ctx context.Context, kind machines, t target, size int) error {
-	if err := ours(ctx, kind, t); err != nil {
+	if err := ours(kind, t); err != nil {
 		return err
 	}
 	have, err := kind.size(t)
@@ -173,8 +166,8 @@ func (s *Scale) delete(ctx context.Context, pool *v1alpha1.GPUNodePool, node *co
 	return kind.remove(ctx, t, machine)
 }
 
-// machine finds what stands for a node that is still the one that was decided on, and
-// the target it belongs to. ErrUnnamed where nothing does.
+// machine finds the machine of a node that is unchanged since the decision, and its target;
+// ErrUnnamed without a machine.
 func (s *Scale) machine(ctx context.Context, pool *v1alpha1.GPUNodePool, node *corev1.Node) (target, machines, *unstructured.Unstructured, error) {
 	if node.Labels[v1alpha1.NodePoolLabel] != pool.Name {
 		return target{}, nil, nil, fmt.Errorf("it is not of pool %s", pool.Name)
@@ -188,20 +181,19 @@ func (s *Scale) machine(ctx context.Context, pool *v1alpha1.GPUNodePool, node *c
 	}
 	kind := s.kind(t)
 	if kind == nil {
-		return target{}, nil, nil, fmt.Errorf("%w: %s has replicas and nothing that says which of its nodes goes; set spec.scaleDown.disabled", ErrUnnamed, t.name())
+		return target{}, nil, nil, fmt.Errorf("%w: %s has replicas but no way to choose the node to remove; set spec.scaleDown.disabled", ErrUnnamed, t.name())
 	}
-	if err := ours(ctx, kind, t); err != nil {
+	if err := ours(kind, t); err != nil {
 		return target{}, nil, nil, err
 	}
-	machine, err := kind.find(ctx, t, node)
+	machine, err := t.find(ctx, kind, node)
 	if err == nil && machine == nil {
-		err = fmt.Errorf("%w: nothing of %s stands for it", ErrUnnamed, t.name())
+		err = fmt.Errorf("%w: %s has no machine for it", ErrUnnamed, t.name())
 	}
 	return t, kind, machine, err
 }
 
-// scaleOf reads the scale subresource of a target of any kind, and the replicas
-// it asks for.
+// scaleOf reads the scale subresource of a target of any kind, and its replicas.
 func (s *Scale) scaleOf(ctx context.Context, t target) (scale *unstructured.Unstructured, replicas int, err error) {
 	scale = &unstructured.Unstructured{}
 	scale.SetGroupVersionKind(autoscalingv1.SchemeGroupVersion.WithKind("Scale"))
@@ -215,15 +207,15 @@ func (s *Scale) scaleOf(ctx context.Context, t target) (scale *unstructured.Unst
 	case err != nil:
 		return nil, 0, fmt.Errorf("reading the scale of %s: %w", t.name(), err)
 	}
-	n, _, err := unstructured.NestedInt64(scale.Object, "spec", "replicas") // absent is how Scale says 0
+	n, _, err := unstructured.NestedInt64(scale.Object, "spec", "replicas") // absent means 0
 	if err != nil {
 		return nil, 0, fmt.Errorf("reading the scale of %s: %w", t.name(), err)
 	}
 	return scale, int(n), nil
 }
 
-// growScale is SetSize for a target of any kind. The scale carries the resource
-// version it was read at, so a change in between is a conflict.
+// growScale is SetSize for a target of any kind. The write has the resource version of the read, so
+// a change in between is a conflict.
 func (s *Scale) growScale(ctx context.Context, t target, size int) error {
 	scale, have, err := s.scaleOf(ctx, t)
 	if err != nil || have >= size {
@@ -238,7 +230,7 @@ func (s *Scale) growScale(ctx context.Context, t target, size int) error {
 	return nil
 }
 
-// patch writes what changed, if the object is still the one that was read.
+// patch writes the difference, if the object is unchanged since it was read.
 func patch(ctx context.Context, c client.Client, before, after *unstructured.Unstructured, doing string) error {
 	err := c.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if err != nil {

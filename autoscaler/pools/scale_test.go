@@ -2,6 +2,7 @@ package pools
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 )
@@ -24,30 +26,46 @@ func replicasOf(t *testing.T, u *unstructured.Unstructured) int {
 	return n
 }
 
-// TestMachineGoesByName kills the program after each write of a removal, starts it
-// again and lets it finish: always this Machine alone, and one replica less.
-func TestMachineGoesByName(t *testing.T) {
-	for dieAt := range 3 {
-		w := newScaleWorld(t, deploymentRef, capiObjects()...)
-		w.dieAt = dieAt
-		err := w.scale.Delete(t.Context(), w.pool, []*corev1.Node{w.node("w-1")})
-		if (dieAt > 0) != errors.Is(err, errKilled) {
-			t.Fatalf("dying after write %d: %v", dieAt, err)
-		}
-		for range 3 { // as every round does until the node is gone
-			w.restart()
-			if err := w.scale.Delete(t.Context(), w.pool, []*corev1.Node{w.node("w-1")}); err != nil {
-				t.Fatalf("after dying after write %d: %v", dieAt, err)
-			}
-		}
-		if got := replicasOf(t, w.target()); got != 2 {
-			t.Errorf("after dying after write %d: %d replicas, want 2", dieAt, got)
-		}
-		if got := w.going(); !slices.Equal(got, []string{"w-1"}) {
-			t.Errorf("after dying after write %d: going %v, want w-1", dieAt, got)
-		}
-		if got := w.marked(); !slices.Equal(got, []string{"m-1"}) {
-			t.Errorf("after dying after write %d: marked %v, want m-1", dieAt, got)
+// byName are the targets that identify their nodes: by the machine of node w-1. left are the
+// replicas after its removal, out of three: Karpenter's stay, since it would choose a node by them.
+var byName = map[string]struct {
+	ref      v1alpha1.ScaleProvider
+	objects  func() []client.Object
+	machine  *unstructured.Unstructured
+	replicas int
+}{
+	"Machine":   {deploymentRef, capiObjects, object(kinds[2], "fleet", "m-1", nil, nil), 2},
+	"NodeClaim": {nodePoolRef, karpenterObjects, object(kinds[4], "", "c-1", nil, nil), 3},
+}
+
+// TestNodeIsRemovedByName kills the program after each write of a removal and restarts it: in the end
+// exactly this node's machine is removed, and the size is one less.
+func TestNodeIsRemovedByName(t *testing.T) {
+	for kind, c := range byName {
+		for dieAt := range 3 {
+			t.Run(fmt.Sprintf("%s, dying after write %d", kind, dieAt), func(t *testing.T) {
+				w := newScaleWorld(t, c.ref, c.objects()...)
+				w.dieAt = dieAt
+				err := w.scale.Delete(t.Context(), w.pool, []*corev1.Node{w.node("w-1")})
+				if (dieAt > 0) != errors.Is(err, errKilled) {
+					t.Fatal(err)
+				}
+				for range 3 { // as every reconcile does until the node is gone
+					w.restart()
+					if err := w.scale.Delete(t.Context(), w.pool, []*corev1.Node{w.node("w-1")}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if got := w.going(); !slices.Equal(got, []string{"w-1"}) {
+					t.Errorf("going %v, want w-1", got)
+				}
+				if got := w.marked(); !slices.Equal(got, []string{c.machine.GetName()}) {
+					t.Errorf("asked to go: %v, want %s", got, c.machine.GetName())
+				}
+				if size, replicas := w.listed(), replicasOf(t, w.target()); size != 2 || replicas != c.replicas {
+					t.Errorf("size %d, want 2; %d replicas, want %d", size, replicas, c.replicas)
+				}
+			})
 		}
 	}
 }
@@ -83,8 +101,8 @@ func TestGrowthWaitsForRemoval(t *testing.T) {
 	}
 }
 
-// TestMachinePassedOver: the controller took another Machine, which it may not;
-// the marked one is asked for again rather than waited for without end.
+// TestMachinePassedOver: the controller removed another Machine, which it may not; the marked one
+// is requested again rather than awaited forever.
 func TestMachinePassedOver(t *testing.T) {
 	w := newScaleWorld(t, deploymentRef, capiObjects()...)
 	if err := w.scale.Delete(t.Context(), w.pool, []*corev1.Node{w.node("w-1")}); err != nil {
@@ -101,39 +119,6 @@ func TestMachinePassedOver(t *testing.T) {
 	}
 	if got := replicasOf(t, w.target()); got != 1 {
 		t.Errorf("%d replicas, want 1", got)
-	}
-}
-
-// TestClaimGoesByName is TestMachineGoesByName for Karpenter: the limit comes
-// down with the claim, the replicas only once Karpenter cannot choose by them.
-func TestClaimGoesByName(t *testing.T) {
-	for dieAt := range 3 {
-		w := newScaleWorld(t, nodePoolRef, karpenterObjects()...)
-		w.dieAt = dieAt
-		err := w.scale.Delete(t.Context(), w.pool, []*corev1.Node{w.node("w-1")})
-		if (dieAt > 0) != errors.Is(err, errKilled) {
-			t.Fatalf("dying after write %d: %v", dieAt, err)
-		}
-		for range 3 {
-			w.restart()
-			if err := w.scale.Delete(t.Context(), w.pool, []*corev1.Node{w.node("w-1")}); err != nil {
-				t.Fatalf("after dying after write %d: %v", dieAt, err)
-			}
-		}
-		if got := w.going(); !slices.Equal(got, []string{"w-1"}) {
-			t.Errorf("after dying after write %d: going %v, want w-1", dieAt, got)
-		}
-		if got := w.listed(); got != 2 {
-			t.Errorf("after dying after write %d: size %d, want 2", dieAt, got)
-		}
-		if got := replicasOf(t, w.target()); got != 3 {
-			t.Errorf("after dying after write %d: %d replicas: Karpenter would choose a node by itself", dieAt, got)
-		}
-		for name, going := range map[string]bool{"c-0": false, "c-1": true, "c-2": false} {
-			if got := w.object(kinds[4], "", name).GetDeletionTimestamp() != nil; got != going {
-				t.Errorf("after dying after write %d: %s going: %v", dieAt, name, got)
-			}
-		}
 	}
 }
 
@@ -161,10 +146,10 @@ func TestReplicasFollowTheLimit(t *testing.T) {
 	}
 }
 
-func TestNodeMustBeTheOneThatWasRead(t *testing.T) {
+func TestNodeMustBeUnchanged(t *testing.T) {
 	for what, change := range map[string]func(w *world, n *corev1.Node){
 		"another UID":        func(_ *world, n *corev1.Node) { n.UID = "older" },
-		"another providerID": func(_ *world, n *corev1.Node) { n.Spec.ProviderID = "double://older" },
+		"another providerID": func(_ *world, n *corev1.Node) { n.Spec.ProviderID = "fake://older" },
 		"changed since": func(w *world, n *corev1.Node) {
 			now := n.DeepCopy()
 			now.Labels["x"] = "y"
@@ -185,14 +170,14 @@ func TestNodeMustBeTheOneThatWasRead(t *testing.T) {
 	}
 	w := newScaleWorld(t, deploymentRef, capiObjects()...)
 	w.update(w.object(kinds[2], "fleet", "m-1"), func(u *unstructured.Unstructured) {
-		_ = unstructured.SetNestedField(u.Object, "double://other", "spec", "providerID")
+		_ = unstructured.SetNestedField(u.Object, "fake://other", "spec", "providerID")
 	})
 	if err := w.scale.Delete(t.Context(), w.pool, []*corev1.Node{w.node("w-1")}); !errors.Is(err, ErrUnnamed) {
 		t.Errorf("a Machine with another providerID: %v", err)
 	}
 }
 
-func TestRolloutIsWaitedFor(t *testing.T) {
+func TestRolloutDelaysRemoval(t *testing.T) {
 	w := newScaleWorld(t, deploymentRef, capiObjects()...)
 	w.update(w.object(kinds[2], "fleet", "m-2"), func(u *unstructured.Unstructured) {
 		u.SetLabels(map[string]string{labelDeployment: "h100", labelSet: "h100-new"})
@@ -205,8 +190,8 @@ func TestRolloutIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestProblems are targets that cannot be worked with: each says field and remedy,
-// and neither growing nor shrinking touches anything.
+// TestProblems are targets that cannot be used: each has field and remedy, and neither scale-up nor
+// removal writes anything.
 func TestProblems(t *testing.T) {
 	annotate := func(key string) func(*world) {
 		return func(w *world) {
@@ -226,14 +211,14 @@ func TestProblems(t *testing.T) {
 			w.update(w.target(), func(u *unstructured.Unstructured) { unstructured.RemoveNestedField(u.Object, "spec", "replicas") })
 		}, reason: ReasonTarget, field: "spec.provider.scale.name", remedy: "set it"},
 		"cluster-autoscaler": {ref: deploymentRef, change: annotate(annotationMinSize),
-			reason: ReasonForeign, field: "spec.provider.scale.name", remedy: "take one of them off"},
+			reason: ReasonForeign, field: "spec.provider.scale.name", remedy: "remove one of them"},
 		"managed by another": {ref: deploymentRef, change: annotate(annotationManagedBy),
-			reason: ReasonForeign, field: "spec.provider.scale.name", remedy: "take one of them off"},
+			reason: ReasonForeign, field: "spec.provider.scale.name", remedy: "remove one of them"},
 		"owned": {ref: deploymentRef, change: func(w *world) {
 			w.update(w.target(), func(u *unstructured.Unstructured) {
 				u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Cluster", Name: "c", UID: "1", Controller: ptr.To(true)}})
 			})
-		}, reason: ReasonForeign, field: "spec.provider.scale.name", remedy: "take one of them off"},
+		}, reason: ReasonForeign, field: "spec.provider.scale.name", remedy: "remove one of them"},
 		"a limit below zero": {ref: nodePoolRef, change: func(w *world) {
 			w.update(w.target(), func(u *unstructured.Unstructured) {
 				_ = unstructured.SetNestedField(u.Object, "-1", "spec", "limits", "nodes")
@@ -241,7 +226,7 @@ func TestProblems(t *testing.T) {
 		}, reason: ReasonTarget, field: "spec.provider.scale.name", remedy: "write a number"},
 		"dynamic NodePool": {ref: nodePoolRef, change: func(w *world) {
 			w.update(w.target(), func(u *unstructured.Unstructured) { unstructured.RemoveNestedField(u.Object, "spec", "replicas") })
-		}, reason: ReasonForeign, field: "spec.provider.scale.name", remedy: "take one of them off"},
+		}, reason: ReasonForeign, field: "spec.provider.scale.name", remedy: "remove one of them"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newScaleWorld(t, c.ref, append(capiObjects(), karpenterObjects()[3:]...)...)
@@ -268,9 +253,9 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// TestMemoAndOurWrites: what was written is known without asking; what may have been
-// written is asked for.
-func TestMemoAndOurWrites(t *testing.T) {
+// TestMemoAfterWrites: a successful write is known without a call; after a failed one the target
+// is read again.
+func TestMemoAfterWrites(t *testing.T) {
 	w := newScaleWorld(t, deploymentRef, capiObjects()...)
 	if w.listed() != 3 {
 		t.Fatal(w.listed())
@@ -305,9 +290,8 @@ func TestMemoAndOurWrites(t *testing.T) {
 	}
 }
 
-// TestALimitBeyondAllNumbers: a limit on nodes that no number of ours holds is no
-// limit.
-func TestALimitBeyondAllNumbers(t *testing.T) {
+// TestOverflowingLimitIsNoLimit: a limit on nodes that overflows an int64 is no limit.
+func TestOverflowingLimitIsNoLimit(t *testing.T) {
 	u := karpenterObjects()[3].(*unstructured.Unstructured)
 	if err := unstructured.SetNestedField(u.Object, "70017000000000000000000", "spec", "limits", "nodes"); err != nil {
 		t.Fatal(err)
@@ -317,9 +301,9 @@ func TestALimitBeyondAllNumbers(t *testing.T) {
 	}
 }
 
-// TestMachinePoolWithoutMachines: a MachinePool whose provider makes no Machines cannot
-// have a certain node taken away. That is said when it is listed, so that no node is
-// cordoned and drained for a removal that will be refused.
+// TestMachinePoolWithoutMachines: a MachinePool whose provider makes no Machines cannot have a node
+// removed by name. Listing reports that, so that no node is cordoned and drained for a removal that
+// will fail.
 func TestMachinePoolWithoutMachines(t *testing.T) {
 	ref := v1alpha1.ScaleProvider{APIVersion: capiGroup + "/v1beta2", Kind: kindMachinePool, Namespace: "fleet", Name: "mp"}
 	pool := object(kinds[5], "fleet", "mp", nil, map[string]any{"spec": map[string]any{"replicas": int64(3)}})
@@ -337,21 +321,21 @@ func TestMachinePoolWithoutMachines(t *testing.T) {
 	}
 }
 
-// TestTopologyOwnsReplicas: a MachineDeployment whose Cluster's topology says how many
-// replicas it has would be set back. (The fake client keeps no managedFields, so the
-// object is asked directly.)
+// TestTopologyOwnsReplicas: the replicas of a MachineDeployment that the Cluster's topology owns
+// would be reset. (The fake client keeps no managedFields, so the function is called directly.)
 func TestTopologyOwnsReplicas(t *testing.T) {
 	for fields, want := range map[string]bool{
 		`{"f:spec":{"f:replicas":{},"f:template":{}}}`: true,
 		`{"f:spec":{"f:template":{}}}`:                 false,
 		`{"f:metadata":{}}`:                            false,
 		`broken`:                                       false,
+		`{"f:spec":null}`:                              false,
+		`{"f:spec":[]}`:                                false,
 	} {
 		u := capiObjects()[3].(*unstructured.Unstructured)
-		u.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: topologyManager, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}, {Manager: topologyManager}})
-		who, err := clusterAPI{}.foreign(t.Context(), target{object: u, pool: "p"})
-		if err != nil || (who != "") != want {
-			t.Errorf("%s: %q, %v", fields, who, err)
+		u.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: topologyManager, FieldsV1: metav1.NewFieldsV1(fields)}, {Manager: topologyManager}})
+		if who := (clusterAPI{}).foreign(target{object: u, pool: "p"}); (who != "") != want {
+			t.Errorf("%s: %q", fields, who)
 		}
 	}
 }

@@ -16,15 +16,15 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 )
 
-// removingAnnotation on a scale target lists the UIDs of the machines that its
-// replicas no longer count. It is written together with the replicas, so that a
-// removal that is tried again after a crash is counted once.
+// removingAnnotation on a scale target lists the UIDs of the machines that its replicas no longer
+// count. It is written together with the replicas, so that a removal retried after a crash counts
+// once.
 const removingAnnotation = "gpuscale.io/removing"
 
-// maxRemoving bounds the list; far more than a round may take away.
+// maxRemoving bounds the list; far more than one reconcile may remove.
 const maxRemoving = 100
 
-// fieldScale is the block that problems of a target are about.
+// fieldScale is the field in problems of a target.
 const fieldScale = "spec.provider.scale"
 
 // target is the resource whose replicas are the pool's nodes.
@@ -33,22 +33,20 @@ type target struct {
 	pool   string
 }
 
-// machines is how a kind of target names its nodes.
+// machines is how a kind of target identifies its nodes.
 type machines interface {
-	// size is what was last asked for.
+	// size is the last requested size.
 	size(t target) (int, error)
-	// resize changes t to ask for size nodes.
+	// resize changes t to request size nodes.
 	resize(t target, size int) error
-	// find returns what stands for the node; nil where nothing does.
-	find(ctx context.Context, t target, node *corev1.Node) (*unstructured.Unstructured, error)
-	// all lists the machines of t, and providerID reads that of one.
+	// all lists the machines of t; node is the name and the providerID of a machine's node.
 	all(ctx context.Context, t target) ([]unstructured.Unstructured, error)
-	providerID(machine *unstructured.Unstructured) string
-	// foreign says who else sizes the target, empty for nobody.
-	foreign(ctx context.Context, t target) (string, error)
-	// passedOver reports whether a machine that was to go was not taken.
+	node(machine *unstructured.Unstructured) (name, providerID string)
+	// foreign returns what else sizes the target, empty for nothing.
+	foreign(t target) string
+	// passedOver reports whether a machine that was to be removed still exists and will stay.
 	passedOver(t target, machine *unstructured.Unstructured) bool
-	// remove takes the machine out of t, whose size counts size without it.
+	// remove removes the machine from t, whose size without it is size.
 	remove(ctx context.Context, t target, machine *unstructured.Unstructured) error
 }
 
@@ -61,7 +59,7 @@ func gvkOf(p *v1alpha1.ScaleProvider) (schema.GroupVersionKind, error) {
 	return gv.WithKind(p.Kind), nil
 }
 
-// describe names a target for people.
+// describe names a target in messages.
 func describe(p *v1alpha1.ScaleProvider) string {
 	if p.Namespace == "" {
 		return p.Kind + " " + p.Name
@@ -69,7 +67,7 @@ func describe(p *v1alpha1.ScaleProvider) string {
 	return p.Kind + " " + p.Namespace + "/" + p.Name
 }
 
-// read gets the target as the API server has it now.
+// read gets the target's current state from the API server.
 func (s *Scale) read(ctx context.Context, pool *v1alpha1.GPUNodePool) (target, error) {
 	ref := pool.Spec.Provider.Scale
 	gvk, err := gvkOf(ref)
@@ -117,12 +115,12 @@ func (t target) name() string {
 	return describe(&v1alpha1.ScaleProvider{Kind: t.object.GetKind(), Namespace: t.object.GetNamespace(), Name: t.object.GetName()})
 }
 
-// removing are the UIDs that the size no longer counts.
+// removing returns the UIDs that the size no longer counts.
 func (t target) removing() []string {
 	return strings.FieldsFunc(t.object.GetAnnotations()[removingAnnotation], func(r rune) bool { return r == ',' })
 }
 
-// setRemoving writes the list; the oldest fall out of one that is too long.
+// setRemoving writes the list; of one that is too long the oldest are dropped.
 func (t target) setRemoving(uids []string) {
 	a := t.object.GetAnnotations()
 	if a == nil {
@@ -137,7 +135,7 @@ func (t target) setRemoving(uids []string) {
 	t.object.SetAnnotations(a)
 }
 
-// going are the machines that the size no longer counts and that are still there.
+// going returns the machines that the size no longer counts and that still exist.
 func (t target) going(ctx context.Context, kind machines) ([]string, error) {
 	if len(t.removing()) == 0 {
 		return nil, nil
@@ -149,18 +147,44 @@ func (t target) going(ctx context.Context, kind machines) ([]string, error) {
 	var out []string
 	for i := range all {
 		if t.counted(&all[i]) && !kind.passedOver(t, &all[i]) {
-			out = append(out, LastPart(kind.providerID(&all[i])))
+			_, id := kind.node(&all[i])
+			out = append(out, LastPart(id))
 		}
 	}
 	return out, nil
 }
 
-// LastPart of a providerID is what tells the machines of one pool apart.
+// find returns the machine of the node; nil without one.
+func (t target) find(ctx context.Context, kind machines, node *corev1.Node) (*unstructured.Unstructured, error) {
+	all, err := kind.all(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		name, id := kind.node(&all[i])
+		switch {
+		case name != node.Name:
+		case id != node.Spec.ProviderID:
+			return nil, fmt.Errorf("%w: %s %s names it with providerID %q, the node's is %q", ErrUnnamed, all[i].GetKind(), all[i].GetName(), id, node.Spec.ProviderID)
+		default:
+			return &all[i], nil
+		}
+	}
+	return nil, nil
+}
+
+// stringAt is the string at a path of an object, empty for none.
+func stringAt(u *unstructured.Unstructured, path ...string) string {
+	text, _, _ := unstructured.NestedString(u.Object, path...)
+	return text
+}
+
+// LastPart of a providerID identifies a machine within its pool.
 func LastPart(providerID string) string {
 	return providerID[strings.LastIndexByte(providerID, '/')+1:]
 }
 
-// counted reports whether the machine's removal is in the size already.
+// counted reports whether the size no longer counts the machine.
 func (t target) counted(machine *unstructured.Unstructured) bool {
 	return slices.Contains(t.removing(), string(machine.GetUID()))
 }

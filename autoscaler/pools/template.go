@@ -23,18 +23,17 @@ const (
 	labelStrategy   = "nvidia.com/mig.strategy"
 )
 
-// mostOfANode is more CPU or memory, in bytes, than any node has, and still one number
-// in thousandths.
+// mostOfANode bounds CPU and memory of a node, in bytes; it fits an int64 in thousandths too.
 const mostOfANode = 1 << 52
 
-// templateOf turns a pool's template into the planner's, with GPU labels as the
-// node will have them; tables are what nodes have published of products that
-// nobody else knows. The error names the field that is wrong.
+// templateOf converts a pool's template into the planner's, with the GPU labels that the node will
+// have; tables are what nodes have published of products that are not built in. The error names the
+// wrong field.
 func templateOf(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, error) {
 	spec := pool.Spec.Template
 	model, ok := tables.Model(spec.Product, 0)
 	if !ok {
-		return plan.Template{}, fmt.Errorf("spec.template.product: %q is no product we know, and no node has published its MIG table", spec.Product)
+		return plan.Template{}, fmt.Errorf("spec.template.product: %q is an unknown product, and no node has published its MIG table", spec.Product)
 	}
 	for _, f := range []struct {
 		name string
@@ -44,7 +43,7 @@ func templateOf(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, e
 			return plan.Template{}, fmt.Errorf("spec.template.%s: no node has %s", f.name, f.q)
 		}
 	}
-	cards, err := cardsOf(pool, model, tables)
+	gpus, err := gpusOf(pool, model, tables)
 	if err != nil {
 		return plan.Template{}, err
 	}
@@ -52,7 +51,7 @@ func templateOf(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, e
 		Labels:   map[string]string{},
 		CPUMilli: spec.CPU.MilliValue(),
 		MemoryMi: spec.Memory.Value() >> 20,
-		Cards:    cards,
+		GPUs:     gpus,
 	}
 	for key, value := range spec.Labels {
 		t.Labels[key] = value
@@ -63,7 +62,7 @@ func templateOf(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, e
 	t.Labels[v1alpha1.NodePoolLabel] = pool.Name
 	t.Labels[labelPresent] = "true"
 	t.Labels[labelProduct] = spec.Product
-	t.Labels[labelCount] = strconv.Itoa(len(cards))
+	t.Labels[labelCount] = strconv.Itoa(len(gpus))
 	if model.MemoryMiB > 0 {
 		t.Labels[labelMemory] = strconv.Itoa(model.MemoryMiB)
 	}
@@ -76,36 +75,36 @@ func templateOf(pool *v1alpha1.GPUNodePool, tables mig.Tables) (plan.Template, e
 	return t, nil
 }
 
-// cardsOf returns the cards of a new node with the layout they boot with.
-func cardsOf(pool *v1alpha1.GPUNodePool, model gpu.Model, tables mig.Tables) ([]plan.Card, error) {
-	n := int(pool.Spec.Template.Cards)
-	cards := make([]plan.Card, n)
-	for i := range cards {
-		cards[i] = plan.Card{Device: gpu.Device{Index: i, Model: model, Health: gpu.Healthy}, HoldersKnown: true}
+// gpusOf returns the GPUs of a new node with their boot layout.
+func gpusOf(pool *v1alpha1.GPUNodePool, model gpu.Model, tables mig.Tables) ([]plan.GPU, error) {
+	n := int(pool.Spec.Template.GPUs)
+	gpus := make([]plan.GPU, n)
+	for i := range gpus {
+		gpus[i] = plan.GPU{Device: gpu.Device{Index: i, Model: model, Health: gpu.Healthy}, AllocationKnown: true}
 	}
 	if pool.Spec.MIG == nil || len(pool.Spec.MIG.BootLayout) == 0 {
-		return cards, nil
+		return gpus, nil
 	}
 	boot := pool.Spec.MIG.BootLayout
 	if len(boot) != 1 && len(boot) != n {
-		return nil, fmt.Errorf("spec.mig.bootLayout: %d entries for %d cards, want 1 or %d", len(boot), n, n)
+		return nil, fmt.Errorf("spec.mig.bootLayout: %d entries for %d GPUs, want 1 or %d", len(boot), n, n)
 	}
 	table, ok := tables.ForModel(model.Name)
 	if !ok {
 		return nil, fmt.Errorf("spec.mig.bootLayout: %s has no MIG", model.Name)
 	}
-	for i := range cards {
+	for i := range gpus {
 		at := i % len(boot)
 		layout, err := arrange(table, boot[at])
 		if err != nil {
 			return nil, fmt.Errorf("spec.mig.bootLayout[%d]: %w", at, err)
 		}
-		cards[i].MIG = true
+		gpus[i].MIG = true
 		for _, p := range layout {
-			cards[i].Instances = append(cards[i].Instances, plan.Instance{Placement: p, Placed: true})
+			gpus[i].Instances = append(gpus[i].Instances, plan.Instance{Placement: p, Placed: true})
 		}
 	}
-	return cards, nil
+	return gpus, nil
 }
 
 func arrange(table *mig.Table, counts map[string]int32) (mig.Layout, error) {
@@ -122,17 +121,17 @@ func arrange(table *mig.Table, counts map[string]int32) (mig.Layout, error) {
 	}
 	layout, ok := table.Arrange(nil, want)
 	if !ok {
-		return nil, fmt.Errorf("no card of %s can hold this", table.Model())
+		return nil, fmt.Errorf("no GPU of %s can have this layout", table.Model())
 	}
 	return layout, nil
 }
 
-// layoutOf is partition.LayoutOf for a template, nil where no card is in MIG
-// mode: such nodes need no config.
+// layoutOf is partition.LayoutOf for a template, nil if no GPU is in MIG mode: such nodes need no
+// config.
 func layoutOf(tables mig.Tables, t plan.Template) (partition.NodeLayout, error) {
-	for _, c := range t.Cards {
+	for _, c := range t.GPUs {
 		if c.MIG {
-			return partition.LayoutOf(tables, t.Cards)
+			return partition.LayoutOf(tables, t.GPUs)
 		}
 	}
 	return nil, nil

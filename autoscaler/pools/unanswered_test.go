@@ -16,7 +16,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 )
 
-// failing is a provider that answers every resize with an error.
+// failing is a provider whose every resize returns an error.
 type failing struct {
 	Provider
 	err error
@@ -24,9 +24,8 @@ type failing struct {
 
 func (f failing) SetSize(context.Context, *v1alpha1.GPUNodePool, int) error { return f.err }
 
-// TestALostAnswerIsNoFailure: a pool is not backed off from because the API server
-// was in trouble for a moment.
-func TestALostAnswerIsNoFailure(t *testing.T) {
+// TestAPIServerErrorsAreNoFailures: a short outage of the API server causes no backoff of a pool.
+func TestAPIServerErrorsAreNoFailures(t *testing.T) {
 	nodes := schema.GroupResource{Resource: "nodes"}
 	kwok := v1alpha1.Provider{KWOK: &v1alpha1.KWOKProvider{}}
 	asg := v1alpha1.Provider{ASG: &v1alpha1.ASGProvider{}}
@@ -40,7 +39,7 @@ func TestALostAnswerIsNoFailure(t *testing.T) {
 		{"503", kwok, apierrors.NewServiceUnavailable("starting"), 0},
 		{"429", kwok, apierrors.NewTooManyRequests("busy", 1), 0},
 		{"504", kwok, apierrors.NewTimeoutError("slow", 1), 0},
-		{"the connection is cut", kwok, &url.Error{Op: "Post", URL: "x", Err: io.EOF}, 0},
+		{"the connection breaks", kwok, &url.Error{Op: "Post", URL: "x", Err: io.EOF}, 0},
 		{"refused", kwok, apierrors.NewForbidden(nodes, "n", errors.New("no quota")), 1},
 		{"bad", kwok, apierrors.NewBadRequest("bad"), 1},
 		{"AWS does not answer", asg, &url.Error{Op: "Post", URL: "x", Err: io.EOF}, 1},

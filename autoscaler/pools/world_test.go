@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,23 +20,21 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 )
 
-// world is a cluster with three nodes, w-0 to w-2, made by one scale target. What
-// the target's controller does is done by the tests themselves; the real control
-// plane and a controller that goes on by itself are in sandbox/neighbours.
+// world is a cluster with three nodes, w-0 to w-2, made by one scale target. The tests play the
+// target's controller; the real control plane and an independent controller are in
+// sandbox/neighbours.
 type world struct {
 	t      *testing.T
 	client client.WithWatch
 	scale  *Scale
 	pool   *v1alpha1.GPUNodePool
-	// dieAt makes the write of that number, from 1, the last one before the
-	// program dies: 0 for never.
+	// dieAt is the number of the last write, from 1, before the program dies: 0 for never.
 	dieAt, writes int
 }
 
 var errKilled = errors.New("killed")
 
-// after counts a write that was made; the one the program dies after is made all
-// the same, only nobody hears of it.
+// after counts a write; the one at which the program dies takes effect, but its result is lost.
 func (w *world) after() error {
 	w.writes++
 	if w.writes == w.dieAt {
@@ -84,7 +81,7 @@ func newScaleWorld(t *testing.T, ref v1alpha1.ScaleProvider, objects ...client.O
 	return w
 }
 
-// restart is a new process: nothing is remembered.
+// restart is a new process without any cached state.
 func (w *world) restart() { w.scale = NewScale(w.client, w.client) }
 
 func (w *world) node(name string) *corev1.Node {
@@ -112,41 +109,35 @@ func (w *world) object(gvk schema.GroupVersionKind, namespace, name string) *uns
 	return u
 }
 
-// marked are the Machines with the delete-machine annotation.
-func (w *world) marked() []string {
+// marked are the machines that are marked for removal.
+func (w *world) marked() (out []string) {
 	w.t.Helper()
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(kinds[2].GroupVersion().WithKind("MachineList"))
-	if err := w.client.List(w.t.Context(), list); err != nil {
-		w.t.Fatal(err)
-	}
-	var out []string
-	for _, m := range list.Items {
-		if _, ok := m.GetAnnotations()[deleteMachine]; ok {
-			out = append(out, m.GetName())
+	for _, kind := range []schema.GroupVersionKind{kinds[2], kinds[4]} {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		if err := w.client.List(w.t.Context(), list); err != nil {
+			w.t.Fatal(err)
+		}
+		for _, m := range list.Items {
+			if _, ok := m.GetAnnotations()[deleteMachine]; ok || m.GetDeletionTimestamp() != nil {
+				out = append(out, m.GetName())
+			}
 		}
 	}
-	slices.Sort(out)
 	return out
 }
 
-func (w *world) listed() int {
+func (w *world) listing() Listing {
 	w.t.Helper()
 	l, err := w.scale.List(w.t.Context(), w.pool)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return l.Target
+	return l
 }
 
-func (w *world) going() []string {
-	w.t.Helper()
-	l, err := w.scale.List(w.t.Context(), w.pool)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return l.Going
-}
+func (w *world) listed() int     { return w.listing().Target }
+func (w *world) going() []string { return w.listing().Going }
 
 func (w *world) update(o client.Object, change func(u *unstructured.Unstructured)) {
 	w.t.Helper()
@@ -173,7 +164,7 @@ func members() []client.Object {
 		name := fmt.Sprintf("w-%d", i)
 		out = append(out, &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-of-" + name), Labels: map[string]string{v1alpha1.NodePoolLabel: "p"}},
-			Spec:       corev1.NodeSpec{ProviderID: "double://" + name},
+			Spec:       corev1.NodeSpec{ProviderID: "fake://" + name},
 			Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("2")}},
 		})
 	}
@@ -188,7 +179,7 @@ func capiObjects() []client.Object {
 	for i := range 3 {
 		node := fmt.Sprintf("w-%d", i)
 		out = append(out, object(kinds[2], "fleet", fmt.Sprintf("m-%d", i), map[string]string{labelDeployment: "h100", labelSet: "h100-abc"}, map[string]any{
-			"spec":   map[string]any{"providerID": "double://" + node},
+			"spec":   map[string]any{"providerID": "fake://" + node},
 			"status": map[string]any{"nodeRef": map[string]any{"name": node}},
 		}))
 	}
@@ -203,7 +194,7 @@ func karpenterObjects() []client.Object {
 	for i := range 3 {
 		node := fmt.Sprintf("w-%d", i)
 		claim := object(kinds[4], "", fmt.Sprintf("c-%d", i), map[string]string{labelKarpenterFor: "h100"}, map[string]any{
-			"status": map[string]any{"nodeName": node, "providerID": "double://" + node},
+			"status": map[string]any{"nodeName": node, "providerID": "fake://" + node},
 		})
 		claim.SetFinalizers([]string{"karpenter.sh/termination"})
 		out = append(out, claim)

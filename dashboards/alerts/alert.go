@@ -6,34 +6,33 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// Severity says who is to hear of an alert, and how soon.
+// Severity is how soon an alert needs attention.
 type Severity string
 
 // Severities.
 const (
-	Critical Severity = "critical" // somebody gets up
-	Warning  Severity = "warning"  // somebody looks within the day
-	Info     Severity = "info"     // somebody may want to know
+	Critical Severity = "critical" // page at once
+	Warning  Severity = "warning"  // look within the day
+	Info     Severity = "info"     // for information
 )
 
 // Alert is one alerting rule.
 type Alert struct {
 	Name     string
 	Severity Severity
-	// Enabled is whether it is in the file unless somebody says otherwise.
+	// Enabled is whether it is in the file by default.
 	Enabled bool
 	// Program whose series it reads first, "" for several. Where it is not installed
 	// the alert is left out.
 	Program metric.Owner
-	// Threshold is what the value is compared with; nil where there is nothing to
-	// choose: what is wrong is wrong.
+	// Threshold is what the value is compared with; nil where there is none.
 	Threshold *float64
-	// For is how long it has to be so.
+	// For is how long the condition must hold.
 	For time.Duration
-	// Why the threshold and the time are what they are.
+	// Why explains the threshold and the time.
 	Why string
-	// Summary is a line; Description says what it means and what to do first. Both
-	// may have Prometheus' templates in them.
+	// Summary is a line; Description has the meaning and what to do first. Both may have
+	// Prometheus' templates in them.
 	Summary, Description string
 	// Labels beside severity.
 	Labels map[string]string
@@ -41,9 +40,8 @@ type Alert struct {
 	query func(Params) string
 }
 
-// Params are the parts of queries that differ from place to place. They are text and
-// are put into queries as they are, so that a template of a chart can stand in for
-// each.
+// Params are the parts of queries that installations configure. They are text, put into
+// queries as they are, so that a chart's template can replace each.
 type Params struct {
 	Threshold string
 	// Jobs are the scrape jobs by program.
@@ -53,8 +51,7 @@ type Params struct {
 // Query is the alert's PromQL.
 func (a Alert) Query(p Params) string { return a.query(p) }
 
-// Jobs returns the names of the scrape jobs where nobody chose others: those of the
-// Services in deploy.
+// Jobs returns the default names of the scrape jobs: those of the Services in deploy.
 func Jobs() map[metric.Owner]string {
 	return map[metric.Owner]string{
 		metric.Exporter: "gpuscale-exporter", metric.Adapter: "gpuscale-adapter", metric.Autoscaler: "gpuscale-autoscaler",
@@ -71,7 +68,7 @@ type Group struct {
 func Groups() []Group {
 	return []Group{
 		{"gpuscale.exporter", exporter()},
-		{"gpuscale.cards", cards()},
+		{"gpuscale.gpus", gpus()},
 		{"gpuscale.adapter", adapter()},
 		{"gpuscale.autoscaler", autoscaler()},
 		{"gpuscale.capacity", capacity()},
@@ -100,5 +97,5 @@ func Find(name string) (Alert, bool) {
 
 func at(threshold float64) *float64 { return &threshold }
 
-// fixed is a query in which nothing can be chosen.
+// fixed is a query without parameters.
 func fixed(query string) func(Params) string { return func(Params) string { return query } }

@@ -14,7 +14,7 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/alerts"
 )
 
-// check is one question of a case: what fires at a time over these series?
+// check is one check of a case: what fires at a time over these series.
 type check struct {
 	series string
 	at     time.Duration
@@ -45,7 +45,7 @@ func (c check) answer(ctx context.Context, r rule) (string, error) {
 func caseFile(alert string) string { return filepath.Join("testdata", "cases", alert+".txt") }
 
 // walk reads an alert's cases: "series" with promtool's lines begins one, "firing
-// at=DURATION" asks.
+// at=DURATION" checks.
 func walk(t *testing.T, alert string, visit func(d *datadriven.TestData, c check) string) {
 	t.Helper()
 	var series string
@@ -72,7 +72,7 @@ func walk(t *testing.T, alert string, visit func(d *datadriven.TestData, c check
 	})
 }
 
-// checksOf are all the questions of an alert's cases.
+// checksOf are all checks of an alert's cases.
 func checksOf(t *testing.T, alert string) []check {
 	t.Helper()
 	var all []check
@@ -85,7 +85,7 @@ func checksOf(t *testing.T, alert string) []check {
 	return all
 }
 
-// Each alert fires as its cases say, and not before.
+// Each alert fires as its cases state, and not before.
 func TestCases(t *testing.T) {
 	for _, a := range alerts.All() {
 		t.Run(a.Name, func(t *testing.T) {
@@ -100,8 +100,8 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// Each alert has cases in which it fires and in which it does not, and no file is of
-// an alert that there is not.
+// Each alert has cases in which it fires and in which it does not, and each file belongs
+// to an alert.
 func TestEveryAlertHasCases(t *testing.T) {
 	for _, a := range alerts.All() {
 		fires, silent := 0, 0
@@ -122,7 +122,7 @@ func TestEveryAlertHasCases(t *testing.T) {
 	}
 	for _, f := range files {
 		if _, ok := alerts.Find(strings.TrimSuffix(f.Name(), ".txt")); !ok {
-			t.Errorf("%s is of no alert", f.Name())
+			t.Errorf("%s belongs to no alert", f.Name())
 		}
 	}
 	if len(files) != len(alerts.All()) {

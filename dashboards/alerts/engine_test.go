@@ -29,7 +29,7 @@ func parse(lines string) (memstore.Series, error) {
 	return memstore.Read(lines, memstore.From(time.UnixMilli(0), step))
 }
 
-// rule is what is evaluated: an alert, or an alert with a mistake put in.
+// rule is what is evaluated: an alert, or a mutant of one.
 type rule struct {
 	name, query string
 	hold        time.Duration
@@ -43,9 +43,9 @@ func ruleOf(a alerts.Alert) rule {
 	return rule{a.Name, a.Query(p), a.For}
 }
 
-// watch is a double of what Prometheus does with an alerting rule: it is pending from
-// the first evaluation that gives a label set, and fires once that has been so for as
-// long as the rule holds. TestPromtool has the same cases judged by Prometheus.
+// watch is a fake of Prometheus' evaluation of an alerting rule: pending from the first
+// evaluation that gives a label set, firing after the rule's For. TestPromtool runs the
+// same cases in Prometheus.
 type watch struct {
 	rule
 	since map[string]time.Time // by label set

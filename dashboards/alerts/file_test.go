@@ -1,7 +1,6 @@
 package alerts_test
 
 import (
-	"bytes"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -51,30 +50,12 @@ func render(t *testing.T, v alerts.Values) []rulefmt.Rule {
 	return all
 }
 
-// The committed file is what the code says.
-func TestFile(t *testing.T) {
-	want, err := alerts.Render(alerts.Values{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s is not what the code says: run make generate", file)
-	}
-	if n := len(render(t, alerts.Values{})); n != len(alerts.All()) {
-		t.Errorf("the file has %d alerts, want %d", n, len(alerts.All()))
-	}
-}
-
 var (
 	alertName = regexp.MustCompile(`^(GPU|Gpuscale)[A-Z][A-Za-z]+$`)
 	ofLabels  = regexp.MustCompile(`\$labels\.(\w+)`)
 )
 
-// Every alert says what people need, in the same way.
+// Every alert has all texts, in the same form.
 func TestEveryAlertIsComplete(t *testing.T) {
 	seen := map[string]bool{}
 	for _, a := range alerts.All() {
@@ -83,7 +64,7 @@ func TestEveryAlertIsComplete(t *testing.T) {
 		}
 		seen[a.Name] = true
 		if !strings.HasSuffix(a.Why, ".") || !strings.HasSuffix(a.Description, ".") || !strings.Contains(a.Description, "Look first") {
-			t.Errorf("%s: say why, what it means and what to look at first", a.Name)
+			t.Errorf("%s: want why, what it means and what to look at first", a.Name)
 		}
 		if a.Summary == "" || strings.HasSuffix(a.Summary, ".") || len(a.Summary) > 200 {
 			t.Errorf("%s: %q is no summary", a.Name, a.Summary)
@@ -97,16 +78,19 @@ func TestEveryAlertIsComplete(t *testing.T) {
 		}
 		for _, m := range ofLabels.FindAllStringSubmatch(a.Summary+a.Description, -1) {
 			if !strings.Contains(fired.String(), m[1]+`="`) {
-				t.Errorf("%s speaks of the label %s, which it never has", a.Name, m[1])
+				t.Errorf("%s uses the label %s, which it never has", a.Name, m[1])
 			}
 		}
 	}
+	if n := len(render(t, alerts.Values{})); n != len(seen) {
+		t.Errorf("the file has %d alerts, want %d", n, len(seen))
+	}
 	if len(seen) > 32 {
-		t.Errorf("%d alerts: nobody reads so many", len(seen))
+		t.Errorf("%d alerts: too many", len(seen))
 	}
 }
 
-// The critical codes are those for which the exporter calls a card broken, read from
+// The critical codes are those for which the exporter calls a GPU broken, read from
 // its source; no code is in two lists.
 func TestXIDListsAreTheExporters(t *testing.T) {
 	parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "exporter", "collect", "health.go"), nil, 0)
@@ -132,7 +116,7 @@ func TestXIDListsAreTheExporters(t *testing.T) {
 		return false
 	})
 	if !slices.Equal(codes, alerts.CriticalXIDs()) {
-		t.Errorf("the exporter condemns a card for %v, the alert has %v", codes, alerts.CriticalXIDs())
+		t.Errorf("the exporter condemns a GPU for %v, the alert has %v", codes, alerts.CriticalXIDs())
 	}
 	for _, code := range alerts.ApplicationXIDs() {
 		if slices.Contains(codes, code) {
@@ -151,8 +135,8 @@ func promtool(t *testing.T) string {
 	return found[0]
 }
 
-// Prometheus' own unit tests of rules give what the cases say: the engine of the
-// other tests is a double of it.
+// Prometheus' own unit tests of rules agree with the cases: the engine of the other
+// tests is a fake of it.
 func TestPromtool(t *testing.T) {
 	tool := promtool(t)
 	rules, err := filepath.Abs(file)
@@ -202,7 +186,7 @@ func TestPint(t *testing.T) {
 		t.Skip("pint is not there: make lint-rules builds it")
 	}
 	out, err := exec.CommandContext(t.Context(), tool, "--no-color", "--offline", "--config", "pint.hcl", "lint", "--min-severity", "info", "--fail-on", "info",
-		file, filepath.Join("..", "rules", "gpuscale-recording.yaml")).CombinedOutput()
+		file, filepath.Join("..", "..", "deploy", "chart", "gpuscale", "files", "recording.yaml")).CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -8,22 +8,23 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/gpuscale/gpuscale/dashboards/alerts"
+	"github.com/gpuscale/gpuscale/internal/testall"
 )
 
-// flipped is the other way round of a comparison.
+// flipped is the opposite of a comparison.
 var flipped = map[parser.ItemType]parser.ItemType{
 	parser.EQLC: parser.NEQ, parser.NEQ: parser.EQLC, parser.GTR: parser.LSS, parser.LSS: parser.GTR, parser.GTE: parser.LTE, parser.LTE: parser.GTE,
 }
 
-// mutant is an alert with one mistake in it.
+// mutant is an alert with one change.
 type mutant struct {
 	rule
 	what string
 }
 
-// mutants are the alert with half and twice its threshold and its time, each
-// comparison the other way round, each other number it compares with halved and
-// doubled, and each "and", "or" and "unless" without its left and its right side.
+// mutants are the alert with half and twice its threshold and its time, each comparison
+// reversed, each other number it compares with halved and doubled, and each "and", "or"
+// and "unless" without its left and its right side.
 func mutants(t *testing.T, a alerts.Alert) []mutant {
 	t.Helper()
 	var all []mutant
@@ -113,8 +114,9 @@ func operators(e parser.Expr) []*parser.BinaryExpr {
 // harmless are the mutants that give the same alert, and why.
 var harmless = map[string]string{}
 
-// Every mistake that can be put into an alert is noticed by one of its cases.
-func TestCasesNoticeEveryMistake(t *testing.T) {
+// Every mutant of an alert is caught by one of its cases.
+func TestCasesCatchEveryMutant(t *testing.T) {
+	testall.Only(t, "it judges the cases, which judge the alerts")
 	noticed, total := 0, 0
 	used := map[string]bool{}
 	for _, a := range alerts.All() {
@@ -133,9 +135,9 @@ func TestCasesNoticeEveryMistake(t *testing.T) {
 			case killed && harmless[key] == "":
 				noticed++
 			case killed:
-				t.Errorf("%s is noticed, and yet: %s", key, harmless[key])
+				t.Errorf("%s is caught, and yet: %s", key, harmless[key])
 			case harmless[key] == "":
-				t.Errorf("no case notices %s\n%s", key, m.query)
+				t.Errorf("no case catches %s\n%s", key, m.query)
 			default:
 				used[key] = true
 			}
@@ -143,11 +145,11 @@ func TestCasesNoticeEveryMistake(t *testing.T) {
 	}
 	for key := range harmless {
 		if !used[key] {
-			t.Errorf("%s is no mutant, or noticed", key)
+			t.Errorf("%s is no mutant, or caught", key)
 		}
 	}
-	t.Logf("%d of %d mistakes are noticed, %d are none", noticed, total, len(used))
+	t.Logf("%d of %d mutants are caught, %d are harmless", noticed, total, len(used))
 	if total < 200 {
-		t.Errorf("only %d mistakes were made", total)
+		t.Errorf("only %d mutants", total)
 	}
 }

@@ -15,7 +15,7 @@ const Interval = "1m"
 
 const head = "# Written from dashboards/alerts; make generate writes it again.\n"
 
-// Render returns the rules as Prometheus reads them. The error is that of the values.
+// Render returns the rules as Prometheus reads them. The error is of the values.
 func Render(v Values) ([]byte, error) {
 	if err := v.Validate(); err != nil {
 		return nil, err
@@ -29,7 +29,7 @@ func Render(v Values) ([]byte, error) {
 				rules = append(rules, rule(a, v))
 			}
 		}
-		if len(rules) > 0 { // Prometheus wants no empty group
+		if len(rules) > 0 { // Prometheus requests no empty group
 			fmt.Fprintf(&b, "- name: %s\n  interval: %s\n  rules:\n%s", g.Name, Interval, strings.Join(rules, ""))
 		}
 	}
@@ -65,7 +65,7 @@ func (a Alert) Runbook(base string) string {
 	return strings.TrimSuffix(base, "/") + "/" + a.Name + ".md"
 }
 
-// params are what the values say, a number as Prometheus reads it.
+// params are the parameters from the values, numbers as Prometheus reads them.
 func (a Alert) params(v Values) Params {
 	p := Params{Jobs: v.jobs()}
 	if a.Threshold != nil {

@@ -34,8 +34,8 @@ func firedIn(t *testing.T, s states.State, honor bool, list []alerts.Alert) map[
 	return out
 }
 
-// Where all is well nothing fires, where something is wrong what is about it fires,
-// and nothing else does; Prometheus may scrape either way.
+// In a healthy state nothing fires, in a faulty one only the alerts about its faults;
+// Prometheus may scrape either way.
 func TestWhatFiresInEachState(t *testing.T) {
 	want := map[string][]string{
 		states.Healthy: nil,
@@ -45,7 +45,7 @@ func TestWhatFiresInEachState(t *testing.T) {
 		states.Down:    {"GpuscaleExporterDown", "GpuscaleSnapshotStale"},
 	}
 	for _, s := range states.All() {
-		var said []string
+		var reported []string
 		for _, honor := range []bool{false, true} {
 			fired := firedIn(t, s, honor, alerts.All())
 			var names []string
@@ -56,27 +56,26 @@ func TestWhatFiresInEachState(t *testing.T) {
 			if !slices.Equal(names, want[s.Name]) {
 				t.Errorf("%s, honor_labels %v: %q fire, want %q\n%v", s.Name, honor, names, want[s.Name], fired)
 			}
-			said = append(said, fmt.Sprint(fired))
+			reported = append(reported, fmt.Sprint(fired))
 		}
-		if said[0] != said[1] {
-			t.Errorf("%s: without honor_labels\n%s\nwith it\n%s", s.Name, said[0], said[1])
+		if reported[0] != reported[1] {
+			t.Errorf("%s: without honor_labels\n%s\nwith it\n%s", s.Name, reported[0], reported[1])
 		}
 	}
 }
 
 // born are the families that begin with their first event, so that their absence is
-// how things should be. Whether they could be told shows in another family of the
-// same program.
+// healthy. Another family of the same program shows whether it is scraped.
 var born = map[string]string{
 	metric.GPUXIDErrorsTotal.Name:     metric.GPUHealthy.Name,
 	metric.ExporterSeriesDropped.Name: metric.ExporterUp.Name,
-	metric.AutoscalerActions.Name:     metric.AutoscalerRounds.Name,
-	metric.AutoscalerHPALimited.Name:  metric.AutoscalerRounds.Name,
+	metric.AutoscalerActions.Name:     metric.AutoscalerReconciles.Name,
+	metric.AutoscalerHPALimited.Name:  metric.AutoscalerReconciles.Name,
 }
 
-// No alert is silent because its series are gone: without any family that an alert
-// reads, something fires that is silent with it.
-func TestNoAlertFallsSilent(t *testing.T) {
+// No alert is disabled by missing series: without any family that an alert reads,
+// something fires that does not fire with it.
+func TestNoAlertIsDisabled(t *testing.T) {
 	var watchers []alerts.Alert
 	for _, name := range []string{"GpuscaleSeriesMissing", "GpuscaleAdapterDown", "GpuscaleAutoscalerNoLeader"} {
 		a, ok := alerts.Find(name)
@@ -128,14 +127,14 @@ func watched(t *testing.T) []string {
 }
 
 // What an alert reads is in the catalogue, or the scrape's own. Of a counter it reads
-// the growth: a rate, or what it is less than what it was.
+// the growth: a rate, or a difference.
 func TestEveryNameIsInTheCatalogue(t *testing.T) {
 	for _, a := range alerts.All() {
 		for _, name := range reads(t, ruleOf(a).query) {
 			d, ok := metric.Find(name)
 			if !ok {
 				if name != "up" {
-					t.Errorf("%s reads %s, which nobody emits", a.Name, name)
+					t.Errorf("%s reads %s, which no program emits", a.Name, name)
 				}
 				continue
 			}
@@ -145,7 +144,7 @@ func TestEveryNameIsInTheCatalogue(t *testing.T) {
 				t.Errorf("%s takes the rate of %s, a %s", a.Name, name, d.Type)
 			}
 			if !ranged && d.Type == metric.Counter && a.Name != "GpuscaleSeriesMissing" {
-				t.Errorf("%s looks at the number of %s, a counter", a.Name, name)
+				t.Errorf("%s uses the value of %s, a counter", a.Name, name)
 			}
 		}
 	}

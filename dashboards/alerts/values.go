@@ -18,10 +18,9 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// Values are what may differ from place to place. The zero Values are the committed
-// file.
+// Values configure the alerts of an installation. The zero Values give the committed file.
 type Values struct {
-	// Programs that are installed; none named means all. Alerts of others are left out.
+	// Programs that are installed; empty means all. Alerts of others are left out.
 	Programs []metric.Owner `json:"programs,omitempty"`
 	// Jobs are the scrape jobs by program, where they are not those of Jobs.
 	Jobs map[metric.Owner]string `json:"jobs,omitempty"`
@@ -33,7 +32,7 @@ type Values struct {
 	Alerts map[string]Override `json:"alerts,omitempty"`
 }
 
-// Override is what is to be different of an alert. What is not said stays.
+// Override changes an alert. Fields not set keep their defaults.
 type Override struct {
 	Enabled   *bool           `json:"enabled,omitempty"`
 	Threshold *float64        `json:"threshold,omitempty"`
@@ -41,15 +40,13 @@ type Override struct {
 	Severity  Severity        `json:"severity,omitempty"`
 }
 
-// Runbooks is where the pages of docs/runbooks lie for everybody.
+// Runbooks is the public URL of docs/runbooks.
 const Runbooks = "https://github.com/gpuscale/gpuscale/blob/main/docs/runbooks"
 
-// longest For: Prometheus keeps what is pending for so long by default, and what
-// lasts for weeks is no alert.
+// longest For: Prometheus restores pending alerts for so long by default.
 const longest = 14 * 24 * time.Hour
 
-// Parse reads Values as YAML. A field that there is not is an error, and the values
-// are valid.
+// Parse reads and validates Values as YAML. An unknown field is an error.
 func Parse(text []byte) (Values, error) {
 	var v Values
 	if err := yaml.UnmarshalStrict(text, &v); err != nil {
@@ -60,11 +57,11 @@ func Parse(text []byte) (Values, error) {
 
 var (
 	labelName = regexp.MustCompile(`^_?[a-zA-Z][a-zA-Z0-9_]*$`)
-	// What is put into a query between quotes may hold nothing that ends them.
+	// Text put into a query between quotes must not contain what ends them.
 	jobName = regexp.MustCompile(`^[^"\\\n\x00-\x1f]+$`)
 )
 
-// Validate returns all that is wrong, with the path of each field.
+// Validate returns all problems, each with the path of its field.
 func (v Values) Validate() error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -91,7 +88,7 @@ func (v Values) Validate() error {
 		if !labelName.MatchString(l) || l == "severity" || l == "alertname" {
 			wrong("labels: %q: want a label's name, not severity or alertname", l)
 		}
-		// A template would be expanded, and a part of what identifies the alert.
+		// A template would be expanded and be part of the alert's identity.
 		if value := v.Labels[l]; !utf8.ValidString(value) || strings.Contains(value, "{{") {
 			wrong("labels.%s: %q: want plain text", l, value)
 		}
@@ -128,7 +125,7 @@ func (o Override) problems(name string) []error {
 	return errs
 }
 
-// apply returns the alert as the values want it, and whether they want it at all.
+// apply returns the alert with the values applied, and whether it is enabled.
 func (v Values) apply(a Alert) (Alert, bool) {
 	o := v.Alerts[a.Name]
 	if o.Enabled != nil {
@@ -147,7 +144,7 @@ func (v Values) apply(a Alert) (Alert, bool) {
 	return a, a.Enabled && installed
 }
 
-// jobs are the ones chosen, and the others as they are.
+// jobs are the configured ones, and the default ones else.
 func (v Values) jobs() map[metric.Owner]string {
 	all := Jobs()
 	maps.Copy(all, v.Jobs)

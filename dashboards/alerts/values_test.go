@@ -17,7 +17,7 @@ func parseValues(t *testing.T, text string) alerts.Values {
 	return v
 }
 
-// What people want different is different, and nothing else.
+// Overrides change what they name, and nothing else.
 func TestValues(t *testing.T) {
 	rules := render(t, parseValues(t, `
 programs: [exporter, autoscaler]
@@ -75,7 +75,7 @@ func TestParamsAreText(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongIsSaid(t *testing.T) {
+func TestProblemsAreReported(t *testing.T) {
 	for text, has := range map[string][]string{
 		"alerts: {NoSuch: {enabled: false}}":                      {"alerts.NoSuch: there is no such alert"},
 		"alerts: {GPULost: {threshold: 3}}":                       {"alerts.GPULost.threshold: this alert has none"},

@@ -1,31 +1,30 @@
 package board
 
-// Colour is a colour by what it means. Grafana's own names are used where it has
-// one, since its themes adjust them.
+// Colour is a colour by its meaning, with Grafana's names where it has one, since its
+// themes adjust them.
 type Colour string
 
-// Colours. Good is the only one that says "all is well"; a panel without data must
-// never show it.
+// Colours. Good is the only one that means healthy; a panel without data must never show it.
 const (
 	Good  Colour = "green"
 	Watch Colour = "yellow" // not wrong yet
 	Warn  Colour = "orange" // waste, or soon wrong
 	Bad   Colour = "red"
-	Plain Colour = "blue"    // a number that is neither good nor bad
-	Quiet Colour = "#8e8e8e" // nothing is known, or nothing is there
+	Plain Colour = "blue"    // neither good nor bad
+	Muted Colour = "#8e8e8e" // unknown, or absent
 	Ink   Colour = "text"    // the theme's own colour of text
 )
 
-// Step says from which value on a colour holds.
+// Step is a colour from a value on.
 type Step struct {
 	From   float64 // ignored for the first step, which holds from minus infinity
 	Colour Colour
 }
 
-// Scale judges values. The first step has no lower end.
+// Scale maps values to colours. The first step has no lower end.
 type Scale []Step
 
-// Neutral passes no judgement.
+// Neutral has no colour for good or bad.
 func Neutral() Scale { return Scale{{Colour: Plain}} }
 
 // Rising is good below watch, and bad from bad on.
@@ -38,8 +37,8 @@ func Falling(watch, good float64) Scale {
 	return Scale{{Colour: Bad}, {watch, Watch}, {good, Good}}
 }
 
-// NoneIsPlain is neutral at zero and bad from the first on: for events whose series
-// begin with the first event, so that zero is no proof of health.
+// NoneIsPlain is neutral at zero and bad from one on: for events whose series begin with
+// the first event, so that zero does not prove health.
 func NoneIsPlain() Scale { return Scale{{Colour: Ink}, {1, Bad}} }
 
 // Word shows a value as a word in a colour.
@@ -60,14 +59,14 @@ type Hue struct {
 	Colour Colour
 }
 
-// States are the hues of the states of a card and of the places where its time
-// goes: the same on every board, and in the report.
+// States are the hues of the states of a GPU and of the places of its time, the same on
+// every board and in the report.
 func States() []Hue {
 	return []Hue{
 		{"busy", Good}, {"held", "#3274d9"},
 		{"slack", "#c8d96f"}, {"idle", Warn}, {"unmeasured", "#b5b5b5"},
 		{"free", "#8ab8ff"}, {"fragmented", "#b877d9"}, {"stranded", "#8f3bb8"},
 		{"cordoned", "#a67c52"}, {"cutting", "#33a2a8"}, {"booting", "#d5c4f7"},
-		{"unready", "#ff7383"}, {"sick", Bad}, {"unknown", Quiet},
+		{"unready", "#ff7383"}, {"sick", Bad}, {"unknown", Muted},
 	}
 }

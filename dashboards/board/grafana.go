@@ -128,16 +128,15 @@ func (p Panel) size() (w, h uint32) {
 	return w, h
 }
 
-// id is made of the title, so that adding a panel moves no other's: links to a
-// panel and alerts on it hold. The lint finds two that meet.
+// id is derived from the title, so that adding a panel changes no other's: links to
+// panels stay valid. The lint finds collisions.
 func id(kind, title string) uint32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(kind + "\x00" + title))
 	return 1 + h.Sum32()%999_983
 }
 
-// source is the data source that the variable chooses: never a name that only
-// somebody's own Grafana knows.
+// source is the data source of the variable, never a fixed name of one Grafana.
 func source() common.DataSourceRef {
 	return common.DataSourceRef{Type: cog.ToPtr("prometheus"), Uid: cog.ToPtr("${datasource}")}
 }

@@ -3,7 +3,7 @@ package board
 // Tag is on every board; the links between boards are found by it.
 const Tag = "gpuscale"
 
-// NA is what stands where there is no value.
+// NA is shown for a missing value.
 const NA = "n/a"
 
 // Board is one page.
@@ -40,12 +40,12 @@ type Panel struct {
 	Kind    Kind
 	Title   string
 	About   string // what it shows
-	Absent  string // what it means when a value is not there
+	Absent  string // the meaning of a missing value
 	Unit    Unit
 	Queries []Query
 	W, H    uint32 // of a grid 24 wide; 0: the kind's own
 
-	Scale    Scale   // how values are judged; Neutral when empty
+	Scale    Scale   // thresholds; Neutral when empty
 	Words    []Word  // values shown as words
 	Hues     []Hue   // of series, by name
 	Bands    []Band  // pairs of series with the area between them filled
@@ -59,7 +59,7 @@ type Panel struct {
 	Link     *Link // from a value to another board
 }
 
-// Query is one question to Prometheus. Legend names its series, with {{label}}; a
+// Query is one query to Prometheus. Legend names its series, with {{label}}; a
 // table has none.
 type Query struct {
 	Expr   string

@@ -15,9 +15,8 @@ import (
 	"github.com/grafana/grafana-foundation-sdk/go/timeseries"
 )
 
-// timelines are the kinds that show the past. The others show now, and ask for
-// now alone: the last value of a range would go on being shown as the present one
-// long after its source has fallen silent.
+// timelines are the kinds that show the past. The others show now, by instant queries:
+// the last value of a range would be shown as current long after its source is stale.
 func (k Kind) timeline() bool { return k == Series || k == Timeline }
 
 func panel(b Board, p Panel) (dashboard.Panel, error) {
@@ -84,7 +83,7 @@ func mappings(words []Word) []dashboard.ValueMapping {
 	}
 	nothing := dashboard.SpecialValueMap{Type: dashboard.MappingTypeSpecialValue, Options: dashboard.DashboardSpecialValueMapOptions{
 		Match:  dashboard.SpecialValueMatchNullAndNan,
-		Result: dashboard.ValueMappingResult{Text: cog.ToPtr(NA), Color: cog.ToPtr(string(Quiet)), Index: cog.ToPtr(int32(len(words)))},
+		Result: dashboard.ValueMappingResult{Text: cog.ToPtr(NA), Color: cog.ToPtr(string(Muted)), Index: cog.ToPtr(int32(len(words)))},
 	}}
 	all := []dashboard.ValueMapping{{SpecialValueMap: &nothing}}
 	if len(words) > 0 {
@@ -108,8 +107,8 @@ func steps(s Scale) []dashboard.Threshold {
 	return all
 }
 
-// colouring of lines is by name, so that a series keeps its colour when another
-// comes or goes; of everything else by value.
+// colouring of lines is by name, so that a series keeps its colour when another comes or
+// goes; all else is by value.
 func colouring(p Panel) *dashboard.FieldColorBuilder {
 	mode := dashboard.FieldColorModeIdThresholds
 	if p.Kind == Series {
@@ -150,8 +149,7 @@ func seriesOptions() timeseries.Options {
 	return o
 }
 
-// seriesStyle leaves holes where there was nothing: a line drawn across them would
-// be invented.
+// seriesStyle leaves gaps without values: a line across them would be invented.
 func seriesStyle(p Panel) common.GraphFieldConfig {
 	style := common.GraphFieldConfig{
 		DrawStyle: cog.ToPtr(common.GraphDrawStyleLine), LineWidth: cog.ToPtr(1.0), FillOpacity: cog.ToPtr(8.0),

@@ -8,7 +8,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// Of is a selector of a series, in the cluster looked at. Matchers are PromQL's
+// Of is a selector of a series, in the cluster chosen. Matchers are PromQL's
 // own: `pool=~"$pool"`.
 func Of(d metric.Desc, matchers ...string) string { return Named(d.Name, matchers...) }
 
@@ -28,25 +28,16 @@ func Is(label string, values ...string) string {
 	return fmt.Sprintf("%s=~%q", label, strings.Join(values, "|"))
 }
 
-// moved are the labels that our series have and that a scrape target has as well.
-// Prometheus keeps the target's and moves ours to exported_ unless told to
-// honour ours.
+// moved are labels of our series that a scrape target has as well. Without honor_labels
+// Prometheus keeps the target's and moves ours to exported_.
 var moved = []string{metric.LabelNamespace, metric.LabelPod, metric.LabelContainer}
 
-// Own is Of for a series with a namespace of its own, whichever of two ways
-// Prometheus was told to go about it, chosen by the variable "namespace" and with
-// the labels brought back to their names.
-func Own(d metric.Desc, matchers ...string) string { return own(d, "", "", matchers) }
-
-// OwnOver is Own for a function over a time: "increase", "$__range".
-func OwnOver(d metric.Desc, function, in string, matchers ...string) string {
-	return own(d, function+"(", "["+in+"])", matchers)
-}
-
-func own(d metric.Desc, before, after string, matchers []string) string {
+// Own is Of for a series with a namespace of its own, with or without honor_labels,
+// chosen by the variable "namespace" and with the labels restored to their names.
+func Own(d metric.Desc, matchers ...string) string {
 	there := append([]string{`exported_namespace=""`, `namespace=~"$namespace"`}, matchers...)
 	aside := append([]string{`exported_namespace!=""`, `exported_namespace=~"$namespace"`}, matchers...)
-	expr := "(" + before + Of(d, there...) + after + " or " + before + Of(d, aside...) + after + ")"
+	expr := "(" + Of(d, there...) + " or " + Of(d, aside...) + ")"
 	for _, label := range moved {
 		if slices.Contains(d.AllLabels(), label) {
 			expr = fmt.Sprintf(`label_replace(%s,%q,"$1",%q,"(.+)")`, expr, label, metric.Exported+label)
@@ -58,7 +49,7 @@ func own(d metric.Desc, before, after string, matchers []string) string {
 // Sum adds up by some labels.
 func Sum(expr string, by ...string) string { return aggregate("sum", expr, by) }
 
-// Most is the largest by some labels: of a thing that is seen twice.
+// Most is the largest by some labels: it merges duplicates.
 func Most(expr string, by ...string) string { return aggregate("max", expr, by) }
 
 // CountOf counts by some labels.
@@ -71,24 +62,22 @@ func aggregate(op, expr string, by []string) string {
 	return fmt.Sprintf("%s by (%s) (%s)", op, strings.Join(by, ","), expr)
 }
 
-// Rate is a counter's growth in a second, over what Grafana thinks right for the
-// resolution.
+// Rate is a counter's growth per second, over Grafana's interval for the resolution.
 func Rate(selector string) string { return "rate(" + selector + "[$__rate_interval])" }
 
-// Grown is how much a counter grew in the time looked at, for one that is there
-// from the start.
+// Grown is how much a counter grew in the selected time, for one that exists from the start.
 func Grown(selector string) string { return "increase(" + selector + "[$__range])" }
 
-// Happened counts events in a time, for a counter whose series begins with its
-// first event, which increase alone never sees. One that has ended within the time
-// counts too: a card that fell off the bus takes its errors' series along.
+// Happened counts events in a time, for a counter whose series begins with its first
+// event, which increase alone misses. A series that ended within the time counts too,
+// such as the errors of a GPU that fell off the bus.
 func Happened(selector, in string) string {
 	return fmt.Sprintf("((last_over_time(%[1]s[%[2]s]) unless %[1]s offset %[2]s) or increase(%[1]s[%[2]s]))", selector, in)
 }
 
-// Integral is what a rate over five minutes, as rules record it, adds up to in the
-// time looked at: each five minutes are counted once. It stays small over a month,
-// where increase over the counters themselves reads every one of their values.
+// Integral is the sum over the selected time of a rate over five minutes, as rules
+// record it: each five minutes are counted once. It stays small over a month, where
+// increase over the counters themselves reads every one of their values.
 func Integral(selector string) string {
 	return "(sum_over_time(" + selector + "[$__range:5m]) * 300)"
 }
@@ -109,12 +98,12 @@ func QuantileIn(q float64, d metric.Desc, in string, matchers []string, by ...st
 	return fmt.Sprintf("(histogram_quantile(%g, %s) or histogram_quantile(%g, %s)) >= 0", q, native, q, buckets)
 }
 
-// Presence is 1 where a series is there and 0 where it is not.
+// Presence is 1 where a series exists and 0 where it does not.
 func Presence(selector string) string {
 	return "(group(" + selector + ") or absent(" + selector + ") * 0)"
 }
 
-// ZeroWhile is expr, and 0 where that is absent while a witness speaks: for events
+// ZeroWhile is expr, and 0 where that is absent while a witness has series: for events
 // whose series begin with the first event.
 func ZeroWhile(expr, witness string) string {
 	return fmt.Sprintf("%s or 0 * group(%s)", expr, witness)

@@ -28,7 +28,7 @@ func columns(build *dashboard.PanelBuilder, b Board, p Panel) {
 			build.OverrideByName(c.Title, props)
 		}
 	}
-	for i := range p.Queries { // a value nobody listed only chooses the rows
+	for i := range p.Queries { // a value without a column only selects the rows
 		if name := valueField(p, i); index[name] == nil {
 			exclude[name] = true
 		}
@@ -77,7 +77,7 @@ func (c Column) properties(b Board, titles map[string]string) []dashboard.Dynami
 	}
 	if c.Link != nil {
 		link, err := c.Link.build(b, func(label string) string { return fmt.Sprintf("${__data.fields[%q]}", titles[label]) }).Build()
-		if err == nil { // it has no rules to break
+		if err == nil { // it has no validation
 			add("links", []any{link})
 		}
 	}

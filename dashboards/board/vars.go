@@ -12,7 +12,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// Datasource is the name of the variable that chooses where to ask.
+// Datasource is the name of the data source's variable.
 const Datasource = "datasource"
 
 func variable(v Var) cog.Builder[dashboard.VariableModel] {
@@ -30,15 +30,13 @@ func variable(v Var) cog.Builder[dashboard.VariableModel] {
 	if v.One {
 		return build.Multi(false).IncludeAll(false)
 	}
-	// ".*" takes in series that have no such label, as one Prometheus' own have no
-	// cluster.
+	// ".*" includes series without the label: with a single Prometheus they have no cluster.
 	all := dashboard.StringOrArrayOfString{ArrayOfString: []string{"$__all"}}
 	return build.Multi(true).IncludeAll(true).AllValue(".*").
 		Current(dashboard.VariableOption{Selected: cog.ToPtr(true), Text: dashboard.StringOrArrayOfString{ArrayOfString: []string{"All"}}, Value: all})
 }
 
-// MarkStep is how far apart annotations are looked for, and so the time that their
-// queries look back: each event is found once.
+// MarkStep is the step of annotation queries and their lookback: each event is found once.
 const MarkStep = "1m"
 
 func mark(m Mark) *dashboard.AnnotationQueryBuilder {

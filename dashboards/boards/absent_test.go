@@ -16,8 +16,8 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/states"
 )
 
-// Without a family of series no query that reads it says that all is well. To be
-// well is to be shown in the colour for it, by a threshold or a word.
+// Without a family of series no query that reads it shows a value as good, by a
+// threshold or a word.
 func TestNothingIsWellWithoutItsSeries(t *testing.T) {
 	judged, dropped := 0, 0
 	for _, s := range ruled() {
@@ -35,22 +35,22 @@ func TestNothingIsWellWithoutItsSeries(t *testing.T) {
 				judged++
 				for _, text := range wellCells(t, r, without) {
 					if !slices.Contains(wellCells(t, r, whole), text) || witnesses[r.name()] == "" {
-						t.Errorf("%s: without %s, %s says %q in the colour for good", s.Name, family, r.name(), text)
+						t.Errorf("%s: without %s, %s shows %q in the colour for good", s.Name, family, r.name(), text)
 					}
 				}
 			}
 		}
 	}
 	if judged < 300 || dropped < 60 {
-		t.Errorf("only %d queries were judged, without %d families in turn", judged, dropped)
+		t.Errorf("only %d queries were checked, without %d families in turn", judged, dropped)
 	}
 }
 
-// witnesses are the queries that may say that all is well without one of the series
-// they read, if they said the same with it: another series proves it.
+// witnesses are the queries that may show good without one of the series they read, if
+// they show the same with it: another series proves it.
 var witnesses = map[string]string{
-	"gpuscale-self/Recording rules #5":    "the group is evaluated; what it says of slices without this is that nobody knows",
-	"gpuscale-workload/Who holds what #2": "a row of a card needs none of the slices' series, and the reverse",
+	"gpuscale-self/Recording rules #5": "the group is evaluated; without this its slices are unknown",
+	"gpuscale-workload/Allocations #2": "a row of a GPU needs none of the slices' series, and the reverse",
 }
 
 // reader is a query of a panel.
@@ -112,12 +112,12 @@ func familiesOf(t *testing.T, b loaded, p dashboard.Panel, query int) []string {
 	return names
 }
 
-// madeOf are the families that a rule is made of.
+// madeOf are the families that a rule reads.
 func madeOf(r rules.Rule) []string {
 	var out []string
 	for _, name := range states.Reads(r) {
 		for _, suffix := range suffixes {
-			if whole, ok := cut(name, suffix); ok {
+			if whole, ok := repartition(name, suffix); ok {
 				out = append(out, whole)
 			}
 		}
@@ -133,7 +133,7 @@ func alternatives(m *labels.Matcher) []string {
 	var out []string
 	for _, name := range all {
 		for _, suffix := range suffixes {
-			if whole, ok := cut(name, suffix); ok {
+			if whole, ok := repartition(name, suffix); ok {
 				out = append(out, whole)
 			}
 		}
@@ -141,7 +141,7 @@ func alternatives(m *labels.Matcher) []string {
 	return out
 }
 
-func cut(name, suffix string) (string, bool) {
+func repartition(name, suffix string) (string, bool) {
 	if len(name) <= len(suffix) || name[len(name)-len(suffix):] != suffix {
 		return "", false
 	}
@@ -172,7 +172,7 @@ func wellCells(t *testing.T, r reader, s states.State) []string {
 }
 
 // cellsOf are a query's values as its panel shows them: of a chart over time by the
-// panel's thresholds, not by the colours that only tell lines apart.
+// panel's thresholds, not by the colours that only distinguish lines.
 func cellsOf(a eval.Answer, r reader) []eval.Cell {
 	if a.Table == nil {
 		if r.panel.Type == string(board.Series) {
@@ -198,12 +198,11 @@ func cellsOf(a eval.Answer, r reader) []eval.Cell {
 	return cells
 }
 
-// Every panel has something to show at some moment of some state: otherwise nobody
-// has ever seen it work.
+// Every panel has something to show at some moment of some state.
 func TestEveryPanelShowsSomethingSometime(t *testing.T) {
 	never := map[string]string{
 		"gpuscale-pools/What failed": "no action fails in the recordings",
-		"gpuscale-self/Events told":  "the recordings have no API server to tell Events to",
+		"gpuscale-self/Events":       "the recordings have no API server for Events",
 	}
 	seen := map[string]bool{}
 	for _, s := range ruled() {

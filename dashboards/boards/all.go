@@ -2,7 +2,7 @@ package boards
 
 import "github.com/gpuscale/gpuscale/dashboards/board"
 
-// UIDs of the boards. They never change: people's links point at them.
+// UIDs of the boards. They never change: users' links point at them.
 const (
 	FleetUID     = "gpuscale-fleet"
 	TenantsUID   = "gpuscale-tenants"

@@ -10,17 +10,17 @@ import (
 // Absences that many panels share.
 const (
 	noAutoscaler = "no autoscaler is scraped, or none of its replicas leads (see Self)."
-	noExporter   = "no exporter is scraped that tells this (see Self)."
+	noExporter   = "no exporter with this is scraped (see Self)."
 	noAdapter    = "no adapter is scraped (see Self)."
 	noPrice      = "no price is stated for the pool."
-	notYet       = "it has not happened yet in this time, or the autoscaler is not scraped (see Self)."
+	notYet       = "it has not happened in this time, or the autoscaler is not scraped (see Self)."
 )
 
-// noRules is what else may be the matter where a panel reads recording rules.
+// noRules is another possible reason where a panel reads recording rules.
 const noRules = " Or the recording rules are not loaded (see Self)."
 
-// recorded selects what a rule of dashboards/rules has recorded, in the cluster
-// looked at. The lint knows the rules, as it knows the catalogue.
+// recorded selects the series of a rule of dashboards/rules, in the cluster chosen. The
+// lint checks rules like the catalogue.
 func recorded(record string, matchers ...string) string { return board.Named(record, matchers...) }
 
 // Matchers by the variables.
@@ -29,12 +29,12 @@ var (
 	inModel = board.In(metric.LabelModel, "model")
 )
 
-// where are the variables of every board: where to ask, and about which cluster.
-// Any of our programs will do to list the clusters.
+// where are the variables of every board: data source and cluster. The series of any of
+// our programs list the clusters.
 func where() []board.Var {
 	programs := fmt.Sprintf("{__name__=~%q}", metric.ExporterBuildInfo.Name+"|"+metric.AdapterBuildInfo.Name+"|"+metric.AutoscalerBuildInfo.Name)
 	return []board.Var{
-		{Name: board.Datasource, Title: "Data source", About: "The Prometheus to ask."},
+		{Name: board.Datasource, Title: "Data source", About: "The Prometheus to query."},
 		{Name: "cluster", Title: "Cluster", About: "Value of the label cluster, where several clusters share a Prometheus.", Series: programs, Label: "cluster"},
 	}
 }
@@ -47,9 +47,9 @@ func modelVar(series metric.Desc) board.Var {
 	return board.Var{Name: "model", Title: "Model", About: "Products, by the autoscaler's names.", Series: board.Of(series), Label: metric.LabelModel}
 }
 
-// productVar chooses cards by the driver's name of the product. It is not "model",
-// whose values are the autoscaler's names: a link would carry one to a board of the
-// other, where nothing has it.
+// productVar selects GPUs by the driver's name of the product. It is not "model", whose
+// values are the autoscaler's names: a link would carry a value to a board of the other,
+// where it matches nothing.
 func productVar() board.Var {
 	return board.Var{Name: "product", Title: "Product", About: "Products, by the driver's names.", Series: board.Of(metric.GPUInfo), Label: metric.LabelModel}
 }
@@ -59,10 +59,10 @@ func nodeVar(series metric.Desc) board.Var {
 }
 
 func namespaceVar(series metric.Desc) board.Var {
-	return board.Var{Name: "namespace", Title: "Namespace", About: "Namespaces of the pods that hold cards.", Series: board.Of(series), Label: metric.LabelNamespace, Moved: true}
+	return board.Var{Name: "namespace", Title: "Namespace", About: "Namespaces of pods with GPUs.", Series: board.Of(series), Label: metric.LabelNamespace, Moved: true}
 }
 
-// scaling marks what the autoscaler did with nodes and cards.
+// scaling marks the autoscaler's actions on nodes and GPUs.
 func scaling() board.Mark {
 	return board.Mark{
 		Name: "Scaling", Colour: board.Plain, Title: "{{verb}} {{pool}}: {{reason}}",
@@ -73,14 +73,14 @@ func scaling() board.Mark {
 // xids marks XID errors.
 func xids() board.Mark {
 	return board.Mark{
-		Name: "XID errors", Colour: board.Bad, Title: "XID {{xid}} on {{node}}, card {{gpu}}",
+		Name: "XID errors", Colour: board.Bad, Title: "XID {{xid}} on {{node}}, GPU {{gpu}}",
 		Expr: "sum by (node,gpu,xid) (" + board.Happened(board.Of(metric.GPUXIDErrorsTotal), board.MarkStep) + ") > 0",
 	}
 }
 
-// card are the labels that tell cards apart. A new driver changes other labels of a
-// card and must not make two of it.
-var card = []string{"cluster", metric.LabelNode, metric.LabelGPU}
+// gpu are the labels that identify a GPU. A new driver changes other labels, which must
+// not split it in two.
+var device = []string{"cluster", metric.LabelNode, metric.LabelGPU}
 
-// held are the states and places in which a pod has the card.
-var heldPlaces = []string{"busy", "slack", "idle", "unmeasured"}
+// allocatedPlaces are the states and places in which a GPU is allocated to a pod.
+var allocatedPlaces = []string{"busy", "slack", "idle", "unmeasured"}

@@ -1,4 +1,4 @@
-// Package boards are the boards, one file each. A board reads names from
-// gpu/metric alone, says of every panel what an absent value means, and is written
-// in the words of package board.
+// Package boards has the boards, one file each. A board reads series of gpu/metric
+// alone, states for every panel the meaning of a missing value, and uses the types of
+// package board.
 package boards

@@ -7,12 +7,11 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// Health answers: which cards are broken, which are about to be, and which does
-// nobody hear of?
+// Health: GPUs that are broken, at risk, or not reported.
 func Health() board.Board {
 	return board.Board{
 		UID: HealthUID, Title: "gpuscale / Health",
-		About: "Which cards are broken and why, their XID and memory errors, how hot they are, what holds their clocks down, what they draw, and which nobody hears of any more.",
+		About: "Which GPUs are broken and why, their XID and memory errors, how hot they are, what throttles their clocks, what they draw, and which are no longer reported.",
 		Vars:  append(where(), productVar(), nodeVar(metric.GPUInfo)),
 		Marks: []board.Mark{xids()},
 		Rows: []board.Row{
@@ -30,72 +29,72 @@ var (
 	inProduct = board.In(metric.LabelModel, "product")
 )
 
-// chosen narrows a series of cards to the products looked at: not every series has
-// the product as a label.
+// chosen narrows a series of GPUs to the products chosen: not every series has the
+// product as a label.
 func chosen(expr string) string {
-	return "(" + expr + " and on (" + join(card) + ") " + board.Of(metric.GPUInfo, inNode, inProduct) + ")"
+	return "(" + expr + " and on (" + join(device) + ") " + board.Of(metric.GPUInfo, inNode, inProduct) + ")"
 }
 
-// chosenEver is chosen for what happened: the card, or its node, may be gone by now. It
-// chooses nodes by the products they have.
+// chosenEver is chosen for past events: the GPU, or its node, may be gone by now. It
+// selects nodes by their products.
 func chosenEver(expr string) string {
 	return "(" + expr + " and on (cluster,node) last_over_time(" + recorded("node:gpu_info:count", inNode, inProduct) + "[$__range] @ end()))"
 }
 
-// health is 1 or 0 for each card. Seen by two exporters, the worse counts.
+// health is 1 or 0 for each GPU. With two exporters the worse counts.
 func health() string {
-	return "min by (" + join(card) + ") (" + chosen(board.Of(metric.GPUHealthy, inNode)) + ")"
+	return "min by (" + join(device) + ") (" + chosen(board.Of(metric.GPUHealthy, inNode)) + ")"
 }
 
 func healthNow() []board.Panel {
-	seen := "group by (" + join(card) + ") (" + board.Of(metric.GPUInfo, inNode, inProduct) + ")"
+	seen := "group by (" + join(device) + ") (" + board.Of(metric.GPUInfo, inNode, inProduct) + ")"
 	errorsIn := board.Sum(chosenEver(board.Happened(board.Of(metric.GPUXIDErrorsTotal, inNode), "$__range")))
 	return []board.Panel{
-		{Kind: board.Stat, Title: "Cards", Unit: board.Count, W: 3, Absent: noExporter, About: "Cards that exporters see.", Queries: []board.Query{{Expr: "count(" + seen + ")"}}},
+		{Kind: board.Stat, Title: "GPUs", Unit: board.Count, W: 3, Absent: noExporter, About: "GPUs reported by exporters.", Queries: []board.Query{{Expr: "count(" + seen + ")"}}},
 		{Kind: board.Stat, Title: "Healthy", Unit: board.Percent, W: 3, Absent: noExporter, Scale: board.Falling(0.95, 1),
-			About: "Share of the cards whose health is known that are healthy.", Queries: []board.Query{{Expr: "avg(" + health() + ")"}}},
-		{Kind: board.Stat, Title: "Broken", Unit: board.Count, W: 3, Absent: noExporter, Scale: board.Rising(1, 1), About: "Cards that their exporter calls broken.",
+			About: "Share of the GPUs whose health is known that are healthy.", Queries: []board.Query{{Expr: "avg(" + health() + ")"}}},
+		{Kind: board.Stat, Title: "Broken", Unit: board.Count, W: 3, Absent: noExporter, Scale: board.Rising(1, 1), About: "GPUs that their exporter calls broken.",
 			Queries: []board.Query{{Expr: "sum(" + health() + " == bool 0)"}}},
 		{Kind: board.Stat, Title: "Health unknown", Unit: board.Count, W: 3, Absent: noExporter, Scale: board.Scale{{Colour: board.Ink}, {From: 1, Colour: board.Watch}},
-			About:   "Cards that are seen and whose health nobody tells.",
-			Queries: []board.Query{{Expr: "count(" + seen + " unless on (" + join(card) + ") " + board.Of(metric.GPUHealthy, inNode) + ") or 0 * count(" + seen + ")"}}},
+			About:   "GPUs reported without their health.",
+			Queries: []board.Query{{Expr: "count(" + seen + " unless on (" + join(device) + ") " + board.Of(metric.GPUHealthy, inNode) + ") or 0 * count(" + seen + ")"}}},
 		{Kind: board.Stat, Title: "XID errors", Unit: board.Count, W: 3, Absent: "no exporter answers (see Self)." + noRules, Scale: board.NoneIsPlain(),
-			About:   "XID errors in the time looked at. The series begin with the first error, so 0 means: none, while exporters answer.",
+			About:   "XID errors in the selected time. The series begin with the first error, so 0 means: none, while exporters answer.",
 			Queries: []board.Query{{Expr: board.ZeroWhile(errorsIn, board.Of(metric.ExporterUp)+" == 1")}}},
 		{Kind: board.Stat, Title: "Gone", Unit: board.Count, W: 3, Absent: noExporter, Scale: board.Scale{{Colour: board.Ink}, {From: 1, Colour: board.Watch}},
-			About:   "Cards that were there at the beginning of the time looked at and are not now: nodes that were given back, cards that fell off the bus, exporters that fell silent. The table below says which.",
+			About:   "GPUs reported at the beginning of the selected time and not now: removed nodes, GPUs that fell off the bus, exporters that stopped. The table below lists them.",
 			Queries: []board.Query{{Expr: "count(" + gone() + ") or 0 * count(" + seen + ")"}}},
 		{Kind: board.Stat, Title: "Oldest value", Unit: board.Seconds, W: 3, Absent: noExporter, Scale: board.Rising(60, 180),
-			About: "Age of the oldest value of a card that is still told.", Queries: []board.Query{{Expr: "max(" + chosen(board.Of(metric.GPUSampleAgeSeconds, inNode)) + ")"}}},
+			About: "Age of the oldest current value of a GPU.", Queries: []board.Query{{Expr: "max(" + chosen(board.Of(metric.GPUSampleAgeSeconds, inNode)) + ")"}}},
 		{Kind: board.Stat, Title: "Energy", Unit: board.KWh, W: 3, Absent: noExporter + noRules,
-			About:   "What the cards drew in the time looked at, without their servers.",
+			About:   "Energy of the GPUs in the selected time, without their servers.",
 			Queries: []board.Query{{Expr: board.Sum(board.Integral(recorded("node:gpu_energy_joules:rate5m", inNode, inProduct))) + " / " + board.JoulesPerKWh}}},
 	}
 }
 
-// gone are cards that were seen at the beginning of the time and are not now.
+// gone are GPUs reported at the beginning of the time and not now.
 func gone() string {
 	series := board.Of(metric.GPUInfo, inNode, inProduct)
-	by := "group by (" + join(card) + ") "
+	by := "group by (" + join(device) + ") "
 	return by + "(" + series + " offset $__range) unless " + by + "(" + series + ")"
 }
 
 func broken() []board.Panel {
 	return []board.Panel{
-		{Kind: board.Table, Title: "Broken cards", W: 12, Unit: board.Count, Absent: "no card is called broken, or " + noExporter,
-			About:   "Cards that their exporter calls broken, and why: lost is gone from the bus, xid_N condemned by that error, row_remap_failure and health_… what the driver's own watches say. docs/exporter.md says which need a reset and which a new card.",
+		{Kind: board.Table, Title: "Broken GPUs", W: 12, Unit: board.Count, Absent: "no GPU is called broken, or " + noExporter,
+			About:   "GPUs that their exporter calls broken, and why: lost is gone from the bus, xid_N condemned by that error, row_remap_failure and health_… what the driver's own watches say. docs/exporter.md lists which need a reset and which a replacement.",
 			Queries: []board.Query{{Expr: "group by (cluster,node,gpu,gpu_uuid,reason) (" + chosen(board.Of(metric.GPUHealthy, inNode)) + " == 0)"}},
-			Columns: []board.Column{{Label: "cluster", Title: "Cluster"}, {Label: metric.LabelNode, Title: "Node"}, {Label: metric.LabelGPU, Title: "Card", Width: 60}, {Label: metric.LabelReason, Title: "Reason"},
+			Columns: []board.Column{{Label: "cluster", Title: "Cluster"}, {Label: metric.LabelNode, Title: "Node"}, {Label: metric.LabelGPU, Title: "GPU", Width: 60}, {Label: metric.LabelReason, Title: "Reason"},
 				{Label: metric.LabelGPUUUID, Title: "UUID"}, {Value: 1, Title: "State", Words: []board.Word{{Value: 1, Text: "broken", Colour: board.Bad}}}}},
-		{Kind: board.Table, Title: "Gone cards", W: 12, Unit: board.Count, Absent: "every card that was there is there, or " + noExporter,
-			About:   "Cards that were seen at the beginning of the time looked at and are not now.",
+		{Kind: board.Table, Title: "Gone GPUs", W: 12, Unit: board.Count, Absent: "no GPU is gone, or " + noExporter,
+			About:   "GPUs reported at the beginning of the selected time and not now.",
 			Queries: []board.Query{{Expr: gone()}},
-			Columns: []board.Column{{Label: "cluster", Title: "Cluster"}, {Label: metric.LabelNode, Title: "Node"}, {Label: metric.LabelGPU, Title: "Card", Width: 60},
+			Columns: []board.Column{{Label: "cluster", Title: "Cluster"}, {Label: metric.LabelNode, Title: "Node"}, {Label: metric.LabelGPU, Title: "GPU", Width: 60},
 				{Value: 1, Title: "State", Words: []board.Word{{Value: 1, Text: "gone", Colour: board.Watch}}}}},
-		{Kind: board.Timeline, Title: "Cards that were broken", Unit: board.Count, H: 6, Absent: "no card was called broken in this time, or " + noExporter + noRules,
-			About:   "Cards that were called broken in the time looked at, while they were. A gap: it was healthy then, or nobody told.",
+		{Kind: board.Timeline, Title: "GPUs that were broken", Unit: board.Count, H: 6, Absent: "no GPU was called broken in this time, or " + noExporter + noRules,
+			About:   "GPUs that were called broken in the selected time, while they were. A gap: it was healthy then, or not reported.",
 			Words:   []board.Word{{Value: 1, Text: "broken", Colour: board.Bad}},
-			Queries: []board.Query{{Expr: board.Most(recorded("gpu:gpu_unhealthy:max", inNode, inProduct), append(card, metric.LabelReason)...), Legend: "{{node}} card {{gpu}}: {{reason}}"}}},
+			Queries: []board.Query{{Expr: board.Most(recorded("gpu:gpu_unhealthy:max", inNode, inProduct), append(device, metric.LabelReason)...), Legend: "{{node}} GPU {{gpu}}: {{reason}}"}}},
 	}
 }
 
@@ -103,18 +102,18 @@ func xidErrors() []board.Panel {
 	series := board.Of(metric.GPUXIDErrorsTotal, inNode)
 	return []board.Panel{
 		{Kind: board.Series, Title: "XID errors by code", W: 12, Unit: board.Count, Stack: true, Absent: "none of this code was counted in this time, or " + noExporter + noRules,
-			About:   "Errors in the time of one point. 13, 31, 43 and 45 are mostly the program's fault; 48, 63, 64, 74, 79, 94, 95, 119 and 140 are mostly the card's.",
+			About:   "Errors in the time of one point. 13, 31, 43 and 45 are mostly the program's fault; 48, 63, 64, 74, 79, 94, 95, 119 and 140 are mostly the GPU's.",
 			Queries: []board.Query{{Expr: board.Sum(chosenEver(board.Happened(series, "$__rate_interval")), metric.LabelXID) + " > 0", Legend: "XID {{xid}}"}}},
-		{Kind: board.Table, Title: "XID errors by card", W: 12, Unit: board.Count, Absent: "none was counted in this time, or " + noExporter + noRules,
-			About:   "Errors in the time looked at.",
-			Queries: []board.Query{{Expr: board.Sum(chosenEver(board.Happened(series, "$__range")), append(card, metric.LabelXID)...) + " > 0"}},
-			Columns: []board.Column{{Label: "cluster", Title: "Cluster"}, {Label: metric.LabelNode, Title: "Node"}, {Label: metric.LabelGPU, Title: "Card", Width: 60}, {Label: metric.LabelXID, Title: "XID"},
+		{Kind: board.Table, Title: "XID errors by GPU", W: 12, Unit: board.Count, Absent: "none was counted in this time, or " + noExporter + noRules,
+			About:   "Errors in the selected time.",
+			Queries: []board.Query{{Expr: board.Sum(chosenEver(board.Happened(series, "$__range")), append(device, metric.LabelXID)...) + " > 0"}},
+			Columns: []board.Column{{Label: "cluster", Title: "Cluster"}, {Label: metric.LabelNode, Title: "Node"}, {Label: metric.LabelGPU, Title: "GPU", Width: 60}, {Label: metric.LabelXID, Title: "XID"},
 				{Value: 1, Title: "Times", Sort: true, Scale: board.Scale{{Colour: board.Bad}}}}},
 	}
 }
 
-// byUUID is a series in DCGM's names with the labels of ours: it knows a card by its
-// UUID alone. Instances repeat what their card says.
+// byUUID is a series of DCGM's names with our labels: it identifies a GPU by its UUID
+// alone. Instances repeat the values of their GPU.
 func byUUID(expr string) string {
 	return fmt.Sprintf("%s * on (cluster,gpu_uuid) group_left (node,gpu) group by (cluster,node,gpu,gpu_uuid) (%s)",
 		fmt.Sprintf(`label_replace(%s,%q,"$1",%q,"(.+)")`, board.Most(expr, "cluster", metric.LabelUUID), metric.LabelGPUUUID, metric.LabelUUID),
@@ -123,20 +122,20 @@ func byUUID(expr string) string {
 
 func memoryErrors() []board.Panel {
 	some := func(r metric.Read) board.Query {
-		return board.Query{Expr: board.Most(byUUID(board.Named(r.Name)+" > 0"), card...)}
+		return board.Query{Expr: board.Most(byUUID(board.Named(r.Name)+" > 0"), device...)}
 	}
 	bad := board.Scale{{Colour: board.Ink}, {From: 1, Colour: board.Bad}}
 	return []board.Panel{
-		{Kind: board.Table, Title: "Memory errors by card", W: 12, Unit: board.Count, Absent: "none, or the exporter's counters file does not list the field (docs/dashboards.md), or " + noExporter,
-			About:   "Cards whose memory had errors. Single-bit errors were corrected; a double-bit error ends what ran. Rows are replaced for good: a few are normal over a card's life. A row that could not be replaced means that the card has to go.",
+		{Kind: board.Table, Title: "Memory errors by GPU", W: 12, Unit: board.Count, Absent: "none, or the exporter's counters file does not list the field (docs/dashboards.md), or " + noExporter,
+			About:   "GPUs whose memory had errors. Single-bit errors were corrected; a double-bit error ends what ran. Rows are replaced for good: a few are normal over a GPU's life. A row that could not be replaced means that the GPU must be replaced.",
 			Queries: []board.Query{some(metric.DCGMSingleBitErrors), some(metric.DCGMDoubleBitErrors), some(metric.DCGMRowsCorrectable), some(metric.DCGMRowsUncorrectable), some(metric.DCGMRowRemapFailure)},
-			Columns: []board.Column{{Label: "cluster", Title: "Cluster"}, {Label: metric.LabelNode, Title: "Node"}, {Label: metric.LabelGPU, Title: "Card", Width: 60},
+			Columns: []board.Column{{Label: "cluster", Title: "Cluster"}, {Label: metric.LabelNode, Title: "Node"}, {Label: metric.LabelGPU, Title: "GPU", Width: 60},
 				{Value: 1, Title: "Single-bit"}, {Value: 2, Title: "Double-bit", Sort: true, Scale: bad}, {Value: 3, Title: "Rows, corrected"}, {Value: 4, Title: "Rows, uncorrected", Scale: board.Scale{{Colour: board.Watch}}},
 				{Value: 5, Title: "Row not replaced", Scale: bad}}},
-		{Kind: board.Series, Title: "Hottest cards", W: 6, Unit: board.Celsius, Absent: "the exporter does not tell temperatures, or " + noExporter + noRules,
-			About:   "The hottest card of a node. The eight nodes that are hottest. Clocks go down near the product's own limit, often between 83 and 90 °C: see below.",
+		{Kind: board.Series, Title: "Hottest GPUs", W: 6, Unit: board.Celsius, Absent: "the exporter reports no temperatures, or " + noExporter + noRules,
+			About:   "The hottest GPU of a node. The eight nodes that are hottest. Clocks go down near the product's own limit, often between 83 and 90 °C: see below.",
 			Queries: []board.Query{{Expr: "topk(8, " + board.Most(recorded("node:gpu_temperature_celsius:max", inNode, inProduct), metric.LabelNode) + ")", Legend: "{{node}}"}}},
-		{Kind: board.Series, Title: "Hottest memory", W: 6, Unit: board.Celsius, Absent: "cards of this product do not measure it, or " + noExporter + noRules,
+		{Kind: board.Series, Title: "Hottest memory", W: 6, Unit: board.Celsius, Absent: "GPUs of this product do not measure it, or " + noExporter + noRules,
 			About:   "The hottest memory of a node. The eight nodes that are hottest. Memory throttles near 95 to 105 °C.",
 			Queries: []board.Query{{Expr: "topk(8, " + board.Most(recorded("node:gpu_memory_temperature_celsius:max", inNode, inProduct), metric.LabelNode) + ")", Legend: "{{node}}"}}},
 	}
@@ -144,12 +143,12 @@ func memoryErrors() []board.Panel {
 
 func clocks() []board.Panel {
 	return []board.Panel{
-		{Kind: board.Series, Title: "Clocks held down", W: 12, Unit: board.Percent, Absent: "no clock is held down for this reason, or " + noExporter + noRules,
-			About: "Mean share of time in which the cards' clocks were held down, by reason. Reasons overlap. Thermal ones want better cooling; power ones are often the limit that was set.",
+		{Kind: board.Series, Title: "Clocks throttled", W: 12, Unit: board.Percent, Absent: "no clock is throttled for this reason, or " + noExporter + noRules,
+			About: "Mean share of time in which the GPUs' clocks were lowered, by reason. Reasons overlap. Thermal ones want better cooling; power ones are often the limit that was set.",
 			Queries: []board.Query{{Expr: "sum by (reason) (" + recorded("node:gpu_throttle_seconds:rate5m", inNode, inProduct) + ") / on () group_left () sum(" + recorded("node:gpu_info:count", inNode, inProduct) + ")",
 				Legend: "{{reason}}"}}},
 		{Kind: board.Series, Title: "Power by node", W: 12, Unit: board.Watts, Stack: true, Absent: noExporter + noRules,
-			About:   "What the cards of a node draw together. The eight nodes that draw most.",
+			About:   "Power of all GPUs of a node. The eight nodes that draw most.",
 			Queries: []board.Query{{Expr: "topk(8, " + board.Sum(recorded("node:gpu_energy_joules:rate5m", inNode, inProduct), metric.LabelNode) + ")", Legend: "{{node}}"}}},
 	}
 }

@@ -6,55 +6,55 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// MIG answers: how are the cards cut, what of that is held, what was it before, and
-// what room serves nobody?
+// MIG: the GPUs' layouts, what of them is allocated, what they were before, and unusable
+// free slices.
 func MIG() board.Board {
 	return board.Board{
 		UID: MIGUID, Title: "gpuscale / MIG map",
-		About: "How the cards are cut, memory slice by memory slice, what of it is held and used, what it was before, and what room serves nobody.",
+		About: "The GPUs' MIG layouts, memory slice by memory slice: what is allocated and used, what it was before, and unusable free slices.",
 		Vars:  append(where(), nodeVar(metric.GPUInstanceInfo), poolVar(metric.AutoscalerGPUs)),
 		Marks: []board.Mark{scaling()},
 		Rows: []board.Row{
-			{Title: "The cards, slice by slice", Panels: sliceMaps()},
-			{Title: "Over time", Panels: cutting()},
+			{Title: "The GPUs, slice by slice", Panels: sliceMaps()},
+			{Title: "Over time", Panels: repartitioning()},
 			{Title: "Profiles", Panels: profiles()},
 		},
 	}
 }
 
 const (
-	noInstance = "the card has no such slice, or " + noExporter + noRules
-	mapLegend  = "Blue is held, light blue free, orange held without computing for ten minutes, purple in no instance, grey nobody knows who holds it."
+	noInstance = "the GPU has no such slice, or " + noExporter + noRules
+	mapLegend  = "Blue is allocated, light blue free, orange allocated without computing for ten minutes, purple in no instance, grey unknown."
 )
 
 func sliceMaps() []board.Panel {
 	one := func(title, about, ago string, w uint32) board.Panel {
 		return board.Panel{Kind: board.Table, Title: title, W: w, H: 12, Unit: board.Count, Absent: noInstance, Words: sliceWords(),
-			About:  about + " A row is a card, a column a memory slice; the word is the profile of the instance that the slice belongs to. " + mapLegend,
-			Matrix: &board.Matrix{Row: "card", Column: rules.SliceLabel}, Columns: []board.Column{{Title: "Card"}},
+			About:  about + " A row is a GPU, a column a memory slice; the word is the profile of the instance that the slice belongs to. " + mapLegend,
+			Matrix: &board.Matrix{Row: rules.GPULabel, Column: rules.SliceLabel}, Columns: []board.Column{{Title: "GPU"}},
 			Queries: []board.Query{{Expr: sliceMap(ago)}}}
 	}
 	return []board.Panel{
-		one("Before", "At the beginning of the time looked at.", " offset $__range", 12),
-		one("Now", "At the end of the time looked at.", "", 12),
+		one("Before", "At the beginning of the selected time.", " offset $__range", 12),
+		one("Now", "At the end of the selected time.", "", 12),
 	}
 }
 
-func cutting() []board.Panel {
+func repartitioning() []board.Panel {
 	return []board.Panel{
-		{Kind: board.Timeline, Title: "Cards cut anew", H: 12, Unit: board.Count, Absent: "no card was cut anew in this time, or " + noExporter + noRules, Words: sliceWords(),
-			About:   "The memory slices, card and slice, of those cards whose layout at the end is not the one at the beginning. " + mapLegend,
-			Queries: []board.Query{{Expr: recorded(rules.SliceStanding, inNode) + " and on (" + join(card) + ") " + cutAnew(), Legend: "{{card}} · {{slice}}"}}},
+		{Kind: board.Timeline, Title: "GPUs repartitioned", H: 12, Unit: board.Count, Absent: "no GPU was repartitioned in this time, or " + noExporter + noRules, Words: sliceWords(),
+			About:   "The memory slices, GPU and slice, of those GPUs whose layout at the end is not the one at the beginning. " + mapLegend,
+			Queries: []board.Query{{Expr: recorded(rules.SliceStanding, inNode) + " and on (" + join(device) + ") " + repartitioned(), Legend: "{{" + rules.GPULabel + "}} · {{slice}}"}}},
 		{Kind: board.Series, Title: "Repartitions under way", W: 8, Unit: board.Count, Steps: true, Absent: noAutoscaler,
 			Hues:    []board.Hue{{Name: "pending", Colour: board.Plain}, {Name: "succeeded", Colour: board.Good}, {Name: "failed", Colour: board.Bad}},
 			About:   "Operations on nodes, by phase. One that stays pending is undone at its deadline.",
 			Queries: []board.Query{{Expr: board.Most(board.Of(metric.AutoscalerOperations), metric.LabelPhase), Legend: "{{phase}}"}}},
-		{Kind: board.Series, Title: "Room that serves nobody", W: 8, Unit: board.Number, Stack: true, Steps: true, Absent: noAutoscaler,
-			About: "Cards' worth of free slices, by cause. odd: no profile fits what is left; uncut: no instance covers it; shape: cut otherwise than anybody asks; scattered: of the right kind, in too many places.",
+		{Kind: board.Series, Title: "Unusable free slices", W: 8, Unit: board.Number, Stack: true, Steps: true, Absent: noAutoscaler,
+			About: "GPUs' worth of free slices, by cause. odd: no profile fits what is left; uncut: no instance covers it; shape: a layout without demand; scattered: of the right kind, in too many places.",
 			Queries: []board.Query{{Expr: board.Sum(board.Of(metric.AutoscalerStrandedGPUs, inPool, board.Is(metric.LabelCause, "odd", "uncut", "shape", "scattered")), metric.LabelCause),
 				Legend: "{{cause}}"}}},
 		{Kind: board.Table, Title: "Repartitions", W: 8, Unit: board.Count, Absent: notYet,
-			About: "What was done to layouts in the time looked at. rollback undoes a failed or overdue one.",
+			About: "Changes of layouts in the selected time. rollback undoes a failed or overdue one.",
 			Queries: []board.Query{{Expr: board.Sum(board.Happened(board.Of(metric.AutoscalerActions, inPool, board.Is(metric.LabelVerb, "repartition", "rollback")), "$__range"),
 				metric.LabelVerb, metric.LabelReason, metric.LabelResult) + " > 0"}},
 			Columns: []board.Column{{Label: metric.LabelVerb, Title: "Action"}, {Label: metric.LabelReason, Title: "Reason"}, {Label: metric.LabelResult, Title: "Result"}, {Value: 1, Title: "Times", Sort: true}}},
@@ -64,21 +64,21 @@ func cutting() []board.Panel {
 func profiles() []board.Panel {
 	inNode := board.In(metric.LabelNode, "node")
 	instances := board.Most(board.Of(metric.GPUInstanceInfo, inNode), append(thing, metric.LabelProfile)...)
-	holders := "group by (" + join(thing) + ") (" + board.Of(metric.GPUHeld) + ")"
+	allocatedTo := "group by (" + join(thing) + ") (" + board.Of(metric.GPUHeld) + ")"
 	busy := board.Most(board.Of(metric.GPUInstanceBusyRatio, inNode), append(thing, metric.LabelProfile)...)
 	memory := board.Most(board.Of(metric.GPUMemoryUsedBytes, inNode, `profile!=""`), append(thing, metric.LabelProfile)...)
 	return []board.Panel{
 		{Kind: board.Table, Title: "Instances by profile", Unit: board.Number, W: 12, Absent: "none of this profile, or " + noExporter,
-			About: "How many instances there are of each profile, how many are held, and how much of an instance is used.",
+			About: "How many instances there are of each profile, how many are allocated, and how much of an instance is used.",
 			Queries: []board.Query{
 				{Expr: board.CountOf(instances, metric.LabelProfile)},
-				{Expr: board.CountOf(instances+" and on ("+join(thing)+") "+holders, metric.LabelProfile) + " or 0 * " + board.CountOf(instances+" and on (cluster,node) "+freshMap(), metric.LabelProfile)},
+				{Expr: board.CountOf(instances+" and on ("+join(thing)+") "+allocatedTo, metric.LabelProfile) + " or 0 * " + board.CountOf(instances+" and on (cluster,node) "+freshMap(), metric.LabelProfile)},
 				{Expr: "avg by (profile) (" + busy + ")"},
 				{Expr: "quantile by (profile) (0.95, " + memory + ")"},
 			},
-			Columns: []board.Column{{Label: metric.LabelProfile, Title: "Profile"}, {Value: 1, Title: "Instances", Sort: true}, {Value: 2, Title: "Held"},
+			Columns: []board.Column{{Label: metric.LabelProfile, Title: "Profile"}, {Value: 1, Title: "Instances", Sort: true}, {Value: 2, Title: "Allocated"},
 				{Value: 3, Title: "Mean busy", Unit: board.Percent, Scale: board.Falling(0.1, 0.4)}, {Value: 4, Title: "Memory used, p95", Unit: board.Bytes}}},
 		{Kind: board.Series, Title: "Instances", W: 12, Unit: board.Count, Stack: true, Steps: true, Absent: noExporter + noRules,
-			About: "Instances by profile: what the cards have been cut into.", Queries: []board.Query{{Expr: board.Sum(recorded("node:gpu_instance_info:count", inNode), metric.LabelProfile), Legend: "{{profile}}"}}},
+			About: "Instances by profile: what the GPUs have been partitioned into.", Queries: []board.Query{{Expr: board.Sum(recorded("node:gpu_instance_info:count", inNode), metric.LabelProfile), Legend: "{{profile}}"}}},
 	}
 }

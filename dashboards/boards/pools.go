@@ -5,8 +5,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// Pools answers: how large are the pools, what changed them, how long does a node
-// take, and what fails?
+// Pools: their size, what changed it, how long a node takes, and what fails.
 func Pools() board.Board {
 	return board.Board{
 		UID: PoolsUID, Title: "gpuscale / Node pools",
@@ -29,8 +28,8 @@ func nodes(kind string) string {
 
 func poolsNow() []board.Panel {
 	t := board.Panel{Kind: board.Table, Title: "Pools", H: 6, Unit: board.Number, Absent: "the pool states none, or " + noPool,
-		About:   "Target is what the provider was asked for, nodes what exists, ready what works.",
-		Columns: []board.Column{{Label: metric.LabelPool, Title: "Node pool", Width: 200, Link: &board.Link{Title: "Cards of the pool", UID: FleetUID, Set: map[string]string{"pool": metric.LabelPool}}}}}
+		About:   "Target is the number requested from the provider, nodes those that exist, ready those that work.",
+		Columns: []board.Column{{Label: metric.LabelPool, Title: "Node pool", Width: 200, Link: &board.Link{Title: "GPUs of the pool", UID: FleetUID, Set: map[string]string{"pool": metric.LabelPool}}}}}
 	for _, k := range []struct {
 		kind, title string
 		scale       board.Scale
@@ -53,19 +52,19 @@ func poolsNow() []board.Panel {
 
 func poolSize() []board.Panel {
 	return []board.Panel{
-		{Kind: board.Series, Title: "Nodes ready, and asked for", Unit: board.Number, Steps: true, Absent: noPool,
-			About: "Where the target is above what is ready, nodes are on their way, or fail to come.",
+		{Kind: board.Series, Title: "Nodes ready and requested", Unit: board.Number, Steps: true, Absent: noPool,
+			About: "Where the target is above ready, nodes are starting, or fail to.",
 			Queries: []board.Query{{Expr: nodes("target"), Legend: "{{pool}} target"}, {Expr: nodes("ready"), Legend: "{{pool}} ready"},
 				{Expr: nodes("max"), Legend: "{{pool}} max"}}},
 		{Kind: board.Timeline, Title: "Provider and freeze", Unit: board.Count, W: 12, Absent: noPool,
-			About: "Backing off: nothing is asked of the pool for a while, since its provider failed. Frozen: decisions are shown and nothing is done.",
+			About: "Backing off: no nodes are requested of the pool for a while after its provider failed. Frozen: decisions are shown and nothing is done.",
 			Words: []board.Word{{Value: 0, Text: "in service", Colour: board.Good}, {Value: 1, Text: "backing off", Colour: board.Bad}, {Value: 2, Text: "frozen", Colour: board.Watch}, {Value: 3, Text: "frozen, backing off", Colour: board.Bad}},
 			Queries: []board.Query{{Expr: board.Most(board.Of(metric.AutoscalerPoolBackoff, inPool), metric.LabelPool) + " + on (pool) 2 * " +
 				board.Most(board.Of(metric.AutoscalerFrozen, inPool), metric.LabelPool), Legend: "{{pool}}"}}},
-		{Kind: board.Series, Title: "Cards by state", Unit: board.Number, Stack: true, Steps: true, Hues: board.States(), Absent: noAutoscaler,
-			About: "Cards of the pools chosen.", Queries: []board.Query{{Expr: board.Sum(board.Of(metric.AutoscalerGPUs, inPool), metric.LabelState) + " > 0", Legend: "{{state}}"}}},
+		{Kind: board.Series, Title: "GPUs by state", Unit: board.Number, Stack: true, Steps: true, Hues: board.States(), Absent: noAutoscaler,
+			About: "GPUs of the pools chosen.", Queries: []board.Query{{Expr: board.Sum(board.Of(metric.AutoscalerGPUs, inPool), metric.LabelState) + " > 0", Legend: "{{state}}"}}},
 		{Kind: board.Series, Title: "Cost", Unit: board.PerHour, Stack: true, Steps: true, Absent: noPrice,
-			About: "What the nodes that exist cost in an hour, ready or not.", Queries: []board.Query{{Expr: board.Sum(board.Of(metric.AutoscalerCost, inPool), metric.LabelPool), Legend: "{{pool}}"}}},
+			About: "Cost of the existing nodes per hour, ready or not.", Queries: []board.Query{{Expr: board.Sum(board.Of(metric.AutoscalerCost, inPool), metric.LabelPool), Legend: "{{pool}}"}}},
 	}
 }
 
@@ -75,19 +74,19 @@ func poolEvents() []board.Panel {
 	}
 	return []board.Panel{
 		{Kind: board.Table, Title: "Actions on pools", W: 12, Unit: board.Number, Absent: notYet,
-			About: "What was done in the time looked at, and why. skipped: the world had changed before it could be done, and was planned anew.",
+			About: "Actions in the selected time, and their reasons. skipped: the cluster had changed before the action, and was planned again.",
 			Queries: []board.Query{{Expr: board.Sum(board.Happened(board.Of(metric.AutoscalerActions, inPool), "$__range"),
 				metric.LabelVerb, metric.LabelPool, metric.LabelReason, metric.LabelResult) + " > 0"}},
 			Columns: []board.Column{{Label: metric.LabelVerb, Title: "Action"}, {Label: metric.LabelPool, Title: "Node pool"}, {Label: metric.LabelReason, Title: "Reason"},
 				{Label: metric.LabelResult, Title: "Result"}, {Value: 1, Title: "Times", Unit: board.Count, Sort: true}}},
-		{Kind: board.Bars, Title: "Request to ready", W: 12, Unit: board.Seconds, Absent: "no node came in this time, or " + noAutoscaler, Scale: board.Scale{{Colour: board.Plain}},
-			About: "Time from asking for a node until it was ready and showed its cards, over the time looked at.", Queries: []board.Query{ready(0.5, "median"), ready(0.95, "p95")}},
+		{Kind: board.Bars, Title: "Request to ready", W: 12, Unit: board.Seconds, Absent: "no node was added in this time, or " + noAutoscaler, Scale: board.Scale{{Colour: board.Plain}},
+			About: "Time from the request for a node until it was ready and showed its GPUs, over the selected time.", Queries: []board.Query{ready(0.5, "median"), ready(0.95, "p95")}},
 		{Kind: board.Table, Title: "What failed", W: 12, Unit: board.Count, Absent: "nothing failed in this time, or " + noAutoscaler,
-			About:   "Actions on a pool that failed, by the action's reason. NothingCame: nodes were asked for and none came.",
+			About:   "Failed actions on a pool, by the action's reason. NothingCame: nodes were requested and none came.",
 			Queries: []board.Query{{Expr: board.Sum(board.Happened(board.Of(metric.AutoscalerPoolFailures, inPool), "$__range"), metric.LabelPool, metric.LabelReason) + " > 0"}},
 			Columns: []board.Column{{Label: metric.LabelPool, Title: "Node pool"}, {Label: metric.LabelReason, Title: "Reason"}, {Value: 1, Title: "Times", Sort: true, Scale: board.Scale{{Colour: board.Bad}}}}},
-		{Kind: board.Table, Title: "Nodes taken away", W: 12, Unit: board.Count, Absent: "no node was given notice in this time, or " + noAutoscaler,
-			About:   "Nodes that the provider gave notice to take away: spot interruptions and planned maintenance.",
+		{Kind: board.Table, Title: "Nodes interrupted", W: 12, Unit: board.Count, Absent: "no node was interrupted in this time, or " + noAutoscaler,
+			About:   "Nodes with a notice of their provider: spot interruptions and planned maintenance.",
 			Queries: []board.Query{{Expr: board.Sum(board.Happened(board.Of(metric.AutoscalerInterruptions, inPool), "$__range"), metric.LabelPool) + " > 0"}},
 			Columns: []board.Column{{Label: metric.LabelPool, Title: "Node pool"}, {Value: 1, Title: "Times", Sort: true, Scale: board.Scale{{Colour: board.Warn}}}}},
 	}

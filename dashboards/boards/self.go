@@ -8,14 +8,14 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// Self answers: is this system well, and why is a panel empty?
+// Self: the health of gpuscale itself, and why a panel is empty.
 func Self() board.Board {
 	return board.Board{
 		UID: SelfUID, Title: "gpuscale / Self",
-		About: "Whether exporter, adapter and autoscaler are well, and which source is missing where a panel is empty.",
+		About: "Health of exporter, adapter and autoscaler, and the missing source of an empty panel.",
 		Vars:  where(),
 		Rows: []board.Row{
-			{Title: "Why is a panel empty? Which sources there are", Panels: sources()},
+			{Title: "Why is a panel empty? Sources and their presence", Panels: sources()},
 			{Title: "Exporter", Panels: exporterSelf()},
 			{Title: "Adapter", Panels: adapterSelf()},
 			{Title: "Autoscaler", Panels: autoscalerSelf()},
@@ -23,8 +23,7 @@ func Self() board.Board {
 	}
 }
 
-// Source is a family of series that panels stand on, and what is wrong when it is
-// not there.
+// Source is a family of series that panels read, and what is wrong without it.
 type source struct{ name, selector string }
 
 func sources() []board.Panel {
@@ -42,18 +41,18 @@ func sources() []board.Panel {
 	servers := anyOfCluster(metric.VLLMWaiting.Name, metric.SGLangQueued.Name, metric.TRTLLMWaiting.Name, metric.TritonPending.Name, metric.TGIQueue.Name)
 	return []board.Panel{
 		tiles("Sources that every cluster has", "Missing: the program does not run, or is not scraped (ServiceMonitor, NetworkPolicy), or its replicas have no leader (fleet).", board.Bad,
-			source{"exporter", board.Of(metric.ExporterUp)}, source{"cards", board.Of(metric.GPUInfo)}, source{"health", board.Of(metric.GPUHealthy)},
-			source{"power", board.Of(metric.GPUPowerWatts)}, source{"holder map", board.Of(metric.GPUAttributionAgeSeconds)},
+			source{"exporter", board.Of(metric.ExporterUp)}, source{"gpus", board.Of(metric.GPUInfo)}, source{"health", board.Of(metric.GPUHealthy)},
+			source{"power", board.Of(metric.GPUPowerWatts)}, source{"attribution", board.Of(metric.GPUAttributionAgeSeconds)},
 			source{"adapter", board.Of(metric.AdapterBuildInfo)}, source{"autoscaler", board.Of(metric.AutoscalerLeader)}, source{"fleet", board.Of(metric.AutoscalerGPUs)}),
-		tiles("Sources that depend on what runs", "Missing is normal where there is no such thing: no pod holds a card, no card is in MIG mode, no HPA wants GPUs, no price is stated, no forecast is listed.", board.Quiet,
-			source{"holders", board.Of(metric.GPUHeld)}, source{"busy, cards", board.Of(metric.GPUBusyRatio)}, source{"busy, slices", board.Of(metric.GPUInstanceBusyRatio)},
+		tiles("Sources that depend on what runs", "Missing is normal where there is no such thing: no GPU is allocated, no GPU is in MIG mode, no HPA requests GPUs, no price is stated, no forecast is listed.", board.Muted,
+			source{"allocations", board.Of(metric.GPUHeld)}, source{"busy, GPUs", board.Of(metric.GPUBusyRatio)}, source{"busy, slices", board.Of(metric.GPUInstanceBusyRatio)},
 			source{"MIG instances", board.Of(metric.GPUInstanceInfo)}, source{"HPAs", board.Of(metric.AutoscalerHPAReplicas)}, source{"quotas", board.Of(metric.AutoscalerTenantGPUs)},
 			source{"prices", board.Of(metric.AutoscalerPoolPrice)}, source{"forecasts", board.Of(metric.AutoscalerForecastGPUs)}, source{"model servers", servers}),
-		tiles("Recording rules", "Whether Prometheus evaluates our rules, by group. Missing: load dashboards/rules/gpuscale-recording.yaml (docs/dashboards.md), or the sources that the group is made of are missing above. Panels that read them are n/a then.", board.Watch,
+		tiles("Recording rules", "Whether Prometheus evaluates our rules, by group. Missing: load deploy/chart/gpuscale/files/recording.yaml (docs/dashboards.md), or the group's sources are missing above. Panels that read them are n/a then.", board.Watch,
 			source{"fleet", recorded("pool:gpuscale_capacity_gpu_seconds:rate5m")}, source{"tenants", recorded("namespace:gpuscale_gpu_seconds:rate5m")},
-			source{"cards", recorded("node:gpu_info:count")}, source{"pods", recorded("pod:gpu_memory_used:ratio")},
+			source{"gpus", recorded("node:gpu_info:count")}, source{"pods", recorded("pod:gpu_memory_used:ratio")},
 			source{"MIG", recorded(rules.SliceStanding)}, source{"waits", recorded("cluster:gpuscale_exporter_read_seconds:p95_30m")}),
-		{Kind: board.Stat, Title: "Labels of holders", W: 6, H: 5, Unit: board.Count, Absent: "no pod holds a card, or " + noExporter,
+		{Kind: board.Stat, Title: "Labels of pods", W: 6, H: 5, Unit: board.Count, Absent: "no GPU is allocated to a pod, or " + noExporter,
 			About:   "Whether Prometheus keeps our namespace and pod, or moves them to exported_namespace and exported_pod. Boards and adapter work with both.",
 			Words:   []board.Word{{Value: 1, Text: "moved aside", Colour: board.Plain}, {Value: 0, Text: "kept", Colour: board.Plain}},
 			Queries: []board.Query{{Expr: "group(" + board.Of(metric.GPUHeld, `exported_namespace!=""`) + ") or group(" + board.Of(metric.GPUHeld) + ") * 0"}}},
@@ -82,21 +81,21 @@ func exporterSelf() []board.Panel {
 	up := board.Of(metric.ExporterUp)
 	return []board.Panel{
 		{Kind: board.Stat, Title: "Exporters answering", W: 4, Unit: board.Count, Absent: noExporter, About: "Exporters whose driver answers them.", Queries: []board.Query{{Expr: "sum(" + up + ")"}}},
-		{Kind: board.Stat, Title: "Driver silent", W: 4, Unit: board.Count, Absent: noExporter, Scale: board.Rising(1, 1), About: "Exporters that run and whose driver does not answer.",
+		{Kind: board.Stat, Title: "Driver not answering", W: 4, Unit: board.Count, Absent: noExporter, Scale: board.Rising(1, 1), About: "Exporters that run and whose driver does not answer.",
 			Queries: []board.Query{{Expr: "sum(" + up + " == bool 0)"}}},
 		{Kind: board.Stat, Title: "Nodes without exporter", W: 4, Unit: board.Count, Absent: "the autoscaler's pools are not known: " + noAutoscaler, Scale: board.Scale{{Colour: board.Good}, {From: 1, Colour: board.Bad}},
-			About:   "Ready nodes of our pools, less the exporters that answer; no exporter at all is none. Nodes of no pool may make it negative.",
+			About:   "Ready nodes of our pools, less the exporters that answer; without any exporter these are 0. Nodes without a pool may make it negative.",
 			Queries: []board.Query{{Expr: "sum(" + board.Of(metric.AutoscalerPoolSize, board.Is(metric.LabelKind, "ready")) + ") - (sum(" + up + ") or vector(0))"}}},
-		{Kind: board.Stat, Title: "Oldest value", W: 4, Unit: board.Seconds, Absent: noExporter, Scale: board.Rising(60, 180), About: "Age of the oldest value that is still told.",
+		{Kind: board.Stat, Title: "Oldest value", W: 4, Unit: board.Seconds, Absent: noExporter, Scale: board.Rising(60, 180), About: "Age of the oldest current value.",
 			Queries: []board.Query{{Expr: "max(" + board.Of(metric.GPUSampleAgeSeconds) + ")"}}},
-		{Kind: board.Stat, Title: "Oldest holder map", W: 4, Unit: board.Seconds, Absent: noExporter, Scale: board.Rising(60, 180), About: "Age of the oldest map from cards to pods: the kubelet's word.",
+		{Kind: board.Stat, Title: "Oldest attribution", W: 4, Unit: board.Seconds, Absent: noExporter, Scale: board.Rising(60, 180), About: "Age of the oldest map from GPUs to pods, as read from the kubelet.",
 			Queries: []board.Query{{Expr: "max(" + board.Of(metric.GPUAttributionAgeSeconds) + ")"}}},
 		{Kind: board.Stat, Title: "Reads, p95", W: 4, Unit: board.Seconds, Absent: noExporter + noRules, Scale: board.Rising(1, 5), About: "Time of one pass over the driver's values, over the last half hour.",
 			Queries: []board.Query{{Expr: board.Most(recorded("cluster:gpuscale_exporter_read_seconds:p95_30m"))}}},
 		{Kind: board.Series, Title: "Reads", W: 8, Unit: board.PerSec, Absent: noExporter, Hues: []board.Hue{{Name: "ok", Colour: board.Good}, {Name: "error", Colour: board.Bad}},
 			About: "Passes over the driver's values in a second, all exporters together.", Queries: []board.Query{{Expr: board.Sum(board.Rate(board.Of(metric.ExporterReads)), metric.LabelResult), Legend: "{{result}}"}}},
 		{Kind: board.Series, Title: "Values left out", W: 8, Unit: board.PerSec, Stack: true, Absent: "none was left out for this reason since the exporter began, or " + noExporter,
-			About:   "Values that nobody could mean, by reason. not_supported is normal; stale and error are not.",
+			About:   "Values that were dropped, by reason. not_supported is normal; stale and error are not.",
 			Queries: []board.Query{{Expr: board.Sum(board.Rate(board.Of(metric.ExporterDropped)), metric.LabelReason), Legend: "{{reason}}"}}},
 		{Kind: board.Series, Title: "Series", W: 8, Unit: board.Number, Absent: noExporter, About: "Series that the exporters serve together, and those left out since a page would have had too many.",
 			Queries: []board.Query{{Expr: board.Sum(board.Of(metric.ExporterSeries)), Legend: "served"}}},
@@ -109,40 +108,40 @@ func adapterSelf() []board.Panel {
 			About:   "Time since a rule last had a good answer, the oldest replica's. The ten oldest rules. A rule that is too old answers HPAs with an error, never with 0.",
 			Queries: []board.Query{{Expr: "topk(10, " + board.Most(board.Of(metric.AdapterRuleAge), metric.LabelRule) + ")", Legend: "{{rule}}"}}},
 		{Kind: board.Series, Title: "Queries to Prometheus", W: 8, Unit: board.PerSec, Absent: noAdapter, Hues: []board.Hue{{Name: "ok", Colour: board.Good}, {Name: "error", Colour: board.Bad}, {Name: "partial", Colour: board.Watch}},
-			About: "By result. partial: the backend said that something was missing.", Queries: []board.Query{{Expr: board.Sum(board.Rate(board.Of(metric.AdapterQueries)), metric.LabelResult), Legend: "{{result}}"}}},
-		{Kind: board.Series, Title: "Answers to HPAs", W: 8, Unit: board.PerSec, Stack: true, Absent: "nobody asked for a metric, or " + noAdapter,
-			About:   "By HTTP status. 404 is a metric that has no value for what was asked: the HPA then does nothing.",
+			About: "By result. partial: the backend reported missing data.", Queries: []board.Query{{Expr: board.Sum(board.Rate(board.Of(metric.AdapterQueries)), metric.LabelResult), Legend: "{{result}}"}}},
+		{Kind: board.Series, Title: "Answers to HPAs", W: 8, Unit: board.PerSec, Stack: true, Absent: "no metric was requested, or " + noAdapter,
+			About:   "By HTTP status. 404 is a metric without a value for the request: the HPA then does not scale.",
 			Queries: []board.Query{{Expr: board.Sum(board.Rate(board.Of(metric.AdapterAnswers)), metric.LabelCode), Legend: "{{code}}"}}},
 		{Kind: board.Stat, Title: "Configuration", W: 6, Unit: board.Count, Absent: noAdapter, Words: board.YesNo("in force", board.Good, "kept the old one", board.Bad),
-			About: "Whether the configuration file that is there now is the one in force, at the worst replica.", Queries: []board.Query{{Expr: "min(" + board.Of(metric.AdapterReloadGood) + ")"}}},
+			About: "Whether the current configuration file is in force, at the worst replica.", Queries: []board.Query{{Expr: "min(" + board.Of(metric.AdapterReloadGood) + ")"}}},
 		{Kind: board.Stat, Title: "Rules not in force", W: 6, Unit: board.Count, Absent: noAdapter, Scale: board.Rising(1, 1),
-			About: "Rules whose newest version is bad: kept from before, or rejected.",
+			About: "Rules whose newest version is invalid: kept from before, or rejected.",
 			Queries: []board.Query{{Expr: "sum(" + board.Most(board.Of(metric.AdapterRuleState, `state!="in_force"`), metric.LabelRule) + ") or 0 * group(" +
 				board.Of(metric.AdapterRuleState) + ")"}}},
-		{Kind: board.Stat, Title: "Query, p95", W: 6, Unit: board.Seconds, Absent: noAdapter, Scale: board.Rising(1, 5), About: "Time of one query to Prometheus, over the time looked at.",
+		{Kind: board.Stat, Title: "Query, p95", W: 6, Unit: board.Seconds, Absent: noAdapter, Scale: board.Rising(1, 5), About: "Time of one query to Prometheus, over the selected time.",
 			Queries: []board.Query{{Expr: board.Quantile(0.95, metric.AdapterQuerySeconds, "$__range")}}},
-		{Kind: board.Stat, Title: "Questions", W: 6, Unit: board.Count, Absent: noAdapter, About: "Queries asked regularly, of the busiest replica.", Queries: []board.Query{{Expr: "max(" + board.Of(metric.AdapterQuestions) + ")"}}},
+		{Kind: board.Stat, Title: "Questions", W: 6, Unit: board.Count, Absent: noAdapter, About: "Queries sent regularly, of the busiest replica.", Queries: []board.Query{{Expr: "max(" + board.Of(metric.AdapterQuestions) + ")"}}},
 	}
 }
 
 func autoscalerSelf() []board.Panel {
 	return []board.Panel{
 		{Kind: board.Stat, Title: "Leaders", W: 8, Unit: board.Count, Absent: noAutoscaler, Scale: board.Scale{{Colour: board.Bad}, {From: 1, Colour: board.Good}, {From: 2, Colour: board.Bad}},
-			About: "Replicas that decide. There must be one.", Queries: []board.Query{{Expr: "sum(" + board.Of(metric.AutoscalerLeader) + ")"}}},
-		{Kind: board.Stat, Title: "Last round", W: 8, Unit: board.Seconds, Absent: "no round has ended well, or " + noAutoscaler, Scale: board.Rising(60, 180),
-			About: "Time since a round of observing, planning and acting last ended well.", Queries: []board.Query{{Expr: "time() - max(" + board.Of(metric.AutoscalerRoundAge) + ")"}}},
+			About: "Replicas that lead. There must be one.", Queries: []board.Query{{Expr: "sum(" + board.Of(metric.AutoscalerLeader) + ")"}}},
+		{Kind: board.Stat, Title: "Last reconcile", W: 8, Unit: board.Seconds, Absent: "no reconcile has succeeded, or " + noAutoscaler, Scale: board.Rising(60, 180),
+			About: "Time since a reconcile (observe, plan, act) last succeeded.", Queries: []board.Query{{Expr: "time() - max(" + board.Of(metric.AutoscalerReconcileAge) + ")"}}},
 		{Kind: board.Stat, Title: "Planner panics", W: 8, Unit: board.Count, Absent: noAutoscaler, Scale: board.Rising(1, 1),
-			About:   "Rounds in which the planner panicked and nothing was done: a bug to report with what /debug/panic shows.",
+			About:   "Reconciles in which the planner panicked and nothing was done: a bug to report with the output of /debug/panic.",
 			Queries: []board.Query{{Expr: board.Sum(board.Grown(board.Of(metric.AutoscalerPlannerPanics)))}}},
-		{Kind: board.Series, Title: "Age of what is planned on", W: 12, Unit: board.Seconds, Absent: "nothing of this kind was read, or " + noAutoscaler,
-			About:   "cluster: since it was read from the API server. prometheus: since it was asked.",
+		{Kind: board.Series, Title: "Age of the plan's input", W: 12, Unit: board.Seconds, Absent: "nothing of this kind was read, or " + noAutoscaler,
+			About:   "cluster: since it was read from the API server. prometheus: since it was queried.",
 			Queries: []board.Query{{Expr: board.Most(board.Of(metric.AutoscalerSnapshotAge), metric.LabelKind), Legend: "{{kind}}"}}},
-		{Kind: board.Series, Title: "Rounds", W: 12, Unit: board.PerSec, Absent: noAutoscaler, Hues: []board.Hue{{Name: "ok", Colour: board.Good}, {Name: "error", Colour: board.Bad}},
-			About: "Rounds in a second, by result.", Queries: []board.Query{{Expr: board.Sum(board.Rate(board.Of(metric.AutoscalerRounds)), metric.LabelResult), Legend: "{{result}}"}}},
-		{Kind: board.Series, Title: "Time of a round, p95", W: 12, Unit: board.Seconds, Absent: noAutoscaler,
-			About: "By phase, over the time of one point.", Queries: []board.Query{{Expr: board.Quantile(0.95, metric.AutoscalerRoundSeconds, "$__rate_interval", metric.LabelPhase), Legend: "{{phase}}"}}},
-		{Kind: board.Series, Title: "Events told", W: 12, Unit: board.PerSec, Stack: true, Absent: "none was told, or " + noAutoscaler,
+		{Kind: board.Series, Title: "Reconciles", W: 12, Unit: board.PerSec, Absent: noAutoscaler, Hues: []board.Hue{{Name: "ok", Colour: board.Good}, {Name: "error", Colour: board.Bad}},
+			About: "Reconciles per second, by result.", Queries: []board.Query{{Expr: board.Sum(board.Rate(board.Of(metric.AutoscalerReconciles)), metric.LabelResult), Legend: "{{result}}"}}},
+		{Kind: board.Series, Title: "Time of a reconcile, p95", W: 12, Unit: board.Seconds, Absent: noAutoscaler,
+			About: "By phase, over the time of one point.", Queries: []board.Query{{Expr: board.Quantile(0.95, metric.AutoscalerReconcileSeconds, "$__rate_interval", metric.LabelPhase), Legend: "{{phase}}"}}},
+		{Kind: board.Series, Title: "Events", W: 12, Unit: board.PerSec, Stack: true, Absent: "none was emitted, or " + noAutoscaler,
 			Hues:  []board.Hue{{Name: "written", Colour: board.Good}, {Name: "merged", Colour: board.Plain}, {Name: "dropped", Colour: board.Warn}, {Name: "failed", Colour: board.Bad}},
-			About: "Kubernetes Events by what became of them.", Queries: []board.Query{{Expr: board.Sum(board.Rate(board.Of(metric.AutoscalerEvents)), metric.LabelResult), Legend: "{{result}}"}}},
+			About: "Kubernetes Events by result.", Queries: []board.Query{{Expr: board.Sum(board.Rate(board.Of(metric.AutoscalerEvents)), metric.LabelResult), Legend: "{{result}}"}}},
 	}
 }

@@ -16,35 +16,35 @@ func sliceWords() []board.Word {
 		name := fmt.Sprintf("%dg", g)
 		words = append(words,
 			board.Word{Value: float64(rules.SliceFree + g), Text: name + " free", Colour: "#8ab8ff"},
-			board.Word{Value: float64(rules.SliceHeld + g), Text: name, Colour: "#3274d9"},
+			board.Word{Value: float64(rules.SliceAllocated + g), Text: name, Colour: "#3274d9"},
 			board.Word{Value: float64(rules.SliceIdle + g), Text: name + " idle", Colour: board.Warn},
-			board.Word{Value: float64(rules.SliceUnknown + g), Text: name + " ?", Colour: board.Quiet})
+			board.Word{Value: float64(rules.SliceUnknown + g), Text: name + " ?", Colour: board.Muted})
 	}
 	return words
 }
 
-// sliceMap is how every memory slice stands, labelled card and slice, with an offset
-// or none.
+// sliceMap is the standing of every memory slice, labelled GPU and slice, with an
+// optional offset.
 func sliceMap(ago string) string {
-	return board.Most(board.Named(rules.SliceStanding, inNode)+ago, append(append([]string{}, card...), rules.CardLabel, rules.SliceLabel)...)
+	return board.Most(board.Named(rules.SliceStanding, inNode)+ago, append(append([]string{}, device...), rules.GPULabel, rules.SliceLabel)...)
 }
 
-// mapAge is how old the exporter's map of holders may be, in seconds.
+// mapAge is the age in seconds from which attribution is stale.
 const mapAge = "120"
 
-// freshMap are the nodes whose exporter knows who holds what.
+// freshMap are the nodes with fresh attribution.
 func freshMap() string {
 	return "group by (cluster,node) (" + board.Of(metric.GPUAttributionAgeSeconds) + " < " + mapAge + ")"
 }
 
-// cutAnew are the cards that have an instance now that they had not at the beginning
-// of the time looked at, or the reverse.
-func cutAnew() string {
+// repartitioned are the GPUs with an instance now that they did not have at the
+// beginning of the selected time, or the reverse.
+func repartitioned() string {
 	at := func(moment string) string {
-		return "group by (" + join(card) + ",start,size,profile) (" + board.Of(metric.GPUInstanceInfo, inNode) + " @ " + moment + "())"
+		return "group by (" + join(device) + ",start,size,profile) (" + board.Of(metric.GPUInstanceInfo, inNode) + " @ " + moment + "())"
 	}
 	first, last := at("start"), at("end")
-	return "group by (" + join(card) + ") (" + last + " unless " + first + " or " + first + " unless " + last + ")"
+	return "group by (" + join(device) + ") (" + last + " unless " + first + " or " + first + " unless " + last + ")"
 }
 
 func join(labels []string) string { return strings.Join(labels, ",") }

@@ -41,12 +41,12 @@ var committed = sync.OnceValue(func() []loaded {
 	return all
 })
 
-// window is what somebody sees who opens a board as the recording ends.
+// window is that of a board opened at the end of the recording.
 func window(s states.State) eval.Window {
 	return eval.Window{From: s.Start(), To: s.End(), Step: 30 * time.Second, Scrape: states.Every}
 }
 
-// ruled are the states as a Prometheus has them that evaluates our recording rules.
+// ruled are the states with the series of our recording rules.
 func ruled() []states.State {
 	all := slices.Clone(states.All())
 	for i := range all {
@@ -65,9 +65,9 @@ func way(honor bool) string {
 	return "exported_"
 }
 
-// Every query of every panel, variable and annotation is answered in every state
-// and both ways: without an error, with nothing that is no number, no two series of
-// one name, and with something to show unless the table says why not.
+// Every query of every panel, variable and annotation is answered in every state and
+// both ways: without an error, without NaN, without two series of one name, and not
+// empty unless the table has a reason.
 func TestEveryPanelInEveryState(t *testing.T) {
 	used := map[string]bool{}
 	for _, s := range ruled() {

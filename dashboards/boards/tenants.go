@@ -5,20 +5,19 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// Tenants answers: who may have how much, who has it, who waits, and what does it
-// cost?
+// Tenants: quotas, use, pending demand and cost.
 func Tenants() board.Board {
 	tenant := board.Var{Name: "tenant", Title: "Tenant", About: "Tenants, by their quota's name; (none) is everything that no quota covers.",
 		Series: board.Of(metric.AutoscalerGPUSeconds), Label: metric.LabelTenant}
 	return board.Board{
 		UID: TenantsUID, Title: "gpuscale / Tenants",
-		About: "Quotas in cards, slices counted as parts of one: guaranteed, used, borrowed, lent, waiting, and what it costs.",
+		About: "Quotas in GPUs, slices counted as parts of one: guaranteed, used, borrowed, lent, waiting, and what it costs.",
 		Vars:  append(where(), tenant, namespaceVar(metric.AutoscalerGPUSeconds)),
 		Marks: []board.Mark{scaling()},
 		Rows: []board.Row{
 			{Title: "Quotas now", Panels: quotaNow()},
 			{Title: "Over time", Panels: quotaOverTime()},
-			{Title: "What became of it", Panels: namespaces()},
+			{Title: "Outcome", Panels: namespaces()},
 		},
 	}
 }
@@ -32,7 +31,7 @@ func tenantGPUs(kind string) string {
 	return board.Sum(board.Of(metric.AutoscalerTenantGPUs, inTenant, board.Is(metric.LabelKind, kind)), metric.LabelTenant)
 }
 
-const noQuota = "no quota says anything about it (GPUQuota, ResourceQuota, Kueue), or no autoscaler leads (see Self)."
+const noQuota = "no quota covers it (GPUQuota, ResourceQuota, Kueue), or no autoscaler leads (see Self)."
 
 func quotaNow() []board.Panel {
 	words := []struct {
@@ -45,7 +44,7 @@ func quotaNow() []board.Panel {
 		{"waiting", "Waiting", board.Scale{{Colour: board.Ink}, {From: 0.001, Colour: board.Bad}}},
 	}
 	t := board.Panel{Kind: board.Table, Title: "Quotas", W: 14, Unit: board.Number, Absent: noQuota,
-		About:   "Cards by tenant. Borrowed is beyond the guarantee and may have to be given back; lent is of the guarantee and comes back when it is wanted.",
+		About:   "GPUs by tenant. Borrowed is beyond the guarantee and may be reclaimed; lent is of the guarantee and is reclaimed on demand.",
 		Columns: []board.Column{{Label: metric.LabelTenant, Title: "Tenant", Width: 200}}}
 	for i, w := range words {
 		t.Queries = append(t.Queries, board.Query{Expr: tenantGPUs(w.kind)})
@@ -53,7 +52,7 @@ func quotaNow() []board.Panel {
 	}
 	return []board.Panel{t,
 		{Kind: board.Bars, Title: "Use of the guarantee", W: 10, Unit: board.Percent, Absent: "the tenant is guaranteed nothing, or " + noQuota,
-			About:   "Cards used, of those guaranteed. Beyond 100 % is borrowed.",
+			About:   "GPUs used, of those guaranteed. Beyond 100 % is borrowed.",
 			Scale:   board.Scale{{Colour: board.Plain}, {From: 1.001, Colour: board.Watch}},
 			Queries: []board.Query{{Expr: board.Share(tenantGPUs("used"), tenantGPUs("guaranteed")), Legend: "{{tenant}}"}}},
 	}
@@ -65,14 +64,14 @@ func quotaOverTime() []board.Panel {
 			Queries: []board.Query{{Expr: tenantGPUs(kind), Legend: "{{tenant}}"}}}
 	}
 	return []board.Panel{
-		over("used", "Used", "Cards that each tenant's pods hold."),
-		over("borrowed", "Borrowed", "Cards held beyond the guarantee. Who borrows here takes from who lends beside, at the same time."),
-		over("waiting", "Waiting", "Cards that each tenant's pending pods want."),
+		over("used", "Used", "GPUs allocated to each tenant's pods."),
+		over("borrowed", "Borrowed", "GPUs allocated beyond the guarantee. Tenants that borrow here use what others lend, at the same time."),
+		over("waiting", "Waiting", "GPUs that each tenant's pending pods request."),
 		{Kind: board.Series, Title: "Wait for a node, p95", W: 12, Unit: board.Seconds, Absent: notYet,
-			About:   "Time from a pod's creation until it was bound: 95 of 100 waited less, over the time of one point.",
+			About:   "Time from a pod's creation until it was bound, 95th percentile over the time of one point.",
 			Queries: []board.Query{{Expr: board.Quantile(0.95, metric.AutoscalerPodWait, "$__rate_interval", metric.LabelTenant), Legend: "{{tenant}}"}}},
 		{Kind: board.Bars, Title: "Wait for a node", W: 12, Unit: board.Seconds, Absent: notYet,
-			About: "Time from a pod's creation until it was bound, over the time looked at.",
+			About: "Time from a pod's creation until it was bound, over the selected time.",
 			Queries: []board.Query{{Expr: board.Quantile(0.5, metric.AutoscalerPodWait, "$__range", metric.LabelTenant), Legend: "{{tenant}} median"},
 				{Expr: board.Quantile(0.95, metric.AutoscalerPodWait, "$__range", metric.LabelTenant), Legend: "{{tenant}} p95"}}},
 	}
@@ -81,17 +80,17 @@ func quotaOverTime() []board.Panel {
 func namespaces() []board.Panel {
 	by := []string{metric.LabelTenant, metric.LabelNamespace}
 	return []board.Panel{
-		{Kind: board.Table, Title: "Card hours by namespace", Unit: board.Number, Absent: noAutoscaler + noRules,
-			About: "Hours of whole cards in the time looked at: held, of them computing, and of them held by something that hardly computes at all. Money is what the held hours cost at the pools' prices of the time. The sums are made of means over five minutes; the capacity report counts exactly.",
+		{Kind: board.Table, Title: "GPU hours by namespace", Unit: board.Number, Absent: noAutoscaler + noRules,
+			About: "Hours of whole GPUs in the selected time: allocated, of them computing, and of them allocated to something that hardly computes at all. Money is the cost of the allocated hours at the pools' prices of the time. The sums are of means over five minutes; the capacity report is exact.",
 			Queries: []board.Query{
-				{Expr: cardHours(by, heldPlaces...)}, {Expr: cardHours(by, "busy")}, {Expr: cardHours(by, "idle")},
-				{Expr: board.Share(cardHours(by, "busy"), cardHours(by, heldPlaces...))},
-				{Expr: heldMoney(by)},
+				{Expr: gpuHours(by, allocatedPlaces...)}, {Expr: gpuHours(by, "busy")}, {Expr: gpuHours(by, "idle")},
+				{Expr: board.Share(gpuHours(by, "busy"), gpuHours(by, allocatedPlaces...))},
+				{Expr: allocatedMoney(by)},
 			},
 			Columns: []board.Column{
 				{Label: metric.LabelTenant, Title: "Tenant", Width: 200},
 				{Label: metric.LabelNamespace, Title: "Namespace", Width: 200, Link: &board.Link{Title: "Open the workloads", UID: WorkloadUID, Set: map[string]string{"namespace": metric.LabelNamespace}}},
-				{Value: 1, Title: "Held, h", Sort: true}, {Value: 2, Title: "Computing, h"},
+				{Value: 1, Title: "Allocated, h", Sort: true}, {Value: 2, Title: "Computing, h"},
 				{Value: 3, Title: "Idle, h", Scale: board.Scale{{Colour: board.Ink}, {From: 0.01, Colour: board.Warn}}},
 				{Value: 4, Title: "Computing", Unit: board.Percent, Scale: board.Falling(0.2, 0.5)},
 				{Value: 5, Title: "Money"},
@@ -99,12 +98,12 @@ func namespaces() []board.Panel {
 	}
 }
 
-// cardHours of pods in the time looked at. Whoever holds nothing is no row.
-func cardHours(by []string, places ...string) string {
+// gpuHours of pods in the selected time. Without an allocation there is no row.
+func gpuHours(by []string, places ...string) string {
 	return board.Sum(board.Integral(recorded("namespace:gpuscale_gpu_seconds:rate5m", inTenant, inNamespace, board.Is(metric.LabelPlace, places...))), by...) + " / 3600 > 0"
 }
 
-// heldMoney is what held cards cost by the hour, at the prices of the time, added up.
-func heldMoney(by []string) string {
+// allocatedMoney is the cost of allocated GPUs at the prices of the time, added up.
+func allocatedMoney(by []string) string {
 	return board.Sum(board.Integral(recorded("namespace:gpuscale_cost_per_hour:sum", inTenant, inNamespace)), by...) + " / 3600 > 0"
 }

@@ -24,8 +24,8 @@ func TestFill(t *testing.T) {
 			t.Errorf("%s: %s, %v, want %s", c.in, got, err, c.want)
 		}
 	}
-	if got, err := eval.Fill(`x{a="$nobody"}`, vars, w); err == nil {
-		t.Errorf("a variable of nobody's was filled in: %s", got)
+	if got, err := eval.Fill(`x{a="$unknown"}`, vars, w); err == nil {
+		t.Errorf("an unknown variable was filled in: %s", got)
 	}
 }
 
@@ -59,7 +59,7 @@ func field(t *testing.T, p board.Panel) eval.Field {
 	return eval.FieldOf(eval.Panels(d)[0], "Title")
 }
 
-// NaN and nothing are n/a in grey, never a value, whatever the thresholds say.
+// NaN and missing values are n/a in grey, whatever the thresholds.
 func TestShow(t *testing.T) {
 	f := field(t, board.Panel{Unit: board.Percent, Scale: board.Falling(0.2, 0.5)})
 	for _, c := range []struct {
@@ -68,13 +68,13 @@ func TestShow(t *testing.T) {
 		colour board.Colour
 		known  bool
 	}{
-		{0, "0%", board.Bad, true}, {0.2, "20%", board.Watch, true}, {0.5, "50%", board.Good, true}, {math.NaN(), board.NA, board.Quiet, false},
+		{0, "0%", board.Bad, true}, {0.2, "20%", board.Watch, true}, {0.5, "50%", board.Good, true}, {math.NaN(), board.NA, board.Muted, false},
 	} {
 		if got := f.Show(c.v); got.Text != c.text || got.Colour != string(c.colour) || got.Known != c.known {
 			t.Errorf("%v: %+v", c.v, got)
 		}
 	}
-	if got := f.Nothing(); got.Text != board.NA || got.Colour != string(board.Quiet) || got.Known {
+	if got := f.Nothing(); got.Text != board.NA || got.Colour != string(board.Muted) || got.Known {
 		t.Errorf("nothing: %+v", got)
 	}
 	words := field(t, board.Panel{Unit: board.Count, Words: board.YesNo("in force", board.Good, "kept", board.Bad)})
@@ -83,8 +83,8 @@ func TestShow(t *testing.T) {
 	}
 }
 
-// FuzzLoad: no text makes reading a board panic, and what is read can be asked for
-// its panels and their looks.
+// FuzzLoad: no text makes reading a board panic, and a board that is read has panels and
+// fields.
 func FuzzLoad(f *testing.F) {
 	for _, b := range boards.All()[:2] {
 		text, err := board.JSON(b)

@@ -18,8 +18,7 @@ type Field struct {
 	Style map[string]any // the kind's own settings
 }
 
-// FieldOf returns the field of a name. The settings that are not understood are
-// left alone.
+// FieldOf returns the field of a name. Unknown settings are ignored.
 func FieldOf(p dashboard.Panel, name string) Field {
 	f := Field{Style: map[string]any{}}
 	if p.FieldConfig == nil {
@@ -91,9 +90,9 @@ type Cell struct {
 	Value  float64
 }
 
-// Nothing is the cell where there is no value.
+// Nothing is the cell of a missing value.
 func (f Field) Nothing() Cell {
-	c := Cell{Text: "-"} // what Grafana shows unless told
+	c := Cell{Text: "-"} // Grafana's default
 	if f.NoValue != nil {
 		c.Text = *f.NoValue
 	}
@@ -103,7 +102,7 @@ func (f Field) Nothing() Cell {
 	return c
 }
 
-// Show returns a value as it is shown. NaN is no value.
+// Show returns a value as it is shown. NaN is a missing value.
 func (f Field) Show(v float64) Cell {
 	if math.IsNaN(v) {
 		c := f.Nothing()
@@ -138,7 +137,7 @@ func (f Field) special() *dashboard.ValueMappingResult {
 	return nil
 }
 
-// judge is the colour of the last threshold that is reached.
+// judge returns the colour of the last threshold reached.
 func (f Field) judge(v float64) string {
 	if f.Color != nil && f.Color.Mode == dashboard.FieldColorModeIdFixed && f.Color.FixedColor != nil {
 		return *f.Color.FixedColor
@@ -161,8 +160,8 @@ func (f Field) unit() string {
 	return *f.Unit
 }
 
-// Format writes a value in a unit of Grafana's, as short as it is still told
-// apart. Decimals nil is the unit's own choice.
+// Format formats a value in a unit of Grafana's, as short as is distinct. With nil
+// decimals the unit decides.
 func Format(v float64, unit string, decimals *float64) string {
 	digits := func(v float64) string {
 		if decimals != nil {

@@ -34,8 +34,7 @@ type row struct {
 	values map[string]float64
 }
 
-// grid merges the answers to a table's queries and does what its transformations
-// say.
+// grid merges the answers to a table's queries and applies its transformations.
 func grid(p dashboard.Panel, frames [][]Line) (Grid, error) {
 	rows := merge(frames)
 	for _, t := range p.Transformations {
@@ -54,7 +53,7 @@ func grid(p dashboard.Panel, frames [][]Line) (Grid, error) {
 		case "organize":
 			into(t.Options, &o)
 		default:
-			return Grid{}, fmt.Errorf("a transformation that is not known here: %s", t.Id)
+			return Grid{}, fmt.Errorf("unknown transformation: %s", t.Id)
 		}
 	}
 	fields := map[string]bool{}
@@ -115,7 +114,7 @@ func merge(frames [][]Line) []*row {
 	return rows
 }
 
-// byIndex lists the fields in the order asked for, those without a place last.
+// byIndex lists the fields in the given order, those without a place last.
 func byIndex(labels map[string]bool, index map[string]int, queries int) []string {
 	names := slices.Collect(maps.Keys(labels))
 	for i := range queries {
@@ -147,7 +146,7 @@ func (r *row) cell(name string, c Column) Cell {
 	return c.Field.Show(v)
 }
 
-// sort by the column the table says, largest first.
+// sort by the table's sort column, largest first.
 func (g *Grid) sort(p dashboard.Panel) {
 	o, ok := p.Options.(*table.Options)
 	if !ok || len(o.SortBy) == 0 {
@@ -170,7 +169,7 @@ func matrix(p dashboard.Panel, rows []*row, options any) (Grid, error) {
 	var o struct{ RowField, ColumnField, ValueField string }
 	into(options, &o)
 	if o.ValueField != "Value" {
-		return Grid{}, fmt.Errorf("a matrix of %q is not known here", o.ValueField)
+		return Grid{}, fmt.Errorf("unknown matrix of %q", o.ValueField)
 	}
 	columns, order := map[string]bool{}, map[string]map[string]float64{}
 	for _, r := range rows {

@@ -18,8 +18,7 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/board"
 )
 
-// register tells the schema about the kinds of panels there may be. It knows no
-// others: a board with one of those is refused.
+// register adds our kinds of panels to the schema. A board with another kind is refused.
 var register = sync.OnceFunc(func() {
 	r := cog.NewRuntime()
 	r.RegisterPanelcfgVariant(stat.VariantConfig())

@@ -12,7 +12,7 @@ import (
 	"github.com/grafana/grafana-foundation-sdk/go/prometheus"
 )
 
-// Answer is what a panel's queries gave.
+// Answer is the result of a panel's queries.
 type Answer struct {
 	Panel  dashboard.Panel
 	Series []Series // of every kind of panel but tables
@@ -56,7 +56,7 @@ func Ask(ctx context.Context, src Source, p dashboard.Panel, vars Vars, w Window
 	for i, t := range p.Targets {
 		q, ok := Query(t)
 		if !ok {
-			return a, fmt.Errorf("query %d is none of Prometheus'", i+1)
+			return a, fmt.Errorf("query %d is not one for Prometheus", i+1)
 		}
 		expr, err := Fill(q.Expr, vars, w)
 		if err != nil {
@@ -108,7 +108,7 @@ func FillLabels(text string, labels map[string]string) string {
 	})
 }
 
-// Event is something that an annotation marks.
+// Event is an event that an annotation marks.
 type Event struct {
 	Time   time.Time
 	Name   string

@@ -16,9 +16,9 @@ import (
 
 // Source answers PromQL.
 type Source interface {
-	// Instant returns a point for each series there is at a time.
+	// Instant returns a point for each series at a time.
 	Instant(ctx context.Context, expr string, at time.Time) ([]Line, error)
-	// Range returns the points of each series at every step, holes left out.
+	// Range returns the points of each series at every step, gaps left out.
 	Range(ctx context.Context, expr string, from, to time.Time, step time.Duration) ([]Line, error)
 }
 
@@ -56,7 +56,7 @@ func Reads(expr string) ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// engine asks Prometheus' own engine over a storage.
+// engine is Prometheus' own engine over a storage.
 type engine struct {
 	engine *promql.Engine
 	data   storage.Queryable

@@ -13,11 +13,11 @@ import (
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 )
 
-// Window is the time looked at, and the resolution.
+// Window is the selected time, and the resolution.
 type Window struct {
 	From, To time.Time
 	Step     time.Duration
-	Scrape   time.Duration // the scrape interval, as the data source is told
+	Scrape   time.Duration // the data source's scrape interval
 }
 
 // Vars are the chosen values of a board's variables, as regular expressions.
@@ -25,8 +25,8 @@ type Vars map[string]string
 
 var reference = regexp.MustCompile(`\$(?:\{(\w+)(?::\w+)?\}|(\w+))`)
 
-// Fill puts the values of variables into a query. A name that nobody knows is an
-// error: Grafana would send it as it stands, and Prometheus would find nothing.
+// Fill puts the values of variables into a query. An unknown name is an error: Grafana
+// would send it as it is, and Prometheus would find nothing.
 func Fill(expr string, vars Vars, w Window) (string, error) {
 	var unknown []string
 	out := reference.ReplaceAllStringFunc(expr, func(ref string) string {
@@ -36,7 +36,7 @@ func Fill(expr string, vars Vars, w Window) (string, error) {
 			return value
 		}
 		if _, err := strconv.Atoi(name); err == nil {
-			return ref // label_replace's "$1": nobody's variable, and Grafana leaves it alone
+			return ref // label_replace's "$1" is not a variable; Grafana keeps it
 		}
 		value, ok := vars[name]
 		if !ok {
@@ -64,7 +64,7 @@ func (w Window) builtin(name string) (string, bool) {
 	return "", false
 }
 
-// Values asks for the values a variable can have, sorted.
+// Values queries the values of a variable, sorted.
 func Values(ctx context.Context, src Source, v dashboard.VariableModel, vars Vars, w Window) ([]string, error) {
 	if v.Query == nil || v.Query.Map == nil {
 		return nil, fmt.Errorf("variable %s has no query", v.Name)
@@ -107,11 +107,10 @@ func valuesOf(text string, v dashboard.VariableModel) (expr, label string, err e
 			return m[1], p[1], nil
 		}
 	}
-	return "", "", fmt.Errorf("variable %s: a query of a kind that is not known here: %s", v.Name, text)
+	return "", "", fmt.Errorf("variable %s: unknown kind of query: %s", v.Name, text)
 }
 
-// All chooses everything for the variables that can, and the first value for the
-// others.
+// All selects everything for the variables that allow it, and the first value for the others.
 func All(ctx context.Context, src Source, d dashboard.Dashboard, w Window) (Vars, error) {
 	vars := Vars{"datasource": "prometheus"}
 	for _, v := range d.Templating.List {

@@ -1,4 +1,3 @@
-// Package lint finds what is wrong with a board without asking Prometheus anything:
-// what Grafana would accept and people would be misled by. Each rule has a name and
-// stands for a mistake that published boards have made.
+// Package lint finds problems of a board without Prometheus: what Grafana accepts and
+// misleads users. Each rule has a name and stands for a mistake of published boards.
 package lint

@@ -8,7 +8,7 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/eval"
 )
 
-// Problem is one thing that is wrong.
+// Problem is one violation of a rule.
 type Problem struct {
 	Rule  string
 	Where string // board, panel
@@ -29,16 +29,16 @@ func Rules() []Rule {
 	return []Rule{
 		{"identity", "links of users hold only as long as uids and ids do", identity},
 		{"layout", "panels over one another hide each other", overlaps},
-		{"words", "a panel nobody can explain is not looked at", words},
+		{"words", "a panel without a description is not used", words},
 		{"absence", "a missing value must not look like a good one", absence},
-		{"datasource", "a data source's name is somebody's own", datasources},
-		{"variables", "a variable that does nothing, or is not there, misleads", variables},
+		{"datasource", "a data source's name differs between installations", datasources},
+		{"variables", "a variable without effect, or a missing one, misleads", variables},
 		{"links", "a link must lead somewhere, and take time and variables along", links},
-		{"legend", "a series without a name of its own cannot be told apart", legends},
-		{"moment", "the last value of a range stands for now long after its source fell silent", moments},
-		{"regexp", "Grafana takes a pattern without slashes for nothing, and says nothing", patterns},
+		{"legend", "a series without a name of its own is ambiguous", legends},
+		{"moment", "the last value of a range is shown as current long after its source is stale", moments},
+		{"regexp", "Grafana silently ignores a pattern without slashes", patterns},
 		{"query", "a query must be PromQL over series of the catalogue, and their labels", queries},
-		{"counter", "counters want rates, gauges never", counters},
+		{"counter", "counters need rates, gauges never", counters},
 		{"window", "a fixed window is wrong at another resolution", windows},
 		{"unit", "a value in a wrong unit is wrong by a factor", units},
 	}

@@ -12,10 +12,10 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// good is a board that no rule finds anything wrong with.
+// good is a board without problems.
 func good() board.Board {
 	where := []board.Var{
-		{Name: board.Datasource, Title: "Data source", About: "The Prometheus to ask."},
+		{Name: board.Datasource, Title: "Data source", About: "The Prometheus to query."},
 		{Name: "cluster", Title: "Cluster", About: "The cluster.", Series: metric.GPUInfo.Name, Label: "cluster"},
 		{Name: "pool", Title: "Pool", About: "The pool.", Series: metric.AutoscalerGPUs.Name, Label: "pool"},
 	}
@@ -23,12 +23,12 @@ func good() board.Board {
 	return board.Board{UID: "good", Title: "Good", About: "Nothing is wrong with it.", Vars: where,
 		Marks: []board.Mark{{Name: "Mark", Expr: board.Happened(board.Of(metric.AutoscalerActions), board.MarkStep), Title: "{{verb}}", Colour: board.Plain}},
 		Rows: []board.Row{{Title: "Row", Panels: []board.Panel{
-			{Kind: board.Stat, Title: "Now", About: "Cards there are.", Absent: "nobody tells.", Unit: board.Number, Queries: []board.Query{{Expr: board.Sum(gpus)}}},
-			{Kind: board.Series, Title: "Then", About: "Cards there were.", Absent: "nobody told.", Unit: board.Number,
+			{Kind: board.Stat, Title: "Now", About: "All GPUs now.", Absent: "it is unknown.", Unit: board.Number, Queries: []board.Query{{Expr: board.Sum(gpus)}}},
+			{Kind: board.Series, Title: "Then", About: "All GPUs back then.", Absent: "it was unknown.", Unit: board.Number,
 				Queries: []board.Query{{Expr: board.Sum(gpus, "state"), Legend: "{{state}}"}, {Expr: "vector(1)", Legend: "one"}}},
-			{Kind: board.Table, Title: "All", About: "Cards by pool.", Absent: "nobody tells.", Unit: board.Number,
+			{Kind: board.Table, Title: "All", About: "GPUs by pool.", Absent: "it is unknown.", Unit: board.Number,
 				Queries: []board.Query{{Expr: board.Sum(gpus, "pool")}},
-				Columns: []board.Column{{Label: "pool", Title: "Pool", Link: &board.Link{Title: "Self", UID: "good", Set: map[string]string{"pool": "pool"}}}, {Value: 1, Title: "Cards", Words: board.YesNo("one", board.Good, "none", board.Bad)}}},
+				Columns: []board.Column{{Label: "pool", Title: "Pool", Link: &board.Link{Title: "Self", UID: "good", Set: map[string]string{"pool": "pool"}}}, {Value: 1, Title: "GPUs", Words: board.YesNo("one", board.Good, "none", board.Bad)}}},
 		}}}}
 }
 
@@ -66,7 +66,7 @@ func panel(d *dashboard.Dashboard, i int) *dashboard.Panel {
 	panic("no such panel")
 }
 
-// query makes a board whose first panel asks this, in this unit.
+// query makes a board whose first panel has this query, in this unit.
 func query(expr string, unit board.Unit) func(*board.Board) {
 	return func(b *board.Board) {
 		p := &b.Rows[0].Panels[0]
@@ -74,7 +74,7 @@ func query(expr string, unit board.Unit) func(*board.Board) {
 	}
 }
 
-// Each rule finds the mistake that it stands for, and no other rule does.
+// Each rule finds its mistake, and no other rule does.
 func TestEachRuleFindsItsMistake(t *testing.T) {
 	in := `{cluster=~"$cluster"}`
 	cases := []struct {
@@ -87,7 +87,7 @@ func TestEachRuleFindsItsMistake(t *testing.T) {
 		{rule: "layout", name: "over another", json: func(d *dashboard.Dashboard) { *panel(d, 1).GridPos = *panel(d, 0).GridPos }},
 		{rule: "layout", name: "beyond the edge", json: func(d *dashboard.Dashboard) { panel(d, 2).GridPos.W = 25 }},
 		{rule: "words", name: "no title", json: func(d *dashboard.Dashboard) { *panel(d, 0).Title = "" }},
-		{rule: "words", name: "does not say what n/a means", json: func(d *dashboard.Dashboard) { *panel(d, 0).Description = "Cards that there are now." }},
+		{rule: "words", name: "does not say what n/a means", json: func(d *dashboard.Dashboard) { *panel(d, 0).Description = "GPUs that there are now." }},
 		{rule: "absence", name: "another text for no value", json: func(d *dashboard.Dashboard) { *panel(d, 0).FieldConfig.Defaults.NoValue = "0" }},
 		{rule: "absence", name: "no value in green", json: func(d *dashboard.Dashboard) {
 			green := "green"
@@ -129,8 +129,8 @@ func TestEachRuleFindsItsMistake(t *testing.T) {
 			f.Overrides = append(f.Overrides, dashboard.DashboardFieldConfigSourceOverrides{Matcher: dashboard.MatcherConfig{Id: "byRegexp", Options: ".*"}})
 		}},
 		{rule: "query", name: "no PromQL", board: query("sum("+board.Of(metric.GPUInfo), board.Number)},
-		{rule: "query", name: "a name of nobody's", board: query("gpu_temperature_celsius"+in, board.Number)},
-		{rule: "query", name: "a label it has not", board: query(board.Of(metric.GPUInfo, `pod_name="a"`), board.Number)},
+		{rule: "query", name: "an unknown name", board: query("gpu_temperature_celsius"+in, board.Number)},
+		{rule: "query", name: "a label it lacks", board: query(board.Of(metric.GPUInfo, `pod_name="a"`), board.Number)},
 		{rule: "query", name: "every cluster", board: query("sum(gpu_info)", board.Number)},
 		{rule: "counter", name: "rate of a gauge", board: query("rate(gpu_busy_ratio"+in+"[$__rate_interval])", board.Percent)},
 		{rule: "counter", name: "delta of a counter", board: query("delta("+board.Of(metric.GPUXIDErrorsTotal)+"[$__range])", board.Number)},
@@ -166,7 +166,7 @@ func TestEachRuleFindsItsMistake(t *testing.T) {
 	}
 	for _, r := range lint.Rules() {
 		if !tried[r.Name] || r.Why == "" {
-			t.Errorf("no mistake is tried with the rule %s, or it says no reason", r.Name)
+			t.Errorf("no mistake is tried with the rule %s, or it has no reason", r.Name)
 		}
 	}
 }

@@ -51,7 +51,7 @@ func overlaps(c *checker) {
 		}
 		for _, o := range placed {
 			if g.X < o.X+o.W && o.X < g.X+g.W && g.Y < o.Y+o.H && o.Y < g.Y+g.H {
-				c.report(p, "lies over another panel at %d,%d", g.X, g.Y)
+				c.report(p, "overlaps another panel at %d,%d", g.X, g.Y)
 			}
 		}
 		placed = append(placed, *g)
@@ -78,7 +78,7 @@ func words(c *checker) {
 		titles[deref(p.Title)] = true
 		about, absent, ok := strings.Cut(deref(p.Description), "\n\n"+board.NA+": ")
 		if len(about) < 10 || !ok || len(absent) < 10 {
-			c.report(p, "its description does not say what it shows and what %s means", board.NA)
+			c.report(p, "its description does not state what it shows and what %s means", board.NA)
 		}
 	})
 	for _, v := range c.board.Templating.List {
@@ -92,7 +92,7 @@ func absence(c *checker) {
 	c.panels(func(p *dashboard.Panel) {
 		f := eval.FieldOf(*p, "")
 		nothing := f.Nothing()
-		if nothing.Text != board.NA || nothing.Colour != string(board.Quiet) {
+		if nothing.Text != board.NA || nothing.Colour != string(board.Muted) {
 			c.report(p, "shows %q in %q where there is no value", nothing.Text, nothing.Colour)
 		}
 		if p.FieldConfig == nil {
@@ -100,7 +100,7 @@ func absence(c *checker) {
 		}
 		for _, o := range p.FieldConfig.Overrides { // new mappings take the place of the old
 			name, _ := o.Matcher.Options.(string)
-			if cell := eval.FieldOf(*p, name).Nothing(); o.Matcher.Id == "byName" && (cell.Text != board.NA || cell.Colour != string(board.Quiet)) {
+			if cell := eval.FieldOf(*p, name).Nothing(); o.Matcher.Id == "byName" && (cell.Text != board.NA || cell.Colour != string(board.Muted)) {
 				c.report(p, "%s shows %q in %q where there is no value", name, cell.Text, cell.Colour)
 			}
 		}
@@ -164,7 +164,7 @@ func moments(c *checker) {
 		past := p.Type == string(board.Series) || p.Type == string(board.Timeline)
 		for i, t := range p.Targets {
 			if q, _ := eval.Query(t); deref(q.Instant) == past || deref(q.Range) != past {
-				c.report(p, "query %d: a %s asks for the wrong one of now and the past", i+1, p.Type)
+				c.report(p, "query %d: a %s has the wrong one of instant and range", i+1, p.Type)
 			}
 		}
 	})

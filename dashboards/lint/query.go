@@ -28,7 +28,7 @@ func (c *checker) expressions(f func(p *dashboard.Panel, text string, expr parse
 	read := func(p *dashboard.Panel, text string) {
 		filled, err := eval.Fill(text, vars, anyWindow)
 		if err != nil {
-			return // the rule about variables says so
+			return // reported by the rule about variables
 		}
 		expr, err := eval.Parse(filled)
 		f(p, text, expr, err)
@@ -47,7 +47,7 @@ func (c *checker) expressions(f func(p *dashboard.Panel, text string, expr parse
 	}
 }
 
-// series is what the catalogue says about a name.
+// series is the catalogue's entry of a name.
 type series struct {
 	kind   metric.Type
 	unit   metric.Unit
@@ -133,7 +133,7 @@ func (c *checker) selector(p *dashboard.Panel, v *parser.VectorSelector) {
 		}
 	}
 	if !slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool { return m.Name == "cluster" }) {
-		c.report(p, "%s is asked of every cluster", v)
+		c.report(p, "%s is queried of every cluster", v)
 	}
 }
 
@@ -143,8 +143,7 @@ var (
 	ofGauges   = []string{"delta", "idelta", "deriv", "predict_linear"}
 )
 
-// ofLife are counters of what a card went through: how much there was is its state,
-// and matters more than how fast it came.
+// ofLife are counters of a GPU's lifetime, whose value matters more than their rate.
 var ofLife = []string{metric.DCGMSingleBitErrors.Name, metric.DCGMDoubleBitErrors.Name, metric.DCGMRowsCorrectable.Name, metric.DCGMRowsUncorrectable.Name}
 
 func counters(c *checker) {
@@ -196,7 +195,7 @@ func around(path []parser.Node) string {
 	return ""
 }
 
-// presence is being counted, or asked whether it is there: the value is not shown.
+// presence is being counted, or tested for existence: the value is not shown.
 func presence(path []parser.Node) bool {
 	for _, n := range path {
 		switch n := n.(type) {
@@ -225,7 +224,7 @@ func newborn(v *parser.VectorSelector, path []parser.Node) bool {
 	return false
 }
 
-// fixedWindow is a range or offset that somebody wrote by hand.
+// fixedWindow is a range or offset written by hand.
 var fixedWindow = regexp.MustCompile(`\[\d|offset \d`)
 
 func windows(c *checker) {

@@ -11,7 +11,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// kind of a number: what it measures, as far as the expression tells.
+// kind of a number: what it measures, as far as the expression shows.
 type kind string
 
 // Kinds beside the units of the catalogue.
@@ -135,9 +135,9 @@ func kindOfCall(c *parser.Call) kind {
 		switch inner {
 		case kind(metric.Seconds):
 			if inHistogram(c.Args[0]) {
-				return inner // buckets of a histogram: on their way to a quantile
+				return inner // buckets of a histogram, for a quantile
 			}
-			return unclear // a second in a second is a share of time, or a card
+			return unclear // a second in a second is a share of time, or a GPU
 		case kind(metric.Joules):
 			return watts
 		case plain:

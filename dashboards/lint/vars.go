@@ -52,7 +52,7 @@ func variables(c *checker) {
 	}
 }
 
-// links of values: where they lead, and what they take along.
+// links of values: their targets, and the variables they carry.
 func links(c *checker) {
 	boards := map[string]dashboard.Dashboard{}
 	for _, b := range c.boards {
@@ -80,8 +80,8 @@ func links(c *checker) {
 	}
 }
 
-// carried checks that a link takes the time along and every variable that both
-// boards have, and sets only those that the other has.
+// carried checks that a link carries the time and every variable that both boards have,
+// and sets only those that the other has.
 func (c *checker) carried(p *dashboard.Panel, query string, to dashboard.Dashboard) {
 	if !strings.Contains(query, "${__url_time_range}") {
 		c.report(p, "a link to %s leaves the time behind", deref(to.Uid))

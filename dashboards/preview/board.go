@@ -25,8 +25,8 @@ const (
 // Label is on every page.
 const Label = "preview, not Grafana"
 
-// Board draws a board as it looks at the end of a window. Titles are those that
-// eval.Load returned. What cannot be evaluated says why in its place.
+// Board draws a board at the end of a window. Titles are those that eval.Load returned.
+// A panel that cannot be evaluated shows the error.
 func Board(ctx context.Context, src eval.Source, d dashboard.Dashboard, titles map[string]string, w eval.Window) (string, error) {
 	vars, err := eval.All(ctx, src, d, w)
 	if err != nil {

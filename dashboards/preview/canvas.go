@@ -34,7 +34,7 @@ func (c *canvas) line(x1, y1, x2, y2 float64, stroke, extra string) {
 	c.addf(`<line x1="%s" y1="%s" x2="%s" y2="%s" stroke="%s" %s/>`, px(x1), px(y1), px(x2), px(y2), stroke, extra)
 }
 
-// px writes a length with one digit: pixels are not finer.
+// px formats a length with one decimal.
 func px(v float64) string {
 	return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0")
 }
@@ -49,7 +49,7 @@ func (b box) shrink(left, top, right, bottom float64) box {
 // letter is the mean width of a letter of a size of 1.
 const letter = 0.54
 
-// fit cuts a text to a width.
+// fit truncates a text to a width.
 func fit(text string, size, width float64) string {
 	runes := []rune(text)
 	if n := int(width / (size * letter)); len(runes) > n {

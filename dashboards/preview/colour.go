@@ -27,11 +27,10 @@ func colour(name string) string {
 	return name
 }
 
-// palette is for series whose colour means nothing.
+// palette is for series whose colour has no meaning.
 var palette = []string{"#3274d9", "#e8690b", "#8f3bb8", "#33a2a8", "#c79100", "#3f8f35", "#c15c8f", "#5f6f94", "#a67c52", "#7c9a2c"}
 
-// colours gives each name a colour of the palette, by its name, and another where
-// that is taken.
+// colours gives each name a colour of the palette, by its name, or another where that is taken.
 func colours(all []string) map[string]string {
 	taken, out := map[int]bool{}, map[string]string{}
 	for _, name := range all {

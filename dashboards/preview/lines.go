@@ -61,7 +61,7 @@ func lines(c *canvas, a eval.Answer, w eval.Window, events []eval.Event, b box) 
 	drawLegend(c, legend, hues, b)
 }
 
-// layer is a series on the grid of times; lower is what it stands on.
+// layer is a series on the grid of times; lower is its baseline.
 type layer struct {
 	name         string
 	times        []time.Time
@@ -125,13 +125,13 @@ func (ch *chart) scale(layers []layer, a eval.Answer, st style) {
 	if most <= ch.bottom {
 		most = ch.bottom + 1
 	}
-	step := round((most - ch.bottom) / 4)
+	step := roundUp((most - ch.bottom) / 4)
 	ch.top = math.Ceil(most/step-1e-9) * step
 	ch.bottom = math.Floor(ch.bottom/step) * step
 }
 
-// round returns the next of 1, 2, 5 and their tenfolds.
-func round(v float64) float64 {
+// roundUp returns the next of 1, 2, 5 and their powers of ten.
+func roundUp(v float64) float64 {
 	p := math.Pow(10, math.Floor(math.Log10(v)))
 	for _, m := range []float64{1, 2, 5} {
 		if v <= m*p*1.0001 {
@@ -148,7 +148,7 @@ func (ch chart) axes(a eval.Answer, st style) {
 		percent := "percentunit"
 		f.Unit = &percent
 	}
-	step := round((ch.top - ch.bottom) / 4)
+	step := roundUp((ch.top - ch.bottom) / 4)
 	for v := ch.bottom; v <= ch.top+step/2; v += step {
 		ch.canvas.line(ch.box.x, ch.y(v), ch.box.x+ch.box.w, ch.y(v), grid, "")
 		ch.canvas.text(ch.box.x-6, ch.y(v)+3.5, 10.5, end, faint, f.Show(v).Text)
@@ -171,7 +171,7 @@ func timeAxis(c *canvas, w eval.Window, b box) {
 	}
 }
 
-// layer draws one series, with a hole where it has one.
+// layer draws one series, with its gaps.
 func (ch chart) layer(l layer, hue string, st style, f eval.Field) {
 	for from := 0; from < len(l.upper); from++ {
 		if math.IsNaN(l.upper[from]) {
@@ -212,7 +212,7 @@ func (ch chart) edge(l layer, values []float64, from, to int, st style) [][2]flo
 		if st.steps && len(out) > 0 {
 			out = append(out, [2]float64{x, out[len(out)-1][1]})
 		}
-		// Points on a level line are left out: the picture is the same.
+		// Points on a level line are left out.
 		if n := len(out); n > 1 && out[n-1][1] == y && out[n-2][1] == y {
 			out = out[:n-1]
 		}
@@ -221,8 +221,7 @@ func (ch chart) edge(l layer, values []float64, from, to int, st style) [][2]flo
 	return out
 }
 
-// huesOf are the series' colours: those the board gives by meaning, and the
-// palette's for the rest.
+// huesOf are the series' colours: the board's, and the palette's for the rest.
 func huesOf(a eval.Answer) map[string]string {
 	var free []string
 	out := map[string]string{}

@@ -16,7 +16,7 @@ var update = flag.Bool("update", false, "draw docs/img/board-* again, over the r
 
 const pictures = "../../docs/img"
 
-// stateOf are the boards that another state than the healthy one shows better.
+// stateOf are the boards with pictures of another state than the healthy one.
 var stateOf = map[string]string{"mig": states.MIG, "health": states.XID}
 
 // There is a picture of every board in the documentation, and none is large.

@@ -18,7 +18,7 @@ import (
 )
 
 // ErrNoBrowser is returned where no headless browser is installed.
-var ErrNoBrowser = errors.New("no chromium here: pictures stay SVG")
+var ErrNoBrowser = errors.New("no chromium: pictures stay SVG")
 
 // browsers by the names they are installed under.
 var browsers = []string{"chromium", "chromium-browser", "google-chrome"}
@@ -66,8 +66,8 @@ func PNG(ctx context.Context, svg string) ([]byte, error) {
 
 var svgSize = regexp.MustCompile(`^<svg [^>]*width="(\d+)" height="(\d+)"`)
 
-// reduce writes a picture again with the 256 colours that it has most of, which is
-// a third of the size and, of flat areas and thin letters, looks the same.
+// reduce writes a picture with its 256 most frequent colours, at a third of the size
+// and, with flat areas and thin letters, the same look.
 func reduce(raw []byte) ([]byte, error) {
 	full, err := png.Decode(bytes.NewReader(raw))
 	if err != nil {

@@ -18,18 +18,18 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/board"
 	"github.com/gpuscale/gpuscale/dashboards/boards"
 	"github.com/gpuscale/gpuscale/dashboards/eval"
-	"github.com/gpuscale/gpuscale/dashboards/json"
 	"github.com/gpuscale/gpuscale/dashboards/preview"
+	"github.com/gpuscale/gpuscale/deploy/chart/gpuscale"
 )
 
-// nothing is a Prometheus that was never told anything.
+// nothing is a Prometheus without series.
 func nothing() eval.Source { return eval.Engine(storage.QueryableFunc(empty)) }
 
 func empty(_, _ int64) (storage.Querier, error) { return storage.NoopQuerier(), nil }
 
 func loaded(t *testing.T) []preview.Loaded {
 	t.Helper()
-	all, err := preview.Load(json.Files())
+	all, err := preview.Load(gpuscale.Boards())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func loaded(t *testing.T) []preview.Loaded {
 	return all
 }
 
-// Where nothing is known every board can be drawn, says n/a and is nowhere green.
+// Without data every board can be drawn, shows n/a and has no green.
 func TestNothingIsKnown(t *testing.T) {
 	w := preview.Window(time.Unix(1_700_000_000, 0), time.Hour, 15*time.Second)
 	for _, b := range loaded(t) {
@@ -50,7 +50,7 @@ func TestNothingIsKnown(t *testing.T) {
 		}
 		wellFormed(t, b.UID(), svg)
 		if !strings.Contains(svg, ">"+board.NA+"<") || !strings.Contains(svg, preview.Label) {
-			t.Errorf("%s does not say %s, or not that it is a preview", b.UID(), board.NA)
+			t.Errorf("%s does not show %s, or not that it is a preview", b.UID(), board.NA)
 		}
 		if strings.Contains(svg, "#3f8f35") {
 			t.Errorf("%s is green somewhere", b.UID())
@@ -73,7 +73,7 @@ func wellFormed(t *testing.T, name, text string) {
 	}
 }
 
-// Labels are other people's words: whatever is in them is text.
+// Labels are untrusted: whatever is in them is text.
 func TestHostileLabelsAreText(t *testing.T) {
 	evil := `</text><script>alert(1)</script>"'&`
 	for _, b := range loaded(t) {
@@ -89,12 +89,12 @@ func TestHostileLabelsAreText(t *testing.T) {
 	}
 }
 
-// hostile answers every question with one series, whose labels all have one value.
+// hostile answers every query with one series, whose labels all have one value.
 type hostile struct{ value string }
 
 func (h hostile) line(at time.Time) []eval.Line {
 	labels := map[string]string{}
-	for _, name := range []string{"namespace", "pod", "node", "gpu", "pool", "reason", "state", "place", "card", "slice", "tenant", "hpa", "kind", "cause", "profile", "verb", "model"} {
+	for _, name := range []string{"namespace", "pod", "node", "gpu", "pool", "reason", "state", "place", "gpu", "slice", "tenant", "hpa", "kind", "cause", "profile", "verb", "model"} {
 		labels[name] = h.value
 	}
 	return []eval.Line{{Labels: labels, Points: []eval.Point{{Time: at, Value: 1}}}}
@@ -107,12 +107,12 @@ func (h hostile) Range(_ context.Context, _ string, _, to time.Time, _ time.Dura
 	return h.line(to), nil
 }
 
-// A source that fails is said in the place of each panel.
-func TestFailingSourceIsSaid(t *testing.T) {
+// A failing source shows its error in place of each panel.
+func TestFailingSourceIsShown(t *testing.T) {
 	for _, b := range loaded(t) {
 		svg, err := preview.Board(t.Context(), failing{}, b.Board, b.Titles, preview.Window(time.Unix(1_700_000_000, 0), time.Hour, 15*time.Second))
-		if said := strings.Count(svg, errRefused.Error()); err != nil || said < len(eval.Panels(b.Board)) {
-			t.Errorf("%s: %v, said %d times", b.UID(), err, said)
+		if printed := strings.Count(svg, errRefused.Error()); err != nil || printed < len(eval.Panels(b.Board)) {
+			t.Errorf("%s: %v, shown %d times", b.UID(), err, printed)
 		}
 	}
 }
@@ -151,7 +151,7 @@ func TestPages(t *testing.T) {
 			t.Errorf("%s: %d, want %d with %q", c.path, r.Code, c.code, c.has)
 		}
 		if outside.MatchString(r.Body.String()) {
-			t.Errorf("%s wants something from elsewhere", c.path)
+			t.Errorf("%s loads something external", c.path)
 		}
 	}
 }

@@ -59,19 +59,19 @@ func stretches(c *canvas, a eval.Answer, s eval.Series, w eval.Window, bar box) 
 
 const rowHeight = 23
 
-// table draws a table's head and as many rows as there is room for.
+// table draws a table's head and as many rows as fit.
 func table(c *canvas, a eval.Answer, b box) {
 	g := a.Table
 	widths := columnWidths(*g, b.w)
 	x := b.x
 	for i, col := range g.Columns {
-		c.bold(at(x, widths[i], i, col), b.y+13, 11, anchorOf(i, col), faint, fit(col.Title, 11, widths[i]-6))
+		c.bold(at(x, widths[i], col), b.y+13, 11, anchorOf(col), faint, fit(col.Title, 11, widths[i]-6))
 		x += widths[i]
 	}
 	c.line(b.x, b.y+20, b.x+b.w, b.y+20, grid, "")
-	room := int((b.h - 22) / rowHeight)
+	space := int((b.h - 22) / rowHeight)
 	for n, row := range g.Rows {
-		if n == room-1 && len(g.Rows) > room {
+		if n == space-1 && len(g.Rows) > space {
 			c.text(b.x, b.y+22+float64(n)*rowHeight+15, 11, start, faint, fmt.Sprintf("+%d more", len(g.Rows)-n))
 			break
 		}
@@ -97,15 +97,14 @@ func drawRow(c *canvas, g eval.Grid, row []eval.GridCell, widths []float64, b bo
 		if kind, _ := options["type"].(string); kind == "color-background" && !cell.Known {
 			text = ""
 		}
-		c.text(at(x, widths[i], i, col), b.y+15.5, 11.5, anchorOf(i, col), fill, fit(text, 11.5, widths[i]-6))
+		c.text(at(x, widths[i], col), b.y+15.5, 11.5, anchorOf(col), fill, fit(text, 11.5, widths[i]-6))
 		x += widths[i]
 	}
 	c.line(b.x, b.y+b.h, b.x+b.w, b.y+b.h, grid, `stroke-opacity="0.6"`)
 }
 
-// anchorOf puts figures to the right, as tables do, and words to the left; a
-// coloured cell's in the middle.
-func anchorOf(i int, col eval.Column) string {
+// anchorOf aligns figures right, words left, and coloured cells in the middle.
+func anchorOf(col eval.Column) string {
 	options, _ := col.Field.Style["cellOptions"].(map[string]any)
 	switch {
 	case col.Label:
@@ -116,8 +115,8 @@ func anchorOf(i int, col eval.Column) string {
 	return end
 }
 
-func at(x, width float64, i int, col eval.Column) float64 {
-	switch anchorOf(i, col) {
+func at(x, width float64, col eval.Column) float64 {
+	switch anchorOf(col) {
 	case end:
 		return x + width - 8
 	case middle:
@@ -143,8 +142,7 @@ func columnWidths(g eval.Grid, width float64) []float64 {
 	return want
 }
 
-// Window of a length that ends at a time, in about as many steps as a chart has room
-// for.
+// Window is of a length that ends at a time, in about as many steps as a chart shows.
 func Window(to time.Time, length, scrape time.Duration) eval.Window {
 	step := max(scrape, (length / 180).Round(time.Second))
 	to = to.Truncate(step)

@@ -12,17 +12,17 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/eval"
 )
 
-// DefaultLength is the time that a page shows unless told.
+// DefaultLength is the time that a page shows by default.
 const DefaultLength = 30 * time.Minute
 
-// Bounds of a page: how long a time it may show, and how long it may take.
+// Bounds of a page: the longest time shown, and its time-out.
 const (
 	maxLength = 7 * 24 * time.Hour
 	patience  = time.Minute
 )
 
-// Routes adds the boards' pages, one each, drawn anew for each request:
-// /gpuscale-fleet?since=30m. Pages need nothing from anywhere else.
+// Routes adds the boards' pages, one each, drawn again for each request:
+// /gpuscale-fleet?since=30m. Pages load nothing else.
 func Routes(mux *http.ServeMux, src eval.Source, boards []Loaded, scrape time.Duration, log *slog.Logger) {
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		if len(boards) > 0 {
@@ -62,8 +62,8 @@ func since(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// Page wraps a board's picture, with ways to the other boards and other times. It
-// draws itself anew every 15 seconds.
+// Page wraps a board's picture, with links to the other boards and times. It refreshes
+// every 15 seconds.
 func Page(b Loaded, boards []Loaded, length time.Duration, picture string) string {
 	var nav strings.Builder
 	for _, o := range boards {

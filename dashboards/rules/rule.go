@@ -36,12 +36,12 @@ func All() []Rule {
 // Groups returns the rules as the file has them.
 func Groups() []Group { return slices.Clone(groups()) }
 
-// groups are made once: the rule about slices goes through every product's table.
+// groups are computed once: the rule about slices reads every product's table.
 var groups = sync.OnceValue(func() []Group {
 	return []Group{
 		{"gpuscale.fleet", Interval, fleet()},
 		{"gpuscale.tenants", Interval, tenants()},
-		{"gpuscale.cards", Interval, cards()},
+		{"gpuscale.gpus", Interval, gpus()},
 		{"gpuscale.pods", Interval, pods()},
 		{"gpuscale.mig", SlowInterval, layouts()},
 		{"gpuscale.waits", Interval, waits()},
@@ -58,8 +58,7 @@ func Find(record string) (Rule, bool) {
 	return Rule{}, false
 }
 
-// window of rates: four scrapes at half a minute, and what Prometheus' own examples
-// have.
+// window of rates: ten scrapes at half a minute, as in Prometheus' own examples.
 const window = "5m"
 
 // sum adds up by cluster and some labels.
@@ -68,20 +67,20 @@ func sum(expr string, by ...string) string { return aggregate("sum", expr, by) }
 // count counts by cluster and some labels.
 func count(expr string, by ...string) string { return aggregate("count", expr, by) }
 
-// largest is of a thing that several say the same of: two scrapes of one exporter.
+// largest merges duplicate series: two scrapes of one exporter.
 func largest(expr string, by ...string) string { return aggregate("max", expr, by) }
 
 func aggregate(op, expr string, by []string) string {
 	return fmt.Sprintf("%s by (%s) (%s)", op, strings.Join(append([]string{labelCluster}, by...), ", "), expr)
 }
 
-// labelCluster is what people add where the series of several clusters meet.
+// labelCluster is added by users with several clusters.
 const labelCluster = "cluster"
 
 func rate(d metric.Desc) string { return fmt.Sprintf("rate(%s[%s])", d.Name, window) }
 
-// own brings the labels back that Prometheus moved out of the target's way, where it
-// scrapes without honor_labels.
+// own restores the labels that Prometheus moved to exported_*, where it scrapes without
+// honor_labels.
 func own(expr string, labels ...string) string {
 	for _, l := range labels {
 		expr = fmt.Sprintf("label_replace(%s, %q, \"$1\", %q, \"(.+)\")", expr, l, metric.Exported+l)
@@ -89,22 +88,8 @@ func own(expr string, labels ...string) string {
 	return expr
 }
 
-// holder are the labels that a card's holder and a scrape target both have.
-var holder = []string{metric.LabelNamespace, metric.LabelPod}
+// podLabels are the labels that a GPU's pod and a scrape target both have.
+var podLabels = []string{metric.LabelNamespace, metric.LabelPod}
 
-// entity are the labels of a card or instance.
+// entity are the labels of a GPU or instance.
 var entity = []string{metric.LabelNode, metric.LabelGPU, metric.LabelGPUUUID, metric.LabelGPUInstanceID}
-
-// held keeps those of a card's or instance's series that have a holder. With
-// honor_labels one without has the namespace and pod of the exporter instead, which
-// holds nothing: only gpu_held tells.
-func held(expr string) string {
-	by := append(append([]string{}, entity...), holder...)
-	return fmt.Sprintf("%s and on (%s) %s", largest(own(expr, holder...), by...),
-		strings.Join(append([]string{labelCluster}, by...), ", "), largest(own(metric.GPUHeld.Name, holder...), by...))
-}
-
-// quantile of a histogram over a time; absent where nothing was observed.
-func quantile(q float64, d metric.Desc, in string, by ...string) string {
-	return fmt.Sprintf("histogram_quantile(%g, %s) >= 0", q, sum(fmt.Sprintf("rate(%s_bucket[%s])", d.Name, in), append(by, "le")...))
-}

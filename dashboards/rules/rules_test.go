@@ -1,7 +1,6 @@
 package rules_test
 
 import (
-	"bytes"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -27,25 +26,11 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 )
 
-var update = flag.Bool("update", false, "write gpuscale-recording.yaml and testdata/values.txt again")
+var update = flag.Bool("update", false, "write testdata/values.txt again")
 
-const file = "gpuscale-recording.yaml"
-
+// Prometheus accepts every rule of the file.
 func TestFile(t *testing.T) {
-	want := rules.YAML()
-	if *update {
-		if err := os.WriteFile(file, want, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s is not what the code says: run go test ./dashboards/rules -update", file)
-	}
-	groups, errs := rulefmt.Parse(got, false, model.UTF8Validation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler))
+	groups, errs := rulefmt.Parse(rules.YAML(), false, model.UTF8Validation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler))
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
@@ -58,10 +43,10 @@ func TestFile(t *testing.T) {
 	}
 }
 
-var recorded = regexp.MustCompile(`^(cluster|pool|model|node|gpu|slice|namespace|pod|tenant):[a-z][a-z0-9_]*:(sum|count|max|avg|ratio|standing|rate5m|ratio_rate5m|increase1h|p(50|95|99)_(5m|30m|6h))$`)
+var recorded = regexp.MustCompile(`^(cluster|pool|node|gpu|slice|namespace|pod):[a-z][a-z0-9_]*:(sum|count|max|avg|ratio|standing|rate5m|p95_(5m|30m))$`)
 
-// A rule's name says its labels; what it reads is in the catalogue and read as its
-// type wants; no rule reads another.
+// A rule's name has its labels; what it reads is in the catalogue and read as its type
+// requires; no rule reads another.
 func TestNames(t *testing.T) {
 	seen := map[string]bool{}
 	for _, r := range rules.All() {
@@ -79,7 +64,7 @@ func TestNames(t *testing.T) {
 		for _, name := range reads(t, r.Expr) {
 			of, ok := typeOf(strings.TrimSuffix(name, "_bucket"))
 			if !ok {
-				t.Errorf("%s reads %s, which nobody emits", r.Record, name)
+				t.Errorf("%s reads %s, which no program emits", r.Record, name)
 			}
 			if ranged := readOverTime(t, r.Expr, name); ranged == (of == metric.Gauge) {
 				t.Errorf("%s: %s is a %s", r.Record, name, of)
@@ -140,8 +125,8 @@ func evaluate(t testing.TB, src storage.Queryable, r rules.Rule, at time.Time) p
 	return v
 }
 
-// TestValues holds every rule's series in every state against testdata/values.txt.
-// Both ways of scraping give the same, each number is one, and each label is said.
+// TestValues compares every rule's series in every state with testdata/values.txt. Both
+// ways of scraping give the same, no value is NaN, and each label is declared.
 func TestValues(t *testing.T) {
 	var got strings.Builder
 	for _, s := range states.All() {
@@ -180,7 +165,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// Every rule gives something in some state: else it would be a rule about nothing.
+// Every rule has series in some state.
 func TestEveryRuleSaysSomething(t *testing.T) {
 	for _, r := range rules.All() {
 		if !slices.ContainsFunc(states.All(), func(s states.State) bool {
@@ -191,26 +176,22 @@ func TestEveryRuleSaysSomething(t *testing.T) {
 			}
 			return false
 		}) {
-			if r.Record == "namespace:gpu_held_idle_1h:count" {
-				continue // a state is half an hour; TestHeldIdle has it
-			}
 			t.Errorf("%s has no series in any state", r.Record)
 		}
 	}
 }
 
-// either are the rules that one family is enough for, of those they read: cards or
-// slices, one kind of server or another, a card that has lost its name. Without all of
-// them they say nothing.
+// either are the rules for which one of their families is enough: GPUs or slices, one
+// kind of server or another, a GPU that has lost its name. Without all of them they have
+// no series.
 var either = map[string][]string{
 	"gpu:gpu_unhealthy:max":              {metric.GPUInfo.Name, metric.GPUHealthy.Name},
 	"pod:gpu_busy_ratio:avg":             {metric.GPUBusyRatio.Name, metric.GPUInstanceBusyRatio.Name},
 	"pod:llm_first_token_seconds:p95_5m": {metric.VLLMFirstToken.Name, metric.SGLangFirstToken.Name, metric.TRTLLMFirstToken.Name},
 }
 
-// Where a family is gone, so is what is made of it: nothing becomes 0. A slice that
-// is known goes on being shown where who holds it is not: as unknown, which is why
-// TestSlicesOfNobody looks at it.
+// Without a family its rules have no series: nothing becomes 0. A slice of unknown
+// allocation is still shown, as unknown, which TestSlicesWithoutAttribution covers.
 func TestNothingIsMadeOfNothing(t *testing.T) {
 	for _, s := range states.All() {
 		for _, r := range rules.All() {
@@ -229,7 +210,7 @@ func TestNothingIsMadeOfNothing(t *testing.T) {
 					without = without.Without(metric.GPUInfo.Name).Without(metric.GPUInstanceInfo.Name)
 				}
 				if v := evaluate(t, without.Storage(true), r, s.End()); len(v) > 0 {
-					t.Errorf("%s in %s: without %s it still says %v", r.Record, s.Name, family, v)
+					t.Errorf("%s in %s: without %s it still has %v", r.Record, s.Name, family, v)
 				}
 			}
 		}

@@ -12,32 +12,32 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// SliceStanding is the record of how every memory slice stands, of the cards in MIG
-// mode; SliceLabel is the slice's number there, and CardLabel the card's name.
+// SliceStanding is the rule of every memory slice's standing, of the GPUs in MIG mode;
+// SliceLabel is the slice's number, and GPULabel the GPU's name.
 const (
 	SliceStanding = "slice:gpu_instance_info:standing"
 	SliceLabel    = "slice"
-	CardLabel     = "card"
+	GPULabel      = "device"
 )
 
-// A slice's value is the compute slices of its instance's profile, plus ten times
-// how it stands; 0 is a slice in no instance. A number, since PromQL has nothing
-// else to hand to Grafana for a cell.
+// A slice's value is the compute slices of its instance's profile, plus ten times its
+// standing; 0 is a slice in no instance. It is a number, since a cell in Grafana has
+// only a number from PromQL.
 const (
-	SliceFree    = 0
-	SliceHeld    = 10
-	SliceIdle    = 20
-	SliceUnknown = 30
+	SliceFree      = 0
+	SliceAllocated = 10
+	SliceIdle      = 20
+	SliceUnknown   = 30
 )
 
-// idleAfter is when a slice counts as held without being used, and mapAge how old
-// the exporter's map of holders may be.
+// idleAfter is the idle time from which an allocated slice counts as unused, and mapAge
+// the age from which attribution is stale.
 const (
 	idleAfter = "600"
 	mapAge    = "120"
 )
 
-// layouts is how cards are cut.
+// layouts has the GPUs' MIG layouts.
 func layouts() []Rule {
 	return []Rule{{
 		Record: "node:gpu_instance_info:count",
@@ -45,16 +45,16 @@ func layouts() []Rule {
 		Help:   "MIG instances of a node, by profile.", Labels: []string{metric.LabelNode, metric.LabelProfile},
 	}, {
 		Record: SliceStanding, Expr: sliceMap(),
-		Help:   "A memory slice of a card in MIG mode: the compute slices of its instance's profile, plus 10 where it is held, 20 where it is held idle, 30 where nobody knows; 0 in no instance.",
-		Labels: []string{metric.LabelNode, metric.LabelGPU, CardLabel, SliceLabel},
+		Help:   "A memory slice of a GPU in MIG mode: the compute slices of its instance's profile, plus 10 where it is allocated, 20 where it is allocated idle, 30 where it is unknown; 0 in no instance.",
+		Labels: []string{metric.LabelNode, metric.LabelGPU, GPULabel, SliceLabel},
 	}}
 }
 
-// card and thing tell cards, and what can be held, apart. A new driver changes other
-// labels of a card and must not make two of it.
+// gpu and thing are the labels that identify GPUs, and what can be allocated. A new
+// driver changes other labels of a GPU, which must not split it in two.
 var (
-	card  = []string{labelCluster, metric.LabelNode, metric.LabelGPU}
-	thing = append(append([]string{}, card...), metric.LabelGPUInstanceID)
+	device = []string{labelCluster, metric.LabelNode, metric.LabelGPU}
+	thing  = append(append([]string{}, device...), metric.LabelGPUInstanceID)
 )
 
 // shape is a profile's size, which is what decides which slices an instance covers.
@@ -86,17 +86,17 @@ func ComputeSizes() []int {
 	return slices.Sorted(maps.Keys(sizes))
 }
 
-// sliceMap is the value of every memory slice of the cards in MIG mode.
+// sliceMap is the value of every memory slice of the GPUs in MIG mode.
 func sliceMap() string {
-	cut, uncut := []string{}, []string{}
+	repartition, uncut := []string{}, []string{}
 	for k := range memorySlices() {
 		number := strconv.Itoa(k)
-		cut = append(cut, label(covering(k), number))
-		uncut = append(uncut, label("group by ("+join(card)+") ("+metric.GPUInfo.Name+"{mig=\"true\","+having(k)+"}) * 0", number))
+		repartition = append(repartition, label(covering(k), number))
+		uncut = append(uncut, label("group by ("+join(device)+") ("+metric.GPUInfo.Name+"{mig=\"true\","+having(k)+"}) * 0", number))
 	}
-	by := append(append([]string{}, card...), SliceLabel)
-	value := "max by (" + join(by) + ") ((" + strings.Join(cut, " or ") + ") + on (" + join(thing) + ") group_left () " + standing() + ")"
-	return `label_join(` + value + " or " + strings.Join(uncut, " or ") + `, "` + CardLabel + `", " / ", "node", "gpu")`
+	by := append(append([]string{}, device...), SliceLabel)
+	value := "max by (" + join(by) + ") ((" + strings.Join(repartition, " or ") + ") + on (" + join(thing) + ") group_left () " + standing() + ")"
+	return `label_join(` + value + " or " + strings.Join(uncut, " or ") + `, "` + GPULabel + `", " / ", "node", "gpu")`
 }
 
 func label(expr, number string) string {
@@ -125,7 +125,7 @@ func covering(k int) string {
 	return strings.Join(all, " or ")
 }
 
-// like is how a label is compared with some of several values: of one it is text.
+// like matches a label against values; a single value is text.
 func like(values []string) string {
 	if len(values) == 1 {
 		return "="
@@ -133,17 +133,16 @@ func like(values []string) string {
 	return "=~"
 }
 
-// standing is what is added for how an instance stands. Who holds it is known only
-// where the exporter's map of holders is fresh: otherwise nobody has said that it is
-// free.
+// standing is the addend for an instance's standing. Its allocation is known only where
+// attribution is fresh: otherwise it is unknown, not free.
 func standing() string {
 	by := "group by (" + join(thing) + ") "
 	idle := by + "(" + metric.GPUIdleSeconds.Name + " > " + idleAfter + ")"
-	held := by + "(" + metric.GPUHeld.Name + ")"
+	allocated := by + "(" + metric.GPUHeld.Name + ")"
 	there := by + "(" + metric.GPUInstanceInfo.Name + ")"
 	fresh := "group by (cluster, node) (" + metric.GPUAttributionAgeSeconds.Name + " < " + mapAge + ")"
 	return fmt.Sprintf("(%s * %d or %s * %d or (%s and on (cluster, node) %s) * %d or %s * %d)",
-		idle, SliceIdle, held, SliceHeld, there, fresh, SliceFree, there, SliceUnknown)
+		idle, SliceIdle, allocated, SliceAllocated, there, fresh, SliceFree, there, SliceUnknown)
 }
 
 // memorySlices is the most that a product has.
@@ -156,7 +155,7 @@ func memorySlices() int {
 	return most
 }
 
-// usual is how many memory slices a product has that is not named otherwise.
+// usual is the number of memory slices of a product by default.
 const usual = 8
 
 // having matches the products, by the driver's names, that have a slice k.
@@ -178,7 +177,7 @@ func having(k int) string {
 	return fmt.Sprintf("model!~%q", strings.Join(list, "|"))
 }
 
-// driverName matches what the driver calls a product that we call "A30-24GB".
+// driverName matches the driver's name of a product that we call "A30-24GB".
 func driverName(model string) string {
 	words := strings.Split(model, "-")
 	if last := words[len(words)-1]; strings.HasSuffix(last, "GB") {

@@ -9,16 +9,19 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// Without the map of holders no slice is free: those that nobody is known to hold are
-// unknown.
-func TestSlicesOfNobody(t *testing.T) {
+// Without attribution no slice is free: those without a pod are unknown.
+func TestSlicesWithoutAttribution(t *testing.T) {
 	s, ok := states.Find(states.MIG)
 	if !ok {
 		t.Fatal("there is no such state")
 	}
+	standing, ok := rules.Find(rules.SliceStanding)
+	if !ok {
+		t.Fatal("there is no such rule")
+	}
 	kinds := func(s states.State) map[float64]int {
 		n := map[float64]int{}
-		for _, one := range evaluate(t, s.Storage(false), find(t, rules.SliceStanding), s.End()) {
+		for _, one := range evaluate(t, s.Storage(false), standing, s.End()) {
 			if one.F > 0 {
 				n[10*math.Floor(one.F/10)]++
 			}
@@ -26,7 +29,7 @@ func TestSlicesOfNobody(t *testing.T) {
 		return n
 	}
 	whole := kinds(s)
-	if whole[rules.SliceFree] == 0 || whole[rules.SliceHeld] == 0 || whole[rules.SliceIdle] == 0 || whole[rules.SliceUnknown] > 0 {
+	if whole[rules.SliceFree] == 0 || whole[rules.SliceAllocated] == 0 || whole[rules.SliceIdle] == 0 || whole[rules.SliceUnknown] > 0 {
 		t.Errorf("slices by standing: %v", whole)
 	}
 	if n := kinds(s.Without(metric.GPUAttributionAgeSeconds.Name)); n[rules.SliceFree] > 0 || n[rules.SliceUnknown] != whole[rules.SliceFree] {

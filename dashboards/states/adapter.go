@@ -3,7 +3,6 @@ package states
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -23,10 +22,10 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 )
 
-// server is the adapter below its API server: configuration, cache and provider.
-// Its Prometheus is a double: the query engine over what was recorded so far, which
-// answers each rule once for each scrape. The adapter's own clock is the real one,
-// so of its series those of ages and durations are shorter than in a cluster.
+// server is the adapter below its API server: configuration, cache and provider. Its
+// Prometheus is a fake: the query engine over the recording so far, which answers each
+// rule once per scrape. The adapter's own clock is the real one, so of its series those
+// of ages and durations are shorter than in a cluster.
 type server struct {
 	registry *prometheus.Registry
 	cache    *cache.Cache
@@ -36,7 +35,7 @@ type server struct {
 	stop     func()
 }
 
-// gate lets queries through when the recorder says so.
+// gate lets queries through at the recorder's signal.
 type gate struct {
 	arrive, open chan struct{}
 	storage      view
@@ -47,7 +46,7 @@ type gate struct {
 func (g *gate) Query(ctx context.Context, query string, _ time.Time) (prom.Vector, error) {
 	for _, step := range []chan struct{}{g.arrive, g.open} {
 		select {
-		case step <- struct{}{}: // whoever receives is the recorder
+		case step <- struct{}{}: // received by the recorder
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -59,13 +58,13 @@ func (g *gate) Query(ctx context.Context, query string, _ time.Time) (prom.Vecto
 	return memstore.Samples(found, g.at), nil
 }
 
-// engine is Prometheus' own, for whoever asks.
+// engine is Prometheus' own.
 var engine = memstore.NewEngine(nil)
 
-// newServer starts the adapter with a configuration that names no rules of its own.
+// newServer starts the adapter with the default rules.
 func newServer(recorded *set, pods provider.Pods) (*server, error) {
 	s := &server{registry: prometheus.NewRegistry(), gate: &gate{arrive: make(chan struct{}), open: make(chan struct{}), storage: view{set: recorded}}}
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	log := slog.New(slog.DiscardHandler)
 	setup, err := s.setup(log)
 	if err != nil {
 		return nil, err
@@ -73,7 +72,7 @@ func newServer(recorded *set, pods provider.Pods) (*server, error) {
 	s.rules = len(setup.Rules)
 	setup.Options = cache.Options{Interval: time.Millisecond, IdleAfter: time.Hour, FirstWait: time.Minute, Concurrency: s.rules}
 	setup.Backends = []cache.Backend{{Name: cache.DefaultBackend, Querier: s.gate}}
-	if s.cache, err = cache.NewOf(setup, s.registry, log); err != nil {
+	if s.cache, err = cache.New(setup, s.registry, log); err != nil {
 		return nil, err
 	}
 	if s.provider, err = provider.New(s.cache, pods, nil, nil, s.registry); err != nil {
@@ -111,22 +110,22 @@ func (s *server) setup(log *slog.Logger) (cache.Setup, error) {
 	return configuration.Setup(), nil
 }
 
-// gathered waits until every rule has a query at the gate: the answers before it
-// have then been taken in.
+// gathered waits until every rule has a query at the gate: the answers before it have
+// then been stored.
 func (s *server) gathered() error {
 	late := time.After(time.Minute)
 	for range s.rules {
 		select {
 		case <-s.gate.arrive:
 		case <-late:
-			return fmt.Errorf("the adapter does not ask all its %d rules", s.rules)
+			return fmt.Errorf("the adapter does not query all its %d rules", s.rules)
 		}
 	}
 	return nil
 }
 
-// turn lets every rule ask once, as of a moment, and then an HPA ask the adapter.
-func (s *server) turn(at time.Time) error {
+// step lets every rule query once, as of a time, and then an HPA query the adapter.
+func (s *server) step(at time.Time) error {
 	s.gate.at = at
 	for range s.rules {
 		<-s.gate.open
@@ -135,7 +134,7 @@ func (s *server) turn(at time.Time) error {
 		return err
 	}
 	for _, name := range []string{"queue_depth", "gpu_busy"} {
-		// That there is no answer is one, and counted as such.
+		// A missing answer is counted, too.
 		_, _ = s.provider.GetExternalMetric(context.Background(), "chat", labels.Everything(), cma.ExternalMetricInfo{Metric: name})
 	}
 	return nil

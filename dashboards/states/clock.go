@@ -8,9 +8,9 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// measured are the families in which a program measures this machine's clock, and
-// the seconds that stand in for what it measured: the double of a clock. Series and
-// counts stay the program's own. TestRecordedAgainItIsTheSame finds what is missing.
+// measured are the families of durations by this machine's clock, and the seconds that
+// replace them: a fake clock. Series and counts stay the program's own.
+// TestRecordedAgainItIsTheSame finds what is missing.
 var measured = map[string]float64{
 	metric.ExporterReadSeconds.Name:   0.004,
 	metric.ExporterScrapeSeconds.Name: 0.0007,
@@ -24,8 +24,8 @@ var moments = map[string]bool{
 	metric.AdapterReloadTime.Name:         true,
 }
 
-// steadied replaces what was measured by what stands in for it. A value of 0 stays:
-// it says that nothing was measured. It changes the families it is given.
+// steadied replaces measured durations by their fakes. A value of 0 stays: nothing was
+// measured. It changes its argument.
 func steadied(families []*dto.MetricFamily) []*dto.MetricFamily {
 	for _, f := range families {
 		seconds, isMeasured := measured[f.GetName()]
@@ -47,7 +47,7 @@ func steadied(families []*dto.MetricFamily) []*dto.MetricFamily {
 	return families
 }
 
-// took makes a histogram one of so many observations, each of so many seconds.
+// took sets a histogram to so many observations, each of so many seconds.
 func took(h *dto.Histogram, observations uint64, seconds float64) {
 	h.SampleCount, h.SampleSum = new(observations), new(seconds*float64(observations))
 	for _, b := range h.GetBucket() {

@@ -24,28 +24,28 @@ import (
 // begin is the time of the first scrape.
 var begin = scenario.Epoch
 
-// cluster is a simulated world with the real loop and planner over it. It is the
-// double of the API server, of Prometheus as the loop reads it, and of the
-// actuators: plan/sim carries out what is decided, with delays.
+// cluster is a simulated cluster with the real loop and planner over it. It fakes the
+// API server, Prometheus as the loop reads it, and the actuators: plan/sim executes
+// decisions, with delays.
 type cluster struct {
 	world    *scenario.World
 	registry *prometheus.Registry
 
-	xids   map[string][]int // by card, not yet reported
-	hot    map[string]bool  // by card
-	ecc    map[string]ecc   // by card
-	silent bool             // no exporter answers
-	heard  time.Time        // when they last did
-	hpas   map[string]observe.HPA
-	err    error // of a round or the simulated world
+	xids       map[string][]int // by GPU, not yet reported
+	hot        map[string]bool  // by GPU
+	ecc        map[string]ecc   // by GPU
+	down       bool             // no exporter answers
+	lastAnswer time.Time        // when they last did
+	hpas       map[string]observe.HPA
+	err        error // of a reconcile or the simulated world
 
-	wake, ended, idle chan struct{} // unbuffered: who sends knows that it was heard
+	wake, ended, idle chan struct{} // unbuffered: a send is received
 	stop              func()
 }
 
-// ecc is what a card counts of errors in its memory. A row is replaced for each
+// ecc is what a GPU counts of errors in its memory. A row is replaced for each
 // double one, and for some of the single ones.
-type ecc struct{ single, double int }
+type ecc struct{ single, fake int }
 
 func newCluster() *cluster {
 	c := &cluster{world: scenario.NewWorld(), registry: prometheus.NewRegistry(),
@@ -53,8 +53,8 @@ func newCluster() *cluster {
 	return c
 }
 
-// start runs the loop, which leads and turns when it is woken; the policy is the
-// story's first chapter's. The first round is over when it returns.
+// start runs the loop, which leads and reconciles when it is woken; the policy is of the
+// story's first chapter. The first reconcile has ended when it returns.
 func (c *cluster) start() error {
 	l := loop.New(loop.Options{
 		Observer: c, Actor: c, Store: c, Publisher: c, Policy: c.world.Policy, Metrics: loop.NewMetrics(c.registry),
@@ -71,47 +71,47 @@ func (c *cluster) start() error {
 	return c.await()
 }
 
-// failures ends a recording in which the loop had anything to warn of.
+// failures ends a recording in which the loop logged a warning.
 type failures struct{ c *cluster }
 
 func (f *failures) Write(line []byte) (int, error) {
 	if f.c.err == nil {
-		f.c.err = fmt.Errorf("the loop says: %s", line)
+		f.c.err = fmt.Errorf("the loop logged: %s", line)
 	}
 	return len(line), nil
 }
 
-// await waits for a round to end, what it counts after publishing included: the loop
-// then listens again. One takes milliseconds; a minute is a bug.
+// await waits for a reconcile to end, including what it counts after publishing. It
+// takes milliseconds; a minute is a bug.
 func (c *cluster) await() error {
 	late := time.After(time.Minute)
 	select {
 	case <-c.ended:
 	case <-late:
-		return fmt.Errorf("a round has not ended after a minute")
+		return fmt.Errorf("a reconcile has not ended after a minute")
 	}
 	select {
 	case c.idle <- struct{}{}:
 		return c.err
 	case <-late:
-		return fmt.Errorf("a round was published and has not ended after a minute")
+		return fmt.Errorf("a reconcile was published and has not ended after a minute")
 	}
 }
 
-// Publish implements loop.Publisher: it tells that a round is almost over.
-func (c *cluster) Publish(context.Context, loop.Round) { c.ended <- struct{}{} }
+// Publish implements loop.Publisher: it signals that a reconcile is almost over.
+func (c *cluster) Publish(context.Context, loop.Reconcile) { c.ended <- struct{}{} }
 
 // Observe implements loop.Observer.
 func (c *cluster) Observe(_ context.Context, now time.Time) (observe.Observation, error) {
 	s := c.world.Sim.Snapshot()
-	s.Memory = plan.Memory{}
-	if !c.silent {
-		c.heard = now
+	s.State = plan.State{}
+	if !c.down {
+		c.lastAnswer = now
 	}
-	age := now.Sub(c.heard)
+	age := now.Sub(c.lastAnswer)
 	for i := range s.Nodes {
-		for k := range s.Nodes[i].Cards {
-			c.measure(&s.Nodes[i].Cards[k], now, age)
+		for k := range s.Nodes[i].GPUs {
+			c.measure(&s.Nodes[i].GPUs[k], now, age)
 		}
 	}
 	seen := observe.Observation{Snapshot: s, ReadingsAge: age}
@@ -121,26 +121,26 @@ func (c *cluster) Observe(_ context.Context, now time.Time) (observe.Observation
 	return seen, nil
 }
 
-// maxAge is the Observer's default: what is older is unknown.
+// maxAge is the Observer's default: older values are unknown.
 const maxAge = 30 * time.Second
 
-// measure puts into a card what Prometheus would say of it.
-func (c *cluster) measure(card *plan.Card, now time.Time, age time.Duration) {
+// measure sets a GPU's use as Prometheus would return it.
+func (c *cluster) measure(dev *plan.GPU, now time.Time, age time.Duration) {
 	if age > maxAge {
-		card.HoldersKnown, card.Busy = false, sample.Unknown()
-		for i := range card.Instances {
-			card.Instances[i].Busy = sample.Unknown()
+		dev.AllocationKnown, dev.Busy = false, sample.Unknown()
+		for i := range dev.Instances {
+			dev.Instances[i].Busy = sample.Unknown()
 		}
 		return
 	}
-	card.Busy = sample.Known(busiest(card.Holders, now), age)
-	for i := range card.Instances {
-		card.Instances[i].Busy = sample.Known(busyOf(card.Instances[i].Holder, now), age)
+	dev.Busy = sample.Known(busiest(dev.AllocatedTo, now), age)
+	for i := range dev.Instances {
+		dev.Instances[i].Busy = sample.Known(busyOf(dev.Instances[i].AllocatedTo, now), age)
 	}
 }
 
-// busyOf is the share of time that a pod computes: each has its own level, which
-// swings a little. Pods called idle do not compute, and nobody computes nothing.
+// busyOf is the share of time that a pod computes: each has its own level, which varies
+// a little. Pods named idle do not compute; without a pod it is 0.
 func busyOf(holder string, now time.Time) float64 {
 	if holder == "" || strings.Contains(holder, "idle") {
 		return 0
@@ -152,9 +152,9 @@ func busyOf(holder string, now time.Time) float64 {
 	return math.Round(1000*(level+0.1*math.Sin(phase+now.Sub(begin).Seconds()/240))) / 1000
 }
 
-func busiest(holders []string, now time.Time) float64 {
+func busiest(allocatedTo []string, now time.Time) float64 {
 	most := 0.0
-	for _, h := range holders {
+	for _, h := range allocatedTo {
 		most = max(most, busyOf(h, now))
 	}
 	return most
@@ -176,13 +176,13 @@ func (c *cluster) Apply(_ context.Context, s plan.Snapshot, p plan.Plan) []act.R
 func (c *cluster) Resume(context.Context, time.Time) error { return nil }
 
 // Load implements loop.Store.
-func (c *cluster) Load(context.Context) (plan.Memory, error) { return plan.Memory{}, nil }
+func (c *cluster) Load(context.Context) (plan.State, error) { return plan.State{}, nil }
 
 // Save implements loop.Store.
-func (c *cluster) Save(context.Context, plan.Snapshot, plan.Memory) error { return nil }
+func (c *cluster) Save(context.Context, plan.Snapshot, plan.State) error { return nil }
 
-// turn lets time pass and the loop turn once.
-func (c *cluster) turn(d time.Duration) error {
+// step lets time pass and the loop reconcile once.
+func (c *cluster) step(d time.Duration) error {
 	c.world.Sim.Advance(d)
 	c.wake <- struct{}{}
 	return c.await()

@@ -21,15 +21,15 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// machine is a node's exporter: its compiler over its replay source. The cards are
-// a double, written as a recording, and so is the kubelet's answer.
+// machine is a node's exporter: its compiler over its replay source. The GPUs are
+// a fake, written as a recording, and so is the kubelet's answer.
 type machine struct {
 	compiler *collect.Compiler
-	cards    map[string]*cardState // by name, "n1/0"
+	gpus     map[string]*gpuState // by name, "n1/0"
 }
 
-// cardState is what a card remembers.
-type cardState struct {
+// gpuState is the state of a GPU.
+type gpuState struct {
 	log    *collect.EventLog
 	millij float64
 }
@@ -37,7 +37,7 @@ type cardState struct {
 // interval of the exporter's readings; one is made for each scrape.
 const interval = Every
 
-// eccCounters are what docs/dashboards.md tells people to add to the default ones.
+// eccCounters are those that docs/dashboards.md adds to the default ones.
 const eccCounters = `DCGM_FI_DEV_ECC_SBE_VOL_TOTAL, counter, Single-bit errors since the driver was loaded.
 DCGM_FI_DEV_ECC_DBE_VOL_TOTAL, counter, Double-bit errors since the driver was loaded.
 `
@@ -53,7 +53,7 @@ func newMachine(node string) (*machine, error) {
 	}
 	fields = append(fields, more.Fields...)
 	return &machine{
-		cards: map[string]*cardState{},
+		gpus: map[string]*gpuState{},
 		compiler: collect.NewCompiler(collect.Options{Node: node, Interval: interval, Compat: collect.CompatOptions{
 			Mode: collect.CompatExact, Hostname: node, Counters: fields,
 		}}),
@@ -63,17 +63,17 @@ func newMachine(node string) (*machine, error) {
 // expose is the exporter's page of a node at a time.
 func (m *machine) expose(c *cluster, n *plan.Node, now time.Time) ([]*dto.MetricFamily, error) {
 	var text strings.Builder
-	for i := range n.Cards {
-		m.record(&text, c, n, &n.Cards[i], now)
+	for i := range n.GPUs {
+		m.record(&text, c, n, &n.GPUs[i], now)
 	}
-	if len(n.Cards) == 0 {
+	if len(n.GPUs) == 0 {
 		return []*dto.MetricFamily{}, nil
 	}
 	recording, err := replay.Parse(n.Name, strings.NewReader(text.String()))
 	if err != nil {
 		return nil, err
 	}
-	source := replay.NewSource(recording, replay.Options{Now: func() time.Time { return now }, Hold: true})
+	source := replay.NewSource(recording, replay.Options{Now: func() time.Time { return now }})
 	reading, err := source.Read()
 	if err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func (m *machine) expose(c *cluster, n *plan.Node, now time.Time) ([]*dto.Metric
 	}
 	attribution, unresolved := pods.Resolve(reading.Entities, claims(n))
 	if len(unresolved) > 0 {
-		return nil, fmt.Errorf("node %s: containers hold devices that are not there: %q", n.Name, unresolved)
+		return nil, fmt.Errorf("node %s: containers have unknown devices: %q", n.Name, unresolved)
 	}
 	attribution.Taken = now
 	page, _ := m.compiler.Compile(reading, attribution).Append(nil, now, false)
@@ -103,18 +103,18 @@ func parse(page []byte) ([]*dto.MetricFamily, error) {
 	return slices.SortedFunc(maps.Values(families), func(a, b *dto.MetricFamily) int { return cmp.Compare(a.GetName(), b.GetName()) }), nil
 }
 
-func (m *machine) card(name string) *cardState {
-	s := m.cards[name]
+func (m *machine) dev(name string) *gpuState {
+	s := m.gpus[name]
 	if s == nil {
-		s = &cardState{log: collect.NewEventLog(5 * time.Minute)}
-		m.cards[name] = s
+		s = &gpuState{log: collect.NewEventLog(5 * time.Minute)}
+		m.gpus[name] = s
 	}
 	return s
 }
 
-// events hands over the XIDs that the story has for a card.
+// events returns the story's XIDs of a GPU.
 func (m *machine) events(c *cluster, name string, now time.Time) *collect.Events {
-	s := m.card(name)
+	s := m.dev(name)
 	for i, code := range c.xids[name] {
 		s.log.AddXID(collect.Event{Time: now.Add(time.Duration(i-len(c.xids[name])) * time.Millisecond), Code: int64(code)})
 	}
@@ -122,52 +122,52 @@ func (m *machine) events(c *cluster, name string, now time.Time) *collect.Events
 	return s.log.Snapshot(now)
 }
 
-// product is what the driver calls a model of ours.
+// product is the driver's name of a model.
 var product = map[string]string{"H100-80GB": "NVIDIA H100 80GB HBM3", "L40S": "NVIDIA L40S", "A30-24GB": "NVIDIA A30"}
 
-// record writes a card as a recording does: figures that go with how busy it is.
-func (m *machine) record(b *strings.Builder, c *cluster, n *plan.Node, card *plan.Card, now time.Time) {
-	name := fmt.Sprintf("%s/%d", n.Name, card.Index)
-	memory := cmp.Or(card.Model.MemoryMiB, 81559)
-	fmt.Fprintf(b, "card %d uuid=%s model=%q bus=00000000:%02X:00.0 driver=580.65.06 mig=%v", card.Index, uuid(n, card), product[card.Model.Name], 16*card.Index+7, card.MIG)
-	table, cut := mig.ForModel(card.Model.Name)
-	if cut {
+// record writes a GPU's part of a recording, by how busy it is.
+func (m *machine) record(b *strings.Builder, c *cluster, n *plan.Node, dev *plan.GPU, now time.Time) {
+	name := fmt.Sprintf("%s/%d", n.Name, dev.Index)
+	memory := cmp.Or(dev.Model.MemoryMiB, 81559)
+	fmt.Fprintf(b, "GPU %d uuid=%s model=%q bus=00000000:%02X:00.0 driver=580.65.06 mig=%v", dev.Index, uuid(n, dev), product[dev.Model.Name], 16*dev.Index+7, dev.MIG)
+	table, repartition := mig.ForModel(dev.Model.Name)
+	if repartition {
 		fmt.Fprintf(b, " slices=%d", table.ComputeSlices())
 	}
 	b.WriteByte('\n')
-	busy := busiest(card.Holders, now)
-	for i := range card.Instances {
-		busy += busyOf(card.Instances[i].Holder, now) * float64(card.Instances[i].Profile.Compute) / float64(table.ComputeSlices())
+	busy := busiest(dev.AllocatedTo, now)
+	for i := range dev.Instances {
+		busy += busyOf(dev.Instances[i].AllocatedTo, now) * float64(dev.Instances[i].Profile.Compute) / float64(table.ComputeSlices())
 	}
 	watts, warm := 70+560*busy, 34+38*busy
 	slowed := 0
 	if c.hot[name] {
 		warm, slowed = 91, 0x40
 	}
-	s := m.card(name)
+	s := m.dev(name)
 	s.millij += watts * 1000 * interval.Seconds()
 	fmt.Fprintf(b, "%d DCGM_FI_DEV_POWER_USAGE=%.1f DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION=%.0f DCGM_FI_DEV_GPU_TEMP=%.0f DCGM_FI_DEV_MEMORY_TEMP=%.0f"+
 		" DCGM_FI_DEV_SM_CLOCK=%d DCGM_FI_DEV_MEM_CLOCK=2619 DCGM_FI_DEV_XID_ERRORS=0 112=%d DCGM_FI_DEV_PCIE_REPLAY_COUNTER=0"+
 		" DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS=%d DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS=%d DCGM_FI_DEV_ROW_REMAP_FAILURE=0"+
 		" DCGM_FI_DEV_ECC_SBE_VOL_TOTAL=%d DCGM_FI_DEV_ECC_DBE_VOL_TOTAL=%d\n",
-		card.Index, watts, s.millij, warm, warm+6, 1980-slowed*10, slowed, c.ecc[name].double, c.ecc[name].single/8, c.ecc[name].single, c.ecc[name].double)
-	if !card.MIG {
+		dev.Index, watts, s.millij, warm, warm+6, 1980-slowed*10, slowed, c.ecc[name].fake, c.ecc[name].single/8, c.ecc[name].single, c.ecc[name].fake)
+	if !dev.MIG {
 		used := 0.0
-		if len(card.Holders) > 0 {
+		if len(dev.AllocatedTo) > 0 {
 			used = 0.3 + 0.6*busy
 		}
-		fmt.Fprintf(b, "%d DCGM_FI_DEV_GPU_UTIL=%.0f DCGM_FI_DEV_FB_TOTAL=%d %s\n", card.Index, 100*busy, memory, figures(busy, used, memory))
+		fmt.Fprintf(b, "%d DCGM_FI_DEV_GPU_UTIL=%.0f DCGM_FI_DEV_FB_TOTAL=%d %s\n", dev.Index, 100*busy, memory, figures(busy, used, memory))
 		return
 	}
-	for i := range card.Instances {
-		in := &card.Instances[i]
+	for i := range dev.Instances {
+		in := &dev.Instances[i]
 		size := memory * in.Profile.Memory / table.MemorySlices()
 		used := 0.0
-		if in.Holder != "" {
-			used = 0.25 + 0.5*busyOf(in.Holder, now)
+		if in.AllocatedTo != "" {
+			used = 0.25 + 0.5*busyOf(in.AllocatedTo, now)
 		}
-		fmt.Fprintf(b, "instance %d/%d profile=%s start=%d size=%d compute=%d uuid=%s\n%d/%d %s\n", card.Index, in.Start+1, table.Name(in.Profile),
-			in.Start, in.Profile.Memory, in.Profile.Compute, instanceUUID(n, card, in), card.Index, in.Start+1, figures(busyOf(in.Holder, now), used, size))
+		fmt.Fprintf(b, "instance %d/%d profile=%s start=%d size=%d compute=%d uuid=%s\n%d/%d %s\n", dev.Index, in.Start+1, table.Name(in.Profile),
+			in.Start, in.Profile.Memory, in.Profile.Compute, instanceUUID(n, dev, in), dev.Index, in.Start+1, figures(busyOf(in.AllocatedTo, now), used, size))
 	}
 }
 
@@ -176,34 +176,34 @@ func figures(busy, used float64, memory int) string {
 		busy, 0.6*busy, 0.4*busy, used*float64(memory), (1-used)*float64(memory))
 }
 
-func uuid(n *plan.Node, card *plan.Card) string {
-	return fmt.Sprintf("GPU-%s-%d", n.Name, card.Index)
+func uuid(n *plan.Node, dev *plan.GPU) string {
+	return fmt.Sprintf("GPU-%s-%d", n.Name, dev.Index)
 }
 
-func instanceUUID(n *plan.Node, card *plan.Card, in *plan.Instance) string {
-	return fmt.Sprintf("MIG-%s-%d-%d-%d", n.Name, card.Index, in.Start, in.Profile.Memory)
+func instanceUUID(n *plan.Node, dev *plan.GPU, in *plan.Instance) string {
+	return fmt.Sprintf("MIG-%s-%d-%d-%d", n.Name, dev.Index, in.Start, in.Profile.Memory)
 }
 
-// claims is what the kubelet would say: who was given which device.
+// claims are the kubelet's allocations of devices.
 func claims(n *plan.Node) []pods.Claim {
 	var out []pods.Claim
 	give := func(holder, device string) {
 		namespace, pod, ok := strings.Cut(holder, "/")
 		if ok {
-			out = append(out, pods.Claim{DeviceID: device, Holder: collect.Holder{Namespace: namespace, Pod: pod, Container: "main"}})
+			out = append(out, pods.Claim{DeviceID: device, Allocation: collect.Allocation{Namespace: namespace, Pod: pod, Container: "main"}})
 		}
 	}
-	for i := range n.Cards {
-		card := &n.Cards[i]
-		for k, holder := range card.Holders {
-			device := uuid(n, card)
-			if len(card.Holders) > 1 {
+	for i := range n.GPUs {
+		dev := &n.GPUs[i]
+		for k, holder := range dev.AllocatedTo {
+			device := uuid(n, dev)
+			if len(dev.AllocatedTo) > 1 {
 				device += fmt.Sprintf("::%d", k)
 			}
 			give(holder, device)
 		}
-		for k := range card.Instances {
-			give(card.Instances[k].Holder, instanceUUID(n, card, &card.Instances[k]))
+		for k := range dev.Instances {
+			give(dev.Instances[k].AllocatedTo, instanceUUID(n, dev, &dev.Instances[k]))
 		}
 	}
 	return out

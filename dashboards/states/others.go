@@ -15,8 +15,8 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// scrapeServers scrapes the model servers: doubles of vLLM in the pods named so,
-// whose load follows how busy their cards are.
+// scrapeServers scrapes the model servers: fakes of vLLM in the pods named so, whose
+// load follows their GPUs' busy ratio.
 func (r *recorder) scrapeServers(at time.Time, pods []plan.Pod) error {
 	there := map[string]bool{}
 	for i := range pods {
@@ -48,7 +48,7 @@ func (r *recorder) scrapeServers(at time.Time, pods []plan.Pod) error {
 	return nil
 }
 
-// modelServer is what a double of vLLM has counted.
+// modelServer has the counters of a fake vLLM.
 type modelServer struct {
 	busy     float64 // share of the time since the last scrape
 	tokens   float64
@@ -56,7 +56,7 @@ type modelServer struct {
 	waits    [2]observed // for the first token, in the queue
 }
 
-// observed is a histogram of waits.
+// observed is a histogram of waiting times.
 type observed struct {
 	within [len(waitBounds)]uint64
 	sum    float64
@@ -65,8 +65,7 @@ type observed struct {
 // waitBounds are the buckets' bounds in seconds.
 var waitBounds = [...]float64{0.1, 0.25, 0.5, 1, 2.5, 5}
 
-// serve lets the time of a scrape pass. What was counted is never counted again in
-// another bucket: counters only grow.
+// serve advances by one scrape. Counters only grow.
 func (s *modelServer) serve(busy float64) {
 	s.busy = busy
 	s.tokens += busy * 900 * Every.Seconds()
@@ -77,7 +76,7 @@ func (s *modelServer) serve(busy float64) {
 	}
 }
 
-// add observes waits that are spread exponentially around a mean, in seconds.
+// add observes exponentially distributed waiting times with a mean, in seconds.
 func (o *observed) add(n uint64, mean float64) {
 	for i, bound := range waitBounds {
 		o.within[i] += uint64(math.Round(float64(n) * (1 - math.Exp(-bound/mean))))

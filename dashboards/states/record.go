@@ -11,14 +11,14 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// turnEvery is the simulated time between two rounds of the autoscaler.
-const turnEvery = 5 * time.Second
+// stepEvery is the simulated time between two reconciles of the autoscaler.
+const stepEvery = 5 * time.Second
 
 // adapterEvery is the simulated time between two queries of one of the adapter's
 // rules. They are most of the work of a recording.
 const adapterEvery = 30 * time.Second
 
-// recorder plays a story and scrapes what runs in it.
+// recorder plays a story and scrapes its targets.
 type recorder struct {
 	cluster  *cluster
 	machines map[string]*machine     // by node
@@ -34,7 +34,7 @@ func record(name string, exporter *self) (*recording, error) {
 	if err != nil {
 		return nil, err
 	}
-	told, err := parseStory(string(text))
+	parsed, err := parseStory(string(text))
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func record(name string, exporter *self) (*recording, error) {
 		return nil, err
 	}
 	defer r.adapter.stop()
-	if err := r.cluster.happen(told.chapters[0]); err != nil {
+	if err := r.cluster.happen(parsed.chapters[0]); err != nil {
 		return nil, err
 	}
 	if err := r.cluster.start(); err != nil {
@@ -51,14 +51,14 @@ func record(name string, exporter *self) (*recording, error) {
 	}
 	defer r.cluster.stop()
 	next := 1
-	for after := time.Duration(0); after <= Length; after += turnEvery {
-		for ; next < len(told.chapters) && told.chapters[next].at <= after; next++ {
-			if err := r.cluster.happen(told.chapters[next]); err != nil {
+	for after := time.Duration(0); after <= Length; after += stepEvery {
+		for ; next < len(parsed.chapters) && parsed.chapters[next].at <= after; next++ {
+			if err := r.cluster.happen(parsed.chapters[next]); err != nil {
 				return nil, err
 			}
 		}
-		if after > 0 { // the first round is over
-			if err := r.cluster.turn(turnEvery); err != nil {
+		if after > 0 { // the first reconcile has ended
+			if err := r.cluster.step(stepEvery); err != nil {
 				return nil, err
 			}
 		}
@@ -71,7 +71,7 @@ func record(name string, exporter *self) (*recording, error) {
 	return r.out, nil
 }
 
-// scrapeAll scrapes every target there is.
+// scrapeAll scrapes every target.
 func (r *recorder) scrapeAll(at time.Time) error {
 	if err := r.scrapeExporters(at); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (r *recorder) scrapeAll(at time.Time) error {
 		return err
 	}
 	if at.Sub(begin)%adapterEvery == 0 {
-		if err := r.adapter.turn(at); err != nil {
+		if err := r.adapter.step(at); err != nil {
 			return err
 		}
 	}
@@ -118,9 +118,9 @@ func (r *recorder) scrapeExporters(at time.Time) error {
 	return nil
 }
 
-// page is nil where nobody answers: the story says so, or the node is not ready.
+// page is nil where the target does not answer, by the story or because the node is not ready.
 func (r *recorder) page(n *plan.Node, at time.Time) ([]*dto.MetricFamily, error) {
-	if r.cluster.silent || !n.Ready {
+	if r.cluster.down || !n.Ready {
 		return nil, nil
 	}
 	page, err := r.machines[n.Name].expose(r.cluster, n, at)
@@ -149,8 +149,8 @@ func (r *recorder) scrapeRegistry(at time.Time, program string, registry prometh
 	return nil
 }
 
-// targetLabels are those that a ServiceMonitor gives, and the cluster's name, which
-// most people add where several meet.
+// targetLabels are those of a ServiceMonitor, and the cluster's name, which users with
+// several clusters add.
 func targetLabels(program, node string) labels.Labels {
 	pod, port := "gpuscale-"+program+"-0", "8080"
 	if node != "" {

@@ -18,22 +18,22 @@ import (
 // ruleEvery is the time between two evaluations of a recording rule.
 const ruleEvery = 30 * time.Second
 
-// WithRules returns the state as a Prometheus has it that evaluates our recording
-// rules: their series are there too. Without a family, rules say what they then say.
+// WithRules returns the state with the series of our recording rules. Rules of a missing
+// family are evaluated without it.
 func (s State) WithRules() State {
 	s.ruled = true
 	return s
 }
 
-// ruled keeps what the rules make of a recording, by rule and families left out. A
-// rule is evaluated when somebody first asks for it.
+// ruled caches the rules' series of a recording, by rule and families left out. A rule
+// is evaluated at its first use.
 type ruled struct {
 	mu   sync.Mutex
 	made map[string][]*series
 }
 
 // of returns what a rule records over a part of the recording, nil for no rule's
-// name. Only without a family that it reads can a rule say something else.
+// name. A rule changes only without a family that it reads.
 func (r *ruled) of(record string, over view) []*series {
 	rule, ok := rules.Find(record)
 	if !ok || slices.Contains(over.without, record) {
@@ -52,7 +52,7 @@ func (r *ruled) of(record string, over view) []*series {
 	if !ok {
 		var err error
 		if made, err = evaluated(rule, view{set: over.set, without: over.without}); err != nil {
-			panic(fmt.Sprintf("a rule of ours: %v", err)) // its own tests say so first
+			panic(fmt.Sprintf("a rule of ours: %v", err)) // caught by its own tests first
 		}
 		if r.made == nil {
 			r.made = map[string][]*series{}
@@ -64,12 +64,12 @@ func (r *ruled) of(record string, over view) []*series {
 
 // Reads are the names of the series that a rule reads, sorted.
 func Reads(r rules.Rule) []string {
-	names, _ := eval.Reads(r.Expr) // the rules' own test says where one cannot be read
+	names, _ := eval.Reads(r.Expr) // caught by the rules' own test
 	return names
 }
 
-// evaluated is what a rule records. A series that is not there at the next evaluation
-// is marked as ended, as Prometheus does.
+// evaluated is what a rule records. A series that is missing at the next evaluation gets
+// a staleness marker, as in Prometheus.
 func evaluated(r rules.Rule, over view) ([]*series, error) {
 	q, err := engine.NewRangeQuery(context.Background(), over, nil, r.Expr, begin, begin.Add(Length), ruleEvery)
 	if err != nil {

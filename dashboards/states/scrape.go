@@ -49,9 +49,9 @@ func (r *recording) families() []string {
 	return slices.Compact(out)
 }
 
-// scrape takes in what a target exposed at a time, nil for a target that did not
-// answer. It does what Prometheus' scrape loop does: labels that clash with the
-// target's are renamed or honoured, and what is no longer there is marked stale.
+// scrape stores a target's exposition at a time, nil for a target that did not answer.
+// As in Prometheus' scrape loop, labels that clash with the target's are renamed or
+// honoured, and missing series are marked stale.
 func (r *recording) scrape(at time.Time, name string, sd labels.Labels, exposed []*dto.MetricFamily) {
 	t := r.targets[name]
 	if t == nil {
@@ -127,7 +127,7 @@ func (r *recording) known(t *target, name, le string, of []*dto.LabelPair) *pair
 	return one
 }
 
-// stale marks what was there at the last scrape and is not any more.
+// stale marks series of the last scrape that are missing now.
 func (r *recording) stale(t *target, ms int64, seen map[*pair]bool) {
 	for one := range t.last {
 		if !seen[one] {
@@ -162,8 +162,8 @@ func (r *recording) gone(at time.Time, name string) {
 	}
 }
 
-// honoured are the labels with honor_labels: what is exposed stands, an empty label
-// included, which takes the target's away.
+// honoured are the labels with honor_labels: exposed ones win, an empty label included,
+// which removes the target's.
 func honoured(exposed, target labels.Labels) labels.Labels {
 	b := labels.NewBuilder(exposed)
 	target.Range(func(l labels.Label) {
@@ -174,8 +174,8 @@ func honoured(exposed, target labels.Labels) labels.Labels {
 	return b.Labels()
 }
 
-// renamed are the labels without honor_labels: the target's stand, and what they
-// displace is called exported_.
+// renamed are the labels without honor_labels: the target's win, and what they displace
+// is renamed to exported_.
 func renamed(exposed, target labels.Labels) labels.Labels {
 	b := labels.NewBuilder(exposed)
 	target.Range(func(l labels.Label) {

@@ -19,7 +19,7 @@ func TestLabelsThatClash(t *testing.T) {
 			labels.FromStrings("gpu", "0", "job", "j", "namespace", "chat", "pod", "exporter"),
 			labels.FromStrings("exported_namespace", "chat", "gpu", "0", "job", "j", "namespace", "system", "pod", "exporter"),
 		},
-		{ // an empty label takes the target's away, or is nothing
+		{ // an empty label removes the target's, or is ignored
 			labels.FromStrings("namespace", ""),
 			labels.FromStrings("job", "j", "pod", "exporter"),
 			labels.FromStrings("job", "j", "namespace", "system", "pod", "exporter"),
@@ -34,8 +34,8 @@ func TestLabelsThatClash(t *testing.T) {
 	}
 }
 
-// What is no longer exposed ends at the scrape that misses it; what comes back goes
-// on; a target that is gone ends altogether.
+// A series that is no longer exposed ends at the scrape that misses it; one that returns
+// continues; a removed target ends altogether.
 func TestStaleness(t *testing.T) {
 	r := newRecording()
 	at := begin
@@ -63,53 +63,4 @@ func TestStaleness(t *testing.T) {
 			t.Errorf("%s: %q, want %s", name, got, want)
 		}
 	}
-}
-
-func TestBadStories(t *testing.T) {
-	for text, want := range map[string]string{
-		"at soon":        "line 1: at soon: want a duration",
-		"at 5m\nat 4m":   "line 2: at 4m: want a duration after 5m0s",
-		"at 31m":         "before 30m0s",
-		"gpu x/0":        "at 0s: line 1: gpu",
-		"xid n1/0":       "want a card and a code",
-		"xid n1/0 no":    "invalid syntax",
-		"ecc n1/0 4":     "want a card, single-bit and double-bit errors",
-		"ecc n1/0 4 x":   "invalid syntax",
-		"notice n1":      "there is no such node",
-		"hpa a/b max":    "want KEY=VALUE",
-		"hpa a/b wide=3": "an hpa has no wide",
-		"exporters":      "want words behind exporters",
-	} {
-		told, err := parseStory(text)
-		if err == nil {
-			c := newCluster()
-			for _, ch := range told.chapters {
-				if err = c.happen(ch); err != nil {
-					break
-				}
-			}
-		}
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %s", text, err, want)
-		}
-	}
-}
-
-func FuzzParseStory(f *testing.F) {
-	for _, s := range []string{"at 5m\nxid n/0 79\nhpa a/b min=1", "node n gone", "at 1s\nexporters down\nat 2s\nexporters up"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		told, err := parseStory(text)
-		if err != nil {
-			return
-		}
-		last := time.Duration(-1)
-		for _, ch := range told.chapters {
-			if ch.at <= last && last >= 0 || ch.at >= Length {
-				t.Errorf("chapters at %s and %s", last, ch.at)
-			}
-			last = ch.at
-		}
-	})
 }

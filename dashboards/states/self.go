@@ -16,18 +16,18 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// self is what an exporter says about itself: the page of one that ran for a moment
-// in real time, over a recording of one card. The exporters of a state run in
-// simulated time, below the part that keeps these series. Names, types and labels
-// are the exporter's; how often and how long it read is a double's, since a busy
-// machine reads later and drops what is stale by then.
+// self is an exporter's page about itself: of one that ran for a moment in real time,
+// over a recording of one GPU. The exporters of a state run in simulated time, below the
+// part that keeps these series. Names, types and labels are the exporter's; how often
+// and how long it read is a fake's, since a busy machine reads later and drops what is
+// stale by then.
 type self struct{ page []byte }
 
 // running is how long every exporter had run when a recording begins.
 const running = 10 * time.Minute
 
 func newSelf() (*self, error) {
-	recording, err := replay.Parse("self", strings.NewReader("card 0 uuid=GPU-self model=\"NVIDIA L40S\" driver=580.65.06\n0 DCGM_FI_DEV_GPU_UTIL=40\n"))
+	recording, err := replay.Parse("self", strings.NewReader("GPU 0 uuid=GPU-self model=\"NVIDIA L40S\" driver=580.65.06\n0 DCGM_FI_DEV_GPU_UTIL=40\n"))
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func scraped(n *node.Node) ([]byte, error) {
 	return w.Body.Bytes(), nil
 }
 
-// up reports whether the page says that the source answers.
+// up reports whether the source answers, by the page.
 func (s *self) up() (bool, error) {
 	families, err := parse(s.page)
 	return slices.ContainsFunc(families, func(f *dto.MetricFamily) bool {

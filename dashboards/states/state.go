@@ -3,6 +3,7 @@ package states
 import (
 	"embed"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,9 +19,9 @@ const (
 // Names of the states.
 const (
 	Healthy = "healthy"
-	MIG     = "mig"   // cards in mixed layouts, one of them cut anew
-	XID     = "xid"   // cards fail, a node is replaced
-	Empty   = "empty" // no nodes, and nobody who wants any
+	MIG     = "mig"   // GPUs in mixed layouts, one of them repartitioned
+	XID     = "xid"   // GPUs fail, a node is replaced
+	Empty   = "empty" // no nodes, and no demand
 	Down    = "down"  // as healthy; from the tenth minute on no exporter answers
 )
 
@@ -30,41 +31,37 @@ var stories embed.FS
 // State is half an hour of one cluster.
 type State struct {
 	Name     string
-	recorded *recording
+	recorded func() *recording
 	without  []string
 	ruled    bool
 }
 
-// All returns the five states. The first call records them, which takes some
-// seconds; it panics where a story of ours is wrong.
-func All() []State { return all() }
+// All returns the five states. Each is recorded at the first use of its series, which
+// takes some seconds and panics on an invalid story.
+func All() []State { return slices.Clone(all) }
 
-var all = sync.OnceValue(func() []State {
-	names := []string{Healthy, MIG, XID, Empty, Down}
-	out, errs := make([]State, len(names)), make([]error, len(names))
-	exporter, err := newSelf()
-	if err != nil {
-		panic(fmt.Sprintf("recording the states: %v", err))
-	}
-	var done sync.WaitGroup
-	for i, name := range names {
-		done.Go(func() {
-			out[i].Name = name
-			out[i].recorded, errs[i] = record(name, exporter)
-		})
-	}
-	done.Wait()
-	for i, err := range errs {
-		if err != nil {
-			panic(fmt.Sprintf("recording the state %s: %v", names[i], err))
-		}
+var all = func() []State {
+	var out []State
+	exporter := sync.OnceValues(newSelf)
+	for _, name := range []string{Healthy, MIG, XID, Empty, Down} {
+		out = append(out, State{Name: name, recorded: sync.OnceValue(func() *recording {
+			self, err := exporter()
+			if err != nil {
+				panic(fmt.Sprintf("recording the states: %v", err))
+			}
+			r, err := record(name, self)
+			if err != nil {
+				panic(fmt.Sprintf("recording the state %s: %v", name, err))
+			}
+			return r
+		})})
 	}
 	return out
-})
+}()
 
 // Find returns the state of that name.
 func Find(name string) (State, bool) {
-	for _, s := range All() {
+	for _, s := range all {
 		if s.Name == name {
 			return s, true
 		}
@@ -81,12 +78,13 @@ func (s State) End() time.Time { return begin.Add(Length) }
 // Storage returns the series as a Prometheus has them that scrapes with or without
 // honor_labels. It is safe for concurrent use.
 func (s State) Storage(honorLabels bool) storage.Queryable {
-	v := view{set: s.recorded.plain, without: s.without}
+	r := s.recorded()
+	v := view{set: r.plain, without: s.without}
 	if honorLabels {
-		v.set = s.recorded.honored
+		v.set = r.honored
 	}
 	if s.ruled {
-		v.rules = &s.recorded.ruled
+		v.rules = &r.ruled
 	}
 	return v
 }
@@ -98,6 +96,5 @@ func (s State) Without(family string) State {
 	return s
 }
 
-// Families are the names of all metric families there are, sorted; what rules record
-// is not among them.
-func (s State) Families() []string { return s.recorded.families() }
+// Families are the names of all metric families, sorted, without those of rules.
+func (s State) Families() []string { return s.recorded().families() }

@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -46,7 +45,7 @@ var absent = map[string]string{
 	metric.ExporterSeriesDropped.Name: "no budget of series is exceeded",
 }
 
-// Whatever the catalogue promises is emitted in some state, or it is said why not.
+// Every family of the catalogue is emitted in some state, or listed with a reason.
 func TestEverySeriesOfTheCatalogue(t *testing.T) {
 	emitted := map[string]bool{}
 	for _, s := range states.All() {
@@ -56,7 +55,7 @@ func TestEverySeriesOfTheCatalogue(t *testing.T) {
 	}
 	for _, d := range metric.All() {
 		if !slices.Contains([]metric.Owner{metric.Exporter, metric.Adapter, metric.Autoscaler}, d.Owner) {
-			continue // the MIG agent is in no state: it needs a card to cut
+			continue // the MIG agent is in no state: it needs a GPU to repartition
 		}
 		why, excused := absent[d.Name]
 		switch {
@@ -78,7 +77,7 @@ func TestBothWaysOfScraping(t *testing.T) {
 			}
 		}
 	}
-	// A card that nobody holds has no namespace of its own, so it has the target's.
+	// A free GPU has no namespace of its own, so it has the target's.
 	query := `count(gpu_busy_ratio{namespace="gpuscale-system"})`
 	if v := ask(t, s, true, query, s.End()); len(v) != 1 {
 		t.Errorf("%s: %v", query, v)
@@ -88,7 +87,7 @@ func TestBothWaysOfScraping(t *testing.T) {
 	}
 }
 
-// What is in each state is what it is for.
+// Each state has what it is for.
 func TestWhatTheStatesShow(t *testing.T) {
 	minute := func(n int) time.Duration { return time.Duration(n) * time.Minute }
 	for _, c := range []struct {
@@ -99,7 +98,7 @@ func TestWhatTheStatesShow(t *testing.T) {
 	}{
 		{states.Healthy, states.Length, `gpu_healthy == 0`, 0},
 		{states.Healthy, minute(12), `gpuscale_autoscaler_gpus{state="held"} > 15`, 1},
-		{states.Healthy, minute(12), `gpuscale_autoscaler_waiting_gpus{shape="16"} == 16`, 1},
+		{states.Healthy, minute(12), `gpuscale_autoscaler_pending_gpus{shape="16"} == 16`, 1},
 		{states.Healthy, states.Length, `gpuscale_autoscaler_interruptions_total == 1`, 1},
 		{states.Healthy, states.Length, `gpuscale_autoscaler_forecast_gpus`, 3},
 		{states.Healthy, states.Length, `gpuscale_autoscaler_gpu_seconds_total{place="idle",tenant="research"} > 600`, 1},
@@ -143,8 +142,8 @@ func TestPlacesAddUpInEveryState(t *testing.T) {
 	}
 }
 
-// Every histogram is one: a bucket has what the smaller ones have, the largest has
-// all, and one shrinks only with all others, as its program begins anew.
+// Every histogram is consistent: buckets are cumulative, the largest has all, and one
+// shrinks only with all others, at a restart of its program.
 func TestHistograms(t *testing.T) {
 	for _, s := range states.All() {
 		for _, family := range s.Families() {
@@ -181,38 +180,3 @@ func TestHistograms(t *testing.T) {
 }
 
 type bucket struct{ le, n float64 }
-
-func TestWithout(t *testing.T) {
-	s := find(t, states.Healthy)
-	for _, family := range []string{"gpu_info", "gpuscale_autoscaler_pod_wait_seconds"} {
-		query := fmt.Sprintf(`count({__name__=~"%s(_bucket|_sum|_count)?"})`, family)
-		if v := ask(t, s, true, query, s.End()); len(v) != 1 {
-			t.Errorf("%s: %v", query, v)
-		}
-		if v := ask(t, s.Without(family), true, query, s.End()); len(v) != 0 {
-			t.Errorf("without %s: %v", family, v)
-		}
-	}
-	if v := ask(t, s.Without("gpu_info").Without("gpu_held"), true, `gpu_info or gpu_held`, s.End()); len(v) != 0 {
-		t.Errorf("without both: %v", v)
-	}
-	if v := ask(t, s, true, `gpu_info`, s.End()); len(v) == 0 {
-		t.Error("Without changed the state itself")
-	}
-}
-
-// Variables of boards ask for names and values of labels.
-func TestLabelValues(t *testing.T) {
-	s := find(t, states.Healthy)
-	q, err := s.Storage(true).Querier(0, math.MaxInt64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, _, err := q.LabelValues(t.Context(), "pool", nil)
-	if err != nil || strings.Join(got, " ") != "(none) infer slices train" && strings.Join(got, " ") != "infer slices train" {
-		t.Errorf("pools %q, %v", got, err)
-	}
-	if names, _, err := q.LabelNames(t.Context(), nil); err != nil || !slices.Contains(names, "gpu_uuid") {
-		t.Errorf("names %q, %v", names, err)
-	}
-}

@@ -50,7 +50,7 @@ func (s *series) add(ms int64, v float64) {
 type view struct {
 	*set
 	without []string
-	rules   *ruled // what rules make of it; nil for none
+	rules   *ruled // the rules' series; nil for none
 }
 
 // hidden reports whether a series of this name is of a family left out.

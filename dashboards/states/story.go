@@ -10,16 +10,16 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// story is what happens in a state: a world in plan/scenario's language, and at
-// which moments it changes. Some lines are ours:
+// story is the events of a state: a cluster in plan/scenario's language, and its changes
+// over time. Some lines are ours:
 //
 //	at DURATION                     what follows happens so long after the beginning
-//	xid NODE/CARD CODE              the driver reports an XID
-//	hot NODE/CARD                   the card is too warm from now on, and slowed down
-//	ecc NODE/CARD SINGLE DOUBLE     its memory has had so many errors
+//	xid NODE/GPU CODE               the driver reports an XID
+//	hot NODE/GPU                    the GPU is too warm from now on, and throttled
+//	ecc NODE/GPU SINGLE DOUBLE      its memory has had so many errors
 //	exporters down|up               none of them answers
 //	hpa KEY min=N max=N current=N desired=N limited=REASON
-//	notice NODE                     its provider is about to take it away
+//	notice NODE                     its provider interrupts it
 type story struct{ chapters []chapter }
 
 type chapter struct {
@@ -67,12 +67,12 @@ func (c *cluster) happen(ch chapter) error {
 
 func (c *cluster) ours(words []string) error {
 	if len(words) < 2 {
-		return fmt.Errorf("want words behind %s", words[0])
+		return fmt.Errorf("want arguments after %s", words[0])
 	}
 	switch words[0] {
 	case "xid":
 		if len(words) != 3 {
-			return fmt.Errorf("want a card and a code")
+			return fmt.Errorf("want a GPU and a code")
 		}
 		code, err := strconv.Atoi(words[2])
 		c.xids[words[1]] = append(c.xids[words[1]], code)
@@ -82,7 +82,7 @@ func (c *cluster) ours(words []string) error {
 	case "ecc":
 		return c.memoryErrors(words[1], words[2:])
 	case "exporters":
-		c.silent = words[1] == "down"
+		c.down = words[1] == "down"
 	case "notice":
 		return c.notice(words[1])
 	case "hpa":
@@ -91,7 +91,7 @@ func (c *cluster) ours(words []string) error {
 	return nil
 }
 
-// notice is the provider's, two minutes before it takes a node away.
+// notice is the provider's, two minutes before it interrupts a node.
 func (c *cluster) notice(node string) error {
 	nodes := c.world.Sim.State.Nodes
 	i := slices.IndexFunc(nodes, func(n plan.Node) bool { return n.Name == node })
@@ -102,21 +102,21 @@ func (c *cluster) notice(node string) error {
 	return nil
 }
 
-// memoryErrors takes in a card's counts.
-func (c *cluster) memoryErrors(card string, words []string) error {
+// memoryErrors sets a GPU's counts.
+func (c *cluster) memoryErrors(dev string, words []string) error {
 	if len(words) != 2 {
-		return fmt.Errorf("want a card, single-bit and double-bit errors")
+		return fmt.Errorf("want a GPU, single-bit and double-bit errors")
 	}
 	single, err := strconv.Atoi(words[0])
 	if err != nil {
 		return err
 	}
-	double, err := strconv.Atoi(words[1])
-	c.ecc[card] = ecc{single, double}
+	fake, err := strconv.Atoi(words[1])
+	c.ecc[dev] = ecc{single, fake}
 	return err
 }
 
-// hpa takes in what the HPA controller would write.
+// hpa sets what the HPA controller would write.
 func (c *cluster) hpa(key string, words []string) error {
 	h := c.hpas[key]
 	h.Namespace, h.Name, _ = strings.Cut(key, "/")

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gpuscale/gpuscale/deploy/chart"
+	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 )
 
@@ -18,17 +19,18 @@ var update = flag.Bool("update", false, "write the golden files again")
 
 // release is called otherwise than the chart, so that nothing can be named by
 // accident.
-const release, namespace = "demo", "cards-of-ours"
+const release, namespace = "demo", "gpus-of-ours"
 
 func helm(t *testing.T) chart.Helm {
 	t.Helper()
+	testall.Only(t, "helm renders the chart")
 	root, err := build.FindRoot()
 	if err != nil {
 		t.Fatal(err)
 	}
 	h, err := chart.New(root)
 	if err != nil {
-		t.Skip(err) // make test builds it first
+		t.Fatal(err)
 	}
 	return h
 }
@@ -92,7 +94,7 @@ func TestCombinations(t *testing.T) {
 	}
 }
 
-// elsewhere are the namespaces that something of ours must lie in beside the
+// elsewhere are the namespaces that objects of ours must be in beside the
 // release's own, each with its reason.
 var elsewhere = map[string]string{
 	"kube-system":  "who the aggregator is stands there; a device plugin of its own may run there",
@@ -128,18 +130,18 @@ func checkObject(t *testing.T, o *unstructured.Unstructured) {
 	if o.GetLabels()["app.kubernetes.io/instance"] != release {
 		t.Errorf("%s does not say of which release it is", id(o))
 	}
-	// gpuscale-system is where the example manifests lie; nothing here may.
+	// gpuscale-system is where the example manifests are; none of the chart's may.
 	text, err := o.MarshalJSON()
 	if err != nil {
 		t.Fatal(err)
 	}
 	// The alerts' descriptions name it as an example, in words that are theirs.
 	if o.GetKind() != "CustomResourceDefinition" && o.GetKind() != "PrometheusRule" && strings.Contains(string(text), "gpuscale-system") {
-		t.Errorf("%s names a namespace of nobody's", id(o))
+		t.Errorf("%s names a namespace that is not installed", id(o))
 	}
 }
 
-// TestSchema: what is wrong is said with its path, and what cannot be wrong by its
+// TestSchema: errors name the path, and what cannot be wrong by its
 // type with what to do.
 func TestSchema(t *testing.T) {
 	h := helm(t)
@@ -175,7 +177,7 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// TestNotes: what is said after an installation ends with how to see that it works,
+// TestNotes: the notes after an installation ends with how to see that it works,
 // with the release's own namespace in the commands.
 func TestNotes(t *testing.T) {
 	h := helm(t)
@@ -183,7 +185,7 @@ func TestNotes(t *testing.T) {
 		name, values string
 		doctor       bool
 	}{
-		{"nothing said", ``, true},
+		{"defaults", ``, true},
 		{"everything", chart.Everything, true},
 		{"exporter alone", `{adapter: {enabled: false}, autoscaler: {enabled: false}}`, true},
 		{"report alone", `{exporter: {enabled: false}, adapter: {enabled: false}, autoscaler: {enabled: false}, report: {enabled: true}}`, false},
@@ -204,7 +206,7 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// TestToolsAreNamed: who has not built helm hears how.
+// TestToolsAreNamed: the error names the command that builds helm.
 func TestToolsAreNamed(t *testing.T) {
 	t.Setenv("GPUSCALE_CACHE", t.TempDir())
 	if _, err := chart.New(t.TempDir()); err == nil || !strings.Contains(err.Error(), "make chart-tools") {

@@ -6,11 +6,11 @@ type Combination struct {
 	Values string // YAML
 }
 
-// Combinations are values that people have, each at its edge, and together. The
+// Combinations are values that users have, each at its edge, and together. The
 // chart has to render them all, and the API server to take what is rendered.
 func Combinations() []Combination {
 	return []Combination{
-		{"nothing said", ``},
+		{"defaults", ``},
 		{"all programs", `{agent: {enabled: true}, report: {enabled: true}}`},
 		{"no program", `{exporter: {enabled: false}, adapter: {enabled: false}, autoscaler: {enabled: false}}`},
 		{"no program, no CRDs", `{crds: {install: false}, exporter: {enabled: false}, adapter: {enabled: false}, autoscaler: {enabled: false}}`},
@@ -20,7 +20,7 @@ func Combinations() []Combination {
 		{"agent alone", `{exporter: {enabled: false}, adapter: {enabled: false}, autoscaler: {enabled: false}, agent: {enabled: true}}`},
 		{"report alone", `{exporter: {enabled: false}, adapter: {enabled: false}, autoscaler: {enabled: false}, report: {enabled: true}}`},
 
-		{"names", `{nameOverride: gs, fullnameOverride: cards, commonLabels: {team: ml}}`},
+		{"names", `{nameOverride: gs, fullnameOverride: GPUs, commonLabels: {team: ml}}`},
 		{"a long name", `{fullnameOverride: a-name-that-is-longer-than-any-kubernetes-object-may-be-called}`},
 		{"images", `{image: {registry: registry.example/team, tag: v1, pullPolicy: Always, pullSecrets: [{name: pull}]}, adapter: {image: {digest: "sha256:0000000000000000000000000000000000000000000000000000000000000000"}}, exporter: {image: {tag: v2}}}`},
 		{"labels that are there already", `{commonLabels: {app.kubernetes.io/part-of: platform, team: ml}, exporter: {podLabels: {team: gpu}}, monitoring: {scrape: ServiceMonitor, labels: {team: watch}, rules: {alerts: true}, dashboards: {enabled: true, labels: {team: boards}}}}`},
@@ -39,12 +39,12 @@ func Combinations() []Combination {
 		{"exporter: remote host engine by socket", `{exporter: {hostEngine: {address: "unix:///run/dcgm/socket", socketDir: /run/dcgm}}}`},
 		{"exporter: NVML", `{exporter: {source: nvml, attribution: false}}`},
 		{"exporter: socket", `{exporter: {quiesceSocket: true}}`},
-		{"exporter: labels of holders", `{exporter: {holderLabels: true}}`},
+		{"exporter: labels of allocated pods", `{exporter: {allocatedPodLabels: true}}`},
 		{"exporter: fractions", `{exporter: {fractionalGPUs: true, virtualGPUs: true}}`},
 		{"exporter: DRA", `{exporter: {dra: true}}`},
 		{"exporter: condition", `{exporter: {nodeCondition: true}}`},
 		{"exporter: annotation", `{exporter: {quiesceAnnotation: true}}`},
-		{"exporter: all rights", `{exporter: {holderLabels: true, fractionalGPUs: true, virtualGPUs: true, dra: true, nodeCondition: true, quiesceAnnotation: true, profiling: true}}`},
+		{"exporter: all rights", `{exporter: {allocatedPodLabels: true, fractionalGPUs: true, virtualGPUs: true, dra: true, nodeCondition: true, quiesceAnnotation: true, profiling: true}}`},
 		{"exporter: counters", `{exporter: {counters: "DCGM_FI_DEV_GPU_UTIL, gauge, busy\n", compat: once, collectIntervalMilliseconds: 200, port: 9500}}`},
 		{"exporter: no compat, other nodes", `{exporter: {compat: "false", nodeSelector: {gpu: "yes"}, affinity: {nodeAffinity: {}}, tolerations: [], priorityClassName: "", updateStrategy: {type: OnDelete}, extraArgs: [--log-format=json], extraEnv: [{name: A, value: b}], podAnnotations: {a: b}, podLabels: {c: d}}}`},
 
@@ -71,7 +71,7 @@ func Combinations() []Combination {
 
 		{"agent by socket", `{agent: {enabled: true, runtimeClassName: nvidia, extraArgs: [--log-level=debug]}}`},
 		{"agent by annotation", `{exporter: {quiesceAnnotation: true}, agent: {enabled: true, exporterBy: annotation}}`},
-		{"agent by nobody", `{agent: {enabled: true, exporterBy: none, config: {freeze: true}, devicePlugin: {namespace: kube-system, labelKey: k8s-app, labelValue: nvidia}}}`},
+		{"agent asked by none", `{agent: {enabled: true, exporterBy: none, config: {freeze: true}, devicePlugin: {namespace: kube-system, labelKey: k8s-app, labelValue: nvidia}}}`},
 
 		{"report to the log", `{report: {enabled: true, since: 30d}}`},
 		{"report on a claim", `{report: {enabled: true, persistence: {enabled: true, size: 5Gi, storageClassName: fast}, format: json, currency: EUR}}`},
@@ -92,9 +92,9 @@ func Combinations() []Combination {
 	}
 }
 
-// Everything turns on all that can be on at once.
+// Everything enables all that can be on at once.
 const Everything = `
-exporter: {holderLabels: true, fractionalGPUs: true, virtualGPUs: true, dra: true, nodeCondition: true, quiesceAnnotation: true, profiling: true, dcgmLibraryDir: /opt/dcgm, counters: "DCGM_FI_DEV_GPU_UTIL, gauge, busy\n"}
+exporter: {allocatedPodLabels: true, fractionalGPUs: true, virtualGPUs: true, dra: true, nodeCondition: true, quiesceAnnotation: true, profiling: true, dcgmLibraryDir: /opt/dcgm, counters: "DCGM_FI_DEV_GPU_UTIL, gauge, busy\n"}
 autoscaler: {pools: {clusterAPI: true, karpenter: true, kwok: true, scale: [{apiGroup: example.org, resource: herds}]}}
 agent: {enabled: true}
 report: {enabled: true, persistence: {enabled: true}}

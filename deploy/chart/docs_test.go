@@ -3,12 +3,9 @@ package chart_test
 import (
 	"bytes"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-
-	"sigs.k8s.io/yaml"
 
 	"github.com/gpuscale/gpuscale/deploy/chart"
 )
@@ -39,14 +36,7 @@ func TestThePageRenders(t *testing.T) {
 			t.Errorf("nothing is rendered of\n%s", b[1])
 		}
 	}
-	raw, err := os.ReadFile(filepath.Join("gpuscale", "values.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var values map[string]any
-	if err := yaml.Unmarshal(raw, &values); err != nil {
-		t.Fatal(err)
-	}
+	values := defaults(t)
 	named := 0
 	for _, m := range inline.FindAllSubmatch(block.ReplaceAll(text, nil), -1) {
 		path, value := string(m[1]), string(m[2])

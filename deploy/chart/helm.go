@@ -69,7 +69,7 @@ func (h Helm) Install(ctx context.Context, r Release) error {
 }
 
 // Run runs helm with the release's namespace, values and flags behind args. The
-// error has what helm said.
+// error has helm's output.
 func (h Helm) Run(ctx context.Context, r Release, args ...string) ([]byte, error) {
 	if r.Namespace != "" {
 		args = append(args, "--namespace", r.Namespace)
@@ -79,7 +79,7 @@ func (h Helm) Run(ctx context.Context, r Release, args ...string) ([]byte, error
 	}
 	cmd := exec.CommandContext(ctx, h.Binary, append(args, r.Args...)...)
 	cmd.Stdin = strings.NewReader(r.Values)
-	// Nothing of whoever runs this: no cluster, no plugins, no repositories.
+	// Nothing of the user's environment: no cluster, no plugins, no repositories.
 	home, err := os.MkdirTemp("", "helm-")
 	if err != nil {
 		return nil, err

@@ -1,10 +1,7 @@
 package chart_test
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,12 +10,6 @@ import (
 
 	"github.com/gpuscale/gpuscale/deploy/chart"
 )
-
-// node is a part of values.schema.json.
-type node struct {
-	Properties map[string]*node
-	Required   []string
-}
 
 // nulled returns values in which everything that need not be there is null, and how
 // many that is.
@@ -38,26 +29,13 @@ func (n *node) nulled() (values map[string]any, count int) {
 	return values, count
 }
 
-func valuesSchema(t *testing.T) *node {
-	t.Helper()
-	raw, err := os.ReadFile(filepath.Join("gpuscale", "values.schema.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var n node
-	if err := json.Unmarshal(raw, &n); err != nil {
-		t.Fatal(err)
-	}
-	return &n
-}
-
 // TestNullIsNothing: "config:" with nothing behind it, as a comment leaves it, is null,
 // and Helm takes the key away with its default. Whatever may be null is rendered.
 func TestNullIsNothing(t *testing.T) {
 	h := helm(t)
 	for _, with := range []string{
 		`{agent: {enabled: true}, report: {enabled: true, persistence: {enabled: true}}, monitoring: {scrape: ServiceMonitor, rules: {recording: true, alerts: true}, dashboards: {enabled: true}}, networkPolicy: {enabled: true, egress: {enabled: true}}}`,
-		`{agent: {enabled: true}, exporter: {holderLabels: true, nodeCondition: true, profiling: true}, monitoring: {scrape: PodMonitor}}`,
+		`{agent: {enabled: true}, exporter: {allocatedPodLabels: true, nodeCondition: true, profiling: true}, monitoring: {scrape: PodMonitor}}`,
 		`{agent: {enabled: true}, adapter: {certificate: {source: cert-manager}}, autoscaler: {pools: {clusterAPI: true}}, monitoring: {scrape: annotations}}`,
 		`{adapter: {certificate: {source: secret, secretName: mine}}, monitoring: {scrape: ServiceMonitor}}`,
 	} {
@@ -81,7 +59,7 @@ func TestNullIsNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			if strings.Contains(string(out), "<nil>") || strings.Contains(string(out), "<no value>") {
-				t.Error("something is written where nothing was said")
+				t.Error("something is written where no value was given")
 			}
 			if _, err := chart.Objects(out); err != nil {
 				t.Error(err)

@@ -9,7 +9,7 @@ import (
 	"github.com/gpuscale/gpuscale/deploy/chart"
 )
 
-// TestOpenShift: it names users itself and refuses pods that name others, and whoever
+// TestOpenShift: it names users itself and refuses pods that name others, and users who
 // mounts the node's folders needs its constraint. It is known by its API.
 func TestOpenShift(t *testing.T) {
 	h := helm(t)
@@ -20,8 +20,8 @@ func TestOpenShift(t *testing.T) {
 		args         []string
 		want         bool
 	}{
-		{"nothing said, elsewhere", programs + `}`, nil, false},
-		{"nothing said, there", programs + `}`, there, true},
+		{"defaults, elsewhere", programs + `}`, nil, false},
+		{"defaults, there", programs + `}`, there, true},
 		{"said", programs + `, openshift: true}`, nil, true},
 		{"said in quotes", programs + `, openshift: "true"}`, nil, true},
 		{"there, and turned off", programs + `, openshift: false}`, there, false},

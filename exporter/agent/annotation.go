@@ -15,10 +15,10 @@ import (
 
 // Annotations of the own Node.
 const (
-	// AnnotationRequest asks for cards to be let go of; removing it, or another
-	// request in its place, takes them back.
+	// AnnotationRequest requests the release of GPUs; removing or replacing it
+	// reacquires them.
 	AnnotationRequest = "gpuscale.io/quiesce"
-	// AnnotationAnswer says what became of the request.
+	// AnnotationAnswer is the result of the request.
 	AnnotationAnswer = "gpuscale.io/quiesced"
 )
 
@@ -26,23 +26,23 @@ const (
 const (
 	firstRetry = time.Second
 	lastRetry  = time.Minute
-	// answerRetry is shorter: somebody waits for the answer.
+	// answerRetry is shorter: the requester waits for the answer.
 	answerRetry = 2 * time.Second
 )
 
 // order is the value of AnnotationRequest.
 type order struct {
-	// ID tells one request from the next; the answer repeats it.
+	// ID identifies the request; the answer repeats it.
 	ID      string   `json:"id"`
-	Cards   []string `json:"cards"`
+	GPUs    []string `json:"gpus"`
 	Seconds int      `json:"seconds,omitempty"`
 }
 
 // States of an order.
 const (
-	stateReleased = "released" // nothing here holds the cards
+	stateReleased = "released" // no handle of the GPUs is open
 	stateResumed  = "resumed"  // its time is over
-	stateFailed   = "failed"   // nothing was let go of
+	stateFailed   = "failed"   // no GPU was released
 )
 
 // report is the value of AnnotationAnswer.
@@ -57,14 +57,14 @@ type report struct {
 func parseOrder(text string) (order, error) {
 	var o order
 	if err := strict([]byte(text), &o); err != nil {
-		return order{}, fmt.Errorf(`annotation %s: %w; want {"id":"…","cards":["GPU-…"],"seconds":300}`, AnnotationRequest, err)
+		return order{}, fmt.Errorf(`annotation %s: %w; want {"id":"…","gpus":["GPU-…"],"seconds":300}`, AnnotationRequest, err)
 	}
-	err := checkCards(o.Cards, o.Seconds)
+	err := checkGPUs(o.GPUs, o.Seconds)
 	switch {
 	case o.ID == "" || len(o.ID) > 256:
 		err = errors.New("id: want 1 to 256 characters")
-	case len(o.Cards) == 0:
-		err = errors.New("cards: none is named")
+	case len(o.GPUs) == 0:
+		err = errors.New("gpus: none is named")
 	}
 	if err != nil {
 		return o, fmt.Errorf("annotation %s: %w", AnnotationRequest, err)
@@ -75,28 +75,28 @@ func parseOrder(text string) (order, error) {
 // Follower carries out the requests in the Node's annotation.
 type Follower struct {
 	node  *ownNode
-	cards Cards
+	gpus  GPUs
 	count func(kind string, err error)
 	log   *slog.Logger
 	now   func() time.Time
 
-	held   []string // cards let go of for the annotation
-	done   string   // the annotation's value last carried out
-	answer *report  // what AnnotationAnswer should say; nil: it should not be there
-	ends   time.Time
+	quiesced []string // GPUs released for the annotation
+	done     string   // the annotation's value last carried out
+	answer   *report  // wanted value of AnnotationAnswer; nil: absent
+	ends     time.Time
 
 	standing string // AnnotationAnswer as last seen
 	owed     bool   // the answer could not be written
 }
 
-// NewFollower follows the annotation of the node with a name. count is told of
+// NewFollower follows the annotation of the named node. count is called for
 // each write to the API.
-func NewFollower(api *pods.API, name string, cards Cards, count func(kind string, err error), log *slog.Logger) *Follower {
-	return &Follower{node: &ownNode{api, name}, cards: cards, count: count, log: log, now: time.Now}
+func NewFollower(api *pods.API, name string, gpus GPUs, count func(kind string, err error), log *slog.Logger) *Follower {
+	return &Follower{node: &ownNode{api, name}, gpus: gpus, count: count, log: log, now: time.Now}
 }
 
-// Run follows the annotation until ctx ends. While the API server is away, cards
-// let go of are taken back when their time is over all the same.
+// Run follows the annotation until ctx ends. Released GPUs are reacquired when
+// their time is over, also while the API server is away.
 func (f *Follower) Run(ctx context.Context) {
 	changes, failures := make(chan metadata), make(chan error)
 	go f.listen(ctx, changes, failures)
@@ -118,13 +118,13 @@ func (f *Follower) Run(ctx context.Context) {
 			f.acknowledge(ctx)
 		case m := <-changes:
 			if failed {
-				f.log.Info("the own node is followed again")
+				f.log.Info("agent: watching the node again")
 			}
 			failed = false
 			f.follow(ctx, m.Annotations)
 		case err := <-failures:
 			if !failed {
-				f.log.Warn("the own node is not followed", "error", err)
+				f.log.Warn("agent: node not watched", "error", err)
 			}
 			failed = true
 		}
@@ -142,8 +142,8 @@ func (f *Follower) listen(ctx context.Context, changes chan<- metadata, failures
 		if err != nil {
 			give(ctx, failures, err)
 		}
-		// A watch that ends by itself does so after some minutes; one that a proxy
-		// cuts off at once must not ask without a pause.
+		// A watch that ends by itself does so after some minutes; one that a
+		// proxy closes at once must not repeat without a pause.
 		select {
 		case <-ctx.Done():
 		case <-time.After(retry + rand.N(retry)): // apart from the other nodes
@@ -171,7 +171,7 @@ func (f *Follower) look(ctx context.Context, changed func(metadata)) error {
 	return f.node.watch(ctx, m.ResourceVersion, changed)
 }
 
-// follow brings what is let go of into line with the annotations.
+// follow reconciles the released GPUs with the annotations.
 func (f *Follower) follow(ctx context.Context, annotations map[string]string) {
 	text, asked := annotations[AnnotationRequest]
 	if !asked {
@@ -179,7 +179,7 @@ func (f *Follower) follow(ctx context.Context, annotations map[string]string) {
 	}
 	if text != f.done {
 		f.done = text
-		f.takeBack(ctx)
+		f.reacquire(ctx)
 		if f.answer = nil; text != "" {
 			f.answer = f.carryOut(ctx, text, annotations[AnnotationAnswer])
 		}
@@ -188,8 +188,8 @@ func (f *Follower) follow(ctx context.Context, annotations map[string]string) {
 	f.acknowledge(ctx)
 }
 
-// carryOut lets go of an order's cards. An answer that stands already is this
-// exporter's from before it was restarted: its time goes on.
+// carryOut releases an order's GPUs. An existing answer is this exporter's from
+// before a restart: its time continues.
 func (f *Follower) carryOut(ctx context.Context, text, standing string) *report {
 	o, err := parseOrder(text)
 	if err != nil {
@@ -205,36 +205,37 @@ func (f *Follower) carryOut(ctx context.Context, text, standing string) *report 
 			d = min(before.Released[0].Until.Sub(f.now()), node.MaxQuiesce)
 		}
 	}
-	done, err := f.cards.Quiesce(ctx, o.Cards, d)
+	done, err := f.gpus.Quiesce(ctx, o.GPUs, d)
 	if err != nil {
-		f.log.Warn("cards not let go of for the annotation", "id", o.ID, "cards", o.Cards, "error", err)
+		f.log.Warn("agent: GPUs not released for the annotation", "id", o.ID, "gpus", o.GPUs, "error", err)
 		return &report{ID: o.ID, State: stateFailed, Error: err.Error()}
 	}
 	for _, r := range done {
-		f.held = append(f.held, r.Card)
+		f.quiesced = append(f.quiesced, r.GPU)
 		f.ends = r.Until
 	}
 	return &report{ID: o.ID, State: stateReleased, Released: toReleased(done)}
 }
 
-// takeBack ends what the annotation asked for before.
-func (f *Follower) takeBack(ctx context.Context) {
-	if len(f.held) > 0 {
-		if err := f.cards.Resume(ctx, f.held); err != nil {
-			f.log.Warn("cards not taken back before their time", "cards", f.held, "error", err)
+// reacquire ends the release for the annotation before its time.
+func (f *Follower) reacquire(ctx context.Context) {
+	if len(f.quiesced) > 0 {
+		if err := f.gpus.Resume(ctx, f.quiesced); err != nil {
+			f.log.Warn("agent: GPUs not reacquired", "gpus", f.quiesced, "error", err)
 		}
 	}
-	f.held, f.ends = nil, time.Time{}
+	f.quiesced, f.ends = nil, time.Time{}
 }
 
-// expire says that the time is over. The node takes the cards back by itself.
+// expire reports that the time is over. The node reacquires the GPUs by itself.
 func (f *Follower) expire(ctx context.Context) {
-	f.held, f.ends = nil, time.Time{}
+	f.quiesced, f.ends = nil, time.Time{}
 	f.answer = &report{ID: f.answer.ID, State: stateResumed}
 	f.acknowledge(ctx)
 }
 
-// acknowledge writes the answer unless it stands. What fails is owed.
+// acknowledge writes the answer where it differs. A failed write is repeated
+// later.
 func (f *Follower) acknowledge(ctx context.Context) {
 	var value any // null removes it
 	want := ""
@@ -253,7 +254,7 @@ func (f *Follower) acknowledge(ctx context.Context) {
 	err := f.node.patchStatus(ctx, map[string]any{"metadata": map[string]any{"annotations": map[string]any{AnnotationAnswer: value}}})
 	f.count("acknowledgement", err)
 	if f.owed = err != nil; f.owed {
-		f.log.Warn("the quiesce request is not acknowledged", "error", err)
+		f.log.Warn("agent: quiesce request not acknowledged", "error", err)
 		return
 	}
 	f.standing = want

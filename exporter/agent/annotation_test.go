@@ -15,16 +15,16 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/node"
 )
 
-// held is what can let go of cards, and notes until when.
-type held struct {
+// fakeGPUs records which GPUs are released, and until when.
+type fakeGPUs struct {
 	mu     sync.Mutex
 	away   map[string]time.Time
 	refuse error
 }
 
-func newHeld() *held { return &held{away: map[string]time.Time{}} }
+func newFakeGPUs() *fakeGPUs { return &fakeGPUs{away: map[string]time.Time{}} }
 
-func (h *held) Quiesce(_ context.Context, cards []string, d time.Duration) ([]node.Release, error) {
+func (h *fakeGPUs) Quiesce(_ context.Context, gpus []string, d time.Duration) ([]node.Release, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.refuse != nil {
@@ -34,36 +34,36 @@ func (h *held) Quiesce(_ context.Context, cards []string, d time.Duration) ([]no
 		d = node.DefaultQuiesce
 	}
 	var out []node.Release
-	for _, c := range cards {
+	for _, c := range gpus {
 		h.away[c] = time.Now().Add(d)
-		out = append(out, node.Release{Card: c, Until: h.away[c]})
+		out = append(out, node.Release{GPU: c, Until: h.away[c]})
 	}
 	return out, nil
 }
 
-func (h *held) Resume(_ context.Context, cards []string) error {
+func (h *fakeGPUs) Resume(_ context.Context, gpus []string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, c := range cards {
+	for _, c := range gpus {
 		delete(h.away, c)
 	}
 	return nil
 }
 
-func (h *held) Quiesced(context.Context) ([]node.Release, error) {
+func (h *fakeGPUs) Quiesced(context.Context) ([]node.Release, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var out []node.Release
 	for c, until := range h.away {
-		out = append(out, node.Release{Card: c, Until: until})
+		out = append(out, node.Release{GPU: c, Until: until})
 	}
 	return out, nil
 }
 
-func (h *held) until(card string) time.Time {
+func (h *fakeGPUs) until(device string) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.away[card]
+	return h.away[device]
 }
 
 func pass(d time.Duration) {
@@ -83,7 +83,7 @@ func state(t *testing.T, k *kube) report {
 }
 
 // follow runs a follower in a bubble of time until stop.
-func follow(t *testing.T, k *kube, h *held) (stop func()) {
+func follow(t *testing.T, k *kube, h *fakeGPUs) (stop func()) {
 	f := NewFollower(k.api(), "node-1", h, func(string, error) {}, discard())
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -94,17 +94,17 @@ func follow(t *testing.T, k *kube, h *held) (stop func()) {
 
 func TestAnnotation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, h := newKube(t), newHeld()
+		k, h := newKube(t), newFakeGPUs()
 		stop := follow(t, k, h)
 		pass(time.Minute)
-		k.annotate(AnnotationRequest, `{"id":"op-1","cards":["GPU-a"],"seconds":120}`)
+		k.annotate(AnnotationRequest, `{"id":"op-1","gpus":["GPU-a"],"seconds":120}`)
 		asked := time.Now()
 		pass(5 * time.Second)
-		if got := state(t, k); got.ID != "op-1" || got.State != stateReleased || len(got.Released) != 1 || got.Released[0].Card != "GPU-a" || !h.until("GPU-a").Equal(asked.Add(2*time.Minute)) {
+		if got := state(t, k); got.ID != "op-1" || got.State != stateReleased || len(got.Released) != 1 || got.Released[0].GPU != "GPU-a" || !h.until("GPU-a").Equal(asked.Add(2*time.Minute)) {
 			t.Fatalf("within 5 s: %+v, until %s", got, h.until("GPU-a"))
 		}
-		// Another request takes the first card back.
-		k.annotate(AnnotationRequest, `{"id":"op-2","cards":["GPU-b"],"seconds":60}`)
+		// Another request takes the first GPU back.
+		k.annotate(AnnotationRequest, `{"id":"op-2","gpus":["GPU-b"],"seconds":60}`)
 		pass(time.Second)
 		if got := state(t, k); got.ID != "op-2" || got.State != stateReleased || !h.until("GPU-a").IsZero() || h.until("GPU-b").IsZero() {
 			t.Errorf("after another request: %+v, away %v", got, h.away)
@@ -113,7 +113,7 @@ func TestAnnotation(t *testing.T) {
 		if got := state(t, k); got.ID != "op-2" || got.State != stateResumed {
 			t.Errorf("after its time: %+v", got)
 		}
-		k.annotate(AnnotationRequest, `{"id":"op-3","cards":["GPU-a"]}`)
+		k.annotate(AnnotationRequest, `{"id":"op-3","gpus":["GPU-a"]}`)
 		pass(time.Second)
 		k.annotate(AnnotationRequest, "")
 		pass(time.Second)
@@ -134,22 +134,22 @@ func TestAnnotation(t *testing.T) {
 
 func TestAnnotationRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, h := newKube(t), newHeld()
+		k, h := newKube(t), newFakeGPUs()
 		defer follow(t, k, h)()
-		k.annotate(AnnotationRequest, `{"id":"op-1","cards":["GPU-a"],"second":120}`)
+		k.annotate(AnnotationRequest, `{"id":"op-1","gpus":["GPU-a"],"second":120}`)
 		pass(time.Second)
 		if got := state(t, k); got.State != stateFailed || !strings.Contains(got.Error, "second") {
 			t.Errorf("a misspelt field: %+v", got)
 		}
 		h.refuse = errors.New("DCGM does not answer")
-		k.annotate(AnnotationRequest, `{"id":"op-2","cards":["GPU-a"]}`)
+		k.annotate(AnnotationRequest, `{"id":"op-2","gpus":["GPU-a"]}`)
 		pass(time.Second)
 		if got := state(t, k); got.ID != "op-2" || got.State != stateFailed || !strings.Contains(got.Error, "DCGM does not answer") {
 			t.Errorf("a source that refuses: %+v", got)
 		}
 		// The answer is owed while the API server takes none.
 		h.refuse, k.refuse = nil, http.StatusServiceUnavailable
-		k.annotate(AnnotationRequest, `{"id":"op-3","cards":["GPU-a"]}`)
+		k.annotate(AnnotationRequest, `{"id":"op-3","gpus":["GPU-a"]}`)
 		pass(10 * time.Second)
 		k.mu.Lock()
 		k.refuse = 0
@@ -164,21 +164,21 @@ func TestAnnotationRefused(t *testing.T) {
 // A restart in the middle keeps the time that was given.
 func TestAnnotationAfterRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, first, second := newKube(t), newHeld(), newHeld()
-		k.annotate(AnnotationRequest, `{"id":"op-1","cards":["GPU-a"],"seconds":120}`)
+		k, first, second := newKube(t), newFakeGPUs(), newFakeGPUs()
+		k.annotate(AnnotationRequest, `{"id":"op-1","gpus":["GPU-a"],"seconds":120}`)
 		ends := time.Now().Add(2 * time.Minute)
 		follow(t, k, first)()
 		pass(time.Minute)
 		stop := follow(t, k, second)
 		if got := second.until("GPU-a"); !got.Equal(ends) {
-			t.Errorf("let go of until %s, want %s", got, ends)
+			t.Errorf("released until %s, want %s", got, ends)
 		}
 		pass(time.Minute + time.Second)
 		if got := state(t, k); got.State != stateResumed {
 			t.Errorf("after its time: %+v", got)
 		}
 		stop()
-		third := newHeld()
+		third := newFakeGPUs()
 		stop = follow(t, k, third)
 		if got := state(t, k); got.State != stateResumed || !third.until("GPU-a").IsZero() {
 			t.Errorf("an order that is over is carried out again: %+v", got)
@@ -188,12 +188,12 @@ func TestAnnotationAfterRestart(t *testing.T) {
 }
 
 func FuzzParseOrder(f *testing.F) {
-	f.Add(`{"id":"op-1","cards":["GPU-a"],"seconds":120}`)
-	f.Add(`{"id":"","cards":[]}`)
-	f.Add(`{"id":"x","cards":["0"],"seconds":-1} {}`)
+	f.Add(`{"id":"op-1","gpus":["GPU-a"],"seconds":120}`)
+	f.Add(`{"id":"","gpus":[]}`)
+	f.Add(`{"id":"x","gpus":["0"],"seconds":-1} {}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		o, err := parseOrder(text)
-		if err == nil && (o.ID == "" || len(o.Cards) == 0 || len(o.Cards) > maxCards || o.Seconds < 0 || o.Seconds > 3600) {
+		if err == nil && (o.ID == "" || len(o.GPUs) == 0 || len(o.GPUs) > maxGPUs || o.Seconds < 0 || o.Seconds > 3600) {
 			t.Errorf("accepted %+v", o)
 		}
 		if err != nil && !strings.Contains(err.Error(), AnnotationRequest) {
@@ -202,12 +202,12 @@ func FuzzParseOrder(f *testing.F) {
 	})
 }
 
-// A watch that somebody ends at once does not make the API server's work the
-// exporter's loop.
+// A watch that ends at once does not make the API server's work the exporter's
+// loop.
 func TestWatchThatEndsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, h := newKube(t), newHeld()
-		k.cutsOff = true
+		k, h := newKube(t), newFakeGPUs()
+		k.closesEarly = true
 		defer follow(t, k, h)()
 		pass(time.Minute)
 		k.mu.Lock()
@@ -216,7 +216,7 @@ func TestWatchThatEndsAtOnce(t *testing.T) {
 		if calls < 2*20 || calls > 2*61 {
 			t.Errorf("%d requests in a minute, want one GET and one watch every one or two seconds", calls)
 		}
-		k.annotate(AnnotationRequest, `{"id":"op-1","cards":["GPU-a"]}`)
+		k.annotate(AnnotationRequest, `{"id":"op-1","gpus":["GPU-a"]}`)
 		pass(5 * time.Second)
 		if got := state(t, k); got.State != stateReleased {
 			t.Errorf("not followed all the same: %+v", got)

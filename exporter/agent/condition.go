@@ -2,49 +2,48 @@ package agent
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
-// ConditionType is the condition that stands on the Node: "True" while all its
-// cards are healthy.
+// ConditionType is the condition of the Node: "True" while all its GPUs are
+// healthy.
 const ConditionType = "GPUHealthy"
 
 // Reasons of the condition, and of the Events beside it.
 const (
-	reasonHealthy   = "AllCardsHealthy"
-	reasonUnhealthy = "CardsUnhealthy"
+	reasonHealthy   = "AllGPUsHealthy"
+	reasonUnhealthy = "GPUsUnhealthy"
 	reasonUnknown   = "HealthUnknown"
 )
 
-// How long a state lasts before it is told: bad news after a little, good news
-// after long enough not to follow a card that comes and goes.
+// How long a state lasts before it is reported: an unhealthy one soon, a
+// healthy one later, so that the condition does not flap with a GPU.
 const (
 	badAfter     = 10 * time.Second
 	goodAfter    = time.Minute
 	unknownAfter = 2 * time.Minute
 )
 
-// verdict is what a condition says.
+// verdict is the content of the condition.
 type verdict struct {
 	status  string // "True", "False", "Unknown"
 	reason  string
 	message string
 }
 
-// judge sums up the cards: one unhealthy card makes the node so; a node without
-// a card that says anything is unknown. why tells why there is no reading; nil
-// where there is one.
-func judge(cards []collect.CardHealth, why error) verdict {
+// judge sums up the GPUs: one unhealthy GPU makes the node so; a node without a
+// GPU of known health is unknown. why is the reason for a missing reading, else
+// nil.
+func judge(gpus []collect.GPUHealth, why error) verdict {
 	if why != nil {
 		return verdict{"Unknown", reasonUnknown, why.Error()}
 	}
 	var bad []string
 	healthy := 0
-	for _, c := range cards {
+	for _, c := range gpus {
 		switch {
 		case c.Healthy():
 			healthy++
@@ -56,39 +55,37 @@ func judge(cards []collect.CardHealth, why error) verdict {
 	case len(bad) > 0:
 		return verdict{"False", reasonUnhealthy, strings.Join(bad, ", ")}
 	case healthy == 0:
-		return verdict{"Unknown", reasonUnknown, "no card tells how it is"}
+		return verdict{"Unknown", reasonUnknown, "the health of no GPU is known"}
 	}
-	return verdict{"True", reasonHealthy, fmt.Sprintf("%d of %d cards say that they are healthy, none that it is not", healthy, len(cards))}
+	return verdict{"True", reasonHealthy, fmt.Sprintf("%d of %d GPUs are healthy, none is known to be unhealthy", healthy, len(gpus))}
 }
 
-// debouncer holds back a verdict until it has lasted. It is data: time is
-// handed to it.
+// debouncer delays a verdict until it has lasted. The caller passes the time.
 type debouncer struct {
-	told    verdict // zero: nothing yet
-	pending verdict
-	since   time.Time // of pending
+	reported verdict // zero: nothing yet
+	pending  verdict
+	since    time.Time // of pending
 }
 
-// observe takes a verdict in and returns the one to tell, and whether it is a
-// new one.
+// observe takes a verdict and returns the one to report, and whether it is new.
 func (d *debouncer) observe(v verdict, now time.Time) (verdict, bool) {
 	if !v.alike(d.pending) {
 		d.since = now
 	}
 	d.pending = v
-	if v.alike(d.told) {
-		d.told.message = v.message
-		return d.told, false
+	if v.alike(d.reported) {
+		d.reported.message = v.message
+		return d.reported, false
 	}
 	if now.Sub(d.since) < v.settles() {
-		return d.told, false
+		return d.reported, false
 	}
-	d.told = v
+	d.reported = v
 	return v, true
 }
 
-// alike compares what a change of is news: of an unhealthy node which cards and
-// why, of others the status alone.
+// alike compares what an Event reports: of an unhealthy node the GPUs and
+// reasons, of others the status only.
 func (v verdict) alike(w verdict) bool {
 	return v.status == w.status && (v.status != "False" || v.message == w.message)
 }
@@ -101,9 +98,4 @@ func (v verdict) settles() time.Duration {
 		return badAfter
 	}
 	return unknownAfter
-}
-
-// sortedByCard gives messages an order that does not depend on the reading's.
-func sortedByCard(cards []collect.CardHealth) []collect.CardHealth {
-	return slices.SortedFunc(slices.Values(cards), func(a, b collect.CardHealth) int { return a.GPU - b.GPU })
 }

@@ -59,10 +59,10 @@ func TestCondition(t *testing.T) {
 		t.Errorf("before it has lasted: %s", got)
 	}
 	x.run(t, 2*time.Second)
-	if got := x.condition(); !strings.HasPrefix(got, "True AllCardsHealthy 2 of 2") || len(k.events) != 0 {
+	if got := x.condition(); !strings.HasPrefix(got, "True AllGPUsHealthy 2 of 2") || len(k.events) != 0 {
 		t.Errorf("healthy: %s, events %v", got, k.events)
 	}
-	// A card that is unwell for a moment is no news.
+	// A GPU that is unwell for a moment is no news.
 	x.Observe(reading(0, 79))
 	x.run(t, badAfter/2)
 	x.Observe(reading(0, 0))
@@ -72,7 +72,7 @@ func TestCondition(t *testing.T) {
 	}
 	x.Observe(reading(0, 79))
 	x.run(t, badAfter+2*time.Second)
-	if got := x.condition(); got != "False CardsUnhealthy GPU 1 (GPU-b): xid_79" || len(k.events) != 1 || k.events[0]["type"] != "Warning" || k.events[0]["message"] != "GPU 1 (GPU-b): xid_79" {
+	if got := x.condition(); got != "False GPUsUnhealthy GPU 1 (GPU-b): xid_79" || len(k.events) != 1 || k.events[0]["type"] != "Warning" || k.events[0]["message"] != "GPU 1 (GPU-b): xid_79" {
 		t.Errorf("unhealthy: %s, events %v", got, k.events)
 	}
 	transition := k.conditions[len(k.conditions)-1]["lastTransitionTime"]
@@ -89,7 +89,7 @@ func TestCondition(t *testing.T) {
 	x.ready = errors.New("the newest reading is 9s old: DCGM does not answer")
 	x.run(t, unknownAfter+2*time.Second)
 	if got := x.condition(); !strings.HasPrefix(got, "Unknown HealthUnknown the newest reading") {
-		t.Errorf("nobody knows: %s", got)
+		t.Errorf("unknown health: %s", got)
 	}
 	for _, call := range k.calls {
 		switch call {
@@ -140,16 +140,16 @@ func TestConditionWhileTheAPIServerIsAway(t *testing.T) {
 
 func TestJudge(t *testing.T) {
 	for _, c := range []struct {
-		cards []collect.CardHealth
-		want  string
+		gpus []collect.GPUHealth
+		want string
 	}{
 		{nil, "Unknown"},
-		{[]collect.CardHealth{{}}, "Unknown"},
-		{[]collect.CardHealth{{Known: true, Reason: "ok"}, {}}, "True"},
-		{[]collect.CardHealth{{Known: true, Reason: "ok"}, {Known: true, Reason: "lost"}}, "False"},
+		{[]collect.GPUHealth{{}}, "Unknown"},
+		{[]collect.GPUHealth{{Known: true, Reason: "ok"}, {}}, "True"},
+		{[]collect.GPUHealth{{Known: true, Reason: "ok"}, {Known: true, Reason: "lost"}}, "False"},
 	} {
-		if got := judge(c.cards, nil); got.status != c.want {
-			t.Errorf("%+v: %+v, want %s", c.cards, got, c.want)
+		if got := judge(c.gpus, nil); got.status != c.want {
+			t.Errorf("%+v: %+v, want %s", c.gpus, got, c.want)
 		}
 	}
 }

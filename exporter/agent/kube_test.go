@@ -14,7 +14,7 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/pods"
 )
 
-// kube is a double of the API server as far as the agent reaches it: one Node,
+// kube is a fake of the API server as far as the agent reaches it: one Node,
 // its status, a watch, and Events. It answers inside the process, so that a
 // test can have a clock of its own.
 type kube struct {
@@ -27,7 +27,7 @@ type kube struct {
 	events      []map[string]any
 	calls       []string // "GET /api/v1/nodes/node-1"
 	refuse      int      // status of every write; 0 accepts
-	cutsOff     bool     // ends every watch at once, as a proxy may
+	closesEarly bool     // ends every watch at once, as a proxy may
 	changed     chan struct{}
 }
 
@@ -56,7 +56,7 @@ func (k *kube) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	switch {
-	case k.cutsOff && r.URL.Query().Get("watch") != "":
+	case k.closesEarly && r.URL.Query().Get("watch") != "":
 		return answer(http.StatusOK, io.NopCloser(strings.NewReader("")))
 	case r.Method == http.MethodPost:
 		k.events = append(k.events, content)

@@ -12,45 +12,45 @@ import (
 )
 
 const (
-	// reportEvery is how often health is looked at.
+	// reportEvery is the interval of health checks.
 	reportEvery = 5 * time.Second
 	// heartbeat is how often an unchanged condition is written again, so that a
-	// reader can tell an old one from a true one. 5,000 nodes make 17 writes a
-	// second of it.
+	// reader can recognise a stale one. On 5,000 nodes this makes 17 writes a
+	// second.
 	heartbeat = 5 * time.Minute
 	// retryWrite is the least time between two tries that failed.
 	retryWrite = 30 * time.Second
 )
 
-// Reporter tells Kubernetes of the node's health: the condition GPUHealthy and
-// an Event when it changes.
+// Reporter reports the node's health to Kubernetes: the condition GPUHealthy
+// and an Event when it changes.
 type Reporter struct {
 	node  *ownNode
 	ready func() error
 	count func(kind string, err error)
 	log   *slog.Logger
 
-	latest atomic.Pointer[[]collect.CardHealth]
+	latest atomic.Pointer[[]collect.GPUHealth]
 
 	// Of Run only:
 	debounce debouncer
-	recalled bool    // written is what stood on the node before the start
-	written  verdict // as it stands on the node
+	recalled bool    // written was read from the node after the start
+	written  verdict // as on the node
 	wrote    time.Time
 	tried    time.Time
 	changed  time.Time // when the condition's status last changed
 }
 
-// NewReporter tells of the node with a name. ready says why there is no fresh
-// reading, nil where there is one; count is told of each write to the API.
+// NewReporter reports on the named node. ready returns why there is no fresh
+// reading, nil where there is one; count is called for each write to the API.
 func NewReporter(api *pods.API, name string, ready func() error, count func(kind string, err error), log *slog.Logger) *Reporter {
 	return &Reporter{node: &ownNode{api, name}, ready: ready, count: count, log: log}
 }
 
-// Observe takes a reading in. It does not block.
+// Observe takes a reading. It does not block.
 func (r *Reporter) Observe(reading *collect.Reading) {
-	cards := sortedByCard(collect.Health(reading))
-	r.latest.Store(&cards)
+	gpus := collect.Health(reading)
+	r.latest.Store(&gpus)
 }
 
 // Run reports until ctx ends.
@@ -71,7 +71,7 @@ func (r *Reporter) Run(ctx context.Context) {
 func (r *Reporter) step(ctx context.Context, now time.Time) {
 	v, news := r.debounce.observe(r.judge(), now)
 	if news {
-		r.log.Info("the node's GPU health changes", "status", v.status, "reason", v.reason, "message", v.message)
+		r.log.Info("agent: GPU health changed", "status", v.status, "reason", v.reason, "message", v.message)
 	}
 	due := !v.alike(r.written) || now.Sub(r.wrote) >= heartbeat
 	if v.status == "" || !due || now.Sub(r.tried) < retryWrite && r.wrote.Before(r.tried) {
@@ -87,7 +87,7 @@ func (r *Reporter) step(ctx context.Context, now time.Time) {
 	err := r.node.patchStatus(ctx, conditionPatch(v, now, r.changed))
 	r.count("condition", err)
 	if err != nil {
-		r.log.Warn("the node's condition is not written", "error", err)
+		r.log.Warn("agent: condition not written", "error", err)
 		return
 	}
 	before := r.written
@@ -96,20 +96,20 @@ func (r *Reporter) step(ctx context.Context, now time.Time) {
 		err := r.node.createEvent(ctx, r.event(v, now))
 		r.count("event", err)
 		if err != nil {
-			r.log.Warn("the Event of the node's health is not written", "error", err)
+			r.log.Warn("agent: Event not written", "error", err)
 		}
 	}
 }
 
-// recall learns once what stands on the node from before the start, so that a
-// restart is no transition and no Event.
+// recall reads the node's condition once after the start, so that a restart is
+// no transition and no Event.
 func (r *Reporter) recall(ctx context.Context) bool {
 	if r.recalled {
 		return true
 	}
 	before, changed, err := r.node.condition(ctx)
 	if err != nil {
-		r.log.Warn("the node's condition is not read", "error", err)
+		r.log.Warn("agent: condition not read", "error", err)
 		return false
 	}
 	r.recalled, r.written, r.changed = true, before, changed
@@ -118,18 +118,18 @@ func (r *Reporter) recall(ctx context.Context) bool {
 
 func (r *Reporter) judge() verdict {
 	why := r.ready()
-	cards := r.latest.Load()
-	if why == nil && cards == nil {
+	gpus := r.latest.Load()
+	if why == nil && gpus == nil {
 		why = errors.New("no reading yet")
 	}
 	if why != nil {
 		return judge(nil, why)
 	}
-	return judge(*cards, nil)
+	return judge(*gpus, nil)
 }
 
-// worthAnEvent is all but a first look that finds everything well: a rollout on
-// 5,000 nodes is no news of their health.
+// worthAnEvent excludes a healthy first verdict: a rollout on 5,000 nodes must
+// not write 5,000 Events.
 func worthAnEvent(before, v verdict) bool { return before.status != "" || v.status == "False" }
 
 // conditionPatch merges into the conditions by their type.

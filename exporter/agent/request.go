@@ -12,10 +12,10 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/node"
 )
 
-// Cards is what can be asked to let go of cards: a node.Node.
-type Cards interface {
-	Quiesce(ctx context.Context, cards []string, d time.Duration) ([]node.Release, error)
-	Resume(ctx context.Context, cards []string) error
+// GPUs releases and reacquires GPUs: a node.Node.
+type GPUs interface {
+	Quiesce(ctx context.Context, gpus []string, d time.Duration) ([]node.Release, error)
+	Resume(ctx context.Context, gpus []string) error
 	Quiesced(ctx context.Context) ([]node.Release, error)
 }
 
@@ -29,15 +29,15 @@ const (
 // request is a line on the socket.
 type request struct {
 	Op string `json:"op"`
-	// Cards by UUID or index; empty for status only.
-	Cards []string `json:"cards,omitempty"`
-	// Seconds until the cards are taken back; 0 is node.DefaultQuiesce.
+	// GPUs by UUID or index; empty for status only.
+	GPUs []string `json:"gpus,omitempty"`
+	// Seconds until the GPUs are reacquired; 0 is node.DefaultQuiesce.
 	Seconds int `json:"seconds,omitempty"`
 }
 
-// released is a card that is let go of.
+// released is a released GPU.
 type released struct {
-	Card  string    `json:"card"`
+	GPU   string    `json:"gpu"`
 	Until time.Time `json:"until"`
 }
 
@@ -48,32 +48,32 @@ type answer struct {
 	Released []released `json:"released,omitempty"`
 }
 
-// maxCards is more than a machine has.
-const maxCards = 256
+// maxGPUs is more than a machine has.
+const maxGPUs = 256
 
 // parseRequest reads one line. A field that is not known is an error: a
-// misspelt "seconds" would otherwise hold a card for another time than meant.
+// misspelt "seconds" would otherwise release a GPU for the default time.
 func parseRequest(line []byte) (request, error) {
 	var r request
 	if err := strict(line, &r); err != nil {
-		return request{}, fmt.Errorf(`%w; want {"op":"quiesce","cards":["GPU-…"],"seconds":300}`, err)
+		return request{}, fmt.Errorf(`%w; want {"op":"quiesce","gpus":["GPU-…"],"seconds":300}`, err)
 	}
 	switch {
 	case r.Op != verbQuiesce && r.Op != verbResume && r.Op != verbStatus:
 		return request{}, fmt.Errorf("op %q: want quiesce, resume or status", r.Op)
-	case r.Op == verbStatus && len(r.Cards) > 0:
-		return request{}, errors.New("cards: status is of all cards")
-	case r.Op != verbStatus && len(r.Cards) == 0:
-		return request{}, errors.New("cards: none is named")
+	case r.Op == verbStatus && len(r.GPUs) > 0:
+		return request{}, errors.New("gpus: status is of all GPUs")
+	case r.Op != verbStatus && len(r.GPUs) == 0:
+		return request{}, errors.New("gpus: none is named")
 	case r.Op != verbQuiesce && r.Seconds != 0:
 		return request{}, fmt.Errorf("seconds: %s takes none", r.Op)
 	}
-	return r, checkCards(r.Cards, r.Seconds)
+	return r, checkGPUs(r.GPUs, r.Seconds)
 }
 
-func checkCards(cards []string, seconds int) error {
-	if len(cards) > maxCards {
-		return fmt.Errorf("cards: %d, want at most %d", len(cards), maxCards)
+func checkGPUs(gpus []string, seconds int) error {
+	if len(gpus) > maxGPUs {
+		return fmt.Errorf("gpus: %d, want at most %d", len(gpus), maxGPUs)
 	}
 	if most := int(node.MaxQuiesce.Seconds()); seconds < 0 || seconds > most {
 		return fmt.Errorf("seconds: %d, want 1 to %d, or 0 for %d", seconds, most, int(node.DefaultQuiesce.Seconds()))
@@ -94,17 +94,17 @@ func strict(text []byte, into any) error {
 	return nil
 }
 
-// carryOut does what a request says.
-func carryOut(ctx context.Context, cards Cards, r request) answer {
+// carryOut executes a request.
+func carryOut(ctx context.Context, gpus GPUs, r request) answer {
 	var done []node.Release
 	var err error
 	switch r.Op {
 	case verbQuiesce:
-		done, err = cards.Quiesce(ctx, r.Cards, time.Duration(r.Seconds)*time.Second)
+		done, err = gpus.Quiesce(ctx, r.GPUs, time.Duration(r.Seconds)*time.Second)
 	case verbResume:
-		err = cards.Resume(ctx, r.Cards)
+		err = gpus.Resume(ctx, r.GPUs)
 	default:
-		done, err = cards.Quiesced(ctx)
+		done, err = gpus.Quiesced(ctx)
 	}
 	if err != nil {
 		return answer{Error: err.Error()}
@@ -115,7 +115,7 @@ func carryOut(ctx context.Context, cards Cards, r request) answer {
 func toReleased(done []node.Release) []released {
 	var out []released
 	for _, r := range done {
-		out = append(out, released{r.Card, r.Until.UTC().Truncate(time.Second)})
+		out = append(out, released{r.GPU, r.Until.UTC().Truncate(time.Second)})
 	}
 	return out
 }

@@ -20,27 +20,27 @@ import (
 const DefaultSocket = "/run/gpuscale/exporter.sock"
 
 const (
-	// maxLine is far more than a request naming every card has.
+	// maxLine is far more than a request naming every GPU has.
 	maxLine = 64 << 10
-	// maxTalkers at once; a further one waits.
-	maxTalkers = 8
-	// silence ends a connection.
-	silence = time.Minute
-	// acceptPause is between two tries that failed.
+	// maxConnections at once; further ones wait.
+	maxConnections = 8
+	// idleTimeout ends an idle connection.
+	idleTimeout = time.Minute
+	// acceptPause is between two failed attempts.
 	acceptPause = time.Second
 )
 
-// Socket takes requests to let go of cards from processes on this node: on a
-// unix socket, a JSON object a line, each answered by a line.
+// Socket takes requests to release GPUs from processes on this node: on a unix
+// socket, a JSON object a line, each answered by a line.
 type Socket struct {
 	listener net.Listener
-	cards    Cards
+	gpus     GPUs
 	log      *slog.Logger
 }
 
 // Listen makes the socket, and its folder where there is none. Only the owner
-// and the group may talk to it.
-func Listen(path string, cards Cards, log *slog.Logger) (*Socket, error) {
+// and the group may connect.
+func Listen(path string, gpus GPUs, log *slog.Logger) (*Socket, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return nil, fmt.Errorf("quiesce socket: %w", err)
 	}
@@ -51,14 +51,14 @@ func Listen(path string, cards Cards, log *slog.Logger) (*Socket, error) {
 	if err := os.Chmod(path, 0o660); err != nil {
 		return nil, errors.Join(fmt.Errorf("quiesce socket: %w", err), listener.Close())
 	}
-	return &Socket{listener: listener, cards: cards, log: log}, nil
+	return &Socket{listener: listener, gpus: gpus, log: log}, nil
 }
 
 // Run answers until ctx ends.
 func (s *Socket) Run(ctx context.Context) {
 	stop := context.AfterFunc(ctx, func() { _ = s.listener.Close() })
 	defer stop()
-	slots := make(chan struct{}, maxTalkers)
+	slots := make(chan struct{}, maxConnections)
 	var talks sync.WaitGroup
 	defer talks.Wait()
 	for {
@@ -69,13 +69,13 @@ func (s *Socket) Run(ctx context.Context) {
 		}
 		talks.Go(func() {
 			defer func() { <-slots }()
-			s.talk(ctx, conn)
+			s.serve(ctx, conn)
 		})
 	}
 }
 
-// accept waits for a requester; an error means that ctx has ended. What keeps
-// the socket from taking one, too many open files above all, passes.
+// accept waits for a requester; an error means that ctx has ended. Errors such
+// as too many open files are temporary.
 func (s *Socket) accept(ctx context.Context) (net.Conn, error) {
 	for {
 		conn, err := s.listener.Accept()
@@ -85,7 +85,7 @@ func (s *Socket) accept(ctx context.Context) (net.Conn, error) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		s.log.Error("the quiesce socket takes no request at the moment", "error", err)
+		s.log.Error("agent: quiesce socket accept failed", "error", err)
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -94,8 +94,8 @@ func (s *Socket) accept(ctx context.Context) (net.Conn, error) {
 	}
 }
 
-// talk answers one requester.
-func (s *Socket) talk(ctx context.Context, conn net.Conn) {
+// serve answers one requester.
+func (s *Socket) serve(ctx context.Context, conn net.Conn) {
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
@@ -112,16 +112,16 @@ func (s *Socket) talk(ctx context.Context, conn net.Conn) {
 	}
 }
 
-func extend(conn net.Conn) bool { return conn.SetDeadline(time.Now().Add(silence)) == nil }
+func extend(conn net.Conn) bool { return conn.SetDeadline(time.Now().Add(idleTimeout)) == nil }
 
 func (s *Socket) reply(ctx context.Context, line []byte) answer {
 	r, err := parseRequest(line)
 	if err != nil {
 		return answer{Error: err.Error()}
 	}
-	a := carryOut(ctx, s.cards, r)
+	a := carryOut(ctx, s.gpus, r)
 	if !a.OK {
-		s.log.Warn("a request on the quiesce socket failed", "op", r.Op, "cards", r.Cards, "error", a.Error)
+		s.log.Warn("agent: quiesce request failed", "op", r.Op, "gpus", r.GPUs, "error", a.Error)
 	}
 	return a
 }

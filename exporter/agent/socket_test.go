@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 )
 
-func listen(t *testing.T, h *held) string {
+func listen(t *testing.T, h *fakeGPUs) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "run", "exporter.sock")
 	s, err := Listen(path, h, discard())
@@ -28,10 +28,10 @@ func listen(t *testing.T, h *held) string {
 }
 
 func TestSocket(t *testing.T) {
-	h := newHeld()
+	h := newFakeGPUs()
 	path := listen(t, h)
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm()&0o007 != 0 {
-		t.Errorf("others may talk to it: %v %v", info.Mode(), err)
+		t.Errorf("other users may connect: %v %v", info.Mode(), err)
 	}
 	conn, err := net.Dial("unix", path)
 	if err != nil {
@@ -53,19 +53,19 @@ func TestSocket(t *testing.T) {
 		}
 		return a
 	}
-	if a := ask(`{"op":"quiesce","cards":["GPU-a","GPU-b"],"seconds":60}`); !a.OK || len(a.Released) != 2 || h.until("GPU-b").IsZero() {
+	if a := ask(`{"op":"quiesce","gpus":["GPU-a","GPU-b"],"seconds":60}`); !a.OK || len(a.Released) != 2 || h.until("GPU-b").IsZero() {
 		t.Errorf("quiesce: %+v", a)
 	}
-	if a := ask(`{"op":"resume","cards":["GPU-a"]}`); !a.OK || !h.until("GPU-a").IsZero() {
+	if a := ask(`{"op":"resume","gpus":["GPU-a"]}`); !a.OK || !h.until("GPU-a").IsZero() {
 		t.Errorf("resume: %+v", a)
 	}
-	if a := ask(`{"op":"status"}`); !a.OK || len(a.Released) != 1 || a.Released[0].Card != "GPU-b" {
+	if a := ask(`{"op":"status"}`); !a.OK || len(a.Released) != 1 || a.Released[0].GPU != "GPU-b" {
 		t.Errorf("status: %+v", a)
 	}
 	for line, want := range map[string]string{
-		`{`: "no request", `{"op":"reset","cards":["0"]}`: "want quiesce, resume or status", `{"op":"quiesce"}`: "none is named",
-		`{"op":"resume","cards":["0"],"seconds":1}`: "takes none", `{"op":"quiesce","cards":["0"],"seconds":100000}`: "want 1 to 3600",
-		`{"op":"status","cards":["0"]}`: "of all cards", `{"op":"status"} {}`: "more than one", `{"op":"status","card":"0"}`: "unknown field",
+		`{`: "no request", `{"op":"reset","gpus":["0"]}`: "want quiesce, resume or status", `{"op":"quiesce"}`: "none is named",
+		`{"op":"resume","gpus":["0"],"seconds":1}`: "takes none", `{"op":"quiesce","gpus":["0"],"seconds":100000}`: "want 1 to 3600",
+		`{"op":"status","gpus":["0"]}`: "of all GPUs", `{"op":"status"} {}`: "more than one", `{"op":"status","gpu":"0"}`: "unknown field",
 	} {
 		if a := ask(line); a.OK || !strings.Contains(a.Error, want) {
 			t.Errorf("%s: %+v, want %q", line, a, want)
@@ -78,8 +78,8 @@ func TestSocket(t *testing.T) {
 
 // A socket file that a dead exporter left is no obstacle, one that answers is.
 func TestSocketIsTaken(t *testing.T) {
-	path := listen(t, newHeld())
-	if _, err := Listen(path, newHeld(), discard()); err == nil {
+	path := listen(t, newFakeGPUs())
+	if _, err := Listen(path, newFakeGPUs(), discard()); err == nil {
 		t.Error("two exporters answer on one socket")
 	}
 	left := filepath.Join(t.TempDir(), "left.sock")
@@ -89,7 +89,7 @@ func TestSocketIsTaken(t *testing.T) {
 	}
 	l.SetUnlinkOnClose(false)
 	_ = l.Close()
-	s, err := Listen(left, newHeld(), discard())
+	s, err := Listen(left, newFakeGPUs(), discard())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,12 +97,12 @@ func TestSocketIsTaken(t *testing.T) {
 }
 
 func FuzzParseRequest(f *testing.F) {
-	f.Add([]byte(`{"op":"quiesce","cards":["GPU-a"],"seconds":60}`))
+	f.Add([]byte(`{"op":"quiesce","gpus":["GPU-a"],"seconds":60}`))
 	f.Add([]byte(`{"op":"status"}`))
 	f.Add([]byte(`null`))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		r, err := parseRequest(line)
-		if err == nil && (r.Op != verbStatus) != (len(r.Cards) > 0) {
+		if err == nil && (r.Op != verbStatus) != (len(r.GPUs) > 0) {
 			t.Errorf("accepted %+v", r)
 		}
 	})
@@ -136,7 +136,7 @@ func TestSocketOutlivesFailures(t *testing.T) {
 		here, there := net.Pipe()
 		l := &flaky{failures: 3, conn: make(chan net.Conn, 1), closed: make(chan struct{})}
 		l.conn <- there
-		s := &Socket{listener: l, cards: newHeld(), log: discard()}
+		s := &Socket{listener: l, gpus: newFakeGPUs(), log: discard()}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); s.Run(ctx) }()

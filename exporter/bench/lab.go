@@ -25,11 +25,11 @@ type lab struct{ binary, library, dir string }
 
 // setup is an exporter and the machine it is on.
 type setup struct {
-	remote           bool
-	cards, instances int
-	gzip             bool
-	accept           string
-	args             []string
+	remote          bool
+	gpus, instances int
+	gzip            bool
+	accept          string
+	args            []string
 }
 
 // figures are what was measured of a setup.
@@ -38,7 +38,7 @@ type figures struct {
 	p50, p99      time.Duration
 	cpu           time.Duration // of the exporter, a scrape
 	rss           int64         // bytes
-	idle          float64       // part of a core while nobody scrapes
+	idle          float64       // part of a core without scrapes
 }
 
 // exporter is a running one.
@@ -54,7 +54,7 @@ type exporter struct {
 // start runs an exporter and waits until it has data.
 func (l *lab) start(ctx context.Context, s setup) (*exporter, error) {
 	state := filepath.Join(l.dir, "state")
-	if err := machine(s.cards, s.instances).Write(state); err != nil {
+	if err := machine(s.gpus, s.instances).Write(state); err != nil {
 		return nil, err
 	}
 	x := &exporter{setup: s, client: http.Client{Transport: &http.Transport{DisableCompression: true}}}
@@ -153,7 +153,7 @@ func (x *exporter) get(path string) ([]byte, error) {
 	return x.body.Bytes(), err
 }
 
-// measure scrapes over one kept connection, then lets the exporter be.
+// measure scrapes over one kept connection, then leaves the exporter idle.
 func (l *lab) measure(ctx context.Context, s setup, o options) (figures, error) {
 	x, err := l.start(ctx, s)
 	if err != nil {
@@ -191,7 +191,7 @@ func (l *lab) measure(ctx context.Context, s setup, o options) (figures, error) 
 	return f, err
 }
 
-// countSeries counts lines of the text format, which every exporter speaks.
+// countSeries counts lines of the text format, which every exporter serves.
 func (x *exporter) countSeries() (n int, err error) {
 	x.setup.accept, x.setup.gzip = "", false
 	body, err := x.get("/metrics")
@@ -201,4 +201,31 @@ func (x *exporter) countSeries() (n int, err error) {
 		}
 	}
 	return n, err
+}
+
+// cpuTime is what a process has used of the processor so far, with the threads
+// that it has now; 0 where unknown.
+func cpuTime(pid int) time.Duration {
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		return 0
+	}
+	total := int64(0)
+	for _, task := range tasks {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/schedstat", pid, task.Name()))
+		var onCPU int64
+		if _, scan := fmt.Sscan(string(text), &onCPU); err == nil && scan == nil {
+			total += onCPU
+		}
+	}
+	return time.Duration(total)
+}
+
+// rss is a process' resident memory in bytes; 0 where unknown.
+func rss(pid int) int64 {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	_, rest, _ := strings.Cut(string(text), "\nVmRSS:")
+	var kib int64
+	_, _ = fmt.Sscan(rest, &kib)
+	return kib << 10
 }

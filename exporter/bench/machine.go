@@ -6,31 +6,31 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
 )
 
-// cardFields have values on every card, and instanceFields on every instance:
+// gpuFields have values on every GPU, and instanceFields on every instance:
 // what dcgm-exporter's default counters ask for and our own series need.
 var (
-	cardFields = []uint16{
+	gpuFields = []uint16{
 		100, 101, 112, 140, 150, 155, 156, 202, 203, 204, 206, 207, 230, 251, 252, 253, 390, 391, 392, 393, 394, 395, 449,
 		1001, 1004, 1005, 1009, 1010,
 	}
 	instanceFields = []uint16{250, 251, 252, 253, 1001, 1004, 1005}
 )
 
-// machine has H100s, cut into equal instances where there are any.
-func machine(cards, instances int) fakedcgm.State {
+// machine has H100s, partitioned into equal instances where there are any.
+func machine(gpus, instances int) fakedcgm.State {
 	s := fakedcgm.State{DriverVersion: "580.65.06"}
-	for i := range cards {
-		card := fakedcgm.Card{
+	for i := range gpus {
+		device := fakedcgm.GPU{
 			Index: i, Minor: i, UUID: fmt.Sprintf("GPU-5a1f2b3c-0000-0000-0000-%012d", i), Product: "NVIDIA H100 80GB HBM3",
-			PCIBusID: fmt.Sprintf("00000000:%02X:00.0", i+1), MemoryMiB: 81559, MIG: instances > 0, Fields: values(cardFields),
+			PCIBusID: fmt.Sprintf("00000000:%02X:00.0", i+1), MemoryMiB: 81559, MIG: instances > 0, Fields: values(gpuFields),
 		}
 		for j := range instances {
-			card.Instances = append(card.Instances, fakedcgm.Instance{
+			device.Instances = append(device.Instances, fakedcgm.Instance{
 				ID: j + 7, EntityID: 7*i + j, Profile: "1g.10gb", ComputeSlices: 1, Start: j, Size: 1,
 				UUID: fmt.Sprintf("MIG-5a1f2b3c-0000-%04d-0000-%012d", i, j), Fields: values(instanceFields),
 			})
 		}
-		s.Cards = append(s.Cards, card)
+		s.GPUs = append(s.GPUs, device)
 	}
 	return s
 }

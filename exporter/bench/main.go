@@ -1,5 +1,5 @@
 // Command bench measures the exporter as a user runs it: the built binary on
-// the double of DCGM, scraped over HTTP. It prints a table beside what
+// the fake of DCGM, scraped over HTTP. It prints a table beside what
 // dcgm-exporter takes for the same, or with -soak what grows over time.
 package main
 
@@ -75,12 +75,12 @@ type row struct {
 }
 
 var rows = []row{
-	{"remote, 8 cards", setup{remote: true, cards: 8}, "3.6 ms", "7.5-10 ms", "2.8 ms", 350 * time.Microsecond, time.Millisecond},
-	{"remote, 8 x 7 MIG", setup{remote: true, cards: 8, instances: 7}, "23.6 ms", "40 ms", "18.3 ms", time.Millisecond, time.Millisecond},
-	{"embedded, 8 cards", setup{cards: 8}, "1.4-2.0 ms", "3-13 ms", "1.7-3.5 ms", 350 * time.Microsecond, time.Millisecond},
-	{"embedded, 8 x 7 MIG", setup{cards: 8, instances: 7}, "9.9-12 ms", "16-43 ms", "11-12.6 ms", time.Millisecond, time.Millisecond},
-	{"remote, 8 x 7, gzip", setup{remote: true, cards: 8, instances: 7, gzip: true}, "", "", "", 0, 0},
-	{"remote, 8 x 7, protobuf", setup{remote: true, cards: 8, instances: 7, accept: protobuf}, "", "", "", 0, 0},
+	{"remote, 8 GPUs", setup{remote: true, gpus: 8}, "3.6 ms", "7.5-10 ms", "2.8 ms", 350 * time.Microsecond, time.Millisecond},
+	{"remote, 8 x 7 MIG", setup{remote: true, gpus: 8, instances: 7}, "23.6 ms", "40 ms", "18.3 ms", time.Millisecond, time.Millisecond},
+	{"embedded, 8 GPUs", setup{gpus: 8}, "1.4-2.0 ms", "3-13 ms", "1.7-3.5 ms", 350 * time.Microsecond, time.Millisecond},
+	{"embedded, 8 x 7 MIG", setup{gpus: 8, instances: 7}, "9.9-12 ms", "16-43 ms", "11-12.6 ms", time.Millisecond, time.Millisecond},
+	{"remote, 8 x 7, gzip", setup{remote: true, gpus: 8, instances: 7, gzip: true}, "", "", "", 0, 0},
+	{"remote, 8 x 7, protobuf", setup{remote: true, gpus: 8, instances: 7, accept: protobuf}, "", "", "", 0, 0},
 }
 
 const protobuf = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// grown are the series that tell whether a process grows.
+// grown are the series that show whether a process grows.
 var grown = []struct{ title, series string }{
 	{"heap in use, bytes", "go_memstats_heap_inuse_bytes"},
 	{"resident, bytes", "process_resident_memory_bytes"},
@@ -20,10 +20,9 @@ var grown = []struct{ title, series string }{
 	{"scrapes", "gpuscale_exporter_scrape_duration_seconds_count"},
 }
 
-// soak samples ten times a second, as fast as DCGM lets anybody, and scrapes as
-// often.
+// soak samples ten times a second, DCGM's maximum, and scrapes as often.
 func (l *lab) soak(ctx context.Context, d time.Duration) error {
-	x, err := l.start(ctx, setup{remote: true, cards: 8, instances: 7, args: []string{"-c", "100", "--enable-exporter-metrics"}})
+	x, err := l.start(ctx, setup{remote: true, gpus: 8, instances: 7, args: []string{"-c", "100", "--enable-exporter-metrics"}})
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,7 @@
 package collect
 
 // clockReasons are DCGM's bits of field 112 and their names in DCGM's tools.
-var clockReasons = []struct {
+var clockReasons = [...]struct {
 	bit  int64
 	name string
 }{
@@ -10,17 +10,17 @@ var clockReasons = []struct {
 }
 
 // addClockWindow counts the samples of the window in which a reason was set, so
-// the number depends on the sampling interval: that is what dcgm-exporter
-// serves. A card without any has one series without a reason, at 0.
+// the number depends on the sampling interval: as in dcgm-exporter. A GPU
+// without any has one series without a reason, at 0.
 func addClockWindow(c *CompatOptions, m *Moment, page *pageFamily) {
 	window, label := windowLabel(c.ClockEventsWindow)
-	c.eachCard(m, func(card *Entity, l *labelSet) {
-		if card.Events == nil {
+	c.eachGPU(m, func(device *Entity, l *labelSet) {
+		if device.Events == nil {
 			return
 		}
-		samples := since(card.Events.ClockSamples, m.taken.Add(-window))
+		samples := since(device.Events.ClockSamples, m.taken.Add(-window))
 		if len(samples) == 0 {
-			return // nobody looked, which is not none
+			return // unknown, not zero
 		}
 		any := false
 		for _, r := range clockReasons {
@@ -43,11 +43,11 @@ func addClockWindow(c *CompatOptions, m *Moment, page *pageFamily) {
 
 // addClockTotals counts how often each reason has set in since the start.
 func addClockTotals(c *CompatOptions, m *Moment, page *pageFamily) {
-	c.eachCard(m, func(card *Entity, l *labelSet) {
-		if card.Events == nil {
+	c.eachGPU(m, func(device *Entity, l *labelSet) {
+		if device.Events == nil {
 			return
 		}
-		for _, x := range card.Events.ClockChanges {
+		for _, x := range device.Events.ClockChanges {
 			for _, r := range clockReasons {
 				if r.bit == x.Code {
 					page.add(l.dcgm("clock_event", r.name), float64(x.Total), m.taken)

@@ -14,11 +14,12 @@ type Compat string
 
 // Ways to serve the DCGM names.
 const (
-	// CompatExact has the series dcgm-exporter has: a card cut into MIG
-	// instances shows its instances only, and each repeats the card's own
-	// quantities (power, temperature, clocks), so a sum counts them several times.
+	// CompatExact serves dcgm-exporter's series: a GPU partitioned into MIG
+	// instances shows its instances only, and each repeats the GPU's own
+	// quantities (power, temperature, clocks), so a sum counts them several
+	// times.
 	CompatExact Compat = "exact"
-	// CompatOnce has each quantity once: the card's on the card.
+	// CompatOnce has each quantity once: the GPU's on the GPU.
 	CompatOnce Compat = "once"
 	// CompatOff has no DCGM names.
 	CompatOff Compat = "off"
@@ -37,9 +38,9 @@ type CompatOptions struct {
 	DashedModel bool
 	// Devices, Switches and CPUs are which entities have DCGM series (-d, -s, -p).
 	Devices, Switches, CPUs Selection
-	// VirtualGPUs names the shares of time-sliced and MPS cards (vgpu) and gives
-	// each container its own part of GPU_UTIL and FB_USED where the driver tells
-	// it (--kubernetes-virtual-gpus).
+	// VirtualGPUs names the shares of time-sliced and MPS GPUs (vgpu) and gives
+	// each container its own part of GPU_UTIL and FB_USED where the driver
+	// measures it (--kubernetes-virtual-gpus).
 	VirtualGPUs bool
 	// XIDWindow and ClockEventsWindow are how far back DCGM_EXP_XID_ERRORS_COUNT
 	// and DCGM_EXP_CLOCK_EVENTS_COUNT count.
@@ -64,7 +65,7 @@ func (c *CompatOptions) Fields() []uint16 {
 }
 
 // selects reports whether the entity has DCGM series. In the flexible choice a
-// cut card has none: its instances stand for it.
+// partitioned GPU has none: its instances stand for it.
 func (c *CompatOptions) selects(e *Entity, split bool) bool {
 	switch e.Kind {
 	case GPU:
@@ -78,7 +79,7 @@ func (c *CompatOptions) selects(e *Entity, split bool) bool {
 	return true
 }
 
-// selectsAny reports whether a card or one of its instances is selected.
+// selectsAny reports whether a GPU or one of its instances is selected.
 func (c *CompatOptions) selectsAny(entities []Entity) bool {
 	if c.Devices.Flexible() {
 		return true
@@ -90,7 +91,7 @@ func (c *CompatOptions) selectsAny(entities []Entity) bool {
 func (c *CompatOptions) MissingDevices(r *Reading) []string { return c.Devices.missing(r) }
 
 // perInstance reports whether a field is measured on the instance itself. What
-// is not is the card's: DCGM answers it for an instance with the card's number.
+// is not is the GPU's: DCGM answers it for an instance with the GPU's number.
 func perInstance(field uint16) bool {
 	switch {
 	case field >= fieldFBTotal && field <= 254: // frame buffer
@@ -110,7 +111,7 @@ func (c *CompatOptions) compatValue(m *Moment, s *subject, field uint16) (Value,
 		if v, ok := s.number(field); ok {
 			return v, true
 		}
-		return m.subjects[s.card].number(field)
+		return m.subjects[s.device].number(field)
 	}
 	return s.number(field)
 }
@@ -177,10 +178,10 @@ func (c *CompatOptions) labels(e *Entity, id *identity) string {
 	}
 	b = appendLabel(b, "hostname", c.Hostname)
 	b = appendText(b, id.compat)
-	b = appendLabel(b, container, id.holder.Container)
+	b = appendLabel(b, container, id.allocation.Container)
 	b = appendLabel(b, "hpc_job", id.job)
-	b = appendLabel(b, namespace, id.holder.Namespace)
-	b = appendLabel(b, pod, id.holder.Pod)
+	b = appendLabel(b, namespace, id.allocation.Namespace)
+	b = appendLabel(b, pod, id.allocation.Pod)
 	return string(appendText(b, id.pod))
 }
 
@@ -193,25 +194,34 @@ func appendText(b []byte, text string) []byte {
 }
 
 // extra renders the label-type counters of an entity; an instance takes the
-// card's where it has none of its own.
-func (c *CompatOptions) extra(e, card *Entity) string {
+// GPU's where it has none of its own.
+func (c *CompatOptions) extra(e, device *Entity) string {
+	return c.labelCounters(func(field uint16) (Value, bool) {
+		v, ok := e.Value(field)
+		if !ok {
+			v, ok = device.Value(field)
+		}
+		return v, ok
+	}, e.DriverVersion)
+}
+
+// labelCounters renders the label-type counters that have a value. The driver's
+// version is known without asking for the field.
+func (c *CompatOptions) labelCounters(value func(field uint16) (Value, bool), driver string) string {
 	var b []byte
 	for i := range c.Counters {
 		f := &c.Counters[i]
 		if f.Kind != counters.Label {
 			continue
 		}
-		v, ok := e.Value(f.ID)
-		if !ok {
-			v, ok = card.Value(f.ID)
-		}
+		v, ok := value(f.ID)
 		switch {
 		case ok && v.IsText:
 			b = appendLabel(b, f.Name, v.Text)
 		case ok:
 			b = appendLabel(b, f.Name, strconv.FormatFloat(v.Number, 'f', -1, 64))
-		case f.ID == fieldDriverVersion: // the driver version is known without asking for the field
-			b = appendLabel(b, f.Name, e.DriverVersion)
+		case f.ID == fieldDriverVersion:
+			b = appendLabel(b, f.Name, driver)
 		}
 	}
 	return string(b)

@@ -3,7 +3,7 @@ package collect
 import "time"
 
 // staleAfter is the age, in intervals, at which a value vanishes: one missed
-// pass is a hiccup, two are not.
+// pass is tolerated, two are not.
 const staleAfter = 2.5
 
 // StaleAfter is the age at which a value taken every interval vanishes.
@@ -51,14 +51,14 @@ func NewCompiler(o Options) *Compiler {
 	}
 }
 
-// Compile joins a reading with its holders. a.Holders is parallel to
-// r.Entities, whose order is a Reading's: each card before its instances.
+// Compile joins a reading with its allocations. a.Allocations is parallel to
+// r.Entities, whose order is a Reading's: each GPU before its instances.
 func (c *Compiler) Compile(r *Reading, a Attribution) *Page {
 	m := &Moment{taken: r.Taken, attribution: a.Taken, node: c.node}
 	m.subjects = c.subjects(r, a)
 	m.devices = c.devices(r)
 	c.ledger.observe(m)
-	page := &Page{maxAge: c.maxAge, Taken: r.Taken, Cards: cards(r)}
+	page := &Page{maxAge: c.maxAge, Taken: r.Taken, GPUs: gpus(r)}
 	for i := range c.families {
 		f := &c.families[i]
 		out := pageFamily{name: f.desc.Name, help: f.desc.Help, kind: string(f.desc.Type), aging: f.aging}
@@ -74,7 +74,7 @@ func (c *Compiler) Compile(r *Reading, a Attribution) *Page {
 	return page
 }
 
-func cards(r *Reading) (n int) {
+func gpus(r *Reading) (n int) {
 	for i := range r.Entities {
 		if r.Entities[i].Kind == GPU {
 			n++
@@ -84,7 +84,7 @@ func cards(r *Reading) (n int) {
 }
 
 // subjects also replaces the label cache, so that what is gone is forgotten. A
-// card of which nothing is selected is left out with its instances.
+// GPU of which nothing is selected is left out with its instances.
 func (c *Compiler) subjects(r *Reading, a Attribution) []subject {
 	kept := make(map[identity]*labelSet, len(r.Entities))
 	subjects := make([]subject, 0, len(r.Entities))
@@ -94,10 +94,10 @@ func (c *Compiler) subjects(r *Reading, a Attribution) []subject {
 			end++
 		}
 		if c.opts.Compat.selectsAny(r.Entities[i:end]) {
-			card := len(subjects)
+			device := len(subjects)
 			for j := i; j < end; j++ {
 				subjects = append(subjects, c.subject(kept, &r.Entities[j], &r.Entities[i], end-i > 1, a, j))
-				subjects[len(subjects)-1].card = card
+				subjects[len(subjects)-1].device = device
 			}
 		}
 		i = end
@@ -106,21 +106,21 @@ func (c *Compiler) subjects(r *Reading, a Attribution) []subject {
 	return subjects
 }
 
-// subject joins entity i with its holders; split tells that its card is cut.
-func (c *Compiler) subject(kept map[identity]*labelSet, e, card *Entity, split bool, a Attribution, i int) subject {
+// subject joins entity i with its allocations; split means that its GPU is partitioned.
+func (c *Compiler) subject(kept map[identity]*labelSet, e, device *Entity, split bool, a Attribution, i int) subject {
 	s := subject{entity: e, busy: busyOf(e), split: split && e.Kind == GPU}
-	x := extra{counters: c.opts.Compat.extra(e, card)}
-	holders := a.of(i)
-	for j, h := range holders {
-		hold := a.hold(i, j)
-		x.pod = joinLabels(c.opts.Compat.holdLabels(hold), a.Extras.Pods[PodName{h.Namespace, h.Pod}])
-		s.holders = append(s.holders, subject{entity: e, labels: c.labelSet(kept, e, h, x), holder: h, hold: hold})
+	x := extra{counters: c.opts.Compat.extra(e, device)}
+	allocations := a.of(i)
+	for j, h := range allocations {
+		usage := a.usage(i, j)
+		x.pod = joinLabels(c.opts.Compat.usageLabels(usage), a.Extras.Pods[PodName{h.Namespace, h.Pod}])
+		s.allocations = append(s.allocations, subject{entity: e, labels: c.labelSet(kept, e, h, x), allocation: h, usage: usage})
 	}
-	if len(holders) == 1 {
-		s.holder, s.labels = holders[0], s.holders[0].labels
+	if len(allocations) == 1 {
+		s.allocation, s.labels = allocations[0], s.allocations[0].labels
 	} else {
 		x.pod = ""
-		s.labels = c.labelSet(kept, e, Holder{}, x)
+		s.labels = c.labelSet(kept, e, Allocation{}, x)
 	}
 	s.divideBusy()
 	if c.opts.Compat.selects(e, s.split) {
@@ -143,10 +143,10 @@ func (c *Compiler) dcgmLabels(kept map[identity]*labelSet, s *subject, jobs []st
 	return out
 }
 
-// extra is what labels beside the entity's own and the holder's names.
+// extra holds the labels beside the entity's own and the container's names.
 type extra struct{ counters, pod, job string }
 
-func (c *Compiler) labelSet(kept map[identity]*labelSet, e *Entity, h Holder, x extra) *labelSet {
+func (c *Compiler) labelSet(kept map[identity]*labelSet, e *Entity, h Allocation, x extra) *labelSet {
 	return c.keep(kept, e, identify(e, h, x))
 }
 

@@ -2,8 +2,8 @@ package collect
 
 import "github.com/gpuscale/gpuscale/exporter/collect/counters"
 
-// computed returns what fills a DCGM_EXP_* series, by its counters number, or
-// nil where nothing does.
+// computed returns what computes a DCGM_EXP_* series, by its counters number,
+// or nil where nothing does.
 func computed(id uint16) func(c *CompatOptions, m *Moment, page *pageFamily) {
 	switch id {
 	case counters.XIDErrorsCount:
@@ -23,8 +23,8 @@ func computed(id uint16) func(c *CompatOptions, m *Moment, page *pageFamily) {
 }
 
 // computedFrom returns the DCGM fields that a DCGM_EXP_* series is made of. Its
-// own number stands for what DCGM is asked otherwise than by a field: a source
-// that cannot give it counts it as not supported.
+// own number stands for what DCGM is asked beside fields: a source that cannot
+// give it counts it as not supported.
 func computedFrom(id uint16) []uint16 {
 	switch id {
 	case counters.XIDErrorsCount, counters.XIDErrorsTotal:
@@ -35,23 +35,23 @@ func computedFrom(id uint16) []uint16 {
 	return []uint16{id}
 }
 
-// eachCard calls add for the labels of every series that speaks of a card. Under
-// CompatExact a cut card has none, and what is the card's stands on each of its
-// instances, as dcgm-exporter has it.
-func (c *CompatOptions) eachCard(m *Moment, add func(card *Entity, l *labelSet)) {
+// eachGPU calls add for the labels of every series about a GPU. Under CompatExact a
+// partitioned GPU has none, and its quantities stand on each of its instances, as in
+// dcgm-exporter.
+func (c *CompatOptions) eachGPU(m *Moment, add func(device *Entity, l *labelSet)) {
 	for i := range m.subjects {
 		s := &m.subjects[i]
 		if s.entity.Kind == Instance && c.Mode == CompatOnce {
 			continue
 		}
 		for _, l := range s.dcgm {
-			add(m.subjects[s.card].entity, l)
+			add(m.subjects[s.device].entity, l)
 		}
 	}
 }
 
-// eachWholeCard calls add once for every card, a cut one too.
-func (c *CompatOptions) eachWholeCard(m *Moment, add func(card *Entity, l *labelSet)) {
+// eachWholeGPU calls add once for every GPU, a partitioned one too.
+func (c *CompatOptions) eachWholeGPU(m *Moment, add func(device *Entity, l *labelSet)) {
 	for i := range m.subjects {
 		s := &m.subjects[i]
 		if s.entity.Kind != GPU || !c.Devices.Flexible() && !c.Devices.Major(s.entity.GPU) {
@@ -85,9 +85,8 @@ func (l *labelSet) dcgm(further ...string) string {
 	return text
 }
 
-// What a source is asked for otherwise than by a DCGM field, as numbers among
-// the fields given to Watch. A source that cannot give one counts it as not
-// supported.
+// What a source is asked for beside DCGM fields, as numbers among the fields
+// given to Watch. A source that cannot give one counts it as not supported.
 const (
 	AskClockEvents = counters.ClockEventsCount // Events.ClockSamples and ClockChanges
 	AskHealth      = counters.GPUHealthStatus  // Entity.Health

@@ -1,39 +1,25 @@
 package collect
 
-import (
-	"slices"
-	"strconv"
-
-	"github.com/gpuscale/gpuscale/exporter/collect/counters"
-)
+import "strconv"
 
 // DeviceKind is what a Device is.
 type DeviceKind uint8
 
-// Kinds of device beside cards and instances.
+// Kinds of device beside GPUs and instances.
 const (
 	Switch     DeviceKind = iota // NvSwitch
 	SwitchLink                   // NVLink at a switch
-	GPULink                      // NVLink at a card
+	GPULink                      // NVLink at a GPU
 	CPU                          // CPU that DCGM knows: Grace
 	Core                         // of such a CPU
 )
 
-// Device is a part of the machine that DCGM measures beside the cards.
+// Device is a part of the machine that DCGM measures beside the GPUs.
 type Device struct {
 	Kind   DeviceKind
 	ID     int // DCGM's number of a switch, CPU or core; of a link its index
-	Parent int // the switch or card of a link, the CPU of a core
+	Parent int // the switch or GPU of a link, the CPU of a core
 	Values []Value
-}
-
-// Value returns the device's value of a field and whether it has one.
-func (d *Device) Value(field uint16) (Value, bool) {
-	i, ok := slices.BinarySearchFunc(d.Values, field, func(v Value, f uint16) int { return int(v.Field) - int(f) })
-	if !ok {
-		return Value{}, false
-	}
-	return d.Values[i], true
 }
 
 // deviceSeries is a device and the label text of its DCGM series.
@@ -46,7 +32,7 @@ type deviceSeries struct {
 type deviceKey struct {
 	kind       DeviceKind
 	id, parent int
-	card       identity // of a link's card
+	dev        identity // of a link's GPU
 	counters   string
 }
 
@@ -65,8 +51,8 @@ func (c *Compiler) devices(r *Reading) []deviceSeries {
 			continue
 		}
 		key := deviceKey{kind: d.Kind, id: d.ID, parent: d.Parent, counters: c.opts.Compat.deviceExtra(d, r)}
-		if card := r.card(d.Parent); d.Kind == GPULink && card != nil {
-			key.card = identify(card, Holder{}, extra{})
+		if dev := r.dev(d.Parent); d.Kind == GPULink && dev != nil {
+			key.dev = identify(dev, Allocation{}, extra{})
 		}
 		text, ok := c.deviceLabels[key]
 		if !ok {
@@ -79,8 +65,8 @@ func (c *Compiler) devices(r *Reading) []deviceSeries {
 	return out
 }
 
-// card returns the card with an index, nil where there is none.
-func (r *Reading) card(gpu int) *Entity {
+// GPU returns the GPU with an index, nil where there is none.
+func (r *Reading) dev(gpu int) *Entity {
 	for i := range r.Entities {
 		if e := &r.Entities[i]; e.Kind == GPU && e.GPU == gpu {
 			return e
@@ -100,28 +86,16 @@ func (c *CompatOptions) selectsDevice(d *Device) bool {
 	case Core:
 		return c.CPUs.Minor(d.ID)
 	}
-	return c.Devices.Flexible() || c.Devices.Major(d.Parent) // of a card
+	return c.Devices.Flexible() || c.Devices.Major(d.Parent) // of a GPU
 }
 
 // deviceExtra renders the label-type counters that the device has a value of.
 func (c *CompatOptions) deviceExtra(d *Device, r *Reading) string {
-	var b []byte
-	for i := range c.Counters {
-		f := &c.Counters[i]
-		if f.Kind != counters.Label {
-			continue
-		}
-		v, ok := d.Value(f.ID)
-		switch {
-		case ok && v.IsText:
-			b = appendLabel(b, f.Name, v.Text)
-		case ok:
-			b = appendLabel(b, f.Name, strconv.FormatFloat(v.Number, 'f', -1, 64))
-		case f.ID == fieldDriverVersion && len(r.Entities) > 0: // the machine has one
-			b = appendLabel(b, f.Name, r.Entities[0].DriverVersion)
-		}
+	driver := ""
+	if len(r.Entities) > 0 { // the machine has one
+		driver = r.Entities[0].DriverVersion
 	}
-	return string(b)
+	return c.labelCounters(d.Value, driver)
 }
 
 // deviceText renders dcgm-exporter's labels of a device.
@@ -137,10 +111,10 @@ func (c *CompatOptions) deviceText(key *deviceKey) string {
 	case GPULink:
 		b = appendLabel(b, "nvlink", id)
 		b = appendLabel(b, "gpu", parent)
-		b = appendLabel(b, "gpu_uuid", key.card.uuid)
-		b = appendLabel(b, "pci_bus_id", key.card.pciBusID)
+		b = appendLabel(b, "gpu_uuid", key.dev.uuid)
+		b = appendLabel(b, "pci_bus_id", key.dev.pciBusID)
 		b = appendLabel(b, "device", "nvidia"+parent)
-		b = appendLabel(b, "model_name", key.card.model)
+		b = appendLabel(b, "model_name", key.dev.model)
 	case CPU:
 		b = appendLabel(b, "cpu", id)
 	case Core:

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Event is something that happened on a card, or a sample of it.
+// Event is something that happened on a GPU, or a sample of it.
 type Event struct {
 	Time time.Time
 	Code int64 // XID, or bits of throttle reasons
@@ -20,22 +20,22 @@ type EventCount struct {
 	Last  time.Time // of the newest
 }
 
-// Events are what happened on a card. They are cumulative, so that a reading
-// that nobody looked at costs none.
+// Events are what happened on a GPU. They are cumulative: a skipped reading
+// loses none.
 type Events struct {
 	XIDs         []EventCount // by code
 	RecentXIDs   []Event      // of the log's window, oldest first
 	ClockChanges []EventCount // throttle reasons that set in, by bit
 	ClockSamples []Event      // of the log's window, oldest first
-	// Returned is when the card last came back after it could not be read; zero
+	// Returned is when the GPU last came back after it could not be read; zero
 	// where that never was. XIDs before it are history.
 	Returned time.Time
 }
 
-// maxKept bounds the events kept of one card, whatever the window.
+// maxKept bounds the events kept of one GPU, whatever the window.
 const maxKept = 1 << 16
 
-// EventLog gathers the events of one card for a Source. It is for one goroutine;
+// EventLog gathers the events of one GPU for a Source. It is for one goroutine;
 // what Snapshot gave stays as it is.
 type EventLog struct {
 	window time.Duration
@@ -47,11 +47,11 @@ type EventLog struct {
 }
 
 const (
-	// repeatedFor is how far before a card's newest XID a source may hand one in
+	// repeatedFor is how far before a GPU's newest XID a source may hand one in
 	// again. So far they are remembered, however old they are.
 	repeatedFor = 15 * time.Minute
-	// setBack is how much older than the last a sample must be to tell that the
-	// clock was set back.
+	// setBack is how much older than the last a sample is when the clock was
+	// set back.
 	setBack = time.Minute
 )
 
@@ -77,8 +77,8 @@ func (l *EventLog) AddXID(e Event) bool {
 
 // AddClocks adds a sample of the throttle reasons. Samples not newer than the
 // last are taken as seen, unless they are so much older that the clock was set
-// back. The reasons of the first sample have not set in: they were there before
-// anybody looked.
+// back. The reasons of the first sample do not count as set in: they may be
+// older.
 func (l *EventLog) AddClocks(e Event) {
 	if n := len(l.samples); n > 0 && l.samples[n-1].Time.Sub(e.Time) > setBack {
 		l.samples = nil
@@ -96,7 +96,7 @@ func (l *EventLog) AddClocks(e Event) {
 	l.samples = append(l.samples, e)
 }
 
-// Returned notes that the card can be read again.
+// Returned notes that the GPU can be read again.
 func (l *EventLog) Returned(at time.Time) { l.returned = at }
 
 func (c EventCount) plus(e Event) EventCount {

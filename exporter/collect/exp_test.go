@@ -39,17 +39,17 @@ func want(t *testing.T, got []string, want ...string) {
 	}
 }
 
-func plainCard(i int) Entity {
+func plainGPU(i int) Entity {
 	return Entity{Kind: GPU, GPU: i, UUID: "GPU-" + string(rune('a'+i)), Model: "L40S", DriverVersion: "580"}
 }
 
-const aCard = `gpu="0",UUID="GPU-a",device="nvidia0",modelName="L40S",hostname="h"`
-const bCard = `gpu="1",UUID="GPU-b",device="nvidia1",modelName="L40S",hostname="h"`
+const aGPU = `gpu="0",UUID="GPU-a",device="nvidia0",modelName="L40S",hostname="h"`
+const bGPU = `gpu="1",UUID="GPU-b",device="nvidia1",modelName="L40S",hostname="h"`
 
-// eventful has XIDs and throttle reasons on the first card, none on the second
+// eventful has XIDs and throttle reasons on the first GPU, none on the second
 // and an unknown past of the third.
 func eventful() *Reading {
-	a, b, c := plainCard(0), plainCard(1), plainCard(2)
+	a, b, c := plainGPU(0), plainGPU(1), plainGPU(2)
 	log := NewEventLog(time.Hour)
 	for _, x := range []Event{
 		{now.Add(-20 * time.Minute), 31}, {now.Add(-time.Minute), 31}, {now.Add(-time.Second), 31}, {now.Add(-time.Second), 79},
@@ -60,42 +60,42 @@ func eventful() *Reading {
 		log.AddClocks(Event{now.Add(time.Duration(i-5) * time.Second), code})
 	}
 	a.Events = log.Snapshot(now)
-	quiet := NewEventLog(time.Hour)
-	quiet.AddClocks(Event{now.Add(-time.Second), 0})
-	b.Events = quiet.Snapshot(now)
+	idle := NewEventLog(time.Hour)
+	idle.AddClocks(Event{now.Add(-time.Second), 0})
+	b.Events = idle.Snapshot(now)
 	return &Reading{Taken: now, Entities: []Entity{a, b, c}}
 }
 
 func TestXIDCounts(t *testing.T) {
 	want(t, lines(t, eventful(), CompatExact, "DCGM_EXP_XID_ERRORS_COUNT, gauge, x", nil),
-		`DCGM_EXP_XID_ERRORS_COUNT{`+aCard+`,window_size_in_ms="300000",xid="31"} 2`,
-		`DCGM_EXP_XID_ERRORS_COUNT{`+aCard+`,window_size_in_ms="300000",xid="79"} 1`,
-		`DCGM_EXP_XID_ERRORS_COUNT{`+bCard+`,window_size_in_ms="300000"} 0`)
+		`DCGM_EXP_XID_ERRORS_COUNT{`+aGPU+`,window_size_in_ms="300000",xid="31"} 2`,
+		`DCGM_EXP_XID_ERRORS_COUNT{`+aGPU+`,window_size_in_ms="300000",xid="79"} 1`,
+		`DCGM_EXP_XID_ERRORS_COUNT{`+bGPU+`,window_size_in_ms="300000"} 0`)
 	want(t, lines(t, eventful(), CompatExact, "DCGM_EXP_XID_ERRORS_COUNT, gauge, x", func(c *CompatOptions) { c.XIDWindow = 10 * time.Second })[:1],
-		`DCGM_EXP_XID_ERRORS_COUNT{`+aCard+`,window_size_in_ms="10000",xid="31"} 1`)
+		`DCGM_EXP_XID_ERRORS_COUNT{`+aGPU+`,window_size_in_ms="10000",xid="31"} 1`)
 	want(t, lines(t, eventful(), CompatExact, "DCGM_EXP_XID_ERRORS_TOTAL, counter, x", nil),
-		`DCGM_EXP_XID_ERRORS_TOTAL{`+aCard+`,xid="31"} 3`,
-		`DCGM_EXP_XID_ERRORS_TOTAL{`+aCard+`,xid="79"} 1`)
+		`DCGM_EXP_XID_ERRORS_TOTAL{`+aGPU+`,xid="31"} 3`,
+		`DCGM_EXP_XID_ERRORS_TOTAL{`+aGPU+`,xid="79"} 1`)
 }
 
 func TestClockEventCounts(t *testing.T) {
 	want(t, lines(t, eventful(), CompatExact, "DCGM_EXP_CLOCK_EVENTS_COUNT, gauge, x", nil),
-		`DCGM_EXP_CLOCK_EVENTS_COUNT{`+aCard+`,window_size_in_ms="300000",clock_event="gpu_idle"} 4`,
-		`DCGM_EXP_CLOCK_EVENTS_COUNT{`+aCard+`,window_size_in_ms="300000",clock_event="power_cap"} 3`,
-		`DCGM_EXP_CLOCK_EVENTS_COUNT{`+aCard+`,window_size_in_ms="300000",clock_event="hw_thermal"} 1`,
-		`DCGM_EXP_CLOCK_EVENTS_COUNT{`+bCard+`,window_size_in_ms="300000"} 0`)
+		`DCGM_EXP_CLOCK_EVENTS_COUNT{`+aGPU+`,window_size_in_ms="300000",clock_event="gpu_idle"} 4`,
+		`DCGM_EXP_CLOCK_EVENTS_COUNT{`+aGPU+`,window_size_in_ms="300000",clock_event="power_cap"} 3`,
+		`DCGM_EXP_CLOCK_EVENTS_COUNT{`+aGPU+`,window_size_in_ms="300000",clock_event="hw_thermal"} 1`,
+		`DCGM_EXP_CLOCK_EVENTS_COUNT{`+bGPU+`,window_size_in_ms="300000"} 0`)
 	want(t, lines(t, eventful(), CompatExact, "DCGM_EXP_CLOCK_EVENTS_COUNT, gauge, x", func(c *CompatOptions) { c.ClockEventsWindow = 2 * time.Second })[:2],
-		`DCGM_EXP_CLOCK_EVENTS_COUNT{`+aCard+`,window_size_in_ms="2000",clock_event="gpu_idle"} 1`,
-		`DCGM_EXP_CLOCK_EVENTS_COUNT{`+aCard+`,window_size_in_ms="2000",clock_event="power_cap"} 1`)
+		`DCGM_EXP_CLOCK_EVENTS_COUNT{`+aGPU+`,window_size_in_ms="2000",clock_event="gpu_idle"} 1`,
+		`DCGM_EXP_CLOCK_EVENTS_COUNT{`+aGPU+`,window_size_in_ms="2000",clock_event="power_cap"} 1`)
 	// power_cap set in twice: it went between.
 	want(t, lines(t, eventful(), CompatExact, "DCGM_EXP_CLOCK_EVENTS_TOTAL, counter, x", nil),
-		`DCGM_EXP_CLOCK_EVENTS_TOTAL{`+aCard+`,clock_event="power_cap"} 2`,
-		`DCGM_EXP_CLOCK_EVENTS_TOTAL{`+aCard+`,clock_event="hw_thermal"} 1`)
+		`DCGM_EXP_CLOCK_EVENTS_TOTAL{`+aGPU+`,clock_event="power_cap"} 2`,
+		`DCGM_EXP_CLOCK_EVENTS_TOTAL{`+aGPU+`,clock_event="hw_thermal"} 1`)
 }
 
-// Of a cut card the instances repeat it as dcgm-exporter has it, or the card
-// has it once.
-func TestEventsOfACutCard(t *testing.T) {
+// Of a partitioned GPU the instances repeat it as dcgm-exporter has it, or the
+// GPU has it once.
+func TestEventsOfARepartitionedGPU(t *testing.T) {
 	r := eventful()
 	instance := r.Entities[0]
 	instance.Kind, instance.InstanceID, instance.Profile, instance.Events = Instance, 3, "1g.5gb", nil
@@ -103,11 +103,11 @@ func TestEventsOfACutCard(t *testing.T) {
 	want(t, lines(t, r, CompatExact, "DCGM_EXP_XID_ERRORS_TOTAL, counter, x", nil)[:1],
 		`DCGM_EXP_XID_ERRORS_TOTAL{gpu="0",UUID="GPU-a",device="nvidia0",modelName="L40S",GPU_I_PROFILE="1g.5gb",GPU_I_ID="3",hostname="h",xid="31"} 3`)
 	want(t, lines(t, r, CompatOnce, "DCGM_EXP_XID_ERRORS_TOTAL, counter, x", nil),
-		`DCGM_EXP_XID_ERRORS_TOTAL{`+aCard+`,xid="31"} 3`, `DCGM_EXP_XID_ERRORS_TOTAL{`+aCard+`,xid="79"} 1`)
+		`DCGM_EXP_XID_ERRORS_TOTAL{`+aGPU+`,xid="31"} 3`, `DCGM_EXP_XID_ERRORS_TOTAL{`+aGPU+`,xid="79"} 1`)
 }
 
 func TestHealthStatus(t *testing.T) {
-	a, b, unknown := plainCard(0), plainCard(1), plainCard(2)
+	a, b, unknown := plainGPU(0), plainGPU(1), plainGPU(2)
 	a.Health = &HealthReport{}
 	b.Health = &HealthReport{Incidents: []Incident{
 		{"MEM", HealthWarn, "DCGM_FR_PENDING_ROW_REMAP"}, {"MEM", HealthFail, "DCGM_FR_ROW_REMAP_FAILURE"}, {"MEM", HealthWarn, "DCGM_FR_UNKNOWN"},
@@ -117,22 +117,22 @@ func TestHealthStatus(t *testing.T) {
 		t.Errorf("%d series", len(got))
 	}
 	want(t, []string{got[0], got[14]},
-		`DCGM_EXP_GPU_HEALTH_STATUS{`+aCard+`,health_watch="PCIE",health_error_code="DCGM_FR_OK"} 0`,
-		`DCGM_EXP_GPU_HEALTH_STATUS{`+bCard+`,health_watch="MEM",health_error_code="DCGM_FR_ROW_REMAP_FAILURE"} 20`)
+		`DCGM_EXP_GPU_HEALTH_STATUS{`+aGPU+`,health_watch="PCIE",health_error_code="DCGM_FR_OK"} 0`,
+		`DCGM_EXP_GPU_HEALTH_STATUS{`+bGPU+`,health_watch="MEM",health_error_code="DCGM_FR_ROW_REMAP_FAILURE"} 20`)
 }
 
 func TestPeerStatus(t *testing.T) {
-	a, b := plainCard(0), plainCard(1)
+	a, b := plainGPU(0), plainGPU(1)
 	a.Peers, b.Peers = []Peer{{GPU: 1, Status: 5}}, []Peer{{GPU: 0}, {GPU: 7, Status: 42}}
 	want(t, lines(t, &Reading{Taken: now, Entities: []Entity{a, b}}, CompatExact, "DCGM_EXP_P2P_STATUS, gauge, x", nil),
-		`DCGM_EXP_P2P_STATUS{`+aCard+`,peer_gpu="1",link_status="NotSupported"} 5`,
-		`DCGM_EXP_P2P_STATUS{`+bCard+`,peer_gpu="0",link_status="OK"} 0`,
-		`DCGM_EXP_P2P_STATUS{`+bCard+`,peer_gpu="7",link_status="Unknown"} 42`)
+		`DCGM_EXP_P2P_STATUS{`+aGPU+`,peer_gpu="1",link_status="NotSupported"} 5`,
+		`DCGM_EXP_P2P_STATUS{`+bGPU+`,peer_gpu="0",link_status="OK"} 0`,
+		`DCGM_EXP_P2P_STATUS{`+bGPU+`,peer_gpu="7",link_status="Unknown"} 42`)
 }
 
 func TestDeviceSeries(t *testing.T) {
 	value := func(field uint16, n float64) []Value { return []Value{{Field: field, Number: n, Time: now}} }
-	r := &Reading{Taken: now, Entities: []Entity{plainCard(0), plainCard(1)}, Devices: []Device{
+	r := &Reading{Taken: now, Entities: []Entity{plainGPU(0), plainGPU(1)}, Devices: []Device{
 		{Kind: Switch, ID: 2, Values: value(858, 41)},
 		{Kind: SwitchLink, ID: 63, Parent: 2, Values: value(780, 5)},
 		{Kind: GPULink, ID: 17, Parent: 1, Values: value(585, 3)},
@@ -218,7 +218,7 @@ func TestHealthReasons(t *testing.T) {
 		entity Entity
 		want   string
 	}{
-		"nothing told":             {Entity{}, ""},
+		"nothing known":            {Entity{}, ""},
 		"no XID":                   {Entity{Values: []Value{at(0, 0)}}, "ok"},
 		"an application's":         {Entity{Values: []Value{at(13, time.Minute)}}, "ok"},
 		"off the bus":              {Entity{Values: []Value{at(79, time.Minute)}}, "xid_79"},

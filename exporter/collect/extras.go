@@ -1,6 +1,7 @@
 package collect
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -8,11 +9,11 @@ import (
 )
 
 // Extras are labels that the DCGM series carry beside their fixed ones. They
-// are asked for by flags and come from outside the card.
+// are asked for by flags and come from outside the GPU.
 type Extras struct {
 	// Pods has the label text of pods, from PodLabels.
 	Pods map[PodName]string
-	// Jobs are the batch jobs on cards and instances: each series is repeated
+	// Jobs are the batch jobs on GPUs and instances: each series is repeated
 	// for every job, as dcgm-exporter does.
 	Jobs map[JobPlace][]string
 }
@@ -20,11 +21,11 @@ type Extras struct {
 // PodName names a pod of this node.
 type PodName struct{ Namespace, Name string }
 
-// JobPlace is where a job runs: a card by index, or an instance by its GPU
-// instance id, which is -1 for the card.
+// JobPlace is where a job runs: a GPU by index, or an instance by its GPU
+// instance id, which is -1 for the GPU.
 type JobPlace struct{ GPU, Instance int }
 
-// jobs on an entity: those of an instance, else those of its card.
+// jobs on an entity: those of an instance, else those of its GPU.
 func (x Extras) jobs(e *Entity) []string {
 	if e.Kind == Instance {
 		if jobs, ok := x.Jobs[JobPlace{e.GPU, e.InstanceID}]; ok {
@@ -54,7 +55,7 @@ var notInLabelName = regexp.MustCompile(`[^a-zA-Z0-9_]`)
 func PodLabels(uid string, labels map[string]string) string {
 	var b []byte
 	taken := map[string]bool{}
-	for _, key := range sortedKeys(labels) {
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		name := labelName(key)
 		for i := 1; taken[name]; i++ {
 			name = labelName(notInLabelName.ReplaceAllString(key, "_") + "_conflict" + strconv.Itoa(i))
@@ -76,13 +77,4 @@ func labelName(key string) string {
 		return "_" + name
 	}
 	return name
-}
-
-func sortedKeys(m map[string]string) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

@@ -5,7 +5,7 @@ import "slices"
 // DCGM fields our own families read.
 const (
 	fieldDriverVersion   = 1
-	fieldClockEvents     = 112 // bits: why clocks are held down
+	fieldClockEvents     = 112 // bits: why clocks are reduced
 	fieldPowerWatts      = 155
 	fieldEnergyMilli     = 156 // mJ
 	fieldGPUUtil         = 203 // percent; blank in MIG mode
@@ -28,10 +28,15 @@ func Fields() []uint16 {
 }
 
 // Value returns the entity's value of a field and whether it has one.
-func (e *Entity) Value(field uint16) (Value, bool) {
-	i, ok := slices.BinarySearchFunc(e.Values, field, func(v Value, f uint16) int { return int(v.Field) - int(f) })
+func (e *Entity) Value(field uint16) (Value, bool) { return find(e.Values, field) }
+
+// Value returns the device's value of a field and whether it has one.
+func (d *Device) Value(field uint16) (Value, bool) { return find(d.Values, field) }
+
+func find(values []Value, field uint16) (Value, bool) {
+	i, ok := slices.BinarySearchFunc(values, field, func(v Value, f uint16) int { return int(v.Field) - int(f) })
 	if !ok {
 		return Value{}, false
 	}
-	return e.Values[i], true
+	return values[i], true
 }

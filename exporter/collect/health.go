@@ -8,7 +8,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// Words of gpu_healthy's reason label. A card condemned by an XID has "xid_79"
+// Words of gpu_healthy's reason label. A GPU condemned by an XID has "xid_79"
 // and the like, one that a health watch of DCGM fails "health_pcie".
 const (
 	reasonOK       = "ok"
@@ -18,11 +18,11 @@ const (
 	reasonWatch    = "health_"
 )
 
-// condemning are the XIDs after which a card needs a reset or a technician,
-// from NVIDIA's catalogue: 48 double-bit ECC, 62 and 169 micro-controller halt,
-// 64 row remapping not recorded, 74 NVLink, 79 off the bus, 95 uncontained
-// ECC, 119 and 120 GSP, 140 unrecovered ECC, 143 initialization. Others are an
-// application's own doing.
+// condemning are the XIDs after which a GPU needs a reset or a technician, from
+// NVIDIA's catalogue: 48 double-bit ECC, 62 and 169 micro-controller halt, 64
+// row remapping not recorded, 74 NVLink, 79 off the bus, 95 uncontained ECC,
+// 119 and 120 GSP, 140 unrecovered ECC, 143 initialization. The others are
+// caused by applications.
 func condemning(xid int) bool {
 	switch xid {
 	case 48, 62, 64, 74, 79, 95, 119, 120, 140, 143, 169:
@@ -31,8 +31,8 @@ func condemning(xid int) bool {
 	return false
 }
 
-// healthy has one series a card. A card of which nothing is told that bears on
-// its health has none: its health is not known.
+// healthy has one series a GPU. A GPU without any value that bears on its
+// health has none: its health is unknown.
 func healthy() family {
 	return family{desc: metric.GPUHealthy, collect: func(m *Moment, d *metric.Desc, add adder) {
 		for i := range m.subjects {
@@ -77,9 +77,9 @@ func healthOf(m *Moment, s *subject) (reason string, taken time.Time, known bool
 	return reasonOK, remap.Time, hasRemap
 }
 
-// condemnedBy is the newest XID after which the card needs help. It is true
-// until the card has been away and come back: an XID is an event, and an
-// application's own XIDs after it change nothing.
+// condemnedBy is the newest XID after which the GPU needs a repair. It stands
+// until the GPU has been away and has returned; an application's own XIDs after
+// it change nothing.
 func condemnedBy(s *subject) (int, bool) {
 	var newest Event
 	note := func(code int64, at time.Time) {
@@ -98,4 +98,28 @@ func condemnedBy(s *subject) (int, bool) {
 		note(int64(v.Number), v.Time)
 	}
 	return int(newest.Code), newest.Code != 0 && (returned.IsZero() || newest.Time.After(returned))
+}
+
+// GPUHealth is one GPU's health in a reading.
+type GPUHealth struct {
+	GPU    int
+	UUID   string
+	Known  bool   // false: no value bears on it
+	Reason string // as gpu_healthy has it; "ok" where it is healthy
+}
+
+// Healthy reports whether the GPU is known to be healthy.
+func (h GPUHealth) Healthy() bool { return h.Known && h.Reason == reasonOK }
+
+// Health returns the health of each GPU of a reading, as gpu_healthy has it.
+func Health(r *Reading) []GPUHealth {
+	var out []GPUHealth
+	m := &Moment{taken: r.Taken}
+	for i := range r.Entities {
+		if e := &r.Entities[i]; e.Kind == GPU {
+			reason, _, known := healthOf(m, &subject{entity: e})
+			out = append(out, GPUHealth{GPU: e.GPU, UUID: e.UUID, Known: known, Reason: reason})
+		}
+	}
+	return out
 }

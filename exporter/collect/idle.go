@@ -10,12 +10,12 @@ import (
 // counts in whole percents, and a context that only exists reads as a trace.
 const idleBelow = 0.01
 
-// idle has a series for each holder of whom it is known what it computes: the
-// only one, or one of several where the driver tells their parts. While it
-// computes the value is 0.
+// idle has a series for each allocation whose computing is known: the only one
+// of an entity, or one of several where the driver measures their parts. The
+// value is 0 while the container computes.
 func idle() family {
 	return family{desc: metric.GPUIdleSeconds, collect: func(m *Moment, d *metric.Desc, add adder) {
-		for s := range m.held {
+		for s := range m.allocated {
 			if s.busy.known {
 				add(s.text(d), s.idle.Seconds(), s.busy.taken)
 			}
@@ -23,42 +23,44 @@ func idle() family {
 	}}
 }
 
-// held yields the holders of all entities.
-func (m *Moment) held(yield func(*subject) bool) {
+// allocated yields the allocations of all entities.
+func (m *Moment) allocated(yield func(*subject) bool) {
 	for i := range m.subjects {
-		holders := m.subjects[i].holders
-		for j := range holders {
-			if !yield(&holders[j]) {
+		allocations := m.subjects[i].allocations
+		for j := range allocations {
+			if !yield(&allocations[j]) {
 				return
 			}
 		}
 	}
 }
 
-// idleKey is who has been idle on what. The UUID would be enough but for cards
-// that have none.
+// idleKey is an allocation of an entity. The index is part of it because some
+// GPUs have no UUID.
 type idleKey struct {
 	gpu, instance int
 	kind          EntityKind
 	uuid          string
-	holder        Holder
+	allocation    Allocation
 }
 
-// idleSpan is since when, and when that was last confirmed.
+// idleSpan is since when an allocation is idle, and when that was last
+// confirmed.
 type idleSpan struct{ since, seen time.Time }
 
-// idleTracker follows held entities over readings. A gap longer than maxGap
-// ends a span: nobody saw what happened in it.
+// idleTracker follows allocations over readings. A gap longer than maxGap ends
+// a span: use within it is unknown.
 type idleTracker struct {
 	spans  map[idleKey]idleSpan
 	maxGap time.Duration
 }
 
-// observe sets the holders' idle time and forgets who is gone.
-func (t *idleTracker) observe(held func(func(*subject) bool)) {
+// observe sets the idle time of each allocation and forgets those that are
+// gone.
+func (t *idleTracker) observe(allocated func(func(*subject) bool)) {
 	next := make(map[idleKey]idleSpan, len(t.spans))
-	for s := range held {
-		key := idleKey{s.entity.GPU, s.entity.InstanceID, s.entity.Kind, s.entity.UUID, s.holder}
+	for s := range allocated {
+		key := idleKey{s.entity.GPU, s.entity.InstanceID, s.entity.Kind, s.entity.UUID, s.allocation}
 		span, ok := t.spans[key]
 		switch {
 		case !s.busy.known:

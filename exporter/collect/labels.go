@@ -21,17 +21,17 @@ type identity struct {
 	profile       string
 	start, size   int
 	instanceUUID  string
-	holder        Holder
+	allocation    Allocation
 	compat        string // label-type counters' values, rendered
 	pod           string // the pod's own labels, rendered
 	job           string // batch job; on DCGM series only
 }
 
-func identify(e *Entity, h Holder, x extra) identity {
+func identify(e *Entity, h Allocation, x extra) identity {
 	return identity{
 		kind: e.Kind, gpu: e.GPU, uuid: e.UUID, model: e.Model, pciBusID: e.PCIBusID, mig: e.MIG,
 		driverVersion: e.DriverVersion, instanceID: e.InstanceID, profile: e.Profile,
-		start: e.Start, size: e.Size, instanceUUID: e.InstanceUUID, holder: h, compat: x.counters, pod: x.pod, job: x.job,
+		start: e.Start, size: e.Size, instanceUUID: e.InstanceUUID, allocation: h, compat: x.counters, pod: x.pod, job: x.job,
 	}
 }
 
@@ -79,11 +79,11 @@ func (l *labelSet) value(name string) string {
 	case metric.LabelDriverVersion:
 		return id.driverVersion
 	case metric.LabelNamespace:
-		return id.holder.Namespace
+		return id.allocation.Namespace
 	case metric.LabelPod:
-		return id.holder.Pod
+		return id.allocation.Pod
 	case metric.LabelContainer:
-		return id.holder.Container
+		return id.allocation.Container
 	}
 	return l.instanceValue(name)
 }

@@ -9,23 +9,23 @@ import (
 )
 
 const (
-	// maxTallies bounds what is remembered of entities that are gone. A card that
+	// maxTallies bounds what is remembered of entities that are gone. A GPU that
 	// comes back counts on; of layouts long past the oldest are forgotten.
 	maxTallies = 1024
-	// maxCardWatts is more than any card draws. A counter of energy that grows
+	// maxGPUWatts is more than any GPU draws. A counter of energy that grows
 	// faster has been replaced or misread.
-	maxCardWatts = 20_000
+	maxGPUWatts = 20_000
 )
 
 // Ledger is what adds up over Readings: seconds of computing and of throttling,
-// energy, and since when holders have been idle. It outlives Compilers, so that
-// a reload of the counters file begins nothing anew. It is for one goroutine.
+// energy, and since when allocations are idle. It outlives Compilers, so that a
+// reload of the counters file resets nothing. It is for one goroutine.
 type Ledger struct {
-	maxGap  time.Duration
-	tallies map[tallyKey]*tally
-	taken   time.Time // of the last reading
-	turn    int       // how many readings there were
-	idle    idleTracker
+	maxGap   time.Duration
+	tallies  map[tallyKey]*tally
+	taken    time.Time // of the last reading
+	readings int       // readings so far
+	idle     idleTracker
 }
 
 // NewLedger returns an empty one for Readings taken every interval.
@@ -34,23 +34,22 @@ func NewLedger(interval time.Duration) *Ledger {
 	return &Ledger{maxGap: gap, tallies: map[tallyKey]*tally{}, idle: idleTracker{maxGap: gap}}
 }
 
-// tallyKey is what tells the series of one tally from another's, and no more: an
-// instance made anew under its old number and profile goes on counting, since
-// its series goes on.
+// tallyKey identifies the series of a tally: an instance made again under its
+// old number and profile continues the count, since its series continues.
 type tallyKey struct {
 	kind          EntityKind
 	gpu, instance int
 	uuid, profile string
 }
 
-// tally is what has added up on one card or instance.
+// tally is what has added up on one GPU or instance.
 type tally struct {
-	turn int // of the last reading that has the entity
+	reading int // number of the last reading that has the entity
 
-	busy   float64 // seconds of the card
+	busy   float64 // seconds of the GPU
 	busyAt time.Time
 
-	throttled  [len(throttleReasons)]float64 // seconds
+	throttled  [len(clockReasons) - 1]float64 // seconds
 	throttleAt time.Time
 
 	joules   float64
@@ -63,7 +62,7 @@ type tally struct {
 func (l *Ledger) observe(m *Moment) {
 	if !m.taken.Equal(l.taken) {
 		l.taken = m.taken
-		l.turn++
+		l.readings++
 	}
 	for i := range m.subjects {
 		s := &m.subjects[i]
@@ -73,12 +72,11 @@ func (l *Ledger) observe(m *Moment) {
 		s.tally.addEnergy(s)
 	}
 	l.forget()
-	l.idle.observe(m.held)
+	l.idle.observe(m.allocated)
 }
 
 // of returns the entity's tally. Where the entity was missing in the reading
-// before, nobody knows what it did meanwhile, and counting starts at its next
-// value.
+// before, its use is unknown, and counting starts at its next value.
 func (l *Ledger) of(e *Entity) *tally {
 	key := tallyKey{kind: e.Kind, gpu: e.GPU, uuid: e.UUID}
 	if e.Kind == Instance {
@@ -88,30 +86,30 @@ func (l *Ledger) of(e *Entity) *tally {
 	if t == nil {
 		t = &tally{}
 		l.tallies[key] = t
-	} else if t.turn < l.turn-1 {
+	} else if t.reading < l.readings-1 {
 		t.busyAt, t.throttleAt = time.Time{}, time.Time{}
 	}
-	t.turn = l.turn
+	t.reading = l.readings
 	return t
 }
 
-// forget lets go of those unseen for longest where there are far too many.
+// forget drops the tallies unseen for longest beyond the limit.
 func (l *Ledger) forget() {
 	if len(l.tallies) <= 2*maxTallies {
 		return
 	}
 	keys := slices.SortedFunc(maps.Keys(l.tallies), func(a, b tallyKey) int {
-		return cmp.Compare(l.tallies[b].turn, l.tallies[a].turn)
+		return cmp.Compare(l.tallies[b].reading, l.tallies[a].reading)
 	})
 	for _, key := range keys[maxTallies:] {
-		if l.tallies[key].turn < l.turn {
+		if l.tallies[key].reading < l.readings {
 			delete(l.tallies, key)
 		}
 	}
 }
 
-// sinceLast moves at to taken and returns the seconds between them: 0 where it is
-// the first value, no newer one, or so late that nobody saw what happened.
+// sinceLast moves at to taken and returns the seconds between them: 0 for the
+// first value, for one that is no newer, and after a gap longer than maxGap.
 func sinceLast(at *time.Time, taken time.Time, maxGap time.Duration) float64 {
 	before := *at
 	if !taken.After(before) {
@@ -124,16 +122,16 @@ func sinceLast(at *time.Time, taken time.Time, maxGap time.Duration) float64 {
 	return taken.Sub(before).Seconds()
 }
 
-// addBusy adds the share of the card that was computing over the time since the
-// value before: DCGM's ratio is a mean over just that time. A cut card is its
-// instances and adds nothing itself.
+// addBusy adds the share of the GPU that was computing over the time since the value
+// before: DCGM's ratio is a mean over just that time. A partitioned GPU adds nothing
+// itself: its instances do.
 func (t *tally) addBusy(s *subject, maxGap time.Duration) {
 	if weight, ok := weight(s.entity); ok && s.busy.known && !s.split {
 		t.busy += s.busy.value * weight * sinceLast(&t.busyAt, s.busy.taken, maxGap)
 	}
 }
 
-// addEnergy follows the driver's counter, which begins anew when the driver is
+// addEnergy follows the driver's counter, which begins again when the driver is
 // loaded: ours never falls. It starts where the driver's stands.
 func (t *tally) addEnergy(s *subject) {
 	v, ok := s.number(fieldEnergyMilli)
@@ -142,13 +140,13 @@ func (t *tally) addEnergy(s *subject) {
 	}
 	raw := v.Number / 1000
 	grown := raw - t.raw
-	switch most := maxCardWatts * v.Time.Sub(t.energyAt).Seconds(); {
+	switch most := maxGPUWatts * v.Time.Sub(t.energyAt).Seconds(); {
 	case t.energyAt.IsZero():
 		t.joules = raw
 	case grown >= 0 && grown <= most:
 		t.joules += grown
 	case grown < 0 && raw <= most:
-		t.joules += raw // it began anew
+		t.joules += raw // it began again
 	}
 	t.raw, t.energyAt = raw, v.Time
 }

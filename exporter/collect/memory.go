@@ -13,7 +13,7 @@ func memoryUsed() family {
 		addMemory(m, d, add, func(s *subject) (float64, time.Time, bool) {
 			v, ok := s.number(fieldFBUsed)
 			return v.Number, v.Time, ok
-		}, func(h *Hold) Measured { return h.Memory })
+		}, func(h *Usage) Measured { return h.Memory })
 	}}
 }
 
@@ -23,10 +23,10 @@ func memoryTotal() family {
 	}}
 }
 
-// addMemory adds a size in MiB for each card, or for its instances where it is
-// cut: a sum over the series counts no byte twice. Containers that share an
-// entity have their own parts where part tells them.
-func addMemory(m *Moment, d *metric.Desc, add adder, size func(*subject) (float64, time.Time, bool), part func(*Hold) Measured) {
+// addMemory adds a size in MiB for each GPU, or for the instances of a
+// partitioned one: a sum over the series counts no byte twice. Containers that
+// share an entity have their own parts where part knows them.
+func addMemory(m *Moment, d *metric.Desc, add adder, size func(*subject) (float64, time.Time, bool), part func(*Usage) Measured) {
 	for i := range m.subjects {
 		s := &m.subjects[i]
 		if s.split {

@@ -1,10 +1,13 @@
 package collect
 
 import (
-	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -14,8 +17,8 @@ import (
 
 var start = time.Unix(1_800_000_000, 0)
 
-// card is a card that computes at the given ratio, taken at a time.
-func card(busy float64, taken time.Time) Entity {
+// GPU is a GPU that computes at the given ratio, taken at a time.
+func device(busy float64, taken time.Time) Entity {
 	return Entity{Kind: GPU, UUID: "GPU-a", Model: "L40S", Values: []Value{
 		{Field: fieldPowerWatts, Number: 100, Time: taken},
 		{Field: fieldEngineActive, Number: busy, Time: taken},
@@ -35,7 +38,7 @@ func text(p *Page, now time.Time) string {
 }
 
 func TestOldValuesVanish(t *testing.T) {
-	e := card(0.5, start)
+	e := device(0.5, start)
 	e.Values[0].Time = start.Add(-2 * time.Second) // power lags behind
 	page := compiler().Compile(&Reading{Taken: start, Entities: []Entity{e}}, Attribution{Taken: start})
 	for _, c := range []struct {
@@ -70,7 +73,7 @@ func TestOldValuesVanish(t *testing.T) {
 }
 
 func TestClockBehindIsFresh(t *testing.T) {
-	page := compiler().Compile(&Reading{Taken: start, Entities: []Entity{card(0.5, start.Add(time.Minute))}}, Attribution{})
+	page := compiler().Compile(&Reading{Taken: start, Entities: []Entity{device(0.5, start.Add(time.Minute))}}, Attribution{})
 	got := text(page, start)
 	if !strings.Contains(got, "gpu_busy_ratio{") || !strings.Contains(got, `gpu_sample_age_seconds{node="n",gpu="0",gpu_uuid="GPU-a"} 0`) {
 		t.Errorf("a host engine whose clock is ahead:\n%s", got)
@@ -78,7 +81,7 @@ func TestClockBehindIsFresh(t *testing.T) {
 }
 
 func TestOpenMetrics(t *testing.T) {
-	e := card(0.5, start)
+	e := device(0.5, start)
 	e.Values = append(e.Values[:1:1], Value{Field: fieldEnergyMilli, Number: 1500, Time: start})
 	c := compiler()
 	c.opts.Compat.Counters = append(c.opts.Compat.Counters, counters.Field{ID: fieldEnergyMilli, Name: "DCGM_E", Kind: counters.Counter})
@@ -96,33 +99,33 @@ func TestOpenMetrics(t *testing.T) {
 
 func TestLabelsAreRenderedOnce(t *testing.T) {
 	c := compiler()
-	r := &Reading{Taken: start, Entities: []Entity{card(0.5, start)}}
-	holders := func(pod string) Attribution {
-		return Attribution{Taken: start, Holders: [][]Holder{{{"ns", pod, "c"}}}}
+	r := &Reading{Taken: start, Entities: []Entity{device(0.5, start)}}
+	allocations := func(pod string) Attribution {
+		return Attribution{Taken: start, Allocations: [][]Allocation{{{"ns", pod, "c"}}}}
 	}
-	c.Compile(r, holders("p"))
-	first := c.labels[identify(&r.Entities[0], Holder{"ns", "p", "c"}, extra{})]
-	c.Compile(r, holders("p"))
-	if again := c.labels[identify(&r.Entities[0], Holder{"ns", "p", "c"}, extra{})]; first == nil || again != first {
+	c.Compile(r, allocations("p"))
+	first := c.labels[identify(&r.Entities[0], Allocation{"ns", "p", "c"}, extra{})]
+	c.Compile(r, allocations("p"))
+	if again := c.labels[identify(&r.Entities[0], Allocation{"ns", "p", "c"}, extra{})]; first == nil || again != first {
 		t.Error("the label text of an unchanged entity was rendered again")
 	}
-	page := c.Compile(r, holders("q"))
+	page := c.Compile(r, allocations("q"))
 	if !strings.Contains(text(page, start), `pod="q"`) || strings.Contains(text(page, start), `pod="p"`) {
-		t.Error("a new holder does not show")
+		t.Error("a new allocation does not show")
 	}
 	if len(c.labels) != 1 {
-		t.Errorf("%d label sets kept, want the old holder's forgotten", len(c.labels))
+		t.Errorf("%d label sets kept, want the old allocation's forgotten", len(c.labels))
 	}
 }
 
 func TestIdle(t *testing.T) {
 	tracker := idleTracker{maxGap: 2500 * time.Millisecond}
-	held := Holder{"ns", "p", "c"}
-	step := func(at time.Duration, busy float64, known bool, h Holder) time.Duration {
+	allocation := Allocation{"ns", "p", "c"}
+	step := func(at time.Duration, busy float64, known bool, h Allocation) time.Duration {
 		e := Entity{Kind: GPU, UUID: "GPU-a"}
-		s := subject{entity: &e, holder: h, busy: ratio{busy, start.Add(at), known}}
+		s := subject{entity: &e, allocation: h, busy: ratio{busy, start.Add(at), known}}
 		tracker.observe(func(yield func(*subject) bool) {
-			if h != (Holder{}) {
+			if h != (Allocation{}) {
 				yield(&s)
 			}
 		})
@@ -140,40 +143,31 @@ func TestIdle(t *testing.T) {
 		{3 * time.Second, 0, true, 3 * time.Second},
 		{4 * time.Second, 0.5, true, 0},
 		{5 * time.Second, 0, true, 0},
-		{20 * time.Second, 0, true, 0}, // nobody saw the gap
+		{20 * time.Second, 0, true, 0}, // the gap is unknown
 		{21 * time.Second, 0, true, time.Second},
 	} {
-		if got := step(c.at, c.busy, c.known, held); got != c.want {
+		if got := step(c.at, c.busy, c.known, allocation); got != c.want {
 			t.Errorf("at %s: idle %s, want %s", c.at, got, c.want)
 		}
 	}
-	if got := step(22*time.Second, 0, true, Holder{"ns", "other", "c"}); got != 0 {
-		t.Errorf("a new holder inherits %s", got)
+	if got := step(22*time.Second, 0, true, Allocation{"ns", "other", "c"}); got != 0 {
+		t.Errorf("a new allocation inherits %s", got)
 	}
-	if step(23*time.Second, 0, true, Holder{}); len(tracker.spans) != 0 {
-		t.Error("a free card is remembered as idle")
+	if step(23*time.Second, 0, true, Allocation{}); len(tracker.spans) != 0 {
+		t.Error("a free GPU is remembered as idle")
 	}
 }
 
 func TestShareNeverAboveOne(t *testing.T) {
 	r := &Reading{Taken: start, Entities: []Entity{{Kind: GPU, UUID: "GPU-a", MIG: true}}}
 	for i, slices := range []int{3, 2, 1, 1} {
-		r.Entities = append(r.Entities, Entity{Kind: Instance, UUID: "GPU-a", InstanceID: i, ComputeSlices: slices, CardMaxCompute: 7,
+		r.Entities = append(r.Entities, Entity{Kind: Instance, UUID: "GPU-a", InstanceID: i, ComputeSlices: slices, GPUMaxCompute: 7,
 			Values: []Value{{Field: fieldEngineActive, Number: 1.005, Time: start}}})
 	}
 	r.Entities = append(r.Entities, Entity{Kind: Instance, UUID: "GPU-a", InstanceID: 9, // slices not known
 		Values: []Value{{Field: fieldEngineActive, Number: 1, Time: start}}})
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	parsed, err := parser.TextToMetricFamilies(strings.NewReader(text(compiler().Compile(r, Attribution{}), start)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum := 0.0
-	for _, m := range parsed["gpu_share_ratio"].GetMetric() {
-		sum += m.GetGauge().GetValue()
-	}
-	if sum < 0.999 || sum > 1.000001 {
-		t.Errorf("the shares of a full card sum to %g", sum)
+	if sum, _ := sums(parsed(t, compiler().Compile(r, Attribution{}), start)["gpu_share_ratio"]); sum < 0.999 || sum > 1.000001 {
+		t.Errorf("the shares of a full GPU sum to %g", sum)
 	}
 }
 
@@ -183,17 +177,12 @@ func FuzzLabelsRoundTrip(f *testing.F) {
 	f.Fuzz(func(t *testing.T, model1, pod, help string) {
 		c := compiler()
 		c.opts.Compat.Counters[0].Help = help
-		e := card(0.5, start)
+		e := device(0.5, start)
 		e.Model = model1
 		page := c.Compile(&Reading{Taken: start, Entities: []Entity{e}},
-			Attribution{Taken: start, Holders: [][]Holder{{{"ns", pod, "c"}}}})
-		b, count := page.Append(nil, start, false)
-		parser := expfmt.NewTextParser(model.UTF8Validation)
-		families, err := parser.TextToMetricFamilies(bytes.NewReader(b))
-		if err != nil {
-			t.Fatalf("%v\n%s", err, b)
-		}
-		series := 0
+			Attribution{Taken: start, Allocations: [][]Allocation{{{"ns", pod, "c"}}}})
+		_, count := page.Append(nil, start, false)
+		families, series := parsed(t, page, start), 0
 		for _, family := range families {
 			series += len(family.GetMetric())
 		}
@@ -207,4 +196,129 @@ func FuzzLabelsRoundTrip(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestPodLabels(t *testing.T) {
+	for _, c := range []struct {
+		uid    string
+		labels map[string]string
+		want   string
+	}{
+		{"", nil, ""},
+		{"u", nil, `pod_uid="u"`},
+		{"", map[string]string{"app.kubernetes.io/name": "x"}, `app_kubernetes_io_name="x"`},
+		{"u", map[string]string{"pod_uid": "liar", "gpu": "1", "Hostname": "h"}, `pod_label_Hostname="h",pod_label_gpu="1",pod_label_pod_uid="liar",pod_uid="u"`},
+		{"", map[string]string{"a.b": "1", "a-b": "2", "a_b": "3"}, `a_b="2",a_b_conflict1="1",a_b_conflict2="3"`},
+		{"", map[string]string{"a-b": "1", "a.b": "2", "a_b_conflict1": "3"}, `a_b="1",a_b_conflict1="2",a_b_conflict1_conflict1="3"`},
+		{"", map[string]string{"gpu": "1", "pod_label_gpu": "2"}, `pod_label_gpu="1",pod_label_gpu_conflict1="2"`},
+		{"", map[string]string{"1a": "x", "__name__": "y", "DCGM_FI_DEV_SERIAL": "z"}, `_1a="x",pod_label_DCGM_FI_DEV_SERIAL="z",pod_label___name__="y"`},
+		{"", map[string]string{"q": `a"b\c`}, `q="a\"b\\c"`},
+	} {
+		if got := PodLabels(c.uid, c.labels); got != c.want {
+			t.Errorf("%v: %s, want %s", c.labels, got, c.want)
+		}
+	}
+}
+
+// Whatever labels a pod has, the scrape is one, and each label stands once.
+func FuzzPodLabels(f *testing.F) {
+	f.Add("gpu", "1", "g.pu", "2")
+	f.Add("a-b", "\"", "a.b", "\n")
+	f.Add("", "x", "__name__", "y")
+	f.Add("quote", "\"} 1\nDCGM_FI_DEV_GPU_UTIL{gpu=\"9\"} 99", "bytes", "\xff\x00")
+	f.Add("le", `\`, "日本", "y")
+	f.Add("UUID", "GPU-z", "1st", "x")
+	f.Fuzz(func(t *testing.T, name1, value1, name2, value2 string) {
+		text := PodLabels("uid", map[string]string{name1: value1, name2: value2})
+		b := appendText(appendLabel(nil, "gpu", "0"), text)
+		parser := expfmt.NewTextParser(model.LegacyValidation)
+		families, err := parser.TextToMetricFamilies(strings.NewReader("m{" + string(b) + "} 1\n"))
+		if err != nil || !utf8.Valid(b) {
+			t.Fatalf("%q: %v", b, err)
+		}
+		seen := map[string]bool{}
+		for _, l := range families["m"].GetMetric()[0].GetLabel() {
+			if seen[l.GetName()] || strings.HasPrefix(l.GetName(), "__") {
+				t.Fatalf("%q: label %s", b, l.GetName())
+			}
+			seen[l.GetName()] = true
+		}
+	})
+}
+
+// A change of a pod's labels shows on the DCGM series and leaves ours alone.
+func TestPodLabelsChange(t *testing.T) {
+	c := compiler()
+	r := &Reading{Taken: start, Entities: []Entity{device(0.5, start)}}
+	page := func(label string) string {
+		return text(c.Compile(r, Attribution{Taken: start, Allocations: [][]Allocation{{{"ns", "p", "c"}}},
+			Extras: Extras{Pods: map[PodName]string{{"ns", "p"}: label}}}), start)
+	}
+	before, after := page(`app="a"`), page(`app="b"`)
+	if !strings.Contains(before, `pod="p",app="a"} 100`) || !strings.Contains(after, `pod="p",app="b"} 100`) {
+		t.Errorf("before:\n%s\nafter:\n%s", before, after)
+	}
+	if strings.Count(before, `app="a"`) != 1 {
+		t.Errorf("a pod's label stands on more than its DCGM series:\n%s", before)
+	}
+}
+
+// pair is two GPUs with moving values; of the first one the power is old.
+func pair(busy0, busy1 float64, taken time.Time) *Reading {
+	a, b := device(busy0, taken), device(busy1, taken)
+	b.GPU, b.UUID = 1, "GPU-b"
+	a.Values[0].Time = taken.Add(-2 * time.Second)
+	return &Reading{Taken: taken, Entities: []Entity{a, b}}
+}
+
+// One old series goes alone: its family's others stay, whole.
+func TestOldSeriesGoesAlone(t *testing.T) {
+	page := compiler().Compile(pair(0.25, 0.5, start), Attribution{})
+	got := text(page, start.Add(time.Second))
+	for line, want := range map[string]int{
+		`gpu_power_watts{node="n",gpu="1",gpu_uuid="GPU-b",model="L40S"} 100` + "\n": 1,
+		`gpu_power_watts{node="n",gpu="0"`:                                           0,
+		`DCGM_FI_DEV_POWER_USAGE{gpu="0"`:                                            0,
+		`DCGM_FI_DEV_POWER_USAGE{gpu="1"`:                                            1,
+		`gpu_busy_ratio{node="n",gpu="1",gpu_uuid="GPU-b",model="L40S"} 0.5` + "\n":  1,
+		"# HELP gpu_power_watts ":                                                    1,
+	} {
+		if n := strings.Count(got, line); n != want {
+			t.Errorf("%q is there %d times, want %d:\n%s", line, n, want, got)
+		}
+	}
+}
+
+// Text that is kept from the page before is what would be rendered again,
+// whatever changed between them.
+func TestKeptTextIsTheSame(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	kept, ledger := compiler(), NewLedger(time.Second)
+	kept.ledger = ledger
+	for step := range 300 {
+		taken := start.Add(time.Duration(step) * time.Second)
+		r := pair(float64(random.IntN(2))/2, float64(random.IntN(2))/2, taken)
+		if random.IntN(4) == 0 {
+			r.Entities = r.Entities[random.IntN(2):][:1]
+		}
+		a := Attribution{Taken: start, Allocations: make([][]Allocation, len(r.Entities))}
+		if random.IntN(3) == 0 {
+			a.Allocations[0] = []Allocation{{"ns", fmt.Sprintf("pod-%d", random.IntN(2)), "c"}}
+		}
+		page := kept.Compile(r, a)
+		again := &Page{families: slices.Clone(page.families), maxAge: page.maxAge}
+		for i := range again.families {
+			again.families[i].samples = slices.Clone(page.families[i].samples)
+		}
+		again.render(nil)
+		for _, late := range []time.Duration{0, time.Second, time.Hour} {
+			for _, openMetrics := range []bool{false, true} {
+				got, count := page.Append(nil, taken.Add(late), openMetrics)
+				want, wantCount := again.Append(nil, taken.Add(late), openMetrics)
+				if string(got) != string(want) || count != wantCount {
+					t.Fatalf("step %d, %s late: %+v, want %+v\n%s\nwant\n%s", step, late, count, wantCount, got, want)
+				}
+			}
+		}
+	}
 }

@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// render makes the page's text, all but what a scrape's time decides: a scraper
-// waits for its answer, nobody waits for a page. What is as it was on the page
-// before keeps its text.
+// render makes all text that does not depend on the time of a scrape, so that a
+// scrape only copies it. Unchanged families keep the text of the page before.
 func (p *Page) render(before []pageFamily) {
 	for i := range p.families {
 		f := &p.families[i]
@@ -83,7 +82,7 @@ func (f *pageFamily) appendHeader(b []byte, name, kind string, openMetrics bool)
 
 // openMetricsHeader names a family as OpenMetrics does: a counter without its
 // _total. A DCGM counter has none, and giving it one would rename the series
-// for scrapers that speak OpenMetrics, so its type becomes unknown.
+// for scrapers that request OpenMetrics, so its type becomes unknown.
 func openMetricsHeader(name, kind string) (string, string) {
 	if kind == "untyped" {
 		return name, "unknown"

@@ -11,34 +11,34 @@ const (
 	Instance
 )
 
-// Entity is one card or one MIG instance at the time of a Reading. The first
-// block is set for both kinds, so that an instance carries its card's identity.
+// Entity is one GPU or one MIG instance at the time of a Reading. The first
+// block is set for both kinds, so that an instance carries its GPU's identity.
 type Entity struct {
 	Kind          EntityKind
 	GPU           int    // driver index
-	UUID          string // of the card, "GPU-…"
+	UUID          string // of the GPU, "GPU-…"
 	Model         string // product name as the driver gives it
 	PCIBusID      string
 	Minor         int  // N of /dev/nvidiaN
-	MIG           bool // the card is in MIG mode
+	MIG           bool // the GPU is in MIG mode
 	DriverVersion string
 
-	InstanceID     int    // GPU instance id on the card
-	Profile        string // "3g.40gb"
-	Start          int    // first memory slice; -1 where it is not known
-	Size           int    // memory slices; 0 where it is not known
-	ComputeSlices  int    // of the instance
-	InstanceUUID   string // "MIG-…"; empty where it is not known
-	DCGMID         int    // DCGM's own number of the instance, by which -d i:… asks for it
-	CardMaxCompute int    // compute slices of the whole card, 7 or 4; 0 where it is not known
+	InstanceID    int    // GPU instance id on the GPU
+	Profile       string // "3g.40gb"
+	Start         int    // first memory slice; -1 where it is not known
+	Size          int    // memory slices; 0 where it is not known
+	ComputeSlices int    // of the instance
+	InstanceUUID  string // "MIG-…"; empty where it is not known
+	DCGMID        int    // DCGM's own number of the instance, by which -d i:… asks for it
+	GPUMaxCompute int    // compute slices of the whole GPU, 7 or 4; 0 where it is not known
 
 	Values []Value // sorted by Field
 
-	// Of cards only. nil where the source does not tell.
+	// Of GPUs only; nil where the source does not know.
 	Events *Events
 	Health *HealthReport
 	Peers  []Peer
-	Lost   bool // the source lists the card and says that it is gone
+	Lost   bool // the source lists the GPU as lost
 }
 
 // Value of one DCGM field. A value that is blank, refused or impossible is not
@@ -51,11 +51,10 @@ type Value struct {
 	Time   time.Time // when DCGM took it
 }
 
-// Reading is everything one pass over the source saw. It is immutable once
-// handed out.
+// Reading is the result of one pass over the source; immutable.
 type Reading struct {
 	Taken    time.Time
-	Entities []Entity // cards by index, each followed by its instances by id
+	Entities []Entity // GPUs by index, each followed by its instances by id
 	Devices  []Device // switches, links, CPUs and cores, in that order
 	// Dropped counts values left out, by reason: "blank", "not_supported",
 	// "impossible", "error".
@@ -66,10 +65,20 @@ type Reading struct {
 // goroutine, never from a scrape.
 type Source interface {
 	// Read returns the values of the fields last given to Watch. An error means
-	// that nothing could be read; the next Read tries again, connecting anew
+	// that nothing could be read; the next Read tries again, connecting again
 	// where that is needed.
 	Read() (*Reading, error)
 	// Watch sets the fields wanted and how often they are taken.
 	Watch(fields []uint16, every time.Duration) error
 	Close() error
+}
+
+// Quiescer is a Source that can release GPUs, so that they can be repartitioned
+// or reset.
+type Quiescer interface {
+	// Quiesce releases the GPUs with these UUIDs ("GPU-…") and their instances,
+	// and reacquires those of earlier calls that are not named again. When it
+	// returns nil the source has no handle of the named ones, and they are in
+	// no Reading until they are reacquired.
+	Quiesce(gpus []string) error
 }

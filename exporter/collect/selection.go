@@ -16,13 +16,13 @@ type Selection struct {
 	major, minor []int
 }
 
-// maxSelected bounds a list of ids: a range of a billion is a slip of the pen.
+// maxSelected bounds a list of ids: a longer range is a typing error.
 const maxSelected = 1024
 
 // ParseSelection reads dcgm-exporter's device option:
 //
-//	f             cards without instances, and the instances of the others
-//	g, g:0,2-4    all cards (switches, CPUs), or those with the ids
+//	f             GPUs without instances, and the instances of the others
+//	g, g:0,2-4    all GPUs (switches, CPUs), or those with the ids
 //	i, i:0,2-4    all instances (links, cores), or those with the ids
 //	g:0+i         both
 func ParseSelection(text string) (Selection, error) {
@@ -95,10 +95,10 @@ func (s Selection) String() string {
 	return s.text
 }
 
-// Flexible reports whether it is "f": everything, of a cut card its instances.
+// Flexible reports whether it is "f": everything, of a partitioned GPU its instances.
 func (s Selection) Flexible() bool { return !s.chosen }
 
-// Major reports whether the card, switch or CPU with DCGM's id is chosen.
+// Major reports whether the GPU, switch or CPU with DCGM's id is chosen.
 func (s Selection) Major(id int) bool { return !s.chosen || chosen(s.major, id) }
 
 // Minor reports whether the instance, link or core with DCGM's id is chosen.
@@ -109,8 +109,8 @@ func chosen(ids []int, id int) bool {
 }
 
 // missing returns the ids asked for by number that no entity of the reading
-// has: "g:7". dcgm-exporter does not start then; here such a card is shown when
-// it comes.
+// has: "g:7". dcgm-exporter refuses to start then; here such a GPU is shown
+// when it appears.
 func (s Selection) missing(r *Reading) []string {
 	var out []string
 	for _, id := range s.major {

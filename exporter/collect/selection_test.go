@@ -96,7 +96,7 @@ func FuzzParseSelection(f *testing.F) {
 		}
 		for _, id := range s.major {
 			if id < 0 || !s.Major(id) {
-				t.Fatalf("%q: card %d is not selected", text, id)
+				t.Fatalf("%q: GPU %d is not selected", text, id)
 			}
 		}
 	})

@@ -1,16 +1,42 @@
 package collect
 
 import (
+	"strings"
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// shareRatio weighs each instance by its compute slices, so that a card's
-// series sum to at most 1. A card cut into instances has no series of its own:
-// its instances are the card. Where several containers share an entity and the
-// driver tells their parts, each has its own, and what is left over stands
-// without a holder.
+// overshoot is how far above 1 a ratio may be and still be a rounding of 1.
+const overshoot = 0.01
+
+// busyOf measures how busy an entity is. GR_ENGINE_ACTIVE is a mean over the
+// interval and the same quantity on GPUs and instances; GPU_UTIL, the driver's
+// short-window percentage, stands in on GPUs without profiling. On instances
+// GPU_UTIL would be the GPU's.
+func busyOf(e *Entity) ratio {
+	if v, ok := e.Value(fieldEngineActive); ok {
+		return toRatio(v, 1)
+	}
+	if v, ok := e.Value(fieldGPUUtil); ok && e.Kind == GPU {
+		return toRatio(v, 100)
+	}
+	return ratio{}
+}
+
+// toRatio divides by whole; a number outside 0 … whole is invalid.
+func toRatio(v Value, whole float64) ratio {
+	r := v.Number / whole
+	if v.IsText || !(r >= 0 && r <= 1+overshoot) {
+		return ratio{}
+	}
+	return ratio{value: min(r, 1), taken: v.Time, known: true}
+}
+
+// shareRatio weighs each instance by its compute slices, so that a GPU's series sum to at
+// most 1. A GPU partitioned into instances has no series of its own: its instances are the
+// GPU. Where several containers share an entity and the driver measures their parts, each
+// has its own, and the rest stands without a container.
 func shareRatio() family {
 	return family{desc: metric.GPUShareRatio, collect: func(m *Moment, d *metric.Desc, add adder) {
 		for i := range m.subjects {
@@ -23,57 +49,57 @@ func shareRatio() family {
 				continue
 			}
 			rest := s.busy.value
-			for j := range s.holders {
-				if part := &s.holders[j]; part.busy.known {
+			for j := range s.allocations {
+				if part := &s.allocations[j]; part.busy.known {
 					add(part.text(d), part.busy.value*weight, part.busy.taken)
 					rest -= part.busy.value
 				}
 			}
-			if s.holder == (Holder{}) {
+			if s.allocation == (Allocation{}) {
 				add(s.text(d), max(0, rest)*weight, s.busy.taken)
 			}
 		}
 	}}
 }
 
-// weight is the part of the card's compute that the entity is, 0 … 1; false
+// weight is the part of the GPU's compute that the entity is, 0 … 1; false
 // where the slices are not known.
 func weight(e *Entity) (float64, bool) {
 	if e.Kind == GPU {
 		return 1, true
 	}
-	if e.ComputeSlices <= 0 || e.CardMaxCompute < e.ComputeSlices {
+	if e.ComputeSlices <= 0 || e.GPUMaxCompute < e.ComputeSlices {
 		return 0, false
 	}
-	return float64(e.ComputeSlices) / float64(e.CardMaxCompute), true
+	return float64(e.ComputeSlices) / float64(e.GPUMaxCompute), true
 }
 
-// divideBusy gives each holder of an entity its part of what the entity
-// computes. A sole holder has all of it.
+// divideBusy gives each allocation of an entity its part of what the entity
+// computes. A sole allocation has all of it.
 func (s *subject) divideBusy() {
-	if len(s.holders) == 1 {
-		s.holders[0].busy = s.busy
+	if len(s.allocations) == 1 {
+		s.allocations[0].busy = s.busy
 		return
 	}
 	if !s.busy.known {
-		return // nothing bounds what the holders would be said to do
+		return // no total bounds the parts
 	}
-	parts := s.divide(s.busy.value, func(h *Hold) Measured { return h.Busy })
-	for j := range s.holders {
+	parts := s.divide(s.busy.value, func(h *Usage) Measured { return h.Busy })
+	for j := range s.allocations {
 		if parts[j].Known() {
-			s.holders[j].busy = ratio{value: parts[j].Number, taken: parts[j].Time, known: true}
+			s.allocations[j].busy = ratio{value: parts[j].Number, taken: parts[j].Time, known: true}
 		}
 	}
 }
 
-// divide gives what each holder has of a total, in the order of holders; not
-// known where the driver does not tell. The driver measures processes and cards
+// divide gives the part of each allocation in a total, in their order; unknown
+// where the driver does not measure it. The driver measures processes and GPUs
 // at different moments, so where the parts sum to more than the total all are
-// scaled down: the sum over pods never exceeds the card.
-func (s *subject) divide(total float64, of func(*Hold) Measured) []Measured {
-	parts, sum := make([]Measured, len(s.holders)), 0.0
-	for j := range s.holders {
-		if m := of(&s.holders[j].hold); m.Known() && m.Number >= 0 {
+// scaled down: the sum over pods never exceeds the GPU.
+func (s *subject) divide(total float64, of func(*Usage) Measured) []Measured {
+	parts, sum := make([]Measured, len(s.allocations)), 0.0
+	for j := range s.allocations {
+		if m := of(&s.allocations[j].usage); m.Known() && m.Number >= 0 {
 			parts[j] = m
 			sum += m.Number
 		}
@@ -86,17 +112,17 @@ func (s *subject) divide(total float64, of func(*Hold) Measured) []Measured {
 	return parts
 }
 
-// addDivided adds a total of an entity: to its sole holder, or in the parts of
-// those who share it with what is left over under no holder. It reports whether
+// addDivided adds a total of an entity: to its sole allocation, or in the parts
+// of those that share it, with the rest under no container. It reports whether
 // there were parts.
-func (s *subject) addDivided(total float64, taken time.Time, of func(*Hold) Measured, text func(*subject) string, add adder) bool {
-	if len(s.holders) < 2 {
+func (s *subject) addDivided(total float64, taken time.Time, of func(*Usage) Measured, text func(*subject) string, add adder) bool {
+	if len(s.allocations) < 2 {
 		return false
 	}
 	rest, some := total, false
 	for j, part := range s.divide(total, of) {
 		if part.Known() {
-			add(text(&s.holders[j]), part.Number, part.Time)
+			add(text(&s.allocations[j]), part.Number, part.Time)
 			rest -= part.Number
 			some = true
 		}
@@ -105,4 +131,37 @@ func (s *subject) addDivided(total float64, taken time.Time, of func(*Hold) Meas
 		add(text(s), max(0, rest), taken)
 	}
 	return some
+}
+
+// usageLabels renders the labels of an allocation on the DCGM series: the DRA
+// claim, and with --kubernetes-virtual-gpus the share. A container with several
+// shares of one GPU has one series: vgpu="0,2".
+func (c *CompatOptions) usageLabels(u Usage) string {
+	vgpu := ""
+	if c.VirtualGPUs && len(u.Shares) > 0 {
+		vgpu = string(appendLabel(nil, "vgpu", strings.Join(u.Shares, ",")))
+	}
+	return joinLabels(u.Claim.labels(), vgpu)
+}
+
+// addShares adds GPU_UTIL or FB_USED of a shared entity in the parts of its
+// containers and what is left over without one, and reports whether it did.
+// dcgm-exporter would repeat every value of the GPU for each of them.
+func (c *CompatOptions) addShares(s *subject, field uint16, v Value, page *pageFamily) bool {
+	if !c.VirtualGPUs || v.IsText {
+		return false
+	}
+	compat := func(s *subject) string { return s.labels.compat }
+	switch field {
+	case fieldGPUUtil:
+		return s.addDivided(v.Number, v.Time, func(h *Usage) Measured { return h.Busy.times(100) }, compat, page.add)
+	case fieldFBUsed:
+		return s.addDivided(v.Number, v.Time, func(h *Usage) Measured { return h.Memory.times(1.0 / mebibyte) }, compat, page.add)
+	}
+	return false
+}
+
+func (m Measured) times(factor float64) Measured {
+	m.Number *= factor
+	return m
 }

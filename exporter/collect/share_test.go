@@ -23,7 +23,7 @@ func virtual() *Compiler {
 	}})
 }
 
-func sharedCard(busy, usedMiB, watts float64) Entity {
+func sharedGPU(busy, usedMiB, watts float64) Entity {
 	return Entity{Kind: GPU, UUID: "GPU-a", Model: "L40S", Values: []Value{
 		{Field: fieldPowerWatts, Number: watts, Time: start}, {Field: fieldGPUUtil, Number: 100 * busy, Time: start},
 		{Field: fieldFBUsed, Number: usedMiB, Time: start},
@@ -45,8 +45,8 @@ func sums(f *dto.MetricFamily) (all, ofPods float64) {
 }
 
 // Whatever the driver says of processes: the sum over pods never exceeds the
-// card, and the sum over all series is the card.
-func TestPartsNeverExceedTheCard(t *testing.T) {
+// GPU, and the sum over all series is the GPU.
+func TestPartsNeverExceedTheGPU(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	measured := func(scale float64) Measured {
 		switch random.IntN(4) {
@@ -60,31 +60,31 @@ func TestPartsNeverExceedTheCard(t *testing.T) {
 	names := []string{"a", "b", "c", "d", "e"}
 	for range 300 {
 		busy, usedMiB := random.Float64(), math.Floor(random.Float64()*10000)
-		a := Attribution{Taken: start, Holders: make([][]Holder, 1), Holds: make([][]Hold, 1)}
+		a := Attribution{Taken: start, Allocations: make([][]Allocation, 1), Usages: make([][]Usage, 1)}
 		for _, name := range names[:random.IntN(len(names)+1)] {
-			a.Holders[0] = append(a.Holders[0], Holder{"ns", name, "c"})
-			a.Holds[0] = append(a.Holds[0], Hold{Shares: []string{name}, Busy: measured(1.2), Memory: measured(1.2 * usedMiB * mebibyte)})
+			a.Allocations[0] = append(a.Allocations[0], Allocation{"ns", name, "c"})
+			a.Usages[0] = append(a.Usages[0], Usage{Shares: []string{name}, Busy: measured(1.2), Memory: measured(1.2 * usedMiB * mebibyte)})
 		}
-		page := virtual().Compile(&Reading{Taken: start, Entities: []Entity{sharedCard(busy, usedMiB, 300)}}, a)
+		page := virtual().Compile(&Reading{Taken: start, Entities: []Entity{sharedGPU(busy, usedMiB, 300)}}, a)
 		families := parsed(t, page, start)
-		for name, card := range map[string]float64{
+		for name, device := range map[string]float64{
 			"gpu_share_ratio": busy, "gpu_memory_used_bytes": usedMiB * mebibyte, "gpu_power_watts": 300,
 			"DCGM_FI_DEV_GPU_UTIL": 100 * busy, "DCGM_FI_DEV_FB_USED": usedMiB, "DCGM_FI_DEV_POWER_USAGE": 300,
 		} {
 			all, ofPods := sums(families[name])
-			if math.Abs(all-card) > 1e-6*max(1, card) || ofPods > card*(1+1e-9) {
-				t.Fatalf("%s: series sum to %v, those of pods to %v, the card has %v\n%s", name, all, ofPods, card, text(page, start))
+			if math.Abs(all-device) > 1e-6*max(1, device) || ofPods > device*(1+1e-9) {
+				t.Fatalf("%s: series sum to %v, those of pods to %v, the GPU has %v\n%s", name, all, ofPods, device, text(page, start))
 			}
 		}
 	}
 }
 
-func TestSharedCard(t *testing.T) {
-	r := &Reading{Taken: start, Entities: []Entity{sharedCard(0.5, 1000, 300)}}
-	a := Attribution{Taken: start, Holders: [][]Holder{{{"ns", "p", "c"}, {"ns", "q", "c"}}}}
+func TestSharedGPU(t *testing.T) {
+	r := &Reading{Taken: start, Entities: []Entity{sharedGPU(0.5, 1000, 300)}}
+	a := Attribution{Taken: start, Allocations: [][]Allocation{{{"ns", "p", "c"}, {"ns", "q", "c"}}}}
 	const p, q = `namespace="ns",pod="p",container="c"`, `namespace="ns",pod="q",container="c"`
 
-	// The driver tells nothing: only gpu_held names the pods.
+	// The driver measures nothing: only gpu_held names the pods.
 	got := text(virtual().Compile(r, a), start)
 	for line := range strings.Lines(got) {
 		if strings.Contains(line, `pod="`) && !strings.HasPrefix(line, "gpu_held{") {
@@ -92,11 +92,11 @@ func TestSharedCard(t *testing.T) {
 		}
 	}
 	if strings.Count(got, "gpu_held{") != 2 {
-		t.Errorf("two hold it:\n%s", got)
+		t.Errorf("allocated to two:\n%s", got)
 	}
 
-	// It tells of p only.
-	a.Holds = [][]Hold{{{Shares: []string{"0"}, Busy: Measured{0.125, start}, Memory: Measured{100 << 20, start}}, {Shares: []string{"1"}}}}
+	// It measures p only.
+	a.Usages = [][]Usage{{{Shares: []string{"0"}, Busy: Measured{0.125, start}, Memory: Measured{100 << 20, start}}, {Shares: []string{"1"}}}}
 	got = text(virtual().Compile(r, a), start)
 	for _, want := range []string{
 		`gpu_share_ratio{node="n",gpu="0",gpu_uuid="GPU-a",model="L40S",` + p + `} 0.125`,
@@ -112,27 +112,27 @@ func TestSharedCard(t *testing.T) {
 		}
 	}
 	if strings.Contains(got, `gpu_idle_seconds{node="n",gpu="0",gpu_uuid="GPU-a",`+q) {
-		t.Error("q is said to be idle, and nobody knows what it does")
+		t.Error("q is shown as idle, and its use is unknown")
 	}
 	if strings.Count(got, "DCGM_FI_DEV_POWER_USAGE{") != 1 {
-		t.Errorf("the card's power is repeated:\n%s", got)
+		t.Errorf("the GPU's power is repeated:\n%s", got)
 	}
 
-	// Alone on a card with shares: all of it, and the share's name.
-	a = Attribution{Taken: start, Holders: [][]Holder{{{"ns", "p", "c"}}}, Holds: [][]Hold{{{Shares: []string{"0", "2"}}}}}
+	// Alone on a GPU with shares: all of it, and the share's name.
+	a = Attribution{Taken: start, Allocations: [][]Allocation{{{"ns", "p", "c"}}}, Usages: [][]Usage{{{Shares: []string{"0", "2"}}}}}
 	if got = text(virtual().Compile(r, a), start); !strings.Contains(got, `pod="p",vgpu="0,2"} 50`) {
 		t.Errorf("alone:\n%s", got)
 	}
 	c := virtual()
 	c.opts.Compat.VirtualGPUs = false
 	if got = text(c.Compile(r, a), start); strings.Contains(got, "vgpu=") {
-		t.Error("a share is named though nobody asked")
+		t.Error("a share is named without the flag")
 	}
 }
 
 func TestClaimLabels(t *testing.T) {
-	r := &Reading{Taken: start, Entities: []Entity{sharedCard(0.5, 1000, 300)}}
-	a := Attribution{Taken: start, Holders: [][]Holder{{{"ns", "p", "c"}}}, Holds: [][]Hold{{{Claim: Claim{
+	r := &Reading{Taken: start, Entities: []Entity{sharedGPU(0.5, 1000, 300)}}
+	a := Attribution{Taken: start, Allocations: [][]Allocation{{{"ns", "p", "c"}}}, Usages: [][]Usage{{{Claim: Claim{
 		Name: "claim", Namespace: "ns", Driver: "gpu.nvidia.com", Pool: "n", Device: "gpu-0"}}}}}
 	got := text(virtual().Compile(r, a), start)
 	want := `dra_claim_name="claim",dra_claim_namespace="ns",dra_driver_name="gpu.nvidia.com",dra_pool_name="n",dra_device_name="gpu-0"`

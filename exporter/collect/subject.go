@@ -6,26 +6,26 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// subject is what a series speaks of: an entity, with the container that holds
-// it alone where there is one.
+// subject is what a series describes: an entity, with the container it is
+// allocated to where there is exactly one.
 type subject struct {
 	entity *Entity
 	labels *labelSet
 	// dcgm are the labels under which a DCGM value stands: one set, or one for
 	// each batch job on the entity. None where -d leaves the entity out.
 	dcgm []*labelSet
-	// holder is the only holder; the zero Holder where nobody holds the entity
-	// or several share it. A shared value belongs to no pod: copying it to each
-	// would count it twice.
-	holder Holder
-	// holders has one subject for each container that holds the entity.
-	holders []subject
-	hold    Hold // how holder holds it; of a subject in holders
-	card    int  // index in Moment.subjects of the entity's card
-	split   bool // a card with instances on it
-	busy    ratio
-	tally   *tally        // what has added up; not of a subject in holders
-	idle    time.Duration // held and not computing; meaningful where busy is known
+	// allocation is the only one; zero where the entity is free or shared. A
+	// shared value belongs to no pod: copying it to each would count it twice.
+	allocation Allocation
+	// allocations has one subject for each container the entity is allocated
+	// to.
+	allocations []subject
+	usage       Usage // of allocation; of a subject in allocations
+	device      int   // index in Moment.subjects of the entity's GPU
+	split       bool  // a GPU with instances on it
+	busy        ratio
+	tally       *tally        // running totals; not of a subject in allocations
+	idle        time.Duration // allocated and not computing; valid where busy is known
 }
 
 // ratio is 0 … 1 where it is known.
@@ -35,8 +35,8 @@ type ratio struct {
 	known bool
 }
 
-// Moment is a Reading joined with its holders and with what earlier readings
-// left behind.
+// Moment is a Reading joined with its allocations and with the totals of
+// earlier readings.
 type Moment struct {
 	taken       time.Time
 	attribution time.Time // zero where unknown

@@ -7,10 +7,11 @@ import (
 )
 
 // Worker runs everything that reaches a driver's library in one goroutine. A
-// caller waits for it a bounded time, so that a call that hangs holds up only
-// that goroutine.
+// caller waits for it a bounded time, so that a hanging call blocks only that
+// goroutine.
 type Worker struct {
-	timeout          time.Duration
+	// Timeout bounds how long Do waits. It changes only while no Do runs.
+	Timeout          time.Duration
 	hanging, ended   error
 	jobs             chan func()
 	closing          sync.Once
@@ -18,11 +19,11 @@ type Worker struct {
 	endErr           error // of end; to read after finished
 }
 
-// NewWorker starts the goroutine. A job gets timeout; hanging is the error of one
-// that takes longer, ended of one that comes after Close. end lets go of the
-// library when the goroutine ends.
+// NewWorker starts the goroutine. A job gets timeout at first; hanging is the error of one
+// that takes longer, ended of one that comes after Close. end releases the library when the
+// goroutine ends.
 func NewWorker(timeout time.Duration, hanging, ended error, end func() error) *Worker {
-	w := &Worker{timeout: timeout, hanging: hanging, ended: ended,
+	w := &Worker{Timeout: timeout, hanging: hanging, ended: ended,
 		jobs: make(chan func()), closed: make(chan struct{}), finished: make(chan struct{})}
 	go w.run(end)
 	return w
@@ -44,7 +45,7 @@ func (w *Worker) run(end func() error) {
 // Do runs a job in the goroutine and waits for it, both within the timeout. A
 // job that is given up still runs to its end.
 func (w *Worker) Do(job func()) error {
-	deadline := time.NewTimer(w.timeout)
+	deadline := time.NewTimer(w.Timeout)
 	defer deadline.Stop()
 	done := make(chan struct{})
 	select {
@@ -57,7 +58,7 @@ func (w *Worker) Do(job func()) error {
 	case <-w.closed:
 		return w.ended
 	case <-deadline.C:
-		return fmt.Errorf("%w: an earlier call has hung for more than %s", w.hanging, w.timeout)
+		return fmt.Errorf("%w: an earlier call has hung for more than %s", w.hanging, w.Timeout)
 	}
 	select {
 	case <-done:
@@ -65,7 +66,7 @@ func (w *Worker) Do(job func()) error {
 	case <-w.closed:
 		return w.ended
 	case <-deadline.C:
-		return fmt.Errorf("%w within %s", w.hanging, w.timeout)
+		return fmt.Errorf("%w within %s", w.hanging, w.Timeout)
 	}
 }
 
@@ -81,6 +82,3 @@ func (w *Worker) Close(wait time.Duration) error {
 		return fmt.Errorf("closing: %w within %s", w.hanging, wait)
 	}
 }
-
-// Ended is closed when the goroutine has let go of the library.
-func (w *Worker) Ended() <-chan struct{} { return w.finished }

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// eventWindow is how far back windowed counts look where nobody says: what
-// dcgm-exporter does.
+// eventWindow is the default window of windowed counts, as in dcgm-exporter.
 const eventWindow = 5 * time.Minute
 
 // windowLabel is the value of window_size_in_ms.
@@ -17,15 +16,15 @@ func windowLabel(window time.Duration) (time.Duration, string) {
 	return window, strconv.FormatInt(window.Milliseconds(), 10)
 }
 
-// addXIDWindow counts the XIDs of the window by code. A card without any has one
+// addXIDWindow counts the XIDs of the window by code. A GPU without any has one
 // series without a code, at 0.
 func addXIDWindow(c *CompatOptions, m *Moment, page *pageFamily) {
 	window, label := windowLabel(c.XIDWindow)
-	c.eachCard(m, func(card *Entity, l *labelSet) {
-		if card.Events == nil {
+	c.eachGPU(m, func(device *Entity, l *labelSet) {
+		if device.Events == nil {
 			return // not known, which is not none
 		}
-		events := since(card.Events.RecentXIDs, m.taken.Add(-window))
+		events := since(device.Events.RecentXIDs, m.taken.Add(-window))
 		for i := range events {
 			if n, first := countCode(events, i); first {
 				page.add(l.dcgm("window_size_in_ms", label, "xid", strconv.FormatInt(events[i].Code, 10)), float64(n), m.taken)
@@ -54,11 +53,11 @@ func countCode(events []Event, i int) (n int, first bool) {
 
 // addXIDTotals has a series for each code seen since the start.
 func addXIDTotals(c *CompatOptions, m *Moment, page *pageFamily) {
-	c.eachCard(m, func(card *Entity, l *labelSet) {
-		if card.Events == nil {
+	c.eachGPU(m, func(device *Entity, l *labelSet) {
+		if device.Events == nil {
 			return
 		}
-		for _, x := range card.Events.XIDs {
+		for _, x := range device.Events.XIDs {
 			page.add(l.dcgm("xid", strconv.FormatInt(x.Code, 10)), float64(x.Total), m.taken)
 		}
 	})

@@ -17,7 +17,7 @@ type device struct {
 func (d device) ofGPU() bool { return d.kind == collect.GPULink }
 
 // readDevices lists the devices of the kinds that fields are wanted of. A kind
-// that cannot be listed is empty and takes nothing else with it.
+// that cannot be listed is empty and does not affect the others.
 func (r *reader) readDevices() ([]device, error) {
 	var out []device
 	for _, kind := range []struct {
@@ -46,7 +46,7 @@ func (r *reader) readDevices() ([]device, error) {
 	return out, nil
 }
 
-// isAbsent tells a machine that has no such device from one that fails to say.
+// isAbsent reports whether an error means that the machine has no such device.
 func isAbsent(err error) bool {
 	switch codeOf(err) {
 	case statusNotSupported, codeNoData, C.SHIM_NO_SYMBOL, codeModuleNotLoaded:
@@ -55,7 +55,7 @@ func isAbsent(err error) bool {
 	return false
 }
 
-// codeModuleNotLoaded is what DCGM answers of CPUs where there is no Grace.
+// codeModuleNotLoaded is DCGM's answer about CPUs on machines other than Grace.
 const codeModuleNotLoaded = -33
 
 func listSwitches() ([]device, error) {
@@ -113,7 +113,7 @@ func (r *reader) watchDevices() error {
 			return err
 		}
 		if err != nil {
-			r.options.Log.Warn("DCGM devices not watched", "entities", len(keys), "error", err)
+			r.options.Log.Warn("dcgm: devices not watched", "entities", len(keys), "error", err)
 		}
 	}
 	return nil

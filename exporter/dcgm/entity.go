@@ -25,23 +25,23 @@ type entityKey struct {
 	kind, id uint32
 }
 
-// placed is a MIG instance in the hierarchy: what DCGM tells without a watch.
+// placed is a MIG instance in DCGM's hierarchy, which needs no watch.
 type placed struct {
 	key           entityKey
-	gpu           uint32 // DCGM's id of its card
+	gpu           uint32 // DCGM's id of its GPU
 	instanceID    int    // the driver's GPU instance id
 	computeSlices int
 }
 
 // layout is which entities there are.
 type layout struct {
-	gpus      []uint32 // sorted; cards that are lost too
-	instances []placed // by card, then by instance id
+	gpus      []uint32 // sorted; GPUs that are lost too
+	instances []placed // by GPU, then by instance id
 	devices   []device // by kind
 }
 
-// readLayout asks the host engine which entities there are. Only the list of
-// cards must be had.
+// readLayout lists the host engine's entities. Only the list of GPUs is
+// required.
 func (r *reader) readLayout() (layout, error) {
 	gpus, err := readEntities(kindGPU)
 	if err != nil {
@@ -49,8 +49,8 @@ func (r *reader) readLayout() (layout, error) {
 	}
 	l := layout{gpus: gpus}
 	slices.Sort(l.gpus)
-	// Without cards it is asked all the same: the answer tells a machine without
-	// cards from a host engine without a driver.
+	// Asked without GPUs too: the answer distinguishes a machine without GPUs
+	// from a host engine without a driver.
 	l.instances, err = readInstances()
 	if severs(err) {
 		return layout{}, err
@@ -62,7 +62,7 @@ func (r *reader) readLayout() (layout, error) {
 	if err != nil {
 		return layout{}, err
 	}
-	return r.withoutQuiet(l), nil
+	return r.withoutQuiesced(l), nil
 }
 
 func readEntities(kind uint32) ([]uint32, error) {
@@ -97,18 +97,18 @@ func readInstances() ([]placed, error) {
 	return out, nil
 }
 
-// withoutQuiet leaves out the cards that were let go of.
-func (r *reader) withoutQuiet(l layout) layout {
-	if len(r.quiet) == 0 {
+// withoutQuiesced leaves out the released GPUs.
+func (r *reader) withoutQuiesced(l layout) layout {
+	if len(r.quiesced) == 0 {
 		return l
 	}
-	quiet := func(gpu uint32) bool {
-		known := r.cards[gpu]
-		return known != nil && slices.Contains(r.quiet, known.uuid)
+	quiesced := func(gpu uint32) bool {
+		known := r.devs[gpu]
+		return known != nil && slices.Contains(r.quiesced, known.uuid)
 	}
-	l.gpus = slices.DeleteFunc(slices.Clone(l.gpus), quiet)
-	l.instances = slices.DeleteFunc(slices.Clone(l.instances), func(p placed) bool { return quiet(p.gpu) })
-	l.devices = slices.DeleteFunc(slices.Clone(l.devices), func(d device) bool { return d.ofGPU() && quiet(d.parent) })
+	l.gpus = slices.DeleteFunc(slices.Clone(l.gpus), quiesced)
+	l.instances = slices.DeleteFunc(slices.Clone(l.instances), func(p placed) bool { return quiesced(p.gpu) })
+	l.devices = slices.DeleteFunc(slices.Clone(l.devices), func(d device) bool { return d.ofGPU() && quiesced(d.parent) })
 	return l
 }
 

@@ -52,8 +52,8 @@ func codeOf(err error) int {
 	return 0
 }
 
-// severs reports whether an error concerns the host engine as a whole: nothing
-// else can be had from it then. Any other one concerns what was asked.
+// severs reports whether an error concerns the host engine as a whole. Any
+// other error concerns one call only.
 func severs(err error) bool {
 	switch codeOf(err) {
 	case codeUninitialized, codeTimeout, codeConnection, codePaused, codeNoNVML, codeDriverTimeout, codeDetached:
@@ -62,8 +62,8 @@ func severs(err error) bool {
 	return false
 }
 
-// complain logs why a part cannot be had: once, until the reason changes or
-// the part can be had again.
+// complain logs the error of a part once, until the reason changes or the part
+// works again.
 func (r *reader) complain(part string, err error) {
 	text := ""
 	if err != nil {
@@ -74,8 +74,8 @@ func (r *reader) complain(part string, err error) {
 	switch {
 	case text == before:
 	case text == "":
-		r.options.Log.Info("DCGM gives it again", "part", part)
+		r.options.Log.Info("dcgm: part available again", "part", part)
 	default:
-		r.options.Log.Warn("DCGM does not give it; the rest goes on", "part", part, "error", err)
+		r.options.Log.Warn("dcgm: part not available", "part", part, "error", err)
 	}
 }

@@ -12,33 +12,33 @@ import (
 const (
 	// defaultEventWindow is how far back dcgm-exporter's counts look.
 	defaultEventWindow = 5 * time.Minute
-	// xidKeep is how long the host engine keeps XIDs for us: longer than any call
-	// has been seen to hang.
+	// xidKeep is how long the host engine keeps XIDs: longer than any known
+	// hang of a call.
 	xidKeep = 10 * time.Minute
 	// clockKeep does the same for samples of the throttle reasons.
 	clockKeep = time.Minute
-	// xidOverlap is how far each question reaches back before the newest XID
-	// known, since the host engine may note one late.
+	// xidOverlap is how far each request reaches back before the newest known
+	// XID, since the host engine may record one late.
 	xidOverlap = 10 * time.Second
-	// firstEvents is the room for one answer; it grows.
+	// firstEvents is the initial size of the buffer for one answer.
 	firstEvents = 256
-	// maxEvents is far more than cards have in the time that is kept; what is over
-	// it is left out.
+	// maxEvents bounds one answer, far above what GPUs have in the time kept;
+	// the rest is left out.
 	maxEvents = 1 << 20
 )
 
-// events is what the reader remembers of the cards' events, whatever becomes of
-// the connection. The last value of a field would not do: two XIDs between two
-// readings would be one, and a card that falls off the bus reads blank from then
-// on, so that its XID 79 would never be seen.
+// events are the GPUs' events so far; they outlive the connection. The last
+// value of a field is not enough: of two XIDs between two readings one is lost,
+// and a GPU that falls off the bus reads blank from then on, so that its XID 79
+// is never read.
 type events struct {
 	start     time.Time
 	window    time.Duration
-	logs      map[string]*collect.EventLog // by the card's UUID
-	last      map[string]collect.Event     // the newest XID of a card
+	logs      map[string]*collect.EventLog // by the GPU's UUID
+	last      map[string]collect.Event     // the newest XID of a GPU
 	newestXID time.Time
 	newest    time.Time // sample of the throttle reasons
-	room      []C.shim_event
+	buffer    []C.shim_event
 
 	xids, clocks *watch // of this session; nil where not watched
 }
@@ -49,11 +49,11 @@ func newEvents(start time.Time, window time.Duration) events {
 	}
 	return events{
 		start: start, window: window, logs: map[string]*collect.EventLog{}, last: map[string]collect.Event{},
-		room: make([]C.shim_event, firstEvents),
+		buffer: make([]C.shim_event, firstEvents),
 	}
 }
 
-// log returns a card's log.
+// log returns a GPU's log.
 func (e *events) log(uuid string) *collect.EventLog {
 	if e.logs[uuid] == nil {
 		e.logs[uuid] = collect.NewEventLog(e.window)
@@ -84,12 +84,12 @@ func (r *reader) watchEvents() error {
 	return nil
 }
 
-// readEvents asks for what has happened since the last reading. A failure that
-// does not sever the connection leaves the events for the next time.
+// readEvents requests the events since the last reading. A failure that does
+// not sever the connection leaves the events for the next time.
 func (r *reader) readEvents(now time.Time) error {
 	e := &r.events
 	if now.Before(e.start) {
-		e.start = now.Add(-xidOverlap) // the clock was set back, and events have its time
+		e.start = now.Add(-xidOverlap) // the clock was set back, and events carry its time
 	}
 	err := e.each(e.xids, e.since(e.newestXID, now, xidOverlap), func(gpu uint32, at time.Time, code int64) {
 		uuid := r.uuidOf(gpu)
@@ -117,8 +117,8 @@ func (r *reader) readEvents(now time.Time) error {
 	return nil
 }
 
-// since is from when to ask. Where the clock was set back, what is known lies in
-// the future and tells nothing.
+// since returns the start of the next request. A newest event in the future is
+// ignored: the clock was set back.
 func (e *events) since(newest, now time.Time, overlap time.Duration) time.Time {
 	if newest.IsZero() {
 		return e.start
@@ -136,8 +136,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// each calls got for every sample since a time, card by card in order. A watch
-// that is not there has none.
+// each calls got for every sample since a time, GPU by GPU in order. A nil
+// watch has none.
 func (e *events) each(w *watch, since time.Time, got func(gpu uint32, at time.Time, number int64)) error {
 	if w == nil {
 		return nil
@@ -145,26 +145,26 @@ func (e *events) each(w *watch, since time.Time, got func(gpu uint32, at time.Ti
 	for {
 		var n C.int
 		code := C.shim_events(C.uintptr_t(hostHandle), C.uintptr_t(w.group.GetHandle()), C.uintptr_t(w.fields.GetHandle()),
-			C.int64_t(since.UnixMicro()), &e.room[0], C.int(len(e.room)), &n)
+			C.int64_t(since.UnixMicro()), &e.buffer[0], C.int(len(e.buffer)), &n)
 		if code == codeNoData || code == codeNotWatched {
 			return nil
 		}
 		if code != 0 {
 			return callError("reading events", code)
 		}
-		if int(n) > len(e.room) && len(e.room) < maxEvents {
-			e.room = make([]C.shim_event, min(2*int(n), maxEvents))
+		if int(n) > len(e.buffer) && len(e.buffer) < maxEvents {
+			e.buffer = make([]C.shim_event, min(2*int(n), maxEvents))
 			continue
 		}
-		for _, x := range e.room[:min(int(n), len(e.room))] {
+		for _, x := range e.buffer[:min(int(n), len(e.buffer))] {
 			got(uint32(x.gpu), time.UnixMicro(int64(x.ts)), int64(x.number))
 		}
 		return nil
 	}
 }
 
-// amend gives the last XID of a card as its field's value: of what DCGM has, if
-// anything, and the last event the later one.
+// amend gives a GPU's last XID as its field's value: the later one of DCGM's
+// value, if any, and the last event.
 func (e *events) amend(uuid string, v collect.Value, ok bool) (collect.Value, bool) {
 	x, seen := e.last[uuid]
 	if !seen || ok && v.Number != 0 && !x.Time.After(v.Time) {

@@ -10,7 +10,7 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
 )
 
-// totals are the XIDs counted of each card: "31×2".
+// totals are the XIDs counted of each GPU: "31×2".
 func totals(r *collect.Reading) []string {
 	var out []string
 	for _, e := range r.Entities {
@@ -32,15 +32,15 @@ func TestXIDsOnce(t *testing.T) {
 	m := newMachine(t, 2)
 	e := m.engine("127.0.0.1:0")
 	var c clock
-	c.advance(-time.Hour) // so that all events lie in the past
+	c.advance(-time.Hour) // so that all events are in the past
 	start := c.now().Truncate(time.Microsecond)
 	s := open(t, Options{Mode: Remote, Address: e.Address, now: c.now})
 	c.advance(time.Hour)
 	watchFields(t, s, 155, 230)
 	// Long enough after the source was opened, however long that took.
 	at := func(d time.Duration) time.Time { return start.Add(10*time.Minute + d) }
-	add := func(card, code int, at time.Time) {
-		m.Cards[card].XIDs = append(m.Cards[card].XIDs, fakedcgm.XID{Code: code, At: at})
+	add := func(dev, code int, at time.Time) {
+		m.GPUs[dev].XIDs = append(m.GPUs[dev].XIDs, fakedcgm.XID{Code: code, At: at})
 		m.write()
 	}
 	want := func(what string, want ...string) {
@@ -65,11 +65,11 @@ func TestXIDsOnce(t *testing.T) {
 	}
 	add(0, 79, at(time.Second))
 	c.advance(longestDelay)
-	e = m.engine(e.Address)
+	m.engine(e.Address)
 	want("another host engine that knows the old ones too", "31×2 79×1 ", "43×1 45×1 ")
 
-	// The instances have their card's, but not as their own.
-	m.cut(1, 2, "3g.40gb", 3, 4)
+	// The instances have their GPU's, but not as their own.
+	m.partition(1, 2, "3g.40gb", 3, 4)
 	m.write()
 	r := read(t, s)
 	if r.Entities[2].Events != nil || len(r.Entities) != 4 {
@@ -85,19 +85,22 @@ func TestXIDsOnce(t *testing.T) {
 
 func TestXIDsManyAtOnce(t *testing.T) {
 	m := newMachine(t, 8)
-	start := time.Now().Add(time.Second).Truncate(time.Microsecond)
-	s := open(t, Options{})
+	var c clock
+	c.advance(-time.Hour) // so that all events are in the past, and after the source was opened
+	start := c.now().Add(10 * time.Minute).Truncate(time.Microsecond)
+	s := open(t, Options{now: c.now})
+	c.advance(time.Hour)
 	watchFields(t, s, 230)
 	read(t, s)
-	for i := range m.Cards {
+	for i := range m.GPUs {
 		for k := range 60 {
-			m.Cards[i].XIDs = append(m.Cards[i].XIDs, fakedcgm.XID{Code: 31, At: start.Add(time.Duration(k) * time.Millisecond)})
+			m.GPUs[i].XIDs = append(m.GPUs[i].XIDs, fakedcgm.XID{Code: 31, At: start.Add(time.Duration(k) * time.Millisecond)})
 		}
 	}
 	m.write()
 	for i, got := range totals(read(t, s)) {
 		if got != "31×60 " {
-			t.Errorf("card %d: %q", i, got)
+			t.Errorf("GPU %d: %q", i, got)
 		}
 	}
 }
@@ -106,7 +109,7 @@ func TestXIDsManyAtOnce(t *testing.T) {
 // counted once.
 func TestClockEvents(t *testing.T) {
 	m := newMachine(t, 1)
-	m.Cards[0].Fields[112] = 0x1
+	m.GPUs[0].Fields[112] = 0x1
 	m.write()
 	s := open(t, Options{})
 	watchFields(t, s, 112, collect.AskClockEvents)
@@ -121,9 +124,9 @@ func TestClockEvents(t *testing.T) {
 		return events
 	}
 	if e := samples(2); len(e.ClockChanges) != 0 || e.ClockSamples[0].Code != 1 {
-		t.Errorf("what was there before is said to have set in: %+v", e)
+		t.Errorf("a reason from before is counted as set in: %+v", e)
 	}
-	m.Cards[0].Fields[112] = 0x5
+	m.GPUs[0].Fields[112] = 0x5
 	m.write()
 	n := len(samples(0).ClockSamples)
 	e := samples(n + 3)
@@ -170,7 +173,7 @@ func TestHealthAndPeers(t *testing.T) {
 	}
 }
 
-// Nobody asks, nobody is asked.
+// Without a request there is no call.
 func TestNoHealthUnasked(t *testing.T) {
 	m := newMachine(t, 2)
 	m.Fail = map[string]int{"dcgmHealthCheck": codeConnection, "dcgmGetNvLinkP2PStatus": codeConnection, "dcgmHealthSet": codeConnection}

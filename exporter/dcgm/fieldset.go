@@ -10,36 +10,36 @@ import (
 
 // Fields that the Source reads for itself.
 const (
-	fieldName     = 50 // of a card the product, of an instance the profile
+	fieldName     = 50 // of a GPU the product, of an instance the profile
 	fieldUUID     = 54
 	fieldMinor    = 55
 	fieldMIGMode  = 67
-	fieldMIGMax   = 69 // compute slices of the whole card
+	fieldMIGMax   = 69 // compute slices of the whole GPU
 	fieldClocks   = 112
 	fieldXID      = 230
 	firstProfiled = 1001
 	lastProfiled  = 1099
 )
 
-// identityFields tell who an entity is. They are watched slowly, whatever the
-// caller's interval is.
+// identityFields identify an entity. They are watched slowly, whatever the
+// caller's interval.
 var (
 	gpuIdentity      = []uint16{fieldMinor, fieldMIGMode, fieldMIGMax}
 	instanceIdentity = []uint16{fieldName, fieldUUID}
 )
 
-// fieldSet is what a caller wants, split by where DCGM measures it.
+// fieldSet holds the requested fields, split by where DCGM measures them.
 type fieldSet struct {
-	wanted   []uint16            // sorted, known to the library, of cards and instances
-	gpu      []uint16            // wanted and the card's identity, sorted
+	wanted   []uint16            // sorted, known to the library, of GPUs and instances
+	gpu      []uint16            // wanted and the GPU's identity, sorted
 	instance []uint16            // those measured on instances, and the instance's identity
 	device   map[uint32][]uint16 // of switches, links, CPUs and cores, by entity group; sorted
-	asked    []uint16            // what is asked otherwise than by a field
+	asked    []uint16            // what is requested beside fields
 	unknown  []uint16            // wanted, but not known to the library
 }
 
 // newFieldSet sorts fields by the library's own metadata. A field that DCGM
-// measures on cards only would give an instance a copy of its card's value, so
+// measures on GPUs only would give an instance a copy of its GPU's value, so
 // it is not read there.
 func newFieldSet(fields []uint16) fieldSet {
 	// The library forgets its field table with every shutdown.
@@ -66,7 +66,7 @@ func isAsked(f uint16) bool {
 	return f == collect.AskClockEvents || f == collect.AskHealth || f == collect.AskPeers
 }
 
-// ask notes what the library can be asked for.
+// ask records what the library supports.
 func (s *fieldSet) ask(what uint16) {
 	symbol := map[uint16]string{
 		collect.AskClockEvents: symbolEvents, collect.AskHealth: symbolHealth, collect.AskPeers: symbolPeers,
@@ -90,7 +90,7 @@ func (s *fieldSet) add(f uint16, level godcgm.Field_Entity_Group) {
 		s.device[kindCore] = append(s.device[kindCore], f)
 		s.device[kindCPU] = append(s.device[kindCPU], f)
 	default:
-		s.unknown = append(s.unknown, f) // of vGPUs and network cards
+		s.unknown = append(s.unknown, f) // of vGPUs and network GPUs
 	}
 }
 
@@ -99,19 +99,20 @@ func (s fieldSet) wants(field uint16) bool {
 	return found
 }
 
-// counts reports whether a value left out is counted: not where only we want it,
-// and a blank of a switch, link or CPU says no more than that most have blanks.
+// counts reports whether a value left out is counted: not one that the caller
+// did not request, nor a blank of a switch, link or CPU, where most fields are
+// blank.
 func (s fieldSet) counts(field uint16, reason string) bool {
 	if s.wants(field) {
 		return true
 	}
 	ours := slices.Contains(gpuIdentity, field) || slices.Contains(instanceIdentity, field)
-	return !ours && (reason == dropImpossible || reason == dropError)
+	return !ours && (reason == collect.DropImpossible || reason == collect.DropError)
 }
 
 func (s fieldSet) asks(what uint16) bool { return slices.Contains(s.asked, what) }
 
-// split parts profiling fields, which only some cards have, from the rest.
+// split parts profiling fields, which only some GPUs have, from the rest.
 func split(fields []uint16) (plain, profiled []uint16) {
 	for _, f := range fields {
 		if f >= firstProfiled && f <= lastProfiled {

@@ -13,12 +13,12 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
-// slowEvery is how often is asked what changes rarely and costs much: an answer
-// of the health watches is a megabyte.
+// slowEvery is the interval of requests that change rarely and are expensive:
+// an answer of the health watches is a megabyte.
 const slowEvery = 10 * time.Second
 
-// slow is what is asked every slowEvery, and the last answers by DCGM's number
-// of the card.
+// slow holds what is requested every slowEvery, with the last answers by DCGM's
+// number of the GPU.
 type slow struct {
 	asked  time.Time
 	group  *godcgm.GroupHandle // of the health watches; nil where they are off
@@ -26,7 +26,7 @@ type slow struct {
 	peers  map[uint32][]collect.Peer
 }
 
-// watchHealth turns the health watches on where they are asked for.
+// watchHealth enables the health watches where they are requested.
 func (r *reader) watchHealth() error {
 	r.slow = slow{}
 	if !r.fields.asks(collect.AskHealth) || len(r.layout.gpus) == 0 || !hasSymbol(symbolHealth) {
@@ -46,7 +46,7 @@ func (r *reader) watchHealth() error {
 	return nil
 }
 
-// readSlow asks again when it is time.
+// readSlow repeats the slow requests when they are due.
 func (r *reader) readSlow(now time.Time) error {
 	s := &r.slow
 	if age := now.Sub(s.asked); age >= 0 && age < slowEvery {
@@ -72,7 +72,7 @@ func (r *reader) readSlow(now time.Time) error {
 	return nil
 }
 
-// readHealth gives a report of each card of the group.
+// readHealth gives a report of each GPU of the group.
 func readHealth(group godcgm.GroupHandle, gpus []uint32) (map[uint32]*collect.HealthReport, error) {
 	list := make([]C.shim_incident, C.SHIM_MAX_ENTITIES)
 	var n C.int
@@ -97,7 +97,7 @@ func readHealth(group godcgm.GroupHandle, gpus []uint32) (map[uint32]*collect.He
 
 // healthError is DCGM's name of a health error, or one with its number.
 func healthError(code uint32) string {
-	if code < uint32(len(healthErrors)) && healthErrors[code] != "" {
+	if code < uint32(len(healthErrors)) {
 		return "DCGM_FR_" + healthErrors[code]
 	}
 	return fmt.Sprintf("DCGM_FR_%d", code)

@@ -9,29 +9,28 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
-// cardIdentity is who a card is. What was once known stays known when the card
-// is lost and answers blanks.
-type cardIdentity struct {
+// deviceIdentity identifies a GPU. Known values stay when the GPU is lost and
+// answers blanks.
+type deviceIdentity struct {
 	attributes
 	minor      int
 	mig        bool
 	maxCompute int
-	away       bool // DCGM said last that the card is lost
+	away       bool // DCGM last reported the GPU as lost
 }
 
-// learnCards reads each card's attributes. A card that fails keeps what was
-// known of it.
-func (r *reader) learnCards() {
+// learnGPUs reads each GPU's attributes. A GPU that fails keeps its known ones.
+func (r *reader) learnGPUs() {
 	for _, gpu := range r.layout.gpus {
 		a, err := readAttributes(gpu)
 		if err != nil {
-			r.options.Log.Warn("DCGM card attributes not read", "gpu", gpu, "error", err)
+			r.options.Log.Warn("dcgm: GPU attributes not read", "gpu", gpu, "error", err)
 		}
-		old := r.cards[gpu]
+		old := r.devs[gpu]
 		if old == nil || a.uuid != "" && a.uuid != old.uuid {
-			// Another card under the same number, or the first look at it.
-			// /dev/nvidiaN and DCGM's number mostly agree, until DCGM says more.
-			r.cards[gpu] = &cardIdentity{attributes: a, minor: int(gpu)}
+			// Another GPU under the same number, or a new one. /dev/nvidiaN and
+			// DCGM's number mostly agree, until DCGM reports the minor number.
+			r.devs[gpu] = &deviceIdentity{attributes: a, minor: int(gpu)}
 			continue
 		}
 		old.attributes = attributes{
@@ -41,22 +40,22 @@ func (r *reader) learnCards() {
 	}
 }
 
-// uuidOf is a card's UUID, empty where it is not known.
+// uuidOf is a GPU's UUID, empty where it is not known.
 func (r *reader) uuidOf(gpu uint32) string {
-	if card := r.cards[gpu]; card != nil {
-		return card.uuid
+	if dev := r.devs[gpu]; dev != nil {
+		return dev.uuid
 	}
 	return ""
 }
 
-// strangers reports whether there is a card of which nothing is known.
+// strangers reports whether any GPU is not identified.
 func (r *reader) strangers() bool {
-	return slices.ContainsFunc(r.layout.gpus, func(gpu uint32) bool { return r.cards[gpu].uuid == "" })
+	return slices.ContainsFunc(r.layout.gpus, func(gpu uint32) bool { return r.devs[gpu].uuid == "" })
 }
 
-// noticeRemade asks the driver again when an instance has another UUID than
-// before: it was made anew, perhaps elsewhere on the card, under its old number.
-func (r *reader) noticeRemade(key entityKey, uuid string) {
+// detectRemade forgets an instance's placement when its UUID changed: it was
+// made again under its old number, perhaps elsewhere on the GPU.
+func (r *reader) detectRemade(key entityKey, uuid string) {
 	before, seen := r.uuids[key]
 	r.uuids[key] = uuid
 	if seen && before != uuid {
@@ -64,7 +63,7 @@ func (r *reader) noticeRemade(key entityKey, uuid string) {
 	}
 }
 
-// learnPlaces asks the driver where the instances lie.
+// learnPlaces reads the instances' placement from the driver.
 func (r *reader) learnPlaces() {
 	r.places = map[entityKey]place{}
 	for _, gpu := range r.layout.gpus {
@@ -74,7 +73,7 @@ func (r *reader) learnPlaces() {
 				ids = append(ids, p.instanceID)
 			}
 		}
-		places := readPlaces(r.cards[gpu].uuid, ids)
+		places := readPlaces(r.devs[gpu].uuid, ids)
 		for _, p := range r.layout.instances {
 			if found, ok := places[p.instanceID]; ok && p.gpu == gpu {
 				r.places[p.key] = found
@@ -83,8 +82,8 @@ func (r *reader) learnPlaces() {
 	}
 }
 
-// take notes a value that tells who a card is.
-func (c *cardIdentity) take(v collect.Value) {
+// take records a value that identifies the GPU.
+func (c *deviceIdentity) take(v collect.Value) {
 	switch v.Field {
 	case fieldMinor:
 		c.minor = int(v.Number)
@@ -95,22 +94,22 @@ func (c *cardIdentity) take(v collect.Value) {
 	}
 }
 
-func (c *cardIdentity) entity(gpu uint32) collect.Entity {
+func (c *deviceIdentity) entity(gpu uint32) collect.Entity {
 	return collect.Entity{
 		Kind: collect.GPU, GPU: int(gpu), UUID: c.uuid, Model: c.name, PCIBusID: c.pciBusID,
-		Minor: c.minor, MIG: c.mig, DriverVersion: c.driver, CardMaxCompute: c.maxCompute,
+		Minor: c.minor, MIG: c.mig, DriverVersion: c.driver, GPUMaxCompute: c.maxCompute,
 	}
 }
 
-// profileName is a GPU instance profile: "3g.40gb", "1g.10gb+me", "1g.24gb+me.all",
-// "1g.24gb-me", which says what it does not have.
+// profileName is a GPU instance profile: "3g.40gb", "1g.10gb+me",
+// "1g.24gb+me.all", "1g.24gb-me", whose suffix names what it lacks.
 var profileName = regexp.MustCompile(`^\d+g\.\d+gb([+-][a-z.,]+)*$`)
 
-// instanceEntity fits an instance onto its card. What DCGM says of the instance
-// comes before what the driver says; older versions answer with the card's own
-// name and UUID, which is told by their form.
-func instanceEntity(card collect.Entity, p placed, driver place, known bool, values []collect.Value) collect.Entity {
-	e := card
+// instanceEntity completes an instance with its GPU's identity. DCGM's values
+// of the instance come before the driver's; older versions answer with the
+// GPU's own name and UUID, which their form shows.
+func instanceEntity(dev collect.Entity, p placed, driver place, known bool, values []collect.Value) collect.Entity {
+	e := dev
 	e.Kind, e.InstanceID, e.ComputeSlices, e.DCGMID = collect.Instance, p.instanceID, p.computeSlices, int(p.key.id)
 	e.Start, e.Size, e.Values = -1, 0, nil
 	if known {

@@ -26,7 +26,7 @@ var symbols = []string{
 	"DcgmFieldsInit", "DcgmFieldGetById", "errorString",
 }
 
-// Functions that a library may lack; what needs them is then left out.
+// Functions that a library may lack; features that need them are then off.
 const (
 	symbolProfiling = "dcgmProfGetSupportedMetricGroups"
 	symbolEvents    = "dcgmGetValuesSince_v2"
@@ -63,11 +63,4 @@ func hasSymbol(name string) bool {
 	c := C.CString(name)
 	defer C.free(unsafe.Pointer(c))
 	return C.shim_has(c) != 0
-}
-
-// FieldByName gives the id of a DCGM field by its name in dcgm_fields.h, old
-// names included: "DCGM_FI_DEV_GPU_UTIL" → 203. It needs no library.
-func FieldByName(name string) (id uint16, ok bool) {
-	short, ok := godcgm.GetFieldID(name)
-	return uint16(short), ok
 }

@@ -36,7 +36,7 @@ func TestLibraryChild(t *testing.T) {
 	}
 }
 
-// outcome opens a library in a child without the double on its path.
+// outcome opens a library in a child without the fake on its path.
 func outcome(t *testing.T, libraryPath string, env ...string) string {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestLibraryChild$", "-test.v")
@@ -65,10 +65,10 @@ func TestMissingLibrary(t *testing.T) {
 }
 
 // Beside a remote host engine there is no driver library. An instance still has
-// its UUID and profile, which DCGM tells, and no placement.
+// its UUID and profile, which DCGM reports, and no placement.
 func TestLibraryByPathWithoutDriver(t *testing.T) {
 	m := newMachine(t, 1)
-	m.cut(0, 1, "3g.40gb", 3, 4)
+	m.partition(0, 1, "3g.40gb", 3, 4)
 	m.write()
 	got := outcome(t, filepath.Join(os.Getenv(envLibraries), "libdcgm.so.4"), fakedcgm.EnvState+"="+m.path)
 	for _, want := range []string{
@@ -97,18 +97,5 @@ func TestOldLibrary(t *testing.T) {
 	if !strings.HasPrefix(got, "too old:") || !strings.Contains(got, "dcgmEntitiesGetLatestValues") ||
 		strings.Contains(got, "dcgmInit,") {
 		t.Errorf("got %s", got)
-	}
-}
-
-func TestFieldByName(t *testing.T) {
-	for name, want := range map[string]uint16{
-		"DCGM_FI_DEV_GPU_UTIL": 203, "DCGM_FI_PROF_GR_ENGINE_ACTIVE": 1001, "dcgm_gpu_temp": 150,
-	} {
-		if got, ok := FieldByName(name); !ok || got != want {
-			t.Errorf("%s: %d, %v", name, got, ok)
-		}
-	}
-	if _, ok := FieldByName("DCGM_FI_NONSENSE"); ok {
-		t.Error("a name that is none is found")
 	}
 }

@@ -13,36 +13,36 @@ import (
 // entityLost is DcgmEntityStatusLost.
 const entityLost = 4
 
-// noticeLoss marks a card that DCGM says is lost, and notes when it is back. To
-// ask costs a call, so only a card without a fresh value is asked about.
-func (r *reader) noticeLoss(gpu uint32, card *collect.Entity, now time.Time) error {
-	id := r.cards[gpu]
+// detectLoss marks a GPU that DCGM reports as lost, and records its return. The
+// status costs a call, so it is read only of a GPU without a fresh value.
+func (r *reader) detectLoss(gpu uint32, dev *collect.Entity, now time.Time) error {
+	id := r.devs[gpu]
 	lost := false
-	if !slices.ContainsFunc(card.Values, func(v collect.Value) bool { return v.Field != fieldXID && r.isFresh(v, now) }) {
+	if !slices.ContainsFunc(dev.Values, func(v collect.Value) bool { return v.Field != fieldXID && r.isFresh(v, now) }) {
 		var status C.int
 		code := C.shim_gpu_status(C.uintptr_t(hostHandle), C.uint(gpu), &status)
-		err := callError("asking for a card's status", code)
+		err := callError("reading a GPU's status", code)
 		if severs(err) {
 			return err
 		}
 		lost = status == entityLost
 		if err != nil {
-			lost = id.away // nothing tells that it is back, either
+			lost = id.away // no sign that it is back, either
 		}
 	}
 	if id.away && !lost {
 		r.events.log(id.uuid).Returned(now)
-		r.options.Log.Info("DCGM card is back", "gpu", gpu, "uuid", id.uuid)
+		r.options.Log.Info("dcgm: GPU is back", "gpu", gpu, "uuid", id.uuid)
 	}
 	if lost && !id.away {
-		r.options.Log.Warn("DCGM card is lost", "gpu", gpu, "uuid", id.uuid)
+		r.options.Log.Warn("dcgm: GPU is lost", "gpu", gpu, "uuid", id.uuid)
 	}
-	id.away, card.Lost = lost, lost
+	id.away, dev.Lost = lost, lost
 	return nil
 }
 
-// isFresh reports whether a value was taken lately. A host engine that no longer
-// takes samples of a card goes on giving the last ones.
+// isFresh reports whether a value was taken lately. A host engine that no
+// longer samples a GPU keeps returning the last values.
 func (r *reader) isFresh(v collect.Value, now time.Time) bool {
 	return now.Sub(v.Time) <= collect.StaleAfter(r.every)
 }

@@ -17,17 +17,13 @@ import (
 
 const envLibraries = "GPUSCALE_TEST_DCGM_LIBRARIES"
 
-// TestMain builds the double and starts the test binary again with it on the
-// library path, which the dynamic loader reads only at the start.
+// TestMain starts the test binary again with the fake on the library path, which the
+// dynamic loader reads only at the start.
 func TestMain(m *testing.M) {
-	if lib, again := os.LookupEnv(envLibraries); again {
-		code := m.Run()
-		if os.Getenv(envChild) == "" {
-			os.RemoveAll(filepath.Dir(lib))
-		}
-		os.Exit(code)
+	if _, again := os.LookupEnv(envLibraries); again {
+		os.Exit(m.Run())
 	}
-	if err := runWithDouble(); errors.Is(err, fakedcgm.ErrNoCompiler) {
+	if err := runWithFake(); errors.Is(err, fakedcgm.ErrNoCompiler) {
 		fmt.Println("skipping:", err)
 	} else {
 		fmt.Fprintln(os.Stderr, err)
@@ -35,14 +31,9 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// runWithDouble replaces the process; it returns only when that fails.
-func runWithDouble() error {
-	dir, err := os.MkdirTemp("", "gpuscale-dcgm-test-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	lib, err := fakedcgm.Build(context.Background(), dir)
+// runWithFake replaces the process; it returns only when that fails.
+func runWithFake() error {
+	lib, err := fakedcgm.Build(context.Background(), "")
 	if err != nil {
 		return err
 	}
@@ -53,7 +44,7 @@ func runWithDouble() error {
 	return syscall.Exec(self, os.Args, append(os.Environ(), "LD_LIBRARY_PATH="+lib, envLibraries+"="+lib))
 }
 
-// machine is the double's state in a test.
+// machine is the fake's state in a test.
 type machine struct {
 	t    testing.TB
 	path string
@@ -61,12 +52,12 @@ type machine struct {
 }
 
 // newMachine has whole H100s with values in the default fields.
-func newMachine(t testing.TB, cards int) *machine {
+func newMachine(t testing.TB, devs int) *machine {
 	t.Helper()
 	m := &machine{t: t, path: filepath.Join(t.TempDir(), "state")}
 	m.DriverVersion = "580.65.06"
-	for i := range cards {
-		m.Cards = append(m.Cards, fakedcgm.Card{
+	for i := range devs {
+		m.GPUs = append(m.GPUs, fakedcgm.GPU{
 			Index: i, Minor: i + 1, UUID: fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i),
 			Product: "NVIDIA H100 80GB HBM3", PCIBusID: fmt.Sprintf("00000000:%02X:00.0", i+1), MemoryMiB: 81559,
 			Fields: map[uint16]float64{155: 321.5, 156: 1e6, 203: 87, 204: 40, 252: 1000, 251: 80559, 150: 55, 1001: 0.75},
@@ -84,18 +75,27 @@ func (m *machine) write() {
 	}
 }
 
-// cut puts a card into MIG mode with instances of one profile.
-func (m *machine) cut(card, n int, profile string, slices, size int) {
-	c := &m.Cards[card]
+// partition puts a GPU into MIG mode with instances of one profile.
+func (m *machine) partition(dev, n int, profile string, slices, size int) {
+	c := &m.GPUs[dev]
 	c.MIG, c.Instances = true, nil
 	delete(c.Fields, 203)
 	for i := range n {
 		c.Instances = append(c.Instances, fakedcgm.Instance{
-			ID: i + 1, EntityID: card*7 + i, Profile: profile, ComputeSlices: slices, Start: i * size, Size: size,
-			UUID:   fmt.Sprintf("MIG-00000000-0000-%04d-%04d-%012d", card, slices, i),
+			ID: i + 1, EntityID: dev*7 + i, Profile: profile, ComputeSlices: slices, Start: i * size, Size: size,
+			UUID:   fmt.Sprintf("MIG-00000000-0000-%04d-%04d-%012d", dev, slices, i),
 			Fields: map[uint16]float64{1001: 0.5, 252: 123, 250: 40448},
 		})
 	}
+}
+
+// hang lets every call hang for good, and the source give them up soon. A call that is
+// not given up hangs the test.
+func (m *machine) hang(s *source) {
+	m.t.Helper()
+	m.HangFor = time.Hour
+	m.write()
+	s.worker.Timeout = 50 * time.Millisecond
 }
 
 // engine runs a host engine of its own process on the machine.
@@ -118,14 +118,15 @@ func (c *clock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
 // defaults are fields of dcgm-exporter's default counters.
 var defaults = []uint16{100, 101, 140, 150, 155, 156, 202, 203, 204, 206, 207, 230, 251, 252, 253, 449, 1001, 1004, 1005, 1009, 1010}
 
-func open(t testing.TB, o Options) collect.Source {
+// open gives a source that has closed the library when the next test begins.
+func open(t testing.TB, o Options) *source {
 	t.Helper()
 	s, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.Close() })
-	return s
+	t.Cleanup(func() { s.(*source).worker.Close(time.Minute) })
+	return s.(*source)
 }
 
 func watchFields(t testing.TB, s collect.Source, fields ...uint16) {

@@ -1,6 +1,7 @@
 package dcgm
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,7 +13,7 @@ import (
 	"time"
 )
 
-// Mode says where the host engine runs.
+// Mode is where the host engine runs.
 type Mode uint8
 
 // Modes of a Source.
@@ -33,23 +34,21 @@ type Options struct {
 	// EventWindow is how long single events (Events.RecentXIDs, ClockSamples) are
 	// kept; 0 means 5 minutes. Totals are kept for good.
 	EventWindow time.Duration
-	// Timeout bounds how long Read, Watch and Close wait for DCGM; 0 means 10 s.
-	// A call that hangs longer goes on in the background, and Read answers
-	// ErrHanging until it is back.
-	Timeout time.Duration
 	// Log gets changes of state; nil discards them.
 	Log *slog.Logger
 
-	now func() time.Time // a test's clock
+	// Of tests; 0 is identityEvery and time.Now.
+	identityEvery time.Duration
+	now           func() time.Time
 }
 
-// Errors that a caller may want to tell apart.
+// Errors that callers distinguish.
 var (
-	// ErrNoLibrary: libdcgm.so.4 is not there or cannot be loaded.
+	// ErrNoLibrary: libdcgm.so.4 does not exist or cannot be loaded.
 	ErrNoLibrary = errors.New("libdcgm.so.4 cannot be loaded")
 	// ErrLibraryTooOld: the library lacks functions that are needed.
 	ErrLibraryTooOld = errors.New("libdcgm.so.4 lacks functions that are needed")
-	// ErrNoDriver: the host engine has found no driver, so it has no cards and
+	// ErrNoDriver: the host engine has found no driver, so it has no GPUs and
 	// refuses watches.
 	ErrNoDriver = errors.New("the DCGM host engine runs without NVIDIA's driver library (NVML): " +
 		"the driver is not installed on its host or not visible to it (DCGM_ST_NVML_NOT_LOADED, -56)")
@@ -62,9 +61,7 @@ var (
 )
 
 func (o Options) withDefaults() Options {
-	if o.Timeout == 0 {
-		o.Timeout = 10 * time.Second
-	}
+	o.identityEvery = cmp.Or(o.identityEvery, identityEvery)
 	if o.now == nil {
 		o.now = time.Now
 	}
@@ -79,7 +76,7 @@ const defaultPort = "5555"
 
 var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
 
-// endpoint gives the address as DCGM wants it, and whether it is a socket file.
+// endpoint gives the address in DCGM's form, and whether it is a socket file.
 func (o Options) endpoint() (address string, unix bool, err error) {
 	if path, ok := strings.CutPrefix(o.Address, "unix://"); ok || strings.HasPrefix(o.Address, "/") {
 		if !strings.HasPrefix(path, "/") {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What people give to -r: Google's manifests for GKE name the node's address
+// What users give to -r: Google's manifests for GKE name the node's address
 // without a port, and leave the port to DCGM.
 func TestEndpoint(t *testing.T) {
 	for given, want := range map[string]string{

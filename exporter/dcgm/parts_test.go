@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -52,14 +53,14 @@ func TestDevices(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 	if number(t, r.Entities[1], 203) != 87 || has(r.Entities[0], 858) {
-		t.Errorf("cards %+v", r.Entities)
+		t.Errorf("GPUs %+v", r.Entities)
 	}
 	// A link that comes up is seen; what a switch cannot be is counted.
 	m.Links[1].Up = true
 	m.Switches[0].Fields[858] = 808334905
 	m.write()
 	r = read(t, s)
-	if got := describe(r.Devices); !slices.Contains(got, "2 1/3 585=4") || strings.Contains(got[0], "858=") || r.Dropped[dropImpossible] != 1 {
+	if got := describe(r.Devices); !slices.Contains(got, "2 1/3 585=4") || strings.Contains(got[0], "858=") || r.Dropped[collect.DropImpossible] != 1 {
 		t.Errorf("after the change: %q, dropped %v", got, r.Dropped)
 	}
 }
@@ -72,12 +73,12 @@ func TestNoDevices(t *testing.T) {
 	if r := read(t, s); len(r.Devices) != 0 || number(t, r.Entities[0], 203) != 87 {
 		t.Errorf("%+v", r)
 	}
-	if said := s.(*source).reader.complaints; said["CPU cores"] != "" || said["NvSwitches"] != "" {
-		t.Errorf("complaints %q on machine %+v", said, m.State)
+	if complaints := s.reader.complaints; complaints["CPU cores"] != "" || complaints["NvSwitches"] != "" {
+		t.Errorf("complaints %q on machine %+v", complaints, m.State)
 	}
 }
 
-// Whatever part of DCGM fails, the cards' values stay.
+// Whatever part of DCGM fails, the GPUs' values stay.
 func TestAPartFails(t *testing.T) {
 	all := append(slices.Clone(deviceFields), 230, 112, 1001, collect.AskClockEvents, collect.AskHealth, collect.AskPeers)
 	for call, check := range map[string]func(*collect.Reading) bool{
@@ -159,7 +160,7 @@ func TestManyFields(t *testing.T) {
 	for f := uint16(300); len(fields) < 160; f++ {
 		if f <= 301 || f >= 310 && f <= 346 || f >= 350 && f <= 363 || f >= 385 && f <= 394 || f >= 400 && f <= 489 || f >= 491 && f <= 513 {
 			fields = append(fields, f)
-			m.Cards[2].Fields[f] = float64(f)
+			m.GPUs[2].Fields[f] = float64(f)
 		}
 	}
 	m.write()
@@ -176,29 +177,30 @@ func TestManyFields(t *testing.T) {
 	}
 }
 
-// Cards with different profiling fields each give their own, and the first card
-// says nothing about the others.
+// GPUs with different profiling fields each give their own: the first GPU says nothing
+// about the others, and one that cannot be profiled costs them nothing.
 func TestProfilingFieldsDiffer(t *testing.T) {
-	m := newMachine(t, 3)
-	for i := range m.Cards {
-		m.Cards[i].Fields[1005], m.Cards[i].Fields[1040] = 0.5, 100
+	m := newMachine(t, 4)
+	for i := range m.GPUs {
+		m.GPUs[i].Fields[1005], m.GPUs[i].Fields[1040] = 0.5, 100
 	}
-	m.Cards[0].Profiling = []uint16{1001}
-	m.Cards[2].Profiling = []uint16{1001, 1005, 1040}
+	m.GPUs[0].Profiling = []uint16{1001}
+	m.GPUs[2].Profiling = []uint16{1001, 1005, 1040}
+	m.GPUs[3].Fields[1001] = math.NaN()
 	m.write()
 	s := open(t, Options{})
 	watchFields(t, s, 1001, 1005, 1040)
 	r := read(t, s)
-	for i, want := range [][]uint16{{1001}, {1001, 1005}, {1001, 1005, 1040}} {
+	for i, want := range [][]uint16{{1001}, {1001, 1005}, {1001, 1005, 1040}, nil} {
 		var got []uint16
 		for _, v := range r.Entities[i].Values {
 			got = append(got, v.Field)
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("card %d has %v, want %v", i, got, want)
+			t.Errorf("GPU %d has %v, want %v", i, got, want)
 		}
 	}
-	if r.Dropped[dropNotSupported] != 3 {
+	if r.Dropped[collect.DropNotSupported] != 6 {
 		t.Errorf("dropped %v", r.Dropped)
 	}
 }
@@ -223,64 +225,64 @@ func TestWithoutDriver(t *testing.T) {
 	}
 }
 
-// Where the host engine has no NVML and lists cards all the same, its refusal of
+// Where the host engine has no NVML and lists GPUs all the same, its refusal of
 // a watch is the explanation: it is not halved down to single fields.
 func TestWatchRefusedForLackOfDriver(t *testing.T) {
 	m := newMachine(t, 2)
 	m.Fail = map[string]int{"dcgmWatchFields": codeNoNVML}
 	m.write()
-	var said strings.Builder
-	s := open(t, Options{Log: slog.New(slog.NewTextHandler(&said, nil))})
+	var output strings.Builder
+	s := open(t, Options{Log: slog.New(slog.NewTextHandler(&output, nil))})
 	watchFields(t, s, defaults...)
 	if _, err := s.Read(); !errors.Is(err, ErrNoDriver) {
 		t.Errorf("got %v", err)
 	}
-	if strings.Contains(said.String(), "field not watched") {
-		t.Errorf("it is halved:\n%s", said.String())
+	if strings.Contains(output.String(), "field not watched") {
+		t.Errorf("it is halved:\n%s", output.String())
 	}
-	if made := s.(*source).reader.session; made != nil {
+	if made := s.reader.session; made != nil {
 		t.Errorf("the session is kept: %+v", made)
 	}
 }
 
-// A card that is asked for before anything was read is not touched by the first
-// reading either: an exporter that restarts while a card is repartitioned must
+// A GPU that is asked for before anything was read is not touched by the first
+// reading either: an exporter that restarts while a GPU is repartitioned must
 // not take hold of it.
 func TestQuiesceBeforeTheFirstReading(t *testing.T) {
 	m := newMachine(t, 2)
-	m.cut(0, 2, "3g.40gb", 3, 4)
+	m.partition(0, 2, "3g.40gb", 3, 4)
 	s := open(t, Options{})
 	watchFields(t, s, 155, 252)
-	if err := s.(collect.Quiescer).Quiesce([]string{m.Cards[0].UUID}); err != nil {
+	if err := s.Quiesce([]string{m.GPUs[0].UUID}); err != nil {
 		t.Fatal(err)
 	}
-	if r := read(t, s); len(r.Entities) != 1 || r.Entities[0].UUID != m.Cards[1].UUID {
+	if r := read(t, s); len(r.Entities) != 1 || r.Entities[0].UUID != m.GPUs[1].UUID {
 		t.Errorf("the first reading has %+v", r.Entities)
 	}
-	before := s.(*source).reader.session.made
+	before := s.reader.session.made
 	read(t, s)
-	if made := s.(*source).reader.session.made; made != before {
-		t.Errorf("the second reading set up its watches anew: %d groups, then %d", before, made)
+	if made := s.reader.session.made; made != before {
+		t.Errorf("the second reading set up its watches again: %d groups, then %d", before, made)
 	}
 }
 
-// A host engine that has given up a card goes on giving its last values: they
-// say nothing of how the card is now.
+// A host engine that has given up a GPU keeps returning its last values: they
+// say nothing of how the GPU is now.
 func TestOldValuesAreNoSignOfLife(t *testing.T) {
 	m := newMachine(t, 1)
-	s := open(t, Options{}).(*source)
+	s := open(t, Options{})
 	watchFields(t, s, 155)
-	card := read(t, s).Entities[0]
-	if card.Lost || !has(card, 155) {
-		t.Fatalf("%+v", card)
+	dev := read(t, s).Entities[0]
+	if dev.Lost || !has(dev, 155) {
+		t.Fatalf("%+v", dev)
 	}
-	m.Cards[0].Lost = true
+	m.GPUs[0].Lost = true
 	m.write()
 	for _, age := range []time.Duration{0, time.Minute} {
-		seen := card
+		seen := dev
 		now := seen.Values[0].Time.Add(age)
 		if err := s.worker.Do(func() {
-			if err := s.reader.noticeLoss(0, &seen, now); err != nil {
+			if err := s.reader.detectLoss(0, &seen, now); err != nil {
 				t.Error(err)
 			}
 		}); err != nil {
@@ -294,41 +296,37 @@ func TestOldValuesAreNoSignOfLife(t *testing.T) {
 
 func TestQuiesce(t *testing.T) {
 	m := newMachine(t, 2)
-	m.cut(0, 2, "3g.40gb", 3, 4)
+	m.partition(0, 2, "3g.40gb", 3, 4)
 	m.addDevices()
 	s := open(t, Options{})
 	watchFields(t, s, append(slices.Clone(defaults), deviceFields...)...)
 	read(t, s)
-	quiescer := s.(collect.Quiescer)
-	if err := quiescer.Quiesce([]string{m.Cards[0].UUID}); err != nil {
+	if err := s.Quiesce([]string{m.GPUs[0].UUID}); err != nil {
 		t.Fatal(err)
 	}
-	if l := s.(*source).reader.layout; len(l.gpus) != 1 || len(l.instances) != 0 {
-		t.Errorf("still held when Quiesce returned: %+v", l)
+	if l := s.reader.layout; len(l.gpus) != 1 || len(l.instances) != 0 {
+		t.Errorf("still allocated when Quiesce returned: %+v", l)
 	}
-	if r := read(t, s); len(r.Entities) != 1 || r.Entities[0].UUID != m.Cards[1].UUID || len(r.Devices) != 5 {
+	if r := read(t, s); len(r.Entities) != 1 || r.Entities[0].UUID != m.GPUs[1].UUID || len(r.Devices) != 5 {
 		t.Errorf("%+v", r.Entities)
 	}
-	// Repartitioned meanwhile, and the other one let go of.
-	m.cut(0, 7, "1g.10gb", 1, 1)
+	// Repartitioned meanwhile, and the other one released.
+	m.partition(0, 7, "1g.10gb", 1, 1)
 	m.write()
-	if err := quiescer.Quiesce([]string{m.Cards[1].UUID}); err != nil {
+	if err := s.Quiesce([]string{m.GPUs[1].UUID}); err != nil {
 		t.Fatal(err)
 	}
 	if r := read(t, s); len(r.Entities) != 8 || r.Entities[7].Profile != "1g.10gb" || len(r.Devices) != 4 {
 		t.Errorf("%d entities, devices %q", len(r.Entities), describe(r.Devices))
 	}
-	if err := quiescer.Quiesce(nil); err != nil {
+	if err := s.Quiesce(nil); err != nil {
 		t.Fatal(err)
 	}
 	if r := read(t, s); len(r.Entities) != 9 {
 		t.Errorf("%d entities", len(r.Entities))
 	}
-	m.HangFor = time.Minute
-	m.write()
-	hanging := s.(*source)
-	hanging.options.Timeout = 50 * time.Millisecond
-	if err := quiescer.Quiesce([]string{m.Cards[0].UUID}); !errors.Is(err, ErrHanging) {
+	m.hang(s)
+	if err := s.Quiesce([]string{m.GPUs[0].UUID}); !errors.Is(err, ErrHanging) {
 		t.Errorf("Quiesce of a host engine that hangs: %v", err)
 	}
 	m.HangFor = 0

@@ -8,7 +8,7 @@
 typedef void *device; /* nvmlDevice_t, nvmlGpuInstance_t */
 
 typedef struct {
-    device card;
+    device GPU;
     unsigned id, profile, start, size;
 } instance_info; /* nvmlGpuInstanceInfo_t */
 
@@ -50,17 +50,17 @@ static int find_all(void *lib, nvml *api) {
     return 0;
 }
 
-/* The MIG devices of a card: their UUIDs, and their names, which end in
+/* The MIG devices of a GPU: their UUIDs, and their names, which end in
  * " MIG 3g.40gb". A compute instance that does not fill its GPU instance has
  * "1c.3g.40gb"; the GPU instance's profile begins after the first dot. */
-static void read_devices(const nvml *api, device card, placement *list, int n) {
+static void read_devices(const nvml *api, device GPU, placement *list, int n) {
     unsigned count = 0;
-    api->mig_count(card, &count);
+    api->mig_count(GPU, &count);
     for (unsigned i = 0; i < count; i++) {
         device mig;
         unsigned id;
         char name[128] = "";
-        if (api->mig_by_index(card, i, &mig) != 0 || api->instance_id(mig, &id) != 0)
+        if (api->mig_by_index(GPU, i, &mig) != 0 || api->instance_id(mig, &id) != 0)
             continue;
         for (int k = 0; k < n; k++) {
             placement *p = &list[k];
@@ -81,7 +81,7 @@ static void read_devices(const nvml *api, device card, placement *list, int n) {
     }
 }
 
-int placement_read(const char *card_uuid, placement *list, int n) {
+int placement_read(const char *gpu_uuid, placement *list, int n) {
     for (int k = 0; k < n; k++) {
         list[k].start = -1;
         list[k].size = 0;
@@ -95,19 +95,19 @@ int placement_read(const char *card_uuid, placement *list, int n) {
     if (st == 0)
         st = api.init() == 0 ? 0 : -1;
     if (st == 0) {
-        device card;
-        st = api.by_uuid(card_uuid, &card) == 0 ? 0 : -1;
+        device GPU;
+        st = api.by_uuid(gpu_uuid, &GPU) == 0 ? 0 : -1;
         for (int k = 0; st == 0 && k < n; k++) {
             device instance;
             instance_info info;
-            if (api.instance_by_id(card, list[k].instance_id, &instance) == 0
+            if (api.instance_by_id(GPU, list[k].instance_id, &instance) == 0
                 && api.instance_info(instance, &info) == 0) {
                 list[k].start = (int)info.start;
                 list[k].size = (int)info.size;
             }
         }
         if (st == 0)
-            read_devices(&api, card, list, n);
+            read_devices(&api, GPU, list, n);
         api.shutdown();
     }
     dlclose(lib);

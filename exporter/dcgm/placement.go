@@ -6,23 +6,24 @@ import "C"
 
 import "unsafe"
 
-// place is what the driver knows of an instance and DCGM does not.
+// place is an instance's placement, which the driver knows and DCGM does not.
 type place struct {
 	start, size   int // memory slices; -1 and 0 where not known
 	uuid, profile string
 }
 
-// readPlaces asks the driver about a card's instances, by GPU instance id. Where
-// there is no driver library, as beside a remote host engine, nothing is known.
-func readPlaces(cardUUID string, instanceIDs []int) map[int]place {
-	if cardUUID == "" || len(instanceIDs) == 0 {
+// readPlaces asks the driver about a GPU's instances, by GPU instance id.
+// Without a driver library, as beside a remote host engine, placements are
+// unknown.
+func readPlaces(gpuUUID string, instanceIDs []int) map[int]place {
+	if gpuUUID == "" || len(instanceIDs) == 0 {
 		return nil
 	}
 	list := make([]C.placement, len(instanceIDs))
 	for i, id := range instanceIDs {
 		list[i].instance_id = C.uint(id)
 	}
-	uuid := C.CString(cardUUID)
+	uuid := C.CString(gpuUUID)
 	defer C.free(unsafe.Pointer(uuid))
 	if C.placement_read(uuid, &list[0], C.int(len(list))) != 0 {
 		return nil

@@ -1,6 +1,6 @@
-/* Where MIG instances lie on their card. DCGM does not tell; the driver's
+/* Where MIG instances are on their GPU. DCGM does not report it; the driver's
  * libnvidia-ml.so.1 does, where it is within reach. Each call opens the library
- * and lets go of it, since an open one can keep a card from being repartitioned. */
+ * and lets go of it, since an open one can keep a GPU from being repartitioned. */
 #ifndef GPUSCALE_DCGM_PLACEMENT_H
 #define GPUSCALE_DCGM_PLACEMENT_H
 
@@ -10,8 +10,8 @@ typedef struct {
     char uuid[96], profile[32];  /* out: empty where not known */
 } placement;
 
-/* Fills list for one card. Gives 0, or -1 where there is no library or it does
- * not know the card. */
-int placement_read(const char *card_uuid, placement *list, int n);
+/* Fills list for one GPU. Gives 0, or -1 where there is no library or it does
+ * not know the GPU. */
+int placement_read(const char *gpu_uuid, placement *list, int n);
 
 #endif

@@ -6,10 +6,10 @@ import (
 	godcgm "github.com/NVIDIA/go-dcgm/pkg/dcgm"
 )
 
-// watchProfiled watches profiling fields on the cards that have them and on
-// their instances. DCGM refuses a whole group for one card that lacks a field,
-// so cards with the same fields go together. A refusal is logged and leaves the
-// fields unwatched: they are then counted as not supported.
+// watchProfiled watches profiling fields on the GPUs that have them and on
+// their instances. DCGM refuses a whole group for one GPU that lacks a field,
+// so GPUs with the same fields go together. Refused fields are logged and
+// counted as not supported.
 func (r *reader) watchProfiled(wanted []uint16) error {
 	if len(wanted) == 0 || !hasSymbol(symbolProfiling) {
 		return nil
@@ -46,15 +46,15 @@ func (r *reader) watchProfiled(wanted []uint16) error {
 				return err
 			}
 			if err != nil {
-				r.options.Log.Warn("DCGM refuses profiling fields", "entities", len(w.entities), "error", err)
+				r.options.Log.Warn("dcgm: profiling fields refused", "entities", len(w.entities), "error", err)
 			}
 		}
 	}
 	return nil
 }
 
-// supportedProfiling gives the profiling fields a card has: none where DCGM
-// says that it cannot be profiled.
+// supportedProfiling gives the profiling fields a GPU has, as DCGM reports
+// them.
 func supportedProfiling(gpu uint32) []uint16 {
 	groups, err := godcgm.GetSupportedMetricGroups(uint(gpu))
 	if err != nil {

@@ -2,14 +2,15 @@ package dcgm
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
-// identityEvery is how often DCGM takes what an entity is: the UUID of an
-// instance that was made anew under the same number is seen within it.
+// identityEvery is the interval of identity fields: a new UUID under the same
+// instance number is seen within it.
 const identityEvery = 5 * time.Second
 
 // reader is the part of a Source that talks to DCGM. It is for one goroutine.
@@ -20,13 +21,13 @@ type reader struct {
 	fields fieldSet
 	every  time.Duration
 
-	quiet []string // UUIDs of cards let go of
+	quiesced []string // UUIDs of released GPUs
 
 	session *session // nil: not connected
 	backoff backoff
 	fresh   bool // the watches fit fields and layout
 	layout  layout
-	cards   map[uint32]*cardIdentity
+	devs    map[uint32]*deviceIdentity
 	places  map[entityKey]place
 	uuids   map[entityKey]string // of instances, as last read
 	events  events
@@ -38,7 +39,7 @@ type reader struct {
 func newReader(o Options) *reader {
 	return &reader{
 		options: o, buffer: newBuffer(), every: time.Second,
-		cards: map[uint32]*cardIdentity{}, events: newEvents(o.now(), o.EventWindow), complaints: map[string]string{},
+		devs: map[uint32]*deviceIdentity{}, events: newEvents(o.now(), o.EventWindow), complaints: map[string]string{},
 	}
 }
 
@@ -60,15 +61,15 @@ func (r *reader) hangUp() error {
 func (r *reader) want(fields []uint16, every time.Duration) {
 	r.fields, r.every, r.fresh = newFieldSet(fields), every, false
 	if len(r.fields.unknown) > 0 {
-		r.options.Log.Warn("DCGM has some fields not", "fields", r.fields.unknown)
+		r.options.Log.Warn("dcgm: fields not supported", "fields", r.fields.unknown)
 	}
 }
 
 // keep is how long the host engine keeps samples of which only the last is read.
 func (r *reader) keep() time.Duration { return max(3*r.every, 10*time.Second) }
 
-// read gives a Reading. After any failure the connection is given up, since
-// nothing tells reliably which failures it survives.
+// read gives a Reading. After any failure the connection is closed, since it is
+// unknown which failures it survives.
 func (r *reader) read() (*collect.Reading, error) {
 	if err := r.backoff.wait(r.options.now()); err != nil {
 		return nil, err
@@ -79,7 +80,7 @@ func (r *reader) read() (*collect.Reading, error) {
 		return reading, nil
 	}
 	if r.session != nil {
-		r.options.Log.Warn("DCGM host engine lost", "error", err)
+		r.options.Log.Warn("dcgm: host engine lost", "error", err)
 		err = errors.Join(err, r.hangUp())
 	}
 	r.backoff.failed(r.options.now(), err)
@@ -101,7 +102,7 @@ func (r *reader) refresh() error {
 			return err
 		}
 		r.session, r.fresh = s, false
-		r.options.Log.Info("DCGM host engine connected")
+		r.options.Log.Info("dcgm: host engine connected")
 	}
 	now, err := r.readLayout()
 	if err != nil {
@@ -111,51 +112,51 @@ func (r *reader) refresh() error {
 		return r.adopt(now)
 	}
 	if r.strangers() {
-		r.learnCards() // one may have come back
+		r.learnGPUs() // one may have come back
 	}
 	return nil
 }
 
-// quiesce lets go of cards, and takes others back, before it returns.
+// quiesce releases GPUs, and reacquires others, before it returns.
 func (r *reader) quiesce(uuids []string) error {
-	r.quiet = uuids
+	r.quiesced = uuids
 	if r.session == nil {
-		return nil // it holds nothing
+		return nil // no handle is open
 	}
 	err := r.refresh()
 	if err != nil {
-		err = errors.Join(err, r.hangUp()) // which lets go too
+		err = errors.Join(err, r.hangUp()) // which releases them too
 	}
 	return err
 }
 
-// adopt sets up the watches for a layout and learns who is in it.
+// adopt sets up the watches for a layout and identifies its GPUs.
 func (r *reader) adopt(l layout) error {
 	if err := r.session.unwatch(); err != nil {
-		// Entities that went away make this fail on some versions; what is
-		// left over ends with the connection.
-		r.options.Log.Debug("DCGM watches not taken back", "error", err)
+		// Entities that went away make this fail on some versions; the rest
+		// ends with the connection.
+		r.options.Log.Debug("dcgm: watches not removed", "error", err)
 	}
-	for gpu, id := range r.cards {
+	for gpu, id := range r.devs {
 		if !slices.Contains(l.gpus, gpu) {
 			id.away = true
 		}
 	}
 	r.layout, r.fresh, r.uuids = l, true, map[entityKey]string{}
-	r.learnCards()
-	r.layout = r.withoutQuiet(l) // one that was let go of before it was known
+	r.learnGPUs()
+	r.layout = r.withoutQuiesced(l) // one that was released before it was known
 	r.learnPlaces()
 	if err := r.watchAll(); err != nil {
 		r.fresh = false
 		return err
 	}
-	r.options.Log.Info("DCGM layout read", "cards", len(l.gpus), "instances", len(l.instances))
+	r.options.Log.Info("dcgm: layout read", "gpus", len(l.gpus), "instances", len(l.instances))
 	return nil
 }
 
 // watchAll watches plain fields on all entities and profiling fields where they
-// can be had, then waits for first samples. What is refused takes nothing else
-// with it, unless the host engine refuses everything.
+// are supported, then waits for first samples. A refused field does not affect
+// the others, unless the host engine refuses everything.
 func (r *reader) watchAll() error {
 	gpus, instances := r.layout.gpuKeys(), r.layout.instanceKeys()
 	plain, profiled := split(r.fields.wanted)
@@ -165,8 +166,8 @@ func (r *reader) watchAll() error {
 		fields   []uint16
 		every    time.Duration
 	}{
-		{gpus, gpuIdentity, identityEvery},
-		{instances, instanceIdentity, identityEvery},
+		{gpus, gpuIdentity, r.options.identityEvery},
+		{instances, instanceIdentity, r.options.identityEvery},
 		{gpus, plain, r.every},
 		{instances, instancePlain, r.every},
 	} {
@@ -186,6 +187,37 @@ func (r *reader) watchAll() error {
 	if severs(err) {
 		return err
 	}
-	r.complain("first samples", err) // they come by themselves then
+	r.complain("first samples", err) // they arrive later then
 	return nil
 }
+
+// The first attempt after a failure comes soon, since most failures are
+// restarts of the host engine; the longest delay still finds a returned host
+// engine within 10 s.
+const (
+	firstDelay   = 250 * time.Millisecond
+	longestDelay = 5 * time.Second
+)
+
+// backoff spaces attempts to reach an absent host engine.
+type backoff struct {
+	delay time.Duration
+	until time.Time
+	why   error
+}
+
+// wait is nil when it is time for an attempt, else why the last one failed.
+func (b *backoff) wait(now time.Time) error {
+	// A clock that was set back must not stretch the wait.
+	if left := b.until.Sub(now); left > 0 && left <= b.delay {
+		return fmt.Errorf("%w (next attempt in %s)", b.why, left.Round(10*time.Millisecond))
+	}
+	return nil
+}
+
+func (b *backoff) failed(now time.Time, why error) {
+	b.delay = min(max(2*b.delay, firstDelay), longestDelay)
+	b.until, b.why = now.Add(b.delay), why
+}
+
+func (b *backoff) succeeded() { *b = backoff{} }

@@ -15,7 +15,7 @@ import (
 func (r *reader) sample() (*collect.Reading, error) {
 	now := r.options.now()
 	reading := &collect.Reading{Taken: now, Dropped: map[string]int{}}
-	cards, err := r.values(r.layout.gpuKeys(), r.fields.gpu, reading.Dropped)
+	devs, err := r.values(r.layout.gpuKeys(), r.fields.gpu, reading.Dropped)
 	if err != nil {
 		return nil, err
 	}
@@ -33,9 +33,9 @@ func (r *reader) sample() (*collect.Reading, error) {
 		return nil, err
 	}
 	if n := len(r.fields.unknown); n > 0 {
-		reading.Dropped[dropNotSupported] += n * len(r.layout.gpus)
+		reading.Dropped[collect.DropNotSupported] += n * len(r.layout.gpus)
 	}
-	reading.Entities, err = r.entities(cards, instances, now, reading.Dropped)
+	reading.Entities, err = r.entities(devs, instances, now, reading.Dropped)
 	return reading, err
 }
 
@@ -61,66 +61,66 @@ func (r *reader) values(entities []entityKey, fields []uint16, dropped map[strin
 		}
 		out[entity] = append(out[entity], v)
 	}, func(entity int, err error) {
-		dropped[dropError]++
+		dropped[collect.DropError]++
 		r.complain(fmt.Sprint("values of entity ", entities[entity]), err)
 	})
 	return out, err
 }
 
-// entities lists cards, each followed by its instances. A card of which not
-// even the UUID is known has no labels to stand under and is counted as an error.
-func (r *reader) entities(cards, instances [][]collect.Value, now time.Time, dropped map[string]int) ([]collect.Entity, error) {
-	out := make([]collect.Entity, 0, len(cards)+len(instances))
+// entities lists GPUs, each followed by its instances. A GPU without a known
+// UUID has no labels and is counted as an error.
+func (r *reader) entities(devs, instances [][]collect.Value, now time.Time, dropped map[string]int) ([]collect.Entity, error) {
+	out := make([]collect.Entity, 0, len(devs)+len(instances))
 	for i, gpu := range r.layout.gpus {
-		id := r.cards[gpu]
-		for _, v := range cards[i] {
+		id := r.devs[gpu]
+		for _, v := range devs[i] {
 			id.take(v)
 		}
 		if id.uuid == "" {
-			dropped[dropError]++
+			dropped[collect.DropError]++
 			continue
 		}
-		card := id.entity(gpu)
-		card.Values = r.wantedOnly(cards[i])
-		if err := r.noticeLoss(gpu, &card, now); err != nil {
+		dev := id.entity(gpu)
+		dev.Values = r.wantedOnly(devs[i])
+		if err := r.detectLoss(gpu, &dev, now); err != nil {
 			return nil, err
 		}
-		card.Values = r.amendXID(id.uuid, card.Values)
+		dev.Values = r.amendXID(id.uuid, dev.Values)
 		if r.events.xids != nil || r.events.clocks != nil {
-			card.Events = r.events.log(id.uuid).Snapshot(now)
+			dev.Events = r.events.log(id.uuid).Snapshot(now)
 		}
-		card.Health, card.Peers = r.slow.health[gpu], r.slow.peers[gpu]
-		out = append(out, card)
-		out = r.appendInstances(out, gpu, card, instances)
+		dev.Health, dev.Peers = r.slow.health[gpu], r.slow.peers[gpu]
+		out = append(out, dev)
+		out = r.appendInstances(out, gpu, dev, instances)
 	}
 	return out, nil
 }
 
-func (r *reader) appendInstances(out []collect.Entity, gpu uint32, card collect.Entity, values [][]collect.Value) []collect.Entity {
-	card.Events, card.Health, card.Peers, card.Lost = nil, nil, nil, false
+func (r *reader) appendInstances(out []collect.Entity, gpu uint32, dev collect.Entity, values [][]collect.Value) []collect.Entity {
+	dev.Events, dev.Health, dev.Peers, dev.Lost = nil, nil, nil, false
 	for k, p := range r.layout.instances {
 		if p.gpu != gpu {
 			continue
 		}
 		for _, v := range values[k] {
 			if v.Field == fieldUUID {
-				r.noticeRemade(p.key, v.Text)
+				r.detectRemade(p.key, v.Text)
 			}
 		}
 		driver, known := r.places[p.key]
-		e := instanceEntity(card, p, driver, known, values[k])
+		e := instanceEntity(dev, p, driver, known, values[k])
 		e.Values = r.wantedOnly(values[k])
 		out = append(out, e)
 	}
 	return out
 }
 
-// wantedOnly leaves out what was read for identity alone.
+// wantedOnly leaves out values that were read for identity only.
 func (r *reader) wantedOnly(values []collect.Value) []collect.Value {
 	return slices.DeleteFunc(values, func(v collect.Value) bool { return !r.fields.wants(v.Field) })
 }
 
-// amendXID puts a card's last XID where its field stands.
+// amendXID replaces the value of a GPU's XID field by its last XID.
 func (r *reader) amendXID(uuid string, values []collect.Value) []collect.Value {
 	if !r.fields.wants(fieldXID) {
 		return values

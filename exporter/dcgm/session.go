@@ -17,8 +17,8 @@ import (
 )
 
 // hostHandle is go-dcgm's connection to the host engine. It is not exported,
-// and a second connection beside it would double the host engine's work and
-// not share its watches, so the shim calls through this one.
+// and a second connection beside it would repeat the host engine's work and not
+// share its watches, so the shim calls through this one.
 //
 //go:linkname hostHandle github.com/NVIDIA/go-dcgm/pkg/dcgm.handle
 var hostHandle uintptr
@@ -83,7 +83,8 @@ func (s *session) name() string {
 }
 
 // group makes a group of entities. An entity that is refused is logged and left
-// out: it may have gone since the list was read, which the next Read sees.
+// out: it may have been removed since the list was read, which the next Read
+// finds.
 func (s *session) group(entities []entityKey) (godcgm.GroupHandle, error) {
 	group, err := godcgm.CreateGroup(s.name())
 	if err != nil {
@@ -92,16 +93,15 @@ func (s *session) group(entities []entityKey) (godcgm.GroupHandle, error) {
 	s.groups = append(s.groups, group)
 	for _, e := range entities {
 		if err := godcgm.AddEntityToGroup(group, godcgm.Field_Entity_Group(e.kind), uint(e.id)); err != nil {
-			s.log.Warn("DCGM entity not watched", "kind", e.kind, "id", e.id, "error", err)
+			s.log.Warn("dcgm: entity not watched", "kind", e.kind, "id", e.id, "error", err)
 		}
 	}
 	return group, nil
 }
 
-// watch lets the host engine take the fields of all entities at the interval
-// and keep the samples for a while. A field that is refused is logged and left
-// out; it is an error when nothing is left, or when the host engine refuses
-// everything.
+// watch makes the host engine sample the fields of all entities at the interval
+// and keep the samples. A field that is refused is logged and left out; it is
+// an error when nothing is left, or when the host engine refuses everything.
 func (s *session) watch(entities []entityKey, fields []uint16, every, keep time.Duration) error {
 	if len(entities) == 0 || len(fields) == 0 {
 		return nil
@@ -140,8 +140,8 @@ func (s *session) watchOne(entities []entityKey, field uint16, every, keep time.
 	return &s.watches[before], nil
 }
 
-// watchFields watches a list of fields. DCGM refuses a list as a whole, so one
-// that is refused is halved until the culprit stands alone.
+// watchFields watches a list of fields. DCGM refuses a list as a whole, so a
+// refused list is halved until the refused field is alone.
 func (s *session) watchFields(group godcgm.GroupHandle, fields []uint16, every, keep time.Duration) error {
 	handle, err := godcgm.FieldGroupCreate(s.name(), shorts(fields))
 	if err != nil {
@@ -158,7 +158,7 @@ func (s *session) watchFields(group godcgm.GroupHandle, fields []uint16, every, 
 	}
 	err = errors.Join(err, godcgm.FieldGroupDestroy(handle))
 	if len(fields) == 1 {
-		s.log.Warn("DCGM field not watched", "field", fields[0], "error", err)
+		s.log.Warn("dcgm: field not watched", "field", fields[0], "error", err)
 		return err
 	}
 	half := len(fields) / 2
@@ -174,8 +174,8 @@ func (s *session) update() error {
 	return callError("taking the first samples", C.shim_update(C.uintptr_t(hostHandle)))
 }
 
-// unwatch takes back every watch. What fails is left to the host engine, which
-// drops it with the connection.
+// unwatch removes every watch. The host engine drops the rest with the
+// connection.
 func (s *session) unwatch() error {
 	var errs []error
 	for _, w := range s.watches {

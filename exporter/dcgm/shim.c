@@ -113,7 +113,7 @@ typedef struct {
     } nvswitch[MAX_SWITCHES];
 } link_status;
 _Static_assert(sizeof(link_status) == 14780, "dcgmNvLinkStatus_v4");
-_Static_assert(MAX_GPUS * LINKS_PER_GPU + MAX_SWITCHES * LINKS_PER_SWITCH <= SHIM_MAX_LINKS, "room for links");
+_Static_assert(MAX_GPUS * LINKS_PER_GPU + MAX_SWITCHES * LINKS_PER_SWITCH <= SHIM_MAX_LINKS, "space for links");
 
 /* dcgm_link_t: the kind of the parent, the index and the parent in 8, 16 and 8 bits. */
 static shim_link link_of(uint32_t kind, uint32_t parent, uint32_t index) {
@@ -201,7 +201,7 @@ _Static_assert(sizeof(health) == 1069068, "dcgmHealthResponse_v5");
 
 int shim_health(uintptr_t handle, uintptr_t group, shim_incident *out, int *n) {
     FIND("dcgmHealthCheck", uintptr_t, uintptr_t, health *);
-    health *h = calloc(1, sizeof *h); /* pages that nobody writes cost nothing */
+    health *h = calloc(1, sizeof *h); /* unwritten pages cost nothing */
     *n = 0;
     if (h == NULL)
         return SHIM_NO_MEMORY;
@@ -223,7 +223,7 @@ typedef struct {
     } gpu[MAX_GPUS];
 } p2p_status;
 _Static_assert(sizeof(p2p_status) == 4232, "dcgmNvLinkP2PStatus_v1");
-_Static_assert(MAX_GPUS * (MAX_GPUS - 1) <= SHIM_MAX_PEERS, "room for peers");
+_Static_assert(MAX_GPUS * (MAX_GPUS - 1) <= SHIM_MAX_PEERS, "space for peers");
 
 int shim_peers(uintptr_t handle, shim_peer *out, int *n) {
     FIND("dcgmGetNvLinkP2PStatus", uintptr_t, p2p_status *);
@@ -240,7 +240,7 @@ int shim_peers(uintptr_t handle, shim_peer *out, int *n) {
 
 typedef struct {
     shim_event *out;
-    int n, room;
+    int n, capacity;
 } events;
 
 static int collect(uint32_t kind, uint32_t id, value_v1 *values, int n, void *user) {
@@ -248,17 +248,17 @@ static int collect(uint32_t kind, uint32_t id, value_v1 *values, int n, void *us
     for (int i = 0; i < n; i++) {
         if (kind != SHIM_GPU || values[i].status != 0 || values[i].type != 'i')
             continue;
-        if (e->n < e->room)
+        if (e->n < e->capacity)
             e->out[e->n] = (shim_event){ id, values[i].field, values[i].ts, values[i].value.i64 };
         e->n++;
     }
     return 0;
 }
 
-int shim_events(uintptr_t handle, uintptr_t group, uintptr_t fields, int64_t since, shim_event *out, int room, int *n) {
+int shim_events(uintptr_t handle, uintptr_t group, uintptr_t fields, int64_t since, shim_event *out, int capacity, int *n) {
     typedef int (*callback)(uint32_t, uint32_t, value_v1 *, int, void *);
     FIND("dcgmGetValuesSince_v2", uintptr_t, uintptr_t, uintptr_t, long long, long long *, callback, void *);
-    events e = { .out = out, .room = room };
+    events e = { .out = out, .capacity = capacity };
     long long next;
     int st = call ? call(handle, group, fields, since, &next, collect, &e) : SHIM_NO_SYMBOL;
     *n = e.n;

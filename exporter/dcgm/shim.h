@@ -1,6 +1,6 @@
 /* Calls into libdcgm.so.4 that go-dcgm makes too dear: it copies 4 KB for each
  * value, and fetches affinity, topology and PCIe generations along with a
- * card's name. The functions are found with dlsym, so that one that is missing
+ * GPU's name. The functions are found with dlsym, so that one that is missing
  * is an error here and not the end of the process. */
 #ifndef GPUSCALE_DCGM_SHIM_H
 #define GPUSCALE_DCGM_SHIM_H
@@ -46,7 +46,7 @@ typedef struct {
     uint32_t settings_version, persistence, mig, confidential;
 } shim_attributes;
 
-/* One kept sample of a card. */
+/* One kept sample of a GPU. */
 typedef struct {
     uint32_t gpu;
     uint16_t field;
@@ -76,15 +76,15 @@ typedef struct {
 enum {
     SHIM_MAX_ENTITIES = 1024, /* DCGM_GROUP_MAX_ENTITIES_V2 */
     SHIM_MAX_INSTANCES = 448, /* DCGM_MAX_HIERARCHY_INFO */
-    SHIM_MAX_LINKS = 3648,    /* of 32 cards and 12 switches */
-    SHIM_MAX_PEERS = 992,     /* 32 cards, each to the others */
+    SHIM_MAX_LINKS = 3648,    /* of 32 GPUs and 12 switches */
+    SHIM_MAX_PEERS = 992,     /* 32 GPUs, each to the others */
 };
 
 /* Loads the library for good; gives NULL or the loader's message. */
 const char *shim_open(const char *path);
 int shim_has(const char *symbol);
 
-/* Each gives a dcgmReturn_t, and in *n how many there are in out, which has room
+/* Each gives a dcgmReturn_t, and in *n how many there are in out, which has space
  * for as many as the call can give. */
 int shim_latest(uintptr_t handle, shim_entity *entities, unsigned n, uint16_t *fields, unsigned fields_n,
                 shim_value *out);
@@ -100,9 +100,9 @@ int shim_update(uintptr_t handle);
 int shim_health_on(uintptr_t handle, uintptr_t group);
 int shim_health(uintptr_t handle, uintptr_t group, shim_incident *out, int *n);
 int shim_peers(uintptr_t handle, shim_peer *out, int *n);
-/* The samples of a group's cards since a time. *n is how many there are, which
- * may be more than room: the rest is not in out. */
-int shim_events(uintptr_t handle, uintptr_t group, uintptr_t fields, int64_t since, shim_event *out, int room, int *n);
+/* The samples of a group's GPUs since a time. *n is how many there are, which
+ * may be more than capacity: the rest is not in out. */
+int shim_events(uintptr_t handle, uintptr_t group, uintptr_t fields, int64_t since, shim_event *out, int capacity, int *n);
 const char *shim_error(int code);
 
 #endif

@@ -8,21 +8,20 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
-// minInterval is DCGM's own floor: faster watches cost the workload, and Hopper
+// minInterval is DCGM's own limit: faster watches slow the workload, and Hopper
 // refuses them.
 const minInterval = 100 * time.Millisecond
 
 // source reaches DCGM through its worker only.
 type source struct {
-	options Options
-	reader  *reader // of the worker
-	worker  *collect.Worker
+	reader *reader // of the worker
+	worker *collect.Worker
 }
 
-// New opens the library and gives a Source. It does not connect yet: Read does,
-// and connects again whenever the host engine has gone. It fails with
-// ErrNoLibrary or ErrLibraryTooOld, and with ErrInUse while another Source of
-// the process is open.
+// New opens the library and gives a Source. Read connects, and reconnects
+// whenever the host engine was lost. It fails with ErrNoLibrary or
+// ErrLibraryTooOld, and with ErrInUse while another Source of the process is
+// open.
 func New(o Options) (collect.Source, error) {
 	o = o.withDefaults()
 	if o.Mode == Remote {
@@ -36,15 +35,15 @@ func New(o Options) (collect.Source, error) {
 	if !inUse.CompareAndSwap(false, true) {
 		return nil, ErrInUse
 	}
-	s := &source{options: o, reader: newReader(o)}
-	s.worker = collect.NewWorker(o.Timeout, ErrHanging, ErrClosed, func() error {
+	s := &source{reader: newReader(o)}
+	s.worker = collect.NewWorker(timeout, ErrHanging, ErrClosed, func() error {
 		defer inUse.Store(false)
 		return s.reader.close()
 	})
 	return s, nil
 }
 
-// Watch sets the fields wanted and how often the host engine takes them. Fields
+// Watch sets the fields and the interval of the host engine's samples. Fields
 // that the library does not know are left out and counted as not supported in
 // each Reading. It takes effect with the next Read.
 func (s *source) Watch(fields []uint16, every time.Duration) error {
@@ -54,7 +53,7 @@ func (s *source) Watch(fields []uint16, every time.Duration) error {
 	return s.worker.Do(func() { s.reader.want(fields, every) })
 }
 
-// Read gives the last sample of each wanted field of each card and instance. An
+// Read gives the last sample of each wanted field of each GPU and instance. An
 // error means that nothing could be read; the next Read connects again.
 func (s *source) Read() (*collect.Reading, error) {
 	var (
@@ -67,19 +66,25 @@ func (s *source) Read() (*collect.Reading, error) {
 	return reading, err
 }
 
-// Quiesce lets go of cards; see collect.Quiescer.
-func (s *source) Quiesce(cards []string) error {
+// Quiesce releases GPUs; see collect.Quiescer.
+func (s *source) Quiesce(devs []string) error {
 	var err error
-	if hung := s.worker.Do(func() { err = s.reader.quiesce(slices.Clone(cards)) }); hung != nil {
+	if hung := s.worker.Do(func() { err = s.reader.quiesce(slices.Clone(devs)) }); hung != nil {
 		return hung
 	}
 	return err
 }
 
-// closeTimeout is how long Close waits at most: a process that is told to end
-// has a few seconds, and DCGM can hang for minutes.
-const closeTimeout = 2 * time.Second
+const (
+	// timeout bounds how long Read, Watch and Quiesce wait for DCGM. A longer
+	// call continues in the background, and they return ErrHanging until it
+	// returns.
+	timeout = 10 * time.Second
+	// closeTimeout bounds Close: a process has a few seconds to end, and DCGM
+	// can hang for minutes.
+	closeTimeout = 2 * time.Second
+)
 
-// Close lets go of the host engine. A call that hangs is waited for no longer
-// than 2 s; the host engine is then let go of when it comes back.
-func (s *source) Close() error { return s.worker.Close(min(s.options.Timeout, closeTimeout)) }
+// Close disconnects from the host engine. It waits at most 2 s for a hanging
+// call; the connection then closes when that call returns.
+func (s *source) Close() error { return s.worker.Close(min(s.worker.Timeout, closeTimeout)) }

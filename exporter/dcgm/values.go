@@ -13,8 +13,8 @@ import (
 const (
 	maxFieldsPerCall    = 128 // of one DCGM field group
 	maxEntitiesPerGroup = C.SHIM_MAX_ENTITIES
-	// valuesPerCall bounds the buffer: DCGM wants 4 KB for each value, whatever
-	// is in it.
+	// valuesPerCall bounds the buffer: DCGM needs 4 KB for each value, whatever
+	// its size.
 	valuesPerCall = 512
 )
 
@@ -34,10 +34,10 @@ func (b *buffer) free() {
 	b.values = nil
 }
 
-// latest hands the last value of each entity and field to got, entity by
-// entity and fields in order. The value is only good during the call. Where
-// DCGM refuses several entities at once they are asked for one by one, and one
-// that fails is handed to failed; an error is only what severs the connection.
+// latest hands the last value of each entity and field to got, entity by entity
+// and fields in order. The value is only good during the call. Where DCGM
+// refuses several entities at once they are read one by one, and one that fails
+// is handed to failed; only what severs the connection is returned.
 func (b *buffer) latest(entities []entityKey, fields []uint16, got func(entity int, v *C.shim_value), failed func(entity int, err error)) error {
 	for part := range slices.Chunk(fields, maxFieldsPerCall) {
 		read := func(first, n int) error { return b.read(entities, first, n, part, got) }
@@ -96,12 +96,12 @@ func (b *buffer) call(entities []entityKey, fields []uint16) error {
 	return callError("reading values", code)
 }
 
-// attributes are what a card says of itself once.
+// attributes are a GPU's constant properties.
 type attributes struct {
 	uuid, name, pciBusID, driver string
 }
 
-// readAttributes gives a card's attributes; what is blank stays empty.
+// readAttributes gives a GPU's attributes; what is blank stays empty.
 func readAttributes(gpu uint32) (attributes, error) {
 	var a C.shim_attributes
 	if code := C.shim_device(C.uintptr_t(hostHandle), C.uint(gpu), &a); code != 0 {

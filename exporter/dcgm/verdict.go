@@ -4,6 +4,7 @@ package dcgm
 import "C"
 
 import (
+	"bytes"
 	"math"
 	"strings"
 	"time"
@@ -12,15 +13,7 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
-// Reasons for which a value is left out, as keys of Reading.Dropped.
-const (
-	dropBlank        = "blank"
-	dropNotSupported = "not_supported"
-	dropImpossible   = "impossible"
-	dropError        = "error"
-)
-
-// DCGM's blanks: a base value and fifteen above it that say why.
+// DCGM's blanks: a base value, and fifteen above it for the reasons.
 const (
 	int32Blank   = 0x7ffffff0
 	int64Blank   = 0x7ffffffffffffff0
@@ -50,11 +43,11 @@ const (
 	statusNoProfiling  = -36
 )
 
-// maxAhead is how far a value's time may lie ahead of our clock, as on another
-// host: one from the far future would never grow old.
+// maxAhead is how far a value's time may be ahead of our clock, as on another
+// host: one from the far future would never become stale.
 const maxAhead = time.Minute
 
-// judge turns DCGM's value into ours, or says why it is left out.
+// judge converts DCGM's value, or returns the reason why it is left out.
 func judge(v *C.shim_value, now time.Time) (out collect.Value, dropped string) {
 	out = collect.Value{Field: uint16(v.field), Time: time.UnixMicro(int64(v.ts))}
 	if dropped := judgeStatus(int(v.status)); dropped != "" {
@@ -70,20 +63,21 @@ func judge(v *C.shim_value, now time.Time) (out collect.Value, dropped string) {
 		dropped = judgeInteger(n)
 	case typeString:
 		out.IsText = true
-		out.Text = C.GoStringN((*C.char)(payload), C.int(textLength(unsafe.Slice((*byte)(payload), 256))))
+		text, _, _ := bytes.Cut(unsafe.Slice((*byte)(payload), 256), []byte{0})
+		out.Text = string(text)
 		dropped = judgeText(out.Text)
 	default:
-		return out, dropNotSupported // a blob is no sample
+		return out, collect.DropNotSupported // a blob is no sample
 	}
 	switch {
 	case dropped != "":
 		return out, dropped
 	case v.ts <= 0:
-		return out, dropBlank // never taken
+		return out, collect.DropBlank // never taken
 	case out.Time.After(now.Add(maxAhead)):
-		return out, dropImpossible
-	case !out.IsText && !plausible(out.Field, &out.Number):
-		return out, dropImpossible
+		return out, collect.DropImpossible
+	case !out.IsText && !collect.Plausible(out.Field, &out.Number):
+		return out, collect.DropImpossible
 	}
 	return out, ""
 }
@@ -93,7 +87,7 @@ func judgeDouble(n float64) string {
 		return blankKind(int64(offset))
 	}
 	if !(math.Abs(n) < fp64Blank) { // NaN is no number either
-		return dropImpossible
+		return collect.DropImpossible
 	}
 	return ""
 }
@@ -111,11 +105,11 @@ func judgeInteger(n int64) string {
 func judgeText(s string) string {
 	switch {
 	case strings.TrimSpace(s) == "":
-		return dropBlank
+		return collect.DropBlank
 	case isBlankText(s):
 		return textBlankKind(s)
 	case strings.EqualFold(s, "N/A"), strings.EqualFold(s, "[N/A]"), strings.EqualFold(s, "Not Supported"):
-		return dropNotSupported
+		return collect.DropNotSupported
 	}
 	return ""
 }
@@ -125,20 +119,20 @@ func judgeStatus(code int) string {
 	case 0:
 		return ""
 	case statusNoData:
-		return dropBlank
+		return collect.DropBlank
 	case statusNotSupported, statusUnknownField, statusNotWatched, statusNoPermission, statusUnsupported,
 		statusNoProfiling:
-		return dropNotSupported
+		return collect.DropNotSupported
 	}
-	return dropError
+	return collect.DropError
 }
 
-// blankKind tells blanks apart by their offset above the base.
+// blankKind returns a blank's reason by its offset above the base.
 func blankKind(offset int64) string {
 	if offset == notSupportedOffset || offset == notPermittedOffset {
-		return dropNotSupported
+		return collect.DropNotSupported
 	}
-	return dropBlank
+	return collect.DropBlank
 }
 
 // isBlankText follows DCGM_STR_IS_BLANK.
@@ -148,76 +142,7 @@ func isBlankText(s string) bool {
 
 func textBlankKind(s string) string {
 	if s == "<<<NOT_SUPPORTED>>>" || s == "<<<NOT_PERM>>>" {
-		return dropNotSupported
+		return collect.DropNotSupported
 	}
-	return dropBlank
-}
-
-func textLength(b []byte) int {
-	for i, c := range b {
-		if c == 0 {
-			return i
-		}
-	}
-	return len(b)
-}
-
-// roundingSlack is how far above one a ratio may lie: DCGM divides two counters
-// that are not read at the same instant.
-const roundingSlack = 1.05
-
-// bounds are what a field can be, in its own unit. What lies outside has been
-// seen in the field: GPU_UTIL 808334905, which is text read as a number, ratios
-// of thousands after a driver reload, and counters below zero.
-type bounds struct{ least, most float64 }
-
-var (
-	percent = bounds{0, 100}
-	watts   = bounds{0, 20_000}
-	degrees = bounds{-200, 500} // and margins in degrees
-	mhz     = bounds{0, 100_000}
-	mib     = bounds{0, 1 << 24} // 16 TiB
-	slots   = bounds{0, 64}      // of PCIe lanes and generations
-	signed  = bounds{math.Inf(-1), math.Inf(1)}
-)
-
-func boundsOf(field uint16) bounds {
-	switch {
-	case field == 203 || field == 204 || field == 206 || field == 207:
-		return percent
-	case field == 155 || field == 157 || field >= 160 && field <= 164 || field == 1130 || field == 1131:
-		return watts
-	case field == 140 || field >= 150 && field <= 153 || field == 158 || field == 159 || field >= 858 && field <= 860 || field >= 1110 && field <= 1112:
-		return degrees
-	case field == 100 || field == 101 || field == 102 || field >= 110 && field <= 111 || field >= 113 && field <= 115:
-		return mhz
-	case field >= 250 && field <= 253:
-		return mib
-	case field >= 235 && field <= 238:
-		return slots
-	case field >= 70 && field <= 73 || field >= 86 && field <= 89:
-		return signed // affinities: masks whose 64th bit is the sign
-	case field == 1503:
-		return signed // the IMEX daemon's state, below zero where there is none
-	}
-	return bounds{0, math.Inf(1)} // counters, sizes, states
-}
-
-// plausible reports whether a field can have the value; a ratio that is above
-// one by rounding only is set to one.
-func plausible(field uint16, number *float64) bool {
-	if isRatio(field) {
-		if *number > 1 && *number <= roundingSlack {
-			*number = 1
-		}
-		return *number >= 0 && *number <= 1
-	}
-	b := boundsOf(field)
-	return *number >= b.least && *number <= b.most
-}
-
-// isRatio covers the profiling fields that are shares of time; the others of
-// that range are bytes per second.
-func isRatio(field uint16) bool {
-	return field >= 1001 && field <= 1008 || field >= 1013 && field <= 1034 || field == 254
+	return collect.DropBlank
 }

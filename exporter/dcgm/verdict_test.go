@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
 )
 
@@ -16,38 +17,38 @@ func TestNoValues(t *testing.T) {
 		odd   string
 		n     float64
 	}{
-		dropBlank: {
+		collect.DropBlank: {
 			{field: 155, odd: "blank"}, {field: 155, odd: "not_found"}, {field: 203, odd: "blank"}, {field: 203, odd: "not_found"},
 			{field: 203, odd: "int32_blank"}, {field: 203, odd: "int32_not_found"}, {field: 53, odd: "blank"}, {field: 53, odd: "not_found"},
 			{field: 53, odd: "text:"}, {field: 203, odd: "status:-14"},
 		},
-		dropNotSupported: {
+		collect.DropNotSupported: {
 			{field: 155, odd: "unsupported"}, {field: 155, odd: "not_permitted"}, {field: 203, odd: "unsupported"},
 			{field: 203, odd: "not_permitted"}, {field: 203, odd: "int32_unsupported"}, {field: 203, odd: "int32_not_permitted"},
 			{field: 53, odd: "unsupported"}, {field: 53, odd: "not_permitted"}, {field: 53, odd: "text:N/A"}, {field: 53, odd: "text:[N/A]"},
 			{field: 203, odd: "status:-6"}, {field: 203, odd: "status:-16"},
 		},
-		dropImpossible: {
+		collect.DropImpossible: {
 			{field: 155, odd: "nan"}, {field: 155, odd: "inf"}, {field: 155, n: 1e31}, {field: 155, n: 808334905}, {field: 155, n: -1},
 			{field: 156, n: -5}, {field: 203, n: 808334905}, {field: 203, n: 101}, {field: 204, n: -1}, {field: 1001, n: 7},
 			{field: 250, n: 808334905}, {field: 150, n: 808334905}, {field: 100, n: 808334905}, {field: 237, n: 808334905},
 		},
-		dropError: {{field: 203, odd: "status:-18"}, {field: 155, odd: "status:-3"}},
+		collect.DropError: {{field: 203, odd: "status:-18"}, {field: 155, odd: "status:-3"}},
 	} {
 		for _, a := range answers {
 			t.Run(fmt.Sprint(reason, a), func(t *testing.T) {
 				m := newMachine(t, 2)
-				delete(m.Cards[0].Fields, a.field)
+				delete(m.GPUs[0].Fields, a.field)
 				if a.odd != "" {
-					m.Cards[0].Odd = fakedcgm.Odd{a.field: a.odd}
+					m.GPUs[0].Odd = fakedcgm.Odd{a.field: a.odd}
 				} else {
-					m.Cards[0].Fields[a.field] = a.n
+					m.GPUs[0].Fields[a.field] = a.n
 				}
-				m.Cards[1].Fields[a.field] = 0.5 // which fits every field
+				m.GPUs[1].Fields[a.field] = 0.5 // which fits every field
 				if a.field == 53 {
-					m.Cards[1].Fields, m.Cards[1].Odd = nil, fakedcgm.Odd{53: "text:1234"}
+					m.GPUs[1].Fields, m.GPUs[1].Odd = nil, fakedcgm.Odd{53: "text:1234"}
 				}
-				m.Cards[0].Fields[140] = 45
+				m.GPUs[0].Fields[140] = 45
 				m.write()
 				s := open(t, Options{})
 				watchFields(t, s, a.field, 140)
@@ -58,8 +59,8 @@ func TestNoValues(t *testing.T) {
 				if number(t, r.Entities[0], 140) != 45 {
 					t.Error("another field suffers")
 				}
-				r.Dropped[dropBlank]-- // field 140 of the other card
-				for _, one := range []string{dropBlank, dropNotSupported, dropImpossible, dropError} {
+				r.Dropped[collect.DropBlank]-- // field 140 of the other GPU
+				for _, one := range []string{collect.DropBlank, collect.DropNotSupported, collect.DropImpossible, collect.DropError} {
 					want := 0
 					if one == reason {
 						want = 1
@@ -73,18 +74,7 @@ func TestNoValues(t *testing.T) {
 	}
 }
 
-// Below zero is impossible for what is counted or measured, and means something in
-// a mask and in a state.
-func TestWhatMayBeBelowZero(t *testing.T) {
-	for field, want := range map[uint16]bool{70: true, 73: true, 86: true, 89: true, 1503: true, 69: false, 74: false, 156: false, 203: false, 1502: false} {
-		n := -1.0
-		if got := plausible(field, &n); got != want || n != -1 {
-			t.Errorf("plausible(%d, -1) = %v, and the number is %v", field, got, n)
-		}
-	}
-}
-
-// A card's own name, which older versions give an instance too, is no profile.
+// A GPU's own name, which older versions give an instance too, is no profile.
 func TestProfileNames(t *testing.T) {
 	for name, want := range map[string]bool{
 		"3g.40gb": true, "1g.10gb+me": true, "1g.24gb+gfx": true, "1g.24gb+me.all": true, "1g.24gb-me": true, "1g.24gb+me,gfx-me": true,
@@ -100,7 +90,7 @@ func TestProfileNames(t *testing.T) {
 // taken grows old.
 func TestTimesAreDCGMs(t *testing.T) {
 	m := newMachine(t, 2)
-	m.Cards[0].Frozen = true
+	m.GPUs[0].Frozen = true
 	m.write()
 	s := open(t, Options{})
 	watchFields(t, s, 155)
@@ -111,7 +101,7 @@ func TestTimesAreDCGMs(t *testing.T) {
 			t.Fatal("a value that is not taken any more gets newer")
 		}
 		if !r.Entities[1].Values[0].Time.After(first.Entities[1].Values[0].Time) {
-			return fmt.Errorf("the other card's value does not get newer")
+			return fmt.Errorf("the other GPU's value does not get newer")
 		}
 		return nil
 	})
@@ -125,7 +115,7 @@ func TestFutureIsImpossible(t *testing.T) {
 	watchFields(t, s, 155)
 	read(t, s)
 	c.advance(-time.Hour)
-	if r := read(t, s); has(r.Entities[0], 155) || r.Dropped[dropImpossible] != 1 {
+	if r := read(t, s); has(r.Entities[0], 155) || r.Dropped[collect.DropImpossible] != 1 {
 		t.Errorf("%+v, dropped %v", r.Entities[0], r.Dropped)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
 )
 
-// metrics are what the exporter says about itself, in a registry of its own so
-// that nodes in one process do not mix.
+// metrics are the exporter's self-metrics, in a registry of its own so that
+// nodes in one process do not mix.
 type metrics struct {
 	registry *prometheus.Registry
 
@@ -78,7 +78,7 @@ func (m *metrics) read(took time.Duration, err error) {
 	if err == nil {
 		up = 1
 	}
-	m.up.Set(up) // once: a source that answers is never seen as down between two steps
+	m.up.Set(up) // once: a scrape between two steps never sees a working source as down
 }
 
 func result(err error) string {

@@ -16,7 +16,7 @@ import (
 )
 
 // MinInterval is the shortest sampling interval: DCGM refuses faster on Hopper,
-// and 10 Hz already costs the workload.
+// and 10 Hz already slows the workload.
 const MinInterval = 100 * time.Millisecond
 
 // Options of a Node. Name, Source and Interval are required.
@@ -27,7 +27,7 @@ type Options struct {
 	Source collect.Source
 	// Interval between readings.
 	Interval time.Duration
-	// Pods says who holds what; nil leaves every series without holder.
+	// Pods attributes GPUs to pods; nil leaves every series without a pod.
 	Pods *pods.Watcher
 	// Compat shapes the DCGM_* series. Reload changes its counters.
 	Compat collect.CompatOptions
@@ -36,7 +36,7 @@ type Options struct {
 	Extras func() collect.Extras
 	// ExtrasChanged receives after Extras gives other labels than before.
 	ExtrasChanged <-chan struct{}
-	// Observe is handed each reading once and must not block. nil for none.
+	// Observe receives each reading once and must not block. nil for none.
 	Observe func(*collect.Reading)
 	// RuntimeMetrics serves the Go runtime's and the process' own metrics too.
 	RuntimeMetrics bool
@@ -47,7 +47,7 @@ type Options struct {
 	Log      *slog.Logger
 }
 
-// Node samples one node and serves what it saw.
+// Node samples one node and serves its readings.
 type Node struct {
 	opts     Options
 	log      *slog.Logger
@@ -57,15 +57,15 @@ type Node struct {
 	page     atomic.Pointer[collect.Page]
 	self     atomic.Pointer[selfPage]
 	ledger   *collect.Ledger // of the compile loop
-	beat     atomic.Int64    // when the compile loop last turned, Unix nanoseconds
+	beat     atomic.Int64    // when the compile loop last ran, Unix nanoseconds
 
-	pending atomic.Pointer[reload] // counters asked for and not served yet
+	pending atomic.Pointer[reload] // counters requested and not served yet
 
 	// Of the compile loop only:
-	serving    *fieldSet        // what the compiler's counters are made of
-	shown      *collect.Reading // what the page was made of
-	unresolved []string         // device ids last warned about
-	absent     []string         // devices asked for and not there, last warned about
+	serving    *fieldSet        // fields of the compiler's counters
+	shown      *collect.Reading // reading of the page
+	unresolved []string         // device ids last logged
+	absent     []string         // absent devices of -d, last logged
 }
 
 // New returns a Node that does nothing until Run.
@@ -103,8 +103,8 @@ func (n *Node) attributionErrors() float64 {
 	return float64(n.opts.Pods.Errors())
 }
 
-// Run samples, asks the kubelet and makes pages until ctx ends. It returns even
-// when the source hangs.
+// Run samples, requests allocations and makes pages until ctx ends. It returns
+// even when the source hangs.
 func (n *Node) Run(ctx context.Context) {
 	stopped := make(chan struct{})
 	go func() {
@@ -118,12 +118,12 @@ func (n *Node) Run(ctx context.Context) {
 	select {
 	case <-stopped:
 	case <-time.After(closeTimeout):
-		n.log.Warn("the source does not let go; leaving it", "after", closeTimeout)
+		n.log.Warn("the source does not close; leaving it", "after", closeTimeout)
 	}
 }
 
-// compileLoop makes a page of each reading and of each change of holders. It
-// waits for nothing but these, so it is what /livez watches.
+// compileLoop makes a page of each reading and of each change of allocations.
+// It waits for nothing else, so /livez watches it.
 func (n *Node) compileLoop(ctx context.Context) {
 	tick, self := time.NewTicker(n.opts.Interval), time.NewTicker(selfInterval)
 	defer tick.Stop()
@@ -149,7 +149,7 @@ func (n *Node) compileLoop(ctx context.Context) {
 			answered = nil
 		}
 		// The first page waits for the kubelet's first answer or failure, so
-		// that series do not begin without holders and change a second later.
+		// that series do not begin without pods and change a second later.
 		if answered == nil {
 			n.compile(time.Now())
 		}
@@ -186,7 +186,7 @@ func (n *Node) observe(r *collect.Reading) {
 	if !slices.Equal(absent, n.absent) {
 		n.absent = absent
 		if len(absent) > 0 {
-			n.log.Warn("devices were asked for that are not there; they are shown when they come", "devices", absent)
+			n.log.Warn("devices of -d are absent; they are shown when they appear", "devices", absent)
 		}
 	}
 }
@@ -204,19 +204,19 @@ func (n *Node) attribution(r *collect.Reading, now time.Time) collect.Attributio
 	if !slices.Equal(unresolved, n.unresolved) {
 		n.unresolved = unresolved
 		if len(unresolved) > 0 {
-			n.log.Warn("containers hold devices that the source does not show", "ids", unresolved)
+			n.log.Warn("allocated devices are not in the reading", "ids", unresolved)
 		}
 	}
 	return a
 }
 
-// Cards tells whether there is a page, and how many cards are on it.
-func (n *Node) Cards() (served bool, cards int) {
+// GPUs reports whether there is a page, and how many GPUs are on it.
+func (n *Node) GPUs() (served bool, gpus int) {
 	page := n.page.Load()
 	if page == nil {
 		return false, 0
 	}
-	return true, page.Cards
+	return true, page.GPUs
 }
 
 // Ready is nil once there is a page and its reading is not stale, else the
@@ -240,12 +240,12 @@ func (n *Node) Ready() error {
 	return fmt.Errorf("the newest reading is %s old: %w", age.Round(100*time.Millisecond), failure)
 }
 
-// Live is nil while the compile loop turns. A hanging source does not end it: a
-// restart would only lose what is known.
+// Live is nil while the compile loop runs. A hanging source is no reason: a
+// restart would only lose the state.
 func (n *Node) Live() error {
 	late := time.Since(time.Unix(0, n.beat.Load()))
 	if late <= 3*n.opts.Interval+time.Second {
 		return nil
 	}
-	return fmt.Errorf("the loop last turned %s ago", late.Round(time.Second))
+	return fmt.Errorf("the compile loop last ran %s ago", late.Round(time.Second))
 }

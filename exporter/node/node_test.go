@@ -14,10 +14,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
 	"google.golang.org/grpc"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
@@ -28,7 +27,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/await"
 )
 
-// script is a source that does as it is told.
+// script is a scripted source.
 type script struct {
 	hang atomic.Pointer[chan struct{}] // Read waits for it
 	fail atomic.Pointer[error]
@@ -49,11 +48,6 @@ func (s *script) Read() (*collect.Reading, error) {
 		Values: []collect.Value{{Field: 203, Number: 25, Time: now}},
 	}}}, nil
 }
-
-// often is the interval of tests that need readings to follow each other. Values go
-// stale 2.5 intervals later, which a busy machine may take to draw breath: such a test
-// waits for what a page has, and never looks once.
-const often = 100 * time.Millisecond
 
 // begin runs a node until the test ends. Without an interval there is one reading, at
 // once, and it does not go stale.
@@ -95,92 +89,66 @@ func ready(n *Node) func() bool { return func() bool { return n.Ready() == nil }
 
 func TestHangingSourceBlocksNoScrape(t *testing.T) {
 	s := &script{}
-	n := begin(t, Options{Source: s, Interval: often})
-	await.True(t, time.Minute, "a value", func() bool { return strings.Contains(body(t, n), "gpu_busy_ratio{") })
-	release := make(chan struct{})
-	s.hang.Store(&release)
-	await.True(t, time.Minute, "not ready", func() bool { return n.Ready() != nil })
-	got := body(t, n) // it would never come back if it waited for the source
-	if strings.Contains(got, "gpu_busy_ratio{") {
-		t.Error("an old value is served as if it were one")
-	}
-	if !strings.Contains(got, "gpu_sample_age_seconds{") {
-		t.Errorf("nothing says that values are old:\n%s", got)
-	}
-	await.True(t, time.Minute, "old values are counted", func() bool {
-		got := body(t, n)
-		return strings.Contains(got, `dropped_total{reason="stale"}`) && !strings.Contains(got, `dropped_total{reason="stale"} 0`)
+	inBubble(t, s, time.Second, func(t *testing.T, n *Node) {
+		if got := body(t, n); !strings.Contains(got, "gpu_busy_ratio{") {
+			t.Fatalf("no value:\n%s", got)
+		}
+		release := make(chan struct{})
+		s.hang.Store(&release)
+		pass(4 * time.Second)
+		got := body(t, n) // it would never come back if it waited for the source
+		if strings.Contains(got, "gpu_busy_ratio{") {
+			t.Error("an old value is served as if it were one")
+		}
+		if !strings.Contains(got, "gpu_sample_age_seconds{") {
+			t.Errorf("nothing says that values are old:\n%s", got)
+		}
+		pass(selfInterval)
+		if got := body(t, n); !strings.Contains(got, `dropped_total{reason="stale"}`) || strings.Contains(got, `dropped_total{reason="stale"} 0`) {
+			t.Errorf("old values are not counted:\n%s", got)
+		}
+		if err := n.Ready(); err == nil || !strings.Contains(err.Error(), "the source has not answered since") {
+			t.Errorf("ready: %v", err)
+		}
+		if err := n.Live(); err != nil {
+			t.Errorf("a hanging driver must not restart the exporter: %v", err)
+		}
+		s.hang.Store(nil)
+		close(release)
+		synctest.Wait()
+		if err := n.Ready(); err != nil {
+			t.Errorf("the source is back: %v", err)
+		}
 	})
-	if err := n.Ready(); !strings.Contains(err.Error(), "the source has not answered since") {
-		t.Errorf("ready: %v", err)
-	}
-	if err := n.Live(); err != nil {
-		t.Errorf("a hanging driver must not restart the exporter: %v", err)
-	}
-	s.hang.Store(nil)
-	close(release)
-	await.True(t, time.Minute, "ready again", ready(n))
 }
 
+// A source that fails is tried again at the next tick, and within retryEvery where the
+// ticks are further apart.
 func TestSourceThatComesLater(t *testing.T) {
-	s := &script{}
-	refused := errors.New("connection refused")
-	s.fail.Store(&refused)
-	n := begin(t, Options{Source: s, Interval: often})
-	await.True(t, time.Minute, "the reason shows", func() bool { return errors.Is(n.Ready(), refused) })
-	if got := body(t, n); !strings.Contains(got, "gpuscale_exporter_source_up") {
-		t.Errorf("no self-metrics before the first reading:\n%s", got)
-	}
-	s.fail.Store(nil)
-	await.True(t, time.Minute, "ready", ready(n))
-	failure := errors.New("GPU is lost")
-	s.fail.Store(&failure)
-	await.True(t, time.Minute, "the failure shows", func() bool { return errors.Is(n.Ready(), failure) })
-	await.True(t, time.Minute, "source_up is 0", func() bool { return strings.Contains(body(t, n), "gpuscale_exporter_source_up 0") })
-	s.fail.Store(nil)
-	await.True(t, time.Minute, "ready again", ready(n))
-}
-
-func TestNegotiation(t *testing.T) {
-	n := begin(t, Options{Source: &script{}, Compat: collect.CompatOptions{
-		Counters: []counters.Field{{ID: 203, Name: "DCGM_FI_DEV_GPU_UTIL", Kind: counters.Gauge, Help: "u"}},
-	}})
-	await.True(t, time.Minute, "ready", ready(n))
-	for _, accept := range []string{
-		"", "text/plain;version=0.0.4", "application/openmetrics-text;version=1.0.0",
-		"application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited",
-	} {
-		resp := scrape(n, accept)
-		if accept == "application/openmetrics-text;version=1.0.0" {
-			b, _ := io.ReadAll(resp.Body)
-			if !strings.HasSuffix(string(b), "\n# EOF\n") || !strings.HasPrefix(resp.Header.Get("Content-Type"), "application/openmetrics-text") {
-				t.Errorf("OpenMetrics: %s\n%s", resp.Header.Get("Content-Type"), b)
+	for _, interval := range []time.Duration{time.Second, 30 * time.Second} {
+		refused, lost := errors.New("connection refused"), errors.New("GPU is lost")
+		s := &script{}
+		s.fail.Store(&refused)
+		inBubble(t, s, interval, func(t *testing.T, n *Node) {
+			if got := body(t, n); !errors.Is(n.Ready(), refused) || !strings.Contains(got, "gpuscale_exporter_source_up") {
+				t.Errorf("%v, self-metrics before the first reading:\n%s", n.Ready(), got)
 			}
-			continue
-		}
-		names := decode(t, resp)
-		for _, want := range []string{"gpu_busy_ratio", "DCGM_FI_DEV_GPU_UTIL", "gpuscale_exporter_reads_total"} {
-			if names[want] != 1 {
-				t.Errorf("Accept %q: %s is there %d times", accept, want, names[want])
+			s.fail.Store(nil)
+			pass(min(interval, retryEvery))
+			if err := n.Ready(); err != nil {
+				t.Errorf("the source is there: %v", err)
 			}
-		}
-	}
-}
-
-func decode(t *testing.T, resp *http.Response) map[string]int {
-	t.Helper()
-	decoder := expfmt.NewDecoder(resp.Body, expfmt.ResponseFormat(resp.Header))
-	names := map[string]int{}
-	for {
-		var family dto.MetricFamily
-		err := decoder.Decode(&family)
-		if errors.Is(err, io.EOF) {
-			return names
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		names[family.GetName()]++
+			s.fail.Store(&lost)
+			pass(3 * interval)
+			if got := body(t, n); !errors.Is(n.Ready(), lost) || !strings.Contains(got, "gpuscale_exporter_source_up 0") {
+				t.Errorf("the source fails: %v\n%s", n.Ready(), got)
+			}
+			s.fail.Store(nil)
+			pass(min(interval, retryEvery))
+			if err := n.Ready(); err != nil {
+				t.Errorf("the source is back: %v", err)
+			}
+		})
 	}
 }
 
@@ -203,12 +171,15 @@ func TestScrapesAtOnce(t *testing.T) {
 	all.Wait()
 }
 
-type oneCard struct {
+// oneGPU is a kubelet whose one pod holds the script's GPU.
+type oneGPU struct {
 	podresources.UnimplementedPodResourcesListerServer
 	pod atomic.Pointer[string]
 }
 
-func (k *oneCard) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
+func (k *oneGPU) say(pod string) { k.pod.Store(&pod) }
+
+func (k *oneGPU) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
 	return &podresources.ListPodResourcesResponse{PodResources: []*podresources.PodResources{{
 		Namespace: "ns", Name: *k.pod.Load(), Containers: []*podresources.ContainerResources{{
 			Name: "main", Devices: []*podresources.ContainerDevices{{ResourceName: "nvidia.com/gpu", DeviceIds: []string{"GPU-a"}}},
@@ -216,10 +187,11 @@ func (k *oneCard) List(context.Context, *podresources.ListPodResourcesRequest) (
 	}}}, nil
 }
 
-func TestHolders(t *testing.T) {
+func kubelet(t *testing.T, pod string, keep time.Duration) (w *pods.Watcher, k *oneGPU, stop func()) {
+	t.Helper()
 	socket := filepath.Join(t.TempDir(), "kubelet.sock")
-	k, pod := &oneCard{}, "first"
-	k.pod.Store(&pod)
+	k = &oneGPU{}
+	k.say(pod)
 	l, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
@@ -227,28 +199,33 @@ func TestHolders(t *testing.T) {
 	server := grpc.NewServer()
 	podresources.RegisterPodResourcesListerServer(server, k)
 	go func() { _ = server.Serve(l) }()
-	defer server.Stop()
-	watcher, err := pods.New(pods.Options{Socket: socket, Interval: 100 * time.Millisecond, Keep: 5 * time.Second})
-	if err != nil {
+	t.Cleanup(server.Stop)
+	if w, err = pods.New(pods.Options{Socket: socket, Interval: 100 * time.Millisecond, Keep: keep}); err != nil {
 		t.Fatal(err)
 	}
-	n := begin(t, Options{Source: &script{}, Pods: watcher, Interval: 2 * time.Second})
-	await.True(t, time.Minute, "ready", ready(n))
-	if got := body(t, n); !strings.Contains(got, `model="L40S",namespace="ns",pod="first",container="main"} 0.25`) {
-		t.Errorf("the first page has no holder:\n%s", got)
-	}
-	pod2 := "second"
-	k.pod.Store(&pod2)
-	await.True(t, time.Minute, "the new holder", func() bool { return strings.Contains(body(t, n), `pod="second"`) })
+	return w, k, server.Stop
+}
 
-	server.Stop()
-	await.True(t, time.Minute, "the failure is counted", func() bool { return n.attributionErrors() > 0 })
-	if got := body(t, n); !strings.Contains(got, `pod="second"`) {
-		t.Error("identity flips as soon as the kubelet is away")
-	}
-	await.True(t, time.Minute, "the map is given up", func() bool { return !strings.Contains(body(t, n), `pod="second"`) })
-	if got := body(t, n); !strings.Contains(got, "gpu_attribution_age_seconds{") || strings.Contains(got, "gpu_held{") {
-		t.Errorf("the age must stay and the holder go:\n%s", got)
+// While the kubelet is away its last answer is used for Keep; then the pod's labels go and
+// the answer's age stays.
+func TestAllocations(t *testing.T) {
+	for _, keep := range []time.Duration{time.Hour, time.Second} {
+		watcher, k, stop := kubelet(t, "first", keep)
+		n := begin(t, Options{Source: &script{}, Pods: watcher, Interval: time.Second})
+		has := func(what string) func() bool { return func() bool { return strings.Contains(body(t, n), what) } }
+		await.True(t, time.Minute, "the pod", has(`model="L40S",namespace="ns",pod="first",container="main"} 0.25`))
+		k.say("second")
+		await.True(t, time.Minute, "the new pod", has(`pod="second"`))
+		stop()
+		await.True(t, time.Minute, "the failure is counted", func() bool { return n.attributionErrors() > 0 })
+		if keep == time.Hour {
+			await.True(t, time.Minute, "the pod stays", has(`gpu_held{node="node-1",gpu="0",gpu_uuid="GPU-a",namespace="ns",pod="second"`))
+			continue
+		}
+		await.True(t, time.Minute, "the pod goes", func() bool {
+			got := body(t, n)
+			return strings.Contains(got, "gpu_attribution_age_seconds{") && !strings.Contains(got, "gpu_held{") && !strings.Contains(got, `pod="second"`)
+		})
 	}
 }
 
@@ -284,69 +261,6 @@ func TestNewRefuses(t *testing.T) {
 			t.Errorf("accepted %+v", o)
 		}
 	}
-}
-
-// Whatever a pod calls its labels, a scrape can be parsed and says who is who.
-func TestHostileLabels(t *testing.T) {
-	hostile := map[string]string{
-		"gpu": "7", "UUID": "GPU-z", "a.b": "1", "a-b": "2", "a_b": "3", "__name__": "gpu_busy_ratio", "le": "+Inf",
-		"quote": "\"} 1\nDCGM_FI_DEV_GPU_UTIL{gpu=\"9\"} 99", "back": `\`, "bytes": "\xff\x00", "1st": "x", "": "empty", "日本": "y",
-	}
-	n := begin(t, Options{
-		Source: &script{}, Compress: true,
-		Compat: collect.CompatOptions{Counters: []counters.Field{{ID: 203, Name: "DCGM_FI_DEV_GPU_UTIL", Kind: counters.Gauge, Help: "u"}}},
-		Pods:   holding(t, "evil\"} 1\n"),
-		Extras: func() collect.Extras {
-			return collect.Extras{Pods: map[collect.PodName]string{{Namespace: "ns", Name: "evil\"} 1\n"}: collect.PodLabels("uid", hostile)}}
-		},
-	})
-	await.True(t, time.Minute, "ready", ready(n))
-	decoder := expfmt.NewDecoder(scrape(n, "").Body, expfmt.NewFormat(expfmt.TypeTextPlain))
-	for {
-		var family dto.MetricFamily
-		err := decoder.Decode(&family)
-		if errors.Is(err, io.EOF) {
-			t.Fatal("no DCGM_FI_DEV_GPU_UTIL")
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if family.GetName() != "DCGM_FI_DEV_GPU_UTIL" {
-			continue
-		}
-		got := map[string]string{}
-		for _, l := range family.GetMetric()[0].GetLabel() {
-			if _, twice := got[l.GetName()]; twice {
-				t.Errorf("label %s is there twice", l.GetName())
-			}
-			got[l.GetName()] = l.GetValue()
-		}
-		if len(family.GetMetric()) != 1 || got["gpu"] != "0" || got["UUID"] != "GPU-a" || got["pod_label_gpu"] != "7" || got["back"] != `\` || got["pod"] != "evil\"} 1\n" {
-			t.Errorf("%d series, labels %q", len(family.GetMetric()), got)
-		}
-		return
-	}
-}
-
-// holding is a kubelet whose one pod holds the script's card.
-func holding(t *testing.T, pod string) *pods.Watcher {
-	t.Helper()
-	socket := filepath.Join(t.TempDir(), "kubelet.sock")
-	k := &oneCard{}
-	k.pod.Store(&pod)
-	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := grpc.NewServer()
-	podresources.RegisterPodResourcesListerServer(server, k)
-	go func() { _ = server.Serve(l) }()
-	t.Cleanup(server.Stop)
-	watcher, err := pods.New(pods.Options{Socket: socket, Interval: 100 * time.Millisecond, Keep: 2 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return watcher
 }
 
 func TestCompression(t *testing.T) {
@@ -387,26 +301,25 @@ func TestCompression(t *testing.T) {
 	}
 }
 
-// New counters begin nothing anew.
-func TestReloadKeepsWhatAddedUp(t *testing.T) {
-	n := begin(t, Options{Source: &script{}, Interval: often})
-	seconds := func() float64 {
-		for line := range strings.Lines(body(t, n)) {
-			if series, text, ok := strings.Cut(strings.TrimSpace(line), "} "); ok && strings.HasPrefix(series, "gpu_busy_seconds_total{") {
-				v, err := strconv.ParseFloat(text, 64)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return v
+// New counters go on with the totals of those before.
+func TestReloadKeepsTotals(t *testing.T) {
+	inBubble(t, &script{}, time.Second, func(t *testing.T, n *Node) {
+		seconds := func() float64 {
+			_, rest, _ := strings.Cut(body(t, n), "\ngpu_busy_seconds_total{")
+			_, rest, _ = strings.Cut(rest, "} ")
+			text, _, _ := strings.Cut(rest, "\n")
+			v, err := strconv.ParseFloat(text, 64)
+			if err != nil {
+				t.Fatal(err)
 			}
+			return v
 		}
-		return 0
-	}
-	await.True(t, time.Minute, "seconds add up", func() bool { return seconds() > 0.1 })
-	before := seconds()
-	n.Reload([]counters.Field{{ID: 203, Name: "DCGM_FI_DEV_GPU_UTIL", Kind: counters.Gauge, Help: "u"}})
-	await.True(t, time.Minute, "the new counters", func() bool { return strings.Contains(body(t, n), "DCGM_FI_DEV_GPU_UTIL{") })
-	if after := seconds(); after < before {
-		t.Errorf("the busy seconds fell from %g to %g", before, after)
-	}
+		pass(4 * time.Second)
+		before := seconds()
+		n.Reload([]counters.Field{util})
+		pass(2 * time.Second)
+		if after := seconds(); before != 1 || after != 1.5 || !strings.Contains(body(t, n), "DCGM_FI_DEV_GPU_UTIL{") {
+			t.Errorf("a quarter of 4 s, then of 6 s: %g and %g\n%s", before, after, body(t, n))
+		}
+	})
 }

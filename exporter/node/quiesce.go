@@ -13,29 +13,29 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
-// Bounds of a quiesce. It ends by itself, so that a requester that dies leaves
-// no card unwatched.
+// Bounds of a quiesce. It ends by itself, so that no GPU stays unwatched when
+// the requester dies.
 const (
 	DefaultQuiesce = 5 * time.Minute
 	MaxQuiesce     = time.Hour
-	// releaseWithin is how long letting go may take before it counts as failed.
+	// releaseWithin bounds a release; a longer one fails.
 	releaseWithin = 5 * time.Second
 )
 
-// Release is a card that the source has let go of.
+// Release is a GPU that the source has released.
 type Release struct {
-	Card  string    // "GPU-…"
-	Until time.Time // when it is taken back unless it was before
+	GPU   string    // "GPU-…"
+	Until time.Time // when it is reacquired at the latest
 }
 
-// errNoSuchCard is a card that the newest reading does not have.
-var errNoSuchCard = errors.New("no such card")
+// errNoSuchGPU is a GPU that the newest reading does not have.
+var errNoSuchGPU = errors.New("no such GPU")
 
-// Quiesce lets the source let go of cards, named by UUID or index, so that they
-// can be repartitioned or reset. When it returns nil, which takes at most five
-// seconds, nothing here holds a handle of them; they are watched again after d
-// (0: DefaultQuiesce) or on Resume. Either all cards are let go of or none.
-func (n *Node) Quiesce(ctx context.Context, cards []string, d time.Duration) ([]Release, error) {
+// Quiesce releases GPUs, named by UUID or index, so that they can be
+// repartitioned or reset. It takes at most five seconds. When it returns nil,
+// the process has no handle of them; they are watched again after d (0:
+// DefaultQuiesce) or on Resume. Either all GPUs are released or none.
+func (n *Node) Quiesce(ctx context.Context, gpus []string, d time.Duration) ([]Release, error) {
 	if d == 0 {
 		d = DefaultQuiesce
 	}
@@ -44,7 +44,7 @@ func (n *Node) Quiesce(ctx context.Context, cards []string, d time.Duration) ([]
 	}
 	var released []Release
 	err := n.sampler.ask(ctx, func(ctx context.Context) error {
-		uuids, err := n.uuids(cards)
+		uuids, err := n.uuids(gpus)
 		if err != nil {
 			return err
 		}
@@ -57,20 +57,20 @@ func (n *Node) Quiesce(ctx context.Context, cards []string, d time.Duration) ([]
 		if err := n.sampler.release(next); err != nil || ctx.Err() == nil {
 			return err
 		}
-		return n.sampler.release(before) // too late: the requester was told that it failed
+		return n.sampler.release(before) // too late: the request has failed
 	})
 	if err != nil {
-		return nil, fmt.Errorf("quiescing %q: %w", cards, err)
+		return nil, fmt.Errorf("quiescing %q: %w", gpus, err)
 	}
-	n.log.Info("cards let go of", "cards", cards, "for", d.String())
+	n.log.Info("GPUs released", "gpus", gpus, "for", d.String())
 	return released, nil
 }
 
-// Resume takes cards back before their time. One that is not quiesced is no
+// Resume reacquires GPUs before their time. One that is not quiesced is no
 // error.
-func (n *Node) Resume(ctx context.Context, cards []string) error {
+func (n *Node) Resume(ctx context.Context, gpus []string) error {
 	err := n.sampler.ask(ctx, func(context.Context) error {
-		uuids, err := n.uuids(cards)
+		uuids, err := n.uuids(gpus)
 		if err != nil {
 			return err
 		}
@@ -81,13 +81,13 @@ func (n *Node) Resume(ctx context.Context, cards []string) error {
 		return n.sampler.release(next)
 	})
 	if err != nil {
-		return fmt.Errorf("resuming %q: %w", cards, err)
+		return fmt.Errorf("resuming %q: %w", gpus, err)
 	}
-	n.log.Info("cards taken back", "cards", cards)
+	n.log.Info("GPUs reacquired", "gpus", gpus)
 	return nil
 }
 
-// Quiesced returns the cards let go of, sorted.
+// Quiesced returns the released GPUs, sorted.
 func (n *Node) Quiesced(ctx context.Context) ([]Release, error) {
 	var released []Release
 	err := n.sampler.ask(ctx, func(context.Context) error {
@@ -97,40 +97,40 @@ func (n *Node) Quiesced(ctx context.Context) ([]Release, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("asking what is quiesced: %w", err)
+		return nil, fmt.Errorf("listing quiesced GPUs: %w", err)
 	}
 	return released, nil
 }
 
-// uuids resolves names of cards: of those that are read and those let go of.
+// uuids resolves names of GPUs: of those that are read and those released.
 func (n *Node) uuids(names []string) ([]string, error) {
 	if len(names) == 0 {
-		return nil, errors.New("no card is named")
+		return nil, errors.New("no GPU is named")
 	}
 	out := make([]string, 0, len(names))
 	for _, name := range names {
 		uuid, ok := n.sampler.uuid(name)
 		if !ok {
-			return nil, fmt.Errorf("%w: %q", errNoSuchCard, name)
+			return nil, fmt.Errorf("%w: %q", errNoSuchGPU, name)
 		}
 		out = append(out, uuid)
 	}
 	return out, nil
 }
 
-// uuid resolves a name. Before the first reading nobody knows the cards, and a
-// UUID is taken at its word: nothing is held of it.
+// uuid resolves a name. Before the first reading the GPUs are unknown, and any
+// UUID is accepted: no handle of it is open.
 func (s *sampler) uuid(name string) (string, bool) {
-	if uuid, ok := s.cards[name]; ok {
+	if uuid, ok := s.gpus[name]; ok {
 		return uuid, true
 	}
 	_, away := s.quiesced[name]
-	return name, away || s.cards == nil && strings.HasPrefix(name, "GPU-")
+	return name, away || s.gpus == nil && strings.HasPrefix(name, "GPU-")
 }
 
 // ask runs a job between two passes, on the one goroutine that may reach the
-// source, and waits for it at most releaseWithin. A job that nobody waits for
-// any more does not begin.
+// source, and waits for it at most releaseWithin. A job whose caller has given
+// up does not begin.
 func (s *sampler) ask(ctx context.Context, job func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, releaseWithin, fmt.Errorf("the source does not answer within %s", releaseWithin))
 	defer cancel()
@@ -152,8 +152,8 @@ func (s *sampler) ask(ctx context.Context, job func(context.Context) error) erro
 	}
 }
 
-// release lets the source hold everything but these cards. A source that holds
-// no handles, such as a recording, has nothing to let go of.
+// release makes the source release these GPUs and reacquire all others. A
+// source without handles, such as a recording, has nothing to release.
 func (s *sampler) release(next map[string]time.Time) error {
 	if source, ok := s.source.(collect.Quiescer); ok {
 		if err := source.Quiesce(slices.Sorted(maps.Keys(next))); err != nil {
@@ -165,7 +165,7 @@ func (s *sampler) release(next map[string]time.Time) error {
 	return nil
 }
 
-// expire takes cards back whose time is over. While the source refuses, every
+// expire reacquires GPUs whose time is over. While the source refuses, every
 // pass tries again.
 func (s *sampler) expire(now time.Time) {
 	next := maps.Clone(s.quiesced)
@@ -174,17 +174,17 @@ func (s *sampler) expire(now time.Time) {
 		return
 	}
 	if err := s.release(next); err != nil {
-		s.log.Warn("cards not taken back after their time", "error", err)
+		s.log.Warn("expired GPUs not reacquired", "error", err)
 		return
 	}
-	s.log.Info("cards taken back after their time", "still", len(next))
+	s.log.Info("expired GPUs reacquired", "still", len(next))
 }
 
-// know notes the names by which a card can be asked for. A card that was let go
-// of is not read and stays known.
+// know records the names of the GPUs read. A released GPU is not read and stays
+// known.
 func (s *sampler) know(r *collect.Reading) {
 	next := map[string]string{}
-	for name, uuid := range s.cards {
+	for name, uuid := range s.gpus {
 		if _, away := s.quiesced[uuid]; away {
 			next[name] = uuid
 		}
@@ -194,5 +194,5 @@ func (s *sampler) know(r *collect.Reading) {
 			next[e.UUID], next[strconv.Itoa(e.GPU)] = e.UUID, e.UUID
 		}
 	}
-	s.cards = next
+	s.gpus = next
 }

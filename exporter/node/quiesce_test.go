@@ -12,16 +12,16 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
-// handles is a source that counts the cards it holds.
+// handles is a source that counts the GPUs it holds.
 type handles struct {
 	mu      sync.Mutex
-	held    map[string]bool
+	open    map[string]bool
 	refuse  error
 	hang    chan struct{} // Quiesce waits for it
 	watched int
 }
 
-func newHandles() *handles { return &handles{held: map[string]bool{"GPU-a": true, "GPU-b": true}} }
+func newHandles() *handles { return &handles{open: map[string]bool{"GPU-a": true, "GPU-b": true}} }
 
 func (h *handles) Watch([]uint16, time.Duration) error { return nil }
 func (h *handles) Close() error                        { return nil }
@@ -32,7 +32,7 @@ func (h *handles) Read() (*collect.Reading, error) {
 	now := time.Now()
 	r := &collect.Reading{Taken: now}
 	for i, uuid := range []string{"GPU-a", "GPU-b"} {
-		if h.held[uuid] {
+		if h.open[uuid] {
 			r.Entities = append(r.Entities, collect.Entity{Kind: collect.GPU, GPU: i, UUID: uuid, Values: []collect.Value{{Field: 203, Number: 50, Time: now}}})
 		}
 	}
@@ -40,7 +40,7 @@ func (h *handles) Read() (*collect.Reading, error) {
 	return r, nil
 }
 
-func (h *handles) Quiesce(cards []string) error {
+func (h *handles) Quiesce(gpus []string) error {
 	if h.hang != nil {
 		<-h.hang
 	}
@@ -49,9 +49,9 @@ func (h *handles) Quiesce(cards []string) error {
 	if h.refuse != nil {
 		return h.refuse
 	}
-	h.held = map[string]bool{"GPU-a": true, "GPU-b": true}
-	for _, uuid := range cards {
-		h.held[uuid] = false
+	h.open = map[string]bool{"GPU-a": true, "GPU-b": true}
+	for _, uuid := range gpus {
+		h.open[uuid] = false
 	}
 	return nil
 }
@@ -59,7 +59,7 @@ func (h *handles) Quiesce(cards []string) error {
 func (h *handles) holds(uuid string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.held[uuid]
+	return h.open[uuid]
 }
 
 // inBubble runs a test of a node on a clock of its own, on which nothing takes
@@ -95,17 +95,17 @@ func TestQuiesce(t *testing.T) {
 			t.Fatalf("released %v: %v", released, err)
 		}
 		if took := time.Since(began); took > releaseWithin || h.holds("GPU-b") || !h.holds("GPU-a") {
-			t.Errorf("after %s: holds %v", took, h.held)
+			t.Errorf("after %s: open %v", took, h.open)
 		}
 		pass(time.Minute)
-		if got := body(t, n); strings.Contains(got, "GPU-b") || !strings.Contains(got, `gpu_uuid="GPU-a"`) || !strings.Contains(got, "gpuscale_exporter_quiesced_cards 1") {
-			t.Errorf("while GPU-b is let go of:\n%s", got)
+		if got := body(t, n); strings.Contains(got, "GPU-b") || !strings.Contains(got, `gpu_uuid="GPU-a"`) || !strings.Contains(got, "gpuscale_exporter_quiesced_gpus 1") {
+			t.Errorf("while GPU-b is released:\n%s", got)
 		}
 		if got, err := n.Quiesced(t.Context()); err != nil || len(got) != 1 {
 			t.Errorf("quiesced %v: %v", got, err)
 		}
 		pass(2 * time.Minute) // its time is over
-		if got := body(t, n); !h.holds("GPU-b") || !strings.Contains(got, "GPU-b") || !strings.Contains(got, "gpuscale_exporter_quiesced_cards 0") {
+		if got := body(t, n); !h.holds("GPU-b") || !strings.Contains(got, "GPU-b") || !strings.Contains(got, "gpuscale_exporter_quiesced_gpus 0") {
 			t.Errorf("after its time:\n%s", got)
 		}
 		if _, err := n.Quiesce(t.Context(), []string{"GPU-a", "GPU-b"}, 0); err != nil {
@@ -113,7 +113,7 @@ func TestQuiesce(t *testing.T) {
 		}
 		pass(DefaultQuiesce - time.Minute)
 		if err := n.Resume(t.Context(), []string{"GPU-a"}); err != nil || !h.holds("GPU-a") || h.holds("GPU-b") {
-			t.Errorf("after GPU-a's resume: %v, holds %v", err, h.held)
+			t.Errorf("after GPU-a's resume: %v, open %v", err, h.open)
 		}
 		pass(2 * time.Minute)
 		if !h.holds("GPU-b") {
@@ -125,9 +125,9 @@ func TestQuiesce(t *testing.T) {
 func TestQuiesceRefused(t *testing.T) {
 	h := newHandles()
 	inBubble(t, h, time.Second, func(t *testing.T, n *Node) {
-		for _, cards := range [][]string{nil, {"GPU-z"}, {"GPU-a", "7"}, {""}} {
-			if _, err := n.Quiesce(t.Context(), cards, 0); err == nil {
-				t.Errorf("let go of %q", cards)
+		for _, gpus := range [][]string{nil, {"GPU-z"}, {"GPU-a", "7"}, {""}} {
+			if _, err := n.Quiesce(t.Context(), gpus, 0); err == nil {
+				t.Errorf("released %q", gpus)
 			}
 		}
 		for _, d := range []time.Duration{-1, MaxQuiesce + 1} {
@@ -145,7 +145,7 @@ func TestQuiesceRefused(t *testing.T) {
 	})
 }
 
-// A request that was told to have failed does not succeed behind its back.
+// A failed request does not take effect later.
 func TestQuiesceTooLate(t *testing.T) {
 	h := newHandles()
 	inBubble(t, h, time.Second, func(t *testing.T, n *Node) {
@@ -158,7 +158,7 @@ func TestQuiesceTooLate(t *testing.T) {
 		close(h.hang)
 		pass(3 * time.Second)
 		if !h.holds("GPU-a") {
-			t.Error("the card stays let go of for an hour that nobody knows of")
+			t.Error("the GPU stays released for an hour after a failed request")
 		}
 	})
 }
@@ -176,7 +176,7 @@ func TestQuiesceBeforeTheFirstReading(t *testing.T) {
 			t.Error(err)
 		}
 		if _, err := n.Quiesce(t.Context(), []string{"0"}, 0); err == nil {
-			t.Error("nobody can know card 0 yet")
+			t.Error("GPU 0 is not known yet")
 		}
 	})
 }

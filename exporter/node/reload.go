@@ -11,7 +11,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// reload is a set of counters on its way to the page.
+// reload is a set of requested counters.
 type reload struct {
 	compat collect.CompatOptions
 	asked  *fieldSet
@@ -29,16 +29,16 @@ func (n *Node) Reload(fields []counters.Field) {
 	n.metrics.reloads.ok(time.Now())
 }
 
-// ReloadFailed notes that a counters file was not usable: the one before stays.
+// ReloadFailed records that a counters file was invalid: the one before stays.
 func (n *Node) ReloadFailed() { n.metrics.reloads.failed() }
 
-// Reloading reports whether new counters are asked for and not served yet.
+// Reloading reports whether new counters are requested and not served yet.
 func (n *Node) Reloading() bool { return n.pending.Load() != nil }
 
 // adopt goes over to pending counters once a reading serves them as well as the
-// page does, and reports whether a page can be made of it. Some fields, those of
-// profiling above all, need an interval after they were asked for anew; they
-// are waited for as long as the page is not about to go stale.
+// page does, and reports whether a page can be made of it. Some fields, those
+// of profiling above all, need an interval after a new watch; they are awaited
+// as long as the page is not about to become stale.
 func (n *Node) adopt(latest *sampled, now time.Time) bool {
 	pending := n.pending.Load()
 	if pending == nil {
@@ -78,7 +78,7 @@ func same(a, b *collect.Entity) bool {
 	return a.Kind == b.Kind && a.GPU == b.GPU && a.UUID == b.UUID && a.InstanceID == b.InstanceID && a.InstanceUUID == b.InstanceUUID
 }
 
-// reloadMetrics tell whether the counters file on disk is the one served.
+// reloadMetrics report whether the counters file on disk is the one served.
 type reloadMetrics struct {
 	total      *prometheus.CounterVec
 	successful prometheus.Gauge

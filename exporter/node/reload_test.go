@@ -32,7 +32,7 @@ func handled(t *testing.T, fields ...counters.Field) *byHand {
 	return &byHand{Node: n, t: t, now: time.Unix(1_800_000_000, 0)}
 }
 
-// pass is the source's next reading, of these fields of one card, taken under
+// pass is the source's next reading, of these fields of one GPU, taken under
 // what was asked for.
 func (h *byHand) pass(asked *fieldSet, fields ...uint16) {
 	h.now = h.now.Add(time.Second)
@@ -60,7 +60,7 @@ func (h *byHand) shows(when string, want ...string) {
 	}
 }
 
-// Of the fields asked for anew some come an interval later. Until all that stood
+// Of the fields asked for again some come an interval later. Until all that stood
 // on the page are there again the old page stays.
 func TestReloadKeepsThePage(t *testing.T) {
 	h := handled(t, util, temp)
@@ -99,8 +99,8 @@ func TestReloadDoesNotWaitForEver(t *testing.T) {
 	h.shows("two intervals later", "SM_CLOCK")
 }
 
-// A card that falls off the bus meanwhile holds nothing up.
-func TestReloadWithoutTheCard(t *testing.T) {
+// A GPU that falls off the bus meanwhile holds nothing up.
+func TestReloadWithoutTheGPU(t *testing.T) {
 	h := handled(t, temp)
 	h.pass(h.sampler.wants.Load(), 150)
 	h.Reload([]counters.Field{temp})
@@ -108,7 +108,7 @@ func TestReloadWithoutTheCard(t *testing.T) {
 	h.sampler.latest.Store(&sampled{&collect.Reading{Taken: h.now}, asked})
 	h.compile(h.now)
 	if h.Reloading() {
-		t.Error("a card that is gone is waited for")
+		t.Error("a GPU that is gone is waited for")
 	}
 }
 

@@ -21,8 +21,8 @@ type sampler struct {
 	metrics  *metrics
 	log      *slog.Logger
 
-	wants   atomic.Pointer[fieldSet] // what to ask for, changed by a reload
-	watched *fieldSet                // what the source was asked for last
+	wants   atomic.Pointer[fieldSet] // fields to read, changed by a reload
+	watched *fieldSet                // fields last watched
 
 	latest atomic.Pointer[sampled]
 	fresh  chan struct{} // receives after latest changed
@@ -31,8 +31,8 @@ type sampler struct {
 	jobs chan func() // run between passes
 
 	// Of the sampler's goroutine only:
-	cards    map[string]string    // UUID of each card, by UUID and by index
-	quiesced map[string]time.Time // cards let go of, by UUID, and until when
+	gpus     map[string]string    // UUID of each GPU, by UUID and by index
+	quiesced map[string]time.Time // released GPUs by UUID, and until when
 }
 
 func newSampler(o Options, m *metrics) *sampler {
@@ -45,10 +45,10 @@ func newSampler(o Options, m *metrics) *sampler {
 	return s
 }
 
-// fieldSet is what a source was asked for.
+// fieldSet are the fields a source watches.
 type fieldSet struct{ fields []uint16 }
 
-// sampled is a reading and what was asked for when it was taken.
+// sampled is a reading and the fields watched when it was taken.
 type sampled struct {
 	reading *collect.Reading
 	asked   *fieldSet
@@ -137,4 +137,16 @@ func (s *sampler) failure() error {
 		return *err
 	}
 	return nil
+}
+
+// retryEvery is how soon a source that failed is tried again where it is read
+// less often: one that is back is to be seen within ten seconds.
+const retryEvery = 2 * time.Second
+
+// next is when the next pass begins: at the tick, or sooner after a failure.
+func (s *sampler) next(tick <-chan time.Time) <-chan time.Time {
+	if s.failure() == nil || s.interval <= retryEvery {
+		return tick
+	}
+	return time.After(retryEvery)
 }

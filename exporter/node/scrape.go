@@ -18,10 +18,10 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
-// Handler answers scrapes: the page as of now and the self-metrics of the last
-// second, in the format negotiated. It is safe for any number of scrapes at once, reads memory
-// only, and nothing of the request but its headers. Compression has to be asked
-// for by Options: it takes several times the rest.
+// Handler answers scrapes: the page as of now and the self-metrics of the last second, in
+// the format negotiated. It is safe for any number of scrapes at once, reads memory only,
+// and nothing of the request but its headers. Compression is an option: it takes several
+// times the CPU of the rest.
 func (n *Node) Handler() http.Handler {
 	var buffers, zippers sync.Pool
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -30,7 +30,7 @@ func (n *Node) Handler() http.Handler {
 			buffer = new([]byte)
 		}
 		defer buffers.Put(buffer)
-		format, began := expfmt.NegotiateIncludingOpenMetrics(r.Header), time.Now()
+		format, began := expfmt.NegotiateAccept(r.Header, expfmt.DefaultOpenMetricsAcceptedFormats()...), time.Now()
 		out, err := n.render((*buffer)[:0], format, began)
 		if err != nil {
 			n.log.Error("rendering a scrape", "error", err)
@@ -109,7 +109,7 @@ func (n *Node) render(out []byte, format expfmt.Format, now time.Time) ([]byte, 
 }
 
 // reencode turns the page's text into another format, protobuf mostly, and adds
-// the self-metrics. It is the slow path: no scraper prefers it unless told to.
+// the self-metrics. It is the slow path: no scraper prefers it by default.
 func reencode(text []byte, self *selfPage, format expfmt.Format) ([]byte, error) {
 	var out bytes.Buffer
 	encoder := expfmt.NewEncoder(&out, format)

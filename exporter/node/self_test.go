@@ -10,7 +10,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
 
+	"github.com/gpuscale/gpuscale/exporter/collect"
+	"github.com/gpuscale/gpuscale/exporter/collect/counters"
 	"github.com/gpuscale/gpuscale/internal/await"
 )
 
@@ -38,8 +42,7 @@ func TestSelfMetricsAreGatheredOffTheScrape(t *testing.T) {
 		var gathered atomic.Int64
 		n.metrics.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "gathered_total"},
 			func() float64 { return float64(gathered.Add(1)) }))
-		time.Sleep(1500 * time.Millisecond)
-		synctest.Wait()
+		pass(1500 * time.Millisecond)
 		for range 20 {
 			for _, accept := range []string{acceptText, acceptOpenMetrics, acceptProtobuf} {
 				if got := scraped(t, n, accept); !strings.Contains(got, "gathered_total") {
@@ -52,8 +55,7 @@ func TestSelfMetricsAreGatheredOffTheScrape(t *testing.T) {
 		}
 		hang := make(chan struct{})
 		s.hang.Store(&hang)
-		time.Sleep(40 * time.Second)
-		synctest.Wait()
+		pass(40 * time.Second)
 		if got := scraped(t, n, acceptText); !strings.Contains(got, "gathered_total 41\n") {
 			t.Errorf("with a source that hangs the self-metrics stand still:\n%s", got)
 		}
@@ -92,7 +94,12 @@ func TestExpositionIsWhole(t *testing.T) {
 		// and a counter.
 		n := begin(t, Options{Source: &script{}, RuntimeMetrics: accept == acceptText})
 		await.True(t, time.Minute, "ready", ready(n))
-		body := scraped(t, n, accept)
+		resp := scrape(n, accept)
+		text, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := string(text)
 		families, current := map[string]int{}, ""
 		for line := range strings.Lines(body) {
 			words := strings.Fields(line)
@@ -117,8 +124,33 @@ func TestExpositionIsWhole(t *testing.T) {
 			t.Errorf("Accept %q: %d families only", accept, len(families))
 		}
 		want := map[string]int{acceptOpenMetrics: 1}[accept]
+		if got := resp.Header.Get("Content-Type"); !strings.HasPrefix(got, strings.Split(accept, ";")[0]) {
+			t.Errorf("Accept %q: Content-Type %q", accept, got)
+		}
 		if ends := strings.Count(body, "# EOF\n"); ends != want || want == 1 && !strings.HasSuffix(body, "\n# EOF\n") {
 			t.Errorf("Accept %q: %d ends, want %d and that last", accept, ends, want)
+		}
+	}
+}
+
+// In protobuf, too, each family is there once: of the page and of the exporter itself.
+func TestProtobuf(t *testing.T) {
+	n := begin(t, Options{Source: &script{}, Compat: collect.CompatOptions{Counters: []counters.Field{util}}})
+	await.True(t, time.Minute, "ready", ready(n))
+	resp := scrape(n, "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited")
+	decoder, names := expfmt.NewDecoder(resp.Body, expfmt.ResponseFormat(resp.Header)), map[string]int{}
+	for {
+		var family dto.MetricFamily
+		if err := decoder.Decode(&family); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		names[family.GetName()]++
+	}
+	for _, want := range []string{"gpu_busy_ratio", "DCGM_FI_DEV_GPU_UTIL", "gpuscale_exporter_reads_total"} {
+		if names[want] != 1 {
+			t.Errorf("%s is there %d times", want, names[want])
 		}
 	}
 }

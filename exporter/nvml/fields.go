@@ -20,7 +20,7 @@ const (
 
 const mebibyte = 1 << 20
 
-// nothing stands for a value that one call of several left out.
+// nothing is a value missing from an answer with several.
 var nothing = math.NaN()
 
 // call is one NVML function and the DCGM fields that it answers.
@@ -28,7 +28,7 @@ type call struct {
 	fields []uint16
 	symbol string
 	// instances says that MIG device handles answer it too; of the others they
-	// would give the card's value or refuse.
+	// would give the GPU's value or refuse.
 	instances bool
 	// read returns a value for each field, in DCGM's unit.
 	read func(nvml.Device) ([]float64, nvml.Return)
@@ -96,7 +96,7 @@ func flag(on bool) float64 {
 	return 0
 }
 
-// violation is how long clocks were held down for a reason, in nanoseconds since
+// violation is how long clocks were lowered for a reason, in nanoseconds since
 // the driver was loaded.
 func violation(field uint16, policy nvml.PerfPolicyType) call {
 	return call{fields: []uint16{field}, symbol: "nvmlDeviceGetViolationStatus", read: func(d nvml.Device) ([]float64, nvml.Return) {
@@ -153,8 +153,8 @@ func fieldValue(d nvml.Device, id uint32, divisor float64) ([]float64, nvml.Retu
 	return []float64{float64(bits) / divisor}, nvml.SUCCESS
 }
 
-// Fields returns the DCGM fields that a Source can give, sorted; which of them a
-// card has is seen when it is read.
+// Fields returns the DCGM fields that a Source can give, sorted; which of them
+// a GPU has is known when it is read.
 func Fields() []uint16 {
 	fields := []uint16{fieldDriverVersion, fieldXID}
 	for _, c := range calls {
@@ -165,21 +165,6 @@ func Fields() []uint16 {
 	}
 	slices.Sort(fields)
 	return fields
-}
-
-// plausible reports whether a field can have a value.
-func plausible(field uint16, v float64) bool {
-	switch {
-	case field == 203 || field == 204 || field == 206 || field == 207:
-		return v >= 0 && v <= 100
-	case field == 155 || field == 157:
-		return v >= 0 && v < 20000
-	case field == 140 || field == 150:
-		return v > -200 && v < 500
-	case field >= firstProfiled && field <= 1008:
-		return v >= 0 && v <= 1
-	}
-	return v >= 0 && v < math.MaxInt64
 }
 
 // minInterval is GPM's own floor.

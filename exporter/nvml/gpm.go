@@ -21,7 +21,7 @@ var gpmMetrics = []struct {
 type gpm struct {
 	lib       *library
 	usable    bool
-	supported map[string]bool // by card UUID
+	supported map[string]bool // by GPU UUID
 	before    map[place]nvml.GpmSample
 }
 
@@ -33,14 +33,14 @@ func newGPM(lib *library) *gpm {
 	return g
 }
 
-// has reports whether a card can be measured.
-func (g *gpm) has(uuid string, card nvml.Device) bool {
+// has reports whether a GPU can be measured.
+func (g *gpm) has(uuid string, dev nvml.Device) bool {
 	if !g.usable {
 		return false
 	}
 	supported, known := g.supported[uuid]
 	if !known {
-		answer, ret := card.GpmQueryDeviceSupport()
+		answer, ret := dev.GpmQueryDeviceSupport()
 		supported = ret == nvml.SUCCESS && answer.IsSupportedDevice != 0
 		g.supported[uuid] = supported
 	}
@@ -48,26 +48,26 @@ func (g *gpm) has(uuid string, card nvml.Device) bool {
 }
 
 // read samples an entity and gives the wanted metrics since the sample before:
-// nothing at the first one. instance is -1 for the whole card.
-func (g *gpm) read(at place, card nvml.Device, wanted func(uint16) bool, got func(field uint16, value float64, ret nvml.Return)) {
+// nothing at the first one. instance is -1 for the whole GPU.
+func (g *gpm) read(at place, dev nvml.Device, wanted func(uint16) bool, got func(field uint16, value float64, ret nvml.Return)) {
 	sample, ret := g.lib.GpmSampleAlloc()
 	if ret != nvml.SUCCESS {
 		return
 	}
 	if at.instance < 0 {
-		ret = card.GpmSampleGet(sample)
+		ret = dev.GpmSampleGet(sample)
 	} else {
-		ret = card.GpmMigSampleGet(at.instance, sample)
+		ret = dev.GpmMigSampleGet(at.instance, sample)
 	}
 	before, again := g.before[at]
 	switch {
 	case ret != nvml.SUCCESS:
-		sample.Free()
+		_ = sample.Free()
 		g.each(wanted, func(field uint16) { got(field, 0, ret) })
 		return
 	case again:
 		g.compare(before, sample, wanted, got)
-		before.Free()
+		_ = before.Free()
 	default:
 		g.each(wanted, func(field uint16) { got(field, 0, nvml.ERROR_NO_DATA) })
 	}
@@ -110,14 +110,14 @@ func (g *gpm) compare(before, after nvml.GpmSample, wanted func(uint16) bool, go
 func (g *gpm) forget(seen map[place]bool) {
 	for at, sample := range g.before {
 		if !seen[at] {
-			sample.Free()
+			_ = sample.Free()
 			delete(g.before, at)
 		}
 	}
 }
 
-// place is a card or an instance of it.
+// place is a GPU or an instance of it.
 type place struct {
 	uuid     string
-	instance int // GPU instance id; -1 for the whole card
+	instance int // GPU instance id; -1 for the whole GPU
 }

@@ -10,28 +10,28 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
-// migDevice is a MIG device of a card: an instance, with the first of its
+// migDevice is a MIG device of a GPU: an instance, with the first of its
 // compute instances.
 type migDevice struct {
 	handle   nvml.Device
 	instance int // GPU instance id
 }
 
-// migDevices lists a card's instances by id. Places without one are normal, and
+// migDevices lists a GPU's instances by id. Places without one are normal, and
 // an instance with several compute instances comes once.
-func (l *library) migDevices(card nvml.Device) []migDevice {
+func (l *library) migDevices(dev nvml.Device) []migDevice {
 	for _, name := range []string{"nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetGpuInstanceId"} {
 		if !l.has(name) {
 			return nil
 		}
 	}
-	most, ret := card.GetMaxMigDeviceCount()
+	most, ret := dev.GetMaxMigDeviceCount()
 	if ret != nvml.SUCCESS {
 		return nil
 	}
 	var devices []migDevice
 	for i := range most {
-		handle, ret := card.GetMigDeviceHandleByIndex(i)
+		handle, ret := dev.GetMigDeviceHandleByIndex(i)
 		if ret != nvml.SUCCESS {
 			continue
 		}
@@ -45,9 +45,9 @@ func (l *library) migDevices(card nvml.Device) []migDevice {
 	return devices
 }
 
-// instances adds the instances of the card at an index of the reading.
-func (p *pass) instances(card nvml.Device, at int) {
-	for _, d := range p.lib.migDevices(card) {
+// instances adds the instances of the GPU at an index of the reading.
+func (p *pass) instances(dev nvml.Device, at int) {
+	for _, d := range p.lib.migDevices(dev) {
 		e := p.reading.Entities[at]
 		e.Kind, e.InstanceID, e.Start, e.Values = collect.Instance, d.instance, -1, nil
 		if uuid, ret := d.handle.GetUUID(); ret == nvml.SUCCESS {
@@ -61,10 +61,10 @@ func (p *pass) instances(card nvml.Device, at int) {
 				e.ComputeSlices = int(a.GpuInstanceSliceCount)
 			}
 		}
-		if where, ok := p.placement(card, d.instance, e.InstanceUUID); ok {
+		if where, ok := p.placement(dev, d.instance, e.InstanceUUID); ok {
 			e.Start, e.Size = where.start, where.size
 		}
-		e.Values = p.values(d.handle, place{e.UUID, d.instance}, card)
+		e.Values = p.values(d.handle, place{e.UUID, d.instance}, dev)
 		p.reading.Entities = append(p.reading.Entities, e)
 	}
 }
@@ -77,7 +77,7 @@ func profileOf(name string) string {
 	if !ok {
 		return ""
 	}
-	if first, rest, cut := strings.Cut(profile, "."); cut && strings.HasSuffix(first, "c") {
+	if first, rest, repartition := strings.Cut(profile, "."); repartition && strings.HasSuffix(first, "c") {
 		return rest
 	}
 	return profile
@@ -85,13 +85,13 @@ func profileOf(name string) string {
 
 // placement asks once for each instance made: its place never changes. It needs
 // rights that not every container has.
-func (p *pass) placement(card nvml.Device, id int, uuid string) (placement, bool) {
+func (p *pass) placement(dev nvml.Device, id int, uuid string) (placement, bool) {
 	if where, known := p.places[uuid]; known && uuid != "" {
 		return where, where.size > 0
 	}
 	var where placement
 	if p.lib.has("nvmlDeviceGetGpuInstanceById") && p.lib.has("nvmlGpuInstanceGetInfo") {
-		if instance, ret := card.GetGpuInstanceById(id); ret == nvml.SUCCESS {
+		if instance, ret := dev.GetGpuInstanceById(id); ret == nvml.SUCCESS {
 			if info, ret := instance.GetInfo(); ret == nvml.SUCCESS {
 				where = placement{int(info.Placement.Start), int(info.Placement.Size)}
 			}

@@ -7,13 +7,15 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/dl"
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
 const libraryName = "libnvidia-ml.so.1"
 
-// Errors that a caller may want to tell apart.
+// Errors that callers distinguish.
 var (
-	// ErrNoLibrary: libnvidia-ml.so.1 is not there or cannot be loaded.
+	// ErrNoLibrary: libnvidia-ml.so.1 does not exist or cannot be loaded.
 	ErrNoLibrary = errors.New("libnvidia-ml.so.1 cannot be loaded")
 	// ErrHanging: a call into NVML has not come back in time.
 	ErrHanging = errors.New("NVML does not answer")
@@ -21,13 +23,13 @@ var (
 	ErrClosed = errors.New("the NVML source is closed")
 )
 
-// needed are the symbols without which nothing can be told.
+// needed are the required symbols.
 var needed = []string{
 	"nvmlInit_v2", "nvmlShutdown", "nvmlErrorString", "nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2",
 	"nvmlDeviceGetUUID", "nvmlDeviceGetName",
 }
 
-// probe tries to load the library and lets go of it.
+// probe loads the library and closes it.
 func probe(path string) error {
 	lib := dl.New(path, dl.RTLD_LAZY|dl.RTLD_LOCAL)
 	if err := lib.Open(); err != nil {
@@ -43,8 +45,8 @@ type library struct {
 	symbol map[string]bool
 }
 
-// open initialises NVML. The driver's own message says what is wrong where it
-// is not loaded or of another version.
+// open initialises NVML. The driver's own message names a missing driver or a
+// version mismatch.
 func open(path string, log *slog.Logger) (*library, error) {
 	l := &library{Interface: nvml.New(nvml.WithLibraryPath(path)), log: log, symbol: map[string]bool{}}
 	if ret := l.Init(); ret != nvml.SUCCESS {
@@ -95,21 +97,13 @@ func word(ret nvml.Return) string {
 	return fmt.Sprintf("NVML code %d", int(ret))
 }
 
-// Reasons for which a value is left out, as keys of Reading.Dropped.
-const (
-	dropBlank        = "blank"
-	dropNotSupported = "not_supported"
-	dropImpossible   = "impossible"
-	dropError        = "error"
-)
-
-// dropOf tells why a call gave no value.
+// dropOf returns why a call gave no value.
 func dropOf(ret nvml.Return) string {
 	switch ret {
 	case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_NO_PERMISSION, nvml.ERROR_FUNCTION_NOT_FOUND, nvml.ERROR_ARGUMENT_VERSION_MISMATCH, nvml.ERROR_DEPRECATED:
-		return dropNotSupported
+		return collect.DropNotSupported
 	case nvml.ERROR_NO_DATA, nvml.ERROR_NOT_READY:
-		return dropBlank
+		return collect.DropBlank
 	}
-	return dropError
+	return collect.DropError
 }

@@ -1,6 +1,7 @@
 package nvml
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -12,28 +13,25 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/nvml/fakenvml"
 )
 
-// double is the path of the compiled library. It is loaded once in the process:
+// fake is the path of the compiled library. It is loaded once in the process:
 // symbols stay bound to the first one.
-var double string
+var fake string
 
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "fakenvml-*")
+	lib, err := fakenvml.Build(context.Background(), "")
 	if err == nil {
-		double, err = fakenvml.Build(tContext(), dir)
-	}
-	if err != nil && !errors.Is(err, fakenvml.ErrNoCompiler) {
+		fake = filepath.Join(lib, fakenvml.Library)
+	} else if !errors.Is(err, fakenvml.ErrNoCompiler) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
+	os.Exit(m.Run())
 }
 
-// machine starts the double as a machine; the function changes it.
+// machine starts the fake as a machine; the function changes it.
 func machine(t *testing.T, s fakenvml.State) (options Options, set func(fakenvml.State)) {
 	t.Helper()
-	if double == "" {
+	if fake == "" {
 		t.Skip(fakenvml.ErrNoCompiler)
 	}
 	path := filepath.Join(t.TempDir(), "state")
@@ -45,7 +43,7 @@ func machine(t *testing.T, s fakenvml.State) (options Options, set func(fakenvml
 	}
 	set(s)
 	t.Setenv(fakenvml.EnvState, path)
-	return Options{LibraryPath: double}, set
+	return Options{LibraryPath: fake}, set
 }
 
 func opened(t *testing.T, o Options, fields ...uint16) *Source {
@@ -74,9 +72,9 @@ func read(t *testing.T, s *Source) *collect.Reading {
 	return r
 }
 
-// h100 is a card as the driver of one answers.
-func h100(i int) fakenvml.Card {
-	return fakenvml.Card{
+// h100 is a GPU as the driver of one answers.
+func h100(i int) fakenvml.GPU {
+	return fakenvml.GPU{
 		UUID: fmt.Sprintf("GPU-0000000%d", i), Name: "NVIDIA H100 80GB HBM3", PCIBusID: fmt.Sprintf("00000000:%02X:00.0", i+1),
 		Minor: 7 - i, MostInstances: 7, GPM: true, XIDs: []int{},
 		Values: map[string]string{
@@ -88,8 +86,8 @@ func h100(i int) fakenvml.Card {
 	}
 }
 
-// cutCard has a 3g and a 1g on it.
-func cutCard(i int) fakenvml.Card {
+// repartitionGPU has a 3g and a 1g on it.
+func repartitionGPU(i int) fakenvml.GPU {
 	c := h100(i)
 	c.MIG = true
 	c.Instances = []fakenvml.Instance{

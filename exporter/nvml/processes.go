@@ -1,11 +1,13 @@
 package nvml
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
+	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/pods"
 )
 
@@ -13,17 +15,17 @@ import (
 // keeps samples of about the last second.
 const utilWindow = 2 * time.Second
 
-// unknownMemory is the driver's word for a process whose memory it cannot tell.
+// unknownMemory is the driver's value for unknown memory of a process.
 const unknownMemory = ^uint64(0)
 
-// Processes tells what each process does on a card, for pods.Watcher. It keeps
-// the library open between calls.
+// Processes lists the processes on GPUs, for pods.Watcher. It keeps the library
+// open between calls.
 type Processes struct {
 	options Options
-	turn    chan struct{} // taken while the library is in use
+	busy    chan struct{} // full while the library is in use
 	lib     *library      // nil: not open
-	cards   map[int]string
-	asleep  map[string]bool // card UUIDs that are not touched
+	gpus    map[int]string
+	asleep  map[string]bool // UUIDs of released GPUs
 }
 
 var _ pods.Processes = (*Processes)(nil)
@@ -35,14 +37,14 @@ func NewProcesses(o Options) (*Processes, error) {
 	if err := probe(o.LibraryPath); err != nil {
 		return nil, err
 	}
-	return &Processes{options: o, turn: make(chan struct{}, 1), cards: map[int]string{}}, nil
+	return &Processes{options: o, busy: make(chan struct{}, 1), gpus: map[int]string{}}, nil
 }
 
-// Processes lists the processes of every card, or of its instances where it is
-// cut. A card that fails is left out.
-func (p *Processes) Processes() ([]pods.Card, error) {
-	p.turn <- struct{}{}
-	defer func() { <-p.turn }()
+// Processes lists the processes of every GPU, or of its instances where it is
+// partitioned. A GPU that fails is left out.
+func (p *Processes) Processes() ([]pods.GPU, error) {
+	p.busy <- struct{}{}
+	defer func() { <-p.busy }()
 	if p.lib == nil {
 		lib, err := open(p.options.LibraryPath, p.options.Log)
 		if err != nil {
@@ -55,9 +57,9 @@ func (p *Processes) Processes() ([]pods.Card, error) {
 		p.release()
 		return nil, fmt.Errorf("counting GPUs: %s", word(ret))
 	}
-	var cards []pods.Card
+	var gpus []pods.GPU
 	for index := range count {
-		if p.asleep[p.cards[index]] {
+		if p.asleep[p.gpus[index]] {
 			continue
 		}
 		device, ret := p.lib.DeviceGetHandleByIndex(index)
@@ -68,25 +70,25 @@ func (p *Processes) Processes() ([]pods.Card, error) {
 		if ret != nvml.SUCCESS {
 			continue
 		}
-		p.cards[index] = uuid
-		cards = append(cards, p.lib.usage(device, uuid, -1))
+		p.gpus[index] = uuid
+		gpus = append(gpus, p.lib.usage(device, uuid, -1))
 		for _, mig := range p.lib.migDevices(device) {
-			cards = append(cards, p.lib.usage(mig.handle, uuid, mig.instance))
+			gpus = append(gpus, p.lib.usage(mig.handle, uuid, mig.instance))
 		}
 	}
-	return cards, nil
+	return gpus, nil
 }
 
-// Quiesce lets go of the cards with these UUIDs and takes the others back.
-func (p *Processes) Quiesce(cards []string) error {
+// Quiesce releases the GPUs with these UUIDs and reacquires the others.
+func (p *Processes) Quiesce(gpus []string) error {
 	select {
-	case p.turn <- struct{}{}:
-	case <-time.After(p.options.Timeout):
-		return fmt.Errorf("%w within %s", ErrHanging, p.options.Timeout)
+	case p.busy <- struct{}{}:
+	case <-time.After(timeout):
+		return fmt.Errorf("%w within %s", ErrHanging, timeout)
 	}
-	defer func() { <-p.turn }()
+	defer func() { <-p.busy }()
 	p.asleep = map[string]bool{}
-	for _, uuid := range cards {
+	for _, uuid := range gpus {
 		p.asleep[uuid] = true
 	}
 	p.release()
@@ -100,9 +102,9 @@ func (p *Processes) release() {
 	}
 }
 
-// usage reads the processes of a card or of an instance, whose handle is d.
-func (l *library) usage(d nvml.Device, uuid string, instance int) pods.Card {
-	card := pods.Card{UUID: uuid, Instance: instance, Taken: time.Now()}
+// usage reads the processes of a GPU or of an instance, whose handle is d.
+func (l *library) usage(d nvml.Device, uuid string, instance int) pods.GPU {
+	dev := pods.GPU{UUID: uuid, Instance: instance, Taken: time.Now()}
 	byPID := map[uint32]*pods.Process{}
 	process := func(pid uint32) *pods.Process {
 		if byPID[pid] == nil {
@@ -110,17 +112,17 @@ func (l *library) usage(d nvml.Device, uuid string, instance int) pods.Card {
 		}
 		return byPID[pid]
 	}
-	card.MemoryKnown = l.memoryOf(d, process)
-	card.BusyKnown = l.busyOf(d, card.Taken, process)
+	dev.MemoryKnown = l.memoryOf(d, process)
+	dev.BusyKnown = l.busyOf(d, dev.Taken, process)
 	for _, p := range byPID {
-		card.Processes = append(card.Processes, *p)
+		dev.Processes = append(dev.Processes, *p)
 	}
-	return card
+	return dev
 }
 
 // memoryOf reads which processes have a context and how much memory. A process
 // that computes and draws, or runs under MPS, is in several lists with the same
-// memory. It reports whether the driver tells at all.
+// memory. It reports whether the driver supports it.
 func (l *library) memoryOf(d nvml.Device, process func(uint32) *pods.Process) (known bool) {
 	lists := []struct {
 		symbol string
@@ -154,14 +156,14 @@ func (l *library) memoryOf(d nvml.Device, process func(uint32) *pods.Process) (k
 }
 
 // busyOf reads how much each process computed lately. It reports whether the
-// driver tells: not for instances, nor for a card that is cut.
+// driver supports it: not for instances, nor for a partitioned GPU.
 func (l *library) busyOf(d nvml.Device, now time.Time, process func(uint32) *pods.Process) (known bool) {
 	if !l.has("nvmlDeviceGetProcessUtilization") {
 		return false
 	}
 	samples, ret := d.GetProcessUtilization(uint64(now.Add(-utilWindow).UnixMicro()))
 	if ret == nvml.ERROR_NOT_FOUND {
-		return true // nobody computed
+		return true // no process computed
 	}
 	if ret != nvml.SUCCESS {
 		return false
@@ -178,4 +180,24 @@ func (l *library) busyOf(d nvml.Device, now time.Time, process func(uint32) *pod
 		process(pid).Busy = s.percent / s.n / 100
 	}
 	return true
+}
+
+// Together returns the source so that quiescing it quiesces p too: both have
+// handles of a GPU.
+func Together(source collect.Source, p *Processes) collect.Source {
+	quiescer, ok := source.(collect.Quiescer)
+	if !ok {
+		return source
+	}
+	return together{source, quiescer, p}
+}
+
+type together struct {
+	collect.Source
+	quiescer  collect.Quiescer
+	processes *Processes
+}
+
+func (t together) Quiesce(gpus []string) error {
+	return errors.Join(t.quiescer.Quiesce(gpus), t.processes.Quiesce(gpus))
 }

@@ -9,76 +9,67 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/pods"
 )
 
-func listed(t *testing.T, p *Processes) []pods.Card {
+func listed(t *testing.T, p *Processes) []pods.GPU {
 	t.Helper()
-	cards, err := p.Processes()
+	gpus, err := p.Processes()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range cards {
-		slices.SortFunc(cards[i].Processes, func(a, b pods.Process) int { return cmp.Compare(a.PID, b.PID) })
+	for i := range gpus {
+		slices.SortFunc(gpus[i].Processes, func(a, b pods.Process) int { return cmp.Compare(a.PID, b.PID) })
 	}
-	return cards
+	return gpus
 }
 
 func TestProcesses(t *testing.T) {
-	shared, cut, old := h100(0), cutCard(1), h100(2)
+	shared, repartition, old := h100(0), repartitionGPU(1), h100(2)
 	shared.Values["compute"] = "100:1048576 200:2097152 300:-"
 	shared.Values["graphics"] = "200:2097152"
 	shared.Values["mps"] = "400:4096"
 	shared.Values["sm"] = "100:30 100:50 200:7 0:99 500:101"
-	cut.Instances[0].Values["compute"] = "700:7"
+	repartition.Instances[0].Values["compute"] = "700:7"
 	delete(old.Values, "sm")
 	old.Values["compute"] = "!3"
-	o, _ := machine(t, fakenvml.State{Cards: []fakenvml.Card{shared, cut, old}})
+	o, _ := machine(t, fakenvml.State{GPUs: []fakenvml.GPU{shared, repartition, old, h100(3)}})
 	p, err := NewProcesses(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.release)
-	cards := listed(t, p)
-	if len(cards) != 5 {
-		t.Fatalf("%d cards and instances: %+v", len(cards), cards)
+	gpus := listed(t, p)
+	if len(gpus) != 6 {
+		t.Fatalf("%d GPUs and instances: %+v", len(gpus), gpus)
 	}
-	if c := cards[0]; !c.BusyKnown || !c.MemoryKnown || c.UUID != "GPU-00000000" || c.Instance != -1 || c.Taken.IsZero() ||
+	if c := gpus[0]; !c.BusyKnown || !c.MemoryKnown || c.UUID != "GPU-00000000" || c.Instance != -1 || c.Taken.IsZero() ||
 		!slices.Equal(c.Processes, []pods.Process{{PID: 100, Busy: 0.4, Memory: 1 << 20}, {PID: 200, Busy: 0.07, Memory: 2 << 20}, {PID: 300, Memory: -1}, {PID: 400, Memory: 4096}}) {
-		t.Errorf("shared card %+v", c)
+		t.Errorf("shared GPU %+v", c)
 	}
-	if c := cards[1]; c.BusyKnown || c.Instance != -1 {
-		t.Errorf("a cut card measures no process: %+v", c)
+	if c := gpus[1]; c.BusyKnown || c.Instance != -1 {
+		t.Errorf("a partitioned GPU measures no process: %+v", c)
 	}
-	if c := cards[3]; c.BusyKnown || !c.MemoryKnown || c.Instance != 9 || !slices.Equal(c.Processes, []pods.Process{{PID: 700, Memory: 7}}) {
+	if c := gpus[3]; c.BusyKnown || !c.MemoryKnown || c.Instance != 9 || !slices.Equal(c.Processes, []pods.Process{{PID: 700, Memory: 7}}) {
 		t.Errorf("instance %+v", c)
 	}
-	if c := cards[4]; c.BusyKnown || c.MemoryKnown {
-		t.Errorf("a driver that tells nothing: %+v", c)
+	if c := gpus[4]; c.BusyKnown || c.MemoryKnown {
+		t.Errorf("a driver that reports nothing: %+v", c)
+	}
+	if c := gpus[5]; !c.BusyKnown || !c.MemoryKnown || len(c.Processes) != 0 {
+		t.Errorf("no process: %+v", c)
 	}
 
 	if err := p.Quiesce([]string{"GPU-00000000", "GPU-00000001"}); err != nil {
 		t.Fatal(err)
 	}
 	if p.lib != nil {
-		t.Error("handles are held")
+		t.Error("handles are allocated")
 	}
-	if cards = listed(t, p); len(cards) != 1 || cards[0].UUID != "GPU-00000002" {
-		t.Errorf("quiesced: %+v", cards)
-	}
-}
-
-func TestNobodyComputes(t *testing.T) {
-	o, _ := machine(t, fakenvml.State{Cards: []fakenvml.Card{h100(0)}})
-	p, err := NewProcesses(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.release)
-	if c := listed(t, p)[0]; !c.BusyKnown || !c.MemoryKnown || len(c.Processes) != 0 {
-		t.Errorf("%+v", c)
+	if gpus = listed(t, p); len(gpus) != 2 || gpus[0].UUID != "GPU-00000002" {
+		t.Errorf("quiesced: %+v", gpus)
 	}
 }
 
 func TestTogether(t *testing.T) {
-	o, _ := machine(t, fakenvml.State{Cards: []fakenvml.Card{h100(0)}})
+	o, _ := machine(t, fakenvml.State{GPUs: []fakenvml.GPU{h100(0)}})
 	p, err := NewProcesses(o)
 	if err != nil {
 		t.Fatal(err)

@@ -27,19 +27,19 @@ type reader struct {
 	gpm    *gpm
 	events *events
 	places map[string]placement   // by instance UUID
-	owners map[nvml.Device]string // card UUIDs by handle
+	owners map[nvml.Device]string // GPU UUIDs by handle
 
 	// What outlives the library:
-	cards  map[int]collect.Entity // by index: who a card is, also after it was lost
-	logs   map[string]*cardLog    // by card UUID
-	asleep map[string]bool        // card UUIDs that are not touched
+	gpus   map[int]collect.Entity // identities by index, also of lost GPUs
+	logs   map[string]*gpuLog     // by GPU UUID
+	asleep map[string]bool        // UUIDs of released GPUs
 }
 
-// placement is where an instance lies on its card, in memory slices.
+// placement is an instance's place on its GPU, in memory slices.
 type placement struct{ start, size int }
 
 func newReader(o Options) *reader {
-	return &reader{path: o.LibraryPath, log: o.Log, window: o.EventWindow, cards: map[int]collect.Entity{}, logs: map[string]*cardLog{}}
+	return &reader{path: o.LibraryPath, log: o.Log, window: o.EventWindow, gpus: map[int]collect.Entity{}, logs: map[string]*gpuLog{}}
 }
 
 func (r *reader) wants(field uint16) bool {
@@ -66,7 +66,7 @@ func (r *reader) connect() error {
 	return nil
 }
 
-// close lets go of every handle.
+// close closes every handle.
 func (r *reader) close() {
 	if r.lib == nil {
 		return
@@ -102,8 +102,8 @@ func (r *reader) tryRead() (*collect.Reading, error) {
 		}
 	})
 	for index := range count {
-		if known, ok := r.cards[index]; !ok || !r.asleep[known.UUID] {
-			pass.card(index)
+		if known, ok := r.gpus[index]; !ok || !r.asleep[known.UUID] {
+			pass.dev(index)
 		}
 	}
 	if count > 0 && len(pass.reading.Entities) == 0 && len(r.asleep) == 0 {
@@ -113,7 +113,7 @@ func (r *reader) tryRead() (*collect.Reading, error) {
 	return pass.reading, nil
 }
 
-// owner gives the UUID of an event's card, also of one that is lost.
+// owner gives the UUID of an event's GPU, also of one that is lost.
 func (r *reader) owner(d nvml.Device) string {
 	if uuid, ret := d.GetUUID(); ret == nvml.SUCCESS {
 		return uuid
@@ -128,70 +128,70 @@ type pass struct {
 	seen    map[place]bool
 }
 
-// card adds a card and its instances. A card that is lost stays, with what was
-// known of it and no values.
-func (p *pass) card(index int) {
+// GPU adds a GPU and its instances. A lost GPU stays, with its identity and no
+// values.
+func (p *pass) dev(index int) {
 	device, ret := p.lib.DeviceGetHandleByIndex(index)
 	if ret == nvml.SUCCESS {
 		ret = p.identify(index, device)
 	}
-	card, known := p.cards[index]
+	dev, known := p.gpus[index]
 	if !known {
-		p.reading.Dropped[dropError]++
-		p.log.Debug("GPU not identified", "index", index, "error", word(ret))
+		p.reading.Dropped[collect.DropError]++
+		p.log.Debug("nvml: GPU not identified", "index", index, "error", word(ret))
 		return
 	}
-	if p.asleep[card.UUID] {
-		return // let go of before it was known
+	if p.asleep[dev.UUID] {
+		return // released before it was known
 	}
-	log := p.logOf(card.UUID)
-	card.Lost = ret == nvml.ERROR_GPU_IS_LOST
+	log := p.logOf(dev.UUID)
+	dev.Lost = ret == nvml.ERROR_GPU_IS_LOST
 	if ret != nvml.SUCCESS {
-		p.reading.Dropped[dropError] += len(p.wanted)
-		card.Values = p.xid(log, false, nil)
+		p.reading.Dropped[collect.DropError] += len(p.wanted)
+		dev.Values = p.xid(log, false, nil)
 	} else {
-		card.MIG = p.migMode(device)
-		card.Values = p.values(device, place{card.UUID, -1}, device)
-		card.Values = p.xid(log, p.events.hear(card.UUID, device), card.Values)
+		dev.MIG = p.migMode(device)
+		dev.Values = p.values(device, place{dev.UUID, -1}, device)
+		dev.Values = p.xid(log, p.events.subscribe(dev.UUID, device), dev.Values)
 	}
-	log.seen(&card, p.reading.Taken)
-	card.Events = log.Snapshot(p.reading.Taken)
+	log.seen(&dev, p.reading.Taken)
+	dev.Events = log.Snapshot(p.reading.Taken)
 	at := len(p.reading.Entities)
-	p.reading.Entities = append(p.reading.Entities, card)
-	if ret == nvml.SUCCESS && card.MIG {
+	p.reading.Entities = append(p.reading.Entities, dev)
+	if ret == nvml.SUCCESS && dev.MIG {
 		p.instances(device, at)
 	}
 }
 
-// identify learns who the card at an index is; another card there than before
-// replaces what was known.
+// identify reads the identity of the GPU at an index; another GPU there than
+// before replaces it.
 func (p *pass) identify(index int, d nvml.Device) nvml.Return {
 	uuid, ret := d.GetUUID()
 	if ret != nvml.SUCCESS {
 		return ret
 	}
 	p.owners[d] = uuid
-	if old, known := p.cards[index]; known && old.UUID == uuid {
+	if old, known := p.gpus[index]; known && old.UUID == uuid {
 		return nvml.SUCCESS
 	}
-	card := collect.Entity{Kind: collect.GPU, GPU: index, UUID: uuid, Minor: index, DriverVersion: p.driver}
-	card.Model, _ = d.GetName()
+	dev := collect.Entity{Kind: collect.GPU, GPU: index, UUID: uuid, Minor: index, DriverVersion: p.driver}
+	dev.Model, _ = d.GetName()
 	if p.lib.has("nvmlDeviceGetMinorNumber") {
 		if minor, ret := d.GetMinorNumber(); ret == nvml.SUCCESS {
-			card.Minor = minor
+			dev.Minor = minor
 		}
 	}
 	if p.lib.has("nvmlDeviceGetPciInfo_v3") {
 		if pci, ret := d.GetPciInfo(); ret == nvml.SUCCESS {
-			card.PCIBusID = text(pci.BusId[:])
+			dev.PCIBusID = text(pci.BusId[:])
 		}
 	}
 	if p.lib.has("nvmlDeviceGetMaxMigDeviceCount") {
 		if most, ret := d.GetMaxMigDeviceCount(); ret == nvml.SUCCESS {
-			card.CardMaxCompute = most // as many as the smallest profile has room for
+			dev.GPUMaxCompute = most // as many as the smallest profile fits
 		}
 	}
-	p.cards[index] = card
+	p.gpus[index] = dev
 	return nvml.SUCCESS
 }
 
@@ -214,8 +214,8 @@ func (p *pass) migMode(d nvml.Device) bool {
 	return ret == nvml.SUCCESS && current == nvml.DEVICE_MIG_ENABLE
 }
 
-// values reads what is wanted of a card or of an instance, whose handle is d.
-func (p *pass) values(d nvml.Device, at place, card nvml.Device) []collect.Value {
+// values reads the wanted fields of a GPU or of an instance, whose handle is d.
+func (p *pass) values(d nvml.Device, at place, dev nvml.Device) []collect.Value {
 	var values []collect.Value
 	now := time.Now()
 	add := func(field uint16, v float64, ret nvml.Return) {
@@ -223,9 +223,9 @@ func (p *pass) values(d nvml.Device, at place, card nvml.Device) []collect.Value
 		case ret != nvml.SUCCESS:
 			p.reading.Dropped[dropOf(ret)]++
 		case math.IsNaN(v):
-			p.reading.Dropped[dropBlank]++
-		case !plausible(field, v):
-			p.reading.Dropped[dropImpossible]++
+			p.reading.Dropped[collect.DropBlank]++
+		case !collect.Plausible(field, &v):
+			p.reading.Dropped[collect.DropImpossible]++
 		default:
 			values = append(values, collect.Value{Field: field, Number: v, Time: now})
 		}
@@ -235,9 +235,9 @@ func (p *pass) values(d nvml.Device, at place, card nvml.Device) []collect.Value
 			p.call(c, d, add)
 		}
 	}
-	if p.wantsProfiling() && p.gpm.has(at.uuid, card) {
+	if p.wantsProfiling() && p.gpm.has(at.uuid, dev) {
 		p.seen[at] = true
-		p.gpm.read(at, card, p.wants, add)
+		p.gpm.read(at, dev, p.wants, add)
 	}
 	slices.SortFunc(values, func(a, b collect.Value) int { return cmp.Compare(a.Field, b.Field) })
 	return values
@@ -269,35 +269,36 @@ func (p *pass) call(c *call, d nvml.Device, add func(uint16, float64, nvml.Retur
 	}
 }
 
-// xid adds a card's last XID: 0 where its events are heard and there was none.
-func (p *pass) xid(log *cardLog, heard bool, values []collect.Value) []collect.Value {
+// xid adds a GPU's last XID: 0 where its events are subscribed to and there was
+// none.
+func (p *pass) xid(log *gpuLog, subscribed bool, values []collect.Value) []collect.Value {
 	if !p.wants(fieldXID) {
 		return values
 	}
 	v := collect.Value{Field: fieldXID, Time: p.reading.Taken}
 	if log.last.Code != 0 {
 		v.Number, v.Time = float64(log.last.Code), log.last.Time
-	} else if !heard {
-		p.reading.Dropped[dropNotSupported]++
+	} else if !subscribed {
+		p.reading.Dropped[collect.DropNotSupported]++
 		return values
 	}
 	at, _ := slices.BinarySearchFunc(values, fieldXID, func(v collect.Value, f int) int { return int(v.Field) - f })
 	return slices.Insert(values, at, v)
 }
 
-// logOf is where a card's events are gathered.
-func (r *reader) logOf(uuid string) *cardLog {
+// logOf returns the log of a GPU's events.
+func (r *reader) logOf(uuid string) *gpuLog {
 	if r.logs[uuid] == nil {
-		r.logs[uuid] = &cardLog{EventLog: collect.NewEventLog(r.window)}
+		r.logs[uuid] = &gpuLog{EventLog: collect.NewEventLog(r.window)}
 	}
 	return r.logs[uuid]
 }
 
-// quiesce lets go of the cards named and takes the others back. NVML gives up
-// its handles only all at once; the next read opens what it reads.
-func (r *reader) quiesce(cards []string) {
+// quiesce releases the named GPUs and reacquires the others. NVML closes its
+// handles only all at once; the next read opens those that it needs.
+func (r *reader) quiesce(gpus []string) {
 	r.asleep = map[string]bool{}
-	for _, uuid := range cards {
+	for _, uuid := range gpus {
 		r.asleep[uuid] = true
 	}
 	r.close()

@@ -15,19 +15,18 @@ type Options struct {
 	// LibraryPath is the file of libnvidia-ml.so.1; empty searches as the dynamic
 	// loader does.
 	LibraryPath string
-	// Timeout bounds how long a call waits for NVML; 0 means 10 s. A call that
-	// hangs longer goes on in the background, and Read answers ErrHanging until
-	// it is back.
-	Timeout time.Duration
 	// EventWindow is for how long single events are kept; 0 means 5 minutes.
 	EventWindow time.Duration
 	// Log gets changes of state; nil discards them.
 	Log *slog.Logger
 }
 
+// timeout bounds how long a call waits for NVML. A longer call continues in the background,
+// and Read returns ErrHanging until it returns.
+const timeout = 10 * time.Second
+
 func (o Options) withDefaults() Options {
 	o.LibraryPath = cmp.Or(o.LibraryPath, libraryName)
-	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
 	o.EventWindow = cmp.Or(o.EventWindow, 5*time.Minute)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -36,8 +35,8 @@ func (o Options) withDefaults() Options {
 }
 
 // Source reads NVML. Everything that reaches the library runs in one goroutine;
-// a caller waits for it a bounded time, so that a call that hangs holds up only
-// that goroutine.
+// a caller waits for it a bounded time, so that a hanging call blocks only that
+// goroutine.
 type Source struct {
 	options Options
 	reader  *reader // of the worker
@@ -50,15 +49,14 @@ var (
 )
 
 // New looks for the library and gives a Source; it fails with ErrNoLibrary
-// where there is none. It does not open it yet: Read does, and does so again
-// after a failure.
+// where there is none. Read opens it, again after each failure.
 func New(o Options) (*Source, error) {
 	o = o.withDefaults()
 	if err := probe(o.LibraryPath); err != nil {
 		return nil, err
 	}
 	s := &Source{options: o, reader: newReader(o)}
-	s.worker = collect.NewWorker(o.Timeout, ErrHanging, ErrClosed, func() error { s.reader.close(); return nil })
+	s.worker = collect.NewWorker(timeout, ErrHanging, ErrClosed, func() error { s.reader.close(); return nil })
 	return s, nil
 }
 
@@ -79,12 +77,12 @@ func (s *Source) Watch(fields []uint16, every time.Duration) error {
 	}
 	slices.Sort(wanted)
 	if len(unknown) > 0 {
-		s.options.Log.Warn("NVML has some DCGM fields not; their series will be missing", "fields", unknown)
+		s.options.Log.Warn("nvml: fields not supported", "fields", unknown)
 	}
 	return s.worker.Do(func() { s.reader.wanted = slices.Compact(wanted) })
 }
 
-// Read takes the values of each wanted field of each card and instance.
+// Read takes the values of each wanted field of each GPU and instance.
 func (s *Source) Read() (*collect.Reading, error) {
 	var (
 		reading *collect.Reading
@@ -96,11 +94,10 @@ func (s *Source) Read() (*collect.Reading, error) {
 	return reading, err
 }
 
-// Quiesce lets go of the cards with these UUIDs and takes the others back.
-func (s *Source) Quiesce(cards []string) error {
-	return s.worker.Do(func() { s.reader.quiesce(cards) })
+// Quiesce releases the GPUs with these UUIDs and reacquires the others.
+func (s *Source) Quiesce(gpus []string) error {
+	return s.worker.Do(func() { s.reader.quiesce(gpus) })
 }
 
-// Close lets go of NVML. A call that hangs is waited for no longer than the
-// timeout.
-func (s *Source) Close() error { return s.worker.Close(s.options.Timeout) }
+// Close closes NVML. It waits for a hanging call no longer than the timeout.
+func (s *Source) Close() error { return s.worker.Close(timeout) }

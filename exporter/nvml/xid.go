@@ -11,12 +11,12 @@ import (
 // maxEvents bounds how many events one Read takes; the driver queues the rest.
 const maxEvents = 256
 
-// events hears of XIDs through NVML's event set.
+// events receives XIDs through NVML's event set.
 type events struct {
 	lib        *library
 	set        nvml.EventSet
 	usable     bool
-	registered map[string]bool // by card UUID: whether events of it are heard
+	registered map[string]bool // by GPU UUID: whether its events are subscribed to
 }
 
 func newEvents(lib *library) *events {
@@ -33,25 +33,25 @@ func newEvents(lib *library) *events {
 
 func (e *events) close() {
 	if e.usable {
-		e.set.Free()
+		_ = e.set.Free()
 	}
 }
 
-// hear registers a card once and reports whether its XIDs are heard.
-func (e *events) hear(uuid string, card nvml.Device) bool {
+// subscribe registers a GPU once and reports whether its XIDs are received.
+func (e *events) subscribe(uuid string, dev nvml.Device) bool {
 	if !e.usable {
 		return false
 	}
-	heard, known := e.registered[uuid]
+	subscribed, known := e.registered[uuid]
 	if !known {
-		heard = card.RegisterEvents(nvml.EventTypeXidCriticalError, e.set) == nvml.SUCCESS
-		e.registered[uuid] = heard
+		subscribed = dev.RegisterEvents(nvml.EventTypeXidCriticalError, e.set) == nvml.SUCCESS
+		e.registered[uuid] = subscribed
 	}
-	return heard
+	return subscribed
 }
 
 // take hands over the events since the last call.
-func (e *events) take(got func(card nvml.Device, code int64)) {
+func (e *events) take(got func(dev nvml.Device, code int64)) {
 	for range maxEvents {
 		if !e.usable {
 			return
@@ -66,26 +66,26 @@ func (e *events) take(got func(card nvml.Device, code int64)) {
 	}
 }
 
-// cardLog gathers what happened on one card.
-type cardLog struct {
+// gpuLog gathers the events of one GPU.
+type gpuLog struct {
 	*collect.EventLog
 	last collect.Event // the last XID
 	lost bool          // as of the last read
 }
 
-func (l *cardLog) xid(code int64, at time.Time) {
+func (l *gpuLog) xid(code int64, at time.Time) {
 	l.last = collect.Event{Time: at, Code: code}
 	l.AddXID(l.last)
 }
 
-// seen notes a read of the card: that it has come back, and its throttle
+// seen records a read of the GPU: its return after a loss, and its throttle
 // reasons.
-func (l *cardLog) seen(card *collect.Entity, now time.Time) {
-	if l.lost && !card.Lost {
+func (l *gpuLog) seen(dev *collect.Entity, now time.Time) {
+	if l.lost && !dev.Lost {
 		l.Returned(now)
 	}
-	l.lost = card.Lost
-	if v, ok := card.Value(fieldClocks); ok {
+	l.lost = dev.Lost
+	if v, ok := dev.Value(fieldClocks); ok {
 		l.AddClocks(collect.Event{Time: v.Time, Code: int64(v.Number)})
 	}
 }

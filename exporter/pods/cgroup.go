@@ -14,8 +14,8 @@ import (
 const hostPIDNamespace = "pid:[4026531836]"
 
 // seesHost reports, with the reason where not, whether the processes of the
-// node are in this proc: without hostPID a container sees its own only, and the
-// driver's process numbers mean nothing there.
+// node are in this proc: without hostPID a container sees its own only, where
+// the driver's process numbers are invalid.
 func seesHost(proc string) error {
 	namespace, err := os.Readlink(filepath.Join(proc, "self", "ns", "pid"))
 	if err == nil && namespace == hostPIDNamespace {
@@ -29,7 +29,7 @@ func seesHost(proc string) error {
 	return fmt.Errorf("%s shows this container's processes only: the pod needs hostPID: true", proc)
 }
 
-// cgroup is what a process' cgroup path says of where it runs.
+// cgroup is the pod and container of a process, from its cgroup path.
 type cgroup struct{ podUID, container string }
 
 var (
@@ -65,8 +65,8 @@ func plainUID(text string) string { return strings.ToLower(strings.ReplaceAll(te
 // maxCgroup bounds what is read of a /proc file.
 const maxCgroup = 64 << 10
 
-// readCgroup tells where a process runs; ok is false where it is gone or in no
-// pod.
+// readCgroup returns the pod and container of a process; ok is false where it
+// is gone or in no pod.
 func readCgroup(proc string, pid int) (cgroup, bool) {
 	file, err := os.Open(filepath.Join(proc, strconv.Itoa(pid), "cgroup"))
 	if err != nil {

@@ -11,18 +11,20 @@ import (
 )
 
 const (
-	// clusterEvery is how often the API server is asked without a reason.
+	// clusterEvery is the interval of requests to the API server without a
+	// change.
 	clusterEvery = time.Minute
-	// clusterRetry is when it is asked once more after a failure or a change.
+	// clusterRetry is the delay of one more request after a failure or a
+	// change.
 	clusterRetry = 10 * time.Second
-	// clusterPause is the least time between two questions.
+	// clusterPause is the least time between two requests.
 	clusterPause = 2 * time.Second
 )
 
 // podName names a pod of this node.
 type podName struct{ namespace, name string }
 
-// world is what the API server last said; immutable.
+// world is the API server's last answer; immutable.
 type world struct {
 	pods    map[podName]*Pod
 	byUID   map[string]*Pod // by the UID in cgroup paths
@@ -30,9 +32,9 @@ type world struct {
 	devices map[draName]Device // of the node's ResourceSlices
 }
 
-// cluster keeps what the API server says of this node's pods and ResourceSlices.
-// It is asked when the kubelet's answer has changed, and every minute; while it
-// fails, what it last said stays.
+// cluster keeps the API server's last answer about this node's pods and
+// ResourceSlices. It is requested when the kubelet's answer has changed, and
+// every minute; the last one stays while requests fail.
 type cluster struct {
 	api              *API
 	node             string
@@ -54,10 +56,10 @@ func newCluster(o Options) *cluster {
 	return c
 }
 
-// asked reports whether there is anything to ask the API server.
+// asked reports whether anything is needed of the API server.
 func (c *cluster) asked() bool { return c.api != nil && (c.podsToo || c.dra) }
 
-// poke asks for a refresh soon.
+// poke requests a refresh soon.
 func (c *cluster) poke() {
 	select {
 	case c.wake <- struct{}{}:
@@ -89,11 +91,11 @@ func (c *cluster) run(ctx context.Context, changed func()) {
 		if c.refresh(ctx) {
 			changed()
 		}
-		// From now on: a tick that nobody waited for would come at once.
+		// From now on: an unread tick would come at once.
 		retry.Reset(clusterRetry)
 		pause.Reset(clusterPause)
-		// A scheduler or a DRA driver may write down after the kubelet's answer
-		// what became of it.
+		// A scheduler or a DRA driver may write its result after the kubelet's
+		// answer.
 		again = woken || c.failed != nil
 		select {
 		case <-ctx.Done():
@@ -103,7 +105,7 @@ func (c *cluster) run(ctx context.Context, changed func()) {
 	}
 }
 
-// refresh asks once. A failure is logged when it begins and when it ends.
+// refresh requests once. A failure is logged when it begins and when it ends.
 func (c *cluster) refresh(ctx context.Context) bool {
 	next := *c.now.Load()
 	var errs []error
@@ -128,9 +130,9 @@ func (c *cluster) refresh(ctx context.Context) bool {
 	err := errors.Join(errs...)
 	switch {
 	case err != nil && c.failed == nil:
-		c.log.Warn("the API server does not tell about this node; what it last said is kept", "error", err)
+		c.log.Warn("the API server does not answer about this node; its last answer is kept", "error", err)
 	case err == nil && c.failed != nil:
-		c.log.Info("the API server tells about this node again")
+		c.log.Info("the API server answers about this node again")
 	}
 	c.failed = err
 	return true
@@ -152,7 +154,7 @@ func (c *cluster) learnPods(w *world, pods []Pod) {
 		if err != nil && bad == nil {
 			bad = err
 			if c.badNotes == nil || c.badNotes.Error() != err.Error() {
-				c.log.Warn("a pod's annotation does not say which GPU it has", "namespace", p.Namespace, "pod", p.Name, "error", err)
+				c.log.Warn("a pod's annotation names no GPU", "namespace", p.Namespace, "pod", p.Name, "error", err)
 			}
 		}
 		if len(claims) > 0 {
@@ -162,29 +164,30 @@ func (c *cluster) learnPods(w *world, pods []Pod) {
 	c.badNotes = bad
 }
 
-// amend replaces what the kubelet says of containers whose annotations say it.
+// amend replaces the kubelet's claims of containers whose annotations state
+// them.
 func (w *world) amend(claims []Claim) []Claim {
 	if len(w.claims) == 0 {
 		return claims
 	}
-	replaced := map[collect.Holder]bool{}
+	replaced := map[collect.Allocation]bool{}
 	out := make([]Claim, 0, len(claims))
 	for _, stated := range w.claims {
 		for _, c := range stated {
-			replaced[c.Holder] = true
+			replaced[c.Allocation] = true
 			out = append(out, c)
 		}
 	}
 	for _, c := range claims {
-		if !replaced[c.Holder] {
+		if !replaced[c.Allocation] {
 			out = append(out, c)
 		}
 	}
 	return out
 }
 
-// over reports whether a holder's pod has ended.
-func (w *world) over(h collect.Holder) bool {
+// over reports whether an allocation's pod has ended.
+func (w *world) over(h collect.Allocation) bool {
 	p, ok := w.pods[podName{h.Namespace, h.Pod}]
 	return ok && p.Over
 }

@@ -11,15 +11,15 @@ import (
 // Device is what an id names. One of UUID, InstanceUUID, Minor ≥ 0 and Index ≥ 0
 // identifies it.
 type Device struct {
-	UUID         string // of the card, "GPU-…"
+	UUID         string // of the GPU, "GPU-…"
 	InstanceUUID string // "MIG-…", as drivers from R470 on name instances
 	Minor        int    // N of nvidiaN; -1 where the id has none
-	Index        int    // the driver's number of the card; -1 where the id has none
-	Instance     int    // GPU instance id on the card; -1 for the whole card
+	Index        int    // the driver's number of the GPU; -1 where the id has none
+	Instance     int    // GPU instance id on the GPU; -1 for the whole GPU
 	// Replica is the share's name behind "::" or "/vgpu"; empty for the whole.
 	Replica string
 
-	// Of a MIG device that a DRA claim takes: its card, its profile, and its
+	// Of a MIG device that a DRA claim takes: its GPU, its profile, and its
 	// place where it has no UUID yet. Start is -1 where that is not known.
 	Parent, Profile string
 	Start, Size     int // memory slices
@@ -28,12 +28,12 @@ type Device struct {
 // ParseDevice understands the ids that NVIDIA's and GKE's device plugins hand
 // out, and plain numbers:
 //
-//	GPU-<uuid>                a card
+//	GPU-<uuid>                a GPU
 //	MIG-<uuid>                an instance
 //	MIG-GPU-<uuid>/<gi>/<ci>  an instance, before R470
-//	nvidia<N>                 a card by minor number
+//	nvidia<N>                 a GPU by minor number
 //	nvidia<N>/gi<M>           an instance (GKE)
-//	<N>                       a card by index
+//	<N>                       a GPU by index
 //
 // each also with "::<n>" (time slicing, MPS) or "/vgpu<K>" (GKE) behind it.
 func ParseDevice(id string) (Device, error) {
@@ -115,7 +115,7 @@ func (d Device) find(entities []collect.Entity) int {
 			continue
 		}
 		if found >= 0 {
-			return -1 // it could be either: nobody is told
+			return -1 // ambiguous: not attributed
 		}
 		found = i
 	}
@@ -128,7 +128,7 @@ func (d Device) names(e *collect.Entity) bool {
 	case d.InstanceUUID != "":
 		return e.Kind == collect.Instance && e.InstanceUUID == d.InstanceUUID
 	case d.Profile != "":
-		return d.lies(e)
+		return d.matchesPlacement(e)
 	case d.Instance >= 0:
 		if e.Kind != collect.Instance || e.InstanceID != d.Instance {
 			return false
@@ -145,9 +145,10 @@ func (d Device) names(e *collect.Entity) bool {
 	return e.GPU == d.Index
 }
 
-// lies reports whether the instance e can be the MIG device d, which has no
-// UUID: the same card, profile and place, as far as both know it.
-func (d Device) lies(e *collect.Entity) bool {
+// matchesPlacement reports whether the instance e can be the MIG device d,
+// which has no UUID: the same GPU, profile and placement, as far as both are
+// known.
+func (d Device) matchesPlacement(e *collect.Entity) bool {
 	if e.Kind != collect.Instance || e.UUID != d.UUID || e.Profile != d.Profile {
 		return false
 	}

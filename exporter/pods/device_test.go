@@ -75,20 +75,20 @@ func TestResolve(t *testing.T) {
 		{Kind: collect.GPU, GPU: 1, UUID: "GPU-b", Minor: 0},
 		{Kind: collect.GPU, GPU: 2, UUID: "GPU-c", Minor: 2},
 	}
-	p, q := collect.Holder{Namespace: "n", Pod: "p", Container: "c"}, collect.Holder{Namespace: "n", Pod: "q", Container: "c"}
+	p, q := collect.Allocation{Namespace: "n", Pod: "p", Container: "c"}, collect.Allocation{Namespace: "n", Pod: "q", Container: "c"}
 	claims := []Claim{
-		{DeviceID: "GPU-b::1", Holder: q}, {DeviceID: "GPU-b::10", Holder: p}, {DeviceID: "GPU-b::2", Holder: p},
-		{DeviceID: "MIG-7", Holder: p}, {DeviceID: "nvidia1/gi8", Holder: q}, {DeviceID: "2", Holder: p},
-		{DeviceID: "MIG-gone", Holder: p}, {DeviceID: "MIG-GPU-a/9/0", Holder: p}, {DeviceID: "rdma0", Holder: p},
+		{DeviceID: "GPU-b::1", Allocation: q}, {DeviceID: "GPU-b::10", Allocation: p}, {DeviceID: "GPU-b::2", Allocation: p},
+		{DeviceID: "MIG-7", Allocation: p}, {DeviceID: "nvidia1/gi8", Allocation: q}, {DeviceID: "2", Allocation: p},
+		{DeviceID: "MIG-gone", Allocation: p}, {DeviceID: "MIG-GPU-a/9/0", Allocation: p}, {DeviceID: "rdma0", Allocation: p},
 	}
 	a, unresolved := Resolve(entities, claims)
-	if want := [][]collect.Holder{nil, {p}, {q}, {p, q}, {p}}; !reflect.DeepEqual(a.Holders, want) {
-		t.Errorf("holders = %v, want %v", a.Holders, want)
+	if want := [][]collect.Allocation{nil, {p}, {q}, {p, q}, {p}}; !reflect.DeepEqual(a.Allocations, want) {
+		t.Errorf("allocations = %v, want %v", a.Allocations, want)
 	}
 	if want := []string{"MIG-gone", "MIG-GPU-a/9/0", "rdma0"}; !reflect.DeepEqual(unresolved, want) {
 		t.Errorf("unresolved = %q, want %q", unresolved, want)
 	}
-	if want := []collect.Hold{{Shares: []string{"2", "10"}}, {Shares: []string{"1"}}}; !reflect.DeepEqual(a.Holds[3], want) {
-		t.Errorf("shares = %+v, want %+v", a.Holds[3], want)
+	if want := []collect.Usage{{Shares: []string{"2", "10"}}, {Shares: []string{"1"}}}; !reflect.DeepEqual(a.Usages[3], want) {
+		t.Errorf("shares = %+v, want %+v", a.Usages[3], want)
 	}
 }

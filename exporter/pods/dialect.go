@@ -11,15 +11,15 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
-// A fractional dialect's scheduler picks the card and writes it on the pod; the
-// ids that its device plugin gives the kubelet are tokens that name no card, or
-// another one. So for such a pod the annotations count, not the kubelet.
+// A fractional dialect's scheduler picks the GPU and writes it on the pod; the
+// ids that its device plugin gives the kubelet are tokens that name no GPU, or
+// another one. For such a pod the annotations replace the kubelet's answer.
 
 // Annotations of the dialects.
 const (
-	gpushareIndex      = "ALIYUN_COM_GPU_MEM_IDX"                  // card index, of pods on one card
+	gpushareIndex      = "ALIYUN_COM_GPU_MEM_IDX"                  // GPU index, of pods on one GPU
 	gpushareAssigned   = "ALIYUN_COM_GPU_MEM_ASSIGNED"             // "true" once the plugin has handed it out
-	gpushareAllocation = "scheduler.framework.gpushare.allocation" // {"container index": {"card index": memory}}
+	gpushareAllocation = "scheduler.framework.gpushare.allocation" // {"container index": {"GPU index": memory}}
 	gpushareMemory     = "aliyun.com/gpu-mem"
 
 	vcudaIndex    = "tencent.com/predicate-gpu-idx-" // + container index: minor numbers
@@ -27,11 +27,11 @@ const (
 )
 
 // uuidLists are annotations of HAMi and its relatives: containers divided by
-// ";", each with "UUID,type,memory,cores:" for every card.
+// ";", each with "UUID,type,memory,cores:" for every GPU.
 var uuidLists = []string{"hami.io/vgpu-devices-allocated", "volcano.sh/vgpu-ids-new", "4pd.io/vgpu-ids-new"}
 
 // containerKeys are annotations of Elastic GPU and qGPU's scheduler: behind the
-// prefix the container's name, and as value card indexes.
+// prefix the container's name, and as value GPU indexes.
 var containerKeys = []struct{ prefix, assumed string }{
 	{"elasticgpu.io/container-", "elasticgpu.io/assumed"},
 	{"nano-gpu/container-", "nano-gpu/assume"},
@@ -57,20 +57,20 @@ func (p *Pod) claim(container int, key, id string) (Claim, error) {
 	if container < 0 || container >= len(p.Containers) {
 		return Claim{}, fmt.Errorf("annotation %s: container %d, the pod has %d", key, container, len(p.Containers))
 	}
-	holder := collect.Holder{Namespace: p.Namespace, Pod: p.Name, Container: p.Containers[container].Name}
-	return Claim{Resource: key, DeviceID: id, Holder: holder}, nil
+	allocation := collect.Allocation{Namespace: p.Namespace, Pod: p.Name, Container: p.Containers[container].Name}
+	return Claim{Resource: key, DeviceID: id, Allocation: allocation}, nil
 }
 
 func uuidList(p *Pod) (claims []Claim, err error) {
 	for _, key := range uuidLists {
 		for i, container := range strings.Split(p.Annotations[key], ";") {
-			for _, card := range strings.Split(container, ":") {
-				if card == "" {
+			for _, device := range strings.Split(container, ":") {
+				if device == "" {
 					continue
 				}
-				uuid, _, more := strings.Cut(card, ",")
+				uuid, _, more := strings.Cut(device, ",")
 				if !more || !strings.HasPrefix(uuid, "GPU-") && !strings.HasPrefix(uuid, "MIG-") {
-					return claims, fmt.Errorf("annotation %s: %q is not \"UUID,type,memory,cores\"", key, card)
+					return claims, fmt.Errorf("annotation %s: %q is not \"UUID,type,memory,cores\"", key, device)
 				}
 				c, err := p.claim(i, key, uuid)
 				if err != nil {
@@ -92,7 +92,7 @@ func gpushare(p *Pod) (claims []Claim, err error) {
 		return nil, nil
 	}
 	if _, err := number(text); err != nil {
-		return nil, fmt.Errorf("annotation %s: %q is no card index", gpushareIndex, text)
+		return nil, fmt.Errorf("annotation %s: %q is no GPU index", gpushareIndex, text)
 	}
 	for i, c := range p.Containers {
 		if slices.Contains(c.Resources, gpushareMemory) {
@@ -113,11 +113,11 @@ func gpushareMany(p *Pod, text string) (claims []Claim, err error) {
 		if err != nil {
 			return claims, fmt.Errorf("annotation %s: %q is no container index", gpushareAllocation, container)
 		}
-		for _, card := range slices.Sorted(maps.Keys(allocation[container])) {
-			if _, err := number(card); err != nil {
-				return claims, fmt.Errorf("annotation %s: %q is no card index", gpushareAllocation, card)
+		for _, device := range slices.Sorted(maps.Keys(allocation[container])) {
+			if _, err := number(device); err != nil {
+				return claims, fmt.Errorf("annotation %s: %q is no GPU index", gpushareAllocation, device)
 			}
-			c, err := p.claim(i, gpushareAllocation, card)
+			c, err := p.claim(i, gpushareAllocation, device)
 			if err != nil {
 				return claims, err
 			}
@@ -167,7 +167,7 @@ func (p *Pod) indexes(container int, key, before string) (claims []Claim, err er
 	for _, index := range strings.Split(text, ",") {
 		index = strings.TrimSpace(index)
 		if _, err := number(index); err != nil {
-			return claims, fmt.Errorf("annotation %s: %q is no card index", key, index)
+			return claims, fmt.Errorf("annotation %s: %q is no GPU index", key, index)
 		}
 		c, err := p.claim(container, key, before+index)
 		if err != nil {

@@ -23,8 +23,8 @@ func TestDialects(t *testing.T) {
 		"none":                      {map[string]string{"a": "b"}, nil, ""},
 		"gpushare":                  {map[string]string{gpushareIndex: "1", gpushareAssigned: "true"}, []string{"main 1"}, ""},
 		"gpushare not assigned yet": {map[string]string{gpushareIndex: "1", gpushareAssigned: "false"}, nil, ""},
-		"gpushare without a card":   {map[string]string{gpushareIndex: "-1", gpushareAssigned: "true"}, nil, `ALIYUN_COM_GPU_MEM_IDX: "-1" is no card index`},
-		"gpushare, several cards":   {map[string]string{gpushareAllocation: `{"0":{"0":3,"2":1},"1":{"1":1}}`}, []string{"main 0", "main 2", "side 1"}, ""},
+		"gpushare without a GPU":    {map[string]string{gpushareIndex: "-1", gpushareAssigned: "true"}, nil, `ALIYUN_COM_GPU_MEM_IDX: "-1" is no GPU index`},
+		"gpushare, several GPUs":    {map[string]string{gpushareAllocation: `{"0":{"0":3,"2":1},"1":{"1":1}}`}, []string{"main 0", "main 2", "side 1"}, ""},
 		"gpushare, broken":          {map[string]string{gpushareAllocation: `{"0":3}`}, nil, gpushareAllocation},
 		"gpushare, container 9":     {map[string]string{gpushareAllocation: `{"9":{"0":3}}`}, nil, "container 9, the pod has 2"},
 		"HAMi": {map[string]string{"hami.io/vgpu-devices-allocated": "GPU-a,NVIDIA,4000,30:GPU-b,NVIDIA,4000,30:;GPU-c,NVIDIA,1,1:;"},
@@ -37,14 +37,14 @@ func TestDialects(t *testing.T) {
 		"nano-gpu":                      {map[string]string{"nano-gpu/container-main": "1", "nano-gpu/assume": "true"}, []string{"main 1"}, ""},
 		"vCUDA":                         {map[string]string{vcudaIndex + "0": "1", vcudaIndex + "1": "0,2", vcudaAssigned: "true"}, []string{"main nvidia1", "side nvidia0", "side nvidia2"}, ""},
 		"vCUDA, not assigned":           {map[string]string{vcudaIndex + "0": "1"}, nil, ""},
-		"vCUDA, broken":                 {map[string]string{vcudaIndex + "0": "one", vcudaAssigned: "true"}, nil, `"one" is no card index`},
+		"vCUDA, broken":                 {map[string]string{vcudaIndex + "0": "one", vcudaAssigned: "true"}, nil, `"one" is no GPU index`},
 	} {
 		claims, err := annotated(pod(c.annotations))
 		var got []string
 		for _, claim := range claims {
-			got = append(got, claim.Holder.Container+" "+claim.DeviceID)
-			if claim.Holder.Namespace != "ns" || claim.Holder.Pod != "p" {
-				t.Errorf("%s: %+v", name, claim.Holder)
+			got = append(got, claim.Allocation.Container+" "+claim.DeviceID)
+			if claim.Allocation.Namespace != "ns" || claim.Allocation.Pod != "p" {
+				t.Errorf("%s: %+v", name, claim.Allocation)
 			}
 		}
 		if !slices.Equal(got, c.want) {
@@ -66,7 +66,7 @@ func FuzzDialects(f *testing.F) {
 		} {
 			claims, err := annotated(pod(annotations))
 			for _, c := range claims {
-				if c.DeviceID == "" || c.Holder.Container == "" {
+				if c.DeviceID == "" || c.Allocation.Container == "" {
 					t.Fatalf("%v: %+v", annotations, c)
 				}
 			}

@@ -41,7 +41,7 @@ func dial(socket string, maxAnswer int) (*kubelet, error) {
 	return k, nil
 }
 
-// counting is gRPC's view of a kubelet: it hears of new connections.
+// counting is gRPC's view of a kubelet: it counts new connections.
 type counting kubelet
 
 func (c *counting) HandleConn(_ context.Context, s stats.ConnStats) {
@@ -53,8 +53,8 @@ func (c *counting) HandleRPC(context.Context, stats.RPCStats)                   
 func (c *counting) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
 func (c *counting) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
 
-// list asks for all pods. An answer too large to take is asked for pod by pod
-// where their names are known and the kubelet can (Get, from 1.27 on).
+// list requests all pods. Where the answer is too large it requests pod by pod,
+// if the names are known and the kubelet has Get (from 1.27 on).
 func (k *kubelet) list(ctx context.Context, known map[podName]*Pod) ([]*podresources.PodResources, error) {
 	answer, err := k.client.List(ctx, &podresources.ListPodResourcesRequest{})
 	if err == nil {
@@ -84,23 +84,4 @@ func (k *kubelet) getAll(ctx context.Context, known map[podName]*Pod) ([]*podres
 		pods = append(pods, answer.GetPodResources())
 	}
 	return pods, nil
-}
-
-// Allocatable is a resource that the kubelet can hand out, with the ids of all
-// its devices, held or free.
-type Allocatable struct {
-	Resource  string
-	DeviceIDs []string
-}
-
-func (k *kubelet) allocatable(ctx context.Context) ([]Allocatable, error) {
-	answer, err := k.client.GetAllocatableResources(ctx, &podresources.AllocatableResourcesRequest{})
-	if err != nil {
-		return nil, fmt.Errorf("listing allocatable resources on %s: %w", k.socket, err)
-	}
-	var out []Allocatable
-	for _, d := range answer.GetDevices() {
-		out = append(out, Allocatable{Resource: d.GetResourceName(), DeviceIDs: d.GetDeviceIds()})
-	}
-	return out, nil
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
-// scripted is a PodResources service that answers as it is told.
+// scripted is a scripted PodResources service.
 type scripted struct {
 	podresources.UnimplementedPodResourcesListerServer
 	mu     sync.Mutex
@@ -37,12 +37,6 @@ func (k *scripted) say(pods ...*podresources.PodResources) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.answer, k.err = pods, nil
-}
-
-func (k *scripted) fail(err error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.err = err
 }
 
 func (k *scripted) List(ctx context.Context, _ *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
@@ -67,12 +61,6 @@ func (k *scripted) Get(_ context.Context, r *podresources.GetPodResourcesRequest
 	return &podresources.GetPodResourcesResponse{PodResources: p}, err
 }
 
-func (k *scripted) GetAllocatableResources(context.Context, *podresources.AllocatableResourcesRequest) (*podresources.AllocatableResourcesResponse, error) {
-	return &podresources.AllocatableResourcesResponse{Devices: []*podresources.ContainerDevices{
-		{ResourceName: "nvidia.com/gpu.shared", DeviceIds: []string{"GPU-a::0", "GPU-a::1"}}, {ResourceName: "rdma/hca", DeviceIds: []string{"mlx5_0"}},
-	}}, nil
-}
-
 // holds is a pod whose container main has devices of nvidia.com/gpu.
 func holds(name string, ids ...string) *podresources.PodResources {
 	return &podresources.PodResources{Namespace: "ns", Name: name, Containers: []*podresources.ContainerResources{{
@@ -89,14 +77,14 @@ func claims(name, device string) *podresources.PodResources {
 	}}}
 }
 
-// asking returns a Watcher that asks when it is told, its clock and the kubelet.
+// asking returns a Watcher that asks on demand, its clock and the kubelet.
 func asking(t *testing.T, o Options) (w *Watcher, k *scripted, clock *time.Time, restart func()) {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "kubelet.sock")
 	k = &scripted{}
 	stop := serveKubelet(t, socket, k)
 	now := noon
-	o.Socket, o.now = socket, func() time.Time { return now }
+	o.Socket, o.Interval, o.now = socket, time.Minute, func() time.Time { return now } // an interval is what an answer may take
 	w, err := New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -109,14 +97,14 @@ func asking(t *testing.T, o Options) (w *Watcher, k *scripted, clock *time.Time,
 	}
 }
 
-var twoCards = &collect.Reading{Entities: []collect.Entity{{Kind: collect.GPU, UUID: "GPU-a"}, {Kind: collect.GPU, GPU: 1, UUID: "GPU-b"}}}
+var twoGPUs = &collect.Reading{Entities: []collect.Entity{{Kind: collect.GPU, UUID: "GPU-a"}, {Kind: collect.GPU, GPU: 1, UUID: "GPU-b"}}}
 
-// who names the holders of card i.
+// who names the pods that GPU i is allocated to.
 func who(w *Watcher, now time.Time, i int) string {
-	a, _ := w.Attribute(twoCards, now)
+	a, _ := w.Attribute(twoGPUs, now)
 	var names []string
-	if i < len(a.Holders) {
-		for _, h := range a.Holders[i] {
+	if i < len(a.Allocations) {
+		for _, h := range a.Allocations[i] {
 			names = append(names, h.Pod)
 		}
 	}
@@ -124,34 +112,35 @@ func who(w *Watcher, now time.Time, i int) string {
 }
 
 func TestSlowKubelet(t *testing.T) {
-	w, k, clock, _ := asking(t, Options{Interval: time.Second, Keep: time.Minute})
+	w, k, clock, _ := asking(t, Options{Keep: time.Minute})
 	k.say(holds("p", "GPU-a"))
 	w.ask(t.Context())
 	if who(w, *clock, 0) != "p" {
-		t.Fatal("no holder")
+		t.Fatal("no pod")
 	}
 	k.mu.Lock()
 	k.hang = make(chan struct{})
 	k.mu.Unlock()
 	*clock = clock.Add(10 * time.Second)
+	w.opts.Interval = time.Second
 	w.ask(t.Context()) // comes back by its own limit
 	if status.Code(errors.Unwrap(w.Err())) != codes.DeadlineExceeded {
 		t.Errorf("err = %v", w.Err())
 	}
-	a, _ := w.Attribute(twoCards, *clock)
-	if a.Holders[0][0].Pod != "p" || !a.Taken.Equal(noon) {
+	a, _ := w.Attribute(twoGPUs, *clock)
+	if a.Allocations[0][0].Pod != "p" || !a.Taken.Equal(noon) {
 		t.Errorf("the last answer is not kept with its age: %+v", a)
 	}
 	if who(w, noon.Add(time.Minute+time.Second), 0) != "" {
 		t.Error("the last answer is kept for ever")
 	}
-	if a, _ := w.Attribute(twoCards, noon.Add(time.Hour)); !a.Taken.Equal(noon) {
-		t.Error("the age is gone with the holders")
+	if a, _ := w.Attribute(twoGPUs, noon.Add(time.Hour)); !a.Taken.Equal(noon) {
+		t.Error("the age is gone with the allocations")
 	}
 }
 
-// A kubelet that has just started lists no pods, then some, then all. No
-// holder's name may leave its series for that.
+// A kubelet that has just started lists no pods, then some, then all. No pod's
+// name may leave its series for that.
 func TestKubeletRestarts(t *testing.T) {
 	w, k, clock, restart := asking(t, Options{Settle: 20 * time.Second})
 	step := func(after time.Duration, want string, pods ...*podresources.PodResources) {
@@ -197,9 +186,9 @@ func TestLyingKubelet(t *testing.T) {
 	k.say(holds("p", "GPU-a"), holds("q", "GPU-a"), holds("r", "GPU-gone", "not a device"))
 	w.ask(t.Context())
 	if got := who(w, *clock, 0); got != "p,q" {
-		t.Errorf("both say they hold it: %s", got)
+		t.Errorf("allocated to both: %s", got)
 	}
-	if _, unresolved := w.Attribute(twoCards, *clock); !slices.Equal(unresolved, []string{"GPU-gone", "not a device"}) {
+	if _, unresolved := w.Attribute(twoGPUs, *clock); !slices.Equal(unresolved, []string{"GPU-gone", "not a device"}) {
 		t.Errorf("unresolved %q", unresolved)
 	}
 	// The API server says that q has ended.
@@ -216,7 +205,7 @@ func TestAnswerTooLarge(t *testing.T) {
 	k.say(holds("p", "GPU-a"), holds(strings.Repeat("x", 8192), "GPU-b"))
 	w.ask(t.Context())
 	if w.Err() == nil || who(w, *clock, 0) != "p" || w.Errors() != 1 {
-		t.Errorf("err %v, holder %q, %d errors", w.Err(), who(w, *clock, 0), w.Errors())
+		t.Errorf("err %v, pod %q, %d errors", w.Err(), who(w, *clock, 0), w.Errors())
 	}
 	// Pod by pod it can be had, where the pods are known.
 	w.cluster.now.Store(&world{pods: map[podName]*Pod{{"ns", "p"}: {}, {"ns", "q"}: {}, {"ns", "gone"}: {}, {"ns", "over"}: {Over: true}}})
@@ -237,15 +226,7 @@ func TestAnswerTooLarge(t *testing.T) {
 	}
 	w.ask(t.Context())
 	if w.Err() != nil || who(w, *clock, 1) != "q" {
-		t.Errorf("err %v, holder %q", w.Err(), who(w, *clock, 1))
-	}
-}
-
-func TestAllocatable(t *testing.T) {
-	w, _, _, _ := asking(t, Options{})
-	got, err := w.Allocatable(t.Context())
-	if err != nil || len(got) != 1 || got[0].Resource != "nvidia.com/gpu.shared" || !slices.Equal(got[0].DeviceIDs, []string{"GPU-a::0", "GPU-a::1"}) {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("err %v, pod %q", w.Err(), who(w, *clock, 1))
 	}
 }
 
@@ -300,21 +281,21 @@ func TestDRA(t *testing.T) {
 		{Kind: collect.Instance, GPU: 1, UUID: "GPU-b", InstanceID: 3, InstanceUUID: "MIG-1", Profile: "3g.40gb"},
 	}}
 	a, unresolved := w.Attribute(r, *clock)
-	if len(unresolved) > 0 || len(a.Holders[0]) != 1 || a.Holders[0][0].Pod != "p" || len(a.Holders[1]) != 0 || len(a.Holders[2]) != 1 || a.Holders[2][0].Pod != "q" {
+	if len(unresolved) > 0 || len(a.Allocations[0]) != 1 || a.Allocations[0][0].Pod != "p" || len(a.Allocations[1]) != 0 || len(a.Allocations[2]) != 1 || a.Allocations[2][0].Pod != "q" {
 		t.Fatalf("%+v, unresolved %q", a, unresolved)
 	}
 	want := collect.Claim{Name: "q-claim", Namespace: "ns", Driver: nvidiaDriver, Pool: "node-1", Device: "gpu-1-mig-3g40gb-9-0", MIGProfile: "3g.40gb", MIGUUID: "MIG-1"}
-	if a.Holds[2][0].Claim != want {
-		t.Errorf("claim %+v", a.Holds[2][0].Claim)
+	if a.Usages[2][0].Claim != want {
+		t.Errorf("claim %+v", a.Usages[2][0].Claim)
 	}
-	// The API server fails: what it said stays.
+	// The API server fails: its last answer stays.
 	s.mu.Lock()
 	s.failing = true
 	s.mu.Unlock()
 	for range 2 {
 		w.cluster.refresh(t.Context())
 	}
-	if a, _ := w.Attribute(r, *clock); len(a.Holders[2]) != 1 {
+	if a, _ := w.Attribute(r, *clock); len(a.Allocations[2]) != 1 {
 		t.Error("the slices are forgotten while the API server fails")
 	}
 	if strings.Count(log.String(), "forbidden to gpuscale") != 1 {
@@ -352,18 +333,51 @@ func TestAnnotations(t *testing.T) {
 	if a, b := who(w, *clock, 0), who(w, *clock, 1); a != "plain" || b != "p" {
 		t.Errorf("GPU-a %q, GPU-b %q", a, b)
 	}
-	if p, ok := w.Pod("ns", "p"); !ok || p.UID != "u" {
-		t.Errorf("%+v, %v", p, ok)
-	}
 	if !slices.Equal(s.paths, []string{"GET /api/v1/pods?spec.nodeName=node-1"}) {
 		t.Errorf("asked %q", s.paths)
 	}
 }
 
-func TestOptionsThatNeedTheAPIServer(t *testing.T) {
+func TestNewRefuses(t *testing.T) {
+	if _, err := New(Options{Interval: time.Millisecond}); err == nil {
+		t.Error("asking every millisecond was accepted")
+	}
 	for _, o := range []Options{{DRA: true}, {Annotations: true}, {Processes: &procList{}}, {DRA: true, API: &API{}}} {
 		if _, err := New(o); !errors.Is(err, ErrNotInCluster) {
 			t.Errorf("%+v: %v", o, err)
 		}
+	}
+}
+
+// The node's pods, and no others, are asked for; a text is made once for each
+// answer; while the API server fails the last answer stays.
+func TestMetadata(t *testing.T) {
+	s := &apiServer{pods: `{"items":[{"metadata":{"name":"p","namespace":"n","uid":"u1","labels":{"app":"x"}}}]}`}
+	w := &Watcher{cluster: newCluster(Options{API: serveAPI(t, s), Node: "node-1", Labels: true, Log: slog.New(slog.DiscardHandler)})}
+	if !w.cluster.asked() {
+		t.Fatal("labels alone do not ask the API server")
+	}
+	made := 0
+	m := w.Metadata(func(p *Pod) string { made++; return p.UID + " " + p.Labels["app"] })
+	want := func(when, text string) {
+		t.Helper()
+		if got := m.Texts()[collect.PodName{Namespace: "n", Name: "p"}]; got != text {
+			t.Errorf("%s: %q, want %q", when, got, text)
+		}
+	}
+	want("before the first answer", "")
+	w.cluster.refresh(t.Context())
+	want("after it", "u1 x")
+	if want("again", "u1 x"); made != 1 {
+		t.Errorf("made %d times", made)
+	}
+	s.pods = `{"items":[{"metadata":{"name":"p","namespace":"n","uid":"u2"}}]}`
+	w.cluster.refresh(t.Context())
+	want("after a change", "u2 ")
+	s.failing = true
+	w.cluster.refresh(t.Context())
+	want("while it fails", "u2 ")
+	if i := slices.IndexFunc(s.paths, func(p string) bool { return p != "GET /api/v1/pods?spec.nodeName=node-1" }); i >= 0 {
+		t.Errorf("asked for %s", s.paths[i])
 	}
 }

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// Pod is what the API server says of one pod of this node.
+// Pod is one pod of this node, from the API server.
 type Pod struct {
 	Namespace, Name, UID string
 	Labels, Annotations  map[string]string
 	Containers           []Container // init containers last
-	// Over is a pod that has ended: it may still be in the kubelet's answer, and
-	// holds nothing.
+	// Over is a pod that has ended: it may still be in the kubelet's answer,
+	// and has no device.
 	Over bool
 }
 
@@ -19,7 +19,7 @@ type Pod struct {
 type Container struct {
 	Name string
 	ID   string // as the container runtime has it, without "containerd://"; empty before it runs
-	// Resources are the names asked for: "aliyun.com/gpu-mem".
+	// Resources are the requested names: "aliyun.com/gpu-mem".
 	Resources []string
 }
 
@@ -46,7 +46,7 @@ type podList struct {
 // listPods reads the pods of one node.
 func (a *API) listPods(ctx context.Context, node string) ([]Pod, error) {
 	var list podList
-	if err := a.get(ctx, "/api/v1/pods", ofNode(node), &list); err != nil {
+	if err := a.Get(ctx, "/api/v1/pods"+ofNode(node), "", &list); err != nil {
 		return nil, err
 	}
 	return list.pods(), nil

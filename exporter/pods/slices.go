@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// nvidiaDriver is the DRA driver whose devices are cards and MIG instances.
+// nvidiaDriver is the DRA driver whose devices are GPUs and MIG instances.
 const nvidiaDriver = "gpu.nvidia.com"
 
 // draName names a device as a claim does.
@@ -51,7 +51,7 @@ func (a *API) listSlices(ctx context.Context, node string, version *string) (map
 	}
 	for _, v := range versions {
 		var list sliceList
-		err := a.get(ctx, "/apis/resource.k8s.io/"+v+"/resourceslices", ofNode(node), &list)
+		err := a.Get(ctx, "/apis/resource.k8s.io/"+v+"/resourceslices"+ofNode(node), "", &list)
 		if errors.Is(err, errNotFound) {
 			continue
 		}
@@ -94,7 +94,7 @@ func (l *sliceList) devices() map[draName]Device {
 }
 
 // device is what the slice says of a device. A MIG device that is only made
-// when a claim takes it has no UUID; it is known by where it lies on its card.
+// when it is claimed has no UUID; its placement identifies it.
 func (d *sliceDevice) device() (Device, bool) {
 	out := Device{Minor: -1, Index: -1, Instance: -1, Start: -1}
 	uuid := d.attribute("uuid")
@@ -126,7 +126,7 @@ func (d *sliceDevice) attribute(name string) string {
 }
 
 // memorySlices reads the placement: counters "memory-slice-N" that the device
-// takes from its card, or capacities "memorySliceN". Start is -1 where there
+// takes from its GPU, or capacities "memorySliceN". Start is -1 where there
 // are none.
 func (d *sliceDevice) memorySlices() (start, size int) {
 	start = -1

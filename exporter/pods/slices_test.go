@@ -34,13 +34,13 @@ func devicesOf(t *testing.T, text string) map[draName]Device {
 }
 
 func TestResourceSlices(t *testing.T) {
-	card := none()
-	card.UUID = "GPU-a"
+	device := none()
+	device.UUID = "GPU-a"
 	made, planned := none(), none()
 	made.InstanceUUID, made.Parent, made.Profile = "MIG-1", "GPU-b", "3g.40gb"
 	planned.UUID, planned.Parent, planned.Profile, planned.Start, planned.Size = "GPU-b", "GPU-b", "1g.10gb", 5, 1
 	want := map[draName]Device{
-		{nvidiaDriver, "node-1", "gpu-0"}:                 card,
+		{nvidiaDriver, "node-1", "gpu-0"}:                 device,
 		{nvidiaDriver, "node-1", "gpu-1-mig-3g40gb-9-0"}:  made,
 		{nvidiaDriver, "node-1", "gpu-1-mig-1g10gb-19-5"}: planned,
 	}
@@ -53,7 +53,7 @@ func TestResourceSlices(t *testing.T) {
 	}
 }
 
-// A claim of a MIG device is the instance's, never its card's.
+// A claim of a MIG device is the instance's, never its GPU's.
 func TestClaimsOfInstances(t *testing.T) {
 	entities := []collect.Entity{
 		{Kind: collect.GPU, GPU: 0, UUID: "GPU-a"},
@@ -62,9 +62,9 @@ func TestClaimsOfInstances(t *testing.T) {
 		{Kind: collect.Instance, GPU: 1, UUID: "GPU-b", InstanceID: 11, InstanceUUID: "MIG-11", Profile: "1g.10gb", Start: 4, Size: 1},
 		{Kind: collect.Instance, GPU: 1, UUID: "GPU-b", InstanceID: 12, InstanceUUID: "MIG-12", Profile: "1g.10gb", Start: 5, Size: 1},
 	}
-	holder := collect.Holder{Namespace: "n", Pod: "p", Container: "c"}
+	allocation := collect.Allocation{Namespace: "n", Pod: "p", Container: "c"}
 	claim := func(device string) Claim {
-		return Claim{Holder: holder, DRA: collect.Claim{Name: "claim", Namespace: "n", Driver: nvidiaDriver, Pool: "node-1", Device: device}}
+		return Claim{Allocation: allocation, DRA: collect.Claim{Name: "claim", Namespace: "n", Driver: nvidiaDriver, Pool: "node-1", Device: device}}
 	}
 	devices := devicesOf(t, resourceSlices)
 	for device, want := range map[string]int{"gpu-0": 0, "gpu-1-mig-3g40gb-9-0": 2, "gpu-1-mig-1g10gb-19-5": 4} {
@@ -73,19 +73,19 @@ func TestClaimsOfInstances(t *testing.T) {
 			t.Errorf("%s: unresolved %q", device, unresolved)
 		}
 		for i := range entities {
-			if held := len(a.Holders[i]) == 1; held != (i == want) {
-				t.Errorf("%s: entity %d held: %v", device, i, held)
+			if allocated := len(a.Allocations[i]) == 1; allocated != (i == want) {
+				t.Errorf("%s: entity %d allocated: %v", device, i, allocated)
 			}
 		}
-		if c := a.Holds[want][0].Claim; c.Name != "claim" || c.Device != device || c.MIGUUID != entities[want].InstanceUUID || c.MIGProfile != entities[want].Profile {
+		if c := a.Usages[want][0].Claim; c.Name != "claim" || c.Device != device || c.MIGUUID != entities[want].InstanceUUID || c.MIGProfile != entities[want].Profile {
 			t.Errorf("%s: claim %+v", device, c)
 		}
 	}
 	if _, unresolved := resolve(entities, []Claim{claim("gpu-7")}, devices); len(unresolved) != 1 || unresolved[0] != "gpu.nvidia.com/node-1/gpu-7" {
 		t.Errorf("unresolved %q", unresolved)
 	}
-	// Where the driver does not tell where instances lie, two that could be meant
-	// are not guessed between.
+	// Where the driver does not report placements, two that could be meant are
+	// not guessed between.
 	for i := range entities {
 		entities[i].Start, entities[i].Size = -1, 0
 	}

@@ -9,34 +9,34 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
-// Processes tells what runs on the cards. The driver's library does.
+// Processes lists the processes on the GPUs, as the driver's library does.
 type Processes interface {
 	// Processes may take long or hang; it is called from one goroutine.
-	Processes() ([]Card, error)
+	Processes() ([]GPU, error)
 }
 
-// Card is a card or an instance with the processes on it.
-type Card struct {
-	UUID     string // of the card
-	Instance int    // GPU instance id; -1 for the whole card
-	// BusyKnown says that the driver measured what processes compute: one that is
-	// not in the list then computed nothing. MemoryKnown likewise.
+// GPU is a GPU or an instance with the processes on it.
+type GPU struct {
+	UUID     string // of the GPU
+	Instance int    // GPU instance id; -1 for the whole GPU
+	// BusyKnown means that the driver measured what processes compute: one that
+	// is not in the list then computed nothing. MemoryKnown likewise.
 	BusyKnown, MemoryKnown bool
 	Taken                  time.Time
 	Processes              []Process
 }
 
-// Process is one process on one card or instance.
+// Process is one process on one GPU or instance.
 type Process struct {
 	PID    int
-	Busy   float64 // 0 … 1 of the card
-	Memory int64   // bytes; -1 where the driver does not tell
+	Busy   float64 // 0 … 1 of the GPU
+	Memory int64   // bytes; -1 where unknown
 }
 
 // useAge is for how many intervals a measurement is used.
 const useAge = 2.5
 
-// place is a card or an instance.
+// place is a GPU or an instance.
 type place struct {
 	uuid     string
 	instance int
@@ -47,24 +47,24 @@ type use struct{ busy, memory float64 }
 
 // usage is one pass over the processes; immutable.
 type usage struct {
-	cards map[place]*cardUse
+	gpus map[place]*gpuUse
 }
 
-type cardUse struct {
+type gpuUse struct {
 	taken                  time.Time
 	busyKnown, memoryKnown bool
 	byContainer            map[owner]use
-	// doubtful are pods of which a process' container could not be told.
+	// doubtful are pods with a process whose container is unknown.
 	doubtful map[podName]use
 }
 
-// owner is a container as process accounting knows it.
+// owner is a container in the process accounting.
 type owner struct {
 	pod       podName
 	container string
 }
 
-// users samples processes and says which container each belongs to.
+// users samples processes and maps them to containers.
 type users struct {
 	source Processes
 	proc   string
@@ -79,9 +79,9 @@ func (u *users) pass() {
 	next, err := u.sample()
 	switch {
 	case err != nil && u.failed == nil:
-		u.log.Warn("containers that share a GPU have no values of their own", "error", err)
+		u.log.Warn("no values for containers that share a GPU", "error", err)
 	case err == nil && u.failed != nil:
-		u.log.Info("containers that share a GPU have values of their own again")
+		u.log.Info("values for containers that share a GPU again")
 	}
 	u.failed = err
 	u.now.Store(next)
@@ -91,33 +91,33 @@ func (u *users) sample() (*usage, error) {
 	if err := seesHost(u.proc); err != nil {
 		return nil, err
 	}
-	cards, err := u.source.Processes()
+	gpus, err := u.source.Processes()
 	if err != nil {
 		return nil, fmt.Errorf("listing GPU processes: %w", err)
 	}
 	w := u.world()
 	if len(w.pods) == 0 {
-		return nil, fmt.Errorf("the pods of this node are not known, so no process can be told to be a pod's")
+		return nil, fmt.Errorf("the pods of this node are unknown, so no process can be attributed")
 	}
-	next := &usage{cards: map[place]*cardUse{}}
-	for i := range cards {
-		card := &cards[i]
-		next.cards[place{card.UUID, card.Instance}] = u.add(card, w)
+	next := &usage{gpus: map[place]*gpuUse{}}
+	for i := range gpus {
+		device := &gpus[i]
+		next.gpus[place{device.UUID, device.Instance}] = u.add(device, w)
 	}
 	return next, nil
 }
 
-// add sums a card's processes by container.
-func (u *users) add(card *Card, w *world) *cardUse {
-	out := &cardUse{
-		taken: card.Taken, busyKnown: card.BusyKnown, memoryKnown: card.MemoryKnown,
+// add sums a GPU's processes by container.
+func (u *users) add(device *GPU, w *world) *gpuUse {
+	out := &gpuUse{
+		taken: device.Taken, busyKnown: device.BusyKnown, memoryKnown: device.MemoryKnown,
 		byContainer: map[owner]use{}, doubtful: map[podName]use{},
 	}
-	for _, p := range card.Processes {
+	for _, p := range device.Processes {
 		where, ok := readCgroup(u.proc, p.PID)
 		pod := w.byUID[where.podUID]
 		if !ok || pod == nil {
-			continue // of the node itself, or of a pod just made: nobody's
+			continue // of the node itself, or of a pod just made: not attributed
 		}
 		if p.Memory < 0 {
 			out.memoryKnown = false
@@ -145,15 +145,16 @@ func (p *Pod) containerByID(id string) string {
 	return ""
 }
 
-// fill sets what each holder of a shared entity does, as far as it is known.
+// fill sets the measured use of each allocation of a shared entity, as far as
+// it is known.
 func (u *users) fill(entities []collect.Entity, a *collect.Attribution, now time.Time, interval time.Duration) {
 	seen := u.now.Load()
 	if seen == nil {
 		return
 	}
 	w := u.world()
-	for i := range a.Holders {
-		if len(a.Holders[i]) < 2 {
+	for i := range a.Allocations {
+		if len(a.Allocations[i]) < 2 {
 			continue
 		}
 		e := &entities[i]
@@ -161,19 +162,20 @@ func (u *users) fill(entities []collect.Entity, a *collect.Attribution, now time
 		if e.Kind == collect.Instance {
 			key.instance = e.InstanceID
 		}
-		card := seen.cards[key]
-		if card == nil || now.Sub(card.taken) > time.Duration(useAge*float64(interval)) {
+		device := seen.gpus[key]
+		if device == nil || now.Sub(device.taken) > time.Duration(useAge*float64(interval)) {
 			continue
 		}
-		for j := range a.Holders[i] {
-			card.fill(&a.Holds[i][j], a.Holders[i][j], a.Holders[i], w)
+		for j := range a.Allocations[i] {
+			device.fill(&a.Usages[i][j], a.Allocations[i][j], a.Allocations[i], w)
 		}
 	}
 }
 
-// fill sets what one holder does. A pod that the API server has not told of yet
-// may have processes that were taken for nobody's: of it nothing is known.
-func (c *cardUse) fill(hold *collect.Hold, h collect.Holder, all []collect.Holder, w *world) {
+// fill sets the measured use of one allocation. The processes of a pod that the
+// API server has not returned yet are not attributed, so the use of such a pod
+// is unknown.
+func (c *gpuUse) fill(usage *collect.Usage, h collect.Allocation, all []collect.Allocation, w *world) {
 	pod := podName{h.Namespace, h.Pod}
 	if w.pods[pod] == nil {
 		return
@@ -189,9 +191,9 @@ func (c *cardUse) fill(hold *collect.Hold, h collect.Holder, all []collect.Holde
 		sum.memory += doubt.memory
 	}
 	if c.busyKnown {
-		hold.Busy = collect.Measured{Number: sum.busy, Time: c.taken}
+		usage.Busy = collect.Measured{Number: sum.busy, Time: c.taken}
 	}
 	if c.memoryKnown {
-		hold.Memory = collect.Measured{Number: sum.memory, Time: c.taken}
+		usage.Memory = collect.Measured{Number: sum.memory, Time: c.taken}
 	}
 }

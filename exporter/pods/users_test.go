@@ -2,9 +2,7 @@ package pods
 
 import (
 	"errors"
-	"io"
 	"log/slog"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -14,11 +12,11 @@ import (
 
 // procList is a driver's list of processes.
 type procList struct {
-	cards []Card
-	err   error
+	gpus []GPU
+	err  error
 }
 
-func (l *procList) Processes() ([]Card, error) { return l.cards, l.err }
+func (l *procList) Processes() ([]GPU, error) { return l.gpus, l.err }
 
 var noon = time.Unix(1_800_000_000, 0)
 
@@ -28,8 +26,8 @@ const (
 	idC  = "cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc"
 )
 
-// twoPods share a card: a has one container, b has two of which only main holds
-// the card.
+// twoPods share a GPU: a has one container, b has two of which only main usages
+// the GPU.
 func twoPods() *world {
 	c := &cluster{log: slog.New(slog.DiscardHandler)}
 	w := &world{}
@@ -42,63 +40,63 @@ func twoPods() *world {
 
 func cgroupOf(uid, id string) string { return "0::/kubepods/burstable/pod" + uid + "/" + id + "\n" }
 
-// attributed is what the holders of one card are said to do.
-func attributed(t *testing.T, u *users, holders ...collect.Holder) []collect.Hold {
+// attributed is the measured use of the allocations of one GPU.
+func attributed(t *testing.T, u *users, allocations ...collect.Allocation) []collect.Usage {
 	t.Helper()
 	entities := []collect.Entity{{Kind: collect.GPU, UUID: "GPU-a"}}
-	a := collect.Attribution{Holders: [][]collect.Holder{holders}, Holds: [][]collect.Hold{make([]collect.Hold, len(holders))}}
+	a := collect.Attribution{Allocations: [][]collect.Allocation{allocations}, Usages: [][]collect.Usage{make([]collect.Usage, len(allocations))}}
 	u.fill(entities, &a, noon.Add(time.Second), time.Second)
-	return a.Holds[0]
+	return a.Usages[0]
 }
 
 func TestUseOfEachContainer(t *testing.T) {
 	proc := fakeProc(t, true, map[int]string{
 		1: "0::/init.scope\n", 10: cgroupOf(uidA, idA), 11: cgroupOf(uidA, idA), 20: cgroupOf(uidB, idB),
-		30: cgroupOf("2c4d1b9e-8a55-4a3e-9f2b-1d2c3b4a5f60", idC), // of a pod that nobody has told of
+		30: cgroupOf("2c4d1b9e-8a55-4a3e-9f2b-1d2c3b4a5f60", idC), // of an unknown pod
 	})
-	card := Card{UUID: "GPU-a", Instance: -1, BusyKnown: true, MemoryKnown: true, Taken: noon, Processes: []Process{
+	device := GPU{UUID: "GPU-a", Instance: -1, BusyKnown: true, MemoryKnown: true, Taken: noon, Processes: []Process{
 		{PID: 1, Busy: 0.5, Memory: 5}, {PID: 10, Busy: 0.25, Memory: 100}, {PID: 11, Busy: 0.25, Memory: 1},
 		{PID: 20, Busy: 0.125, Memory: 10}, {PID: 30, Busy: 0.1, Memory: 3}, {PID: 99, Busy: 0.1, Memory: 3},
 	}}
-	list := &procList{cards: []Card{card}}
+	list := &procList{gpus: []GPU{device}}
 	u := &users{source: list, proc: proc, world: twoPods, log: slog.New(slog.DiscardHandler)}
-	a, b := collect.Holder{Namespace: "ns", Pod: "a", Container: "main"}, collect.Holder{Namespace: "ns", Pod: "b", Container: "main"}
-	stranger := collect.Holder{Namespace: "ns", Pod: "new", Container: "main"}
+	a, b := collect.Allocation{Namespace: "ns", Pod: "a", Container: "main"}, collect.Allocation{Namespace: "ns", Pod: "b", Container: "main"}
+	stranger := collect.Allocation{Namespace: "ns", Pod: "new", Container: "main"}
 	at := func(n float64) collect.Measured { return collect.Measured{Number: n, Time: noon} }
-	check := func(what string, got collect.Hold, busy, memory collect.Measured) {
+	check := func(what string, got collect.Usage, busy, memory collect.Measured) {
 		t.Helper()
 		if got.Busy != busy || got.Memory != memory {
 			t.Errorf("%s: %+v, want %+v and %+v", what, got, busy, memory)
 		}
 	}
 	u.pass()
-	holds := attributed(t, u, a, b, stranger)
-	check("a", holds[0], at(0.5), at(101))
-	check("b", holds[1], at(0.125), at(10))
-	check("a pod that nobody has told of", holds[2], collect.Measured{}, collect.Measured{})
+	usages := attributed(t, u, a, b, stranger)
+	check("a", usages[0], at(0.5), at(101))
+	check("b", usages[1], at(0.125), at(10))
+	check("an unknown pod", usages[2], collect.Measured{}, collect.Measured{})
 
-	// A sole holder has the card's own values, not the sum of what is seen.
+	// A sole allocation has the GPU's own values, not the sum of its processes.
 	check("alone", attributed(t, u, a)[0], collect.Measured{}, collect.Measured{})
 
-	// One process whose memory the driver cannot tell leaves all memory open.
-	list.cards[0].Processes[3].Memory = -1
+	// One process of unknown memory makes all memory unknown.
+	list.gpus[0].Processes[3].Memory = -1
 	u.pass()
-	check("memory not told", attributed(t, u, a, b)[1], at(0.125), collect.Measured{})
+	check("memory unknown", attributed(t, u, a, b)[1], at(0.125), collect.Measured{})
 
-	// The driver measures nothing; a list of nobody is a zero, no list is not.
-	list.cards = []Card{{UUID: "GPU-a", Instance: -1, MemoryKnown: true, Taken: noon}}
+	// The driver measures nothing; an empty list is a zero, no list is not.
+	list.gpus = []GPU{{UUID: "GPU-a", Instance: -1, MemoryKnown: true, Taken: noon}}
 	u.pass()
 	check("no utilization", attributed(t, u, a, b)[0], collect.Measured{}, at(0))
 
 	// Old, gone, or refused: nothing is known.
-	list.cards[0].Taken = noon.Add(-2 * time.Second)
+	list.gpus[0].Taken = noon.Add(-2 * time.Second)
 	u.pass()
 	check("old", attributed(t, u, a, b)[0], collect.Measured{}, collect.Measured{})
 	list.err = errors.New("driver gone")
 	u.pass()
 	check("failed", attributed(t, u, a, b)[0], collect.Measured{}, collect.Measured{})
 	list.err, u.proc = nil, fakeProc(t, false, nil)
-	list.cards[0].Taken = noon
+	list.gpus[0].Taken = noon
 	u.pass()
 	check("without hostPID", attributed(t, u, a, b)[0], collect.Measured{}, collect.Measured{})
 	if u.failed == nil || !strings.Contains(u.failed.Error(), "hostPID") {
@@ -107,45 +105,19 @@ func TestUseOfEachContainer(t *testing.T) {
 }
 
 // A process in a container that is not known by id goes to the pod's only
-// holder, and to none where it has several.
+// container, and to none where it has several.
 func TestContainerNotKnown(t *testing.T) {
 	proc := fakeProc(t, true, map[int]string{10: cgroupOf(uidB, strings.Repeat("d", 64)), 20: cgroupOf(uidA, idA)})
-	u := &users{proc: proc, world: twoPods, log: slog.New(slog.DiscardHandler), source: &procList{cards: []Card{{
+	u := &users{proc: proc, world: twoPods, log: slog.New(slog.DiscardHandler), source: &procList{gpus: []GPU{{
 		UUID: "GPU-a", Instance: -1, BusyKnown: true, Taken: noon, Processes: []Process{{PID: 10, Busy: 0.5}, {PID: 20, Busy: 0.25}},
 	}}}}
 	u.pass()
-	a := collect.Holder{Namespace: "ns", Pod: "a", Container: "main"}
-	b, side := collect.Holder{Namespace: "ns", Pod: "b", Container: "main"}, collect.Holder{Namespace: "ns", Pod: "b", Container: "side"}
+	a := collect.Allocation{Namespace: "ns", Pod: "a", Container: "main"}
+	b, side := collect.Allocation{Namespace: "ns", Pod: "b", Container: "main"}, collect.Allocation{Namespace: "ns", Pod: "b", Container: "side"}
 	if got := attributed(t, u, a, b); got[1].Busy.Number != 0.5 || got[0].Busy.Number != 0.25 {
-		t.Errorf("the pod's only holder: %+v", got)
+		t.Errorf("the pod's only container: %+v", got)
 	}
 	if got := attributed(t, u, a, b, side); got[1].Busy.Known() || got[2].Busy.Known() || !got[0].Busy.Known() {
 		t.Errorf("either container: %+v", got)
-	}
-}
-
-// Whatever processes there are, each counts for one container at most.
-func TestProcessesCountOnce(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	for range 50 {
-		cgroups, card, total := map[int]string{}, Card{UUID: "GPU-a", Instance: -1, BusyKnown: true, MemoryKnown: true, Taken: noon}, 0.0
-		for pid := 10; pid < 10+random.IntN(20); pid++ {
-			uid, id := []string{uidA, uidB}[random.IntN(2)], []string{idA, idB, idC, strings.Repeat("d", 64)}[random.IntN(4)]
-			cgroups[pid] = cgroupOf(uid, id)
-			busy := random.Float64()
-			card.Processes = append(card.Processes, Process{PID: pid, Busy: busy, Memory: 1})
-			total += busy
-		}
-		u := &users{source: &procList{cards: []Card{card}}, proc: fakeProc(t, true, cgroups), world: twoPods, log: slog.New(slog.NewTextHandler(io.Discard, nil))}
-		u.pass()
-		sum, memory := 0.0, 0.0
-		for _, h := range attributed(t, u, collect.Holder{Namespace: "ns", Pod: "a", Container: "main"},
-			collect.Holder{Namespace: "ns", Pod: "b", Container: "main"}, collect.Holder{Namespace: "ns", Pod: "b", Container: "side"}) {
-			sum += h.Busy.Number
-			memory += h.Memory.Number
-		}
-		if sum > total+1e-9 || memory > float64(len(card.Processes)) {
-			t.Fatalf("containers have %v of %v, %v bytes of %d", sum, total, memory, len(card.Processes))
-		}
 	}
 }

@@ -22,35 +22,35 @@ const DefaultSocket = "/var/lib/kubelet/pod-resources/kubelet.sock"
 type Options struct {
 	// Socket is the kubelet's PodResources socket; empty is DefaultSocket.
 	Socket string
-	// Interval between questions, at least 100 ms. Zero is one second.
+	// Interval between requests, at least 100 ms. Zero is one second.
 	Interval time.Duration
 	// Keep is how long the last good answer is used while the kubelet fails.
 	// Zero is five minutes.
 	Keep time.Duration
-	// Settle is for how long after a new connection an answer that takes devices
-	// from containers is not believed: a kubelet that has just started does not
-	// know its pods yet. Zero is 20 seconds.
+	// Settle is for how long after a new connection an answer with fewer
+	// allocations is not used: a kubelet that has just started does not know
+	// its pods yet. Zero is 20 seconds.
 	Settle time.Duration
 	// MaxAnswer bounds one answer in bytes. Zero is 16 MiB: a node with 250 pods
 	// answers in well under one.
 	MaxAnswer int
-	// Resources are further resource names whose device ids are cards, beside
+	// Resources are further resource names whose device ids are GPUs, beside
 	// nvidia.com/*.
 	Resources []string
 
-	// API and Node are needed for what follows: the API server is asked for
-	// objects of this node only.
+	// API and Node are required by the options below; only objects of this node
+	// are requested.
 	API  *API
 	Node string
-	// DRA reads the node's ResourceSlices, to tell which card or MIG instance a
-	// resource claim got.
+	// DRA reads the node's ResourceSlices, which map resource claims to GPUs
+	// and MIG instances.
 	DRA bool
-	// Annotations reads the node's pods, to tell which card a pod of a fractional
-	// dialect got.
+	// Annotations reads the node's pods, whose annotations name the GPUs of
+	// fractional dialects.
 	Annotations bool
 	// Labels reads the node's pods, for Metadata.
 	Labels bool
-	// Processes tells what containers that share a card do, each by itself.
+	// Processes measures containers that share a GPU one by one.
 	Processes Processes
 	// Proc is where the host's processes are; empty is /proc.
 	Proc string
@@ -75,18 +75,17 @@ type Watcher struct {
 	last    atomic.Pointer[Snapshot]
 	failed  atomic.Pointer[error]
 	errors  atomic.Uint64
-	// answered is closed after the first question, good or bad.
+	// answered is closed after the first answer or failure.
 	answered chan struct{}
 	changed  chan struct{}
 
-	// Of the asking goroutine.
+	// Of the requesting goroutine.
 	connections uint64    // as of the last answer
-	doubtSince  time.Time // since when the answers may be a fresh kubelet's
-	untold      bool      // that DRA claims are not read
+	doubtSince  time.Time // since when the answers may be of a restarted kubelet
+	warnedDRA   bool      // DRA claims not read: logged once
 }
 
-// New returns a Watcher. It connects when Run asks, so a kubelet that is not
-// there yet is no error.
+// New returns a Watcher. Run connects, so an absent kubelet is no error.
 func New(o Options) (*Watcher, error) {
 	o = o.withDefaults()
 	if o.Interval < 100*time.Millisecond {
@@ -125,14 +124,14 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Run asks until ctx ends.
+// Run requests until ctx ends.
 func (w *Watcher) Run(ctx context.Context) {
 	defer w.kubelet.conn.Close()
 	if w.cluster.asked() {
 		// The first answers come together, so that series do not begin without
-		// the holders that only the API server can tell.
+		// the pods that only the API server knows.
 		w.cluster.refresh(ctx)
-		go w.cluster.run(ctx, w.tell)
+		go w.cluster.run(ctx, w.notify)
 	}
 	if w.users != nil {
 		go w.sampleUsers(ctx)
@@ -152,8 +151,8 @@ func (w *Watcher) Run(ctx context.Context) {
 	}
 }
 
-// sampleUsers looks at processes on a clock of its own: a driver that hangs
-// must not keep the kubelet from being asked.
+// sampleUsers samples processes on its own clock: a hanging driver must not
+// delay requests to the kubelet.
 func (w *Watcher) sampleUsers(ctx context.Context) {
 	tick := time.NewTicker(w.opts.Interval)
 	defer tick.Stop()
@@ -167,7 +166,7 @@ func (w *Watcher) sampleUsers(ctx context.Context) {
 	}
 }
 
-// ask makes one question. A failure keeps the last answer and is logged when it
+// ask makes one request. A failure keeps the last answer and is logged when it
 // begins and when it ends.
 func (w *Watcher) ask(ctx context.Context) {
 	limit, cancel := context.WithTimeout(ctx, max(w.opts.Interval, time.Second))
@@ -182,7 +181,7 @@ func (w *Watcher) ask(ctx context.Context) {
 		w.errors.Add(1)
 		w.failed.Store(&err)
 		if before == nil {
-			w.opts.Log.Warn("the kubelet does not say who holds the GPUs; the last answer is kept", "error", err, "keep", w.opts.Keep)
+			w.opts.Log.Warn("the kubelet does not answer; its last answer is kept", "error", err, "keep", w.opts.Keep)
 		}
 		return
 	}
@@ -203,16 +202,16 @@ func (w *Watcher) take(next *Snapshot) {
 	w.last.Store(next)
 	if old == nil || !slices.Equal(old.Claims, next.Claims) {
 		w.cluster.poke()
-		w.tell()
+		w.notify()
 	}
 }
 
-// doubted reports whether an answer is one to wait out. A kubelet that starts
-// lists the pods it has heard of so far: none, then those of its files, then
-// the API server's. Believing it would take every holder's name from its series
-// and give it back seconds later. So for a while after a connection was made an
-// answer that takes devices away is not used, nor one without any pod, since
-// our own is on the node too; the last good one ages meanwhile.
+// doubted reports whether an answer may be incomplete. A starting kubelet lists
+// the pods it knows so far: none, then those of its files, then the API
+// server's. Such an answer would remove the pods from their series for seconds.
+// So for a while after a new connection an answer with fewer allocations is not
+// used, nor one without any pod, since the exporter's own is on the node too;
+// the last good one ages meanwhile.
 func (w *Watcher) doubted(old, next *Snapshot) bool {
 	made := w.kubelet.connections.Load()
 	if old != nil && made != w.connections {
@@ -242,8 +241,8 @@ func lost(old, next []Claim) bool {
 	return false
 }
 
-// tell says that an attribution would differ.
-func (w *Watcher) tell() {
+// notify reports that an attribution would differ.
+func (w *Watcher) notify() {
 	select {
 	case w.changed <- struct{}{}:
 	default: // one is waiting already
@@ -254,15 +253,15 @@ func (w *Watcher) claims(pods []*podresources.PodResources) []Claim {
 	var claims []Claim
 	for _, pod := range pods {
 		for _, container := range pod.GetContainers() {
-			holder := collect.Holder{Namespace: pod.GetNamespace(), Pod: pod.GetName(), Container: container.GetName()}
+			allocation := collect.Allocation{Namespace: pod.GetNamespace(), Pod: pod.GetName(), Container: container.GetName()}
 			for _, devices := range container.GetDevices() {
 				for _, id := range devices.GetDeviceIds() {
 					if w.isGPU(devices.GetResourceName(), id) {
-						claims = append(claims, Claim{Resource: devices.GetResourceName(), DeviceID: id, Holder: holder})
+						claims = append(claims, Claim{Resource: devices.GetResourceName(), DeviceID: id, Allocation: allocation})
 					}
 				}
 			}
-			claims = append(claims, w.draClaims(container, holder)...)
+			claims = append(claims, w.draClaims(container, allocation)...)
 		}
 	}
 	slices.SortFunc(claims, compareClaims) // the kubelet's order is a map's
@@ -270,22 +269,22 @@ func (w *Watcher) claims(pods []*podresources.PodResources) []Claim {
 }
 
 // draClaims are the devices that a container has through resource claims.
-func (w *Watcher) draClaims(container *podresources.ContainerResources, holder collect.Holder) (claims []Claim) {
+func (w *Watcher) draClaims(container *podresources.ContainerResources, allocation collect.Allocation) (claims []Claim) {
 	for _, d := range container.GetDynamicResources() {
 		for _, r := range d.GetClaimResources() {
 			if r.GetDriverName() != nvidiaDriver {
 				continue
 			}
-			claims = append(claims, Claim{Holder: holder, DRA: collect.Claim{
+			claims = append(claims, Claim{Allocation: allocation, DRA: collect.Claim{
 				Name: d.GetClaimName(), Namespace: d.GetClaimNamespace(),
 				Driver: r.GetDriverName(), Pool: r.GetPoolName(), Device: r.GetDeviceName(),
 			}})
 		}
 	}
 	if len(claims) > 0 && !w.opts.DRA {
-		if !w.untold {
-			w.untold = true
-			w.opts.Log.Warn("containers hold GPUs through resource claims, which --kubernetes-enable-dra would attribute", "namespace", holder.Namespace, "pod", holder.Pod)
+		if !w.warnedDRA {
+			w.warnedDRA = true
+			w.opts.Log.Warn("GPUs are allocated by resource claims, which --kubernetes-enable-dra would attribute", "namespace", allocation.Namespace, "pod", allocation.Pod)
 		}
 		return nil
 	}
@@ -293,11 +292,11 @@ func (w *Watcher) draClaims(container *podresources.ContainerResources, holder c
 }
 
 func compareClaims(a, b Claim) int {
-	return cmp.Or(compareHolders(a.Holder, b.Holder), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.DeviceID, b.DeviceID),
+	return cmp.Or(compareAllocations(a.Allocation, b.Allocation), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.DeviceID, b.DeviceID),
 		cmp.Compare(a.DRA.Namespace, b.DRA.Namespace), cmp.Compare(a.DRA.Name, b.DRA.Name), cmp.Compare(a.DRA.Pool, b.DRA.Pool), cmp.Compare(a.DRA.Device, b.DRA.Device))
 }
 
-// isGPU reports whether a device is a card or a part of one. NVIDIA's other
+// isGPU reports whether a device is a GPU or a part of one. NVIDIA's other
 // plugins hand out nvidia.com/* too (network adapters by PCI address), and
 // time slicing may rename the resource, so beyond the usual names the id decides.
 func (w *Watcher) isGPU(resource, id string) bool {
@@ -316,7 +315,7 @@ func (w *Watcher) isGPU(resource, id string) bool {
 }
 
 // Snapshot returns the newest good answer, or nil where there is none or it is
-// older than Keep: then nobody knows who holds what.
+// older than Keep: allocations are unknown then.
 func (w *Watcher) Snapshot(now time.Time) *Snapshot {
 	if s := w.last.Load(); s != nil && now.Sub(s.Taken) <= w.opts.Keep {
 		return s
@@ -333,7 +332,7 @@ func (w *Watcher) Asked() time.Time {
 	return time.Time{}
 }
 
-// Err returns why the newest question failed, nil where it did not.
+// Err returns why the newest request failed, nil where it did not.
 func (w *Watcher) Err() error {
 	if err := w.failed.Load(); err != nil {
 		return *err
@@ -341,25 +340,11 @@ func (w *Watcher) Err() error {
 	return nil
 }
 
-// Errors counts failed questions.
+// Errors counts failed requests.
 func (w *Watcher) Errors() uint64 { return w.errors.Load() }
 
-// Answered is closed once the first question was answered or failed.
+// Answered is closed once the first request was answered or failed.
 func (w *Watcher) Answered() <-chan struct{} { return w.answered }
 
-// Changed receives after answers that may change who holds what.
+// Changed receives after answers that may change the attribution.
 func (w *Watcher) Changed() <-chan struct{} { return w.changed }
-
-// Allocatable asks the kubelet which GPUs it can hand out, held or free: a card
-// that is shared has an id for each share.
-func (w *Watcher) Allocatable(ctx context.Context) ([]Allocatable, error) {
-	all, err := w.kubelet.allocatable(ctx)
-	var gpus []Allocatable
-	for _, a := range all {
-		a.DeviceIDs = slices.DeleteFunc(a.DeviceIDs, func(id string) bool { return !w.isGPU(a.Resource, id) })
-		if len(a.DeviceIDs) > 0 {
-			gpus = append(gpus, a)
-		}
-	}
-	return gpus, err
-}

@@ -3,51 +3,33 @@ package pods
 import (
 	"context"
 	"errors"
+	"io"
+	"log/slog"
 	"net"
+	"net/http"
 	"path/filepath"
 	"slices"
-	"sync"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
-
-	"github.com/gpuscale/gpuscale/internal/await"
 )
 
-// fakeKubelet is the PodResources service with one pod.
-type fakeKubelet struct {
-	podresources.UnimplementedPodResourcesListerServer
-	mu   sync.Mutex
-	pod  string
-	fail error
-}
-
-func (k *fakeKubelet) set(pod string, fail error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.pod, k.fail = pod, fail
-}
-
-func (k *fakeKubelet) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.fail != nil {
-		return nil, k.fail
-	}
+// several is a pod with devices of all kinds, of which GPUs are taken.
+func several(name string) *podresources.PodResources {
 	devices := func(resource string, ids ...string) *podresources.ContainerDevices {
 		return &podresources.ContainerDevices{ResourceName: resource, DeviceIds: ids}
 	}
-	return &podresources.ListPodResourcesResponse{PodResources: []*podresources.PodResources{{
-		Name: k.pod, Namespace: "ns", Containers: []*podresources.ContainerResources{
-			{Name: "main", Devices: []*podresources.ContainerDevices{
-				devices("nvidia.com/mig-1g.10gb", "MIG-1"), devices("nvidia.com/gpu", "GPU-b", "GPU-a"),
-				devices("rdma/hca", "mlx5_0"), devices("nvidia.com/hostdev", "0000:03:00.0"), devices("nvidia.com/renamed", "GPU-d::1"), devices("example.com/gpu", "GPU-c"),
-			}},
-			{Name: "sidecar"},
-		},
-	}}}, nil
+	return &podresources.PodResources{Name: name, Namespace: "ns", Containers: []*podresources.ContainerResources{
+		{Name: "main", Devices: []*podresources.ContainerDevices{
+			devices("nvidia.com/mig-1g.10gb", "MIG-1"), devices("nvidia.com/gpu", "GPU-b", "GPU-a"),
+			devices("rdma/hca", "mlx5_0"), devices("nvidia.com/hostdev", "0000:03:00.0"), devices("nvidia.com/renamed", "GPU-d::1"), devices("example.com/gpu", "GPU-c"),
+		}},
+		{Name: "sidecar"},
+	}}
 }
 
 // serveKubelet listens on a socket until the returned stop.
@@ -77,10 +59,11 @@ func watch(t *testing.T, o Options) *Watcher {
 	return w
 }
 
-func TestWatcherKeepsTheLastAnswerForAWhile(t *testing.T) {
+func TestWatcher(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "kubelet.sock")
-	k := &fakeKubelet{pod: "first"}
-	stop := serveKubelet(t, socket, k)
+	k := &scripted{}
+	k.say(several("first"))
+	serveKubelet(t, socket, k)
 	w := watch(t, Options{Socket: socket, Interval: 100 * time.Millisecond, Keep: time.Minute, Resources: []string{"example.com/gpu"}})
 	<-w.Answered()
 	s := w.Snapshot(time.Now())
@@ -89,8 +72,8 @@ func TestWatcherKeepsTheLastAnswerForAWhile(t *testing.T) {
 	}
 	var ids []string
 	for _, c := range s.Claims {
-		if c.Holder.Namespace != "ns" || c.Holder.Pod != "first" || c.Holder.Container != "main" {
-			t.Errorf("claim of %+v", c.Holder)
+		if c.Allocation.Namespace != "ns" || c.Allocation.Pod != "first" || c.Allocation.Container != "main" {
+			t.Errorf("claim of %+v", c.Allocation)
 		}
 		ids = append(ids, c.DeviceID)
 	}
@@ -99,47 +82,65 @@ func TestWatcherKeepsTheLastAnswerForAWhile(t *testing.T) {
 	}
 	<-w.Changed()
 
-	k.set("second", nil)
+	k.say(several("second"))
 	<-w.Changed()
-	if got := w.Snapshot(time.Now()).Claims[0].Holder.Pod; got != "second" {
+	if got := w.Snapshot(time.Now()).Claims[0].Allocation.Pod; got != "second" {
 		t.Errorf("after the change: %s", got)
 	}
-
-	stop() // the kubelet restarts
-	await.True(t, 10*time.Second, "the failure is noticed", func() bool { return w.Err() != nil })
-	if w.Snapshot(time.Now()) == nil {
-		t.Error("the last answer was thrown away at once")
-	}
-	if w.Snapshot(time.Now().Add(2*time.Minute)) != nil {
-		t.Error("the last answer is used for ever")
-	}
-	if w.Asked().IsZero() || w.Errors() == 0 {
-		t.Errorf("asked %s, %d errors", w.Asked(), w.Errors())
-	}
-	serveKubelet(t, socket, k)
-	await.True(t, 10*time.Second, "the kubelet is found again", func() bool { return w.Err() == nil })
 }
 
-func TestWatcherWithoutKubelet(t *testing.T) {
-	w := watch(t, Options{Socket: filepath.Join(t.TempDir(), "none"), Interval: 100 * time.Millisecond})
-	<-w.Answered()
-	if w.Err() == nil || w.Snapshot(time.Now()) != nil || !w.Asked().IsZero() {
-		t.Errorf("err %v, snapshot %v", w.Err(), w.Snapshot(time.Now()))
+// No kubelet, or one that refuses, is no answer: an empty one would free every GPU.
+func TestWatcherWithoutAnswer(t *testing.T) {
+	refusing := filepath.Join(t.TempDir(), "kubelet.sock")
+	serveKubelet(t, refusing, &scripted{err: errors.New("rate limited")})
+	for _, socket := range []string{refusing, filepath.Join(t.TempDir(), "none")} {
+		w := watch(t, Options{Socket: socket, Interval: 100 * time.Millisecond})
+		<-w.Answered()
+		if w.Err() == nil || w.Snapshot(time.Now()) != nil || !w.Asked().IsZero() {
+			t.Errorf("err %v, snapshot %v", w.Err(), w.Snapshot(time.Now()))
+		}
 	}
 }
 
-func TestWatcherRefusedIsNoAnswer(t *testing.T) {
-	socket := filepath.Join(t.TempDir(), "kubelet.sock")
-	serveKubelet(t, socket, &fakeKubelet{fail: errors.New("rate limited")})
-	w := watch(t, Options{Socket: socket, Interval: 100 * time.Millisecond})
-	<-w.Answered()
-	if w.Snapshot(time.Now()) != nil {
-		t.Error("an error became an empty answer: every card would look free")
-	}
+// asked is an API server that notes when it was asked.
+type asked struct{ at []time.Duration }
+
+func (a *asked) RoundTrip(r *http.Request) (*http.Response, error) {
+	a.at = append(a.at, time.Since(bubble))
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(`{"items":[]}`)), Request: r}, nil
 }
 
-func TestNewRefusesBusyLoop(t *testing.T) {
-	if _, err := New(Options{Interval: time.Millisecond}); err == nil {
-		t.Error("asking every millisecond was accepted")
-	}
+// bubble is when a synctest begins.
+var bubble = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// However often the kubelet's answers change, two requests are apart, and what
+// is written down after a change is asked for ten seconds after it.
+func TestClusterIsAskedApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &asked{}
+		c := newCluster(Options{
+			API: &API{Base: "http://kube.test", Client: &http.Client{Transport: a}}, Node: "node-1",
+			Labels: true, Log: slog.New(slog.DiscardHandler),
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); c.run(ctx, func() {}) }()
+		defer func() { cancel(); <-done }()
+		for _, at := range []time.Duration{33 * time.Second, 33 * time.Second, 33500 * time.Millisecond} {
+			time.Sleep(at - time.Since(bubble))
+			c.poke()
+			synctest.Wait()
+		}
+		time.Sleep(59*time.Second - time.Since(bubble))
+		synctest.Wait()
+		want := []time.Duration{33 * time.Second, 35 * time.Second, 45 * time.Second}
+		if len(a.at) != len(want) {
+			t.Fatalf("asked at %v, want at %v", a.at, want)
+		}
+		for i := range want {
+			if a.at[i] != want[i] {
+				t.Errorf("asked at %v, want at %v", a.at, want)
+			}
+		}
+	})
 }

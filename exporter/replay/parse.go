@@ -11,7 +11,7 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect/counters"
 )
 
-// maxLine bounds a line; a card has some dozens of values.
+// maxLine bounds a line; a GPU has some dozens of values.
 const maxLine = 1 << 20
 
 // Error is a mistake in a recording.
@@ -32,7 +32,7 @@ func (e *Error) Error() string {
 
 // Parse reads a recording. The format is lines of words, '#' begins a comment:
 //
-//	card 0 uuid=GPU-5a1… model="NVIDIA H100 80GB HBM3" mig=true slices=7
+//	GPU 0 uuid=GPU-5a1… model="NVIDIA H100 80GB HBM3" mig=true slices=7
 //	instance 0/1 profile=3g.40gb start=0 size=4 compute=3 uuid=MIG-77c…
 //	0 DCGM_FI_DEV_POWER_USAGE=310.5 DCGM_FI_DEV_SERIAL="1650"
 //	0/1 DCGM_FI_PROF_GR_ENGINE_ACTIVE=0.42 252=20000
@@ -41,14 +41,14 @@ func (e *Error) Error() string {
 //	gone 0/1
 //	end 20s
 //
-// card makes a card, with the keys uuid, model, bus, minor (the index unless
-// given), mig, driver and slices (compute slices of the whole card). instance
-// makes a MIG instance <card>/<GPU instance id>, with uuid, profile, start,
-// size and compute. A line that begins with an entity gives values by DCGM field
-// name or number; they stand until changed, and "-" takes one away. gone removes
-// a card with its instances, or an instance. "at" moves on to an offset from the
-// start; what stands before the first is at 0s. "end" is the length of a round;
-// without it a round ends one frame's time after the last frame.
+// GPU makes a GPU, with the keys uuid, model, bus, minor (the index unless
+// given), mig, driver and slices (compute slices of the whole GPU). instance
+// makes a MIG instance <GPU>/<GPU instance id>, with uuid, profile, start, size
+// and compute. A line that begins with an entity gives values by DCGM field
+// name or number; they stay until changed, and "-" removes one. gone removes a
+// GPU with its instances, or an instance. "at" moves on to an offset from the
+// start; lines before the first are at 0s. "end" is the length of one pass;
+// without it a pass ends one frame's time after the last frame.
 //
 // name is used in errors, each an *Error. The first mistake ends the parsing.
 func Parse(name string, r io.Reader) (*Recording, error) {
@@ -66,7 +66,7 @@ func Parse(name string, r io.Reader) (*Recording, error) {
 		return nil, fmt.Errorf("reading %s after line %d: %w", name, p.line, err)
 	}
 	if !p.any {
-		return nil, &Error{File: name, Line: max(p.line, 1), Reason: "the recording has no card"}
+		return nil, &Error{File: name, Line: max(p.line, 1), Reason: "the recording has no GPU"}
 	}
 	p.finish()
 	return p.recording, nil
@@ -93,8 +93,8 @@ func (p *parser) parseLine(line string) *Error {
 		return p.parseAt(words[1:])
 	case "end":
 		return p.parseEnd(words[1:])
-	case "card", "instance":
-		return p.parseEntity(words[0] == "card", words[1:])
+	case "GPU", "instance":
+		return p.parseEntity(words[0] == "GPU", words[1:])
 	case "gone":
 		return p.parseGone(words[1:])
 	}
@@ -142,7 +142,7 @@ func (p *parser) parseEnd(words []string) *Error {
 
 func (p *parser) parseGone(words []string) *Error {
 	if len(words) != 1 {
-		return &Error{Reason: "want: gone <card> or gone <card>/<instance>"}
+		return &Error{Reason: "want: gone <GPU> or gone <GPU>/<instance>"}
 	}
 	k, err := p.parseKnown(words[0])
 	if err != nil {
@@ -195,7 +195,7 @@ func (p *parser) parseValues(words []string) *Error {
 	return nil
 }
 
-// finish sets the length of a round where no end line did.
+// finish sets the length of a pass where no end line did.
 func (p *parser) finish() {
 	r := p.recording
 	if r.length > 0 || len(r.frames) < 2 {

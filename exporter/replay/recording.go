@@ -9,7 +9,7 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
-// key names an entity within a recording: instance -1 is the card itself.
+// key names an entity within a recording: instance -1 is the GPU itself.
 type key struct{ gpu, instance int }
 
 func (k key) String() string {
@@ -38,15 +38,12 @@ type frame struct {
 // Recording is a parsed file; immutable.
 type Recording struct {
 	frames []frame
-	// length of one round: the "end" line, else the last frame's offset plus
+	// length of one pass: the "end" line, else the last frame's offset plus
 	// the distance to the one before.
 	length time.Duration
 }
 
-// Length is how long one round takes.
-func (r *Recording) Length() time.Duration { return r.length }
-
-// state is the world a recording has built up.
+// state holds the entities of a recording at one point.
 type state map[key]*collect.Entity
 
 // apply plays a frame.
@@ -88,18 +85,18 @@ func merge(old []collect.Value, c change) []collect.Value {
 }
 
 // reading returns the state as a Reading taken at now, with the fields wanted.
-// An instance takes its card's identity.
+// An instance takes its GPU's identity.
 func (s state) reading(now time.Time, wanted func(uint16) bool) *collect.Reading {
 	r := &collect.Reading{Taken: now, Dropped: map[string]int{}}
 	for k, e := range s {
-		card, ok := s[key{k.gpu, -1}]
+		device, ok := s[key{k.gpu, -1}]
 		if !ok {
 			continue
 		}
 		out := *e
 		if k.instance >= 0 {
-			out.UUID, out.Model, out.PCIBusID, out.Minor = card.UUID, card.Model, card.PCIBusID, card.Minor
-			out.MIG, out.DriverVersion, out.CardMaxCompute = card.MIG, card.DriverVersion, card.CardMaxCompute
+			out.UUID, out.Model, out.PCIBusID, out.Minor = device.UUID, device.Model, device.PCIBusID, device.Minor
+			out.MIG, out.DriverVersion, out.GPUMaxCompute = device.MIG, device.DriverVersion, device.GPUMaxCompute
 		}
 		out.Values = make([]collect.Value, 0, len(e.Values))
 		for _, v := range e.Values {

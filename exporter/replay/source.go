@@ -12,16 +12,12 @@ import (
 
 // Options of a Source.
 type Options struct {
-	// Hold stays at the last frame instead of beginning again.
-	Hold bool
-	// Speed multiplies time; 0 is 1.
-	Speed float64
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 }
 
-// Source plays a Recording. A value stands until the recording changes it and
-// is as fresh as the Read that returns it.
+// Source plays a Recording. A value stays until the recording changes it and is
+// as fresh as the Read that returns it.
 type Source struct {
 	recording *Recording
 	opts      Options
@@ -39,14 +35,11 @@ func NewSource(r *Recording, o Options) *Source {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Speed <= 0 {
-		o.Speed = 1
-	}
 	return &Source{recording: r, opts: o, start: o.Now(), state: state{}}
 }
 
-// Watch limits the values to these fields. How often they are taken is the
-// recording's matter.
+// Watch limits the values to these fields. The recording determines how often
+// they change.
 func (s *Source) Watch(fields []uint16, _ time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,9 +55,9 @@ func (s *Source) Read() (*collect.Reading, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.opts.Now()
-	played := time.Duration(float64(now.Sub(s.start)) * s.opts.Speed)
+	played := now.Sub(s.start)
 	round, at := 0, played
-	if length := s.recording.length; !s.opts.Hold && length > 0 {
+	if length := s.recording.length; length > 0 {
 		round, at = int(played/length), played%length
 	}
 	if round != s.round {

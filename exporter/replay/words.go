@@ -9,7 +9,7 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 )
 
-// split cuts a line into words at blanks. Within double quotes (Go syntax) a
+// split splits a line into words at blanks. Within double quotes (Go syntax) a
 // word may hold blanks; the quotes stay. A comment begins with '#' at a word's
 // start.
 func split(line string) ([]string, *Error) {
@@ -52,15 +52,15 @@ func parseValue(name, text string) (collect.Value, *Error) {
 	}
 	n, err := strconv.ParseFloat(plain, 64)
 	if err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
-		return collect.Value{}, &Error{Field: name, Reason: fmt.Sprintf("%q is not a number; a text stands in double quotes, - takes a value away", text)}
+		return collect.Value{}, &Error{Field: name, Reason: fmt.Sprintf("%q is not a number; a text needs double quotes, - removes a value", text)}
 	}
 	return collect.Value{Number: n}, nil
 }
 
 // parseKey reads "0" or "0/1".
 func parseKey(word string) (key, bool) {
-	card, instance, cut := strings.Cut(word, "/")
-	gpu, err := strconv.ParseUint(card, 10, 8)
+	device, instance, cut := strings.Cut(word, "/")
+	gpu, err := strconv.ParseUint(device, 10, 8)
 	if err != nil {
 		return key{}, false
 	}
@@ -74,26 +74,26 @@ func parseKey(word string) (key, bool) {
 func (p *parser) parseKnown(word string) (key, *Error) {
 	k, ok := parseKey(word)
 	if !ok {
-		return key{}, &Error{Field: word, Reason: "want card, instance, at, gone, end, or an entity such as 0 or 0/1"}
+		return key{}, &Error{Field: word, Reason: "want GPU, instance, at, gone, end, or an entity such as 0 or 0/1"}
 	}
 	if !p.known[k] {
-		return key{}, &Error{Field: word, Reason: "there is no such card or instance at this point"}
+		return key{}, &Error{Field: word, Reason: "there is no such GPU or instance at this point"}
 	}
 	return k, nil
 }
 
-func (p *parser) parseEntity(card bool, words []string) *Error {
+func (p *parser) parseEntity(device bool, words []string) *Error {
 	if len(words) == 0 {
 		return &Error{Reason: "want an entity such as 0 or 0/1"}
 	}
 	k, ok := parseKey(words[0])
-	if !ok || card != (k.instance < 0) {
-		return &Error{Field: words[0], Reason: "want <n> for a card, <card>/<n> for an instance"}
+	if !ok || device != (k.instance < 0) {
+		return &Error{Field: words[0], Reason: "want <n> for a GPU, <GPU>/<n> for an instance"}
 	}
 	e := &collect.Entity{Kind: collect.GPU, GPU: k.gpu, Minor: k.gpu}
-	if !card {
+	if !device {
 		if !p.known[key{k.gpu, -1}] {
-			return &Error{Field: words[0], Reason: "its card is not there at this point"}
+			return &Error{Field: words[0], Reason: "its GPU is not there at this point"}
 		}
 		e.Kind, e.InstanceID, e.Start, e.Minor = collect.Instance, k.instance, -1, 0
 	}
@@ -113,37 +113,37 @@ func (p *parser) parseEntity(card bool, words []string) *Error {
 	return nil
 }
 
-// setKey sets one key of a card or instance line.
+// setKey sets one key of a GPU or instance line.
 func setKey(e *collect.Entity, name, text string) *Error {
 	plain, _, err := unquote(text)
 	if err != nil {
 		return &Error{Field: name, Reason: fmt.Sprintf("%s is not a quoted text", text)}
 	}
-	card := e.Kind == collect.GPU
+	device := e.Kind == collect.GPU
 	switch {
-	case name == "uuid" && card:
+	case name == "uuid" && device:
 		e.UUID = plain
 	case name == "uuid":
 		e.InstanceUUID = plain
-	case name == "model" && card:
+	case name == "model" && device:
 		e.Model = plain
-	case name == "bus" && card:
+	case name == "bus" && device:
 		e.PCIBusID = plain
-	case name == "driver" && card:
+	case name == "driver" && device:
 		e.DriverVersion = plain
-	case name == "profile" && !card:
+	case name == "profile" && !device:
 		e.Profile = plain
-	case name == "mig" && card:
+	case name == "mig" && device:
 		e.MIG, err = strconv.ParseBool(plain)
-	case name == "minor" && card:
+	case name == "minor" && device:
 		e.Minor, err = small(plain)
-	case name == "slices" && card:
-		e.CardMaxCompute, err = small(plain)
-	case name == "start" && !card:
+	case name == "slices" && device:
+		e.GPUMaxCompute, err = small(plain)
+	case name == "start" && !device:
 		e.Start, err = small(plain)
-	case name == "size" && !card:
+	case name == "size" && !device:
 		e.Size, err = small(plain)
-	case name == "compute" && !card:
+	case name == "compute" && !device:
 		e.ComputeSlices, err = small(plain)
 	default:
 		return &Error{Field: name, Reason: "no such key on this line"}

@@ -9,41 +9,41 @@ import (
 )
 
 // Device is one request of a resource claim (DRA), with what its device class and
-// its selectors say reduced to plain values.
+// its selectors state, reduced to plain values.
 type Device struct {
 	Name   string // of the request, for errors
 	Driver string // "gpu.nvidia.com"
 	// Attributes that a device must have exactly, by name in the driver's domain:
-	// "type" is "gpu" or "mig", "profile" is "3g.40gb". "productName" says which
-	// cards will do and not how much of them; it may be there.
+	// "type" is "gpu" or "mig", "profile" is "3g.40gb". "productName" selects
+	// GPUs without changing the size of the request.
 	Attributes map[string]string
 	Count      int
-	// All wants every device of a node that is like this.
+	// All requests every such device of a node.
 	All bool
-	// Admin access looks at devices that others hold and takes none.
+	// Admin access observes devices that are allocated to others and allocates none.
 	Admin bool
-	// MemoryMiB is the part of each device's memory that is asked for, 0 for the
-	// whole device.
+	// MemoryMiB is the requested part of each device's memory, 0 for the whole
+	// device.
 	MemoryMiB int
 }
 
-// Drivers of accelerators, and whose cards they are.
+// driverVendors is the vendor of each driver of accelerators.
 var driverVendors = map[string]string{
 	"gpu.nvidia.com": "nvidia",
 	"gpu.amd.com":    "amd",
 	"gpu.intel.com":  "intel",
 }
 
-// where are attributes that say which cards will do, of which the planner is told
-// elsewhere. None of them changes how much is wanted.
-var where = []string{"productName"}
+// selecting are attributes that select GPUs without changing the size of the
+// request. The planner gets them by another way.
+var selecting = []string{"productName"}
 
 // IsAccelerator reports whether a DRA driver's devices are accelerators.
 func IsAccelerator(driver string) bool { return driverVendors[driver] != "" }
 
 // FromDevices reads the requests of one claim. Devices of drivers that have no
-// accelerators are passed over. The error names the request and says what of it
-// has no size that is known; nothing is taken for zero.
+// accelerators are skipped. The error names the request and the part whose size
+// is unknown; an unknown size is never zero.
 func FromDevices(devices []Device) (Demand, error) {
 	each := make([]Demand, 0, len(devices))
 	for _, d := range devices {
@@ -60,34 +60,34 @@ func (d Device) demand() (Demand, error) {
 	vendor := driverVendors[d.Driver]
 	switch {
 	case d.Driver == "":
-		return Demand{}, fmt.Errorf("of which driver is not said")
+		return Demand{}, fmt.Errorf("no driver is stated")
 	case vendor == "" || d.Admin:
 		return Demand{}, nil
 	case d.All:
-		return Demand{}, fmt.Errorf("all devices of a node: how many that is depends on the node")
+		return Demand{}, fmt.Errorf("all devices of a node: their number depends on the node")
 	case d.Count < 1 || d.Count > maxAmount || d.MemoryMiB < 0:
 		return Demand{}, fmt.Errorf("%d devices, %d MiB of each is not possible", d.Count, d.MemoryMiB)
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Attributes)) {
-		if name != "type" && name != "profile" && !slices.Contains(where, name) {
-			return Demand{}, fmt.Errorf("attribute %s: how large such a device is, is not known", name)
+		if name != "type" && name != "profile" && !slices.Contains(selecting, name) {
+			return Demand{}, fmt.Errorf("attribute %s: the size of such a device is unknown", name)
 		}
 	}
 	if d.Attributes["profile"] != "" || d.Attributes["type"] == "mig" {
 		return d.instances(vendor)
 	}
-	if !isCard(vendor, d.Attributes["type"]) {
-		return Demand{}, fmt.Errorf("type %q: how large such a device is, is not known", d.Attributes["type"])
+	if !isGPU(vendor, d.Attributes["type"]) {
+		return Demand{}, fmt.Errorf("type %q: the size of such a device is unknown", d.Attributes["type"])
 	}
 	if d.MemoryMiB > 0 {
-		return Demand{Vendor: vendor, Fraction: &Fraction{MemoryMiB: d.MemoryMiB, Cards: d.Count}}, nil
+		return Demand{Vendor: vendor, Fraction: &Fraction{MemoryMiB: d.MemoryMiB, GPUs: d.Count}}, nil
 	}
-	return Demand{Vendor: vendor, Cards: d.Count}, nil
+	return Demand{Vendor: vendor, GPUs: d.Count}, nil
 }
 
-// isCard reports whether devices of a type are whole cards. NVIDIA's driver has
-// instances beside the cards, so that a claim must say which.
-func isCard(vendor, deviceType string) bool {
+// isGPU reports whether devices of a type are whole GPUs. NVIDIA's driver has
+// instances beside the GPUs, so that a claim must say which.
+func isGPU(vendor, deviceType string) bool {
 	switch vendor {
 	case "nvidia":
 		return deviceType == "gpu"
@@ -105,7 +105,7 @@ func (d Device) instances(vendor string) (Demand, error) {
 	case profile == "":
 		return Demand{}, fmt.Errorf("MIG instances of any profile: want one profile")
 	case d.MemoryMiB > 0:
-		return Demand{}, fmt.Errorf("a part of a MIG instance has no size that is known")
+		return Demand{}, fmt.Errorf("the size of a part of a MIG instance is unknown")
 	}
 	name, err := mig.ParseName(profile)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// card and instance are devices as NVIDIA's DRA driver publishes them.
-func card(n int) Device {
+// GPU and instance are devices as NVIDIA's DRA driver publishes them.
+func device(n int) Device {
 	return Device{Name: "gpu", Driver: "gpu.nvidia.com", Attributes: map[string]string{"type": "gpu"}, Count: n}
 }
 
@@ -27,23 +27,23 @@ func TestFromDevices(t *testing.T) {
 		want    string
 	}{
 		{"no requests", nil, "none"},
-		{"DRA driver quickstart, gpu-test1", []Device{card(1)}, "1 card"},
-		{"DRA driver quickstart, gpu-test-count", []Device{card(2)}, "2 cards"},
+		{"DRA driver quickstart, gpu-test1", []Device{device(1)}, "1 GPU"},
+		{"DRA driver quickstart, gpu-test-count", []Device{device(2)}, "2 GPUs"},
 		{
 			"DRA driver quickstart, gpu-test4",
 			[]Device{instance("1g.5gb", 1), instance("1g.5gb", 1), instance("2g.10gb", 1), instance("3g.20gb", 1)},
 			"1g.5gb×2, 2g.10gb×1, 3g.20gb×1",
 		},
-		{"DRA driver consumable-shares, memory-sharing", []Device{with(card(1), func(d *Device) { d.MemoryMiB = 4096 })}, "4096 MiB of a card"},
-		{"a card of a certain product", []Device{with(card(1), func(d *Device) {
+		{"DRA driver consumable-shares, memory-sharing", []Device{with(device(1), func(d *Device) { d.MemoryMiB = 4096 })}, "4096 MiB of a GPU"},
+		{"a GPU of a certain product", []Device{with(device(1), func(d *Device) {
 			d.Attributes = map[string]string{"type": "gpu", "productName": "NVIDIA A100-SXM4-80GB"}
-		})}, "1 card"},
+		})}, "1 GPU"},
 		{"a profile says it is MIG", []Device{with(instance("1g.10gb+me", 3), func(d *Device) { delete(d.Attributes, "type") })}, "1g.10gb+me×3"},
-		{"admin access is not counted", []Device{card(1), with(card(8), func(d *Device) { d.Admin = true })}, "1 card"},
-		{"admin access to all", []Device{with(card(0), func(d *Device) { d.Admin, d.All = true, true })}, "none"},
+		{"admin access is not counted", []Device{device(1), with(device(8), func(d *Device) { d.Admin = true })}, "1 GPU"},
+		{"admin access to all", []Device{with(device(0), func(d *Device) { d.Admin, d.All = true, true })}, "none"},
 		{"another driver", []Device{{Name: "nic", Driver: "dra.net", All: true}}, "none"},
-		{"Intel", []Device{{Name: "gpu", Driver: "gpu.intel.com", Count: 2}}, "2 intel cards"},
-		{"AMD", []Device{{Name: "gpu", Driver: "gpu.amd.com", Attributes: map[string]string{"type": "amdgpu"}, Count: 1}}, "1 amd card"},
+		{"Intel", []Device{{Name: "gpu", Driver: "gpu.intel.com", Count: 2}}, "2 intel GPUs"},
+		{"AMD", []Device{{Name: "gpu", Driver: "gpu.amd.com", Attributes: map[string]string{"type": "amdgpu"}, Count: 1}}, "1 amd GPU"},
 	} {
 		if got, err := FromDevices(c.devices); err != nil || got.String() != c.want {
 			t.Errorf("%s: got %s, %v, want %s", c.what, got, err, c.want)
@@ -53,26 +53,26 @@ func TestFromDevices(t *testing.T) {
 
 func TestFromDevicesRefuses(t *testing.T) {
 	for want, d := range map[string]Device{
-		"request gpu: all devices of a node: how many that is depends on the node":       with(card(0), func(d *Device) { d.All = true }),
-		"request gpu: 0 devices, 0 MiB of each is not possible":                          card(0),
-		"request gpu: -1 devices, 0 MiB of each is not possible":                         card(-1),
-		"request gpu: 9223372036854775807 devices, 0 MiB of each is not possible":        card(math.MaxInt64),
-		"request mig: MIG instances of any profile: want one profile":                    instance("", 1),
-		`request mig: MIG profile "x": want compute slices first, as in 3g.40gb`:         instance("x", 1),
-		`request mig: MIG profile "3g": want memory, as in 3g.40gb`:                      instance("3g", 1),
-		`request mig: profile "3g.40gb" of a device of type "gpu"`:                       with(instance("3g.40gb", 1), func(d *Device) { d.Attributes["type"] = "gpu" }),
-		"request mig: a part of a MIG instance has no size that is known":                with(instance("3g.40gb", 1), func(d *Device) { d.MemoryMiB = 1 }),
-		`request gpu: type "vfio": how large such a device is, is not known`:             {Name: "gpu", Driver: "gpu.nvidia.com", Attributes: map[string]string{"type": "vfio"}, Count: 1},
-		`request gpu: type "": how large such a device is, is not known`:                 {Name: "gpu", Driver: "gpu.nvidia.com", Count: 1},
-		`request gpu: type "amdgpu-partition": how large such a device is, is not known`: {Name: "gpu", Driver: "gpu.amd.com", Attributes: map[string]string{"type": "amdgpu-partition"}, Count: 1},
-		"request gpu: attribute slots: how large such a device is, is not known":         with(card(1), func(d *Device) { d.Attributes = map[string]string{"type": "gpu", "slots": "2"} }),
-		"request gpu: of which driver is not said":                                       {Name: "gpu", Count: 1},
+		"request gpu: all devices of a node: their number depends on the node":       with(device(0), func(d *Device) { d.All = true }),
+		"request gpu: 0 devices, 0 MiB of each is not possible":                      device(0),
+		"request gpu: -1 devices, 0 MiB of each is not possible":                     device(-1),
+		"request gpu: 9223372036854775807 devices, 0 MiB of each is not possible":    device(math.MaxInt64),
+		"request mig: MIG instances of any profile: want one profile":                instance("", 1),
+		`request mig: MIG profile "x": want compute slices first, as in 3g.40gb`:     instance("x", 1),
+		`request mig: MIG profile "3g": want memory, as in 3g.40gb`:                  instance("3g", 1),
+		`request mig: profile "3g.40gb" of a device of type "gpu"`:                   with(instance("3g.40gb", 1), func(d *Device) { d.Attributes["type"] = "gpu" }),
+		"request mig: the size of a part of a MIG instance is unknown":               with(instance("3g.40gb", 1), func(d *Device) { d.MemoryMiB = 1 }),
+		`request gpu: type "vfio": the size of such a device is unknown`:             {Name: "gpu", Driver: "gpu.nvidia.com", Attributes: map[string]string{"type": "vfio"}, Count: 1},
+		`request gpu: type "": the size of such a device is unknown`:                 {Name: "gpu", Driver: "gpu.nvidia.com", Count: 1},
+		`request gpu: type "amdgpu-partition": the size of such a device is unknown`: {Name: "gpu", Driver: "gpu.amd.com", Attributes: map[string]string{"type": "amdgpu-partition"}, Count: 1},
+		"request gpu: attribute slots: the size of such a device is unknown":         with(device(1), func(d *Device) { d.Attributes = map[string]string{"type": "gpu", "slots": "2"} }),
+		"request gpu: no driver is stated":                                           {Name: "gpu", Count: 1},
 	} {
-		if got, err := FromDevices([]Device{card(1), d}); err == nil || err.Error() != want || !got.Zero() {
+		if got, err := FromDevices([]Device{device(1), d}); err == nil || err.Error() != want || !got.Zero() {
 			t.Errorf("got %s, %v\nwant %s", got, err, want)
 		}
 	}
-	if _, err := FromDevices([]Device{card(1), {Name: "x", Driver: "gpu.intel.com", Count: 1}}); err == nil {
+	if _, err := FromDevices([]Device{device(1), {Name: "x", Driver: "gpu.intel.com", Count: 1}}); err == nil {
 		t.Error("two vendors in one claim")
 	}
 }

@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// Sum returns what containers that run side by side want together. Fractions
-// add up on one card; those that together are more than one are wanted of
-// different cards, the larger part of each. The error is for demands from two
-// vendors, which no node has.
+// Sum returns the demand of containers that run at the same time. Fractions add
+// up on one GPU; where their sum is more than one GPU they are parts of different
+// GPUs, each as large as the largest. The error is for demands from two vendors,
+// which no node has.
 func Sum(ds ...Demand) (Demand, error) {
 	return fold(ds, func(a, b int) int { return a + b })
 }
 
-// Max returns what is wanted by containers that run one after the other: the
-// larger of each amount. The error is as for Sum.
+// Max returns the demand of containers that run one after the other: the larger
+// of each amount. The error is as for Sum.
 func Max(ds ...Demand) (Demand, error) {
 	return fold(ds, func(a, b int) int { return max(a, b) })
 }
@@ -27,9 +27,9 @@ func fold(ds []Demand, join func(a, b int) int) (Demand, error) {
 		case all.Vendor == "":
 			all.Vendor = d.Vendor
 		case d.Vendor != "" && d.Vendor != all.Vendor:
-			return Demand{}, fmt.Errorf("cards of %s and of %s in one pod", all.Vendor, d.Vendor)
+			return Demand{}, fmt.Errorf("GPUs of %s and of %s in one pod", all.Vendor, d.Vendor)
 		}
-		all.Cards = join(all.Cards, d.Cards)
+		all.GPUs = join(all.GPUs, d.GPUs)
 		all.Fraction = joinFractions(all.Fraction, d.Fraction, join)
 		all.MIG = joinInstances(all.MIG, d.MIG, join)
 	}
@@ -48,14 +48,14 @@ func joinFractions(a, b *Fraction, join func(a, b int) int) *Fraction {
 		CoreMilli:   join(a.CoreMilli, b.CoreMilli),
 		MemoryMiB:   join(a.MemoryMiB, b.MemoryMiB),
 		MemoryMilli: join(a.MemoryMilli, b.MemoryMilli),
-		Cards:       max(a.Cards, b.Cards),
+		GPUs:        max(a.GPUs, b.GPUs),
 	}
 	if f.CoreMilli > 1000 || f.MemoryMilli > 1000 {
 		f = Fraction{
 			CoreMilli:   max(a.CoreMilli, b.CoreMilli),
 			MemoryMiB:   max(a.MemoryMiB, b.MemoryMiB),
 			MemoryMilli: max(a.MemoryMilli, b.MemoryMilli),
-			Cards:       join(a.Cards, b.Cards),
+			GPUs:        join(a.GPUs, b.GPUs),
 		}
 	}
 	return &f

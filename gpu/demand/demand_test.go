@@ -29,32 +29,32 @@ func TestDialects(t *testing.T) {
 	for _, c := range []struct{ name, resources, want string }{
 		{"nothing", "cpu 4 memory 1024 rdma/hca 1", "none"},
 		{"asked for none", "nvidia.com/gpu 0", "none"},
-		{"device plugin", "nvidia.com/gpu 2 cpu 4", "2 cards"},
-		{"one card", "nvidia.com/gpu 1", "1 card"},
-		{"time-slicing, MPS", "nvidia.com/gpu.shared 1", "a share of a card"},
+		{"device plugin", "nvidia.com/gpu 2 cpu 4", "2 GPUs"},
+		{"one GPU", "nvidia.com/gpu 1", "1 GPU"},
+		{"time-slicing, MPS", "nvidia.com/gpu.shared 1", "a share of a GPU"},
 		{"MIG", "nvidia.com/mig-3g.40gb 1", "3g.40gb×1"},
 		{"MIG with media", "nvidia.com/mig-1g.10gb.me 1", "1g.10gb+me×1"},
 		{"MIG, several", "nvidia.com/mig-7g.80gb 1 nvidia.com/mig-1g.20gb 2 nvidia.com/mig-1g.10gb 3", "1g.10gb×3, 1g.20gb×2, 7g.80gb×1"},
-		{"MIG beside cards", "nvidia.com/mig-3g.40gb 1 nvidia.com/gpu 1", "1 card, 3g.40gb×1"},
-		{"Alibaba gpushare", "aliyun.com/gpu-mem 8", "8192 MiB of a card"},
-		{"Alibaba cGPU", "aliyun.com/gpu-mem 8 aliyun.com/gpu-core.percentage 30", "30 % core + 8192 MiB of a card"},
-		{"Alibaba, whole", "aliyun.com/gpu-mem 80 aliyun.com/gpu-core.percentage 100", "1 card"},
-		{"Tencent qGPU", "tke.cloud.tencent.com/qgpu-core 25 tke.cloud.tencent.com/qgpu-memory 4", "25 % core + 4096 MiB of a card"},
-		{"Tencent qGPU, whole", "tke.cloud.tencent.com/qgpu-core 300", "3 cards"},
-		{"vCUDA", "tencent.com/vcuda-core 50 tencent.com/vcuda-memory 30", "50 % core + 7680 MiB of a card"},
-		{"vCUDA, whole", "tencent.com/vcuda-core 200", "2 cards"},
-		{"Elastic GPU", "elasticgpu.io/gpu-core 50 elasticgpu.io/gpu-memory 2048", "50 % core + 2048 MiB of a card"},
-		{"HAMi", "nvidia.com/gpu 1 nvidia.com/gpumem 3000 nvidia.com/gpucores 30", "30 % core + 3000 MiB of a card"},
-		{"HAMi, two cards", "nvidia.com/gpu 2 nvidia.com/gpumem 3000", "3000 MiB of each of 2 cards"},
-		{"HAMi, memory only", "nvidia.com/gpumem 3000", "3000 MiB of a card"},
-		{"HAMi, percent", "nvidia.com/gpu 1 nvidia.com/gpumem-percentage 50", "50 % memory of a card"},
-		{"HAMi, all cores but not all memory", "nvidia.com/gpu 1 nvidia.com/gpucores 100 nvidia.com/gpumem 9", "1 card"},
-		{"HAMi, whole", "nvidia.com/gpu 2 nvidia.com/gpucores 100", "2 cards"},
-		{"AMD", "amd.com/gpu 8", "8 amd cards"},
-		{"Intel", "gpu.intel.com/i915 1", "1 intel card"},
-		{"Intel Xe", "gpu.intel.com/xe 2 gpu.intel.com/xe_monitoring 1", "2 intel cards"},
-		{"Ascend", "huawei.com/Ascend910 8", "8 huawei cards"},
-		{"Ascend 310P", "huawei.com/Ascend310P 1", "1 huawei card"},
+		{"MIG beside GPUs", "nvidia.com/mig-3g.40gb 1 nvidia.com/gpu 1", "1 GPU, 3g.40gb×1"},
+		{"Alibaba gpushare", "aliyun.com/gpu-mem 8", "8192 MiB of a GPU"},
+		{"Alibaba cGPU", "aliyun.com/gpu-mem 8 aliyun.com/gpu-core.percentage 30", "30 % core + 8192 MiB of a GPU"},
+		{"Alibaba, whole", "aliyun.com/gpu-mem 80 aliyun.com/gpu-core.percentage 100", "1 GPU"},
+		{"Tencent qGPU", "tke.cloud.tencent.com/qgpu-core 25 tke.cloud.tencent.com/qgpu-memory 4", "25 % core + 4096 MiB of a GPU"},
+		{"Tencent qGPU, whole", "tke.cloud.tencent.com/qgpu-core 300", "3 GPUs"},
+		{"vCUDA", "tencent.com/vcuda-core 50 tencent.com/vcuda-memory 30", "50 % core + 7680 MiB of a GPU"},
+		{"vCUDA, whole", "tencent.com/vcuda-core 200", "2 GPUs"},
+		{"Elastic GPU", "elasticgpu.io/gpu-core 50 elasticgpu.io/gpu-memory 2048", "50 % core + 2048 MiB of a GPU"},
+		{"HAMi", "nvidia.com/gpu 1 nvidia.com/gpumem 3000 nvidia.com/gpucores 30", "30 % core + 3000 MiB of a GPU"},
+		{"HAMi, two GPUs", "nvidia.com/gpu 2 nvidia.com/gpumem 3000", "3000 MiB of each of 2 GPUs"},
+		{"HAMi, memory only", "nvidia.com/gpumem 3000", "3000 MiB of a GPU"},
+		{"HAMi, percent", "nvidia.com/gpu 1 nvidia.com/gpumem-percentage 50", "50 % memory of a GPU"},
+		{"HAMi, all cores but not all memory", "nvidia.com/gpu 1 nvidia.com/gpucores 100 nvidia.com/gpumem 9", "1 GPU"},
+		{"HAMi, whole", "nvidia.com/gpu 2 nvidia.com/gpucores 100", "2 GPUs"},
+		{"AMD", "amd.com/gpu 8", "8 amd GPUs"},
+		{"Intel", "gpu.intel.com/i915 1", "1 intel GPU"},
+		{"Intel Xe", "gpu.intel.com/xe 2 gpu.intel.com/xe_monitoring 1", "2 intel GPUs"},
+		{"Ascend", "huawei.com/Ascend910 8", "8 huawei GPUs"},
+		{"Ascend 310P", "huawei.com/Ascend310P 1", "1 huawei GPU"},
 	} {
 		d, err := FromResources(res(t, c.resources))
 		if err != nil || d.String() != c.want {
@@ -73,7 +73,7 @@ func TestFields(t *testing.T) {
 		t.Errorf("got %+v, %v", d, err)
 	}
 	d, err = FromResources(res(t, "nvidia.com/gpu 1 nvidia.com/gpumem 3000 nvidia.com/gpucores 30"))
-	want = Demand{Vendor: "nvidia", Fraction: &Fraction{CoreMilli: 300, MemoryMiB: 3000, Cards: 1}}
+	want = Demand{Vendor: "nvidia", Fraction: &Fraction{CoreMilli: 300, MemoryMiB: 3000, GPUs: 1}}
 	if err != nil || !reflect.DeepEqual(d, want) {
 		t.Errorf("got %+v, %v", d, err)
 	}
@@ -85,20 +85,20 @@ func TestRefused(t *testing.T) {
 		want string
 	}{
 		{map[string]int64{"nvidia.com/gpu": -1}, "resource nvidia.com/gpu: amount -1 is not possible"},
-		{map[string]int64{"gpu.intel.com/millicores": 300}, "resource gpu.intel.com/millicores: of how many cards is not said"},
-		{map[string]int64{"amd.com/cpx_nps4": 1}, "resource amd.com/cpx_nps4: has no size that is known"},
-		{map[string]int64{"huawei.com/npu-core": 8}, "resource huawei.com/npu-core: has no size that is known"},
-		{map[string]int64{"huawei.com/Ascend910-2c-memory": 8}, "resource huawei.com/Ascend910-2c-memory: has no size that is known"},
-		{map[string]int64{"elasticgpu.io/gpu-core": 250}, "resource elasticgpu.io/gpu-core: 250 hundredths of a card: want less than 100, or whole hundreds"},
-		{map[string]int64{"volcano.sh/vgpu-number": 1, "nvidia.com/gpu": 1}, "resource volcano.sh/vgpu-number: contradicts nvidia.com/gpu: two ways to share cards in one container"},
+		{map[string]int64{"gpu.intel.com/millicores": 300}, "resource gpu.intel.com/millicores: the number of GPUs is not stated"},
+		{map[string]int64{"amd.com/cpx_nps4": 1}, "resource amd.com/cpx_nps4: has an unknown size"},
+		{map[string]int64{"huawei.com/npu-core": 8}, "resource huawei.com/npu-core: has an unknown size"},
+		{map[string]int64{"huawei.com/Ascend910-2c-memory": 8}, "resource huawei.com/Ascend910-2c-memory: has an unknown size"},
+		{map[string]int64{"elasticgpu.io/gpu-core": 250}, "resource elasticgpu.io/gpu-core: 250 hundredths of a GPU: want less than 100, or whole hundreds"},
+		{map[string]int64{"volcano.sh/vgpu-number": 1, "nvidia.com/gpu": 1}, "resource volcano.sh/vgpu-number: contradicts nvidia.com/gpu: two ways to share GPUs in one container"},
 		{map[string]int64{"aliyun.com/gpu-mem": math.MaxInt64}, "resource aliyun.com/gpu-mem: amount 9223372036854775807 is not possible"},
 		{map[string]int64{"nvidia.com/gpu": 1, "amd.com/gpu": 1}, "resource nvidia.com/gpu: is from another vendor than amd.com/gpu"},
-		{map[string]int64{"nvidia.com/gpu": 1, "aliyun.com/gpu-mem": 1}, "resource nvidia.com/gpu: contradicts aliyun.com/gpu-mem: two ways to share cards in one container"},
-		{map[string]int64{"tencent.com/vcuda-core": 150}, "resource tencent.com/vcuda-core: 150 hundredths of a card: want less than 100, or whole hundreds"},
-		{map[string]int64{"nvidia.com/gpucores": 101}, "resource nvidia.com/gpucores: more than 100 hundredths of a card"},
-		{map[string]int64{"nvidia.com/mig-3g.40gb.shared": 1}, "resource nvidia.com/mig-3g.40gb.shared: has no size that is known"},
-		{map[string]int64{"huawei.com/Ascend910-16c": 1}, "resource huawei.com/Ascend910-16c: has no size that is known"},
-		{map[string]int64{"nvidia.com/gpu.shared": 1, "nvidia.com/gpumem": 1}, "resource nvidia.com/gpu.shared: cannot be cut further"},
+		{map[string]int64{"nvidia.com/gpu": 1, "aliyun.com/gpu-mem": 1}, "resource nvidia.com/gpu: contradicts aliyun.com/gpu-mem: two ways to share GPUs in one container"},
+		{map[string]int64{"tencent.com/vcuda-core": 150}, "resource tencent.com/vcuda-core: 150 hundredths of a GPU: want less than 100, or whole hundreds"},
+		{map[string]int64{"nvidia.com/gpucores": 101}, "resource nvidia.com/gpucores: more than 100 hundredths of a GPU"},
+		{map[string]int64{"nvidia.com/mig-3g.40gb.shared": 1}, "resource nvidia.com/mig-3g.40gb.shared: has an unknown size"},
+		{map[string]int64{"huawei.com/Ascend910-16c": 1}, "resource huawei.com/Ascend910-16c: has an unknown size"},
+		{map[string]int64{"nvidia.com/gpu.shared": 1, "nvidia.com/gpumem": 1}, "resource nvidia.com/gpu.shared: cannot be divided further"},
 	} {
 		for range 5 { // whatever the order of the map
 			d, err := FromResources(c.list)
@@ -119,14 +119,14 @@ func TestSumAndMax(t *testing.T) {
 	}
 	for _, c := range []struct{ a, b, sum, most string }{
 		{"", "", "none", "none"},
-		{"nvidia.com/gpu 1", "", "1 card", "1 card"},
-		{"nvidia.com/gpu 1", "nvidia.com/gpu 2", "3 cards", "2 cards"},
+		{"nvidia.com/gpu 1", "", "1 GPU", "1 GPU"},
+		{"nvidia.com/gpu 1", "nvidia.com/gpu 2", "3 GPUs", "2 GPUs"},
 		{"nvidia.com/mig-3g.40gb 1", "nvidia.com/mig-1g.10gb 1 nvidia.com/mig-3g.40gb 2", "1g.10gb×1, 3g.40gb×3", "1g.10gb×1, 3g.40gb×2"},
-		{"aliyun.com/gpu-mem 2", "aliyun.com/gpu-mem 3", "5120 MiB of a card", "3072 MiB of a card"},
-		{"tencent.com/vcuda-core 60", "tencent.com/vcuda-core 30", "90 % core of a card", "60 % core of a card"},
-		{"tencent.com/vcuda-core 60", "tencent.com/vcuda-core 50", "60 % core of each of 2 cards", "60 % core of a card"},
-		{"aliyun.com/gpu-mem 2", "", "2048 MiB of a card", "2048 MiB of a card"},
-		{"amd.com/gpu 1", "amd.com/gpu 1", "2 amd cards", "1 amd card"},
+		{"aliyun.com/gpu-mem 2", "aliyun.com/gpu-mem 3", "5120 MiB of a GPU", "3072 MiB of a GPU"},
+		{"tencent.com/vcuda-core 60", "tencent.com/vcuda-core 30", "90 % core of a GPU", "60 % core of a GPU"},
+		{"tencent.com/vcuda-core 60", "tencent.com/vcuda-core 50", "60 % core of each of 2 GPUs", "60 % core of a GPU"},
+		{"aliyun.com/gpu-mem 2", "", "2048 MiB of a GPU", "2048 MiB of a GPU"},
+		{"amd.com/gpu 1", "amd.com/gpu 1", "2 amd GPUs", "1 amd GPU"},
 	} {
 		a, b := read(c.a), read(c.b)
 		for range 2 {
@@ -147,35 +147,6 @@ func TestSumAndMax(t *testing.T) {
 	}
 }
 
-func TestSlices(t *testing.T) {
-	h100, _ := mig.ForModel("H100-80GB")
-	a30, _ := mig.ForModel("A30-24GB")
-	for _, c := range []struct {
-		resources string
-		table     *mig.Table
-		want      int
-	}{
-		{"", h100, 0},
-		{"nvidia.com/gpu 2", h100, 14},
-		{"nvidia.com/gpu 2", a30, 8},
-		{"nvidia.com/gpu 2", nil, 14},
-		{"nvidia.com/mig-3g.40gb 2 nvidia.com/mig-1g.20gb 1", h100, 7},
-		{"nvidia.com/gpu.shared 1", h100, 1},
-		{"aliyun.com/gpu-core.percentage 50", h100, 4},
-		{"aliyun.com/gpu-mem 40", h100, 4},
-		{"aliyun.com/gpu-mem 40", nil, 1},
-		{"nvidia.com/gpu 2 nvidia.com/gpumem-percentage 50", h100, 8},
-	} {
-		d, err := FromResources(res(t, c.resources))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := d.Slices(c.table); got != c.want {
-			t.Errorf("%q: got %d, want %d", c.resources, got, c.want)
-		}
-	}
-}
-
 func FuzzFromResources(f *testing.F) {
 	f.Add("nvidia.com/gpu", int64(1), "nvidia.com/gpumem", int64(3000))
 	f.Add("nvidia.com/mig-1g.10gb.me", int64(2), "nvidia.com/gpu", int64(0))
@@ -190,10 +161,7 @@ func FuzzFromResources(f *testing.F) {
 		if err != nil && !d.Zero() {
 			t.Fatalf("%v: %v and %v", list, d, err)
 		}
-		if (d.Slices(nil) > 0) == d.Zero() || d.Slices(nil) < 0 {
-			t.Fatalf("%v: %v takes %d slices", list, d, d.Slices(nil))
-		}
-		if twice, err := Sum(d, d); err != nil || twice.Slices(nil) < d.Slices(nil) {
+		if twice, err := Sum(d, d); err != nil || twice.Zero() != d.Zero() {
 			t.Fatalf("%v: %v twice is %v, %v", list, d, twice, err)
 		}
 	})

@@ -6,24 +6,24 @@ import (
 	"strconv"
 )
 
-// KAI's annotations of a pod that takes a part of a card. They are no resources:
-// the pod's containers ask for nothing, and a pod of KAI's own holds the card.
+// KAI's annotations of a pod that requests a part of a GPU. They are no resources:
+// the pod's containers request nothing, and the GPU is allocated to a pod of KAI's.
 const (
-	kaiFraction = "gpu-fraction"             // of a card's memory, more than 0, at most 1
+	kaiFraction = "gpu-fraction"             // of a GPU's memory, more than 0, at most 1
 	kaiMemory   = "gpu-memory"               // MiB
-	kaiDevices  = "gpu-fraction-num-devices" // cards such a part is wanted of
+	kaiDevices  = "gpu-fraction-num-devices" // GPUs such a part is requested of
 )
 
-// FromKAI reads the annotations by which a pod asks the KAI scheduler for parts of
-// cards; no such annotation is no demand. They count only on pods that KAI
-// schedules: the names are short enough to mean other things elsewhere. What its
-// further annotations cap is not reserved and not read. The error names the
+// FromKAI reads the annotations by which a pod requests parts of GPUs from the KAI
+// scheduler; without them the demand is zero. They count only on pods that KAI
+// schedules, since other software may use the same short names. KAI's further
+// annotations are caps, reserve nothing and are not read. The error names the
 // annotation that cannot be read.
 func FromKAI(annotations map[string]string) (Demand, error) {
 	fraction, hasFraction := annotations[kaiFraction]
 	memory, hasMemory := annotations[kaiMemory]
 	devices, hasDevices := annotations[kaiDevices]
-	f := Fraction{Cards: 1}
+	f := Fraction{GPUs: 1}
 	var err error
 	switch {
 	case hasFraction && hasMemory:
@@ -33,18 +33,18 @@ func FromKAI(annotations map[string]string) (Demand, error) {
 	case hasMemory:
 		f.MemoryMiB, err = parseAmount(kaiMemory, memory)
 	case hasDevices:
-		return Demand{}, fmt.Errorf("annotation %s: of which part is not said, want %s or %s", kaiDevices, kaiFraction, kaiMemory)
+		return Demand{}, fmt.Errorf("annotation %s: the size of the part is not stated, want %s or %s", kaiDevices, kaiFraction, kaiMemory)
 	default:
 		return Demand{}, nil
 	}
 	if err == nil && hasDevices {
-		f.Cards, err = parseAmount(kaiDevices, devices)
+		f.GPUs, err = parseAmount(kaiDevices, devices)
 	}
 	if err != nil {
 		return Demand{}, err
 	}
 	if f.MemoryMilli == 1000 {
-		return Demand{Cards: f.Cards, Vendor: "nvidia"}, nil
+		return Demand{GPUs: f.GPUs, Vendor: "nvidia"}, nil
 	}
 	return Demand{Vendor: "nvidia", Fraction: &f}, nil
 }

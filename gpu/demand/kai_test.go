@@ -11,22 +11,22 @@ func TestFromKAI(t *testing.T) {
 		annotations map[string]string
 		want        string
 	}{
-		{"KAI docs/gpu-sharing/gpu-sharing.yaml", map[string]string{"gpu-fraction": "0.5"}, "50 % memory of a card"},
-		{"KAI docs/gpu-sharing/gpu-memory.yaml", map[string]string{"gpu-memory": "2000"}, "2000 MiB of a card"},
+		{"KAI docs/gpu-sharing/gpu-sharing.yaml", map[string]string{"gpu-fraction": "0.5"}, "50 % memory of a GPU"},
+		{"KAI docs/gpu-sharing/gpu-memory.yaml", map[string]string{"gpu-memory": "2000"}, "2000 MiB of a GPU"},
 		{
 			"KAI docs/gpu-sharing/gpu-sharing-non-default-container.yaml",
-			map[string]string{"gpu-fraction": "0.5", "gpu-fraction-container-name": "gpu-workload"}, "50 % memory of a card",
+			map[string]string{"gpu-fraction": "0.5", "gpu-fraction-container-name": "gpu-workload"}, "50 % memory of a GPU",
 		},
 		{
 			"Run:ai documentation, several devices",
-			map[string]string{"gpu-fraction": "0.25", "gpu-fraction-num-devices": "2"}, "25 % memory of each of 2 cards",
+			map[string]string{"gpu-fraction": "0.25", "gpu-fraction-num-devices": "2"}, "25 % memory of each of 2 GPUs",
 		},
 		{
 			"Run:ai documentation, memory of several devices",
-			map[string]string{"gpu-memory": "4096", "gpu-fraction-num-devices": "2"}, "4096 MiB of each of 2 cards",
+			map[string]string{"gpu-memory": "4096", "gpu-fraction-num-devices": "2"}, "4096 MiB of each of 2 GPUs",
 		},
-		{"a whole one", map[string]string{"gpu-fraction": "1", "gpu-fraction-num-devices": "2"}, "2 cards"},
-		{"a third, never less", map[string]string{"gpu-fraction": "0.3333333"}, "33.4 % memory of a card"},
+		{"a whole one", map[string]string{"gpu-fraction": "1", "gpu-fraction-num-devices": "2"}, "2 GPUs"},
+		{"a third, never less", map[string]string{"gpu-fraction": "0.3333333"}, "33.4 % memory of a GPU"},
 		{"none", map[string]string{"runai/queue": "test"}, "none"},
 	} {
 		if got, err := FromKAI(c.annotations); err != nil || got.String() != c.want {
@@ -37,14 +37,14 @@ func TestFromKAI(t *testing.T) {
 
 func TestFromKAIRefuses(t *testing.T) {
 	for want, annotations := range map[string]map[string]string{
-		`annotation gpu-memory: contradicts gpu-fraction`:                                                 {"gpu-fraction": "0.5", "gpu-memory": "1"},
-		`annotation gpu-fraction: "0": want more than 0, at most 1`:                                       {"gpu-fraction": "0"},
-		`annotation gpu-fraction: "1.5": want more than 0, at most 1`:                                     {"gpu-fraction": "1.5"},
-		`annotation gpu-fraction: "NaN": want more than 0, at most 1`:                                     {"gpu-fraction": "NaN"},
-		`annotation gpu-fraction: "half": want more than 0, at most 1`:                                    {"gpu-fraction": "half"},
-		`annotation gpu-memory: "2Gi": want a whole number above 0`:                                       {"gpu-memory": "2Gi"},
-		`annotation gpu-fraction-num-devices: "0": want a whole number above 0`:                           {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "0"},
-		`annotation gpu-fraction-num-devices: of which part is not said, want gpu-fraction or gpu-memory`: {"gpu-fraction-num-devices": "2"},
+		`annotation gpu-memory: contradicts gpu-fraction`:                                                          {"gpu-fraction": "0.5", "gpu-memory": "1"},
+		`annotation gpu-fraction: "0": want more than 0, at most 1`:                                                {"gpu-fraction": "0"},
+		`annotation gpu-fraction: "1.5": want more than 0, at most 1`:                                              {"gpu-fraction": "1.5"},
+		`annotation gpu-fraction: "NaN": want more than 0, at most 1`:                                              {"gpu-fraction": "NaN"},
+		`annotation gpu-fraction: "half": want more than 0, at most 1`:                                             {"gpu-fraction": "half"},
+		`annotation gpu-memory: "2Gi": want a whole number above 0`:                                                {"gpu-memory": "2Gi"},
+		`annotation gpu-fraction-num-devices: "0": want a whole number above 0`:                                    {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "0"},
+		`annotation gpu-fraction-num-devices: the size of the part is not stated, want gpu-fraction or gpu-memory`: {"gpu-fraction-num-devices": "2"},
 	} {
 		if d, err := FromKAI(annotations); err == nil || err.Error() != want || !d.Zero() {
 			t.Errorf("got %s, %v\nwant %s", d, err, want)
@@ -70,7 +70,7 @@ func FuzzFromKAI(f *testing.F) {
 			t.Fatalf("%v: %v and %v", annotations, d, err)
 		case err == nil && d.Zero() != (len(annotations) == 0):
 			t.Fatalf("%v is %v", annotations, d)
-		case d.Fraction != nil && (d.Fraction.Cards < 1 || d.Fraction.MemoryMilli < 0 || d.Fraction.MemoryMilli > 999 ||
+		case d.Fraction != nil && (d.Fraction.GPUs < 1 || d.Fraction.MemoryMilli < 0 || d.Fraction.MemoryMilli > 999 ||
 			d.Fraction.MemoryMiB < 0 || (d.Fraction.MemoryMiB == 0) == (d.Fraction.MemoryMilli == 0)):
 			t.Fatalf("%v is %+v", annotations, *d.Fraction)
 		}

@@ -13,11 +13,11 @@ import (
 const maxAmount = 1 << 24
 
 // FromResources reads one container's extended resources: name → amount as the
-// integer value of the quantity. A pod is read container by container and put
-// together with Sum and Max: dialects that mean a part of each of several cards
-// cannot be told from the sum of a pod's resources. Names that are no accelerator are passed over.
-// The error names the resource and why it cannot be read: negative, absurd, two
-// dialects or vendors at once, a size that the dialect does not allow.
+// integer value of the quantity. A pod is read container by container and combined
+// with Sum and Max: the sum of a pod's resources does not show parts of each of
+// several GPUs. Resources that are no accelerator are skipped. The error names the
+// resource and the problem: negative, too large, two dialects or vendors at once,
+// a size that the dialect does not allow.
 func FromResources(list map[string]int64) (Demand, error) {
 	var g gathered
 	// Sorted, so that the same list always gives the same error.
@@ -29,20 +29,20 @@ func FromResources(list map[string]int64) (Demand, error) {
 	return g.demand()
 }
 
-// gathered is what the resources of a container say, dialect by dialect.
+// gathered is the sum of a container's resources, by dialect.
 type gathered struct {
-	vendor, vendorOf string // and the resource that said so
+	vendor, vendorOf string // and the resource that states it
 	family           family
 	familyOf         string
 
-	cards     int64
-	shares    int64
-	coreCards int64  // hundredths
-	core      int64  // hundredths, of each card
-	memory    int64  // MiB
-	share     int64  // of memory, hundredths
-	within    string // the resource that is a part of cards asked for beside it
-	mig       []Instances
+	gpus     int64
+	shares   int64
+	coreGPUs int64  // hundredths
+	core     int64  // hundredths, of each GPU
+	memory   int64  // MiB
+	share    int64  // of memory, hundredths
+	within   string // the resource that is a part of GPUs requested beside it
+	mig      []Instances
 }
 
 func (g *gathered) add(resource string, n int64) error {
@@ -55,25 +55,25 @@ func (g *gathered) add(resource string, n int64) error {
 	case d.vendor == "" || n == 0:
 		return nil
 	case d.kind == refused:
-		return fmt.Errorf("has no size that is known")
+		return fmt.Errorf("has an unknown size")
 	case n < 0 || n > maxAmount && d.kind != within: // which may be in bytes
 		return fmt.Errorf("amount %d is not possible", n)
 	case g.vendor != "" && g.vendor != d.vendor:
 		return fmt.Errorf("is from another vendor than %s", g.vendorOf)
 	case g.family != family{} && g.family != d.family:
-		return fmt.Errorf("contradicts %s: two ways to share cards in one container", g.familyOf)
+		return fmt.Errorf("contradicts %s: two ways to share GPUs in one container", g.familyOf)
 	}
 	g.vendor, g.vendorOf, g.family, g.familyOf = d.vendor, resource, d.family, resource
 	if isMIG {
 		return g.addMIG(name, n)
 	}
 	switch d.kind {
-	case cards:
-		g.cards += n
+	case gpus:
+		g.gpus += n
 	case shares:
 		g.shares += n
-	case coreCards:
-		g.coreCards += n
+	case coreGPUs:
+		g.coreGPUs += n
 	case corePercent:
 		g.core += n
 	case memoryMiB:
@@ -98,7 +98,7 @@ func (g *gathered) addMIG(name string, n int64) error {
 	return nil
 }
 
-// named is a number of instances of a profile that has only been named.
+// named is a number of instances of a profile known by its name alone.
 func named(name mig.Name, n int) Instances {
 	return Instances{
 		Name: name.String(), Profile: mig.Profile{Compute: name.Compute, Attrs: name.Attrs}, MemoryGB: name.GB, Count: n,
@@ -108,64 +108,63 @@ func named(name mig.Name, n int) Instances {
 // demand makes one Demand of what was gathered.
 func (g *gathered) demand() (Demand, error) {
 	slices.SortFunc(g.mig, Instances.compare)
-	d := Demand{Cards: int(g.cards), MIG: g.mig}
-	if g.within != "" && g.cards == 0 {
-		return Demand{}, fmt.Errorf("resource %s: of how many cards is not said", g.within)
+	d := Demand{GPUs: int(g.gpus), MIG: g.mig}
+	if g.within != "" && g.gpus == 0 {
+		return Demand{}, fmt.Errorf("resource %s: the number of GPUs is not stated", g.within)
 	}
 	var err error
 	if g.family.each {
-		err = g.partsOfCards(&d)
+		err = g.partsOfGPUs(&d)
 	} else {
 		err = g.partsOfOne(&d)
 	}
 	if err != nil {
 		return Demand{}, err
 	}
-	if d.Cards > 0 || d.Fraction != nil {
+	if d.GPUs > 0 || d.Fraction != nil {
 		d.Vendor = g.vendor
 	}
 	return d, nil
 }
 
-// partsOfOne reads the dialects that count a card's compute in hundredths: less
-// than a hundred is a part of one card, whole hundreds are whole cards. Qgpu also
-// has equal parts of several cards, rounded down.
+// partsOfOne reads the dialects that count a GPU's compute in hundredths: less
+// than a hundred is a part of one GPU, whole hundreds are whole GPUs. Qgpu also
+// has equal parts of several GPUs, rounded down.
 func (g *gathered) partsOfOne(d *Demand) error {
-	n := (g.coreCards + 99) / 100
+	n := (g.coreGPUs + 99) / 100
 	switch {
-	case g.coreCards >= 100 && g.coreCards%100 == 0:
-		d.Cards = int(n)
-	case g.coreCards > 100 && g.family.several:
-		d.Fraction = &Fraction{CoreMilli: int(g.coreCards/n) * 10, MemoryMiB: int(g.memory / 1024 / n * 1024), Cards: int(n)}
-	case g.coreCards > 100:
-		return fmt.Errorf("resource %s: %d hundredths of a card: want less than 100, or whole hundreds", g.familyOf, g.coreCards)
-	case g.coreCards > 0 || g.memory > 0:
-		d.Fraction = &Fraction{CoreMilli: int(g.coreCards) * 10, MemoryMiB: int(g.memory), Cards: 1}
+	case g.coreGPUs >= 100 && g.coreGPUs%100 == 0:
+		d.GPUs = int(n)
+	case g.coreGPUs > 100 && g.family.several:
+		d.Fraction = &Fraction{CoreMilli: int(g.coreGPUs/n) * 10, MemoryMiB: int(g.memory / 1024 / n * 1024), GPUs: int(n)}
+	case g.coreGPUs > 100:
+		return fmt.Errorf("resource %s: %d hundredths of a GPU: want less than 100, or whole hundreds", g.familyOf, g.coreGPUs)
+	case g.coreGPUs > 0 || g.memory > 0:
+		d.Fraction = &Fraction{CoreMilli: int(g.coreGPUs) * 10, MemoryMiB: int(g.memory), GPUs: 1}
 	}
 	return nil
 }
 
-// partsOfCards reads HAMi and Volcano, whose nvidia.com/gpu and vgpu-number count
-// the cards a container takes an equal part of as soon as it says how large the
-// part is, and shared replicas, which are one place on a card each and say nothing
-// of its size.
-func (g *gathered) partsOfCards(d *Demand) error {
+// partsOfGPUs reads HAMi and Volcano, whose nvidia.com/gpu and vgpu-number count
+// the GPUs of which a container requests an equal part, where it states the size
+// of the part; and shared replicas, each a place of unstated size on one GPU.
+func (g *gathered) partsOfGPUs(d *Demand) error {
 	parts := g.core > 0 || g.memory > 0 || g.share > 0
 	switch {
 	case g.core > 100 || g.share > 100:
-		return fmt.Errorf("resource %s: more than 100 hundredths of a card", g.familyOf)
+		return fmt.Errorf("resource %s: more than 100 hundredths of a GPU", g.familyOf)
 	case parts && g.shares > 0:
-		return fmt.Errorf("resource nvidia.com/gpu.shared: cannot be cut further")
+		return fmt.Errorf("resource nvidia.com/gpu.shared: cannot be divided further")
 	case g.shares > 0:
-		d.Fraction = &Fraction{Cards: 1}
-	case g.core == 100 || g.share == 100: // all of each card: nobody fits beside it
-		d.Cards = max(1, d.Cards)
+		d.Fraction = &Fraction{GPUs: 1}
+	case g.core == 100 || g.share == 100: // all of each GPU: nothing fits beside it
+		d.GPUs = max(1, d.GPUs)
 	case parts:
 		d.Fraction = &Fraction{
 			CoreMilli: int(g.core) * 10, MemoryMiB: int(g.memory), MemoryMilli: int(g.share) * 10,
-			Cards: max(1, d.Cards),
+			GPUs: max(1, d.GPUs),
 		}
-		d.Cards = 0
+		d.GPUs = 0
 	}
 	return nil
 }

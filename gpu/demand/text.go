@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// String returns the demand as people read it: "3g.40gb×1", "2 cards",
-// "1 amd card", "30 % core + 4096 MiB of a card", joined by ", ". Nothing wanted
-// is "none". Equal demands have equal texts.
+// String returns the demand as text: "3g.40gb×1", "2 GPUs", "1 amd GPU", "30 %
+// core + 4096 MiB of a GPU", joined by ", ". The zero demand is "none". Equal
+// demands have equal texts.
 func (d Demand) String() string {
 	var words []string
-	if d.Cards > 0 {
-		words = append(words, cardsText(d.Cards, d.Vendor))
+	if d.GPUs > 0 {
+		words = append(words, gpusText(d.GPUs, d.Vendor))
 	}
 	for _, in := range d.MIG {
 		words = append(words, fmt.Sprintf("%s×%d", in.Name, in.Count))
@@ -25,10 +25,10 @@ func (d Demand) String() string {
 	return strings.Join(words, ", ")
 }
 
-func cardsText(n int, vendor string) string {
-	word := "cards"
+func gpusText(n int, vendor string) string {
+	word := "GPUs"
 	if n == 1 {
-		word = "card"
+		word = "GPU"
 	}
 	if vendor != "" && vendor != "nvidia" {
 		word = vendor + " " + word
@@ -36,7 +36,7 @@ func cardsText(n int, vendor string) string {
 	return fmt.Sprintf("%d %s", n, word)
 }
 
-// String returns "30 % core + 4096 MiB of a card", or "a share of a card" where
+// String returns "30 % core + 4096 MiB of a GPU", or "a share of a GPU" where
 // no size is stated.
 func (f Fraction) String() string {
 	var words []string
@@ -49,9 +49,9 @@ func (f Fraction) String() string {
 	if f.MemoryMilli > 0 {
 		words = append(words, percent(f.MemoryMilli)+" memory")
 	}
-	of := "a card"
-	if f.Cards > 1 {
-		of = fmt.Sprintf("each of %d cards", f.Cards)
+	of := "a GPU"
+	if f.GPUs > 1 {
+		of = fmt.Sprintf("each of %d GPUs", f.GPUs)
 	}
 	if len(words) == 0 {
 		return "a share of " + of

@@ -1,6 +1,6 @@
 package metric
 
-// What the adapter says about its rules and itself.
+// The adapter's series about its rules and itself.
 var (
 	AdapterBuildInfo = Desc{
 		Name: "gpuscale_adapter_build_info", Type: Gauge, Unit: Info, Owner: Adapter, Stability: Alpha,

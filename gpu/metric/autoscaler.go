@@ -1,6 +1,6 @@
 package metric
 
-// What the autoscaler says about its decisions and itself.
+// The autoscaler's series about its decisions and itself.
 var (
 	AutoscalerBuildInfo = Desc{
 		Name: "gpuscale_autoscaler_build_info", Type: Gauge, Unit: Info, Owner: Autoscaler, Stability: Alpha,
@@ -11,32 +11,32 @@ var (
 		Name: "gpuscale_autoscaler_leader", Type: Gauge, Unit: Bool, Owner: Autoscaler, Stability: Alpha,
 		Help: "1 on the replica that decides.",
 	}
-	AutoscalerRounds = Desc{
-		Name: "gpuscale_autoscaler_rounds_total", Type: Counter, Unit: None, Owner: Autoscaler, Stability: Alpha,
-		Help:   `Rounds of observe, plan and act, by result: "ok" or "error".`,
+	AutoscalerReconciles = Desc{
+		Name: "gpuscale_autoscaler_reconciles_total", Type: Counter, Unit: None, Owner: Autoscaler, Stability: Alpha,
+		Help:   `Reconciles (observe, plan, act), by result: "ok" or "error".`,
 		Labels: []string{LabelResult},
 	}
-	AutoscalerRoundSeconds = Desc{
-		Name: "gpuscale_autoscaler_round_phase_duration_seconds", Type: Histogram, Unit: Seconds, Owner: Autoscaler, Stability: Alpha,
-		Help:   `Time of one round, by phase: "observe", "plan", "act", "publish".`,
+	AutoscalerReconcileSeconds = Desc{
+		Name: "gpuscale_autoscaler_reconcile_phase_duration_seconds", Type: Histogram, Unit: Seconds, Owner: Autoscaler, Stability: Alpha,
+		Help:   `Time of one reconcile, by phase: "observe", "plan", "act", "publish".`,
 		Labels: []string{LabelPhase},
 	}
-	AutoscalerRoundAge = Desc{
-		Name: "gpuscale_autoscaler_last_round_timestamp_seconds", Type: Gauge, Unit: Seconds, Owner: Autoscaler, Stability: Alpha,
-		Help: "Unix time at which the last round ended well.",
+	AutoscalerReconcileAge = Desc{
+		Name: "gpuscale_autoscaler_last_reconcile_timestamp_seconds", Type: Gauge, Unit: Seconds, Owner: Autoscaler, Stability: Alpha,
+		Help: "Unix time at which the last reconcile succeeded.",
 	}
 	AutoscalerSnapshotAge = Desc{
 		Name: "gpuscale_autoscaler_snapshot_age_seconds", Type: Gauge, Unit: Seconds, Owner: Autoscaler, Stability: Alpha,
-		Help:   `Age of what was last planned on, by kind: "cluster" since it was read, "prometheus" since it was asked. Absent where nothing was read.`,
+		Help:   `Age of the data of the last plan, by kind: "cluster" since it was read, "prometheus" since it was queried. Absent where nothing was read.`,
 		Labels: []string{LabelKind},
 	}
 	AutoscalerPlannerPanics = Desc{
 		Name: "gpuscale_autoscaler_planner_panics_total", Type: Counter, Unit: None, Owner: Autoscaler, Stability: Alpha,
-		Help: "Rounds in which the planner panicked and nothing was done: a bug to report with what /debug/panic shows.",
+		Help: "Reconciles in which the planner panicked and nothing was done: a bug; report it with the output of /debug/panic.",
 	}
 	AutoscalerEvents = Desc{
 		Name: "gpuscale_autoscaler_events_total", Type: Counter, Unit: None, Owner: Autoscaler, Stability: Alpha,
-		Help:   `Kubernetes Events told, by result: "written", "merged" with one that says the same, "dropped" since too many waited, "failed".`,
+		Help:   `Kubernetes Events, by result: "written", "merged" with an equal one, "dropped" where too many are queued, "failed".`,
 		Labels: []string{LabelResult},
 	}
 	AutoscalerActions = Desc{
@@ -46,21 +46,21 @@ var (
 	}
 	AutoscalerVerdicts = Desc{
 		Name: "gpuscale_autoscaler_verdicts", Type: Gauge, Unit: None, Owner: Autoscaler, Stability: Alpha,
-		Help:   `Subjects of the last plan, by kind ("pod", "pool", "node", "card") and reason.`,
+		Help:   `Subjects of the last plan, by kind ("pod", "pool", "node", "gpu") and reason.`,
 		Labels: []string{LabelKind, LabelReason},
 	}
 	AutoscalerPoolSize = Desc{
 		Name: "gpuscale_autoscaler_pool_nodes", Type: Gauge, Unit: None, Owner: Autoscaler, Stability: Alpha,
-		Help:   `Nodes of a pool, by kind: "min", "max", "target", "size" of those that exist, "ready", "unready" of those, "upcoming" of what was asked for and does not exist yet.`,
+		Help:   `Nodes of a pool, by kind: "min", "max", "target", "size" of those that exist, "ready", "unready" of those, "upcoming" of those that were requested and do not exist yet.`,
 		Labels: []string{LabelPool, LabelKind},
 	}
 	AutoscalerPendingSlices = Desc{
 		Name: "gpuscale_autoscaler_pending_slices", Type: Gauge, Unit: None, Owner: Autoscaler, Stability: Alpha,
-		Help: "Compute slices that pending pods want.",
+		Help: "Compute slices that pending pods request.",
 	}
 	AutoscalerUnservedSlices = Desc{
 		Name: "gpuscale_autoscaler_unserved_slices", Type: Gauge, Unit: None, Owner: Autoscaler, Stability: Alpha,
-		Help: "Compute slices that pending pods want and no plan or upcoming node serves.",
+		Help: "Compute slices that pending pods request and no plan or upcoming node serves.",
 	}
 	AutoscalerOperations = Desc{
 		Name: "gpuscale_autoscaler_operations", Type: Gauge, Unit: None, Owner: Autoscaler, Stability: Alpha,
@@ -71,7 +71,7 @@ var (
 
 func autoscalerSeries() []Desc {
 	return append(autoscalerFleet(),
-		AutoscalerBuildInfo, AutoscalerLeader, AutoscalerRounds, AutoscalerRoundSeconds, AutoscalerRoundAge,
+		AutoscalerBuildInfo, AutoscalerLeader, AutoscalerReconciles, AutoscalerReconcileSeconds, AutoscalerReconcileAge,
 		AutoscalerSnapshotAge, AutoscalerPlannerPanics, AutoscalerEvents, AutoscalerActions,
 		AutoscalerVerdicts, AutoscalerPoolSize, AutoscalerPendingSlices, AutoscalerUnservedSlices, AutoscalerOperations,
 	)

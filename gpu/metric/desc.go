@@ -13,8 +13,8 @@ const (
 // Unit of a value; base units only. A name ends in its unit.
 type Unit string
 
-// Units. Info is the unit of series that are always 1 and say something in their
-// labels, Bool of those that are 0 or 1, None of plain counts of things.
+// Units. Info is the unit of series that are always 1 and carry their information
+// in labels, Bool of those that are 0 or 1, None of plain counts.
 const (
 	Seconds Unit = "seconds"
 	Bytes   Unit = "bytes"
@@ -27,7 +27,7 @@ const (
 	None    Unit = ""
 )
 
-// Stability says what a user may build on.
+// Stability is the promise about a series' name and meaning.
 type Stability string
 
 // Stabilities.
@@ -52,7 +52,7 @@ type Desc struct {
 	Help string
 	Type Type
 	Unit Unit
-	// Labels that are always there, in the order in which they are written.
+	// Labels that are always present, in the order of the exposition.
 	Labels []string
 	// Optional labels: absent, never empty, where they do not apply.
 	Optional  []string

@@ -1,5 +1,5 @@
 // Package metric is the catalogue: the name, type, unit, labels, help and
-// stability of every series that any part of the house emits or reads. Exporter,
-// adapter, dashboards, rules, report and docs read names here and write none of
-// their own. It registers nothing and holds no values.
+// stability of every series that any program emits or reads. Exporter, adapter,
+// dashboards, rules, report and docs use these names and define none of their
+// own. It registers nothing and has no values.
 package metric

@@ -1,6 +1,6 @@
 package metric
 
-// What the exporter says about itself.
+// The exporter's series about itself.
 var (
 	ExporterBuildInfo = Desc{
 		Name: "gpuscale_exporter_build_info", Type: Gauge, Unit: Info, Owner: Exporter, Stability: Alpha,
@@ -22,11 +22,11 @@ var (
 	}
 	ExporterReconnects = Desc{
 		Name: "gpuscale_exporter_reconnects_total", Type: Counter, Unit: None, Owner: Exporter, Stability: Alpha,
-		Help: "Times the connection to DCGM was made anew.",
+		Help: "Times the connection to DCGM was made again.",
 	}
 	ExporterDropped = Desc{
 		Name: "gpuscale_exporter_values_dropped_total", Type: Counter, Unit: None, Owner: Exporter, Stability: Alpha,
-		Help:   `Values left out because nobody could mean them: "blank", "not_supported", "impossible", "error", "stale".`,
+		Help:   `Values left out as invalid: "blank", "not_supported", "impossible", "error", "stale".`,
 		Labels: []string{LabelReason},
 	}
 	ExporterSeries = Desc{
@@ -43,30 +43,30 @@ var (
 		Help: "Time to render an exposition, sending it not included.",
 	}
 	ExporterQuiesced = Desc{
-		Name: "gpuscale_exporter_quiesced_cards", Type: Gauge, Unit: None, Owner: Exporter, Stability: Alpha,
-		Help: "Cards let go of on request, so that they can be repartitioned.",
+		Name: "gpuscale_exporter_quiesced_gpus", Type: Gauge, Unit: None, Owner: Exporter, Stability: Alpha,
+		Help: "GPUs released on request, so that they can be repartitioned.",
 	}
 	ExporterNodeWrites = Desc{
 		Name: "gpuscale_exporter_node_writes_total", Type: Counter, Unit: None, Owner: Exporter, Stability: Alpha,
-		Help:   `Writes to the Kubernetes API about the own node, by kind ("condition", "event", "acknowledgement") and result ("ok", "error").`,
+		Help:   `Writes to the Kubernetes API about the exporter's node, by kind ("condition", "event", "acknowledgement") and result ("ok", "error").`,
 		Labels: []string{LabelKind, LabelResult},
 	}
 	ExporterAttributionErrors = Desc{
 		Name: "gpuscale_exporter_attribution_errors_total", Type: Counter, Unit: None, Owner: Exporter, Stability: Alpha,
-		Help: "Times the kubelet did not say who holds what.",
+		Help: "Times the kubelet did not report device allocations.",
 	}
 	ExporterReloads = Desc{
 		Name: "gpuscale_exporter_reload_total", Type: Counter, Unit: None, Owner: Exporter, Stability: Alpha,
-		Help:   `Times the counters were read anew, by result: "ok" or "error".`,
+		Help:   `Times the counters were read again, by result: "ok" or "error".`,
 		Labels: []string{LabelResult},
 	}
 	ExporterReloadSuccessful = Desc{
 		Name: "gpuscale_exporter_reload_successful", Type: Gauge, Unit: Bool, Owner: Exporter, Stability: Alpha,
-		Help: "1 while the newest counters file is the one served, 0 while it has a mistake and the one before stays.",
+		Help: "1 while the newest counters file is in use, 0 while it is invalid and the previous one is in use.",
 	}
 	ExporterReloadSuccessTime = Desc{
 		Name: "gpuscale_exporter_reload_success_timestamp_seconds", Type: Gauge, Unit: Seconds, Owner: Exporter, Stability: Alpha,
-		Help: "Unix time at which the counters served were read.",
+		Help: "Unix time at which the counters in use were read.",
 	}
 )
 

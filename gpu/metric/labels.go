@@ -1,7 +1,8 @@
 package metric
 
-// Label names. Node is the Kubernetes node, GPU the driver's index of a card.
-// Namespace, Pod and Container are the holder's and absent when there is none.
+// Label names. Node is the Kubernetes node, GPU the driver's index of a GPU.
+// Namespace, Pod and Container name the container to which the GPU is allocated
+// and are absent where there is none.
 const (
 	LabelNode          = "node"
 	LabelGPU           = "gpu"
@@ -43,6 +44,6 @@ const (
 	LabelWorkload  = "workload"
 )
 
-// Exported prefixes a label that Prometheus moved out of the way of the scrape
-// target's own, where it scrapes without honor_labels: "exported_pod".
+// Exported is the prefix of a label that Prometheus renamed because the scrape
+// target has one of that name, where it scrapes without honor_labels: "exported_pod".
 const Exported = "exported_"

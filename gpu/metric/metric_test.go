@@ -94,20 +94,6 @@ func TestTheLoopsSeries(t *testing.T) {
 	}
 }
 
-func TestOf(t *testing.T) {
-	n := 0
-	for _, owner := range []Owner{Exporter, Adapter, Autoscaler, Agent} {
-		of := Of(owner)
-		if len(of) == 0 || slices.ContainsFunc(of, func(d Desc) bool { return d.Owner != owner }) {
-			t.Errorf("%s: %v", owner, of)
-		}
-		n += len(of)
-	}
-	if n != len(All()) {
-		t.Errorf("%d of %d series have an owner", n, len(All()))
-	}
-}
-
 func TestReads(t *testing.T) {
 	name := regexp.MustCompile(`^[a-zA-Z_:][a-zA-Z0-9_:]*$`)
 	reads := Reads()

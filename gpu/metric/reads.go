@@ -2,14 +2,14 @@ package metric
 
 import "slices"
 
-// Read is a series that somebody else emits and the adapter reads.
+// Read is a series that other software emits and the adapter reads.
 type Read struct {
 	Name   string
 	Type   Type
 	Unit   Unit
-	Server string // who emits it: one of the Server names
+	Server string // that emits it: one of the Server names
 	Help   string
-	Labels []string // that tell series of one pod apart, the scrape's own left out
+	Labels []string // that distinguish series of one pod, without the scrape's own
 }
 
 // Servers whose series are read.
@@ -25,9 +25,9 @@ const (
 	ServerDCGM   = "dcgm" // dcgm-exporter, and our exporter under the same names
 )
 
-// Labels of other people's series. ModelName is how most servers call the model
+// Labels of other software's series. ModelName is how most servers name the model
 // served, Model how Triton and Dynamo do; Engine is vLLM's data-parallel rank,
-// DPRank everybody else's.
+// DPRank that of the other servers.
 const (
 	LabelModelName     = "model_name"
 	LabelEngine        = "engine"
@@ -49,7 +49,7 @@ const (
 	LabelGPUI          = "GPU_I_ID"
 )
 
-// Reads returns every series of others that is read, sorted by name.
+// Reads returns every series of other software that is read, sorted by name.
 func Reads() []Read {
 	return sorted(slices.Concat(vllmReads(), sglangReads(), tritonReads(), trtllmReads(), tgiReads(), rayReads(),
 		dynamoReads(), eppReads(), dcgmReads()), func(r Read) string { return r.Name })

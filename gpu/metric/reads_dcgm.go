@@ -1,11 +1,11 @@
 package metric
 
-// What dcgm-exporter says with pod attribution, and our exporter under the same
+// Series of dcgm-exporter with pod attribution, and of our exporter under the same
 // names. DCGM renamed these fields; its exporter follows with its own version.
 var (
 	DCGMEngineActive = Read{
 		Name: "DCGM_FI_PROF_GR_ENGINE_ACTIVE", Type: Gauge, Unit: None, Server: ServerDCGM, Labels: dcgmLabels(),
-		Help: "Share of time in which the card or MIG instance computed, 0 to 1.",
+		Help: "Share of time in which the GPU or MIG instance computed, 0 to 1.",
 	}
 	DCGMEngineActiveNew = Read{
 		Name: "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", Type: Gauge, Unit: None, Server: ServerDCGM, Labels: dcgmLabels(),
@@ -29,23 +29,23 @@ var (
 	}
 	DCGMTemperature = Read{
 		Name: "DCGM_FI_DEV_GPU_TEMP", Type: Gauge, Unit: Celsius, Server: ServerDCGM, Labels: dcgmLabels(),
-		Help: "Temperature of the card.",
+		Help: "Temperature of the GPU.",
 	}
 	DCGMMemoryTemperature = Read{
 		Name: "DCGM_FI_DEV_MEMORY_TEMP", Type: Gauge, Unit: Celsius, Server: ServerDCGM, Labels: dcgmLabels(),
-		Help: "Temperature of the card's memory; 0 from cards that do not measure it.",
+		Help: "Temperature of the GPU's memory; 0 from GPUs that do not measure it.",
 	}
 	DCGMRowsUncorrectable = Read{
 		Name: "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", Type: Counter, Unit: None, Server: ServerDCGM, Labels: dcgmLabels(),
-		Help: "Rows of memory that were replaced for uncorrectable errors, over the card's life.",
+		Help: "Rows of memory that were replaced for uncorrectable errors, over the GPU's life.",
 	}
 	DCGMRowsCorrectable = Read{
 		Name: "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", Type: Counter, Unit: None, Server: ServerDCGM, Labels: dcgmLabels(),
-		Help: "Rows of memory that were replaced for correctable errors, over the card's life.",
+		Help: "Rows of memory that were replaced for correctable errors, over the GPU's life.",
 	}
 	DCGMRowRemapFailure = Read{
 		Name: "DCGM_FI_DEV_ROW_REMAP_FAILURE", Type: Gauge, Unit: Bool, Server: ServerDCGM, Labels: dcgmLabels(),
-		Help: "1 where a row could not be replaced: the card wants to be sent back.",
+		Help: "1 where a row could not be replaced: the GPU has to be returned.",
 	}
 	DCGMDoubleBitErrors = Read{
 		Name: "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", Type: Counter, Unit: None, Server: ServerDCGM, Labels: dcgmLabels(),

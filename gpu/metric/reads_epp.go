@@ -1,12 +1,12 @@
 package metric
 
-// What an endpoint picker says: that of the Gateway API Inference Extension and,
-// under new names beside the old, llm-d's. It stands in front of a pool of
-// servers and goes on being scraped when the pool is empty.
+// Series of endpoint pickers: that of the Gateway API Inference Extension and,
+// under new names beside the old, llm-d's. A picker routes to a pool of servers
+// and is scraped even while the pool is empty.
 var (
 	EPPQueue = Read{
 		Name: "llm_d_epp_flow_control_queue_size", Type: Gauge, Unit: None, Server: ServerEPP, Labels: flowLabels(),
-		Help: "Requests held back until the pool has room. Absent until the first one.",
+		Help: "Requests queued until the pool has capacity. Absent until the first one.",
 	}
 	EPPQueueOld = Read{
 		Name: "inference_extension_flow_control_queue_size", Type: Gauge, Unit: None, Server: ServerEPP, Labels: flowLabels(),
@@ -14,7 +14,7 @@ var (
 	}
 	EPPRunning = Read{
 		Name: "llm_d_epp_request_running", Type: Gauge, Unit: None, Server: ServerEPP, Labels: eppModelLabels(),
-		Help: "Requests passed on to a server and not ended.",
+		Help: "Requests forwarded to a server and not completed.",
 	}
 	EPPRunningOld = Read{
 		Name: "inference_objective_running_requests", Type: Gauge, Unit: None, Server: ServerEPP, Labels: eppModelLabels(),
@@ -34,7 +34,7 @@ var (
 	}
 	EPPQueueTime = Read{
 		Name: "llm_d_epp_flow_control_request_queue_duration_seconds", Type: Histogram, Unit: Seconds, Server: ServerEPP, Labels: []string{LabelInferencePool},
-		Help: "Time a request was held back.",
+		Help: "Time a request was queued.",
 	}
 	EPPQueueTimeOld = Read{
 		Name: "inference_extension_flow_control_request_queue_duration_seconds", Type: Histogram, Unit: Seconds, Server: ServerEPP, Labels: []string{LabelInferencePool},
@@ -42,7 +42,7 @@ var (
 	}
 	EPPReady = Read{
 		Name: "llm_d_epp_ready_endpoints", Type: Gauge, Unit: None, Server: ServerEPP, Labels: []string{LabelName},
-		Help: "Servers of the pool that are ready. There as soon as the picker knows its pool, so it shows that the picker is scraped.",
+		Help: "Servers of the pool that are ready. Present as soon as the picker knows its pool, so it shows that the picker is scraped.",
 	}
 	EPPReadyOld = Read{
 		Name: "inference_pool_ready_pods", Type: Gauge, Unit: None, Server: ServerEPP, Labels: []string{LabelName},

@@ -1,6 +1,6 @@
 package metric
 
-// What Text Generation Inference says: one model a server, so no labels.
+// Series of Text Generation Inference: one model a server, so no labels.
 var (
 	TGIQueue = Read{
 		Name: "tgi_queue_size", Type: Gauge, Unit: None, Server: ServerTGI,
@@ -18,13 +18,13 @@ var (
 
 func tgiReads() []Read { return []Read{TGIQueue, TGIBatch, TGIQueueDuration} }
 
-// What Ray Serve says about its own deployments, whatever runs in them. Its
-// documentation leaves out the prefix "ray_", which every scrape has.
+// Series of Ray Serve about its deployments, whatever runs in them. Its
+// documentation omits the prefix "ray_", which every scrape has.
 var (
 	RayQueued = Read{
 		Name: "ray_serve_deployment_queued_queries", Type: Gauge, Unit: None, Server: ServerRay,
 		Labels: []string{LabelDeployment, LabelApplication, LabelHandle, LabelActorID},
-		Help:   "Requests that wait for a replica, as the caller's side counts them.",
+		Help:   "Requests that wait for a replica, as counted by the caller.",
 	}
 	RayProcessing = Read{
 		Name: "ray_serve_replica_processing_queries", Type: Gauge, Unit: None, Server: ServerRay,
@@ -35,7 +35,7 @@ var (
 
 func rayReads() []Read { return []Read{RayQueued, RayProcessing} }
 
-// What Dynamo's frontend says about the requests it has passed on, and its
+// Series of Dynamo's frontend about the requests it has forwarded, and of its
 // workers about themselves.
 var (
 	DynamoQueued = Read{
@@ -44,11 +44,11 @@ var (
 	}
 	DynamoInflight = Read{
 		Name: "dynamo_frontend_inflight_requests", Type: Gauge, Unit: None, Server: ServerDynamo, Labels: []string{LabelModel},
-		Help: "Requests passed on to a worker and not ended, those that wait there included.",
+		Help: "Requests forwarded to a worker and not completed, those that wait there included.",
 	}
 	DynamoFirstToken = Read{
 		Name: "dynamo_frontend_time_to_first_token_seconds", Type: Histogram, Unit: Seconds, Server: ServerDynamo, Labels: []string{LabelModel},
-		Help: "Time from the request to its first token, seen from the frontend.",
+		Help: "Time from the request to its first token, measured in the frontend.",
 	}
 	DynamoCacheUsage = Read{
 		Name: "dynamo_component_kvstats_gpu_cache_usage_percent", Type: Gauge, Unit: None, Server: ServerDynamo,

@@ -1,8 +1,8 @@
 package metric
 
-// What SGLang says with --enable-metrics. Every tensor-parallel rank of a
-// data-parallel one may repeat its numbers, so tp_rank tells nothing apart.
-// Names under Ray are spelled as vLLM's are.
+// Series of SGLang with --enable-metrics. Every tensor-parallel rank of a
+// data-parallel rank may repeat its numbers, so tp_rank is no key. Names under Ray
+// are spelled as vLLM's are.
 var (
 	SGLangQueued = Read{
 		Name: "sglang:num_queue_reqs", Type: Gauge, Unit: None, Server: ServerSGLang, Labels: sglangLabels(),

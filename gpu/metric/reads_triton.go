@@ -1,6 +1,6 @@
 package metric
 
-// What the Triton inference server says, and its TensorRT-LLM backend, which
+// Series of the Triton inference server and of its TensorRT-LLM backend, which
 // batches in flight and so has a queue of its own behind Triton's.
 var (
 	TritonPending = Read{
@@ -13,7 +13,7 @@ var (
 	}
 	TritonSuccess = Read{
 		Name: "nv_inference_request_success", Type: Counter, Unit: None, Server: ServerTriton, Labels: tritonLabels(),
-		Help: "Requests that ended well.",
+		Help: "Requests that succeeded.",
 	}
 	TritonFirstResponse = Read{
 		Name: "nv_inference_first_response_histogram_ms", Type: Histogram, Unit: None, Server: ServerTriton, Labels: tritonLabels(),

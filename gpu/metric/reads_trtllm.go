@@ -1,7 +1,7 @@
 package metric
 
-// What trtllm-serve says at /prometheus/metrics. Before it had a prefix of its
-// own, Dynamo gave it "trtllm:".
+// Series of trtllm-serve at /prometheus/metrics. In early versions, which had no
+// prefix, Dynamo added "trtllm:".
 var (
 	TRTLLMWaiting = Read{
 		Name: "trtllm_num_requests_waiting", Type: Gauge, Unit: None, Server: ServerTRTLLM, Labels: trtllmLabels(),

@@ -1,6 +1,6 @@
 package metric
 
-// What vLLM says. Names under Ray have the prefix "ray_" and an underscore in
+// Series of vLLM. Names under Ray have the prefix "ray_" and an underscore in
 // place of the colon.
 var (
 	VLLMWaiting = Read{
@@ -33,7 +33,7 @@ var (
 	}
 	VLLMPreemptions = Read{
 		Name: "vllm:num_preemptions_total", Type: Counter, Unit: None, Server: ServerVLLM, Labels: vllmLabels(),
-		Help: "Requests put back for want of KV cache.",
+		Help: "Requests preempted for lack of KV cache.",
 	}
 	VLLMPromptTokens = Read{
 		Name: "vllm:prompt_tokens_total", Type: Counter, Unit: None, Server: ServerVLLM, Labels: vllmLabels(),

@@ -26,11 +26,11 @@ func Counts(l Layout) []Count {
 }
 
 // Arrange places want beside keep, which stays where it is, and returns the
-// whole layout. It is false when there is no way, or keep is not legal. Of all
-// ways it takes the one that leaves most room for large instances, then for
-// smaller ones, then the one with the earliest starts: the same question always
-// has the same answer, whatever the order of want. The search is bounded; no
-// table of a product comes near the bound.
+// whole layout. It is false where no layout has all of them, or keep is not legal.
+// Of several layouts it returns the one that leaves the most placements for large
+// instances, then for smaller ones, then the one with the earliest starts: equal
+// arguments give equal results, whatever the order of want. The search is bounded;
+// no table of a product comes near the bound.
 func (t *Table) Arrange(keep Layout, want []Count) (Layout, bool) {
 	a := arranger{table: t, best: -1, steps: maxSteps}
 	if t.Legal(keep) != nil || !a.list(want) {
@@ -46,8 +46,8 @@ func (t *Table) Arrange(keep Layout, want []Count) (Layout, bool) {
 	return NewLayout(append(slices.Clone(keep), a.found...)...), true
 }
 
-// maxSteps bounds a search. A published table of an unknown product may be
-// richer than any we have seen, and a plan must end.
+// maxSteps bounds a search, since a published table of an unknown product may have
+// more placements than any known one.
 const maxSteps = 1 << 18
 
 // arranger searches all ways to place its wants, largest first.
@@ -61,7 +61,7 @@ type arranger struct {
 	steps  int // left
 }
 
-// list writes wants out one by one; false when the card could never hold them.
+// list expands want to single instances; false where no GPU can have all of them.
 func (a *arranger) list(want []Count) bool {
 	total := 0
 	for i := len(a.table.entries) - 1; i >= 0; i-- {
@@ -89,15 +89,15 @@ func (a *arranger) list(want []Count) bool {
 	return true
 }
 
-// place puts wants[i:] down. Equal instances are placed at ascending starts,
-// from index from on, so that no layout is seen twice.
+// place places wants[i:]. Equal instances are placed at ascending starts, from
+// index from on, so that no layout is tried twice.
 func (a *arranger) place(i, from int, s state) {
 	if a.steps--; a.steps < 0 {
 		return
 	}
 	if i == len(a.wants) {
-		if room := a.room(s); room > a.best {
-			a.best, a.found = room, slices.Clone(a.now)
+		if rest := a.weighRest(s); rest > a.best {
+			a.best, a.found = rest, slices.Clone(a.now)
 		}
 		return
 	}
@@ -121,10 +121,11 @@ func (a *arranger) place(i, from int, s state) {
 	}
 }
 
-// room weighs what s leaves: for each kind of instance without attributes, from
-// the largest, how many would still fit by themselves. The counts are digits of
-// one number, so that one more large instance outweighs any number of small ones.
-func (a *arranger) room(s state) int64 {
+// weighRest weighs the free placements of s: for each profile without attributes,
+// from the largest, how many instances would still fit by themselves. The counts
+// are digits of one number, so that one more large instance outweighs any number
+// of small ones.
+func (a *arranger) weighRest(s state) int64 {
 	var sum int64
 	for k := len(a.table.entries) - 1; k >= 0; k-- {
 		e := &a.table.entries[k]

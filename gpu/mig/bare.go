@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// ParseSlices reads what Layout.String prints ("3g@0:4 1g@4:1", "empty"), for
-// which no table is needed: whoever has recorded a layout so can read it again
-// when nobody knows the product any more. It checks that the memory slices are
-// there and taken once; whether a product can be cut so is for Table.Legal to say.
+// ParseSlices reads what Layout.String prints ("3g@0:4 1g@4:1", "empty"). It needs
+// no table, so that a recorded layout can be read for an unknown product. It checks
+// that the memory slices exist and do not overlap; Table.Legal checks whether a
+// product can have the layout.
 func ParseSlices(s string) (Layout, error) {
 	words := strings.Fields(s)
 	if len(words) == 1 && words[0] == "empty" {
@@ -25,7 +25,7 @@ func ParseSlices(s string) (Layout, error) {
 		}
 		m := mask(p.Start, p.Profile.Memory)
 		if m == 0 || taken&m != 0 {
-			return nil, fmt.Errorf("MIG placement %q: its memory slices are beyond the card or another instance's", word)
+			return nil, fmt.Errorf("MIG placement %q: its memory slices are beyond the GPU or overlap another instance", word)
 		}
 		taken |= m
 		l = append(l, p)

@@ -16,8 +16,8 @@ func TestParseSlices(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"3g.40gb@0": "want profile@start:size", "3g.40gb@0:4": "no memory in gb", "3g@0:4 1g@3:1": "another instance's",
-		"3g@14:4": "beyond the card", "3g@0:0": "beyond the card", "3g@-1:1": "start", "3g@0:x": "size", "g@0:1": "compute slices", "17g@0:1": "1 … 16",
+		"3g.40gb@0": "want profile@start:size", "3g.40gb@0:4": "no memory in gb", "3g@0:4 1g@3:1": "another instance",
+		"3g@14:4": "beyond the GPU", "3g@0:0": "beyond the GPU", "3g@-1:1": "start", "3g@0:x": "size", "g@0:1": "compute slices", "17g@0:1": "1 … 16",
 	} {
 		if _, err := ParseSlices(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
@@ -49,19 +49,4 @@ func TestSameProfile(t *testing.T) {
 	if SameProfile("1g.10gb", "1g.10gb+me") || SameProfile("x", "y") || !SameProfile("x", "x") {
 		t.Error("attributes or what is no name")
 	}
-}
-
-func FuzzParseSlices(f *testing.F) {
-	f.Add("3g@0:4 1g@4:1")
-	f.Add("empty")
-	f.Add("1g+me@15:1")
-	f.Fuzz(func(t *testing.T, text string) {
-		l, err := ParseSlices(text)
-		if err != nil {
-			return
-		}
-		if again, err := ParseSlices(l.String()); err != nil || !again.Equal(l) {
-			t.Fatalf("%q is read as %s and that as %s: %v", text, l, again, err)
-		}
-	})
 }

@@ -1,7 +1,6 @@
-// Package mig is Multi-Instance GPU, exactly: which profiles a product has,
-// where their instances may lie, which layouts are legal, and the ordered
-// steps from one layout to another. A table that a node has read from its cards and
-// published goes before the package's own. Everything is keyed on slices, never on
-// profile names, since names follow the driver's rounding. It never touches
-// hardware.
+// Package mig is a model of Multi-Instance GPU: the profiles of a product, their
+// possible placements, the legal layouts, and the ordered steps from one layout to
+// another. A table that a node has read from its GPUs and published takes
+// precedence over the package's own. Keys are slices, never profile names, since
+// names follow the driver's rounding. It never accesses hardware.
 package mig

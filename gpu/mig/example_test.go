@@ -6,13 +6,13 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// A pod wants 3g.40gb; the card holds a busy 1g and three idle ones. What has to
+// A pod requests 3g.40gb; the GPU holds a busy 1g and three idle ones. What has to
 // go, and what is created?
 func Example() {
 	table, _ := mig.ForModel("NVIDIA-H100-80GB-HBM3")
-	now, err := mig.ParseLayout(table, "1g.10gb@0 1g.10gb@4 1g.10gb@5 4g.40gb@0")
+	_, err := mig.ParseLayout(table, "1g.10gb@0 1g.10gb@4 1g.10gb@5 4g.40gb@0")
 	fmt.Println(err)
-	now, _ = mig.ParseLayout(table, "1g.10gb@0 1g.10gb@4 1g.10gb@5 2g.20gb@2")
+	now, _ := mig.ParseLayout(table, "1g.10gb@0 1g.10gb@4 1g.10gb@5 2g.20gb@2")
 
 	busy := mig.Layout{now[0]}
 	wanted, _ := table.Exact("3g.40gb")

@@ -20,8 +20,8 @@ func (l Layout) Compare(m Layout) int { return slices.CompareFunc(l, m, Placemen
 // Equal reports whether both have the same instances at the same places.
 func (l Layout) Equal(m Layout) bool { return slices.Equal(l, m) }
 
-// String returns the layout in slices, for when no table is at hand:
-// "3g@0:4 1g@4:1"; "empty" for none. Table.Format has the driver's names.
+// String returns the layout in slices, without a table: "3g@0:4 1g@4:1"; "empty"
+// for none. Table.Format has the driver's names.
 func (l Layout) String() string {
 	return l.join(Placement.String)
 }
@@ -96,9 +96,9 @@ func parsePlacement(t *Table, word string) (Placement, error) {
 	return Placement{Profile: p, Start: int(start)}, nil
 }
 
-// Legal says what keeps a card from having this layout, nil for nothing: an
-// unknown profile, a start it does not have, an overlap, too many of a profile,
-// too many compute slices.
+// Legal returns why a GPU cannot have this layout, nil where it can: an unknown
+// profile or start, an overlap, too many of a profile, too many compute slices or
+// media engines.
 func (t *Table) Legal(l Layout) error {
 	var s state
 	for _, p := range l {
@@ -120,7 +120,7 @@ func (t *Table) Legal(l Layout) error {
 			return fmt.Errorf("%s: takes media engine %d of %d", p, s.media, t.media)
 		}
 		if count(l, p.Profile) > e.max {
-			return fmt.Errorf("%s: a card has at most %d of %s", p, e.max, e.name)
+			return fmt.Errorf("%s: a GPU has at most %d of %s", p, e.max, e.name)
 		}
 	}
 	return nil

@@ -6,7 +6,11 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/gpuscale/gpuscale/internal/testall"
 )
+
+func TestMain(m *testing.M) { testall.Main(m) }
 
 func parse(t testing.TB, tab *Table, s string) Layout {
 	t.Helper()
@@ -68,7 +72,7 @@ func TestMediaEngines(t *testing.T) {
 	parse(t, tab, "1g.24gb+me@0 1g.24gb+gfx@3 2g.48gb@6")
 }
 
-func TestRoomAndStrandedSlices(t *testing.T) {
+func TestFreeAndStrandedSlices(t *testing.T) {
 	tab, _ := ForModel("H100-80GB")
 	for in, want := range map[string][3]int{ // compute, memory, free placements
 		"":                                   {7, 8, 25},
@@ -78,7 +82,7 @@ func TestRoomAndStrandedSlices(t *testing.T) {
 		"2g@0 2g@2":                          {3, 4, 3 + 3 + 2 + 1 + 1}, // 1g, 1g+me, 1g double, 2g, 3g
 	} {
 		l := parse(t, tab, in)
-		compute, memory := tab.Room(l)
+		compute, memory := tab.FreeSlices(l)
 		if got := [3]int{compute, memory, len(tab.Free(l))}; got != want {
 			t.Errorf("%q: got %v, want %v", in, got, want)
 		}
@@ -143,7 +147,7 @@ func atoi(s string) int {
 	return n
 }
 
-// Any part of a legal layout can be kept while the rest is placed anew; what
+// Any part of a legal layout can be kept while the rest is placed again; what
 // Arrange gives is legal, holds both, and Diff leads there.
 func TestArrangeFindsWhatThereIs(t *testing.T) {
 	for _, model := range []string{"H100-80GB", "A30-24GB", "RTX-PRO-6000-Blackwell-96GB"} {

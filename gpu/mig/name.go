@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Name is what a profile's name says by itself, without a product's table.
+// Name is what a profile's name states by itself, without a product's table.
 type Name struct {
 	Compute int  // compute slices
-	GB      int  // memory as named; 0 where the name says none ("3g")
+	GB      int  // memory as named; 0 where the name has none ("3g")
 	Attrs   Attr // attributes
 }
 
@@ -29,7 +29,7 @@ func ParseName(name string) (Name, error) {
 	fail := func(why string) (Name, error) {
 		return Name{}, fmt.Errorf("MIG profile %q: %s", name, why)
 	}
-	compute, rest, ok := cutNumber(name)
+	compute, rest, ok := leadingNumber(name)
 	if !ok {
 		return fail("want compute slices first, as in 3g.40gb")
 	}
@@ -41,7 +41,7 @@ func ParseName(name string) (Name, error) {
 	}
 	n := Name{Compute: compute}
 	if after, found := strings.CutPrefix(rest, "."); found && after != "" && after[0] <= '9' {
-		gb, unit, number := cutNumber(after)
+		gb, unit, number := leadingNumber(after)
 		if rest, ok = strings.CutPrefix(unit, "gb"); !ok || !number {
 			return fail("want memory in gb, as in 3g.40gb")
 		}
@@ -53,8 +53,8 @@ func ParseName(name string) (Name, error) {
 	return n, nil
 }
 
-// cutNumber takes 1 … 4 leading digits off s, no leading zero.
-func cutNumber(s string) (n int, rest string, ok bool) {
+// leadingNumber takes 1 … 4 leading digits off s, no leading zero.
+func leadingNumber(s string) (n int, rest string, ok bool) {
 	i := 0
 	for i < len(s) && s[i] >= '0' && s[i] <= '9' {
 		n = n*10 + int(s[i]-'0')
@@ -78,9 +78,9 @@ func parseAttrs(s string) (Attr, bool) {
 		return 0, false
 	}
 	for s != "" {
-		// s[0] is the mark that attributes follow, then what stands between two of
-		// them: the driver writes a comma, which a resource's name cannot have.
-		bit, rest := cutAttr(s[1:])
+		// s[0] is "+" or ".", then the separator of two attributes: the driver
+		// writes a comma, which a resource's name cannot have.
+		bit, rest := leadingAttr(s[1:])
 		if bit == 0 || a&bit != 0 || rest != "" && rest[0] != ',' && rest[0] != '.' {
 			return 0, false
 		}
@@ -89,8 +89,8 @@ func parseAttrs(s string) (Attr, bool) {
 	return a, true
 }
 
-// cutAttr takes one attribute's word off s; none is 0.
-func cutAttr(s string) (Attr, string) {
+// leadingAttr takes one attribute's word off s; none is 0.
+func leadingAttr(s string) (Attr, string) {
 	for _, w := range []struct {
 		word string
 		bit  Attr
@@ -103,8 +103,8 @@ func cutAttr(s string) (Attr, string) {
 }
 
 // Exact returns the profile that a name is the driver's or the resource's
-// spelling of on this product, other drivers' spellings of it included. Use it
-// for what somebody asks for: a neighbouring size is another resource.
+// spelling of on this product, other drivers' spellings included. Use it for
+// requests: a neighbouring size is another resource.
 func (t *Table) Exact(name string) (Profile, bool) {
 	n, err := ParseName(name)
 	if err != nil {
@@ -123,7 +123,7 @@ func (t *Table) Exact(name string) (Profile, bool) {
 // driver's rounding of memory (3g.39gb is 3g.40gb): compute slices and
 // attributes must agree, memory is the nearest within a tenth or 1 GB. A name
 // without memory ("1g") is the profile with the least. Use it for what a driver
-// reports about a card of this product.
+// reports about a GPU of this product.
 func (t *Table) Lookup(name string) (Profile, error) {
 	if p, ok := t.Exact(name); ok {
 		return p, nil

@@ -88,30 +88,8 @@ func TestResourceNames(t *testing.T) {
 	}
 }
 
-func TestSplitProduct(t *testing.T) {
-	for _, c := range []struct {
-		label, product, profile string
-		enabled                 bool
-	}{
-		{"NVIDIA-A100-SXM4-40GB", "NVIDIA-A100-SXM4-40GB", "", false},
-		{"NVIDIA-A100-SXM4-40GB-SHARED", "NVIDIA-A100-SXM4-40GB", "", false},
-		{"NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", "NVIDIA-A100-SXM4-40GB", "1g.5gb", true},
-		{"NVIDIA-A100-SXM4-40GB-MIG-1g.5gb.me-SHARED", "NVIDIA-A100-SXM4-40GB", "1g.5gb+me", true},
-		{"NVIDIA-A100-SXM4-40GB-MIG-INVALID", "NVIDIA-A100-SXM4-40GB", "", true},
-		{"", "", "", false},
-	} {
-		product, profile, enabled := SplitProduct(c.label)
-		if product != c.product || profile != c.profile || enabled != c.enabled {
-			t.Errorf("%s: got %q, %q, %v", c.label, product, profile, enabled)
-		}
-	}
-	if got := SingleProduct("NVIDIA-A100-SXM4-40GB", "1g.5gb+me"); got != "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb.me" {
-		t.Errorf("SingleProduct: %s", got)
-	}
-}
-
 // FuzzProfileName: whatever is read as a name is printed as one that means the same,
-// alone, as a resource and as a product label.
+// alone and as a resource.
 func FuzzProfileName(f *testing.F) {
 	for _, s := range []string{"3g.40gb", "1g.10gb+me", "1g.10gb.me", "1g.24gb-me", "1g.24gb.me.all", "1g.24gb+me,gfx-me", "7g", "1c.3g.40gb", "0g.5gb", "1g.05gb", "9999g.9999gb", "1g.", "MIG 1g.5gb"} {
 		f.Add(s)
@@ -136,10 +114,6 @@ func FuzzProfileName(f *testing.F) {
 		if name, ok := ProfileOfResource(ResourceName(n.String())); !ok || name != n.String() {
 			t.Fatalf("%q is %s, whose resource is %s, %v", s, n, name, ok)
 		}
-		product, profile, ok := SplitProduct(SingleProduct("NVIDIA-X", n.String()))
-		if product != "NVIDIA-X" || profile != n.String() || !ok {
-			t.Fatalf("%q is %s, whose product label is %s, %s, %v", s, n, product, profile, ok)
-		}
 	})
 }
 
@@ -160,11 +134,6 @@ func FuzzLookup(f *testing.F) {
 			name, ok := ProfileOfResource(ResourceName(tab.Name(p)))
 			if !ok || name != tab.Name(p) {
 				t.Fatalf("%q is %s, whose resource is %s", s, tab.Name(p), name)
-			}
-		}
-		if n, err := ParseName(s); err == nil {
-			if again, err := ParseName(n.String()); err != nil || again != n {
-				t.Fatalf("%q is %v, which is %v, %v", s, n, again, err)
 			}
 		}
 	})

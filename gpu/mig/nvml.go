@@ -8,7 +8,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu"
 )
 
-// Seen is one GPU instance profile as NVML describes it on a card.
+// Seen is one GPU instance profile as NVML describes it on a GPU.
 type Seen struct {
 	Name    string // as NVML has it: "MIG 1g.10gb+me", or without "MIG "
 	Compute int    // slice count
@@ -20,11 +20,11 @@ type Seen struct {
 // Span is a possible placement of an instance, in memory slices.
 type Span struct{ Start, Size int }
 
-// SpecFromNVML describes a product by what NVML says on one of its cards: what an
-// agent publishes. The card's slices and decoders are those of its largest
-// profile. NVML's instance counts are wrong for some products, so that how many of
-// a profile a card holds follows from the placements; only instances with media
-// engines, which run out before slices do, are counted as NVML has it.
+// SpecFromNVML describes a product by what NVML reports on one of its GPUs; an
+// agent publishes the result. The GPU's slices and decoders are those of its
+// largest profile. NVML's instance counts are wrong for some products, so the
+// maximum of a profile follows from its placements; only for profiles with media
+// engines, which run out before slices do, NVML's count is the bound.
 func SpecFromNVML(product string, memoryMiB int, profiles []Seen) (Spec, error) {
 	s := Spec{Model: gpu.ProductName(product), MemoryMiB: memoryMiB}
 	for _, seen := range profiles {

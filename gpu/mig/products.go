@@ -8,8 +8,8 @@ import (
 )
 
 // ForModel returns the table of a product, by our name ("H100-80GB") or any
-// spelling that gpu.ParseProduct knows. It is false for a product that has no
-// MIG or that nobody told us about.
+// spelling that gpu.ParseProduct knows. It is false for a product without MIG and
+// for an unknown one.
 func ForModel(name string) (*Table, bool) {
 	t, ok := tables()[name]
 	if ok {
@@ -23,8 +23,7 @@ func ForModel(name string) (*Table, bool) {
 	return t, ok
 }
 
-// Models returns the names of all products that have a table, in no order that
-// means anything but always the same one.
+// Models returns the names of all products that have a table, in a fixed order.
 func Models() []string {
 	var names []string
 	for _, p := range products {
@@ -33,12 +32,12 @@ func Models() []string {
 	return names
 }
 
-// tables are built once: they are constants that Go cannot write as such.
+// tables are built once and never change.
 var tables = sync.OnceValue(func() map[string]*Table {
 	all := make(map[string]*Table)
 	for _, p := range products {
 		for _, model := range p.models {
-			// A table that does not build is left out; the tests see every one.
+			// A table that does not build is left out; tests check that all do.
 			if t, err := NewTable(p.spec(model)); err == nil {
 				all[model] = t
 			}
@@ -47,12 +46,12 @@ var tables = sync.OnceValue(func() map[string]*Table {
 	return all
 })
 
-// product is one line of NVIDIA's list: the cards that share profile names.
+// product is one line of NVIDIA's list: the GPUs that share profile names.
 type product struct {
 	models   []string
 	geometry []shape
 	names    map[string]string   // by the shape's base name
-	aliases  map[string][]string // what other drivers say
+	aliases  map[string][]string // other drivers' names
 }
 
 // shape is one profile of a geometry, before a product gives it a name.
@@ -120,7 +119,7 @@ var twelve = []shape{
 	{"4g", Profile{4, 12, AttrGraphics}, []int{0}, 1, 4},
 }
 
-// products are all cards whose placements are known. B300 and GB300 have the
+// products are all GPUs whose placements are known. B300 and GB300 have the
 // seven-slice geometry by inference: NVIDIA has published their names only.
 var products = []product{
 	{models: []string{"A30-24GB"}, geometry: four, names: plain(6, 12, 24)},
@@ -144,12 +143,12 @@ var products = []product{
 	{models: []string{"RTX-PRO-6000-Blackwell-96GB"}, geometry: twelve, names: plain(24, 48, 96)},
 }
 
-// plain names the instances of a four-slice card by their memory in GB.
+// plain names the instances of a four-slice GPU by their memory in GB.
 func plain(one, two, four int) map[string]string {
 	return map[string]string{"1g": gb(1, one), "2g": gb(2, two), "4g": gb(4, four)}
 }
 
-// sevenNames names the instances of a seven-slice card by the memory in GB of
+// sevenNames names the instances of a seven-slice GPU by the memory in GB of
 // one, two, four and eight slices.
 func sevenNames(one, two, four, eight int) map[string]string {
 	return map[string]string{

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Where instances may lie, as nvidia-smi lists them for each kind of card: starts,
-// size and most on a card. The names are by compute slices; "1g.dbl" has the memory
+// Where instances may lie, as nvidia-smi lists them for each kind of GPU: starts,
+// size and most on a GPU. The names are by compute slices; "1g.dbl" has the memory
 // of two.
 var geometries = map[string]map[string]struct {
 	starts    []int

@@ -53,11 +53,10 @@ func (p Profile) Compare(q Profile) int {
 	return cmp.Or(cmp.Compare(p.Compute, q.Compute), cmp.Compare(p.Memory, q.Memory), cmp.Compare(p.Attrs, q.Attrs))
 }
 
-// String returns the profile in slices, for when no table is at hand: "3g:4" is
-// three compute and four memory slices, "1g+me:1" one of each with media engines.
+// String returns the profile in slices, without a table: "3g:4" is three compute and four memory slices, "1g+me:1" one of each with media engines.
 func (p Profile) String() string { return fmt.Sprintf("%dg%s:%d", p.Compute, p.Attrs, p.Memory) }
 
-// Placement is one instance's place on a card: a profile and the first memory
+// Placement is one instance's place on a GPU: a profile and the first memory
 // slice it occupies.
 type Placement struct {
 	Profile Profile
@@ -75,5 +74,5 @@ func (p Placement) String() string {
 	return fmt.Sprintf("%dg%s@%d:%d", p.Profile.Compute, p.Profile.Attrs, p.Start, p.Profile.Memory)
 }
 
-// Layout is the set of instances of one card, sorted by Start.
+// Layout is the set of instances of one GPU, sorted by Start.
 type Layout []Placement

@@ -2,7 +2,7 @@ package mig
 
 import "strings"
 
-// resourcePrefix is how the device plugin names instances under the mixed
+// resourcePrefix begins the device plugin's resource names under the mixed
 // strategy.
 const resourcePrefix = "nvidia.com/mig-"
 
@@ -25,28 +25,4 @@ func ProfileOfResource(resource string) (name string, ok bool) {
 		return "", false
 	}
 	return n.String(), true
-}
-
-// SplitProduct takes apart the node label nvidia.com/gpu.product under the
-// single strategy: "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb" is the product
-// "NVIDIA-A100-SXM4-40GB" and the profile "1g.5gb" in the driver's spelling. A
-// label without MIG gives enabled false. Cards that are not all equal
-// ("…-MIG-INVALID", which advertises nothing) give enabled true and no profile.
-func SplitProduct(label string) (product, profile string, enabled bool) {
-	label = strings.TrimSuffix(label, "-SHARED")
-	product, spelled, enabled := strings.Cut(label, "-MIG-")
-	if !enabled {
-		return product, "", false
-	}
-	n, err := ParseName(spelled)
-	if err != nil || n.GB == 0 {
-		return product, "", true
-	}
-	return product, n.String(), true
-}
-
-// SingleProduct returns the product label of a node whose cards are all cut into
-// instances of one profile, the reverse of SplitProduct.
-func SingleProduct(product, profileName string) string {
-	return product + "-MIG-" + strings.NewReplacer("+", ".", ",", ".").Replace(profileName)
 }

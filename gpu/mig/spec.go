@@ -8,7 +8,7 @@ import (
 
 // String returns the Spec in one line, as it is published and as ParseSpec reads
 // it: the product, its compute slices, memory slices, MiB and media engines, and
-// for each profile its name, starts, size, most on a card, media engines and other
+// for each profile its name, starts, size, most on a GPU, media engines and other
 // names. Model must be a gpu.ProductName, which has no blanks.
 //
 //	H100-80GB 7 8 81559 0 1g.10gb:0,1,2,3,4,5,6:1:7 3g.40gb:0,4:4:2:0:3g.39gb
@@ -32,8 +32,8 @@ func (s Spec) String() string {
 	return b.String()
 }
 
-// ParseSpec reads what Spec.String prints. Whether a card can be like that is for
-// NewTable to say. The error names the word that is wrong.
+// ParseSpec reads what Spec.String prints; NewTable checks whether a GPU can be
+// like that. The error names the word that is wrong.
 func ParseSpec(line string) (Spec, error) {
 	words := strings.Fields(line)
 	if len(words) < 5 {
@@ -96,7 +96,7 @@ func parseProfileSpec(word string) (ProfileSpec, error) {
 	return p, nil
 }
 
-// parseCount reads a number that a card can have of something.
+// parseCount reads a number of at most 24 bits.
 func parseCount(s string) (int, bool) {
 	n, err := strconv.ParseUint(s, 10, 24)
 	return int(n), err == nil

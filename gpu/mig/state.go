@@ -2,7 +2,7 @@ package mig
 
 import "math/bits"
 
-// state is what of a card is taken.
+// state is what the instances of a GPU take.
 type state struct {
 	taken   uint16 // memory slices, one bit each
 	compute int
@@ -27,9 +27,9 @@ func (t *Table) stateOf(l Layout) state {
 	return s
 }
 
-// Room returns the compute and memory slices that l leaves free. Whether an
-// instance still fits is a question for Free: slices can be stranded.
-func (t *Table) Room(l Layout) (compute, memory int) {
+// FreeSlices returns the compute and memory slices in no instance of l. Slices can
+// be stranded; Free returns the instances that still fit.
+func (t *Table) FreeSlices(l Layout) (compute, memory int) {
 	s := t.stateOf(l)
 	return t.compute - s.compute, t.memory - bits.OnesCount16(s.taken)
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Step is one create or destroy on a card. Steps are applied in order.
+// Step is one create or destroy on a GPU. Steps are applied in order.
 type Step struct {
 	Create bool // false: destroy
 	Placement
@@ -22,8 +22,9 @@ func (s Step) String() string {
 
 // Diff returns the steps from one layout to another. Instances in both are left
 // alone. Destroys come first, by start; then creates, the largest first, so that
-// an actuator that chooses places by itself finds them. busy says which instances
-// of from must stay; nil means none. The error names a busy one that would go.
+// an actuator that chooses placements by itself finds them. busy reports the
+// instances of from that must stay; nil is none. The error names a busy one that
+// would be destroyed.
 func Diff(from, to Layout, busy func(Placement) bool) ([]Step, error) {
 	var steps []Step
 	for _, p := range sub(from, to) {

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// Table is what one product can be cut into: its profiles, where their
-// instances may lie, and what they are called. A Table never changes and may be
-// shared freely; slices it returns are shared too and must not be written to.
+// Table is what one product can be partitioned into: its profiles, their possible
+// placements, and their names. A Table is immutable and may be shared; slices it
+// returns are shared too and must not be written to.
 type Table struct {
 	model     string
 	compute   int
 	memory    int
-	media     int // decoders of the whole card, 0 for not a limit
+	media     int // decoders of the whole GPU, 0 for not a limit
 	memoryMiB int
 	entries   []entry // sorted by profile
 	maximal   []Layout
@@ -22,7 +22,7 @@ type Table struct {
 type entry struct {
 	Profile
 	name    string
-	gb      int // as the name says
+	gb      int // as named
 	aliases []string
 	starts  []int
 	masks   []uint16 // memory slices taken, one for each of starts
@@ -33,24 +33,21 @@ type entry struct {
 // Model returns the name of the product, "H100-80GB".
 func (t *Table) Model() string { return t.model }
 
-// ComputeSlices of the whole card: 7, or 4 on A30 and RTX PRO 6000.
+// ComputeSlices of the whole GPU: 7, or 4 on A30 and RTX PRO 6000.
 func (t *Table) ComputeSlices() int { return t.compute }
 
-// MemorySlices of the whole card: 8, 4 on A30, 12 units on RTX PRO 6000.
+// MemorySlices of the whole GPU: 8, 4 on A30, 12 units on RTX PRO 6000.
 func (t *Table) MemorySlices() int { return t.memory }
 
 // MemoryMiB returns the memory of one instance of p, in MiB: its share of the
-// card's memory. It is 0 where the table was not told how much the card has, or
-// does not have p.
+// GPU's memory. It is 0 where the GPU's memory is unknown or the table does not
+// have p.
 func (t *Table) MemoryMiB(p Profile) int {
 	if _, ok := t.find(p); !ok {
 		return 0
 	}
 	return t.memoryMiB * p.Memory / t.memory
 }
-
-// CardMemoryMiB returns the memory of the whole card, 0 for not known.
-func (t *Table) CardMemoryMiB() int { return t.memoryMiB }
 
 // Profiles returns every profile of the product, sorted.
 func (t *Table) Profiles() []Profile {
@@ -84,14 +81,14 @@ func (t *Table) Starts(p Profile) []int {
 	return e.starts
 }
 
-// Max returns how many instances of p a card can hold at most, 0 for a profile
+// Max returns how many instances of p a GPU can have at most, 0 for a profile
 // the product does not have.
 func (t *Table) Max(p Profile) int {
 	e, _ := t.find(p)
 	return e.max
 }
 
-// MediaEngines of the whole card, counted in decoders; 0 where they never run out
+// MediaEngines of the whole GPU, counted in decoders; 0 where they never run out
 // before slices do.
 func (t *Table) MediaEngines() int { return t.media }
 
@@ -117,10 +114,10 @@ func (t *Table) find(p Profile) (entry, bool) {
 // node publishes for a product they do not know.
 type Spec struct {
 	Model         string
-	ComputeSlices int // of the whole card, 1 … 16
-	MemorySlices  int // of the whole card, 1 … 16
-	MemoryMiB     int // of the whole card, 0 for not known
-	// MediaEngines of the whole card, counted in decoders; 0 where they never
+	ComputeSlices int // of the whole GPU, 1 … 16
+	MemorySlices  int // of the whole GPU, 1 … 16
+	MemoryMiB     int // of the whole GPU, 0 for not known
+	// MediaEngines of the whole GPU, counted in decoders; 0 where they never
 	// run out before slices do.
 	MediaEngines int
 	Profiles     []ProfileSpec
@@ -133,14 +130,14 @@ type ProfileSpec struct {
 	Aliases []string // what other drivers call it: "3g.39gb"
 	Starts  []int    // first memory slices, each Start + Memory ≤ MemorySlices
 	Media   int      // media engines an instance takes; only where MediaEngines is set
-	Max     int      // instances a card can hold
+	Max     int      // instances a GPU can have
 }
 
-// maxSlices bounds a card: the largest known has twelve.
+// maxSlices bounds a GPU: the largest known has twelve.
 const maxSlices = 16
 
 // maxLayouts bounds the maximal layouts of a table. The richest product known
-// has some hundreds; a table beyond this was not read from a card.
+// has some hundreds; a table beyond this was not read from a GPU.
 const maxLayouts = 20000
 
 // NewTable checks a Spec and builds its Table. The error names the profile that
@@ -187,11 +184,11 @@ func newEntry(s Spec, ps ProfileSpec) (entry, error) {
 	case err != nil:
 		return entry{}, err
 	case n.GB == 0:
-		return entry{}, fmt.Errorf("the name does not say how much memory")
+		return entry{}, fmt.Errorf("the name has no memory")
 	case n.Compute != ps.Compute || n.Attrs != ps.Attrs:
-		return entry{}, fmt.Errorf("the name does not say %s", ps.Profile)
+		return entry{}, fmt.Errorf("the name does not match %s", ps.Profile)
 	case ps.Compute < 1 || ps.Compute > s.ComputeSlices || ps.Memory < 1 || ps.Memory > s.MemorySlices:
-		return entry{}, fmt.Errorf("%d compute and %d memory slices do not fit the card", ps.Compute, ps.Memory)
+		return entry{}, fmt.Errorf("%d compute and %d memory slices do not fit the GPU", ps.Compute, ps.Memory)
 	case ps.Max < 1:
 		return entry{}, fmt.Errorf("max %d: want 1 or more", ps.Max)
 	case ps.Media < 0 || ps.Media > s.MediaEngines:

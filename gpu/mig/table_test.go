@@ -39,7 +39,7 @@ func TestMaximalLayouts(t *testing.T) {
 		sets, multisets int
 	}{
 		{"seven, classic", table(t, "A100-40GB", classic...), 19, 14},
-		{"seven, with double memory", table(t, "A100-40GB", append(classic, "1g.10gb")...), 78, 38},
+		{"seven, with fake memory", table(t, "A100-40GB", append(classic, "1g.10gb")...), 78, 38},
 		{"seven, with +me too", table(t, "A100-40GB"), 239, 64},
 		{"A30", table(t, "A30-24GB", "1g.6gb", "2g.12gb", "4g.24gb"), 5, 4},
 		{"A30, with +me", table(t, "A30-24GB"), 21, 9},
@@ -87,44 +87,10 @@ func TestEveryMaximalLayoutIsLegalAndFull(t *testing.T) {
 	}
 }
 
-// The table itself, spelled out once more from NVIDIA's documents.
-func TestProducts(t *testing.T) {
-	for model, want := range map[string]string{
-		"A30-24GB":                    "1g.6gb{0 1 2 3}×4 1g.6gb+me{0 1 2 3}×1 2g.12gb{0 2}×2 2g.12gb+me{0 2}×1 4g.24gb{0}×1",
-		"A100-40GB":                   "1g.5gb{0 1 2 3 4 5 6}×7 1g.5gb+me{0 1 2 3 4 5 6}×1 1g.10gb{0 2 4 6}×4 2g.10gb{0 2 4}×3 3g.20gb{0 4}×2 4g.20gb{0}×1 7g.40gb{0}×1",
-		"H100-80GB":                   "1g.10gb{0 1 2 3 4 5 6}×7 1g.10gb+me{0 1 2 3 4 5 6}×1 1g.20gb{0 2 4 6}×4 2g.20gb{0 2 4}×3 3g.40gb{0 4}×2 4g.40gb{0}×1 7g.80gb{0}×1",
-		"GB200-186GB":                 "1g.23gb{0 1 2 3 4 5 6}×7 1g.23gb+me{0 1 2 3 4 5 6}×1 1g.47gb{0 2 4 6}×4 2g.47gb{0 2 4}×3 3g.93gb{0 4}×2 4g.93gb{0}×1 7g.186gb{0}×1",
-		"RTX-PRO-6000-Blackwell-96GB": "1g.24gb{0 3 6 9}×4 1g.24gb+me{0 3 6 9}×1 1g.24gb+gfx{0 3 6 9}×4 1g.24gb+me.all{0 3 6 9}×1 1g.24gb-me{0 3 6 9}×4 2g.48gb{0 6}×2 2g.48gb+gfx{0 6}×2 2g.48gb+me.all{0 6}×1 2g.48gb-me{0 6}×2 4g.96gb{0}×1 4g.96gb+gfx{0}×1",
-	} {
-		tab, ok := ForModel(model)
-		if !ok {
-			t.Errorf("%s: no table", model)
-			continue
-		}
-		var got []string
-		for _, p := range tab.Profiles() {
-			starts := strings.Trim(strings.ReplaceAll(sprint(tab.Starts(p)), "[", "{"), "]") + "}"
-			got = append(got, tab.Name(p)+starts+"×"+sprint(tab.Max(p)))
-		}
-		if g := strings.Join(got, " "); g != want {
-			t.Errorf("%s:\n got %s\nwant %s", model, g, want)
-		}
-	}
-}
-
 func TestProductsWithoutMIG(t *testing.T) {
 	for _, label := range []string{"Tesla-V100-SXM2-32GB", "Tesla-T4", "NVIDIA-L4", "NVIDIA-L40S", "NVIDIA-A10", "MI300X", "RTX-PRO-5000-48GB", "", "cabbage"} {
 		if tab, ok := ForModel(label); ok {
 			t.Errorf("%q has a table: %s", label, tab.Model())
-		}
-	}
-}
-
-func TestForModelTakesLabels(t *testing.T) {
-	for _, label := range []string{"H100-80GB", "NVIDIA-H100-80GB-HBM3", "NVIDIA H100 80GB HBM3", "NVIDIA-H100-80GB-HBM3-MIG-3g.40gb"} {
-		tab, ok := ForModel(label)
-		if !ok || tab.Model() != "H100-80GB" {
-			t.Errorf("%q: got %v", label, ok)
 		}
 	}
 }
@@ -172,9 +138,9 @@ func TestNewTableRefuses(t *testing.T) {
 		"does not fit 2":          func(s *Spec) { s.Profiles[0].Starts = []int{2} },
 		"max 0":                   func(s *Spec) { s.Profiles[0].Max = 0 },
 		"no starts":               func(s *Spec) { s.Profiles[0].Starts = nil },
-		"do not fit the card":     func(s *Spec) { s.Profiles[1].Memory = 3 },
-		"the name does not say":   func(s *Spec) { s.Profiles[1].Name = "3g.32gb" },
-		"does not say how much":   func(s *Spec) { s.Profiles[1].Name = "2g" },
+		"do not fit the GPU":      func(s *Spec) { s.Profiles[1].Memory = 3 },
+		"the name does not match": func(s *Spec) { s.Profiles[1].Name = "3g.32gb" },
+		"has no memory":           func(s *Spec) { s.Profiles[1].Name = "2g" },
 		"two profiles are called": func(s *Spec) { s.Profiles[0] = s.Profiles[1] },
 		"are the same profile":    func(s *Spec) { s.Profiles[0] = s.Profiles[1]; s.Profiles[0].Name = "2g.33gb" },
 		"1 media engines of 0":    func(s *Spec) { s.Profiles[0].Media = 1 },
@@ -188,7 +154,7 @@ func TestNewTableRefuses(t *testing.T) {
 	}
 }
 
-// A table that nobody's card has must not take the program with it.
+// A table that nobody's GPU has must not take the program with it.
 func TestNewTableBoundsItsLayouts(t *testing.T) {
 	s := Spec{Model: "X", ComputeSlices: 16, MemorySlices: 16}
 	var starts []int

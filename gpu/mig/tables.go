@@ -9,18 +9,17 @@ import (
 	"github.com/gpuscale/gpuscale/gpu"
 )
 
-// Tables are the tables that nodes have read from their cards through NVML and
-// published, one for a product, sorted by it. What the hardware says goes before
-// what this package knows, and a product it does not know is handled by its
-// published table alone. Nil is "nothing published". Make it with NewTables; it is
-// a value like the Tables in it: nothing writes to it afterwards.
+// Tables are the tables that nodes have read from their GPUs through NVML and
+// published, one for a product, sorted by it. A published table takes precedence
+// over the package's own, and is the only one of an unknown product. Nil is
+// "nothing published". Tables come from NewTables and are immutable.
 type Tables []*Table
 
 // NewTables builds the tables of what nodes have published, in any order. Nodes
-// with different drivers may call the same profiles by different names: all of
-// them are understood, the first in the alphabet is the one printed. The error
-// names each product whose Spec is wrong, or of which nodes say different
-// placements; such a product is left out, and the others are returned.
+// with different drivers may have different names for the same profile: all of
+// them are accepted, the first in the alphabet is printed. The error names each
+// product whose Spec is wrong, or of which nodes publish different placements; such
+// a product is left out, and the others are returned.
 func NewTables(published ...Spec) (Tables, error) {
 	specs := make([]Spec, len(published))
 	for i, s := range published {
@@ -47,7 +46,7 @@ func NewTables(published ...Spec) (Tables, error) {
 	return out, errors.Join(errs...)
 }
 
-// oneTable makes one table of what several nodes say about one product.
+// oneTable makes one table of what several nodes publish of one product.
 func oneTable(specs []Spec) (*Table, error) {
 	t, err := NewTable(specs[0])
 	if err != nil {
@@ -76,7 +75,7 @@ func oneTable(specs []Spec) (*Table, error) {
 	return NewTable(merged)
 }
 
-// sameGeometry reports whether both products can be cut in the same ways,
+// sameGeometry reports whether both products can be partitioned into the same ways,
 // whatever the profiles are called.
 func (t *Table) sameGeometry(o *Table) bool {
 	return t.compute == o.compute && t.memory == o.memory && t.media == o.media &&
@@ -107,7 +106,7 @@ func (ts Tables) published(model string) (*Table, bool) {
 
 // Model returns the model that a product label means, as gpu.ParseProductMemory
 // has it, and for a product that it does not know the one whose table a node has
-// published. It is false for a product that nobody has told us about.
+// published. It is false for an unknown product.
 func (ts Tables) Model(label string, memoryMiB int) (gpu.Model, bool) {
 	if m, ok := gpu.ParseProductMemory(label, memoryMiB); ok {
 		return m, true
@@ -119,7 +118,7 @@ func (ts Tables) Model(label string, memoryMiB int) (gpu.Model, bool) {
 	return gpu.Model{Name: t.model, Vendor: "nvidia", MemoryMiB: t.memoryMiB}, true
 }
 
-// Spec returns what NewTable makes an equal table of.
+// Spec returns a Spec of which NewTable makes an equal table.
 func (t *Table) Spec() Spec {
 	s := Spec{Model: t.model, ComputeSlices: t.compute, MemorySlices: t.memory, MemoryMiB: t.memoryMiB, MediaEngines: t.media}
 	for _, e := range t.entries {

@@ -32,7 +32,7 @@ func published(t testing.TB, lines ...string) Tables {
 }
 
 func TestPublishedTableComesFirst(t *testing.T) {
-	// Of a card that, unlike ours, cannot be cut into anything but halves.
+	// Of a GPU that, unlike ours, cannot be partitioned into anything but halves.
 	halves := published(t, "H100-80GB 7 8 81559 0 3g.40gb:0,4:4:2 7g.80gb:0:8:1", z900)
 	for _, name := range []string{"H100-80GB", "NVIDIA-H100-80GB-HBM3", "NVIDIA-H100-80GB-HBM3-MIG-3g.40gb"} {
 		tab, ok := halves.ForModel(name)
@@ -110,7 +110,7 @@ func TestNewTablesLeavesOutWhatIsWrong(t *testing.T) {
 	}
 }
 
-// seenOn is what NVML says on a card with the table's profiles: its notation,
+// seenOn is what NVML says on a GPU with the table's profiles: its notation,
 // placements in any order, and instance counts that cannot be relied on.
 func seenOn(tab *Table, plainCount int) []Seen {
 	var out []Seen
@@ -129,13 +129,13 @@ func seenOn(tab *Table, plainCount int) []Seen {
 	return out
 }
 
-// What NVML says on a card of a product gives the product's own table back, for
+// What NVML says on a GPU of a product gives the product's own table back, for
 // every product, whatever NVML counts.
 func TestSpecFromNVML(t *testing.T) {
 	for _, model := range Models() {
 		ours, _ := ForModel(model)
 		for _, count := range []int{0, 99} {
-			s, err := SpecFromNVML(model, ours.CardMemoryMiB(), seenOn(ours, count))
+			s, err := SpecFromNVML(model, ours.memoryMiB, seenOn(ours, count))
 			if err != nil {
 				t.Fatal(err)
 			}

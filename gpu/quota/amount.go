@@ -9,9 +9,9 @@ import (
 // Unlimited is a number of slices that nothing reduces.
 const Unlimited = math.MaxInt64
 
-// Amount is capacity in compute slices and memory slices, added up over cards.
+// Amount is capacity in compute slices and memory slices, added up over GPUs.
 // All arithmetic saturates at Unlimited; Unlimited less anything is Unlimited.
-// Amounts used and wanted are never negative.
+// Amounts used and requested are never negative.
 type Amount struct {
 	Compute int64
 	Memory  int64
@@ -57,17 +57,6 @@ func (a Amount) endless() bool { return a.Compute == Unlimited || a.Memory == Un
 // String returns "14 compute + 16 memory slices"; unlimited is "∞".
 func (a Amount) String() string {
 	return fmt.Sprintf("%s compute + %s memory slices", text(a.Compute), text(a.Memory))
-}
-
-// where returns a with nothing of what b has nothing of.
-func (a Amount) where(b Amount) Amount {
-	if b.Compute == 0 {
-		a.Compute = 0
-	}
-	if b.Memory == 0 {
-		a.Memory = 0
-	}
-	return a
 }
 
 func add(x, y int64) int64 {

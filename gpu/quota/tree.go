@@ -15,15 +15,15 @@ import (
 type Tenant struct {
 	Name      string
 	Parent    string // empty for a root
-	Guarantee Amount // always there for it, at the latest after a reclaim
+	Guarantee Amount // always available to it, at the latest after a reclaim
 	Limit     Amount // most that it and its children may use; at least their guarantees
 	Borrow    Amount // most that it may use beyond what it and its children are guaranteed
 	Lend      Amount // most of the latter that others may use while it is idle
 }
 
 // Tree is tenants and what they use. It is a value: Add, Remove and Force return
-// a new one and leave the old as it was. A new one shares with the old what did
-// not change, so that a planner may take a great many and go back to any of them.
+// a new one and leave the old unchanged. Both share what did not change, so that a
+// planner can keep many trees and return to any of them.
 type Tree struct {
 	nodes  []node // parents before children
 	byName map[string]int
@@ -96,7 +96,7 @@ func sortTenants(tenants []Tenant) ([]Tenant, error) {
 		case t.Name == "":
 			errs = append(errs, errors.New("a tenant has no name"))
 		case known[t.Name]:
-			errs = append(errs, fmt.Errorf("tenant %q: is there twice", t.Name))
+			errs = append(errs, fmt.Errorf("tenant %q: is listed twice", t.Name))
 		case t.Guarantee.Negative() || t.Limit.Negative() || t.Borrow.Negative() || t.Lend.Negative():
 			errs = append(errs, fmt.Errorf("tenant %q: a negative amount", t.Name))
 		}
@@ -116,7 +116,7 @@ func sortTenants(tenants []Tenant) ([]Tenant, error) {
 		order = append(order, byName(children[order[i].Name])...)
 	}
 	if len(order) < len(tenants) {
-		return nil, fmt.Errorf("tenants are their own parents, in a circle, or under such: %s", strings.Join(missing(tenants, order), ", "))
+		return nil, fmt.Errorf("tenants are in a cycle of parents, or below one: %s", strings.Join(missing(tenants, order), ", "))
 	}
 	return order, nil
 }

@@ -1,25 +1,17 @@
 package quota
 
 import (
-	"flag"
 	"fmt"
-	"os"
+	"maps"
 	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/gpuscale/gpuscale/internal/testall"
 )
 
-// TestMain draws more trees than rapid does by itself: a hundred miss the rare ones.
-func TestMain(m *testing.M) {
-	flag.Parse()
-	if flag.Lookup("rapid.checks").Value.String() == "100" {
-		if err := flag.Set("rapid.checks", "3000"); err != nil {
-			panic(err)
-		}
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { testall.Main(m) }
 
 func slices7(compute int64) Amount { return Amount{Compute: compute, Memory: compute} }
 
@@ -46,7 +38,7 @@ func take(t testing.TB, tr Tree, name string, n int64) Tree {
 	return tr
 }
 
-func TestBorrowAndReclaim(t *testing.T) {
+func TestBorrow(t *testing.T) {
 	tr := tree(t, team("root", "", 0), team("a", "root", 7), team("b", "root", 14))
 	if got := tr.Available("a"); got != slices7(21) {
 		t.Errorf("alone, a may use all: got %v", got)
@@ -60,16 +52,6 @@ func TestBorrowAndReclaim(t *testing.T) {
 	}
 	if _, err := tr.Add("b", slices7(2)); err == nil {
 		t.Error("b took what a holds")
-	}
-	claims := tr.Reclaim("b", slices7(10))
-	if len(claims) != 1 || claims[0] != (Claim{"a", slices7(9)}) {
-		t.Errorf("got %v", claims)
-	}
-	if claims := tr.Reclaim("b", slices7(1)); claims != nil {
-		t.Errorf("one is free already: got %v", claims)
-	}
-	if claims := tr.Reclaim("a", slices7(5)); claims != nil {
-		t.Errorf("a has all it is guaranteed: got %v", claims)
 	}
 }
 
@@ -119,6 +101,11 @@ func TestForce(t *testing.T) {
 	if got := tr.Used("a"); got != (Amount{}) {
 		t.Errorf("the old tree changed: %v", got)
 	}
+	kept := team("b", "root", 7)
+	kept.Lend = Amount{}
+	if got := tree(t, team("root", "", 0), team("a", "root", 7), kept).Force("a", slices7(20)).Available("b"); got != slices7(7) {
+		t.Errorf("b, which lends nothing, has left: %v", got)
+	}
 	back, err := over.Remove("a", slices7(20))
 	if err != nil || back.Available("b") != slices7(14) {
 		t.Errorf("given back: %v, %v", back.Available("b"), err)
@@ -145,11 +132,11 @@ func TestNewTreeRefuses(t *testing.T) {
 	limited, negative := team("a", "", 7), team("a", "", -1)
 	limited.Limit = slices7(6)
 	for want, tenants := range map[string][]Tenant{
-		`tenant "a": is there twice`:      {team("a", "", 1), team("a", "", 1)},
+		`tenant "a": is listed twice`:     {team("a", "", 1), team("a", "", 1)},
 		`tenant "a": no parent "x"`:       {team("a", "x", 1)},
 		"a tenant has no name":            {team("", "", 1)},
-		"in a circle":                     {team("a", "b", 1), team("b", "a", 1)},
-		`such: "b", "c", "d"`:             {team("a", "", 1), team("b", "c", 1), team("c", "b", 1), team("d", "b", 1)},
+		"in a cycle of parents":           {team("a", "b", 1), team("b", "a", 1)},
+		`below one: "b", "c", "d"`:        {team("a", "", 1), team("b", "c", 1), team("c", "b", 1), team("d", "b", 1)},
 		`tenant "a": limit 6 compute + 6`: {limited},
 		`tenant "a": a negative amount`:   {negative},
 		`tenant "b": no parent "y"`:       {team("a", "x", 1), team("b", "y", 1)},
@@ -191,10 +178,10 @@ func trees(r *rapid.T) Tree {
 // walk adds and removes at random, and checks after each step.
 func walk(r *rapid.T, tr Tree, check func(Tree)) Tree {
 	for range rapid.IntRange(0, 30).Draw(r, "steps") {
-		name := rapid.SampledFrom(tr.Tenants()).Draw(r, "tenant").Name
+		name := rapid.SampledFrom(tr.nodes).Draw(r, "tenant").Name
 		a := Amount{rapid.Int64Range(0, 8).Draw(r, "compute"), rapid.Int64Range(0, 8).Draw(r, "memory")}
+		var next Tree
 		var err error
-		next := tr
 		if rapid.IntRange(0, 3).Draw(r, "verb") == 0 {
 			next, err = tr.Remove(name, a.Min(tr.Used(name)))
 			if err != nil {
@@ -213,7 +200,7 @@ func TestConservation(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		empty := trees(r)
 		var capacity Amount
-		for _, tenant := range empty.Tenants() {
+		for _, tenant := range empty.nodes {
 			capacity = capacity.Add(tenant.Guarantee)
 		}
 		full := walk(r, empty, func(tr Tree) {
@@ -238,7 +225,7 @@ func TestConservation(t *testing.T) {
 				r.Fatalf("used %v, root says %v, there are %v", sum, tr.used.at(0).total, capacity)
 			}
 		})
-		for _, tenant := range full.Tenants() {
+		for _, tenant := range full.nodes {
 			var err error
 			if full, err = full.Remove(tenant.Name, full.Used(tenant.Name)); err != nil {
 				r.Fatal(err)
@@ -252,41 +239,83 @@ func TestConservation(t *testing.T) {
 	})
 }
 
-// Whatever was lent, each tenant can get its whole guarantee back, and only those
-// who borrow pay for it.
+// Whatever was lent, and whatever runs beyond its quota: once every other tenant
+// is back at its guarantee, each can use its own.
 func TestWhatIsLentCanBeReclaimed(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		tr := walk(r, trees(r), func(Tree) {})
-		for _, tenant := range tr.Tenants() {
-			lacks := tenant.Guarantee.Sub(tr.Used(tenant.Name)).Floor()
+		for range rapid.IntRange(0, 10).Draw(r, "forced") {
+			name := rapid.SampledFrom(tr.nodes).Draw(r, "tenant").Name
+			tr = tr.Force(name, Amount{rapid.Int64Range(0, 20).Draw(r, "compute"), rapid.Int64Range(0, 20).Draw(r, "memory")})
+		}
+		for _, tenant := range tr.nodes {
 			after := tr
-			for _, c := range tr.Reclaim(tenant.Name, All()) {
-				own, guarantee := after.Used(c.Tenant), after.nodes[after.index(c.Tenant)].Guarantee
-				if c.Tenant == tenant.Name || !c.Amount.Fits(own.Sub(guarantee).Floor()) {
-					r.Fatalf("%s must give %v, uses %v of its %v", c.Tenant, c.Amount, own, guarantee)
+			for _, other := range tr.nodes {
+				if other.Name == tenant.Name {
+					continue
 				}
 				var err error
-				if after, err = after.Remove(c.Tenant, c.Amount); err != nil {
+				if after, err = after.Remove(other.Name, after.Used(other.Name).Sub(other.Guarantee).Floor()); err != nil {
 					r.Fatal(err)
 				}
 			}
-			if _, err := after.Add(tenant.Name, lacks); err != nil {
-				r.Fatalf("its guarantee is not there: %v", err)
+			lacks := tenant.Guarantee.Sub(tr.Used(tenant.Name)).Floor()
+			if got := after.Available(tenant.Name); !lacks.Fits(got) {
+				r.Fatalf("%s lacks %v of its guarantee and can get %v", tenant.Name, lacks, got)
 			}
 		}
 	})
 }
 
-func BenchmarkAvailable(b *testing.B) {
+// An old tree stays as it was, however many are made of it.
+func TestTreesShareNothingThatChanges(t *testing.T) {
 	tenants := []Tenant{team("root", "", 0)}
-	for i := range 200 {
+	for i := range 3 * pageSize {
 		tenants = append(tenants, team(fmt.Sprint("t", i), "root", 7))
 	}
-	tr := tree(b, tenants...)
+	trees, want := []Tree{tree(t, tenants...)}, []map[string]bool{{}}
+	for i := range 3 * pageSize {
+		name := fmt.Sprint("t", i)
+		trees = append(trees, take(t, trees[i/2], name, 3)) // branches, not a line
+		used := maps.Clone(want[i/2])
+		used[name] = true
+		want = append(want, used)
+	}
+	for i, tr := range trees {
+		for _, tenant := range tenants {
+			if used := !tr.Used(tenant.Name).Zero(); used != want[i][tenant.Name] {
+				t.Errorf("tree %d: %s uses %v", i, tenant.Name, tr.Used(tenant.Name))
+			}
+		}
+		if tr.Total("root") != slices7(int64(3*len(want[i]))) {
+			t.Errorf("tree %d: %v are used by %d tenants", i, tr.Total("root"), len(want[i]))
+		}
+	}
+}
+
+// BenchmarkAdd: 500 tenants in 25 departments, as a planner uses them.
+func BenchmarkAdd(b *testing.B) {
+	tenants := []Tenant{team("root", "", 0)}
+	var names []string
+	for d := range 25 {
+		department := fmt.Sprint("department", d)
+		tenants = append(tenants, team(department, "root", 0))
+		for i := range 19 {
+			names = append(names, fmt.Sprint(department, "-", i))
+			tenants = append(tenants, team(names[len(names)-1], department, 7000))
+		}
+	}
+	empty := tree(b, tenants...)
+	tr, i := empty, 0
+	b.ReportAllocs()
 	for b.Loop() {
-		next, err := tr.Add("t199", slices7(1))
-		if err != nil || next.Available("t0").Zero() {
+		next, err := tr.Add(names[i%len(names)], slices7(1))
+		if err != nil || next.Available("department0-0").Zero() {
 			b.Fatal(err)
+		}
+		tr = next
+		if i++; i%10000 == 0 {
+			tr = empty
 		}
 	}
 }

@@ -2,15 +2,6 @@ package quota
 
 import "fmt"
 
-// Tenants returns the tenants, parents before children.
-func (t Tree) Tenants() []Tenant {
-	all := make([]Tenant, len(t.nodes))
-	for i, n := range t.nodes {
-		all[i] = n.Tenant
-	}
-	return all
-}
-
 // Used returns what a tenant itself uses, its children not counted; nothing for
 // an unknown tenant.
 func (t Tree) Used(name string) Amount {
@@ -37,8 +28,8 @@ func (t Tree) Borrowed(name string) Amount {
 	return Amount{}
 }
 
-// Available returns how much more a tenant may use now, without anybody giving
-// anything back: nothing for an unknown tenant, never negative.
+// Available returns how much more a tenant may use now, without a reclaim: nothing
+// for an unknown tenant, never negative.
 func (t Tree) Available(name string) Amount {
 	if i := t.index(name); i >= 0 {
 		return t.available(i).Floor()
@@ -46,7 +37,7 @@ func (t Tree) Available(name string) Amount {
 	return Amount{}
 }
 
-// Add takes a for a tenant if it is available. The error says how much is.
+// Add adds a to a tenant's use if it is available. The error states how much is.
 func (t Tree) Add(name string, a Amount) (Tree, error) {
 	i := t.index(name)
 	switch {
@@ -55,18 +46,17 @@ func (t Tree) Add(name string, a Amount) (Tree, error) {
 	case a.Negative() || a.endless():
 		return t, fmt.Errorf("tenant %q: cannot use %s", name, a)
 	}
-	// What needs nothing is never refused: memory may be overdrawn while only
-	// compute is asked for.
+	// A zero part is never refused: memory may be overdrawn while only compute is
+	// requested.
 	free := t.available(i).Floor()
 	if a.Compute > 0 && a.Compute > free.Compute || a.Memory > 0 && a.Memory > free.Memory {
-		return t, fmt.Errorf("tenant %q: wants %s, available are %s", name, a, free)
+		return t, fmt.Errorf("tenant %q: requests %s, available are %s", name, a, free)
 	}
 	return t.change(i, a), nil
 }
 
-// Force takes a for a tenant that already has it, whether it is available or not:
-// what runs is a fact. It is the tree itself for an unknown tenant or an amount
-// nobody can use.
+// Force adds a to the use of a tenant that has it already, available or not. It
+// returns the tree itself for an unknown tenant or an impossible amount.
 func (t Tree) Force(name string, a Amount) Tree {
 	i := t.index(name)
 	if i < 0 || a.Negative() || a.endless() {
@@ -75,14 +65,14 @@ func (t Tree) Force(name string, a Amount) Tree {
 	return t.change(i, a)
 }
 
-// Remove gives a back. The error is for more than the tenant uses.
+// Remove takes a off a tenant's use. The error is for more than the tenant uses.
 func (t Tree) Remove(name string, a Amount) (Tree, error) {
 	i := t.index(name)
 	switch {
 	case i < 0:
 		return t, fmt.Errorf("no tenant %q", name)
 	case a.Negative() || !a.Fits(t.used.at(i).own):
-		return t, fmt.Errorf("tenant %q: gives back %s, uses %s", name, a, t.used.at(i).own)
+		return t, fmt.Errorf("tenant %q: cannot release %s, uses %s", name, a, t.used.at(i).own)
 	}
 	return t.change(i, Amount{}.Sub(a)), nil
 }
@@ -106,8 +96,8 @@ func (t Tree) change(i int, a Amount) Tree {
 // over returns what node i draws beyond its share, from its parent.
 func (t Tree) over(i int) Amount { return t.used.at(i).drawn.Sub(t.nodes[i].share).Floor() }
 
-// available is what node i can still draw, as far as no limit on the way to the
-// root is in the way. It is negative where more runs than may.
+// available is what node i can still draw within all limits up to the root. It is
+// negative where more is used than allowed.
 func (t Tree) available(i int) Amount {
 	free := t.drawable(i)
 	for ; i >= 0; i = t.nodes[i].parent {
@@ -116,8 +106,8 @@ func (t Tree) available(i int) Amount {
 	return free
 }
 
-// drawable is what node i keeps and does not use, and what it can have of its
-// parent's: its own part of that first, then what it may borrow.
+// drawable is what node i keeps and does not use, plus what it can draw from its
+// parent: what it lends to it first, then what it may borrow.
 func (t Tree) drawable(i int) Amount {
 	n, drawn := &t.nodes[i], t.used.at(i).drawn
 	if n.parent < 0 {

@@ -9,8 +9,8 @@ type use struct {
 	drawn Amount // of share: own, and what the children draw beyond what they keep
 }
 
-// pageSize is how many neighbours are copied with what changes. A power of two;
-// this one makes a page about as large as the list of pages of 500 tenants.
+// pageSize is the number of entries copied with a changed one, a power of two. A
+// page is about as large as the list of pages of 500 tenants.
 const pageSize = 8
 
 // uses is a list of use by node, in pages that are never written to once they are
@@ -34,7 +34,7 @@ func (u uses) edit() edit { return edit{was: u, now: uses{slices.Clone(u.pages)}
 // edit is a list of use while it is being changed.
 type edit struct{ was, now uses }
 
-// at returns what is to be written to.
+// at returns the entry to write to.
 func (e edit) at(i int) *use {
 	page := &e.now.pages[i/pageSize]
 	if *page == e.was.pages[i/pageSize] {

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// Value is a number with the age it had when it was taken over. The zero Value
-// is unknown.
+// Value is a number with the age it had when it was read. The zero Value is
+// unknown.
 type Value struct {
 	number float64
 	age    time.Duration
 	known  bool
 }
 
-// Known returns a known value. NaN and infinities are not numbers anyone
-// measured: they give the unknown Value. A negative age (clock skew) is zero.
+// Known returns a known value. NaN and infinities are no measurements: they give
+// the unknown Value. A negative age (clock skew) is zero.
 func Known(number float64, age time.Duration) Value {
 	if math.IsNaN(number) || math.IsInf(number, 0) {
 		return Value{}
@@ -25,7 +25,7 @@ func Known(number float64, age time.Duration) Value {
 	return Value{number: number, age: age, known: true}
 }
 
-// Unknown is the value nobody knows.
+// Unknown returns the unknown value.
 func Unknown() Value { return Value{} }
 
 // Get returns the number and whether it is known.

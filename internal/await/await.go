@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// Looks are apart by soonest at first and twice as far each time, up to a bound: what
-// comes at once is seen at once, and what takes minutes is not asked a thousand times.
+// The interval between checks starts at soonest and doubles up to latest: fast
+// conditions are seen at once, slow ones are not checked a thousand times.
 const soonest, latest = time.Millisecond, 50 * time.Millisecond
 
-// Until looks until done returns nil. Where ctx ends first the error is its cause and
-// what done said last; an error of done that is Final ends it at once.
+// Until calls done until it returns nil. If ctx ends first, the error is its cause and
+// done's last error. An error of done that is Final ends it at once.
 func Until(ctx context.Context, done func(context.Context) error) error {
 	for pause := soonest; ; pause = min(2*pause, latest) {
 		err := done(ctx)
@@ -30,7 +30,7 @@ func Until(ctx context.Context, done func(context.Context) error) error {
 	}
 }
 
-// Final marks an error that waiting does not mend.
+// Final marks an error that does not go away by waiting.
 func Final(err error) error {
 	if err == nil {
 		return nil
@@ -42,16 +42,16 @@ type final struct{ error }
 
 func (f final) Unwrap() error { return f.error }
 
-// T is what is asked of a test.
+// T is the part of testing.TB that For needs.
 type T interface {
 	Helper()
 	Logf(format string, args ...any)
 	Fatalf(format string, args ...any)
 }
 
-// For looks until done returns nil, and ends the test where that takes longer than
-// most: with what was awaited and what done said last. What takes more than a second
-// is logged. It may be used in a cleanup.
+// For calls done until it returns nil, and fails the test if that takes longer than
+// most, with what and done's last error. It logs waits of more than a second. It may
+// be used in a cleanup.
 func For(t T, most time.Duration, what string, done func() error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(context.Background(), most, fmt.Errorf("not within %s", most))
@@ -65,7 +65,7 @@ func For(t T, most time.Duration, what string, done func() error) {
 	}
 }
 
-// True is For where there is nothing to say but yes or no.
+// True is For with a condition that has no error.
 func True(t T, most time.Duration, what string, done func() bool) {
 	t.Helper()
 	For(t, most, what, func() error {

@@ -1,4 +1,3 @@
-// Package await waits for a state of the world by looking at it again and again,
-// for the sandbox and for tests. It waits for nothing that cannot be looked at, and
-// never without a bound.
+// Package await polls a condition until it holds, for the sandbox and for tests.
+// Every wait has a bound.
 package await

@@ -8,14 +8,14 @@ import (
 	"runtime/debug"
 )
 
-// Set by the linker (-X): with -trimpath and -buildvcs=false, without which two
-// folders would give two binaries, nothing else knows them.
+// Set by the linker (-X). Builds use -trimpath and -buildvcs=false, so that two
+// folders give the same binary, and nothing else records them.
 var (
 	version string
 	commit  string
 )
 
-// Unknown stands where nothing was recorded.
+// Unknown is the value of fields that were not recorded.
 const Unknown = "unknown"
 
 // Info is what `version` prints. The names are those of its JSON.
@@ -85,7 +85,7 @@ func source(settings []debug.BuildSetting) (revision string, dirty bool) {
 	return revision, dirty
 }
 
-// CheckFormat says whether Write knows a format.
+// CheckFormat returns an error if Write does not have a format.
 func CheckFormat(format string) error {
 	if format != "text" && format != "json" {
 		return fmt.Errorf("%q: want text or json", format)

@@ -15,7 +15,7 @@ func metricsPage(ours []metric.Desc, theirs []metric.Read) string {
 	var b strings.Builder
 	b.WriteString("# Metrics\n\n" + generated)
 	b.WriteString("Every series that gpuscale emits or reads. Values are in base units: seconds, bytes, ratios from 0 to 1.\n" +
-		"A value nobody knows is absent, never 0. Labels in brackets are absent where they do not apply.\n" +
+		"An unknown value is absent, never 0. Labels in brackets are absent where they do not apply.\n" +
 		"Stability `alpha` may change in any release; `stable` is renamed only with both names served for a year.\n")
 	for _, owner := range []metric.Owner{metric.Exporter, metric.Adapter, metric.Autoscaler, metric.Agent} {
 		fmt.Fprintf(&b, "\n## %s%s\n\n", strings.ToUpper(string(owner[:1])), owner[1:])

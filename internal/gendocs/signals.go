@@ -13,35 +13,35 @@ import (
 const docAge = time.Minute
 
 const signalsIntroduction = `What an HPA can scale on with no configuration. What counts as missing, and why missing is never 0, is in
-[002-signals](design/002-signals.md); manifests are in [hpa.md](hpa.md). Every target below is somebody's, and named: begin with it
-and replace it by what a load test of your own says.
+[002-signals](design/002-signals.md); manifests are in [hpa.md](hpa.md). Every target below has its source: start with it
+and replace it by the result of your own load test.
 
-**How several series become one number.** Series that differ only in other labels than those listed are one thing seen twice (two
-scrape jobs, two replicas of Prometheus) and merge by the larger. A pod's parts, then a workload's pods, go together as each signal
-says. Of a server's old and new name the first that a pod has is used. vLLM and SGLang under Ray are read as well.
+**How several series become one number.** Series that differ only in labels not listed are duplicates (two scrape jobs, two replicas of
+Prometheus); the largest is used. A pod's parts, and then a workload's pods, are aggregated as the table shows. Of a server's old and new
+metric name the first that a pod has is used. vLLM and SGLang under Ray are read as well.
 
 **External metrics** sum or average over the namespace. Choose with the metric's selector: by any label of the series, or by
 ` + "`gpuscale_source`" + `, which is the server's name in the tables. A series marked *front* is a gateway's, about requests its servers count too:
-it is left out wherever one of those servers speaks for itself. Of a percentile only namespace, pod and the labels in its table are left
+it is left out wherever one of those servers has series of its own. Of a percentile only namespace, pod and the labels in its table are left
 to choose by.
 
-**Scale to zero.** The series of pods vanish with the pods. Scale on what stays: the queue of a gateway, as an External metric chosen
-by ` + "`gpuscale_source`, `inference_pool` or `model`" + `. Where a table says *absent: 0*, the want of the series is known to mean 0 under the
-condition given; everywhere else it is unknown, and the answer is an error, never 0. An own rule (` + "`like: queue_depth`, `activation: 5`" + `)
-keeps a trickle from waking a workload.
+**Scale to zero.** The series of pods vanish with the pods. Scale on a series that stays: the queue of a gateway, as an External metric selected
+by ` + "`gpuscale_source`, `inference_pool` or `model`" + `. Where a table shows *absent: 0*, a missing series means 0 under the given condition;
+everywhere else the value is unknown, and the answer is an error, never 0. A custom rule (` + "`like: queue_depth`, `activation: 5`" + `)
+keeps a trickle from activating a workload.
 `
 
 const gpuUtil = `
 ## Why DCGM_FI_DEV_GPU_UTIL is a poor signal
 
-- It says in how much of the time *any* kernel ran, not how much of the card it used (NVML's definition; GKE's documentation calls it a
-  duty cycle). One small kernel in a loop reads 100.
-- A decoding LLM reads nearly 100 from its first request to its last (llm-d says so of its own guides), so an HPA on it asks for
+- It is the share of time in which *any* kernel ran, not how much of the GPU it used (NVML's definition; GKE's documentation calls it a
+  duty cycle). One small kernel in a loop gives 100.
+- A decoding LLM gives nearly 100 from its first request to its last (as llm-d's guides note), so an HPA on it scales to
   ` + "`maxReplicas`" + ` and stays there.
-- Under MIG the driver has none for an instance, and for a shared card every pod is shown the whole.
-- It knows nothing of what waits. Between "busy" and "hopelessly late" it does not move.
+- Under MIG the driver has no value for a MIG device, and on a shared GPU every pod gets the whole GPU's value.
+- It does not include queues. Between "busy" and "hopelessly late" it does not change.
 
-We do not read it. ` + "`gpu_busy`" + ` comes from the profiling counters, per instance, and shares the first two weaknesses: for servers that
+gpuscale does not read it. ` + "`gpu_busy`" + ` comes from the profiling counters, per MIG device, and shares the first two weaknesses: for servers that
 batch, scale on ` + "`queue_depth` and `requests_running`" + `.
 `
 
@@ -49,8 +49,8 @@ batch, scale on ` + "`queue_depth` and `requests_running`" + `.
 const ownRules = `
 ## Rules of your own
 
-In the adapter's configuration, beside the built-in ones or, under the same name, in place of one. A source says which series, how it is
-read (as it is, as a rate, as a percentile, divided by another) and what NaN and its absence mean. There is no template language.
+Rules in the adapter's configuration add to the built-in ones; one with the same name replaces it. A source is a series, how it is read
+(plain, as a rate, as a percentile, divided by another), and what NaN and a missing series mean. There is no template language.
 
 ` + "```yaml" + `
 # adapter.yaml
@@ -61,17 +61,17 @@ rules:
 
 # A gauge of the scraped pod's own. Sources are tried in order, pod by pod.
 - name: batch_backlog
-  subject: target            # holder: the series names another pod; namespace: it belongs to none
+  subject: target            # exported: the series names another pod; namespace: it belongs to none
   sources:
   - metric: batch_queue_length
     matchers: [{label: priority, op: "!=", value: low}]
   - metric: batch_queue_len  # its old name
-  identity: [queue]          # labels that tell parts of one pod apart; all others are duplicates
+  identity: [queue]          # labels that distinguish parts of one pod; all others are duplicates
   perPod: sum
   perWorkload: sum
   atZero: 0                  # for a workload scaled to zero
 
-# A percentile, and what NaN means: nobody waited, if nothing was there to wait.
+# A percentile, and what NaN means: no request waited, if there was none.
 - name: rank_time_p99
   subject: target
   window: 2m
@@ -86,7 +86,7 @@ rules:
   perWorkload: max
 
 # A queue kept by a broker that outlives the workers. Its series begins with the
-# first message; while the broker is up, the want of one means an empty queue.
+# first message; while the broker is up, a missing series means an empty queue.
 - name: jobs_waiting
   subject: target
   sources:
@@ -116,9 +116,9 @@ func signalsPage(rules []signal.Rule, abouts []signal.About) string {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n**Use.** %s\n", a.Signal, a.Meaning, a.Use)
 		list(&b, "Targets", len(a.Targets), func(n int) string { return a.Targets[n].Value + ": " + a.Targets[n].From + "." })
 		list(&b, "Limits", len(a.Limits), func(n int) string { return a.Limits[n] })
-		b.WriteString("\n| server | read as | told apart by | notes |\n|---|---|---|---|\n")
+		b.WriteString("\n| server | read as | distinguished by | notes |\n|---|---|---|---|\n")
 		for _, s := range rules[i].Sources {
-			row(&b, cmp.Or(s.Server, "gpuscale"), readAs(rules[i], s), told(rules[i], s), notes(rules[i], s))
+			row(&b, cmp.Or(s.Server, "gpuscale"), readAs(rules[i], s), identity(rules[i], s), notes(rules[i], s))
 		}
 	}
 	b.WriteString(ownRules + gpuUtil)
@@ -135,7 +135,7 @@ func list(b *strings.Builder, title string, length int, item func(int) string) {
 	}
 }
 
-// readAs says in a few words what the query does.
+// readAs describes the query in a few words.
 func readAs(r signal.Rule, s signal.Source) string {
 	name := "`" + s.Metric + narrowing(s) + "`"
 	if s.Over != "" {
@@ -164,7 +164,7 @@ func narrowing(s signal.Source) string {
 	return "{" + strings.Join(all, ",") + "}"
 }
 
-func told(r signal.Rule, s signal.Source) string {
+func identity(r signal.Rule, s signal.Source) string {
 	if s.Identity != nil {
 		return strings.Join(s.Identity, " ")
 	}
@@ -173,8 +173,8 @@ func told(r signal.Rule, s signal.Source) string {
 
 func notes(r signal.Rule, s signal.Source) string {
 	var all []string
-	if s.Front {
-		all = append(all, "front")
+	if s.Gateway {
+		all = append(all, "gateway")
 	}
 	if s.Idle != nil {
 		var while []string

@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Options of a connection. The zero Options means: found by itself, and the
-// limits below.
+// Options of a connection. The zero Options finds the cluster by itself and uses
+// the default limits.
 type Options struct {
 	// Kubeconfig is a file; empty means the pod's own service account, or
 	// $KUBECONFIG and the user's default file outside a cluster.
@@ -19,8 +19,8 @@ type Options struct {
 	Context string
 	// UserAgent in the API server's audit log: "gpuscale-autoscaler/v0.1.0".
 	UserAgent string
-	// QPS and Burst are the client's own limits; 0 takes 100 and 200. API
-	// priority and fairness is the real limit, this one bounds a bug.
+	// QPS and Burst are the client's own limits; 0 means 100 and 200. API priority
+	// and fairness is the real limit; this one bounds the damage of a bug.
 	QPS   float32
 	Burst int
 }
@@ -60,8 +60,8 @@ func load(o Options) (*rest.Config, error) {
 		return cfg, nil
 	case o.Kubeconfig != "":
 		return nil, fmt.Errorf("reading kubeconfig %s: %w", o.Kubeconfig, err)
-	case clientcmd.IsEmptyConfig(err): // client-go's words for it name a variable that we do not read
-		return nil, errors.New("no cluster is known: give --kubeconfig, or set KUBECONFIG to a file that is there (this is no pod)")
+	case clientcmd.IsEmptyConfig(err): // client-go's message names a variable that is not read here
+		return nil, errors.New("no cluster is configured: give --kubeconfig, or set KUBECONFIG to an existing file (not running in a pod)")
 	}
 	return nil, fmt.Errorf("finding a cluster (no --kubeconfig, not in a pod): %w", err)
 }

@@ -52,7 +52,7 @@ func TestConfigSaysWhichFile(t *testing.T) {
 	}
 }
 
-// TestNoCluster: where nothing names a cluster, what to do is said in words of ours.
+// TestNoCluster: without a configured cluster the error says what to do.
 func TestNoCluster(t *testing.T) {
 	for name, value := range map[string]string{"KUBERNETES_SERVICE_HOST": "", "KUBECONFIG": filepath.Join(t.TempDir(), "none"), "HOME": t.TempDir()} {
 		t.Setenv(name, value)

@@ -1,4 +1,4 @@
-// Package kube is the plumbing between a program and the Kubernetes API: where
-// the API server is, how fast it may be asked, where client libraries log. It
-// knows no resource of ours and never lists or watches.
+// Package kube configures a program's access to the Kubernetes API: the API
+// server's address, client limits, logging of client libraries. It knows no
+// resource of gpuscale and never lists or watches.
 package kube

@@ -7,9 +7,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// UseLogger sends what client-go logs through klog to log. klog is a global of
-// its own, which cannot be changed while somebody logs: the first call in a
-// process holds, later ones change nothing.
+// UseLogger redirects client-go's klog to log. klog's logger is a global that must
+// not change while it is used: only the first call in a process has an effect.
 func UseLogger(log *slog.Logger) {
 	once.Do(func() { klog.SetSlogLogger(log.With("from", "client-go")) })
 }

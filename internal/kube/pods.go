@@ -36,8 +36,8 @@ func IsDaemon(p *corev1.Pod) bool {
 	return ref != nil && ref.Kind == "DaemonSet"
 }
 
-// IsOver reports whether all containers of a pod have ended for good: it holds
-// nothing.
+// IsOver reports whether all containers of a pod have ended for good: nothing is
+// allocated to it.
 func IsOver(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }

@@ -1,5 +1,5 @@
-// Package procstat is what Linux says of a process and of the machine, for the
-// benches. Where it does not say, a figure is 0: no decision rests on one.
+// Package procstat reads Linux' statistics of a process and of the machine, for
+// benchmarks. Missing figures are 0: no decision depends on them.
 package procstat
 
 import (
@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// CPU is what a process has used of the processor so far, in steps of 10 ms; 0
-// where the kernel does not say.
+// CPU returns the CPU time a process has used so far, in steps of 10 ms; 0 if
+// unknown.
 func CPU(pid int) time.Duration {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -20,8 +20,9 @@ func CPU(pid int) time.Duration {
 	return cpuOf(text)
 }
 
-// cpuOf reads /proc/PID/stat. The name in parentheses may hold anything; user and
-// system time, in hundredths of a second, are the 12th and 13th field after it.
+// cpuOf reads /proc/PID/stat. The name in parentheses may contain any character;
+// user and system time, in hundredths of a second, are the 12th and 13th field
+// after it.
 func cpuOf(stat []byte) time.Duration {
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 13 {
@@ -33,15 +34,15 @@ func cpuOf(stat []byte) time.Duration {
 	return time.Duration(max(user+system, 0)) * 10 * time.Millisecond
 }
 
-// Resident is what a process has in memory, in bytes.
+// Resident is the resident memory of a process, in bytes.
 type Resident struct {
 	Now, Peak int64
-	// File is what of Now are pages of the program's own file: the kernel can drop
-	// them and has them once for all who run it.
+	// File is the part of Now in pages of the program's own file: the kernel can
+	// drop them, and shares them among the processes of the program.
 	File int64
 }
 
-// Memory is what a process has now; all 0 where the kernel does not say.
+// Memory returns a process' resident memory; all 0 if unknown.
 func Memory(pid int) Resident {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -66,13 +67,12 @@ func residentOf(status string) (r Resident) {
 	return r
 }
 
-// ForgetPeak has the kernel begin the peak anew, where it lets us.
+// ForgetPeak resets the peak, if the kernel permits.
 func ForgetPeak(pid int) {
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
 }
 
-// Load is the machine's load average over the last minute, "?" where the kernel does
-// not say.
+// Load returns the machine's load average over the last minute, "?" if unknown.
 func Load() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

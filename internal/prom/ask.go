@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// send asks an endpoint, a path below the server's URL, and returns what came. The
-// body is the caller's to close, and ctx bounds the reading of it too.
+// send sends a request to an endpoint, a path below the server's URL. The caller
+// closes the body; ctx bounds the reading of it too.
 func (c *Client) send(ctx context.Context, method, path string, form url.Values) (*http.Response, error) {
 	endpoint, err := url.JoinPath(c.cfg.URL, path)
 	if err != nil {
@@ -44,8 +44,8 @@ func (c *Client) send(ctx context.Context, method, path string, form url.Values)
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	resp, err := client.Do(req)
-	// The request's URL goes into logs and answers with an error, and its parameters
-	// may be secret.
+	// Errors of the request contain its URL and go into logs and answers; its
+	// parameters may be secret.
 	if bare, ok := errors.AsType[*url.Error](err); ok {
 		err = fmt.Errorf("%s %s: %w", method, endpoint, bare.Err)
 	}
@@ -55,20 +55,19 @@ func (c *Client) send(ctx context.Context, method, path string, form url.Values)
 	return resp, nil
 }
 
-// infoMark begins what Prometheus 2.48 to 2.53, and what shares its code of that
-// time, lists among the warnings, and later versions as infos by themselves: that a
-// counter has an unusual name, that a bucket was rounded. No series is missing then,
-// and such an answer would never come without it.
+// infoMark begins infos that Prometheus 2.48 to 2.53, and servers with its code of
+// that time, list among the warnings: a counter has an unusual name, a bucket was
+// rounded. No series is missing then, and the query would never be without it.
+// Later versions list infos separately.
 const infoMark = "PromQL info: "
 
-// serious are the warnings that may mean that series are missing.
+// serious are the warnings that may mean missing series.
 func (a answer) serious() []string {
 	return slices.DeleteFunc(slices.Clone(a.warnings), func(w string) bool { return strings.HasPrefix(w, infoMark) })
 }
 
-// problem is what is wrong with an answer of an HTTP status, which was read with an
-// error or none: nil if it is whole and has a result of the type wanted; any will do
-// if that is empty.
+// problem returns an answer's error, given its HTTP status and the error of reading
+// it: nil if it is complete and has a result of the type wanted; "" accepts any.
 func (a answer) problem(status int, err error, wanted string) error {
 	switch {
 	case errors.Is(err, ErrTooLarge), errors.Is(err, ErrBadQuery):

@@ -8,13 +8,14 @@ import (
 	"time"
 )
 
-// An error names what was asked of the server, without the parameters: they may be
-// secret.
+// An error names what was asked of the server, without the parameters and
+// headers: they may be secret, and errors reach logs and the answers of the
+// metrics API.
 func TestErrorsNameTheEndpoint(t *testing.T) {
 	gone := httptest.NewServer(nil)
 	gone.Close()
 	for _, method := range []string{"GET", "POST"} {
-		c, err := New(Config{URL: gone.URL + "/base", Method: method, Parameters: map[string]string{"key": "hush"}})
+		c, err := New(Config{URL: gone.URL + "/base", Method: method, Parameters: map[string]string{"key": "hush"}, Headers: map[string]string{"X-Api-Key": "hush"}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// authorize reads the credential files for each request: they are small, the
-// requests few, and a rotated secret must not need a restart.
+// authorize reads the credential files for each request: they are small and the
+// requests few, and a rotated secret must take effect without a restart.
 func (c Config) authorize(req *http.Request) error {
 	for name, value := range c.Headers {
 		req.Header.Set(name, value)

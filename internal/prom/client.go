@@ -48,23 +48,23 @@ func (c *Client) Query(ctx context.Context, promql string, at time.Time) (Vector
 	return b.vector, nil
 }
 
-// Each is Query for large answers: no vector is made, but take is given each
-// element as it arrives. Its labels, pairs of name and value in order of name
-// and none of them empty, hold until take returns. After an error, all that
-// was taken is to be thrown away. turn is held while the answer is worked on,
-// though not while the server is waited for: queries that share one leave
-// processors free for other things.
-func (c *Client) Each(ctx context.Context, promql string, at time.Time, turn sync.Locker, take func(labels [][2][]byte, value float64, at time.Time)) error {
-	return c.each(ctx, promql, at, turn, func(e element) { take(e.labels, e.value, e.at) })
+// Each is Query for large answers: it builds no vector, and passes each element
+// to take as it arrives. Labels are pairs of name and value in order of name,
+// none empty, and valid until take returns. After an error the caller discards
+// all elements. lock is held while the answer is processed, and not while
+// waiting for the server: queries that share a lock leave processors free.
+func (c *Client) Each(ctx context.Context, promql string, at time.Time, lock sync.Locker, take func(labels [][2][]byte, value float64, at time.Time)) error {
+	return c.each(ctx, promql, at, lock, func(e element) { take(e.labels, e.value, e.at) })
 }
 
-func (c *Client) each(ctx context.Context, promql string, at time.Time, turn sync.Locker, take func(element)) error {
+func (c *Client) each(ctx context.Context, promql string, at time.Time, lock sync.Locker, take func(element)) error {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	form := url.Values{
 		"query":   {promql},
 		"timeout": {c.cfg.Timeout.String()},
-		// One more than we accept, so that a cut answer is seen as too large.
+		// One more than accepted, so that a truncated answer is detected as
+		// too large.
 		"limit": {strconv.Itoa(c.cfg.MaxSeries + 1)},
 	}
 	if !at.IsZero() {
@@ -75,23 +75,23 @@ func (c *Client) each(ctx context.Context, promql string, at time.Time, turn syn
 		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	turn.Lock()
-	defer turn.Unlock()
-	return c.read(resp, turn, take)
+	lock.Lock()
+	defer lock.Unlock()
+	return c.read(resp, lock, take)
 }
 
-func (c *Client) read(resp *http.Response, turn sync.Locker, take func(element)) error {
+func (c *Client) read(resp *http.Response, lock sync.Locker, take func(element)) error {
 	body := &limitedReader{r: resp.Body, left: c.cfg.MaxResponseBytes}
-	a, err := decode(body, c.cfg.MaxSeries, turn, take)
+	a, err := decode(body, c.cfg.MaxSeries, lock, take)
 	return a.problem(resp.StatusCode, err, "vector")
 }
 
-// refused says whether the status blames the query rather than the server.
+// refused reports whether the status is an error of the query, not of the server.
 func refused(status int) bool {
 	return status == http.StatusBadRequest || status == http.StatusUnprocessableEntity
 }
 
-// limitedReader fails instead of pretending that the stream ended.
+// limitedReader returns an error at the limit, not EOF like io.LimitedReader.
 type limitedReader struct {
 	r    io.Reader
 	left int64

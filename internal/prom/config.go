@@ -12,9 +12,9 @@ const (
 	DefaultMaxSeries        = 500_000
 )
 
-// Config says where a Prometheus-compatible server is, how to prove who we are
-// and how much of an answer to accept. Files are read again when they change,
-// so a rotated token or certificate needs no restart.
+// Config is a Prometheus-compatible server's address, the client's credentials
+// and the limits of an answer. Files are reloaded when they change, so a rotated
+// token or certificate needs no restart.
 type Config struct {
 	// URL is the base the API path is appended to, for example
 	// http://prometheus.monitoring.svc:9090 or https://mimir/prometheus.
@@ -27,10 +27,10 @@ type Config struct {
 	SigV4 *SigV4 `json:"sigv4,omitempty"`
 	// Headers are sent with each request, for example X-Scope-OrgID.
 	Headers map[string]string `json:"headers,omitempty"`
-	// HeaderFiles are headers whose values lie in files, by header name: for
-	// a tenant or a key that is a secret.
+	// HeaderFiles are files with the values of headers, by header name: for a
+	// tenant or a key that is a secret.
 	HeaderFiles map[string]string `json:"headerFiles,omitempty"`
-	// Parameters are sent beside the query, for example Thanos'
+	// Parameters are sent with the query, for example Thanos'
 	// partial_response=false or VictoriaMetrics' nocache=1.
 	Parameters map[string]string `json:"parameters,omitempty"`
 	// Method is POST if empty, or GET for servers that allow nothing else.
@@ -48,15 +48,15 @@ type Config struct {
 	MaxSeries        int   `json:"maxSeries,omitempty"`
 }
 
-// SigV4 is how to sign. Credentials come from where Amazon's own tools take
-// them: the environment, a web identity, a shared credentials file, the
-// instance; they are read again when they change or expire.
+// SigV4 configures signing. Credentials come from the same sources as in Amazon's
+// own tools: the environment, a web identity, a shared credentials file, the
+// instance. They are reloaded when they change or expire.
 type SigV4 struct {
 	Region string `json:"region"`
-	// Service that is asked; "aps" if empty.
+	// Service to sign for; "aps" if empty.
 	Service string `json:"service,omitempty"`
 	Profile string `json:"profile,omitempty"`
-	// RoleARN is a role to assume, ExternalID what it asks to be told.
+	// RoleARN is a role to assume, ExternalID the ID that it requires.
 	RoleARN    string `json:"roleARN,omitempty"`
 	ExternalID string `json:"externalID,omitempty"`
 }

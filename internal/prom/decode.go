@@ -17,11 +17,11 @@ type answer struct {
 	status, errorType, message string
 	resultType                 string
 	warnings                   []string
-	// partial is VictoriaMetrics' word for "some of the storage did not answer".
+	// partial is VictoriaMetrics' isPartial: some of the storage did not answer.
 	partial bool
 }
 
-// maxReason bounds, in bytes, what a server may put into our log.
+// maxReason bounds a server's error message in logs, in bytes.
 const maxReason = 1000
 
 func (a answer) reason() string {
@@ -35,24 +35,23 @@ func (a answer) reason() string {
 	return reason
 }
 
-// decode reads an answer and hands each element of its vector to take, so that
-// an answer of too many series is refused before it is held in memory. What was
-// taken of an answer that ends in an error is worth nothing. turn is held by the
-// caller, and let go of while the server is waited for.
-func decode(r io.Reader, maxSeries int, turn sync.Locker, take func(element)) (answer, error) {
+// decode reads an answer and passes each element of its vector to take, so that
+// an answer with too many series is rejected before it is in memory. After an
+// error the elements taken are invalid. The caller holds lock; decode unlocks it
+// while waiting for the server.
+func decode(r io.Reader, maxSeries int, lock sync.Locker, take func(element)) (answer, error) {
 	d := decoder{maxSeries: maxSeries, take: take}
-	s := &scanner{r: r, turn: turn}
+	s := &scanner{r: r, lock: lock}
 	head, ok := s.opens()
 	if ok {
 		if err := s.elements(d.next); err != nil {
 			return answer{}, err
 		}
 	}
-	if s.err != nil && s.err != io.EOF {
+	if s.err != nil && !errors.Is(s.err, io.EOF) {
 		return answer{}, s.err
 	}
-	// With the vector's elements out of the way, or none known yet, the rest is
-	// an answer like any other.
+	// The rest, without the vector's elements, is plain JSON.
 	rest := []io.Reader{strings.NewReader(head), bytes.NewReader(s.rest())}
 	if s.err == nil {
 		rest = append(rest, r)
@@ -60,7 +59,7 @@ func decode(r io.Reader, maxSeries int, turn sync.Locker, take func(element)) (a
 	return d.envelope(io.MultiReader(rest...), d.data)
 }
 
-// envelope reads an answer's fields, in any order; data reads what it is about.
+// envelope reads an answer's fields, in any order; data reads its data field.
 func (d *decoder) envelope(r io.Reader, data func(*answer) error) (a answer, err error) {
 	d.json = json.NewDecoder(r)
 	err = d.object(func(key string) error {
@@ -88,11 +87,11 @@ type decoder struct {
 	maxSeries int
 	take      func(element)
 	count     int     // elements taken
-	read      element // the last one, its room used again
+	read      element // the last one; its memory is reused
 	stamp     []byte  // text of its time
 }
 
-// next takes the element that text begins with; 0 if it goes on beyond text.
+// next takes the element that text begins with; 0 if text has only a part of it.
 func (d *decoder) next(text []byte) (used int, err error) {
 	if d.count == d.maxSeries {
 		return 0, fmt.Errorf("%w: more than %d series", ErrTooLarge, d.maxSeries)
@@ -123,8 +122,8 @@ func (d *decoder) data(a *answer) error {
 			return d.json.Decode(&a.resultType)
 		case "result":
 			// A scalar's result is an array too, but not of objects. Every
-			// server sends the type first; one that does not is refused, since
-			// an unread result must not pass for an empty one.
+			// server sends the type first; an answer without it is rejected,
+			// since an unread result must not count as an empty one.
 			switch a.resultType {
 			case "vector":
 				return d.vector()
@@ -137,7 +136,7 @@ func (d *decoder) data(a *answer) error {
 	})
 }
 
-// vector reads the result of an answer that does not begin as all do.
+// vector reads the result of an answer with an unusual beginning.
 func (d *decoder) vector() error {
 	open, err := d.json.Token()
 	if err != nil || open == nil {

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// The kinds of failure a caller may tell apart with errors.Is. An error of
-// [Client.Query] matches exactly one of them.
+// The kinds of failure, for errors.Is. An error of [Client.Query] matches exactly
+// one of them.
 var (
-	// ErrUnavailable: no usable answer came back (connection, timeout, 5xx,
+	// ErrUnavailable: there is no usable answer (connection, timeout, 5xx,
 	// 401, 429, truncated or malformed body, unreadable credential file).
 	ErrUnavailable = errors.New("prometheus unavailable")
 	// ErrBadQuery: the server refused or could not evaluate the query, or its
@@ -18,12 +18,12 @@ var (
 	// ErrPartial: the server answered with warnings, so series may be missing.
 	// The error is a *PartialError.
 	ErrPartial = errors.New("prometheus answered in part")
-	// ErrTooLarge: the answer passed MaxResponseBytes or MaxSeries.
+	// ErrTooLarge: the answer exceeds MaxResponseBytes or MaxSeries.
 	ErrTooLarge = errors.New("prometheus answer too large")
 )
 
-// PartialError carries an answer that came with warnings. The vector may miss
-// any number of series, so it must not be read as the whole truth.
+// PartialError is the error of an answer with warnings. Any number of its series
+// may be missing, so it must not be used as a complete one.
 type PartialError struct {
 	Warnings []string
 	Vector   Vector

@@ -9,26 +9,25 @@ import (
 	"unicode/utf8"
 )
 
-// element is one that was read. Its texts lie in the scanner's buffer.
+// element is an element as read. Its texts are in the scanner's buffer.
 type element struct {
 	labels [][2][]byte // name and value, in order of name, none empty
 	value  float64
 	at     time.Time
 }
 
-// verdict of the short way on an element.
+// verdict of the fast parser on an element.
 type verdict int
 
 const (
 	taken verdict = iota
-	odd           // the general way must look at it
-	short         // there may be more of it
+	odd           // needs the general parser
+	short         // may be incomplete
 )
 
 // plain reads an element as every server writes it,
-// {"metric":{…},"value":[time,"value"]}, without blanks or escapes. It does so
-// at a fraction of what the general way costs, and refuses nothing: what is
-// not quite so is odd.
+// {"metric":{…},"value":[time,"value"]}, without blanks or escapes. It costs a
+// fraction of the general parser, and rejects nothing: any other form is odd.
 func (d *decoder) plain(text []byte) (used int, v verdict) {
 	const open, middle, end = `{"metric":{`, `},"value":[`, `"]}`
 	rest, v := after(text, open)
@@ -79,7 +78,7 @@ func (d *decoder) pairs(rest []byte) ([]byte, verdict) {
 			open = `"`
 		}
 		var name, value []byte
-		v := taken
+		var v verdict
 		if rest, v = after(rest, open); v != taken {
 			return nil, v
 		}
@@ -103,7 +102,7 @@ func (d *decoder) pairs(rest []byte) ([]byte, verdict) {
 	return rest, taken
 }
 
-// arrange puts labels in order; false if a name stands twice.
+// arrange sorts labels; false if a name is there twice.
 func arrange(ls [][2][]byte) bool {
 	slices.SortFunc(ls, func(a, b [2][]byte) int { return bytes.Compare(a[0], b[0]) })
 	for i := range ls[min(1, len(ls)):] {
@@ -114,7 +113,7 @@ func arrange(ls [][2][]byte) bool {
 	return true
 }
 
-// time reads that of evaluation, which is the same for all elements.
+// time reads the time of evaluation, which is the same for all elements.
 func (d *decoder) time(number []byte) bool {
 	if len(number) > 0 && bytes.Equal(number, d.stamp) {
 		return true
@@ -129,7 +128,7 @@ func (d *decoder) time(number []byte) bool {
 
 func moment(seconds float64) time.Time { return time.UnixMilli(int64(math.Round(seconds * 1000))) }
 
-// after cuts what text must begin with.
+// after removes a required prefix from text.
 func after(text []byte, begin string) ([]byte, verdict) {
 	if len(text) >= len(begin) {
 		if string(text[:len(begin)]) == begin {
@@ -143,8 +142,8 @@ func after(text []byte, begin string) ([]byte, verdict) {
 	return nil, odd
 }
 
-// until cuts text at a character. What is escaped is odd, and so are control
-// characters, which JSON does not let stand in a text.
+// until splits text at a character. Escapes are odd, and so are control
+// characters, which JSON does not allow in a string.
 func until(text []byte, end byte) (before, rest []byte, v verdict) {
 	for i, c := range text {
 		switch {

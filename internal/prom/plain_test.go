@@ -48,7 +48,7 @@ func TestPlainTakesWhatServersSend(t *testing.T) {
 			t.Fatalf("%s: %d, %v", element, used, v)
 		}
 		b.add(d.read)
-		for n := range len(element) { // what is cut off may go on
+		for n := range len(element) { // truncated text may continue
 			if _, v := d.plain([]byte(element[:n])); v != short {
 				t.Fatalf("%s: %v", element[:n], v)
 			}

@@ -9,7 +9,7 @@ import (
 )
 
 // points are the values of a series. A report reads millions of them, so a list is
-// made in one piece and nothing else is allocated.
+// one allocation.
 type points []Point
 
 // UnmarshalJSON reads [[seconds,"value"],…].
@@ -34,7 +34,7 @@ func (p *points) UnmarshalJSON(text []byte) error {
 }
 
 // plainPoints reads a list as every server writes it, without blanks or escapes. It
-// refuses nothing: what is not quite so is for the general way.
+// rejects nothing: any other form is for the general parser.
 func plainPoints(text []byte) (points, bool) {
 	if len(text) < 2 || text[0] != '[' {
 		return nil, false

@@ -13,7 +13,7 @@ import (
 // Line is the values of one series over time.
 type Line struct {
 	Labels Labels
-	Points []Point // ascending in time, with holes where there was nothing
+	Points []Point // ascending in time, with gaps where there is no value
 }
 
 // Point is a value at a time.
@@ -22,12 +22,12 @@ type Point struct {
 	Value float64
 }
 
-// maxPoints is the most points a series may have, which is Prometheus' own bound.
+// maxPoints is the maximum number of points per series, which is Prometheus' own.
 const maxPoints = 11_000
 
-// Range evaluates promql at every step from a time to another. Errors are those of
-// [Client.Query]; an answer with warnings is an [ErrPartial]. Asking for more than
-// 11,000 steps is an [ErrBadQuery].
+// Range evaluates promql at every step from one time to another. Errors are those
+// of [Client.Query]; an answer with warnings is an [ErrPartial]. More than 11,000
+// steps are an [ErrBadQuery].
 func (c *Client) Range(ctx context.Context, promql string, from, to time.Time, step time.Duration) ([]Line, error) {
 	if step <= 0 || to.Before(from) || to.Sub(from)/step >= maxPoints {
 		return nil, fmt.Errorf("%w: %s in steps of %s: want at most %d steps", ErrBadQuery, to.Sub(from), step, maxPoints)

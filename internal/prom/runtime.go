@@ -8,12 +8,12 @@ import (
 	"net/url"
 )
 
-// maxRuntimeBytes bounds what is read of a server's word about itself.
+// maxRuntimeBytes bounds the answer of the runtime information.
 const maxRuntimeBytes = 1 << 20
 
-// Retention asks how long the server keeps what it has, in its own words: "15d",
-// "30d or 512GiB". Only Prometheus itself says so; of the others, which have no
-// such page or leave the field out, it is empty without an error.
+// Retention returns the server's storage retention, in its own format: "15d",
+// "30d or 512GiB". Only Prometheus reports it; for other servers, which lack the
+// endpoint or the field, it is empty without an error.
 func (c *Client) Retention(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()

@@ -2,9 +2,7 @@ package prom
 
 import (
 	"errors"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 )
@@ -24,38 +22,14 @@ func TestRetention(t *testing.T) {
 		{"one that does not stop", `{"data":"` + strings.Repeat("x", maxRuntimeBytes), 200, "", ErrUnavailable},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.Method != http.MethodGet || r.URL.Path != "/base/api/v1/status/runtimeinfo" || r.URL.Query().Get("tenant") != "a" {
-					t.Errorf("%s %s", r.Method, r.URL)
-				}
-				w.WriteHeader(c.code)
-				_, _ = io.WriteString(w, c.body)
-			}))
-			defer s.Close()
-			client, err := New(Config{URL: s.URL + "/base", Parameters: map[string]string{"tenant": "a"}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			client, asked := answering(t, c.code, c.body)
 			got, err := client.Retention(t.Context())
 			if got != c.want || !errors.Is(err, c.err) || c.err == nil && err != nil {
 				t.Errorf("%q, %v; want %q, %v", got, err, c.want, c.err)
 			}
+			if asked.Method != http.MethodGet || asked.URL.Path != "/base/api/v1/status/runtimeinfo" || asked.URL.Query().Get("tenant") != "a" {
+				t.Errorf("%s %s", asked.Method, asked.URL)
+			}
 		})
 	}
-}
-
-func FuzzRetention(f *testing.F) {
-	f.Add(`{"data":{"storageRetention":"15d"}}`)
-	f.Add(`{"data":null}`)
-	f.Fuzz(func(t *testing.T, body string) {
-		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }))
-		defer s.Close()
-		client, err := New(Config{URL: s.URL})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, err := client.Retention(t.Context()); err != nil && got != "" {
-			t.Errorf("%q with %v", got, err)
-		}
-	})
 }

@@ -2,6 +2,7 @@ package prom
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -9,30 +10,30 @@ import (
 	"sync"
 )
 
-// heads are how every server begins an answer with a vector: Prometheus and
-// what shares its code, then VictoriaMetrics.
+// heads are the beginnings of an answer with a vector: of Prometheus and servers
+// with its code, and of VictoriaMetrics.
 var heads = [...]string{
 	`{"status":"success","data":{"resultType":"vector","result":[`,
 	`{"status":"success","isPartial":false,"data":{"resultType":"vector","result":[`,
 }
 
 // chunk is how much is read at once, in bytes, and so how long others wait for
-// their turn: a fraction of a millisecond.
+// their lock: a fraction of a millisecond.
 const chunk = 64 << 10
 
-// scanner reads the elements of an answer out of the buffer they arrive in. It
-// knows no JSON but an element's limits; what is within is for decoder.element.
+// scanner reads the elements of an answer from the buffer they arrive in. It finds
+// an element's limits only; the decoder parses it.
 type scanner struct {
 	r        io.Reader
-	turn     sync.Locker
+	lock     sync.Locker
 	buf      []byte
 	pos, end int
 	err      error // of the reader
 }
 
-// fill reads on, after what is not used yet. The turn is another's meanwhile:
-// a server that is slow to send holds up nobody, and requests that came in
-// while the last chunk was worked on go first.
+// fill reads more after the unused rest. It unlocks meanwhile: a slow server
+// delays no other query, and requests that arrived during the last chunk go
+// first.
 func (s *scanner) fill() error {
 	if s.err != nil {
 		return s.err
@@ -42,10 +43,10 @@ func (s *scanner) fill() error {
 	if s.end == len(s.buf) {
 		s.buf = append(s.buf, make([]byte, max(chunk, len(s.buf)))...)
 	}
-	s.turn.Unlock()
+	s.lock.Unlock()
 	runtime.Gosched()
 	n, err := s.r.Read(s.buf[s.end:])
-	s.turn.Lock()
+	s.lock.Lock()
 	s.end += n
 	s.err = err
 	if n > 0 {
@@ -56,7 +57,7 @@ func (s *scanner) fill() error {
 
 func (s *scanner) rest() []byte { return s.buf[s.pos:s.end] }
 
-// opens reports whether the answer begins as all do, and skips that.
+// opens reports whether the answer begins with one of heads, and skips it.
 func (s *scanner) opens() (head string, ok bool) {
 	for {
 		possible := false
@@ -73,7 +74,7 @@ func (s *scanner) opens() (head string, ok bool) {
 	}
 }
 
-// elements hands each element of the list to take, up to the closing bracket,
+// elements passes each element of the list to take, up to the closing bracket,
 // which stays unread.
 func (s *scanner) elements(take func(rest []byte) (used int, err error)) error {
 	for first := true; ; first = false {
@@ -102,8 +103,8 @@ func (s *scanner) elements(take func(rest []byte) (used int, err error)) error {
 	}
 }
 
-// element hands over the next one, once all of it is there: take uses 0 bytes
-// of one that goes on.
+// element passes the next element to take once it is complete: take uses 0 bytes
+// of an incomplete one.
 func (s *scanner) element(take func(rest []byte) (used int, err error)) error {
 	for {
 		used, err := take(s.rest())
@@ -115,12 +116,12 @@ func (s *scanner) element(take func(rest []byte) (used int, err error)) error {
 			return nil
 		}
 		if err := s.fill(); err != nil {
-			return cutShort(err)
+			return unexpectedEnd(err)
 		}
 	}
 }
 
-// sign returns the next character that is no blank, unread.
+// sign returns the next character that is not white space, unread.
 func (s *scanner) sign() (byte, error) {
 	for {
 		for ; s.pos < s.end; s.pos++ {
@@ -131,20 +132,20 @@ func (s *scanner) sign() (byte, error) {
 			}
 		}
 		if err := s.fill(); err != nil {
-			return 0, cutShort(err)
+			return 0, unexpectedEnd(err)
 		}
 	}
 }
 
-func cutShort(err error) error {
-	if err == io.EOF {
+func unexpectedEnd(err error) error {
+	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
 	return err
 }
 
-// object returns the JSON object that text begins with, or nil if it goes on
-// beyond it. Whether all of it is JSON is for others to say.
+// object returns the JSON object that text begins with, or nil if it is
+// incomplete. It does not validate the JSON.
 func object(text []byte) []byte {
 	depth, quoted := 0, false
 	for i := 0; i < len(text); i++ {

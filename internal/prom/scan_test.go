@@ -23,23 +23,23 @@ func TestAServerThatStallsLetsOthersHaveTheirTurn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var turn sync.Mutex
+	var lock sync.Mutex
 	sum, ended := 0., make(chan error, 1)
 	go func() {
-		ended <- c.Each(t.Context(), "up", time.Time{}, &turn, func(_ [][2][]byte, value float64, _ time.Time) {
+		ended <- c.Each(t.Context(), "up", time.Time{}, &lock, func(_ [][2][]byte, value float64, _ time.Time) {
 			if sum += value; sum == 2 {
 				close(begun)
 			}
 		})
 	}()
 	<-begun
-	turn.Lock()
+	lock.Lock()
 	select {
 	case err := <-ended:
-		t.Errorf("the turn was free only after the end: %v", err)
+		t.Errorf("the lock was free only after the end: %v", err)
 	default:
 	}
-	turn.Unlock()
+	lock.Unlock()
 	close(leave)
 	if err := <-ended; err != nil || sum != 5 {
 		t.Errorf("%v, %v", sum, err)

@@ -13,18 +13,18 @@ import (
 	"time"
 )
 
-// Family is a metric name and a set of label names that some series have. It
-// says nothing about the labels' values.
+// Family is a metric name and a set of label names that some series have, without
+// the labels' values.
 type Family struct {
 	Name   string
 	Labels []string // sorted, without the name's own
 }
 
-// Series asks which families of series match a selector and had a sample since
-// a time. Families come in the order in which the server first names a series
-// of each. The answer is read series by series and may be any length up to
-// MaxResponseBytes; more than MaxSeries families are too many. Errors are those
-// of [Client.Query]; an answer with warnings is an [ErrPartial].
+// Series returns the families of series that match a selector and had a sample
+// since a time, in the order of each family's first series in the answer. The
+// answer is read series by series, up to MaxResponseBytes; more than MaxSeries
+// families are an error. Errors are those of [Client.Query]; an answer with
+// warnings is an [ErrPartial].
 func (c *Client) Series(ctx context.Context, selector string, since time.Time) ([]Family, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()

@@ -2,29 +2,19 @@ package prom
 
 import (
 	"errors"
-	"net/http"
-	"net/http/httptest"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 )
 
 func seriesOf(t *testing.T, status int, body string) ([]Family, error) {
 	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/base/api/v1/series" || r.FormValue("match[]") != `{a!=""}` || r.FormValue("start") != "12.500" {
-			t.Errorf("%s with %v", r.URL.Path, r.Form)
-		}
-		w.WriteHeader(status)
-		_, _ = w.Write([]byte(body))
-	}))
-	defer server.Close()
-	c, err := New(Config{URL: server.URL + "/base", MaxSeries: 2})
-	if err != nil {
-		t.Fatal(err)
+	c, asked := answering(t, status, body)
+	got, err := c.Series(t.Context(), `{a!=""}`, time.UnixMilli(12_500))
+	if f := asked.Form; asked.URL.Path != "/base/api/v1/series" || f.Get("match[]") != `{a!=""}` || f.Get("start") != "12.500" {
+		t.Errorf("%s with %v", asked.URL.Path, f)
 	}
-	return c.Series(t.Context(), `{a!=""}`, time.UnixMilli(12_500))
+	return got, err
 }
 
 func TestSeriesAreFamilies(t *testing.T) {
@@ -53,17 +43,4 @@ func TestSeriesErrors(t *testing.T) {
 			t.Errorf("%d %s: %v, %v; want %v", tc.status, tc.body, got, err, tc.want)
 		}
 	}
-}
-
-// FuzzDecodeSeries: whatever a server sends, reading it ends and holds to its
-// limit.
-func FuzzDecodeSeries(f *testing.F) {
-	f.Add(`{"status":"success","data":[{"__name__":"up","pod":"a"}],"warnings":["w"]}`)
-	f.Add(`{"data":null}`)
-	f.Add(`{"data":[1]}`)
-	f.Fuzz(func(t *testing.T, body string) {
-		if _, families, _ := decodeSeries(strings.NewReader(body), 2); len(families) > 2 {
-			t.Fatalf("%d families held", len(families))
-		}
-	})
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/sigv4"
 )
 
-// sign wraps a transport so that it signs. It gets the first credentials at
-// once, within the timeout, so that their want is told as what it is.
+// sign wraps a transport so that it signs. It gets the first credentials at once,
+// within the timeout, so that missing credentials give a clear error.
 func (s *SigV4) sign(next http.RoundTripper, timeout time.Duration) (http.RoundTripper, error) {
 	if s == nil {
 		return next, nil
@@ -23,8 +23,8 @@ func (s *SigV4) sign(next http.RoundTripper, timeout time.Duration) (http.RoundT
 	}, next, sigv4.WithContext(ctx))
 }
 
-// shared returns the contents of Amazon's shared credentials file, whose keys
-// its library reads once and takes for eternal; "" where there is none.
+// shared returns the contents of Amazon's shared credentials file, which its
+// library reads only once; "" if there is none.
 func (s *SigV4) shared() string {
 	if s == nil {
 		return ""

@@ -8,9 +8,9 @@ import (
 	"sync"
 )
 
-// transport hands out an HTTP client and makes a new one when a file has
-// changed that a client cannot swap in place: roots, key pair, Amazon's
-// credentials. It looks for each request: the files are small, the requests few.
+// transport makes a new HTTP client when a file has changed that a client cannot
+// reload: roots, key pair, Amazon's credentials. It checks for each request: the
+// files are small and the requests few.
 type transport struct {
 	cfg Config
 
@@ -55,19 +55,19 @@ func (c Config) client(files [3]string) (*http.Client, error) {
 	}
 	return &http.Client{
 		Transport: closing{signed, base},
-		// A redirected POST arrives as a GET without its query, and a proxy's
-		// login page is no answer.
+		// A redirected POST becomes a GET without its query, and a proxy's login
+		// page is no answer.
 		CheckRedirect: func(*http.Request, []*http.Request) error {
 			return errors.New("refusing to follow a redirect")
 		},
 	}, nil
 }
 
-// closing is a wrapped transport that can still let go of its connections.
+// closing is a wrapped transport that can still close idle connections.
 type closing struct {
 	http.RoundTripper
 	base *http.Transport
 }
 
-// CloseIdleConnections is what http.Client looks for.
+// CloseIdleConnections is called by http.Client.
 func (c closing) CloseIdleConnections() { c.base.CloseIdleConnections() }

@@ -20,7 +20,7 @@ func (c Config) Validate() error {
 	for _, name := range slices.Sorted(maps.Keys(c.Parameters)) {
 		switch name {
 		case "", "query", "time", "timeout", "limit":
-			p.add("parameters", "%q is ours to send", name)
+			p.add("parameters", "%q is set by the client", name)
 		}
 	}
 	switch c.Method {
@@ -51,7 +51,7 @@ func (c Config) checkURL(p *problems) {
 	switch {
 	case c.URL == "":
 		p.add("url", "is required")
-	case err != nil: // it repeats the whole, and with it what may be a password
+	case err != nil: // the error repeats the URL, which may contain a password
 		p.add("url", "cannot be read as a URL")
 	case u.Scheme != "http" && u.Scheme != "https":
 		p.add("url", "scheme %q is neither http nor https", u.Scheme)
@@ -60,7 +60,7 @@ func (c Config) checkURL(p *problems) {
 	case u.User != nil:
 		p.add("url", "must not hold credentials; use username and passwordFile")
 	case u.RawQuery != "" || u.Fragment != "":
-		p.add("url", "must end with its path; what is sent with each query goes into parameters")
+		p.add("url", "must end with its path; put query parameters into parameters")
 	}
 }
 
@@ -88,8 +88,8 @@ func (c Config) checkCredentials(p *problems) {
 	}
 }
 
-// ours are the headers that the client must choose itself. Who sets
-// Accept-Encoding gets an answer that nobody unpacks.
+// ours are the headers that the client sets itself. With a custom Accept-Encoding,
+// net/http would not decompress the answer.
 var ours = []string{"Authorization", "Host", "Content-Type", "Content-Length", "Accept-Encoding", "Transfer-Encoding", "Connection"}
 
 func (c Config) checkHeaders(p *problems) {
@@ -99,7 +99,7 @@ func (c Config) checkHeaders(p *problems) {
 		case canonical == "Authorization":
 			p.add(field, "Authorization comes from bearerTokenFile, username or sigv4")
 		case slices.Contains(ours, canonical):
-			p.add(field, "%s is ours to send", canonical)
+			p.add(field, "%s is set by the client", canonical)
 		case name == "" || strings.ContainsFunc(name, notToken):
 			p.add(field, "%q is no header name", name)
 		}
@@ -118,7 +118,7 @@ func (c Config) checkHeaders(p *problems) {
 	}
 }
 
-// notToken is what RFC 9110 keeps out of a header's name.
+// notToken reports characters that RFC 9110 does not allow in a header's name.
 func notToken(r rune) bool {
 	return r <= ' ' || r >= 0x7f || strings.ContainsRune("\"(),/:;<=>?@[\\]{}", r)
 }

@@ -38,11 +38,11 @@ func (ls Labels) Get(name string) string {
 // Sample is one element of an instant vector.
 type Sample struct {
 	Labels Labels
-	// Value may be NaN or infinite: whoever asked must judge.
+	// Value may be NaN or infinite: the caller decides.
 	Value float64
 	// Time is the evaluation time as the server stated it, NOT the time the
-	// value was scraped. Who needs the age asks for PromQL's
-	// timestamp(selector), whose Value is the scrape time in Unix seconds.
+	// value was scraped. PromQL's timestamp(selector) returns the scrape time,
+	// in Unix seconds, as Value.
 	Time time.Time
 }
 
@@ -60,26 +60,27 @@ func (ls Labels) All() iter.Seq2[string, string] {
 	}
 }
 
-// vectorBuilder keeps the elements of an answer. Label names and values
-// repeat, so each text is there once.
+// vectorBuilder builds a vector. Label names and values repeat, so each text is
+// stored once.
 type vectorBuilder struct {
 	vector Vector
 	seen   map[string]string
-	room   []Label // where labels go, in blocks
+	block  []Label // labels are allocated in blocks
 }
 
 const labelBlock = 4096
 
 func (b *vectorBuilder) add(e element) {
-	if cap(b.room)-len(b.room) < len(e.labels) {
-		b.room = make([]Label, 0, max(labelBlock, len(e.labels)))
+	if cap(b.block)-len(b.block) < len(e.labels) {
+		b.block = make([]Label, 0, max(labelBlock, len(e.labels)))
 	}
-	begin := len(b.room)
+	begin := len(b.block)
 	for _, pair := range e.labels {
-		b.room = append(b.room, Label{b.text(pair[0]), b.text(pair[1])})
+		b.block = append(b.block, Label{b.text(pair[0]), b.text(pair[1])})
 	}
-	// Of its own length, so that nobody's append runs into the next sample's.
-	ls := b.room[begin:len(b.room):len(b.room)]
+	// Capacity equal to length, so that an append copies and does not overwrite
+	// the next sample's labels.
+	ls := b.block[begin:len(b.block):len(b.block)]
 	b.vector = append(b.vector, Sample{Labels: Labels(ls), Value: e.value, Time: e.at})
 }
 

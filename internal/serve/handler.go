@@ -41,8 +41,8 @@ func state(failed string, check func() error) http.Handler {
 	})
 }
 
-// Metrics renders a registry, OpenMetrics and protobuf negotiated. What fails
-// to gather is logged and the rest is served.
+// Metrics serves a registry, with OpenMetrics and protobuf negotiated. Errors of
+// gathering are logged and the rest is served.
 func Metrics(g prometheus.Gatherer, log *slog.Logger) http.Handler {
 	return promhttp.HandlerFor(g, promhttp.HandlerOpts{
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelError),

@@ -9,9 +9,8 @@ import (
 	"syscall"
 )
 
-// Listen binds "host:port", ":port" or "unix:/path". An address that is taken
-// gives an error that says so in the operator's words. A socket file that
-// nobody listens on any more is replaced; one that answers is not.
+// Listen binds "host:port", ":port" or "unix:/path". Its errors explain a taken or
+// forbidden address. A stale socket file is replaced; one that answers is not.
 func Listen(address string) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
 		return listenUnix(path)
@@ -40,7 +39,7 @@ func listenUnix(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// stale reports whether path is a socket that refuses connections: its owner
+// stale reports whether path is a socket that refuses connections: its process
 // ended without removing it.
 func stale(path string) bool {
 	conn, err := net.Dial("unix", path)

@@ -18,15 +18,15 @@ const shutdownTimeout = 5 * time.Second
 
 // Options says what is served and where. Only Address is required.
 type Options struct {
-	// Address is "host:port", ":port" or "unix:/path". Port 0 takes a free one;
-	// Server.Addr tells which.
+	// Address is "host:port", ":port" or "unix:/path". Port 0 takes a free port,
+	// which Server.Addr returns.
 	Address string
 	// Metrics answers /metrics; nil serves none.
 	Metrics http.Handler
-	// Ready is nil when the program has data to serve, else the reason it has
-	// not. A nil Ready is always ready. It is called per request and must not block.
+	// Ready returns nil when the program has data to serve, else the reason. A nil
+	// Ready is always ready. It is called per request and must not block.
 	Ready func() error
-	// Live is nil while the program's loop turns. A nil Live is always live.
+	// Live returns nil while the program's loop runs. A nil Live is always live.
 	Live func() error
 	// Routes adds further paths; nil adds none.
 	Routes func(*http.ServeMux)
@@ -45,9 +45,9 @@ type Server struct {
 	log       *slog.Logger
 }
 
-// New binds the address, so that a taken port is known before anything else
-// starts, and checks the web config file. Run serves it; Close gives it back
-// where Run is never called.
+// New binds the address, so that a taken port is an error before anything else
+// starts, and checks the web config file. Run serves it; Close releases it if Run
+// is not called.
 func New(o Options) (*Server, error) {
 	if err := web.Validate(o.WebConfigFile); err != nil {
 		return nil, fmt.Errorf("web config file %s: %w", o.WebConfigFile, err)
@@ -76,7 +76,7 @@ func New(o Options) (*Server, error) {
 // Addr is the address bound, with the real port.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// Close gives the listener back. It is only needed where Run is not called.
+// Close releases the listener. It is only needed if Run is not called.
 func (s *Server) Close() error { return s.listener.Close() }
 
 // Run serves until ctx ends, then lets open requests finish for at most five

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,6 +16,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gpuscale/gpuscale/internal/await"
 )
 
 func get(t *testing.T, url string) (int, string) {
@@ -115,10 +118,17 @@ func TestRunFinishesOpenRequests(t *testing.T) {
 	}()
 	<-entered
 	cancel()
+	await.For(t, time.Minute, "the port is closed", func() error {
+		c, err := net.Dial("tcp", s.Addr().String())
+		if err != nil {
+			return nil
+		}
+		return errors.Join(errors.New("it is open"), c.Close())
+	})
 	select {
 	case <-ended:
 		t.Fatal("Run returned with a request open")
-	case <-time.After(20 * time.Millisecond):
+	default:
 	}
 	close(release)
 	if got := <-answer; got != "done" {

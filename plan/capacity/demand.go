@@ -3,6 +3,7 @@ package capacity
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,7 +32,7 @@ type Pending struct {
 // Pending returns what pending pods ask for, by tenant, namespace, reason and
 // shape, in that order. verdicts are those of the plan made from the same
 // snapshot.
-func (sv *Survey) Pending(verdicts []plan.Verdict) PendingTable {
+func (sv *Survey) Pending(verdicts []plan.Verdict) []Pending {
 	reasons := map[string]plan.Reason{} // of those that wait: most run
 	for _, p := range sv.pods {
 		if p.Node == "" {
@@ -71,7 +72,7 @@ func (sv *Survey) Pending(verdicts []plan.Verdict) PendingTable {
 			row.Oldest = max(row.Oldest, sv.At.Sub(p.PendingSince))
 		}
 	}
-	out := make(PendingTable, len(all))
+	out := make([]Pending, len(all))
 	for i, row := range all {
 		out[i] = *row
 	}
@@ -85,8 +86,8 @@ func (sv *Survey) Pending(verdicts []plan.Verdict) PendingTable {
 // SizeOf is what a pod asks for, as it is counted in all tables.
 func (sv *Survey) SizeOf(p *plan.Pod) Size { return sv.demandSize(p) }
 
-// shape is a demand as people sort it: the number of cards it takes up where they
-// are whole or parts of one ("8", "0.5", "2x0.5" of different cards), the profiles where it is cut to them
+// shape is a demand as people sort it: the number of GPUs it takes up where they
+// are whole or parts of one ("8", "0.5", "2x0.5" of different GPUs), the profiles where it is partitioned to them
 // ("1g.10gb", "1g.10gb*2"); with the vendor's name where that is another.
 func (sv *Survey) shape(p *plan.Pod) string {
 	d := p.Demand
@@ -95,27 +96,35 @@ func (sv *Survey) shape(p *plan.Pod) string {
 	}
 	size, times := sv.demandSize(p), ""
 	n := max(size.Compute, size.Memory)
-	if f := d.Fraction; f != nil && f.Cards > 1 {
-		n /= f.Cards
-		times = strconv.Itoa(f.Cards) + "x"
+	if f := d.Fraction; f != nil && f.GPUs > 1 {
+		n /= f.GPUs
+		times = strconv.Itoa(f.GPUs) + "x"
 	}
-	text := times + strings.TrimSuffix(strings.TrimRight(number(float64(n)/CardShares), "0"), ".")
+	text := times + number(float64(n)/GPUShares)
 	if d.Vendor != "nvidia" && d.Vendor != "" {
 		text += " " + d.Vendor
 	}
 	return text
 }
 
+// number prints at most two decimals; what is not zero never prints as zero.
+func number(v float64) string {
+	if v < 0.005 {
+		return strconv.FormatFloat(v, 'g', 2, 64)
+	}
+	return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64)
+}
+
 // maxCount keeps nonsense from overflowing; no pod asks for more.
 const maxCount = 1 << 20
 
-// demandSize is what a pod asks for in shares of a card. MIG profiles are those
+// demandSize is what a pod asks for in shares of a GPU. MIG profiles are those
 // of the first product of the fleet, by name, that has them; where none has,
-// slices count as those of a card that has seven, and memory as much as compute,
-// since nobody knows. Memory in MiB is measured against the smallest card.
+// slices count as those of a GPU that has seven, and memory as much as compute,
+// since nobody knows. Memory in MiB is measured against the smallest GPU.
 func (sv *Survey) demandSize(p *plan.Pod) Size {
-	cards := min(max(p.Demand.Cards, 0), maxCount)
-	s := Size{cards * CardShares, cards * CardShares}
+	gpus := min(max(p.Demand.GPUs, 0), maxCount)
+	s := Size{gpus * GPUShares, gpus * GPUShares}
 	for _, in := range p.Demand.MIG {
 		one := sv.instanceSize(in)
 		n := min(max(in.Count, 0), maxCount)
@@ -124,9 +133,9 @@ func (sv *Survey) demandSize(p *plan.Pod) Size {
 	if f := p.Demand.Fraction; f != nil {
 		one, ok := fractionSize(p, sv.memoryMiB)
 		if !ok { // a place of unstated size: one slice, since it is not nothing
-			one = Size{CardShares / demand.WholeCard, CardShares / wholeMemory}
+			one = Size{GPUShares / wholeCompute, GPUShares / wholeMemory}
 		}
-		n := min(max(f.Cards, 1), maxCount)
+		n := min(max(f.GPUs, 1), maxCount)
 		s = s.plus(Size{one.Compute * n, one.Memory * n})
 	}
 	return s
@@ -140,19 +149,19 @@ func (sv *Survey) instanceSize(in demand.Instances) Size {
 			}
 		}
 	}
-	compute := min(max(in.Profile.Compute, 0), demand.WholeCard) * CardShares / demand.WholeCard
+	compute := min(max(in.Profile.Compute, 0), wholeCompute) * GPUShares / wholeCompute
 	return Size{compute, compute}
 }
 
 // demandText names a demand: "3g.40gb", "gpu*2", "amd.gpu", "1g.10gb*2 part".
 func demandText(d demand.Demand) string {
 	var words []string
-	if d.Cards != 0 {
+	if d.GPUs != 0 {
 		word := "gpu"
 		if d.Vendor != "nvidia" && d.Vendor != "" {
 			word = d.Vendor + ".gpu"
 		}
-		words = append(words, word+times(d.Cards))
+		words = append(words, word+times(d.GPUs))
 	}
 	for _, in := range d.MIG {
 		words = append(words, in.Name+times(in.Count))
@@ -168,7 +177,7 @@ func demandText(d demand.Demand) string {
 		if f.MemoryMilli > 0 {
 			word += fmt.Sprintf(":memory=%d", f.MemoryMilli)
 		}
-		words = append(words, word+times(max(f.Cards, 1)))
+		words = append(words, word+times(max(f.GPUs, 1)))
 	}
 	return strings.Join(words, " ")
 }
@@ -178,21 +187,4 @@ func times(n int) string {
 		return ""
 	}
 	return fmt.Sprintf("*%d", n)
-}
-
-// PendingTable is the answer of Survey.Pending.
-type PendingTable []Pending
-
-// String returns the table: pods, compute and memory in card equivalents, and
-// the longest wait.
-func (rows PendingTable) String() string {
-	t := newTable(4, "tenant", "namespace", "reason", "wants", "pods", "cards", "of memory", "waits")
-	for _, r := range rows {
-		cards, memory := "?", "?"
-		if r.Readable {
-			cards, memory = number(r.Size.Cards()), number(float64(r.Size.Memory)/CardShares)
-		}
-		t.add(r.Tenant, r.Namespace, string(r.Reason), r.Wants, fmt.Sprint(r.Pods), cards, memory, r.Oldest.Round(time.Second).String())
-	}
-	return t.String()
 }

@@ -6,20 +6,17 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// fits answers what a card of a table could still hold. Fleets have few distinct
+// fits answers what a GPU of a table could still hold. Fleets have few distinct
 // layouts, so every answer is looked up once.
-type fits struct {
-	extensions map[string]Size
-	rooms      map[string]int
-}
+type fits struct{ extensions map[string]Size }
 
-func newFits() *fits { return &fits{extensions: map[string]Size{}, rooms: map[string]int{}} }
+func newFits() *fits { return &fits{extensions: map[string]Size{}} }
 
 // extension returns what the best legal layout that contains l adds to it: the
 // most compute, then the most memory. Where placed is false only the counts of l
 // are known, and it is taken to lie as well as it can.
 func (f *fits) extension(t *mig.Table, l mig.Layout, placed bool) Size {
-	key := questionKey(t, l, mig.Profile{})
+	key := questionKey(t, l)
 	if !placed {
 		key += "?"
 	}
@@ -73,25 +70,10 @@ func containsCounts(m, l mig.Layout) bool {
 	return true
 }
 
-// room returns how many instances of p can lie on a card beside keep.
-func (f *fits) room(t *mig.Table, keep mig.Layout, p mig.Profile) int {
-	key := questionKey(t, keep, p)
-	n, ok := f.rooms[key]
-	if !ok {
-		for n = t.Max(p); n > 0; n-- {
-			if _, ok := t.Arrange(keep, []mig.Count{{Profile: p, N: n}}); ok {
-				break
-			}
-		}
-		f.rooms[key] = n
-	}
-	return n
-}
-
-func questionKey(t *mig.Table, l mig.Layout, p mig.Profile) string {
+func questionKey(t *mig.Table, l mig.Layout) string {
 	b := make([]byte, 0, 64)
 	b = append(b, t.Model()...)
-	b = append(b, 0, byte(p.Compute), byte(p.Memory), byte(p.Attrs))
+	b = append(b, 0)
 	for _, q := range l {
 		b = append(b, byte(q.Profile.Compute), byte(q.Profile.Memory), byte(q.Profile.Attrs), byte(q.Start))
 	}

@@ -15,8 +15,8 @@ func TestPlaceLabels(t *testing.T) {
 	var words []string
 	for p := range capacity.NumPlaces {
 		words = append(words, p.Label())
-		if p.OfHolder() != slices.Contains([]string{"busy", "slack", "idle", "unmeasured"}, p.Label()) {
-			t.Errorf("%s: held %v", p.Label(), p.OfHolder())
+		if p.OfPod() != slices.Contains([]string{"busy", "slack", "idle", "unmeasured"}, p.Label()) {
+			t.Errorf("%s: held %v", p.Label(), p.OfPod())
 		}
 	}
 	if want := metric.PlaceWords(); !slices.Equal(words, want) {
@@ -43,7 +43,7 @@ pod c/p wants=1g.10gb
 pod d/p wants=(1g.10gb*2)
 pod e/p wants=(part:core=500)
 pod f/p wants=(part:core=100:memory-mib=11517)
-pod f/q wants=(part:core=500:cards=2)
+pod f/q wants=(part:core=500:gpus=2)
 pod g/p wants=(amd.gpu*2)
 pod h/p unreadable="two ways"
 `)

@@ -32,12 +32,12 @@ const Other = "(other)"
 // empty for what nobody holds.
 type Key struct {
 	Pool, Model, Tenant, Namespace string
-	PricePerHour                   float64 // of a card, 0 for unpriced
+	PricePerHour                   float64 // of a GPU, 0 for unpriced
 }
 
 // Ledger adds up where GPU time goes, over a series of observations. Each holds
 // from its time until the next, at most MaxGap. Its memory grows with the number
-// of keys, not of cards or observations. It is not safe for concurrent use.
+// of keys, not of GPUs or observations. It is not safe for concurrent use.
 type Ledger struct {
 	options  LedgerOptions
 	first    int64 // ms; times of the first and the last observation
@@ -46,15 +46,15 @@ type Ledger struct {
 	started  bool
 	rows     []ledgerRow
 	index    map[Key]int
-	names    map[string]bool // of the cards of one observation
-	shares   int64           // of all cards of the last observation
+	names    map[string]bool // of the GPUs of one observation
+	shares   int64           // of all GPUs of the last observation
 	capacity Time
 }
 
 // ledgerRow is a row, and what it grows by in a millisecond.
 type ledgerRow struct {
 	Row
-	base   int // row of the same cards without a holder
+	base   int // row of the same GPUs without a holder
 	shares [NumPlaces]int64
 	// busy is the shares in Slack and in Idle that compute, in millionths.
 	busySlack, busyIdle int64
@@ -83,14 +83,14 @@ func NewLedger(o LedgerOptions) *Ledger {
 var (
 	// ErrOrder is for a time that is not later than the one before, in milliseconds.
 	ErrOrder = errors.New("time does not go forward")
-	// ErrFull is for more GPU time than a ledger can count: 80,000 cards for four
+	// ErrFull is for more GPU time than a ledger can count: 80,000 GPUs for four
 	// years. Begin another.
 	ErrFull = errors.New("the ledger is full")
 )
 
 // Add accounts for the time since the last observation and takes in the next
-// one. It costs time in proportion to the parts of the cards. The error names the
-// card that is wrong, or wraps ErrOrder or ErrFull; the ledger is then as before.
+// one. It costs time in proportion to the parts of the GPUs. The error names the
+// GPU that is wrong, or wraps ErrOrder or ErrFull; the ledger is then as before.
 func (l *Ledger) Add(o Observation) error {
 	at, err := l.timeOf(o.At)
 	if err != nil {
@@ -99,7 +99,7 @@ func (l *Ledger) Add(o Observation) error {
 	if l.started && at <= l.last {
 		return fmt.Errorf("observation at %s: %w", o.At.Format(time.RFC3339Nano), ErrOrder)
 	}
-	if err := l.check(o.Cards); err != nil {
+	if err := l.check(o.GPUs); err != nil {
 		return fmt.Errorf("observation at %s: %w", o.At.Format(time.RFC3339Nano), err)
 	}
 	if err := l.advance(at); err != nil {
@@ -109,7 +109,7 @@ func (l *Ledger) Add(o Observation) error {
 		l.started, l.first = true, at
 	}
 	l.last, l.upTo = at, at
-	l.take(o.Cards)
+	l.take(o.GPUs)
 	return nil
 }
 
@@ -140,16 +140,16 @@ func (l *Ledger) timeOf(at time.Time) (int64, error) {
 	return ms, nil
 }
 
-func (l *Ledger) check(cards []Seen) error {
+func (l *Ledger) check(gpus []Seen) error {
 	clear(l.names)
-	for i := range cards {
-		c := &cards[i]
+	for i := range gpus {
+		c := &gpus[i]
 		if err := c.check(); err != nil {
 			return err
 		}
 		l.names[c.Name] = true
 		if len(l.names) != i+1 {
-			return fmt.Errorf("card %q is there twice", c.Name)
+			return fmt.Errorf("GPU %q is there twice", c.Name)
 		}
 	}
 	return nil
@@ -163,7 +163,7 @@ func (l *Ledger) advance(at int64) error {
 	// No cell outgrows the sum of all, so one look at the sum is enough.
 	hi, grown := bits.Mul64(uint64(l.shares), uint64(at-l.upTo))
 	if hi != 0 || grown > uint64(math.MaxInt64-l.capacity) {
-		return fmt.Errorf("%d cards until %s: %w", l.shares/CardShares, time.UnixMilli(at).UTC().Format(time.RFC3339), ErrFull)
+		return fmt.Errorf("%d GPUs until %s: %w", l.shares/GPUShares, time.UnixMilli(at).UTC().Format(time.RFC3339), ErrFull)
 	}
 	seen := min(max(l.last+l.options.MaxGap.Milliseconds(), l.upTo), at)
 	for i := range l.rows {
@@ -195,7 +195,7 @@ func (r *ledgerRow) total() int64 {
 }
 
 // portion is what computes in ms milliseconds, rounded down to a share of a
-// millisecond: a month of observations a second apart loses a card for 3 seconds.
+// millisecond: a month of observations a second apart loses a GPU for 3 seconds.
 func portion(millionths, ms int64) Time {
 	hi, lo := bits.Mul64(uint64(millionths), uint64(ms))
 	q, _ := bits.Div64(hi, lo, million)

@@ -3,9 +3,9 @@ package capacity_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
-	"slices"
 	"testing"
 	"time"
 
@@ -18,7 +18,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 const gap = 5 * time.Minute
 
-// book is the ledger done by hand: card by card, piece by piece, nothing added up
+// book is the ledger done by hand: GPU by GPU, piece by piece, nothing added up
 // before its time. Busy is kept as a number with a fraction.
 type book struct {
 	last     capacity.Observation
@@ -30,15 +30,15 @@ type book struct {
 func (b *book) add(o capacity.Observation) {
 	ms := o.At.UnixMilli() - b.last.At.UnixMilli()
 	seen := min(ms, gap.Milliseconds())
-	for _, c := range b.last.Cards {
-		b.capacity += capacity.CardShares * ms
+	for _, c := range b.last.GPUs {
+		b.capacity += capacity.GPUShares * ms
 		for _, p := range c.Parts {
 			holder := capacity.Key{Pool: c.Pool, Model: c.Model, Tenant: p.Tenant, Namespace: p.Namespace, PricePerHour: c.PricePerHour}
-			nobody := capacity.Key{Pool: c.Pool, Model: c.Model, PricePerHour: c.PricePerHour}
+			noPod := capacity.Key{Pool: c.Pool, Model: c.Model, PricePerHour: c.PricePerHour}
 			ratio, known := p.Busy.Get()
 			place := map[capacity.State]capacity.Place{
 				capacity.Free: capacity.InFree, capacity.Fragmented: capacity.InFragmented, capacity.Stranded: capacity.InStranded,
-				capacity.Cordoned: capacity.InCordoned, capacity.Cutting: capacity.InCutting, capacity.Unknown: capacity.InUnknown,
+				capacity.Cordoned: capacity.InCordoned, capacity.Repartitioning: capacity.InRepartitioning, capacity.Unknown: capacity.InUnknown,
 				capacity.Booting: capacity.InBooting, capacity.Unready: capacity.InUnready, capacity.Sick: capacity.InSick,
 			}[p.State]
 			if p.State == capacity.Held {
@@ -55,7 +55,7 @@ func (b *book) add(o capacity.Observation) {
 				}
 			}
 			b.cell(holder)[place] += int64(p.Shares) * seen
-			b.cell(nobody)[capacity.InUnknown] += int64(p.Shares) * (ms - seen)
+			b.cell(noPod)[capacity.InUnknown] += int64(p.Shares) * (ms - seen)
 		}
 	}
 	b.last = o
@@ -68,14 +68,14 @@ func (b *book) cell(k capacity.Key) *[capacity.NumPlaces]int64 {
 	return b.time[k]
 }
 
-// draw returns cards with random parts: some appear, some vanish, their layouts,
+// draw returns GPUs with random parts: some appear, some vanish, their layouts,
 // holders and states change from one observation to the next.
 func draw(t *rapid.T, at time.Time) capacity.Observation {
 	o := capacity.Observation{At: at}
-	for i := range rapid.IntRange(0, 6).Draw(t, "cards") {
+	for i := range rapid.IntRange(0, 6).Draw(t, "GPUs") {
 		c := capacity.Seen{Name: fmt.Sprint(i), Pool: rapid.SampledFrom([]string{"p", "q"}).Draw(t, "pool"),
 			Model: rapid.SampledFrom([]string{"A", "B"}).Draw(t, "model"), PricePerHour: rapid.SampledFrom([]float64{0, 2.5}).Draw(t, "price")}
-		for left := capacity.CardShares; left > 0; {
+		for left := capacity.GPUShares; left > 0; {
 			p := capacity.Piece{Shares: min(left, rapid.SampledFrom([]int{0, 120, 210, 360, 840, 7, 833}).Draw(t, "shares")),
 				State: capacity.State(rapid.IntRange(0, int(capacity.NumStates)-1).Draw(t, "state"))}
 			if p.State == capacity.Held {
@@ -88,7 +88,7 @@ func draw(t *rapid.T, at time.Time) capacity.Observation {
 			left -= p.Shares
 			c.Parts = append(c.Parts, p)
 		}
-		o.Cards = append(o.Cards, c)
+		o.GPUs = append(o.GPUs, c)
 	}
 	return o
 }
@@ -100,7 +100,6 @@ func TestIdentity(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := &book{time: map[capacity.Key]*[capacity.NumPlaces]int64{}, busy: map[capacity.Key]float64{}}
 		whole := capacity.NewLedger(capacity.LedgerOptions{MaxGap: gap})
-		shards := [2]*capacity.Ledger{capacity.NewLedger(capacity.LedgerOptions{}), capacity.NewLedger(capacity.LedgerOptions{})}
 		at, steps := epoch, 0.0
 		for range rapid.IntRange(1, 12).Draw(t, "observations") {
 			at = at.Add(time.Duration(rapid.SampledFrom([]int{1, 15000, 60000, 299999, 300000, 300001, 7200000}).Draw(t, "ms")) * time.Millisecond)
@@ -111,8 +110,6 @@ func TestIdentity(t *testing.T) {
 			o := draw(t, at)
 			b.add(o)
 			must(t, whole.Add(o))
-			must(t, shards[0].Add(capacity.Observation{At: at, Cards: o.Cards[:len(o.Cards)/2]}))
-			must(t, shards[1].Add(capacity.Observation{At: at, Cards: o.Cards[len(o.Cards)/2:]}))
 			steps++
 			before := whole.Totals()
 			for _, back := range []time.Duration{0, -time.Second, 500 * time.Microsecond} {
@@ -124,10 +121,7 @@ func TestIdentity(t *testing.T) {
 				t.Fatal("a refused observation has changed the totals")
 			}
 		}
-		merged, err := capacity.Merge(shards[0].Totals(), shards[1].Totals())
-		must(t, err)
 		b.compare(t, whole.Totals(), 2*steps+1)
-		b.compare(t, merged, 4*steps+1)
 	})
 }
 
@@ -174,45 +168,45 @@ func (b *book) compare(t *rapid.T, got capacity.Totals, rounding float64) {
 		}
 	}
 	if len(rows) > 0 {
-		t.Fatalf("rows of nobody: %v", rows)
+		t.Fatalf("rows of noPod: %v", rows)
 	}
 }
 
-func card(parts ...capacity.Piece) []capacity.Seen {
+func device(parts ...capacity.Piece) []capacity.Seen {
 	return []capacity.Seen{{Name: "n1/0", Pool: "p", Model: "A", PricePerHour: 2, Parts: parts}}
 }
 
 // TestRefuses shows what a ledger does not take, that it says where the fault is,
 // and that it is as it was before.
 func TestRefuses(t *testing.T) {
-	whole := capacity.Piece{Shares: capacity.CardShares}
+	whole := capacity.Piece{Shares: capacity.GPUShares}
 	tests := []struct {
 		name, want string
 		at         time.Time
-		cards      []capacity.Seen
+		gpus       []capacity.Seen
 	}{
-		{name: "half a card", cards: card(capacity.Piece{Shares: 420}), want: `card "n1/0": parts: their shares add up to 420, want 840`},
-		{name: "more than a card", cards: card(whole, capacity.Piece{Shares: 1}), want: `card "n1/0": parts: their shares add up to 841, want 840`},
-		{name: "less than nothing", cards: card(whole, capacity.Piece{Shares: -1}, capacity.Piece{Shares: 1}), want: `card "n1/0": part 1: shares: want 0 … 840: -1`},
-		{name: "no such state", cards: card(capacity.Piece{Shares: 840, State: 99}), want: `card "n1/0": part 0: there is no state 99`},
-		{name: "twice", cards: append(card(whole), card(whole)...), want: `card "n1/0" is there twice`},
-		{name: "no price", cards: []capacity.Seen{{Name: "x", PricePerHour: math.NaN(), Parts: []capacity.Piece{whole}}}, want: `card "x": price per hour: want 0 … 1e+12: NaN`},
+		{name: "half a GPU", gpus: device(capacity.Piece{Shares: 420}), want: `GPU "n1/0": parts: their shares add up to 420, want 840`},
+		{name: "more than a GPU", gpus: device(whole, capacity.Piece{Shares: 1}), want: `GPU "n1/0": parts: their shares add up to 841, want 840`},
+		{name: "less than nothing", gpus: device(whole, capacity.Piece{Shares: -1}, capacity.Piece{Shares: 1}), want: `GPU "n1/0": part 1: shares: want 0 … 840: -1`},
+		{name: "no such state", gpus: device(capacity.Piece{Shares: 840, State: 99}), want: `GPU "n1/0": part 0: there is no state 99`},
+		{name: "twice", gpus: append(device(whole), device(whole)...), want: `GPU "n1/0" is there twice`},
+		{name: "no price", gpus: []capacity.Seen{{Name: "x", PricePerHour: math.NaN(), Parts: []capacity.Piece{whole}}}, want: `GPU "x": price per hour: want 0 … 1e+12: NaN`},
 		{name: "no time", at: time.Time{}.Add(1), want: `time 0001-01-01T00:00:00.000000001Z: want one of the years 1970 … 9999`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			l := capacity.NewLedger(capacity.LedgerOptions{})
-			if err := l.Add(capacity.Observation{At: epoch, Cards: card(whole)}); err != nil {
+			if err := l.Add(capacity.Observation{At: epoch, GPUs: device(whole)}); err != nil {
 				t.Fatal(err)
 			}
 			if test.at.IsZero() {
 				test.at = epoch.Add(time.Minute)
 			}
 			prefix := "observation at 2026-01-01T00:01:00Z: "
-			if test.cards == nil {
+			if test.gpus == nil {
 				prefix = ""
 			}
-			if err := l.Add(capacity.Observation{At: test.at, Cards: test.cards}); err == nil || err.Error() != prefix+test.want {
+			if err := l.Add(capacity.Observation{At: test.at, GPUs: test.gpus}); err == nil || err.Error() != prefix+test.want {
 				t.Errorf("got %v", err)
 			}
 			if err := l.Advance(epoch.Add(time.Hour)); err != nil || l.Totals().Capacity.Hours() != 1 {
@@ -224,37 +218,22 @@ func TestRefuses(t *testing.T) {
 
 // TestFull: a sum that no longer fits is refused, never wrapped around.
 func TestFull(t *testing.T) {
-	cards := make([]capacity.Seen, 2000)
-	for i := range cards {
-		cards[i] = capacity.Seen{Name: fmt.Sprint(i), Parts: []capacity.Piece{{Shares: capacity.CardShares}}}
+	gpus := make([]capacity.Seen, 2000)
+	for i := range gpus {
+		gpus[i] = capacity.Seen{Name: fmt.Sprint(i), Parts: []capacity.Piece{{Shares: capacity.GPUShares}}}
 	}
 	l := capacity.NewLedger(capacity.LedgerOptions{})
-	if err := l.Add(capacity.Observation{At: epoch, Cards: cards}); err != nil {
+	if err := l.Add(capacity.Observation{At: epoch, GPUs: gpus}); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.Advance(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)); !errors.Is(err, capacity.ErrFull) {
-		t.Errorf("2,000 cards for 8,000 years: %v", err)
+		t.Errorf("2,000 GPUs for 8,000 years: %v", err)
 	}
 	if err := l.Advance(time.Date(2126, 1, 1, 0, 0, 0, 0, time.UTC)); err != nil {
-		t.Errorf("2,000 cards for a century: %v", err)
+		t.Errorf("2,000 GPUs for a century: %v", err)
 	}
 	if err := l.Advance(time.Date(2226, 1, 1, 0, 0, 0, 0, time.UTC)); !errors.Is(err, capacity.ErrFull) {
 		t.Errorf("and another: %v", err)
-	}
-	whole := l.Totals()
-	var err error
-	for range 10 {
-		if whole, err = capacity.Merge(whole, whole); err != nil {
-			break
-		}
-	}
-	if !errors.Is(err, capacity.ErrFull) {
-		t.Errorf("a thousand times that: %v", err)
-	}
-	var empty capacity.Totals
-	broken := capacity.Totals{Capacity: 1, Rows: []capacity.Row{{Time: [capacity.NumPlaces]capacity.Time{2}}}}
-	if _, err := capacity.Merge(empty, broken); err == nil {
-		t.Error("totals that do not add up were merged")
 	}
 }
 
@@ -262,55 +241,63 @@ func TestFull(t *testing.T) {
 func TestManyRows(t *testing.T) {
 	l := capacity.NewLedger(capacity.LedgerOptions{MaxRows: 8})
 	for i := range 100 {
-		part := capacity.Piece{Shares: capacity.CardShares, State: capacity.Held, Namespace: fmt.Sprint(i)}
-		if err := l.Add(capacity.Observation{At: epoch.Add(time.Duration(i) * time.Minute), Cards: card(part)}); err != nil {
+		part := capacity.Piece{Shares: capacity.GPUShares, State: capacity.Held, Namespace: fmt.Sprint(i)}
+		if err := l.Add(capacity.Observation{At: epoch.Add(time.Duration(i) * time.Minute), GPUs: device(part)}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	totals := l.Totals()
-	if err := totals.Check(); err != nil || totals.Capacity != 99*60*1000*capacity.CardShares {
+	if err := totals.Check(); err != nil || totals.Capacity != 99*60*1000*capacity.GPUShares {
 		t.Errorf("%v, capacity %s", err, totals.Capacity)
 	}
 	if len(totals.Rows) > 10 {
 		t.Errorf("%d rows", len(totals.Rows))
 	}
-	groups := totals.By(capacity.Namespace)
-	other := groups[slices.IndexFunc(groups, func(g capacity.Group) bool { return g.Name == capacity.Other })]
-	if other.Unpriced != other.Held() || other.Held().Hours() < 1.5 {
-		t.Errorf("under %s: %s held, %s unpriced", capacity.Other, other.Held(), other.Unpriced)
+	var other capacity.Row
+	for _, r := range totals.Rows {
+		if r.Namespace == capacity.Other {
+			other = r
+		}
+	}
+	if other.PricePerHour != 0 || other.Time[capacity.Unmeasured].Hours() < 1.5 {
+		t.Errorf("under %s: %+v", capacity.Other, other)
 	}
 }
 
-// TestBusyBounds: a ratio a little above one is one, and one nobody can have
+// TestBusyBounds: a ratio a little above one is one, and one noPod can have
 // measured is not known.
 func TestBusyBounds(t *testing.T) {
 	for ratio, want := range map[float64]capacity.Place{1.005: capacity.Busy, 1.02: capacity.Unmeasured, -0.1: capacity.Unmeasured} {
 		l := capacity.NewLedger(capacity.LedgerOptions{})
-		part := capacity.Piece{Shares: capacity.CardShares, State: capacity.Held, Busy: sample.Known(ratio, 0)}
-		if err := errors.Join(l.Add(capacity.Observation{At: epoch, Cards: card(part)}), l.Advance(epoch.Add(time.Minute))); err != nil {
+		part := capacity.Piece{Shares: capacity.GPUShares, State: capacity.Held, Busy: sample.Known(ratio, 0)}
+		if err := errors.Join(l.Add(capacity.Observation{At: epoch, GPUs: device(part)}), l.Advance(epoch.Add(time.Minute))); err != nil {
 			t.Fatal(err)
 		}
-		if g := l.Totals().All(); g.Time[want] != g.Capacity() || g.Capacity() == 0 {
-			t.Errorf("%g: %v", ratio, g.Time)
+		if got := l.Totals(); len(got.Rows) != 1 || got.Rows[0].Time[want] != got.Capacity || got.Capacity == 0 {
+			t.Errorf("%g: %+v", ratio, got)
 		}
 	}
 }
 
 // TestMoney: a price that changes counts from when it does; 10 minutes at 2 and 20
-// at 4 an hour, half of each busy.
+// at 4 an hour.
 func TestMoney(t *testing.T) {
 	l := capacity.NewLedger(capacity.LedgerOptions{MaxGap: time.Hour})
-	part := capacity.Piece{Shares: capacity.CardShares, State: capacity.Held, Tenant: "red", Busy: sample.Known(0.5, 0)}
-	dear := card(part)
+	part := capacity.Piece{Shares: capacity.GPUShares, State: capacity.Held, Tenant: "red", Busy: sample.Known(0.5, 0)}
+	dear := device(part)
 	dear[0].PricePerHour = 4
-	err := errors.Join(l.Add(capacity.Observation{At: epoch, Cards: card(part)}),
-		l.Add(capacity.Observation{At: epoch.Add(10 * time.Minute), Cards: dear}), l.Advance(epoch.Add(30*time.Minute)))
+	err := errors.Join(l.Add(capacity.Observation{At: epoch, GPUs: device(part)}),
+		l.Add(capacity.Observation{At: epoch.Add(10 * time.Minute), GPUs: dear}), l.Advance(epoch.Add(30*time.Minute)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := l.Totals().By(capacity.Tenant)[0]
-	want := 2.0/6 + 4.0/3
-	if g.Name != "red" || math.Abs(g.TotalCost()-want) > 1e-12 || math.Abs(g.Cost[capacity.Slack]-want/2) > 1e-12 || g.Unpriced != 0 {
-		t.Errorf("%+v", g)
+	minutes := map[float64]float64{}
+	for _, r := range l.Totals().Rows {
+		if r.Tenant == "red" {
+			minutes[r.PricePerHour] = 60 * (r.Time[capacity.Busy].Hours() + r.Time[capacity.Slack].Hours())
+		}
+	}
+	if !maps.Equal(minutes, map[float64]float64{2: 10, 4: 20}) {
+		t.Errorf("minutes by price: %v", minutes)
 	}
 }

@@ -2,7 +2,7 @@ package capacity
 
 import "strconv"
 
-// Place is where a GPU-hour went. Every moment of every share of a card has
+// Place is where a GPU-hour went. Every moment of every share of a GPU has
 // exactly one.
 type Place uint8
 
@@ -10,14 +10,14 @@ type Place uint8
 // hour at 0.3 there are 0.3 in Busy and 0.7 in Slack.
 const (
 	Busy       Place = iota // held, and computing
-	Slack                   // held by something that computes, the rest of its time
-	Idle                    // held by something that hardly computes at all, the rest of its time
+	Slack                   // allocated to something that computes, the rest of its time
+	Idle                    // allocated to something that hardly computes at all, the rest of its time
 	Unmeasured              // held, use unknown
 	InFree                  // the rest is as the states are
 	InFragmented
 	InStranded
 	InCordoned
-	InCutting
+	InRepartitioning
 	InBooting
 	InUnready
 	InSick
@@ -28,7 +28,7 @@ const (
 
 var placeNames = [NumPlaces]string{
 	Busy: "busy", Slack: "held, not computing", Idle: "held, idle", Unmeasured: "held, use unknown", InFree: "free",
-	InFragmented: "fragmented", InStranded: "stranded", InCordoned: "cordoned", InCutting: "cutting", InBooting: "booting",
+	InFragmented: "fragmented", InStranded: "stranded", InCordoned: "cordoned", InRepartitioning: "cutting", InBooting: "booting",
 	InUnready: "unready", InSick: "sick", InUnknown: "unknown",
 }
 
@@ -46,8 +46,8 @@ func (p Place) Label() string {
 	return p.String()
 }
 
-// OfHolder reports whether the place is of what pods hold on cards in service.
-func (p Place) OfHolder() bool { return p <= Unmeasured }
+// OfPod reports whether the place is of what pods hold on GPUs in service.
+func (p Place) OfPod() bool { return p <= Unmeasured }
 
 // String returns the words used in tables.
 func (p Place) String() string {
@@ -59,19 +59,19 @@ func (p Place) String() string {
 
 // placeOf maps the states other than Held to their places.
 var placeOf = [NumStates]Place{
-	Free: InFree, Held: Unmeasured, Fragmented: InFragmented, Stranded: InStranded, Cordoned: InCordoned, Cutting: InCutting,
+	Free: InFree, Held: Unmeasured, Fragmented: InFragmented, Stranded: InStranded, Cordoned: InCordoned, Repartitioning: InRepartitioning,
 	Unknown: InUnknown, Booting: InBooting, Unready: InUnready, Sick: InSick,
 }
 
-// Time is GPU time: shares of a card × milliseconds. It is a whole number, so
+// Time is GPU time: shares of a GPU × milliseconds. It is a whole number, so
 // that adding up loses nothing.
 type Time int64
 
-// hour is a card for an hour.
-const hour = CardShares * 3600 * 1000
+// hour is a GPU for an hour.
+const hour = GPUShares * 3600 * 1000
 
-// Hours returns the time in hours of whole cards.
+// Hours returns the time in hours of whole GPUs.
 func (t Time) Hours() float64 { return float64(t) / hour }
 
-// String returns hours of whole cards: "1.5h".
+// String returns hours of whole GPUs: "1.5h".
 func (t Time) String() string { return strconv.FormatFloat(t.Hours(), 'f', -1, 64) + "h" }

@@ -12,8 +12,8 @@ type offer struct {
 	node        *plan.Node
 	single      bool
 	cpu, memory int64 // left; negative where pods ask for more than there is
-	whole       int   // free cards without MIG, or free instances under the single strategy
-	open        int   // cards without MIG on which something is free
+	whole       int   // free GPUs without MIG, or free instances under the single strategy
+	open        int   // GPUs without MIG on which something is free
 	vendor      string
 	admitted    []answer               // by want
 	instances   map[string][]mig.Count // free, by model
@@ -30,7 +30,7 @@ const (
 // unstated stands for CPU or memory that nobody stated: it limits nothing.
 const unstated = 1 << 61
 
-func (b *builder) offer(n *plan.Node, cards []Card) offer {
+func (b *builder) offer(n *plan.Node, gpus []GPU) offer {
 	o := offer{node: n, cpu: unstated, memory: unstated, admitted: make([]answer, len(b.wants)), instances: map[string][]mig.Count{},
 		single: n.Labels["nvidia.com/mig.strategy"] == "single"}
 	if n.CPUMilli > 0 {
@@ -39,17 +39,17 @@ func (b *builder) offer(n *plan.Node, cards []Card) offer {
 	if n.MemoryMi > 0 {
 		o.memory = n.MemoryMi - b.used[n.Name].memory
 	}
-	if len(n.Cards) > 0 {
-		o.vendor = n.Cards[0].Model.Vendor
+	if len(n.GPUs) > 0 {
+		o.vendor = n.GPUs[0].Model.Vendor
 	}
-	for i := range cards {
-		c := &cards[i]
+	for i := range gpus {
+		c := &gpus[i]
 		for _, p := range c.Parts {
 			switch {
 			case p.State != Free:
 			case p.Profile == (mig.Profile{}):
 				o.open++
-				if p.Size == wholeCard {
+				if p.Size == wholeGPU {
 					o.whole++
 				}
 			case o.single:
@@ -75,11 +75,11 @@ func (o *offer) admits(w *want) bool {
 }
 
 // judgeFree finds the free parts of a node in service that serve no pending pod,
-// each by itself. Where no pending pod wants a part's kind it is simply free,
+// each by itself. Where no pending pod requests a part's kind it is simply free,
 // unless the node has no CPU or memory left for anybody.
-func (b *builder) judgeFree(n *plan.Node, cards []Card) {
+func (b *builder) judgeFree(n *plan.Node, gpus []GPU) {
 	free := func(p Part) bool { return p.State == Free }
-	if !slices.ContainsFunc(cards, func(c Card) bool { return slices.ContainsFunc(c.Parts, free) }) {
+	if !slices.ContainsFunc(gpus, func(c GPU) bool { return slices.ContainsFunc(c.Parts, free) }) {
 		return
 	}
 	type like struct {
@@ -88,10 +88,10 @@ func (b *builder) judgeFree(n *plan.Node, cards []Card) {
 		profile   mig.Profile
 		size      Size
 	}
-	o := b.offer(n, cards)
+	o := b.offer(n, gpus)
 	causes := map[like]Cause{} // of parts that are alike
-	for i := range cards {
-		c := &cards[i]
+	for i := range gpus {
+		c := &gpus[i]
 		for k := range c.Parts {
 			p := &c.Parts[k]
 			if p.State != Free {
@@ -110,7 +110,7 @@ func (b *builder) judgeFree(n *plan.Node, cards []Card) {
 
 // cause is what keeps the pending pod that comes nearest from the part, NoCause
 // where one is not kept from it.
-func (b *builder) cause(o *offer, c *Card, p *Part) Cause {
+func (b *builder) cause(o *offer, c *GPU, p *Part) Cause {
 	nearest := NoCause
 	for _, w := range b.wants {
 		if !w.wants(o, c, p) {

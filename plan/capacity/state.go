@@ -2,30 +2,30 @@ package capacity
 
 import "strings"
 
-// State is what a part of a card is in at one moment. Every part is in exactly
+// State is what a part of a GPU is in at one moment. Every part is in exactly
 // one.
 type State uint8
 
 // States. Of several that apply Sick is the one, then Unready, Booting and Unknown,
-// then Held, then the others: what a pod holds on a sick card is Sick, and what it
+// then Held, then the others: what a pod holds on a sick GPU is Sick, and what it
 // holds on a cordoned node is Held.
 const (
-	Free       State = iota // in service, and nobody holds it
-	Held                    // by a pod
-	Fragmented              // free, but the layouts keep it from serving anybody
-	Stranded                // free, but its node keeps it from serving anybody
-	Cordoned                // free on a node that takes no new pods
-	Cutting                 // not held, on a node whose cards are being repartitioned
-	Unknown                 // nobody knows who holds it, or what the card is cut into
-	Booting                 // on a node that is still coming up
-	Unready                 // on a node that is not ready and should be
-	Sick                    // on a card that the node reports as broken
+	Free           State = iota // in service, and nobody holds it
+	Held                        // by a pod
+	Fragmented                  // free, but the layouts keep it from serving anybody
+	Stranded                    // free, but its node keeps it from serving anybody
+	Cordoned                    // free on a node that takes no new pods
+	Repartitioning              // not allocated, on a node whose GPUs are being repartitioned
+	Unknown                     // nobody knows who holds it, or what the GPU is partitioned into
+	Booting                     // on a node that is still coming up
+	Unready                     // on a node that is not ready and should be
+	Sick                        // on a GPU that the node reports as broken
 
 	NumStates
 )
 
 var stateNames = [NumStates]string{
-	Free: "free", Held: "held", Fragmented: "fragmented", Stranded: "stranded", Cordoned: "cordoned", Cutting: "cutting",
+	Free: "free", Held: "held", Fragmented: "fragmented", Stranded: "stranded", Cordoned: "cordoned", Repartitioning: "cutting",
 	Unknown: "unknown", Booting: "booting", Unready: "unready", Sick: "sick",
 }
 
@@ -44,10 +44,10 @@ type Cause uint8
 const (
 	NoCause     Cause = iota
 	Odd               // no profile fits what the instances leave: compute without memory, or the reverse
-	Uncut             // room that no instance covers: nobody can ask for it until the card is cut
-	Unreachable       // selectors and taints keep every pending pod that wants its kind away
+	Uncut             // room that no instance covers: nobody can ask for it until the GPU is repartitioned
+	Unreachable       // selectors and taints keep every pending pod that requests its kind away
 	Shape             // cut, or shared, otherwise than any pending pod asks
-	Scattered         // of the right kind, but a pod wants more of them together than the node has
+	Scattered         // of the right kind, but a pod requests more of them together than the node has
 	NoMemory          // its node has not the memory left that a pod asks for
 	NoCPU             // its node has not the CPU left that a pod asks for
 

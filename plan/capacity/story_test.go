@@ -2,11 +2,14 @@ package capacity_test
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
+	"text/tabwriter"
 	"time"
 
 	"github.com/cockroachdb/datadriven"
+	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/plan/capacity"
 	"github.com/gpuscale/gpuscale/plan/scenario"
@@ -16,12 +19,12 @@ import (
 // those below it ask for tables of it, or have the file's ledger observe it.
 //
 //	snapshot                      a new snapshot, its lines in plan/scenario's language
-//	supply [by=model|pool|node]   held  stranded  room
+//	supply [by=model|pool|node]   stranded
 //	pending [ns/pod=REASON …]     with these verdicts
 //	ledger gap=5h                 a new ledger in which an observation holds so long
 //	add at=10m                    the ledger observes the snapshot, so long after the epoch
 //	advance to=1h                 the ledger accounts up to here
-//	totals | by name=tenant
+//	totals
 func TestStories(t *testing.T) {
 	datadriven.Walk(t, "testdata/stories", func(t *testing.T, path string) {
 		s := story{ledger: capacity.NewLedger(capacity.LedgerOptions{})}
@@ -64,19 +67,15 @@ func (s *story) do(d *datadriven.TestData) (string, error) {
 		return "ok\n", err
 	case "supply":
 		level := map[string]capacity.Level{"": capacity.ByPool, "model": capacity.ByModel, "pool": capacity.ByPool, "node": capacity.ByNode}
-		return s.survey.Supply(level[word("by")]).String(), nil
+		return printed(s.survey.Supply(level[word("by")])), nil
 	case "pending":
 		var verdicts []plan.Verdict
 		for _, a := range d.CmdArgs {
 			verdicts = append(verdicts, plan.Verdict{Kind: plan.KindPod, Subject: a.Key, Reason: plan.Reason(a.Vals[0])})
 		}
-		return s.survey.Pending(verdicts).String(), nil
-	case "held":
-		return s.survey.Held().String(), nil
+		return printed(s.survey.Pending(verdicts)), nil
 	case "stranded":
-		return s.survey.Stranded().String(), nil
-	case "room":
-		return s.survey.Room().String(), nil
+		return printed(s.survey.Stranded()), nil
 	case "ledger":
 		gap, err := time.ParseDuration(word("gap"))
 		s.ledger = capacity.NewLedger(capacity.LedgerOptions{MaxGap: gap})
@@ -96,21 +95,18 @@ func (s *story) do(d *datadriven.TestData) (string, error) {
 		}
 		return "ok\n", s.ledger.Advance(scenario.Epoch.Add(to))
 	case "totals":
-		return s.ledger.Totals().String(), nil
-	case "by":
-		name := map[string]func(capacity.Key) string{"tenant": capacity.Tenant, "namespace": capacity.Namespace, "model": capacity.Model, "pool": capacity.Pool}
-		return s.ledger.Totals().By(name[word("name")]).String(), nil
+		return printed(s.ledger.Totals().Rows), nil
 	}
 	return "", fmt.Errorf("there is no %s", d.Cmd)
 }
 
-// checkSurvey is what holds of every survey: the parts of a card are the card, in
+// checkSurvey is what holds of every survey: the parts of a GPU are the GPU, in
 // compute and in memory, none of them less than nothing, and a cause stands only
 // where there has to be one.
 func checkSurvey(t testing.TB, sv capacity.Survey) {
 	t.Helper()
-	for i := range sv.Cards {
-		c := &sv.Cards[i]
+	for i := range sv.GPUs {
+		c := &sv.GPUs[i]
 		var sum capacity.Size
 		for _, p := range c.Parts {
 			if p.Size.Compute < 0 || p.Size.Memory < 0 {
@@ -125,8 +121,8 @@ func checkSurvey(t testing.TB, sv capacity.Survey) {
 			sum.Compute += p.Size.Compute
 			sum.Memory += p.Size.Memory
 		}
-		if sum != (capacity.Size{Compute: capacity.CardShares, Memory: capacity.CardShares}) {
-			t.Errorf("%s: its parts are %+v, not a card", c.Name(), sum)
+		if sum != (capacity.Size{Compute: capacity.GPUShares, Memory: capacity.GPUShares}) {
+			t.Errorf("%s: its parts are %+v, not a GPU", c.Name(), sum)
 		}
 	}
 	for _, row := range sv.Supply(capacity.ByPool) {
@@ -134,11 +130,50 @@ func checkSurvey(t testing.TB, sv capacity.Survey) {
 		for _, size := range row.Size {
 			sum += size.Compute
 		}
-		if sum != row.Cards*capacity.CardShares {
-			t.Errorf("pool %s: %d cards, parts of %d shares", row.Pool, row.Cards, sum)
+		if sum != row.GPUs*capacity.GPUShares {
+			t.Errorf("pool %s: %d GPUs, parts of %d shares", row.Pool, row.GPUs, sum)
 		}
 	}
-	if strings.Contains(sv.Supply(capacity.ByNode).String(), "no state") {
-		t.Error("a state has no name")
+}
+
+// printed lays rows out in columns. Sizes are in compute and memory slices of the
+// model ("3/4"), or in GPUs; states and places that have nothing are left out.
+func printed[T any](rows []T) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, r := range rows {
+		switch r := any(r).(type) {
+		case capacity.Supply:
+			fmt.Fprintf(w, "%q\t%q\t%s\t%d GPUs\t%d in service\t%d upcoming\t", r.Pool, r.Node, r.Model, r.GPUs, r.InState[capacity.Free], r.Upcoming)
+			for s, size := range r.Size {
+				if size != (capacity.Size{}) {
+					fmt.Fprintf(w, "%s %s\t", capacity.State(s), inSlices(size, r.Model))
+				}
+			}
+		case capacity.Pending:
+			fmt.Fprintf(w, "%q\t%s\t%s\t%s\t%d pods\t%.2f GPUs, %.2f of memory\treadable %v\t%s", r.Tenant, r.Namespace, r.Reason, r.Wants,
+				r.Pods, r.Size.GPUs(), float64(r.Size.Memory)/capacity.GPUShares, r.Readable, r.Oldest)
+		case capacity.Loss:
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d GPUs\t%s", r.State, r.Cause, r.Pool, r.Model, r.Example, r.GPUs, inSlices(r.Size, r.Model))
+		case capacity.Row:
+			fmt.Fprintf(w, "%s\t%q\t%g an hour\t", r.Pool, r.Namespace, r.PricePerHour)
+			for p, v := range r.Time {
+				if v != 0 {
+					fmt.Fprintf(w, "%s %.2f\t", capacity.Place(p), v.Hours())
+				}
+			}
+		}
+		fmt.Fprintln(w)
 	}
+	w.Flush()
+	return regexp.MustCompile(` +\n`).ReplaceAllString(b.String(), "\n")
+}
+
+// inSlices prints a size in slices; only parts of shared GPUs are no whole ones.
+func inSlices(size capacity.Size, model string) string {
+	compute, memory := 7, 8
+	if t, ok := mig.ForModel(model); ok {
+		compute, memory = t.ComputeSlices(), t.MemorySlices()
+	}
+	return fmt.Sprintf("%.4g/%.4g", float64(size.Compute*compute)/capacity.GPUShares, float64(size.Memory*memory)/capacity.GPUShares)
 }

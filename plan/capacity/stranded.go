@@ -3,7 +3,6 @@ package capacity
 import (
 	"cmp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -13,23 +12,23 @@ type Loss struct {
 	State       State // Fragmented, Stranded, Cordoned or Unready
 	Cause       Cause // of the first two
 	Pool, Model string
-	Cards       int // that have such parts
+	GPUs        int // that have such parts
 	Size        Size
-	Example     string // a card, "n1/0"
+	Example     string // a GPU, "n1/0"
 }
 
 // Stranded returns the losses by state, cause, pool and model. What is sick, being
 // cut, coming up or unknown is no loss of this kind: look for it in the Supply.
-func (sv *Survey) Stranded() StrandedTable {
+func (sv *Survey) Stranded() []Loss {
 	type key struct {
 		state       State
 		cause       Cause
 		pool, model string
 	}
 	index := map[key]int{}
-	var out StrandedTable
-	for i := range sv.Cards {
-		c := &sv.Cards[i]
+	var out []Loss
+	for i := range sv.GPUs {
+		c := &sv.GPUs[i]
 		seen := map[key]bool{}
 		for k := range c.Parts {
 			p := &c.Parts[k]
@@ -46,7 +45,7 @@ func (sv *Survey) Stranded() StrandedTable {
 			out[row].Size = out[row].Size.plus(p.Size)
 			if !seen[at] {
 				seen[at] = true
-				out[row].Cards++
+				out[row].GPUs++
 			}
 		}
 	}
@@ -54,16 +53,4 @@ func (sv *Survey) Stranded() StrandedTable {
 		return cmp.Or(cmp.Compare(a.State, b.State), cmp.Compare(a.Cause, b.Cause), strings.Compare(a.Pool, b.Pool), strings.Compare(a.Model, b.Model))
 	})
 	return out
-}
-
-// StrandedTable is the answer of Survey.Stranded.
-type StrandedTable []Loss
-
-// String returns the table, with compute and memory slices of the model ("3/4").
-func (rows StrandedTable) String() string {
-	t := newTable(5, "state", "cause", "pool", "model", "example", "cards", "slices")
-	for _, r := range rows {
-		t.add(r.State.String(), r.Cause.String(), r.Pool, r.Model, r.Example, strconv.Itoa(r.Cards), r.Size.slices(r.Model))
-	}
-	return t.String()
 }

@@ -16,7 +16,7 @@ import (
 // Rules say what a survey believes.
 type Rules struct {
 	// BootWithin is how long after its creation a node of a pool may be unready,
-	// or show no cards, and still count as coming up; three times the pool's
+	// or show no GPUs, and still count as coming up; three times the pool's
 	// ReadyAfter where that is longer.
 	BootWithin time.Duration
 	// MaxBusyAge is how old a measured busy ratio may be; an older one is unknown.
@@ -29,51 +29,46 @@ func DefaultRules() Rules {
 	return Rules{BootWithin: plan.DefaultPolicy().NodeOverdue, MaxBusyAge: 5 * time.Minute}
 }
 
-// Survey is every card of a snapshot, taken apart. All tables are made from one
+// Survey is every GPU of a snapshot, taken apart. All tables are made from one
 // Survey, so they agree. It shares the snapshot's memory and changes nothing.
 type Survey struct {
-	At    time.Time
-	Cards []Card // by node, then index
-	// Upcoming is cards of nodes that were asked for and have no object yet, by
+	At   time.Time
+	GPUs []GPU // by node, then index
+	// Upcoming is GPUs of nodes that were asked for and have no object yet, by
 	// pool and model. They are no capacity before there is a node.
 	Upcoming []Upcoming
 
-	pools map[string]*plan.Pool
-	pods  []*plan.Pod // that want accelerators, by key
-	fits  *fits
-	// fleet is the models there are, sorted; memoryMiB the least memory of a card.
+	pods []*plan.Pod // that request accelerators, by key
+	// fleet is the models there are, sorted; memoryMiB the least memory of a GPU.
 	fleet     []string
 	memoryMiB int
 }
 
-// Upcoming is a number of cards that are on their way.
+// Upcoming is a number of GPUs that are on their way.
 type Upcoming struct {
 	Pool, Model string
-	Cards       int
+	GPUs        int
 }
 
-// Card is one card taken apart. The sizes of its parts add up to a whole card
+// GPU is one GPU taken apart. The sizes of its parts add up to a whole GPU
 // exactly, in compute and in memory.
-type Card struct {
+type GPU struct {
 	Node, Pool, Model string
 	Index             int
 	Health            gpu.Health
-	// State is Free for a card in service, and otherwise what keeps it out of it:
+	// State is Free for a GPU in service, and otherwise what keeps it out of it:
 	// Cordoned, Cutting, Unknown, Booting, Unready or Sick.
 	State State
-	// PricePerHour is the card's share of its node's price, 0 for unpriced.
+	// PricePerHour is the GPU's share of its node's price, 0 for unpriced.
 	PricePerHour float64
 	Parts        []Part
-	mig          bool       // in MIG mode, and legible
-	placed       bool       // where its instances lie is known
-	held         mig.Layout // the instances that pods hold
 	memoryMiB    int
 }
 
 // Name is "node/index".
-func (c *Card) Name() string { return fmt.Sprintf("%s/%d", c.Node, c.Index) }
+func (c *GPU) Name() string { return fmt.Sprintf("%s/%d", c.Node, c.Index) }
 
-// Part of a card: a MIG instance, a pod's share of a card without MIG, what
+// Part of a GPU: a MIG instance, a pod's share of a GPU without MIG, what
 // nobody holds, or what no instance covers.
 type Part struct {
 	State State
@@ -81,10 +76,10 @@ type Part struct {
 	Size  Size
 	// Profile of a MIG instance, zero for anything else.
 	Profile mig.Profile
-	// Holder is "namespace/pod", empty for none. Tenant and Owner are the pod's,
+	// Holder is "namespace/pod", empty for none. Tenant is the pod's,
 	// empty where it names none or is not in the snapshot.
-	Holder, Tenant, Owner string
-	// Busy is the share of time that the part, or the shared card it is of,
+	Holder, Tenant string
+	// Busy is the share of time that the part, or the shared GPU it is of,
 	// computes, 0 … 1.
 	Busy sample.Value
 }
@@ -98,23 +93,23 @@ func (p *Part) Namespace() string {
 // NewSurvey takes a snapshot apart.
 func NewSurvey(s plan.Snapshot, r Rules) Survey {
 	b := newBuilder(s, r)
-	sv := Survey{At: s.Now, pools: b.pools, pods: b.wanting, fits: b.fits}
-	nodes, cards := make([]*plan.Node, len(s.Nodes)), 0
+	sv := Survey{At: s.Now, pods: b.wanting}
+	nodes, gpus := make([]*plan.Node, len(s.Nodes)), 0
 	for i := range s.Nodes {
 		nodes[i] = &s.Nodes[i]
-		cards += len(nodes[i].Cards)
+		gpus += len(nodes[i].GPUs)
 	}
-	sv.Cards = make([]Card, 0, cards)
+	sv.GPUs = make([]GPU, 0, gpus)
 	slices.SortStableFunc(nodes, func(a, b *plan.Node) int { return strings.Compare(a.Name, b.Name) })
 	for _, n := range nodes {
-		sv.Cards = append(sv.Cards, b.node(n)...)
+		sv.GPUs = append(sv.GPUs, b.node(n)...)
 	}
 	sv.Upcoming = b.upcoming(s.Pools)
 	for _, row := range sv.Supply(ByModel) {
 		sv.fleet = append(sv.fleet, row.Model)
 	}
-	for i := range sv.Cards {
-		if m := sv.Cards[i].memoryMiB; m > 0 && (sv.memoryMiB == 0 || m < sv.memoryMiB) {
+	for i := range sv.GPUs {
+		if m := sv.GPUs[i].memoryMiB; m > 0 && (sv.memoryMiB == 0 || m < sv.memoryMiB) {
 			sv.memoryMiB = m
 		}
 	}
@@ -161,7 +156,7 @@ func newBuilder(s plan.Snapshot, r Rules) *builder {
 	return b
 }
 
-// upcoming counts the cards of nodes that are asked for and not there.
+// upcoming counts the GPUs of nodes that are asked for and not there.
 func (b *builder) upcoming(pools []plan.Pool) []Upcoming {
 	var out []Upcoming
 	for i := range pools {
@@ -170,12 +165,12 @@ func (b *builder) upcoming(pools []plan.Pool) []Upcoming {
 		if missing <= 0 {
 			continue
 		}
-		for _, c := range p.Template.Cards {
+		for _, c := range p.Template.GPUs {
 			at := slices.IndexFunc(out, func(u Upcoming) bool { return u.Pool == p.Name && u.Model == c.Model.Name })
 			if at < 0 {
 				out, at = append(out, Upcoming{Pool: p.Name, Model: c.Model.Name}), len(out)
 			}
-			out[at].Cards += missing
+			out[at].GPUs += missing
 		}
 	}
 	slices.SortFunc(out, func(a, b Upcoming) int {

@@ -2,17 +2,17 @@ package capacity
 
 import "math"
 
-// take replaces what the rows grow by with what the cards say.
-func (l *Ledger) take(cards []Seen) {
+// take replaces what the rows grow by with what the GPUs say.
+func (l *Ledger) take(gpus []Seen) {
 	for i := range l.rows {
 		r := &l.rows[i]
 		r.shares, r.busySlack, r.busyIdle = [NumPlaces]int64{}, 0, 0
 	}
-	l.shares = int64(len(cards)) * CardShares
+	l.shares = int64(len(gpus)) * GPUShares
 	var key Key // neighbours often share a row
 	row := -1
-	for i := range cards {
-		c := &cards[i]
+	for i := range gpus {
+		c := &gpus[i]
 		for k := range c.Parts {
 			p := &c.Parts[k]
 			next := Key{c.Pool, c.Model, p.Tenant, p.Namespace, c.PricePerHour}
@@ -43,7 +43,7 @@ func (l *Ledger) row(k Key) int {
 	return i
 }
 
-// take adds a piece of a card.
+// take adds a piece of a GPU.
 func (r *ledgerRow) take(p *Piece, idleBelow float64) {
 	shares := int64(p.Shares)
 	if p.State != Held {

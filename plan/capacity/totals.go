@@ -19,7 +19,7 @@ type Row struct {
 // Totals are what a ledger has added up.
 type Totals struct {
 	From, To time.Time // first observation, end of what is accounted for
-	// Capacity is the time of all cards, counted apart from the rows.
+	// Capacity is the time of all GPUs, counted apart from the rows.
 	Capacity Time
 	Rows     []Row // sorted by key
 }
@@ -71,36 +71,4 @@ func (t Totals) Check() error {
 		return fmt.Errorf("the places add up to %d, the capacity is %d", sum, t.Capacity)
 	}
 	return nil
-}
-
-// Merge adds the totals of two ledgers that have counted no moment of a card
-// both: of different cards, or of different times. It has a row for every key that
-// either has. The error is that of Check, or
-// wraps ErrFull.
-func Merge(a, b Totals) (Totals, error) {
-	if err := errors.Join(a.Check(), b.Check()); err != nil {
-		return Totals{}, err
-	}
-	if a.Capacity > math.MaxInt64-b.Capacity {
-		return Totals{}, fmt.Errorf("merging %s and %s: %w", a.Capacity, b.Capacity, ErrFull)
-	}
-	m := Totals{From: a.From, To: a.To, Capacity: a.Capacity + b.Capacity}
-	if m.From.IsZero() || !b.From.IsZero() && b.From.Before(m.From) {
-		m.From = b.From
-	}
-	if b.To.After(m.To) {
-		m.To = b.To
-	}
-	rows := append(slices.Clone(a.Rows), b.Rows...)
-	slices.SortStableFunc(rows, func(x, y Row) int { return x.Key.compare(y.Key) })
-	for _, r := range rows {
-		if n := len(m.Rows); n > 0 && m.Rows[n-1].Key == r.Key {
-			for p, v := range r.Time {
-				m.Rows[n-1].Time[p] += v
-			}
-			continue
-		}
-		m.Rows = append(m.Rows, r)
-	}
-	return m, nil
 }

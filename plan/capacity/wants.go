@@ -77,19 +77,19 @@ func countOf(cs []mig.Count, p mig.Profile) int {
 	return 0
 }
 
-// wants reports whether the pod asks for parts of this kind at all: whole cards
+// wants reports whether the pod asks for parts of this kind at all: whole GPUs
 // or fractions of the vendor, or MIG instances of this product.
-func (w *want) wants(o *offer, c *Card, p *Part) bool {
+func (w *want) wants(o *offer, c *GPU, p *Part) bool {
 	d := &w.pod.Demand
 	if p.Profile != (mig.Profile{}) && !o.single {
 		return len(w.need(c.Model)) > 0
 	}
 	sameVendor := d.Vendor == "" || o.vendor == "" || d.Vendor == o.vendor
-	return sameVendor && (d.Cards > 0 || d.Fraction != nil && p.Profile == (mig.Profile{}))
+	return sameVendor && (d.GPUs > 0 || d.Fraction != nil && p.Profile == (mig.Profile{}))
 }
 
 // blocked is what keeps the pod from the part.
-func (w *want) blocked(o *offer, c *Card, p *Part) Cause {
+func (w *want) blocked(o *offer, c *GPU, p *Part) Cause {
 	switch {
 	case !o.admits(w):
 		return Unreachable
@@ -106,24 +106,24 @@ func (w *want) blocked(o *offer, c *Card, p *Part) Cause {
 }
 
 // fitsShape reports whether the part by itself is of use to the pod.
-func (w *want) fitsShape(o *offer, c *Card, p *Part) bool {
+func (w *want) fitsShape(o *offer, c *GPU, p *Part) bool {
 	d := &w.pod.Demand
 	switch {
 	case p.Profile != (mig.Profile{}):
 		return o.single || countOf(w.need(c.Model), p.Profile) > 0
-	case p.Size == wholeCard:
+	case p.Size == wholeGPU:
 		return true
 	case d.Fraction == nil:
-		return false // the rest of a shared card is no whole one
+		return false // the rest of a shared GPU is no whole one
 	}
 	size, ok := fractionSize(w.pod, c.memoryMiB)
 	return !ok || size.Compute <= p.Size.Compute && size.Memory <= p.Size.Memory
 }
 
 // enough reports whether the node has all that the pod wants together.
-func (w *want) enough(o *offer, c *Card) bool {
+func (w *want) enough(o *offer, c *GPU) bool {
 	d := &w.pod.Demand
-	if d.Cards > o.whole || d.Fraction != nil && d.Fraction.Cards > o.open {
+	if d.GPUs > o.whole || d.Fraction != nil && d.Fraction.GPUs > o.open {
 		return false
 	}
 	for _, need := range w.need(c.Model) {

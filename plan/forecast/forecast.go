@@ -83,7 +83,7 @@ type Forecast struct {
 }
 
 // Error is how Method did on the series' past at the same horizon. Every part may
-// be unknown. Spikes are cut to size before MAPE and MASE, not before Coverage.
+// be unknown. Spikes are clipped before MAPE and MASE, not before Coverage.
 type Error struct {
 	// MAPE is the mean of |actual − forecast| ÷ actual over actual values that are
 	// not zero; 0.1 is 10 %.

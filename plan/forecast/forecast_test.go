@@ -14,7 +14,7 @@ import (
 type tally struct {
 	asked, enough, held  int
 	off, offNaive, width float64
-	told                 []float64 // coverage that the forecasts themselves state
+	reported             []float64 // coverage that the forecasts themselves state
 	methods              map[Method]int
 }
 
@@ -37,7 +37,7 @@ func follow(s shape, ahead int, seeds uint64) tally {
 		out.offNaive += math.Abs(x - past[len(past)-1].Number)
 		out.width += get(f.High) - get(f.Low)
 		if c, ok := f.Error.Coverage.Get(); ok {
-			out.told = append(out.told, c)
+			out.reported = append(out.reported, c)
 		}
 	}
 	return out
@@ -72,7 +72,7 @@ func TestTruth(t *testing.T) {
 				t.Errorf("%s, %d ahead: only %d of %d have an answer", c.name, ahead, got.enough, seeds)
 			}
 			if share < 0.65 || share > 0.95 { // three standard deviations of 60 tries are 0.15
-				t.Errorf("%s, %d ahead: an interval meant to hold 0.8 held %.2f", c.name, ahead, share)
+				t.Errorf("%s, %d ahead: an interval meant to hold 0.8 allocated %.2f", c.name, ahead, share)
 			}
 			if w := got.width / seeds; c.width > 0 && (w < 0.95*c.width || w > 1.25*c.width) {
 				t.Errorf("%s, %d ahead: the interval is %.1f wide, the noise asks for %.1f", c.name, ahead, w, c.width)
@@ -82,17 +82,17 @@ func TestTruth(t *testing.T) {
 			}
 			all.held += got.held
 			all.asked += got.asked
-			all.told = append(all.told, got.told...)
+			all.reported = append(all.reported, got.reported...)
 		}
 	}
 	share := float64(all.held) / float64(all.asked)
-	told, n := meanKnown(all.told)
-	t.Logf("all: held %.3f of %d, told %.3f in %d", share, all.asked, told, n)
+	reported, n := meanKnown(all.reported)
+	t.Logf("all: held %.3f of %d, reported %.3f in %d", share, all.asked, reported, n)
 	if share < 0.76 || share > 0.86 {
-		t.Errorf("all intervals meant to hold 0.8 held %.3f", share)
+		t.Errorf("all intervals meant to hold 0.8 allocated %.3f", share)
 	}
-	if math.Abs(told-share) > 0.04 || n < all.asked/2 {
-		t.Errorf("forecasts say that their intervals hold %.3f (%d of them), and they hold %.3f", told, n, share)
+	if math.Abs(reported-share) > 0.04 || n < all.asked/2 {
+		t.Errorf("forecasts say that their intervals hold %.3f (%d of them), and they hold %.3f", reported, n, share)
 	}
 }
 
@@ -139,8 +139,8 @@ func TestHolesAreNotZero(t *testing.T) {
 				zeros[i].Number = math.NaN()
 			}
 		}
-		if said := Make(zeros, ask)[0]; said != f {
-			t.Errorf("seed %d: NaN gives %v, nothing gives %v", seed, said, f)
+		if reported2 := Make(zeros, ask)[0]; reported2 != f {
+			t.Errorf("seed %d: NaN gives %v, nothing gives %v", seed, reported2, f)
 		}
 	}
 }

@@ -89,7 +89,7 @@ func (w waves) row(row []float64, i float64, cell time.Duration, n int) {
 
 // fit regresses cells 0 … upto, some neighbouring cells to a row; nil where there
 // is too little to fit. Rows that lie far off are weighed down and the rest is
-// fitted anew (Huber), so that a lost afternoon does not bend the wave.
+// fitted again (Huber), so that a lost afternoon does not bend the wave.
 func (w waves) fit(g *grid, basis *mat.Dense, upto int) []float64 {
 	_, p := basis.Dims()
 	per := upto/fourierRows + 1

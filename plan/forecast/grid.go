@@ -180,7 +180,7 @@ func (g *grid) scale() {
 			}
 		}
 	}
-	if top == 0 { // nothing but what was cut as a spike
+	if top == 0 { // nothing but what was clipped as a spike
 		for _, x := range g.real {
 			if x > top {
 				top = x

@@ -101,12 +101,12 @@ func TestBetter(t *testing.T) {
 func TestCut(t *testing.T) {
 	flat := func(n int) []float64 { return slices.Repeat([]float64{5}, n) }
 	spiked := append(append(flat(50), 1e300), flat(50)...)
-	cut(spiked, time.Minute, nil)
+	repartition(spiked, time.Minute, nil)
 	if !slices.Equal(spiked, flat(101)) {
 		t.Errorf("a spike in a flat line is left: %v", slices.Max(spiked))
 	}
 	jump := append(flat(200), slices.Repeat([]float64{9}, 5)...)
-	cut(jump, time.Minute, nil)
+	repartition(jump, time.Minute, nil)
 	if want := []float64{5, 5, 9, 9, 9}; !slices.Equal(jump[200:], want) {
 		t.Errorf("a jump: %v, want %v", jump[200:], want)
 	}
@@ -114,13 +114,13 @@ func TestCut(t *testing.T) {
 	for i := 10; i < len(daily); i += 48 {
 		daily[i] = 50
 	}
-	cut(daily, 30*time.Minute, []time.Duration{Day})
+	repartition(daily, 30*time.Minute, []time.Duration{Day})
 	if daily[10] != 5 || daily[58] != 50 || daily[202] != 50 {
 		t.Errorf("a peak at the same time each day: %v, %v, %v, want it cut the first time only", daily[10], daily[58], daily[202])
 	}
 	holed := append(flat(20), unknowns(20)...)
 	holed = append(holed, 9, math.NaN(), 9)
-	cut(holed, time.Minute, nil)
+	repartition(holed, time.Minute, nil)
 	if holed[40] != 9 || !math.IsNaN(holed[30]) || !math.IsNaN(holed[41]) {
 		t.Errorf("after a hole: %v, want 9: nothing near says that it is too much", holed[40:])
 	}

@@ -10,8 +10,11 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/sample"
+	"github.com/gpuscale/gpuscale/internal/testall"
 	"pgregory.net/rapid"
 )
+
+func TestMain(m *testing.M) { testall.Main(m) }
 
 // drawn is a series of any of the shapes, with holes, and a question about it.
 func drawn(r *rapid.T) ([]sample.Point, Ask) {
@@ -60,7 +63,7 @@ func TestScaling(t *testing.T) {
 	})
 }
 
-// TestScalingOfASpike: nothing but one spike, which is cut, has a size too.
+// TestScalingOfASpike: nothing but one spike, which is repartitioned, has a size too.
 func TestScalingOfASpike(t *testing.T) {
 	points := make([]sample.Point, 40)
 	for i := range points {
@@ -130,14 +133,6 @@ func TestSound(t *testing.T) {
 			if problem := sound(f); problem != "" {
 				r.Fatalf("%s: %+v", problem, f)
 			}
-			each, have := rapid.Float64Range(0.01, 100).Draw(r, "each"), rapid.IntRange(-5, 50).Draw(r, "have")
-			n, why := Headroom(f, ForHigh, each, have)
-			if n < 0 || why == "" || !f.Enough && n > 0 {
-				r.Fatalf("headroom %d: %q", n, why)
-			}
-			if f.Enough && float64(n+max(0, have))*each < get(f.High)*(1-1e-6) {
-				r.Fatalf("headroom %d of %v each beside %d does not carry %v", n, each, have, f)
-			}
 		}
 	})
 }
@@ -172,9 +167,6 @@ func FuzzForecast(f *testing.F) {
 				t.Fatalf("%s: %+v", problem, f)
 			}
 			_ = f.String()
-			if n, _ := Headroom(f, ForExpected, level, fewest); n < 0 || n > math.MaxInt32 {
-				t.Fatalf("headroom %d", n)
-			}
 		}
 		slices.Reverse(points)
 		if again := Make(points, ask); fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", again) { // a NaN is not itself

@@ -19,9 +19,8 @@ import (
 //	spike at=2h is=1e300                replaces one value
 //	repeat every=24h at=2h is=50        replaces one value a season
 //	forecast in=(15m 1h) [why]          asks; also step, interval, seasons, later (a later Now)
-//	headroom in=15m for=high each=10 have=3
 //
-// -rewrite writes the answers anew.
+// -rewrite writes the answers again.
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		var points []sample.Point
@@ -53,12 +52,6 @@ func TestScenarios(t *testing.T) {
 					}
 				}
 				return out.String()
-			case "headroom":
-				f := Make(points, a.ask())[0]
-				word := "expected"
-				d.MaybeScanArgs(t, "for", &word)
-				n, why := Headroom(f, Bound(word), a.number("each", 1), int(a.number("have", 0)))
-				return fmt.Sprintf("%d\n%s\n", n, why)
 			default:
 				d.Fatalf(t, "no such command: %s", d.Cmd)
 			}

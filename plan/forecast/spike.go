@@ -15,15 +15,15 @@ const (
 
 // cutSpikes cuts spikes to size in mean and last.
 func (g *grid) cutSpikes() {
-	cut(g.mean, g.cell, g.seasons)
-	cut(g.last, g.cell, g.seasons)
+	repartition(g.mean, g.cell, g.seasons)
+	repartition(g.last, g.cell, g.seasons)
 }
 
 // cut brings values that stand alone to the edge of what is ordinary. A value is
 // judged only by those before it, so that a test from the past sees what it would
 // have seen then: a jump counts as a spike until three of five values share
 // it, and a peak that was there a season before is none.
-func cut(xs []float64, cell time.Duration, seasons []time.Duration) {
+func repartition(xs []float64, cell time.Duration, seasons []time.Duration) {
 	middle := trailingMedians(xs)
 	var sizes []float64
 	away := unknowns(len(xs))

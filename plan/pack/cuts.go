@@ -8,28 +8,28 @@ import (
 )
 
 // Cuts are all states one MIG product can be in, numbered, with what can be
-// added to each: packing a card is looking up numbers. Layouts that take the
+// added to each: packing a GPU is looking up numbers. Layouts that take the
 // same slices are one state, however they are divided, since what may be added
 // depends on nothing else; instances with attributes are limited by number, so
 // they count too. Cuts never change and may be shared.
-type Cuts struct {
+type Repartitions struct {
 	table    *mig.Table
 	profiles []mig.Profile
 	index    map[mig.Profile]int
-	states   []cut
+	states   []repartition
 	of       map[takenSlices]int
-	full     int // the state of a card somebody has for himself
+	full     int // the state of a GPU somebody has for himself
 }
 
-// takenSlices of a card.
+// takenSlices of a GPU.
 type takenSlices struct {
 	memory  uint64 // one bit each
 	compute int
 	attrs   string // the profiles with attributes among them, one byte each
 }
 
-// cut is one state. The empty card is state 0.
-type cut struct {
+// cut is one state. The empty GPU is state 0.
+type repartition struct {
 	compute int      // slices left
 	steps   [][]Step // by profile
 	most    []int    // by profile: how many could be added, if nothing else were
@@ -41,16 +41,16 @@ type Step struct {
 	To    int // the state that follows
 }
 
-// NewCuts explores what t allows.
-func NewCuts(t *mig.Table) *Cuts {
-	c := &Cuts{table: t, profiles: t.Profiles(), index: map[mig.Profile]int{}, of: map[takenSlices]int{}}
+// NewRepartitions explores what t allows.
+func NewRepartitions(t *mig.Table) *Repartitions {
+	c := &Repartitions{table: t, profiles: t.Profiles(), index: map[mig.Profile]int{}, of: map[takenSlices]int{}}
 	for i, p := range c.profiles {
 		c.index[p] = i
 	}
 	layouts := []mig.Layout{nil}
 	c.of[takenSlices{}] = 0
 	for id := 0; id < len(layouts); id++ {
-		s := cut{compute: t.ComputeSlices() - c.taken(layouts[id]).compute, steps: make([][]Step, len(c.profiles))}
+		s := repartition{compute: t.ComputeSlices() - c.taken(layouts[id]).compute, steps: make([][]Step, len(c.profiles))}
 		for _, p := range t.Free(layouts[id]) {
 			next := mig.NewLayout(append(layouts[id][:len(layouts[id]):len(layouts[id])], p)...)
 			key := c.taken(next)
@@ -66,7 +66,7 @@ func NewCuts(t *mig.Table) *Cuts {
 		c.states = append(c.states, s)
 	}
 	c.full = len(c.states)
-	c.states = append(c.states, cut{steps: make([][]Step, len(c.profiles))})
+	c.states = append(c.states, repartition{steps: make([][]Step, len(c.profiles))})
 	for id := range c.states {
 		c.count(id)
 	}
@@ -74,7 +74,7 @@ func NewCuts(t *mig.Table) *Cuts {
 }
 
 // taken says which slices l takes.
-func (c *Cuts) taken(l mig.Layout) takenSlices {
+func (c *Repartitions) taken(l mig.Layout) takenSlices {
 	var s takenSlices
 	var attrs []byte
 	for _, p := range l {
@@ -90,7 +90,7 @@ func (c *Cuts) taken(l mig.Layout) takenSlices {
 }
 
 // count fills in most of a state and of those that follow.
-func (c *Cuts) count(id int) []int {
+func (c *Repartitions) count(id int) []int {
 	s := &c.states[id]
 	if s.most == nil {
 		s.most = make([]int, len(c.profiles))
@@ -104,14 +104,14 @@ func (c *Cuts) count(id int) []int {
 }
 
 // Table returns the product.
-func (c *Cuts) Table() *mig.Table { return c.table }
+func (c *Repartitions) Table() *mig.Table { return c.table }
 
-// States returns how many there are; they are numbered from 0, the empty card.
-func (c *Cuts) States() int { return len(c.states) }
+// States returns how many there are; they are numbered from 0, the empty GPU.
+func (c *Repartitions) States() int { return len(c.states) }
 
 // State returns the number of a layout's state. It is an error when the layout
 // is not legal.
-func (c *Cuts) State(l mig.Layout) (int, error) {
+func (c *Repartitions) State(l mig.Layout) (int, error) {
 	if err := c.table.Legal(l); err != nil {
 		return 0, err
 	}
@@ -124,7 +124,7 @@ func (c *Cuts) State(l mig.Layout) (int, error) {
 
 // Steps returns where an instance of p could be added, nil for nowhere. state
 // must be one of Cuts.
-func (c *Cuts) Steps(state int, p mig.Profile) []Step {
+func (c *Repartitions) Steps(state int, p mig.Profile) []Step {
 	k, ok := c.index[p]
 	if !ok {
 		return nil
@@ -133,7 +133,7 @@ func (c *Cuts) Steps(state int, p mig.Profile) []Step {
 }
 
 // Most returns how many instances of p could be added, if nothing else were.
-func (c *Cuts) Most(state int, p mig.Profile) int {
+func (c *Repartitions) Most(state int, p mig.Profile) int {
 	k, ok := c.index[p]
 	if !ok {
 		return 0
@@ -142,7 +142,7 @@ func (c *Cuts) Most(state int, p mig.Profile) int {
 }
 
 // Free returns the compute slices that are left, reachable or not.
-func (c *Cuts) Free(state int) int { return c.states[state].compute }
+func (c *Repartitions) Free(state int) int { return c.states[state].compute }
 
-// thousandths of a card that so many compute slices are.
-func (c *Cuts) thousandths(compute int) int { return compute * Whole / c.table.ComputeSlices() }
+// thousandths of a GPU that so many compute slices are.
+func (c *Repartitions) thousandths(compute int) int { return compute * Whole / c.table.ComputeSlices() }

@@ -6,7 +6,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/testall"
 )
+
+func TestMain(m *testing.M) { testall.Main(m) }
 
 // drawLayout grows a layout by what is free.
 func drawLayout(r *rapid.T, t *mig.Table) mig.Layout {
@@ -23,10 +26,10 @@ func drawLayout(r *rapid.T, t *mig.Table) mig.Layout {
 
 // Whatever the layout, its state knows what the table knows: what can be added,
 // and what is left.
-func TestCutsAgreeWithTheTable(t *testing.T) {
+func TestRepartitionsAgreeWithTheTable(t *testing.T) {
 	for _, model := range mig.Models() {
 		tab := table(t, model)
-		c := NewCuts(tab)
+		c := NewRepartitions(tab)
 		t.Logf("%s: %d states", model, c.States())
 		rapid.Check(t, func(r *rapid.T) {
 			l := drawLayout(r, tab)
@@ -51,16 +54,25 @@ func TestCutsAgreeWithTheTable(t *testing.T) {
 			if len(free) > 0 {
 				r.Fatalf("%s: %v could be added to %v as well: %v", model, l, s, free)
 			}
-			if compute, _ := tab.Room(l); compute != c.Free(s) {
+			if compute, _ := tab.FreeSlices(l); compute != c.Free(s) {
 				r.Fatalf("%s: %d slices are free on %v, not %d", model, compute, l, c.Free(s))
 			}
 		})
 	}
 }
 
-func TestCutsRefuse(t *testing.T) {
+func state(t testing.TB, c *Repartitions, l mig.Layout) int {
+	t.Helper()
+	s, err := c.State(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestRepartitionsRefuse(t *testing.T) {
 	tab := table(t, "H100-80GB")
-	c := NewCuts(tab)
+	c := NewRepartitions(tab)
 	p, _ := tab.Exact("3g.40gb")
 	if s, err := c.State(mig.Layout{{Profile: p, Start: 0}, {Profile: p, Start: 2}}); err == nil {
 		t.Errorf("two instances in one place are state %d", s)
@@ -75,7 +87,7 @@ func TestCutsRefuse(t *testing.T) {
 func TestOutlook(t *testing.T) {
 	for _, model := range []string{"A30", "H100-80GB"} {
 		tab := table(t, model)
-		c := NewCuts(tab)
+		c := NewRepartitions(tab)
 		rapid.Check(t, func(r *rapid.T) {
 			demand := map[mig.Profile]float64{}
 			for _, p := range tab.Profiles() {
@@ -91,77 +103,58 @@ func TestOutlook(t *testing.T) {
 			if fits != (len(c.Steps(s, p)) > 0) {
 				r.Fatalf("Place says %v, there are %v", fits, c.Steps(s, p))
 			}
-			var starts []int
 			for _, step := range c.Steps(s, p) {
-				starts = append(starts, step.Start)
 				if o.Cost(step.To) < o.Cost(best.To) {
 					r.Fatalf("%v costs %v, %v costs %v", best, o.Cost(best.To), step, o.Cost(step.To))
 				}
-			}
-			if on, ok := o.PlaceOn(s, p, starts); ok != fits || on != best {
-				r.Fatalf("with every start allowed it is %v, not %v", on, best)
 			}
 		})
 	}
 }
 
-// On an empty card, a 1g goes where it hurts 3g and 4g least: to the far end,
+// On an empty GPU, a 1g goes where it hurts 3g and 4g least: to the far end,
 // where the last compute slice has no memory of its own for more.
 func TestOutlookPlaces(t *testing.T) {
 	tab := table(t, "H100-80GB")
-	c := NewCuts(tab)
+	c := NewRepartitions(tab)
 	want := counts(t, tab, "1g.10gb", "3g.40gb", "4g.40gb", "2g.20gb")
 	one, three, four, two := want[0].Profile, want[1].Profile, want[2].Profile, want[3].Profile
 	o := NewOutlook(c, map[mig.Profile]float64{one: 1, three: 4, four: 4})
 	tests := []struct {
 		layout string
 		p      mig.Profile
-		starts []int // nil for any
 		want   int
 	}{
-		{"", three, nil, 4},          // leaves 0 … 3, the only place of a 4g
-		{"", one, nil, 4},            // so does this
-		{"4g.40gb@0", two, nil, 4},   // leaves 6, one more 1g
-		{"3g.40gb@0", one, nil, 4},   // the other half is lost to 3g anyway
-		{"", one, []int{1, 2, 6}, 6}, // of what is cut already, what keeps 0 … 3
-		{"", three, []int{0}, 0},     // there is no choice
-		{"4g.40gb@0", four, nil, -1}, // there is no place
-		{"", one, []int{}, -1},       // nothing is free
-		{"3g.40gb@4", three, nil, 0}, // the other half
-		{"1g.10gb@6", three, nil, 0}, // 4 … 7 is taken
-		{"2g.20gb@0", three, nil, 4}, // 0 … 3 is taken
-		{"1g.10gb@0", four, nil, -1}, // 4g begins at 0 only
-		{"2g.20gb@4", one, nil, 6},   // keeps 0 … 3 whole
-		{"3g.40gb@0", three, nil, 4}, // two halves
-		{"7g.80gb@0", one, nil, -1},  // full
-		{"2g.20gb@2", three, nil, 4}, // 0 … 3 is taken
-		{"", four, nil, 0},           // its only place
-		{"1g.10gb@5", one, nil, 4},   // beside the other
-		{"1g.10gb@1", one, nil, 0},   // beside the other
-		{"4g.40gb@0", three, nil, 4}, // full
-		{"3g.40gb@4", four, nil, 0},  // full
-		{"1g.10gb@4", three, nil, 0}, // one half
-		{"2g.20gb@4", four, nil, 0},  // one half
+		{"", three, 4},          // leaves 0 … 3, the only place of a 4g
+		{"", one, 4},            // so does this
+		{"4g.40gb@0", two, 4},   // leaves 6, one more 1g
+		{"3g.40gb@0", one, 4},   // the other half is lost to 3g anyway
+		{"4g.40gb@0", four, -1}, // there is no place
+		{"3g.40gb@4", three, 0}, // the other half
+		{"1g.10gb@6", three, 0}, // 4 … 7 is taken
+		{"2g.20gb@0", three, 4}, // 0 … 3 is taken
+		{"1g.10gb@0", four, -1}, // 4g begins at 0 only
+		{"2g.20gb@4", one, 6},   // keeps 0 … 3 whole
+		{"3g.40gb@0", three, 4}, // two halves
+		{"7g.80gb@0", one, -1},  // full
+		{"2g.20gb@2", three, 4}, // 0 … 3 is taken
+		{"", four, 0},           // its only place
+		{"1g.10gb@5", one, 4},   // beside the other
+		{"1g.10gb@1", one, 0},   // beside the other
+		{"4g.40gb@0", three, 4}, // full
+		{"3g.40gb@4", four, 0},  // full
+		{"1g.10gb@4", three, 0}, // one half
+		{"2g.20gb@4", four, 0},  // one half
 	}
 	for _, test := range tests {
 		s := state(t, c, layout(t, tab, test.layout))
 		step, ok := o.Place(s, test.p)
-		if test.starts != nil {
-			step, ok = o.PlaceOn(s, test.p, test.starts)
-		}
 		got := step.Start
 		if !ok {
 			got = -1
 		}
 		if got != test.want {
-			t.Errorf("%s on %q, starts %v: at %d, want %d", tab.Name(test.p), test.layout, test.starts, got, test.want)
+			t.Errorf("%s on %q: at %d, want %d", tab.Name(test.p), test.layout, got, test.want)
 		}
-	}
-}
-
-func BenchmarkNewCuts(b *testing.B) { // goal: 50 ms, once per product
-	tab := table(b, "H100-80GB")
-	for b.Loop() {
-		NewCuts(tab)
 	}
 }

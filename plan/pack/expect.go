@@ -13,48 +13,48 @@ import (
 // least GPU empty in the end. It knows the typical demand and what the fleet
 // is made of, sees one ask at a time and moves nothing.
 //
-// What a placement costs is, in thousandths of a card, the sum of
+// What a placement costs is, in thousandths of a GPU, the sum of
 //
-//   - how much more of the node's cards is expected to stay empty for good. That is not
+//   - how much more of the node's GPUs is expected to stay empty for good. That is not
 //     the share of asks that do not fit now, as a fragmentation gradient
-//     counts: a node with 20 cores and four free cards fits nearly every ask and
-//     will still strand two cards. So demand is let come to the node, before and
+//     counts: a node with 20 cores and four free GPUs fits nearly every ask and
+//     will still strand two GPUs. So demand is let come to the node, before and
 //     after, until nothing more fits, several times over, and what is left is
-//     averaged. Cores that run out before cards do, cards that leave remainders
+//     averaged. Cores that run out before GPUs do, GPUs that leave remainders
 //     nobody asks for, and asks that fit such a remainder exactly all show up in
 //     that one number.
-//   - what is lost to asks for several cards at once. They come seldom and
+//   - what is lost to asks for several GPUs at once. They come seldom and
 //     only empty nodes will do, so a node by itself, filled by what comes, does
 //     not miss them: the fragmentation gradient for these asks alone, by the
 //     GPU they bring.
-//   - what is taken from asks that can go nowhere else. Cards of a model that
+//   - what is taken from asks that can go nowhere else. GPUs of a model that
 //     restricted demand will want all of cost an unrestricted ask their full
-//     size, cards that none needs cost nothing.
+//     size, GPUs that none needs cost nothing.
 //
 // and a little for what stays free on the node, so that among placements that
 // are as good as equal the fuller node is taken. An Expect keeps what it has worked
 // out, and is not for concurrent use.
 type Expect struct {
 	shapes   []shape
-	onCard   []Ask   // what shapes want of cards, each once; CPU and the rest are left out
+	onGPU    []Ask   // what shapes want of GPUs, each once; CPU and the rest are left out
 	streams  [][]int // of shapes, in the order of arrival
-	outlooks map[*Cuts]outlook
-	several  Typical     // asks for several cards, by GPU
+	outlooks map[*Repartitions]outlook
+	several  Typical     // asks for several GPUs, by GPU
 	reserve  [64]float64 // by model: the part of it that restricted asks will want
 	tie      BestFit
 	left     map[string]float64
-	cards    []Card   // scratch
+	gpus     []GPU    // scratch
 	alive    []uint64 // scratch
 	fits     []uint64 // scratch
-	room     []bool   // scratch, by onCard
+	free     []bool   // scratch, by onGPU
 }
 
 const (
 	streams      = 32  // more smooth the estimate, and cost time in proportion
-	streamLength = 160 // enough to fill eight cards with what fits them last
+	streamLength = 160 // enough to fill eight GPUs with what fits them last
 	// severalWeight keeps the second term from outweighing the first: most of the
 	// GPU it counts as lost goes to smaller asks in the end. At 0.3 asks for many
-	// cards begin to come off worse than under FGD, at 1.5 the smaller ones lose
+	// GPUs begin to come off worse than under FGD, at 1.5 the smaller ones lose
 	// what foresight gained them.
 	severalWeight = 0.5
 	tieWeight     = 30
@@ -65,7 +65,7 @@ const (
 type shape struct {
 	Ask
 	whole, instance bool
-	onCard          int // index into Expect.onCard
+	onGPU           int // index into Expect.onGPU
 }
 
 // outlook is an Outlook and its profile of each shape, -1 for none.
@@ -82,15 +82,15 @@ func NewExpect(t Typical, nodes []Node) *Expect {
 	slices.SortFunc(t, func(a, b Share) int {
 		return cmp.Or(cmp.Compare(size[a.Ask], size[b.Ask]), a.Ask.Compare(b.Ask))
 	})
-	p := &Expect{outlooks: map[*Cuts]outlook{}, tie: NewBestFit(nodes), left: map[string]float64{}}
+	p := &Expect{outlooks: map[*Repartitions]outlook{}, tie: NewBestFit(nodes), left: map[string]float64{}}
 	demand := map[mig.Profile]float64{}
 	for _, s := range t {
-		p.shapes = append(p.shapes, shape{s.Ask, s.Ask.whole(), s.Ask.Profile != (mig.Profile{}), p.cardsOf(s.Ask)})
+		p.shapes = append(p.shapes, shape{s.Ask, s.Ask.whole(), s.Ask.Profile != (mig.Profile{}), p.gpusOf(s.Ask)})
 		demand[s.Ask.Profile] += s.Share
 	}
 	for _, n := range nodes {
-		if _, known := p.outlooks[n.Cuts]; n.Cuts != nil && !known {
-			p.outlooks[n.Cuts] = newOutlook(n.Cuts, demand, t)
+		if _, known := p.outlooks[n.Repartitions]; n.Repartitions != nil && !known {
+			p.outlooks[n.Repartitions] = newOutlook(n.Repartitions, demand, t)
 		}
 	}
 	p.streams = t.streams()
@@ -101,18 +101,18 @@ func NewExpect(t Typical, nodes []Node) *Expect {
 	return p
 }
 
-// cardsOf returns the index of what a wants of cards.
-func (p *Expect) cardsOf(a Ask) int {
-	a = Ask{Cards: a.Cards, Part: a.Part, Profile: a.Profile}
-	k := slices.Index(p.onCard, a)
+// gpusOf returns the index of what a wants of GPUs.
+func (p *Expect) gpusOf(a Ask) int {
+	a = Ask{GPUs: a.GPUs, Part: a.Part, Profile: a.Profile}
+	k := slices.Index(p.onGPU, a)
 	if k < 0 {
-		k = len(p.onCard)
-		p.onCard = append(p.onCard, a)
+		k = len(p.onGPU)
+		p.onGPU = append(p.onGPU, a)
 	}
 	return k
 }
 
-func newOutlook(c *Cuts, demand map[mig.Profile]float64, t Typical) outlook {
+func newOutlook(c *Repartitions, demand map[mig.Profile]float64, t Typical) outlook {
 	o := outlook{NewOutlook(c, demand), make([]int, len(t))}
 	for i, s := range t {
 		o.profile[i] = -1
@@ -148,7 +148,7 @@ func (t Typical) streams() [][]int {
 	return out
 }
 
-// sizes are what the asks of t take of a card on some node that has room for
+// sizes are what the asks of t take of a GPU on some node that has free for
 // them, in thousandths.
 func sizes(t Typical, nodes []Node) map[Ask]int {
 	out := map[Ask]int{}
@@ -179,14 +179,14 @@ func (t Typical) byGPU(size map[Ask]int) Typical {
 	return out
 }
 
-// several are the asks for more than one card.
+// several are the asks for more than one GPU.
 func (t Typical) several() Typical {
-	return slices.DeleteFunc(slices.Clone(t), func(s Share) bool { return s.Ask.Cards < 2 })
+	return slices.DeleteFunc(slices.Clone(t), func(s Share) bool { return s.Ask.GPUs < 2 })
 }
 
-// reserve says for each model what part of its cards will be wanted by asks
+// reserve says for each model what part of its GPUs will be wanted by asks
 // that are restricted to it (t by GPU), should demand be as much as the fleet holds. An
-// ask with several models is spread over their cards evenly.
+// ask with several models is spread over their GPUs evenly.
 func (t Typical) reserve(nodes []Node) [64]float64 {
 	var supply, wanted [64]float64
 	total := 0.0
@@ -241,66 +241,66 @@ func (p *Expect) value(n Node) float64 {
 	return v
 }
 
-// stranded is how much of n's cards is still empty, on average, when demand has
+// stranded is how much of n's GPUs is still empty, on average, when demand has
 // come until nothing fits, in thousandths.
 func (p *Expect) stranded(n Node) float64 {
 	free := n.Free()
 	if free == 0 {
 		return 0
 	}
-	onCards := p.fitting(n)
-	if onCards == 0 {
+	onGPUs := p.fitting(n)
+	if onGPUs == 0 {
 		return float64(free)
 	}
 	sum := 0
 	for _, stream := range p.streams {
-		sum += p.fill(n, stream, onCards)
+		sum += p.fill(n, stream, onGPUs)
 	}
 	return float64(sum) / float64(len(p.streams))
 }
 
-// fitting notes which shapes fit n and returns how many of those want cards.
+// fitting notes which shapes fit n and returns how many of those want GPUs.
 func (p *Expect) fitting(n Node) int {
-	cards := Node{Cards: n.Cards, Cuts: n.Cuts}
-	p.room = p.room[:0]
-	for _, a := range p.onCard {
-		p.room = append(p.room, cards.Fits(a))
+	gpus := Node{GPUs: n.GPUs, Repartitions: n.Repartitions}
+	p.free = p.free[:0]
+	for _, a := range p.onGPU {
+		p.free = append(p.free, gpus.Fits(a))
 	}
 	clear(p.fits)
-	onCards := 0
+	onGPUs := 0
 	for k := range p.shapes {
 		s := &p.shapes[k]
-		if s.CPU > n.CPU || s.Memory > n.Memory || !p.room[s.onCard] || s.Models != 0 && s.Models>>n.Model&1 == 0 {
+		if s.CPU > n.CPU || s.Memory > n.Memory || !p.free[s.onGPU] || s.Models != 0 && s.Models>>n.Model&1 == 0 {
 			continue
 		}
 		p.fits[k/64] |= 1 << (k % 64)
-		if s.Cards > 0 {
-			onCards++
+		if s.GPUs > 0 {
+			onGPUs++
 		}
 	}
-	return onCards
+	return onGPUs
 }
 
 // fill lets one stream come to n and returns what it leaves. An ask that did
-// not fit once does not fit later; when none of those for cards is left, that
+// not fit once does not fit later; when none of those for GPUs is left, that
 // was it.
-func (p *Expect) fill(n Node, stream []int, onCards int) int {
-	p.cards = append(p.cards[:0], n.Cards...)
+func (p *Expect) fill(n Node, stream []int, onGPUs int) int {
+	p.gpus = append(p.gpus[:0], n.GPUs...)
 	copy(p.alive, p.fits)
-	left := Node{Model: n.Model, CPU: n.CPU, Memory: n.Memory, Cards: p.cards, Cuts: n.Cuts}
+	left := Node{Model: n.Model, CPU: n.CPU, Memory: n.Memory, GPUs: p.gpus, Repartitions: n.Repartitions}
 	for _, k := range stream {
 		if p.alive[k/64]>>(k%64)&1 == 0 {
 			continue
 		}
 		s := &p.shapes[k]
-		if s.CPU <= left.CPU && s.Memory <= left.Memory && (s.Cards == 0 || p.takeCards(&left, k)) {
+		if s.CPU <= left.CPU && s.Memory <= left.Memory && (s.GPUs == 0 || p.takeGPUs(&left, k)) {
 			left.CPU -= s.CPU
 			left.Memory -= s.Memory
 			continue
 		}
 		p.alive[k/64] &^= 1 << (k % 64)
-		if s.Cards > 0 {
-			if onCards--; onCards == 0 {
+		if s.GPUs > 0 {
+			if onGPUs--; onGPUs == 0 {
 				break
 			}
 		}
@@ -308,13 +308,13 @@ func (p *Expect) fill(n Node, stream []int, onCards int) int {
 	return left.Free()
 }
 
-// takeCards puts shape k on n's cards, on the tightest that will do, unsorted and
+// takeGPUs puts shape k on n's GPUs, on the tightest that will do, unsorted and
 // in place. It changes nothing when there is none.
-func (p *Expect) takeCards(n *Node, k int) bool {
+func (p *Expect) takeGPUs(n *Node, k int) bool {
 	s := &p.shapes[k]
 	switch {
 	case s.whole:
-		return n.takeWhole(s.Cards)
+		return n.takeWhole(s.GPUs)
 	case s.instance:
 		return p.takeInstance(n, k)
 	default:
@@ -322,20 +322,20 @@ func (p *Expect) takeCards(n *Node, k int) bool {
 	}
 }
 
-func (n *Node) takeWhole(cards int) bool {
-	room := 0
-	for _, c := range n.Cards {
+func (n *Node) takeWhole(gpus int) bool {
+	free := 0
+	for _, c := range n.GPUs {
 		if n.untouched(c) {
-			room++
+			free++
 		}
 	}
-	if room < cards {
+	if free < gpus {
 		return false
 	}
-	for i, c := range n.Cards {
-		if cards > 0 && n.untouched(c) {
-			n.Cards[i] = n.used()
-			cards--
+	for i, c := range n.GPUs {
+		if gpus > 0 && n.untouched(c) {
+			n.GPUs[i] = n.used()
+			gpus--
 		}
 	}
 	return true
@@ -343,38 +343,38 @@ func (n *Node) takeWhole(cards int) bool {
 
 func (n *Node) takePart(part Part) bool {
 	best := -1
-	for i, c := range n.Cards {
-		if c.holds(part) && (best < 0 || c.compare(n.Cards[best]) < 0) {
+	for i, c := range n.GPUs {
+		if c.holds(part) && (best < 0 || c.compare(n.GPUs[best]) < 0) {
 			best = i
 		}
 	}
 	if best < 0 {
 		return false
 	}
-	n.Cards[best].Core -= part.Core
-	n.Cards[best].Memory -= part.Memory
+	n.GPUs[best].Core -= part.Core
+	n.GPUs[best].Memory -= part.Memory
 	return true
 }
 
 func (p *Expect) takeInstance(n *Node, k int) bool {
-	o := p.outlooks[n.Cuts]
+	o := p.outlooks[n.Repartitions]
 	if o.Outlook == nil || o.profile[k] < 0 {
 		return false
 	}
-	card, to, least := -1, 0, math.Inf(1)
-	for i, c := range n.Cards {
+	device, to, least := -1, 0, math.Inf(1)
+	for i, c := range n.GPUs {
 		b := o.best[c.Cut][o.profile[k]]
 		if b < 0 {
 			continue
 		}
-		next := o.cuts.states[c.Cut].steps[o.profile[k]][b].To
+		next := o.repartitions.states[c.Cut].steps[o.profile[k]][b].To
 		if grown := o.cost[next] - o.cost[c.Cut]; grown < least {
-			card, to, least = i, next, grown
+			device, to, least = i, next, grown
 		}
 	}
-	if card < 0 {
+	if device < 0 {
 		return false
 	}
-	n.Cards[card].Cut = to
+	n.GPUs[device].Cut = to
 	return true
 }

@@ -5,22 +5,22 @@ import (
 	"testing"
 )
 
-func part(cpu, core int) Ask { return Ask{CPU: cpu, Cards: 1, Part: Part{Core: core}} }
+func part(cpu, core int) Ask { return Ask{CPU: cpu, GPUs: 1, Part: Part{Core: core}} }
 
-func cards(cpu, n int) Ask { return Ask{CPU: cpu, Cards: n} }
+func gpus(cpu, n int) Ask { return Ask{CPU: cpu, GPUs: n} }
 
-// shared is a node whose cards have so much left.
+// shared is a node whose GPUs have so much left.
 func shared(cpu int, cores ...int) Node {
 	n := Node{CPU: cpu}
 	for _, c := range cores {
-		n.Cards = append(n.Cards, Card{Part: Part{c, c}})
+		n.GPUs = append(n.GPUs, GPU{Part: Part{c, c}})
 	}
 	return n
 }
 
 func TestTypical(t *testing.T) {
-	asks := []Ask{part(1, 500), part(1, 500), part(1, 500), cards(1, 1), cards(1, 1), cards(1, 8)}
-	if got := NewTypical(asks, 0.8); len(got) != 2 || got[0] != (Share{part(1, 500), 0.6}) || got[1] != (Share{cards(1, 1), 0.4}) {
+	asks := []Ask{part(1, 500), part(1, 500), part(1, 500), gpus(1, 1), gpus(1, 1), gpus(1, 8)}
+	if got := NewTypical(asks, 0.8); len(got) != 2 || got[0] != (Share{part(1, 500), 0.6}) || got[1] != (Share{gpus(1, 1), 0.4}) {
 		t.Errorf("four fifths are %+v", got)
 	}
 	if got := NewTypical(asks, 1); len(got) != 3 {
@@ -33,10 +33,10 @@ func TestTypical(t *testing.T) {
 
 func TestFragmentation(t *testing.T) {
 	tab := table(t, "H100-80GB")
-	cuts := NewCuts(tab)
+	repartitions := NewRepartitions(tab)
 	three, _ := tab.Exact("3g.40gb")
-	cut := NewNode(0, 8000, 0, 1, cuts)
-	half := Typical{{part(4000, 500), 0.5}, {cards(4000, 1), 0.5}}
+	repartition := NewNode(0, 8000, 0, 1, repartitions)
+	half := Typical{{part(4000, 500), 0.5}, {gpus(4000, 1), 0.5}}
 	tests := []struct {
 		name    string
 		typical Typical
@@ -44,13 +44,13 @@ func TestFragmentation(t *testing.T) {
 		want    float64
 	}{
 		{"an empty node is of use to all", half, shared(8000, 1000), 0},
-		{"half a card is of use to one of two", half, shared(8000, 500), 250},
+		{"half a GPU is of use to one of two", half, shared(8000, 500), 250},
 		{"less than half to none", half, shared(8000, 400), 400},
-		{"cards that are too small do not count", half, shared(8000, 300, 500), 0.5*300 + 0.5*800},
+		{"GPUs that are too small do not count", half, shared(8000, 300, 500), 0.5*300 + 0.5*800},
 		{"without CPU there is no use", half, shared(3999, 1000), 1000},
-		{"an ask for no card uses none", Typical{{Ask{CPU: 1}, 1}}, shared(8000, 1000), 1000},
-		{"two 3g leave one slice of seven", Typical{{Ask{Cards: 1, Profile: three}, 1}}, cut, 1000 - 6*1000/7},
-		{"by memory as well", Typical{{Ask{Cards: 1, Part: Part{500, 600}}, 1}}, Node{Cards: []Card{{Part: Part{500, 500}}}}, 500},
+		{"an ask for no GPU uses none", Typical{{Ask{CPU: 1}, 1}}, shared(8000, 1000), 1000},
+		{"two 3g leave one slice of seven", Typical{{Ask{GPUs: 1, Profile: three}, 1}}, repartition, 1000 - 6*1000/7},
+		{"by memory as well", Typical{{Ask{GPUs: 1, Part: Part{500, 600}}, 1}}, Node{GPUs: []GPU{{Part: Part{500, 500}}}}, 500},
 		{"nothing free, nothing lost", half, shared(8000, 0), 0},
 	}
 	for _, test := range tests {
@@ -63,7 +63,7 @@ func TestFragmentation(t *testing.T) {
 // Each of these is a choice the fragmentation gradient does not see, or sees
 // the wrong way.
 func TestExpectChooses(t *testing.T) {
-	spec := cards(1000, 1)
+	spec := gpus(1000, 1)
 	spec.Models = 2
 	other := shared(8000, 1000)
 	other.Model = 1
@@ -74,16 +74,16 @@ func TestExpectChooses(t *testing.T) {
 		ask     Ask
 		want    int // index of the node
 	}{
-		{"cores go where cards do not need them",
-			Typical{{cards(10000, 1), 1}}, []Node{shared(40000, 0, 1000, 1000, 1000), shared(40000, 0, 0, 0, 1000)}, Ask{CPU: 20000}, 1},
-		{"cores that run out before the cards",
-			Typical{{cards(10000, 1), 1}}, []Node{shared(45000, 1000, 1000, 1000, 1000), shared(95000, 1000, 1000, 1000, 1000)}, Ask{CPU: 15000}, 1},
+		{"cores go where GPUs do not need them",
+			Typical{{gpus(10000, 1), 1}}, []Node{shared(40000, 0, 1000, 1000, 1000), shared(40000, 0, 0, 0, 1000)}, Ask{CPU: 20000}, 1},
+		{"cores that run out before the GPUs",
+			Typical{{gpus(10000, 1), 1}}, []Node{shared(45000, 1000, 1000, 1000, 1000), shared(95000, 1000, 1000, 1000, 1000)}, Ask{CPU: 15000}, 1},
 		{"a remainder that somebody fits exactly",
 			Typical{{part(1000, 800), 0.5}, {part(1000, 200), 0.5}}, []Node{shared(90000, 1000), shared(90000, 200)}, part(1000, 200), 1},
-		{"cards that restricted asks will want are spared",
-			Typical{{spec, 0.5}, {cards(1000, 1), 0.5}}, []Node{other, shared(8000, 1000)}, cards(1000, 1), 1},
-		{"an ask for several cards keeps its empty node",
-			Typical{{cards(1000, 2), 0.3}, {cards(1000, 1), 0.7}}, []Node{shared(2000, 1000, 1000), shared(90000, 0, 1000)}, cards(1000, 1), 1},
+		{"GPUs that restricted asks will want are spared",
+			Typical{{spec, 0.5}, {gpus(1000, 1), 0.5}}, []Node{other, shared(8000, 1000)}, gpus(1000, 1), 1},
+		{"an ask for several GPUs keeps its empty node",
+			Typical{{gpus(1000, 2), 0.3}, {gpus(1000, 1), 0.7}}, []Node{shared(2000, 1000, 1000), shared(90000, 0, 1000)}, gpus(1000, 1), 1},
 	}
 	for _, test := range tests {
 		p := NewExpect(test.typical, test.nodes)
@@ -95,9 +95,9 @@ func TestExpectChooses(t *testing.T) {
 
 func TestExpectStranded(t *testing.T) {
 	tab := table(t, "H100-80GB")
-	cuts := NewCuts(tab)
+	repartitions := NewRepartitions(tab)
 	three, _ := tab.Exact("3g.40gb")
-	one := Typical{{cards(10000, 1), 1}}
+	one := Typical{{gpus(10000, 1), 1}}
 	tests := []struct {
 		name    string
 		typical Typical
@@ -108,7 +108,7 @@ func TestExpectStranded(t *testing.T) {
 		{"everything fits in the end", one, shared(40000, 1000, 1000, 1000, 1000), 0},
 		{"nothing fits", one, shared(9999, 1000), 1000},
 		{"remainders", Typical{{part(0, 300), 1}}, shared(0, 1000), 100},
-		{"a slice that has no memory left", Typical{{Ask{Cards: 1, Profile: three}, 1}}, NewNode(0, 0, 0, 1, cuts), 142},
+		{"a slice that has no memory left", Typical{{Ask{GPUs: 1, Profile: three}, 1}}, NewNode(0, 0, 0, 1, repartitions), 142},
 		{"nobody is expected", nil, shared(40000, 1000), 1000},
 	}
 	for _, test := range tests {
@@ -118,6 +118,6 @@ func TestExpectStranded(t *testing.T) {
 	}
 	mixed := NewExpect(Typical{{part(0, 810), 0.6}, {part(0, 190), 0.4}}, nil)
 	if got := mixed.stranded(shared(0, 1000)); got <= 0 || got >= 190 {
-		t.Errorf("of a card where 190 follows 810 sooner or later, %v stay empty", got)
+		t.Errorf("of a GPU where 190 follows 810 sooner or later, %v stay empty", got)
 	}
 }

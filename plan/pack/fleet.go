@@ -47,7 +47,7 @@ func NewFleet(nodes []Node, p Policy) *Fleet {
 	return f
 }
 
-// Free is what all cards have left, in thousandths of a card.
+// Free is what all GPUs have left, in thousandths of a GPU.
 func (f *Fleet) Free() int { return f.free }
 
 // Each calls visit with every state and how many nodes are in it.
@@ -78,7 +78,7 @@ func (f *Fleet) Place(a Ask) (Placed, bool) {
 	return f.put(best, a, best.choices[k].Spot), true
 }
 
-// PlaceAny puts a on any node and any card it fits, all alike. draw returns a
+// PlaceAny puts a on any node and any GPU it fits, all alike. draw returns a
 // number below its argument. It is false when a fits nowhere.
 func (f *Fleet) PlaceAny(a Ask, draw func(n int) int) (Placed, bool) {
 	var fits []*bucket

@@ -16,24 +16,24 @@ func drawAsk(r *rapid.T, profiles []mig.Profile) Ask {
 	switch rapid.IntRange(0, 3).Draw(r, "kind") {
 	case 0:
 	case 1:
-		a.Cards = rapid.IntRange(1, 3).Draw(r, "cards")
+		a.GPUs = rapid.IntRange(1, 3).Draw(r, "gpus")
 	case 2:
-		a.Cards = 1
+		a.GPUs = 1
 		a.Part = Part{Core: 100 * rapid.IntRange(1, 9).Draw(r, "core"), Memory: 100 * rapid.IntRange(0, 9).Draw(r, "part")}
 	default:
-		a.Cards, a.Profile = 1, rapid.SampledFrom(profiles).Draw(r, "profile")
+		a.GPUs, a.Profile = 1, rapid.SampledFrom(profiles).Draw(r, "profile")
 	}
 	a.Models = rapid.SampledFrom([]uint64{0, 0, 1, 2, 3}).Draw(r, "models")
 	return a
 }
 
-func drawNodes(r *rapid.T, cuts *Cuts) []Node {
+func drawNodes(r *rapid.T, repartitions *Repartitions) []Node {
 	var nodes []Node
 	for range rapid.IntRange(1, 6).Draw(r, "nodes") {
 		model := rapid.IntRange(0, 1).Draw(r, "model")
-		n := NewNode(model, 1000*rapid.IntRange(2, 20).Draw(r, "cpu"), rapid.IntRange(2, 20).Draw(r, "memory"), rapid.IntRange(0, 4).Draw(r, "cards"), nil)
+		n := NewNode(model, 1000*rapid.IntRange(2, 20).Draw(r, "cpu"), rapid.IntRange(2, 20).Draw(r, "memory"), rapid.IntRange(0, 4).Draw(r, "gpus"), nil)
 		if model == 1 {
-			n = NewNode(model, n.CPU, n.Memory, len(n.Cards), cuts)
+			n = NewNode(model, n.CPU, n.Memory, len(n.GPUs), repartitions)
 		}
 		nodes = append(nodes, n)
 	}
@@ -43,9 +43,9 @@ func drawNodes(r *rapid.T, cuts *Cuts) []Node {
 // Buckets are only for speed: a fleet places like a plain look at every node.
 func TestFleetIsALookAtEveryNode(t *testing.T) {
 	tab := table(t, "A30")
-	cuts := NewCuts(tab)
+	repartitions := NewRepartitions(tab)
 	rapid.Check(t, func(r *rapid.T) {
-		nodes := drawNodes(r, cuts)
+		nodes := drawNodes(r, repartitions)
 		var asks []Ask
 		for range rapid.IntRange(1, 25).Draw(r, "asks") {
 			asks = append(asks, drawAsk(r, tab.Profiles()))
@@ -89,32 +89,32 @@ func checkTaken(r *rapid.T, n Node, a Ask, s Spot) Node {
 	if after.CPU != n.CPU-a.CPU || after.Memory != n.Memory-a.Memory || after.CPU < 0 || after.Memory < 0 {
 		r.Fatalf("%+v took %+v and left %+v", a, n, after)
 	}
-	if !slices.IsSortedFunc(after.Cards, Card.compare) {
-		r.Fatalf("cards are out of order: %+v", after)
+	if !slices.IsSortedFunc(after.GPUs, GPU.compare) {
+		r.Fatalf("GPUs are out of order: %+v", after)
 	}
 	cores, memory, slicesLeft := 0, 0, 0
-	for i := range n.Cards {
-		cores += n.Cards[i].Core - after.Cards[i].Core
-		memory += n.Cards[i].Memory - after.Cards[i].Memory
-		if after.Cards[i].Core < 0 || after.Cards[i].Memory < 0 {
+	for i := range n.GPUs {
+		cores += n.GPUs[i].Core - after.GPUs[i].Core
+		memory += n.GPUs[i].Memory - after.GPUs[i].Memory
+		if after.GPUs[i].Core < 0 || after.GPUs[i].Memory < 0 {
 			r.Fatalf("%+v is more than there was on %+v", a, n)
 		}
-		if n.Cuts != nil {
-			slicesLeft += n.Cuts.Free(n.Cards[i].Cut) - n.Cuts.Free(after.Cards[i].Cut)
+		if n.Repartitions != nil {
+			slicesLeft += n.Repartitions.Free(n.GPUs[i].Cut) - n.Repartitions.Free(after.GPUs[i].Cut)
 		}
 	}
 	switch {
-	case n.Cuts != nil && slicesLeft != a.Profile.Compute+wholeCards(a)*n.Cuts.Table().ComputeSlices():
+	case n.Repartitions != nil && slicesLeft != a.Profile.Compute+wholeGPUs(a)*n.Repartitions.Table().ComputeSlices():
 		r.Fatalf("%+v took %d slices of %+v", a, slicesLeft, n)
-	case n.Cuts == nil && (cores != a.Part.Core+wholeCards(a)*Whole || memory != a.Part.Memory+wholeCards(a)*Whole):
+	case n.Repartitions == nil && (cores != a.Part.Core+wholeGPUs(a)*Whole || memory != a.Part.Memory+wholeGPUs(a)*Whole):
 		r.Fatalf("%+v took %d, %d of %+v", a, cores, memory, n)
 	}
 	return after
 }
 
-func wholeCards(a Ask) int {
+func wholeGPUs(a Ask) int {
 	if a.whole() {
-		return a.Cards
+		return a.GPUs
 	}
 	return 0
 }
@@ -122,8 +122,8 @@ func wholeCards(a Ask) int {
 func TestPlaceAny(t *testing.T) {
 	f := NewFleet([]Node{NewNode(0, 1000, 0, 1, nil), NewNode(0, 1000, 0, 2, nil)}, nil)
 	last := func(n int) int { return n - 1 }
-	half := Ask{Cards: 1, Part: Part{Core: 500}}
-	for _, want := range []Placed{{1, Spot{Card: 1}}, {1, Spot{Card: 1}}, {1, Spot{Card: 1}}, {1, Spot{Card: 1}}, {0, Spot{}}, {0, Spot{}}} {
+	half := Ask{GPUs: 1, Part: Part{Core: 500}}
+	for _, want := range []Placed{{1, Spot{GPU: 1}}, {1, Spot{GPU: 1}}, {1, Spot{GPU: 1}}, {1, Spot{GPU: 1}}, {0, Spot{}}, {0, Spot{}}} {
 		if got, ok := f.PlaceAny(half, last); !ok || got.Node != want.Node {
 			t.Errorf("placed at %v, %v; want %v", got, ok, want)
 		}

@@ -8,110 +8,110 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// Whole is a card nobody has taken anything of, in thousandths.
+// Whole is a GPU nobody has taken anything of, in thousandths.
 const Whole = 1000
 
-// Part is a share of one card in thousandths of its cores and of its memory.
+// Part is a share of one GPU in thousandths of its cores and of its memory.
 // Core percent and memory of the fractional dialects both become thousandths
 // before they come here; who does not limit one of the two asks 0 of it.
 type Part struct {
 	Core, Memory int
 }
 
-// holds reports whether p has room for q, by cores and by memory.
+// holds reports whether p has capacity for q, by cores and by memory.
 func (p Part) holds(q Part) bool { return p.Core >= q.Core && p.Memory >= q.Memory }
 
 // Ask is what one pod needs of one node. The zero Ask needs nothing.
 type Ask struct {
 	CPU    int // thousandths of a core
 	Memory int // MiB of the node's memory
-	// Cards is how many whole, untouched cards are asked for, 0 for none. With
+	// GPUs is how many whole, untouched GPUs are asked for, 0 for none. With
 	// Part or Profile set it is 1.
-	Cards int
-	// Part of one card that is shared in fractions.
+	GPUs int
+	// Part of one GPU that is shared in fractions.
 	Part Part
-	// Profile of one instance of a MIG card.
+	// Profile of one instance of a MIG GPU.
 	Profile mig.Profile
 	// Models are the kinds of node that will do, one bit each; 0 for any.
 	Models uint64
 }
 
-// whole reports whether a asks for untouched cards.
-func (a Ask) whole() bool { return a.Cards > 0 && a.Part == (Part{}) && a.Profile == (mig.Profile{}) }
+// whole reports whether a asks for untouched GPUs.
+func (a Ask) whole() bool { return a.GPUs > 0 && a.Part == (Part{}) && a.Profile == (mig.Profile{}) }
 
 // Compare orders asks, in no order that means anything.
 func (a Ask) Compare(b Ask) int {
-	return cmp.Or(cmp.Compare(a.CPU, b.CPU), cmp.Compare(a.Memory, b.Memory), cmp.Compare(a.Cards, b.Cards),
+	return cmp.Or(cmp.Compare(a.CPU, b.CPU), cmp.Compare(a.Memory, b.Memory), cmp.Compare(a.GPUs, b.GPUs),
 		cmp.Compare(a.Part.Core, b.Part.Core), cmp.Compare(a.Part.Memory, b.Part.Memory),
 		a.Profile.Compare(b.Profile), cmp.Compare(a.Models, b.Models))
 }
 
-// Card is what is free of one card: a Part of it, or, on a node with Cuts, what
+// GPU is what is free of one GPU: a Part of it, or, on a node with Cuts, what
 // the instances of state Cut leave.
-type Card struct {
+type GPU struct {
 	Part
 	Cut int
 }
 
 // Node is what is free on a node.
 type Node struct {
-	Model  int    // bit of Ask.Models, 0 … 63
-	CPU    int    // thousandths of a core
-	Memory int    // MiB
-	Cards  []Card // ascending
-	// Cuts are the states of the node's cards where they are MIG cards. All
+	Model  int   // bit of Ask.Models, 0 … 63
+	CPU    int   // thousandths of a core
+	Memory int   // MiB
+	GPUs   []GPU // ascending
+	// Cuts are the states of the node's GPUs where they are MIG GPUs. All
 	// nodes of a Model have the same.
-	Cuts *Cuts
+	Repartitions *Repartitions
 }
 
-// NewNode returns an empty node with so many cards; cuts is nil for cards that
+// NewNode returns an empty node with so many GPUs; cuts is nil for GPUs that
 // are used whole or in fractions.
-func NewNode(model, cpu, memory, cards int, cuts *Cuts) Node {
-	n := Node{Model: model, CPU: cpu, Memory: memory, Cards: make([]Card, cards), Cuts: cuts}
-	if cuts == nil {
-		for i := range n.Cards {
-			n.Cards[i].Part = Part{Whole, Whole}
+func NewNode(model, cpu, memory, gpus int, repartitions *Repartitions) Node {
+	n := Node{Model: model, CPU: cpu, Memory: memory, GPUs: make([]GPU, gpus), Repartitions: repartitions}
+	if repartitions == nil {
+		for i := range n.GPUs {
+			n.GPUs[i].Part = Part{Whole, Whole}
 		}
 	}
 	return n
 }
 
 // free is what c has left, in thousandths of its cores.
-func (n Node) free(c Card) int {
-	if n.Cuts != nil {
-		return n.Cuts.thousandths(n.Cuts.states[c.Cut].compute)
+func (n Node) free(c GPU) int {
+	if n.Repartitions != nil {
+		return n.Repartitions.thousandths(n.Repartitions.states[c.Cut].compute)
 	}
 	return c.Core
 }
 
-func (n Node) untouched(c Card) bool {
-	if n.Cuts != nil {
+func (n Node) untouched(c GPU) bool {
+	if n.Repartitions != nil {
 		return c.Cut == 0
 	}
 	return c.Core >= Whole && c.Memory >= Whole
 }
 
-// Free is what n's cards have left altogether, in thousandths of a card's cores.
+// Free is what n's GPUs have left altogether, in thousandths of a GPU's cores.
 func (n Node) Free() int {
 	sum := 0
-	for _, c := range n.Cards {
+	for _, c := range n.GPUs {
 		sum += n.free(c)
 	}
 	return sum
 }
 
-// Size is what a would take of n's cards, in thousandths of a card's cores: an
+// Size is what a would take of n's GPUs, in thousandths of a GPU's cores: an
 // instance is as much as its compute slices.
 func (n Node) Size(a Ask) int {
 	switch {
 	case a.whole():
-		return a.Cards * Whole
+		return a.GPUs * Whole
 	case a.Profile == (mig.Profile{}):
 		return a.Part.Core
-	case n.Cuts == nil:
+	case n.Repartitions == nil:
 		return 0
 	default:
-		return n.Cuts.thousandths(a.Profile.Compute)
+		return n.Repartitions.thousandths(a.Profile.Compute)
 	}
 }
 
@@ -120,72 +120,72 @@ func (n Node) Fits(a Ask) bool {
 	if a.Models != 0 && a.Models>>n.Model&1 == 0 || a.CPU > n.CPU || a.Memory > n.Memory {
 		return false
 	}
-	room := 0
-	for _, c := range n.Cards {
-		if n.onCard(a, c) {
-			room++
+	free := 0
+	for _, c := range n.GPUs {
+		if n.onGPU(a, c) {
+			free++
 		}
 	}
-	return room >= a.Cards
+	return free >= a.GPUs
 }
 
-// onCard reports whether c will do for a, as one of the cards it needs.
-func (n Node) onCard(a Ask, c Card) bool {
+// onGPU reports whether c will do for a, as one of the GPUs it needs.
+func (n Node) onGPU(a Ask, c GPU) bool {
 	switch {
-	case a.Cards == 0:
+	case a.GPUs == 0:
 		return false
 	case a.whole():
 		return n.untouched(c)
 	case a.Profile != (mig.Profile{}):
-		return n.Cuts != nil && len(n.Cuts.Steps(c.Cut, a.Profile)) > 0
+		return n.Repartitions != nil && len(n.Repartitions.Steps(c.Cut, a.Profile)) > 0
 	default:
-		return n.Cuts == nil && c.holds(a.Part)
+		return n.Repartitions == nil && c.holds(a.Part)
 	}
 }
 
-// Spot is where on a node an Ask goes. For whole cards, which are all alike,
-// and for asks without cards it says nothing.
+// Spot is where on a node an Ask goes. For whole GPUs, which are all alike,
+// and for asks without GPUs it says nothing.
 type Spot struct {
-	Card  int // index into Node.Cards
+	GPU   int // index into Node.GPUs
 	Start int // of an instance: its first memory slice
 }
 
-// Spots returns the places on n that differ for a: one for each kind of card
+// Spots returns the places on n that differ for a: one for each kind of GPU
 // and each start. a must fit.
 func (n Node) Spots(a Ask) []Spot {
-	if a.Cards == 0 || a.whole() {
+	if a.GPUs == 0 || a.whole() {
 		return []Spot{{}}
 	}
 	var spots []Spot
-	for i, c := range n.Cards {
-		if i > 0 && c == n.Cards[i-1] || !n.onCard(a, c) {
+	for i, c := range n.GPUs {
+		if i > 0 && c == n.GPUs[i-1] || !n.onGPU(a, c) {
 			continue
 		}
-		if n.Cuts == nil {
-			spots = append(spots, Spot{Card: i})
+		if n.Repartitions == nil {
+			spots = append(spots, Spot{GPU: i})
 			continue
 		}
-		for _, s := range n.Cuts.Steps(c.Cut, a.Profile) {
-			spots = append(spots, Spot{Card: i, Start: s.Start})
+		for _, s := range n.Repartitions.Steps(c.Cut, a.Profile) {
+			spots = append(spots, Spot{GPU: i, Start: s.Start})
 		}
 	}
 	return spots
 }
 
-// anySpot draws a card that will do, and a start on it.
+// anySpot draws a GPU that will do, and a start on it.
 func (n Node) anySpot(a Ask, draw func(n int) int) Spot {
-	if a.Cards == 0 || a.whole() {
+	if a.GPUs == 0 || a.whole() {
 		return Spot{}
 	}
-	var cards []int
-	for i, c := range n.Cards {
-		if n.onCard(a, c) {
-			cards = append(cards, i)
+	var gpus []int
+	for i, c := range n.GPUs {
+		if n.onGPU(a, c) {
+			gpus = append(gpus, i)
 		}
 	}
-	s := Spot{Card: cards[draw(len(cards))]}
-	if n.Cuts != nil {
-		steps := n.Cuts.Steps(n.Cards[s.Card].Cut, a.Profile)
+	s := Spot{GPU: gpus[draw(len(gpus))]}
+	if n.Repartitions != nil {
+		steps := n.Repartitions.Steps(n.GPUs[s.GPU].Cut, a.Profile)
 		s.Start = steps[draw(len(steps))].Start
 	}
 	return s
@@ -195,47 +195,47 @@ func (n Node) anySpot(a Ask, draw func(n int) int) Spot {
 func (n Node) Take(a Ask, s Spot) Node {
 	n.CPU -= a.CPU
 	n.Memory -= a.Memory
-	if a.Cards == 0 {
+	if a.GPUs == 0 {
 		return n
 	}
-	n.Cards = slices.Clone(n.Cards)
+	n.GPUs = slices.Clone(n.GPUs)
 	if a.whole() {
-		left := a.Cards
-		for i, c := range n.Cards {
+		left := a.GPUs
+		for i, c := range n.GPUs {
 			if left > 0 && n.untouched(c) {
-				n.Cards[i] = n.used()
+				n.GPUs[i] = n.used()
 				left--
 			}
 		}
 	} else {
-		n.Cards[s.Card] = n.after(n.Cards[s.Card], a, s.Start)
+		n.GPUs[s.GPU] = n.after(n.GPUs[s.GPU], a, s.Start)
 	}
-	slices.SortFunc(n.Cards, Card.compare)
+	slices.SortFunc(n.GPUs, GPU.compare)
 	return n
 }
 
-// used is a card that somebody has for himself.
-func (n Node) used() Card {
-	if n.Cuts != nil {
-		return Card{Cut: n.Cuts.full}
+// used is a GPU that somebody has for himself.
+func (n Node) used() GPU {
+	if n.Repartitions != nil {
+		return GPU{Cut: n.Repartitions.full}
 	}
-	return Card{}
+	return GPU{}
 }
 
-// after is card c with a's part or instance on it.
-func (n Node) after(c Card, a Ask, start int) Card {
-	if n.Cuts == nil {
-		return Card{Part: Part{c.Core - a.Part.Core, c.Memory - a.Part.Memory}}
+// after is GPU c with a's part or instance on it.
+func (n Node) after(c GPU, a Ask, start int) GPU {
+	if n.Repartitions == nil {
+		return GPU{Part: Part{c.Core - a.Part.Core, c.Memory - a.Part.Memory}}
 	}
-	for _, s := range n.Cuts.Steps(c.Cut, a.Profile) {
+	for _, s := range n.Repartitions.Steps(c.Cut, a.Profile) {
 		if s.Start == start {
-			return Card{Cut: s.To}
+			return GPU{Cut: s.To}
 		}
 	}
 	return c
 }
 
-func (c Card) compare(d Card) int {
+func (c GPU) compare(d GPU) int {
 	return cmp.Or(cmp.Compare(c.Core, d.Core), cmp.Compare(c.Memory, d.Memory), cmp.Compare(c.Cut, d.Cut))
 }
 
@@ -245,7 +245,7 @@ func (n Node) key() string {
 	b = binary.AppendUvarint(b, uint64(n.Model))
 	b = binary.AppendVarint(b, int64(n.CPU))
 	b = binary.AppendVarint(b, int64(n.Memory))
-	for _, c := range n.Cards {
+	for _, c := range n.GPUs {
 		b = binary.AppendVarint(b, int64(c.Core))
 		b = binary.AppendVarint(b, int64(c.Memory))
 		b = binary.AppendVarint(b, int64(c.Cut))

@@ -1,32 +1,28 @@
 package pack
 
-import (
-	"slices"
+import "github.com/gpuscale/gpuscale/gpu/mig"
 
-	"github.com/gpuscale/gpuscale/gpu/mig"
-)
-
-// Outlook is what is to become of a MIG card under a demand. It is exact, and
+// Outlook is what is to become of a MIG GPU under a demand. It is exact, and
 // made once for all states.
 //
 // Two things count. How many compute slices will be left when instances of the
 // expected kinds keep coming until none fits: slices without memory, and
 // memory without slices. And how many the next instance cannot use, by its kind's share:
-// a card that 1g instances would fill to the brim has nothing left over, and
+// a GPU that 1g instances would fill to the brim has nothing left over, and
 // yet no place for the 4g that is asked for next.
 type Outlook struct {
-	cuts *Cuts
-	left []float64 // by state: slices that stay empty in the end
-	cost []float64 // by state: left, and what the next instance cannot use
-	best [][]int   // by state and profile: index of the step that costs least, -1 for none
+	repartitions *Repartitions
+	left         []float64 // by state: slices that stay empty in the end
+	cost         []float64 // by state: left, and what the next instance cannot use
+	best         [][]int   // by state and profile: index of the step that costs least, -1 for none
 }
 
 // NewOutlook returns the outlook of c's states under demand: the share of each
 // profile. Shares need not sum to 1; profiles that c does not have do not
 // count.
-func NewOutlook(c *Cuts, demand map[mig.Profile]float64) *Outlook {
+func NewOutlook(c *Repartitions, demand map[mig.Profile]float64) *Outlook {
 	n := len(c.states)
-	o := &Outlook{cuts: c, left: make([]float64, n), cost: make([]float64, n), best: make([][]int, n)}
+	o := &Outlook{repartitions: c, left: make([]float64, n), cost: make([]float64, n), best: make([][]int, n)}
 	shares := make([]float64, len(c.profiles))
 	sum := 0.0
 	for i, p := range c.profiles {
@@ -49,7 +45,7 @@ func (o *Outlook) look(id int, shares []float64) {
 	if o.best[id] != nil {
 		return
 	}
-	s := &o.cuts.states[id]
+	s := &o.repartitions.states[id]
 	best := make([]int, len(s.steps))
 	sum, weight, unusable := 0.0, 0.0, 0.0
 	for k, steps := range s.steps {
@@ -64,7 +60,7 @@ func (o *Outlook) look(id int, shares []float64) {
 			sum += shares[k] * o.left[steps[best[k]].To]
 			weight += shares[k]
 		}
-		unusable += shares[k] * float64(s.compute-s.most[k]*o.cuts.profiles[k].Compute)
+		unusable += shares[k] * float64(s.compute-s.most[k]*o.repartitions.profiles[k].Compute)
 	}
 	o.left[id] = float64(s.compute)
 	if weight > 0 {
@@ -74,35 +70,21 @@ func (o *Outlook) look(id int, shares []float64) {
 	o.best[id] = best
 }
 
-// Left returns how many compute slices of a card in this state will stay empty,
+// Left returns how many compute slices of a GPU in this state will stay empty,
 // in expectation.
 func (o *Outlook) Left(state int) float64 { return o.left[state] }
 
-// Cost returns, in compute slices, what demand loses on a card in this state:
+// Cost returns, in compute slices, what demand loses on a GPU in this state:
 // what stays empty in the end and what the next instance cannot use.
 func (o *Outlook) Cost(state int) float64 { return o.cost[state] }
 
-// Place returns where on a card in this state an instance of p goes best: the
+// Place returns where on a GPU in this state an instance of p goes best: the
 // start after which demand loses least, the first of equals. It is false when p does
 // not fit.
 func (o *Outlook) Place(state int, p mig.Profile) (Step, bool) {
-	k, ok := o.cuts.index[p]
+	k, ok := o.repartitions.index[p]
 	if !ok || o.best[state][k] < 0 {
 		return Step{}, false
 	}
-	return o.cuts.states[state].steps[k][o.best[state][k]], true
-}
-
-// PlaceOn is Place where the card is cut already and only the free instances
-// that begin at starts may be handed out: the one that, held, costs demand least
-// should the card be cut anew around it.
-func (o *Outlook) PlaceOn(state int, p mig.Profile, starts []int) (Step, bool) {
-	var best Step
-	found := false
-	for _, step := range o.cuts.Steps(state, p) {
-		if slices.Contains(starts, step.Start) && (!found || o.cost[step.To] < o.cost[best.To]) {
-			best, found = step, true
-		}
-	}
-	return best, found
+	return o.repartitions.states[state].steps[k][o.best[state][k]], true
 }

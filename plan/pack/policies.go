@@ -9,7 +9,7 @@ type FirstFit struct{}
 func (FirstFit) Weigh(n Node, a Ask) Choice { return Choice{Spot: n.Spots(a)[0]} }
 
 // BestFit takes the node with the least left, CPU and GPU weighed alike, and on
-// it the card with the least left.
+// it the GPU with the least left.
 type BestFit struct {
 	MaxCPU, MaxGPU int // of the largest node, in thousandths
 }
@@ -28,7 +28,7 @@ func (p BestFit) Weigh(n Node, a Ask) Choice {
 	spots := n.Spots(a)
 	best := spots[0]
 	for _, s := range spots {
-		if a.Cards > 0 && n.free(n.Cards[s.Card]) < n.free(n.Cards[best.Card]) {
+		if a.GPUs > 0 && n.free(n.GPUs[s.GPU]) < n.free(n.GPUs[best.GPU]) {
 			best = s
 		}
 	}

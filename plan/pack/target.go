@@ -7,7 +7,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// Question is a card to be cut anew.
+// Question is a GPU to be repartitioned.
 type Question struct {
 	Table *mig.Table
 	// Keep stays where it is and serves nobody new.
@@ -22,11 +22,11 @@ type Question struct {
 	// Instances that stay need no permission.
 	Allowed []mig.Profile
 	// Grow prefers more instances of the profiles asked for to keeping Spare:
-	// right where a card is stuck with its layout as soon as it is in use.
+	// right where a GPU is stuck with its layout as soon as it is in use.
 	Grow bool
 }
 
-// Answer is the layout to cut a card into.
+// Answer is the layout to repartition a GPU into.
 type Answer struct {
 	Layout mig.Layout
 	Served int // compute slices of Must and Want that it serves
@@ -48,21 +48,21 @@ func Target(q Question) (Answer, bool) {
 			return Answer{}, false
 		}
 	}
-	c := card{compute: q.Table.ComputeSlices(), media: q.Table.MediaEngines()}
+	c := device{compute: q.Table.ComputeSlices(), media: q.Table.MediaEngines()}
 	for _, p := range q.Keep {
 		c.taken |= mask(p)
 		c.compute -= p.Profile.Compute
 		c.media -= q.Table.Media(p.Profile)
 		if k := s.index(p.Profile); k >= 0 {
-			s.kinds[k].room--
+			s.kinds[k].free--
 		}
 	}
 	s.extend(0, c)
 	return s.best.Answer, s.found
 }
 
-// card is what of a card is taken and left.
-type card struct {
+// GPU is what of a GPU is taken and left.
+type device struct {
 	taken   uint64
 	compute int // slices left
 	media   int // engines left
@@ -82,7 +82,7 @@ type place struct {
 type kind struct {
 	mig.Profile
 	must, demand int
-	room         int // how many more a card may have
+	free         int // how many more a GPU may have
 	media        int // engines one takes
 	n            int // how many the layout at hand adds
 }
@@ -113,7 +113,7 @@ func newSearch(q Question) *search {
 			continue
 		}
 		k := len(s.kinds)
-		s.kinds = append(s.kinds, kind{Profile: p, must: of(q.Must, p), demand: demand, room: q.Table.Max(p), media: q.Table.Media(p)})
+		s.kinds = append(s.kinds, kind{Profile: p, must: of(q.Must, p), demand: demand, free: q.Table.Max(p), media: q.Table.Media(p)})
 		for _, start := range q.Table.Starts(p) {
 			at := mig.Placement{Profile: p, Start: start}
 			if spare := slices.Contains(q.Spare, at); spare || create {
@@ -131,12 +131,12 @@ func (s *search) index(p mig.Profile) int {
 
 // extend adds each of places[from:] in turn; a layout to which nothing can be
 // added is weighed.
-func (s *search) extend(from int, c card) {
+func (s *search) extend(from int, c device) {
 	full := true
 	for i := range s.places {
 		p := &s.places[i]
 		k := &s.kinds[p.kind]
-		if c.taken&p.mask != 0 || k.Compute > c.compute || k.media > c.media || k.n >= k.room {
+		if c.taken&p.mask != 0 || k.Compute > c.compute || k.media > c.media || k.n >= k.free {
 			continue
 		}
 		full = false
@@ -145,7 +145,7 @@ func (s *search) extend(from int, c card) {
 		}
 		k.n++
 		s.now = append(s.now, i)
-		s.extend(i+1, card{c.taken | p.mask, c.compute - k.Compute, c.media - k.media})
+		s.extend(i+1, device{c.taken | p.mask, c.compute - k.Compute, c.media - k.media})
 		s.now = s.now[:len(s.now)-1]
 		k.n--
 	}

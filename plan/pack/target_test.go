@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/testall"
 )
 
 func table(t testing.TB, model string) *mig.Table {
@@ -56,7 +57,7 @@ func TestTarget(t *testing.T) {
 		{name: "serves more before it keeps", spare: ones, must: []string{"3g.40gb"}, want: []string{"3g.40gb"}, wants: "3g.40gb@0 3g.40gb@4"},
 		{name: "held instances stay", keep: "1g.10gb@1", spare: "2g.20gb@4", must: []string{"3g.40gb"}, grow: true,
 			wants: "1g.10gb@0 1g.10gb@1 2g.20gb@2 3g.40gb@4"},
-		{name: "no room beside what is held", keep: "1g.10gb@1 1g.10gb@5", must: []string{"3g.40gb"}},
+		{name: "no room beside what is allocated", keep: "1g.10gb@1 1g.10gb@5", must: []string{"3g.40gb"}},
 		{name: "a permission is needed to create", spare: "7g.80gb@0", must: []string{"2g.20gb"}, allowed: []string{"3g.40gb"}},
 		{name: "none is needed to stay", spare: "1g.10gb@0 3g.40gb@4", must: []string{"3g.40gb"}, allowed: []string{"1g.10gb"},
 			wants: "1g.10gb@0 1g.10gb@1 1g.10gb@2 1g.10gb@3 3g.40gb@4"},
@@ -85,7 +86,7 @@ func TestTarget(t *testing.T) {
 // maximal layout: nothing serves more, and of those that serve as much nothing
 // keeps more.
 func TestTargetAgainstBruteForce(t *testing.T) {
-	r := rand.New(rand.NewSource(7))
+	r := rand.New(rand.NewSource(testall.Seed(t, 7)))
 	for _, model := range []string{"H100-80GB", "A30-24GB"} {
 		tab := table(t, model)
 		for range 150 {
@@ -115,10 +116,10 @@ func TestTargetAgainstBruteForce(t *testing.T) {
 }
 
 // TestTargetWithAttributes asks for instances with media engines or graphics, of
-// which a card has few: what is answered is legal by the product's table, and where
+// which a GPU has few: what is answered is legal by the product's table, and where
 // there is no answer there is none.
 func TestTargetWithAttributes(t *testing.T) {
-	r := rand.New(rand.NewSource(3))
+	r := rand.New(rand.NewSource(testall.Seed(t, 3)))
 	for _, model := range []string{"RTX-PRO-6000-Blackwell-96GB", "A30-24GB", "H100-80GB"} {
 		tab := table(t, model)
 		profiles, maximal := tab.Profiles(), tab.Maximal()
@@ -242,12 +243,4 @@ func without(l, keep mig.Layout) (mig.Layout, bool) {
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(l), func(p mig.Placement) bool { return slices.Contains(keep, p) }), true
-}
-
-func BenchmarkTarget(b *testing.B) {
-	h100 := table(b, "H100-80GB")
-	q := Question{Table: h100, Must: counts(b, h100, "1g.10gb"), Want: counts(b, h100, "2g.20gb", "3g.40gb"), Grow: true}
-	for b.Loop() {
-		Target(q)
-	}
 }

@@ -44,11 +44,11 @@ func NewTypical(asks []Ask, cover float64) Typical {
 	return t
 }
 
-// Fragmentation is how much of n's free cards the typical ask cannot use, in
-// thousandths of a card: all of them where it does not fit n, and where it does
-// what it would leave of each card (Weng et al., "Beware of Fragmentation", ATC
-// 2023). A card shared in fractions is usable to an ask it has room for; a MIG
-// card is usable as far as instances of the profile fill it. An ask for no card
+// Fragmentation is how much of n's free GPUs the typical ask cannot use, in
+// thousandths of a GPU: all of them where it does not fit n, and where it does
+// what it would leave of each GPU (Weng et al., "Beware of Fragmentation", ATC
+// 2023). A GPU shared in fractions is usable to an ask it has room for; a MIG
+// GPU is usable as far as instances of the profile fill it. An ask for no GPU
 // uses none.
 func (t Typical) Fragmentation(n Node) float64 {
 	free := n.Free()
@@ -58,7 +58,7 @@ func (t Typical) Fragmentation(n Node) float64 {
 	sum := 0.0
 	for _, s := range t {
 		lost := free
-		if s.Ask.Cards > 0 && n.Fits(s.Ask) {
+		if s.Ask.GPUs > 0 && n.Fits(s.Ask) {
 			lost -= n.usable(s.Ask)
 		}
 		sum += s.Share * float64(lost)
@@ -66,14 +66,14 @@ func (t Typical) Fragmentation(n Node) float64 {
 	return sum
 }
 
-// usable is what of n's cards asks like a could use, by cards alone.
+// usable is what of n's GPUs asks like a could use, by GPUs alone.
 func (n Node) usable(a Ask) int {
 	sum := 0
-	for _, c := range n.Cards {
+	for _, c := range n.GPUs {
 		switch {
-		case !n.onCard(a, c):
+		case !n.onGPU(a, c):
 		case a.Profile != (mig.Profile{}):
-			sum += n.Cuts.thousandths(n.Cuts.Most(c.Cut, a.Profile) * a.Profile.Compute)
+			sum += n.Repartitions.thousandths(n.Repartitions.Most(c.Cut, a.Profile) * a.Profile.Compute)
 		default:
 			sum += n.free(c)
 		}

@@ -16,8 +16,8 @@ type Node struct {
 	Name   string
 	CPU    int    // thousandths of a core
 	Memory int    // MiB
-	GPUs   int    // cards
-	Model  string // of the cards, "" for none
+	GPUs   int    // GPUs
+	Model  string // of the GPUs, "" for none
 }
 
 // Pod is a row of a pod list.
@@ -25,18 +25,18 @@ type Pod struct {
 	Name   string
 	CPU    int      // thousandths of a core
 	Memory int      // MiB
-	GPUs   int      // cards
-	Milli  int      // thousandths of each card: 1000 unless GPUs is 1
+	GPUs   int      // GPUs
+	Milli  int      // thousandths of each GPU: 1000 unless GPUs is 1
 	Models []string // that will do, empty for any
 }
 
-// GPU is what p asks for altogether, in thousandths of a card.
+// GPU is what p asks for altogether, in thousandths of a GPU.
 func (p Pod) GPU() int { return p.GPUs * p.Milli }
 
 // Bounds of what a row may say: far beyond any machine, and sums still fit.
 const (
 	maxAmount = 1 << 40
-	maxCards  = 256
+	maxGPUs   = 256
 )
 
 // ReadNodes reads a node list: CSV whose header names the columns sn,
@@ -46,7 +46,7 @@ func ReadNodes(name string, r io.Reader) ([]Node, error) {
 	var nodes []Node
 	err := readRows(name, r, []string{"sn", "cpu_milli", "memory_mib", "gpu", "model"}, func(row *row) error {
 		n := Node{Name: row.text("sn"), CPU: row.number("cpu_milli", maxAmount), Memory: row.number("memory_mib", maxAmount),
-			GPUs: row.number("gpu", maxCards), Model: row.text("model")}
+			GPUs: row.number("gpu", maxGPUs), Model: row.text("model")}
 		if n.GPUs > 0 && n.Model == "" {
 			row.fail("model", "a node with GPUs needs one")
 		}
@@ -64,7 +64,7 @@ func ReadPods(name string, r io.Reader) ([]Pod, error) {
 	var pods []Pod
 	err := readRows(name, r, []string{"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec"}, func(row *row) error {
 		p := Pod{Name: row.text("name"), CPU: row.number("cpu_milli", maxAmount), Memory: row.number("memory_mib", maxAmount),
-			GPUs: row.number("num_gpu", maxCards), Milli: row.number("gpu_milli", 1000)}
+			GPUs: row.number("num_gpu", maxGPUs), Milli: row.number("gpu_milli", 1000)}
 		switch {
 		case row.err != nil:
 		case p.GPUs == 0 && p.Milli != 0:
@@ -72,7 +72,7 @@ func ReadPods(name string, r io.Reader) ([]Pod, error) {
 		case p.GPUs == 1 && p.Milli == 0:
 			row.fail("gpu_milli", "want 1 … 1000 with num_gpu 1")
 		case p.GPUs > 1 && p.Milli != 1000:
-			row.fail("gpu_milli", "want 1000 with num_gpu above 1: a part is of one card")
+			row.fail("gpu_milli", "want 1000 with num_gpu above 1: a part is of one GPU")
 		}
 		p.Models = row.models("gpu_spec")
 		pods = append(pods, p)

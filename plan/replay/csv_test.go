@@ -89,7 +89,7 @@ func FuzzReadPods(f *testing.F) {
 			return
 		}
 		for _, p := range pods {
-			if p.CPU < 0 || p.Memory < 0 || p.GPUs < 0 || p.GPUs > maxCards || p.GPU() < 0 || p.GPUs > 0 && p.GPU() == 0 || p.GPU() > 1000*p.GPUs {
+			if p.CPU < 0 || p.Memory < 0 || p.GPUs < 0 || p.GPUs > maxGPUs || p.GPU() < 0 || p.GPUs > 0 && p.GPU() == 0 || p.GPU() > 1000*p.GPUs {
 				t.Errorf("read %+v", p)
 			}
 		}
@@ -116,7 +116,7 @@ func FuzzReadNodes(f *testing.F) {
 			return
 		}
 		for _, n := range nodes {
-			if n.CPU < 0 || n.Memory < 0 || n.GPUs < 0 || n.GPUs > maxCards || n.GPUs > 0 && n.Model == "" {
+			if n.CPU < 0 || n.Memory < 0 || n.GPUs < 0 || n.GPUs > maxGPUs || n.GPUs > 0 && n.Model == "" {
 				t.Errorf("read %+v", n)
 			}
 		}

@@ -189,7 +189,7 @@ func TestSmallest(t *testing.T) {
 		280: "3g.40gb", 320: "3g.40gb", 428: "3g.40gb", 429: "4g.40gb", 470: "4g.40gb", 500: "4g.40gb", 501: "", 810: ""} {
 		p, whole := smallest(table, milli)
 		if got := table.Name(p); whole != (want == "") || !whole && got != want {
-			t.Errorf("%d thousandths: %s, the whole card %v; want %q", milli, got, whole, want)
+			t.Errorf("%d thousandths: %s, the whole GPU %v; want %q", milli, got, whole, want)
 		}
 	}
 }
@@ -251,12 +251,12 @@ func TestRowIsMeanAndDeviation(t *testing.T) {
 func TestSecondsComeFromTheClock(t *testing.T) {
 	nodes, pods := fixture(t)
 	now := time.Unix(0, 0)
-	var told []Run
+	var reported []Run
 	table, err := Replay(world(t, nodes, pods, false), Options{Policies: []string{"firstfit"}, Inflation: 1, Seeds: 2,
 		Now:  func() time.Time { now = now.Add(3 * time.Second); return now },
-		Done: func(r Run) { told = append(told, r) }})
-	if err != nil || table.Rows[0].Seconds != 3 || len(told) != 2 {
-		t.Errorf("%v seconds, %d told, %v", table.Rows, len(told), err)
+		Done: func(r Run) { reported = append(reported, r) }})
+	if err != nil || table.Rows[0].Seconds != 3 || len(reported) != 2 {
+		t.Errorf("%v seconds, %d reported, %v", table.Rows, len(reported), err)
 	}
 }
 

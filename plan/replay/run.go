@@ -65,7 +65,7 @@ func CheckPolicies(names []string) error {
 }
 
 // Outcome is how one replay went. Allocation and fragmentation are percent of all
-// cards.
+// GPUs.
 type Outcome struct {
 	At100, AtEnd  float64 // allocated when so much had arrived
 	Fragmentation float64 // free and of no use to the typical pod, when 100 % had arrived

@@ -17,7 +17,7 @@ type Options struct {
 	Workers   int // replays at a time, 1 for fewer
 	// Now is the clock that the seconds of the table are read off; nil for none.
 	Now func() time.Time
-	// Done is told of each replay as it ends, one at a time; nil for nobody.
+	// Done is told of each replay as it ends, one at a time; nil for noPod.
 	Done func(Run)
 }
 
@@ -36,7 +36,7 @@ type Stat struct {
 	SD   float64 `json:"sd"`
 }
 
-// Row is what one policy reached: percent of all cards, pods, and seconds for one
+// Row is what one policy reached: percent of all GPUs, pods, and seconds for one
 // seed.
 type Row struct {
 	Policy        string  `json:"policy"`
@@ -52,7 +52,7 @@ type Row struct {
 type Table struct {
 	Note      string  `json:"note"`
 	Nodes     int     `json:"nodes"`
-	Cards     float64 `json:"cards"`
+	GPUs      float64 `json:"gpus"`
 	Pods      int     `json:"pods"`
 	Inflation float64 `json:"inflation"`
 	Seeds     int     `json:"seeds"`
@@ -61,8 +61,8 @@ type Table struct {
 }
 
 const (
-	noteFractions = "fractions of cards: comparable with the table of Weng et al. (ATC 2023) where the lists are theirs"
-	noteMIG       = "our own MIG variant (fractions become instances of seven-slice cards): not comparable with any published table"
+	noteFractions = "fractions of GPUs: comparable with the table of Weng et al. (ATC 2023) where the lists are theirs"
+	noteMIG       = "our own MIG variant (fractions become instances of seven-slice GPUs): not comparable with any published table"
 )
 
 // Replay runs every policy with every seed and returns the table. But for the
@@ -82,7 +82,7 @@ func Replay(w *World, o Options) (Table, error) {
 		runs[i].Policy, runs[i].Seed = o.Policies[i/o.Seeds], o.FirstSeed+i%o.Seeds
 	}
 	each(w, o, runs)
-	t := Table{Note: noteFractions, Nodes: len(w.nodes), Cards: float64(w.capacity) / 1000, Pods: len(w.asks),
+	t := Table{Note: noteFractions, Nodes: len(w.nodes), GPUs: float64(w.capacity) / 1000, Pods: len(w.asks),
 		Inflation: o.Inflation, Seeds: o.Seeds, FirstSeed: o.FirstSeed}
 	if w.mig {
 		t.Note = noteMIG
@@ -154,7 +154,7 @@ func newRow(policy string, runs []Run) Row {
 // String returns the table as text.
 func (t Table) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d nodes, %.0f cards, %d pods; seeds %d … %d; %s\n", t.Nodes, t.Cards, t.Pods, t.FirstSeed, t.FirstSeed+t.Seeds-1, t.Note)
+	fmt.Fprintf(&b, "%d nodes, %.0f GPUs, %d pods; seeds %d … %d; %s\n", t.Nodes, t.GPUs, t.Pods, t.FirstSeed, t.FirstSeed+t.Seeds-1, t.Note)
 	fmt.Fprintf(&b, "%-9s %15s %15s %15s %9s %9s %8s\n", "policy", "at 100 %", fmt.Sprintf("at %.0f %%", 100*t.Inflation), "fragmentation", "placed", "skipped", "s/seed")
 	for _, r := range t.Rows {
 		fmt.Fprintf(&b, "%-9s %15s %15s %15s %9.1f %9.1f %8.2f\n", r.Policy, r.At100, r.AtEnd, r.Fragmentation, r.Placed, r.Skipped, r.Seconds)

@@ -7,7 +7,7 @@ import (
 
 // variant is a workload made of the recorded one after the lists of Weng et
 // al.: other shares of the GPU that is asked for by fractions (gpushare) or
-// by pods with several cards (multigpu), other numbers of pods without GPU
+// by pods with several GPUs (multigpu), other numbers of pods without GPU
 // (cpu), and a share of pods that name models (gpuspec).
 type variant struct {
 	name string
@@ -105,7 +105,7 @@ func restricted(of float64) func(*rand.Rand, []Node, []Pod) []Pod {
 					break
 				}
 			}
-			if slices.ContainsFunc(nodes, func(n Node) bool { return roomFor(p, n) }) {
+			if slices.ContainsFunc(nodes, func(n Node) bool { return fits(p, n) }) {
 				out[i] = p
 			}
 		}
@@ -113,6 +113,6 @@ func restricted(of float64) func(*rand.Rand, []Node, []Pod) []Pod {
 	}
 }
 
-func roomFor(p Pod, n Node) bool {
+func fits(p Pod, n Node) bool {
 	return p.CPU <= n.CPU && p.Memory <= n.Memory && p.GPUs <= n.GPUs && slices.Contains(p.Models, n.Model)
 }

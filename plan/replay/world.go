@@ -12,37 +12,37 @@ import (
 type World struct {
 	nodes    []pack.Node
 	asks     []pack.Ask
-	sizes    []int // what each ask takes of cards, in thousandths
-	capacity int   // of all cards, in thousandths
+	sizes    []int // what each ask takes of GPUs, in thousandths
+	capacity int   // of all GPUs, in thousandths
 	mig      bool
 }
 
 // A pod that names only models no node has fits nowhere, but is there.
-const nobody = 63
+const noPod = 63
 
-// NewWorld puts lists together. With mig set every card is an H100-80GB that may
-// be cut, and a fraction asks for the smallest instance that holds it. It is an
-// error when there is nothing to measure: no cards, or no pod that asks for
+// NewWorld puts lists together. With mig set every GPU is an H100-80GB that may
+// be repartitioned, and a fraction asks for the smallest instance that holds it. It is an
+// error when there is nothing to measure: no GPUs, or no pod that asks for
 // any.
 func NewWorld(nodes []Node, pods []Pod, asMIG bool) (*World, error) {
 	w := &World{mig: asMIG}
-	var cuts *pack.Cuts
+	var repartitions *pack.Repartitions
 	if asMIG {
 		table, ok := mig.ForModel(migModel)
 		if !ok {
 			return nil, fmt.Errorf("no MIG table for %s", migModel)
 		}
-		cuts = pack.NewCuts(table)
+		repartitions = pack.NewRepartitions(table)
 	}
 	models := map[string]int{}
 	for _, n := range nodes {
 		if _, known := models[n.Model]; !known {
 			models[n.Model] = len(models)
 		}
-		if len(models) > nobody {
-			return nil, fmt.Errorf("more than %d GPU models", nobody)
+		if len(models) > noPod {
+			return nil, fmt.Errorf("more than %d GPU models", noPod)
 		}
-		node := pack.NewNode(models[n.Model], n.CPU, n.Memory, n.GPUs, cuts)
+		node := pack.NewNode(models[n.Model], n.CPU, n.Memory, n.GPUs, repartitions)
 		w.nodes = append(w.nodes, node)
 		w.capacity += node.Free()
 	}
@@ -51,7 +51,7 @@ func NewWorld(nodes []Node, pods []Pod, asMIG bool) (*World, error) {
 	}
 	asked := 0
 	for _, p := range pods {
-		a, size := w.ask(p, models, cuts)
+		a, size := w.ask(p, models, repartitions)
 		w.asks = append(w.asks, a)
 		w.sizes = append(w.sizes, size)
 		asked += size
@@ -62,37 +62,37 @@ func NewWorld(nodes []Node, pods []Pod, asMIG bool) (*World, error) {
 	return w, nil
 }
 
-// ask returns what p asks for and how much of cards that is.
-func (w *World) ask(p Pod, models map[string]int, cuts *pack.Cuts) (pack.Ask, int) {
-	a := pack.Ask{CPU: p.CPU, Memory: p.Memory, Cards: p.GPUs}
+// ask returns what p asks for and how much of GPUs that is.
+func (w *World) ask(p Pod, models map[string]int, repartitions *pack.Repartitions) (pack.Ask, int) {
+	a := pack.Ask{CPU: p.CPU, Memory: p.Memory, GPUs: p.GPUs}
 	for _, m := range p.Models {
 		bit, known := models[m]
 		if !known {
-			bit = nobody
+			bit = noPod
 		}
 		a.Models |= 1 << bit
 	}
 	if p.GPUs != 1 || p.Milli == pack.Whole {
 		return a, p.GPU()
 	}
-	if cuts == nil {
+	if repartitions == nil {
 		a.Part = pack.Part{Core: p.Milli}
 		return a, p.Milli
 	}
-	profile, whole := smallest(cuts.Table(), p.Milli)
+	profile, whole := smallest(repartitions.Table(), p.Milli)
 	if whole {
 		return a, pack.Whole
 	}
 	a.Profile = profile
-	return a, profile.Compute * pack.Whole / cuts.Table().ComputeSlices()
+	return a, profile.Compute * pack.Whole / repartitions.Table().ComputeSlices()
 }
 
-// migModel stands for the seven-slice cards, A100 to B300: their placements are
+// migModel stands for the seven-slice GPUs, A100 to B300: their placements are
 // the same.
 const migModel = "H100-80GB"
 
 // smallest is the profile with the fewest compute, then memory slices that is at
-// least milli thousandths of a card in both, whole where only the card itself is.
+// least milli thousandths of a GPU in both, whole where only the GPU itself is.
 func smallest(t *mig.Table, milli int) (p mig.Profile, whole bool) {
 	for _, p := range t.Profiles() {
 		if p.Attrs == 0 && p.Compute*pack.Whole >= milli*t.ComputeSlices() && p.Memory*pack.Whole >= milli*t.MemorySlices() {

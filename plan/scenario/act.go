@@ -52,7 +52,7 @@ func (w *World) plan(s statement) (string, error) {
 func brief(p plan.Plan) string {
 	p.Verdicts = slices.DeleteFunc(slices.Clone(p.Verdicts), func(v plan.Verdict) bool {
 		switch v.Kind {
-		case plan.KindCard, plan.KindNode:
+		case plan.KindGPU, plan.KindNode:
 			return true
 		}
 		return v.Reason == plan.Running || v.Reason == plan.WithinGuarantee
@@ -75,7 +75,7 @@ func (w *World) settle(s statement) (string, error) {
 		return "", err
 	}
 	if every <= 0 || length < 0 || length/every > 100000 {
-		return "", fmt.Errorf("for=%s every=%s is too many rounds", length, every)
+		return "", fmt.Errorf("for=%s every=%s is too many reconciles", length, every)
 	}
 	return w.rounds(length, every)
 }
@@ -114,7 +114,7 @@ func (w *World) rounds(length, every time.Duration) (string, error) {
 func actionsText(p plan.Plan) string {
 	var b strings.Builder
 	for _, a := range p.Actions {
-		a.Operation, a.Detail, a.For = "", "", nil // what differs between two rounds of a circle
+		a.Operation, a.Detail, a.For = "", "", nil // what differs between two reconciles of a circle
 		b.WriteString(a.String() + "\n")
 	}
 	return b.String()

@@ -23,8 +23,8 @@ func modelOf(name string) gpu.Model {
 	return m
 }
 
-// readCard reads what a gpu line, or a pool about its template, says of a card.
-func readCard(r *reader, c *plan.Card) {
+// readGPU reads what a gpu line, or a pool about its template, says of a GPU.
+func readGPU(r *reader, c *plan.GPU) {
 	r.text("model", func(s string) error { c.Model = modelOf(s); return nil })
 	r.string("vendor", &c.Model.Vendor)
 	r.int("memory-mib", &c.Model.MemoryMiB)
@@ -49,49 +49,49 @@ func readCard(r *reader, c *plan.Card) {
 	}
 	r.flag("mig", &c.MIG)
 	r.off("no-mig", &c.MIG)
-	var holders []string
-	if r.items("holders", func(it item) error { holders = append(holders, it[0].name); return nil }) {
-		c.Holders, c.HoldersKnown = holders, true
+	var allocatedTo []string
+	if r.items("holders", func(it item) error { allocatedTo = append(allocatedTo, it[0].name); return nil }) {
+		c.AllocatedTo, c.AllocationKnown = allocatedTo, true
 	}
 	unknown, known := false, false
 	r.flag("holders-unknown", &unknown)
 	r.flag("holders-known", &known)
-	c.HoldersKnown = (c.HoldersKnown || known) && !unknown
-	r.ago("card-idle", &c.IdleSince)
-	r.text("card-busy", func(s string) (err error) { c.Busy, err = parseBusy(s); return err })
-	r.ago("card-unused", &c.UnusedSince)
+	c.AllocationKnown = (c.AllocationKnown || known) && !unknown
+	r.ago("gpu-idle", &c.IdleSince)
+	r.text("gpu-busy", func(s string) (err error) { c.Busy, err = parseBusy(s); return err })
+	r.ago("gpu-unused", &c.UnusedSince)
 	readIdle(r, c)
 	readUnused(r, c)
 }
 
-// readUnused reads unused=2h: everything on the card that is held has done
+// readUnused reads unused=2h: everything on the GPU that is allocated has done
 // nothing since then.
-func readUnused(r *reader, c *plan.Card) {
+func readUnused(r *reader, c *plan.GPU) {
 	var since time.Time
 	if !r.ago("unused", &since) {
 		return
 	}
-	if len(c.Holders) > 0 {
+	if len(c.AllocatedTo) > 0 {
 		c.UnusedSince = since
 	}
 	for i := range c.Instances {
-		if in := &c.Instances[i]; in.Holder != "" {
+		if in := &c.Instances[i]; in.AllocatedTo != "" {
 			in.UnusedSince = since
 		}
 	}
 }
 
-// readIdle reads idle=5m: everything on the card that nobody holds is idle
+// readIdle reads idle=5m: everything on the GPU that nobody holds is idle
 // since then.
-func readIdle(r *reader, c *plan.Card) {
+func readIdle(r *reader, c *plan.GPU) {
 	var since time.Time
 	if !r.ago("idle", &since) {
 		return
 	}
-	held := len(c.Holders) > 0
+	held := len(c.AllocatedTo) > 0
 	for i := range c.Instances {
 		in := &c.Instances[i]
-		if in.Holder == "" {
+		if in.AllocatedTo == "" {
 			in.IdleSince = since
 		} else {
 			held = true
@@ -102,8 +102,8 @@ func readIdle(r *reader, c *plan.Card) {
 	}
 }
 
-// cardText writes what readCard reads, from a blank card whose holders are known.
-func cardText(c plan.Card, now time.Time) string {
+// gpuText writes what readGPU reads, from a blank GPU whose holders are known.
+func gpuText(c plan.GPU, now time.Time) string {
 	var b strings.Builder
 	m := modelOf(c.Model.Name)
 	stringText(&b, "model", c.Model.Name)
@@ -127,16 +127,16 @@ func cardText(c plan.Card, now time.Time) string {
 			b.WriteString(" no-mig")
 		}
 	}
-	if len(c.Holders) > 0 {
-		b.WriteString(" holders=" + listText(c.Holders))
+	if len(c.AllocatedTo) > 0 {
+		b.WriteString(" holders=" + listText(c.AllocatedTo))
 	}
-	if !c.HoldersKnown {
+	if !c.AllocationKnown {
 		b.WriteString(" holders-unknown")
 	}
-	agoText(&b, "card-idle", c.IdleSince, now)
-	agoText(&b, "card-unused", c.UnusedSince, now)
+	agoText(&b, "gpu-idle", c.IdleSince, now)
+	agoText(&b, "gpu-unused", c.UnusedSince, now)
 	if _, known := c.Busy.Get(); known {
-		b.WriteString(" card-busy=" + quote(busyText(c.Busy)))
+		b.WriteString(" gpu-busy=" + quote(busyText(c.Busy)))
 	}
 	return b.String()
 }
@@ -149,7 +149,7 @@ func listText(words []string) string {
 	return "(" + strings.Join(quoted, " ") + ")"
 }
 
-// sameCard reports whether two cards of a template differ only in their index.
-func sameCard(a, b plan.Card) bool {
-	return cardText(a, time.Time{}) == cardText(b, time.Time{}) && a.Busy == b.Busy
+// sameGPU reports whether two GPUs of a template differ only in their index.
+func sameGPU(a, b plan.GPU) bool {
+	return gpuText(a, time.Time{}) == gpuText(b, time.Time{}) && a.Busy == b.Busy
 }

@@ -55,7 +55,7 @@ func TestHarnessCatches(t *testing.T) {
 		{noHalfGang, nil, []plan.Verdict{{Kind: plan.KindPod, Subject: "a/g-0", Reason: plan.WaitReclaim}}, "1 are served"},
 		{nothingForRefused, []plan.Action{forPods("a/more")},
 			[]plan.Verdict{{Kind: plan.KindPod, Subject: "a/more", Reason: plan.QuotaExceeded}}, "which is refused"},
-		{nothingHeldDestroyed, []plan.Action{{Verb: plan.Replace, Pool: "p", Node: "n"}}, nil, "removes a node that is held"},
+		{nothingHeldDestroyed, []plan.Action{{Verb: plan.Replace, Pool: "p", Node: "n"}}, nil, "removes a node that is allocated"},
 		{nothingHeldDestroyed, []plan.Action{{Verb: plan.Replace, Pool: "p", Node: "e"}}, nil, "removes the node of a/moved"},
 		{evictsWithCare, []plan.Action{reclaim("a/held")}, nil, "budget a/b is overdrawn"}, // the least of what is said of it
 	} {

@@ -13,7 +13,7 @@
 // Values: DURATION is Go's (90s, 1h30m). AGO is a duration before now, IN one
 // after it: idle=5m is five minutes ago, backoff=5m in five minutes; "@" and
 // RFC 3339 is absolute, "never" is no time at all. CPU is cores or "500m";
-// MEMORY is in Mi, Gi or Ti. A SHARE is 0 … 1. AMOUNT is whole cards (2), compute
+// MEMORY is in Mi, Gi or Ti. A SHARE is 0 … 1. AMOUNT is whole GPUs (2), compute
 // and memory slices (14+16), none or all. KEY is namespace/name. A list is
 // (word word …); of one plain word the parentheses may be left out.
 //
@@ -30,12 +30,12 @@
 //	  backoff=IN                    the provider fails until then
 //	  freeze | thaw
 //	  fixed                         nobody makes its machines or takes them away
-//	  repartition=no|idle|keep-busy may cards be cut: never, when nobody holds them, around who does
+//	  repartition=no|idle|keep-busy may GPUs be repartitioned: never, when nobody holds them, around who does
 //	  keeps-busy                    busy instances would survive, though repartition=no
 //	  mig-idle-after=DURATION       idle for so long, an instance may be destroyed
 //	  mig-duration=DURATION         of a repartition
 //	  mig-allowed=(PROFILE …)       that may be made, all unless said
-//	  labels= taints= others= cpu= memory= gpus= and the words of a card: what a new node is like
+//	  labels= taints= others= cpu= memory= gpus= and the words of a GPU: what a new node is like
 //
 //	node NAME                       as its pool's template, or
 //	  pool=POOL bare                without anything of it
@@ -51,20 +51,20 @@
 //	  leaves-in=IN                  its provider has given notice that it takes it then
 //	  age=AGO cpu=CPU memory=MEMORY labels=(KEY=VALUE …) taints=(KEY=VALUE:EFFECT …)
 //	  allocatable=(WANT …)          what the API says it offers in all; () for nothing
-//	  gpus=N                        cards 0 … N-1 all alike, with the words of a card
-//	  op=ID op-card=INDEX op-model=MODEL op-target=(PROFILE@START …) op-started=AGO op-deadline=IN
+//	  gpus=N                        GPUs 0 … N-1 all alike, with the words of a GPU
+//	  op=ID op-gpu=INDEX op-model=MODEL op-target=(PROFILE@START …) op-started=AGO op-deadline=IN
 //	  op-phase=pending|succeeded|failed op-message=TEXT    a repartition under way
 //
-//	gpu NODE/INDEX                  a card of a node; with the word template, of a pool
+//	gpu NODE/INDEX                  a GPU of a node; with the word template, of a pool
 //	  model=H100-80GB vendor=NAME memory-mib=MIB uuid=ID health=unknown|healthy|sick
 //	  mig | no-mig
 //	  layout=(INSTANCE …)           PROFILE@START with :held=KEY :idle=AGO :unused=AGO :uuid=ID
 //	                                :busy=SHARE~AGE :unplaced (only its number is known)
-//	  holders=(KEY …)               of a card without MIG
+//	  holders=(KEY …)               of a GPU without MIG
 //	  holders-known | holders-unknown
-//	  card-idle=AGO card-unused=AGO card-busy=SHARE~AGE    of the card as a whole
-//	  idle=AGO                      all that is free on the card, since then
-//	  unused=AGO                    all that is held on the card has done nothing since then
+//	  gpu-idle=AGO gpu-unused=AGO gpu-busy=SHARE~AGE    of the GPU as a whole
+//	  idle=AGO                      all that is free on the GPU, since then
+//	  unused=AGO                    all that is allocated on the GPU has done nothing since then
 //	  fails                         its next repartition fails in the simulated world
 //
 //	quota NAME                      a tenant; guaranteed nothing and not bounded unless it says so
@@ -76,7 +76,7 @@
 //	  parent=NAME
 //	  reclaim-idle=DURATION         unused for so long, what its pods hold is taken back
 //
-//	pod KEY                         wants GPUs, or has them; ns/w-{0..7} declares eight alike
+//	pod KEY                         requests GPUs, or has them; ns/w-{0..7} declares eight alike
 //	  gone
 //	  node=NODE                     it is bound to; without one the scheduler has said that it fits nowhere,
 //	  unschedulable | unmarked      unless it is unmarked
@@ -88,7 +88,7 @@
 //	  budgets=(KEY:allowed=N …)     PodDisruptionBudgets it counts towards, and what they allow now
 //	  daemonset                     does not keep a node from being empty
 //	  wants=(WANT …)                gpu*2, amd.gpu, any.gpu, 3g.40gb*2, part:core=500:memory-mib=8192
-//	                                or :memory=500 (thousandths, as core), :cards=N different cards
+//	                                or :memory=500 (thousandths, as core), :gpus=N different GPUs
 //	  unreadable=TEXT               nobody knows what it wants, and why
 //	  owner=TEXT priority=N cpu=CPU memory=MEMORY
 //	  selector=(KEY=VALUE …)
@@ -117,7 +117,7 @@
 //	tick DURATION                   time that passes, with what happens in it
 //	tick at=TIME                    the time now, and what is remembered:
 //	  last-scale-up=(POOL=AGO …) last-scale-down= last-drain= last-replace= (by pool)
-//	  last-repartition= sick-since= unknown-since= (by node) free-since= (by node, or node/card)
+//	  last-repartition= sick-since= unknown-since= (by node) free-since= (by node, or node/gpu)
 //	  grown=(POOL=N:at=AGO …)       nodes asked for within the last hour
 //	  removed=(POOL=N:at=AGO …)     nodes given back within the last ten minutes
 //	  tables=("SPEC" …)             MIG tables that nodes have published: as mig.Spec prints them
@@ -133,9 +133,9 @@
 //	  scale-down-cooldown=DURATION  after a pool grew
 //	  repartition-cooldown=DURATION repartition-timeout=DURATION repartition-life=DURATION
 //	  max-unready=SHARE ok-unready=N     more unready nodes than both: hold everything
-//	  wait-cost=MONEY               of a card's worth of demand that waits, an hour
+//	  wait-cost=MONEY               of a GPU's worth of demand that waits, an hour
 //	  disruption-cost=MONEY         of a repartition
-//	  eviction-cost=MONEY           of a card's worth of work that is moved
+//	  eviction-cost=MONEY           of a GPU's worth of work that is moved
 //	  node-life=DURATION node-overdue=DURATION
 //	  buy-borrowed | no-buy-borrowed     nodes for demand beyond its guarantee
 //	  max-drains=N (0: drain nothing) drain-timeout=DURATION drain-cooldown=DURATION

@@ -34,7 +34,7 @@ func (d *dice) gang(do func(string, ...any), name string) {
 }
 
 // share changes what pods, tenants and nodes share: gangs come, pods leave,
-// nodes are drained or sick, cards are held for nothing, forecasts are made.
+// nodes are drained or sick, GPUs are held for nothing, forecasts are made.
 func (d *dice) share(w *scenario.World, do func(string, ...any), round int) {
 	pods, nodes := w.Sim.State.Pods, w.Sim.State.Nodes
 	switch kind := d.n(8); {
@@ -56,12 +56,12 @@ func (d *dice) share(w *scenario.World, do func(string, ...any), round int) {
 			do("node %s draining=%ds drain-deadline=%ds drain-reason=%s", n.Name, d.n(60), d.n(60), []string{"NodeUnderused", "NodeSick"}[d.n(2)])
 		}
 	case kind == 5 && len(nodes) > 0:
-		if n := nodes[d.n(len(nodes))]; len(n.Cards) > 0 {
-			do("gpu %s/%d health=%s", n.Name, n.Cards[0].Index, []string{"sick", "healthy"}[d.n(2)])
+		if n := nodes[d.n(len(nodes))]; len(n.GPUs) > 0 {
+			do("gpu %s/%d health=%s", n.Name, n.GPUs[0].Index, []string{"sick", "healthy"}[d.n(2)])
 		}
 	case kind == 6 && len(nodes) > 0:
 		n := nodes[d.n(len(nodes))]
-		for _, c := range n.Cards {
+		for _, c := range n.GPUs {
 			do("gpu %s/%d unused=%ds", n.Name, c.Index, d.n(400))
 		}
 	case kind == 7 && len(nodes) > 0:
@@ -71,7 +71,7 @@ func (d *dice) share(w *scenario.World, do func(string, ...any), round int) {
 	}
 }
 
-// rules tie a pod to others by zone, or have it ask for more than cards.
+// rules tie a pod to others by zone, or have it ask for more than GPUs.
 func (d *dice) rules() string {
 	group := []string{"x", "y"}[d.n(2)]
 	switch d.n(10) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
@@ -74,11 +75,11 @@ quota root limit=4 lend=none
 quota chat parent=root guarantee=2 limit=21+all borrow=none lend=all reclaim-idle=2h
 quota half guarantee=3+4
 node n1 pool=h bare unready cordoned-by=n1-0 not-cordoned no-scale-down age=1h cpu=1500m memory=7Mi labels=(x=y) taints=(t:NoSchedule)
-  op=n1-0 op-card=0 op-model=H100-80GB op-target=(3g.40gb@0 3g.40gb@4) op-started=1s op-deadline=4m59s op-phase=failed op-message="it is in use, \"really\""
-gpu n1/0 model=H100-80GB uuid=GPU-1 health=sick layout=(1g.10gb@0:held=a/p:uuid=MIG-1:busy=0.5~3s 1g.10gb@1:idle=5m:unplaced) card-idle=1m card-busy=0.25~1s
+  op=n1-0 op-gpu=0 op-model=H100-80GB op-target=(3g.40gb@0 3g.40gb@4) op-started=1s op-deadline=4m59s op-phase=failed op-message="it is in use, \"really\""
+gpu n1/0 model=H100-80GB uuid=GPU-1 health=sick layout=(1g.10gb@0:held=a/p:uuid=MIG-1:busy=0.5~3s 1g.10gb@1:idle=5m:unplaced) gpu-idle=1m gpu-busy=0.25~1s
 gpu n1/1 holders=(a/q b/r) no-mig holders-known unused=3h
 node n2 cordoned allocatable=() draining=4m drain-deadline=6m drain-reason=NodeSick not-cordoned holds-data leaves-in=90s
-gpu n2/0 model=H100-80GB mig layout=(3g.40gb@0 3g.40gb@4:held=a/x:unused=2h) idle=1h card-unused=1h
+gpu n2/0 model=H100-80GB mig layout=(3g.40gb@0 3g.40gb@4:held=a/x:unused=2h) idle=1h gpu-unused=1h
 node n3 allocatable=(gpu*2 3g.40gb) unready ready cordoned uncordoned draining=1s not-draining
 pod a/p wants=(3g.40gb 1g.10gb*2) node=n1 pending=2m age=3m priority=-5 owner=Deployment/p cpu=250m memory=1Gi
   selector=(x=y) affinity=(| z:In:a:b x:Exists | w:Gt:5) tolerations=(t:op=Exists:effect=NoSchedule u=v) evictable daemonset unschedulable
@@ -86,7 +87,7 @@ pod a/p wants=(3g.40gb 1g.10gb*2) node=n1 pending=2m age=3m priority=-5 owner=De
 pod a/q wants=amd.gpu*2 pending=never age=5s unmarked unmade tenant=chat gang=a/g gang-min=2
   others=(rdma/hca=2) groups=(a/r "b c") spread=(zone:group=a/r:skew=2) apart=(host:group="b c") near=(rack:group=a/r)
 pod a/s unreadable="resource x: contradicts y" node=n2 leaving=never
-pod a/r wants=(any.gpu part:core=500:memory-mib=4096:memory=250:cards=2)
+pod a/r wants=(any.gpu part:core=500:memory-mib=4096:memory=250:gpus=2)
 pod a/w-{0..2} wants=gpu unmade made
 pod "a/w-{0..2}" wants=gpu node=n3 leaving=1m staying
 forecast a/f wants=3g.40gb have=4 low=3 expected=6.5 high=9 at=10m error=0.12 selector=(x=y) tenant=chat priority=7
@@ -109,19 +110,31 @@ func FuzzMake(f *testing.F) {
 
 var (
 	worlds = flag.Int("worlds", 170, "the number of random worlds that TestLive lives in")
-	seed   = flag.Int64("seed", 11, "of the first of them; each further world has the next")
+	seed   = flag.Int64("seed", 0, "of the first of them, each further world has the next; 0 for that of make test or a fresh one")
 )
 
 // TestLive lives in random worlds. One that failed is lived in again, alone, with
 // -args -seed=N -worlds=1.
 func TestLive(t *testing.T) {
-	for i := range int64(*worlds) {
-		t.Run(fmt.Sprint(*seed+i), func(t *testing.T) {
-			r := rand.New(rand.NewSource(*seed + i))
-			b := make([]byte, 60+r.Intn(240))
-			r.Read(b)
-			live(t, b)
-		})
+	eachWorld(t, *worlds, func(t *testing.T, r *rand.Rand) {
+		b := make([]byte, 60+r.Intn(240))
+		r.Read(b)
+		live(t, b)
+	})
+}
+
+// eachWorld runs a test for each of n seeds: the same ones in `make test`, ten
+// times as many from a fresh one on in `make test-all`.
+func eachWorld(t *testing.T, n int, do func(*testing.T, *rand.Rand)) {
+	first := *seed
+	if first == 0 {
+		first = testall.Seed(t, 11)
+		if testall.Enabled() {
+			n *= 10
+		}
+	}
+	for i := range int64(n) {
+		t.Run(fmt.Sprint(first+i), func(t *testing.T) { do(t, rand.New(rand.NewSource(first+i))) })
 	}
 }
 
@@ -235,7 +248,7 @@ func (d *dice) build(w *scenario.World, do func(string, ...any)) {
 }
 
 // odd adds what a real cluster has and nobody thinks of: nodes that show no
-// cards yet, or none that anybody knows; pools that can make nothing; nodes of
+// GPUs yet, or none that anybody knows; pools that can make nothing; nodes of
 // nobody's; instances of which only the number is known.
 func (d *dice) odd(do func(string, ...any), i int) {
 	switch d.n(9) {
@@ -273,7 +286,7 @@ func (d *dice) unsettle(w *scenario.World, do func(string, ...any)) {
 	n := nodes[d.n(len(nodes))]
 	switch d.n(4) {
 	case 0, 1:
-		for _, c := range n.Cards {
+		for _, c := range n.GPUs {
 			do("gpu %s/%d %s", n.Name, c.Index, []string{"holders-unknown", "holders-known"}[d.n(2)])
 		}
 	case 2:

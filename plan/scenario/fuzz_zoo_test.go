@@ -14,17 +14,14 @@ import (
 var zoos = flag.Int("zoos", 60, "the number of random worlds that TestZoo lives in; -seed is the first")
 
 // TestZoo lives in random worlds of any product there is, and of some that there
-// are not: instances with attributes, parts of cards in every way to say them,
-// gangs whose members differ, cards of several makers.
+// are not: instances with attributes, parts of GPUs in every way to say them,
+// gangs whose members differ, GPUs of several makers.
 func TestZoo(t *testing.T) {
-	for i := range int64(*zoos) {
-		t.Run(fmt.Sprint(*seed+i), func(t *testing.T) {
-			r := rand.New(rand.NewSource(*seed + i))
-			b := make([]byte, 100+r.Intn(300))
-			r.Read(b)
-			zoo(t, &dice{b: b})
-		})
-	}
+	eachWorld(t, *zoos, func(t *testing.T, r *rand.Rand) {
+		b := make([]byte, 100+r.Intn(300))
+		r.Read(b)
+		zoo(t, &dice{b: b})
+	})
 }
 
 // zooModels are products without MIG, or that nobody told us about.
@@ -35,8 +32,8 @@ func zoo(t *testing.T, d *dice) {
 	d.quotas(do)
 	var models []string
 	for i := range 1 + d.n(3) {
-		cards := mig.Models()
-		model, layout := cards[d.n(len(cards))], ""
+		gpus := mig.Models()
+		model, layout := gpus[d.n(len(gpus))], ""
 		switch d.n(5) {
 		case 0:
 			model = zooModels[d.n(len(zooModels))]
@@ -95,7 +92,7 @@ func (d *dice) anyWant(models []string) string {
 		return table.Name(profiles[d.n(len(profiles))])
 	}
 	return []string{"gpu", "gpu*2", "any.gpu", "amd.gpu", "gpu*9", "part:core=300:memory-mib=7000", "part:core=0:memory-mib=30000", "part:core=0:memory=400",
-		"part:core=250:cards=2", "part:core=0", "1g.1gb"}[d.n(11)]
+		"part:core=250:gpus=2", "part:core=0", "1g.1gb"}[d.n(11)]
 }
 
 // anyLayout is one of the model's maximal layouts, attributes included.

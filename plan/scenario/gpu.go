@@ -9,7 +9,7 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// gpu changes a card of a node (or, with the word template, of a pool), and
+// gpu changes a GPU of a node (or, with the word template, of a pool), and
 // adds it when there is none of that index. The word fails makes its next
 // repartition fail in the simulated world.
 func (w *World) gpu(s statement) error {
@@ -30,36 +30,36 @@ func (w *World) gpu(s statement) error {
 	if r.flag("fails", &fails); fails {
 		w.Sim.Fail = append(w.Sim.Fail, name)
 	}
-	cards := w.cardsOf(name[:slash], template)
-	if cards == nil {
+	gpus := w.gpusOf(name[:slash], template)
+	if gpus == nil {
 		return fmt.Errorf("there is no %s above", name[:slash])
 	}
-	i := slices.IndexFunc(*cards, func(c plan.Card) bool { return c.Index == index })
+	i := slices.IndexFunc(*gpus, func(c plan.GPU) bool { return c.Index == index })
 	if i < 0 {
-		c := plan.Card{HoldersKnown: true}
+		c := plan.GPU{AllocationKnown: true}
 		c.Index = index
-		*cards = append(*cards, c)
-		i = len(*cards) - 1
+		*gpus = append(*gpus, c)
+		i = len(*gpus) - 1
 	}
-	readCard(r, &(*cards)[i])
+	readGPU(r, &(*gpus)[i])
 	return r.err()
 }
 
-func (w *World) cardsOf(name string, template bool) *[]plan.Card {
+func (w *World) gpusOf(name string, template bool) *[]plan.GPU {
 	state := &w.Sim.State
-	// From the end: a card is mostly told of right after its node, and a large
+	// From the end: a GPU is mostly told of right after its node, and a large
 	// cluster has as many nodes as lines.
 	if template {
 		for i := len(state.Pools) - 1; i >= 0; i-- {
 			if state.Pools[i].Name == name {
-				return &state.Pools[i].Template.Cards
+				return &state.Pools[i].Template.GPUs
 			}
 		}
 		return nil
 	}
 	for i := len(state.Nodes) - 1; i >= 0; i-- {
 		if state.Nodes[i].Name == name {
-			return &state.Nodes[i].Cards
+			return &state.Nodes[i].GPUs
 		}
 	}
 	return nil

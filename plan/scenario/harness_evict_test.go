@@ -30,8 +30,8 @@ func evictsWithCare(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 		if why := stays(s, s.Pods[i]); why != "" {
 			return fmt.Errorf("the pod %s: %s", why, a)
 		}
-		if evictions++; evictions > p.MaxEvictionsPerRound {
-			return fmt.Errorf("%d evictions, %d may be in one plan", evictions, p.MaxEvictionsPerRound)
+		if evictions++; evictions > p.MaxEvictionsPerReconcile {
+			return fmt.Errorf("%d evictions, %d may be in one plan", evictions, p.MaxEvictionsPerReconcile)
 		}
 		for _, b := range s.Pods[i].Budgets {
 			if allowed[b.Name]--; allowed[b.Name] < 0 {
@@ -105,11 +105,11 @@ func canBecomeEmpty(s plan.Snapshot, n plan.Node) error {
 			return fmt.Errorf("drains the node of %s, which is not evictable", p.Key())
 		}
 	}
-	for _, c := range n.Cards {
-		held := slices.Clone(c.Holders)
+	for _, c := range n.GPUs {
+		held := slices.Clone(c.AllocatedTo)
 		for _, in := range c.Instances {
-			if in.Holder != "" {
-				held = append(held, in.Holder)
+			if in.AllocatedTo != "" {
+				held = append(held, in.AllocatedTo)
 			}
 		}
 		for _, h := range held {
@@ -126,7 +126,7 @@ func canBecomeEmpty(s plan.Snapshot, n plan.Node) error {
 func repeats(made, again plan.Plan) (plan.Action, bool) {
 	for _, a := range again.Actions {
 		for _, b := range made.Actions {
-			if a.Verb == b.Verb && a.Verb != plan.ScaleUp && a.Node == b.Node && a.Pod == b.Pod && a.Card == b.Card {
+			if a.Verb == b.Verb && a.Verb != plan.ScaleUp && a.Node == b.Node && a.Pod == b.Pod && a.GPU == b.GPU {
 				return a, true
 			}
 		}

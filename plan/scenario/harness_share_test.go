@@ -80,12 +80,12 @@ func withinLimits(s plan.Snapshot, _ plan.Policy, made plan.Plan) error {
 // atLeast is what a pod takes of a quota wherever it runs: the memory slices of
 // an instance differ between products and are left out, and so is rounding.
 func atLeast(p plan.Pod) quota.Amount {
-	a := quota.Amount{Compute: 7 * int64(p.Demand.Cards), Memory: 8 * int64(p.Demand.Cards)}
+	a := quota.Amount{Compute: 7 * int64(p.Demand.GPUs), Memory: 8 * int64(p.Demand.GPUs)}
 	for _, i := range p.Demand.MIG {
 		a.Compute += int64(i.Count) * int64(i.Profile.Compute)
 	}
 	if f := p.Demand.Fraction; f != nil {
-		a.Compute += int64(max(f.Cards, 1)) * int64(f.CoreMilli) * 7 / 1000
+		a.Compute += int64(max(f.GPUs, 1)) * int64(f.CoreMilli) * 7 / 1000
 	}
 	return a
 }
@@ -131,7 +131,7 @@ func noHalfGang(s plan.Snapshot, _ plan.Policy, made plan.Plan) error {
 func withinRates(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 	for _, q := range s.Pools {
 		grown, gone := 0, 0
-		for _, g := range s.Memory.Grown {
+		for _, g := range s.State.Grown {
 			if g.Pool == q.Name && s.Now.Sub(g.At) < time.Hour {
 				grown += g.Nodes
 			}

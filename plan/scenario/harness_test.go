@@ -51,9 +51,9 @@ func sameShuffled(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 		r.Shuffle(len(budgets), func(i, j int) { budgets[i], budgets[j] = budgets[j], budgets[i] })
 	}
 	for n := range t.Nodes {
-		cards := t.Nodes[n].Cards
-		r.Shuffle(len(cards), func(i, j int) { cards[i], cards[j] = cards[j], cards[i] })
-		for _, c := range cards {
+		gpus := t.Nodes[n].GPUs
+		r.Shuffle(len(gpus), func(i, j int) { gpus[i], gpus[j] = gpus[j], gpus[i] })
+		for _, c := range gpus {
 			r.Shuffle(len(c.Instances), func(i, j int) { c.Instances[i], c.Instances[j] = c.Instances[j], c.Instances[i] })
 		}
 	}
@@ -97,7 +97,7 @@ func withinBounds(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 			return fmt.Errorf("pool %s shrinks below its minimum", q.Name)
 		}
 	}
-	if len(made.Actions) > p.MaxActionsPerRound || removals > p.MaxRemovalsPerRound {
+	if len(made.Actions) > p.MaxActionsPerReconcile || removals > p.MaxRemovalsPerReconcile {
 		return fmt.Errorf("%d actions, %d removals: more than the policy allows", len(made.Actions), removals)
 	}
 	return nil
@@ -110,20 +110,20 @@ func nothingHeldDestroyed(s plan.Snapshot, _ plan.Policy, made plan.Plan) error 
 			continue
 		}
 		n := s.Nodes[i]
-		for _, c := range n.Cards {
-			// Of a sick card it may well be unknown who holds it; the pods are known.
-			unknown := a.Verb == plan.RemoveNode && !c.HoldersKnown
-			if removes(a) && len(c.Holders) > 0 || unknown {
-				return fmt.Errorf("removes a node that is held: %s", a)
+		for _, c := range n.GPUs {
+			// Of a sick GPU it may well be unknown who holds it; the pods are known.
+			unknown := a.Verb == plan.RemoveNode && !c.AllocationKnown
+			if removes(a) && len(c.AllocatedTo) > 0 || unknown {
+				return fmt.Errorf("removes a node that is allocated: %s", a)
 			}
-			if a.Verb == plan.Repartition && c.Index == a.Card && !c.HoldersKnown {
-				return fmt.Errorf("cuts a card whose holders are unknown: %s", a)
+			if a.Verb == plan.Repartition && c.Index == a.GPU && !c.AllocationKnown {
+				return fmt.Errorf("repartitions a GPU whose holders are unknown: %s", a)
 			}
 			for _, in := range c.Instances {
 				touched := removes(a) ||
-					a.Verb == plan.Repartition && c.Index == a.Card && !slices.Contains(a.Target, in.Placement)
-				if touched && in.Holder != "" {
-					return fmt.Errorf("destroys what %s holds: %s", in.Holder, a)
+					a.Verb == plan.Repartition && c.Index == a.GPU && !slices.Contains(a.Target, in.Placement)
+				if touched && in.AllocatedTo != "" {
+					return fmt.Errorf("destroys what %s holds: %s", in.AllocatedTo, a)
 				}
 			}
 		}
@@ -160,8 +160,8 @@ func oneVerdictEach(s plan.Snapshot, _ plan.Policy, made plan.Plan) error {
 	}
 	for _, n := range s.Nodes {
 		want = append(want, "node "+n.Name)
-		for _, c := range n.Cards {
-			want = append(want, fmt.Sprintf("card %s/%d", n.Name, c.Index))
+		for _, c := range n.GPUs {
+			want = append(want, fmt.Sprintf("gpu %s/%d", n.Name, c.Index))
 		}
 	}
 	want = append(want, sharers(s)...)
@@ -208,7 +208,7 @@ func nothingLeft(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 		}
 		return nil
 	}
-	// A pool that gives back an empty node its pods cannot use has room for one that
+	// A pool that gives back an empty node its pods cannot use has capacity for one that
 	// they can, and what waited for the rest of its gang goes on with it.
 	if slices.ContainsFunc(again.Actions, func(a plan.Action) bool {
 		return a.Verb == plan.ScaleUp && slices.ContainsFunc(made.Actions, func(b plan.Action) bool {
@@ -217,7 +217,7 @@ func nothingLeft(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 	}) {
 		return nil
 	}
-	bounded := len(made.Actions) >= p.MaxActionsPerRound || strings.Contains(made.String(), string(plan.BoundReached)) ||
+	bounded := len(made.Actions) >= p.MaxActionsPerReconcile || strings.Contains(made.String(), string(plan.BoundReached)) ||
 		slices.ContainsFunc(made.Actions, func(a plan.Action) bool { return a.Verb == plan.ScaleUp && a.To-a.From >= p.MaxNodesPerScaleUp })
 	if len(again.Actions) > 0 && !bounded {
 		return fmt.Errorf("applied and planned again at the same instant, there is more to do:\n%s", again)
@@ -227,7 +227,7 @@ func nothingLeft(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 
 // newFacts reports a plan of which something follows that was not there to plan
 // with: a node is released or has a successor, pods have left, what was stranded
-// on a card can be had, a zone that pods were to be spread over is gone. That may be done at once, but nothing of the plan again.
+// on a GPU can be had, a zone that pods were to be spread over is gone. That may be done at once, but nothing of the plan again.
 func newFacts(s plan.Snapshot, made plan.Plan) bool {
 	spread := slices.ContainsFunc(s.Pods, func(p plan.Pod) bool { return len(p.Spread) > 0 })
 	return slices.ContainsFunc(made.Actions, func(a plan.Action) bool {
@@ -237,7 +237,7 @@ func newFacts(s plan.Snapshot, made plan.Plan) bool {
 		case plan.RemoveNode:
 			return spread
 		}
-		return a.Verb == plan.Repartition && a.Reason == plan.CardStranded
+		return a.Verb == plan.Repartition && a.Reason == plan.GPUStranded
 	})
 }
 

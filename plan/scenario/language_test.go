@@ -54,41 +54,14 @@ func TestLanguageIsWrittenDown(t *testing.T) {
 	}
 }
 
-// TestEverythingPrints: each field that the text with everything sets is printed.
-func TestEverythingPrints(t *testing.T) {
-	s, p, err := scenario.Parse(everything)
-	if err != nil {
-		t.Fatal(err)
-	}
-	printed := scenario.PrintPolicy(p) + scenario.Print(s)
-	for _, want := range []string{
-		"interruptions=0.05", "draining=4m drain-deadline=6m drain-reason=NodeSick not-cordoned", "holds-data leaves-in=1m30s",
-		"3g.40gb@4:held=a/x:unused=2h", "holders=(a/q b/r) card-unused=3h",
-		"quota root limit=4 lend=none\n", "quota chat guarantee=2 limit=21+all borrow=none parent=root reclaim-idle=2h\n", "quota half guarantee=3+4\n",
-		"unmade", "leaving=30s", "leaving=never", "evict-from=10m", "budgets=(a/pdb:allowed=1 b/pdb:allowed=0)", "tenant=chat gang=a/g gang-min=2",
-		"pod a/w-0 ", "pod a/w-2 ", `pod "a/w-{0..2}"`,
-		"forecast a/f wants=(3g.40gb) have=4 low=3 expected=6.5 high=9 at=10m error=0.12 priority=7", `unsure="too short"`,
-		"last-drain=(h=7m) last-replace=(h=8m)", "sick-since=(n1=9m)", "grown=(h=5:at=10m h=1:at=0s)", "removed=(h=3:at=5m)", "failures=(n1/0=2:at=5m)",
-		"headroom=high headroom-weight=0.25", "no-buy-borrowed max-evictions=6 eviction-cost=0.75", "max-drains=2 drain-timeout=11m drain-cooldown=12m",
-		"max-nodes-per-hour=40 max-removal-share=0.3 removal-interval=31s max-removals-per-ten-minutes=77", "max-idle-at-once=0.6 ok-idle=7 idle-hold=14m", "sick-after=13m replace-interval=2h max-sick-share=0.4",
-	} {
-		if !strings.Contains(printed, want) {
-			t.Errorf("missing %q", want)
-		}
-	}
-	if t.Failed() {
-		t.Log(printed)
-	}
-}
-
 func TestWrongWords(t *testing.T) {
 	for text, want := range map[string]string{
-		"quota t guarantee=0.5":               `guarantee: want whole cards (2), slices of compute and memory (14+16), none or all: "0.5"`,
-		"quota t limit=-1":                    "limit: want whole cards",
-		"quota t limit=3+":                    "limit: want whole cards",
-		"quota t lend=9223372036854775807":    "lend: want whole cards",
+		"quota t guarantee=0.5":               `guarantee: want whole GPUs (2), slices of compute and memory (14+16), none or all: "0.5"`,
+		"quota t limit=-1":                    "limit: want whole GPUs",
+		"quota t limit=3+":                    "limit: want whole GPUs",
+		"quota t lend=9223372036854775807":    "lend: want whole GPUs",
 		"quota t gone":                        "there is no tenant t",
-		"quota":                               "wants a name first",
+		"quota":                               "requests a name first",
 		"forecast f have=1":                   `want namespace/name: "f"`,
 		"forecast a/f gone":                   "there is no forecast a/f",
 		"forecast a/f node=n":                 "node: is not known here",

@@ -52,8 +52,8 @@ func parsePlacement(model, s string) (mig.Placement, error) {
 func instanceText(model string, in plan.Instance, now time.Time) string {
 	var b strings.Builder
 	b.WriteString(placementText(model, in.Placement))
-	if in.Holder != "" {
-		b.WriteString(":held=" + quote(in.Holder))
+	if in.AllocatedTo != "" {
+		b.WriteString(":held=" + quote(in.AllocatedTo))
 	}
 	if !in.IdleSince.IsZero() {
 		b.WriteString(":idle=" + quote(timeText(in.IdleSince, now, -1)))
@@ -82,7 +82,7 @@ func parseInstance(model string, it item, now time.Time) (plan.Instance, error) 
 		}
 		switch s.name {
 		case "held":
-			in.Holder = s.value
+			in.AllocatedTo = s.value
 		case "idle":
 			in.IdleSince, err = parseTime(s.value, now, -1)
 		case "unused":

@@ -36,16 +36,16 @@ func readNode(r *reader, n *plan.Node) {
 	}
 	count := -1
 	if r.int("gpus", &count) {
-		if count < 0 || count > maxCards {
-			r.fail("gpus", "want 0 … %d", maxCards)
+		if count < 0 || count > maxGPUs {
+			r.fail("gpus", "want 0 … %d", maxGPUs)
 			count = 0
 		}
-		card := plan.Card{HoldersKnown: true}
-		readCard(r, &card)
-		n.Cards = nil
+		device := plan.GPU{AllocationKnown: true}
+		readGPU(r, &device)
+		n.GPUs = nil
 		for i := range count {
-			card.Index = i
-			n.Cards = append(n.Cards, card)
+			device.Index = i
+			n.GPUs = append(n.GPUs, device)
 		}
 	}
 	if o, ok := readOperation(r, n); ok {
@@ -77,17 +77,17 @@ func readDrain(r *reader, n *plan.Node) {
 	}
 }
 
-// readOperation reads op=ID op-card=0 op-target=(…) …; profiles are named as the
-// op-model says, which is the card's unless told.
+// readOperation reads op=ID op-gpu=0 op-target=(…) …; profiles are named as the
+// op-model says, which is the GPU's unless told.
 func readOperation(r *reader, n *plan.Node) (*plan.Operation, bool) {
 	o := plan.Operation{Phase: plan.PhasePending}
 	if !r.string("op", &o.ID) {
 		return nil, false
 	}
-	r.int("op-card", &o.Card)
+	r.int("op-gpu", &o.GPU)
 	model := ""
-	for _, c := range n.Cards {
-		if c.Index == o.Card {
+	for _, c := range n.GPUs {
+		if c.Index == o.GPU {
 			model = c.Model.Name
 		}
 	}
@@ -119,9 +119,9 @@ func nodeText(n plan.Node, now time.Time) string {
 		inText(&b, "drain-deadline", d.Deadline, now)
 		stringText(&b, "drain-reason", string(d.Reason))
 	}
-	said := n.CordonedBy != "" || n.Drain != nil
-	flagText(&b, "not-cordoned", said && !n.Cordoned)
-	flagText(&b, "cordoned", !said && n.Cordoned)
+	given := n.CordonedBy != "" || n.Drain != nil
+	flagText(&b, "not-cordoned", given && !n.Cordoned)
+	flagText(&b, "cordoned", !given && n.Cordoned)
 	flagText(&b, "no-scale-down", n.NoScaleDown)
 	flagText(&b, "holds-data", n.HoldsData)
 	inText(&b, "leaves-in", n.LeavesAt, now)
@@ -139,8 +139,8 @@ func nodeText(n plan.Node, now time.Time) string {
 	b.WriteString(othersText(n.Others))
 	b.WriteString(operationText(n, now))
 	b.WriteByte('\n')
-	for _, c := range n.Cards {
-		fmt.Fprintf(&b, "gpu %s%s\n", quote(fmt.Sprintf("%s/%d", n.Name, c.Index)), cardText(c, now))
+	for _, c := range n.GPUs {
+		fmt.Fprintf(&b, "gpu %s%s\n", quote(fmt.Sprintf("%s/%d", n.Name, c.Index)), gpuText(c, now))
 	}
 	return b.String()
 }
@@ -152,12 +152,12 @@ func operationText(n plan.Node, now time.Time) string {
 	}
 	var b strings.Builder
 	model := ""
-	for _, c := range n.Cards {
-		if c.Index == o.Card {
+	for _, c := range n.GPUs {
+		if c.Index == o.GPU {
 			model = c.Model.Name
 		}
 	}
-	fmt.Fprintf(&b, " op=%s op-card=%d", quote(o.ID), o.Card)
+	fmt.Fprintf(&b, " op=%s op-gpu=%d", quote(o.ID), o.GPU)
 	stringText(&b, "op-model", model)
 	if len(o.Target) > 0 {
 		b.WriteString(" op-target=" + layoutText(model, o.Target))

@@ -11,10 +11,10 @@ import (
 func readPolicy(r *reader, p *plan.Policy) {
 	r.flag("freeze", &p.Freeze)
 	r.off("thaw", &p.Freeze)
-	r.int("max-actions", &p.MaxActionsPerRound)
+	r.int("max-actions", &p.MaxActionsPerReconcile)
 	r.int("max-nodes", &p.MaxNodesPerScaleUp)
 	r.int("max-nodes-per-hour", &p.MaxNodesPerHour)
-	r.int("max-removals", &p.MaxRemovalsPerRound)
+	r.int("max-removals", &p.MaxRemovalsPerReconcile)
 	r.float("max-removal-share", &p.MaxRemovalShare)
 	r.int("max-removals-per-ten-minutes", &p.MaxRemovalsPerTenMinutes)
 	r.duration("removal-interval", &p.RemovalInterval)
@@ -31,9 +31,9 @@ func readPolicy(r *reader, p *plan.Policy) {
 	r.duration("node-life", &p.NodeLife)
 	r.duration("node-overdue", &p.NodeOverdue)
 	r.duration("repartition-life", &p.RepartitionLife)
-	r.flag("buy-borrowed", &p.BuyBorrowed)
-	r.off("no-buy-borrowed", &p.BuyBorrowed)
-	r.int("max-evictions", &p.MaxEvictionsPerRound)
+	r.flag("buy-borrowed", &p.ScaleUpBorrowed)
+	r.off("no-buy-borrowed", &p.ScaleUpBorrowed)
+	r.int("max-evictions", &p.MaxEvictionsPerReconcile)
 	r.float("eviction-cost", &p.EvictionCost)
 	r.int("max-drains", &p.MaxDrains)
 	r.duration("drain-timeout", &p.DrainTimeout)
@@ -62,7 +62,7 @@ func PrintPolicy(p plan.Policy) string {
 		return no
 	}
 	fmt.Fprintf(&b, "policy %s max-actions=%d max-nodes=%d max-removals=%d", word(p.Freeze, "freeze", "thaw"),
-		p.MaxActionsPerRound, p.MaxNodesPerScaleUp, p.MaxRemovalsPerRound)
+		p.MaxActionsPerReconcile, p.MaxNodesPerScaleUp, p.MaxRemovalsPerReconcile)
 	fmt.Fprintf(&b, " max-unready=%s ok-unready=%d wait-cost=%s disruption-cost=%s",
 		number(p.MaxUnready), p.OKUnready, number(p.WaitCostPerHour), number(p.DisruptionCost))
 	fmt.Fprintf(&b, "\n  scale-down-cooldown=%s repartition-cooldown=%s repartition-timeout=%s",
@@ -72,8 +72,8 @@ func PrintPolicy(p plan.Policy) string {
 	fmt.Fprintf(&b, "\n  max-nodes-per-hour=%d max-removal-share=%s removal-interval=%s max-removals-per-ten-minutes=%d",
 		p.MaxNodesPerHour, number(p.MaxRemovalShare), durationText(p.RemovalInterval), p.MaxRemovalsPerTenMinutes)
 	fmt.Fprintf(&b, "\n  max-idle-at-once=%s ok-idle=%d idle-hold=%s", number(p.MaxIdleAtOnce), p.OKIdle, durationText(p.IdleHold))
-	fmt.Fprintf(&b, "\n  %s max-evictions=%d eviction-cost=%s", word(p.BuyBorrowed, "buy-borrowed", "no-buy-borrowed"),
-		p.MaxEvictionsPerRound, number(p.EvictionCost))
+	fmt.Fprintf(&b, "\n  %s max-evictions=%d eviction-cost=%s", word(p.ScaleUpBorrowed, "buy-borrowed", "no-buy-borrowed"),
+		p.MaxEvictionsPerReconcile, number(p.EvictionCost))
 	fmt.Fprintf(&b, " max-drains=%d drain-timeout=%s drain-cooldown=%s",
 		p.MaxDrains, durationText(p.DrainTimeout), durationText(p.DrainCooldown))
 	fmt.Fprintf(&b, "\n  headroom=%s headroom-weight=%s", cmp.Or(p.Headroom, plan.HeadroomNone), number(p.HeadroomWeight))

@@ -40,22 +40,22 @@ func readPool(r *reader, p *plan.Pool) {
 	r.quantity("memory", &t.MemoryMi, memoryUnits)
 	n := -1
 	if r.int("gpus", &n) {
-		if n < 0 || n > maxCards {
-			r.fail("gpus", "want 0 … %d", maxCards)
+		if n < 0 || n > maxGPUs {
+			r.fail("gpus", "want 0 … %d", maxGPUs)
 			n = 0
 		}
-		card := plan.Card{HoldersKnown: true}
-		readCard(r, &card)
-		t.Cards = nil
+		device := plan.GPU{AllocationKnown: true}
+		readGPU(r, &device)
+		t.GPUs = nil
 		for i := range n {
-			c := card
+			c := device
 			c.Index = i
-			t.Cards = append(t.Cards, c)
+			t.GPUs = append(t.GPUs, c)
 		}
 	}
 	model := ""
-	if len(t.Cards) > 0 {
-		model = t.Cards[0].Model.Name
+	if len(t.GPUs) > 0 {
+		model = t.GPUs[0].Model.Name
 	}
 	var allowed []mig.Profile
 	if r.items("mig-allowed", func(it item) error {
@@ -68,8 +68,8 @@ func readPool(r *reader, p *plan.Pool) {
 	r.flag("keeps-busy", &p.MIG.KeepsBusy)
 }
 
-// maxCards bounds what a line may ask for; no node has more.
-const maxCards = 1024
+// maxGPUs bounds what a line may ask for; no node has more.
+const maxGPUs = 1024
 
 func poolText(p plan.Pool, now time.Time) string {
 	var b strings.Builder
@@ -93,10 +93,10 @@ func poolText(p plan.Pool, now time.Time) string {
 	lengthText(&b, "mig-duration", p.MIG.Duration)
 	resourcesText(&b, p.Template.CPUMilli, p.Template.MemoryMi)
 	model := ""
-	cards := p.Template.Cards
-	if alike(cards) && len(cards) > 0 {
-		fmt.Fprintf(&b, " gpus=%d%s", len(cards), cardText(cards[0], now))
-		model = cards[0].Model.Name
+	gpus := p.Template.GPUs
+	if alike(gpus) && len(gpus) > 0 {
+		fmt.Fprintf(&b, " gpus=%d%s", len(gpus), gpuText(gpus[0], now))
+		model = gpus[0].Model.Name
 	}
 	if len(p.MIG.Allowed) > 0 {
 		words := make([]string, len(p.MIG.Allowed))
@@ -109,21 +109,21 @@ func poolText(p plan.Pool, now time.Time) string {
 	b.WriteString(taintsText(p.Template.Taints))
 	b.WriteString(othersText(p.Template.Others))
 	b.WriteByte('\n')
-	if !alike(cards) {
-		for _, c := range cards {
-			fmt.Fprintf(&b, "gpu %s template%s\n", quote(fmt.Sprintf("%s/%d", p.Name, c.Index)), cardText(c, now))
+	if !alike(gpus) {
+		for _, c := range gpus {
+			fmt.Fprintf(&b, "gpu %s template%s\n", quote(fmt.Sprintf("%s/%d", p.Name, c.Index)), gpuText(c, now))
 		}
 	}
 	return b.String()
 }
 
-// alike reports whether cards can be written once, with their number.
-func alike(cards []plan.Card) bool {
-	if len(cards) > maxCards {
+// alike reports whether GPUs can be written once, with their number.
+func alike(gpus []plan.GPU) bool {
+	if len(gpus) > maxGPUs {
 		return false
 	}
-	for i, c := range cards {
-		if c.Index != i || !sameCard(c, cards[0]) {
+	for i, c := range gpus {
+		if c.Index != i || !sameGPU(c, gpus[0]) {
 			return false
 		}
 	}

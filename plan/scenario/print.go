@@ -15,7 +15,7 @@ func Print(s plan.Snapshot) string {
 	var b strings.Builder
 	b.WriteString("tick at=" + quote("@"+s.Now.UTC().Format(time.RFC3339Nano)))
 	b.WriteString(tablesText(s.Tables))
-	b.WriteString(memoryText(s.Memory, s.Now))
+	b.WriteString(memoryText(s.State, s.Now))
 	b.WriteByte('\n')
 	for _, t := range s.Tenants {
 		b.WriteString(quotaText(t))

@@ -66,18 +66,18 @@ func quotaText(t plan.Tenant) string {
 	return b.String()
 }
 
-// A card as amounts count it, and the most cards that can be written.
+// A GPU as amounts count it, and the most GPUs that can be written.
 const (
 	computeSlices = 7
 	memorySlices  = 8
-	mostCards     = (quota.Unlimited - 1) / memorySlices
+	mostGPUs      = (quota.Unlimited - 1) / memorySlices
 )
 
-// parseAmount reads "2" (whole cards), "3+4" (compute and memory slices), "none"
-// and "all"; the latter also for one of the two. Part of a card has to be said in
+// parseAmount reads "2" (whole GPUs), "3+4" (compute and memory slices), "none"
+// and "all"; the latter also for one of the two. Part of a GPU has to be said in
 // slices: no part of 7 compute slices is the same part of 8 memory slices.
 func parseAmount(s string) (quota.Amount, error) {
-	wrong := fmt.Errorf("want whole cards (2), slices of compute and memory (14+16), none or all: %q", s)
+	wrong := fmt.Errorf("want whole GPUs (2), slices of compute and memory (14+16), none or all: %q", s)
 	switch s {
 	case "none":
 		return quota.Amount{}, nil
@@ -93,7 +93,7 @@ func parseAmount(s string) (quota.Amount, error) {
 		return quota.Amount{Compute: c, Memory: m}, nil
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || n < 0 || n > mostCards {
+	if err != nil || n < 0 || n > mostGPUs {
 		return quota.Amount{}, wrong
 	}
 	return quota.Amount{Compute: n * computeSlices, Memory: n * memorySlices}, nil
@@ -107,16 +107,16 @@ func parseSlices(s string) (int64, error) {
 	return int64(n), err
 }
 
-// amountText writes an amount, in cards where it is whole ones.
+// amountText writes an amount, in GPUs where it is whole ones.
 func amountText(a quota.Amount) string {
-	cards := a.Compute / computeSlices
+	gpus := a.Compute / computeSlices
 	switch {
 	case a.Zero():
 		return "none"
 	case a == quota.All():
 		return "all"
-	case a.Compute == cards*computeSlices && cards <= mostCards && a.Memory == cards*memorySlices:
-		return strconv.FormatInt(cards, 10)
+	case a.Compute == gpus*computeSlices && gpus <= mostGPUs && a.Memory == gpus*memorySlices:
+		return strconv.FormatInt(gpus, 10)
 	}
 	return slicesText(a.Compute) + "+" + slicesText(a.Memory)
 }

@@ -13,7 +13,7 @@ import (
 
 // TestScenarios runs testdata/*.txt: each file is one world, each block some
 // statements and what they answer. Every plan made on the way goes through the
-// harness. -rewrite writes the answers anew.
+// harness. -rewrite writes the answers again.
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		raw, err := os.ReadFile(path)

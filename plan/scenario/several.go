@@ -15,7 +15,7 @@ const maxRange = 10000
 // has a range in braces.
 func (w *World) pod(s statement) error {
 	if len(s.words) == 0 {
-		return fmt.Errorf("wants a name first")
+		return fmt.Errorf("requests a name first")
 	}
 	keys := []string{s.words[0]}
 	if !s.quoted {

@@ -19,7 +19,7 @@ func readTick(r *reader, s *plan.Snapshot) {
 		return err
 	})
 	readTables(r, s)
-	m := &s.Memory
+	m := &s.State
 	readStamps(r, "last-scale-up", &m.LastScaleUp)
 	readStamps(r, "last-scale-down", &m.LastScaleDown)
 	readStamps(r, "last-repartition", &m.LastRepartition)
@@ -33,7 +33,7 @@ func readTick(r *reader, s *plan.Snapshot) {
 	readFailures(r, &m.Failures)
 }
 
-func memoryText(m plan.Memory, now time.Time) string {
+func memoryText(m plan.State, now time.Time) string {
 	return stampsText("last-scale-up", m.LastScaleUp, now) +
 		stampsText("last-scale-down", m.LastScaleDown, now) +
 		stampsText("last-repartition", m.LastRepartition, now) +
@@ -88,7 +88,7 @@ func grownText(key string, grown []plan.Growth, now time.Time) string {
 	return wordsText(key, words)
 }
 
-// readFailures reads failures=(node/card=2:at=5m …): two, the last of them five
+// readFailures reads failures=(node/gpu=2:at=5m …): two, the last of them five
 // minutes ago.
 func readFailures(r *reader, v *[]plan.Failure) {
 	var out []plan.Failure

@@ -61,8 +61,8 @@ func (r *reader) flag(key string, v *bool) {
 
 // off reads a word that says no.
 func (r *reader) off(key string, v *bool) {
-	said := false
-	if r.flag(key, &said); said {
+	given := false
+	if r.flag(key, &given); given {
 		*v = false
 	}
 }
@@ -74,7 +74,7 @@ func (r *reader) text(key string, set func(string) error) bool {
 	case !ok:
 		return false
 	case !f.isSet || f.many:
-		r.fail(key, "wants one value")
+		r.fail(key, "requests one value")
 	default:
 		if err := set(f.value); err != nil {
 			r.fail(key, "%v", plainly(err))
@@ -104,10 +104,10 @@ func (r *reader) int(key string, v *int) bool {
 	return r.text(key, func(s string) (err error) { *v, err = strconv.Atoi(s); return err })
 }
 
-func (r *reader) float(key string, v *float64) bool {
-	return r.text(key, func(s string) error {
+func (r *reader) float(key string, v *float64) {
+	r.text(key, func(s string) error {
 		n, err := strconv.ParseFloat(s, 64)
-		if n != n { // what NaN would be compared with is never said
+		if n != n { // comparisons with NaN are all false
 			return fmt.Errorf("want a number: %q", s)
 		}
 		*v = n
@@ -115,8 +115,8 @@ func (r *reader) float(key string, v *float64) bool {
 	})
 }
 
-func (r *reader) duration(key string, v *time.Duration) bool {
-	return r.text(key, func(s string) (err error) { *v, err = time.ParseDuration(s); return err })
+func (r *reader) duration(key string, v *time.Duration) {
+	r.text(key, func(s string) (err error) { *v, err = time.ParseDuration(s); return err })
 }
 
 // ago and in read a time before and after now.
@@ -153,7 +153,7 @@ func (r *reader) items(key string, add func(item) error) bool {
 		return false
 	}
 	if !f.isSet {
-		r.fail(key, "wants a list")
+		r.fail(key, "requests a list")
 		return true
 	}
 	if !f.many {

@@ -23,8 +23,8 @@ func readWant(it item, d *demand.Demand) error {
 	if name == "part" {
 		return readPart(it, d)
 	}
-	if vendor, ok := cutVendor(name); ok {
-		d.Cards, d.Vendor = n, vendor
+	if vendor, ok := repartitionVendor(name); ok {
+		d.GPUs, d.Vendor = n, vendor
 		return nil
 	}
 	parsed, err := mig.ParseName(name)
@@ -36,8 +36,8 @@ func readWant(it item, d *demand.Demand) error {
 	return nil
 }
 
-// cutVendor reads "gpu" (nvidia), "amd.gpu", "any.gpu" (no vendor).
-func cutVendor(name string) (string, bool) {
+// repartitionVendor reads "gpu" (nvidia), "amd.gpu", "any.gpu" (no vendor).
+func repartitionVendor(name string) (string, bool) {
 	vendor, ok := strings.CutSuffix(name, ".gpu")
 	switch {
 	case name == "gpu":
@@ -62,10 +62,10 @@ func readPart(it item, d *demand.Demand) error {
 			f.MemoryMiB = n
 		case "memory":
 			f.MemoryMilli = n
-		case "cards":
-			f.Cards = n
+		case "gpus":
+			f.GPUs = n
 		default:
-			return fmt.Errorf("%q: a part has core, memory-mib, memory and cards", s.name)
+			return fmt.Errorf("%q: a part has core, memory-mib, memory and GPUs", s.name)
 		}
 	}
 	d.Fraction = &f
@@ -74,7 +74,7 @@ func readPart(it item, d *demand.Demand) error {
 
 func demandText(key string, d demand.Demand) string {
 	var words []string
-	if d.Cards != 0 || d.Vendor != "" {
+	if d.GPUs != 0 || d.Vendor != "" {
 		vendor := d.Vendor + "."
 		switch d.Vendor {
 		case "nvidia":
@@ -82,7 +82,7 @@ func demandText(key string, d demand.Demand) string {
 		case "":
 			vendor = "any."
 		}
-		words = append(words, quote(vendor+"gpu"+times(d.Cards)))
+		words = append(words, quote(vendor+"gpu"+times(d.GPUs)))
 	}
 	for _, i := range d.MIG {
 		words = append(words, quote(i.Name+times(i.Count)))
@@ -92,8 +92,8 @@ func demandText(key string, d demand.Demand) string {
 		if f.MemoryMilli != 0 {
 			word += fmt.Sprintf(":memory=%d", f.MemoryMilli)
 		}
-		if f.Cards != 0 {
-			word += fmt.Sprintf(":cards=%d", f.Cards)
+		if f.GPUs != 0 {
+			word += fmt.Sprintf(":gpus=%d", f.GPUs)
 		}
 		words = append(words, word)
 	}

@@ -82,7 +82,7 @@ func (w *World) do(s statement) (string, error) {
 func (w *World) reader(s statement, named bool) (*reader, string, error) {
 	switch {
 	case named && len(s.words) == 0:
-		return nil, "", fmt.Errorf("wants a name first")
+		return nil, "", fmt.Errorf("requests a name first")
 	case named:
 		return newReader(s, w.Sim.State.Now), s.words[0], nil
 	}
@@ -184,9 +184,9 @@ func (w *World) newNode(r *reader, name string) (plan.Node, error) {
 		}
 		t := p.Template
 		n.Labels, n.Taints, n.CPUMilli, n.MemoryMi, n.Others = t.Labels, t.Taints, t.CPUMilli, t.MemoryMi, t.Others
-		n.Cards = slices.Clone(t.Cards)
-		for c := range n.Cards {
-			n.Cards[c].Instances = slices.Clone(n.Cards[c].Instances)
+		n.GPUs = slices.Clone(t.GPUs)
+		for c := range n.GPUs {
+			n.GPUs[c].Instances = slices.Clone(n.GPUs[c].Instances)
 		}
 		return n, nil
 	}

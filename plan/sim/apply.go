@@ -14,7 +14,7 @@ import (
 // Apply persists the plan's memory and starts its actions. The error names an
 // action whose precondition does not hold; those before it are under way.
 func (w *World) Apply(p plan.Plan) error {
-	w.State.Memory = p.Memory
+	w.State.State = p.State
 	for _, a := range p.Actions {
 		if err := w.apply(a); err != nil {
 			return fmt.Errorf("applying %s of %s: %w", a.Verb, subject(a), err)
@@ -72,12 +72,12 @@ func (w *World) addNode(pool string) string {
 	}
 	t := p.Template
 	n := cloneNode(plan.Node{Name: w.newName(pool), Pool: pool, Labels: t.Labels, Taints: t.Taints, Ready: true,
-		Created: w.State.Now, CPUMilli: t.CPUMilli, MemoryMi: t.MemoryMi, Others: t.Others, Cards: t.Cards})
-	for c := range n.Cards {
-		card := &n.Cards[c]
-		card.HoldersKnown, card.IdleSince = true, w.State.Now
-		for i := range card.Instances {
-			card.Instances[i].IdleSince = w.State.Now
+		Created: w.State.Now, CPUMilli: t.CPUMilli, MemoryMi: t.MemoryMi, Others: t.Others, GPUs: t.GPUs})
+	for c := range n.GPUs {
+		device := &n.GPUs[c]
+		device.AllocationKnown, device.IdleSince = true, w.State.Now
+		for i := range device.Instances {
+			device.Instances[i].IdleSince = w.State.Now
 		}
 	}
 	p.Size++
@@ -97,22 +97,22 @@ func (w *World) repartition(a plan.Action) error {
 	if n.Drain != nil {
 		return fmt.Errorf("the node is being drained")
 	}
-	c := slices.IndexFunc(n.Cards, func(c plan.Card) bool { return c.Index == a.Card })
+	c := slices.IndexFunc(n.GPUs, func(c plan.GPU) bool { return c.Index == a.GPU })
 	if c < 0 {
-		return fmt.Errorf("there is no card %d", a.Card)
+		return fmt.Errorf("there is no GPU %d", a.GPU)
 	}
-	if t, known := w.State.Tables.ForModel(n.Cards[c].Model.Name); known {
+	if t, known := w.State.Tables.ForModel(n.GPUs[c].Model.Name); known {
 		if err := t.Legal(a.Target); err != nil { // no driver makes that
-			return fmt.Errorf("card %d cannot be cut so: %w", a.Card, err)
+			return fmt.Errorf("GPU %d cannot be repartitioned so: %w", a.GPU, err)
 		}
 	}
-	for _, in := range n.Cards[c].Instances {
-		if in.Holder != "" && (!p.MIG.KeepsBusy || !slices.Contains(a.Target, in.Placement)) {
-			return fmt.Errorf("%s is held by %s", in.Placement, in.Holder)
+	for _, in := range n.GPUs[c].Instances {
+		if in.AllocatedTo != "" && (!p.MIG.KeepsBusy || !slices.Contains(a.Target, in.Placement)) {
+			return fmt.Errorf("%s is allocated to %s", in.Placement, in.AllocatedTo)
 		}
 	}
 	n.Cordoned, n.CordonedBy = true, a.Operation
-	n.Operation = &plan.Operation{ID: a.Operation, Card: a.Card, Target: a.Target, Started: w.State.Now,
+	n.Operation = &plan.Operation{ID: a.Operation, GPU: a.GPU, Target: a.Target, Started: w.State.Now,
 		Deadline: a.Deadline, Phase: plan.PhasePending}
 	w.after(p.MIG.Duration, func(w *World) string { return w.finish(a) })
 	return nil
@@ -124,22 +124,22 @@ func (w *World) finish(a plan.Action) string {
 	if n == nil || n.Operation == nil || n.Operation.ID != a.Operation {
 		return ""
 	}
-	name := fmt.Sprintf("%s/%d", a.Node, a.Card)
+	name := fmt.Sprintf("%s/%d", a.Node, a.GPU)
 	if i := slices.Index(w.Fail, name); i >= 0 {
 		w.Fail = slices.Delete(w.Fail, i, i+1)
-		n.Operation.Phase, n.Operation.Message = plan.PhaseFailed, "the card is in use"
-		return name + " could not be cut: the card is in use"
+		n.Operation.Phase, n.Operation.Message = plan.PhaseFailed, "the GPU is in use"
+		return name + " could not be repartitioned: the GPU is in use"
 	}
-	c := slices.IndexFunc(n.Cards, func(c plan.Card) bool { return c.Index == a.Card })
+	c := slices.IndexFunc(n.GPUs, func(c plan.GPU) bool { return c.Index == a.GPU })
 	if c >= 0 {
-		n.Cards[c].Instances = recut(n.Cards[c].Instances, a.Target, w.State.Now)
+		n.GPUs[c].Instances = recut(n.GPUs[c].Instances, a.Target, w.State.Now)
 		reoffer(n, a)
 	}
 	n.Operation.Phase = plan.PhaseSucceeded
-	return fmt.Sprintf("%s is cut to %s", name, plan.LayoutText(a.Model, a.Target))
+	return fmt.Sprintf("%s is partitioned to %s", name, plan.LayoutText(a.Model, a.Target))
 }
 
-// reoffer has the device plugin offer what a card is now cut into, where the
+// reoffer has the device plugin offer what a GPU is now cut into, where the
 // node says what it offers.
 func reoffer(n *plan.Node, a plan.Action) {
 	t, ok := mig.ForModel(a.Model)

@@ -10,26 +10,26 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// grant is one card (instance -1), shared or not, or one instance of it, given to
+// grant is one GPU (instance -1), shared or not, or one instance of it, given to
 // a pod.
-type grant struct{ card, instance int }
+type grant struct{ device, instance int }
 
-// shares knows what the holders of shared cards have of them.
+// shares knows what the holders of shared GPUs have of them.
 type shares struct {
 	pods   []plan.Pod
 	tables mig.Tables
 	at     map[string]int // by name; made when the first fraction asks
 }
 
-// choose finds cards, parts of cards and instances for a pod on a node.
+// choose finds GPUs, parts of GPUs and instances for a pod on a node.
 func (s *shares) choose(p *plan.Pod, n *plan.Node) ([]grant, bool) {
-	got := wholeCards(p, n)
-	if len(got) < p.Demand.Cards {
+	got := wholeGPUs(p, n)
+	if len(got) < p.Demand.GPUs {
 		return nil, false
 	}
 	if p.Demand.Fraction != nil {
 		parts := s.partsOf(p, n, got)
-		if len(parts) < max(p.Demand.Fraction.Cards, 1) {
+		if len(parts) < max(p.Demand.Fraction.GPUs, 1) {
 			return nil, false
 		}
 		got = append(got, parts...)
@@ -44,15 +44,15 @@ func (s *shares) choose(p *plan.Pod, n *plan.Node) ([]grant, bool) {
 	return got, true
 }
 
-// usable reports whether a card can be given out as a whole or in parts.
-func usable(p *plan.Pod, card *plan.Card) bool {
-	return !card.MIG && card.Health != gpu.Sick && (p.Demand.Vendor == "" || card.Model.Vendor == p.Demand.Vendor)
+// usable reports whether a GPU can be given out as a whole or in parts.
+func usable(p *plan.Pod, device *plan.GPU) bool {
+	return !device.MIG && device.Health != gpu.Sick && (p.Demand.Vendor == "" || device.Model.Vendor == p.Demand.Vendor)
 }
 
-func wholeCards(p *plan.Pod, n *plan.Node) []grant {
+func wholeGPUs(p *plan.Pod, n *plan.Node) []grant {
 	var got []grant
-	for c := range n.Cards {
-		if card := &n.Cards[c]; len(got) < p.Demand.Cards && usable(p, card) && len(card.Holders) == 0 {
+	for c := range n.GPUs {
+		if device := &n.GPUs[c]; len(got) < p.Demand.GPUs && usable(p, device) && len(device.AllocatedTo) == 0 {
 			got = append(got, grant{c, -1})
 		}
 	}
@@ -61,15 +61,15 @@ func wholeCards(p *plan.Pod, n *plan.Node) []grant {
 
 func (s *shares) freeInstances(want demand.Instances, n *plan.Node, taken []grant) []grant {
 	var got []grant
-	for c := range n.Cards {
-		t, known := s.tables.ForModel(n.Cards[c].Model.Name)
-		if !known || n.Cards[c].Health == gpu.Sick {
+	for c := range n.GPUs {
+		t, known := s.tables.ForModel(n.GPUs[c].Model.Name)
+		if !known || n.GPUs[c].Health == gpu.Sick {
 			continue
 		}
 		profile, has := t.Exact(want.Name)
-		for i := range n.Cards[c].Instances {
-			in := &n.Cards[c].Instances[i]
-			if has && len(got) < want.Count && in.Holder == "" && in.Profile == profile && !slices.Contains(taken, grant{c, i}) {
+		for i := range n.GPUs[c].Instances {
+			in := &n.GPUs[c].Instances[i]
+			if has && len(got) < want.Count && in.AllocatedTo == "" && in.Profile == profile && !slices.Contains(taken, grant{c, i}) {
 				got = append(got, grant{c, i})
 			}
 		}
@@ -77,20 +77,20 @@ func (s *shares) freeInstances(want demand.Instances, n *plan.Node, taken []gran
 	return got
 }
 
-// partsOf finds as many different cards as a fraction is wanted of: shared ones
+// partsOf finds as many different GPUs as a fraction is wanted of: shared ones
 // that are fullest before free ones.
 func (s *shares) partsOf(p *plan.Pod, n *plan.Node, taken []grant) []grant {
 	var got []grant
-	for range max(p.Demand.Fraction.Cards, 1) {
+	for range max(p.Demand.Fraction.GPUs, 1) {
 		best, least := -1, part{}
-		for c := range n.Cards {
-			card := &n.Cards[c]
+		for c := range n.GPUs {
+			device := &n.GPUs[c]
 			g := grant{c, -1}
-			if !usable(p, card) || slices.Contains(taken, g) || slices.Contains(got, g) {
+			if !usable(p, device) || slices.Contains(taken, g) || slices.Contains(got, g) {
 				continue
 			}
-			left, ok := s.left(card)
-			if ok && partOf(p.Demand.Fraction, card).within(left) && (best < 0 || left.less(least)) {
+			left, ok := s.left(device)
+			if ok && partOf(p.Demand.Fraction, device).within(left) && (best < 0 || left.less(least)) {
 				best, least = c, left
 			}
 		}
@@ -102,38 +102,38 @@ func (s *shares) partsOf(p *plan.Pod, n *plan.Node, taken []grant) []grant {
 	return got
 }
 
-// part of a card: thousandths of its compute, and MiB.
+// part of a GPU: thousandths of its compute, and MiB.
 type part struct{ core, memory int }
 
 func (a part) within(b part) bool { return a.core <= b.core && a.memory <= b.memory }
 
 func (a part) less(b part) bool { return a.core < b.core || a.core == b.core && a.memory < b.memory }
 
-// memoryOf is a card's memory in MiB, a number too large to matter where it is
+// memoryOf is a GPU's memory in MiB, a number too large to matter where it is
 // not known: then only what is stated in shares bounds.
-func memoryOf(card *plan.Card) int {
-	if card.Model.MemoryMiB > 0 {
-		return card.Model.MemoryMiB
+func memoryOf(device *plan.GPU) int {
+	if device.Model.MemoryMiB > 0 {
+		return device.Model.MemoryMiB
 	}
 	return math.MaxInt32
 }
 
-func partOf(f *demand.Fraction, card *plan.Card) part {
-	share := (int64(memoryOf(card))*int64(f.MemoryMilli) + 999) / 1000
+func partOf(f *demand.Fraction, device *plan.GPU) part {
+	share := (int64(memoryOf(device))*int64(f.MemoryMilli) + 999) / 1000
 	return part{core: f.CoreMilli, memory: max(f.MemoryMiB, int(share))}
 }
 
-// left is what the holders of a card leave of it; false where one of them has
-// all of it, or nobody knows how much. A pod that holds whole cards beside a part
+// left is what the holders of a GPU leave of it; false where one of them has
+// all of it, or nobody knows how much. A pod that holds whole GPUs beside a part
 // is taken to hold all of each.
-func (s *shares) left(card *plan.Card) (part, bool) {
-	left := part{core: 1000, memory: memoryOf(card)}
-	for _, h := range card.Holders {
+func (s *shares) left(device *plan.GPU) (part, bool) {
+	left := part{core: 1000, memory: memoryOf(device)}
+	for _, h := range device.AllocatedTo {
 		i, ok := s.index()[h]
-		if !ok || s.pods[i].Demand.Fraction == nil || s.pods[i].Demand.Cards > 0 {
+		if !ok || s.pods[i].Demand.Fraction == nil || s.pods[i].Demand.GPUs > 0 {
 			return part{}, false
 		}
-		used := partOf(s.pods[i].Demand.Fraction, card)
+		used := partOf(s.pods[i].Demand.Fraction, device)
 		left.core -= used.core
 		left.memory -= used.memory
 	}

@@ -44,7 +44,7 @@ func (w *World) stays(p *plan.Pod) string {
 	return ""
 }
 
-// evict frees at once what a pod holds. Its owner makes it anew: it is back under
+// evict frees at once what a pod holds. Its owner makes it again: it is back under
 // the same name, as a pod that fits nowhere yet. Evictable says that there is an
 // owner, so no evicted pod is ever lost. Until it runs again its budgets allow
 // one less.

@@ -8,19 +8,19 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// busy is a node whose two cards are held by two pods that may be moved, one of
+// busy is a node whose two GPUs are allocated to two pods that may be moved, one of
 // them at a time.
 func busy() *World {
 	budget := func(p plan.Pod) plan.Pod {
-		p.Evictable, p.Node, p.Demand.Cards = true, "n", 1
+		p.Evictable, p.Node, p.Demand.GPUs = true, "n", 1
 		p.Budgets = []plan.Budget{{Name: "a/b", Allowed: 1}}
 		return p
 	}
-	cards := []plan.Card{{HoldersKnown: true, Holders: []string{"a/p"}, UnusedSince: time.Unix(1, 0)}, {HoldersKnown: true, Holders: []string{"a/q"}}}
+	gpus := []plan.GPU{{AllocationKnown: true, AllocatedTo: []string{"a/p"}, UnusedSince: time.Unix(1, 0)}, {AllocationKnown: true, AllocatedTo: []string{"a/q"}}}
 	return &World{State: plan.Snapshot{
 		Now:   time.Unix(1000, 0),
 		Pools: []plan.Pool{{Name: "p", Max: 2, Target: 1, Size: 1, ReadyAfter: time.Minute}},
-		Nodes: []plan.Node{{Name: "n", Pool: "p", Ready: true, Cards: cards}},
+		Nodes: []plan.Node{{Name: "n", Pool: "p", Ready: true, GPUs: gpus}},
 		Pods:  []plan.Pod{budget(plan.Pod{Namespace: "a", Name: "p"}), budget(plan.Pod{Namespace: "a", Name: "q"})},
 	}}
 }
@@ -36,12 +36,12 @@ func TestReclaimedPodIsBackAndWaits(t *testing.T) {
 	w := busy()
 	before := w.Snapshot()
 	act(t, w, plan.Action{Verb: plan.Reclaim, Pod: "a/p", Node: "n"})
-	p, c := w.State.Pods[0], w.State.Nodes[0].Cards[0]
+	p, c := w.State.Pods[0], w.State.Nodes[0].GPUs[0]
 	if p.Node != "" || !p.Unschedulable || !p.PendingSince.Equal(w.State.Now) {
 		t.Errorf("the pod is not back: %+v", p)
 	}
-	if len(c.Holders) > 0 || !c.UnusedSince.IsZero() || !c.IdleSince.Equal(w.State.Now) {
-		t.Errorf("the card is not free: %+v", c)
+	if len(c.AllocatedTo) > 0 || !c.UnusedSince.IsZero() || !c.IdleSince.Equal(w.State.Now) {
+		t.Errorf("the GPU is not free: %+v", c)
 	}
 	if got := w.State.Pods[1].Budgets[0].Allowed; got != 0 {
 		t.Errorf("the budget still allows %d", got)
@@ -63,21 +63,25 @@ func TestEvictionsAreRefused(t *testing.T) {
 		change func(w *World)
 	}{
 		"applying reclaim of a/p: it is not evictable": {reclaim, func(w *World) { w.State.Pods[0].Evictable = false }},
-		"for another 1m0s":                                  {reclaim, func(w *World) { w.State.Pods[0].EvictFrom = w.State.Now.Add(time.Minute) }},
-		"no room in the budget a/b":                         {reclaim, func(w *World) { w.State.Pods[0].Budgets[0].Allowed = 0 }},
-		"is leaving already":                                {reclaim, func(w *World) { w.State.Pods[0].Leaving = true }},
-		"runs nowhere":                                      {reclaim, func(w *World) { w.State.Pods[0].Node = "" }},
-		"there is no such pod":                              {plan.Action{Verb: plan.Reclaim, Pod: "a/x"}, func(*World) {}},
-		"does not run on m":                                 {plan.Action{Verb: plan.Reclaim, Pod: "a/p", Node: "m"}, func(*World) {}},
-		"applying drain of n: o is under way":               {drain, func(w *World) { w.State.Nodes[0].Operation = &plan.Operation{ID: "o"} }},
-		"must not be removed":                               {drain, func(w *World) { w.State.Nodes[0].NoScaleDown = true }},
-		"there is no such node in q":                        {plan.Action{Verb: plan.Drain, Pool: "q", Node: "n"}, func(*World) {}},
-		"applying replace of n: a/p runs there":             {plan.Action{Verb: plan.Replace, Pool: "p", Node: "n"}, func(*World) {}},
-		"applying remove-node of n: a/q runs there":         {plan.Action{Verb: plan.RemoveNode, Pool: "p", Node: "n"}, func(w *World) { w.RemovePod("a/p") }},
-		"applying repartition of n: the node is being":      {plan.Action{Verb: plan.Repartition, Pool: "p", Node: "n"}, func(w *World) { w.State.Nodes[0].Drain = &plan.Draining{} }},
-		"applying uncordon of n: it is not being drained":   {plan.Action{Verb: plan.Uncordon, Node: "n"}, func(*World) {}},
-		"applying reclaim of a/d: it is not evictable":      {plan.Action{Verb: plan.Reclaim, Pod: "a/d"}, func(w *World) { w.State.Pods[0].Name, w.State.Pods[0].DaemonSet = "d", true }},
-		"applying scale-up of none: there is no such pool":  {plan.Action{Verb: plan.ScaleUp, Pool: "none", To: 1}, func(*World) {}},
+		"for another 1m0s":                                 {reclaim, func(w *World) { w.State.Pods[0].EvictFrom = w.State.Now.Add(time.Minute) }},
+		"no room in the budget a/b":                        {reclaim, func(w *World) { w.State.Pods[0].Budgets[0].Allowed = 0 }},
+		"is leaving already":                               {reclaim, func(w *World) { w.State.Pods[0].Leaving = true }},
+		"runs nowhere":                                     {reclaim, func(w *World) { w.State.Pods[0].Node = "" }},
+		"there is no such pod":                             {plan.Action{Verb: plan.Reclaim, Pod: "a/x"}, func(*World) {}},
+		"does not run on m":                                {plan.Action{Verb: plan.Reclaim, Pod: "a/p", Node: "m"}, func(*World) {}},
+		"applying drain of n: o is under way":              {drain, func(w *World) { w.State.Nodes[0].Operation = &plan.Operation{ID: "o"} }},
+		"must not be removed":                              {drain, func(w *World) { w.State.Nodes[0].NoScaleDown = true }},
+		"there is no such node in q":                       {plan.Action{Verb: plan.Drain, Pool: "q", Node: "n"}, func(*World) {}},
+		"applying replace of n: a/p runs there":            {plan.Action{Verb: plan.Replace, Pool: "p", Node: "n"}, func(*World) {}},
+		"applying remove-node of n: a/q runs there":        {plan.Action{Verb: plan.RemoveNode, Pool: "p", Node: "n"}, func(w *World) { w.RemovePod("a/p") }},
+		"applying repartition of n: the node is being":     {plan.Action{Verb: plan.Repartition, Pool: "p", Node: "n"}, func(w *World) { w.State.Nodes[0].Drain = &plan.Draining{} }},
+		"applying uncordon of n: it is not being drained":  {plan.Action{Verb: plan.Uncordon, Node: "n"}, func(*World) {}},
+		"applying reclaim of a/d: it is not evictable":     {plan.Action{Verb: plan.Reclaim, Pod: "a/d"}, func(w *World) { w.State.Pods[0].Name, w.State.Pods[0].DaemonSet = "d", true }},
+		"applying scale-up of none: there is no such pool": {plan.Action{Verb: plan.ScaleUp, Pool: "none", To: 1}, func(*World) {}},
+		"max 2":            {plan.Action{Verb: plan.ScaleUp, Pool: "p", From: 1, To: 3}, func(*World) {}},
+		"allocated to a/p": {plan.Action{Verb: plan.Repartition, Pool: "p", Node: "n"}, func(w *World) { w.State.Nodes[0].GPUs[0].Instances = []plan.Instance{{AllocatedTo: "a/p"}} }},
+		"no GPU 7":         {plan.Action{Verb: plan.Repartition, Pool: "p", Node: "n", GPU: 7}, func(*World) {}},
+		"does not know":    {plan.Action{Verb: "dance"}, func(*World) {}},
 		"applying replace of n: there is no such node or p": {plan.Action{Verb: plan.Replace, Pool: "q", Node: "n"}, func(*World) {}},
 	} {
 		w := busy()
@@ -89,7 +93,7 @@ func TestEvictionsAreRefused(t *testing.T) {
 	}
 }
 
-// TestDrain: as many pods as the budget allows leave at once; the next round goes
+// TestDrain: as many pods as the budget allows leave at once; the next reconcile goes
 // on, and the empty node can be replaced.
 func TestDrain(t *testing.T) {
 	w := busy()
@@ -120,7 +124,10 @@ func TestDrain(t *testing.T) {
 	if p := w.State.Pools[0]; len(w.State.Nodes) != 0 || p.Target != 1 || p.Size != 0 {
 		t.Fatalf("not gone, or not to be made again: %+v", p)
 	}
-	events := w.Advance(time.Minute)
+	if w.Advance(59 * time.Second); len(w.State.Nodes) != 0 {
+		t.Fatal("a new node comes too early")
+	}
+	events := w.Advance(time.Second)
 	if len(w.State.Nodes) != 1 || w.State.Pools[0].Size != 1 || len(events) == 0 || events[0].Text != "p-1 is ready" {
 		t.Fatalf("no new node: %v", events)
 	}
@@ -154,15 +161,15 @@ func TestLeavingPodsGo(t *testing.T) {
 	w := busy()
 	w.State.Pods[0].Leaving, w.State.Pods[0].LeavesAt = true, w.State.Now.Add(30*time.Second)
 	w.State.Pods[1].Leaving = true // nobody knows when
-	if w.Advance(29 * time.Second); len(w.State.Pods) != 2 || !w.Waiting() {
+	if w.Advance(29 * time.Second); len(w.State.Pods) != 2 {
 		t.Fatal("too early")
 	}
 	before := w.Fingerprint()
 	events := w.Advance(time.Hour)
-	if len(events) != 1 || events[0].Text != "a/p has left n" || len(w.State.Pods) != 1 || w.Waiting() {
+	if len(events) != 1 || events[0].Text != "a/p has left n" || len(w.State.Pods) != 1 {
 		t.Fatalf("events %v", events)
 	}
-	if c := w.State.Nodes[0].Cards[0]; len(c.Holders) > 0 || !c.IdleSince.Equal(time.Unix(1030, 0)) {
+	if c := w.State.Nodes[0].GPUs[0]; len(c.AllocatedTo) > 0 || !c.IdleSince.Equal(time.Unix(1030, 0)) {
 		t.Errorf("held still: %+v", c)
 	}
 	if before == w.Fingerprint() {

@@ -60,7 +60,7 @@ func (w *World) waiting() []int {
 	return all
 }
 
-// scheduler is one round of scheduling: what is used is counted once.
+// scheduler is one reconcile of scheduling: what is used is counted once.
 type scheduler struct {
 	w      *World
 	used   []usage        // by node
@@ -121,7 +121,7 @@ type step struct {
 	pod    int
 	before plan.Pod
 	node   int
-	cards  []plan.Card
+	gpus   []plan.GPU
 	used   usage
 }
 
@@ -140,7 +140,7 @@ func (s *scheduler) together(pods []int, need int) {
 	}
 	for _, t := range slices.Backward(steps) {
 		s.w.State.Pods[t.pod] = t.before
-		s.w.State.Nodes[t.node].Cards = t.cards
+		s.w.State.Nodes[t.node].GPUs = t.gpus
 		s.used[t.node] = t.used
 	}
 	s.events = s.events[:events]
@@ -155,7 +155,7 @@ func (s *scheduler) place(i int) (step, bool) {
 		if !ok {
 			continue
 		}
-		t := step{pod: i, before: *p, node: j, cards: cloneNode(*n).Cards, used: s.used[j]}
+		t := step{pod: i, before: *p, node: j, gpus: cloneNode(*n).GPUs, used: s.used[j]}
 		s.used[j].cpu += p.CPUMilli
 		s.used[j].memory += p.MemoryMi
 		where := hand(p, n, got)
@@ -182,21 +182,21 @@ func (s *scheduler) fits(p *plan.Pod, j int) ([]grant, bool) {
 	return s.parts.choose(p, n)
 }
 
-// hand gives a pod its cards and instances and says which.
+// hand gives a pod its GPUs and instances and says which.
 func hand(p *plan.Pod, n *plan.Node, got []grant) string {
 	var names []string
 	for _, g := range got {
-		card := &n.Cards[g.card]
-		name := fmt.Sprintf("/%d", card.Index)
+		device := &n.GPUs[g.device]
+		name := fmt.Sprintf("/%d", device.Index)
 		if g.instance < 0 {
-			card.Holders = append(card.Holders, p.Key())
-			card.UnusedSince = time.Time{}
+			device.AllocatedTo = append(device.AllocatedTo, p.Key())
+			device.UnusedSince = time.Time{}
 		} else {
-			in := &card.Instances[g.instance]
-			in.Holder, in.IdleSince, in.UnusedSince = p.Key(), time.Time{}, time.Time{}
-			name += " " + plan.LayoutText(card.Model.Name, mig.Layout{in.Placement})
+			in := &device.Instances[g.instance]
+			in.AllocatedTo, in.IdleSince, in.UnusedSince = p.Key(), time.Time{}, time.Time{}
+			name += " " + plan.LayoutText(device.Model.Name, mig.Layout{in.Placement})
 		}
-		card.IdleSince = time.Time{}
+		device.IdleSince = time.Time{}
 		names = append(names, name)
 	}
 	return strings.Join(names, ",")

@@ -10,13 +10,13 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// empty is nodes of two free cards each, of 1000 MiB.
+// empty is nodes of two free GPUs each, of 1000 MiB.
 func empty(nodes int) *World {
 	w := &World{State: plan.Snapshot{Now: time.Unix(1000, 0)}}
 	for i := range nodes {
-		card := plan.Card{HoldersKnown: true, Device: gpu.Device{Model: gpu.Model{MemoryMiB: 1000}}, IdleSince: time.Unix(1, 0)}
-		n := plan.Node{Name: fmt.Sprintf("n%d", i), Ready: true, CPUMilli: 4000, Cards: []plan.Card{card, card}}
-		n.Cards[1].Index = 1
+		device := plan.GPU{AllocationKnown: true, Device: gpu.Device{Model: gpu.Model{MemoryMiB: 1000}}, IdleSince: time.Unix(1, 0)}
+		n := plan.Node{Name: fmt.Sprintf("n%d", i), Ready: true, CPUMilli: 4000, GPUs: []plan.GPU{device, device}}
+		n.GPUs[1].Index = 1
 		w.State.Nodes = append(w.State.Nodes, n)
 	}
 	return w
@@ -37,26 +37,26 @@ func (w *World) where() map[string]string {
 	return at
 }
 
-var whole = demand.Demand{Cards: 1}
+var whole = demand.Demand{GPUs: 1}
 
 func ofGang(min int, unmade bool) func(*plan.Pod) {
 	return func(p *plan.Pod) { p.Gang, p.GangMin, p.Unmade = "a/g", min, unmade }
 }
 
-// TestGangAllOrNone: four cards are too few for five members; with the fifth
-// card all run at once, and those not made before are made.
+// TestGangAllOrNone: four GPUs are too few for five members; with the fifth
+// GPU all run at once, and those not made before are made.
 func TestGangAllOrNone(t *testing.T) {
 	w := empty(2)
 	for i := range 5 {
 		w.want(fmt.Sprint("g", i), whole, ofGang(5, i > 2))
 	}
 	w.want("single", whole, func(p *plan.Pod) { p.PendingSince = w.State.Now.Add(time.Second) })
-	before := w.State.Nodes[1].Cards[1].IdleSince
+	before := w.State.Nodes[1].GPUs[1].IdleSince
 	if events := w.Schedule(); len(events) != 1 || events[0].Text != "a/single runs on n0/0" {
 		t.Fatalf("half a gang runs: %v", events)
 	}
-	if got := w.State.Nodes[1].Cards[1]; len(got.Holders) > 0 || !got.IdleSince.Equal(before) {
-		t.Errorf("a card is not as it was: %+v", got)
+	if got := w.State.Nodes[1].GPUs[1]; len(got.AllocatedTo) > 0 || !got.IdleSince.Equal(before) {
+		t.Errorf("a GPU is not as it was: %+v", got)
 	}
 	if !w.State.Pods[4].Unmade || !w.State.Pods[4].Unschedulable {
 		t.Errorf("made though it waits: %+v", w.State.Pods[4])
@@ -95,28 +95,28 @@ func TestGangGrows(t *testing.T) {
 	}
 }
 
-func partDemand(core, mib, milli, cards int) demand.Demand {
-	return demand.Demand{Fraction: &demand.Fraction{CoreMilli: core, MemoryMiB: mib, MemoryMilli: milli, Cards: cards}}
+func partDemand(core, mib, milli, gpus int) demand.Demand {
+	return demand.Demand{Fraction: &demand.Fraction{CoreMilli: core, MemoryMiB: mib, MemoryMilli: milli, GPUs: gpus}}
 }
 
-// TestFractionsShareCards: by compute and by memory, on the fullest card that has
-// room, on as many different cards as asked.
-func TestFractionsShareCards(t *testing.T) {
+// TestFractionsShareGPUs: by compute and by memory, on the fullest GPU that has
+// room, on as many different GPUs as asked.
+func TestFractionsShareGPUs(t *testing.T) {
 	for _, c := range []struct {
-		name  string
-		pods  []demand.Demand
-		cards [2]int // holders of each
-		left  int    // pods that wait
+		name string
+		pods []demand.Demand
+		gpus [2]int // holders of each
+		left int    // pods that wait
 	}{
 		{"two halves", []demand.Demand{partDemand(500, 0, 0, 0), partDemand(500, 0, 0, 0)}, [2]int{2, 0}, 0},
 		{"three halves", []demand.Demand{partDemand(500, 0, 0, 0), partDemand(500, 0, 0, 0), partDemand(500, 0, 0, 0)}, [2]int{2, 1}, 0},
 		{"by memory", []demand.Demand{partDemand(1, 600, 0, 0), partDemand(1, 600, 0, 0), partDemand(1, 600, 0, 0)}, [2]int{1, 1}, 1},
 		{"by a share of memory", []demand.Demand{partDemand(0, 0, 600, 0), partDemand(0, 401, 0, 0)}, [2]int{1, 1}, 0},
 		{"one fills the gap", []demand.Demand{partDemand(300, 0, 0, 0), partDemand(800, 0, 0, 0), partDemand(200, 0, 0, 0)}, [2]int{1, 2}, 0},
-		{"of two cards", []demand.Demand{partDemand(500, 0, 0, 2), partDemand(600, 0, 0, 0)}, [2]int{1, 1}, 1},
-		{"beside a whole card", []demand.Demand{whole, partDemand(10, 0, 0, 0), whole}, [2]int{1, 1}, 1},
+		{"of two GPUs", []demand.Demand{partDemand(500, 0, 0, 2), partDemand(600, 0, 0, 0)}, [2]int{1, 1}, 1},
+		{"beside a whole GPU", []demand.Demand{whole, partDemand(10, 0, 0, 0), whole}, [2]int{1, 1}, 1},
 		{"a place, whatever size", []demand.Demand{partDemand(0, 0, 0, 0), partDemand(0, 0, 0, 0), partDemand(1000, 0, 0, 0)}, [2]int{3, 0}, 0},
-		{"a whole card and a part", []demand.Demand{{Cards: 1, Fraction: &demand.Fraction{CoreMilli: 1}}, partDemand(1, 0, 0, 0)}, [2]int{1, 1}, 1},
+		{"a whole GPU and a part", []demand.Demand{{GPUs: 1, Fraction: &demand.Fraction{CoreMilli: 1}}, partDemand(1, 0, 0, 0)}, [2]int{1, 1}, 1},
 	} {
 		w := empty(1)
 		for i, d := range c.pods {
@@ -129,21 +129,21 @@ func TestFractionsShareCards(t *testing.T) {
 				left++
 			}
 		}
-		cards := w.State.Nodes[0].Cards
-		if got := [2]int{len(cards[0].Holders), len(cards[1].Holders)}; got != c.cards || left != c.left {
-			t.Errorf("%s: holders %v, %d left, want %v, %d", c.name, got, left, c.cards, c.left)
+		gpus := w.State.Nodes[0].GPUs
+		if got := [2]int{len(gpus[0].AllocatedTo), len(gpus[1].AllocatedTo)}; got != c.gpus || left != c.left {
+			t.Errorf("%s: holders %v, %d left, want %v, %d", c.name, got, left, c.gpus, c.left)
 		}
 	}
 }
 
-// TestStrangersHoldWholeCards: what a holder that nobody knows has of a card, is
+// TestStrangersHoldWholeGPUs: what a holder that nobody knows has of a GPU, is
 // all of it.
-func TestStrangersHoldWholeCards(t *testing.T) {
+func TestStrangersHoldWholeGPUs(t *testing.T) {
 	w := empty(1)
-	w.State.Nodes[0].Cards[0].Holders = []string{"x/stranger"}
+	w.State.Nodes[0].GPUs[0].AllocatedTo = []string{"x/stranger"}
 	w.want("p", partDemand(1, 0, 0, 0), func(*plan.Pod) {})
-	if w.Schedule(); len(w.State.Nodes[0].Cards[1].Holders) != 1 {
-		t.Errorf("got %+v", w.State.Nodes[0].Cards)
+	if w.Schedule(); len(w.State.Nodes[0].GPUs[1].AllocatedTo) != 1 {
+		t.Errorf("got %+v", w.State.Nodes[0].GPUs)
 	}
 }
 
@@ -155,23 +155,5 @@ func TestCPUIsCountedOnce(t *testing.T) {
 	w.Schedule()
 	if got := fmt.Sprint(w.where()); got != "map[p0:n0 p1:n1 p2:]" {
 		t.Error(got)
-	}
-}
-
-// BenchmarkSchedule is one round with 4,000 pods that run and 1,000 that come.
-func BenchmarkSchedule(b *testing.B) {
-	full := empty(2500)
-	for i := range 4000 {
-		full.want(fmt.Sprint("r", i), whole, func(*plan.Pod) {})
-	}
-	full.Schedule()
-	for i := range 1000 {
-		full.want(fmt.Sprint("w", i), whole, func(*plan.Pod) {})
-	}
-	for b.Loop() {
-		w := World{State: full.Snapshot()}
-		if got := len(w.Schedule()); got != 1000 {
-			b.Fatal(got)
-		}
 	}
 }

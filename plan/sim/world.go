@@ -15,7 +15,7 @@ type World struct {
 	// State is what a Snapshot of the world says. It may be edited between calls;
 	// nodes and pods are found by name.
 	State plan.Snapshot
-	// Fail names the cards ("n1/0") whose next repartition fails.
+	// Fail names the GPUs ("n1/0") whose next repartition fails.
 	Fail []string
 
 	due     []event         // sorted by time, then by number
@@ -54,10 +54,10 @@ func (w *World) Snapshot() plan.Snapshot {
 }
 
 func cloneNode(n plan.Node) plan.Node {
-	n.Cards = slices.Clone(n.Cards)
-	for c := range n.Cards {
-		n.Cards[c].Instances = slices.Clone(n.Cards[c].Instances)
-		n.Cards[c].Holders = slices.Clone(n.Cards[c].Holders)
+	n.GPUs = slices.Clone(n.GPUs)
+	for c := range n.GPUs {
+		n.GPUs[c].Instances = slices.Clone(n.GPUs[c].Instances)
+		n.GPUs[c].AllocatedTo = slices.Clone(n.GPUs[c].AllocatedTo)
 	}
 	if n.Operation != nil {
 		o := *n.Operation
@@ -112,12 +112,6 @@ func (w *World) nextTime() (time.Time, bool) {
 		}
 	}
 	return at, ok
-}
-
-// Waiting reports whether anything is still to happen.
-func (w *World) Waiting() bool {
-	_, ok := w.nextTime()
-	return ok
 }
 
 // after has something done when d has passed.
@@ -176,16 +170,16 @@ func (w *World) RemovePod(key string) bool {
 }
 
 func (w *World) release(n *plan.Node, key string) {
-	for c := range n.Cards {
-		card := &n.Cards[c]
-		had := len(card.Holders)
-		card.Holders = slices.DeleteFunc(card.Holders, func(h string) bool { return h == key })
-		if had > 0 && len(card.Holders) == 0 {
-			card.IdleSince, card.UnusedSince = w.State.Now, time.Time{}
+	for c := range n.GPUs {
+		device := &n.GPUs[c]
+		had := len(device.AllocatedTo)
+		device.AllocatedTo = slices.DeleteFunc(device.AllocatedTo, func(h string) bool { return h == key })
+		if had > 0 && len(device.AllocatedTo) == 0 {
+			device.IdleSince, device.UnusedSince = w.State.Now, time.Time{}
 		}
-		for i := range card.Instances {
-			if in := &card.Instances[i]; in.Holder == key {
-				in.Holder, in.IdleSince, in.UnusedSince = "", w.State.Now, time.Time{}
+		for i := range device.Instances {
+			if in := &device.Instances[i]; in.AllocatedTo == key {
+				in.AllocatedTo, in.IdleSince, in.UnusedSince = "", w.State.Now, time.Time{}
 			}
 		}
 	}
@@ -204,10 +198,10 @@ func (w *World) Fingerprint() string {
 		if n.Drain != nil {
 			fmt.Fprintf(&b, " draining %s", n.Drain.Reason)
 		}
-		for _, c := range n.Cards {
-			fmt.Fprintf(&b, " %v", c.Holders)
+		for _, c := range n.GPUs {
+			fmt.Fprintf(&b, " %v", c.AllocatedTo)
 			for _, i := range c.Instances {
-				fmt.Fprintf(&b, " %s=%s", i.Placement, i.Holder)
+				fmt.Fprintf(&b, " %s=%s", i.Placement, i.AllocatedTo)
 			}
 			b.WriteByte(';')
 		}

@@ -21,13 +21,13 @@ const (
 func IsMetrics(group string) bool { return group == groupCustom || group == groupExternal }
 
 // annotationAPIs of the adapter's Deployment has the groups it is installed with,
-// with commas. Without it nobody can tell what is meant.
+// with commas. Without it the intended groups are unknown.
 const annotationAPIs = "gpuscale.io/metrics-apis"
 
 // registrations are the APIServices of an adapter.
 var registrations = []struct{ version, group string }{{"v1beta2", groupCustom}, {"v1beta1", groupCustom}, {"v1beta1", groupExternal}}
 
-// meant says whether an adapter is to serve a group.
+// meant reports whether an adapter is to serve a group.
 type meant int
 
 const (
@@ -57,13 +57,13 @@ type owner int
 const (
 	us owner = iota
 	other
-	nobody // its Service is not there, and nothing says that it is somebody else's
+	none // its Service does not exist, and nothing marks it as another server's
 )
 
-// strangers are other servers of these groups, by what their Services are called.
+// strangers are other servers of these groups, by the names of their Services.
 var strangers = []string{"keda", "prometheus-adapter", "datadog", "stackdriver", "kube-metrics-adapter"}
 
-// ownerOf says who answers for an APIService.
+// ownerOf returns the owner of an APIService.
 func (l *look) ownerOf(a *APIService, adapters []Program) owner {
 	ref := a.Spec.Service
 	if ref == nil {
@@ -82,12 +82,12 @@ func (l *look) ownerOf(a *APIService, adapters []Program) owner {
 		return other
 	}
 	if isOurs(a.Labels) {
-		return nobody
+		return none
 	}
 	return other
 }
 
-// service returns a Service that an APIService names, nil where it is not there.
+// service returns a Service that an APIService names, nil where there is none.
 func (l *look) service(namespace, name string) *corev1.Service {
 	l.declared(Services)
 	for i := range l.f.Services {
@@ -98,7 +98,7 @@ func (l *look) service(namespace, name string) *corev1.Service {
 	return nil
 }
 
-// registered returns an APIService by its name, nil where it is not there.
+// registered returns an APIService by its name, nil where there is none.
 func (l *look) registered(version, group string) *APIService {
 	for i := range l.f.APIServices {
 		if l.f.APIServices[i].Name == version+"."+group {
@@ -108,7 +108,7 @@ func (l *look) registered(version, group string) *APIService {
 	return nil
 }
 
-// adapters returns ours; where there is none, the check has nothing to look at.
+// adapters returns ours; without one the check is skipped.
 func (l *look) adapters() []Program {
 	all := l.programs("adapter")
 	if len(all) == 0 && l.has(Deployments) {
@@ -131,7 +131,7 @@ func (l *look) mine(adapters []Program) []*APIService {
 	return out
 }
 
-// asking are the HPAs that ask a group for a metric.
+// asking are the HPAs on a metric of a group.
 func asking(hpas []autoscalingv2.HorizontalPodAutoscaler, group string) []string {
 	var out []string
 	for i := range hpas {
@@ -172,13 +172,13 @@ func apiServiceMissing(l *look) {
 		}
 		users := asking(l.f.HPAs, r.group)
 		finding := Finding{
-			Object: "APIService " + name, Seen: "it is not there, and " + adapters[0].Object() + " is",
-			Means:    "HPAs that ask " + r.group + " get no answer and do not scale",
-			Fix:      "Install the adapter's registration again.",
+			Object: "APIService " + name, Seen: "it does not exist, and " + adapters[0].Object() + " is",
+			Means:    "HPAs that use " + r.group + " get no answer and do not scale",
+			Fix:      "Reinstall the adapter's registration.",
 			Commands: []string{l.install(adapters[0], "adapter.yaml"), l.kubectl("get", "apiservice", name)},
 		}
 		if len(users) > 0 {
-			finding.Seen += "; asked by HPA " + named(users)
+			finding.Seen += "; used by HPA " + named(users)
 		}
 		sister := r.group == groupCustom && (l.registered("v1beta1", groupCustom) != nil || l.registered("v1beta2", groupCustom) != nil)
 		switch {
@@ -188,7 +188,7 @@ func apiServiceMissing(l *look) {
 		case len(users) > 0, groupMeant(adapters, r.group) == yes:
 			l.fault(finding)
 		default:
-			finding.Fix = "If HPAs are to use this group, install the adapter's registration again."
+			finding.Fix = "If HPAs are to use this group, reinstall the adapter's registration."
 			l.warn(finding)
 		}
 	}
@@ -250,7 +250,7 @@ func (l *look) ready(namespace, service string) int {
 	return n
 }
 
-// stated is what the API server says of an APIService.
+// stated is the API server's condition of an APIService.
 func stated(a *APIService) string {
 	c := a.available()
 	if c == nil {
@@ -259,20 +259,20 @@ func stated(a *APIService) string {
 	return fmt.Sprintf("Available=%s, %s: %s", c.Status, c.Reason, c.Message)
 }
 
-// refused reports whether the API server's condition has one of Go's words about the
-// certificate that the adapter serves. Nobody else tells: doctor asks no pod.
+// refused reports whether the API server's condition has one of Go's errors about the
+// adapter's certificate. It is the only source: doctor connects to no pod.
 func refused(a *APIService, words ...string) bool {
 	c := a.available()
 	return c != nil && c.Status != metav1.ConditionTrue && slices.ContainsFunc(words, func(w string) bool { return strings.Contains(c.Message, w) })
 }
 
-// expired is a certificate out of its time, on either side of it.
+// expired is Go's error for a certificate outside its validity, on either side.
 func expired(a *APIService) bool { return refused(a, "certificate has expired or is not yet valid") }
 
-// early is one whose time has not come.
+// early is the same of a certificate that is not yet valid.
 func early(a *APIService) bool { return expired(a) && refused(a, " is before ") }
 
-// misnamed is one for another name than the Service's.
+// misnamed is a certificate for another name than the Service's.
 func misnamed(a *APIService) bool {
 	return refused(a, "x509: certificate is valid for", "x509: certificate is not valid for any names", "legacy Common Name field")
 }
@@ -288,8 +288,8 @@ func apiServiceUnavailable(l *look) {
 			p := adapters[0]
 			l.fault(Finding{
 				Object: "APIService " + a.Name, Seen: stated(a),
-				Means: "HPAs that ask " + a.Spec.Group + " get no answer and do not scale; namespaces may hang while they are deleted",
-				Fix:   "See what the adapter says; where it is well, see whether the API server reaches its Service (a NetworkPolicy or firewall in between, or adapter.hostNetwork).",
+				Means: "HPAs that use " + a.Spec.Group + " get no answer and do not scale; namespaces may hang while they are deleted",
+				Fix:   "Check the adapter's log; where it is healthy, check whether the API server reaches its Service (a NetworkPolicy or firewall in between, or adapter.hostNetwork).",
 				Commands: []string{
 					l.in(p.Namespace, "logs", p.Ref(), "--tail=50"),
 					l.kubectl("get", "--raw", "/apis/"+a.Spec.Group+"/"+a.Spec.Version),
@@ -317,24 +317,24 @@ func apiServiceOwner(l *look) {
 		}
 		finding := Finding{
 			Object: "APIService " + a.Name, Seen: "spec.service is " + who + ", not our adapter's",
-			Means:    "HPAs that ask " + a.Spec.Group + " for a signal of gpuscale ask somebody who does not know it",
-			Fix:      "One server can have a group. Give it to the adapter and let it pass on what it does not know (docs/adapter-security.md), or say with adapter.apis that it is not to have it.",
+			Means:    "HPAs that use " + a.Spec.Group + " for a signal of gpuscale reach a server without it",
+			Fix:      "A group has one server. Give it to the adapter and let it pass on unknown metrics (docs/adapter-security.md), or exclude it with adapter.apis.",
 			Commands: []string{l.kubectl("get", "apiservice", a.Name, "-o", "yaml"), l.take(a, adapters[0])},
 		}
 		if isOurs(a.Labels) || groupMeant(adapters, a.Spec.Group) == yes || l.split(a, adapters) || len(l.ourSignals(a.Spec.Group)) > 0 {
 			if users := l.ourSignals(a.Spec.Group); len(users) > 0 {
-				finding.Seen += "; our signals are asked for by HPA " + named(users)
+				finding.Seen += "; our signals are used by HPA " + named(users)
 			}
 			l.fault(finding)
 			continue
 		}
-		finding.Fix = "If this is meant, nothing. " + finding.Fix
+		finding.Fix = "None if this is intended. " + finding.Fix
 		l.warn(finding)
 	}
 }
 
-// take writes the command that gives an APIService to the adapter, with the authority
-// of its certificate. Only for one that ours has made: another's is its owner's to give.
+// take writes the command that gives an APIService to the adapter, with the CA of its
+// certificate. Only for one that ours has made.
 func (l *look) take(a *APIService, p Program) string {
 	if !isOurs(a.Labels) {
 		return ""
@@ -349,7 +349,7 @@ func (l *look) take(a *APIService, p Program) string {
 }
 
 // register writes the command that puts fields, and the authority in the adapter's
-// Secret, into an APIService. Where cert-manager puts the authority there, it does.
+// Secret, into an APIService. Where cert-manager injects the CA, it does.
 func (l *look) register(a *APIService, p Program, fields string) string {
 	patch := l.kubectl("patch", "apiservice", a.Name, "--type=merge", "-p")
 	if a.Annotations[injectCA] != "" {
@@ -359,7 +359,7 @@ func (l *look) register(a *APIService, p Program, fields string) string {
 	if patch == "" || read == "" || p.Secret == "" {
 		return ""
 	}
-	// What the shell puts between the quotes is base64.
+	// The shell substitutes base64 between the quotes.
 	return patch + " " + quote(`{"spec":{`+fields+`"insecureSkipTLSVerify":false,"caBundle":"`) + `"$(` + read + `)"` + quote(`"}}`)
 }
 
@@ -377,7 +377,7 @@ func (l *look) split(a *APIService, adapters []Program) bool {
 	return false
 }
 
-// ourSignals are the HPAs that ask a group for a signal that only we serve.
+// ourSignals are the HPAs that use a group for a signal that only we serve.
 func (l *look) ourSignals(group string) []string {
 	var out []string
 	for i := range l.f.HPAs {
@@ -391,7 +391,7 @@ func (l *look) ourSignals(group string) []string {
 	return out
 }
 
-// signals that the adapter has without configuration. TestSignals holds the list
-// against the adapter's own.
+// signals of the adapter without configuration. TestSignals compares them with the
+// adapter's own.
 var signals = []string{"gpu_busy", "gpu_share", "gpu_memory_used_ratio", "queue_depth", "requests_running", "kv_cache_usage",
 	"ttft_p95", "queue_time_p95", "queue_time_mean", "gpu_tensor_active", "gpu_dram_active"}

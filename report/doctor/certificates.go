@@ -6,16 +6,17 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// soon is how long before its end a certificate is worth a word.
+// soon is how long before its end a certificate is reported.
 const soon = 30 * 24 * time.Hour
 
-// maxAuthorities bounds what a bundle is believed to hold.
+// maxAuthorities bounds the certificates read from a bundle.
 const maxAuthorities = 100
 
 // authorities reads a caBundle.
@@ -41,26 +42,14 @@ func authorities(bundle []byte) ([]*x509.Certificate, error) {
 	return all, nil
 }
 
-// lasts returns when the last of them ends: a bundle works as long as one does.
+// lasts returns the end of the last of them: a bundle is valid while one is.
 func lasts(all []*x509.Certificate) time.Time {
-	var last time.Time
-	for _, c := range all {
-		if c.NotAfter.After(last) {
-			last = c.NotAfter
-		}
-	}
-	return last
+	return slices.MaxFunc(all, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }).NotAfter
 }
 
-// begins returns when the first of them begins.
+// begins returns the start of the first of them.
 func begins(all []*x509.Certificate) time.Time {
-	first := all[0].NotBefore
-	for _, c := range all {
-		if c.NotBefore.Before(first) {
-			first = c.NotBefore
-		}
-	}
-	return first
+	return slices.MinFunc(all, func(a, b *x509.Certificate) int { return a.NotBefore.Compare(b.NotBefore) }).NotBefore
 }
 
 func apiServiceCA(l *look) {
@@ -69,22 +58,22 @@ func apiServiceCA(l *look) {
 		return
 	}
 	l.use(EndpointSlices)
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for _, a := range l.mine(adapters) {
 		p := adapters[0]
 		service := a.Spec.Service.Namespace + "/" + a.Spec.Service.Name
-		f := Finding{Object: "APIService " + a.Name, Means: "HPAs that ask " + a.Spec.Group + " get no answer and do not scale"}
+		f := Finding{Object: "APIService " + a.Name, Means: "HPAs that use " + a.Spec.Group + " get no answer and do not scale"}
 		switch l.troubleOf(a) {
 		case noService:
 			f.Seen = "spec.service " + service + " is not there"
-			f.Fix = "Make the Service again, or point the APIService at the one that the adapter has."
+			f.Fix = "Recreate the Service, or point the APIService at the adapter's."
 			if f.Commands = []string{l.install(p, "adapter.yaml")}; l.service(p.Namespace, p.Name) != nil {
 				f.Commands = []string{l.take(a, p)}
 			}
 			l.fault(f)
 		case noEndpoints:
-			if !told[service] {
-				told[service] = true
+			if !reported[service] {
+				reported[service] = true
 				l.unreachable(a, p)
 			}
 		case wrongPort:
@@ -98,19 +87,19 @@ func apiServiceCA(l *look) {
 	}
 }
 
-// unreachable is a Service with nothing behind it.
+// unreachable is a Service without ready endpoints.
 func (l *look) unreachable(a *APIService, p Program) {
 	ref := a.Spec.Service
 	f := Finding{
 		Object: "Service " + ref.Namespace + "/" + ref.Name,
-		Seen:   fmt.Sprintf("it has no endpoint that is ready; %s has %d of %d replicas ready%s", p.Object(), p.Ready, p.Wanted, l.why("adapter", "")),
-		Means:  "the API server does not reach the adapter: HPAs get no answer and do not scale", Fix: "See why the adapter's pods are not ready.",
+		Seen:   fmt.Sprintf("it has no ready endpoint; %s has %d of %d replicas ready%s", p.Object(), p.Ready, p.Wanted, l.why("adapter", "")),
+		Means:  "the API server does not reach the adapter: HPAs get no answer and do not scale", Fix: "Check why the adapter's pods are not ready.",
 	}
 	logs := []string{l.in(p.Namespace, "describe", p.Ref()), l.in(p.Namespace, "logs", p.Ref(), "--tail=50")}
 	service := l.service(ref.Namespace, ref.Name)
 	switch {
 	case service != nil && !labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(p.PodLabels)):
-		f.Seen += fmt.Sprintf("; spec.selector %s is not the labels of its pods", labels.Set(service.Spec.Selector))
+		f.Seen += fmt.Sprintf("; spec.selector %s does not match the labels of its pods", labels.Set(service.Spec.Selector))
 		f.Fix = "Have the Service select the adapter's pods."
 		f.Commands = []string{l.reselect(service, p)}
 	case p.Wanted == 0:
@@ -122,8 +111,7 @@ func (l *look) unreachable(a *APIService, p Program) {
 	l.fault(f)
 }
 
-// reselect writes the command that has a Service select a program's pods and nothing
-// else.
+// reselect writes the command that has a Service select exactly a program's pods.
 func (l *look) reselect(s *corev1.Service, p Program) string {
 	selector := map[string]any{}
 	for name := range s.Spec.Selector {
@@ -141,21 +129,21 @@ func (l *look) reselect(s *corev1.Service, p Program) string {
 	return l.patch(s.Namespace, "service", s.Name, string(patch))
 }
 
-// bundle judges the authority that an APIService names.
+// bundle checks the CA that an APIService names.
 func (l *look) bundle(a *APIService, p Program, f Finding) {
 	_, err := authorities(a.Spec.CABundle)
 	switch {
 	case a.Spec.InsecureSkipTLSVerify:
 		f.Seen = "spec.insecureSkipTLSVerify is true"
-		f.Means = "whoever can answer at the Service's address can tell HPAs anything"
-		f.Fix = "Name the authority of the adapter's certificate in spec.caBundle."
+		f.Means = "any server at the Service's address can send HPAs any value"
+		f.Fix = "Put the CA of the adapter's certificate into spec.caBundle."
 		f.Commands = l.rebundle(a, p)
 		l.warn(f)
 	case expired(a):
-		// adapter-certificate says it
+		// reported by adapter-certificate
 	case len(a.Spec.CABundle) > 0 && err != nil:
 		f.Seen = fmt.Sprintf("spec.caBundle cannot be read: %v", err)
-		f.Fix = "Put the authority of the adapter's certificate there."
+		f.Fix = "Put the CA of the adapter's certificate there."
 		f.Commands = l.rebundle(a, p)
 		l.fault(f)
 	case misnamed(a) && a.Spec.Service.Name != p.Name && l.take(a, p) != "":
@@ -170,7 +158,7 @@ func (l *look) bundle(a *APIService, p Program, f Finding) {
 		l.fault(f)
 	case l.troubleOf(a) == badCertificate:
 		f.Seen = stated(a)
-		f.Fix = "spec.caBundle is not the authority of the certificate that the adapter serves: put the authority there."
+		f.Fix = "spec.caBundle is not the CA of the adapter's certificate: put the CA there."
 		f.Commands = l.rebundle(a, p)
 		l.fault(f)
 	}
@@ -191,8 +179,8 @@ func (l *look) portOf(a *APIService) string {
 	return l.in(s.Namespace, "get", "service", s.Name, "-o", "jsonpath={.spec.ports}")
 }
 
-// reissue writes the commands that have the adapter's certificate made anew, by whoever
-// made it. One of the user's own is shown, and not taken away: nobody here could make
+// reissue writes the commands that have the adapter's certificate issued again by its
+// issuer. A user's own certificate is shown, not deleted: only the user can issue
 // another.
 func (l *look) reissue(a *APIService, p Program) []string {
 	again := []string{l.in(p.Namespace, "delete", "secret", p.Secret)}
@@ -207,18 +195,18 @@ func (l *look) reissue(a *APIService, p Program) []string {
 	return append(again, l.install(p, "adapter.yaml"))
 }
 
-// reissuing says what reissue's commands do.
+// reissuing describes reissue's commands.
 func reissuing(a *APIService, p Program) string {
 	switch {
 	case a.Annotations[injectCA] != "":
-		return "cert-manager makes it anew when its Secret is gone."
+		return "cert-manager issues it again once its Secret is deleted."
 	case p.Secret != "" && p.Secret != p.Name+"-tls":
-		return "It is your own (Secret " + p.Secret + "): whoever made it has to make another."
+		return "It is your own (Secret " + p.Secret + "): its issuer has to issue another."
 	}
-	return "Delete the Secret and install again: authority, certificate and registration change together."
+	return "Delete the Secret and upgrade: CA, certificate and registration change together."
 }
 
-// rebundle writes the command that puts the authority into an APIService.
+// rebundle writes the command that puts the CA into an APIService.
 func (l *look) rebundle(a *APIService, p Program) []string {
 	if a.Annotations[injectCA] != "" {
 		return []string{l.kubectl("-n", "cert-manager", "rollout", "restart", "deployment/cert-manager-cainjector")}
@@ -236,29 +224,29 @@ func adapterCertificate(l *look) {
 	}
 	for _, a := range l.mine(adapters) {
 		p := adapters[0]
-		f := Finding{Object: "APIService " + a.Name, Means: "HPAs that ask " + a.Spec.Group + " get no answer once the certificate's time is over",
-			Fix: "Make a new one. " + reissuing(a, p), Commands: l.reissue(a, p)}
+		f := Finding{Object: "APIService " + a.Name, Means: "HPAs that use " + a.Spec.Group + " get no answer once the certificate has expired",
+			Fix: "Issue a new one. " + reissuing(a, p), Commands: l.reissue(a, p)}
 		all, err := authorities(a.Spec.CABundle)
 		switch {
 		case early(a):
 			f.Seen = stated(a)
-			f.Means = "HPAs that ask " + a.Spec.Group + " get no answer until the certificate's time begins"
-			f.Fix = "The clock of the control plane, or of whoever made the certificate, is wrong: set both (NTP). Where the clocks are right, make a new one. " + reissuing(a, p)
+			f.Means = "HPAs that use " + a.Spec.Group + " get no answer until the certificate is valid"
+			f.Fix = "The clock of the control plane, or of the certificate's issuer, is wrong: set both (NTP). Where the clocks are right, issue a new one. " + reissuing(a, p)
 			l.fault(f)
 		case expired(a):
 			f.Seen = stated(a)
 			l.fault(f)
 		case err != nil:
-			// apiservice-ca says it; without a bundle there is nothing to read here
+			// reported by apiservice-ca; without a bundle there is nothing to read here
 		case begins(all).After(l.f.Now.Add(skewed)):
-			f.Seen = "the authority in spec.caBundle begins on " + begins(all).UTC().Format(time.RFC3339)
-			f.Means = "HPAs that ask " + a.Spec.Group + " get no answer until the certificate's time begins"
+			f.Seen = "the CA in spec.caBundle is not valid before " + begins(all).UTC().Format(time.RFC3339)
+			f.Means = "HPAs that use " + a.Spec.Group + " get no answer until the certificate is valid"
 			l.fault(f)
 		case !lasts(all).After(l.f.Now):
-			f.Seen = "the authority in spec.caBundle ended on " + lasts(all).UTC().Format(time.DateOnly)
+			f.Seen = "the CA in spec.caBundle expired on " + lasts(all).UTC().Format(time.DateOnly)
 			l.fault(f)
 		case lasts(all).Before(l.f.Now.Add(soon)):
-			f.Seen = "the authority in spec.caBundle ends on " + lasts(all).UTC().Format(time.DateOnly)
+			f.Seen = "the CA in spec.caBundle expires on " + lasts(all).UTC().Format(time.DateOnly)
 			l.warn(f)
 		}
 	}
@@ -272,7 +260,7 @@ func adapterRights(l *look) {
 	cluster, roles := l.use(ClusterRoleBindings), l.use(RoleBindings)
 	for _, p := range adapters {
 		account := p.Namespace + "/" + p.ServiceAccount
-		means := "the adapter cannot ask the API server who a caller is, and refuses everybody"
+		means := "the adapter cannot authenticate callers at the API server, and refuses all of them"
 		if cluster && !l.boundCluster(p) {
 			l.fault(Finding{
 				Object: "ServiceAccount " + account, Seen: "no ClusterRoleBinding gives it the ClusterRole system:auth-delegator", Means: means,
@@ -284,7 +272,7 @@ func adapterRights(l *look) {
 		if roles && !l.boundReader(p) {
 			l.fault(Finding{
 				Object: "ServiceAccount " + account, Seen: "no RoleBinding in kube-system gives it the Role extension-apiserver-authentication-reader",
-				Means: "the adapter does not know the authority of the API server's front proxy: it does not start, or takes its requests for anonymous",
+				Means: "the adapter has no CA of the API server's front proxy: it does not start, or treats requests as anonymous",
 				Fix:   "Bind the role.",
 				Commands: []string{l.in("kube-system", "create", "rolebinding", p.Name+"-authentication-reader", "--role=extension-apiserver-authentication-reader",
 					"--serviceaccount="+p.Namespace+":"+p.ServiceAccount)},

@@ -11,8 +11,7 @@ const Schema = "gpuscale.io/doctor/v1"
 // Severity of a finding.
 type Severity string
 
-// Severities. A fault keeps something from working now; a warning will, or is
-// perhaps meant.
+// Severities. A fault breaks something now; a warning will, or is perhaps intended.
 const (
 	Warning Severity = "warning"
 	Fault   Severity = "fault"
@@ -21,7 +20,7 @@ const (
 // Outcome of a check.
 type Outcome string
 
-// Outcomes. Unknown is never ok: what could not be looked at may be broken.
+// Outcomes. Unknown is never ok: what could not be read may be broken.
 const (
 	OK         Outcome = "ok"
 	WithWarn   Outcome = "warning"
@@ -30,28 +29,27 @@ const (
 	NotLooking Outcome = "skipped"
 )
 
-// Finding is one thing that is wrong with one object.
+// Finding is one problem of one object.
 type Finding struct {
 	Severity Severity `json:"severity"`
 	// Object, "APIService v1beta1.external.metrics.k8s.io".
 	Object string `json:"object"`
-	// Seen is the field, value or query and its answer.
+	// Seen is the field, value or query with its answer.
 	Seen string `json:"seen"`
-	// Means is what it does to people.
+	// Means is its effect.
 	Means string `json:"means"`
 	// Fix in one sentence, and as commands to paste.
 	Fix      string   `json:"fix"`
 	Commands []string `json:"commands"`
 }
 
-// Check is one thing that is looked at.
+// Check is one rule and the facts it reads.
 type Check struct {
 	ID    string
 	Title string
-	// Fault is what is wrong when it finds something, Means what that does to
-	// people: both for the documentation.
+	// Fault is the problem that it finds, Means its effect: both for the documentation.
 	Fault, Means string
-	// Looks at these facts and no others.
+	// Looks are the only facts it reads.
 	Looks []Source
 	Run   func(*look)
 }
@@ -61,18 +59,17 @@ type Result struct {
 	ID      string  `json:"id"`
 	Title   string  `json:"title"`
 	Outcome Outcome `json:"result"`
-	// Why it is unknown or skipped; beside findings, what else could not be seen.
+	// Why it is unknown or skipped; beside findings, what else could not be read.
 	Why      string    `json:"why,omitempty"`
 	Findings []Finding `json:"findings"`
-	// More findings that are left out.
+	// More is the number of findings left out.
 	More int `json:"more,omitempty"`
 }
 
 // Report of an examination.
 type Report struct {
 	Schema string `json:"schema"`
-	// Nothing is set where nothing of gpuscale was found, and says what was
-	// looked for.
+	// Nothing is set where gpuscale was not found, and names what was looked for.
 	Nothing string `json:"nothing,omitempty"`
 	// Checks in the order of All.
 	Checks []Result `json:"checks"`
@@ -91,7 +88,7 @@ func Examine(f *Facts, checks []Check) Report {
 	for i := range checks {
 		var result Result
 		if r.Nothing != "" {
-			result = Result{Outcome: NotLooking, Why: "nothing of gpuscale was found"}
+			result = Result{Outcome: NotLooking, Why: "gpuscale was not found"}
 		} else {
 			result = run(f, &checks[i])
 		}
@@ -108,7 +105,7 @@ func Examine(f *Facts, checks []Check) Report {
 	return r
 }
 
-// count counts before findings are left out.
+// count counts all findings, before the limit.
 func (r *Report) count() {
 	for i := range r.Checks {
 		c := &r.Checks[i]
@@ -174,7 +171,7 @@ func Select(all []Check, ids []string) ([]Check, error) {
 	return out, nil
 }
 
-// Sources that checks look at, each once, in the order of the table of sources.
+// Sources that checks read, each once, in the order of the table of sources.
 func Sources(checks []Check) []Source {
 	wanted := map[Source]bool{Deployments: true, DaemonSets: true, APIServices: true}
 	for _, c := range checks {

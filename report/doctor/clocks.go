@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// skews that are worth a word, and that break something.
+// skews that are reported, and that are faults.
 const (
 	skewed = 5 * time.Second
 	broken = 30 * time.Second
@@ -13,22 +13,22 @@ const (
 
 func clockSkew(l *look) {
 	if l.f.Now.IsZero() {
-		l.cannot("the API server did not say what time it is")
+		l.cannot("the API server reported no time")
 		return
 	}
 	if d := l.f.Now.Sub(l.f.Local); d.Abs() > skewed {
 		l.warn(Finding{Object: "This machine", Seen: fmt.Sprintf("its clock is %s the API server's", behind(-d)),
-			Means: "ages that are told here are off; nothing in the cluster is", Fix: "Set the clock of this machine (NTP)."})
+			Means: "ages in this report are wrong; the cluster is not affected", Fix: "Set the clock of this machine (NTP)."})
 	}
 	v, known := l.answer(Clock)
 	if known && len(v) > 0 && v[0].Value > 0 && v[0].Value < 1e11 {
 		at := time.UnixMilli(int64(v[0].Value * 1000))
-		l.skew("Prometheus", at.Sub(l.f.Asked)-l.f.Now.Sub(l.f.Local), "samples look older, or younger, than they are: the adapter drops those beyond maxAge, and HPAs hold still")
+		l.skew("Prometheus", at.Sub(l.f.Asked)-l.f.Now.Sub(l.f.Local), "samples look older, or younger, than they are: the adapter drops those beyond maxAge, and HPAs do not scale")
 	}
 	l.nodeClocks()
 }
 
-// skew adds a finding where a clock is off.
+// skew adds a finding for a wrong clock.
 func (l *look) skew(object string, ahead time.Duration, means string) {
 	if ahead.Abs() <= skewed {
 		return
@@ -48,9 +48,9 @@ func behind(ahead time.Duration) string {
 	return ahead.Round(time.Second).String() + " ahead of"
 }
 
-// nodeClocks reads the kubelets' clocks out of their leases, which they write every
-// ten seconds. One that is ahead is certain; one that is behind cannot be told from a
-// kubelet that is late, so only what no ready node could be is reported.
+// nodeClocks reads the kubelets' clocks from their Leases, which they renew every ten
+// seconds. A clock ahead is certain; one behind may be a late renewal, so only what no
+// ready node could have is reported.
 func (l *look) nodeClocks() {
 	nodes := l.nodes()
 	if !l.use(NodeLeases) {
@@ -68,7 +68,7 @@ func (l *look) nodeClocks() {
 			continue
 		}
 		if ahead := lease.Spec.RenewTime.Sub(l.f.Now.Add(l.f.Took)); ahead > skewed {
-			l.skew("Node "+lease.Name, ahead, "its exporter's times are of the future, and leases that its pods hold last longer than others believe")
+			l.skew("Node "+lease.Name, ahead, "its exporter's times are in the future, and Leases held by its pods last longer than others assume")
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 )
 
-// late is how long after its deadline an operation is over.
+// late is the time after its deadline from which an operation is over.
 const late = 5 * time.Minute
 
 func orphanCordon(l *look) {
@@ -33,8 +33,8 @@ func orphanCordon(l *look) {
 		}
 		l.fault(Finding{
 			Object: "Node " + n.Name, Seen: "it is cordoned by us (" + named(marks) + "), and " + why,
-			Means: "no pod comes there until somebody opens it",
-			Fix:   "Make sure that its cards are as they should be (docs/mig.md for a repartition), then take our marks away and open it.",
+			Means: "no pod is scheduled there until it is uncordoned",
+			Fix:   "Check its GPUs (docs/mig.md for a repartition), then remove our marks and uncordon it.",
 			Commands: []string{
 				l.kubectl(words...), l.kubectl("uncordon", n.Name),
 			},
@@ -42,8 +42,8 @@ func orphanCordon(l *look) {
 	}
 }
 
-// orphan says why a cordon of ours has nothing behind it, and the annotations that
-// stand for it; empty where it has, or where there is none.
+// orphan returns why a cordon of ours has no operation, and its annotations; empty where
+// it has one, or where there is no cordon.
 func (l *look) orphan(n *corev1.Node, pools map[string]*v1alpha1.GPUNodePool, poolsKnown bool, autoscalers []Program) (why string, marks []string) {
 	if !n.Spec.Unschedulable {
 		return "", nil
@@ -59,9 +59,9 @@ func (l *look) orphan(n *corev1.Node, pools map[string]*v1alpha1.GPUNodePool, po
 	if r, ours, err := recordOf(n); ours {
 		switch {
 		case err != nil:
-			return "its record " + annotationRecord + " is not one: " + err.Error(), marks
+			return "its record " + annotationRecord + " is invalid: " + err.Error(), marks
 		case r.Undo != nil && r.Undo.Attempts >= maxUndo:
-			return fmt.Sprintf("going back to the layout from before was given up after %d attempts", r.Undo.Attempts), marks
+			return fmt.Sprintf("the rollback of its layout was given up after %d attempts", r.Undo.Attempts), marks
 		case r.Undo == nil && l.f.Now.After(r.Deadline.Add(late)):
 			return "its repartition was to end at " + r.Deadline.UTC().Format(time.RFC3339), marks
 		}
@@ -69,7 +69,7 @@ func (l *look) orphan(n *corev1.Node, pools map[string]*v1alpha1.GPUNodePool, po
 	if d, ours, err := v1alpha1.DrainOf(n); ours {
 		switch {
 		case err != nil:
-			return "its record of a drain is not one", marks
+			return "its record of a drain is invalid", marks
 		case l.f.Now.After(d.Deadline.Add(late)):
 			return "its drain was to end at " + d.Deadline.UTC().Format(time.RFC3339), marks
 		}
@@ -77,20 +77,20 @@ func (l *look) orphan(n *corev1.Node, pools map[string]*v1alpha1.GPUNodePool, po
 	pool := n.Labels[v1alpha1.NodePoolLabel]
 	switch {
 	case poolsKnown && pool == "":
-		return "it is of no GPUNodePool, so that nobody comes back to it", marks
+		return "it is in no GPUNodePool, so that no autoscaler returns to it", marks
 	case poolsKnown && pools[pool] == nil:
-		return "its GPUNodePool " + pool + " is not there, so that nobody comes back to it", marks
+		return "its GPUNodePool " + pool + " does not exist, so that no autoscaler returns to it", marks
 	case len(autoscalers) == 0 && l.has(Deployments):
 		return "there is no autoscaler of gpuscale", marks
 	}
 	return "", nil
 }
 
-// forgotten is after how long a cordon of somebody else's is worth a word.
+// forgotten is the age from which a cordon of others is reported.
 const forgotten = 24 * time.Hour
 
-// cordonForgotten: cards behind a cordon cost as much as others, and nobody of ours
-// opens what somebody else has closed.
+// cordonForgotten: GPUs of cordoned nodes cost as much as others, and gpuscale removes
+// only its own cordons.
 func cordonForgotten(l *look) {
 	nodes := l.nodes()
 	for i := range nodes {
@@ -103,9 +103,9 @@ func cordonForgotten(l *look) {
 			continue
 		}
 		l.warn(Finding{
-			Object: "Node " + n.Name, Seen: "it is cordoned since " + since.UTC().Format(time.RFC3339) + ", and not by us",
-			Means:    "no pod comes to its cards, and they cost all the same; we open only what we have closed",
-			Fix:      "Open it, or give it back, unless somebody still works on it.",
+			Object: "Node " + n.Name, Seen: "it has been cordoned since " + since.UTC().Format(time.RFC3339) + ", and not by us",
+			Means:    "its GPUs get no pods and cost the same; gpuscale removes only its own cordons",
+			Fix:      "Uncordon or remove it, unless it is under maintenance.",
 			Commands: []string{l.kubectl("uncordon", n.Name)},
 		})
 	}
@@ -121,8 +121,8 @@ func ourCordon(n *corev1.Node) bool {
 	return false
 }
 
-// cordonedSince says when a node was cordoned: by the taint that Kubernetes puts there,
-// or by who has last written the field. known is false where neither has a time.
+// cordonedSince returns when a node was cordoned: by Kubernetes' taint, or by the
+// field's last writer. known is false where neither has a time.
 func cordonedSince(n *corev1.Node) (since time.Time, known bool) {
 	for _, t := range n.Spec.Taints {
 		if t.Key == corev1.TaintNodeUnschedulable && t.TimeAdded != nil {
@@ -130,7 +130,7 @@ func cordonedSince(n *corev1.Node) (since time.Time, known bool) {
 		}
 	}
 	for _, m := range n.ManagedFields {
-		if m.Time != nil && m.FieldsV1 != nil && strings.Contains(string(m.FieldsV1.Raw), `"f:unschedulable"`) && m.Time.After(since) {
+		if m.Time != nil && m.FieldsV1 != nil && strings.Contains(string(m.FieldsV1.GetRawBytes()), `"f:unschedulable"`) && m.Time.After(since) {
 			since, known = m.Time.Time, true
 		}
 	}

@@ -27,19 +27,19 @@ func crdOld(l *look) {
 		return
 	}
 	if len(programs) == 0 && len(l.f.CRDs) == 0 {
-		l.skip("no autoscaler of gpuscale and no CRD of it was found")
+		l.skip("neither the autoscaler nor a CRD of gpuscale was found")
 		return
 	}
 	for _, k := range kinds {
 		at := slices.IndexFunc(l.f.CRDs, func(c CRD) bool { return c.Name == k.crd })
 		group, plural := "gpuscale.io", strings.TrimSuffix(k.crd, ".gpuscale.io")
-		file := fmt.Sprintf("deploy/crds/%s_%s.yaml", group, plural)
+		file := fmt.Sprintf("deploy/chart/gpuscale/files/crds/%s_%s.yaml", group, plural)
 		f := Finding{Object: "CustomResourceDefinition " + k.crd, Fix: "Install the CRD of this version."}
 		if at < 0 {
 			if len(programs) == 0 {
-				continue // nobody writes there
+				continue // it is not written
 			}
-			f.Seen, f.Means = "it is not there", "the autoscaler has no pools and no quotas, and does not start"
+			f.Seen, f.Means = "it does not exist", "the autoscaler has no pools and no quotas, and does not start"
 			f.Commands = []string{l.installBy(programs[0].Annotations, programs[0].Managed, file)}
 			l.fault(f)
 			continue
@@ -50,8 +50,8 @@ func crdOld(l *look) {
 			continue
 		}
 		f.Seen = "its schema has no " + named(missing)
-		f.Means = "the API server drops what is written there, without a word: by you, or by the autoscaler, which then forgets it"
-		// Not by Helm: whoever put the old schema there owns it, and Helm stops at that.
+		f.Means = "the API server drops these fields silently: yours, and the autoscaler's, which loses that state"
+		// Not by Helm: the old schema's field manager owns it, and Helm stops at the conflict.
 		f.Commands = []string{l.kubectl("apply", "--server-side", "--force-conflicts", "-f", file)}
 		l.fault(f)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -40,7 +41,7 @@ func TestExamine(t *testing.T) {
 				read(t, f, string(mustRead(t, "testdata/base.yaml")), strings.Split(without, "+")...)
 				answers(t, f, string(mustRead(t, "testdata/base.answers")))
 				for _, crd := range []string{"gpunodepools", "gpuquotas"} {
-					read(t, f, strings.TrimPrefix(string(mustRead(t, "../../deploy/crds/gpuscale.io_"+crd+".yaml")), "---\n"), strings.Split(without, "+")...)
+					read(t, f, strings.TrimPrefix(string(mustRead(t, "../../deploy/chart/gpuscale/files/crds/gpuscale.io_"+crd+".yaml")), "---\n"), strings.Split(without, "+")...)
 				}
 				f.Retention = "90d"
 				f.CustomMetrics, f.ExternalMetrics = signals, signals
@@ -100,6 +101,31 @@ func empty() *Facts {
 // same kind and name.
 func read(t *testing.T, f *Facts, text string, without ...string) {
 	t.Helper()
+	lists := map[string]any{
+		"Node":                           &f.Nodes,
+		"Pod":                            &f.Pods,
+		"Deployment":                     &f.Deployments,
+		"DaemonSet":                      &f.DaemonSets,
+		"APIService":                     &f.APIServices,
+		"Service":                        &f.Services,
+		"EndpointSlice":                  &f.EndpointSlices,
+		"ConfigMap":                      &f.ConfigMaps,
+		"CustomResourceDefinition":       &f.CRDs,
+		"GPUNodePool":                    &f.Pools,
+		"GPUQuota":                       &f.GPUQuotas,
+		"HorizontalPodAutoscaler":        &f.HPAs,
+		"ScaledObject":                   &f.ScaledObjects,
+		"ResourceQuota":                  &f.ResourceQuotas,
+		"ClusterRoleBinding":             &f.ClusterRoleBindings,
+		"ClusterRole":                    &f.ClusterRoles,
+		"PodDisruptionBudget":            &f.Budgets,
+		"ValidatingWebhookConfiguration": &f.ValidatingWebhooks,
+		"MutatingWebhookConfiguration":   &f.MutatingWebhooks,
+		"RoleBinding":                    &f.RoleBindings,
+		"ResourceSlice":                  &f.ResourceSlices,
+		"MachineDeployment":              &f.MachineDeployments,
+		"Lease":                          &f.Leases,
+	}
 	for doc := range strings.SplitSeq(text, "\n---\n") {
 		var head metav1.PartialObjectMetadata
 		must(t, yaml.Unmarshal([]byte(doc), &head))
@@ -110,81 +136,37 @@ func read(t *testing.T, f *Facts, text string, without ...string) {
 		if skip {
 			continue
 		}
-		switch head.Kind {
-		case "":
-		case "Node":
-			put(t, &f.Nodes, doc)
-		case "Pod":
-			put(t, &f.Pods, doc)
-		case "Deployment":
-			put(t, &f.Deployments, doc)
-		case "DaemonSet":
-			put(t, &f.DaemonSets, doc)
-		case "APIService":
-			put(t, &f.APIServices, doc)
-		case "Service":
-			put(t, &f.Services, doc)
-		case "EndpointSlice":
-			put(t, &f.EndpointSlices, doc)
-		case "ConfigMap":
-			put(t, &f.ConfigMaps, doc)
-		case "CustomResourceDefinition":
-			put(t, &f.CRDs, doc)
-		case "GPUNodePool":
-			put(t, &f.Pools, doc)
-		case "GPUQuota":
-			put(t, &f.GPUQuotas, doc)
-		case "HorizontalPodAutoscaler":
-			put(t, &f.HPAs, doc)
-		case "ScaledObject":
-			put(t, &f.ScaledObjects, doc)
-		case "ResourceQuota":
-			put(t, &f.ResourceQuotas, doc)
-		case "Lease":
-			if head.Namespace == "kube-node-lease" {
-				put(t, &f.NodeLeases, doc)
-			} else {
-				put(t, &f.Leases, doc)
-			}
-		case "ClusterRoleBinding":
-			put(t, &f.ClusterRoleBindings, doc)
-		case "ClusterRole":
-			put(t, &f.ClusterRoles, doc)
-		case "PodDisruptionBudget":
-			put(t, &f.Budgets, doc)
-		case "ValidatingWebhookConfiguration":
-			put(t, &f.ValidatingWebhooks, doc)
-		case "MutatingWebhookConfiguration":
-			put(t, &f.MutatingWebhooks, doc)
-		case "RoleBinding":
-			put(t, &f.RoleBindings, doc)
-		case "ResourceSlice":
-			put(t, &f.ResourceSlices, doc)
-		case "MachineDeployment":
-			put(t, &f.MachineDeployments, doc)
-		case "Monitoring":
+		switch {
+		case head.Kind == "":
+		case head.Kind == "Monitoring":
 			f.Monitoring = []string{"servicemonitors", "prometheuses"}
+		case head.Kind == "Lease" && head.Namespace == "kube-node-lease":
+			put(t, &f.NodeLeases, doc)
+		case lists[head.Kind] != nil:
+			put(t, lists[head.Kind], doc)
 		default:
-			t.Fatalf("no room for a %s", head.Kind)
+			t.Fatalf("no field for a %s", head.Kind)
 		}
 	}
 }
 
-func put[T any](t *testing.T, all *[]T, doc string) {
+// put adds an object to a list of facts, or replaces the one of its name.
+func put(t *testing.T, list any, doc string) {
 	t.Helper()
-	var v T
-	must(t, yaml.Unmarshal([]byte(doc), &v))
-	name := func(v *T) string {
-		o := any(v).(metav1.ObjectMetaAccessor).GetObjectMeta()
+	all := reflect.ValueOf(list).Elem()
+	one := reflect.New(all.Type().Elem())
+	must(t, yaml.Unmarshal([]byte(doc), one.Interface()))
+	name := func(v reflect.Value) string {
+		o := v.Interface().(metav1.ObjectMetaAccessor).GetObjectMeta()
 		return o.GetNamespace() + "/" + o.GetName()
 	}
-	for i := range *all {
-		if name(&(*all)[i]) == name(&v) {
-			(*all)[i] = v
+	for i := range all.Len() {
+		if name(all.Index(i).Addr()) == name(one) {
+			all.Index(i).Set(one.Elem())
 			return
 		}
 	}
-	*all = append(*all, v)
+	all.Set(reflect.Append(all, one.Elem()))
 }
 
 // answers puts Prometheus' answers into facts; a source that is named without a

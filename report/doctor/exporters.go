@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Labels by which GFD and the GPU Operator speak of a node's cards.
+// Labels of GFD and the GPU Operator about a node's GPUs.
 const (
 	labelPresent    = "nvidia.com/gpu.present"
 	labelProduct    = "nvidia.com/gpu.product"
@@ -20,13 +20,13 @@ const (
 	labelMIGState   = "nvidia.com/mig.config.state"
 )
 
-// isGPU reports whether a node has cards of NVIDIA's that pods can be given.
+// isGPU reports whether a node has GPUs of NVIDIA's that pods can be given.
 func isGPU(n *corev1.Node) bool {
-	return n.Labels[labelPresent] == "true" || cards(n) > 0
+	return n.Labels[labelPresent] == "true" || gpus(n) > 0
 }
 
-// cards counts the NVIDIA devices that a node can give to pods, of all resources.
-func cards(n *corev1.Node) int64 {
+// GPUs counts the NVIDIA devices that a node can give to pods, of all resources.
+func gpus(n *corev1.Node) int64 {
 	var sum int64
 	for name, q := range n.Status.Allocatable {
 		if r := string(name); r == "nvidia.com/gpu" || r == "nvidia.com/gpu.shared" || strings.HasPrefix(r, "nvidia.com/mig-") {
@@ -37,7 +37,7 @@ func cards(n *corev1.Node) int64 {
 }
 
 // changing reports whether mig-manager is at work on a node: then the exporter and the
-// device plugin are away, as they should be.
+// device plugin are rightly absent.
 func changing(n *corev1.Node) bool {
 	state := n.Labels[labelMIGState]
 	return state == "pending" || state == "rebooting"
@@ -72,25 +72,25 @@ func byNode(v []sample) map[string]float64 {
 
 func exporterMissing(l *look) {
 	exporters := l.programs("exporter")
-	cardNodes, scraped := l.answer(CardNodes)
-	if len(exporters) == 0 && l.has(DaemonSets) && len(cardNodes) == 0 {
+	gpuNodes, scraped := l.answer(GPUNodes)
+	if len(exporters) == 0 && l.has(DaemonSets) && len(gpuNodes) == 0 {
 		l.skip("no exporter of gpuscale was found")
 		return
 	}
 	old, _ := l.answer(SamplesOld)
 	nodes, pods := l.nodes(), l.pods()
 	ready := exporterPods(pods)
-	told, stale := byNode(cardNodes), byNode(old)
+	exported, stale := byNode(gpuNodes), byNode(old)
 	for i := range nodes {
 		n := &nodes[i]
 		if !isGPU(n) || !isReady(n) || changing(n) {
 			continue
 		}
-		l.exporterOf(n, exporters, ready, told, stale, scraped && len(cardNodes) > 0)
+		l.exporterOf(n, exporters, ready, exported, stale, scraped && len(gpuNodes) > 0)
 	}
 }
 
-// settle is how long a new node is given until what it lacks is a fault.
+// settle is the age of a node from which what it lacks is a fault.
 const settle = 10 * time.Minute
 
 // lacks reports what a node lacks: a warning while it is new, since drivers and
@@ -98,7 +98,7 @@ const settle = 10 * time.Minute
 func (l *look) lacks(n *corev1.Node, f Finding) {
 	f.Object = "Node " + n.Name
 	if age := l.f.Now.Sub(n.CreationTimestamp.Time); age < settle {
-		f.Seen += fmt.Sprintf(" (the node is %s old: it may be on its way)", max(age, 0).Round(time.Second))
+		f.Seen += fmt.Sprintf(" (the node is %s old: it may be starting)", max(age, 0).Round(time.Second))
 		l.warn(f)
 		return
 	}
@@ -116,12 +116,12 @@ func exporterPods(pods []corev1.Pod) map[string]bool {
 	return out
 }
 
-// exporterOf judges one node. Series that are there show that some exporter runs,
-// pod or not; a pod that is there shows nothing about series.
-func (l *look) exporterOf(n *corev1.Node, exporters []Program, ready map[string]bool, told, stale map[string]float64, scraped bool) {
-	_, has := told[n.Name]
+// exporterOf checks one node. Series show that some exporter runs, with or without a
+// pod; a pod shows nothing about series.
+func (l *look) exporterOf(n *corev1.Node, exporters []Program, ready map[string]bool, exported, stale map[string]float64, scraped bool) {
+	_, has := exported[n.Name]
 	isReady, hasPod := ready[n.Name]
-	f := Finding{Means: "nobody knows who holds its cards: it is not given back, cut or reclaimed, and its pods have no GPU signals"}
+	f := Finding{Means: "the allocation of its GPUs is unknown: it is not scaled down, repartitioned or reclaimed, and its pods have no GPU signals"}
 	home, selector := "", ""
 	if len(exporters) > 0 {
 		home, selector = exporters[0].Namespace, exporters[0].PodLabels[labelName]
@@ -129,7 +129,7 @@ func (l *look) exporterOf(n *corev1.Node, exporters []Program, ready map[string]
 	look := l.in(home, "get", "pods", "-l", labelName+"="+selector, "--field-selector", "spec.nodeName="+n.Name, "-o", "wide")
 	if age, is := stale[n.Name]; is {
 		f.Seen = fmt.Sprintf("its newest value is %s old (gpu_sample_age_seconds)", whole(age))
-		f.Fix, f.Commands = "See whether the driver or DCGM answers there.", []string{look}
+		f.Fix, f.Commands = "Check whether the driver or DCGM answers there.", []string{look}
 		l.lacks(n, f)
 		return
 	}
@@ -138,33 +138,33 @@ func (l *look) exporterOf(n *corev1.Node, exporters []Program, ready map[string]
 	case has:
 		return
 	case off == "false" || off == "paused-for-mig-change":
-		f.Seen = "label " + labelDeployDCGM + " is " + off + ", which keeps our exporter away too, and no repartition is under way"
-		f.Fix = "Take the label away, or set it to true."
+		f.Seen = "label " + labelDeployDCGM + " is " + off + ", which keeps our exporter away too, and no repartition is in progress"
+		f.Fix = "Remove the label, or set it to true."
 		f.Commands = []string{l.kubectl("label", "node", n.Name, labelDeployDCGM+"-")}
 	case !l.has(Pods) && !scraped, l.has(Pods) && isReady && !scraped:
 		return // series are nowhere: scrape-missing
 	case !l.has(Pods):
-		f.Seen, f.Fix, f.Commands = "gpu_info has no series of this node", "See whether an exporter runs there and is scraped.", []string{look}
+		f.Seen, f.Fix, f.Commands = "gpu_info has no series of this node", "Check whether an exporter runs there and is scraped.", []string{look}
 	case !hasPod:
 		f.Seen = "no exporter's pod is on it"
-		f.Fix = "The exporter runs on nodes with " + labelPresent + "=true; label the node, and see which taint it does not tolerate (exporter.tolerations)."
+		f.Fix = "The exporter runs on nodes with " + labelPresent + "=true; label the node, and check which taint it does not tolerate (exporter.tolerations)."
 		f.Commands = []string{l.kubectl("get", "node", n.Name, "-o", "jsonpath={.spec.taints}")}
 		if n.Labels[labelPresent] != "true" {
 			f.Commands = append([]string{l.kubectl("label", "node", n.Name, labelPresent+"=true")}, f.Commands...)
 		}
 	case !isReady:
-		f.Seen, f.Fix = "its exporter's pod is not ready"+l.why("exporter", n.Name), "See what it says."
+		f.Seen, f.Fix = "its exporter's pod is not ready"+l.why("exporter", n.Name), "Check its log."
 		f.Commands = []string{look, l.in(home, "logs", "-l", labelName+"="+selector, "--tail=20", "--prefix")}
 	default:
 		f.Seen = "its exporter is ready, and gpu_info has no series of this node"
-		f.Fix = "Prometheus scrapes other exporters: see whether it has this node's target, and whether a NetworkPolicy or firewall is in between."
+		f.Fix = "Prometheus scrapes other exporters: check whether it has this node's target, and whether a NetworkPolicy or firewall is in between."
 		f.Commands = []string{look}
 	}
 	l.lacks(n, f)
 }
 
-// why says what a program's pods that are not ready wait for, on a node or (empty) on
-// any: an image that cannot be had has no log to look at.
+// why is the reason that a program's pods are not ready, on a node or (empty) on any: a
+// pod without its image has no log.
 func (l *look) why(program, node string) string {
 	if !l.has(Pods) {
 		return ""
@@ -188,7 +188,7 @@ func (l *look) why(program, node string) string {
 	return ""
 }
 
-// whole writes seconds of people's sizes.
+// whole formats seconds in a readable unit.
 func whole(seconds float64) string {
 	if math.IsNaN(seconds) || math.Abs(seconds) > 1e9 {
 		return "unknown"
@@ -225,7 +225,7 @@ func twoExporters(l *look) {
 	l.oursTwice(sets)
 }
 
-// another notes a node on which an exporter of ours of another owner was met before.
+// another records a node with an exporter of ours of another owner.
 func (l *look) another(p *corev1.Pod, first map[string]string, sets map[string][]string) {
 	owner := ""
 	for _, o := range p.OwnerReferences {
@@ -235,7 +235,7 @@ func (l *look) another(p *corev1.Pod, first map[string]string, sets map[string][
 	}
 	before, met := first[p.Spec.NodeName]
 	switch {
-	case owner == "": // a pod of nobody's, as in a test of somebody's
+	case owner == "": // a pod without an owner
 	case !met:
 		first[p.Spec.NodeName] = owner
 	case before != owner:
@@ -251,7 +251,7 @@ func (l *look) oursTwice(sets map[string][]string) {
 		slices.Sort(sets[pair])
 		f := Finding{
 			Object: "DaemonSet " + name, Seen: "it runs beside DaemonSet " + other + " on " + named(slices.Compact(sets[pair])),
-			Means: "profiling counters can be had by one of them only, on many cards; each card is told of twice",
+			Means: "on many GPUs only one of them can read profiling counters; each GPU is exported twice",
 			Fix:   "Keep one: turn the exporter off in the other release.",
 		}
 		for _, p := range l.programs("exporter") {
@@ -293,8 +293,8 @@ func byOwner(nodes []string, pods map[string]*corev1.Pod) []*beside {
 func (l *look) besides(b *beside) {
 	f := Finding{
 		Object: b.kind + " " + b.namespace + "/" + b.name, Seen: "dcgm-exporter runs beside ours on " + named(b.nodes),
-		Means:    "profiling counters can be had by one of them only, on many cards; repartitions wait for both to let go",
-		Fix:      "Take dcgm-exporter away: in the GPU Operator's ClusterPolicy, or its DaemonSet. Do not set the label " + labelDeployDCGM + "=false, which takes ours away too.",
+		Means:    "on many GPUs only one of them can read profiling counters; repartitions wait until both release the GPU",
+		Fix:      "Remove dcgm-exporter: in the GPU Operator's ClusterPolicy, or its DaemonSet. Do not set the label " + labelDeployDCGM + "=false, which removes ours too.",
 		Commands: []string{l.in(b.namespace, "delete", strings.ToLower(b.kind), b.name)},
 	}
 	for i := range l.f.DaemonSets {
@@ -303,7 +303,7 @@ func (l *look) besides(b *beside) {
 			continue
 		}
 		for _, by := range d.OwnerReferences {
-			if by.Kind == "ClusterPolicy" { // which would make it again
+			if by.Kind == "ClusterPolicy" { // which would recreate it
 				f.Commands = []string{l.patch("", "clusterpolicies.nvidia.com", by.Name, `{"spec":{"dcgmExporter":{"enabled":false}}}`)}
 			}
 		}

@@ -17,23 +17,23 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
-// Facts are what was read of a cluster and of its Prometheus at one time. A field
-// whose Source is in Missing has what could be read of it, perhaps nothing.
+// Facts are what was read of a cluster and its Prometheus at one time. A field whose
+// Source is in Missing may be partial or empty.
 type Facts struct {
 	// Now is the API server's clock when it was asked first, Local the clock of
 	// this machine then.
 	Now, Local time.Time
-	// Asked is Local when Prometheus was asked for its clock; Took is how long all
-	// of it took.
+	// Asked is Local at the query of Prometheus' clock; Took is the duration of all
+	// checks together.
 	Asked time.Time
 	Took  time.Duration
 	// Namespace to look for gpuscale in; empty for any.
 	Namespace string
 	// Kubectl has the flags that commands need to reach the same cluster.
 	Kubectl []string
-	// Missing says why a source was not read, or not wholly.
+	// Missing is why a source was not read, or not in full.
 	Missing map[Source]string
-	// Absent are APIs that are not there.
+	// Absent are APIs that do not exist.
 	Absent map[Source]bool
 	// Calls made to Kubernetes and queries to Prometheus.
 	Calls, Queries int
@@ -72,7 +72,7 @@ type Facts struct {
 	Retention string
 }
 
-// APIService is the part of kube-aggregator's type that is looked at.
+// APIService is the part of kube-aggregator's type that checks read.
 type APIService struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {
@@ -101,7 +101,7 @@ func (a *APIService) available() *metav1.Condition {
 	return nil
 }
 
-// CRD is the part of a CustomResourceDefinition that is looked at.
+// CRD is the part of a CustomResourceDefinition that checks read.
 type CRD struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {
@@ -124,7 +124,7 @@ type Property struct {
 	Preserve   bool            `json:"x-kubernetes-preserve-unknown-fields"`
 }
 
-// ScaledObject is the part of KEDA's object that is looked at.
+// ScaledObject is the part of KEDA's object that checks read.
 type ScaledObject struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {

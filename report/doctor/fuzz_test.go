@@ -12,11 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
-// What is read of annotations, bundles, files and answers is anybody's text.
+// Annotations, bundles, files and answers are untrusted text.
 
 func FuzzRecord(f *testing.F) {
 	f.Add(`{"config":"c","started":"2026-03-02T08:00:00Z","undo":{"attempts":5}}`, `{"f:metadata":{"f:labels":{"f:nvidia.com/mig.config.state":{}}}}`)
@@ -24,7 +23,7 @@ func FuzzRecord(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text, fields string) {
 		n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{labelMIGState: "pending", labelMIGConfig: "c", labelPresent: "true"},
 			Annotations:   map[string]string{annotationRecord: text, annotationAgent: text, annotationTable: text, "gpuscale.io/drain": text},
-			ManagedFields: []metav1.ManagedFieldsEntry{{Time: &metav1.Time{Time: now}, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}}},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Time: &metav1.Time{Time: now}, FieldsV1: metav1.NewFieldsV1(fields)}}},
 			Spec: corev1.NodeSpec{Unschedulable: true}}
 		facts := empty()
 		facts.Nodes = []corev1.Node{n}
@@ -45,18 +44,6 @@ func FuzzAuthorities(f *testing.F) {
 		}
 		if err == nil {
 			lasts(all)
-		}
-	})
-}
-
-func FuzzRetention(f *testing.F) {
-	for _, text := range []string{"15d", "1y2w3d4h5m6s", "30d or 512GiB", "10GiB", "", "99999999999999999999d", "1d1d", " or ", "5ms", "9999999y"} {
-		f.Add(text)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		keeps, _, err := parseRetention(text)
-		if keeps < 0 || err != nil && keeps != 0 {
-			t.Errorf("%q keeps %s, %v", text, keeps, err)
 		}
 	})
 }
@@ -101,15 +88,6 @@ func FuzzCRD(f *testing.F) {
 	})
 }
 
-func FuzzTables(f *testing.F) {
-	f.Add(`["H100-80GB 7/8 81920"]`)
-	f.Fuzz(func(t *testing.T, text string) {
-		if _, err := mig.NewTables(published(text)...); err != nil {
-			t.Skip("two nodes may contradict each other; the caller falls back")
-		}
-	})
-}
-
 // The adapter's file, and what rules of webhooks and budgets say.
 func FuzzGuards(f *testing.F) {
 	f.Add("maxAge: 10m", "pods/eviction", "100%", "x509: certificate is valid for a, not b")
@@ -121,7 +99,7 @@ func FuzzGuards(f *testing.F) {
 			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 				LocalObjectReference: corev1.LocalObjectReference{Name: "c"}}}}}}}}}}
 		facts.ConfigMaps = []corev1.ConfigMap{{ObjectMeta: metav1.ObjectMeta{Namespace: "gs", Name: "c"}, Data: map[string]string{"config.yaml": file}}}
-		facts.Answers[CardNodes], facts.Answers[Scrapes] = prom.Vector{{Value: 1}}, prom.Vector{{Value: 1}}
+		facts.Answers[GPUNodes], facts.Answers[Scrapes] = prom.Vector{{Value: 1}}, prom.Vector{{Value: 1}}
 		minimum := intstr.FromString(share)
 		facts.Budgets = []policyv1.PodDisruptionBudget{{Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &minimum}}}
 		facts.ValidatingWebhooks = []admissionv1.ValidatingWebhookConfiguration{{Webhooks: []admissionv1.ValidatingWebhook{{

@@ -16,24 +16,24 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 )
 
-// guardChecks look at what others put in the way of the autoscaler's writes.
+// guardChecks look at objects of others that block the autoscaler's writes.
 var guardChecks = []Check{
 	{
-		ID: "budget-forever", Title: "Budgets let pods with cards go sometime", Run: budgetForever,
-		Fault: "A PodDisruptionBudget over pods with cards, on nodes of a pool, can never allow one to go: `maxUnavailable` is 0, or `minAvailable` is all of them.",
-		Means: "Their nodes are never drained, given back or cut: budgets are honoured always.",
+		ID: "budget-forever", Title: "Budgets allow evictions of pods with GPUs", Run: budgetForever,
+		Fault: "A PodDisruptionBudget over pods with GPUs, on nodes of a pool, can never allow an eviction: `maxUnavailable` is 0, or `minAvailable` is all of them.",
+		Means: "Their nodes are never drained, scaled down or repartitioned: budgets are always honoured.",
 		Looks: []Source{Budgets, Pods, Nodes, Pools, HPAs},
 	},
 	{
-		ID: "webhook-dead", Title: "Webhooks over what we write are there", Run: webhookDead,
-		Fault: "An admission webhook with `failurePolicy: Fail` is asked about nodes, evictions or our own kinds, and its Service is missing or has no endpoint.",
-		Means: "The API server refuses each of these writes, to us and to everybody.",
+		ID: "webhook-dead", Title: "Webhooks over our writes answer", Run: webhookDead,
+		Fault: "An admission webhook with `failurePolicy: Fail` covers nodes, evictions or our own kinds, and its Service is missing or has no endpoint.",
+		Means: "The API server refuses each of these writes, from any client.",
 		Looks: []Source{ValidatingWebhooks, MutatingWebhooks, Services, EndpointSlices, Deployments, DaemonSets},
 	},
 	{
 		ID: "two-autoscalers", Title: "One autoscaler a cluster", Run: twoAutoscalers,
-		Fault: "Two installations of the autoscaler decide over the same pools, each with a lease of its own.",
-		Means: "Each undoes what the other does, and nodes are bought twice.",
+		Fault: "Two installations of the autoscaler manage the same pools, each with its own Lease.",
+		Means: "Each reverts the other, and nodes are added twice.",
 		Looks: []Source{Deployments, DaemonSets},
 	},
 }
@@ -74,15 +74,15 @@ func budgetForever(l *look) {
 		slices.Sort(held)
 		l.warn(Finding{
 			Object: "PodDisruptionBudget " + b.Namespace + "/" + b.Name, Seen: why + ", over " + named(held),
-			Means:    "their nodes are never drained, given back or cut: budgets are honoured always",
-			Fix:      "Allow one at a time to go, unless it is meant.",
+			Means:    "their nodes are never drained, scaled down or repartitioned: budgets are always honoured",
+			Fix:      "Allow one eviction at a time, unless this is intended.",
 			Commands: []string{l.patch(b.Namespace, "poddisruptionbudget", b.Name, `{"spec":{"maxUnavailable":1,"minAvailable":null}}`)},
 		})
 	}
 }
 
-// never says why a budget allows no pod to go, now or later; empty where it may. What
-// an HPA can add a pod to is not for ever.
+// never is why a budget allows no eviction, now or later; empty where it may. A target
+// of an HPA may get another pod, so it does not count.
 func (l *look) never(b *policyv1.PodDisruptionBudget) string {
 	if m := b.Spec.MaxUnavailable; m != nil {
 		if m.String() == "0" || m.String() == "0%" {
@@ -111,21 +111,20 @@ func (l *look) never(b *policyv1.PodDisruptionBudget) string {
 	return fmt.Sprintf("spec.minAvailable is %d, of %d pods", m.IntVal, b.Status.ExpectedPods)
 }
 
-// written are what our programs write, beside their own Events and leases.
+// written are the resources that our programs write, beside their own Events and Leases.
 var written = []struct{ group, resource string }{
 	{"", "nodes"}, {"", "nodes/status"}, {"", "pods/eviction"}, {"", "pods/status"}, {"gpuscale.io", "gpunodepools/status"}, {"gpuscale.io", "gpuquotas/status"},
 }
 
-// Webhook is the part of an admission webhook that is looked at.
+// Webhook is the part of an admission webhook that checks read.
 type Webhook struct {
 	Config, Kind string // its configuration's name and kind
 	Name         string
 	Service      admissionv1.ServiceReference
-	Over         []string // what it is asked about of what we write
+	Over         []string // our writes that it covers
 }
 
-// Webhooks that stop a write of ours when nobody answers for them, and that are
-// answered for by a Service.
+// Webhooks behind a Service that fail our writes when they do not answer.
 func (f *Facts) Webhooks() []Webhook {
 	var out []Webhook
 	add := func(kind, config, name string, policy *admissionv1.FailurePolicyType, c admissionv1.WebhookClientConfig, rules []admissionv1.RuleWithOperations) {
@@ -167,7 +166,7 @@ func covered(rules []admissionv1.RuleWithOperations) []string {
 	return out
 }
 
-// sameResource holds a rule's resource against one: "*" has no subresources, "*/*" and
+// sameResource compares a rule's resource with one: "*" has no subresources, "*/*" and
 // "pods/*" have.
 func sameResource(rule, resource string) bool {
 	whole, below, sub := strings.Cut(resource, "/")
@@ -185,34 +184,34 @@ func webhookDead(l *look) {
 		return
 	}
 	if len(autoscalers) == 0 && len(agents) == 0 {
-		l.skip("no autoscaler and no agent of gpuscale was found: nothing writes")
+		l.skip("neither the autoscaler nor the agent of gpuscale was found: nothing writes")
 		return
 	}
 	for _, w := range l.f.Webhooks() {
 		s := l.service(w.Service.Namespace, w.Service.Name)
 		f := Finding{
-			Object: w.Kind + " " + w.Config, Means: "the API server refuses each of these writes, to us and to everybody",
-			Fix: "Bring back what answers for it; where it is gone for good, delete the configuration.",
+			Object: w.Kind + " " + w.Config, Means: "the API server refuses each of these writes, from any client",
+			Fix: "Restore its Service; where it is removed for good, delete the configuration.",
 			Commands: []string{
 				l.in(w.Service.Namespace, "get", "deployments,pods"),
 				l.kubectl("get", strings.ToLower(w.Kind), w.Config, "-o", "yaml"),
 			},
 		}
-		about := fmt.Sprintf("webhook %s is asked about %s and may not fail, and its Service %s/%s ", w.Name, named(w.Over), w.Service.Namespace, w.Service.Name)
+		about := fmt.Sprintf("webhook %s covers %s with failurePolicy Fail, and its Service %s/%s ", w.Name, named(w.Over), w.Service.Namespace, w.Service.Name)
 		switch {
 		case !l.f.askedFor(w.Service):
-			l.cannot("%s configurations name more Services than are looked at", w.Kind)
+			l.cannot("%s configurations name more Services than are read", w.Kind)
 		case s == nil:
-			f.Seen = about + "is not there"
+			f.Seen = about + "does not exist"
 			l.fault(f)
 		case s.Spec.Type != corev1.ServiceTypeExternalName && l.ready(s.Namespace, s.Name) == 0:
-			f.Seen = about + "has no endpoint that is ready"
+			f.Seen = about + "has no ready endpoint"
 			l.fault(f)
 		}
 	}
 }
 
-// MaxWebhookServices bounds how many Services of webhooks are looked at.
+// MaxWebhookServices bounds the Services of webhooks that are read.
 const MaxWebhookServices = 30
 
 // WebhookServices are those of Webhooks, each once, up to the bound.
@@ -248,9 +247,9 @@ func twoAutoscalers(l *look) {
 	slices.SortStableFunc(deciding, func(a, b Program) int { return a.Created.Compare(b.Created.Time) })
 	for _, p := range deciding[1:] {
 		l.fault(Finding{
-			Object: p.Object(), Seen: "it decides beside " + deciding[0].Object() + ", which is older",
-			Means:    "each has a lease of its own: each undoes what the other does, and nodes are bought twice",
-			Fix:      "Keep one: uninstall the other, or let it say what it would do only (autoscaler.dryRun=true).",
+			Object: p.Object(), Seen: "it runs beside " + deciding[0].Object() + ", which is older",
+			Means:    "each has its own Lease: each reverts the other, and nodes are added twice",
+			Fix:      "Keep one: uninstall the other, or run it dry (autoscaler.dryRun=true).",
 			Commands: []string{l.in(p.Namespace, "scale", p.Ref(), "--replicas=0")},
 		})
 	}

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// serving says of each group whether our adapter answers for it now: only then is the
-// list of its metrics the whole list.
+// serving reports for each group whether our adapter serves it now: only then is the
+// list of its metrics complete.
 func (l *look) serving() map[string]bool {
 	out := map[string]bool{}
 	adapters := l.programs("adapter")
@@ -24,8 +24,7 @@ func (l *look) serving() map[string]bool {
 	return out
 }
 
-// served reports whether a metric of a group is there; known is false where nobody
-// can tell.
+// served reports whether a group has a metric; known is false where the list is unknown.
 func (l *look) served(group, name string) (there, known bool) {
 	source, list := CustomMetrics, l.f.CustomMetrics
 	if group == groupExternal {
@@ -59,7 +58,7 @@ func hpaMetricUnknown(l *look) {
 	}
 	l.use(APIServices)
 	l.use(Services)
-	// The list of a group that no HPA asks is not missed.
+	// The list of a group that no HPA uses is not required.
 	for group, source := range map[string]Source{groupCustom: CustomMetrics, groupExternal: ExternalMetrics} {
 		if len(asking(hpas, group)) > 0 {
 			l.use(source)
@@ -103,8 +102,7 @@ func version(group string) string {
 	return "v1beta1"
 }
 
-// nearest returns the name in a list that is most like another, empty for none that
-// is at all like it.
+// nearest returns the name in a list that is most similar, empty for none.
 func nearest(name string, list []string) string {
 	best, least := "", max(2, len(name)/3)+1
 	for _, candidate := range list {
@@ -140,8 +138,8 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// elsewhere reports whether an HPA's failure has a cause that another check reports:
-// an API that nobody answers for, or a metric that nobody has.
+// elsewhere reports whether an HPA's failure has a cause that another check reports: an
+// API without a server, or an unknown metric.
 func (l *look) elsewhere(h *hpa, reason string, serving map[string]bool) bool {
 	if !strings.HasPrefix(reason, "FailedGet") {
 		return false
@@ -177,7 +175,7 @@ func kubeState(l *look) {
 	v, known := l.answer(KubeState)
 	if known && len(v) == 0 {
 		l.warn(Finding{
-			Object: "Prometheus", Seen: "kube_pod_info has no series; metrics that begin with kube_ are asked for by HPA " + named(users),
+			Object: "Prometheus", Seen: "kube_pod_info has no series; metrics that begin with kube_ are used by HPA " + named(users),
 			Means:    "those HPAs do not scale; no board, rule, alert, signal or report of gpuscale needs these series",
 			Fix:      "Install kube-state-metrics and have it scraped, or scale on something else.",
 			Commands: []string{l.kubectl("get", "pods", "-A", "-l", "app.kubernetes.io/name=kube-state-metrics")},

@@ -11,27 +11,27 @@ import (
 
 var hpaChecks = []Check{
 	{
-		ID: "hpa-metric-unknown", Title: "HPAs ask for metrics that are served", Run: hpaMetricUnknown,
+		ID: "hpa-metric-unknown", Title: "HPAs use metrics that are served", Run: hpaMetricUnknown,
 		Fault: "An HPA names a metric that the adapter does not have.",
-		Means: "It does not scale on it, and with several metrics never down.",
+		Means: "It does not scale on it, and with several metrics never scales down.",
 		Looks: []Source{Deployments, DaemonSets, HPAs, APIServices, Services, EndpointSlices, CustomMetrics, ExternalMetrics},
 	},
 	{
 		ID: "hpa-inactive", Title: "HPAs on GPU signals are active", Run: hpaInactive,
-		Fault: "`ScalingActive` or `AbleToScale` is False, and not for a metric or an API that other checks speak of.",
-		Means: "It holds its replicas, whatever waits.",
+		Fault: "`ScalingActive` or `AbleToScale` is False, and not for a metric or an API that other checks report.",
+		Means: "It keeps its replicas, whatever is pending.",
 		Looks: []Source{Deployments, DaemonSets, HPAs, ScaledObjects, APIServices, Services, EndpointSlices, CustomMetrics, ExternalMetrics},
 	},
 	{
 		ID: "hpa-two-scalers", Title: "One scaler a workload", Run: hpaTwoScalers,
 		Fault: "Two HPAs, or an HPA and a ScaledObject of KEDA's, have the same target.",
-		Means: "They overrule each other, and the replicas swing.",
+		Means: "They overrule each other, and the replicas oscillate.",
 		Looks: []Source{HPAs, ScaledObjects},
 	},
 	{
-		ID: "hpa-at-max", Title: "HPAs on GPU signals have room to grow", Run: hpaAtMax,
-		Fault: "An HPA wants more than `maxReplicas`.",
-		Means: "Requests queue, and no node is bought for replicas that may not be.",
+		ID: "hpa-at-max", Title: "HPAs on GPU signals are below their maximum", Run: hpaAtMax,
+		Fault: "An HPA requests more than `maxReplicas`.",
+		Means: "Requests queue, and no node is added for replicas above the maximum.",
 		Looks: []Source{HPAs},
 	},
 }
@@ -40,7 +40,7 @@ type hpa = autoscalingv2.HorizontalPodAutoscaler
 
 func hpaName(h *hpa) string { return "HorizontalPodAutoscaler " + h.Namespace + "/" + h.Name }
 
-// ofOurs reports whether an HPA asks a metrics API that an adapter serves.
+// ofOurs reports whether an HPA uses a metrics API that an adapter serves.
 func ofOurs(h *hpa) bool {
 	return slices.ContainsFunc(h.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool {
 		group, _ := metricOf(m)
@@ -48,7 +48,7 @@ func ofOurs(h *hpa) bool {
 	})
 }
 
-// hpas that ask a metrics API.
+// hpas that use a metrics API.
 func (l *look) hpas() []hpa {
 	if !l.use(HPAs) {
 		return nil
@@ -60,7 +60,7 @@ func (l *look) hpas() []hpa {
 		}
 	}
 	if len(out) == 0 {
-		l.skip("no HPA asks a metrics API for anything")
+		l.skip("no HPA uses a metrics API")
 	}
 	return out
 }
@@ -81,19 +81,19 @@ func hpaInactive(l *look) {
 	}
 	l.use(APIServices)
 	serving := l.serving()
-	holders, _ := l.scalers()
+	allocatedTo, _ := l.scalers()
 	ours := len(l.programs("adapter")) > 0
 	for i := range hpas {
 		h := &hpas[i]
 		for _, kind := range []autoscalingv2.HorizontalPodAutoscalerConditionType{autoscalingv2.ScalingActive, autoscalingv2.AbleToScale} {
 			c := condition(h, kind)
 			if c == nil || c.Status != corev1.ConditionFalse || ours && l.elsewhere(h, c.Reason, serving) ||
-				c.Reason == "AmbiguousSelector" && len(holders[targetOf(h)]) > 1 {
+				c.Reason == "AmbiguousSelector" && len(allocatedTo[targetOf(h)]) > 1 {
 				continue
 			}
 			f := Finding{
 				Object: hpaName(h), Seen: fmt.Sprintf("%s=False, %s: %s", kind, c.Reason, c.Message),
-				Means: "it holds its replicas, whatever waits", Fix: remedy(c.Reason),
+				Means: "it keeps its replicas, whatever is pending", Fix: remedy(c.Reason),
 				Commands: []string{l.in(h.Namespace, "describe", "hpa", h.Name)},
 			}
 			if c.Reason == "ScalingDisabled" {
@@ -115,18 +115,18 @@ func toZero(h *hpa) bool { return h.Spec.MinReplicas != nil && *h.Spec.MinReplic
 func remedy(reason string) string {
 	switch reason {
 	case "FailedGetScale":
-		return "Its target is not there, or has no scale: put spec.scaleTargetRef right."
+		return "Its target does not exist, or has no scale: correct spec.scaleTargetRef."
 	case "AmbiguousSelector":
-		return "Two HPAs select the same pods: take one away."
+		return "Two HPAs select the same pods: remove one."
 	case "InvalidSelector", "InvalidMetricSourceType":
-		return "Put right what the message names."
+		return "Correct what the message names."
 	case "ScalingDisabled":
-		return "Somebody scaled the target to 0, which switches the HPA off: scale it to 1 to switch it on again, unless that is meant."
+		return "The target was scaled to 0, which switches the HPA off: scale it to 1 to switch it on again, unless this is intended."
 	case "FailedUpdateScale":
 		return "The HPA controller may not write the target's scale, or something refuses it: see the message."
 	}
 	if strings.HasPrefix(reason, "FailedGet") {
-		return "The metric is known and has no value for these pods: have the adapter say why (gpuscale-adapter explain hpa, docs/explain.md), and see that their exporter or server is scraped."
+		return "The metric is known and has no value for these pods: gpuscale-adapter explain hpa (docs/explain.md) gives the reason; check that their exporter or server is scraped."
 	}
 	return "See the message."
 }
@@ -141,8 +141,8 @@ func hpaAtMax(l *look) {
 		}
 		l.warn(Finding{
 			Object: hpaName(h), Seen: fmt.Sprintf("ScalingLimited=True, %s, at maxReplicas %d: %s", c.Reason, h.Spec.MaxReplicas, c.Message),
-			Means:    "it wants more replicas than it may have: requests queue, and no node is bought for replicas that may not be",
-			Fix:      "Raise maxReplicas, if there may be more.",
+			Means:    "it requests more replicas than its maximum: requests queue, and no node is added for them",
+			Fix:      "Raise maxReplicas, if more are acceptable.",
 			Commands: []string{l.patch(h.Namespace, "hpa", h.Name, fmt.Sprintf(`{"spec":{"maxReplicas":%d}}`, more(h.Spec.MaxReplicas)))},
 		})
 	}

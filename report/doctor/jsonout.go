@@ -10,7 +10,7 @@ import (
 func WriteJSON(w io.Writer, r Report) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false) // commands have quotes and brackets, and stay as they are to be pasted
+	e.SetEscapeHTML(false) // commands have quotes and brackets, and are pasted as they are
 	if err := e.Encode(r); err != nil {
 		return fmt.Errorf("writing: %w", err)
 	}

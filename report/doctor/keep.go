@@ -6,9 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// KeepPod reports whether a pod is one that checks look at: a program of ours or of
-// a neighbour, or one that asks for devices and has not ended. The rest of a
-// cluster's pods is let go of page by page.
+// KeepPod reports whether checks read a pod: a program of ours or of a neighbour, or one
+// that requests devices and has not ended. Other pods are dropped page by page.
 func KeepPod(p *corev1.Pod) bool {
 	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 		return false
@@ -29,7 +28,7 @@ func KeepPod(p *corev1.Pod) bool {
 	return false
 }
 
-// neighbour reports whether an image is of a program that checks know.
+// neighbour reports whether an image is of a program that checks read.
 func neighbour(image string) bool {
 	for _, known := range []string{"dcgm-exporter", "cluster-autoscaler", "k8s-mig-manager", "k8s-device-plugin"} {
 		if strings.Contains(image, known) {
@@ -39,7 +38,7 @@ func neighbour(image string) bool {
 	return false
 }
 
-// Trim drops what no check looks at and what is large.
+// Trim drops large fields that no check reads.
 func Trim(m *corev1.Node) {
 	m.Status.Images = nil
 }

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// config is the part of the autoscaler's file that is looked at.
+// config is the part of the autoscaler's configuration that checks read.
 type config struct {
 	LeaderElection struct {
 		Enabled       *bool            `json:"enabled"`
@@ -24,7 +24,7 @@ type config struct {
 	} `json:"policy"`
 }
 
-// maxConfig bounds what a file is believed to say.
+// maxConfig bounds the bytes read of a file.
 const maxConfig = 1 << 20
 
 // parseConfig reads the autoscaler's file; strictly is for the autoscaler.
@@ -39,8 +39,7 @@ func parseConfig(text string) (config, error) {
 	return c, nil
 }
 
-// config returns what an autoscaler is configured with; known is false where it cannot
-// be read.
+// config returns an autoscaler's configuration; known is false where it cannot be read.
 func (l *look) config(p Program) (c config, known bool) {
 	if p.ConfigMap == "" || !l.use(ConfigMaps) {
 		return config{}, p.ConfigMap == ""
@@ -56,7 +55,7 @@ func (l *look) config(p Program) (c config, known bool) {
 		}
 		return c, err == nil
 	}
-	return config{}, true // it is not there: the pods say so
+	return config{}, true // its absence shows in the pods
 }
 
 func leader(l *look) {
@@ -69,22 +68,22 @@ func leader(l *look) {
 	}
 	for _, p := range programs {
 		if slices.ContainsFunc(p.Args, isDryRun) {
-			continue // it leads nobody, and pool-frozen says so
+			continue // it has no Lease, and pool-frozen reports it
 		}
 		if p.Wanted == 0 {
 			l.warn(Finding{
-				Object: p.Object(), Seen: "spec.replicas is 0", Means: "nothing is bought, given back, cut or explained",
-				Fix: "Scale it up, unless it is meant.", Commands: []string{l.in(p.Namespace, "scale", p.Ref(), "--replicas=2")},
+				Object: p.Object(), Seen: "spec.replicas is 0", Means: "nothing is scaled, repartitioned or explained",
+				Fix: "Scale it up, unless this is intended.", Commands: []string{l.in(p.Namespace, "scale", p.Ref(), "--replicas=2")},
 			})
 			continue
 		}
 		if !l.lease(p) {
-			l.rounds(p)
+			l.lastReconcile(p)
 		}
 	}
 }
 
-// lease judges who leads, by the lease, and reports whether there is a finding.
+// lease checks the leader by its Lease, and reports whether there is a finding.
 func (l *look) lease(p Program) bool {
 	c, known := l.config(p)
 	if !known || c.LeaderElection.Enabled != nil && !*c.LeaderElection.Enabled {
@@ -98,17 +97,17 @@ func (l *look) lease(p Program) bool {
 		name = "gpuscale-autoscaler"
 	}
 	f := Finding{
-		Object: "Lease " + p.Namespace + "/" + name, Means: "nobody decides: nothing is bought, given back, cut or explained",
-		Fix:      "See why no replica takes it.",
+		Object: "Lease " + p.Namespace + "/" + name, Means: "no replica leads: nothing is scaled, repartitioned or explained",
+		Fix:      "Check why no replica acquires it.",
 		Commands: []string{l.in(p.Namespace, "get", "pods", "-l", selectorText(p)), l.in(p.Namespace, "describe", p.Ref()), l.in(p.Namespace, "logs", p.Ref(), "--tail=50")},
 	}
 	if c.LeaderElection.Namespace != "" && c.LeaderElection.Namespace != p.Namespace {
-		l.cannot("the lease is in namespace %s, which was not looked at", c.LeaderElection.Namespace)
+		l.cannot("the Lease is in namespace %s, which was not read", c.LeaderElection.Namespace)
 		return false
 	}
 	at := slices.IndexFunc(l.f.Leases, func(one coordinationv1.Lease) bool { return one.Namespace == p.Namespace && one.Name == name })
 	if at < 0 {
-		f.Seen = "it is not there, and " + p.Object() + " is"
+		f.Seen = "it does not exist, and " + p.Object() + " is"
 		l.fault(f)
 		return true
 	}
@@ -146,26 +145,26 @@ func selectorText(p Program) string {
 	return strings.Join(words, ",")
 }
 
-// roundLate is how old the last round may be: the longest pause is ten seconds.
-const roundLate = time.Minute
+// reconcileLate is how old the last reconcile may be: the longest pause is ten seconds.
+const reconcileLate = time.Minute
 
-// rounds judges how long ago the last round was, by the autoscaler's own series.
-func (l *look) rounds(p Program) {
+// lastReconcile checks the age of the last reconcile, by the autoscaler's own series.
+func (l *look) lastReconcile(p Program) {
 	f := Finding{Object: p.Object(), Commands: []string{l.in(p.Namespace, "logs", p.Ref(), "--tail=50")}}
 	if v, known := l.answer(Leaders); known && len(v) > 0 && v[0].Value > 1 {
 		f.Seen = fmt.Sprintf("gpuscale_autoscaler_leader adds up to %s", number(v[0].Value))
-		f.Means = "two replicas believe that they lead; the lease refuses the writes of one"
-		f.Fix = "If it lasts, see whether two releases share one Prometheus (--match), or an election is switched off."
+		f.Means = "two replicas act as leader; one loses the Lease"
+		f.Fix = "If it lasts, check whether two releases share one Prometheus (--match), or leader election is off."
 		l.warn(f)
 	}
-	v, known := l.answer(LastRound)
+	v, known := l.answer(LastReconcile)
 	if !known || len(v) == 0 || !(v[0].Value > 0) || v[0].Value > 1e11 {
 		return // without series: scrape-missing
 	}
-	if age := l.f.Now.Sub(time.UnixMilli(int64(v[0].Value * 1000))); age > roundLate {
-		f.Seen = fmt.Sprintf("gpuscale_autoscaler_last_round_timestamp_seconds is %s ago", age.Round(time.Second))
-		f.Means = "it leads and does not get through a round: nothing is bought, given back, cut or explained"
-		f.Fix = "See what its rounds fail on."
+	if age := l.f.Now.Sub(time.UnixMilli(int64(v[0].Value * 1000))); age > reconcileLate {
+		f.Seen = fmt.Sprintf("gpuscale_autoscaler_last_reconcile_timestamp_seconds is %s ago", age.Round(time.Second))
+		f.Means = "it leads and completes no reconcile: nothing is scaled, repartitioned or explained"
+		f.Fix = "Check why its reconciles fail."
 		l.fault(f)
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// Names that other programs own are here as words, since programs do not import one
-// another; these tests hold them against their owners.
+// Names of other programs are repeated here, since programs do not import each other;
+// these tests compare them with their owners.
 
 func TestSignals(t *testing.T) {
 	var theirs []string
@@ -43,14 +43,14 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestMaxAge: what the adapter takes for too old where its file says nothing.
+// TestMaxAge: the adapter's default maxAge.
 func TestMaxAge(t *testing.T) {
 	if theirs := adapterconfig.Default().MaxAge.Duration; theirs != defaultMaxAge {
 		t.Errorf("%s here, %s there", defaultMaxAge, theirs)
 	}
 }
 
-// What is asked for is what somebody emits.
+// Every series of a query is emitted.
 func TestSeries(t *testing.T) {
 	known := map[string]bool{"up": true, "kube_pod_info": true}
 	for _, d := range metric.All() {
@@ -63,18 +63,18 @@ func TestSeries(t *testing.T) {
 	for _, d := range Table {
 		for _, m := range name.FindAllStringSubmatch(d.Query, -1) {
 			if !known[m[1]] {
-				t.Errorf("%s: nobody emits %s", d.Source, m[1])
+				t.Errorf("%s: no program emits %s", d.Source, m[1])
 			}
 		}
 	}
-	for _, rule := range append(slices.Clone(cardRules), poolRule) {
+	for _, rule := range []string{gpuRule, poolRule} {
 		if !known[rule] {
 			t.Errorf("there is no rule %s", rule)
 		}
 	}
 }
 
-// Every check has words, an id of its own, and looks at something that there is.
+// Every check has texts, a unique id, and existing sources.
 func TestAll(t *testing.T) {
 	sources := map[Source]bool{}
 	for _, d := range Table {
@@ -92,7 +92,7 @@ func TestAll(t *testing.T) {
 		ids[c.ID] = true
 		for _, s := range c.Looks {
 			if !sources[s] {
-				t.Errorf("check %s looks at %s, which nobody reads", c.ID, s)
+				t.Errorf("check %s reads %s, which no source has", c.ID, s)
 			}
 			used[s] = true
 		}
@@ -109,8 +109,8 @@ func TestAll(t *testing.T) {
 	}
 }
 
-// Nothing is ok that was not looked at: with a source missing, every check that looks
-// at it, and that had nothing to report, is unknown, or has nothing to look at.
+// Nothing is ok that was not read: with a source missing, every check of it without a
+// finding is unknown or skipped.
 func TestMissingIsNotOK(t *testing.T) {
 	for _, c := range All() {
 		f := empty()

@@ -10,8 +10,8 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
-// look is one check at work: it hands out facts, so that what could not be read is
-// noted wherever it is wanted, and takes findings.
+// look is one check running: it returns facts, recording those that could not be read,
+// and collects findings.
 type look struct {
 	f        *Facts
 	check    *Check
@@ -20,8 +20,8 @@ type look struct {
 	skipped  string
 }
 
-// use notes that a fact is wanted, and reports whether it was read whole. A check
-// that does not declare what it looks at is a bug, which any run shows.
+// use records the use of a source, and reports whether it was read in full. It panics on
+// a source that the check does not declare.
 func (l *look) use(s Source) bool {
 	l.declared(s)
 	why, missing := l.f.Missing[s]
@@ -33,18 +33,18 @@ func (l *look) use(s Source) bool {
 
 func (l *look) declared(s Source) {
 	if !slices.Contains(l.check.Looks, s) {
-		panic(fmt.Sprintf("check %s looks at %s and does not say so", l.check.ID, s))
+		panic(fmt.Sprintf("check %s reads %s and does not declare it", l.check.ID, s))
 	}
 }
 
-// has reports whether a fact was read, without wanting it.
+// has reports whether a source was read, without recording its use.
 func (l *look) has(s Source) bool {
 	l.declared(s)
 	_, missing := l.f.Missing[s]
 	return !missing
 }
 
-// cannot notes why something is unknown.
+// cannot records why something is unknown.
 func (l *look) cannot(format string, args ...any) {
 	if why := Clean(fmt.Sprintf(format, args...), maxText); !slices.Contains(l.unknown, why) {
 		l.unknown = append(l.unknown, why)
@@ -53,8 +53,8 @@ func (l *look) cannot(format string, args ...any) {
 
 func (l *look) reasons() string { return strings.Join(l.unknown, "; ") }
 
-// skip says why there is nothing to look at.
-func (l *look) skip(format string, args ...any) { l.skipped = fmt.Sprintf(format, args...) }
+// skip records why the check does not apply.
+func (l *look) skip(why string) { l.skipped = why }
 
 func (l *look) fault(f Finding) { l.add(Fault, f) }
 func (l *look) warn(f Finding)  { l.add(Warning, f) }
@@ -67,7 +67,7 @@ func (l *look) add(s Severity, f Finding) {
 	l.findings = append(l.findings, f)
 }
 
-// kubectl writes a command for the cluster that was looked at.
+// kubectl writes a command for the cluster.
 func (l *look) kubectl(words ...string) string {
 	return command(append(append([]string{"kubectl"}, l.f.Kubectl...), words...)...)
 }
@@ -80,7 +80,7 @@ func (l *look) in(namespace string, words ...string) string {
 	return l.kubectl(append([]string{"-n", namespace}, words...)...)
 }
 
-// answer returns what Prometheus said to a question, and whether it answered.
+// answer returns Prometheus' answer to a query, and whether there is one.
 func (l *look) answer(s Source) (prom.Vector, bool) {
 	known := l.use(s)
 	return l.f.Answers[s], known

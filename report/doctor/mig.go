@@ -10,13 +10,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Annotations of ours on nodes. TestNames holds them against those who write them.
+// Annotations of ours on nodes. TestNames compares them with their writers.
 const (
 	annotationRecord = "gpuscale.io/repartition"
 	annotationAgent  = "gpuscale.io/mig-agent"
 )
 
-// record is the part of an operation's record that is looked at.
+// record is the part of an operation's record that checks read.
 type record struct {
 	Config   string    `json:"config"`
 	Started  time.Time `json:"started"`
@@ -27,7 +27,7 @@ type record struct {
 	} `json:"undo"`
 }
 
-// maxRecord bounds what an annotation is believed to say.
+// maxRecord bounds the bytes read of an annotation.
 const maxRecord = 256 << 10
 
 // recordOf reads a node's record; ok is false where there is none. One that cannot be
@@ -46,7 +46,7 @@ func recordOf(n *corev1.Node) (r record, ok bool, err error) {
 	return r, true, nil
 }
 
-// migLogs writes the commands that show what mig-manager says on a node.
+// migLogs writes the commands that show mig-manager's log on a node.
 func (l *look) migLogs(node string) []string {
 	namespace := "gpu-operator"
 	if p := l.podOn(node, "k8s-mig-manager"); p != nil {
@@ -67,13 +67,13 @@ func migFailed(l *look) {
 	for i := range nodes {
 		n := &nodes[i]
 		r, ours, _ := recordOf(n)
-		f := Finding{Object: "Node " + n.Name, Means: "it offers another layout than was planned, or none"}
+		f := Finding{Object: "Node " + n.Name, Means: "it offers another layout than planned, or none"}
 		if n.Labels[labelMIGState] == "failed" {
 			f.Seen = fmt.Sprintf("label %s is failed, %s is %s", labelMIGState, labelMIGConfig, n.Labels[labelMIGConfig])
-			f.Fix = "See what mig-manager says: a process that holds a card, a profile that the card has not, a card that wants a reset. It tries again when the label changes."
+			f.Fix = "Check mig-manager's log: a process that uses a GPU, a profile that the GPU lacks, a GPU that requires a reset. It retries when the label changes."
 			f.Commands = l.migLogs(n.Name)
 			if ours && (r.Undo == nil || r.Undo.Attempts < maxUndo) {
-				f.Seen += "; the autoscaler is going back to the layout from before"
+				f.Seen += "; the autoscaler is rolling its layout back"
 				l.warn(f)
 			} else {
 				l.fault(f)
@@ -95,7 +95,8 @@ func migFailed(l *look) {
 	}
 }
 
-// maxUndo is how often the autoscaler goes back before it leaves a node to people.
+// maxUndo is the autoscaler's number of rollback attempts before it leaves a node to its
+// operator.
 const maxUndo = 5
 
 // wedged is how long mig-manager may take.
@@ -112,17 +113,17 @@ func migWedged(l *look) {
 		state := n.Labels[labelMIGState]
 		since, known := l.pendingSince(n)
 		if !known {
-			l.cannot("since when %s is %s on node %s stands nowhere", labelMIGState, state, n.Name)
+			l.cannot("the time since when %s is %s on node %s is not recorded", labelMIGState, state, n.Name)
 			continue
 		}
 		took := l.f.Now.Sub(since)
 		if r, ours, err := recordOf(n); took < wedged || ours && err == nil && l.f.Now.Before(r.Deadline) {
-			continue // or the autoscaler's own watch is not over yet
+			continue // or the autoscaler's own time-out is not over yet
 		}
 		f := Finding{
 			Object: "Node " + n.Name, Seen: fmt.Sprintf("label %s has been %s for at least %s", labelMIGState, state, took.Round(time.Minute)),
-			Means: "it offers no GPU, and mig-manager does not begin again by itself",
-			Fix:   "See what it waits for (a client that does not stop, usually), then make its pod anew: it reads the label when it starts.",
+			Means: "it offers no GPU, and mig-manager does not retry by itself",
+			Fix:   "Check what it waits for (usually a client that does not stop), then delete its pod: it reads the label when it starts.",
 		}
 		f.Commands = l.migLogs(n.Name)
 		if p := l.podOn(n.Name, "k8s-mig-manager"); p != nil {
@@ -132,15 +133,15 @@ func migWedged(l *look) {
 	}
 }
 
-// pendingSince says since when mig-manager has been at work, at the latest: by our own
-// record of it, or by when whoever owns the label has last written to the node.
+// pendingSince is when mig-manager started at the latest: by our own record, or by the
+// last write of the label's field manager.
 func (l *look) pendingSince(n *corev1.Node) (time.Time, bool) {
 	if r, ours, err := recordOf(n); ours && err == nil && r.Config != "" && r.Config == n.Labels[labelMIGConfig] && !r.Started.IsZero() {
 		return r.Started, true
 	}
 	var last time.Time
 	for _, m := range n.ManagedFields {
-		if m.Time != nil && m.FieldsV1 != nil && m.Subresource == "" && owns(m.FieldsV1.Raw, labelMIGState) && m.Time.After(last) {
+		if m.Time != nil && m.FieldsV1 != nil && m.Subresource == "" && owns(m.FieldsV1.GetRawBytes(), labelMIGState) && m.Time.After(last) {
 			last = m.Time.Time
 		}
 	}

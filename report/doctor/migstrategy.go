@@ -11,10 +11,10 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 )
 
-// labelStrategy is what the device plugin calls the instances that it offers.
+// labelStrategy is the device plugin's naming of instances.
 const labelStrategy = "nvidia.com/mig.strategy"
 
-// migStrategy: a pool's cards are to be cut, and the device plugin offers instances
+// migStrategy: a pool's GPUs are to be repartitioned, and the device plugin offers instances
 // under other names than the planner asks for.
 func migStrategy(l *look) {
 	nodes := l.nodes()
@@ -31,15 +31,15 @@ func migStrategy(l *look) {
 		}
 		l.fault(Finding{
 			Object: "Node " + n.Name, Seen: fmt.Sprintf("label %s is %s, and spec.mig of its GPUNodePool %s is given", labelStrategy, strategy, pool),
-			Means:    "its cards are not cut, and pods that ask for nvidia.com/mig-… get nothing there",
-			Fix:      "Set the strategy to mixed (spec.mig.strategy of the GPU Operator's ClusterPolicy, or migStrategy of the device plugin's chart), or take spec.mig off the pool.",
+			Means:    "its GPUs are not repartitioned, and pods that request nvidia.com/mig-… get none there",
+			Fix:      "Set the strategy to mixed (spec.mig.strategy of the GPU Operator's ClusterPolicy, or migStrategy of the device plugin's chart), or remove spec.mig from the pool.",
 			Commands: []string{l.mixed(n)},
 		})
 	}
 }
 
-// mixed writes the command that has a node's instances offered by their own names, or
-// one that shows who says otherwise.
+// mixed writes the command that has a node's instances offered by their profile names,
+// or one that shows where the strategy is set.
 func (l *look) mixed(n *corev1.Node) string {
 	for i := range l.f.DaemonSets {
 		d := &l.f.DaemonSets[i]

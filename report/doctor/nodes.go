@@ -12,65 +12,65 @@ import (
 
 var nodeChecks = []Check{
 	{
-		ID: "device-plugin-missing", Title: "Nodes with cards offer them", Run: devicePluginMissing,
-		Fault: "A node is labelled as one with GPUs and has none to give.",
-		Means: "No pod can have its cards; they cost all the same.",
+		ID: "device-plugin-missing", Title: "Nodes with GPUs offer them", Run: devicePluginMissing,
+		Fault: "A node is labelled as one with GPUs and has none allocatable.",
+		Means: "No pod gets its GPUs; they cost the same.",
 		Looks: []Source{Nodes, Pods, ResourceSlices},
 	},
 	{
-		ID: "gfd-labels-missing", Title: "Nodes say which product they have", Run: productMissing,
+		ID: "gfd-labels-missing", Title: "Nodes have a product label", Run: productMissing,
 		Fault: "A node offers `nvidia.com/*` and has no label `nvidia.com/gpu.product`.",
-		Means: "Nobody knows the model of its cards: pods that ask for one do not come there, no layout is planned, quotas by model do not count it.",
+		Means: "The model of its GPUs is unknown: pods that request one are not scheduled there, no layout is planned, quotas by model do not count it.",
 		Looks: []Source{Nodes},
 	},
 	{
 		ID: "mig-config-failed", Title: "Layouts were applied", Run: migFailed,
-		Fault: "mig-manager, or our agent, says that it failed to cut a node's cards.",
-		Means: "The node offers another layout than was planned, or none.",
+		Fault: "mig-manager, or our agent, reports that repartitioning a node's GPUs failed.",
+		Means: "The node offers another layout than planned, or none.",
 		Looks: []Source{Nodes, Pods},
 	},
 	{
-		ID: "mig-manager-wedged", Title: "mig-manager gets done", Run: migWedged,
+		ID: "mig-manager-wedged", Title: "mig-manager completes", Run: migWedged,
 		Fault: "`nvidia.com/mig.config.state` has been `pending` or `rebooting` for more than ten minutes.",
-		Means: "The node offers no GPU, and mig-manager does not begin again by itself.",
+		Means: "The node offers no GPU, and mig-manager does not retry by itself.",
 		Looks: []Source{Nodes, Pods},
 	},
 	{
-		ID: "mig-strategy", Title: "Cards that are to be cut are offered by the names of their profiles", Run: migStrategy,
+		ID: "mig-strategy", Title: "GPUs to be repartitioned are offered by profile names", Run: migStrategy,
 		Fault: "A node of a pool with `spec.mig` has `nvidia.com/mig.strategy` `single` or `none`.",
-		Means: "Its cards are not cut, and pods that ask for `nvidia.com/mig-*` get nothing there.",
+		Means: "Its GPUs are not repartitioned, and pods that request `nvidia.com/mig-*` get none there.",
 		Looks: []Source{Nodes, Pools, DaemonSets},
 	},
 	{
-		ID: "orphan-cordon", Title: "Cordons of ours have an operation behind them", Run: orphanCordon,
-		Fault: "A node is cordoned by us, and what it was cordoned for is over, given up or nobody's.",
-		Means: "No pod comes there until somebody opens it.",
+		ID: "orphan-cordon", Title: "Cordons of ours have an operation", Run: orphanCordon,
+		Fault: "A node is cordoned by us, and the operation is over, given up or unknown.",
+		Means: "No pod is scheduled there until it is uncordoned.",
 		Looks: []Source{Nodes, Pools, Deployments, DaemonSets},
 	},
 	{
-		ID: "cordon-forgotten", Title: "No node with cards was cordoned and forgotten", Run: cordonForgotten,
-		Fault: "A node with cards has been cordoned for more than a day, and not by us.",
-		Means: "No pod comes to its cards, and they cost all the same.",
+		ID: "cordon-forgotten", Title: "No node with GPUs was cordoned and forgotten", Run: cordonForgotten,
+		Fault: "A node with GPUs has been cordoned for more than a day, and not by us.",
+		Means: "Its GPUs get no pods, and they cost the same.",
 		Looks: []Source{Nodes},
 	},
 	{
-		ID: "dra-and-device-plugin", Title: "Cards are offered by one way", Run: twoWays,
-		Fault: "A node's cards are in ResourceSlices of `gpu.nvidia.com` and in its allocatable.",
-		Means: "Two pods can be given the same card.",
+		ID: "dra-and-device-plugin", Title: "GPUs are offered in one way", Run: twoWays,
+		Fault: "A node's GPUs are in ResourceSlices of `gpu.nvidia.com` and in its allocatable.",
+		Means: "Two pods can be given the same GPU.",
 		Looks: []Source{Nodes, ResourceSlices},
 	},
 	{
-		ID: "profile-impossible", Title: "Pods ask for profiles that can be had", Run: profileImpossible,
-		Fault: "A pod waits for a MIG profile that no pool's card can be cut into and no node offers.",
-		Means: "It waits for ever.",
+		ID: "profile-impossible", Title: "Pods request profiles that exist", Run: profileImpossible,
+		Fault: "A pod requests a MIG profile that no pool's GPU can be partitioned into and no node offers.",
+		Means: "It is pending forever.",
 		Looks: []Source{Pods, Nodes, Pools},
 	},
 }
 
-// driverGPU is the DRA driver that offers whole cards and instances.
+// driverGPU is the DRA driver that offers whole GPUs and instances.
 const driverGPU = "gpu.nvidia.com"
 
-// claimed are the nodes whose cards are offered by DRA, with how many devices.
+// claimed are the nodes whose GPUs are offered by DRA, with how many devices.
 func (l *look) claimed() map[string]int {
 	out := map[string]int{}
 	for i := range l.f.ResourceSlices {
@@ -81,7 +81,7 @@ func (l *look) claimed() map[string]int {
 	return out
 }
 
-// offers reports whether a node gives accelerators by any dialect we know.
+// offers reports whether a node has accelerators of any known resource.
 func offers(n *corev1.Node) bool {
 	for name, q := range n.Status.Allocatable {
 		if q.Sign() <= 0 {
@@ -91,7 +91,7 @@ func offers(n *corev1.Node) bool {
 			return true
 		}
 	}
-	return cards(n) > 0
+	return gpus(n) > 0
 }
 
 // podOn returns a pod on a node that runs an image, nil for none.
@@ -112,19 +112,19 @@ func devicePluginMissing(l *look) {
 	claimed := l.claimed()
 	for i := range nodes {
 		n := &nodes[i]
-		_, cut := n.Annotations[annotationRecord]
-		if n.Labels[labelPresent] != "true" || !isReady(n) || offers(n) || changing(n) || cut || !known || claimed[n.Name] > 0 {
+		_, partitioned := n.Annotations[annotationRecord]
+		if n.Labels[labelPresent] != "true" || !isReady(n) || offers(n) || changing(n) || partitioned || !known || claimed[n.Name] > 0 {
 			continue
 		}
 		f := Finding{
 			Seen:  fmt.Sprintf("label %s is true, and allocatable has no nvidia.com/gpu and no nvidia.com/mig-*", labelPresent),
-			Means: "no pod can have its cards; they cost all the same",
-			Fix:   "See whether the device plugin runs there (its taints, the label nvidia.com/gpu.deploy.device-plugin) and finds the driver.",
+			Means: "no pod gets its GPUs; they cost the same",
+			Fix:   "Check whether the device plugin runs there (its taints, the label nvidia.com/gpu.deploy.device-plugin) and finds the driver.",
 		}
 		switch p := l.podOn(n.Name, "k8s-device-plugin"); {
 		case n.Labels["nvidia.com/gpu.deploy.device-plugin"] == "false":
 			f.Seen += "; label nvidia.com/gpu.deploy.device-plugin is false"
-			f.Fix = "Take that label away: it keeps the device plugin off the node."
+			f.Fix = "Remove that label: it keeps the device plugin off the node."
 			f.Commands = []string{l.kubectl("label", "node", n.Name, "nvidia.com/gpu.deploy.device-plugin-")}
 		case p != nil:
 			f.Seen += fmt.Sprintf("; the device plugin's pod is %s/%s", p.Namespace, p.Name)
@@ -140,12 +140,12 @@ func productMissing(l *look) {
 	nodes := l.nodes()
 	for i := range nodes {
 		n := &nodes[i]
-		if cards(n) == 0 || n.Labels[labelProduct] != "" {
+		if gpus(n) == 0 || n.Labels[labelProduct] != "" {
 			continue
 		}
 		l.lacks(n, Finding{
-			Seen:     fmt.Sprintf("allocatable has %d of nvidia.com/*, and there is no label %s", cards(n), labelProduct),
-			Means:    "nobody knows the model of its cards: pods that ask for one do not come there, no layout is planned, quotas by model do not count it",
+			Seen:     fmt.Sprintf("allocatable has %d of nvidia.com/*, and there is no label %s", gpus(n), labelProduct),
+			Means:    "the model of its GPUs is unknown: pods that request one are not scheduled there, no layout is planned, quotas by model do not count it",
 			Fix:      "Run GPU feature discovery there (the GPU Operator, or the device plugin's chart with gfd.enabled), or label the node by hand.",
 			Commands: []string{l.kubectl("get", "pods", "-A", "--field-selector", "spec.nodeName="+n.Name)},
 		})
@@ -158,16 +158,16 @@ func twoWays(l *look) {
 		return
 	}
 	if l.f.Absent[ResourceSlices] || len(l.f.ResourceSlices) == 0 {
-		l.skip("no cards are offered by DRA")
+		l.skip("no GPUs are offered by DRA")
 		return
 	}
 	claimed := l.claimed()
 	for i := range nodes {
 		n := &nodes[i]
-		if devices := claimed[n.Name]; devices > 0 && cards(n) > 0 {
+		if devices := claimed[n.Name]; devices > 0 && gpus(n) > 0 {
 			l.fault(Finding{
-				Object: "Node " + n.Name, Seen: fmt.Sprintf("ResourceSlices of %s have %d devices of it, and allocatable has %d of nvidia.com/*", driverGPU, devices, cards(n)),
-				Means:    "the scheduler counts each card twice: two pods can be given the same one",
+				Object: "Node " + n.Name, Seen: fmt.Sprintf("ResourceSlices of %s have %d devices of it, and allocatable has %d of nvidia.com/*", driverGPU, devices, gpus(n)),
+				Means:    "the scheduler counts each GPU twice: two pods can be given the same one",
 				Fix:      "Choose one for this node: keep the device plugin away (label nvidia.com/gpu.deploy.device-plugin=false with the GPU Operator), or the DRA driver's kubelet plugin (its node selector).",
 				Commands: []string{l.kubectl("get", "resourceslices", "--field-selector", "spec.nodeName="+n.Name)},
 			})

@@ -15,44 +15,44 @@ import (
 
 var poolChecks = []Check{
 	{
-		ID: "pool-problem", Title: "Pools can be worked on", Run: poolProblem,
-		Fault: "A GPUNodePool's condition says that its target is not there, is shared or is no target, that it only grows, that it has been below its minimum for half an hour, or of a fixed pool, that it has no node, or one that has not been ready for as long.",
-		Means: "It is left alone: nothing is bought, given back or cut in it.",
+		ID: "pool-problem", Title: "Pools can be managed", Run: poolProblem,
+		Fault: "A GPUNodePool's condition says that its target is not there, is shared or is not a target, that it only grows, that it has been below its minimum for half an hour, or of a fixed pool, that it has no node, or one that has not been ready for as long.",
+		Means: "It is not managed: nothing is scaled or repartitioned in it.",
 		Looks: []Source{Pools},
 	},
 	{
 		ID: "foreign-autoscaler", Title: "One autoscaler a pool", Run: foreignAutoscaler,
-		Fault: "cluster-autoscaler or Karpenter works on the nodes of one of our pools.",
-		Means: "Each undoes what the other does, with running pods on it.",
+		Fault: "cluster-autoscaler or Karpenter manages the nodes of one of our pools.",
+		Means: "Each reverts the other, under running pods.",
 		Looks: []Source{Pools, Nodes, Deployments, MachineDeployments},
 	},
 	{
 		ID: "pool-frozen", Title: "Nothing is frozen", Run: poolFrozen,
 		Fault: "`spec.freeze` of a pool, `policy.freeze` or `--dry-run` is on.",
-		Means: "Nothing new is done; decisions are explained all the same. It may be meant.",
+		Means: "Nothing new is done; decisions are still explained. It may be intended.",
 		Looks: []Source{Pools, Deployments, DaemonSets, ConfigMaps},
 	},
 	{
 		ID: "pool-backoff", Title: "Providers deliver", Run: poolBackoff,
-		Fault: "A pool is left alone since its provider failed to deliver.",
-		Means: "Pods wait for nodes that are not asked for until then.",
+		Fault: "A pool is in backoff after its provider failed to deliver.",
+		Means: "Pods are pending for nodes that are not requested until then.",
 		Looks: []Source{Pools},
 	},
 	{
-		ID: "leader", Title: "The autoscaler decides", Run: leader,
-		Fault: "Nobody leads, the lease is over, or the last round is long ago.",
-		Means: "Nothing is bought, given back, cut or explained.",
-		Looks: []Source{Deployments, DaemonSets, ConfigMaps, Leases, LastRound, Leaders},
+		ID: "leader", Title: "The autoscaler reconciles", Run: leader,
+		Fault: "No replica leads, the Lease has expired, or the last reconcile is long ago.",
+		Means: "Nothing is scaled, repartitioned or explained.",
+		Looks: []Source{Deployments, DaemonSets, ConfigMaps, Leases, LastReconcile, Leaders},
 	},
 	{
 		ID: "crd-old", Title: "CRDs have the fields that programs write", Run: crdOld,
-		Fault: "A CRD of ours is not there, or lacks fields.",
-		Means: "The API server drops what is written there, without a word.",
+		Fault: "A CRD of ours does not exist, or lacks fields.",
+		Means: "The API server drops these fields silently.",
 		Looks: []Source{Deployments, DaemonSets, CRDs},
 	},
 }
 
-// pools of the cluster; without any, a check has nothing to look at.
+// pools of the cluster; without any, a check is skipped.
 func (l *look) pools() []v1alpha1.GPUNodePool {
 	if l.use(Pools) && len(l.f.Pools) == 0 {
 		l.skip("there is no GPUNodePool")
@@ -60,48 +60,48 @@ func (l *look) pools() []v1alpha1.GPUNodePool {
 	return l.f.Pools
 }
 
-// reasonForeign is the condition of a pool that another autoscaler works on.
+// reasonForeign is the condition of a pool that another autoscaler manages.
 const reasonForeign = "ForeignAutoscaler"
 
 // reasonNoNodes is that of a fixed pool's condition Ready without a node.
 const reasonNoNodes = "NoNodes"
 
-// belowFor is how long a pool may be below its minimum without a word.
+// belowFor is the time below its minimum from which a pool is reported.
 const belowFor = 30 * time.Minute
 
 func poolProblem(l *look) {
 	for _, p := range l.pools() {
-		f := Finding{Object: "GPUNodePool " + p.Name, Means: "it is left alone: nothing is bought, given back or cut in it",
+		f := Finding{Object: "GPUNodePool " + p.Name, Means: "it is not managed: nothing is scaled or repartitioned in it",
 			Commands: []string{l.kubectl("get", "gpunodepool", p.Name, "-o", "yaml")}}
 		valid, ready := meta.FindStatusCondition(p.Status.Conditions, "Valid"), meta.FindStatusCondition(p.Status.Conditions, "Ready")
 		switch {
 		case valid != nil && valid.Status == metav1.ConditionFalse && valid.Reason != reasonForeign:
-			f.Seen, f.Fix = fmt.Sprintf("Valid=False, %s: %s", valid.Reason, valid.Message), "Put right what the message names; the pool is taken up again in the next round."
+			f.Seen, f.Fix = fmt.Sprintf("Valid=False, %s: %s", valid.Reason, valid.Message), "Correct what the message names; the pool resumes in the next reconcile."
 			l.fault(f)
 		case ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason == reasonNoNodes:
 			f.Seen = fmt.Sprintf("Ready=False, %s: %s", ready.Reason, ready.Message)
-			f.Means, f.Fix = "nobody makes its nodes, and none is said to be of it: it does nothing", "Put the label "+v1alpha1.NodePoolLabel+"="+p.Name+" on its nodes."
+			f.Means, f.Fix = "no provider makes its nodes, and no node has its label: it does nothing", "Add the label "+v1alpha1.NodePoolLabel+"="+p.Name+" on its nodes."
 			f.Commands = []string{l.kubectl("get", "nodes", "-L", v1alpha1.NodePoolLabel+","+labelProduct)}
 			l.warn(f)
 		case ready != nil && ready.Status == metav1.ConditionFalse && l.f.Now.Sub(ready.LastTransitionTime.Time) > belowFor:
 			f.Seen = fmt.Sprintf("Ready=False for %s, %s: %s", l.f.Now.Sub(ready.LastTransitionTime.Time).Round(time.Minute), ready.Reason, ready.Message)
-			f.Means, f.Fix = "the nodes that it is to have at least are not there", "See status.reason and lastDecisions of the pool, and what its provider says."
+			f.Means, f.Fix = "its minimum of nodes does not exist", "Check status.reason and lastDecisions of the pool, and its provider."
 			if p.Spec.Provider.Fixed != nil {
-				f.Means, f.Fix = "machines of it are no use, and nobody makes others", "Look at those that are not ready; take the label off one that will not come back."
+				f.Means, f.Fix = "its machines are unusable, and no provider makes others", "Check those that are not ready; remove the label from one that will not return."
 				f.Commands = []string{l.kubectl("get", "nodes", "-l", v1alpha1.NodePoolLabel+"="+p.Name)}
 			}
 			l.warn(f)
 		}
 		if c := meta.FindStatusCondition(p.Status.Conditions, "GrowOnly"); c != nil && c.Status == metav1.ConditionTrue {
 			f.Seen = fmt.Sprintf("GrowOnly=True, %s: %s", c.Reason, c.Message)
-			f.Means, f.Fix = "nodes are added and none is given back", "Name a target of Cluster API or Karpenter, or say that it is meant."
+			f.Means, f.Fix = "nodes are added and none is removed", "Name a target of Cluster API or Karpenter, or declare it intended."
 			f.Commands = []string{l.patch("", "gpunodepool", p.Name, `{"spec":{"scaleDown":{"disabled":true}}}`)}
 			l.warn(f)
 		}
 	}
 }
 
-// Labels and annotations by which other autoscalers say whose nodes they make.
+// Labels and annotations by which other autoscalers mark their nodes.
 const (
 	labelKarpenter = "karpenter.sh/nodepool"
 	annotationMin  = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size"
@@ -113,17 +113,17 @@ func foreignAutoscaler(l *look) {
 	nodesKnown, deploymentsKnown := l.use(Nodes), l.use(Deployments)
 	for i := range pools {
 		p := &pools[i]
-		f := Finding{Object: "GPUNodePool " + p.Name, Means: "each undoes what the other does: nodes come and go, with running pods on them"}
+		f := Finding{Object: "GPUNodePool " + p.Name, Means: "each reverts the other: nodes come and go under running pods"}
 		if c := foreignCondition(p); c != nil {
 			f.Seen = fmt.Sprintf("%s: %s", c.Reason, c.Message)
-			f.Fix = "Have one of them leave these nodes: the message says what to change."
+			f.Fix = "Exclude these nodes from one of them: the message names the change."
 			f.Commands = []string{l.kubectl("get", "gpunodepool", p.Name, "-o", "yaml")}
 			l.fault(f)
 			continue
 		}
 		if node, made := l.karpenters(p); nodesKnown && node != "" {
 			f.Seen = fmt.Sprintf("node %s of the pool was made by Karpenter's NodePool %s", node, made)
-			f.Fix = "Take the label " + v1alpha1.NodePoolLabel + " off that NodePool's template, or name the NodePool as the pool's target."
+			f.Fix = "Remove the label " + v1alpha1.NodePoolLabel + " from that NodePool's template, or name the NodePool as the pool's target."
 			f.Commands = []string{l.kubectl("get", "nodepools.karpenter.sh", made, "-o", "yaml")}
 			l.fault(f)
 			continue
@@ -178,7 +178,7 @@ func (l *look) clusterAutoscaler(p *v1alpha1.GPUNodePool, f Finding) {
 			group = group[strings.LastIndexByte(group, ':')+1:]
 			if group == name || strings.HasSuffix(group, "/"+name) {
 				f.Seen = fmt.Sprintf("Deployment %s/%s of cluster-autoscaler has %s", d.Namespace, d.Name, a)
-				f.Fix = "Take that node group out of cluster-autoscaler's arguments, or delete the pool."
+				f.Fix = "Remove that node group from cluster-autoscaler's arguments, or delete the pool."
 				f.Commands = []string{l.in(d.Namespace, "get", "deployment", d.Name, "-o", "jsonpath={.spec.template.spec.containers[*].command} {.spec.template.spec.containers[*].args}")}
 				l.fault(f)
 				return
@@ -188,7 +188,7 @@ func (l *look) clusterAutoscaler(p *v1alpha1.GPUNodePool, f Finding) {
 	}
 }
 
-// discovered judges a cluster-autoscaler that finds its node groups by itself.
+// discovered checks a cluster-autoscaler that discovers its node groups.
 func (l *look) discovered(p *v1alpha1.GPUNodePool, d *appsv1.Deployment, args []string, f Finding) {
 	s := p.Spec.Provider.Scale
 	switch {
@@ -203,12 +203,12 @@ func (l *look) discovered(p *v1alpha1.GPUNodePool, d *appsv1.Deployment, args []
 				continue
 			}
 			f.Seen = fmt.Sprintf("MachineDeployment %s/%s has the annotation %s, by which cluster-autoscaler (Deployment %s/%s) takes it", s.Namespace, s.Name, annotationMin, d.Namespace, d.Name)
-			f.Fix = "Take cluster-autoscaler's annotations off it, or delete the pool."
+			f.Fix = "Remove cluster-autoscaler's annotations from it, or delete the pool."
 			f.Commands = []string{l.in(s.Namespace, "annotate", "machinedeployments.cluster.x-k8s.io", s.Name, annotationMin+"-", annotationMax+"-")}
 			l.fault(f)
 		}
 	case p.Spec.Provider.ASG != nil && slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--node-group-auto-discovery=asg:") }):
-		l.cannot("cluster-autoscaler (Deployment %s/%s) finds Auto Scaling groups by their tags, which cannot be read here: see that the group of GPUNodePool %s has none of them", d.Namespace, d.Name, p.Name)
+		l.cannot("cluster-autoscaler (Deployment %s/%s) finds Auto Scaling groups by their tags, which cannot be read here: check that the group of GPUNodePool %s has none of them", d.Namespace, d.Name, p.Name)
 	}
 }
 
@@ -240,8 +240,8 @@ func poolFrozen(l *look) {
 		if p := &l.f.Pools[i]; p.Spec.Freeze {
 			l.warn(Finding{
 				Object: "GPUNodePool " + p.Name, Seen: "spec.freeze is true",
-				Means:    "nothing new is done in this pool; decisions are explained all the same",
-				Fix:      "Take it back, unless it is meant.",
+				Means:    "nothing new is done in this pool; decisions are still explained",
+				Fix:      "Unset it, unless this is intended.",
 				Commands: []string{l.patch("", "gpunodepool", p.Name, `{"spec":{"freeze":false}}`)},
 			})
 		}
@@ -250,8 +250,8 @@ func poolFrozen(l *look) {
 		if at := slices.IndexFunc(p.Args, isDryRun); at >= 0 {
 			l.warn(Finding{
 				Object: p.Object(), Seen: p.Args[at] + " is among its arguments",
-				Means:    "it decides and logs, and does nothing at all",
-				Fix:      "Take the flag away, unless it is meant.",
+				Means:    "it plans and logs, and does nothing",
+				Fix:      "Remove the flag, unless this is intended.",
 				Commands: []string{l.undry(p, at)},
 			})
 		}
@@ -259,8 +259,8 @@ func poolFrozen(l *look) {
 		if known && c.Policy.Freeze {
 			l.warn(Finding{
 				Object: "ConfigMap " + p.Namespace + "/" + p.ConfigMap, Seen: "policy.freeze is true",
-				Means:    "nothing new is done in any pool; decisions are explained all the same",
-				Fix:      "Take it out of the configuration, unless it is meant; the autoscaler reads it at its start.",
+				Means:    "nothing new is done in any pool; decisions are still explained",
+				Fix:      "Remove it from the configuration, unless this is intended; the autoscaler reads it at its start.",
 				Commands: []string{l.install(p, "autoscaler.yaml", "autoscaler.config.policy.freeze=false")},
 			})
 		}
@@ -269,7 +269,7 @@ func poolFrozen(l *look) {
 
 func isDryRun(arg string) bool { return arg == "--dry-run" || arg == "--dry-run=true" }
 
-// undry writes the command that takes --dry-run away.
+// undry writes the command that removes --dry-run.
 func (l *look) undry(p Program, at int) string {
 	if c := l.install(p, "autoscaler.yaml", "autoscaler.dryRun=false"); c != "" && !byHand(p.Managed, "args") {
 		return c
@@ -287,7 +287,7 @@ func poolBackoff(l *look) {
 		}
 		f := Finding{
 			Object: "GPUNodePool " + p.Name, Seen: fmt.Sprintf("status.backoff: %d failures in a row, until %s", b.Failures, b.Until.UTC().Format(time.RFC3339)),
-			Means: "no node of it is asked for until then; pods wait, or get nodes of another pool", Fix: "See what the provider says; it is asked again by itself.",
+			Means: "no node of it is requested until then; pods are pending, or get nodes of another pool", Fix: "Check the provider; requests resume by themselves.",
 			Commands: []string{l.kubectl("describe", "gpunodepool", p.Name)},
 		}
 		for _, d := range p.Status.LastDecisions {

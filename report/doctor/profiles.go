@@ -49,7 +49,7 @@ func keysOf(m map[string]int64) func(func(string) bool) {
 	}
 }
 
-// profile reports a pod whose profile no pool can give.
+// profile reports a pod whose profile no pool can provide.
 func (l *look) profile(p *corev1.Pod, resource, profile string, tables mig.Tables) {
 	var near []string
 	for i := range l.f.Pools {
@@ -58,7 +58,7 @@ func (l *look) profile(p *corev1.Pod, resource, profile string, tables mig.Table
 			return
 		}
 		if !known {
-			l.cannot("nobody has said what %s of GPUNodePool %s can be cut into", l.f.Pools[i].Spec.Template.Product, l.f.Pools[i].Name)
+			l.cannot("the profiles of %s of GPUNodePool %s are unknown", l.f.Pools[i].Spec.Template.Product, l.f.Pools[i].Name)
 			return
 		}
 		near = append(near, others...)
@@ -66,18 +66,19 @@ func (l *look) profile(p *corev1.Pod, resource, profile string, tables mig.Table
 	slices.Sort(near)
 	near = slices.Compact(near)
 	f := Finding{
-		Object: "Pod " + p.Namespace + "/" + p.Name, Seen: "it asks for " + resource + ", which no node offers and no pool's card can be cut into",
-		Means: "it waits for ever", Fix: "Ask for a profile that there is, or make a pool of cards that have this one (docs/mig.md).",
+		Object: "Pod " + p.Namespace + "/" + p.Name, Seen: "it requests " + resource + ", which no node offers and no pool's GPU can be partitioned into",
+		Means: "it is pending forever", Fix: "Request an existing profile, or make a pool of GPUs that have this one (docs/mig.md).",
 		Commands: []string{l.in(p.Namespace, "get", "pod", p.Name, "-o", "jsonpath={.spec.containers[*].resources.limits}")},
 	}
 	if len(near) > 0 {
-		f.Fix = "Ask for a profile that there is (" + named(near) + "), or make a pool of cards that have this one (docs/mig.md)."
+		f.Fix = "Request an existing profile (" + named(near) + "), or make a pool of GPUs that have this one (docs/mig.md)."
 	}
 	l.fault(f)
 }
 
-// givesProfile reports whether a pool's cards have a profile, or can be given it; known
-// is false where nobody can tell. others are the profiles that they may have.
+// givesProfile reports whether a pool's GPUs have a profile, or can be repartitioned for
+// it; known is false where their profiles are unknown. others are the profiles that they
+// may have.
 func givesProfile(pool *v1alpha1.GPUNodePool, profile string, tables mig.Tables) (can, known bool, others []string) {
 	m := pool.Spec.MIG
 	if m == nil {
@@ -113,7 +114,7 @@ func givesProfile(pool *v1alpha1.GPUNodePool, profile string, tables mig.Tables)
 	return false, true, others
 }
 
-// gpuWithoutMIG reports whether a product is one that we know and that has no MIG.
+// gpuWithoutMIG reports whether a product is known and has no MIG.
 func gpuWithoutMIG(product string) bool {
 	_, known := gpu.ParseProduct(product)
 	return known

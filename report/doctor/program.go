@@ -36,7 +36,7 @@ func (p Program) Ref() string { return strings.ToLower(p.Kind) + "/" + p.Name }
 // names of our programs that run in a cluster.
 var names = []string{"exporter", "adapter", "autoscaler", "agent"}
 
-// labels by which the chart, and most others, say whose an object is.
+// labels by which the chart, and most others, mark their objects.
 const (
 	labelName      = "app.kubernetes.io/name"
 	labelPartOf    = "app.kubernetes.io/part-of"
@@ -71,7 +71,7 @@ func (f *Facts) Programs(name string) []Program {
 
 func (f *Facts) here(namespace string) bool { return f.Namespace == "" || f.Namespace == namespace }
 
-// isProgram reports whether labels or an image say that this is our program.
+// isProgram reports whether labels or an image identify a program of ours.
 func isProgram(name string, labels map[string]string, spec corev1.PodSpec) bool {
 	if labels[labelName] == partOf+"-"+name || labels[labelPartOf] == partOf && labels[labelComponent] == name {
 		return true
@@ -107,7 +107,7 @@ func programOf(kind string, m metav1.ObjectMeta, t corev1.PodTemplateSpec, selec
 	return p
 }
 
-// installed reports whether anything of ours is there.
+// installed reports whether anything of gpuscale exists.
 func (f *Facts) installed() bool {
 	for _, name := range names {
 		if len(f.Programs(name)) > 0 {
@@ -134,15 +134,15 @@ func (f *Facts) scraped(program string) bool {
 			return true
 		}
 	}
-	return program == "exporter" && len(f.Answers[CardNodes]) > 0
+	return program == "exporter" && len(f.Answers[GPUNodes]) > 0
 }
 
 func isOurs(labels map[string]string) bool {
 	return labels[labelPartOf] == partOf || strings.HasPrefix(labels[labelName], partOf+"-")
 }
 
-// nothing is the answer for a cluster without anything of ours; empty where there
-// is something, and where nobody can tell.
+// nothing is the message for a cluster without gpuscale; empty where it exists, or where
+// that is unknown.
 func (f *Facts) nothing() string {
 	if f.Missing[Deployments] != "" || f.Missing[DaemonSets] != "" || f.Missing[APIServices] != "" {
 		return ""
@@ -155,9 +155,9 @@ func (f *Facts) nothing() string {
 		if f.Namespace == "" || slices.ContainsFunc(names, func(name string) bool { return len(f.Programs(name)) > 0 }) {
 			return ""
 		}
-		return "There is no program of gpuscale in " + where + ", though there are things of it elsewhere in this cluster: leave -n out, and it is found by itself."
+		return "No program of gpuscale is in " + where + ", but gpuscale is elsewhere in this cluster: omit -n to detect its namespace."
 	}
-	return "There is nothing of gpuscale here: no Deployment or DaemonSet of its programs in " + where +
+	return "gpuscale is not installed here: no Deployment or DaemonSet of its programs in " + where +
 		" (by label " + labelName + " or image name), no APIService of its adapter, no GPUNodePool and no GPUQuota" + f.andNoSeries() +
 		". To install it: helm install gpuscale deploy/chart/gpuscale --namespace gpuscale-system --create-namespace (docs/install.md)."
 }

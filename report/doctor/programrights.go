@@ -7,7 +7,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// right is one that a program uses in every cluster.
+// right is a permission that a program uses in every cluster.
 type right struct{ group, resource, verb string }
 
 func (r right) String() string {
@@ -28,8 +28,8 @@ func rightsOf(group string, verbs []string, resources ...string) []right {
 	return out
 }
 
-// What programs do whatever they are configured to: what only some installations have
-// is left out, since a right that is not there may be meant.
+// Permissions that programs use under any configuration. Those of optional features are
+// left out: their absence may be intended.
 var (
 	watching      = []string{"list", "watch"}
 	adapterRight  = slices.Concat(rightsOf("", watching, "pods", "services"), rightsOf("apps", watching, "replicasets", "deployments", "statefulsets"), rightsOf("batch", watching, "jobs"))
@@ -51,18 +51,18 @@ func programRights(l *look) {
 		return
 	}
 	for _, p := range adapters {
-		l.lacksRights(p, "adapter.yaml", adapterRight, "it does not see these objects: metrics of their pods have no value, and HPAs on them hold still")
+		l.lacksRights(p, "adapter.yaml", adapterRight, "it cannot read these objects: metrics of their pods have no value, and HPAs on them do not scale")
 	}
 	for _, p := range autoscalers {
 		wanted := observeRights
 		if !slices.ContainsFunc(p.Args, isDryRun) {
 			wanted = slices.Concat(observeRights, actRights)
 		}
-		l.lacksRights(p, "autoscaler.yaml", wanted, "it does not plan without what it cannot see, and what it may not write is refused in each round")
+		l.lacksRights(p, "autoscaler.yaml", wanted, "it does not plan without what it cannot read, and its writes are refused in each reconcile")
 	}
 }
 
-// lacksRights reports what a program's account may not do in the whole cluster.
+// lacksRights reports the permissions that a program's account lacks in the whole cluster.
 func (l *look) lacksRights(p Program, manifest string, wanted []right, means string) {
 	rules, roles := l.rulesOf(p)
 	var missing []string
@@ -77,7 +77,7 @@ func (l *look) lacksRights(p Program, manifest string, wanted []right, means str
 	f := Finding{
 		Object: "ServiceAccount " + p.Namespace + "/" + p.ServiceAccount,
 		Seen:   fmt.Sprintf("%s runs as it, and no ClusterRole gives it: %s", p.Object(), named(missing)),
-		Means:  means, Fix: "Install its rights again.",
+		Means:  means, Fix: "Reinstall its rights.",
 		Commands: []string{l.install(p, manifest)},
 	}
 	if slices.Contains(roles, p.Name) {
@@ -104,7 +104,7 @@ func (l *look) rulesOf(p Program) (rules []rbacv1.PolicyRule, roles []string) {
 	return rules, roles
 }
 
-// gives reports whether a rule has a right, for objects of any name.
+// gives reports whether a rule grants a permission, for objects of any name.
 func gives(rule rbacv1.PolicyRule, r right) bool {
 	has := func(all []string, one string) bool { return slices.Contains(all, one) || slices.Contains(all, "*") }
 	return len(rule.ResourceNames) == 0 && has(rule.APIGroups, r.group) && has(rule.Verbs, r.verb) && has(rule.Resources, r.resource)

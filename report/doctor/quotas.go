@@ -19,21 +19,21 @@ import (
 
 var quotaChecks = []Check{
 	{
-		ID: "quota-cycle", Title: "Parents of quotas are there, and no circle", Run: quotaCycle,
-		Fault: "GPUQuotas are each other's parents, or a parent is not there.",
-		Means: "Each of them stands by itself: it neither lends nor borrows.",
+		ID: "quota-cycle", Title: "Parents of quotas exist, without a cycle", Run: quotaCycle,
+		Fault: "GPUQuotas are each other's parents, or a parent does not exist.",
+		Means: "Each of them has no parent then: it neither lends nor borrows.",
 		Looks: []Source{GPUQuotas},
 	},
 	{
-		ID: "quota-unsatisfiable", Title: "Something fits under every quota", Run: quotaUnsatisfiable,
-		Fault: "A GPUQuota's limit is less than the smallest part of a card of any pool or node, is for a model that none has, or contradicts another quota.",
-		Means: "Its pods wait for ever, or under another bound than is written there.",
+		ID: "quota-unsatisfiable", Title: "Every quota admits some pod", Run: quotaUnsatisfiable,
+		Fault: "A GPUQuota's limit is less than the smallest part of a GPU of any pool or node, is for a model that none has, or contradicts another quota.",
+		Means: "Its pods are pending forever, or the effective limit differs from the written one.",
 		Looks: []Source{GPUQuotas, Pools, Nodes},
 	},
 	{
-		ID: "resourcequota-names", Title: "ResourceQuotas count what pods ask for", Run: resourceQuotaNames,
-		Fault: "A ResourceQuota counts some GPU resources (`nvidia.com/gpu`), and pods of its namespace ask for others (`nvidia.com/mig-*`).",
-		Means: "What they hold is not bounded by it.",
+		ID: "resourcequota-names", Title: "ResourceQuotas count what pods request", Run: resourceQuotaNames,
+		Fault: "A ResourceQuota counts some GPU resources (`nvidia.com/gpu`), and pods of its namespace request others (`nvidia.com/mig-*`).",
+		Means: "It does not limit those.",
 		Looks: []Source{ResourceQuotas, Pods},
 	},
 }
@@ -55,26 +55,26 @@ func quotaCycle(l *look) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(parent)) {
 		up := parent[name]
-		f := Finding{Object: "GPUQuota " + name, Means: "it stands by itself: it neither lends nor borrows",
+		f := Finding{Object: "GPUQuota " + name, Means: "it has no parent then: it neither lends nor borrows",
 			Commands: []string{l.patch("", "gpuquota", name, `{"spec":{"parent":null}}`)}}
 		if _, there := parent[up]; up != "" && !there {
-			f.Seen, f.Fix = fmt.Sprintf("spec.parent: there is no GPUQuota %s", up), "Make that quota, name another, or name none."
+			f.Seen, f.Fix = fmt.Sprintf("spec.parent: there is no GPUQuota %s", up), "Create that quota, name another, or name none."
 			l.fault(f)
 			continue
 		}
 		circle := circleOf(name, parent)
 		if len(circle) == 0 || slices.Min(circle) != name {
-			continue // each circle once, at its first name
+			continue // each cycle once, at its first name
 		}
 		f.Seen = "spec.parent: a circle: " + strings.Join(append(circle, name), " → ")
-		f.Means = "each of them stands by itself: it neither lends nor borrows"
-		f.Fix = "Take the parent of the one that is to be the top away."
+		f.Means = "each of them has no parent then: it neither lends nor borrows"
+		f.Fix = "Remove the parent of the one that is to be the top."
 		l.fault(f)
 	}
 }
 
-// circleOf returns the quotas from name up to itself; none where the way up ends, or
-// runs into a circle that name is no part of.
+// circleOf returns the quotas from name up to itself; none where the parents end, or
+// enter a cycle without name.
 func circleOf(name string, parent map[string]string) []string {
 	var way []string
 	for at := name; at != "" && len(way) <= len(parent); at = parent[at] {
@@ -86,8 +86,8 @@ func circleOf(name string, parent map[string]string) []string {
 	return nil
 }
 
-// smallest part of a card of each model that pools and nodes have, as a share of the
-// card. A model without MIG has whole cards only.
+// smallest part of a GPU of each model that pools and nodes have, as a share of the
+// GPU. A model without MIG has whole GPUs only.
 func (l *look) smallest() map[string]float64 {
 	out := map[string]float64{}
 	tables := l.tables()
@@ -119,11 +119,11 @@ func (l *look) smallest() map[string]float64 {
 // mig.Spec lines.
 const annotationTable = "gpuscale.io/mig-table"
 
-// maxTable bounds what an annotation is believed to say.
+// maxTable bounds the bytes read of an annotation.
 const maxTable = 64 << 10
 
 // tables are ours and those that nodes have published. One that cannot be read is left
-// out: the autoscaler says so.
+// out: the autoscaler reports it.
 func (l *look) tables() mig.Tables {
 	var specs []mig.Spec
 	seen := map[string]bool{}
@@ -177,7 +177,7 @@ func quotaUnsatisfiable(l *look) {
 			!strings.HasPrefix(c.Message, parentMessage) {
 			l.fault(Finding{
 				Object: "GPUQuota " + q.Name, Seen: fmt.Sprintf("Valid=False, %s: %s", c.Reason, c.Message),
-				Means: "it holds as far as it can be understood (docs/quotas.md), which is not what is written there", Fix: "Put right what the message names.",
+				Means: "it applies only in part (docs/quotas.md)", Fix: "Correct what the message names.",
 				Commands: []string{l.kubectl("get", "gpuquota", q.Name, "-o", "yaml")},
 			})
 			continue
@@ -188,40 +188,40 @@ func quotaUnsatisfiable(l *look) {
 	}
 }
 
-// amount judges one amount of a quota by what there is.
+// amount checks one amount of a quota against the GPUs that exist.
 func (l *look) amount(q *v1alpha1.GPUQuota, at int, a v1alpha1.QuotaAmount, smallest map[string]float64) {
 	if len(smallest) == 0 || l.fractional() {
-		return // no card to hold it against, or parts of cards as small as anybody likes
+		return // no GPU to compare it with, or parts of GPUs of any size
 	}
 	field := fmt.Sprintf("spec.amounts[%d]", at)
 	f := Finding{Object: "GPUQuota " + q.Name, Commands: []string{l.kubectl("get", "gpuquota", q.Name, "-o", "yaml")}}
-	least, on := 0.0, "any card"
+	least, on := 0.0, "any GPU"
 	if a.Model == v1alpha1.AnyModel || a.Model == "" {
 		least = slices.Min(slices.Collect(maps.Values(smallest)))
 	} else {
 		name := gpu.ProductName(a.Model)
 		share, there := smallest[name]
 		if !there {
-			f.Seen = fmt.Sprintf("%s.model is %s, and no pool and no node has such a card; there are %s", field, a.Model, named(slices.Sorted(maps.Keys(smallest))))
-			f.Means = "what it guarantees cannot be given, and pods that ask for that model wait"
+			f.Seen = fmt.Sprintf("%s.model is %s, and no pool and no node has such a GPU; there are %s", field, a.Model, named(slices.Sorted(maps.Keys(smallest))))
+			f.Means = "its guarantee cannot be met, and pods that request that model are pending"
 			f.Fix = "Name a model that a pool has, or make a pool of it."
 			l.warn(f)
 			return
 		}
 		least, on = share, name
 	}
-	if a.Limit == nil || a.Limit.Sign() == 0 { // 0 is meant: nobody may
+	if a.Limit == nil || a.Limit.Sign() == 0 { // 0 is intended: no pod may
 		return
 	}
 	if limit := a.Limit.AsApproximateFloat64(); limit < least-1e-9 {
-		f.Seen = fmt.Sprintf("%s.limit is %.3g, and the smallest part of %s is %.3g of a card", field, limit, on, least)
-		f.Means = "no pod fits under it: its pods wait for ever"
-		f.Fix = fmt.Sprintf("Raise the limit to at least %.3g, or to 0 if nobody is to have any.", least)
+		f.Seen = fmt.Sprintf("%s.limit is %.3g, and the smallest part of %s is %.3g of a GPU", field, limit, on, least)
+		f.Means = "no pod fits under it: its pods are pending forever"
+		f.Fix = fmt.Sprintf("Raise the limit to at least %.3g, or to 0 to admit no pod.", least)
 		l.fault(f)
 	}
 }
 
-// fractional reports whether a node gives parts of cards by another dialect.
+// fractional reports whether a node offers parts of GPUs as another resource.
 func (l *look) fractional() bool {
 	for i := range l.f.Nodes {
 		for name, v := range l.f.Nodes[i].Status.Allocatable {
@@ -237,7 +237,7 @@ func (l *look) fractional() bool {
 	return false
 }
 
-// gpuResources are the NVIDIA resources that a pod asks for, and how many.
+// gpuResources are the NVIDIA resources that a pod requests, and how many.
 func gpuResources(p *corev1.Pod) map[string]int64 {
 	out := map[string]int64{}
 	for _, c := range p.Spec.Containers {
@@ -283,13 +283,13 @@ func resourceQuotaNames(l *look) {
 		}
 		return
 	}
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for i := range l.f.ResourceQuotas {
 		q := &l.f.ResourceQuotas[i]
-		if told[q.Namespace] || len(counted[q.Namespace]) == 0 || !countsGPUs(q) {
+		if reported[q.Namespace] || len(counted[q.Namespace]) == 0 || !countsGPUs(q) {
 			continue
 		}
-		told[q.Namespace] = true
+		reported[q.Namespace] = true
 		l.uncounted(q, asked[q.Namespace], counted[q.Namespace])
 	}
 }
@@ -303,7 +303,7 @@ func countsGPUs(q *corev1.ResourceQuota) bool {
 	return false
 }
 
-// uncounted reports what a namespace's pods ask for and no quota of it counts.
+// uncounted reports requests of a namespace's pods that no quota of it counts.
 func (l *look) uncounted(q *corev1.ResourceQuota, asked map[string]int64, counted map[string]bool) {
 	hard := map[string]string{}
 	for r, n := range asked {
@@ -321,9 +321,9 @@ func (l *look) uncounted(q *corev1.ResourceQuota, asked map[string]int64, counte
 	}
 	l.warn(Finding{
 		Object: "ResourceQuota " + q.Namespace + "/" + q.Name,
-		Seen:   fmt.Sprintf("spec.hard has %s, and pods of the namespace ask for %s, which it has not", named(slices.Sorted(maps.Keys(counted))), named(names)),
-		Means:  "what those pods hold is not bounded by it, and does not count for it",
-		Fix:    "Count those resources too (the command gives each what is in use now), or put a GPUQuota over the namespace, which counts slices of cards under any name.",
+		Seen:   fmt.Sprintf("spec.hard has %s, and pods of the namespace request %s, which it lacks", named(slices.Sorted(maps.Keys(counted))), named(names)),
+		Means:  "it neither limits nor counts those pods",
+		Fix:    "Count those resources too (the command sets each to its use now), or put a GPUQuota over the namespace, which counts slices of GPUs under any name.",
 		Commands: []string{
 			l.patch(q.Namespace, "resourcequota", q.Name, string(patch)),
 		},

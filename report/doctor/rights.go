@@ -2,7 +2,7 @@ package doctor
 
 import rbacv1 "k8s.io/api/rbac/v1"
 
-// boundCluster reports whether an adapter may ask who callers are.
+// boundCluster reports whether an adapter may authenticate callers.
 func (l *look) boundCluster(p Program) bool {
 	for i := range l.f.ClusterRoleBindings {
 		b := &l.f.ClusterRoleBindings[i]
@@ -13,7 +13,7 @@ func (l *look) boundCluster(p Program) bool {
 	return false
 }
 
-// boundReader reports whether an adapter may read the front proxy's authority.
+// boundReader reports whether an adapter may read the front proxy's CA.
 func (l *look) boundReader(p Program) bool {
 	for i := range l.f.RoleBindings {
 		b := &l.f.RoleBindings[i]

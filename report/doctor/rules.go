@@ -4,14 +4,15 @@ import (
 	"slices"
 )
 
-// rules that are there wherever cards, or the autoscaler, are. TestRules holds them
-// against the rules themselves.
-var cardRules = []string{"model:gpu_info:count", "node:gpu_info:count"}
-
-const poolRule = "cluster:gpuscale_gpus:sum"
+// rules with series wherever GPUs, or the autoscaler, are. TestRules compares them with
+// the rules themselves.
+const (
+	gpuRule  = "node:gpu_info:count"
+	poolRule = "pool:gpuscale_capacity_gpu_seconds:rate5m"
+)
 
 func rulesMissing(l *look) {
-	if l.noCards() {
+	if l.noGPUs() {
 		return
 	}
 	v, known := l.answer(Recorded)
@@ -19,7 +20,7 @@ func rulesMissing(l *look) {
 	if !known {
 		return
 	}
-	wanted := slices.Clone(cardRules)
+	wanted := []string{gpuRule}
 	if scraped && slices.ContainsFunc(builds, func(s sample) bool { return s.Labels.Get("program") == "autoscaler" }) {
 		wanted = append(wanted, poolRule)
 	}
@@ -31,8 +32,8 @@ func rulesMissing(l *look) {
 	}
 	f := Finding{
 		Object: "Prometheus", Seen: "no series of " + named(missing),
-		Means: "boards are empty where they read recording rules; reports and HPAs need none",
-		Fix:   "Install the PrometheusRule with labels that your Prometheus picks rules by (monitoring.labels), or give it dashboards/rules/gpuscale-recording.yaml.",
+		Means: "boards are empty where they read recording rules; reports and HPAs do not use them",
+		Fix:   "Install the PrometheusRule with labels that your Prometheus picks rules by (monitoring.labels), or give it deploy/chart/gpuscale/files/recording.yaml.",
 	}
 	for _, name := range names {
 		if programs := l.programs(name); len(programs) > 0 {

@@ -6,16 +6,15 @@ import (
 	"unicode/utf8"
 )
 
-// Lengths of what is printed of other people's text.
+// Lengths of untrusted text in output.
 const (
 	maxText    = 600
 	maxName    = 120
 	maxCommand = 2000
 )
 
-// Clean makes other people's text safe to print: one line, no control characters,
-// no terminal escapes, nothing that turns the direction of writing, at most limit
-// characters.
+// Clean makes untrusted text safe to print: one line, no control characters, no terminal
+// escapes, no change of writing direction, at most limit characters.
 func Clean(text string, limit int) string {
 	var b strings.Builder
 	n := 0
@@ -37,13 +36,13 @@ func Clean(text string, limit int) string {
 	return b.String()
 }
 
-// pasteable reports whether a word may stand in a command at all: what cannot be
-// seen must not be pasted.
+// pasteable reports whether a word may be part of a command: invisible characters must
+// not be pasted.
 func pasteable(word string) bool {
 	return utf8.ValidString(word) && !strings.ContainsFunc(word, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// bare are the characters that no shell gives a meaning to.
+// bare are the characters without a meaning in any shell.
 const bare = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-"
 
 // quote writes a word for a POSIX shell.
@@ -54,8 +53,8 @@ func quote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// command joins words for a shell; empty where a word cannot be pasted, or all of
-// it is too long to be read before it is.
+// command joins words for a shell; empty where a word cannot be pasted, or the command
+// is too long to review.
 func command(words ...string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {

@@ -18,7 +18,7 @@ import (
 // hostile text: escapes, another direction, lines, quotes, a shell's words, length.
 const hostile = "a\x1b[2J\x1b]0;x\a\u202e'; rm -rf / #\n$(reboot)`id`\x00\u009b\xff"
 
-// TestQuote: a shell gives back what was quoted, whatever it is.
+// TestQuote: a shell returns what was quoted, whatever it is.
 func TestQuote(t *testing.T) {
 	sh, err := exec.LookPath("sh")
 	if err != nil {
@@ -105,7 +105,7 @@ func TestColour(t *testing.T) {
 	}
 }
 
-// TestMany: a fault of each of a thousand nodes is counted, and twenty are told.
+// TestMany: faults of a thousand nodes are counted, and twenty are listed.
 func TestMany(t *testing.T) {
 	f := empty()
 	f.CRDs = []CRD{{ObjectMeta: metav1.ObjectMeta{Name: "gpuquotas.gpuscale.io"}}}
@@ -116,7 +116,7 @@ func TestMany(t *testing.T) {
 	must(t, err)
 	r := Examine(f, checks)
 	if r.Faults != 1000 || len(r.Checks[0].Findings) != maxFindings || r.Checks[0].More != 980 {
-		t.Errorf("%d faults, %d told, %d more", r.Faults, len(r.Checks[0].Findings), r.Checks[0].More)
+		t.Errorf("%d faults, %d listed, %d more", r.Faults, len(r.Checks[0].Findings), r.Checks[0].More)
 	}
 	var b bytes.Buffer
 	must(t, Write(&b, r, Look{}))

@@ -10,14 +10,14 @@ import (
 // target of a scaler.
 type target struct{ namespace, kind, name string }
 
-// scalers of each target, and the targets in the order in which they were met.
-func (l *look) scalers() (holders map[target][]string, order []target) {
-	holders = map[target][]string{}
+// scalers of each target, and the targets in order of appearance.
+func (l *look) scalers() (allocatedTo map[target][]string, order []target) {
+	allocatedTo = map[target][]string{}
 	put := func(t target, who string) {
-		if len(holders[t]) == 0 {
+		if len(allocatedTo[t]) == 0 {
 			order = append(order, t)
 		}
-		holders[t] = append(holders[t], who)
+		allocatedTo[t] = append(allocatedTo[t], who)
 	}
 	for i := range l.f.HPAs {
 		h := &l.f.HPAs[i]
@@ -35,7 +35,7 @@ func (l *look) scalers() (holders map[target][]string, order []target) {
 		}
 		put(target{s.Namespace, kind, s.Spec.ScaleTargetRef.Name}, "ScaledObject "+s.Name)
 	}
-	return holders, order
+	return allocatedTo, order
 }
 
 func targetOf(h *hpa) target {
@@ -47,15 +47,15 @@ func hpaTwoScalers(l *look) {
 		return
 	}
 	l.use(ScaledObjects)
-	holders, order := l.scalers()
+	allocatedTo, order := l.scalers()
 	for _, t := range order {
-		who := holders[t]
+		who := allocatedTo[t]
 		if len(who) < 2 {
 			continue
 		}
 		f := Finding{
 			Object: t.kind + " " + t.namespace + "/" + t.name, Seen: "scaled by " + named(who),
-			Means: "they overrule each other: the replicas swing, or stay where the last one put them",
+			Means: "they overrule each other: the replicas oscillate, or stay as the last one set them",
 			Fix:   "Keep one: delete the other, or move its metrics into the first.",
 		}
 		for _, w := range who[1:min(len(who), 3)] {

@@ -8,75 +8,75 @@ import (
 var scrapeChecks = []Check{
 	{
 		ID: "scrape-missing", Title: "Prometheus scrapes our programs", Run: scrapeMissing,
-		Fault: "A program is installed, and Prometheus has no target of it that is up.",
-		Means: "What it knows reaches nobody: boards and reports are empty, HPAs and the autoscaler know nothing of cards.",
+		Fault: "A program is installed, and Prometheus has no healthy target of it.",
+		Means: "Its metrics are lost: boards and reports are empty, HPAs and the autoscaler have no GPU metrics.",
 		Looks: []Source{Deployments, DaemonSets, Builds, TargetsDown, Monitoring},
 	},
 	{
 		ID: "scrape-slow", Title: "Exporters are scraped often enough", Run: scrapeSlow,
-		Fault: "Exporters are scraped more seldom than the adapter's `maxAge` needs: once in two thirds of it.",
-		Means: "Between two scrapes signals have no value, and HPAs hold still.",
-		Looks: []Source{CardNodes, Scrapes, Deployments, DaemonSets, ConfigMaps, Monitoring},
+		Fault: "Exporters are scraped less often than the adapter's `maxAge` needs: once in two thirds of it.",
+		Means: "Between two scrapes signals have no value, and HPAs do not scale.",
+		Looks: []Source{GPUNodes, Scrapes, Deployments, DaemonSets, ConfigMaps, Monitoring},
 	},
 	{
 		ID: "exporter-missing", Title: "Every GPU node has an exporter with fresh values", Run: exporterMissing,
-		Fault: "A node with cards has no ready exporter, none that Prometheus knows, or one whose values are old.",
-		Means: "Nobody knows who holds its cards: it is not given back, cut or reclaimed, and its pods have no GPU signals.",
-		Looks: []Source{Deployments, DaemonSets, Nodes, Pods, CardNodes, SamplesOld},
+		Fault: "A node with GPUs has no ready exporter, none that Prometheus scrapes, or one with stale values.",
+		Means: "The allocation of its GPUs is unknown: it is not scaled down, repartitioned or reclaimed, and its pods have no GPU signals.",
+		Looks: []Source{Deployments, DaemonSets, Nodes, Pods, GPUNodes, SamplesOld},
 	},
 	{
-		ID: "prof-absent", Title: "Cards say how busy they are", Run: profAbsent,
-		Fault: "Cards are there, and their busy ratio is not: the profiling counters cannot be read.",
-		Means: "`gpu_busy` has no value, HPAs on it hold still, and idle cards cannot be told from busy ones.",
-		Looks: []Source{CardNodes, BusyMissing, Deployments, DaemonSets},
+		ID: "prof-absent", Title: "GPUs have a busy ratio", Run: profAbsent,
+		Fault: "GPUs have no busy ratio: the profiling counters cannot be read.",
+		Means: "`gpu_busy` has no value, HPAs on it do not scale, and idle GPUs are not recognized.",
+		Looks: []Source{GPUNodes, BusyMissing, Deployments, DaemonSets},
 	},
 	{
-		ID: "attribution-stale", Title: "Exporters know who holds what", Run: attributionStale,
+		ID: "attribution-stale", Title: "Exporters know allocations", Run: attributionStale,
 		Fault: "The kubelet's pod resources have not been read for five minutes, or are not read at all.",
-		Means: "Cards are shown as held by whoever held them then, or by nobody.",
-		Looks: []Source{CardNodes, AttributionOld, AttributionFailed, AttributionNone, Deployments, DaemonSets},
+		Means: "GPUs are shown with their allocation at that time, or without any.",
+		Looks: []Source{GPUNodes, AttributionOld, AttributionFailed, AttributionNone, Deployments, DaemonSets},
 	},
 	{
-		ID: "honor-labels", Title: "Holders keep their namespace and pod", Run: honorLabels,
-		Fault: "Two scrape configurations disagree about `honor_labels`, or `exported_*` labels are dropped, so that the exporter itself looks like the holder.",
-		Means: "Cards are counted towards the exporter's namespace, or twice under two names.",
-		Looks: []Source{HoldersMoved, HoldersPlain, HoldersSelf, Monitoring},
+		ID: "honor-labels", Title: "GPU series keep the pod's namespace and name", Run: honorLabels,
+		Fault: "Two scrape configurations disagree about `honor_labels`, or `exported_*` labels are dropped, so that GPUs seem allocated to the exporter itself.",
+		Means: "GPUs are counted towards the exporter's namespace, or twice under two names.",
+		Looks: []Source{LabelsMoved, LabelsPlain, LabelsSelf, Monitoring},
 	},
 	{
-		ID: "scraped-twice", Title: "Each card is told of once", Run: scrapedTwice,
-		Fault: "The same card comes from two targets.",
-		Means: "Sums of users' own queries count cards twice. The adapter takes the larger of two; boards and reports merge by card.",
-		Looks: []Source{CardNodes, CardsTwice, Monitoring},
+		ID: "scraped-twice", Title: "Each GPU is exported once", Run: scrapedTwice,
+		Fault: "The same GPU comes from two targets.",
+		Means: "Sums of users' own queries count GPUs twice. The adapter takes the larger of two; boards and reports merge by GPU.",
+		Looks: []Source{GPUNodes, GPUsTwice, Monitoring},
 	},
 	{
-		ID: "two-exporters", Title: "One exporter a node", Run: twoExporters,
+		ID: "two-exporters", Title: "One exporter per node", Run: twoExporters,
 		Fault: "NVIDIA's dcgm-exporter and ours run on one node, or ours twice, of two releases.",
-		Means: "Profiling counters can be had by one of them only, on many cards; repartitions wait for both to let go.",
+		Means: "On many GPUs only one of them can read profiling counters; repartitions wait until both release the GPU.",
 		Looks: []Source{Deployments, DaemonSets, Pods},
 	},
 	{
-		ID: "kube-state-metrics", Title: "Series of kube-state-metrics are there for who asks for them", Run: kubeState,
-		Fault: "An HPA asks for a metric whose name begins with `kube_`, and Prometheus has no series of kube-state-metrics. No board, rule, alert, signal or report of gpuscale needs any.",
+		ID: "kube-state-metrics", Title: "Series of kube-state-metrics exist where HPAs use them", Run: kubeState,
+		Fault: "An HPA uses a metric whose name begins with `kube_`, and Prometheus has no series of kube-state-metrics. No board, rule, alert, signal or report of gpuscale needs any.",
 		Means: "That HPA does not scale.",
 		Looks: []Source{HPAs, KubeState},
 	},
 	{
 		ID: "clock-skew", Title: "Clocks agree", Run: clockSkew,
 		Fault: "The clocks of the API server, of Prometheus, or of a GPU node differ by more than 5 s.",
-		Means: "Samples look older than they are: signals go missing, leases are lost, ages in reports are wrong.",
+		Means: "Samples look older than they are: signals go missing, Leases are lost, ages in reports are wrong.",
 		Looks: []Source{Clock, Nodes, NodeLeases},
 	},
 	{
 		ID: "recording-rules-missing", Title: "Prometheus has the recording rules", Run: rulesMissing,
-		Fault: "Cards are scraped, and what the recording rules make of them is not there.",
+		Fault: "GPUs are scraped, and the recording rules have no series.",
 		Means: "Boards are empty where they read rules.",
-		Looks: []Source{CardNodes, Builds, Recorded, Deployments, DaemonSets, Monitoring},
+		Looks: []Source{GPUNodes, Builds, Recorded, Deployments, DaemonSets, Monitoring},
 	},
 	{
-		ID: "retention-short", Title: "Prometheus keeps what a report looks back on", Run: retentionShort,
+		ID: "retention-short", Title: "Prometheus keeps a report's window", Run: retentionShort,
 		Fault: "Prometheus keeps less than the 30 days of a report's usual window.",
-		Means: "The report has holes and says so; what came before is gone.",
-		Looks: []Source{Retention, CardNodes},
+		Means: "The report has gaps and notes them; older data is lost.",
+		Looks: []Source{Retention, GPUNodes},
 	},
 }
 
@@ -102,13 +102,13 @@ func scrapeMissing(l *look) {
 		if down := l.down(name); len(down) > 0 {
 			seen += "; down: " + named(down)
 		} else if l.has(TargetsDown) {
-			seen += ", and no target of job gpuscale-" + name + " is down: Prometheus does not know of it"
+			seen += ", and no target of job gpuscale-" + name + " is down: Prometheus has no such target"
 		}
 		l.fault(Finding{
 			Object: p.Object(), Seen: seen,
 			Means: map[string]string{
-				"exporter":   "nobody knows of any card: boards are empty, GPU signals are missing, no card is cut and no node given back",
-				"adapter":    "what HPAs are told, and why not, is seen by nobody, and its alerts cannot fire",
+				"exporter":   "no GPU is known: boards are empty, GPU signals are missing, no GPU is repartitioned and no node scaled down",
+				"adapter":    "the values that HPAs get are not recorded, and its alerts cannot fire",
 				"autoscaler": "the report has no demand and no pools, and alerts about the autoscaler cannot fire",
 			}[name],
 			Fix: "Have Prometheus scrape it: monitoring.scrape of the chart, and labels (monitoring.labels) that your Prometheus picks monitors by.",
@@ -120,7 +120,7 @@ func scrapeMissing(l *look) {
 		})
 	}
 	if !found {
-		l.skip("no program of gpuscale that could be scraped was found")
+		l.skip("no program of gpuscale to scrape was found")
 	}
 }
 

@@ -8,15 +8,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// counted is the window in which the question counts scrapes.
+// counted is the window in which the query counts scrapes.
 const counted = 5 * time.Minute
 
-// defaultMaxAge is the adapter's where its file has none. TestMaxAge holds it against
-// the adapter's own.
+// defaultMaxAge is the adapter's default. TestMaxAge compares it with the adapter's own.
 const defaultMaxAge = 45 * time.Second
 
-// maxAge returns what the adapters take for too old; known is false where it cannot
-// be read.
+// maxAge returns the adapters' maxAge; known is false where it cannot be read.
 func (l *look) maxAge(p Program) (age time.Duration, known bool) {
 	if p.ConfigMap == "" {
 		return defaultMaxAge, true
@@ -44,10 +42,9 @@ func (l *look) maxAge(p Program) (age time.Duration, known bool) {
 	return defaultMaxAge, true
 }
 
-// scrapeSlow: samples that are older than the adapter believes, for part of the time
-// between two scrapes.
+// scrapeSlow: samples exceed the adapter's maxAge for part of the time between two scrapes.
 func scrapeSlow(l *look) {
-	if l.noCards() {
+	if l.noGPUs() {
 		return
 	}
 	adapters := l.adapters()
@@ -72,9 +69,9 @@ func scrapeSlow(l *look) {
 		}
 		f := Finding{
 			Object: "Prometheus",
-			Seen: fmt.Sprintf("job %s was scraped %s times in %s: about every %s; the adapter takes what is older than %s (maxAge) for no value", s.Labels.Get("job"), number(s.Value),
+			Seen: fmt.Sprintf("job %s was scraped %s times in %s: about every %s; the adapter drops values older than %s (maxAge)", s.Labels.Get("job"), number(s.Value),
 				counted, every.Round(time.Second), limit),
-			Means: "one scrape that is missed or late, and HPAs on GPU signals hold still",
+			Means: "after one missed or late scrape HPAs on GPU signals do not scale",
 			Fix:   fmt.Sprintf("Scrape every 15 s (monitoring.interval), or set adapter.config.maxAge to one and a half times the interval (%s).", (every * 3 / 2).Round(time.Second)),
 		}
 		for _, p := range l.programs("exporter") {
@@ -82,7 +79,7 @@ func scrapeSlow(l *look) {
 			break
 		}
 		if every > limit {
-			f.Means = "between two scrapes HPAs on GPU signals have no value, and hold still"
+			f.Means = "between two scrapes HPAs on GPU signals have no value, and do not scale"
 			l.fault(f)
 			continue
 		}
@@ -91,7 +88,7 @@ func scrapeSlow(l *look) {
 }
 
 // interval writes the command that has the Prometheus Operator scrape our exporters more
-// often; none where it is not the one that scrapes.
+// often; none where it does not configure the scrape.
 func (l *look) interval(p Program) string {
 	if l.operator("get") == "" || p.Annotations[helmRelease] == "" {
 		return ""

@@ -5,7 +5,7 @@ import "slices"
 // Source is one thing that is read, once.
 type Source string
 
-// What is read of Kubernetes.
+// Sources of Kubernetes.
 const (
 	Nodes               Source = "nodes"
 	Pods                Source = "pods"
@@ -36,15 +36,15 @@ const (
 	MutatingWebhooks    Source = "mutatingwebhookconfigurations"
 )
 
-// What is asked of Prometheus.
+// Sources of Prometheus.
 const (
 	Clock             Source = "prometheus: clock"
-	CardNodes         Source = "prometheus: cards by node"
-	CardsTwice        Source = "prometheus: cards told of twice"
-	HoldersMoved      Source = "prometheus: holders as exported_namespace"
-	HoldersPlain      Source = "prometheus: holders as namespace"
-	HoldersSelf       Source = "prometheus: holders that are the exporter"
-	BusyMissing       Source = "prometheus: cards without busy ratio"
+	GPUNodes          Source = "prometheus: GPUs by node"
+	GPUsTwice         Source = "prometheus: GPUs exported twice"
+	LabelsMoved       Source = "prometheus: allocations by exported_namespace"
+	LabelsPlain       Source = "prometheus: allocations by namespace"
+	LabelsSelf        Source = "prometheus: allocations to the exporter"
+	BusyMissing       Source = "prometheus: GPUs without busy ratio"
 	AttributionOld    Source = "prometheus: attribution age"
 	AttributionFailed Source = "prometheus: attribution errors"
 	AttributionNone   Source = "prometheus: nodes without attribution"
@@ -52,22 +52,22 @@ const (
 	Builds            Source = "prometheus: programs scraped"
 	TargetsDown       Source = "prometheus: targets down"
 	Recorded          Source = "prometheus: recording rules"
-	LastRound         Source = "prometheus: last round"
+	LastReconcile     Source = "prometheus: last reconcile"
 	Leaders           Source = "prometheus: leaders"
 	KubeState         Source = "prometheus: kube-state-metrics"
 	Scrapes           Source = "prometheus: scrapes"
 	Retention         Source = "prometheus: retention"
 )
 
-// Described is what a Source is to whoever reads it.
+// Described is the documentation of a Source.
 type Described struct {
 	Source Source
 	// Path of a listing or an object; %s is a namespace or a name that other facts
-	// give. Several are tried one after the other: versions of one API.
+	// give. Several are tried in order: versions of one API.
 	Paths []string
 	// Right that is needed: "list nodes".
 	Right string
-	// Optional is an API that need not be there.
+	// Optional is an API that may be absent.
 	Optional bool
 	// Query of Prometheus.
 	Query string
@@ -105,33 +105,33 @@ var Table = []Described{
 	{Source: ConfigMaps, Paths: []string{"/api/v1/namespaces/%s/configmaps/%s"}, Right: "get configmaps"},
 	{Source: Leases, Paths: []string{"/apis/coordination.k8s.io/v1/namespaces/%s/leases"}, Right: "list leases.coordination.k8s.io"},
 	{Source: Clock, Query: "vector(time())"},
-	{Source: CardNodes, Query: "count by (node) ($gpu_info)"},
-	{Source: CardsTwice, Query: "count by (job, instance, namespace, pod) ($gpu_info and on (gpu_uuid) (count by (gpu_uuid) ($gpu_info) > 1))"},
-	{Source: HoldersMoved, Query: "count by (job) ($gpu_held{exported_pod!=\"\"})"},
-	{Source: HoldersPlain, Query: "count by (job) ($gpu_held{exported_pod=\"\",pod!=\"\"} unless on (job, instance, namespace, pod) $gpu_attribution_age_seconds)"},
-	{Source: HoldersSelf, Query: "count by (job, namespace, pod) ($gpu_held{exported_pod=\"\"} and on (job, instance, namespace, pod) $gpu_attribution_age_seconds)"},
+	{Source: GPUNodes, Query: "count by (node) ($gpu_info)"},
+	{Source: GPUsTwice, Query: "count by (job, instance, namespace, pod) ($gpu_info and on (gpu_uuid) (count by (gpu_uuid) ($gpu_info) > 1))"},
+	{Source: LabelsMoved, Query: "count by (job) ($gpu_held{exported_pod!=\"\"})"},
+	{Source: LabelsPlain, Query: "count by (job) ($gpu_held{exported_pod=\"\",pod!=\"\"} unless on (job, instance, namespace, pod) $gpu_attribution_age_seconds)"},
+	{Source: LabelsSelf, Query: "count by (job, namespace, pod) ($gpu_held{exported_pod=\"\"} and on (job, instance, namespace, pod) $gpu_attribution_age_seconds)"},
 	{Source: BusyMissing, Query: "count by (node) ((($gpu_info{mig=\"false\"} unless on (node, gpu_uuid) $gpu_busy_ratio) or" +
 		" ($gpu_instance_info unless on (node, gpu_uuid, gpu_instance_id) $gpu_instance_busy_ratio)) unless on (node, gpu_uuid) ($gpu_healthy == 0))"},
 	{Source: AttributionOld, Query: "max by (node) ($gpu_attribution_age_seconds) > 300"},
 	{Source: AttributionFailed, Query: "sum by (job, instance) (increase($gpuscale_exporter_attribution_errors_total[15m])) > 0 unless on (job, instance) $gpu_attribution_age_seconds" +
-		// A page that is no longer read, or under another job, has neither.
+		// A target that is no longer scraped, or is under another job, has neither.
 		" and on (job, instance) $gpuscale_exporter_build_info"},
 	{Source: AttributionNone, Query: "count by (node) ($gpu_info) unless on (node) count by (node) ($gpu_attribution_age_seconds)"},
 	{Source: SamplesOld, Query: "max by (node) ($gpu_sample_age_seconds) > 120"},
 	{Source: Builds, Query: `label_replace(count($gpuscale_exporter_build_info), "program", "exporter", "", "") or label_replace(count($gpuscale_adapter_build_info), "program", "adapter", "", "")` +
 		` or label_replace(count($gpuscale_autoscaler_build_info), "program", "autoscaler", "", "")`},
 	{Source: TargetsDown, Query: `count by (job, namespace, pod, instance) ($up{job=~"gpuscale-(exporter|adapter|autoscaler)"} == 0)`},
-	{Source: Recorded, Query: `label_replace(count($model:gpu_info:count), "rule", "model:gpu_info:count", "", "") or label_replace(count($node:gpu_info:count), "rule", "node:gpu_info:count", "", "")` +
-		// Of what an autoscaler that started half a minute ago has not counted yet, nothing is made.
-		` or label_replace(count($cluster:gpuscale_gpus:sum) or absent($gpuscale_autoscaler_gpus), "rule", "cluster:gpuscale_gpus:sum", "", "")`},
-	{Source: LastRound, Query: "max($gpuscale_autoscaler_last_round_timestamp_seconds)"},
+	{Source: Recorded, Query: `label_replace(count($node:gpu_info:count), "rule", "node:gpu_info:count", "", "")` +
+		// An autoscaler that started half a minute ago has no counters yet.
+		` or label_replace(count($pool:gpuscale_capacity_gpu_seconds:rate5m) or absent(rate($gpuscale_autoscaler_capacity_gpu_seconds_total[5m])), "rule", "pool:gpuscale_capacity_gpu_seconds:rate5m", "", "")`},
+	{Source: LastReconcile, Query: "max($gpuscale_autoscaler_last_reconcile_timestamp_seconds)"},
 	{Source: Leaders, Query: "sum($gpuscale_autoscaler_leader)"},
 	{Source: KubeState, Query: "count($kube_pod_info)"},
 	{Source: Scrapes, Query: "max by (job) (count_over_time($up[5m]) and on (job, instance) $gpuscale_exporter_build_info and on (job, instance) $up offset 5m)"},
 	{Source: Retention, Query: "GET /api/v1/status/runtimeinfo"},
 }
 
-// Names of sources for people, those of Prometheus as one.
+// Names of sources, those of Prometheus as one.
 func Names(sources []Source) []string {
 	var out []string
 	asked := false

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Look is how text is written.
+// Look is the style of text.
 type Look struct{ Colour bool }
 
 const (
@@ -24,8 +24,8 @@ func (k Look) in(colour, text string) string {
 	return colour + text + plain
 }
 
-// Write writes a report for people: findings, the worst first, then what is well in
-// one line, then what could not be looked at.
+// Write writes a report as text: findings, the worst first, then healthy checks in one
+// line, then what could not be read.
 func Write(w io.Writer, r Report, k Look) error {
 	var b strings.Builder
 	if r.Nothing != "" {
@@ -51,7 +51,7 @@ func Write(w io.Writer, r Report, k Look) error {
 		b.WriteString("ok: " + strings.Join(well, ", ") + "\n")
 	}
 	because(&b, "not known", r.Checks, Unknown, k)
-	because(&b, "nothing to look at", r.Checks, NotLooking, k)
+	because(&b, "skipped", r.Checks, NotLooking, k)
 	return flush(w, &b)
 }
 
@@ -88,10 +88,10 @@ func findings(b *strings.Builder, c Result, severity Severity, k Look) {
 	}
 }
 
-// Summary says in one line how many of what were found.
+// Summary counts findings in one line.
 func Summary(r Report) string {
 	if r.Faults+r.Warnings+r.Unknown == 0 {
-		return "Nothing wrong was found."
+		return "No problem was found."
 	}
 	return fmt.Sprintf("%s, %s, %s not known.", count(r.Faults, "fault"), count(r.Warnings, "warning"), count(r.Unknown, "check"))
 }

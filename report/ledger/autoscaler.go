@@ -19,9 +19,9 @@ type counter struct {
 	begun   []int
 }
 
-// autoscaler enters what the autoscaler's counters say. It returns in which steps
-// they say anything, and which it has entered: where they are silent and seen says
-// nothing either, what was there before and after is unknown.
+// autoscaler enters the autoscaler's counters. It returns the steps with a sample, and
+// the steps it has entered. A step without a sample, neither here nor in seen, is
+// unknown as far as there were GPUs before and after.
 func (b *book) autoscaler(a query.Answers, seen *exporterRecord) (counted, entered []bool) {
 	g := b.l.Grid
 	counted, entered = make([]bool, g.N+1), make([]bool, g.N+1)
@@ -46,7 +46,7 @@ func (b *book) autoscaler(a query.Answers, seen *exporterRecord) (counted, enter
 	sums := b.places(a, f, known)
 	for k := known + 1; k <= g.N; k++ {
 		if !counted[k] && seen.has(k) {
-			continue // the exporter's word is better than none
+			continue // the exporter's record replaces the missing one
 		}
 		entered[k] = true
 		for _, pm := range f.pms {
@@ -68,12 +68,13 @@ func (b *book) autoscaler(a query.Answers, seen *exporterRecord) (counted, enter
 	return counted, entered
 }
 
-// rest is what no place has claimed; it is unknown. Places read a moment later
-// than the capacity may claim a little too much: that is as much capacity.
+// rest is the capacity that no place accounts for; it is unknown. Places are read a
+// moment after the capacity, so their sum may exceed it a little: the excess is added to
+// the capacity.
 func (b *book) rest(k int, pm [2]string, seconds float64) {
 	if seconds > 0 {
 		if seconds < 1e-6*b.l.Grid.Step.Seconds() {
-			return // a rounding
+			return // a rounding error
 		}
 		b.put(k, Key{Pool: pm[0], Model: pm[1]}, Unknown, seconds)
 		return
@@ -92,7 +93,7 @@ func (b *book) places(a query.Answers, f *flow, known int) map[[2]string][]float
 	for _, line := range a.Lines[query.Places] {
 		place, ok := parsePlace(line.Labels.Get(metric.LabelPlace))
 		if !ok {
-			continue // a word of a later version: the capacity has it, as unknown
+			continue // a place of a later version: it is in the capacity, as unknown
 		}
 		pm := poolModel(line.Labels)
 		sum := sums[pm]
@@ -100,20 +101,20 @@ func (b *book) places(a query.Answers, f *flow, known int) map[[2]string][]float
 			continue
 		}
 		key := Key{Pool: pm[0], Model: pm[1]}
-		if place.Held() {
+		if place.Allocated() {
 			key.Tenant = name(line.Labels.Get(metric.LabelTenant))
-			key.Namespace = name(line.Labels.Get(a.Dialect.Holder()))
+			key.Namespace = name(line.Labels.Get(a.Dialect.AllocatedTo()))
 		}
 		who := replica(line.Labels)
 		values := Values(line, g)
 		for k := range values {
-			if f.silent[who] != nil && f.silent[who][k] {
+			if f.stale[who] != nil && f.stale[who][k] {
 				values[k] = math.NaN()
 			}
 		}
-		growth, begun := growthOf(values, known, f.anew[who], f.taken(who))
+		growth, begun := growthOf(values, known, f.again[who], f.taken(who))
 		for _, k := range begun {
-			if f.anew[who][k] || f.first[who] == k {
+			if f.again[who][k] || f.first[who] == k {
 				f.settle(growth, replicaAt{who, k})
 			} else {
 				f.spread(growth, who, k)
@@ -132,13 +133,13 @@ func (b *book) places(a query.Answers, f *flow, known int) map[[2]string][]float
 func read(lines []prom.Line, g query.Grid) []counter {
 	var all []counter
 	for _, l := range lines {
-		all = append(all, counter{replica: replica(l.Labels), pm: poolModel(l.Labels), values: honest(l, g)})
+		all = append(all, counter{replica: replica(l.Labels), pm: poolModel(l.Labels), values: trusted(l, g)})
 	}
 	return all
 }
 
-// blind forgets the capacity where Prometheus did not say where it went: the two are
-// read together or not at all, and over such a hole both are spread.
+// blind discards the capacity of steps without samples of places: over a gap both are
+// interpolated together.
 func blind(counters []counter, missing []bool) {
 	for _, c := range counters {
 		for k, is := range missing {
@@ -149,13 +150,13 @@ func blind(counters []counter, missing []bool) {
 	}
 }
 
-// lookback is how long Prometheus repeats the last value of a series that nobody
-// has marked as ended.
+// lookback is how long Prometheus repeats the last value of a series without a staleness
+// marker.
 const lookback = 5 * time.Minute
 
-// honest reads a counter. Values repeated before a hole, or before the counter began
-// anew, are Prometheus' and not the counter's: they are left out.
-func honest(l prom.Line, g query.Grid) []float64 {
+// trusted reads a counter without the values that Prometheus repeats before a gap, or
+// before the counter restarts.
+func trusted(l prom.Line, g query.Grid) []float64 {
 	values := Values(l, g)
 	most := int((lookback + g.Step - 1) / g.Step)
 	for i := 1; i < len(values); i++ {
@@ -175,16 +176,16 @@ func poolModel(ls prom.Labels) [2]string {
 	return [2]string{name(ls.Get(metric.LabelPool)), modelName(ls.Get(metric.LabelModel))}
 }
 
-// name is a label's value, empty for the word that stands for nobody.
+// name is a label's value, empty for metric.Nobody.
 func name(v string) string {
-	if v == metric.Nobody {
+	if v == metric.NotApplicable {
 		return ""
 	}
 	return v
 }
 
 func modelName(label string) string {
-	if label == metric.Other || label == metric.Nobody || label == "" {
+	if label == metric.Other || label == metric.NotApplicable || label == "" {
 		return name(label)
 	}
 	return gpu.ProductName(label)

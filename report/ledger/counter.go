@@ -20,19 +20,17 @@ func Values(l prom.Line, g query.Grid) []float64 {
 }
 
 // Growth is how much a counter grew in each step of a grid, one value a step and
-// growth[0] always 0. Over a hole it is spread evenly, since the counter went on
-// while nobody read it. A smaller value than the one before is a counter that
-// began anew: all of it counts. A counter that appears later than known, when
-// others were read already, began at zero. begun lists the steps in which it
-// began, whether anew or for the first time.
+// growth[0] always 0. Over a hole it is spread evenly, since the counter went on without
+// being read. A value smaller than the one before is a counter reset: all of it counts.
+// A counter that appears later than known, when others were read already, began at zero.
+// begun lists the steps in which it began, whether again or for the first time.
 func Growth(values []float64, known int) (growth []float64, begun []int) {
 	return growthOf(values, known, nil, nil)
 }
 
-// growthOf is Growth of a counter that is known to have begun anew at some moments,
-// larger though it may be. In what is taken others have counted: over a hole it
-// cannot have grown then.
-func growthOf(values []float64, known int, anew map[int]bool, taken []bool) (growth []float64, begun []int) {
+// growthOf is Growth of a counter with known resets, at which its value may be larger.
+// It does not grow in the steps of taken, in which another replica counted.
+func growthOf(values []float64, known int, again map[int]bool, taken []bool) (growth []float64, begun []int) {
 	growth = make([]float64, len(values))
 	last := -1
 	for i, v := range values {
@@ -45,7 +43,7 @@ func growthOf(values []float64, known int, anew map[int]bool, taken []bool) (gro
 				growth[i] = max(0, v)
 				begun = append(begun, i)
 			}
-		case v < values[last] || between(anew, last, i):
+		case v < values[last] || between(again, last, i):
 			growth[i] = max(0, v)
 			begun = append(begun, i)
 		default:
@@ -65,8 +63,8 @@ func growthOf(values []float64, known int, anew map[int]bool, taken []bool) (gro
 	return growth, begun
 }
 
-// between says whether any of the moments is after one and up to another: a counter
-// that was not there when its process began anew did so, too.
+// between reports whether any of the moments is after one and up to another. A counter
+// that is absent while its process restarts is reset as well.
 func between(moments map[int]bool, after, upTo int) bool {
 	for k := range moments {
 		if k > after && k <= upTo {

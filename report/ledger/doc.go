@@ -1,6 +1,5 @@
-// Package ledger says where every GPU-hour of a window went, from what Prometheus
-// has recorded: from the autoscaler's counters where they are, from the exporter's
-// series where there is no autoscaler. Each moment of each card has exactly one
-// place, so that the places add up to the capacity; what nobody saw is unknown and
-// never free. It is pure: no I/O, no clock.
+// Package ledger accounts for every GPU-hour of a window, from the autoscaler's counters
+// where they exist, else from the exporter's series. Each moment of each GPU has exactly
+// one place, so the places add up to the capacity; time without a sample is unknown and
+// never free. The package is pure: no I/O, no clock.
 package ledger

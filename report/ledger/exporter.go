@@ -13,8 +13,8 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
-// trailing is how long a node whose exporter has fallen silent, and does not
-// speak again within the window, counts as unseen; then it counts as removed.
+// trailing is how long a node counts as unknown after its exporter's last sample in the
+// window; after that it counts as removed.
 const trailing = time.Hour
 
 // cell is time of one key in one step of the ledger's grid.
@@ -24,7 +24,7 @@ type cell struct {
 	time  float64
 }
 
-// exporterRecord is what the exporter's series say, by step of the ledger's grid.
+// exporterRecord is the exporter's series by step of the ledger's grid.
 type exporterRecord struct {
 	steps []exporterStep
 }
@@ -38,8 +38,8 @@ type exporterStep struct {
 
 func (r *exporterRecord) has(k int) bool { return r != nil && r.steps[k].seen }
 
-// exporter enters a step of the exporter's record: what it has seen, and what must
-// have been there, seen or not.
+// exporter enters a step of the exporter's record: the GPUs with samples, and those
+// known from the steps around it.
 func (b *book) exporter(r *exporterRecord, k int) {
 	if r == nil {
 		return
@@ -61,15 +61,15 @@ func exporterSeen(a query.Answers, ledger query.Grid) *exporterRecord {
 	g := a.Window.Grid(a.Window.Step)
 	r := &exporterRecord{steps: make([]exporterStep, ledger.N+1)}
 	models := exporterModels(a, g)
-	noCards := a.Missing(g, query.Nodes)
-	noHolder := a.Missing(g, query.Held, query.Sick, query.Dark)
-	noUse := a.Missing(g, query.Measured, query.IdleHeld, query.Busy)
+	noGPUs := a.Missing(g, query.Nodes)
+	noPod := a.Missing(g, query.Allocated, query.Sick, query.Dark)
+	noUse := a.Missing(g, query.Measured, query.IdleAllocated, query.Busy)
 	step := g.Step.Seconds()
 	each := int(ledger.Step / g.Step)
 	for _, name := range sorted(models) {
 		m := models[name]
 		for i := 1; i <= g.N; i++ {
-			if math.IsNaN(m.cards[i]) {
+			if math.IsNaN(m.gpus[i]) {
 				continue
 			}
 			s := &r.steps[(i+each-1)/each]
@@ -77,9 +77,9 @@ func exporterSeen(a query.Answers, ledger query.Grid) *exporterRecord {
 			if s.capacity == nil {
 				s.capacity = map[string]float64{}
 			}
-			cells := []cell{{Key{Model: name}, Unknown, m.cards[i]}}
-			if !noCards[i] {
-				cells = m.at(name, i, noHolder[i], noUse[i])
+			cells := []cell{{Key{Model: name}, Unknown, m.gpus[i]}}
+			if !noGPUs[i] {
+				cells = m.at(name, i, noPod[i], noUse[i])
 			}
 			for _, c := range cells {
 				c.time *= step
@@ -109,15 +109,15 @@ func (s *exporterStep) merge() {
 	s.cells = s.cells[:n]
 }
 
-// model is the cards of one model over the exporter's grid.
+// model is the GPUs of one model over the exporter's grid.
 type model struct {
-	cards, unseen, sick, dark []float64 // NaN in cards where nobody was seen
-	seen                      []bool
-	namespaces                map[string]*use
+	gpus, unseen, sick, dark []float64 // in GPUs; NaN for no sample
+	seen                     []bool
+	namespaces               map[string]*use
 }
 
-// use is what one namespace held of a model, in cards.
-type use struct{ held, measured, idle, busy []float64 }
+// use is what one namespace was allocated of a model, in GPUs.
+type use struct{ allocated, measured, idle, busy []float64 }
 
 func exporterModels(a query.Answers, g query.Grid) map[string]*model {
 	models := map[string]*model{}
@@ -126,7 +126,7 @@ func exporterModels(a query.Answers, g query.Grid) map[string]*model {
 		m := models[name]
 		if m == nil {
 			m = &model{
-				cards: nans(g.N + 1), unseen: make([]float64, g.N+1), sick: make([]float64, g.N+1), dark: make([]float64, g.N+1),
+				gpus: nans(g.N + 1), unseen: make([]float64, g.N+1), sick: make([]float64, g.N+1), dark: make([]float64, g.N+1),
 				seen: make([]bool, g.N+1), namespaces: map[string]*use{},
 			}
 			models[name] = m
@@ -142,7 +142,7 @@ func exporterModels(a query.Answers, g query.Grid) map[string]*model {
 	for _, l := range a.Lines[query.Dark] {
 		accumulate(of(l.Labels).dark, Values(l, g), 1)
 	}
-	used := func(id query.ID, field func(*use) []float64, inCards bool) {
+	used := func(id query.ID, field func(*use) []float64, inGPUs bool) {
 		for _, l := range a.Lines[id] {
 			m := of(l.Labels)
 			ns := l.Labels.Get(a.Dialect.Namespace())
@@ -152,21 +152,21 @@ func exporterModels(a query.Answers, g query.Grid) map[string]*model {
 				m.namespaces[ns] = u
 			}
 			part := 1.0
-			if !inCards {
+			if !inGPUs {
 				part = Part(l.Labels.Get(metric.LabelModel), l.Labels.Get(metric.LabelProfile))
 			}
 			accumulate(field(u), Values(l, g), part)
 		}
 	}
-	used(query.Held, func(u *use) []float64 { return u.held }, false)
+	used(query.Allocated, func(u *use) []float64 { return u.allocated }, false)
 	used(query.Measured, func(u *use) []float64 { return u.measured }, false)
-	used(query.IdleHeld, func(u *use) []float64 { return u.idle }, false)
+	used(query.IdleAllocated, func(u *use) []float64 { return u.idle }, false)
 	used(query.Busy, func(u *use) []float64 { return u.busy }, true)
 	return models
 }
 
-// node adds one node's cards. Between two moments at which it was seen they were
-// there, whether anybody looked or not.
+// node adds one node's GPUs. Between two samples they are present, even where samples
+// are missing.
 func (m *model) node(values []float64, last int) {
 	before := -1
 	for i, v := range values {
@@ -175,40 +175,40 @@ func (m *model) node(values []float64, last int) {
 		}
 		for k := before + 1; before >= 0 && k < i; k++ {
 			missing := min(values[before], v)
-			add(m.cards, k, missing)
+			add(m.gpus, k, missing)
 			m.unseen[k] += missing
 		}
-		add(m.cards, i, v)
+		add(m.gpus, i, v)
 		m.seen[i] = true
 		before = i
 	}
 	for k := before + 1; before >= 0 && k < len(values) && k <= before+max(1, last); k++ {
-		add(m.cards, k, values[before])
+		add(m.gpus, k, values[before])
 		m.unseen[k] += values[before]
 	}
 }
 
-// at returns where the cards of one moment were. They add up to the cards, or to
-// what the others add up to where that is more: series are not of one instant. Where
-// Prometheus did not say who holds what, nothing is free; where it did not say how busy
-// that is, nothing is measured.
-func (m *model) at(name string, i int, noHolder, noUse bool) []cell {
-	rest := m.cards[i]
+// at returns the places of the GPUs of one moment. They add up to the GPUs, or to the
+// sum of the other places where that is more, since series are not sampled at one
+// instant. Without a sample of allocation nothing is free; without a sample of use
+// nothing is measured.
+func (m *model) at(name string, i int, noPod, noUse bool) []cell {
+	rest := m.gpus[i]
 	var cells []cell
-	put := func(key Key, p Place, cards float64) {
-		if cards > 0 {
-			cells = append(cells, cell{key, p, cards})
-			rest -= cards
+	put := func(key Key, p Place, gpus float64) {
+		if gpus > 0 {
+			cells = append(cells, cell{key, p, gpus})
+			rest -= gpus
 		}
 	}
-	nobody := Key{Model: name}
-	put(nobody, Unknown, m.unseen[i]+m.dark[i])
-	put(nobody, Sick, m.sick[i])
+	unseen := Key{Model: name}
+	put(unseen, Unknown, m.unseen[i]+m.dark[i])
+	put(unseen, Sick, m.sick[i])
 	for _, ns := range sorted(m.namespaces) {
 		u := m.namespaces[ns]
 		key := Key{Model: name, Namespace: ns}
-		held := u.held[i]
-		measured := min(held, u.measured[i])
+		allocated := u.allocated[i]
+		measured := min(allocated, u.measured[i])
 		if noUse {
 			measured = 0
 		}
@@ -217,14 +217,14 @@ func (m *model) at(name string, i int, noHolder, noUse bool) []cell {
 		put(key, Busy, busy)
 		put(key, Idle, idle)
 		put(key, Slack, measured-idle-busy)
-		put(key, Unmeasured, held-measured)
+		put(key, Unmeasured, allocated-measured)
 	}
 	if rest > 1e-9 {
 		place := Free
-		if noHolder {
+		if noPod {
 			place = Unknown
 		}
-		cells = append(cells, cell{nobody, place, rest})
+		cells = append(cells, cell{unseen, place, rest})
 	}
 	return cells
 }
@@ -237,9 +237,9 @@ func accumulate(sum, values []float64, times float64) {
 	}
 }
 
-// Part is how much of a card an instance of a profile is: its part of the compute
-// slices, as the exporter counts. Without a profile it is the whole card; what is
-// no profile we know of counts as that, too.
+// Part is how much of a GPU an instance of a profile is: its part of the compute slices,
+// as the exporter counts. Without a profile, or with an unknown one, it is the whole
+// GPU.
 func Part(model, profile string) float64 {
 	if profile == "" {
 		return 1

@@ -13,21 +13,21 @@ import (
 type flow struct {
 	pms      [][2]string
 	capacity map[[2]string][]float64
-	broken   []bool // steps in which a counter began anew or nobody was read
+	broken   []bool // steps with a counter reset or without a sample
 	baseline map[replicaAt]bool
-	// anew are the steps in which a replica began anew, first that in which it was
-	// first read, silent those in which it was not.
-	anew   map[string]map[int]bool
+	// again are the steps in which a replica restarted, first is the step of its first
+	// sample, stale are the steps without one.
+	again  map[string]map[int]bool
 	first  map[string]int
-	silent map[string][]bool
+	stale  map[string][]bool
 	others map[string][]bool // see taken
-	back   map[replicaAt]int // over how many steps to spread what a replica begins with
+	back   map[replicaAt]int // steps over which a replica's first value is spread
 	step   float64
 	usual  map[[2]string]neighbours
 }
 
-// replicaAt is a replica that appears at a step with more than it can have counted
-// since anybody was read last: it began before.
+// replicaAt is a replica whose first value, at a step, exceeds what it can have counted
+// since the last sample of any replica: it started before.
 type replicaAt struct {
 	replica string
 	k       int
@@ -45,15 +45,15 @@ func newFlow(counters []counter, places []prom.Line, g query.Grid, known int) *f
 		}
 	}
 	f.lives(counters)
-	f.betray(places, g)
+	f.hidden(places, g)
 	for i := range counters {
 		c := &counters[i]
 		for k := range c.values {
-			if f.silent[c.replica][k] {
+			if f.stale[c.replica][k] {
 				c.values[k] = math.NaN()
 			}
 		}
-		c.growth, c.begun = growthOf(c.values, known, f.anew[c.replica], f.taken(c.replica))
+		c.growth, c.begun = growthOf(c.values, known, f.again[c.replica], f.taken(c.replica))
 	}
 	for k := 1; k <= g.N; k++ {
 		f.broken[k] = !present[k] || !present[k-1]
@@ -68,8 +68,8 @@ func newFlow(counters []counter, places []prom.Line, g query.Grid, known int) *f
 			f.pms = append(f.pms, c.pm)
 		}
 		for _, k := range c.begun {
-			if !f.anew[c.replica][k] && f.first[c.replica] != k {
-				f.spread(c.growth, c.replica, k) // a new pool of a process that goes on
+			if !f.again[c.replica][k] && f.first[c.replica] != k {
+				f.spread(c.growth, c.replica, k) // a new pool of a process that continues
 				continue
 			}
 			f.broken[k] = true
@@ -87,15 +87,15 @@ func newFlow(counters []counter, places []prom.Line, g query.Grid, known int) *f
 	return f
 }
 
-// lives finds out when each replica's process was read, and when it began: all its
-// counters begin together.
+// lives finds when each replica's process was read and when it started: all its counters
+// start together.
 func (f *flow) lives(counters []counter) {
-	f.anew, f.first, f.silent, f.others = map[string]map[int]bool{}, map[string]int{}, map[string][]bool{}, map[string][]bool{}
+	f.again, f.first, f.stale, f.others = map[string]map[int]bool{}, map[string]int{}, map[string][]bool{}, map[string][]bool{}
 	for _, c := range counters {
-		if f.silent[c.replica] == nil {
-			f.anew[c.replica], f.silent[c.replica] = map[int]bool{}, make([]bool, len(c.values))
+		if f.stale[c.replica] == nil {
+			f.again[c.replica], f.stale[c.replica] = map[int]bool{}, make([]bool, len(c.values))
 			for k := range c.values {
-				f.silent[c.replica][k] = true
+				f.stale[c.replica][k] = true
 			}
 			f.first[c.replica] = len(c.values)
 		}
@@ -105,49 +105,49 @@ func (f *flow) lives(counters []counter) {
 				continue
 			}
 			if last >= 0 && v < c.values[last] {
-				f.anew[c.replica][k] = true
+				f.again[c.replica][k] = true
 			}
-			f.silent[c.replica][k] = false
+			f.stale[c.replica][k] = false
 			f.first[c.replica] = min(f.first[c.replica], k)
 			last = k
 		}
 	}
 }
 
-// betray finds the new beginnings that the capacity hides, having grown past what it
-// was before: one of the places has not.
-func (f *flow) betray(places []prom.Line, g query.Grid) {
+// hidden finds the restarts after which the capacity has already grown past its last
+// value, by a place that has not.
+func (f *flow) hidden(places []prom.Line, g query.Grid) {
 	for _, l := range places {
 		who := replica(l.Labels)
 		last := math.NaN()
 		for k, v := range Values(l, g) {
-			if f.silent[who] == nil || f.silent[who][k] {
+			if f.stale[who] == nil || f.stale[who][k] {
 				continue
 			}
-			// A process never takes a counter back: one that is gone was another's.
+			// A process never drops a counter: one that is gone belonged to the process before.
 			if v < last || math.IsNaN(v) && !math.IsNaN(last) {
-				f.anew[who][k] = true
+				f.again[who][k] = true
 			}
 			last = v
 		}
 	}
 }
 
-// taken are the steps in which another replica was read, or in which nobody was and
-// another has gone on from before to after: of two only one leads.
+// taken are the steps in which another replica was read, or over which another one
+// continues without a sample: only one replica leads.
 func (f *flow) taken(replica string) []bool {
 	if t, ok := f.others[replica]; ok {
 		return t
 	}
 	t := make([]bool, len(f.broken))
-	for who, silent := range f.silent {
+	for who, stale := range f.stale {
 		for k := range t {
-			t[k] = t[k] || who != replica && !silent[k]
+			t[k] = t[k] || who != replica && !stale[k]
 		}
 	}
 	for _, h := range f.holes() {
-		for who, silent := range f.silent {
-			if who == replica || silent[h[0]] || silent[h[1]] || between(f.anew[who], h[0], h[1]) {
+		for who, stale := range f.stale {
+			if who == replica || stale[h[0]] || stale[h[1]] || between(f.again[who], h[0], h[1]) {
 				continue
 			}
 			for k := h[0] + 1; k < h[1]; k++ {
@@ -164,11 +164,11 @@ func (f *flow) holes() [][2]int {
 	var all [][2]int
 	last := -1
 	for k := range f.broken {
-		quiet := true
-		for _, silent := range f.silent {
-			quiet = quiet && silent[k]
+		idle := true
+		for _, stale := range f.stale {
+			idle = idle && stale[k]
 		}
-		if quiet {
+		if idle {
 			continue
 		}
 		if last >= 0 && k > last+1 {
@@ -179,11 +179,11 @@ func (f *flow) holes() [][2]int {
 	return all
 }
 
-// spread is for a counter that appears while its process goes on: it may have begun
-// at any time since the process was read last.
+// spread is for a counter that appears while its process continues: it started at an
+// unknown time after the last sample of the process.
 func (f *flow) spread(growth []float64, replica string, k int) {
 	begin := k
-	for begin > 1 && f.silent[replica][begin-1] {
+	for begin > 1 && f.stale[replica][begin-1] {
 		begin--
 	}
 	each := growth[k] / float64(k-begin+1)
@@ -192,9 +192,9 @@ func (f *flow) spread(growth []float64, replica string, k int) {
 	}
 }
 
-// rebase finds replicas that appear with a value they cannot have counted within
-// the time that nobody has accounted for: a label was changed, or Prometheus has
-// found them late. Such a value is where they begin, not what they add.
+// rebase finds replicas whose first value exceeds what they can have counted within the
+// time that is not accounted for: a label was changed, or Prometheus discovered them
+// late. Such a value is a base, not growth.
 func (f *flow) rebase(counters []counter, present []bool) {
 	for i := range counters {
 		c := &counters[i]
@@ -211,7 +211,7 @@ func (f *flow) rebase(counters []counter, present []bool) {
 				before--
 			}
 			at := replicaAt{c.replica, k}
-			// Two steps more: replicas overlap while the lease changes hands.
+			// Two steps more: replicas overlap while the Lease changes its holder.
 			if most := rate * float64(k-before+2); c.values[k] > most && c.values[k] > 2*f.step {
 				f.baseline[at] = true
 			}
@@ -222,8 +222,8 @@ func (f *flow) rebase(counters []counter, present []bool) {
 	}
 }
 
-// settle corrects what a counter grew by in the step in which it began: nothing if
-// that was before, else spread over the time before that nobody read.
+// settle corrects the growth of a counter in the step of its first value: none if the
+// counter started before, else spread over the steps without a sample before it.
 func (f *flow) settle(growth []float64, at replicaAt) {
 	if f.baseline[at] {
 		growth[at.k] = 0
@@ -238,8 +238,8 @@ func (f *flow) settle(growth []float64, at replicaAt) {
 	}
 }
 
-// neighbours is what a counter grew by in a step, on average over the nearest whole
-// ones before and after each; NaN for none.
+// neighbours is the mean growth of a counter over the nearest complete steps before and
+// after; NaN for none.
 type neighbours struct{ before, after []float64 }
 
 func (f *flow) neighbours(growth []float64) neighbours {
@@ -261,8 +261,8 @@ func (f *flow) neighbours(growth []float64) neighbours {
 	return o
 }
 
-// recent is the last few of a row of numbers: of one step alone the scrapes' beat
-// against the grid would be seen.
+// recent is the last few of a list of numbers. One step alone shows the beat of scrapes
+// against the grid.
 type recent struct {
 	values [6]float64
 	n      int
@@ -285,9 +285,9 @@ func (r *recent) mean() float64 {
 	return sum / float64(n)
 }
 
-// expected is what the counter of a pool and model should have grown by at step k:
-// no more than before the break and after it. What has not been there before is
-// not expected, and what does not come back is until the window's end.
+// expected is the growth to assume for the counter of a pool and model at step k: no
+// more than before and after the gap. A counter absent before the gap is not expected;
+// one that does not return is expected until the window's end.
 func (f *flow) expected(pm [2]string, k int) float64 {
 	before, after := f.usual[pm].before[k], f.usual[pm].after[k]
 	switch {

@@ -11,9 +11,9 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
-// Ledger is where the GPU time of a window went.
+// Ledger accounts for the GPU time of a window.
 type Ledger struct {
-	// Capacity is all GPU time there was, in seconds of a card, counted apart
+	// Capacity is all GPU time there was, in seconds of a GPU, counted apart
 	// from the rows.
 	Capacity float64
 	Rows     []Row // sorted by key
@@ -22,27 +22,27 @@ type Ledger struct {
 	// Steps is the time of all rows between a moment of the grid and the one
 	// before; Steps[0] is empty.
 	Steps []Time
-	// Series is what was held and there was, by pool and model.
+	// Series is what was allocated and the capacity, by pool and model.
 	Series []Series
 	// FromAutoscaler and FromExporter are the seconds of the window that each has
 	// accounted for; the rest has no record.
 	FromAutoscaler, FromExporter, Unrecorded float64
 	// Gaps are times in the window without a record, the longest first.
 	Gaps []Gap
-	// Over is what the places claimed beyond the counted capacity.
+	// Over is what the places add up to beyond the counted capacity.
 	Over float64
-	// Blank is the seconds of the window of which nothing is known, not even how many
-	// cards there were: before the first record, and beyond what Prometheus keeps.
+	// Blank is the seconds of the window without any record, not even of the number of
+	// GPUs: before the first sample, and beyond Prometheus' retention.
 	Blank float64
-	// Lost is GPU time of counters that began anew before their last value was
-	// read: it is in Unknown.
+	// Lost is GPU time of counters that were reset before their last value was read; it
+	// is part of Unknown.
 	Lost float64
 }
 
-// Series is one pool's or model's cards over the grid; NaN where nothing is known.
+// Series is one pool's or model's GPUs over the grid; NaN where nothing is known.
 type Series struct {
-	Pool, Model    string
-	Held, Capacity []float64
+	Pool, Model         string
+	Allocated, Capacity []float64
 }
 
 // Gap is a time without a record.
@@ -103,15 +103,15 @@ func (l Ledger) Check() error {
 	for _, r := range l.Rows {
 		for p, v := range r.Time {
 			if v < 0 || math.IsNaN(v) {
-				return fmt.Errorf("%s of %+v is no time: %g", Place(p), r.Key, v)
+				return fmt.Errorf("%s of %+v is not a duration: %g", Place(p), r.Key, v)
 			}
 		}
 	}
 	if l.Over > Tolerance*l.Capacity {
-		return fmt.Errorf("the places claim %.0f card-seconds more than the capacity of %.0f", l.Over, l.Capacity)
+		return fmt.Errorf("the places exceed the capacity of %.0f GPU-seconds by %.0f", l.Capacity, l.Over)
 	}
 	if sum := l.Total().Sum(); math.Abs(sum-l.Capacity) > Tolerance*l.Capacity {
-		return fmt.Errorf("the places add up to %.0f card-seconds, the capacity is %.0f", sum, l.Capacity)
+		return fmt.Errorf("the places add up to %.0f GPU-seconds, the capacity is %.0f", sum, l.Capacity)
 	}
 	return nil
 }
@@ -135,8 +135,8 @@ func (b *book) put(k int, key Key, p Place, seconds float64) {
 	}
 	t[p] += seconds
 	b.l.Steps[k][p] += seconds
-	if p.Held() {
-		add(b.of(key).Held, k, seconds/b.l.Grid.Step.Seconds())
+	if p.Allocated() {
+		add(b.of(key).Allocated, k, seconds/b.l.Grid.Step.Seconds())
 	}
 }
 
@@ -145,14 +145,14 @@ func (b *book) there(k int, pool, model string, seconds float64) {
 	b.l.Capacity += seconds
 	s := b.of(Key{Pool: pool, Model: model})
 	add(s.Capacity, k, seconds/b.l.Grid.Step.Seconds())
-	add(s.Held, k, 0)
+	add(s.Allocated, k, 0)
 }
 
 func (b *book) of(key Key) *Series {
 	id := [2]string{key.Pool, key.Model}
 	s := b.series[id]
 	if s == nil {
-		s = &Series{Pool: key.Pool, Model: key.Model, Held: nans(b.l.Grid.N + 1), Capacity: nans(b.l.Grid.N + 1)}
+		s = &Series{Pool: key.Pool, Model: key.Model, Allocated: nans(b.l.Grid.N + 1), Capacity: nans(b.l.Grid.N + 1)}
 		b.series[id] = s
 	}
 	return s

@@ -16,7 +16,7 @@ type promLine = prom.Line
 
 func context() stdcontext.Context { return stdcontext.Background() }
 
-// TestGrowth says how a counter is read.
+// TestGrowth: growth over resets, gaps and late starts.
 func TestGrowth(t *testing.T) {
 	n := math.NaN()
 	for _, c := range []struct {
@@ -30,9 +30,9 @@ func TestGrowth(t *testing.T) {
 		{"there from the beginning: what it had before is not ours", []float64{500, 501}, 0, []float64{0, 1}, nil},
 		{"appears later than others: it began at zero", []float64{n, 3, 4}, 0, []float64{0, 3, 1}, []int{1}},
 		{"appears with the first others", []float64{n, 300, 301}, 1, []float64{0, 0, 1}, nil},
-		{"began anew", []float64{100, 2, 4}, 0, []float64{0, 2, 2}, []int{1}},
+		{"began again", []float64{100, 2, 4}, 0, []float64{0, 2, 2}, []int{1}},
 		{"went on over a hole", []float64{0, n, n, 6}, 0, []float64{0, 2, 2, 2}, nil},
-		{"began anew in a hole", []float64{50, n, 3}, 0, []float64{0, 0, 3}, []int{2}},
+		{"began again in a hole", []float64{50, n, 3}, 0, []float64{0, 0, 3}, []int{2}},
 		{"gone", []float64{1, 2, n}, 0, []float64{0, 1, 0}, nil},
 	} {
 		got, begun := ledger.Growth(c.values, c.known)
@@ -42,7 +42,7 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// played lets a quiet hour pass, then something happen, then another hour.
+// played runs an idle hour, then the event, then another hour.
 func played(c *fixture.Cluster, happen func()) *fixture.Cluster {
 	hour := func() {
 		for range 120 {
@@ -69,60 +69,52 @@ func near(t *testing.T, what string, got, want, by float64) {
 	}
 }
 
-// TestACounterBridgesAHole: Prometheus did not look for two hours, the autoscaler
-// did. Nothing is unknown.
-func TestACounterBridgesAHole(t *testing.T) {
-	c := small()
-	c.NoExporter = true
-	played(c, func() { c.Blind = true; hours(c, 2); c.Blind = false })
-	l := read(t, c, time.Minute)
-	total := l.Total()
-	near(t, "unknown", total[ledger.Unknown], 0, 1)
-	near(t, "busy", total[ledger.Busy], c.Truth["busy"], 60)
-	near(t, "capacity", l.Capacity, 3*4*3600, 60)
-}
-
-// TestNobodyLooked: the autoscaler was down for two hours, and there is no
-// exporter. They are unknown, and not free.
-func TestNobodyLooked(t *testing.T) {
-	c := small()
-	c.NoExporter = true
-	played(c, func() { c.Replica = 0; hours(c, 2); c.Replica = 1 })
-	l := read(t, c, time.Minute)
-	total := l.Total()
-	near(t, "unknown", total[ledger.Unknown], 3*2*3600, 400)
-	near(t, "busy", total[ledger.Busy], c.Truth["busy"]/2, 200)
-	near(t, "capacity", l.Capacity, 3*4*3600, 60)
-	if len(l.Gaps) != 1 || l.Gaps[0].To.Sub(l.Gaps[0].From) < 115*time.Minute {
-		t.Errorf("gaps %v, want one of two hours", l.Gaps)
+// TestHoles: two hours without a component, between two idle ones. Time without a count
+// is unknown, not free, and nothing is counted twice.
+func TestHoles(t *testing.T) {
+	const hour = 3600.0
+	autoscalerDown := func(c *fixture.Cluster) { c.Replica = 0; hours(c, 2); c.Replica = 1 }
+	for _, c := range []struct {
+		name        string
+		exporter    bool
+		happen      func(c *fixture.Cluster)
+		unknown, by float64 // seconds
+		busy        float64 // share of what there was; 0 is not judged
+		exporters   float64 // seconds
+		gaps        int
+	}{
+		{name: "a counter bridges what Prometheus did not scrape", happen: func(c *fixture.Cluster) { c.Blind = true; hours(c, 2); c.Blind = false }, by: 1, busy: 1},
+		{name: "no exporter, and the autoscaler was down", happen: autoscalerDown, unknown: 3 * 2 * hour, by: 400, busy: 0.5, gaps: 1},
+		{name: "the exporter fills in", exporter: true, happen: autoscalerDown, by: 400, busy: 1, exporters: 2 * hour},
+		{name: "the autoscaler restarts while nothing is scraped", unknown: 3 * hour, by: 400, happen: func(c *fixture.Cluster) {
+			c.Blind = true
+			hours(c, 1)
+			c.RestartAutoscaler()
+			hours(c, 1)
+			c.Blind = false
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cluster := small()
+			cluster.NoExporter = !c.exporter
+			played(cluster, func() { c.happen(cluster) })
+			l := read(t, cluster, time.Minute)
+			total := l.Total()
+			near(t, "unknown", total[ledger.Unknown], c.unknown, c.by)
+			near(t, "capacity", l.Capacity, 3*4*hour, 120)
+			near(t, "seconds from the exporter", l.FromExporter, c.exporters, 200)
+			if c.busy > 0 {
+				near(t, "busy", total[ledger.Busy], c.busy*cluster.Counted["busy"], 300)
+			}
+			if c.gaps > 0 && (len(l.Gaps) != c.gaps || l.Gaps[0].To.Sub(l.Gaps[0].From) < 115*time.Minute) {
+				t.Errorf("gaps %v, want one of two hours", l.Gaps)
+			}
+		})
 	}
 }
 
-// TestTheExporterFillsIn: the same, with the exporter scraped. It says what it can.
-func TestTheExporterFillsIn(t *testing.T) {
-	c := small()
-	played(c, func() { c.Replica = 0; hours(c, 2); c.Replica = 1 })
-	l := read(t, c, time.Minute)
-	total := l.Total()
-	near(t, "unknown", total[ledger.Unknown], 0, 400)
-	near(t, "busy", total[ledger.Busy], c.Truth["busy"], 300)
-	near(t, "told by the exporter", l.FromExporter, 2*3600, 200)
-}
-
-// TestStartedAnewInAHole: the autoscaler restarted an hour before Prometheus came
-// back. What it counted since then is known, what was before is not, and nothing
-// is counted twice.
-func TestStartedAnewInAHole(t *testing.T) {
-	c := small()
-	c.NoExporter = true
-	played(c, func() { c.Blind = true; hours(c, 1); c.RestartAutoscaler(); hours(c, 1); c.Blind = false })
-	l := read(t, c, time.Minute)
-	near(t, "unknown", l.Total()[ledger.Unknown], 3*3600, 400)
-	near(t, "capacity", l.Capacity, 3*4*3600, 120)
-}
-
 // TestAChangedLabelIsNoTime: the target's instance label changes, and all counters
-// appear anew with a week in them.
+// appear again with a week in them.
 func TestAChangedLabelIsNoTime(t *testing.T) {
 	c := small()
 	c.NoExporter = true
@@ -152,13 +144,13 @@ func TestARemovedNodeIsNoHole(t *testing.T) {
 	near(t, "capacity", l.Capacity, 6*3600+2*2*3600+2*3600, 700)
 }
 
-// TestPart is how much of a card an instance is.
+// TestPart is how much of a GPU an instance is.
 func TestPart(t *testing.T) {
 	for _, c := range []struct {
 		model, profile string
 		want           float64
 	}{
-		{h100, "", 1}, {h100, "3g.40gb", 3.0 / 7}, {"NVIDIA A30", "1g.6gb", 1.0 / 4}, {"nobody's", "2g.10gb", 2.0 / 7}, {h100, "no profile", 1}, {h100, "7g.80gb", 1},
+		{h100, "", 1}, {h100, "3g.40gb", 3.0 / 7}, {"NVIDIA A30", "1g.6gb", 1.0 / 4}, {"unknown model", "2g.10gb", 2.0 / 7}, {h100, "no profile", 1}, {h100, "7g.80gb", 1},
 	} {
 		if got := ledger.Part(c.model, c.profile); math.Abs(got-c.want) > 1e-9 {
 			t.Errorf("%s of %s: %v, want %v", c.profile, c.model, got, c.want)

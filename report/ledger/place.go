@@ -6,10 +6,10 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// Place is where GPU time went: an index into metric.PlaceWords.
+// Place is what became of GPU time: an index into metric.PlaceWords.
 type Place int
 
-// Places. The first four are held by a pod.
+// Places. The first four are allocated to a pod.
 const (
 	Busy Place = iota
 	Slack
@@ -19,7 +19,7 @@ const (
 	Fragmented
 	Stranded
 	Cordoned
-	Cutting
+	Repartitioning
 	Booting
 	Unready
 	Sick
@@ -36,8 +36,8 @@ func (p Place) String() string {
 	return metric.PlaceWords()[p]
 }
 
-// Held says whether a pod holds what is there.
-func (p Place) Held() bool { return p <= Unmeasured }
+// Allocated reports whether the place is allocated to a pod.
+func (p Place) Allocated() bool { return p <= Unmeasured }
 
 func parsePlace(word string) (Place, bool) {
 	for i, w := range metric.PlaceWords() {
@@ -48,7 +48,7 @@ func parsePlace(word string) (Place, bool) {
 	return Unknown, false
 }
 
-// Time is GPU time by place, in seconds of a whole card.
+// Time is GPU time by place, in seconds of a whole GPU.
 type Time [NumPlaces]float64
 
 // Sum of all places.
@@ -60,8 +60,8 @@ func (t Time) Sum() float64 {
 	return sum
 }
 
-// Held is what pods held.
-func (t Time) Held() float64 { return t[Busy] + t[Slack] + t[Idle] + t[Unmeasured] }
+// Allocated is the time allocated to pods.
+func (t Time) Allocated() float64 { return t[Busy] + t[Slack] + t[Idle] + t[Unmeasured] }
 
 func (t *Time) add(o Time) {
 	for p := range t {
@@ -69,9 +69,8 @@ func (t *Time) add(o Time) {
 	}
 }
 
-// Key is what a ledger tells apart. Tenant and Namespace are those of the holder,
-// empty for what nobody holds; Pool and Tenant are empty where only the exporter
-// has spoken, which knows neither.
+// Key identifies a row. Tenant and Namespace are those of the pod, empty for what is not
+// allocated; Pool and Tenant are empty for time known from the exporter alone.
 type Key struct{ Pool, Model, Tenant, Namespace string }
 
 // Row is the time of one key.

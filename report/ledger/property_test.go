@@ -16,13 +16,13 @@ var start = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
 
 const h100 = "NVIDIA H100 80GB HBM3"
 
-// small is two whole cards and one cut one on two nodes.
+// small is two whole GPUs and one MIG GPU on two nodes.
 func small() *fixture.Cluster {
 	c := fixture.NewCluster(start.Add(-10*time.Minute), 30*time.Second)
-	cut := []fixture.Instance{{ID: "1", Profile: "3g.40gb", Start: 0, Size: 4, Compute: 3}, {ID: "5", Profile: "2g.20gb", Start: 4, Size: 2, Compute: 2}}
+	layout := []fixture.Instance{{ID: "1", Profile: "3g.40gb", Start: 0, Size: 4, Compute: 3}, {ID: "5", Profile: "2g.20gb", Start: 4, Size: 2, Compute: 2}}
 	c.Nodes = []*fixture.Node{
-		{Name: "n1", Pool: "whole", Model: h100, Cards: []*fixture.Card{{UUID: "GPU-1"}, {UUID: "GPU-2"}}},
-		{Name: "n2", Pool: "cut", Model: h100, Cards: []*fixture.Card{{UUID: "GPU-3", Instances: cut}}},
+		{Name: "n1", Pool: "whole", Model: h100, GPUs: []*fixture.GPU{{UUID: "GPU-1"}, {UUID: "GPU-2"}}},
+		{Name: "n2", Pool: "layout", Model: h100, GPUs: []*fixture.GPU{{UUID: "GPU-3", Instances: layout}}},
 	}
 	c.Holds["GPU-1"] = fixture.Hold{Tenant: "research", Namespace: "train", Pod: "job-0", Busy: 0.75}
 	c.Holds["GPU-3/1"] = fixture.Hold{Tenant: "product", Namespace: "chat", Pod: "vllm-0", Busy: 0.5}
@@ -34,7 +34,7 @@ func begin(c *fixture.Cluster) {
 	for c.Now.Before(start) {
 		c.Tick()
 	}
-	clear(c.Truth)
+	clear(c.Counted)
 }
 
 // read asks the queries of the ledger, and no others, over the hours played.
@@ -65,11 +65,10 @@ func read(t interface{ Fatal(...any) }, c *fixture.Cluster, step time.Duration) 
 	return ledger.Make(a)
 }
 
-// TestNothingIsLostOrInvented plays restarts of the autoscaler, changes of its
-// leader, hours in which Prometheus, the autoscaler or an exporter does not answer,
-// cards that fall sick, repartitions, pods that come and go. Whatever happens, the
-// places add up to the capacity, the capacity is what there was, and what nobody
-// saw is unknown: no other place gets more than it had.
+// TestNothingIsLostOrInvented plays restarts of the autoscaler, changes of its leader,
+// outages of Prometheus, the autoscaler and an exporter, sick GPUs, repartitions, pods
+// that come and go. The places always add up to the capacity, the capacity is correct,
+// and time without a sample is unknown: no other place gets more than it had.
 func TestNothingIsLostOrInvented(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := small()
@@ -77,7 +76,7 @@ func TestNothingIsLostOrInvented(t *testing.T) {
 		c.NoExporter = true
 		play(t, c, 4*time.Hour)
 		l := read(t, c, time.Minute)
-		// Where a replica began nobody can tell by less than a scrape, of three cards.
+		// A replica's start is known to within one scrape, of three GPUs.
 		if err := l.Check(); err != nil && l.Over > 3*c.Step.Seconds() {
 			t.Fatal(err)
 		}
@@ -106,15 +105,16 @@ func TestExporterAlone(t *testing.T) {
 func play(t *rapid.T, c *fixture.Cluster, length time.Duration) {
 	begin(c)
 	n1, n2 := c.Nodes[0], c.Nodes[1]
-	whole := n2.Cards[0].Instances
+	whole := n2.GPUs[0].Instances
 	for c.Now.Before(start.Add(length)) {
-		// The first and the last quarter are quiet: what was before nobody can know.
-		quiet := c.Now.Equal(start) || !c.Now.Before(start.Add(length-15*time.Minute))
+		// The first and the last quarter are idle: nothing is known of the time before
+		// and after.
+		idle := c.Now.Equal(start) || !c.Now.Before(start.Add(length-15*time.Minute))
 		event := 0
-		if !quiet {
+		if !idle {
 			event = rapid.IntRange(0, 9).Draw(t, "event")
 		}
-		c.Blind, n1.Silent = false, false
+		c.Blind, n1.Stale = false, false
 		if c.Replica == 0 {
 			c.Replica = 1
 		}
@@ -128,18 +128,18 @@ func play(t *rapid.T, c *fixture.Cluster, length time.Duration) {
 		case 4:
 			c.Replica = 0
 		case 5:
-			n1.Silent = true
+			n1.Stale = true
 		case 6:
-			n1.Cards[1].Sick = !n1.Cards[1].Sick
+			n1.GPUs[1].Sick = !n1.GPUs[1].Sick
 		case 7:
 			delete(c.Holds, "GPU-3/5")
-			if len(n2.Cards[0].Instances) == 2 {
-				n2.Cards[0].Instances = whole[:1]
+			if len(n2.GPUs[0].Instances) == 2 {
+				n2.GPUs[0].Instances = whole[:1]
 			} else {
-				n2.Cards[0].Instances = whole
+				n2.GPUs[0].Instances = whole
 			}
 		case 8:
-			if _, held := c.Holds["GPU-2"]; held {
+			if _, allocated := c.Holds["GPU-2"]; allocated {
 				delete(c.Holds, "GPU-2")
 			} else {
 				c.Holds["GPU-2"] = fixture.Hold{Tenant: "research", Namespace: "notebooks", Pod: "anna-0"}
@@ -157,24 +157,24 @@ func play(t *rapid.T, c *fixture.Cluster, length time.Duration) {
 
 // compare checks the ledger against what the cluster itself has counted.
 func compare(t *rapid.T, c *fixture.Cluster, l ledger.Ledger, slack float64) {
-	truth := 0.0
-	for _, v := range c.Truth {
-		truth += v
+	sum := 0.0
+	for _, v := range c.Counted {
+		sum += v
 	}
-	if math.Abs(l.Capacity-truth) > 0.01*truth {
-		t.Fatalf("capacity %.0f s, there were %.0f", l.Capacity, truth)
+	if math.Abs(l.Capacity-sum) > 0.01*sum {
+		t.Fatalf("capacity %.0f s, there were %.0f", l.Capacity, sum)
 	}
 	total := l.Total()
 	for p := range ledger.NumPlaces {
-		had := c.Truth[p.String()]
+		had := c.Counted[p.String()]
 		if p == ledger.Unknown || c.NoAutoscaler && p == ledger.Unmeasured {
-			continue // a holder outlives its rate by the five minutes that Prometheus repeats it
+			continue // an allocation outlives its rate by Prometheus' lookback of five minutes
 		}
 		if c.NoAutoscaler && p == ledger.Free {
-			// It cannot tell these apart.
-			had += c.Truth["fragmented"] + c.Truth["stranded"]
+			// The exporter does not distinguish these.
+			had += c.Counted["fragmented"] + c.Counted["stranded"]
 		}
-		if total[p] > had+slack*truth {
+		if total[p] > had+slack*sum {
 			t.Fatalf("%.0f s %s, there were %.0f", total[p], p, had)
 		}
 	}

@@ -13,19 +13,19 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
-// Action is something to do.
+// Action is a recommendation.
 type Action struct {
-	ID         string `json:"id" doc:"The same for the same thing in another report."`
+	ID         string `json:"id" doc:"Equal for the same action in another report."`
 	Kind       string `json:"kind" doc:"\"reclaim\", \"right-size\", \"shrink-pool\", \"repartition\", \"strand\", \"replace\", \"grow-pool\", \"raise-quota\" or \"raise-hpa\"."`
-	Effect     string `json:"effect" doc:"\"frees\" GPU-hours, or \"serves\" demand that waits."`
+	Effect     string `json:"effect" doc:"\"frees\" GPU-hours, or \"serves\" pending demand."`
 	Title      string `json:"title"`
-	Hours      Number `json:"hours" doc:"GPU-hours of the window it is about; of raise-hpa hours of the clock."`
+	Hours      Number `json:"hours" doc:"GPU-hours of the window it concerns; of raise-hpa hours of the clock."`
 	Money      Number `json:"money" doc:"What those cost."`
 	Patch      string `json:"patch" doc:"What to run, or to change."`
 	Risk       string `json:"risk"`
 	Confidence string `json:"confidence" doc:"\"high\", \"medium\" or \"low\"."`
 	Because    string `json:"because" doc:"What the confidence rests on."`
-	Query      string `json:"query" doc:"PromQL that gives the hours when asked at window.until."`
+	Query      string `json:"query" doc:"PromQL that gives the hours when evaluated at window.until."`
 }
 
 // Effects of an action.
@@ -34,11 +34,11 @@ const (
 	serves = "serves"
 )
 
-// worthwhile is the least share of the capacity's hours that an action is about.
+// worthwhile is the least share of the capacity's hours that an action concerns.
 const worthwhile = 0.001
 
-// actions proposes what the figures of the other sections ask for. Each has the
-// PromQL that gives its hours, so that nobody needs to believe the report.
+// actions derives recommendations from the other sections. Each has the PromQL that
+// gives its hours, so that its figure can be verified.
 func (m *maker) actions() []Action {
 	var all []Action
 	idle, reclaimed := m.reclaim()
@@ -57,10 +57,10 @@ func (m *maker) actions() []Action {
 	return all
 }
 
-// id is the same for the same thing in another report.
+// id is equal for the same action in another report.
 func id(kind string, subject ...string) string {
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(strings.Join(subject, "\xff"))) // it cannot fail
+	_, _ = h.Write([]byte(strings.Join(subject, "\xff"))) // never fails
 	return fmt.Sprintf("%s-%08x", kind, h.Sum32())
 }
 
@@ -75,11 +75,11 @@ func (m *maker) sampled(expression string, factor float64) string {
 	return q
 }
 
-// confidence is how sure a figure of the past tells of the time to come: how long
-// was looked, and how much of it was seen.
+// confidence is how well a figure of the past predicts: by the length of the window and
+// the share of it with a record.
 func (m *maker) confidence() (word, because string) {
 	days, seen := m.r.Window.Hours/24, m.r.Answer.Quality.Coverage.Or(0)
-	because = fmt.Sprintf("%.3g days looked at, %s of them seen", days, percent(seen))
+	because = fmt.Sprintf("window of %.3g days, %s of it with a record", days, percent(seen))
 	switch {
 	case days >= 7 && seen >= 0.95:
 		return "high", because
@@ -97,7 +97,7 @@ func shell(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// gauge is cards of a pool in a state, on the coarse grid, and the expression.
+// gauge is GPUs of a pool in a state, on the coarse grid, and the expression.
 func (m *maker) gauge(pool, state string) ([]float64, string) {
 	values := make([]float64, m.coarse.N+1)
 	for i := range values {

@@ -21,7 +21,7 @@ type Figure struct {
 	Name  string `json:"name"`
 	Value Number `json:"value"`
 	Unit  string `json:"unit" doc:"\"hours\", \"share\" or \"money\"."`
-	Note  string `json:"note" doc:"What it means, in a few words."`
+	Note  string `json:"note" doc:"Its meaning in a few words."`
 	Money Number `json:"money" doc:"What it cost."`
 }
 
@@ -32,7 +32,7 @@ type Methods struct {
 	Queries []Query  `json:"queries"`
 }
 
-// Query is what was asked.
+// Query is a query that was sent.
 type Query struct {
 	Name   string `json:"name"`
 	What   string `json:"what"`
@@ -50,25 +50,25 @@ func (h Hours) place(word string) Place {
 	return Place{Hours: Unknown("no such place"), Share: Unknown("no such place"), Money: Unknown("no such place")}
 }
 
-// unused is what nobody held: free, fragmented and stranded, of which the latter
-// two are part of free where nobody can tell them apart.
-func (h Hours) unused() (hours, share, money Number) {
+// unused is the time not allocated: free, fragmented and stranded. From the exporter
+// alone, free includes the latter two.
+func (h Hours) unused() (share, money Number) {
 	free := h.place("free")
-	hours, share, money = free.Hours, free.Share, free.Money
+	share, money = free.Share, free.Money
 	for _, word := range []string{"fragmented", "stranded"} {
 		p := h.place(word)
 		if _, ok := p.Hours.Get(); ok {
-			hours, share, money = hours.Plus(p.Hours), share.Plus(p.Share), money.Plus(p.Money)
+			share, money = share.Plus(p.Share), money.Plus(p.Money)
 		}
 	}
-	return hours, share, money
+	return share, money
 }
 
-// mostDark is the share of hours of which nobody knows the use that still lets the
-// others stand for all.
+// mostDark is the largest share of hours of unknown use for which the others still
+// represent all.
 const mostDark = 0.5
 
-// dark is the share of hours of which nobody knows the use, or not even the holder.
+// dark is the share of hours of unknown use or unknown allocation.
 func (h Hours) dark() float64 {
 	return h.place("unmeasured").Share.Or(0) + h.place("unknown").Share.Or(0)
 }
@@ -76,13 +76,13 @@ func (h Hours) dark() float64 {
 func (m *maker) figures() []Figure {
 	h := m.r.Hours
 	busy, idle := h.place("busy"), h.place("idle")
-	_, unusedShare, unusedMoney := h.unused()
+	unusedShare, unusedMoney := h.unused()
 	switch {
 	case h.place("unknown").Share.Or(0) > mostDark:
-		why := Unknown("of more than half of all hours nobody knows who held them")
+		why := Unknown("the allocation of more than half of all hours is unknown")
 		busy.Share, idle.Share, unusedShare = why, why, why
 	case h.dark() > mostDark:
-		why := Unknown("use is unknown of more than half of all hours")
+		why := Unknown("the use of more than half of all hours is unknown")
 		busy.Share, idle.Share = why, why
 	}
 	waited := Unknown(noAutoscaler)
@@ -94,11 +94,11 @@ func (m *maker) figures() []Figure {
 		waited = m.unless(sum, query.Waiting)
 	}
 	return []Figure{
-		{"Capacity", h.Capacity, "hours", "GPU-hours there were", h.Money},
+		{"Capacity", h.Capacity, "hours", "GPU-hours in total", h.Money},
 		{"Computing", busy.Share, "share", "of them a pod computed", busy.Money},
-		{"Held, idle", idle.Share, "share", "of them a pod held and hardly used", idle.Money},
-		{"Held by nobody", unusedShare, "share", "of them were free, fragmented or stranded", unusedMoney},
-		{"Waited in vain", waited, "hours", "GPU-hours of demand that nothing served", Unknown("demand has no price")},
+		{"Allocated, idle", idle.Share, "share", "of them were allocated and hardly used", idle.Money},
+		{"Not allocated", unusedShare, "share", "of them were free, fragmented or stranded", unusedMoney},
+		{"Unserved", waited, "hours", "GPU-hours of unserved demand", Unknown("demand has no price")},
 	}
 }
 
@@ -109,10 +109,10 @@ func (m *maker) text() string {
 		return "There is no record of any GPU in this window."
 	}
 	var b strings.Builder
-	cards := h.Cards.Or(0)
-	fmt.Fprintf(&b, "%s had %s %s on average", m.span(), figure(cards), plural(cards, "card", "cards"))
+	gpus := h.GPUs.Or(0)
+	fmt.Fprintf(&b, "%s had %s %s on average", m.span(), figure(gpus), plural(gpus, "GPU", "GPUs"))
 	if m.l.Blank > 0.01*m.a.Window.Length().Seconds() {
-		fmt.Fprintf(&b, " in the %s of which anything is known", Duration(m.r.Window.Hours-m.l.Blank/hour))
+		fmt.Fprintf(&b, " in the %s with a record", Duration(m.r.Window.Hours-m.l.Blank/hour))
 	}
 	fmt.Fprintf(&b, ", %s GPU-hours", figure(capacity))
 	if v, ok := h.Money.Get(); ok {
@@ -121,20 +121,20 @@ func (m *maker) text() string {
 	b.WriteString(". ")
 	busy, idle := h.place("busy"), h.place("idle")
 	if v, ok := busy.Share.Get(); ok && h.dark() <= mostDark {
-		fmt.Fprintf(&b, "In %s of them a pod computed; %s were held by pods that hardly did anything", whole(v), whole(idle.Share.Or(0)))
+		fmt.Fprintf(&b, "In %s of them a pod computed; %s were allocated to pods that hardly computed", whole(v), whole(idle.Share.Or(0)))
 	} else {
-		b.WriteString("How much of what was held computed is not known")
+		b.WriteString("The use of what was allocated is not known")
 	}
-	if _, v, _ := h.unused(); v.Or(0) > 0 && h.place("unknown").Share.Or(0) <= mostDark {
-		fmt.Fprintf(&b, ", %s were held by nobody", whole(v.Or(0)))
+	if v, _ := h.unused(); v.Or(0) > 0 && h.place("unknown").Share.Or(0) <= mostDark {
+		fmt.Fprintf(&b, ", %s were not allocated", whole(v.Or(0)))
 	}
 	b.WriteString(". ")
 	if waited, ok := m.r.Answer.Figures[4].Value.Get(); ok && waited > 0 {
-		fmt.Fprintf(&b, "Meanwhile demand for %s GPU-hours waited in vain. ", figure(waited))
+		fmt.Fprintf(&b, "Demand for %s GPU-hours was unserved. ", figure(waited))
 	}
 	m.firstAction(&b)
 	if q := m.r.Answer.Quality; q.Grade != "good" {
-		fmt.Fprintf(&b, "Data quality is %s: %s of the time has a record, and of %s GPU-hours nobody can say what they were used for.", q.Grade, whole(q.Coverage.Or(0)), figure(q.Unattributed.Or(0)))
+		fmt.Fprintf(&b, "Data quality is %s: %s of the time has a record, and the use of %s GPU-hours is unknown.", q.Grade, whole(q.Coverage.Or(0)), figure(q.Unattributed.Or(0)))
 	}
 	return strings.TrimSpace(b.String())
 }
@@ -186,7 +186,7 @@ func whole(share float64) string {
 }
 
 // NearlyAll says whether a share is less than the whole and would be rounded to it. It
-// is cut instead: beside 100 % nothing else may stand.
+// is clipped instead: beside 100 % nothing else may stand.
 func NearlyAll(share float64) bool { return share >= 0.995 && share < 1-1e-8 }
 
 // Thousands writes a whole number with commas.
@@ -202,18 +202,18 @@ func Thousands(v float64) string {
 	return sign + digits
 }
 
-// methods says how the figures were made.
+// methods describes how the figures are computed.
 func (m *maker) methods() Methods {
 	w := m.a.Window
 	o := Methods{
-		Steps: fmt.Sprintf("%s for what has few series, %s for the autoscaler's counters, %s for what has one a pod; scrapes %s apart", w.Step, w.Ledger, w.Coarse, w.Scrape),
+		Steps: fmt.Sprintf("%s for few series, %s for the autoscaler's counters, %s for series per pod; scrape interval %s", w.Step, w.Ledger, w.Coarse, w.Scrape),
 		Text: []string{
-			"A GPU-hour is a whole card for an hour. A MIG instance is its part of the card's compute slices; a card that several containers share belongs to each of them in equal parts.",
-			"The ledger reads the autoscaler's counters replica by replica: a value below the one before is a counter begun anew, and all of it counts; over a hole in the record a counter that went on is spread evenly. What neither a counter nor the exporter has seen, while cards were there before and after, is unknown.",
-			fmt.Sprintf("From the exporter alone, a moment stands for the step before it. A node that falls silent and comes back was there; one that does not is unknown for an hour and then gone. A holder is idle under 1 %% use, and its cards are proposed for reclaiming after %.3g minutes of it.", float64(query.IdleAfter)/60),
-			"Computing is time in which kernels ran, not how well they ran: a card at 100 % may still use little of its arithmetic.",
+			"A GPU-hour is a whole GPU for an hour. A MIG instance is its part of the GPU's compute slices; a GPU that several containers share belongs to each of them in equal parts.",
+			"The ledger reads the autoscaler's counters replica by replica: a value below the one before is a counter reset, and all of it counts; over a gap in the record a counter that continues is spread evenly. Time with a record neither of a counter nor of the exporter, with GPUs before and after, is unknown.",
+			fmt.Sprintf("From the exporter alone, a moment stands for the step before it. A node without samples that returns was present; one that does not return is unknown for an hour and then removed. A pod is idle under 1 %% use, and its GPUs are proposed for reclaiming after %.3g idle minutes.", float64(query.IdleAfter)/60),
+			"Computing is time in which kernels ran, not how well they ran: a GPU at 100 % may still use little of its arithmetic.",
 			"Quantiles of waits come from histogram buckets and are as exact as those are wide.",
-			"Money is hours times the price of a card. Prices are those of one day: see the data-quality badge. Savings of different actions overlap and are not to be added up.",
+			"Money is hours times the price of a GPU. Prices are those of one day: see the data-quality badge. Savings of different actions overlap and are not to be added up.",
 			"Workloads are guessed from the names of pods, since Prometheus does not know owners.",
 		},
 	}
@@ -227,7 +227,7 @@ func (m *maker) methods() Methods {
 	return o
 }
 
-// Missing says which job to look at where there is nothing to report on.
+// Missing names the scrape jobs to check where there are no series.
 func Missing() string {
 	return fmt.Sprintf("there is no %s and no %s in the window: is gpuscale-exporter scraped (a ServiceMonitor or scrape job over its port 9400), and gpuscale-autoscaler? Look at up and at /targets of Prometheus",
 		metric.GPUInfo.Name, metric.AutoscalerGPUSeconds.Name)

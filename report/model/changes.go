@@ -10,7 +10,7 @@ import (
 type Changes struct {
 	Since   string    `json:"since" doc:"The window of the report before, or why there is none."`
 	Figures []Change  `json:"figures"`
-	Actions []Outcome `json:"actions" doc:"What became of the actions of the report before."`
+	Actions []Outcome `json:"actions" doc:"Outcome of the actions of the report before."`
 }
 
 // Change is a figure then and now.
@@ -21,7 +21,7 @@ type Change struct {
 	Now    Number `json:"now"`
 }
 
-// Outcome is what an action was to free a day, and has.
+// Outcome is what an action was predicted to free a day, and what it has freed.
 type Outcome struct {
 	ID        string `json:"id"`
 	Title     string `json:"title"`
@@ -41,7 +41,7 @@ func (m *maker) changes() Changes {
 		c.Figures = append(c.Figures, Change{Name: name, Unit: unit, Before: before, Now: now})
 	}
 	c.Since += m.doubts(p)
-	add("Cards, mean", "cards", p.Hours.Cards, m.r.Hours.Cards)
+	add("GPUs, mean", "gpus", p.Hours.GPUs, m.r.Hours.GPUs)
 	for _, now := range m.r.Hours.Places {
 		before := Unknown("the report before does not have it")
 		for _, b := range p.Hours.Places {
@@ -61,15 +61,15 @@ func (m *maker) changes() Changes {
 	return c
 }
 
-// doubts is what stands against comparing.
+// doubts lists why a comparison may mislead.
 func (m *maker) doubts(p *Report) string {
 	text := ""
 	if m.foreign(p) {
-		text += " The two have no node pool in common: it looks like another cluster's."
+		text += " The two have no node pool in common: they may be of different clusters."
 	}
 	switch {
 	case p.Window.Until.After(m.r.Window.Until):
-		text += " It ends after this one: they may have been exchanged."
+		text += " It ends after this one: they may have been swapped."
 	case p.Window.Until.After(m.r.Window.From):
 		text += " The two windows overlap, so what has changed since shows less than it is."
 	}
@@ -79,7 +79,7 @@ func (m *maker) doubts(p *Report) string {
 	return text
 }
 
-// foreign says whether a report looks like another cluster's.
+// foreign reports whether a report appears to be of another cluster.
 func (m *maker) foreign(p *Report) bool {
 	for _, a := range p.Pools {
 		for _, b := range m.r.Pools {
@@ -91,17 +91,16 @@ func (m *maker) foreign(p *Report) bool {
 	return len(p.Pools) > 0 && len(m.r.Pools) > 0
 }
 
-// enoughSeen is the share of a window that must have a record before what is not
-// found in it counts as gone.
+// enoughSeen is the share of a window with a record from which absence counts as gone.
 const enoughSeen = 0.9
 
-// perDay is over the time with a record: what nobody saw freed nothing.
+// perDay is over the time with a record: time without one frees nothing.
 func (r *Report) perDay(n Number) Number {
 	return n.Times(24).Over(r.Answer.Quality.Coverage.Times(r.Window.Hours))
 }
 
-// outcome compares what an action was about a day then and now. What is no longer
-// proposed is about nothing any more, if it could still be measured.
+// outcome compares an action's hours a day then and now. An action no longer proposed
+// has none, if it could still be measured.
 func (m *maker) outcome(p *Report, a Action) Outcome {
 	o := Outcome{ID: a.ID, Title: a.Title, Predicted: p.perDay(a.Hours)}
 	now := Known(0)
@@ -118,19 +117,19 @@ func (m *maker) outcome(p *Report, a Action) Outcome {
 		}
 	}
 	if why := m.open(madeFrom[a.Kind]...); why != "" {
-		now = Unknown(why) // of an answer in part the hours are too few
+		now = Unknown(why) // a partial answer has too few hours
 	}
 	if m.foreign(p) {
-		now = Unknown("the report before looks like another cluster's")
+		now = Unknown("the report before appears to be of another cluster")
 	}
 	o.Realised = o.Predicted.Plus(now.Times(-1))
 	got, known := o.Realised.Get()
 	want, _ := o.Predicted.Get()
 	switch {
 	case !known:
-		o.Verdict = "cannot be told: " + o.Realised.Why()
+		o.Verdict = "unknown: " + o.Realised.Why()
 	case want <= 0:
-		o.Verdict = "cannot be told: nothing was predicted"
+		o.Verdict = "unknown: nothing was predicted"
 	case got >= 0.9*want:
 		o.Verdict = "done"
 	case got >= 0.1*want:
@@ -143,17 +142,17 @@ func (m *maker) outcome(p *Report, a Action) Outcome {
 	return o
 }
 
-// madeFrom are the questions that the hours of an action that frees something come from.
+// madeFrom are the queries behind the hours of an action that frees GPUs.
 var madeFrom = map[string][]query.ID{
-	"reclaim":     {query.Holders, query.IdleFor},
-	"right-size":  {query.Holders, query.MemoryP99, query.UseP95, query.InstUseP95},
+	"reclaim":     {query.AllocatedTo, query.IdleFor},
+	"right-size":  {query.AllocatedTo, query.MemoryP99, query.UseP95, query.InstUseP95},
 	"replace":     {query.SickNodes},
 	"shrink-pool": {query.GPUs, query.PoolNodes},
 	"repartition": {query.GPUs},
 	"strand":      {query.GPUs},
 }
 
-// unmeasurable says why a kind of action could not be found in this window.
+// unmeasurable is why a kind of action could not be found in this window.
 func (m *maker) unmeasurable(kind string) string {
 	switch kind {
 	case "reclaim", "replace":

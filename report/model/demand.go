@@ -16,11 +16,11 @@ import (
 // Demand is section 2.
 type Demand struct {
 	Waits    []Wait    `json:"waits" doc:"Time from a pod's creation until it was bound; the first row is all tenants."`
-	Decision Wait      `json:"decision" doc:"Time until the autoscaler did something for a pending pod."`
-	Unmet    []Unmet   `json:"unmet" doc:"Demand that nothing served, by shape and reason, the most hours first."`
-	HPAs     []HPA     `json:"hpas" doc:"HPAs that had as many replicas as they may, the longest first."`
-	Refused  []Refused `json:"refused" doc:"Pods that a quota kept waiting."`
-	Missing  string    `json:"missing" doc:"What the section lacks, if anything; without the autoscaler that is all."`
+	Decision Wait      `json:"decision" doc:"Time until the autoscaler acted for a pending pod."`
+	Unmet    []Unmet   `json:"unmet" doc:"Unserved demand by shape and reason, the most hours first."`
+	HPAs     []HPA     `json:"hpas" doc:"HPAs at their maximum, the longest first."`
+	Refused  []Refused `json:"refused" doc:"Pods pending because of a quota."`
+	Missing  string    `json:"missing" doc:"What the section lacks, if anything; without the autoscaler all of it."`
 }
 
 // Wait is a distribution of times in seconds.
@@ -32,24 +32,24 @@ type Wait struct {
 	P99   Number `json:"p99"`
 }
 
-// Unmet is demand of one shape that nothing served.
+// Unmet is unserved demand of one shape.
 type Unmet struct {
-	Shape  string `json:"shape" doc:"What one pod asks for: cards, a MIG profile or a fraction."`
+	Shape  string `json:"shape" doc:"What one pod requests: GPUs, a MIG profile or a fraction."`
 	Reason string `json:"reason" doc:"The autoscaler's reason: see docs/reasons.md."`
-	Hours  Number `json:"hours" doc:"GPU-hours waited for in vain."`
-	Peak   Number `json:"peak" doc:"Cards, at the most."`
+	Hours  Number `json:"hours" doc:"GPU-hours of unserved demand."`
+	Peak   Number `json:"peak" doc:"GPUs, at the most."`
 }
 
-// HPA is one that ran into its bound.
+// HPA is one at its maximum.
 type HPA struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	AtMax     Number `json:"atMax" doc:"Hours, of the clock."`
 	Max       Number `json:"max" doc:"Replicas it may have."`
-	Reasons   string `json:"reasons" doc:"The HPA's own words for what limited it."`
+	Reasons   string `json:"reasons" doc:"Reasons in the HPA's conditions."`
 }
 
-// Refused is pods a quota kept waiting.
+// Refused is pods pending because of a quota.
 type Refused struct {
 	Reason   string `json:"reason"`
 	PodHours Number `json:"podHours"`
@@ -58,12 +58,12 @@ type Refused struct {
 func (m *maker) demand() Demand {
 	d := Demand{}
 	if !m.a.Autoscaler {
-		d.Missing = noAutoscaler + ": nobody says who waited"
+		d.Missing = noAutoscaler + ": pending demand is unknown"
 		d.Decision = m.wait("all", nil)
 		return d
 	}
 	waits := m.waits(query.PodWait, query.PodWaitNative, metric.LabelTenant)
-	for _, t := range sortedKeys(waits) { // all of them, named by nobody, come first
+	for _, t := range sortedKeys(waits) { // all of them, without a name, come first
 		d.Waits = append(d.Waits, waits[t])
 	}
 	d.Decision = m.waits(query.Decisions, query.DecisionsNative, "")[""]
@@ -95,7 +95,7 @@ func (m *maker) demand() Demand {
 
 func (m *maker) hpas() []HPA {
 	name := func(ls prom.Labels) string {
-		return ls.Get(m.a.Dialect.Holder()) + "\xff" + ls.Get(metric.LabelHPA)
+		return ls.Get(m.a.Dialect.AllocatedTo()) + "\xff" + ls.Get(metric.LabelHPA)
 	}
 	reasons := map[string][]string{}
 	for _, l := range m.a.Lines[query.HPALimited] {
@@ -118,8 +118,8 @@ func (m *maker) hpas() []HPA {
 		}
 		why := reasons[name(l.Labels)]
 		slices.Sort(why)
-		// What is at its maximum has as many replicas as it may.
-		all = append(all, HPA{Namespace: l.Labels.Get(m.a.Dialect.Holder()), Name: l.Labels.Get(metric.LabelHPA),
+		// At its maximum an HPA has that many replicas.
+		all = append(all, HPA{Namespace: l.Labels.Get(m.a.Dialect.AllocatedTo()), Name: l.Labels.Get(metric.LabelHPA),
 			AtMax: Known(float64(steps) * m.coarse.Step.Hours()), Max: Known(newest), Reasons: strings.Join(slices.Compact(why), ", ")})
 	}
 	most(all, func(h HPA) Number { return h.AtMax }, func(h HPA) string { return h.Namespace + "/" + h.Name })
@@ -149,8 +149,8 @@ func (m *maker) histograms(id query.ID, label string) map[string]histogram {
 	return all
 }
 
-// waits reads the quantiles of a histogram by a label, and under "" those of all of
-// it. Prometheus stores it in buckets or as a native histogram; buckets go first.
+// waits reads the quantiles of a histogram by a label, and under "" those of all of it.
+// Buckets take precedence over a native histogram.
 func (m *maker) waits(id, native query.ID, label string) map[string]Wait {
 	all := map[string]Wait{}
 	buckets := m.histograms(id, label)
@@ -189,7 +189,7 @@ func (m *maker) waits(id, native query.ID, label string) map[string]Wait {
 	return all
 }
 
-// doubt does not let "no wait was recorded" stand where not all was answered.
+// doubt replaces "no wait was recorded" where a query was not answered in full.
 func (m *maker) doubt(all map[string]Wait, ids ...query.ID) {
 	why := m.open(ids...)
 	for of, w := range all {
@@ -225,8 +225,8 @@ func (m *maker) wait(of string, h histogram) Wait {
 	return w
 }
 
-// quantile finds the bucket and goes into it by its share, as Prometheus does. In
-// the last bucket nobody knows more than its lower bound.
+// quantile interpolates within the bucket, as Prometheus does. In the last bucket it is
+// the lower bound.
 func (h histogram) quantile(q float64) Number {
 	type bucket struct{ bound, count float64 }
 	var all []bucket

@@ -1,5 +1,4 @@
-// Package model makes the capacity report: from what Prometheus has said, and
-// prices, and the report before, to figures with their reasons. It is pure: the
-// same input gives the same report to the last byte. It never writes anything and
-// never turns a missing value into a number.
+// Package model computes the capacity report from Prometheus' answers, prices and the
+// report before. It is pure: equal input gives the same report to the last byte. A
+// missing value never becomes a number; it stays unknown, with a reason.
 package model

@@ -19,49 +19,49 @@ import (
 // Forecast is section 6.
 type Forecast struct {
 	Outlooks  []Outlook  `json:"outlooks"`
-	Workloads []Workload `json:"workloads" doc:"What the autoscaler expects of workloads it was told to watch."`
+	Workloads []Workload `json:"workloads" doc:"The autoscaler's forecasts of workloads."`
 	Note      string     `json:"note"`
 }
 
-// Outlook is what is expected of one pool, or of all.
+// Outlook is the forecast of one pool, or of all.
 type Outlook struct {
 	Of       string    `json:"of"`
-	Limit    Number    `json:"limit" doc:"Cards there can be: of a pool at its maximum, else those there were at the end."`
-	Past     []Point   `json:"past" doc:"Cards held."`
-	Ahead    []Band    `json:"ahead" doc:"Cards expected; empty where there is not enough data."`
-	Level    float64   `json:"level" doc:"Share of outcomes the band is meant to hold."`
+	Limit    Number    `json:"limit" doc:"Most GPUs possible: of a pool at its maximum, else those at the end."`
+	Past     []Point   `json:"past" doc:"GPUs allocated."`
+	Ahead    []Band    `json:"ahead" doc:"GPUs expected; empty where there is not enough data."`
+	Level    float64   `json:"level" doc:"Share of outcomes the band is meant to contain."`
 	Method   string    `json:"method"`
-	Error    BackTest  `json:"error" doc:"How the method did on the past at the last horizon."`
+	Error    BackTest  `json:"error" doc:"Back-test of the method at the last horizon."`
 	Why      string    `json:"why" doc:"Why this method, or why there is no forecast."`
 	Exhausts Exhausted `json:"exhausts"`
 }
 
-// Point is cards at a time.
+// Point is GPUs at a time.
 type Point struct {
-	At    time.Time `json:"at"`
-	Cards Number    `json:"cards"`
+	At   time.Time `json:"at"`
+	GPUs Number    `json:"gpus"`
 }
 
-// Band is cards expected at a time.
+// Band is GPUs forecast at a time.
 type Band struct {
 	At       time.Time `json:"at"`
 	Low      Number    `json:"low"`
 	Expected Number    `json:"expected"`
 	High     Number    `json:"high"`
-	Low95    Number    `json:"low95" doc:"Of the band that is meant to hold 95 %."`
+	Low95    Number    `json:"low95" doc:"Of the band that is meant to contain 95 %."`
 	High95   Number    `json:"high95"`
 }
 
-// BackTest is how a method did on the past.
+// BackTest is a method's error on the past.
 type BackTest struct {
 	MAPE     Number `json:"mape" doc:"Mean error as a share of the actual value."`
 	MASE     Number `json:"mase" doc:"Error relative to saying that nothing will change: below 1 is better."`
 	Coverage Number `json:"coverage" doc:"Share of actual values inside the band."`
-	Wide     Number `json:"coverage95" doc:"The same of the band that is meant to hold 95 %."`
+	Wide     Number `json:"coverage95" doc:"The same of the band that is meant to contain 95 %."`
 	Tests    int    `json:"tests"`
 }
 
-// Exhausted is when the cards run out, as a range in days from the end.
+// Exhausted is when the GPUs run out, as a range in days from the end.
 type Exhausted struct {
 	Earliest Number `json:"earliest" doc:"When the band's upper end reaches the limit."`
 	Expected Number `json:"expected"`
@@ -69,7 +69,7 @@ type Exhausted struct {
 	Text     string `json:"text"`
 }
 
-// Workload is what the autoscaler expects of one workload, in cards.
+// Workload is what the autoscaler expects of one workload, in GPUs.
 type Workload struct {
 	Workload string `json:"workload"`
 	Low      Number `json:"low"`
@@ -90,24 +90,24 @@ const (
 )
 
 func (m *maker) forecast() Forecast {
-	f := Forecast{Note: "Cards held, not cards asked for: demand that found no card is in section 2. The limit is the cards there can be: those of a pool at its maximum, else those there were at the end. The bands are meant to hold 80 % and 95 % of outcomes; what each has held before is printed beside it. Cards run out between when the upper and when the lower end of the 80 % band reaches the limit."}
-	whole := series{name: "all cards", limit: Known(0)}
+	f := Forecast{Note: "GPUs allocated, not GPUs requested: unserved demand is in section 2. The limit is the GPUs of a pool at its maximum, else those at the end. The bands are meant to contain 80 % and 95 % of outcomes; what each contained in the past is printed beside it. GPUs run out between when the upper and when the lower end of the 80 % band reaches the limit."}
+	whole := series{name: "all GPUs", limit: Known(0)}
 	var parts []series
 	limits := m.limits()
 	for _, s := range m.l.Series {
-		whole.sum(s.Held)
+		whole.sum(s.Allocated)
 		name := outlookName(s.Pool, s.Model)
 		if i := slices.IndexFunc(parts, func(p series) bool { return p.name == name }); i >= 0 {
-			parts[i].sum(s.Held)
+			parts[i].sum(s.Allocated)
 			continue
 		}
 		p := series{name: name, limit: limits[name]}
 		if _, ok := p.limit.Get(); !ok {
-			p.limit = Unknown("there were no cards at the end of the window")
+			p.limit = Unknown("there were no GPUs at the end of the window")
 		} else {
 			whole.limit = whole.limit.Plus(p.limit)
 		}
-		p.sum(s.Held)
+		p.sum(s.Allocated)
 		parts = append(parts, p)
 	}
 	slices.SortStableFunc(parts, func(a, b series) int { return cmp.Compare(b.limit.Or(0), a.limit.Or(0)) })
@@ -123,39 +123,39 @@ func (m *maker) forecast() Forecast {
 	}
 	f.Workloads = m.expected()
 	if why := m.open(query.Forecasts); why != "" {
-		f.Note += " What the autoscaler expects of workloads is not known: " + why + "."
+		f.Note += " The autoscaler's forecasts of workloads are not known: " + why + "."
 	}
 	return f
 }
 
-// series is cards held on the ledger's grid, and how many there can be.
+// series is GPUs allocated on the ledger's grid, and the limit.
 type series struct {
-	name  string
-	held  []float64
-	limit Number
+	name      string
+	allocated []float64
+	limit     Number
 }
 
-func (s *series) sum(held []float64) {
-	if s.held == nil {
-		s.held = slices.Clone(held)
+func (s *series) sum(allocated []float64) {
+	if s.allocated == nil {
+		s.allocated = slices.Clone(allocated)
 		return
 	}
-	for i, v := range held {
+	for i, v := range allocated {
 		switch {
 		case math.IsNaN(v):
-		case math.IsNaN(s.held[i]):
-			s.held[i] = v
+		case math.IsNaN(s.allocated[i]):
+			s.allocated[i] = v
 		default:
-			s.held[i] += v
+			s.allocated[i] += v
 		}
 	}
 }
 
-// limits returns the cards there can be, by pool: those of as many nodes as the
-// pool may have. Of what is in no pool it is the cards at the end.
+// limits returns the most GPUs by pool: those of its maximum of nodes. Without a pool it
+// is the GPUs at the end.
 func (m *maker) limits() map[string]Number {
 	all := map[string]Number{}
-	sizes := m.cardsPerNode()
+	sizes := m.gpusPerNode()
 	for _, p := range m.r.Pools {
 		if size, ok := sizes[p.Pool]; ok && p.Pool != "" {
 			all[p.Pool] = p.Max
@@ -165,18 +165,18 @@ func (m *maker) limits() map[string]Number {
 		}
 	}
 	sum := func(id query.ID, of func(prom.Labels) string, g query.Grid) {
-		cards := map[string]Number{}
+		gpus := map[string]Number{}
 		for _, l := range m.a.Lines[id] {
 			name := of(l.Labels)
-			if _, ok := cards[name]; !ok {
-				cards[name] = Known(0)
+			if _, ok := gpus[name]; !ok {
+				gpus[name] = Known(0)
 			}
 			values := ledger.Values(l, g)
 			if v := values[g.N]; !math.IsNaN(v) {
-				cards[name] = cards[name].Plus(Known(v))
+				gpus[name] = gpus[name].Plus(Known(v))
 			}
 		}
-		for name, n := range cards {
+		for name, n := range gpus {
 			if _, ok := all[name].Get(); !ok && n.Or(0) > 0 {
 				all[name] = n
 			}
@@ -187,15 +187,15 @@ func (m *maker) limits() map[string]Number {
 	return all
 }
 
-// outlookName is what a forecast is called: after its pool, else after its model.
+// outlookName is the pool's name, else the model's.
 func outlookName(pool, model string) string {
-	if pool == "" || pool == metric.Nobody {
+	if pool == "" || pool == metric.NotApplicable {
 		return gpu.ProductName(model)
 	}
 	return pool
 }
 
-// points are means over equal parts, so that no more than n are left.
+// points are means over equal parts, at most n of them.
 func (s series) points(g query.Grid, n int) []sample.Point {
 	each := max(1, int(math.Ceil(float64(g.N)/float64(n))))
 	var out []sample.Point
@@ -203,8 +203,8 @@ func (s series) points(g query.Grid, n int) []sample.Point {
 		end := min(g.N, k+each-1)
 		sum, known := 0.0, 0
 		for i := k; i <= end; i++ {
-			if !math.IsNaN(s.held[i]) {
-				sum += s.held[i]
+			if !math.IsNaN(s.allocated[i]) {
+				sum += s.allocated[i]
 				known++
 			}
 		}
@@ -219,7 +219,7 @@ func (m *maker) outlook(s series) Outlook {
 	w := m.a.Window
 	o := Outlook{Of: s.name, Limit: s.limit, Level: bandLevel}
 	for _, p := range s.points(m.l.Grid, mostPast) {
-		o.Past = append(o.Past, Point{At: p.At, Cards: Known(p.Number)})
+		o.Past = append(o.Past, Point{At: p.At, GPUs: Known(p.Number)})
 	}
 	none := Unknown("there is no forecast")
 	o.Error = BackTest{MAPE: none, MASE: none, Coverage: none, Wide: none}
@@ -242,8 +242,8 @@ func (m *maker) outlook(s series) Outlook {
 	return o
 }
 
-// ahead is how far apart values ahead are. No step is a whole day, or the day's peak
-// would never be looked at.
+// ahead is the step of forecast values. No step is a whole day, which would miss the
+// day's peak.
 func ahead(reach time.Duration) time.Duration {
 	for _, step := range []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute,
 		time.Hour, 2 * time.Hour, 3 * time.Hour, 4 * time.Hour, 5 * time.Hour, 8 * time.Hour, 11 * time.Hour} {
@@ -254,7 +254,7 @@ func ahead(reach time.Duration) time.Duration {
 	return 15 * time.Hour
 }
 
-// inTime writes a time ahead.
+// inTime formats a time ahead.
 func inTime(days float64) string {
 	switch {
 	case days*24 < 2:
@@ -265,12 +265,12 @@ func inTime(days float64) string {
 	return fmt.Sprintf("%.1f days", days)
 }
 
-// manyPoints is how many values a forecast is made from: an hour each of a month.
+// manyPoints is how many values a forecast is computed from: hourly ones of a month.
 const manyPoints = 720
 
-// band takes the horizons up to the first that cannot be foreseen. The wide band is
-// made from the same errors; where those are few it may come out the narrower one,
-// and is then as wide as the other.
+// band takes the horizons up to the first without a forecast. The wide band comes from
+// the same errors; where those are few it may be narrower than the other, and is then
+// widened to it.
 func (o *Outlook) band(all, wide []forecast.Forecast) {
 	for i, f := range all {
 		if !f.Enough {
@@ -298,7 +298,7 @@ func (o *Outlook) band(all, wide []forecast.Forecast) {
 	}
 }
 
-// exhaust says when the band reaches the cards there are, as a range.
+// exhaust is when the band reaches the limit, as a range.
 func (o *Outlook) exhaust(now time.Time, reach time.Duration) {
 	limit, ok := o.Limit.Get()
 	if !ok || len(o.Ahead) == 0 || limit <= 0 {
@@ -309,7 +309,7 @@ func (o *Outlook) exhaust(now time.Time, reach time.Duration) {
 	never := Unknown(fmt.Sprintf("not within the %s looked ahead", inTime(days(last))))
 	when := func(of func(Band) Number) Number {
 		for _, b := range o.Ahead {
-			// A hair below counts: a band never passes what it was made from.
+			// Just below counts: a band never exceeds the values it was computed from.
 			if v, ok := of(b).Get(); ok && v >= limit*0.999 {
 				return Known(days(b.At.Sub(now)))
 			}
@@ -343,7 +343,7 @@ func (m *maker) expected() []Workload {
 		name := s.Labels.Get(metric.LabelWorkload)
 		w := by[name]
 		if w == nil {
-			none := Unknown("the autoscaler cannot say")
+			none := Unknown("the autoscaler has no forecast")
 			w = &Workload{Workload: name, Low: none, Expected: none, High: none, Error: none}
 			by[name] = w
 		}

@@ -9,18 +9,18 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
-// grow is about demand that waited since a pool or a quota was at its bound.
+// grow is about demand unserved because a pool or a quota was at its limit.
 func (m *maker) grow() []Action {
 	var all []Action
 	for _, u := range m.r.Demand.Unmet {
 		a := Action{Effect: serves, Hours: u.Hours, Money: Unknown("it serves demand, it saves nothing")}
 		switch u.Reason {
 		case "PoolAtMax":
-			a.Kind, a.Title = "grow-pool", fmt.Sprintf("Pods that want %s waited for a pool at its maximum", u.Shape)
+			a.Kind, a.Title = "grow-pool", fmt.Sprintf("Pods requesting %s were pending for a pool at its maximum", u.Shape)
 			a.Patch, a.Risk = m.raisePools(), "It costs what the nodes cost, for as long as the demand lasts."
 		case "QuotaExceeded", "BorrowedWaits":
-			a.Kind, a.Title = "raise-quota", fmt.Sprintf("Pods that want %s waited for their quota (%s)", u.Shape, u.Reason)
-			a.Patch, a.Risk = "kubectl get gpuquotas   # raise spec.guarantee or spec.limit of the tenant that waits; section 3 has who uses what", "What one tenant is guaranteed cannot be borrowed by others while it uses it."
+			a.Kind, a.Title = "raise-quota", fmt.Sprintf("Pods requesting %s were pending for their quota (%s)", u.Shape, u.Reason)
+			a.Patch, a.Risk = "kubectl get gpuquotas   # raise spec.guarantee or spec.limit of the pending tenant; section 3 has use by tenant", "What one tenant is guaranteed cannot be borrowed by others while it uses it."
 		default:
 			continue
 		}
@@ -58,14 +58,14 @@ func (m *maker) raiseHPAs() []Action {
 			continue
 		}
 		kind := func(k string) string {
-			return "max by (" + d.Holder() + ", " + metric.LabelHPA + ") (" + d.Select(metric.AutoscalerHPAReplicas.Name, query.Equal(d.Holder(), h.Namespace), query.Equal(metric.LabelHPA, h.Name), query.Equal(metric.LabelKind, k)) + ")"
+			return "max by (" + d.AllocatedTo() + ", " + metric.LabelHPA + ") (" + d.Select(metric.AutoscalerHPAReplicas.Name, query.Equal(d.AllocatedTo(), h.Namespace), query.Equal(metric.LabelHPA, h.Name), query.Equal(metric.LabelKind, k)) + ")"
 		}
 		word, because := m.confidence()
 		all = append(all, Action{
 			ID: id("raise-hpa", h.Namespace, h.Name), Kind: "raise-hpa", Effect: serves, Title: fmt.Sprintf("HPA %s/%s ran at its maximum", h.Namespace, h.Name),
 			Hours: h.AtMax, Money: Unknown("it serves demand, it saves nothing"),
 			Patch: fmt.Sprintf(`kubectl -n %s patch hpa %s --type merge -p '{"spec":{"maxReplicas":%.0f}}'`, shell(h.Namespace), shell(h.Name), math.Ceil(high*1.5)),
-			Risk:  "More replicas hold more cards: look at the quota and the pool first.", Confidence: word, Because: because,
+			Risk:  "More replicas need more GPUs: look at the quota and the pool first.", Confidence: word, Because: because,
 			Query: m.sampled("("+kind("current")+") >= bool ("+kind("max")+")", 1),
 		})
 	}

@@ -10,8 +10,8 @@ import (
 
 // Hours is section 1.
 type Hours struct {
-	Capacity Number   `json:"capacity" doc:"All GPU-hours there were."`
-	Cards    Number   `json:"cards" doc:"Cards, mean over the time of which anything is known."`
+	Capacity Number   `json:"capacity" doc:"GPU-hours of all GPUs."`
+	GPUs     Number   `json:"gpus" doc:"GPUs, mean over the time with a record."`
 	Money    Number   `json:"money" doc:"What they cost."`
 	Places   []Place  `json:"places" doc:"Each place in the order of the waterfall. Known hours add up to the capacity."`
 	Over     []Bucket `json:"over" doc:"The same over time."`
@@ -19,10 +19,10 @@ type Hours struct {
 	Notes    []string `json:"notes"`
 }
 
-// Place is where GPU-hours went.
+// Place is what became of GPU-hours.
 type Place struct {
 	Place   string `json:"place" doc:"Word of the label place of gpuscale_autoscaler_gpu_seconds_total."`
-	Group   string `json:"group" doc:"\"broken\", \"coming\", \"unknown\", \"unused\", \"held\" or \"productive\"."`
+	Group   string `json:"group" doc:"\"broken\", \"coming\", \"unknown\", \"unused\", \"allocated\" or \"productive\"."`
 	Name    string `json:"name"`
 	Hours   Number `json:"hours"`
 	Share   Number `json:"share" doc:"Of the capacity."`
@@ -38,7 +38,7 @@ type Bucket struct {
 	Hours []Number `json:"hours" doc:"In the order of places."`
 }
 
-// placeText is how a place is told to people.
+// placeText is the text of a place.
 type placeText struct {
 	place          ledger.Place
 	group          string
@@ -46,30 +46,30 @@ type placeText struct {
 	needAutoscaler bool
 }
 
-// waterfall is the order of section 1: from what nobody can use to what computes.
+// waterfall is the order of section 1: from unusable to computing.
 var waterfall = []placeText{
-	{ledger.Sick, "broken", "Sick", "the card is broken", false},
+	{ledger.Sick, "broken", "Sick", "the GPU is broken", false},
 	{ledger.Unready, "broken", "Node not ready", "the node should be ready and is not", true},
 	{ledger.Booting, "coming", "Booting", "the node is coming up", true},
 	{ledger.Cordoned, "coming", "Cordoned", "free, on a node that takes no new pods", true},
-	{ledger.Cutting, "coming", "Being cut", "the card is being repartitioned", true},
-	{ledger.Unknown, "unknown", "Unknown", "nobody looked, or nobody said who holds it", false},
-	{ledger.Free, "unused", "Free", "in service, and nobody holds it", false},
-	{ledger.Fragmented, "unused", "Fragmented", "free, but cut or scattered so that it serves nobody", true},
-	{ledger.Stranded, "unused", "Stranded", "free, but its node has no CPU or memory left, or keeps pods away", true},
-	{ledger.Idle, "held", "Held, idle", "held by something that hardly computes at all", false},
-	{ledger.Slack, "held", "Held, between work", "held by something that computes, the rest of its time", false},
-	{ledger.Unmeasured, "held", "Held, use unknown", "held, and nobody measured its use", false},
-	{ledger.Busy, "productive", "Computing", "held, and computing", false},
+	{ledger.Repartitioning, "coming", "Repartitioning", "the GPU is being repartitioned", true},
+	{ledger.Unknown, "unknown", "Unknown", "no record, or its allocation is unknown", false},
+	{ledger.Free, "unused", "Free", "in service, and not allocated", false},
+	{ledger.Fragmented, "unused", "Fragmented", "free, but in a MIG layout or scattered so that it fits no pod", true},
+	{ledger.Stranded, "unused", "Stranded", "free, but its node has no CPU or memory left, or repels pods", true},
+	{ledger.Idle, "allocated", "Allocated, idle", "allocated to something that hardly computes at all", false},
+	{ledger.Slack, "allocated", "Allocated, between work", "allocated to something that computes, the rest of its time", false},
+	{ledger.Unmeasured, "allocated", "Allocated, use unknown", "allocated, and its use was not measured", false},
+	{ledger.Busy, "productive", "Computing", "allocated, and computing", false},
 }
 
 func (m *maker) hours() Hours {
 	none := Unknown("no record in the window")
-	h := Hours{Capacity: none, Cards: none, Sum: none}
+	h := Hours{Capacity: none, GPUs: none, Sum: none}
 	total := m.l.Total()
 	if m.l.Capacity > 0 {
 		h.Capacity, h.Sum = Known(m.l.Capacity/hour), Known(total.Sum()/hour)
-		h.Cards = Known(m.l.Capacity).Over(Known(m.a.Window.Length().Seconds() - m.l.Blank))
+		h.GPUs = Known(m.l.Capacity).Over(Known(m.a.Window.Length().Seconds() - m.l.Blank))
 	}
 	h.Money = m.placeMoney(func(ledger.Time) float64 { return 1 }, true)
 	for _, p := range waterfall {
@@ -87,27 +87,27 @@ func (m *maker) hours() Hours {
 		h.Notes = append(h.Notes, "The ledger does not add up: "+err.Error()+".")
 	}
 	if m.l.FromExporter > 0 {
-		h.Notes = append(h.Notes, fmt.Sprintf("%s of the window are told by the exporter alone: fragmented and stranded cards cannot be told from free ones there, nor cordoned and booting nodes.", percent(m.l.FromExporter/m.r.Window.Hours/hour)))
+		h.Notes = append(h.Notes, fmt.Sprintf("%s of the window are from the exporter alone: there, fragmented and stranded GPUs count as free, and so do those of cordoned and booting nodes.", percent(m.l.FromExporter/m.r.Window.Hours/hour)))
 	}
 	if m.l.Lost > 0 {
-		h.Notes = append(h.Notes, fmt.Sprintf("%.4g GPU-hours were counted by nobody, since the autoscaler was not running or was started anew; they are unknown.", m.l.Lost/hour))
+		h.Notes = append(h.Notes, fmt.Sprintf("%.4g GPU-hours were not counted, because the autoscaler was not running or was restarted; they are unknown.", m.l.Lost/hour))
 	}
 	return h
 }
 
-// placeHours is unknown for what only the autoscaler can tell, where it has not
-// spoken at all. Where it has spoken for a part, its hours are those of that part.
+// placeHours is unknown for places that only the autoscaler distinguishes, where it has
+// no record at all. Where it has a record of a part, the hours are those of that part.
 func (m *maker) placeHours(p placeText, seconds float64) Number {
 	switch {
 	case m.l.Capacity == 0:
 		return Unknown("no record in the window")
 	case p.needAutoscaler && m.l.FromAutoscaler == 0:
-		return Unknown("only the autoscaler can tell it from free: " + noAutoscaler)
+		return Unknown("only the autoscaler distinguishes it from free: " + noAutoscaler)
 	}
 	return Known(seconds / hour)
 }
 
-// placeMoney adds up what a part of each row costs; all of it with whole.
+// placeMoney adds up the cost of a part of each row; of all of it with whole.
 func (m *maker) placeMoney(part func(ledger.Time) float64, whole bool) Number {
 	sum := Known(0)
 	for _, r := range m.l.Rows {
@@ -120,13 +120,13 @@ func (m *maker) placeMoney(part func(ledger.Time) float64, whole bool) Number {
 	if len(m.l.Rows) == 0 {
 		return Unknown("no record in the window")
 	}
-	if m.cards.currency == "" {
-		return Unknown(m.cards.source)
+	if m.gpus.currency == "" {
+		return Unknown(m.gpus.source)
 	}
 	return sum
 }
 
-// mostBuckets is how many parts the window is drawn in.
+// mostBuckets is the most parts that the window is drawn in.
 const mostBuckets = 60
 
 func (m *maker) buckets() []Bucket {

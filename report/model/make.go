@@ -16,12 +16,12 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
-// Input is all that a report is made from.
+// Input is all that a report is computed from.
 type Input struct {
 	Answers query.Answers
-	// Prices goes before what the autoscaler says its pools cost; nil for none.
+	// Prices overrides the prices of the pools; nil for none.
 	Prices *prices.List
-	// Currency of the autoscaler's prices, which do not say; empty for "cost units".
+	// Currency of the pools' prices, which do not state it; empty for "cost units".
 	Currency string
 	// Previous is the report before, nil for none.
 	Previous  *Report
@@ -29,28 +29,27 @@ type Input struct {
 	Generated time.Time
 }
 
-// maker is a report being made.
+// maker computes a report.
 type maker struct {
 	Input
 	a      query.Answers
 	l      ledger.Ledger
 	coarse query.Grid
 	r      *Report
-	cards  cardPrices
-	models map[string]string // of a card's UUID
+	gpus   gpuPrices
+	models map[string]string // of a GPU's UUID
 	work   map[workKey]*work
 }
 
-// Make makes the report. It never fails: what cannot be said is unknown, with the
-// reason.
+// Make computes the report. It never fails: what is not known is unknown, with the reason.
 func Make(in Input) Report {
 	m := &maker{Input: in, a: in.Answers, l: ledger.Make(in.Answers), r: &Report{Schema: Schema, Version: in.Version, Generated: in.Generated.UTC().Truncate(time.Second)}}
 	w := m.a.Window
 	m.coarse = w.Grid(w.Coarse)
 	m.r.Window = Window{From: w.From, Until: w.Until, Hours: w.Length().Hours()}
-	m.cards = m.newCardPrices()
-	m.r.Currency = m.cards.currency
-	m.models = m.cardModels()
+	m.gpus = m.newGPUPrices()
+	m.r.Currency = m.gpus.currency
+	m.models = m.gpuModels()
 	m.r.Hours = m.hours()
 	m.r.Demand = m.demand()
 	m.r.Use = m.use()
@@ -79,7 +78,7 @@ func (r Report) Check() error {
 	return nil
 }
 
-// noNil makes lists that nobody has filled empty ones: in JSON a list is a list.
+// noNil makes nil lists empty: in JSON they are [], not null.
 func noNil(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
@@ -100,7 +99,7 @@ func noNil(v reflect.Value) {
 
 const hour = 3600.0
 
-// noExporter and noAutoscaler are why a figure is not there.
+// noExporter and noAutoscaler are why a figure is unknown.
 const (
 	noExporter   = "no gpu_info series: the exporter is not scraped"
 	noAutoscaler = "no series of gpuscale-autoscaler"
@@ -109,7 +108,7 @@ const (
 // values puts a line on the coarse grid.
 func (m *maker) values(l prom.Line) []float64 { return ledger.Values(l, m.coarse) }
 
-// total is what a line's values stand for, each for the step before it, in hours.
+// total is the sum of a line's values in hours, each standing for the step before it.
 func (m *maker) total(values []float64) float64 {
 	sum := 0.0
 	for i, v := range values {
@@ -120,7 +119,7 @@ func (m *maker) total(values []float64) float64 {
 	return sum * m.coarse.Step.Hours()
 }
 
-// mean is over what is known.
+// mean is over the known values.
 func mean(values []float64) Number {
 	sum, n := 0.0, 0
 	for i, v := range values {
@@ -146,8 +145,8 @@ func (m *maker) last(values []float64) Number {
 	return Unknown("no value at the end of the window")
 }
 
-// grown is the growth of counters, added up by what of labels gives. They are
-// known from when the program that has them was first seen.
+// grown is the growth of counters, added up by the key that of returns. It is known from
+// the first sample of the program that exposes them.
 func (m *maker) grown(id query.ID, since int, of func(prom.Labels) string) map[string]float64 {
 	sums := map[string]float64{}
 	for _, l := range m.a.Lines[id] {
@@ -162,7 +161,7 @@ func (m *maker) autoscalerSince() int { return ledger.Known(m.a.Lines[query.GPUs
 // exporterSince is that of the exporter's.
 func (m *maker) exporterSince() int { return ledger.Known(m.a.Lines[query.Nodes], m.coarse) }
 
-func (m *maker) cardModels() map[string]string {
+func (m *maker) gpuModels() map[string]string {
 	models := map[string]string{}
 	note := func(ls prom.Labels) {
 		if model := ls.Get(metric.LabelModel); model != "" {
@@ -172,7 +171,7 @@ func (m *maker) cardModels() map[string]string {
 	for _, l := range m.a.Lines[query.MemoryP99] {
 		note(l.Labels)
 	}
-	for _, s := range m.a.Vectors[query.Cards] {
+	for _, s := range m.a.Vectors[query.Devices] {
 		note(s.Labels)
 	}
 	return models

@@ -15,39 +15,39 @@ import (
 
 // MIG is section 5.
 type MIG struct {
-	Cards         []MIGCard       `json:"cards" doc:"Cards cut into instances at the end, at most 512."`
-	CardsTotal    int             `json:"cardsTotal"`
+	GPUs          []MIGGPU        `json:"gpus" doc:"GPUs partitioned into instances at the end, at most 512."`
+	GPUsTotal     int             `json:"gpusTotal"`
 	Fragmentation []Fragmentation `json:"fragmentation"`
 	Profiles      []Profile       `json:"profiles"`
-	RightSize     []RightSize     `json:"rightSize" doc:"Who would do with a smaller slice, the most saved first."`
-	RightSizeNote string          `json:"rightSizeNote" doc:"The evidence asked for, and what it left out."`
+	RightSize     []RightSize     `json:"rightSize" doc:"Workloads that fit a smaller slice, the most saved first."`
+	RightSizeNote string          `json:"rightSizeNote" doc:"The evidence required, and what it left out."`
 	Missing       string          `json:"missing" doc:"What the section lacks, if anything."`
 }
 
-// MIGCard is a card and its instances.
-type MIGCard struct {
+// MIGGPU is a GPU and its instances.
+type MIGGPU struct {
 	Node      string     `json:"node"`
 	GPU       string     `json:"gpu"`
 	UUID      string     `json:"uuid"`
 	Model     string     `json:"model"`
-	Slices    int        `json:"slices" doc:"Memory slices of the card."`
+	Slices    int        `json:"slices" doc:"Memory slices of the GPU."`
 	Instances []Instance `json:"instances" doc:"By start."`
 }
 
 // Instance is a MIG instance.
 type Instance struct {
-	Profile string `json:"profile"`
-	Start   int    `json:"start" doc:"First memory slice."`
-	Size    int    `json:"size" doc:"Memory slices."`
-	Holder  string `json:"holder" doc:"namespace/pod, of several the first and how many more; empty where nobody holds it."`
+	Profile     string `json:"profile"`
+	Start       int    `json:"start" doc:"First memory slice."`
+	Size        int    `json:"size" doc:"Memory slices."`
+	AllocatedTo string `json:"allocatedTo" doc:"namespace/pod, of several the first and how many more; empty where it is free."`
 }
 
-// Fragmentation is how scattered the free slices of a model's cut cards are.
+// Fragmentation is how scattered the free slices of a model's repartition GPUs are.
 type Fragmentation struct {
 	Model string `json:"model"`
-	Cards int    `json:"cards"`
-	Free  int    `json:"free" doc:"Compute slices nobody holds."`
-	Index Number `json:"index" doc:"1 - (compute slices of the largest instance that fits beside what is held, over all cards) ÷ free. 0: every card's free slices are one piece."`
+	GPUs  int    `json:"gpus"`
+	Free  int    `json:"free" doc:"Free compute slices."`
+	Index Number `json:"index" doc:"1 - (compute slices of the largest instance that fits beside what is allocated, over all GPUs) ÷ free. 0: every GPU's free slices are one piece."`
 }
 
 // Profile is a kind of instance and its use.
@@ -55,29 +55,29 @@ type Profile struct {
 	Model     string `json:"model"`
 	Profile   string `json:"profile"`
 	Instances int    `json:"instances" doc:"At the end."`
-	Held      int    `json:"held" doc:"At the end."`
-	Mean      Number `json:"mean" doc:"Instances held, mean over the window."`
+	Allocated int    `json:"allocated" doc:"At the end."`
+	Mean      Number `json:"mean" doc:"Instances allocated, mean over the window."`
 }
 
-// RightSize is who would do with less.
+// RightSize is a workload that fits a smaller slice.
 type RightSize struct {
 	Namespace string `json:"namespace"`
 	Workload  string `json:"workload"`
 	Model     string `json:"model"`
-	From      string `json:"from" doc:"Profile held, \"whole card\" for none."`
-	To        string `json:"to" doc:"Smallest profile that has room, with the margin."`
+	From      string `json:"from" doc:"Profile allocated, \"whole GPU\" for none."`
+	To        string `json:"to" doc:"Smallest profile that fits, with the margin."`
 	Memory    Number `json:"memory" doc:"99th percentile of memory in use, bytes."`
-	Use       Number `json:"use" doc:"95th percentile of use, as a share of what is held."`
-	Evidence  Number `json:"evidence" doc:"Hours of one holder watched."`
+	Use       Number `json:"use" doc:"95th percentile of use, as a share of what is allocated."`
+	Evidence  Number `json:"evidence" doc:"Hours of one pod observed."`
 	Hours     Number `json:"hours" doc:"GPU-hours it would have saved."`
 }
 
-// mostCards bounds the map.
-const mostCards = 512
+// mostGPUs bounds the map.
+const mostGPUs = 512
 
-// What right-sizing asks for.
+// Evidence that right-sizing requires.
 const (
-	evidenceHours = 24   // of one holder
+	evidenceHours = 24   // of one pod
 	memoryMargin  = 1.15 // on the 99th percentile
 	useMargin     = 1.25 // on the 95th percentile
 )
@@ -89,61 +89,61 @@ func (m *maker) mig() MIG {
 		return o
 	}
 	o.RightSize, o.RightSizeNote = m.rightSize()
-	if why := m.open(query.Cards, query.Instances, query.HeldNow); why != "" {
+	if why := m.open(query.Devices, query.Instances, query.AllocatedNow); why != "" {
 		o.Missing = why
-		return o // without a holder what is held would be drawn as free
+		return o // without allocations all would be drawn as free
 	}
-	cards := m.migCards()
-	o.CardsTotal = len(cards)
-	o.Fragmentation = m.fragmentation(cards)
-	o.Profiles = m.profiles(cards)
-	o.Cards = cards[:min(len(cards), mostCards)]
-	if len(cards) == 0 {
-		o.Missing = "no card was cut into MIG instances at the end of the window"
+	gpus := m.migGPUs()
+	o.GPUsTotal = len(gpus)
+	o.Fragmentation = m.fragmentation(gpus)
+	o.Profiles = m.profiles(gpus)
+	o.GPUs = gpus[:min(len(gpus), mostGPUs)]
+	if len(gpus) == 0 {
+		o.Missing = "no GPU was partitioned into MIG instances at the end of the window"
 	}
 	return o
 }
 
-func (m *maker) migCards() []MIGCard {
-	holders := map[string][]string{}
-	for _, s := range m.a.Vectors[query.HeldNow] {
+func (m *maker) migGPUs() []MIGGPU {
+	allocatedTo := map[string][]string{}
+	for _, s := range m.a.Vectors[query.AllocatedNow] {
 		id := s.Labels.Get(metric.LabelGPUUUID) + "/" + s.Labels.Get(metric.LabelGPUInstanceID)
-		holders[id] = append(holders[id], s.Labels.Get(m.a.Dialect.Namespace())+"/"+s.Labels.Get(m.a.Dialect.Pod()))
+		allocatedTo[id] = append(allocatedTo[id], s.Labels.Get(m.a.Dialect.Namespace())+"/"+s.Labels.Get(m.a.Dialect.Pod()))
 	}
-	cards := map[string]*MIGCard{}
+	gpus := map[string]*MIGGPU{}
 	for _, s := range m.a.Vectors[query.Instances] {
 		uuid := s.Labels.Get(metric.LabelGPUUUID)
-		c := cards[uuid]
+		c := gpus[uuid]
 		if c == nil {
-			c = &MIGCard{Node: s.Labels.Get(metric.LabelNode), GPU: s.Labels.Get(metric.LabelGPU), UUID: uuid, Model: gpu.ProductName(m.models[uuid]), Slices: 8}
+			c = &MIGGPU{Node: s.Labels.Get(metric.LabelNode), GPU: s.Labels.Get(metric.LabelGPU), UUID: uuid, Model: gpu.ProductName(m.models[uuid]), Slices: 8}
 			if t, ok := mig.ForModel(c.Model); ok {
 				c.Slices = t.MemorySlices()
 			}
-			cards[uuid] = c
+			gpus[uuid] = c
 		}
 		start, err1 := strconv.Atoi(s.Labels.Get(metric.LabelStart))
 		size, err2 := strconv.Atoi(s.Labels.Get(metric.LabelSize))
 		if err1 != nil || err2 != nil || start < 0 || size < 1 || start+size > c.Slices {
-			continue // no place on the card: it would be drawn over another
+			continue // without a placement it would be drawn over another
 		}
-		who := holders[uuid+"/"+s.Labels.Get(metric.LabelGPUInstanceID)]
+		who := allocatedTo[uuid+"/"+s.Labels.Get(metric.LabelGPUInstanceID)]
 		slices.Sort(who)
 		who = slices.Compact(who)
 		i := Instance{Profile: s.Labels.Get(metric.LabelProfile), Start: start, Size: size}
 		if len(who) > 0 {
-			i.Holder = who[0]
+			i.AllocatedTo = who[0]
 		}
 		if len(who) > 1 {
-			i.Holder += fmt.Sprintf(" and %d more", len(who)-1)
+			i.AllocatedTo += fmt.Sprintf(" and %d more", len(who)-1)
 		}
 		c.Instances = append(c.Instances, i)
 	}
-	var all []MIGCard
-	for _, uuid := range sortedKeys(cards) {
-		slices.SortFunc(cards[uuid].Instances, func(a, b Instance) int { return cmp.Compare(a.Start, b.Start) })
-		all = append(all, *cards[uuid])
+	var all []MIGGPU
+	for _, uuid := range sortedKeys(gpus) {
+		slices.SortFunc(gpus[uuid].Instances, func(a, b Instance) int { return cmp.Compare(a.Start, b.Start) })
+		all = append(all, *gpus[uuid])
 	}
-	slices.SortStableFunc(all, func(a, b MIGCard) int {
+	slices.SortStableFunc(all, func(a, b MIGGPU) int {
 		x, _ := strconv.Atoi(a.GPU)
 		y, _ := strconv.Atoi(b.GPU)
 		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(x, y))
@@ -151,43 +151,43 @@ func (m *maker) migCards() []MIGCard {
 	return all
 }
 
-// fragmentation compares what is free with the largest instance each card could
-// have beside what is held.
-func (m *maker) fragmentation(cards []MIGCard) []Fragmentation {
-	type sums struct{ cards, free, piece int }
+// fragmentation compares the free slices with the largest instance that fits beside what
+// is allocated.
+func (m *maker) fragmentation(gpus []MIGGPU) []Fragmentation {
+	type sums struct{ gpus, free, piece int }
 	by := map[string]*sums{}
-	for _, c := range cards {
+	for _, c := range gpus {
 		t, ok := mig.ForModel(c.Model)
 		if !ok {
 			continue
 		}
-		var held mig.Layout
+		var allocated mig.Layout
 		for _, i := range c.Instances {
-			if p, err := t.Lookup(i.Profile); err == nil && i.Holder != "" {
-				held = append(held, mig.Placement{Profile: p, Start: i.Start})
+			if p, err := t.Lookup(i.Profile); err == nil && i.AllocatedTo != "" {
+				allocated = append(allocated, mig.Placement{Profile: p, Start: i.Start})
 			}
 		}
-		held = mig.NewLayout(held...)
-		if t.Legal(held) != nil {
+		allocated = mig.NewLayout(allocated...)
+		if t.Legal(allocated) != nil {
 			continue
 		}
 		if by[c.Model] == nil {
 			by[c.Model] = &sums{}
 		}
 		s := by[c.Model]
-		free, _ := t.Room(held)
+		free, _ := t.FreeSlices(allocated)
 		largest := 0
-		for _, p := range t.Free(held) {
+		for _, p := range t.Free(allocated) {
 			largest = max(largest, p.Profile.Compute)
 		}
-		s.cards++
+		s.gpus++
 		s.free += free
 		s.piece += largest
 	}
 	var all []Fragmentation
 	for _, model := range sortedKeys(by) {
 		s := by[model]
-		f := Fragmentation{Model: model, Cards: s.cards, Free: s.free, Index: Unknown("no slice is free")}
+		f := Fragmentation{Model: model, GPUs: s.gpus, Free: s.free, Index: Unknown("no slice is free")}
 		if s.free > 0 {
 			f.Index = Known(1 - float64(s.piece)/float64(s.free))
 		}
@@ -196,7 +196,7 @@ func (m *maker) fragmentation(cards []MIGCard) []Fragmentation {
 	return all
 }
 
-func (m *maker) profiles(cards []MIGCard) []Profile {
+func (m *maker) profiles(gpus []MIGGPU) []Profile {
 	type key struct{ model, profile string }
 	by := map[string]*Profile{}
 	name := func(k key) string { return k.model + "\xff" + k.profile }
@@ -208,17 +208,17 @@ func (m *maker) profiles(cards []MIGCard) []Profile {
 		}
 		return p
 	}
-	for _, c := range cards {
+	for _, c := range gpus {
 		for _, i := range c.Instances {
 			p := of(key{c.Model, i.Profile})
 			p.Instances++
-			if i.Holder != "" {
-				p.Held++
+			if i.AllocatedTo != "" {
+				p.Allocated++
 			}
 		}
 	}
 	g := m.a.Window.Grid(m.a.Window.Step)
-	// Where no exporter was seen there is no value: the mean is over where one was.
+	// Without an exporter there is no value: the mean is over the time with one.
 	seen := map[int]bool{}
 	for _, l := range m.a.Lines[query.Nodes] {
 		for _, point := range l.Points {
@@ -227,7 +227,7 @@ func (m *maker) profiles(cards []MIGCard) []Profile {
 			}
 		}
 	}
-	for _, l := range m.a.Lines[query.Held] {
+	for _, l := range m.a.Lines[query.Allocated] {
 		profile := l.Labels.Get(metric.LabelProfile)
 		if profile == "" {
 			continue
@@ -245,18 +245,18 @@ func (m *maker) profiles(cards []MIGCard) []Profile {
 	}
 	var all []Profile
 	for _, k := range sortedKeys(by) {
-		by[k].Mean = m.unless(by[k].Mean, query.Held)
+		by[k].Mean = m.unless(by[k].Mean, query.Allocated)
 		all = append(all, *by[k])
 	}
 	return all
 }
 
-// rightSize finds holders that a smaller instance would do for.
+// rightSize finds workloads that fit a smaller instance.
 func (m *maker) rightSize() ([]RightSize, string) {
 	var all []RightSize
 	young, blind := 0, 0
 	for _, w := range m.sortedWork() {
-		hours, evidence := m.markedHours(w.held)
+		hours, evidence := m.markedHours(w.allocated)
 		t, ok := mig.ForModel(w.model)
 		if !ok || hours == 0 {
 			continue
@@ -275,7 +275,7 @@ func (m *maker) rightSize() ([]RightSize, string) {
 		}
 		from := w.profile
 		if from == "" {
-			from = "whole card"
+			from = "whole GPU"
 		}
 		all = append(all, RightSize{
 			Namespace: w.namespace, Workload: w.name, Model: t.Model(), From: from, To: to, Memory: Known(w.memory), Use: Known(w.use),
@@ -283,7 +283,7 @@ func (m *maker) rightSize() ([]RightSize, string) {
 		})
 	}
 	most(all, func(r RightSize) Number { return r.Hours }, func(r RightSize) string { return r.Namespace + "/" + r.Workload + r.From })
-	note := fmt.Sprintf("Evidence asked for: %d hours of one holder, memory with a margin of %.0f %% on the 99th percentile, use with %.0f %% on the 95th. "+
+	note := fmt.Sprintf("Evidence required: %d hours of one pod, memory with a margin of %.0f %% on the 99th percentile, use with %.0f %% on the 95th. "+
 		"The percentiles are the largest of the window's days.", evidenceHours, 100*(memoryMargin-1), 100*(useMargin-1))
 	if young > 0 {
 		note += fmt.Sprintf(" Not enough data of %d workloads.", young)
@@ -294,14 +294,14 @@ func (m *maker) rightSize() ([]RightSize, string) {
 	return all, note
 }
 
-// smallest returns the profile with the least compute that has room for so much
-// memory and use of the whole card, and what part of the card it is.
+// smallest returns the profile with the least compute that fits so much memory and use
+// of the whole GPU, and its part of the GPU.
 func smallest(t *mig.Table, memory, use float64) (name string, part float64, ok bool) {
 	const mib = 1 << 20
 	for _, p := range t.Profiles() {
 		share := float64(p.Compute) / float64(t.ComputeSlices())
-		room := float64(t.MemoryMiB(p)) * mib
-		if p.Attrs != 0 || room < memory*memoryMargin || share < use*useMargin {
+		has := float64(t.MemoryMiB(p)) * mib
+		if p.Attrs != 0 || has < memory*memoryMargin || share < use*useMargin {
 			continue
 		}
 		if !ok || share < part {

@@ -10,18 +10,18 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
-// cardPrices is what a card costs in an hour.
-type cardPrices struct {
+// gpuPrices are prices of a GPU for an hour.
+type gpuPrices struct {
 	currency string
 	source   string // for the quality badge
-	card     func(pool, model string) Number
+	device   func(pool, model string) Number
 	spot     map[string]string // class by pool
 }
 
 const noPrices = "no prices: give --prices, or state pricePerHour in the GPUNodePools"
 
-func (m *maker) newCardPrices() cardPrices {
-	c := cardPrices{spot: map[string]string{}}
+func (m *maker) newGPUPrices() gpuPrices {
+	c := gpuPrices{spot: map[string]string{}}
 	node := map[string]float64{}
 	for _, s := range m.a.Vectors[query.PoolPrice] {
 		pool := s.Labels.Get(metric.LabelPool)
@@ -36,21 +36,21 @@ func (m *maker) newCardPrices() cardPrices {
 		list := *m.Prices
 		c.currency = list.Currency
 		c.source = fmt.Sprintf("%s, of %s", list.Source, list.Date)
-		c.card = func(pool, model string) Number {
-			if v, ok := list.Card(model, c.spot[pool] == "spot"); ok {
+		c.device = func(pool, model string) Number {
+			if v, ok := list.GPU(model, c.spot[pool] == "spot"); ok {
 				return Known(v)
 			}
 			kind := "on-demand"
 			if c.spot[pool] == "spot" {
 				kind = "spot"
 			}
-			return Unknown(fmt.Sprintf("the price list has no %s price of %s", kind, cmp.Or(gpu.ProductName(model), "cards without a model")))
+			return Unknown(fmt.Sprintf("the price list has no %s price of %s", kind, cmp.Or(gpu.ProductName(model), "GPUs without a model")))
 		}
 	case len(node) > 0:
 		c.currency = cmp.Or(m.Currency, "cost units")
 		c.source = "pricePerHour of the GPUNodePools, as they were at the end of the window"
-		size := m.cardsPerNode()
-		c.card = func(pool, model string) Number {
+		size := m.gpusPerNode()
+		c.device = func(pool, model string) Number {
 			if pool == "" {
 				return m.anyPool(node, size, model)
 			}
@@ -65,35 +65,34 @@ func (m *maker) newCardPrices() cardPrices {
 		if why := m.open(query.PoolPrice); why != "" {
 			c.source = why
 		}
-		c.card = func(string, string) Number { return Unknown(c.source) }
+		c.device = func(string, string) Number { return Unknown(c.source) }
 	}
 	return c
 }
 
-// anyPool is the price of a card of which the pool is not known: that of the pools
-// which have such cards, if it is the same.
+// anyPool is the price of a GPU of unknown pool: that of the pools with such GPUs, if
+// they agree.
 func (m *maker) anyPool(node map[string]float64, size map[string]Number, model string) Number {
-	price := Unknown("no pool with a price has such cards")
+	price := Unknown("no pool with a price has such GPUs")
 	for _, s := range m.l.Series {
 		p, priced := node[s.Pool]
 		if !priced || gpu.ProductName(s.Model) != gpu.ProductName(model) {
 			continue
 		}
-		card := Known(p).Over(size[s.Pool])
-		if old, ok := price.Get(); ok && old != card.Or(old) {
-			return Unknown("pools with such cards have different prices")
+		device := Known(p).Over(size[s.Pool])
+		if old, ok := price.Get(); ok && old != device.Or(old) {
+			return Unknown("pools with such GPUs have different prices")
 		}
-		price = card
+		price = device
 	}
 	return price
 }
 
-// cardsPerNode is how many cards a node of each pool has: those there were over
-// the window, by the nodes there were.
-func (m *maker) cardsPerNode() map[string]Number {
-	cards, nodes := map[string]float64{}, map[string]float64{}
+// gpusPerNode is the GPUs per node of each pool: mean GPUs over the window by mean nodes.
+func (m *maker) gpusPerNode() map[string]Number {
+	gpus, nodes := map[string]float64{}, map[string]float64{}
 	for _, l := range m.a.Lines[query.GPUs] {
-		cards[l.Labels.Get(metric.LabelPool)] += m.total(m.values(l))
+		gpus[l.Labels.Get(metric.LabelPool)] += m.total(m.values(l))
 	}
 	for _, l := range m.a.Lines[query.PoolNodes] {
 		if l.Labels.Get(metric.LabelKind) == "size" {
@@ -103,23 +102,23 @@ func (m *maker) cardsPerNode() map[string]Number {
 	per := map[string]Number{}
 	for pool, n := range nodes {
 		per[pool] = Unknown("pool " + pool + " had no nodes")
-		if n > 0 && cards[pool] > 0 {
-			per[pool] = m.unless(Known(max(1, math.Round(cards[pool]/n))), query.GPUs, query.PoolNodes)
+		if n > 0 && gpus[pool] > 0 {
+			per[pool] = m.unless(Known(max(1, math.Round(gpus[pool]/n))), query.GPUs, query.PoolNodes)
 		}
 	}
 	return per
 }
 
-// money of hours of a card. Without prices there is none, not even of no hours.
+// money of hours of a GPU. Without prices it is unknown, even of zero hours.
 func (m *maker) money(pool, model string, hours float64) Number {
-	if hours == 0 && m.cards.currency != "" {
+	if hours == 0 && m.gpus.currency != "" {
 		return Known(0)
 	}
-	return m.cards.card(pool, model).Times(hours)
+	return m.gpus.device(pool, model).Times(hours)
 }
 
-// modelMoney is that of a card of which only the model is known: of pools with
-// such cards the mean, by how many cards they had.
+// modelMoney is that of a GPU of known model and unknown pool: the mean of the pools
+// with such GPUs, weighted by GPUs.
 func (m *maker) modelMoney(model string, hours float64) Number {
 	if m.Prices != nil {
 		return m.money("", model, hours)
@@ -129,7 +128,7 @@ func (m *maker) modelMoney(model string, hours float64) Number {
 		if gpu.ProductName(r.Model) != gpu.ProductName(model) {
 			continue
 		}
-		if p, ok := m.cards.card(r.Pool, r.Model).Get(); ok {
+		if p, ok := m.gpus.device(r.Pool, r.Model).Get(); ok {
 			sum += p * r.Time.Sum()
 			weight += r.Time.Sum()
 		}

@@ -23,7 +23,7 @@ func Known(v float64) Number {
 	return Number{v: v, known: true}
 }
 
-// Unknown says why there is no number.
+// Unknown is no number, for a reason.
 func Unknown(why string) Number { return Number{why: why} }
 
 // Get returns the number, if it is known.
@@ -38,7 +38,7 @@ func (n Number) Or(v float64) float64 {
 	return v
 }
 
-// Why says why the number is unknown, empty if it is known.
+// Why is why the number is unknown, empty if it is known.
 func (n Number) Why() string {
 	if !n.known && n.why == "" {
 		return "not asked"
@@ -78,7 +78,7 @@ func (n Number) Plus(o Number) Number {
 	return Known(n.v + o.v)
 }
 
-// MarshalJSON rounds to six digits: nothing in here is known better.
+// MarshalJSON rounds to six digits, more than the precision of any figure.
 func (n Number) MarshalJSON() ([]byte, error) {
 	if !n.known {
 		return json.Marshal(struct {

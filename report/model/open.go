@@ -8,8 +8,8 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
-// open says what is lacking where any of the questions was not answered in full, empty
-// where all were: no line in an answer that did not come is no zero.
+// open names a query that was not answered in full; it is empty where all were. A
+// missing answer is not a zero.
 func (m *maker) open(ids ...query.ID) string {
 	for _, p := range m.a.Problems {
 		if slices.Contains(ids, p.ID) {
@@ -19,8 +19,7 @@ func (m *maker) open(ids ...query.ID) string {
 	return ""
 }
 
-// unless returns the number, unknown where any of the questions it is made from was not
-// answered in full.
+// unless returns the number, unknown where any of its queries was not answered in full.
 func (m *maker) unless(n Number, ids ...query.ID) Number {
 	if why := m.open(ids...); why != "" {
 		return Unknown(why)

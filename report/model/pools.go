@@ -29,8 +29,8 @@ type Pool struct {
 	FailedFor    string `json:"failedFor" doc:"Reasons of the failures."`
 	ReadyP50     Number `json:"readyP50" doc:"Seconds from request to ready."`
 	ReadyP95     Number `json:"readyP95"`
-	Interrupted  Number `json:"interrupted" doc:"Spot notices."`
-	BackedOff    Number `json:"backedOff" doc:"Hours left alone since it failed to deliver."`
+	Interrupted  Number `json:"interrupted" doc:"Spot interruptions."`
+	BackedOff    Number `json:"backedOff" doc:"Hours of backoff after failures."`
 }
 
 // verbs of gpuscale_autoscaler_actions_total.
@@ -69,7 +69,7 @@ func (m *maker) pools() []Pool {
 	for _, pool := range sortedKeys(nodes) {
 		n := nodes[pool]
 		p := Pool{
-			Pool: pool, Class: m.cards.spot[pool], Min: m.last(n["min"]), Max: m.last(n["max"]), Mean: mean(n["size"]), Now: m.last(n["size"]),
+			Pool: pool, Class: m.gpus.spot[pool], Min: m.last(n["min"]), Max: m.last(n["max"]), Mean: mean(n["size"]), Now: m.last(n["size"]),
 			Added: m.unless(Known(math.Round(done[pool+"\xff"+verbScaleUp])), query.Actions), Removed: m.unless(Known(math.Round(done[pool+"\xff"+verbRemove])), query.Actions),
 			Repartitions: m.unless(Known(math.Round(done[pool+"\xff"+verbRepartition])), query.Actions),
 			Interrupted:  m.unless(Known(math.Round(interrupted[pool])), query.Interrupted), BackedOff: m.unless(Known(away[pool]), query.Backoff),
@@ -117,9 +117,9 @@ func (m *maker) poolHours(p *Pool) {
 	p.Model = strings.Join(models, ", ")
 	p.Hours, p.Money, p.Used = Known(t.Sum()/hour), money, Known(t[ledger.Busy]).Over(Known(t.Sum()))
 	if t.Sum() == 0 {
-		p.Used = Unknown("the pool had no cards")
+		p.Used = Unknown("the pool had no GPUs")
 	}
-	if m.cards.currency == "" {
-		p.Money = Unknown(m.cards.source)
+	if m.gpus.currency == "" {
+		p.Money = Unknown(m.gpus.source)
 	}
 }

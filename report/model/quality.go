@@ -9,16 +9,16 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
-// Quality says how far the data can be relied on.
+// Quality is how far the data can be relied on.
 type Quality struct {
-	Grade        string   `json:"grade" doc:"\"good\" at 99 % coverage or more with 1 % of hours unknown or less, \"fair\" at 90 % and 10 %, else \"poor\"; where the places claim 0.1 % more than the capacity it is \"fair\" at best, with 1 % \"poor\"."`
+	Grade        string   `json:"grade" doc:"\"good\" at 99 % coverage or more with 1 % of hours unknown or less, \"fair\" at 90 % and 10 %, else \"poor\"; where the places exceed the capacity by 0.1 % it is \"fair\" at best, with 1 % \"poor\"."`
 	Coverage     Number   `json:"coverage" doc:"Share of the window of which there is a record."`
 	Gaps         []Gap    `json:"gaps" doc:"Times without a record, the longest first, at most 20."`
 	Unattributed Number   `json:"unattributed" doc:"Hours in the places unknown and unmeasured."`
-	Source       string   `json:"source" doc:"Whose series the ledger is made from."`
+	Source       string   `json:"source" doc:"Series that the ledger is computed from."`
 	Prices       string   `json:"prices" doc:"Where prices come from and of which day they are, or why there are none."`
-	Problems     []string `json:"problems" doc:"What was asked and not answered."`
-	Unanswered   []string `json:"unanswered" doc:"Names of the queries in methods.queries of which a piece of the answer is missing: numbers made from them are unknown, and rows made from them may be too few or too low."`
+	Problems     []string `json:"problems" doc:"Queries without an answer."`
+	Unanswered   []string `json:"unanswered" doc:"Names of the queries in methods.queries of which a piece of the answer is missing: numbers computed from them are unknown, and rows may be missing or too low."`
 }
 
 // Gap is a time without a record.
@@ -29,8 +29,8 @@ type Gap struct {
 
 const mostGaps = 20
 
-// mostOver is how far places may claim more than the capacity before nothing is to
-// be relied on. A scrape's time around a restart is no more than that.
+// mostOver is how far places may exceed the capacity before the data is poor. It allows
+// for the time of a scrape around a restart.
 const mostOver = 0.01
 
 func (m *maker) quality() Quality {
@@ -39,7 +39,7 @@ func (m *maker) quality() Quality {
 	q := Quality{
 		Coverage:     Known(min(1, (m.l.FromAutoscaler+m.l.FromExporter)/window)),
 		Unattributed: Known((total[ledger.Unknown] + total[ledger.Unmeasured]) / hour),
-		Prices:       m.cards.source,
+		Prices:       m.gpus.source,
 	}
 	switch {
 	case m.l.FromAutoscaler > 0 && m.l.FromExporter > 0:
@@ -61,17 +61,17 @@ func (m *maker) quality() Quality {
 		q.Problems = append(q.Problems, fmt.Sprintf("%s from %s to %s: %s", p.ID, p.From.UTC().Format(time.RFC3339), p.To.UTC().Format(time.RFC3339), p.Err))
 	}
 	if !m.a.Exporter {
-		q.Problems = append(q.Problems, noExporter+"; who holds what, MIG, right-sizing and XID errors are missing")
+		q.Problems = append(q.Problems, noExporter+"; allocations, MIG, right-sizing and XID errors are missing")
 	}
 	if !m.a.Autoscaler {
-		q.Problems = append(q.Problems, noAutoscaler+"; demand, quotas, pools and why free cards serve nobody are missing")
+		q.Problems = append(q.Problems, noAutoscaler+"; demand, quotas, pools and why free GPUs serve no pod are missing")
 	}
 	over := 0.0
 	if m.l.Capacity > 0 {
 		over = m.l.Over / m.l.Capacity
 	}
 	if over > ledger.Tolerance {
-		q.Problems = append(q.Problems, fmt.Sprintf("the places claim %s more time than there was: it is counted as capacity, so neither can be relied on", percent(m.l.Over/(m.l.Capacity-m.l.Over))))
+		q.Problems = append(q.Problems, fmt.Sprintf("the places exceed the capacity by %s: the excess is counted as capacity, so neither can be relied on", percent(m.l.Over/(m.l.Capacity-m.l.Over))))
 	}
 	twice := m.twins()
 	if twice != "" {
@@ -95,11 +95,11 @@ func (m *maker) quality() Quality {
 	return q
 }
 
-// twins says of cards that are told of twice at the end, by two nodes or as two models.
-// What holds them is joined by UUID and counts once, so the other one looks free.
+// twins reports GPUs that are exported twice at the end, by two nodes or as two models.
+// Allocations are joined by UUID and count once, so the other one looks free.
 func (m *maker) twins() string {
 	met, twice := map[string]bool{}, map[string]bool{}
-	for _, s := range m.a.Vectors[query.Cards] {
+	for _, s := range m.a.Vectors[query.Devices] {
 		uuid := s.Labels.Get(metric.LabelGPUUUID)
 		twice[uuid] = twice[uuid] || met[uuid]
 		met[uuid] = true
@@ -113,12 +113,12 @@ func (m *maker) twins() string {
 	if len(names) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d %s told of by two nodes, or as two models, such as %s: a card counts for each, and what holds it once",
+	return fmt.Sprintf("%d %s exported by two nodes, or as two models, such as %s: the GPU counts for each, and its allocation once",
 		len(names), plural(float64(len(names)), "UUID is", "UUIDs are"), names[0])
 }
 
-// Incomplete says whether more than a twentieth of the window has no record, or a
-// question went unanswered: who runs this in a script wants to know.
+// Incomplete reports whether more than a twentieth of the window has no record, or a
+// query was not answered in full.
 func (r Report) Incomplete() bool {
 	return r.Answer.Quality.Coverage.Or(0) < 0.95 || r.Answer.Quality.Grade == "poor" || len(r.Answer.Quality.Unanswered) > 0
 }

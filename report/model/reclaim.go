@@ -8,32 +8,32 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
-// reclaim is about holders that did not compute for a quarter of an hour or more,
-// by workload. It also returns the workloads of which most is proposed to be taken.
+// reclaim is about pods that did not compute for a quarter of an hour or more, by
+// workload. It also returns the workloads of which most is proposed to be reclaimed.
 func (m *maker) reclaim() ([]Action, map[workKey]bool) {
 	var all []Action
 	taken := map[workKey]bool{}
 	d := m.a.Dialect
 	for _, w := range m.sortedWork() {
 		idle, _ := m.markedHours(w.idle)
-		held, _ := m.markedHours(w.held)
+		allocated, _ := m.markedHours(w.allocated)
 		if idle == 0 {
 			continue
 		}
-		taken[w.workKey] = idle > held/2
+		taken[w.workKey] = idle > allocated/2
 		expression := "max by (" + metric.LabelGPUUUID + ", " + metric.LabelGPUInstanceID + ") (" + d.Select(metric.GPUIdleSeconds.Name, w.matchers(d)...) + fmt.Sprintf(") > bool %d", query.IdleAfter)
 		word, because := m.confidence()
-		holds, patch := "holds", w.stop()
+		verb, patch := "has", w.stop()
 		if !w.atEnd() {
-			holds, word = "held", "low"
-			because += "; it held nothing at the end"
+			verb, word = "had", "low"
+			because += "; nothing was allocated to it at the end"
 			patch = fmt.Sprintf("kubectl -n %s get deployments,statefulsets,jobs,cronjobs | grep %s   # nothing to stop now: see what may start it again", shell(w.namespace), shell(w.name))
 		}
 		all = append(all, Action{
 			ID: id("reclaim", w.namespace, w.name, w.profile), Kind: "reclaim", Effect: frees,
-			Title: fmt.Sprintf("%s/%s %s %s without computing", w.namespace, w.name, holds, things(w.profile)),
+			Title: fmt.Sprintf("%s/%s %s %s allocated without computing", w.namespace, w.name, verb, things(w.profile)),
 			Hours: Known(idle * w.part()), Money: m.modelMoney(w.model, idle*w.part()), Patch: patch,
-			Risk:       "Whoever waits for the next request waits for a start. Ask the owner first.",
+			Risk:       "The next request is delayed by a start. Ask the owner first.",
 			Confidence: word, Because: because, Query: m.sampled(expression, w.part()),
 		})
 	}
@@ -42,12 +42,12 @@ func (m *maker) reclaim() ([]Action, map[workKey]bool) {
 
 func things(profile string) string {
 	if profile == "" {
-		return "whole cards"
+		return "whole GPUs"
 	}
 	return profile + " slices"
 }
 
-// stop is how what a workload holds is given back.
+// stop is the command that releases a workload's GPUs.
 func (w *work) stop() string {
 	ns, name := shell(w.namespace), shell(w.name)
 	switch w.kind {
@@ -68,14 +68,14 @@ func (m *maker) smaller(reclaimed map[workKey]bool) []Action {
 	d := m.a.Dialect
 	for _, s := range m.r.MIG.RightSize {
 		profile := s.From
-		if profile == "whole card" {
+		if profile == "whole GPU" {
 			profile = ""
 		}
 		w := m.work[workKey{s.Namespace, s.Workload, profile}]
 		if w == nil || reclaimed[w.workKey] {
 			continue
 		}
-		held, _ := m.markedHours(w.held)
+		allocated, _ := m.markedHours(w.allocated)
 		expression := "max by (" + metric.LabelGPUUUID + ", " + metric.LabelGPUInstanceID + ") (" + d.Select(metric.GPUHeld.Name, w.matchers(d)...) + ")"
 		_, because := m.confidence()
 		word := "medium"
@@ -84,12 +84,12 @@ func (m *maker) smaller(reclaimed map[workKey]bool) []Action {
 		}
 		all = append(all, Action{
 			ID: id("right-size", s.Namespace, s.Workload, s.From), Kind: "right-size", Effect: frees,
-			Title: fmt.Sprintf("%s/%s would do with a %s slice in place of %s", s.Namespace, s.Workload, s.To, s.From),
+			Title: fmt.Sprintf("%s/%s fits a %s slice in place of %s", s.Namespace, s.Workload, s.To, s.From),
 			Hours: s.Hours, Money: m.modelMoney(w.model, s.Hours.Or(0)),
 			Patch:      fmt.Sprintf("resources:            # of the container, in the pods of %s/%s\n  limits:\n    nvidia.com/mig-%s: 1", s.Namespace, s.Workload, strings.ReplaceAll(s.To, "+", ".")),
-			Risk:       "A peak that was not in the window may not fit; throughput falls where the slice is the bound.",
-			Confidence: word, Because: fmt.Sprintf("%s; %.3g hours of one holder", because, s.Evidence.Or(0)),
-			Query: m.sampled(expression, s.Hours.Or(0)/held),
+			Risk:       "A peak outside the window may not fit; throughput falls where compute is the bottleneck.",
+			Confidence: word, Because: fmt.Sprintf("%s; %.3g hours of one pod", because, s.Evidence.Or(0)),
+			Query: m.sampled(expression, s.Hours.Or(0)/allocated),
 		})
 	}
 	return all

@@ -11,11 +11,11 @@ import (
 
 // Reliability is section 8.
 type Reliability struct {
-	XIDs    []XID      `json:"xids" doc:"XID errors by code, the most first."`
+	XIDs    []XID      `json:"xids" doc:"XID errors by code, the most frequent first."`
 	Lost    Number     `json:"lost" doc:"GPU-hours in the places sick and unready."`
 	Money   Number     `json:"money" doc:"What they cost."`
-	Nodes   []SickNode `json:"nodes" doc:"Nodes with sick cards, the longest first."`
-	MTBF    Number     `json:"mtbf" doc:"Card-hours per XID that condemns a card."`
+	Nodes   []SickNode `json:"nodes" doc:"Nodes with sick GPUs, the longest first."`
+	MTBF    Number     `json:"mtbf" doc:"GPU-hours per XID that condemns a GPU."`
 	Missing string     `json:"missing" doc:"What the section lacks, if anything."`
 }
 
@@ -23,19 +23,19 @@ type Reliability struct {
 type XID struct {
 	Code      string   `json:"code"`
 	Count     Number   `json:"count"`
-	Cards     int      `json:"cards"`
+	GPUs      int      `json:"gpus"`
 	Nodes     []string `json:"nodes"`
-	Condemned bool     `json:"condemned" doc:"After such an error the card needs a reset or a technician."`
+	Condemned bool     `json:"condemned" doc:"After such an error the GPU needs a reset or a technician."`
 }
 
-// SickNode is a node and how long its cards were sick.
+// SickNode is a node and how long its GPUs were sick.
 type SickNode struct {
 	Node  string `json:"node"`
 	Hours Number `json:"hours" doc:"GPU-hours."`
 }
 
-// condemning are the XIDs after which a card needs a reset or a technician: those
-// for which the exporter says that a card is not healthy.
+// condemning are the XIDs after which a GPU needs a reset or a technician: those for
+// which the exporter reports it unhealthy.
 var condemning = []string{"48", "62", "64", "74", "79", "95", "119", "120", "140", "143", "169"}
 
 func (m *maker) reliability() Reliability {
@@ -45,15 +45,15 @@ func (m *maker) reliability() Reliability {
 	if m.l.Capacity == 0 {
 		r.Lost = Unknown("no record in the window")
 	}
-	r.MTBF = Unknown("no card was condemned in the window")
+	r.MTBF = Unknown("no GPU was condemned in the window")
 	if !m.a.Exporter {
 		r.Missing = noExporter
 		r.MTBF = Unknown(noExporter)
 		return r
 	}
 	type code struct {
-		count        float64
-		cards, nodes []string
+		count       float64
+		gpus, nodes []string
 	}
 	by := map[string]*code{}
 	for _, l := range m.a.Lines[query.XIDs] {
@@ -66,19 +66,19 @@ func (m *maker) reliability() Reliability {
 			by[x] = &code{}
 		}
 		by[x].count += n
-		by[x].cards = append(by[x].cards, l.Labels.Get(metric.LabelGPUUUID))
+		by[x].gpus = append(by[x].gpus, l.Labels.Get(metric.LabelGPUUUID))
 		by[x].nodes = append(by[x].nodes, l.Labels.Get(metric.LabelNode))
 	}
 	condemned := 0.0
 	for _, x := range sortedKeys(by) {
 		c := by[x]
-		slices.Sort(c.cards)
+		slices.Sort(c.gpus)
 		slices.Sort(c.nodes)
 		is := slices.Contains(condemning, x)
 		if is {
 			condemned += c.count
 		}
-		r.XIDs = append(r.XIDs, XID{Code: x, Count: Known(c.count), Cards: len(slices.Compact(c.cards)), Nodes: slices.Compact(c.nodes), Condemned: is})
+		r.XIDs = append(r.XIDs, XID{Code: x, Count: Known(c.count), GPUs: len(slices.Compact(c.gpus)), Nodes: slices.Compact(c.nodes), Condemned: is})
 	}
 	most(r.XIDs, func(x XID) Number { return x.Count }, func(x XID) string {
 		n, _ := strconv.Atoi(x.Code)

@@ -7,7 +7,7 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
-// replace is about nodes with sick cards.
+// replace is about nodes with sick GPUs.
 func (m *maker) replace() []Action {
 	var all []Action
 	d := m.a.Dialect
@@ -16,17 +16,17 @@ func (m *maker) replace() []Action {
 			") (min by (" + metric.LabelGPUUUID + ") (" + d.Select(metric.GPUHealthy.Name) + ") == 0))"
 		word, because := m.confidence()
 		all = append(all, Action{
-			ID: id("replace", n.Node), Kind: "replace", Effect: frees, Title: fmt.Sprintf("Node %s had sick cards", n.Node),
+			ID: id("replace", n.Node), Kind: "replace", Effect: frees, Title: fmt.Sprintf("Node %s had sick GPUs", n.Node),
 			Hours: n.Hours, Money: m.nodeMoney(n.Node, n.Hours.Or(0)),
-			Patch: fmt.Sprintf("kubectl drain %s --ignore-daemonsets --delete-emptydir-data   # then give it back to its owner", shell(n.Node)),
-			Risk:  "What runs on the node's other cards is moved.", Confidence: word, Because: because, Query: m.sampled(expression, 1),
+			Patch: fmt.Sprintf("kubectl drain %s --ignore-daemonsets --delete-emptydir-data   # then return it to its owner", shell(n.Node)),
+			Risk:  "Pods on the node's other GPUs are evicted.", Confidence: word, Because: because, Query: m.sampled(expression, 1),
 		})
 	}
 	return all
 }
 
 func (m *maker) nodeMoney(node string, hours float64) Number {
-	for _, s := range m.a.Vectors[query.Cards] {
+	for _, s := range m.a.Vectors[query.Devices] {
 		if s.Labels.Get(metric.LabelNode) == node {
 			return m.modelMoney(s.Labels.Get(metric.LabelModel), hours)
 		}

@@ -9,15 +9,15 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
-// scattered is about free cards that serve nobody, by pool.
+// scattered is about free GPUs that fit no pending pod, by pool.
 func (m *maker) scattered() []Action {
 	var all []Action
 	for _, p := range m.r.Pools {
 		for _, kind := range []struct{ state, kind, patch, risk string }{
-			{"fragmented", "repartition", fmt.Sprintf(`kubectl patch gpunodepool %s --type merge -p '{"spec":{"mig":{"idleAfter":"5m"}}}'   # cut sooner; "gpuscale-autoscaler explain pool %s" says what stands against it`, shell(p.Pool), shell(p.Pool)),
-				"A card being cut serves nobody for a minute or so."},
-			{"stranded", "strand", fmt.Sprintf("gpuscale-autoscaler explain pool %s   # then lower the CPU and memory that GPU pods ask for, or take nodes with more", shell(p.Pool)),
-				"None in looking. Pods with less CPU may start slower."},
+			{"fragmented", "repartition", fmt.Sprintf(`kubectl patch gpunodepool %s --type merge -p '{"spec":{"mig":{"idleAfter":"5m"}}}'   # repartition sooner; "gpuscale-autoscaler explain pool %s" names what blocks it`, shell(p.Pool), shell(p.Pool)),
+				"A GPU being repartitioned serves no pod for a minute or so."},
+			{"stranded", "strand", fmt.Sprintf("gpuscale-autoscaler explain pool %s   # then lower the CPU and memory that GPU pods request, or use nodes with more", shell(p.Pool)),
+				"Pods with less CPU may start slower."},
 		} {
 			values, expression := m.gauge(p.Pool, kind.state)
 			hours := m.total(values)
@@ -29,7 +29,7 @@ func (m *maker) scattered() []Action {
 				because += "; causes: " + cause
 			}
 			all = append(all, Action{
-				ID: id(kind.kind, p.Pool), Kind: kind.kind, Effect: frees, Title: fmt.Sprintf("Pool %s has cards that are %s", p.Pool, kind.state),
+				ID: id(kind.kind, p.Pool), Kind: kind.kind, Effect: frees, Title: fmt.Sprintf("Pool %s has GPUs that are %s", p.Pool, kind.state),
 				Hours: Known(hours), Money: m.money(p.Pool, p.Model, hours), Patch: kind.patch, Risk: kind.risk, Confidence: word, Because: because,
 				Query: m.sampled(expression, 1),
 			})
@@ -38,7 +38,7 @@ func (m *maker) scattered() []Action {
 	return all
 }
 
-// causes names why, the most hours first.
+// causes lists the reasons, the most hours first.
 func (m *maker) causes(pool, state string) string {
 	fragments := []string{"odd", "uncut", "shape", "scattered"}
 	type cause struct {

@@ -8,7 +8,7 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
-// quantile of what is known, as Prometheus has it.
+// quantile of the known values, as in PromQL.
 func quantile(q float64, values []float64) Number {
 	var known []float64
 	for i, v := range values {
@@ -31,7 +31,7 @@ func quantile(q float64, values []float64) Number {
 func (m *maker) shrink() []Action {
 	const q = 0.05
 	var all []Action
-	sizes := m.cardsPerNode()
+	sizes := m.gpusPerNode()
 	for _, p := range m.r.Pools {
 		per := Unknown("")
 		if n, ok := sizes[p.Pool]; ok {
@@ -46,7 +46,7 @@ func (m *maker) shrink() []Action {
 		low, atMin := p.Min.Get()
 		nodes := math.Floor(free / size)
 		if !atMin || p.Now.Or(0) > low {
-			continue // its size is what was asked for, not what it must be
+			continue // its size was requested, not its minimum
 		}
 		nodes = min(nodes, low)
 		if nodes < 1 {
@@ -57,10 +57,10 @@ func (m *maker) shrink() []Action {
 		w := m.a.Window
 		all = append(all, Action{
 			ID: id("shrink-pool", p.Pool), Kind: "shrink-pool", Effect: frees,
-			Title: fmt.Sprintf("Pool %s keeps %.0f %s that 95 %% of the time nobody needed", p.Pool, nodes, plural(nodes, "node", "nodes")),
+			Title: fmt.Sprintf("Pool %s keeps %.0f %s that no pod needed 95 %% of the time", p.Pool, nodes, plural(nodes, "node", "nodes")),
 			Hours: Known(hours), Money: m.money(p.Pool, p.Model, hours),
 			Patch:      fmt.Sprintf(`kubectl patch gpunodepool %s --type merge -p '{"spec":{"min":%.0f}}'`, shell(p.Pool), low-nodes),
-			Risk:       fmt.Sprintf("The next demand waits for a node: %s at the median.", waitText(p.ReadyP50)),
+			Risk:       fmt.Sprintf("The next demand is pending until a node is ready: %s at the median.", waitText(p.ReadyP50)),
 			Confidence: word, Because: because,
 			Query: fmt.Sprintf("clamp_max(floor(quantile_over_time(%g, %s) / %g), %g) * %g", q, query.Over(expression, w.Length(), w.Coarse), size, low, size*w.Length().Hours()),
 		})
@@ -71,7 +71,7 @@ func (m *maker) shrink() []Action {
 func waitText(n Number) string {
 	v, ok := n.Get()
 	if !ok {
-		return "nobody knows how long"
+		return "for an unknown time"
 	}
 	return fmt.Sprintf("%.3g s", v)
 }

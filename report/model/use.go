@@ -11,13 +11,13 @@ import (
 
 // Use is section 3.
 type Use struct {
-	Tenants []Tenant  `json:"tenants" doc:"Quotas, means over the window in cards."`
+	Tenants []Tenant  `json:"tenants" doc:"Quotas, means over the window in GPUs."`
 	Rows    []UseRow  `json:"rows" doc:"By tenant, namespace and model, the most expensive first, or the largest where any has no price."`
 	Serving []Serving `json:"serving" doc:"Namespaces whose servers count tokens."`
 	Missing string    `json:"missing" doc:"What the section lacks, if anything."`
 }
 
-// Tenant is a quota and its use; means over the window in cards.
+// Tenant is a quota and its use; means over the window in GPUs.
 type Tenant struct {
 	Tenant     string `json:"tenant"`
 	Guaranteed Number `json:"guaranteed"`
@@ -28,15 +28,15 @@ type Tenant struct {
 	Waiting    Number `json:"waiting"`
 }
 
-// UseRow is what a holder had of one model.
+// UseRow is a namespace's use of one model.
 type UseRow struct {
 	Tenant    string `json:"tenant"`
 	Namespace string `json:"namespace"`
 	Model     string `json:"model"`
-	Allocated Number `json:"allocated" doc:"Hours held."`
+	Allocated Number `json:"allocated" doc:"Hours allocated."`
 	Used      Number `json:"used" doc:"Hours computing."`
 	Share     Number `json:"share" doc:"Used ÷ allocated whose use is known."`
-	Idle      Number `json:"idle" doc:"Hours held by what hardly computed at all."`
+	Idle      Number `json:"idle" doc:"Hours allocated that hardly computed at all."`
 	Money     Number `json:"money" doc:"Of what was allocated."`
 	Waste     Number `json:"waste" doc:"Of what was idle."`
 }
@@ -46,8 +46,8 @@ type Serving struct {
 	Namespace string `json:"namespace"`
 	Models    string `json:"models" doc:"Names of the models served."`
 	Tokens    Number `json:"tokens" doc:"Written."`
-	Allocated Number `json:"allocated" doc:"Hours the namespace held."`
-	Cost      Number `json:"cost" doc:"Money per million tokens written: all the namespace held, not only its servers."`
+	Allocated Number `json:"allocated" doc:"Hours allocated to the namespace."`
+	Cost      Number `json:"cost" doc:"Money per million tokens written: of all that was allocated to the namespace, not only to its servers."`
 }
 
 func (m *maker) use() Use {
@@ -57,8 +57,8 @@ func (m *maker) use() Use {
 	moneyOf, wasteOf := map[ledger.Key]Number{}, map[ledger.Key]Number{}
 	var order []ledger.Key
 	for _, r := range m.l.Rows {
-		held := r.Time.Held()
-		if held == 0 {
+		allocated := r.Time.Allocated()
+		if allocated == 0 {
 			continue
 		}
 		key := r.Key
@@ -73,19 +73,19 @@ func (m *maker) use() Use {
 		for p, v := range r.Time {
 			t[p] += v
 		}
-		moneyOf[key] = moneyOf[key].Plus(m.money(r.Pool, r.Model, held/hour))
+		moneyOf[key] = moneyOf[key].Plus(m.money(r.Pool, r.Model, allocated/hour))
 		wasteOf[key] = wasteOf[key].Plus(m.money(r.Pool, r.Model, r.Time[ledger.Idle]/hour))
 	}
-	priced := true // all of them: hours are not compared with money
+	priced := true // either all by hours or all by money
 	for _, key := range order {
 		t := rows[key]
-		row := UseRow{Tenant: key.Tenant, Namespace: key.Namespace, Model: key.Model, Allocated: Known(t.Held() / hour), Money: moneyOf[key], Waste: wasteOf[key]}
-		measured := t.Held() - t[ledger.Unmeasured]
+		row := UseRow{Tenant: key.Tenant, Namespace: key.Namespace, Model: key.Model, Allocated: Known(t.Allocated() / hour), Money: moneyOf[key], Waste: wasteOf[key]}
+		measured := t.Allocated() - t[ledger.Unmeasured]
 		if measured > 0 {
 			row.Used, row.Idle = Known(t[ledger.Busy]/hour), Known(t[ledger.Idle]/hour)
 			row.Share = Known(t[ledger.Busy] / measured)
 		} else {
-			why := Unknown("nobody measured its use")
+			why := Unknown("its use was not measured")
 			row.Used, row.Idle, row.Share, row.Waste = why, why, why, why
 		}
 		if _, ok := row.Money.Get(); !ok {
@@ -101,7 +101,7 @@ func (m *maker) use() Use {
 	}, func(r UseRow) string { return r.Tenant + "/" + r.Namespace + "/" + r.Model })
 	u.Serving = m.serving()
 	if !m.a.Autoscaler {
-		u.Missing = noAutoscaler + ": no tenants, quotas, borrowed or lent cards"
+		u.Missing = noAutoscaler + ": no tenants, quotas, borrowed or lent GPUs"
 	}
 	u.Missing = lacks(u.Missing, m.open(query.Tenants), m.open(query.Tokens))
 	return u
@@ -126,15 +126,15 @@ func (m *maker) tenants() []Tenant {
 	for _, name := range sortedKeys(values) {
 		v := values[name]
 		all = append(all, Tenant{
-			Tenant: name, Guaranteed: of(v["guaranteed"], "no guarantee stated"), Limit: of(v["limit"], "no limit"), Used: of(v["used"], "not told"),
-			Borrowed: of(v["borrowed"], "not told"), Lent: of(v["lent"], "not told"), Waiting: of(v["waiting"], "not told"),
+			Tenant: name, Guaranteed: of(v["guaranteed"], "no guarantee stated"), Limit: of(v["limit"], "no limit"), Used: of(v["used"], "not reported"),
+			Borrowed: of(v["borrowed"], "not reported"), Lent: of(v["lent"], "not reported"), Waiting: of(v["waiting"], "not reported"),
 		})
 	}
 	return all
 }
 
-// serving puts tokens beside what their namespaces held. Tokens are counted by
-// pods that come and go: each began at zero.
+// serving sets tokens beside the hours allocated to their namespaces. Tokens are counted
+// by pods that come and go: each starts at zero.
 func (m *maker) serving() []Serving {
 	known := ledger.Known(m.a.Lines[query.Tokens], m.coarse)
 	tokens, names := map[string]float64{}, map[string][]string{}
@@ -143,16 +143,16 @@ func (m *maker) serving() []Serving {
 		tokens[ns] += ledger.Grown(m.values(l), known)
 		names[ns] = append(names[ns], l.Labels.Get(metric.LabelModelName))
 	}
-	held, cost := map[string]Number{}, map[string]Number{}
+	allocated, cost := map[string]Number{}, map[string]Number{}
 	for _, r := range m.l.Rows {
 		if r.Namespace == "" {
 			continue
 		}
-		if _, ok := held[r.Namespace]; !ok {
-			held[r.Namespace], cost[r.Namespace] = Known(0), Known(0)
+		if _, ok := allocated[r.Namespace]; !ok {
+			allocated[r.Namespace], cost[r.Namespace] = Known(0), Known(0)
 		}
-		hours := r.Time.Held() / hour
-		held[r.Namespace] = held[r.Namespace].Plus(Known(hours))
+		hours := r.Time.Allocated() / hour
+		allocated[r.Namespace] = allocated[r.Namespace].Plus(Known(hours))
 		cost[r.Namespace] = cost[r.Namespace].Plus(m.money(r.Pool, r.Model, hours))
 	}
 	var all []Serving
@@ -160,8 +160,8 @@ func (m *maker) serving() []Serving {
 		slices.Sort(names[ns])
 		s := Serving{Namespace: ns, Models: strings.Join(slices.Compact(names[ns]), ", "), Tokens: Known(tokens[ns])}
 		var ok bool
-		if s.Allocated, ok = held[ns]; !ok {
-			s.Allocated = Unknown("nobody saw the namespace hold a card")
+		if s.Allocated, ok = allocated[ns]; !ok {
+			s.Allocated = Unknown("no GPU was seen allocated to the namespace")
 			s.Cost = s.Allocated
 		} else {
 			s.Cost = m.unless(cost[ns].Over(s.Tokens.Times(1e-6)), query.Tokens)

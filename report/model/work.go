@@ -10,21 +10,21 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
-// workKey is a workload and what its pods hold.
+// workKey is a workload and the profile and model allocated to its pods.
 type workKey struct {
 	namespace, name, profile string
 }
 
-// work is what a workload's pods held, by the coarse grid.
+// work is what was allocated to a workload's pods, on the coarse grid.
 type work struct {
 	workKey
-	kind    string // Deployment, StatefulSet, "controller" of any kind, or Pod
-	pattern string // of its pods' names
-	model   string
-	held    map[string][]bool // by card or instance
-	idle    map[string][]bool
-	memory  float64 // 99th percentile, bytes; NaN for unknown
-	use     float64 // 95th percentile of what is held
+	kind      string // Deployment, StatefulSet, "controller" of any kind, or Pod
+	pattern   string // of its pods' names
+	model     string
+	allocated map[string][]bool // by GPU or instance
+	idle      map[string][]bool
+	memory    float64 // 99th percentile, bytes; NaN for unknown
+	use       float64 // 95th percentile of what is allocated
 }
 
 // Names that controllers make end in characters that form no words.
@@ -34,8 +34,8 @@ var (
 	ofController = regexp.MustCompile(`^(.+)-[bcdfghjklmnpqrstvwxz2456789]{5}$`)
 )
 
-// Owner guesses, from a pod's name, whose it is. Prometheus does not say; the
-// guess is shown as one. The pattern matches the names of the owner's pods.
+// Owner guesses a pod's owner from its name, since Prometheus has no owners; the guess
+// is shown as one. The pattern matches the names of the owner's pods.
 func Owner(pod string) (name, kind, pattern string) {
 	const tail = "-[bcdfghjklmnpqrstvwxz2456789]{5}"
 	if m := ofDeployment.FindStringSubmatch(pod); m != nil {
@@ -51,7 +51,7 @@ func Owner(pod string) (name, kind, pattern string) {
 	return pod, "Pod", regexp.QuoteMeta(pod)
 }
 
-// workloads puts together what the exporter says of pods.
+// workloads collects the exporter's series by workload.
 func (m *maker) workloads() map[workKey]*work {
 	all := map[workKey]*work{}
 	d := m.a.Dialect
@@ -60,7 +60,7 @@ func (m *maker) workloads() map[workKey]*work {
 		key := workKey{ls.Get(d.Namespace()), name, ls.Get(metric.LabelProfile)}
 		w := all[key]
 		if w == nil {
-			w = &work{workKey: key, kind: kind, pattern: pattern, held: map[string][]bool{}, idle: map[string][]bool{}, memory: math.NaN(), use: math.NaN()}
+			w = &work{workKey: key, kind: kind, pattern: pattern, allocated: map[string][]bool{}, idle: map[string][]bool{}, memory: math.NaN(), use: math.NaN()}
 			all[key] = w
 		}
 		if model := m.models[ls.Get(metric.LabelGPUUUID)]; model != "" {
@@ -82,7 +82,7 @@ func (m *maker) workloads() map[workKey]*work {
 			}
 		}
 	}
-	mark(query.Holders, func(w *work) map[string][]bool { return w.held })
+	mark(query.AllocatedTo, func(w *work) map[string][]bool { return w.allocated })
 	mark(query.IdleFor, func(w *work) map[string][]bool { return w.idle })
 	most := func(id query.ID, field func(*work) *float64) {
 		for _, l := range m.a.Lines[id] {
@@ -98,7 +98,7 @@ func (m *maker) workloads() map[workKey]*work {
 	return all
 }
 
-// hours of cards, and of one holder at the most.
+// markedHours returns hours of GPUs, and those of the pod with the most.
 func (m *maker) markedHours(marked map[string][]bool) (sum, longest float64) {
 	for _, steps := range marked {
 		n := 0
@@ -114,10 +114,10 @@ func (m *maker) markedHours(marked map[string][]bool) (sum, longest float64) {
 	return sum, longest
 }
 
-// atEnd says whether anything of the workload was held in the window's last step or
-// the one before.
+// atEnd reports whether anything was allocated to the workload in the window's last step
+// or the one before.
 func (w *work) atEnd() bool {
-	for _, steps := range w.held {
+	for _, steps := range w.allocated {
 		if n := len(steps); n > 0 && (steps[n-1] || steps[max(0, n-2)]) {
 			return true
 		}

@@ -1,4 +1,3 @@
-// Package prices reads what a card costs in an hour, by model, on demand or spot,
-// from a YAML file that says where its figures come from and of which day they
-// are. It knows no price itself.
+// Package prices reads prices of GPUs per hour, by model, on demand or spot, from a YAML
+// file that states their source and date.
 package prices

@@ -7,7 +7,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
-// Answers is what Prometheus has said: all that a report is made from.
+// Answers is what Prometheus returned: all input of a report but prices.
 type Answers struct {
 	Window  Window
 	Dialect Dialect
@@ -17,37 +17,27 @@ type Answers struct {
 	Lines map[ID][]prom.Line
 	// Vectors of instant queries, by ask.
 	Vectors map[ID]prom.Vector
-	// Asked lists the questions in their order, for the methods section.
+	// Asked lists the queries in their order, for the methods section.
 	Asked []Asked
-	// Problems are questions, or pieces of them, without a usable answer.
+	// Problems are queries, or pieces of them, without a usable answer.
 	Problems []Problem
 }
 
-// Asked is a question as it was put.
+// Asked is a query as it was sent.
 type Asked struct {
 	Ask
 	// Step between values; zero for what is asked at one moment.
 	Step time.Duration
 }
 
-// Problem is a piece of time without an answer to a question.
+// Problem is a piece of the window without an answer to a query.
 type Problem struct {
 	ID       ID
 	From, To time.Time
 	Err      string
 }
 
-// Failed says whether any piece of an answer is missing.
-func (a Answers) Failed(id ID) bool {
-	for _, p := range a.Problems {
-		if p.ID == id {
-			return true
-		}
-	}
-	return false
-}
-
-// Unanswered lists the questions of which a piece of the answer is missing, each once.
+// Unanswered lists the queries of which a piece of the answer is missing, each once.
 func (a Answers) Unanswered() []ID {
 	var ids []ID
 	for _, p := range a.Problems {
@@ -58,8 +48,8 @@ func (a Answers) Unanswered() []ID {
 	return ids
 }
 
-// Missing says at which moments of a grid any of the answers is missing: nothing there
-// does not mean that there was nothing. It has N+1 values.
+// Missing reports at which moments of a grid any of the answers is missing. No line at
+// such a moment is unknown, not zero. It has N+1 values.
 func (a Answers) Missing(g Grid, ids ...ID) []bool {
 	missing := make([]bool, g.N+1)
 	for _, p := range a.Problems {

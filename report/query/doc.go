@@ -1,5 +1,4 @@
-// Package query knows what the report asks Prometheus: the PromQL of every
-// figure, over which window and in what steps, and how it is cut into pieces that
-// a server answers within its limits. It reads and never judges: what the numbers
-// mean is for the packages ledger and model to say.
+// Package query has the report's queries: the PromQL of every figure, its window and
+// steps, and its split into pieces that a server answers within its limits. It reads
+// numbers; packages ledger and model interpret them.
 package query

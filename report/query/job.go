@@ -12,7 +12,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
-// job is a question about a piece of the window, and its answer.
+// job is a query about a piece of the window, and its answer.
 type job struct {
 	ask      int // of Answers.Asked
 	kind     Kind
@@ -100,8 +100,8 @@ func do(ctx context.Context, p *patient, jobs []*job, o Options) error {
 	return nil
 }
 
-// share has lines with the same labels have them once: every piece of a question brings
-// those of the piece before again, and of a month there are thirty.
+// share makes lines of equal labels share one copy: every piece of a query repeats the
+// labels of the piece before, and a month has thirty pieces.
 func share(names map[string]prom.Labels, lines []prom.Line) {
 	for i, l := range lines {
 		name := key(l.Labels)
@@ -117,7 +117,7 @@ func (j *job) run(ctx context.Context, p *patient) error {
 	case ctx.Err() != nil:
 		return nil
 	case p.hopeless(j.ask):
-		j.problems = append(j.problems, Problem{From: j.from, To: j.to, Err: "not asked, since other times of it went without an answer"})
+		j.problems = append(j.problems, Problem{From: j.from, To: j.to, Err: "not sent, since other pieces of the query had no answer"})
 		return nil
 	}
 	if j.kind == Now {
@@ -140,8 +140,8 @@ func pieced(promql string, length time.Duration) string {
 	return strings.ReplaceAll(promql, "[PIECE]", "["+seconds(length)+"]")
 }
 
-// span asks about a part of the piece, and about its halves where that was too
-// much for the server or for us.
+// span queries a part of the piece, and its halves where the answer exceeds the server's
+// limits or ours.
 func (j *job) span(ctx context.Context, p *patient, from, to time.Time) error {
 	lines, err := p.Range(ctx, j.promql, from, to, j.step)
 	if half := (to.Sub(from) / 2).Truncate(j.step); tooMuch(err) && half >= shortest {
@@ -154,8 +154,7 @@ func (j *job) span(ctx context.Context, p *patient, from, to time.Time) error {
 	return j.note(ctx, p, from, to, err)
 }
 
-// note keeps what is wrong with one question; what is wrong with the connection
-// ends all of them.
+// note records the failure of one query; a failure of the connection ends all of them.
 func (j *job) note(ctx context.Context, p *patient, from, to time.Time, err error) error {
 	if err == nil || ctx.Err() != nil || errors.Is(err, context.Canceled) {
 		return err
@@ -169,9 +168,9 @@ func (j *job) note(ctx context.Context, p *patient, from, to time.Time, err erro
 	return nil
 }
 
-// collect puts the pieces together, in the order of the questions and of time. Those
-// of one question lie side by side and go as soon as they are put together: a month
-// of ten thousand cards is half a gigabyte, and should be there once.
+// collect joins the pieces, in the order of queries and of time. The pieces of a query
+// are adjacent and are freed once joined: a month of ten thousand GPUs is half a
+// gigabyte, and is kept once.
 func (a *Answers) collect(jobs []*job) {
 	for len(jobs) > 0 {
 		n := 1
@@ -184,7 +183,7 @@ func (a *Answers) collect(jobs []*job) {
 	}
 }
 
-// join puts together the pieces of one question.
+// join joins the pieces of one query.
 func (a *Answers) join(jobs []*job) {
 	long := map[string]int{} // points of each line
 	for _, j := range jobs {
@@ -221,8 +220,7 @@ func (a *Answers) join(jobs []*job) {
 	}
 }
 
-// problem adds one. Pieces side by side with the same trouble are one piece: of a month
-// there are thirty.
+// problem adds one. Adjacent pieces with the same error become one: a month has thirty pieces.
 func (a *Answers) problem(p Problem, step time.Duration) {
 	if foreign(p) {
 		return
@@ -236,8 +234,8 @@ func (a *Answers) problem(p Problem, step time.Duration) {
 	a.Problems = append(a.Problems, p)
 }
 
-// foreign says whether a question found no answer since the server knows no native
-// histograms: VictoriaMetrics, or an old Prometheus. Then it has stored none.
+// foreign reports whether a query failed because the server has no native histograms:
+// VictoriaMetrics, or an old Prometheus.
 func foreign(p Problem) bool {
 	switch p.ID {
 	case PodWaitNative, NodeReadyNative, DecisionsNative:
@@ -252,7 +250,7 @@ func largest(line *prom.Line, v float64, at time.Time) {
 		line.Points = []prom.Point{{Time: at, Value: v}}
 		return
 	}
-	// A piece without a number says nothing; Go's max would let it say all.
+	// A piece without a number is left out: Go's max returns NaN for it.
 	if old := line.Points[0].Value; math.IsNaN(old) || v > old {
 		line.Points[0].Value = v
 	}

@@ -11,27 +11,26 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
-// patient is a Prometheus that is asked again where it may answer a moment later, and
-// whose silence to one question does not cost the answers to all others. A report is
-// some thousand questions over minutes: one of them meets a restart, a proxy's limit
-// or a block that takes too long to read.
+// patient retries queries that fail for a moment, and lets a query without an answer
+// fail alone. A report is some thousand queries over minutes: some meet a restart, a
+// proxy's limit or a block that takes too long to read.
 type patient struct {
 	Prometheus
 	pause time.Duration
 
 	mu   sync.Mutex
-	lost int         // questions without any answer
-	of   map[int]int // the same by the question's place in Answers.Asked
+	lost int         // queries without any answer
+	of   map[int]int // the same by the query's place in Answers.Asked
 }
 
-// Bounds of patience. Each lost question may have taken all the time that one may.
+// Bounds of retries. Each lost query may have taken the whole time-out.
 const (
-	tries     = 3  // of one question; the pause doubles between them
-	mostLost  = 20 // pieces of questions
-	mostOfOne = 2  // pieces of one question, then the rest of it is not asked
+	tries     = 3  // of one query, with exponential backoff
+	mostLost  = 20 // pieces of queries
+	mostOfOne = 2  // pieces of one query; then the rest of it is not sent
 )
 
-// Query is that of Prometheus, asked again.
+// Query is that of Prometheus, with retries.
 func (p *patient) Query(ctx context.Context, promql string, at time.Time) (v prom.Vector, err error) {
 	err = p.again(ctx, func() error {
 		v, err = p.Prometheus.Query(ctx, promql, at)
@@ -40,7 +39,7 @@ func (p *patient) Query(ctx context.Context, promql string, at time.Time) (v pro
 	return v, err
 }
 
-// Range is that of Prometheus, asked again.
+// Range is that of Prometheus, with retries.
 func (p *patient) Range(ctx context.Context, promql string, from, to time.Time, step time.Duration) (lines []prom.Line, err error) {
 	err = p.again(ctx, func() error {
 		lines, err = p.Prometheus.Range(ctx, promql, from, to, step)
@@ -65,8 +64,8 @@ func (p *patient) again(ctx context.Context, ask func() error) error {
 	}
 }
 
-// passing says whether the same question may be answered a moment later. One that took
-// all the time there is would take it again, and who is not let in stays outside.
+// passing reports whether a retry may succeed. A query that timed out does so again, and
+// a refused credential stays refused.
 func passing(err error) bool {
 	if !errors.Is(err, prom.ErrUnavailable) || late(err) {
 		return false
@@ -80,14 +79,13 @@ func passing(err error) bool {
 	return false
 }
 
-// late says whether a question took longer than it may, by our clock or the server's.
+// late reports whether a query timed out, here or at the server.
 func late(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "timed out") || strings.Contains(err.Error(), "timeout")
 }
 
-// lose is told of a piece of a question that found no answer. The error is for what
-// ends the report: Prometheus does not even answer the simplest question, or too many
-// were lost.
+// lose records a piece of a query without an answer. Its error ends the report:
+// Prometheus does not answer the simplest query, or too many were lost.
 func (p *patient) lose(ctx context.Context, ask int, at time.Time, err error) error {
 	p.mu.Lock()
 	p.lost++
@@ -95,7 +93,7 @@ func (p *patient) lose(ctx context.Context, ask int, at time.Time, err error) er
 	lost := p.lost
 	p.mu.Unlock()
 	if lost > mostLost {
-		return fmt.Errorf("%d questions went without an answer: %w", lost, err)
+		return fmt.Errorf("%d queries had no answer: %w", lost, err)
 	}
 	if _, simplest := p.Query(ctx, "vector(1)", at); errors.Is(simplest, prom.ErrUnavailable) {
 		return err
@@ -103,8 +101,7 @@ func (p *patient) lose(ctx context.Context, ask int, at time.Time, err error) er
 	return nil
 }
 
-// hopeless says whether so many pieces of a question were lost that the others are
-// not worth their time.
+// hopeless reports whether so many pieces of a query were lost that the rest is not sent.
 func (p *patient) hopeless(ask int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

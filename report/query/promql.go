@@ -9,26 +9,26 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// Dialect is how a Prometheus spells what is asked: with honor_labels a holder's
-// namespace is "namespace", without it "exported_namespace".
+// Dialect is how a Prometheus spells labels: with honor_labels the pod's namespace is
+// "namespace", without it "exported_namespace".
 type Dialect struct {
-	// Exporter and Autoscaler say whose labels were moved out of the way.
+	// ExporterMoved and AutoscalerMoved report whose labels were moved to exported_*.
 	ExporterMoved, AutoscalerMoved bool
 	// Match is put into every selector: `cluster="a"`.
 	Match string
 }
 
-// Namespace, Pod and Container are the holder's labels in the exporter's series.
+// Namespace is the label of the pod's namespace in the exporter's series.
 func (d Dialect) Namespace() string { return spell(metric.LabelNamespace, d.ExporterMoved) }
 
-// Pod is Namespace's sister.
+// Pod is the label of the pod in the exporter's series.
 func (d Dialect) Pod() string { return spell(metric.LabelPod, d.ExporterMoved) }
 
-// Container is Namespace's sister.
+// Container is the label of the container in the exporter's series.
 func (d Dialect) Container() string { return spell(metric.LabelContainer, d.ExporterMoved) }
 
-// Holder is the namespace in the autoscaler's series.
-func (d Dialect) Holder() string { return spell(metric.LabelNamespace, d.AutoscalerMoved) }
+// AllocatedTo is the label of the pod's namespace in the autoscaler's series.
+func (d Dialect) AllocatedTo() string { return spell(metric.LabelNamespace, d.AutoscalerMoved) }
 
 func spell(label string, moved bool) string {
 	if moved {
@@ -67,8 +67,8 @@ func by(labels ...string) string {
 	return "by (" + strings.Join(once, ", ") + ")"
 }
 
-// Sampled is the hours that an expression adds up to over a window, in steps, each
-// value standing for the step before it: what the report itself has done.
+// Sampled is the sum of an expression over a window in hours, each value standing for
+// the step before it, as the report computes it.
 func Sampled(expression string, length, step time.Duration) string {
 	return fmt.Sprintf("sum(sum_over_time((%s)[%s:%s])) * %s", expression, seconds(length), seconds(step),
 		strconv.FormatFloat(step.Hours(), 'g', -1, 64))

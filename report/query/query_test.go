@@ -57,7 +57,7 @@ func TestEveryQueryParses(t *testing.T) {
 				t.Errorf("%s: %v\n%s", a.ID, err, a.PromQL)
 			}
 			if a.What == "" || ids[a.ID] {
-				t.Errorf("%s says nothing, or is there twice", a.ID)
+				t.Errorf("%s has no text, or is there twice", a.ID)
 			}
 			ids[a.ID] = true
 			if d.Match != "" && strings.Count(a.PromQL, d.Match) == 0 {
@@ -67,7 +67,7 @@ func TestEveryQueryParses(t *testing.T) {
 	}
 }
 
-// server is a double that counts, and refuses ranges of more than its limit.
+// server is a fake that counts, and refuses ranges of more than its limit.
 type server struct {
 	limit  time.Duration
 	fail   error
@@ -123,7 +123,7 @@ func (s *server) Range(_ context.Context, promql string, from, to time.Time, ste
 }
 
 // sides are the lines of each of the server's answers, the same for all questions, as
-// holders are.
+// those of allocation are.
 var sides = []string{"left", "right"}
 
 // TestPieces: a long window is asked for in pieces, what is too much in halves, and
@@ -172,7 +172,7 @@ func TestPieces(t *testing.T) {
 }
 
 // TestFailures: a refused question is a problem of its own, and so is one that takes too
-// long; a half answer is no answer; a Prometheus that is gone ends everything.
+// long; a half answer is no answer; an unreachable Prometheus ends the run.
 func TestFailures(t *testing.T) {
 	w, err := query.NewWindow(until, 2*time.Hour)
 	if err != nil {
@@ -181,14 +181,14 @@ func TestFailures(t *testing.T) {
 	late := fmt.Errorf("%w: %w", prom.ErrUnavailable, context.DeadlineExceeded)
 	for _, fail := range []error{prom.ErrBadQuery, &prom.PartialError{Warnings: []string{"a store is down"}}, late} {
 		a, err := query.Run(t.Context(), &server{limit: 24 * time.Hour, fail: fail}, w, query.Options{})
-		if err != nil || !a.Failed(query.XIDs) || a.Failed(query.Nodes) || len(a.Lines[query.XIDs]) != 0 {
+		if err != nil || !slices.Equal(a.Unanswered(), []query.ID{query.XIDs}) || len(a.Lines[query.XIDs]) != 0 {
 			t.Errorf("%v: %v, %v", fail, err, a.Problems)
 		}
 	}
 	if _, err := query.Run(t.Context(), &server{limit: 24 * time.Hour, fail: prom.ErrUnavailable, gone: true}, w, query.Options{}); !errors.Is(err, prom.ErrUnavailable) {
 		t.Errorf("%v, want unavailable", err)
 	}
-	if _, err := query.Run(t.Context(), nobody{}, w, query.Options{}); !errors.Is(err, query.ErrNoData) || strings.Contains(err.Error(), "dcgm") {
+	if _, err := query.Run(t.Context(), absent{}, w, query.Options{}); !errors.Is(err, query.ErrNoData) || strings.Contains(err.Error(), "dcgm") {
 		t.Errorf("%v, want no data", err)
 	}
 	if _, err := query.Run(t.Context(), others{}, w, query.Options{}); !errors.Is(err, query.ErrNoData) || !strings.Contains(err.Error(), "those of dcgm-exporter are there") {
@@ -197,7 +197,7 @@ func TestFailures(t *testing.T) {
 }
 
 // others has dcgm-exporter's series alone.
-type others struct{ nobody }
+type others struct{ absent }
 
 func (others) Query(_ context.Context, promql string, _ time.Time) (prom.Vector, error) {
 	if strings.Contains(promql, "DCGM_FI_DEV_GPU_TEMP") {
@@ -207,7 +207,7 @@ func (others) Query(_ context.Context, promql string, _ time.Time) (prom.Vector,
 }
 
 // TestPatience: what may be answered a moment later is asked again, what took all its
-// time is not, and a question that is lost twice is let go.
+// time is not, and a query that is lost twice is dropped.
 func TestPatience(t *testing.T) {
 	w, err := query.NewWindow(until, 10*24*time.Hour)
 	if err != nil {
@@ -308,10 +308,10 @@ func TestNoNativeHistograms(t *testing.T) {
 	}
 }
 
-// nobody has no series.
-type nobody struct{}
+// absent is a Prometheus without series.
+type absent struct{}
 
-func (nobody) Query(context.Context, string, time.Time) (prom.Vector, error) { return nil, nil }
-func (nobody) Range(context.Context, string, time.Time, time.Time, time.Duration) ([]prom.Line, error) {
+func (absent) Query(context.Context, string, time.Time) (prom.Vector, error) { return nil, nil }
+func (absent) Range(context.Context, string, time.Time, time.Time, time.Duration) ([]prom.Line, error) {
 	return nil, nil
 }

@@ -25,19 +25,17 @@ type Options struct {
 	Match string
 	// Concurrency is how many queries are under way at once; zero is 4.
 	Concurrency int
-	// Progress is told how many of all pieces are done; nil for nobody.
+	// Progress receives how many of all pieces are done; may be nil.
 	Progress func(done, all int)
-	// Pause before a question is asked again that may be answered then; zero is a
-	// second.
+	// Pause is the time before the first retry; zero is a second.
 	Pause time.Duration
 }
 
-// ErrNoData is that neither the exporter nor the autoscaler has a series in the
-// window, so that there is nothing to report on.
+// ErrNoData: neither the exporter nor the autoscaler has a series in the window.
 var ErrNoData = errors.New("no GPU series")
 
-// ClustersError is that series of several clusters answer. Pools, tenants and nodes
-// of one would be taken for those of another of the same name.
+// ClustersError: the series are of several clusters. Pools, tenants and nodes of equal
+// names would be mixed up.
 type ClustersError struct{ Names []string }
 
 func (e *ClustersError) Error() string {
@@ -49,8 +47,8 @@ func (e *ClustersError) Error() string {
 	return fmt.Sprintf("these are series of %d clusters (%s), and a report is of one", len(e.Names), names)
 }
 
-// clusters says which clusters the series are of. A series without the label is of
-// any: the label may have been put on later.
+// clusters returns the clusters of the series. A series without the label belongs to
+// any: the label may have been added later.
 func clusters(ctx context.Context, p Prometheus, d Dialect, w Window) error {
 	present := func(desc metric.Desc) string {
 		return "present_over_time(" + d.Select(desc.Name, clusterLabel+`!=""`) + "[PIECE])"
@@ -70,21 +68,20 @@ func clusters(ctx context.Context, p Prometheus, d Dialect, w Window) error {
 	return e
 }
 
-// clusterLabel is what Thanos, Mimir and remote writers tell clusters apart by.
+// clusterLabel identifies clusters in Thanos, Mimir and remote write.
 const clusterLabel = "cluster"
 
-// piece is the longest time one query is asked about; what fails for its size is
-// asked again in halves, down to shortest.
+// piece is the longest range of one query; a query that fails for its size is split in
+// halves, down to shortest.
 const (
 	piece    = 24 * time.Hour
 	shortest = time.Hour
 )
 
-// Run asks everything. A question the server refuses, answers in part, or takes too
-// long over, is a Problem in the Answers, and the rest goes on; a Prometheus that is
-// not there, or that leaves many questions open, ends it. The error wraps ErrNoData
-// where there is nothing to ask about, and a ClustersError where there is more than one
-// cluster.
+// Run sends all queries. A query that is refused, answered in part or timed out is a
+// Problem of the Answers; an unreachable Prometheus, or many lost queries, end the run.
+// The error wraps ErrNoData where there are no series, and is a ClustersError where
+// there is more than one cluster.
 func Run(ctx context.Context, asked Prometheus, w Window, o Options) (Answers, error) {
 	p := &patient{Prometheus: asked, pause: cmp.Or(o.Pause, time.Second), of: map[int]int{}}
 	a, err := explore(ctx, p, w, o)
@@ -102,8 +99,8 @@ func Run(ctx context.Context, asked Prometheus, w Window, o Options) (Answers, e
 	return a, nil
 }
 
-// explore finds out who is there, how labels are spelled, how far apart samples
-// are and how many series there will be.
+// explore finds the sources present, the spelling of labels, the scrape interval and the
+// number of series.
 func explore(ctx context.Context, p Prometheus, w Window, o Options) (Answers, error) {
 	a := Answers{Dialect: Dialect{Match: o.Match}, Lines: map[ID][]prom.Line{}, Vectors: map[ID]prom.Vector{}}
 	d := a.Dialect
@@ -130,7 +127,7 @@ func explore(ctx context.Context, p Prometheus, w Window, o Options) (Answers, e
 	a.Dialect.ExporterMoved = count("count(present_over_time("+d.Select(metric.GPUHeld.Name, moved)+"[PIECE]))") > 0
 	a.Dialect.AutoscalerMoved = count("count(present_over_time("+d.Select(metric.AutoscalerGPUSeconds.Name, moved)+"[PIECE]))") > 0
 	nodes := count("count(count " + by(metric.LabelNode) + " (last_over_time(" + d.Select(metric.GPUInfo.Name) + "[PIECE])))")
-	// Samples in ten minutes: a program's densest series tells how often it is scraped.
+	// Samples in ten minutes: a program's densest series gives its scrape interval.
 	scrape := time.Duration(0)
 	for _, name := range []string{metric.GPUInfo.Name, metric.AutoscalerCapacityGPUSeconds.Name} {
 		if n := count("max(count_over_time(" + d.Select(name) + "[10m]))"); n > 1 {
@@ -157,8 +154,8 @@ func explore(ctx context.Context, p Prometheus, w Window, o Options) (Answers, e
 	return a, nil
 }
 
-// spanned asks about the whole window at once, and where that is more than the server
-// will read or has time for, about the last day of it.
+// spanned queries the whole window at once, and where that exceeds the server's limits,
+// its last day.
 func spanned(ctx context.Context, p Prometheus, expression string, w Window) (prom.Vector, error) {
 	v, err := p.Query(ctx, pieced(expression, w.Length()), w.Until)
 	if err != nil && ctx.Err() == nil && w.Length() > piece && (tooMuch(err) || late(err)) {
@@ -167,7 +164,7 @@ func spanned(ctx context.Context, p Prometheus, expression string, w Window) (pr
 	return v, err
 }
 
-// tooMuch says whether a question was refused for its size: in the words of Prometheus,
+// tooMuch reports whether a query was refused for its size, in the words of Prometheus,
 // VictoriaMetrics, Thanos and Mimir.
 func tooMuch(err error) bool {
 	if err == nil {
@@ -184,6 +181,6 @@ func tooMuch(err error) bool {
 	return false
 }
 
-// dcgmExporter is a series that dcgm-exporter has of every card. It is asked for only
-// to tell somebody who has no other what is missing.
+// dcgmExporter is a series that dcgm-exporter has of every GPU. It is queried only for a
+// hint where there are no other series.
 const dcgmExporter = "DCGM_FI_DEV_GPU_TEMP"

@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// Window is the time a report is about: after From, up to and with Until. Both
-// are multiples of every step since 1970, as the steps of a PromQL subquery are,
-// so that a query over the window sees what the report has seen.
+// Window is the time of a report: after From, up to and including Until. Both are
+// multiples of every step since 1970, as the steps of a PromQL subquery are, so that a
+// query over the window reads the same samples as the report.
 type Window struct {
 	From, Until time.Time
 	// Step is for what has few series, Ledger for the autoscaler's counters, and
 	// Coarse for what has a series a pod. Each is a multiple of the one before.
 	Step, Ledger, Coarse time.Duration
-	// Scrape is how far apart samples are, as far as could be seen.
+	// Scrape is the observed scrape interval.
 	Scrape time.Duration
 
 	until time.Time // as asked for
 	since time.Duration
 }
 
-// steps are what may be chosen. Each divides all that follow.
+// steps are the steps to choose from. Each divides all that follow.
 var steps = []time.Duration{
 	15 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute,
 	time.Hour, 2 * time.Hour, 6 * time.Hour, 24 * time.Hour,
@@ -35,18 +35,18 @@ const (
 	maxCells   = 2000000 // points of one query over the whole window
 )
 
-// NewWindow returns the window that ends at until, which is cut to whole steps,
-// and begins since before. The error is for a since that is too short or too long.
+// NewWindow returns the window of length since that ends at until, rounded down to whole
+// steps. The error is for a since that is too short or too long.
 func NewWindow(until time.Time, since time.Duration) (Window, error) {
 	if since < Shortest || since > Longest {
-		return Window{}, fmt.Errorf("%s is no time to report on: want %s to %d days", since, Shortest, Longest/(24*time.Hour))
+		return Window{}, fmt.Errorf("%s is not a valid window: want %s to %d days", since, Shortest, Longest/(24*time.Hour))
 	}
 	w := Window{Step: fit(since, finePoints), Coarse: fit(since, manyPoints), Scrape: 30 * time.Second, until: until.UTC(), since: since}
 	w.Ledger = w.Step
 	return w.align(), nil
 }
 
-// align cuts the window to whole steps.
+// align truncates the window to whole steps.
 func (w Window) align() Window {
 	w.Until = w.until.Truncate(w.Coarse)
 	w.From = w.Until.Add(-max(w.since.Round(w.Coarse), w.Coarse))
@@ -66,12 +66,12 @@ func fit(since time.Duration, n int) time.Duration {
 // Length of the window.
 func (w Window) Length() time.Duration { return w.Until.Sub(w.From) }
 
-// scrapes is how many scrapes there should be in a step in which counters grow: of
-// fewer, one more or less would look like cards that come and go.
+// scrapes is the number of scrapes per step of counters: with fewer, one more or less
+// would look like GPUs that come and go.
 const scrapes = 4
 
-// widen takes longer steps where scrapes are far apart, and where a query has so
-// many series that its answer would be too large. No step passes Coarse.
+// widen takes longer steps where scrapes are far apart, and where an answer has many
+// series. No step exceeds Coarse.
 func (w Window) widen(scrape time.Duration, nodes, ledgerRows int) Window {
 	w.Scrape = scrape
 	for w.Coarse < scrapes*scrape && w.Coarse < steps[len(steps)-1] {
@@ -102,8 +102,7 @@ func next(s time.Duration) time.Duration {
 	return s
 }
 
-// rate is the range of a rate at Step: long enough that a missed scrape or two do
-// not leave it without an answer.
+// rate is the range of a rate at Step: long enough to survive a missed scrape or two.
 func (w Window) rate() time.Duration { return max(w.Step, 4*w.Scrape) }
 
 // Grid is the moments at which a query is evaluated: From + i × Step for i from 0

@@ -1,4 +1,3 @@
-// Package render writes figures for people, the same way in every form. The forms
-// are the packages below it: html, md, csv and jsonout. None of them knows where a
-// figure comes from.
+// Package render formats figures, equally in every output form. The forms are the
+// packages below it: html, md, csv and jsonout.
 package render

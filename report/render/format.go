@@ -11,7 +11,7 @@ import (
 	"github.com/gpuscale/gpuscale/report/model"
 )
 
-// None is what stands in place of an unknown number; its reason stands beside it.
+// None replaces an unknown number; its reason stands beside it.
 const None = "n/a"
 
 // Hours writes GPU-hours, or any hours: whole from 100 on, three digits below.
@@ -123,10 +123,10 @@ func Unit(n model.Number, unit string) string {
 	return Hours(n)
 }
 
-// Time writes a moment for people, in UTC.
+// Time formats a time in UTC.
 func Time(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") }
 
-// Stamp writes a moment for machines.
+// Stamp formats a time for programs.
 func Stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // Or writes a word, or a dash for none.
@@ -137,8 +137,8 @@ func Or(word string) string {
 	return word
 }
 
-// Visible replaces characters that cannot be seen, or that turn the direction of
-// what follows: names come from whoever writes metrics.
+// Visible replaces invisible characters and those that change the writing direction:
+// names come from untrusted metrics.
 func Visible(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -151,7 +151,7 @@ func Visible(s string) string {
 	}, s)
 }
 
-// Code is Visible for what is to be copied: lines stay lines.
+// Code is Visible for commands to copy: it keeps line breaks.
 func Code(s string) string {
 	lines := strings.Split(s, "\n")
 	for i := range lines {

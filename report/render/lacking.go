@@ -9,25 +9,25 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
-// ofLedger are the questions that say where time went.
+// ofLedger are the queries of the ledger.
 var ofLedger = []query.ID{
-	query.Capacity, query.Places, query.Nodes, query.Sick, query.Dark, query.Held, query.Measured, query.IdleHeld, query.Busy,
+	query.Capacity, query.Places, query.Nodes, query.Sick, query.Dark, query.Allocated, query.Measured, query.IdleAllocated, query.Busy,
 }
 
-// madeFrom are the questions that a table's rows come from. A table without rows says
-// that there was nothing only if all of them were answered.
+// madeFrom are the queries behind a table's rows. A table without rows means zero only
+// if all of them were answered.
 var madeFrom = map[string][]query.ID{
 	"hours": ofLedger, "use": ofLedger, "lost": ofLedger, "forecast": ofLedger,
 	"waits": {query.PodWait, query.PodWaitNative, query.Decisions, query.DecisionsNative}, "unmet": {query.Waiting},
 	"hpas": {query.HPAAtMax, query.HPALimited}, "refused": {query.Refused}, "tenants": {query.Tenants}, "serving": {query.Tokens},
 	"pools":         append([]query.ID{query.PoolNodes, query.PoolPrice, query.GPUs}, ofLedger...),
 	"events":        {query.PoolNodes, query.Actions, query.NodeReady, query.NodeReadyNative, query.Failures, query.Interrupted, query.Backoff},
-	"fragmentation": {query.Cards, query.Instances, query.HeldNow}, "profiles": {query.Cards, query.Instances, query.HeldNow, query.Held},
-	"rightsize": {query.Cards, query.Holders, query.MemoryP99, query.UseP95, query.InstUseP95},
+	"fragmentation": {query.Devices, query.Instances, query.AllocatedNow}, "profiles": {query.Devices, query.Instances, query.AllocatedNow, query.Allocated},
+	"rightsize": {query.Devices, query.AllocatedTo, query.MemoryP99, query.UseP95, query.InstUseP95},
 	"workloads": {query.Forecasts, query.ForecastErr}, "xids": {query.XIDs}, "sick": {query.SickNodes},
 }
 
-// lacking names the questions of a table that were not answered in full.
+// lacking names the queries of a table that were not answered in full.
 func lacking(r model.Report, table string) string {
 	var names []string
 	for _, id := range madeFrom[table] {
@@ -38,15 +38,15 @@ func lacking(r model.Report, table string) string {
 	return strings.Join(names, ", ")
 }
 
-// doubted says under a table, or in place of one without rows, what it lacks.
+// doubted is the note under a table, or in place of one without rows, about what it lacks.
 func (t Table) doubted(r model.Report) Table {
 	names := lacking(r, t.Name)
 	switch {
 	case names == "":
 	case len(t.Rows) == 0:
-		t.Empty = "Not known: not answered in full: " + names + ". Section 0 says why."
+		t.Empty = "Not known: not answered in full: " + names + ". See section 0."
 	default:
-		t.Note = "Not all of it is known: not answered in full: " + names + ". Section 0 says why."
+		t.Note = "Partly known: not answered in full: " + names + ". See section 0."
 	}
 	return t
 }

@@ -7,8 +7,7 @@ import (
 	"github.com/gpuscale/gpuscale/report/model"
 )
 
-// Sections lays the report out as numbered sections of tables. Pictures are a
-// form's own business.
+// Sections lays the report out as numbered sections of tables. Pictures belong to the forms.
 func Sections(r model.Report) []Section {
 	all := []Section{answer(r), hours(r), demand(r), use(r), pools(r), migs(r), forecasts(r), actions(r), reliability(r), changes(r), methods(r)}
 	for i := range all {
@@ -30,8 +29,8 @@ func answer(r model.Report) Section {
 	add := func(name, value string) { d.Rows = append(d.Rows, []Cell{word(name), word(value)}) }
 	add("Grade", q.Grade)
 	add("Record of the window", Share(q.Coverage))
-	add("GPU-hours nobody can attribute", Hours(q.Unattributed))
-	add("Made from", q.Source)
+	add("GPU-hours not attributed", Hours(q.Unattributed))
+	add("Source", q.Source)
 	add("Prices", q.Prices)
 	for _, g := range q.Gaps {
 		add("No record", Time(g.From)+" to "+Time(g.Until))
@@ -51,13 +50,13 @@ func hours(r model.Report) Section {
 		t.Rows = append(t.Rows, []Cell{word(p.Name), number(p.Hours, Hours), number(p.Share, Share), number(p.Money, Money), word(p.Meaning)})
 	}
 	t.Rows = append(t.Rows, []Cell{word("Sum"), number(r.Hours.Sum, Hours), number(r.Hours.Sum.Over(r.Hours.Capacity), Share), number(r.Hours.Money, Money), word("the capacity is " + Hours(r.Hours.Capacity))})
-	return Section{Number: "1", Anchor: "hours", Title: "Where every GPU-hour went", Lead: r.Hours.Notes, Tables: []Table{t}}
+	return Section{Number: "1", Anchor: "hours", Title: "What became of every GPU-hour", Lead: r.Hours.Notes, Tables: []Table{t}}
 }
 
 func demand(r model.Report) Section {
 	d := r.Demand
-	s := Section{Number: "2", Anchor: "demand", Title: "Demand: who waited", Lead: lead(d.Missing)}
-	if len(d.Waits) == 0 { // nobody was asked
+	s := Section{Number: "2", Anchor: "demand", Title: "Pending demand", Lead: lead(d.Missing)}
+	if len(d.Waits) == 0 { // unknown without the autoscaler
 		return s
 	}
 	w := Table{Name: "waits", Title: "Time from a pod's creation until it was bound", Columns: columns("Tenant", "Pods>", "Median>", "95 %>", "99 %>"), Empty: "No pod was bound in the window."}
@@ -67,8 +66,8 @@ func demand(r model.Report) Section {
 	for _, x := range d.Waits {
 		add(x.Of, x)
 	}
-	add("until something was done for a pod", d.Decision)
-	u := Table{Name: "unmet", Title: "Demand that nothing served", Columns: columns("Shape", "Reason", "GPU-hours>", "Cards at most>"), Empty: "All demand was served."}
+	add("until an action for a pod", d.Decision)
+	u := Table{Name: "unmet", Title: "Unserved demand", Columns: columns("Shape", "Reason", "GPU-hours>", "Peak GPUs>"), Empty: "All demand was served."}
 	for _, x := range d.Unmet {
 		u.Rows = append(u.Rows, []Cell{word(x.Shape), word(x.Reason), number(x.Hours, Hours), number(x.Peak, Count)})
 	}
@@ -76,7 +75,7 @@ func demand(r model.Report) Section {
 	for _, x := range d.HPAs {
 		h.Rows = append(h.Rows, []Cell{word(x.Namespace + "/" + x.Name), number(x.AtMax, Hours), number(x.Max, Count), word(x.Reasons)})
 	}
-	q := Table{Name: "refused", Title: "Pods a quota kept waiting", Columns: columns("Reason", "Pod-hours>"), Empty: "No quota kept a pod waiting."}
+	q := Table{Name: "refused", Title: "Pods pending because of a quota", Columns: columns("Reason", "Pod-hours>"), Empty: "No pod was pending because of a quota."}
 	for _, x := range d.Refused {
 		q.Rows = append(q.Rows, []Cell{word(x.Reason), number(x.PodHours, Hours)})
 	}
@@ -96,12 +95,12 @@ func lead(sentences ...string) []string {
 
 func use(r model.Report) Section {
 	s := Section{Number: "3", Anchor: "use", Title: "By team, namespace and model", Lead: lead(r.Use.Missing)}
-	t := Table{Name: "tenants", Title: "Quotas, in cards, means over the window", Columns: columns("Tenant", "Guaranteed>", "Limit>", "Used>", "Borrowed>", "Lent>", "Waiting>")}
+	t := Table{Name: "tenants", Title: "Quotas, in GPUs, means over the window", Columns: columns("Tenant", "Guaranteed>", "Limit>", "Used>", "Borrowed>", "Lent>", "Waiting>")}
 	for _, x := range r.Use.Tenants {
 		t.Rows = append(t.Rows, []Cell{word(x.Tenant), number(x.Guaranteed, Count), number(x.Limit, Count), number(x.Used, Count), number(x.Borrowed, Count), number(x.Lent, Count), number(x.Waiting, Count)})
 	}
-	u := Table{Name: "use", Title: "What was held, and how much of it computed",
-		Columns: columns("Tenant", "Namespace", "Model", "Held, GPU-hours>", "Computing>", "Idle>", "Use>", "Money$", "Of it idle$"), Empty: "Nobody held a card."}
+	u := Table{Name: "use", Title: "Allocated GPU-hours and their use",
+		Columns: columns("Tenant", "Namespace", "Model", "Allocated, GPU-hours>", "Computing>", "Idle>", "Use>", "Money$", "Idle$"), Empty: "No GPU was allocated."}
 	for _, x := range r.Use.Rows {
 		u.Rows = append(u.Rows, []Cell{word(x.Tenant), word(x.Namespace), word(x.Model), number(x.Allocated, Hours), number(x.Used, Hours), number(x.Idle, Hours), number(x.Share, Share), number(x.Money, Money), number(x.Waste, Money)})
 	}
@@ -109,7 +108,7 @@ func use(r model.Report) Section {
 		s.Tables = append(s.Tables, t)
 	}
 	s.Tables = append(s.Tables, u)
-	v := Table{Name: "serving", Title: "Inference servers", Columns: columns("Namespace", "Models", "Tokens written>", "Held, GPU-hours>", "Money per million tokens$")}
+	v := Table{Name: "serving", Title: "Inference servers", Columns: columns("Namespace", "Models", "Tokens written>", "Allocated, GPU-hours>", "Money per million tokens$")}
 	for _, x := range r.Use.Serving {
 		v.Rows = append(v.Rows, []Cell{word(x.Namespace), word(x.Models), number(x.Tokens, Tokens), number(x.Allocated, Hours), number(x.Cost, Money)})
 	}
@@ -122,8 +121,8 @@ func use(r model.Report) Section {
 func pools(r model.Report) Section {
 	t := Table{Name: "pools", Title: "Size and cost", Empty: "No pool is known.",
 		Columns: columns("Pool", "Model", "Class", "Min>", "Max>", "Mean>", "Now>", "GPU-hours>", "Computing>", "Money$")}
-	e := Table{Name: "events", Title: "What happened to them", Empty: "No pool is known.",
-		Columns: columns("Pool", "Scale-ups>", "Removed>", "Cut anew>", "Ready, median>", "Ready, 95 %>", "Failures>", "Failed for", "Spot notices>", "Hours left alone>")}
+	e := Table{Name: "events", Title: "Scaling and failures", Empty: "No pool is known.",
+		Columns: columns("Pool", "Scale-ups>", "Removed>", "Repartitions>", "Ready, median>", "Ready, 95 %>", "Failures>", "Failed for", "Spot interruptions>", "Hours of backoff>")}
 	for _, p := range r.Pools {
 		t.Rows = append(t.Rows, []Cell{word(p.Pool), word(p.Model), word(p.Class), number(p.Min, Count), number(p.Max, Count), number(p.Mean, Count), number(p.Now, Count), number(p.Hours, Hours), number(p.Used, Share), number(p.Money, Money)})
 		e.Rows = append(e.Rows, []Cell{word(p.Pool), number(p.Added, Count), number(p.Removed, Count), number(p.Repartitions, Count), number(p.ReadyP50, Seconds), number(p.ReadyP95, Seconds), number(p.Failures, Count), word(p.FailedFor), number(p.Interrupted, Count), number(p.BackedOff, Hours)})
@@ -133,16 +132,16 @@ func pools(r model.Report) Section {
 
 func migs(r model.Report) Section {
 	s := Section{Number: "5", Anchor: "mig", Title: "MIG and right-sizing", Lead: lead(r.MIG.Missing)}
-	f := Table{Name: "fragmentation", Title: "Fragmentation at the end", Columns: columns("Model", "Cards cut>", "Slices free>", "Index>")}
+	f := Table{Name: "fragmentation", Title: "Fragmentation at the end", Columns: columns("Model", "MIG GPUs>", "Slices free>", "Index>")}
 	for _, x := range r.MIG.Fragmentation {
-		f.Rows = append(f.Rows, []Cell{word(x.Model), number(model.Known(float64(x.Cards)), Count), number(model.Known(float64(x.Free)), Count), number(x.Index, Hours)})
+		f.Rows = append(f.Rows, []Cell{word(x.Model), number(model.Known(float64(x.GPUs)), Count), number(model.Known(float64(x.Free)), Count), number(x.Index, Hours)})
 	}
-	p := Table{Name: "profiles", Title: "Instances by profile", Columns: columns("Model", "Profile", "Instances>", "Held>", "Held, mean>")}
+	p := Table{Name: "profiles", Title: "Instances by profile", Columns: columns("Model", "Profile", "Instances>", "Allocated>", "Allocated, mean>")}
 	for _, x := range r.MIG.Profiles {
-		p.Rows = append(p.Rows, []Cell{word(x.Model), word(x.Profile), number(model.Known(float64(x.Instances)), Count), number(model.Known(float64(x.Held)), Count), number(x.Mean, Count)})
+		p.Rows = append(p.Rows, []Cell{word(x.Model), word(x.Profile), number(model.Known(float64(x.Instances)), Count), number(model.Known(float64(x.Allocated)), Count), number(x.Mean, Count)})
 	}
-	g := Table{Name: "rightsize", Title: "Who would do with less", Empty: "Nobody, by the evidence asked for.",
-		Columns: columns("Workload", "Model", "Holds", "Would do with", "Memory, 99 %>", "Use, 95 %>", "Evidence, hours>", "GPU-hours it saves>")}
+	g := Table{Name: "rightsize", Title: "Workloads that fit a smaller slice", Empty: "None, by the evidence required.",
+		Columns: columns("Workload", "Model", "Holds", "Fits", "Memory, 99 %>", "Use, 95 %>", "Evidence, hours>", "GPU-hours saved>")}
 	for _, x := range r.MIG.RightSize {
 		g.Rows = append(g.Rows, []Cell{word(x.Namespace + "/" + x.Workload), word(x.Model), word(x.From), word(x.To), number(x.Memory, Bytes), number(x.Use, Share), number(x.Evidence, Hours), number(x.Hours, Hours)})
 	}
@@ -160,8 +159,8 @@ func migs(r model.Report) Section {
 
 func forecasts(r model.Report) Section {
 	s := Section{Number: "6", Anchor: "forecast", Title: "Forecast", Lead: lead(r.Forecast.Note)}
-	t := Table{Name: "forecast", Title: "Cards held, at the end of what can be foreseen", Empty: "Nothing is known to make a forecast from.",
-		Columns: columns("Of", "Cards there can be>", "Until", "Expected>", "80 %, low>", "80 %, high>", "95 %, low>", "95 %, high>", "Error, MAPE>", "Against no change, MASE>", "80 % band held>", "95 % band held>", "Runs out")}
+	t := Table{Name: "forecast", Title: "GPUs allocated, at the end of the forecast", Empty: "There is no data to make a forecast from.",
+		Columns: columns("Of", "Limit>", "Until", "Expected>", "80 %, low>", "80 %, high>", "95 %, low>", "95 %, high>", "Error, MAPE>", "Against no change, MASE>", "In 80 % band>", "In 95 % band>", "Runs out")}
 	for _, o := range r.Forecast.Outlooks {
 		until, last := Cell{Text: None, Why: o.Why}, model.Band{Low: model.Unknown(o.Why), Expected: model.Unknown(o.Why), High: model.Unknown(o.Why), Low95: model.Unknown(o.Why), High95: model.Unknown(o.Why)}
 		if n := len(o.Ahead); n > 0 {
@@ -172,7 +171,7 @@ func forecasts(r model.Report) Section {
 			number(o.Error.MAPE, Share), number(o.Error.MASE, Hours), number(o.Error.Coverage, Share), number(o.Error.Wide, Share), word(o.Exhausts.Text)})
 	}
 	s.Tables = []Table{t}
-	w := Table{Name: "workloads", Title: "What the autoscaler expects", Columns: columns("Workload", "Low>", "Expected>", "High>", "Error before>")}
+	w := Table{Name: "workloads", Title: "Forecasts of the autoscaler", Columns: columns("Workload", "Low>", "Expected>", "High>", "Past error>")}
 	for _, x := range r.Forecast.Workloads {
 		w.Rows = append(w.Rows, []Cell{word(x.Workload), number(x.Low, Count), number(x.Expected, Count), number(x.High, Count), number(x.Error, Share)})
 	}
@@ -183,21 +182,21 @@ func forecasts(r model.Report) Section {
 }
 
 func actions(r model.Report) Section {
-	t := Table{Name: "actions", Title: "By what they are worth", Empty: "Nothing stands out.",
+	t := Table{Name: "actions", Title: "By worth", Empty: "Nothing stands out.",
 		Columns: columns("Action", "Effect", "Hours>", "Of", "Money$", "Risk", "Confidence", "Because", "Patch", "Query")}
 	for _, a := range r.Actions {
 		t.Rows = append(t.Rows, []Cell{word(a.Title), word(a.Effect), number(a.Hours, Hours), word(HoursOf(a)), number(a.Money, Money), word(a.Risk), word(a.Confidence), word(a.Because),
 			{Text: Code(a.Patch), Raw: Code(a.Patch)}, {Text: a.Query, Raw: a.Query}})
 	}
-	s := Section{Number: "7", Anchor: "actions", Title: "What to do", Tables: []Table{t},
-		Lead: []string{"Each action names the hours of this window it is about, and the query that gives them. Savings overlap; do not add them up."}}
+	s := Section{Number: "7", Anchor: "actions", Title: "Actions", Tables: []Table{t},
+		Lead: []string{"Each action names the hours of this window it concerns, and the query that gives them. Savings overlap; do not add them up."}}
 	if len(r.Answer.Quality.Unanswered) > 0 {
-		s.Lead = append(s.Lead, "Not all questions were answered (section 0): hours may be too few, and what should be done may not stand here.")
+		s.Lead = append(s.Lead, "Not all queries were answered (section 0): hours may be too few, and actions may be missing.")
 	}
 	return s
 }
 
-// HoursOf says what an action's hours are hours of.
+// HoursOf names the unit of an action's hours.
 func HoursOf(a model.Action) string {
 	if a.Kind == "raise-hpa" {
 		return "hours at the maximum"
@@ -209,18 +208,18 @@ func reliability(r model.Report) Section {
 	x := r.Reliability
 	s := Section{Number: "8", Anchor: "reliability", Title: "Reliability", Lead: lead(x.Missing)}
 	sum := Table{Name: "lost", Title: "Lost", Columns: columns("", "GPU-hours>", "Money$"), Rows: [][]Cell{
-		{word("On sick cards and nodes that were not ready"), number(x.Lost, Hours), number(x.Money, Money)},
-		{word("Between errors that condemn a card"), number(x.MTBF, Hours), {Text: "–"}},
+		{word("On sick GPUs and nodes that were not ready"), number(x.Lost, Hours), number(x.Money, Money)},
+		{word("Between errors that condemn a GPU"), number(x.MTBF, Hours), {Text: "–"}},
 	}}
-	c := Table{Name: "xids", Title: "XID errors", Columns: columns("Code", "Count>", "Cards>", "Nodes", "Condemns the card"), Empty: "None."}
+	c := Table{Name: "xids", Title: "XID errors", Columns: columns("Code", "Count>", "GPUs>", "Nodes", "Condemns the GPU"), Empty: "None."}
 	for _, e := range x.XIDs {
-		condemned := "no: an application's own, as a rule"
+		condemned := "no: usually caused by the application"
 		if e.Condemned {
 			condemned = "yes"
 		}
-		c.Rows = append(c.Rows, []Cell{word(e.Code), number(e.Count, Count), number(model.Known(float64(e.Cards)), Count), word(few(e.Nodes)), word(condemned)})
+		c.Rows = append(c.Rows, []Cell{word(e.Code), number(e.Count, Count), number(model.Known(float64(e.GPUs)), Count), word(few(e.Nodes)), word(condemned)})
 	}
-	n := Table{Name: "sick", Title: "Nodes with sick cards", Columns: columns("Node", "GPU-hours>"), Empty: "None."}
+	n := Table{Name: "sick", Title: "Nodes with sick GPUs", Columns: columns("Node", "GPU-hours>"), Empty: "None."}
 	for _, e := range x.Nodes {
 		n.Rows = append(n.Rows, []Cell{word(e.Node), number(e.Hours, Hours)})
 	}
@@ -248,7 +247,7 @@ func changes(r model.Report) Section {
 		w := func(n model.Number) string { return Unit(n, unit) }
 		t.Rows = append(t.Rows, []Cell{word(c.Name), number(c.Before, w), number(c.Now, w)})
 	}
-	a := Table{Name: "outcomes", Title: "What became of its actions, in GPU-hours a day", Columns: columns("Action", "Predicted>", "Realised>", "Verdict"), Empty: "It proposed none."}
+	a := Table{Name: "outcomes", Title: "Outcome of its actions, in GPU-hours a day", Columns: columns("Action", "Predicted>", "Realised>", "Verdict"), Empty: "It had none."}
 	for _, o := range r.Changes.Actions {
 		a.Rows = append(a.Rows, []Cell{word(o.Title), number(o.Predicted, Hours), number(o.Realised, Hours), word(o.Verdict)})
 	}
@@ -264,6 +263,6 @@ func methods(r model.Report) Section {
 		t.Rows = append(t.Rows, []Cell{word(q.What), word(q.Step), {Text: q.PromQL, Raw: q.PromQL}})
 	}
 	text := append([]string{}, r.Methods.Text...)
-	text = append(text, "Values are apart: "+r.Methods.Steps+".", fmt.Sprintf("Made by gpuscale-report %s at %s UTC.", r.Version, Time(r.Generated)))
+	text = append(text, "Steps: "+r.Methods.Steps+".", fmt.Sprintf("Made by gpuscale-report %s at %s UTC.", r.Version, Time(r.Generated)))
 	return Section{Number: "A", Anchor: "methods", Title: "Methods", Lead: text, Tables: []Table{t}}
 }

@@ -13,8 +13,8 @@ type Table struct {
 	Title   string
 	Columns []Column
 	Rows    [][]Cell
-	Empty   string // what stands in place of a table without rows
-	Note    string // what stands below one with rows
+	Empty   string // shown in place of a table without rows
+	Note    string // shown below one with rows
 }
 
 // Column of a table.
@@ -25,10 +25,10 @@ type Column struct {
 	Money bool
 }
 
-// Cell is a figure or a word, for people and for machines.
+// Cell is a figure or a word, as text and as data.
 type Cell struct {
-	Text string // for people
-	Raw  string // for machines; empty where unknown
+	Text string // as text
+	Raw  string // as data; empty where unknown
 	Why  string // why it is unknown
 }
 
@@ -62,7 +62,7 @@ func columns(names ...string) []Column {
 	return all
 }
 
-// priced leaves out money where there are no prices.
+// priced drops the money columns where there are no prices.
 func (t Table) priced(currency string) Table {
 	if currency != "" {
 		for i := range t.Columns {

@@ -1,3 +1,3 @@
-// Package top says who holds which card and slice now, and whether they use it. It
-// reads vectors and lays out tables; it asks nobody.
+// Package top lists the pods that GPUs and slices are allocated to now, and their use.
+// It reads vectors and lays out tables, without I/O.
 package top

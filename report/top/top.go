@@ -13,32 +13,32 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
-// Row is a card or an instance, and a container that holds it; a shared one has a
-// row for each. Pointers are nil where nobody knows.
+// Row is a GPU or an instance, and a container it is allocated to; a shared one has a
+// row for each. Nil pointers are unknown values.
 type Row struct {
 	Namespace   string   `json:"namespace,omitempty"`
 	Pod         string   `json:"pod,omitempty"`
 	Container   string   `json:"container,omitempty"`
 	Node        string   `json:"node"`
 	GPU         string   `json:"gpu"`
-	Profile     string   `json:"profile,omitempty"` // empty for a whole card
+	Profile     string   `json:"profile,omitempty"` // empty for a whole GPU
 	Model       string   `json:"model,omitempty"`
 	UUID        string   `json:"uuid"`
-	State       string   `json:"state"` // busy, idle, held (use unknown), free, sick, unknown
+	State       string   `json:"state"` // busy, idle, allocated (use unknown), free, sick, unknown
 	Busy        *float64 `json:"busyRatio"`
 	IdleSeconds *float64 `json:"idleSeconds"`
 	MemoryUsed  *float64 `json:"memoryUsedBytes"`
 	MemoryTotal *float64 `json:"memoryTotalBytes"`
 }
 
-// Names of the questions.
+// Names of the queries.
 const (
-	cards = iota
+	gpus = iota
 	instances
-	holders
+	allocatedTo
 	health
 	attribution
-	cardBusy
+	gpuBusy
 	instanceBusy
 	idle
 	used
@@ -46,20 +46,20 @@ const (
 	questions
 )
 
-// Questions are asked at one moment; Rows reads the answers in their order.
+// Questions are the queries, for one moment; Rows reads the answers in their order.
 func Questions(d query.Dialect) []string {
 	entity := metric.LabelGPUUUID + ", " + metric.LabelGPUInstanceID
-	holder := entity + ", " + d.Namespace() + ", " + d.Pod() + ", " + d.Container()
+	podOf := entity + ", " + d.Namespace() + ", " + d.Pod() + ", " + d.Container()
 	max := func(labels string, s metric.Desc) string { return "max by (" + labels + ") (" + d.Select(s.Name) + ")" }
 	q := make([]string, questions)
-	q[cards] = max(metric.LabelNode+", "+metric.LabelGPU+", "+metric.LabelGPUUUID+", "+metric.LabelModel+", "+metric.LabelMIG, metric.GPUInfo)
+	q[gpus] = max(metric.LabelNode+", "+metric.LabelGPU+", "+metric.LabelGPUUUID+", "+metric.LabelModel+", "+metric.LabelMIG, metric.GPUInfo)
 	q[instances] = max(metric.LabelNode+", "+metric.LabelGPU+", "+entity+", "+metric.LabelProfile, metric.GPUInstanceInfo)
-	q[holders] = max(holder, metric.GPUHeld)
+	q[allocatedTo] = max(podOf, metric.GPUHeld)
 	q[health] = "min by (" + metric.LabelGPUUUID + ") (" + d.Select(metric.GPUHealthy.Name) + ")"
 	q[attribution] = max(metric.LabelNode, metric.GPUAttributionAgeSeconds)
-	q[cardBusy] = max(entity, metric.GPUBusyRatio)
+	q[gpuBusy] = max(entity, metric.GPUBusyRatio)
 	q[instanceBusy] = max(entity, metric.GPUInstanceBusyRatio)
-	q[idle] = max(holder, metric.GPUIdleSeconds)
+	q[idle] = max(podOf, metric.GPUIdleSeconds)
 	q[used] = max(entity, metric.GPUMemoryUsedBytes)
 	q[total] = max(entity, metric.GPUMemoryTotalBytes)
 	return q
@@ -67,31 +67,31 @@ func Questions(d query.Dialect) []string {
 
 // Options select and sort.
 type Options struct {
-	Namespace string // only what its pods hold; all if empty
+	Namespace string // only GPUs allocated to its pods; all if empty
 }
 
-// idleRatio is the use under which a holder counts as idle.
+// idleRatio is the use under which a pod counts as idle.
 const idleRatio = 0.01
 
-// oldest attribution that still says who holds what, in seconds.
+// maxAge is the age in seconds from which attribution is unknown.
 const oldest = 300
 
-// Rows reads the answers. It also says whether anything is unknown.
+// Rows reads the answers. It also reports whether all is known.
 func Rows(answers []prom.Vector, d query.Dialect, o Options) (rows []Row, complete bool) {
 	if len(answers) != questions {
 		return nil, false
 	}
-	r := reader{d: d, known: map[string]bool{}, sick: map[string]bool{}, held: map[string][]prom.Sample{}}
+	r := reader{d: d, known: map[string]bool{}, sick: map[string]bool{}, allocated: map[string][]prom.Sample{}}
 	r.read(answers)
-	cut := map[string]bool{}
+	partitioned := map[string]bool{}
 	for _, s := range answers[instances] {
-		cut[s.Labels.Get(metric.LabelGPUUUID)] = true
+		partitioned[s.Labels.Get(metric.LabelGPUUUID)] = true
 	}
 	model := map[string]string{}
-	for _, s := range answers[cards] {
+	for _, s := range answers[gpus] {
 		uuid := s.Labels.Get(metric.LabelGPUUUID)
 		model[uuid] = gpu.ProductName(s.Labels.Get(metric.LabelModel))
-		if !cut[uuid] {
+		if !partitioned[uuid] {
 			rows = append(rows, r.rows(s.Labels, model[uuid])...)
 		}
 	}
@@ -100,7 +100,7 @@ func Rows(answers []prom.Vector, d query.Dialect, o Options) (rows []Row, comple
 	}
 	complete = len(rows) > 0
 	for _, row := range rows {
-		complete = complete && row.State != "unknown" && row.State != "held"
+		complete = complete && row.State != "unknown" && row.State != "allocated"
 	}
 	if o.Namespace != "" {
 		rows = slices.DeleteFunc(rows, func(row Row) bool { return row.Namespace != o.Namespace })
@@ -109,7 +109,7 @@ func Rows(answers []prom.Vector, d query.Dialect, o Options) (rows []Row, comple
 	return rows, complete
 }
 
-// compare puts what is held first, by namespace, and the longest idle at its top.
+// compare sorts allocated rows first, by namespace, the longest idle first.
 func compare(a, b Row) int {
 	if (a.Namespace == "") != (b.Namespace == "") {
 		return cmp.Compare(b.Namespace, a.Namespace)
@@ -128,8 +128,8 @@ func compare(a, b Row) int {
 
 type reader struct {
 	d           query.Dialect
-	known, sick map[string]bool // nodes with a fresh map of holders; cards by UUID
-	held        map[string][]prom.Sample
+	known, sick map[string]bool // nodes with fresh attribution; GPUs by UUID
+	allocated   map[string][]prom.Sample
 	busy, used  map[string]float64
 	total, idle map[string]float64
 }
@@ -138,7 +138,7 @@ func entity(ls prom.Labels) string {
 	return ls.Get(metric.LabelGPUUUID) + "\xff" + ls.Get(metric.LabelGPUInstanceID)
 }
 
-func (r *reader) holder(ls prom.Labels) string {
+func (r *reader) podOf(ls prom.Labels) string {
 	return entity(ls) + "\xff" + ls.Get(r.d.Namespace()) + "\xff" + ls.Get(r.d.Pod()) + "\xff" + ls.Get(r.d.Container())
 }
 
@@ -149,8 +149,8 @@ func (r *reader) read(answers []prom.Vector) {
 	for _, s := range answers[health] {
 		r.sick[s.Labels.Get(metric.LabelGPUUUID)] = s.Value == 0
 	}
-	for _, s := range answers[holders] {
-		r.held[entity(s.Labels)] = append(r.held[entity(s.Labels)], s)
+	for _, s := range answers[allocatedTo] {
+		r.allocated[entity(s.Labels)] = append(r.allocated[entity(s.Labels)], s)
 	}
 	values := func(key func(prom.Labels) string, vectors ...prom.Vector) map[string]float64 {
 		m := map[string]float64{}
@@ -163,9 +163,9 @@ func (r *reader) read(answers []prom.Vector) {
 		}
 		return m
 	}
-	r.busy = values(entity, answers[cardBusy], answers[instanceBusy])
+	r.busy = values(entity, answers[gpuBusy], answers[instanceBusy])
 	r.used, r.total = values(entity, answers[used]), values(entity, answers[total])
-	r.idle = values(r.holder, answers[idle])
+	r.idle = values(r.podOf, answers[idle])
 }
 
 func find(m map[string]float64, key string) *float64 {
@@ -175,7 +175,7 @@ func find(m map[string]float64, key string) *float64 {
 	return nil
 }
 
-// rows of one card or instance.
+// rows of one GPU or instance.
 func (r *reader) rows(ls prom.Labels, model string) []Row {
 	at := entity(ls)
 	row := Row{
@@ -188,18 +188,18 @@ func (r *reader) rows(ls prom.Labels, model string) []Row {
 	case !r.known[row.Node]:
 		row.State = "unknown"
 	}
-	if len(r.held[at]) == 0 {
+	if len(r.allocated[at]) == 0 {
 		return []Row{row}
 	}
 	var rows []Row
-	for _, h := range r.held[at] {
+	for _, h := range r.allocated[at] {
 		one := row
 		one.Namespace, one.Pod, one.Container = h.Labels.Get(r.d.Namespace()), h.Labels.Get(r.d.Pod()), h.Labels.Get(r.d.Container())
-		one.IdleSeconds = find(r.idle, r.holder(h.Labels))
+		one.IdleSeconds = find(r.idle, r.podOf(h.Labels))
 		if one.State == "free" {
 			switch {
 			case one.Busy == nil && one.IdleSeconds == nil:
-				one.State = "held"
+				one.State = "allocated"
 			case one.IdleSeconds != nil && *one.IdleSeconds > 0, one.IdleSeconds == nil && *one.Busy < idleRatio:
 				one.State = "idle"
 			default:

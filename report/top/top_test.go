@@ -23,34 +23,34 @@ func sample(value float64, words ...string) prom.Sample {
 	return prom.Sample{Labels: prom.FromMap(m), Value: value}
 }
 
-// node is answers about one node: a busy card, an idle one, one with unknown use, a
-// free one, a sick one that is held, and a cut one with a shared slice.
+// node is answers about one node: a busy GPU, an idle one, one with unknown use, a
+// free one, a sick one that is allocated, and a MIG one with a shared slice.
 func node() []prom.Vector {
 	a := make([]prom.Vector, len(top.Questions(query.Dialect{})))
-	for i, id := range []string{"busy", "idle", "held", "free", "sick", "cut"} {
+	for i, id := range []string{"busy", "idle", "allocated", "free", "sick", "mig"} {
 		a[0] = append(a[0], sample(1, "node=n1", "gpu="+string(rune('0'+i)), "gpu_uuid="+id, "model=NVIDIA H100 80GB HBM3", "mig=false"))
-		if id == "free" || id == "cut" {
+		if id == "free" || id == "mig" {
 			continue
 		}
 		a[2] = append(a[2], sample(1, "gpu_uuid="+id, "namespace=train", "pod="+id+"-0", "container=main"))
 	}
-	a[1] = prom.Vector{sample(1, "node=n1", "gpu=5", "gpu_uuid=cut", "gpu_instance_id=3", "profile=3g.40gb")}
-	a[2] = append(a[2], sample(1, "gpu_uuid=cut", "gpu_instance_id=3", "namespace=chat", "pod=a", "container=main"), sample(1, "gpu_uuid=cut", "gpu_instance_id=3", "namespace=chat", "pod=b", "container=main"))
+	a[1] = prom.Vector{sample(1, "node=n1", "gpu=5", "gpu_uuid=mig", "gpu_instance_id=3", "profile=3g.40gb")}
+	a[2] = append(a[2], sample(1, "gpu_uuid=mig", "gpu_instance_id=3", "namespace=chat", "pod=a", "container=main"), sample(1, "gpu_uuid=mig", "gpu_instance_id=3", "namespace=chat", "pod=b", "container=main"))
 	a[3] = prom.Vector{sample(0, "gpu_uuid=sick"), sample(1, "gpu_uuid=busy")}
 	a[4] = prom.Vector{sample(5, "node=n1")}
-	a[5] = prom.Vector{sample(0.9, "gpu_uuid=busy"), sample(0.001, "gpu_uuid=idle"), sample(math.NaN(), "gpu_uuid=held")}
-	a[6] = prom.Vector{sample(0.4, "gpu_uuid=cut", "gpu_instance_id=3")}
+	a[5] = prom.Vector{sample(0.9, "gpu_uuid=busy"), sample(0.001, "gpu_uuid=idle"), sample(math.NaN(), "gpu_uuid=allocated")}
+	a[6] = prom.Vector{sample(0.4, "gpu_uuid=mig", "gpu_instance_id=3")}
 	a[7] = prom.Vector{sample(4000, "gpu_uuid=idle", "namespace=train", "pod=idle-0", "container=main")}
 	a[8] = prom.Vector{sample(12<<30, "gpu_uuid=busy")}
 	a[9] = prom.Vector{sample(80<<30, "gpu_uuid=busy")}
 	return a
 }
 
-// TestStates: each card and slice has one word, and what nobody knows is no zero.
+// TestStates: each GPU and slice has one state, and an unknown value is not zero.
 func TestStates(t *testing.T) {
 	rows, complete := top.Rows(node(), query.Dialect{}, top.Options{})
 	if complete {
-		t.Error("of one card nobody knows the use, and all is called known")
+		t.Error("the use of one GPU is unknown, and all is called known")
 	}
 	got := map[string]string{}
 	var order []string
@@ -59,24 +59,24 @@ func TestStates(t *testing.T) {
 		got[name] = r.State
 		order = append(order, name)
 	}
-	for name, want := range map[string]string{"busy busy-0": "busy", "idle idle-0": "idle", "held held-0": "held", "free ": "free", "sick sick-0": "sick", "cut a": "busy", "cut b": "busy"} {
+	for name, want := range map[string]string{"busy busy-0": "busy", "idle idle-0": "idle", "allocated allocated-0": "allocated", "free ": "free", "sick sick-0": "sick", "mig a": "busy", "mig b": "busy"} {
 		if got[name] != want {
 			t.Errorf("%s is %q, want %s", name, got[name], want)
 		}
 	}
 	if len(rows) != 7 {
-		t.Errorf("%d rows: %v; the cut card itself is none, and its shared slice has two", len(rows), order)
+		t.Errorf("%d rows: %v; the repartition GPU itself is none, and its shared slice has two", len(rows), order)
 	}
-	// By namespace, the longest idle at its top; what nobody holds comes last.
-	if order[0] != "cut a" || order[2] != "idle idle-0" || order[6] != "free " {
+	// By namespace, the longest idle first; free ones come last.
+	if order[0] != "mig a" || order[2] != "idle idle-0" || order[6] != "free " {
 		t.Errorf("order %v", order)
 	}
-	if i := slices.IndexFunc(rows, func(r top.Row) bool { return r.UUID == "held" }); rows[i].Busy != nil {
+	if i := slices.IndexFunc(rows, func(r top.Row) bool { return r.UUID == "allocated" }); rows[i].Busy != nil {
 		t.Error("NaN was taken for a number")
 	}
 }
 
-// TestStale: where the map of holders is old or missing, nobody knows what is free.
+// TestStale: with stale or missing attribution nothing is called free.
 func TestStale(t *testing.T) {
 	for name, ages := range map[string]prom.Vector{"old": {sample(301, "node=n1")}, "missing": nil, "of another node": {sample(1, "node=n2")}} {
 		a := node()
@@ -93,7 +93,7 @@ func TestStale(t *testing.T) {
 	}
 }
 
-// TestDialect: without honor_labels a holder's labels are exported_….
+// TestDialect: without honor_labels a pod's labels are exported_….
 func TestDialect(t *testing.T) {
 	a := node()
 	for i, s := range a[2] {
@@ -105,19 +105,19 @@ func TestDialect(t *testing.T) {
 		t.Errorf("%+v", rows)
 	}
 	if rows, _ := top.Rows(a, query.Dialect{ExporterMoved: true}, top.Options{Namespace: "monitoring"}); len(rows) > 0 {
-		t.Errorf("the exporter's own namespace holds cards: %+v", rows)
+		t.Errorf("the exporter's own namespace holds GPUs: %+v", rows)
 	}
 }
 
-// TestAnswersMissing: too few answers are no table.
+// TestAnswersMissing: with too few answers there is no table.
 func TestAnswersMissing(t *testing.T) {
 	if rows, complete := top.Rows(nil, query.Dialect{}, top.Options{}); rows != nil || complete {
-		t.Error("nothing was answered, and there are rows")
+		t.Error("there are rows without answers")
 	}
 }
 
-// TestWidth: a table has room on a terminal of 80 and of 120 characters, and where
-// there is none nothing is cut.
+// TestWidth: a table fits a terminal of 80 and of 120 characters, and without a terminal
+// nothing is truncated.
 func TestWidth(t *testing.T) {
 	idle := 7200.0
 	rows := []top.Row{
@@ -146,7 +146,7 @@ func TestWidth(t *testing.T) {
 	}
 	for _, text := range []string{write(0, "table"), write(80, "wide"), write(80, "json"), write(80, "yaml")} {
 		if !strings.Contains(text, rows[0].Node) || !strings.Contains(text, rows[0].Pod) {
-			t.Errorf("names were cut:\n%s", text)
+			t.Errorf("names were truncated:\n%s", text)
 		}
 	}
 }

@@ -16,13 +16,13 @@ import (
 // Forms of the output.
 var Forms = []string{"table", "wide", "json", "yaml"}
 
-// list is the form for programs.
+// list is the JSON and YAML form.
 type list struct {
 	Schema int   `json:"schema"`
 	Rows   []Row `json:"rows"`
 }
 
-// Look is how a table looks.
+// Look is the style of a table.
 type Look struct {
 	Colour bool
 	// Width of the terminal in characters; 0 leaves names as long as they are.
@@ -74,7 +74,7 @@ func table(rows []Row, wide bool, look Look) string {
 		lines = append(lines, line)
 	}
 	if len(rows) == 0 {
-		return "nothing is held\n"
+		return "nothing is allocated\n"
 	}
 	if !wide {
 		fit(lines, look.Width)
@@ -82,7 +82,7 @@ func table(rows []Row, wide bool, look Look) string {
 	return align(lines, look.Colour)
 }
 
-// Columns that hold names, and so may be shortened, and how short at the shortest.
+// Columns of names, which may be shortened, and their shortest width.
 const (
 	namespaceColumn = 0
 	podColumn       = 1
@@ -90,8 +90,8 @@ const (
 	shortest        = 10
 )
 
-// fit shortens nodes, then pods, then namespaces in their middle until a line has
-// room: their ends tell one from another.
+// fit shortens nodes, then pods, then namespaces in their middle until a line fits:
+// their ends distinguish them.
 func fit(lines [][]string, width int) {
 	for _, column := range []int{nodeColumn, podColumn, namespaceColumn} {
 		over := sum(widths(lines)) - width
@@ -134,8 +134,8 @@ func sum(widths []int) int {
 	return n
 }
 
-// colours by state, in the terminal's own.
-var colours = map[string]string{"busy": "32", "idle": "33", "sick": "31", "unknown": "35", "held": "35"}
+// colours by state, as terminal codes.
+var colours = map[string]string{"busy": "32", "idle": "33", "sick": "31", "unknown": "35", "allocated": "35"}
 
 func align(lines [][]string, colour bool) string {
 	widths := widths(lines)

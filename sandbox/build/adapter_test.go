@@ -41,7 +41,7 @@ func TestThePinnedPrometheusAdapter(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := "require sigs.k8s.io/prometheus-adapter v0.12.0\n"; !strings.Contains(string(mod), want) {
-		t.Errorf("%s/go.mod does not say %q", prometheusAdapter.module, want)
+		t.Errorf("%s/go.mod does not contain %q", prometheusAdapter.module, want)
 	}
 	if strings.Contains(string(mod), "\nreplace ") {
 		t.Error("it is compared as it is published: no replace")

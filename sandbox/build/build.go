@@ -12,7 +12,7 @@ import (
 )
 
 // CacheEnv names the environment variable that moves the cache. The binaries
-// lie in the folder "sandbox" in it.
+// are in its folder "sandbox".
 const CacheEnv = "GPUSCALE_CACHE"
 
 // Options of a build. The zero value is what users get.
@@ -20,7 +20,7 @@ type Options struct {
 	Root  string       // of the gpuscale checkout; empty: found from the working directory
 	Cache string       // folder; empty: $GPUSCALE_CACHE, then <Root>/.cache
 	Out   io.Writer    // progress; empty: standard error
-	Log   *slog.Logger // empty: silent
+	Log   *slog.Logger // empty: discarded
 }
 
 // Paths of what has been built; fields of what has not are empty.

@@ -19,7 +19,7 @@ func compile(ctx context.Context, o Options, t target, dir string) error {
 	if _, err := exec.LookPath("go"); err != nil {
 		return fmt.Errorf("compiling %s: %w", t.title, CheckTools())
 	}
-	if !t.again || !t.complete(dir) { // what is compiled in place again takes no more room
+	if !t.again || !t.complete(dir) { // a recompiled target replaces its old files
 		if err := checkDisk(t, dir); err != nil {
 			return err
 		}
@@ -43,7 +43,7 @@ func compile(ctx context.Context, o Options, t target, dir string) error {
 
 func trailingSlash(output string) string {
 	if strings.HasSuffix(output, "/") {
-		return "/" // tells go build that it is a folder
+		return "/" // go build takes it for a folder
 	}
 	return ""
 }

@@ -9,20 +9,20 @@ import (
 	"syscall"
 )
 
-// room for the binaries themselves and for linking them.
-const binaryRoom = 400 << 20
+// binarySpace is the free space that the binaries and their linking need.
+const binarySpace = 400 << 20
 
 // checkDisk fails before minutes of compiling when the disk cannot hold the
 // result anyway.
 func checkDisk(t target, dir string) error {
-	if free, ok := freeBytes(dir); ok && free < binaryRoom {
-		return fmt.Errorf("compiling %s: the disk is full: %s holds %s free and %s are needed there (another place: %s=<folder>)",
-			t.title, filepath.Dir(dir), gib(free), gib(binaryRoom), CacheEnv)
+	if free, ok := freeBytes(dir); ok && free < binarySpace {
+		return fmt.Errorf("compiling %s: the disk is full: %s has %s free and %s are needed there (another place: %s=<folder>)",
+			t.title, filepath.Dir(dir), gib(free), gib(binarySpace), CacheEnv)
 	}
 	if tmp := tempDir(); tmp != "" {
-		if free, ok := freeBytes(tmp); ok && free < binaryRoom {
+		if free, ok := freeBytes(tmp); ok && free < binarySpace {
 			return fmt.Errorf("compiling %s: the disk is full: linking needs %s in %s, which has %s (another place: TMPDIR=<folder>)",
-				t.title, gib(binaryRoom), tmp, gib(free))
+				t.title, gib(binarySpace), tmp, gib(free))
 		}
 	}
 	return nil

@@ -29,7 +29,7 @@ func ensure(ctx context.Context, o Options, t target) (string, error) {
 		return "", err
 	}
 	defer unlock()
-	if t.complete(dir) { // somebody else has just finished it
+	if t.complete(dir) { // another process has just finished it
 		return dir, nil
 	}
 

@@ -10,8 +10,8 @@ import (
 // module is how go names what it could not fetch: path@version.
 var module = regexp.MustCompile(`([a-zA-Z0-9][\w.~-]*\.[\w.~/-]+@v[\w.+~-]+)`)
 
-// explain turns the end of a go command into plain words: what happened and
-// what to do. lines are what it wrote to stderr.
+// explain returns what went wrong in a go command and what to do about it.
+// lines are its standard error.
 func explain(t target, err error, lines []string) error {
 	all := strings.Join(lines, "\n")
 	has := func(some ...string) bool {
@@ -29,7 +29,7 @@ func explain(t target, err error, lines []string) error {
 	case has("signal: killed"), strings.Contains(err.Error(), "signal: killed"):
 		return fmt.Errorf("compiling %s: the compiler was killed, which is what happens when the machine runs out of memory: it needs about 3 GiB free; close something, or compile one package at a time with GOMAXPROCS=1", t.title)
 	case has("SECURITY ERROR", "checksum mismatch"):
-		return fmt.Errorf("compiling %s: %s is not what its checksum in %s says: something between here and the module proxy changed it; look at `go env GOPROXY`, and run `go clean -modcache` once it is right",
+		return fmt.Errorf("compiling %s: %s does not match its checksum in %s: it was changed on its way from the module proxy; check `go env GOPROXY`, and run `go clean -modcache` once it is right",
 			t.title, failedModule(lines), path.Join(t.module, "go.sum"))
 	case has("dial tcp", "no such host", "connection refused", "i/o timeout", "TLS handshake", "proxyconnect", "network is unreachable",
 		"403 Forbidden", "404 Not Found", "410 Gone", "502 Bad Gateway", "503 Service", "unexpected EOF", "module lookup disabled", "connection reset"):

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// lock takes the file's lock and returns what gives it back. While somebody
-// else has it, wait is called once and lock waits. The kernel gives a lock
-// back when its holder dies, so there are no stale ones.
+// lock takes the file's lock and returns the function that releases it. While
+// another process holds it, lock waits, and calls wait once. The kernel releases
+// the lock of a process that dies, so no lock is stale.
 func lock(ctx context.Context, file string, wait func()) (func(), error) {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("opening the lock: %w", err)
 	}
-	for told := false; ; told = true {
+	for waiting := false; ; waiting = true {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
 			return func() { f.Close() }, nil
@@ -26,7 +26,7 @@ func lock(ctx context.Context, file string, wait func()) (func(), error) {
 			f.Close()
 			return nil, fmt.Errorf("locking %s: %w", file, err)
 		}
-		if !told {
+		if !waiting {
 			wait()
 		}
 		select {

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// plainEvery is the pause between lines when nobody watches a terminal.
+// plainEvery is the pause between lines without a terminal.
 const plainEvery = 10 * time.Second
 
-// worthSaying is how long a target that is compiled each time may take before
-// anything is said: usually it takes no time at all.
-const worthSaying = 2 * time.Second
+// reportAfter is how long a target that is compiled each time may take before
+// its progress is reported: usually it takes no time at all.
+const reportAfter = 2 * time.Second
 
-// progress tells somebody who waits for minutes what is going on.
+// progress reports a compilation, which may take minutes.
 type progress struct {
 	out   io.Writer
 	title string
@@ -31,7 +31,7 @@ type progress struct {
 	done      int
 	start     time.Time
 	begin     time.Time // of compiling
-	lastPlain time.Time // zero: nothing said yet
+	lastPlain time.Time // zero: no line written yet
 }
 
 func newProgress(out io.Writer, t target) *progress {
@@ -87,25 +87,26 @@ func (p *progress) compiled(line string) {
 func (p *progress) show(now bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.again && p.now().Sub(p.start) < worthSaying {
+	if p.again && p.now().Sub(p.start) < reportAfter {
 		return
 	}
 	if p.lastPlain.IsZero() {
 		p.lastPlain = p.start
-		now = now || p.again // the first word about it
+		now = now || p.again // its first line
 	}
 	width, tty := p.width()
 	switch {
 	case tty:
-		fmt.Fprintf(p.out, "\r\x1b[K%s", cut(p.text(), width-1))
+		fmt.Fprintf(p.out, "\r\x1b[K%s", truncate(p.text(), width-1))
 	case now || p.now().Sub(p.lastPlain) >= plainEvery:
 		fmt.Fprintln(p.out, p.text())
 		p.lastPlain = p.now()
 	}
 }
 
-// cut keeps a line from wrapping, which would leave rests when repainting.
-func cut(s string, width int) string {
+// truncate keeps a line from wrapping: the rest of a wrapped line would stay
+// when the line is painted again.
+func truncate(s string, width int) string {
 	if runes := []rune(s); len(runes) > width {
 		return string(runes[:max(0, width-1)]) + "…"
 	}
@@ -115,7 +116,7 @@ func cut(s string, width int) string {
 func (p *progress) text() string {
 	if p.total == 0 {
 		if p.modules == 0 {
-			return fmt.Sprintf("looking at the sources of %s", p.title)
+			return fmt.Sprintf("resolving the modules of %s", p.title)
 		}
 		return fmt.Sprintf("downloading the sources of %s: %s modules, %s", p.title, thousands(p.modules), short(p.now().Sub(p.begin)))
 	}

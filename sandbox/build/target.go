@@ -7,7 +7,7 @@ import (
 )
 
 // kubernetesVersion is the one in sandbox/controlplane/go.mod; a test
-// compares them. kubectl refuses a server that does not say its version.
+// compares them. kubectl refuses a server that does not report its version.
 const kubernetesVersion = "v1.37.1"
 
 // target is something to compile.
@@ -116,7 +116,7 @@ func versionFlags() string {
 	return flags
 }
 
-// complete says whether dir holds all the target's files.
+// complete reports whether dir contains all the target's files.
 func (t target) complete(dir string) bool {
 	for _, f := range t.files {
 		if info, err := os.Stat(filepath.Join(dir, f)); err != nil || info.IsDir() {

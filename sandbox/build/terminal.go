@@ -20,7 +20,7 @@ func columns(w io.Writer) (int, bool) {
 	if errno != 0 {
 		return 0, false
 	}
-	if size.columns == 0 { // a terminal that does not say
+	if size.columns == 0 { // a terminal that reports none
 		return 80, true
 	}
 	return int(size.columns), true

@@ -14,9 +14,8 @@ const goNeeded = "go 1.26 or newer"
 
 var goVersion = regexp.MustCompile(`go(\d+)\.(\d+)`)
 
-// CheckTools returns one error that lists everything the machine lacks, so
-// that nobody installs one tool only to be told of the next; nil when all is
-// there.
+// CheckTools returns one error that lists everything the machine lacks; nil when
+// all is there.
 func CheckTools() error {
 	var missing, packages []string
 	if _, err := exec.LookPath("go"); err != nil {

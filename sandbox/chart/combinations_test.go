@@ -2,6 +2,7 @@ package chart
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,18 +19,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/deploy/chart"
+	"github.com/gpuscale/gpuscale/internal/testall"
 )
 
 // TestTheAPIServerTakesEveryCombination: each object of each combination, applied
-// with strict validation and without effect. Custom resources are held against the
-// CRDs of their own projects. Ownership is taken, since another test of this control
-// plane may have the chart installed: who owns a field is not what is judged here.
+// with strict validation and without effect. Custom resources are checked by the
+// CRDs of their own projects. Ownership is forced, since another test of this control
+// plane may have the chart installed: field ownership is not tested here.
 func TestTheAPIServerTakesEveryCombination(t *testing.T) {
-	b := start(t)
+	b := onPlane(t)
 	for _, ns := range []string{"combinations", "gpu-operator"} {
-		b.namespace(t, ns, "")
+		if err := b.namespace(t.Context(), ns, ""); err != nil {
+			t.Fatal(err)
+		}
 	}
-	strict := client.WithFieldValidation(b.admin, metav1.FieldValidationStrict)
+	strict := client.WithFieldValidation(b.Admin, metav1.FieldValidationStrict)
 	asked := map[string]bool{}
 	for _, c := range renderAll(t, b) {
 		t.Run(c.Name, func(t *testing.T) {
@@ -49,10 +53,10 @@ func TestTheAPIServerTakesEveryCombination(t *testing.T) {
 			}
 		})
 	}
-	if len(asked) < 300 {
+	if least := 300; testall.Enabled() && len(asked) < least {
 		t.Errorf("only %d objects were asked about", len(asked))
 	}
-	// The judge must be able to say no, to a kind of its own and to others'.
+	// Validation must be able to fail, for our kinds and for others'.
 	for _, text := range []string{
 		`{"apiVersion":"monitoring.coreos.com/v1","kind":"PodMonitor","metadata":{"name":"x","namespace":"combinations"},"spec":{"podMetricEndpoints":[],"selector":{}}}`,
 		`{"apiVersion":"v1","kind":"Service","metadata":{"name":"x","namespace":"combinations"},"spec":{"port":[]}}`,
@@ -70,7 +74,7 @@ func TestTheAPIServerTakesEveryCombination(t *testing.T) {
 // TestProgramsTakeWhatIsRendered: configurations and flags of every combination, read
 // by the programs themselves.
 func TestProgramsTakeWhatIsRendered(t *testing.T) {
-	b := start(t)
+	b := onPlane(t)
 	for _, c := range renderAll(t, b) {
 		t.Run(c.Name, func(t *testing.T) {
 			for _, o := range c.objects {
@@ -79,8 +83,10 @@ func TestProgramsTakeWhatIsRendered(t *testing.T) {
 					continue
 				}
 				p := podOf(t, o)
-				dir := t.TempDir()
-				args := mounted(t, p.Spec, dir, func(v corev1.Volume) map[string][]byte { return rendered(c.objects, v) })
+				args, _, err := mounted(p.Spec, t.TempDir(), func(v corev1.Volume) (map[string][]byte, error) { return rendered(c.objects, v), nil })
+				if err != nil {
+					t.Fatal(err)
+				}
 				program := component
 				switch component {
 				case "agent":
@@ -91,7 +97,7 @@ func TestProgramsTakeWhatIsRendered(t *testing.T) {
 				default:
 					args = append(args, "--check")
 				}
-				out, err := exec.CommandContext(t.Context(), filepath.Join(b.programs, "gpuscale-"+program), args...).CombinedOutput()
+				out, err := exec.CommandContext(t.Context(), filepath.Join(b.Programs, "gpuscale-"+program), args...).CombinedOutput()
 				if err != nil {
 					t.Errorf("%s %q: %v: %s", component, args, err, out)
 				}
@@ -134,40 +140,46 @@ func rendered(objects []*unstructured.Unstructured, v corev1.Volume) map[string]
 	return out
 }
 
-// mounted writes what the pod's volumes hold below dir and returns the first
-// container's arguments with the paths that it lies at here.
-func mounted(t *testing.T, spec corev1.PodSpec, dir string, content func(corev1.Volume) map[string][]byte) []string {
-	t.Helper()
+// mounted writes the content of the pod's volumes below dir. It returns the first
+// container's arguments with the paths below dir, and these paths by name.
+func mounted(spec corev1.PodSpec, dir string, content func(corev1.Volume) (map[string][]byte, error)) (args []string, paths map[string]string, err error) {
 	c := spec.Containers[0]
-	args := slices.Clone(c.Args)
+	args, paths = slices.Clone(c.Args), map[string]string{}
 	for _, m := range c.VolumeMounts {
-		for _, v := range spec.Volumes {
-			if v.Name != m.Name {
-				continue
-			}
-			to := filepath.Join(dir, m.MountPath)
-			if err := os.MkdirAll(to, 0o700); err != nil {
-				t.Fatal(err)
-			}
-			for name, text := range content(v) {
-				if err := os.WriteFile(filepath.Join(to, name), text, 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			for i := range args {
-				args[i] = strings.Replace(args[i], "="+m.MountPath+"/", "="+to+"/", 1)
+		to := filepath.Join(dir, m.MountPath)
+		for i := range args {
+			args[i] = strings.Replace(args[i], "="+m.MountPath+"/", "="+to+"/", 1)
+		}
+		if err := os.MkdirAll(to, 0o700); err != nil {
+			return nil, nil, err
+		}
+		at := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })
+		if at < 0 {
+			continue
+		}
+		files, err := content(spec.Volumes[at])
+		if err != nil {
+			return nil, nil, err
+		}
+		for name, text := range files {
+			paths[name] = filepath.Join(to, name)
+			// At once, as the kubelet does: a program may be reading.
+			if err := errors.Join(os.WriteFile(paths[name]+".new", text, 0o600), os.Rename(paths[name]+".new", paths[name])); err != nil {
+				return nil, nil, err
 			}
 		}
 	}
-	return args
+	return args, paths, nil
 }
 
 // TestPodSecurity: who is admitted where, by the admission of Kubernetes itself.
 func TestPodSecurity(t *testing.T) {
-	b := start(t)
+	b := onPlane(t)
 	levels := []string{"restricted", "baseline", "privileged"}
 	for _, level := range levels {
-		b.namespace(t, "level-"+level, level)
+		if err := b.namespace(t.Context(), "level-"+level, level); err != nil {
+			t.Fatal(err)
+		}
 	}
 	admitted := map[string][]string{
 		"adapter":    {"restricted", "baseline", "privileged"},
@@ -192,10 +204,7 @@ func TestPodSecurity(t *testing.T) {
 			p.Namespace = "level-" + level
 			p.Spec.ServiceAccountName = "default"
 			p.Spec.PriorityClassName = ""
-			until(t, soon, "the namespace's account", func() error {
-				return b.admin.Get(t.Context(), client.ObjectKey{Namespace: p.Namespace, Name: "default"}, &corev1.ServiceAccount{})
-			})
-			err := b.admin.Create(t.Context(), p, client.DryRunAll)
+			err := b.Admin.Create(t.Context(), p, client.DryRunAll)
 			switch want := slices.Contains(admitted[component], level); {
 			case want && err != nil:
 				t.Errorf("%s is refused under %s: %v", component, level, err)

@@ -18,7 +18,7 @@ import (
 // RouteAPI makes the API server pass requests for the API groups on to a
 // server at 127.0.0.1:port, as it would to one in a pod. The server needs a
 // certificate for the name <service>.<namespace>.svc (see ServingCert) and
-// may start before or after this; WaitAPI says when requests get through.
+// may start before or after this; WaitAPI waits until requests get through.
 //
 // There is no network in the sandbox that leads to a pod, and an endpoint on
 // the loopback is not allowed. But the name of an ExternalName Service may be
@@ -69,8 +69,8 @@ func (c *Cluster) RouteAPI(ctx context.Context, namespace, service string, port 
 	return nil
 }
 
-// WaitAPI waits until the API server finds all the groups' servers in order,
-// and else says what it misses, in its own words.
+// WaitAPI waits until the API server reports all the groups as available. Its error
+// is the API server's message.
 func (c *Cluster) WaitAPI(ctx context.Context, groups ...schema.GroupVersion) error {
 	apis, err := c.apiServices()
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 )
 
-// startAttempts with new ports, should somebody take one between the moment
-// it was found free and the moment the program listens on it.
+// startAttempts with new ports: another process may take a port after it was
+// found free and before the program listens on it.
 const startAttempts = 3
 
 var errPortTaken = errors.New("by whom cannot be seen")
@@ -130,10 +130,10 @@ func (c *Cluster) ServingCert(names ...string) (certPEM, keyPEM, caBundle []byte
 // it end with the cluster and are reported like its own when they die.
 func (c *Cluster) Processes() *proc.Group { return c.group }
 
-// Failed is closed when a program has ended without having been told to.
+// Failed is closed when a program has ended without having been stopped.
 func (c *Cluster) Failed() <-chan struct{} { return c.group.Failed() }
 
-// Err says which program ended, how, and its last words; nil while all run.
+// Err returns which program ended, how, and the end of its log; nil while all run.
 func (c *Cluster) Err() error { return c.group.Err() }
 
 // Stop ends all programs and removes the folder (unless Keep). It can be
@@ -141,7 +141,7 @@ func (c *Cluster) Err() error { return c.group.Err() }
 func (c *Cluster) Stop() {
 	c.stop.Do(func() {
 		// The API server and etcd go last, so that everything else can end
-		// in order; they themselves need to only if somebody wants the data.
+		// in order; they themselves need to only if the data is kept.
 		grace, lastGrace := 2*time.Second, time.Duration(0)
 		if c.opts.Keep {
 			grace, lastGrace = 10*time.Second, 10*time.Second

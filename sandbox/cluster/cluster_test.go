@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,9 +22,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/gpuscale/gpuscale/internal/await"
-	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
 const slice corev1.ResourceName = "nvidia.com/mig-3g.40gb"
@@ -36,33 +37,17 @@ scrape_configs:
   file_sd_configs: [{files: ["targets/*.json"]}]
 `
 
-// patience with what takes a second or two where nobody else computes.
-const patience = time.Minute
+// shared is for all tests but those of starting and ending.
+var shared = testenv.NewShared(func(ctx context.Context) (*testenv.Env, error) {
+	return testenv.Start(ctx, testenv.Options{Prometheus: prometheusConfig})
+})
 
-func start(t *testing.T, change func(*cluster.Options)) *cluster.Cluster {
+func TestMain(m *testing.M) { shared.Main(m) }
+
+func start(t *testing.T) (*cluster.Cluster, kubernetes.Interface) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs the real control plane, which takes minutes to compile the first time")
-	}
-	binaries, err := build.All(t.Context(), build.Options{Out: t.Output()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := cluster.Options{
-		Binaries:   binaries,
-		Log:        slog.New(slog.NewTextHandler(t.Output(), nil)),
-		Parent:     t.TempDir(),
-		Prometheus: []byte(prometheusConfig),
-	}
-	if change != nil {
-		change(&o)
-	}
-	c, err := cluster.Start(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Stop)
-	return c
+	c := shared.Get(t).Cluster
+	return c, client(t, c)
 }
 
 func client(t *testing.T, c *cluster.Cluster) kubernetes.Interface {
@@ -72,6 +57,15 @@ func client(t *testing.T, c *cluster.Cluster) kubernetes.Interface {
 		t.Fatal(err)
 	}
 	return k
+}
+
+// namespace makes one with pods' account, named after the test.
+func namespace(t *testing.T, name string) string {
+	t.Helper()
+	if err := shared.Get(t).Namespace(t.Context(), name, nil); err != nil {
+		t.Fatal(err)
+	}
+	return name
 }
 
 func fakeNode(name string) *corev1.Node {
@@ -97,32 +91,48 @@ func podWanting(name string, n string, annotations map[string]string) *corev1.Po
 
 // TestPodsGetSlices is the life of nodes and pods as the sandbox needs it.
 func TestPodsGetSlices(t *testing.T) {
-	c := start(t, nil)
-	k, ctx := client(t, c), t.Context()
-	nodes, pods := k.CoreV1().Nodes(), k.CoreV1().Pods("default")
-
-	if _, err := nodes.Create(ctx, fakeNode("mig-a"), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	_, k := start(t)
+	ctx := t.Context()
+	nodes, pods := k.CoreV1().Nodes(), k.CoreV1().Pods(namespace(t, "slices"))
+	node := func(name string) *corev1.Node {
+		t.Helper()
+		n, err := nodes.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
 	}
-	// KWOK must leave this one alone.
+	create := func(n *corev1.Node) {
+		t.Helper()
+		if _, err := nodes.Create(ctx, n, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = nodes.Delete(context.Background(), n.Name, metav1.DeleteOptions{}) })
+	}
+	run := func(name string, annotations map[string]string) {
+		t.Helper()
+		if _, err := pods.Create(ctx, podWanting(name, "1", annotations), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	patchNode := func(text string, sub ...string) {
+		t.Helper()
+		if _, err := nodes.Patch(ctx, "mig-a", types.StrategicMergePatchType, []byte(text), metav1.PatchOptions{}, sub...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// KWOK must not touch this one.
 	stranger := fakeNode("stranger")
 	stranger.Annotations, stranger.Spec.Unschedulable = nil, true
-	if _, err := nodes.Create(ctx, stranger, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	create(stranger)
+	create(fakeNode("mig-a"))
 	states, err := pods.Watch(ctx, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer states.Stop()
-	for name, annotations := range map[string]map[string]string{
-		"server": {cluster.AnnotationReadyAfter: "2s"},
-		"job":    {cluster.AnnotationRunFor: "1s"},
-	} {
-		if _, err := pods.Create(ctx, podWanting(name, "1", annotations), metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	run("server", map[string]string{cluster.AnnotationReadyAfter: "2s"})
+	run("job", map[string]string{cluster.AnnotationRunFor: "1s"})
 	phase := func(name string, want corev1.PodPhase, ready bool) func() error {
 		return func() error {
 			p, err := pods.Get(ctx, name, metav1.GetOptions{})
@@ -138,81 +148,64 @@ func TestPodsGetSlices(t *testing.T) {
 	if !ranBefore(t, states, "server") {
 		t.Error("server was ready as soon as it ran")
 	}
-	await.For(t, patience, "job done", phase("job", corev1.PodSucceeded, false))
+	await.For(t, testenv.Patience, "job done", phase("job", corev1.PodSucceeded, false))
 
-	// The layout changes: what the device plugin's double writes stays.
-	patch := `{"status":{"capacity":{"nvidia.com/mig-3g.40gb":"1"},"allocatable":{"nvidia.com/mig-3g.40gb":"1"}}}`
-	if _, err := nodes.Patch(ctx, "mig-a", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := pods.Create(ctx, podWanting("waits", "1", nil), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(250 * time.Millisecond) {
-		n, err := nodes.Get(ctx, "mig-a", metav1.GetOptions{})
-		if err != nil {
+	// A changed layout stays. KWOK has read the change once it has played a pod that
+	// was created after it.
+	patchNode(`{"status":{"capacity":{"nvidia.com/mig-3g.40gb":"1"},"allocatable":{"nvidia.com/mig-3g.40gb":"1"}}}`, "status")
+	played := func(name string) {
+		t.Helper()
+		create := podWanting(name, "1", nil)
+		create.Spec.NodeName, create.Spec.Containers[0].Resources = "mig-a", corev1.ResourceRequirements{}
+		if _, err := pods.Create(ctx, create, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if got := n.Status.Allocatable[slice]; got.String() != "1" {
+		await.For(t, testenv.Patience, "KWOK runs "+name, phase(name, corev1.PodRunning, true))
+		if got := node("mig-a").Status.Allocatable[slice]; got.String() != "1" {
 			t.Fatalf("allocatable %s was overwritten: %s", slice, got.String())
 		}
 	}
-	if err := phase("waits", corev1.PodPending, false)(); err != nil {
-		t.Error(err)
+	played("after-the-change")
+	run("waits", nil)
+	await.For(t, testenv.Patience, "the scheduler has no slice for another pod", func() error {
+		p, err := pods.Get(ctx, "waits", metav1.GetOptions{})
+		if err == nil && !slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Reason == corev1.PodReasonUnschedulable }) {
+			err = fmt.Errorf("it is %s: %v", p.Status.Phase, p.Status.Conditions)
+		}
+		return err
+	})
+	if n := node("stranger"); testenv.NodeReady(n) {
+		t.Errorf("KWOK touched a node that is not its own: %v", n.Status.Conditions)
 	}
-	if n, err := nodes.Get(ctx, "stranger", metav1.GetOptions{}); err != nil || isNodeReady(n) {
-		t.Errorf("KWOK touched a node that is not its own: %v %v", n.Status.Conditions, err)
-	}
-
 	if err := pods.Delete(ctx, "server", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await.For(t, patience, "server gone", func() error {
+	await.For(t, testenv.Patience, "server gone", func() error {
 		_, err := pods.Get(ctx, "server", metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
 		return fmt.Errorf("still there: %w", err)
 	})
-	await.For(t, patience, "the waiting pod gets its slice", phase("waits", corev1.PodRunning, true))
+	await.For(t, testenv.Patience, "the waiting pod gets its slice", phase("waits", corev1.PodRunning, true))
 
-	// A broken node stays broken.
-	down := `{"metadata":{"annotations":{"` + cluster.AnnotationDown + `":"xid 79"}},"status":{"conditions":[{"type":"Ready","status":"False","reason":"Broken"}]}}`
-	for _, sub := range [][]string{nil, {"status"}} {
-		if _, err := nodes.Patch(ctx, "mig-a", types.StrategicMergePatchType, []byte(down), metav1.PatchOptions{}, sub...); err != nil {
-			t.Fatal(err)
-		}
+	// A broken node stays broken, and repaired it is ready again with its layout.
+	patchNode(`{"metadata":{"annotations":{"` + cluster.AnnotationDown + `":"xid 79"}}}`)
+	patchNode(`{"status":{"conditions":[{"type":"Ready","status":"False","reason":"Broken"}]}}`, "status")
+	played("on-the-broken-node")
+	if testenv.NodeReady(node("mig-a")) {
+		t.Error("a node that is down became ready")
 	}
-	time.Sleep(time.Second)
-	if n, err := nodes.Get(ctx, "mig-a", metav1.GetOptions{}); err != nil || isNodeReady(n) {
-		t.Errorf("a node that is down became ready: %v", err)
-	}
-
-	// Repaired, it becomes ready again with the layout it had.
-	up := `{"metadata":{"annotations":{"` + cluster.AnnotationDown + `":null}}}`
-	if _, err := nodes.Patch(ctx, "mig-a", types.StrategicMergePatchType, []byte(up), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	await.For(t, patience, "node repaired", func() error {
-		n, err := nodes.Get(ctx, "mig-a", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if got := n.Status.Allocatable[slice]; got.String() != "1" {
-			t.Fatalf("allocatable %s was overwritten: %s", slice, got.String())
-		}
-		if !isNodeReady(n) {
-			return errors.New("not ready")
-		}
-		return nil
-	})
+	patchNode(`{"metadata":{"annotations":{"` + cluster.AnnotationDown + `":null}}}`)
+	await.True(t, testenv.Patience, "node repaired", func() bool { return testenv.NodeReady(node("mig-a")) })
+	played("after-the-repair")
 }
 
-// ranBefore waits until a pod is ready and says whether it ran before it was: a
+// ranBefore waits until a pod is ready and reports whether it ran before it was: a
 // moment that who looks now and then may miss on a busy machine, and a watch does not.
 func ranBefore(t *testing.T, states watch.Interface, name string) (ran bool) {
 	t.Helper()
-	for end := time.After(patience); ; {
+	for end := time.After(testenv.Patience); ; {
 		select {
 		case e := <-states.ResultChan():
 			p, ok := e.Object.(*corev1.Pod)
@@ -226,29 +219,29 @@ func ranBefore(t *testing.T, states watch.Interface, name string) (ran bool) {
 				ran = true
 			}
 		case <-end:
-			t.Fatalf("%s is not ready after %s", name, patience)
+			t.Fatalf("%s is not ready after %s", name, testenv.Patience)
 		}
 	}
 }
 
 // TestIdentities: what the kubeconfigs of services may and may not do.
 func TestIdentities(t *testing.T) {
-	c := start(t, nil)
+	c, k := start(t)
 	ctx := t.Context()
-	if _, err := client(t, c).CoreV1().ServiceAccounts("default").Create(ctx,
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "adapter"}}, metav1.CreateOptions{}); err != nil {
+	ns := namespace(t, "identities")
+	if _, err := k.CoreV1().ServiceAccounts(ns).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "adapter"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	stranger, err := c.KubeconfigFor("team:somebody", "team:readers")
+	stranger, err := c.KubeconfigFor("team:reader", "team:readers")
 	if err != nil {
 		t.Fatal(err)
 	}
-	account, err := c.ServiceAccountKubeconfig(ctx, "default", "adapter")
+	account, err := c.ServiceAccountKubeconfig(ctx, ns, "adapter")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for path, user := range map[string]string{
-		c.Kubeconfig(): "", stranger: `User "team:somebody"`, account: `User "system:serviceaccount:default:adapter"`,
+		c.Kubeconfig(): "", stranger: `User "team:reader"`, account: `User "system:serviceaccount:identities:adapter"`,
 	} {
 		config, err := clientcmd.BuildConfigFromFlags("", path)
 		if err != nil {
@@ -262,16 +255,17 @@ func TestIdentities(t *testing.T) {
 			t.Errorf("%s: want a refusal, got %v", user, err)
 		}
 	}
+}
+
+// TestPrometheusOnPurpose: a wrong configuration is refused, and a program that is
+// killed on purpose is no failure.
+func TestPrometheusOnPurpose(t *testing.T) {
+	c, _ := start(t)
+	ctx := t.Context()
 	if err := c.ReloadPrometheus(ctx, []byte("nonsense: true\n")); err == nil || !strings.Contains(err.Error(), "nonsense") {
 		t.Errorf("reload of a wrong configuration: %v", err)
 	}
-	if err := c.ReloadPrometheus(ctx, []byte(prometheusConfig)); err != nil {
-		t.Error(err)
-	}
-	if err := c.KillProgram(cluster.Prometheus); err != nil {
-		t.Error(err)
-	}
-	if err := c.StartProgram(ctx, cluster.Prometheus); err != nil {
+	if err := errors.Join(c.ReloadPrometheus(ctx, []byte(prometheusConfig)), c.KillProgram(cluster.Prometheus), c.StartProgram(ctx, cluster.Prometheus)); err != nil {
 		t.Error(err)
 	}
 	if err := c.Err(); err != nil {
@@ -279,53 +273,34 @@ func TestIdentities(t *testing.T) {
 	}
 }
 
-// TestTwoSideBySide: two clusters do not meet, and Stop leaves nothing of
-// one while the other goes on.
-func TestTwoSideBySide(t *testing.T) {
-	a, b := start(t, nil), start(t, nil)
-	if _, err := client(t, a).CoreV1().Nodes().Create(t.Context(), fakeNode("only-in-a"), metav1.CreateOptions{}); err != nil {
+// TestKilledBesideAnother: two clusters do not meet. One's etcd is killed, which is
+// reported; Stop leaves nothing of it, and the other goes on.
+func TestKilledBesideAnother(t *testing.T) {
+	other, k := start(t)
+	c, err := cluster.Start(t.Context(), cluster.Options{Binaries: shared.Get(t).Binaries, Parent: t.TempDir(), Prometheus: []byte(prometheusConfig)})
+	if err != nil {
 		t.Fatal(err)
 	}
-	if list, err := client(t, b).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 0 {
-		t.Errorf("b sees %d nodes of a: %v", len(list.Items), err)
+	t.Cleanup(c.Stop)
+	if _, err := client(t, c).CoreV1().Nodes().Create(t.Context(), fakeNode("only-in-one"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
 	}
-	running := a.Processes().Running()
+	if _, err := k.CoreV1().Nodes().Get(t.Context(), "only-in-one", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("a node of one in the other: %v", err)
+	}
+	running := c.Processes().Running()
 	if len(running) != 6 {
 		t.Errorf("%d programs run, want 6", len(running))
 	}
-	begin := time.Now()
-	a.Stop()
-	t.Logf("stopped after %s", time.Since(begin).Round(10*time.Millisecond))
-	for _, p := range running {
-		if err := syscall.Kill(-p.PID(), 0); !errors.Is(err, syscall.ESRCH) {
-			t.Errorf("%s is still there: %v", p.Spec.Name, err)
-		}
-	}
-	if _, err := os.Stat(a.Dir()); !os.IsNotExist(err) {
-		t.Errorf("the folder is still there: %v", err)
-	}
-	if a.Err() != nil || b.Err() != nil {
-		t.Errorf("stopping on purpose was reported: %v, %v", a.Err(), b.Err())
-	}
-	if _, err := client(t, b).Discovery().ServerVersion(); err != nil {
-		t.Errorf("b does not answer any more: %v", err)
-	}
-}
-
-// TestKilledChild: the user kills etcd and is told so.
-func TestKilledChild(t *testing.T) {
-	c := start(t, func(o *cluster.Options) { o.Prometheus = nil })
-	for _, p := range c.Processes().Running() {
-		if p.Spec.Name == cluster.Etcd {
-			_ = syscall.Kill(p.PID(), syscall.SIGKILL)
-		}
+	if err := syscall.Kill(c.Processes().Find(cluster.Etcd).PID(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
 	}
 	select {
 	case <-c.Failed():
-	case <-time.After(patience):
+	case <-time.After(testenv.Patience):
 		t.Fatal("not reported")
 	}
-	err := c.Err()
+	err = c.Err()
 	t.Log(err)
 	var exit *proc.Exit
 	if !errors.As(err, &exit) || exit.Name != cluster.Etcd {
@@ -339,32 +314,49 @@ func TestKilledChild(t *testing.T) {
 	if n := strings.Count(err.Error(), "\n"); n > 16 {
 		t.Errorf("message has %d lines", n)
 	}
+	c.Stop()
+	for _, p := range running {
+		if err := syscall.Kill(-p.PID(), 0); !errors.Is(err, syscall.ESRCH) {
+			t.Errorf("%s is still there: %v", p.Spec.Name, err)
+		}
+	}
+	if _, err := os.Stat(c.Dir()); !os.IsNotExist(err) {
+		t.Errorf("the folder is still there: %v", err)
+	}
+	if _, err := k.Discovery().ServerVersion(); err != nil || other.Err() != nil {
+		t.Errorf("the other does not answer any more: %v, %v", err, other.Err())
+	}
 }
 
 // TestFixedPortTaken: a port the user asked for is another's.
 func TestFixedPortTaken(t *testing.T) {
-	c := start(t, nil)
+	c, _ := start(t)
 	var port int
 	if _, err := fmt.Sscanf(c.PrometheusURL(), "http://127.0.0.1:%d", &port); err != nil {
 		t.Fatal(err)
 	}
-	binaries, _ := build.All(t.Context(), build.Options{Out: t.Output()})
-	_, err := cluster.Start(t.Context(), cluster.Options{Binaries: binaries, Parent: t.TempDir(), APIServerPort: port})
+	_, err := cluster.Start(t.Context(), cluster.Options{Binaries: shared.Get(t).Binaries, Parent: t.TempDir(), APIServerPort: port})
 	want := fmt.Sprintf("port %d, asked for as kube-apiserver's, cannot be used: process %d (prometheus) listens on it", port, c.Processes().Find(cluster.Prometheus).PID())
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v\nwant …%s…", err, want)
 	}
 }
 
-// TestCancelledStart leaves nothing behind.
+// TestCancelledStart leaves nothing behind, though etcd ran already.
 func TestCancelledStart(t *testing.T) {
-	start(t, nil).Stop() // skips, builds
-	binaries, _ := build.All(t.Context(), build.Options{Out: t.Output()})
-	parent := t.TempDir()
-	ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
-	defer cancel()
-	if _, err := cluster.Start(ctx, cluster.Options{Binaries: binaries, Parent: parent}); err == nil {
-		t.Fatal("started in spite of it")
+	binaries, parent := shared.Get(t).Binaries, t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+		_ = await.Until(t.Context(), func(context.Context) error {
+			if logs, _ := filepath.Glob(filepath.Join(parent, "*", "logs", cluster.Etcd+".log")); len(logs) == 0 {
+				return errors.New("etcd has no log yet")
+			}
+			return nil
+		})
+	}()
+	if _, err := cluster.Start(ctx, cluster.Options{Binaries: binaries, Parent: parent}); !errors.Is(err, context.Canceled) {
+		t.Fatalf("want the cancellation, got %v", err)
 	}
 	if left, _ := os.ReadDir(parent); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
@@ -374,15 +366,6 @@ func TestCancelledStart(t *testing.T) {
 func isReady(conditions []corev1.PodCondition) bool {
 	for _, c := range conditions {
 		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
-func isNodeReady(n *corev1.Node) bool {
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
 			return c.Status == corev1.ConditionTrue
 		}
 	}

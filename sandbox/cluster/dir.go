@@ -12,8 +12,8 @@ import (
 const (
 	dirPrefix = "gpuscale-sandbox-"
 	leaseFile = ".lease" // locked by its sandbox for as long as it lives
-	keptFile  = ".kept"  // somebody wanted to keep this folder
-	diskRoom  = 512 << 20
+	keptFile  = ".kept"  // the folder is to be kept
+	diskSpace = 512 << 20
 )
 
 func (o Options) check() error {
@@ -29,9 +29,9 @@ func (o Options) check() error {
 	if err := syscall.Statfs(o.Parent, &s); err != nil {
 		return fmt.Errorf("looking at the folder for temporary files: %w", err)
 	}
-	if free := s.Bavail * uint64(s.Bsize); free < diskRoom {
+	if free := s.Bavail * uint64(s.Bsize); free < diskSpace {
 		return fmt.Errorf("the disk is full: the sandbox needs %d MiB in %s, which has %d (another place: TMPDIR=<folder>)",
-			diskRoom>>20, o.Parent, free>>20)
+			diskSpace>>20, o.Parent, free>>20)
 	}
 	return nil
 }
@@ -78,7 +78,7 @@ func takeLease(dir, name string) (*os.File, error) {
 }
 
 // sweep removes folders of sandboxes that were killed and could not do it
-// themselves: the kernel has given back their leases.
+// themselves: the kernel has released their locks.
 func sweep(parent string, log *slog.Logger) {
 	dirs, err := filepath.Glob(filepath.Join(parent, dirPrefix+"*"))
 	if err != nil {

@@ -2,7 +2,7 @@
 // on 127.0.0.1, for the sandbox and for every test that talks to Kubernetes.
 //
 // It owns the processes, their ports, certificates, kubeconfigs and the one
-// folder everything lies in. Nodes are KWOK's: nothing runs on them, but they
+// folder with all files. Nodes are KWOK's: nothing runs on them, but they
 // and their pods go through the states that real ones go through. Only nodes
 // with the annotation kwok.x-k8s.io/node=fake are managed.
 //

@@ -48,8 +48,8 @@ func (c *Cluster) StartProgram(ctx context.Context, name string) error {
 	return nil
 }
 
-// healthURL is where a program says that it works; etcd speaks through the
-// API server, which is not ready without it.
+// healthURL is where a program reports its health. etcd's is the API server's,
+// which is not ready without etcd.
 func (c *Cluster) healthURL(name string) string {
 	switch name {
 	case APIServer, Etcd:

@@ -21,7 +21,7 @@ const (
 // Options of a cluster. Only Binaries must be set.
 type Options struct {
 	Binaries build.Paths
-	Log      *slog.Logger // empty: silent
+	Log      *slog.Logger // empty: discarded
 
 	Parent string // where the cluster's folder is made; empty: the system's temporary folder
 	Keep   bool   // leave the folder in place after Stop
@@ -31,7 +31,7 @@ type Options struct {
 	// relative to the folder PrometheusDir.
 	Prometheus []byte
 
-	// Fixed ports, for people who want to look at them; 0: any free one.
+	// Fixed ports; 0: any free one.
 	APIServerPort  int
 	PrometheusPort int
 

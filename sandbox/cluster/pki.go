@@ -115,7 +115,7 @@ func serial() (*big.Int, error) {
 }
 
 // pki is all keys of one cluster. Four authorities, because a certificate
-// good for one purpose must not be good for another: whoever is a client of
+// good for one purpose must not be good for another: a client of
 // the API server may not read etcd, pose as the front proxy or as a webhook.
 type pki struct {
 	dir          string
@@ -153,7 +153,7 @@ func newPKI(dir string) (*pki, error) {
 	if err := p.writeServiceAccountKeys(); err != nil {
 		return nil, err
 	}
-	// The names under which pods and people reach the API server.
+	// The names under which pods and users reach the API server.
 	names := []string{"kubernetes", "localhost", "kubernetes.default", "kubernetes.default.svc",
 		"kubernetes.default.svc.cluster.local", "127.0.0.1", serviceIP}
 	for _, c := range []struct {

@@ -22,9 +22,9 @@ const lowestPort, highestPort = 20000, 32000
 
 func choosePorts(o Options) (ports, error) {
 	var p ports
-	var held []net.Listener // until all are chosen, so that none is chosen twice
+	var open []net.Listener // until all are chosen, so that none is chosen twice
 	defer func() {
-		for _, l := range held {
+		for _, l := range open {
 			l.Close()
 		}
 	}()
@@ -41,7 +41,7 @@ func choosePorts(o Options) (ports, error) {
 		if err != nil {
 			return ports{}, err
 		}
-		held = append(held, l)
+		open = append(open, l)
 		*want.port = l.Addr().(*net.TCPAddr).Port
 	}
 	return p, nil

@@ -11,7 +11,7 @@ const (
 	AnnotationFake = "kwok.x-k8s.io/node"
 
 	// AnnotationDown on a node makes KWOK leave the node's conditions alone,
-	// so that whoever sets Ready to False or Unknown is not overruled.
+	// so that a test that sets Ready to False or Unknown is not overruled.
 	AnnotationDown = "sandbox.gpuscale.io/down"
 
 	// AnnotationReadyAfter on a pod, a duration ("20s"): it runs at once but
@@ -22,8 +22,8 @@ const (
 	// pods run until they are deleted, those of Jobs too.
 	AnnotationRunFor = "sandbox.gpuscale.io/run-for"
 
-	// AnnotationByHand on a pod: KWOK only deletes it; somebody else writes
-	// its status.
+	// AnnotationByHand on a pod: KWOK only deletes it; the test writes its
+	// status.
 	AnnotationByHand = "sandbox.gpuscale.io/status-by-hand"
 )
 

@@ -156,8 +156,8 @@ func (c *Cluster) wait(ctx context.Context, name string, ready func() error) err
 	return fmt.Errorf("%s: %w; its log: %s", name, err, strings.Join(proc.Tail(c.LogFile(name), 5), "\n    "))
 }
 
-// Await looks until done returns nil. A program's death ends it early, with what the
-// program said last; else the end of ctx does.
+// Await calls done until it returns nil or ctx ends. When a program dies it returns
+// early, with the last lines of the program's log.
 func (c *Cluster) Await(ctx context.Context, done func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

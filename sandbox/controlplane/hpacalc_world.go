@@ -222,7 +222,7 @@ type hpaLister struct {
 }
 
 func (l hpaLister) List(labels.Selector) ([]*autoscaling.HorizontalPodAutoscaler, error) {
-	return nil, errors.New("nobody lists HPAs")
+	return nil, errors.New("listing HPAs is not implemented")
 }
 
 func (l hpaLister) HorizontalPodAutoscalers(string) autoscalinglisters.HorizontalPodAutoscalerNamespaceLister {

@@ -5,7 +5,7 @@
 //
 // One binary instead of six because they share most of their packages: it
 // compiles in a third of the time and takes a quarter of the disk space.
-// It lies in a module of its own so that none of what it needs becomes a
+// It is a module of its own so that none of what it needs becomes a
 // dependency of gpuscale.
 package main
 

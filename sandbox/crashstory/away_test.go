@@ -9,24 +9,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/testall"
 )
 
-// TestAPIServerAway: while the API server is away the autoscaler turns on and does
-// nothing; when it is back, what waited is done without listing the world again.
+// TestAPIServerAway: while the API server is away the autoscaler goes on reconciling
+// and does nothing; when it is back, pending work is done without another list.
 func TestAPIServerAway(t *testing.T) {
-	b := bed(t)
+	testall.Only(t, "the API server away")
+	b := shared.Get(t)
 	r := newTestReplica(t, b, "away", false)
 	begin(t, b, r)
 	r.Down(true)
 	want(t, b, "waits")
 	untilStuck(t, b, "waits")
 	calls := len(r.Notes()) // by now with those that were under way
-	until(t, "30 rounds without an API server", func(ctx context.Context) (string, error) {
+	until(t, "30 reconciles without an API server", func(ctx context.Context) (string, error) {
 		m, err := r.metrics(ctx)
 		if err != nil {
 			return "it does not answer", err
 		}
-		if m[metric.AutoscalerRounds.Name+`{result="ok"}`]+m[metric.AutoscalerRounds.Name+`{result="error"}`] < 30 {
+		if m[metric.AutoscalerReconciles.Name+`{result="ok"}`]+m[metric.AutoscalerReconciles.Name+`{result="error"}`] < 30 {
 			return "not enough", nil
 		}
 		return "", nil
@@ -37,31 +39,32 @@ func TestAPIServerAway(t *testing.T) {
 	r.Lists()
 	r.Down(false)
 	untilRunning(t, b, "waits")
-	rounds(t, b, r, settledAfter)
+	awaitReconciles(t, b, r, settledAfter)
 	listedOnce(t, r)
 	if r.starts != 1 {
 		t.Errorf("the process was started %d times", r.starts)
 	}
-	done(t, b, "cut-1 whole-1", "")
+	done(t, b, "mig-1 whole-1", "")
 }
 
-// TestLostDelete: what was deleted while the watch was cut, and is never told, is
+// TestLostDelete: what was deleted while the watch was interrupted, and is never sent, is
 // found out with the one listing that follows.
 func TestLostDelete(t *testing.T) {
-	b := bed(t)
+	testall.Only(t, "a watch that loses a deletion")
+	b := shared.Get(t)
 	r := newTestReplica(t, b, "lost", false)
 	begin(t, b, r)
 	want(t, b, "first")
 	untilRunning(t, b, "first")
-	rounds(t, b, r, settledAfter)
+	awaitReconciles(t, b, r, settledAfter)
 	r.Freeze("pods")
 	r.Freeze("nodes")
 	ctx := t.Context()
 	var node corev1.Node
-	if err := b.client.Get(ctx, client.ObjectKey{Name: "whole-1"}, &node); err != nil {
+	if err := b.Admin.Get(ctx, client.ObjectKey{Name: "whole-1"}, &node); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(b.stage.end(ctx, nsFree+"/first"), b.client.Delete(ctx, &node)); err != nil {
+	if err := errors.Join(b.stage.end(ctx, nsFree+"/first"), b.Admin.Delete(ctx, &node)); err != nil {
 		t.Fatal(err)
 	}
 	want(t, b, "second")
@@ -70,18 +73,18 @@ func TestLostDelete(t *testing.T) {
 	r.Lose("pods")
 	r.Lose("nodes")
 	untilRunning(t, b, "second")
-	rounds(t, b, r, settledAfter)
+	awaitReconciles(t, b, r, settledAfter)
 	lists := r.Lists()
 	if lists["pods"] != 1 || lists["nodes"] != 1 {
 		t.Errorf("listed: %v, want pods and nodes once", lists)
 	}
-	done(t, b, "cut-1 whole-1 whole-1", "whole-1")
+	done(t, b, "mig-1 whole-1 whole-1", "whole-1")
 
-	r.Cut() // every stream, as a load balancer does
+	r.Interrupt() // every stream, as a load balancer does
 	if err := b.stage.end(ctx, nsFree+"/second"); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the empty node to go", func(ctx context.Context) (string, error) { return b.stage.gone(ctx, "whole-1") })
-	rounds(t, b, r, settledAfter)
+	awaitReconciles(t, b, r, settledAfter)
 	listedOnce(t, r)
 }

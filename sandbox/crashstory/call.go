@@ -18,19 +18,19 @@ type Call struct {
 	Fields   string // of a patch: what it is about, sorted
 }
 
-// String is how a call is told from others: "patch nodes cut-1 spec.unschedulable".
+// String identifies a call: "patch nodes mig-1 spec.unschedulable".
 func (c Call) String() string {
 	return strings.Join(slices.DeleteFunc([]string{c.Verb, c.Resource, c.Name, c.Fields}, func(s string) bool { return s == "" }), " ")
 }
 
-// Published reports a call that only tells people: the status of a pool or quota
-// without the memory in it. How many there are depends on the clock.
+// Published reports a call that only publishes: the status of a pool or quota
+// without the planner's state. How many there are depends on the clock.
 func (c Call) Published() bool {
 	return (c.Resource == "gpunodepools/status" || c.Resource == "gpuquotas/status") && !strings.Contains(c.Fields, "status.memory")
 }
 
 // numbered reports a call that counts as a write of the story's. Leases and
-// Events are not: the first are the election's own, the second are told again.
+// Events are not: the first are the election's own, the second are repeated.
 func (c Call) numbered() bool { return c.Resource != "leases" && c.Resource != "events" }
 
 var verbs = map[string]string{

@@ -38,29 +38,11 @@ func TestCallsAreNamedByWhatTheyAre(t *testing.T) {
 	}
 }
 
-func TestWhatIsCounted(t *testing.T) {
-	for call, want := range map[Call][2]bool{ // numbered, published
-		{Resource: "leases"}: {false, false},
-		{Resource: "events"}: {false, false},
-		{Resource: "nodes"}:  {true, false},
-		{Resource: "gpunodepools/status", Fields: "status.size"}:                        {true, true},
-		{Resource: "gpunodepools/status", Fields: "status.memory.grown,status.size"}:    {true, false},
-		{Resource: "gpuquotas/status", Fields: "status.used"}:                           {true, true},
-		{Resource: "gpunodepools", Fields: "status.size"}:                               {true, false},
-		{Resource: "pods/eviction"}:                                                     {true, false},
-		{Resource: "gpunodepools/status", Fields: "status.memory.epoch", Verb: "patch"}: {true, false},
-	} {
-		if got := [2]bool{call.numbered(), call.Published()}; got != want {
-			t.Errorf("%s: %v, want %v", call, got, want)
-		}
-	}
-}
-
-// TestKills: a conflict and the next attempt are one call, and what tells people is
-// tried once.
+// TestKills: a conflict and the next attempt are one call, and a call that only
+// publishes is tried once.
 func TestKills(t *testing.T) {
-	remove, tell := Call{Verb: "delete", Resource: "nodes", Name: "n"}, Call{Verb: "patch", Resource: "gpuquotas/status", Name: "q", Fields: "status.used"}
-	got := Kills([]Note{{remove, 1, 409}, {remove, 2, 200}, {tell, 1, 200}, {tell, 2, 200}, {remove, 3, 200}})
+	remove, publish := Call{Verb: "delete", Resource: "nodes", Name: "n"}, Call{Verb: "patch", Resource: "gpuquotas/status", Name: "q", Fields: "status.used"}
+	got := Kills([]Note{{remove, 1, 409}, {remove, 2, 200}, {publish, 1, 200}, {publish, 2, 200}, {remove, 3, 200}})
 	var only []string
 	for _, trial := range got {
 		only = append(only, trial.Only())
@@ -79,13 +61,13 @@ func TestJudge(t *testing.T) {
 		fired int
 		want  Verdict
 	}{
-		{State{"a", "b"}, 1, Held},
+		{State{"a", "b"}, 1, Passed},
 		{State{"a", "b"}, 0, NotMet},
-		{State{"a"}, 1, NotHeld},
-		{State{"a", "b", "c"}, 1, NotHeld},
-		{State{"a", "c"}, 0, NotHeld},
+		{State{"a"}, 1, Failed},
+		{State{"a", "b", "c"}, 1, Failed},
+		{State{"a", "c"}, 0, Failed},
 	} {
-		if got, why := Judge(golden, test.end, test.fired, nil); got != test.want || (got == NotHeld) != (len(why) > 0) {
+		if got, why := Judge(golden, test.end, test.fired, nil); got != test.want || (got == Failed) != (len(why) > 0) {
 			t.Errorf("%v, fired %d: %s %v, want %s", test.end, test.fired, got, why, test.want)
 		}
 	}

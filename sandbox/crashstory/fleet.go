@@ -25,14 +25,14 @@ import (
 // hardware of each pool's nodes.
 var hardware = map[string]struct {
 	product string
-	cards   int
+	gpus    int
 	layout  story.Layout
 }{
-	poolCut:   {"NVIDIA-H100-80GB-HBM3", 1, story.Layout{{"1g.10gb": 7}}},
-	poolWhole: {"NVIDIA-L40S", 2, nil},
+	poolRepartition: {"NVIDIA-H100-80GB-HBM3", 1, story.Layout{{"1g.10gb": 7}}},
+	poolWhole:       {"NVIDIA-L40S", 2, nil},
 }
 
-// delays of the doubles: the order of things is what counts here.
+// delays of the fakes: the order of things is what counts here.
 var delays = node.Delays{Pause: 100 * time.Millisecond, Apply: 100 * time.Millisecond, Enumerate: 100 * time.Millisecond}
 
 // fleet plays the machines of the nodes that there are.
@@ -41,10 +41,10 @@ type fleet struct {
 	view   *view
 	log    *slog.Logger
 
-	mu    sync.Mutex
-	hosts map[string]*host // by node name
-	cuts  int              // changes of a card's layout, since reset
-	asked int              // readings begun, ever
+	mu               sync.Mutex
+	hosts            map[string]*host // by node name
+	repartitionsDone int              // changes of a GPU's layout, since reset
+	asked            int              // readings begun, ever
 }
 
 type host struct {
@@ -85,13 +85,13 @@ func (f *fleet) step(ctx context.Context) {
 			}
 			f.hosts[n.Name] = h
 		}
-		before := h.agent.Machine.Cards()
+		before := h.agent.Machine.GPUs()
 		if err := h.agent.Step(ctx, time.Now()); err != nil {
 			f.log.Debug("stepping", "node", n.Name, "err", err)
 		}
-		for i, c := range h.agent.Machine.Cards() {
+		for i, c := range h.agent.Machine.GPUs() {
 			if !reflect.DeepEqual(c, before[i]) {
-				f.cuts++
+				f.repartitionsDone++
 			}
 		}
 	}
@@ -107,11 +107,11 @@ func (f *fleet) boot(ctx context.Context, n *corev1.Node) (*host, error) {
 	if !ok {
 		return nil, fmt.Errorf("node %s is of no pool of the story", n.Name)
 	}
-	layouts, err := story.Place(hw.product, hw.cards, hw.layout)
+	layouts, err := story.Place(hw.product, hw.gpus, hw.layout)
 	if err != nil {
 		return nil, err
 	}
-	m, err := node.New(node.Spec{Name: n.Name, Product: hw.product, Cards: hw.cards, Layouts: layouts, Delays: delays}, time.Now())
+	m, err := node.New(node.Spec{Name: n.Name, Product: hw.product, GPUs: hw.gpus, Layouts: layouts, Delays: delays}, time.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -123,17 +123,17 @@ func (f *fleet) boot(ctx context.Context, n *corev1.Node) (*host, error) {
 }
 
 // reset forgets what was counted and returns it.
-func (f *fleet) reset() (cuts int) {
+func (f *fleet) reset() (repartitionsDone int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	cuts, f.cuts = f.cuts, 0
-	return cuts
+	repartitionsDone, f.repartitionsDone = f.repartitionsDone, 0
+	return repartitionsDone
 }
 
 func (f *fleet) repartitions() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.cuts
+	return f.repartitionsDone
 }
 
 // answer is what Prometheus would say: that of the exporters of all machines, as
@@ -163,8 +163,8 @@ func (f *fleet) readings() int {
 	return f.asked
 }
 
-// series of one machine that a query asks for. What nobody measures here is not
-// there.
+// series of one machine that a query asks for. What is not measured here has
+// no series.
 func series(query, name string, m *node.Machine) []promtest.Series {
 	of := func(v float64, more ...string) promtest.Series {
 		labels := map[string]string{metric.LabelNode: name}
@@ -178,11 +178,11 @@ func series(query, name string, m *node.Machine) []promtest.Series {
 	case ageQuery:
 		return []promtest.Series{of(0)}
 	case metric.GPUInfo.Name:
-		for _, c := range m.Cards() {
+		for _, c := range m.GPUs() {
 			out = append(out, of(1, metric.LabelGPU, strconv.Itoa(c.Index), metric.LabelGPUUUID, c.UUID, metric.LabelModel, m.Model().Name, metric.LabelMIG, strconv.FormatBool(c.MIG)))
 		}
 	case metric.GPUInstanceInfo.Name:
-		for _, c := range m.Cards() {
+		for _, c := range m.GPUs() {
 			for _, i := range c.Instances {
 				out = append(out, of(1, metric.LabelGPU, strconv.Itoa(c.Index), metric.LabelGPUInstanceID, strconv.Itoa(i.ID),
 					metric.LabelProfile, i.Profile, metric.LabelStart, strconv.Itoa(i.Start), metric.LabelInstanceUUID, i.UUID))
@@ -190,14 +190,14 @@ func series(query, name string, m *node.Machine) []promtest.Series {
 		}
 	case metric.GPUHeld.Name:
 		for _, h := range m.Holdings() {
-			labels := []string{metric.LabelGPU, strconv.Itoa(h.Card), metric.LabelNamespace, h.Namespace, metric.LabelPod, h.Pod}
+			labels := []string{metric.LabelGPU, strconv.Itoa(h.GPU), metric.LabelNamespace, h.Namespace, metric.LabelPod, h.Pod}
 			if h.Instance >= 0 {
 				labels = append(labels, metric.LabelGPUInstanceID, strconv.Itoa(h.Instance))
 			}
 			out = append(out, of(1, labels...))
 		}
 	case metric.GPUHealthy.Name:
-		for _, c := range m.Cards() {
+		for _, c := range m.GPUs() {
 			out = append(out, of(1, metric.LabelGPU, strconv.Itoa(c.Index)))
 		}
 	}

@@ -11,29 +11,31 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/internal/testall"
 )
 
-// TestLeaseTaken: from the moment that somebody else holds the lease, a replica
-// that has not noticed yet does nothing more. The election alone lets it go on
-// until its renewal is overdue.
+// TestLeaseTaken: once another replica holds the lease, a replica that has not
+// noticed yet writes nothing more. The election alone would let it write until its
+// renewal is overdue.
 func TestLeaseTaken(t *testing.T) {
-	b := bed(t)
+	b := shared.Get(t)
 	r := newTestReplica(t, b, "deposed", true)
 	begin(t, b, r)
-	rounds(t, b, r, settledAfter) // nothing is under way when the lease changes hands
+	awaitReconciles(t, b, r, settledAfter) // nothing is under way when the lease changes hands
 	until(t, "the lease to change hands", func(ctx context.Context) (string, error) {
 		var lease coordinationv1.Lease
-		if err := b.client.Get(ctx, client.ObjectKey{Namespace: systemNamespace, Name: "gpuscale-autoscaler"}, &lease); err != nil {
+		if err := b.Admin.Get(ctx, client.ObjectKey{Namespace: systemNamespace, Name: "gpuscale-autoscaler"}, &lease); err != nil {
 			return "", err
 		}
 		lease.Spec.HolderIdentity = ptr.To("another")
 		lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1)
 		lease.Spec.RenewTime, lease.Spec.LeaseDurationSeconds = ptr.To(metav1.NowMicro()), ptr.To[int32](3600)
-		return "", b.client.Update(ctx, &lease) // the replica renews it meanwhile
+		return "", b.Admin.Update(ctx, &lease) // the replica renews it meanwhile
 	})
 	from := len(r.Notes())
 	want(t, b, "waits")
-	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, errors.New("nobody else leads, it thinks"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, errors.New("it still takes itself for the leader"))
 	defer cancel()
 	if err := r.ended(ctx); err != nil {
 		t.Fatal(err)
@@ -44,7 +46,7 @@ func TestLeaseTaken(t *testing.T) {
 	if !logged(t, b, r, "write refused") {
 		t.Error("it wanted to write nothing: this shows nothing")
 	}
-	done(t, b, "cut-1", "")
+	done(t, b, "mig-1", "")
 }
 
 // paused are the writes after which the leader is stopped, each in the middle of
@@ -52,7 +54,7 @@ func TestLeaseTaken(t *testing.T) {
 var paused = []string{
 	"create nodes whole-1", // one of a gang's two nodes
 	"patch gpunodepools/status whole status.memory.grown,status.memory.lastScaleUp", // decided, not asked for
-	"patch nodes cut-1 metadata.annotations.gpuscale.io/repartition,spec.unschedulable",
+	"patch nodes mig-1 metadata.annotations.gpuscale.io/repartition,spec.unschedulable",
 	"patch nodes whole-1 metadata.annotations.gpuscale.io/cordoned-by,metadata.annotations.gpuscale.io/drain,spec.unschedulable",
 	"patch nodes whole-2 metadata.annotations.gpuscale.io/cordoned-by,spec.unschedulable", // about to be deleted
 }
@@ -60,7 +62,8 @@ var paused = []string{
 // TestPausedLeader: a leader is stopped (SIGSTOP) in the middle of something, until
 // another has led the story to its end. When it goes on, nothing more comes of it.
 func TestPausedLeader(t *testing.T) {
-	b := bed(t)
+	testall.Only(t, "a leader stopped in the middle; TestLeaseTaken has one that lost its lease")
+	b := shared.Get(t)
 	golden, notes := cleanRun(t, b)
 	at := paused
 	if !*all {
@@ -83,7 +86,7 @@ func TestPausedLeader(t *testing.T) {
 	}
 }
 
-func playPaused(t *testing.T, b *Bed, target Note, golden State) {
+func playPaused(t *testing.T, b *Env, target Note, golden State) {
 	if err := errors.Join(b.clear(t.Context()), b.set(t.Context())); err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +111,7 @@ func playPaused(t *testing.T, b *Bed, target Note, golden State) {
 	if err := second.start(); err != nil {
 		t.Fatal(err)
 	}
-	end, err := b.tell(t.Context(), func() *replica {
+	end, err := b.playAll(t.Context(), func() *replica {
 		if stopped.Load() {
 			return second
 		}
@@ -136,7 +139,7 @@ func playPaused(t *testing.T, b *Bed, target Note, golden State) {
 		t.Errorf("after it went on, the first did:\n%s", strings.Join(calls, "\n"))
 	}
 	t.Logf("write refused in the log of the first: %t", logged(t, b, first, "write refused"))
-	rounds(t, b, second, settledAfter)
+	awaitReconciles(t, b, second, settledAfter)
 	if end, err = b.result(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ type Note struct {
 	Status int
 }
 
-// ID tells a call from all others of a run: "create nodes cut-1 #1".
+// ID identifies a call of a run: "create nodes mig-1 #1".
 func (n Note) ID() string { return fmt.Sprintf("%s #%d", n.Call, n.Nth) }
 
 // Fault is what happens to a call.
@@ -38,18 +38,18 @@ const (
 	None       Fault = ""
 	KillBefore Fault = "before" // killed before the API server gets it
 	KillAfter  Fault = "after"  // killed after it was done, before the answer
-	Lost       Fault = "lost"   // done, and the connection is cut before the answer
+	Lost       Fault = "lost"   // done, and the connection is closed before the answer
 	Error500   Fault = "500"    // done, and answered with 500
 	Error409   Fault = "409"    // not done, answered with 409
 	Error429   Fault = "429"    // not done, answered with 429
 	PauseAfter Fault = "paused" // done, and the replica is stopped before the answer
 )
 
-// Faults says what happens to a call; fired is how many calls have met theirs.
+// Faults returns the fault of a call; fired is the number of faults so far.
 type Faults func(n Note, fired int) Fault
 
 // At is one fault of one call. Should the call be refused by the API server, its
-// next attempt meets a fault that wants it done.
+// next attempt meets a fault that needs it done.
 func At(target Note, what Fault) Faults {
 	return func(n Note, fired int) Fault {
 		if fired > 0 || n.Call != target.Call || n.Nth < target.Nth {
@@ -90,8 +90,8 @@ type Proxy struct {
 	lists map[string]int // whole lists asked for, by resource
 }
 
-// NewProxy listens on the loopback until Close, with cert: client-go shows its
-// token to nobody it does not speak TLS with.
+// NewProxy listens on the loopback until Close, with cert: client-go sends its
+// token only over TLS.
 func NewProxy(rc *rest.Config, cert tls.Certificate) (*Proxy, error) {
 	to, err := url.Parse(rc.Host)
 	if err != nil {
@@ -164,7 +164,7 @@ func (p *Proxy) Down(down bool) {
 	p.down = down
 	p.mu.Unlock()
 	if down {
-		p.watches.cut()
+		p.watches.interrupt()
 	}
 }
 
@@ -221,12 +221,12 @@ func (p *Proxy) write(w http.ResponseWriter, r *http.Request, call Call) {
 		panic(http.ErrAbortHandler)
 	case Error409:
 		p.meets(i)
-		refuse(w, http.StatusConflict, "Conflict", "somebody else was first, says the test")
+		refuse(w, http.StatusConflict, "Conflict", "injected conflict")
 		return
 	case Error429:
 		p.meets(i)
 		w.Header().Set("Retry-After", "1")
-		refuse(w, http.StatusTooManyRequests, "TooManyRequests", "too much at once, says the test")
+		refuse(w, http.StatusTooManyRequests, "TooManyRequests", "injected rate limit")
 		return
 	}
 	answer := httptest.NewRecorder()
@@ -241,7 +241,7 @@ func (p *Proxy) write(w http.ResponseWriter, r *http.Request, call Call) {
 		case Lost:
 			panic(http.ErrAbortHandler)
 		case Error500:
-			refuse(w, http.StatusInternalServerError, "InternalError", "done all the same, says the test")
+			refuse(w, http.StatusInternalServerError, "InternalError", "injected error after the write")
 			return
 		case PauseAfter:
 			p.pause()
@@ -275,7 +275,7 @@ func (p *Proxy) meets(i int) {
 	}
 }
 
-// answered notes what the API server said, and reports whether it did it.
+// answered records the API server's status, and reports whether the write was done.
 func (p *Proxy) answered(i, code int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

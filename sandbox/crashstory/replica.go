@@ -24,7 +24,7 @@ import (
 // server.
 type replica struct {
 	*Proxy
-	bed     *Bed
+	env     *Env
 	name    string
 	spec    proc.Spec
 	listen  string
@@ -35,9 +35,9 @@ type replica struct {
 	starts  int
 }
 
-// newReplica prepares a replica; elect turns leader election on.
-func (b *Bed) newReplica(name string, elect bool) (*replica, error) {
-	certPEM, keyPEM, ca, err := b.cluster.ServingCert("127.0.0.1")
+// newReplica prepares a replica; elect enables leader election.
+func (b *Env) newReplica(name string, elect bool) (*replica, error) {
+	certPEM, keyPEM, ca, err := b.Cluster.ServingCert("127.0.0.1")
 	if err != nil {
 		return nil, err
 	}
@@ -45,11 +45,11 @@ func (b *Bed) newReplica(name string, elect bool) (*replica, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the proxy's certificate: %w", err)
 	}
-	p, err := NewProxy(b.cluster.RESTConfig(), cert)
+	p, err := NewProxy(b.Cluster.RESTConfig(), cert)
 	if err != nil {
 		return nil, err
 	}
-	r := &replica{Proxy: p, bed: b, name: name}
+	r := &replica{Proxy: p, env: b, name: name}
 	config, err := clientcmd.LoadFromFile(b.account)
 	if err != nil {
 		return nil, fmt.Errorf("reading a kubeconfig: %w", err)
@@ -57,7 +57,7 @@ func (b *Bed) newReplica(name string, elect bool) (*replica, error) {
 	for _, c := range config.Clusters {
 		c.Server, c.CertificateAuthorityData = p.URL, ca
 	}
-	kubeconfig := filepath.Join(b.cluster.Dir(), name+".kubeconfig")
+	kubeconfig := filepath.Join(b.Cluster.Dir(), name+".kubeconfig")
 	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
 		return nil, fmt.Errorf("writing a kubeconfig: %w", err)
 	}
@@ -66,24 +66,24 @@ func (b *Bed) newReplica(name string, elect bool) (*replica, error) {
 		return nil, err
 	}
 	r.listen, r.release = "127.0.0.1:"+strconv.Itoa(port), release
-	file := filepath.Join(b.cluster.Dir(), name+".yaml")
+	file := filepath.Join(b.Cluster.Dir(), name+".yaml")
 	if err := os.WriteFile(file, []byte(configText(b.metrics.URL, elect)), 0o600); err != nil {
 		return nil, fmt.Errorf("writing a configuration: %w", err)
 	}
 	r.spec = proc.Spec{
-		Name: name, Path: b.o.Autoscaler, Log: b.cluster.LogFile(name), Env: []string{"GOMAXPROCS=2"},
+		Name: name, Path: b.autoscaler, Log: b.Cluster.LogFile(name), Env: []string{"GOMAXPROCS=2"},
 		Args: []string{"--config=" + file, "--kubeconfig=" + kubeconfig, "--listen=" + r.listen},
 	}
 	return r, nil
 }
 
-// configText compresses the autoscaler's patience as the story compresses time. It
-// turns at every interval: the rounds that have ended are how a test knows what it
-// has seen. What it gives up on only after longer than a step may last would have
-// been lost by a kill: the story is then stuck.
+// configText shortens the autoscaler's delays as the story shortens time. It
+// reconciles at every interval: the number of reconciles is how a test knows what the
+// autoscaler has seen. Its time-outs are longer than a step: an operation that a kill
+// lost leaves the story stuck.
 func configText(prometheus string, elect bool) string {
 	return fmt.Sprintf(`interval: 100ms
-quietInterval: 0s
+idleInterval: 0s
 settle: 0s
 prometheus: {url: %s, interval: 100ms, timeout: 2s, maxAge: 10s}
 leaderElection: {enabled: %t, leaseDuration: 10s, renewDeadline: 7s, retryPeriod: 500ms}
@@ -104,7 +104,7 @@ func (r *replica) start() error {
 	if r.process != nil {
 		return nil
 	}
-	p, err := r.bed.cluster.Processes().Start(r.spec)
+	p, err := r.env.Cluster.Processes().Start(r.spec)
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (r *replica) close() {
 	r.release()
 }
 
-// metrics is what the process says of itself, by series as it is written.
+// metrics are the process's own, by series as it is written.
 func (r *replica) metrics(ctx context.Context) (map[string]float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -174,19 +174,19 @@ func (r *replica) metrics(ctx context.Context) (map[string]float64, error) {
 	return out, lines.Err()
 }
 
-// rounds that ended well since the process started.
-func (r *replica) rounds(ctx context.Context) (float64, error) {
+// reconciles that succeeded since the process started.
+func (r *replica) reconciles(ctx context.Context) (float64, error) {
 	m, err := r.metrics(ctx)
-	return m[metric.AutoscalerRounds.Name+`{result="ok"}`], err
+	return m[metric.AutoscalerReconciles.Name+`{result="ok"}`], err
 }
 
-// turned waits until the leader, whichever it is, has ended n more rounds well.
+// turned waits until the leader, whichever it is, has completed n more reconciles.
 func turned(ctx context.Context, leader func() *replica, n float64) error {
 	var last *replica
 	from := 0.0
 	return awaitNone(ctx, func(ctx context.Context) (string, error) {
 		r := leader()
-		now, err := r.rounds(ctx)
+		now, err := r.reconciles(ctx)
 		if err != nil {
 			return r.name + " does not answer", err
 		}
@@ -194,7 +194,7 @@ func turned(ctx context.Context, leader func() *replica, n float64) error {
 			last, from = r, now
 		}
 		if now-from < n {
-			return fmt.Sprintf("%g of %g rounds of %s have ended", now-from, n, r.name), nil
+			return fmt.Sprintf("%g of %g reconciles of %s have ended", now-from, n, r.name), nil
 		}
 		return "", nil
 	})

@@ -11,9 +11,9 @@ type Verdict string
 
 // Verdicts.
 const (
-	Held    Verdict = "held"
-	NotHeld Verdict = "not held"
-	NotMet  Verdict = "not met" // the call was not made in that run, so nothing is known
+	Passed Verdict = "passed"
+	Failed Verdict = "failed"
+	NotMet Verdict = "not met" // the call was not made in that run, so nothing is known
 )
 
 // Trial is one run of the story with one fault.
@@ -22,29 +22,30 @@ type Trial struct {
 	What  string
 	Fault Fault
 	Verdict
-	Why []string // of one that did not hold
+	Why []string // of one that failed
 }
 
 // Judge compares a run with the clean one.
 func Judge(golden, end State, fired int, err error) (Verdict, []string) {
 	if err != nil {
-		return NotHeld, []string{err.Error()}
+		return Failed, []string{err.Error()}
 	}
 	if diff := golden.Diff(end); len(diff) > 0 {
-		return NotHeld, diff
+		return Failed, diff
 	}
 	if fired == 0 {
 		return NotMet, nil
 	}
-	return Held, nil
+	return Passed, nil
 }
 
 // Only is how a trial is asked for on the command line.
 func (t Trial) Only() string { return fmt.Sprintf("%s:%s", t.What, t.Fault) }
 
 // Kills lists the trials of a clean run: each call, killed before and after it.
-// An attempt that the API server refused and the next one are one call. What only
-// tells people comes as often as the clock wants, and is tried once for each kind.
+// An attempt that the API server refused and the next one are one call. A call
+// that only publishes comes as often as the clock determines, and is tried once for
+// each kind.
 func Kills(clean []Note) []Trial {
 	var out []Trial
 	refused := map[Call]bool{}
@@ -69,7 +70,7 @@ func Page(golden State, trials []Trial) string {
 	for _, s := range theStory() {
 		fmt.Fprintf(&b, "1. %s\n", s.name)
 	}
-	b.WriteString("\nWhat was done in the clean run:\n\n")
+	b.WriteString("\nEffects of the clean run:\n\n")
 	for _, line := range golden {
 		if after, ok := strings.CutPrefix(line, "done: "); ok {
 			fmt.Fprintf(&b, "- %s\n", after)
@@ -79,12 +80,12 @@ func Page(golden State, trials []Trial) string {
 	for _, t := range trials {
 		count[t.Verdict]++
 	}
-	fmt.Fprintf(&b, "\n## The runs\n\n%d runs: %d held, %d not held, %d not met.\n", len(trials), count[Held], count[NotHeld], count[NotMet])
+	fmt.Fprintf(&b, "\n## The runs\n\n%d runs: %d passed, %d failed, %d not met.\n", len(trials), count[Passed], count[Failed], count[NotMet])
 	b.WriteString("\n| call | fault | verdict |\n|---|---|---|\n")
 	for _, t := range trials {
 		verdict := string(t.Verdict)
-		if t.Verdict == NotHeld {
-			verdict = "**not held**: " + strings.Join(t.Why[:min(3, len(t.Why))], "; ")
+		if t.Verdict == Failed {
+			verdict = "**failed**: " + strings.Join(t.Why[:min(3, len(t.Why))], "; ")
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", t.What, t.Fault, strings.ReplaceAll(strings.ReplaceAll(verdict, "|", "\\|"), "\n", " "))
 	}
@@ -104,31 +105,31 @@ func sorted(trials []Trial) []Trial {
 const pageHead = `<!-- Written by "make crash-story"; do not edit. -->
 # The crash story
 
-The autoscaler may be stopped at any moment. This page is what came of doing so at every write of one story, on a real
-control plane (kube-apiserver, kube-scheduler, kube-controller-manager; nodes are KWOK's, cards, mig-manager and
-Prometheus are doubles), with the autoscaler as a process of its own behind a proxy that names each write.
+The autoscaler may be stopped at any moment. This page is the result of doing so at every write of one story, on a real
+control plane (kube-apiserver, kube-scheduler, kube-controller-manager; nodes are KWOK's, GPUs, mig-manager and
+Prometheus are fakes). The autoscaler is a process of its own behind a proxy that identifies each write.
 
-First the story is played without a fault. Then once more for each of its writes and each fault:
+The story is run without a fault, then once for each of its writes and each fault:
 
 | fault | what happens to the write |
 |---|---|
 | before | kill -9 before the API server gets it; the process is started again |
 | after | kill -9 after the API server has done it, before the answer; the process is started again |
-| lost | done, and the connection is cut before the answer |
+| lost | done, and the connection is closed before the answer |
 | 500 | done, and answered with 500 |
 | 409, 429 | not done, answered with that |
 
-**Held** means that the end is the same, line by line: nodes, their taints, labels, annotations, cordons and devices; pods
-and where they run; mig-manager's configs; the pools' numbers and what they remember; and that each thing was *done* as
-often: nodes made and deleted (by their UIDs), cards cut (by the double of the hardware), pods made to leave. Of times
-only whether there is one is compared. Not compared: messages, Events, the epoch, and how much the memory says was asked
-for within the hour: an ask of which nobody knows whether it was made counts as one. **Not met** means that the write was
+**Passed** means that the end is the same, line by line: nodes, their taints, labels, annotations, cordons and devices; pods
+and where they run; mig-manager's configs; the pools' numbers and the planner's state; and that each thing was *done* as
+often: nodes made and deleted (by their UIDs), GPUs repartitioned (by the fake of the hardware), pods evicted. Of times
+only whether there is one is compared. Not compared: messages, Events, the epoch, and how many nodes the
+status says were requested within the hour: a request of unknown outcome counts as one. **Not met** means that the write was
 not made in that run, so that nothing is known.
 
 Calls are named by what they are, since the order of some changes with the clock; #2 is the second of its kind. Leases
-and Events are not among them. Writes that only tell people (a status without the memory) come as often as the clock
-wants, and are tried once for each kind. The last rows do the same to *every* call of a run at its first attempt.
+and Events are not among them. Writes that only publish (a status without the planner's state) come as often as the
+clock determines, and are tried once for each kind. The last rows do the same to *every* call of a run at its first attempt.
 
-One run again: ` + "`go test ./sandbox/crashstory -run TestCrashStory -args -only 'create nodes cut-1 #1:after'`" + `.
+One run again: ` + "`go test ./sandbox/crashstory -run TestCrashStory -args -only 'create nodes mig-1 #1:after'`" + `.
 All of them, and this page: ` + "`make crash-story`" + `.
 `

@@ -17,7 +17,7 @@ import (
 // and pods that want one more.
 
 // begin sets the pools and starts the replica, and waits for the pool's minimum.
-func begin(t *testing.T, b *Bed, r *replica) {
+func begin(t *testing.T, b *Env, r *replica) {
 	t.Helper()
 	if err := errors.Join(b.clear(t.Context()), b.set(t.Context())); err != nil {
 		t.Fatal(err)
@@ -26,21 +26,21 @@ func begin(t *testing.T, b *Bed, r *replica) {
 	if err := r.start(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the first node", func(ctx context.Context) (string, error) { return ready("cut-1")(b.stage, ctx) })
-	rounds(t, b, r, seenAfter)
+	until(t, "the first node", func(ctx context.Context) (string, error) { return ready("mig-1")(b.stage, ctx) })
+	awaitReconciles(t, b, r, seenAfter)
 }
 
 func until(t *testing.T, what string, missing func(context.Context) (string, error)) {
 	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, errors.New("waited in vain for "+what))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, errors.New("timed out waiting for "+what))
 	defer cancel()
 	if err := awaitNone(ctx, missing); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// rounds waits until the replica has read the cards and turned n times.
-func rounds(t *testing.T, b *Bed, r *replica, n float64) {
+// awaitReconciles waits until the replica has read the GPUs and reconciled n times.
+func awaitReconciles(t *testing.T, b *Env, r *replica, n float64) {
 	t.Helper()
 	if err := b.settle(t.Context(), func() *replica { return r }, n); err != nil {
 		t.Fatal(err)
@@ -48,22 +48,22 @@ func rounds(t *testing.T, b *Bed, r *replica, n float64) {
 }
 
 // want is a pod that needs a whole node of the pool.
-func want(t *testing.T, b *Bed, name string) {
+func want(t *testing.T, b *Env, name string) {
 	t.Helper()
-	if err := b.stage.create(t.Context(), newPod(nsFree, name, partition.CardResource, 2)); err != nil {
+	if err := b.stage.create(t.Context(), newPod(nsFree, name, partition.GPUResource, 2)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func untilRunning(t *testing.T, b *Bed, name string) {
+func untilRunning(t *testing.T, b *Env, name string) {
 	t.Helper()
 	until(t, name+" to run", func(ctx context.Context) (string, error) { return b.stage.notRunning(ctx, nsFree+"/"+name) })
 }
 
-// untilStuck waits until the scheduler has found no room for a pod.
-func untilStuck(t *testing.T, b *Bed, name string) {
+// untilStuck waits until the scheduler has found no node for a pod.
+func untilStuck(t *testing.T, b *Env, name string) {
 	t.Helper()
-	until(t, "the scheduler to find no room", func(ctx context.Context) (string, error) {
+	until(t, "the scheduler to find no node", func(ctx context.Context) (string, error) {
 		p, err := b.stage.pod(ctx, nsFree+"/"+name)
 		if err != nil || p == nil {
 			return "the pod is not there", err
@@ -73,12 +73,12 @@ func untilStuck(t *testing.T, b *Bed, name string) {
 				return "", nil
 			}
 		}
-		return "nothing said yet", nil
+		return "no condition yet", nil
 	})
 }
 
 // done fails unless exactly these nodes were made and deleted.
-func done(t *testing.T, b *Bed, made, removed string) {
+func done(t *testing.T, b *Env, made, removed string) {
 	t.Helper()
 	m, r, _ := b.view.counts()
 	if got := strings.Join(m, " "); got != made {
@@ -109,10 +109,10 @@ func did(r *replica, from int) (out []string) {
 	return out
 }
 
-// logged reports whether the replica has said something.
-func logged(t *testing.T, b *Bed, r *replica, text string) bool {
+// logged reports whether the replica's log contains a text.
+func logged(t *testing.T, b *Env, r *replica, text string) bool {
 	t.Helper()
-	log, err := os.ReadFile(b.cluster.LogFile(r.name))
+	log, err := os.ReadFile(b.Cluster.LogFile(r.name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ var clean struct {
 }
 
 // cleanRun is the story without a fault, played once for all tests.
-func cleanRun(t *testing.T, b *Bed) (State, []Note) {
+func cleanRun(t *testing.T, b *Env) (State, []Note) {
 	t.Helper()
 	clean.once.Do(func() {
 		r := newTestReplica(t, b, "clean", false)

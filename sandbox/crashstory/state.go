@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
 // State is what there is at the end and what was done on the way, one fact a
@@ -72,7 +73,7 @@ func read(ctx context.Context, c client.Client) (State, error) {
 
 func nodeLines(n *corev1.Node) []string {
 	at := "node " + n.Name
-	out := []string{fmt.Sprintf("%s, unschedulable %t, ready %t", at, n.Spec.Unschedulable, isReady(n))}
+	out := []string{fmt.Sprintf("%s, unschedulable %t, ready %t", at, n.Spec.Unschedulable, testenv.NodeReady(n))}
 	for _, t := range n.Spec.Taints {
 		out = append(out, fmt.Sprintf("%s has taint %s=%s:%s", at, t.Key, t.Value, t.Effect))
 	}
@@ -88,14 +89,14 @@ func nodeLines(n *corev1.Node) []string {
 	return out
 }
 
-// poolLines leaves out what only tells people, the epoch, which counts starts,
-// and how much was asked for within the hour: where nobody knows whether an ask
-// was made it counts as one, so after a kill it may be more.
+// poolLines leaves out what only publishes, the epoch, which counts starts, and
+// how many nodes were requested within the hour: a request of unknown outcome
+// counts as one, so after a kill there may be more.
 func poolLines(p *v1alpha1.GPUNodePool) []string {
 	at, s := "pool "+p.Name, p.Status
 	out := []string{fmt.Sprintf("%s has size %d, target %d, ready %d, upcoming %d", at, s.Size, s.Target, s.Ready, s.Upcoming)}
 	for _, c := range s.Conditions {
-		if c.Type != "ScalingLimited" { // says why not more, for now
+		if c.Type != "ScalingLimited" { // the present reason for not scaling up
 			out = append(out, fmt.Sprintf("%s is %s=%s", at, c.Type, c.Status))
 		}
 	}
@@ -123,9 +124,9 @@ func poolLines(p *v1alpha1.GPUNodePool) []string {
 	return out
 }
 
-// effects are what was really done, by what it was done to.
-func effects(made, removed, left []string, cuts int) State {
-	out := State{fmt.Sprintf("done: cards cut ×%d", cuts)}
+// effects are the changes that were really made, by object.
+func effects(made, removed, left []string, repartitionsDone int) State {
+	out := State{fmt.Sprintf("done: GPUs repartitioned ×%d", repartitionsDone)}
 	for what, names := range map[string][]string{"nodes made": made, "nodes deleted": removed, "pods evicted": left} {
 		byName := map[string]int{}
 		for _, n := range names {

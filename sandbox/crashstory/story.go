@@ -19,12 +19,13 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
 // Pools of the story, as testdata/pools.yaml has them.
 const (
-	poolCut   = "cut"
-	poolWhole = "whole"
+	poolRepartition = "mig"
+	poolWhole       = "whole"
 )
 
 // Namespaces of the story.
@@ -34,11 +35,11 @@ const (
 	nsBorrower = "borrower"
 )
 
-// step of the story: what people do, and what then comes true.
+// step of the story: what users do, and the result to wait for.
 type step struct {
 	name string
 	do   func(*stage, context.Context) error
-	// until says what is still missing, empty when nothing is.
+	// until returns what is still missing, empty when nothing is.
 	until func(*stage, context.Context) (string, error)
 }
 
@@ -47,13 +48,13 @@ type step struct {
 // compared.
 func theStory() []step {
 	return []step{
-		{"a node is bought for the minimum", nothing, ready("cut-1")},
-		{"a card is cut for a pod that needs a third of it", (*stage).slice, (*stage).sliced},
+		{"a node is added for the minimum", nothing, ready("mig-1")},
+		{"a GPU is repartitioned for a pod that needs a third of it", (*stage).slice, (*stage).sliced},
 		{"a gang of two nodes comes at once", (*stage).gang, (*stage).gangBound},
 		{"the gang is one no more", (*stage).ungang, noMore},
-		{"half of it ends, and somebody borrows its cards", (*stage).borrow, running(nsBorrower + "/borrower")},
-		{"what was borrowed is taken back", (*stage).wantBack, running(nsLender + "/owner")},
-		{"a node that little runs on is drained and given back", (*stage).leaveLittle, (*stage).moved},
+		{"half of it ends, and another namespace borrows its GPUs", (*stage).borrow, running(nsBorrower + "/borrower")},
+		{"the borrowed GPUs are reclaimed", (*stage).wantBack, running(nsLender + "/owner")},
+		{"an underused node is drained and removed", (*stage).leaveLittle, (*stage).moved},
 		{"the last node of the pool goes", (*stage).leave, (*stage).empty},
 	}
 }
@@ -80,20 +81,11 @@ func ready(name string) func(*stage, context.Context) (string, error) {
 		} else if err != nil {
 			return "", err
 		}
-		if len(partition.Advertised(&n)) == 0 || !isReady(&n) {
+		if len(partition.Advertised(&n)) == 0 || !testenv.NodeReady(&n) {
 			return "node " + name + " is not ready", nil
 		}
 		return "", nil
 	}
-}
-
-func isReady(n *corev1.Node) bool {
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 // running asks for pods "namespace/name".
@@ -144,7 +136,7 @@ func (s *stage) sliced(ctx context.Context) (string, error) {
 	return s.clean(ctx)
 }
 
-// clean says what of ours is on a node that should not outlive what it is for.
+// clean returns our marks on a node that should have been removed.
 func (s *stage) clean(ctx context.Context) (string, error) {
 	var nodes corev1.NodeList
 	if err := s.client.List(ctx, &nodes); err != nil {
@@ -169,7 +161,7 @@ func (s *stage) gang(ctx context.Context) error {
 		return err
 	}
 	for i := range 2 {
-		p := newPod(nsLender, fmt.Sprintf("gang-%d", i), partition.CardResource, 2)
+		p := newPod(nsLender, fmt.Sprintf("gang-%d", i), partition.GPUResource, 2)
 		p.Labels = map[string]string{"scheduling.x-k8s.io/pod-group": "gang"}
 		p.Spec.SchedulerName = gangScheduler
 		if err := s.create(ctx, p); err != nil {
@@ -193,7 +185,7 @@ func (s *stage) ungang(ctx context.Context) error {
 }
 
 // gangScheduler binds all of a gang or none, as Volcano and the plugins do; the
-// stage is its double. It also makes sure which member goes where.
+// stage is its fake. It also makes sure which member goes where.
 const gangScheduler = "gang-scheduler"
 
 // gangBound plays the gang scheduler until the gang runs.
@@ -201,7 +193,7 @@ func (s *stage) gangBound(ctx context.Context) (string, error) {
 	for i := range 2 {
 		node := fmt.Sprintf("whole-%d", i+1)
 		if missing, err := ready(node)(s, ctx); missing != "" || err != nil {
-			return missing, errors.Join(err, s.gangWaits(ctx))
+			return missing, errors.Join(err, s.gangPending(ctx))
 		}
 	}
 	for i := range 2 {
@@ -221,8 +213,8 @@ func (s *stage) gangBound(ctx context.Context) (string, error) {
 	return running(nsLender+"/gang-0", nsLender+"/gang-1")(s, ctx)
 }
 
-// gangWaits says on the gang's pods that there is no room.
-func (s *stage) gangWaits(ctx context.Context) error {
+// gangPending sets the condition of the gang's pods to unschedulable.
+func (s *stage) gangPending(ctx context.Context) error {
 	for i := range 2 {
 		p, err := s.pod(ctx, fmt.Sprintf("%s/gang-%d", nsLender, i))
 		if err != nil || p == nil || len(p.Status.Conditions) > 0 {
@@ -231,7 +223,7 @@ func (s *stage) gangWaits(ctx context.Context) error {
 		base := client.MergeFrom(p.DeepCopy())
 		p.Status.Conditions = []corev1.PodCondition{{
 			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
-			Message: "no room for all of the gang", LastTransitionTime: metav1.Now(),
+			Message: "insufficient capacity for all of the gang", LastTransitionTime: metav1.Now(),
 		}}
 		if err := s.client.Status().Patch(ctx, p, base); err != nil {
 			return err
@@ -242,20 +234,20 @@ func (s *stage) gangWaits(ctx context.Context) error {
 
 // borrow puts a pod in line before the gang's ends, so that no node is ever empty.
 func (s *stage) borrow(ctx context.Context) error {
-	if err := s.create(ctx, newPod(nsBorrower, "borrower", partition.CardResource, 2)); err != nil {
+	if err := s.create(ctx, newPod(nsBorrower, "borrower", partition.GPUResource, 2)); err != nil {
 		return err
 	}
 	return s.end(ctx, nsLender+"/gang-0")
 }
 
 func (s *stage) wantBack(ctx context.Context) error {
-	return s.create(ctx, newPod(nsLender, "owner", partition.CardResource, 2))
+	return s.create(ctx, newPod(nsLender, "owner", partition.GPUResource, 2))
 }
 
 // leaveLittle leaves one pod on each node. One is bound to its node, so the
 // other's is emptied.
 func (s *stage) leaveLittle(ctx context.Context) error {
-	movable, bound := movablePod(), newPod(nsFree, "bound", partition.CardResource, 1)
+	movable, bound := movablePod(), newPod(nsFree, "bound", partition.GPUResource, 1)
 	pin(bound, "whole-2")
 	for _, p := range []*corev1.Pod{movable, bound} {
 		if err := s.create(ctx, p); err != nil {
@@ -265,7 +257,7 @@ func (s *stage) leaveLittle(ctx context.Context) error {
 	if err := s.end(ctx, nsLender+"/owner"); err != nil {
 		return err
 	}
-	// whole-1 has room now, whole-2 has not.
+	// whole-1 has free capacity now, whole-2 has none.
 	if err := awaitNone(ctx, func(ctx context.Context) (string, error) { return s.notRunning(ctx, nsFree+"/movable") }); err != nil {
 		return err
 	}
@@ -279,7 +271,7 @@ func (s *stage) moved(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if p == nil {
-		// A scheduler that has not heard of the cordon yet would put it back.
+		// A scheduler that has not seen the cordon yet would bind it there again.
 		again := movablePod()
 		pin(again, "whole-2")
 		return "the moved pod is made again", s.create(ctx, again)
@@ -363,7 +355,7 @@ func newPod(namespace, name, resourceName string, n int64) *corev1.Pod {
 	}
 }
 
-func movablePod() *corev1.Pod { return newPod(nsFree, "movable", partition.CardResource, 1) }
+func movablePod() *corev1.Pod { return newPod(nsFree, "movable", partition.GPUResource, 1) }
 
 func pin(p *corev1.Pod, node string) {
 	p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}

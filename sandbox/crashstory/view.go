@@ -20,18 +20,18 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 )
 
-// view is the cluster as the doubles see it, and counts what is done to it: by
-// what became of objects, not by what was asked.
+// view is the cluster as the fakes see it, and counts what is done to it: by
+// the objects' changes, not by the requests.
 type view struct {
 	nodes   corelisters.NodeLister
 	pods    corelisters.PodLister
 	configs corelisters.ConfigMapLister
 
 	mu sync.Mutex
-	// UIDs, so that an object that is told of twice counts once.
+	// UIDs, so that an object that is seen twice counts once.
 	made, removed, left map[types.UID]string
 	ours                map[types.UID]bool // pods that the story itself deleted
-	told                []string           // of pods that left, what is known
+	reasons             []string           // of pods that left, with the reason
 }
 
 func newView(ctx context.Context, client kubernetes.Interface) (*view, error) {
@@ -72,13 +72,13 @@ func newView(ctx context.Context, client kubernetes.Interface) (*view, error) {
 	f.Start(ctx.Done())
 	for _, ok := range f.WaitForCacheSync(ctx.Done()) {
 		if !ok {
-			return nil, errors.New("the caches of the doubles did not fill")
+			return nil, errors.New("the caches of the fakes did not fill")
 		}
 	}
 	return v, nil
 }
 
-// final is the object of a deletion that was told late.
+// final returns the last known object of a deletion.
 func final(o any) any {
 	if d, ok := o.(cache.DeletedFinalStateUnknown); ok {
 		return d.Obj
@@ -105,10 +105,10 @@ func (v *view) leaves(p *corev1.Pod) {
 			why = c.Reason + ": " + c.Message
 		}
 	}
-	v.told = append(v.told, fmt.Sprintf("%s %s/%s (%s, %s) left node %q %s", time.Now().Format("15:04:05.000"), p.Namespace, p.Name, p.UID, p.Status.Phase, p.Spec.NodeName, why))
+	v.reasons = append(v.reasons, fmt.Sprintf("%s %s/%s (%s, %s) left node %q %s", time.Now().Format("15:04:05.000"), p.Namespace, p.Name, p.UID, p.Status.Phase, p.Spec.NodeName, why))
 }
 
-// own says that the story deletes a pod itself.
+// own records that the story deletes a pod itself.
 func (v *view) own(uid types.UID) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -125,14 +125,14 @@ func (v *view) reset() {
 	clear(v.made)
 	clear(v.removed)
 	clear(v.left)
-	v.told = nil
+	v.reasons = nil
 }
 
-// departures are the pods that left, with what is known about why.
+// departures are the pods that left, with the known reasons.
 func (v *view) departures() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return slices.Clone(v.told)
+	return slices.Clone(v.reasons)
 }
 
 func (v *view) counts() (made, removed, left []string) {

@@ -12,7 +12,7 @@ type watches struct {
 	mu     sync.Mutex
 	turn   *sync.Cond
 	frozen map[string]bool // by resource
-	gone   map[string]bool // resources whose next watch is told 410
+	gone   map[string]bool // resources whose next watch gets 410
 	open   map[*stream]bool
 }
 
@@ -22,15 +22,15 @@ func newWatches() *watches {
 	return w
 }
 
-// Freeze keeps what happens to a resource from the replica, as a cache does that
-// lags behind.
+// Freeze withholds the events of a resource from the replica, as a lagging cache
+// does.
 func (p *Proxy) Freeze(resource string) {
 	p.watches.mu.Lock()
 	defer p.watches.mu.Unlock()
 	p.watches.frozen[resource] = true
 }
 
-// Thaw lets what was kept back through.
+// Thaw passes the withheld events on.
 func (p *Proxy) Thaw(resource string) {
 	p.watches.mu.Lock()
 	defer p.watches.mu.Unlock()
@@ -38,9 +38,9 @@ func (p *Proxy) Thaw(resource string) {
 	p.watches.turn.Broadcast()
 }
 
-// Lose cuts the streams of a resource, what was kept back is lost, and whoever
-// asks to go on from where it was is told that this is gone: it was not told of
-// what was deleted meanwhile, and never is.
+// Lose ends the streams of a resource and drops their frozen events. The next
+// watch gets 410 Gone and has to list again: it never sees the events of what was
+// deleted meanwhile.
 func (p *Proxy) Lose(resource string) {
 	w := p.watches
 	w.mu.Lock()
@@ -55,10 +55,10 @@ func (p *Proxy) Lose(resource string) {
 	w.turn.Broadcast()
 }
 
-// Cut ends every stream, as a load balancer does.
-func (p *Proxy) Cut() { p.watches.cut() }
+// Interrupt ends every stream, as a load balancer does.
+func (p *Proxy) Interrupt() { p.watches.interrupt() }
 
-func (w *watches) cut() {
+func (w *watches) interrupt() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for s := range w.open {
@@ -73,7 +73,7 @@ func (w *watches) serve(rw http.ResponseWriter, r *http.Request, resource string
 	if w.gone[resource] && r.URL.Query().Get("sendInitialEvents") != "true" {
 		delete(w.gone, resource)
 		w.mu.Unlock()
-		refuse(rw, http.StatusGone, "Expired", "too old resource version, says the test")
+		refuse(rw, http.StatusGone, "Expired", "too old resource version")
 		return
 	}
 	ctx, cancel := context.WithCancel(r.Context())
@@ -107,7 +107,7 @@ type stream struct {
 
 func (s *stream) end() { s.cancel() }
 
-var errCut = errors.New("the stream was cut")
+var errInterrupted = errors.New("the stream was interrupted")
 
 // Write implements http.ResponseWriter.
 func (s *stream) Write(b []byte) (int, error) {
@@ -117,7 +117,7 @@ func (s *stream) Write(b []byte) (int, error) {
 	}
 	s.watches.mu.Unlock()
 	if s.ctx.Err() != nil {
-		return 0, errCut
+		return 0, errInterrupted
 	}
 	return s.ResponseWriter.Write(b)
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Help is what a program says to --help behind some subcommands. ok is false where
+// Help is a program's output for --help after some subcommands. ok is false where
 // the last of them is none.
 type Help func(program string, subcommands []string) (text string, ok bool)
 
@@ -17,7 +17,7 @@ var (
 	commandInHelp = regexp.MustCompile(`(?m)^  ([a-z][a-z-]*)(?:  |$)`)
 )
 
-// CheckFlags says which flags of one of our own programs there are not. words are the
+// CheckFlags returns the unknown flags of one of our own programs. words are the
 // command's, its program first.
 func CheckFlags(words []string, help Help) error {
 	program, rest := words[0], words[1:]

@@ -5,12 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	"github.com/gpuscale/gpuscale/deploy/chart"
 )
 
 // Kind of a block: what judges it.
@@ -23,27 +22,21 @@ const (
 	JSON     Kind = "json"     // is parsed, a value a line where there are several
 	Query    Kind = "query"    // is parsed; its names must exist
 	Counters Kind = "counters" // the exporter
-	Commands Kind = "commands" // run
+	Commands Kind = "commands" // their programs, flags and what they name are looked up
 	Output   Kind = "output"   // nothing: what a program printed, or a drawing
 )
 
 // Programs are the first words by which an indented block is known for commands.
 // Each segment of a pipeline must begin with one of them.
-var Programs = slices.Concat(run, Strangers)
-
-// run are those that the tests type.
-var run = []string{
+var Programs = []string{
 	"kubectl", "helm", "make", "go", "curl",
 	"gpuscale-exporter", "gpuscale-adapter", "gpuscale-autoscaler", "gpuscale-report", "gpuscale-dashboards", "gpuscale-sandbox",
-	// What stands behind a pipe, or before it.
+	// Commands in pipes.
 	"head", "tail", "grep", "sort", "xargs", "base64", "diff", "cat", "echo", "export", "jq", "column", "wc", "cut",
+	"git", "sha256sum", "tar", "crane", "docker", "skopeo", "promtool", "nvidia-smi", "sudo", "apt-get", "ssh",
 }
 
-// Strangers are programs that nobody types for a reader on a machine of ours: a command
-// with one of them must stand in the table of what is not run.
-var Strangers = []string{"git", "sha256sum", "tar", "crane", "docker", "skopeo", "promtool", "nvidia-smi", "sudo", "apt-get", "ssh"}
-
-// Kind says what a block is. A block that does not say it is an error: fenced ones
+// Kind returns the kind of a block. A block without a kind is an error: fenced ones
 // need a language, and YAML is objects of an API or names its file in a first comment.
 func (b Block) Kind() (Kind, error) {
 	if !b.Fenced {
@@ -86,7 +79,7 @@ func (b Block) indentedKind() (Kind, error) {
 	case strings.HasPrefix(word, "DCGM_") && strings.HasSuffix(word, ","):
 		return Counters, nil
 	case flagged.MatchString(first):
-		return "", fmt.Errorf("it looks like a command of %q, which nobody knows: add it to Programs, or fence the block as text", word)
+		return "", fmt.Errorf("it looks like a command of an unknown program %q: add it to Programs, or fence the block as text", word)
 	}
 	return Output, nil
 }
@@ -104,30 +97,19 @@ func (b Block) FileName() string {
 
 // objects is nil if each document of the text is an object of an API.
 func objects(text string) error {
-	d := yaml.NewDecoder(strings.NewReader(text))
-	for n := 1; ; n++ {
-		var o struct {
-			APIVersion string `yaml:"apiVersion"`
-			Kind       string
-		}
-		var any yaml.Node
-		err := d.Decode(&any)
-		if errors.Is(err, io.EOF) {
-			if n == 1 {
-				return errors.New("there is nothing in it")
-			}
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("document %d: %w", n, err)
-		}
-		if err := any.Decode(&map[string]yaml.Node{}); err != nil {
-			return fmt.Errorf("document %d: %w", n, err) // a key twice, too
-		}
-		if err := any.Decode(&o); err != nil || o.APIVersion == "" || o.Kind == "" {
-			return fmt.Errorf("document %d is no object of an API: it needs apiVersion and kind, or a first line \"# NAME.yaml\" that says which file this is", n)
+	all, err := chart.Objects([]byte(text))
+	if err != nil {
+		return err
+	}
+	for i, o := range all {
+		if o.GetAPIVersion() == "" || o.GetKind() == "" {
+			return fmt.Errorf("document %d is no object of an API: it needs apiVersion and kind, or a first line \"# NAME.yaml\" with the name of its file", i+1)
 		}
 	}
+	if len(all) == 0 {
+		return errors.New("there is nothing in it")
+	}
+	return nil
 }
 
 // CheckJSON parses a block: one value, or one a line.

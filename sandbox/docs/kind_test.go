@@ -23,10 +23,10 @@ func TestKind(t *testing.T) {
 		{fenced("yaml", "apiVersion: v1\nkind: Pod"), "manifest"},
 		{fenced("yaml", "# pod.yaml\napiVersion: v1\nkind: Pod\n---\napiVersion: v1\nkind: Pod"), "manifest"},
 		{fenced("yaml", "# deploy/values.yaml: yours\nadapter: {}"), "file"},
-		{fenced("yaml", "adapter: {}"), "no object of an API"},
-		{fenced("yaml", "apiVersion: v1\nkind: Pod\n---\nadapter: {}"), "document 2"},
-		{fenced("yaml", "apiVersion: v1\nkind: Pod\nkind: Pod"), "already defined"},
-		{fenced("yaml", "a: ["), "document 1"},
+		{fenced("yaml", "adapter: {}"), "ind' is missing"},
+		{fenced("yaml", "apiVersion: v1\nkind: Pod\n---\nadapter: {}"), "is missing"},
+		{fenced("yaml", "apiVersion: v1\nkind: Pod\nkind: Pod"), "already set"},
+		{fenced("yaml", "a: ["), "reading"},
 		{fenced("yaml", ""), "nothing in it"},
 		{fenced("promql", "up"), "query"},
 		{fenced("json", "{}"), "json"},
@@ -40,7 +40,7 @@ func TestKind(t *testing.T) {
 		{"    {\"a\":1}\n", "json"},
 		{"    DCGM_FI_DEV_GPU_UTIL, gauge, x\n", "counters"},
 		{"    a ──► b\n", "output"},
-		{"    kubctl get nodes -o wide\n", "nobody knows"},
+		{"    kubctl get nodes -o wide\n", "unknown program"},
 	} {
 		kind, err := blockOf(t, c.page).Kind()
 		if got := fmt.Sprint(kind, err); !strings.Contains(got, c.want) {
@@ -55,9 +55,9 @@ func TestQueries(t *testing.T) {
 		{"sum by (node) (\n  rate(gpu_busy_seconds_total[5m])\n)\n# a comment\nup", ""},
 		{"histogram_quantile(0.9, rate(gpuscale_adapter_query_duration_seconds_bucket{le=\"1\"}[5m]))", ""},
 		{`count({__name__="FAMILY"})`, ""},
-		{"gpu_busy_ration", "line 2: nobody makes a series gpu_busy_ration"},
+		{"gpu_busy_ration", "line 2: unknown series gpu_busy_ration"},
 		{"up\ngpu_busy_ratio{gpus=\"1\"}", "line 3: gpu_busy_ratio has no label gpus"},
-		{"gpu_busy_ratio_bucket", "nobody makes"},
+		{"gpu_busy_ratio_bucket", "unknown series"},
 		{"sum(gpu_busy_ratio", "line 2: "},
 		{"up\nsum(gpu_busy_ratio", "line 3: "},
 	} {
@@ -85,7 +85,7 @@ func TestSeries(t *testing.T) {
 	for text, wrong := range map[string]string{
 		"gpu_busy_ratio": "", "gpu_busy": "", "gpu_uuid": "", "gpu_throttle_seconds_total{reason}": "", "gpuscale_adapter_query_duration_seconds": "", "nvidia.com/gpu": "",
 		`gpuscale_autoscaler_verdicts{kind="pool",reason=~"Frozen|BoundReached"}`: "",
-		"gpu_bussy_ratio":                       "nobody makes a series gpu_bussy_ratio",
+		"gpu_bussy_ratio":                       "unknown series gpu_bussy_ratio",
 		"gpu_throttle_seconds_total{cause}":     "has no label cause",
 		`gpu_healthy{reason="lost", cause="x"}`: "has no label cause",
 	} {

@@ -4,19 +4,50 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
+	"os"
 	"path"
 	"slices"
 	"strings"
 )
 
-// home is where the repository can be read by everybody: links to it are judged as
-// those within it.
+// home is the public address of the repository: links to it are checked like those
+// within it.
 const home = "https://github.com/gpuscale/gpuscale/"
 
 // Tree is the repository: its files, and its pages by path.
 type Tree struct {
 	Files fs.FS
 	Pages map[string]Page
+}
+
+// ForUsers reports whether the blocks of a page are checked. Design notes and the
+// change log name what no longer exists.
+func ForUsers(path string) bool {
+	return path == "README.md" || path == "CONTRIBUTING.md" || path == "deploy/chart/gpuscale/README.md" ||
+		strings.HasPrefix(path, "docs/") && !strings.HasPrefix(path, "docs/design/")
+}
+
+// ReadTree reads a checkout, and its pages that are wanted.
+func ReadTree(root string, want func(path string) bool) (Tree, error) {
+	files := os.DirFS(root)
+	var pages []string
+	err := fs.WalkDir(files, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := d.Name()
+		if d.IsDir() && path != "." && (strings.HasPrefix(name, ".") || slices.Contains([]string{"testdata", "node_modules", "dist"}, name)) {
+			return fs.SkipDir
+		}
+		if strings.HasSuffix(path, ".md") && want(path) {
+			pages = append(pages, path)
+		}
+		return nil
+	})
+	if err != nil {
+		return Tree{}, err
+	}
+	return NewTree(files, pages)
 }
 
 // NewTree reads the pages among the files.
@@ -47,7 +78,7 @@ func (t Tree) Target(page, target string) (file, anchor string, err error) {
 	case ours:
 		return u.Path, u.Fragment, nil
 	case strings.HasPrefix(u.Path, "/"):
-		return "", "", fmt.Errorf("the path begins with a slash, which nobody's checkout does")
+		return "", "", fmt.Errorf("the path begins with a slash: it is in no checkout")
 	case u.Path == "":
 		return page, u.Fragment, nil
 	}
@@ -68,7 +99,7 @@ func (t Tree) own(target string) (string, bool) {
 	return target, false
 }
 
-// CheckLink says what is wrong with a link of a page; nil if nothing is.
+// CheckLink returns the error of a link of a page; nil for a valid one.
 func (t Tree) CheckLink(page string, l Link) error {
 	file, anchor, err := t.Target(page, l.Target)
 	if err != nil {

@@ -35,7 +35,7 @@ var others = []string{
 var placeholder = regexp.MustCompile(`^[A-Z]+$`)
 
 // CheckQueries parses a block of PromQL, a query going on over lines until it can be
-// parsed, and says which names there are not, and which labels their series have not.
+// parsed, and returns the unknown names, and the labels that their series lack.
 func (b Block) CheckQueries() error {
 	var problems []error
 	text, from := "", b.Line
@@ -87,7 +87,7 @@ func unknownIn(s *parser.VectorSelector) []error {
 	}
 	have, ok := labelsOf(name)
 	if !ok {
-		return []error{fmt.Errorf("nobody makes a series %s: it is not in docs/metrics.md, no recording rule, and none of others that we know", name)}
+		return []error{fmt.Errorf("unknown series %s: not in docs/metrics.md, no recording rule, and not a known series of others", name)}
 	}
 	var problems []error
 	for _, m := range s.LabelMatchers {
@@ -128,7 +128,7 @@ var seriesName = regexp.MustCompile(`^((?:gpu|gpuscale)_[a-z0-9_]+)(?:\{([^}]*)\
 // metrics APIs take.
 var otherNames = []string{"gpu_milli", "gpu_spec", "gpuscale_source"}
 
-// CheckSeries says whether what looks like a series of ours within a sentence is one,
+// CheckSeries reports whether what looks like a series of ours within a sentence is one,
 // or one of our labels, or a signal for HPAs; and whether it has the labels.
 func CheckSeries(text string) error {
 	m := seriesName.FindStringSubmatch(text)
@@ -143,7 +143,7 @@ func CheckSeries(text string) error {
 		if m[2] == "" && (isLabel(m[1]) || isSignal(m[1])) {
 			return nil
 		}
-		return fmt.Errorf("nobody makes a series %s", m[1])
+		return fmt.Errorf("unknown series %s", m[1])
 	}
 	for _, l := range labelName.FindAllStringSubmatch(m[2], -1) {
 		if !slices.Contains(have, l[1]) && !slices.Contains(scraped, l[1]) {

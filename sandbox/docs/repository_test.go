@@ -9,20 +9,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
-)
 
-// forUsers are the pages whose blocks are judged: design notes speak of what was
-// thought, and the change log of what was.
-func forUsers(path string) bool {
-	return path == "README.md" || path == "CONTRIBUTING.md" || path == "deploy/chart/gpuscale/README.md" ||
-		strings.HasPrefix(path, "docs/") && !strings.HasPrefix(path, "docs/design/")
-}
+	"github.com/gpuscale/gpuscale/sandbox/build"
+)
 
 func everything(string) bool { return true }
 
 func tree(t testing.TB, want func(string) bool) Tree {
 	t.Helper()
-	tree, err := NewTree(os.DirFS(root(t)), pages(t, want))
+	tree, err := ReadTree(root(t), want)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +26,7 @@ func tree(t testing.TB, want func(string) bool) Tree {
 
 func TestEveryBlockHasAKind(t *testing.T) {
 	seen := map[Kind]int{}
-	for _, p := range tree(t, forUsers).Pages {
+	for _, p := range tree(t, ForUsers).Pages {
 		for _, b := range p.Blocks {
 			kind, err := b.Kind()
 			if err != nil {
@@ -98,9 +93,10 @@ func TestSourcesNamePages(t *testing.T) {
 }
 
 // TestSpans: code within a sentence that is a path of the tree, a series of ours, a
-// target of make, or a test. TestPages looks at commands, since that takes the programs.
+// target of make, or a test. TestCommands looks at commands, since that takes the
+// programs.
 func TestSpans(t *testing.T) {
-	tree := tree(t, forUsers)
+	tree := tree(t, ForUsers)
 	for path, p := range tree.Pages {
 		for _, s := range p.Spans {
 			if err := errors.Join(tree.CheckPath(s.Text), CheckSeries(s.Text)); err != nil {
@@ -128,29 +124,6 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// TestTables: what is not run, or ends otherwise, stands in a page.
-func TestTables(t *testing.T) {
-	tree := tree(t, forUsers)
-	stands := func(is func(Command) bool) bool {
-		for _, p := range tree.Pages {
-			if slices.ContainsFunc(commands(p), is) {
-				return true
-			}
-		}
-		return false
-	}
-	for _, u := range unrun {
-		if !stands(func(c Command) bool { return u.page == c.Page && u.text == c.Text }) || u.why == "" {
-			t.Errorf("%s no longer has the command %q, or it has no reason", u.page, u.text)
-		}
-	}
-	for _, a := range answers {
-		if !stands(a.of) || a.why == "" {
-			t.Errorf("%s no longer has the command %q, or it has no reason", a.page, a.text)
-		}
-	}
-}
-
 func commands(p Page) []Command {
 	var out []Command
 	for _, b := range p.Blocks {
@@ -159,6 +132,15 @@ func commands(p Page) []Command {
 		}
 	}
 	return out
+}
+
+func root(t testing.TB) string {
+	t.Helper()
+	root, err := build.FindRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
 }
 
 // sources of the tree by path: Go, the chart's, manifests, boards and alerts.

@@ -21,15 +21,8 @@ func (b Block) Commands() []Command {
 	prompted := slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "$ ") })
 	var out []Command
 	for i := 0; i < len(lines); i++ {
-		line := lines[i]
-		if prompted {
-			rest, ok := strings.CutPrefix(line, "$ ")
-			if !ok {
-				continue
-			}
-			line = rest
-		}
-		if t := strings.TrimSpace(line); t == "" || strings.HasPrefix(t, "#") {
+		line, asked := strings.CutPrefix(lines[i], "$ ")
+		if t := strings.TrimSpace(line); prompted && !asked || t == "" || strings.HasPrefix(t, "#") {
 			continue
 		}
 		c := Command{Page: b.Page, Line: b.Line + i, Text: line}
@@ -44,164 +37,96 @@ func (b Block) Commands() []Command {
 
 var hereDocument = regexp.MustCompile(`<<-?\s*['"]?(\w+)['"]?`)
 
-// unfinished says whether a shell would wait for another line.
+// unfinished reports whether a shell would wait for another line.
 func unfinished(text string) bool {
 	if m := hereDocument.FindStringSubmatch(text); m != nil {
 		return !slices.ContainsFunc(strings.Split(text, "\n")[1:], func(l string) bool { return strings.TrimSpace(l) == m[1] })
 	}
-	if strings.HasSuffix(text, `\`) {
-		return true
-	}
 	_, err := Words(text)
-	return errors.Is(err, errOpen)
+	return strings.HasSuffix(text, `\`) || errors.Is(err, errOpen)
 }
 
-var errOpen = errors.New("a quote or a parenthesis is not closed")
+var (
+	errOpen    = errors.New("a quote or a parenthesis is not closed")
+	assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
+	substitute = regexp.MustCompile(`^\$\((?:[^()]|\([^()]*\))*\)`)
+)
 
 // Words takes a command line apart: the segments of a pipeline or list, each with
 // its words, without redirections and variables that are set before it. It knows
 // quotes, comments, and $(…), which stays one word; all else of a shell is text.
-func Words(text string) ([][]string, error) {
-	l := lexer{text: text}
-	for l.at < len(l.text) {
-		if err := l.next(); err != nil {
-			return nil, err
+func Words(text string) (segments [][]string, err error) {
+	var segment []string
+	word, inWord, file := "", false, false // file: the next word is a redirection's
+	end := func() {
+		if inWord && !file && (len(segment) > 0 || !assignment.MatchString(word)) {
+			segment = append(segment, word)
+		}
+		if inWord {
+			file = false
+		}
+		word, inWord = "", false
+	}
+	put := func(s string) { word, inWord = word+s, true }
+	for at := 0; at < len(text); at++ {
+		rest := text[at:]
+		switch c := text[at]; {
+		case strings.HasPrefix(rest, "\\\n"):
+			at++
+		case c == '\\' && len(rest) > 1:
+			put(rest[1:2])
+			at++
+		case c == '\'' || c == '"':
+			put("")
+			for at++; at < len(text) && text[at] != c; at++ {
+				if c == '"' && text[at] == '\\' && at+1 < len(text) {
+					at++
+				}
+				put(text[at : at+1])
+			}
+			if at == len(text) {
+				return nil, errOpen
+			}
+		case strings.HasPrefix(rest, "$("):
+			m := substitute.FindString(rest)
+			if m == "" {
+				return nil, errOpen
+			}
+			put(m)
+			at += len(m) - 1
+		case c == '#' && !inWord:
+			line, _, _ := strings.Cut(rest, "\n")
+			at += len(line) - 1
+		case c == ' ' || c == '\t':
+			end()
+		case c == '&' && file && !inWord:
+			put("&") // 2>&1
+		case strings.IndexByte("|&;\n", c) >= 0:
+			end()
+			if file = false; len(segment) > 0 {
+				segments = append(segments, segment)
+			}
+			segment = nil
+		case c == '<' || c == '>':
+			if len(word) == 1 && word[0] >= '0' && word[0] <= '9' {
+				word, inWord = "", false // the 2 of 2>
+			}
+			end()
+			for at+1 < len(text) && strings.IndexByte("<>&-", text[at+1]) >= 0 {
+				at++
+			}
+			file = true
+		default:
+			put(text[at : at+1])
 		}
 	}
-	l.endSegment()
-	return l.segments, nil
-}
-
-type lexer struct {
-	text     string
-	at       int
-	word     []byte
-	inWord   bool
-	skip     bool // the next word is a redirection's file
-	segment  []string
-	segments [][]string
-}
-
-func (l *lexer) next() error {
-	c := l.text[l.at]
-	switch {
-	case c == '\\':
-		if strings.HasPrefix(l.text[l.at:], "\\\n") {
-			l.at += 2
-			return nil
-		}
-		if l.at+1 < len(l.text) {
-			l.put(l.text[l.at+1])
-		}
-		l.at += 2
-	case c == '\'' || c == '"':
-		return l.quoted(c)
-	case strings.HasPrefix(l.text[l.at:], "$("):
-		return l.substitution()
-	case c == '#' && !l.inWord:
-		if i := strings.IndexByte(l.text[l.at:], '\n'); i >= 0 {
-			l.at += i
-		} else {
-			l.at = len(l.text)
-		}
-	case c == ' ' || c == '\t':
-		l.endWord()
-		l.at++
-	case c == '|' || c == '&' || c == ';' || c == '\n':
-		if c == '&' && l.redirects() {
-			l.put(c)
-			l.at++
-			return nil
-		}
-		l.endSegment()
-		l.at++
-	case c == '<' || c == '>':
-		l.dropNumber()
-		l.endWord()
-		for l.at < len(l.text) && strings.IndexByte("<>&-", l.text[l.at]) >= 0 {
-			l.at++
-		}
-		l.skip = true
-	default:
-		l.put(c)
-		l.at++
+	if end(); len(segment) > 0 {
+		segments = append(segments, segment)
 	}
-	return nil
+	return segments, nil
 }
 
-func (l *lexer) put(c byte) { l.word, l.inWord = append(l.word, c), true }
-
-// redirects: an ampersand behind > belongs to it.
-func (l *lexer) redirects() bool { return l.skip && !l.inWord }
-
-// dropNumber takes away the 2 of 2>.
-func (l *lexer) dropNumber() {
-	if len(l.word) == 1 && l.word[0] >= '0' && l.word[0] <= '9' {
-		l.word, l.inWord = nil, false
-	}
-}
-
-func (l *lexer) quoted(q byte) error {
-	end := l.at + 1
-	l.inWord = true
-	for ; end < len(l.text); end++ {
-		switch {
-		case l.text[end] == q:
-			l.at = end + 1
-			return nil
-		case q == '"' && l.text[end] == '\\' && end+1 < len(l.text):
-			end++
-		}
-		l.word = append(l.word, l.text[end])
-	}
-	return errOpen
-}
-
-func (l *lexer) substitution() error {
-	depth := 0
-	for i := l.at + 1; i < len(l.text); i++ {
-		switch l.text[i] {
-		case '(':
-			depth++
-		case ')':
-			depth--
-		}
-		if depth == 0 {
-			l.word, l.inWord = append(l.word, l.text[l.at:i+1]...), true
-			l.at = i + 1
-			return nil
-		}
-	}
-	return errOpen
-}
-
-var assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
-
-func (l *lexer) endWord() {
-	if !l.inWord {
-		return
-	}
-	word := string(l.word)
-	l.word, l.inWord = nil, false
-	switch {
-	case l.skip:
-		l.skip = false
-	case len(l.segment) == 0 && assignment.MatchString(word):
-	default:
-		l.segment = append(l.segment, word)
-	}
-}
-
-func (l *lexer) endSegment() {
-	l.endWord()
-	l.skip = false
-	if len(l.segment) > 0 {
-		l.segments = append(l.segments, l.segment)
-	}
-	l.segment = nil
-}
-
-// Check says whether all programs of a command are known ones.
+// Check reports whether all programs of a command are known ones.
 func (c Command) Check() error {
 	text := c.Text
 	if hereDocument.MatchString(text) {
@@ -213,7 +138,7 @@ func (c Command) Check() error {
 	}
 	for _, words := range segments {
 		if !slices.Contains(Programs, words[0]) {
-			return fmt.Errorf("nobody knows the program %q: add it to Programs, or fence the block as text", words[0])
+			return fmt.Errorf("unknown program %q: add it to Programs, or fence the block as text", words[0])
 		}
 	}
 	return nil

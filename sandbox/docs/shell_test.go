@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestCommands(t *testing.T) {
+func TestCommandsOfABlock(t *testing.T) {
 	block := blockOf(t, fenced("sh", `# what follows
 kubectl get \
   nodes
@@ -16,7 +16,7 @@ a: 1
 
 EOF
 echo 'a
-b'   # said`))
+b'   # a comment`))
 	var got []string
 	for _, c := range block.Commands() {
 		got = append(got, fmt.Sprintf("%d %q", c.Line, c.Text))
@@ -24,7 +24,7 @@ b'   # said`))
 			t.Error(err)
 		}
 	}
-	want := []string{`3 "kubectl get \\\n  nodes"`, `5 "kubectl apply -f - <<'EOF'\na: 1\n\nEOF"`, `9 "echo 'a\nb'   # said"`}
+	want := []string{`3 "kubectl get \\\n  nodes"`, `5 "kubectl apply -f - <<'EOF'\na: 1\n\nEOF"`, `9 "echo 'a\nb'   # a comment"`}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
@@ -33,7 +33,7 @@ b'   # said`))
 		t.Errorf("%+v", c)
 	}
 	if err := (Command{Text: "kubectl get nodes | sponge x"}).Check(); err == nil || !strings.Contains(err.Error(), "sponge") {
-		t.Errorf("a program that nobody knows: %v", err)
+		t.Errorf("an unknown program: %v", err)
 	}
 }
 
@@ -59,22 +59,6 @@ func TestWords(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-}
-
-func FuzzWords(f *testing.F) {
-	f.Add(`a 'b' "c" $(d) | e > f 2>&1 # g`)
-	f.Add("<<EOF\nx\nEOF")
-	f.Fuzz(func(t *testing.T, text string) {
-		segments, err := Words(text)
-		if err != nil && !errors.Is(err, errOpen) {
-			t.Fatal(err)
-		}
-		for _, s := range segments {
-			if len(s) == 0 {
-				t.Fatalf("%q has a segment without words", text)
-			}
-		}
-	})
 }
 
 func TestFlags(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// reply is what an adapter said.
+// reply is an adapter's answer.
 type reply struct {
 	code  int
 	text  string // of an error
@@ -91,7 +91,7 @@ func onlyLess(q question, theirs, ours reply) bool {
 }
 
 // eachOr reports whether both have the same objects, and each has the same
-// value or one that differs as said; at least one does.
+// value or one that differs as given; at least one does.
 func eachOr(theirs, ours reply, differ func(theirs, ours float64) bool) bool {
 	t, o := theirs.byName(), ours.byName()
 	if !theirs.ok() || !ours.ok() || len(t) != len(o) {
@@ -158,7 +158,7 @@ var differences = []difference{
 	{"A legal key is no failure", false, func(q question, t, o reply) bool {
 		return t.code == 500 && o.code == 404 && strings.ContainsAny(q.selector, "./-")
 	}},
-	{"A selector may say unequal", true, func(q question, t, o reply) bool {
+	{"A selector may use !=", true, func(q question, t, o reply) bool {
 		return !q.external && strings.Contains(q.selector, "!=") && t.code == 500 && o.ok()
 	}},
 	{"An external answer is one item", false, func(q question, t, o reply) bool {
@@ -174,7 +174,7 @@ var differences = []difference{
 	{"The time is the sample's", false, func(q question, t, o reply) bool {
 		return !q.external && t.ok() && o.ok() && len(t.items) > 0 && len(o.items) > 0 && o.items[0].Timestamp.Before(t.items[0].Timestamp)
 	}},
-	{"The window is told", false, func(q question, t, o reply) bool {
+	{"The window is reported", false, func(q question, t, o reply) bool {
 		return about(q, "http_requests_per_second", "backlog") && t.ok() && o.ok() && len(o.items) > 0 && o.items[0].WindowSeconds != nil && t.items[0].WindowSeconds == nil
 	}},
 }

@@ -20,9 +20,9 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/play"
 )
 
-// checkReport reads the report that the demo has left, as its users would: the page is
-// there, and every GPU-hour has one place.
-func checkReport(t *testing.T, result play.Result) {
+// checkReport reads the report that a story has left, as its users would: the page is
+// there, and every GPU-hour of a story that is long enough has one place.
+func checkReport(t *testing.T, result play.Result, long bool) {
 	t.Helper()
 	page, err := os.ReadFile(result.Report.HTML)
 	if err != nil {
@@ -43,11 +43,14 @@ func checkReport(t *testing.T, result play.Result) {
 	if !known || capacity <= 0 {
 		t.Fatalf("the capacity is %+v", r.Hours.Capacity)
 	}
+	if !long {
+		return
+	}
 	sum, productive := 0.0, 0.0
 	for _, p := range r.Hours.Places {
 		hours, known := p.Hours.Get()
 		if !known {
-			t.Errorf("nobody knows how long cards were %s", p.Place)
+			t.Errorf("the time of GPUs in %s is unknown", p.Place)
 		}
 		sum += hours
 		if p.Group == "productive" {
@@ -58,10 +61,7 @@ func checkReport(t *testing.T, result play.Result) {
 		t.Errorf("the places add up to %.4f hours, the capacity is %.4f", sum, capacity)
 	}
 	if productive <= 0 {
-		t.Error("no card has done anything")
-	}
-	if r.Window.Hours < 0.03 {
-		t.Errorf("the report is about %.3f hours, want two minutes or more", r.Window.Hours)
+		t.Error("no GPU has done anything")
 	}
 	if coverage, known := r.Answer.Quality.Coverage.Get(); !known || coverage < 0.95 || r.Answer.Quality.Grade == "poor" || result.Report.Note != "" {
 		t.Errorf("the data are %s: %+v of the window; %s", r.Answer.Quality.Grade, r.Answer.Quality.Coverage, result.Report.Note)
@@ -74,13 +74,13 @@ func checkReport(t *testing.T, result play.Result) {
 	}
 }
 
-// checkAlerts: in a fleet where nothing is broken nobody is paged, and the rules
-// that could have done it were there and were evaluated.
+// checkAlerts: in a healthy fleet no alert pages, and the alerting rules were
+// loaded and evaluated.
 func checkAlerts(t *testing.T, result play.Result) {
 	t.Helper()
 	alerts := result.Summary.Alerts
 	if !alerts.Known {
-		t.Error("it is not known which alerts fired")
+		t.Error("the alerts are unknown")
 	}
 	for _, a := range alerts.Fired {
 		t.Logf("%s (%s) fired", a.Name, a.Severity)
@@ -171,7 +171,7 @@ func checkBoards(t *testing.T, first string) {
 	}
 }
 
-// checkPasted runs the lines that the demo tells people to paste.
+// checkPasted runs the lines that the demo prints to be pasted.
 func checkPasted(t *testing.T, lines string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "pasted")
@@ -180,7 +180,7 @@ func checkPasted(t *testing.T, lines string) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	out, _ := exec.CommandContext(ctx, "sh", file).CombinedOutput() // top's exit code tells of what nobody knows
+	out, _ := exec.CommandContext(ctx, "sh", file).CombinedOutput() // top's exit code reports unknown values
 	for _, want := range []string{"vllm-", "embed-", "train-", "h100-mig", "3g.40gb", "queue_depth", " free "} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("what was pasted gives nothing with %q:\n%s", want, out)

@@ -16,6 +16,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/proc"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
 var metricsAPIs = []schema.GroupVersion{
@@ -24,7 +25,7 @@ var metricsAPIs = []schema.GroupVersion{
 }
 
 // startAdapters and put both behind the API server.
-func (b *lieBed) startAdapters(t *testing.T, own, other string) {
+func (b *faultEnv) startAdapters(t *testing.T, own, other string) {
 	t.Helper()
 	cert, key, ca, err := b.cluster.ServingCert("localhost", "127.0.0.1")
 	if err != nil {
@@ -42,6 +43,9 @@ func (b *lieBed) startAdapters(t *testing.T, own, other string) {
 		// Its default of 5 questions a second to the API server would be another story.
 		{theirs, other, theirConfig(), []string{"--lister-kubeconfig=" + kubeconfig, "--prometheus-url=" + b.proxy.URL(), "--client-qps=200", "--client-burst=200"}},
 	} {
+		if p.path == "" {
+			continue
+		}
 		address := freeAddress(t)
 		_, port, err := net.SplitHostPort(address)
 		if err != nil {
@@ -62,15 +66,15 @@ func (b *lieBed) startAdapters(t *testing.T, own, other string) {
 	if err := b.cluster.RouteAPI(t.Context(), "never-lie", "router", b.router.port, metricsAPIs...); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	if err := b.cluster.WaitAPI(ctx, metricsAPIs...); err != nil {
 		t.Fatal(err)
 	}
 	rest := b.client.CoreV1().RESTClient()
-	for _, a := range adapters {
+	for _, a := range adapters() {
 		for _, c := range cells() {
-			await.For(t, 90*time.Second, fmt.Sprintf("%s answers about %s", a, c), func() error {
+			await.For(t, testenv.Patience, fmt.Sprintf("%s answers about %s", a, c), func() error {
 				_, err := rest.Get().AbsPath(c.path(a)).DoRaw(t.Context())
 				return err
 			})
@@ -92,7 +96,7 @@ func (c cell) path(a adapter) string {
 	return customV2 + ns + "/deployments.apps/" + workload + "/" + c.metric()
 }
 
-func (b *lieBed) file(t *testing.T, name string, content []byte) string {
+func (b *faultEnv) file(t *testing.T, name string, content []byte) string {
 	t.Helper()
 	path := filepath.Join(b.cluster.Dir(), name)
 	if err := os.WriteFile(path, content, 0o600); err != nil {
@@ -104,24 +108,22 @@ func (b *lieBed) file(t *testing.T, name string, content []byte) string {
 // freeAddress is a program's own until the test ends.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	port, release, err := proc.ReservePort()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(release)
-	return "127.0.0.1:" + strconv.Itoa(port)
+	return "127.0.0.1:" + strconv.Itoa(testenv.FreePort(t))
 }
 
-// ourConfig looks twice per scrape and believes a sample for five of them.
+// maxAge is how old a sample may be that our adapter believes: five scrapes.
+const maxAge = 5 * time.Second
+
+// ourConfig looks twice per scrape.
 func ourConfig(prometheus string) string {
 	return fmt.Sprintf(`prometheus: {url: %q, timeout: 1s}
 interval: 500ms
-maxAge: 5s
+maxAge: %s
 rules:
 - {name: %s, subject: target, sources: [{metric: %s}], perPod: sum, perWorkload: sum}
 - {name: %s, subject: target, sources: [{metric: %s}], perPod: sum, perWorkload: average}
 - %s
-`, prometheus, workSum, workSeries, workEach, workSeries, zeroRule)
+`, prometheus, maxAge, workSum, workSeries, workEach, workSeries, zeroRule)
 }
 
 // theirConfig is the same in prometheus-adapter's words, with the query of its
@@ -142,8 +144,12 @@ func theirConfig() string {
 }
 
 // tails are the last words of everything, for a failure.
-func (b *lieBed) tails(t *testing.T) {
-	for _, name := range []string{"adapter-" + string(ours), "adapter-" + string(theirs), cluster.ControllerManager} {
+func (b *faultEnv) tails(t *testing.T) {
+	names := []string{cluster.ControllerManager}
+	for _, a := range adapters() {
+		names = append(names, "adapter-"+string(a))
+	}
+	for _, name := range names {
 		t.Logf("%s:\n  %s", name, strings.Join(proc.Tail(b.cluster.LogFile(name), 15), "\n  "))
 	}
 }

@@ -11,37 +11,37 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/build"
 )
 
-const docIntro = `# Never lie: what the HPA does when Prometheus is wrong
+const docIntro = `# What the HPA does when Prometheus is wrong
 
-Written by ` + "`TestNeverLie`" + ` of sandbox/e2e (` + "`make never-lie`" + `), which fails if what it finds about our adapter is not what stands here.
+Written by ` + "`TestNeverLie`" + ` of sandbox/e2e (` + "`make never-lie`" + `), which fails if what it finds about our adapter differs from this page.
 
 The real HPA controller of Kubernetes 1.37 looks once a second, without stabilisation window or rate limit, at ten workloads:
 one for each kind of metric and target, each once through our adapter and once through prometheus-adapter v0.12.0, which answer
 at the same moment from the same Prometheus. The load asks for %d replicas all the time, so whatever changes is wrong. Then Prometheus,
-or what it scrapes, fails in one way after the other; each failure lasts until our HPAs have noticed it and four rounds more.
+or what it scrapes, fails in one way after the other; each failure lasts until our HPAs have noticed it and four syncs more.
 
 - **%[1]d**: the replicas were kept, by a number that is right.
-- **blind**: the replicas were kept, and the HPA says ` + "`ScalingActive: False`" + ` with the sentence below.
-- **down to N**, **up to N**: the HPA acted on what was not true. **lost**: it did not find back within 20 s of the failure's end.
+- **blind**: the replicas were kept, and the HPA has ` + "`ScalingActive: False`" + ` with the message below.
+- **down to N**, **up to N**: the HPA acted on invalid data. **lost**: it did not find back within 20 s of the failure's end.
 
 Both serve the same two metrics of one series: the sum over the pods, for AverageValue, and the average, for Value. prometheus-adapter's
 configuration is that of its documentation (` + "`sum(…) by (…)`, `avg(…) by (…)`" + `); its Object metrics describe the Namespace, since pods' series do
-not bear a Deployment's name. It runs with ` + "`--client-qps=200`" + `. Ours has ` + "`maxAge: 5s`" + `.
+not have a Deployment's name. It runs with ` + "`--client-qps=200`" + `. gpuscale-adapter has ` + "`maxAge: 5s`" + `.
 
 `
 
 const docEnd = `
 ## What is not in the table
 
-A pod that says 0 is believed: no sign tells a server that has restarted and lost its queue from one that has worked it off. Against
+A pod that reports 0 is trusted: a server that has restarted and lost its queue looks like one that has worked it off. Against
 that the HPA has its stabilisation window (five minutes unless you change it), which this test turns off.
 
-When nothing at all is known, because Prometheus and adapter both begin with nothing, a pod that has never been heard of passes for one
-that has not begun to serve ([002-signals](design/002-signals.md)).
+When nothing at all is known, because Prometheus and adapter both begin with nothing, a pod that never reported counts as one that
+has not begun to serve ([002-signals](design/002-signals.md)).
 `
 
-// checkDoc compares what was found about ours with docs/never-lie.md; with
-// -update it writes it.
+// checkDoc compares gpuscale-adapter's results with docs/never-lie.md; with
+// -update it writes the page.
 func checkDoc(t *testing.T, found []finding) {
 	t.Helper()
 	root, err := build.FindRoot()
@@ -67,7 +67,7 @@ func checkDoc(t *testing.T, found []finding) {
 	}
 	for _, f := range faultsIn(found) {
 		if line := row(found, f, ours); !strings.Contains(string(have), line) {
-			t.Errorf("docs/never-lie.md does not say what was found (`make never-lie` writes it again): %s", line)
+			t.Errorf("docs/never-lie.md differs from what was found (`make never-lie` writes it again): %s", line)
 		}
 	}
 }
@@ -82,13 +82,13 @@ func document(found []finding) string {
 	}
 	b.WriteString("\n|---|---|" + strings.Repeat("---|", len(cells())) + "\n")
 	for _, f := range faultsIn(found) {
-		for _, a := range adapters {
+		for _, a := range adapters() {
 			b.WriteString(row(found, f, a) + "\n")
 		}
 	}
-	fmt.Fprintf(&b, "\nOf %d HPAs under each adapter, ours scaled down %d and v0.12.0 %d; up, ours %d and v0.12.0 %d.\n",
-		len(found)/len(adapters), scaledDown(found, ours), scaledDown(found, theirs), scaledUp(found, ours), scaledUp(found, theirs))
-	b.WriteString("\n## What the HPA says\n\nThe message of `ScalingActive: False` on our Object metric, AverageValue, as found in this run:\n\n")
+	fmt.Fprintf(&b, "\nOf %d HPAs under each adapter, gpuscale's scaled down %d and v0.12.0's %d; up, gpuscale's %d and v0.12.0's %d.\n",
+		len(found)/len(adapters()), scaledDown(found, ours), scaledDown(found, theirs), scaledUp(found, ours), scaledUp(found, theirs))
+	b.WriteString("\n## The HPA's message\n\nThe message of `ScalingActive: False` on our Object metric, AverageValue, as found in this run:\n\n")
 	for _, x := range found {
 		if x.adapter == ours && x.cell == cells()[1] && !x.hpa.active {
 			fmt.Fprintf(&b, "- %s: %s\n", x.fault, sentence(x.hpa.message))
@@ -97,7 +97,7 @@ func document(found []finding) string {
 	return b.String() + docEnd
 }
 
-// sentence is the adapter's part of what the controller says.
+// sentence is the adapter's part of the controller's message.
 func sentence(message string) string {
 	const before = "custom metrics API: "
 	if i := strings.LastIndex(message, before); i >= 0 {
@@ -106,7 +106,7 @@ func sentence(message string) string {
 	return regexp.MustCompile(`127\.0\.0\.1:\d+`).ReplaceAllString(message, "prometheus:9090")
 }
 
-// row of the table, without what differs from run to run.
+// row of the table, without the parts that differ between runs.
 func row(found []finding, fault string, a adapter) string {
 	name, title := fault, "gpuscale"
 	if a == theirs {

@@ -82,7 +82,7 @@ func (r *record) changed(o any) {
 	}
 }
 
-// reset begins the spans anew.
+// reset begins the spans again.
 func (r *record) reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

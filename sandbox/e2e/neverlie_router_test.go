@@ -21,8 +21,8 @@ import (
 )
 
 // router lets two adapters serve one API, each its own namespaces: a cluster
-// has room for one, and only at the same moment do both get the same lie. It
-// also counts the controller's questions.
+// routes to one, and both see the same fault only at the same moment. It also
+// counts the controller's requests.
 type router struct {
 	port int
 	to   map[adapter]http.Handler
@@ -34,20 +34,20 @@ type router struct {
 
 func newRouter(t *testing.T, c *cluster.Cluster, ca []byte, addresses map[adapter]string) *router {
 	t.Helper()
-	// Towards the adapters it shows itself as what it stands for, the API
-	// server: they believe nobody else about who asks.
-	front, err := tls.LoadX509KeyPair(filepath.Join(c.Dir(), "pki", "front-proxy.crt"), filepath.Join(c.Dir(), "pki", "front-proxy.key"))
+	// It authenticates to the adapters as the API server: they accept user names
+	// from no other client.
+	apiServer, err := tls.LoadX509KeyPair(filepath.Join(c.Dir(), "pki", "front-proxy.crt"), filepath.Join(c.Dir(), "pki", "front-proxy.key"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{front}}}
-	quiet := log.New(io.Discard, "", 0)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{apiServer}}}
+	discarded := log.New(io.Discard, "", 0)
 	r := &router{to: map[adapter]http.Handler{}, asked: map[string]int{}, open: map[string]int{}}
 	for a, address := range addresses {
 		p := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "https", Host: address})
-		p.Transport, p.ErrorLog = transport, quiet
+		p.Transport, p.ErrorLog = transport, discarded
 		r.to[a] = p
 	}
 	cert, key, _, err := c.ServingCert("router.never-lie.svc")
@@ -62,7 +62,7 @@ func newRouter(t *testing.T, c *cluster.Cluster, ca []byte, addresses map[adapte
 	trusted.AppendCertsFromPEM(c.FrontProxyCA())
 	s := httptest.NewUnstartedServer(r)
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: trusted, ClientAuth: tls.RequireAndVerifyClientCert}
-	s.Config.ErrorLog = quiet
+	s.Config.ErrorLog = discarded
 	s.StartTLS()
 	t.Cleanup(func() {
 		s.CloseClientConnections()
@@ -104,7 +104,7 @@ func (r *router) counts() map[string]int {
 	return maps.Clone(r.asked)
 }
 
-// waiting says whether a question about the namespace is under way.
+// waiting reports whether a request about the namespace is under way.
 func (r *router) waiting(ns string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -4,17 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/sandbox/promfault"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
 // The guide's workload that scales to zero: model servers, and an endpoint
-// picker that is there, and holds requests back, when no server is.
+// picker that is there, and queues requests, when no server is.
 const (
 	zeroNamespace = "llm"
 	zeroServers   = "llama"
@@ -23,10 +23,10 @@ const (
 	zeroRule = "{name: queue_depth, like: queue_depth, activation: 2}"
 )
 
-// llm is what pods of that namespace say. Servers take all requests at once;
-// without any the picker holds them back. Its series of those begins with the
-// first one and stays.
-func (b *lieBed) llm(servers []string, picker string) []promfault.Sample {
+// llm is the metrics of that namespace's pods. Servers take all requests at once;
+// without any the picker queues them. Its series of the queue begins with the first
+// request and stays.
+func (b *faultEnv) llm(servers []string, picker string) []promfault.Sample {
 	requests := float64(b.requests.Load())
 	of := func(metric, pod string, value float64, labels ...string) promfault.Sample {
 		s := promfault.Sample{Name: metric, Labels: map[string]string{"namespace": zeroNamespace, "pod": pod}, Value: value}
@@ -46,22 +46,22 @@ func (b *lieBed) llm(servers []string, picker string) []promfault.Sample {
 		return out
 	}
 	out = append(out, of(metric.EPPReady.Name, picker, float64(len(servers)), "name", zeroServers))
-	held := requests
+	waiting := requests
 	if len(servers) > 0 {
-		held = 0
+		waiting = 0
 	}
-	if held > 0 {
-		b.held.Store(true)
+	if waiting > 0 {
+		b.queued.Store(true)
 	}
-	if b.held.Load() {
-		out = append(out, of(metric.EPPQueue.Name, picker, held, metric.LabelInferencePool, zeroServers))
+	if b.queued.Load() {
+		out = append(out, of(metric.EPPQueue.Name, picker, waiting, metric.LabelInferencePool, zeroServers))
 	}
 	return out
 }
 
 // zero: the guide's HPA with minReplicas 0 goes to zero when there is nothing
-// to do and comes back when there is; neither because of a lie.
-func (b *lieBed) zero(t *testing.T) {
+// to do and comes back when there is; neither because of a fault.
+func (b *faultEnv) zero(t *testing.T) {
 	h := guideHPA(t, zeroNamespace, zeroServers)
 	h.Spec.Behavior = atOnce() // the guide's patience would make this last half an hour
 	b.requests.Store(12)
@@ -83,9 +83,9 @@ func (b *lieBed) zero(t *testing.T) {
 }
 
 // becomes waits for the controller to act.
-func (b *lieBed) becomes(t *testing.T, why string, n int32) {
+func (b *faultEnv) becomes(t *testing.T, why string, n int32) {
 	t.Helper()
-	await.For(t, 60*time.Second, fmt.Sprintf("%s: %d replicas", why, n), func() error {
+	await.For(t, testenv.Patience, fmt.Sprintf("%s: %d replicas", why, n), func() error {
 		h, got := b.seen.hpa(zeroNamespace), b.seen.replicas(zeroNamespace+"/"+zeroServers)
 		if got != n {
 			return fmt.Errorf("%d replicas, active %v: %s %s", got, h.active, h.reason, h.message)
@@ -95,11 +95,11 @@ func (b *lieBed) becomes(t *testing.T, why string, n int32) {
 }
 
 // stays has the controller look several times more.
-func (b *lieBed) stays(t *testing.T, why string, n int32) {
+func (b *faultEnv) stays(t *testing.T, why string, n int32) {
 	t.Helper()
 	b.seen.reset()
 	before := b.router.counts()[zeroNamespace]
-	await.For(t, 60*time.Second, why+": the controller looks again", func() error {
+	await.For(t, testenv.Patience, why+": the controller looks again", func() error {
 		if got := b.router.counts()[zeroNamespace] - before; got < 5 {
 			return fmt.Errorf("%d times", got)
 		}
@@ -110,19 +110,19 @@ func (b *lieBed) stays(t *testing.T, why string, n int32) {
 	}
 }
 
-// deaf to lies: n replicas stay.
-func (b *lieBed) deaf(t *testing.T, n int32) {
+// deaf to faults: n replicas stay.
+func (b *faultEnv) deaf(t *testing.T, n int32) {
 	t.Helper()
-	for _, lie := range []step{
+	for _, f := range []step{
 		{answer: promfault.Down}, {answer: promfault.Empty}, {samples: promfault.NaN}, {samples: promfault.Infinite},
 		{samples: promfault.Huge}, {samples: promfault.Gone}, {samples: promfault.Doubled},
 	} {
-		what := fmt.Sprintf("%d replicas, %s%s", n, lie.answer, lie.samples)
-		b.lie(t, lie)
+		what := fmt.Sprintf("%d replicas, %s%s", n, f.answer, f.samples)
+		b.inject(t, f)
 		// Not by the HPA's condition: at zero requests_running is known to be 0,
 		// and with one metric it is active.
-		if lie.samples != promfault.Doubled {
-			await.For(t, 40*time.Second, what+" is noticed", func() error {
+		if f.samples != promfault.Doubled {
+			await.For(t, testenv.Patience, what+" is noticed", func() error {
 				if b.asked(t) == nil {
 					return errors.New("queue_depth has a value")
 				}
@@ -131,12 +131,12 @@ func (b *lieBed) deaf(t *testing.T, n int32) {
 		}
 		b.stays(t, what, n)
 		b.honest(t)
-		await.For(t, 40*time.Second, what+" is over", func() error { return b.asked(t) })
+		await.For(t, testenv.Patience, what+" is over", func() error { return b.asked(t) })
 	}
 }
 
-// asked says why queue_depth has no value.
-func (b *lieBed) asked(t *testing.T) error {
+// asked returns why queue_depth has no value.
+func (b *faultEnv) asked(t *testing.T) error {
 	_, err := b.client.CoreV1().RESTClient().Get().AbsPath(externalV1 + zeroNamespace + "/queue_depth").DoRaw(t.Context())
 	return err
 }

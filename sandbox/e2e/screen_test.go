@@ -50,7 +50,7 @@ func (s *screen) after(t *testing.T, word string) string {
 	return ""
 }
 
-// pasted returns the lines that people are told to paste into a shell.
+// pasted returns the lines that are printed to be pasted into a shell.
 func (s *screen) pasted(t *testing.T) string {
 	t.Helper()
 	_, lines, ok := strings.Cut(s.text(), "in another terminal:\n")

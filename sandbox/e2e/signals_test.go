@@ -27,12 +27,13 @@ import (
 	externalmetrics "k8s.io/metrics/pkg/apis/external_metrics/v1beta1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
+	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/sandbox/build"
-	"github.com/gpuscale/gpuscale/sandbox/cluster"
 	"github.com/gpuscale/gpuscale/sandbox/story"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
 	"github.com/gpuscale/gpuscale/sandbox/world"
 	"github.com/gpuscale/gpuscale/sandbox/world/trace"
 )
@@ -40,7 +41,7 @@ import (
 // signalsStory has no traffic of its own and no HPA: the test brings both.
 const signalsStory = `
 story "signals"
-pool  h100 product=NVIDIA-H100-80GB-HBM3 cards=3 min=1 max=1 layout="3g.40gb*2" idle-after=2s scale-down-after=10m
+pool  h100 product=NVIDIA-H100-80GB-HBM3 gpus=3 min=1 max=1 layout="3g.40gb*2" idle-after=2s scale-down-after=10m
 node  gpu-a pool=h100 layout="3g.40gb*2 | 1g.10gb*7 | 1g.10gb*7"
 run   search/embed replicas=2 ask=nvidia.com/mig-1g.10gb busy=0.3 memory-gib=6
 run   vision/segment replicas=1 ask=nvidia.com/mig-1g.10gb busy=0.7 memory-gib=6
@@ -56,7 +57,6 @@ const (
 	customV2   = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/"
 	externalV1 = "/apis/external.metrics.k8s.io/v1beta1/namespaces/"
 	queueOf    = "chat/deployments.apps/vllm/queue_depth"
-	runningOf  = "chat/deployments.apps/vllm/requests_running"
 	busyOf     = "search/pods/*/gpu_busy"
 )
 
@@ -64,18 +64,16 @@ const (
 // aggregator, and lets the real HPA controller act on them, while parts of the
 // loop are ended. Its parts share one world and build on one another.
 func TestSignals(t *testing.T) {
-	b := newSignalsBed(t)
+	testall.Only(t, "every signal of the guide, and each part of the loop ended")
+	b := newSignalsEnv(t)
 	for _, part := range []struct {
 		name string
-		run  func(*signalsBed, *testing.T)
+		run  func(*signalsEnv, *testing.T)
 	}{
-		{"GPUs per pod", (*signalsBed).gpusPerPod},
-		{"Prometheus scrapes our programs", (*signalsBed).selfMetrics},
-		{"who may ask", (*signalsBed).access},
-		{"the guide's HPAs, and a pause for a MIG change", (*signalsBed).guide},
-		{"queue of a Deployment", (*signalsBed).queue},
-		{"a pod that has failed holds up nothing, an exporter that is gone makes nothing zero", (*signalsBed).failures},
-		{"Prometheus gone", (*signalsBed).prometheusGone},
+		{"who may ask", (*signalsEnv).access},
+		{"the guide's HPAs, and a pause for a MIG change", (*signalsEnv).guide},
+		{"queue of a Deployment", (*signalsEnv).queue},
+		{"a pod that has failed holds up nothing, an exporter that is gone makes nothing zero", (*signalsEnv).failures},
 	} {
 		if !t.Run(part.name, func(t *testing.T) { part.run(b, t) }) {
 			return // the next part would only show the same failure again
@@ -83,13 +81,13 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-type signalsBed struct {
-	world          *world.World
-	reader, nobody *kubernetes.Clientset // service accounts with and without the right
+type signalsEnv struct {
+	world            *world.World
+	reader, noRights *kubernetes.Clientset // service accounts with and without the right
 }
 
-func newSignalsBed(t *testing.T) *signalsBed {
-	on := newBed(t)
+func newSignalsEnv(t *testing.T) *signalsEnv {
+	on := newEnv(t)
 	s, err := story.Parse("signals", signalsStory)
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +99,7 @@ func newSignalsBed(t *testing.T) *signalsBed {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.Stop)
-	b := &signalsBed{world: w, reader: account(t, w, "reader"), nobody: account(t, w, "nobody")}
+	b := &signalsEnv{world: w, reader: account(t, w, "reader"), noRights: account(t, w, "no-rights")}
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "e2e-reader"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "gpuscale-metrics-reader"},
@@ -135,16 +133,6 @@ func account(t *testing.T, w *world.World, name string) *kubernetes.Clientset {
 	return client
 }
 
-// holds asks for as long and fails the test if ok ever returns an error.
-func holds(t *testing.T, long time.Duration, what string, ok func() error) {
-	t.Helper()
-	for begin := time.Now(); time.Since(begin) < long; time.Sleep(100 * time.Millisecond) {
-		if err := ok(); err != nil {
-			t.Fatalf("%s: after %s: %v", what, time.Since(begin).Round(100*time.Millisecond), err)
-		}
-	}
-}
-
 // custom asks the custom metrics API and returns values by object.
 func custom(ctx context.Context, as *kubernetes.Clientset, path string) (map[string]float64, error) {
 	answer := as.CoreV1().RESTClient().Get().AbsPath(path).Do(ctx)
@@ -169,72 +157,22 @@ func custom(ctx context.Context, as *kubernetes.Clientset, path string) (map[str
 	return out, nil
 }
 
-func (b *signalsBed) get(t *testing.T, path string) (map[string]float64, error) {
+func (b *signalsEnv) get(t *testing.T, path string) (map[string]float64, error) {
 	return custom(t.Context(), b.reader, path)
 }
 
-// gpusPerPod: each pod on a MIG instance has the value that the card shows.
-func (b *signalsBed) gpusPerPod(t *testing.T) {
-	const graphicsActive = 1001
-	var shown []float64
-	await.For(t, time.Minute, "the pods' work on the card double", func() error {
-		state, err := fakedcgm.Read(b.world.CardState("gpu-a"))
-		if err != nil {
-			return err
-		}
-		shown = nil
-		for _, in := range state.Cards[1].Instances {
-			if v := in.Fields[graphicsActive]; v > 0 && v < 0.5 { // vision/segment, beside them, is at 0.7
-				shown = append(shown, v)
-			}
-		}
-		if len(shown) != 2 || shown[0] != 0.3 || shown[1] != 0.3 {
-			return fmt.Errorf("it shows %v busy", shown)
-		}
-		return nil
-	})
-	await.For(t, time.Minute, "gpu_busy of pods", func() error {
-		got, err := b.get(t, customV2+busyOf)
-		if err != nil {
-			return err
-		}
-		n := 0
-		for pod, v := range got {
-			if strings.HasPrefix(pod, "embed-") && math.Abs(v-shown[0]) < 0.001 {
-				n++
-			}
-		}
-		if n != 2 || len(got) != 2 {
-			return fmt.Errorf("%v, want 2 pods at %v", got, shown[0])
-		}
-		return nil
-	})
-}
-
-// selfMetrics: Prometheus sees the adapter, past its authentication, and the
-// autoscaler.
-func (b *signalsBed) selfMetrics(t *testing.T) {
+func (b *signalsEnv) prometheus(t *testing.T) *prom.Client {
+	t.Helper()
 	client, err := prom.New(prom.Config{URL: b.world.PrometheusURL(), Timeout: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, q := range []string{
-		`up{job="gpuscale-adapter"} == 1`, `gpuscale_adapter_build_info{job="gpuscale-adapter"}`,
-		`up{job="gpuscale-autoscaler"} == 1`, `up{job="gpuscale-exporter"} == 1`,
-	} {
-		await.For(t, time.Minute, q, func() error {
-			v, err := client.Query(t.Context(), q, time.Time{})
-			if err == nil && len(v) != 1 {
-				err = fmt.Errorf("%d series", len(v))
-			}
-			return err
-		})
-	}
+	return client
 }
 
-func (b *signalsBed) access(t *testing.T) {
+func (b *signalsEnv) access(t *testing.T) {
 	for _, path := range []string{customV2 + queueOf, customV1 + busyOf, externalV1 + "chat/queue_depth"} {
-		if _, err := custom(t.Context(), b.nobody, path); !apierrors.IsForbidden(err) {
+		if _, err := custom(t.Context(), b.noRights, path); !apierrors.IsForbidden(err) {
 			t.Errorf("a service account without rights: %v, want 403", err)
 		}
 	}
@@ -267,8 +205,8 @@ func (b *signalsBed) access(t *testing.T) {
 
 // guide applies the HPAs of docs/hpa.md. Sixteen requests run on two replicas
 // and none waits, so only requests_running asks for a third; its pod pends, and
-// the autoscaler has mig-manager change a card, which pauses the exporter.
-func (b *signalsBed) guide(t *testing.T) {
+// the autoscaler has mig-manager change a GPU, which pauses the exporter.
+func (b *signalsEnv) guide(t *testing.T) {
 	b.play(t, 16)
 	for _, h := range guideHPAs(t) {
 		if h.Namespace == zeroNamespace {
@@ -278,7 +216,7 @@ func (b *signalsBed) guide(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	await.For(t, time.Minute, "requests_running raises replicas", func() error {
+	await.For(t, testenv.Patience, "requests_running raises replicas", func() error {
 		h := b.hpa(t, "chat", "vllm")
 		if average(h, "queue_depth") != 0 || average(h, "requests_running") <= 0 || h.Status.DesiredReplicas != 3 {
 			return fmt.Errorf("%d replicas wanted, %s", h.Status.DesiredReplicas, metricsOf(h))
@@ -286,7 +224,7 @@ func (b *signalsBed) guide(t *testing.T) {
 		return nil
 	})
 	paused := false
-	await.For(t, time.Minute, "a card is changed and the third replica serves", func() error {
+	await.For(t, testenv.Patience, "a GPU is changed and the third replica serves", func() error {
 		if n, ok := b.world.Caches.Node("gpu-a"); ok && strings.HasPrefix(n.Labels["nvidia.com/gpu.deploy.dcgm-exporter"], "paused") {
 			paused = paused || b.world.Cluster().Processes().Find("gpuscale-exporter-gpu-a") == nil
 		}
@@ -302,20 +240,20 @@ func (b *signalsBed) guide(t *testing.T) {
 	if !paused {
 		t.Error("the exporter was not seen to end for the MIG change")
 	}
-	await.For(t, time.Minute, "the exporter is back", func() error {
+	await.For(t, testenv.Patience, "the exporter is back", func() error {
 		_, err := b.get(t, customV2+"chat/pods/*/gpu_busy")
 		return err
 	})
-	await.For(t, time.Minute, "gpu_busy per pod in the HPA", func() error {
+	await.For(t, testenv.Patience, "gpu_busy per pod in the HPA", func() error {
 		h := b.hpa(t, "search", "embed")
 		if got := average(h, "gpu_busy"); math.Abs(got-0.3) > 0.001 || !active(h) {
 			return fmt.Errorf("gpu_busy %v of %s", got, metricsOf(h))
 		}
 		return nil
 	})
-	await.For(t, time.Minute, "the share of a card in the HPA, and a second replica", func() error {
+	await.For(t, testenv.Patience, "the share of a GPU in the HPA, and a second replica", func() error {
 		h := b.hpa(t, "vision", "segment")
-		// One of a card's seven slices, 0.7 busy; more than the target of 0.08.
+		// One of a GPU's seven slices, 0.7 busy; more than the target of 0.08.
 		if got := average(h, "gpu_share"); math.Abs(got-0.1) > 0.002 || !active(h) || h.Status.DesiredReplicas != 2 {
 			return fmt.Errorf("gpu_share %v, %d replicas wanted, of %s", got, h.Status.DesiredReplicas, metricsOf(h))
 		}
@@ -324,9 +262,9 @@ func (b *signalsBed) guide(t *testing.T) {
 }
 
 // queue of a Deployment, in all three APIs.
-func (b *signalsBed) queue(t *testing.T) {
+func (b *signalsEnv) queue(t *testing.T) {
 	b.play(t, 40)
-	await.For(t, time.Minute, "the queue in both versions and as external metric", func() error {
+	await.For(t, testenv.Patience, "the queue in both versions and as external metric", func() error {
 		v1, err1 := b.get(t, customV1+queueOf)
 		v2, err2 := b.get(t, customV2+queueOf)
 		body, err3 := b.reader.CoreV1().RESTClient().Get().AbsPath(externalV1 + "chat/queue_depth").DoRaw(t.Context())
@@ -350,7 +288,7 @@ func (b *signalsBed) queue(t *testing.T) {
 
 // failures: a pod of the Deployment fails, as an evicted one, and stays there;
 // at the same time the node's exporter dies. Both must first grow stale.
-func (b *signalsBed) failures(t *testing.T) {
+func (b *signalsEnv) failures(t *testing.T) {
 	if _, err := b.get(t, customV2+busyOf); err != nil {
 		t.Fatalf("gpu_busy before: %v", err)
 	}
@@ -366,25 +304,35 @@ func (b *signalsBed) failures(t *testing.T) {
 	if _, err := b.world.Kubernetes.CoreV1().Pods("chat").Patch(t.Context(), victim, types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
-	// Ten seconds on, its last value is too old; it must not be missed.
-	holds(t, 13*time.Second, "the queue while the failed pod's last value grows stale", func() error {
+	// Its last value must not be missed when it is too old: the adapter believes what is
+	// ten seconds old at most.
+	metrics := b.prometheus(t)
+	await.For(t, testenv.Patience, "the failed pod's last value is too old", func() error {
 		if _, err := b.get(t, customV2+queueOf); err != nil {
-			return err
+			t.Fatal(err)
 		}
-		return neverBelow(b.get(t, customV2+busyOf))(0.29)
+		if err := neverBelow(b.get(t, customV2+busyOf))(0.29); err != nil {
+			t.Fatal(err)
+		}
+		q := fmt.Sprintf("time() - max_over_time(timestamp(%s{pod=%q})[5m:1s]) > 12", metric.VLLMWaiting.Name, victim)
+		v, err := metrics.Query(t.Context(), q, time.Time{})
+		if err == nil && len(v) == 0 {
+			err = errors.New("it is younger")
+		}
+		return err
 	})
 	p, err := b.world.Kubernetes.CoreV1().Pods("chat").Get(t.Context(), victim, metav1.GetOptions{})
 	if err != nil || p.Status.Phase != corev1.PodFailed {
 		t.Errorf("the failed pod is not there any more, so this shows nothing: %v %v", p.Status.Phase, err)
 	}
-	await.For(t, time.Minute, "gpu_busy is an error", func() error {
+	await.For(t, testenv.Patience, "gpu_busy is an error", func() error {
 		got, err := b.get(t, customV2+busyOf)
 		if !apierrors.IsNotFound(err) {
 			return fmt.Errorf("%v, %w", got, err)
 		}
 		return nil
 	})
-	await.For(t, time.Minute, "the HPA on gpu_busy is blind and holds", func() error {
+	await.For(t, testenv.Patience, "the HPA on gpu_busy is blind and holds", func() error {
 		if h := b.hpa(t, "search", "embed"); active(h) || h.Status.DesiredReplicas != 2 {
 			return fmt.Errorf("%d replicas, %s", h.Status.DesiredReplicas, metricsOf(h))
 		}
@@ -392,64 +340,7 @@ func (b *signalsBed) failures(t *testing.T) {
 	})
 }
 
-// prometheusGone: the HPA holds and says so, and goes on afterwards.
-func (b *signalsBed) prometheusGone(t *testing.T) {
-	// Without patience: an absent value taken for zero would act at once.
-	patch := []byte(`{"spec":{"behavior":{"scaleDown":{"stabilizationWindowSeconds":0}}}}`)
-	_, err := b.world.Kubernetes.AutoscalingV2().HorizontalPodAutoscalers("chat").Patch(t.Context(), "vllm", types.MergePatchType, patch, metav1.PatchOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.world.Cluster().KillProgram(cluster.Prometheus); err != nil {
-		t.Fatal(err)
-	}
-	before := b.hpa(t, "chat", "vllm").Status.DesiredReplicas
-	if before < 3 {
-		t.Fatalf("%d replicas: there is nothing to lose", before)
-	}
-	kept := func() error {
-		if h := b.hpa(t, "chat", "vllm"); h.Status.DesiredReplicas < before {
-			return fmt.Errorf("%d replicas, %d before", h.Status.DesiredReplicas, before)
-		}
-		d, err := b.world.Kubernetes.AppsV1().Deployments("chat").Get(t.Context(), "vllm", metav1.GetOptions{})
-		if err == nil && *d.Spec.Replicas < before {
-			err = fmt.Errorf("the Deployment has %d replicas, %d before", *d.Spec.Replicas, before)
-		}
-		return err
-	}
-	await.For(t, time.Minute, "the HPA says that it is blind", func() error {
-		if err := kept(); err != nil {
-			t.Fatal(err)
-		}
-		if active(b.hpa(t, "chat", "vllm")) {
-			return errors.New("ScalingActive")
-		}
-		return nil
-	})
-	// The HPA has another metric, which may be too old a moment earlier.
-	await.For(t, time.Minute, "the queue without Prometheus is a 503", func() error {
-		got, err := b.get(t, customV2+queueOf)
-		if !apierrors.IsServiceUnavailable(err) {
-			return fmt.Errorf("%v, %w", got, err)
-		}
-		return nil
-	})
-	holds(t, 3*time.Second, "replicas without Prometheus", kept)
-	if err := b.world.Cluster().StartProgram(t.Context(), cluster.Prometheus); err != nil {
-		t.Fatal(err)
-	}
-	await.For(t, time.Minute, "the HPA sees again", func() error {
-		if err := kept(); err != nil {
-			t.Fatal(err)
-		}
-		if h := b.hpa(t, "chat", "vllm"); !active(h) {
-			return fmt.Errorf("not active: %+v", h.Status.Conditions)
-		}
-		return nil
-	})
-}
-
-// neverBelow says whether an answer, if there is one, has a value under least.
+// neverBelow reports whether an answer, if there is one, has a value under least.
 func neverBelow(got map[string]float64, err error) func(least float64) error {
 	return func(least float64) error {
 		if err != nil {
@@ -465,7 +356,7 @@ func neverBelow(got map[string]float64, err error) func(least float64) error {
 }
 
 // play sends requests that take half a minute of traffic time, all at once.
-func (b *signalsBed) play(t *testing.T, n int) {
+func (b *signalsEnv) play(t *testing.T, n int) {
 	t.Helper()
 	tr := trace.Trace{Name: "burst"}
 	for range n {
@@ -476,7 +367,7 @@ func (b *signalsBed) play(t *testing.T, n int) {
 	}
 }
 
-func (b *signalsBed) hpa(t *testing.T, namespace, name string) *autoscalingv2.HorizontalPodAutoscaler {
+func (b *signalsEnv) hpa(t *testing.T, namespace, name string) *autoscalingv2.HorizontalPodAutoscaler {
 	t.Helper()
 	h, err := b.world.Kubernetes.AutoscalingV2().HorizontalPodAutoscalers(namespace).Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {

@@ -161,7 +161,7 @@ func (d dice) steps(c testCase) []step {
 	return steps
 }
 
-// value lies around the target, sometimes far from it.
+// value is around the target, sometimes far from it.
 func (d dice) value() int64 {
 	return pick(d, target, target, 0, 1, target-1, target+1, target*9/10, target*11/10, target*9/10-1, target*11/10+1,
 		d.Int64N(3*target), d.Int64N(3*target), d.Int64N(100*target))

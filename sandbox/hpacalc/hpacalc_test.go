@@ -17,12 +17,13 @@ import (
 	core "k8s.io/api/core/v1"
 
 	"github.com/gpuscale/gpuscale/adapter/explain/hpa"
+	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 )
 
 var (
-	cases = flag.Int("cases", 2000, "random cases to compare")
-	seed  = flag.Uint64("seed", 0, "of the random cases; 0 takes a new one")
+	cases = flag.Int("cases", 0, "random cases to compare; 0: 2000 in make test-all, 200 in make test")
+	seed  = flag.Int64("seed", 1, "of the random cases in make test")
 	real  = flag.String("hpa-calc", "", "a program that does what `controlplane hpa-calc` does; built if empty")
 )
 
@@ -33,11 +34,13 @@ func TestSameAsTheController(t *testing.T) {
 	if testing.Short() && *real == "" {
 		t.Skip("it needs the control plane's binary: run without -short")
 	}
-	if *seed == 0 {
-		*seed = uint64(time.Now().UnixNano())
+	if *cases == 0 {
+		*cases = 200
+		if testall.Enabled() {
+			*cases = 2000
+		}
 	}
-	t.Logf("to repeat: -seed %d -cases %d", *seed, *cases)
-	d := dice{rand.New(rand.NewPCG(*seed, 0))}
+	d := dice{rand.New(rand.NewPCG(uint64(testall.Seed(t, *seed)), 0))}
 	all := make([]testCase, *cases)
 	for i := range all {
 		all[i] = d.testCase()

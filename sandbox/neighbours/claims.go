@@ -20,15 +20,15 @@ const (
 var karpenter = schema.GroupVersion{Group: "karpenter.sh", Version: "v1"}
 
 // Claims plays Karpenter's two controllers of static NodePools: one makes
-// NodeClaims while fewer run than the replicas ask for, as far as the limit on
-// nodes allows, where those that are going count too; the other deletes what runs
-// above the replicas, the oldest first, whatever anybody meant. The second sees
-// the NodeClaims as they were a turn ago, since the real one's cache may lag.
+// NodeClaims while fewer than spec.replicas run, up to the limit on nodes, which
+// counts those that are being deleted too; the other deletes what runs above the
+// replicas, the oldest first. The second sees the NodeClaims of one pass before,
+// since the real one's cache may lag.
 type Claims struct {
 	Client client.Client
 	Nodes  Nodes
 
-	before map[string][]*unstructured.Unstructured // running claims of a NodePool, a turn ago
+	before map[string][]*unstructured.Unstructured // running claims of a NodePool, one pass before
 }
 
 // Run plays until ctx ends; an error it could not go on from is returned.
@@ -66,15 +66,15 @@ func (k *Claims) turn(ctx context.Context, pool *unstructured.Unstructured) erro
 			return err
 		}
 	}
-	room := want - int64(len(running))
+	missing := want - int64(len(running))
 	if limit, ok, _ := unstructured.NestedFieldNoCopy(pool.Object, "spec", "limits", "nodes"); ok {
 		q, err := resource.ParseQuantity(fmt.Sprint(limit))
 		if err != nil {
 			return fmt.Errorf("NodePool %s: spec.limits.nodes: %w", pool.GetName(), err)
 		}
-		room = min(room, q.Value()-int64(len(all)))
+		missing = min(missing, q.Value()-int64(len(all)))
 	}
-	for range max(0, room) {
+	for range max(0, missing) {
 		if err := k.add(ctx, pool); err != nil {
 			return err
 		}

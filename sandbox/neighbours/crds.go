@@ -13,6 +13,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -33,8 +34,18 @@ func Karpenter() Source {
 	return Source{"sigs.k8s.io/karpenter", "v1.14.0", []string{"pkg/apis/crds/karpenter.sh_node*.yaml"}}
 }
 
-// Dir downloads the module, if it is not in the module cache, and returns where
-// it lies.
+// ClusterAPIKinds are those of the objects that Machines keeps.
+func ClusterAPIKinds() []schema.GroupVersionKind {
+	return []schema.GroupVersionKind{capi.WithKind("MachineDeployment"), capi.WithKind("Machine")}
+}
+
+// KarpenterKinds are those of the objects that Claims keeps.
+func KarpenterKinds() []schema.GroupVersionKind {
+	return []schema.GroupVersionKind{karpenter.WithKind("NodePool"), karpenter.WithKind("NodeClaim")}
+}
+
+// Dir downloads the module, if it is not in the module cache, and returns its
+// folder.
 func (s Source) Dir(ctx context.Context) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", s.Module+"@"+s.Version)
 	cmd.Dir = os.TempDir() // outside of any module: nothing is written to a go.sum

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// turnEvery is how often a double looks at the world.
-const turnEvery = 100 * time.Millisecond
+// passEvery is how often a fake looks at the cluster.
+const passEvery = 100 * time.Millisecond
 
 // Names of Cluster API's contract, as its book has them.
 const (

@@ -17,9 +17,9 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 )
 
-// Nodes is what the nodes of a double have.
+// Nodes is what the nodes of a fake have.
 type Nodes struct {
-	// Offers are their resources, cards included.
+	// Offers are their resources, GPUs included.
 	Offers corev1.ResourceList
 	// Labels of theirs besides those of their template: what GFD would add.
 	Labels map[string]string
@@ -27,7 +27,7 @@ type Nodes struct {
 
 // add makes a node and returns its providerID.
 func (n Nodes) add(ctx context.Context, c client.Client, name string, labels map[string]string) (string, error) {
-	id := "double:///" + name
+	id := "fake:///" + name
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: merged(labels, n.Labels), Annotations: map[string]string{cluster.AnnotationFake: "fake"}},
 		Spec:       corev1.NodeSpec{ProviderID: id},
@@ -48,7 +48,7 @@ func (n Nodes) remove(ctx context.Context, c client.Client, machine *unstructure
 	before := machine.DeepCopy()
 	machine.SetFinalizers(slices.DeleteFunc(machine.GetFinalizers(), func(f string) bool { return f == finalizer }))
 	if err := c.Patch(ctx, machine, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("letting %s go: %w", machine.GetName(), err)
+		return fmt.Errorf("releasing %s: %w", machine.GetName(), err)
 	}
 	return nil
 }
@@ -71,12 +71,12 @@ func list(ctx context.Context, c client.Client, gvk schema.GroupVersionKind, lab
 	return out.Items, nil
 }
 
-// run turns until ctx ends. A conflict is the next turn's.
-func run(ctx context.Context, turn func(context.Context) error) error {
-	ticker := time.NewTicker(turnEvery)
+// run calls pass until ctx ends. The next pass retries a conflict.
+func run(ctx context.Context, pass func(context.Context) error) error {
+	ticker := time.NewTicker(passEvery)
 	defer ticker.Stop()
 	for {
-		if err := turn(ctx); err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) {
+		if err := pass(ctx); err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) {
 			return err
 		}
 		select {

@@ -17,11 +17,11 @@ const (
 	labelSeverity = "severity"
 )
 
-// alertsTimeout of the question.
+// alertsTimeout of one query.
 const alertsTimeout = 5 * time.Second
 
-// alertsSince asks which of our alerts fired between, each once, and which wait
-// at the end to see whether their condition lasts.
+// alertsSince asks which of our alerts fired between, each once, and which are
+// pending at the end.
 func alertsSince(ctx context.Context, prometheus string, from, until time.Time) (view.Alerts, error) {
 	client, err := prom.New(prom.Config{URL: prometheus, Timeout: alertsTimeout})
 	if err != nil {

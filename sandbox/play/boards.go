@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/dashboards/eval"
-	"github.com/gpuscale/gpuscale/dashboards/json"
 	"github.com/gpuscale/gpuscale/dashboards/preview"
+	"github.com/gpuscale/gpuscale/deploy/chart/gpuscale"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/serve"
 )
@@ -30,7 +30,7 @@ func serveBoards(ctx context.Context, prometheus string, scrape time.Duration, l
 	if err != nil {
 		return "", nil, fmt.Errorf("serving the boards: %w", err)
 	}
-	boards, err := preview.Load(json.Files())
+	boards, err := preview.Load(gpuscale.Boards())
 	if err != nil {
 		return "", nil, fmt.Errorf("serving the boards: %w", err)
 	}

@@ -67,7 +67,7 @@ func get(t *testing.T, url string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-func TestAlertsThatNobodyCouldAskForAreNotNone(t *testing.T) {
+func TestAlertsAreUnknownWithoutPrometheus(t *testing.T) {
 	got, err := alertsSince(t.Context(), answers(t, http.StatusInternalServerError, "no"), began, ended)
 	if err == nil || got.Known {
 		t.Errorf("%+v, %v", got, err)

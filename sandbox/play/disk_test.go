@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestAFullDiskIsSaid(t *testing.T) {
+func TestAFullDiskIsReported(t *testing.T) {
 	dir := t.TempDir()
 	if err := checkDisk(dir, 1); err != nil {
 		t.Error(err)

@@ -11,14 +11,14 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/world"
 )
 
-// errLooked is what a story ends with that failed and was looked at.
+// errLooked is the error of a failed story that was kept running.
 var errLooked = errors.New("the story had failed (see above)")
 
-// Failed says whether the story failed on its own, even if somebody has
-// pressed Ctrl-C since.
+// Failed reports whether the story itself failed, whether or not Ctrl-C was
+// pressed since.
 func Failed(err error) bool { return errors.Is(err, errLooked) }
 
-// places of a running world that people want to look at.
+// places of a running world that users look at.
 type places struct {
 	boards, prometheus, autoscaler, adapter, logs string // boards: an address, or why there is none
 	kubeconfig, kubectl, report, adapterCA        string // files
@@ -37,7 +37,7 @@ func placesOf(o Options, w *world.World) places {
 	}
 }
 
-// text has first what is opened, then what is pasted into a shell.
+// text lists first the addresses and folders, then commands to paste into a shell.
 func (p places) text() string {
 	return fmt.Sprintf(`
 kept running until Ctrl-C, which ends and removes everything:
@@ -85,14 +85,14 @@ type running interface {
 }
 
 // keep everything running until ctx ends. failed is why the story failed; nil
-// when it was played well. A program that dies later is told of too.
+// when it was played well. A program that dies later is reported too.
 func keep(ctx context.Context, v *view.View, p places, w running, failed error) error {
 	if failed != nil {
 		v.Print(fmt.Sprintf("\nfailed    %v", failed))
 	}
 	v.Print(p.text())
 	died := w.Failed()
-	if w.Err() != nil && failed != nil { // told of already
+	if w.Err() != nil && failed != nil { // reported already
 		died = nil
 	}
 	select {

@@ -11,12 +11,12 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/view"
 )
 
-// fakeRunning is something that runs until it is said to have died.
+// fakeRunning runs until the test reports its death.
 type fakeRunning struct {
 	died chan struct{}
 	mu   sync.Mutex
 	err  error
-	// later is why it dies as soon as somebody has seen it alive.
+	// later is why it dies as soon as it was seen alive.
 	later string
 }
 
@@ -75,7 +75,7 @@ func (d *drawn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func TestKeepTellsWhereToLookAndEndsWell(t *testing.T) {
+func TestKeepPrintsItsAddresses(t *testing.T) {
 	text, err := kept(t, &fakeRunning{died: make(chan struct{})}, nil, "get --raw")
 	if err != nil {
 		t.Errorf("Ctrl-C after a story that was played well: %v", err)
@@ -108,8 +108,8 @@ func TestKeepStaysWhenTheStoryFailed(t *testing.T) {
 	}
 }
 
-// A death is told of while everything is kept, and also one at the story's very end.
-func TestKeepTellsOfADeath(t *testing.T) {
+// A death is reported while everything is kept, and also one at the story's very end.
+func TestKeepReportsADeath(t *testing.T) {
 	dead := &fakeRunning{died: make(chan struct{})}
 	dead.die("etcd was killed")
 	for when, w := range map[string]*fakeRunning{"later": {died: make(chan struct{}), later: "etcd was killed"}, "at the end": dead} {
@@ -120,7 +120,7 @@ func TestKeepTellsOfADeath(t *testing.T) {
 	}
 }
 
-func TestKeepTellsOfADeathOnce(t *testing.T) {
+func TestKeepReportsADeathOnce(t *testing.T) {
 	w := &fakeRunning{died: make(chan struct{})}
 	w.die("etcd was killed")
 	text, err := kept(t, w, w.err, "get --raw")

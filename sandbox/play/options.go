@@ -31,8 +31,8 @@ func (o Options) log() *slog.Logger {
 	return o.Log
 }
 
-// traffic of the story, or the file that was given instead. A file is cut to
-// the story's length, since the expectations are about that.
+// traffic of the story, or the file that was given instead. A file is truncated
+// to the story's length, since the expectations are about that.
 func (o Options) traffic() (trace.Trace, float64, error) {
 	t := o.Story.Traffic
 	if t == nil {

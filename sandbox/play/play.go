@@ -26,11 +26,11 @@ type Result struct {
 }
 
 // Run plays a story to its end: all expectations met (nil), one failed, a
-// program dead, or ctx ended. Whatever happens it leaves nothing behind. With
+// program dead, or ctx ended. No process and no file of it is left. With
 // Keep it waits for ctx at the end, also when the story failed (see Failed),
 // so that one can look. At the end it has the capacity report written about the
-// story; when that fails it is said, and is the error of a story that was played
-// well.
+// story. A report that cannot be written is printed, and is the error of a story
+// that otherwise succeeded.
 func Run(ctx context.Context, o Options) (Result, error) {
 	traffic, speed, err := o.traffic()
 	if err != nil {
@@ -61,7 +61,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	p := player{o: o, world: w, watcher: watcher, progress: story.NewProgress(o.Story)}
 	err = p.follow(life)
 	if died := w.Err(); err != nil && died != nil {
-		err = died // what made it fail
+		err = died // the cause
 	}
 	result := Result{Summary: watcher.Summary(), Met: p.met}
 	result.Summary.Took = p.met
@@ -71,7 +71,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	over := time.Now()
 	alerts, problem := alertsSince(ctx, w.PrometheusURL(), played, over)
 	if problem != nil {
-		o.log().Warn("it is not known which alerts fired", "error", problem)
+		o.log().Warn("querying alerts failed", "error", problem)
 	}
 	result.Summary.Alerts = alerts
 	o.View.Summarize(result.Summary)
@@ -85,11 +85,11 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	case o.Keep:
 		return result, o.keep(ctx, w, err)
 	case err != nil:
-		return result, fmt.Errorf("%w\n  the logs go with the sandbox: to look at them, run it with --keep", err)
+		return result, fmt.Errorf("%w\n  the logs are removed with the sandbox: run it with --keep to read them", err)
 	case unwritten != nil:
-		return result, fmt.Errorf("the story was played well, but its report could not be written: %w", unwritten)
+		return result, fmt.Errorf("the story succeeded, but its report could not be written: %w", unwritten)
 	}
-	o.View.Say("keep it   make demo ARGS=--keep leaves everything running, with the boards, to look at")
+	o.View.Say("keep it   make demo ARGS=--keep leaves everything running, and serves the boards")
 	return result, nil
 }
 
@@ -142,12 +142,12 @@ func (p *player) follow(ctx context.Context) error {
 	}
 }
 
-// happen lets the faults come whose time it is.
+// happen injects the faults that are due.
 func (p *player) happen(ctx context.Context, at time.Duration) error {
 	for p.faults < len(p.o.Story.Faults) && p.o.Story.Faults[p.faults].At <= at {
 		f := p.o.Story.Faults[p.faults]
 		p.faults++
-		p.o.View.Decide(view.Decision{At: at, What: "fault", Subject: f.What + " " + f.Args["node"] + f.Args["program"]})
+		p.o.View.Decide(view.Decision{At: at, What: "fault", Subject: f.What + " " + f.Node + f.Program})
 		if err := p.world.Do(ctx, f); err != nil {
 			return fmt.Errorf("fault %s at %s: %w", f.What, f.At, err)
 		}
@@ -155,7 +155,7 @@ func (p *player) happen(ctx context.Context, at time.Duration) error {
 	return nil
 }
 
-// failed explains an expectation that did not come true with what was met.
+// failed adds the expectations that were met to the error of one that was not.
 func (p *player) failed(err error) error {
 	names := make([]string, len(p.met))
 	for i, s := range p.met {
@@ -164,16 +164,16 @@ func (p *player) failed(err error) error {
 	if len(names) == 0 {
 		names = []string{"nothing"}
 	}
-	return fmt.Errorf("the story failed: %w; came true before: %s", err, strings.Join(names, ", "))
+	return fmt.Errorf("the story failed: %w; met before: %s", err, strings.Join(names, ", "))
 }
 
 func header(o Options, traffic string, speed float64) string {
 	s := o.Story
-	cards := 0
+	gpus := 0
 	for _, n := range s.Nodes {
 		for _, p := range s.Pools {
 			if p.Name == n.Pool {
-				cards += p.Cards
+				gpus += p.GPUs
 			}
 		}
 	}
@@ -181,7 +181,7 @@ func header(o Options, traffic string, speed float64) string {
 	if s.Traffic != nil {
 		plays = fmt.Sprintf("trace %s ×%g (req/s and latencies in the trace's time)", traffic, speed)
 	}
-	fleet := fmt.Sprintf("%d GPU nodes with %d cards in %d pools", len(s.Nodes), cards, len(s.Pools))
+	fleet := fmt.Sprintf("%d GPU nodes with %d GPUs in %d pools", len(s.Nodes), gpus, len(s.Pools))
 	if s.Replayed > 0 {
 		fleet += fmt.Sprintf(", %d replayed", s.Replayed)
 	}

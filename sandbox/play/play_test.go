@@ -16,7 +16,7 @@ import (
 func withTraffic() story.Story {
 	return story.Story{
 		Title:   "t",
-		Pools:   []story.Pool{{Name: "p", Cards: 2}},
+		Pools:   []story.Pool{{Name: "p", GPUs: 2}},
 		Nodes:   []story.Node{{Name: "a", Pool: "p"}, {Name: "b", Pool: "p"}},
 		Traffic: &story.Traffic{Speed: 20, Seed: 1, Base: 1, Peak: 2, Length: time.Minute},
 	}
@@ -50,32 +50,32 @@ func TestTrafficIsTheStorysUnlessAFileIsGiven(t *testing.T) {
 	}
 }
 
-func TestHeaderTellsWhatIsPlayed(t *testing.T) {
+func TestHeaderNamesTheStory(t *testing.T) {
 	got := header(Options{Story: withTraffic()}, "azure", 20)
-	if !strings.Contains(got, "2 GPU nodes with 4 cards in 1 pools") || !strings.Contains(got, "trace azure ×20") {
+	if !strings.Contains(got, "2 GPU nodes with 4 GPUs in 1 pools") || !strings.Contains(got, "trace azure ×20") {
 		t.Error(got)
 	}
 	if strings.Contains(got, "replayed") {
 		t.Errorf("nothing is replayed: %s", got)
 	}
-	quiet := withTraffic()
-	quiet.Replayed = 3
-	if got := header(Options{Story: quiet}, "", 1); !strings.Contains(got, "pools, 3 replayed") {
+	replayed := withTraffic()
+	replayed.Replayed = 3
+	if got := header(Options{Story: replayed}, "", 1); !strings.Contains(got, "pools, 3 replayed") {
 		t.Error(got)
 	}
-	quiet.Traffic = nil
-	if got := header(Options{Story: quiet}, "", 1); !strings.Contains(got, "no traffic") {
+	replayed.Traffic = nil
+	if got := header(Options{Story: replayed}, "", 1); !strings.Contains(got, "no traffic") {
 		t.Error(got)
 	}
 }
 
-func TestAFailedStoryTellsWhatHadComeTrue(t *testing.T) {
+func TestAFailedStoryListsWhatWasMet(t *testing.T) {
 	p := player{}
-	if got := p.failed(errors.New("no")).Error(); got != "the story failed: no; came true before: nothing" {
+	if got := p.failed(errors.New("no")).Error(); got != "the story failed: no; met before: nothing" {
 		t.Error(got)
 	}
 	p.met = []view.Stage{{Name: "up", At: 1600 * time.Millisecond}}
-	if got := p.failed(errors.New("no")).Error(); got != "the story failed: no; came true before: up (2s)" {
+	if got := p.failed(errors.New("no")).Error(); got != "the story failed: no; met before: up (2s)" {
 		t.Error(got)
 	}
 }

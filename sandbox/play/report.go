@@ -14,22 +14,22 @@ import (
 // Report is what the capacity report's program wrote about a story.
 type Report struct {
 	HTML, JSON string // files
-	Note       string // what the program had to say about them; empty: nothing
+	Note       string // the program's remark about them; empty: none
 }
 
 // reportTimeout of one form of the report.
 const reportTimeout = time.Minute
 
-// reportHoles is the program's exit code for a report that is written and has holes.
+// reportHoles is the program's exit code for a report that is written and partial.
 const reportHoles = 3
 
-// The report cuts its window to whole steps, and wants four of them at least.
+// The report truncates its window to whole steps, at least four of them.
 const (
 	reportStep  = 15 * time.Second
 	reportLeast = time.Minute
 )
 
-// reporting is how the report is asked for.
+// reporting runs the report's program.
 type reporting struct {
 	program    string // gpuscale-report
 	prometheus string
@@ -57,10 +57,10 @@ func (r reporting) form(ctx context.Context, form, file string, from, until time
 	cmd := exec.CommandContext(ctx, r.program, "--prometheus", r.prometheus, "--since", reportLength(from, until).String(),
 		"--until", until.UTC().Format(time.RFC3339), "--currency", "$", "--output", form, "--out", file, "--quiet")
 	cmd.WaitDelay = stopDelay
-	var said bytes.Buffer
-	cmd.Stderr = &said
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
 	err := cmd.Run()
-	remark := strings.TrimPrefix(strings.TrimSpace(said.String()), "gpuscale-report: ")
+	remark := strings.TrimPrefix(strings.TrimSpace(stderr.String()), "gpuscale-report: ")
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
@@ -75,7 +75,7 @@ func (r reporting) form(ctx context.Context, form, file string, from, until time
 	return "", fmt.Errorf("starting %s: %w", filepath.Base(r.program), err)
 }
 
-// stopDelay is how long a program that was told to end may hold its output.
+// stopDelay is how long a program that was stopped may keep its output open.
 const stopDelay = time.Second
 
 // reportLength is the time to report on, such that the window begins with the step

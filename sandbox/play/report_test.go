@@ -11,8 +11,8 @@ import (
 	"github.com/gpuscale/gpuscale/report/query"
 )
 
-// double of gpuscale-report: it notes how it was called and does what body says.
-func double(t *testing.T, body string) reporting {
+// fake of gpuscale-report: it notes how it was called and does what body says.
+func fake(t *testing.T, body string) reporting {
 	t.Helper()
 	dir := t.TempDir()
 	program := filepath.Join(dir, "report")
@@ -28,8 +28,8 @@ var (
 	ended = began.Add(191 * time.Second)
 )
 
-func TestTheReportIsAskedForAsPeopleDo(t *testing.T) {
-	r := double(t, `echo page > "$2"`)
+func TestTheReportsCommandLine(t *testing.T) {
+	r := fake(t, `echo page > "$2"`)
 	got, err := r.write(context.Background(), began, ended)
 	if err != nil || got.Note != "" {
 		t.Fatalf("%+v, %v", got, err)
@@ -51,20 +51,20 @@ func TestTheReportIsAskedForAsPeopleDo(t *testing.T) {
 }
 
 func TestAReportWithHolesIsAReport(t *testing.T) {
-	r := double(t, `echo page > "$2"; echo "gpuscale-report: the report is written, but 80 %" >&2; exit 3`)
+	r := fake(t, `echo page > "$2"; echo "gpuscale-report: the report is written, but 80 %" >&2; exit 3`)
 	got, err := r.write(context.Background(), began, ended)
 	if err != nil || got.Note != "the report is written, but 80 %" || !strings.Contains(got.text(err), "\n          the report is written, but 80 %") {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
 
-// Whatever is wrong with the report is said in its line, in the program's words.
-func TestAReportThatFailsSaysWhy(t *testing.T) {
+// Errors of the report's program are printed in the report's line.
+func TestAFailedReportIsExplained(t *testing.T) {
 	for name, c := range map[string]struct{ body, want string }{
 		"in its words": {`echo "gpuscale-report: Prometheus is away" >&2; exit 1`, "report    none: Prometheus is away"},
 		"without any":  {`exit 1`, "report    none: starting report: exit status 1"},
 	} {
-		got, err := double(t, c.body).write(context.Background(), began, ended)
+		got, err := fake(t, c.body).write(context.Background(), began, ended)
 		if text := got.text(err); text != c.want || got.HTML != "" {
 			t.Errorf("%s: got %q", name, text)
 		}
@@ -78,7 +78,7 @@ func TestAReportThatFailsSaysWhy(t *testing.T) {
 func TestCtrlCEndsTheReport(t *testing.T) {
 	ctx, ctrlC := context.WithCancel(context.Background())
 	ctrlC()
-	if _, err := double(t, "exec sleep 60").write(ctx, began, ended); err == nil {
+	if _, err := fake(t, "exec sleep 60").write(ctx, began, ended); err == nil {
 		t.Error("it was written")
 	}
 }

@@ -54,8 +54,8 @@ func newExit(p *Process) *Exit {
 	return e
 }
 
-// AddressInUse says whether the child died because another process held a
-// port it wanted.
+// AddressInUse reports whether the child died because another process listened
+// on its port.
 func (e *Exit) AddressInUse() bool {
 	return strings.Contains(strings.Join(e.Tail, "\n"), "address already in use")
 }
@@ -98,7 +98,7 @@ func hint(tail string, killed bool) string {
 	case strings.Contains(tail, "too many open files"):
 		return "too many open files (raise it with: ulimit -n 65536)"
 	case killed:
-		return "if nobody did that by hand, the machine ran out of memory"
+		return "unless it was killed by hand, the machine ran out of memory"
 	}
 	return ""
 }

@@ -57,8 +57,8 @@ func (g *Group) watch(p *Process) {
 	}
 }
 
-// Failed is closed when the first child has ended without having been told
-// to; Err then says which and why.
+// Failed is closed when the first child has ended without having been stopped;
+// Err then returns which and why.
 func (g *Group) Failed() <-chan struct{} { return g.failed }
 
 // Err is the first such end, an *Exit; nil while all is well.

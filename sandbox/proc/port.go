@@ -8,9 +8,9 @@ import (
 )
 
 // ReservePort finds a port of the loopback for a program that is started later, and
-// again. Nobody is given it who asks for any port, and no connection goes out from it,
-// until release, or until this process ends; who asks for this very one can listen on
-// it, once at a time.
+// again. Until release, or until this process ends, the kernel gives it to no program
+// that asks for any free port, and to no outgoing connection; one program at a time
+// can listen on it by its number.
 //
 // It binds a socket and never listens on it: with SO_REUSEADDR, which Go's listeners
 // set, Linux lets another one listen there.

@@ -22,7 +22,7 @@ func TestReservePort(t *testing.T) {
 		l.Close()
 	}
 	if err := bindAlone(port); !errors.Is(err, syscall.EADDRINUSE) {
-		t.Errorf("reserved, and yet somebody else is let in: %v", err)
+		t.Errorf("reserved, and yet another socket could bind: %v", err)
 	}
 	release()
 	if err := bindAlone(port); err != nil {
@@ -30,8 +30,7 @@ func TestReservePort(t *testing.T) {
 	}
 }
 
-// bindAlone binds as whoever shares a port with nobody: as the kernel itself does for
-// those who ask for any.
+// bindAlone binds without SO_REUSEADDR, as the kernel does for any free port.
 func bindAlone(port int) error {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	if err != nil {

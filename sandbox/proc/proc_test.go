@@ -41,7 +41,7 @@ func failure(t *testing.T, g *Group) *Exit {
 }
 
 // panicked is what Go writes when it panics.
-const panicked = `panic: no such card [recovered, repanicked]
+const panicked = `panic: no such GPU [recovered, repanicked]
 
 goroutine 7 [running]:
 panic({0x1, 0x2})
@@ -60,7 +60,7 @@ main.other()
 	/somewhere/exporter/main.go:99 +0x1d
 `
 
-func TestDeathIsToldInPlainWords(t *testing.T) {
+func TestDeathIsExplained(t *testing.T) {
 	for name, c := range map[string]struct {
 		script string
 		want   []string
@@ -72,7 +72,7 @@ func TestDeathIsToldInPlainWords(t *testing.T) {
 		"disk":        {"echo 'write db: no space left on device' >&2; exit 1", []string{": the disk is full\n"}, ""},
 		"port":        {"echo 'listen tcp 127.0.0.1:80: bind: address already in use'; exit 1", []string{"a port it needs is taken"}, ""},
 		"structured":  {`printf '%s\n' '{"level":"fatal","msg":"oh","stacktrace":"main.main\n\tmain.go:1"}'; exit 1`, []string{`    {"level":"fatal","msg":"oh",…`}, "main.go"},
-		"panic":       {"echo before; printf '%s' '" + panicked + "'; exit 2", []string{"    before\n    panic: no such card", "\n      at exporter/collect.(*Power).Read (power.go:31)\n      at main.main (main.go:12)"}, "goroutine"},
+		"panic":       {"echo before; printf '%s' '" + panicked + "'; exit 2", []string{"    before\n    panic: no such GPU", "\n      at exporter/collect.(*Power).Read (power.go:31)\n      at main.main (main.go:12)"}, "goroutine"},
 		"survived":    {"printf '%s' '" + panicked + "'; echo all is well; echo cannot listen; exit 1", []string{"main.go:12", "\n    all is well\n    cannot listen"}, "\n  at "},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestDeathIsToldInPlainWords(t *testing.T) {
 	}
 }
 
-func TestStopIsNoFailureAndLeavesNobody(t *testing.T) {
+func TestStopIsNoFailureAndLeavesNoProcess(t *testing.T) {
 	g := group(t)
 	// One that ignores SIGTERM and has a child of its own.
 	stubborn := shell(t, "stubborn", "trap '' TERM; sleep 100 & echo $!; wait; wait; sleep 100")
@@ -164,7 +164,7 @@ func TestKilledParentTakesItsChildrenAlong(t *testing.T) {
 	gone(t, child)
 }
 
-// gone waits until the process has ended; one that nobody has buried counts.
+// gone waits until the process has ended; a zombie counts.
 func gone(t *testing.T, pid int) {
 	t.Helper()
 	await.True(t, time.Minute, fmt.Sprintf("process %d is gone", pid), func() bool {

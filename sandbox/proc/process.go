@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Spec says what to run.
+// Spec is the program to run.
 type Spec struct {
 	Name string   // what messages call it
 	Path string   // the binary
@@ -97,8 +97,7 @@ func (p *Process) Kill() {
 	p.Stop(0)
 }
 
-// Err is why the process has ended, in plain words; nil while it runs or
-// when it was told to end.
+// Err is why the process has ended; nil while it runs or when it was stopped.
 func (p *Process) Err() error {
 	select {
 	case <-p.done:

@@ -22,8 +22,8 @@ const (
 // ours is how our own functions begin in a dump.
 const ours = "github.com/gpuscale/gpuscale/"
 
-// Tail is what somebody wants to see of a dead program's log: its last n
-// lines, long ones cut, and of a Go crash the message and the first frames of
+// Tail returns the part of a dead program's log that explains its death: its last
+// n lines, long ones truncated, and of a Go crash the message and the first frames of
 // our code instead of the dump; empty when it cannot be read.
 func Tail(file string, n int) []string {
 	text := strings.TrimRight(readEnd(file), "\n ")

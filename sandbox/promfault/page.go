@@ -12,10 +12,10 @@ import (
 	"sync"
 )
 
-// Samples is how a page tells its samples. The zero value is honest.
+// Samples is how a page changes its samples. The zero value leaves them unchanged.
 type Samples string
 
-// Ways of telling samples. Half means every other one of a group: samples that
+// Faults of samples. Half means every other one of a group: samples that
 // are alike in name and namespace, in the order of their labels.
 const (
 	True        Samples = ""
@@ -26,7 +26,7 @@ const (
 	MinusInf    Samples = "-Inf"
 	Huge        Samples = "1e300"
 	Doubled     Samples = "doubled"      // each twice, as from a second replica
-	DoubledZero Samples = "doubled zero" // and the second says 0
+	DoubledZero Samples = "doubled zero" // and the second is 0
 	LabelLost   Samples = "label lost"   // without the label pod
 	HalfGone    Samples = "half gone"
 	Gone        Samples = "gone"
@@ -63,17 +63,17 @@ func (s Sample) line() string {
 
 // Page serves samples in Prometheus' text format.
 type Page struct {
-	truth func(context.Context) ([]Sample, error)
+	source func(context.Context) ([]Sample, error)
 
 	mu  sync.Mutex
 	how Samples
 }
 
-// NewPage of the samples that truth returns for each scrape.
-func NewPage(truth func(context.Context) ([]Sample, error)) *Page { return &Page{truth: truth} }
+// NewPage of the samples that source returns for each scrape.
+func NewPage(source func(context.Context) ([]Sample, error)) *Page { return &Page{source: source} }
 
-// Tell changes how samples are told from the next scrape on.
-func (p *Page) Tell(how Samples) {
+// Serve sets the fault of the samples from the next scrape on.
+func (p *Page) Serve(how Samples) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.how = how
@@ -84,50 +84,50 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	how := p.how
 	p.mu.Unlock()
-	samples, err := p.truth(r.Context())
+	samples, err := p.source(r.Context())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4")
-	for _, s := range tell(how, samples) {
+	for _, s := range spoilSamples(how, samples) {
 		_, _ = fmt.Fprintln(w, s.line())
 	}
 }
 
-// tell applies a way of telling to the truth.
-func tell(how Samples, truth []Sample) []Sample {
-	sorted := slices.SortedFunc(slices.Values(truth), func(a, b Sample) int { return strings.Compare(a.line(), b.line()) })
+// spoilSamples applies a fault to the samples.
+func spoilSamples(how Samples, samples []Sample) []Sample {
+	sorted := slices.SortedFunc(slices.Values(samples), func(a, b Sample) int { return strings.Compare(a.line(), b.line()) })
 	var out []Sample
 	counts := map[string]int{}
 	for _, s := range sorted {
 		group := s.Name + "/" + s.Labels["namespace"]
 		odd := counts[group]%2 == 1
 		counts[group]++
-		out = append(out, tellOne(how, s, odd)...)
+		out = append(out, spoilSample(how, s, odd)...)
 	}
 	return out
 }
 
-func tellOne(how Samples, s Sample, odd bool) []Sample {
-	told := s
+func spoilSample(how Samples, s Sample, odd bool) []Sample {
+	out := s
 	switch how {
 	case NaN:
-		told.Value = math.NaN()
+		out.Value = math.NaN()
 	case HalfNaN:
 		if odd {
-			told.Value = math.NaN()
+			out.Value = math.NaN()
 		}
 	case Infinite:
-		told.Value = math.Inf(1)
+		out.Value = math.Inf(1)
 	case MinusInf:
-		told.Value = math.Inf(-1)
+		out.Value = math.Inf(-1)
 	case Huge:
-		told.Value = 1e300
+		out.Value = 1e300
 	case Negative:
-		told.Value = -s.Value
+		out.Value = -s.Value
 	case Zero:
-		told.Value = 0
+		out.Value = 0
 	case Gone:
 		return nil
 	case HalfGone:
@@ -135,13 +135,13 @@ func tellOne(how Samples, s Sample, odd bool) []Sample {
 			return nil
 		}
 	case LabelLost:
-		told = s.with("server", s.Labels["pod"]) // or Prometheus would refuse them as one series
-		delete(told.Labels, "pod")
+		out = s.with("server", s.Labels["pod"]) // or Prometheus would refuse them as one series
+		delete(out.Labels, "pod")
 	case Doubled:
 		return []Sample{s.with("replica", "a"), s.with("replica", "b")}
 	case DoubledZero:
-		told.Value = 0
-		return []Sample{s.with("replica", "a"), told.with("replica", "b")}
+		out.Value = 0
+		return []Sample{s.with("replica", "a"), out.with("replica", "b")}
 	}
-	return []Sample{told}
+	return []Sample{out}
 }

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Answer is how the proxy answers. The zero value is honest.
+// Answer is how the proxy answers. The zero value changes nothing.
 type Answer string
 
 // Ways of answering. All but Down, Broken, Slow and Login leave everything but
@@ -29,16 +29,16 @@ const (
 	Empty       Answer = "empty"       // a vector of no series
 	Warned      Answer = "warned"      // with a warning, as Thanos gives for a lost store
 	IsPartial   Answer = "is partial"  // with isPartial, as VictoriaMetrics does
-	Stale       Answer = "stale"       // what was true at StaleAt, said to be true now
+	Stale       Answer = "stale"       // the answer of StaleAt, dated now
 	ScalarZero  Answer = "scalar zero" // a scalar, not a vector
 	Login       Answer = "login"       // 200 and an HTML page
-	maxAnswer          = 64 << 20      // bytes that are held to be changed
+	maxAnswer          = 64 << 20      // bytes that are buffered to be changed
 	passTimeout        = 30 * time.Second
 	queryPath          = "/api/v1/query"
 )
 
-// Proxy is an HTTP server in front of a Prometheus. Methods may be called at
-// any time, by anybody.
+// Proxy is an HTTP server in front of a Prometheus. It is safe for concurrent
+// use.
 type Proxy struct {
 	target  *url.URL
 	client  *http.Client
@@ -71,14 +71,14 @@ func New(target string) (*Proxy, error) {
 // URL to ask instead of the real Prometheus. It stays the same.
 func (p *Proxy) URL() string { return "http://" + p.address }
 
-// StaleAt is the moment whose truth Stale tells.
+// StaleAt sets the time whose answers Stale gives.
 func (p *Proxy) StaleAt(t time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.staleAt = t
 }
 
-// Answer changes how questions are answered from now on. Those under way with
+// Answer changes how requests are answered from now on. Those under way with
 // Slow end without an answer.
 func (p *Proxy) Answer(a Answer) error {
 	p.mu.Lock()
@@ -161,7 +161,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // ask the real Prometheus.
 func (p *Proxy) ask(ctx context.Context, r *http.Request, answer Answer, staleAt time.Time) (body []byte, status int, kind string, err error) {
 	if err := r.ParseForm(); err != nil {
-		return nil, 0, "", fmt.Errorf("reading the question: %w", err)
+		return nil, 0, "", fmt.Errorf("reading the query: %w", err)
 	}
 	form := r.Form
 	if answer == Stale {
@@ -176,14 +176,14 @@ func (p *Proxy) ask(ctx context.Context, r *http.Request, answer Answer, staleAt
 	}
 	req, err := http.NewRequestWithContext(ctx, r.Method, to.String(), content)
 	if err != nil {
-		return nil, 0, "", fmt.Errorf("asking Prometheus: %w", err)
+		return nil, 0, "", fmt.Errorf("querying Prometheus: %w", err)
 	}
 	if content != nil {
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
 	resp, err := p.client.Do(req)
 	if err != nil {
-		return nil, 0, "", fmt.Errorf("asking Prometheus: %w", err)
+		return nil, 0, "", fmt.Errorf("querying Prometheus: %w", err)
 	}
 	defer resp.Body.Close()
 	body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))

@@ -2,79 +2,59 @@ package story
 
 import (
 	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
+
+	"go.yaml.in/yaml/v3"
 )
 
-// Read gives the present value of a measure, and false while it is unknown.
-type Read func(measure string) (float64, bool)
-
-// Progress follows a story's expectations. It knows no clock.
-type Progress struct {
-	expect []Expectation
-	always []Expectation
-	next   int
-	since  time.Duration
-	failed error
+// Measures are the words that a condition may use; the sandbox measures them.
+func Measures() []string {
+	return []string{
+		"queue",          // requests waiting
+		"rate",           // requests a second, traffic time
+		"left",           // requests of the trace upcoming or open
+		"replicas",       // of the Deployment that serves
+		"ready_replicas", //
+		"pending_pods",   // GPU pods without a node
+		"repartitions",   // changes of layout that succeeded
+		"repartitions_begun",
+		"scale_ups",   // nodes added
+		"scale_downs", // nodes removed
+		"nodes",       // GPU nodes of the pools
+		"nodes_ready",
+		"exporters",         // exporter processes that Prometheus sees up
+		"wrong_scale_downs", // nodes removed while they had pods or pods were pending
+		"lost_requests",
+	}
 }
 
-// NewProgress starts at time 0 with the first expectation.
-func NewProgress(s Story) *Progress { return &Progress{expect: s.Expect, always: s.Always} }
-
-// Observe looks at the world at a time after the start and returns the
-// expectations that were met now. Several may be met at once, in their order.
-// Once one has failed nothing is met any more; see Err.
-func (p *Progress) Observe(at time.Duration, read Read) (met []Expectation) {
-	if p.failed != nil {
-		return nil
-	}
-	for _, e := range p.always {
-		if holds, known := e.holds(read); known && !holds {
-			p.failed = fmt.Errorf("at %s: always %s: %s", at.Round(time.Second), e, e.now(read))
-			return nil
-		}
-	}
-	for p.next < len(p.expect) {
-		e := p.expect[p.next]
-		if holds, _ := e.holds(read); holds {
-			met = append(met, e)
-			p.next, p.since = p.next+1, at
-			continue
-		}
-		if at-p.since > e.Within {
-			p.failed = fmt.Errorf("at %s: not within %s: %s: %s", at.Round(time.Second), e.Within, e, e.now(read))
-		}
-		break
-	}
-	return met
+// Condition compares one measure with a number; "queue > 16" in a file.
+type Condition struct {
+	Measure string
+	Op      string // == != < <= > >=
+	Number  float64
 }
 
-// Done says whether all expectations have been met.
-func (p *Progress) Done() bool { return p.failed == nil && p.next == len(p.expect) }
-
-// Met is how many expectations have been met.
-func (p *Progress) Met() int { return p.next }
-
-// Err is the first expectation that failed; nil while none has.
-func (p *Progress) Err() error { return p.failed }
-
-// holds is true when all conditions do; known is false when that cannot be
-// told because a measure is missing.
-func (e Expectation) holds(read Read) (holds, known bool) {
-	holds, known = true, true
-	for _, c := range e.All {
-		v, ok := read(c.Measure)
-		if !ok {
-			holds, known = false, false
-			continue
-		}
-		if !c.true(v) {
-			return false, true
-		}
+// UnmarshalYAML reads "measure op number".
+func (c *Condition) UnmarshalYAML(n *yaml.Node) error {
+	words := append(strings.Fields(n.Value), "", "", "")
+	number, err := strconv.ParseFloat(words[2], 64)
+	*c = Condition{words[0], words[1], number}
+	if err != nil || math.IsNaN(number) || math.IsInf(number, 0) || words[3] != "" || !slices.Contains(Measures(), c.Measure) ||
+		!slices.Contains([]string{"==", "!=", "<", "<=", ">", ">="}, c.Op) {
+		return &yaml.TypeError{Errors: []string{fmt.Sprintf(
+			"line %d: %q is not: measure op number; measures are %s", n.Line, n.Value, strings.Join(Measures(), ", "))}}
 	}
-	return holds, known
+	return nil
 }
 
-func (c Condition) true(v float64) bool {
+func (c Condition) String() string { return fmt.Sprintf("%s %s %g", c.Measure, c.Op, c.Number) }
+
+func (c Condition) holds(v float64) bool {
 	switch c.Op {
 	case "==":
 		return v == c.Number
@@ -90,18 +70,83 @@ func (c Condition) true(v float64) bool {
 	return v >= c.Number
 }
 
-// now says what the measures are, for a message.
-func (e Expectation) now(read Read) string {
-	text := ""
-	for i, c := range e.All {
-		if i > 0 {
-			text += ", "
-		}
-		if v, ok := read(c.Measure); ok {
-			text += fmt.Sprintf("%s is %g, want %s %g", c.Measure, v, c.Op, c.Number)
-		} else {
-			text += fmt.Sprintf("%s is unknown, want %s %g", c.Measure, c.Op, c.Number)
+// now is the present value of the measure, for a message.
+func (c Condition) now(read Read) string {
+	if v, ok := read(c.Measure); ok {
+		return fmt.Sprintf("%s is %g, want %s %g", c.Measure, v, c.Op, c.Number)
+	}
+	return fmt.Sprintf("%s is unknown, want %s %g", c.Measure, c.Op, c.Number)
+}
+
+// Expectation is a list of conditions that must hold together.
+type Expectation struct {
+	Name   string        `yaml:"name"` // empty: its conditions
+	All    []Condition   `yaml:"all"`
+	Within time.Duration `yaml:"within"` // after the expectation before it
+}
+
+func (e Expectation) String() string {
+	if e.Name != "" {
+		return e.Name
+	}
+	return e.each(Condition.String, " and ")
+}
+
+func (e Expectation) each(text func(Condition) string, separator string) string {
+	var out []string
+	for _, c := range e.All {
+		out = append(out, text(c))
+	}
+	return strings.Join(out, separator)
+}
+
+// Read returns the present value of a measure, and false while it is unknown.
+type Read func(measure string) (float64, bool)
+
+// Progress follows a story's expectations. It has no clock.
+type Progress struct {
+	story  Story
+	met    int
+	since  time.Duration // when the last one was met
+	failed error
+}
+
+// NewProgress starts at time 0 with the first expectation.
+func NewProgress(s Story) *Progress { return &Progress{story: s} }
+
+// Observe looks at the world at a time after the start and returns the
+// expectations that were met now. Several may be met at once, in their order.
+// Once one has failed nothing is met any more; see Err. An unknown measure
+// neither meets an expectation nor breaks an always.
+func (p *Progress) Observe(at time.Duration, read Read) (met []Expectation) {
+	if p.failed != nil {
+		return nil
+	}
+	for _, c := range p.story.Always {
+		if v, known := read(c.Measure); known && !c.holds(v) {
+			p.failed = fmt.Errorf("at %s: always %s: %s", at.Round(time.Second), c, c.now(read))
+			return nil
 		}
 	}
-	return text
+	for ; p.met < len(p.story.Expect); p.met, p.since = p.met+1, at {
+		e := p.story.Expect[p.met]
+		if slices.ContainsFunc(e.All, func(c Condition) bool { v, known := read(c.Measure); return !known || !c.holds(v) }) {
+			if at-p.since > e.Within {
+				now := e.each(func(c Condition) string { return c.now(read) }, ", ")
+				p.failed = fmt.Errorf("at %s: not within %s: %s: %s", at.Round(time.Second), e.Within, e, now)
+			}
+			break
+		}
+		met = append(met, e)
+	}
+	return met
 }
+
+// Done reports whether all expectations have been met.
+func (p *Progress) Done() bool { return p.failed == nil && p.met == len(p.story.Expect) }
+
+// Met is how many expectations have been met.
+func (p *Progress) Met() int { return p.met }
+
+// Err is the first expectation that failed; nil while none has.
+func (p *Progress) Err() error { return p.failed }

@@ -1,106 +1,184 @@
 package story
 
-import "time"
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
 
-// Story is everything a sandbox is to play.
+	"go.yaml.in/yaml/v3"
+)
+
+// Story is everything that a sandbox plays.
 type Story struct {
-	Title     string
-	Pools     []Pool
-	Nodes     []Node
-	Replayed  int // nodes of which only readings exist
-	Workloads []Workload
-	HPAs      []HPA
-	Traffic   *Traffic // nil: none
-	Faults    []Fault  // by time
-	Expect    []Expectation
-	Always    []Expectation
+	Title     string        `yaml:"title"`
+	Pools     []Pool        `yaml:"pools"`
+	Nodes     []Node        `yaml:"nodes"`
+	Replayed  int           `yaml:"replayedNodes"` // nodes of which only readings exist
+	Workloads []Workload    `yaml:"workloads"`
+	HPAs      []HPA         `yaml:"hpas"`
+	Traffic   *Traffic      `yaml:"traffic"` // nil: none
+	Faults    []Fault       `yaml:"faults"`  // Parse sorts them by time
+	Expect    []Expectation `yaml:"expect"`
+	Always    []Condition   `yaml:"always"`
 }
 
-// Layout is the wanted instances of each card of a node, profile name to count.
-// Empty: cards without MIG. One entry stands for all cards.
+// Layout is the wanted MIG devices of each GPU of a node, profile name to count.
+// Empty: GPUs without MIG. One entry stands for all GPUs.
 type Layout []map[string]int
 
 // Pool of equal nodes.
 type Pool struct {
-	Name, Product  string
-	Cards          int
-	Min, Max       int
-	Price          float64 // of a node, an hour
-	Boot           time.Duration
-	Layout         Layout
-	IdleAfter      time.Duration // of an instance before it may be destroyed
-	ScaleDownAfter time.Duration // of an empty node
-	BootFails      int           // so many new nodes never come up
-	CPU, MemoryGiB int
+	Name           string        `yaml:"name"`
+	Product        string        `yaml:"product"`
+	GPUs           int           `yaml:"gpus"` // of a node
+	Min            int           `yaml:"min"`
+	Max            int           `yaml:"max"`
+	Price          float64       `yaml:"pricePerHour"` // of a node
+	Boot           time.Duration `yaml:"boot"`
+	BootFails      int           `yaml:"bootFails"` // the first nodes, which never come up
+	Layout         Layout        `yaml:"layout"`
+	IdleAfter      time.Duration `yaml:"idleAfter"`      // of a MIG device before it may be destroyed
+	ScaleDownAfter time.Duration `yaml:"scaleDownAfter"` // of an empty node
+	CPU            int           `yaml:"cpu"`
+	MemoryGiB      int           `yaml:"memoryGiB"`
 }
 
 // Node that exists at the start.
 type Node struct {
-	Name, Pool string
-	Layout     Layout // empty: the pool's
+	Name   string `yaml:"name"`
+	Pool   string `yaml:"pool"`
+	Layout Layout `yaml:"layout"` // empty: the pool's
 }
 
-// Kind of workload.
-type Kind string
-
-// Kinds of workload.
-const (
-	Run   Kind = "run"   // holds its devices and is busy to a fixed degree
-	Serve Kind = "serve" // a simulated inference server
-)
-
-// Workload is a Deployment.
+// Workload is a Deployment. With a model it is a simulated inference server;
+// without one it keeps its GPUs busy to a fixed degree.
 type Workload struct {
-	Kind            Kind
-	Namespace, Name string
-	Replicas        int
-	Ask             string // extended resource, Count of them a pod
-	Count           int
-	Node, Pool      string        // where it must run; empty: anywhere
-	Busy            float64       // Run: 0 … 1
-	MemoryGiB       float64       // Run: of device memory
-	Model           string        // Serve
-	Load            time.Duration // Serve: until the model is loaded
+	Namespace string        `yaml:"namespace"`
+	Name      string        `yaml:"name"`
+	Replicas  int           `yaml:"replicas"`
+	Resource  string        `yaml:"resource"` // extended resource that a pod requests,
+	Count     int           `yaml:"count"`    // and how many of it
+	Node      string        `yaml:"node"`     // where it must run; empty: anywhere
+	Pool      string        `yaml:"pool"`     // the same
+	Busy      float64       `yaml:"busy"`     // 0 … 1, without a model
+	MemoryGiB float64       `yaml:"memoryGiB"`
+	Model     string        `yaml:"model"`
+	Load      time.Duration `yaml:"load"` // until the model is loaded
 }
 
 // HPA on a Deployment, by Object metrics of that Deployment.
 type HPA struct {
-	Namespace, Name string
-	Min, Max        int
-	Metrics         []Metric
-	Up              int // pods it may add …
-	UpEvery         time.Duration
-	DownAfter       time.Duration // stabilisation
+	Namespace string        `yaml:"namespace"`
+	Name      string        `yaml:"name"`
+	Min       int           `yaml:"min"`
+	Max       int           `yaml:"max"`
+	Metrics   []Metric      `yaml:"metrics"`
+	Up        int           `yaml:"up"` // pods it may add …
+	UpEvery   time.Duration `yaml:"upEvery"`
+	DownAfter time.Duration `yaml:"downAfter"` // stabilisation
 }
 
 // Metric an HPA follows. The HPA takes the largest of its metrics' answers.
 type Metric struct {
-	Name   string
-	Target int // AverageValue: per replica
+	Name   string `yaml:"name"`
+	Target int    `yaml:"target"` // AverageValue: per replica
 }
 
-// Traffic to a served Deployment: the synthetic trace, unless another is given.
+// Traffic to a simulated inference server: the synthetic trace, unless the
+// sandbox is given another.
 type Traffic struct {
-	Namespace, Name string
-	Speed           float64
-	Seed            uint64
-	Base, Peak      float64
-	Length          time.Duration // in traffic time
+	Namespace string        `yaml:"namespace"`
+	Name      string        `yaml:"name"`
+	Speed     float64       `yaml:"speed"` // seconds of traffic time a second
+	Seed      uint64        `yaml:"seed"`
+	Base      float64       `yaml:"base"` // requests a second
+	Peak      float64       `yaml:"peak"`
+	Length    time.Duration `yaml:"length"` // in traffic time
 }
 
-// Fault that befalls the world.
+// Fault that happens to the world.
 type Fault struct {
-	At   time.Duration
-	What string // one of FaultNames
-	Args map[string]string
+	At time.Duration `yaml:"at"`
+	// What is wedge (mig-manager hangs in its next change), unwedge, xid (an
+	// error event; 79 takes the GPU off the bus) or kill (ends a program, which
+	// is started again).
+	What    string `yaml:"fault"`
+	Node    string `yaml:"node"`    // of wedge, unwedge, xid
+	GPU     int    `yaml:"gpu"`     // of xid
+	Code    int    `yaml:"code"`    // of xid
+	Program string `yaml:"program"` // of kill
 }
 
-// FaultNames lists the faults that can be told, with the arguments each needs.
-func FaultNames() map[string][]string {
-	return map[string][]string{
-		"wedge":   {"node"},                 // mig-manager hangs in its next change
-		"unwedge": {"node"},                 //
-		"xid":     {"node", "card", "code"}, // an error event; 79 takes the card off the bus
-		"kill":    {"program"},              // ends a program; it is started again
+// The decoders below set the defaults. They have the form that hands on the
+// strictness of the outer decoder, which yaml.Node.Decode does not.
+
+// UnmarshalYAML sets the defaults of a pool.
+func (p *Pool) UnmarshalYAML(decode func(any) error) error {
+	type pool Pool
+	*p = Pool{Boot: 15 * time.Second, IdleAfter: 5 * time.Second, ScaleDownAfter: 20 * time.Second, CPU: 64, MemoryGiB: 512}
+	return decode((*pool)(p))
+}
+
+// UnmarshalYAML sets the defaults of a workload.
+func (w *Workload) UnmarshalYAML(decode func(any) error) error {
+	type workload Workload
+	*w = Workload{Replicas: 1, Count: 1, Busy: 0.5, MemoryGiB: 1, Load: 3 * time.Second}
+	return decode((*workload)(w))
+}
+
+// UnmarshalYAML sets the defaults of an HPA.
+func (h *HPA) UnmarshalYAML(decode func(any) error) error {
+	type hpa HPA
+	*h = HPA{Min: 1, Up: 2, UpEvery: 5 * time.Second, DownAfter: 30 * time.Second}
+	return decode((*hpa)(h))
+}
+
+// UnmarshalYAML sets the defaults of the traffic.
+func (t *Traffic) UnmarshalYAML(decode func(any) error) error {
+	type traffic Traffic
+	*t = Traffic{Speed: 1, Seed: 1, Base: 1.6, Peak: 8.5, Length: time.Hour}
+	return decode((*traffic)(t))
+}
+
+// Load reads a story from a file.
+func Load(path string) (Story, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return Story{}, fmt.Errorf("opening the story: %w", err)
 	}
+	return Parse(path, string(text))
+}
+
+// Parse reads a story. Each line of the error names the file and either the
+// line or the path of the field that is wrong.
+func Parse(file, text string) (Story, error) {
+	var s Story
+	d := yaml.NewDecoder(strings.NewReader(text))
+	d.KnownFields(true)
+	err := d.Decode(&s)
+	if errors.Is(err, io.EOF) {
+		return s, fmt.Errorf("story %s: empty", file)
+	}
+	var shape *yaml.TypeError
+	var problems []error
+	switch {
+	case errors.As(err, &shape):
+		for _, p := range shape.Errors {
+			problems = append(problems, fmt.Errorf("story %s:%s", file, strings.TrimPrefix(p, "line ")))
+		}
+	case err != nil:
+		problems = append(problems, fmt.Errorf("story %s: %w", file, err))
+	case !errors.Is(d.Decode(new(yaml.Node)), io.EOF):
+		problems = append(problems, fmt.Errorf("story %s: one file holds one story", file))
+	default:
+		for _, p := range s.Validate() {
+			problems = append(problems, fmt.Errorf("story %s: %w", file, p))
+		}
+	}
+	slices.SortStableFunc(s.Faults, func(a, b Fault) int { return int(a.At - b.At) })
+	return s, errors.Join(problems...)
 }

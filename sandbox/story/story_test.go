@@ -1,7 +1,6 @@
 package story
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -11,167 +10,187 @@ import (
 )
 
 func TestStoriesInTheRepoParse(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join("..", "e2e", "testdata", "*.txt"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no stories: %v", err)
+	files, err := filepath.Glob(filepath.Join("..", "e2e", "testdata", "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
 	}
+	found := 0
 	for _, f := range files {
+		if text, err := os.ReadFile(f); err != nil || !strings.Contains(string(text), "\npools:") {
+			continue // not a story
+		}
+		found++
 		if _, err := Load(f); err != nil {
 			t.Error(err)
 		}
 	}
+	if found < 2 {
+		t.Errorf("%d stories, want the demo and wedged", found)
+	}
 }
 
-func TestParseReadsEveryVerb(t *testing.T) {
-	got, err := Parse("s.txt", `
-story   "a # in quotes"  # a comment
-pool    big product=NVIDIA-H100-80GB-HBM3 cards=2 min=1 max=4 price=9.84 boot=15s layout="3g.40gb*2" boot-fails=1
-node    big-a pool=big layout="3g.40gb*2 | 1g.10gb*7"
-replay  nodes=8
-run     search/embed replicas=3 ask=nvidia.com/mig-1g.10gb node=big-a busy=0.3
-serve   chat/vllm model=chat-13b replicas=2 ask=nvidia.com/mig-3g.40gb load=3s pool=big
-hpa     chat/vllm min=2 max=10 metrics=queue_depth:8
-traffic chat/vllm speed=20 length=10m
-fault   at=40s wedge node=big-a
-fault   at=10s kill program=kwok
-expect  "the queue grows" queue > 16 and left > 0 within 90s
-expect  replicas >= 4 within 1m
-always  lost_requests == 0
-`)
+// good has every field at least once.
+const good = `title: all
+pools:
+- {name: big, product: NVIDIA-H100-80GB-HBM3, gpus: 2, min: 1, max: 4, pricePerHour: 9.84, layout: [{3g.40gb: 2}], bootFails: 1}
+nodes: [{name: big-a, pool: big, layout: [{3g.40gb: 2}, {1g.10gb: 7}]}]
+replayedNodes: 8
+workloads:
+- {namespace: search, name: embed, replicas: 0, resource: nvidia.com/mig-1g.10gb, node: big-a}
+- {namespace: chat, name: vllm, resource: nvidia.com/mig-3g.40gb, pool: big, model: chat-13b, load: 1s}
+hpas: [{namespace: chat, name: vllm, max: 10, metrics: [{name: queue_depth, target: 8}]}]
+traffic: {namespace: chat, name: vllm, speed: 20}
+faults:
+- {at: 40s, fault: wedge, node: big-a}
+- {at: 10s, fault: kill, program: kwok}
+- {at: 50s, fault: xid, node: big-a, gpu: 1, code: 79}
+expect:
+- {name: the queue grows, all: [queue > 16, left > 0], within: 90s}
+- {all: [replicas >= 4, nodes == 2], within: 1m}
+always: [lost_requests == 0]
+`
+
+func TestParse(t *testing.T) {
+	got, err := Parse("s.yaml", good)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Title != "a # in quotes" || got.Replayed != 8 || len(got.Nodes[0].Layout) != 2 || got.Pools[0].BootFails != 1 {
-		t.Errorf("got %+v", got)
+	want := Story{
+		Title: "all",
+		Pools: []Pool{{
+			Name: "big", Product: "NVIDIA-H100-80GB-HBM3", GPUs: 2, Min: 1, Max: 4, Price: 9.84, Layout: Layout{{"3g.40gb": 2}}, BootFails: 1,
+			Boot: 15 * time.Second, IdleAfter: 5 * time.Second, ScaleDownAfter: 20 * time.Second, CPU: 64, MemoryGiB: 512,
+		}},
+		Nodes:    []Node{{"big-a", "big", Layout{{"3g.40gb": 2}, {"1g.10gb": 7}}}},
+		Replayed: 8,
+		Workloads: []Workload{
+			{Namespace: "search", Name: "embed", Resource: "nvidia.com/mig-1g.10gb", Count: 1, Node: "big-a", Busy: 0.5, MemoryGiB: 1, Load: 3 * time.Second},
+			{Namespace: "chat", Name: "vllm", Replicas: 1, Resource: "nvidia.com/mig-3g.40gb", Count: 1, Pool: "big", Busy: 0.5, MemoryGiB: 1, Model: "chat-13b", Load: time.Second},
+		},
+		HPAs:    []HPA{{"chat", "vllm", 1, 10, []Metric{{"queue_depth", 8}}, 2, 5 * time.Second, 30 * time.Second}},
+		Traffic: &Traffic{"chat", "vllm", 20, 1, 1.6, 8.5, time.Hour},
+		Faults: []Fault{ // by time
+			{At: 10 * time.Second, What: "kill", Program: "kwok"},
+			{At: 40 * time.Second, What: "wedge", Node: "big-a"},
+			{At: 50 * time.Second, What: "xid", Node: "big-a", GPU: 1, Code: 79},
+		},
+		Expect: []Expectation{
+			{"the queue grows", []Condition{{"queue", ">", 16}, {"left", ">", 0}}, 90 * time.Second},
+			{"", []Condition{{"replicas", ">=", 4}, {"nodes", "==", 2}}, time.Minute},
+		},
+		Always: []Condition{{"lost_requests", "==", 0}},
 	}
-	if got.Faults[0].What != "kill" || got.Faults[1].Args["node"] != "big-a" {
-		t.Errorf("faults are not in order of time: %+v", got.Faults)
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
-	want := Expectation{Name: "the queue grows", Within: 90 * time.Second,
-		All: []Condition{{"queue", ">", 16}, {"left", ">", 0}}}
-	if !reflect.DeepEqual(got.Expect[0], want) {
-		t.Errorf("got %+v", got.Expect[0])
-	}
-	if got.Expect[1].String() != "replicas >= 4" {
-		t.Errorf("an expectation without a name is called %q", got.Expect[1])
+	if name := got.Expect[1].String(); name != "replicas >= 4 and nodes == 2" {
+		t.Errorf("an expectation without a name is called %q", name)
 	}
 }
 
-func TestParseNamesFileAndLine(t *testing.T) {
-	const pool = "pool p product=NVIDIA-L40S cards=2 max=2\n"
-	for text, want := range map[string]string{
-		"dance":                        `story s.txt:1: unknown verb "dance"`,
-		"\nreplay":                     `story s.txt:2: replay: nodes= is missing`,
-		"replay nodes=-1":              `story s.txt:1: replay: nodes=-1 is not a whole number from 0 to 1000000`,
-		"replay nodes=1 x=2":           `story s.txt:1: replay: unknown x=`,
-		"replay nodes=1 nodes=2":       `story s.txt:1: replay: nodes stands twice`,
-		`story "x`:                     `story s.txt:1: a quote is not closed`,
-		"node a":                       `story s.txt:1: node: pool= is missing`,
-		"run a ask=x":                  `story s.txt:1: run: "a" is not namespace/name`,
-		"expect queue >":               `story s.txt:1: expect: want: measure op number`,
-		"expect moon > 1 within 1s":    `story s.txt:1: expect: unknown measure ">"`,
-		"expect queue > NaN within 1s": `story s.txt:1: expect: "NaN" is not a number`,
-		"expect queue > 1":             `story s.txt:1: expect: ends with: within DURATION`,
-		"always queue > 1 within 1s":   `story s.txt:1: always: "within" is too much`,
-		"fault at=1s rain":             `story s.txt:1: fault: unknown fault "rain"`,
-		"fault at=1s wedge":            `story s.txt:1: fault: node= is missing`,
-		"node a pool=p":                `story s.txt:1: node a: no pool "p"`,
-		pool + "node a pool=p layout=\"3g.40gb*2\"":                               `story s.txt:2: node a: NVIDIA-L40S has no MIG`,
-		"pool p product=NVIDIA-H100-80GB-HBM3 cards=1 max=1 layout=\"3g.40gb*3\"": `story s.txt:1: pool p: the instances of card 0 do not fit on a H100-80GB`,
-		"pool p product=Voodoo cards=1 max=1":                                     `story s.txt:1: pool p: unknown product "Voodoo"`,
-		"traffic a/b":                                                             `story s.txt:1: traffic a/b: needs a workload that serves and a speed above 0`,
+// TestParseNamesTheProblem makes one thing of a good story wrong, and wants
+// just that named.
+func TestParseNamesTheProblem(t *testing.T) {
+	for _, c := range []struct{ old, new, want string }{
+		{good, "", "empty"},
+		{good, "title: [", "yaml: line 1: did not find expected node content"},
+		{"title: all", "titel: all", "1: field titel not found in type story.Story"},
+		{"speed: 20", "sped: 20", "10: field sped not found in type story.traffic"},
+		{"gpus: 2", "gpus: two", "3: cannot unmarshal !!str `two` into int"},
+		{"load: 1s", "load: 1", "8: cannot unmarshal !!int `1` into time.Duration"},
+		{"all\n", "all\ntitle: twice\n", `2: mapping key "title" already defined at line 1`},
+		{"title: all", "title: all\n---\ntitle: two", "one file holds one story"},
+		{"queue > 16", "moon > 16", `16: "moon > 16" is not: measure op number`},
+		{"queue > 16", "queue => 16", `16: "queue => 16" is not: measure op number`},
+		{"queue > 16", "queue > NaN", `16: "queue > NaN" is not: measure op number`},
+		{"queue > 16", "queue >", `16: "queue >" is not: measure op number`},
+		{"queue > 16", "queue > 16 within 3s", `16: "queue > 16 within 3s" is not: measure op number`},
+		{"replayedNodes: 8", "replayedNodes: -1", `replayedNodes: Invalid value: "-1": 0 to 1000000`},
+		{"pricePerHour: 9.84", "pricePerHour: .nan", `pools[0].pricePerHour: Invalid value: "NaN": 0 to 1000000`},
+		{"load: 1s", "load: -1s", `workloads[1].load: Invalid value: "-1s": 0s to 744h`},
+		{"gpus: 2", "gpus: 0", `pools[0].gpus: Invalid value: 0: 1 to 16`},
+		{"min: 1", "min: 5", `pools[0].max: Invalid value: 4: less than min`},
+		{"[{3g.40gb: 2}], boot", "[{3g.40gb: 3}], boot", `pools[0].layout: Invalid value: [{"3g.40gb":3}]: the MIG devices of GPU 0 do not fit on a H100-80GB`},
+		{"[{3g.40gb: 2}], boot", "[{3g.40gb: 2}, {}, {}], boot", `pools[0].layout: Invalid value: [{"3g.40gb":2},{},{}]: layouts for 3 GPUs, there are 2`},
+		{"{1g.10gb: 7}", "{9g.10gb: 7}", `nodes[0].layout: Invalid value: [{"3g.40gb":2},{"9g.10gb":7}]: H100-80GB has no profile "9g.10gb"`},
+		{"{1g.10gb: 7}", "{1g.10gb: 0}", `nodes[0].layout: Invalid value: [{"3g.40gb":2},{"1g.10gb":0}]: 1g.10gb: want 1 to 8, not 0`},
+		{"{name: big-a, pool: big,", "{name: big-a, pool: huge,", `nodes[0].pool: Invalid value: "huge": no such pool`},
+		{"{name: big-a,", "{name: '',", `nodes[0].name: Invalid value: "": every node has a name of its own`},
+		{"10gb, node: big-a", "10gb, node: moon", `workloads[0].node: Invalid value: "moon": no such node`},
+		{"40gb, pool: big", "40gb, pool: huge", `workloads[1].pool: Invalid value: "huge": no such pool`},
+		{"resource: nvidia.com/mig-1g.10gb", "busy: 2", `workloads[0].resource: Invalid value: "": missing`},
+		{"resource: nvidia.com/mig-1g.10gb", "resource: x, busy: 2", `workloads[0].busy: Invalid value: 2: 0 to 1`},
+		{"chat, name: vllm, resource", "search, name: embed, resource", `workloads[1].name: Invalid value: "embed": every workload has a namespace`},
+		{"chat, name: vllm, max: 10", "chat, name: llm, max: 10", `hpas[0].name: Invalid value: "llm": no such workload`},
+		{"max: 10", "max: 0", `hpas[0].max: Invalid value: 0: less than min`},
+		{"target: 8", "target: 0", `hpas[0].metrics[0]: Invalid value: "queue_depth": want a name`},
+		{"chat, name: vllm, speed", "search, name: embed, speed", `traffic.name: Invalid value: "embed": no workload of this name has a model`},
+		{"speed: 20", "speed: 0", `traffic.speed: Invalid value: 0: more than 0`},
+		{"fault: wedge", "fault: rain", `faults[0].fault: Invalid value: "rain": want wedge, unwedge, xid or kill`},
+		{"wedge, node: big-a", "wedge", `faults[0].node: Invalid value: "": no such node`},
+		{"program: kwok", "code: 1", `faults[1].program: Invalid value: "": missing`},
+		{"all: [queue > 16, left > 0],", "", `expect[0].all: Invalid value: null: missing`},
+		{", within: 90s", "", `expect[0].within: Invalid value: "0s": more than 0`},
 	} {
-		_, err := Parse("s.txt", text)
-		var e *Error
-		if !errors.As(err, &e) || err.Error() != want {
-			t.Errorf("%q:\n got %v\nwant %s", text, err, want)
+		if !strings.Contains(good, c.old) {
+			t.Fatalf("%q is not in the good story", c.old)
+		}
+		_, err := Parse("s.yaml", strings.Replace(good, c.old, c.new, 1))
+		if err == nil || !strings.HasPrefix(strings.Replace(err.Error(), ".yaml: ", ".yaml:", 1), "story s.yaml:"+c.want) {
+			t.Errorf("%q:\n got %v\nwant %s", c.new, err, c.want)
 		}
 	}
 }
 
-func TestParseReportsEveryWrongLine(t *testing.T) {
-	_, err := Parse("s.txt", "dance\nreplay nodes=1\nsing\n")
-	if err == nil || !strings.Contains(err.Error(), "s.txt:1:") || !strings.Contains(err.Error(), "s.txt:3:") {
-		t.Errorf("got %v", err)
-	}
-}
-
-func TestLoadSaysWhichFileIsMissing(t *testing.T) {
-	if _, err := Load(filepath.Join(t.TempDir(), "no.txt")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("got %v", err)
-	}
-}
-
-func expectations(t *testing.T, text string) *Progress {
-	t.Helper()
-	s, err := Parse("s.txt", text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return NewProgress(s)
-}
-
-func TestProgressGoesInOrder(t *testing.T) {
-	p := expectations(t, "expect queue > 5 within 10s\nexpect queue == 0 within 10s\nalways lost_requests == 0")
-	world := map[string]float64{"queue": 0, "lost_requests": 0}
-	read := func(m string) (float64, bool) { v, ok := world[m]; return v, ok }
-	if met := p.Observe(time.Second, read); len(met) != 0 {
-		t.Fatal("the second expectation was met before the first")
-	}
-	world["queue"] = 6
-	if met := p.Observe(2*time.Second, read); len(met) != 1 || p.Done() {
-		t.Fatalf("met %v", met)
-	}
-	world["queue"] = 0
-	if met := p.Observe(11*time.Second, read); len(met) != 1 || !p.Done() || p.Err() != nil {
-		t.Fatalf("met %v, err %v", met, p.Err())
-	}
-}
-
-func TestProgressFails(t *testing.T) {
-	read := func(string) (float64, bool) { return 3, true }
-	late := expectations(t, "expect queue > 5 within 10s")
-	late.Observe(10*time.Second, read)
-	if late.Err() != nil {
-		t.Error("failed before its time")
-	}
-	late.Observe(11*time.Second, read)
-	if late.Err() == nil || !strings.Contains(late.Err().Error(), "queue is 3, want > 5") {
-		t.Errorf("got %v", late.Err())
-	}
-	never := expectations(t, "always lost_requests == 0")
-	never.Observe(time.Second, read)
-	if never.Err() == nil {
-		t.Error("an always that does not hold passed")
-	}
-}
-
-func TestUnknownIsNeitherMetNorBroken(t *testing.T) {
-	p := expectations(t, "expect queue == 0 within 10s\nalways lost_requests == 0")
-	unknown := func(string) (float64, bool) { return 0, false }
-	if met := p.Observe(time.Second, unknown); len(met) > 0 || p.Err() != nil {
-		t.Errorf("met %v, err %v", met, p.Err())
-	}
-	p.Observe(11*time.Second, unknown)
-	if p.Err() == nil || !strings.Contains(p.Err().Error(), "queue is unknown") {
-		t.Errorf("got %v", p.Err())
+// TestProgress gives one value of queue and of lost_requests at a time, and
+// wants the number of expectations that are met by then.
+func TestProgress(t *testing.T) {
+	const unknown = -1
+	type look struct{ at, queue, lost, met int }
+	for name, c := range map[string]struct {
+		looks []look
+		err   string
+	}{
+		"in order":          {[]look{{1, 0, 0, 0}, {2, 6, 0, 1}, {11, 0, 0, 2}}, ""},
+		"until the last":    {[]look{{10, 0, 0, 0}}, ""},
+		"too late":          {[]look{{10, 0, 0, 0}, {11, 3, 0, 0}, {12, 6, 0, 0}}, "at 11s: not within 10s: queue > 5: queue is 3, want > 5"},
+		"since the last":    {[]look{{9, 6, 0, 1}, {19, 1, 0, 1}, {20, 1, 0, 1}}, "at 20s: not within 10s: queue == 0: queue is 1, want == 0"},
+		"never":             {[]look{{1, 6, 1, 0}}, "at 1s: always lost_requests == 0: lost_requests is 1, want == 0"},
+		"unknown meets not": {[]look{{1, unknown, unknown, 0}, {11, unknown, 0, 0}}, "queue is unknown, want > 5"},
+	} {
+		p := NewProgress(Story{
+			Always: []Condition{{"lost_requests", "==", 0}},
+			Expect: []Expectation{
+				{All: []Condition{{"queue", ">", 5}}, Within: 10 * time.Second},
+				{All: []Condition{{"queue", "==", 0}}, Within: 10 * time.Second},
+			},
+		})
+		reported := 0
+		for _, l := range c.looks {
+			reported += len(p.Observe(time.Duration(l.at)*time.Second, func(m string) (float64, bool) {
+				v := map[string]int{"queue": l.queue, "lost_requests": l.lost}[m]
+				return float64(v), v != unknown
+			}))
+			if reported != l.met || p.Met() != l.met || p.Done() != (l.met == 2) {
+				t.Errorf("%s: at %d s %d met, %d in all", name, l.at, reported, p.Met())
+			}
+		}
+		if err := p.Err(); (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%s: got %v, want %q", name, err, c.err)
+		}
 	}
 }
 
 func FuzzParse(f *testing.F) {
-	f.Add("story \"x\"\npool p product=NVIDIA-L40S cards=2 max=2\nnode a pool=p\n")
-	f.Add("expect \"n\" queue > 1 and left == 0 within 3s # x")
-	f.Add("fault at=1s xid node=a card=0 code=79")
-	f.Add("pool p product=NVIDIA-H100-80GB-HBM3 cards=1 max=1 layout=\"3g.40gb*2 | 1g.10gb\"")
+	f.Add(good)
+	f.Add("pools: [{name: a, product: NVIDIA-H100-80GB-HBM3, gpus: 999999999, layout: [{1g.10gb: 999999999}]}]")
 	f.Fuzz(func(t *testing.T, text string) {
-		s, err := Parse("f.txt", text)
-		var e *Error
-		if err != nil && !errors.As(err, &e) {
-			t.Fatalf("not an *Error: %v", err)
+		s, err := Parse("f.yaml", text)
+		if err != nil && !strings.HasPrefix(err.Error(), "story f.yaml:") {
+			t.Fatalf("the error does not name the file: %v", err)
 		}
 		if err == nil {
-			p := NewProgress(s)
-			p.Observe(time.Hour, func(string) (float64, bool) { return 0, false })
+			NewProgress(s).Observe(time.Hour, func(string) (float64, bool) { return 0, false })
 		}
 	})
 }

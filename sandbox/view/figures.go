@@ -8,26 +8,26 @@ import (
 
 // Figures of one moment.
 type Figures struct {
-	At           time.Duration // wall time since the traffic began
-	Rate         sample.Value  // requests a second, traffic time
-	Queue        sample.Value  // requests waiting
-	TTFT         sample.Value  // p95, seconds, traffic time
-	Replicas     sample.Value  // that exist
-	Wanted       sample.Value  // by the HPA
-	Slices       []Slices
-	Nodes        sample.Value // GPU nodes of the pools that are up
-	Booting      sample.Value // beside those
-	Cutting      sample.Value // of those: being repartitioned
-	PricePerHour sample.Value
+	At             time.Duration // wall time since the traffic began
+	Rate           sample.Value  // requests a second, traffic time
+	Queue          sample.Value  // requests waiting
+	TTFT           sample.Value  // p95, seconds, traffic time
+	Replicas       sample.Value  // that exist
+	Wanted         sample.Value  // by the HPA
+	Slices         []Slices
+	Nodes          sample.Value // GPU nodes of the pools that are up
+	Booting        sample.Value // beside those
+	Repartitioning sample.Value // of those: being repartitioned
+	PricePerHour   sample.Value
 }
 
 // Slices of one kind, allocatable in the whole fleet.
 type Slices struct {
-	Name        string // "3g.40gb", "gpu" for whole cards
-	Held, Total int
+	Name             string // "3g.40gb", "gpu" for whole GPUs
+	Allocated, Total int
 }
 
-// Decision that somebody took.
+// Decision of a controller.
 type Decision struct {
 	At      time.Duration
 	What    string // "repartition", "scale up"
@@ -43,7 +43,7 @@ type Summary struct {
 	PendingSeconds sample.Value // pod-seconds without a node
 	ByRepartition  sample.Value // seconds from the first pending pod to the first capacity
 	ByNode         sample.Value
-	GPUHours       sample.Value // of the pools' cards
+	GPUHours       sample.Value // of the pools' GPUs
 	Busy           sample.Value // 0 … 1 of them
 	WrongDowns     sample.Value
 	Alerts         Alerts
@@ -51,7 +51,7 @@ type Summary struct {
 	Took           []Stage
 }
 
-// Alerts of a run. What nobody could ask for is not known.
+// Alerts of a run. They are not known when Prometheus does not answer.
 type Alerts struct {
 	Known   bool
 	Fired   []Alert // at any time

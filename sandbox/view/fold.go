@@ -9,8 +9,8 @@ import (
 const between = " │ "
 
 // stack the parts of the live line into as many lines as a terminal of that
-// width needs. No line is wider: one that wraps would leave rests behind when
-// it is painted again.
+// width needs. No line is wider: the rest of a wrapped line would stay when it is
+// painted again.
 func stack(line string, width int) []string {
 	var out []string
 	for i, part := range strings.Split(line, between) {
@@ -25,7 +25,7 @@ func stack(line string, width int) []string {
 		out = append(out, part)
 	}
 	for i, l := range out {
-		out[i] = cut(l, width)
+		out[i] = truncate(l, width)
 	}
 	return out
 }
@@ -48,8 +48,8 @@ func fold(line string, width, indent int) string {
 	return strings.Join(append(out, line), "\n")
 }
 
-// cut off what does not fit.
-func cut(s string, width int) string {
+// truncate a line to the width.
+func truncate(s string, width int) string {
 	if utf8.RuneCountInString(s) <= width {
 		return s
 	}

@@ -71,10 +71,10 @@ func (s *screen) text() string {
 }
 
 var busy = Figures{At: 102 * time.Second, Rate: known(6.3), Queue: known(41), TTFT: known(2.1), Replicas: known(4), Wanted: known(7),
-	Slices: []Slices{{"gpu", 3, 4}, {"3g.40gb", 5, 6}, {"1g.10gb", 3, 7}}, Nodes: known(4), Cutting: known(1), PricePerHour: known(26.08)}
+	Slices: []Slices{{"gpu", 3, 4}, {"3g.40gb", 5, 6}, {"1g.10gb", 3, 7}}, Nodes: known(4), Repartitioning: known(1), PricePerHour: known(26.08)}
 
 var repartition = Decision{At: 31 * time.Second, What: "repartition", Subject: "mig-b/gpu1", Reason: "NoFreeSlice",
-	Detail: "chat/vllm-5 wants 3g.40gb, and that is cheaper than a node"}
+	Detail: "chat/vllm-5 requests 3g.40gb, and that is cheaper than a node"}
 
 func live(width int) (*View, *screen) {
 	s := &screen{width: width}
@@ -88,7 +88,7 @@ func TestTheScreenOfANarrowTerminal(t *testing.T) {
 	}
 	v.Decide(repartition)
 	v.Show(busy)
-	want := `  00:31  repartition  mig-b/gpu1           NoFreeSlice: chat/vllm-5 wants
+	want := `  00:31  repartition  mig-b/gpu1           NoFreeSlice: chat/vllm-5 requests
          3g.40gb, and that is cheaper than a node
 01:42  6.3 req/s  queue 41 ████  TTFT p95 2.1 s │ replicas 4 → 7
        gpu 3/4  3g.40gb 5/6  1g.10gb 3/7 │ nodes 4, 1 repartitioning
@@ -105,7 +105,7 @@ func TestTheScreenOfANarrowTerminal(t *testing.T) {
 func TestNothingWrapsAtAnyWidth(t *testing.T) {
 	for width := 40; width < 200; width++ {
 		v, s := live(width)
-		v.Say("gpuscale · a story · 4 GPU nodes with 8 cards in 2 pools, 8 replayed · Ctrl-C leaves nothing behind")
+		v.Say("gpuscale · a story · 4 GPU nodes with 8 GPUs in 2 pools, 8 replayed · Ctrl-C leaves nothing behind")
 		for range 2 {
 			v.Show(busy)
 			v.Decide(repartition)
@@ -131,7 +131,7 @@ func TestColourOnlyWhereWanted(t *testing.T) {
 	}
 }
 
-func TestWhatPeopleCopyIsNotFolded(t *testing.T) {
+func TestPrintedTextIsNotFolded(t *testing.T) {
 	v, s := live(20)
 	v.Print("  export KUBECONFIG=" + strings.Repeat("x", 30))
 	if !strings.Contains(strings.ReplaceAll(s.text(), "\n", ""), "KUBECONFIG="+strings.Repeat("x", 30)) {

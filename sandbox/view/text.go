@@ -84,13 +84,13 @@ func (f Figures) line(queue []float64) string {
 	}
 	slices := make([]string, 0, len(f.Slices))
 	for _, s := range f.Slices {
-		slices = append(slices, fmt.Sprintf("%s %d/%d", s.Name, s.Held, s.Total))
+		slices = append(slices, fmt.Sprintf("%s %d/%d", s.Name, s.Allocated, s.Total))
 	}
 	if len(slices) == 0 {
 		slices = []string{missing}
 	}
 	nodes := number(f.Nodes, 0)
-	if n, ok := f.Cutting.Get(); ok && n > 0 {
+	if n, ok := f.Repartitioning.Get(); ok && n > 0 {
 		nodes += fmt.Sprintf(", %.0f repartitioning", n)
 	}
 	if n, ok := f.Booting.Get(); ok && n > 0 {

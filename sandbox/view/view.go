@@ -11,7 +11,7 @@ import (
 	"golang.org/x/term"
 )
 
-// plainEvery is the time between live lines where nobody watches a terminal.
+// plainEvery is the time between live lines without a terminal.
 const plainEvery = 5 * time.Second
 
 // sparkWidth is how many moments the sparkline shows.
@@ -57,7 +57,7 @@ func (v *View) Say(format string, args ...any) {
 	v.stay(v.fold(fmt.Sprintf(format, args...), 2))
 }
 
-// Print text that stays, as it is: for what people copy.
+// Print text that stays, unfolded: for commands to copy.
 func (v *View) Print(text string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

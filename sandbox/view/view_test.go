@@ -31,7 +31,7 @@ func TestLiveLine(t *testing.T) {
 }
 
 func TestARepartitionIsNoLostNode(t *testing.T) {
-	got := Figures{Nodes: known(4), Cutting: known(1), Booting: known(0)}.line(nil)
+	got := Figures{Nodes: known(4), Repartitioning: known(1), Booting: known(0)}.line(nil)
 	if !strings.Contains(got, "│ nodes 4, 1 repartitioning │") {
 		t.Errorf("got %s", got)
 	}
@@ -43,12 +43,12 @@ func TestPlainViewPrintsNowAndThenAndEveryDecision(t *testing.T) {
 	for s := range 11 {
 		v.Show(Figures{At: time.Duration(s) * time.Second, Queue: known(float64(s))})
 	}
-	v.Decide(Decision{At: 31 * time.Second, What: "repartition", Subject: "mig-b/gpu1", Reason: "NoFreeSlice", Detail: "chat/vllm-5 wants 3g"})
+	v.Decide(Decision{At: 31 * time.Second, What: "repartition", Subject: "mig-b/gpu1", Reason: "NoFreeSlice", Detail: "chat/vllm-5 requests 3g"})
 	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
 	if len(lines) != 4 || strings.Contains(b.String(), "\x1b") {
 		t.Errorf("got %d lines:\n%s", len(lines), b.String())
 	}
-	if want := "  00:31  repartition  mig-b/gpu1           NoFreeSlice: chat/vllm-5 wants 3g"; lines[3] != want {
+	if want := "  00:31  repartition  mig-b/gpu1           NoFreeSlice: chat/vllm-5 requests 3g"; lines[3] != want {
 		t.Errorf("got  %q\nwant %q", lines[3], want)
 	}
 }
@@ -74,7 +74,7 @@ func TestAlerts(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if got := (Alerts{}).text(); got != missing {
-		t.Errorf("nobody could ask: %q", got)
+		t.Errorf("alerts are unknown: %q", got)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 // deciders whose Events are decisions.
 var deciders = []string{"gpuscale", "horizontal-pod-autoscaler"}
 
-// decisions collects Events of those who decide.
+// decisions collects the Events of the deciders.
 type decisions struct {
 	start time.Time
 
@@ -63,7 +63,7 @@ func (d *decisions) take(e *corev1.Event) {
 	defer d.mu.Unlock()
 	id := fmt.Sprintf("%s/%s/%d", e.UID, e.Message, e.Count)
 	switch e.InvolvedObject.Kind {
-	case "Pod", "Node": // one decision, told to many pods and to the node, is one line
+	case "Pod", "Node": // one decision with an Event for many pods and the node is one line
 		id = e.Reason + "/" + e.Message
 		decides = decides && !strings.HasPrefix(e.Reason, "Wait")
 	}
@@ -80,7 +80,7 @@ func (d *decisions) take(e *corev1.Event) {
 	})
 }
 
-// what says in a word who decided about what.
+// what is a word for the decision.
 func what(e *corev1.Event) string {
 	switch {
 	case e.Reason == "SuccessfulRescale":
@@ -91,7 +91,7 @@ func what(e *corev1.Event) string {
 	return strings.ToLower(e.InvolvedObject.Kind)
 }
 
-// take away what is new.
+// drain returns the new decisions, once.
 func (d *decisions) drain() []view.Decision {
 	d.mu.Lock()
 	defer d.mu.Unlock()

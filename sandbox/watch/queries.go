@@ -15,11 +15,11 @@ import (
 type readings struct {
 	queue     sample.Value // requests waiting
 	ttft      sample.Value // p95, seconds
-	busy      sample.Value // cards' worth of work in the pools
+	busy      sample.Value // GPUs' worth of work in the pools
 	exporters sample.Value // processes that are up
 }
 
-// queries by what they tell. Only the pools' exporters have the job's name;
+// queries and the readings they fill. Only the pools' exporters have the job's name;
 // the replayed fleet has another.
 func (r *readings) queries() map[string]*sample.Value {
 	return map[string]*sample.Value{

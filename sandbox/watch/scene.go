@@ -12,32 +12,32 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/story"
 )
 
-// Scene is the cluster at one moment, as far as a story cares.
+// Scene is the part of the cluster's state that stories use.
 type Scene struct {
 	Nodes  []Node
 	Pods   []Pod
-	Wanted int // replicas the served Deployment is told to have; -1: unknown
+	Wanted int // spec.replicas of the served Deployment; -1: unknown
 }
 
 // Node of one of the story's pools.
 type Node struct {
 	Name, Pool  string
-	Given       bool // the story's own, not bought
+	Given       bool // the story's own, not scaled up
 	Ready       bool // and its devices are there
-	Cards       int
+	GPUs        int
 	Price       float64
 	Allocatable map[string]int // by resource, nvidia.com/ only
 	// Operation is the repartition under way, empty for none.
 	Operation string
-	// Undone says that mig.config is what it was before the operation.
+	// Undone reports that mig.config is what it was before the operation.
 	Undone bool
 	State  string // of mig-manager
 }
 
-// Pod that asks for GPUs and has not ended.
+// Pod that requests GPUs and has not ended.
 type Pod struct {
 	Key, Node string
-	Asks      map[string]int
+	Requests  map[string]int
 	Serves    bool
 	Ready     bool
 }
@@ -68,7 +68,7 @@ func sceneOf(s story.Story, nodes []*corev1.Node, pods []*corev1.Pod, wanted int
 
 func nodeOf(n *corev1.Node, p story.Pool, given bool) Node {
 	out := Node{
-		Name: n.Name, Pool: p.Name, Given: given, Cards: p.Cards, Price: p.Price,
+		Name: n.Name, Pool: p.Name, Given: given, GPUs: p.GPUs, Price: p.Price,
 		Allocatable: map[string]int{}, State: n.Labels[partition.StateLabel],
 	}
 	devices := 0
@@ -94,11 +94,11 @@ func podOf(s story.Story, p *corev1.Pod) (Pod, bool) {
 	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed || p.DeletionTimestamp != nil {
 		return Pod{}, false
 	}
-	out := Pod{Key: p.Namespace + "/" + p.Name, Node: p.Spec.NodeName, Asks: map[string]int{}}
+	out := Pod{Key: p.Namespace + "/" + p.Name, Node: p.Spec.NodeName, Requests: map[string]int{}}
 	for _, c := range p.Spec.Containers {
 		for name, q := range c.Resources.Limits {
 			if strings.HasPrefix(string(name), "nvidia.com/") {
-				out.Asks[string(name)] += int(q.Value())
+				out.Requests[string(name)] += int(q.Value())
 			}
 		}
 	}
@@ -110,7 +110,7 @@ func podOf(s story.Story, p *corev1.Pod) (Pod, bool) {
 	if t := s.Traffic; t != nil {
 		out.Serves = p.Namespace == t.Namespace && p.Labels["app"] == t.Name
 	}
-	return out, len(out.Asks) > 0
+	return out, len(out.Requests) > 0
 }
 
 // short is a resource as the view calls it: "3g.40gb", "gpu".

@@ -8,7 +8,7 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/view"
 )
 
-// tally keeps what one scene after the other adds up to. It knows no clock.
+// tally accumulates successive scenes. It knows no clock.
 type tally struct {
 	begun bool
 	last  Scene
@@ -18,8 +18,8 @@ type tally struct {
 	scaleUps, scaleDowns, wrongDowns                    int
 
 	pendingSeconds float64
-	cardSeconds    float64
-	busySeconds    float64 // of cards whose use was known
+	gpuSeconds     float64
+	busySeconds    float64 // of GPUs whose use was known
 	knownSeconds   float64
 
 	firstPending  sample.Value // seconds after the start
@@ -27,7 +27,7 @@ type tally struct {
 	byNode        sample.Value
 }
 
-// see a scene at a time after the start; busy is how many cards' worth of work
+// see a scene at a time after the start; busy is how many GPUs' worth of work
 // was measured then.
 func (t *tally) see(s Scene, at time.Duration, busy sample.Value) {
 	if t.begun {
@@ -42,16 +42,16 @@ func (t *tally) see(s Scene, at time.Duration, busy sample.Value) {
 
 func (t *tally) add(s Scene, passed float64, busy sample.Value) {
 	t.pendingSeconds += float64(pending(s)) * passed
-	cards := 0
+	gpus := 0
 	for _, n := range s.Nodes {
 		if n.Ready {
-			cards += n.Cards
+			gpus += n.GPUs
 		}
 	}
-	t.cardSeconds += float64(cards) * passed
+	t.gpuSeconds += float64(gpus) * passed
 	if b, ok := busy.Get(); ok {
 		t.busySeconds += b * passed
-		t.knownSeconds += float64(cards) * passed
+		t.knownSeconds += float64(gpus) * passed
 	}
 }
 
@@ -79,7 +79,7 @@ func (t *tally) compare(s Scene, at time.Duration) {
 	}
 	for name := range before { // gone
 		t.scaleDowns++
-		if pending(t.last) > 0 || holds(t.last, name) {
+		if pending(t.last) > 0 || hasPods(t.last, name) {
 			t.wrongDowns++
 		}
 	}
@@ -94,7 +94,7 @@ func (t *tally) ended(old, now Node, at time.Duration) {
 	t.first(&t.byRepartition, at)
 }
 
-// first remembers the time since the first pending pod, once.
+// first records the time since the first pending pod, once.
 func (t *tally) first(v *sample.Value, at time.Duration) {
 	since, ok := t.firstPending.Get()
 	if ok && !isKnown(*v) {
@@ -117,7 +117,7 @@ func pending(s Scene) (n int) {
 	return n
 }
 
-func holds(s Scene, node string) bool {
+func hasPods(s Scene, node string) bool {
 	for _, p := range s.Pods {
 		if p.Node == node {
 			return true
@@ -126,7 +126,7 @@ func holds(s Scene, node string) bool {
 	return false
 }
 
-// slices of the fleet: how many there are and are held, by kind.
+// slices of the fleet: how many there are and are allocated, by kind.
 func slicesOf(s Scene) []view.Slices {
 	kinds := map[string]*view.Slices{}
 	kind := func(resource string) *view.Slices {
@@ -144,13 +144,13 @@ func slicesOf(s Scene) []view.Slices {
 		if p.Node == "" {
 			continue
 		}
-		for resource, count := range p.Asks {
-			kind(resource).Held += count
+		for resource, count := range p.Requests {
+			kind(resource).Allocated += count
 		}
 	}
 	var out []view.Slices
 	for _, k := range kinds {
-		if k.Total > 0 || k.Held > 0 {
+		if k.Total > 0 || k.Allocated > 0 {
 			out = append(out, *k)
 		}
 	}

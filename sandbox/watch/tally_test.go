@@ -15,22 +15,22 @@ import (
 func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
 
 func TestTallyFollowsARun(t *testing.T) {
-	given := Node{Name: "a", Given: true, Ready: true, Cards: 2}
-	bought := Node{Name: "b", Cards: 2}
-	ready, working, done := bought, given, given
+	given := Node{Name: "a", Given: true, Ready: true, GPUs: 2}
+	added := Node{Name: "b", GPUs: 2}
+	ready, working, done := added, given, given
 	ready.Ready = true
 	working.Operation = "op-1"
 	done.State = "success"
-	waits := []Pod{{Key: "chat/vllm-5", Asks: map[string]int{"nvidia.com/mig-3g.40gb": 1}}}
+	pending := []Pod{{Key: "chat/vllm-5", Requests: map[string]int{"nvidia.com/mig-3g.40gb": 1}}}
 
 	var ta tally
 	busy := sample.Known(1, 0)
 	for i, s := range []Scene{
 		{Nodes: []Node{given}},
-		{Nodes: []Node{given}, Pods: waits},                              // 1 s: pending
-		{Nodes: []Node{working}, Pods: waits},                            // 2 s: repartition begun
-		{Nodes: []Node{done}, Pods: waits},                               // 3 s: and done
-		{Nodes: []Node{done, bought}, Pods: waits},                       // 4 s: node bought
+		{Nodes: []Node{given}, Pods: pending},                            // 1 s: pending
+		{Nodes: []Node{working}, Pods: pending},                          // 2 s: repartition begun
+		{Nodes: []Node{done}, Pods: pending},                             // 3 s: and done
+		{Nodes: []Node{done, added}, Pods: pending},                      // 4 s: node added
 		{Nodes: []Node{done, ready}},                                     // 5 s: and up
 		{Nodes: []Node{done, ready}, Pods: []Pod{{Key: "x", Node: "b"}}}, // 6 s
 		{Nodes: []Node{done}},                                            // 7 s: gone with its pod
@@ -40,7 +40,7 @@ func TestTallyFollowsARun(t *testing.T) {
 	for name, got := range map[string][2]int{
 		"repartitions begun": {ta.repartitionsBegun, 1}, "repartitions": {ta.repartitions, 1}, "failed": {ta.repartitionsFailed, 0},
 		"scale ups": {ta.scaleUps, 1}, "scale downs": {ta.scaleDowns, 1}, "wrong": {ta.wrongDowns, 1},
-		"pending pod-seconds": {int(ta.pendingSeconds), 4}, "card-seconds": {int(ta.cardSeconds), 18}, "busy": {int(ta.busySeconds), 7},
+		"pending pod-seconds": {int(ta.pendingSeconds), 4}, "gpu-seconds": {int(ta.gpuSeconds), 18}, "busy": {int(ta.busySeconds), 7},
 	} {
 		if got[0] != got[1] {
 			t.Errorf("%s: %d, want %d", name, got[0], got[1])
@@ -90,9 +90,9 @@ func TestEveryMeasureIsKnownOnceSeen(t *testing.T) {
 func TestSlicesAreCountedByKind(t *testing.T) {
 	got := slicesOf(Scene{
 		Nodes: []Node{{Allocatable: map[string]int{"nvidia.com/mig-3g.40gb": 4, "nvidia.com/gpu": 2, "nvidia.com/mig-1g.10gb": 0}}},
-		Pods:  []Pod{{Node: "a", Asks: map[string]int{"nvidia.com/mig-3g.40gb": 1}}, {Asks: map[string]int{"nvidia.com/gpu": 1}}},
+		Pods:  []Pod{{Node: "a", Requests: map[string]int{"nvidia.com/mig-3g.40gb": 1}}, {Requests: map[string]int{"nvidia.com/gpu": 1}}},
 	})
-	want := []view.Slices{{Name: "gpu", Held: 0, Total: 2}, {Name: "3g.40gb", Held: 1, Total: 4}}
+	want := []view.Slices{{Name: "gpu", Allocated: 0, Total: 2}, {Name: "3g.40gb", Allocated: 1, Total: 4}}
 	if len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
 		t.Errorf("got %v, want %v", got, want)
 	}

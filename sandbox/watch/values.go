@@ -18,7 +18,7 @@ func (w *Watcher) value(measure string) sample.Value {
 		return sample.Unknown()
 	}
 	t := &w.tally
-	open := w.counts.Held + w.counts.Waiting + w.counts.Running
+	open := w.counts.Queued + w.counts.Waiting + w.counts.Running
 	switch measure {
 	case "queue":
 		return w.readings.queue
@@ -85,12 +85,12 @@ func (w *Watcher) Figures() view.Figures {
 // countNodes of a scene. A node that is being repartitioned has no devices for
 // a while, but it is not gone.
 func countNodes(f *view.Figures, nodes []Node) {
-	price, up, booting, cutting := 0.0, 0, 0, 0
+	price, up, booting, repartitioning := 0.0, 0, 0, 0
 	for _, n := range nodes {
 		price += n.Price
 		switch {
 		case n.Operation != "":
-			up, cutting = up+1, cutting+1
+			up, repartitioning = up+1, repartitioning+1
 		case n.Ready:
 			up++
 		case !n.Given:
@@ -99,7 +99,7 @@ func countNodes(f *view.Figures, nodes []Node) {
 	}
 	known := func(n int) sample.Value { return sample.Known(float64(n), 0) }
 	f.PricePerHour = sample.Known(price, 0)
-	f.Nodes, f.Booting, f.Cutting = known(up), known(booting), known(cutting)
+	f.Nodes, f.Booting, f.Repartitioning = known(up), known(booting), known(repartitioning)
 }
 
 // Summary of all looks so far, without the story's stages.
@@ -116,7 +116,7 @@ func (w *Watcher) Summary() view.Summary {
 	}
 	if t.begun {
 		s.PendingSeconds = sample.Known(t.pendingSeconds, 0)
-		s.GPUHours = sample.Known(t.cardSeconds/3600, 0)
+		s.GPUHours = sample.Known(t.gpuSeconds/3600, 0)
 		s.WrongDowns = sample.Known(float64(t.wrongDowns), 0)
 	}
 	if t.knownSeconds > 0 {

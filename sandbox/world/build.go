@@ -19,10 +19,10 @@ type Binaries struct {
 	Adapter      string
 	Autoscaler   string
 	Report       string
-	DCGM         string // folder with the DCGM double, for LD_LIBRARY_PATH
+	DCGM         string // folder with the DCGM fake, for LD_LIBRARY_PATH
 }
 
-// Build compiles what is not in the cache, telling out what takes long.
+// Build compiles what is not in the cache, and reports to out what takes long.
 func Build(ctx context.Context, root string, out io.Writer) (Binaries, error) {
 	if err := build.CheckTools(); err != nil {
 		return Binaries{}, err
@@ -48,11 +48,11 @@ func Build(ctx context.Context, root string, out io.Writer) (Binaries, error) {
 	b.DCGM, err = fakedcgm.Build(ctx, filepath.Join(folder, "fakedcgm"))
 	switch {
 	case ctx.Err() != nil:
-		return Binaries{}, fmt.Errorf("compiling the DCGM double was interrupted: %w", ctx.Err())
+		return Binaries{}, fmt.Errorf("compiling the DCGM fake was interrupted: %w", ctx.Err())
 	case err != nil && strings.Contains(strings.ToLower(err.Error()), "no space left on device"):
-		return Binaries{}, fmt.Errorf("compiling the DCGM double: the disk is full: it needs a few MiB in %s and in the folder for temporary files (TMPDIR): %w", folder, err)
+		return Binaries{}, fmt.Errorf("compiling the DCGM fake: the disk is full: a few MiB are needed in %s and in the folder for temporary files (TMPDIR): %w", folder, err)
 	case err != nil:
-		return Binaries{}, fmt.Errorf("compiling the DCGM double: %w", err)
+		return Binaries{}, fmt.Errorf("compiling the DCGM fake: %w", err)
 	}
 	return b, nil
 }

@@ -19,7 +19,7 @@ import (
 // byNode is the index of pods by the node they are bound to.
 const byNode = "byNode"
 
-// Caches is the cluster as the doubles see it.
+// Caches is the cluster as the fakes see it.
 type Caches struct {
 	nodes   corelisters.NodeLister
 	pods    cache.Indexer
@@ -106,8 +106,8 @@ func (c *Caches) MIGConfig() []byte {
 	return []byte(m.Data["config.yaml"])
 }
 
-// Wanted is how many replicas a Deployment is told to have; false when there
-// is no such Deployment.
+// Wanted is the spec.replicas of a Deployment; false when there is no such
+// Deployment.
 func (c *Caches) Wanted(namespace, name string) (int, bool) {
 	d, err := c.deploys.Deployments(namespace).Get(name)
 	if err != nil || d.Spec.Replicas == nil {

@@ -3,7 +3,6 @@ package world
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	"github.com/gpuscale/gpuscale/sandbox/story"
 )
@@ -11,29 +10,22 @@ import (
 // Do makes a fault of the story happen. Programs that can be killed are those
 // of the control plane and Prometheus.
 func (w *World) Do(ctx context.Context, f story.Fault) error {
-	node := f.Args["node"]
-	found := true
+	var found bool
 	switch f.What {
 	case "wedge", "unwedge":
-		found = w.machines.Wedge(node, f.What == "wedge")
+		found = w.machines.Wedge(f.Node, f.What == "wedge")
 	case "xid":
-		card, err1 := strconv.Atoi(f.Args["card"])
-		code, err2 := strconv.Atoi(f.Args["code"])
-		if err1 != nil || err2 != nil {
-			return fmt.Errorf("fault xid: card=%s code=%s are not numbers", f.Args["card"], f.Args["code"])
-		}
-		found = w.machines.XID(node, card, code)
+		found = w.machines.XID(f.Node, f.GPU, f.Code)
 	case "kill":
-		program := f.Args["program"]
-		if err := w.cluster.KillProgram(program); err != nil {
+		if err := w.cluster.KillProgram(f.Program); err != nil {
 			return err
 		}
-		return w.cluster.StartProgram(ctx, program)
+		return w.cluster.StartProgram(ctx, f.Program)
 	default:
 		return fmt.Errorf("unknown fault %q", f.What)
 	}
 	if !found {
-		return fmt.Errorf("fault %s: node %s has no machine that is up, or no such card", f.What, node)
+		return fmt.Errorf("fault %s: node %s has no machine that is up, or no such GPU", f.What, f.Node)
 	}
 	return nil
 }

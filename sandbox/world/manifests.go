@@ -72,7 +72,7 @@ func adapt(o *unstructured.Unstructured, adapter aggregated) bool {
 	case "APIService":
 		spec, _, _ := unstructured.NestedMap(o.Object, "spec")
 		if spec == nil {
-			return true // the API server will say what it misses
+			return true // the API server will report what is missing
 		}
 		delete(spec, "insecureSkipTLSVerify")
 		spec["caBundle"] = base64.StdEncoding.EncodeToString(adapter.caBundle)

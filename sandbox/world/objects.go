@@ -30,7 +30,7 @@ func poolObject(p story.Pool) *v1alpha1.GPUNodePool {
 			Min: int32(p.Min), Max: int32(p.Max),
 			Provider: v1alpha1.Provider{KWOK: &v1alpha1.KWOKProvider{ExternalBoot: true}},
 			Template: v1alpha1.NodeTemplate{
-				Product: p.Product, Cards: int32(p.Cards),
+				Product: p.Product, GPUs: int32(p.GPUs),
 				CPU:    *resource.NewQuantity(int64(p.CPU), resource.DecimalSI),
 				Memory: *resource.NewQuantity(int64(p.MemoryGiB)<<30, resource.BinarySI),
 			},
@@ -53,11 +53,11 @@ func poolObject(p story.Pool) *v1alpha1.GPUNodePool {
 }
 
 // migLayout is a node's layout in mig-manager's terms.
-func migLayout(cards int, l story.Layout) partition.NodeLayout {
-	out := make(partition.NodeLayout, cards)
+func migLayout(gpus int, l story.Layout) partition.NodeLayout {
+	out := make(partition.NodeLayout, gpus)
 	for i := range out {
 		if len(l) > 0 {
-			out[i] = partition.CardLayout{MIG: true, Counts: l[min(i, len(l)-1)]}
+			out[i] = partition.GPULayout{MIG: true, Counts: l[min(i, len(l)-1)]}
 		}
 	}
 	return out
@@ -90,9 +90,9 @@ func nodeObject(name string, p story.Pool, config string) *corev1.Node {
 func deployment(w story.Workload) *appsv1.Deployment {
 	labels := map[string]string{appLabel: w.Name}
 	limits := corev1.ResourceList{
-		corev1.ResourceName(w.Ask): *resource.NewQuantity(int64(w.Count), resource.DecimalSI),
-		corev1.ResourceCPU:         resource.MustParse("2"),
-		corev1.ResourceMemory:      resource.MustParse("16Gi"),
+		corev1.ResourceName(w.Resource): *resource.NewQuantity(int64(w.Count), resource.DecimalSI),
+		corev1.ResourceCPU:              resource.MustParse("2"),
+		corev1.ResourceMemory:           resource.MustParse("16Gi"),
 	}
 	template := corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: labels},
@@ -109,7 +109,7 @@ func deployment(w story.Workload) *appsv1.Deployment {
 	if w.Pool != "" {
 		template.Spec.NodeSelector[v1alpha1.NodePoolLabel] = w.Pool
 	}
-	if w.Kind == story.Serve {
+	if w.Model != "" {
 		template.Annotations = map[string]string{cluster.AnnotationReadyAfter: w.Load.String()}
 	}
 	replicas := int32(w.Replicas)

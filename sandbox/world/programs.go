@@ -123,12 +123,12 @@ maxAge: 10s
 `, prometheus)
 }
 
-// autoscalerConfig compresses the autoscaler's patience as the story compresses
-// time: a node that boots in seconds is not kept for ten minutes, and rounds come
-// as often as scrapes also while nothing happens, or the counters of GPU time
-// would grow in steps as wide as the report's.
+// autoscalerConfig shortens the autoscaler's delays as the story shortens time: a
+// node that boots in seconds is not kept for ten minutes. Idle reconciles are as
+// frequent as scrapes: otherwise the counters of GPU time would grow in steps as
+// wide as the report's.
 func autoscalerConfig(prometheus string) string {
-	return fmt.Sprintf(`quietInterval: 0s
+	return fmt.Sprintf(`idleInterval: 0s
 prometheus:
   url: %s
   interval: 1s

@@ -32,7 +32,7 @@ const targetsFile = "targets.json"
 const ScrapeInterval = time.Second
 
 // prometheusConfig scrapes everything at ScrapeInterval.
-// Targets come from a file; each says its job itself. The adapter has a job of
+// Targets come from a file; each names its job itself. The adapter has a job of
 // its own once its address is known: it serves TLS and asks who is there.
 func prometheusConfig(adapter string) []byte {
 	config := `global:
@@ -73,7 +73,7 @@ const (
 )
 
 // scrapeAdapter gives Prometheus an account, its token and the adapter's CA,
-// and tells it where the adapter is.
+// and adds the adapter to its targets.
 func (w *World) scrapeAdapter(ctx context.Context, ca []byte) error {
 	account := metav1.ObjectMeta{Namespace: systemNamespace, Name: scraperAccount}
 	for _, o := range []client.Object{

@@ -19,7 +19,7 @@ func (w *World) Client() client.Client { return w.client }
 // AdapterAddress is where the adapter itself listens, past the API server.
 func (w *World) AdapterAddress() string { return w.adapter }
 
-// CardState is the file in which a node's card double shows its cards.
-func (w *World) CardState(node string) string {
+// GPUState is the file in which a node's GPU fake shows its GPUs.
+func (w *World) GPUState(node string) string {
 	return filepath.Join(w.Dir(), "nodes", node, "dcgm.state")
 }

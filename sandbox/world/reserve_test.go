@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestAReservedPortStaysItsNamesOwn(t *testing.T) {
+func TestAReservedPortKeepsItsName(t *testing.T) {
 	var r reserved
 	defer r.release()
 	port, err := r.port("a")

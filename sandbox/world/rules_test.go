@@ -32,7 +32,7 @@ func TestPrometheusGetsTheRulesOfTheCheckout(t *testing.T) {
 	}
 }
 
-func TestRulesThatAreGoneAreSaid(t *testing.T) {
+func TestMissingRulesAreReported(t *testing.T) {
 	if err := copyRules(t.TempDir(), t.TempDir()); err == nil || !strings.Contains(err.Error(), "no rules in dashboards/rules") {
 		t.Errorf("got %v", err)
 	}

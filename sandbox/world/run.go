@@ -10,7 +10,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 )
 
-// run turns the doubles until ctx ends.
+// run steps the fakes until ctx ends.
 func (w *World) run(ctx context.Context) {
 	t := time.NewTicker(tick)
 	defer t.Stop()
@@ -21,7 +21,7 @@ func (w *World) run(ctx context.Context) {
 			text = err.Error()
 		}
 		if text != "" && text != last && ctx.Err() == nil { // once, not five times a second
-			w.log.Warn("a double could not do its work, trying again", "error", text)
+			w.log.Warn("a fake could not do its work, trying again", "error", text)
 		}
 		last = text
 		select {
@@ -41,7 +41,7 @@ func (w *World) turn(ctx context.Context) error {
 	return err
 }
 
-// product of a node's cards, by its pool.
+// product of a node's GPUs, by its pool.
 func (w *World) product(name string) string {
 	n, ok := w.Caches.Node(name)
 	if !ok {
@@ -103,10 +103,10 @@ func podReady(p *corev1.Pod) bool {
 // Play starts the traffic now.
 func (w *World) Play() error { return w.Gateway.Play(w.opts.Trace) }
 
-// Failed is closed when a process has ended without having been told to.
+// Failed is closed when a process has ended without having been stopped.
 func (w *World) Failed() <-chan struct{} { return w.cluster.Failed() }
 
-// Err says which process ended and why; nil while all run.
+// Err returns which process ended and why; nil while all run.
 func (w *World) Err() error { return w.cluster.Err() }
 
 // Kubeconfig is the path of the administrator's kubeconfig.

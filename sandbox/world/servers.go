@@ -13,7 +13,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/sandbox/story"
-	"github.com/gpuscale/gpuscale/sandbox/world/card"
+	"github.com/gpuscale/gpuscale/sandbox/world/device"
 	"github.com/gpuscale/gpuscale/sandbox/world/model"
 	"github.com/gpuscale/gpuscale/sandbox/world/node"
 )
@@ -45,14 +45,14 @@ func newServers(s story.Story, g *model.Gateway, p *pages, log *slog.Logger) *se
 func pagePath(key string) string { return "/pods/" + key + "/metrics" }
 
 // sync starts servers for pods that run and ends those whose pod has gone.
-// product tells the cards of a node.
+// product returns the GPUs' product of a node.
 func (s *servers) sync(pods []*corev1.Pod, product func(node string) string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	here := map[string]bool{}
 	for _, p := range pods {
 		w, ok := workloadOf(s.story, p)
-		if !ok || w.Kind != story.Serve || p.DeletionTimestamp != nil || p.Status.Phase != corev1.PodRunning {
+		if !ok || w.Model == "" || p.DeletionTimestamp != nil || p.Status.Phase != corev1.PodRunning {
 			continue
 		}
 		key := podKey(p)
@@ -72,7 +72,7 @@ func (s *servers) sync(pods []*corev1.Pod, product func(node string) string) {
 }
 
 func (s *servers) begin(key, uid string, w story.Workload, product string) {
-	slice, err := sliceOf(product, w.Ask, w.Count)
+	slice, err := sliceOf(product, w.Resource, w.Count)
 	if err == nil {
 		err = s.gateway.Add(key, slice, w.Load)
 	}
@@ -102,16 +102,16 @@ func (s *servers) running() []string {
 	return out
 }
 
-// loads of held devices. A pod with several devices works on all alike.
-func (s *servers) loads(held []node.Holding, now time.Time) map[string]card.Load {
+// loads of allocated devices. A pod with several devices works on all alike.
+func (s *servers) loads(allocated []node.Holding, now time.Time) map[string]device.Load {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	devices := map[string]int{}
-	for _, h := range held {
+	for _, h := range allocated {
 		devices[h.UID]++
 	}
-	out := map[string]card.Load{}
-	for _, h := range held {
+	out := map[string]device.Load{}
+	for _, h := range allocated {
 		l := s.load(h, now)
 		l.MemoryBytes /= int64(devices[h.UID])
 		out[h.ID] = l
@@ -119,21 +119,21 @@ func (s *servers) loads(held []node.Holding, now time.Time) map[string]card.Load
 	return out
 }
 
-func (s *servers) load(h node.Holding, now time.Time) card.Load {
+func (s *servers) load(h node.Holding, now time.Time) device.Load {
 	key := h.Namespace + "/" + h.Pod
 	if p := s.pods[key]; p != nil && p.uid == h.UID {
 		l, ok := s.gateway.Load(key)
 		if !ok {
-			return card.Load{}
+			return device.Load{}
 		}
-		return card.Load{Busy: p.measure(l.Busy, now, s.gateway.Speed()), MemoryBytes: l.MemoryBytes}
+		return device.Load{Busy: p.measure(l.Busy, now, s.gateway.Speed()), MemoryBytes: l.MemoryBytes}
 	}
 	for _, w := range s.story.Workloads {
-		if w.Kind == story.Run && w.Namespace == h.Namespace && ownedBy(h.Pod, w.Name) {
-			return card.Load{Busy: w.Busy, MemoryBytes: int64(w.MemoryGiB * (1 << 30))}
+		if w.Model == "" && w.Namespace == h.Namespace && ownedBy(h.Pod, w.Name) {
+			return device.Load{Busy: w.Busy, MemoryBytes: int64(w.MemoryGiB * (1 << 30))}
 		}
 	}
-	return card.Load{}
+	return device.Load{}
 }
 
 // measure the share of time since the last measurement that a server was busy.
@@ -149,7 +149,7 @@ func (p *served) measure(busy time.Duration, now time.Time, speed float64) float
 	return p.ratio
 }
 
-// ownedBy tells a Deployment's pod by its name: name-<hash>-<suffix>.
+// ownedBy recognizes a Deployment's pod by its name: name-<hash>-<suffix>.
 func ownedBy(pod, deployment string) bool {
 	rest := len(pod) - len(deployment)
 	return rest > 1 && pod[:len(deployment)] == deployment && pod[len(deployment)] == '-'
@@ -162,8 +162,8 @@ func sliceOf(product, resource string, count int) (model.Slice, error) {
 	if !ok {
 		return model.Slice{}, fmt.Errorf("unknown product %q", product)
 	}
-	if resource == partition.CardResource {
-		return model.Slice{Compute: 1, CardCompute: 1, Memory: 1, CardMemory: 1, Bytes: int64(m.MemoryMiB) << 20}, nil
+	if resource == partition.GPUResource {
+		return model.Slice{Compute: 1, GPUCompute: 1, Memory: 1, GPUMemory: 1, Bytes: int64(m.MemoryMiB) << 20}, nil
 	}
 	name, ok := mig.ProfileOfResource(resource)
 	if !ok {
@@ -178,8 +178,8 @@ func sliceOf(product, resource string, count int) (model.Slice, error) {
 		return model.Slice{}, fmt.Errorf("%s has no profile %s", product, name)
 	}
 	return model.Slice{
-		Compute: p.Compute, CardCompute: table.ComputeSlices(),
-		Memory: p.Memory, CardMemory: table.MemorySlices(),
+		Compute: p.Compute, GPUCompute: table.ComputeSlices(),
+		Memory: p.Memory, GPUMemory: table.MemorySlices(),
 		Bytes: int64(table.MemoryMiB(p)) << 20,
 	}, nil
 }

@@ -51,7 +51,7 @@ func createFleet(ctx context.Context, c client.Client, s story.Story) error {
 			layout = p.Layout
 		}
 		if len(layout) > 0 {
-			l := migLayout(p.Cards, layout)
+			l := migLayout(p.GPUs, layout)
 			if _, err := manager.Publish(ctx, l); err != nil {
 				return fmt.Errorf("publishing the layout of node %s: %w", n.Name, err)
 			}
@@ -74,7 +74,7 @@ func createWorkloads(ctx context.Context, c client.Client, s story.Story) error 
 	return nil
 }
 
-// createHPAs once there is somebody who answers them.
+// createHPAs once the adapter answers.
 func createHPAs(ctx context.Context, c client.Client, s story.Story) error {
 	for _, h := range s.HPAs {
 		if err := create(ctx, c, hpa(h)); err != nil {

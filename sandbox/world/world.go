@@ -23,7 +23,7 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/world/trace"
 )
 
-// tick of the doubles.
+// tick of the fakes.
 const tick = 200 * time.Millisecond
 
 // Options of a world.
@@ -89,7 +89,7 @@ func Start(ctx context.Context, o Options) (_ *World, err error) {
 	}{
 		{"connecting", w.connect},
 		{"creating the fleet", w.populate},
-		{"starting the doubles", w.startDoubles},
+		{"starting the fakes", w.startFakes},
 		{"waiting for the nodes", w.nodesUp},
 		{"creating the workloads", w.populateWorkloads},
 		{"starting gpuscale", w.startPrograms},
@@ -122,7 +122,7 @@ func (w *World) populate(ctx, _ context.Context) error {
 	if err := createNamespaces(ctx, w.client, w.opts.Story); err != nil {
 		return err
 	}
-	if err := applyManifests(ctx, w.client, w.binaries.Root, aggregated{}, "deploy/crds"); err != nil {
+	if err := applyManifests(ctx, w.client, w.binaries.Root, aggregated{}, "deploy/chart/gpuscale/files/crds"); err != nil {
 		return err
 	}
 	return createFleet(ctx, w.client, w.opts.Story)
@@ -137,7 +137,7 @@ func (w *World) populateWorkloads(ctx, _ context.Context) error {
 	return w.until(ctx, w.podsMissing)
 }
 
-func (w *World) startDoubles(_, life context.Context) error {
+func (w *World) startFakes(_, life context.Context) error {
 	var err error
 	if w.pages, err = newPages(w.log); err != nil {
 		return err

@@ -33,7 +33,7 @@ func demo(t *testing.T) story.Story {
 
 func TestNodesLayoutIsThatOfTheirMIGConfig(t *testing.T) {
 	s := demo(t)
-	l := migLayout(s.Pools[0].Cards, s.Nodes[0].Layout)
+	l := migLayout(s.Pools[0].GPUs, s.Nodes[0].Layout)
 	want := map[string]int64{"nvidia.com/mig-3g.40gb": 2, "nvidia.com/mig-1g.10gb": 7}
 	for r, n := range want {
 		if got := l.Resources()[r]; got != n {
@@ -51,7 +51,7 @@ func TestNodesLayoutIsThatOfTheirMIGConfig(t *testing.T) {
 	}
 }
 
-func TestObjectsSayWhatTheStorySays(t *testing.T) {
+func TestObjectsMatchTheStory(t *testing.T) {
 	s := demo(t)
 	p := poolObject(s.Pools[0])
 	if p.Spec.Min != 2 || p.Spec.Max != 4 || !p.Spec.Provider.KWOK.ExternalBoot || p.Spec.MIG.BootLayout[0]["3g.40gb"] != 2 || p.Spec.PricePerHour.String() != "9840m" {
@@ -62,7 +62,7 @@ func TestObjectsSayWhatTheStorySays(t *testing.T) {
 	}
 	for _, w := range s.Workloads {
 		d := deployment(w)
-		q := d.Spec.Template.Spec.Containers[0].Resources.Limits[corev1.ResourceName(w.Ask)]
+		q := d.Spec.Template.Spec.Containers[0].Resources.Limits[corev1.ResourceName(w.Resource)]
 		if q.Value() != int64(w.Count) || *d.Spec.Replicas != int32(w.Replicas) {
 			t.Errorf("%s/%s: asks %v", w.Namespace, w.Name, q.Value())
 		}
@@ -107,7 +107,7 @@ func TestRepositoryManifestsCanBeRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, folder := range []string{"deploy/crds", "deploy/manifests"} {
+	for _, folder := range []string{"deploy/chart/gpuscale/files/crds", "deploy/manifests"} {
 		files, _ := filepath.Glob(filepath.Join(root, folder, "*.yaml"))
 		for _, f := range files {
 			if _, err := readManifest(f); err != nil {
@@ -171,13 +171,13 @@ func TestServersFollowTheirPods(t *testing.T) {
 	if err := g.Play(trace.Trace{Requests: make([]trace.Request, 0)}); err != nil {
 		t.Fatal(err)
 	}
-	held := []node.Holding{
+	allocated := []node.Holding{
 		{Namespace: "chat", Pod: "vllm-1-a", UID: "1", ID: "MIG-1"},
 		{Namespace: "search", Pod: "embed-5-b", UID: "2", ID: "MIG-2"},
 		{Namespace: "other", Pod: "x", UID: "3", ID: "MIG-3"},
 	}
 	now = now.Add(10 * time.Second)
-	l := srv.loads(held, now)
+	l := srv.loads(allocated, now)
 	if l["MIG-1"].MemoryBytes < 30<<30 || l["MIG-2"].Busy != 0.3 || l["MIG-3"].Busy != 0 {
 		t.Errorf("loads %+v", l)
 	}
@@ -193,7 +193,7 @@ func TestServersFollowTheirPods(t *testing.T) {
 
 func TestSliceOf(t *testing.T) {
 	got, err := sliceOf("NVIDIA-H100-80GB-HBM3", "nvidia.com/mig-3g.40gb", 1)
-	if err != nil || got.Compute != 3 || got.CardCompute != 7 || got.Memory != 4 || got.CardMemory != 8 {
+	if err != nil || got.Compute != 3 || got.GPUCompute != 7 || got.Memory != 4 || got.GPUMemory != 8 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if _, err := sliceOf("NVIDIA-L40S", "nvidia.com/mig-3g.40gb", 1); err == nil {

@@ -8,22 +8,22 @@ import (
 	autoscaling "k8s.io/api/autoscaling/v2"
 )
 
-// What kube-controller-manager does where nobody sets its flags.
+// Defaults of kube-controller-manager's flags.
 const (
 	DefaultTolerance = 0.1
 	DefaultWindow    = 5 * time.Minute
 	DefaultPeriod    = 15 * time.Second
 )
 
-// Controller reconciles one HPA again and again. It remembers what the real one
-// remembers; a new Controller is a controller manager that has just started.
+// Controller reconciles one HPA repeatedly. It keeps the same state as the real
+// one; a new Controller is a controller manager that has just started.
 type Controller struct {
 	// Tolerance and Window are --horizontal-pod-autoscaler-tolerance and
 	// --horizontal-pod-autoscaler-downscale-stabilization.
 	Tolerance float64
 	Window    time.Duration
-	// ScaledToZero is the condition's status: the controller itself has taken
-	// the target to zero, and so may take it back.
+	// ScaledToZero is the condition's status: the controller itself has scaled
+	// the target to zero, and so may scale it up.
 	ScaledToZero bool
 	// Active, Able and Limited are the reasons of the conditions
 	// ScalingActive, AbleToScale and ScalingLimited.
@@ -32,7 +32,7 @@ type Controller struct {
 	past past
 }
 
-// Situation is what one reconciliation finds.
+// Situation is the input of one reconciliation.
 type Situation struct {
 	Now  time.Time
 	Spec autoscaling.HorizontalPodAutoscalerSpec // Defaulted
@@ -40,26 +40,26 @@ type Situation struct {
 	// status.replicas.
 	Replicas, StatusReplicas int32
 	Pods                     []Pod
-	// Answers to Spec.Metrics, one for each. They are asked for only if the
-	// controller would.
+	// Answers to Spec.Metrics, one for each. It is called only when the real
+	// controller would query.
 	Answers func() []Answer
 }
 
-// Decision is what one reconciliation does.
+// Decision is the result of one reconciliation.
 type Decision struct {
-	// Error: nothing could be computed and nothing is done, or, with a change,
+	// Error: nothing could be computed and nothing changes; or, with a change,
 	// some metrics failed.
 	Error error
-	// Proposals of the metrics in their order; empty if none was asked for.
+	// Proposals of the metrics in their order; empty if none was read.
 	Proposals []Proposal
-	// Wanted is the highest proposal, Stable what the stabilisation makes of
-	// it, Desired what is done.
-	Wanted, Stable, Desired int32
+	// Proposed is the highest proposal, Stable the number after stabilization,
+	// Desired the number after limits.
+	Proposed, Stable, Desired int32
 	// Why the replicas change, empty if they do not.
 	Why string
 }
 
-// Reconcile decides, and remembers that it did.
+// Reconcile decides, and records the decision.
 func (c *Controller) Reconcile(s Situation) Decision {
 	c.Able = "SucceededGetScale"
 	if c.past.recommendations == nil {
@@ -88,7 +88,7 @@ func (c *Controller) Reconcile(s Situation) Decision {
 	return d
 }
 
-// wakes says whether a target at zero is looked at.
+// wakes reports whether a target at zero is reconciled.
 func (c *Controller) wakes(spec autoscaling.HorizontalPodAutoscalerSpec) bool {
 	return c.ScaledToZero && (*spec.MinReplicas != 0 || ofObject(spec))
 }
@@ -102,17 +102,17 @@ func ofObject(spec autoscaling.HorizontalPodAutoscalerSpec) bool {
 	return false
 }
 
-// measure decides by the metrics, false if they give nothing to decide by.
+// measure decides by the metrics; false if they give no proposal.
 func (c *Controller) measure(s Situation, d *Decision) bool {
 	if !c.propose(s, d) {
 		return false
 	}
-	wanted := max(d.Wanted, 0)
-	d.Wanted = wanted
+	proposed := max(d.Proposed, 0)
+	d.Proposed = proposed
 	switch {
-	case wanted > s.Replicas:
+	case proposed > s.Replicas:
 		d.Why = "above target"
-	case wanted < s.Replicas:
+	case proposed < s.Replicas:
 		d.Why = "all metrics below target"
 	}
 	c.normalize(s, d)
@@ -125,14 +125,14 @@ func (c *Controller) measure(s Situation, d *Decision) bool {
 	return true
 }
 
-// propose takes the highest of the proposals. If some metrics have none, what
-// the others say may take the replicas up but not down.
+// propose takes the highest of the proposals. If some metrics have none, the
+// others may scale up but not down.
 func (c *Controller) propose(s Situation, d *Decision) bool {
 	calc := calculator{specReplicas: s.Replicas, statusReplicas: s.StatusReplicas, pods: s.Pods, tolerances: TolerancesOf(s.Spec.Behavior, c.Tolerance)}
 	answers := s.Answers()
 	failed, reason := 0, ""
 	for i, m := range s.Spec.Metrics {
-		a := Answer{Error: errors.New("nobody answered")}
+		a := Answer{Error: errors.New("no answer")}
 		if i < len(answers) {
 			a = answers[i]
 		}
@@ -144,16 +144,16 @@ func (c *Controller) propose(s Situation, d *Decision) bool {
 			}
 			continue
 		}
-		if d.Wanted == 0 || p.Replicas > d.Wanted {
-			d.Wanted = p.Replicas
+		if d.Proposed == 0 || p.Replicas > d.Proposed {
+			d.Proposed = p.Replicas
 		}
 	}
 	if failed > 0 {
 		d.Error = fmt.Errorf("%d of %d metrics have no value: %w", failed, len(s.Spec.Metrics), d.Error)
 	}
-	if failed == len(s.Spec.Metrics) || failed > 0 && d.Wanted < s.Replicas {
+	if failed == len(s.Spec.Metrics) || failed > 0 && d.Proposed < s.Replicas {
 		c.Active = reason
-		d.Wanted, d.Stable = s.Replicas, s.Replicas
+		d.Proposed, d.Stable = s.Replicas, s.Replicas
 		return false
 	}
 	c.Active = "ValidMetricFound"
@@ -166,18 +166,18 @@ func (c *Controller) normalize(s Situation, d *Decision) {
 	var l limited
 	able := "ScaleDownStabilized"
 	if b == nil {
-		d.Stable = c.past.highest(d.Wanted, c.Window, s.Now)
+		d.Stable = c.past.highest(d.Proposed, c.Window, s.Now)
 		l = simple(s.Replicas, d.Stable, minimum, maximum)
 	} else {
-		if d.Wanted >= s.Replicas {
+		if d.Proposed >= s.Replicas {
 			able = "ScaleUpStabilized"
 		}
-		d.Stable = c.past.stabilize(s.Replicas, d.Wanted, seconds(b.ScaleUp, 0), seconds(b.ScaleDown, c.Window), s.Now)
+		d.Stable = c.past.stabilize(s.Replicas, d.Proposed, seconds(b.ScaleUp, 0), seconds(b.ScaleDown, c.Window), s.Now)
 		l = c.past.rated(s.Replicas, d.Stable, minimum, maximum, b, s.Now)
 	}
-	c.past.recommendations = append(c.past.recommendations, change{d.Wanted, s.Now})
+	c.past.recommendations = append(c.past.recommendations, change{d.Proposed, s.Now})
 	c.Able = "ReadyForNewScale"
-	if d.Stable != d.Wanted {
+	if d.Stable != d.Proposed {
 		c.Able = able
 	}
 	c.Limited, d.Desired = l.reason, l.replicas

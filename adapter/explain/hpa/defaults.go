@@ -4,8 +4,7 @@ import (
 	autoscaling "k8s.io/api/autoscaling/v2"
 )
 
-// Defaulted returns the spec with what the API server fills in where it is
-// silent. It shares no memory with the given one.
+// Defaulted returns a deep copy of the spec with the API server's defaults.
 func Defaulted(spec autoscaling.HorizontalPodAutoscalerSpec) autoscaling.HorizontalPodAutoscalerSpec {
 	spec = *spec.DeepCopy()
 	if spec.MinReplicas == nil {
@@ -13,8 +12,7 @@ func Defaulted(spec autoscaling.HorizontalPodAutoscalerSpec) autoscaling.Horizon
 		spec.MinReplicas = &one
 	}
 	if b := spec.Behavior; b != nil {
-		// The window for scaling down is not filled in: it is the controller's
-		// flag.
+		// The window for scaling down has no default: it is the controller's flag.
 		b.ScaleUp = rules(b.ScaleUp, 0,
 			autoscaling.HPAScalingPolicy{Type: autoscaling.PodsScalingPolicy, Value: 4, PeriodSeconds: 15},
 			autoscaling.HPAScalingPolicy{Type: autoscaling.PercentScalingPolicy, Value: 100, PeriodSeconds: 15})
@@ -24,7 +22,7 @@ func Defaulted(spec autoscaling.HorizontalPodAutoscalerSpec) autoscaling.Horizon
 	return spec
 }
 
-// rules fills in one direction. A negative window stays unset.
+// rules sets the defaults of one direction. A negative window stays unset.
 func rules(r *autoscaling.HPAScalingRules, window int32, policies ...autoscaling.HPAScalingPolicy) *autoscaling.HPAScalingRules {
 	if r == nil {
 		r = &autoscaling.HPAScalingRules{}
@@ -42,14 +40,13 @@ func rules(r *autoscaling.HPAScalingRules, window int32, policies ...autoscaling
 	return r
 }
 
-// Tolerances are how far the ratio of usage to target may lie from 1 without
-// anything being done.
+// Tolerances are how far the ratio of usage to target may differ from 1 without
+// a change.
 type Tolerances struct{ Down, Up float64 }
 
 func (t Tolerances) within(ratio float64) bool { return 1-t.Down <= ratio && ratio <= 1+t.Up }
 
-// TolerancesOf returns the HPA's own where it has some, or else the
-// controller's.
+// TolerancesOf returns the HPA's own tolerances, or else the controller's.
 func TolerancesOf(b *autoscaling.HorizontalPodAutoscalerBehavior, otherwise float64) Tolerances {
 	t := Tolerances{otherwise, otherwise}
 	if b == nil {

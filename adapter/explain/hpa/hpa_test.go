@@ -70,7 +70,7 @@ func TestOneMetric(t *testing.T) {
 			Answers: func() []Answer { return []Answer{c.answer} },
 		})
 		if c.want == 1 { // the initial recommendation holds it
-			d.Desired = max(d.Wanted, 1)
+			d.Desired = max(d.Proposed, 1)
 		}
 		if d.Desired != c.want || ctl.Active != c.active {
 			t.Errorf("%s: %d, %s; want %d, %s: %+v", name, d.Desired, ctl.Active, c.want, c.active, d)
@@ -93,7 +93,7 @@ func TestAFailedMetricStopsScalingDown(t *testing.T) {
 	}
 }
 
-// Zero that the HPA did not bring about is nobody's business; its own is.
+// The HPA reconciles a target at zero only if it scaled it to zero itself.
 func TestZero(t *testing.T) {
 	spec := specOf(autoscaling.ExternalMetricSourceType, true)
 	zero := int32(0)
@@ -107,7 +107,7 @@ func TestZero(t *testing.T) {
 	}
 	c := Controller{Tolerance: DefaultTolerance}
 	if at(&c, start, 0, 90_000) != 0 || asked != 0 || c.Active != "ScalingDisabled" {
-		t.Error("it woke what somebody else put to sleep")
+		t.Error("it activated a target that it did not scale to zero")
 	}
 	c = Controller{Tolerance: DefaultTolerance}
 	if at(&c, start, 1, 0) != 1 {

@@ -7,8 +7,8 @@ import (
 	autoscaling "k8s.io/api/autoscaling/v2"
 )
 
-// past is what the controller remembers of an HPA. It is lost with the
-// controller's process.
+// past is the controller's state of an HPA. It is lost with the controller's
+// process.
 type past struct {
 	recommendations []change
 	ups, downs      []change
@@ -20,8 +20,8 @@ type change struct {
 	at       time.Time
 }
 
-// longest is how far back a window can look: an hour, unless the controller's
-// own flag says more.
+// longest is the longest window: an hour, unless the controller's own flag is
+// longer.
 const longest = time.Hour
 
 func (p *past) prune(now time.Time, window time.Duration) {
@@ -33,9 +33,9 @@ func (p *past) prune(now time.Time, window time.Duration) {
 	p.recommendations = p.recommendations[n:]
 }
 
-// store adds a rescale in one direction. As in the controller, it takes the
-// place of one that is older than this direction's longest period: although the
-// other direction, with a longer one, may still have use for that.
+// store adds a rescale in one direction. As in the controller, it replaces one
+// older than this direction's longest period, although the other direction may
+// have a longer one and still need it.
 func store(list []change, by int32, r *autoscaling.HPAScalingRules, now time.Time) []change {
 	period := int32(0)
 	for _, policy := range r.Policies {
@@ -55,15 +55,15 @@ func store(list []change, by int32, r *autoscaling.HPAScalingRules, now time.Tim
 	return list
 }
 
-// limited is a number of replicas and why it is not what was asked for.
+// limited is a number of replicas and why it differs from the proposal.
 type limited struct {
 	replicas int32
 	reason   string
 }
 
-// highest is the stabilisation of an HPA without behavior.
-func (p *past) highest(wanted int32, window time.Duration, now time.Time) int32 {
-	stable := wanted
+// highest is the stabilization of an HPA without behavior.
+func (p *past) highest(proposed int32, window time.Duration, now time.Time) int32 {
+	stable := proposed
 	for _, r := range p.recommendations {
 		if !r.at.Before(now.Add(-window)) {
 			stable = max(stable, r.replicas)
@@ -72,11 +72,11 @@ func (p *past) highest(wanted int32, window time.Duration, now time.Time) int32 
 	return stable
 }
 
-// stabilize is that of an HPA with behavior: the least change from current that
-// lies between the lowest recommendation of the one window and the highest of
-// the other.
-func (p *past) stabilize(current, wanted int32, up, down time.Duration, now time.Time) int32 {
-	low, high := wanted, wanted
+// stabilize is the stabilization of an HPA with behavior: the smallest change
+// from current that is between the lowest recommendation of the up window and
+// the highest of the down window.
+func (p *past) stabilize(current, proposed int32, up, down time.Duration, now time.Time) int32 {
+	low, high := proposed, proposed
 	for _, r := range p.recommendations {
 		if r.at.After(now.Add(-up)) {
 			low = min(low, r.replicas)
@@ -88,7 +88,7 @@ func (p *past) stabilize(current, wanted int32, up, down time.Duration, now time
 	return min(max(current, low), high)
 }
 
-// changed sums up what happened within the last period.
+// changed sums the changes within the last period.
 func changed(list []change, period int32, now time.Time) int32 {
 	total := int32(0)
 	for _, e := range list {
@@ -100,52 +100,51 @@ func changed(list []change, period int32, now time.Time) int32 {
 }
 
 // simple bounds an HPA without behavior.
-func simple(current, wanted, minimum, maximum int32) limited {
+func simple(current, proposed, minimum, maximum int32) limited {
 	upper, why := maximum, "TooManyReplicas"
 	if fast := int32(math.Max(2*float64(current), 4)); maximum > fast {
 		upper, why = fast, "ScaleUpLimit"
 	}
 	switch {
-	case wanted < minimum:
+	case proposed < minimum:
 		return limited{minimum, "TooFewReplicas"}
-	case wanted > upper:
+	case proposed > upper:
 		return limited{upper, why}
 	}
-	return limited{wanted, "DesiredWithinRange"}
+	return limited{proposed, "DesiredWithinRange"}
 }
 
 // rated bounds an HPA with behavior.
-func (p *past) rated(current, wanted, minimum, maximum int32, b *autoscaling.HorizontalPodAutoscalerBehavior, now time.Time) limited {
+func (p *past) rated(current, proposed, minimum, maximum int32, b *autoscaling.HorizontalPodAutoscalerBehavior, now time.Time) limited {
 	switch {
-	case wanted > current:
+	case proposed > current:
 		fast := max(p.limit(current, b.ScaleUp, now, true), current)
 		upper, why := maximum, "TooManyReplicas"
 		if maximum > fast {
 			upper, why = fast, "ScaleUpLimit"
 		}
-		if wanted > upper {
+		if proposed > upper {
 			return limited{upper, why}
 		}
-	case wanted < current:
+	case proposed < current:
 		fast := min(p.limit(current, b.ScaleDown, now, false), current)
 		lower, why := minimum, "TooFewReplicas"
 		if minimum < fast {
 			lower, why = fast, "ScaleDownLimit"
 		}
-		if wanted < lower {
+		if proposed < lower {
 			return limited{lower, why}
 		}
 	}
-	return limited{wanted, "DesiredWithinRange"}
+	return limited{proposed, "DesiredWithinRange"}
 }
 
-// limit is how far the policies let the replicas go, up or down.
+// limit is the number of replicas that the policies allow, up or down.
 func (p *past) limit(current int32, r *autoscaling.HPAScalingRules, now time.Time, up bool) int32 {
 	if *r.SelectPolicy == autoscaling.DisabledPolicySelect {
 		return current
 	}
-	// The policy that changes most, unless the one that changes least is asked
-	// for.
+	// Max selects the policy with the largest change, Min the smallest.
 	highest := up == (*r.SelectPolicy != autoscaling.MinChangePolicySelect)
 	result := int32(math.MaxInt32)
 	if highest {

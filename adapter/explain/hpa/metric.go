@@ -9,7 +9,7 @@ import (
 	core "k8s.io/api/core/v1"
 )
 
-// Pod is what the controller looks at in a pod of the target.
+// Pod is the part of a target's pod that the controller reads.
 type Pod struct {
 	Name    string
 	Phase   core.PodPhase
@@ -17,7 +17,7 @@ type Pod struct {
 	Deleted bool // a deletion timestamp is set
 }
 
-// Answer is what the metrics API said to one metric of the spec.
+// Answer is the metrics API's answer to one metric of the spec.
 type Answer struct {
 	// Error, if there was no value.
 	Error error
@@ -27,32 +27,32 @@ type Answer struct {
 	Values []int64
 }
 
-// Proposal is what comes of one metric.
+// Proposal is the result of one metric.
 type Proposal struct {
 	Error error `json:"-"`
 	// Usage as the HPA's status shows it, and the Target it is compared with.
 	Usage, Target int64
-	// Ratio of usage to target, from what answered.
+	// Ratio of usage to target, from the pods with a value.
 	Ratio float64
-	// Assumed is the ratio after values were made up for Missing and Unready
-	// pods, the same as Ratio if none were.
+	// Assumed is the ratio with assumed values for Missing and Unready pods;
+	// equal to Ratio if there are none.
 	Assumed float64
 	Within  bool // the tolerance
-	// Held: the assumptions turned the direction round, so nothing changes.
-	Held bool
-	// Pods that count, those without a value, those that are pending and those
-	// that are failed or being deleted. For a target of Value, Counted are the
-	// ready ones; an average over Object or External counts no pods.
+	// Reversed: the assumptions reverse the direction, so nothing changes.
+	Reversed bool
+	// Numbers of pods that count, without a value, pending, and failed or being
+	// deleted. For a target of Value, Counted are the ready ones; an average
+	// over Object or External counts no pods.
 	Counted, Missing, Unready, Ignored int
 	Replicas                           int32
 }
 
-// calculator has what the metrics of one reconciliation share.
+// calculator is shared by the metrics of one reconciliation.
 type calculator struct {
 	specReplicas, statusReplicas int32
 	pods                         []Pod
 	tolerances                   Tolerances
-	external                     bool // the metric at hand is
+	external                     bool // the current metric is external
 }
 
 // propose computes one metric. reason is the condition's if it fails.
@@ -63,7 +63,7 @@ func (c calculator) propose(m autoscaling.MetricSpec, a Answer) (p Proposal, rea
 	case m.Type == autoscaling.ObjectMetricSourceType && m.Object != nil:
 		return c.whole(m.Object.Target, m.Object.Target.Type, a), "FailedGetObjectMetric"
 	case m.Type == autoscaling.ExternalMetricSourceType && m.External != nil:
-		// Here the controller looks at which field is set, not at the type.
+		// Here the controller reads which field is set, not the type.
 		kind := autoscaling.ValueMetricType
 		if m.External.Target.AverageValue != nil {
 			kind = autoscaling.AverageValueMetricType
@@ -74,7 +74,7 @@ func (c calculator) propose(m autoscaling.MetricSpec, a Answer) (p Proposal, rea
 	return Proposal{Error: fmt.Errorf("metrics of type %s are not computed here", m.Type)}, "InvalidMetricSourceType"
 }
 
-// whole is for a metric that has one value for the whole target.
+// whole computes a metric with one value for the whole target.
 func (c calculator) whole(t autoscaling.MetricTarget, kind autoscaling.MetricTargetType, a Answer) Proposal {
 	switch {
 	case a.Error != nil:
@@ -110,24 +110,23 @@ func (c calculator) averageWhole(target int64, values []int64) Proposal {
 	ratio := float64(usage) / (float64(target) * float64(c.statusReplicas))
 	p := Proposal{Target: target, Ratio: ratio, Assumed: ratio, Replicas: c.statusReplicas, Within: c.tolerances.within(ratio)}
 	if !p.Within {
-		wanted := math.Ceil(float64(usage) / float64(target))
-		p.Replicas = overflowing(wanted)
+		proposed := math.Ceil(float64(usage) / float64(target))
+		p.Replicas = overflowing(proposed)
 		if c.external {
-			p.Replicas = saturating(wanted)
+			p.Replicas = saturating(proposed)
 		}
 	}
 	switch {
 	case float64(usage) >= math.MaxInt64:
 		p.Usage = math.MaxInt64
-	case c.statusReplicas > 0: // the controller divides by zero, for the status' eyes only
+	case c.statusReplicas > 0: // the controller divides by zero, visible in the status only
 		p.Usage = int64(math.Ceil(float64(usage) / float64(c.statusReplicas)))
 	}
 	return p
 }
 
-// sumForAverage is how the controller adds up for a target of AverageValue. It
-// takes every negative sum for an overflow: a negative value asks for as many
-// replicas as may be.
+// sumForAverage is the controller's sum for a target of AverageValue. It treats
+// every negative sum as an overflow: a negative value proposes the maximum.
 func sumForAverage(values []int64) int64 {
 	total := int64(0)
 	for _, v := range values {
@@ -163,7 +162,7 @@ func (c calculator) ratioWhole(target, usage int64) Proposal {
 	return p
 }
 
-// saturating stays within the range where the controller does.
+// saturating converts like the controller where that saturates.
 func saturating(f float64) int32 {
 	if f > math.MaxInt32 {
 		return math.MaxInt32
@@ -171,9 +170,9 @@ func saturating(f float64) int32 {
 	return overflowing(f)
 }
 
-// overflowing is a conversion that the controller leaves to the machine. On
-// amd64, which is told here, too many replicas become the most negative number,
-// and that is read as none; on arm64 they stay as many as may be.
+// overflowing is a conversion that the controller leaves to the machine. It
+// does what amd64 does: too many replicas become the most negative number,
+// which is read as none. arm64 saturates.
 func overflowing(f float64) int32 {
 	if f > math.MaxInt32 || f < math.MinInt32 || math.IsNaN(f) {
 		return math.MinInt32

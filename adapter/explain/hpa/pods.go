@@ -9,8 +9,7 @@ import (
 )
 
 // averagePods compares the pods' average with the target. Pods without a value
-// are made to speak against the change: idle when it would be up, on target
-// when it would be down.
+// get one against the change: idle when scaling up, on target when scaling down.
 func (c calculator) averagePods(target int64, a Answer) Proposal {
 	switch {
 	case a.Error != nil:
@@ -43,15 +42,15 @@ func (c calculator) averagePods(target int64, a Answer) Proposal {
 	p.Assumed = float64(average(values)) / float64(target)
 	p.Within = c.tolerances.within(p.Assumed)
 	p.Replicas = overflowing(math.Ceil(p.Assumed * float64(len(values))))
-	p.Held = p.Ratio < 1 && p.Assumed > 1 || up && p.Assumed < 1 ||
+	p.Reversed = p.Ratio < 1 && p.Assumed > 1 || up && p.Assumed < 1 ||
 		p.Assumed < 1 && p.Replicas > c.specReplicas || p.Assumed > 1 && p.Replicas < c.specReplicas
-	if p.Within || p.Held {
+	if p.Within || p.Reversed {
 		p.Replicas = c.specReplicas
 	}
 	return p
 }
 
-// group sorts the pods and takes the values of those that do not count out.
+// group classifies the pods and removes the values of those that do not count.
 func (c calculator) group(values map[string]int64, p *Proposal) (missing, unready []string) {
 	for _, pod := range c.pods {
 		_, found := values[pod.Name]

@@ -1,5 +1,5 @@
-// Package scheme is the Kubernetes types that our clients read and write: the
-// cluster's own and ours. It makes no client.
+// Package scheme has the Kubernetes types that gpuscale's clients read and write: the cluster's own
+// and gpuscale's. It makes no client.
 package scheme
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 )
 
-// New returns a scheme of its caller's own. It panics where two types have one name:
-// they are fixed, so that happens to nobody or to the first test.
+// New returns a new scheme. It panics if two types have the same name; the types are fixed, so any
+// test would find that.
 func New() *runtime.Scheme {
 	s := runtime.NewScheme()
 	utilruntime.Must(errors.Join(clientgoscheme.AddToScheme(s), v1alpha1.AddToScheme(s)))

@@ -76,14 +76,3 @@ func FuzzParseDrain(f *testing.F) {
 		}
 	})
 }
-
-func FuzzEvictFrom(f *testing.F) {
-	f.Add("2026-11-21T10:00:00+01:00")
-	f.Add("0001-01-01T00:00:00Z")
-	f.Fuzz(func(t *testing.T, text string) {
-		at, err := EvictFrom(annotated(EvictFromAnnotation, text))
-		if err != nil && !at.IsZero() {
-			t.Errorf("%q: %s with %v", text, at, err)
-		}
-	})
-}

@@ -2,10 +2,10 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// MaxDecisions is how many decisions a pool's status keeps.
+// MaxDecisions bounds the decisions in a pool's status.
 const MaxDecisions = 5
 
-// Decision is something that was done to a pool, or that failed.
+// Decision is an action on a pool, successful or not.
 type Decision struct {
 	// At is when it was decided.
 	At metav1.Time `json:"at"`
@@ -17,10 +17,10 @@ type Decision struct {
 	On string `json:"on,omitempty"`
 	// Reason is a word of docs/reasons.md.
 	Reason string `json:"reason"`
-	// Message for people.
+	// Message for users.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// Failed says that it could not be done; the message says why.
+	// Failed: the action failed; the message has the reason.
 	// +optional
 	Failed bool `json:"failed,omitempty"`
 }

@@ -8,12 +8,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// DrainAnnotation on a Node holds the Drain under way on it. It goes with the
-// cordon, or with the node.
+// DrainAnnotation on a Node has the Drain under way on it. It is removed with the cordon, or with
+// the node.
 const DrainAnnotation = "gpuscale.io/drain"
 
-// Drain is a node being emptied, as it stands on its node: whoever leads next
-// finds since when, until when and why.
+// Drain is a node being emptied, recorded on the node, so that the next leader knows its start,
+// deadline and reason.
 //
 // +kubebuilder:object:generate=false
 type Drain struct {

@@ -8,14 +8,13 @@ import (
 // NodePoolLabel on a Node names the GPUNodePool it belongs to.
 const NodePoolLabel = "gpuscale.io/pool"
 
-// CordonAnnotation on a Node says what of ours made it unschedulable, where that
-// is no repartition: "remove" while it is being given back, "drain" while its
-// pods are asked to leave, "replace" while it makes room for another. Whoever
-// finds it may undo it.
+// CordonAnnotation on a Node is the gpuscale action, other than a repartition, that made it
+// unschedulable: "remove" while it is being scaled down, "drain" while its pods are being evicted,
+// "replace" while it is being replaced. Any replica may undo it.
 const CordonAnnotation = "gpuscale.io/cordoned-by"
 
-// GPUNodePool is a group of equal GPU nodes that gpuscale may grow, shrink and
-// repartition. The nodes with the label gpuscale.io/pool=<its name> are of it.
+// GPUNodePool is a group of equal GPU nodes that gpuscale may scale and repartition. Its nodes have
+// the label gpuscale.io/pool=<its name>.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -44,50 +43,50 @@ type GPUNodePoolList struct {
 	Items           []GPUNodePool `json:"items"`
 }
 
-// GPUNodePoolSpec is what is wanted of a pool.
+// GPUNodePoolSpec is the specification of a pool.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.min) || !has(self.max) || self.min <= self.max",message="min must not be above max"
 // +kubebuilder:validation:XValidation:rule="has(self.provider.fixed) || has(self.min) && has(self.max)",message="min and max are needed, unless the provider is fixed"
 // +kubebuilder:validation:XValidation:rule="!has(self.provider.fixed) || (!has(self.min) || self.min == 0) && (!has(self.max) || self.max == 0)",message="a fixed pool has as many nodes as there are: leave min and max out"
 // +kubebuilder:validation:XValidation:rule="!has(self.interruptionsPerHour) || has(self.spot) && self.spot",message="interruptionsPerHour is for spot pools"
 type GPUNodePoolSpec struct {
-	// Min is the smallest size of the pool, in nodes. Required, except of a fixed
-	// pool, where it is left out.
+	// Min is the smallest size of the pool, in nodes. Required, except for a fixed pool, where it
+	// must be left out.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100000
 	// +optional
-	Min int32 `json:"min"` // a 0 is written, and so it is taken of a fixed pool, too
-	// Max is the largest size of the pool, in nodes. Required, except of a fixed
-	// pool, where it is left out.
+	Min int32 `json:"min"` // 0 is written explicitly, so a fixed pool may have it
+	// Max is the largest size of the pool, in nodes. Required, except for a fixed pool, where it
+	// must be left out.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100000
 	// +optional
 	Max int32 `json:"max"`
-	// Provider makes and removes the nodes; fixed says that nobody does.
+	// Provider makes and removes the nodes; with fixed, the nodes are given.
 	Provider Provider `json:"provider"`
 	// Template describes a node of this pool, for decisions about nodes that do
-	// not exist yet, or do not show their cards yet.
+	// not exist yet, or do not show their GPUs yet.
 	Template NodeTemplate `json:"template"`
-	// PricePerHour of one node, a decimal number in whatever currency all pools use.
+	// PricePerHour of one node, a decimal number in any currency, the same for all pools.
 	// +kubebuilder:validation:XValidation:rule=`type(self) == int ? self >= 0 : !quantity(self).isLessThan(quantity("0"))`,message="a price must not be below 0"
 	// +optional
 	PricePerHour *resource.Quantity `json:"pricePerHour,omitempty"`
-	// Spot says that nodes of this pool may be taken away at any time.
+	// Spot: nodes of this pool may be interrupted at any time.
 	// +optional
 	Spot bool `json:"spot,omitempty"`
-	// InterruptionsPerHour is how often one spot node is taken away, a decimal
-	// number: "0.05" is once in twenty hours.
+	// InterruptionsPerHour is the interruption rate of one spot node, a decimal number: "0.05" is
+	// once in twenty hours.
 	// +kubebuilder:validation:XValidation:rule=`type(self) == int ? self >= 0 : !quantity(self).isLessThan(quantity("0"))`,message="a rate must not be below 0"
 	// +optional
 	InterruptionsPerHour *resource.Quantity `json:"interruptionsPerHour,omitempty"`
-	// ReadyAfter is how long a node usually takes from request to ready; learned
-	// from the pool's own history once there is one.
+	// ReadyAfter is the usual time of a node from request to ready; learned from the pool's history
+	// once there is one.
 	// +optional
 	ReadyAfter *metav1.Duration `json:"readyAfter,omitempty"`
-	// ScaleDown says when nodes are given back.
+	// ScaleDown controls when nodes are removed.
 	// +optional
 	ScaleDown ScaleDown `json:"scaleDown,omitempty"`
-	// MIG says what may be done to the layout of this pool's cards.
+	// MIG controls the changes to the layout of this pool's GPUs.
 	// +optional
 	MIG *MIG `json:"mig,omitempty"`
 	// Freeze stops every action on this pool; decisions are still explained.
@@ -102,27 +101,25 @@ type Provider struct {
 	// KWOK makes Node objects for a cluster whose nodes are simulated by KWOK.
 	// +optional
 	KWOK *KWOKProvider `json:"kwok,omitempty"`
-	// Scale sets the replicas of another resource that makes the nodes: a Cluster
-	// API MachineDeployment, MachineSet or MachinePool, a static Karpenter
-	// NodePool, or anything else with a scale subresource. Nodes are taken away
-	// from the first four by name; anything else is only made larger.
+	// Scale sets the replicas of another resource that makes the nodes: a Cluster API
+	// MachineDeployment, MachineSet or MachinePool, a static Karpenter NodePool, or anything else
+	// with a scale subresource. Nodes of the first four are removed by name; anything else is only
+	// scaled up.
 	// +optional
 	Scale *ScaleProvider `json:"scale,omitempty"`
-	// ASG sets the size of an AWS Auto Scaling group and takes its instances
-	// away by their ids.
+	// ASG sets the size of an AWS Auto Scaling group and terminates its instances by their IDs.
 	// +optional
 	ASG *ASGProvider `json:"asg,omitempty"`
-	// Fixed, written as "fixed: {}", is a set of machines that nobody makes. Its
-	// nodes are those with the label gpuscale.io/pool=<name of the pool>, however
-	// many there are; put the label on a node to add it. Their cards are cut,
-	// counted and watched as in any pool, but no node is ever asked for, emptied to
-	// be given back, replaced or deleted. Leave min and max out; scaleDown changes
-	// nothing.
+	// Fixed, written as "fixed: {}", is a set of machines that exist outside gpuscale. Its nodes
+	// are those with the label gpuscale.io/pool=<name of the pool>; put the label on a node to add
+	// it. Their GPUs are repartitioned, counted and monitored as in any pool, but no node is ever
+	// requested, drained for removal, replaced or deleted. Leave min and max out; scaleDown has no
+	// effect.
 	// +optional
 	Fixed *FixedProvider `json:"fixed,omitempty"`
 }
 
-// FixedProvider has nothing to set: the pool's label says which nodes it has.
+// FixedProvider has no fields: the pool's label selects its nodes.
 type FixedProvider struct{}
 
 // ScaleProvider names the resource whose replicas are the pool's nodes.
@@ -151,7 +148,7 @@ type ScaleProvider struct {
 
 // ASGProvider names an AWS Auto Scaling group.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.interruptionQueue) || self.interruptionQueue.startsWith('https://')",message="an https URL is wanted"
+// +kubebuilder:validation:XValidation:rule="!has(self.interruptionQueue) || self.interruptionQueue.startsWith('https://')",message="must be an https URL"
 type ASGProvider struct {
 	// Name of the group.
 	// +kubebuilder:validation:MinLength=1
@@ -161,14 +158,13 @@ type ASGProvider struct {
 	// +kubebuilder:validation:Pattern=`^[a-z]{2}(-[a-z]+)+-[0-9]+$`
 	// +kubebuilder:validation:MaxLength=32
 	Region string `json:"region"`
-	// InstanceType asked for the spot price, such as p5.48xlarge; left out, the
-	// price is spec.pricePerHour alone.
+	// InstanceType whose spot price is read, such as p5.48xlarge; without it the price is
+	// spec.pricePerHour.
 	// +kubebuilder:validation:MaxLength=32
 	// +optional
 	InstanceType string `json:"instanceType,omitempty"`
-	// InterruptionQueue is the URL of the SQS queue into which EventBridge puts
-	// spot interruption warnings and rebalance recommendations; left out, none
-	// are read.
+	// InterruptionQueue is the URL of the SQS queue into which EventBridge puts spot interruption
+	// warnings and rebalance recommendations; without it none are read.
 	// +kubebuilder:validation:MaxLength=512
 	// +optional
 	InterruptionQueue string `json:"interruptionQueue,omitempty"`
@@ -176,23 +172,23 @@ type ASGProvider struct {
 
 // KWOKProvider makes Node objects itself.
 type KWOKProvider struct {
-	// ExternalBoot leaves out the annotation kwok.x-k8s.io/node=fake, so that
-	// something else decides when, and whether, a new node comes up.
+	// ExternalBoot leaves out the annotation kwok.x-k8s.io/node=fake, so that another program
+	// decides when, and whether, a new node comes up.
 	// +optional
 	ExternalBoot bool `json:"externalBoot,omitempty"`
 }
 
 // NodeTemplate describes a node of a pool.
 type NodeTemplate struct {
-	// Product of the cards, as in the node label nvidia.com/gpu.product
+	// Product of the GPUs, as in the node label nvidia.com/gpu.product
 	// ("NVIDIA-H100-80GB-HBM3") or as gpuscale names it ("H100-80GB").
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Product string `json:"product"`
-	// Cards per node.
+	// GPUs per node.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=64
-	Cards int32 `json:"cards"`
+	GPUs int32 `json:"gpus"`
 	// Labels of the node, besides the pool's own and the GPU labels.
 	// +kubebuilder:validation:MaxProperties=100
 	// +kubebuilder:validation:XValidation:rule="!('gpuscale.io/pool' in self)",message="gpuscale.io/pool is the pool's own label: leave it out"
@@ -202,9 +198,9 @@ type NodeTemplate struct {
 	// +kubebuilder:validation:MaxItems=50
 	// +optional
 	Taints []Taint `json:"taints,omitempty"`
-	// CPU the node can give to pods.
+	// CPU allocatable to pods.
 	CPU resource.Quantity `json:"cpu"`
-	// Memory the node can give to pods.
+	// Memory allocatable to pods.
 	Memory resource.Quantity `json:"memory"`
 }
 
@@ -223,27 +219,26 @@ type Taint struct {
 	Effect string `json:"effect"`
 }
 
-// ScaleDown says when nodes are given back.
+// ScaleDown controls when nodes are removed.
 type ScaleDown struct {
 	// Disabled keeps every node.
 	// +optional
 	Disabled bool `json:"disabled,omitempty"`
-	// IdleAfter is how long a node must be without GPU pods before it may go.
-	// Default 10m.
+	// IdleAfter is how long a node must be without GPU pods before it may be removed. Default 10m.
 	// +optional
 	IdleAfter *metav1.Duration `json:"idleAfter,omitempty"`
 }
 
-// MIG says what may be done to the layout of a pool's cards.
+// MIG controls the changes to the layout of a pool's GPUs.
 type MIG struct {
-	// Actuator that changes layouts: "mig-manager" (the GPU Operator's, through
-	// node labels, a card at a time that nobody uses), "agent" (gpuscale's own on
-	// each node, which leaves busy instances running) or "none".
+	// Actuator that changes layouts: "mig-manager" (the GPU Operator's, through node labels, one
+	// unused GPU at a time), "agent" (gpuscale's own on each node, which leaves busy instances
+	// running) or "none".
 	// +kubebuilder:validation:Enum=mig-manager;agent;none
 	// +kubebuilder:default=mig-manager
 	Actuator string `json:"actuator,omitempty"`
-	// BootLayout of each card of a new node: profile name to count, one entry a
-	// card; a single entry stands for all cards.
+	// BootLayout of each GPU of a new node: profile name to count, one entry per GPU; a single
+	// entry applies to all GPUs.
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	BootLayout []map[string]int32 `json:"bootLayout,omitempty"`
@@ -257,7 +252,7 @@ type MIG struct {
 	IdleAfter *metav1.Duration `json:"idleAfter,omitempty"`
 }
 
-// GPUNodePoolStatus is what was found and decided last.
+// GPUNodePoolStatus is the observed state of a pool and the latest decisions.
 type GPUNodePoolStatus struct {
 	// ObservedGeneration of the spec the rest of the status is about.
 	// +optional
@@ -265,31 +260,30 @@ type GPUNodePoolStatus struct {
 	// Size is the number of Node objects of the pool.
 	// +optional
 	Size int32 `json:"size"`
-	// Target is the size last asked of the provider.
+	// Target is the size last requested from the provider.
 	// +optional
 	Target int32 `json:"target"`
 	// Ready nodes.
 	// +optional
 	Ready int32 `json:"ready"`
-	// Upcoming nodes: asked for, not ready.
+	// Upcoming nodes: requested, not ready.
 	// +optional
 	Upcoming int32 `json:"upcoming"`
-	// ReadyAfter is how long three of four nodes took from request to ready, as
-	// learned; absent while too few have come to tell.
+	// ReadyAfter is the 75th percentile of the time of nodes from request to ready; absent while
+	// there are too few samples.
 	// +optional
 	ReadyAfter *metav1.Duration `json:"readyAfter,omitempty"`
-	// Backoff of a pool whose provider failed; absent when all is well.
+	// Backoff of a pool whose provider failed; absent without failures.
 	// +optional
 	Backoff *Backoff `json:"backoff,omitempty"`
 	// Reason of the last decision about this pool.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// Message for people, to go with Reason.
+	// Message for users, to go with Reason.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// Conditions of the pool: Ready (of a fixed pool: all its nodes are), Valid,
-	// ScalingLimited, and while there is something to say ForeignAutoscaler,
-	// GrowOnly, UnusedCards.
+	// Conditions of the pool: Ready (of a fixed pool: all its nodes are), Valid, ScalingLimited,
+	// and while they apply ForeignAutoscaler, GrowOnly, UnusedGPUs.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -299,20 +293,20 @@ type GPUNodePoolStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5
 	LastDecisions []Decision `json:"lastDecisions,omitempty"`
-	// Memory of the planner about this pool, persisted before anything is done.
+	// Memory is the planner's state of this pool, persisted before any action.
 	// +optional
 	Memory PoolMemory `json:"memory,omitempty"`
 }
 
-// Backoff is how long a pool is not asked for more after failures.
+// Backoff is a pause of scale-ups after failures.
 type Backoff struct {
 	// Failures in a row.
 	Failures int32 `json:"failures"`
-	// Until when the pool is not asked.
+	// Until when the pool is not scaled up.
 	Until metav1.Time `json:"until"`
 }
 
-// PoolMemory is what the planner must remember about a pool between rounds.
+// PoolMemory is the planner's state of a pool between reconciles.
 type PoolMemory struct {
 	// +optional
 	LastScaleUp *metav1.MicroTime `json:"lastScaleUp,omitempty"`
@@ -321,47 +315,47 @@ type PoolMemory struct {
 	// LastRepartition by node name.
 	// +optional
 	LastRepartition map[string]metav1.MicroTime `json:"lastRepartition,omitempty"`
-	// LastDrain is when the last drain of a node of the pool began or was given up.
+	// LastDrain is when the last drain of a node of the pool began or was abandoned.
 	// +optional
 	LastDrain *metav1.MicroTime `json:"lastDrain,omitempty"`
-	// LastReplace is when a sick node of the pool was last replaced.
+	// LastReplace is when an unhealthy node of the pool was last replaced.
 	// +optional
 	LastReplace *metav1.MicroTime `json:"lastReplace,omitempty"`
-	// SickSince is when a node with a sick card was first seen so, by node name.
+	// SickSince is when a node was first seen with an unhealthy GPU, by node name.
 	// +optional
 	SickSince map[string]metav1.MicroTime `json:"sickSince,omitempty"`
-	// Grown are the nodes asked for within the last hour, oldest first.
+	// Grown are the nodes requested within the last hour, oldest first.
 	// +optional
 	// +listType=atomic
 	Grown []Growth `json:"grown,omitempty"`
-	// Removed are the nodes given back within the last ten minutes, oldest first.
+	// Removed are the nodes removed within the last ten minutes, oldest first.
 	// +optional
 	// +listType=atomic
 	Removed []Growth `json:"removed,omitempty"`
-	// Failures of repartitions by card, "node/0".
+	// Failures of repartitions by GPU, "node/0".
 	// +optional
-	Failures map[string]CardFailures `json:"failures,omitempty"`
-	// Epoch of the replica that wrote this; one of an earlier epoch may no longer.
+	Failures map[string]GPUFailures `json:"failures,omitempty"`
+	// Epoch of the replica that wrote this; replicas of an earlier epoch must not write.
 	// +optional
 	Epoch *Epoch `json:"epoch,omitempty"`
 }
 
-// Epoch is one replica's turn at leading.
+// Epoch is one replica's term as leader.
 type Epoch struct {
-	// Term counts the turns.
+	// Term is the number of the term, increasing by one.
 	Term int64 `json:"term"`
-	// Holder of the lease in that turn.
+	// Holder of the lease in that term.
 	Holder string `json:"holder"`
 }
 
-// Growth is nodes asked for, or given back, at one time.
+// Growth is a number of nodes requested, or removed, at one time.
 type Growth struct {
 	At    metav1.MicroTime `json:"at"`
 	Nodes int32            `json:"nodes"`
 }
 
-// CardFailures are repartitions of a card that failed in a row.
-type CardFailures struct {
+// GPUFailures counts failed repartitions of a GPU in a row.
+type GPUFailures struct {
 	Count int32 `json:"count"`
 	// At is when the last one failed.
 	At metav1.MicroTime `json:"at"`

@@ -5,12 +5,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// AnyModel is the model of an amount that may be had on cards of every model.
+// AnyModel is the model of an amount for GPUs of every model.
 const AnyModel = "any"
 
-// GPUQuota says how much a team is guaranteed, may use, may borrow from others and
-// lends to them, counted in GPU equivalents: 1 is one whole card, or all the MIG
-// slices of one.
+// GPUQuota defines how much a team is guaranteed, may use, may borrow from others and lends to
+// them, counted in GPU equivalents: 1 is one whole GPU, or all the MIG slices of one.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -41,10 +40,10 @@ type GPUQuotaList struct {
 	Items           []GPUQuota `json:"items"`
 }
 
-// GPUQuotaSpec is what is wanted of a quota.
+// GPUQuotaSpec is the specification of a quota.
 type GPUQuotaSpec struct {
-	// Parent is the GPUQuota this one is a part of: it lends to and borrows from
-	// it and the others under it. A quota without one can do neither.
+	// Parent is the GPUQuota that this one is a part of: it lends to and borrows from the parent
+	// and its other children. A quota without a parent can do neither.
 	// +kubebuilder:validation:MinLength=1
 	// +optional
 	Parent string `json:"parent,omitempty"`
@@ -52,14 +51,14 @@ type GPUQuotaSpec struct {
 	// parent has none.
 	// +optional
 	Tenants Tenants `json:"tenants,omitempty"`
-	// Amounts, one for each model of card and one for any; at most seven.
+	// Amounts, one for each model of GPU and one for any; at most seven.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=7
 	// +listType=map
 	// +listMapKey=model
 	Amounts []QuotaAmount `json:"amounts"`
-	// ReclaimIdle is how long what a pod holds may be idle before it is taken back;
-	// never where it is not set.
+	// ReclaimIdle is how long an allocated GPU or MIG device may be idle before it is reclaimed.
+	// Default: never.
 	// +optional
 	ReclaimIdle *metav1.Duration `json:"reclaimIdle,omitempty"`
 }
@@ -74,10 +73,10 @@ type Tenants struct {
 	// +listType=set
 	// +optional
 	Namespaces []string `json:"namespaces,omitempty"`
-	// NamespaceSelector takes in the namespaces with these labels, too.
+	// NamespaceSelector adds the namespaces with these labels.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
-	// PodSelector takes of these namespaces only the pods with these labels.
+	// PodSelector selects only the pods with these labels in these namespaces.
 	// +optional
 	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`
 }
@@ -86,39 +85,36 @@ type Tenants struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.guaranteed) || !has(self.limit) || !quantity(string(self.limit)).isLessThan(quantity(string(self.guaranteed)))",message="limit must not be below guaranteed"
 type QuotaAmount struct {
-	// Model of card that the amount is for, as gpuscale names it ("H100-80GB") or as
-	// the node label nvidia.com/gpu.product has it; "any" for all of them. A model's
-	// amount holds for pods that ask for that model, beside the amount for any: what
-	// it guarantees is more, what it limits is a part.
+	// Model of GPU that the amount is for, as gpuscale names it ("H100-80GB") or as in the node
+	// label nvidia.com/gpu.product; "any" for all models. A model's amount applies to pods that
+	// request that model, beside the amount for any: its guarantee is added, its limit is a part.
 	// +kubebuilder:default=any
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	Model string `json:"model"`
-	// Guaranteed is always there, at the latest after what was lent is taken back.
-	// A parent's own is for all under it to share, beside what they are guaranteed
-	// themselves. Default 0.
+	// Guaranteed is always available, at the latest after lent capacity is reclaimed. A parent's
+	// guarantee is shared by its children, in addition to theirs. Default 0.
 	// +kubebuilder:validation:XValidation:rule=`type(self) == int ? self >= 0 : !quantity(self).isLessThan(quantity("0"))`,message="guaranteed must not be below 0"
 	// +optional
 	Guaranteed *resource.Quantity `json:"guaranteed,omitempty"`
-	// Limit is the most that may be used, by those under it as well. Default: no
-	// limit.
+	// Limit is the maximum use, children included. Default: no limit.
 	// +kubebuilder:validation:XValidation:rule=`type(self) == int ? self >= 0 : !quantity(self).isLessThan(quantity("0"))`,message="limit must not be below 0"
 	// +optional
 	Limit *resource.Quantity `json:"limit,omitempty"`
-	// BorrowLimit is the most that may be used beyond the guarantee while others
-	// leave theirs idle. Default: no limit.
+	// BorrowLimit is the maximum use beyond the guarantee, out of what others leave idle. Default:
+	// no limit.
 	// +kubebuilder:validation:XValidation:rule=`type(self) == int ? self >= 0 : !quantity(self).isLessThan(quantity("0"))`,message="borrowLimit must not be below 0"
 	// +optional
 	BorrowLimit *resource.Quantity `json:"borrowLimit,omitempty"`
-	// LendLimit is the most of the guarantee that others may use while it is idle.
-	// Default: all of it.
+	// LendLimit is the part of the guarantee that others may use while it is idle. Default: all of
+	// it.
 	// +kubebuilder:validation:XValidation:rule=`type(self) == int ? self >= 0 : !quantity(self).isLessThan(quantity("0"))`,message="lendLimit must not be below 0"
 	// +optional
 	LendLimit *resource.Quantity `json:"lendLimit,omitempty"`
 }
 
-// GPUQuotaStatus is what was found last, in GPU equivalents. A card's share of
-// compute or of memory counts, whichever is larger.
+// GPUQuotaStatus is the observed state of a quota, in GPU equivalents. The larger of a GPU's shares
+// of compute and memory counts.
 type GPUQuotaStatus struct {
 	// ObservedGeneration of the spec the rest of the status is about.
 	// +optional
@@ -129,13 +125,13 @@ type GPUQuotaStatus struct {
 	// Used by it and all under it.
 	// +optional
 	Used string `json:"used,omitempty"`
-	// Borrowed is used beyond what is guaranteed.
+	// Borrowed is used beyond the guarantee.
 	// +optional
 	Borrowed string `json:"borrowed,omitempty"`
 	// Lent is guaranteed here and used by others.
 	// +optional
 	Lent string `json:"lent,omitempty"`
-	// Waiting is wanted by pods that have no node yet, those not made yet included.
+	// Waiting is requested by pods without a node, including pods still to be created.
 	// +optional
 	Waiting string `json:"waiting,omitempty"`
 	// Conditions of the quota: Valid.

@@ -7,25 +7,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// EvictFromAnnotation on a Pod says from when on, in RFC 3339, it may be moved
-// without losing work: a job writes there when its next checkpoint will be safe.
+// EvictFromAnnotation on a Pod is the time, in RFC 3339, from which it may be evicted without
+// losing work: a job writes when its next checkpoint will be safe.
 const EvictFromAnnotation = "gpuscale.io/evict-from"
 
-// Annotations by which a Pod says with "false" that it must not be moved: ours,
-// and the one that users of cluster-autoscaler have.
+// Annotations by which a Pod must not be evicted with "false": gpuscale's, and that of
+// cluster-autoscaler.
 const (
 	SafeToEvictAnnotation      = "gpuscale.io/safe-to-evict"
 	OtherSafeToEvictAnnotation = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 )
 
-// SafeToEvict reports whether a pod does not say that it must not be moved.
+// SafeToEvict reports whether no annotation forbids to evict a pod.
 func SafeToEvict(pod metav1.Object) bool {
 	a := pod.GetAnnotations()
 	return a[SafeToEvictAnnotation] != "false" && a[OtherSafeToEvictAnnotation] != "false"
 }
 
-// EvictFrom reads from when on a pod may be moved, zero for any time. With an
-// error nobody knows, and the pod must be left alone.
+// EvictFrom returns the time from which a pod may be evicted, zero for any time. On an error the
+// pod must not be evicted.
 func EvictFrom(pod metav1.Object) (time.Time, error) {
 	text, ok := pod.GetAnnotations()[EvictFromAnnotation]
 	if !ok {

@@ -9,13 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Amount of a resource: a number, or without bound.
+// Amount of a resource: a number, or unbounded.
 type Amount struct {
 	Number    float64
 	Unlimited bool
 }
 
-// amountOf is a Kubernetes quantity.
+// amountOf converts a Kubernetes quantity.
 func amountOf(q *resource.Quantity) *Amount {
 	if q == nil {
 		return nil
@@ -23,7 +23,7 @@ func amountOf(q *resource.Quantity) *Amount {
 	return &Amount{Number: q.AsApproximateFloat64()}
 }
 
-// number is a JSON number, whole or not: unstructured objects have either type.
+// number is a JSON number, integer or not: unstructured objects have either type.
 type number float64
 
 // UnmarshalJSON implements json.Unmarshaler.

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestUnreadable: an object of another shape than its kind's is said to be so, with
-// the field, and is nobody's gang and nobody's quota.
+// TestUnreadable: an object of the wrong shape has an error with the field, and is neither gang nor
+// quota.
 func TestUnreadable(t *testing.T) {
 	for k, spec := range map[Kind]string{
 		VolcanoPodGroup: `{minMember: many}`, PluginsPodGroup: `{minResources: {cpu: [1]}}`,
@@ -43,7 +43,7 @@ func object(t *testing.T, text string) *unstructured.Unstructured {
 	return &u
 }
 
-// TestBounds: absurd numbers are no numbers of pods, and long annotations are not kept.
+// TestBounds: absurd numbers of pods and long annotations are not kept.
 func TestBounds(t *testing.T) {
 	o := Parse(LeaderWorkerSet, object(t, `
 metadata: {namespace: ml, name: x, annotations: {gpuscale.io/gang: "false", other: "y", gpuscale.io/long: `+strings.Repeat("x", 2000)+`}}
@@ -54,7 +54,7 @@ spec: {replicas: 2000000000, leaderWorkerTemplate: {size: 2000000000, workerTemp
 	if got := o.Maker.Roles[1].Template.Annotations; len(got) != 1 || got["short"] != "y" {
 		t.Errorf("annotations of the template: %d", len(got))
 	}
-	// Numbers that only 64 bits hold are large ones, not what is left of them in 32.
+	// 64-bit numbers are large, not truncated to 32 bits.
 	for _, n := range []string{"2147483648", "4294967298"} {
 		for k, spec := range map[Kind]string{
 			LeaderWorkerSet: `{replicas: N}`, JobSet: `{replicatedJobs: [{name: a, template: {spec: {parallelism: N}}}]}`,
@@ -74,8 +74,8 @@ spec: {replicas: 2000000000, leaderWorkerTemplate: {size: 2000000000, workerTemp
 	}
 }
 
-// TestAbsurdAmounts: an amount with a thousand million digits is refused when it is
-// read, since any sum with it would stop the program.
+// TestAbsurdAmounts: a quantity with a billion digits is rejected when read, since arithmetic with
+// it would not end.
 func TestAbsurdAmounts(t *testing.T) {
 	const pod = `{spec: {containers: [{name: c, resources: {requests: {memory: "1e999999999"}}}]}}`
 	for k, spec := range map[Kind]string{
@@ -84,14 +84,13 @@ func TestAbsurdAmounts(t *testing.T) {
 		JobSet:          `{replicatedJobs: [{name: a, template: {spec: {template: ` + pod + `}}}]}`,
 		KueueWorkload:   `{podSets: [{name: a, template: ` + pod + `}]}`,
 	} {
-		if o := Parse(k, object(t, "metadata: {name: x}\nspec: "+spec)); o.Err == nil || !strings.Contains(o.Err.Error(), "more than there can be") || o.Maker != nil || o.Group != nil {
+		if o := Parse(k, object(t, "metadata: {name: x}\nspec: "+spec)); o.Err == nil || !strings.Contains(o.Err.Error(), "exceeds every possible amount") || o.Maker != nil || o.Group != nil {
 			t.Errorf("%s: %v", k, o.Err)
 		}
 	}
 }
 
-// FuzzParse: whatever an object looks like, reading it neither panics nor gives a
-// number of pods that is absurd.
+// FuzzParse: reading any object neither panics nor gives an absurd number of pods.
 func FuzzParse(f *testing.F) {
 	for _, spec := range []string{
 		`{minMember: 3, minResources: {nvidia.com/gpu: 8}}`, `{schedulingPolicy: {gang: {minCount: 2}}}`,

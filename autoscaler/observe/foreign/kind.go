@@ -23,19 +23,19 @@ const (
 	KAIQueue          Kind = "queues.scheduling.run.ai"
 )
 
-// kind is how one is found and read.
+// kind is how objects of a Kind are found and read.
 type kind struct {
 	group, resource string
-	versions        []string // that are understood, the one preferred first
+	versions        []string // that are supported, the preferred one first
 	parse           func(map[string]any, *Object) error
 }
 
-// kinds is the whole list.
+// kinds are all supported kinds.
 var kinds = map[Kind]kind{
-	VolcanoPodGroup: {"scheduling.volcano.sh", "podgroups", []string{"v1beta1"}, parseVolcanoPodGroup},
-	PluginsPodGroup: {"scheduling.x-k8s.io", "podgroups", []string{"v1alpha1"}, parsePluginsPodGroup},
+	VolcanoPodGroup: {"scheduling.volcano.sh", "podgroups", []string{"v1beta1"}, parsePodGroup},
+	PluginsPodGroup: {"scheduling.x-k8s.io", "podgroups", []string{"v1alpha1"}, parsePodGroup},
 	BuiltInPodGroup: {"scheduling.k8s.io", "podgroups", []string{"v1", "v1beta1", "v1alpha3", "v1alpha2"}, parseBuiltInPodGroup},
-	KAIPodGroup:     {"scheduling.run.ai", "podgroups", []string{"v2alpha2"}, parseKAIPodGroup},
+	KAIPodGroup:     {"scheduling.run.ai", "podgroups", []string{"v2alpha2"}, parsePodGroup},
 	KueueWorkload:   {"kueue.x-k8s.io", "workloads", []string{"v1beta2", "v1beta1"}, parseKueueWorkload},
 	VolcanoJob:      {"batch.volcano.sh", "jobs", []string{"v1alpha1"}, parseVolcanoJob},
 	JobSet:          {"jobset.x-k8s.io", "jobsets", []string{"v1", "v1alpha2"}, parseJobSet},
@@ -43,8 +43,8 @@ var kinds = map[Kind]kind{
 	Deployment:      {"apps", "deployments", []string{"v1"}, parseScaled},
 	StatefulSet:     {"apps", "statefulsets", []string{"v1"}, parseScaled},
 
-	KueueClusterQueue: {"kueue.x-k8s.io", "clusterqueues", []string{"v1beta2", "v1beta1"}, parseClusterQueue},
-	KueueCohort:       {"kueue.x-k8s.io", "cohorts", []string{"v1beta2", "v1beta1", "v1alpha1"}, parseCohort},
+	KueueClusterQueue: {"kueue.x-k8s.io", "clusterqueues", []string{"v1beta2", "v1beta1"}, parseKueueQueue},
+	KueueCohort:       {"kueue.x-k8s.io", "cohorts", []string{"v1beta2", "v1beta1", "v1alpha1"}, parseKueueQueue},
 	KueueLocalQueue:   {"kueue.x-k8s.io", "localqueues", []string{"v1beta2", "v1beta1"}, parseLocalQueue},
 	KueueFlavor:       {"kueue.x-k8s.io", "resourceflavors", []string{"v1beta2", "v1beta1"}, parseFlavor},
 	VolcanoQueue:      {"scheduling.volcano.sh", "queues", []string{"v1beta1"}, parseVolcanoQueue},

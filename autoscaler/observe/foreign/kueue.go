@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// kueueWorkload is a Workload, as v1beta1 and v1beta2 have it.
+// kueueWorkload is a Workload, in v1beta1 and v1beta2.
 type kueueWorkload struct {
 	Spec struct {
 		PodSets []struct {
@@ -21,7 +21,7 @@ type kueueWorkload struct {
 		QueueName string `json:"queueName"`
 		Active    *bool  `json:"active"`
 		Priority  *int32 `json:"priority"`
-		// v1beta1 has the class's name beside where it is from, v1beta2 a reference.
+		// v1beta1 has the class's name and its source, v1beta2 a reference.
 		PriorityClassName   string `json:"priorityClassName"`
 		PriorityClassSource string `json:"priorityClassSource"`
 		PriorityClassRef    *struct {
@@ -42,7 +42,7 @@ type kueueWorkload struct {
 			State         string         `json:"state"`
 			PodSetUpdates []podSetUpdate `json:"podSetUpdates"`
 		} `json:"admissionChecks"`
-		// Where MultiKueue is about to run it, or does.
+		// The cluster where MultiKueue runs it, and those it is nominated for.
 		ClusterName           string   `json:"clusterName"`
 		NominatedClusterNames []string `json:"nominatedClusterNames"`
 		ReclaimablePods       []struct {
@@ -62,9 +62,9 @@ type podSetUpdate struct {
 	Tolerations  []corev1.Toleration `json:"tolerations"`
 }
 
-// parseKueueWorkload: a Workload is demand from when its quota is reserved, whether
-// or not an admission check still waits, perhaps for these very nodes. What MultiKueue
-// sends to another cluster is demand there.
+// parseKueueWorkload reads a Workload. It is demand once its quota is reserved, even while an
+// admission check is pending, possibly for these nodes. What MultiKueue dispatches to another
+// cluster is demand there.
 func parseKueueWorkload(object map[string]any, o *Object) error {
 	var from kueueWorkload
 	if err := decode(object, &from); err != nil {
@@ -74,13 +74,13 @@ func parseKueueWorkload(object map[string]any, o *Object) error {
 	m := &Maker{
 		Sets: 1, Queue: from.Spec.QueueName,
 		Over: isTrue(conditions, "Finished"), Started: isTrue(conditions, "Admitted"),
-		Held: from.Spec.Active != nil && !*from.Spec.Active || !isTrue(conditions, "QuotaReserved") || isTrue(conditions, "Evicted") ||
+		Inactive: from.Spec.Active != nil && !*from.Spec.Active || !isTrue(conditions, "QuotaReserved") || isTrue(conditions, "Evicted") ||
 			from.Status.ClusterName != "" || len(from.Status.NominatedClusterNames) > 0,
 	}
 	if c := meta.FindStatusCondition(conditions, "QuotaReserved"); c != nil {
 		m.Admitted = c.LastTransitionTime
 	}
-	// A class of Kueue's own orders the queue; pods have the class of their template.
+	// A WorkloadPriorityClass orders the queue; pods have the class of their template.
 	m.PriorityClass = from.Spec.PriorityClassName
 	if ref := from.Spec.PriorityClassRef; ref != nil {
 		m.PriorityClass, from.Spec.PriorityClassSource = ref.Name, ref.Group
@@ -98,8 +98,7 @@ func parseKueueWorkload(object map[string]any, o *Object) error {
 	return nil
 }
 
-// amend takes in what was admitted, which may be less than was asked for, and what
-// is not needed any more.
+// amend applies the admission, which may be of fewer pods than requested, and the reclaimable pods.
 func (w *kueueWorkload) amend(m *Maker) {
 	role := func(name string) *Role {
 		for i := range m.Roles {
@@ -130,19 +129,19 @@ func (w *kueueWorkload) amend(m *Maker) {
 		role(set.Name).Done = bounded(set.Count, 0)
 	}
 	for _, set := range w.Spec.PodSets {
-		// With a least count fewer are of use too.
+		// With a minimum count, fewer pods are useful too.
 		m.Min += min(bounded(set.MinCount, role(set.Name).Count), role(set.Name).Count)
 	}
 }
 
 func (u *podSetUpdate) addTo(t *corev1.PodTemplateSpec) {
 	t.Labels = with(t.Labels, u.Labels)
-	t.Annotations = with(t.Annotations, short(u.Annotations))
+	t.Annotations = with(t.Annotations, short(u.Annotations, ""))
 	t.Spec.NodeSelector = with(t.Spec.NodeSelector, u.NodeSelector)
 	t.Spec.Tolerations = append(slices.Clip(t.Spec.Tolerations), u.Tolerations...)
 }
 
-// with is a map and what another adds to it; neither is written to.
+// with returns a map and the entries that more adds to it; neither is written to.
 func with(a, more map[string]string) map[string]string {
 	if len(more) == 0 {
 		return a

@@ -5,13 +5,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// KueueQueueLabel on an object, and on pods, names the LocalQueue it goes through.
+// KueueQueueLabel on an object or a pod names its LocalQueue.
 const KueueQueueLabel = "kueue.x-k8s.io/queue-name"
 
-// jobSetController is who makes a JobSet's Jobs where it names nobody else.
+// jobSetController is the default managedBy of a JobSet.
 const jobSetController = "jobset.sigs.k8s.io/jobset-controller"
 
-// jobTemplate is what is read of a Job's.
+// jobTemplate has the fields that are read of a Job's template.
 type jobTemplate struct {
 	Spec struct {
 		Parallelism *int64                 `json:"parallelism"`
@@ -49,9 +49,9 @@ func parseJobSet(object map[string]any, o *Object) error {
 	}
 	m := &Maker{
 		Sets: 1, Queue: o.Labels[KueueQueueLabel],
-		// Another manager, such as MultiKueue, makes the pods in another cluster.
-		Held: from.Spec.Suspend != nil && *from.Spec.Suspend || from.Spec.ManagedBy != "" && from.Spec.ManagedBy != jobSetController,
-		Over: from.Status.TerminalState != "" || isTrue(from.Status.Conditions, "Completed") || isTrue(from.Status.Conditions, "Failed"),
+		// Another manager, such as MultiKueue, creates the pods in another cluster.
+		Inactive: from.Spec.Suspend != nil && *from.Spec.Suspend || from.Spec.ManagedBy != "" && from.Spec.ManagedBy != jobSetController,
+		Over:     from.Status.TerminalState != "" || isTrue(from.Status.Conditions, "Completed") || isTrue(from.Status.Conditions, "Failed"),
 	}
 	succeeded, all := map[string]int{}, map[string]int{}
 	for _, s := range from.Status.ReplicatedJobsStatus {
@@ -65,7 +65,7 @@ func parseJobSet(object map[string]any, o *Object) error {
 		for _, on := range job.DependsOn {
 			later = later || on.Status == "Complete" && succeeded[on.Name] < all[on.Name]
 		}
-		if later { // never at the same time as those it waits for
+		if later { // these start after the others have ended
 			continue
 		}
 		m.Roles = append(m.Roles, Role{
@@ -77,7 +77,7 @@ func parseJobSet(object map[string]any, o *Object) error {
 	return nil
 }
 
-// atOnce is how many pods a Job runs side by side.
+// atOnce returns how many pods a Job runs in parallel.
 func (j *jobTemplate) atOnce() int {
 	n := count(j.Spec.Parallelism)
 	return min(n, bounded(j.Spec.Completions, n))
@@ -110,7 +110,7 @@ func parseLeaderWorkerSet(object map[string]any, o *Object) error {
 	return nil
 }
 
-// ended are phases in which a Volcano Job makes no pods any more.
+// ended are phases in which a Volcano Job creates no pods any more.
 var ended = map[string]bool{
 	"Completing": true, "Completed": true, "Failed": true, "Aborting": true, "Aborted": true, "Terminating": true, "Terminated": true,
 }

@@ -3,7 +3,6 @@ package foreign
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -12,13 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Object is what is kept of one object. Of its metadata that is the names, the
-// UID, the age, the labels and the owners. Exactly one of the last four is set, none
-// where Err is.
+// Object is what is kept of one object. Of its metadata these are names, UID, age, labels and
+// owners. Exactly one of the last four fields is set, none with an Err.
 type Object struct {
 	metav1.ObjectMeta
 	Kind Kind
-	// Err says why the object cannot be read, with the field.
+	// Err is why the object cannot be read; it names the field.
 	Err    error
 	Group  *PodGroup
 	Maker  *Maker
@@ -26,44 +24,42 @@ type Object struct {
 	Flavor *Flavor
 }
 
-// PodGroup says how many pods are of use only together.
+// PodGroup defines how many pods are useful only together.
 type PodGroup struct {
-	// Min is how many, 0 for a group of which every pod is of use by itself.
+	// Min is the minimum, 0 for a group of which every pod is useful by itself.
 	Min int
-	// Needs is what Min pods want together, nil where it is not said.
+	// Needs are the resources of Min pods together, nil if not set.
 	Needs corev1.ResourceList
 	Queue string
 	Over  bool // all its pods have ended
 }
 
-// Maker makes pods from templates.
+// Maker creates pods from templates.
 type Maker struct {
 	Roles []Role
-	// Sets is how many times the roles are made, each time a gang; 1 but for a
-	// LeaderWorkerSet.
+	// Sets is how often the roles are created, each time as a gang; 1 except for a LeaderWorkerSet.
 	Sets int
-	// Min pods are of use together, 0 for all of them.
+	// Min pods are useful together, 0 for all of them.
 	Min int
-	// Held: it makes no pods here, because it is suspended, its queue has not admitted
-	// it, or it runs in another cluster. It is no demand then.
-	Held bool
-	// Admitted is when its queue reserved quota, zero where there is no queue.
+	// Inactive: it creates no pods here, because it is suspended, its queue has not admitted it, or
+	// it runs in another cluster. It is no demand then.
+	Inactive bool
+	// Admitted is when its queue reserved quota, zero without a queue.
 	Admitted metav1.Time
 	Over     bool
-	// Started: its queue has let it go, so that its pods are made (Kueue).
+	// Started: its queue has admitted it, so that its pods are created (Kueue).
 	Started bool
-	// Queue it is to go through, in its own system's words; ClusterQueue that has
-	// admitted it (Kueue).
+	// Queue of the object, in its own system's words; ClusterQueue that has admitted it (Kueue).
 	Queue, ClusterQueue string
-	// Priority goes before PriorityClass; nil for not said.
+	// Priority has precedence over PriorityClass; nil if not set.
 	Priority      *int32
 	PriorityClass string
 }
 
-// Role is pods of one template.
+// Role is the pods of one template.
 type Role struct {
 	Name string
-	// Count of pods in a set; Done of them have ended well and are not made again.
+	// Count of pods in a set; Done of them have succeeded and are not created again.
 	Count, Done int
 	Template    corev1.PodTemplateSpec
 	// Flavors that its queue has assigned, by name (Kueue).
@@ -76,33 +72,31 @@ type Flavor struct {
 	Tolerations []corev1.Toleration
 }
 
-// Queue is a place in a tree of quotas.
+// Queue is a node in a tree of quotas.
 type Queue struct {
 	Parent string
-	// ClusterQueue that a LocalQueue leads to; nothing else is set for one.
+	// ClusterQueue that a LocalQueue points to; no other field of a LocalQueue is set.
 	ClusterQueue string
 	Quotas       []Quota
-	// Whole says that the quota includes the children's, rather than being beside
-	// them.
+	// Whole: the quota includes the children's, rather than adding to them.
 	Whole bool
 }
 
-// Quota of one resource. A nil quantity is not said.
+// Quota of one resource. A nil quantity is not set.
 type Quota struct {
 	Resource                        string
 	Guaranteed, Limit, Borrow, Lend *Amount
 }
 
-// maxCount bounds every number of pods that an object is believed to say.
+// maxCount bounds every number of pods that is read from an object.
 const maxCount = 10_000
 
-// Parse keeps of an object of a kind what is asked of it. It never fails: what
-// cannot be read is Err.
+// Parse keeps the fields of an object that are read. It never fails: Err has the problem.
 func Parse(k Kind, u *unstructured.Unstructured) *Object {
 	o := &Object{Kind: k, ObjectMeta: metav1.ObjectMeta{
 		Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), CreationTimestamp: u.GetCreationTimestamp(),
 		ResourceVersion: u.GetResourceVersion(), Generation: u.GetGeneration(), Labels: u.GetLabels(), OwnerReferences: u.GetOwnerReferences(),
-		DeletionTimestamp: u.GetDeletionTimestamp(), Annotations: ours(u.GetAnnotations()),
+		DeletionTimestamp: u.GetDeletionTimestamp(), Annotations: short(u.GetAnnotations(), "gpuscale.io/"),
 	}}
 	err := kinds[k].parse(u.Object, o)
 	if err == nil {
@@ -115,20 +109,6 @@ func Parse(k Kind, u *unstructured.Unstructured) *Object {
 	return o
 }
 
-// ours are the annotations that are meant for us.
-func ours(all map[string]string) map[string]string {
-	var out map[string]string
-	for key, value := range all {
-		if strings.HasPrefix(key, "gpuscale.io/") && len(value) <= maxAnnotation {
-			if out == nil {
-				out = map[string]string{}
-			}
-			out[key] = value
-		}
-	}
-	return out
-}
-
 func (o *Object) key() string {
 	if o.Namespace == "" {
 		return o.Name
@@ -136,9 +116,8 @@ func (o *Object) key() string {
 	return o.Namespace + "/" + o.Name
 }
 
-// decode reads an object's fields into a struct with JSON names. A field that is
-// of another type than it should be is an error that names it, which only the slower
-// way of reading can.
+// decode reads an object's fields into a struct with JSON names. On a field of the wrong type it
+// decodes again through JSON text, which is slower but names the field.
 func decode(object map[string]any, into any) error {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, into); err == nil {
 		return nil
@@ -150,9 +129,8 @@ func decode(object map[string]any, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// count is a number of pods, 1 where it is not said, bounded. It is read as 64 bits:
-// a custom resource may hold more than the 32 that its owner means, and what is cut
-// off would make another number of it.
+// count returns a number of pods, 1 if not set, bounded. It is read as 64 bits: a custom resource
+// may have more than 32, and a truncated value would be another number.
 func count(n *int64) int { return bounded(n, 1) }
 
 func bounded(n *int64, otherwise int) int {

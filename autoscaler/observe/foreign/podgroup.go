@@ -1,8 +1,16 @@
 package foreign
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	"slices"
 
-func parseVolcanoPodGroup(object map[string]any, o *Object) error {
+	corev1 "k8s.io/api/core/v1"
+)
+
+// groupOver are the phases in which all pods of a PodGroup have ended.
+var groupOver = map[Kind][]string{VolcanoPodGroup: {"Completed"}, PluginsPodGroup: {"Finished", "Failed"}}
+
+// parsePodGroup reads a PodGroup of Volcano, scheduler-plugins or KAI.
+func parsePodGroup(object map[string]any, o *Object) error {
 	var from struct {
 		Spec struct {
 			MinMember    *int64              `json:"minMember"`
@@ -16,32 +24,12 @@ func parseVolcanoPodGroup(object map[string]any, o *Object) error {
 	if err := decode(object, &from); err != nil {
 		return err
 	}
-	if from.Spec.Queue == "" {
-		from.Spec.Queue = "default"
-	}
 	o.Group = &PodGroup{
 		Min: bounded(from.Spec.MinMember, 0), Needs: from.Spec.MinResources, Queue: from.Spec.Queue,
-		Over: from.Status.Phase == "Completed",
+		Over: slices.Contains(groupOver[o.Kind], from.Status.Phase),
 	}
-	return nil
-}
-
-func parsePluginsPodGroup(object map[string]any, o *Object) error {
-	var from struct {
-		Spec struct {
-			MinMember    *int64              `json:"minMember"`
-			MinResources corev1.ResourceList `json:"minResources"`
-		} `json:"spec"`
-		Status struct {
-			Phase string `json:"phase"`
-		} `json:"status"`
-	}
-	if err := decode(object, &from); err != nil {
-		return err
-	}
-	o.Group = &PodGroup{
-		Min: bounded(from.Spec.MinMember, 0), Needs: from.Spec.MinResources,
-		Over: from.Status.Phase == "Finished" || from.Status.Phase == "Failed",
+	if o.Kind == VolcanoPodGroup && o.Group.Queue == "" {
+		o.Group.Queue = "default"
 	}
 	return nil
 }
@@ -63,19 +51,5 @@ func parseBuiltInPodGroup(object map[string]any, o *Object) error {
 	if gang := from.Spec.SchedulingPolicy.Gang; gang != nil {
 		o.Group.Min = bounded(gang.MinCount, 0)
 	}
-	return nil
-}
-
-func parseKAIPodGroup(object map[string]any, o *Object) error {
-	var from struct {
-		Spec struct {
-			MinMember *int64 `json:"minMember"`
-			Queue     string `json:"queue"`
-		} `json:"spec"`
-	}
-	if err := decode(object, &from); err != nil {
-		return err
-	}
-	o.Group = &PodGroup{Min: bounded(from.Spec.MinMember, 0), Queue: from.Spec.Queue}
 	return nil
 }

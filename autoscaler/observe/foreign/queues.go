@@ -1,6 +1,7 @@
 package foreign
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -8,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// kueueQuota is the part that ClusterQueues and Cohorts have in common.
+// kueueQuota is the common part of ClusterQueues and Cohorts.
 type kueueQuota struct {
 	ResourceGroups []struct {
 		Flavors []struct {
@@ -22,7 +23,7 @@ type kueueQuota struct {
 	} `json:"resourceGroups"`
 }
 
-// quotas of all flavors: a demand does not know yet which it will get.
+// quotas sums all flavors: the flavor of a demand is not known yet.
 func (q kueueQuota) quotas() []Quota {
 	var out []Quota
 	for _, group := range q.ResourceGroups {
@@ -39,39 +40,23 @@ func (q kueueQuota) quotas() []Quota {
 	return out
 }
 
-func parseClusterQueue(object map[string]any, o *Object) error {
+// parseKueueQueue reads a ClusterQueue or a Cohort. Their parent fields have different names, and
+// changed with v1beta2.
+func parseKueueQueue(object map[string]any, o *Object) error {
 	var from struct {
 		Spec struct {
 			kueueQuota `json:",inline"`
-			CohortName string `json:"cohortName"` // v1beta2
-			Cohort     string `json:"cohort"`     // v1beta1
-		} `json:"spec"`
-	}
-	if err := decode(object, &from); err != nil {
-		return err
-	}
-	if from.Spec.CohortName == "" {
-		from.Spec.CohortName = from.Spec.Cohort
-	}
-	o.Queue = &Queue{Parent: from.Spec.CohortName, Quotas: from.Spec.quotas()}
-	return nil
-}
-
-func parseCohort(object map[string]any, o *Object) error {
-	var from struct {
-		Spec struct {
-			kueueQuota `json:",inline"`
+			CohortName string `json:"cohortName"`
+			Cohort     string `json:"cohort"`
 			ParentName string `json:"parentName"`
-			Parent     string `json:"parent"` // v1alpha1
+			Parent     string `json:"parent"`
 		} `json:"spec"`
 	}
 	if err := decode(object, &from); err != nil {
 		return err
 	}
-	if from.Spec.ParentName == "" {
-		from.Spec.ParentName = from.Spec.Parent
-	}
-	o.Queue = &Queue{Parent: from.Spec.ParentName, Quotas: from.Spec.quotas()}
+	s := &from.Spec
+	o.Queue = &Queue{Parent: cmp.Or(s.CohortName, s.Cohort, s.ParentName, s.Parent), Quotas: s.quotas()}
 	return nil
 }
 
@@ -102,8 +87,8 @@ func parseFlavor(object map[string]any, o *Object) error {
 	return nil
 }
 
-// parseVolcanoQueue: what a queue deserves is its guarantee, since it is reclaimed
-// for it; a queue that only has a ceiling is guaranteed up to there.
+// parseVolcanoQueue reads a queue. Its deserved amount is its guarantee, since Volcano reclaims for
+// it; a queue that only has a capability is guaranteed up to there.
 func parseVolcanoQueue(object map[string]any, o *Object) error {
 	var from struct {
 		Spec struct {
@@ -150,7 +135,7 @@ func listed(list corev1.ResourceList, name corev1.ResourceName) *Amount {
 	return amountOf(&q)
 }
 
-// kaiGPU is the resource that a KAI queue's gpu numbers count: whole cards.
+// kaiGPU is the resource that a KAI queue's gpu numbers count: whole GPUs.
 const kaiGPU = "nvidia.com/gpu"
 
 func parseKAIQueue(object map[string]any, o *Object) error {
@@ -172,14 +157,14 @@ func parseKAIQueue(object map[string]any, o *Object) error {
 	if r := from.Spec.Resources; r != nil {
 		limit := kaiAmount(r.GPU.Limit)
 		if limit == nil {
-			limit = &Amount{} // nothing beyond the quota
+			limit = &Amount{} // no borrowing beyond the quota
 		}
 		o.Queue.Quotas = []Quota{{Resource: kaiGPU, Guaranteed: kaiAmount(r.GPU.Quota), Limit: limit}}
 	}
 	return nil
 }
 
-// kaiAmount: -1 is without bound.
+// kaiAmount converts KAI's number: -1 is unbounded.
 func kaiAmount(n *number) *Amount {
 	switch {
 	case n == nil:

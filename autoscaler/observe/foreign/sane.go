@@ -6,12 +6,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// mostOfAnything that a pod is believed to want: more than any cluster has.
+// mostOfAnything bounds a pod's request of a resource: more than any cluster has.
 const mostOfAnything = 1e18
 
-// sane refuses amounts that nobody can mean. A quantity such as 1e999999999 is easily
-// written, and comparing it with another takes longer than anybody lives: templates in
-// custom resources are not looked at by the API server.
+// sane rejects absurd quantities. Comparing a quantity such as 1e999999999 with another does not
+// end in practice, and the API server does not validate templates in custom resources.
 func (o *Object) sane() error {
 	if o.Group != nil {
 		return saneList("minResources", o.Group.Needs)
@@ -47,7 +46,7 @@ func (o *Object) sane() error {
 func saneList(where string, list corev1.ResourceList) error {
 	for name, q := range list {
 		if v := q.AsApproximateFloat64(); !(v >= -mostOfAnything && v <= mostOfAnything) {
-			return fmt.Errorf("%s: %s is more than there can be", where, name)
+			return fmt.Errorf("%s: %s exceeds every possible amount", where, name)
 		}
 	}
 	return nil

@@ -1,14 +1,16 @@
 package foreign
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// maxAnnotation is the longest annotation of a template that is kept, in bytes.
+// maxAnnotation is the length in bytes of the longest annotation of a template that is kept.
 const maxAnnotation = 1024
 
-// slim keeps of a template what decides where its pods go and what they want.
+// slim keeps the fields of a template that decide where its pods go and what they request.
 func slim(t corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 	s := &t.Spec
 	out := corev1.PodTemplateSpec{
@@ -19,18 +21,18 @@ func slim(t corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 			PriorityClassName: s.PriorityClassName, Priority: s.Priority, Overhead: s.Overhead,
 			ActiveDeadlineSeconds: s.ActiveDeadlineSeconds, // a scope of ResourceQuotas
 			Resources:             s.Resources, ResourceClaims: s.ResourceClaims, SchedulingGroup: s.SchedulingGroup,
-			InitContainers: slimContainers(s.InitContainers), Containers: slimContainers(s.Containers),
+			InitContainers: SlimContainers(s.InitContainers), Containers: SlimContainers(s.Containers),
 		},
 	}
-	out.Annotations = short(t.Annotations)
+	out.Annotations = short(t.Annotations, "")
 	return out
 }
 
-// short are the annotations that are not too long, nil for none.
-func short(all map[string]string) map[string]string {
+// short returns the annotations with a prefix that are not too long, nil for none.
+func short(all map[string]string, prefix string) map[string]string {
 	var out map[string]string
 	for key, value := range all {
-		if len(value) <= maxAnnotation {
+		if strings.HasPrefix(key, prefix) && len(value) <= maxAnnotation {
 			if out == nil {
 				out = map[string]string{}
 			}
@@ -40,7 +42,9 @@ func short(all map[string]string) map[string]string {
 	return out
 }
 
-func slimContainers(all []corev1.Container) []corev1.Container {
+// SlimContainers keeps the fields of containers that decide how much they request, and when; nil
+// for none. The given containers are not written to.
+func SlimContainers(all []corev1.Container) []corev1.Container {
 	var out []corev1.Container
 	for i := range all {
 		out = append(out, corev1.Container{Name: all[i].Name, Resources: all[i].Resources, RestartPolicy: all[i].RestartPolicy})

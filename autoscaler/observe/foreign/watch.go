@@ -7,12 +7,10 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
@@ -21,11 +19,11 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Objects are what there is of each kind, in no order. They are shared and must not
-// be written to. A kind that is absent has none.
+// Objects are the objects of each kind, in no order. They are shared and must not be written to. A
+// kind that is absent has none.
 type Objects map[Kind][]*Object
 
-// Watcher keeps the objects of all kinds that a cluster serves.
+// Watcher caches the objects of all kinds that a cluster serves.
 type Watcher struct {
 	client    dynamic.Interface
 	discovery discovery.DiscoveryInterface
@@ -34,15 +32,15 @@ type Watcher struct {
 	changed   func()
 
 	mu      sync.Mutex
-	asked   bool // what is served has been learned once
+	asked   bool // discovery has succeeded once
 	running map[Kind]*running
 }
 
-// patience is how long a kind may take to be listed before the others are used
-// without it: whoever may not list it would wait for ever.
+// patience bounds how long a kind is awaited before the others are used without it: without the
+// permission to list a kind, its cache never syncs.
 const patience = 30 * time.Second
 
-// ErrNotYet says that the cluster's objects are still being listed.
+// ErrNotYet means that the cluster's objects are still being listed.
 var ErrNotYet = errors.New("other APIs' objects have not been listed yet")
 
 // running is the informer of one kind.
@@ -53,10 +51,9 @@ type running struct {
 	since    time.Time
 }
 
-// WatcherOptions of a Watcher. Every is how often the API is asked what it serves,
-// 0 for 30 s. Changed, which may be nil, is called whenever something may have become
-// of an object for which a round is worth it: not for a status that nobody reads. It
-// must not block.
+// WatcherOptions of a Watcher. Every is the interval of API discovery, 0 for 30 s. Changed, which
+// may be nil, is called on every change that is worth a reconcile, not for fields that are not
+// read. It must not block.
 type WatcherOptions struct {
 	Client    dynamic.Interface
 	Discovery discovery.DiscoveryInterface
@@ -65,7 +62,7 @@ type WatcherOptions struct {
 	Log       *slog.Logger
 }
 
-// NewWatcher returns a Watcher that has seen nothing yet.
+// NewWatcher returns an empty Watcher.
 func NewWatcher(o WatcherOptions) *Watcher {
 	if o.Every == 0 {
 		o.Every = 30 * time.Second
@@ -79,14 +76,13 @@ func NewWatcher(o WatcherOptions) *Watcher {
 	return &Watcher{client: o.Client, discovery: o.Discovery, every: o.Every, changed: o.Changed, log: o.Log, running: map[Kind]*running{}}
 }
 
-// Run watches until ctx ends. It always returns nil: an API that does not answer is
-// asked again.
+// Run watches until ctx ends. It always returns nil: discovery is retried.
 func (w *Watcher) Run(ctx context.Context) error {
 	tick := time.NewTicker(w.every)
 	defer tick.Stop()
 	for {
 		if err := w.refresh(ctx); err != nil && ctx.Err() == nil {
-			w.log.Warn("asking which APIs there are failed: what is known stays", "err", err)
+			w.log.Warn("API discovery failed; the known APIs stay", "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -96,9 +92,9 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 }
 
-// Objects returns what is known now. A kind that has not been listed whole is
-// absent, so that nobody takes a part for all. The error is ErrNotYet, for as long as
-// that may still be because all of it is new.
+// Objects returns the cached objects. A kind that is not listed completely is absent, so that a
+// part is not taken for the whole. While that may be because the watch has just started, the error
+// is ErrNotYet.
 func (w *Watcher) Objects() (Objects, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,7 +118,7 @@ func (w *Watcher) Objects() (Objects, error) {
 	return out, nil
 }
 
-// refresh starts watching what has appeared and stops what is gone.
+// refresh starts watching kinds that have appeared and stops those that are gone.
 func (w *Watcher) refresh(ctx context.Context) error {
 	served, err := w.served()
 	if err != nil {
@@ -135,7 +131,7 @@ func (w *Watcher) refresh(ctx context.Context) error {
 		if r := w.running[k]; r != nil && (!ok || r.gvr != gvr) {
 			r.stop()
 			delete(w.running, k)
-			w.log.Info("an API has gone", "kind", k, "version", r.gvr.Version)
+			w.log.Info("API is gone", "kind", k, "version", r.gvr.Version)
 		}
 		if ok && w.running[k] == nil {
 			r, err := w.watch(ctx, k, gvr)
@@ -143,15 +139,15 @@ func (w *Watcher) refresh(ctx context.Context) error {
 				return fmt.Errorf("watching %s: %w", k, err)
 			}
 			w.running[k] = r
-			w.log.Info("watching an API", "kind", k, "version", gvr.Version)
+			w.log.Info("watching API", "kind", k, "version", gvr.Version)
 		}
 	}
 	w.asked = true
 	return nil
 }
 
-// served says at which version each kind is found. A group that is listed and does
-// not answer is an error: it has not gone.
+// served returns the version that each kind is served at. A group that is listed and does not
+// answer is an error: it is not gone.
 func (w *Watcher) served() (map[Kind]schema.GroupVersionResource, error) {
 	groups, err := w.discovery.ServerGroups()
 	if err != nil {
@@ -163,41 +159,22 @@ func (w *Watcher) served() (map[Kind]schema.GroupVersionResource, error) {
 			versions[g.Name] = append(versions[g.Name], v.Version)
 		}
 	}
-	lists := map[schema.GroupVersion]map[string]bool{}
 	out := map[Kind]schema.GroupVersionResource{}
 	for k, known := range kinds {
-		// A group may serve a version without this very resource in it.
 		for _, version := range known.versions {
-			gv := schema.GroupVersion{Group: known.group, Version: version}
 			if !slices.Contains(versions[known.group], version) {
 				continue
 			}
-			if lists[gv] == nil {
-				if lists[gv], err = w.resources(gv); err != nil {
-					return nil, err
-				}
+			// A group may serve a version without this resource.
+			gvr := schema.GroupVersionResource{Group: known.group, Version: version, Resource: known.resource}
+			enabled, err := discovery.IsResourceEnabled(w.discovery, gvr)
+			if err != nil {
+				return nil, fmt.Errorf("listing resources of %s: %w", gvr.GroupVersion(), err)
 			}
-			if lists[gv][known.resource] {
-				out[k] = gv.WithResource(known.resource)
+			if enabled {
+				out[k] = gvr
 				break
 			}
-		}
-	}
-	return out, nil
-}
-
-func (w *Watcher) resources(gv schema.GroupVersion) (map[string]bool, error) {
-	list, err := w.discovery.ServerResourcesForGroupVersion(gv.String())
-	if apierrors.IsNotFound(err) { // it went after the groups were listed
-		return map[string]bool{}, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("listing resources of %s: %w", gv, err)
-	}
-	out := map[string]bool{}
-	for _, r := range list.APIResources {
-		if !strings.Contains(r.Name, "/") {
-			out[r.Name] = true
 		}
 	}
 	return out, nil
@@ -215,16 +192,16 @@ func (w *Watcher) watch(ctx context.Context, k Kind, gvr schema.GroupVersionReso
 		return nil, err
 	}
 	if err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-		w.log.Warn("watching failed, trying again", "kind", k, "err", err)
+		w.log.Warn("watch failed; retrying", "kind", k, "err", err)
 	}); err != nil {
 		return nil, err
 	}
-	if !quiet[k] {
-		tell := func(any) { w.changed() }
+	if !notWatched[k] {
+		changed := func(any) { w.changed() }
 		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: tell, DeleteFunc: tell, UpdateFunc: func(before, now any) {
+			AddFunc: changed, DeleteFunc: changed, UpdateFunc: func(before, now any) {
 				if !alike(before, now) {
-					tell(now)
+					changed(now)
 				}
 			},
 		}); err != nil {
@@ -238,11 +215,11 @@ func (w *Watcher) watch(ctx context.Context, k Kind, gvr schema.GroupVersionReso
 	return running, nil
 }
 
-// quiet kinds say nothing by themselves: how many of a Deployment's pods are wanted
-// is asked of its HPA, and the clusters are full of them.
-var quiet = map[Kind]bool{Deployment: true, StatefulSet: true}
+// notWatched kinds trigger no reconcile: the demand of a Deployment is its HPA's, and clusters have
+// many of them.
+var notWatched = map[Kind]bool{Deployment: true, StatefulSet: true}
 
-// alike reports whether nothing that is asked of an object has changed.
+// alike reports whether none of an object's read fields has changed.
 func alike(before, now any) bool {
 	a, okA := before.(*Object)
 	b, okB := now.(*Object)

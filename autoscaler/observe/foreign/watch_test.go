@@ -17,8 +17,8 @@ import (
 	"github.com/gpuscale/gpuscale/internal/await"
 )
 
-// TestWatcher: nothing is said before the API has been asked; what it serves is
-// seen, in the version that is understood; what it stops serving is gone.
+// TestWatcher: there is no result before the first discovery; served kinds are read in a supported
+// version; kinds that are not served any more are gone.
 func TestWatcher(t *testing.T) {
 	jobSets := schema.GroupVersionResource{Group: "jobset.x-k8s.io", Version: "v1alpha2", Resource: "jobsets"}
 	o := object(t, `
@@ -47,7 +47,7 @@ spec: {replicatedJobs: []}`)
 	apis.Resources = []*metav1.APIResourceList{{GroupVersion: "jobset.x-k8s.io/v1alpha2", APIResources: []metav1.APIResource{{Name: "jobsets"}, {Name: "jobsets/status"}}}}
 	refresh()
 	var got Objects
-	await.For(t, 20*time.Second, "the listing", func() (err error) {
+	await.For(t, 5*time.Minute, "the listing", func() (err error) {
 		if got, err = w.Objects(); err == nil && len(got[JobSet]) != 1 {
 			err = fmt.Errorf("%v", got)
 		}
@@ -63,9 +63,9 @@ spec: {replicatedJobs: []}`)
 	}
 }
 
-// TestChangesAreTold: what changes of an object is told at once, once; a status that
-// nobody reads is not, nor is a Deployment.
-func TestChangesAreTold(t *testing.T) {
+// TestChangesAreReported: a change of an object is reported at once, once; a status that is not
+// read is not, nor is a Deployment.
+func TestChangesAreReported(t *testing.T) {
 	jobSets := schema.GroupVersionResource{Group: "jobset.x-k8s.io", Version: "v1alpha2", Resource: "jobsets"}
 	deployments := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
 	objects := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{jobSets: "JobSetList", deployments: "DeploymentList"})
@@ -74,8 +74,8 @@ func TestChangesAreTold(t *testing.T) {
 		{GroupVersion: "jobset.x-k8s.io/v1alpha2", APIResources: []metav1.APIResource{{Name: "jobsets"}}},
 		{GroupVersion: "apps/v1", APIResources: []metav1.APIResource{{Name: "deployments"}}},
 	}
-	told := make(chan struct{}, 100)
-	w := NewWatcher(WatcherOptions{Client: objects, Discovery: apis, Changed: func() { told <- struct{}{} }})
+	reported := make(chan struct{}, 100)
+	w := NewWatcher(WatcherOptions{Client: objects, Discovery: apis, Changed: func() { reported <- struct{}{} }})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	if err := w.refresh(ctx); err != nil {
@@ -83,7 +83,7 @@ func TestChangesAreTold(t *testing.T) {
 	}
 	wait := func(what string, done func() bool) {
 		t.Helper()
-		await.True(t, 20*time.Second, what, done)
+		await.True(t, 5*time.Minute, what, done)
 	}
 	known := func(k Kind) *Object {
 		all, err := w.Objects()
@@ -106,10 +106,10 @@ func TestChangesAreTold(t *testing.T) {
 	if _, err := objects.Resource(jobSets).Namespace("ml").Create(ctx, object(t, fmt.Sprintf(text, 1, true, 1)), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	wait("an object that is new", func() bool { return len(told) == 1 })
+	wait("an object that is new", func() bool { return len(reported) == 1 })
 	put(2, true) // only its status
 	put(3, false)
-	wait("an object that is let go", func() bool { return len(told) == 2 })
+	wait("a deleted object", func() bool { return len(reported) == 2 })
 	d := object(t, "apiVersion: apps/v1\nkind: Deployment\nmetadata: {namespace: ml, name: web}")
 	if _, err := objects.Resource(deployments).Namespace("ml").Create(ctx, d, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -118,5 +118,5 @@ func TestChangesAreTold(t *testing.T) {
 	if err := objects.Resource(jobSets).Namespace("ml").Delete(ctx, "train", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	wait("an object that is gone", func() bool { return len(told) == 3 })
+	wait("an object that is gone", func() bool { return len(reported) == 3 })
 }

@@ -1,9 +1,7 @@
-// Package gangs says which pods are of use only together, and which pods are still
-// to come because their owner has not made them yet: the members of a gang that its
-// scheduler holds back, of a job whose queue has admitted it, of a set whose workers
-// wait for their leader, the replicas an HPA wants and a quota keeps from being
-// made. Nothing is counted twice: a pod that exists fulfils the place it was made
-// for.
+// Package gangs determines which pods are useful only together, and which pods are still to be
+// created by their owners: members of a gang that its scheduler has not created yet, pods of a job
+// that its queue has admitted, workers that wait for their leader, replicas that an HPA requests
+// and a quota refuses. Nothing counts twice: an existing pod takes the place it was created for.
 //
-// It is a pure function of pods and objects; it reads nothing itself.
+// The package is a pure function of pods and objects; it reads nothing itself.
 package gangs

@@ -11,40 +11,39 @@ import (
 // Pod is a pod that exists.
 type Pod struct {
 	*corev1.Pod
-	// Plan is what the planner will see of it, nil for nothing: it wants no GPU.
+	// Plan is the planner's view of it, nil if it requests no GPU.
 	Plan *plan.Pod
-	// Workload of Kueue and PodGroup it is of, by name: Join writes them.
+	// Workload (Kueue) and PodGroup of the pod, by name; set by Join.
 	Workload, PodGroup string
 }
 
-// Unmade is a pod that is still to be made.
+// Unmade is a pod that is still to be created.
 type Unmade struct {
 	plan.Pod
 	Template *corev1.PodTemplateSpec
-	// Workload of Kueue and PodGroup it will be of, by name.
+	// Workload (Kueue) and PodGroup of the pod, by name.
 	Workload, PodGroup string
 }
 
-// Input is everything that is looked at.
+// Input is all input of Join.
 type Input struct {
-	// Pods of the whole cluster, those that have ended too.
+	// Pods of the whole cluster, including those that have ended.
 	Pods    []Pod
 	Objects foreign.Objects
 	HPAs    []autoscalingv2.HorizontalPodAutoscaler
-	// Convert returns what the planner is to see of a pod that is made from this
-	// template in a namespace: defaults applied, demand read.
+	// Convert returns the planner's view of a pod created from this template in a namespace:
+	// defaults applied, demand read.
 	Convert func(namespace string, t *corev1.PodTemplateSpec) plan.Pod
 }
 
-// PlainAnnotation on a JobSet or LeaderWorkerSet with "false" says that its pods
-// are of use one by one.
+// PlainAnnotation with "false" on a JobSet or LeaderWorkerSet states that its pods are useful one
+// by one.
 const PlainAnnotation = "gpuscale.io/gang"
 
-// maxUnmade bounds the pods that are taken for demand before they exist, in all.
+// maxUnmade bounds the pods in all that count as demand before they exist.
 const maxUnmade = 20_000
 
-// Join writes into the pods' plans which gang each is of, and returns the pods that
-// are still to be made.
+// Join records each pod's gang in its plan, and returns the pods that are still to be created.
 func Join(in Input) []Unmade {
 	j := newJoiner(in)
 	places := j.places()

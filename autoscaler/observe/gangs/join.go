@@ -3,6 +3,7 @@ package gangs
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,12 +14,12 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// joiner is one Join under way.
+// joiner is the state of one Join.
 type joiner struct {
 	in     Input
 	groups map[id]*foreign.Object
 	makers map[id]*foreign.Object
-	queued map[types.UID]*foreign.Object // by what a Kueue Workload queues
+	queued map[types.UID]*foreign.Object // by the object that a Kueue Workload queues
 	queues map[id]bool                   // LocalQueues
 	flavor map[string]*foreign.Flavor
 	gangs  map[string]*gang
@@ -35,17 +36,17 @@ type setOf struct {
 	set   int
 }
 
-// gang is what is known of one.
+// gang is one gang while Join runs.
 type gang struct {
 	name    string
-	group   *foreign.Object // nil where no PodGroup says how many
+	group   *foreign.Object // nil where no PodGroup gives the minimum
 	min     int
-	members []*plan.Pod // that exist and want GPUs
-	plain   int         // that exist, or will, and want none
+	members []*plan.Pod // existing members that request GPUs
+	plain   int         // members, existing or to be created, that request none
 	ended   int
 	coming  []int // indices of unmade
 	like    *corev1.Pod
-	mixed   bool // its members have not all the same owner
+	mixed   bool // its members have several owners
 }
 
 func (g *gang) size() int { return len(g.members) + g.plain + len(g.coming) }
@@ -85,8 +86,8 @@ func newJoiner(in Input) *joiner {
 	return j
 }
 
-// queue notes what a Workload queues. Of several for one object, an old one may be
-// left over: the one that is not over goes first, then the newest.
+// queue records the object that a Workload queues. An old Workload may be left over: the one that
+// is not over wins, then the newest.
 func (j *joiner) queue(uid types.UID, o *foreign.Object) {
 	had := j.queued[uid]
 	if had == nil || had.Maker.Over && !o.Maker.Over ||
@@ -95,15 +96,15 @@ func (j *joiner) queue(uid types.UID, o *foreign.Object) {
 	}
 }
 
-// places are what the pods were made for. Where a pod of a set says which PodGroup it
-// is of, those that do not say so, or are still to be made, are of it too; of several
-// the first, so that the order of the pods does not matter.
+// places returns what the pods were created for. Where one pod of a set names a PodGroup, the set's
+// other pods, existing or to be created, belong to it too. Of several the first in order wins, so
+// that the order of the pods does not matter.
 func (j *joiner) places() []place {
 	out := make([]place, len(j.in.Pods))
 	if len(j.makers) == 0 && len(j.queued) == 0 {
-		return out // nothing that is known makes any: nobody's labels need to be read for it
+		return out // no maker: pod labels need not be read
 	}
-	said := map[setOf]*foreign.Object{}
+	named := map[setOf]*foreign.Object{}
 	for i := range j.in.Pods {
 		p := j.in.Pods[i].Pod
 		out[i] = j.placeOf(p)
@@ -113,11 +114,11 @@ func (j *joiner) places() []place {
 			continue
 		}
 		set := setOf{out[i].maker, out[i].set}
-		if had := said[set]; had == nil || before(group, had) {
-			said[set] = group
+		if had := named[set]; had == nil || before(group, had) {
+			named[set] = group
 		}
 	}
-	for set, group := range said {
+	for set, group := range named {
 		if g := j.ofGroup(group); g != nil {
 			j.sets[set] = g
 		}
@@ -125,12 +126,12 @@ func (j *joiner) places() []place {
 	return out
 }
 
-// before orders PodGroups: by kind as groupKinds has them, then by name.
+// before orders PodGroups: by the order of groupKinds, then by name.
 func before(a, b *foreign.Object) bool {
 	return cmp.Or(slices.Index(groupKinds, a.Kind)-slices.Index(groupKinds, b.Kind), strings.Compare(a.Name, b.Name)) < 0
 }
 
-// add takes in a pod that exists.
+// add adds a pod that exists.
 func (j *joiner) add(p *Pod, at place) {
 	over := p.Status.Phase == corev1.PodSucceeded
 	going := p.DeletionTimestamp != nil
@@ -173,27 +174,28 @@ func (j *joiner) add(p *Pod, at place) {
 	if g.like == nil || p.Name < g.like.Name {
 		g.like = p.Pod
 	}
-	heldBack(p)
+	waitForGang(p)
 }
 
-// gated: Kueue's gate stays closed while an admission check waits, maybe for a node
-// for this very pod. From when the quota is reserved it is no reason not to look.
+// gated handles Kueue's scheduling gate. It stays closed while an admission check is pending,
+// possibly for a node for this pod. Once the quota is reserved, the gated pod is demand.
 func (j *joiner) gated(p *Pod) {
 	if p.Plan.Node != "" || len(p.Spec.SchedulingGates) == 0 {
 		return
 	}
 	w := j.workloadOf(p.Pod)
 	for _, gate := range p.Spec.SchedulingGates {
-		if gate.Name != kueueGate || w == nil || w.Maker.Held {
+		if gate.Name != kueueGate || w == nil || w.Maker.Inactive {
 			return
 		}
 	}
 	p.Plan.Unschedulable = true
 }
 
-// heldBack: a gang's scheduler does not say "Unschedulable" of pods that it could
-// place, if only it could place all. Only a gate means that nobody tries yet.
-func heldBack(p *Pod) {
+// waitForGang marks a gang's pending member as unschedulable: a gang's scheduler reports no
+// "Unschedulable" for pods that it could place if it could place all of them. A pod with another
+// gate is left alone, since no scheduler tries to place it.
+func waitForGang(p *Pod) {
 	if p.Plan.Node != "" || len(p.Spec.SchedulingGates) > 0 {
 		return
 	}
@@ -211,8 +213,8 @@ func ownerOf(p *corev1.Pod) types.UID {
 	return ""
 }
 
-// gangOf is the gang of a pod of that PodGroup at that place, nil for none: by its
-// PodGroup, else by its maker.
+// gangOf returns the gang of a pod with that PodGroup and place, nil for none: by its PodGroup,
+// else by its maker.
 func (j *joiner) gangOf(of id, at place) *gang {
 	if o := j.groups[of]; of.name != "" && o != nil {
 		return j.ofGroup(o)
@@ -223,10 +225,10 @@ func (j *joiner) gangOf(of id, at place) *gang {
 	return j.ofSet(setOf{at.maker, at.set})
 }
 
-// groupKinds are the kinds of PodGroups.
+// groupKinds are the kinds of PodGroups, in order of precedence.
 var groupKinds = []foreign.Kind{foreign.VolcanoPodGroup, foreign.PluginsPodGroup, foreign.BuiltInPodGroup, foreign.KAIPodGroup}
 
-// ofGroup is a PodGroup's gang, nil where its pods are of use one by one.
+// ofGroup returns a PodGroup's gang, nil where its pods are useful one by one.
 func (j *joiner) ofGroup(o *foreign.Object) *gang {
 	if o.Group.Over || o.Group.Min < 1 {
 		return nil
@@ -249,12 +251,12 @@ func (j *joiner) ofGroup(o *foreign.Object) *gang {
 	return g
 }
 
-// words are how gangs that no PodGroup names are called.
+// words are the names of makers in the names of gangs without a PodGroup.
 var words = map[foreign.Kind]string{
 	foreign.KueueWorkload: "workload", foreign.JobSet: "jobset", foreign.LeaderWorkerSet: "lws", foreign.VolcanoJob: "job",
 }
 
-// ofSet is the gang of one set of a maker, nil where its pods are of use one by one.
+// ofSet returns the gang of one set of a maker, nil where its pods are useful one by one.
 func (j *joiner) ofSet(of setOf) *gang {
 	if g := j.sets[of]; g != nil {
 		return g
@@ -280,16 +282,15 @@ func (j *joiner) ofSet(of setOf) *gang {
 	}
 	name := o.Namespace + "/" + words[o.Kind] + "/" + o.Name
 	if o.Kind == foreign.LeaderWorkerSet {
-		name += "/" + itoa(of.set)
+		name += "/" + strconv.Itoa(of.set)
 	}
 	g := &gang{name: name, min: least}
 	j.gangs[name], j.sets[of] = g, g
 	return g
 }
 
-// ownGroup is the PodGroup that a maker owns: Volcano makes one for its Job before
-// there is any pod to say so. A set of several makes one for each, which its pods
-// name.
+// ownGroup returns the PodGroup that a maker owns: Volcano creates one for its Job before any pod
+// refers to it. A maker of several sets creates one for each, which its pods name.
 func (j *joiner) ownGroup(o *foreign.Object) *gang {
 	if o.Maker.Sets != 1 || o.UID == "" {
 		return nil

@@ -1,6 +1,7 @@
 package gangs
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -18,18 +20,14 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// kindOf finds the kind of an object as users write it.
-var kindOf = map[string]foreign.Kind{
-	"scheduling.volcano.sh/PodGroup": foreign.VolcanoPodGroup, "scheduling.x-k8s.io/PodGroup": foreign.PluginsPodGroup,
-	"scheduling.k8s.io/PodGroup": foreign.BuiltInPodGroup, "scheduling.run.ai/PodGroup": foreign.KAIPodGroup,
-	"kueue.x-k8s.io/LocalQueue": foreign.KueueLocalQueue, "kueue.x-k8s.io/ResourceFlavor": foreign.KueueFlavor,
-	"kueue.x-k8s.io/Workload": foreign.KueueWorkload, "batch.volcano.sh/Job": foreign.VolcanoJob,
-	"jobset.x-k8s.io/JobSet": foreign.JobSet, "leaderworkerset.x-k8s.io/LeaderWorkerSet": foreign.LeaderWorkerSet,
-	"apps/Deployment": foreign.Deployment, "apps/StatefulSet": foreign.StatefulSet,
+// kindOf is the kind of an object in its YAML.
+func kindOf(u *unstructured.Unstructured) foreign.Kind {
+	plural, _ := meta.UnsafeGuessKindToResource(u.GroupVersionKind())
+	return foreign.Kind(plural.GroupResource().String())
 }
 
-// world reads objects and pods as users write them. A Pod with "replicas" in its
-// annotations stands for so many.
+// world reads objects and pods from YAML. A Pod with "replicas" in its annotations stands for as
+// many.
 func world(t *testing.T, text string) Input {
 	t.Helper()
 	in := Input{Objects: foreign.Objects{}, Convert: convert}
@@ -45,7 +43,7 @@ func world(t *testing.T, text string) Input {
 		case "Pod":
 			var p corev1.Pod
 			u.SetNamespace("ml")
-			decode(t, u.Object, &p)
+			decode(t, &u, &p)
 			n := 1
 			if s := p.Annotations["test/replicas"]; s != "" {
 				_, _ = fmt.Sscan(s, &n)
@@ -65,36 +63,31 @@ func world(t *testing.T, text string) Input {
 			}
 		case "HorizontalPodAutoscaler":
 			var h autoscalingv2.HorizontalPodAutoscaler
-			decode(t, u.Object, &h)
+			decode(t, &u, &h)
 			in.HPAs = append(in.HPAs, h)
 		default:
-			gvk := u.GroupVersionKind()
-			k, ok := kindOf[gvk.Group+"/"+gvk.Kind]
-			if !ok {
-				t.Fatalf("what is a %s?", gvk)
-			}
-			o := foreign.Parse(k, &u)
+			o := foreign.Parse(kindOf(&u), &u)
 			if o.Err != nil {
 				t.Fatal(o.Err)
 			}
-			in.Objects[k] = append(in.Objects[k], o)
+			in.Objects[o.Kind] = append(in.Objects[o.Kind], o)
 		}
 	}
 	return in
 }
 
-func decode(t *testing.T, object map[string]any, into any) {
+func decode(t *testing.T, u *unstructured.Unstructured, into any) {
 	t.Helper()
-	text, err := yaml.Marshal(object)
+	text, err := u.MarshalJSON()
 	if err == nil {
-		err = yaml.Unmarshal(text, into)
+		err = json.Unmarshal(text, into)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// convert reads whole cards only.
+// convert reads whole GPUs only.
 func convert(namespace string, p *corev1.PodTemplateSpec) plan.Pod {
 	out := plan.Pod{Namespace: namespace}
 	for i := range p.Spec.Containers {
@@ -108,9 +101,9 @@ func convert(namespace string, p *corev1.PodTemplateSpec) plan.Pod {
 	return out
 }
 
-// said prints what Join made of a world: the gangs with their members, then those
-// still to be made in order.
-func said(in Input) string {
+// report prints the result of Join: the gangs with their members, then the pods still to be
+// created, in order.
+func report(in Input) string {
 	unmade := Join(in)
 	var b strings.Builder
 	gangs := map[string]string{}

@@ -9,8 +9,7 @@ const gpuPod = `
     spec:
       containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]`
 
-// TestKinds: each API's own way to say that pods belong together, as its documents
-// write it.
+// TestKinds: how each API groups pods, in the form of its documentation.
 func TestKinds(t *testing.T) {
 	for name, c := range map[string]struct{ world, want string }{
 		"a Volcano PodGroup whose pods are not enqueued": {world: `
@@ -19,16 +18,16 @@ kind: PodGroup
 metadata: {name: train}
 spec: {minMember: 2, queue: q, minResources: {nvidia.com/gpu: "16", cpu: "3"}}
 status: {phase: Pending}`, want: `
-train~0 8 cards PodGroup/train in ml/train min 2
-train~1 8 cards PodGroup/train in ml/train min 2`},
+train~0 8 GPUs PodGroup/train in ml/train min 2
+train~1 8 GPUs PodGroup/train in ml/train min 2`},
 		"minResources with Volcano's prefixes": {world: `
 apiVersion: scheduling.volcano.sh/v1beta1
 kind: PodGroup
 metadata: {name: train}
 spec: {minMember: 2, minResources: {requests.nvidia.com/gpu: "3", limits.nvidia.com/gpu: "3", count/pods: "2"}}`, want: `
-train~0 2 cards PodGroup/train in ml/train min 2
-train~1 2 cards PodGroup/train in ml/train min 2`},
-		"a completed PodGroup is nobody's gang": {world: `
+train~0 2 GPUs PodGroup/train in ml/train min 2
+train~1 2 GPUs PodGroup/train in ml/train min 2`},
+		"a completed PodGroup is no gang": {world: `
 apiVersion: scheduling.volcano.sh/v1beta1
 kind: PodGroup
 metadata: {name: train}
@@ -50,8 +49,8 @@ apiVersion: scheduling.volcano.sh/v1beta1
 kind: PodGroup
 metadata: {name: mpi-j1, ownerReferences: [{apiVersion: batch.volcano.sh/v1alpha1, kind: Job, name: mpi, uid: j1}]}
 spec: {minMember: 3, minResources: {nvidia.com/gpu: "16"}}`, want: `
-mpi-worker~0 8 cards Job/mpi in ml/mpi-j1 min 2
-mpi-worker~1 8 cards Job/mpi in ml/mpi-j1 min 2`},
+mpi-worker~0 8 GPUs Job/mpi in ml/mpi-j1 min 2
+mpi-worker~1 8 GPUs Job/mpi in ml/mpi-j1 min 2`},
 		"its pods fulfil their places": {world: `
 apiVersion: batch.volcano.sh/v1alpha1
 kind: Job
@@ -74,7 +73,7 @@ metadata:
   annotations: {scheduling.k8s.io/group-name: mpi-j1, volcano.sh/job-name: mpi, volcano.sh/task-spec: worker}
 spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]}`, want: `
 1 exist in "ml/mpi-j1" min 2
-mpi-worker~0 8 cards Job/mpi in ml/mpi-j1 min 2`},
+mpi-worker~0 8 GPUs Job/mpi in ml/mpi-j1 min 2`},
 		"scheduler-plugins, members like those that exist": {world: `
 apiVersion: scheduling.x-k8s.io/v1alpha1
 kind: PodGroup
@@ -89,8 +88,8 @@ metadata:
   ownerReferences: [{kind: ReplicaSet, name: nginx, uid: r, controller: true}]
 spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}`, want: `
 2 exist in "ml/nginx" min 3
-nginx~0 1 card PodGroup/nginx in ml/nginx min 3`},
-		"scheduler-plugins, members of several owners: nobody knows": {world: `
+nginx~0 1 GPU PodGroup/nginx in ml/nginx min 3`},
+		"scheduler-plugins, members of several owners: the shape is unknown": {world: `
 apiVersion: scheduling.x-k8s.io/v1alpha1
 kind: PodGroup
 metadata: {name: nginx}
@@ -149,10 +148,10 @@ spec:
 kind: Pod
 metadata: {name: train-driver-0-0, labels: {jobset.sigs.k8s.io/jobset-name: train, jobset.sigs.k8s.io/replicatedjob-name: driver}}
 spec: {containers: [{name: c}]}`, want: `
-train-workers~0 8 cards JobSet/train in ml/jobset/train min 4
-train-workers~1 8 cards JobSet/train in ml/jobset/train min 4
-train-workers~2 8 cards JobSet/train in ml/jobset/train min 4
-train-workers~3 8 cards JobSet/train in ml/jobset/train min 4`},
+train-workers~0 8 GPUs JobSet/train in ml/jobset/train min 4
+train-workers~1 8 GPUs JobSet/train in ml/jobset/train min 4
+train-workers~2 8 GPUs JobSet/train in ml/jobset/train min 4
+train-workers~3 8 GPUs JobSet/train in ml/jobset/train min 4`},
 		"a JobSet's job that only runs once another has ended": {world: `
 apiVersion: jobset.x-k8s.io/v1alpha2
 kind: JobSet
@@ -196,8 +195,8 @@ metadata:
 spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]}`, want: `
 1 exist in "ml/lws/vllm/0" min 2
 1 exist in "ml/lws/vllm/1" min 2
-vllm-0-worker~0 8 cards LeaderWorkerSet/vllm in ml/lws/vllm/0 min 2
-vllm-1-worker~0 8 cards LeaderWorkerSet/vllm in ml/lws/vllm/1 min 2`},
+vllm-0-worker~0 8 GPUs LeaderWorkerSet/vllm in ml/lws/vllm/0 min 2
+vllm-1-worker~0 8 GPUs LeaderWorkerSet/vllm in ml/lws/vllm/1 min 2`},
 		"an HPA's replicas that a quota keeps from being made": {world: `
 apiVersion: apps/v1
 kind: Deployment
@@ -217,8 +216,8 @@ metadata:
   ownerReferences: [{kind: ReplicaSet, name: vllm-abc, uid: r, controller: true}]
 spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}`, want: `
 1 exist in "" min 0
-vllm~0 1 card Deployment/vllm
-vllm~1 1 card Deployment/vllm`},
+vllm~0 1 GPU Deployment/vllm
+vllm~1 1 GPU Deployment/vllm`},
 		"an HPA that has lost its metrics wants nothing new": {world: `
 apiVersion: apps/v1
 kind: StatefulSet
@@ -232,7 +231,7 @@ spec: {maxReplicas: 3, scaleTargetRef: {apiVersion: apps/v1, kind: StatefulSet, 
 status: {desiredReplicas: 3, conditions: [{type: ScalingActive, status: "False"}]}`, want: ``},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, want := strings.TrimSpace(said(world(t, strings.TrimPrefix(c.world, "\n")))), strings.TrimSpace(c.want); got != want {
+			if got, want := strings.TrimSpace(report(world(t, strings.TrimPrefix(c.world, "\n")))), strings.TrimSpace(c.want); got != want {
 				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}
 		})
@@ -241,7 +240,7 @@ status: {desiredReplicas: 3, conditions: [{type: ScalingActive, status: "False"}
 
 func indent(s string) string { return strings.ReplaceAll(s, "\n    ", "\n      ") }
 
-// workload is a Kueue Workload of two pods of eight cards, for a JobSet.
+// workload is a Kueue Workload of two pods of eight GPUs, for a JobSet.
 func workload(version, status string) string {
 	return `apiVersion: kueue.x-k8s.io/` + version + `
 kind: Workload
@@ -274,18 +273,18 @@ metadata:
   ownerReferences: [{kind: Job, name: train-workers-0, uid: job0, controller: true}]
 spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]}`
 
-// TestKueue: a Workload is demand from when its quota is reserved, once, whatever
-// it queues says too.
+// TestKueue: a Workload is demand once its quota is reserved, and counts once, beside the demand of
+// the object it queues.
 func TestKueue(t *testing.T) {
 	const reserved = `{admission: {clusterQueue: team}, conditions: [{type: QuotaReserved, status: "True", lastTransitionTime: "2026-11-21T09:00:00Z", reason: r, message: m}]}`
 	two := `
-jobset-train-1-workers~0 8 cards Workload/jobset-train-1 in ml/workload/jobset-train-1 min 2
-jobset-train-1-workers~1 8 cards Workload/jobset-train-1 in ml/workload/jobset-train-1 min 2`
+jobset-train-1-workers~0 8 GPUs Workload/jobset-train-1 in ml/workload/jobset-train-1 min 2
+jobset-train-1-workers~1 8 GPUs Workload/jobset-train-1 in ml/workload/jobset-train-1 min 2`
 	for name, c := range map[string]struct{ status, suspend, pods, want string }{
 		"waits for its quota":   {`{}`, "true", "", ``},
 		"quota reserved":        {reserved, "true", "", two},
 		"admitted, no pod yet":  {reserved, "false", "", two},
-		"one of two pods there": {reserved, "false", jobSetPod, "1 exist in \"ml/workload/jobset-train-1\" min 2\njobset-train-1-workers~0 8 cards Workload/jobset-train-1 in ml/workload/jobset-train-1 min 2"},
+		"one of two pods there": {reserved, "false", jobSetPod, "1 exist in \"ml/workload/jobset-train-1\" min 2\njobset-train-1-workers~0 8 GPUs Workload/jobset-train-1 in ml/workload/jobset-train-1 min 2"},
 		"one has ended": {`{reclaimablePods: [{name: workers, count: 1}], conditions: [{type: QuotaReserved, status: "True", lastTransitionTime: "2026-11-21T09:00:00Z", reason: r, message: m}]}`,
 			"false", jobSetPod, `1 exist in "" min 0`},
 		"finished": {`{conditions: [{type: QuotaReserved, status: "True", lastTransitionTime: "2026-11-21T09:00:00Z", reason: r, message: m},
@@ -296,7 +295,7 @@ jobset-train-1-workers~1 8 cards Workload/jobset-train-1 in ml/workload/jobset-t
 		for _, version := range []string{"v1beta1", "v1beta2"} {
 			t.Run(name+" "+version, func(t *testing.T) {
 				text := strings.ReplaceAll(workload(version, c.status), "SUSPEND", c.suspend) + c.pods
-				if got, want := strings.TrimSpace(said(world(t, text))), strings.TrimSpace(c.want); got != want {
+				if got, want := strings.TrimSpace(report(world(t, text))), strings.TrimSpace(c.want); got != want {
 					t.Errorf("got\n%s\nwant\n%s", got, want)
 				}
 			})

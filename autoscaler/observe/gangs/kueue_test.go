@@ -11,13 +11,13 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// condition is one of a Workload's that is true.
+// condition is a true condition of a Workload.
 func condition(kind string) string {
 	return fmt.Sprintf(`{type: %s, status: "True", lastTransitionTime: "2026-11-21T09:00:00Z", reason: r, message: m}`, kind)
 }
 
-// TestKueueElsewhere: what Kueue has not taken up yet, or runs in another cluster, is
-// no demand of this one.
+// TestKueueElsewhere: a job that Kueue has not admitted yet, or runs in another cluster, is no
+// demand of this cluster.
 func TestKueueElsewhere(t *testing.T) {
 	jobSet := func(managedBy string) string {
 		return `
@@ -39,7 +39,7 @@ apiVersion: leaderworkerset.x-k8s.io/v1
 kind: LeaderWorkerSet
 metadata: {name: vllm, labels: {kueue.x-k8s.io/queue-name: user-queue}}
 spec: {leaderWorkerTemplate: {size: 2, workerTemplate: {spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "8"}}}]}}}}`
-	two := "~0 8 cards"
+	two := "~0 8 GPUs"
 	for name, c := range map[string]struct{ world, want string }{
 		"MultiKueue has chosen a cluster": {strings.ReplaceAll(workload("v1beta2", `{clusterName: far, conditions: [`+condition("QuotaReserved")+`]}`), "SUSPEND", "true"), ""},
 		"MultiKueue is choosing one":      {strings.ReplaceAll(workload("v1beta2", `{nominatedClusterNames: [a, b], conditions: [`+condition("QuotaReserved")+`]}`), "SUSPEND", "true"), ""},
@@ -49,7 +49,7 @@ spec: {leaderWorkerTemplate: {size: 2, workerTemplate: {spec: {containers: [{nam
 		"a queue that is not there":       {lws, two},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := said(world(t, strings.TrimPrefix(c.world, "\n")))
+			got := report(world(t, strings.TrimPrefix(c.world, "\n")))
 			if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
@@ -57,9 +57,8 @@ spec: {leaderWorkerTemplate: {size: 2, workerTemplate: {spec: {containers: [{nam
 	}
 }
 
-// TestKueueGate: a pod by itself whose quota is reserved is looked at behind Kueue's
-// gate, since the check that holds the gate may wait for its node; behind another
-// gate, or before, it is not.
+// TestKueueGate: a single pod with reserved quota is demand behind Kueue's gate, since the pending
+// admission check may wait for its node; behind another gate, or before, it is not.
 func TestKueueGate(t *testing.T) {
 	for name, c := range map[string]struct {
 		gates, status string
@@ -89,8 +88,8 @@ spec: {schedulingGates: `+c.gates+`, containers: [{name: c, resources: {limits: 
 	}
 }
 
-// TestKueueFlavors: pods to come have what Kueue will add to them: of the flavors
-// assigned to their set, and of the checks that are done.
+// TestKueueFlavors: pods still to be created have the labels and tolerations that Kueue will add:
+// of the flavors assigned to their set, and of completed checks.
 func TestKueueFlavors(t *testing.T) {
 	in := world(t, `apiVersion: kueue.x-k8s.io/v1beta2
 kind: ResourceFlavor
@@ -120,8 +119,8 @@ status:
 	}
 }
 
-// TestKueueSlicesAndNests: pods of an elastic job name a slice that may have been
-// replaced; pods of a RayJob are made by something between. Neither is counted twice.
+// TestKueueSlicesAndNests: pods of an elastic job may name a replaced slice; pods of a RayJob are
+// created by an intermediate object. Neither counts twice.
 func TestKueueSlicesAndNests(t *testing.T) {
 	slice := func(name, created, status string, count int) string {
 		return fmt.Sprintf(`apiVersion: kueue.x-k8s.io/v1beta2
@@ -136,7 +135,7 @@ status: {conditions: [%s]}
 		slice("new", "2026-11-21T09:05:00Z", condition("QuotaReserved")+", "+condition("Admitted"), 3) + `kind: Pod
 metadata: {name: j, annotations: {kueue.x-k8s.io/workload-slice-name: old, test/replicas: "2"}}
 spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}`
-	if got, want := said(world(t, text)), "2 exist in \"ml/workload/new\" min 3\nnew-main~0 1 card Workload/new in ml/workload/new min 3\n"; got != want {
+	if got, want := report(world(t, text)), "2 exist in \"ml/workload/new\" min 3\nnew-main~0 1 GPU Workload/new in ml/workload/new min 3\n"; got != want {
 		t.Errorf("slices: got\n%s\nwant\n%s", got, want)
 	}
 	ray := func(status string) string {
@@ -157,7 +156,7 @@ spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}`
 	}
 }
 
-// TestHostileNumbers: absurd objects cost little, and no sum runs over.
+// TestHostileNumbers: absurd objects cost little, and no sum overflows.
 func TestHostileNumbers(t *testing.T) {
 	in := world(t, `apiVersion: scheduling.volcano.sh/v1beta1
 kind: PodGroup
@@ -188,8 +187,8 @@ spec: {replicas: 9999999999, leaderWorkerTemplate: {size: 9999999999, workerTemp
 	}
 }
 
-// TestGroupsOfOneName: which of two systems' groups has the short name does not
-// depend on whose pods come first.
+// TestGroupsOfOneName: which of two systems' groups gets the short name does not depend on the
+// order of the pods.
 func TestGroupsOfOneName(t *testing.T) {
 	const groups = `apiVersion: scheduling.volcano.sh/v1beta1
 kind: PodGroup
@@ -208,7 +207,7 @@ spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}`
 	const b = `kind: Pod
 metadata: {name: b, labels: {scheduling.x-k8s.io/pod-group: g}}
 spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: "1"}}}]}`
-	one, other := said(world(t, groups+a+"\n---\n"+b)), said(world(t, groups+b+"\n---\n"+a))
+	one, other := report(world(t, groups+a+"\n---\n"+b)), report(world(t, groups+b+"\n---\n"+a))
 	if one != other || !strings.Contains(one, `"ml/g"`) || !strings.Contains(one, `"ml/podgroups.scheduling.x-k8s.io/g"`) {
 		t.Errorf("one way\n%sthe other\n%s", one, other)
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 )
 
-// By what pods say whose they are.
+// Labels and annotations by which pods refer to their owners.
 const (
-	volcanoGroup     = "scheduling.k8s.io/group-name" // annotation, of Volcano and its forebear
+	volcanoGroup     = "scheduling.k8s.io/group-name" // annotation, of Volcano and kube-batch
 	volcanoGroupToo  = "scheduling.volcano.sh/group-name"
 	pluginsGroup     = "scheduling.x-k8s.io/pod-group"      // label
 	kaiGroup         = "pod-group-name"                     // annotation
@@ -35,13 +35,13 @@ const (
 	lwsRoleOfWorkers = "worker"
 )
 
-// id names an object of a kind.
+// id identifies an object of a kind.
 type id struct {
 	kind            foreign.Kind
 	namespace, name string
 }
 
-// groupOf names the PodGroup a pod says it is of; an empty name for none.
+// groupOf returns the PodGroup that a pod names; an empty name for none.
 func groupOf(p *corev1.Pod) id {
 	of := func(k foreign.Kind, name string) id { return id{k, p.Namespace, name} }
 	if g := p.Spec.SchedulingGroup; g != nil && g.PodGroupName != nil {
@@ -58,15 +58,15 @@ func groupOf(p *corev1.Pod) id {
 	return of(foreign.KAIPodGroup, p.Annotations[kaiGroup])
 }
 
-// place is what a pod was made for.
+// place is the role that a pod was created for.
 type place struct {
 	maker id
 	set   int
 	role  string
 }
 
-// placeOf says what a pod was made for; an empty name for nothing that is known.
-// Kueue's Workload goes first: it stands for the object that it queues.
+// placeOf returns the place of a pod; an empty name if its maker is unknown. Kueue's Workload goes
+// first: it stands for the object that it queues.
 func (j *joiner) placeOf(p *corev1.Pod) place {
 	if w := j.workloadOf(p); w != nil {
 		role := p.Labels[kueuePodSet]
@@ -101,8 +101,8 @@ func (j *joiner) placeOf(p *corev1.Pod) place {
 	return place{}
 }
 
-// inRole is a place of a maker that is known. A pod that does not say a role that
-// there is has none, unless there is only one.
+// inRole returns a place of a known maker. A pod that names no existing role has none, unless there
+// is only one.
 func (j *joiner) inRole(of id, set int, role string) place {
 	o := j.makers[of]
 	if o == nil {
@@ -117,11 +117,11 @@ func (j *joiner) inRole(of id, set int, role string) place {
 	return place{of, set, role}
 }
 
-// workloadOf is the Kueue Workload that a pod is queued by, nil for none.
+// workloadOf returns the Kueue Workload that queues a pod, nil for none.
 func (j *joiner) workloadOf(p *corev1.Pod) *foreign.Object {
-	var over *foreign.Object // an elastic job's pods may name a slice that another has replaced
+	var over *foreign.Object // an elastic job's pods may name a replaced slice
 	for _, key := range []string{kueueSlice, kueueWorkload, kueuePrebuilt, kueuePodGroup} {
-		// Newer Kueue has names in annotations that would be too long for a label.
+		// Newer Kueue uses annotations for names that are too long for a label.
 		for _, name := range []string{p.Annotations[key], p.Labels[key]} {
 			w := j.makers[id{foreign.KueueWorkload, p.Namespace, name}]
 			switch {
@@ -157,12 +157,12 @@ func (j *joiner) workloadOf(p *corev1.Pod) *foreign.Object {
 	return nil
 }
 
-// nested are what Kueue queues that has its pods made by something between: without
-// Kueue's annotation they cannot be told to be its.
+// nested are the kinds queued by Kueue whose pods an intermediate object creates: without Kueue's
+// annotation they cannot be matched to their Workload.
 var nested = map[string]bool{"RayJob": true, "RayService": true, "AppWrapper": true, "SparkApplication": true}
 
-// unseen reports whether the pods of a Workload may be there and not be known as its:
-// it has been let go, and none of them points at it.
+// unseen reports whether the pods of a Workload may exist without being known as its own: the
+// Workload is admitted, and no pod refers to it.
 func (j *joiner) unseen(o *foreign.Object) bool {
 	if o.Kind != foreign.KueueWorkload || !o.Maker.Started || !slices.ContainsFunc(o.OwnerReferences, func(r metav1.OwnerReference) bool { return nested[r.Kind] }) {
 		return false

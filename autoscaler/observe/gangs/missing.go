@@ -16,15 +16,14 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// making are the kinds that make pods by themselves. What a Deployment wants is
-// asked of its HPA.
+// making are the kinds that create pods by themselves. The demand of a Deployment is its HPA's.
 var making = []foreign.Kind{foreign.KueueWorkload, foreign.VolcanoJob, foreign.LeaderWorkerSet, foreign.JobSet}
 
-// makeMissing adds the pods that makers have not made yet.
+// makeMissing adds the pods that makers have not created yet.
 func (j *joiner) makeMissing() {
 	for _, k := range making {
 		for _, o := range sorted(j.in.Objects[k]) {
-			if o.Maker == nil || o.Maker.Over || o.Maker.Held || o.DeletionTimestamp != nil {
+			if o.Maker == nil || o.Maker.Over || o.Maker.Inactive || o.DeletionTimestamp != nil {
 				continue
 			}
 			if k != foreign.KueueWorkload && j.queued[o.UID] != nil && o.UID != "" {
@@ -34,14 +33,14 @@ func (j *joiner) makeMissing() {
 				continue
 			}
 			if k != foreign.KueueWorkload && j.queues[id{foreign.KueueLocalQueue, o.Namespace, o.Labels[foreign.KueueQueueLabel]}] {
-				continue // Kueue has not made its Workload yet
+				continue // Kueue has not created its Workload yet
 			}
 			j.makeSets(o)
 		}
 	}
 }
 
-// sorted gives the objects an order, so that the bound cuts the same ones each time.
+// sorted gives the objects an order, so that maxUnmade always leaves out the same ones.
 func sorted(all []*foreign.Object) []*foreign.Object {
 	return slices.SortedFunc(slices.Values(all), func(a, b *foreign.Object) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
@@ -50,13 +49,13 @@ func sorted(all []*foreign.Object) []*foreign.Object {
 
 func (j *joiner) makeSets(o *foreign.Object) {
 	of := id{o.Kind, o.Namespace, o.Name}
-	like := make([]*comes, len(o.Maker.Roles)) // the same for all sets
+	like := make([]*shape, len(o.Maker.Roles)) // the same for all sets
 	for set := range o.Maker.Sets {
 		if len(j.unmade) >= maxUnmade {
 			return
 		}
 		var g *gang
-		// Pods that do not say their role take any place.
+		// Pods that name no role take any place.
 		anywhere := j.live[place{of, set, ""}] + j.done[place{of, set, ""}]
 		for r := range o.Maker.Roles {
 			role := &o.Maker.Roles[r]
@@ -74,11 +73,11 @@ func (j *joiner) makeSets(o *foreign.Object) {
 				g = j.ofSet(setOf{of, set})
 			}
 			if like[r] == nil {
-				like[r] = j.comes(o, j.admitted(role, o.Maker), cmp.Or(o.Maker.Admitted, o.CreationTimestamp))
+				like[r] = j.shapeOf(o, j.admitted(role, o.Maker), cmp.Or(o.Maker.Admitted, o.CreationTimestamp))
 			}
 			stem := o.Name
 			if o.Maker.Sets > 1 {
-				stem += "-" + itoa(set)
+				stem += "-" + strconv.Itoa(set)
 			}
 			if role.Name != "" {
 				stem += "-" + role.Name
@@ -88,30 +87,30 @@ func (j *joiner) makeSets(o *foreign.Object) {
 	}
 }
 
-// comes is what pods that are still to come are like.
-type comes struct {
+// shape describes pods that are still to be created.
+type shape struct {
 	plan     plan.Pod
 	template *corev1.PodTemplateSpec
 	workload string // of Kueue
 }
 
-// comes converts a template of an object's, once for all pods made from it.
-func (j *joiner) comes(o *foreign.Object, t *corev1.PodTemplateSpec, since metav1.Time) *comes {
+// shapeOf converts a template of an object, once for all pods created from it.
+func (j *joiner) shapeOf(o *foreign.Object, t *corev1.PodTemplateSpec, since metav1.Time) *shape {
 	p := j.in.Convert(o.Namespace, t)
 	p.Namespace, p.Node = o.Namespace, ""
 	p.Owner = owners[o.Kind] + "/" + o.Name
 	p.Created, p.PendingSince = o.CreationTimestamp.Time, since.Time
 	p.Unmade, p.Unschedulable, p.Evictable = true, true, true
-	c := &comes{plan: p, template: t}
+	c := &shape{plan: p, template: t}
 	if o.Kind == foreign.KueueWorkload {
 		c.workload = o.Name
 	}
 	return c
 }
 
-// admitted is a role's template with the priority that its maker gives it, and with
-// what Kueue will add to it for the flavors that it has assigned: without those a
-// node of another pool would be bought than the pods may go to.
+// admitted returns a role's template with its maker's priority and with the labels and tolerations
+// that Kueue will add for the assigned flavors. Without those, the planner would add a node of a
+// pool that the pods cannot use.
 func (j *joiner) admitted(r *foreign.Role, m *foreign.Maker) *corev1.PodTemplateSpec {
 	out := r.Template
 	if m.PriorityClass != "" && out.Spec.PriorityClassName == "" {
@@ -130,16 +129,16 @@ func (j *joiner) admitted(r *foreign.Role, m *foreign.Maker) *corev1.PodTemplate
 	return &out
 }
 
-// owners are the kinds as people name them.
+// owners are the kinds as displayed.
 var owners = map[foreign.Kind]string{
 	foreign.KueueWorkload: "Workload", foreign.VolcanoJob: "Job", foreign.LeaderWorkerSet: "LeaderWorkerSet", foreign.JobSet: "JobSet",
 	foreign.Deployment: "Deployment", foreign.StatefulSet: "StatefulSet",
 	foreign.VolcanoPodGroup: "PodGroup", foreign.PluginsPodGroup: "PodGroup", foreign.BuiltInPodGroup: "PodGroup", foreign.KAIPodGroup: "PodGroup",
 }
 
-// make adds n pods that are still to come to a gang, nil for none. Those that want
-// no GPU are only counted.
-func (j *joiner) make(g *gang, n int, stem string, c *comes) {
+// make adds n pods that are still to be created to a gang, nil for none. Those that request no GPU
+// are only counted.
+func (j *joiner) make(g *gang, n int, stem string, c *shape) {
 	if c.plan.Demand.Zero() && c.plan.Unreadable == "" {
 		if g != nil {
 			g.plain += n
@@ -159,10 +158,10 @@ func (j *joiner) make(g *gang, n int, stem string, c *comes) {
 	}
 }
 
-// name is one that no pod can have, since Kubernetes forbids the tilde.
+// name returns a name that no pod can have: Kubernetes forbids the tilde.
 func (j *joiner) name(namespace, stem string, i int) string {
 	for {
-		name := stem + "~" + itoa(i)
+		name := stem + "~" + strconv.Itoa(i)
 		if key := namespace + "/" + name; !j.names[key] {
 			j.names[key] = true
 			return name
@@ -171,9 +170,9 @@ func (j *joiner) name(namespace, stem string, i int) string {
 	}
 }
 
-// fillGroups adds to each PodGroup the members that neither exist nor have an owner
-// that says what they are like: as those that exist, where they all have one owner,
-// or an equal part of what the PodGroup says it needs.
+// fillGroups adds to each PodGroup the members that neither exist nor have an owner with a
+// template. They look like the existing members where those have one owner; else each requests an
+// equal part of the PodGroup's minimum resources.
 func (j *joiner) fillGroups() {
 	for _, k := range groupKinds {
 		for _, o := range sorted(j.in.Objects[k]) {
@@ -195,14 +194,14 @@ func (j *joiner) fillGroups() {
 			case g.size() == 0 && len(o.Group.Needs) > 0:
 				t = part(o.Group.Needs, g.min)
 			default:
-				continue // nobody knows what is still to come
+				continue // the shape of the missing members is unknown
 			}
-			j.make(g, missing, o.Name, j.comes(o, t, o.CreationTimestamp))
+			j.make(g, missing, o.Name, j.shapeOf(o, t, o.CreationTimestamp))
 		}
 	}
 }
 
-// part is a pod that wants an equal part of a list, rounded up.
+// part returns a pod that requests an equal part of a list, rounded up.
 func part(needs corev1.ResourceList, n int) *corev1.PodTemplateSpec {
 	list := corev1.ResourceList{}
 	for name, q := range needs {
@@ -213,7 +212,7 @@ func part(needs corev1.ResourceList, n int) *corev1.PodTemplateSpec {
 		if q.Sign() < 0 {
 			continue
 		}
-		if q.CmpInt64(mostOfAnything) > 0 { // Value would run over into another number
+		if q.CmpInt64(mostOfAnything) > 0 { // Value would overflow
 			q.Set(mostOfAnything)
 		}
 		if plain == corev1.ResourceCPU {
@@ -227,11 +226,10 @@ func part(needs corev1.ResourceList, n int) *corev1.PodTemplateSpec {
 	}}}}
 }
 
-// mostOfAnything that a PodGroup is believed to need; in thousandths it is still one
-// number.
+// mostOfAnything bounds a PodGroup's resources; it fits an int64 in thousandths too.
 const mostOfAnything = math.MaxInt64 / 1000
 
-// share is an equal part of a whole that is not below zero, rounded up.
+// share returns an equal part of a non-negative total, rounded up.
 func share(whole int64, n int) int64 {
 	part := whole / int64(n)
 	if whole%int64(n) != 0 {
@@ -240,16 +238,15 @@ func share(whole int64, n int) int64 {
 	return part
 }
 
-// finish writes the gangs into the pods. Members that want no GPU, and those that
-// have ended, are taken off the number that must run together: the planner sees
-// only those that do.
+// finish records the gangs in the pods. Members that request no GPU and members that have ended are
+// subtracted from the minimum: the planner sees only the others.
 func (j *joiner) finish() {
 	for _, g := range j.gangs {
 		least := max(g.min-g.plain-g.ended, 1)
 		for _, p := range g.members {
 			p.Gang, p.GangMin = g.name, least
 			if len(g.coming) > 0 && p.Node == "" {
-				p.Unschedulable = true // it waits for those that are still to come
+				p.Unschedulable = true // pending until the missing members exist
 			}
 		}
 		for _, i := range g.coming {
@@ -257,5 +254,3 @@ func (j *joiner) finish() {
 		}
 	}
 }
-
-func itoa(n int) string { return strconv.Itoa(n) }

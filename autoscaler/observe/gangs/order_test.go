@@ -9,9 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestOrderDoesNotMatter: whatever pods and objects there are, and in whatever order
-// they come out of the caches, the gangs and the pods to come are the same; no name is
-// there twice, and every pod of a gang says how many there must be.
+// TestOrderDoesNotMatter: for any pods and objects in any order, the gangs and the pods still to be
+// created are the same; names are unique, and all pods of a gang have the same minimum.
 func TestOrderDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		var docs []string
@@ -54,9 +53,9 @@ func TestOrderDoesNotMatter(t *testing.T) {
 		if len(docs) == 0 {
 			return
 		}
-		one := said(world(t, strings.Join(docs, "\n---\n")))
+		one := report(world(t, strings.Join(docs, "\n---\n")))
 		again := rapid.Permutation(docs).Draw(r, "order")
-		if other := said(world(t, strings.Join(again, "\n---\n"))); one != other {
+		if other := report(world(t, strings.Join(again, "\n---\n"))); one != other {
 			r.Fatalf("one way\n%sthe other\n%s", one, other)
 		}
 		in := world(t, strings.Join(docs, "\n---\n"))
@@ -74,8 +73,8 @@ func TestOrderDoesNotMatter(t *testing.T) {
 	})
 }
 
-// TestSetOfTwoGroups: where pods of one set name two PodGroups, those that name none
-// are of the same one, whoever comes first.
+// TestSetOfTwoGroups: where pods of one set name two PodGroups, the pods that name none belong to
+// the same one in any order.
 func TestSetOfTwoGroups(t *testing.T) {
 	const objects = `apiVersion: jobset.x-k8s.io/v1alpha2
 kind: JobSet
@@ -96,10 +95,10 @@ spec: {minMember: 2}
 	pod := func(name, group string) string {
 		return fmt.Sprintf("kind: Pod\nmetadata: {name: %s, annotations: {scheduling.k8s.io/group-name: %q}, labels: {jobset.sigs.k8s.io/jobset-name: j, jobset.sigs.k8s.io/replicatedjob-name: a}}\nspec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: \"1\"}}}]}", name, group)
 	}
-	pods := []string{pod("x", "two"), pod("y", "one"), pod("z", "")}
-	first := said(world(t, objects+strings.Join(pods, "\n---\n")))
+	pods := []string{pod("a", "two"), pod("b", "one"), pod("c", "")}
+	first := report(world(t, objects+strings.Join(pods, "\n---\n")))
 	slices.Reverse(pods)
-	if other := said(world(t, objects+strings.Join(pods, "\n---\n"))); other != first || !strings.Contains(first, "j-a~0 1 card JobSet/j in ml/one min 2") {
+	if other := report(world(t, objects+strings.Join(pods, "\n---\n"))); other != first || !strings.Contains(first, "j-a~0 1 GPU JobSet/j in ml/one min 2") {
 		t.Errorf("one way\n%sthe other\n%s", first, other)
 	}
 }

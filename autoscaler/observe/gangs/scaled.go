@@ -13,18 +13,18 @@ import (
 	"github.com/gpuscale/gpuscale/internal/kube"
 )
 
-// scalable are what HPAs scale that does not say itself how many pods it wants.
+// scalable are the scale targets whose own spec is not their demand: the HPA's status is.
 var scalable = map[string]foreign.Kind{"Deployment": foreign.Deployment, "StatefulSet": foreign.StatefulSet}
 
-// scaled adds the replicas that HPAs want and that nobody has made yet: the pod
-// that a quota refuses is nowhere else to be seen.
+// scaled adds the replicas that HPAs request and that do not exist yet: a pod that a quota refuses
+// is visible nowhere else.
 func (j *joiner) scaled() {
 	var have map[id]int
 	order := make([]*autoscalingv2.HorizontalPodAutoscaler, len(j.in.HPAs))
 	for i := range j.in.HPAs {
 		order[i] = &j.in.HPAs[i]
 	}
-	slices.SortFunc(order, func(a, b *autoscalingv2.HorizontalPodAutoscaler) int { // who is made first gets what a quota leaves
+	slices.SortFunc(order, func(a, b *autoscalingv2.HorizontalPodAutoscaler) int { // the first created gets what a quota leaves
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	for _, h := range order {
@@ -41,17 +41,17 @@ func (j *joiner) scaled() {
 		if missing <= 0 {
 			continue
 		}
-		have[of] += missing // a second HPA on it wants the same ones
+		have[of] += missing // a second HPA on it requests the same ones
 		since := h.CreationTimestamp
 		if h.Status.LastScaleTime != nil {
 			since = *h.Status.LastScaleTime
 		}
-		j.make(nil, missing, o.Name, j.comes(o, &o.Maker.Roles[0].Template, since))
+		j.make(nil, missing, o.Name, j.shapeOf(o, &o.Maker.Roles[0].Template, since))
 	}
 }
 
-// acts reports whether what an HPA wants is news: one that has lost its metrics
-// wants what it wanted when it had them.
+// acts reports whether an HPA's desired replicas are current: an HPA without metrics keeps an old
+// number.
 func acts(h *autoscalingv2.HorizontalPodAutoscaler) bool {
 	for _, c := range h.Status.Conditions {
 		if c.Type == autoscalingv2.ScalingActive && c.Status == corev1.ConditionFalse {

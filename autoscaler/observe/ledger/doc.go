@@ -1,9 +1,8 @@
-// Package ledger puts everybody's quotas into one tree of slices: GPUQuotas, Kueue's
-// ClusterQueues and Cohorts, the queues of Volcano and KAI, ResourceQuotas; and says
-// which of them a pod counts towards. What is wrong with a quota is said of that
-// quota, and never keeps the others from holding: whatever goes in, the tree that
-// comes out can be built.
+// Package ledger builds one tree of slices from all quotas: GPUQuotas, Kueue's ClusterQueues and
+// Cohorts, the queues of Volcano and KAI, ResourceQuotas. It returns which of them a pod counts
+// towards. A problem of a quota is reported for that quota and does not affect the others: for any
+// input the result is a valid tree.
 //
-// It is a pure function of objects; it reads nothing itself and admits nobody: that
-// is the planner's.
+// The package is a pure function of objects. It reads nothing itself and admits nothing: the
+// planner does.
 package ledger

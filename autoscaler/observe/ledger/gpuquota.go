@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -17,24 +19,21 @@ import (
 // cover is one GPUQuota over a namespace.
 type cover struct {
 	quota string
-	// pods it takes of the namespace, nil for all.
+	// pods of the namespace that it selects, nil for all.
 	pods   labels.Selector
 	models map[string]bool // that have a tenant of their own
 }
 
-// QuotaObject is how problems name a GPUQuota.
+// QuotaObject is the name of a GPUQuota in problems.
 func QuotaObject(name string) string { return "GPUQuota " + name }
 
-// ModelTenant is the tenant of one model's amount of a quota.
+// ModelTenant is the tenant of a quota's amount for one model.
 func ModelTenant(name, model string) string { return name + "/" + model }
 
 func (l *Ledger) addQuotas(t *tree, quotas []v1alpha1.GPUQuota) {
-	// The oldest goes first where two are over the same.
+	// Of two quotas over the same pods the oldest holds.
 	order := slices.SortedFunc(slices.Values(pointers(quotas)), func(a, b *v1alpha1.GPUQuota) int {
-		if c := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Name, b.Name)
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 	})
 	for _, q := range order {
 		if q.DeletionTimestamp != nil {
@@ -44,7 +43,7 @@ func (l *Ledger) addQuotas(t *tree, quotas []v1alpha1.GPUQuota) {
 		l.addCovers(q, models)
 	}
 	for _, covers := range l.covers {
-		// Those that select pods go before those that take all.
+		// Covers that select pods go before those of all pods.
 		slices.SortStableFunc(covers, func(a, b cover) int { return boolInt(a.pods == nil) - boolInt(b.pods == nil) })
 	}
 }
@@ -64,8 +63,8 @@ func boolInt(b bool) int {
 	return 0
 }
 
-// addAmounts makes a tenant of the amount for any model, and one under it for each
-// model that has its own.
+// addAmounts adds a tenant for the amount of any model, and one under it for each model with an
+// amount of its own.
 func addAmounts(t *tree, q *v1alpha1.GPUQuota) map[string]bool {
 	all := quota.All()
 	own := entry{of: QuotaObject(q.Name), Tenant: plan.Tenant{Tenant: quota.Tenant{
@@ -94,14 +93,14 @@ func addAmounts(t *tree, q *v1alpha1.GPUQuota) map[string]bool {
 				continue
 			}
 			if models[model.Name] {
-				t.problem(own.of, "spec.amounts[%d].model: %q is there twice under other names, and the first holds; take one of them away", i, a.Model)
+				t.problem(own.of, "spec.amounts[%d].model: %q occurs twice under different names, and the first holds; remove one of them", i, a.Model)
 				continue
 			}
 			models[model.Name] = true
 			e.Name, e.Parent = ModelTenant(q.Name, model.Name), q.Name
 		}
-		e.Guarantee = orNothing(a.Guaranteed)
-		e.Limit, e.Borrow, e.Lend = orAll(a.Limit), orAll(a.BorrowLimit), orAll(a.LendLimit)
+		e.Guarantee = amountOf(a.Guaranteed, quota.Amount{})
+		e.Limit, e.Borrow, e.Lend = amountOf(a.Limit, all), amountOf(a.BorrowLimit, all), amountOf(a.LendLimit, all)
 		parts = append(parts, e)
 	}
 	if !slices.ContainsFunc(parts, func(e entry) bool { return e.Name == q.Name }) {
@@ -111,28 +110,22 @@ func addAmounts(t *tree, q *v1alpha1.GPUQuota) map[string]bool {
 	return models
 }
 
-func orNothing(q *resource.Quantity) quota.Amount {
+// amountOf returns a number of GPU equivalents, otherwise if it is not set.
+func amountOf(q *resource.Quantity, otherwise quota.Amount) quota.Amount {
 	if q == nil {
-		return quota.Amount{}
+		return otherwise
 	}
-	return cards(q.AsApproximateFloat64())
+	return gpus(q.AsApproximateFloat64())
 }
 
-func orAll(q *resource.Quantity) quota.Amount {
-	if q == nil {
-		return quota.All()
-	}
-	return cards(q.AsApproximateFloat64())
-}
-
-// addCovers notes the namespaces a quota is over.
+// addCovers records the namespaces that a quota covers.
 func (l *Ledger) addCovers(q *v1alpha1.GPUQuota, models map[string]bool) {
 	of, spec := QuotaObject(q.Name), &q.Spec.Tenants
 	c := cover{quota: q.Name, models: models}
 	if spec.PodSelector != nil {
 		selector, err := metav1.LabelSelectorAsSelector(spec.PodSelector)
 		if err != nil {
-			l.problem(of, "spec.tenants.podSelector: %w: no pod counts towards the quota until that is mended", err)
+			l.problem(of, "spec.tenants.podSelector: %w: no pod counts towards the quota until this is fixed", err)
 			return
 		}
 		c.pods = selector
@@ -144,7 +137,7 @@ func (l *Ledger) addCovers(q *v1alpha1.GPUQuota, models map[string]bool) {
 	if spec.NamespaceSelector != nil {
 		selector, err := metav1.LabelSelectorAsSelector(spec.NamespaceSelector)
 		if err != nil {
-			l.problem(of, "spec.tenants.namespaceSelector: %w: it takes in no namespace until that is mended", err)
+			l.problem(of, "spec.tenants.namespaceSelector: %w: it selects no namespace until this is fixed", err)
 			selector = labels.Nothing()
 		}
 		for name, has := range l.namespaces {
@@ -153,17 +146,17 @@ func (l *Ledger) addCovers(q *v1alpha1.GPUQuota, models map[string]bool) {
 			}
 		}
 	}
-	for _, name := range slices.Sorted(keys(over)) {
+	for _, name := range slices.Sorted(maps.Keys(over)) {
 		l.cover(of, name, c)
 	}
 }
 
-// cover puts a quota over a namespace, unless an older one is over all the same.
+// cover adds a namespace to a quota, unless an older quota covers it already.
 func (l *Ledger) cover(of, namespace string, c cover) {
 	for _, had := range l.covers[namespace] {
 		same := had.pods == nil && c.pods == nil || had.pods != nil && c.pods != nil && had.pods.String() == c.pods.String()
 		if same {
-			l.problem(of, "spec.tenants: namespace %s counts towards GPUQuota %s already, which is older and holds; take it off one of them", namespace, had.quota)
+			l.problem(of, "spec.tenants: namespace %s counts towards GPUQuota %s already, which is older and holds; remove it from one of them", namespace, had.quota)
 			return
 		}
 	}

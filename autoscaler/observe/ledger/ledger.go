@@ -3,6 +3,7 @@ package ledger
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -14,31 +15,31 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// Input is everything that quotas are made of.
+// Input has all objects that quotas are built from.
 type Input struct {
 	Quotas         []v1alpha1.GPUQuota
 	ResourceQuotas []corev1.ResourceQuota
 	Namespaces     []corev1.Namespace
 	Objects        foreign.Objects
-	// Models of the cluster's cards, by gpuscale's names, and what their nodes have
-	// published of them: what a profile's name means depends on the product.
+	// Models of the cluster's GPUs, by gpuscale's names, and the MIG tables that nodes publish: the
+	// meaning of a profile's name depends on the product.
 	Models []string
 	Tables mig.Tables
 }
 
-// Ledger is the tree, and who counts towards what in it.
+// Ledger is the tree of quotas, and which pods count towards which.
 type Ledger struct {
-	// Tenants make a tree that can be built.
+	// Tenants form a valid tree.
 	Tenants []plan.Tenant
-	// Problems of quotas, by kind and name ("GPUQuota team-a"). A quota with one
-	// holds as far as it can be understood; what of it does not is in the sentence.
+	// Problems of quotas, by kind and name ("GPUQuota team-a"). The readable part of such a quota
+	// holds; the problem names the part that does not.
 	Problems map[string]error
 
 	units      units
 	covers     map[string][]cover // by namespace
 	namespaces map[string]labels.Set
-	listed     map[string][]*limits // ResourceQuotas by namespace
-	rooms      map[string][]*room   // what they leave, likewise
+	listed     map[string][]*limits   // ResourceQuotas by namespace
+	headrooms  map[string][]*headroom // their free capacity, by namespace
 	usages     map[*corev1.PodSpec]corev1.ResourceList
 	names      map[string]bool
 	objects    map[objectKey]*foreign.Object
@@ -49,18 +50,17 @@ type objectKey struct {
 	namespace, name string
 }
 
-// New makes the ledger.
+// New builds the ledger.
 func New(in Input) *Ledger {
 	l := &Ledger{
 		Problems: map[string]error{}, covers: map[string][]cover{}, namespaces: map[string]labels.Set{},
-		listed: map[string][]*limits{}, rooms: map[string][]*room{}, usages: map[*corev1.PodSpec]corev1.ResourceList{}, names: map[string]bool{}, objects: map[objectKey]*foreign.Object{},
+		listed: map[string][]*limits{}, headrooms: map[string][]*headroom{}, usages: map[*corev1.PodSpec]corev1.ResourceList{}, names: map[string]bool{}, objects: map[objectKey]*foreign.Object{},
 	}
 	l.units = newUnits(in.Models, in.Tables)
 	for i := range in.Namespaces {
 		l.namespaces[in.Namespaces[i].Name] = in.Namespaces[i].Labels
 	}
-	var t tree
-	t.problems = l.Problems
+	t := tree{problem: l.problem}
 	l.addQuotas(&t, in.Quotas)
 	l.addKueue(&t, in.Objects)
 	l.addQueues(&t, in.Objects, foreign.VolcanoQueue, volcanoPrefix)
@@ -78,21 +78,20 @@ func New(in Input) *Ledger {
 	return l
 }
 
-// Claim is who asks: a pod that exists or is still to be made.
+// Claim is a pod that exists or is still to be created.
 type Claim struct {
 	Namespace           string
 	Labels, Annotations map[string]string
 	SchedulerName       string
 	Demand              demand.Demand
-	// Model of the cards it asks for or has, empty where any will do.
+	// Model of the GPUs it requests or has, empty for any.
 	Model string
-	// Workload of Kueue and PodGroup it is of, by name, empty for none.
+	// Workload (Kueue) and PodGroup of the pod, by name, empty for none.
 	Workload, PodGroup string
 }
 
-// Tenant is the quota that a claim counts towards, empty for none. A GPUQuota goes
-// first, since it is made for this; then the queue that the pod goes through; then
-// what its namespace is allowed.
+// Tenant returns the quota that a claim counts towards, empty for none: a GPUQuota first, then the
+// queue of the pod, then a ResourceQuota of its namespace.
 func (l *Ledger) Tenant(c Claim) string {
 	if name := l.ofQuota(c); name != "" {
 		return name
@@ -106,20 +105,14 @@ func (l *Ledger) Tenant(c Claim) string {
 }
 
 func (l *Ledger) problem(of string, format string, args ...any) {
-	if l.Problems[of] == nil { // the first is the one to mend first
+	if l.Problems[of] == nil { // only the first is reported
 		l.Problems[of] = fmt.Errorf(format, args...)
 	}
 }
 
-// sorted gives objects an order by name.
+// sorted orders objects by name.
 func sorted(all []*foreign.Object) []*foreign.Object {
 	return slices.SortedFunc(slices.Values(all), func(a, b *foreign.Object) int {
-		switch {
-		case a.Name < b.Name:
-			return -1
-		case a.Name > b.Name:
-			return 1
-		}
-		return 0
+		return strings.Compare(a.Name, b.Name)
 	})
 }

@@ -2,11 +2,13 @@ package ledger
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pgregory.net/rapid"
@@ -21,14 +23,7 @@ import (
 
 var start = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 
-var kindOf = map[string]foreign.Kind{
-	"kueue.x-k8s.io/ClusterQueue": foreign.KueueClusterQueue, "kueue.x-k8s.io/Cohort": foreign.KueueCohort,
-	"kueue.x-k8s.io/LocalQueue": foreign.KueueLocalQueue, "kueue.x-k8s.io/Workload": foreign.KueueWorkload,
-	"scheduling.volcano.sh/Queue": foreign.VolcanoQueue, "scheduling.volcano.sh/PodGroup": foreign.VolcanoPodGroup,
-	"scheduling.run.ai/Queue": foreign.KAIQueue,
-}
-
-// read makes a ledger of objects as users write them; the later ones are younger.
+// read builds a ledger from YAML; later objects are younger.
 func read(t *testing.T, text string) *Ledger {
 	t.Helper()
 	in := Input{Objects: foreign.Objects{}}
@@ -56,13 +51,10 @@ func read(t *testing.T, text string) *Ledger {
 			must(t, yaml.UnmarshalStrict(text, &n))
 			in.Namespaces = append(in.Namespaces, n)
 		default:
-			k, ok := kindOf[gvk.Group+"/"+gvk.Kind]
-			if !ok {
-				t.Fatalf("what is a %s?", gvk)
-			}
-			o := foreign.Parse(k, &u)
+			plural, _ := meta.UnsafeGuessKindToResource(gvk)
+			o := foreign.Parse(foreign.Kind(plural.GroupResource().String()), &u)
 			must(t, o.Err)
-			in.Objects[k] = append(in.Objects[k], o)
+			in.Objects[o.Kind] = append(in.Objects[o.Kind], o)
 		}
 	}
 	l := New(in)
@@ -77,7 +69,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// buildable: whatever was wrong, a tree can be made of what is left.
+// buildable checks that the result is a valid tree.
 func buildable(t interface{ Fatalf(string, ...any) }, l *Ledger) {
 	plain := make([]quota.Tenant, len(l.Tenants))
 	for i := range l.Tenants {
@@ -118,7 +110,7 @@ spec:
 research: 0 of 12, borrow ∞, lend ∞
 team-a < research: 4 of 8, borrow 2, lend 0.5
 team-a/H100-80GB < team-a: 2 of ∞, borrow ∞, lend ∞`},
-		"Kueue, a cohort that nobody made, MIG beside cards": {`
+		"Kueue, a cohort without an object, MIG beside GPUs": {`
 apiVersion: kueue.x-k8s.io/v1beta1
 kind: ClusterQueue
 metadata: {name: team-a}
@@ -205,8 +197,7 @@ resourcequota/a/gpus: 4 of 4, borrow 0, lend 0`},
 	}
 }
 
-// TestProblems: each is said of the quota it is in, with the field and what to do,
-// and everything else holds.
+// TestProblems: each is reported for its quota, with field and remedy, and everything else holds.
 func TestProblems(t *testing.T) {
 	const sound = `kind: GPUQuota
 metadata: {name: sound}
@@ -216,8 +207,8 @@ spec: {tenants: {namespaces: [s]}, amounts: [{model: any, guaranteed: 1}]}
 	for name, c := range map[string]struct{ objects, of, want, tenants string }{
 		"an unknown parent": {`kind: GPUQuota
 metadata: {name: a}
-spec: {parent: nobody, amounts: [{model: any, guaranteed: 2}]}`,
-			"GPUQuota a", `spec.parent: there is no "nobody": it stands alone`, "a: 2 of ∞"},
+spec: {parent: missing, amounts: [{model: any, guaranteed: 2}]}`,
+			"GPUQuota a", `spec.parent: there is no "missing": the quota has no parent`, "a: 2 of ∞"},
 		"a circle": {`kind: GPUQuota
 metadata: {name: a}
 spec: {parent: b, amounts: [{model: any, guaranteed: 2}]}
@@ -254,7 +245,7 @@ spec: {amounts: [{model: H999, guaranteed: 3}]}`,
 metadata: {name: a}
 spec: {amounts: [{model: any, guaranteed: -3}]}`,
 			"GPUQuota a", `spec.amounts[0].guaranteed: -3 is below zero`, "a: 0 of ∞"},
-		"a selector nobody can read": {`kind: GPUQuota
+		"an invalid selector": {`kind: GPUQuota
 metadata: {name: a}
 spec: {tenants: {namespaces: [x], podSelector: {matchLabels: {"not a key!": x}}}, amounts: [{model: any}]}`,
 			"GPUQuota a", `spec.tenants.podSelector: `, "a: 0 of ∞"},
@@ -275,7 +266,7 @@ spec: {tenants: {namespaces: [x], podSelector: {matchLabels: {"not a key!": x}}}
 	}
 }
 
-func TestWhoCountsTowardsWhat(t *testing.T) {
+func TestTenantOfPods(t *testing.T) {
 	l := read(t, `kind: Namespace
 metadata: {name: b1, labels: {team: b}}
 ---
@@ -329,7 +320,7 @@ spec: {resources: {gpu: {quota: 1}}}
 kind: ResourceQuota
 metadata: {namespace: e, name: gpus}
 spec: {hard: {requests.nvidia.com/gpu: 4}}`)
-	one := demand.Demand{Cards: 1, Vendor: "nvidia"}
+	one := demand.Demand{GPUs: 1, Vendor: "nvidia"}
 	instance, err := demand.FromResources(map[string]int64{"nvidia.com/mig-1g.10gb": 1})
 	must(t, err)
 	for want, claims := range map[string][]Claim{
@@ -342,8 +333,8 @@ spec: {hard: {requests.nvidia.com/gpu: 4}}`)
 		"kai/kq":               {{Namespace: "d", Labels: map[string]string{"kai.scheduler/queue": "kq"}}},
 		"resourcequota/e/gpus": {{Namespace: "e", Demand: one}},
 		"": {{Namespace: "e", Demand: instance}, {Namespace: "c"}, {Namespace: "c", Labels: map[string]string{"kueue.x-k8s.io/queue-name": "gone"}},
-			{Namespace: "c", Labels: map[string]string{"kueue.x-k8s.io/queue-name": "renamed"}}, // what counts cards by another name bounds none of ours
-			{Namespace: "d", SchedulerName: "volcano"}, {Namespace: "e", Demand: demand.Demand{Cards: 1, Vendor: "amd"}}},
+			{Namespace: "c", Labels: map[string]string{"kueue.x-k8s.io/queue-name": "renamed"}}, // what counts GPUs by another name bounds none of ours
+			{Namespace: "d", SchedulerName: "volcano"}, {Namespace: "e", Demand: demand.Demand{GPUs: 1, Vendor: "amd"}}},
 	} {
 		for _, c := range claims {
 			if got := l.Tenant(c); got != want {
@@ -367,13 +358,13 @@ metadata: {name: b}
 spec: {parent: org, tenants: {namespaces: [b]}, amounts: [{model: any, guaranteed: 2}, {model: H100-80GB}]}`)
 	half, err := demand.FromResources(map[string]int64{"nvidia.com/mig-3g.40gb": 1})
 	must(t, err)
-	cards := func(n int) demand.Demand { return demand.Demand{Cards: n, Vendor: "nvidia"} }
+	gpus := func(n int) demand.Demand { return demand.Demand{GPUs: n, Vendor: "nvidia"} }
 	s := &plan.Snapshot{Now: start, Tenants: l.Tenants, Pods: []plan.Pod{
 		{Name: "1", Node: "n", Tenant: "a", Demand: half},
-		{Name: "2", Tenant: "a", Demand: cards(1)},
-		{Name: "3", Node: "n", Tenant: "b", Demand: cards(3)},
-		{Name: "4", Node: "n", Tenant: "b/H100-80GB", Demand: cards(1)},
-		{Name: "5", Node: "n", Tenant: "b", Demand: cards(9), Leaving: true},
+		{Name: "2", Tenant: "a", Demand: gpus(1)},
+		{Name: "3", Node: "n", Tenant: "b", Demand: gpus(3)},
+		{Name: "4", Node: "n", Tenant: "b/H100-80GB", Demand: gpus(1)},
+		{Name: "5", Node: "n", Tenant: "b", Demand: gpus(9), Leaving: true},
 	}}
 	quotas := []v1alpha1.GPUQuota{{ObjectMeta: metav1.ObjectMeta{Name: "org"}}, {ObjectMeta: metav1.ObjectMeta{Name: "a"}}, {ObjectMeta: metav1.ObjectMeta{Name: "b"}}}
 	got := Statuses(quotas, s, map[string]error{"GPUQuota a": fmt.Errorf("spec.x: no")})
@@ -395,9 +386,9 @@ spec: {parent: org, tenants: {namespaces: [b]}, amounts: [{model: any, guarantee
 	}
 }
 
-// TestAlwaysBuildable: quotas that contradict one another in every way still give a
-// tree, and the same one in every order.
-func TestAlwaysBuildable(t *testing.T) {
+// TestTreeIsAlwaysValid: quotas that contradict one another in any way still give a tree, and the
+// same one in any order.
+func TestTreeIsAlwaysValid(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.SampledFrom([]string{"a", "b", "c", "d", "e"})
 		amount := rapid.SampledFrom([]string{"", "0", "1", "2.5", "-1", "1e30"})
@@ -415,9 +406,7 @@ func TestAlwaysBuildable(t *testing.T) {
 		}
 		l := New(in)
 		buildable(t, l)
-		for i, j := 0, len(in.Quotas)-1; i < j; i, j = i+1, j-1 {
-			in.Quotas[i], in.Quotas[j] = in.Quotas[j], in.Quotas[i]
-		}
+		slices.Reverse(in.Quotas)
 		if again := New(in); again.text() != l.text() || fmt.Sprint(again.Problems) != fmt.Sprint(l.Problems) {
 			t.Fatalf("in another order\n%s%v\ninstead of\n%s%v", again.text(), again.Problems, l.text(), l.Problems)
 		}

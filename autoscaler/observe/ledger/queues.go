@@ -1,8 +1,6 @@
 package ledger
 
 import (
-	"iter"
-	"maps"
 	"strings"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
@@ -10,7 +8,7 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// Names of tenants that other people's queues make.
+// Prefixes of the tenants of queues.
 const (
 	clusterQueuePrefix = "kueue/"
 	cohortPrefix       = "kueue/cohort/"
@@ -18,7 +16,7 @@ const (
 	kaiPrefix          = "kai/"
 )
 
-// Where pods say which queue they go through.
+// Labels by which pods name their queue.
 const (
 	volcanoQueueKey  = "scheduling.volcano.sh/queue-name"
 	volcanoScheduler = "volcano"
@@ -27,15 +25,13 @@ const (
 	kaiQueueOldKey   = "runai/queue"
 )
 
-func keys[K comparable, V any](m map[K]V) iter.Seq[K] { return maps.Keys(m) }
-
-// sums are a queue's quotas in slices, over all its resources that are GPUs.
+// sums are a queue's quotas in slices, over all its GPU resources.
 type sums struct {
 	any                            bool
 	guarantee, limit, borrow, lend quota.Amount
 }
 
-// add takes in one resource. What is not said is without bound, and then so is the sum.
+// add adds one resource. An unset quantity is unbounded, and so is its sum.
 func (s *sums) add(u units, q foreign.Quota) {
 	one, ok := u.perUnit(q.Resource)
 	if !ok {
@@ -56,8 +52,8 @@ func (u units) sum(quotas []foreign.Quota) sums {
 	return s
 }
 
-// addKueue makes a tenant of each ClusterQueue and Cohort. A Cohort exists as soon
-// as somebody names it.
+// addKueue adds a tenant for each ClusterQueue and Cohort. A Cohort exists as soon as an object
+// refers to it.
 func (l *Ledger) addKueue(t *tree, objects foreign.Objects) {
 	cohorts := map[string]bool{}
 	for _, o := range sorted(objects[foreign.KueueCohort]) {
@@ -95,8 +91,8 @@ func (l *Ledger) addKueue(t *tree, objects foreign.Objects) {
 		}
 		s := l.units.sum(o.Queue.Quotas)
 		if !s.any {
-			// It says nothing of GPUs as pods ask for them: Kueue admits none through it, or
-			// it counts them under another name, which only its own configuration tells.
+			// It bounds no GPU resource by the name that pods request: Kueue admits none through
+			// it, or Kueue's own configuration gives the resource another name.
 			continue
 		}
 		e := queueEntry("ClusterQueue "+o.Name, clusterQueuePrefix+o.Name, s)
@@ -107,27 +103,27 @@ func (l *Ledger) addKueue(t *tree, objects foreign.Objects) {
 	}
 }
 
-// queueEntry has no limit of its own in Kueue: what may be borrowed is the bound.
+// queueEntry has no limit of its own in Kueue: the borrowing limit is the bound.
 func queueEntry(of, name string, s sums) entry {
 	return entry{of: of, Tenant: plan.Tenant{Tenant: quota.Tenant{
 		Name: name, Guarantee: s.guarantee, Limit: quota.All(), Borrow: s.borrow, Lend: s.lend,
 	}}}
 }
 
-// addQueues makes a tenant of each queue of Volcano or KAI that says anything about
-// GPUs, or has one under it that does. One that says nothing bounds nothing.
+// addQueues adds a tenant for each queue of Volcano or KAI that bounds GPUs, or has one under it
+// that does.
 func (l *Ledger) addQueues(t *tree, objects foreign.Objects, k foreign.Kind, prefix string) {
-	parents, said := map[string]string{}, map[string]bool{}
+	parents, bounds := map[string]string{}, map[string]bool{}
 	for _, o := range objects[k] {
 		switch {
 		case o.Err != nil:
 			l.problem(string(k)+" "+o.Name, "%w", o.Err)
 		case o.Queue != nil:
 			parents[o.Name] = o.Queue.Parent
-			said[o.Name] = l.units.sum(o.Queue.Quotas).any
+			bounds[o.Name] = l.units.sum(o.Queue.Quotas).any
 		}
 	}
-	if k == foreign.VolcanoQueue { // every queue is under the root, said or not
+	if k == foreign.VolcanoQueue { // every queue is under the root, whether it names a parent or not
 		for name, parent := range parents {
 			if parent == "" && name != volcanoRoot {
 				parents[name] = volcanoRoot
@@ -144,7 +140,7 @@ func (l *Ledger) addQueues(t *tree, objects foreign.Objects, k foreign.Kind, pre
 		hasChildren[parent] = true
 	}
 	for _, o := range sorted(objects[k]) {
-		if o.Queue == nil || !said[o.Name] && !hasChildren[o.Name] {
+		if o.Queue == nil || !bounds[o.Name] && !hasChildren[o.Name] {
 			continue
 		}
 		s := l.units.sum(o.Queue.Quotas)
@@ -161,7 +157,8 @@ func (l *Ledger) addQueues(t *tree, objects foreign.Objects, k foreign.Kind, pre
 	}
 }
 
-// ofKueue: what has admitted its Workload, else where its queue leads.
+// ofKueue returns the ClusterQueue that has admitted the claim's Workload, else the one that its
+// LocalQueue points to.
 func (l *Ledger) ofKueue(c Claim) string {
 	queue := c.Labels[foreign.KueueQueueLabel]
 	if w := l.objects[objectKey{foreign.KueueWorkload, c.Namespace, c.Workload}]; c.Workload != "" && w != nil && w.Maker != nil {
@@ -204,5 +201,5 @@ func (l *Ledger) ofKAI(c Claim) string {
 	return ""
 }
 
-// plainName takes "requests." off the name of a resource as quotas have it.
+// plainName removes "requests." from the name of a resource in a quota.
 func plainName(name string) string { return strings.TrimPrefix(name, "requests.") }

@@ -13,20 +13,19 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// limits is what a ResourceQuota says about GPUs.
+// limits are the GPU resources of a ResourceQuota.
 type limits struct {
 	tenant string
-	// names of the resources it bounds; it says nothing about others.
+	// names of the resources it bounds.
 	names map[string]bool
 }
 
 // namespacePrefix of tenants that are ResourceQuotas.
 const namespacePrefix = "resourcequota/"
 
-// addResourceQuotas: the API server refuses pods beyond them, so what is beyond is
-// only seen where a pod is still to be made, and Refuse asks for those. For pods
-// under no other quota one is a tenant, too: what it allows is guaranteed up to there,
-// and neither lent nor borrowed.
+// addResourceQuotas adds the ResourceQuotas. The API server refuses pods beyond them, so only pods
+// that are still to be created can exceed them; see Refuse. For pods under no other quota a
+// ResourceQuota is a tenant too: all of it is guaranteed, and nothing is lent or borrowed.
 func (l *Ledger) addResourceQuotas(t *tree, quotas []corev1.ResourceQuota) {
 	order := slices.SortedFunc(slices.Values(quotas), func(a, b corev1.ResourceQuota) int {
 		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
@@ -36,9 +35,9 @@ func (l *Ledger) addResourceQuotas(t *tree, quotas []corev1.ResourceQuota) {
 		if q.DeletionTimestamp != nil {
 			continue
 		}
-		l.rooms[q.Namespace] = append(l.rooms[q.Namespace], newRoom(q))
+		l.headrooms[q.Namespace] = append(l.headrooms[q.Namespace], newHeadroom(q))
 		if len(q.Spec.Scopes) > 0 || q.Spec.ScopeSelector != nil {
-			continue // over some pods only, so it is no tenant: Refuse looks which
+			continue // it covers some pods only, so it is no tenant; Refuse checks its scopes
 		}
 		name := namespacePrefix + q.Namespace + "/" + q.Name
 		r := &limits{tenant: name, names: map[string]bool{}}
@@ -65,7 +64,7 @@ func (l *Ledger) addResourceQuotas(t *tree, quotas []corev1.ResourceQuota) {
 	}
 }
 
-// ofNamespace is the first ResourceQuota that bounds everything the claim wants.
+// ofNamespace returns the first ResourceQuota that bounds everything the claim requests.
 func (l *Ledger) ofNamespace(c Claim) string {
 	for _, r := range l.listed[c.Namespace] {
 		if r.bounds(c.Demand) {
@@ -84,12 +83,12 @@ func (r *limits) bounds(d demand.Demand) bool {
 			return false
 		}
 	}
-	if d.Cards == 0 {
+	if d.GPUs == 0 {
 		return true
 	}
 	for name := range r.names {
 		one, err := demand.FromResources(map[string]int64{name: 1})
-		if err == nil && one.Cards == 1 && one.Vendor == d.Vendor {
+		if err == nil && one.GPUs == 1 && one.Vendor == d.Vendor {
 			return true
 		}
 	}

@@ -7,14 +7,14 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// effective are a pod's requests and limits as the scheduler and ResourceQuotas
-// count them: containers, init containers, sidecars and overhead put together.
+// effective returns a pod's requests and limits as the scheduler and ResourceQuotas count them:
+// containers, init containers, sidecars and overhead combined.
 func effective(spec *corev1.PodSpec) (requests, limits corev1.ResourceList) {
 	p := &corev1.Pod{Spec: *spec}
 	return resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{}), resourcehelper.PodLimits(p, resourcehelper.PodResourcesOptions{})
 }
 
-// inScope reports whether a ResourceQuota is over a pod: all of its scopes must be.
+// inScope reports whether a ResourceQuota covers a pod: all of its scopes must match.
 func inScope(q *corev1.ResourceQuota, spec *corev1.PodSpec) bool {
 	for _, scope := range q.Spec.Scopes {
 		if !matches(corev1.ScopedResourceSelectorRequirement{ScopeName: scope, Operator: corev1.ScopeSelectorOpExists}, spec) {
@@ -29,8 +29,8 @@ func inScope(q *corev1.ResourceQuota, spec *corev1.PodSpec) bool {
 	})
 }
 
-// matches reports whether a pod is in a scope. One that is not known, or is not of
-// pods, has none in it.
+// matches reports whether a pod is in a scope. An unknown scope, or one that is not about pods,
+// matches no pod.
 func matches(r corev1.ScopedResourceSelectorRequirement, spec *corev1.PodSpec) bool {
 	switch r.ScopeName {
 	case corev1.ResourceQuotaScopeTerminating:
@@ -63,7 +63,7 @@ func ofClass(r corev1.ScopedResourceSelectorRequirement, class string) bool {
 	return false
 }
 
-// bestEffort: neither CPU nor memory is asked for anywhere. Cards do not count.
+// bestEffort reports whether the pod states neither CPU nor memory. GPUs do not count.
 func bestEffort(spec *corev1.PodSpec) bool {
 	asks := func(r *corev1.ResourceRequirements) bool {
 		for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
@@ -87,8 +87,7 @@ func bestEffort(spec *corev1.PodSpec) bool {
 	return true
 }
 
-// crossesNamespaces reports whether a rule of a pod is about pods of namespaces that
-// it names or selects.
+// crossesNamespaces reports whether a pod's affinity rule names or selects namespaces.
 func crossesNamespaces(a *corev1.Affinity) bool {
 	crosses := func(t corev1.PodAffinityTerm) bool { return len(t.Namespaces) > 0 || t.NamespaceSelector != nil }
 	weighted := func(w corev1.WeightedPodAffinityTerm) bool { return crosses(w.PodAffinityTerm) }

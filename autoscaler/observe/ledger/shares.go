@@ -5,8 +5,8 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// Share is what a tenant and all under it have, in card equivalents. What is not
-// Limited has no Limit.
+// Share is the share of a tenant and all under it, in GPU equivalents. Without Limited, Limit is
+// not set.
 type Share struct {
 	Tenant                                    string
 	Guaranteed, Used, Borrowed, Lent, Waiting float64
@@ -30,12 +30,12 @@ func Shares(s *plan.Snapshot) []Share {
 	return out
 }
 
-// equivalents is an amount in use or guaranteed: the larger of its shares.
+// equivalents converts an amount used or guaranteed: the larger of its shares.
 func equivalents(a quota.Amount) float64 {
 	return max(float64(a.Compute)/computeSlices, float64(a.Memory)/memorySlices)
 }
 
-// bound is a limit: the smaller of its shares, since either runs out by itself.
+// bound converts a limit: the smaller of its shares, since either can run out first.
 func bound(a quota.Amount) float64 {
 	return min(float64(a.Compute)/computeSlices, float64(a.Memory)/memorySlices)
 }

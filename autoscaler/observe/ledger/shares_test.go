@@ -7,7 +7,7 @@ import (
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
 
-// Shares are in cards, the tighter of compute and memory; no limit is none, not 0.
+// Shares are in GPUs, the tighter of compute and memory; without a limit it is none, not 0.
 func TestShares(t *testing.T) {
 	s, _, err := scenario.Parse(`
 pool p max=2 gpus=4 model=H100-80GB layout=(3g.40gb@0 3g.40gb@4)
@@ -37,9 +37,9 @@ pod a/z wants=gpu tenant=blue
 	}
 }
 
-// What a card counts does not depend on the product, and a part in MiB is a part of
-// the card it is on: the status says what the planner decides by.
-func TestSharesOfAnyCard(t *testing.T) {
+// The count of a GPU does not depend on its product, and a part in MiB is a part of the GPU it is
+// on: the status matches the planner's decisions.
+func TestSharesOfAnyGPU(t *testing.T) {
 	s, _, err := scenario.Parse(`
 pool pro max=2 gpus=2 model=RTX-PRO-6000-Blackwell-96GB layout=(4g.96gb@0)
 pool t4 max=2 gpus=2 model=T4

@@ -15,9 +15,8 @@ import (
 // ConditionValid of a GPUQuota.
 const ConditionValid = "Valid"
 
-// Statuses returns what the status of each GPUQuota should be after a snapshot, by
-// name. It takes over the times of conditions that have not changed. Problems are
-// the Ledger's.
+// Statuses returns the status of each GPUQuota after a snapshot, by name. Conditions that have not
+// changed keep their times. problems are the Ledger's.
 func Statuses(quotas []v1alpha1.GPUQuota, s *plan.Snapshot, problems map[string]error) map[string]v1alpha1.GPUQuotaStatus {
 	if len(quotas) == 0 {
 		return nil
@@ -45,7 +44,7 @@ func Statuses(quotas []v1alpha1.GPUQuota, s *plan.Snapshot, problems map[string]
 	return out
 }
 
-// uses is what tenants use and wait for.
+// uses is what tenants use and what their pending pods request.
 type uses struct {
 	tree    quota.Tree
 	tenants map[string]plan.Tenant
@@ -53,7 +52,7 @@ type uses struct {
 	waiting map[string]quota.Amount
 }
 
-// usesOf charges everything that runs and is not on its way out.
+// usesOf charges the pods that run and are not terminating.
 func usesOf(s *plan.Snapshot) *uses {
 	u := &uses{tenants: map[string]plan.Tenant{}, below: map[string][]string{}, waiting: map[string]quota.Amount{}}
 	plain := make([]quota.Tenant, len(s.Tenants))
@@ -64,9 +63,9 @@ func usesOf(s *plan.Snapshot) *uses {
 	}
 	tree, err := quota.NewTree(plain)
 	if err != nil {
-		return u // the Ledger never gives such ones
+		return u // the Ledger's tree is valid
 	}
-	models, memory := cardsOf(s)
+	models, memory := gpusOf(s)
 	scale := plan.NewScale(s.Tables, models)
 	used := map[string]quota.Amount{}
 	for i := range s.Pods {
@@ -88,9 +87,8 @@ func usesOf(s *plan.Snapshot) *uses {
 	return u
 }
 
-// cardsOf are the models of a snapshot's cards, and by node the memory of one that
-// may be shared.
-func cardsOf(s *plan.Snapshot) (models []gpu.Model, memory map[string]int) {
+// gpusOf returns the models of a snapshot's GPUs, and by node the memory of one that may be shared.
+func gpusOf(s *plan.Snapshot) (models []gpu.Model, memory map[string]int) {
 	memory = map[string]int{}
 	meet := func(m gpu.Model) {
 		if !slices.Contains(models, m) {
@@ -99,8 +97,8 @@ func cardsOf(s *plan.Snapshot) (models []gpu.Model, memory map[string]int) {
 	}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		for j := range n.Cards {
-			c := &n.Cards[j]
+		for j := range n.GPUs {
+			c := &n.GPUs[j]
 			meet(c.Model)
 			if !c.MIG && memory[n.Name] == 0 {
 				memory[n.Name] = c.Model.MemoryMiB
@@ -108,14 +106,14 @@ func cardsOf(s *plan.Snapshot) (models []gpu.Model, memory map[string]int) {
 		}
 	}
 	for i := range s.Pools {
-		for j := range s.Pools[i].Template.Cards {
-			meet(s.Pools[i].Template.Cards[j].Model)
+		for j := range s.Pools[i].Template.GPUs {
+			meet(s.Pools[i].Template.GPUs[j].Model)
 		}
 	}
 	return models, memory
 }
 
-// share is what a quota and all under it have.
+// share is the share of a quota and all under it.
 type share struct{ guaranteed, used, borrowed, lent, waiting quota.Amount }
 
 func (u *uses) under(name string) share {
@@ -133,7 +131,7 @@ func (u *uses) under(name string) share {
 	}
 	s.used = u.tree.Total(name)
 	s.borrowed = s.used.Sub(s.guaranteed).Floor()
-	// What others under its parent use beyond theirs comes out of what it leaves idle.
+	// What other tenants under its parent borrow comes out of what it leaves idle.
 	idle := s.guaranteed.Sub(s.used).Floor().Min(t.Lend)
 	if t.Parent != "" {
 		s.lent = u.taken(t.Parent, name).Min(idle)
@@ -141,8 +139,8 @@ func (u *uses) under(name string) share {
 	return s
 }
 
-// taken is what the others under a parent use beyond their guarantees and its own.
-// What several lend is said of each of them as far as it can be its own.
+// taken is what the others under a parent use beyond their guarantees and the parent's own. Where
+// several lend, each reports as much of it as it could have lent.
 func (u *uses) taken(parent, but string) quota.Amount {
 	var over quota.Amount
 	for _, other := range u.below[parent] {

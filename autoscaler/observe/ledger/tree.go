@@ -10,14 +10,14 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// Slices of a card, by which quotas are counted whatever the card.
+// Slices of a GPU: the unit of quotas for every model.
 const (
 	computeSlices = 7
 	memorySlices  = 8
 )
 
-// cards is a number of GPU equivalents in slices. A part of a slice is none.
-func cards(n float64) quota.Amount {
+// gpus converts GPU equivalents into slices, rounded down.
+func gpus(n float64) quota.Amount {
 	part := func(slices float64) int64 {
 		v := math.Floor(n*slices + 1e-9)
 		switch {
@@ -31,38 +31,31 @@ func cards(n float64) quota.Amount {
 	return quota.Amount{Compute: part(computeSlices), Memory: part(memorySlices)}
 }
 
-// Equivalents is an amount in GPU equivalents, "∞" for no bound: the larger of its
-// shares of compute and memory.
+// Equivalents formats an amount in GPU equivalents, "∞" without a bound: the larger of its shares
+// of compute and memory.
 func Equivalents(a quota.Amount) string {
 	if a.Compute == quota.Unlimited || a.Memory == quota.Unlimited {
 		return "∞"
 	}
-	n := max(float64(a.Compute)/computeSlices, float64(a.Memory)/memorySlices)
-	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%.2f", n), "0"), ".")
+	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%.2f", equivalents(a)), "0"), ".")
 }
 
-// tree is tenants that may still be wrong.
+// tree is a set of tenants that may be invalid.
 type tree struct {
-	tenants  []entry
-	problems map[string]error
+	tenants []entry
+	problem func(of, format string, args ...any)
 }
 
-// entry is a tenant and the object that said so ("GPUQuota team-a").
+// entry is a tenant and the object that defines it ("GPUQuota team-a").
 type entry struct {
 	plan.Tenant
 	of string
-	// whole: what it is guaranteed includes what its children are.
+	// whole: its guarantee includes those of its children.
 	whole bool
 }
 
-func (t *tree) problem(of, format string, args ...any) {
-	if t.problems[of] == nil {
-		t.problems[of] = fmt.Errorf(format, args...)
-	}
-}
-
-// build returns tenants of which a tree can be made: what stands in the way is a
-// problem of the object that said it, and is left out of what it said.
+// build returns tenants that form a valid tree. Whatever is invalid is recorded as a problem of the
+// object that defines it, and left out.
 func (t *tree) build() []plan.Tenant {
 	slices.SortStableFunc(t.tenants, func(a, b entry) int { return strings.Compare(a.Name, b.Name) })
 	t.tenants = slices.CompactFunc(t.tenants, func(a, b entry) bool { return a.Name == b.Name })
@@ -73,7 +66,7 @@ func (t *tree) build() []plan.Tenant {
 	for i := range t.tenants {
 		e := &t.tenants[i]
 		if _, ok := index[e.Parent]; !ok && e.Parent != "" {
-			t.problem(e.of, "spec.parent: there is no %q: it stands alone, and neither lends nor borrows; create it or correct the name", e.Parent)
+			t.problem(e.of, "spec.parent: there is no %q: the quota has no parent, and neither lends nor borrows; create it or correct the name", e.Parent)
 			e.Parent = ""
 		}
 	}
@@ -87,7 +80,7 @@ func (t *tree) build() []plan.Tenant {
 	return out
 }
 
-// breakCircles lets everybody in a circle stand alone.
+// breakCircles removes the parents of all tenants in a circle.
 func (t *tree) breakCircles(index map[string]int) {
 	var inCircle []int
 	for i := range t.tenants {
@@ -101,7 +94,7 @@ func (t *tree) breakCircles(index map[string]int) {
 			path = append(path, parent)
 			if at == i {
 				inCircle = append(inCircle, i)
-				t.problem(t.tenants[i].of, "spec.parent: a circle, %s: each of these stands alone; take the parent off one of them", strings.Join(path, " → "))
+				t.problem(t.tenants[i].of, "spec.parent: a circle, %s: none of these has a parent; remove the parent of one of them", strings.Join(path, " → "))
 				break
 			}
 		}
@@ -111,7 +104,7 @@ func (t *tree) breakCircles(index map[string]int) {
 	}
 }
 
-// share takes from parents that count their children in what those are guaranteed.
+// share subtracts the children's guarantees from parents whose guarantee includes them.
 func (t *tree) share(index map[string]int) {
 	under := make([]quota.Amount, len(t.tenants))
 	for i := range t.tenants {
@@ -126,11 +119,11 @@ func (t *tree) share(index map[string]int) {
 	}
 }
 
-// limit makes sure that no limit is below what is guaranteed under it.
+// limit raises limits that are below the guarantees under them.
 func (t *tree) limit(index map[string]int) {
 	guaranteed := make([]quota.Amount, len(t.tenants))
 	for i := range t.tenants {
-		// Up to the root: circles have been broken.
+		// Up to the root; breakCircles guarantees that there is one.
 		for at, steps := i, 0; steps <= len(t.tenants); steps++ {
 			guaranteed[at] = guaranteed[at].Add(t.tenants[i].Guarantee)
 			if t.tenants[at].Parent == "" {

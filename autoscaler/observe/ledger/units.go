@@ -11,10 +11,10 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// units says what resources are in slices of a card.
+// units converts resources into slices of a GPU.
 type units struct{ scale *plan.Scale }
 
-// newUnits takes the models of the cluster's cards, by name.
+// newUnits takes the models of the cluster's GPUs, by name.
 func newUnits(models []string, tables mig.Tables) units {
 	known := make([]gpu.Model, len(models))
 	for i, name := range models {
@@ -26,18 +26,17 @@ func newUnits(models []string, tables mig.Tables) units {
 	return units{plan.NewScale(tables, known)}
 }
 
-// perUnit is what one of an extended resource is in slices of a card, times a
-// thousand; false for what is no GPU, or counts something that has no fixed share of
-// one.
+// perUnit is one unit of an extended resource in thousandths of slices of a GPU; false if it is no
+// GPU or has no fixed share of one.
 func (u units) perUnit(name string) (quota.Amount, bool) {
-	// A hundred: some dialects count hundredths of a card.
+	// 100, because some dialects count hundredths of a GPU.
 	const many = 100
 	d, err := demand.FromResources(map[string]int64{plainName(name): many})
 	switch {
 	case err != nil || d.Zero():
 		return quota.Amount{}, false
-	case d.Cards > 0:
-		per := int64(d.Cards) * 1000 / many
+	case d.GPUs > 0:
+		per := int64(d.GPUs) * 1000 / many
 		return quota.Amount{Compute: per * computeSlices, Memory: per * memorySlices}, true
 	case len(d.MIG) == 1:
 		one := u.scale.Instance(d.MIG[0])
@@ -46,7 +45,7 @@ func (u units) perUnit(name string) (quota.Amount, bool) {
 	return quota.Amount{}, false
 }
 
-// times is a number of units, what is not said otherwise.
+// times multiplies a number of units, otherwise if it is not set.
 func times(one quota.Amount, n *foreign.Amount, otherwise quota.Amount) quota.Amount {
 	switch {
 	case n == nil:

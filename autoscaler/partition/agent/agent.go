@@ -12,7 +12,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// Hardware is the cards of this node: a hardware.NVML.
+// Hardware are the GPUs of this node; hardware.NVML implements it.
 type Hardware interface {
 	Read(ctx context.Context) (hardware.Machine, error)
 	Destroy(ctx context.Context, uuid string, instance int) error
@@ -20,39 +20,39 @@ type Hardware interface {
 	SetMode(ctx context.Context, uuid string, on bool) error
 }
 
-// Holders tells which devices ("MIG-…", "GPU-…") have been given to which pod
-// ("namespace/name").
-type Holders interface {
-	Held(ctx context.Context) (map[string]string, error)
+// PodResources returns the pod ("namespace/name") that each device ("MIG-…", "GPU-…") is allocated
+// to.
+type PodResources interface {
+	Allocations(ctx context.Context) (map[string]string, error)
 }
 
-// Exporter can be asked to let go of cards, by UUID.
+// Exporter can be told to release GPUs, by UUID.
 type Exporter interface {
-	Quiesce(ctx context.Context, id string, cards []string, d time.Duration) error
-	Resume(ctx context.Context, cards []string) error
+	Quiesce(ctx context.Context, id string, gpus []string, d time.Duration) error
+	Resume(ctx context.Context, gpus []string) error
 }
 
 // Options of an Agent. All but Metrics, Log and Now are required.
 type Options struct {
-	Cluster  *Cluster
-	Hardware Hardware
-	Holders  Holders
-	Exporter Exporter
-	Config   Config
-	// Boot is the machine's boot ID, as the node's status has it.
+	Cluster      *Cluster
+	Hardware     Hardware
+	PodResources PodResources
+	Exporter     Exporter
+	Config       Config
+	// Boot is the machine's boot ID, as in the node's status.
 	Boot    string
 	Metrics *Metrics
 	Log     *slog.Logger
 	Now     func() time.Time
 }
 
-// Agent is the agent of one node. It is used from one goroutine, but for Health.
+// Agent is the agent of one node. Only Health is safe for concurrent use.
 type Agent struct {
-	// Health is what /livez and /readyz say.
+	// Health backs /livez and /readyz.
 	Health *Health
 
 	o         Options
-	free      map[string]time.Time // since when nobody has been seen to hold an instance, by UUID
+	free      map[string]time.Time // since when an instance has not been seen allocated, by UUID
 	published time.Time
 	complaint string // logged last
 }
@@ -71,7 +71,7 @@ func New(o Options) *Agent {
 	return &Agent{o: o, Health: newHealth(o.Config), free: map[string]time.Time{}}
 }
 
-// Run works until ctx ends: at every change of the node, and every period.
+// Run ticks on every change of the node and every period, until ctx ends.
 func (a *Agent) Run(ctx context.Context) {
 	changes := make(chan struct{}, 1)
 	go a.o.Cluster.watch(ctx, changes)
@@ -79,7 +79,7 @@ func (a *Agent) Run(ctx context.Context) {
 		err := a.Tick(ctx)
 		a.Health.ticked(err)
 		if err != nil && ctx.Err() == nil && err.Error() != a.complaint {
-			a.o.Log.Warn("the node's cards are not looked after", "error", err)
+			a.o.Log.Warn("the node's GPUs cannot be managed", "error", err)
 		}
 		a.complaint = ""
 		if err != nil {
@@ -93,7 +93,7 @@ func (a *Agent) Run(ctx context.Context) {
 	}
 }
 
-// Tick looks at the node once and does what is to be done, to its end.
+// Tick reads the node once and carries out the operation on it, if any, to its end.
 func (a *Agent) Tick(ctx context.Context) error {
 	a.Health.beat()
 	node, err := a.o.Cluster.Node(ctx)
@@ -103,7 +103,7 @@ func (a *Agent) Tick(ctx context.Context) error {
 	record, ok, err := partition.RecordOf(node)
 	switch {
 	case err != nil:
-		return errors.Join(fmt.Errorf("left alone: %w", err), a.publish(ctx, node, false))
+		return errors.Join(fmt.Errorf("GPUs left unchanged: %w", err), a.publish(ctx, node, false))
 	case ok && record.Actuator == partition.ActuatorAgent && (record.Selected || record.Undo != nil):
 		worked, err := a.serve(ctx, node, record)
 		if worked {

@@ -15,9 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// api is an API server with one node and the device plugin's pods on it, in a
-// process that outlives the agents that are killed. Whoever deletes a plugin gets
-// another one, as from a DaemonSet.
+// api is an API server with one node and the device plugin's pods on it, in a process that outlives
+// killed agents. A deleted plugin pod is replaced, as by a DaemonSet.
 type api struct {
 	*httptest.Server
 	t testing.TB
@@ -27,9 +26,9 @@ type api struct {
 	node    map[string]any
 	plugins []string // UIDs
 	made    int
+	looks   int      // of the agents at their node
 	log     []string // the writes: "note destroy 1g@4:1", "delete plugin-1"
-	// before and after are told of the n-th write around its taking effect; before
-	// says whether it is lost.
+	// before and after are called around the n-th write; before returns whether the write is lost.
 	before func(n int) bool
 	after  func(n int)
 	broken bool // the device plugin does not come back
@@ -57,7 +56,7 @@ func (a *api) annotations() map[string]any {
 	return a.node["metadata"].(map[string]any)["annotations"].(map[string]any)
 }
 
-// set an annotation, "" for none, as somebody else would.
+// set sets an annotation as another client would; "" removes it.
 func (a *api) set(key, value string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -76,14 +75,21 @@ func (a *api) get(key string) string {
 	return text
 }
 
+// looked counts the agents' reads of their node.
+func (a *api) looked() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.looks
+}
+
 func (a *api) writes() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return append([]string(nil), a.log...)
 }
 
-// around sets before and after. An agent in a process of its own orders nothing
-// between the test and what answers it; the lock does.
+// around sets before and after under the lock, which orders the calls of an agent in another
+// process.
 func (a *api) around(before func(n int) bool, after func(n int)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -118,6 +124,7 @@ func (a *api) handle(r *http.Request, n int) (int, any) {
 	case r.URL.Query().Get("watch") != "":
 		return http.StatusInternalServerError, status("no watch here", "InternalError", 500)
 	case r.Method == http.MethodGet && path == "/api/v1/nodes/n":
+		a.looks++
 		a.node["metadata"].(map[string]any)["resourceVersion"] = strconv.Itoa(a.version)
 		return http.StatusOK, json.RawMessage(must(json.Marshal(a.node)))
 	case r.Method == http.MethodPatch && path == "/api/v1/nodes/n/status":

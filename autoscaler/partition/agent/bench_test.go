@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
@@ -26,9 +27,8 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// double is the compiled library. It is loaded once in the process: symbols stay
-// bound to the first one.
-var double string
+// fake is the compiled library. It is loaded once per process: symbols stay bound to the first one.
+var fake string
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	}
 	dir, err := os.MkdirTemp("", "fakenvml-*")
 	if err == nil {
-		double, err = fakenvml.Build(context.Background(), dir)
+		fake, err = fakenvml.Build(context.Background(), dir)
 	}
 	if err != nil && !errors.Is(err, fakenvml.ErrNoCompiler) {
 		fmt.Fprintln(os.Stderr, err)
@@ -52,36 +52,36 @@ const fixedDriver = "580.159.03"
 
 var start = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 
-// bench is a node: cards behind the NVML double, an API server, a kubelet, an
-// exporter. All but the agent live in this process.
+// bench is a node: GPUs behind the fake NVML library, an API server, a kubelet, an exporter. All
+// but the agent run in this process.
 type bench struct {
 	t        testing.TB
 	api      *api
 	config   Config
-	path     string // of the cards' state
+	path     string // of the GPUs' state
 	state    fakenvml.State
 	now      time.Time
-	kubelet  *kubeletDouble
-	exporter *exporterDouble
+	kubelet  *fakeKubelet
+	exporter *fakeExporter
 	self     string               // the agent's own pod
 	client   kubernetes.Interface // instead of api
 	metrics  *Metrics
 	driver   *hardware.NVML // one for all agents: go-nvml has one library a process
 }
 
-func newBench(t testing.TB, cards ...fakenvml.Card) *bench {
+func newBench(t testing.TB, gpus ...fakenvml.GPU) *bench {
 	t.Helper()
-	if double == "" {
+	if fake == "" {
 		t.Skip(fakenvml.ErrNoCompiler)
 	}
 	dir := newDir(t)
 	b := &bench{t: t, api: newAPI(t), config: DefaultConfig(), path: filepath.Join(dir, "state"), now: start}
 	b.config.KubeletSocket = filepath.Join(dir, "kubelet.sock")
 	b.config.Exporter.Socket = filepath.Join(dir, "exporter.sock")
-	b.config.Library = double
+	b.config.Library = fake
 	b.kubelet = serveKubelet(t, b.config.KubeletSocket)
 	b.exporter = serveExporter(t, b.config.Exporter.Socket)
-	b.set(fakenvml.State{Driver: fixedDriver, Cards: cards})
+	b.set(fakenvml.State{Driver: fixedDriver, GPUs: gpus})
 	t.Setenv(fakenvml.EnvState, b.path)
 	return b
 }
@@ -99,7 +99,7 @@ func newDir(t testing.TB) string {
 
 func failOnce(op string, code int) fakenvml.Fail { return fakenvml.Fail{Op: op, Code: code, Times: 1} }
 
-// clock is read by the agent and set by what the API server is asked.
+// clock is read by the agent and advanced by the API server's calls.
 func (b *bench) clock() time.Time {
 	b.api.mu.Lock()
 	defer b.api.mu.Unlock()
@@ -133,7 +133,7 @@ func (b *bench) agent() *Agent {
 	if b.driver == nil {
 		b.driver = hardware.New(b.config.Library, b.config.CallTimeout.Duration)
 	}
-	return New(Options{Cluster: cluster, Hardware: b.driver, Holders: kubelet,
+	return New(Options{Cluster: cluster, Hardware: b.driver, PodResources: kubelet,
 		Exporter: NewExporter(b.config.Exporter, cluster), Config: b.config, Boot: "boot-1", Metrics: b.metrics, Now: b.clock})
 }
 
@@ -144,7 +144,7 @@ func (b *bench) kube() kubernetes.Interface {
 	return b.api.client()
 }
 
-// tick has a new agent look at the node once.
+// tick runs one tick of a new agent.
 func (b *bench) tick() {
 	b.t.Helper()
 	if err := b.agent().Tick(b.t.Context()); err != nil {
@@ -152,9 +152,19 @@ func (b *bench) tick() {
 	}
 }
 
-// order records an operation on card 0.
+// answersAgain ends a hang of the driver, and waits for the hanging call, which is still in the
+// driver.
+func (b *bench) answersAgain() {
+	b.t.Helper()
+	b.state.Hang = false
+	b.set(b.state)
+	b.config.CallTimeout, b.driver = metav1.Duration{Duration: 5 * time.Minute}, nil
+	b.tick()
+}
+
+// order records an operation on GPU 0.
 func (b *bench) order(before, target string, change ...func(*partition.Record)) partition.Record {
-	r := partition.Record{ID: "op-1", Card: 0, UUID: "GPU-0", Model: "H100-80GB", Actuator: partition.ActuatorAgent, Selected: true, Before: before, Target: target,
+	r := partition.Record{ID: "op-1", GPU: 0, UUID: "GPU-0", Model: "H100-80GB", Actuator: partition.ActuatorAgent, Selected: true, Before: before, Target: target,
 		Started: b.now, Deadline: b.now.Add(5 * time.Minute)}
 	for _, c := range change {
 		c(&r)
@@ -181,10 +191,10 @@ func (b *bench) report() partition.Report {
 	return r
 }
 
-// layout of card 0, in the driver's names.
+// layout of GPU 0, in the driver's names.
 func (b *bench) layout() string {
 	b.t.Helper()
-	c := b.machine().Cards[0]
+	c := b.machine().GPUs[0]
 	l, whole := c.Layout()
 	if !whole {
 		return "half: " + l.String()
@@ -196,18 +206,18 @@ func (b *bench) layout() string {
 	return table.Format(l)
 }
 
-// h100 is a card with a layout, "-" for no MIG; "!" before a placement is one that
-// a process uses.
-func h100(t testing.TB, i int, layout string) fakenvml.Card { return cardOf(t, i, "H100-80GB", layout) }
+// h100 is a GPU with a layout, "-" for no MIG; "!" before a placement marks one that a process
+// uses.
+func h100(t testing.TB, i int, layout string) fakenvml.GPU { return gpuOf(t, i, "H100-80GB", layout) }
 
-func cardOf(t testing.TB, i int, product, layout string) fakenvml.Card {
+func gpuOf(t testing.TB, i int, product, layout string) fakenvml.GPU {
 	t.Helper()
 	table, ok := mig.ForModel(product)
 	if !ok {
 		t.Fatalf("no table of %s", product)
 	}
 	spec := table.Spec()
-	c := fakenvml.Card{UUID: fmt.Sprintf("GPU-%d", i), Name: "NVIDIA " + product, MemoryMiB: spec.MemoryMiB, MIG: layout != "-", Spec: spec}
+	c := fakenvml.GPU{UUID: fmt.Sprintf("GPU-%d", i), Name: "NVIDIA " + product, MemoryMiB: spec.MemoryMiB, MIG: layout != "-", Spec: spec}
 	if layout == "-" || layout == "" {
 		return c
 	}
@@ -229,16 +239,18 @@ func cardOf(t testing.TB, i int, product, layout string) fakenvml.Card {
 	return c
 }
 
-// kubeletDouble is a PodResources socket.
-type kubeletDouble struct {
+// fakeKubelet is a PodResources socket.
+type fakeKubelet struct {
 	podresources.UnimplementedPodResourcesListerServer
-	mu   sync.Mutex
-	held map[string]string // device: pod
+	mu        sync.Mutex
+	allocated map[string]string // device: pod
+	// resource name of the devices, and the driver of a claim of each pod.
+	resource, driver string
 }
 
-func serveKubelet(t testing.TB, socket string) *kubeletDouble {
+func serveKubelet(t testing.TB, socket string) *fakeKubelet {
 	t.Helper()
-	k := &kubeletDouble{held: map[string]string{}}
+	k := &fakeKubelet{allocated: map[string]string{}, resource: "nvidia.com/mig-1g.10gb"}
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
@@ -250,37 +262,40 @@ func serveKubelet(t testing.TB, socket string) *kubeletDouble {
 	return k
 }
 
-func (k *kubeletDouble) give(device, pod string) {
+func (k *fakeKubelet) give(device, pod string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.held[device] = pod
+	k.allocated[device] = pod
 }
 
-func (k *kubeletDouble) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
+func (k *fakeKubelet) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	out := &podresources.ListPodResourcesResponse{}
-	for _, device := range slices.Sorted(maps.Keys(k.held)) {
-		out.PodResources = append(out.PodResources, &podresources.PodResources{Namespace: "team", Name: k.held[device],
-			Containers: []*podresources.ContainerResources{{Devices: []*podresources.ContainerDevices{
-				{ResourceName: "nvidia.com/mig-1g.10gb", DeviceIds: []string{device}},
-				{ResourceName: "rdma/hca", DeviceIds: []string{"mlx5_0"}},
-			}}}})
+	for _, device := range slices.Sorted(maps.Keys(k.allocated)) {
+		c := &podresources.ContainerResources{Devices: []*podresources.ContainerDevices{
+			{ResourceName: k.resource, DeviceIds: []string{device}}, {ResourceName: "rdma/hca", DeviceIds: []string{"mlx5_0"}},
+		}}
+		if k.driver != "" {
+			c.DynamicResources = []*podresources.DynamicResource{{ClaimName: "c", ClaimNamespace: "team",
+				ClaimResources: []*podresources.ClaimResource{{DriverName: k.driver}}}}
+		}
+		out.PodResources = append(out.PodResources, &podresources.PodResources{Namespace: "team", Name: k.allocated[device], Containers: []*podresources.ContainerResources{c}})
 	}
 	return out, nil
 }
 
-// exporterDouble is an exporter's socket.
-type exporterDouble struct {
-	mu     sync.Mutex
-	quiet  map[string]bool
-	asked  int
-	refuse string
+// fakeExporter is an exporter's socket.
+type fakeExporter struct {
+	mu       sync.Mutex
+	quiesced map[string]bool
+	asked    int
+	refuse   string
 }
 
-func serveExporter(t testing.TB, socket string) *exporterDouble {
+func serveExporter(t testing.TB, socket string) *fakeExporter {
 	t.Helper()
-	e := &exporterDouble{quiet: map[string]bool{}}
+	e := &fakeExporter{quiesced: map[string]bool{}}
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
@@ -298,35 +313,35 @@ func serveExporter(t testing.TB, socket string) *exporterDouble {
 	return e
 }
 
-func (e *exporterDouble) talk(conn net.Conn) {
+func (e *fakeExporter) talk(conn net.Conn) {
 	defer conn.Close()
 	lines := bufio.NewScanner(conn)
 	for lines.Scan() {
 		var request struct {
 			Op      string
-			Cards   []string
+			GPUs    []string
 			Seconds int
 		}
 		err := json.Unmarshal(lines.Bytes(), &request)
 		e.mu.Lock()
 		answer := map[string]any{"ok": true}
 		switch {
-		case err != nil || len(request.Cards) == 0 || request.Op != "quiesce" && request.Op != "resume" || request.Op == "quiesce" && request.Seconds < 1:
+		case err != nil || len(request.GPUs) == 0 || request.Op != "quiesce" && request.Op != "resume" || request.Op == "quiesce" && request.Seconds < 1:
 			answer = map[string]any{"ok": false, "error": "no request: " + lines.Text()}
 		case e.refuse != "":
 			answer = map[string]any{"ok": false, "error": e.refuse}
 		}
 		e.asked++
-		for _, c := range request.Cards {
-			e.quiet[c] = request.Op == "quiesce"
+		for _, c := range request.GPUs {
+			e.quiesced[c] = request.Op == "quiesce"
 		}
 		e.mu.Unlock()
 		_ = json.NewEncoder(conn).Encode(answer)
 	}
 }
 
-func (e *exporterDouble) isQuiet(card string) bool {
+func (e *fakeExporter) isQuiesced(device string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.quiet[card]
+	return e.quiesced[device]
 }

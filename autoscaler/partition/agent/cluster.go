@@ -16,7 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Bounds of what is asked of the API server.
+// Limits of requests to the API server.
 const (
 	requestTimeout = 10 * time.Second
 	watchSeconds   = 300
@@ -24,17 +24,16 @@ const (
 	lastRetry      = time.Minute
 )
 
-// Cluster is the Kubernetes API as far as the agent may reach it. Its methods are
-// all the requests that the agent makes.
+// Cluster makes all the agent's requests to the Kubernetes API.
 type Cluster struct {
 	client kubernetes.Interface
 	node   string
 }
 
-// NewCluster returns what the agent of a node needs of the API.
+// NewCluster returns the Cluster of a node's agent.
 func NewCluster(client kubernetes.Interface, node string) *Cluster { return &Cluster{client, node} }
 
-// Node reads the own node.
+// Node gets the agent's own node.
 func (c *Cluster) Node(ctx context.Context) (*corev1.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -45,9 +44,9 @@ func (c *Cluster) Node(ctx context.Context) (*corev1.Node, error) {
 	return node, nil
 }
 
-// annotate changes annotations of the own node, nil taking one away, unless the
-// node has changed since version; any will do for an empty one. It goes through
-// the node's status, which lets nobody cordon or taint.
+// annotate changes annotations of the own node; nil removes one. It fails if the node has changed
+// since version, unless version is empty. It patches the node's status: that permission allows
+// neither cordons nor taints.
 func (c *Cluster) annotate(ctx context.Context, version string, change map[string]any) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -66,7 +65,7 @@ func (c *Cluster) annotate(ctx context.Context, version string, change map[strin
 	return nil
 }
 
-// pods of the own node that a selector picks.
+// pods lists the pods on the own node that a selector matches.
 func (c *Cluster) pods(ctx context.Context, in Pods) ([]corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -79,7 +78,7 @@ func (c *Cluster) pods(ctx context.Context, in Pods) ([]corev1.Pod, error) {
 	return list.Items, nil
 }
 
-// remove deletes this very pod; one that is gone is no error.
+// remove deletes a pod by UID; a pod that is gone is no error.
 func (c *Cluster) remove(ctx context.Context, pod *corev1.Pod) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -92,8 +91,8 @@ func (c *Cluster) remove(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// watch tells of changes of the own node until ctx ends. Where it cannot, the
-// agent's period has to do.
+// watch signals changes of the own node until ctx ends. Without a working watch, the agent's period
+// remains.
 func (c *Cluster) watch(ctx context.Context, changes chan<- struct{}) {
 	retry := firstRetry
 	for ctx.Err() == nil {
@@ -106,12 +105,12 @@ func (c *Cluster) watch(ctx context.Context, changes chan<- struct{}) {
 				retry = firstRetry
 				select {
 				case changes <- struct{}{}:
-				default: // one is waiting already
+				default: // one is pending already
 				}
 			}
 			w.Stop()
 		}
-		// A watch that a proxy cuts off at once must not be asked for without a pause.
+		// Without a pause, a proxy that closes watches at once would cause a busy loop.
 		select {
 		case <-ctx.Done():
 		case <-time.After(retry + rand.N(retry)):

@@ -15,26 +15,26 @@ import (
 
 // Config of an agent. Durations are written "30s".
 type Config struct {
-	// Freeze: nothing is begun, the layout is still reported. The same for one node is
-	// its annotation gpuscale.io/mig-agent-off.
+	// Freeze starts no operation; the layout is still reported. The annotation
+	// gpuscale.io/mig-agent-off does the same for one node.
 	Freeze bool `json:"freeze"`
-	// AllowUnfixedDriver cuts cards under a driver that has CVE-2026-24197, or of
-	// which it is not known.
+	// AllowUnfixedDriver allows repartitioning under a driver that has CVE-2026-24197 or may have
+	// it.
 	AllowUnfixedDriver bool `json:"allowUnfixedDriver"`
-	// FixedDrivers are versions that are known to be fixed besides those that the
-	// agent knows: "570.240.01" stands for itself and what is newer in its branch.
+	// FixedDrivers are fixed versions in addition to the built-in ones: "570.240.01" stands for
+	// itself and for newer versions of its branch.
 	FixedDrivers []string `json:"fixedDrivers"`
-	// AllowModeChange switches MIG on where a card is not in MIG mode. Ampere cards
-	// are reset by that, and only while no card of the node is used.
+	// AllowModeChange allows enabling MIG on a GPU that is not in MIG mode. On Ampere this resets
+	// the GPU, and is done only while no GPU of the node is in use.
 	AllowModeChange bool `json:"allowModeChange"`
-	// Library of the driver; empty is what the loader finds.
+	// Library of the driver; empty for the loader's choice.
 	Library string `json:"library"`
-	// CallTimeout bounds a call into the driver; Period is the time between looks
-	// at the cards; PluginTimeout is how long a device plugin may take to come back.
+	// CallTimeout bounds a call into the driver, Period is the time between reads of the GPUs,
+	// PluginTimeout bounds the restart of a device plugin.
 	CallTimeout   metav1.Duration `json:"callTimeout"`
 	Period        metav1.Duration `json:"period"`
 	PluginTimeout metav1.Duration `json:"pluginTimeout"`
-	// LockFile keeps a second agent on the machine from working; empty: none does.
+	// LockFile excludes a second agent on the machine; empty disables the lock.
 	LockFile string `json:"lockFile"`
 	// KubeletSocket is the PodResources socket.
 	KubeletSocket string         `json:"kubeletSocket"`
@@ -43,17 +43,17 @@ type Config struct {
 	DevicePlugin Pods `json:"devicePlugin"`
 }
 
-// ExporterConfig says how the exporter of the node is asked to let go of a card.
+// ExporterConfig defines how the node's exporter is told to release a GPU.
 type ExporterConfig struct {
-	// By is "socket", "annotation" (the exporter runs with --quiesce-annotation) or
-	// "none", where no exporter with NVML or DCGM runs on the node.
+	// By is "socket", "annotation" (the exporter runs with --quiesce-annotation) or "none", where
+	// no exporter with NVML or DCGM runs on the node.
 	By     string `json:"by"`
 	Socket string `json:"socket"`
 	// Timeout of an answer.
 	Timeout metav1.Duration `json:"timeout"`
 }
 
-// Pods are picked by namespace and label selector.
+// Pods are selected by namespace and labels.
 type Pods struct {
 	Namespace string `json:"namespace"`
 	Selector  string `json:"selector"`
@@ -72,7 +72,7 @@ func DefaultConfig() Config {
 
 func seconds(n int) metav1.Duration { return metav1.Duration{Duration: time.Duration(n) * time.Second} }
 
-// maxConfigBytes is far more than a configuration has.
+// maxConfigBytes bounds the configuration file.
 const maxConfigBytes = 1 << 20
 
 // LoadConfig reads a file; an empty path is DefaultConfig.
@@ -91,7 +91,7 @@ func LoadConfig(path string) (Config, error) {
 	return c, nil
 }
 
-// ParseConfig reads a configuration; what it does not say is as in DefaultConfig.
+// ParseConfig reads a configuration; fields that are not set are as in DefaultConfig.
 func ParseConfig(text []byte) (Config, error) {
 	c := DefaultConfig()
 	if len(text) > maxConfigBytes {
@@ -103,10 +103,10 @@ func ParseConfig(text []byte) (Config, error) {
 	return c, c.Validate()
 }
 
-// driverVersion as NVIDIA numbers them.
+// driverVersion is NVIDIA's format of driver versions.
 var driverVersion = regexp.MustCompile(`^[0-9]{1,5}(\.[0-9]{1,5}){1,2}$`)
 
-// Validate returns all that is wrong, each with its field.
+// Validate returns all problems, each with its field.
 func (c Config) Validate() error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -136,13 +136,13 @@ func (c Config) Validate() error {
 		wrong("exporter.socket: want a path, or exporter.by: %s", byAnnotation)
 	}
 	if strings.TrimSpace(c.KubeletSocket) == "" {
-		wrong("kubeletSocket: want a path: without it nobody knows which instances have been given to pods")
+		wrong("kubeletSocket: want a path: allocations cannot be read without it")
 	}
 	if c.DevicePlugin.Namespace == "" {
 		wrong("devicePlugin.namespace: want the namespace of the NVIDIA device plugin")
 	}
 	if s, err := labels.Parse(c.DevicePlugin.Selector); err != nil || s.Empty() {
-		wrong("devicePlugin.selector: %q: want a label selector that picks the device plugin's pods only", c.DevicePlugin.Selector)
+		wrong("devicePlugin.selector: %q: want a label selector that matches the device plugin's pods only", c.DevicePlugin.Selector)
 	}
 	return errors.Join(errs...)
 }

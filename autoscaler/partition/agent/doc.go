@@ -1,12 +1,10 @@
-// Package agent changes the MIG layout of the cards of the node that it runs on.
+// Package agent changes the MIG layout of the GPUs of the node that it runs on.
 //
-// It takes its orders from the node's annotation gpuscale.io/repartition, where
-// the autoscaler has recorded an operation for it, and works on one card at a
-// time: idle instances go, new ones are made at exact places, busy ones stay.
-// Each step stands in the annotation gpuscale.io/mig-agent before it is done, and
-// the next step is always found by looking at the card, so that it may be killed
-// anywhere: what it began it finishes, or takes back. It has the exporter let go
-// of the card first and the device plugin look again afterwards, and reports the
-// layout it sees. It never decides what a card should look like, and writes to no
-// other node.
+// Its input is the node's annotation gpuscale.io/repartition, where the autoscaler records an
+// operation. It works on one GPU at a time: it destroys idle instances, creates new ones at exact
+// placements, and leaves busy ones. Each step is recorded in the annotation gpuscale.io/mig-agent
+// before it is done, and the next step always follows from the GPU's state, so the agent may be
+// killed at any point: after a restart it finishes or undoes the operation. Before a change the
+// exporter releases the GPU; afterwards the device plugin is restarted. The agent reports the
+// layout that it reads. It never decides what a layout should be, and writes to no other node.
 package agent

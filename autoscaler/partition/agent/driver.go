@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// fixedDrivers are the first of each branch that do not have CVE-2026-24197: when
-// instances are changed, a driver before them may corrupt or hang the card for
-// everybody on it. From flatcar/Flatcar#2155, 2026-06.
+// fixedDrivers are the first versions of each branch without CVE-2026-24197: when instances change,
+// an older driver may corrupt or hang the GPU for all its users. Source: flatcar/Flatcar#2155,
+// 2026-06.
 var fixedDrivers = []string{"535.309.01", "580.159.03", "595.71.05"}
 
-// fixed says why a driver must not be used to change cards, nil for nothing. A
-// branch after the last that is known was fixed from its beginning.
+// fixed returns why a driver must not be used to change GPUs, nil if it may. A branch newer than
+// the known ones is fixed.
 func fixed(driver string, more []string) error {
 	have, ok := parseVersion(driver)
 	if !ok {
-		return fmt.Errorf("driver %q: its version cannot be read, so that it may have CVE-2026-24197; allowUnfixedDriver: true goes on all the same", driver)
+		return fmt.Errorf("driver %q: its version cannot be parsed, so it may have CVE-2026-24197; set allowUnfixedDriver: true to use it", driver)
 	}
 	newest := 0
 	for _, text := range slices.Concat(fixedDrivers, more) {
@@ -33,7 +33,7 @@ func fixed(driver string, more []string) error {
 	if have[0] > newest {
 		return nil
 	}
-	return fmt.Errorf("driver %s has CVE-2026-24197 or is not known not to: update it (%s or newer of the branch), name it in fixedDrivers, or set allowUnfixedDriver: true",
+	return fmt.Errorf("driver %s has CVE-2026-24197 or may have it: update it (%s or newer of the branch), name it in fixedDrivers, or set allowUnfixedDriver: true",
 		driver, strings.Join(fixedDrivers, ", "))
 }
 

@@ -9,16 +9,18 @@ import (
 	"math/rand/v2"
 	"net"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// Ways to reach the exporter.
+// Values of exporter.by.
 const (
 	bySocket     = "socket"
 	byAnnotation = "annotation"
 	byNothing    = "none"
 )
 
-// NewExporter returns the node's exporter, reached as c says.
+// NewExporter returns the node's exporter, reached as c defines.
 func NewExporter(c ExporterConfig, cluster *Cluster) Exporter {
 	switch c.By {
 	case bySocket:
@@ -34,24 +36,24 @@ type noExporter struct{}
 func (noExporter) Quiesce(context.Context, string, []string, time.Duration) error { return nil }
 func (noExporter) Resume(context.Context, []string) error                         { return nil }
 
-// exporterSocket is the exporter's unix socket: a JSON object a line, each
-// answered by a line.
+// exporterSocket is the exporter's unix socket: one JSON object per line, each answered by one
+// line.
 type exporterSocket struct {
 	path    string
 	timeout time.Duration
 }
 
-// maxReply bounds what the exporter is believed to say.
+// maxReply bounds the exporter's answer, in bytes.
 const maxReply = 64 << 10
 
-// Quiesce asks for cards to be let go of; the exporter takes them back after d.
-func (e exporterSocket) Quiesce(ctx context.Context, _ string, cards []string, d time.Duration) error {
-	return e.ask(ctx, map[string]any{"op": "quiesce", "cards": cards, "seconds": int(d.Seconds())})
+// Quiesce asks the exporter to release GPUs; the exporter reacquires them after d.
+func (e exporterSocket) Quiesce(ctx context.Context, _ string, gpus []string, d time.Duration) error {
+	return e.ask(ctx, map[string]any{"op": "quiesce", "gpus": gpus, "seconds": int(d.Seconds())})
 }
 
-// Resume has cards watched again.
-func (e exporterSocket) Resume(ctx context.Context, cards []string) error {
-	return e.ask(ctx, map[string]any{"op": "resume", "cards": cards})
+// Resume asks the exporter to reacquire GPUs.
+func (e exporterSocket) Resume(ctx context.Context, gpus []string) error {
+	return e.ask(ctx, map[string]any{"op": "resume", "gpus": gpus})
 }
 
 func (e exporterSocket) ask(ctx context.Context, request map[string]any) error {
@@ -74,7 +76,7 @@ func (e exporterSocket) ask(ctx context.Context, request map[string]any) error {
 	return readReply(lines.Bytes())
 }
 
-// readReply reads the exporter's line: nil is "done".
+// readReply parses the exporter's answer: nil for "done".
 func readReply(line []byte) error {
 	var reply struct {
 		OK    bool   `json:"ok"`
@@ -84,7 +86,7 @@ func readReply(line []byte) error {
 	case err != nil:
 		return fmt.Errorf("asking the exporter: its answer: %w", err)
 	case !reply.OK:
-		return fmt.Errorf("the exporter does not do it: %s", reply.Error)
+		return fmt.Errorf("the exporter refuses: %s", reply.Error)
 	}
 	return nil
 }
@@ -95,44 +97,42 @@ const (
 	quiescedAnnotation = "gpuscale.io/quiesced"
 )
 
-// answerEvery is how often the exporter's answer is looked for.
+// answerEvery is the interval at which the exporter's answer is polled.
 const answerEvery = 250 * time.Millisecond
 
-// exporterAnnotation is the exporter that follows its node's annotation.
+// exporterAnnotation is an exporter that watches its node's annotation.
 type exporterAnnotation struct {
 	cluster *Cluster
 	timeout time.Duration
 }
 
-// Quiesce asks for cards to be let go of and waits for the answer.
-func (e exporterAnnotation) Quiesce(ctx context.Context, id string, cards []string, d time.Duration) error {
+// Quiesce asks the exporter to release GPUs and waits for its answer.
+func (e exporterAnnotation) Quiesce(ctx context.Context, id string, gpus []string, d time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
-	// The answer to an earlier request of the operation may still stand there.
+	// The answer to an earlier request of the same operation may still be there.
 	id = fmt.Sprintf("%s.%d", id, rand.Uint64())
-	order, err := json.Marshal(map[string]any{"id": id, "cards": cards, "seconds": int(d.Seconds())})
+	order, err := json.Marshal(map[string]any{"id": id, "gpus": gpus, "seconds": int(d.Seconds())})
 	if err != nil {
 		return fmt.Errorf("asking the exporter: %w", err)
 	}
 	if err := e.cluster.annotate(ctx, "", map[string]any{quiesceAnnotation: string(order)}); err != nil {
 		return fmt.Errorf("asking the exporter: %w", err)
 	}
-	for {
-		node, err := e.cluster.Node(ctx)
-		if err == nil {
-			if done, err := quiesced(node.Annotations[quiescedAnnotation], id); done || err != nil {
-				return err
-			}
+	var refused error
+	err = wait.PollUntilContextCancel(ctx, answerEvery, true, func(ctx context.Context) (done bool, _ error) {
+		if node, err := e.cluster.Node(ctx); err == nil {
+			done, refused = quiesced(node.Annotations[quiescedAnnotation], id)
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("the exporter has not answered annotation %s in %s: does it run with --quiesce-annotation?", quiesceAnnotation, e.timeout)
-		case <-time.After(answerEvery):
-		}
+		return done || refused != nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("the exporter has not answered annotation %s in %s: does it run with --quiesce-annotation?", quiesceAnnotation, e.timeout)
 	}
+	return refused
 }
 
-// quiesced reads the exporter's answer to a request.
+// quiesced reports whether the exporter has confirmed a request.
 func quiesced(text, id string) (bool, error) {
 	var a struct {
 		ID    string `json:"id"`
@@ -143,12 +143,12 @@ func quiesced(text, id string) (bool, error) {
 		return false, nil
 	}
 	if a.State == "failed" {
-		return false, fmt.Errorf("the exporter does not do it: %s", a.Error)
+		return false, fmt.Errorf("the exporter refuses: %s", a.Error)
 	}
 	return a.State == "released", nil
 }
 
-// Resume has the cards watched again.
+// Resume asks the exporter to reacquire the GPUs.
 func (e exporterAnnotation) Resume(ctx context.Context, _ []string) error {
 	return e.cluster.annotate(ctx, "", map[string]any{quiesceAnnotation: nil})
 }

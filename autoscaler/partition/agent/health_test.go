@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
@@ -14,7 +16,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/metric"
 )
 
-// TestHealth: ready is "the node says what the cards are", live is "the loop turns".
+// TestHealth: ready means that the node's annotation matches the GPUs, live that the loop runs.
 func TestHealth(t *testing.T) {
 	now := start
 	h := newHealth(DefaultConfig())
@@ -37,22 +39,22 @@ func TestHealth(t *testing.T) {
 	says(h.Live(), "") // starting it again would not help
 	h.published(nil)
 	now = now.Add(h.late + time.Second)
-	says(h.Live(), "has not turned")
-	now = now.Add(h.quiet)
+	says(h.Live(), "the loop has not run")
+	now = now.Add(h.stale)
 	says(h.Ready(), "were reported")
 	h.Waiting()
 	says(h.Live(), "")
 	says(h.Ready(), "another agent")
 }
 
-// TestHealthOfATick: what a look at the node makes of it.
+// TestHealthOfATick: the effect of a tick on the health.
 func TestHealthOfATick(t *testing.T) {
 	b := newBench(t, h100(t, 0, "1g.10gb@4"))
 	a := b.agent()
 	if err := a.Tick(t.Context()); err != nil || a.Health.Ready() != nil {
 		t.Errorf("%v, ready: %v", err, a.Health.Ready())
 	}
-	b.config.CallTimeout = seconds(1)
+	b.config.CallTimeout = metav1.Duration{Duration: 100 * time.Millisecond}
 	b.driver = nil
 	b.state.Hang = true
 	b.set(b.state)
@@ -63,18 +65,11 @@ func TestHealthOfATick(t *testing.T) {
 	if err := a.Health.Ready(); err == nil || !strings.Contains(err.Error(), "does not answer") {
 		t.Errorf("ready with a driver that hangs: %v", err)
 	}
-	b.state.Hang = false
-	b.set(b.state)
-	for range 60 { // of a second each: the call that hung is still in the driver
-		if _, err := b.driver.Read(t.Context()); err == nil {
-			return
-		}
-	}
-	t.Error("the driver answers again and is not asked")
+	b.answersAgain()
 }
 
-// TestMetrics: one operation that is cut, one that is refused, one that fails and is
-// taken back; and every series of the catalogue is there, with its labels.
+// TestMetrics: one operation that succeeds, one that is refused, one that fails and is undone;
+// every series of the catalogue exists, with its labels.
 func TestMetrics(t *testing.T) {
 	const before, after = "1g.10gb@4 1g.10gb@5", "2g.20gb@4"
 	b := newBench(t, h100(t, 0, before), h100(t, 1, "-"))
@@ -83,38 +78,38 @@ func TestMetrics(t *testing.T) {
 	b.order(before, after)
 	b.tick()
 	b.state = b.machine()
-	b.order(before, after, func(r *partition.Record) { r.ID = "op-2" }) // it is cut already
+	b.order(before, after, func(r *partition.Record) { r.ID = "op-2" }) // it is repartitioned already
 	b.tick()
 	b.order(after, before, func(r *partition.Record) { r.ID = "op-3" })
 	b.state.Fails = append(b.state.Fails, failOnce("create", 23))
-	b.state.Cards[1].Lost = true
+	b.state.GPUs[1].Lost = true
 	b.set(b.state)
 	b.tick()
 
 	got := values(t, registry)
 	for series, want := range map[string]float64{
-		"gpuscale_agent_operations_total phase=cut result=done":     1,
-		"gpuscale_agent_operations_total phase=cut result=refused":  1,
-		"gpuscale_agent_operations_total phase=cut result=failed":   1,
-		"gpuscale_agent_operations_total phase=restore result=done": 1,
-		"gpuscale_agent_nvml_errors_total reason=no_room":           1,
-		"gpuscale_agent_nvml_errors_total reason=hanging":           0,
-		"gpuscale_agent_cards state=mig":                            1,
-		"gpuscale_agent_cards state=unreadable":                     1,
-		"gpuscale_agent_cards state=whole":                          0,
-		"gpuscale_agent_permitted":                                  1,
-		"gpuscale_agent_last_report_timestamp_seconds":              float64(start.Unix()),
-		"gpuscale_agent_step_duration_seconds verb=destroy":         3,
-		"gpuscale_agent_step_duration_seconds verb=plugin":          2,
-		"gpuscale_agent_step_duration_seconds verb=exporter":        2,
-		"gpuscale_agent_step_duration_seconds verb=create":          3, // that which failed, and that which put it back
+		"gpuscale_agent_operations_total phase=repartition result=done":    1,
+		"gpuscale_agent_operations_total phase=repartition result=refused": 1,
+		"gpuscale_agent_operations_total phase=repartition result=failed":  1,
+		"gpuscale_agent_operations_total phase=restore result=done":        1,
+		"gpuscale_agent_nvml_errors_total reason=no_free_slices":           1,
+		"gpuscale_agent_nvml_errors_total reason=hanging":                  0,
+		"gpuscale_agent_gpus state=mig":                                    1,
+		"gpuscale_agent_gpus state=unreadable":                             1,
+		"gpuscale_agent_gpus state=whole":                                  0,
+		"gpuscale_agent_permitted":                                         1,
+		"gpuscale_agent_last_report_timestamp_seconds":                     float64(start.Unix()),
+		"gpuscale_agent_step_duration_seconds verb=destroy":                3,
+		"gpuscale_agent_step_duration_seconds verb=plugin":                 2,
+		"gpuscale_agent_step_duration_seconds verb=exporter":               2,
+		"gpuscale_agent_step_duration_seconds verb=create":                 3, // that which failed, and that which put it back
 	} {
 		if have, ok := got[series]; !ok || have != want {
 			t.Errorf("%s: %v (there: %v), want %v", series, have, ok, want)
 		}
 	}
 	if got["gpuscale_agent_nvml_errors_total reason=lost"] == 0 {
-		t.Error("the card that fell off was not counted")
+		t.Error("the GPU that fell off was not counted")
 	}
 	families, _ := registry.Gather()
 	for _, d := range metric.Of(metric.Agent) {

@@ -15,14 +15,14 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// OffAnnotation on a node keeps its agent from beginning anything.
+// OffAnnotation on a node keeps its agent from starting operations.
 const OffAnnotation = "gpuscale.io/mig-agent-off"
 
-// errInterrupted: the operation has changed or the API server is away; the next
-// look at the node tells how it goes on.
+// errInterrupted: the operation has changed or the API server is unavailable; the next tick decides
+// from the node's state.
 var errInterrupted = errors.New("interrupted")
 
-// noteTries at a node that others write to as well.
+// noteTries bounds the attempts to annotate a node that other clients write to as well.
 const noteTries = 5
 
 // job is the work on one record.
@@ -30,35 +30,34 @@ type job struct {
 	a      *Agent
 	record partition.Record
 	answer partition.Answer
-	// known is false where the agent's diary may be lost: it cannot tell then
-	// whether it has touched the card.
-	known   bool
-	quiet   []string  // cards that the exporter was asked to let go of
-	quietAt time.Time // when
+	// known is false where the agent's annotation may be lost: it is then unknown whether the agent
+	// has touched the GPU.
+	known      bool
+	quiesced   []string  // GPUs that the exporter was asked to release
+	quiescedAt time.Time // when
 }
 
-// serve does what a record says, to its end; worked is false where nothing is
-// left to do.
+// serve carries out a record to its end; worked is false if there was nothing left to do.
 func (a *Agent) serve(ctx context.Context, node *corev1.Node, r partition.Record) (worked bool, err error) {
 	j := &job{a: a, record: r}
 	j.answer, j.known = begin(node, r)
 	if j.answer.Final() {
 		return false, nil
 	}
-	log := a.o.Log.With("operation", r.ID, "card", r.Card)
+	log := a.o.Log.With("operation", r.ID, "gpu", r.GPU)
 	log.Info("operation", "target", r.Target, "before", r.Before, "step", j.answer.Step, "back", j.back())
 	defer func() { j.resume(ctx) }()
 	state, why := partition.AgentDone, error(nil)
 	if !j.back() {
 		why = j.forward(ctx, node)
-		a.o.Metrics.ended(phaseCut, j.result(ctx, why))
+		a.o.Metrics.ended(phaseRepartition, j.result(ctx, why))
 	}
 	if interrupted(ctx, why) {
 		return true, errors.Join(why, ctx.Err())
 	}
 	if why != nil {
 		j.answer.Back, j.answer.Message, j.answer.Plugins = true, why.Error(), nil
-		log.Warn("the card could not be cut", "error", why, "touched", j.answer.Touched)
+		log.Warn("the GPU could not be repartitioned", "error", why, "touched", j.answer.Touched)
 	}
 	if j.back() {
 		state = partition.AgentRestored
@@ -85,7 +84,7 @@ func interrupted(ctx context.Context, err error) bool {
 	return errors.Is(err, errInterrupted) || ctx.Err() != nil
 }
 
-// result is the catalogue's word for how a phase ended.
+// result returns the metric label for the end of a phase.
 func (j *job) result(ctx context.Context, err error) string {
 	switch {
 	case interrupted(ctx, err):
@@ -105,9 +104,8 @@ func join(a, b string) string {
 	return a + "; " + b
 }
 
-// begin returns the answer to go on with: the one on the node, or a new one that
-// knows what an earlier attempt has left behind. known is false where there should
-// be one and is none that can be read.
+// begin returns the answer to continue with: the one on the node, or a new one that keeps what an
+// earlier attempt left behind. known is false where an answer is missing or unreadable.
 func begin(node *corev1.Node, r partition.Record) (a partition.Answer, known bool) {
 	fresh := partition.Answer{ID: r.ID, State: partition.AgentWorking}
 	if r.Undo != nil {
@@ -129,7 +127,7 @@ func begin(node *corev1.Node, r partition.Record) (a partition.Answer, known boo
 
 func (j *job) back() bool { return j.record.Undo != nil || j.answer.Back }
 
-// forward makes the card what the record wants.
+// forward brings the GPU to the record's target.
 func (j *job) forward(ctx context.Context, node *corev1.Node) error {
 	if !j.answer.Touched {
 		machine, err := j.a.o.Hardware.Read(ctx)
@@ -149,31 +147,32 @@ func (j *job) forward(ctx context.Context, node *corev1.Node) error {
 	return j.change(ctx, j.record.Target, false)
 }
 
-// expected says why the card is not the one that the operation was decided on, nil
-// for nothing. Where instances lie may have been guessed; how many there are was not.
+// expected returns why the GPU's state is not the one that the operation was decided on, nil if it
+// is. The placements of instances may have been guessed; their number was not.
 func (j *job) expected(m machine) error {
 	if j.record.UUID == "" {
-		return fmt.Errorf("the operation does not say which card by its UUID, and that with index %d may be another by now", j.record.Card)
+		return fmt.Errorf("the operation has no GPU UUID, and index %d may be another GPU by now", j.record.GPU)
 	}
-	c, err := find(m, j.record.UUID, j.record.Card)
+	c, err := find(m, j.record.UUID, j.record.GPU)
 	if err != nil {
 		return err
 	}
 	if err := j.asBefore(c); err != nil {
-		return fmt.Errorf("this was decided on something else: %w", err)
+		return fmt.Errorf("decided on another layout: %w", err)
 	}
 	if _, err := tableOf(c); err != nil && !c.MIG {
-		return nil // it says so once it is in MIG mode
+		return nil // the driver reports the profiles in MIG mode only
 	}
 	_, err = parse(c, j.record.Target)
 	return err
 }
 
-// asBefore says how the card differs from what it was, nil for not at all.
-func (j *job) asBefore(c card) error {
+// asBefore returns how the GPU's state differs from the one before the operation, nil if it does
+// not.
+func (j *job) asBefore(c device) error {
 	switch {
 	case c.MIG == j.record.Whole:
-		return fmt.Errorf("card %d: MIG mode is %s", c.Index, map[bool]string{true: "on", false: "off"}[c.MIG])
+		return fmt.Errorf("GPU %d: MIG mode is %s", c.Index, map[bool]string{true: "on", false: "off"}[c.MIG])
 	case !c.MIG:
 		return nil
 	}
@@ -182,13 +181,13 @@ func (j *job) asBefore(c card) error {
 		return err
 	}
 	if !slices.Equal(mig.Counts(before), mig.Counts(c.Layout())) {
-		return fmt.Errorf("card %d is cut into %s, not %s", c.Index, c.Layout(), before)
+		return fmt.Errorf("GPU %d is partitioned into %s, not %s", c.Index, c.Layout(), before)
 	}
 	return nil
 }
 
-// permitted says why nothing may be begun on this node, nil for nothing. What has
-// been begun is finished all the same.
+// permitted returns why no operation may start on this node, nil if it may. An operation that has
+// started is finished regardless.
 func (a *Agent) permitted(node *corev1.Node, m machine) error {
 	if a.o.Config.Freeze {
 		return errors.New("switched off by the agent's configuration (freeze: true)")
@@ -202,7 +201,7 @@ func (a *Agent) permitted(node *corev1.Node, m machine) error {
 	return fixed(m.Driver, a.o.Config.FixedDrivers)
 }
 
-// backward makes the card what it was. What was never touched is that.
+// backward restores the GPU's state. A GPU that was never touched has it already.
 func (j *job) backward(ctx context.Context, node *corev1.Node) error {
 	if !j.answer.Touched && j.known {
 		return nil
@@ -212,7 +211,7 @@ func (j *job) backward(ctx context.Context, node *corev1.Node) error {
 		if err != nil {
 			return err
 		}
-		c, err := find(machine, j.record.UUID, j.record.Card)
+		c, err := find(machine, j.record.UUID, j.record.GPU)
 		if err != nil {
 			return err
 		}
@@ -220,32 +219,27 @@ func (j *job) backward(ctx context.Context, node *corev1.Node) error {
 		if differs == nil {
 			return nil
 		}
-		if err := errors.Join(j.a.permitted(node, machine), j.named()); err != nil {
-			return fmt.Errorf("%w, and annotation %s, which said why, is lost: %w", differs, partition.AgentAnnotation, err)
+		err = j.a.permitted(node, machine)
+		if j.record.UUID == "" { // a GPU found by its index may be one that was not touched
+			err = errors.Join(err, errors.New("the operation has no GPU UUID"))
+		}
+		if err != nil {
+			return fmt.Errorf("%w, and annotation %s, which had the reason, is lost: %w", differs, partition.AgentAnnotation, err)
 		}
 	}
 	return j.change(ctx, j.record.Before, j.record.Whole)
 }
 
-// named says that a record has no UUID: what is not known to have been touched must
-// not be found by an index.
-func (j *job) named() error {
-	if j.record.UUID == "" {
-		return errors.New("the operation does not say which card by its UUID")
-	}
-	return nil
-}
-
-// change cuts the card and has everybody look at it again. Nothing of it is done
-// twice that must not be.
+// change repartitions the GPU, and has exporter and device plugin read it again. Steps that must
+// not be repeated are recorded first.
 func (j *job) change(ctx context.Context, layout string, whole bool) error {
 	if j.answer.Plugins == nil {
-		if err := j.cut(ctx, layout, whole); err != nil {
+		if err := j.repartition(ctx, layout, whole); err != nil {
 			return err
 		}
 	}
 	if !j.answer.Touched {
-		return nil // it was so already
+		return nil // it is as requested already
 	}
 	if j.answer.Plugins == nil {
 		uids, err := j.a.plugins(ctx)
@@ -260,12 +254,12 @@ func (j *job) change(ctx context.Context, layout string, whole bool) error {
 	return j.a.replacePlugins(ctx, j.answer.Plugins)
 }
 
-// note writes what is about to be done on the node, and makes sure that the
-// operation still stands and, on the way forward, has time left.
+// note records the next step on the node, and checks that the operation still stands and, on the
+// way forward, has time left.
 func (j *job) note(ctx context.Context, step string) error {
 	now := j.a.o.Now()
 	if !j.back() && !j.answer.Final() && now.After(j.record.Deadline) {
-		return fmt.Errorf("its deadline %s has passed before: %s", j.record.Deadline.UTC().Format(time.RFC3339), step)
+		return fmt.Errorf("its deadline %s has passed before step: %s", j.record.Deadline.UTC().Format(time.RFC3339), step)
 	}
 	j.answer.Step, j.answer.At = clip(step), now.UTC().Truncate(time.Second)
 	j.answer.Message = clip(j.answer.Message)
@@ -290,8 +284,8 @@ func (j *job) note(ctx context.Context, step string) error {
 	return nil
 }
 
-// maxWords bounds what is written on the node in words: a diary that is too long to
-// be read is a lost one.
+// maxWords bounds the messages on the node in bytes: an annotation that is too long to be read
+// counts as lost.
 const maxWords = 2 << 10
 
 func clip(text string) string {
@@ -301,40 +295,40 @@ func clip(text string) string {
 	return strings.ToValidUTF8(text, "")
 }
 
-// quietFor is how long the exporter stays away at most, if nobody calls it back. It
-// is asked again before half of that is over.
-const quietFor = 5 * time.Minute
+// quiesceFor is the time after which the exporter reacquires GPUs by itself. It is asked again
+// before half of that is over.
+const quiesceFor = 5 * time.Minute
 
-// quiesce has the exporter let go of cards.
-func (j *job) quiesce(ctx context.Context, cards []string) error {
-	missing := slices.ContainsFunc(cards, func(c string) bool { return !slices.Contains(j.quiet, c) })
-	if !missing && time.Since(j.quietAt) < quietFor/2 {
+// quiesce asks the exporter to release GPUs.
+func (j *job) quiesce(ctx context.Context, gpus []string) error {
+	missing := slices.ContainsFunc(gpus, func(c string) bool { return !slices.Contains(j.quiesced, c) })
+	if !missing && time.Since(j.quiescedAt) < quiesceFor/2 {
 		return nil
 	}
 	defer j.a.o.Metrics.timed(verbExporter, time.Now())
-	if err := j.a.o.Exporter.Quiesce(ctx, j.record.ID, cards, quietFor); err != nil {
+	if err := j.a.o.Exporter.Quiesce(ctx, j.record.ID, gpus, quiesceFor); err != nil {
 		return err
 	}
-	j.quiet, j.quietAt = cards, time.Now()
+	j.quiesced, j.quiescedAt = gpus, time.Now()
 	return nil
 }
 
-// resume has the exporter watch the cards again, those too that it let go of before
-// the agent was started anew. It does so by itself in the end.
+// resume asks the exporter to reacquire the GPUs, also those that it released before the agent was
+// restarted. Without it the exporter does so after quiesceFor.
 func (j *job) resume(ctx context.Context) {
-	if len(j.quiet) == 0 && j.answer.Touched && j.record.UUID != "" {
-		j.quiet = []string{j.record.UUID}
+	if len(j.quiesced) == 0 && j.answer.Touched && j.record.UUID != "" {
+		j.quiesced = []string{j.record.UUID}
 	}
-	if len(j.quiet) == 0 {
+	if len(j.quiesced) == 0 {
 		return
 	}
-	if err := j.a.o.Exporter.Resume(context.WithoutCancel(ctx), j.quiet); err != nil {
-		j.a.o.Log.Warn("the exporter was not called back", "cards", j.quiet, "error", err)
+	if err := j.a.o.Exporter.Resume(context.WithoutCancel(ctx), j.quiesced); err != nil {
+		j.a.o.Log.Warn("the exporter was not asked to reacquire GPUs", "gpus", j.quiesced, "error", err)
 	}
 }
 
-// parse reads a layout of the card.
-func parse(c card, text string) (mig.Layout, error) {
+// parse reads a layout of the GPU.
+func parse(c device, text string) (mig.Layout, error) {
 	table, err := tableOf(c)
 	if err != nil {
 		return nil, err

@@ -19,13 +19,13 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/partition/agent/hardware"
 )
 
-// The child process is an agent; these tell it its world.
+// Environment of the child process, which is an agent.
 const (
 	childEnv  = "GPUSCALE_TEST_AGENT_API"
 	configEnv = "GPUSCALE_TEST_AGENT_CONFIG"
 )
 
-// child is an agent that looks at its node until the operation is over.
+// child is an agent that ticks until the operation is over.
 func child() {
 	fail := func(err error) {
 		fmt.Fprintln(os.Stderr, err)
@@ -44,7 +44,7 @@ func child() {
 		fail(err)
 	}
 	cluster := NewCluster(client, "n")
-	a := New(Options{Cluster: cluster, Hardware: hardware.New(c.Library, c.CallTimeout.Duration), Holders: kubelet,
+	a := New(Options{Cluster: cluster, Hardware: hardware.New(c.Library, c.CallTimeout.Duration), PodResources: kubelet,
 		Exporter: NewExporter(c.Exporter, cluster), Config: c, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		Now: func() time.Time { return start }})
 	if err := a.Tick(context.Background()); err != nil {
@@ -53,18 +53,18 @@ func child() {
 	os.Exit(0)
 }
 
-// run starts an agent of its own process for one look at the node, and gives its
-// process to started. killed is true when it did not end by itself.
+// run starts an agent in a process of its own for one tick, and passes its process to started.
+// killed is true if it did not end by itself.
 func (b *bench) run(started func(*os.Process)) (killed bool) {
 	b.t.Helper()
 	config, err := yaml.Marshal(b.config)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	var said strings.Builder
+	var output strings.Builder
 	cmd := exec.CommandContext(b.t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), childEnv+"="+b.api.URL, configEnv+"="+string(config))
-	cmd.Stderr = &said
+	cmd.Stderr = &output
 	if err := cmd.Start(); err != nil {
 		b.t.Fatal(err)
 	}
@@ -74,12 +74,12 @@ func (b *bench) run(started func(*os.Process)) (killed bool) {
 	err = cmd.Wait()
 	b.api.CloseClientConnections() // what it had sent is answered or lost, and does nothing later
 	if err != nil && cmd.ProcessState.ExitCode() >= 0 {
-		b.t.Fatalf("the agent failed: %v\n%s", err, said.String())
+		b.t.Fatalf("the agent failed: %v\n%s", err, output.String())
 	}
 	return err != nil
 }
 
-// stories that an agent is killed in.
+// stories are the operations during which an agent is killed.
 func stories(t *testing.T) map[string]func() (b *bench, want string) {
 	const before, after = "3g.40gb@0 1g.10gb@4 1g.10gb@5", "3g.40gb@0 2g.20gb@4"
 	return map[string]func() (*bench, string){
@@ -99,8 +99,7 @@ func stories(t *testing.T) map[string]func() (b *bench, want string) {
 	}
 }
 
-// settled checks the end of a story, after looking again as often as the agent
-// would by itself.
+// settled checks the end of a story, after as many ticks as the agent would run by itself.
 func (b *bench) settled(want string) {
 	b.t.Helper()
 	for range 3 {
@@ -110,9 +109,9 @@ func (b *bench) settled(want string) {
 		b.tick()
 	}
 	if got := b.layout(); got != want {
-		b.t.Errorf("the card is %s, want %s", got, want)
+		b.t.Errorf("the GPU is %s, want %s", got, want)
 	}
-	if busy := b.machine().Cards[0].Instances[0]; busy.UUID != "MIG-0-was-0" || !busy.Compute {
+	if busy := b.machine().GPUs[0].Instances[0]; busy.UUID != "MIG-0-was-0" || !busy.Compute {
 		b.t.Errorf("the busy instance is now %+v", busy)
 	}
 	a := b.answer()
@@ -137,79 +136,63 @@ func (b *bench) attempt() int {
 	return r.Undo.Attempts
 }
 
-// TestKilledAtEveryChange: kill -9 before and after each change of the hardware.
-func TestKilledAtEveryChange(t *testing.T) {
+// killed plays each story with an agent that dies at its n-th act, before or after it, for n = 1,
+// 2, … until none dies any more: at least so many times.
+func killed(t *testing.T, least int, play func(b *bench, n int, after bool) (died bool)) {
 	for name, begin := range stories(t) {
 		t.Run(name, func(t *testing.T) {
 			kills := 0
-			for n := 1; ; n++ {
-				killed := false
+			for n, died := 1, true; died && !t.Failed(); n++ {
+				died = false
 				for _, after := range []bool{false, true} {
 					b, want := begin()
 					b.t = t
-					b.state.Kill, b.state.KillAfter = n, after
-					b.set(b.state)
-					if b.run(nil) {
-						killed = true
+					if play(b, n, after) {
+						died = true
 						kills++
-						b.state = b.machine()
-						b.state.Kill = 0
-						b.set(b.state)
 					}
 					b.settled(want)
 				}
-				if !killed || t.Failed() {
-					break
-				}
 			}
-			if kills < 12 {
-				t.Errorf("killed %d times: the story has 6 changes", kills)
+			if kills < least {
+				t.Errorf("killed %d times, want at least %d", kills, least)
 			}
-			t.Logf("killed %d times", kills)
 		})
 	}
 }
 
-// TestKilledAtEveryWrite: kill -9 before and after each write to the API server.
+// TestKilledAtEveryChange: kill -9 before and after each of the six changes of the hardware.
+func TestKilledAtEveryChange(t *testing.T) {
+	killed(t, 12, func(b *bench, n int, after bool) bool {
+		b.state.Kill, b.state.KillAfter = n, after
+		b.set(b.state)
+		died := b.run(nil)
+		b.state = b.machine()
+		b.state.Kill = 0
+		b.set(b.state)
+		return died
+	})
+}
+
+// TestKilledAtEveryWrite: kill -9 before and after each of at least four writes to the API server.
 func TestKilledAtEveryWrite(t *testing.T) {
-	for name, begin := range stories(t) {
-		t.Run(name, func(t *testing.T) {
-			kills := 0
-			for n := 1; ; n++ {
-				killed := false
-				for _, after := range []bool{false, true} {
-					b, want := begin()
-					b.t = t
-					var process atomic.Pointer[os.Process]
-					kill := func(at int) bool {
-						p := process.Load()
-						if at != n || p == nil {
-							return false
-						}
-						process.Store(nil)
-						_ = p.Kill()
-						return true
-					}
-					if after {
-						b.api.around(nil, func(at int) { kill(at) })
-					} else {
-						b.api.around(kill, nil)
-					}
-					if b.run(process.Store) {
-						killed = true
-						kills++
-					}
-					process.Store(nil)
-					b.settled(want)
-				}
-				if !killed || t.Failed() {
-					break
-				}
+	killed(t, 8, func(b *bench, n int, after bool) bool {
+		var process atomic.Pointer[os.Process]
+		kill := func(at int) bool {
+			p := process.Load()
+			if at != n || p == nil {
+				return false
 			}
-			if kills < 8 {
-				t.Errorf("killed %d times: the story has at least 4 writes", kills)
-			}
-			t.Logf("killed %d times", kills)
-		})
-	}
+			process.Store(nil)
+			_ = p.Kill()
+			return true
+		}
+		if after {
+			b.api.around(nil, func(at int) { kill(at) })
+		} else {
+			b.api.around(kill, nil)
+		}
+		defer process.Store(nil)
+		return b.run(process.Store)
+	})
 }

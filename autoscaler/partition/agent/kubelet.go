@@ -23,12 +23,12 @@ const (
 	kubeletBytes   = 16 << 20
 )
 
-// claimDriver is NVIDIA's driver for claims. Which instance a claim has is not said.
+// claimDriver is NVIDIA's DRA driver. PodResources does not report the instance of a claim.
 const claimDriver = "gpu.nvidia.com"
 
-// DialKubelet returns the kubelet behind a socket; it is connected to when asked.
-// self is the agent's own pod, "namespace/name". A kubelet that does not list it has
-// just been started and knows of no pod yet, whatever they hold. Empty: not looked for.
+// DialKubelet returns the kubelet behind a socket; it connects on the first call. self is the
+// agent's own pod, "namespace/name": a kubelet that does not list it has just been started and does
+// not know its pods yet. An empty self disables that check.
 func DialKubelet(socket, self string) (*Kubelet, error) {
 	conn, err := grpc.NewClient("unix:"+strings.TrimPrefix(socket, "unix://"),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -39,27 +39,27 @@ func DialKubelet(socket, self string) (*Kubelet, error) {
 	return &Kubelet{podresources.NewPodResourcesListerClient(conn), self}, nil
 }
 
-// Held are the NVIDIA devices that have been given to pods. A pod whose process
-// has not started yet is among them, which no driver knows of.
-func (k *Kubelet) Held(ctx context.Context) (map[string]string, error) {
+// Allocations returns the pod that each NVIDIA device is allocated to, including pods whose process
+// has not started yet; the driver does not know those.
+func (k *Kubelet) Allocations(ctx context.Context) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, kubeletTimeout)
 	defer cancel()
 	answer, err := k.client.List(ctx, &podresources.ListPodResourcesRequest{})
 	if err != nil {
-		return nil, fmt.Errorf("asking the kubelet who holds what: %w", err)
+		return nil, fmt.Errorf("reading allocations from the kubelet: %w", err)
 	}
-	held, found := map[string]string{}, k.self == ""
+	allocated, found := map[string]string{}, k.self == ""
 	for _, pod := range answer.GetPodResources() {
 		name := pod.GetNamespace() + "/" + pod.GetName()
 		found = found || name == k.self
 		for _, c := range pod.GetContainers() {
 			for _, d := range c.GetDevices() {
-				addHeld(held, d, name)
+				addAllocation(allocated, d, name)
 			}
 			for _, claim := range c.GetDynamicResources() {
 				for _, r := range claim.GetClaimResources() {
 					if r.GetDriverName() == claimDriver {
-						return nil, fmt.Errorf("%s has a device of %s by claim %s/%s: the agent cannot tell which, and leaves such nodes alone",
+						return nil, fmt.Errorf("%s has a device of %s by claim %s/%s: it is unknown which, so the agent changes nothing on such nodes",
 							name, claimDriver, claim.GetClaimNamespace(), claim.GetClaimName())
 					}
 				}
@@ -67,18 +67,18 @@ func (k *Kubelet) Held(ctx context.Context) (map[string]string, error) {
 		}
 	}
 	if !found {
-		return nil, fmt.Errorf("asking the kubelet who holds what: it does not list %s, the agent's own pod, so it has not found its pods yet", k.self)
+		return nil, fmt.Errorf("reading allocations from the kubelet: it does not list %s, the agent's own pod, so its list is not complete yet", k.self)
 	}
-	return held, nil
+	return allocated, nil
 }
 
-// addHeld adds NVIDIA devices, under whatever resource name the device plugin was
-// told to offer them.
-func addHeld(held map[string]string, d *podresources.ContainerDevices, pod string) {
+// addAllocation adds NVIDIA devices, under any resource name that the device plugin is configured
+// to advertise.
+func addAllocation(allocated map[string]string, d *podresources.ContainerDevices, pod string) {
 	for _, id := range d.GetDeviceIds() {
 		id, _, _ = strings.Cut(id, "::") // replicas of one device
 		if strings.HasPrefix(d.GetResourceName(), "nvidia.com/") || strings.HasPrefix(id, "MIG-") || strings.HasPrefix(id, "GPU-") {
-			held[id] = pod
+			allocated[id] = pod
 		}
 	}
 }

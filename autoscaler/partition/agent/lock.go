@@ -7,15 +7,16 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// lockEvery is how often an agent that waits for another looks again.
+// lockEvery is the interval at which a second agent retries the lock.
 const lockEvery = time.Second
 
-// Lock waits until no other agent holds the file, and holds it until release is
-// called or the process ends, however it ends. Two agents on one machine would each
-// destroy what the other has just made. waiting is called each time the file is
-// found held. An empty path locks nothing.
+// Lock waits until no other agent holds the file's lock, and holds it until release is called or
+// the process ends, however it ends. Two agents on one machine would each destroy what the other
+// creates. waiting is called on each failed try. An empty path locks nothing.
 func Lock(ctx context.Context, path string, waiting func()) (release func(), err error) {
 	if path == "" {
 		return func() {}, nil
@@ -24,21 +25,17 @@ func Lock(ctx context.Context, path string, waiting func()) (release func(), err
 	if err != nil {
 		return nil, fmt.Errorf("lockFile: %w", err)
 	}
-	for {
+	err = wait.PollUntilContextCancel(ctx, lockEvery, true, func(context.Context) (bool, error) {
 		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return func() { _ = file.Close() }, nil
+		if errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, syscall.EINTR) {
+			waiting()
+			return false, nil
 		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
-			_ = file.Close()
-			return nil, fmt.Errorf("lockFile %s: %w", path, err)
-		}
-		waiting()
-		select {
-		case <-ctx.Done():
-			_ = file.Close()
-			return nil, ctx.Err()
-		case <-time.After(lockEvery):
-		}
+		return err == nil, err
+	})
+	if err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("lockFile %s: %w", path, err)
 	}
+	return func() { _ = file.Close() }, nil
 }

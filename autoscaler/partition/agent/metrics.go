@@ -14,7 +14,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
 )
 
-// Verbs of the steps whose time is taken.
+// Verbs of timed steps.
 const (
 	verbRead     = "read"
 	verbDestroy  = "destroy"
@@ -24,10 +24,10 @@ const (
 	verbPlugin   = "plugin"
 )
 
-// Phases of an operation, and how they end.
+// Phases of an operation, and their results.
 const (
-	phaseCut     = "cut"
-	phaseRestore = "restore"
+	phaseRepartition = "repartition"
+	phaseRestore     = "restore"
 
 	resultDone        = "done"
 	resultRefused     = "refused"
@@ -35,13 +35,13 @@ const (
 	resultInterrupted = "interrupted"
 )
 
-// reasons are the words for the driver's errors.
+// reasons are the label values of the driver's errors.
 var reasons = []struct {
 	err  error
 	word string
 }{
-	{hardware.ErrLost, "lost"}, {hardware.ErrInUse, "in_use"}, {hardware.ErrNoRoom, "no_room"}, {hardware.ErrNeedsReset, "needs_reset"},
-	{hardware.ErrHanging, "hanging"}, {hardware.ErrNoSuchCard, "no_such_card"}, {hardware.ErrNoLibrary, "no_library"},
+	{hardware.ErrLost, "lost"}, {hardware.ErrInUse, "in_use"}, {hardware.ErrNoFreeSlices, "no_free_slices"}, {hardware.ErrNeedsReset, "needs_reset"},
+	{hardware.ErrHanging, "hanging"}, {hardware.ErrNoSuchGPU, "no_such_gpu"}, {hardware.ErrNoLibrary, "no_library"},
 }
 
 const reasonOther = "other"
@@ -55,11 +55,11 @@ func reasonOf(err error) string {
 	return reasonOther
 }
 
-// Metrics an agent keeps about itself. A nil Metrics keeps none.
+// Metrics are an agent's own metrics. A nil Metrics records nothing.
 type Metrics struct {
 	operations *prometheus.CounterVec
 	steps      *prometheus.HistogramVec
-	cards      *prometheus.GaugeVec
+	gpus       *prometheus.GaugeVec
 	may        prometheus.Gauge
 	last       prometheus.Gauge
 	errors     *prometheus.CounterVec
@@ -70,7 +70,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	opts := func(d metric.Desc) prometheus.Opts { return prometheus.Opts{Name: d.Name, Help: d.Help} }
 	m := &Metrics{
 		operations: prometheus.NewCounterVec(prometheus.CounterOpts(opts(metric.AgentOperations)), metric.AgentOperations.Labels),
-		cards:      prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AgentCards)), metric.AgentCards.Labels),
+		gpus:       prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AgentGPUs)), metric.AgentGPUs.Labels),
 		may:        prometheus.NewGauge(prometheus.GaugeOpts(opts(metric.AgentPermitted))),
 		last:       prometheus.NewGauge(prometheus.GaugeOpts(opts(metric.AgentLastReport))),
 		errors:     prometheus.NewCounterVec(prometheus.CounterOpts(opts(metric.AgentNVMLErrors)), metric.AgentNVMLErrors.Labels),
@@ -85,11 +85,11 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		m.errors.WithLabelValues(reason.word)
 	}
 	m.errors.WithLabelValues(reasonOther)
-	r.MustRegister(info, m.operations, m.steps, m.cards, m.may, m.last, m.errors)
+	r.MustRegister(info, m.operations, m.steps, m.gpus, m.may, m.last, m.errors)
 	return m
 }
 
-// timed notes how long a step has taken since it began.
+// timed records the duration of a step.
 func (m *Metrics) timed(verb string, since time.Time) {
 	if m != nil {
 		m.steps.WithLabelValues(verb).Observe(time.Since(since).Seconds())
@@ -110,17 +110,17 @@ func (m *Metrics) ended(phase, result string) {
 	}
 }
 
-// machine shows the cards as they were read; nothing where they could not be.
+// machine records the state of the GPUs; without a successful read the series are absent.
 func (m *Metrics) machine(read hardware.Machine, err error) {
 	if m == nil {
 		return
 	}
-	m.cards.Reset()
+	m.gpus.Reset()
 	if err != nil {
 		return
 	}
 	count := map[string]int{"mig": 0, "whole": 0, "unreadable": 0}
-	for _, c := range read.Cards {
+	for _, c := range read.GPUs {
 		switch {
 		case c.Err != nil:
 			count["unreadable"]++
@@ -131,7 +131,7 @@ func (m *Metrics) machine(read hardware.Machine, err error) {
 		}
 	}
 	for state, n := range count {
-		m.cards.WithLabelValues(state).Set(float64(n))
+		m.gpus.WithLabelValues(state).Set(float64(n))
 	}
 }
 
@@ -161,29 +161,27 @@ func (h metered) Read(ctx context.Context) (hardware.Machine, error) {
 	defer h.m.timed(verbRead, time.Now())
 	read, err := h.Hardware.Read(ctx)
 	h.m.failed(err)
-	for _, c := range read.Cards {
+	for _, c := range read.GPUs {
 		h.m.failed(c.Err)
 	}
 	return read, err
 }
 
 func (h metered) Destroy(ctx context.Context, uuid string, instance int) error {
-	defer h.m.timed(verbDestroy, time.Now())
-	err := h.Hardware.Destroy(ctx, uuid, instance)
-	h.m.failed(err)
-	return err
+	return h.step(verbDestroy, func() error { return h.Hardware.Destroy(ctx, uuid, instance) })
 }
 
 func (h metered) Create(ctx context.Context, uuid string, at mig.Placement) error {
-	defer h.m.timed(verbCreate, time.Now())
-	err := h.Hardware.Create(ctx, uuid, at)
-	h.m.failed(err)
-	return err
+	return h.step(verbCreate, func() error { return h.Hardware.Create(ctx, uuid, at) })
 }
 
 func (h metered) SetMode(ctx context.Context, uuid string, on bool) error {
-	defer h.m.timed(verbMode, time.Now())
-	err := h.Hardware.SetMode(ctx, uuid, on)
+	return h.step(verbMode, func() error { return h.Hardware.SetMode(ctx, uuid, on) })
+}
+
+func (h metered) step(verb string, do func() error) error {
+	defer h.m.timed(verb, time.Now())
+	err := do()
 	h.m.failed(err)
 	return err
 }

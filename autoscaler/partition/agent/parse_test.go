@@ -59,16 +59,6 @@ func FuzzParseConfig(f *testing.F) {
 	})
 }
 
-func FuzzFixed(f *testing.F) {
-	f.Add("580.159.03")
-	f.Add("1.2.3.4")
-	f.Fuzz(func(t *testing.T, driver string) {
-		if fixed(driver, nil) == nil && !driverVersion.MatchString(driver) {
-			t.Errorf("%q counts as fixed", driver)
-		}
-	})
-}
-
 func FuzzQuiesced(f *testing.F) {
 	f.Add(`{"id":"a","state":"released"}`)
 	f.Add(`{"id":"a","state":"failed","error":"x"}`)

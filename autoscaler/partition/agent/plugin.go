@@ -7,16 +7,17 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// pluginEvery is how often a device plugin that starts again is looked at.
-const pluginEvery = 500 * time.Millisecond
+// pluginPause is the backoff between checks of a restarting device plugin.
+var pluginPause = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2, Steps: 10, Cap: 500 * time.Millisecond}
 
-// maxPlugins on a node: a selector that picks more is not the device plugin's.
+// maxPlugins bounds the device plugin's pods on a node: a selector that matches more is wrong.
 const maxPlugins = 4
 
-// plugins are the UIDs of the device plugin's pods on the node. There must be one:
-// without it nobody would ever offer the new layout.
+// plugins returns the UIDs of the device plugin's pods on the node. There must be one: without it
+// the new layout is never advertised.
 func (a *Agent) plugins(ctx context.Context) ([]string, error) {
 	pods, err := a.o.Cluster.pods(ctx, a.o.Config.DevicePlugin)
 	if err != nil {
@@ -38,38 +39,41 @@ func (a *Agent) plugins(ctx context.Context) ([]string, error) {
 	return uids, nil
 }
 
-// replacePlugins deletes the device plugin's pods with these UIDs and waits until
-// others are ready in their place.
+// replacePlugins deletes the device plugin's pods with these UIDs and waits until new ones are
+// ready.
 func (a *Agent) replacePlugins(ctx context.Context, old []string) error {
 	defer a.o.Metrics.timed(verbPlugin, time.Now())
 	ctx, cancel := context.WithTimeout(ctx, a.o.Config.PluginTimeout.Duration)
 	defer cancel()
-	for {
+	var last error
+	err := pluginPause.DelayFunc().Until(ctx, true, false, func(ctx context.Context) (fresh bool, _ error) {
 		a.Health.beat()
-		pods, err := a.o.Cluster.pods(ctx, a.o.Config.DevicePlugin)
-		if err == nil {
-			fresh := false
-			for i := range pods {
-				p := &pods[i]
-				isOld := slices.Contains(old, string(p.UID))
-				if isOld && p.DeletionTimestamp == nil {
-					err = a.o.Cluster.remove(ctx, p)
-				}
-				fresh = fresh || !isOld && p.DeletionTimestamp == nil && ready(p)
-			}
-			if fresh && err == nil {
-				return nil
-			}
-		}
-		select {
-		case <-ctx.Done():
-			if err != nil {
-				return fmt.Errorf("restarting the device plugin: %w", err)
-			}
-			return fmt.Errorf("the device plugin is not ready again after %s", a.o.Config.PluginTimeout.Duration)
-		case <-time.After(pluginEvery):
+		fresh, last = a.replaced(ctx, old)
+		return fresh && last == nil, nil
+	})
+	switch {
+	case err == nil:
+		return nil
+	case last != nil:
+		return fmt.Errorf("restarting the device plugin: %w", last)
+	}
+	return fmt.Errorf("the device plugin is not ready again after %s", a.o.Config.PluginTimeout.Duration)
+}
+
+// replaced deletes those of the device plugin's pods that are old; fresh reports whether another
+// one is ready.
+func (a *Agent) replaced(ctx context.Context, old []string) (fresh bool, err error) {
+	pods, err := a.o.Cluster.pods(ctx, a.o.Config.DevicePlugin)
+	for i := range pods {
+		switch p := &pods[i]; {
+		case p.DeletionTimestamp != nil:
+		case slices.Contains(old, string(p.UID)):
+			err = a.o.Cluster.remove(ctx, p)
+		default:
+			fresh = fresh || ready(p)
 		}
 	}
+	return fresh, err
 }
 
 func ready(p *corev1.Pod) bool {

@@ -15,28 +15,28 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/partition/agent/fakenvml"
+	"github.com/gpuscale/gpuscale/internal/await"
 )
 
-// BenchmarkProgram: what the program takes beside eight cards of seven instances, and
-// beside changes of their layout. The chart's resources are set by it. A look and what
-// it reads are the program's own; the driver, which is a double, and the API server
-// take their time elsewhere.
+// BenchmarkProgram measures the program's resources for eight GPUs with seven instances, idle and
+// during changes of their layout. They are the source of the chart's resources. Fake driver and API
+// server use their time elsewhere.
 func BenchmarkProgram(b *testing.B) {
 	program := filepath.Join(b.TempDir(), "gpuscale-agent")
 	if out, err := exec.Command("go", "build", "-trimpath", "-o", program, "../..").CombinedOutput(); err != nil {
 		b.Fatalf("%v\n%s", err, out)
 	}
 	const ones = "1g.10gb@0 1g.10gb@1 1g.10gb@2 1g.10gb@3 1g.10gb@4 1g.10gb@5 1g.10gb@6"
-	var cards []fakenvml.Card
+	var gpus []fakenvml.GPU
 	for i := range 8 {
-		cards = append(cards, h100(b, i, ones))
+		gpus = append(gpus, h100(b, i, ones))
 	}
-	n := newBench(b, cards...)
+	n := newBench(b, gpus...)
 	n.now = time.Now()
 	n.config.Period = metav1.Duration{Duration: time.Second} // a tenth of the usual one
 	n.config.LockFile = filepath.Join(filepath.Dir(n.path), "lock")
 	pid := n.start(program)
-	n.await("a first look", func() error { _, err := partition.ParseReport(n.api.get(partition.LayoutAnnotation)); return err })
+	await.For(b, 2*time.Minute, "a first look", func() error { _, err := partition.ParseReport(n.api.get(partition.LayoutAnnotation)); return err })
 	for b.Loop() {
 		for i := range 10 {
 			from, to := ones, "3g.40gb@0 3g.40gb@4"
@@ -44,31 +44,31 @@ func BenchmarkProgram(b *testing.B) {
 				from, to = to, from
 			}
 			r := n.order(from, to, func(r *partition.Record) { r.ID = fmt.Sprint("op-", i) })
-			n.await("a layout", func() error {
+			await.For(b, 2*time.Minute, "a layout", func() error {
 				if a, err := partition.ParseAnswer(n.api.get(partition.AgentAnnotation)); err != nil || a.ID != r.ID || a.State != partition.AgentDone {
 					return fmt.Errorf("%+v: %w", a, err)
 				}
 				return nil
 			})
 			n.api.set(partition.RecordAnnotation, "")
-			n.await("the end of it", func() error {
+			await.For(b, 2*time.Minute, "the end of it", func() error {
 				if n.api.get(partition.AgentAnnotation) != "" {
 					return errors.New("its answer is still there")
 				}
 				return nil
 			})
 		}
-		before := processor(b, pid)
+		before, looks := processor(b, pid), n.api.looked()
 		const idle = 30
-		time.Sleep(idle * time.Second) // what is measured is how it does nothing
-		b.ReportMetric(float64((processor(b, pid)-before).Milliseconds())/idle, "cpu-ms/look")
+		await.True(b, 10*time.Minute, "looks at a node that nothing happens on", func() bool { return n.api.looked()-looks >= idle })
+		b.ReportMetric(float64((processor(b, pid)-before).Milliseconds())/float64(n.api.looked()-looks), "cpu-ms/look")
 	}
 	b.ReportMetric(procStatus(b, pid, "VmRSS"), "MiB-resident")
 	b.ReportMetric(procStatus(b, pid, "VmHWM"), "MiB-peak")
 	b.ReportMetric(procStatus(b, pid, "RssFile"), "MiB-of-files")
 }
 
-// start runs the program beside the bench's node until the test ends.
+// start runs the program against the bench's node until the test ends.
 func (b *bench) start(program string) (pid int) {
 	b.t.Helper()
 	dir := filepath.Dir(b.path)
@@ -83,36 +83,23 @@ func (b *bench) start(program string) (pid int) {
 			b.t.Fatal(err)
 		}
 	}
-	said, err := os.Create(filepath.Join(dir, "log"))
+	output, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	cmd := exec.Command(program, "agent", "--node-name=n", "--pod=", "--listen=127.0.0.1:0", "--config="+filepath.Join(dir, "config.yaml"), "--kubeconfig="+filepath.Join(dir, "kubeconfig"))
-	cmd.Stderr = said
+	cmd.Stderr = output
 	if err := cmd.Start(); err != nil {
 		b.t.Fatal(err)
 	}
 	b.t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-		if text, err := os.ReadFile(said.Name()); err == nil && b.t.Failed() {
-			b.t.Logf("it said: %s", text)
+		if text, err := os.ReadFile(output.Name()); err == nil && b.t.Failed() {
+			b.t.Logf("its output: %s", text)
 		}
 	})
 	return cmd.Process.Pid
-}
-
-func (b *bench) await(what string, is func() error) {
-	b.t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		err := is()
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			b.t.Fatalf("%s: %v", what, err)
-		}
-	}
 }
 
 // procStatus reads a line of /proc/PID/status, in MiB.
@@ -130,7 +117,7 @@ func procStatus(t testing.TB, pid int, field string) float64 {
 	return kib / 1024
 }
 
-// processor is what a process has used of it so far, in steps of 10 ms.
+// processor is the CPU time of a process so far, in steps of 10 ms.
 func processor(t testing.TB, pid int) time.Duration {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

@@ -14,24 +14,23 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// publish writes what is seen of the cards on the node, where it differs; at most
-// once in a period, unless there is news.
-func (a *Agent) publish(ctx context.Context, node *corev1.Node, news bool) error {
+// publish writes the report to the node if it has changed; at most once per period, unless urgent.
+func (a *Agent) publish(ctx context.Context, node *corev1.Node, urgent bool) error {
 	now := a.o.Now()
-	// A clock that was set back must not keep the agent quiet until it is as late again.
-	if age := now.Sub(a.published); !news && age >= 0 && age < a.o.Config.Period.Duration {
+	// A clock that was set back must not suppress reports.
+	if age := now.Sub(a.published); !urgent && age >= 0 && age < a.o.Config.Period.Duration {
 		return nil
 	}
 	machine, readErr := a.o.Hardware.Read(ctx)
-	held, heldErr := a.o.Holders.Held(ctx)
-	report := a.report(machine, held, now)
+	allocated, allocErr := a.o.PodResources.Allocations(ctx)
+	report := a.report(machine, allocated, now)
 	report.At, report.Node, report.Boot = now.UTC().Truncate(time.Second), string(node.UID), a.o.Boot
 	a.o.Metrics.machine(machine, readErr)
 	switch {
 	case readErr != nil:
 		report.Problem = readErr.Error()
-	case heldErr != nil:
-		report.Problem = heldErr.Error()
+	case allocErr != nil:
+		report.Problem = allocErr.Error()
 	default:
 		if err := a.permitted(node, machine); err != nil {
 			report.Problem = err.Error()
@@ -42,7 +41,7 @@ func (a *Agent) publish(ctx context.Context, node *corev1.Node, news bool) error
 	if due(node.Annotations[partition.LayoutAnnotation], report, now) {
 		change[partition.LayoutAnnotation] = report.String()
 	}
-	// What was read before stays true while a card cannot be read.
+	// The last tables stay valid while a GPU cannot be read.
 	tables, err := tablesOf(machine)
 	if err == nil && tables != "" && tables != node.Annotations[partition.TableAnnotation] {
 		change[partition.TableAnnotation] = tables
@@ -58,20 +57,20 @@ func (a *Agent) publish(ctx context.Context, node *corev1.Node, news bool) error
 	return err
 }
 
-// due reports whether a report is to be written over what stands on the node: it
-// says something else, or that is old, or from a clock that was ahead.
+// due reports whether the report on the node must be replaced: it differs, is old, or has a time in
+// the future.
 func due(standing string, report partition.Report, now time.Time) bool {
 	had, err := partition.ParseReport(standing)
 	age := now.Sub(had.At)
 	return err != nil || !had.Same(report) || age < 0 || age >= partition.ReportEvery
 }
 
-// report is the machine in the annotation's form.
-func (a *Agent) report(m hardware.Machine, held map[string]string, now time.Time) partition.Report {
-	r := partition.Report{Driver: m.Driver, Cards: []partition.CardReport{}}
+// report returns the machine in the annotation's form.
+func (a *Agent) report(m hardware.Machine, allocated map[string]string, now time.Time) partition.Report {
+	r := partition.Report{Driver: m.Driver, GPUs: []partition.GPUReport{}}
 	free := map[string]time.Time{}
-	for _, c := range m.Cards {
-		out := partition.CardReport{Index: c.Index, UUID: c.UUID, MIG: c.MIG}
+	for _, c := range m.GPUs {
+		out := partition.GPUReport{Index: c.Index, UUID: c.UUID, MIG: c.MIG}
 		if c.Product != "" {
 			out.Model = gpu.ProductName(c.Product)
 		}
@@ -82,8 +81,8 @@ func (a *Agent) report(m hardware.Machine, held map[string]string, now time.Time
 			if !i.Whole || c.Err != nil {
 				continue
 			}
-			instance := partition.InstanceReport{Place: i.Placement.String(), UUID: i.UUID, Holder: holder(i, held)}
-			if instance.Holder == "" && held != nil {
+			instance := partition.InstanceReport{Place: i.Placement.String(), UUID: i.UUID, AllocatedTo: allocatedTo(i, allocated)}
+			if instance.AllocatedTo == "" && allocated != nil {
 				since, seen := a.free[i.UUID]
 				if !seen || since.After(now) {
 					since = now.UTC().Truncate(time.Second)
@@ -92,16 +91,16 @@ func (a *Agent) report(m hardware.Machine, held map[string]string, now time.Time
 			}
 			out.Instances = append(out.Instances, instance)
 		}
-		r.Cards = append(r.Cards, out)
+		r.GPUs = append(r.GPUs, out)
 	}
 	a.free = free
 	return r
 }
 
-// holder of an instance; empty for none.
-func holder(i hardware.Instance, held map[string]string) string {
+// allocatedTo returns the pod or process that uses an instance; empty for none.
+func allocatedTo(i hardware.Instance, allocated map[string]string) string {
 	for _, uuid := range append([]string{i.UUID}, i.More...) {
-		if pod := held[uuid]; pod != "" {
+		if pod := allocated[uuid]; pod != "" {
 			return pod
 		}
 	}
@@ -111,11 +110,11 @@ func holder(i hardware.Instance, held map[string]string) string {
 	return ""
 }
 
-// tablesOf are the products' geometries as the driver has them; empty where it
-// said nothing.
+// tablesOf returns the products' geometries as the driver reports them; empty where it reports
+// none.
 func tablesOf(m hardware.Machine) (string, error) {
 	var specs []mig.Spec
-	for _, c := range m.Cards {
+	for _, c := range m.GPUs {
 		same := func(s mig.Spec) bool { return s.Model == c.Spec.Model }
 		if c.Err == nil && len(c.Spec.Profiles) > 0 && !slices.ContainsFunc(specs, same) {
 			specs = append(specs, c.Spec)

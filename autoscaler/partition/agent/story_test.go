@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,36 +31,38 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/partition/agent/fakenvml"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/await"
 	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/sandbox/build"
 	"github.com/gpuscale/gpuscale/sandbox/cluster"
 )
 
-// stranger is a product that no table of ours has.
+// stranger is a product without a built-in table.
 const stranger = "X900 4 8 131072 0 1g.32gb:0,2,4,6:2:4 2g.64gb:0,4:4:2 4g.128gb:0:8:1"
 
-// stage is a real control plane with one node: behind it the NVML double and the
-// agent, before it the autoscaler's observer, planner and actor.
+// stage is a real control plane with one node: the fake NVML library and the agent on the node, and
+// the autoscaler's observer, planner and actor.
 type stage struct {
 	*bench
 	kubernetes client.Client
 	table      *mig.Table
-	memory     plan.Memory
+	memory     plan.State
 	products   fakenvml.State // what there is, for the plugin; never written to
 }
 
-// TestAProductNobodyKnows: on the real API server and scheduler, a pod wants an
-// instance of a product that only its own driver knows. The card is planned, cut
-// around the busy instance and on offer; a cut that the autoscaler was killed in is
-// taken up by the next one; one that the driver refuses is rolled back.
-func TestAProductNobodyKnows(t *testing.T) {
+// TestUnknownProduct: on the real API server and scheduler, a pod requests an instance of a product
+// that only its own driver knows. The GPU is planned and repartitioned around the busy instance; an
+// operation during which the autoscaler is killed is continued by the next one; one that the driver
+// refuses is rolled back.
+func TestUnknownProduct(t *testing.T) {
 	s := newStage(t)
-	s.tick() // the agent says what it sees
+	s.tick() // the agent reports
 
 	s.pod("wants", "1g.32gb", 2)
 	s.until("the pod's need is planned", func() error {
-		s.round(s.actor())
+		s.reconcile(s.actor(s.kubernetes))
 		r, ok := s.record()
 		if !ok || !r.Selected || r.UUID != "GPU-0" {
 			return fmt.Errorf("record %+v", r)
@@ -72,60 +73,58 @@ func TestAProductNobodyKnows(t *testing.T) {
 		return nil
 	})
 	s.tick()
-	s.released("2g@0:4 1g@4:2 1g@6:2")
+	s.released("2g.64gb@0 1g.32gb@4 1g.32gb@6")
 	s.until("the pod runs there", func() error { return s.runs("wants") })
 
-	// The autoscaler is killed between the record and letting the agent begin.
+	// The autoscaler is killed between the record and the agent's signal.
 	s.end("wants")
 	s.pod("large", "2g.64gb", 1)
-	killed := act.New(act.Options{Client: dying{s.kubernetes}, Live: s.kubernetes, Pools: s.pools(), Partition: partition.NewManager(dying{s.kubernetes}, s.kubernetes, partition.DefaultConfigMap),
-		Policy: policy()})
+	killed := s.actor(dying{s.kubernetes})
 	s.until("a record stands", func() error {
-		s.round(killed)
+		s.reconcile(killed)
 		if r, ok := s.record(); !ok || r.Selected {
 			return fmt.Errorf("record %+v", r)
 		}
 		return nil
 	})
 	s.tick()
-	if got := s.machineLayout(); got != "2g@0:4 1g@4:2 1g@6:2" {
-		t.Fatalf("cut to %s before it was let begin", got)
+	if got := s.layout(); got != "2g.64gb@0 1g.32gb@4 1g.32gb@6" {
+		t.Fatalf("repartitioned to %s before the signal to begin", got)
 	}
-	if err := s.actor().Resume(t.Context(), s.clock()); err != nil {
+	if err := s.actor(s.kubernetes).Resume(t.Context(), s.clock()); err != nil {
 		t.Fatal(err)
 	}
 	s.tick()
-	s.released("2g@0:4 2g@4:4")
+	s.released("2g.64gb@0 2g.64gb@4")
 	s.until("the pod runs there", func() error { return s.runs("large") })
 
-	// The driver refuses halfway.
+	// The driver fails halfway.
 	s.end("large")
 	s.pod("small", "1g.32gb", 1)
 	s.state = s.machine()
 	s.state.Fails = []fakenvml.Fail{failOnce("create", 23)}
 	s.set(s.state)
 	s.until("a record stands", func() error {
-		s.round(s.actor())
+		s.reconcile(s.actor(s.kubernetes))
 		if r, ok := s.record(); !ok || !r.Selected {
 			return fmt.Errorf("record %+v", r)
 		}
 		return nil
 	})
 	s.tick()
-	if a := s.realAnswer(); a.State != partition.AgentRestored || !a.Touched || !strings.Contains(a.Message, "no room") {
+	a, err := partition.ParseAnswer(s.realNode().Annotations[partition.AgentAnnotation])
+	if err != nil || a.State != partition.AgentRestored || !a.Touched || !strings.Contains(a.Message, "no free slices") {
 		t.Fatalf("answer %+v", a)
 	}
-	s.released("2g@0:4 2g@4:4")
-	if busy := s.machine().Cards[0].Instances[0]; busy.UUID != "MIG-0-was-0" || busy.PID == 0 {
+	s.released("2g.64gb@0 2g.64gb@4")
+	if busy := s.machine().GPUs[0].Instances[0]; busy.UUID != "MIG-0-was-0" || busy.PID == 0 {
 		t.Errorf("the busy instance is now %+v", busy)
 	}
 }
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("-short: this test starts a control plane")
-	}
+	testall.Only(t, "agent, observer, planner and actor together on a real API server and scheduler; each of them is tested by itself")
 	spec, err := mig.ParseSpec(stranger)
 	if err != nil {
 		t.Fatal(err)
@@ -134,15 +133,12 @@ func newStage(t *testing.T) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	place := func(text string) mig.Placement {
-		l, err := mig.ParseSlices(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return l[0]
+	layout, err := mig.ParseSlices("2g@0:4 2g@4:4")
+	if err != nil {
+		t.Fatal(err)
 	}
-	b := newBench(t, fakenvml.Card{UUID: "GPU-0", Name: "NVIDIA X900", MemoryMiB: spec.MemoryMiB, MIG: true, Spec: spec, Instances: []fakenvml.Instance{
-		{ID: 1, Placement: place("2g@0:4"), Compute: true, UUID: "MIG-0-was-0", PID: 1000}, {ID: 2, Placement: place("2g@4:4"), Compute: true, UUID: "MIG-0-was-1"},
+	b := newBench(t, fakenvml.GPU{UUID: "GPU-0", Name: "NVIDIA X900", MemoryMiB: spec.MemoryMiB, MIG: true, Spec: spec, Instances: []fakenvml.Instance{
+		{ID: 1, Placement: layout[0], Compute: true, UUID: "MIG-0-was-0", PID: 1000}, {ID: 2, Placement: layout[1], Compute: true, UUID: "MIG-0-was-1"},
 	}})
 	binaries, err := build.All(t.Context(), build.Options{Out: t.Output()})
 	if err != nil {
@@ -166,7 +162,7 @@ func newStage(t *testing.T) *stage {
 	played := make(chan struct{})
 	go func() { defer close(played); s.playPlugin(ctx) }()
 	t.Cleanup(func() { stop(); <-played })
-	s.until("the device plugin has spoken", func() error {
+	s.until("the device plugin has advertised", func() error {
 		if len(partition.Advertised(s.realNode())) == 0 {
 			return errors.New("nothing is on offer")
 		}
@@ -175,10 +171,10 @@ func newStage(t *testing.T) *stage {
 	return s
 }
 
-// furnish makes the namespaces, the pool, the node and the pod that is busy on it.
+// furnish creates the namespaces, the pool, the node and the busy pod on it.
 func (s *stage) furnish() {
 	s.t.Helper()
-	files, _ := filepath.Glob("../../../deploy/crds/*.yaml")
+	files, _ := filepath.Glob("../../../deploy/chart/gpuscale/files/crds/*.yaml")
 	if len(files) == 0 {
 		s.t.Fatal("no CRDs")
 	}
@@ -209,7 +205,7 @@ func (s *stage) furnish() {
 	}
 	pool := &v1alpha1.GPUNodePool{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.GPUNodePoolSpec{
 		Min: 1, Max: 1, Provider: v1alpha1.Provider{KWOK: &v1alpha1.KWOKProvider{}},
-		Template: v1alpha1.NodeTemplate{Product: "NVIDIA-X900", Cards: 1, CPU: resource.MustParse("64"), Memory: resource.MustParse("512Gi")},
+		Template: v1alpha1.NodeTemplate{Product: "NVIDIA-X900", GPUs: 1, CPU: resource.MustParse("64"), Memory: resource.MustParse("512Gi")},
 		MIG:      &v1alpha1.MIG{Actuator: partition.ActuatorAgent, IdleAfter: &metav1.Duration{}, BootLayout: []map[string]int32{{"2g.64gb": 2}}, AllowedProfiles: []string{"1g.32gb", "2g.64gb"}},
 	}}
 	s.until("the API server knows pools", func() error {
@@ -226,7 +222,7 @@ func (s *stage) create(o client.Object) {
 	}
 }
 
-// pod makes a pod that wants instances.
+// pod creates a pod that requests instances.
 func (s *stage) pod(name, profile string, n int64, change ...func(*corev1.Pod)) {
 	s.t.Helper()
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}, Spec: corev1.PodSpec{
@@ -240,7 +236,7 @@ func (s *stage) pod(name, profile string, n int64, change ...func(*corev1.Pod)) 
 	s.until("the pod can be made", func() error { return client.IgnoreAlreadyExists(s.kubernetes.Create(s.t.Context(), p.DeepCopy())) })
 }
 
-// end takes a pod away at once, as its kubelet would.
+// end removes a pod at once, as its kubelet would.
 func (s *stage) end(name string) {
 	s.t.Helper()
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}}
@@ -260,17 +256,10 @@ func (s *stage) runs(name string) error {
 	return nil
 }
 
-// until waits for something to become true, and says why it did not.
+// until waits for a condition, and fails with its last error.
 func (s *stage) until(what string, is func() error) {
 	s.t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(s.t.Context(), 100*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		last = is()
-		return last == nil, nil
-	})
-	if err != nil {
-		s.t.Fatalf("%s: %v", what, last)
-	}
+	await.For(s.t, 5*time.Minute, what, is)
 }
 
 func (s *stage) realNode() *corev1.Node {
@@ -291,27 +280,8 @@ func (s *stage) record() (partition.Record, bool) {
 	return r, ok
 }
 
-func (s *stage) realAnswer() partition.Answer {
-	s.t.Helper()
-	a, err := partition.ParseAnswer(s.realNode().Annotations[partition.AgentAnnotation])
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return a
-}
-
-func (s *stage) machineLayout() string {
-	s.t.Helper()
-	l, whole := s.machine().Cards[0].Layout()
-	if !whole {
-		return "half: " + l.String()
-	}
-	return l.String()
-}
-
 func (s *stage) pools() pools.Providers {
-	m := partition.NewManager(s.kubernetes, s.kubernetes, partition.DefaultConfigMap)
-	return pools.Providers{KWOK: pools.NewKWOK(s.kubernetes, s.kubernetes, m)}
+	return pools.Providers{KWOK: pools.NewKWOK(s.kubernetes, s.kubernetes, nil)}
 }
 
 func policy() plan.Policy {
@@ -320,14 +290,15 @@ func policy() plan.Policy {
 	return p
 }
 
-func (s *stage) actor() *act.Actor {
-	return act.New(act.Options{Client: s.kubernetes, Live: s.kubernetes, Pools: s.pools(), Policy: policy(),
-		Partition: partition.NewManager(s.kubernetes, s.kubernetes, partition.DefaultConfigMap)})
+// actor writes through c.
+func (s *stage) actor(c client.Client) *act.Actor {
+	return act.New(act.Options{Client: c, Live: s.kubernetes, Pools: s.pools(), Policy: policy(),
+		Partition: partition.NewManager(c, s.kubernetes, partition.DefaultConfigMap)})
 }
 
-// round is one of the autoscaler's, by a new one each time: it knows nothing but what
-// it can see and its memory.
-func (s *stage) round(a *act.Actor) {
+// reconcile is one of the autoscaler's, by a new instance each time: its input is the cluster and
+// the persisted state.
+func (s *stage) reconcile(a *act.Actor) {
 	s.t.Helper()
 	s.api.mu.Lock()
 	s.now = s.now.Add(time.Second)
@@ -337,37 +308,36 @@ func (s *stage) round(a *act.Actor) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	seen.Memory = s.memory
+	seen.State = s.memory
 	if err := errors.Join(seen.Check(), seen.Invalid["p"]); err != nil {
 		s.t.Fatal(err)
 	}
 	p := plan.Make(seen.Snapshot, policy())
-	s.memory = p.Memory
+	s.memory = p.State
 	for _, r := range a.Apply(s.t.Context(), seen.Snapshot, p) {
 		s.t.Logf("%s: %s %v", r.Action.Verb, r.Outcome, r.Err)
 	}
 }
 
-// released waits until nothing is under way, and checks how the card is cut.
+// released waits until no operation is under way, and checks the GPU's layout.
 func (s *stage) released(want string) {
 	s.t.Helper()
 	s.until("the node is released", func() error {
-		s.round(s.actor())
+		s.reconcile(s.actor(s.kubernetes))
 		if r, ok := s.record(); ok {
-			return fmt.Errorf("record %+v, offered %v, the agent says %s", r, partition.Advertised(s.realNode()), s.realNode().Annotations[partition.AgentAnnotation])
+			return fmt.Errorf("record %+v, offered %v, agent: %s", r, partition.Advertised(s.realNode()), s.realNode().Annotations[partition.AgentAnnotation])
 		}
 		return nil
 	})
 	if n := s.realNode(); n.Spec.Unschedulable {
 		s.t.Error("the node is left cordoned")
 	}
-	l, _ := mig.ParseSlices(want)
-	if got := s.machineLayout(); got != l.String() {
-		s.t.Errorf("the card is cut into %s, want %s", got, want)
+	if got := s.layout(); got != want {
+		s.t.Errorf("the GPU is partitioned into %s, want %s", got, want)
 	}
 }
 
-// readings are what an exporter on the node would say of the double.
+// readings are the samples of an exporter on the node, from the fake's state.
 func (s *stage) readings() *observe.Readings {
 	series := func(value float64, labels ...string) prom.Sample {
 		m := map[string]string{"node": "n", "gpu": "0", "gpu_uuid": "GPU-0"}
@@ -382,9 +352,9 @@ func (s *stage) readings() *observe.Readings {
 		s.t.Fatal(err)
 	}
 	taken := map[int]bool{}
-	card := s.machine().Cards[0]
-	for _, i := range card.Instances {
-		// Where an instance lies the agent alone says.
+	device := s.machine().GPUs[0]
+	for _, i := range device.Instances {
+		// Only the agent reports the placements.
 		a.InstanceInfo = append(a.InstanceInfo, series(1, "gpu_instance_id", strconv.Itoa(i.ID), "profile", s.table.Name(i.Placement.Profile), "instance_uuid", i.UUID))
 	}
 	for _, p := range bound.Items {
@@ -393,11 +363,11 @@ func (s *stage) readings() *observe.Readings {
 		}
 		for name, q := range p.Spec.Containers[0].Resources.Limits {
 			left := q.Value()
-			for _, i := range card.Instances {
+			for _, i := range device.Instances {
 				if left > 0 && !taken[i.ID] && mig.ResourceName(s.table.Name(i.Placement.Profile)) == string(name) {
 					taken[i.ID] = true
 					left--
-					a.Held = append(a.Held, series(1, "gpu_instance_id", strconv.Itoa(i.ID), "namespace", "team", "pod", p.Name))
+					a.Allocated = append(a.Allocated, series(1, "gpu_instance_id", strconv.Itoa(i.ID), "namespace", "team", "pod", p.Name))
 				}
 			}
 		}
@@ -405,8 +375,8 @@ func (s *stage) readings() *observe.Readings {
 	return observe.NewReadings(s.clock(), a)
 }
 
-// playPlugin is the device plugin's DaemonSet and its kubelet: a pod that is deleted
-// is followed by another, which offers what it finds.
+// playPlugin simulates the device plugin's DaemonSet and its kubelet: a deleted pod is replaced by
+// another, which advertises the current layout.
 func (s *stage) playPlugin(ctx context.Context) {
 	for n := 0; ctx.Err() == nil; {
 		var pods corev1.PodList
@@ -436,7 +406,7 @@ func (s *stage) startPlugin(ctx context.Context, name string) {
 		offered[mig.ResourceName(s.table.Name(p))] = "0"
 	}
 	count := map[string]int{}
-	for _, i := range state.Cards[0].Instances {
+	for _, i := range state.GPUs[0].Instances {
 		r := mig.ResourceName(s.table.Name(i.Placement.Profile))
 		count[r]++
 		offered[r] = strconv.Itoa(count[r])
@@ -456,8 +426,8 @@ func (s *stage) startPlugin(ctx context.Context, name string) {
 	_ = s.kubernetes.Status().Update(ctx, pod)
 }
 
-// dying is a client of an autoscaler that is killed right after it has recorded an
-// operation on a node.
+// dying is the client of an autoscaler that is killed right after it has recorded an operation on a
+// node.
 type dying struct{ client.Client }
 
 func (d dying) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.PatchOption) error {

@@ -2,7 +2,7 @@ package counters
 
 // Series that dcgm-exporter computes from several fields or from events. The
 // counters file asks for them by name; they have no DCGM field, so each has a
-// number of its own beyond DCGM's, by which a Field is told.
+// number of its own beyond DCGM's, which identifies its Field.
 const (
 	XIDErrorsCount   uint16 = 9001 + iota // XIDs in a window
 	ClockEventsCount                      // samples in a window with a throttle reason set

@@ -39,8 +39,8 @@ type Field struct {
 // File is a counters file without mistakes.
 type File struct {
 	Fields []Field // in the file's order, each name once
-	// Warnings are oddities that dcgm-exporter lets pass and that are read
-	// otherwise than they look.
+	// Warnings are lines that dcgm-exporter accepts and that do not mean what
+	// they seem to.
 	Warnings []*Error
 }
 
@@ -128,7 +128,7 @@ func Parse(name string, r io.Reader) (File, error) {
 func readError(name string, err error) error {
 	var parse *csv.ParseError
 	if errors.As(err, &parse) {
-		return &Error{File: name, Line: parse.Line, Reason: fmt.Sprintf("not CSV at column %d: %v; a help with quotes or commas stands in double quotes, its own quotes doubled", parse.Column, parse.Err)}
+		return &Error{File: name, Line: parse.Line, Reason: fmt.Sprintf("not CSV at column %d: %v; put a help with quotes or commas in double quotes and double its own quotes", parse.Column, parse.Err)}
 	}
 	return fmt.Errorf("reading %s: %w", name, err)
 }

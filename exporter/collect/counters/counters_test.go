@@ -145,7 +145,7 @@ func TestFieldNamesAndNumbers(t *testing.T) {
 			t.Errorf("FieldID(%s) = %d, %v", name, id, ok)
 		}
 	}
-	// What DCGM 4.6 calls anew or has anew, and what it calls deprecated: counters
+	// What DCGM 4.6 calls again or has again, and what it calls deprecated: counters
 	// files of dcgm-exporter from 4.8.4 on, and of before 3.3.
 	for name, want := range map[string]uint16{
 		"DCGM_FI_DEV_XID_ERROR": 230, "DCGM_FI_DEV_GPU_UTIL_RATIO": 203, "DCGM_FI_PROF_TENSOR_UTIL_RATIO": 1004,
@@ -179,8 +179,8 @@ func TestFieldNamesAndNumbers(t *testing.T) {
 
 var lane = regexp.MustCompile(`_L(?:ANE)?(\d+)(?:_|$)`)
 
-// DCGM's numbers of the lanes lie in no order, so a slip in the table would go
-// unseen: all names of one number speak of the same lane.
+// DCGM's numbers of the lanes have no order, so an error in the table would go
+// unseen: all names of one number are of the same lane.
 func TestNamesOfANumberAgreeOnTheLane(t *testing.T) {
 	first := map[uint16]string{}
 	for name, id := range table().ids {

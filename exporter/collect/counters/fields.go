@@ -34,7 +34,7 @@ var table = sync.OnceValue(func() fieldTable {
 
 // FieldID returns the DCGM field id of a name ("DCGM_FI_DEV_GPU_UTIL") or of a
 // number in decimal ("203"), so that fields newer than this table can be asked
-// for. It reports false for a name nobody knows.
+// for. It reports false for an unknown name.
 func FieldID(name string) (uint16, bool) {
 	if id, ok := table().ids[name]; ok {
 		return id, true
@@ -56,7 +56,7 @@ func FieldName(id uint16) string {
 // one, or "" where nothing is close.
 func nearest(name string) string {
 	if len(name) > 2*len("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS") {
-		return "" // no slip of the pen
+		return "" // too far for a typing error
 	}
 	best, bestDistance := "", len(name)/4+1
 	consider := func(known string) {

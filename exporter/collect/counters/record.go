@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// parser gathers what a file says, and what is wrong with it.
+// parser gathers a file's fields and mistakes.
 type parser struct {
 	name     string
 	file     File
 	mistakes []error
-	lines    map[string]int // where a series name stood first
+	lines    map[string]int // first line of a series name
 }
 
 // take reads one record. Of two lines for one series the first is served:
@@ -29,7 +29,7 @@ func (p *parser) take(line int, record []string) {
 		return
 	}
 	if first, again := p.lines[field.Name]; again {
-		p.warn(line, &Error{Column: "field", Reason: fmt.Sprintf("%s stands on line %d already; this line is left out", field.Name, first)})
+		p.warn(line, &Error{Column: "field", Reason: fmt.Sprintf("%s is on line %d already; this line is left out", field.Name, first)})
 		return
 	}
 	if warning != nil {

@@ -19,55 +19,43 @@ import (
 var source embed.FS
 
 // ErrNoCompiler is wrapped by Build when the machine has no gcc.
-var ErrNoCompiler = errors.New("no C compiler: gcc is needed to build the DCGM double")
+var ErrNoCompiler = errors.New("no C compiler: gcc is needed to build the DCGM fake")
 
 // HostEngine is the file name of the pretended host engine in Build's folder.
 const HostEngine = "fake-hostengine"
 
-// engineFiles are the pretended host engine, libraryFiles what calls it.
-var (
-	engineFiles = []string{
-		"state.c", "file.c", "wire.c", "engine.c", "groups.c", "fields.c", "samples.c", "machine.c", "values.c", "health.c",
+// linked are the files that are built, each of its sources in c.
+var linked = func() map[string][]string {
+	state := []string{"state", "file"}
+	engine := append(state, "wire", "engine", "groups", "fields", "samples", "machine", "values", "health")
+	return map[string][]string{
+		"libdcgm.so.4":      slices.Concat(engine, []string{"connection", "api", "watches"}),
+		"libnvidia-ml.so.1": slices.Concat(state, []string{"nvml"}),
+		HostEngine:          slices.Concat(engine, []string{"server"}),
 	}
-	libraryFiles = []string{"connection.c", "api.c", "watches.c"}
-)
+}()
 
-// artifact is one file that is built.
-type artifact struct {
-	name  string
-	files []string
-	flags []string
-}
-
-func artifacts() []artifact {
-	library := func(name string, files []string) artifact {
-		return artifact{name, files, []string{"-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-soname," + name}}
-	}
-	return []artifact{
-		library("libdcgm.so.4", slices.Concat(engineFiles, libraryFiles)),
-		library("libnvidia-ml.so.1", []string{"state.c", "file.c", "nvml.c"}),
-		{HostEngine, append(slices.Clone(engineFiles), "server.c"), nil},
-	}
-}
-
-// Build compiles the two libraries and the host engine into dir and gives the folder to put into
-// LD_LIBRARY_PATH. What an earlier Build of the same source left there is used
-// again; several processes may Build into one dir at a time.
+// Build compiles the two libraries and the host engine into dir, where "" is a folder in
+// the user's cache, and gives the folder to put into LD_LIBRARY_PATH. What an earlier Build
+// of the same source left there is used again; several processes may Build into one dir at
+// a time.
 func Build(ctx context.Context, dir string) (libDir string, err error) {
-	return build(ctx, dir, "-O2")
-}
-
-// build compiles with extra compiler flags, which belong to the cache key.
-func build(ctx context.Context, dir string, flags ...string) (string, error) {
-	key, err := sourceKey(flags)
+	if dir == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			cache = os.TempDir()
+		}
+		dir = filepath.Join(cache, "gpuscale-fakes")
+	}
+	key, err := sourceKey()
 	if err != nil {
-		return "", fmt.Errorf("building the DCGM double: %w", err)
+		return "", fmt.Errorf("building the DCGM fake: %w", err)
 	}
 	dir, err = filepath.Abs(dir) // LD_LIBRARY_PATH must not depend on a working directory
 	if err != nil {
-		return "", fmt.Errorf("building the DCGM double: %w", err)
+		return "", fmt.Errorf("building the DCGM fake: %w", err)
 	}
-	libDir := filepath.Join(dir, "fakedcgm-"+key)
+	libDir = filepath.Join(dir, "fakedcgm-"+key)
 	if _, err := os.Stat(libDir); err == nil {
 		return libDir, nil
 	}
@@ -78,17 +66,15 @@ func build(ctx context.Context, dir string, flags ...string) (string, error) {
 	// A whole folder is renamed into place, so that libDir is never half built.
 	work, err := makeWorkDir(dir)
 	if err != nil {
-		return "", fmt.Errorf("building the DCGM double: %w", err)
+		return "", fmt.Errorf("building the DCGM fake: %w", err)
 	}
 	defer os.RemoveAll(work)
-	for _, a := range artifacts() {
-		if err := compile(ctx, gcc, work, a, flags); err != nil {
-			return "", err
-		}
+	if err := compile(ctx, gcc, work); err != nil {
+		return "", fmt.Errorf("compiling the DCGM fake: %w", err)
 	}
 	err = os.Rename(filepath.Join(work, "lib"), libDir)
 	if _, statErr := os.Stat(libDir); err != nil && statErr != nil {
-		return "", fmt.Errorf("building the DCGM double: %w", err)
+		return "", fmt.Errorf("building the DCGM fake: %w", err)
 	}
 	return libDir, nil
 }
@@ -113,23 +99,45 @@ func makeWorkDir(dir string) (string, error) {
 	return work, nil
 }
 
-func compile(ctx context.Context, gcc, work string, a artifact, flags []string) error {
-	args := slices.Concat([]string{
-		"-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", filepath.Join("..", "lib", a.name),
-	}, flags, a.flags, a.files)
-	cmd := exec.CommandContext(ctx, gcc, args...)
-	cmd.Dir = filepath.Join(work, "c")
-	out, err := cmd.CombinedOutput()
+// compile makes each object once and links them into lib.
+func compile(ctx context.Context, gcc, work string) error {
+	run := func(args ...string) error {
+		cmd := exec.CommandContext(ctx, gcc, args...)
+		cmd.Dir = filepath.Join(work, "c")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%w\n%s", err, strings.TrimSpace(string(out)))
+		}
+		return nil
+	}
+	sources, err := fs.Glob(source, "c/*.c")
 	if err != nil {
-		return fmt.Errorf("compiling the double of %s: %w\n%s", a.name, err, strings.TrimSpace(string(out)))
+		return err
+	}
+	args := []string{"-c", "-std=c11", "-O2", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-pthread", "-fPIC", "-fvisibility=hidden"}
+	for _, file := range sources {
+		args = append(args, filepath.Base(file))
+	}
+	if err := run(args...); err != nil {
+		return err
+	}
+	for name, files := range linked {
+		args := []string{"-pthread", "-o", filepath.Join("..", "lib", name)}
+		if name != HostEngine {
+			args = append(args, "-shared", "-Wl,-soname,"+name)
+		}
+		for _, file := range files {
+			args = append(args, file+".o")
+		}
+		if err := run(args...); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// sourceKey names the embedded source and the flags by a hash.
-func sourceKey(flags []string) (string, error) {
+// sourceKey names the embedded source by a hash.
+func sourceKey() (string, error) {
 	h := sha256.New()
-	fmt.Fprintln(h, flags)
 	err := fs.WalkDir(source, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err

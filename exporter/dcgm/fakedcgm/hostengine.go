@@ -47,13 +47,13 @@ func StartEngine(ctx context.Context, libDir, address, state string) (*Engine, e
 	if err != nil || !ok {
 		e := &Engine{cmd: cmd}
 		e.Kill()
-		return nil, fmt.Errorf("starting the fake host engine on %s: it says %q: %w", address, line, errors.Join(err, io.ErrUnexpectedEOF))
+		return nil, fmt.Errorf("starting the fake host engine on %s: output %q: %w", address, line, errors.Join(err, io.ErrUnexpectedEOF))
 	}
 	return &Engine{Address: where, cmd: cmd}, nil
 }
 
-// Kill ends it as a crash does: connections break, nothing is said.
+// Kill ends it like a crash: connections break.
 func (e *Engine) Kill() {
 	_ = e.cmd.Process.Kill()
-	_ = e.cmd.Wait() // killed: the status is no news
+	_ = e.cmd.Wait() // killed: the status is known
 }

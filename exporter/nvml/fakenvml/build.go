@@ -2,6 +2,7 @@ package fakenvml
 
 import (
 	"context"
+	"crypto/sha256"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -14,31 +15,54 @@ import (
 //go:embed c/nvml.c
 var source string
 
-// Library is the file name of the double, as the loader looks for it.
+// Library is the file name of the fake, as the loader looks for it.
 const Library = "libnvidia-ml.so.1"
 
 // ErrNoCompiler is wrapped by Build when the machine has no gcc.
-var ErrNoCompiler = errors.New("no C compiler: gcc is needed to build the NVML double")
+var ErrNoCompiler = errors.New("no C compiler: gcc is needed to build the NVML fake")
 
-// Build compiles the double into dir and gives the path of the library. Further
-// compiler flags may be given.
-func Build(ctx context.Context, dir string, flags ...string) (string, error) {
+// Build compiles the fake into a folder in dir and gives that folder, for
+// LD_LIBRARY_PATH; an empty dir is one in the user's cache. Further compiler flags may be
+// given. What an earlier Build of the same
+// left there is used again; several processes may Build into one dir at a time.
+func Build(ctx context.Context, dir string, flags ...string) (libDir string, err error) {
+	if dir == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			cache = os.TempDir()
+		}
+		dir = filepath.Join(cache, "gpuscale-fakes")
+	}
+	key := sha256.Sum256([]byte(fmt.Sprint(source, flags)))
+	libDir = filepath.Join(dir, fmt.Sprintf("fakenvml-%x", key[:6]))
+	if _, err := os.Stat(libDir); err == nil {
+		return libDir, nil
+	}
 	gcc, err := exec.LookPath("gcc")
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrNoCompiler, err)
 	}
-	code := filepath.Join(dir, "nvml.c")
-	if err := os.WriteFile(code, []byte(source), 0o644); err != nil {
-		return "", fmt.Errorf("building the NVML double: %w", err)
+	// A whole folder is renamed into place, so that libDir is never half built.
+	err = os.MkdirAll(dir, 0o755)
+	var work string
+	if err == nil {
+		work, err = os.MkdirTemp(dir, ".fakenvml-*")
 	}
-	out := filepath.Join(dir, Library)
-	args := append([]string{
-		"-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread",
-		"-Wl,-soname," + Library, "-o", out,
-	}, flags...)
-	said, err := exec.CommandContext(ctx, gcc, append(args, code)...).CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("compiling the NVML double: %w\n%s", err, strings.TrimSpace(string(said)))
+		return "", fmt.Errorf("building the NVML fake: %w", err)
 	}
-	return out, nil
+	defer os.RemoveAll(work)
+	cmd := exec.CommandContext(ctx, gcc, append([]string{
+		"-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread",
+		"-Wl,-soname," + Library, "-o", filepath.Join(work, Library), "-x", "c", "-",
+	}, flags...)...)
+	cmd.Stdin = strings.NewReader(source)
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("compiling the NVML fake: %w\n%s", err, strings.TrimSpace(string(output)))
+	}
+	err = os.Rename(work, libDir)
+	if _, statErr := os.Stat(libDir); err != nil && statErr != nil {
+		return "", fmt.Errorf("building the NVML fake: %w", err)
+	}
+	return libDir, nil
 }

@@ -9,29 +9,28 @@ import (
 	"strings"
 )
 
-// EnvState names the environment variable through which a process tells the
-// double where its state file lies.
+// EnvState is the environment variable with the path of the state file.
 const EnvState = "FAKENVML_STATE"
 
-// State is the machine that the double pretends to be. The double reads the
-// file again whenever it has changed.
+// State is the machine that the fake simulates. The fake reads the file again
+// whenever it has changed.
 type State struct {
 	Driver string
-	Cards  []Card
+	GPUs   []GPU
 	// Init is the NVML code with which initialising fails; 0 succeeds.
 	Init int
-	// Hang keeps every call until it is taken back.
+	// Hang blocks every call while it is set.
 	Hang bool
 }
 
-// Card is one GPU; its index is its place in State.Cards.
-type Card struct {
+// GPU is one GPU; its index is its place in State.GPUs.
+type GPU struct {
 	UUID, Name, PCIBusID string
 	Minor                int
 	Lost                 bool // fell off the bus
 	MIG                  bool // in MIG mode
-	MostInstances        int  // 7, or 0 for a card that cannot be cut
-	// GPM is a card that can be profiled, Hopper or newer.
+	MostInstances        int  // 7, or 0 for a GPU that cannot be repartitioned
+	// GPM is a GPU that can be profiled, Hopper or newer.
 	GPM bool
 	// XIDs that happened, oldest first. nil is a driver without such events.
 	XIDs []int
@@ -52,11 +51,11 @@ type Instance struct {
 }
 
 // Write puts the state at path by writing a neighbour and renaming it, so that
-// the double never reads half of it.
+// the fake never reads half of it.
 func (s State) Write(path string) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".fakenvml-*")
 	if err != nil {
-		return fmt.Errorf("writing the NVML double's state: %w", err)
+		return fmt.Errorf("writing the NVML fake's state: %w", err)
 	}
 	_, err = f.WriteString(s.text())
 	if closing := f.Close(); err == nil {
@@ -67,7 +66,7 @@ func (s State) Write(path string) error {
 	}
 	if err != nil {
 		os.Remove(f.Name())
-		return fmt.Errorf("writing the NVML double's state: %w", err)
+		return fmt.Errorf("writing the NVML fake's state: %w", err)
 	}
 	return nil
 }
@@ -77,14 +76,14 @@ func (s State) text() string {
 	var b strings.Builder
 	line := func(path string, value any) { fmt.Fprintf(&b, "%s %v\n", path, value) }
 	line("driver", s.Driver)
-	line("count", len(s.Cards))
+	line("count", len(s.GPUs))
 	if s.Init != 0 {
 		line("init", fmt.Sprintf("!%d", s.Init))
 	}
 	if s.Hang {
 		line("hang", 1)
 	}
-	for i, c := range s.Cards {
+	for i, c := range s.GPUs {
 		at := fmt.Sprintf("gpu.%d.", i)
 		line(at+"uuid", c.UUID)
 		line(at+"name", c.Name)

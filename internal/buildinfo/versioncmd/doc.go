@@ -1,3 +1,3 @@
-// Package versioncmd is the `version` subcommand that every program has. It
-// lies apart from buildinfo so that what only wants a version links no cobra.
+// Package versioncmd is the `version` subcommand of every program. It is separate
+// from buildinfo so that a package that needs only the version does not link cobra.
 package versioncmd

@@ -13,14 +13,14 @@ import (
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
-// NewEngine returns Prometheus's engine with the limits, the look-back and the
-// interval of evaluation that Prometheus has by default. It reads queries with p, or as Prometheus does
-// without feature flags if p is nil.
+// NewEngine returns Prometheus's engine with Prometheus's default limits, lookback
+// and evaluation interval. It parses queries with p; nil is a parser without
+// feature flags.
 func NewEngine(p parser.Parser) *promql.Engine {
 	return promql.NewEngine(promql.EngineOpts{
 		MaxSamples: 50_000_000, Timeout: 2 * time.Minute, LookbackDelta: 5 * time.Minute,
 		EnableAtModifier: true, EnableNegativeOffset: true, Parser: p,
-		// A subquery without a step, [5m:], has that of the rules' evaluation.
+		// A subquery without a step, [5m:], has the rules' evaluation interval.
 		NoStepSubqueryIntervalFn: func(int64) int64 { return time.Minute.Milliseconds() },
 	})
 }
@@ -38,10 +38,10 @@ func Instant(ctx context.Context, engine *promql.Engine, over storage.Queryable,
 	if err != nil {
 		return nil, nil, err
 	}
-	return slices.Clone(vector), result.Warnings, nil // closing takes the memory back
+	return slices.Clone(vector), result.Warnings, nil // Close reuses the memory
 }
 
-// Samples is a vector as our client of Prometheus reads it.
+// Samples converts a vector to package prom's.
 func Samples(vector promql.Vector, at time.Time) prom.Vector {
 	out := make(prom.Vector, 0, len(vector))
 	for _, s := range vector {

@@ -17,7 +17,7 @@ type Float struct {
 // At is a value at a time.
 func At(t time.Time, value float64) Float { return Float{t.UnixMilli(), value} }
 
-// T implements chunks.Sample, as all that follows.
+// T implements chunks.Sample, like the following methods.
 func (f Float) T() int64                    { return f.Milli }
 func (Float) ST() int64                     { return 0 }
 func (f Float) F() float64                  { return f.Value }
@@ -32,8 +32,8 @@ type Histogram struct {
 	Value *histogram.FloatHistogram
 }
 
-// T implements chunks.Sample, as all that follows. What is given out is a copy:
-// the engine computes in place.
+// T implements chunks.Sample, like the following methods. They return copies,
+// since the engine computes in place.
 func (h Histogram) T() int64                      { return h.Milli }
 func (Histogram) ST() int64                       { return 0 }
 func (Histogram) F() float64                      { return 0 }

@@ -14,13 +14,13 @@ import (
 // included; points outside them are never read.
 type Finder func(from, to int64, matchers []*labels.Matcher) []storage.Series
 
-// Querier returns a storage.Querier of what find finds between two times, in
+// Querier returns a storage.Querier of find's series between two times, in
 // milliseconds.
 func Querier(from, to int64, find Finder) storage.Querier {
 	return querier{from, to, find}
 }
 
-// Matches reports whether a series has what all matchers ask for.
+// Matches reports whether a series matches all matchers.
 func Matches(ls labels.Labels, matchers []*labels.Matcher) bool {
 	for _, m := range matchers {
 		if !m.Matches(ls.Get(m.Name)) {
@@ -30,7 +30,7 @@ func Matches(ls labels.Labels, matchers []*labels.Matcher) bool {
 	return true
 }
 
-// MatchesName reports whether a series of this name can have what matchers ask for.
+// MatchesName reports whether a series of this name can match all matchers.
 func MatchesName(name string, matchers []*labels.Matcher) bool {
 	for _, m := range matchers {
 		if m.Name == labels.MetricName && !m.Matches(name) {

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunks"
 )
 
-// Series is a storage of a few series, found in the order they stand in.
+// Series is a storage of a few series, found in their order in the slice.
 type Series []storage.Series
 
 // Querier implements storage.Queryable.
@@ -40,8 +40,8 @@ func Until(last time.Time, step time.Duration) Clock {
 	return func(i, n int) time.Time { return last.Add(time.Duration(i+1-n) * step) }
 }
 
-// Read reads series in promtool's notation, one a line; empty lines say nothing.
-// "_" is a scrape that brought no value and "stale" the end of a series.
+// Read reads series in promtool's notation, one a line; empty lines are ignored.
+// "_" is a scrape without a value and "stale" the end of a series.
 func Read(text string, clock Clock) (Series, error) {
 	var all Series
 	notation := parser.NewParser(parser.Options{})

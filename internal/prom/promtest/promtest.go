@@ -1,5 +1,5 @@
-// Package promtest is a Prometheus for tests: an HTTP server whose answers,
-// and failures, a test writes down. It evaluates nothing.
+// Package promtest is a fake Prometheus for tests: an HTTP server with scripted
+// answers and failures. It evaluates nothing.
 package promtest
 
 import (
@@ -19,18 +19,17 @@ type Series struct {
 	Value  float64
 }
 
-// Response is what the server says to one query. The zero Response is an empty
-// vector.
+// Response to one query. The zero Response is an empty vector.
 type Response struct {
 	Status   int    // 200 if zero
-	Body     string // sent as it is, in place of Vector and Warnings
+	Body     string // sent unchanged, in place of Vector and Warnings
 	Vector   []Series
 	Warnings []string
 	At       time.Time // evaluation time; now if zero
 	Delay    time.Duration
 }
 
-// Server answers every query through its current script.
+// Server answers every query with its current script.
 type Server struct {
 	URL string
 
@@ -122,7 +121,7 @@ func (r Response) body() []byte {
 	return raw
 }
 
-// number is how Prometheus writes a value.
+// number formats a value like Prometheus.
 func number(v float64) string {
 	switch {
 	case math.IsInf(v, 1):

@@ -1,4 +1,3 @@
-// Package gather reads the facts that checks judge: with GET and nothing else, with
-// the rights of whoever asks, a page at a time and never without a bound. What it may
-// not or cannot read it notes, and goes on.
+// Package gather reads the facts of checks: with GET only, with the caller's rights, in
+// pages and within bounds. What it may not or cannot read is recorded as missing.
 package gather

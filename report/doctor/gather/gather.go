@@ -15,10 +15,10 @@ import (
 	"github.com/gpuscale/gpuscale/report/doctor"
 )
 
-// Options of a look.
+// Options of Facts.
 type Options struct {
 	Kube *rest.Config
-	// Prometheus is nil where there is none to ask; NoPrometheus says why.
+	// Prometheus is nil where there is none; NoPrometheus is why.
 	Prometheus   *prom.Client
 	NoPrometheus string
 	// Match is put into every selector.
@@ -27,11 +27,11 @@ type Options struct {
 	Namespace string
 	// Kubectl has the flags that commands need.
 	Kubectl []string
-	// Sources that are wanted.
+	// Sources to read.
 	Sources []doctor.Source
 }
 
-// atOnce is how many listings are under way.
+// atOnce is how many lists are read concurrently.
 const atOnce = 4
 
 // look is one gathering.
@@ -42,8 +42,8 @@ type look struct {
 	mu      sync.Mutex // over Missing, Absent and Answers
 }
 
-// Facts reads what is wanted. The error is for an API server that does not answer at
-// all, or does not know who asks; anything less is in Facts.Missing.
+// Facts reads the sources. The error is for an API server that does not answer or does
+// not authenticate the caller; anything less is in Facts.Missing.
 func Facts(ctx context.Context, o Options) (*doctor.Facts, error) {
 	k, err := newKube(o.Kube)
 	if err != nil {
@@ -55,7 +55,7 @@ func Facts(ctx context.Context, o Options) (*doctor.Facts, error) {
 	}}
 	if _, err := k.get(ctx, "/version", nil); err != nil && code(err) != http.StatusForbidden {
 		if code(err) == http.StatusUnauthorized {
-			return nil, fmt.Errorf("the API server does not know who asks: %w", err)
+			return nil, fmt.Errorf("the API server does not authenticate the caller: %w", err)
 		}
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func Facts(ctx context.Context, o Options) (*doctor.Facts, error) {
 	return f, nil
 }
 
-// first reads what needs nothing else to be known, Prometheus beside Kubernetes.
+// first reads what depends on no other facts, Prometheus concurrently with Kubernetes.
 func (l *look) first(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { l.ask(ctx) })
@@ -91,7 +91,7 @@ func (l *look) first(ctx context.Context) {
 
 func (l *look) wanted(s doctor.Source) bool { return slices.Contains(l.options.Sources, s) }
 
-// sinks say where lists go.
+// sinks are the destinations of lists.
 func (l *look) sinks() map[doctor.Source]sink {
 	f := l.facts
 	return map[doctor.Source]sink{
@@ -123,7 +123,7 @@ func (l *look) sinks() map[doctor.Source]sink {
 	}
 }
 
-// read reads one list, by the first of its paths that is there.
+// read reads one list, by the first of its paths that exists.
 func (l *look) read(ctx context.Context, d doctor.Described) {
 	take := l.sinks()[d.Source]
 	var err error
@@ -144,7 +144,7 @@ func (l *look) read(ctx context.Context, d doctor.Described) {
 	l.missing(d, err)
 }
 
-// missing notes why a source was not read.
+// missing records why a source was not read.
 func (l *look) missing(d doctor.Described, err error) {
 	why := fmt.Sprintf("%s: %v", d.Source, err)
 	if c := code(err); c == http.StatusForbidden {

@@ -17,12 +17,12 @@ import (
 
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/report/doctor"
-	"github.com/gpuscale/gpuscale/report/doctor/apidouble"
+	"github.com/gpuscale/gpuscale/report/doctor/fakeapi"
 )
 
-func double(t *testing.T, text string) (*apidouble.Server, Options) {
+func fake(t *testing.T, text string) (*fakeapi.Server, Options) {
 	t.Helper()
-	s, err := apidouble.New(text)
+	s, err := fakeapi.New(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,10 +40,9 @@ func base(t *testing.T) string {
 	return string(raw)
 }
 
-// A whole look at a small cluster: few calls, all of them reads, and all that checks
-// judge is there.
+// All sources of a small cluster: few calls, all of them reads, and all facts of checks.
 func TestFacts(t *testing.T) {
-	s, o := double(t, base(t))
+	s, o := fake(t, base(t))
 	s.Extra["/apis/custom.metrics.k8s.io/v1beta2"] = `{"resources":[{"name":"pods/gpu_busy"},{"name":"deployments.apps/queue_depth"}]}`
 	f, err := Facts(t.Context(), o)
 	if err != nil {
@@ -62,7 +61,7 @@ func TestFacts(t *testing.T) {
 		"nodes": len(f.Nodes) == 1, "pods": len(f.Pods) == 1, "services": len(f.Services) == 1, "endpoints": len(f.EndpointSlices) == 1,
 		"config": len(f.ConfigMaps) == 1, "lease": len(f.Leases) == 1, "rolebindings": len(f.RoleBindings) == 1,
 		"metrics": slices.Equal(f.CustomMetrics, []string{"gpu_busy", "queue_depth"}), "KEDA is absent": f.Absent[doctor.ScaledObjects],
-		"no Prometheus": f.Missing[doctor.CardNodes] == "none was given", "the clock": f.Local.Sub(f.Now).Abs() < 5*time.Second,
+		"no Prometheus": f.Missing[doctor.GPUNodes] == "none was given", "the clock": f.Local.Sub(f.Now).Abs() < 5*time.Second,
 	} {
 		if !ok {
 			t.Errorf("%s: not so", what)
@@ -76,7 +75,7 @@ func TestPages(t *testing.T) {
 	for i := range 1200 {
 		fmt.Fprintf(&text, "kind: Node\nmetadata: {name: n%d}\n---\n", i)
 	}
-	s, o := double(t, text.String())
+	s, o := fake(t, text.String())
 	f, err := Facts(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -92,10 +91,10 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// A list without an end ends at the bound, and says so; so does a cluster of lists
-// without an end.
+// An endless list ends at the bound, and is reported as partial; so does a cluster of
+// endless lists.
 func TestBounds(t *testing.T) {
-	s, o := double(t, "kind: Node")
+	s, o := fake(t, "kind: Node")
 	s.Endless = []string{"/api/v1/nodes"}
 	f, err := Facts(t.Context(), o)
 	if err != nil {
@@ -115,7 +114,7 @@ func TestBounds(t *testing.T) {
 	for kind := range endless {
 		fmt.Fprintf(&text, "kind: %s\n---\n", kind)
 	}
-	s, o = double(t, text.String())
+	s, o = fake(t, text.String())
 	s.Endless = slices.Collect(maps.Values(endless))
 	if f, err = Facts(t.Context(), o); err != nil {
 		t.Fatal(err)
@@ -130,13 +129,13 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// Rights that are lacking are named, one by one, and nothing else is lost.
+// Missing rights are named, one by one, and nothing else is lost.
 func TestForbidden(t *testing.T) {
 	for _, d := range doctor.Table {
 		if len(d.Paths) == 0 {
 			continue
 		}
-		s, o := double(t, base(t))
+		s, o := fake(t, base(t))
 		for _, p := range d.Paths {
 			path, _, _ := strings.Cut(strings.ReplaceAll(p, "namespaces/%s", "namespaces/gs"), "/%s")
 			s.Denied = append(s.Denied, path)
@@ -146,24 +145,24 @@ func TestForbidden(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := "you lack the right to " + d.Right; f.Missing[d.Source] != want {
-			// What other facts name is not asked for where those cannot be read.
+			// What other facts name is not read where those cannot be read.
 			t.Errorf("%s: %q, want %q", d.Source, f.Missing[d.Source], want)
 		}
 	}
 }
 
 func TestNoAPIServer(t *testing.T) {
-	s, o := double(t, "")
+	s, o := fake(t, "")
 	s.Broken = []string{"/"}
 	if _, err := Facts(t.Context(), o); err == nil || !strings.Contains(err.Error(), "etcd is away") {
 		t.Errorf("err = %v", err)
 	}
 	o.Kube = &rest.Config{Host: "http://127.0.0.1:1"}
 	if _, err := Facts(t.Context(), o); err == nil {
-		t.Error("nobody listens there")
+		t.Error("connection refused")
 	}
-	// One that stops in the middle: what is missing says so.
-	s, o = double(t, base(t))
+	// A server that stops in the middle: the rest is reported as missing.
+	s, o = fake(t, base(t))
 	s.Broken = []string{"/api/v1/nodes"}
 	f, err := Facts(t.Context(), o)
 	if err != nil {
@@ -179,7 +178,7 @@ func TestNoAPIServer(t *testing.T) {
 	}
 }
 
-// A Prometheus that is away is asked once.
+// An unreachable Prometheus is queried once.
 func TestPrometheusAway(t *testing.T) {
 	asked := 0
 	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -191,7 +190,7 @@ func TestPrometheusAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, o := double(t, base(t))
+	_, o := fake(t, base(t))
 	o.Prometheus = client
 	f, err := Facts(t.Context(), o)
 	if err != nil {
@@ -207,8 +206,7 @@ func TestPrometheusAway(t *testing.T) {
 	}
 }
 
-// Every question is one that Prometheus can read, with and without matchers, and the
-// matchers are in every selector.
+// Every query parses, with and without matchers, and the matchers are in every selector.
 func TestQuestions(t *testing.T) {
 	for _, d := range doctor.Table {
 		if d.Query == "" || d.Source == doctor.Retention {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Bounds of what is asked of an API server.
+// Bounds of the requests to an API server.
 const (
 	pageSize   = 500
 	maxObjects = 20_000 // of one kind
@@ -47,7 +47,7 @@ func newKube(cfg *rest.Config) (*kube, error) {
 	return &kube{http: client, base: base, agent: cfg.UserAgent}, nil
 }
 
-// status is an answer that is no answer.
+// status is an answer other than 200.
 type status struct {
 	code    int
 	message string
@@ -100,8 +100,8 @@ func (k *kube) count() error {
 	return nil
 }
 
-// clock keeps what the first answer says of the time. The header has whole seconds,
-// so the middle of that second is meant.
+// clock keeps the time of the first answer. The header has whole seconds, so the middle
+// of that second is taken.
 func (k *kube) clock(header string, asked time.Time) {
 	at, err := http.ParseTime(header)
 	k.mu.Lock()
@@ -113,7 +113,7 @@ func (k *kube) clock(header string, asked time.Time) {
 	k.now, k.local = at.Add(time.Second/2), asked.Add(took/2)
 }
 
-// message takes the API server's sentence out of its answer.
+// message returns the API server's message of an answer.
 func message(raw []byte) string {
 	var s struct {
 		Message string `json:"message"`
@@ -124,8 +124,7 @@ func message(raw []byte) string {
 	return string(raw[:min(len(raw), 200)])
 }
 
-// sink takes a page, and says where the next one begins and how many objects this
-// one had.
+// sink takes a page, and returns the token of the next one and its number of objects.
 type sink func(page []byte) (next string, objects int, err error)
 
 // page is a list without its items.
@@ -181,7 +180,7 @@ func (k *kube) list(ctx context.Context, path string, query url.Values, take sin
 	}
 }
 
-var errTooMany = fmt.Errorf("only the first %d were looked at", maxObjects)
+var errTooMany = fmt.Errorf("only the first %d were read", maxObjects)
 
 // code of an answer, 0 for none.
 func code(err error) int {

@@ -14,8 +14,8 @@ import (
 	"github.com/gpuscale/gpuscale/report/doctor"
 )
 
-// metrics collects the names of the metrics that a group serves, out of its
-// discovery page: "pods/queue_depth" is queue_depth.
+// metrics collects the names of a group's metrics from its discovery page:
+// "pods/queue_depth" is queue_depth.
 func metrics(all *[]string) sink {
 	return func(raw []byte) (string, int, error) {
 		var list metav1.APIResourceList
@@ -32,8 +32,8 @@ func metrics(all *[]string) sink {
 // key is a namespace and a name.
 type key struct{ namespace, name string }
 
-// second reads single objects that the lists have named. There are few: one CRD a
-// kind, one Service an adapter, one ConfigMap a program.
+// second reads single objects that the lists name. There are few: one CRD a kind, one
+// Service an adapter, one ConfigMap a program.
 func (l *look) second(ctx context.Context) {
 	f := l.facts
 	described := map[doctor.Source]doctor.Described{}
@@ -72,8 +72,7 @@ func (l *look) second(ctx context.Context) {
 	}
 }
 
-// one reads one object. One that is not there is no lack of a right: it is not in
-// the facts, which is an answer.
+// one reads one object. A missing object is an answer: it is absent from the facts.
 func one[T any](ctx context.Context, l *look, d doctor.Described, path string, all *[]T) {
 	raw, err := l.kube.get(ctx, path, nil)
 	if code(err) == http.StatusNotFound {
@@ -90,7 +89,7 @@ func one[T any](ctx context.Context, l *look, d doctor.Described, path string, a
 	*all = append(*all, v)
 }
 
-// maxNamed bounds the objects of one kind that are got one by one.
+// maxNamed bounds the objects of one kind that are read one by one.
 const maxNamed = 10
 
 // services that APIServices of the metrics groups name, those of our programs, and those
@@ -126,7 +125,7 @@ func (l *look) configs() []key {
 	return all
 }
 
-// homes are the namespaces in which autoscalers are led.
+// homes are the namespaces of the autoscalers' Leases.
 func (l *look) homes() []key {
 	var all []key
 	for _, p := range l.facts.Programs("autoscaler") {
@@ -147,7 +146,7 @@ func add(all []key, k key) []key {
 	return append(all, k)
 }
 
-// valid keeps names out of a path that would lead elsewhere.
+// valid rejects names that would change a path.
 func valid(parts ...string) bool {
 	for _, p := range parts {
 		if p == "" || p == "." || p == ".." || strings.ContainsAny(p, "/?#%") {

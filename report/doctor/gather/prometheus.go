@@ -11,10 +11,10 @@ import (
 	"github.com/gpuscale/gpuscale/report/doctor"
 )
 
-// ask puts all questions to Prometheus, one after the other.
+// ask sends all queries to Prometheus, one after the other.
 func (l *look) ask(ctx context.Context) {
 	for _, d := range doctor.Table {
-		if d.Query == "" || !l.wanted(d.Source) && d.Source != doctor.Builds && d.Source != doctor.CardNodes {
+		if d.Query == "" || !l.wanted(d.Source) && d.Source != doctor.Builds && d.Source != doctor.GPUNodes {
 			continue
 		}
 		if l.options.Prometheus == nil {
@@ -23,7 +23,7 @@ func (l *look) ask(ctx context.Context) {
 		}
 		if err := l.question(ctx, d); err != nil {
 			l.unanswered(d.Source, fmt.Sprintf("Prometheus: %v", err))
-			// A server that is away is not waited for twenty times.
+			// An unreachable server is not waited for twenty times.
 			if errors.Is(err, prom.ErrUnavailable) || ctx.Err() != nil {
 				l.giveUp(err)
 				return
@@ -54,7 +54,7 @@ func (l *look) question(ctx context.Context, d doctor.Described) error {
 	return nil
 }
 
-// giveUp notes of all that was not asked yet why it was not.
+// giveUp records why the remaining queries were not sent.
 func (l *look) giveUp(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,10 +71,10 @@ func (l *look) unanswered(s doctor.Source, why string) {
 	l.facts.Missing[s] = doctor.Clean(why, 300)
 }
 
-// selector is a series' name with a dollar in front, and what opens its matchers.
+// selector is a series' name after a dollar sign, and the opening of its matchers.
 var selector = regexp.MustCompile(`\$([a-zA-Z_][a-zA-Z0-9_:]*)(\{)?`)
 
-// Written puts the user's matchers into every selector of a question.
+// Written puts the user's matchers into every selector of a query.
 func Written(query, match string) string {
 	return selector.ReplaceAllStringFunc(query, func(found string) string {
 		m := selector.FindStringSubmatch(found)

@@ -14,8 +14,8 @@ import (
 	"github.com/gpuscale/gpuscale/report/fixture"
 )
 
-// scraped is what Prometheus has of two exporters in order, without honor_labels: a
-// node with whole cards, one of them sick, and one with instances. A value is that of
+// scraped are the samples of two healthy exporters, without honor_labels: a
+// node with whole GPUs, one of them sick, and one with instances. A value is that of
 // twenty scrapes a minute apart; "0+1" is one more at each, "1 from 18" begins late.
 const scraped = `
   gpu_info{job="e", instance="1", namespace="gs", pod="ea", node="a", gpu_uuid="g1", mig="false"} 1
@@ -33,55 +33,55 @@ const scraped = `
   gpuscale_exporter_build_info{job="e", instance="1", namespace="gs", pod="ea"} 1
 `
 
-// up is what Prometheus says of the first exporter's target, at each scrape of it.
+// up is the series up of the first exporter's target.
 const up = `  up{job="e", instance="1"} 1` + "\n"
 
-// held without honor_labels, with them, and with exported_* dropped.
+// gpu_held without honor_labels, with them, and with exported_* dropped.
 const (
 	moved   = `  gpu_held{job="e", instance="1", namespace="gs", pod="ea", node="a", gpu_uuid="g1", exported_namespace="team", exported_pod="h"} 1` + "\n"
 	honored = `  gpu_held{job="e", instance="1", namespace="team", pod="h", node="a", gpu_uuid="g1"} 1` + "\n"
 	dropped = `  gpu_held{job="e", instance="1", namespace="gs", pod="ea", node="a", gpu_uuid="g1"} 1` + "\n"
 )
 
-// TestMeanings evaluates the questions with Prometheus' own engine: what is in order
-// gives nothing, and each fault gives what its check looks for.
+// TestMeanings evaluates the queries with Prometheus' own engine: a healthy state gives
+// nothing, and each fault its series.
 func TestMeanings(t *testing.T) {
 	for _, c := range []struct {
 		name, series string
 		source       doctor.Source
 		want         []string
 	}{
-		{"in order", scraped + moved, doctor.CardsTwice, nil},
+		{"in order", scraped + moved, doctor.GPUsTwice, nil},
 		{"in order", scraped + moved, doctor.BusyMissing, nil},
-		{"in order", scraped + moved, doctor.HoldersPlain, nil},
-		{"in order", scraped + moved, doctor.HoldersSelf, nil},
-		{"in order", scraped + moved, doctor.HoldersMoved, []string{`{job="e"} 1`}},
+		{"in order", scraped + moved, doctor.LabelsPlain, nil},
+		{"in order", scraped + moved, doctor.LabelsSelf, nil},
+		{"in order", scraped + moved, doctor.LabelsMoved, []string{`{job="e"} 1`}},
 		{"in order", scraped + moved, doctor.AttributionOld, nil},
 		{"in order", scraped + moved, doctor.AttributionFailed, nil},
 		{"in order", scraped + moved, doctor.AttributionNone, nil},
 		{"in order", scraped + moved, doctor.SamplesOld, nil},
-		{"in order", scraped + moved, doctor.CardNodes, []string{`{node="a"} 2`, `{node="b"} 1`}},
+		{"in order", scraped + moved, doctor.GPUNodes, []string{`{node="a"} 2`, `{node="b"} 1`}},
 		{"in order", scraped + moved, doctor.Builds, []string{`{program="exporter"} 1`}},
 
-		{"honor_labels", scraped + honored, doctor.HoldersPlain, []string{`{job="e"} 1`}},
-		{"honor_labels", scraped + honored, doctor.HoldersSelf, nil},
-		{"exported labels dropped", scraped + dropped, doctor.HoldersSelf, []string{`{job="e", namespace="gs", pod="ea"} 1`}},
-		{"exported labels dropped", scraped + dropped, doctor.HoldersPlain, nil},
-		{"a second job", scraped + `  gpu_info{job="pods", instance="1", namespace="gs", pod="ea", node="a", gpu_uuid="g1", mig="false"} 1` + "\n", doctor.CardsTwice,
+		{"honor_labels", scraped + honored, doctor.LabelsPlain, []string{`{job="e"} 1`}},
+		{"honor_labels", scraped + honored, doctor.LabelsSelf, nil},
+		{"exported labels dropped", scraped + dropped, doctor.LabelsSelf, []string{`{job="e", namespace="gs", pod="ea"} 1`}},
+		{"exported labels dropped", scraped + dropped, doctor.LabelsPlain, nil},
+		{"a second job", scraped + `  gpu_info{job="pods", instance="1", namespace="gs", pod="ea", node="a", gpu_uuid="g1", mig="false"} 1` + "\n", doctor.GPUsTwice,
 			[]string{`{instance="1", job="e", namespace="gs", pod="ea"} 1`, `{instance="1", job="pods", namespace="gs", pod="ea"} 1`}},
 		{"not profiled", without(scraped, "gpu_busy_ratio"), doctor.BusyMissing, []string{`{node="a"} 1`}}, // the sick one apart
 		{"instances not profiled", without(scraped, "gpu_instance_busy_ratio"), doctor.BusyMissing, []string{`{node="b"} 1`}},
 		{"the kubelet never answered", without(scraped, "gpu_attribution_age_seconds"), doctor.AttributionNone, []string{`{node="a"} 2`, `{node="b"} 1`}},
 		{"the kubelet never answered", without(scraped, "gpu_attribution_age_seconds"), doctor.AttributionFailed, []string{`{instance="1", job="e"} 15`}},
-		{"a target that is no more", without(without(scraped, "gpu_attribution_age_seconds"), "gpuscale_exporter_build_info"), doctor.AttributionFailed, nil},
+		{"a removed target", without(without(scraped, "gpu_attribution_age_seconds"), "gpuscale_exporter_build_info"), doctor.AttributionFailed, nil},
 		{"attribution is old", scraped + `  gpu_attribution_age_seconds{job="e", instance="3", node="c"} 900` + "\n", doctor.AttributionOld, []string{`{node="c"} 900`}},
 		{"samples are old", scraped + `  gpu_sample_age_seconds{job="e", instance="3", node="c", gpu_uuid="g4"} 700` + "\n", doctor.SamplesOld, []string{`{node="c"} 700`}},
 		{"a target is down", scraped + `  up{job="gpuscale-adapter", instance="9"} 0` + "\n", doctor.TargetsDown, []string{`{instance="9", job="gpuscale-adapter"} 1`}},
-		{"somebody else's target is down", scraped + `  up{job="x", instance="9"} 0` + "\n", doctor.TargetsDown, nil},
+		{"another program's target is down", scraped + `  up{job="x", instance="9"} 0` + "\n", doctor.TargetsDown, nil},
 		{"every minute", scraped + up, doctor.Scrapes, []string{`{job="e"} 5`}},
 		{"a target that is new", scraped + `  up{job="e", instance="1"} 1 from 18` + "\n", doctor.Scrapes, nil},
-		{"somebody else's target", up, doctor.Scrapes, nil},
-		{"another cluster", scraped, doctor.CardNodes, nil},
+		{"another program's target", up, doctor.Scrapes, nil},
+		{"another cluster", scraped, doctor.GPUNodes, nil},
 	} {
 		t.Run(c.name+"/"+string(c.source), func(t *testing.T) {
 			match := ""

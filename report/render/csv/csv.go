@@ -79,8 +79,8 @@ func table(w io.Writer, t render.Table) error {
 	return nil
 }
 
-// Safe keeps a spreadsheet from taking a word for a formula: a quote is put before
-// what begins like one and is no number.
+// Safe keeps a spreadsheet from reading text as a formula: text that begins like one and
+// is not a number gets a quote in front.
 func Safe(cell string) string {
 	trimmed := strings.TrimLeft(cell, " \u00a0")
 	if trimmed == "" || !strings.ContainsAny(trimmed[:1], "=+-@\t\r\n|%") && !strings.HasPrefix(trimmed, "＝") && !strings.HasPrefix(trimmed, "＋") && !strings.HasPrefix(trimmed, "－") && !strings.HasPrefix(trimmed, "＠") {

@@ -20,10 +20,10 @@ var style string
 //go:embed page.gohtml
 var page string
 
-// What a page shows at most, so that it stays below 500 kB: the rest is in JSON.
+// Limits of the page that keep it below 500 kB; the JSON form has everything.
 const (
 	mostRows    = 60
-	mostCards   = 96
+	mostGPUs    = 96
 	mostActions = 25
 )
 
@@ -45,23 +45,23 @@ var parsed = template.Must(template.New("page").Funcs(template.FuncMap{
 
 // view is what the page's template reads.
 type view struct {
-	R                      model.Report
-	Title, Length          string
-	Hash                   string
-	Style                  template.CSS
-	None                   string
-	Marks                  []string
-	Sections               []section
-	Bars                   []bar
-	Stack                  template.HTML
-	Cards                  []cutCard
-	MoreCards, MoreActions int
-	Outlooks               []drawn
-	Actions                []model.Action
+	R                     model.Report
+	Title, Length         string
+	Hash                  string
+	Style                 template.CSS
+	None                  string
+	Marks                 []string
+	Sections              []section
+	Bars                  []bar
+	Stack                 template.HTML
+	GPUs                  []repartitionGPU
+	MoreGPUs, MoreActions int
+	Outlooks              []drawn
+	Actions               []model.Action
 }
 
-type cutCard struct {
-	model.MIGCard
+type repartitionGPU struct {
+	model.MIGGPU
 	Picture template.HTML
 }
 
@@ -104,12 +104,12 @@ func newView(r model.Report) view {
 		}
 		v.Sections = append(v.Sections, out)
 	}
-	for i, c := range r.MIG.Cards {
-		if i < mostCards {
-			v.Cards = append(v.Cards, cutCard{c, card(c)})
+	for i, c := range r.MIG.GPUs {
+		if i < mostGPUs {
+			v.GPUs = append(v.GPUs, repartitionGPU{c, device(c)})
 		}
 	}
-	v.MoreCards = r.MIG.CardsTotal - len(v.Cards)
+	v.MoreGPUs = r.MIG.GPUsTotal - len(v.GPUs)
 	for _, o := range r.Forecast.Outlooks {
 		d := drawn{Outlook: o, Picture: outlook(o)}
 		if n := len(o.Past); n > 0 {
@@ -128,7 +128,7 @@ func newView(r model.Report) view {
 func newTable(t render.Table, r model.Report) table {
 	out := table{Table: t}
 	rows := t.Rows
-	// Every query stands there: the method is the page's last section.
+	// All queries are listed: the method is the page's last section.
 	if t.Name != "queries" && len(rows) > mostRows {
 		out.More = len(rows) - mostRows
 		rows = rows[:mostRows]

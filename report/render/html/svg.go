@@ -46,7 +46,7 @@ func (s *svg) path(class, d string) {
 
 func (s *svg) html() template.HTML { return template.HTML(s.b.String() + "</svg>") }
 
-// f writes a coordinate; the same number is the same text everywhere.
+// f formats a coordinate; equal numbers give equal text.
 func f(v float64) string {
 	return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64)
 }
@@ -59,7 +59,7 @@ type bar struct {
 	Picture template.HTML
 }
 
-// waterfall draws each place where the ones before it end, so that the last ends at
+// waterfall draws each place from the end of the one before, so that the last ends at
 // the capacity.
 func waterfall(r model.Report) []bar {
 	var bars []bar
@@ -79,7 +79,7 @@ func waterfall(r model.Report) []bar {
 	return bars
 }
 
-// stack draws the places over time, what computed at the bottom.
+// stack draws the places over time, computing at the bottom.
 func stack(r model.Report) template.HTML {
 	n := len(r.Hours.Over)
 	if n == 0 {
@@ -98,36 +98,36 @@ func stack(r model.Report) template.HTML {
 		return ""
 	}
 	const width, height = 1000.0, 220.0
-	s := picture("stack", fmt.Sprintf("Cards by place over time, at most %.3g cards", most), width, height, true)
+	s := picture("stack", fmt.Sprintf("GPUs by place over time, at most %.3g GPUs", most), width, height, true)
 	each := width / float64(n)
 	for i, b := range r.Hours.Over {
 		y := height
 		for p := len(b.Hours) - 1; p >= 0; p-- {
-			cards := b.Hours[p].Or(0) / b.Until.Sub(b.From).Hours()
-			h := height * cards / most
+			gpus := b.Hours[p].Or(0) / b.Until.Sub(b.From).Hours()
+			h := height * gpus / most
 			place := r.Hours.Places[p]
-			s.rect("g-"+place.Group+" p-"+place.Place, float64(i)*each+each*0.06, y-h, each*0.88, h, fmt.Sprintf("%s, %s: %.3g cards", render.Time(b.From), place.Name, cards))
+			s.rect("g-"+place.Group+" p-"+place.Place, float64(i)*each+each*0.06, y-h, each*0.88, h, fmt.Sprintf("%s, %s: %.3g GPUs", render.Time(b.From), place.Name, gpus))
 			y -= h
 		}
 	}
 	return s.html()
 }
 
-// shares draws how what a row held was used.
+// shares draws the use of what was allocated to a row.
 func shares(row model.UseRow) template.HTML {
-	held := row.Allocated.Or(0)
-	if held <= 0 {
+	allocated := row.Allocated.Or(0)
+	if allocated <= 0 {
 		return ""
 	}
-	used, idle := row.Used.Or(0)/held, row.Idle.Or(0)/held
+	used, idle := row.Used.Or(0)/allocated, row.Idle.Or(0)/allocated
 	s := picture("mini", fmt.Sprintf("computing %.0f %%, idle %.0f %%", 100*used, 100*idle), 100, 10, true)
 	s.rect("track", 0, 0, 100, 10, "")
 	s.rect("g-productive", 0, 0, 100*used, 10, "")
-	s.rect("g-held p-idle", 100-100*idle, 0, 100*idle, 10, "")
+	s.rect("g-allocated p-idle", 100-100*idle, 0, 100*idle, 10, "")
 	return s.html()
 }
 
-// outlook draws what was held, the band of what is expected, and the limit.
+// outlook draws what was allocated, the band of the forecast, and the limit.
 func outlook(o model.Outlook) template.HTML {
 	if len(o.Past) == 0 {
 		return ""
@@ -139,7 +139,7 @@ func outlook(o model.Outlook) template.HTML {
 	}
 	most := o.Limit.Or(0)
 	for _, p := range o.Past {
-		most = math.Max(most, p.Cards.Or(0))
+		most = math.Max(most, p.GPUs.Or(0))
 	}
 	for _, b := range o.Ahead {
 		most = math.Max(most, math.Max(b.High.Or(0), b.High95.Or(0)))
@@ -150,10 +150,10 @@ func outlook(o model.Outlook) template.HTML {
 	most *= 1.08
 	x := func(t time.Time) float64 { return width * float64(t.Sub(first)) / float64(last.Sub(first)) }
 	y := func(v float64) float64 { return height - height*v/most }
-	s := picture("outlook", fmt.Sprintf("Cards of %s held before and expected; there can be %s", o.Of, render.Count(o.Limit)), width, height, true)
+	s := picture("outlook", fmt.Sprintf("GPUs of %s, allocated and forecast; limit %s", o.Of, render.Count(o.Limit)), width, height, true)
 	if n := len(o.Ahead); n > 0 {
 		now := o.Past[len(o.Past)-1]
-		begin := fmt.Sprintf("M%s %s", f(x(now.At)), f(y(now.Cards.Or(0))))
+		begin := fmt.Sprintf("M%s %s", f(x(now.At)), f(y(now.GPUs.Or(0))))
 		band := func(class string, low, high func(model.Band) model.Number) {
 			d := begin
 			for _, b := range o.Ahead {
@@ -179,7 +179,7 @@ func outlook(o model.Outlook) template.HTML {
 		if i == 0 {
 			letter = "M"
 		}
-		past += fmt.Sprintf("%s%s %s", letter, f(x(p.At)), f(y(p.Cards.Or(0))))
+		past += fmt.Sprintf("%s%s %s", letter, f(x(p.At)), f(y(p.GPUs.Or(0))))
 	}
 	s.path("past", past)
 	if v, ok := o.Limit.Get(); ok {
@@ -188,24 +188,24 @@ func outlook(o model.Outlook) template.HTML {
 	return s.html()
 }
 
-// card draws a card's slices: what is held filled, what is free framed, and where
-// there is no instance nothing.
-func card(c model.MIGCard) template.HTML {
+// GPU draws a GPU's slices: allocated instances filled, free ones framed, nothing
+// without an instance.
+func device(c model.MIGGPU) template.HTML {
 	const slice, height = 20.0, 22.0
 	var words []string
 	for _, i := range c.Instances {
 		who := "free"
-		if i.Holder != "" {
-			who = "held by " + i.Holder
+		if i.AllocatedTo != "" {
+			who = "allocated to " + i.AllocatedTo
 		}
 		words = append(words, i.Profile+" "+who)
 	}
-	s := picture("card", fmt.Sprintf("GPU %s of %s: %s", c.GPU, c.Node, strings.Join(words, ", ")), slice*float64(c.Slices), height, false)
-	s.rect("uncut", 0.5, 0.5, slice*float64(c.Slices)-1, height-1, "no instance")
+	s := picture("gpu", fmt.Sprintf("GPU %s of %s: %s", c.GPU, c.Node, strings.Join(words, ", ")), slice*float64(c.Slices), height, false)
+	s.rect("whole", 0.5, 0.5, slice*float64(c.Slices)-1, height-1, "no instance")
 	for k, i := range c.Instances {
 		class := "i-free"
-		if i.Holder != "" {
-			class = "i-held"
+		if i.AllocatedTo != "" {
+			class = "i-allocated"
 		}
 		s.rect(class, slice*float64(i.Start)+1.5, 1.5, slice*float64(i.Size)-3, height-3, words[k])
 	}

@@ -1,5 +1,5 @@
 // Package jsonout writes the report as JSON of a versioned form, reads it back and
-// describes it: docs/schema/report-v1.json is made from the model's own types.
+// describes it: docs/schema/report-v1.json is generated from the types of package model.
 package jsonout
 
 import (
@@ -25,11 +25,11 @@ func Write(w io.Writer, r model.Report) error {
 	return nil
 }
 
-// maxBytes bounds a report that is read: of 10,000 cards it is some megabytes.
+// maxBytes bounds a report that is read: of 10,000 GPUs it is some megabytes.
 const maxBytes = 64 << 20
 
-// Read reads a report that Write has written. It takes nothing that it does not
-// know; the error has file, line and, where it can be told, field.
+// Read reads a report of Write. It rejects unknown fields; the error has file, line and,
+// where known, field.
 func Read(file string, raw []byte) (model.Report, error) {
 	if len(raw) > maxBytes {
 		return model.Report{}, fmt.Errorf("%s: larger than %d bytes", file, maxBytes)
@@ -42,7 +42,7 @@ func Read(file string, raw []byte) (model.Report, error) {
 	}
 	switch {
 	case version.Schema == nil:
-		return model.Report{}, fmt.Errorf("%s:1: schema: is missing: this is no report of gpuscale-report -o json", file)
+		return model.Report{}, fmt.Errorf("%s:1: schema: is missing: this is not a report of gpuscale-report -o json", file)
 	case *version.Schema != model.Schema:
 		return model.Report{}, fmt.Errorf("%s:1: schema: is %d, this gpuscale-report reads %d", file, *version.Schema, model.Schema)
 	}
@@ -53,7 +53,7 @@ func Read(file string, raw []byte) (model.Report, error) {
 		return model.Report{}, where(file, raw, err, d.InputOffset())
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return model.Report{}, fmt.Errorf("%s:%d: there is something after the report", file, line(raw, d.InputOffset()))
+		return model.Report{}, fmt.Errorf("%s:%d: trailing data after the report", file, line(raw, d.InputOffset()))
 	}
 	if !(r.Window.Hours > 0) || !r.Window.From.Before(r.Window.Until) {
 		return model.Report{}, fmt.Errorf("%s: window: want from before until and hours more than 0", file)
@@ -72,9 +72,9 @@ func where(file string, raw []byte, err error, offset int64) error {
 	}
 	text := err.Error()
 	if field, ok := strings.CutPrefix(text, "json: unknown field "); ok {
-		// The decoder has read on: the field is the last of its name before that.
+		// The decoder is past the field, which is the last of its name before that.
 		at := bytes.LastIndex(raw[:min(max(offset, 0), int64(len(raw)))], []byte(field))
-		return fmt.Errorf("%s:%d: %s: is no field of a report", file, line(raw, int64(max(at, 0))), strings.Trim(field, `"`))
+		return fmt.Errorf("%s:%d: %s: is not a field of a report", file, line(raw, int64(max(at, 0))), strings.Trim(field, `"`))
 	}
 	return fmt.Errorf("%s:%d: %w", file, line(raw, offset), err)
 }

@@ -124,9 +124,9 @@ func block(w io.Writer, code string) {
 
 var escaper = strings.NewReplacer(
 	`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "<", "&lt;", ">", "&gt;", "|", `\|`, "#", `\#`, "!", `\!`, "~", `\~`, "&", "&amp;",
-	// What would become a link by itself: a word joiner keeps it a word.
+	// A word joiner keeps text from becoming a link.
 	"://", ":\u2060//", "@", "&#64;", "www.", "www&#46;",
 )
 
-// escape writes words so that nothing in them is Markdown or HTML.
+// escape escapes Markdown and HTML.
 func escape(s string) string { return escaper.Replace(render.Visible(s)) }

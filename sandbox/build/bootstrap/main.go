@@ -1,6 +1,6 @@
 // Command bootstrap compiles gpuscale-sandbox for the Makefile: with the
 // progress and the plain words that the sandbox has for everything it compiles
-// itself. It imports nothing that must be downloaded, so that it can say that
+// itself. It imports nothing that must be downloaded, so that it can report that
 // there is no network.
 package main
 

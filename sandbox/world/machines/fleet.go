@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/gpuscale/gpuscale/sandbox/story"
-	"github.com/gpuscale/gpuscale/sandbox/world/card"
+	"github.com/gpuscale/gpuscale/sandbox/world/device"
 	"github.com/gpuscale/gpuscale/sandbox/world/node"
 )
 
@@ -30,7 +30,7 @@ type View interface {
 type Exporter struct {
 	Node   string
 	Socket string // PodResources
-	State  string // file of the DCGM double
+	State  string // file of the DCGM fake
 }
 
 // Options of a Fleet; all are needed.
@@ -41,8 +41,8 @@ type Options struct {
 	Dir    string // where sockets and state files go; its path must be short
 	Clock  func() time.Time
 	Log    *slog.Logger
-	// Loads says how busy the held devices are, by device id.
-	Loads func(held []node.Holding, now time.Time) map[string]card.Load
+	// Loads returns how busy the allocated devices are, by device id.
+	Loads func(allocated []node.Holding, now time.Time) map[string]device.Load
 	// Start an exporter; it serves at address until stop is called. Started
 	// again for the same node, it serves at the same address.
 	Start func(ctx context.Context, e Exporter) (address string, stop func(), err error)
@@ -160,11 +160,11 @@ func (f *Fleet) Wedge(name string, on bool) bool {
 	return f.with(name, func(h *host) { h.agent.Machine.Wedge(on) })
 }
 
-// XID gives a card an error event; false for a card that is not there.
+// XID gives a GPU an error event; false for a GPU that is not there.
 func (f *Fleet) XID(name string, index, code int) (found bool) {
 	f.with(name, func(h *host) {
-		if cards := h.agent.Machine.Cards(); index >= 0 && index < len(cards) {
-			h.bench.XID(cards[index].UUID, code, f.opts.Clock())
+		if gpus := h.agent.Machine.GPUs(); index >= 0 && index < len(gpus) {
+			h.bench.XID(gpus[index].UUID, code, f.opts.Clock())
 			found = true
 		}
 	})

@@ -15,16 +15,16 @@ import (
 
 	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
 	"github.com/gpuscale/gpuscale/sandbox/story"
-	"github.com/gpuscale/gpuscale/sandbox/world/card"
+	"github.com/gpuscale/gpuscale/sandbox/world/device"
 	"github.com/gpuscale/gpuscale/sandbox/world/node"
 )
 
 const fleetStory = `
-pool big product=NVIDIA-H100-80GB-HBM3 cards=2 max=4 boot=15s boot-fails=1 layout="3g.40gb*2"
-node big-a pool=big layout="3g.40gb*2 | 1g.10gb*7"
+pools: [{name: big, product: NVIDIA-H100-80GB-HBM3, gpus: 2, max: 4, boot: 15s, bootFails: 1, layout: [{3g.40gb: 2}]}]
+nodes: [{name: big-a, pool: big, layout: [{3g.40gb: 2}, {1g.10gb: 7}]}]
 `
 
-type bed struct {
+type env struct {
 	t       *testing.T
 	client  *fake.Clientset
 	fleet   *Fleet
@@ -32,16 +32,16 @@ type bed struct {
 	running map[string]bool // exporters
 }
 
-func newBed(t *testing.T) *bed {
-	s, err := story.Parse("s.txt", fleetStory)
+func newEnv(t *testing.T) *env {
+	s, err := story.Parse("s.yaml", fleetStory)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bed{t: t, client: fake.NewClientset(), now: time.Unix(1000, 0), running: map[string]bool{}}
+	b := &env{t: t, client: fake.NewClientset(), now: time.Unix(1000, 0), running: map[string]bool{}}
 	b.fleet = New(Options{
 		Story: s, Client: b.client, View: b, Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler),
 		Clock: func() time.Time { return b.now },
-		Loads: func([]node.Holding, time.Time) map[string]card.Load { return nil },
+		Loads: func([]node.Holding, time.Time) map[string]device.Load { return nil },
 		Start: func(_ context.Context, e Exporter) (string, func(), error) {
 			b.running[e.Node] = true
 			return "127.0.0.1:1", func() { delete(b.running, e.Node) }, nil
@@ -50,7 +50,7 @@ func newBed(t *testing.T) *bed {
 	return b
 }
 
-func (b *bed) Nodes() (out []*corev1.Node) {
+func (b *env) Nodes() (out []*corev1.Node) {
 	list, err := b.client.CoreV1().Nodes().List(context.Background(), metav1.ListOptions{})
 	if err != nil {
 		b.t.Fatal(err)
@@ -61,35 +61,35 @@ func (b *bed) Nodes() (out []*corev1.Node) {
 	return out
 }
 
-func (b *bed) Node(name string) (*corev1.Node, bool) {
+func (b *env) Node(name string) (*corev1.Node, bool) {
 	n, err := b.client.CoreV1().Nodes().Get(context.Background(), name, metav1.GetOptions{})
 	return n, err == nil
 }
 
-func (b *bed) PodsOn(string) []*corev1.Pod { return nil }
-func (b *bed) MIGConfig() []byte           { return nil }
+func (b *env) PodsOn(string) []*corev1.Pod { return nil }
+func (b *env) MIGConfig() []byte           { return nil }
 
-func (b *bed) create(name, pool string) {
+func (b *env) create(name, pool string) {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name + b.now.String()), Labels: map[string]string{poolLabel: pool}}}
 	if _, err := b.client.CoreV1().Nodes().Create(context.Background(), n, metav1.CreateOptions{}); err != nil {
 		b.t.Fatal(err)
 	}
 }
 
-func (b *bed) delete(name string) {
+func (b *env) delete(name string) {
 	if err := b.client.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
 		b.t.Fatal(err)
 	}
 }
 
-func (b *bed) pass(d time.Duration) {
+func (b *env) pass(d time.Duration) {
 	b.now = b.now.Add(d)
 	if err := b.fleet.Step(context.Background()); err != nil {
 		b.t.Fatal(err)
 	}
 }
 
-func (b *bed) allocatable(name, resource string) int64 {
+func (b *env) allocatable(name, resource string) int64 {
 	n, ok := b.Node(name)
 	if !ok {
 		b.t.Fatalf("no node %s", name)
@@ -99,7 +99,7 @@ func (b *bed) allocatable(name, resource string) int64 {
 }
 
 func TestAGivenNodeIsUpAtOnce(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	b.create("big-a", "big")
 	b.create("other", "not-in-the-story")
 	b.pass(0)
@@ -112,8 +112,8 @@ func TestAGivenNodeIsUpAtOnce(t *testing.T) {
 		t.Errorf("the node's own layout is not advertised")
 	}
 	state, err := fakedcgm.Read(filepath.Join(b.fleet.opts.Dir, "big-a", "dcgm.state"))
-	if err != nil || len(state.Cards) != 2 || len(state.Cards[1].Instances) != 7 {
-		t.Errorf("DCGM's double sees %+v, %v", state.Cards, err)
+	if err != nil || len(state.GPUs) != 2 || len(state.GPUs[1].Instances) != 7 {
+		t.Errorf("DCGM's fake sees %+v, %v", state.GPUs, err)
 	}
 	if got := b.fleet.Targets(); len(got) != 1 || got[0].Node != "big-a" {
 		t.Errorf("targets %v", got)
@@ -121,7 +121,7 @@ func TestAGivenNodeIsUpAtOnce(t *testing.T) {
 }
 
 func TestANewNodeBootsAfterItsTimeOrNever(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	b.create("big-1", "big") // the story: the first one never comes up
 	b.create("big-2", "big")
 	b.pass(0)
@@ -140,7 +140,7 @@ func TestANewNodeBootsAfterItsTimeOrNever(t *testing.T) {
 }
 
 func TestADeletedNodeLosesItsMachine(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	b.create("big-a", "big")
 	b.pass(0)
 	b.delete("big-a")
@@ -163,7 +163,7 @@ func TestADeletedNodeLosesItsMachine(t *testing.T) {
 }
 
 func TestFaultsReachAMachineThatIsThere(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	b.create("big-a", "big")
 	if b.fleet.Wedge("big-a", true) || b.fleet.XID("big-a", 0, 79) {
 		t.Error("a machine that is not up took a fault")
@@ -174,8 +174,8 @@ func TestFaultsReachAMachineThatIsThere(t *testing.T) {
 	}
 	b.pass(time.Second)
 	state, err := fakedcgm.Read(filepath.Join(b.fleet.opts.Dir, "big-a", "dcgm.state"))
-	if err != nil || !state.Cards[1].Lost || state.Cards[0].Lost {
-		t.Errorf("%+v, %v", state.Cards, err)
+	if err != nil || !state.GPUs[1].Lost || state.GPUs[0].Lost {
+		t.Errorf("%+v, %v", state.GPUs, err)
 	}
 }
 
@@ -183,7 +183,7 @@ func TestFaultsReachAMachineThatIsThere(t *testing.T) {
 // same address.
 func TestAPausedExporterEndsAndComesBack(t *testing.T) {
 	const label = "nvidia.com/gpu.deploy.dcgm-exporter"
-	b := newBed(t)
+	b := newEnv(t)
 	b.create("big-a", "big")
 	b.pass(0)
 	set := func(value string) {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gpuscale/gpuscale/sandbox/story"
-	"github.com/gpuscale/gpuscale/sandbox/world/card"
+	"github.com/gpuscale/gpuscale/sandbox/world/device"
 	"github.com/gpuscale/gpuscale/sandbox/world/node"
 )
 
@@ -33,7 +33,7 @@ type host struct {
 	never  bool
 
 	agent    *node.Agent // nil before the boot
-	bench    *card.Bench
+	bench    *device.Bench
 	kubelet  *node.Kubelet
 	measured time.Time
 	address  string // of the exporter; it keeps it while it is paused
@@ -62,7 +62,7 @@ func (h *host) step(ctx context.Context, now time.Time) error {
 }
 
 // follow starts and ends the exporter as the node's labels say, as a DaemonSet
-// does: mig-manager pauses it while it changes a card.
+// does: mig-manager pauses it while it changes a GPU.
 func (h *host) follow(ctx context.Context) error {
 	labels := map[string]string{}
 	if n, ok := h.opts.View.Node(h.name); ok {
@@ -89,12 +89,12 @@ func (h *host) follow(ctx context.Context) error {
 // boot brings up the host software, in the order of a real machine: hardware,
 // kubelet, then what runs as pods.
 func (h *host) boot(ctx context.Context, now time.Time) error {
-	layouts, err := story.Place(h.pool.Product, h.pool.Cards, h.layout)
+	layouts, err := story.Place(h.pool.Product, h.pool.GPUs, h.layout)
 	if err != nil {
 		return err
 	}
 	m, err := node.New(node.Spec{
-		Name: h.name, Product: h.pool.Product, Cards: h.pool.Cards, Layouts: layouts, Delays: node.DefaultDelays(),
+		Name: h.name, Product: h.pool.Product, GPUs: h.pool.GPUs, Layouts: layouts, Delays: node.DefaultDelays(),
 	}, now)
 	if err != nil {
 		return err
@@ -103,7 +103,7 @@ func (h *host) boot(ctx context.Context, now time.Time) error {
 		return fmt.Errorf("making its folder: %w", err)
 	}
 	h.agent = node.NewAgent(m, h.opts.Client, h.opts.View, h.opts.Log)
-	h.bench = card.NewBench(now)
+	h.bench = device.NewBench(now)
 	if err := h.measure(now); err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (h *host) boot(ctx context.Context, now time.Time) error {
 func (h *host) socket() string { return filepath.Join(h.dir, "kubelet.sock") }
 func (h *host) state() string  { return filepath.Join(h.dir, "dcgm.state") }
 
-// measure writes the state of the cards for the DCGM double.
+// measure writes the state of the GPUs for the DCGM fake.
 func (h *host) measure(now time.Time) error {
 	h.measured = now
 	h.agent.Lock.Lock()

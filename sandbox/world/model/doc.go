@@ -1,4 +1,4 @@
-// Package model is the double of a fleet of vLLM servers behind a gateway. It
+// Package model is the fake of a fleet of vLLM servers behind a gateway. It
 // owns the arithmetic of serving (dispatch, continuous batching with chunked
 // prefill, KV cache, model load) and the vLLM metric names. Its clock is
 // traffic time: an offset that its caller moves forward, faster than the wall

@@ -15,17 +15,17 @@ type Fleet struct {
 	now     time.Duration
 	servers []*server       // by id
 	future  []trace.Request // not arrived yet, in order
-	held    []*request      // arrived while no server was ready
+	queued  []*request      // arrived while no server was ready
 	waits   []time.Duration // queue time of each time a request was taken up
 	counts  Counts
 }
 
 // Counts of requests since the start. Arrived is always
-// Held + Waiting + Running + Done.
+// Queued + Waiting + Running + Done.
 type Counts struct {
-	Left    int // of the trace, still to come
+	Left    int // of the trace, not arrived yet
 	Arrived int
-	Held    int // at the gateway: no server is ready
+	Queued  int // at the gateway: no server is ready
 	Waiting int // in servers' queues
 	Running int
 	Done    int
@@ -97,7 +97,7 @@ func (f *Fleet) Advance(to time.Duration) {
 	f.now = max(f.now, to)
 }
 
-// next finds the earliest thing to happen: an arrival, the end of a step, or a
+// next finds the earliest event: an arrival, the end of a step, or a
 // server that is ready and has something to do.
 func (f *Fleet) next() (at time.Duration, happen func()) {
 	if len(f.future) > 0 {
@@ -113,7 +113,7 @@ func (f *Fleet) next() (at time.Duration, happen func()) {
 			if start := max(s.ready, f.now); happen == nil || start < at {
 				at, happen = start, func() { s.begin(f.now, f.waited) }
 			}
-		case len(f.held) > 0:
+		case len(f.queued) > 0:
 			if start := max(s.ready, f.now); happen == nil || start < at {
 				at, happen = start, f.release
 			}
@@ -145,16 +145,16 @@ func (f *Fleet) dispatch(r *request) {
 		}
 	}
 	if best == nil {
-		f.held = append(f.held, r)
+		f.queued = append(f.queued, r)
 		return
 	}
 	best.waiting = append(best.waiting, r)
 }
 
 func (f *Fleet) release() {
-	held := f.held
-	f.held = nil
-	for _, r := range held {
+	queued := f.queued
+	f.queued = nil
+	for _, r := range queued {
 		f.dispatch(r)
 	}
 }
@@ -174,7 +174,7 @@ func (f *Fleet) Now() time.Duration { return f.now }
 // Counts of requests now.
 func (f *Fleet) Counts() Counts {
 	c := f.counts
-	c.Left, c.Held = len(f.future), len(f.held)
+	c.Left, c.Queued = len(f.future), len(f.queued)
 	for _, s := range f.servers {
 		c.Waiting += len(s.waiting)
 		c.Running += len(s.running)

@@ -10,7 +10,7 @@ import (
 )
 
 // half is a 3g.40gb instance of an H100-80GB.
-var half = Slice{Compute: 3, CardCompute: 7, Memory: 4, CardMemory: 8, Bytes: 40 << 30}
+var half = Slice{Compute: 3, GPUCompute: 7, Memory: 4, GPUMemory: 8, Bytes: 40 << 30}
 
 func steady(n int, every time.Duration) trace.Trace {
 	var t trace.Trace
@@ -43,7 +43,7 @@ func TestSpeedFollowsTheSlice(t *testing.T) {
 	}
 	small, whole := done(half), done(Slice{7, 7, 8, 8, 80 << 30})
 	if whole < 2*small {
-		t.Errorf("a whole card did %d requests, 3g did %d; want more than twice", whole, small)
+		t.Errorf("a whole GPU did %d requests, 3g did %d; want more than twice", whole, small)
 	}
 }
 
@@ -79,7 +79,7 @@ func TestRequestsWaitAtTheGatewayWhileTheModelLoads(t *testing.T) {
 	must(t, f.Add("a", half, 10*time.Second))
 	must(t, f.Play(steady(3, 0), 0))
 	f.Advance(9 * time.Second)
-	if c := f.Counts(); c.Held != 3 {
+	if c := f.Counts(); c.Queued != 3 {
 		t.Fatalf("before the model is loaded: %+v", c)
 	}
 	if l, ok := f.Load("a"); !ok || l.Ready || l.MemoryBytes != 0 {
@@ -99,7 +99,7 @@ func TestUnknownIsNotZero(t *testing.T) {
 	if _, ok := f.Wait(0.95); ok {
 		t.Error("a wait is known before any request")
 	}
-	if _, ok := f.Load("nobody"); ok {
+	if _, ok := f.Load("unknown"); ok {
 		t.Error("an unknown server has a load")
 	}
 }
@@ -144,7 +144,7 @@ func TestRequestsAreConserved(t *testing.T) {
 func conserved(t *testing.T, f *Fleet, total int) {
 	t.Helper()
 	c := f.Counts()
-	if c.Arrived != c.Held+c.Waiting+c.Running+c.Done || c.Arrived+c.Left != total {
+	if c.Arrived != c.Queued+c.Waiting+c.Running+c.Done || c.Arrived+c.Left != total {
 		t.Fatalf("at %s: %+v, of %d", f.Now(), c, total)
 	}
 	for _, s := range f.servers {
@@ -153,7 +153,7 @@ func conserved(t *testing.T, f *Fleet, total int) {
 			kv += r.tokens()
 		}
 		if kv != s.kv || len(s.running) > 1 && kv > s.engine.kvTokens {
-			t.Fatalf("server %s holds %d tokens, says %d, has %d", s.id, kv, s.kv, s.engine.kvTokens)
+			t.Fatalf("server %s has %d tokens, counts %d, of %d", s.id, kv, s.kv, s.engine.kvTokens)
 		}
 	}
 }

@@ -50,7 +50,7 @@ func TestGatewayServesVLLMsNames(t *testing.T) {
 	if code, _ := scrape(g, "chat/vllm-0"); code != http.StatusServiceUnavailable {
 		t.Errorf("after it has gone: %d, want 503", code)
 	}
-	if c := g.Counts(); c.Held+c.Done != c.Arrived {
+	if c := g.Counts(); c.Queued+c.Done != c.Arrived {
 		t.Errorf("without servers all open requests wait at the gateway: %+v", c)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Spec is a model as a server runs it. Speeds are for a whole card; a slice
+// Spec is a model as a server runs it. Speeds are for a whole GPU; a slice
 // gets its share: prefill by compute slices, reading weights by memory slices.
 type Spec struct {
 	Name       string        // the label model_name
@@ -13,10 +13,10 @@ type Spec struct {
 	KVPerToken int64         // bytes of KV cache a token
 	MaxSeqs    int           // sequences running at once, at most
 	StepTokens int           // tokens one engine step may take, prefill included
-	Prefill    float64       // prompt tokens a second, whole card
-	ReadPerSec float64       // bytes of weights read a second, whole card
+	Prefill    float64       // prompt tokens a second, whole GPU
+	ReadPerSec float64       // bytes of weights read a second, whole GPU
 	Overhead   time.Duration // of one engine step, on any slice
-	PerSeq     time.Duration // added to a step by each decoding sequence, whole card
+	PerSeq     time.Duration // added to a step by each decoding sequence, whole GPU
 }
 
 // Chat13B is a 13-billion-parameter chat model in half precision on H100. The
@@ -39,9 +39,9 @@ func Chat13B() Spec {
 
 // Slice is the hardware one server has.
 type Slice struct {
-	Compute, CardCompute int   // compute slices, of the card's
-	Memory, CardMemory   int   // memory slices, of the card's
-	Bytes                int64 // of memory
+	Compute, GPUCompute int   // compute slices, of the GPU's
+	Memory, GPUMemory   int   // memory slices, of the GPU's
+	Bytes               int64 // of memory
 }
 
 // engine is a Spec on a Slice.
@@ -57,16 +57,16 @@ type engine struct {
 const memoryUse = 0.9
 
 func newEngine(spec Spec, s Slice) (engine, error) {
-	if s.Compute <= 0 || s.CardCompute < s.Compute || s.Memory <= 0 || s.CardMemory < s.Memory || s.Bytes <= 0 {
-		return engine{}, fmt.Errorf("model %s: %+v is no slice of a card", spec.Name, s)
+	if s.Compute <= 0 || s.GPUCompute < s.Compute || s.Memory <= 0 || s.GPUMemory < s.Memory || s.Bytes <= 0 {
+		return engine{}, fmt.Errorf("model %s: %+v is no slice of a GPU", spec.Name, s)
 	}
 	free := int64(memoryUse*float64(s.Bytes)) - spec.Weights
 	kv := free / spec.KVPerToken
 	if kv < 1 {
 		return engine{}, fmt.Errorf("model %s: its weights (%d MiB) do not fit into %d MiB", spec.Name, spec.Weights>>20, s.Bytes>>20)
 	}
-	compute := float64(s.Compute) / float64(s.CardCompute)
-	memory := float64(s.Memory) / float64(s.CardMemory)
+	compute := float64(s.Compute) / float64(s.GPUCompute)
+	memory := float64(s.Memory) / float64(s.GPUMemory)
 	read := float64(spec.Weights) / (spec.ReadPerSec * memory)
 	return engine{
 		spec:     spec,

@@ -77,14 +77,14 @@ func devicePods(all []*corev1.Pod) (pods []Pod, byUID map[string]*corev1.Pod) {
 		}
 		pod := Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Created: p.CreationTimestamp.Time}
 		for _, c := range p.Spec.Containers {
-			asks := map[string]int{}
+			requests := map[string]int{}
 			for name, q := range c.Resources.Limits {
 				if strings.HasPrefix(string(name), "nvidia.com/") && q.Value() > 0 {
-					asks[string(name)] = int(q.Value())
+					requests[string(name)] = int(q.Value())
 				}
 			}
-			if len(asks) > 0 {
-				pod.Containers = append(pod.Containers, Container{Name: c.Name, Asks: asks})
+			if len(requests) > 0 {
+				pod.Containers = append(pod.Containers, Container{Name: c.Name, Requests: requests})
 			}
 		}
 		if len(pod.Containers) > 0 {

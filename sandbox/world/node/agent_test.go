@@ -49,7 +49,7 @@ func gpuPod(name string, n int64) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: name, UID: "uid-1"},
 		Spec: corev1.PodSpec{NodeName: "a", Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{
-			Limits: corev1.ResourceList{wholeCard: *resource.NewQuantity(n, resource.DecimalSI)},
+			Limits: corev1.ResourceList{wholeGPU: *resource.NewQuantity(n, resource.DecimalSI)},
 		}}}},
 	}
 }
@@ -57,7 +57,7 @@ func gpuPod(name string, n int64) *corev1.Pod {
 func TestAgentWritesTheNodeAndServesPodResources(t *testing.T) {
 	ctx, now := context.Background(), time.Unix(100, 0)
 	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
-	m, err := New(Spec{Name: "a", Product: "NVIDIA-L40S", Cards: 2}, now)
+	m, err := New(Spec{Name: "a", Product: "NVIDIA-L40S", GPUs: 2}, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestAgentWritesTheNodeAndServesPodResources(t *testing.T) {
 		t.Fatal(err)
 	}
 	n, _ := a.view.Node("a")
-	if q := n.Status.Allocatable[wholeCard]; q.Value() != 2 || n.Labels["nvidia.com/gpu.product"] != "NVIDIA-L40S" {
+	if q := n.Status.Allocatable[wholeGPU]; q.Value() != 2 || n.Labels["nvidia.com/gpu.product"] != "NVIDIA-L40S" {
 		t.Errorf("allocatable %v, labels %v", n.Status.Allocatable, n.Labels)
 	}
 	writes := len(client.Actions())
@@ -115,7 +115,7 @@ func asks(t *testing.T, a *Agent, now time.Time) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	uuid := a.Machine.Cards()[0].UUID
+	uuid := a.Machine.GPUs()[0].UUID
 	if len(list.PodResources) != 1 || list.PodResources[0].Name != "train-0" ||
 		list.PodResources[0].Containers[0].Devices[0].DeviceIds[0] != uuid {
 		t.Errorf("List: %v", list)
@@ -127,7 +127,7 @@ func asks(t *testing.T, a *Agent, now time.Time) {
 	if _, err := client.Get(context.Background(), &podresources.GetPodResourcesRequest{PodNamespace: "batch", PodName: "train-0"}); err != nil {
 		t.Error(err)
 	}
-	_, err = client.Get(context.Background(), &podresources.GetPodResourcesRequest{PodNamespace: "batch", PodName: "nobody"})
+	_, err = client.Get(context.Background(), &podresources.GetPodResourcesRequest{PodNamespace: "batch", PodName: "unknown"})
 	if status.Code(err) != codes.NotFound {
 		t.Errorf("Get of an unknown pod: %v", err)
 	}
@@ -135,9 +135,9 @@ func asks(t *testing.T, a *Agent, now time.Time) {
 
 func TestKubeletGroupsContainersAndResources(t *testing.T) {
 	now := time.Unix(0, 0)
-	m, _ := New(Spec{Name: "a", Product: "NVIDIA-L40S", Cards: 4}, now)
+	m, _ := New(Spec{Name: "a", Product: "NVIDIA-L40S", GPUs: 4}, now)
 	m.Sync([]Pod{{Namespace: "n", Name: "p", UID: "1", Containers: []Container{
-		{"one", map[string]int{wholeCard: 2}}, {"two", map[string]int{wholeCard: 1}},
+		{"one", map[string]int{wholeGPU: 2}}, {"two", map[string]int{wholeGPU: 1}},
 	}}}, now)
 	k := &Kubelet{machine: m, lock: &sync.Mutex{}, clock: func() time.Time { return now }}
 	pods := k.pods()

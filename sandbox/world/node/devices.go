@@ -7,48 +7,48 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// wholeCard is the resource of cards that are not in MIG mode.
-const wholeCard = "nvidia.com/gpu"
+// wholeGPU is the resource of GPUs that are not in MIG mode.
+const wholeGPU = "nvidia.com/gpu"
 
-// Pod is what the device manager needs of a pod bound to the node.
+// Pod is the device manager's view of a pod bound to the node.
 type Pod struct {
 	Namespace, Name, UID string
 	Created              time.Time
 	Containers           []Container
 }
 
-// Container and the devices it asks for by resource.
+// Container and the devices it requests, by resource.
 type Container struct {
-	Name string
-	Asks map[string]int
+	Name     string
+	Requests map[string]int
 }
 
-// Holding is one device held by a container.
+// Holding is one device allocated to a container.
 type Holding struct {
 	Namespace, Pod, UID, Container string
 	Resource                       string
 	ID                             string // as the device plugin gives it: "GPU-…" or "MIG-…"
-	Card                           int
-	Instance                       int // GPU instance id; -1 for a whole card
+	GPU                            int
+	Instance                       int // GPU instance id; -1 for a whole GPU
 }
 
-// device held by somebody.
+// device that is allocated.
 type device struct {
 	Holding
 }
 
 // offer is a device that the plugin advertises.
 type offer struct {
-	id, resource   string
-	card, instance int
+	id, resource  string
+	dev, instance int
 }
 
-// offers lists all devices, in the order in which they are handed out.
+// offers lists all devices, in the order of allocation.
 func (m *Machine) offers() []offer {
 	var out []offer
-	for _, c := range m.cards {
+	for _, c := range m.gpus {
 		if !c.MIG {
-			out = append(out, offer{c.UUID, wholeCard, c.Index, -1})
+			out = append(out, offer{c.UUID, wholeGPU, c.Index, -1})
 			continue
 		}
 		for _, in := range c.Instances {
@@ -58,19 +58,19 @@ func (m *Machine) offers() []offer {
 	return out
 }
 
-// Sync tells the device manager which pods are bound to the node and not
-// finished. Devices of pods that have gone are free again; new pods get theirs
-// in order of age. Pods that could not be served are returned: a kubelet
-// refuses them (UnexpectedAdmissionError).
+// Sync gives the device manager the pods that are bound to the node and not
+// finished. Devices of pods that have gone are released; new pods get theirs in
+// order of age. Sync returns the pods that could not be served: a kubelet rejects
+// them (UnexpectedAdmissionError).
 func (m *Machine) Sync(pods []Pod, now time.Time) (refused []Pod) {
 	here := map[string]bool{}
 	for _, p := range pods {
 		here[p.UID] = true
 	}
 	served := map[string]bool{}
-	for id, d := range m.held {
+	for id, d := range m.allocated {
 		if !here[d.UID] {
-			delete(m.held, id)
+			delete(m.allocated, id)
 			continue
 		}
 		served[d.UID] = true
@@ -100,36 +100,36 @@ func (m *Machine) admit(p Pod, now time.Time) bool {
 	}
 	used := map[string]bool{}
 	for _, c := range p.Containers {
-		for _, resource := range sortedKeys(c.Asks) {
-			for range c.Asks[resource] {
+		for _, resource := range sortedKeys(c.Requests) {
+			for range c.Requests[resource] {
 				o, ok := m.free(offers, resource, used)
 				if !ok {
 					return false
 				}
 				used[o.id] = true
-				taken = append(taken, Holding{p.Namespace, p.Name, p.UID, c.Name, resource, o.id, o.card, o.instance})
+				taken = append(taken, Holding{p.Namespace, p.Name, p.UID, c.Name, resource, o.id, o.dev, o.instance})
 			}
 		}
 	}
 	for _, h := range taken {
-		m.held[h.ID] = device{h}
+		m.allocated[h.ID] = device{h}
 	}
 	return true
 }
 
 func (m *Machine) free(offers []offer, resource string, used map[string]bool) (offer, bool) {
 	for _, o := range offers {
-		if _, held := m.held[o.id]; o.resource == resource && !held && !used[o.id] {
+		if _, taken := m.allocated[o.id]; o.resource == resource && !taken && !used[o.id] {
 			return o, true
 		}
 	}
 	return offer{}, false
 }
 
-// Holdings lists who holds what, by namespace, pod, container and device.
+// Holdings lists the allocated devices, by namespace, pod, container and device.
 func (m *Machine) Holdings() []Holding {
-	out := make([]Holding, 0, len(m.held))
-	for _, d := range m.held {
+	out := make([]Holding, 0, len(m.allocated))
+	for _, d := range m.allocated {
 		out = append(out, d.Holding)
 	}
 	sort.Slice(out, func(i, j int) bool {
@@ -148,10 +148,10 @@ func (m *Machine) Holdings() []Holding {
 	return out
 }
 
-// busy says whether anybody holds a part of the card.
-func (m *Machine) busy(card int) bool {
-	for _, d := range m.held {
-		if d.Card == card {
+// busy reports whether a device of the GPU is allocated.
+func (m *Machine) busy(dev int) bool {
+	for _, d := range m.allocated {
+		if d.GPU == dev {
 			return true
 		}
 	}

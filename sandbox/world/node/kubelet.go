@@ -17,7 +17,7 @@ import (
 )
 
 // Kubelet serves a machine's PodResources API. The lock is the machine's:
-// whoever else uses the machine holds it too.
+// every other user of the machine holds it too.
 type Kubelet struct {
 	podresources.UnimplementedPodResourcesListerServer
 	lock    sync.Locker
@@ -44,8 +44,8 @@ func Listen(socket string, m *Machine, lock sync.Locker, clock func() time.Time)
 // Stop ends the server and closes its connections.
 func (k *Kubelet) Stop() { k.server.Stop() }
 
-// List implements the PodResources API: all pods that hold a device. (The real
-// one lists pods without devices too; nobody here looks for them.)
+// List implements the PodResources API: all pods with a device. (The real one
+// lists pods without devices too; they are not used here.)
 func (k *Kubelet) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
 	return &podresources.ListPodResourcesResponse{PodResources: k.pods()}, nil
 }

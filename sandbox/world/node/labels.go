@@ -25,7 +25,7 @@ var clients = []string{"dcgm", "dcgm-exporter", "device-plugin", "gpu-feature-di
 
 const paused = "paused-for-mig-change"
 
-// ExporterPaused says whether a node's labels keep the GPU Operator from
+// ExporterPaused reports whether a node's labels keep the GPU Operator from
 // running DCGM's exporter there. A node the operator has not labelled yet runs
 // everything.
 func ExporterPaused(labels map[string]string) bool {
@@ -33,13 +33,13 @@ func ExporterPaused(labels map[string]string) bool {
 	return labelled && v != "true"
 }
 
-// DiscoveryLabels are what GPU feature discovery says about the node, under
+// DiscoveryLabels are GPU feature discovery's labels of the node, under
 // the mixed strategy, about its layout as it is.
 func (m *Machine) DiscoveryLabels() map[string]string {
 	out := map[string]string{
 		"nvidia.com/gpu.present": "true",
 		"nvidia.com/gpu.product": m.spec.Product,
-		"nvidia.com/gpu.count":   strconv.Itoa(len(m.cards)),
+		"nvidia.com/gpu.count":   strconv.Itoa(len(m.gpus)),
 		"nvidia.com/gpu.memory":  strconv.Itoa(m.model.MemoryMiB),
 		"nvidia.com/mig.capable": strconv.FormatBool(m.table != nil),
 	}
@@ -48,7 +48,7 @@ func (m *Machine) DiscoveryLabels() map[string]string {
 	}
 	out["nvidia.com/mig.strategy"] = "mixed"
 	counts := map[string]int{}
-	for _, c := range m.cards {
+	for _, c := range m.gpus {
 		for _, in := range c.Instances {
 			counts[mig.ResourceName(in.Profile)]++
 		}

@@ -12,10 +12,10 @@ import (
 // Spec of a machine.
 type Spec struct {
 	Name    string
-	Product string // as GFD says it: "NVIDIA-H100-80GB-HBM3"
-	Cards   int
-	// Layouts are the instances of each card at boot; empty where MIG is off.
-	// One entry stands for all cards.
+	Product string // as GFD reports it: "NVIDIA-H100-80GB-HBM3"
+	GPUs    int
+	// Layouts are the instances of each GPU at boot; empty where MIG is off.
+	// One entry stands for all GPUs.
 	Layouts []mig.Layout
 	Delays  Delays
 }
@@ -32,8 +32,8 @@ func DefaultDelays() Delays {
 	return Delays{Pause: time.Second, Apply: time.Second, Enumerate: time.Second}
 }
 
-// Card is a physical card.
-type Card struct {
+// GPU is a physical GPU.
+type GPU struct {
 	Index     int
 	UUID      string // "GPU-…"
 	PCIBusID  string
@@ -41,7 +41,7 @@ type Card struct {
 	Instances []Instance // by start
 }
 
-// Instance is a MIG instance of a card.
+// Instance is a MIG instance of a GPU.
 type Instance struct {
 	mig.Placement
 	ID      int    // GPU instance id
@@ -49,8 +49,8 @@ type Instance struct {
 	Profile string // "3g.40gb"
 }
 
-// Layout of the card.
-func (c Card) Layout() mig.Layout {
+// Layout of the GPU.
+func (c GPU) Layout() mig.Layout {
 	ps := make([]mig.Placement, len(c.Instances))
 	for i, in := range c.Instances {
 		ps[i] = in.Placement
@@ -60,16 +60,16 @@ func (c Card) Layout() mig.Layout {
 
 // Machine is a GPU node. It is not safe for concurrent use and knows no clock.
 type Machine struct {
-	spec    Spec
-	model   gpu.Model
-	table   *mig.Table // nil: the product has no MIG
-	cards   []Card
-	held    map[string]device // by device id
-	known   map[string]int    // extended resources ever advertised, and how many last
-	plugin  plugin
-	manager manager
+	spec      Spec
+	model     gpu.Model
+	table     *mig.Table // nil: the product has no MIG
+	gpus      []GPU
+	allocated map[string]device // by device id
+	known     map[string]int    // extended resources ever advertised, and how many last
+	plugin    plugin
+	manager   manager
 
-	exporter bool // runs, and holds handles of the cards
+	exporter bool // runs, with open handles of the GPUs
 }
 
 // New returns a machine that starts its device plugin now.
@@ -78,45 +78,45 @@ func New(spec Spec, now time.Time) (*Machine, error) {
 	if !ok {
 		return nil, fmt.Errorf("node %s: unknown product %q", spec.Name, spec.Product)
 	}
-	m := &Machine{spec: spec, model: model, held: map[string]device{}, known: map[string]int{}}
+	m := &Machine{spec: spec, model: model, allocated: map[string]device{}, known: map[string]int{}}
 	m.table, _ = mig.ForModel(model.Name)
-	if n := len(spec.Layouts); n > 1 && n != spec.Cards || spec.Cards < 1 {
-		return nil, fmt.Errorf("node %s: %d layouts for %d cards", spec.Name, n, spec.Cards)
+	if n := len(spec.Layouts); n > 1 && n != spec.GPUs || spec.GPUs < 1 {
+		return nil, fmt.Errorf("node %s: %d layouts for %d GPUs", spec.Name, n, spec.GPUs)
 	}
-	for i := range spec.Cards {
-		card := Card{
+	for i := range spec.GPUs {
+		dev := GPU{
 			Index:    i,
 			UUID:     "GPU-" + uuid(spec.Name, i),
 			PCIBusID: fmt.Sprintf("00000000:%02X:00.0", 0x0f+i*0x10),
 			MIG:      len(spec.Layouts) > 0,
 		}
-		if card.MIG {
+		if dev.MIG {
 			layout := spec.Layouts[min(i, len(spec.Layouts)-1)]
-			if err := m.lay(&card, layout); err != nil {
-				return nil, fmt.Errorf("node %s, card %d: %w", spec.Name, i, err)
+			if err := m.lay(&dev, layout); err != nil {
+				return nil, fmt.Errorf("node %s, GPU %d: %w", spec.Name, i, err)
 			}
 		}
-		m.cards = append(m.cards, card)
+		m.gpus = append(m.gpus, dev)
 	}
 	m.plugin.start(now, spec.Delays.Enumerate)
 	return m, nil
 }
 
-// lay gives a card new instances.
-func (m *Machine) lay(card *Card, layout mig.Layout) error {
+// lay gives a GPU new instances.
+func (m *Machine) lay(dev *GPU, layout mig.Layout) error {
 	if m.table == nil {
 		return fmt.Errorf("%s has no MIG", m.spec.Product)
 	}
 	if err := m.table.Legal(layout); err != nil {
 		return err
 	}
-	card.Instances = nil
+	dev.Instances = nil
 	for _, p := range mig.NewLayout(layout...) {
 		id := instanceID(p)
-		card.Instances = append(card.Instances, Instance{
+		dev.Instances = append(dev.Instances, Instance{
 			Placement: p,
 			ID:        id,
-			UUID:      "MIG-" + uuid(card.UUID, id),
+			UUID:      "MIG-" + uuid(dev.UUID, id),
 			Profile:   m.table.Name(p.Profile),
 		})
 	}
@@ -145,19 +145,19 @@ func uuid(parts ...any) string {
 // Name of the node.
 func (m *Machine) Name() string { return m.spec.Name }
 
-// Product as GFD says it.
+// Product as GFD reports it.
 func (m *Machine) Product() string { return m.spec.Product }
 
-// Model of the cards.
+// Model of the GPUs.
 func (m *Machine) Model() gpu.Model { return m.model }
 
 // Table of the product's MIG profiles; nil without MIG.
 func (m *Machine) Table() *mig.Table { return m.table }
 
-// Cards returns a copy of all cards.
-func (m *Machine) Cards() []Card {
-	out := make([]Card, len(m.cards))
-	for i, c := range m.cards {
+// GPUs returns a copy of all GPUs.
+func (m *Machine) GPUs() []GPU {
+	out := make([]GPU, len(m.gpus))
+	for i, c := range m.gpus {
 		c.Instances = append([]Instance(nil), c.Instances...)
 		out[i] = c
 	}

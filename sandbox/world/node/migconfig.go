@@ -23,16 +23,16 @@ type partedEntry struct {
 	MIGDevices   map[string]int `json:"mig-devices"`
 }
 
-// wanted is one named configuration, resolved for a node: for each card that
-// it speaks about, the instances; a nil list turns MIG off.
+// wanted is one named configuration, resolved for a node: for each GPU
+// in it, the instances; a nil list turns MIG off.
 type wanted struct {
 	counts []mig.Count
 	mig    bool
 }
 
-// parseConfig returns what the named configuration of a mig-parted file wants
-// of each of the cards; cards it does not speak about are missing.
-func parseConfig(file []byte, name string, cards int, table *mig.Table) (map[int]wanted, error) {
+// parseConfig returns the named configuration of a mig-parted file for each of the
+// GPUs in it.
+func parseConfig(file []byte, name string, gpus int, table *mig.Table) (map[int]wanted, error) {
 	var c partedConfig
 	if err := yaml.UnmarshalStrict(file, &c); err != nil {
 		return nil, fmt.Errorf("mig-parted config: %w", err)
@@ -50,7 +50,7 @@ func parseConfig(file []byte, name string, cards int, table *mig.Table) (map[int
 		if err != nil {
 			return nil, fmt.Errorf("mig-parted config %s[%d]: %w", name, i, err)
 		}
-		devices, err := e.devices(cards)
+		devices, err := e.devices(gpus)
 		if err != nil {
 			return nil, fmt.Errorf("mig-parted config %s[%d]: %w", name, i, err)
 		}
@@ -69,7 +69,7 @@ func (e partedEntry) resolve(table *mig.Table) (wanted, error) {
 		return wanted{}, nil
 	}
 	if table == nil {
-		return wanted{}, fmt.Errorf("the card has no MIG")
+		return wanted{}, fmt.Errorf("the GPU has no MIG")
 	}
 	w := wanted{mig: true}
 	for _, name := range sortedKeys(e.MIGDevices) {
@@ -84,13 +84,13 @@ func (e partedEntry) resolve(table *mig.Table) (wanted, error) {
 	return w, nil
 }
 
-func (e partedEntry) devices(cards int) ([]int, error) {
+func (e partedEntry) devices(gpus int) ([]int, error) {
 	switch v := e.Devices.(type) {
 	case string:
 		if v != "all" {
 			return nil, fmt.Errorf("devices %q, want all or a list of indices", v)
 		}
-		all := make([]int, cards)
+		all := make([]int, gpus)
 		for i := range all {
 			all[i] = i
 		}
@@ -99,8 +99,8 @@ func (e partedEntry) devices(cards int) ([]int, error) {
 		var out []int
 		for _, one := range v {
 			n, ok := one.(float64) // YAML comes through JSON
-			if !ok || n != float64(int(n)) || n < 0 || int(n) >= cards {
-				return nil, fmt.Errorf("device %v: the node has cards 0 to %d", one, cards-1)
+			if !ok || n != float64(int(n)) || n < 0 || int(n) >= gpus {
+				return nil, fmt.Errorf("device %v: the node has GPUs 0 to %d", one, gpus-1)
 			}
 			out = append(out, int(n))
 		}

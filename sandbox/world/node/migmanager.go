@@ -9,7 +9,7 @@ import (
 )
 
 // manager is mig-manager: one change at a time, begun by a change of the
-// label. What the label said in between is not remembered.
+// label. Values of the label during a change are ignored.
 type manager struct {
 	handled string // the label's value it acted on last
 	wedged  bool   // a story's switch: the next change hangs
@@ -33,9 +33,9 @@ const (
 // again (gpu-operator#2833).
 func (m *Machine) Wedge(on bool) { m.manager.wedged = on }
 
-// SetExporter says whether an exporter runs on the node. It holds handles of
-// every instance, so mig-manager waits for its end and mig-parted could not
-// work beside it (DCGM#276).
+// SetExporter sets whether an exporter runs on the node. An exporter has open
+// handles of every instance, so mig-manager waits for its end: mig-parted fails
+// while it runs (DCGM#276).
 func (m *Machine) SetExporter(runs bool) { m.exporter = runs }
 
 // Failure is why mig-manager's last change failed; empty if it did not.
@@ -54,7 +54,7 @@ func (m *Machine) StepManager(label string, config []byte, now time.Time) map[st
 		return nil // its clients have not all ended
 	case g.phase == pausing:
 		if g.wedged {
-			g.phase = idle // it gave up waiting and left everything as it was
+			g.phase = idle // it timed out and changed nothing
 			return nil
 		}
 		g.phase, g.until = applying, now.Add(m.spec.Delays.Apply)
@@ -69,7 +69,7 @@ func (m *Machine) beginChange(name string, config []byte, now time.Time) map[str
 	g := &m.manager
 	g.why = ""
 	var err error
-	if g.wanted, err = parseConfig(config, name, len(m.cards), m.table); err != nil {
+	if g.wanted, err = parseConfig(config, name, len(m.gpus), m.table); err != nil {
 		g.why = err.Error()
 		return map[string]string{LabelConfigState: StateFailed}
 	}
@@ -101,16 +101,16 @@ func (m *Machine) endChange(now time.Time) map[string]string {
 
 func (m *Machine) matches() bool {
 	for i, w := range m.manager.wanted {
-		if !m.cardMatches(i, w) {
+		if !m.gpuMatches(i, w) {
 			return false
 		}
 	}
 	return true
 }
 
-// cardMatches says whether a card has the wanted instances, wherever they lie.
-func (m *Machine) cardMatches(i int, w wanted) bool {
-	c := m.cards[i]
+// gpuMatches reports whether a GPU has the wanted instances, at any placement.
+func (m *Machine) gpuMatches(i int, w wanted) bool {
+	c := m.gpus[i]
 	return c.MIG == w.mig && slices.Equal(mig.Counts(c.Layout()), normal(w.counts))
 }
 
@@ -121,18 +121,18 @@ func normal(counts []mig.Count) []mig.Count {
 	return out
 }
 
-// apply goes card by card, as mig-parted does: cards done before one fails
+// apply goes GPU by GPU, as mig-parted does: GPUs done before one fails
 // stay changed.
 func (m *Machine) apply() error {
-	for i := range m.cards {
+	for i := range m.gpus {
 		w, ok := m.manager.wanted[i]
-		if !ok || m.cardMatches(i, w) {
+		if !ok || m.gpuMatches(i, w) {
 			continue
 		}
 		if m.busy(i) {
-			return fmt.Errorf("card %d: in use by another client", i)
+			return fmt.Errorf("GPU %d: in use by another client", i)
 		}
-		if w.mig != m.cards[i].MIG {
+		if w.mig != m.gpus[i].MIG {
 			if err := m.setMode(i, w.mig); err != nil {
 				return err
 			}
@@ -142,23 +142,23 @@ func (m *Machine) apply() error {
 		}
 		layout, fits := m.table.Arrange(nil, w.counts)
 		if !fits {
-			return fmt.Errorf("card %d: these instances do not fit on a %s", i, m.table.Model())
+			return fmt.Errorf("GPU %d: these instances do not fit on a %s", i, m.table.Model())
 		}
-		if err := m.lay(&m.cards[i], layout); err != nil {
-			return fmt.Errorf("card %d: %w", i, err)
+		if err := m.lay(&m.gpus[i], layout); err != nil {
+			return fmt.Errorf("GPU %d: %w", i, err)
 		}
 	}
 	return nil
 }
 
-// setMode switches MIG on or off. That resets every card of the node, so none
+// setMode switches MIG on or off. That resets every GPU of the node, so none
 // may be in use.
-func (m *Machine) setMode(card int, on bool) error {
-	for i := range m.cards {
+func (m *Machine) setMode(dev int, on bool) error {
+	for i := range m.gpus {
 		if m.busy(i) {
-			return fmt.Errorf("card %d: changing the MIG mode resets all cards, and card %d is in use", card, i)
+			return fmt.Errorf("GPU %d: changing the MIG mode resets all GPUs, and GPU %d is in use", dev, i)
 		}
 	}
-	m.cards[card].MIG, m.cards[card].Instances = on, nil
+	m.gpus[dev].MIG, m.gpus[dev].Instances = on, nil
 	return nil
 }

@@ -13,22 +13,22 @@ func TestIdentitiesAreStableAndUnique(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec := Spec{Name: "a", Product: "NVIDIA-H100-80GB-HBM3", Cards: 4, Layouts: []mig.Layout{layout}}
+	spec := Spec{Name: "a", Product: "NVIDIA-H100-80GB-HBM3", GPUs: 4, Layouts: []mig.Layout{layout}}
 	seen := map[string]bool{}
 	m, err := New(spec, time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	again, _ := New(spec, time.Time{})
-	for i, c := range m.Cards() {
+	for i, c := range m.GPUs() {
 		for _, id := range append([]string{c.UUID, c.PCIBusID}, c.Instances[0].UUID, c.Instances[1].UUID, c.Instances[2].UUID) {
 			if seen[id] {
 				t.Errorf("%s is there twice", id)
 			}
 			seen[id] = true
 		}
-		if again.Cards()[i].UUID != c.UUID {
-			t.Error("the same machine has other cards the next time")
+		if again.GPUs()[i].UUID != c.UUID {
+			t.Error("the same machine has other GPUs the next time")
 		}
 	}
 }
@@ -50,7 +50,7 @@ func TestEveryLegalLayoutHasUniqueInstanceIDs(t *testing.T) {
 func TestDiscoveryLabelsFollowTheLayout(t *testing.T) {
 	table, _ := mig.ForModel("H100-80GB")
 	layout, _ := mig.ParseLayout(table, "3g@0 3g@4")
-	m, err := New(Spec{Name: "a", Product: "NVIDIA-H100-80GB-HBM3", Cards: 2, Layouts: []mig.Layout{layout}}, time.Time{})
+	m, err := New(Spec{Name: "a", Product: "NVIDIA-H100-80GB-HBM3", GPUs: 2, Layouts: []mig.Layout{layout}}, time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,10 +72,10 @@ func TestNewRefusesNonsense(t *testing.T) {
 	table, _ := mig.ForModel("H100-80GB")
 	layout, _ := mig.ParseLayout(table, "3g@0")
 	for name, s := range map[string]Spec{
-		"unknown product": {Product: "Voodoo 2", Cards: 1},
-		"no cards":        {Product: "NVIDIA-L40S"},
-		"MIG on an L40S":  {Product: "NVIDIA-L40S", Cards: 1, Layouts: []mig.Layout{layout}},
-		"too few layouts": {Product: "NVIDIA-H100-80GB-HBM3", Cards: 3, Layouts: []mig.Layout{layout, layout}},
+		"unknown product": {Product: "Voodoo 2", GPUs: 1},
+		"no GPUs":         {Product: "NVIDIA-L40S"},
+		"MIG on an L40S":  {Product: "NVIDIA-L40S", GPUs: 1, Layouts: []mig.Layout{layout}},
+		"too few layouts": {Product: "NVIDIA-H100-80GB-HBM3", GPUs: 3, Layouts: []mig.Layout{layout, layout}},
 	} {
 		if _, err := New(s, time.Time{}); err == nil {
 			t.Errorf("%s: accepted", name)
@@ -93,9 +93,9 @@ func FuzzParseConfig(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for card, w := range got {
-			if card < 0 || card > 1 {
-				t.Fatalf("card %d of 2", card)
+		for dev, w := range got {
+			if dev < 0 || dev > 1 {
+				t.Fatalf("GPU %d of 2", dev)
 			}
 			if layout, ok := table.Arrange(nil, w.counts); ok && table.Legal(layout) != nil {
 				t.Fatalf("illegal %s", layout)

@@ -7,7 +7,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// mig-manager changes nothing while an exporter holds handles of the cards.
+// mig-manager changes nothing while an exporter holds handles of the GPUs.
 func TestManagerWaitsForTheExporter(t *testing.T) {
 	table, _ := mig.ForModel("H100-80GB")
 	layout, err := mig.ParseLayout(table, "3g@0 3g@4")
@@ -15,7 +15,7 @@ func TestManagerWaitsForTheExporter(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Unix(0, 0)
-	m, err := New(Spec{Name: "a", Product: "NVIDIA-H100-80GB-HBM3", Cards: 1, Layouts: []mig.Layout{layout}, Delays: DefaultDelays()}, now)
+	m, err := New(Spec{Name: "a", Product: "NVIDIA-H100-80GB-HBM3", GPUs: 1, Layouts: []mig.Layout{layout}, Delays: DefaultDelays()}, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,19 +30,19 @@ func TestManagerWaitsForTheExporter(t *testing.T) {
 		t.Fatalf("it begins with %v", labels)
 	}
 	for range 60 {
-		if labels := pass(time.Second); labels != nil || len(m.Cards()[0].Instances) != 2 {
-			t.Fatalf("with an exporter on the cards: %v, %v", labels, m.Cards()[0].Instances)
+		if labels := pass(time.Second); labels != nil || len(m.GPUs()[0].Instances) != 2 {
+			t.Fatalf("with an exporter on the GPUs: %v, %v", labels, m.GPUs()[0].Instances)
 		}
 	}
 	m.SetExporter(false)
 	pass(0)
 	labels = pass(DefaultDelays().Apply)
-	if labels[LabelConfigState] != StateSuccess || ExporterPaused(labels) || len(m.Cards()[0].Instances) != 1 {
-		t.Errorf("after its end: %v, %v", labels, m.Cards()[0].Instances)
+	if labels[LabelConfigState] != StateSuccess || ExporterPaused(labels) || len(m.GPUs()[0].Instances) != 1 {
+		t.Errorf("after its end: %v, %v", labels, m.GPUs()[0].Instances)
 	}
 }
 
-func TestExporterRunsWhereTheOperatorSaysNothing(t *testing.T) {
+func TestExporterRunsWithoutTheOperatorsLabel(t *testing.T) {
 	const label = deployPrefix + "dcgm-exporter"
 	for value, paused := range map[string]bool{"true": false, "false": true, "paused-for-mig-change": true} {
 		if got := ExporterPaused(map[string]string{label: value}); got != paused {

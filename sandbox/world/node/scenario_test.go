@@ -14,12 +14,12 @@ import (
 
 // TestScenarios plays testdata/*.txt. Commands:
 //
-//	machine product=P cards=N [layout="3g.40gb@0 … | …"]
+//	machine product=P gpus=N [layout="3g.40gb@0 … | …"]
 //	config             the mig-parted file is the input
 //	bind ns/name resource=N …, gone ns/name
 //	label VALUE, wedge on|off, wait DURATION
 //
-// Every command prints what changed: labels set, devices, holders.
+// Every command prints what changed: labels set, devices, allocations.
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		w := &world{t: t, now: time.Unix(0, 0)}
@@ -74,7 +74,7 @@ func (w *world) run(d *datadriven.TestData) {
 func (w *world) machine(d *datadriven.TestData) {
 	spec := Spec{Name: "node-a", Delays: DefaultDelays()}
 	d.ScanArgs(w.t, "product", &spec.Product)
-	d.ScanArgs(w.t, "cards", &spec.Cards)
+	d.ScanArgs(w.t, "gpus", &spec.GPUs)
 	for _, line := range strings.Split(d.Input, "|") {
 		if line == "" {
 			continue
@@ -97,13 +97,13 @@ func (w *world) bind(args []datadriven.CmdArg) {
 	key := args[0].Key
 	namespace, name, _ := strings.Cut(key, "/")
 	p := Pod{Namespace: namespace, Name: name, UID: key, Created: w.now}
-	c := Container{Name: "main", Asks: map[string]int{}}
+	c := Container{Name: "main", Requests: map[string]int{}}
 	for _, a := range args[1:] {
 		var n int
 		if _, err := fmt.Sscan(a.Vals[0], &n); err != nil {
 			w.t.Fatal(err)
 		}
-		c.Asks[a.Key] = n
+		c.Requests[a.Key] = n
 	}
 	p.Containers = []Container{c}
 	w.pods = append(w.pods, p)
@@ -145,13 +145,13 @@ func (w *world) show() {
 	}
 	sort.Strings(words)
 	fmt.Fprintf(&b, "allocatable %s\n", strings.Join(words, " "))
-	for _, c := range w.m.Cards() {
+	for _, c := range w.m.GPUs() {
 		if c.MIG {
-			fmt.Fprintf(&b, "card %d      %s\n", c.Index, w.m.Table().Format(c.Layout()))
+			fmt.Fprintf(&b, "GPU %d      %s\n", c.Index, w.m.Table().Format(c.Layout()))
 		}
 	}
 	for _, h := range w.m.Holdings() {
-		fmt.Fprintf(&b, "held        %s/%s card %d instance %d\n", h.Namespace, h.Pod, h.Card, h.Instance)
+		fmt.Fprintf(&b, "allocated   %s/%s GPU %d instance %d\n", h.Namespace, h.Pod, h.GPU, h.Instance)
 	}
 	if why := w.m.Failure(); why != "" {
 		fmt.Fprintf(&b, "failure     %s\n", why)

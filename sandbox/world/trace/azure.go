@@ -19,7 +19,7 @@ const header = "TIMESTAMP,ContextTokens,GeneratedTokens"
 // maxLine is far above any line of the format.
 const maxLine = 4096
 
-// Error says which field of which line of a trace cannot be used. Line counts
+// Error names the field and the line of a trace that cannot be used. Line counts
 // from 1 and is 0 where the file as a whole is meant.
 type Error struct {
 	File  string
@@ -94,7 +94,7 @@ func (p *parser) take(raw []byte) error {
 	if p.line == 1 {
 		raw = bytes.TrimPrefix(raw, []byte("\xef\xbb\xbf"))
 		if got := strings.TrimSpace(string(raw)); got != header {
-			return p.fail("", "the header is %q, want %q", cut(got), header)
+			return p.fail("", "the header is %q, want %q", truncate(got), header)
 		}
 		return nil
 	}
@@ -120,7 +120,7 @@ func (p *parser) take(raw []byte) error {
 func (p *parser) request(stamp, context, generated string) error {
 	at, err := time.Parse("2006-01-02 15:04:05.999999999", stamp)
 	if err != nil {
-		return p.fail("TIMESTAMP", "%q is not a time like 2023-11-16 18:15:46.6805900", cut(stamp))
+		return p.fail("TIMESTAMP", "%q is not a time like 2023-11-16 18:15:46.6805900", truncate(stamp))
 	}
 	if len(p.trace.Requests) == 0 {
 		p.first = at
@@ -146,9 +146,9 @@ func (p *parser) tokens(field, text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	switch {
 	case errors.Is(err, strconv.ErrRange), err == nil && n > MaxTokens:
-		return 0, p.fail(field, "%s is above %d tokens", cut(text), MaxTokens)
+		return 0, p.fail(field, "%s is above %d tokens", truncate(text), MaxTokens)
 	case err != nil:
-		return 0, p.fail(field, "%q is not a whole number", cut(text))
+		return 0, p.fail(field, "%q is not a whole number", truncate(text))
 	case n < 1:
 		return 0, p.fail(field, "%d is not a positive number of tokens", n)
 	}
@@ -160,8 +160,8 @@ func nameOf(file string) string {
 	return strings.TrimSuffix(base, filepath.Ext(base))
 }
 
-// cut keeps messages short when a binary file was given by mistake.
-func cut(s string) string {
+// truncate keeps messages short when a binary file was given by mistake.
+func truncate(s string) string {
 	if len(s) > 60 {
 		return s[:60] + "…"
 	}

@@ -9,7 +9,7 @@ import (
 
 // Synthetic describes a bursty conversation load.
 //
-// Arrivals are a Poisson process whose rate follows a day in short: quiet at
+// Arrivals are a Poisson process whose rate follows a day in short: low at
 // Base, rising over a tenth of the length to Peak, holding for a third, and
 // falling back; on top of it come bursts, a few seconds to a minute long, at
 // up to half again the rate. Prompt and answer lengths are log-normal with the
@@ -18,7 +18,7 @@ import (
 type Synthetic struct {
 	Seed   uint64
 	Length time.Duration
-	Base   float64 // requests a second when quiet
+	Base   float64 // requests a second at the lowest
 	Peak   float64 // requests a second at the plateau
 }
 

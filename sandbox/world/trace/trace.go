@@ -19,7 +19,7 @@ type Request struct {
 
 // Trace is a list of requests in order of arrival; the first is at 0.
 type Trace struct {
-	Name     string // for people: "azure-conv", "synthetic(seed 1)"
+	Name     string // shown: "azure-conv", "synthetic(seed 1)"
 	Requests []Request
 }
 

@@ -64,7 +64,7 @@ func TestParseRefusesNamingFileLineAndField(t *testing.T) {
 	}
 }
 
-func TestLoadSaysWhichFileIsMissing(t *testing.T) {
+func TestLoadNamesTheMissingFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "no.csv")
 	if _, err := Load(path); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), path) {
 		t.Fatalf("got %v", err)
@@ -109,9 +109,9 @@ func TestSyntheticIsSeededOrderedAndShaped(t *testing.T) {
 		}
 		return n
 	}
-	quiet, busy := count(0, 9*time.Minute)/9, count(18*time.Minute, 36*time.Minute)/18
-	if quiet < 60 || quiet > 150 || busy < 450 || busy > 750 {
-		t.Errorf("requests a minute: %d quiet (want 60 to 150), %d at the plateau (want 450 to 750)", quiet, busy)
+	low, busy := count(0, 9*time.Minute)/9, count(18*time.Minute, 36*time.Minute)/18
+	if low < 60 || low > 150 || busy < 450 || busy > 750 {
+		t.Errorf("requests a minute: %d low (want 60 to 150), %d at the plateau (want 450 to 750)", low, busy)
 	}
 	sum, last := 0, time.Duration(0)
 	for i, r := range a.Requests {

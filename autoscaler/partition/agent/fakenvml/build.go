@@ -14,17 +14,16 @@ import (
 //go:embed c/nvml.c
 var source string
 
-// EnvState names the environment variable through which a process tells the
-// double where its state file lies.
+// EnvState is the environment variable with the path of the fake's state file.
 const EnvState = "FAKENVML_STATE"
 
-// Library is the file name of the double, as the loader looks for it.
+// Library is the file name of the fake, as the loader looks for it.
 const Library = "libnvidia-ml.so.1"
 
 // ErrNoCompiler is wrapped by Build when the machine has no gcc.
-var ErrNoCompiler = errors.New("no C compiler: gcc is needed to build the NVML double")
+var ErrNoCompiler = errors.New("no C compiler: gcc is needed to build the fake NVML library")
 
-// Build compiles the double into dir and gives the path of the library.
+// Build compiles the fake into dir and returns the path of the library.
 func Build(ctx context.Context, dir string) (string, error) {
 	gcc, err := exec.LookPath("gcc")
 	if err != nil {
@@ -32,13 +31,13 @@ func Build(ctx context.Context, dir string) (string, error) {
 	}
 	code := filepath.Join(dir, "nvml.c")
 	if err := os.WriteFile(code, []byte(source), 0o644); err != nil {
-		return "", fmt.Errorf("building the NVML double: %w", err)
+		return "", fmt.Errorf("building the fake NVML library: %w", err)
 	}
 	out := filepath.Join(dir, Library)
-	said, err := exec.CommandContext(ctx, gcc, "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared",
+	output, err := exec.CommandContext(ctx, gcc, "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared",
 		"-fvisibility=hidden", "-pthread", "-Wl,-soname,"+Library, "-o", out, code).CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("compiling the NVML double: %w\n%s", err, strings.TrimSpace(string(said)))
+		return "", fmt.Errorf("compiling the fake NVML library: %w\n%s", err, strings.TrimSpace(string(output)))
 	}
 	return out, nil
 }

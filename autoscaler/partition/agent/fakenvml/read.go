@@ -8,20 +8,20 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// Read gives s as the machine is now: modes, instances and what was counted. The
-// rest, products and switches, stays as s has it.
+// Read returns s with the machine's current modes, instances and counters. Products and faults stay
+// as in s.
 func (s State) Read(path string) (State, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return State{}, fmt.Errorf("reading the NVML double's state: %w", err)
+		return State{}, fmt.Errorf("reading the fake's state: %w", err)
 	}
-	s.Cards = append([]Card(nil), s.Cards...)
-	for i := range s.Cards {
-		s.Cards[i].Instances = nil
+	s.GPUs = append([]GPU(nil), s.GPUs...)
+	for i := range s.GPUs {
+		s.GPUs[i].Instances = nil
 	}
 	for _, row := range strings.Split(string(text), "\n") {
 		if err := s.readLine(row); err != nil {
-			return State{}, fmt.Errorf("reading the NVML double's state: %q: %w", row, err)
+			return State{}, fmt.Errorf("reading the fake's state: %q: %w", row, err)
 		}
 	}
 	return s, nil
@@ -33,14 +33,14 @@ func (s *State) readLine(row string) error {
 	case "changes":
 		_, err := fmt.Sscan(rest, &s.Changes)
 		return err
-	case "card":
+	case "gpu":
 		var i, isMIG, pending, change, lost, skip int
 		var uuid string
 		var serial int
 		if _, err := fmt.Sscan(rest, &i, &uuid, &isMIG, &pending, &change, &lost, &skip, &skip, &skip, &skip, &serial); err != nil {
 			return err
 		}
-		c := &s.Cards[i]
+		c := &s.GPUs[i]
 		c.MIG, c.Pending, c.Lost, c.serial = isMIG == 1, pending == 1, lost == 1, serial
 	case "instance":
 		var i, id, profile, start, compute, pid int
@@ -48,16 +48,15 @@ func (s *State) readLine(row string) error {
 		if _, err := fmt.Sscan(rest, &i, &id, &profile, &start, &compute, &pid, &uuid); err != nil {
 			return err
 		}
-		c := &s.Cards[i]
+		c := &s.GPUs[i]
 		c.Instances = append(c.Instances, Instance{ID: id, Compute: compute == 1, UUID: uuid, PID: pid,
 			Placement: mig.Placement{Profile: c.Spec.Profiles[40-profile].Profile, Start: start}})
 	}
 	return nil
 }
 
-// Layout of a card: the instances that have their compute instance, and whether
-// all have.
-func (c Card) Layout() (layout mig.Layout, whole bool) {
+// Layout of a GPU: the instances that have their compute instance; whole reports whether all have.
+func (c GPU) Layout() (layout mig.Layout, whole bool) {
 	whole = true
 	var ps []mig.Placement
 	for _, m := range c.Instances {

@@ -8,30 +8,30 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// ModeChange is what it takes for a change of the MIG mode to take effect.
+// ModeChange is what a change of the MIG mode requires to take effect.
 type ModeChange int
 
-// Ways of changing the mode.
+// Kinds of mode changes.
 const (
 	AtOnce     ModeChange = iota // Hopper and newer
-	WithReset                    // Ampere: the driver resets, if nobody uses any card
+	WithReset                    // Ampere: the driver resets the GPU if no GPU is in use
 	WithReboot                   // Ampere passed through to a virtual machine
 )
 
 // State is the machine.
 type State struct {
 	Driver string
-	Cards  []Card
-	// Hang keeps every call until it is taken back.
+	GPUs   []GPU
+	// Hang blocks every call until it is cleared.
 	Hang bool
-	// Kill ends the process at a change, counted from the first the machine saw:
-	// before it takes effect or, with KillAfter, after. 0 is never.
+	// Kill ends the process at a change, counted from the machine's first: before the change takes
+	// effect or, with KillAfter, after it. 0 is never.
 	Kill      int
 	KillAfter bool
-	// Changes that the machine has seen.
+	// Changes counts the machine's changes.
 	Changes int
-	// Fails are operations that fail: "create", "create-compute", "destroy",
-	// "destroy-compute", "mode".
+	// Fails are operations that fail: "create", "create-compute", "destroy", "destroy-compute",
+	// "mode".
 	Fails []Fail
 }
 
@@ -41,17 +41,17 @@ type Fail struct {
 	Code, Times int
 }
 
-// Card is one GPU; its index is its place in State.Cards.
-type Card struct {
+// GPU is one GPU; its index is its position in State.GPUs.
+type GPU struct {
 	UUID, Name string
 	MemoryMiB  int
 	MIG        bool
-	Pending    bool // the mode asked for, where it waits for a reset
+	Pending    bool // the requested mode, pending until a reset
 	Change     ModeChange
 	Lost       bool // fell off the bus
-	// PID of a process on the whole card, 0 for none.
+	// PID of a process on the whole GPU, 0 for none.
 	PID int
-	// Spec is what the product can be cut into; no profiles for one that cannot.
+	// Spec is the product's MIG geometry; no profiles for a product without MIG.
 	Spec      mig.Spec
 	Instances []Instance
 	serial    int
@@ -61,19 +61,20 @@ type Card struct {
 type Instance struct {
 	ID        int
 	Placement mig.Placement
-	// Compute is false for one that was left without its compute instance.
+	// Compute is false for an instance without its compute instance.
 	Compute bool
 	UUID    string // of its MIG device
 	PID     int    // of a process in it, 0 for none
 }
 
-// profileIndex are NVML's GPU_INSTANCE_PROFILE numbers.
-func profileIndex(p mig.Profile, double bool) int {
+// profileIndex returns NVML's GPU_INSTANCE_PROFILE number. large selects the profile with twice the
+// memory.
+func profileIndex(p mig.Profile, large bool) int {
 	type key struct {
 		compute int
 		attrs   mig.Attr
 	}
-	if double && p.Attrs == 0 {
+	if large && p.Attrs == 0 {
 		return 9
 	}
 	return map[key]int{
@@ -83,16 +84,16 @@ func profileIndex(p mig.Profile, double bool) int {
 	}[key{p.Compute, p.Attrs}]
 }
 
-// profileID is the driver's own number of the k-th profile: not its index.
+// profileID is the driver's own number of the k-th profile; it differs from the index.
 func profileID(k int) int { return 40 - k }
 
-// Write makes the machine be s.
+// Write sets the machine's state to s.
 func (s State) Write(path string) error {
 	if err := os.WriteFile(path+".go", []byte(s.text()), 0o600); err != nil {
-		return fmt.Errorf("writing the NVML double's state: %w", err)
+		return fmt.Errorf("writing the fake's state: %w", err)
 	}
 	if err := os.Rename(path+".go", path); err != nil {
-		return fmt.Errorf("writing the NVML double's state: %w", err)
+		return fmt.Errorf("writing the fake's state: %w", err)
 	}
 	return nil
 }
@@ -116,12 +117,12 @@ func (s State) text() string {
 	for _, f := range s.Fails {
 		fmt.Fprintf(&b, "fail %s %d %d\n", f.Op, f.Code, f.Times)
 	}
-	for i, c := range s.Cards {
+	for i, c := range s.GPUs {
 		pending := c.Pending || c.MIG
-		fmt.Fprintf(&b, "card %d %s %d %d %d %d %d %d %d %d %d %s\n", i, c.UUID, number(c.MIG), number(pending), c.Change, number(c.Lost),
+		fmt.Fprintf(&b, "gpu %d %s %d %d %d %d %d %d %d %d %d %s\n", i, c.UUID, number(c.MIG), number(pending), c.Change, number(c.Lost),
 			c.Spec.ComputeSlices, c.Spec.MediaEngines, c.MemoryMiB, c.PID, c.serial, c.Name)
 		for k, p := range c.Spec.Profiles {
-			fmt.Fprintf(&b, "profile %d %d %d %d %d %d %d %d %s %s\n", i, profileIndex(p.Profile, c.double(k)), profileID(k), p.Compute, p.Memory,
+			fmt.Fprintf(&b, "profile %d %d %d %d %d %d %d %d %s %s\n", i, profileIndex(p.Profile, c.large(k)), profileID(k), p.Compute, p.Memory,
 				p.Media, p.Max, c.MemoryMiB*p.Memory/max(1, c.Spec.MemorySlices), p.Name, strings.Trim(fmt.Sprint(p.Starts), "[]"))
 		}
 		for _, m := range c.Instances {
@@ -131,8 +132,8 @@ func (s State) text() string {
 	return b.String()
 }
 
-// double reports whether profile k is the one with twice the memory.
-func (c Card) double(k int) bool {
+// large reports whether profile k is the one with twice the memory.
+func (c GPU) large(k int) bool {
 	p := c.Spec.Profiles[k]
 	for _, q := range c.Spec.Profiles {
 		if q.Compute == p.Compute && q.Attrs == p.Attrs && q.Memory < p.Memory {
@@ -142,7 +143,7 @@ func (c Card) double(k int) bool {
 	return false
 }
 
-func (c Card) idOf(p mig.Profile) int {
+func (c GPU) idOf(p mig.Profile) int {
 	for k, q := range c.Spec.Profiles {
 		if q.Profile == p {
 			return profileID(k)

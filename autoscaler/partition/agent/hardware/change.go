@@ -12,8 +12,8 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// Destroy destroys a GPU instance of a card with its compute instances. One that
-// is not there is no error; ErrInUse is one that a process uses.
+// Destroy destroys a GPU instance with its compute instances. An instance that does not exist is no
+// error; ErrInUse is one that a process uses.
 func (n *NVML) Destroy(ctx context.Context, uuid string, id int) error {
 	return n.with(ctx, func(lib nvml.Interface) error {
 		d, err := device(lib, uuid)
@@ -44,8 +44,8 @@ func (n *NVML) Destroy(ctx context.Context, uuid string, id int) error {
 	})
 }
 
-// instanceByID is found through the instances that there are: asking the driver
-// for one by its number answers for some that are gone.
+// instanceByID lists the existing instances: the driver's lookup by ID succeeds for some that are
+// gone.
 func instanceByID(d nvml.Device, id int) (nvml.GpuInstance, bool, error) {
 	return findInstance(d, func(info nvml.GpuInstanceInfo, _ profile) bool { return int(info.Id) == id })
 }
@@ -73,9 +73,9 @@ func findInstance(d nvml.Device, is func(nvml.GpuInstanceInfo, profile) bool) (n
 	return nil, false, nil
 }
 
-// Create makes an instance with one compute instance that has all of it, at
-// exactly this place. One that is there already gets the compute instance that it
-// lacks. ErrNoRoom is a place that is taken.
+// Create creates an instance at exactly this placement, with one compute instance of its full size.
+// An instance that exists already gets its missing compute instance. ErrNoFreeSlices means that the
+// placement is not free.
 func (n *NVML) Create(ctx context.Context, uuid string, at mig.Placement) error {
 	return n.with(ctx, func(lib nvml.Interface) error {
 		d, err := device(lib, uuid)
@@ -103,7 +103,7 @@ func (n *NVML) Create(ctx context.Context, uuid string, at mig.Placement) error 
 	})
 }
 
-// profileLike finds the card's profile with these slices and attributes.
+// profileLike finds the GPU's profile with these slices and attributes.
 func profileLike(d nvml.Device, want mig.Profile) (profile, error) {
 	profiles, err := profilesOf(d)
 	if err != nil {
@@ -118,7 +118,7 @@ func profileLike(d nvml.Device, want mig.Profile) (profile, error) {
 			return p, nil
 		}
 	}
-	return profile{}, fmt.Errorf("the card has no profile %s", want)
+	return profile{}, fmt.Errorf("the GPU has no profile %s", want)
 }
 
 // fill gives an instance a compute instance of all its slices, unless it has one.
@@ -143,8 +143,8 @@ func fill(gi nvml.GpuInstance, slices int) error {
 	return fmt.Errorf("the instance has no compute profile of %d slices", slices)
 }
 
-// SetMode switches MIG on or off. ErrNeedsReset and ErrInUse are changes that did
-// not take effect; what was asked for is then taken back.
+// SetMode enables or disables MIG. ErrNeedsReset and ErrInUse are changes that did not take effect;
+// the pending mode is then restored.
 func (n *NVML) SetMode(ctx context.Context, uuid string, on bool) error {
 	return n.with(ctx, func(lib nvml.Interface) error {
 		d, err := device(lib, uuid)
@@ -164,7 +164,7 @@ func (n *NVML) SetMode(ctx context.Context, uuid string, on bool) error {
 			return failure(ret)
 		}
 		if activation != nvml.SUCCESS {
-			// Or it would take effect whenever the machine is next started.
+			// Otherwise it would take effect at the machine's next start.
 			_, _ = d.SetMigMode(before)
 		}
 		return failure(activation)

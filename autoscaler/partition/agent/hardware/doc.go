@@ -1,7 +1,6 @@
-// Package hardware reads and changes the MIG layout of a node's cards through
-// NVML. It owns what the driver's answers mean: which instance is where, who uses
-// it, which of its errors is a card that fell off, a busy instance or a driver
-// that hangs. It changes what it is told to, one instance at a time, and decides
-// nothing. It holds the driver open during a call only, so that it is in nobody's
-// way when the driver is replaced.
+// Package hardware reads and changes the MIG layout of a node's GPUs through NVML. It owns the
+// meaning of the driver's answers: which instance is where, which process uses it, and which error
+// is a lost GPU, a busy instance or a hanging driver. It makes the requested changes, one instance
+// at a time, and decides nothing. It keeps the driver open only during a call, so that it does not
+// block a driver update.
 package hardware

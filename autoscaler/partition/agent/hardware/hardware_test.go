@@ -16,14 +16,13 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// double is the compiled library. It is loaded once in the process: symbols stay
-// bound to the first one.
-var double string
+// fake is the compiled library. It is loaded once per process: symbols stay bound to the first one.
+var fake string
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "fakenvml-*")
 	if err == nil {
-		double, err = fakenvml.Build(context.Background(), dir)
+		fake, err = fakenvml.Build(context.Background(), dir)
 	}
 	if err != nil && !errors.Is(err, fakenvml.ErrNoCompiler) {
 		fmt.Fprintln(os.Stderr, err)
@@ -34,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// machine is a driver with the double's state behind it.
+// testMachine is a driver with the fake's state behind it.
 type testMachine struct {
 	*NVML
 	t     *testing.T
@@ -44,10 +43,10 @@ type testMachine struct {
 
 func play(t *testing.T, s fakenvml.State) *testMachine {
 	t.Helper()
-	if double == "" {
+	if fake == "" {
 		t.Skip(fakenvml.ErrNoCompiler)
 	}
-	m := &testMachine{New(double, 20*time.Second), t, filepath.Join(t.TempDir(), "state"), s}
+	m := &testMachine{New(fake, 5*time.Minute), t, filepath.Join(t.TempDir(), "state"), s}
 	m.set(s)
 	t.Setenv(fakenvml.EnvState, m.path)
 	return m
@@ -70,24 +69,24 @@ func (m *testMachine) now() fakenvml.State {
 	return s
 }
 
-func (m *testMachine) card(i int) Card {
+func (m *testMachine) device(i int) GPU {
 	m.t.Helper()
 	machine, err := m.Read(m.t.Context())
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	return machine.Cards[i]
+	return machine.GPUs[i]
 }
 
-// cardOf is an idle card of a product in MIG mode.
-func cardOf(t *testing.T, i int, product string) fakenvml.Card {
+// gpuOf is an idle GPU of a product in MIG mode.
+func gpuOf(t *testing.T, i int, product string) fakenvml.GPU {
 	t.Helper()
 	table, ok := mig.ForModel(product)
 	if !ok {
 		t.Fatalf("no table for %s", product)
 	}
 	spec := table.Spec()
-	return fakenvml.Card{UUID: fmt.Sprintf("GPU-%d", i), Name: "NVIDIA " + product, MemoryMiB: spec.MemoryMiB, MIG: true, Spec: spec}
+	return fakenvml.GPU{UUID: fmt.Sprintf("GPU-%d", i), Name: "NVIDIA " + product, MemoryMiB: spec.MemoryMiB, MIG: true, Spec: spec}
 }
 
 func place(t *testing.T, product, text string) mig.Placement {
@@ -100,13 +99,13 @@ func place(t *testing.T, product, text string) mig.Placement {
 	return l[0]
 }
 
-// TestEveryProduct: each product is built up at random to a maximal layout and
-// taken down again; the driver's double and gpu/mig agree at each step on what
-// fits, and what is read back is what was made.
+// TestEveryProduct: for each product a random maximal layout is created and destroyed; fake driver
+// and gpu/mig agree at each step on what fits, and the layout that is read is the one that was
+// created.
 func TestEveryProduct(t *testing.T) {
 	for _, model := range mig.Models() {
 		t.Run(model, func(t *testing.T) {
-			m := play(t, fakenvml.State{Driver: "580.159.03", Cards: []fakenvml.Card{cardOf(t, 0, model)}})
+			m := play(t, fakenvml.State{Driver: "580.159.03", GPUs: []fakenvml.GPU{gpuOf(t, 0, model)}})
 			table, _ := mig.ForModel(model)
 			random := rand.New(rand.NewPCG(1, uint64(len(model))))
 			var layout mig.Layout
@@ -120,7 +119,7 @@ func TestEveryProduct(t *testing.T) {
 					t.Fatalf("%s on %s: %v", p, layout, err)
 				}
 				layout = mig.NewLayout(append(layout, p)...)
-				if got := m.card(0).Layout(); !got.Equal(layout) {
+				if got := m.device(0).Layout(); !got.Equal(layout) {
 					t.Fatalf("read %s, want %s", got, layout)
 				}
 			}
@@ -132,7 +131,7 @@ func TestEveryProduct(t *testing.T) {
 					t.Errorf("%s was made on the full %s", e, layout)
 				}
 			}
-			read := m.card(0)
+			read := m.device(0)
 			if _, err := mig.NewTable(read.Spec); err != nil {
 				t.Errorf("what the driver says makes no table: %v", err)
 			}
@@ -141,7 +140,7 @@ func TestEveryProduct(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if left := m.now().Cards[0].Instances; len(left) > 0 {
+			if left := m.now().GPUs[0].Instances; len(left) > 0 {
 				t.Errorf("left over: %v", left)
 			}
 		})
@@ -157,15 +156,15 @@ func contains(l mig.Layout, p mig.Placement) bool {
 	return false
 }
 
-func TestBusyStays(t *testing.T) {
+func TestBusyInstanceStays(t *testing.T) {
 	const h = "H100-80GB"
-	c := cardOf(t, 0, h)
+	c := gpuOf(t, 0, h)
 	c.Instances = []fakenvml.Instance{
 		{ID: 1, Placement: place(t, h, "3g.40gb@0"), Compute: true, UUID: "MIG-a", PID: 42},
 		{ID: 2, Placement: place(t, h, "1g.10gb@4"), UUID: "MIG-b"},
 	}
-	m := play(t, fakenvml.State{Driver: "580.159.03", Cards: []fakenvml.Card{c}})
-	read := m.card(0)
+	m := play(t, fakenvml.State{Driver: "580.159.03", GPUs: []fakenvml.GPU{c}})
+	read := m.device(0)
 	if len(read.Instances) != 2 || read.Instances[0].PIDs[0] != 42 || !read.Instances[0].Whole || read.Instances[0].UUID != "MIG-a" {
 		t.Fatalf("read %+v", read.Instances)
 	}
@@ -175,90 +174,25 @@ func TestBusyStays(t *testing.T) {
 	if err := m.Destroy(t.Context(), "GPU-0", 1); !errors.Is(err, ErrInUse) {
 		t.Errorf("destroying a busy instance: %v", err)
 	}
-	if err := m.Create(t.Context(), "GPU-0", place(t, h, "2g.20gb@4")); !errors.Is(err, ErrNoRoom) {
+	if err := m.Create(t.Context(), "GPU-0", place(t, h, "2g.20gb@4")); !errors.Is(err, ErrNoFreeSlices) {
 		t.Errorf("a place that is taken: %v", err)
 	}
 	if err := m.Create(t.Context(), "GPU-0", place(t, h, "1g.10gb@4")); err != nil {
 		t.Errorf("completing what is half there: %v", err)
 	}
-	if got := m.card(0).Layout().String(); got != "3g@0:4 1g@4:1" {
+	if got := m.device(0).Layout().String(); got != "3g@0:4 1g@4:1" {
 		t.Errorf("layout %s", got)
 	}
 	if err := m.Destroy(t.Context(), "GPU-0", 17); err != nil {
 		t.Errorf("what is not there: %v", err)
 	}
-	if err := m.Destroy(t.Context(), "GPU-9", 1); !errors.Is(err, ErrNoSuchCard) {
-		t.Errorf("no such card: %v", err)
-	}
-}
-
-func TestMode(t *testing.T) {
-	const a = "A100-80GB"
-	for name, test := range map[string]struct {
-		change  fakenvml.ModeChange
-		other   int // a process on the other card
-		want    error
-		mig     bool
-		product string
-	}{
-		"Hopper":                      {fakenvml.AtOnce, 7, nil, true, "H100-80GB"},
-		"Ampere":                      {fakenvml.WithReset, 0, nil, true, a},
-		"Ampere, another card in use": {fakenvml.WithReset, 7, ErrInUse, false, a},
-		"Ampere in a virtual machine": {fakenvml.WithReboot, 0, ErrNeedsReset, false, a},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c, other := cardOf(t, 0, test.product), cardOf(t, 1, test.product)
-			c.MIG, c.Change, other.PID = false, test.change, test.other
-			m := play(t, fakenvml.State{Driver: "580.159.03", Cards: []fakenvml.Card{c, other}})
-			if err := m.SetMode(t.Context(), "GPU-0", true); !errors.Is(err, test.want) {
-				t.Errorf("err = %v, want %v", err, test.want)
-			}
-			read := m.card(0)
-			if read.MIG != test.mig || read.PendingMIG != test.mig {
-				t.Errorf("mode %v, pending %v, want %v: nothing may wait for the next reboot", read.MIG, read.PendingMIG, test.mig)
-			}
-		})
-	}
-}
-
-// TestLostCard: one card falls off, the others are read.
-func TestLostCard(t *testing.T) {
-	lost := cardOf(t, 0, "H100-80GB")
-	lost.Lost = true
-	m := play(t, fakenvml.State{Driver: "580.159.03", Cards: []fakenvml.Card{lost, cardOf(t, 1, "H100-80GB")}})
-	machine, err := m.Read(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !errors.Is(machine.Cards[0].Err, ErrLost) || machine.Cards[1].Err != nil || machine.Cards[1].UUID != "GPU-1" {
-		t.Errorf("read %+v", machine.Cards)
-	}
-	if err := m.Destroy(t.Context(), "GPU-0", 1); !errors.Is(err, ErrLost) {
-		t.Errorf("changing it: %v", err)
-	}
-}
-
-// TestHang: a driver that does not answer costs one timeout, is asked nothing
-// more, and is used again once it answers.
-func TestHang(t *testing.T) {
-	s := fakenvml.State{Driver: "580.159.03", Cards: []fakenvml.Card{cardOf(t, 0, "H100-80GB")}, Hang: true}
-	m := play(t, s)
-	m.timeout = time.Second
-	for range 2 {
-		if _, err := m.Read(t.Context()); !errors.Is(err, ErrHanging) {
-			t.Fatalf("err = %v", err)
-		}
-	}
-	s.Hang = false
-	m.set(s)
-	m.timeout = time.Minute
-	if _, err := m.Read(t.Context()); err != nil {
-		t.Errorf("after it came back: %v", err)
+	if err := m.Destroy(t.Context(), "GPU-9", 1); !errors.Is(err, ErrNoSuchGPU) {
+		t.Errorf("no such GPU: %v", err)
 	}
 }
 
 func TestNoLibrary(t *testing.T) {
-	if _, err := New(filepath.Join(t.TempDir(), "none.so"), time.Second).Read(t.Context()); !errors.Is(err, ErrNoLibrary) {
+	if _, err := New(filepath.Join(t.TempDir(), "none.so"), time.Minute).Read(t.Context()); !errors.Is(err, ErrNoLibrary) {
 		t.Errorf("err = %v", err)
 	}
 }

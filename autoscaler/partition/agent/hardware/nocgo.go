@@ -10,10 +10,10 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// NVML cannot be reached by a program that was built without cgo.
+// NVML cannot be called by a program that was built without cgo.
 type NVML struct{}
 
-// New returns an NVML all of whose calls fail.
+// New returns an NVML whose calls all fail.
 func New(string, time.Duration) *NVML { return &NVML{} }
 
 var errNoCgo = fmt.Errorf("%w: this program was built without cgo (build it with CGO_ENABLED=1)", ErrNoLibrary)

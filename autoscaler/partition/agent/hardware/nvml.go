@@ -13,8 +13,8 @@ import (
 // LibraryName is what the loader looks for.
 const LibraryName = "libnvidia-ml.so.1"
 
-// lane has a token while nobody is in the driver. A call that hangs keeps it. It is
-// the process's, since go-nvml has its library in globals.
+// lane has a token while no call is in the driver. A call that hangs keeps it. It is global, since
+// go-nvml has its library in globals.
 var lane = func() chan struct{} {
 	c := make(chan struct{}, 1)
 	c <- struct{}{}
@@ -27,8 +27,7 @@ type NVML struct {
 	timeout time.Duration
 }
 
-// New returns the driver behind a library, LibraryName if path is empty. timeout
-// bounds each call.
+// New returns the driver behind a library, LibraryName if path is empty. timeout bounds each call.
 func New(path string, timeout time.Duration) *NVML {
 	if path == "" {
 		path = LibraryName
@@ -36,8 +35,8 @@ func New(path string, timeout time.Duration) *NVML {
 	return &NVML{path: path, timeout: timeout}
 }
 
-// with runs do with the driver open. It returns ErrHanging when the driver does
-// not answer in time; do then goes on in the background, alone.
+// with runs do with the driver open. It returns ErrHanging when the driver does not answer in time;
+// do then continues in the background, alone.
 func (n *NVML) with(ctx context.Context, do func(nvml.Interface) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, n.timeout, ErrHanging)
 	defer cancel()
@@ -67,7 +66,7 @@ func (n *NVML) open(do func(nvml.Interface) error) error {
 		}
 		return fmt.Errorf("initialising NVML: %w", failure(ret))
 	}
-	defer lib.Shutdown()
+	defer func() { _ = lib.Shutdown() }() // the work is done either way
 	return do(lib)
 }
 
@@ -81,7 +80,7 @@ func failure(ret nvml.Return) error {
 	case nvml.ERROR_IN_USE:
 		return ErrInUse
 	case nvml.ERROR_INSUFFICIENT_RESOURCES:
-		return ErrNoRoom
+		return ErrNoFreeSlices
 	case nvml.ERROR_RESET_REQUIRED:
 		return ErrNeedsReset
 	}
@@ -98,7 +97,7 @@ func failure(ret nvml.Return) error {
 	return fmt.Errorf("NVML: code %d", int(ret))
 }
 
-// device finds a card by its UUID.
+// device finds a GPU by its UUID.
 func device(lib nvml.Interface, uuid string) (nvml.Device, error) {
 	n, ret := lib.DeviceGetCount()
 	if err := failure(ret); err != nil {
@@ -114,11 +113,11 @@ func device(lib nvml.Interface, uuid string) (nvml.Device, error) {
 			}
 		}
 		if ret == nvml.ERROR_GPU_IS_LOST {
-			lost = ErrLost // it does not say which it is
+			lost = ErrLost // the driver does not report which GPU it is
 		}
 	}
 	if lost != nil {
 		return nil, fmt.Errorf("%s: %w, or it is gone", uuid, lost)
 	}
-	return nil, fmt.Errorf("%s: %w", uuid, ErrNoSuchCard)
+	return nil, fmt.Errorf("%s: %w", uuid, ErrNoSuchGPU)
 }

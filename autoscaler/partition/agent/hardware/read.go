@@ -13,8 +13,8 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// Read gives all cards. One that cannot be read has an Err; the error is about
-// the machine as a whole.
+// Read returns all GPUs. One that cannot be read has an Err; the returned error is about the
+// machine as a whole.
 func (n *NVML) Read(ctx context.Context) (Machine, error) {
 	var m Machine
 	err := n.with(ctx, func(lib nvml.Interface) error {
@@ -41,17 +41,17 @@ func readMachine(lib nvml.Interface) (Machine, error) {
 	}
 	m := Machine{Driver: driver}
 	for i := range count {
-		c := Card{Index: i}
+		c := GPU{Index: i}
 		d, ret := lib.DeviceGetHandleByIndex(i)
 		if c.Err = failure(ret); c.Err == nil {
 			c.Err = c.read(d)
 		}
-		m.Cards = append(m.Cards, c)
+		m.GPUs = append(m.GPUs, c)
 	}
 	return m, nil
 }
 
-func (c *Card) read(d nvml.Device) error {
+func (c *GPU) read(d nvml.Device) error {
 	var ret nvml.Return
 	if c.UUID, ret = d.GetUUID(); ret != nvml.SUCCESS {
 		return failure(ret)
@@ -85,7 +85,7 @@ func (c *Card) read(d nvml.Device) error {
 	return c.readLayout(d, byInstance)
 }
 
-func (c *Card) readLayout(d nvml.Device, pids map[int][]int) error {
+func (c *GPU) readLayout(d nvml.Device, pids map[int][]int) error {
 	profiles, err := profilesOf(d)
 	if err != nil {
 		return err
@@ -122,7 +122,7 @@ func (c *Card) readLayout(d nvml.Device, pids map[int][]int) error {
 			c.Instances = append(c.Instances, at)
 		}
 	}
-	// What is left runs on the card, in an instance that the driver did not name.
+	// The remaining processes run on the GPU, in an instance that the driver did not name.
 	for _, id := range slices.Sorted(maps.Keys(pids)) {
 		for i := range c.Instances {
 			c.Instances[i].PIDs = append(slices.Clip(c.Instances[i].PIDs), pids[id]...)
@@ -132,7 +132,7 @@ func (c *Card) readLayout(d nvml.Device, pids map[int][]int) error {
 	return nil
 }
 
-// profile is one that a card has.
+// profile is one profile of a GPU.
 type profile struct {
 	info nvml.GpuInstanceProfileInfo
 	seen mig.Seen
@@ -141,7 +141,7 @@ type profile struct {
 // mostInstances of a profile: NVML's own count is wrong for some products.
 const mostInstances = 16
 
-// profilesOf reads the profiles that a card in MIG mode has.
+// profilesOf reads the profiles of a GPU in MIG mode.
 func profilesOf(d nvml.Device) ([]profile, error) {
 	var out []profile
 	for i := range nvml.GPU_INSTANCE_PROFILE_COUNT {
@@ -168,7 +168,7 @@ func profilesOf(d nvml.Device) ([]profile, error) {
 	return out, nil
 }
 
-// migUUIDs are the MIG devices by their GPU instance: one for each compute instance.
+// migUUIDs returns the MIG devices by GPU instance: one for each compute instance.
 func migUUIDs(d nvml.Device) (map[int][]string, error) {
 	most, ret := d.GetMaxMigDeviceCount()
 	if ret != nvml.SUCCESS {

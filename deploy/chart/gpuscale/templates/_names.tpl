@@ -12,7 +12,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Of another chart that has this one as a dependency, everything may lie elsewhere than the release. */}}
+{{/* Of another chart that has this one as a dependency, everything may be elsewhere than the release. */}}
 {{- define "gpuscale.namespace" -}}
 {{- default .Release.Namespace .Values.namespaceOverride -}}
 {{- end -}}

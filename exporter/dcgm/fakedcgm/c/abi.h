@@ -1,4 +1,4 @@
-/* The part of DCGM's binary interface that the double speaks: the shapes and
+/* The part of DCGM's binary interface that the fake implements: the shapes and
  * numbers of DCGM 4's public headers, and nothing beyond what is used here.
  * The sizes are asserted because a version word holds the size of its struct. */
 #ifndef FAKEDCGM_ABI_H
@@ -211,7 +211,7 @@ typedef struct {
     incident_t list[MAX_ENTITIES];
 } health_v5;
 
-/* Of this only the emptiness is told. */
+/* Of this only emptiness is reported. */
 typedef struct {
     unsigned int version;
     char rest[444];

@@ -89,7 +89,7 @@ EXPORT status_t dcgmHostengineVersionInfo(handle_t handle, version_info_v2 *out)
     return st;
 }
 
-/* Calls and copies an answer of fixed size; *first tells a struct's version. */
+/* Calls and copies an answer of fixed size; *first has a struct's version. */
 static status_t call_for(handle_t handle, int call, buffer *in, void *out, size_t size) {
     buffer answer = { 0 };
     status_t st = call_engine(handle, call, in, &answer);
@@ -101,14 +101,14 @@ static status_t call_for(handle_t handle, int call, buffer *in, void *out, size_
     return st;
 }
 
-/* Copies a count and as many numbers, up to room. */
-static status_t call_for_ids(handle_t handle, int call, buffer *in, unsigned int *list, int *count, int room) {
+/* Copies a count and as many numbers, up to capacity. */
+static status_t call_for_ids(handle_t handle, int call, buffer *in, unsigned int *list, int *count, int capacity) {
     buffer answer = { 0 };
     status_t st = call_engine(handle, call, in, &answer);
     int n = 0;
     if (st == ST_OK) {
         GET(&answer, n);
-        *count = n < room ? n : room;
+        *count = n < capacity ? n : capacity;
         get_bytes(&answer, list, (size_t)*count * sizeof *list);
         st = answer.bad ? ST_GENERIC_ERROR : ST_OK;
     }
@@ -116,7 +116,7 @@ static status_t call_for_ids(handle_t handle, int call, buffer *in, unsigned int
     return st;
 }
 
-static status_t list_cards(handle_t handle, int live_only, unsigned int *list, int *count) {
+static status_t list_gpus(handle_t handle, int live_only, unsigned int *list, int *count) {
     buffer in = { 0 };
     if (list == NULL || count == NULL)
         return ST_BADPARAM;
@@ -125,11 +125,11 @@ static status_t list_cards(handle_t handle, int live_only, unsigned int *list, i
 }
 
 EXPORT status_t dcgmGetAllDevices(handle_t handle, unsigned int *list, int *count) {
-    return list_cards(handle, 0, list, count);
+    return list_gpus(handle, 0, list, count);
 }
 
 EXPORT status_t dcgmGetAllSupportedDevices(handle_t handle, unsigned int *list, int *count) {
-    return list_cards(handle, 1, list, count);
+    return list_gpus(handle, 1, list, count);
 }
 
 EXPORT status_t dcgmGetEntityGroupEntities(handle_t handle, unsigned int kind, unsigned int *list, int *count,

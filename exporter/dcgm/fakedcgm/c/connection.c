@@ -159,7 +159,7 @@ status_t remote_connect(const char *address, bool is_unix, unsigned int timeout_
             c->generation++;
             *out = handle_of(i);
             pthread_mutex_unlock(&c->busy);
-            /* The first answer tells that a host engine is behind the address. */
+            /* The first answer shows that a host engine is behind the address. */
             int32_t st = ST_CONNECTION_NOT_VALID;
             buffer hello = { 0 };
             bool answered = message_receive(fd, &st, &hello);

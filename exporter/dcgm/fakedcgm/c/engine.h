@@ -43,14 +43,14 @@ field_group *field_group_find(uintptr_t id);
 void groups_clear(void);
 
 /* What there is. */
-const card *find_card(const state *s, unsigned int gpu);
-const instance *find_instance(const state *s, unsigned int entity, const card **parent);
+const GPU *find_gpu(const state *s, unsigned int gpu);
+const instance *find_instance(const state *s, unsigned int entity, const GPU **parent);
 const thing *find_thing(const state *s, entity_t e);
 bool entity_exists(const state *s, entity_t e);
-/* The profiling fields of a card; NULL with *n 0 when it cannot be profiled. */
-const unsigned short *profiled_fields(const card *c, int *n);
+/* The profiling fields of a GPU; NULL with *n 0 when it cannot be profiled. */
+const unsigned short *profiled_fields(const GPU *c, int *n);
 
-/* One value. DCGM's own structs carry 4 KB each, so only the API speaks them. */
+/* One value. DCGM's own structs carry 4 KB each, so only the API uses them. */
 typedef struct {
     unsigned short field, type;
     int status;

@@ -20,12 +20,12 @@ static const unsigned short ids[][2] = {
 /* The rest are 64-bit integers, which is what most of DCGM's fields are. */
 static const unsigned short strings[] = { 1, 2, 3, 50, 51, 53, 54, 56, 57, 68, 80, 81, 82, 83, 84, 85,
                                           1140, 1141 };
-static const unsigned short doubles[][2] = {
+static const unsigned short float64s[][2] = {
     { 155, 155 }, { 157, 157 }, { 160, 165 }, { 254, 254 }, { 1001, 1008 }, { 1013, 1034 },
     { 1100, 1112 }, { 1130, 1133 },
 };
 
-/* Fields that DCGM measures on MIG instances too; the others are the card's. */
+/* Fields that DCGM measures on MIG instances too; the others are the GPU's. */
 static const unsigned short on_instances[][2] = {
     { 50, 50 }, { 54, 54 }, { 68, 68 }, { 90, 92 }, { 250, 254 }, { 1001, 1008 }, { 1013, 1016 },
 };
@@ -64,7 +64,7 @@ static char type_of(unsigned short id) {
     for (size_t i = 0; i < sizeof strings / sizeof *strings; i++)
         if (strings[i] == id)
             return 's';
-    return IN(id, doubles) ? 'd' : 'i';
+    return IN(id, float64s) ? 'd' : 'i';
 }
 
 static field_meta table[MAX_FIELD_ID];

@@ -43,9 +43,9 @@ status_t field_group_new(const char *name, uintptr_t *id) {
 entity_group *group_find(uintptr_t id, const state *s) {
     static entity_group all;
     if (id == GROUP_ALL_GPUS) {
-        all.count = s->cards;
-        for (int i = 0; i < s->cards; i++)
-            all.list[i] = (entity_t){ FE_GPU, (unsigned)s->card[i].index };
+        all.count = s->GPUs;
+        for (int i = 0; i < s->GPUs; i++)
+            all.list[i] = (entity_t){ FE_GPU, (unsigned)s->GPU[i].index };
         return &all;
     }
     if (id < FIRST_ID || id >= MAX_GROUPS + FIRST_ID || !groups[id - FIRST_ID].used)

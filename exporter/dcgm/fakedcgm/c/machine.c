@@ -4,16 +4,16 @@
 #include <stdio.h>
 #include <string.h>
 
-const card *find_card(const state *s, unsigned int gpu) {
-    for (int i = 0; i < s->cards; i++)
-        if ((unsigned)s->card[i].index == gpu)
-            return &s->card[i];
+const GPU *find_gpu(const state *s, unsigned int gpu) {
+    for (int i = 0; i < s->GPUs; i++)
+        if ((unsigned)s->GPU[i].index == gpu)
+            return &s->GPU[i];
     return NULL;
 }
 
-const instance *find_instance(const state *s, unsigned int entity, const card **parent) {
-    for (int i = 0; i < s->cards; i++) {
-        const card *c = &s->card[i];
+const instance *find_instance(const state *s, unsigned int entity, const GPU **parent) {
+    for (int i = 0; i < s->GPUs; i++) {
+        const GPU *c = &s->GPU[i];
         for (int k = 0; k < c->instances; k++) {
             if ((unsigned)c->instance[k].entity == entity) {
                 *parent = c;
@@ -41,9 +41,9 @@ static bool has_core(const state *s, unsigned int core) {
 }
 
 bool entity_exists(const state *s, entity_t e) {
-    const card *parent;
+    const GPU *parent;
     switch (e.kind) {
-    case FE_GPU: return find_card(s, e.id) != NULL;
+    case FE_GPU: return find_gpu(s, e.id) != NULL;
     /* A compute instance fills its GPU instance and shares its number. */
     case FE_GPU_I:
     case FE_GPU_CI: return find_instance(s, e.id, &parent) != NULL;
@@ -52,7 +52,7 @@ bool entity_exists(const state *s, entity_t e) {
     }
 }
 
-const unsigned short *profiled_fields(const card *c, int *n) {
+const unsigned short *profiled_fields(const GPU *c, int *n) {
     static const unsigned short usual[] = { 1001, 1002, 1003, 1004, 1005, 1006, 1007, 1008, 1009, 1010, 1011, 1012 };
     *n = 0;
     if (c->lost)
@@ -71,11 +71,11 @@ static void put_ids(buffer *out, const unsigned int *ids, int n) {
 
 status_t serve_dcgmGetAllDevices(const state *s, buffer *in, buffer *out) {
     int live_only, n = 0;
-    unsigned int ids[MAX_CARDS];
+    unsigned int ids[MAX_GPUS];
     GET(in, live_only);
-    for (int i = 0; i < s->cards && !s->no_nvml; i++)
-        if (!live_only || !s->card[i].lost)
-            ids[n++] = (unsigned)s->card[i].index;
+    for (int i = 0; i < s->GPUs && !s->no_nvml; i++)
+        if (!live_only || !s->GPU[i].lost)
+            ids[n++] = (unsigned)s->GPU[i].index;
     put_ids(out, ids, n);
     return ST_OK;
 }
@@ -86,8 +86,8 @@ status_t serve_dcgmGetEntityGroupEntities(const state *s, buffer *in, buffer *ou
     int n = 0;
     GET(in, kind);
     GET(in, flags);
-    for (int i = 0; i < s->cards && !s->no_nvml; i++) {
-        const card *c = &s->card[i];
+    for (int i = 0; i < s->GPUs && !s->no_nvml; i++) {
+        const GPU *c = &s->GPU[i];
         if ((flags & 1) && c->lost)
             continue;
         if (kind == FE_GPU)
@@ -108,14 +108,14 @@ status_t serve_dcgmGetEntityGroupEntities(const state *s, buffer *in, buffer *ou
 status_t serve_dcgmGetGpuStatus(const state *s, buffer *in, buffer *out) {
     unsigned int gpu;
     GET(in, gpu);
-    const card *c = find_card(s, gpu);
+    const GPU *c = find_gpu(s, gpu);
     int status = c && c->lost ? ENTITY_LOST : ENTITY_OK;
     PUT(out, status);
     return c ? ST_OK : ST_BADPARAM;
 }
 
-/* Copies one text value of a card; a lost card gives blanks. */
-static void attribute(const state *s, const card *c, unsigned short field, char *out) {
+/* Copies one text value of a GPU; a lost GPU gives blanks. */
+static void attribute(const state *s, const GPU *c, unsigned short field, char *out) {
     sample v;
     sample_live(s, (entity_t){ FE_GPU, (unsigned)c->index }, field, &v);
     snprintf(out, STR_LEN, "%s", v.value.str);
@@ -124,7 +124,7 @@ static void attribute(const state *s, const card *c, unsigned short field, char 
 status_t serve_dcgmGetDeviceAttributes(const state *s, buffer *in, buffer *out) {
     unsigned int gpu;
     GET(in, gpu);
-    const card *c = find_card(s, gpu);
+    const GPU *c = find_gpu(s, gpu);
     if (s->no_nvml)
         return ST_NVML_NOT_LOADED;
     if (c == NULL)
@@ -143,7 +143,7 @@ status_t serve_dcgmGetDeviceAttributes(const state *s, buffer *in, buffer *out) 
     return ST_OK;
 }
 
-static void put_entry(buffer *out, const card *c, const instance *i, bool compute) {
+static void put_entry(buffer *out, const GPU *c, const instance *i, bool compute) {
     entity_t gi = { FE_GPU_I, (unsigned)i->entity };
     hierarchy_entry e = {
         .entity = compute ? (entity_t){ FE_GPU_CI, gi.id } : gi,
@@ -161,9 +161,9 @@ status_t serve_dcgmGetGpuInstanceHierarchy(const state *s, buffer *in, buffer *o
     (void)in;
     if (s->no_nvml)
         return ST_NVML_NOT_LOADED;
-    for (int i = 0; i < s->cards; i++) {
-        const card *c = &s->card[i];
-        /* 14 entries a card is what DCGM's struct has room for. */
+    for (int i = 0; i < s->GPUs; i++) {
+        const GPU *c = &s->GPU[i];
+        /* DCGM's struct holds 14 entries a GPU. */
         for (int k = 0; !c->lost && k < c->instances && k < 7; k++) {
             put_entry(out, c, &c->instance[k], false);
             put_entry(out, c, &c->instance[k], true);
@@ -175,7 +175,7 @@ status_t serve_dcgmGetGpuInstanceHierarchy(const state *s, buffer *in, buffer *o
 status_t serve_dcgmProfGetSupportedMetricGroups(const state *s, buffer *in, buffer *out) {
     unsigned int gpu;
     GET(in, gpu);
-    const card *c = find_card(s, gpu);
+    const GPU *c = find_gpu(s, gpu);
     if (c == NULL)
         return ST_BADPARAM;
     int n;
@@ -208,8 +208,8 @@ status_t serve_dcgmGetCpuHierarchy(const state *s, buffer *in, buffer *out) {
 status_t serve_dcgmGetNvLinkLinkStatus(const state *s, buffer *in, buffer *out) {
     (void)in;
     link_status_v4 l = { .version = VERSION(link_status_v4, 4) };
-    for (int i = 0; i < s->cards; i++)
-        l.gpu[l.gpus++].id = (unsigned)s->card[i].index;
+    for (int i = 0; i < s->GPUs; i++)
+        l.gpu[l.gpus++].id = (unsigned)s->GPU[i].index;
     for (int i = 0; i < s->things && l.switches < MAX_SWITCHES; i++)
         if (s->thing[i].kind == FE_SWITCH)
             l.nvswitch[l.switches++].id = s->thing[i].id;
@@ -239,8 +239,8 @@ static int place_of(const p2p_status_v1 *p, int gpu) {
 status_t serve_dcgmGetNvLinkP2PStatus(const state *s, buffer *in, buffer *out) {
     (void)in;
     p2p_status_v1 p = { .version = VERSION(p2p_status_v1, 1) };
-    for (int i = 0; i < s->cards; i++)
-        p.gpu[p.gpus++].id = (unsigned)s->card[i].index;
+    for (int i = 0; i < s->GPUs; i++)
+        p.gpu[p.gpus++].id = (unsigned)s->GPU[i].index;
     for (int i = 0; i < s->peers; i++) {
         int from = place_of(&p, s->peer[i].from), to = place_of(&p, s->peer[i].to);
         if (from >= 0 && to >= 0)
@@ -254,7 +254,7 @@ status_t serve_dcgmGetDeviceTopology(const state *s, buffer *in, buffer *out) {
     unsigned int gpu;
     (void)out;
     GET(in, gpu);
-    return find_card(s, gpu) ? ST_OK : ST_BADPARAM;
+    return find_gpu(s, gpu) ? ST_OK : ST_BADPARAM;
 }
 
 status_t serve_dcgmHostengineVersionInfo(const state *s, buffer *in, buffer *out) {

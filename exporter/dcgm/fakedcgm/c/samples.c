@@ -49,8 +49,8 @@ static void set_number(sample *out, double number) {
         out->value.i64 = number >= 9.2e18 ? INT64_BLANK : (int64_t)number;
 }
 
-/* Values that follow from what the card is, unless the state sets them. */
-static bool identity(const state *s, const card *c, const instance *i, sample *out) {
+/* Values that follow from what the GPU is, unless the state sets them. */
+static bool identity(const state *s, const GPU *c, const instance *i, sample *out) {
     switch (out->field) {
     case 1: set_text(out, s->driver); break;
     case 50: set_text(out, i ? i->profile : c->product); break;
@@ -59,7 +59,7 @@ static bool identity(const state *s, const card *c, const instance *i, sample *o
     case 55: set_number(out, c->minor); break;
     case 57: set_text(out, c->pci); break;
     case 67: set_number(out, c->mig); break;
-    /* Seven slices on every card but the A30, which has four. */
+    /* Seven slices on every GPU but the A30, which has four. */
     case 69: set_number(out, strstr(c->product, "A30") && !strstr(c->product, "A300") ? 4 : 7); break;
     case 250:
         if (i)
@@ -71,7 +71,7 @@ static bool identity(const state *s, const card *c, const instance *i, sample *o
     return true;
 }
 
-static void set_from_xids(const card *c, sample *out) {
+static void set_from_xids(const GPU *c, sample *out) {
     out->value.i64 = 0;
     const xid_event *newest = NULL;
     for (int k = 0; k < c->xids; k++)
@@ -135,19 +135,19 @@ static void thing_live(const state *s, entity_t e, sample *out) {
 
 void sample_live(const state *s, entity_t e, unsigned short field, sample *out) {
     const field_meta *meta = field_by_id(field);
-    const card *c = NULL;
+    const GPU *c = NULL;
     const instance *i = NULL;
     *out = (sample){ .field = field, .type = meta ? (unsigned short)meta->type : 'i' };
     out->status = meta == NULL ? ST_UNKNOWN_FIELD : ST_OK;
     if (e.kind == FE_GPU) {
-        c = find_card(s, e.id);
+        c = find_gpu(s, e.id);
     } else if (e.kind == FE_GPU_I || e.kind == FE_GPU_CI) {
         i = find_instance(s, e.id, &c);
     } else {
         thing_live(s, e, out);
         return;
     }
-    /* DCGM answers what it measures on cards only with the card's value. */
+    /* DCGM answers what it measures on GPUs only with the GPU's value. */
     if (meta && meta->level == FE_GPU)
         i = NULL;
     if (meta && c == NULL)
@@ -211,9 +211,9 @@ void watches_clear(void) {
 }
 
 static bool is_frozen(const state *s, entity_t e) {
-    const card *c = NULL;
+    const GPU *c = NULL;
     if (e.kind == FE_GPU)
-        c = find_card(s, e.id);
+        c = find_gpu(s, e.id);
     else if (e.kind == FE_GPU_I)
         find_instance(s, e.id, &c);
     return c && c->frozen;
@@ -256,7 +256,7 @@ void sample_latest(const state *s, entity_t e, unsigned short field, sample *out
 
 /* Of field 230 each event of the state is a sample; it has no others. */
 static int xids_since(const state *s, entity_t e, int64_t from, sample *out) {
-    const card *c = e.kind == FE_GPU ? find_card(s, e.id) : NULL;
+    const GPU *c = e.kind == FE_GPU ? find_gpu(s, e.id) : NULL;
     int n = 0;
     for (int k = 0; c && k < c->xids; k++)
         if (c->xid[k].at >= from)
@@ -270,7 +270,7 @@ int samples_since(const state *s, entity_t e, unsigned short field, int64_t from
         return 0;
     if (field == XID_ERRORS)
         return xids_since(s, e, from, out);
-    if (w->history == NULL) { /* from the first time somebody asks */
+    if (w->history == NULL) { /* from the first request on */
         w->history = calloc(1, sizeof *w->history);
         w->count = 0;
     }

@@ -77,7 +77,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: fake-hostengine -p HOST:PORT | -d PATH [-w]\n");
         return 2;
     }
-    signal(SIGCHLD, SIG_IGN); /* nobody waits for a child */
+    signal(SIGCHLD, SIG_IGN); /* no child is waited for */
     int listener = argv[1][1] == 'p' ? listen_tcp(argv[2]) : listen_unix(argv[2]);
     if (listener < 0) {
         fprintf(stderr, "fake-hostengine: cannot listen on %s\n", argv[2]);

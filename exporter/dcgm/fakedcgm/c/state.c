@@ -9,7 +9,7 @@
 
 enum { MAX_WORDS = 24 };
 
-/* Cuts a line into words in place; gives their number or -1. */
+/* Splits a line into words in place; gives their number or -1. */
 static int split(char *line, char **words) {
     int n = 0;
     char *p = line + strspn(line, " \t");
@@ -89,10 +89,10 @@ static bool fill(char **words, int n, const slot *slots, int count) {
     return true;
 }
 
-static bool add_card(state *out, char **w, int n) {
-    if (out->cards == MAX_CARDS)
+static bool add_gpu(state *out, char **w, int n) {
+    if (out->GPUs == MAX_GPUS)
         return false;
-    card *c = &out->card[out->cards++];
+    GPU *c = &out->GPU[out->GPUs++];
     out->last = &c->fields;
     slot slots[] = {
         { .key = "index", .number = &c->index }, { .key = "minor", .number = &c->minor },
@@ -103,7 +103,7 @@ static bool add_card(state *out, char **w, int n) {
     return fill(w, n, slots, 8);
 }
 
-static bool add_instance(state *out, card *c, char **w, int n) {
+static bool add_instance(state *out, GPU *c, char **w, int n) {
     if (c == NULL || c->instances == MAX_INSTANCES)
         return false;
     instance *i = &c->instance[c->instances++];
@@ -117,7 +117,7 @@ static bool add_instance(state *out, card *c, char **w, int n) {
     return fill(w, n, slots, 7);
 }
 
-static bool add_xid(card *c, char **w, int n) {
+static bool add_xid(GPU *c, char **w, int n) {
     if (c == NULL || c->xids == MAX_XIDS)
         return false;
     xid_event *x = &c->xid[c->xids++];
@@ -192,7 +192,7 @@ static bool add_field(field_set *set, char **w, int n) {
     return true;
 }
 
-static bool add_profiled(card *c, char **w, int n) {
+static bool add_profiled(GPU *c, char **w, int n) {
     if (c == NULL || n < 2 || n - 1 > MAX_PROFILED)
         return false;
     for (int i = 1; i < n; i++)
@@ -268,12 +268,12 @@ static bool add_failing(state *out, char **w, int n) {
 }
 
 static bool apply(state *out, char **w, int n) {
-    card *last = out->cards ? &out->card[out->cards - 1] : NULL;
+    GPU *last = out->GPUs ? &out->GPU[out->GPUs - 1] : NULL;
     const char *word = w[0];
     if (strcmp(word, "field") == 0)
         return add_field(out->last, w, n);
-    if (strcmp(word, "card") == 0)
-        return add_card(out, w, n);
+    if (strcmp(word, "gpu") == 0)
+        return add_gpu(out, w, n);
     if (strcmp(word, "instance") == 0)
         return add_instance(out, last, w, n);
     if (strcmp(word, "xid") == 0)
@@ -327,5 +327,5 @@ int state_parse(char *text, state *out) {
         }
         line = newline ? newline + 1 : NULL;
     }
-    return number; /* no "end": the file is cut off */
+    return number; /* no "end": the file is truncated */
 }

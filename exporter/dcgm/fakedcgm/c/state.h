@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 enum {
-    MAX_CARDS = 32,
+    MAX_GPUS = 32,
     MAX_INSTANCES = 8,
     MAX_FIELDS = 192,
     MAX_XIDS = 64,
@@ -63,11 +63,11 @@ typedef struct {
     bool frozen; /* its watches take no new samples */
     char uuid[MAX_TEXT], pci[MAX_TEXT], product[MAX_TEXT];
     field_set fields;
-    int instances, xids, profiled; /* profiled 0: what every card has */
+    int instances, xids, profiled; /* profiled 0: what every GPU has */
     unsigned short profile[MAX_PROFILED];
     instance instance[MAX_INSTANCES];
     xid_event xid[MAX_XIDS];
-} card;
+} GPU;
 
 /* A switch, a link, a CPU or a core: its kind is DCGM's entity group. */
 typedef struct {
@@ -95,8 +95,8 @@ typedef struct {
     char driver[MAX_TEXT];
     int64_t hang_ms;
     bool dead, no_nvml;
-    int cards, things, incidents, peers, failing;
-    card card[MAX_CARDS];
+    int GPUs, things, incidents, peers, failing;
+    GPU GPU[MAX_GPUS];
     thing thing[MAX_THINGS];
     health_note incident[MAX_NOTES];
     peer_note peer[MAX_NOTES];

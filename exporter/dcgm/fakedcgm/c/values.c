@@ -106,7 +106,7 @@ static bool is_profiling(unsigned short field) {
     return field >= 1001 && field <= 1083;
 }
 
-static bool can_profile(const card *c, unsigned short field) {
+static bool can_profile(const GPU *c, unsigned short field) {
     int n;
     const unsigned short *fields = profiled_fields(c, &n);
     for (int i = 0; i < n; i++)
@@ -115,10 +115,10 @@ static bool can_profile(const card *c, unsigned short field) {
     return false;
 }
 
-/* A list is refused as a whole when one card cannot profile one field of it. */
+/* A list is refused as a whole when one GPU cannot profile one field of it. */
 static bool may_watch(const state *s, const entity_group *g, const field_group *f) {
     for (int i = 0; i < g->count; i++) {
-        const card *c = g->list[i].kind == FE_GPU ? find_card(s, g->list[i].id) : NULL;
+        const GPU *c = g->list[i].kind == FE_GPU ? find_gpu(s, g->list[i].id) : NULL;
         for (int k = 0; c && k < f->count; k++)
             if (is_profiling(f->list[k]) && !can_profile(c, f->list[k]))
                 return false;

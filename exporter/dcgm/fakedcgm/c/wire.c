@@ -10,15 +10,15 @@
 void put_bytes(buffer *b, const void *from, size_t n) {
     if (b->bad)
         return;
-    if (b->room - b->length < n) {
-        size_t room = (b->length + n) * 2;
-        uint8_t *bytes = realloc(b->bytes, room);
+    if (b->capacity - b->length < n) {
+        size_t capacity = (b->length + n) * 2;
+        uint8_t *bytes = realloc(b->bytes, capacity);
         if (bytes == NULL) {
             b->bad = true;
             return;
         }
         b->bytes = bytes;
-        b->room = room;
+        b->capacity = capacity;
     }
     memcpy(b->bytes + b->length, from, n);
     b->length += n;
@@ -89,12 +89,12 @@ bool message_receive(int fd, int32_t *number, buffer *b) {
         return false;
     b->length = b->at = 0;
     b->bad = false;
-    if (b->room < h.length) {
+    if (b->capacity < h.length) {
         uint8_t *bytes = realloc(b->bytes, h.length);
         if (bytes == NULL)
             return false;
         b->bytes = bytes;
-        b->room = h.length;
+        b->capacity = h.length;
     }
     if (h.length > 0 && !receive(fd, b->bytes, h.length))
         return false;

@@ -42,7 +42,7 @@ enum { CALLS(CALL_NUMBER) CALL_COUNT };
  * set when there is no memory or a reader runs past the end. */
 typedef struct {
     uint8_t *bytes;
-    size_t length, room, at;
+    size_t length, capacity, at;
     bool bad;
 } buffer;
 

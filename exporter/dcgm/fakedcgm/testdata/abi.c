@@ -1,9 +1,9 @@
-/* Compiled, never run: the double's shapes and the shim's against NVIDIA's own
+/* Compiled, never run: the fake's shapes and the shim's against NVIDIA's own
  * headers, which come with go-dcgm. */
 #include "dcgm_agent.h"
 #include "dcgm_fields.h"
 #include "dcgm_structs.h"
-/* The double's own names follow. */
+/* The fake's own names follow. */
 #include "../c/abi.h"
 #include "../../shim.h"
 

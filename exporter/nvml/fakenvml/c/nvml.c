@@ -1,8 +1,8 @@
-/* A double of NVIDIA's libnvidia-ml.so.1, steered by the file that FAKENVML_STATE
+/* A fake of NVIDIA's libnvidia-ml.so.1, steered by the file that FAKENVML_STATE
  * names. It answers as the driver does: a call without Init is refused, a value
- * that the state does not have is NOT_SUPPORTED, a card that is lost answers
+ * that the state does not have is NOT_SUPPORTED, a GPU that is lost answers
  * GPU_IS_LOST to everything, a MIG device answers what a MIG device has, and the
- * card it is on then has no utilization.
+ * GPU it is on then has no utilization.
  *
  * The state is a list of lines "path value". A value "!N" makes the call that
  * reads it return NVML code N. */
@@ -23,14 +23,14 @@ enum {
     NO_DRIVER = 9, TIMEOUT = 10, LOST = 15, VERSION_MISMATCH = 25, UNKNOWN = 999,
 };
 
-enum { MAX_CARDS = 16, MAX_MIG = 8, MAX_LINES = 4096, MAX_SETS = 8 };
+enum { MAX_GPUS = 16, MAX_MIG = 8, MAX_LINES = 4096, MAX_SETS = 8 };
 
 /* A handle remembers ids, so that it survives a change of the state. */
 typedef struct {
-    int card, instance; /* index; place among the MIG devices or -1 */
+    int GPU, instance; /* index; place among the MIG devices or -1 */
 } device;
 
-static device cards[MAX_CARDS], instances[MAX_CARDS][MAX_MIG];
+static device GPUs[MAX_GPUS], instances[MAX_GPUS][MAX_MIG];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int users;
 
@@ -114,7 +114,7 @@ static int leave(int code) {
     return code;
 }
 
-/* Takes the lock and reads the state anew; leave() gives the lock back. A state
+/* Takes the lock and reads the state again; leave() gives the lock back. A state
  * with "hang" keeps a call until the line is gone. */
 static int enter(void) {
     for (;;) {
@@ -128,7 +128,7 @@ static int enter(void) {
     return users == 0 ? leave(UNINITIALIZED) : OK;
 }
 
-static int count_cards(void) {
+static int count_gpus(void) {
     const char *v;
     return text_at(&v, "count") == OK ? atoi(v) : 0;
 }
@@ -139,24 +139,24 @@ static int at(const device *d) {
     if (code != OK)
         return code;
     const char *v;
-    if (d == NULL || d->card >= count_cards())
+    if (d == NULL || d->GPU >= count_gpus())
         return leave(INVALID);
-    if (text_at(&v, "gpu.%d.lost", d->card) == OK)
+    if (text_at(&v, "gpu.%d.lost", d->GPU) == OK)
         return leave(LOST);
     return OK;
 }
 
-static bool cut(const device *d) {
+static bool partitioned(const device *d) {
     const char *v;
-    return text_at(&v, "gpu.%d.mig", d->card) == OK && atoi(v) == 1;
+    return text_at(&v, "gpu.%d.mig", d->GPU) == OK && atoi(v) == 1;
 }
 
-/* The value of a device: of a card "gpu.0.NAME", of a MIG device
+/* The value of a device: of a GPU "gpu.0.NAME", of a MIG device
  * "gpu.0.mig.1.NAME". */
 static int value_of(const device *d, const char *name, const char **value) {
     if (d->instance >= 0)
-        return text_at(value, "gpu.%d.mig.%d.%s", d->card, d->instance, name);
-    return text_at(value, "gpu.%d.%s", d->card, name);
+        return text_at(value, "gpu.%d.mig.%d.%s", d->GPU, d->instance, name);
+    return text_at(value, "gpu.%d.%s", d->GPU, name);
 }
 
 static int number(const device *d, const char *name, unsigned long long *out) {
@@ -179,18 +179,18 @@ static int numbers(const device *d, const char *name, unsigned long long *out, i
     return OK;
 }
 
-static int copy(char *out, unsigned room, const char *text) {
-    return snprintf(out, room, "%s", text) < (int)room ? OK : TOO_SMALL;
+static int copy(char *out, unsigned capacity, const char *text) {
+    return snprintf(out, capacity, "%s", text) < (int)capacity ? OK : TOO_SMALL;
 }
 
 #define TEXT(function, name)                                              \
-    EXPORT int function(device *d, char *out, unsigned room) {            \
+    EXPORT int function(device *d, char *out, unsigned capacity) {            \
         int code = at(d);                                                 \
         if (code != OK)                                                   \
             return code;                                                  \
         const char *v;                                                    \
         code = value_of(d, name, &v);                                     \
-        return leave(code == OK ? copy(out, room, v) : code);             \
+        return leave(code == OK ? copy(out, capacity, v) : code);             \
     }
 
 #define NUMBER(function, type, name)                                      \
@@ -223,22 +223,22 @@ EXPORT int nvmlShutdown(void) {
     return leave(OK);
 }
 
-EXPORT const char *nvmlErrorString(int code) { return code == OK ? "Success" : "an error of the NVML double"; }
+EXPORT const char *nvmlErrorString(int code) { return code == OK ? "Success" : "an error of the NVML fake"; }
 
-EXPORT int nvmlSystemGetDriverVersion(char *out, unsigned room) {
+EXPORT int nvmlSystemGetDriverVersion(char *out, unsigned capacity) {
     int code = enter();
     if (code != OK)
         return code;
     const char *v;
     code = text_at(&v, "driver");
-    return leave(code == OK ? copy(out, room, v) : code);
+    return leave(code == OK ? copy(out, capacity, v) : code);
 }
 
 EXPORT int nvmlDeviceGetCount_v2(unsigned *out) {
     int code = enter();
     if (code != OK)
         return code;
-    *out = (unsigned)count_cards();
+    *out = (unsigned)count_gpus();
     return leave(OK);
 }
 
@@ -246,11 +246,11 @@ EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, device **out) {
     int code = enter();
     if (code != OK)
         return code;
-    if (index >= (unsigned)count_cards() || index >= MAX_CARDS)
+    if (index >= (unsigned)count_gpus() || index >= MAX_GPUS)
         return leave(INVALID);
     const char *v;
-    cards[index] = (device){ (int)index, -1 };
-    *out = &cards[index];
+    GPUs[index] = (device){ (int)index, -1 };
+    *out = &GPUs[index];
     return leave(text_at(&v, "gpu.%u.lost", index) == OK ? LOST : OK);
 }
 
@@ -281,14 +281,14 @@ EXPORT int nvmlDeviceGetPciInfo_v3(device *d, void *out) {
     return leave(code);
 }
 
-/* Two numbers for what one call gives. A card that is cut has none, nor has a
+/* Two numbers for what one call gives. A GPU that is repartitioned has none, nor has a
  * MIG device. */
 static int pair(device *d, const char *name, unsigned *first, unsigned *second) {
     int code = at(d);
     if (code != OK)
         return code;
     unsigned long long n[2] = { 0 };
-    code = cut(d) ? NOT_SUPPORTED : numbers(d, name, n, 2);
+    code = partitioned(d) ? NOT_SUPPORTED : numbers(d, name, n, 2);
     *first = (unsigned)n[0];
     *second = (unsigned)n[1];
     return leave(code);
@@ -425,10 +425,10 @@ EXPORT int nvmlDeviceGetMigDeviceHandleByIndex(device *d, unsigned index, device
     const char *v;
     if (d->instance >= 0 || index >= MAX_MIG)
         return leave(INVALID);
-    if (!cut(d) || text_at(&v, "gpu.%d.mig.%u.uuid", d->card, index) != OK)
+    if (!partitioned(d) || text_at(&v, "gpu.%d.mig.%u.uuid", d->GPU, index) != OK)
         return leave(NOT_FOUND);
-    instances[d->card][index] = (device){ d->card, (int)index };
-    *out = &instances[d->card][index];
+    instances[d->GPU][index] = (device){ d->GPU, (int)index };
+    *out = &instances[d->GPU][index];
     return leave(OK);
 }
 
@@ -457,9 +457,9 @@ EXPORT int nvmlDeviceGetAttributes_v2(device *d, unsigned *out) {
 static int by_instance(const device *d, unsigned id, device **out) {
     for (int i = 0; i < MAX_MIG; i++) {
         const char *v;
-        if (text_at(&v, "gpu.%d.mig.%d.gi", d->card, i) == OK && (unsigned)atoi(v) == id) {
-            instances[d->card][i] = (device){ d->card, i };
-            *out = &instances[d->card][i];
+        if (text_at(&v, "gpu.%d.mig.%d.gi", d->GPU, i) == OK && (unsigned)atoi(v) == id) {
+            instances[d->GPU][i] = (device){ d->GPU, i };
+            *out = &instances[d->GPU][i];
             return OK;
         }
     }
@@ -471,7 +471,7 @@ EXPORT int nvmlDeviceGetGpuInstanceById(device *d, unsigned id, device **out) {
     if (code != OK)
         return code;
     const char *v;
-    code = text_at(&v, "gpu.%d.instances", d->card); /* "!4": no permission */
+    code = text_at(&v, "gpu.%d.instances", d->GPU); /* "!4": no permission */
     return leave(code != NOT_SUPPORTED && code != OK ? code : by_instance(d, id, out));
 }
 
@@ -487,7 +487,7 @@ EXPORT int nvmlGpuInstanceGetInfo(device *d, instance_info *out) {
     unsigned long long n[2] = { 0 }, id = 0;
     code = numbers(d, "place", n, 2);
     number(d, "gi", &id);
-    *out = (instance_info){ &cards[d->card], (unsigned)id, 0, (unsigned)n[0], (unsigned)n[1] };
+    *out = (instance_info){ &GPUs[d->GPU], (unsigned)id, 0, (unsigned)n[0], (unsigned)n[1] };
     return leave(code);
 }
 
@@ -499,8 +499,8 @@ typedef struct {
     unsigned instance, compute;
 } process_info;
 
-/* "PID:BYTES PID:BYTES"; BYTES "-" is what the driver cannot tell. No line is no
- * process: a card always has the list. */
+/* "PID:BYTES PID:BYTES"; BYTES "-" is unknown to the driver. No line is no
+ * process: a GPU always has the list. */
 static int processes(device *d, const char *name, unsigned *count, process_info *out) {
     int code = at(d);
     if (code != OK)
@@ -509,14 +509,14 @@ static int processes(device *d, const char *name, unsigned *count, process_info 
     code = value_of(d, name, &v);
     if (v == NULL)
         code = OK, v = "";
-    unsigned n = 0, room = *count;
+    unsigned n = 0, capacity = *count;
     for (const char *p = v; code == OK && *p;) {
         char *end;
         unsigned long pid = strtoul(p, &end, 10);
         if (end == p || *end != ':')
             break;
         unsigned long long bytes = end[1] == '-' ? ~0ull : strtoull(end + 1, NULL, 10);
-        if (n < room && out)
+        if (n < capacity && out)
             out[n] = (process_info){ (unsigned)pid, bytes, ~0u, ~0u };
         n++;
         p = strchr(end, ' ');
@@ -525,7 +525,7 @@ static int processes(device *d, const char *name, unsigned *count, process_info 
         p++;
     }
     *count = n;
-    return leave(code == OK && n > room ? TOO_SMALL : code);
+    return leave(code == OK && n > capacity ? TOO_SMALL : code);
 }
 
 EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(device *d, unsigned *n, process_info *out) { return processes(d, "compute", n, out); }
@@ -538,23 +538,23 @@ typedef struct {
     unsigned sm, memory, encoder, decoder;
 } util_sample;
 
-/* "PID:PERCENT PID:PERCENT", where "none" is that nobody computed. A card that
- * is cut has no such list. */
+/* "PID:PERCENT PID:PERCENT", where "none" is that no process computed. A GPU that
+ * is repartitioned has no such list. */
 EXPORT int nvmlDeviceGetProcessUtilization(device *d, util_sample *out, unsigned *count, unsigned long long since) {
     int code = at(d);
     if (code != OK)
         return code;
     const char *v = "";
-    code = cut(d) || d->instance >= 0 ? NOT_SUPPORTED : value_of(d, "sm", &v);
+    code = partitioned(d) || d->instance >= 0 ? NOT_SUPPORTED : value_of(d, "sm", &v);
     if (code == OK && strcmp(v, "none") == 0)
         code = NOT_FOUND;
-    unsigned n = 0, room = out ? *count : 0;
+    unsigned n = 0, capacity = out ? *count : 0;
     for (const char *p = v; code == OK && *p;) {
         char *end;
         unsigned long pid = strtoul(p, &end, 10);
         if (end == p || *end != ':')
             break;
-        if (n < room)
+        if (n < capacity)
             out[n] = (util_sample){ (unsigned)pid, since + 1, (unsigned)strtoul(end + 1, NULL, 10), 0, 0, 0 };
         n++;
         p = strchr(end, ' ');
@@ -563,16 +563,16 @@ EXPORT int nvmlDeviceGetProcessUtilization(device *d, util_sample *out, unsigned
         p++;
     }
     *count = n;
-    return leave(code == OK && n > room ? TOO_SMALL : code);
+    return leave(code == OK && n > capacity ? TOO_SMALL : code);
 }
 
 /* --- events -------------------------------------------------------------- */
 
-/* A set hears of what "gpu.0.xids" has behind the length it had when the card
+/* A set receives what "gpu.0.xids" has behind the length it had when the GPU
  * was registered. */
 typedef struct {
-    bool used, registered[MAX_CARDS];
-    int heard[MAX_CARDS];
+    bool used, registered[MAX_GPUS];
+    int seen[MAX_GPUS];
 } event_set;
 
 static event_set sets[MAX_SETS];
@@ -583,9 +583,9 @@ typedef struct {
     unsigned instance, compute;
 } event_data;
 
-static int xid_at(int card, int index) {
+static int xid_at(int GPU, int index) {
     const char *v;
-    if (text_at(&v, "gpu.%d.xids", card) != OK)
+    if (text_at(&v, "gpu.%d.xids", GPU) != OK)
         return -1;
     char *end = (char *)v;
     for (int i = 0; *end; i++) {
@@ -615,10 +615,10 @@ EXPORT int nvmlDeviceRegisterEvents(device *d, unsigned long long types, event_s
     if (code != OK)
         return code;
     const char *v;
-    if (types != 8 || text_at(&v, "gpu.%d.xids", d->card) != OK)
+    if (types != 8 || text_at(&v, "gpu.%d.xids", d->GPU) != OK)
         return leave(NOT_SUPPORTED);
-    set->registered[d->card] = true;
-    for (set->heard[d->card] = 0; xid_at(d->card, set->heard[d->card]) >= 0; set->heard[d->card]++) {
+    set->registered[d->GPU] = true;
+    for (set->seen[d->GPU] = 0; xid_at(d->GPU, set->seen[d->GPU]) >= 0; set->seen[d->GPU]++) {
     }
     return leave(OK);
 }
@@ -628,12 +628,12 @@ EXPORT int nvmlEventSetWait_v2(event_set *set, event_data *out, unsigned timeout
     int code = enter();
     if (code != OK)
         return code;
-    for (int c = 0; c < MAX_CARDS; c++) {
-        int xid = set->registered[c] ? xid_at(c, set->heard[c]) : -1;
+    for (int c = 0; c < MAX_GPUS; c++) {
+        int xid = set->registered[c] ? xid_at(c, set->seen[c]) : -1;
         if (xid < 0)
             continue;
-        set->heard[c]++;
-        *out = (event_data){ &cards[c], 8, (unsigned long long)xid, ~0u, ~0u };
+        set->seen[c]++;
+        *out = (event_data){ &GPUs[c], 8, (unsigned long long)xid, ~0u, ~0u };
         return leave(OK);
     }
     return leave(TIMEOUT);
@@ -670,7 +670,7 @@ EXPORT int nvmlGpmQueryDeviceSupport(device *d, unsigned *out) {
     if (code != OK)
         return code;
     const char *v;
-    out[1] = text_at(&v, "gpu.%d.gpm", d->card) == OK;
+    out[1] = text_at(&v, "gpu.%d.gpm", d->GPU) == OK;
     return leave(OK);
 }
 
@@ -689,7 +689,7 @@ EXPORT int nvmlGpmSampleGet(device *d, gpm_sample *s) {
     if (code != OK)
         return code;
     s->of = *d;
-    return leave(cut(d) ? NOT_SUPPORTED : OK);
+    return leave(partitioned(d) ? NOT_SUPPORTED : OK);
 }
 
 EXPORT int nvmlGpmMigSampleGet(device *d, unsigned id, gpm_sample *s) {

@@ -1,12 +1,12 @@
-/* A double of NVIDIA's libnvidia-ml.so.1 for changing MIG layouts. The machine
- * it plays is a file, FAKENVML_STATE: it is read at every call and written at
- * every change, under a lock, so that it outlives a process that is killed, as
- * hardware does.
+/* A fake of NVIDIA's libnvidia-ml.so.1 for changing MIG layouts. The state of
+ * the simulated machine is a file, FAKENVML_STATE: it is read at every call and
+ * written at every change, under a lock, so that it outlives a process that is
+ * killed, as hardware does.
  *
  * It answers as the driver does. An instance is made only where the product's
  * placements allow it and slices are left; one that a process uses cannot be
  * destroyed, nor a GPU instance that still has a compute instance; a mode change
- * may need an idle card, an idle machine or a reboot; a card that fell off
+ * may need an idle GPU, an idle machine or a reboot; a GPU that fell off
  * answers GPU_IS_LOST. A line "kill N before|after" ends the process at the Nth
  * change, "fail OP CODE N" makes the next N calls of an operation fail. */
 #define _GNU_SOURCE
@@ -27,7 +27,7 @@ enum {
     RESET_REQUIRED = 16, IN_USE = 19, INSUFFICIENT = 23, UNKNOWN = 999,
 };
 
-enum { MAX_CARDS = 16, MAX_PROFILES = 18, MAX_GI = 64, MAX_STARTS = 16, MAX_FAILS = 8, CI_PROFILES = 9 };
+enum { MAX_GPUS = 16, MAX_PROFILES = 18, MAX_GI = 64, MAX_STARTS = 16, MAX_FAILS = 8, CI_PROFILES = 9 };
 
 /* How a change of the MIG mode takes effect. */
 enum { AT_ONCE = 0, WITH_RESET = 1, WITH_REBOOT = 2 };
@@ -47,36 +47,36 @@ typedef struct {
     char uuid[64], name[96];
     profile profiles[MAX_PROFILES];
     instance instances[MAX_GI];
-} card;
+} GPU;
 
 static struct {
     char driver[40];
-    int hang, kill, kill_after, changes, ncards, nfails;
-    card cards[MAX_CARDS];
+    int hang, kill, kill_after, changes, ngpus, nfails;
+    GPU gpus[MAX_GPUS];
     struct {
         char op[24];
         int code, times;
     } fails[MAX_FAILS];
 } s;
 
-/* Handles name what they are about, so that they outlive a change. */
+/* Handles refer to their subject by number, so they stay valid after a change. */
 typedef struct {
-    int card, id;
+    int gpu, id;
 } handle;
 
-static handle devices[MAX_CARDS], migs[MAX_CARDS][MAX_GI], gis[MAX_CARDS][MAX_GI], cis[MAX_CARDS][MAX_GI];
+static handle devices[MAX_GPUS], migs[MAX_GPUS][MAX_GI], gis[MAX_GPUS][MAX_GI], cis[MAX_GPUS][MAX_GI];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int users, locked = -1;
 
 /* --- the state file ------------------------------------------------------ */
 
-static card *card_of(int i) {
-    static card none;
-    if (i < 0 || i >= MAX_CARDS)
+static GPU *gpu_of(int i) {
+    static GPU none;
+    if (i < 0 || i >= MAX_GPUS)
         return &none;
-    if (i >= s.ncards)
-        s.ncards = i + 1;
-    return &s.cards[i];
+    if (i >= s.ngpus)
+        s.ngpus = i + 1;
+    return &s.gpus[i];
 }
 
 static void parse_profile(const char *row) {
@@ -90,7 +90,7 @@ static void parse_profile(const char *row) {
             break;
         p.starts[p.nstarts++] = (int)start;
     }
-    card *c = card_of(i);
+    GPU *c = gpu_of(i);
     if (c->nprofiles < MAX_PROFILES)
         c->profiles[c->nprofiles++] = p;
 }
@@ -118,12 +118,12 @@ static void parse_line(char *row) {
         parse_profile(rest);
     } else if (strcmp(word, "instance") == 0) {
         instance g = { 0 };
-        if (sscanf(rest, "%d %d %d %d %d %d %63s", &i, &g.id, &g.profile, &g.start, &g.ci, &g.pid, g.uuid) == 7 && card_of(i)->ninstances < MAX_GI)
-            card_of(i)->instances[card_of(i)->ninstances++] = g;
-    } else if (strcmp(word, "card") == 0) {
-        card c = { 0 };
+        if (sscanf(rest, "%d %d %d %d %d %d %63s", &i, &g.id, &g.profile, &g.start, &g.ci, &g.pid, g.uuid) == 7 && gpu_of(i)->ninstances < MAX_GI)
+            gpu_of(i)->instances[gpu_of(i)->ninstances++] = g;
+    } else if (strcmp(word, "gpu") == 0) {
+        GPU c = { 0 };
         if (sscanf(rest, "%d %63s %d %d %d %d %d %d %d %d %d %95[^\n]", &i, c.uuid, &c.mig, &c.pending, &c.change, &c.lost, &c.compute, &c.media, &c.memory, &c.pid, &c.serial, c.name) == 12)
-            *card_of(i) = c;
+            *gpu_of(i) = c;
     }
 }
 
@@ -151,9 +151,9 @@ static int write_state(void) {
         fprintf(f, "kill %d %s\n", s.kill, s.kill_after ? "after" : "before");
     for (int i = 0; i < s.nfails; i++)
         fprintf(f, "fail %s %d %d\n", s.fails[i].op, s.fails[i].code, s.fails[i].times);
-    for (int i = 0; i < s.ncards; i++) {
-        card *c = &s.cards[i];
-        fprintf(f, "card %d %s %d %d %d %d %d %d %d %d %d %s\n", i, c->uuid, c->mig, c->pending, c->change, c->lost, c->compute, c->media, c->memory, c->pid, c->serial, c->name);
+    for (int i = 0; i < s.ngpus; i++) {
+        GPU *c = &s.gpus[i];
+        fprintf(f, "gpu %d %s %d %d %d %d %d %d %d %d %d %s\n", i, c->uuid, c->mig, c->pending, c->change, c->lost, c->compute, c->media, c->memory, c->pid, c->serial, c->name);
         for (int k = 0; k < c->nprofiles; k++) {
             profile *p = &c->profiles[k];
             fprintf(f, "profile %d %d %d %d %d %d %d %d %s", i, p->index, p->id, p->slices, p->size, p->media, p->count, p->memory, p->name);
@@ -200,13 +200,13 @@ static int enter(void) {
     return users == 0 ? leave(UNINITIALIZED) : OK;
 }
 
-/* Ends the process where the state says so: a crash between two changes. */
+/* Ends the process if the state requests it: a crash between two changes. */
 static void changing(bool after) {
     if (s.kill != 0 && s.changes + (after ? 0 : 1) == s.kill && s.kill_after == after)
         raise(SIGKILL);
 }
 
-/* Makes a change last. */
+/* Writes a change to the file. */
 static int changed(void) {
     s.changes++;
     int code = write_state();
@@ -215,7 +215,7 @@ static int changed(void) {
     return leave(code);
 }
 
-/* The code that an operation is to fail with, once. */
+/* The code of the next failure of an operation. */
 static int failing(const char *op) {
     for (int i = 0; i < s.nfails; i++)
         if (strcmp(s.fails[i].op, op) == 0 && s.fails[i].times > 0) {
@@ -226,31 +226,31 @@ static int failing(const char *op) {
     return OK;
 }
 
-static int at(const handle *h, card **c) {
+static int at(const handle *h, GPU **c) {
     int code = enter();
     if (code != OK)
         return code;
-    if (h == NULL || h->card >= s.ncards)
+    if (h == NULL || h->gpu >= s.ngpus)
         return leave(INVALID);
-    *c = &s.cards[h->card];
+    *c = &s.gpus[h->gpu];
     return (*c)->lost ? leave(LOST) : OK;
 }
 
-static instance *instance_of(card *c, int id) {
+static instance *instance_of(GPU *c, int id) {
     for (int i = 0; i < c->ninstances; i++)
         if (c->instances[i].id == id)
             return &c->instances[i];
     return NULL;
 }
 
-static profile *profile_of(card *c, int id) {
+static profile *profile_of(GPU *c, int id) {
     for (int i = 0; i < c->nprofiles; i++)
         if (c->profiles[i].id == id)
             return &c->profiles[i];
     return NULL;
 }
 
-static int at_instance(const handle *h, card **c, instance **g) {
+static int at_instance(const handle *h, GPU **c, instance **g) {
     int code = at(h, c);
     if (code != OK)
         return code;
@@ -258,8 +258,8 @@ static int at_instance(const handle *h, card **c, instance **g) {
     return *g == NULL ? leave(NOT_FOUND) : OK;
 }
 
-static int copy(char *out, unsigned room, const char *text) {
-    return snprintf(out, room, "%s", text) < (int)room ? OK : TOO_SMALL;
+static int copy(char *out, unsigned size, const char *text) {
+    return snprintf(out, size, "%s", text) < (int)size ? OK : TOO_SMALL;
 }
 
 EXPORT int nvmlInit_v2(void) {
@@ -277,18 +277,18 @@ EXPORT int nvmlShutdown(void) {
     return code;
 }
 
-EXPORT const char *nvmlErrorString(int code) { return code == OK ? "Success" : "an error of the NVML double"; }
+EXPORT const char *nvmlErrorString(int code) { return code == OK ? "Success" : "an error of the fake NVML library"; }
 
-EXPORT int nvmlSystemGetDriverVersion(char *out, unsigned room) {
+EXPORT int nvmlSystemGetDriverVersion(char *out, unsigned size) {
     int code = enter();
-    return code != OK ? code : leave(copy(out, room, s.driver));
+    return code != OK ? code : leave(copy(out, size, s.driver));
 }
 
 EXPORT int nvmlDeviceGetCount_v2(unsigned *out) {
     int code = enter();
     if (code != OK)
         return code;
-    *out = (unsigned)s.ncards;
+    *out = (unsigned)s.ngpus;
     return leave(OK);
 }
 
@@ -296,32 +296,32 @@ EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned i, handle **out) {
     int code = enter();
     if (code != OK)
         return code;
-    if (i >= (unsigned)s.ncards)
+    if (i >= (unsigned)s.ngpus)
         return leave(INVALID);
     devices[i] = (handle){ (int)i, -1 };
     *out = &devices[i];
-    return leave(s.cards[i].lost ? LOST : OK);
+    return leave(s.gpus[i].lost ? LOST : OK);
 }
 
-EXPORT int nvmlDeviceGetUUID(handle *d, char *out, unsigned room) {
-    card *c;
+EXPORT int nvmlDeviceGetUUID(handle *d, char *out, unsigned size) {
+    GPU *c;
     int code = at(d, &c);
     if (code != OK)
         return code;
     if (d->id < 0)
-        return leave(copy(out, room, c->uuid));
+        return leave(copy(out, size, c->uuid));
     instance *g = instance_of(c, d->id);
-    return leave(g == NULL ? NOT_FOUND : copy(out, room, g->uuid));
+    return leave(g == NULL ? NOT_FOUND : copy(out, size, g->uuid));
 }
 
-EXPORT int nvmlDeviceGetName(handle *d, char *out, unsigned room) {
-    card *c;
+EXPORT int nvmlDeviceGetName(handle *d, char *out, unsigned size) {
+    GPU *c;
     int code = at(d, &c);
-    return code != OK ? code : leave(copy(out, room, c->name));
+    return code != OK ? code : leave(copy(out, size, c->name));
 }
 
 EXPORT int nvmlDeviceGetMemoryInfo(handle *d, unsigned long long *out) {
-    card *c;
+    GPU *c;
     int code = at(d, &c);
     if (code != OK)
         return code;
@@ -337,24 +337,24 @@ typedef struct {
 } process;
 
 EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(handle *d, unsigned *count, process *out) {
-    card *c;
+    GPU *c;
     int code = at(d, &c);
     if (code != OK)
         return code;
-    unsigned n = 0, room = *count;
-    if (c->pid && n++ < room)
+    unsigned n = 0, size = *count;
+    if (c->pid && n++ < size)
         out[n - 1] = (process){ (unsigned)c->pid, 1 << 20, 0xffffffff, 0xffffffff };
     for (int i = 0; i < c->ninstances; i++)
-        if (c->instances[i].pid && n++ < room)
+        if (c->instances[i].pid && n++ < size)
             out[n - 1] = (process){ (unsigned)c->instances[i].pid, 1 << 20, (unsigned)c->instances[i].id, 0 };
     *count = n;
-    return leave(n <= room ? OK : TOO_SMALL);
+    return leave(n <= size ? OK : TOO_SMALL);
 }
 
 /* --- the mode ------------------------------------------------------------ */
 
 EXPORT int nvmlDeviceGetMigMode(handle *d, unsigned *current, unsigned *pending) {
-    card *c;
+    GPU *c;
     int code = at(d, &c);
     if (code != OK)
         return code;
@@ -365,7 +365,7 @@ EXPORT int nvmlDeviceGetMigMode(handle *d, unsigned *current, unsigned *pending)
     return leave(OK);
 }
 
-static bool in_use(card *c) {
+static bool in_use(GPU *c) {
     if (c->pid)
         return true;
     for (int i = 0; i < c->ninstances; i++)
@@ -375,7 +375,7 @@ static bool in_use(card *c) {
 }
 
 EXPORT int nvmlDeviceSetMigMode(handle *d, unsigned mode, int *activation) {
-    card *c;
+    GPU *c;
     int code = at(d, &c);
     if (code != OK)
         return code;
@@ -391,8 +391,8 @@ EXPORT int nvmlDeviceSetMigMode(handle *d, unsigned mode, int *activation) {
     c->pending = (int)mode;
     *activation = OK;
     bool busy = in_use(c);
-    for (int i = 0; i < s.ncards && c->change == WITH_RESET; i++)
-        busy = busy || in_use(&s.cards[i]);
+    for (int i = 0; i < s.ngpus && c->change == WITH_RESET; i++)
+        busy = busy || in_use(&s.gpus[i]);
     if (c->mig == c->pending)
         return changed();
     if (c->change == WITH_REBOOT)
@@ -419,7 +419,7 @@ typedef struct {
 } span;
 
 EXPORT int nvmlDeviceGetGpuInstanceProfileInfoV(handle *d, unsigned index, profile_v2 *out) {
-    card *c;
+    GPU *c;
     int code = at(d, &c);
     if (code != OK)
         return code;
@@ -439,7 +439,7 @@ EXPORT int nvmlDeviceGetGpuInstanceProfileInfoV(handle *d, unsigned index, profi
 }
 
 static int spans(handle *d, unsigned id, span *out, unsigned *count) {
-    card *c;
+    GPU *c;
     int code = at(d, &c);
     if (code != OK)
         return code;
@@ -456,7 +456,7 @@ EXPORT int nvmlDeviceGetGpuInstancePossiblePlacements_v2(handle *d, unsigned id,
 EXPORT int nvmlDeviceGetGpuInstancePossiblePlacements(handle *d, unsigned id, span *out, unsigned *count) { return spans(d, id, out, count); }
 
 EXPORT int nvmlDeviceGetGpuInstances(handle *d, unsigned id, handle **out, unsigned *count) {
-    card *c;
+    GPU *c;
     int code = at(d, &c);
     if (code != OK)
         return code;
@@ -465,8 +465,8 @@ EXPORT int nvmlDeviceGetGpuInstances(handle *d, unsigned id, handle **out, unsig
     unsigned n = 0;
     for (int i = 0; i < c->ninstances; i++)
         if (c->instances[i].profile == (int)id) {
-            handle *h = &gis[d->card][c->instances[i].id];
-            *h = (handle){ d->card, c->instances[i].id };
+            handle *h = &gis[d->gpu][c->instances[i].id];
+            *h = (handle){ d->gpu, c->instances[i].id };
             out[n++] = h;
         }
     *count = n;
@@ -479,14 +479,14 @@ EXPORT int nvmlGpuInstanceGetInfo(handle *h, void *out) {
         unsigned id, profile;
         span place;
     } info;
-    card *c;
+    GPU *c;
     instance *g;
     int code = at_instance(h, &c, &g);
     if (code != OK)
         return code;
     profile *p = profile_of(c, g->profile);
-    devices[h->card] = (handle){ h->card, -1 };
-    info.device = &devices[h->card];
+    devices[h->gpu] = (handle){ h->gpu, -1 };
+    info.device = &devices[h->gpu];
     info.id = (unsigned)g->id;
     info.profile = (unsigned)g->profile;
     info.place = (span){ (unsigned)g->start, p ? (unsigned)p->size : 0 };
@@ -494,8 +494,8 @@ EXPORT int nvmlGpuInstanceGetInfo(handle *h, void *out) {
     return leave(OK);
 }
 
-/* Says whether a card has room for one more instance at a start. */
-static int room(card *c, profile *p, int start) {
+/* Returns OK if one more instance fits a GPU at a start. */
+static int fits(GPU *c, profile *p, int start) {
     bool may = false;
     for (int i = 0; i < p->nstarts; i++)
         may = may || p->starts[i] == start;
@@ -516,7 +516,7 @@ static int room(card *c, profile *p, int start) {
     return slices > c->compute || media > c->media || same > p->count ? INSUFFICIENT : OK;
 }
 
-static int free_id(card *c) {
+static int free_id(GPU *c) {
     for (int id = 1; id < MAX_GI; id++)
         if (instance_of(c, id) == NULL)
             return id;
@@ -524,28 +524,28 @@ static int free_id(card *c) {
 }
 
 EXPORT int nvmlDeviceCreateGpuInstanceWithPlacement(handle *d, unsigned id, const span *place, handle **out) {
-    card *c;
+    GPU *c;
     int code = at(d, &c);
     if (code != OK)
         return code;
     profile *p = profile_of(c, (int)id);
     if (p == NULL || !c->mig)
         return leave(NOT_SUPPORTED);
-    if ((code = failing("create")) != OK || (code = room(c, p, (int)place->start)) != OK)
+    if ((code = failing("create")) != OK || (code = fits(c, p, (int)place->start)) != OK)
         return leave(code);
     instance g = { .id = free_id(c), .profile = p->id, .start = (int)place->start };
     if (g.id == 0 || c->ninstances == MAX_GI)
         return leave(INSUFFICIENT);
     changing(false);
-    snprintf(g.uuid, sizeof g.uuid, "MIG-%d-%d", d->card, ++c->serial);
+    snprintf(g.uuid, sizeof g.uuid, "MIG-%d-%d", d->gpu, ++c->serial);
     c->instances[c->ninstances++] = g;
-    gis[d->card][g.id] = (handle){ d->card, g.id };
-    *out = &gis[d->card][g.id];
+    gis[d->gpu][g.id] = (handle){ d->gpu, g.id };
+    *out = &gis[d->gpu][g.id];
     return changed();
 }
 
 EXPORT int nvmlGpuInstanceDestroy(handle *h) {
-    card *c;
+    GPU *c;
     instance *g;
     int code = at_instance(h, &c, &g);
     if (code != OK)
@@ -566,7 +566,7 @@ EXPORT int nvmlGpuInstanceDestroy(handle *h) {
 static const int ci_slices[CI_PROFILES] = { 1, 2, 3, 4, 7, 8, 6, 1, 7 };
 
 EXPORT int nvmlGpuInstanceGetComputeInstanceProfileInfo(handle *h, unsigned index, unsigned engine, unsigned *out) {
-    card *c;
+    GPU *c;
     instance *g;
     int code = at_instance(h, &c, &g);
     if (code != OK)
@@ -584,7 +584,7 @@ EXPORT int nvmlGpuInstanceGetComputeInstanceProfileInfo(handle *h, unsigned inde
 }
 
 EXPORT int nvmlGpuInstanceGetComputeInstances(handle *h, unsigned id, handle **out, unsigned *count) {
-    card *c;
+    GPU *c;
     instance *g;
     int code = at_instance(h, &c, &g);
     if (code != OK)
@@ -592,14 +592,14 @@ EXPORT int nvmlGpuInstanceGetComputeInstances(handle *h, unsigned id, handle **o
     profile *p = profile_of(c, g->profile);
     *count = 0;
     if (g->ci && p != NULL && id < CI_PROFILES && ci_slices[id] == p->slices) {
-        cis[h->card][g->id] = (handle){ h->card, g->id };
-        out[(*count)++] = &cis[h->card][g->id];
+        cis[h->gpu][g->id] = (handle){ h->gpu, g->id };
+        out[(*count)++] = &cis[h->gpu][g->id];
     }
     return leave(OK);
 }
 
 EXPORT int nvmlGpuInstanceCreateComputeInstance(handle *h, unsigned id, handle **out) {
-    card *c;
+    GPU *c;
     instance *g;
     int code = at_instance(h, &c, &g);
     if (code != OK)
@@ -613,13 +613,13 @@ EXPORT int nvmlGpuInstanceCreateComputeInstance(handle *h, unsigned id, handle *
         return leave(INSUFFICIENT);
     changing(false);
     g->ci = 1;
-    cis[h->card][g->id] = (handle){ h->card, g->id };
-    *out = &cis[h->card][g->id];
+    cis[h->gpu][g->id] = (handle){ h->gpu, g->id };
+    *out = &cis[h->gpu][g->id];
     return changed();
 }
 
 EXPORT int nvmlComputeInstanceDestroy(handle *h) {
-    card *c;
+    GPU *c;
     instance *g;
     int code = at_instance(h, &c, &g);
     if (code != OK)
@@ -638,7 +638,7 @@ EXPORT int nvmlComputeInstanceDestroy(handle *h) {
 /* --- MIG devices --------------------------------------------------------- */
 
 EXPORT int nvmlDeviceGetMaxMigDeviceCount(handle *d, unsigned *out) {
-    card *c;
+    GPU *c;
     int code = at(d, &c);
     if (code != OK)
         return code;
@@ -647,7 +647,7 @@ EXPORT int nvmlDeviceGetMaxMigDeviceCount(handle *d, unsigned *out) {
 }
 
 EXPORT int nvmlDeviceGetMigDeviceHandleByIndex(handle *d, unsigned index, handle **out) {
-    card *c;
+    GPU *c;
     int code = at(d, &c);
     if (code != OK)
         return code;
@@ -655,8 +655,8 @@ EXPORT int nvmlDeviceGetMigDeviceHandleByIndex(handle *d, unsigned index, handle
     for (int i = 0; i < c->ninstances; i++)
         if (c->instances[i].ci && n++ == index) {
             int id = c->instances[i].id;
-            migs[d->card][id] = (handle){ d->card, id };
-            *out = &migs[d->card][id];
+            migs[d->gpu][id] = (handle){ d->gpu, id };
+            *out = &migs[d->gpu][id];
             return leave(OK);
         }
     return leave(index < (unsigned)c->compute ? NOT_FOUND : INVALID);

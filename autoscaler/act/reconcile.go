@@ -1,0 +1,144 @@
+package act
+
+import (
+	"slices"
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// reconcile is the snapshot of one plan, indexed, and the actions counted against the
+// policy's limits so far.
+type reconcile struct {
+	now    time.Time
+	policy plan.Policy
+	tables mig.Tables // published by nodes
+	nodes  map[string]*plan.Node
+	pools  map[string]plan.Pool
+	pods   []plan.Pod
+	// byKey are the pods by "namespace/name", built on first use.
+	byKey map[string]*plan.Pod
+	// memory is the planner's state before this plan.
+	memory plan.State
+
+	actions, removals, evictions int
+	draining                     map[string]bool // nodes
+	removing                     map[string]int  // nodes to be removed, by pool
+	gone                         map[string]int  // nodes removed, by pool
+	replaced                     map[string]bool // pools
+}
+
+func newReconcile(s plan.Snapshot, policy plan.Policy) *reconcile {
+	r := &reconcile{
+		now: s.Now, policy: policy, tables: s.Tables, nodes: map[string]*plan.Node{}, pools: map[string]plan.Pool{}, pods: s.Pods, memory: s.State,
+		draining: map[string]bool{}, removing: map[string]int{}, gone: map[string]int{}, replaced: map[string]bool{},
+	}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		r.nodes[n.Name] = n
+		if n.Drain != nil {
+			r.draining[n.Name] = true
+		}
+	}
+	for _, p := range s.Pools {
+		r.pools[p.Name] = p
+	}
+	return r
+}
+
+// pod returns a pod of the snapshot by its key, "namespace/name". The index is built on
+// first use: most actions concern nodes only, and pods are many.
+func (r *reconcile) pod(key string) (*plan.Pod, bool) {
+	if r.byKey == nil {
+		r.byKey = make(map[string]*plan.Pod, len(r.pods))
+		for i := range r.pods {
+			r.byKey[r.pods[i].Key()] = &r.pods[i]
+		}
+	}
+	p, ok := r.byKey[key]
+	return p, ok
+}
+
+// podsOn returns the keys of the pods with GPUs on a node, sorted.
+func (r *reconcile) podsOn(node string) []string {
+	var out []string
+	for i := range r.pods {
+		if p := &r.pods[i]; p.Node == node && !p.Demand.Zero() {
+			out = append(out, p.Key())
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// admit counts an action against the policy's limits, as the planner does: a plan
+// that exceeds them was made under another policy, or is wrong. No limit stops verbs
+// that undo an operation.
+func (r *reconcile) admit(action plan.Action) error {
+	if undoes(action.Verb) {
+		return nil
+	}
+	if r.policy.Freeze {
+		return refuse("policy.freeze is set")
+	}
+	r.actions++
+	if r.actions > r.policy.MaxActionsPerReconcile {
+		return refuse("more than %d actions in a reconcile", r.policy.MaxActionsPerReconcile)
+	}
+	switch action.Verb {
+	case plan.ScaleUp:
+		n := action.To - action.From
+		if n > r.policy.MaxNodesPerScaleUp {
+			return refuse("%d nodes at once, at most %d", n, r.policy.MaxNodesPerScaleUp)
+		}
+		if sum := r.memory.GrownLately(action.Pool, r.now) + n; sum > r.policy.MaxNodesPerHour {
+			return refuse("pool %s: %d nodes within an hour, at most %d", action.Pool, sum, r.policy.MaxNodesPerHour)
+		}
+	case plan.RemoveNode:
+		return r.admitRemoval(action.Pool)
+	case plan.Reclaim:
+		r.evictions++
+		if r.evictions > r.policy.MaxEvictionsPerReconcile {
+			return refuse("more than %d pods evicted in a reconcile", r.policy.MaxEvictionsPerReconcile)
+		}
+	case plan.Drain:
+		return r.admitDrain(action)
+	case plan.Replace:
+		if r.policy.SickAfter <= 0 {
+			return refuse("replacing nodes is turned off")
+		}
+	}
+	return nil
+}
+
+func (r *reconcile) admitRemoval(pool string) error {
+	r.removals++
+	r.removing[pool]++
+	if r.removals > r.policy.MaxRemovalsPerReconcile {
+		return refuse("more than %d nodes removed in a reconcile", r.policy.MaxRemovalsPerReconcile)
+	}
+	if sum := r.memory.RemovedLately(r.now) + r.removals; sum > r.policy.MaxRemovalsPerTenMinutes {
+		return refuse("%d nodes removed within ten minutes, at most %d", sum, r.policy.MaxRemovalsPerTenMinutes)
+	}
+	if most := max(1, int(r.policy.MaxRemovalShare*float64(r.pools[pool].Size))); r.removing[pool] > most {
+		return refuse("more than %d nodes of pool %s removed in a reconcile", most, pool)
+	}
+	return nil
+}
+
+// admitDrain counts nodes that begin to drain. A node that its provider terminates is
+// not counted: not draining it would not keep it.
+func (r *reconcile) admitDrain(action plan.Action) error {
+	if action.Reason == plan.NodeInterrupted {
+		if n := r.nodes[action.Node]; n == nil || !n.LeavesAt.After(r.now) {
+			return refuse("node %s is not interrupted", action.Node)
+		}
+		return nil
+	}
+	if !r.draining[action.Node] && len(r.draining) >= r.policy.MaxDrains {
+		return refuse("%d nodes would be draining, at most %d", len(r.draining)+1, r.policy.MaxDrains)
+	}
+	r.draining[action.Node] = true
+	return nil
+}

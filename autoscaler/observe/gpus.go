@@ -1,0 +1,281 @@
+package observe
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/gpu/demand"
+	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/gpu/sample"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// GFD's node labels.
+const (
+	productLabel  = "nvidia.com/gpu.product"
+	countLabel    = "nvidia.com/gpu.count"
+	memoryLabel   = "nvidia.com/gpu.memory"
+	strategyLabel = "nvidia.com/mig.strategy"
+)
+
+// maxGPUs bounds the GPU count that a label may give.
+const maxGPUs = 64
+
+// gpus returns the node's GPUs. The layout is the exporter's where it agrees with the device
+// plugin's offer, else the node agent's, else that of mig-manager's config. The result is valid
+// until the next call.
+func (o *Observer) gpus(in nodeInput, report map[int]reportedGPU) []plan.GPU {
+	gpus := o.devices(in, report)
+	if r := in.reading; r != nil {
+		measured := r.stillMeasured(in.now, o.o.MaxAge)
+		for i := range gpus {
+			fromReading(&gpus[i], r.gpus[gpus[i].Index], measured, in)
+		}
+	}
+	switch {
+	case in.reading == nil || !agrees(in, gpus):
+		if !fromReport(in, gpus, report) {
+			fromConfig(in, gpus)
+		}
+	default:
+		for i := range gpus {
+			if in.readingOf(gpus[i].Index) != nil {
+				place(&gpus[i], report[gpus[i].Index])
+			}
+		}
+	}
+	markUnattributed(in, gpus)
+	for i := range gpus {
+		o.trackIdle(in, &gpus[i])
+	}
+	return gpus
+}
+
+// devices returns the GPUs that labels, the exporter and the agent know, without their allocations.
+func (o *Observer) devices(in nodeInput, report map[int]reportedGPU) []plan.GPU {
+	memory, _ := strconv.Atoi(in.node.Labels[memoryLabel])
+	model, _ := in.models.of(in.tables, in.node.Labels[productLabel], memory)
+	n := gpuCount(in.node)
+	if in.reading != nil {
+		for index := range in.reading.gpus {
+			n = min(max(n, index+1), maxGPUs)
+		}
+	}
+	for index := range report {
+		n = min(max(n, index+1), maxGPUs)
+	}
+	if cap(o.scratch) < n {
+		o.scratch = make([]plan.GPU, n)
+	}
+	gpus := o.scratch[:n]
+	for i := range gpus {
+		gpus[i] = plan.GPU{Device: gpu.Device{Index: i, Model: model}}
+	}
+	return gpus
+}
+
+// gpuCount returns the count of the labels, or the number of advertised GPUs without one.
+func gpuCount(n *corev1.Node) int {
+	if count, err := strconv.Atoi(n.Labels[countLabel]); err == nil && count > 0 && n.Labels[strategyLabel] != "single" {
+		return min(count, maxGPUs)
+	}
+	total := int64(0)
+	for name, q := range n.Status.Allocatable {
+		if d, err := demandOf(string(name)); err == nil && d.GPUs == 1 {
+			total += q.Value()
+		}
+	}
+	return int(min(total, maxGPUs))
+}
+
+// demandOf returns the demand of one unit of an extended resource; zero for any other resource.
+func demandOf(name string) (demand.Demand, error) {
+	if !strings.Contains(name, "/") {
+		return demand.Demand{}, nil
+	}
+	return demand.FromResources(map[string]int64{name: 1})
+}
+
+// fromReading fills in the exporter's samples of a GPU; measured reports which busy ratios are
+// fresh.
+func fromReading(c *plan.GPU, r *gpuReading, measured func(sample.Value) bool, in nodeInput) {
+	if r == nil || !r.listed {
+		return
+	}
+	c.UUID, c.Health, c.MIG, c.Busy = r.uuid, r.health, r.mig, r.work.busy()
+	if model, ok := in.models.of(in.tables, r.model, 0); ok {
+		c.Model = model
+	}
+	if c.AllocatedTo = r.allocatedTo; len(c.AllocatedTo) > 1 {
+		c.AllocatedTo = slices.Sorted(slices.Values(r.allocatedTo))
+	}
+	c.AllocationKnown = true
+	c.UnusedSince = r.unused.by(r.allocatedTo, measured(c.Busy))
+	if !c.MIG {
+		return
+	}
+	table, ok := in.tables.ForModel(c.Model.Name)
+	if !ok {
+		c.AllocationKnown = false
+		return
+	}
+	for _, id := range slices.Sorted(maps.Keys(r.instances)) {
+		i := r.instances[id]
+		profile, err := table.Lookup(i.profile)
+		if !i.listed || err != nil {
+			c.AllocationKnown = false // a pod is allocated an instance of unknown placement
+			continue
+		}
+		busy := i.work.busy()
+		inst := plan.Instance{
+			Placement: mig.Placement{Profile: profile, Start: max(i.start, 0)},
+			Placed:    i.start >= 0, UUID: i.uuid, Busy: busy,
+			UnusedSince: i.unused.by(i.allocatedTo, measured(busy)),
+		}
+		if len(i.allocatedTo) > 0 {
+			inst.AllocatedTo = slices.Min(i.allocatedTo)
+		}
+		c.Instances = append(c.Instances, inst)
+	}
+	slices.SortFunc(c.Instances, func(a, b plan.Instance) int { return a.Placement.Compare(b.Placement) })
+	settle(c, table)
+}
+
+// settle corrects inconsistent samples of a MIG GPU. A pod allocated to the whole GPU is allocated
+// to an unknown instance. A layout that no GPU can have was read halfway through a change.
+func settle(c *plan.GPU, table *mig.Table) {
+	if len(c.AllocatedTo) > 0 {
+		c.AllocatedTo, c.AllocationKnown, c.UnusedSince = nil, false, time.Time{}
+	}
+	var placed mig.Layout
+	for _, i := range c.Instances {
+		if i.Placed {
+			placed = append(placed, i.Placement)
+		}
+	}
+	if table.Legal(placed) != nil {
+		c.Instances, c.AllocationKnown = nil, false
+	}
+}
+
+// agrees reports whether the exporter's instances are those the device plugin offers: right after a
+// repartition one of them is stale. While a GPU is being repartitioned the plugin offers nothing,
+// and the exporter is trusted.
+func agrees(in nodeInput, gpus []plan.GPU) bool {
+	if beingRepartitioned(in.node) || in.node.Labels[strategyLabel] == "single" {
+		return true
+	}
+	if !anyMIG(gpus) && !offersInstances(in.node) {
+		return true // most nodes: there is nothing to compare
+	}
+	layout, err := partition.LayoutOf(in.tables, gpus)
+	if err != nil {
+		return false
+	}
+	return partition.SameOffer(instancesOnly(layout.Resources()), instancesOnly(partition.Advertised(in.node)))
+}
+
+func anyMIG(gpus []plan.GPU) bool {
+	for i := range gpus { // by index: a GPU is large to copy
+		if gpus[i].MIG {
+			return true
+		}
+	}
+	return false
+}
+
+const instancePrefix = "nvidia.com/mig-"
+
+func offersInstances(n *corev1.Node) bool {
+	for name := range n.Status.Allocatable {
+		if strings.HasPrefix(string(name), instancePrefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// instancesOnly leaves out whole GPUs, whose count depends on time-slicing replicas.
+func instancesOnly(resources map[string]int64) map[string]int64 {
+	out := maps.Clone(resources)
+	maps.DeleteFunc(out, func(name string, _ int64) bool { return !strings.HasPrefix(name, instancePrefix) })
+	return out
+}
+
+// fromConfig gives GPUs the layout of the node's selected config, or the layout before an operation
+// under way. Allocations are unknown.
+func fromConfig(in nodeInput, gpus []plan.GPU) {
+	name := in.node.Labels[partition.ConfigLabel]
+	if r, ok, err := partition.RecordOf(in.node); ok && err == nil {
+		name = r.Previous
+	}
+	layout := configLayout(in.config, name, len(gpus))
+	offered := instancesOnly(partition.Advertised(in.node))
+	if layout == nil && partition.Advertised(in.node)[partition.GPUResource] == 0 {
+		layout = spread(offered, gpus, in.tables)
+	}
+	for i := range gpus {
+		c := &gpus[i]
+		forgetAllocations(c)
+		c.MIG = len(offered) > 0
+		if layout == nil {
+			continue
+		}
+		c.MIG = layout[i].MIG
+		c.Instances = unplaced(in.tables, c.Model.Name, layout[i].Counts)
+	}
+}
+
+// forgetAllocations drops the allocations of a stale reading.
+func forgetAllocations(c *plan.GPU) {
+	c.AllocationKnown, c.AllocatedTo, c.Instances, c.UnusedSince = false, nil, nil, time.Time{}
+}
+
+// configLayout returns the layout of n GPUs under a named config, nil where the config does not
+// define it.
+func configLayout(config partition.Config, name string, n int) partition.NodeLayout {
+	layout := make(partition.NodeLayout, n)
+	for i := range layout {
+		counts, isMIG, known := config.Counts(name, i)
+		if !known {
+			return nil
+		}
+		layout[i] = partition.GPULayout{MIG: isMIG, Counts: counts}
+	}
+	if n == 0 {
+		return nil
+	}
+	return layout
+}
+
+// unplaced returns instances of which only the number is known, at placements that are possible.
+func unplaced(tables mig.Tables, model string, counts map[string]int) []plan.Instance {
+	table, ok := tables.ForModel(model)
+	if !ok {
+		return nil
+	}
+	var want []mig.Count
+	for name, n := range counts {
+		profile, err := table.Lookup(name)
+		if err != nil {
+			return nil
+		}
+		want = append(want, mig.Count{Profile: profile, N: n})
+	}
+	layout, ok := table.Arrange(nil, want)
+	if !ok {
+		return nil
+	}
+	out := make([]plan.Instance, len(layout))
+	for i, p := range layout {
+		out[i] = plan.Instance{Placement: p}
+	}
+	return out
+}

@@ -1,0 +1,44 @@
+package chart_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/gpuscale/gpuscale/deploy/chart"
+)
+
+// ofHelm are lines of a rendered chart that are about Helm: its labels, and from which
+// template a text is.
+var ofHelm = regexp.MustCompile(`(?m)^( +(helm\.sh/chart|app\.kubernetes\.io/(managed-by|version)):|# Source:).*\n`)
+
+// TestManifests: deploy/manifests are what the chart renders for each program alone.
+func TestManifests(t *testing.T) {
+	h := helm(t)
+	programs := []string{"adapter", "agent", "autoscaler", "exporter"}
+	for _, program := range programs {
+		text, err := h.Run(t.Context(), chart.Release{Namespace: "gpuscale-system", Args: []string{"--values", "manifests.yaml", "--set", program + ".enabled=true"}},
+			"template", "gpuscale", h.Chart)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := "# Rendered from deploy/chart: see deploy/chart/manifests.yaml.\n" + string(ofHelm.ReplaceAll(text, nil))
+		file := filepath.Join("..", "manifests", program+".yaml")
+		if *update {
+			if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		have, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(have) != want {
+			t.Errorf("%s is out of date (go test ./deploy/chart -run TestManifests -update)\n%s", file, difference(string(have), want))
+		}
+	}
+	if files, err := filepath.Glob("../manifests/*"); err != nil || len(files) != len(programs) {
+		t.Errorf("deploy/manifests has %q: %v", files, err)
+	}
+}

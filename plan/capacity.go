@@ -1,0 +1,303 @@
+package plan
+
+import (
+	"math"
+	"slices"
+
+	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/gpu/demand"
+	"github.com/gpuscale/gpuscale/gpu/mig"
+)
+
+// capacity is what a node has left for pods, counted as the scheduler counts: by
+// resource, not by place.
+type capacity struct {
+	cpu, memory int64
+	vendor      string      // of the whole GPUs
+	whole       int         // whole GPUs, or equal instances under the single strategy
+	gpuMiB      int         // memory of one whole GPU, 0 for not known
+	parts       []part      // GPUs that are shared by fractions
+	model       string      // of the MIG GPUs, empty for none
+	free        []mig.Count // instances by profile
+	others      []Resource  // shared with the node until something is taken
+}
+
+// part is what is left of a shared GPU.
+type part struct{ core, memory int }
+
+// unstated stands for CPU or memory that nobody stated: it limits nothing.
+const unstated = math.MaxInt64 / 4
+
+func stated(v int64) int64 {
+	if v <= 0 {
+		return unstated
+	}
+	return v
+}
+
+// strategySingle is the GFD label of nodes whose MIG devices are advertised as
+// plain GPUs.
+const strategySingle = "nvidia.com/mig.strategy"
+
+// supply adds a GPU's whole capacity, held or not.
+func (r *capacity) supply(device *GPU, single bool) {
+	switch {
+	case device.Health == gpu.Sick:
+	case !device.MIG:
+		r.addWhole(device, 1)
+	case single:
+		r.addWhole(device, len(device.Instances))
+	case r.model == "" || r.model == device.Model.Name:
+		r.model = device.Model.Name
+		for i := range device.Instances {
+			r.free = added(r.free, device.Instances[i].Profile, 1)
+		}
+	}
+}
+
+// supplyRepartition adds a GPU that is being repartitioned, with what it will have.
+func (r *capacity) supplyRepartition(device *GPU, target mig.Layout, single bool) {
+	repartition := *device
+	repartition.Instances = make([]Instance, len(target))
+	for i, p := range target {
+		repartition.Instances[i].Placement = p
+	}
+	r.supply(&repartition, single)
+}
+
+func (r *capacity) addWhole(device *GPU, n int) {
+	if r.vendor == "" {
+		r.vendor, r.gpuMiB = device.Model.Vendor, device.Model.MemoryMiB
+	}
+	if r.vendor == device.Model.Vendor {
+		r.whole += n
+	}
+}
+
+// partOfGPU is what a node lacks that has GPUs, and not enough of them.
+const partOfGPU = "part of a GPU"
+
+// lacks names the first thing that keeps a pod of the kind out: "cpu", "memory",
+// "GPUs", partOfGPU, another resource by its name, and last "slices", which
+// repartitioning a GPU can mend; empty when it fits.
+func (w *world) lacks(k *kind, r *capacity) string {
+	p := k.pod
+	switch {
+	case p.CPUMilli > r.cpu:
+		return "cpu"
+	case p.MemoryMi > r.memory:
+		return "memory"
+	case p.Demand.GPUs > 0 && (r.whole < p.Demand.GPUs || !sameVendor(p.Demand.Vendor, r.vendor)):
+		return "GPUs"
+	case p.Demand.Fraction != nil && !r.hasParts(p):
+		return partOfGPU
+	}
+	if other := r.lacksOther(p.Others); other != "" {
+		return other
+	}
+	if len(p.Demand.MIG) > 0 && !w.hasSlices(k, r) {
+		return "slices"
+	}
+	return ""
+}
+
+// lacksOther names the first resource of which there is too little.
+func (r *capacity) lacksOther(want []Resource) string {
+	for _, o := range want {
+		i := slices.IndexFunc(r.others, func(have Resource) bool { return have.Name == o.Name })
+		if o.Amount > 0 && (i < 0 || r.others[i].Amount < o.Amount) {
+			return o.Name
+		}
+	}
+	return ""
+}
+
+// takeOthers takes by times what a pod wants: 1 to take, -1 to put back.
+func (r *capacity) takeOthers(want []Resource, times int64) {
+	if len(want) == 0 {
+		return
+	}
+	r.others = slices.Clone(r.others)
+	for _, o := range want {
+		for i := range r.others {
+			if r.others[i].Name == o.Name {
+				r.others[i].Amount -= times * max(min(o.Amount, unstated), 0)
+			}
+		}
+	}
+}
+
+func sameVendor(want, have string) bool { return want == "" || have == "" || want == have }
+
+func (w *world) hasSlices(k *kind, r *capacity) bool {
+	need, ok := w.needOf(k, r.model)
+	if !ok {
+		return false
+	}
+	for _, c := range need {
+		if countOf(r.free, c.Profile) < c.N {
+			return false
+		}
+	}
+	return true
+}
+
+// take gives a pod of the kind its share; what is not there goes below zero,
+// which only a running pod can bring about.
+func (w *world) take(k *kind, r *capacity) {
+	need, _ := w.needOf(k, r.model)
+	for _, c := range need {
+		r.free = added(r.free, c.Profile, -c.N)
+	}
+	r.takePlain(k.pod)
+}
+
+// takeRunning does the same for a pod that runs.
+func (w *world) takeRunning(p *Pod, r *capacity) {
+	for i := range p.Demand.MIG {
+		in := &p.Demand.MIG[i]
+		if profile, ok := w.profile(r.model, in.Name); ok {
+			r.free = added(r.free, profile, -clampCount(in.Count))
+		}
+	}
+	r.takePlain(p)
+}
+
+// putBack takes a running pod's share off again, as if it had left. Parts of
+// GPUs stay taken: whose they are is not known.
+func (w *world) putBack(p *Pod, r *capacity) {
+	for i := range p.Demand.MIG {
+		in := &p.Demand.MIG[i]
+		if profile, ok := w.profile(r.model, in.Name); ok {
+			r.free = added(r.free, profile, clampCount(in.Count))
+		}
+	}
+	r.cpu += max(p.CPUMilli, 0)
+	r.memory += max(p.MemoryMi, 0)
+	r.takeOthers(p.Others, -1)
+	if p.Demand.GPUs > 0 && sameVendor(p.Demand.Vendor, r.vendor) {
+		r.whole += clampCount(p.Demand.GPUs)
+	}
+}
+
+func (r *capacity) takePlain(p *Pod) {
+	r.cpu -= max(p.CPUMilli, 0)
+	r.memory -= max(p.MemoryMi, 0)
+	r.takeOthers(p.Others, 1)
+	if p.Demand.GPUs > 0 && sameVendor(p.Demand.Vendor, r.vendor) {
+		r.whole -= clampCount(p.Demand.GPUs)
+	}
+	if p.Demand.Fraction != nil {
+		r.takeParts(p.Demand.Fraction)
+	}
+}
+
+// hasParts reports whether a fraction finds as many different GPUs as it wants,
+// shared ones or whole ones that the pod does not take besides.
+func (r *capacity) hasParts(p *Pod) bool {
+	need := r.partOf(p.Demand.Fraction)
+	if need.core > 1000 || need.memory > r.partMemory() || !sameVendor(p.Demand.Vendor, r.vendor) || r.unmeasured(p) {
+		return false
+	}
+	left := clampCount(max(p.Demand.Fraction.GPUs, 1)) - max(r.whole-clampCount(p.Demand.GPUs), 0)
+	for _, s := range r.parts {
+		if left <= 0 {
+			break
+		}
+		if s.core >= need.core && s.memory >= need.memory {
+			left--
+		}
+	}
+	return left <= 0
+}
+
+// unmeasured reports a pod that asks for MiB of GPUs of which nobody knows how many
+// they have: however many such pods were put on one, it would never be full.
+func (r *capacity) unmeasured(p *Pod) bool {
+	return p.Demand.Fraction != nil && p.Demand.Fraction.MemoryMiB > 0 && r.gpuMiB <= 0
+}
+
+// partOf is a fraction in a GPU's thousandths and MiB.
+func (r *capacity) partOf(f *demand.Fraction) part {
+	share := int64(r.partMemory()) * int64(max(min(f.MemoryMilli, 1000), 0))
+	return part{core: max(f.CoreMilli, 0), memory: max(f.MemoryMiB, 0, int((share+999)/1000))}
+}
+
+// partMemory is a GPU's memory. Where it is not known it is a number to take shares
+// of, and what runs already is believed to fit.
+func (r *capacity) partMemory() int {
+	if r.gpuMiB > 0 {
+		return r.gpuMiB
+	}
+	return math.MaxInt32
+}
+
+// takeParts takes the tightest shared GPUs that have room, and opens whole ones
+// for what is left.
+func (r *capacity) takeParts(f *demand.Fraction) {
+	need := r.partOf(f)
+	var used []int
+	for range min(clampCount(max(f.GPUs, 1)), maxGPUsOfNode) {
+		i := r.partFor(need, used)
+		if i < 0 {
+			r.whole--
+			r.parts = append(r.parts, part{core: 1000, memory: r.partMemory()})
+			i = len(r.parts) - 1
+		}
+		r.parts[i].core -= need.core
+		r.parts[i].memory -= need.memory
+		used = append(used, i)
+	}
+}
+
+// maxGPUsOfNode bounds nonsense.
+const maxGPUsOfNode = 1024
+
+// partFor returns the tightest shared GPU that has room and is none of those
+// used, -1 for none.
+func (r *capacity) partFor(need part, used []int) int {
+	best := -1
+	for i, s := range r.parts {
+		if s.core < need.core || s.memory < need.memory || slices.Contains(used, i) {
+			continue
+		}
+		if best < 0 || s.core < r.parts[best].core || s.core == r.parts[best].core && s.memory < r.parts[best].memory {
+			best = i
+		}
+	}
+	return best
+}
+
+// left is the room in compute slices, to tell the tighter of two nodes.
+func (r *capacity) left() int {
+	n := r.whole * gpuSlices
+	for _, c := range r.free {
+		n += max(c.N, 0) * c.Profile.Compute
+	}
+	return n
+}
+
+func (r capacity) clone() capacity {
+	r.parts, r.free = slices.Clone(r.parts), slices.Clone(r.free)
+	return r
+}
+
+func countOf(cs []mig.Count, p mig.Profile) int {
+	for _, c := range cs {
+		if c.Profile == p {
+			return c.N
+		}
+	}
+	return 0
+}
+
+// added changes a count in place; a new profile goes to the end.
+func added(cs []mig.Count, p mig.Profile, n int) []mig.Count {
+	for i := range cs {
+		if cs[i].Profile == p {
+			cs[i].N += n
+			return cs
+		}
+	}
+	return append(cs, mig.Count{Profile: p, N: n})
+}

@@ -1,0 +1,59 @@
+package plan
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/gpuscale/gpuscale/internal/testall"
+)
+
+func TestMain(m *testing.M) { testall.Main(m) }
+
+// TestIndexIsALinearScan: whatever is announced and used, the shelf's best node
+// is the one that looking at all of them finds, as long as what a node is worth
+// only falls unannounced.
+func TestIndexIsALinearScan(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		nodes := rapid.IntRange(1, 12).Draw(r, "nodes")
+		worth := make([]entry, nodes)
+		good := make([]bool, nodes)
+		set := func(i int) {
+			worth[i] = entry{int64(rapid.IntRange(0, 4).Draw(r, "at")), rapid.IntRange(0, 4).Draw(r, "rank"), i}
+			good[i] = rapid.IntRange(0, 3).Draw(r, "good") > 0
+		}
+		look := func(i int) (entry, bool) { return worth[i], good[i] }
+		var s index
+		for i := range nodes {
+			if set(i); good[i] {
+				s.push(worth[i])
+			}
+		}
+		for range rapid.IntRange(1, 40).Draw(r, "steps") {
+			i := rapid.IntRange(0, nodes-1).Draw(r, "node")
+			switch rapid.IntRange(0, 3).Draw(r, "what") {
+			case 0: // announced
+				if set(i); good[i] {
+					s.push(worth[i])
+				}
+			case 1: // announced without having been looked at
+				set(i)
+				s.push(entry{0, 0, i})
+			case 2: // used
+				worth[i].at += int64(rapid.IntRange(0, 3).Draw(r, "later"))
+				worth[i].rank += rapid.IntRange(0, 3).Draw(r, "less")
+			case 3: // used up
+				good[i] = false
+			}
+			want := -1
+			for j := range nodes {
+				if good[j] && (want < 0 || worth[j].before(worth[want])) {
+					want = j
+				}
+			}
+			if got := s.best(look); got != want {
+				r.Fatalf("best is %d, looking at all finds %d: %v %v", got, want, worth, good)
+			}
+		}
+	})
+}

@@ -1,0 +1,195 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// scaleDown runs after all pending pods have been considered: it continues drains,
+// removes empty nodes, replaces sick ones, reclaims idle GPUs, drains underused
+// nodes, and repartitions GPUs with stranded slices.
+func (w *world) scaleDown() {
+	w.continueDrains()
+	w.removeEmpty()
+	w.replaceSick()
+	w.reclaimIdle()
+	w.consolidate()
+	w.tidy()
+}
+
+// removeEmpty removes nodes that have been empty for IdleAfter and that no pending
+// pod will use, the longest empty first and those with cached data last, never
+// below the pool's minimum.
+func (w *world) removeEmpty() {
+	for _, c := range w.removable() {
+		n := &w.nodes[c.node]
+		p := &w.pools[n.pool]
+		p.surplus++
+		if w.keepsPool(p) != "" || p.shrunk >= w.mostRemoved(p) || !w.mayRemove() || !w.may(n.pool) {
+			continue
+		}
+		w.remove(n, NodeEmpty, fmt.Sprintf("empty for %s, idleAfter is %s", short(w.now.Sub(c.since)), short(p.IdleAfter)))
+		n.decided = verdict{NodeEmpty, w.emptyText(n, c.since)}
+	}
+	for i := range w.pools {
+		if p := &w.pools[i]; p.shrunk > 0 {
+			w.state.LastScaleDown = stamped(w.state.LastScaleDown, p.Name, w.now)
+		}
+	}
+}
+
+// remove adds the removal of a node to the plan.
+func (w *world) remove(n *nodeState, reason Reason, detail string) {
+	p := &w.pools[n.pool]
+	p.shrunk++
+	w.state.Removed = grown(w.state.Removed, p.Name, w.now, 1)
+	w.act(n, Action{Verb: RemoveNode, Reason: reason, Detail: fmt.Sprintf("%s; saves %.2f an hour", detail, p.price())})
+	n.tier, n.since = tierOut, reason
+}
+
+// removalWindow is the window of MaxRemovalsPerTenMinutes.
+const removalWindow = 10 * time.Minute
+
+// RemovedLately counts the nodes removed within the ten minutes before now.
+func (m *State) RemovedLately(now time.Time) int {
+	sum := 0
+	for _, g := range m.Removed {
+		if now.Sub(g.At) < removalWindow {
+			sum += max(g.Nodes, 0)
+		}
+	}
+	return sum
+}
+
+// GrownLately counts the nodes requested of a pool within the hour before now.
+func (m *State) GrownLately(pool string, now time.Time) int {
+	sum := 0
+	for _, g := range m.Grown {
+		if g.Pool == pool && now.Sub(g.At) < time.Hour {
+			sum += max(g.Nodes, 0)
+		}
+	}
+	return sum
+}
+
+// mayRemove reports whether this plan may remove one more node, of any pool.
+func (w *world) mayRemove() bool {
+	return w.removals() < w.policy.MaxRemovalsPerReconcile && w.state.RemovedLately(w.now) < w.policy.MaxRemovalsPerTenMinutes
+}
+
+// removals counts the nodes this plan removes.
+func (w *world) removals() int {
+	count := 0
+	for i := range w.actions {
+		if w.actions[i].Verb == RemoveNode {
+			count++
+		}
+	}
+	return count
+}
+
+// mostRemoved is how many nodes of a pool one plan may remove.
+func (w *world) mostRemoved(p *poolState) int {
+	return max(1, int(w.policy.MaxRemovalShare*float64(max(p.Size, 0))))
+}
+
+type removal struct {
+	node  int
+	since time.Time
+}
+
+// removable lists the nodes that have been empty for IdleAfter, in the order of
+// removal.
+func (w *world) removable() []removal {
+	var out []removal
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		if n.pool < 0 || n.virtual || n.action >= 0 || w.pools[n.pool].Fixed {
+			continue
+		}
+		reason, since := w.emptiness(n)
+		if reason == NodeEmpty && w.now.Sub(since) >= w.pools[n.pool].IdleAfter {
+			out = append(out, removal{i, since})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b removal) int {
+		return cmp.Or(last(w.nodes[a.node].HoldsData, w.nodes[b.node].HoldsData), a.since.Compare(b.since), cmp.Compare(a.node, b.node))
+	})
+	return out
+}
+
+// last orders false before true.
+func last(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
+// emptiness returns whether a node in service is empty, and since when.
+func (w *world) emptiness(n *nodeState) (Reason, time.Time) {
+	switch {
+	case n.tier != tierNow:
+		return n.since, time.Time{}
+	case n.bound > 0 || n.NoScaleDown:
+		return NodeBusy, time.Time{}
+	case n.promised > 0:
+		return NodeNeeded, time.Time{}
+	}
+	var latest time.Time
+	for c := range n.GPUs {
+		if !n.GPUs[c].AllocationKnown {
+			return AllocationUnknown, time.Time{}
+		}
+		if !n.facts[c].free {
+			return NodeBusy, time.Time{}
+		}
+		latest = later(latest, n.facts[c].since)
+	}
+	if at, ok := stampAt(w.state.FreeSince, n.name); ok {
+		latest = later(latest, at)
+	}
+	return NodeEmpty, latest
+}
+
+func (w *world) emptyText(n *nodeState, since time.Time) string {
+	return fmt.Sprintf("for %s of %s", short(w.now.Sub(since)), short(w.pools[n.pool].IdleAfter))
+}
+
+// keepsPool returns what prevents the removal of a pool's nodes, empty for nothing.
+func (w *world) keepsPool(p *poolState) Reason {
+	switch {
+	case p.Fixed:
+		return PoolFixed
+	case w.hold != "":
+		return w.hold
+	case p.Freeze:
+		return Frozen
+	case w.idleHold != "":
+		return TooManyIdle
+	case min(p.Target, p.Size)-p.shrunk-p.draining <= p.Min:
+		return AtMin
+	case p.grown > 0, w.within(w.state.LastScaleUp, p.Name, w.policy.ScaleDownCooldown),
+		w.within(w.state.LastScaleDown, p.Name, w.policy.RemovalInterval):
+		return CoolingDown
+	}
+	return ""
+}
+
+// keepsEmpty reports a pool whose empty nodes stay indefinitely.
+func (w *world) keepsEmpty(p *poolState) bool {
+	why := w.keepsPool(p)
+	return why == AtMin || why == PoolFixed
+}
+
+// within reports a stamp that is less than d ago. A stamp of now always is, so that
+// two plans of the same instant do not act twice.
+func (w *world) within(stamps []Stamp, name string, d time.Duration) bool {
+	at, ok := stampAt(stamps, name)
+	return ok && w.now.Sub(at) < max(d, time.Nanosecond)
+}

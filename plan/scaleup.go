@@ -1,0 +1,381 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu/mig"
+)
+
+// lookAhead is how many further pods are asked whether they would share a new
+// node, when its price is divided.
+const lookAhead = 64
+
+// scaleUpOption finds the pool whose next node serves the pod for the least. A node
+// that is on its way and that nobody uses yet stands in for one to be added,
+// even of a dearer pool; with paid, nothing else will do.
+func (w *world) scaleUpOption(i int, k *kind, p *Pod, paid bool) (option, bool) {
+	var best, spare option
+	found, foundSpare := false, false
+	for j := range w.pools {
+		ps := &w.pools[j]
+		has := len(ps.spare) > 0
+		reason, _ := w.cannotScaleUp(k, ps)
+		if reason != "" && (!has || reason == NoPoolFits || w.unobservedFor(k, ps)) || paid && !has {
+			continue
+		}
+		o := w.priced(i, k, p, j)
+		if !found || o.cost < best.cost {
+			best, found = o, true
+		}
+		if has && (!foundSpare || o.cost < spare.cost) {
+			spare, foundSpare = o, true
+		}
+	}
+	if foundSpare {
+		return spare, true
+	}
+	return best, found
+}
+
+// priced is the option of the next node of a pool that fits.
+func (w *world) priced(i int, k *kind, p *Pod, pool int) option {
+	ps := &w.pools[pool]
+	o := option{pool: pool, node: -1, at: w.now.Add(ps.ReadyAfter)}
+	if len(ps.spare) > 0 {
+		o.node = ps.spare[0]
+		o.at = w.nodes[o.node].at
+	}
+	r, wait := ps.empty.clone(), o.at.Sub(w.now)
+	if w.lacks(k, &r) == "slices" {
+		r, o.repartitions = w.repartitionNew(k, ps)
+		wait += ps.MIG.IdleAfter + ps.MIG.Duration
+		o.cost = w.policy.DisruptionCost
+	}
+	o.cost += ps.price()*w.policy.NodeLife.Hours()/float64(w.sharers(i, k, ps, r)) + w.waitCost(k, p.Priority, wait) + w.interruption(ps, p)
+	return o
+}
+
+// interruption is what losing a spot node costs the pod within the node's life,
+// times how likely that is. A gang loses all its members' work; a pod that must
+// not be moved has no checkpoint to go back to.
+func (w *world) interruption(ps *poolState, p *Pod) float64 {
+	if !ps.Spot || ps.InterruptionsPerHour <= 0 {
+		return 0
+	}
+	loss := w.loss(p) * float64(max(p.GangMin, 1))
+	if !p.Evictable {
+		loss *= immovable
+	}
+	return loss * (1 - math.Exp(-ps.InterruptionsPerHour*w.policy.NodeLife.Hours()))
+}
+
+// immovable weighs the loss of a pod that says it must not be moved.
+const immovable = 10
+
+// repartitionNew says what room a new node would have once its GPUs are repartitioned for the
+// kind; false when none of them can be.
+func (w *world) repartitionNew(k *kind, p *poolState) (r capacity, ok bool) {
+	need, known := w.needOf(k, p.empty.model)
+	if !p.MIG.Repartition || !known || p.empty.model == "" {
+		return capacity{}, false
+	}
+	r = p.empty.clone()
+	for c := range p.Template.GPUs {
+		boot := layoutOf(&p.Template.GPUs[c])
+		must, fits := lacking(need, p.empty.free, mig.Counts(boot))
+		if !p.Template.GPUs[c].MIG || !fits || len(must) == 0 {
+			continue
+		}
+		a := w.target(w.poolIndex(p.Name), p.empty.model, nil, boot, must, nil)
+		if !a.ok {
+			continue
+		}
+		for _, in := range boot {
+			r.free = added(r.free, in.Profile, -1)
+		}
+		for _, in := range a.Layout {
+			r.free = added(r.free, in.Profile, 1)
+		}
+		ok = true
+	}
+	return r, ok
+}
+
+// price of one node for an hour; an unpriced one costs as if 1 per GPU.
+func (p *poolState) price() float64 {
+	if p.PricePerHour > 0 {
+		return p.PricePerHour
+	}
+	return float64(max(1, len(p.Template.GPUs)))
+}
+
+// cannotScaleUp says why the pool gives the kind no node, with a detail; empty when
+// it can.
+func (w *world) cannotScaleUp(k *kind, p *poolState) (Reason, string) {
+	if why := w.misfit(k, p); why != "" {
+		return NoPoolFits, p.Name + ": " + why
+	}
+	if why := w.templateMismatch(k, p); why != "" {
+		return NoPoolFits, p.Name + ": " + why
+	}
+	switch {
+	case p.stop != "":
+		return p.stop, p.Name + ": " + p.why
+	case w.unobservedFor(k, p) && p.Fixed:
+		return AllocationUnknown, p.Name + ": the allocation of its GPUs is unknown"
+	case w.unobservedFor(k, p):
+		return AllocationUnknown, p.Name + ": a new node would have to be repartitioned, and the allocation of its GPUs is unknown"
+	case p.Fixed:
+		return PoolFixed, p.Name + ": fixed pool, no machines to add"
+	case p.base+p.grown >= p.Max:
+		return PoolAtMax, fmt.Sprintf("%s has %d of %d nodes", p.Name, p.base+p.grown, p.Max)
+	case p.grown >= w.policy.MaxNodesPerScaleUp:
+		return BoundReached, fmt.Sprintf("%s grows by %d a reconcile", p.Name, p.grown)
+	case w.recent(p.Name)+1 > w.policy.MaxNodesPerHour:
+		return BoundReached, fmt.Sprintf("%s grew by %d within the hour", p.Name, w.recent(p.Name))
+	}
+	return "", ""
+}
+
+// unobservedFor reports a pool whose new node would have to be repartitioned for the kind, and
+// could not be: it would be as unknown as those there are.
+func (w *world) unobservedFor(k *kind, p *poolState) bool {
+	return p.unobserved && w.lacks(k, &p.empty) == "slices"
+}
+
+// templateNode is a new node of the pool, for questions about its labels.
+func (w *world) templateNode(p *poolState) *nodeState {
+	return &nodeState{Node: &Node{Pool: p.Name}, virtual: true, pool: w.poolIndex(p.Name), class: p.class, tier: tierNode}
+}
+
+// misfit says what of the pool's template keeps the kind out, empty for nothing.
+func (w *world) misfit(k *kind, p *poolState) string {
+	if !k.admitsNew(p) {
+		if t, out := untolerated(k.pod, p.Template.Taints); out {
+			return "taint " + t.Key + " is not tolerated"
+		}
+		return "labels do not match"
+	}
+	if w.topology.any() && !w.rulesAllow(k, w.templateNode(p)) {
+		return "pod affinity or topology spread excludes it"
+	}
+	switch lack := w.lacks(k, &p.empty); lack {
+	case "slices":
+		if _, ok := w.repartitionNew(k, p); ok {
+			return ""
+		}
+		if need, known := w.needOf(k, p.empty.model); known && p.MIG.Repartition && total(need) > 1 {
+			return "no single GPU can be partitioned into all it requests"
+		}
+		return "has no such slices"
+	case "":
+		return ""
+	case "GPUs", partOfGPU:
+		return p.shortOfGPUs(k.pod, lack)
+	default:
+		return "too few " + lack
+	}
+}
+
+func total(need []mig.Count) int {
+	n := 0
+	for _, c := range need {
+		n += c.N
+	}
+	return n
+}
+
+// shortOfGPUs says why the GPUs of a new node will not do.
+func (p *poolState) shortOfGPUs(pod *Pod, lack string) string {
+	gpus := p.Template.GPUs
+	switch {
+	case p.empty.whole == 0 && len(gpus) > 0 && !slices.ContainsFunc(gpus, func(c GPU) bool { return !c.MIG }):
+		return "its GPUs are all in MIG mode"
+	case p.empty.whole > 0 && !sameVendor(pod.Demand.Vendor, p.empty.vendor):
+		return fmt.Sprintf("its GPUs are of %s, not of %s", p.empty.vendor, pod.Demand.Vendor)
+	case lack == "GPUs":
+		return "too few GPUs"
+	case p.empty.whole > 0 && p.empty.unmeasured(pod):
+		return "how much memory its GPUs have is not known"
+	}
+	return "too little of a GPU, or too few GPUs"
+}
+
+// sharers counts the pods, this one and those after it, that one new node with
+// room r would serve.
+func (w *world) sharers(i int, k *kind, p *poolState, r capacity) int {
+	w.take(k, &r)
+	n, seen := 1, 0
+	for j := i + 1; j < len(w.pending) && seen < lookAhead; j++ {
+		q := &w.pending[j]
+		if !q.open() || !q.pod.Unschedulable && q.pod.Gang == "" {
+			continue
+		}
+		if seen++; r.left() <= 0 && len(r.parts) == 0 {
+			break
+		}
+		qk := &w.kinds[q.kind]
+		if qk.admitsNew(p) && w.lacks(qk, &r) == "" {
+			w.take(qk, &r)
+			n++
+		}
+	}
+	return n
+}
+
+// commitScaleUp takes the option, with an action where the node is not on its way
+// already.
+func (w *world) commitScaleUp(p *pending, k *kind, o, repartition option, canRepartition bool) {
+	if o.node >= 0 {
+		w.open(p, k, o)
+		return
+	}
+	ps := &w.pools[o.pool]
+	reason, detail := NoFreeSlice, ""
+	if ps.action < 0 {
+		reason, detail = w.whyScaleUp(p, k, o, repartition, canRepartition)
+	}
+	w.grow(o.pool, 1, reason, detail)
+	w.actions[ps.action].Cost += ps.price() * w.policy.NodeLife.Hours()
+	w.addSpare(o.pool, o.at, ps.action)
+	o.node = ps.spare[0]
+	w.open(p, k, o)
+}
+
+// whyScaleUp is the reason of a pool's growth, as its first pod gives it.
+func (w *world) whyScaleUp(p *pending, k *kind, o, repartition option, canRepartition bool) (Reason, string) {
+	detail := fmt.Sprintf("%s requests %s; %.2f for a node", p.pod.Key(), k.wants, o.cost)
+	if canRepartition {
+		n := &w.nodes[repartition.node]
+		return RepartitionExhausted, detail + fmt.Sprintf(" against %.2f for repartitioning %s", repartition.cost, gpuName(n.name, n.gpus()[repartition.repartition.device].Index))
+	}
+	if blocked := w.blockersOf(k); blocked.total() > 0 {
+		return RepartitionExhausted, detail + ", no GPU can be repartitioned: " + blocked.String()
+	}
+	return NoFreeSlice, detail
+}
+
+// open gives a pod the first use of a node that is on its way.
+func (w *world) open(p *pending, k *kind, o option) {
+	ps := &w.pools[o.pool]
+	ps.spare = ps.spare[1:]
+	w.touch(o.node).unopened = false
+	defer w.reindex(o.node)
+	if o.repartitions {
+		if c, ok := w.repartitionOn(k, p.pod, o.node, w.furtherWants()); ok {
+			w.commitRepartition(p, k, c, "")
+			return
+		}
+	}
+	w.commitWait(p, k, option{node: o.node})
+}
+
+// grow asks for n more nodes of a pool, in the one action the pool has in a plan.
+func (w *world) grow(pool, n int, reason Reason, detail string) {
+	p := &w.pools[pool]
+	if p.action < 0 {
+		p.action = len(w.actions)
+		w.actions = append(w.actions, Action{Verb: ScaleUp, Pool: p.Name, From: p.base, Reason: reason, Detail: detail})
+		w.state.LastScaleUp = stamped(w.state.LastScaleUp, p.Name, w.now)
+	}
+	p.grown += n
+	w.actions[p.action].To = p.base + p.grown
+	w.state.Grown = grown(w.state.Grown, p.Name, w.now, n)
+}
+
+// grown returns a sorted copy of list with n more nodes of a pool at a time.
+func grown(list []Growth, pool string, at time.Time, n int) []Growth {
+	i, ok := slices.BinarySearchFunc(list, Growth{Pool: pool, At: at}, func(a, b Growth) int {
+		return cmp.Or(strings.Compare(a.Pool, b.Pool), a.At.Compare(b.At))
+	})
+	out := slices.Clone(list)
+	if ok {
+		out[i].Nodes += n
+		return out
+	}
+	return slices.Insert(out, i, Growth{pool, at, n})
+}
+
+// recent is how many nodes a pool was asked for within the last hour, this plan
+// included.
+func (w *world) recent(pool string) int {
+	return w.state.GrownLately(pool, w.now)
+}
+
+// raiseToMin brings pools up that are smaller than their minimum.
+func (w *world) raiseToMin() {
+	for i := range w.pools {
+		p := &w.pools[i]
+		n := min(p.Min, p.Max) - p.base
+		if n <= 0 || p.Fixed || p.stop != "" || len(w.actions) >= w.policy.MaxActionsPerReconcile {
+			continue
+		}
+		n = min(n, w.policy.MaxNodesPerScaleUp, w.policy.MaxNodesPerHour-w.recent(p.Name), maxUpcoming)
+		if n <= 0 {
+			continue
+		}
+		w.grow(i, n, BelowMin, fmt.Sprintf("%d of at least %d nodes", p.base, p.Min))
+		for range n {
+			w.addSpare(i, w.now.Add(p.ReadyAfter), p.action)
+		}
+		w.actions[p.action].Cost += float64(n) * p.price() * w.policy.NodeLife.Hours()
+	}
+}
+
+// reasonRank orders the reasons why no pool gives a node by how close the pool
+// was: what would have worked with a little more comes first.
+var reasonRank = []Reason{BoundReached, AllocationUnknown, PoolAtMax, BackingOff, Frozen, TooManyUnready, PoolFixed, NoPoolFits}
+
+// whyNoScaleUp is the reason, of all pools, that came closest to a node.
+func (w *world) whyNoScaleUp(k *kind) (Reason, string) {
+	best, detail := len(reasonRank), []string{}
+	for j := range w.pools {
+		reason, why := w.cannotScaleUp(k, &w.pools[j])
+		for rank, r := range reasonRank {
+			if r != reason || rank > best {
+				continue
+			}
+			if rank < best {
+				best, detail = rank, nil
+			}
+			detail = append(detail, strings.TrimSuffix(why, ": "))
+		}
+	}
+	if best == len(reasonRank) {
+		return NoPoolFits, "there is no pool"
+	}
+	return reasonRank[best], strings.Join(detail[:min(len(detail), 3)], "; ")
+}
+
+// unserved is the answer to a pod that nothing serves.
+func (w *world) unserved(p *pending, k *kind) (Reason, string) {
+	reason, detail := w.whyNoScaleUp(k)
+	if p.borrowed && !w.policy.ScaleUpBorrowed {
+		reason = BorrowedWaits
+		detail = p.pod.Tenant + " has all it is guaranteed; no node is added for more"
+	}
+	if !k.explained {
+		k.blocked, k.explained = w.blockersOf(k), true
+	}
+	if k.blocked.total() > 0 {
+		detail += "; no GPU can be repartitioned: " + k.blocked.String()
+		if reason == NoPoolFits {
+			reason = RepartitionExhausted
+		}
+	}
+	return reason, detail
+}
+
+// rivalText is what an action was weighed against.
+func (w *world) rivalText(k *kind, scaleUp option, ok bool) string {
+	if ok {
+		return fmt.Sprintf(" against %.2f for a node", scaleUp.cost)
+	}
+	reason, _ := w.whyNoScaleUp(k)
+	return fmt.Sprintf("; no node can be added (%s)", reason)
+}

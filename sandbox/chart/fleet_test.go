@@ -1,0 +1,298 @@
+package chart
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	exporter "github.com/gpuscale/gpuscale/exporter/node"
+	"github.com/gpuscale/gpuscale/exporter/pods"
+	"github.com/gpuscale/gpuscale/exporter/replay"
+	"github.com/gpuscale/gpuscale/sandbox/story"
+	"github.com/gpuscale/gpuscale/sandbox/world/node"
+)
+
+// fleet is the fakes behind the cluster's GPU nodes: for each pod of the
+// exporter's DaemonSet, the machine's GPUs, its kubelet, and an exporter that reads
+// both, as fast as nodes and pods come and go. Each is a target of Prometheus.
+type fleet struct {
+	env  *env
+	dir  string // of sockets; its path must be short
+	stop func()
+
+	mu    sync.Mutex
+	hosts map[string]*host // by the exporter's pod
+	jobs  []string         // that get the exporters' pages; others get empty ones
+	spoil func(page []byte) []byte
+	wrong error // of the last turn
+}
+
+// host is one node.
+type host struct {
+	node    string
+	lock    sync.Mutex // of machine, which the kubelet uses, too
+	machine *node.Machine
+	kubelet *node.Kubelet
+	page    *httptest.Server
+	end     context.CancelFunc
+}
+
+func (b *env) startFleet(context.Context) error {
+	dir, err := os.MkdirTemp("", "kubelets-")
+	if err != nil {
+		return err
+	}
+	life, cancel := context.WithCancel(context.Background())
+	f := &fleet{env: b, dir: dir, hosts: map[string]*host{}, jobs: []string{exporterName}}
+	var running sync.WaitGroup
+	running.Go(func() { f.run(life) })
+	f.stop = sync.OnceFunc(func() {
+		cancel()
+		running.Wait()
+		for _, h := range f.hosts {
+			h.stop()
+		}
+		_ = os.RemoveAll(dir)
+	})
+	b.fleet = f
+	return nil
+}
+
+// run follows the cluster until ctx ends.
+func (f *fleet) run(ctx context.Context) {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := f.turn(ctx)
+		f.mu.Lock()
+		f.wrong = err
+		f.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (f *fleet) turn(ctx context.Context) error {
+	exporters, err := f.env.pods(ctx, exporterName)
+	if err != nil {
+		return err
+	}
+	var work corev1.PodList
+	if err := f.env.Admin.List(ctx, &work); err != nil {
+		return err
+	}
+	var nodes corev1.NodeList
+	if err := f.env.Admin.List(ctx, &nodes); err != nil {
+		return err
+	}
+	there := map[string]bool{} // the pod of a node that has gone stays for a while
+	for _, n := range nodes.Items {
+		there[n.Name] = true
+	}
+	here := map[string]bool{}
+	var list []target
+	for _, p := range exporters {
+		if p.DeletionTimestamp != nil || !there[p.Spec.NodeName] || p.Status.Phase != corev1.PodRunning {
+			continue
+		}
+		h := f.hosts[p.Name]
+		if h == nil {
+			if h, err = f.boot(ctx, p.Spec.NodeName); err != nil {
+				return err
+			}
+			f.hosts[p.Name] = h
+		}
+		here[p.Name] = true
+		h.allocate(work.Items)
+		list = append(list, target{[]string{strings.TrimPrefix(h.page.URL, "http://")}, map[string]string{"namespace": installed, "pod": p.Name}})
+	}
+	for name, h := range f.hosts {
+		if !here[name] {
+			h.stop()
+			delete(f.hosts, name)
+		}
+	}
+	slices.SortFunc(list, func(a, b target) int { return strings.Compare(a.Labels["pod"], b.Labels["pod"]) })
+	for _, job := range exporterJobs {
+		if err := f.env.writeTargets(job, list); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// boot a node with the GPUs that its labels and resources say, or one GPU where
+// they do not say it.
+func (f *fleet) boot(ctx context.Context, name string) (*host, error) {
+	var n corev1.Node
+	if err := f.env.Admin.Get(ctx, client.ObjectKey{Name: name}, &n); err != nil {
+		return nil, err
+	}
+	product := n.Labels["nvidia.com/gpu.product"]
+	if product == "" {
+		product = product100
+	}
+	whole := n.Status.Capacity["nvidia.com/gpu"]
+	spec := node.Spec{Name: name, Product: product, GPUs: max(1, int(whole.Value()))}
+	if n.Labels["nvidia.com/mig.config"] != "" {
+		layouts, err := story.Place(product, 1, story.Layout{{"1g.10gb": 7}})
+		if err != nil {
+			return nil, err
+		}
+		spec.Layouts = layouts
+	}
+	m, err := node.New(spec, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	life, cancel := context.WithCancel(context.Background())
+	h := &host{node: name, machine: m, end: cancel}
+	socket := filepath.Join(f.dir, fmt.Sprintf("%s-%d", name, time.Now().UnixNano()))
+	if h.kubelet, err = node.Listen(socket, m, &h.lock, time.Now); err != nil {
+		return nil, err
+	}
+	allocated, err := pods.New(pods.Options{Socket: socket, Interval: 500 * time.Millisecond})
+	if err != nil {
+		return nil, err
+	}
+	recording, err := replay.Parse(name, strings.NewReader(recorded(m)))
+	if err != nil {
+		return nil, err
+	}
+	e, err := exporter.New(exporter.Options{Name: name, Interval: 500 * time.Millisecond, Source: replay.NewSource(recording, replay.Options{}), Pods: allocated})
+	if err != nil {
+		return nil, err
+	}
+	go e.Run(life)
+	h.page = httptest.NewServer(f.spoiled(e.Handler()))
+	return h, nil
+}
+
+// recorded is a recording of the machine's GPUs, half busy for ever.
+func recorded(m *node.Machine) string {
+	var out strings.Builder
+	for _, c := range m.GPUs() {
+		fmt.Fprintf(&out, "GPU %d uuid=%s model=%q bus=%s driver=580.95.05 mig=%t slices=7\n", c.Index, c.UUID, strings.ReplaceAll(m.Product(), "-", " "), c.PCIBusID, c.MIG)
+		fmt.Fprintf(&out, "%d DCGM_FI_DEV_GPU_UTIL=50 DCGM_FI_PROF_GR_ENGINE_ACTIVE=0.5 DCGM_FI_DEV_POWER_USAGE=310 DCGM_FI_DEV_FB_TOTAL=81920 DCGM_FI_DEV_FB_USED=40960 DCGM_FI_DEV_FB_FREE=40960 DCGM_FI_DEV_GPU_TEMP=61\n", c.Index)
+		for _, i := range c.Instances {
+			fmt.Fprintf(&out, "instance %d/%d profile=%s start=%d size=%d compute=%d uuid=%s\n", c.Index, i.ID, i.Profile, i.Start, i.Placement.Profile.Memory, i.Placement.Profile.Compute, i.UUID)
+			fmt.Fprintf(&out, "%d/%d DCGM_FI_PROF_GR_ENGINE_ACTIVE=0.5 DCGM_FI_DEV_FB_TOTAL=9728 DCGM_FI_DEV_FB_USED=2048 DCGM_FI_DEV_FB_FREE=7680\n", c.Index, i.ID)
+		}
+	}
+	return out.String()
+}
+
+// allocate gives devices to the pods that are bound to the node, as its kubelet
+// would.
+func (h *host) allocate(all []corev1.Pod) {
+	var bound []node.Pod
+	for _, p := range all {
+		if p.Spec.NodeName != h.node || p.DeletionTimestamp != nil {
+			continue
+		}
+		one := node.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Created: p.CreationTimestamp.Time}
+		for _, c := range p.Spec.Containers {
+			requests := map[string]int{}
+			if q, ok := c.Resources.Limits["nvidia.com/gpu"]; ok {
+				requests["nvidia.com/gpu"] = int(q.Value())
+			}
+			one.Containers = append(one.Containers, node.Container{Name: c.Name, Requests: requests})
+		}
+		bound = append(bound, one)
+	}
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	h.machine.Sync(bound, time.Now())
+}
+
+func (h *host) stop() {
+	h.end()
+	h.kubelet.Stop()
+	h.page.Close()
+}
+
+// spoiled lets a test change what all exporters say, and to whom. Each job requests at a
+// path of its own.
+func (f *fleet) spoiled(page http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f.mu.Lock()
+		spoil, served := f.spoil, slices.Contains(f.jobs, strings.TrimPrefix(r.URL.Path, "/"))
+		f.mu.Unlock()
+		if !served {
+			return
+		}
+		if spoil == nil {
+			page.ServeHTTP(w, r)
+			return
+		}
+		r.Header.Del("Accept-Encoding") // lines, not a stream of them
+		r.Header.Set("Accept", "text/plain;version=0.0.4")
+		took := httptest.NewRecorder()
+		page.ServeHTTP(took, r)
+		w.Header().Set("Content-Type", took.Header().Get("Content-Type"))
+		w.WriteHeader(took.Code)
+		_, _ = w.Write(spoil(took.Body.Bytes()))
+	})
+}
+
+// spoilMetrics changes the exporters' series from now on; nil leaves them as they are.
+func (f *fleet) spoilMetrics(spoil func([]byte) []byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.spoil = spoil
+}
+
+// scrapedBy returns which jobs get the exporters' pages.
+func (f *fleet) scrapedBy(jobs ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.jobs = jobs
+}
+
+// err is what keeps the fakes from their work.
+func (f *fleet) err() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.wrong
+}
+
+// without leaves out the lines of a series.
+func without(name string) func([]byte) []byte {
+	return func(page []byte) []byte {
+		var out [][]byte
+		for _, line := range bytes.SplitAfter(page, []byte("\n")) {
+			if !bytes.HasPrefix(line, []byte(name+"{")) {
+				out = append(out, line)
+			}
+		}
+		return bytes.Join(out, nil)
+	}
+}
+
+// saying replaces the value of a series on every line of it.
+func saying(name, value string) func([]byte) []byte {
+	return func(page []byte) []byte {
+		var out [][]byte
+		for _, line := range bytes.SplitAfter(page, []byte("\n")) {
+			if at := bytes.LastIndexByte(line, ' '); at > 0 && bytes.HasPrefix(line, []byte(name+"{")) {
+				line = fmt.Appendf(nil, "%s %s\n", line[:at], value)
+			}
+			out = append(out, line)
+		}
+		return bytes.Join(out, nil)
+	}
+}

@@ -1,0 +1,93 @@
+package chart
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestHealthy: a complete installation has no findings: after a false alarm users
+// ignore the next finding.
+func TestHealthy(t *testing.T) {
+	b := start(t)
+	v := b.well(t)
+	if v.Faults+v.Warnings > 0 {
+		t.Errorf("%d faults and %d warnings of a healthy installation", v.Faults, v.Warnings)
+	}
+	for _, c := range v.Checks {
+		for _, f := range c.Findings {
+			t.Errorf("%s: %s", c.ID, f)
+		}
+		if c.Result == "unknown" {
+			t.Errorf("%s is unknown: %s", c.ID, c.Why)
+		}
+	}
+	if v.code != exitNothing {
+		t.Errorf("exit %d, want %d", v.code, exitNothing)
+	}
+	t.Logf("%d checks in %s", len(v.Checks), v.took)
+}
+
+// TestList: --list prints all checks, and --only limits a run to some.
+func TestList(t *testing.T) {
+	b := start(t)
+	kubeconfig := b.mustMine(t)
+	v, err := b.run(t.Context(), kubeconfig, "--list")
+	if err != nil || v.code != exitNothing {
+		t.Fatalf("--list: exit %d, %v: %s", v.code, err, v.errors)
+	}
+	for _, c := range b.normal.Checks {
+		if !strings.Contains(v.out, c.ID) {
+			t.Errorf("--list leaves out %s", c.ID)
+		}
+	}
+	only, err := b.ask(t.Context(), kubeconfig, "--only", "leader,pool-problem")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, c := range only.Checks {
+		if c.Result != "skipped" {
+			ids = append(ids, c.ID)
+		}
+	}
+	slices.Sort(ids)
+	if !slices.Equal(ids, []string{"leader", "pool-problem"}) {
+		t.Errorf("--only leader,pool-problem looks at %q", ids)
+	}
+}
+
+// mustMine is mine for tests.
+func (b *env) mustMine(t *testing.T) string {
+	t.Helper()
+	kubeconfig, err := b.mine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kubeconfig
+}
+
+// well asks doctor until it reports nothing beyond the first healthy visit, and
+// returns its last report.
+func (b *env) well(t *testing.T) visit {
+	t.Helper()
+	return b.askUntil(t, func(v visit) bool { return len(v.worse(b.normal)) == 0 && v.Faults+v.Warnings == 0 })
+}
+
+// askUntil asks doctor until a report is accepted, and returns its last report.
+func (b *env) askUntil(t *testing.T, accepted func(visit) bool) visit {
+	t.Helper()
+	kubeconfig := b.mustMine(t)
+	var last visit
+	_ = until(patient(t), "asking doctor", func() error {
+		v, err := b.ask(t.Context(), kubeconfig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last = v; !accepted(v) {
+			return errNotYet
+		}
+		return nil
+	})
+	return last
+}

@@ -1,0 +1,208 @@
+package chart
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
+)
+
+// Accounts with limited rights, and their namespace.
+const (
+	visitors = "visitors"
+	viewer   = "viewer"
+	noRights = "no-rights"
+)
+
+// maxCalls bounds what one run may ask of the API server in this small world.
+const maxCalls = 80
+
+// forFixes are what checks look at only to write a command, once they have found
+// something elsewhere.
+var forFixes = map[string]string{"recording-rules-missing": "deployments and daemonsets", "apiservice-ca": "pods"}
+
+// TestLimitedRights: what may not be read is unknown, and the right that is missing is
+// named. Nothing that was not looked at is in order.
+func TestLimitedRights(t *testing.T) {
+	b := start(t)
+	b.makeVisitors(t)
+	b.well(t)
+	counts := map[string]int{}
+	for _, who := range []string{noRights, viewer, doctorUser} {
+		t.Run(who, func(t *testing.T) {
+			kubeconfig := b.mustMine(t)
+			if who != doctorUser {
+				var err error
+				if kubeconfig, err = b.Cluster.ServiceAccountKubeconfig(t.Context(), visitors, who); err != nil {
+					t.Fatal(err)
+				}
+			}
+			before := len(b.audited(t, who))
+			v, err := b.ask(t.Context(), kubeconfig, "--namespace", installed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			calls := b.audited(t, who)[before:]
+			if len(calls) == 0 || len(calls) > maxCalls {
+				t.Errorf("%d calls, want 1 to %d", len(calls), maxCalls)
+			}
+			refused := 0
+			for _, c := range calls {
+				if c.ResponseStatus.Code == 403 {
+					refused++
+				}
+				if !reads(c) {
+					t.Errorf("doctor does more than read: %s %s", c.Verb, c.RequestURI)
+				}
+			}
+			if v.Faults+v.Warnings > 0 {
+				t.Errorf("findings in a world in order: %v", v.worse(b.normal))
+			}
+			looks := b.looks(t)
+			for _, c := range v.Checks {
+				counts[who+" "+c.Result]++
+				if c.Result == "unknown" && b.normal.of(c.ID).Result != "unknown" && !namesRight(c.Why) {
+					t.Errorf("%s is unknown and names no right: %s", c.ID, c.Why)
+				}
+				for _, k := range calls {
+					if c.Result == "ok" && !strings.Contains(forFixes[c.ID], k.ObjectRef.Resource) && k.ResponseStatus.Code == 403 && slices.Contains(looks[c.ID], k.ObjectRef.Resource) {
+						t.Errorf("%s is called ok, and %s was refused, which it looks at", c.ID, k.RequestURI)
+					}
+				}
+			}
+			if (who == doctorUser) != (refused == 0) || (who == doctorUser) != (v.Unknown == b.normal.Unknown) {
+				t.Errorf("%d calls refused, %d checks unknown", refused, v.Unknown)
+			}
+			t.Logf("%d calls, %d of them refused; %d checks unknown; exit %d", len(calls), refused, v.Unknown, v.code)
+		})
+	}
+	if counts[noRights+" ok"] > counts[viewer+" ok"] || counts[viewer+" ok"] > counts[doctorUser+" ok"] {
+		t.Errorf("who may read less finds more in order: %v", counts)
+	}
+}
+
+// looks is what each check looks at, as --list says.
+func (b *env) looks(t *testing.T) map[string][]string {
+	t.Helper()
+	v, err := b.run(t.Context(), b.mustMine(t), "--list")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string][]string{}
+	for line := range strings.Lines(v.out) {
+		if at := strings.LastIndex(line, "  "); at > 0 {
+			out[strings.Fields(line)[0]] = strings.Split(strings.TrimSpace(line[at:]), ", ")
+		}
+	}
+	return out
+}
+
+// namesRight reports whether a text names a verb and a resource that can be
+// granted.
+func namesRight(why string) bool {
+	for _, verb := range []string{"list ", "get "} {
+		if strings.Contains(why, verb) {
+			return true
+		}
+	}
+	return false
+}
+
+// makeVisitors makes the two accounts. They may do no harm to other tests, so they
+// stay.
+func (b *env) makeVisitors(t *testing.T) {
+	t.Helper()
+	if err := b.Create(t.Context(), `
+apiVersion: v1
+kind: Namespace
+metadata: {name: `+visitors+`}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {namespace: `+visitors+`, name: `+viewer+`}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {namespace: `+visitors+`, name: `+noRights+`}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: visitors-view}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}
+subjects: [{kind: ServiceAccount, namespace: `+visitors+`, name: `+viewer+`}]
+`); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reads reports whether a call changes nothing. To ask what one may do is a create.
+func reads(c testenv.Call) bool {
+	switch c.Verb {
+	case "get", "list":
+		return true
+	case "create":
+		return c.ObjectRef.Resource == "selfsubjectaccessreviews"
+	}
+	return false
+}
+
+// account is the last part of who a call was made as.
+func account(c testenv.Call) string {
+	return c.User.Username[strings.LastIndexByte(c.User.Username, ':')+1:]
+}
+
+// doctorAgent begins what doctor says it is. Who types in what it prints may write, in
+// the same user's name.
+const doctorAgent = "gpuscale-report-doctor/"
+
+// audited are all calls that doctor made so far as a user or service account.
+func (p *plane) audited(t *testing.T, who string) []testenv.Call {
+	t.Helper()
+	return p.Calls(t, func(c testenv.Call) bool { return strings.HasPrefix(c.UserAgent, doctorAgent) && account(c) == who })
+}
+
+// TestNothingIsRefused: while all of gpuscale starts, and nodes, quotas and an HPA are
+// served, not even a request is refused that a program can do without.
+func TestNothingIsRefused(t *testing.T) {
+	b := start(t)
+	answers := map[string]int{}
+	for _, c := range b.Calls(t, func(c testenv.Call) bool {
+		at := c.RequestReceivedTimestamp
+		return strings.HasPrefix(c.User.Username, "system:serviceaccount:"+installed+":") && at.After(b.begun) && at.Before(b.ran)
+	}) {
+		answers[account(c)]++
+		if code := c.ResponseStatus.Code; code == http.StatusForbidden || code == http.StatusUnauthorized {
+			t.Errorf("refused: %s: %s %s", account(c), c.Verb, c.RequestURI)
+		}
+	}
+	for _, who := range []string{adapterName, autoscalerName} {
+		if answers[who] < 10 {
+			t.Errorf("%s asked %d times; was it there at all?", who, answers[who])
+		}
+	}
+}
+
+// TestOnlyReads: whatever doctor was run on so far, by whatever test, it wrote
+// nothing.
+func TestOnlyReads(t *testing.T) {
+	b := start(t)
+	if _, err := b.ask(t.Context(), b.mustMine(t)); err != nil {
+		t.Fatal(err)
+	}
+	calls := b.audited(t, doctorUser)
+	if len(calls) < 10 {
+		t.Fatalf("%d calls written down; was doctor there at all?", len(calls))
+	}
+	wrote := map[string]int{}
+	for _, c := range calls {
+		if !reads(c) {
+			wrote[c.Verb+" "+c.RequestURI]++
+		}
+	}
+	for what, n := range wrote {
+		t.Errorf("%d times %s", n, what)
+	}
+	t.Logf("%d calls", len(calls))
+}

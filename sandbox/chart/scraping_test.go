@@ -1,0 +1,151 @@
+package chart
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// scraping is Prometheus' configuration. Who is scraped stands in files beside it: a
+// target that leaves its file has gone at once, and the series of a job that leaves
+// the configuration stay for five minutes.
+type scraping struct {
+	ca        string // file with the adapter's authority; empty: nothing is scraped yet
+	noRules   bool
+	retention string // empty: longer than the report's window
+}
+
+// Scrape jobs over the exporters besides their own. They get empty pages until a test
+// breaks something: targets come and go only every five seconds.
+const (
+	secondJob   = "pods"     // as the exporters' own
+	droppingJob = "dropping" // leaves out who holds a GPU
+)
+
+var exporterJobs = []string{exporterName, secondJob, droppingJob}
+
+const (
+	scraperToken = "scraper.token"
+	rulesFolder  = "rules"
+)
+
+// config is the file.
+func (s *scraping) config() []byte {
+	var out strings.Builder
+	retention := s.retention
+	if retention == "" {
+		retention = "400d"
+	}
+	fmt.Fprintf(&out, "global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\nstorage: {tsdb: {retention: {time: %s}}}\n", retention)
+	if !s.noRules {
+		fmt.Fprintf(&out, "rule_files: [%s/*.yaml]\n", rulesFolder)
+	}
+	if s.ca == "" {
+		return []byte(out.String())
+	}
+	out.WriteString("scrape_configs:\n")
+	for job, more := range map[string]string{
+		exporterName: "", secondJob: "", autoscalerName: "",
+		droppingJob: "  metric_relabel_configs: [{action: labeldrop, regex: exported_.*}]\n",
+		adapterName: fmt.Sprintf("  scheme: https\n  tls_config: {ca_file: %s, server_name: %s.%s.svc}\n  authorization: {credentials_file: %s}\n", s.ca, adapterName, installed, scraperToken),
+	} {
+		if slices.Contains(exporterJobs, job) {
+			more += "  metrics_path: /" + job + "\n"
+		}
+		fmt.Fprintf(&out, "- job_name: %s\n%s  file_sd_configs: [{files: [%s], refresh_interval: 1s}]\n", job, more, targetsOf(job))
+	}
+	return []byte(out.String())
+}
+
+// targetsOf is the file of a job's targets.
+func targetsOf(job string) string { return job + ".json" }
+
+// target group of Prometheus' file format.
+type target struct {
+	Targets []string          `json:"targets"`
+	Labels  map[string]string `json:"labels"`
+}
+
+// writeTargets replaces a list at once: Prometheus may read at any moment.
+func (b *env) writeTargets(job string, list []target) error {
+	if list == nil {
+		list = []target{}
+	}
+	body, err := json.Marshal(list)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(b.Cluster.PrometheusDir(), targetsOf(job))
+	if err := os.WriteFile(path+".new", body, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// scrapePrograms lets Prometheus in at the adapter, as docs/install.md says, and
+// adds both programs to its targets.
+func (b *env) scrapePrograms(ctx context.Context, ca string) error {
+	core, err := kubernetes.NewForConfig(b.Cluster.RESTConfig())
+	if err != nil {
+		return err
+	}
+	seconds := int64((24 * time.Hour).Seconds())
+	token, err := core.CoreV1().ServiceAccounts(installed).CreateToken(ctx, prometheusAccount,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(b.Cluster.PrometheusDir(), scraperToken), []byte(token.Status.Token), 0o600); err != nil {
+		return err
+	}
+	for name, port := range map[string]int{adapterName: b.adapter, autoscalerName: b.scaler} {
+		if err := b.scrapeProgram(ctx, name, port); err != nil {
+			return err
+		}
+	}
+	if err := b.copyRules(); err != nil {
+		return err
+	}
+	b.scrape = &scraping{ca: ca}
+	return b.Cluster.ReloadPrometheus(ctx, b.scrape.config())
+}
+
+// scrapeProgram adds a program to Prometheus' targets. The first of its pods is the one that
+// really runs.
+func (b *env) scrapeProgram(ctx context.Context, name string, port int) error {
+	pods, err := b.pods(ctx, name)
+	if err != nil || len(pods) == 0 {
+		return fmt.Errorf("no pod of %s: %w", name, err)
+	}
+	return b.writeTargets(name, []target{{[]string{"127.0.0.1:" + strconv.Itoa(port)}, map[string]string{"namespace": installed, "pod": pods[0].Name}}})
+}
+
+// copyRules gives Prometheus the recording rules and the alerts of the checkout. Both
+// look as often as samples come, so that a test need not wait for half a minute.
+func (b *env) copyRules() error {
+	to := filepath.Join(b.Cluster.PrometheusDir(), rulesFolder)
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		return err
+	}
+	for _, file := range []string{"deploy/chart/gpuscale/files/recording.yaml", "dashboards/alerts/gpuscale-alerts.yaml"} {
+		text, err := os.ReadFile(filepath.Join(b.Root, file))
+		if err != nil {
+			return err
+		}
+		text = []byte(strings.ReplaceAll(string(text), "interval: 30s", "interval: 2s"))
+		if err := os.WriteFile(filepath.Join(to, filepath.Base(file)), text, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,221 @@
+package chart
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/deploy/chart"
+	"github.com/gpuscale/gpuscale/sandbox/proc"
+)
+
+// installed is the release's namespace: not the one that the documents have, since
+// doctor has to find it.
+const installed = "gpus"
+
+// Programs of ours that run here, by the names of their Deployments.
+const (
+	adapterName    = "gpuscale-adapter"
+	autoscalerName = "gpuscale-autoscaler"
+	exporterName   = "gpuscale-exporter"
+)
+
+// prometheusAccount is Prometheus' own, by which the adapter lets it in.
+const prometheusAccount = "prometheus"
+
+// release is what a user would install here. The ports are those of the processes.
+func (b *env) release() chart.Release {
+	return chart.Release{Name: "gpuscale", Namespace: installed, Values: fmt.Sprintf(`
+prometheus: {url: %q}
+exporter: {resources: {}, nodeSelector: {}}
+adapter: {enabled: true, port: %[2]d, servicePort: %[2]d, config: {interval: 1s, maxAge: 15s}}
+autoscaler:
+  enabled: true
+  port: %[3]d
+  pools: {kwok: true, scale: [{apiGroup: example.org, resource: herds}]}
+  config:
+    idleInterval: 1s
+    prometheus: {interval: 1s, maxAge: 15s}
+    leaderElection: {leaseDuration: 4s, renewDeadline: 3s, retryPeriod: 1s}
+monitoring:
+  prometheusServiceAccount: {namespace: %[4]s, name: %[5]s}
+`, b.Cluster.PrometheusURL(), b.adapter, b.scaler, installed, prometheusAccount)}
+}
+
+func (b *env) install(ctx context.Context) error {
+	// Theirs until this process ends: programs are killed and started again here.
+	var err error
+	if b.adapter, _, err = proc.ReservePort(); err == nil {
+		b.scaler, _, err = proc.ReservePort()
+	}
+	if err != nil {
+		return err
+	}
+	// Some are for faults to come: a namespace does nothing, and takes seconds to go.
+	for name, level := range map[string]string{installed: "privileged", "gpu-operator": "", "team": "", "keda": "", "ration": ""} {
+		if err := b.namespace(ctx, name, level); err != nil {
+			return err
+		}
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: installed, Name: prometheusAccount}}
+	if err := b.Admin.Create(ctx, account); err != nil {
+		return err
+	}
+	return b.helmInstall(ctx)
+}
+
+// helmInstall installs the release, and lets the API server find the adapter.
+func (b *env) helmInstall(ctx context.Context) error {
+	if err := b.helm.Install(ctx, b.release()); err != nil {
+		return err
+	}
+	// No network leads to a pod here: the Service's name is the loopback's, at the port
+	// of the chart's values. The certificate is for the Service's name all the same.
+	patch := `{"spec":{"type":"ExternalName","externalName":"localhost","selector":null,"clusterIP":null,"clusterIPs":null}}`
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: installed, Name: adapterName}}
+	return b.Admin.Patch(ctx, service, client.RawPatch(types.MergePatchType, []byte(patch)))
+}
+
+// namespace makes one, with a Pod Security level to enforce or without.
+func (p *plane) namespace(ctx context.Context, name, level string) error {
+	if level == "" {
+		return p.Namespace(ctx, name, nil)
+	}
+	return p.Namespace(ctx, name, map[string]string{"pod-security.kubernetes.io/enforce": level})
+}
+
+// upgrade installs the release again, with further flags.
+func (b *env) upgrade(ctx context.Context, args ...string) error {
+	r := b.release()
+	r.Args = args
+	return b.helm.Install(ctx, r)
+}
+
+// startPrograms runs adapter and autoscaler with the arguments, the files and the
+// account of their Deployments, and adds them to Prometheus' targets.
+func (b *env) startPrograms(ctx context.Context) error {
+	if err := errors.Join(b.startAdapter(ctx), b.startAutoscaler(ctx)); err != nil {
+		return err
+	}
+	_, files, err := b.mount(ctx, adapterName)
+	if err != nil {
+		return err
+	}
+	return b.scrapePrograms(ctx, files["ca.crt"])
+}
+
+func (b *env) startAdapter(ctx context.Context) error {
+	if err := b.startProgram(ctx, adapterName, "--bind-address=127.0.0.1", "--kubeconfig=%s", "--authentication-kubeconfig=%s", "--authorization-kubeconfig=%s"); err != nil {
+		return err
+	}
+	return b.Cluster.WaitAPI(ctx, schema.GroupVersion{Group: "custom.metrics.k8s.io", Version: "v1beta1"},
+		schema.GroupVersion{Group: "custom.metrics.k8s.io", Version: "v1beta2"}, schema.GroupVersion{Group: "external.metrics.k8s.io", Version: "v1beta1"})
+}
+
+func (b *env) startAutoscaler(ctx context.Context) error {
+	if err := b.startProgram(ctx, autoscalerName, "--kubeconfig=%s"); err != nil {
+		return err
+	}
+	return until(ctx, "waiting for the autoscaler", func() error {
+		resp, err := http.Get("http://127.0.0.1:" + strconv.Itoa(b.scaler) + "/readyz")
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return errors.New(resp.Status)
+		}
+		return nil
+	})
+}
+
+// startProgram runs what the pods of a Deployment would. extra is what a process needs
+// that a pod has; %s in it is the kubeconfig of the account.
+func (b *env) startProgram(ctx context.Context, name string, extra ...string) error {
+	kubeconfig, err := b.Cluster.ServiceAccountKubeconfig(ctx, installed, name)
+	if err != nil {
+		return err
+	}
+	args, _, err := b.mount(ctx, name)
+	if err != nil {
+		return err
+	}
+	for _, arg := range extra {
+		args = append(args, strings.ReplaceAll(arg, "%s", kubeconfig))
+	}
+	_, err = b.Cluster.Processes().Start(proc.Spec{Name: name, Path: filepath.Join(b.Programs, name), Args: args, Log: b.Cluster.LogFile(name)})
+	return err
+}
+
+// mount writes what the volumes of a Deployment's pods hold now, and returns the
+// arguments with the files' paths here, and these by the files' names.
+func (b *env) mount(ctx context.Context, name string) (args []string, files map[string]string, err error) {
+	var d appsv1.Deployment
+	if err := b.Admin.Get(ctx, client.ObjectKey{Namespace: installed, Name: name}, &d); err != nil {
+		return nil, nil, err
+	}
+	spec := d.Spec.Template.Spec
+	if spec.ServiceAccountName != name || spec.AutomountServiceAccountToken == nil || !*spec.AutomountServiceAccountToken {
+		return nil, nil, fmt.Errorf("pods of %s have no token of the account %s", name, name)
+	}
+	return mounted(spec, filepath.Join(b.Cluster.Dir(), "files", name), func(v corev1.Volume) (map[string][]byte, error) {
+		out := map[string][]byte{}
+		var c corev1.ConfigMap
+		var s corev1.Secret
+		switch {
+		case v.ConfigMap != nil:
+			err := b.Admin.Get(ctx, client.ObjectKey{Namespace: installed, Name: v.ConfigMap.Name}, &c)
+			for name, text := range c.Data {
+				out[name] = []byte(text)
+			}
+			return out, err
+		case v.Secret != nil:
+			err := b.Admin.Get(ctx, client.ObjectKey{Namespace: installed, Name: v.Secret.SecretName}, &s)
+			return s.Data, err
+		}
+		return out, nil
+	})
+}
+
+// pods of a Deployment or DaemonSet of ours.
+func (b *env) pods(ctx context.Context, name string) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	err := b.Admin.List(ctx, &list, client.InNamespace(installed), client.MatchingLabels{"app.kubernetes.io/name": name})
+	return list.Items, err
+}
+
+// rolledOut returns what of ours has no ready pods yet.
+func (b *env) rolledOut(ctx context.Context) error {
+	var d appsv1.DeploymentList
+	var s appsv1.DaemonSetList
+	if err := errors.Join(b.Admin.List(ctx, &d, client.InNamespace(installed)), b.Admin.List(ctx, &s, client.InNamespace(installed))); err != nil {
+		return err
+	}
+	for _, o := range d.Items {
+		if o.Status.ReadyReplicas != *o.Spec.Replicas {
+			return fmt.Errorf("%s has %d pods ready of %d", o.Name, o.Status.ReadyReplicas, *o.Spec.Replicas)
+		}
+	}
+	for _, o := range s.Items {
+		if o.Status.NumberReady == 0 || o.Status.NumberReady != o.Status.DesiredNumberScheduled {
+			return fmt.Errorf("%s has %d pods ready of %d", o.Name, o.Status.NumberReady, o.Status.DesiredNumberScheduled)
+		}
+	}
+	if len(d.Items) != 2 || len(s.Items) != 1 {
+		return fmt.Errorf("%d Deployments and %d DaemonSets", len(d.Items), len(s.Items))
+	}
+	return nil
+}
+
+func keyOf(o client.Object) client.ObjectKey { return client.ObjectKeyFromObject(o) }

@@ -1,0 +1,177 @@
+package chart
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/sandbox/neighbours"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
+)
+
+// product100 is what the nodes of pool whole have.
+const product100 = "NVIDIA-H100-80GB-HBM3"
+
+// A node without GPUs, for all that needs none.
+const cpuNode = `
+apiVersion: v1
+kind: Node
+metadata:
+  name: cpu-1
+  annotations: {kwok.x-k8s.io/node: fake}
+  labels: {kubernetes.io/hostname: cpu-1, kubernetes.io/os: linux, kubernetes.io/arch: amd64}
+status:
+  capacity: {cpu: "64", memory: 256Gi, pods: "110"}
+  allocatable: {cpu: "64", memory: 256Gi, pods: "110"}
+`
+
+// normalWorld is a small cluster in order: a pool of whole GPUs and one of sliced
+// ones, a team with a quota, and a server that an HPA follows.
+const normalWorld = `
+apiVersion: gpuscale.io/v1alpha1
+kind: GPUNodePool
+metadata: {name: whole}
+spec:
+  min: 1
+  max: 3
+  provider: {kwok: {}}
+  template: {product: NVIDIA-H100-80GB-HBM3, gpus: 2, cpu: "64", memory: 512Gi}
+---
+apiVersion: gpuscale.io/v1alpha1
+kind: GPUNodePool
+metadata: {name: sliced}
+spec:
+  min: 1
+  max: 2
+  provider: {kwok: {}}
+  template: {product: NVIDIA-A100-SXM4-80GB, gpus: 1, cpu: "32", memory: 256Gi}
+  mig: {actuator: mig-manager, bootLayout: [{1g.10gb: 7}]}
+---
+apiVersion: gpuscale.io/v1alpha1
+kind: GPUQuota
+metadata: {name: team}
+spec:
+  tenants: {namespaces: [team]}
+  amounts: [{model: any, guaranteed: 2, limit: 4}]
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: embed, namespace: team}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: embed}}
+  template:
+    metadata: {labels: {app: embed}}
+    spec:
+      containers:
+      - name: server
+        image: server
+        resources: {limits: {nvidia.com/gpu: "1", cpu: "1", memory: 1Gi}}
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: embed, namespace: team}
+spec:
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: embed}
+  minReplicas: 1
+  maxReplicas: 2
+  metrics:
+  - type: Pods
+    pods:
+      metric: {name: gpu_busy}
+      target: {type: AverageValue, averageValue: 500m}
+`
+
+// herds is a resource with a scale subresource, which a pool may name as its maker.
+const herds = "../neighbours/testdata/herd.yaml"
+
+func (b *env) populate(ctx context.Context) error {
+	if err := neighbours.Apply(ctx, b.Admin, herds); err != nil {
+		return err
+	}
+	return errors.Join(b.Create(ctx, cpuNode), b.Create(ctx, normalWorld))
+}
+
+// settle waits until all of it runs, and then keeps doctor's report.
+func (b *env) settle(ctx context.Context) error {
+	if err := until(ctx, "waiting for the world", func() error {
+		return errors.Join(b.fleet.err(), b.sliced(ctx), b.rolledOut(ctx), b.following(ctx))
+	}); err != nil {
+		return err
+	}
+	kubeconfig, err := b.mine()
+	if err != nil {
+		return err
+	}
+	// Some checks need a few scrapes and reconciles. TestHealthy checks what is left
+	// after that.
+	ctx, cancel := context.WithTimeout(ctx, testenv.Patience)
+	defer cancel()
+	last := ""
+	err = until(ctx, "asking doctor", func() (err error) {
+		if b.normal, err = b.ask(ctx, kubeconfig); err != nil {
+			return await.Final(err)
+		}
+		if b.normal.Faults+b.normal.Warnings+b.normal.Unknown == 0 {
+			return nil
+		}
+		if now := strings.Join(b.normal.worse(visit{}), "; "); now != last {
+			last = now
+			fmt.Fprintln(os.Stderr, "doctor reports:", last)
+		}
+		return errNotYet
+	})
+	if errors.Is(err, errNotYet) {
+		return nil
+	}
+	return err
+}
+
+// sliced reports that the node of MIG GPUs is there, and does what mig-manager would
+// have done when it booted: the layout that the label asks for is there.
+func (b *env) sliced(ctx context.Context) error {
+	var list corev1.NodeList
+	if err := b.Admin.List(ctx, &list, client.HasLabels{v1alpha1.NodePoolLabel}); err != nil {
+		return err
+	}
+	pools := map[string]int{}
+	for i := range list.Items {
+		n := &list.Items[i]
+		pools[n.Labels[v1alpha1.NodePoolLabel]]++
+		if n.Labels["nvidia.com/mig.config"] == "" || n.Labels["nvidia.com/mig.config.state"] != "" {
+			continue
+		}
+		before := n.DeepCopy()
+		n.Labels["nvidia.com/mig.config.state"] = "success"
+		if err := b.Admin.Patch(ctx, n, client.MergeFrom(before)); err != nil {
+			return err
+		}
+	}
+	if pools["whole"] != 1 || pools["sliced"] != 1 {
+		return fmt.Errorf("nodes of pools: %v", pools)
+	}
+	return nil
+}
+
+// following reports that the HPA has read its metric.
+func (b *env) following(ctx context.Context) error {
+	var h autoscalingv2.HorizontalPodAutoscaler
+	if err := b.Admin.Get(ctx, client.ObjectKey{Namespace: "team", Name: "embed"}, &h); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(h.Status.Conditions, func(c autoscalingv2.HorizontalPodAutoscalerCondition) bool {
+		return c.Type == autoscalingv2.ScalingActive && c.Status == corev1.ConditionTrue
+	}) {
+		return fmt.Errorf("the HPA: %+v", h.Status.Conditions)
+	}
+	return nil
+}

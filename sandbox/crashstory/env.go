@@ -1,0 +1,211 @@
+package crashstory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/internal/prom/promtest"
+	"github.com/gpuscale/gpuscale/sandbox/cluster"
+	"github.com/gpuscale/gpuscale/sandbox/neighbours"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
+)
+
+// systemNamespace is where the autoscaler's account and lease are.
+const systemNamespace = "gpuscale-system"
+
+// Env is a control plane on which the story is played again and again.
+type Env struct {
+	*testenv.Env
+	autoscaler string // the program
+	log        *slog.Logger
+	stage      *stage
+	view       *view
+	fleet      *fleet
+	metrics    *httptest.Server // Prometheus' fake
+	account    string           // kubeconfig of the autoscaler's service account
+
+	cancel context.CancelFunc
+	loops  sync.WaitGroup
+}
+
+// NewEnv starts the control plane and the fakes. autoscaler is the program; empty:
+// the one of this checkout.
+func NewEnv(ctx context.Context, autoscaler string, log *slog.Logger) (_ *Env, err error) {
+	e, err := testenv.Start(ctx, testenv.Options{CRDs: true, Programs: autoscaler == "", Change: func(o *cluster.Options) {
+		// Nodes get KWOK's annotation after it has first seen them.
+		o.ExtraArgs[cluster.KWOK] = []string{"--node-lease-duration-seconds=0"}
+	}})
+	if err != nil {
+		return nil, err
+	}
+	b := &Env{Env: e, autoscaler: autoscaler, log: log}
+	if autoscaler == "" {
+		b.autoscaler = filepath.Join(e.Programs, "gpuscale-autoscaler")
+	}
+	defer func() {
+		if err != nil {
+			b.Stop()
+		}
+	}()
+	life, cancel := context.WithCancel(context.Background())
+	b.cancel = cancel
+	clients, err := kubernetes.NewForConfig(b.Cluster.RESTConfig())
+	if err != nil {
+		return nil, err
+	}
+	if b.view, err = newView(life, clients); err != nil {
+		return nil, err
+	}
+	b.stage = &stage{client: b.Admin, view: b.view, owners: map[string]types.UID{}}
+	if err := b.install(ctx); err != nil {
+		return nil, err
+	}
+	b.fleet = newFleet(clients, b.view, log)
+	b.loops.Go(func() { b.fleet.run(life) })
+	prom := &promtest.Server{}
+	prom.Script(b.fleet.answer)
+	b.metrics = httptest.NewServer(prom)
+	b.account, err = b.Cluster.ServiceAccountKubeconfig(ctx, systemNamespace, "gpuscale-autoscaler")
+	return b, err
+}
+
+// Stop ends everything.
+func (b *Env) Stop() {
+	if b.cancel != nil {
+		b.cancel()
+		b.loops.Wait()
+	}
+	if b.metrics != nil {
+		b.metrics.Close()
+	}
+	b.Env.Stop()
+}
+
+// install makes what no run changes: rights, namespaces.
+func (b *Env) install(ctx context.Context) error {
+	for _, name := range []string{systemNamespace, partition.DefaultConfigMap.Namespace, nsFree, nsLender, nsBorrower} {
+		if err := b.Namespace(ctx, name, nil); err != nil {
+			return err
+		}
+	}
+	for _, ns := range []string{nsFree, nsLender, nsBorrower} {
+		owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: ownerName}}
+		if err := b.Admin.Create(ctx, owner); err != nil {
+			return err
+		}
+		b.stage.owners[ns] = owner.UID
+	}
+	if err := b.apply(ctx, "sandbox/crashstory/testdata/podgroup.yaml"); err != nil {
+		return err
+	}
+	if err := b.InstallSources(ctx); err != nil { // PodGroups are served
+		return err
+	}
+	return b.apply(ctx, "deploy/manifests/autoscaler.yaml")
+}
+
+// apply creates the objects of a file of the checkout but for those that run the
+// program: it is a process here.
+func (b *Env) apply(ctx context.Context, file string) error {
+	text, err := os.ReadFile(filepath.Join(b.Root, file))
+	if err != nil {
+		return fmt.Errorf("reading a manifest: %w", err)
+	}
+	objects, err := neighbours.Parse(text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	for _, o := range objects {
+		if kind := o.GetKind(); kind == "Deployment" || kind == "ConfigMap" {
+			continue
+		}
+		if err := b.CreateObject(ctx, o); client.IgnoreAlreadyExists(err) != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	return nil
+}
+
+// limit of clearing up, and of every step of the story. Generous: a busy machine
+// is no failure, and a story that is stuck is one.
+const limit = testenv.Patience
+
+// clear makes the world as it was before any run, and waits until it is.
+func (b *Env) clear(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("the last run's world did not go away"))
+	defer cancel()
+	for _, ns := range []string{nsFree, nsLender, nsBorrower} {
+		in := []client.DeleteAllOfOption{client.InNamespace(ns), client.GracePeriodSeconds(0)}
+		if err := errors.Join(b.Admin.DeleteAllOf(ctx, &corev1.Pod{}, in...), b.Admin.DeleteAllOf(ctx, podGroup(), in...)); err != nil {
+			return err
+		}
+	}
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: partition.DefaultConfigMap.Namespace, Name: partition.DefaultConfigMap.Name}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: systemNamespace, Name: "gpuscale-autoscaler"}}
+	for _, err := range []error{
+		b.Admin.DeleteAllOf(ctx, &v1alpha1.GPUNodePool{}), b.Admin.DeleteAllOf(ctx, &v1alpha1.GPUQuota{}),
+		b.Admin.DeleteAllOf(ctx, &corev1.Node{}), b.Admin.Delete(ctx, config), b.Admin.Delete(ctx, lease),
+	} {
+		if client.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	err := awaitNone(ctx, func(context.Context) (string, error) {
+		if n := len(b.view.nodeList()); n > 0 {
+			return fmt.Sprintf("%d nodes are left", n), nil
+		}
+		for _, ns := range []string{nsFree, nsLender, nsBorrower} {
+			var pods corev1.PodList
+			if err := b.Admin.List(ctx, &pods, client.InNamespace(ns)); err != nil || len(pods.Items) > 0 {
+				return fmt.Sprintf("%d pods are left in %s", len(pods.Items), ns), err
+			}
+		}
+		if len(b.view.MIGConfig()) > 0 {
+			return "mig-manager's ConfigMap is left", nil
+		}
+		b.fleet.mu.Lock()
+		defer b.fleet.mu.Unlock()
+		if n := len(b.fleet.hosts); n > 0 {
+			return fmt.Sprintf("%d machines are left", n), nil
+		}
+		return "", nil
+	})
+	if err != nil {
+		return err
+	}
+	b.view.reset()
+	b.fleet.reset()
+	return nil
+}
+
+// set makes the pools and quotas of the story.
+func (b *Env) set(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("the pools could not be made"))
+	defer cancel()
+	return b.apply(ctx, "sandbox/crashstory/testdata/pools.yaml")
+}
+
+// result is the state of the world and what was done in it.
+func (b *Env) result(ctx context.Context) (State, error) {
+	s, err := read(ctx, b.Admin)
+	if err != nil {
+		return nil, err
+	}
+	made, removed, left := b.view.counts()
+	return append(s, effects(made, removed, left, b.fleet.repartitions())...), nil
+}

@@ -1,0 +1,299 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/sandbox/build"
+	"github.com/gpuscale/gpuscale/sandbox/cluster"
+	"github.com/gpuscale/gpuscale/sandbox/promfault"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
+)
+
+// faultEnv is a control plane whose HPAs get their metrics from a faulty Prometheus,
+// half of them through each adapter.
+type faultEnv struct {
+	cluster *cluster.Cluster
+	client  kubernetes.Interface
+	prom    *prom.Client // past the proxy
+	proxy   *promfault.Proxy
+	page    *promfault.Page
+	router  *router
+	seen    *record
+
+	remembered time.Time // of the answer that is stale
+
+	load     atomic.Int64 // shared by the pods of each namespace
+	requests atomic.Int64 // of the workload that scales to zero
+	queued   atomic.Bool  // its picker has queued one
+}
+
+func newFaultEnv(t *testing.T) *faultEnv {
+	on := newEnv(t)
+	var err error
+	other := ""
+	if compared() {
+		if other, err = build.PrometheusAdapter(t.Context(), build.Options{Root: on.binaries.Root, Out: os.Stderr}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := &faultEnv{}
+	b.load.Store(idleLoad)
+	b.page = promfault.NewPage(b.samples)
+	page := httptest.NewServer(b.page)
+	t.Cleanup(page.Close)
+	b.cluster, err = cluster.Start(t.Context(), cluster.Options{
+		Binaries: on.binaries.ControlPlane, Log: on.log, Parent: t.TempDir(), Prometheus: faultScrape(page.Listener.Addr().String()),
+		// An adapter that waits for Prometheus must hold up its own HPAs only.
+		ExtraArgs: map[string][]string{cluster.ControllerManager: {"--concurrent-horizontal-pod-autoscaler-syncs=40"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.cluster.Stop)
+	if b.client, err = kubernetes.NewForConfig(b.cluster.RESTConfig()); err != nil {
+		t.Fatal(err)
+	}
+	if b.prom, err = prom.New(prom.Config{URL: b.cluster.PrometheusURL(), Timeout: 5 * time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	if b.proxy, err = promfault.New(b.cluster.PrometheusURL()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.proxy.Close() })
+	b.populate(t)
+	b.remember(t)
+	b.startAdapters(t, on.binaries.Adapter, other)
+	b.scale(t)
+	return b
+}
+
+func faultScrape(page string) []byte {
+	return fmt.Appendf(nil, `global: {scrape_interval: 1s, scrape_timeout: 1s}
+scrape_configs:
+- {job_name: workers, honor_labels: true, static_configs: [{targets: [%q]}]}
+`, page)
+}
+
+// samples are the real load of each namespace, shared by its pods.
+func (b *faultEnv) samples(ctx context.Context) ([]promfault.Sample, error) {
+	if b.client == nil {
+		return nil, errors.New("there is no control plane yet")
+	}
+	pods, err := b.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return nil, err
+	}
+	live := map[string][]string{} // by namespace/app
+	for _, p := range pods.Items {
+		if p.DeletionTimestamp == nil && p.Status.Phase == corev1.PodRunning {
+			app := p.Namespace + "/" + p.Labels["app"]
+			live[app] = append(live[app], p.Name)
+		}
+	}
+	picker := ""
+	if names := live[zeroNamespace+"/"+zeroPicker]; len(names) > 0 {
+		picker = names[0]
+	}
+	out := b.llm(live[zeroNamespace+"/"+zeroServers], picker)
+	for app, names := range live {
+		namespace, name, _ := strings.Cut(app, "/")
+		if name != workload {
+			continue
+		}
+		for _, name := range names {
+			out = append(out, promfault.Sample{
+				Name:   workSeries,
+				Labels: map[string]string{"namespace": namespace, "pod": name},
+				Value:  float64(b.load.Load()) / float64(len(names)),
+			})
+		}
+	}
+	return out, nil
+}
+
+// populate makes nodes, and the workloads with the right number of replicas.
+func (b *faultEnv) populate(t *testing.T) {
+	t.Helper()
+	have := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("256Gi"), corev1.ResourcePods: resource.MustParse("110")}
+	for i := range 2 {
+		n := &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "node-" + strconv.Itoa(i), Annotations: map[string]string{cluster.AnnotationFake: "fake"}},
+			Status:     corev1.NodeStatus{Allocatable: have, Capacity: have},
+		}
+		if _, err := b.client.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, a := range adapters() {
+		for _, c := range cells() {
+			b.deploy(t, c.namespace(a), workload, replicas)
+		}
+	}
+	await.For(t, testenv.Patience, "all pods run", func() error {
+		for _, a := range adapters() {
+			for _, c := range cells() {
+				d, err := b.client.AppsV1().Deployments(c.namespace(a)).Get(t.Context(), workload, metav1.GetOptions{})
+				if err != nil || d.Status.ReadyReplicas != replicas {
+					return fmt.Errorf("%d in %s %w", d.Status.ReadyReplicas, c.namespace(a), err)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+func (b *faultEnv) deploy(t *testing.T, namespace, name string, n int32) {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	if _, err := b.client.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	labels := map[string]string{"app": name}
+	d := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &n, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "sandbox.invalid/worker"}}},
+			},
+		},
+	}
+	if _, err := b.client.AppsV1().Deployments(namespace).Create(t.Context(), d, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// remember a time without load, for an answer that is stale, and then begin
+// the load.
+func (b *faultEnv) remember(t *testing.T) {
+	t.Helper()
+	b.waitForLoad(t)
+	b.waitForLoad(t) // a scrape later
+	b.remembered = time.Now()
+	b.proxy.StaleAt(b.remembered)
+	b.load.Store(load)
+	b.waitForLoad(t)
+}
+
+// waitForLoad until Prometheus has a whole scrape that is younger than this
+// call and has the load in each namespace.
+func (b *faultEnv) waitForLoad(t *testing.T) {
+	t.Helper()
+	begin, want := time.Now(), float64(b.load.Load())
+	await.For(t, testenv.Patience, fmt.Sprintf("Prometheus has a load of %v", want), func() error {
+		v, err := b.prom.Query(t.Context(), "sum by (namespace) ("+workSeries+") and on () min(timestamp("+workSeries+")) > "+
+			strconv.FormatFloat(float64(begin.UnixMilli())/1000, 'f', 3, 64), time.Time{})
+		if err != nil {
+			return err
+		}
+		right := 0
+		for _, s := range v {
+			if s.Value > want-0.01 && s.Value < want+0.01 {
+				right++
+			}
+		}
+		if all := len(adapters()) * len(cells()); right < all {
+			return fmt.Errorf("%d of %d namespaces", right, all)
+		}
+		return nil
+	})
+}
+
+// honest ends all faults: first those of scraped samples, so that half of the
+// series is never served without the warning that belongs to it.
+func (b *faultEnv) honest(t *testing.T) {
+	t.Helper()
+	b.page.Serve(promfault.True)
+	b.waitForLoad(t)
+	if err := b.proxy.Answer(promfault.Honest); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// inject begins a step of a fault, for the same reason in the other order.
+func (b *faultEnv) inject(t *testing.T, s step) {
+	t.Helper()
+	if s.answer == promfault.Stale {
+		await.True(t, testenv.Patience, "what is remembered is older than maxAge", func() bool { return time.Since(b.remembered) > 2*maxAge })
+	}
+	if err := b.proxy.Answer(s.answer); err != nil {
+		t.Fatal(err)
+	}
+	b.page.Serve(s.samples)
+}
+
+// right returns the problems of an adapter's HPAs.
+func (b *faultEnv) right(a adapter) error {
+	var errs []error
+	for _, c := range cells() {
+		errs = append(errs, b.rightIn(c.namespace(a)))
+	}
+	return errors.Join(errs...)
+}
+
+func (b *faultEnv) allRight() error {
+	var errs []error
+	for _, a := range adapters() {
+		errs = append(errs, b.right(a))
+	}
+	return errors.Join(errs...)
+}
+
+func (b *faultEnv) rightIn(namespace string) error {
+	h, n := b.seen.hpa(namespace), b.seen.replicas(namespace+"/"+workload)
+	if !h.active || n != replicas {
+		return fmt.Errorf("%s: %d replicas, active %v: %s %s", namespace, n, h.active, h.reason, h.message)
+	}
+	return nil
+}
+
+// reset helps those that have not found back.
+func (b *faultEnv) reset(t *testing.T) {
+	t.Helper()
+	for _, a := range adapters() {
+		for _, c := range cells() {
+			if ns := c.namespace(a); b.rightIn(ns) != nil {
+				s := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: workload}, Spec: autoscalingv1.ScaleSpec{Replicas: replicas}}
+				if _, err := b.client.AppsV1().Deployments(ns).UpdateScale(t.Context(), workload, s, metav1.UpdateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	await.For(t, testenv.Patience, "all are as they should be", func() error { return b.allRight() })
+}
+
+// scale has the HPA controller begin.
+func (b *faultEnv) scale(t *testing.T) {
+	t.Helper()
+	for _, a := range adapters() {
+		for _, c := range cells() {
+			if _, err := b.client.AutoscalingV2().HorizontalPodAutoscalers(c.namespace(a)).Create(t.Context(), c.hpa(a), metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	b.seen = newRecord(t, b.client)
+	await.For(t, testenv.Patience, "all HPAs see the load", func() error { return b.allRight() })
+	b.awaitSyncs(t, 3)
+}

@@ -1,0 +1,75 @@
+package guardrails
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// TestBadPoolsStopNoOtherPool: an error that validation cannot see is a condition with
+// field and remedy; and the one valid pool goes on.
+func TestBadPoolsStopNoOtherPool(t *testing.T) {
+	w := newWorld(t, setup{})
+	scale := func(name string) func(*v1alpha1.GPUNodePool) {
+		return func(p *v1alpha1.GPUNodePool) {
+			p.Spec.Provider = v1alpha1.Provider{Scale: &v1alpha1.ScaleProvider{APIVersion: "example.org/v1", Kind: "Herd", Namespace: w.namespace(), Name: name}}
+		}
+	}
+	w.must(w.InstallSources(t.Context())) // Herds are served
+	w.pool("nowhere", 0, 4, scale("nowhere"))
+	w.pool("profile", 0, 4, func(p *v1alpha1.GPUNodePool) { p.Spec.MIG = &v1alpha1.MIG{AllowedProfiles: []string{"9g.99gb"}} })
+	w.pool("good", 0, 4)
+	w.work("train", "good", 1, perNode)
+	w.await("it waits", w.waits("train", 1))
+	w.until("the good one grows", w.has("good", 1))
+	for pool, words := range map[string][]string{
+		"nowhere": {"False TargetNotFound", "spec.provider.scale.name", "create it"},
+		"profile": {"False", "spec.mig.allowedProfiles[0]", "9g.99gb"},
+		"good":    {"True"},
+	} {
+		w.until("pool "+pool+" has the error", func() error {
+			c := w.condition(pool, "Valid")
+			for _, word := range words {
+				if !strings.Contains(c, word) {
+					return fmt.Errorf("%q lacks %q", c, word)
+				}
+			}
+			return nil
+		})
+	}
+}
+
+// TestBadAnnotationsStopNothingElse: invalid ones, as large as the API server takes
+// them: their objects are left alone, everything else goes on.
+func TestBadAnnotationsStopNothingElse(t *testing.T) {
+	w := newWorld(t, setup{})
+	w.pool("h100", 2, 4)
+	w.until("the fleet", w.has("h100", 2))
+	nonsense := strings.Repeat("{", 200<<10)
+	w.work("odd", "h100", 1, 1, func(p *corev1.PodTemplateSpec) {
+		p.Annotations[v1alpha1.EvictFromAnnotation] = nonsense
+	})
+	w.await("it runs", w.runs("odd", 1))
+	at := w.pods("odd")[0].Spec.NodeName
+	w.exporters.set(func() { w.exporters.sick[at] = true })
+	for _, key := range []string{"gpuscale.io/mig-layout", "gpuscale.io/mig-agent"} {
+		w.patchNode(at, func(n *corev1.Node) { n.Annotations = map[string]string{key: nonsense, "kwok.x-k8s.io/node": "fake"} })
+		w.reconciles(2)
+	}
+	w.pass(10 * 60 * 1e9)
+	w.reconciles(2)
+	if w.pods("odd")[0].DeletionTimestamp != nil {
+		t.Error("a pod with unreadable annotations was moved")
+	}
+	w.work("train", "h100", 2, perNode)
+	w.await("it waits", w.waits("train", 1))
+	w.until("it is served", w.has("h100", 3))
+	if got := verdict(w, plan.KindNode, at).Reason; got != plan.NodeSick {
+		t.Errorf("the node's reason is %s", got)
+	}
+}

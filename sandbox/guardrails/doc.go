@@ -1,0 +1,9 @@
+// Package guardrails contains the tests of the autoscaler's limits and off switches:
+// the real loop on a real control plane, with KWOK's nodes, the real scheduler and the
+// real eviction API. Each test checks the state of the cluster, not calls, and fails
+// without the guardrail it is about.
+//
+// Two things are fakes: the exporters, which report allocations as pods are bound,
+// and the loop's clock, which the tests move forward. docs/guardrails.md lists the
+// guardrails and their tests.
+package guardrails

@@ -1,0 +1,137 @@
+package guardrails
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// TestDrainWaitsForTheCheckpoint: a pod with a time from which it may be moved is asked
+// then, not before, and has its own grace.
+func TestDrainWaitsForTheCheckpoint(t *testing.T) {
+	var from time.Time
+	w := newWard(t, setup{}, func(p *corev1.PodTemplateSpec) {
+		p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](77)
+	})
+	w.must(w.Admin.Delete(t.Context(), w.budget))
+	pod := w.pod()
+	before := pod.DeepCopy()
+	from = w.now().Add(5 * time.Minute).Truncate(time.Second)
+	pod.Annotations = map[string]string{v1alpha1.EvictFromAnnotation: from.Format(time.RFC3339)}
+	w.must(w.Admin.Patch(t.Context(), pod, client.MergeFrom(before)))
+	w.until("the drain begins", w.draining(w.sick))
+	w.pass(from.Sub(w.now()) - time.Minute) // far more than the reconciles take
+	w.reconciles(3)
+	if e := w.evictions(pod.Name); len(e) > 0 || w.pod().UID != pod.UID {
+		t.Fatalf("evicted before its checkpoint: %v", e)
+	}
+	w.pass(time.Minute)
+	w.until("it is asked to leave", func() error {
+		switch e := w.evictions(pod.Name); {
+		case len(e) == 0:
+			return errors.New("it is not")
+		case len(e) > 1 || e[0].RequestObject.DeleteOptions.GracePeriodSeconds != nil:
+			t.Errorf("evictions %v: want one, with the grace that is the pod's own", e)
+		}
+		return nil
+	})
+}
+
+// TestSafeToEvict: a node with a pod that must not be moved is not drained, however
+// sick; the GPU's reason says why.
+func TestSafeToEvict(t *testing.T) {
+	for name, key := range map[string]string{"ours": v1alpha1.SafeToEvictAnnotation, "another": v1alpha1.OtherSafeToEvictAnnotation} {
+		t.Run(name, func(t *testing.T) {
+			w := newWard(t, setup{}, func(p *corev1.PodTemplateSpec) { p.Annotations[key] = "false" })
+			w.must(w.Admin.Delete(t.Context(), w.budget))
+			uid := w.pod().UID
+			w.reconciles(3)
+			w.pass(time.Hour)
+			w.reconciles(3)
+			if err := w.untouched(w.sick); err != nil {
+				t.Error(err)
+			}
+			if p := w.pod(); p.UID != uid || p.DeletionTimestamp != nil {
+				t.Error("the pod was evicted")
+			}
+			last, _ := w.loop.State.Last()
+			if v := verdictOf(last.Plan, plan.KindNode, w.sick); v.Reason != plan.NodeSick {
+				t.Errorf("the node's verdict is %+v", v)
+			}
+		})
+	}
+}
+
+func verdictOf(p plan.Plan, kind plan.Kind, subject string) plan.Verdict {
+	for _, v := range p.Verdicts {
+		if v.Kind == kind && v.Subject == subject {
+			return v
+		}
+	}
+	return plan.Verdict{}
+}
+
+// TestSickNodesAreReplacedOneByOne: of a pool of twelve with two sick nodes one is
+// replaced, the other an hour later; with half of the pool sick none is.
+func TestSickNodesAreReplacedOneByOne(t *testing.T) {
+	w := newWorld(t, setup{})
+	w.pool("h100", 12, 14)
+	w.until("the fleet", w.has("h100", 12))
+	first := map[string]corev1.Node{}
+	for _, n := range w.nodes("h100") {
+		first[n.Name] = n
+	}
+	w.exporters.set(func() { w.exporters.sick["h100-1"], w.exporters.sick["h100-2"] = true, true })
+	replaced := func() (names []string) {
+		for _, n := range w.nodes("h100") {
+			if was, ok := first[n.Name]; !ok || was.UID != n.UID {
+				names = append(names, n.Name)
+			}
+		}
+		return names
+	}
+	w.reconcile()
+	w.pass(11 * time.Minute)
+	w.reconcile()
+	// The one that was replaced is well now; its successor may have its name.
+	gone := replaced()
+	if len(gone) != 1 {
+		t.Fatalf("replaced %v, want one", gone)
+	}
+	w.exporters.set(func() { delete(w.exporters.sick, gone[0]) })
+	w.await("its successor is ready", w.has("h100", 12))
+	w.pass(48 * time.Minute)
+	w.reconciles(3)
+	if got := replaced(); len(got) != 1 {
+		t.Fatalf("replaced %v within an hour, want one", got)
+	}
+	w.exporters.set(func() {
+		for i := range 5 {
+			w.exporters.sick[fmt.Sprintf("h100-%d", 8+i)] = true
+		}
+	})
+	w.reconcile()
+	w.pass(3 * time.Hour)
+	w.reconciles(3)
+	if got := replaced(); len(got) != 1 {
+		t.Fatalf("replaced %v of a pool of which half is sick: it is not the nodes", got)
+	}
+	w.until("the pool has the reason", w.reason("h100", plan.NodeSick))
+	w.exporters.set(func() {
+		for i := range 5 {
+			delete(w.exporters.sick, fmt.Sprintf("h100-%d", 8+i))
+		}
+	})
+	w.reconcile()
+	if got := replaced(); len(got) != 2 {
+		t.Fatalf("replaced %v, want the second one an hour later", got)
+	}
+}

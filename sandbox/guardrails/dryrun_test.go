@@ -1,0 +1,129 @@
+package guardrails
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/sandbox/build"
+	"github.com/gpuscale/gpuscale/sandbox/proc"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
+)
+
+// TestDryRun runs the program itself. With --dry-run it logs the nodes it would add,
+// and the API server's audit log has not one write of it, no lease and no Event either.
+// Without, on the same cluster, it writes and adds nodes: the counting can fail.
+func TestDryRun(t *testing.T) {
+	w := newWorld(t, setup{})
+	w.pool("h100", 1, 4)
+	w.until("the fleet", w.has("h100", 1))
+	w.work("train", "h100", 3, perNode)
+	w.await("two wait", w.waits("train", 2))
+	status := w.get("h100").ResourceVersion // only the autoscaler writes to pools
+
+	p := w.program("dry", "--dry-run")
+	w.await("it logs its decision twice, or acts", func() error {
+		if n := p.says("action", "scale-up", "dry-run"); n < 2 && len(w.nodes("h100")) == 1 {
+			return fmt.Errorf("%d times in its log", n)
+		}
+		return nil
+	})
+	p.stop()
+	if writes := p.writes(); len(writes) > 0 {
+		t.Errorf("writes of a dry run: %v", writes)
+	}
+	if got := w.get("h100").ResourceVersion; got != status {
+		t.Error("the pool was written to")
+	}
+	if n := len(w.nodes("h100")); n != 1 {
+		t.Errorf("%d nodes", n)
+	}
+
+	p = w.program("wet")
+	w.await("it adds nodes", func() error { // how many is other tests' question
+		if n := len(w.nodes("h100")); n < 3 {
+			return fmt.Errorf("%d nodes", n)
+		}
+		return nil
+	})
+	p.stop()
+	if len(p.writes()) == 0 {
+		t.Error("no writes of a program that added two nodes: they are not counted")
+	}
+}
+
+// program is the autoscaler as a process.
+type program struct {
+	w       *world
+	log     string
+	begun   time.Time
+	process *proc.Process
+}
+
+func (w *world) program(name string, flags ...string) *program {
+	w.t.Helper()
+	dir := w.t.TempDir()
+	config := filepath.Join(dir, name+".yaml")
+	w.must(os.WriteFile(config, []byte("leaderElection: {namespace: "+w.namespace()+"}\ninterval: 200ms\n"), 0o600))
+	p := &program{w: w, log: filepath.Join(dir, name+".log"), begun: time.Now()}
+	var err error
+	p.process, err = w.Cluster.Processes().Start(proc.Spec{
+		Name: "gpuscale-autoscaler-" + name, Path: w.autoscaler(), Log: p.log,
+		Args: append(flags, "--config="+config, "--kubeconfig="+w.Cluster.Kubeconfig(), "--listen=127.0.0.1:"+strconv.Itoa(testenv.FreePort(w.t))),
+	})
+	w.must(err)
+	w.t.Cleanup(p.stop)
+	return p
+}
+
+// programs are compiled when a test first needs one.
+var programs = sync.OnceValues(func() (string, error) {
+	return build.Programs(context.Background(), build.Options{Out: os.Stderr})
+})
+
+func (w *world) autoscaler() string {
+	w.t.Helper()
+	folder, err := programs()
+	w.must(err)
+	return filepath.Join(folder, "gpuscale-autoscaler")
+}
+
+func (p *program) stop() {
+	if p.process != nil {
+		p.process.Stop(10 * time.Second)
+		p.process = nil
+	}
+}
+
+// says counts the lines of its log that have all of the words.
+func (p *program) says(words ...string) int {
+	text, err := os.ReadFile(p.log)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		p.w.t.Fatal(err)
+	}
+	n := 0
+line:
+	for line := range strings.Lines(string(text)) {
+		for _, word := range words {
+			if !strings.Contains(line, word) {
+				continue line
+			}
+		}
+		n++
+	}
+	return n
+}
+
+// writes of the program, by how it names itself.
+func (p *program) writes() []testenv.Call {
+	return p.w.Calls(p.w.t, func(e testenv.Call) bool {
+		return strings.HasPrefix(e.UserAgent, "gpuscale-autoscaler/") && e.RequestReceivedTimestamp.After(p.begun)
+	})
+}

@@ -1,0 +1,410 @@
+package guardrails
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/scheme"
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/events"
+	"github.com/gpuscale/gpuscale/autoscaler/loop"
+	"github.com/gpuscale/gpuscale/autoscaler/observe"
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/pools"
+	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/prom"
+	"github.com/gpuscale/gpuscale/plan"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
+	"github.com/gpuscale/gpuscale/sandbox/world/node"
+)
+
+// rack is a fixed set of machines: Node objects that no provider makes again, whose
+// kubelets KWOK plays. Device plugin, feature discovery and mig-manager are the
+// sandbox's fakes, which the test steps.
+type rack struct {
+	*world
+	agents []*node.Agent
+	begun  time.Time // by the clock of the audit log
+}
+
+// newRack is a world with a fixed pool of that name, and machines of two GPUs,
+// partitioned by the layout or whole. The autoscaler's Events go to the API server.
+func newRack(t *testing.T, pool, layout string, names ...string) *rack {
+	t.Helper()
+	w := newWorld(t, setup{provider: func(p pools.Provider) pools.Provider {
+		all := p.(pools.Providers)
+		all.Fixed = pools.NewFixed(shared.Get(t).ours)
+		return all
+	}})
+	r := &rack{world: w, begun: time.Now()}
+	spec := node.Spec{Product: product, GPUs: 2}
+	if layout != "" {
+		table, _ := mig.ForModel("H100-80GB")
+		l, err := mig.ParseLayout(table, layout)
+		w.must(err)
+		spec.Layouts = []mig.Layout{l}
+	}
+	typed, err := kubernetes.NewForConfig(w.Cluster.RESTConfig())
+	w.must(err)
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	for _, name := range names {
+		spec.Name = name
+		machine, err := node.New(spec, w.now())
+		w.must(err)
+		r.agents = append(r.agents, node.NewAgent(machine, typed, r, log))
+		w.must(w.Admin.Create(t.Context(), r.object(machine, pool)))
+	}
+	w.must(client.IgnoreAlreadyExists(w.Admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: partition.DefaultConfigMap.Namespace}})))
+	r.observeMIG(typed, log)
+	return r
+}
+
+// object is the Node of a machine, as its owner has joined and labelled it.
+func (r *rack) object(m *node.Machine, pool string) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.Name(), Labels: m.DiscoveryLabels(), Annotations: map[string]string{"kwok.x-k8s.io/node": "fake"}}}
+	for k, v := range node.DeployLabels() {
+		n.Labels[k] = v
+	}
+	n.Labels[v1alpha1.NodePoolLabel], n.Labels[corev1.LabelHostname] = pool, m.Name()
+	has := corev1.ResourceList{"cpu": resource.MustParse("64"), "memory": resource.MustParse("512Gi"), "pods": resource.MustParse("110")}
+	for name, count := range m.Allocatable(r.now()) {
+		has[corev1.ResourceName(name)] = *resource.NewQuantity(int64(count), resource.DecimalSI)
+	}
+	n.Status.Allocatable, n.Status.Capacity = has, has.DeepCopy()
+	return n
+}
+
+// observeMIG gives the autoscaler the program's own observer, with MIG, and recorder of
+// Events, in place of the other tests' simpler ones.
+func (r *rack) observeMIG(typed kubernetes.Interface, log *slog.Logger) {
+	recorder := events.New(events.Options{Client: typed.EventsV1(), Scheme: scheme.New(), Controller: "gpuscale-autoscaler", Instance: "guardrails", Log: log})
+	r.play(recorder.Run)
+	r.seen = observe.New(observe.Options{
+		Cluster: r.ours, Readings: r.read, ConfigMap: partition.DefaultConfigMap, Log: log,
+		Pools: pools.Providers{Fixed: pools.NewFixed(r.ours), History: pools.NewHistory(r.now)},
+	})
+	r.loop = loop.New(loop.Options{
+		Observer: r.seen, Actor: r.actor, Store: loop.NewStatusStore(r.ours, r.ours), Policy: plan.DefaultPolicy(), Log: log,
+		Now: r.now, Metrics: loop.NewMetrics(prometheus.NewRegistry()), Publisher: loop.NewClusterPublisher(r.ours, recorder, log),
+	})
+}
+
+// Node is for node.View.
+func (r *rack) Node(name string) (*corev1.Node, bool) { return r.node(name), true }
+
+// PodsOn is for node.View.
+func (r *rack) PodsOn(name string) []*corev1.Pod {
+	var list corev1.PodList
+	r.must(r.Admin.List(r.t.Context(), &list))
+	var out []*corev1.Pod
+	for i := range list.Items {
+		if list.Items[i].Spec.NodeName == name {
+			out = append(out, &list.Items[i])
+		}
+	}
+	return out
+}
+
+// MIGConfig is for node.View.
+func (r *rack) MIGConfig() []byte {
+	var cm corev1.ConfigMap
+	if err := r.Admin.Get(r.t.Context(), partition.DefaultConfigMap, &cm); err != nil {
+		return nil
+	}
+	return []byte(cm.Data[partition.ConfigKey])
+}
+
+// step lets the software of all machines work once.
+func (r *rack) step() {
+	r.t.Helper()
+	for _, a := range r.agents {
+		r.must(a.Step(r.t.Context(), r.now()))
+	}
+}
+
+// comesTo steps machines and autoscaler until ok returns nil.
+func (r *rack) comesTo(what string, ok func() error) {
+	r.t.Helper()
+	r.until(what, func() error {
+		r.step()
+		return ok()
+	})
+}
+
+// read is the machines' series. A paused exporter has none.
+func (r *rack) read() *observe.Readings {
+	var a observe.Answers
+	for _, agent := range r.agents {
+		if !node.ExporterPaused(r.node(agent.Machine.Name()).Labels) {
+			r.exporter(&a, agent.Machine)
+		}
+	}
+	return observe.NewReadings(r.now(), a)
+}
+
+func (r *rack) exporter(a *observe.Answers, m *node.Machine) {
+	say := func(to *prom.Vector, value float64, device int, more ...string) {
+		labels := map[string]string{metric.LabelNode: m.Name(), metric.LabelGPU: strconv.Itoa(device)}
+		for i := 0; i < len(more); i += 2 {
+			labels[more[i]] = more[i+1]
+		}
+		*to = append(*to, prom.Sample{Labels: prom.FromMap(labels), Value: value, Time: r.now()})
+	}
+	a.Age = append(a.Age, prom.Sample{Labels: prom.FromMap(map[string]string{metric.LabelNode: m.Name()}), Time: r.now()})
+	for _, c := range m.GPUs() {
+		say(&a.Info, 1, c.Index, metric.LabelGPUUUID, c.UUID, metric.LabelModel, product, metric.LabelMIG, strconv.FormatBool(c.MIG))
+		healthy := 1.0
+		if r.exporters.sick[m.Name()] && c.Index == 0 {
+			healthy = 0
+		}
+		say(&a.Healthy, healthy, c.Index)
+		for _, in := range c.Instances {
+			say(&a.InstanceInfo, 1, c.Index, metric.LabelGPUUUID, c.UUID, metric.LabelGPUInstanceID, strconv.Itoa(in.ID), metric.LabelProfile, in.Profile,
+				metric.LabelStart, strconv.Itoa(in.Start), metric.LabelSize, strconv.Itoa(in.Placement.Profile.Memory), metric.LabelInstanceUUID, in.UUID)
+		}
+	}
+	for _, h := range m.Holdings() {
+		who := []string{metric.LabelNamespace, h.Namespace, metric.LabelPod, h.Pod}
+		if h.Instance >= 0 {
+			who = append(who, metric.LabelGPUInstanceID, strconv.Itoa(h.Instance))
+		}
+		say(&a.Allocated, 1, h.GPU, who...)
+	}
+}
+
+// fixed is the pool of the machines.
+func (r *rack) fixed(name string, change ...func(*v1alpha1.GPUNodePool)) {
+	r.t.Helper()
+	r.pool(name, 0, 0, append(change, func(p *v1alpha1.GPUNodePool) {
+		p.Spec.Provider = v1alpha1.Provider{Fixed: &v1alpha1.FixedProvider{}}
+		p.Spec.Template.GPUs = 2
+	})...)
+}
+
+// saysOf is for comesTo: a condition of the pool.
+func (r *rack) saysOf(pool, kind, want string) func() error {
+	return func() error {
+		if c := r.condition(pool, kind); !strings.HasPrefix(c, want) {
+			return fmt.Errorf("%s of pool %s is %q, want %q", kind, pool, c, want)
+		}
+		return nil
+	}
+}
+
+// requests is for work: so many of a resource, instead of whole GPUs.
+func requests(name string, count int64) func(*corev1.PodTemplateSpec) {
+	return func(p *corev1.PodTemplateSpec) {
+		list := corev1.ResourceList{corev1.ResourceName(name): *resource.NewQuantity(count, resource.DecimalSI)}
+		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: list, Limits: list}
+	}
+}
+
+// resized are the writes of the autoscaler that made or deleted a node.
+func (r *rack) resized() []testenv.Call {
+	return r.writes(r.t, autoscalerUser, func(e testenv.Call) bool {
+		made := e.Verb == "create" && e.ObjectRef.Subresource == ""
+		return e.ObjectRef.Resource == "nodes" && (made || strings.HasPrefix(e.Verb, "delete")) && !e.RequestReceivedTimestamp.Before(r.begun)
+	})
+}
+
+// touched are its writes to nodes of any kind, and its evictions.
+func (r *rack) touched() []testenv.Call {
+	return r.writes(r.t, autoscalerUser, func(e testenv.Call) bool {
+		return (e.ObjectRef.Resource == "nodes" || e.ObjectRef.Subresource == "eviction") && !e.RequestReceivedTimestamp.Before(r.begun)
+	})
+}
+
+// eventsOf are the autoscaler's Events of a pod, "Type Reason: note".
+func (r *rack) eventsOf(pod string) []string {
+	r.t.Helper()
+	var list eventsv1.EventList
+	r.must(r.Admin.List(r.t.Context(), &list, client.InNamespace(r.namespace())))
+	var out []string
+	for _, e := range list.Items {
+		if e.Regarding.Name == pod && e.ReportingController == "gpuscale-autoscaler" {
+			out = append(out, fmt.Sprintf("%s %s: %s", e.Type, e.Reason, e.Note))
+		}
+	}
+	return out
+}
+
+// TestFixedPoolKeepsItsSize: machines without a provider. A pod that fits nowhere gets
+// one Event, that the pool is fixed; a machine that is empty for hours, one with a sick
+// GPU and one that is not ready stay, and nothing is ever written to any of them.
+func TestFixedPoolKeepsItsSize(t *testing.T) {
+	r := newRack(t, "rack", "", "rack-a", "rack-b")
+	r.fixed("rack", func(p *v1alpha1.GPUNodePool) { p.Spec.ScaleDown.IdleAfter = &metav1.Duration{Duration: time.Minute} })
+	r.comesTo("both are there", r.saysOf("rack", "Ready", "True AllReady"))
+	if s := r.get("rack").Status; s.Size != 2 || s.Target != 2 || s.Ready != 2 || s.Upcoming != 0 {
+		t.Errorf("size %d, target %d, ready %d, upcoming %d", s.Size, s.Target, s.Ready, s.Upcoming)
+	}
+	r.elapse(12 * time.Minute)
+	for _, name := range []string{"rack-a", "rack-b"} {
+		if v := verdict(r.world, plan.KindNode, name); v.Reason != plan.PoolFixed || !strings.HasPrefix(v.Detail, "empty for") {
+			t.Errorf("an empty machine: %s", v)
+		}
+	}
+
+	r.work("fill", "rack", 2, 2)
+	r.comesTo("they are full", r.runs("fill", 2))
+	r.step() // and the device managers have seen it
+	r.work("late", "rack", 1, 1)
+	r.await("one waits", r.waits("late", 1))
+	late := r.pods("late")[0].Name
+	r.comesTo("its Event has the reason", func() error {
+		events := r.eventsOf(late)
+		if !slices.ContainsFunc(events, func(s string) bool {
+			return strings.HasPrefix(s, "Warning PoolFixed: rack: fixed pool") && !strings.Contains(s, "\n")
+		}) {
+			return fmt.Errorf("its Events: %q", events)
+		}
+		return nil
+	})
+	if events := r.eventsOf(late); len(events) != 1 {
+		t.Errorf("%d Events: %q", len(events), events)
+	}
+	if c := r.condition("rack", "ScalingLimited"); !strings.HasPrefix(c, "False") {
+		t.Errorf("the pool is as it is meant to be: %s", c)
+	}
+
+	placed := r.pods("fill")
+	r.exporters.set(func() { r.exporters.sick["rack-a"] = true })
+	r.reconcile()
+	r.elapse(12 * time.Minute)
+	if v := verdict(r.world, plan.KindNode, "rack-a"); v.Reason != plan.NodeSick || !strings.Contains(v.Detail, "the pool is fixed") {
+		t.Errorf("a sick machine: %s", v)
+	}
+	for _, p := range r.pods("fill") {
+		if !slices.ContainsFunc(placed, func(q corev1.Pod) bool { return q.UID == p.UID }) {
+			t.Errorf("pod %s is not there any more", p.Name)
+		}
+	}
+
+	r.down("rack-b", corev1.ConditionFalse)
+	r.comesTo("one is away", r.saysOf("rack", "Ready", "False NotAllReady: 1 of 2"))
+	r.elapse(30 * time.Minute)
+	if writes := r.touched(); len(writes) > 0 {
+		t.Errorf("the autoscaler has written to machines: %v", writes)
+	}
+	if n := len(r.nodes("rack")); n != 2 {
+		t.Errorf("%d machines", n)
+	}
+}
+
+// TestFixedPoolIsRepartitioned: GPUs of a fixed pool are repartitioned as in any other,
+// and a pod that no layout serves gets one Event; the machines are the same before and
+// after.
+func TestFixedPoolIsRepartitioned(t *testing.T) {
+	r := newRack(t, "sliced", "1g.10gb@0 1g.10gb@1 1g.10gb@2 1g.10gb@3 1g.10gb@4 1g.10gb@5 1g.10gb@6", "sliced-a")
+	r.fixed("sliced", func(p *v1alpha1.GPUNodePool) {
+		p.Spec.MIG = &v1alpha1.MIG{Actuator: partition.ActuatorManager, BootLayout: []map[string]int32{{"1g.10gb": 7}}, IdleAfter: &metav1.Duration{}}
+	})
+	before := r.node("sliced-a")
+	r.comesTo("it is there", r.saysOf("sliced", "Ready", "True AllReady"))
+	half := "nvidia.com/mig-3g.40gb"
+	r.work("half", "sliced", 2, 0, requests(half, 1))
+	r.await("they wait", r.waits("half", 2))
+	r.comesTo("a GPU is repartitioned for both", r.runs("half", 2))
+	r.comesTo("the node is released", func() error { return r.untouched("sliced-a") })
+	r.work("small", "sliced", 7, 0, requests("nvidia.com/mig-1g.10gb", 1))
+	r.comesTo("the other GPU is taken, too", r.runs("small", 7))
+	r.step()
+	r.work("more", "sliced", 1, 0, requests(half, 1))
+	r.await("one waits", r.waits("more", 1))
+	more := r.pods("more")[0].Name
+	r.comesTo("its Event has the reason", func() error {
+		events := r.eventsOf(more)
+		if len(events) == 0 || !strings.HasPrefix(events[len(events)-1], "Warning PoolFixed: sliced: fixed pool") || !strings.Contains(events[len(events)-1], "; no GPU can be repartitioned: ") {
+			return fmt.Errorf("its Events: %q", events)
+		}
+		return nil
+	})
+	if n := r.node("sliced-a"); n.UID != before.UID {
+		t.Error("it is another node")
+	}
+	if writes := r.resized(); len(writes) > 0 {
+		t.Errorf("nodes were made or deleted: %v", writes)
+	}
+	repartitions := r.writes(t, autoscalerUser, func(e testenv.Call) bool { return e.ObjectRef.Name == "sliced-a" && e.Verb == "patch" })
+	if len(repartitions) == 0 {
+		t.Error("the audit log has none of the writes that repartition its GPU: it would have none that delete it either")
+	}
+}
+
+// TestFixedPoolWithoutMachines: a missing node label is a condition of the pool.
+func TestFixedPoolWithoutMachines(t *testing.T) {
+	r := newRack(t, "elsewhere", "", "other-a")
+	r.fixed("bare")
+	r.comesTo("the condition names the label", r.saysOf("bare", "Ready", "False NoNodes: no node has the label gpuscale.io/pool=bare"))
+	r.patchNode("other-a", func(n *corev1.Node) { n.Labels[v1alpha1.NodePoolLabel] = "bare" })
+	r.comesTo("labelled, it is of the pool", r.saysOf("bare", "Ready", "True AllReady"))
+}
+
+// TestFixedPoolSpec: bounds are for pools that are made, and only these need them.
+// What is refused returns what to do.
+func TestFixedPoolSpec(t *testing.T) {
+	w := newWorld(t, setup{})
+	template := map[string]any{"product": product, "gpus": int64(8), "cpu": "64", "memory": "512Gi"}
+	spec := func(provider string, more ...any) map[string]any {
+		out := map[string]any{"template": template, "provider": map[string]any{provider: map[string]any{}}}
+		for i := 0; i < len(more); i += 2 {
+			out[more[i].(string)] = more[i+1]
+		}
+		return out
+	}
+	both := spec("fixed")
+	both["provider"] = map[string]any{"fixed": map[string]any{}, "kwok": map[string]any{}}
+	for name, c := range map[string]struct {
+		spec map[string]any
+		want string // of the refusal, empty for none
+	}{
+		"fixed":               {spec("fixed"), ""},
+		"fixed, zeros":        {spec("fixed", "min", int64(0), "max", int64(0)), ""}, // as programs write what is not set
+		"fixed with max":      {spec("fixed", "max", int64(2)), "leave min and max out"},
+		"fixed with min":      {spec("fixed", "min", int64(1)), "leave min and max out"},
+		"fixed with both":     {spec("fixed", "min", int64(2), "max", int64(2)), "leave min and max out"},
+		"fixed and kwok":      {both, "exactly one provider is needed"},
+		"kwok":                {spec("kwok", "min", int64(0), "max", int64(2)), ""},
+		"kwok without min":    {spec("kwok", "max", int64(2)), "min and max are needed, unless the provider is fixed"},
+		"kwok without max":    {spec("kwok", "min", int64(2)), "min and max are needed, unless the provider is fixed"},
+		"kwok without both":   {spec("kwok"), "min and max are needed, unless the provider is fixed"},
+		"kwok, the wrong way": {spec("kwok", "min", int64(3), "max", int64(2)), "min must not be above max"},
+	} {
+		u := &unstructured.Unstructured{Object: map[string]any{"spec": c.spec}}
+		u.SetAPIVersion(v1alpha1.GroupVersion.String())
+		u.SetKind("GPUNodePool")
+		u.SetName("bounds")
+		err := w.Admin.Create(t.Context(), u.DeepCopy(), client.DryRunAll)
+		switch {
+		case c.want == "" && err != nil:
+			t.Errorf("%s: %v", name, err)
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+	// A pool changes from one to the other in one write.
+	p := w.pool("bounds", 0, 2)
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"min":null,"max":null,"provider":{"kwok":null,"fixed":{}}}}`))
+	w.must(w.Admin.Patch(t.Context(), p, patch))
+	if got := w.get("bounds").Spec; got.Provider.Fixed == nil || got.Provider.KWOK != nil {
+		t.Errorf("%+v", got.Provider)
+	}
+	if err := w.Admin.Patch(t.Context(), p, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"max":3}}`))); err == nil {
+		t.Error("a fixed pool was given a maximum")
+	}
+}

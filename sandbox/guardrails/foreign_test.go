@@ -1,0 +1,282 @@
+package guardrails
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/autoscaler/observe"
+	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
+	"github.com/gpuscale/gpuscale/autoscaler/observe/ledger"
+	"github.com/gpuscale/gpuscale/plan"
+	"github.com/gpuscale/gpuscale/sandbox/neighbours"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
+)
+
+// foreignCRDs are the real definitions, in the modules of those who write them.
+var foreignCRDs = []neighbours.Source{
+	{Module: "sigs.k8s.io/kueue", Version: "v0.15.0", Files: []string{
+		"config/components/crd/bases/kueue.x-k8s.io_workloads.yaml", "config/components/crd/bases/kueue.x-k8s.io_clusterqueues.yaml",
+		"config/components/crd/bases/kueue.x-k8s.io_cohorts.yaml", "config/components/crd/bases/kueue.x-k8s.io_localqueues.yaml",
+		"config/components/crd/bases/kueue.x-k8s.io_resourceflavors.yaml",
+	}},
+	{Module: "sigs.k8s.io/jobset", Version: "v0.10.1", Files: []string{"config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml"}},
+	{Module: "sigs.k8s.io/lws", Version: "v0.7.0", Files: []string{"config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml"}},
+	{Module: "sigs.k8s.io/scheduler-plugins", Version: "v0.33.5", Files: []string{"config/crd/bases/scheduling.x-k8s.io_podgroups.yaml"}},
+	{Module: "volcano.sh/volcano", Version: "v1.15.0", Files: []string{"config/crd/volcano/bases/scheduling.volcano.sh_podgroups.yaml", "config/crd/volcano/bases/scheduling.volcano.sh_queues.yaml"}},
+}
+
+// watching is a world that sees other projects' objects.
+type watching struct{ *world }
+
+func newWatching(t *testing.T) watching {
+	t.Helper()
+	rc := shared.Get(t).Cluster.RESTConfig()
+	objects, err := dynamic.NewForConfig(rc)
+	apis, apisErr := discovery.NewDiscoveryClientForConfig(rc)
+	if err := errors.Join(err, apisErr); err != nil {
+		t.Fatal(err)
+	}
+	watcher := foreign.NewWatcher(foreign.WatcherOptions{
+		Client: objects, Discovery: apis, Every: 500 * time.Millisecond, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
+	n := watching{newWorld(t, setup{foreign: watcher.Objects})}
+	n.play(watcher.Run)
+	t.Cleanup(func() { // pods of these namespaces would be seen in other tests
+		for _, ns := range []string{"ml", "queued", "batch", "bounded"} {
+			if err := n.Admin.DeleteAllOf(context.Background(), &corev1.Pod{}, client.InNamespace(ns), client.GracePeriodSeconds(0)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return n
+}
+
+// make creates the objects of a text.
+func (n watching) make(text string) {
+	n.t.Helper()
+	n.must(n.Create(n.t.Context(), text))
+}
+
+// sees waits until what is observed is as ok says.
+func (n watching) sees(what string, ok func(observe.Observation) error) {
+	n.t.Helper()
+	n.await(what, func() error {
+		s, err := n.seen.Observe(n.t.Context(), n.now())
+		if err != nil {
+			return err
+		}
+		if err := s.Check(); err != nil {
+			n.t.Errorf("the snapshot does not pass its check: %v", err)
+		}
+		return ok(s)
+	})
+}
+
+// gangs are those that the planner sees, one line each, and the tenants of their pods.
+func gangs(s observe.Observation) string {
+	lines := map[string]int{}
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		made := "exists"
+		if p.Unmade {
+			made = "to come"
+		}
+		lines[fmt.Sprintf("%s min %d, %s of %q, %s", p.Gang, p.GangMin, p.Demand, p.Tenant, made)]++
+	}
+	var out []string
+	for _, line := range slices.Sorted(maps.Keys(lines)) {
+		out = append(out, fmt.Sprintf("%d × %s", lines[line], line))
+	}
+	return strings.Join(out, "\n")
+}
+
+// TestForeign: the real CRDs of Kueue, JobSet, LeaderWorkerSet, scheduler-plugins and
+// Volcano, installed while we watch, with objects as their documents write them.
+func TestForeign(t *testing.T) {
+	n := newWatching(t)
+	n.make(neighbourWorld)
+	n.sees("without the neighbours nothing is to come", func(s observe.Observation) error {
+		if got := gangs(s); strings.Contains(got, "to come") {
+			return errors.New(got)
+		}
+		return nil
+	})
+	n.must(n.InstallSources(t.Context(), foreignCRDs...))
+	n.make(neighbourObjects)
+	want := strings.TrimSpace(`
+2 × batch/volcano min 2, 8 GPUs of "volcano/research", to come
+1 × ml/jobset/pytorch min 2, 8 GPUs of "ml-team", exists
+1 × ml/jobset/pytorch min 2, 8 GPUs of "ml-team", to come
+2 × ml/lws/vllm/0 min 2, 8 GPUs of "ml-team", to come
+2 × ml/nginx min 2, 1 GPU of "ml-team", exists
+2 × ml/own min 2, 8 GPUs of "ml-team", exists
+2 × ml/volcano min 2, 8 GPUs of "ml-team", to come
+3 × queued/workload/job-sample-1 min 3, 1 GPU of "kueue/cluster-queue", to come`)
+	n.sees("all of it, once", func(s observe.Observation) error {
+		if got := gangs(s); got != want {
+			return fmt.Errorf("got\n%s", got)
+		}
+		return nil
+	})
+	n.flavors()
+	n.plan()
+	n.quotas()
+	n.resourceQuotas()
+
+	// A definition that goes takes its demand with it, and nothing else.
+	n.must(n.Admin.Delete(t.Context(), testenv.Object("apiextensions.k8s.io/v1/CustomResourceDefinition", "", "leaderworkersets.leaderworkerset.x-k8s.io")))
+	n.sees("LeaderWorkerSets are gone", func(s observe.Observation) error {
+		if got := gangs(s); strings.Contains(got, "/lws/") || !strings.Contains(got, "/jobset/") {
+			return fmt.Errorf("got\n%s", got)
+		}
+		return nil
+	})
+}
+
+// plan: nodes for whole gangs within the quota, none for the gang beyond it.
+func (n watching) plan() {
+	n.t.Helper()
+	n.sees("the plan", func(s observe.Observation) error { // each kind is watched by itself
+		made := plan.Make(s.Snapshot, plan.DefaultPolicy())
+		to := 0
+		for _, a := range made.Actions {
+			if a.Verb == plan.ScaleUp {
+				to = a.To
+			}
+		}
+		reasons := map[plan.Reason]int{}
+		for _, v := range made.Verdicts {
+			if v.Kind == plan.KindGang {
+				reasons[v.Reason]++
+			}
+		}
+		// 3 single GPUs of the Workload, 2 of nginx and the three gangs of two nodes
+		// that the quota of 50 GPUs admits fit on 7 nodes; the fourth gang would make 66,
+		// and Volcano's queue has capacity for half of its gang.
+		if to != 7 || reasons[plan.GangServed] != 5 || reasons[plan.QuotaExceeded] != 2 {
+			return fmt.Errorf("scale up to %d, gangs %v\n%s", to, reasons, made)
+		}
+		return nil
+	})
+}
+
+// quotas: what contradicts itself is refused by the API server, and what contradicts
+// others is a condition.
+func (n watching) quotas() {
+	n.t.Helper()
+	for name, c := range map[string]struct{ spec, want string }{
+		"own-parent":   {"{parent: own-parent, amounts: [{model: any}]}", "spec.parent must not be the quota itself"},
+		"limit":        {"{amounts: [{model: any, guaranteed: 3, limit: 2500m}]}", "limit must not be below guaranteed"},
+		"below-zero":   {`{amounts: [{model: any, guaranteed: "-1"}]}`, "guaranteed must not be below 0"},
+		"no-amounts":   {"{amounts: []}", "spec.amounts"},
+		"pods-nowhere": {"{tenants: {podSelector: {}}, amounts: [{model: any}]}", "podSelector needs namespaces"},
+		"twice":        {"{amounts: [{model: any}, {model: any}]}", "Duplicate value"},
+	} {
+		if err := n.Create(n.t.Context(), "apiVersion: gpuscale.io/v1alpha1\nkind: GPUQuota\nmetadata: {name: "+name+"}\nspec: "+c.spec); err == nil || !strings.Contains(err.Error(), c.want) {
+			n.t.Errorf("%s: err = %v, want %q", name, err, c.want)
+		}
+	}
+	n.make(`apiVersion: gpuscale.io/v1alpha1
+kind: GPUQuota
+metadata: {name: zz-second}
+spec: {tenants: {namespaces: [ml]}, amounts: [{guaranteed: 1}]}`)
+	s, err := n.seen.Observe(n.t.Context(), n.now())
+	n.must(err)
+	status := ledger.Statuses(s.Quotas, &s.Snapshot, s.QuotaProblems)["zz-second"]
+	if len(status.Conditions) != 1 || status.Conditions[0].Status != metav1.ConditionFalse || !strings.Contains(status.Conditions[0].Message, "namespace ml counts towards GPUQuota ml-team already") {
+		n.t.Errorf("conditions %+v", status.Conditions)
+	}
+	if got := ledger.Statuses(s.Quotas, &s.Snapshot, s.QuotaProblems)["ml-team"]; got.Waiting != "66" || got.Used != "0" {
+		n.t.Errorf("ml-team: %+v", got)
+	}
+}
+
+// flavors: pods to come have the node labels and tolerations of the ResourceFlavor
+// that Kueue has assigned.
+func (n watching) flavors() {
+	n.t.Helper()
+	n.sees("the flavor of pods to come", func(s observe.Observation) error {
+		for i := range s.Pods {
+			p := &s.Pods[i]
+			if p.Namespace == "queued" && (p.NodeSelector["gpuscale.io/pool"] != "h100" || len(p.Tolerations) != 1) {
+				return fmt.Errorf("%s: node selector %v, tolerations %v", p.Key(), p.NodeSelector, p.Tolerations)
+			}
+		}
+		return nil
+	})
+}
+
+// resourceQuotas: what the ledger says that the API server would refuse is what it
+// refuses, whatever a GPUQuota over the same namespace admits.
+func (n watching) resourceQuotas() {
+	n.t.Helper()
+	const one = `{name: c, image: example/c, resources: {limits: {nvidia.com/gpu: "8"}}}`
+	n.make(`apiVersion: v1
+kind: Namespace
+metadata: {name: bounded}
+---
+apiVersion: v1
+kind: ResourceQuota
+metadata: {namespace: bounded, name: gpus}
+spec: {hard: {requests.nvidia.com/gpu: "12"}}
+---
+apiVersion: gpuscale.io/v1alpha1
+kind: GPUQuota
+metadata: {name: bounded}
+spec: {tenants: {namespaces: [bounded]}, amounts: [{model: any, guaranteed: 50}]}
+---
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {namespace: bounded, name: train}
+spec: {replicatedJobs: [{name: w, template: {spec: {parallelism: 2, completions: 2, template: {spec: {containers: [` + one + `]}}}}}]}`)
+	tenants := func(want string) {
+		n.t.Helper()
+		n.sees(want, func(s observe.Observation) error {
+			var got []string
+			for i := range s.Pods {
+				if p := &s.Pods[i]; p.Namespace == "bounded" {
+					got = append(got, p.Tenant)
+				}
+			}
+			slices.Sort(got)
+			if strings.Join(got, " ") != want {
+				return fmt.Errorf("tenants %q", got)
+			}
+			return nil
+		})
+	}
+	const full = "resourcequota/bounded/gpus/no-more/requests.nvidia.com/gpu"
+	tenants(full + " " + full) // a gang of sixteen, and twelve are allowed
+	pod := func(name string) error {
+		objects, err := neighbours.Parse([]byte("apiVersion: v1\nkind: Pod\nmetadata: {namespace: bounded, name: " + name + ", labels: {jobset.sigs.k8s.io/jobset-name: train, jobset.sigs.k8s.io/replicatedjob-name: w}}\nspec: {containers: [" + one + "]}"))
+		n.must(err)
+		return n.Admin.Create(n.t.Context(), objects[0])
+	}
+	// What a quota has not counted yet it refuses, too, and our ledger reports both.
+	n.await("the quota is counted, and a pod is made", func() error { return pod("a") })
+	tenants("bounded " + full)
+	if err := pod("b"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "exceeded quota") {
+		n.t.Errorf("the API server answers %v, and our ledger refuses", err)
+	}
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"hard":{"requests.nvidia.com/gpu":"16"}}}`))
+	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "bounded", Name: "gpus"}}
+	n.must(n.Admin.Patch(n.t.Context(), q, patch))
+	tenants("bounded bounded")
+	// What refuses goes by a cache of its own.
+	n.await("a pod that is no longer refused", func() error { return pod("b") })
+}

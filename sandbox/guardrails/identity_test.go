@@ -1,0 +1,150 @@
+package guardrails
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/autoscaler/act"
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/pools"
+	"github.com/gpuscale/gpuscale/plan"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
+)
+
+// decided is what a plan was made on: the cluster as it is now.
+func (w *world) decided() plan.Snapshot {
+	w.t.Helper()
+	w.exporters.scrape()
+	seen, err := w.seen.Observe(w.t.Context(), w.now())
+	w.must(err)
+	return seen.Snapshot
+}
+
+// do carries out one action that was decided on before.
+func (w *world) do(s plan.Snapshot, a plan.Action) act.Result {
+	w.t.Helper()
+	return w.actor.Apply(w.t.Context(), s, plan.Plan{Actions: []plan.Action{a}})[0]
+}
+
+// TestAnotherOfTheSameName: between the decision and the act a node and a pod were
+// made again under their names, within the second. Neither is touched.
+func TestAnotherOfTheSameName(t *testing.T) {
+	w := newWorld(t, setup{})
+	w.pool("h100", 1, 3)
+	w.until("the fleet", w.has("h100", 1))
+	pod := w.lonely("h100-1")
+	s := w.decided()
+
+	again := pod.DeepCopy()
+	again.UID, again.ResourceVersion, again.Status = "", "", corev1.PodStatus{}
+	w.must(w.Admin.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+	w.must(w.Admin.Create(t.Context(), again))
+	if r := w.do(s, plan.Action{Verb: plan.Reclaim, Pool: "h100", Node: "h100-1", Pod: w.namespace() + "/lonely"}); r.Outcome != act.Refused {
+		t.Errorf("reclaim: %s, %v", r.Outcome, r.Err)
+	}
+	var now corev1.Pod
+	w.must(w.Admin.Get(t.Context(), client.ObjectKeyFromObject(pod), &now))
+	if now.UID == pod.UID || now.DeletionTimestamp != nil {
+		t.Errorf("the new pod was asked to leave: %v", now.DeletionTimestamp)
+	}
+	w.must(w.Admin.Delete(t.Context(), &now, client.GracePeriodSeconds(0)))
+	// Only the test deletes it: KWOK deletes by name, and would delete the new pod
+	// in place of the old one.
+	if also := w.writes(t, "system:kwok", func(e testenv.Call) bool {
+		return e.Verb == "delete" && e.ObjectRef.Namespace == w.namespace() && e.ObjectRef.Name == "lonely"
+	}); len(also) > 0 {
+		t.Errorf("KWOK deleted pods that the API server had removed: %v", also)
+	}
+
+	w.edit("h100", func(p *v1alpha1.GPUNodePoolSpec) { p.Min = 0 })
+	s = w.decided()
+	uid := w.remake("h100-1")
+	if r := w.do(s, plan.Action{Verb: plan.RemoveNode, Pool: "h100", Node: "h100-1"}); r.Outcome != act.Refused {
+		t.Errorf("removal: %s, %v", r.Outcome, r.Err)
+	}
+	if n := w.node("h100-1"); n.UID != uid {
+		t.Error("the new node was removed")
+	}
+	if err := w.untouched("h100-1"); err != nil {
+		t.Error(err)
+	}
+}
+
+// lonely is a pod on a node that was bound by hand, with a controller that is not
+// there to make it again.
+func (w *world) lonely(node string) *corev1.Pod {
+	w.t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace(), Name: "lonely", OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "example.org/v1", Kind: "Job", Name: "j", UID: "j", Controller: ptr.To(true)},
+		}},
+		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "example/c"}}},
+	}
+	w.must(w.Admin.Create(w.t.Context(), pod))
+	return pod
+}
+
+// remake makes another node of the same name, and returns its UID.
+func (w *world) remake(name string) types.UID {
+	w.t.Helper()
+	n := w.node(name)
+	w.must(w.Admin.Delete(w.t.Context(), n))
+	n.UID, n.ResourceVersion, n.ManagedFields = "", "", nil
+	w.must(w.Admin.Create(w.t.Context(), n))
+	return n.UID
+}
+
+// meddling is a provider that lets the test change a node right before its
+// deletion.
+type meddling struct {
+	pools.Provider
+	meddle func(name string)
+}
+
+func (m meddling) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, nodes []*corev1.Node) error {
+	m.meddle(nodes[0].Name)
+	return m.Provider.Delete(ctx, pool, nodes)
+}
+
+// TestChangedAtTheLastMoment: the deletion itself names the UID and the
+// resourceVersion that were looked at: a node that was made again in the last moment
+// stays, and of one that was changed it is asked again whether it may go.
+func TestChangedAtTheLastMoment(t *testing.T) {
+	var w *world
+	kinds := map[string]func(string){
+		"made again": func(name string) { w.remake(name) },
+		"annotated to stay": func(name string) {
+			w.patchNode(name, func(n *corev1.Node) { n.Annotations[v1alpha1.ScaleDownDisabledAnnotation] = "true" })
+		},
+	}
+	var meddle func(string)
+	w = newWorld(t, setup{provider: func(p pools.Provider) pools.Provider { return meddling{p, func(n string) { meddle(n) }} }})
+	w.pool("h100", 1, 3)
+	w.until("the fleet", w.has("h100", 1))
+	w.edit("h100", func(p *v1alpha1.GPUNodePoolSpec) { p.Min = 0 })
+	for name, change := range kinds {
+		meddle = change
+		if r := w.do(w.decided(), plan.Action{Verb: plan.RemoveNode, Pool: "h100", Node: "h100-1"}); r.Outcome != act.Refused {
+			t.Errorf("%s: %s, %v", name, r.Outcome, r.Err)
+		}
+		if n := len(w.nodes("h100")); n != 1 {
+			t.Fatalf("%s: %d nodes are left", name, n)
+		}
+		w.patchNode("h100-1", func(n *corev1.Node) { delete(n.Annotations, v1alpha1.ScaleDownDisabledAnnotation) })
+	}
+	// And the cordon that came with it does not stay.
+	w.edit("h100", func(p *v1alpha1.GPUNodePoolSpec) { p.Min = 1 })
+	w.until("nothing of ours is left on it", func() error { return w.untouched("h100-1") })
+	meddle = func(string) {}
+	w.edit("h100", func(p *v1alpha1.GPUNodePoolSpec) { p.Min = 0 })
+	if r := w.do(w.decided(), plan.Action{Verb: plan.RemoveNode, Pool: "h100", Node: "h100-1"}); r.Outcome != act.Done {
+		t.Error(fmt.Errorf("unchanged: %s, %w", r.Outcome, r.Err))
+	}
+}

@@ -1,0 +1,168 @@
+package guardrails
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/sandbox/neighbours"
+	"github.com/gpuscale/gpuscale/sandbox/proc"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
+)
+
+const explainedPool = `
+apiVersion: gpuscale.io/v1alpha1
+kind: GPUNodePool
+metadata: {name: l40s}
+spec:
+  min: 0
+  max: 1
+  pricePerHour: "2"
+  provider: {kwok: {}}
+  template: {product: L40S, gpus: 1, cpu: "32", memory: 256Gi}
+`
+
+const explainedPod = `
+apiVersion: v1
+kind: Pod
+metadata: {name: %s, namespace: %s}
+spec:
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: main
+    image: none
+    resources: {requests: {cpu: "1", nvidia.com/gpu: "1"}, limits: {nvidia.com/gpu: "1"}}
+`
+
+// run returns what a program prints.
+func (w *world) run(program string, args ...string) string {
+	w.t.Helper()
+	out, err := exec.CommandContext(w.t.Context(), program, args...).CombinedOutput()
+	if err != nil {
+		w.t.Fatalf("%s %v: %v\n%s", program, args, err, out)
+	}
+	return string(out)
+}
+
+func (w *world) kube(args ...string) string {
+	w.t.Helper()
+	return w.run(w.Binaries.Program("kubectl"), append([]string{"--kubeconfig", w.Cluster.Kubeconfig(), "--namespace", w.namespace()}, args...)...)
+}
+
+// awaitEvent waits until an Event of the autoscaler about a pod has the reason.
+func (w *world) awaitEvent(pod, reason string) {
+	w.t.Helper()
+	w.await(pod+" has an Event "+reason, func() error {
+		var list eventsv1.EventList
+		w.must(w.Admin.List(w.t.Context(), &list, client.InNamespace(w.namespace())))
+		for _, e := range list.Items {
+			if e.Regarding.Name == pod && e.Reason == reason && e.ReportingController == "gpuscale-autoscaler" {
+				return nil
+			}
+		}
+		return fmt.Errorf("%d other Events", len(list.Items))
+	})
+}
+
+func (w *world) isRunning(pod string) {
+	w.t.Helper()
+	w.await(pod+" runs", func() error {
+		var p corev1.Pod
+		if err := w.Admin.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace(), Name: pod}, &p); err != nil || p.Status.Phase != corev1.PodRunning {
+			return fmt.Errorf("it is %s: %w", p.Status.Phase, errors.Join(err))
+		}
+		return nil
+	})
+}
+
+func lacksAny(text string, words []string) bool {
+	for _, w := range words {
+		if !strings.Contains(text, w) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestUsersSeeDecisions runs the program under the rights of its manifest: kubectl describe
+// shows the owner of a pod in one line what will happen, and the owner of another what
+// to change; the pool shows its last decisions and limits; explain shows what would
+// help; and doing that helps.
+func TestUsersSeeDecisions(t *testing.T) {
+	w := newWorld(t, setup{})
+	const system, name = "gpuscale-system", "gpuscale-autoscaler"
+	for _, ns := range []string{system, "gpu-operator"} {
+		w.must(w.Namespace(t.Context(), ns, nil))
+	}
+	text, err := os.ReadFile(filepath.Join(w.Root, "deploy/manifests/autoscaler.yaml"))
+	w.must(err)
+	manifest, err := neighbours.Parse(text)
+	w.must(err)
+	for _, o := range manifest {
+		if o.GetKind() != "Deployment" { // the program is a process here
+			w.must(client.IgnoreAlreadyExists(w.CreateObject(t.Context(), o)))
+		}
+	}
+	kubeconfig, err := w.Cluster.ServiceAccountKubeconfig(t.Context(), system, name)
+	w.must(err)
+	address := "127.0.0.1:" + strconv.Itoa(testenv.FreePort(t))
+	config := filepath.Join(t.TempDir(), "autoscaler.yaml")
+	w.must(os.WriteFile(config, []byte("leaderElection: {enabled: false}\n"), 0o600)) // whole GPUs need no Prometheus
+	log := w.Cluster.LogFile(name)
+	p, err := w.Cluster.Processes().Start(proc.Spec{
+		Name: name, Path: w.autoscaler(), Log: log, Args: []string{"--config=" + config, "--listen=" + address, "--kubeconfig=" + kubeconfig},
+	})
+	w.must(err)
+	t.Cleanup(func() {
+		p.Kill()
+		if t.Failed() {
+			t.Logf("the autoscaler's log:\n%s", strings.Join(proc.Tail(log, 40), "\n"))
+		}
+	})
+
+	w.must(w.Create(t.Context(), explainedPool))
+	w.must(w.Create(t.Context(), fmt.Sprintf(explainedPod, "first", w.namespace())))
+	w.awaitEvent("first", "TriggeredScaleUp")
+	described := w.kube("describe", "pod", "first")
+	if lacksAny(described, []string{"l40s 0→1, NoFreeSlice: " + w.namespace() + "/first requests a GPU", "a new node of l40s", "gpuscale-autoscaler"}) || strings.Contains(described, "WaitUpcomingNode") {
+		t.Errorf("the pod's owner reads:\n%s", described)
+	}
+	w.isRunning("first")
+
+	w.must(w.Create(t.Context(), fmt.Sprintf(explainedPod, "second", w.namespace())))
+	w.awaitEvent("second", "PoolAtMax")
+	if described = w.kube("describe", "pod", "second"); lacksAny(described, []string{"Warning  PoolAtMax", "l40s has 1 of 1 nodes. Raise the pool's max"}) {
+		t.Errorf("the other pod's owner reads:\n%s", described)
+	}
+	w.await("the pool has its limit", func() error {
+		if c := w.condition("l40s", "ScalingLimited"); !strings.Contains(c, "PoolAtMax") {
+			return fmt.Errorf("%q", c)
+		}
+		return nil
+	})
+	pool := w.kube("describe", "gpunodepool", "l40s")
+	if lacksAny(pool, []string{"Last Decisions", "scale-up", "ScalingLimited", "0→1: " + w.namespace() + "/first requests a GPU"}) {
+		t.Errorf("the pool:\n%s", pool)
+	}
+
+	explained := w.run(w.autoscaler(), "explain", "pod", w.namespace()+"/second", "--url", "http://"+address)
+	if lacksAny(explained, []string{"PoolAtMax", "raise max of pool l40s from 1 to 2", "then WaitUpcomingNode"}) {
+		t.Errorf("explained:\n%s", explained)
+	}
+	snapshot := filepath.Join(t.TempDir(), "snapshot.txt")
+	w.must(os.WriteFile(snapshot, []byte(w.kube("get", "--raw", "/debug/snapshot", "--server", "http://"+address)), 0o600))
+	if offline := w.run(w.autoscaler(), "plan", "-f", snapshot); !strings.Contains(offline, "pod "+w.namespace()+"/second PoolAtMax") {
+		t.Errorf("planned from the live snapshot:\n%s", offline)
+	}
+	w.kube("patch", "gpunodepool", "l40s", "--type=merge", "-p", `{"spec":{"max":2}}`)
+	w.isRunning("second")
+}

@@ -1,0 +1,302 @@
+package guardrails
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/autoscaler/act"
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/pools"
+	"github.com/gpuscale/gpuscale/plan"
+	"github.com/gpuscale/gpuscale/sandbox/cluster"
+	"github.com/gpuscale/gpuscale/sandbox/neighbours"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
+)
+
+// fleet is the namespace of the targets in docs/pools.md.
+const fleet = "fleet"
+
+// TestPools plays the pools of docs/pools.md whose makers talk to Kubernetes.
+func TestPools(t *testing.T) {
+	w := newWorld(t, setup{})
+	w.must(w.Namespace(t.Context(), fleet, nil))
+	w.must(w.InstallSources(t.Context(), neighbours.ClusterAPI(), neighbours.Karpenter()))
+	w.play((&neighbours.Machines{Client: w.Admin, Nodes: fakeNodes()}).Run, neighbours.ClusterAPIKinds()...)
+	w.play((&neighbours.Claims{Client: w.Admin, Nodes: fakeNodes()}).Run, neighbours.KarpenterKinds()...)
+	w.fakes = append(w.fakes, herdKind)
+	docs := w.manifests()
+	for _, part := range []struct {
+		name string
+		run  func()
+	}{
+		{"Cluster API", func() { w.growAndShrink("capi-h100", docs["capi-h100"]) }},
+		{"Karpenter", func() { w.growAndShrink("karpenter-h100", docs["karpenter-h100"]) }},
+		{"any scale", func() { w.growOnly(docs["other"]) }},
+		{"refused", func() { w.refusals(docs["simulated"][0]) }},
+		{"conditions", func() { w.problems(docs["simulated"][0]) }},
+	} {
+		t.Run(part.name, func(t *testing.T) {
+			outer := w.t
+			defer func() { w.t = outer }()
+			w.t = t
+			part.run()
+		})
+	}
+}
+
+var herdKind = schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Herd"}
+
+// manifests are the YAML blocks of docs/pools.md, by the name of their pool.
+func (w *world) manifests() map[string][]*unstructured.Unstructured {
+	w.t.Helper()
+	text, err := os.ReadFile("../../docs/pools.md")
+	w.must(err)
+	out := map[string][]*unstructured.Unstructured{}
+	for i, part := range strings.Split(string(text), "```yaml\n")[1:] {
+		block, _, _ := strings.Cut(part, "```")
+		objects, err := neighbours.Parse([]byte(block))
+		if err != nil || len(objects) == 0 {
+			w.t.Fatalf("block %d of docs/pools.md: %v", i+1, err)
+		}
+		out[objects[len(objects)-1].GetName()] = objects
+	}
+	return out
+}
+
+func (w *world) apply(objects ...*unstructured.Unstructured) {
+	w.t.Helper()
+	for _, o := range objects {
+		w.must(w.CreateObject(w.t.Context(), o))
+	}
+}
+
+// podFor makes a pod that requests GPUs of a node of the pool.
+func (w *world) podFor(name, pool string, gpus int64) {
+	w.t.Helper()
+	list := corev1.ResourceList{"nvidia.com/gpu": *resource.NewQuantity(gpus, resource.DecimalSI)}
+	w.must(w.Admin.Create(w.t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace(), Name: name, Labels: map[string]string{"app": pool}},
+		Spec: corev1.PodSpec{NodeSelector: map[string]string{v1alpha1.NodePoolLabel: pool}, Containers: []corev1.Container{{
+			Name: "train", Image: "example/train", Resources: corev1.ResourceRequirements{Limits: list},
+		}}},
+	}))
+}
+
+// conditionSays waits until a pool's condition holds all of the words.
+func (w *world) conditionSays(pool, kind string, words ...string) {
+	w.t.Helper()
+	w.until(fmt.Sprintf("%s of %s says %q", kind, pool, words), func() error {
+		text := w.condition(pool, kind)
+		for _, word := range words {
+			if !strings.Contains(text, word) {
+				return fmt.Errorf("%q lacks %q", text, word)
+			}
+		}
+		return nil
+	})
+}
+
+// growAndShrink adds two nodes for two pods, and removes the youngest, which neither
+// Cluster API's nor Karpenter's fake would choose.
+func (w *world) growAndShrink(pool string, objects []*unstructured.Unstructured) {
+	w.t.Helper()
+	w.apply(objects...)
+	w.until("the pool as it stands", w.has(pool, 1))
+	first := w.nodes(pool)[0].Name
+	for _, name := range []string{"a", "b", "c"} {
+		w.podFor(pool+"-"+name, pool, perNode)
+	}
+	w.until("a node for each pod", w.has(pool, 3))
+	w.await("all pods run", w.runs(pool, 3))
+	victim := ""
+	for _, p := range w.pods(pool) {
+		if victim == "" && p.Spec.NodeName != first {
+			victim = p.Spec.NodeName
+			w.must(w.Delete(w.t.Context(), &p))
+		}
+	}
+	before := w.nodes(pool)
+	if results := w.remove(pool, victim); results[0].Outcome != act.Done {
+		w.t.Fatalf("removing %s: %s %v", victim, results[0].Outcome, results[0].Err)
+	}
+	// Once more, as the next reconcile would: the node may still be there.
+	w.remove(pool, victim)
+	w.await("the node is gone", w.has(pool, 2))
+	for _, n := range before {
+		var now corev1.Node
+		err := w.Admin.Get(w.t.Context(), client.ObjectKeyFromObject(&n), &now)
+		if there := err == nil && now.UID == n.UID; there == (n.Name == victim) {
+			w.t.Errorf("node %s there: %v; only %s was to go: %v", n.Name, there, victim, err)
+		}
+	}
+	w.reconciles(10) // it stays so: nothing makes another, and nothing takes a second
+	if err := w.has(pool, 2)(); err != nil {
+		w.t.Error(err)
+	}
+	if got := w.condition(pool, "Valid"); got != "True Valid: " {
+		w.t.Error(got)
+	}
+	left := w.nodes(pool)
+	w.podFor(pool+"-d", pool, perNode)
+	w.until("another node", w.has(pool, 3))
+	for _, n := range left {
+		if w.node(n.Name).UID != n.UID {
+			w.t.Errorf("node %s went while the pool grew", n.Name)
+		}
+	}
+}
+
+// remove carries out one removal, decided on what is there now.
+func (w *world) remove(pool, node string) []act.Result {
+	w.t.Helper()
+	return w.actor.Apply(w.t.Context(), w.decided(), plan.Plan{Actions: []plan.Action{{Verb: plan.RemoveNode, Pool: pool, Node: node, Reason: plan.NodeUnderused}}})
+}
+
+// growOnly: a resource of which we only know the scale.
+func (w *world) growOnly(pool []*unstructured.Unstructured) {
+	target := testenv.Object("example.org/v1/Herd", fleet, "l40s")
+	target.Object["spec"] = map[string]any{"replicas": int64(1)}
+	w.apply(target)
+	w.apply(pool...)
+	w.podFor("other-a", "other", 4)
+	w.podFor("other-b", "other", 4)
+	replicas := func() int64 {
+		w.must(w.Admin.Get(w.t.Context(), client.ObjectKeyFromObject(target), target))
+		n, _, _ := unstructured.NestedInt64(target.Object, "spec", "replicas")
+		return n
+	}
+	w.until("the scale is two", func() error {
+		if n := replicas(); n != 2 {
+			last, _ := w.loop.State.Last()
+			return fmt.Errorf("%d replicas; %s, %v", n, w.condition("other", "Valid"), last.Plan.Verdicts)
+		}
+		return nil
+	})
+	// Its owner makes a node; nothing may take it away.
+	offers := fakeNodes()
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "herd-0", Labels: map[string]string{v1alpha1.NodePoolLabel: "other"}, Annotations: map[string]string{cluster.AnnotationFake: "fake"}},
+		Status:     corev1.NodeStatus{Capacity: offers.Offers, Allocatable: offers.Offers},
+	}
+	w.must(w.Admin.Create(w.t.Context(), node))
+	w.await("a refusal that has the reason", func() error {
+		if err := pools.NewScale(w.Admin, w.Admin).Delete(w.t.Context(), w.get("other"), []*corev1.Node{w.node("herd-0")}); !errors.Is(err, pools.ErrUnnamed) {
+			return fmt.Errorf("want ErrUnnamed: %w", errors.Join(err))
+		}
+		return nil
+	})
+	if n := replicas(); n != 2 {
+		w.t.Errorf("%d replicas after a refusal", n)
+	}
+}
+
+// refusals are pools that the API server itself refuses, each for the right reason.
+func (w *world) refusals(pool *unstructured.Unstructured) {
+	set := func(value any, path ...string) func(*unstructured.Unstructured) {
+		return func(u *unstructured.Unstructured) {
+			w.must(unstructured.SetNestedField(u.Object, value, path...))
+		}
+	}
+	scale := map[string]any{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineDeployment", "name": "h100"}
+	for name, c := range map[string]struct {
+		change func(*unstructured.Unstructured)
+		want   string
+	}{
+		"min above max":       {set(int64(9), "spec", "min"), "min must not be above max"},
+		"negative price":      {set("-1", "spec", "pricePerHour"), "must not be below 0"},
+		"negative rate":       {set("-0.5", "spec", "interruptionsPerHour"), "must not be below 0"},
+		"no provider":         {set(map[string]any{}, "spec", "provider"), "exactly one provider"},
+		"two providers":       {set(map[string]any{}, "spec", "provider", "kwok"), ""},
+		"scale and kwok":      {set(scale, "spec", "provider", "scale"), "exactly one provider"},
+		"no namespace":        {set(map[string]any{"scale": scale}, "spec", "provider"), "need a namespace"},
+		"NodePool, namespace": {set(map[string]any{"scale": map[string]any{"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "namespace": "x", "name": "h100"}}, "spec", "provider"), "has no namespace"},
+		"a region":            {set(map[string]any{"asg": map[string]any{"name": "a", "region": "Ireland"}}, "spec", "provider"), "spec.provider.asg.region"},
+		"queue by http":       {set(map[string]any{"asg": map[string]any{"name": "a", "region": "eu-west-1", "interruptionQueue": "http://q"}}, "spec", "provider"), "https URL"},
+		"no GPUs":             {set(int64(0), "spec", "template", "gpus"), "spec.template.gpus"},
+		"our label":           {set(map[string]any{"gpuscale.io/pool": "x"}, "spec", "template", "labels"), "the pool's own label"},
+		"rate without spot":   {set("0.1", "spec", "interruptionsPerHour"), "for spot pools"},
+		"1 MB annotation": {func(u *unstructured.Unstructured) {
+			u.SetAnnotations(map[string]string{"note": strings.Repeat("x", 1<<20)})
+		}, "annotations"},
+	} {
+		u := pool.DeepCopy()
+		u.SetName("bad")
+		c.change(u)
+		err := w.Admin.Create(w.t.Context(), u, client.DryRunAll)
+		if c.want == "" { // the control: what this changes is allowed
+			if err != nil {
+				w.t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			w.t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+// problems are pools that are taken, and say what is wrong while others go on.
+func (w *world) problems(simulated *unstructured.Unstructured) {
+	w.apply(simulated)
+	named := func(name string, change func(spec map[string]any)) {
+		u := simulated.DeepCopy()
+		u.SetName(name)
+		change(u.Object["spec"].(map[string]any))
+		w.apply(u)
+	}
+	target := func(apiVersion, kind, name string) func(map[string]any) {
+		return func(spec map[string]any) {
+			spec["provider"] = map[string]any{"scale": map[string]any{"apiVersion": apiVersion, "kind": kind, "namespace": fleet, "name": name}}
+		}
+	}
+	mig := func(value map[string]any) func(map[string]any) {
+		return func(spec map[string]any) { spec["mig"] = value }
+	}
+	named("no-target", target("cluster.x-k8s.io/v1beta2", "MachineDeployment", "none"))
+	named("no-kind", target("example.com/v1", "Flock", "none"))
+	named("shared", target("cluster.x-k8s.io/v1beta1", "MachineDeployment", "h100"))
+	named("toaster", func(spec map[string]any) { spec["template"].(map[string]any)["product"] = "NVIDIA-TOASTER" })
+	named("profile", mig(map[string]any{"allowedProfiles": []any{"1g.5gb"}}))
+	named("boot", mig(map[string]any{"bootLayout": []any{map[string]any{"3g.40gb": int64(3)}}}))
+	w.conditionSays("no-target", "Valid", "False", "TargetNotFound", "spec.provider.scale.name", "create it")
+	w.conditionSays("no-kind", "Valid", "False", "TargetNotFound", "spec.provider.scale.apiVersion", "install its CRD")
+	w.conditionSays("shared", "Valid", "False", "TargetShared", "pool capi-h100")
+	w.conditionSays("toaster", "Valid", "False", "spec.template.product", "NVIDIA-TOASTER")
+	w.conditionSays("profile", "Valid", "False", "spec.mig.allowedProfiles[0]", "1g.5gb")
+	w.conditionSays("boot", "Valid", "False", "spec.mig.bootLayout[0]")
+
+	// Others go on: this one adds a node.
+	w.podFor("simulated-a", "simulated", perNode)
+	w.until("another pool grows", w.has("simulated", 1))
+
+	// cluster-autoscaler is set upon a pool of ours, and taken off it.
+	annotate := func(value string) {
+		u := testenv.Object("cluster.x-k8s.io/v1beta2/MachineDeployment", fleet, "h100")
+		patch := `{"metadata":{"annotations":{"cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size":` + value + `}}}`
+		w.must(w.Admin.Patch(w.t.Context(), u, client.RawPatch(types.MergePatchType, []byte(patch))))
+	}
+	have := len(w.nodes("capi-h100"))
+	annotate(`"1"`)
+	w.conditionSays("capi-h100", "ForeignAutoscaler", "True", "cluster-autoscaler", "remove one of them from it")
+	w.podFor("capi-h100-e", "capi-h100", perNode)
+	w.reconciles(5)
+	if err := w.has("capi-h100", have)(); err != nil {
+		w.t.Errorf("the pool has changed: %v", err)
+	}
+	annotate("null")
+	w.until("it is ours again", w.has("capi-h100", have+1))
+	if got := w.condition("capi-h100", "ForeignAutoscaler"); got != "" {
+		w.t.Errorf("ForeignAutoscaler is still there: %s", got)
+	}
+}

@@ -1,0 +1,166 @@
+package guardrails
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/sandbox/neighbours"
+)
+
+func fakeNodes() neighbours.Nodes {
+	return neighbours.Nodes{
+		Offers: corev1.ResourceList{
+			"cpu": resource.MustParse("64"), "memory": resource.MustParse("512Gi"), "pods": resource.MustParse("110"), "nvidia.com/gpu": resource.MustParse("8"),
+		},
+		Labels: map[string]string{"nvidia.com/gpu.present": "true", "nvidia.com/gpu.product": product, "nvidia.com/gpu.count": "8"},
+	}
+}
+
+// play runs a fake until the test ends. Objects of the kinds go with the test.
+func (w *world) play(fake func(context.Context) error, kinds ...schema.GroupVersionKind) {
+	w.fakes = append(w.fakes, kinds...)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- fake(ctx) }()
+	w.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.t.Error("a fake: ", err)
+		}
+	})
+}
+
+// TestReplaceByWhatMakesNodes: a sick node of Cluster API's, or of a static Karpenter
+// NodePool, is replaced in one step: the size that is asked for never changes, no
+// other node goes, and the next one is there without a pod that waits for it.
+func TestReplaceByWhatMakesNodes(t *testing.T) {
+	for name, c := range map[string]struct {
+		source neighbours.Source
+		play   func(*world) func(context.Context) error
+		kinds  []schema.GroupVersionKind
+		target string
+	}{
+		"Cluster-API": {
+			neighbours.ClusterAPI(), func(w *world) func(context.Context) error {
+				return (&neighbours.Machines{Client: w.Admin, Nodes: fakeNodes()}).Run
+			}, neighbours.ClusterAPIKinds(), `
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: MachineDeployment
+metadata: {name: h100, namespace: NAMESPACE}
+spec:
+  clusterName: main
+  replicas: 2
+  selector: {matchLabels: {cluster.x-k8s.io/deployment-name: h100}}
+  template:
+    metadata: {labels: {cluster.x-k8s.io/deployment-name: h100, gpuscale.io/pool: h100}}
+    spec:
+      clusterName: main
+      bootstrap: {dataSecretName: h100}
+      infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: MetalMachineTemplate, name: h100}
+`},
+		"Karpenter": {
+			neighbours.Karpenter(), func(w *world) func(context.Context) error {
+				return (&neighbours.Claims{Client: w.Admin, Nodes: fakeNodes()}).Run
+			}, neighbours.KarpenterKinds(), `
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: h100}
+spec:
+  replicas: 2
+  limits: {nodes: "2"}
+  template:
+    metadata: {labels: {gpuscale.io/pool: h100}}
+    spec:
+      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: gpu}
+      requirements: []
+`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, setup{})
+			w.must(w.InstallSources(t.Context(), c.source))
+			objects, err := neighbours.Parse([]byte(strings.ReplaceAll(c.target, "NAMESPACE", w.namespace())))
+			w.must(err)
+			target := objects[0]
+			w.must(w.Admin.Create(t.Context(), target))
+			w.play(c.play(w), c.kinds...)
+			w.pool("h100", 0, 4, func(p *v1alpha1.GPUNodePool) {
+				p.Spec.Provider = v1alpha1.Provider{Scale: &v1alpha1.ScaleProvider{
+					APIVersion: target.GetAPIVersion(), Kind: target.GetKind(), Namespace: target.GetNamespace(), Name: target.GetName(),
+				}}
+				p.Spec.ScaleDown.IdleAfter.Duration = 100 * time.Hour
+			})
+			w.until("the fleet", w.has("h100", 2))
+			nodes := w.nodes("h100")
+			sick, well := nodes[0], nodes[1]
+			w.exporters.set(func() { w.exporters.sick[sick.Name] = true })
+			w.reconcile()
+			w.pass(11 * time.Minute)
+			w.until("another node is there", func() error {
+				w.must(w.Admin.Get(t.Context(), client.ObjectKeyFromObject(target), target))
+				if n, _, _ := unstructured.NestedInt64(target.Object, "spec", "replicas"); n != 2 {
+					t.Fatalf("%d replicas: the size that is asked for has changed", n)
+				}
+				for _, n := range w.nodes("h100") {
+					if n.UID == sick.UID {
+						return errors.New("the sick one is still there")
+					}
+				}
+				return w.has("h100", 2)()
+			})
+			w.reconciles(5)
+			if n := w.node(well.Name); n.UID != well.UID || n.Spec.Unschedulable {
+				t.Errorf("%s, which is well, was touched", well.Name)
+			}
+			for _, n := range w.nodes("h100") {
+				if err := w.untouched(n.Name); err != nil {
+					t.Error(err)
+				}
+			}
+			if err := w.has("h100", 2)(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestGrowOnly: a pool whose provider cannot remove a given node has a condition with
+// the remedy, and its empty nodes stay; with scaleDown.disabled the condition is absent.
+func TestGrowOnly(t *testing.T) {
+	w := newWorld(t, setup{})
+	herd := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"replicas": int64(1)}}}
+	herd.SetAPIVersion("example.org/v1")
+	herd.SetKind("Herd")
+	herd.SetNamespace(w.namespace())
+	herd.SetName("h100")
+	w.must(w.CreateObject(t.Context(), herd))
+	w.pool("herd", 0, 4, func(p *v1alpha1.GPUNodePool) {
+		p.Spec.Provider = v1alpha1.Provider{Scale: &v1alpha1.ScaleProvider{APIVersion: "example.org/v1", Kind: "Herd", Namespace: w.namespace(), Name: "h100"}}
+	})
+	w.until("the condition is set", func() error {
+		if c := w.condition("herd", "GrowOnly"); !strings.HasPrefix(c, "True TargetUnnamed: spec.provider.scale") || !strings.Contains(c, "scaleDown.disabled") {
+			return fmt.Errorf("%q", c)
+		}
+		return nil
+	})
+	if c := w.condition("herd", "Valid"); !strings.HasPrefix(c, "True") {
+		t.Errorf("Valid is %s", c)
+	}
+	w.edit("herd", func(p *v1alpha1.GPUNodePoolSpec) { p.ScaleDown.Disabled = true })
+	w.until("the condition is absent", func() error {
+		if c := w.condition("herd", "GrowOnly"); c != "" {
+			return fmt.Errorf("%q", c)
+		}
+		return nil
+	})
+}

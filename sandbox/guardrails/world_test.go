@@ -1,0 +1,487 @@
+package guardrails
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/autoscaler/act"
+	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
+	"github.com/gpuscale/gpuscale/autoscaler/loop"
+	"github.com/gpuscale/gpuscale/autoscaler/observe"
+	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/autoscaler/pools"
+	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/plan"
+	"github.com/gpuscale/gpuscale/sandbox/cluster"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
+)
+
+const (
+	product = "NVIDIA-H100-80GB-HBM3"
+	// perNode is how many GPUs a node has.
+	perNode = 8
+)
+
+// world is the cluster of one test, and the autoscaler in it.
+type world struct {
+	*env
+	t  *testing.T
+	ns string // of the test's pods; it stays
+	// ahead is how far the autoscaler's clock is ahead of the machine's. Each world
+	// begins at the machine's time, which is also the API server's.
+	ahead     atomic.Int64
+	exporters *exporters
+	seen      *observe.Observer
+	actor     *act.Actor
+	loop      *loop.Loop
+	fakes     []schema.GroupVersionKind // whose objects go with the test
+}
+
+// setup is how a test requests its autoscaler.
+type setup struct {
+	policy func(*plan.Policy)
+	// provider wraps the one there is.
+	provider func(pools.Provider) pools.Provider
+	// foreign are the demands of other projects' objects.
+	foreign func() (foreign.Objects, error)
+}
+
+func newWorld(t *testing.T, s setup) *world {
+	t.Helper()
+	e := shared.Get(t)
+	w := &world{env: e, t: t, ns: fmt.Sprintf("%s-%d", strings.ReplaceAll(strings.ToLower(t.Name()), "/", "-"), e.worlds.Add(1))}
+	w.exporters = &exporters{w: w, sick: map[string]bool{}, unused: map[string]time.Duration{}}
+	w.must(e.Namespace(t.Context(), w.namespace(), nil))
+	t.Cleanup(w.clean)
+	w.start(s)
+	return w
+}
+
+func (w *world) namespace() string { return w.ns }
+
+// start builds the autoscaler's parts as the program does, without caches. Calling it
+// again is a restart with another configuration.
+func (w *world) start(s setup) {
+	m := partition.NewManager(w.ours, w.ours, partition.DefaultConfigMap)
+	var provider pools.Provider = pools.Providers{
+		KWOK: pools.NewKWOK(w.ours, w.ours, m), Scale: pools.NewScale(w.ours, w.ours), History: pools.NewHistory(w.now),
+	}
+	if s.provider != nil {
+		provider = s.provider(provider)
+	}
+	policy := plan.DefaultPolicy()
+	if s.policy != nil {
+		s.policy(&policy)
+	}
+	w.must(policy.Check())
+	log := slog.New(slog.NewTextHandler(w.t.Output(), nil))
+	w.seen = observe.New(observe.Options{
+		Cluster: w.ours, Readings: w.exporters.read, Pools: learner{provider}, ConfigMap: partition.DefaultConfigMap, Foreign: s.foreign, Log: log,
+	})
+	w.actor = act.New(act.Options{Client: w.ours, Live: w.ours, Pools: provider, Partition: m, Policy: policy, Nominate: true, Log: log})
+	w.loop = loop.New(loop.Options{
+		Observer: w.seen, Actor: w.actor, Store: loop.NewStatusStore(w.ours, w.ours), Policy: policy, Log: log,
+		Now: w.now, Metrics: loop.NewMetrics(prometheus.NewRegistry()), Publisher: loop.NewClusterPublisher(w.ours, record.NewFakeRecorder(10000), log),
+	})
+}
+
+// learner is a provider for the observer. What the provider learnt stays the
+// program's own.
+type learner struct{ pools.Provider }
+
+func (l learner) Learn(pool *v1alpha1.GPUNodePool, target int, nodes []*corev1.Node) pools.Learned {
+	if p, ok := l.Provider.(observe.PoolReader); ok {
+		return p.Learn(pool, target, nodes)
+	}
+	return pools.Learned{}
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) now() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }
+
+// pass moves the clock.
+func (w *world) pass(d time.Duration) { w.ahead.Add(int64(d)) }
+
+// reconcile once, when all nodes have booted.
+func (w *world) reconcile() {
+	w.t.Helper()
+	w.await("nodes boot", w.booted)
+	w.must(w.once())
+}
+
+// once scrapes the exporters and reconciles.
+func (w *world) once() error {
+	w.exporters.scrape()
+	return w.loop.Once(w.t.Context())
+}
+
+// booted returns an error for a node that is not ready yet. When the tests move the
+// clock by hours a new node is hours old, and one that is not ready then counts as
+// failed: no reconcile may see that, however busy the machine is.
+func (w *world) booted() error {
+	var nodes corev1.NodeList
+	if err := w.Admin.List(w.t.Context(), &nodes); err != nil {
+		return err
+	}
+	for i := range nodes.Items {
+		if n := &nodes.Items[i]; n.Annotations[cluster.AnnotationDown] == "" && !testenv.NodeReady(n) {
+			return fmt.Errorf("node %s is not ready", n.Name)
+		}
+	}
+	return nil
+}
+
+// step is the time between reconciles: it is shorter than the readings' maximum age,
+// after which a GPU may have been busy.
+const step = 25 * time.Second
+
+// elapse moves the clock while the autoscaler reconciles.
+func (w *world) elapse(d time.Duration) {
+	w.t.Helper()
+	for ; d > 0; d -= step {
+		w.pass(min(d, step))
+		w.reconcile()
+	}
+}
+
+func (w *world) reconciles(n int) {
+	w.t.Helper()
+	for range n {
+		w.reconcile()
+	}
+}
+
+// await waits for ok without reconciling.
+func (w *world) await(what string, ok func() error) {
+	w.t.Helper()
+	await.For(w.t, testenv.Patience, what, ok)
+}
+
+// until reconciles until ok returns nil.
+func (w *world) until(what string, ok func() error) {
+	w.t.Helper()
+	await.For(w.t, testenv.Patience, what, func() error {
+		if err := w.booted(); err != nil {
+			return err
+		}
+		if err := w.once(); err != nil {
+			return err
+		}
+		return ok()
+	})
+}
+
+// draft is a GPUNodePool whose nodes KWOK plays.
+func (w *world) draft(name string, least, most int32) *v1alpha1.GPUNodePool {
+	return &v1alpha1.GPUNodePool{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1alpha1.GPUNodePoolSpec{
+			Min: least, Max: most, Provider: v1alpha1.Provider{KWOK: &v1alpha1.KWOKProvider{}},
+			Template:     v1alpha1.NodeTemplate{Product: product, GPUs: perNode, CPU: resource.MustParse("64"), Memory: resource.MustParse("512Gi")},
+			PricePerHour: ptr.To(resource.MustParse("40")),
+			ScaleDown:    v1alpha1.ScaleDown{IdleAfter: &metav1.Duration{Duration: time.Minute}},
+		},
+	}
+}
+
+// pool makes a draft with changes.
+func (w *world) pool(name string, least, most int32, change ...func(*v1alpha1.GPUNodePool)) *v1alpha1.GPUNodePool {
+	w.t.Helper()
+	p := w.draft(name, least, most)
+	for _, c := range change {
+		c(p)
+	}
+	w.must(w.Admin.Create(w.t.Context(), p))
+	return p
+}
+
+// edit changes a pool as its owner would.
+func (w *world) edit(name string, change func(*v1alpha1.GPUNodePoolSpec)) {
+	w.t.Helper()
+	w.await("editing pool "+name, func() error {
+		p := w.get(name)
+		change(&p.Spec)
+		return w.Admin.Update(w.t.Context(), p)
+	})
+}
+
+func (w *world) get(name string) *v1alpha1.GPUNodePool {
+	w.t.Helper()
+	var p v1alpha1.GPUNodePool
+	w.must(w.Admin.Get(w.t.Context(), client.ObjectKey{Name: name}, &p))
+	return &p
+}
+
+// nodes of a pool, by name.
+func (w *world) nodes(pool string) []corev1.Node {
+	w.t.Helper()
+	var list corev1.NodeList
+	w.must(w.Admin.List(w.t.Context(), &list, client.MatchingLabels{v1alpha1.NodePoolLabel: pool}))
+	return list.Items
+}
+
+// has is for await and until: so many nodes, all of them ready.
+func (w *world) has(pool string, want int) func() error {
+	return func() error {
+		nodes := w.nodes(pool)
+		ready := 0
+		for i := range nodes {
+			if testenv.NodeReady(&nodes[i]) {
+				ready++
+			}
+		}
+		if len(nodes) != want || ready != want {
+			return fmt.Errorf("pool %s has %d nodes, %d ready, want %d; %s", pool, len(nodes), ready, want, w.statusOf(pool))
+		}
+		return nil
+	}
+}
+
+// statusOf is the reason and message of a pool's status.
+func (w *world) statusOf(pool string) string {
+	s := w.get(pool).Status
+	return fmt.Sprintf("%s: %s", s.Reason, s.Message)
+}
+
+// reason is for await and until.
+func (w *world) reason(pool string, want plan.Reason) func() error {
+	return func() error {
+		if got := w.statusOf(pool); !strings.HasPrefix(got, string(want)+":") {
+			return fmt.Errorf("pool %s has status %q, want %s", pool, got, want)
+		}
+		return nil
+	}
+}
+
+// condition of a pool, "Status Reason: message"; empty for none.
+func (w *world) condition(pool, kind string) string {
+	c := meta.FindStatusCondition(w.get(pool).Status.Conditions, kind)
+	if c == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
+}
+
+// work is a Deployment whose pods request GPUs of one pool.
+func (w *world) work(name, pool string, replicas int32, gpus int64, change ...func(*corev1.PodTemplateSpec)) *appsv1.Deployment {
+	w.t.Helper()
+	labels := map[string]string{"app": name}
+	q := *resource.NewQuantity(gpus, resource.DecimalSI)
+	d := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace(), Name: name},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{}},
+				Spec: corev1.PodSpec{
+					NodeSelector: map[string]string{v1alpha1.NodePoolLabel: pool},
+					Containers: []corev1.Container{{Name: "c", Image: "example/c", Resources: corev1.ResourceRequirements{
+						Requests: corev1.ResourceList{"nvidia.com/gpu": q}, Limits: corev1.ResourceList{"nvidia.com/gpu": q},
+					}}},
+				},
+			},
+		},
+	}
+	for _, c := range change {
+		c(&d.Spec.Template)
+	}
+	w.must(w.Admin.Create(w.t.Context(), d))
+	return d
+}
+
+// pods of an app, terminating ones included.
+func (w *world) pods(app string) []corev1.Pod {
+	w.t.Helper()
+	var list corev1.PodList
+	w.must(w.Admin.List(w.t.Context(), &list, client.InNamespace(w.namespace()), client.MatchingLabels{"app": app}))
+	return list.Items
+}
+
+// runs is for await and until: so many pods of an app are bound and stay.
+func (w *world) runs(app string, want int) func() error {
+	return func() error {
+		bound := 0
+		for _, p := range w.pods(app) {
+			if p.Spec.NodeName != "" && p.DeletionTimestamp == nil && p.Status.Phase == corev1.PodRunning {
+				bound++
+			}
+		}
+		if bound != want {
+			return fmt.Errorf("%d pods of %s run, want %d", bound, app, want)
+		}
+		return nil
+	}
+}
+
+// waits is for await: so many pods of an app are unschedulable.
+func (w *world) waits(app string, want int) func() error {
+	return func() error {
+		n := 0
+		for _, p := range w.pods(app) {
+			if slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Reason == corev1.PodReasonUnschedulable }) {
+				n++
+			}
+		}
+		if n != want {
+			return fmt.Errorf("%d pods of %s are pending, want %d", n, app, want)
+		}
+		return nil
+	}
+}
+
+// budget forbids every eviction of an app.
+func (w *world) budget(app string) *policyv1.PodDisruptionBudget {
+	w.t.Helper()
+	b := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace(), Name: app},
+		Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: ptr.To(intstr.FromInt32(0)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}},
+	}
+	w.must(w.Admin.Create(w.t.Context(), b))
+	w.await("the budget is counted", func() error {
+		if err := w.Admin.Get(w.t.Context(), client.ObjectKeyFromObject(b), b); err != nil {
+			return err
+		}
+		if b.Status.ObservedGeneration < b.Generation || b.Status.ExpectedPods == 0 {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	return b
+}
+
+// node as it is now.
+func (w *world) node(name string) *corev1.Node {
+	w.t.Helper()
+	var n corev1.Node
+	w.must(w.Admin.Get(w.t.Context(), client.ObjectKey{Name: name}, &n))
+	return &n
+}
+
+// patchNode changes a node as another client.
+func (w *world) patchNode(name string, change func(*corev1.Node)) {
+	w.t.Helper()
+	n := w.node(name)
+	before := n.DeepCopy()
+	change(n)
+	w.must(w.Admin.Patch(w.t.Context(), n, client.MergeFrom(before)))
+}
+
+// untouched fails where a node carries anything of ours, or is cordoned.
+func (w *world) untouched(name string) error {
+	n := w.node(name)
+	var ours []string
+	for key := range n.Annotations {
+		if strings.HasPrefix(key, "gpuscale.io/") {
+			ours = append(ours, key)
+		}
+	}
+	if n.Spec.Unschedulable || len(ours) > 0 {
+		return fmt.Errorf("node %s: cordoned %v, annotations of ours %v", name, n.Spec.Unschedulable, ours)
+	}
+	return nil
+}
+
+// draining is for await and until.
+func (w *world) draining(name string) func() error {
+	return func() error {
+		n := w.node(name)
+		if _, ok, err := v1alpha1.DrainOf(n); !ok || err != nil || !n.Spec.Unschedulable {
+			return fmt.Errorf("node %s: drain %v (%w), cordoned %v", name, ok, err, n.Spec.Unschedulable)
+		}
+		return nil
+	}
+}
+
+// clean deletes all objects of the test.
+func (w *world) clean() {
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
+	defer cancel()
+	zero := client.GracePeriodSeconds(0)
+	in := client.InNamespace(w.namespace())
+	for _, err := range []error{
+		w.Admin.DeleteAllOf(ctx, &appsv1.Deployment{}, in, client.PropagationPolicy(metav1.DeletePropagationBackground)),
+		w.Admin.DeleteAllOf(ctx, &policyv1.PodDisruptionBudget{}, in),
+		w.Admin.DeleteAllOf(ctx, &v1alpha1.GPUNodePool{}), w.Admin.DeleteAllOf(ctx, &v1alpha1.GPUQuota{}),
+	} {
+		if err != nil {
+			w.t.Error("cleaning up: ", err)
+		}
+	}
+	if err := await.Until(ctx, func(ctx context.Context) error {
+		var pods corev1.PodList
+		var sets appsv1.ReplicaSetList
+		if err := errors.Join(w.Admin.List(ctx, &sets, in), w.Admin.List(ctx, &pods, in)); err != nil {
+			return await.Final(err)
+		}
+		for i := range pods.Items {
+			p := &pods.Items[i]
+			if len(p.Finalizers) > 0 {
+				before := p.DeepCopy()
+				p.Finalizers = nil
+				_ = w.Admin.Patch(ctx, p, client.MergeFrom(before))
+			}
+			_ = w.Admin.Delete(ctx, p, zero)
+		}
+		if left := len(pods.Items) + len(sets.Items); left > 0 {
+			return fmt.Errorf("%d pods and ReplicaSets are left", left)
+		}
+		return nil
+	}); err != nil {
+		w.t.Error("cleaning up: ", err)
+	}
+	if err := w.Admin.DeleteAllOf(ctx, &corev1.Node{}); err != nil && !apierrors.IsNotFound(err) {
+		w.t.Error("cleaning up: ", err)
+	}
+	for _, kind := range w.fakes {
+		if err := w.discard(ctx, kind); err != nil {
+			w.t.Error("cleaning up: ", err)
+		}
+	}
+}
+
+// discard removes all objects of a kind whose controllers have ended.
+func (w *world) discard(ctx context.Context, kind schema.GroupVersionKind) error {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kind)
+	if err := w.Admin.List(ctx, list); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		o := &list.Items[i]
+		before := o.DeepCopy()
+		o.SetFinalizers(nil)
+		if err := errors.Join(w.Admin.Patch(ctx, o, client.MergeFrom(before)), w.Delete(ctx, o)); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,161 @@
+package testenv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/sandbox/neighbours"
+	"github.com/gpuscale/gpuscale/sandbox/proc"
+)
+
+// Patience bounds what takes seconds on an idle machine.
+const Patience = 2 * time.Minute
+
+// Object is one by its kind, "apps/v1/Deployment".
+func Object(kind, namespace, name string) *unstructured.Unstructured {
+	at := strings.LastIndexByte(kind, '/')
+	u := &unstructured.Unstructured{}
+	u.SetAPIVersion(kind[:at])
+	u.SetKind(kind[at+1:])
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	return u
+}
+
+// awaitCRDs waits until all CRDs of the cluster are served.
+func (e *Env) awaitCRDs(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, Patience, fmt.Errorf("the CRDs are not served after %s", Patience))
+	defer cancel()
+	crds := &unstructured.UnstructuredList{}
+	crds.SetAPIVersion("apiextensions.k8s.io/v1")
+	crds.SetKind("CustomResourceDefinitionList")
+	return await.Until(ctx, func(ctx context.Context) error {
+		if err := e.Admin.List(ctx, crds); err != nil {
+			return err
+		}
+		for _, crd := range crds.Items {
+			if err := e.served(ctx, crd); err != nil {
+				return fmt.Errorf("%s: %w", crd.GetName(), err)
+			}
+		}
+		return nil
+	})
+}
+
+// served returns why objects of a CRD cannot be listed in one of its served versions.
+func (e *Env) served(ctx context.Context, crd unstructured.Unstructured) error {
+	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
+	kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
+	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	for _, v := range versions {
+		v := v.(map[string]any)
+		// Older versions may need a conversion webhook, which does not run here.
+		if v["served"] != true || v["storage"] != true {
+			continue
+		}
+		list := &unstructured.UnstructuredList{}
+		list.SetAPIVersion(fmt.Sprintf("%s/%s", group, v["name"]))
+		list.SetKind(kind + "List")
+		if err := e.Admin.List(ctx, list, client.Limit(1)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Namespace makes one in which pods can be created, and labels it.
+func (e *Env) Namespace(ctx context.Context, name string, labels map[string]string) error {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	if err := e.Admin.Create(ctx, ns); client.IgnoreAlreadyExists(err) != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, Patience, fmt.Errorf("namespace %s has no service account after %s", name, Patience))
+	defer cancel()
+	return await.Until(ctx, func(ctx context.Context) error {
+		return e.Admin.Get(ctx, client.ObjectKey{Namespace: name, Name: "default"}, &corev1.ServiceAccount{})
+	})
+}
+
+// Create makes the objects of a YAML text as soon as their kinds are served; those
+// that exist stay as they are. A status is written, too.
+func (e *Env) Create(ctx context.Context, text string) error {
+	objects, err := neighbours.Parse([]byte(text))
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		if err := e.CreateObject(ctx, o); client.IgnoreAlreadyExists(err) != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CreateObject makes an object as soon as its kind is served.
+func (e *Env) CreateObject(ctx context.Context, o *unstructured.Unstructured) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, Patience, fmt.Errorf("not created after %s", Patience))
+	defer cancel()
+	status, hasStatus := o.Object["status"]
+	made := o.DeepCopy()
+	err := await.Until(ctx, func(ctx context.Context) error {
+		err := e.Admin.Create(ctx, made)
+		// A pod needs its namespace's account, and an object its CRD.
+		early := meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) && strings.Contains(err.Error(), "serviceaccount")
+		if err != nil && !early {
+			return await.Final(err)
+		}
+		return err
+	})
+	if err == nil && hasStatus && o.GetKind() != "CustomResourceDefinition" && o.GetKind() != "Node" {
+		made.Object["status"] = status
+		err = e.Admin.Status().Update(ctx, made)
+	}
+	if err != nil {
+		return fmt.Errorf("creating %s %s: %w", o.GetKind(), o.GetName(), err)
+	}
+	return nil
+}
+
+// Delete removes an object and waits until it is gone.
+func (e *Env) Delete(ctx context.Context, o client.Object) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, Patience, fmt.Errorf("%s is there after %s", o.GetName(), Patience))
+	defer cancel()
+	return await.Until(ctx, func(ctx context.Context) error {
+		err := e.Admin.Delete(ctx, o, client.GracePeriodSeconds(0), client.PropagationPolicy(metav1.DeletePropagationBackground))
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(err, errors.New("it is still there"))
+	})
+}
+
+// NodeReady reports whether a node's condition Ready is True.
+func NodeReady(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// FreePort is a program's own until the test ends.
+func FreePort(t testing.TB) int {
+	t.Helper()
+	port, release, err := proc.ReservePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(release)
+	return port
+}

@@ -1,0 +1,175 @@
+package device
+
+import (
+	"math"
+	"strings"
+	"time"
+
+	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
+	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/sandbox/world/node"
+)
+
+// DCGM field ids that the sandbox fills, in DCGM's units.
+const (
+	FieldSMClock     = 100  // MHz
+	FieldMemClock    = 101  // MHz
+	FieldClockEvents = 112  // bits: why clocks are throttled
+	FieldMemTemp     = 140  // °C
+	FieldTemp        = 150  // °C
+	FieldPower       = 155  // W
+	FieldEnergy      = 156  // mJ since the driver was loaded
+	FieldUtil        = 203  // percent; not supported under MIG
+	FieldCopyUtil    = 204  // percent; not supported under MIG
+	FieldTotal       = 250  // MiB
+	FieldFree        = 251  // MiB
+	FieldUsed        = 252  // MiB
+	FieldGraphics    = 1001 // ratio of time the engine was active
+	FieldSMActive    = 1002 // ratio
+	FieldTensor      = 1004 // ratio
+	FieldDRAM        = 1005 // ratio
+	driver           = "580.95.05"
+	instanceOverhead = 15 // MiB an empty instance or GPU already uses
+)
+
+// clocksIdle is the bit of FieldClockEvents for clocks that are low since there is
+// nothing to do. Our GPUs never get too hot.
+const clocksIdle = 1
+
+// Load of one device.
+type Load struct {
+	Busy        float64 // 0 … 1 of the time
+	MemoryBytes int64
+}
+
+// Bench measures the GPUs of one node as time passes: energy and temperature
+// have a past. It is not safe for concurrent use.
+type Bench struct {
+	gpus map[string]*past // by UUID
+	last time.Time
+}
+
+type past struct {
+	millijoules float64
+	celsius     float64
+	xids        []fakedcgm.XID
+	lost        bool
+}
+
+// NewBench starts at the given time with cold GPUs.
+func NewBench(now time.Time) *Bench { return &Bench{gpus: map[string]*past{}, last: now} }
+
+// XID adds an error event to a GPU; 79 also takes it off the bus.
+func (b *Bench) XID(uuid string, code int, now time.Time) {
+	p := b.past(uuid)
+	p.xids = append(p.xids, fakedcgm.XID{Code: code, At: now})
+	p.lost = p.lost || code == 79
+}
+
+func (b *Bench) past(uuid string) *past {
+	if b.gpus[uuid] == nil {
+		b.gpus[uuid] = &past{celsius: 30}
+	}
+	return b.gpus[uuid]
+}
+
+// Measure is the state of the node's GPUs at now under the loads by device id.
+func (b *Bench) Measure(m *node.Machine, loads map[string]Load, now time.Time) fakedcgm.State {
+	passed := max(0, now.Sub(b.last).Seconds())
+	b.last = now
+	state := fakedcgm.State{DriverVersion: driver}
+	entity := 0
+	for _, c := range m.GPUs() {
+		device := fakedcgm.GPU{
+			Index: c.Index, Minor: c.Index, UUID: c.UUID, PCIBusID: c.PCIBusID,
+			Product: driverName(m.Product()), MemoryMiB: m.Model().MemoryMiB, MIG: c.MIG,
+		}
+		total := loads[c.UUID]
+		for _, in := range c.Instances {
+			l := loads[in.UUID]
+			share := float64(in.Placement.Profile.Compute) / float64(m.Table().ComputeSlices())
+			total.Busy += l.Busy * share
+			total.MemoryBytes += l.MemoryBytes
+			device.Instances = append(device.Instances, instance(in, entity, m.Table(), l))
+			entity++
+		}
+		p := b.past(c.UUID)
+		device.XIDs, device.Lost = p.xids, p.lost
+		device.Fields = p.fields(watts(m.Product()), total, passed)
+		memory(device.Fields, total.MemoryBytes, m.Model().MemoryMiB)
+		if c.MIG { // the driver does not report these for a partitioned GPU
+			device.Fields[FieldUtil], device.Fields[FieldCopyUtil] = math.NaN(), math.NaN()
+		}
+		state.GPUs = append(state.GPUs, device)
+	}
+	return state
+}
+
+func instance(in node.Instance, entity int, table *mig.Table, l Load) fakedcgm.Instance {
+	fields := map[uint16]float64{}
+	activity(fields, l.Busy)
+	memory(fields, l.MemoryBytes, table.MemoryMiB(in.Placement.Profile))
+	return fakedcgm.Instance{
+		ID: in.ID, EntityID: entity, Profile: in.Profile, UUID: in.UUID,
+		ComputeSlices: in.Placement.Profile.Compute, Start: in.Start, Size: in.Placement.Profile.Memory,
+		Fields: fields,
+	}
+}
+
+// power of a product: idle and full, watts.
+type power struct{ idle, full float64 }
+
+func watts(product string) power {
+	switch {
+	case strings.Contains(product, "H100"), strings.Contains(product, "H200"):
+		return power{70, 700}
+	case strings.Contains(product, "B200"):
+		return power{120, 1000}
+	case strings.Contains(product, "A100"):
+		return power{50, 400}
+	}
+	return power{35, 350}
+}
+
+func (p *past) fields(w power, l Load, passed float64) map[uint16]float64 {
+	busy := min(1, max(0, l.Busy))
+	draw := w.idle + (w.full-w.idle)*0.85*busy
+	p.millijoules += draw * passed * 1000
+	// Towards the temperature of this draw, with a time constant of ten seconds.
+	p.celsius += (30 + 50*draw/w.full - p.celsius) * (1 - math.Exp(-passed/10))
+	f := map[uint16]float64{
+		FieldPower: round(draw, 3), FieldEnergy: math.Floor(p.millijoules),
+		FieldTemp: math.Round(p.celsius), FieldMemTemp: math.Round(p.celsius + 8),
+		FieldSMClock: 345, FieldMemClock: 2619,
+		FieldUtil: math.Round(100 * busy), FieldCopyUtil: math.Round(60 * busy),
+	}
+	f[FieldClockEvents] = clocksIdle
+	if busy > 0 {
+		f[FieldSMClock], f[FieldClockEvents] = 1980, 0
+	}
+	activity(f, busy)
+	return f
+}
+
+// activity fills the profiling fields: decoding is bound by memory, so the
+// tensor cores work less than the engine is active.
+func activity(f map[uint16]float64, busy float64) {
+	busy = min(1, max(0, busy))
+	f[FieldGraphics] = round(busy, 4)
+	f[FieldSMActive] = round(busy*0.9, 4)
+	f[FieldTensor] = round(busy*0.25, 4)
+	f[FieldDRAM] = round(busy*0.6, 4)
+}
+
+func memory(f map[uint16]float64, bytes int64, totalMiB int) {
+	used := min(float64(totalMiB), float64(bytes>>20)+instanceOverhead)
+	f[FieldTotal], f[FieldUsed], f[FieldFree] = float64(totalMiB), used, float64(totalMiB)-used
+}
+
+func round(v float64, digits int) float64 {
+	scale := math.Pow10(digits)
+	return math.Round(v*scale) / scale
+}
+
+// driverName is the product as the driver spells it; GFD's label has dashes.
+func driverName(label string) string { return strings.ReplaceAll(label, "-", " ") }
