@@ -37,7 +37,7 @@ require (
 	github.com/aws/aws-sdk-go-v2/service/ssooidc v1.42.0 // indirect
 	github.com/aws/aws-sdk-go-v2/service/sts v1.49.0 // indirect
 	github.com/aws/smithy-go v1.28.8 // indirect
-	github.com/grafana/grafana-foundation-sdk/go v0.0.12 // indirect
+	github.com/grafana/grafana-foundation-sdk/go v0.0.12
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 	k8s.io/apiextensions-apiserver v0.37.1 // indirect
 )
