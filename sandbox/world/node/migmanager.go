@@ -16,7 +16,7 @@ type manager struct {
 	// applied: it has applied a config since its start. Afterwards a change that
 	// fails, or that is applied already, leaves its clients paused.
 	applied bool
-	wedged  bool   // a story's switch: the next change hangs
+	wedged  bool // a story's switch: the next change hangs
 
 	phase  phase
 	until  time.Time
