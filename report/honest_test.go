@@ -116,7 +116,7 @@ func TestNativeHistograms(t *testing.T) {
 				Count: n, Sum: 6 * n, ZeroThreshold: 1e-9, PositiveSpans: []histogram.Span{{Offset: 3, Length: 1}}, PositiveBuckets: []float64{n},
 			}})
 		}
-		series = append(series, storage.NewListSeries(labels.FromStrings(labels.MetricName, metric.AutoscalerPodWait.Name, metric.LabelTenant, tenant), samples))
+		series = append(series, storage.NewListSeries(labels.FromStrings(labels.MetricName, metric.AutoscalerPodPendingSeconds.Name, metric.LabelTenant, tenant), samples))
 	}
 	add("batch", 2)
 	add("product", 1)
