@@ -36,7 +36,7 @@ func remainsOf(w *world) remains {
 		n := w.nodes[i]
 		n.capacity, n.repartition = n.capacity.clone(), slices.Clone(n.repartition)
 		n.free = slices.DeleteFunc(n.free, func(c mig.Count) bool { return c.N == 0 })
-		n.judged, n.open, n.stuck, n.splits, n.rough = false, nil, blockers{}, nil, nil
+		n.judged, n.candidates, n.blocked, n.splits, n.estimates = false, nil, blockers{}, nil, nil
 		m.nodes = append(m.nodes, n)
 	}
 	for _, p := range w.pools {
@@ -47,7 +47,7 @@ func remainsOf(w *world) remains {
 		a.For = slices.Clone(a.For)
 		m.actions = append(m.actions, a)
 	}
-	for p, yes := range w.gone {
+	for p, yes := range w.evictedPods {
 		if yes {
 			m.gone = append(m.gone, p.Key())
 		}
@@ -128,7 +128,7 @@ func TestTrialLeavesNothing(t *testing.T) {
 			for i := range n {
 				w.discountUnserved(i)
 				w.pending[i].refused, w.pending[i].reason = false, ""
-				if w.makeWay(&w.pending[i]) && w.chargeReadable(i) {
+				if w.reclaimLimit(&w.pending[i]) && w.chargeReadable(i) {
 					w.serve(i, true)
 				}
 			}

@@ -13,8 +13,8 @@ import (
 
 // FuzzSurvey: whatever a snapshot says, every GPU is whole.
 func FuzzSurvey(f *testing.F) {
-	f.Add("pool p max=1 gpus=2 model=H100-80GB layout=(3g.40gb@0:held=a/x 3g.40gb@4)\nnode n1 pool=p\npod a/x wants=3g.40gb node=n1\npod a/y wants=(gpu*2)")
-	f.Add("pool p max=1 gpus=1 model=L40S no-mig memory-mib=7\nnode n1 pool=p\ngpu n1/0 holders=(a/x b/y)\npod a/x wants=(part:core=300:gpus=9) node=n1\npod b/y wants=(part:memory=100) node=n1")
+	f.Add("pool p max=1 gpus=2 model=H100-80GB layout=(3g.40gb@0:allocated-to=a/x 3g.40gb@4)\nnode n1 pool=p\npod a/x requests=3g.40gb node=n1\npod a/y requests=(gpu*2)")
+	f.Add("pool p max=1 gpus=1 model=L40S no-mig memory-mib=7\nnode n1 pool=p\ngpu n1/0 allocated-to=(a/x b/y)\npod a/x requests=(part:core=300:gpus=9) node=n1\npod b/y requests=(part:memory=100) node=n1")
 	f.Fuzz(func(t *testing.T, text string) {
 		s, _, err := scenario.Parse(text)
 		if err != nil {
@@ -38,7 +38,7 @@ func BenchmarkAdd(b *testing.B) {
 			for i := range o.GPUs {
 				c := capacity.Seen{Name: fmt.Sprintf("n%05d/%d", i/8, i%8), Pool: fmt.Sprint("pool-", i%20), Model: "H100-80GB", PricePerHour: 2}
 				for k := range parts {
-					c.Parts = append(c.Parts, capacity.Piece{Shares: capacity.GPUShares / parts, State: capacity.Held,
+					c.Parts = append(c.Parts, capacity.Piece{Shares: capacity.GPUShares / parts, State: capacity.Allocated,
 						Namespace: fmt.Sprint("team-", (i*7+k)%200), Busy: sample.Known(0.3, 0)})
 				}
 				o.GPUs[i] = c

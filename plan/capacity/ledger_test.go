@@ -41,7 +41,7 @@ func (b *book) add(o capacity.Observation) {
 				capacity.Cordoned: capacity.InCordoned, capacity.Repartitioning: capacity.InRepartitioning, capacity.Unknown: capacity.InUnknown,
 				capacity.Booting: capacity.InBooting, capacity.Unready: capacity.InUnready, capacity.Sick: capacity.InSick,
 			}[p.State]
-			if p.State == capacity.Held {
+			if p.State == capacity.Allocated {
 				switch {
 				case !known:
 					place = capacity.Unmeasured
@@ -78,7 +78,7 @@ func draw(t *rapid.T, at time.Time) capacity.Observation {
 		for left := capacity.GPUShares; left > 0; {
 			p := capacity.Piece{Shares: min(left, rapid.SampledFrom([]int{0, 120, 210, 360, 840, 7, 833}).Draw(t, "shares")),
 				State: capacity.State(rapid.IntRange(0, int(capacity.NumStates)-1).Draw(t, "state"))}
-			if p.State == capacity.Held {
+			if p.State == capacity.Allocated {
 				p.Tenant = rapid.SampledFrom([]string{"", "red", "blue"}).Draw(t, "tenant")
 				p.Namespace = rapid.SampledFrom([]string{"a", "b"}).Draw(t, "namespace")
 				if rapid.Bool().Draw(t, "measured") {
@@ -241,7 +241,7 @@ func TestFull(t *testing.T) {
 func TestManyRows(t *testing.T) {
 	l := capacity.NewLedger(capacity.LedgerOptions{MaxRows: 8})
 	for i := range 100 {
-		part := capacity.Piece{Shares: capacity.GPUShares, State: capacity.Held, Namespace: fmt.Sprint(i)}
+		part := capacity.Piece{Shares: capacity.GPUShares, State: capacity.Allocated, Namespace: fmt.Sprint(i)}
 		if err := l.Add(capacity.Observation{At: epoch.Add(time.Duration(i) * time.Minute), GPUs: device(part)}); err != nil {
 			t.Fatal(err)
 		}
@@ -269,7 +269,7 @@ func TestManyRows(t *testing.T) {
 func TestBusyBounds(t *testing.T) {
 	for ratio, want := range map[float64]capacity.Place{1.005: capacity.Busy, 1.02: capacity.Unmeasured, -0.1: capacity.Unmeasured} {
 		l := capacity.NewLedger(capacity.LedgerOptions{})
-		part := capacity.Piece{Shares: capacity.GPUShares, State: capacity.Held, Busy: sample.Known(ratio, 0)}
+		part := capacity.Piece{Shares: capacity.GPUShares, State: capacity.Allocated, Busy: sample.Known(ratio, 0)}
 		if err := errors.Join(l.Add(capacity.Observation{At: epoch, GPUs: device(part)}), l.Advance(epoch.Add(time.Minute))); err != nil {
 			t.Fatal(err)
 		}
@@ -283,7 +283,7 @@ func TestBusyBounds(t *testing.T) {
 // at 4 an hour.
 func TestMoney(t *testing.T) {
 	l := capacity.NewLedger(capacity.LedgerOptions{MaxGap: time.Hour})
-	part := capacity.Piece{Shares: capacity.GPUShares, State: capacity.Held, Tenant: "red", Busy: sample.Known(0.5, 0)}
+	part := capacity.Piece{Shares: capacity.GPUShares, State: capacity.Allocated, Tenant: "red", Busy: sample.Known(0.5, 0)}
 	dear := device(part)
 	dear[0].PricePerHour = 4
 	err := errors.Join(l.Add(capacity.Observation{At: epoch, GPUs: device(part)}),

@@ -115,8 +115,8 @@ func checkSurvey(t testing.TB, sv capacity.Survey) {
 			if lost := p.State == capacity.Fragmented || p.State == capacity.Stranded; lost != (p.Cause != capacity.NoCause) {
 				t.Errorf("%s: %s because %s", c.Name(), p.State, p.Cause)
 			}
-			if p.State == capacity.Held && p.Holder == "" || p.State == capacity.Free && p.Holder != "" {
-				t.Errorf("%s: %s by %q", c.Name(), p.State, p.Holder)
+			if p.State == capacity.Allocated && p.AllocatedTo == "" || p.State == capacity.Free && p.AllocatedTo != "" {
+				t.Errorf("%s: %s by %q", c.Name(), p.State, p.AllocatedTo)
 			}
 			sum.Compute += p.Size.Compute
 			sum.Memory += p.Size.Memory
@@ -151,7 +151,7 @@ func printed[T any](rows []T) string {
 				}
 			}
 		case capacity.Pending:
-			fmt.Fprintf(w, "%q\t%s\t%s\t%s\t%d pods\t%.2f GPUs, %.2f of memory\treadable %v\t%s", r.Tenant, r.Namespace, r.Reason, r.Wants,
+			fmt.Fprintf(w, "%q\t%s\t%s\t%s\t%d pods\t%.2f GPUs, %.2f of memory\treadable %v\t%s", r.Tenant, r.Namespace, r.Reason, r.Requests,
 				r.Pods, r.Size.GPUs(), float64(r.Size.Memory)/capacity.GPUShares, r.Readable, r.Oldest)
 		case capacity.Loss:
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d GPUs\t%s", r.State, r.Cause, r.Pool, r.Model, r.Example, r.GPUs, inSlices(r.Size, r.Model))

@@ -56,7 +56,7 @@ func TestUnplaced(t *testing.T) {
 		checkSurvey(t, sv)
 		// Three of seven compute slices and four of eight memory slices are not cut;
 		// a 3g, or a 2g and a 1g, could cover them if they lie well.
-		if got := sv.Stranded()[0]; got.Cause != capacity.Uncut || got.Size != (capacity.Size{Compute: 360, Memory: 420}) {
+		if got := sv.Stranded()[0]; got.Cause != capacity.Unpartitioned || got.Size != (capacity.Size{Compute: 360, Memory: 420}) {
 			t.Errorf("allocated to %q: %+v", held, got)
 		}
 	}
@@ -93,7 +93,7 @@ func TestSickAndUnknown(t *testing.T) {
 	s := oneGPU("L40S", nil)
 	c := &s.Nodes[0].GPUs[0]
 	c.MIG, c.AllocatedTo, c.Health, c.AllocationKnown = false, []string{"a/x"}, gpu.Sick, false
-	if got := capacity.NewSurvey(s, capacity.DefaultRules()).GPUs[0]; got.State != capacity.Sick || got.Parts[0].Holder != "" {
+	if got := capacity.NewSurvey(s, capacity.DefaultRules()).GPUs[0]; got.State != capacity.Sick || got.Parts[0].AllocatedTo != "" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -109,7 +109,7 @@ func TestManySharers(t *testing.T) {
 	sv := capacity.NewSurvey(s, capacity.DefaultRules())
 	checkSurvey(t, sv)
 	for _, p := range sv.GPUs[0].Parts {
-		if p.State != capacity.Held || p.Size.Compute < 76 || p.Size.Compute > 77 {
+		if p.State != capacity.Allocated || p.Size.Compute < 76 || p.Size.Compute > 77 {
 			t.Errorf("%+v", p)
 		}
 	}

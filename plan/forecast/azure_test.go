@@ -20,7 +20,7 @@ const trace = "../../../shared/data/AzureLLMInferenceTrace_conv.csv"
 func TestAzure(t *testing.T) {
 	points := requestsPerSecond(t, 10*time.Second)
 	last := points[len(points)-1].At
-	for _, f := range Make(points, Ask{Now: last, Step: 10 * time.Second,
+	for _, f := range Make(points, Query{Now: last, Step: 10 * time.Second,
 		Horizons: []time.Duration{10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute}}) {
 		t.Log(f)
 		if !f.Enough {
@@ -45,7 +45,7 @@ func TestAzureProvisioning(t *testing.T) {
 	const ahead, each = 12, 0.5
 	var ordered, last, came []float64
 	for i := 80; i+ahead < len(points); i++ {
-		f := Make(points[:i+1], Ask{Now: points[i].At, Step: 10 * time.Second, Horizons: []time.Duration{2 * time.Minute}})[0]
+		f := Make(points[:i+1], Query{Now: points[i].At, Step: 10 * time.Second, Horizons: []time.Duration{2 * time.Minute}})[0]
 		if !f.Enough {
 			t.Fatalf("step %d: %s", i, f.Why)
 		}

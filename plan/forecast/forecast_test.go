@@ -22,7 +22,7 @@ func follow(s shape, ahead int, seeds uint64) tally {
 	out := tally{methods: map[Method]int{}}
 	for seed := range seeds {
 		past, future := s.draw(seed, ahead)
-		f := Make(past, Ask{Now: now, Horizons: []time.Duration{time.Duration(ahead) * s.step}})[0]
+		f := Make(past, Query{Now: now, Horizons: []time.Duration{time.Duration(ahead) * s.step}})[0]
 		out.asked++
 		if !f.Enough {
 			continue
@@ -126,7 +126,7 @@ func TestHolesAreNotZero(t *testing.T) {
 			}
 			return gone
 		})
-		ask := Ask{Now: now, Horizons: []time.Duration{time.Hour}}
+		ask := Query{Now: now, Horizons: []time.Duration{time.Hour}}
 		f := Make(holed, ask)[0]
 		if x := get(f.Expected); !(math.Abs(x-future[11]) < 20) {
 			t.Errorf("seed %d, %d of %d points: %v, and then came %v", seed, len(holed), len(whole), f, future[11])
@@ -149,7 +149,7 @@ func TestHolesAreNotZero(t *testing.T) {
 // measured twice counts once in its step.
 func TestUntrustedPoints(t *testing.T) {
 	points, _ := shape{level: 100, noise: 3, step: time.Minute, length: 5 * time.Hour}.draw(3, 0)
-	ask := Ask{Now: now, Step: time.Minute, Horizons: []time.Duration{10 * time.Minute}}
+	ask := Query{Now: now, Step: time.Minute, Horizons: []time.Duration{10 * time.Minute}}
 	want := Make(points, ask)
 	for name, bad := range map[string]sample.Point{
 		"NaN":      {At: now, Number: math.NaN()},
@@ -191,7 +191,7 @@ func TestLevelShift(t *testing.T) {
 		for i := len(jumped) - c.since; i < len(jumped); i++ {
 			jumped[i].Number += 100
 		}
-		f := Make(jumped, Ask{Now: now, Horizons: []time.Duration{15 * time.Minute}})[0]
+		f := Make(jumped, Query{Now: now, Horizons: []time.Duration{15 * time.Minute}})[0]
 		if x := get(f.Expected); !(x >= c.low && x <= c.high) {
 			t.Errorf("%d steps after a jump from 100 to 200: %v, want %v … %v", c.since, f, c.low, c.high)
 		}
@@ -203,7 +203,7 @@ func TestWidthFollowsNoise(t *testing.T) {
 	before := -1.0
 	for _, noise := range []float64{0, 1, 5, 25} {
 		points, _ := shape{level: 200, noise: noise, step: 5 * time.Minute, length: 3 * Day}.draw(5, 0)
-		f := Make(points, Ask{Now: now, Horizons: []time.Duration{15 * time.Minute}})[0]
+		f := Make(points, Query{Now: now, Horizons: []time.Duration{15 * time.Minute}})[0]
 		width := get(f.High) - get(f.Low)
 		if !(width > 2*before) || noise == 0 && width != 0 {
 			t.Errorf("noise %v: width %v after %v", noise, width, before)
@@ -215,7 +215,7 @@ func TestWidthFollowsNoise(t *testing.T) {
 func TestBadAsk(t *testing.T) {
 	points, _ := shape{level: 100, step: time.Minute, length: 5 * time.Hour}.draw(3, 0)
 	soon := []time.Duration{time.Minute, time.Hour}
-	for name, ask := range map[string]Ask{
+	for name, ask := range map[string]Query{
 		"level above":     {Level: 1.5},
 		"level below":     {Level: -1},
 		"level NaN":       {Level: math.NaN()},
@@ -231,7 +231,7 @@ func TestBadAsk(t *testing.T) {
 			}
 		}
 	}
-	if got := Make(points, Ask{Now: now}); len(got) != 0 {
+	if got := Make(points, Query{Now: now}); len(got) != 0 {
 		t.Errorf("nothing asked, answered %v", got)
 	}
 }

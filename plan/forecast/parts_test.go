@@ -101,12 +101,12 @@ func TestBetter(t *testing.T) {
 func TestCut(t *testing.T) {
 	flat := func(n int) []float64 { return slices.Repeat([]float64{5}, n) }
 	spiked := append(append(flat(50), 1e300), flat(50)...)
-	repartition(spiked, time.Minute, nil)
+	clip(spiked, time.Minute, nil)
 	if !slices.Equal(spiked, flat(101)) {
 		t.Errorf("a spike in a flat line is left: %v", slices.Max(spiked))
 	}
 	jump := append(flat(200), slices.Repeat([]float64{9}, 5)...)
-	repartition(jump, time.Minute, nil)
+	clip(jump, time.Minute, nil)
 	if want := []float64{5, 5, 9, 9, 9}; !slices.Equal(jump[200:], want) {
 		t.Errorf("a jump: %v, want %v", jump[200:], want)
 	}
@@ -114,13 +114,13 @@ func TestCut(t *testing.T) {
 	for i := 10; i < len(daily); i += 48 {
 		daily[i] = 50
 	}
-	repartition(daily, 30*time.Minute, []time.Duration{Day})
+	clip(daily, 30*time.Minute, []time.Duration{Day})
 	if daily[10] != 5 || daily[58] != 50 || daily[202] != 50 {
 		t.Errorf("a peak at the same time each day: %v, %v, %v, want it cut the first time only", daily[10], daily[58], daily[202])
 	}
 	holed := append(flat(20), unknowns(20)...)
 	holed = append(holed, 9, math.NaN(), 9)
-	repartition(holed, time.Minute, nil)
+	clip(holed, time.Minute, nil)
 	if holed[40] != 9 || !math.IsNaN(holed[30]) || !math.IsNaN(holed[41]) {
 		t.Errorf("after a hole: %v, want 9: nothing near says that it is too much", holed[40:])
 	}
@@ -131,7 +131,7 @@ func TestCut(t *testing.T) {
 func TestNoModelLooksAhead(t *testing.T) {
 	s := shape{level: 100, daily: 50, noise: 5, step: 10 * time.Minute, length: 5 * Day}
 	points, _ := s.draw(4, 0)
-	ask := Ask{Now: now, Horizons: []time.Duration{time.Hour}}.filled()
+	ask := Query{Now: now, Horizons: []time.Duration{time.Hour}}.filled()
 	g, reason, why := newGrid(points, ask)
 	if reason != Enough {
 		t.Fatal(why)
@@ -169,7 +169,7 @@ func TestGrid(t *testing.T) {
 		return sample.Point{At: now.Add(time.Duration(-steps * float64(time.Minute))), Number: x}
 	}
 	points := []sample.Point{at(0, 8), at(0.5, 4), at(3, 2), at(5.9, 1)}
-	g, reason, why := newGrid(points, Ask{Now: now, Step: time.Minute, MinPoints: 3}.filled())
+	g, reason, why := newGrid(points, Query{Now: now, Step: time.Minute, MinPoints: 3}.filled())
 	if reason != Enough {
 		t.Fatal(why)
 	}
@@ -187,7 +187,7 @@ func TestGrid(t *testing.T) {
 	for i := range long {
 		long[i] = at(float64(i), float64(i%3))
 	}
-	g, _, _ = newGrid(long, Ask{Now: now, Step: time.Minute}.filled())
+	g, _, _ = newGrid(long, Query{Now: now, Step: time.Minute}.filled())
 	if len(g.mean) != maxCells || g.cell != 3*time.Minute || g.unscale(g.mean[7]) != 1 {
 		t.Errorf("%d cells of %v, the eighth %v, want %d of 3m and 1", len(g.mean), g.cell, g.unscale(g.mean[7]), maxCells)
 	}

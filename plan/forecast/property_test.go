@@ -17,7 +17,7 @@ import (
 func TestMain(m *testing.M) { testall.Main(m) }
 
 // drawn is a series of any of the shapes, with holes, and a question about it.
-func drawn(r *rapid.T) ([]sample.Point, Ask) {
+func drawn(r *rapid.T) ([]sample.Point, Query) {
 	s := shape{
 		level:   rapid.Float64Range(0, 100).Draw(r, "level"),
 		daily:   rapid.Float64Range(0, 100).Draw(r, "daily"),
@@ -31,7 +31,7 @@ func drawn(r *rapid.T) ([]sample.Point, Ask) {
 	points, _ := s.draw(rapid.Uint64().Draw(r, "seed"), 0)
 	hole, size := rapid.IntRange(0, 300).Draw(r, "hole"), rapid.IntRange(0, 60).Draw(r, "size")
 	points = without(points, func(i int) bool { return i >= hole && i < hole+size })
-	return points, Ask{Now: now, Step: s.step, Horizons: []time.Duration{s.step, 7 * s.step, rapid.SampledFrom([]time.Duration{time.Second, time.Hour, Day}).Draw(r, "horizon")}}
+	return points, Query{Now: now, Step: s.step, Horizons: []time.Duration{s.step, 7 * s.step, rapid.SampledFrom([]time.Duration{time.Second, time.Hour, Day}).Draw(r, "horizon")}}
 }
 
 // times returns the forecast of a series c times as large.
@@ -70,7 +70,7 @@ func TestScalingOfASpike(t *testing.T) {
 		points[i] = sample.Point{At: now.Add(time.Duration(i-len(points)) * time.Minute)}
 	}
 	points[len(points)-1].Number = 1.07
-	ask := Ask{Now: now, Step: time.Minute, Horizons: []time.Duration{3 * time.Minute}}
+	ask := Query{Now: now, Step: time.Minute, Horizons: []time.Duration{3 * time.Minute}}
 	want := Make(points, ask)
 	const c = 1 << 30
 	points[len(points)-1].Number *= c
@@ -157,7 +157,7 @@ func FuzzForecast(f *testing.F) {
 				Number: math.Float64frombits(binary.LittleEndian.Uint64(raw[8:])),
 			})
 		}
-		ask := Ask{
+		ask := Query{
 			Now: now.Add(time.Duration(later)), Horizons: []time.Duration{time.Duration(horizon), time.Hour},
 			Seasons: []time.Duration{time.Duration(season), Day}, Step: time.Duration(step), Level: level, MinPoints: fewest, StaleSteps: stale,
 		}

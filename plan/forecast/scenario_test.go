@@ -76,8 +76,8 @@ func (a args) series() []sample.Point {
 	return past
 }
 
-func (a args) ask() Ask {
-	ask := Ask{Now: now.Add(a.span("later", 0)), Horizons: a.spans("in"), Step: a.span("step", 0), Level: a.number("interval", 0)}
+func (a args) ask() Query {
+	ask := Query{Now: now.Add(a.span("later", 0)), Horizons: a.spans("in"), Step: a.span("step", 0), Level: a.number("interval", 0)}
 	if a.d.HasArg("seasons") {
 		ask.Seasons = a.spans("seasons")
 	}

@@ -11,8 +11,8 @@ import (
 )
 
 // drawAsk draws small numbers, so that asks collide.
-func drawAsk(r *rapid.T, profiles []mig.Profile) Ask {
-	a := Ask{CPU: 1000 * rapid.IntRange(0, 6).Draw(r, "cpu"), Memory: rapid.IntRange(0, 6).Draw(r, "memory")}
+func drawAsk(r *rapid.T, profiles []mig.Profile) Request {
+	a := Request{CPU: 1000 * rapid.IntRange(0, 6).Draw(r, "cpu"), Memory: rapid.IntRange(0, 6).Draw(r, "memory")}
 	switch rapid.IntRange(0, 3).Draw(r, "kind") {
 	case 0:
 	case 1:
@@ -27,13 +27,13 @@ func drawAsk(r *rapid.T, profiles []mig.Profile) Ask {
 	return a
 }
 
-func drawNodes(r *rapid.T, repartitions *Repartitions) []Node {
+func drawNodes(r *rapid.T, geometry *Geometry) []Node {
 	var nodes []Node
 	for range rapid.IntRange(1, 6).Draw(r, "nodes") {
 		model := rapid.IntRange(0, 1).Draw(r, "model")
 		n := NewNode(model, 1000*rapid.IntRange(2, 20).Draw(r, "cpu"), rapid.IntRange(2, 20).Draw(r, "memory"), rapid.IntRange(0, 4).Draw(r, "gpus"), nil)
 		if model == 1 {
-			n = NewNode(model, n.CPU, n.Memory, len(n.GPUs), repartitions)
+			n = NewNode(model, n.CPU, n.Memory, len(n.GPUs), geometry)
 		}
 		nodes = append(nodes, n)
 	}
@@ -43,10 +43,10 @@ func drawNodes(r *rapid.T, repartitions *Repartitions) []Node {
 // Buckets are only for speed: a fleet places like a plain look at every node.
 func TestFleetIsALookAtEveryNode(t *testing.T) {
 	tab := table(t, "A30")
-	repartitions := NewRepartitions(tab)
+	geometry := NewGeometry(tab)
 	rapid.Check(t, func(r *rapid.T) {
-		nodes := drawNodes(r, repartitions)
-		var asks []Ask
+		nodes := drawNodes(r, geometry)
+		var asks []Request
 		for range rapid.IntRange(1, 25).Draw(r, "asks") {
 			asks = append(asks, drawAsk(r, tab.Profiles()))
 		}
@@ -84,7 +84,7 @@ func TestFleetIsALookAtEveryNode(t *testing.T) {
 }
 
 // checkTaken takes a and checks that exactly what a asks for is gone.
-func checkTaken(r *rapid.T, n Node, a Ask, s Spot) Node {
+func checkTaken(r *rapid.T, n Node, a Request, s Spot) Node {
 	after := n.Take(a, s)
 	if after.CPU != n.CPU-a.CPU || after.Memory != n.Memory-a.Memory || after.CPU < 0 || after.Memory < 0 {
 		r.Fatalf("%+v took %+v and left %+v", a, n, after)
@@ -99,20 +99,20 @@ func checkTaken(r *rapid.T, n Node, a Ask, s Spot) Node {
 		if after.GPUs[i].Core < 0 || after.GPUs[i].Memory < 0 {
 			r.Fatalf("%+v is more than there was on %+v", a, n)
 		}
-		if n.Repartitions != nil {
-			slicesLeft += n.Repartitions.Free(n.GPUs[i].Cut) - n.Repartitions.Free(after.GPUs[i].Cut)
+		if n.Geometry != nil {
+			slicesLeft += n.Geometry.Free(n.GPUs[i].State) - n.Geometry.Free(after.GPUs[i].State)
 		}
 	}
 	switch {
-	case n.Repartitions != nil && slicesLeft != a.Profile.Compute+wholeGPUs(a)*n.Repartitions.Table().ComputeSlices():
+	case n.Geometry != nil && slicesLeft != a.Profile.Compute+wholeGPUs(a)*n.Geometry.Table().ComputeSlices():
 		r.Fatalf("%+v took %d slices of %+v", a, slicesLeft, n)
-	case n.Repartitions == nil && (cores != a.Part.Core+wholeGPUs(a)*Whole || memory != a.Part.Memory+wholeGPUs(a)*Whole):
+	case n.Geometry == nil && (cores != a.Part.Core+wholeGPUs(a)*Whole || memory != a.Part.Memory+wholeGPUs(a)*Whole):
 		r.Fatalf("%+v took %d, %d of %+v", a, cores, memory, n)
 	}
 	return after
 }
 
-func wholeGPUs(a Ask) int {
+func wholeGPUs(a Request) int {
 	if a.whole() {
 		return a.GPUs
 	}
@@ -122,7 +122,7 @@ func wholeGPUs(a Ask) int {
 func TestPlaceAny(t *testing.T) {
 	f := NewFleet([]Node{NewNode(0, 1000, 0, 1, nil), NewNode(0, 1000, 0, 2, nil)}, nil)
 	last := func(n int) int { return n - 1 }
-	half := Ask{GPUs: 1, Part: Part{Core: 500}}
+	half := Request{GPUs: 1, Part: Part{Core: 500}}
 	for _, want := range []Placed{{1, Spot{GPU: 1}}, {1, Spot{GPU: 1}}, {1, Spot{GPU: 1}}, {1, Spot{GPU: 1}}, {0, Spot{}}, {0, Spot{}}} {
 		if got, ok := f.PlaceAny(half, last); !ok || got.Node != want.Node {
 			t.Errorf("placed at %v, %v; want %v", got, ok, want)

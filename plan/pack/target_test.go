@@ -66,7 +66,7 @@ func TestTarget(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			q := Question{Table: h100, Keep: layout(t, h100, test.keep), Spare: layout(t, h100, test.spare),
-				Must: counts(t, h100, test.must...), Want: counts(t, h100, test.want...), Grow: test.grow}
+				Must: counts(t, h100, test.must...), Further: counts(t, h100, test.want...), Grow: test.grow}
 			for _, c := range counts(t, h100, test.allowed...) {
 				q.Allowed = append(q.Allowed, c.Profile)
 			}
@@ -104,7 +104,7 @@ func TestTargetAgainstBruteForce(t *testing.T) {
 			}
 			if a.Served != served || !q.Grow && a.Kept != kept {
 				t.Fatalf("%s keep %v spare %v must %v want %v: %v serves %d keeps %d, brute force %d and %d",
-					model, q.Keep, q.Spare, q.Must, q.Want, a.Layout, a.Served, a.Kept, served, kept)
+					model, q.Keep, q.Spare, q.Must, q.Further, a.Layout, a.Served, a.Kept, served, kept)
 			}
 			for _, p := range q.Keep {
 				if !slices.Contains(a.Layout, p) {
@@ -135,7 +135,7 @@ func TestTargetWithAttributes(t *testing.T) {
 				}
 			}
 			q.Must = []mig.Count{{Profile: profiles[r.Intn(len(profiles))], N: 1 + r.Intn(2)}}
-			q.Want = []mig.Count{{Profile: profiles[r.Intn(len(profiles))], N: r.Intn(3)}}
+			q.Further = []mig.Count{{Profile: profiles[r.Intn(len(profiles))], N: r.Intn(3)}}
 			a, ok := Target(q)
 			possible := slices.ContainsFunc(maximal, func(l mig.Layout) bool {
 				rest, kept := without(l, q.Keep)
@@ -149,7 +149,7 @@ func TestTargetWithAttributes(t *testing.T) {
 			}
 			answered++
 			if err := tab.Legal(a.Layout); err != nil {
-				t.Fatalf("%s keep %v must %v want %v: %s: %v", model, q.Keep, q.Must, q.Want, tab.Format(a.Layout), err)
+				t.Fatalf("%s keep %v must %v want %v: %s: %v", model, q.Keep, q.Must, q.Further, tab.Format(a.Layout), err)
 			}
 		}
 		if answered < 20 {
@@ -177,7 +177,7 @@ func randomQuestion(r *rand.Rand, tab *mig.Table) Question {
 	profiles := plain(tab)
 	q.Must = []mig.Count{{Profile: profiles[r.Intn(len(profiles))], N: 1 + r.Intn(2)}}
 	for range r.Intn(3) {
-		q.Want = append(q.Want, mig.Count{Profile: profiles[r.Intn(len(profiles))], N: 1 + r.Intn(3)})
+		q.Further = append(q.Further, mig.Count{Profile: profiles[r.Intn(len(profiles))], N: 1 + r.Intn(3)})
 	}
 	return q
 }
@@ -228,7 +228,7 @@ func value(q Question, demand []mig.Count, added mig.Layout) (served, kept int, 
 func sum(q Question) []mig.Count {
 	var out []mig.Count
 	for _, p := range q.Table.Profiles() {
-		if n := of(q.Must, p) + of(q.Want, p); n > 0 {
+		if n := of(q.Must, p) + of(q.Further, p); n > 0 {
 			out = append(out, mig.Count{Profile: p, N: n})
 		}
 	}

@@ -13,17 +13,17 @@ policy max-evictions=1 max-drains=1 max-nodes-per-hour=3
 tick grown=(p=2:at=10m p=9:at=1h)
 pool p max=9 gpus=2 model=L40S
 node n pool=p
-gpu n/0 holders=(a/held)
-gpu n/1 holders=(a/stranger)
+gpu n/0 allocated-to=(a/held)
+gpu n/1 allocated-to=(a/stranger)
 node d pool=p draining=1m drain-deadline=9m drain-reason=NodeSick
 node e pool=p
 quota t limit=1
-pod a/held wants=gpu node=n tenant=t evictable budgets=(a/b:allowed=1)
-pod a/fixed wants=gpu node=n
-pod a/later wants=gpu node=n evictable evict-from=1m
-pod a/moved wants=gpu node=e evictable budgets=(a/b:allowed=0)
-pod a/more wants=gpu tenant=t
-pod a/g-{0..2} wants=gpu gang=a/g gang-min=3
+pod a/held requests=gpu node=n tenant=t evictable budgets=(a/b:allowed=1)
+pod a/fixed requests=gpu node=n
+pod a/later requests=gpu node=n evictable evict-from=1m
+pod a/moved requests=gpu node=e evictable budgets=(a/b:allowed=0)
+pod a/more requests=gpu tenant=t
+pod a/g-{0..2} requests=gpu gang=a/g gang-min=3
 `
 
 // TestHarnessCatches: each promise is broken once, by a plan nobody made.

@@ -27,7 +27,7 @@ func (d *dice) gang(do func(string, ...any), name string) {
 	wants := []string{"gpu", "3g.40gb", "1g.10gb", "part:core=400"}[d.n(4)]
 	extra := []string{"", " unmade", " tenant=t2", " priority=100 evictable"}[d.n(4)]
 	extra += d.rules()
-	do("pod %s-{0..%d} wants=(%s) gang=%s gang-min=%d%s", name, size-1, wants, name, 1+d.n(size+1), extra)
+	do("pod %s-{0..%d} requests=(%s) gang=%s gang-min=%d%s", name, size-1, wants, name, 1+d.n(size+1), extra)
 	if d.n(3) == 0 {
 		do("pod %s-0 made", name)
 	}
@@ -42,7 +42,7 @@ func (d *dice) share(w *scenario.World, do func(string, ...any), round int) {
 		d.gang(do, fmt.Sprintf("new/g%d", round))
 	case kind == 1:
 		low := d.n(4)
-		do("forecast f/w%d wants=(%s) have=%d low=%d expected=%d high=%d at=%dm error=0.%d", d.n(3), []string{"gpu", "3g.40gb", "1g.6gb"}[d.n(3)],
+		do("forecast f/w%d requests=(%s) have=%d low=%d expected=%d high=%d at=%dm error=0.%d", d.n(3), []string{"gpu", "3g.40gb", "1g.6gb"}[d.n(3)],
 			d.n(4), low, low+d.n(3), low+2+d.n(3), 1+d.n(30), d.n(10))
 	case kind == 2:
 		do("forecast f/w%d unsure=short", d.n(3))

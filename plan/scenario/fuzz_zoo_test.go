@@ -74,7 +74,7 @@ func zoo(t *testing.T, d *dice) {
 // visitor is a pod that asks for what one of the models has, or nearly.
 func (d *dice) visitor(do func(string, ...any), key string, models []string) {
 	extra := []string{"", " evictable", fmt.Sprintf(" priority=%d", d.n(3)*100), " tenant=" + tenants[d.n(len(tenants))], fmt.Sprintf(" cpu=%d", d.n(20)), " unmade"}[d.n(6)]
-	do("pod %s wants=(%s)%s%s", key, d.anyWant(models), extra, d.rules())
+	do("pod %s requests=(%s)%s%s", key, d.anyWant(models), extra, d.rules())
 }
 
 // mixedGang has members that ask for different things.
@@ -82,7 +82,7 @@ func (d *dice) mixedGang(do func(string, ...any), name string, models []string) 
 	size := 1 + d.n(4)
 	extra := []string{"", " unmade", " tenant=t2"}[d.n(3)]
 	for i := range size {
-		do("pod %s-%d wants=(%s) gang=%s gang-min=%d%s", name, i, d.anyWant(models), name, 1+d.n(size), extra)
+		do("pod %s-%d requests=(%s) gang=%s gang-min=%d%s", name, i, d.anyWant(models), name, 1+d.n(size), extra)
 	}
 }
 

@@ -61,7 +61,7 @@ func TestWrongWords(t *testing.T) {
 		"quota t limit=3+":                    "limit: want whole GPUs",
 		"quota t lend=9223372036854775807":    "lend: want whole GPUs",
 		"quota t gone":                        "there is no tenant t",
-		"quota":                               "requests a name first",
+		"quota":                               "takes a name first",
 		"forecast f have=1":                   `want namespace/name: "f"`,
 		"forecast a/f gone":                   "there is no forecast a/f",
 		"forecast a/f node=n":                 "node: is not known here",
@@ -77,7 +77,7 @@ func TestWrongWords(t *testing.T) {
 		"policy headroom=some":                `headroom: want none, low, expected or high: "some"`,
 		"node n drain-deadline=5m":            "want draining=TIME beside them",
 		"pod a/w-{0..1}\npod a/w-{0..2} gone": "line 2: pod: there is no pod a/w-2",
-		"node n gpus=1 model=H100-80GB layout=(1g.10gb@0:used=1)": "instances know held, idle, unused",
+		"node n gpus=1 model=H100-80GB layout=(1g.10gb@0:used=1)": "instances know allocated-to, idle, unused",
 	} {
 		_, _, err := scenario.Parse(text)
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -29,7 +29,7 @@ func drawLayout(r *rapid.T, t *mig.Table) mig.Layout {
 func TestRepartitionsAgreeWithTheTable(t *testing.T) {
 	for _, model := range mig.Models() {
 		tab := table(t, model)
-		c := NewRepartitions(tab)
+		c := NewGeometry(tab)
 		t.Logf("%s: %d states", model, c.States())
 		rapid.Check(t, func(r *rapid.T) {
 			l := drawLayout(r, tab)
@@ -61,7 +61,7 @@ func TestRepartitionsAgreeWithTheTable(t *testing.T) {
 	}
 }
 
-func state(t testing.TB, c *Repartitions, l mig.Layout) int {
+func state(t testing.TB, c *Geometry, l mig.Layout) int {
 	t.Helper()
 	s, err := c.State(l)
 	if err != nil {
@@ -72,7 +72,7 @@ func state(t testing.TB, c *Repartitions, l mig.Layout) int {
 
 func TestRepartitionsRefuse(t *testing.T) {
 	tab := table(t, "H100-80GB")
-	c := NewRepartitions(tab)
+	c := NewGeometry(tab)
 	p, _ := tab.Exact("3g.40gb")
 	if s, err := c.State(mig.Layout{{Profile: p, Start: 0}, {Profile: p, Start: 2}}); err == nil {
 		t.Errorf("two instances in one place are state %d", s)
@@ -87,7 +87,7 @@ func TestRepartitionsRefuse(t *testing.T) {
 func TestOutlook(t *testing.T) {
 	for _, model := range []string{"A30", "H100-80GB"} {
 		tab := table(t, model)
-		c := NewRepartitions(tab)
+		c := NewGeometry(tab)
 		rapid.Check(t, func(r *rapid.T) {
 			demand := map[mig.Profile]float64{}
 			for _, p := range tab.Profiles() {
@@ -116,7 +116,7 @@ func TestOutlook(t *testing.T) {
 // where the last compute slice has no memory of its own for more.
 func TestOutlookPlaces(t *testing.T) {
 	tab := table(t, "H100-80GB")
-	c := NewRepartitions(tab)
+	c := NewGeometry(tab)
 	want := counts(t, tab, "1g.10gb", "3g.40gb", "4g.40gb", "2g.20gb")
 	one, three, four, two := want[0].Profile, want[1].Profile, want[2].Profile, want[3].Profile
 	o := NewOutlook(c, map[mig.Profile]float64{one: 1, three: 4, four: 4})
