@@ -1,7 +1,9 @@
 package mig
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -114,7 +116,11 @@ func TestArrange(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want = append(want, Count{p, atoi(n)})
+			count, err := strconv.Atoi(n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, Count{p, count})
 		}
 		expected := c.got
 		if expected != "no" {
@@ -137,14 +143,6 @@ func TestArrange(t *testing.T) {
 	if _, ok := tab.Arrange(Layout{{Profile{3, 4, 0}, 1}}, nil); ok {
 		t.Error("arranged beside an illegal layout")
 	}
-}
-
-func atoi(s string) int {
-	n := 0
-	for _, r := range s {
-		n = 10*n + int(r-'0')
-	}
-	return n
 }
 
 // Any part of a legal layout can be kept while the rest is placed again; what
@@ -265,7 +263,7 @@ func TestDiff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := sprint(steps), "[destroy 3g@4:4 create 1g@4:1 create 1g@5:1]"; got != want {
+	if got, want := fmt.Sprint(steps), "[destroy 3g@4:4 create 1g@4:1 create 1g@5:1]"; got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	_, err = Diff(from, to, func(p Placement) bool { return p.Profile.Compute == 3 })

@@ -96,15 +96,6 @@ func TestTruth(t *testing.T) {
 	}
 }
 
-// A random walk has nothing to find: the last value is the best there is, and it
-// is what is taken.
-func TestWalkIsLeftAlone(t *testing.T) {
-	got := follow(shape{level: 1000, walk: 5, step: 5 * time.Minute, length: 7 * Day}, 3, 40)
-	if got.methods[Last] < 38 {
-		t.Errorf("methods taken for 40 random walks: %v, want %s", got.methods, Last)
-	}
-}
-
 // What was not measured is not zero: with half of a wave's points lost, in blocks,
 // the forecast stays near, and far from what zeros would have made of it.
 func TestHolesAreNotZero(t *testing.T) {
@@ -177,38 +168,6 @@ func TestUntrustedPoints(t *testing.T) {
 	}
 	if f := Make(points, ask)[0]; !f.Enough || get(f.Expected) < 1e300 || get(f.Expected) > 3e300 {
 		t.Errorf("values near 1e300: %v", f)
-	}
-}
-
-// After a jump the forecast follows within a few steps, not at the first.
-func TestLevelShift(t *testing.T) {
-	points, _ := shape{level: 100, noise: 3, step: 5 * time.Minute, length: 10 * Day}.draw(5, 0)
-	for _, c := range []struct {
-		since     int // steps that the jump lasts by now
-		low, high float64
-	}{{1, 95, 125}, {6, 150, 225}, {36, 190, 210}} {
-		jumped := slices.Clone(points)
-		for i := len(jumped) - c.since; i < len(jumped); i++ {
-			jumped[i].Number += 100
-		}
-		f := Make(jumped, Query{Now: now, Horizons: []time.Duration{15 * time.Minute}})[0]
-		if x := get(f.Expected); !(x >= c.low && x <= c.high) {
-			t.Errorf("%d steps after a jump from 100 to 200: %v, want %v … %v", c.since, f, c.low, c.high)
-		}
-	}
-}
-
-// An interval widens with the noise, and vanishes with it.
-func TestWidthFollowsNoise(t *testing.T) {
-	before := -1.0
-	for _, noise := range []float64{0, 1, 5, 25} {
-		points, _ := shape{level: 200, noise: noise, step: 5 * time.Minute, length: 3 * Day}.draw(5, 0)
-		f := Make(points, Query{Now: now, Horizons: []time.Duration{15 * time.Minute}})[0]
-		width := get(f.High) - get(f.Low)
-		if !(width > 2*before) || noise == 0 && width != 0 {
-			t.Errorf("noise %v: width %v after %v", noise, width, before)
-		}
-		before = width
 	}
 }
 

@@ -59,6 +59,9 @@ func TestScaling(t *testing.T) {
 			if got != times(want[i], c) {
 				r.Fatalf("times %v: %v, was %v", c, got, want[i])
 			}
+			if problem := sound(got); problem != "" {
+				r.Fatalf("%s: %+v", problem, got)
+			}
 		}
 	})
 }
@@ -125,16 +128,6 @@ func sound(f Forecast) string {
 		return "not 0 ≤ low ≤ expected ≤ high"
 	}
 	return ""
-}
-
-func TestSound(t *testing.T) {
-	rapid.Check(t, func(r *rapid.T) {
-		for _, f := range Make(drawn(r)) {
-			if problem := sound(f); problem != "" {
-				r.Fatalf("%s: %+v", problem, f)
-			}
-		}
-	})
 }
 
 // FuzzForecast makes a series and a question of any bytes: nothing panics, hangs or
