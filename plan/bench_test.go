@@ -21,13 +21,14 @@ func BenchmarkMake(b *testing.B) { benchmarkMake(b, 10000, 10000) }
 
 func BenchmarkMake1000(b *testing.B) { benchmarkMake(b, 1000, 1000) }
 
-// BenchmarkMakeQuiet plans for the same nodes with nothing pending: what a reconcile
-// costs in which nothing has changed. Goal: 50 ms.
+// BenchmarkMakeIdle plans for the same nodes with nothing pending: an idle
+// reconcile. Goal: 50 ms.
 func BenchmarkMakeQuiet(b *testing.B) { benchmarkMake(b, 10000, 0) }
 
-// BenchmarkMakeRich is BenchmarkMake with everything at once: busy instances that
-// stay, a hundred tenants that lend to each other, gangs of eight, parts of
-// GPUs, forecasts and zones to be spread over. The goal is the same and not reached: seconds (docs/design/003-planner.md).
+// BenchmarkMakeRich is BenchmarkMake with everything at once: busy instances
+// that stay, a hundred tenants that lend to each other, gangs of eight, parts
+// of GPUs, forecasts and topology rules. The goal is the same and not reached:
+// seconds (docs/design/003-planner.md).
 func BenchmarkMakeRich(b *testing.B) { benchmarkRich(b, 10000) }
 
 func BenchmarkMakeRich1000(b *testing.B) { benchmarkRich(b, 1000) }
@@ -90,8 +91,8 @@ func benchmarkWorld(b *testing.B, s Snapshot) {
 	}
 }
 
-// processor reports what an operation takes of processors, collector included: unlike
-// its time that does not depend on who else is at work.
+// processor reports the processor time of an operation, garbage collection
+// included: it does not depend on other load, as elapsed time does.
 func processor(b *testing.B) (report func()) {
 	used := func() float64 {
 		var u syscall.Rusage
@@ -104,8 +105,8 @@ func processor(b *testing.B) (report func()) {
 	return func() { b.ReportMetric((used()-before)/float64(b.N), "cpu-ms/op") }
 }
 
-// largeWorld has half its nodes whole and held, half cut: every GPU of those
-// has some of its slices held, but for one in sixteen.
+// largeWorld has half its nodes whole and allocated, half partitioned: every
+// GPU of those has some allocated slices, except one in sixteen.
 func largeWorld(tb testing.TB, nodes, pending int) Snapshot {
 	tb.Helper()
 	t, ok := mig.ForModel("H100-80GB")
@@ -159,7 +160,7 @@ func largeWorld(tb testing.TB, nodes, pending int) Snapshot {
 		}
 		s.Nodes = append(s.Nodes, node)
 	}
-	for n := range nodes { // 10,000 more on 10,000 nodes: what is no accelerator's business
+	for n := range nodes { // pods without accelerators, one a node
 		s.Pods = append(s.Pods, Pod{Namespace: "web", Name: fmt.Sprintf("p%05d", n), Node: s.Nodes[n].Name, CPUMilli: 500})
 	}
 	for i := range pending {

@@ -35,7 +35,8 @@ func TestCheckNamesEveryField(t *testing.T) {
 	}
 }
 
-// TestCheckNamesEveryFieldOfShares: tenants, gangs, drains, evictions, forecasts.
+// TestCheckNamesEveryFieldOfShares covers tenants, gangs, drains, evictions and
+// forecasts.
 func TestCheckNamesEveryFieldOfShares(t *testing.T) {
 	nan, now := math.NaN(), time.Unix(1000, 0)
 	pod := func(name string, change func(*Pod)) Pod {

@@ -34,7 +34,7 @@ func TestPauseDoublesUpToAnHour(t *testing.T) {
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// TestFailuresAreRemembered follows one GPU through a failure that is seen
+// TestFailuresAreRecorded follows one GPU through a failure that is observed
 // twice, another, and a success.
 func TestFailuresAreRemembered(t *testing.T) {
 	s := Snapshot{Now: noon, Pools: []Pool{{Name: "p", Max: 1, Size: 1, Target: 1}}, Nodes: []Node{{Name: "n", Pool: "p", Ready: true, Cordoned: true, CordonedBy: "o"}}}
@@ -101,7 +101,7 @@ func TestSickSinceIsForgottenWithTheSickness(t *testing.T) {
 	if len(made.Actions) != 1 || made.Actions[0].Verb != Replace {
 		t.Fatalf("want one replacement:\n%s", made)
 	}
-	// Its successor is on its way: neither the same is done again nor another bought.
+	// Its successor is upcoming: the node is not replaced again and none is added.
 	s.State, s.Nodes, s.Pools[0].Size = made.State, nil, 0
 	s.Pods = []Pod{{Namespace: "a", Name: "p", Unschedulable: true, PendingSince: noon, Demand: demand.Demand{GPUs: 1}}}
 	s.Pools[0].Template.GPUs = []GPU{{}}
@@ -111,7 +111,8 @@ func TestSickSinceIsForgottenWithTheSickness(t *testing.T) {
 }
 
 // hopeless has n nodes of which one of two pods fits elsewhere and the other
-// nowhere, one node that could be emptied but saves the least, and one with room.
+// nowhere, one node that could be drained but saves the least, and one with
+// free capacity.
 func hopeless(n int) Snapshot {
 	s := Snapshot{Now: noon, Pools: []Pool{
 		{Name: "dear", Max: 1000, Size: n, Target: n, PricePerHour: 90},
@@ -140,8 +141,8 @@ func hopeless(n int) Snapshot {
 	return s
 }
 
-// TestTrialsAreBounded: what is tried in vain in a reconcile has a bound, and the
-// nodes that save the most are tried first.
+// TestTrialsAreBounded: failed trials of a reconcile are bounded, and the nodes
+// that save the most are tried first.
 func TestTrialsAreBounded(t *testing.T) {
 	drained := func(n int) bool {
 		return slices.ContainsFunc(Make(hopeless(n), DefaultPolicy()).Actions, func(a Action) bool { return a.Verb == Drain && a.Node == "c1" })
@@ -154,8 +155,8 @@ func TestTrialsAreBounded(t *testing.T) {
 	}
 }
 
-// TestUnknownIsUsed: a pod is idle only where everything it asked for is known to
-// be allocated to it and measured.
+// TestUnknownIsUsed: a pod is idle only where all it requests is known to be
+// allocated to it and measured.
 func TestUnknownIsUsed(t *testing.T) {
 	unused := noon.Add(-3 * time.Hour)
 	device := func(i int, holder string, since time.Time) GPU {
@@ -188,8 +189,8 @@ func TestUnknownIsUsed(t *testing.T) {
 	}
 }
 
-// TestTidyKeepsEveryInstance adds to every layout of every product that is not
-// maximal, and takes nothing away.
+// TestTidyKeepsEveryInstance adds an instance to every layout of a product that
+// lacks one, and removes none.
 func TestTidyKeepsEveryInstance(t *testing.T) {
 	for _, model := range []string{"A30-24GB", "H100-80GB"} {
 		table, ok := mig.ForModel(model)
@@ -222,8 +223,8 @@ func TestTidyKeepsEveryInstance(t *testing.T) {
 	}
 }
 
-// looseGPU is a GPU of which the first instance is allocated, in a pool where that
-// may stay, and somebody elsewhere who runs on each of the model's profiles.
+// strandedGPU is a GPU whose first instance is allocated, in a pool where that
+// may stay, beside pods elsewhere that run on each of the model's profiles.
 func looseGPU(table *mig.Table, l mig.Layout) Snapshot {
 	s := Snapshot{Now: noon, Pools: []Pool{{Name: "p", Min: 1, Max: 1, Size: 1, Target: 1, MIG: PoolMIG{Repartition: true, KeepsBusy: true}}}}
 	c := GPU{Device: gpu.Device{Model: gpu.Model{Name: table.Model()}}, MIG: true, AllocationKnown: true, IdleSince: noon.Add(-time.Hour)}

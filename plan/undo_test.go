@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// remains is what a failed trial must leave as it was. What is only remembered
-// (shelves, splits, answers) may change; what it leads to is compared as a plan.
+// remains is what a failed trial must not change. Caches (indices, splits,
+// answers) may change; their effect is compared as a plan.
 type remains struct {
 	nodes    []nodeState
 	pools    []poolState
@@ -80,7 +80,7 @@ func remainsOf(w *world) remains {
 	return m
 }
 
-// smallWorld is a few nodes on which everything can happen, some of it at random.
+// smallWorld is a few nodes with every feature, some of it at random.
 func smallWorld(t *testing.T, r *rapid.T) Snapshot {
 	s := largeWorld(t, rapid.IntRange(2, 6).Draw(r, "nodes"), rapid.IntRange(1, 40).Draw(r, "pending"))
 	enrich(&s)
@@ -109,8 +109,8 @@ func smallWorld(t *testing.T, r *rapid.T) Snapshot {
 	return s
 }
 
-// TestTrialLeavesNothing serves some of what waits in thought, takes it back, and
-// finds the world as it was: in what it says of itself, and in what it then plans.
+// TestRevertedTrialChangesNothing serves some pending pods in a trial, reverts
+// it, and compares the state before and after, and the plans made from both.
 func TestTrialLeavesNothing(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		s := smallWorld(t, r)
@@ -139,7 +139,7 @@ func TestTrialLeavesNothing(t *testing.T) {
 			}
 			return false
 		})
-		w.pending = pods // as together does
+		w.pending = pods // as together restores them
 		if after := remainsOf(w); !reflect.DeepEqual(before, after) {
 			r.Fatalf("a failed trial changed the world: %s", difference(before, after))
 		}

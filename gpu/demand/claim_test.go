@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// GPU and instance are devices as NVIDIA's DRA driver publishes them.
+// device and instance are devices as NVIDIA's DRA driver publishes them.
 func device(n int) Device {
 	return Device{Name: "gpu", Driver: "gpu.nvidia.com", Attributes: map[string]string{"type": "gpu"}, Count: n}
 }
@@ -95,7 +95,7 @@ func FuzzFromDevices(f *testing.F) {
 		if err != nil && !got.Zero() {
 			t.Fatalf("%+v: %v and %v", d, got, err)
 		}
-		// Only what takes nothing, or is no accelerator, is nothing.
+		// A known accelerator is never an empty demand.
 		if err == nil && got.Zero() && !admin && IsAccelerator(driver) {
 			t.Fatalf("%+v is taken for nothing", d)
 		}

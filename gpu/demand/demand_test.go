@@ -11,7 +11,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// res is a container's resources in the order "name amount name amount".
+// res parses a container's resources: "name amount name amount".
 func res(t testing.TB, s string) map[string]int64 {
 	t.Helper()
 	list := map[string]int64{}
@@ -96,7 +96,7 @@ func TestRefused(t *testing.T) {
 		{map[string]int64{"huawei.com/Ascend910-16c": 1}, "resource huawei.com/Ascend910-16c: has an unknown size"},
 		{map[string]int64{"nvidia.com/gpu.shared": 1, "nvidia.com/gpumem": 1}, "resource nvidia.com/gpu.shared: cannot be divided further"},
 	} {
-		for range 5 { // whatever the order of the map
+		for range 5 { // in any order of the map
 			d, err := FromResources(c.list)
 			if err == nil || err.Error() != c.want || !d.Zero() {
 				t.Errorf("%v: got %v, %v\nwant %s", c.list, d, err, c.want)

@@ -7,7 +7,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// container is one container's resources, as a document has them.
+// container is one container's resources.
 type container = map[string]int64
 
 func fraction(f Fraction) *Fraction { return &f }
@@ -16,8 +16,8 @@ func instances(name string, compute, gb, n int, attrs mig.Attr) Instances {
 	return Instances{Name: name, Profile: mig.Profile{Compute: compute, Attrs: attrs}, MemoryGB: gb, Count: n}
 }
 
-// Every dialect as its own vendor documents it: the amounts of the example, and
-// the one Demand they are. Containers of a pod run side by side.
+// TestVendorsOwnExamples has each dialect's documented examples, and the Demand
+// they are. Containers of a pod run side by side.
 func TestVendorsOwnExamples(t *testing.T) {
 	for _, c := range []struct {
 		document string

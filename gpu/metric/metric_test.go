@@ -101,7 +101,7 @@ func TestReads(t *testing.T) {
 		if !name.MatchString(r.Name) || i > 0 && reads[i-1].Name >= r.Name {
 			t.Errorf("%s: not a name, or out of order", r.Name)
 		}
-		// Triton's counters have another unit or none at their end, DCGM's anything.
+		// Triton's counters have another unit or no suffix, DCGM's are arbitrary.
 		counts := strings.HasSuffix(r.Name, "_total") || (r.Server == ServerTriton || r.Server == ServerDCGM) && r.Type == Counter
 		if r.Help == "" || r.Server == "" || (r.Type == Counter) != counts {
 			t.Errorf("%s: %+v", r.Name, r)

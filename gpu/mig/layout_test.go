@@ -63,8 +63,8 @@ func TestParseLayoutRefuses(t *testing.T) {
 	}
 }
 
-// On RTX PRO 6000 +me.all takes every decoder, so that beside it only instances
-// without media engines fit.
+// TestMediaEngines: on RTX PRO 6000, +me.all takes every decoder, so that only
+// instances without media engines fit beside it.
 func TestMediaEngines(t *testing.T) {
 	tab, _ := ForModel("RTX-PRO-6000-Blackwell-96GB")
 	if _, err := ParseLayout(tab, "1g.24gb+me.all@0 1g.24gb@3"); err == nil || !strings.Contains(err.Error(), "media engine 5 of 4") {
@@ -95,7 +95,7 @@ func TestArrange(t *testing.T) {
 	tab, _ := ForModel("H100-80GB")
 	for _, c := range []struct{ keep, want, got string }{
 		{"", "3g×2", "3g.40gb@0 3g.40gb@4"},
-		{"", "1g×1", "1g.10gb@6"},                // leaves 4g and 2g room
+		{"", "1g×1", "1g.10gb@6"},                // leaves 4g and 2g placeable
 		{"", "3g×1 1g×3", "1g@0 1g@1 1g@2 3g@4"}, // strands none, unlike 3g@0 1g@4 …,
 		{"1g@5", "3g×1", "3g.40gb@0 1g.10gb@5"},
 		{"1g@1", "3g×1", "1g.10gb@1 3g.40gb@4"},
@@ -126,7 +126,7 @@ func TestArrange(t *testing.T) {
 		if expected != "no" {
 			expected = tab.Format(parse(t, tab, c.got))
 		}
-		for range 2 { // and the other way round
+		for range 2 { // in either order
 			got := "no"
 			if l, ok := tab.Arrange(parse(t, tab, c.keep), want); ok {
 				got = tab.Format(l)
@@ -145,8 +145,8 @@ func TestArrange(t *testing.T) {
 	}
 }
 
-// Any part of a legal layout can be kept while the rest is placed again; what
-// Arrange gives is legal, holds both, and Diff leads there.
+// TestArrangeFindsWhatThereIs: any part of a legal layout can be kept while the
+// rest is placed again; the result is legal, has both, and Diff leads to it.
 func TestArrangeFindsWhatThereIs(t *testing.T) {
 	for _, model := range []string{"H100-80GB", "A30-24GB", "RTX-PRO-6000-Blackwell-96GB"} {
 		tab, _ := ForModel(model)
@@ -180,9 +180,9 @@ func TestArrangeFindsWhatThereIs(t *testing.T) {
 	}
 }
 
-// From any layout to any other, whatever is busy: no step touches a busy instance,
-// no layout on the way is illegal, and the end is the target. Only where a busy
-// instance has no place in the target is there no way.
+// TestDiffFromAnyToAny: between any layouts no step touches a busy instance,
+// every intermediate layout is legal, and the last one is the target. It fails
+// only where a busy instance is not in the target.
 func TestDiffFromAnyToAny(t *testing.T) {
 	for _, model := range []string{"H100-80GB", "A30-24GB", "RTX-PRO-6000-Blackwell-96GB"} {
 		tab, _ := ForModel(model)
@@ -234,7 +234,7 @@ func TestDiffFromAnyToAny(t *testing.T) {
 	}
 }
 
-// apply carries out steps, each of which must be possible when its turn comes.
+// apply executes steps, each of which must be legal.
 func apply(r *rapid.T, tab *Table, from Layout, steps []Step, to Layout) {
 	now := slices.Clone(from)
 	for _, s := range steps {

@@ -24,7 +24,8 @@ func TestLookupRefuses(t *testing.T) {
 	}
 }
 
-// A pod's resource is matched by name: the scheduler does not round.
+// TestExact: a pod's resource is matched by name, since the scheduler does not
+// round.
 func TestExact(t *testing.T) {
 	tab, _ := ForModel("GB200-186GB")
 	for name, ok := range map[string]bool{"3g.93gb": true, "3g.95gb": true, "1g.23gb.me": true, "3g.94gb": false, "3g": false, "x": false} {
@@ -56,8 +57,8 @@ func TestResourceNames(t *testing.T) {
 	}
 }
 
-// FuzzProfileName: whatever is read as a name is printed as one that means the same,
-// alone and as a resource.
+// FuzzProfileName: a name that is read prints as one that means the same, alone
+// and as a resource.
 func FuzzProfileName(f *testing.F) {
 	for _, s := range []string{"3g.40gb", "1g.10gb+me", "1g.10gb.me", "1g.24gb-me", "1g.24gb.me.all", "1g.24gb+me,gfx-me", "7g", "1c.3g.40gb", "0g.5gb", "1g.05gb", "9999g.9999gb", "1g.", "MIG 1g.5gb"} {
 		f.Add(s)

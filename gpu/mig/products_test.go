@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// Where instances may lie, as nvidia-smi lists them for each kind of GPU: starts,
-// size and most on a GPU. The names are by compute slices; "1g.dbl" has the memory
-// of two.
+// geometries are the placements that nvidia-smi lists for each kind of GPU:
+// starts, size and maximum. The names are by compute slices; "1g.dbl" has the
+// memory of two.
 var geometries = map[string]map[string]struct {
 	starts    []int
 	size, max int
@@ -43,7 +43,8 @@ var geometries = map[string]map[string]struct {
 	},
 }
 
-// The memory in the names, in GB, as each product's driver prints it.
+// namedMemory is the memory in the names, in GB, as each product's driver
+// prints it.
 var namedMemory = map[string]struct {
 	geometry        string
 	compute, memory int

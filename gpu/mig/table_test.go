@@ -8,7 +8,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu"
 )
 
-// table returns a product's table, or one cut down to some of its profiles.
+// table returns a product's table, or one reduced to some of its profiles.
 func table(t testing.TB, model string, profiles ...string) *Table {
 	t.Helper()
 	for _, p := range products {
@@ -154,7 +154,8 @@ func TestNewTableRefuses(t *testing.T) {
 	}
 }
 
-// A table that nobody's GPU has must not take the program with it.
+// TestNewTableBoundsItsLayouts: an unrealistic table is an error, not an
+// endless search.
 func TestNewTableBoundsItsLayouts(t *testing.T) {
 	s := Spec{Model: "X", ComputeSlices: 16, MemorySlices: 16}
 	var starts []int

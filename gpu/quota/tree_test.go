@@ -239,8 +239,8 @@ func TestConservation(t *testing.T) {
 	})
 }
 
-// Whatever was lent, and whatever runs beyond its quota: once every other tenant
-// is back at its guarantee, each can use its own.
+// TestWhatIsLentCanBeReclaimed: whatever is lent or used beyond a quota, once
+// every other tenant is back at its guarantee, each tenant can use its own.
 func TestWhatIsLentCanBeReclaimed(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		tr := walk(r, trees(r), func(Tree) {})
@@ -267,7 +267,8 @@ func TestWhatIsLentCanBeReclaimed(t *testing.T) {
 	})
 }
 
-// An old tree stays as it was, however many are made of it.
+// TestTreesShareNothingThatChanges: an old tree is unchanged, whatever is
+// derived from it.
 func TestTreesShareNothingThatChanges(t *testing.T) {
 	tenants := []Tenant{team("root", "", 0)}
 	for i := range 3 * pageSize {

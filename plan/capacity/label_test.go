@@ -10,7 +10,7 @@ import (
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
 
-// The words of the places are those that the catalogue promises, each once.
+// TestPlaceLabels: the labels are those of the catalogue, each once.
 func TestPlaceLabels(t *testing.T) {
 	var words []string
 	for p := range capacity.NumPlaces {

@@ -18,8 +18,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 const gap = 5 * time.Minute
 
-// book is the ledger done by hand: GPU by GPU, piece by piece, nothing added up
-// before its time. Busy is kept as a number with a fraction.
+// book is a plain ledger: GPU by GPU, piece by piece. Busy is a float.
 type book struct {
 	last     capacity.Observation
 	capacity int64
@@ -68,8 +67,8 @@ func (b *book) cell(k capacity.Key) *[capacity.NumPlaces]int64 {
 	return b.time[k]
 }
 
-// draw returns GPUs with random parts: some appear, some vanish, their layouts,
-// holders and states change from one observation to the next.
+// draw returns GPUs with random parts: GPUs come and go, layouts, allocations
+// and states change from one observation to the next.
 func draw(t *rapid.T, at time.Time) capacity.Observation {
 	o := capacity.Observation{At: at}
 	for i := range rapid.IntRange(0, 6).Draw(t, "GPUs") {
@@ -93,9 +92,9 @@ func draw(t *rapid.T, at time.Time) capacity.Observation {
 	return o
 }
 
-// TestIdentity compares with the book over random series, with holes, restarts of
-// the clock and totals asked for at any moment: everything agrees to the last
-// share of a millisecond, but for the rounding of busy ratios.
+// TestIdentity compares with the book over random series, with gaps, times out
+// of order and totals at any moment: everything is equal to the share of a
+// millisecond, except for the rounding of busy ratios.
 func TestIdentity(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := &book{time: map[capacity.Key]*[capacity.NumPlaces]int64{}, busy: map[capacity.Key]float64{}}
@@ -176,8 +175,7 @@ func device(parts ...capacity.Piece) []capacity.Seen {
 	return []capacity.Seen{{Name: "n1/0", Pool: "p", Model: "A", PricePerHour: 2, Parts: parts}}
 }
 
-// TestRefuses shows what a ledger does not take, that it says where the fault is,
-// and that it is as it was before.
+// TestRefuses: an error names what is wrong, and the ledger is unchanged.
 func TestRefuses(t *testing.T) {
 	whole := capacity.Piece{Shares: capacity.GPUShares}
 	tests := []struct {
@@ -264,8 +262,8 @@ func TestManyRows(t *testing.T) {
 	}
 }
 
-// TestBusyBounds: a ratio a little above one is one, and one noPod can have
-// measured is not known.
+// TestBusyBounds: a ratio slightly above one is one, and an impossible one is
+// unknown.
 func TestBusyBounds(t *testing.T) {
 	for ratio, want := range map[float64]capacity.Place{1.005: capacity.Busy, 1.02: capacity.Unmeasured, -0.1: capacity.Unmeasured} {
 		l := capacity.NewLedger(capacity.LedgerOptions{})
@@ -279,8 +277,8 @@ func TestBusyBounds(t *testing.T) {
 	}
 }
 
-// TestMoney: a price that changes counts from when it does; 10 minutes at 2 and 20
-// at 4 an hour.
+// TestMoney: a changed price counts from its observation on; 10 minutes at 2
+// and 20 at 4 an hour.
 func TestMoney(t *testing.T) {
 	l := capacity.NewLedger(capacity.LedgerOptions{MaxGap: time.Hour})
 	part := capacity.Piece{Shares: capacity.GPUShares, State: capacity.Allocated, Tenant: "red", Busy: sample.Known(0.5, 0)}

@@ -100,9 +100,8 @@ func (s *story) do(d *datadriven.TestData) (string, error) {
 	return "", fmt.Errorf("there is no %s", d.Cmd)
 }
 
-// checkSurvey is what holds of every survey: the parts of a GPU are the GPU, in
-// compute and in memory, none of them less than nothing, and a cause stands only
-// where there has to be one.
+// checkSurvey is what holds of every survey: the parts of a GPU add up to the
+// GPU, in compute and in memory, none is negative, and lost parts have a cause.
 func checkSurvey(t testing.TB, sv capacity.Survey) {
 	t.Helper()
 	for i := range sv.GPUs {
@@ -136,8 +135,8 @@ func checkSurvey(t testing.TB, sv capacity.Survey) {
 	}
 }
 
-// printed lays rows out in columns. Sizes are in compute and memory slices of the
-// model ("3/4"), or in GPUs; states and places that have nothing are left out.
+// printed formats rows in columns. Sizes are in compute and memory slices of
+// the model ("3/4"), or in GPUs; empty states and places are left out.
 func printed[T any](rows []T) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -169,7 +168,7 @@ func printed[T any](rows []T) string {
 	return regexp.MustCompile(` +\n`).ReplaceAllString(b.String(), "\n")
 }
 
-// inSlices prints a size in slices; only parts of shared GPUs are no whole ones.
+// inSlices prints a size in slices; parts of shared GPUs may be fractions.
 func inSlices(size capacity.Size, model string) string {
 	compute, memory := 7, 8
 	if t, ok := mig.ForModel(model); ok {

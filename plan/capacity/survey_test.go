@@ -38,8 +38,7 @@ func oneGPU(model string, held mig.Layout) plan.Snapshot {
 	return plan.Snapshot{Now: epoch, Nodes: []plan.Node{{Name: "n1", Ready: true, GPUs: []plan.GPU{c}}}}
 }
 
-// TestUnplaced: where only counts are known, the instances are taken to lie as well
-// as they can.
+// TestUnplaced: where only counts are known, the best placement is assumed.
 func TestUnplaced(t *testing.T) {
 	table, _ := mig.ForModel("H100-80GB")
 	one, _ := table.Exact("1g.10gb")
@@ -54,15 +53,15 @@ func TestUnplaced(t *testing.T) {
 		}
 		sv := capacity.NewSurvey(s, capacity.DefaultRules())
 		checkSurvey(t, sv)
-		// Three of seven compute slices and four of eight memory slices are not cut;
-		// a 3g, or a 2g and a 1g, could cover them if they lie well.
+		// Three of seven compute slices and four of eight memory slices are in no
+		// instance; a 3g, or a 2g and a 1g, could cover them.
 		if got := sv.Stranded()[0]; got.Cause != capacity.Unpartitioned || got.Size != (capacity.Size{Compute: 360, Memory: 420}) {
 			t.Errorf("allocated to %q: %+v", held, got)
 		}
 	}
 }
 
-// TestIllegible: what cannot be true is unknown, never free.
+// TestIllegible: impossible data is unknown, never free.
 func TestIllegible(t *testing.T) {
 	table, _ := mig.ForModel("H100-80GB")
 	seven, _ := table.Exact("7g.80gb")
@@ -87,8 +86,7 @@ func TestIllegible(t *testing.T) {
 	}
 }
 
-// TestSickAndUnknown: of a GPU that is out of service anyway, nobody is said to
-// hold what nobody knows.
+// TestSickAndUnknown: a sick GPU of unknown allocation is allocated to no pod.
 func TestSickAndUnknown(t *testing.T) {
 	s := oneGPU("L40S", nil)
 	c := &s.Nodes[0].GPUs[0]
@@ -98,7 +96,7 @@ func TestSickAndUnknown(t *testing.T) {
 	}
 }
 
-// TestManySharers: eleven pods share a GPU, and nothing is lost by dividing.
+// TestManySharers: eleven pods share a GPU, and no share is lost to rounding.
 func TestManySharers(t *testing.T) {
 	s := oneGPU("L40S", nil)
 	c := &s.Nodes[0].GPUs[0]
@@ -115,8 +113,8 @@ func TestManySharers(t *testing.T) {
 	}
 }
 
-// TestPricesAndDrains: the price of a node is spread over its GPUs, and a node that
-// is being drained counts as cordoned.
+// TestPricesAndDrains: a node's price is divided among its GPUs, and a node
+// being drained counts as cordoned.
 func TestPricesAndDrains(t *testing.T) {
 	s := oneGPU("H100-80GB", nil)
 	n := &s.Nodes[0]
@@ -134,7 +132,7 @@ func TestPricesAndDrains(t *testing.T) {
 	}
 }
 
-// TestStaleBusy: a ratio that is too old is not known.
+// TestStaleBusy: a ratio that is too old is unknown.
 func TestStaleBusy(t *testing.T) {
 	s := oneGPU("L40S", nil)
 	c := &s.Nodes[0].GPUs[0]
@@ -214,9 +212,9 @@ func drawGPU(t *rapid.T, flag func(string, int) bool, index int) plan.GPU {
 	return c
 }
 
-// TestWorlds surveys clusters in any state, one after the other, and adds them up:
-// the parts are the GPUs, the places are the capacity, the order of a snapshot's
-// slices does not show, and what is unknown is not free.
+// TestWorlds surveys random clusters, one after the other, and adds them up:
+// the parts are the GPUs, the places are the capacity, the order of a
+// snapshot's slices does not matter, and what is unknown is not free.
 func TestWorlds(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		l := capacity.NewLedger(capacity.LedgerOptions{})

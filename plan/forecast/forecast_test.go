@@ -10,11 +10,11 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/sample"
 )
 
-// tally is how forecasts of many drawn series did against what then came.
+// tally compares forecasts of many drawn series with their outcomes.
 type tally struct {
 	asked, enough, held  int
 	off, offNaive, width float64
-	reported             []float64 // coverage that the forecasts themselves state
+	reported             []float64 // coverage that the forecasts state
 	methods              map[Method]int
 }
 
@@ -43,9 +43,9 @@ func follow(s shape, ahead int, seeds uint64) tally {
 	return out
 }
 
-// The 80 % interval holds about 80 % of what comes, of series of every kind, and
-// is about as narrow as the noise allows; and what the forecast says of its own
-// coverage is so.
+// TestTruth: the 80 % interval contains about 80 % of the outcomes, of series
+// of every kind, and is about as narrow as the noise allows; and the coverage
+// that forecasts state is right.
 func TestTruth(t *testing.T) {
 	const seeds = 60
 	all := tally{}
@@ -54,7 +54,7 @@ func TestTruth(t *testing.T) {
 		shape shape
 		ahead []int
 		width float64 // of the ideal interval; zero where it changes with the load
-		gain  float64 // most that the error may be of the last value's
+		gain  float64 // bound of the error, as a share of the last value's
 	}{
 		{"noise", shape{level: 100, noise: 5, step: 10 * time.Minute, length: 3 * Day}, []int{1, 12}, 12.8, 0.85},
 		{"day", shape{level: 100, daily: 50, noise: 5, step: 20 * time.Minute, length: 7 * Day}, []int{3, 12, 48}, 12.8, 0.8},
@@ -71,7 +71,7 @@ func TestTruth(t *testing.T) {
 			if got.enough != seeds {
 				t.Errorf("%s, %d ahead: only %d of %d have an answer", c.name, ahead, got.enough, seeds)
 			}
-			if share < 0.65 || share > 0.95 { // three standard deviations of 60 tries are 0.15
+			if share < 0.65 || share > 0.95 { // three standard deviations of 60 trials are 0.15
 				t.Errorf("%s, %d ahead: an interval meant to hold 0.8 allocated %.2f", c.name, ahead, share)
 			}
 			if w := got.width / seeds; c.width > 0 && (w < 0.95*c.width || w > 1.25*c.width) {
@@ -96,8 +96,8 @@ func TestTruth(t *testing.T) {
 	}
 }
 
-// What was not measured is not zero: with half of a wave's points lost, in blocks,
-// the forecast stays near, and far from what zeros would have made of it.
+// TestGapsAreNotZero: with half of a wave's points lost, in blocks, the
+// forecast stays near, and far from a forecast with zeros for them.
 func TestHolesAreNotZero(t *testing.T) {
 	s := shape{level: 100, daily: 50, noise: 3, step: 5 * time.Minute, length: 7 * Day}
 	for seed := range uint64(10) {
@@ -136,8 +136,8 @@ func TestHolesAreNotZero(t *testing.T) {
 	}
 }
 
-// What nobody can have measured counts as not there, and what everybody may have
-// measured twice counts once in its step.
+// TestUntrustedPoints: impossible points are as if missing, and several points
+// of one step count once.
 func TestUntrustedPoints(t *testing.T) {
 	points, _ := shape{level: 100, noise: 3, step: time.Minute, length: 5 * time.Hour}.draw(3, 0)
 	ask := Query{Now: now, Step: time.Minute, Horizons: []time.Duration{10 * time.Minute}}

@@ -9,15 +9,15 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/sample"
 )
 
-// The interval leaves as many errors out at each end as its level says, and
-// reaches further where few of them are independent.
+// TestQuantiles: the interval leaves out as many errors at each end as its
+// level says, and is wider where few of them are independent.
 func TestQuantiles(t *testing.T) {
 	var errs []float64
 	for i := -100; i <= 100; i++ {
 		errs = append(errs, float64(i))
 	}
 	low, high := quantiles(errs, 0.8, 1)
-	if low != -81 || high != 81 { // 20 of 202 places lie below the 20th of 201
+	if low != -81 || high != 81 { // 20 of 202 are below the 20th of 201
 		t.Errorf("of -100 … 100: %v … %v, want -81 … 81", low, high)
 	}
 	_, tenth := quantiles(errs, 0.8, 0.1)
@@ -49,7 +49,7 @@ func TestIndependent(t *testing.T) {
 	}
 }
 
-// A trend fades by its damping with every cell ahead.
+// TestDampedTrend: a trend fades with every cell ahead.
 func TestDampedTrend(t *testing.T) {
 	st := state{smoothing: smoothing{trend: 0.1, damp: 0.5}, base: 10, slope: 2}
 	for k, want := range map[int]float64{1: 11, 2: 11.5, 3: 11.75} {
@@ -59,7 +59,7 @@ func TestDampedTrend(t *testing.T) {
 	}
 }
 
-// Several points of one instant count the same in whatever order they come.
+// TestSameInstant: several points of one instant give the same in any order.
 func TestSameInstant(t *testing.T) {
 	points, _ := shape{level: 100, noise: 3, step: time.Minute, length: time.Hour}.draw(3, 0)
 	for _, x := range []float64{0.1, 7.3, 1e9, 33.3} {
@@ -73,7 +73,8 @@ func TestSameInstant(t *testing.T) {
 	}
 }
 
-// A less simple method is better when it errs surely and noticeably less.
+// TestBetter: a less simple method must be better with certainty and
+// noticeably.
 func TestBetter(t *testing.T) {
 	var ones, little, more, alternating []float64
 	for i := range 100 {
@@ -126,8 +127,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// No model knows anything later than where it forecasts from: another future
-// gives the same forecasts.
+// TestNoModelLooksAhead: another future gives the same forecasts.
 func TestNoModelLooksAhead(t *testing.T) {
 	s := shape{level: 100, daily: 50, noise: 5, step: 10 * time.Minute, length: 5 * Day}
 	points, _ := s.draw(4, 0)
@@ -163,7 +163,8 @@ func same(a, b []float64) bool {
 	return slices.EqualFunc(a, b, func(x, y float64) bool { return x == y || x != x && y != y })
 }
 
-// Cells hold the means of their steps, the newest last; what is unknown is NaN.
+// TestGrid: cells have the means of their steps, the newest last; unknown is
+// NaN.
 func TestGrid(t *testing.T) {
 	at := func(steps float64, x float64) sample.Point {
 		return sample.Point{At: now.Add(time.Duration(-steps * float64(time.Minute))), Number: x}

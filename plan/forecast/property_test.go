@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { testall.Main(m) }
 
-// drawn is a series of any of the shapes, with holes, and a question about it.
+// drawn is a series of any of the shapes, with gaps, and a query.
 func drawn(r *rapid.T) ([]sample.Point, Query) {
 	s := shape{
 		level:   rapid.Float64Range(0, 100).Draw(r, "level"),
@@ -45,8 +45,8 @@ func times(f Forecast, c float64) Forecast {
 	return f
 }
 
-// The unit does not matter: a series twice as large has, to the bit, the forecast
-// twice as large, by the same method with the same error.
+// TestScaling: the unit does not matter. A series twice as large has, to the
+// bit, the forecast twice as large, by the same method with the same error.
 func TestScaling(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		points, ask := drawn(r)
@@ -66,7 +66,7 @@ func TestScaling(t *testing.T) {
 	})
 }
 
-// TestScalingOfASpike: nothing but one spike, which is repartitioned, has a size too.
+// TestScalingOfASpike: a series with nothing but one spike scales too.
 func TestScalingOfASpike(t *testing.T) {
 	points := make([]sample.Point, 40)
 	for i := range points {
@@ -82,7 +82,8 @@ func TestScalingOfASpike(t *testing.T) {
 	}
 }
 
-// Nor does the date, nor the order of the points, nor who else is asked about.
+// TestShiftAndOrder: the date, the order of the points and the other horizons
+// do not matter.
 func TestShiftAndOrder(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		points, ask := drawn(r)
@@ -114,7 +115,7 @@ func TestShiftAndOrder(t *testing.T) {
 	})
 }
 
-// sound says what no forecast may be.
+// sound returns what is wrong with a forecast, empty for nothing.
 func sound(f Forecast) string {
 	low, x, high := get(f.Low), get(f.Expected), get(f.High)
 	switch {
@@ -130,8 +131,8 @@ func sound(f Forecast) string {
 	return ""
 }
 
-// FuzzForecast makes a series and a question of any bytes: nothing panics, hangs or
-// says what no forecast may.
+// FuzzForecast makes a series and a query of any bytes: nothing panics or
+// hangs, and every forecast is sound.
 func FuzzForecast(f *testing.F) {
 	points, _ := shape{level: 100, daily: 50, noise: 5, step: time.Hour, length: 4 * Day}.draw(1, 0)
 	var seed []byte

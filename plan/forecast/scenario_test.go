@@ -11,16 +11,9 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/sample"
 )
 
-// TestScenarios runs testdata/*.txt, where
-//
-//	series step=5m for=7d level=100 …   draws a series that ends now (see shape)
-//	hole from=3h to=1h                  takes away what is between so long ago
-//	jump from=3h to=1h times=2          multiplies what is
-//	spike at=2h is=1e300                replaces one value
-//	repeat every=24h at=2h is=50        replaces one value a season
-//	forecast in=(15m 1h) [why]          asks; also step, interval, seasons, later (a later Now)
-//
-// -rewrite writes the answers again.
+// TestScenarios runs testdata/*.txt. A series ends now (see shape); gap, jump,
+// spike and repeat change it; forecast queries it, also with step, interval,
+// seasons, and a later Now. -rewrite writes the outputs again.
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		var points []sample.Point
@@ -129,7 +122,7 @@ func (a args) spans(key string) []time.Duration {
 	return out
 }
 
-// nearest returns the index of the point nearest to so long ago.
+// nearest returns the index of the point nearest to ago before now.
 func nearest(points []sample.Point, ago time.Duration) int {
 	best := 0
 	for i, p := range points {

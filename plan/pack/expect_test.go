@@ -9,7 +9,7 @@ func part(cpu, core int) Request { return Request{CPU: cpu, GPUs: 1, Part: Part{
 
 func gpus(cpu, n int) Request { return Request{CPU: cpu, GPUs: n} }
 
-// shared is a node whose GPUs have so much left.
+// shared is a node whose GPUs have cores free.
 func shared(cpu int, cores ...int) Node {
 	n := Node{CPU: cpu}
 	for _, c := range cores {
@@ -60,8 +60,8 @@ func TestFragmentation(t *testing.T) {
 	}
 }
 
-// Each of these is a choice the fragmentation gradient does not see, or sees
-// the wrong way.
+// TestExpectChooses: the fragmentation gradient decides each of these wrongly,
+// or not at all.
 func TestExpectChooses(t *testing.T) {
 	spec := gpus(1000, 1)
 	spec.Models = 2

@@ -10,7 +10,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// drawAsk draws small numbers, so that asks collide.
+// drawRequest draws small numbers, so that requests are often equal.
 func drawAsk(r *rapid.T, profiles []mig.Profile) Request {
 	a := Request{CPU: 1000 * rapid.IntRange(0, 6).Draw(r, "cpu"), Memory: rapid.IntRange(0, 6).Draw(r, "memory")}
 	switch rapid.IntRange(0, 3).Draw(r, "kind") {
@@ -40,7 +40,7 @@ func drawNodes(r *rapid.T, geometry *Geometry) []Node {
 	return nodes
 }
 
-// Buckets are only for speed: a fleet places like a plain look at every node.
+// TestFleetIsALinearScan: a fleet places as a scan of every node does.
 func TestFleetIsALookAtEveryNode(t *testing.T) {
 	tab := table(t, "A30")
 	geometry := NewGeometry(tab)
@@ -83,7 +83,7 @@ func TestFleetIsALookAtEveryNode(t *testing.T) {
 	})
 }
 
-// checkTaken takes a and checks that exactly what a asks for is gone.
+// checkTaken takes a and checks that exactly its request is taken.
 func checkTaken(r *rapid.T, n Node, a Request, s Spot) Node {
 	after := n.Take(a, s)
 	if after.CPU != n.CPU-a.CPU || after.Memory != n.Memory-a.Memory || after.CPU < 0 || after.Memory < 0 {

@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { testall.Main(m) }
 
-// drawLayout grows a layout by what is free.
+// drawLayout adds random instances while any fits.
 func drawLayout(r *rapid.T, t *mig.Table) mig.Layout {
 	var l mig.Layout
 	for range rapid.IntRange(0, 7).Draw(r, "instances") {
@@ -24,8 +24,8 @@ func drawLayout(r *rapid.T, t *mig.Table) mig.Layout {
 	return l
 }
 
-// Whatever the layout, its state knows what the table knows: what can be added,
-// and what is left.
+// TestGeometryAgreesWithTheTable: for any layout, its state and the table agree
+// on what can be added and what is free.
 func TestGeometryAgreesWithTheTable(t *testing.T) {
 	for _, model := range mig.Models() {
 		tab := table(t, model)
@@ -82,8 +82,8 @@ func TestGeometryRefuses(t *testing.T) {
 	}
 }
 
-// An outlook is an average over what may come: never more than is free, never
-// less than nothing, and no start Place passes over would leave less.
+// TestOutlook: an expected value is between zero and what is free, and Place
+// takes the start that costs least.
 func TestOutlook(t *testing.T) {
 	for _, model := range []string{"A30", "H100-80GB"} {
 		tab := table(t, model)
@@ -112,8 +112,7 @@ func TestOutlook(t *testing.T) {
 	}
 }
 
-// On an empty GPU, a 1g goes where it hurts 3g and 4g least: to the far end,
-// where the last compute slice has no memory of its own for more.
+// TestOutlookPlaces: on an empty GPU, a 1g goes where it hurts 3g and 4g least.
 func TestOutlookPlaces(t *testing.T) {
 	tab := table(t, "H100-80GB")
 	c := NewGeometry(tab)

@@ -82,9 +82,8 @@ func TestTarget(t *testing.T) {
 	}
 }
 
-// TestTargetAgainstBruteForce compares with a look at every subset of every
-// maximal layout: nothing serves more, and of those that serve as much nothing
-// keeps more.
+// TestTargetAgainstBruteForce compares with every subset of every maximal
+// layout: none serves more, and none that serves as much keeps more.
 func TestTargetAgainstBruteForce(t *testing.T) {
 	r := rand.New(rand.NewSource(testall.Seed(t, 7)))
 	for _, model := range []string{"H100-80GB", "A30-24GB"} {
@@ -115,9 +114,9 @@ func TestTargetAgainstBruteForce(t *testing.T) {
 	}
 }
 
-// TestTargetWithAttributes asks for instances with media engines or graphics, of
-// which a GPU has few: what is answered is legal by the product's table, and where
-// there is no answer there is none.
+// TestTargetWithAttributes requests instances with media engines or graphics,
+// of which a GPU has few: an answer is legal, and there is one where a layout
+// exists.
 func TestTargetWithAttributes(t *testing.T) {
 	r := rand.New(rand.NewSource(testall.Seed(t, 3)))
 	for _, model := range []string{"RTX-PRO-6000-Blackwell-96GB", "A30-24GB", "H100-80GB"} {
@@ -182,8 +181,8 @@ func randomQuestion(r *rand.Rand, tab *mig.Table) Question {
 	return q
 }
 
-// bruteForce weighs every maximal layout of plain profiles that contains Keep;
-// layouts that are not maximal serve and keep no more than those.
+// bruteForce evaluates every maximal layout of plain profiles that contains
+// Keep; layouts that are not maximal serve and keep no more.
 func bruteForce(q Question) (served, kept int, possible bool) {
 	demand := sum(q)
 	for _, l := range q.Table.Maximal() {
@@ -224,7 +223,7 @@ func value(q Question, demand []mig.Count, added mig.Layout) (served, kept int, 
 	return served, kept, true
 }
 
-// sum adds what is asked for up by profile.
+// sum adds the requests up by profile.
 func sum(q Question) []mig.Count {
 	var out []mig.Count
 	for _, p := range q.Table.Profiles() {

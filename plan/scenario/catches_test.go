@@ -26,7 +26,7 @@ pod a/more requests=gpu tenant=t
 pod a/g-{0..2} requests=gpu gang=a/g gang-min=3
 `
 
-// TestHarnessCatches: each promise is broken once, by a plan nobody made.
+// TestHarnessCatches breaks each rule of the harness once, by a handmade plan.
 func TestHarnessCatches(t *testing.T) {
 	s, p, err := scenario.Parse(shared)
 	if err != nil {
@@ -57,14 +57,14 @@ func TestHarnessCatches(t *testing.T) {
 			[]plan.Verdict{{Kind: plan.KindPod, Subject: "a/more", Reason: plan.QuotaExceeded}}, "which is refused"},
 		{nothingHeldDestroyed, []plan.Action{{Verb: plan.Replace, Pool: "p", Node: "n"}}, nil, "removes a node that is allocated"},
 		{nothingHeldDestroyed, []plan.Action{{Verb: plan.Replace, Pool: "p", Node: "e"}}, nil, "removes the node of a/moved"},
-		{evictsWithCare, []plan.Action{reclaim("a/held")}, nil, "budget a/b is overdrawn"}, // the least of what is said of it
+		{evictsWithCare, []plan.Action{reclaim("a/held")}, nil, "budget a/b is overdrawn"}, // the least that pods state for it
 	} {
 		err := c.check(s, p, plan.Plan{Actions: c.actions, Verdicts: c.verdicts})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v, want %q", err, c.want)
 		}
 	}
-	s.Nodes[1].Drain = nil // then there may be one more
+	s.Nodes[1].Drain = nil // one more drain is allowed
 	for node, want := range map[string]string{"n": "drains the node of a/fixed", "e": ""} {
 		err := drainsWithCare(s, p, plan.Plan{Actions: []plan.Action{drain(node)}})
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

@@ -6,7 +6,7 @@ import (
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
 
-// tenants that pods name: one that is not there is under no quota.
+// tenants that pods name; the last one does not exist.
 var tenants = []string{"t1", "t2", "deep", "nobody"}
 
 // quotas declares a small tree of tenants, or none.
@@ -21,7 +21,7 @@ func (d *dice) quotas(do func(string, ...any)) {
 	do("quota deep parent=t1 reclaim-idle=%ds limit=%s", d.n(200), amounts[d.n(5)])
 }
 
-// gang declares pods that are of use only together, some of them not made yet.
+// gang declares the pods of a gang, some of them unmade.
 func (d *dice) gang(do func(string, ...any), name string) {
 	size := 1 + d.n(4)
 	wants := []string{"gpu", "3g.40gb", "1g.10gb", "part:core=400"}[d.n(4)]
@@ -34,7 +34,7 @@ func (d *dice) gang(do func(string, ...any), name string) {
 }
 
 // share changes what pods, tenants and nodes share: gangs come, pods leave,
-// nodes are drained or sick, GPUs are held for nothing, forecasts are made.
+// nodes are drained or sick, GPUs are allocated and unused, forecasts are made.
 func (d *dice) share(w *scenario.World, do func(string, ...any), round int) {
 	pods, nodes := w.Sim.State.Pods, w.Sim.State.Nodes
 	switch kind := d.n(8); {
@@ -71,7 +71,7 @@ func (d *dice) share(w *scenario.World, do func(string, ...any), round int) {
 	}
 }
 
-// rules tie a pod to others by zone, or have it ask for more than GPUs.
+// rules tie a pod to others by zone, or have it request other resources.
 func (d *dice) rules() string {
 	group := []string{"x", "y"}[d.n(2)]
 	switch d.n(10) {

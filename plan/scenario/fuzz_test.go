@@ -18,7 +18,7 @@ import (
 )
 
 // FuzzScenario parses any text: it must not panic, what was read must print and
-// read back equal, and Make must answer it, in order or not.
+// parse back equal, and Make must plan it, whatever the order.
 func FuzzScenario(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -54,7 +54,7 @@ func FuzzScenario(f *testing.F) {
 	})
 }
 
-// everything has every field the language knows.
+// everything has every field of the language.
 const everything = `
 policy freeze max-actions=3 max-nodes=4 max-removals=5 scale-down-cooldown=6m repartition-cooldown=7s repartition-timeout=8m
   max-unready=0.5 ok-unready=2 wait-cost=1.5 disruption-cost=0.1 node-life=2h node-overdue=9m repartition-life=3h
@@ -94,9 +94,8 @@ forecast a/f requests=3g.40gb have=4 low=3 expected=6.5 high=9 at=10m error=0.12
 forecast a/g unsure="too short"
 `
 
-// FuzzMake builds a small world from bytes and lives in it: pods come and go,
-// plans are made and carried out, operations fail, and the harness holds of
-// every plan.
+// FuzzMake builds a small world from bytes and runs it: pods come and go, plans
+// are made and applied, operations fail, and the harness checks every plan.
 func FuzzMake(f *testing.F) {
 	for seed := range 40 {
 		b := make([]byte, 200)
@@ -113,8 +112,8 @@ var (
 	seed   = flag.Int64("seed", 0, "of the first of them, each further world has the next; 0 for that of make test or a fresh one")
 )
 
-// TestLive lives in random worlds. One that failed is lived in again, alone, with
-// -args -seed=N -worlds=1.
+// TestLive runs random worlds. A failed one is run again, alone, with -args
+// -seed=N -worlds=1.
 func TestLive(t *testing.T) {
 	eachWorld(t, *worlds, func(t *testing.T, r *rand.Rand) {
 		b := make([]byte, 60+r.Intn(240))
@@ -124,7 +123,7 @@ func TestLive(t *testing.T) {
 }
 
 // eachWorld runs a test for each of n seeds: the same ones in `make test`, ten
-// times as many from a fresh one on in `make test-all`.
+// times as many fresh ones in `make test-all`.
 func eachWorld(t *testing.T, n int, do func(*testing.T, *rand.Rand)) {
 	first := *seed
 	if first == 0 {
@@ -138,8 +137,8 @@ func eachWorld(t *testing.T, n int, do func(*testing.T, *rand.Rand)) {
 	}
 }
 
-// checkedWorld is an empty world under the harness, and what carries out a line of the
-// language in it. What was done so far is told where that fails.
+// checkedWorld is an empty world under the harness, and a function that
+// executes a line of the language in it. A failure prints all lines so far.
 func checkedWorld(t *testing.T) (*scenario.World, func(format string, args ...any)) {
 	w := scenario.NewWorld()
 	w.Check = harness
@@ -240,16 +239,16 @@ func (d *dice) build(w *scenario.World, do func(string, ...any)) {
 	for i := range d.n(3) {
 		d.gang(do, fmt.Sprintf("old/g%d", i))
 	}
-	// What finds room runs before the first plan is made.
+	// What fits now is bound before the first plan.
 	do("tick 0s")
 	if d.n(2) == 0 {
 		do("tick %ds", d.n(120))
 	}
 }
 
-// odd adds what a real cluster has and nobody thinks of: nodes that show no
-// GPUs yet, or none that anybody knows; pools that can make nothing; nodes of
-// nobody's; instances of which only the number is known.
+// odd adds rare states of real clusters: nodes that show no GPUs yet, or GPUs
+// of unknown models; pools without capacity; nodes of no pool; instances of
+// which only the number is known.
 func (d *dice) odd(do func(string, ...any), i int) {
 	switch d.n(9) {
 	case 0:
@@ -277,7 +276,7 @@ func (d *dice) odd(do func(string, ...any), i int) {
 	}
 }
 
-// unsettle has an exporter or a device plugin fall silent, or speak again.
+// unsettle stops an exporter or a device plugin, or starts it again.
 func (d *dice) unsettle(w *scenario.World, do func(string, ...any)) {
 	nodes := w.Sim.State.Nodes
 	if len(nodes) == 0 {

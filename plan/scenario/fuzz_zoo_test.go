@@ -13,9 +13,9 @@ import (
 
 var zoos = flag.Int("zoos", 60, "the number of random worlds that TestZoo lives in; -seed is the first")
 
-// TestZoo lives in random worlds of any product there is, and of some that there
-// are not: instances with attributes, parts of GPUs in every way to say them,
-// gangs whose members differ, GPUs of several makers.
+// TestZoo runs random worlds of every product, and of unknown ones: instances
+// with attributes, parts of GPUs in every form, gangs whose members differ,
+// GPUs of several vendors.
 func TestZoo(t *testing.T) {
 	eachWorld(t, *zoos, func(t *testing.T, r *rand.Rand) {
 		b := make([]byte, 100+r.Intn(300))
@@ -24,7 +24,7 @@ func TestZoo(t *testing.T) {
 	})
 }
 
-// zooModels are products without MIG, or that nobody told us about.
+// zooModels are products without MIG, or unknown ones.
 var zooModels = []string{"L40S", "T4", "MI300X", "Mystery-1", "RTX-4090"}
 
 func zoo(t *testing.T, d *dice) {
@@ -71,13 +71,13 @@ func zoo(t *testing.T, d *dice) {
 	}
 }
 
-// visitor is a pod that asks for what one of the models has, or nearly.
+// visitor is a pod that requests what one of the models has, or nearly.
 func (d *dice) visitor(do func(string, ...any), key string, models []string) {
 	extra := []string{"", " evictable", fmt.Sprintf(" priority=%d", d.n(3)*100), " tenant=" + tenants[d.n(len(tenants))], fmt.Sprintf(" cpu=%d", d.n(20)), " unmade"}[d.n(6)]
 	do("pod %s requests=(%s)%s%s", key, d.anyWant(models), extra, d.rules())
 }
 
-// mixedGang has members that ask for different things.
+// mixedGang has members with different requests.
 func (d *dice) mixedGang(do func(string, ...any), name string, models []string) {
 	size := 1 + d.n(4)
 	extra := []string{"", " unmade", " tenant=t2"}[d.n(3)]

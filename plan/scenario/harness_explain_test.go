@@ -10,9 +10,9 @@ import (
 // each costs a plan.
 const mostExplained = 4
 
-// explainedAlike: whoever is explained is told what was decided, and being asked
-// changes nothing. Of the options at most one is taken, it is one that could be,
-// and what could be has a cost; what could not has a reason.
+// explainedAlike: an explanation agrees with the plan, and does not change it.
+// At most one option is chosen, and that one is possible; possible ones have a
+// cost, the others a reason.
 func explainedAlike(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 	asked := 0
 	for i := range s.Pods {

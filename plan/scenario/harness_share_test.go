@@ -9,7 +9,7 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// wantedPods is "namespace/name" of the pods that something is done for.
+// servedPods is "namespace/name" of the pods that actions are for.
 func wantedPods(made plan.Plan) map[string]bool {
 	all := map[string]bool{}
 	for _, a := range made.Actions {
@@ -43,7 +43,7 @@ func nothingForRefused(_ plan.Snapshot, _ plan.Policy, made plan.Plan) error {
 	return nil
 }
 
-// withinLimits: what is done makes no tenant use more than its limit.
+// withinLimits: the actions let no tenant exceed its limit.
 func withinLimits(s plan.Snapshot, _ plan.Policy, made plan.Plan) error {
 	tenants := make([]quota.Tenant, len(s.Tenants))
 	for i, t := range s.Tenants {
@@ -77,7 +77,7 @@ func withinLimits(s plan.Snapshot, _ plan.Policy, made plan.Plan) error {
 	return nil
 }
 
-// atLeast is what a pod takes of a quota wherever it runs: the memory slices of
+// atLeast is the least that a pod counts towards a quota: the memory slices of
 // an instance differ between products and are left out, and so is rounding.
 func atLeast(p plan.Pod) quota.Amount {
 	a := quota.Amount{Compute: 7 * int64(p.Demand.GPUs), Memory: 8 * int64(p.Demand.GPUs)}
@@ -90,7 +90,7 @@ func atLeast(p plan.Pod) quota.Amount {
 	return a
 }
 
-// noHalfGang: of a gang nobody is served, or as many as it lacks.
+// noHalfGang: no member of a gang is served, or at least as many as it lacks.
 func noHalfGang(s plan.Snapshot, _ plan.Policy, made plan.Plan) error {
 	type gang struct{ min, running, served, left int }
 	gangs := map[string]*gang{}
@@ -113,7 +113,7 @@ func noHalfGang(s plan.Snapshot, _ plan.Policy, made plan.Plan) error {
 			}
 		case wanted[p.Key()], slices.Contains(served, reasons[p.Key()]):
 			g.served++
-		case reasons[p.Key()] == plan.WaitScheduler, reasons[p.Key()] == plan.CoolingDown: // has a place, or will have
+		case reasons[p.Key()] == plan.WaitScheduler, reasons[p.Key()] == plan.CoolingDown: // it is served now, or will be
 			g.left++
 		}
 	}
@@ -126,8 +126,8 @@ func noHalfGang(s plan.Snapshot, _ plan.Policy, made plan.Plan) error {
 	return nil
 }
 
-// withinRates: nodes asked for in an hour, and the share of a pool given back in
-// one plan.
+// withinRates: nodes added in an hour, and the share of a pool removed in one
+// plan.
 func withinRates(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 	for _, q := range s.Pools {
 		grown, gone := 0, 0

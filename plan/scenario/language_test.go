@@ -10,12 +10,12 @@ import (
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
 
-// wordRead is how the package reads a word: a call with the word as its first
-// argument, or its first after the reader.
+// wordRead matches how the package reads a word: a call with the word as its
+// first argument, or its first after the reader.
 var wordRead = regexp.MustCompile(`(?:\br\.\w+\(|\bread\w+\(r, |\bamount\()"([a-z-]+)"`)
 
-// TestLanguageIsWrittenDown: the package comment has every word that is read,
-// and so has the text that the fuzz test begins with.
+// TestLanguageIsDocumented: the package comment has every word that is read,
+// and so has the first text of the fuzz test.
 func TestLanguageIsWrittenDown(t *testing.T) {
 	doc, err := os.ReadFile("doc.go")
 	if err != nil {
@@ -41,7 +41,7 @@ func TestLanguageIsWrittenDown(t *testing.T) {
 	if len(words) < 100 {
 		t.Fatalf("only %d words found", len(words))
 	}
-	// What acts, and what only says again what is so unsaid, is in other tests.
+	// Words that act, and words for default values, are in other tests.
 	elsewhere := map[string]bool{"all": true, "apply": true, "for": true, "every": true, "gone": true, "fails": true}
 	for word := range words {
 		whole := regexp.MustCompile(`(^|[^a-z-])` + word + `($|[^a-z-])`)

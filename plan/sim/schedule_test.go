@@ -43,8 +43,8 @@ func ofGang(min int, unmade bool) func(*plan.Pod) {
 	return func(p *plan.Pod) { p.Gang, p.GangMin, p.Unmade = "a/g", min, unmade }
 }
 
-// TestGangAllOrNone: four GPUs are too few for five members; with the fifth
-// GPU all run at once, and those not made before are made.
+// TestGangAllOrNone: four GPUs are too few for five members; with the fifth GPU
+// all run at once, and unmade ones are created.
 func TestGangAllOrNone(t *testing.T) {
 	w := empty(2)
 	for i := range 5 {
@@ -72,8 +72,8 @@ func TestGangAllOrNone(t *testing.T) {
 	}
 }
 
-// TestGangGrows: those that run count towards the minimum, and beyond it members
-// come one by one; the largest minimum holds.
+// TestGangGrows: running members count towards the minimum, and beyond it
+// members come one by one; the largest minimum holds.
 func TestGangGrows(t *testing.T) {
 	w := empty(1)
 	w.want("old", demand.Demand{}, ofGang(1, false))
@@ -99,14 +99,14 @@ func partDemand(core, mib, milli, gpus int) demand.Demand {
 	return demand.Demand{Fraction: &demand.Fraction{CoreMilli: core, MemoryMiB: mib, MemoryMilli: milli, GPUs: gpus}}
 }
 
-// TestFractionsShareGPUs: by compute and by memory, on the fullest GPU that has
-// room, on as many different GPUs as asked.
+// TestFractionsShareGPUs: by compute and by memory, on the fullest GPU that
+// fits, on as many different GPUs as requested.
 func TestFractionsShareGPUs(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		pods []demand.Demand
-		gpus [2]int // holders of each
-		left int    // pods that wait
+		gpus [2]int // pods on each
+		left int    // pending pods
 	}{
 		{"two halves", []demand.Demand{partDemand(500, 0, 0, 0), partDemand(500, 0, 0, 0)}, [2]int{2, 0}, 0},
 		{"three halves", []demand.Demand{partDemand(500, 0, 0, 0), partDemand(500, 0, 0, 0), partDemand(500, 0, 0, 0)}, [2]int{2, 1}, 0},
@@ -136,8 +136,8 @@ func TestFractionsShareGPUs(t *testing.T) {
 	}
 }
 
-// TestStrangersHoldWholeGPUs: what a holder that nobody knows has of a GPU, is
-// all of it.
+// TestUnknownPodsTakeWholeGPUs: a GPU allocated to an unknown pod has no free
+// part.
 func TestStrangersHoldWholeGPUs(t *testing.T) {
 	w := empty(1)
 	w.State.Nodes[0].GPUs[0].AllocatedTo = []string{"x/stranger"}
