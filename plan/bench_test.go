@@ -23,7 +23,7 @@ func BenchmarkMake1000(b *testing.B) { benchmarkMake(b, 1000, 1000) }
 
 // BenchmarkMakeIdle plans for the same nodes with nothing pending: an idle
 // reconcile. Goal: 50 ms.
-func BenchmarkMakeQuiet(b *testing.B) { benchmarkMake(b, 10000, 0) }
+func BenchmarkMakeIdle(b *testing.B) { benchmarkMake(b, 10000, 0) }
 
 // BenchmarkMakeRich is BenchmarkMake with everything at once: busy instances
 // that stay, a hundred tenants that lend to each other, gangs of eight, parts
@@ -72,7 +72,7 @@ func enrich(s *Snapshot) {
 		s.Nodes[i].Labels = labels
 	}
 	for i := range 50 {
-		s.Forecasts = append(s.Forecasts, Forecast{Name: fmt.Sprintf("wait/f%02d", i), Like: waitingPod(i, s.Now), Have: 3, Low: 4, Expected: 8, High: 12,
+		s.Forecasts = append(s.Forecasts, Forecast{Name: fmt.Sprintf("wait/f%02d", i), Like: pendingPod(i, s.Now), Have: 3, Low: 4, Expected: 8, High: 12,
 			At: s.Now.Add(3 * time.Minute), Error: 0.1})
 	}
 }
@@ -153,7 +153,7 @@ func largeWorld(tb testing.TB, nodes, pending int) Snapshot {
 				pod.Demand = demand.Demand{}
 			default:
 				device.Instances = instances(ones, pod.Key())
-				pod.Demand = asks("1g.10gb", 1, 10)
+				pod.Demand = requests("1g.10gb", 1, 10)
 			}
 			node.GPUs = append(node.GPUs, device)
 			s.Pods = append(s.Pods, pod)
@@ -164,40 +164,40 @@ func largeWorld(tb testing.TB, nodes, pending int) Snapshot {
 		s.Pods = append(s.Pods, Pod{Namespace: "web", Name: fmt.Sprintf("p%05d", n), Node: s.Nodes[n].Name, CPUMilli: 500})
 	}
 	for i := range pending {
-		s.Pods = append(s.Pods, waitingPod(i, now))
+		s.Pods = append(s.Pods, pendingPod(i, now))
 	}
 	slices.SortFunc(s.Pods, func(a, b Pod) int { return strings.Compare(a.Key(), b.Key()) })
 	return s
 }
 
-func instances(l mig.Layout, holder string) []Instance {
+func instances(l mig.Layout, pod string) []Instance {
 	var out []Instance
 	for i, p := range l {
 		in := Instance{Placement: p, Placed: true}
 		if i == 0 {
-			in.AllocatedTo = holder
+			in.AllocatedTo = pod
 		}
 		out = append(out, in)
 	}
 	return out
 }
 
-func asks(name string, compute, gb int) demand.Demand {
+func requests(name string, compute, gb int) demand.Demand {
 	return demand.Demand{MIG: []demand.Instances{{Name: name, Profile: mig.Profile{Compute: compute}, MemoryGB: gb, Count: 1}}}
 }
 
-func waitingPod(i int, now time.Time) Pod {
+func pendingPod(i int, now time.Time) Pod {
 	p := Pod{Namespace: "wait", Name: fmt.Sprintf("p%05d", i), Unschedulable: true, CPUMilli: int64(1000 * (1 + i%50)),
 		PendingSince: now.Add(-time.Duration(i) * time.Second)}
 	switch i % 4 {
 	case 0:
 		p.Demand = demand.Demand{GPUs: 1 + i%8, Vendor: "nvidia"}
 	case 1:
-		p.Demand = asks("4g.40gb", 4, 40)
+		p.Demand = requests("4g.40gb", 4, 40)
 	case 2:
-		p.Demand = asks("3g.40gb", 3, 40)
+		p.Demand = requests("3g.40gb", 3, 40)
 	default:
-		p.Demand = asks("2g.20gb", 2, 20)
+		p.Demand = requests("2g.20gb", 2, 20)
 	}
 	return p
 }

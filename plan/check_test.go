@@ -70,7 +70,7 @@ func TestCheckNamesEveryFieldOfShares(t *testing.T) {
 				p.Demand.Fraction = &demand.Fraction{CoreMilli: 1001, MemoryMilli: -1, MemoryMiB: -1, GPUs: -1}
 			}),
 		},
-		Tenants: []Tenant{tenant("x", "nobody"), idle},
+		Tenants: []Tenant{tenant("x", "none"), idle},
 		Forecasts: []Forecast{
 			forecast("order", func(f *Forecast) { f.Low, f.Expected, f.High = 3, 2, 4 }),
 			forecast("nan", func(f *Forecast) { f.Low, f.Expected, f.High, f.Error = nan, -1, math.Inf(1), nan }),
@@ -88,7 +88,7 @@ func TestCheckNamesEveryFieldOfShares(t *testing.T) {
 		"pods[a/budgets].budgets[a/b]: is there twice", "pods[a/budgets].budgets[]: has no name",
 		"pods[a/part].demand.fraction.coreMilli: want a share", "pods[a/part].demand.fraction.memoryMilli: want a share",
 		"pods[a/part].demand.fraction.memoryMiB: is negative", "pods[a/part].demand.fraction.gpus: is negative",
-		`tenants: tenant "x": no parent "nobody"`, "tenants[idle].reclaimIdle: is negative",
+		`tenants: tenant "x": no parent "none"`, "tenants[idle].reclaimIdle: is negative",
 		"forecasts[a/order]: want low ≤ expected ≤ high: 3, 2, 4", "forecasts[a/nan].low: want a number", "forecasts[a/nan].expected:",
 		"forecasts[a/nan].high:", "forecasts[a/nan].error:", "forecasts[a/when].at: is not set", "forecasts[a/when].have: is negative",
 		"forecasts[a/when]: is there twice", "forecasts[a/like].like: is called a/other", "forecasts[a/like].like: runs or is leaving",

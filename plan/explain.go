@@ -99,7 +99,7 @@ func explain(s Snapshot, p Policy, of func(p *Pod) bool) (Explanation, bool) {
 	k := &w.kinds[q.kind]
 	request := k.text
 	if q.pod.Unreadable != "" {
-		request = "what cannot be read"
+		request = "an unknown amount"
 	}
 	return Explanation{
 		Pod: *q.pod, Verdict: w.pendingVerdict(q), Rank: w.watch.last + 1, Pending: len(w.pending),

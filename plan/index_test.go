@@ -22,7 +22,7 @@ func TestIndexIsALinearScan(t *testing.T) {
 			worth[i] = entry{int64(rapid.IntRange(0, 4).Draw(r, "at")), rapid.IntRange(0, 4).Draw(r, "rank"), i}
 			good[i] = rapid.IntRange(0, 3).Draw(r, "good") > 0
 		}
-		look := func(i int) (entry, bool) { return worth[i], good[i] }
+		value := func(i int) (entry, bool) { return worth[i], good[i] }
 		var s index
 		for i := range nodes {
 			if set(i); good[i] {
@@ -51,7 +51,7 @@ func TestIndexIsALinearScan(t *testing.T) {
 					want = j
 				}
 			}
-			if got := s.best(look); got != want {
+			if got := s.best(value); got != want {
 				r.Fatalf("best is %d, looking at all finds %d: %v %v", got, want, worth, good)
 			}
 		}

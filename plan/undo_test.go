@@ -15,22 +15,22 @@ import (
 // remains is what a failed trial must not change. Caches (indices, splits,
 // answers) may change; their effect is compared as a plan.
 type remains struct {
-	nodes    []nodeState
-	pools    []poolState
-	pending  []pending
-	actions  []Action
-	memory   State
-	evicted  int
-	budgets  map[string]int
-	gone     []string
-	waiting  []int
-	bounded  []bool
-	used     map[string][2]quota.Amount
-	topology map[string]int
+	nodes       []nodeState
+	pools       []poolState
+	pending     []pending
+	actions     []Action
+	state       State
+	evicted     int
+	budgets     map[string]int
+	evictedPods []string
+	unserved    []int
+	bounded     []bool
+	used        map[string][2]quota.Amount
+	topology    map[string]int
 }
 
 func remainsOf(w *world) remains {
-	m := remains{pending: slices.Clone(w.pending), memory: w.state, evicted: w.evicted, budgets: maps.Clone(w.budgets),
+	m := remains{pending: slices.Clone(w.pending), state: w.state, evicted: w.evicted, budgets: maps.Clone(w.budgets),
 		used: map[string][2]quota.Amount{}, topology: map[string]int{}}
 	for i := range w.nodes {
 		n := w.nodes[i]
@@ -49,12 +49,12 @@ func remainsOf(w *world) remains {
 	}
 	for p, yes := range w.evictedPods {
 		if yes {
-			m.gone = append(m.gone, p.Key())
+			m.evictedPods = append(m.evictedPods, p.Key())
 		}
 	}
-	slices.Sort(m.gone)
+	slices.Sort(m.evictedPods)
 	for i := range w.kinds {
-		m.waiting, m.bounded = append(m.waiting, w.kinds[i].unserved), append(m.bounded, w.kinds[i].bounded)
+		m.unserved, m.bounded = append(m.unserved, w.kinds[i].unserved), append(m.bounded, w.kinds[i].bounded)
 	}
 	for _, t := range w.tenants {
 		m.used[t.Name] = [2]quota.Amount{w.tree.Used(t.Name), w.tree.Total(t.Name)}
@@ -111,7 +111,7 @@ func smallWorld(t *testing.T, r *rapid.T) Snapshot {
 
 // TestRevertedTrialChangesNothing serves some pending pods in a trial, reverts
 // it, and compares the state before and after, and the plans made from both.
-func TestTrialLeavesNothing(t *testing.T) {
+func TestRevertedTrialChangesNothing(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		s := smallWorld(t, r)
 		begun := func() *world {

@@ -38,14 +38,14 @@ func TestWaves(t *testing.T) {
 				b := newBurst()
 				for wave := range waves {
 					for i := wave * pods / waves; i < (wave+1)*pods/waves; i++ {
-						b.wants(i)
+						b.add(i)
 					}
-					b.turn(t)
+					b.reconcile(t)
 					boot.do(b, wave)
 				}
-				b.turn(t)
+				b.reconcile(t)
 				if got := b.Pools[0].Target; got > bound*101/100 {
-					t.Errorf("%d nodes are bought for %d pods, which need %d", got, pods, bound)
+					t.Errorf("%d nodes are added for %d pods, which need %d", got, pods, bound)
 				}
 			})
 		}
@@ -63,7 +63,7 @@ func TestWavesBound(t *testing.T) {
 	for seed := range uint64(3) {
 		alone := newBurst()
 		for i := range pods {
-			alone.wants(i)
+			alone.add(i)
 		}
 		alone.Pools[0].Target = pods
 		alone.register(pods)
@@ -72,20 +72,20 @@ func TestWavesBound(t *testing.T) {
 		for _, waves := range []int{1, 4, 8, 16} {
 			b, rng := newBurst(), rand.New(rand.NewPCG(seed, uint64(waves)))
 			order := rng.Perm(pods)
-			for wave := 0; wave < waves || b.waiting() > 0; wave++ {
+			for wave := 0; wave < waves || b.pending() > 0; wave++ {
 				for i := wave * pods / waves; i < min(wave+1, waves)*pods/waves; i++ {
-					b.wants(order[i])
+					b.add(order[i])
 				}
 				before := b.Pools[0].Target
-				b.turn(t)
+				b.reconcile(t)
 				if wave >= waves && b.Pools[0].Target == before {
-					t.Fatalf("%d waves: %d pods wait and nothing is added", waves, b.waiting())
+					t.Fatalf("%d waves: %d pods are pending and nothing is added", waves, b.pending())
 				}
 				b.register(pods)
 				b.offer(pods)
 				b.schedule(rng)
 			}
-			t.Logf("seed %d, %d waves: %d nodes bought for a bound of %d; the scheduler alone uses %d", seed, waves, b.Pools[0].Target, bound, alone.used())
+			t.Logf("seed %d, %d waves: %d nodes added for a bound of %d; the scheduler alone uses %d", seed, waves, b.Pools[0].Target, bound, alone.used())
 			if got := b.Pools[0].Target; got > most || got > b.used() {
 				t.Errorf("seed %d, %d waves: %d nodes are added, of which %d are used", seed, waves, got, b.used())
 			}
@@ -119,7 +119,7 @@ func burstGPUs() []GPU {
 }
 
 // add adds the nth pod of the mix.
-func (b *burst) wants(n int) {
+func (b *burst) add(n int) {
 	gpus := n%8 + 1
 	b.Pods = append(b.Pods, Pod{Namespace: "work", Name: fmt.Sprintf("burst-%05d", n), Demand: demand.Demand{GPUs: gpus, Vendor: "nvidia"},
 		CPUMilli: int64(1000 * gpus), MemoryMi: int64(gpus) << 13, Unschedulable: true, Created: b.Now, PendingSince: b.Now})
@@ -127,7 +127,7 @@ func (b *burst) wants(n int) {
 
 // reconcile plans, and requests the nodes of the plan from the provider. A
 // second passes.
-func (b *burst) turn(t *testing.T) {
+func (b *burst) reconcile(t *testing.T) {
 	t.Helper()
 	if err := b.Check(); err != nil {
 		t.Fatal(err)
@@ -192,12 +192,12 @@ func (b *burst) schedule(rng *rand.Rand) {
 		}
 		p.Node, p.Unschedulable = best, false
 		free[best] -= p.Demand.GPUs
-		b.hold(p)
+		b.allocate(p)
 	}
 }
 
 // allocate sets the pod's GPUs on its node.
-func (b *burst) hold(p *Pod) {
+func (b *burst) allocate(p *Pod) {
 	left := p.Demand.GPUs
 	for k := range b.Nodes {
 		for c := range b.Nodes[k].GPUs {
@@ -220,7 +220,7 @@ func (b *burst) used() int {
 	return len(on)
 }
 
-func (b *burst) waiting() int {
+func (b *burst) pending() int {
 	n := 0
 	for i := range b.Pods {
 		if b.Pods[i].Node == "" {

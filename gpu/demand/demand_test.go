@@ -29,7 +29,7 @@ func res(t testing.TB, s string) map[string]int64 {
 func TestDialects(t *testing.T) {
 	for _, c := range []struct{ name, resources, want string }{
 		{"nothing", "cpu 4 memory 1024 rdma/hca 1", "none"},
-		{"asked for none", "nvidia.com/gpu 0", "none"},
+		{"zero", "nvidia.com/gpu 0", "none"},
 		{"device plugin", "nvidia.com/gpu 2 cpu 4", "2 GPUs"},
 		{"time-slicing, MPS", "nvidia.com/gpu.shared 1", "a share of a GPU"},
 		{"MIG", "nvidia.com/mig-3g.40gb 1", "3g.40gb×1"},

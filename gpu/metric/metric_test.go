@@ -61,7 +61,7 @@ func TestDescriptions(t *testing.T) {
 		if own := strings.HasPrefix(d.Name, "gpuscale_"); own && !strings.HasPrefix(d.Name, prefix) {
 			t.Errorf("%s: %s does not own it", d.Name, d.Owner)
 		} else if !own && (d.Owner != Exporter || !strings.HasPrefix(d.Name, "gpu_")) {
-			t.Errorf("%s: what a program says about itself begins with %s", d.Name, prefix)
+			t.Errorf("%s: a program's series about itself begin with %s", d.Name, prefix)
 		}
 	}
 }

@@ -81,7 +81,7 @@ func TestEveryMaximalLayoutIsLegalAndFull(t *testing.T) {
 				t.Errorf("%s: %s: %v", model, tab.Format(l), err)
 			}
 			if free := tab.Free(l); len(free) > 0 {
-				t.Errorf("%s: %s has room for %v", model, tab.Format(l), free)
+				t.Errorf("%s: %s is not maximal: %v", model, tab.Format(l), free)
 			}
 		}
 	}

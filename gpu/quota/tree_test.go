@@ -51,7 +51,7 @@ func TestBorrow(t *testing.T) {
 		t.Errorf("b has left: %v", got)
 	}
 	if _, err := tr.Add("b", slices7(2)); err == nil {
-		t.Error("b took what a holds")
+		t.Error("b used what a uses")
 	}
 }
 
@@ -108,10 +108,10 @@ func TestForce(t *testing.T) {
 	}
 	back, err := over.Remove("a", slices7(20))
 	if err != nil || back.Available("b") != slices7(14) {
-		t.Errorf("given back: %v, %v", back.Available("b"), err)
+		t.Errorf("removed: %v, %v", back.Available("b"), err)
 	}
 	if _, err := over.Remove("a", slices7(21)); err == nil {
-		t.Error("gave back more than it used")
+		t.Error("removed more than it used")
 	}
 }
 
@@ -222,7 +222,7 @@ func TestConservation(t *testing.T) {
 				}
 			}
 			if sum != tr.used.at(0).total || !sum.Fits(capacity) {
-				r.Fatalf("used %v, root says %v, there are %v", sum, tr.used.at(0).total, capacity)
+				r.Fatalf("used %v, the root has %v, there are %v", sum, tr.used.at(0).total, capacity)
 			}
 		})
 		for _, tenant := range full.nodes {
@@ -233,7 +233,7 @@ func TestConservation(t *testing.T) {
 		}
 		for i := range full.nodes {
 			if full.used.at(i) != (use{}) {
-				r.Fatalf("all given back, and %s still uses %v", full.nodes[i].Name, full.used.at(i))
+				r.Fatalf("all removed, and %s still uses %v", full.nodes[i].Name, full.used.at(i))
 			}
 		}
 	})

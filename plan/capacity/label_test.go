@@ -16,7 +16,7 @@ func TestPlaceLabels(t *testing.T) {
 	for p := range capacity.NumPlaces {
 		words = append(words, p.Label())
 		if p.OfPod() != slices.Contains([]string{"busy", "slack", "idle", "unmeasured"}, p.Label()) {
-			t.Errorf("%s: held %v", p.Label(), p.OfPod())
+			t.Errorf("%s: allocated %v", p.Label(), p.OfPod())
 		}
 	}
 	if want := metric.PlaceWords(); !slices.Equal(words, want) {

@@ -32,7 +32,7 @@ func (b *book) add(o capacity.Observation) {
 	for _, c := range b.last.GPUs {
 		b.capacity += capacity.GPUShares * ms
 		for _, p := range c.Parts {
-			holder := capacity.Key{Pool: c.Pool, Model: c.Model, Tenant: p.Tenant, Namespace: p.Namespace, PricePerHour: c.PricePerHour}
+			allocated := capacity.Key{Pool: c.Pool, Model: c.Model, Tenant: p.Tenant, Namespace: p.Namespace, PricePerHour: c.PricePerHour}
 			noPod := capacity.Key{Pool: c.Pool, Model: c.Model, PricePerHour: c.PricePerHour}
 			ratio, known := p.Busy.Get()
 			place := map[capacity.State]capacity.Place{
@@ -50,10 +50,10 @@ func (b *book) add(o capacity.Observation) {
 					place = capacity.Slack
 				}
 				if known {
-					b.busy[holder] += ratio * float64(int64(p.Shares)*seen)
+					b.busy[allocated] += ratio * float64(int64(p.Shares)*seen)
 				}
 			}
-			b.cell(holder)[place] += int64(p.Shares) * seen
+			b.cell(allocated)[place] += int64(p.Shares) * seen
 			b.cell(noPod)[capacity.InUnknown] += int64(p.Shares) * (ms - seen)
 		}
 	}
@@ -167,7 +167,7 @@ func (b *book) compare(t *rapid.T, got capacity.Totals, rounding float64) {
 		}
 	}
 	if len(rows) > 0 {
-		t.Fatalf("rows of noPod: %v", rows)
+		t.Fatalf("unexpected rows: %v", rows)
 	}
 }
 

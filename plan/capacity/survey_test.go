@@ -29,10 +29,10 @@ func TestSharesAreWhole(t *testing.T) {
 	}
 }
 
-func oneGPU(model string, held mig.Layout) plan.Snapshot {
+func oneGPU(model string, allocated mig.Layout) plan.Snapshot {
 	m, _ := gpu.ParseProduct(model)
 	c := plan.GPU{Device: gpu.Device{Model: m}, MIG: true, AllocationKnown: true}
-	for i, p := range held {
+	for i, p := range allocated {
 		c.Instances = append(c.Instances, plan.Instance{Placement: p, Placed: true, AllocatedTo: fmt.Sprintf("a/x-%d", i)})
 	}
 	return plan.Snapshot{Now: epoch, Nodes: []plan.Node{{Name: "n1", Ready: true, GPUs: []plan.GPU{c}}}}
@@ -42,12 +42,12 @@ func oneGPU(model string, held mig.Layout) plan.Snapshot {
 func TestUnplaced(t *testing.T) {
 	table, _ := mig.ForModel("H100-80GB")
 	one, _ := table.Exact("1g.10gb")
-	for _, held := range []string{"a/x", ""} {
+	for _, allocated := range []string{"a/x", ""} {
 		s := oneGPU("H100-80GB", nil)
 		for i := range 4 {
 			in := plan.Instance{Placement: mig.Placement{Profile: one}}
 			if i == 0 {
-				in.AllocatedTo = held
+				in.AllocatedTo = allocated
 			}
 			s.Nodes[0].GPUs[0].Instances = append(s.Nodes[0].GPUs[0].Instances, in)
 		}
@@ -56,7 +56,7 @@ func TestUnplaced(t *testing.T) {
 		// Three of seven compute slices and four of eight memory slices are in no
 		// instance; a 3g, or a 2g and a 1g, could cover them.
 		if got := sv.Stranded()[0]; got.Cause != capacity.Unpartitioned || got.Size != (capacity.Size{Compute: 360, Memory: 420}) {
-			t.Errorf("allocated to %q: %+v", held, got)
+			t.Errorf("allocated to %q: %+v", allocated, got)
 		}
 	}
 }
@@ -73,8 +73,8 @@ func TestIllegible(t *testing.T) {
 		},
 		"no table":              func(c *plan.GPU) { c.Model = gpu.Model{Name: "H9000"} },
 		"instances without MIG": func(c *plan.GPU) { c.MIG, c.Instances = false, []plan.Instance{whole} },
-		"holders of a MIG GPU":  func(c *plan.GPU) { c.AllocatedTo = []string{"a/x"} },
-		"holders not known":     func(c *plan.GPU) { c.AllocationKnown = false },
+		"a MIG GPU allocated":   func(c *plan.GPU) { c.AllocatedTo = []string{"a/x"} },
+		"allocation unknown":    func(c *plan.GPU) { c.AllocationKnown = false },
 	} {
 		s := oneGPU("H100-80GB", nil)
 		spoil(&s.Nodes[0].GPUs[0])
@@ -155,7 +155,7 @@ func world(t *rapid.T, now time.Time) plan.Snapshot {
 		node := plan.Node{Name: fmt.Sprint("n", n), Pool: rapid.SampledFrom([]string{"", "p"}).Draw(t, "pool"), Ready: !flag("unready", 5),
 			Cordoned: flag("cordoned", 5), Created: now.Add(-time.Duration(rapid.IntRange(0, 60).Draw(t, "age")) * time.Minute),
 			CPUMilli: int64(rapid.IntRange(0, 4).Draw(t, "cpu")) * 1000, MemoryMi: int64(rapid.IntRange(0, 2).Draw(t, "memory"))}
-		if flag("cut", 4) {
+		if flag("repartitioned", 4) {
 			node.Cordoned, node.CordonedBy, node.Operation = true, "op", &plan.Operation{ID: "op"}
 		}
 		if flag("tainted", 5) {
@@ -190,7 +190,7 @@ func drawGPU(t *rapid.T, flag func(string, int) bool, index int) plan.GPU {
 	c := plan.GPU{Device: gpu.Device{Index: index, Model: m, Health: gpu.Health(rapid.IntRange(0, 2).Draw(t, "health"))}, AllocationKnown: !flag("unknown", 6)}
 	table, ok := mig.ForModel(m.Name)
 	if c.MIG = ok && flag("mig", 1); !c.MIG {
-		for i := range rapid.IntRange(0, 3).Draw(t, "holders") {
+		for i := range rapid.IntRange(0, 3).Draw(t, "allocated to") {
 			c.AllocatedTo = append(c.AllocatedTo, fmt.Sprint("a/x-", i))
 		}
 		return c
@@ -201,7 +201,7 @@ func drawGPU(t *rapid.T, flag func(string, int) bool, index int) plan.GPU {
 		if flag("gone", 4) {
 			continue
 		}
-		if flag("held", 1) {
+		if flag("allocated", 1) {
 			in.AllocatedTo, in.Busy = "a/x-0", sample.Known(rapid.Float64Range(0, 1).Draw(t, "busy"), 0)
 		}
 		c.Instances = append(c.Instances, in)

@@ -12,10 +12,10 @@ import (
 
 // tally compares forecasts of many drawn series with their outcomes.
 type tally struct {
-	asked, enough, held  int
-	off, offNaive, width float64
-	reported             []float64 // coverage that the forecasts state
-	methods              map[Method]int
+	queried, enough, inside int
+	off, offNaive, width    float64
+	reported                []float64 // coverage that the forecasts state
+	methods                 map[Method]int
 }
 
 func follow(s shape, ahead int, seeds uint64) tally {
@@ -23,7 +23,7 @@ func follow(s shape, ahead int, seeds uint64) tally {
 	for seed := range seeds {
 		past, future := s.draw(seed, ahead)
 		f := Make(past, Query{Now: now, Horizons: []time.Duration{time.Duration(ahead) * s.step}})[0]
-		out.asked++
+		out.queried++
 		if !f.Enough {
 			continue
 		}
@@ -31,7 +31,7 @@ func follow(s shape, ahead int, seeds uint64) tally {
 		out.methods[f.Method]++
 		x := future[ahead-1]
 		if x >= get(f.Low) && x <= get(f.High) {
-			out.held++
+			out.inside++
 		}
 		out.off += math.Abs(x - get(f.Expected))
 		out.offNaive += math.Abs(x - past[len(past)-1].Number)
@@ -46,7 +46,7 @@ func follow(s shape, ahead int, seeds uint64) tally {
 // TestTruth: the 80 % interval contains about 80 % of the outcomes, of series
 // of every kind, and is about as narrow as the noise allows; and the coverage
 // that forecasts state is right.
-func TestTruth(t *testing.T) {
+func TestIntervalsHoldTheirShare(t *testing.T) {
 	const seeds = 60
 	all := tally{}
 	for _, c := range []struct {
@@ -66,39 +66,39 @@ func TestTruth(t *testing.T) {
 	} {
 		for _, ahead := range c.ahead {
 			got := follow(c.shape, ahead, seeds)
-			share := float64(got.held) / seeds
-			t.Logf("%-12s %2d ahead: held %.2f, width %.1f, off %.2f of the last value's, %v", c.name, ahead, share, got.width/seeds, got.off/got.offNaive, got.methods)
+			share := float64(got.inside) / seeds
+			t.Logf("%-12s %2d ahead: inside %.2f, width %.1f, off %.2f of the last value's, %v", c.name, ahead, share, got.width/seeds, got.off/got.offNaive, got.methods)
 			if got.enough != seeds {
 				t.Errorf("%s, %d ahead: only %d of %d have an answer", c.name, ahead, got.enough, seeds)
 			}
 			if share < 0.65 || share > 0.95 { // three standard deviations of 60 trials are 0.15
-				t.Errorf("%s, %d ahead: an interval meant to hold 0.8 allocated %.2f", c.name, ahead, share)
+				t.Errorf("%s, %d ahead: an interval of 0.8 contains %.2f", c.name, ahead, share)
 			}
 			if w := got.width / seeds; c.width > 0 && (w < 0.95*c.width || w > 1.25*c.width) {
-				t.Errorf("%s, %d ahead: the interval is %.1f wide, the noise asks for %.1f", c.name, ahead, w, c.width)
+				t.Errorf("%s, %d ahead: the interval is %.1f wide, the noise is worth %.1f", c.name, ahead, w, c.width)
 			}
 			if got.off > c.gain*got.offNaive {
 				t.Errorf("%s, %d ahead: erred %.2f of what the last value erred, want at most %.2f", c.name, ahead, got.off/got.offNaive, c.gain)
 			}
-			all.held += got.held
-			all.asked += got.asked
+			all.inside += got.inside
+			all.queried += got.queried
 			all.reported = append(all.reported, got.reported...)
 		}
 	}
-	share := float64(all.held) / float64(all.asked)
+	share := float64(all.inside) / float64(all.queried)
 	reported, n := meanKnown(all.reported)
-	t.Logf("all: held %.3f of %d, reported %.3f in %d", share, all.asked, reported, n)
+	t.Logf("all: inside %.3f of %d, reported %.3f in %d", share, all.queried, reported, n)
 	if share < 0.76 || share > 0.86 {
-		t.Errorf("all intervals meant to hold 0.8 allocated %.3f", share)
+		t.Errorf("all intervals of 0.8 contain %.3f", share)
 	}
-	if math.Abs(reported-share) > 0.04 || n < all.asked/2 {
-		t.Errorf("forecasts say that their intervals hold %.3f (%d of them), and they hold %.3f", reported, n, share)
+	if math.Abs(reported-share) > 0.04 || n < all.queried/2 {
+		t.Errorf("forecasts state a coverage of %.3f (%d of them), and it is %.3f", reported, n, share)
 	}
 }
 
 // TestGapsAreNotZero: with half of a wave's points lost, in blocks, the
 // forecast stays near, and far from a forecast with zeros for them.
-func TestHolesAreNotZero(t *testing.T) {
+func TestGapsAreNotZero(t *testing.T) {
 	s := shape{level: 100, daily: 50, noise: 3, step: 5 * time.Minute, length: 7 * Day}
 	for seed := range uint64(10) {
 		whole, future := s.draw(seed, 12)
@@ -109,20 +109,20 @@ func TestHolesAreNotZero(t *testing.T) {
 			if r.IntN(24) == 0 {
 				lost = !lost
 			}
-			gone := lost && i < len(whole)-5
-			if gone {
+			missing := lost && i < len(whole)-5
+			if missing {
 				zeros = append(zeros, sample.Point{At: whole[i].At})
 			} else {
 				zeros = append(zeros, whole[i])
 			}
-			return gone
+			return missing
 		})
-		ask := Query{Now: now, Horizons: []time.Duration{time.Hour}}
-		f := Make(holed, ask)[0]
+		query := Query{Now: now, Horizons: []time.Duration{time.Hour}}
+		f := Make(holed, query)[0]
 		if x := get(f.Expected); !(math.Abs(x-future[11]) < 20) {
 			t.Errorf("seed %d, %d of %d points: %v, and then came %v", seed, len(holed), len(whole), f, future[11])
 		}
-		if filled := Make(zeros, ask)[0]; get(filled.High)-get(filled.Low) < 2*(get(f.High)-get(f.Low)) {
+		if filled := Make(zeros, query)[0]; get(filled.High)-get(filled.Low) < 2*(get(f.High)-get(f.Low)) {
 			t.Errorf("seed %d: zeros make %v, holes %v: no difference", seed, filled, f)
 		}
 		for i := range zeros {
@@ -130,7 +130,7 @@ func TestHolesAreNotZero(t *testing.T) {
 				zeros[i].Number = math.NaN()
 			}
 		}
-		if reported2 := Make(zeros, ask)[0]; reported2 != f {
+		if reported2 := Make(zeros, query)[0]; reported2 != f {
 			t.Errorf("seed %d: NaN gives %v, nothing gives %v", seed, reported2, f)
 		}
 	}
@@ -140,8 +140,8 @@ func TestHolesAreNotZero(t *testing.T) {
 // of one step count once.
 func TestUntrustedPoints(t *testing.T) {
 	points, _ := shape{level: 100, noise: 3, step: time.Minute, length: 5 * time.Hour}.draw(3, 0)
-	ask := Query{Now: now, Step: time.Minute, Horizons: []time.Duration{10 * time.Minute}}
-	want := Make(points, ask)
+	query := Query{Now: now, Step: time.Minute, Horizons: []time.Duration{10 * time.Minute}}
+	want := Make(points, query)
 	for name, bad := range map[string]sample.Point{
 		"NaN":      {At: now, Number: math.NaN()},
 		"+Inf":     {At: now.Add(-time.Hour), Number: math.Inf(1)},
@@ -151,7 +151,7 @@ func TestUntrustedPoints(t *testing.T) {
 		"ancient":  {At: time.Time{}, Number: 1e6},
 		"a twin":   points[100],
 	} {
-		if got := Make(append(slices.Clone(points), bad), ask); !slices.Equal(got, want) {
+		if got := Make(append(slices.Clone(points), bad), query); !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
 	}
@@ -159,22 +159,22 @@ func TestUntrustedPoints(t *testing.T) {
 		for i := range points {
 			points[i].Number = all
 		}
-		if f := Make(points, ask)[0]; f.Enough || f.Reason != NoData {
+		if f := Make(points, query)[0]; f.Enough || f.Reason != NoData {
 			t.Errorf("all %v: %v", all, f)
 		}
 	}
 	for i := range points {
 		points[i].Number = 1e300 * float64(1+i%3)
 	}
-	if f := Make(points, ask)[0]; !f.Enough || get(f.Expected) < 1e300 || get(f.Expected) > 3e300 {
+	if f := Make(points, query)[0]; !f.Enough || get(f.Expected) < 1e300 || get(f.Expected) > 3e300 {
 		t.Errorf("values near 1e300: %v", f)
 	}
 }
 
-func TestBadAsk(t *testing.T) {
+func TestBadQuery(t *testing.T) {
 	points, _ := shape{level: 100, step: time.Minute, length: 5 * time.Hour}.draw(3, 0)
 	soon := []time.Duration{time.Minute, time.Hour}
-	for name, ask := range map[string]Query{
+	for name, query := range map[string]Query{
 		"level above":     {Level: 1.5},
 		"level below":     {Level: -1},
 		"level NaN":       {Level: math.NaN()},
@@ -183,14 +183,14 @@ func TestBadAsk(t *testing.T) {
 		"season of zero":  {Seasons: []time.Duration{Day, 0}},
 		"endless seasons": {Seasons: []time.Duration{math.MaxInt64}},
 	} {
-		ask.Now, ask.Horizons = now, soon
-		for i, f := range Make(points, ask) {
+		query.Now, query.Horizons = now, soon
+		for i, f := range Make(points, query) {
 			if f.Enough || f.Reason != BadQuestion || f.Why == "" || f.Horizon != soon[i] {
 				t.Errorf("%s: %v", name, f)
 			}
 		}
 	}
 	if got := Make(points, Query{Now: now}); len(got) != 0 {
-		t.Errorf("nothing asked, answered %v", got)
+		t.Errorf("no horizons, and got %v", got)
 	}
 }

@@ -69,7 +69,7 @@ func TestSameInstant(t *testing.T) {
 	n := len(points)
 	points[n-1], points[n-3] = points[n-3], points[n-1]
 	if back := trusted(points, now); !slices.Equal(forth, back) {
-		t.Errorf("%v, the other way round %v", forth[60:], back[60:])
+		t.Errorf("%v, in the other order %v", forth[60:], back[60:])
 	}
 }
 
@@ -99,7 +99,7 @@ func TestBetter(t *testing.T) {
 	}
 }
 
-func TestCut(t *testing.T) {
+func TestClip(t *testing.T) {
 	flat := func(n int) []float64 { return slices.Repeat([]float64{5}, n) }
 	spiked := append(append(flat(50), 1e300), flat(50)...)
 	clip(spiked, time.Minute, nil)
@@ -131,8 +131,8 @@ func TestCut(t *testing.T) {
 func TestNoModelLooksAhead(t *testing.T) {
 	s := shape{level: 100, daily: 50, noise: 5, step: 10 * time.Minute, length: 5 * Day}
 	points, _ := s.draw(4, 0)
-	ask := Query{Now: now, Horizons: []time.Duration{time.Hour}}.filled()
-	g, reason, why := newGrid(points, ask)
+	query := Query{Now: now, Horizons: []time.Duration{time.Hour}}.filled()
+	g, reason, why := newGrid(points, query)
 	if reason != Enough {
 		t.Fatal(why)
 	}

@@ -49,13 +49,13 @@ func times(f Forecast, c float64) Forecast {
 // bit, the forecast twice as large, by the same method with the same error.
 func TestScaling(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		points, ask := drawn(r)
+		points, query := drawn(r)
 		c := math.Ldexp(1, rapid.IntRange(-40, 900).Draw(r, "exponent"))
-		want := Make(points, ask)
+		want := Make(points, query)
 		for i := range points {
 			points[i].Number *= c
 		}
-		for i, got := range Make(points, ask) {
+		for i, got := range Make(points, query) {
 			if got != times(want[i], c) {
 				r.Fatalf("times %v: %v, was %v", c, got, want[i])
 			}
@@ -73,11 +73,11 @@ func TestScalingOfASpike(t *testing.T) {
 		points[i] = sample.Point{At: now.Add(time.Duration(i-len(points)) * time.Minute)}
 	}
 	points[len(points)-1].Number = 1.07
-	ask := Query{Now: now, Step: time.Minute, Horizons: []time.Duration{3 * time.Minute}}
-	want := Make(points, ask)
+	query := Query{Now: now, Step: time.Minute, Horizons: []time.Duration{3 * time.Minute}}
+	want := Make(points, query)
 	const c = 1 << 30
 	points[len(points)-1].Number *= c
-	if got := Make(points, ask); got[0] != times(want[0], c) {
+	if got := Make(points, query); got[0] != times(want[0], c) {
 		t.Errorf("times %v: %v, was %v", c, got[0], want[0])
 	}
 }
@@ -86,8 +86,8 @@ func TestScalingOfASpike(t *testing.T) {
 // do not matter.
 func TestShiftAndOrder(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		points, ask := drawn(r)
-		want := Make(points, ask)
+		points, query := drawn(r)
+		want := Make(points, query)
 		shift := time.Duration(rapid.Int64Range(-1e17, 1e17).Draw(r, "shift"))
 		moved := slices.Clone(points)
 		for i := range moved {
@@ -96,15 +96,15 @@ func TestShiftAndOrder(t *testing.T) {
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(r, "order"), 1))
 		random.Shuffle(len(moved), func(i, j int) { moved[i], moved[j] = moved[j], moved[i] })
 		before := slices.Clone(moved)
-		later := ask
-		later.Now = ask.Now.Add(shift)
+		later := query
+		later.Now = query.Now.Add(shift)
 		for i, got := range Make(moved, later) {
 			got.At = got.At.Add(-shift)
 			if got != want[i] {
 				r.Fatalf("moved by %v: %v, was %v", shift, got, want[i])
 			}
-			alone := ask
-			alone.Horizons = ask.Horizons[i : i+1]
+			alone := query
+			alone.Horizons = query.Horizons[i : i+1]
 			if one := Make(points, alone)[0]; one != want[i] {
 				r.Fatalf("asked alone: %v, was %v", one, want[i])
 			}
@@ -124,7 +124,7 @@ func sound(f Forecast) string {
 	case f.Enough != (f.Reason == Enough):
 		return "enough or not"
 	case !f.Enough && (f.Low != sample.Unknown() || f.Expected != sample.Unknown() || f.High != sample.Unknown() || f.Error != Error{} || f.Method != ""):
-		return "something is said without enough data"
+		return "a value without enough data"
 	case f.Enough && !(0 <= low && low <= x && x <= high):
 		return "not 0 ≤ low ≤ expected ≤ high"
 	}
@@ -151,11 +151,11 @@ func FuzzForecast(f *testing.F) {
 				Number: math.Float64frombits(binary.LittleEndian.Uint64(raw[8:])),
 			})
 		}
-		ask := Query{
+		query := Query{
 			Now: now.Add(time.Duration(later)), Horizons: []time.Duration{time.Duration(horizon), time.Hour},
 			Seasons: []time.Duration{time.Duration(season), Day}, Step: time.Duration(step), Level: level, MinPoints: fewest, StaleSteps: stale,
 		}
-		got := Make(points, ask)
+		got := Make(points, query)
 		for _, f := range got {
 			if problem := sound(f); problem != "" {
 				t.Fatalf("%s: %+v", problem, f)
@@ -163,8 +163,8 @@ func FuzzForecast(f *testing.F) {
 			_ = f.String()
 		}
 		slices.Reverse(points)
-		if again := Make(points, ask); fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", again) { // a NaN is not itself
-			t.Fatalf("the other way round: %v, was %v", again, got)
+		if again := Make(points, query); fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", again) { // a NaN is not itself
+			t.Fatalf("in the other order: %v, was %v", again, got)
 		}
 	})
 }

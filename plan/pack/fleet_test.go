@@ -11,7 +11,7 @@ import (
 )
 
 // drawRequest draws small numbers, so that requests are often equal.
-func drawAsk(r *rapid.T, profiles []mig.Profile) Request {
+func drawRequest(r *rapid.T, profiles []mig.Profile) Request {
 	a := Request{CPU: 1000 * rapid.IntRange(0, 6).Draw(r, "cpu"), Memory: rapid.IntRange(0, 6).Draw(r, "memory")}
 	switch rapid.IntRange(0, 3).Draw(r, "kind") {
 	case 0:
@@ -41,20 +41,20 @@ func drawNodes(r *rapid.T, geometry *Geometry) []Node {
 }
 
 // TestFleetIsALinearScan: a fleet places as a scan of every node does.
-func TestFleetIsALookAtEveryNode(t *testing.T) {
+func TestFleetIsALinearScan(t *testing.T) {
 	tab := table(t, "A30")
 	geometry := NewGeometry(tab)
 	rapid.Check(t, func(r *rapid.T) {
 		nodes := drawNodes(r, geometry)
-		var asks []Request
-		for range rapid.IntRange(1, 25).Draw(r, "asks") {
-			asks = append(asks, drawAsk(r, tab.Profiles()))
+		var requests []Request
+		for range rapid.IntRange(1, 25).Draw(r, "requests") {
+			requests = append(requests, drawRequest(r, tab.Profiles()))
 		}
-		typical := NewTypical(asks, 0.95)
+		typical := NewTypical(requests, 0.95)
 		policy := rapid.SampledFrom([]Policy{FirstFit{}, NewBestFit(nodes), FGD{typical}, NewExpect(typical, nodes)}).Draw(r, "policy")
 		f := NewFleet(nodes, policy)
 		nodes = slices.Clone(nodes)
-		for _, a := range asks {
+		for _, a := range requests {
 			want, cost := -1, math.Inf(1)
 			var spot Spot
 			for i, n := range nodes {
@@ -78,7 +78,7 @@ func TestFleetIsALookAtEveryNode(t *testing.T) {
 			free += n.Free()
 		}
 		if free != f.Free() {
-			r.Fatalf("%d free, the fleet says %d", free, f.Free())
+			r.Fatalf("%d free, the fleet counts %d", free, f.Free())
 		}
 	})
 }
@@ -129,6 +129,6 @@ func TestPlaceAny(t *testing.T) {
 		}
 	}
 	if got, ok := f.PlaceAny(half, last); ok {
-		t.Errorf("a full fleet has room at %v", got)
+		t.Errorf("a full fleet places at %v", got)
 	}
 }

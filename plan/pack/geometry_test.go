@@ -101,7 +101,7 @@ func TestOutlook(t *testing.T) {
 			p := rapid.SampledFrom(tab.Profiles()).Draw(r, "profile")
 			best, fits := o.Place(s, p)
 			if fits != (len(c.Steps(s, p)) > 0) {
-				r.Fatalf("Place says %v, there are %v", fits, c.Steps(s, p))
+				r.Fatalf("Place returns %v, there are %v", fits, c.Steps(s, p))
 			}
 			for _, step := range c.Steps(s, p) {
 				if o.Cost(step.To) < o.Cost(best.To) {

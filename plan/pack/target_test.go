@@ -50,18 +50,18 @@ func TestTarget(t *testing.T) {
 		must, want []string
 		allowed    []string
 		grow       bool
-		wants      string // "" for no answer
+		layout     string // "" for no answer
 	}{
-		{name: "keeps what it can", spare: ones, must: []string{"3g.40gb"}, wants: "1g.10gb@0 1g.10gb@1 1g.10gb@2 1g.10gb@3 3g.40gb@4"},
-		{name: "grows where it will be stuck", spare: ones, must: []string{"3g.40gb"}, grow: true, wants: "3g.40gb@0 3g.40gb@4"},
-		{name: "serves more before it keeps", spare: ones, must: []string{"3g.40gb"}, want: []string{"3g.40gb"}, wants: "3g.40gb@0 3g.40gb@4"},
-		{name: "held instances stay", keep: "1g.10gb@1", spare: "2g.20gb@4", must: []string{"3g.40gb"}, grow: true,
-			wants: "1g.10gb@0 1g.10gb@1 2g.20gb@2 3g.40gb@4"},
-		{name: "no room beside what is allocated", keep: "1g.10gb@1 1g.10gb@5", must: []string{"3g.40gb"}},
-		{name: "a permission is needed to create", spare: "7g.80gb@0", must: []string{"2g.20gb"}, allowed: []string{"3g.40gb"}},
-		{name: "none is needed to stay", spare: "1g.10gb@0 3g.40gb@4", must: []string{"3g.40gb"}, allowed: []string{"1g.10gb"},
-			wants: "1g.10gb@0 1g.10gb@1 1g.10gb@2 1g.10gb@3 3g.40gb@4"},
-		{name: "a profile with attributes only when asked", must: []string{"1g.10gb+me"}, grow: true, wants: "4g.40gb@0 2g.20gb@4 1g.10gb+me@6"},
+		{name: "keeps what it can", spare: ones, must: []string{"3g.40gb"}, layout: "1g.10gb@0 1g.10gb@1 1g.10gb@2 1g.10gb@3 3g.40gb@4"},
+		{name: "grows where the layout cannot change later", spare: ones, must: []string{"3g.40gb"}, grow: true, layout: "3g.40gb@0 3g.40gb@4"},
+		{name: "serving precedes keeping", spare: ones, must: []string{"3g.40gb"}, want: []string{"3g.40gb"}, layout: "3g.40gb@0 3g.40gb@4"},
+		{name: "allocated instances stay", keep: "1g.10gb@1", spare: "2g.20gb@4", must: []string{"3g.40gb"}, grow: true,
+			layout: "1g.10gb@0 1g.10gb@1 2g.20gb@2 3g.40gb@4"},
+		{name: "no place beside what is allocated", keep: "1g.10gb@1 1g.10gb@5", must: []string{"3g.40gb"}},
+		{name: "only allowed profiles are created", spare: "7g.80gb@0", must: []string{"2g.20gb"}, allowed: []string{"3g.40gb"}},
+		{name: "any may stay", spare: "1g.10gb@0 3g.40gb@4", must: []string{"3g.40gb"}, allowed: []string{"1g.10gb"},
+			layout: "1g.10gb@0 1g.10gb@1 1g.10gb@2 1g.10gb@3 3g.40gb@4"},
+		{name: "a profile with attributes only when requested", must: []string{"1g.10gb+me"}, grow: true, layout: "4g.40gb@0 2g.20gb@4 1g.10gb+me@6"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -75,8 +75,8 @@ func TestTarget(t *testing.T) {
 			if ok {
 				got = h100.Format(a.Layout)
 			}
-			if got != test.wants {
-				t.Errorf("got %q, want %q", got, test.wants)
+			if got != test.layout {
+				t.Errorf("got %q, want %q", got, test.layout)
 			}
 		})
 	}

@@ -84,7 +84,7 @@ func FuzzReadPods(f *testing.F) {
 		pods, err := ReadPods("p.csv", strings.NewReader(text))
 		if err != nil {
 			if !strings.HasPrefix(err.Error(), "p.csv:") {
-				t.Errorf("the error does not say where: %v", err)
+				t.Errorf("the error has no position: %v", err)
 			}
 			return
 		}
@@ -111,7 +111,7 @@ func FuzzReadNodes(f *testing.F) {
 		nodes, err := ReadNodes("n.csv", strings.NewReader(text))
 		if err != nil {
 			if !strings.HasPrefix(err.Error(), "n.csv:") {
-				t.Errorf("the error does not say where: %v", err)
+				t.Errorf("the error has no position: %v", err)
 			}
 			return
 		}

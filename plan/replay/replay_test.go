@@ -127,7 +127,7 @@ func TestArrivals(t *testing.T) {
 		}
 		seen[k] = true
 		if float64(sum) >= 1.3*float64(w.capacity) {
-			t.Fatal("more came than was asked for")
+			t.Fatal("more pods than the inflation")
 		}
 		sum += w.sizes[k]
 	}
@@ -150,7 +150,7 @@ func TestNewWorldRefuses(t *testing.T) {
 	}{
 		{nil, []Pod{want}, "0 nodes without a GPU"},
 		{[]Node{cpu}, []Pod{want}, "1 nodes without a GPU"},
-		{[]Node{gpu}, []Pod{none}, "1 pods, none of which asks for a GPU"},
+		{[]Node{gpu}, []Pod{none}, "1 pods, none of which requests a GPU"},
 		{many, []Pod{want}, "more than 63 GPU models"},
 	} {
 		if _, err := NewWorld(test.nodes, test.pods, false); err == nil || !strings.Contains(err.Error(), test.want) {

@@ -56,7 +56,7 @@ func NewWorld(nodes []Node, pods []Pod, asMIG bool) (*World, error) {
 		requested += size
 	}
 	if requested == 0 {
-		return nil, fmt.Errorf("%d pods, none of which asks for a GPU: nothing to measure", len(pods))
+		return nil, fmt.Errorf("%d pods, none of which requests a GPU: nothing to measure", len(pods))
 	}
 	return w, nil
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // tenants that pods name; the last one does not exist.
-var tenants = []string{"t1", "t2", "deep", "nobody"}
+var tenants = []string{"t1", "t2", "deep", "none"}
 
 // quotas declares a small tree of tenants, or none.
 func (d *dice) quotas(do func(string, ...any)) {
@@ -35,11 +35,11 @@ func (d *dice) gang(do func(string, ...any), name string) {
 
 // share changes what pods, tenants and nodes share: gangs come, pods leave,
 // nodes are drained or sick, GPUs are allocated and unused, forecasts are made.
-func (d *dice) share(w *scenario.World, do func(string, ...any), round int) {
+func (d *dice) share(w *scenario.World, do func(string, ...any), step int) {
 	pods, nodes := w.Sim.State.Pods, w.Sim.State.Nodes
 	switch kind := d.n(8); {
 	case kind == 0:
-		d.gang(do, fmt.Sprintf("new/g%d", round))
+		d.gang(do, fmt.Sprintf("new/g%d", step))
 	case kind == 1:
 		low := d.n(4)
 		do("forecast f/w%d requests=(%s) have=%d low=%d expected=%d high=%d at=%dm error=0.%d", d.n(3), []string{"gpu", "3g.40gb", "1g.6gb"}[d.n(3)],

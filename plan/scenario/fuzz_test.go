@@ -160,14 +160,14 @@ func live(t *testing.T, b []byte) {
 	d := &dice{b: b}
 	w, do := checkedWorld(t)
 	d.build(w, do)
-	for round := 0; round < 12 && d.left(); round++ {
+	for step := 0; step < 12 && d.left(); step++ {
 		switch d.n(9) {
 		case 7, 8:
-			d.share(w, do, round)
+			d.share(w, do, step)
 		case 5:
 			d.unsettle(w, do)
 		case 6:
-			d.odd(do, round+10)
+			d.odd(do, step+10)
 		case 0:
 			if pods := w.Sim.State.Pods; len(pods) > 0 {
 				do("pod %s gone", pods[d.n(len(pods))].Key())
@@ -177,7 +177,7 @@ func live(t *testing.T, b []byte) {
 				w.Sim.Fail = append(w.Sim.Fail, nodes[d.n(len(nodes))].Name+"/0")
 			}
 		case 2, 3:
-			d.pod(do, fmt.Sprintf("new/p%d", round))
+			d.pod(do, fmt.Sprintf("new/p%d", step))
 		}
 		do("plan apply")
 		do("tick %s", time.Duration(1+d.n(90))*time.Second)

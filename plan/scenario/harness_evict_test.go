@@ -106,15 +106,15 @@ func canBecomeEmpty(s plan.Snapshot, n plan.Node) error {
 		}
 	}
 	for _, c := range n.GPUs {
-		held := slices.Clone(c.AllocatedTo)
+		allocated := slices.Clone(c.AllocatedTo)
 		for _, in := range c.Instances {
 			if in.AllocatedTo != "" {
-				held = append(held, in.AllocatedTo)
+				allocated = append(allocated, in.AllocatedTo)
 			}
 		}
-		for _, h := range held {
+		for _, h := range allocated {
 			if !here[h] {
-				return fmt.Errorf("drains a node that %s holds, and nobody knows it", h)
+				return fmt.Errorf("drains a node allocated to %s, which is not bound there", h)
 			}
 		}
 	}

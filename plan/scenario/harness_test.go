@@ -20,7 +20,7 @@ func harness(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 		return fmt.Errorf("the policy is not in order: %w", err)
 	}
 	for _, check := range []func(plan.Snapshot, plan.Policy, plan.Plan) error{
-		sameAgain, sameShuffled, withinBounds, withinRates, nothingHeldDestroyed, evictsWithCare, drainsWithCare,
+		sameAgain, sameShuffled, withinBounds, withinRates, nothingAllocatedDestroyed, evictsWithCare, drainsWithCare,
 		withinLimits, nothingForRefused, noHalfGang, oneVerdictEach, nothingLeft, printsBack, explainedAlike,
 	} {
 		if err := check(s, p, made); err != nil {
@@ -102,7 +102,7 @@ func withinBounds(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 	return nil
 }
 
-func nothingHeldDestroyed(s plan.Snapshot, _ plan.Policy, made plan.Plan) error {
+func nothingAllocatedDestroyed(s plan.Snapshot, _ plan.Policy, made plan.Plan) error {
 	for _, a := range made.Actions {
 		i := slices.IndexFunc(s.Nodes, func(n plan.Node) bool { return n.Name == a.Node })
 		if i < 0 {
@@ -116,13 +116,13 @@ func nothingHeldDestroyed(s plan.Snapshot, _ plan.Policy, made plan.Plan) error 
 				return fmt.Errorf("removes a node that is allocated: %s", a)
 			}
 			if a.Verb == plan.Repartition && c.Index == a.GPU && !c.AllocationKnown {
-				return fmt.Errorf("repartitions a GPU whose holders are unknown: %s", a)
+				return fmt.Errorf("repartitions a GPU of unknown allocation: %s", a)
 			}
 			for _, in := range c.Instances {
 				touched := removes(a) ||
 					a.Verb == plan.Repartition && c.Index == a.GPU && !slices.Contains(a.Target, in.Placement)
 				if touched && in.AllocatedTo != "" {
-					return fmt.Errorf("destroys what %s holds: %s", in.AllocatedTo, a)
+					return fmt.Errorf("destroys an instance allocated to %s: %s", in.AllocatedTo, a)
 				}
 			}
 		}

@@ -16,7 +16,7 @@ var wordRead = regexp.MustCompile(`(?:\br\.\w+\(|\bread\w+\(r, |\bamount\()"([a-
 
 // TestLanguageIsDocumented: the package comment has every word that is read,
 // and so has the first text of the fuzz test.
-func TestLanguageIsWrittenDown(t *testing.T) {
+func TestLanguageIsDocumented(t *testing.T) {
 	doc, err := os.ReadFile("doc.go")
 	if err != nil {
 		t.Fatal(err)

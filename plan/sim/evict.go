@@ -38,7 +38,7 @@ func (w *World) stays(p *plan.Pod) string {
 	}
 	for _, b := range p.Budgets {
 		if b.Allowed <= 0 {
-			return "has no room in the budget " + b.Name
+			return "exceeds the budget " + b.Name
 		}
 	}
 	return ""
@@ -110,7 +110,7 @@ func (w *World) drain(a plan.Action) error {
 	case n.Operation != nil:
 		return fmt.Errorf("%s is under way", n.Operation.ID)
 	case n.NoScaleDown && a.Reason == plan.NodeUnderused:
-		return fmt.Errorf("the node says that it must not be removed")
+		return fmt.Errorf("the node must not be removed")
 	}
 	n.Cordoned = true
 	if n.Drain == nil {

@@ -32,7 +32,7 @@ func act(t *testing.T, w *World, a plan.Action) {
 	}
 }
 
-func TestReclaimedPodIsBackAndWaits(t *testing.T) {
+func TestReclaimedPodIsPendingAgain(t *testing.T) {
 	w := busy()
 	before := w.Snapshot()
 	act(t, w, plan.Action{Verb: plan.Reclaim, Pod: "a/p", Node: "n"})
@@ -64,7 +64,7 @@ func TestEvictionsAreRefused(t *testing.T) {
 	}{
 		"applying reclaim of a/p: it is not evictable": {reclaim, func(w *World) { w.State.Pods[0].Evictable = false }},
 		"for another 1m0s":                                 {reclaim, func(w *World) { w.State.Pods[0].EvictFrom = w.State.Now.Add(time.Minute) }},
-		"no room in the budget a/b":                        {reclaim, func(w *World) { w.State.Pods[0].Budgets[0].Allowed = 0 }},
+		"exceeds the budget a/b":                           {reclaim, func(w *World) { w.State.Pods[0].Budgets[0].Allowed = 0 }},
 		"is leaving already":                               {reclaim, func(w *World) { w.State.Pods[0].Leaving = true }},
 		"runs nowhere":                                     {reclaim, func(w *World) { w.State.Pods[0].Node = "" }},
 		"there is no such pod":                             {plan.Action{Verb: plan.Reclaim, Pod: "a/x"}, func(*World) {}},
@@ -147,7 +147,7 @@ func TestDrainIsGivenUp(t *testing.T) {
 
 // TestUncordonEndsOperation: a node that is drained stays so when an operation
 // ends.
-func TestUncordonEndsWhatItNames(t *testing.T) {
+func TestUncordonEndsOperation(t *testing.T) {
 	w := busy()
 	n := &w.State.Nodes[0]
 	n.Cordoned, n.CordonedBy, n.Drain = true, "o", &plan.Draining{}
@@ -170,7 +170,7 @@ func TestLeavingPodsGo(t *testing.T) {
 		t.Fatalf("events %v", events)
 	}
 	if c := w.State.Nodes[0].GPUs[0]; len(c.AllocatedTo) > 0 || !c.IdleSince.Equal(time.Unix(1030, 0)) {
-		t.Errorf("held still: %+v", c)
+		t.Errorf("still allocated: %+v", c)
 	}
 	if before == w.Fingerprint() {
 		t.Error("the fingerprint does not show who left")
