@@ -26,7 +26,7 @@ func (w *world) noteNewNode(i int) {
 	}
 }
 
-// templateMismatch says how a node, new since the kind is pending and unused,
+// templateMismatch returns how a node, new since the kind is pending and unused,
 // does not fit the kind though the pool's template does; empty where none is
 // such.
 func (w *world) templateMismatch(k *kind, p *poolState) string {
@@ -46,7 +46,7 @@ func (w *world) templateMismatch(k *kind, p *poolState) string {
 	return ""
 }
 
-// nodeMismatch says what keeps the kind out of a node, apart from the layout,
+// nodeMismatch returns what keeps the kind out of a node, apart from the layout,
 // health and allocation of its GPUs.
 func (w *world) nodeMismatch(k *kind, n *nodeState, p *poolState) string {
 	if !w.admits(k, n) {

@@ -204,7 +204,7 @@ func (w *world) whyNotNow(k *kind) string {
 	return strings.Join(parts, ", ")
 }
 
-// keepsOut says what keeps the kind out of a node now, empty for nothing.
+// keepsOut returns what keeps the kind out of a node now, empty for nothing.
 func (w *world) keepsOut(k *kind, n *nodeState) string {
 	switch {
 	case n.tier == tierOut, n.tier != tierNow && n.since != "":

@@ -155,7 +155,7 @@ func (w *world) templateNode(p *poolState) *nodeState {
 	return &nodeState{Node: &Node{Pool: p.Name}, virtual: true, pool: w.poolIndex(p.Name), class: p.class, tier: tierNode}
 }
 
-// misfit says what of the pool's template keeps the kind out, empty for
+// misfit returns what of the pool's template keeps the kind out, empty for
 // nothing.
 func (w *world) misfit(k *kind, p *poolState) string {
 	if !k.admitsNew(p) {
@@ -193,7 +193,7 @@ func total(requested []mig.Count) int {
 	return n
 }
 
-// shortOfGPUs says what the GPUs of a new node lack.
+// shortOfGPUs returns what the GPUs of a new node lack.
 func (p *poolState) shortOfGPUs(pod *Pod, lack string) string {
 	gpus := p.Template.GPUs
 	switch {

@@ -107,7 +107,7 @@ func TestEveryTableKnowsItsMemory(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// What the name says in GB is the instance's share, give or take rounding.
+			// What the name states in GB is the instance's share, give or take rounding.
 			if got := float64(tab.MemoryMiB(p)) / 1024; got < 0.85*float64(n.GB)-1 || got > 1.1*float64(n.GB)+1 {
 				t.Errorf("%s %s: %.1f GiB", model, tab.Name(p), got)
 			}

@@ -28,7 +28,7 @@ const (
 
 var placeNames = [NumPlaces]string{
 	Busy: "busy", Slack: "held, not computing", Idle: "held, idle", Unmeasured: "held, use unknown", InFree: "free",
-	InFragmented: "fragmented", InStranded: "stranded", InCordoned: "cordoned", InRepartitioning: "cutting", InBooting: "booting",
+	InFragmented: "fragmented", InStranded: "stranded", InCordoned: "cordoned", InRepartitioning: "repartitioning", InBooting: "booting",
 	InUnready: "unready", InSick: "sick", InUnknown: "unknown",
 }
 

@@ -21,7 +21,7 @@
 //
 //	pool NAME                       a group of nodes that can grow and shrink
 //	  min=N max=N                   bounds of its size
-//	  size=N target=N               nodes that exist, nodes asked for; counted from the nodes by default
+//	  size=N target=N               nodes that exist, nodes requested; counted from the nodes by default
 //	  price=MONEY                   of one node, an hour
 //	  spot | on-demand              may nodes be interrupted; and how often an hour:
 //	  interruptions=N
