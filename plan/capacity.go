@@ -274,7 +274,7 @@ func (r *capacity) partFor(need part, used []int) int {
 	return best
 }
 
-// left is the free capacity in compute slices.
+// freeSlices is the free capacity in compute slices.
 func (r *capacity) freeSlices() int {
 	n := r.whole * gpuSlices
 	for _, c := range r.free {

@@ -29,7 +29,7 @@ func table(t testing.TB, model string, profiles ...string) *Table {
 	return nil
 }
 
-// NVIDIA publishes nineteen layouts for the classic seven-slice profiles; the
+// TestMaximalLayouts: NVIDIA publishes nineteen layouts for the classic seven-slice profiles; the
 // other figures follow from the same rules and were counted by hand or twice.
 func TestMaximalLayouts(t *testing.T) {
 	classic := []string{"1g.5gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}

@@ -76,7 +76,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// Compute and memory run out separately: 3g+3g takes eight of memory, six of compute.
+// TestSlicesRunOutSeparately: compute and memory run out separately: 3g+3g takes eight of memory, six of compute.
 func TestSlicesRunOutSeparately(t *testing.T) {
 	a := team("a", "", 0)
 	a.Guarantee = Amount{7, 8}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A week at one minute: at most 50 ms on the machines of docs/design/001.
+// BenchmarkWeekByMinute is a week at one minute: at most 50 ms on the machines of docs/design/001.
 func BenchmarkWeekByMinute(b *testing.B) {
 	points, _ := shape{level: 100, daily: 50, noise: 5, step: time.Minute, length: Week}.draw(1, 0)
 	query := Query{Now: now, Horizons: []time.Duration{15 * time.Minute}}
@@ -15,7 +15,7 @@ func BenchmarkWeekByMinute(b *testing.B) {
 	}
 }
 
-// Four weeks at one minute for three horizons, with both seasons.
+// BenchmarkFourWeeksByMinute is four weeks at one minute for three horizons, with both seasons.
 func BenchmarkFourWeeksByMinute(b *testing.B) {
 	points, _ := shape{level: 100, daily: 50, weekly: 10, noise: 5, step: time.Minute, length: 4 * Week}.draw(1, 0)
 	query := Query{Now: now, Horizons: []time.Duration{15 * time.Minute, time.Hour, Day}}

@@ -43,7 +43,7 @@ func follow(s shape, ahead int, seeds uint64) tally {
 	return out
 }
 
-// TestTruth: the 80 % interval contains about 80 % of the outcomes, of series
+// TestIntervalsHoldTheirShare: the 80 % interval contains about 80 % of the outcomes, of series
 // of every kind, and is about as narrow as the noise allows; and the coverage
 // that forecasts state is right.
 func TestIntervalsHoldTheirShare(t *testing.T) {
