@@ -240,7 +240,7 @@ func TestWithoutTheAutoscaler(t *testing.T) {
 	r := alone(t)
 	for _, p := range r.Hours.Places {
 		v, known := p.Hours.Get()
-		if need := slices.Contains([]string{"fragmented", "stranded", "cordoned", "booting", "repartitioning", "unready"}, p.Place); need == known {
+		if need := slices.Contains([]string{"fragmented", "stranded", "cordoned", "booting", "cutting", "unready"}, p.Place); need == known {
 			t.Errorf("%s is %v, known %v", p.Place, v, known)
 		}
 	}

@@ -110,7 +110,7 @@ func perGroup(title, label, heading string, link *board.Link) board.Panel {
 func fleetWaste() []board.Panel {
 	return []board.Panel{
 		{Kind: board.Series, Title: "Unusable, by cause", W: 8, Stack: true, Steps: true, Unit: board.Number,
-			About:   "odd, unpartitioned, shape and scattered: another layout or another placement of the same pods would help. unreachable, no_cpu and no_memory: the node prevents it.",
+			About:   "odd, uncut, shape and scattered: another layout or another placement of the same pods would help. unreachable, no_cpu and no_memory: the node prevents it.",
 			Absent:  noAutoscaler,
 			Queries: []board.Query{{Expr: board.Sum(board.Of(metric.AutoscalerStrandedGPUs, inPool), metric.LabelCause), Legend: "{{cause}}"}}},
 		{Kind: board.Table, Title: "Unserved demand", W: 8, Unit: board.Number,

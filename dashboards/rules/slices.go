@@ -88,15 +88,15 @@ func ComputeSizes() []int {
 
 // sliceMap is the value of every memory slice of the GPUs in MIG mode.
 func sliceMap() string {
-	covered, empty := []string{}, []string{}
+	repartition, uncut := []string{}, []string{}
 	for k := range memorySlices() {
 		number := strconv.Itoa(k)
-		covered = append(covered, label(covering(k), number))
-		empty = append(empty, label("group by ("+join(device)+") ("+metric.GPUInfo.Name+"{mig=\"true\","+having(k)+"}) * 0", number))
+		repartition = append(repartition, label(covering(k), number))
+		uncut = append(uncut, label("group by ("+join(device)+") ("+metric.GPUInfo.Name+"{mig=\"true\","+having(k)+"}) * 0", number))
 	}
 	by := append(append([]string{}, device...), SliceLabel)
-	value := "max by (" + join(by) + ") ((" + strings.Join(covered, " or ") + ") + on (" + join(thing) + ") group_left () " + standing() + ")"
-	return `label_join(` + value + " or " + strings.Join(empty, " or ") + `, "` + GPULabel + `", " / ", "node", "gpu")`
+	value := "max by (" + join(by) + ") ((" + strings.Join(repartition, " or ") + ") + on (" + join(thing) + ") group_left () " + standing() + ")"
+	return `label_join(` + value + " or " + strings.Join(uncut, " or ") + `, "` + GPULabel + `", " / ", "node", "gpu")`
 }
 
 func label(expr, number string) string {

@@ -9,7 +9,7 @@ var (
 	AutoscalerGPUSeconds = Desc{
 		Name: "gpuscale_autoscaler_gpu_seconds_total", Type: Counter, Unit: Seconds, Owner: Autoscaler, Stability: Alpha,
 		Help: `GPU time by use: 1 is one GPU for one second. place is "busy", "slack" (allocated and computing now and then), "idle" (allocated and not computing), ` +
-			`"unmeasured" (allocated), "free", "fragmented", "stranded", "cordoned", "repartitioning", "booting", "unready", "sick" or "unknown". ` +
+			`"unmeasured" (allocated), "free", "fragmented", "stranded", "cordoned", "cutting" (being repartitioned), "booting", "unready", "sick" or "unknown". ` +
 			`tenant and namespace are those of the pod it is allocated to, ` +
 			`"(none)" for none; pool is "(none)" for nodes of no pool. Sums beyond 2,000 are added up under "(other)". The sum over places is the capacity.`,
 		Labels: []string{LabelPool, LabelModel, LabelTenant, LabelNamespace, LabelPlace},
@@ -21,13 +21,13 @@ var (
 	}
 	AutoscalerGPUs = Desc{
 		Name: "gpuscale_autoscaler_gpus", Type: Gauge, Unit: None, Owner: Autoscaler, Stability: Alpha,
-		Help: `GPUs, and parts of GPUs, in each state: "free", "held" (allocated), "fragmented", "stranded", "cordoned", "repartitioning", "unknown", "booting", "unready" or "sick". ` +
+		Help: `GPUs, and parts of GPUs, in each state: "free", "held" (allocated), "fragmented", "stranded", "cordoned", "cutting" (being repartitioned), "unknown", "booting", "unready" or "sick". ` +
 			`The sum over states is the number of GPUs.`,
 		Labels: []string{LabelPool, LabelModel, LabelState},
 	}
 	AutoscalerStrandedGPUs = Desc{
 		Name: "gpuscale_autoscaler_stranded_gpus", Type: Gauge, Unit: None, Owner: Autoscaler, Stability: Alpha,
-		Help: `GPUs, and parts of GPUs, that are free and that no pending pod can use. cause is "odd", "unpartitioned", "shape" or "scattered" (fragmented: another layout would help), ` +
+		Help: `GPUs, and parts of GPUs, that are free and that no pending pod can use. cause is "odd", "uncut", "shape" or "scattered" (fragmented: another layout would help), ` +
 			`"unreachable", "no_cpu" or "no_memory" (stranded: the node prevents it).`,
 		Labels: []string{LabelPool, LabelCause},
 	}
@@ -118,7 +118,7 @@ const (
 
 // PlaceWords are the values of "place", allocated ones first.
 func PlaceWords() []string {
-	return []string{"busy", "slack", "idle", "unmeasured", "free", "fragmented", "stranded", "cordoned", "repartitioning", "booting", "unready", "sick", "unknown"}
+	return []string{"busy", "slack", "idle", "unmeasured", "free", "fragmented", "stranded", "cordoned", "cutting", "booting", "unready", "sick", "unknown"}
 }
 
 func autoscalerFleet() []Desc {

@@ -24,7 +24,7 @@ const (
 )
 
 var stateNames = [NumStates]string{
-	Free: "free", Allocated: "held", Fragmented: "fragmented", Stranded: "stranded", Cordoned: "cordoned", Repartitioning: "repartitioning",
+	Free: "free", Allocated: "held", Fragmented: "fragmented", Stranded: "stranded", Cordoned: "cordoned", Repartitioning: "cutting",
 	Unknown: "unknown", Booting: "booting", Unready: "unready", Sick: "sick",
 }
 
@@ -54,7 +54,7 @@ const (
 )
 
 var causeNames = [numCauses]string{
-	NoCause: "-", Odd: "odd", Unpartitioned: "unpartitioned", Unreachable: "unreachable", Shape: "shape", Scattered: "scattered",
+	NoCause: "-", Odd: "odd", Unpartitioned: "uncut", Unreachable: "unreachable", Shape: "shape", Scattered: "scattered",
 	NoCPU: "no cpu", NoMemory: "no memory",
 }
 
