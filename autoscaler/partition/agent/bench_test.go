@@ -22,9 +22,9 @@ import (
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
-	"github.com/gpuscale/gpuscale/autoscaler/partition/agent/fakenvml"
 	"github.com/gpuscale/gpuscale/autoscaler/partition/agent/hardware"
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/fakenvml"
 )
 
 // fake is the compiled library. It is loaded once per process: symbols stay bound to the first one.
@@ -34,17 +34,14 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
 		child()
 	}
-	dir, err := os.MkdirTemp("", "fakenvml-*")
+	lib, err := fakenvml.Build(context.Background(), "")
 	if err == nil {
-		fake, err = fakenvml.Build(context.Background(), dir)
-	}
-	if err != nil && !errors.Is(err, fakenvml.ErrNoCompiler) {
+		fake = filepath.Join(lib, fakenvml.Library)
+	} else if !errors.Is(err, fakenvml.ErrNoCompiler) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
+	os.Exit(m.Run())
 }
 
 // fixedDriver has no CVE-2026-24197.
@@ -164,7 +161,7 @@ func (b *bench) answersAgain() {
 
 // order records an operation on GPU 0.
 func (b *bench) order(before, target string, change ...func(*partition.Record)) partition.Record {
-	r := partition.Record{ID: "op-1", GPU: 0, UUID: "GPU-0", Model: "H100-80GB", Actuator: partition.ActuatorAgent, Selected: true, Before: before, Target: target,
+	r := partition.Record{ID: "op-1", GPU: 0, UUID: fakenvml.GPUUUID(0), Model: "H100-80GB", Actuator: partition.ActuatorAgent, Selected: true, Before: before, Target: target,
 		Started: b.now, Deadline: b.now.Add(5 * time.Minute)}
 	for _, c := range change {
 		c(&r)
@@ -217,7 +214,7 @@ func gpuOf(t testing.TB, i int, product, layout string) fakenvml.GPU {
 		t.Fatalf("no table of %s", product)
 	}
 	spec := table.Spec()
-	c := fakenvml.GPU{UUID: fmt.Sprintf("GPU-%d", i), Name: "NVIDIA " + product, MemoryMiB: spec.MemoryMiB, MIG: layout != "-", Spec: spec}
+	c := fakenvml.GPU{UUID: fakenvml.GPUUUID(i), Name: "NVIDIA " + product, MemoryMiB: spec.MemoryMiB, MIG: layout != "-", Spec: spec}
 	if layout == "-" || layout == "" {
 		return c
 	}
@@ -230,7 +227,7 @@ func gpuOf(t testing.TB, i int, product, layout string) fakenvml.GPU {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := fakenvml.Instance{ID: k + 1, Placement: l[0], Compute: true, UUID: fmt.Sprintf("MIG-%d-was-%d", i, k)}
+		m := fakenvml.Instance{ID: k + 1, Placement: l[0], Computes: fakenvml.Whole(fakenvml.MIGUUID(i, k))}
 		if busy {
 			m.PID = 1000 + k
 		}
