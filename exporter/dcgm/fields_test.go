@@ -15,8 +15,8 @@ import (
 // TestFieldsOfDCGM: each field of DCGM's own table has its name in the counters' table, and is read
 // from the entities that DCGM has it of.
 func TestFieldsOfDCGM(t *testing.T) {
-	s := open(t, Options{Mode: Embedded}) // the table is the library's
 	newMachine(t, 1)
+	s := open(t, Options{Mode: Embedded}) // the table is the library's
 	watchFields(t, s)
 	read(t, s)
 	fields := fakedcgm.FieldTable()

@@ -158,11 +158,27 @@ EXPORT int nvmlDeviceGetUUID(handle *d, char *out, unsigned capacity) {
 
 EXPORT int nvmlDeviceGetCudaComputeCapability(handle *d, int *major, int *minor) {
     unsigned long long n[2] = { 0 };
+    *major = *minor = 0;
     ENTER(enter_gpu(d));
     code = numbers(gpu_handle(d->gpu), "capability", n, 2);
     *major = (int)n[0];
     *minor = (int)n[1];
     return leave(code);
+}
+
+/* NVML's number of the generation: it follows the compute capability. */
+EXPORT int nvmlDeviceGetArchitecture(handle *d, unsigned *out) {
+    int major, minor;
+    int code = nvmlDeviceGetCudaComputeCapability(d, &major, &minor);
+    *out = major == 8 ? (minor == 9 ? 8 : 7) : major == 9 ? 9 : major >= 10 ? 10 : 0xffffffff;
+    return code;
+}
+
+/* All products of the last years are of the brand NVIDIA. */
+EXPORT int nvmlDeviceGetBrand(handle *d, int *out) {
+    ENTER(enter_gpu(d));
+    *out = 14;
+    return leave(OK);
 }
 
 typedef struct {
