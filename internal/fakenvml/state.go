@@ -158,8 +158,8 @@ func (c GPU) profileIndex(p mig.Profile) int {
 // profileID is the driver's own number of the k-th profile; it differs from the index.
 func profileID(k int) int { return 40 - k }
 
-// Write sets the machine's state to s by replacing the file, so that no reader sees half of it. It
-// refuses what no driver has: UUIDs that are none, ids out of range, placements of unknown profiles.
+// Write sets the machine's state to s by replacing the file, so that no reader sees half of it; a
+// change that the library makes meanwhile is lost. It refuses what no driver has: UUIDs that are none, ids out of range, placements of unknown profiles.
 func (s State) Write(path string) error {
 	text, err := s.encode()
 	if err == nil {
@@ -316,7 +316,12 @@ func (e *encoder) gpu(i int, c GPU) {
 		e.line(fmt.Sprintf("%sprofile.%d", at, c.profileIndex(p.Profile)), fmt.Sprintf("%d %d %d %d %d %d %s %s", profileID(k), p.Compute, p.Memory,
 			p.Media, p.Max, c.MemoryMiB*p.Memory/max(1, c.Spec.MemorySlices), p.Name, strings.Trim(fmt.Sprint(p.Starts), "[]")))
 	}
+	ids := map[int]bool{}
 	for _, m := range c.Instances {
+		if ids[m.ID] {
+			e.fail("%stwo instances with id %d", at, m.ID)
+		}
+		ids[m.ID] = true
 		e.instance(at, c, m)
 	}
 }

@@ -86,7 +86,9 @@ EXPORT int nvmlDeviceGetGpuInstanceProfileInfoV(handle *d, unsigned index, profi
     if (code != OK || (code = enter_gpu(d)) != OK)
         return code;
     profile named;
-    code = profile_by_index(d->gpu, (int)index, &named);
+    code = in_mig_mode(d->gpu) ? profile_by_index(d->gpu, (int)index, &named) : NOT_SUPPORTED;
+    if (code != OK)
+        return leave(code);
     snprintf(name, sizeof name, "MIG %s", named.name);
     if (version == VERSION(profile_v2, 2)) {
         *out = (profile_v2){ version, p.id, p.p2p, p.slices, p.count, p.multiprocessors, p.copy, p.decoders, p.encoders, p.jpeg, p.ofa, p.memory, "" };
@@ -97,7 +99,7 @@ EXPORT int nvmlDeviceGetGpuInstanceProfileInfoV(handle *d, unsigned index, profi
     } else {
         return leave(INVALID);
     }
-    return leave(code == OK ? copy(to, sizeof name, name) : code);
+    return leave(copy(to, sizeof name, name));
 }
 
 typedef struct {
