@@ -27,8 +27,8 @@ const (
 )
 
 var placeNames = [NumPlaces]string{
-	Busy: "busy", Slack: "held, not computing", Idle: "held, idle", Unmeasured: "held, use unknown", InFree: "free",
-	InFragmented: "fragmented", InStranded: "stranded", InCordoned: "cordoned", InRepartitioning: "cutting", InBooting: "booting",
+	Busy: "busy", Slack: "allocated, not computing", Idle: "allocated, idle", Unmeasured: "allocated, use unknown", InFree: "free",
+	InFragmented: "fragmented", InStranded: "stranded", InCordoned: "cordoned", InRepartitioning: "repartitioning", InBooting: "booting",
 	InUnready: "unready", InSick: "sick", InUnknown: "unknown",
 }
 

@@ -25,7 +25,7 @@ const (
 )
 
 var stateNames = [NumStates]string{
-	Free: "free", Held: "held", Fragmented: "fragmented", Stranded: "stranded", Cordoned: "cordoned", Repartitioning: "cutting",
+	Free: "free", Held: "allocated", Fragmented: "fragmented", Stranded: "stranded", Cordoned: "cordoned", Repartitioning: "repartitioning",
 	Unknown: "unknown", Booting: "booting", Unready: "unready", Sick: "sick",
 }
 
@@ -55,7 +55,7 @@ const (
 )
 
 var causeNames = [numCauses]string{
-	NoCause: "-", Odd: "odd", Uncut: "uncut", Unreachable: "unreachable", Shape: "shape", Scattered: "scattered",
+	NoCause: "-", Odd: "odd", Uncut: "unpartitioned", Unreachable: "unreachable", Shape: "shape", Scattered: "scattered",
 	NoCPU: "no cpu", NoMemory: "no memory",
 }
 

@@ -26,13 +26,13 @@ pod a/z wants=gpu tenant=blue
 	for _, one := range ledger.Shares(&s) {
 		got[one.Tenant] = one
 	}
-	if r := got["red"]; r.Guaranteed != 1 || r.Used != 2 || r.Borrowed != 1 || !r.Limited || r.Limit != 2 || r.Waiting != 0 {
+	if r := got["red"]; r.Guaranteed != 1 || r.Used != 2 || r.Borrowed != 1 || !r.Limited || r.Limit != 2 || r.Pending != 0 {
 		t.Errorf("red %+v", r)
 	}
-	if b := got["blue"]; b.Guaranteed != 2 || b.Used != 0 || b.Lent != 1 || b.Limited || b.Waiting != 1 {
+	if b := got["blue"]; b.Guaranteed != 2 || b.Used != 0 || b.Lent != 1 || b.Limited || b.Pending != 1 {
 		t.Errorf("blue %+v", b)
 	}
-	if a := got["all"]; a.Guaranteed != 3 || a.Used != 2 || a.Waiting != 1 {
+	if a := got["all"]; a.Guaranteed != 3 || a.Used != 2 || a.Pending != 1 {
 		t.Errorf("all %+v", a)
 	}
 }
@@ -55,7 +55,7 @@ pod b/z wants=1g.24gb tenant=b
 		t.Fatal(err)
 	}
 	for _, one := range ledger.Shares(&s) {
-		if want := map[string]float64{"a": 0, "b": 0.25}[one.Tenant]; one.Used != 1 || one.Borrowed != 0 || one.Waiting != want {
+		if want := map[string]float64{"a": 0, "b": 0.25}[one.Tenant]; one.Used != 1 || one.Borrowed != 0 || one.Pending != want {
 			t.Errorf("%+v, want 1 used, none borrowed, %v waiting", one, want)
 		}
 	}

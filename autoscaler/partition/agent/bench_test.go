@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -27,24 +26,14 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// fake is the compiled library. It is loaded once per process: symbols stay bound to the first one.
+// fake is the path of the compiled library.
 var fake string
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
 		child()
 	}
-	dir, err := os.MkdirTemp("", "fakenvml-*")
-	if err == nil {
-		fake, err = fakenvml.Build(context.Background(), dir)
-	}
-	if err != nil && !errors.Is(err, fakenvml.ErrNoCompiler) {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
+	fakenvml.Main(m, &fake)
 }
 
 // fixedDriver has no CVE-2026-24197.

@@ -41,3 +41,20 @@ func Build(ctx context.Context, dir string) (string, error) {
 	}
 	return out, nil
 }
+
+// Main runs a package's tests with the compiled library's path in lib, which stays empty
+// without a compiler. It does not return. The library is loaded once per process:
+// symbols stay bound to the first one.
+func Main(m interface{ Run() int }, lib *string) {
+	dir, err := os.MkdirTemp("", "fakenvml-*")
+	if err == nil {
+		*lib, err = Build(context.Background(), dir)
+	}
+	if err != nil && !errors.Is(err, ErrNoCompiler) {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}

@@ -3,11 +3,9 @@
 package hardware
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -16,22 +14,10 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// fake is the compiled library. It is loaded once per process: symbols stay bound to the first one.
+// fake is the path of the compiled library.
 var fake string
 
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "fakenvml-*")
-	if err == nil {
-		fake, err = fakenvml.Build(context.Background(), dir)
-	}
-	if err != nil && !errors.Is(err, fakenvml.ErrNoCompiler) {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { fakenvml.Main(m, &fake) }
 
 // testMachine is a driver with the fake's state behind it.
 type testMachine struct {
