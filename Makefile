@@ -109,7 +109,7 @@ test-all: verify prepare chart-tools lint-rules ## Everything: fresh seeds, shuf
 
 .PHONY: test-node
 test-node: export GPUSCALE_TEST_NODE := 1
-test-node: prepare ## The tests on a real node: kubelet, containerd, runc, kube-proxy. Needs root; skips, with the reason, where something is missing.
+test-node: prepare tool-helm ## The tests on a real node: kubelet, containerd, runc, kube-proxy. Needs root; skips, with the reason, where something is missing.
 	go test -count=1 -v -timeout 30m ./sandbox/node/...
 
 .PHONY: short

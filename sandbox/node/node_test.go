@@ -66,8 +66,9 @@ spec:
 // trial is a control plane with a real node.
 type trial struct {
 	*testing.T
-	env  *testenv.Env
-	node *node.Node
+	env       *testenv.Env
+	node      *node.Node
+	namespace string
 }
 
 func TestNode(t *testing.T) {
@@ -75,7 +76,7 @@ func TestNode(t *testing.T) {
 	before := nodetest.Look(t)
 	already := nodetest.Namespaces()
 	env := nodetest.Env(t.Context(), t, testenv.Options{})
-	s := trial{T: t, env: env, node: nodetest.Start(t.Context(), t, env, node.Options{Labels: map[string]string{"trial": "yes"}})}
+	s := trial{T: t, env: env, namespace: "trial", node: nodetest.Start(t.Context(), t, env, node.Options{Labels: map[string]string{"trial": "yes"}})}
 	programs, err := build.Node(t.Context(), build.Options{Out: os.Stderr})
 	if err != nil {
 		t.Fatal(err)
@@ -201,7 +202,7 @@ func (s trial) with(test func(trial)) func(*testing.T) {
 
 func (s trial) pod(name string) (corev1.Pod, error) {
 	var p corev1.Pod
-	err := s.env.Admin.Get(s.Context(), client.ObjectKey{Namespace: "trial", Name: name}, &p)
+	err := s.env.Admin.Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: name}, &p)
 	return p, err
 }
 
@@ -234,7 +235,7 @@ func (s trial) podReady(name string) (p corev1.Pod) {
 }
 
 func (s trial) kubectl(args ...string) (string, error) {
-	out, err := exec.CommandContext(s.Context(), s.env.Binaries.Program("kubectl"), append([]string{"--kubeconfig", s.env.Cluster.Kubeconfig(), "--namespace", "trial"}, args...)...).CombinedOutput()
+	out, err := exec.CommandContext(s.Context(), s.env.Binaries.Program("kubectl"), append([]string{"--kubeconfig", s.env.Cluster.Kubeconfig(), "--namespace", s.namespace}, args...)...).CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, out)
 	}

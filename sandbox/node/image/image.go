@@ -6,7 +6,8 @@ package image
 
 import (
 	"archive/tar"
-	"bytes"
+	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -39,12 +40,12 @@ func (i Image) Write(file string) error {
 	if err != nil {
 		return fmt.Errorf("making image %s: %w", i.Name, err)
 	}
-	files, err := i.files()
-	if err != nil {
+	files := file + ".layer"
+	defer os.Remove(files)
+	if err := i.writeFiles(files); err != nil {
 		return fmt.Errorf("making image %s: %w", i.Name, err)
 	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files)), nil },
-		tarball.WithCompressionLevel(0))
+	layer, err := tarball.LayerFromFile(files, tarball.WithCompressionLevel(gzip.NoCompression))
 	if err != nil {
 		return fmt.Errorf("making image %s: %w", i.Name, err)
 	}
@@ -64,10 +65,14 @@ func (i Image) Write(file string) error {
 	return nil
 }
 
-// files is the layer: folders before what is in them.
-func (i Image) files() ([]byte, error) {
-	var out bytes.Buffer
-	w := tar.NewWriter(&out)
+// writeFiles writes the layer: folders before what is in them.
+func (i Image) writeFiles(file string) (err error) {
+	out, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	w := tar.NewWriter(out)
 	made := map[string]bool{}
 	folder := func(dir string, mode int64) error {
 		var missing []string
@@ -82,28 +87,32 @@ func (i Image) files() ([]byte, error) {
 		return nil
 	}
 	if err := folder("/tmp", 0o1777); err != nil {
-		return nil, err
+		return err
 	}
 	for _, to := range slices.Sorted(maps.Keys(i.Files)) {
 		if err := folder(path.Dir(to), 0o755); err != nil {
-			return nil, err
+			return err
 		}
-		data, err := os.ReadFile(i.Files[to])
-		if err != nil {
-			return nil, err
-		}
-		info, err := os.Stat(i.Files[to])
-		if err != nil {
-			return nil, err
-		}
-		header := &tar.Header{Name: strings.TrimPrefix(to, "/"), Mode: int64(info.Mode() & fs.ModePerm), Size: int64(len(data))}
-		if err := w.WriteHeader(header); err != nil {
-			return nil, err
-		}
-		if _, err := w.Write(data); err != nil {
-			return nil, err
+		if err := add(w, to, i.Files[to]); err != nil {
+			return err
 		}
 	}
-	err := w.Close()
-	return out.Bytes(), err
+	return w.Close()
+}
+
+func add(w *tar.Writer, to, file string) error {
+	in, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	if err := w.WriteHeader(&tar.Header{Name: strings.TrimPrefix(to, "/"), Mode: int64(info.Mode() & fs.ModePerm), Size: info.Size()}); err != nil {
+		return err
+	}
+	_, err = io.Copy(w, in)
+	return err
 }

@@ -13,6 +13,24 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
+func TestLibraries(t *testing.T) {
+	shell, err := Libraries("/bin/sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range shell {
+		if _, err := os.Stat(l); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(shell) < 2 {
+		t.Errorf("a shell needs %v: no loader and C library", shell)
+	}
+	if _, err := Libraries("image_test.go"); err == nil {
+		t.Error("a text file has libraries")
+	}
+}
+
 func TestImageHoldsItsFiles(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "program")
