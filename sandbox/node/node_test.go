@@ -38,6 +38,8 @@ kind: Pod
 metadata: {name: server, namespace: trial, labels: {app: server}}
 spec:
   terminationGracePeriodSeconds: 1
+  nodeSelector: {trial: "yes"}
+  tolerations: [{key: trial, operator: Exists}]
   containers:
   - name: probe
     image: gpuscale-probe:1
@@ -50,6 +52,8 @@ kind: Pod
 metadata: {name: client, namespace: trial}
 spec:
   terminationGracePeriodSeconds: 1
+  nodeSelector: {trial: "yes"}
+  tolerations: [{key: trial, operator: Exists}]
   containers:
   - name: probe
     image: gpuscale-probe:1
@@ -75,8 +79,16 @@ func TestNode(t *testing.T) {
 	nodetest.Only(t)
 	before := nodetest.Look(t)
 	already := nodetest.Namespaces()
+	driver := t.TempDir()
+	if err := os.WriteFile(filepath.Join(driver, "version"), []byte("a fake"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	env := nodetest.Env(t.Context(), t, testenv.Options{})
-	s := trial{T: t, env: env, namespace: "trial", node: nodetest.Start(t.Context(), t, env, node.Options{Labels: map[string]string{"trial": "yes"}})}
+	s := trial{T: t, env: env, namespace: "trial", node: nodetest.Start(t.Context(), t, env, node.Options{
+		Labels: map[string]string{"trial": "yes"},
+		Taints: []corev1.Taint{{Key: "trial", Value: "yes", Effect: corev1.TaintEffectNoSchedule}},
+		Mounts: []node.Mount{{Target: "/proc/driver"}, {Source: driver, Target: "/proc/driver/nvidia"}, {Target: "/sys/bus/pci/devices"}},
+	})}
 	programs, err := build.Node(t.Context(), build.Options{Out: os.Stderr})
 	if err != nil {
 		t.Fatal(err)
@@ -95,6 +107,7 @@ func TestNode(t *testing.T) {
 	s.podReady("client")
 	s.podReady("server")
 
+	t.Run("mounts", s.with(trial.mounts))
 	t.Run("logs", s.with(trial.logs))
 	t.Run("services", s.with(trial.services))
 	t.Run("pod resources", s.with(trial.podResources))
@@ -247,6 +260,15 @@ func (s trial) prints(want string, args ...string) {
 	s.Helper()
 	if got, err := s.kubectl(args...); err != nil || got != want {
 		s.Errorf("kubectl %s prints %q, want %q: %v", strings.Join(args, " "), got, want, err)
+	}
+}
+
+func (s trial) mounts() {
+	if text, err := os.ReadFile(s.node.Path("/proc/driver/nvidia/version")); err != nil || string(text) != "a fake" {
+		s.Errorf("the driver's folder: %q, %v", text, err)
+	}
+	if devices, err := os.ReadDir(s.node.Path("/sys/bus/pci/devices")); err != nil || len(devices) != 0 {
+		s.Errorf("the tmpfs over PCI devices has %v, %v", devices, err)
 	}
 }
 
