@@ -122,10 +122,7 @@ func Start(ctx context.Context, c *cluster.Cluster, o Options) (_ *Node, err err
 	}
 	defer func() {
 		if err != nil {
-			if n.Err() == nil {
-				err = fmt.Errorf("%w%s", err, n.logs())
-			}
-			err = fmt.Errorf("starting node %s: %w", o.Name, err)
+			err = fmt.Errorf("starting node %s: %w", o.Name, n.explain(err))
 			_ = n.Stop()
 		}
 	}()
@@ -287,7 +284,7 @@ func (n *Node) ready(ctx context.Context) error {
 func (n *Node) Err() error {
 	select {
 	case <-n.ended:
-		return fmt.Errorf("node %s has ended: %w%s", n.opts.Name, n.err, n.logs())
+		return fmt.Errorf("node %s has ended: %w", n.opts.Name, n.err)
 	default:
 		return nil
 	}
@@ -333,6 +330,23 @@ func (n *Node) Log(program string) string {
 	return filepath.Join(n.root, "var/log", program+".log")
 }
 
+// explain adds why the node has ended, or else the ends of its logs.
+func (n *Node) explain(err error) error {
+	if n.pid == 0 {
+		return err
+	}
+	if _, statErr := os.Stat(n.Path("/")); statErr != nil {
+		<-n.ended // its keeper removes what it leaves
+	}
+	if ended := n.Err(); ended != nil {
+		if errors.Is(err, n.err) {
+			return err
+		}
+		return errors.Join(ended, err)
+	}
+	return fmt.Errorf("%w%s", err, n.logs())
+}
+
 // logs are the last lines of all, for an error.
 func (n *Node) logs() string {
 	var b strings.Builder
@@ -367,6 +381,15 @@ func (n *Node) Kill(program string) error {
 
 // Load puts images into the node's store, where pods find them as docker.io/library/NAME.
 func (n *Node) Load(ctx context.Context, images ...image.Image) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-n.ended:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	for _, i := range images {
 		file := filepath.Join(n.cluster.Dir(), fmt.Sprintf("image-%s-%d.tar", n.opts.Name, n.images.Add(1)))
 		defer os.Remove(file)

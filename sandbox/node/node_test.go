@@ -148,6 +148,41 @@ func gone(namespaces map[string]string) error {
 	return errors.Join(errs...)
 }
 
+// TestNodeThatCannotStart: the error has why, and nothing is left.
+func TestNodeThatCannotStart(t *testing.T) {
+	nodetest.Only(t)
+	before := nodetest.Look(t)
+	env := nodetest.Env(t.Context(), t, testenv.Options{})
+	binaries, err := build.Node(t.Context(), build.Options{Out: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		options node.Options
+		want    []string
+	}{
+		"a kubelet that ends":      {node.Options{Kubelet: map[string]any{"maxPods": -1}}, []string{"kubelet ended after", "with status 1", "maxPods"}},
+		"a mount without a source": {node.Options{Mounts: []node.Mount{{Source: "/nothing-here", Target: "/opt/x"}}}, []string{"/nothing-here", "no such file"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.options.Binaries = binaries
+			n, err := node.Start(t.Context(), env.Cluster, c.options)
+			if err == nil {
+				_ = n.Stop()
+				t.Fatal("it has started")
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("lacks %q:\n%v", want, err)
+				}
+			}
+			if err := nodetest.Look(t).Diff(before); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // childEnv is set in the process that is killed.
 const childEnv = "GPUSCALE_TEST_KILLED"
 
@@ -200,7 +235,7 @@ func TestKilledSandboxLeavesNoNode(t *testing.T) {
 			err = errors.Join(err, fmt.Errorf("cgroups are left: %v", left))
 		}
 		if _, statErr := os.Stat(rootOf(log)); !os.IsNotExist(statErr) {
-			err = errors.Join(err, fmt.Errorf("the node's folder is left: %v", statErr))
+			err = errors.Join(err, errors.New("the node's folder is left"), statErr)
 		}
 		return err
 	})

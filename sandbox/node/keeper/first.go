@@ -11,10 +11,12 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/sandbox/proc"
 )
 
 const (
@@ -64,12 +66,6 @@ func (c Config) makeNetwork() error {
 	return nil
 }
 
-// ended is a program's end.
-type ended struct {
-	program int
-	err     error
-}
-
 // run starts the programs, and reaps all processes that end.
 func (c Config) run() error {
 	// Buffered, so that a signal is kept while children are reaped.
@@ -102,7 +98,8 @@ func (c Config) run() error {
 				}
 				delete(running, pid)
 				if ran := time.Since(started[i]); status.Exited() && ran < soonest {
-					return fmt.Errorf("%s ended after %s with status %d", c.Programs[i].Name, ran.Round(time.Millisecond), status.ExitStatus())
+					return fmt.Errorf("%s ended after %s with status %d; its log: %s", c.Programs[i].Name, ran.Round(time.Millisecond),
+						status.ExitStatus(), strings.Join(proc.Tail(c.Programs[i].log(), 10), "\n    "))
 				}
 				time.AfterFunc(restartAfter, func() { c.await(i, due) })
 			}
@@ -124,8 +121,10 @@ func (c Config) await(i int, due chan<- int) {
 	due <- i
 }
 
+func (p Program) log() string { return filepath.Join("/var/log", p.Name+".log") }
+
 func (p Program) start() (int, error) {
-	log, err := os.OpenFile(filepath.Join("/var/log", p.Name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	log, err := os.OpenFile(p.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return 0, fmt.Errorf("starting %s: %w", p.Name, err)
 	}
