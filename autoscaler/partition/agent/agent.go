@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/partition/agent/hardware"
 	"github.com/gpuscale/gpuscale/gpu/mig"
@@ -78,12 +80,8 @@ func (a *Agent) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := a.Tick(ctx)
 		a.Health.ticked(err)
-		if err != nil && ctx.Err() == nil && err.Error() != a.complaint {
-			a.o.Log.Warn("the node's GPUs cannot be managed", "error", err)
-		}
-		a.complaint = ""
-		if err != nil {
-			a.complaint = err.Error()
+		if ctx.Err() == nil {
+			a.warn(err)
 		}
 		select {
 		case <-ctx.Done():
@@ -91,6 +89,19 @@ func (a *Agent) Run(ctx context.Context) {
 		case <-time.After(a.o.Config.Period.Duration):
 		}
 	}
+}
+
+// warn logs the error of a tick, once while it stays the same. A conflict is usual, since others
+// write to the node too: the next tick reads it again.
+func (a *Agent) warn(err error) {
+	complaint := ""
+	if err != nil && !apierrors.IsConflict(err) {
+		complaint = err.Error()
+	}
+	if complaint != "" && complaint != a.complaint {
+		a.o.Log.Warn("the node's GPUs cannot be managed", "error", err)
+	}
+	a.complaint = complaint
 }
 
 // Tick reads the node once and carries out the operation on it, if any, to its end.

@@ -2,13 +2,17 @@ package agent
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
@@ -356,5 +360,19 @@ func TestDeadlineExceeded(t *testing.T) {
 	b.tick()
 	if a := b.answer(); a.State != partition.AgentRestored || b.layout() != "1g.10gb@4" || !strings.Contains(a.Message, "deadline") {
 		t.Errorf("%+v, %s", a, b.layout())
+	}
+}
+
+// TestWarnings: an error is logged once, and a conflict not at all.
+func TestWarnings(t *testing.T) {
+	var log strings.Builder
+	a := New(Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	broken := errors.New("NVML does not answer")
+	conflict := fmt.Errorf("annotating node n: %w", apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "n", nil))
+	for _, err := range []error{conflict, broken, broken, nil, broken} {
+		a.warn(err)
+	}
+	if got := log.String(); strings.Count(got, "NVML does not answer") != 2 || strings.Count(got, "\n") != 2 {
+		t.Errorf("logged\n%s", got)
 	}
 }
