@@ -1,10 +1,6 @@
 package nvml
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -14,20 +10,10 @@ import (
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
 )
 
-// fake is the path of the compiled library. It is loaded once in the process:
-// symbols stay bound to the first one.
+// fake is the path of the compiled library.
 var fake string
 
-func TestMain(m *testing.M) {
-	lib, err := fakenvml.Build(context.Background(), "")
-	if err == nil {
-		fake = filepath.Join(lib, fakenvml.Library)
-	} else if !errors.Is(err, fakenvml.ErrNoCompiler) {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { fakenvml.Main(m, &fake) }
 
 // machine starts the fake as a machine; the function changes it.
 func machine(t *testing.T, s fakenvml.State) (options Options, set func(fakenvml.State)) {

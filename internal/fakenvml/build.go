@@ -3,7 +3,11 @@ package fakenvml
 import (
 	"context"
 	"embed"
+	"errors"
+	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 
 	"github.com/gpuscale/gpuscale/internal/cbuild"
 )
@@ -30,4 +34,18 @@ func Target(flags ...string) cbuild.Target {
 // returns that folder, for LD_LIBRARY_PATH.
 func Build(ctx context.Context, dir string, flags ...string) (libDir string, err error) {
 	return cbuild.Build(ctx, dir, "fakenvml", Target(flags...))
+}
+
+// Main runs a package's tests with the compiled library's path in lib, which stays empty
+// without a compiler. It does not return. The library is loaded once per process:
+// symbols stay bound to the first one.
+func Main(m interface{ Run() int }, lib *string) {
+	dir, err := Build(context.Background(), "")
+	if err == nil {
+		*lib = filepath.Join(dir, Library)
+	} else if !errors.Is(err, ErrNoCompiler) {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
 }

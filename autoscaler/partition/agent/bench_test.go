@@ -4,8 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"maps"
 	"net"
 	"os"
@@ -27,21 +25,14 @@ import (
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
 )
 
-// fake is the compiled library. It is loaded once per process: symbols stay bound to the first one.
+// fake is the path of the compiled library.
 var fake string
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
 		child()
 	}
-	lib, err := fakenvml.Build(context.Background(), "")
-	if err == nil {
-		fake = filepath.Join(lib, fakenvml.Library)
-	} else if !errors.Is(err, fakenvml.ErrNoCompiler) {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
+	fakenvml.Main(m, &fake)
 }
 
 // fixedDriver has no CVE-2026-24197.

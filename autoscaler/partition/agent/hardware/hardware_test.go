@@ -3,11 +3,8 @@
 package hardware
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -16,19 +13,10 @@ import (
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
 )
 
-// fake is the compiled library. It is loaded once per process: symbols stay bound to the first one.
+// fake is the path of the compiled library.
 var fake string
 
-func TestMain(m *testing.M) {
-	lib, err := fakenvml.Build(context.Background(), "")
-	if err == nil {
-		fake = filepath.Join(lib, fakenvml.Library)
-	} else if !errors.Is(err, fakenvml.ErrNoCompiler) {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { fakenvml.Main(m, &fake) }
 
 // testMachine is a driver with the fake's state behind it.
 type testMachine struct {
