@@ -31,7 +31,6 @@ TOOL_govulncheck   := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 TOOL_helm          := helm.sh/helm/v4/cmd/helm@v4.3.1
 TOOL_helm-docs     := github.com/norwoodj/helm-docs/cmd/helm-docs@v1.14.2
 TOOL_kube-score    := github.com/zegl/kube-score/cmd/kube-score@v1.20.0
-TOOL_kubeconform   := github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0
 TOOL_syft          := github.com/anchore/syft/cmd/syft@v1.52.0
 PINT               := github.com/cloudflare/pint@v0.80.0
 
@@ -183,7 +182,7 @@ pictures: tools ## Draw the boards for docs/img again, over the recorded states.
 	go test -run 'TestPictures$$' ./dashboards/preview -update
 
 .PHONY: chart-tools
-chart-tools: tool-helm tool-kube-score tool-kubeconform
+chart-tools: tool-helm tool-kube-score
 
 .PHONY: chart-generate
 chart-generate: tool-helm-docs
@@ -196,7 +195,7 @@ chart-test: chart-tools prepare ## The Helm chart's tests: rendered, judged by t
 
 .PHONY: bench
 bench: tools ## Run the benchmarks.
-	go test -run '^$$' -bench . -benchmem ./gpu/... ./plan/... ./exporter/... ./adapter/... ./autoscaler/observe/...
+	go test -run '^$$' -bench . -benchmem ./gpu/... ./plan/... ./adapter/... ./dashboards/rules ./sandbox/world/model
 
 .PHONY: bench-exporter
 bench-exporter: tools ## Measure the running exporter, scraped 200 times; ARGS="-soak 60s" for what grows.

@@ -17,6 +17,16 @@ import (
 	"github.com/gpuscale/gpuscale/internal/await"
 )
 
+// file writes a file and returns its path.
+func file(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // agentOn runs an agent on a machine without a driver, whose API server has no nodes. It
 // returns what the agent serves, by path.
 func agentOn(t *testing.T, listen func(dir string) string) (get func(path string) (int, string), end func() error) {
@@ -28,15 +38,8 @@ func agentOn(t *testing.T, listen func(dir string) string) (get func(path string
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	api := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(api.Close)
-	file := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	config := file("agent.yaml", "lockFile: "+filepath.Join(dir, "lock")+"\nlibrary: "+filepath.Join(dir, "none.so")+"\nperiod: 1s\n")
-	kubeconfig := file("kubeconfig", `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],
+	config := file(t, dir, "agent.yaml", "lockFile: "+filepath.Join(dir, "lock")+"\nlibrary: "+filepath.Join(dir, "none.so")+"\nperiod: 1s\n")
+	kubeconfig := file(t, dir, "kubeconfig", `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],
 clusters: [{name: c, cluster: {server: "`+api.URL+`"}}], users: [{name: u, user: {}}]}`)
 	ctx, cancel := context.WithCancel(t.Context())
 	cmd := newAgentCommand(io.Discard, io.Discard)

@@ -65,8 +65,9 @@ type MIGManagerConfig struct {
 	Namespace string `json:"namespace"`
 	ConfigMap string `json:"configMap"`
 	// ConfigDelay is the time between publishing a new config and selecting it: kubelet
-	// syncs ConfigMaps to mig-manager's pod with a delay. 60s is safe with the GPU
-	// Operator's. With the default 0s a first attempt may fail and be rolled back.
+	// updates the ConfigMap in mig-manager's pod with a delay, 1 to 71 s in 24 samples
+	// of a kubelet 1.37.1. 100s is safe. With the default 0s a first attempt may fail
+	// and be rolled back.
 	ConfigDelay metav1.Duration `json:"configDelay"`
 }
 

@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -38,15 +37,8 @@ func TestAllOfDebugIsProtected(t *testing.T) {
 // through a proxy on the pod.
 func TestDebugIsProtected(t *testing.T) {
 	dir := t.TempDir()
-	file := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
 	const secret = "correct-horse-battery"
-	good := file("good", secret+"\n")
+	good := file(t, dir, "good", secret+"\n")
 	for _, c := range []struct {
 		name, from, tokenFile string
 		header                [2]string
@@ -63,8 +55,8 @@ func TestDebugIsProtected(t *testing.T) {
 		{name: "a wrong token", from: "10.0.0.7:1", tokenFile: good, header: [2]string{tokenHeader, secret + "x"}, want: 401},
 		{name: "the token", from: "10.0.0.7:1", tokenFile: good, header: [2]string{tokenHeader, secret}, want: 200},
 		{name: "the token as a bearer", from: "10.0.0.7:1", tokenFile: good, header: [2]string{"Authorization", "Bearer " + secret}, want: 200},
-		{name: "an empty bearer of an empty file", from: "10.0.0.7:1", tokenFile: file("empty", "\n"), header: [2]string{"Authorization", "Bearer "}, want: 403},
-		{name: "a truncated file", from: "10.0.0.7:1", tokenFile: file("short", "abc"), header: [2]string{tokenHeader, "abc"}, want: 403},
+		{name: "an empty bearer of an empty file", from: "10.0.0.7:1", tokenFile: file(t, dir, "empty", "\n"), header: [2]string{"Authorization", "Bearer "}, want: 403},
+		{name: "a truncated file", from: "10.0.0.7:1", tokenFile: file(t, dir, "short", "abc"), header: [2]string{tokenHeader, "abc"}, want: 403},
 		{name: "no such file", from: "10.0.0.7:1", tokenFile: filepath.Join(dir, "none"), header: [2]string{tokenHeader, secret}, want: 403},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
 
-const crowded = "tick at=2026-11-21T09:00:00Z\npool p max=1 price=2 gpus=1 model=L40S\nnode n1 pool=p\npod a/runs wants=gpu node=n1\npod a/waits wants=gpu pending=1m\n"
+const crowded = "tick at=2026-11-21T09:00:00Z\npool p max=1 price=2 gpus=1 model=L40S\nnode n1 pool=p\npod a/runs requests=gpu node=n1\npod a/waits requests=gpu pending=1m\n"
 
 // atWork serves /debug of an autoscaler whose last reconcile observed the snapshot.
 func atWork(t *testing.T, text string) http.Handler {
@@ -30,11 +30,7 @@ func atWork(t *testing.T, text string) http.Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := still{snapshot}
-	l := loop.New(loop.Options{Observer: w, Actor: w, Store: w, Policy: policy})
-	if err := l.Once(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	l := reconciled(t, snapshot, policy, nil)
 	mux := http.NewServeMux()
 	routes(mux, l.State, policy, guard{})
 	return mux
@@ -47,11 +43,8 @@ func TestTheSameWordEverywhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, registry := still{snapshot}, prometheus.NewRegistry()
-	l := loop.New(loop.Options{Observer: w, Actor: w, Store: w, Policy: policy, Metrics: loop.NewMetrics(registry)})
-	if err := l.Once(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	registry := prometheus.NewRegistry()
+	l := reconciled(t, snapshot, policy, loop.NewMetrics(registry))
 	const word = string(plan.PoolAtMax)
 	last, _ := l.State.Last()
 	if text := planText(last); !strings.Contains(text, "pod a/waits "+word) {
@@ -85,14 +78,11 @@ func TestExplainALiveAutoscaler(t *testing.T) {
 	if err != nil || !strings.Contains(live, "raise max of pool p from 1 to 2") {
 		t.Fatalf("%v\n%s", err, live)
 	}
-	file := filepath.Join(t.TempDir(), "snapshot.txt")
-	if err := os.WriteFile(file, []byte(crowded), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if offline, err := command(t, "explain", "pod", "a/waits", "-f", file); err != nil || offline != live {
+	snapshot := file(t, t.TempDir(), "snapshot.txt", crowded)
+	if offline, err := command(t, "explain", "pod", "a/waits", "-f", snapshot); err != nil || offline != live {
 		t.Errorf("%v, of the file:\n%s\nlive:\n%s", err, offline, live)
 	}
-	js, err := command(t, "explain", "pod", "a/waits", "-f", file, "-o", "json")
+	js, err := command(t, "explain", "pod", "a/waits", "-f", snapshot, "-o", "json")
 	var d explain.Document
 	if err != nil || json.Unmarshal([]byte(js), &d) != nil || d.APIVersion != explain.Version || d.Answer.Reason != string(plan.PoolAtMax) {
 		t.Errorf("%v\n%s", err, js)
@@ -104,10 +94,7 @@ func TestExplainALiveAutoscaler(t *testing.T) {
 // snapshot is looked up.
 func TestExplainThroughTheAPIServer(t *testing.T) {
 	dir := t.TempDir()
-	tokenFile := filepath.Join(dir, "token")
-	if err := os.WriteFile(tokenFile, []byte("correct-horse-battery"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	tokenFile := file(t, dir, "token", "correct-horse-battery")
 	debug := atWork(t, crowded)
 	mux := http.NewServeMux()
 	answer := func(path, body string) {

@@ -253,7 +253,7 @@ pools' prices, an infinite number is null, empty lists are [].
   totals                    costPerHour and costPerHourAfter of all pools;
                             pendingComputeSlices requested by pending pods, and
                             pendingComputeSlicesLeft after this plan
-  memory                    the planner's state: lastScaleUp, lastScaleDown,
+  state                     the planner's state: lastScaleUp, lastScaleDown,
                             lastRepartition, freeSince, unknownSince, sickSince,
                             lastReplace and lastDrain, each a list of name and
                             at; grown[] and removed[] with pool, at and nodes;

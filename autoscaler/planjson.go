@@ -23,7 +23,7 @@ type planDocument struct {
 	Actions    []actionDocument  `json:"actions"`
 	Verdicts   []verdictDocument `json:"verdicts"`
 	Totals     totalsDocument    `json:"totals"`
-	Memory     memoryDocument    `json:"memory"`
+	State      stateDocument     `json:"state"`
 }
 
 // actionDocument has the fields of its verb only.
@@ -78,7 +78,7 @@ type totalsDocument struct {
 	PendingSlicesLeft int      `json:"pendingComputeSlicesLeft"`
 }
 
-type memoryDocument struct {
+type stateDocument struct {
 	LastScaleUp     []stampDocument   `json:"lastScaleUp"`
 	LastScaleDown   []stampDocument   `json:"lastScaleDown"`
 	LastRepartition []stampDocument   `json:"lastRepartition"`
@@ -129,7 +129,7 @@ func documentOf(p plan.Plan) planDocument {
 			CostPerHour: number(p.Totals.CostPerHour), CostPerHourAfter: number(p.Totals.CostPerHourAfter),
 			PendingSlices: p.Totals.PendingSlices, PendingSlicesLeft: p.Totals.PendingSlicesLeft,
 		},
-		Memory: memoryDocument{
+		State: stateDocument{
 			LastScaleUp: each(m.LastScaleUp, stampOf), LastScaleDown: each(m.LastScaleDown, stampOf),
 			LastRepartition: each(m.LastRepartition, stampOf), FreeSince: each(m.FreeSince, stampOf),
 			UnknownSince: each(m.UnknownSince, stampOf), SickSince: each(m.SickSince, stampOf),

@@ -1,20 +1,16 @@
 package main
 
 import (
-	"bytes"
-	"flag"
 	"math"
-	"os"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/golden"
 	"github.com/gpuscale/gpuscale/plan"
 )
-
-var update = flag.Bool("update", false, "rewrite testdata/plan.json")
 
 // fullPlan has an action of every verb.
 func fullPlan(t *testing.T) plan.Plan {
@@ -59,23 +55,11 @@ func fullPlan(t *testing.T) plan.Plan {
 
 // TestPlanJSON: the JSON format is stable.
 func TestPlanJSON(t *testing.T) {
-	var got bytes.Buffer
+	var got strings.Builder
 	if err := writePlanJSON(&got, fullPlan(t)); err != nil {
 		t.Fatal(err)
 	}
-	const golden = "testdata/plan.json"
-	if *update {
-		if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got.Bytes(), want) {
-		t.Errorf("%s differs (-update rewrites it): %s", golden, got.Bytes())
-	}
+	golden.Equal(t, "testdata/plan.json", got.String())
 }
 
 // TestEveryFieldIsEncoded: every field of plan.Plan is in the JSON. Changing any leaf of a

@@ -4,8 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +26,17 @@ func (still) Save(context.Context, plan.Snapshot, plan.State) error        { ret
 func (still) Resume(context.Context, time.Time) error                      { return nil }
 func (still) Apply(context.Context, plan.Snapshot, plan.Plan) []act.Result { return nil }
 
+// reconciled is a loop after one reconcile of the snapshot.
+func reconciled(t *testing.T, s plan.Snapshot, policy plan.Policy, metrics *loop.Metrics) *loop.Loop {
+	t.Helper()
+	w := still{s}
+	l := loop.New(loop.Options{Observer: w, Actor: w, Store: w, Policy: policy, Metrics: metrics})
+	if err := l.Once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
 // fromHere is a local request, as through kubectl port-forward.
 func fromHere(t *testing.T, path string) *http.Request {
 	t.Helper()
@@ -38,7 +47,7 @@ func fromHere(t *testing.T, path string) *http.Request {
 
 // TestPanicIsAScenario: the snapshot of a panic is served and can be planned again.
 func TestPanicIsAScenario(t *testing.T) {
-	snapshot, policy, err := scenario.Parse("tick at=2026-11-21T09:00:00Z\npool p max=2 gpus=1 model=L40S\npod a/b wants=gpu\n")
+	snapshot, policy, err := scenario.Parse("tick at=2026-11-21T09:00:00Z\npool p max=2 gpus=1 model=L40S\npod a/b requests=gpu\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,25 +86,18 @@ func TestPanicIsAScenario(t *testing.T) {
 // gives the same plan.
 func TestABugReportGivesTheSamePlan(t *testing.T) {
 	snapshot, _, err := scenario.Parse("tick at=2026-11-21T09:00:00.123456789Z\npool p max=9 price=2 gpus=1 model=L40S\n" +
-		"pod a/b wants=gpu\npod a/c wants=gpu\npod a/d wants=gpu\n")
+		"pod a/b requests=gpu\npod a/c requests=gpu\npod a/d requests=gpu\n")
 	if err != nil {
 		t.Fatal(err)
 	}
 	policy := plan.DefaultPolicy()
 	policy.MaxNodesPerScaleUp = 2 // of three that are needed
-	w := still{snapshot}
-	l := loop.New(loop.Options{Observer: w, Actor: w, Store: w, Policy: policy})
-	if err := l.Once(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	l := reconciled(t, snapshot, policy, nil)
 	mux := http.NewServeMux()
 	routes(mux, l.State, policy, guard{})
 	r := httptest.NewRecorder()
 	mux.ServeHTTP(r, fromHere(t, "/debug/snapshot"))
-	report := filepath.Join(t.TempDir(), "report.txt")
-	if err := os.WriteFile(report, r.Body.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	report := file(t, t.TempDir(), "report.txt", r.Body.String())
 	last, _ := l.State.Last()
 	if len(last.Plan.Actions) != 1 || last.Plan.Actions[0].To != 2 {
 		t.Fatalf("planned by the loop:\n%s", last.Plan)

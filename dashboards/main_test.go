@@ -74,9 +74,9 @@ func TestGenerate(t *testing.T) {
 			t.Errorf("%s: differs from the code: %v", name, err)
 		}
 	}
-	committed, err := filepath.Glob("json/*.json")
+	committed, err := filepath.Glob(filepath.Join("..", boardsDir, "*.json"))
 	if err != nil || len(committed) != len(boards.All()) {
-		t.Errorf("deploy/chart/gpuscale/files/dashboards has %d boards, want %d: %v", len(committed), len(boards.All()), err)
+		t.Errorf("%s has %d boards, want %d: %v", boardsDir, len(committed), len(boards.All()), err)
 	}
 }
 

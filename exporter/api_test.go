@@ -37,7 +37,7 @@ func (k *recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 		return
 	}
-	_, _ = io.WriteString(w, `{"metadata":{"annotations":{"gpuscale.io/quiesce":"{\"id\":\"1\",\"GPUs\":[\"GPU-bbbbbbbb-0000-0000-0000-000000000000\"]}"}},"data":{"metrics":""},"items":[]}`)
+	_, _ = io.WriteString(w, `{"metadata":{"annotations":{"gpuscale.io/quiesce":"{\"id\":\"1\",\"gpus\":[\"GPU-bbbbbbbb-0000-0000-0000-000000000000\"]}"}},"data":{"metrics":""},"items":[]}`)
 }
 
 func (k *recorder) seen(call string) bool {

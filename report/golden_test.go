@@ -3,15 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
-	"flag"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	goldenfile "github.com/gpuscale/gpuscale/internal/golden"
 	"github.com/gpuscale/gpuscale/report/fixture"
 	"github.com/gpuscale/gpuscale/report/model"
 	"github.com/gpuscale/gpuscale/report/prices"
@@ -20,8 +19,6 @@ import (
 	"github.com/gpuscale/gpuscale/report/render/html"
 	"github.com/gpuscale/gpuscale/report/render/md"
 )
-
-var update = flag.Bool("update", false, "write golden files again")
 
 // story is played once for all tests.
 var story = sync.OnceValue(fixture.Story)
@@ -54,14 +51,7 @@ func golden(t *testing.T, in func(*model.Input)) model.Report {
 // previous is the report of the week's first half, to compare with.
 func previous(t *testing.T) *model.Report {
 	t.Helper()
-	w, err := query.NewWindow(fixture.StoryEnd.Add(-4*24*time.Hour), 3*24*time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := query.Run(t.Context(), story().Prometheus, w, query.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := answered(t, story().Prometheus, fixture.StoryEnd.Add(-4*24*time.Hour), 3*24*time.Hour)
 	r := model.Make(model.Input{Answers: a, Currency: "USD", Version: "v0.0.0-golden", Generated: generated.Add(-4 * 24 * time.Hour)})
 	return &r
 }
@@ -79,7 +69,7 @@ func TestGolden(t *testing.T) {
 		if err := write(); err != nil {
 			t.Fatal(err)
 		}
-		compare(t, name, out.Bytes())
+		goldenfile.Equal(t, filepath.Join("testdata", "golden", name), out.String())
 	}
 	check("report.html", func() error { return html.Write(&out, r) })
 	if out.Len() > 500_000 {
@@ -122,35 +112,4 @@ func TestPriceList(t *testing.T) {
 	if text := out.String(); !strings.Contains(text, "Money (CHF)") || strings.Contains(text, "USD") || !strings.Contains(text, list.Source+", of "+list.Date) {
 		t.Error("the report does not say in which currency and whose its prices are")
 	}
-}
-
-func compare(t *testing.T, name string, got []byte) {
-	t.Helper()
-	file := filepath.Join("testdata", "golden", name)
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs (go test ./report -update writes it again):\n%s", name, firstDifference(string(got), string(want)))
-	}
-}
-
-func firstDifference(got, want string) string {
-	a, b := bytes.Split([]byte(got), []byte("\n")), bytes.Split([]byte(want), []byte("\n"))
-	for i := range min(len(a), len(b)) {
-		if !bytes.Equal(a[i], b[i]) {
-			return "got:  " + string(a[i]) + "\nwant: " + string(b[i])
-		}
-	}
-	return "one is longer"
 }

@@ -33,10 +33,7 @@ func two(name string, p *fixture.Prometheus) *fixture.Cluster {
 	}
 	c.Nodes = []*fixture.Node{{Name: "n1", Pool: "pool-" + name, Model: "NVIDIA H100 80GB HBM3", GPUs: []*fixture.GPU{{UUID: "GPU-1-" + name}, {UUID: "GPU-2-" + name}}}}
 	c.Holds["GPU-1-"+name] = fixture.Hold{Tenant: "research", Namespace: "train", Pod: "job-0", Busy: 0.5}
-	for c.Now.Before(fixture.StoryEnd) {
-		c.Tick()
-	}
-	return c
+	return until(c)
 }
 
 func since(t *testing.T, length time.Duration) query.Window {
@@ -73,10 +70,7 @@ func TestSeveralClusters(t *testing.T) {
 // TestLongerThanKept: of a window longer than the retention, the mean GPUs are those of
 // the time with a record.
 func TestLongerThanKept(t *testing.T) {
-	a, err := query.Run(t.Context(), two("", nil).Prometheus, since(t, 10*time.Hour), query.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := answered(t, two("", nil).Prometheus, fixture.StoryEnd, 10*time.Hour)
 	r := model.Make(model.Input{Answers: a})
 	if v := r.Hours.GPUs.Or(0); math.Abs(v-2) > 0.1 {
 		t.Errorf("%v GPUs, there were 2: %s", v, r.Answer.Text)
@@ -88,10 +82,7 @@ func TestLongerThanKept(t *testing.T) {
 
 // TestOverclaimed: places that exceed the capacity are reported, in text and by the exit code.
 func TestOverclaimed(t *testing.T) {
-	a, err := query.Run(t.Context(), two("", nil).Prometheus, since(t, 30*time.Minute), query.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := answered(t, two("", nil).Prometheus, fixture.StoryEnd, 30*time.Minute)
 	for _, l := range a.Lines[query.Places] {
 		for i := range l.Points {
 			l.Points[i].Value *= 1.05
@@ -116,7 +107,7 @@ func TestNativeHistograms(t *testing.T) {
 				Count: n, Sum: 6 * n, ZeroThreshold: 1e-9, PositiveSpans: []histogram.Span{{Offset: 3, Length: 1}}, PositiveBuckets: []float64{n},
 			}})
 		}
-		series = append(series, storage.NewListSeries(labels.FromStrings(labels.MetricName, metric.AutoscalerPodWait.Name, metric.LabelTenant, tenant), samples))
+		series = append(series, storage.NewListSeries(labels.FromStrings(labels.MetricName, metric.AutoscalerPodPendingSeconds.Name, metric.LabelTenant, tenant), samples))
 	}
 	add("batch", 2)
 	add("product", 1)
@@ -188,10 +179,7 @@ func TestStrangePrevious(t *testing.T) {
 // TestHalfSeenIsNotDone: an action absent from a window with gaps is not called done.
 func TestHalfSeenIsNotDone(t *testing.T) {
 	before := golden(t, nil)
-	a, err := query.Run(t.Context(), two("", nil).Prometheus, since(t, 10*time.Hour), query.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := answered(t, two("", nil).Prometheus, fixture.StoryEnd, 10*time.Hour)
 	r := model.Make(model.Input{Answers: a, Previous: &before})
 	if len(r.Changes.Actions) == 0 {
 		t.Fatal("the report before proposed nothing")
@@ -208,12 +196,11 @@ func TestGonePod(t *testing.T) {
 	c := fixture.NewCluster(fixture.StoryEnd.Add(-3*time.Hour), time.Minute)
 	c.Nodes = []*fixture.Node{{Name: "n1", Pool: "p", Model: "NVIDIA H100 80GB HBM3", GPUs: []*fixture.GPU{{UUID: "GPU-1"}}}}
 	c.Holds["GPU-1"] = fixture.Hold{Tenant: "t", Namespace: "notebooks", Pod: "anna-0"}
-	for c.Now.Before(fixture.StoryEnd) {
+	until(c, func() {
 		if !c.Now.Before(fixture.StoryEnd.Add(-time.Hour)) {
 			clear(c.Holds)
 		}
-		c.Tick()
-	}
+	})
 	for _, a := range made(t, c.Prometheus, 2*time.Hour).Actions {
 		if a.Kind == "reclaim" {
 			if !strings.Contains(a.Title, " had ") || a.Confidence != "low" || strings.Contains(a.Patch, "scale") {
@@ -262,10 +249,7 @@ func (p nan) Query(ctx context.Context, promql string, at time.Time) (prom.Vecto
 
 // TestAPieceWithoutANumber does not hide the others.
 func TestAPieceWithoutANumber(t *testing.T) {
-	a, err := query.Run(t.Context(), nan{two("", nil).Prometheus}, since(t, 3*24*time.Hour), query.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := answered(t, nan{two("", nil).Prometheus}, fixture.StoryEnd, 3*24*time.Hour)
 	if l := a.Lines[query.MemoryP99]; len(l) != 1 || l[0].Points[0].Value != 7 {
 		t.Errorf("%+v, want 7", l)
 	}
@@ -273,10 +257,7 @@ func TestAPieceWithoutANumber(t *testing.T) {
 
 // TestTwins: a UUID that two nodes export is reported, and the data is not called good.
 func TestTwins(t *testing.T) {
-	a, err := query.Run(t.Context(), two("", nil).Prometheus, since(t, 30*time.Minute), query.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := answered(t, two("", nil).Prometheus, fixture.StoryEnd, 30*time.Minute)
 	a.Vectors[query.Devices] = append(a.Vectors[query.Devices], a.Vectors[query.Devices][0])
 	r := model.Make(model.Input{Answers: a})
 	if r.Answer.Quality.Grade == "good" || !strings.Contains(strings.Join(r.Answer.Quality.Problems, " "), "1 UUID is exported by two nodes, or as two models, such as GPU-1-:") {

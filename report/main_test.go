@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -51,6 +52,7 @@ func TestScripts(t *testing.T) {
 			_, _ = io.WriteString(w, `{"status":"success","data":{"resultType":"vector","result":[]},"warnings":["a store is away"]}`)
 		})),
 		"NOWHERE": "http://127.0.0.1:1",
+		"EARLY":   fixture.StoryEnd.Add(-37 * time.Minute).Format(time.RFC3339), // three minutes after the first series
 		"UNTIL":   fixture.StoryEnd.Format("2006-01-02T15:04:05Z07:00"),
 	}
 	testscript.Run(t, testscript.Params{

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	goldenfile "github.com/gpuscale/gpuscale/internal/golden"
 	"github.com/gpuscale/gpuscale/report/fixture"
 	"github.com/gpuscale/gpuscale/report/model"
 	"github.com/gpuscale/gpuscale/report/query"
@@ -33,18 +33,7 @@ func TestSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if *update {
-		if err := os.WriteFile(schemaFile, made, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	committed, err := os.ReadFile(schemaFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(made, committed) {
-		t.Errorf("%s differs from the model's: go test ./report -run TestSchema -update writes it again", schemaFile)
-	}
+	goldenfile.Equal(t, schemaFile, string(made))
 	compiled, err := jsonschema.NewCompiler().Compile(schemaFile)
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +82,13 @@ func alone(t *testing.T) model.Report {
 
 func made(t *testing.T, p *fixture.Prometheus, since time.Duration) model.Report {
 	t.Helper()
-	w, err := query.NewWindow(fixture.StoryEnd, since)
+	return model.Make(model.Input{Answers: answered(t, p, fixture.StoryEnd, since), Version: "v0.0.0-golden", Generated: generated})
+}
+
+// answered are a Prometheus' answers about a window.
+func answered(t *testing.T, p query.Prometheus, until time.Time, since time.Duration) query.Answers {
+	t.Helper()
+	w, err := query.NewWindow(until, since)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +96,18 @@ func made(t *testing.T, p *fixture.Prometheus, since time.Duration) model.Report
 	if err != nil {
 		t.Fatal(err)
 	}
-	return model.Make(model.Input{Answers: a, Version: "v0.0.0-golden", Generated: generated})
+	return a
+}
+
+// until ticks a cluster until the end of the story; each may change it before a tick.
+func until(c *fixture.Cluster, each ...func()) *fixture.Cluster {
+	for c.Now.Before(fixture.StoryEnd) {
+		for _, change := range each {
+			change()
+		}
+		c.Tick()
+	}
+	return c
 }
 
 // evil is a name that is markup in every form.
@@ -113,11 +119,10 @@ func hostile(t *testing.T) model.Report {
 	c := fixture.NewCluster(fixture.StoryEnd.Add(-20*time.Minute), 15*time.Second)
 	c.Nodes = []*fixture.Node{{Name: evil, Pool: evil, Model: evil, GPUs: []*fixture.GPU{{UUID: "GPU-" + evil, XIDs: map[string]float64{}}, {UUID: "GPU-2", Sick: true}}}}
 	c.Holds["GPU-"+evil] = fixture.Hold{Tenant: evil, Namespace: evil, Pod: evil, Memory: 1 << 30}
-	for c.Now.Before(fixture.StoryEnd) {
+	until(c, func() {
 		c.Nodes[0].GPUs[0].Idle = map[string]float64{"": 5000}
 		c.Nodes[0].GPUs[0].XIDs[evil]++
-		c.Tick()
-	}
+	})
 	return made(t, c.Prometheus, 15*time.Minute)
 }
 
@@ -240,7 +245,7 @@ func TestWithoutTheAutoscaler(t *testing.T) {
 	r := alone(t)
 	for _, p := range r.Hours.Places {
 		v, known := p.Hours.Get()
-		if need := slices.Contains([]string{"fragmented", "stranded", "cordoned", "booting", "cutting", "unready"}, p.Place); need == known {
+		if need := slices.Contains([]string{"fragmented", "stranded", "cordoned", "booting", "repartitioning", "unready"}, p.Place); need == known {
 			t.Errorf("%s is %v, known %v", p.Place, v, known)
 		}
 	}
@@ -262,14 +267,7 @@ func TestOutcome(t *testing.T) {
 		want string
 	}{
 		{"nothing was done", golden(t, func(in *model.Input) { in.Previous = &before }), "as before"},
-		{"the exporter is gone", func() model.Report {
-			w, _ := query.NewWindow(fixture.StoryEnd, 24*time.Hour)
-			a, err := query.Run(t.Context(), story().Prometheus.Without("gpu_"), w, query.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return model.Make(model.Input{Answers: a, Previous: &before})
-		}(), "unknown"},
+		{"the exporter is gone", model.Make(model.Input{Answers: answered(t, story().Prometheus.Without("gpu_"), fixture.StoryEnd, 24*time.Hour), Previous: &before}), "unknown"},
 	} {
 		i := slices.IndexFunc(c.now.Changes.Actions, func(o model.Outcome) bool { return strings.HasPrefix(o.ID, "reclaim-") })
 		if i < 0 || !strings.HasPrefix(c.now.Changes.Actions[i].Verdict, c.want) {
@@ -279,15 +277,7 @@ func TestOutcome(t *testing.T) {
 	// Of another week without the notebook the same action is done.
 	c := fixture.NewCluster(fixture.StoryEnd.Add(-3*time.Hour), time.Minute)
 	c.Nodes = []*fixture.Node{{Name: "train-2", Pool: "h100-train", Model: "NVIDIA H100 80GB HBM3", GPUs: []*fixture.GPU{{UUID: "GPU-1"}}}}
-	for c.Now.Before(fixture.StoryEnd) {
-		c.Tick()
-	}
-	w, _ := query.NewWindow(fixture.StoryEnd, 2*time.Hour)
-	a, err := query.Run(t.Context(), c.Prometheus, w, query.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := model.Make(model.Input{Answers: a, Previous: &before})
+	r := model.Make(model.Input{Answers: answered(t, until(c).Prometheus, fixture.StoryEnd, 2*time.Hour), Previous: &before})
 	for _, o := range r.Changes.Actions {
 		if strings.HasPrefix(o.ID, "reclaim-") && o.Verdict != "done" {
 			t.Errorf("the notebook is gone, and the verdict is %q", o.Verdict)

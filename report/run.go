@@ -57,7 +57,7 @@ func newRunCommand(name string, out, errs io.Writer) *cobra.Command {
 	fs.StringVar(&o.currency, "currency", "", "currency of the GPUNodePools' prices, which do not state it")
 	fs.StringVar(&o.previous, "previous", "", "report before, as -o json wrote it, to compare with")
 	fs.IntVar(&o.concurrency, "concurrency", 4, "queries under way at once")
-	fs.BoolVar(&o.accept, "accept-incomplete", false, "exit with 0 instead of 3, with the reason on standard error: for a CronJob, whose Job would fail and be retried")
+	fs.BoolVar(&o.accept, "accept-incomplete", false, "exit with 0 instead of 3, with the reason on standard error, also before the first step has ended: for a CronJob, whose Job would fail and be retried")
 	fs.BoolVarP(&o.quiet, "quiet", "q", false, "no progress on the terminal")
 	complete(cmd, "output", "html\tone page, no network", "md\tMarkdown", "csv\tone table each", "json\tfor programs, schema 1")
 	return cmd
@@ -82,6 +82,10 @@ func (o options) run(ctx context.Context) error {
 	bar := newProgress(o.stderr, o.quiet)
 	in.Answers, err = query.Run(ctx, client, w, query.Options{Match: o.match, Concurrency: o.concurrency, Progress: bar.show})
 	bar.end()
+	if o.accept && errors.Is(err, query.ErrYoung) {
+		_, err = fmt.Fprintln(o.stderr, "gpuscale-report: no report is written:", err)
+		return err
+	}
 	if err != nil {
 		return advise(err)
 	}

@@ -117,8 +117,10 @@ func advise(err error) error {
 		return nil
 	case errors.As(err, &several):
 		return usage{fmt.Errorf("%w: name it with --match 'cluster=%q'", err, several.Names[0])}
+	case errors.Is(err, query.ErrYoung):
+		return fmt.Errorf("%w\na shorter --since has shorter steps", err)
 	case errors.Is(err, query.ErrNoData):
-		return fmt.Errorf("%w\n%s\nSeries scraped only since then are not in it: a shorter --since has shorter steps", err, model.Missing())
+		return fmt.Errorf("%w\n%s", err, model.Missing())
 	case strings.Contains(text, "HTTP 401"), strings.Contains(text, "HTTP 403"):
 		return fmt.Errorf("%w\nPrometheus refuses the credentials: give --bearer-token-file, --username with --password-file, --header X-Scope-OrgID=… or --sigv4-region", err)
 	case strings.Contains(text, "HTTP 404"):

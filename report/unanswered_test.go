@@ -52,14 +52,8 @@ var frees = map[string][]query.ID{
 // TestNoAnswerIsNoZero removes each answer in turn: the report and its exit code state
 // it, and nothing is called zero.
 func TestNoAnswerIsNoZero(t *testing.T) {
-	w, err := query.NewWindow(fixture.StoryEnd, 15*time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := query.Run(t.Context(), minutes().Prometheus, w, query.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := answered(t, minutes().Prometheus, fixture.StoryEnd, 15*time.Minute)
+	w := a.Window
 	before := model.Make(model.Input{Answers: a, Generated: generated})
 	before.Actions = nil
 	for kind := range frees {
@@ -148,14 +142,7 @@ func TestNoAnswerIsNoZero(t *testing.T) {
 // nothing free, idle or healthy, neither at the beginning nor in the middle nor
 // throughout.
 func TestNothingIsFreeForWantOfAnAnswer(t *testing.T) {
-	w, err := query.NewWindow(fixture.StoryEnd, 15*time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := query.Run(t.Context(), minutes().Prometheus.Without("gpuscale_autoscaler_"), w, query.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := answered(t, minutes().Prometheus.Without("gpuscale_autoscaler_"), fixture.StoryEnd, 15*time.Minute)
 	whole := ledger.Make(a).Total()
 	third := a.Window.Length() / 3
 	for _, id := range []query.ID{query.Nodes, query.Sick, query.Dark, query.Allocated, query.Measured, query.IdleAllocated, query.Busy} {
@@ -254,13 +241,7 @@ func TestOneProductHasNoPrice(t *testing.T) {
 	c.Holds["GPU-1"] = fixture.Hold{Tenant: "research", Namespace: "train", Pod: "job-0", Busy: 0.5}
 	c.Holds["GPU-2"] = fixture.Hold{Tenant: "research", Namespace: "train", Pod: "job-1", Busy: 0.5}
 	c.Holds["GPU-3"] = fixture.Hold{Tenant: "product", Namespace: "lab", Pod: "lab-0", Busy: 0.5}
-	for c.Now.Before(fixture.StoryEnd) {
-		c.Tick()
-	}
-	a, err := query.Run(t.Context(), c.Prometheus, since(t, 30*time.Minute), query.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := answered(t, until(c).Prometheus, fixture.StoryEnd, 30*time.Minute)
 	r := model.Make(model.Input{Answers: a, Generated: generated,
 		Prices: &prices.List{Currency: "EUR", Source: "s", Date: "2026-01-01", Prices: []prices.Price{{Model: "A100-40GB", PerHour: 1000}}}})
 	if _, known := r.Hours.Money.Get(); known {

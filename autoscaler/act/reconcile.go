@@ -19,8 +19,8 @@ type reconcile struct {
 	pods   []plan.Pod
 	// byKey are the pods by "namespace/name", built on first use.
 	byKey map[string]*plan.Pod
-	// memory is the planner's state before this plan.
-	memory plan.State
+	// state is the planner's state before this plan.
+	state plan.State
 
 	actions, removals, evictions int
 	draining                     map[string]bool // nodes
@@ -31,7 +31,7 @@ type reconcile struct {
 
 func newReconcile(s plan.Snapshot, policy plan.Policy) *reconcile {
 	r := &reconcile{
-		now: s.Now, policy: policy, tables: s.Tables, nodes: map[string]*plan.Node{}, pools: map[string]plan.Pool{}, pods: s.Pods, memory: s.State,
+		now: s.Now, policy: policy, tables: s.Tables, nodes: map[string]*plan.Node{}, pools: map[string]plan.Pool{}, pods: s.Pods, state: s.State,
 		draining: map[string]bool{}, removing: map[string]int{}, gone: map[string]int{}, replaced: map[string]bool{},
 	}
 	for i := range s.Nodes {
@@ -92,7 +92,7 @@ func (r *reconcile) admit(action plan.Action) error {
 		if n > r.policy.MaxNodesPerScaleUp {
 			return refuse("%d nodes at once, at most %d", n, r.policy.MaxNodesPerScaleUp)
 		}
-		if sum := r.memory.GrownLately(action.Pool, r.now) + n; sum > r.policy.MaxNodesPerHour {
+		if sum := r.state.GrownLately(action.Pool, r.now) + n; sum > r.policy.MaxNodesPerHour {
 			return refuse("pool %s: %d nodes within an hour, at most %d", action.Pool, sum, r.policy.MaxNodesPerHour)
 		}
 	case plan.RemoveNode:
@@ -118,7 +118,7 @@ func (r *reconcile) admitRemoval(pool string) error {
 	if r.removals > r.policy.MaxRemovalsPerReconcile {
 		return refuse("more than %d nodes removed in a reconcile", r.policy.MaxRemovalsPerReconcile)
 	}
-	if sum := r.memory.RemovedLately(r.now) + r.removals; sum > r.policy.MaxRemovalsPerTenMinutes {
+	if sum := r.state.RemovedLately(r.now) + r.removals; sum > r.policy.MaxRemovalsPerTenMinutes {
 		return refuse("%d nodes removed within ten minutes, at most %d", sum, r.policy.MaxRemovalsPerTenMinutes)
 	}
 	if most := max(1, int(r.policy.MaxRemovalShare*float64(r.pools[pool].Size))); r.removing[pool] > most {

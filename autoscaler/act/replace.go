@@ -84,7 +84,7 @@ func (r *reconcile) mayReplace(node, pool string) error {
 	if r.replaced[pool] {
 		return refuse("a node of pool %s was replaced in this reconcile", pool)
 	}
-	for _, last := range r.memory.LastReplace {
+	for _, last := range r.state.LastReplace {
 		if since := r.now.Sub(last.At); last.Name == pool && since < r.policy.ReplaceInterval {
 			return refuse("a node of pool %s was replaced %s ago, at most one in %s is", pool, since, r.policy.ReplaceInterval)
 		}

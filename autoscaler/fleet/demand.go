@@ -39,7 +39,7 @@ func (f *Fleet) tenants(r *Reconcile) {
 		for _, one := range []struct {
 			kind   string
 			number float64
-		}{{"guaranteed", s.Guaranteed}, {"used", s.Used}, {"borrowed", s.Borrowed}, {"lent", s.Lent}, {"waiting", s.Waiting}} {
+		}{{"guaranteed", s.Guaranteed}, {"used", s.Used}, {"borrowed", s.Borrowed}, {"lent", s.Lent}, {"pending", s.Pending}} {
 			if one.number < unlimited {
 				f.add(metric.AutoscalerTenantGPUs, one.number, s.Tenant, one.kind)
 			}
@@ -78,7 +78,7 @@ func (f *Fleet) demand(sv *capacity.Survey, r *Reconcile) {
 	for _, k := range slices.SortedFunc(maps.Keys(sums), func(a, b key) int {
 		return cmp.Or(strings.Compare(a.shape, b.shape), strings.Compare(a.reason, b.reason))
 	}) {
-		f.add(metric.AutoscalerWaitingGPUs, sums[k], k.shape, k.reason)
+		f.add(metric.AutoscalerPendingGPUs, sums[k], k.shape, k.reason)
 	}
 }
 

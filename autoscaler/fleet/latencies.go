@@ -42,7 +42,7 @@ type nodeState struct {
 
 func newLatencies() *latencies {
 	return &latencies{
-		pods:      prometheus.NewHistogramVec(histogram(metric.AutoscalerPodWait, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 10800), metric.AutoscalerPodWait.Labels),
+		pods:      prometheus.NewHistogramVec(histogram(metric.AutoscalerPodPendingSeconds, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 10800), metric.AutoscalerPodPendingSeconds.Labels),
 		nodes:     prometheus.NewHistogramVec(histogram(metric.AutoscalerNodeReady, 10, 20, 30, 45, 60, 90, 120, 180, 240, 300, 450, 600, 900, 1800, 3600), metric.AutoscalerNodeReady.Labels),
 		decisions: prometheus.NewHistogram(histogram(metric.AutoscalerDecisionSeconds, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800)),
 		pending:   map[podKey]pendingPod{}, next: map[podKey]pendingPod{}, known: map[nodeKey]nodeState{}, tenants: map[string]bool{},

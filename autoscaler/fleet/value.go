@@ -25,7 +25,7 @@ func newDescs() map[string]*prometheus.Desc {
 	out := map[string]*prometheus.Desc{}
 	for _, d := range []metric.Desc{
 		metric.AutoscalerGPUSeconds, metric.AutoscalerCapacityGPUSeconds, metric.AutoscalerGPUs, metric.AutoscalerStrandedGPUs,
-		metric.AutoscalerTenantGPUs, metric.AutoscalerPoolPrice, metric.AutoscalerCost, metric.AutoscalerWaitingGPUs,
+		metric.AutoscalerTenantGPUs, metric.AutoscalerPoolPrice, metric.AutoscalerCost, metric.AutoscalerPendingGPUs,
 		metric.AutoscalerPoolFailures, metric.AutoscalerPoolBackoff, metric.AutoscalerFrozen, metric.AutoscalerInterruptions,
 		metric.AutoscalerHPAReplicas, metric.AutoscalerHPALimited, metric.AutoscalerForecastGPUs, metric.AutoscalerForecastError,
 	} {

@@ -29,7 +29,7 @@ func (s *StatusStore) takeOver(ctx context.Context, pools []v1alpha1.GPUNodePool
 	}
 	latest := int64(0)
 	for i := range pools {
-		if last := pools[i].Status.Memory.Epoch; last != nil {
+		if last := pools[i].Status.PlannerState.Epoch; last != nil {
 			latest = max(latest, last.Term)
 		}
 	}
@@ -47,11 +47,11 @@ func (s *StatusStore) takeOver(ctx context.Context, pools []v1alpha1.GPUNodePool
 // stamp writes the epoch to one pool, unless that is deleted.
 func (s *StatusStore) stamp(ctx context.Context, pool *v1alpha1.GPUNodePool) error {
 	for try := 1; ; try++ {
-		if err := s.epoch.Follows(pool.Status.Memory.Epoch); err != nil {
+		if err := s.epoch.Follows(pool.Status.PlannerState.Epoch); err != nil {
 			return err
 		}
 		base := client.MergeFromWithOptions(pool.DeepCopy(), client.MergeFromWithOptimisticLock{})
-		pool.Status.Memory.Epoch = s.epoch.Stamp()
+		pool.Status.PlannerState.Epoch = s.epoch.Stamp()
 		err := s.client.Status().Patch(ctx, pool, base)
 		if apierrors.IsNotFound(err) {
 			return nil

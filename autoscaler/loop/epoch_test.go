@@ -38,18 +38,18 @@ func TestOnlyTheLatestSaves(t *testing.T) {
 	first, second := follower(c, c, "first"), follower(c, c, "second")
 	load(t, first)
 	load(t, second)
-	snap, memory := grew()
+	snap, state := grew()
 	before := c.pool().Status
-	if err := first.Save(t.Context(), snap, memory); !errors.Is(err, act.ErrDeposed) {
+	if err := first.Save(t.Context(), snap, state); !errors.Is(err, act.ErrDeposed) {
 		t.Errorf("the first saves: %v", err)
 	}
 	if after := c.pool().Status; !reflect.DeepEqual(before, after) {
-		t.Errorf("the first wrote %+v", after.Memory)
+		t.Errorf("the first wrote %+v", after.PlannerState)
 	}
-	if err := second.Save(t.Context(), snap, memory); err != nil {
+	if err := second.Save(t.Context(), snap, state); err != nil {
 		t.Error(err)
 	}
-	if e := c.pool().Status.Memory.Epoch; e == nil || e.Term != 2 || e.Holder != "second" {
+	if e := c.pool().Status.PlannerState.Epoch; e == nil || e.Term != 2 || e.Holder != "second" {
 		t.Errorf("epoch %+v", e)
 	}
 }
@@ -87,12 +87,12 @@ func TestASaveUnderWayIsRefused(t *testing.T) {
 	first := follower(c, reader, "first")
 	load(t, first)
 	reader.then = func() { load(t, follower(c, c, "second")) }
-	snap, memory := grew()
-	if err := first.Save(t.Context(), snap, memory); err == nil {
+	snap, state := grew()
+	if err := first.Save(t.Context(), snap, state); err == nil {
 		t.Error("the first saved")
 	}
-	if m := c.pool().Status.Memory; m.LastScaleUp != nil || m.Epoch.Holder != "second" {
-		t.Errorf("memory %+v", m)
+	if m := c.pool().Status.PlannerState; m.LastScaleUp != nil || m.Epoch.Holder != "second" {
+		t.Errorf("state %+v", m)
 	}
 }
 
@@ -104,7 +104,7 @@ func TestTakingOverUnderWay(t *testing.T) {
 	if _, err := follower(c, reader, "first").Load(t.Context()); !errors.Is(err, act.ErrDeposed) {
 		t.Errorf("the first leads: %v", err)
 	}
-	if e := c.pool().Status.Memory.Epoch; e.Holder != "second" {
+	if e := c.pool().Status.PlannerState.Epoch; e.Holder != "second" {
 		t.Errorf("epoch %+v", e)
 	}
 }
@@ -116,12 +116,12 @@ func TestStateOfTheLastLeader(t *testing.T) {
 	first := follower(c, c, "first")
 	load(t, first)
 	reader := &late{Reader: c, then: func() {
-		snap, memory := grew()
-		if err := first.Save(t.Context(), snap, memory); err != nil {
+		snap, state := grew()
+		if err := first.Save(t.Context(), snap, state); err != nil {
 			t.Fatal(err)
 		}
 	}}
-	if memory := load(t, follower(c, reader, "second")); len(memory.LastScaleUp) != 1 {
-		t.Errorf("loaded %+v", memory)
+	if state := load(t, follower(c, reader, "second")); len(state.LastScaleUp) != 1 {
+		t.Errorf("loaded %+v", state)
 	}
 }

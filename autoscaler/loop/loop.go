@@ -74,7 +74,7 @@ type Reconcile struct {
 // Loop runs reconciles, one at a time.
 type Loop struct {
 	o      Options
-	memory plan.State
+	state  plan.State
 	loaded bool
 	begun  map[string]bool // actions under way whose beginning is logged
 	State  *State
@@ -142,7 +142,7 @@ func (l *Loop) Once(ctx context.Context) (err error) {
 		l.o.Metrics.reconcile(err, l.o.Now())
 	}()
 	if !l.loaded {
-		if l.memory, err = l.o.Store.Load(ctx); err != nil {
+		if l.state, err = l.o.Store.Load(ctx); err != nil {
 			return fmt.Errorf("loading the state: %w", err)
 		}
 		l.loaded = true
@@ -176,7 +176,7 @@ func (l *Loop) decide(ctx context.Context) (Reconcile, error) {
 	observed := l.o.Now()
 	l.o.Metrics.phase("observe", observed.Sub(started))
 	l.o.Metrics.ages.observed(started, seen.ReadingsAge)
-	seen.State = l.memory
+	seen.State = l.state
 	made, err := l.plan(seen.Snapshot)
 	if err != nil {
 		return Reconcile{}, err
@@ -194,7 +194,7 @@ func (l *Loop) act(ctx context.Context, reconcile *Reconcile) error {
 			return fmt.Errorf("persisting the state: %w", err)
 		}
 	}
-	l.memory = reconcile.Plan.State
+	l.state = reconcile.Plan.State
 	if err := l.o.Actor.Resume(ctx, reconcile.Now); err != nil {
 		l.o.Log.Error("resuming operations failed", "err", err)
 	}

@@ -52,7 +52,7 @@ func (p *ClusterPublisher) statuses(ctx context.Context, r Reconcile) error {
 		if !p.worthWriting(pool, next, r.Now) {
 			continue
 		}
-		// The patch leaves out status.memory, which the Store writes.
+		// The patch leaves out status.plannerState, which the Store writes.
 		if err := p.client.Status().Patch(ctx, next, client.MergeFrom(pool)); err != nil {
 			errs = append(errs, fmt.Errorf("pool %s: %w", pool.Name, err))
 			continue

@@ -22,6 +22,8 @@ var lifecycleTaints = map[string]bool{
 	corev1.TaintNodeUnschedulable:                    true,
 	corev1.TaintNodeNetworkUnavailable:               true,
 	"node.cloudprovider.kubernetes.io/uninitialized": true,
+	"karpenter.sh/unregistered":                      true,
+	"node.cluster.x-k8s.io/uninitialized":            true,
 }
 
 // gpuNodes returns the names of the nodes that belong to a pool or have GPUs.

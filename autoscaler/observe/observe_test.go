@@ -86,6 +86,7 @@ func node(name string, offered corev1.ResourceList) *corev1.Node {
 		}},
 		Spec: corev1.NodeSpec{Taints: []corev1.Taint{
 			{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}, {Key: "team", Value: "a", Effect: corev1.TaintEffectNoSchedule},
+			{Key: "karpenter.sh/unregistered", Effect: corev1.TaintEffectNoExecute}, {Key: "node.cluster.x-k8s.io/uninitialized", Effect: corev1.TaintEffectNoSchedule},
 		}},
 		Status: corev1.NodeStatus{
 			Allocatable: list,

@@ -1,7 +1,6 @@
 package partition
 
 import (
-	"flag"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -10,10 +9,9 @@ import (
 
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/golden"
 	"github.com/gpuscale/gpuscale/plan"
 )
-
-var update = flag.Bool("update", false, "write the golden files again")
 
 // h100 returns GPU index of an H100 with a layout in words, "-" for no MIG.
 func h100(t *testing.T, index int, layout string) plan.GPU {
@@ -51,19 +49,7 @@ func TestConfigGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := Config{Version: ConfigVersion, MIGConfigs: map[string][]Entry{layout.Name(): layout.Entries()}}
-	golden := filepath.Join("testdata", "node.yaml")
-	if *update {
-		if err := os.WriteFile(golden, []byte(c.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c.String() != string(want) {
-		t.Errorf("got\n%s\nwant\n%s", c, want)
-	}
+	golden.Equal(t, "testdata/node.yaml", c.String())
 	back, err := ParseConfig(c.String())
 	if err != nil {
 		t.Fatal(err)

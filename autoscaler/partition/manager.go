@@ -111,6 +111,8 @@ func (m *Manager) Undo(ctx context.Context, node *corev1.Node, r Record, now tim
 		state, since := node.Labels[StateLabel], elapsed(r.Undo.Since, now)
 		waited, again := since >= patience, since >= retryAfter(state, r.Undo.Attempts, patience)
 		switch {
+		case at && state == StateSuccess && paused(node):
+			return false, m.resume(ctx, node)
 		// A GPU that became unhealthy is never advertised again, so the device plugin is awaited
 		// for a bounded time.
 		case at && state == StateSuccess && (waited || Offers(node, r.Was)):
@@ -137,6 +139,36 @@ func (m *Manager) Undo(ctx context.Context, node *corev1.Node, r Record, now tim
 	return false, m.patch(ctx, node, "going back to "+to+" on", func(n *corev1.Node) {
 		setRecord(n, r.String())
 		selectConfig(n, to)
+	})
+}
+
+// deployPrefix begins the labels by which the GPU Operator deploys its components
+// on a node. mig-manager sets them to deployPaused during a change.
+const (
+	deployPrefix = "nvidia.com/gpu.deploy."
+	deployPaused = "paused-for-mig-change"
+)
+
+func paused(node *corev1.Node) bool {
+	for key, value := range node.Labels {
+		if strings.HasPrefix(key, deployPrefix) && value == deployPaused {
+			return true
+		}
+	}
+	return false
+}
+
+// resume deploys the components that mig-manager has paused. After the first success
+// since its start, mig-manager v0.13.0 to v0.15.0 does so only if it has changed the
+// GPUs (pkg/mig/reconfigure: NoRestartK8sDaemonsetsOnExit), so after a failed change
+// the node would offer nothing until mig-manager's next success.
+func (m *Manager) resume(ctx context.Context, node *corev1.Node) error {
+	return m.patch(ctx, node, "resuming the device plugin on", func(n *corev1.Node) {
+		for key, value := range n.Labels {
+			if strings.HasPrefix(key, deployPrefix) && value == deployPaused {
+				n.Labels[key] = "true"
+			}
+		}
 	})
 }
 

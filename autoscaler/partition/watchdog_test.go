@@ -72,7 +72,9 @@ func (b *env) node() *corev1.Node {
 }
 
 // begin repartitions the GPU into two, as the actuator does.
-func (b *env) begin() {
+func (b *env) begin() { b.repartition("3g@0 3g@4") }
+
+func (b *env) repartition(layout string) {
 	b.t.Helper()
 	model, _ := gpu.ParseProduct("H100-80GB")
 	device := plan.GPU{Device: gpu.Device{Model: model}, MIG: true}
@@ -84,7 +86,10 @@ func (b *env) begin() {
 		b.t.Fatal(err)
 	}
 	table, _ := mig.ForModel(model.Name)
-	target, _ := mig.ParseLayout(table, "3g@0 3g@4")
+	target, err := mig.ParseLayout(table, layout)
+	if err != nil {
+		b.t.Fatal(err)
+	}
 	after, err := before.With(nil, 0, model.Name, target)
 	if err != nil {
 		b.t.Fatal(err)
@@ -120,6 +125,7 @@ func (b *env) step() {
 	}
 	offered := map[string]int{}
 	if !b.down {
+		b.machine.Deploy(n.Labels, b.now)
 		for key, value := range b.machine.StepManager(n.Labels[partition.ConfigLabel], b.mounted, b.now) {
 			n.Labels[key] = value
 		}
@@ -207,8 +213,22 @@ func TestWatchdog(t *testing.T) {
 			b.late = false
 		}, false},
 		"a process holds the GPU": {func(b *env) {
-			b.machine.Sync([]node.Pod{{Namespace: "x", Name: "p", UID: "u", Created: began,
-				Containers: []node.Container{{Name: "c", Requests: map[string]int{"nvidia.com/mig-1g.10gb": 1}}}}}, b.now)
+			b.hold()
+			b.begin()
+		}, false},
+		// mig-manager v0.13.0 to v0.15.0 leaves its clients paused then.
+		"a process holds the GPU, after a success": {func(b *env) {
+			b.begin()
+			if _, ok := b.ended(); !ok {
+				b.t.Fatal("the first operation has not ended")
+			}
+			b.succeeded = time.Time{}
+			b.repartition("1g@0 1g@1 1g@2 1g@3 1g@4 1g@5 1g@6")
+			if _, ok := b.ended(); !ok {
+				b.t.Fatal("the second operation has not ended")
+			}
+			b.succeeded = time.Time{}
+			b.hold()
 			b.begin()
 		}, false},
 		"it reboots in time": {func(b *env) {
@@ -243,6 +263,12 @@ func TestWatchdog(t *testing.T) {
 			}
 		})
 	}
+}
+
+// hold runs a pod on one of the small instances.
+func (b *env) hold() {
+	b.machine.Sync([]node.Pod{{Namespace: "x", Name: "p", UID: "u", Created: began,
+		Containers: []node.Container{{Name: "c", Requests: map[string]int{"nvidia.com/mig-1g.10gb": 1}}}}}, b.now)
 }
 
 // wait for d from the operation's beginning.

@@ -26,7 +26,7 @@ func autoscaler() []Alert {
 			query: fixed("absent(" + metric.AutoscalerLeader.Name + ") or " + sum(metric.AutoscalerLeader.Name) + " == 0"),
 		},
 		{
-			Name: "GpuscaleRoundsFailing", Severity: Warning, Enabled: true, Program: metric.Autoscaler, Threshold: at(failingReconciles), For: 10 * time.Minute,
+			Name: "GpuscaleReconcilesFailing", Severity: Warning, Enabled: true, Program: metric.Autoscaler, Threshold: at(failingReconciles), For: 10 * time.Minute,
 			Why:     "A reconcile with a conflict fails and the next one continues. Half of them for ten minutes is more than conflicts.",
 			Summary: "{{ $value | humanizePercentage }} of the autoscaler's reconciles fail",
 			Description: "Reconciles end with an error, so decisions come late. " +
@@ -37,7 +37,7 @@ func autoscaler() []Alert {
 			},
 		},
 		{
-			Name: "GpuscaleRoundStale", Severity: Critical, Enabled: true, Program: metric.Autoscaler, Threshold: at(lateReconcile), For: 2 * time.Minute,
+			Name: "GpuscaleReconcileStale", Severity: Critical, Enabled: true, Program: metric.Autoscaler, Threshold: at(lateReconcile), For: 2 * time.Minute,
 			Why:     "A reconcile comes every second, every ten when idle, and its deadlines are below a minute.",
 			Summary: "No reconcile of the autoscaler has succeeded for {{ $value | humanizeDuration }}",
 			Description: "The autoscaler runs and decides nothing: every reconcile fails, or one hangs. Pods are pending and nothing is added. " +

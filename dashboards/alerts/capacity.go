@@ -40,7 +40,7 @@ func capacity() []Alert {
 			Summary: "{{ $value | humanize }} GPUs' worth of pods are pending (shape {{ $labels.shape }}): the pools that fit are at their maximum",
 			Description: "Pods are pending that a pool could serve above its maximum. " +
 				"Look first at gpuscale-autoscaler explain pod NAMESPACE/NAME for one of them; raise spec.max of the pool, or inform the pods' owners.",
-			query: fixed(sum(of(metric.AutoscalerWaitingGPUs, `reason="PoolAtMax"`), metric.LabelShape) + " > 0"),
+			query: fixed(sum(of(metric.AutoscalerPendingGPUs, `reason="PoolAtMax"`), metric.LabelShape) + " > 0"),
 		},
 		{
 			Name: "GpuscaleTenantStarved", Severity: Warning, Enabled: true, Program: metric.Autoscaler, For: 30 * time.Minute,
@@ -48,7 +48,7 @@ func capacity() []Alert {
 			Summary: "Tenant {{ $labels.tenant }} has {{ $value | humanize }} GPUs pending and less than its guarantee",
 			Description: "A guarantee is not met: the tenant's pods are pending while it uses less than its guarantee, so neither reclaiming nor scaling up has helped. " +
 				"Look first at gpuscale-autoscaler explain pod NAMESPACE/NAME for one of its pods: it gives the reason.",
-			query: fixed(tenant("waiting") + " > 0 and on (" + on(metric.LabelTenant) + ") (" + tenant("used") + " < " + tenant("guaranteed") + ")"),
+			query: fixed(tenant("pending") + " > 0 and on (" + on(metric.LabelTenant) + ") (" + tenant("used") + " < " + tenant("guaranteed") + ")"),
 		},
 		{
 			Name: "GpuscaleHolding", Severity: Critical, Enabled: true, Program: metric.Autoscaler, For: 10 * time.Minute,

@@ -51,7 +51,7 @@ func needs() []need {
 		{metric.AutoscalerInterruptions, metric.Autoscaler, fixed(metric.AutoscalerPoolSize.Name), nil},
 		{metric.AutoscalerVerdicts, metric.Autoscaler, fixed(metric.AutoscalerPoolSize.Name), nil},
 		{metric.AutoscalerTenantGPUs, metric.Autoscaler, fixed(of(metric.AutoscalerGPUSeconds, `tenant!="`+metric.NotApplicable+`"`)), nil},
-		{metric.AutoscalerWaitingGPUs, metric.Autoscaler, fixed(metric.AutoscalerUnservedSlices.Name + " > 0"), nil},
+		{metric.AutoscalerPendingGPUs, metric.Autoscaler, fixed(metric.AutoscalerUnservedSlices.Name + " > 0"), nil},
 	}
 }
 

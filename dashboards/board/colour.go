@@ -63,10 +63,10 @@ type Hue struct {
 // every board and in the report.
 func States() []Hue {
 	return []Hue{
-		{"busy", Good}, {"held", "#3274d9"},
+		{"busy", Good}, {"allocated", "#3274d9"},
 		{"slack", "#c8d96f"}, {"idle", Warn}, {"unmeasured", "#b5b5b5"},
 		{"free", "#8ab8ff"}, {"fragmented", "#b877d9"}, {"stranded", "#8f3bb8"},
-		{"cordoned", "#a67c52"}, {"cutting", "#33a2a8"}, {"booting", "#d5c4f7"},
+		{"cordoned", "#a67c52"}, {"repartitioning", "#33a2a8"}, {"booting", "#d5c4f7"},
 		{"unready", "#ff7383"}, {"sick", Bad}, {"unknown", Muted},
 	}
 }

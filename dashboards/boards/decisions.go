@@ -74,7 +74,7 @@ func limiters() []board.Panel {
 			Columns: []board.Column{{Label: metric.LabelReason, Title: "Reason"}, {Value: 1, Title: "Pods", Sort: true, Scale: board.Scale{{Colour: board.Warn}}}}},
 		{Kind: board.Table, Title: "Unserved GPUs", W: 8, H: 6, Unit: board.Number, Absent: "no demand is unserved, or " + noAutoscaler,
 			About:   "The same, in GPUs, by the shape of one pod.",
-			Queries: []board.Query{{Expr: board.Sum(board.Of(metric.AutoscalerWaitingGPUs), metric.LabelShape, metric.LabelReason) + " > 0"}},
+			Queries: []board.Query{{Expr: board.Sum(board.Of(metric.AutoscalerPendingGPUs), metric.LabelShape, metric.LabelReason) + " > 0"}},
 			Columns: []board.Column{{Label: metric.LabelShape, Title: "Shape"}, {Label: metric.LabelReason, Title: "Reason"}, {Value: 1, Title: "GPUs", Sort: true, Scale: board.Scale{{Colour: board.Warn}}}}},
 		{Kind: board.Table, Title: "HPAs that are limited", W: 8, H: 6, Unit: board.Count, Absent: "no HPA is limited, or " + noAutoscaler,
 			About:   "Reasons of the HPA's conditions. TooManyReplicas: it is at its max. FailedGet…: it has no value, and does not scale.",

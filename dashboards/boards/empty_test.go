@@ -14,7 +14,7 @@ func table() map[string]why {
 			fleet/Allocated and idle, fleet/Allocated, fleet/Cost of not computing, fleet/Unusable, fleet/Sick or unready, fleet/Where GPU time goes,
 			fleet/Power, pools/GPUs by state, decisions/Nodes by verdict, decisions/Pods by verdict, mig/$pool`},
 		{"empty", "no quota, no allocation and no HPA exists", `
-			tenants/$tenant tenants/$namespace tenants/Borrowed, tenants/GPU hours by namespace, tenants/Quotas, tenants/Use of the guarantee, tenants/Used, tenants/Waiting,
+			tenants/$tenant tenants/$namespace tenants/Borrowed, tenants/GPU hours by namespace, tenants/Quotas, tenants/Use of the guarantee, tenants/Used, tenants/Pending,
 			tenants/Wait for a node, tenants/Wait for a node; p95, decisions/$namespace decisions/HPAs,
 			workload/$hpa workload/HPAs at their maximum, workload/HPA replicas`},
 		{"empty", "no action is needed", `decisions/$pool decisions/Actions, decisions/Actions over time, pools/Actions on pools`},

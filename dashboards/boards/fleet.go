@@ -50,7 +50,7 @@ func fleetNow() []board.Panel {
 	return []board.Panel{
 		stat("GPUs", "All GPUs, in any state.", allGPUs, board.Number, board.Neutral()),
 		stat("Computing", "Share of all GPU time that was spent computing, over the last minutes.", board.Share(spent(nil, "busy"), capacity()), board.Percent, board.Falling(0.2, 0.5)),
-		stat("Allocated", "Share of the GPUs allocated to pods, in use or not.", board.Share(board.Sum(gpus("held")), allGPUs), board.Percent, board.Neutral()),
+		stat("Allocated", "Share of the GPUs allocated to pods, in use or not.", board.Share(board.Sum(gpus("allocated")), allGPUs), board.Percent, board.Neutral()),
 		stat("Allocated and idle", "Share of all GPU time allocated to pods that hardly compute at all.", board.Share(spent(nil, "idle"), capacity()), board.Percent, board.Rising(0.1, 0.25)),
 		stat("Free", "GPUs, and parts of GPUs, free for the next pod.", board.Sum(gpus("free")), board.Number, board.Neutral()),
 		stat("Unusable", "Free GPUs, and parts of GPUs, that no pending pod can use: fragmented or stranded.", board.Share(board.Sum(gpus("fragmented", "stranded")), allGPUs), board.Percent, board.Rising(0.05, 0.15)),
@@ -61,7 +61,7 @@ func fleetNow() []board.Panel {
 
 // unserved has no series without unserved demand. Another series shows that it is 0 then.
 func unserved() string {
-	return board.ZeroWhile(board.Sum(board.Of(metric.AutoscalerWaitingGPUs)), board.Of(metric.AutoscalerUnservedSlices)+" == 0")
+	return board.ZeroWhile(board.Sum(board.Of(metric.AutoscalerPendingGPUs)), board.Of(metric.AutoscalerUnservedSlices)+" == 0")
 }
 
 func fleetStates() []board.Panel {
@@ -95,7 +95,7 @@ func perGroup(title, label, heading string, link *board.Link) board.Panel {
 		About:  "GPUs now, and the share of their time that was spent computing over the last minutes.",
 		Absent: noAutoscaler + noRules,
 		Queries: []board.Query{
-			{Expr: of()}, {Expr: of("held")}, {Expr: of("free")}, {Expr: of("fragmented", "stranded")}, {Expr: of("sick", "unready")},
+			{Expr: of()}, {Expr: of("allocated")}, {Expr: of("free")}, {Expr: of("fragmented", "stranded")}, {Expr: of("sick", "unready")},
 			{Expr: board.Share(spent([]string{label}, "busy"), capacity(label))},
 		},
 		Columns: []board.Column{
@@ -110,13 +110,13 @@ func perGroup(title, label, heading string, link *board.Link) board.Panel {
 func fleetWaste() []board.Panel {
 	return []board.Panel{
 		{Kind: board.Series, Title: "Unusable, by cause", W: 8, Stack: true, Steps: true, Unit: board.Number,
-			About:   "odd, uncut, shape and scattered: another layout or another placement of the same pods would help. unreachable, no_cpu and no_memory: the node prevents it.",
+			About:   "odd, unpartitioned, shape and scattered: another layout or another placement of the same pods would help. unreachable, no_cpu and no_memory: the node prevents it.",
 			Absent:  noAutoscaler,
 			Queries: []board.Query{{Expr: board.Sum(board.Of(metric.AutoscalerStrandedGPUs, inPool), metric.LabelCause), Legend: "{{cause}}"}}},
 		{Kind: board.Table, Title: "Unserved demand", W: 8, Unit: board.Number,
 			About:   "GPUs that pending pods request, by the shape of one pod and the reason. docs/reasons.md has what to do about each.",
 			Absent:  "no demand is unserved, or " + noAutoscaler,
-			Queries: []board.Query{{Expr: board.Sum(board.Of(metric.AutoscalerWaitingGPUs), metric.LabelShape, metric.LabelReason) + " > 0"}},
+			Queries: []board.Query{{Expr: board.Sum(board.Of(metric.AutoscalerPendingGPUs), metric.LabelShape, metric.LabelReason) + " > 0"}},
 			Columns: []board.Column{{Label: metric.LabelShape, Title: "Shape"}, {Label: metric.LabelReason, Title: "Reason",
 				Link: &board.Link{Title: "Decisions", UID: DecisionsUID}}, {Value: 1, Title: "GPUs", Sort: true, Scale: board.Scale{{Colour: board.Warn}}}}},
 		{Kind: board.Series, Title: "Slices requested", W: 8, Unit: board.Number, Steps: true,

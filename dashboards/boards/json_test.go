@@ -10,7 +10,7 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/eval"
 )
 
-const folder = "../json"
+const folder = "../../deploy/chart/gpuscale/files/dashboards"
 
 // Every file is within Grafana's schema: no unknown field, none missing.
 func TestFilesAreWithinTheSchema(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 
 // sliceWords are the words and colours of the values that the rule records.
 func sliceWords() []board.Word {
-	words := []board.Word{{Value: 0, Text: "uncut", Colour: "#b877d9"}}
+	words := []board.Word{{Value: 0, Text: "unpartitioned", Colour: "#b877d9"}}
 	for _, g := range rules.ComputeSizes() {
 		name := fmt.Sprintf("%dg", g)
 		words = append(words,

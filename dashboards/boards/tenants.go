@@ -41,7 +41,7 @@ func quotaNow() []board.Panel {
 		{"guaranteed", "Guaranteed", nil}, {"limit", "Limit", nil}, {"used", "Used", nil},
 		{"borrowed", "Borrowed", board.Scale{{Colour: board.Ink}, {From: 0.001, Colour: board.Watch}}},
 		{"lent", "Lent", board.Scale{{Colour: board.Ink}, {From: 0.001, Colour: board.Plain}}},
-		{"waiting", "Waiting", board.Scale{{Colour: board.Ink}, {From: 0.001, Colour: board.Bad}}},
+		{"pending", "Pending", board.Scale{{Colour: board.Ink}, {From: 0.001, Colour: board.Bad}}},
 	}
 	t := board.Panel{Kind: board.Table, Title: "Quotas", W: 14, Unit: board.Number, Absent: noQuota,
 		About:   "GPUs by tenant. Borrowed is beyond the guarantee and may be reclaimed; lent is of the guarantee and is reclaimed on demand.",
@@ -66,14 +66,14 @@ func quotaOverTime() []board.Panel {
 	return []board.Panel{
 		over("used", "Used", "GPUs allocated to each tenant's pods."),
 		over("borrowed", "Borrowed", "GPUs allocated beyond the guarantee. Tenants that borrow here use what others lend, at the same time."),
-		over("waiting", "Waiting", "GPUs that each tenant's pending pods request."),
+		over("pending", "Pending", "GPUs that each tenant's pending pods request."),
 		{Kind: board.Series, Title: "Wait for a node, p95", W: 12, Unit: board.Seconds, Absent: notYet,
 			About:   "Time from a pod's creation until it was bound, 95th percentile over the time of one point.",
-			Queries: []board.Query{{Expr: board.Quantile(0.95, metric.AutoscalerPodWait, "$__rate_interval", metric.LabelTenant), Legend: "{{tenant}}"}}},
+			Queries: []board.Query{{Expr: board.Quantile(0.95, metric.AutoscalerPodPendingSeconds, "$__rate_interval", metric.LabelTenant), Legend: "{{tenant}}"}}},
 		{Kind: board.Bars, Title: "Wait for a node", W: 12, Unit: board.Seconds, Absent: notYet,
 			About: "Time from a pod's creation until it was bound, over the selected time.",
-			Queries: []board.Query{{Expr: board.Quantile(0.5, metric.AutoscalerPodWait, "$__range", metric.LabelTenant), Legend: "{{tenant}} median"},
-				{Expr: board.Quantile(0.95, metric.AutoscalerPodWait, "$__range", metric.LabelTenant), Legend: "{{tenant}} p95"}}},
+			Queries: []board.Query{{Expr: board.Quantile(0.5, metric.AutoscalerPodPendingSeconds, "$__range", metric.LabelTenant), Legend: "{{tenant}} median"},
+				{Expr: board.Quantile(0.95, metric.AutoscalerPodPendingSeconds, "$__range", metric.LabelTenant), Legend: "{{tenant}} p95"}}},
 	}
 }
 

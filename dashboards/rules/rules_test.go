@@ -1,11 +1,9 @@
 package rules_test
 
 import (
-	"flag"
 	"fmt"
 	"log/slog"
 	"math"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,10 +21,9 @@ import (
 	"github.com/gpuscale/gpuscale/dashboards/rules"
 	"github.com/gpuscale/gpuscale/dashboards/states"
 	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/internal/golden"
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 )
-
-var update = flag.Bool("update", false, "write testdata/values.txt again")
 
 // Prometheus accepts every rule of the file.
 func TestFile(t *testing.T) {
@@ -150,19 +147,7 @@ func TestValues(t *testing.T) {
 			}
 		}
 	}
-	const golden = "testdata/values.txt"
-	if *update {
-		if err := os.WriteFile(golden, []byte(got.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got.String() != string(want) {
-		t.Errorf("run with -update and look at the difference; got\n%s", got.String())
-	}
+	golden.Equal(t, "testdata/values.txt", got.String())
 }
 
 // Every rule has series in some state.

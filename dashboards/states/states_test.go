@@ -97,7 +97,7 @@ func TestWhatTheStatesShow(t *testing.T) {
 		want  int // series
 	}{
 		{states.Healthy, states.Length, `gpu_healthy == 0`, 0},
-		{states.Healthy, minute(12), `gpuscale_autoscaler_gpus{state="held"} > 15`, 1},
+		{states.Healthy, minute(12), `gpuscale_autoscaler_gpus{state="allocated"} > 15`, 1},
 		{states.Healthy, minute(12), `gpuscale_autoscaler_pending_gpus{shape="16"} == 16`, 1},
 		{states.Healthy, states.Length, `gpuscale_autoscaler_interruptions_total == 1`, 1},
 		{states.Healthy, states.Length, `gpuscale_autoscaler_forecast_gpus`, 3},

@@ -13,7 +13,7 @@ var (
 	}
 	AgentOperations = Desc{
 		Name: "gpuscale_agent_operations_total", Type: Counter, Unit: None, Owner: Agent, Stability: Alpha,
-		Help: `Operations by phase, "cut" or "restore", and result: "done", "refused" with the GPU unchanged, "failed", ` +
+		Help: `Operations by phase, "repartition" or "restore", and result: "done", "refused" with the GPU unchanged, "failed", ` +
 			`"interrupted" where the next pass continues. Absent until there is one.`,
 		Labels: []string{LabelPhase, LabelResult},
 	}

@@ -9,7 +9,7 @@ var (
 	AutoscalerGPUSeconds = Desc{
 		Name: "gpuscale_autoscaler_gpu_seconds_total", Type: Counter, Unit: Seconds, Owner: Autoscaler, Stability: Alpha,
 		Help: `GPU time by use: 1 is one GPU for one second. place is "busy", "slack" (allocated and computing now and then), "idle" (allocated and not computing), ` +
-			`"unmeasured" (allocated), "free", "fragmented", "stranded", "cordoned", "cutting" (being repartitioned), "booting", "unready", "sick" or "unknown". ` +
+			`"unmeasured" (allocated), "free", "fragmented", "stranded", "cordoned", "repartitioning", "booting", "unready", "sick" or "unknown". ` +
 			`tenant and namespace are those of the pod it is allocated to, ` +
 			`"(none)" for none; pool is "(none)" for nodes of no pool. Sums beyond 2,000 are added up under "(other)". The sum over places is the capacity.`,
 		Labels: []string{LabelPool, LabelModel, LabelTenant, LabelNamespace, LabelPlace},
@@ -21,20 +21,20 @@ var (
 	}
 	AutoscalerGPUs = Desc{
 		Name: "gpuscale_autoscaler_gpus", Type: Gauge, Unit: None, Owner: Autoscaler, Stability: Alpha,
-		Help: `GPUs, and parts of GPUs, in each state: "free", "held" (allocated), "fragmented", "stranded", "cordoned", "cutting" (being repartitioned), "unknown", "booting", "unready" or "sick". ` +
+		Help: `GPUs, and parts of GPUs, in each state: "free", "allocated", "fragmented", "stranded", "cordoned", "repartitioning", "unknown", "booting", "unready" or "sick". ` +
 			`The sum over states is the number of GPUs.`,
 		Labels: []string{LabelPool, LabelModel, LabelState},
 	}
 	AutoscalerStrandedGPUs = Desc{
 		Name: "gpuscale_autoscaler_stranded_gpus", Type: Gauge, Unit: None, Owner: Autoscaler, Stability: Alpha,
-		Help: `GPUs, and parts of GPUs, that are free and that no pending pod can use. cause is "odd", "uncut", "shape" or "scattered" (fragmented: another layout would help), ` +
+		Help: `GPUs, and parts of GPUs, that are free and that no pending pod can use. cause is "odd", "unpartitioned", "shape" or "scattered" (fragmented: another layout would help), ` +
 			`"unreachable", "no_cpu" or "no_memory" (stranded: the node prevents it).`,
 		Labels: []string{LabelPool, LabelCause},
 	}
 	AutoscalerTenantGPUs = Desc{
 		Name: "gpuscale_autoscaler_tenant_gpus", Type: Gauge, Unit: None, Owner: Autoscaler, Stability: Alpha,
 		Help: `A tenant's quota and use in GPUs, slices counted as parts of one: "guaranteed", "limit" (absent when there is none), "used", "borrowed" beyond the guarantee, ` +
-			`"lent" of it to others, "waiting".`,
+			`"lent" of it to others, "pending".`,
 		Labels: []string{LabelTenant, LabelKind},
 	}
 	AutoscalerPoolPrice = Desc{
@@ -47,13 +47,13 @@ var (
 		Help:   "What the nodes of a pool that exist cost in an hour, ready or not. Absent where no price is stated.",
 		Labels: []string{LabelPool},
 	}
-	AutoscalerWaitingGPUs = Desc{
+	AutoscalerPendingGPUs = Desc{
 		Name: "gpuscale_autoscaler_pending_gpus", Type: Gauge, Unit: None, Owner: Autoscaler, Stability: Alpha,
 		Help: `GPUs that pending pods request and that nothing serves, upcoming nodes included, by shape of one pod ("1", "8", "1g.10gb", "0.5", "(unreadable)" counted as pods) and the ` +
 			`verdict's reason. Shapes beyond 100 are "(other)".`,
 		Labels: []string{LabelShape, LabelReason},
 	}
-	AutoscalerPodWait = Desc{
+	AutoscalerPodPendingSeconds = Desc{
 		Name: "gpuscale_autoscaler_pod_pending_seconds", Type: Histogram, Unit: Seconds, Owner: Autoscaler, Stability: Alpha,
 		Help:   `Time from the creation of a pod that requests GPUs until it was bound to a node. tenant is "(none)" for none.`,
 		Labels: []string{LabelTenant},
@@ -118,13 +118,13 @@ const (
 
 // PlaceWords are the values of "place", allocated ones first.
 func PlaceWords() []string {
-	return []string{"busy", "slack", "idle", "unmeasured", "free", "fragmented", "stranded", "cordoned", "cutting", "booting", "unready", "sick", "unknown"}
+	return []string{"busy", "slack", "idle", "unmeasured", "free", "fragmented", "stranded", "cordoned", "repartitioning", "booting", "unready", "sick", "unknown"}
 }
 
 func autoscalerFleet() []Desc {
 	return []Desc{
 		AutoscalerGPUSeconds, AutoscalerCapacityGPUSeconds, AutoscalerGPUs, AutoscalerStrandedGPUs, AutoscalerTenantGPUs,
-		AutoscalerPoolPrice, AutoscalerCost, AutoscalerWaitingGPUs, AutoscalerPodWait, AutoscalerNodeReady, AutoscalerDecisionSeconds,
+		AutoscalerPoolPrice, AutoscalerCost, AutoscalerPendingGPUs, AutoscalerPodPendingSeconds, AutoscalerNodeReady, AutoscalerDecisionSeconds,
 		AutoscalerPoolFailures, AutoscalerPoolBackoff, AutoscalerFrozen, AutoscalerInterruptions, AutoscalerHPAReplicas,
 		AutoscalerHPALimited, AutoscalerForecastGPUs, AutoscalerForecastError,
 	}

@@ -126,6 +126,10 @@ func devicePluginMissing(l *look) {
 			f.Seen += "; label nvidia.com/gpu.deploy.device-plugin is false"
 			f.Fix = "Remove that label: it keeps the device plugin off the node."
 			f.Commands = []string{l.kubectl("label", "node", n.Name, "nvidia.com/gpu.deploy.device-plugin-")}
+		case n.Labels["nvidia.com/gpu.deploy.device-plugin"] == "paused-for-mig-change":
+			f.Seen += "; label nvidia.com/gpu.deploy.device-plugin is paused-for-mig-change, and mig-manager is at no change"
+			f.Fix = "Set that label to true: mig-manager does not do so after a failed change."
+			f.Commands = []string{l.kubectl("label", "node", n.Name, "nvidia.com/gpu.deploy.device-plugin=true", "--overwrite")}
 		case p != nil:
 			f.Seen += fmt.Sprintf("; the device plugin's pod is %s/%s", p.Namespace, p.Name)
 			f.Commands = []string{l.in(p.Namespace, "logs", p.Name, "--all-containers", "--tail=50")}

@@ -26,7 +26,7 @@ func (m *maker) grow() []Action {
 		}
 		a.ID = id(a.Kind, u.Shape, u.Reason)
 		a.Confidence, a.Because = m.confidence()
-		a.Query = m.sampled("max by ("+metric.LabelShape+", "+metric.LabelReason+") ("+m.a.Dialect.Select(metric.AutoscalerWaitingGPUs.Name,
+		a.Query = m.sampled("max by ("+metric.LabelShape+", "+metric.LabelReason+") ("+m.a.Dialect.Select(metric.AutoscalerPendingGPUs.Name,
 			query.Equal(metric.LabelShape, u.Shape), query.Equal(metric.LabelReason, u.Reason))+")", 1)
 		all = append(all, a)
 	}

@@ -40,7 +40,7 @@ func (m *maker) scattered() []Action {
 
 // causes lists the reasons, the most hours first.
 func (m *maker) causes(pool, state string) string {
-	fragments := []string{"odd", "uncut", "shape", "scattered"}
+	fragments := []string{"odd", "unpartitioned", "shape", "scattered"}
 	type cause struct {
 		name  string
 		hours Number

@@ -25,7 +25,7 @@ type Tenant struct {
 	Used       Number `json:"used"`
 	Borrowed   Number `json:"borrowed"`
 	Lent       Number `json:"lent"`
-	Waiting    Number `json:"waiting"`
+	Pending    Number `json:"pending"`
 }
 
 // UseRow is a namespace's use of one model.
@@ -127,7 +127,7 @@ func (m *maker) tenants() []Tenant {
 		v := values[name]
 		all = append(all, Tenant{
 			Tenant: name, Guaranteed: of(v["guaranteed"], "no guarantee stated"), Limit: of(v["limit"], "no limit"), Used: of(v["used"], "not reported"),
-			Borrowed: of(v["borrowed"], "not reported"), Lent: of(v["lent"], "not reported"), Waiting: of(v["waiting"], "not reported"),
+			Borrowed: of(v["borrowed"], "not reported"), Lent: of(v["lent"], "not reported"), Pending: of(v["pending"], "not reported"),
 		})
 	}
 	return all

@@ -42,12 +42,19 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// TestEveryQueryParses, in each dialect, whatever is matched.
-func TestEveryQueryParses(t *testing.T) {
-	w, err := query.NewWindow(until, 30*24*time.Hour)
+// windowOf is the window of this length that ends at until.
+func windowOf(t *testing.T, since time.Duration) query.Window {
+	t.Helper()
+	w, err := query.NewWindow(until, since)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return w
+}
+
+// TestEveryQueryParses, in each dialect, whatever is matched.
+func TestEveryQueryParses(t *testing.T) {
+	w := windowOf(t, 30*24*time.Hour)
 	p := parser.NewParser(parser.Options{})
 	for _, d := range []query.Dialect{{}, {ExporterMoved: true, AutoscalerMoved: true}, {Match: `cluster="a%s\"{}"`}} {
 		asks := d.Asks(w, query.FromExporter, query.FromAutoscaler, query.FromServers)
@@ -129,10 +136,7 @@ var sides = []string{"left", "right"}
 // TestPieces: a long window is asked for in pieces, what is too much in halves, and
 // each moment once.
 func TestPieces(t *testing.T) {
-	w, err := query.NewWindow(until, 3*24*time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := windowOf(t, 3*24*time.Hour)
 	s := &server{limit: 7 * time.Hour}
 	var last, all int
 	a, err := query.Run(t.Context(), s, w, query.Options{Progress: func(done, n int) { last, all = done, n }})
@@ -174,10 +178,7 @@ func TestPieces(t *testing.T) {
 // TestFailures: a refused question is a problem of its own, and so is one that takes too
 // long; a half answer is no answer; an unreachable Prometheus ends the run.
 func TestFailures(t *testing.T) {
-	w, err := query.NewWindow(until, 2*time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := windowOf(t, 2*time.Hour)
 	late := fmt.Errorf("%w: %w", prom.ErrUnavailable, context.DeadlineExceeded)
 	for _, fail := range []error{prom.ErrBadQuery, &prom.PartialError{Warnings: []string{"a store is down"}}, late} {
 		a, err := query.Run(t.Context(), &server{limit: 24 * time.Hour, fail: fail}, w, query.Options{})
@@ -209,10 +210,7 @@ func (others) Query(_ context.Context, promql string, _ time.Time) (prom.Vector,
 // TestPatience: what may be answered a moment later is asked again, what took all its
 // time is not, and a query that is lost twice is dropped.
 func TestPatience(t *testing.T) {
-	w, err := query.NewWindow(until, 10*24*time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := windowOf(t, 10*24*time.Hour)
 	busy := fmt.Errorf("%w: HTTP 503: no reason given", prom.ErrUnavailable)
 	late := fmt.Errorf("%w: HTTP 503: timeout query timed out in expression evaluation", prom.ErrUnavailable)
 	run := func(s *server) query.Answers {
@@ -253,10 +251,7 @@ func TestPatience(t *testing.T) {
 // TestLargeWindow: what is too much to be asked about the whole window at once, to find
 // out who is there, is asked about its last day.
 func TestLargeWindow(t *testing.T) {
-	w, err := query.NewWindow(until, 90*24*time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := windowOf(t, 90*24*time.Hour)
 	for _, refusal := range []error{
 		fmt.Errorf("%w: HTTP 422: cannot select more than -search.maxSamplesPerQuery=1000000000 samples", prom.ErrBadQuery),
 		fmt.Errorf("%w: HTTP 422: the query time range exceeds the limit", prom.ErrBadQuery),
@@ -298,10 +293,7 @@ func (o old) Query(ctx context.Context, promql string, at time.Time) (prom.Vecto
 // TestNoNativeHistograms: a server that does not know them has none, and the report
 // lacks nothing.
 func TestNoNativeHistograms(t *testing.T) {
-	w, err := query.NewWindow(until, 2*time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := windowOf(t, 2*time.Hour)
 	a, err := query.Run(t.Context(), old{&server{limit: 24 * time.Hour}}, w, query.Options{})
 	if err != nil || len(a.Problems) > 0 || !a.Autoscaler {
 		t.Errorf("autoscaler %v, %v: %v", a.Autoscaler, err, a.Problems)

@@ -34,6 +34,10 @@ type Options struct {
 // ErrNoData: neither the exporter nor the autoscaler has a series in the window.
 var ErrNoData = errors.New("no GPU series")
 
+// ErrYoung: the first series are younger than the window's end, which is rounded down to
+// a whole step. It wraps ErrNoData.
+var ErrYoung = fmt.Errorf("%w yet", ErrNoData)
+
 // ClustersError: the series are of several clusters. Pools, tenants and nodes of equal
 // names would be mixed up.
 type ClustersError struct{ Names []string }
@@ -141,6 +145,13 @@ func explore(ctx context.Context, p Prometheus, w Window, o Options) (Answers, e
 		return Answers{}, err
 	}
 	if !a.Exporter && !a.Autoscaler {
+		if rest := w.until.Sub(w.Until).Truncate(time.Second); rest > 0 {
+			v, err := p.Query(ctx, fmt.Sprintf("count(present_over_time(%s[%ds]))", d.Select(metric.GPUInfo.Name), int(rest.Seconds())), w.until)
+			if err == nil && len(v) > 0 {
+				return Answers{}, fmt.Errorf("%w: the first began after %s, and a report has whole steps of %s: try after %s",
+					ErrYoung, w.Until.Format(time.RFC3339), w.Coarse, w.Until.Add(2*w.Coarse).Format(time.RFC3339))
+			}
+		}
 		others := ""
 		if there(dcgmExporter) {
 			others = "; those of dcgm-exporter are there, and gpuscale-exporter serves both: docs/migrate-from-dcgm-exporter.md"

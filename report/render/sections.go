@@ -95,9 +95,9 @@ func lead(sentences ...string) []string {
 
 func use(r model.Report) Section {
 	s := Section{Number: "3", Anchor: "use", Title: "By team, namespace and model", Lead: lead(r.Use.Missing)}
-	t := Table{Name: "tenants", Title: "Quotas, in GPUs, means over the window", Columns: columns("Tenant", "Guaranteed>", "Limit>", "Used>", "Borrowed>", "Lent>", "Waiting>")}
+	t := Table{Name: "tenants", Title: "Quotas, in GPUs, means over the window", Columns: columns("Tenant", "Guaranteed>", "Limit>", "Used>", "Borrowed>", "Lent>", "Pending>")}
 	for _, x := range r.Use.Tenants {
-		t.Rows = append(t.Rows, []Cell{word(x.Tenant), number(x.Guaranteed, Count), number(x.Limit, Count), number(x.Used, Count), number(x.Borrowed, Count), number(x.Lent, Count), number(x.Waiting, Count)})
+		t.Rows = append(t.Rows, []Cell{word(x.Tenant), number(x.Guaranteed, Count), number(x.Limit, Count), number(x.Used, Count), number(x.Borrowed, Count), number(x.Lent, Count), number(x.Pending, Count)})
 	}
 	u := Table{Name: "use", Title: "Allocated GPU-hours and their use",
 		Columns: columns("Tenant", "Namespace", "Model", "Allocated, GPU-hours>", "Computing>", "Idle>", "Use>", "Money$", "Idle$"), Empty: "No GPU was allocated."}

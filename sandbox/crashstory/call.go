@@ -26,7 +26,7 @@ func (c Call) String() string {
 // Published reports a call that only publishes: the status of a pool or quota
 // without the planner's state. How many there are depends on the clock.
 func (c Call) Published() bool {
-	return (c.Resource == "gpunodepools/status" || c.Resource == "gpuquotas/status") && !strings.Contains(c.Fields, "status.memory")
+	return (c.Resource == "gpunodepools/status" || c.Resource == "gpuquotas/status") && !strings.Contains(c.Fields, "status.plannerState")
 }
 
 // numbered reports a call that counts as a write of the story's. Leases and
@@ -110,7 +110,7 @@ func nameIn(body []byte) string {
 	return o.Metadata.Name
 }
 
-// fieldsOf a merge patch: two levels below metadata and status.memory, one below
+// fieldsOf a merge patch: two levels below metadata and status.plannerState, one below
 // the rest, without the resourceVersion.
 func fieldsOf(body []byte) string {
 	var patch map[string]any
@@ -133,7 +133,7 @@ func fieldsOf(body []byte) string {
 			switch name {
 			case "metadata.resourceVersion", "metadata.uid":
 				continue
-			case "metadata.annotations", "metadata.labels", "status.memory":
+			case "metadata.annotations", "metadata.labels", "status.plannerState":
 				walk(name, v, 1)
 			default:
 				walk(name, v, deep-1)

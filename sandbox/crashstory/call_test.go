@@ -27,8 +27,8 @@ func TestCallsAreNamedByWhatTheyAre(t *testing.T) {
 		{"POST", "/api/v1/namespaces/a/pods/b/eviction", "{}", "create pods/eviction a/b"},
 		{"PATCH", "/api/v1/nodes/n", `{"metadata":{"resourceVersion":"7","annotations":{"x.io/b":"1","x.io/a":null}},"spec":{"unschedulable":true}}`,
 			"patch nodes n metadata.annotations.x.io/a,metadata.annotations.x.io/b,spec.unschedulable"},
-		{"PATCH", "/apis/gpuscale.io/v1alpha1/gpunodepools/p/status", `{"status":{"memory":{"grown":[{"nodes":1}]},"size":1}}`,
-			"patch gpunodepools/status p status.memory.grown,status.size"},
+		{"PATCH", "/apis/gpuscale.io/v1alpha1/gpunodepools/p/status", `{"status":{"plannerState":{"grown":[{"nodes":1}]},"size":1}}`,
+			"patch gpunodepools/status p status.plannerState.grown,status.size"},
 		{"POST", "/version", "", ""},
 	} {
 		c, ok := ParseCall(test.method, test.path, []byte(test.body))

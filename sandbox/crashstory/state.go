@@ -103,7 +103,7 @@ func poolLines(p *v1alpha1.GPUNodePool) []string {
 	if s.Backoff != nil {
 		out = append(out, at+" backs off")
 	}
-	m := s.Memory
+	m := s.PlannerState
 	for what, there := range map[string]bool{
 		"scale up": m.LastScaleUp != nil, "scale down": m.LastScaleDown != nil, "drain": m.LastDrain != nil,
 		"replace": m.LastReplace != nil, "growth": len(m.Grown) > 0,

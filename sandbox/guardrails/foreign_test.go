@@ -201,7 +201,7 @@ spec: {tenants: {namespaces: [ml]}, amounts: [{guaranteed: 1}]}`)
 	if len(status.Conditions) != 1 || status.Conditions[0].Status != metav1.ConditionFalse || !strings.Contains(status.Conditions[0].Message, "namespace ml counts towards GPUQuota ml-team already") {
 		n.t.Errorf("conditions %+v", status.Conditions)
 	}
-	if got := ledger.Statuses(s.Quotas, &s.Snapshot, s.QuotaProblems)["ml-team"]; got.Waiting != "66" || got.Used != "0" {
+	if got := ledger.Statuses(s.Quotas, &s.Snapshot, s.QuotaProblems)["ml-team"]; got.Pending != "66" || got.Used != "0" {
 		n.t.Errorf("ml-team: %+v", got)
 	}
 }

@@ -17,22 +17,13 @@ func copyRules(root, prometheus string) error {
 	if err := os.MkdirAll(to, 0o700); err != nil {
 		return fmt.Errorf("copying the rules: %w", err)
 	}
-	for _, folder := range []string{"dashboards/rules", "dashboards/alerts"} {
-		files, err := filepath.Glob(filepath.Join(root, folder, "gpuscale-*.yaml"))
+	for _, name := range []string{"deploy/chart/gpuscale/files/recording.yaml", "dashboards/alerts/gpuscale-alerts.yaml"} {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(to, filepath.Base(name)), text, 0o600)
+		}
 		if err != nil {
-			return fmt.Errorf("listing %s: %w", folder, err)
-		}
-		if len(files) == 0 {
-			return fmt.Errorf("there are no rules in %s", folder)
-		}
-		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err == nil {
-				err = os.WriteFile(filepath.Join(to, filepath.Base(file)), text, 0o600)
-			}
-			if err != nil {
-				return fmt.Errorf("copying the rules: %w", err)
-			}
+			return fmt.Errorf("copying the rules: %w", err)
 		}
 	}
 	return nil

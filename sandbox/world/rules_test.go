@@ -33,7 +33,7 @@ func TestPrometheusGetsTheRulesOfTheCheckout(t *testing.T) {
 }
 
 func TestMissingRulesAreReported(t *testing.T) {
-	if err := copyRules(t.TempDir(), t.TempDir()); err == nil || !strings.Contains(err.Error(), "no rules in dashboards/rules") {
+	if err := copyRules(t.TempDir(), t.TempDir()); err == nil || !strings.Contains(err.Error(), "files/recording.yaml") {
 		t.Errorf("got %v", err)
 	}
 }

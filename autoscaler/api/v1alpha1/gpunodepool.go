@@ -293,9 +293,9 @@ type GPUNodePoolStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5
 	LastDecisions []Decision `json:"lastDecisions,omitempty"`
-	// Memory is the planner's state of this pool, persisted before any action.
+	// PlannerState is what the planner keeps of this pool between reconciles, written before any action.
 	// +optional
-	Memory PoolMemory `json:"memory,omitempty"`
+	PlannerState PlannerState `json:"plannerState,omitempty"`
 }
 
 // Backoff is a pause of scale-ups after failures.
@@ -306,8 +306,8 @@ type Backoff struct {
 	Until metav1.Time `json:"until"`
 }
 
-// PoolMemory is the planner's state of a pool between reconciles.
-type PoolMemory struct {
+// PlannerState is the planner's state of a pool between reconciles.
+type PlannerState struct {
 	// +optional
 	LastScaleUp *metav1.MicroTime `json:"lastScaleUp,omitempty"`
 	// +optional

@@ -19,7 +19,7 @@ const AnyModel = "any"
 // +kubebuilder:printcolumn:name="Used",type=string,JSONPath=`.status.used`
 // +kubebuilder:printcolumn:name="Borrowed",type=string,JSONPath=`.status.borrowed`
 // +kubebuilder:printcolumn:name="Lent",type=string,JSONPath=`.status.lent`
-// +kubebuilder:printcolumn:name="Waiting",type=string,JSONPath=`.status.waiting`
+// +kubebuilder:printcolumn:name="Pending",type=string,JSONPath=`.status.pending`
 // +kubebuilder:printcolumn:name="Valid",type=string,JSONPath=`.status.conditions[?(@.type=="Valid")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.parent) || self.spec.parent != self.metadata.name",message="spec.parent must not be the quota itself"
@@ -131,9 +131,9 @@ type GPUQuotaStatus struct {
 	// Lent is guaranteed here and used by others.
 	// +optional
 	Lent string `json:"lent,omitempty"`
-	// Waiting is requested by pods without a node, including pods still to be created.
+	// Pending is requested by pods without a node, including pods still to be created.
 	// +optional
-	Waiting string `json:"waiting,omitempty"`
+	Pending string `json:"pending,omitempty"`
 	// Conditions of the quota: Valid.
 	// +optional
 	// +listType=map

@@ -374,7 +374,7 @@ spec: {parent: org, tenants: {namespaces: [b]}, amounts: [{model: any, guarantee
 		"b":   "2 4 2 0 0",
 	} {
 		u := got[name]
-		if text := strings.Join([]string{u.Guaranteed, u.Used, u.Borrowed, u.Lent, u.Waiting}, " "); text != want {
+		if text := strings.Join([]string{u.Guaranteed, u.Used, u.Borrowed, u.Lent, u.Pending}, " "); text != want {
 			t.Errorf("%s: %s, want %s", name, text, want)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 // not set.
 type Share struct {
 	Tenant                                    string
-	Guaranteed, Used, Borrowed, Lent, Waiting float64
+	Guaranteed, Used, Borrowed, Lent, Pending float64
 	Limit                                     float64
 	Limited                                   bool
 }
@@ -21,7 +21,7 @@ func Shares(s *plan.Snapshot) []Share {
 	for i := range s.Tenants {
 		t := &s.Tenants[i]
 		u := use.under(t.Name)
-		one := Share{Tenant: t.Name, Guaranteed: equivalents(u.guaranteed), Used: equivalents(u.used), Borrowed: equivalents(u.borrowed), Lent: equivalents(u.lent), Waiting: equivalents(u.waiting)}
+		one := Share{Tenant: t.Name, Guaranteed: equivalents(u.guaranteed), Used: equivalents(u.used), Borrowed: equivalents(u.borrowed), Lent: equivalents(u.lent), Pending: equivalents(u.waiting)}
 		if t.Limit.Compute != quota.Unlimited || t.Limit.Memory != quota.Unlimited {
 			one.Limit, one.Limited = bound(t.Limit), true
 		}

@@ -15,9 +15,9 @@ node n pool=p
 quota all
 quota red guarantee=1 limit=21+16 parent=all
 quota blue guarantee=2 parent=all
-pod a/x wants=(3g.40gb*2) node=n tenant=red
-pod a/y wants=gpu node=n tenant=red
-pod a/z wants=gpu tenant=blue
+pod a/x requests=(3g.40gb*2) node=n tenant=red
+pod a/y requests=gpu node=n tenant=red
+pod a/z requests=gpu tenant=blue
 `)
 	if err != nil {
 		t.Fatal(err)
@@ -26,13 +26,13 @@ pod a/z wants=gpu tenant=blue
 	for _, one := range ledger.Shares(&s) {
 		got[one.Tenant] = one
 	}
-	if r := got["red"]; r.Guaranteed != 1 || r.Used != 2 || r.Borrowed != 1 || !r.Limited || r.Limit != 2 || r.Waiting != 0 {
+	if r := got["red"]; r.Guaranteed != 1 || r.Used != 2 || r.Borrowed != 1 || !r.Limited || r.Limit != 2 || r.Pending != 0 {
 		t.Errorf("red %+v", r)
 	}
-	if b := got["blue"]; b.Guaranteed != 2 || b.Used != 0 || b.Lent != 1 || b.Limited || b.Waiting != 1 {
+	if b := got["blue"]; b.Guaranteed != 2 || b.Used != 0 || b.Lent != 1 || b.Limited || b.Pending != 1 {
 		t.Errorf("blue %+v", b)
 	}
-	if a := got["all"]; a.Guaranteed != 3 || a.Used != 2 || a.Waiting != 1 {
+	if a := got["all"]; a.Guaranteed != 3 || a.Used != 2 || a.Pending != 1 {
 		t.Errorf("all %+v", a)
 	}
 }
@@ -47,15 +47,15 @@ node n pool=pro
 node m pool=t4
 quota a guarantee=1
 quota b guarantee=1
-pod a/x wants=4g.96gb node=n tenant=a
-pod b/y wants=(part:core=0:memory-mib=15360) node=m tenant=b
-pod b/z wants=1g.24gb tenant=b
+pod a/x requests=4g.96gb node=n tenant=a
+pod b/y requests=(part:core=0:memory-mib=15360) node=m tenant=b
+pod b/z requests=1g.24gb tenant=b
 `)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, one := range ledger.Shares(&s) {
-		if want := map[string]float64{"a": 0, "b": 0.25}[one.Tenant]; one.Used != 1 || one.Borrowed != 0 || one.Waiting != want {
+		if want := map[string]float64{"a": 0, "b": 0.25}[one.Tenant]; one.Used != 1 || one.Borrowed != 0 || one.Pending != want {
 			t.Errorf("%+v, want 1 used, none borrowed, %v waiting", one, want)
 		}
 	}

@@ -30,7 +30,7 @@ func Statuses(quotas []v1alpha1.GPUQuota, s *plan.Snapshot, problems map[string]
 		u := use.under(q.Name)
 		status.Guaranteed, status.Used = Equivalents(u.guaranteed), Equivalents(u.used)
 		status.Borrowed, status.Lent = Equivalents(u.borrowed), Equivalents(u.lent)
-		status.Waiting = Equivalents(u.waiting)
+		status.Pending = Equivalents(u.waiting)
 		valid := metav1.Condition{
 			Type: ConditionValid, Status: metav1.ConditionTrue, Reason: "Valid", ObservedGeneration: q.Generation,
 			LastTransitionTime: metav1.NewTime(s.Now),

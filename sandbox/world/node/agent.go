@@ -51,6 +51,7 @@ func (a *Agent) Step(ctx context.Context, now time.Time) error {
 	pods, byUID := devicePods(a.view.PodsOn(node.Name))
 	a.Lock.Lock()
 	refused := a.Machine.Sync(pods, now)
+	a.Machine.Deploy(node.Labels, now)
 	labels := a.Machine.StepManager(node.Labels[LabelConfig], a.view.MIGConfig(), now)
 	failure := a.Machine.Failure()
 	discovered := a.Machine.DiscoveryLabels()

@@ -9,10 +9,14 @@ import (
 )
 
 // manager is mig-manager: one change at a time, begun by a change of the
-// label. Values of the label during a change are ignored.
+// label. Values of the label during a change are ignored. Checked against the
+// source of nvidia-mig-manager v0.13.1, v0.14.5 and v0.15.0 on 2026-11-23.
 type manager struct {
 	handled string // the label's value it acted on last
-	wedged  bool   // a story's switch: the next change hangs
+	// applied: it has applied a config since its start. Afterwards a change that
+	// fails, or that is applied already, leaves its clients paused.
+	applied bool
+	wedged  bool // a story's switch: the next change hangs
 
 	phase  phase
 	until  time.Time
@@ -71,10 +75,10 @@ func (m *Machine) beginChange(name string, config []byte, now time.Time) map[str
 	var err error
 	if g.wanted, err = parseConfig(config, name, len(m.gpus), m.table); err != nil {
 		g.why = err.Error()
-		return map[string]string{LabelConfigState: StateFailed}
+		return m.answer(StateFailed, now)
 	}
-	if m.matches() && m.plugin.running {
-		return map[string]string{LabelConfigState: StateSuccess}
+	if m.matches() {
+		return m.answer(StateSuccess, now)
 	}
 	g.phase, g.until = pausing, now.Add(m.spec.Delays.Pause)
 	m.plugin.stop()
@@ -89,14 +93,40 @@ func (m *Machine) beginChange(name string, config []byte, now time.Time) map[str
 func (m *Machine) endChange(now time.Time) map[string]string {
 	g := &m.manager
 	g.phase = idle
-	out := DeployLabels()
-	out[LabelConfigState] = StateSuccess
 	if err := m.apply(); err != nil {
 		g.why = err.Error()
-		out[LabelConfigState] = StateFailed
+		return m.answer(StateFailed, now)
 	}
-	m.plugin.start(now, m.spec.Delays.Enumerate)
+	out := m.resume(now)
+	g.applied = true
+	out[LabelConfigState] = StateSuccess
 	return out
+}
+
+// answer returns the labels at the end of a change that applied nothing.
+func (m *Machine) answer(state string, now time.Time) map[string]string {
+	out := map[string]string{}
+	if !m.manager.applied {
+		out = m.resume(now)
+	}
+	out[LabelConfigState] = state
+	return out
+}
+
+// resume starts the paused clients and returns their labels.
+func (m *Machine) resume(now time.Time) map[string]string {
+	if !m.plugin.running {
+		m.plugin.start(now, m.spec.Delays.Enumerate)
+	}
+	return DeployLabels()
+}
+
+// Deploy starts the device plugin where the node's labels have it run and no
+// change is under way: labels set by another than mig-manager.
+func (m *Machine) Deploy(labels map[string]string, now time.Time) {
+	if m.manager.phase == idle && !m.plugin.running && labels[deployPrefix+"device-plugin"] == "true" {
+		m.plugin.start(now, m.spec.Delays.Enumerate)
+	}
 }
 
 func (m *Machine) matches() bool {

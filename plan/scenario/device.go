@@ -10,9 +10,8 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// modelOf is what a model's name says by itself; vendor and memory are written
-// only where they differ from it. A product nobody told us about is taken for
-// NVIDIA's, of unknown memory.
+// modelOf is the model of a name; vendor and memory are written only where they
+// differ from it. An unknown product is NVIDIA's, of unknown memory.
 func modelOf(name string) gpu.Model {
 	m := gpu.Model{Name: name}
 	if known, ok := gpu.ParseProduct(name); ok {
@@ -23,7 +22,7 @@ func modelOf(name string) gpu.Model {
 	return m
 }
 
-// readGPU reads what a gpu line, or a pool about its template, says of a GPU.
+// readGPU reads the fields of a GPU, of a gpu line or a pool's template.
 func readGPU(r *reader, c *plan.GPU) {
 	r.text("model", func(s string) error { c.Model = modelOf(s); return nil })
 	r.string("vendor", &c.Model.Vendor)
@@ -50,12 +49,12 @@ func readGPU(r *reader, c *plan.GPU) {
 	r.flag("mig", &c.MIG)
 	r.off("no-mig", &c.MIG)
 	var allocatedTo []string
-	if r.items("holders", func(it item) error { allocatedTo = append(allocatedTo, it[0].name); return nil }) {
+	if r.items("allocated-to", func(it item) error { allocatedTo = append(allocatedTo, it[0].name); return nil }) {
 		c.AllocatedTo, c.AllocationKnown = allocatedTo, true
 	}
 	unknown, known := false, false
-	r.flag("holders-unknown", &unknown)
-	r.flag("holders-known", &known)
+	r.flag("allocation-unknown", &unknown)
+	r.flag("allocation-known", &known)
 	c.AllocationKnown = (c.AllocationKnown || known) && !unknown
 	r.ago("gpu-idle", &c.IdleSince)
 	r.text("gpu-busy", func(s string) (err error) { c.Busy, err = parseBusy(s); return err })
@@ -64,8 +63,8 @@ func readGPU(r *reader, c *plan.GPU) {
 	readUnused(r, c)
 }
 
-// readUnused reads unused=2h: everything on the GPU that is allocated has done
-// nothing since then.
+// readUnused reads unused=2h: everything allocated on the GPU is unused since
+// then.
 func readUnused(r *reader, c *plan.GPU) {
 	var since time.Time
 	if !r.ago("unused", &since) {
@@ -81,28 +80,28 @@ func readUnused(r *reader, c *plan.GPU) {
 	}
 }
 
-// readIdle reads idle=5m: everything on the GPU that nobody holds is idle
-// since then.
+// readIdle reads idle=5m: everything free on the GPU is idle since then.
 func readIdle(r *reader, c *plan.GPU) {
 	var since time.Time
 	if !r.ago("idle", &since) {
 		return
 	}
-	held := len(c.AllocatedTo) > 0
+	allocated := len(c.AllocatedTo) > 0
 	for i := range c.Instances {
 		in := &c.Instances[i]
 		if in.AllocatedTo == "" {
 			in.IdleSince = since
 		} else {
-			held = true
+			allocated = true
 		}
 	}
-	if !held {
+	if !allocated {
 		c.IdleSince = since
 	}
 }
 
-// gpuText writes what readGPU reads, from a blank GPU whose holders are known.
+// gpuText writes what readGPU reads, from a blank GPU whose allocation is
+// known.
 func gpuText(c plan.GPU, now time.Time) string {
 	var b strings.Builder
 	m := modelOf(c.Model.Name)
@@ -128,10 +127,10 @@ func gpuText(c plan.GPU, now time.Time) string {
 		}
 	}
 	if len(c.AllocatedTo) > 0 {
-		b.WriteString(" holders=" + listText(c.AllocatedTo))
+		b.WriteString(" allocated-to=" + listText(c.AllocatedTo))
 	}
 	if !c.AllocationKnown {
-		b.WriteString(" holders-unknown")
+		b.WriteString(" allocation-unknown")
 	}
 	agoText(&b, "gpu-idle", c.IdleSince, now)
 	agoText(&b, "gpu-unused", c.UnusedSince, now)

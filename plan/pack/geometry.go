@@ -7,50 +7,50 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// Cuts are all states one MIG product can be in, numbered, with what can be
-// added to each: packing a GPU is looking up numbers. Layouts that take the
-// same slices are one state, however they are divided, since what may be added
-// depends on nothing else; instances with attributes are limited by number, so
-// they count too. Cuts never change and may be shared.
-type Repartitions struct {
+// Geometry is all states of one MIG product, numbered, with what can be added
+// to each: packing a GPU is looking up numbers. Layouts that take the same
+// slices are one state, since what can be added depends on nothing else;
+// instances with attributes are limited in number, so they count too. A
+// Geometry is immutable and may be shared.
+type Geometry struct {
 	table    *mig.Table
 	profiles []mig.Profile
 	index    map[mig.Profile]int
-	states   []repartition
+	states   []geometryState
 	of       map[takenSlices]int
-	full     int // the state of a GPU somebody has for himself
+	full     int // the state of a GPU that one pod has alone
 }
 
-// takenSlices of a GPU.
+// takenSlices are the slices that a layout takes of a GPU.
 type takenSlices struct {
 	memory  uint64 // one bit each
 	compute int
 	attrs   string // the profiles with attributes among them, one byte each
 }
 
-// cut is one state. The empty GPU is state 0.
-type repartition struct {
-	compute int      // slices left
+// geometryState is one state. The empty GPU is state 0.
+type geometryState struct {
+	compute int      // free slices
 	steps   [][]Step // by profile
 	most    []int    // by profile: how many could be added, if nothing else were
 }
 
-// Step is one instance more.
+// Step is the addition of one instance.
 type Step struct {
 	Start int // first memory slice
 	To    int // the state that follows
 }
 
-// NewRepartitions explores what t allows.
-func NewRepartitions(t *mig.Table) *Repartitions {
-	c := &Repartitions{table: t, profiles: t.Profiles(), index: map[mig.Profile]int{}, of: map[takenSlices]int{}}
+// NewGeometry computes the states of t.
+func NewGeometry(t *mig.Table) *Geometry {
+	c := &Geometry{table: t, profiles: t.Profiles(), index: map[mig.Profile]int{}, of: map[takenSlices]int{}}
 	for i, p := range c.profiles {
 		c.index[p] = i
 	}
 	layouts := []mig.Layout{nil}
 	c.of[takenSlices{}] = 0
 	for id := 0; id < len(layouts); id++ {
-		s := repartition{compute: t.ComputeSlices() - c.taken(layouts[id]).compute, steps: make([][]Step, len(c.profiles))}
+		s := geometryState{compute: t.ComputeSlices() - c.taken(layouts[id]).compute, steps: make([][]Step, len(c.profiles))}
 		for _, p := range t.Free(layouts[id]) {
 			next := mig.NewLayout(append(layouts[id][:len(layouts[id]):len(layouts[id])], p)...)
 			key := c.taken(next)
@@ -66,15 +66,15 @@ func NewRepartitions(t *mig.Table) *Repartitions {
 		c.states = append(c.states, s)
 	}
 	c.full = len(c.states)
-	c.states = append(c.states, repartition{steps: make([][]Step, len(c.profiles))})
+	c.states = append(c.states, geometryState{steps: make([][]Step, len(c.profiles))})
 	for id := range c.states {
 		c.count(id)
 	}
 	return c
 }
 
-// taken says which slices l takes.
-func (c *Repartitions) taken(l mig.Layout) takenSlices {
+// taken returns the slices that l takes.
+func (c *Geometry) taken(l mig.Layout) takenSlices {
 	var s takenSlices
 	var attrs []byte
 	for _, p := range l {
@@ -90,7 +90,7 @@ func (c *Repartitions) taken(l mig.Layout) takenSlices {
 }
 
 // count fills in most of a state and of those that follow.
-func (c *Repartitions) count(id int) []int {
+func (c *Geometry) count(id int) []int {
 	s := &c.states[id]
 	if s.most == nil {
 		s.most = make([]int, len(c.profiles))
@@ -103,15 +103,14 @@ func (c *Repartitions) count(id int) []int {
 	return s.most
 }
 
-// Table returns the product.
-func (c *Repartitions) Table() *mig.Table { return c.table }
+// Table returns the product's table.
+func (c *Geometry) Table() *mig.Table { return c.table }
 
-// States returns how many there are; they are numbered from 0, the empty GPU.
-func (c *Repartitions) States() int { return len(c.states) }
+// States returns the number of states; they are numbered from 0, the empty GPU.
+func (c *Geometry) States() int { return len(c.states) }
 
-// State returns the number of a layout's state. It is an error when the layout
-// is not legal.
-func (c *Repartitions) State(l mig.Layout) (int, error) {
+// State returns the number of a layout's state; an error for an illegal layout.
+func (c *Geometry) State(l mig.Layout) (int, error) {
 	if err := c.table.Legal(l); err != nil {
 		return 0, err
 	}
@@ -122,9 +121,9 @@ func (c *Repartitions) State(l mig.Layout) (int, error) {
 	return id, nil
 }
 
-// Steps returns where an instance of p could be added, nil for nowhere. state
-// must be one of Cuts.
-func (c *Repartitions) Steps(state int, p mig.Profile) []Step {
+// Steps returns where an instance of p could be added, nil for nowhere.
+// Precondition: state is one of States.
+func (c *Geometry) Steps(state int, p mig.Profile) []Step {
 	k, ok := c.index[p]
 	if !ok {
 		return nil
@@ -133,7 +132,7 @@ func (c *Repartitions) Steps(state int, p mig.Profile) []Step {
 }
 
 // Most returns how many instances of p could be added, if nothing else were.
-func (c *Repartitions) Most(state int, p mig.Profile) int {
+func (c *Geometry) Most(state int, p mig.Profile) int {
 	k, ok := c.index[p]
 	if !ok {
 		return 0
@@ -141,8 +140,8 @@ func (c *Repartitions) Most(state int, p mig.Profile) int {
 	return c.states[state].most[k]
 }
 
-// Free returns the compute slices that are left, reachable or not.
-func (c *Repartitions) Free(state int) int { return c.states[state].compute }
+// Free returns the free compute slices, usable or not.
+func (c *Geometry) Free(state int) int { return c.states[state].compute }
 
-// thousandths of a GPU that so many compute slices are.
-func (c *Repartitions) thousandths(compute int) int { return compute * Whole / c.table.ComputeSlices() }
+// thousandths is a number of compute slices in thousandths of a GPU.
+func (c *Geometry) thousandths(compute int) int { return compute * Whole / c.table.ComputeSlices() }

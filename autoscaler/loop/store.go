@@ -41,7 +41,7 @@ func (s *StatusStore) Load(ctx context.Context) (plan.State, error) {
 	if err := s.takeOver(ctx, pools.Items); err != nil {
 		return plan.State{}, err
 	}
-	return memoryOf(pools.Items), nil
+	return stateOf(pools.Items), nil
 }
 
 // Save implements Store.
@@ -58,18 +58,18 @@ func (s *StatusStore) Save(ctx context.Context, snap plan.Snapshot, m plan.State
 		if err := s.live.Get(ctx, client.ObjectKey{Name: p.Name}, &pool); err != nil {
 			return fmt.Errorf("getting GPUNodePool %s: %w", p.Name, err)
 		}
-		want := poolMemory(m, p.Name, poolOf, pool.Status.Memory)
-		if want.Epoch = pool.Status.Memory.Epoch; s.epoch != nil {
+		want := poolState(m, p.Name, poolOf, pool.Status.PlannerState)
+		if want.Epoch = pool.Status.PlannerState.Epoch; s.epoch != nil {
 			if err := s.epoch.Follows(want.Epoch); err != nil {
 				return fmt.Errorf("GPUNodePool %s: %w", p.Name, err)
 			}
 			want.Epoch = s.epoch.Stamp()
 		}
-		if equality.Semantic.DeepEqual(pool.Status.Memory, want) {
+		if equality.Semantic.DeepEqual(pool.Status.PlannerState, want) {
 			continue
 		}
 		base := client.MergeFromWithOptions(pool.DeepCopy(), client.MergeFromWithOptimisticLock{})
-		pool.Status.Memory = want
+		pool.Status.PlannerState = want
 		if err := s.client.Status().Patch(ctx, &pool, base); err != nil {
 			return fmt.Errorf("writing the status of GPUNodePool %s: %w", p.Name, err)
 		}
@@ -79,15 +79,15 @@ func (s *StatusStore) Save(ctx context.Context, snap plan.Snapshot, m plan.State
 
 // changed reports whether the state of a pool differs.
 func changed(before, after plan.State, pool string, poolOf map[string]string) bool {
-	none := v1alpha1.PoolMemory{}
-	return !equality.Semantic.DeepEqual(poolMemory(before, pool, poolOf, none), poolMemory(after, pool, poolOf, none))
+	none := v1alpha1.PlannerState{}
+	return !equality.Semantic.DeepEqual(poolState(before, pool, poolOf, none), poolState(after, pool, poolOf, none))
 }
 
-// memoryOf collects the state from the pools' statuses.
-func memoryOf(pools []v1alpha1.GPUNodePool) plan.State {
+// stateOf collects the state from the pools' statuses.
+func stateOf(pools []v1alpha1.GPUNodePool) plan.State {
 	var m plan.State
 	for i := range pools {
-		name, p := pools[i].Name, pools[i].Status.Memory
+		name, p := pools[i].Name, pools[i].Status.PlannerState
 		m.LastScaleUp = withStamp(m.LastScaleUp, name, p.LastScaleUp)
 		m.LastScaleDown = withStamp(m.LastScaleDown, name, p.LastScaleDown)
 		m.LastDrain = withStamp(m.LastDrain, name, p.LastDrain)
@@ -138,10 +138,10 @@ func growthOf(list []plan.Growth, pool string) (out []v1alpha1.Growth) {
 	return out
 }
 
-// poolMemory is the part of m that concerns one pool. A node that is gone stays with
+// poolState is the part of m that concerns one pool. A node that is gone stays with
 // the pool in whose status it was, as long as the planner keeps it.
-func poolMemory(m plan.State, pool string, poolOf map[string]string, before v1alpha1.PoolMemory) v1alpha1.PoolMemory {
-	out := v1alpha1.PoolMemory{
+func poolState(m plan.State, pool string, poolOf map[string]string, before v1alpha1.PlannerState) v1alpha1.PlannerState {
+	out := v1alpha1.PlannerState{
 		LastScaleUp: stampOf(m.LastScaleUp, pool), LastScaleDown: stampOf(m.LastScaleDown, pool),
 		LastDrain: stampOf(m.LastDrain, pool), LastReplace: stampOf(m.LastReplace, pool),
 	}

@@ -7,16 +7,17 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// want is one kind of pending pod: pods that differ in nothing a place depends on.
-type want struct {
-	pod   *plan.Pod
-	index int
-	needs map[string][]mig.Count // MIG demand in a model's profiles; nil where it has none
+// request is one kind of pending pod: pods that do not differ in anything
+// placement depends on.
+type request struct {
+	pod      *plan.Pod
+	index    int
+	profiles map[string][]mig.Count // MIG demand in a model's profiles; nil where it has none
 }
 
-// newWants returns the kinds of the pending pods, in the order of the pods.
-func newWants(pods []*plan.Pod) []*want {
-	var wants []*want
+// newRequests returns the kinds of the pending pods, in the order of the pods.
+func newRequests(pods []*plan.Pod) []*request {
+	var kinds []*request
 	seen := map[string]bool{}
 	for _, p := range pods {
 		if p.Node != "" || p.Unreadable != "" {
@@ -26,36 +27,36 @@ func newWants(pods []*plan.Pod) []*want {
 			p.NodeSelector, p.Affinity, p.Tolerations)
 		if !seen[key] {
 			seen[key] = true
-			wants = append(wants, &want{pod: p, index: len(wants), needs: map[string][]mig.Count{}})
+			kinds = append(kinds, &request{pod: p, index: len(kinds), profiles: map[string][]mig.Count{}})
 		}
 	}
-	return wants
+	return kinds
 }
 
-// need returns the MIG demand in the model's profiles, nil where the model does
-// not have them.
-func (w *want) need(model string) []mig.Count {
-	if need, ok := w.needs[model]; ok {
-		return need
+// profilesOn returns the MIG demand in the model's profiles, nil where the
+// model does not have them.
+func (w *request) profilesOn(model string) []mig.Count {
+	if counts, ok := w.profiles[model]; ok {
+		return counts
 	}
-	var need []mig.Count
+	var counts []mig.Count
 	if t, ok := mig.ForModel(model); ok {
-		need = profilesOf(t, w.pod)
+		counts = profilesOf(t, w.pod)
 	}
-	w.needs[model] = need
-	return need
+	w.profiles[model] = counts
+	return counts
 }
 
 func profilesOf(t *mig.Table, pod *plan.Pod) []mig.Count {
-	var need []mig.Count
+	var counts []mig.Count
 	for _, in := range pod.Demand.MIG {
 		p, ok := t.Exact(in.Name)
 		if !ok {
 			return nil
 		}
-		need = counted(need, p, in.Count)
+		counts = counted(counts, p, in.Count)
 	}
-	return need
+	return counts
 }
 
 func counted(cs []mig.Count, p mig.Profile, n int) []mig.Count {
@@ -77,19 +78,19 @@ func countOf(cs []mig.Count, p mig.Profile) int {
 	return 0
 }
 
-// wants reports whether the pod asks for parts of this kind at all: whole GPUs
-// or fractions of the vendor, or MIG instances of this product.
-func (w *want) wants(o *offer, c *GPU, p *Part) bool {
+// matches reports whether the pod requests parts of this kind: whole GPUs or
+// fractions of the vendor, or MIG instances of this product.
+func (w *request) matches(o *offer, c *GPU, p *Part) bool {
 	d := &w.pod.Demand
 	if p.Profile != (mig.Profile{}) && !o.single {
-		return len(w.need(c.Model)) > 0
+		return len(w.profilesOn(c.Model)) > 0
 	}
 	sameVendor := d.Vendor == "" || o.vendor == "" || d.Vendor == o.vendor
 	return sameVendor && (d.GPUs > 0 || d.Fraction != nil && p.Profile == (mig.Profile{}))
 }
 
 // blocked is what keeps the pod from the part.
-func (w *want) blocked(o *offer, c *GPU, p *Part) Cause {
+func (w *request) blocked(o *offer, c *GPU, p *Part) Cause {
 	switch {
 	case !o.admits(w):
 		return Unreachable
@@ -105,29 +106,29 @@ func (w *want) blocked(o *offer, c *GPU, p *Part) Cause {
 	return NoCause
 }
 
-// fitsShape reports whether the part by itself is of use to the pod.
-func (w *want) fitsShape(o *offer, c *GPU, p *Part) bool {
+// fitsShape reports whether the pod can use the part by itself.
+func (w *request) fitsShape(o *offer, c *GPU, p *Part) bool {
 	d := &w.pod.Demand
 	switch {
 	case p.Profile != (mig.Profile{}):
-		return o.single || countOf(w.need(c.Model), p.Profile) > 0
+		return o.single || countOf(w.profilesOn(c.Model), p.Profile) > 0
 	case p.Size == wholeGPU:
 		return true
 	case d.Fraction == nil:
-		return false // the rest of a shared GPU is no whole one
+		return false // a partly used GPU is no whole one
 	}
 	size, ok := fractionSize(w.pod, c.memoryMiB)
 	return !ok || size.Compute <= p.Size.Compute && size.Memory <= p.Size.Memory
 }
 
-// enough reports whether the node has all that the pod wants together.
-func (w *want) enough(o *offer, c *GPU) bool {
+// enough reports whether the node has all that the pod requests.
+func (w *request) enough(o *offer, c *GPU) bool {
 	d := &w.pod.Demand
-	if d.GPUs > o.whole || d.Fraction != nil && d.Fraction.GPUs > o.open {
+	if d.GPUs > o.whole || d.Fraction != nil && d.Fraction.GPUs > o.partlyFree {
 		return false
 	}
-	for _, need := range w.need(c.Model) {
-		if countOf(o.instances[c.Model], need.Profile) < need.N {
+	for _, counts := range w.profilesOn(c.Model) {
+		if countOf(o.instances[c.Model], counts.Profile) < counts.N {
 			return false
 		}
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// readWant reads one part of a demand: "gpu", "amd.gpu*2", "3g.40gb*2",
+// readRequest reads one part of a demand: "gpu", "amd.gpu*2", "3g.40gb*2",
 // "part:core=500:memory-mib=8192", "any.gpu".
-func readWant(it item, d *demand.Demand) error {
+func readRequest(it item, d *demand.Demand) error {
 	name, count, many := strings.Cut(it[0].name, "*")
 	n := 1
 	if many {
@@ -23,7 +23,7 @@ func readWant(it item, d *demand.Demand) error {
 	if name == "part" {
 		return readPart(it, d)
 	}
-	if vendor, ok := repartitionVendor(name); ok {
+	if vendor, ok := vendorOf(name); ok {
 		d.GPUs, d.Vendor = n, vendor
 		return nil
 	}
@@ -36,8 +36,8 @@ func readWant(it item, d *demand.Demand) error {
 	return nil
 }
 
-// repartitionVendor reads "gpu" (nvidia), "amd.gpu", "any.gpu" (no vendor).
-func repartitionVendor(name string) (string, bool) {
+// vendorOf reads "gpu" (nvidia), "amd.gpu", "any.gpu" (no vendor).
+func vendorOf(name string) (string, bool) {
 	vendor, ok := strings.CutSuffix(name, ".gpu")
 	switch {
 	case name == "gpu":
@@ -65,7 +65,7 @@ func readPart(it item, d *demand.Demand) error {
 		case "gpus":
 			f.GPUs = n
 		default:
-			return fmt.Errorf("%q: a part has core, memory-mib, memory and GPUs", s.name)
+			return fmt.Errorf("%q: a part has core, memory-mib, memory and gpus", s.name)
 		}
 	}
 	d.Fraction = &f
