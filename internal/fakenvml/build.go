@@ -41,9 +41,10 @@ func Build(ctx context.Context, dir string, flags ...string) (libDir string, err
 // symbols stay bound to the first one.
 func Main(m interface{ Run() int }, lib *string) {
 	dir, err := Build(context.Background(), "")
-	if err == nil {
+	switch {
+	case err == nil:
 		*lib = filepath.Join(dir, Library)
-	} else if !errors.Is(err, ErrNoCompiler) {
+	case !errors.Is(err, ErrNoCompiler):
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

@@ -275,11 +275,13 @@ func TestVersionIsTheModules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mod, err := os.ReadFile(filepath.Join(root, controlPlane.module, "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(mod), "k8s.io/kubernetes "+kubernetesVersion+"\n") {
-		t.Errorf("sandbox/controlplane/go.mod does not require Kubernetes %s", kubernetesVersion)
+	for _, module := range []string{controlPlane.module, kubelet.module} {
+		mod, err := os.ReadFile(filepath.Join(root, module, "go.mod"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(mod), "k8s.io/kubernetes "+kubernetesVersion+"\n") {
+			t.Errorf("%s/go.mod does not require Kubernetes %s", module, kubernetesVersion)
+		}
 	}
 }

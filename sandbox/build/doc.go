@@ -1,6 +1,7 @@
 // Package build compiles the programs the sandbox runs but does not contain:
 // the control plane (sandbox/controlplane) and Prometheus with promtool
-// (sandbox/controlplane/prometheus).
+// (sandbox/controlplane/prometheus), and what a real node runs
+// (sandbox/node/kubelet, sandbox/node/containerd).
 //
 // It owns the cache they are kept in, the progress shown while a newcomer
 // waits for the first compilation, and the words for what can go wrong:

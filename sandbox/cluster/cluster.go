@@ -25,12 +25,13 @@ var errPortTaken = errors.New("by whom cannot be seen")
 
 // Cluster is a running control plane.
 type Cluster struct {
-	opts  Options
-	dir   string
-	lease *os.File // locked while we live; see sweep.go
-	pki   *pki
-	ports ports
-	group *proc.Group
+	opts   Options
+	dir    string
+	lease  *os.File // locked while we live; see sweep.go
+	pki    *pki
+	ports  ports
+	group  *proc.Group
+	egress *egress // nil without Options.Egress
 
 	specsMu sync.Mutex
 	specs   map[string]proc.Spec // how each program was started
@@ -147,6 +148,9 @@ func (c *Cluster) Stop() {
 			grace, lastGrace = 10*time.Second, 10*time.Second
 		}
 		c.group.Stop(grace, lastGrace, APIServer, Etcd)
+		if c.egress != nil {
+			_ = c.egress.server.Close()
+		}
 		if !c.opts.Keep {
 			if err := os.RemoveAll(c.dir); err != nil {
 				c.opts.Log.Warn("could not remove the sandbox's folder", "dir", c.dir, "error", err)

@@ -46,6 +46,9 @@ type Options struct {
 	// Stages replaces DefaultStages: what KWOK does with nodes and pods.
 	Stages []byte
 
+	// Egress lets real nodes join, in networks of their own; see SetEgress.
+	Egress bool
+
 	FeatureGates string              // "A=true,B=false", for all Kubernetes programs
 	ExtraArgs    map[string][]string // by program name, put last so that they win
 }

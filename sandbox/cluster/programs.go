@@ -8,10 +8,12 @@ import (
 	"github.com/gpuscale/gpuscale/sandbox/proc"
 )
 
+// ServiceRange has the addresses of Services.
+const ServiceRange = "10.96.0.0/16"
+
 const (
-	serviceRange = "10.96.0.0/16"
-	serviceIP    = "10.96.0.1" // of the Service default/kubernetes
-	podRange     = "10.128.0.0/9"
+	serviceIP = "10.96.0.1" // of the Service default/kubernetes
+	podRange  = "10.128.0.0/9"
 )
 
 // spec of a control plane program: its flags, then the caller's extra ones.
@@ -51,7 +53,7 @@ func (c *Cluster) apiServerSpec() proc.Spec {
 		"--authorization-mode=Node,RBAC", "--anonymous-auth=true",
 		"--etcd-servers=https://" + local(c.ports.etcd), "--etcd-cafile=" + p.path("etcd-ca.crt"),
 		"--etcd-certfile=" + p.path("etcd-client.crt"), "--etcd-keyfile=" + p.path("etcd-client.key"),
-		"--service-cluster-ip-range=" + serviceRange, "--allow-privileged=true",
+		"--service-cluster-ip-range=" + ServiceRange, "--allow-privileged=true",
 		// An endpoint on the loopback is not allowed, and nothing needs it.
 		"--endpoint-reconciler-type=none",
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
@@ -63,6 +65,9 @@ func (c *Cluster) apiServerSpec() proc.Spec {
 		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--profiling=false",
+	}
+	if c.egress != nil {
+		args = append(args, "--egress-selector-config-file="+c.egressConfig())
 	}
 	return c.spec(APIServer, append(args, c.featureGates()...)...)
 }

@@ -33,6 +33,9 @@ func (c *Cluster) bringUp(ctx context.Context) error {
 	if err := c.writeConfigs(); err != nil {
 		return err
 	}
+	if err := c.startEgress(); err != nil {
+		return err
+	}
 	begin := time.Now()
 	if err := c.run(c.etcdSpec()); err != nil {
 		return err

@@ -1,0 +1,74 @@
+package build
+
+import (
+	"context"
+	"path/filepath"
+)
+
+// kubelet is a target beside the control plane, not a part of it: few tests
+// need it. Its module has the control plane's versions, so that Go's cache has
+// most of its packages.
+var kubelet = target{
+	name:   "kubelet",
+	title:  "the kubelet and kube-proxy",
+	module: "sandbox/node/kubelet",
+	args:   []string{"-trimpath", "-ldflags", versionFlags()},
+	pkgs:   []string{"."},
+	output: "node",
+	links:  map[string]string{"kubelet": "node", "kube-proxy": "node"},
+	files:  []string{"node", "kubelet", "kube-proxy"},
+	disk:   2 << 30,
+}
+
+// containerd without the snapshotters that need a file system of their own.
+var containerd = target{
+	name:   "containerd",
+	title:  "containerd",
+	module: "sandbox/node/containerd",
+	args:   []string{"-trimpath", "-tags", "no_btrfs no_devmapper no_zfs no_aufs", "-ldflags", "-s -w"},
+	pkgs: []string{
+		"github.com/containerd/containerd/v2/cmd/containerd",
+		"github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
+		"github.com/containerd/containerd/v2/cmd/ctr",
+	},
+	output: "./",
+	files:  []string{"containerd", "containerd-shim-runc-v2", "ctr"},
+	disk:   1 << 30,
+}
+
+// nodePrograms are static: the node's first process, and what images hold.
+var nodePrograms = target{
+	name:   "node-programs",
+	title:  "the node's own programs",
+	args:   []string{"-trimpath", "-ldflags", "-s -w"},
+	pkgs:   []string{"./sandbox/node/keeper/node-keeper", "./sandbox/node/image/pause", "./sandbox/node/image/probe"},
+	output: "./",
+	files:  []string{"node-keeper", "pause", "probe"},
+	disk:   1 << 30,
+	again:  true,
+}
+
+// NodePaths are the folders of what a real node runs.
+type NodePaths struct {
+	Kubelet    string // kubelet and kube-proxy
+	Containerd string // containerd, containerd-shim-runc-v2 and ctr
+	Programs   string // node-keeper; pause and probe, which go into images
+}
+
+// Node returns what a real node runs and compiles what the cache does not have.
+// Only tests of such a node need it, so it is not a part of All.
+func Node(ctx context.Context, o Options) (NodePaths, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return NodePaths{}, err
+	}
+	var p NodePaths
+	if p.Kubelet, err = ensure(ctx, o, kubelet); err != nil {
+		return NodePaths{}, err
+	}
+	if p.Containerd, err = ensure(ctx, o, containerd); err != nil {
+		return NodePaths{}, err
+	}
+	p.Programs = filepath.Join(o.Cache, nodePrograms.name)
+	return p, again(ctx, o, nodePrograms, p.Programs)
+}

@@ -1,0 +1,328 @@
+//go:build linux
+
+package node_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/deploy/chart"
+	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
+	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/sandbox/build"
+	"github.com/gpuscale/gpuscale/sandbox/node"
+	"github.com/gpuscale/gpuscale/sandbox/node/image"
+	"github.com/gpuscale/gpuscale/sandbox/node/nodetest"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
+)
+
+// installed is the release's namespace.
+const installed = "gpuscale"
+
+// scrapes is Prometheus' configuration: who is scraped is in files beside it.
+const scrapes = `
+global: {scrape_interval: 1s, scrape_timeout: 1s}
+scrape_configs:
+- job_name: exporter
+  file_sd_configs: [{files: [exporter.json], refresh_interval: 1s}]
+`
+
+// dcgm is the machine that the exporter reads: one GPU.
+var dcgm = fakedcgm.State{DriverVersion: "580.95.05", GPUs: []fakedcgm.GPU{{
+	UUID: "GPU-5b6ff1c1-8d0b-4a4c-9d0e-000000000001", Product: "NVIDIA H100 80GB HBM3", PCIBusID: "00000000:07:00.0", MemoryMiB: 81559,
+	Fields: fakedcgm.Fields{203: 50, 1001: 0.5, 250: 81559, 251: 40000, 252: 41559},
+}}}
+
+// TestChart installs the chart with Helm, on a node that runs what it installs.
+func TestChart(t *testing.T) {
+	nodetest.Only(t)
+	env := nodetest.Env(t.Context(), t, testenv.Options{Prometheus: scrapes, Programs: true})
+	helm, err := chart.New(env.Root)
+	if err != nil {
+		t.Skip(err)
+	}
+	helm.Kubeconfig = env.Cluster.Kubeconfig()
+	c := &installation{helm: helm}
+	c.trial = trial{T: t, env: env, namespace: installed}
+	c.startNode()
+	c.load("exporter", "adapter", "autoscaler", "report")
+	for _, name := range []string{installed, "gpu-operator"} {
+		if err := env.Namespace(t.Context(), name, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.upgrade(); err != nil {
+		c.Fatalf("%v\n%s", err, c.describe())
+	}
+	t.Run("all pods are Ready and stay so", c.with(c.allReady))
+	t.Run("the API server reaches the adapter", c.with(c.apis))
+	t.Run("the exporter reads the GPU", c.with(c.exporter))
+	t.Run("nothing logs an error", c.with(c.noErrors))
+	t.Run("a report", c.with(c.report))
+	t.Run("an adapter that is deleted comes back", c.with(c.adapterDeleted))
+	t.Run("an uninstalled release leaves no pod", c.with(c.uninstalled))
+}
+
+type installation struct {
+	trial
+	helm chart.Helm
+	url  string // of Prometheus, for pods
+}
+
+func (c *installation) with(test func()) func(*testing.T) {
+	return func(t *testing.T) {
+		was := c.T
+		c.T = t
+		defer func() { c.T = was }()
+		test()
+	}
+}
+
+func (c *installation) startNode() {
+	c.Helper()
+	folder, err := build.Folder(build.Options{})
+	if err != nil {
+		c.Fatal(err)
+	}
+	library, err := fakedcgm.Build(c.Context(), filepath.Join(folder, "fakedcgm"))
+	if err != nil {
+		c.Fatal(err)
+	}
+	state := c.TempDir()
+	if err := dcgm.Write(filepath.Join(state, "dcgm.state")); err != nil {
+		c.Fatal(err)
+	}
+	u, err := url.Parse(c.env.Cluster.PrometheusURL())
+	if err != nil {
+		c.Fatal(err)
+	}
+	var port int
+	if _, err := fmt.Sscan(u.Port(), &port); err != nil {
+		c.Fatal(err)
+	}
+	c.node = nodetest.Start(c.Context(), c, c.env, node.Options{
+		Labels: map[string]string{"nvidia.com/gpu.present": "true"},
+		Mounts: []node.Mount{{Source: library, Target: "/opt/dcgm", ReadOnly: true}, {Source: state, Target: "/opt/state", ReadOnly: true}},
+		Ports:  []int{port},
+	})
+	c.url = fmt.Sprintf("http://%s:%d", c.node.Address(), port)
+}
+
+// load images of our programs.
+func (c *installation) load(programs ...string) {
+	c.Helper()
+	for _, p := range programs {
+		i, err := image.Program("gpuscale-"+p+":trial", filepath.Join(c.env.Programs, "gpuscale-"+p))
+		if err != nil {
+			c.Fatal(err)
+		}
+		if err := c.node.Load(c.Context(), i); err != nil {
+			c.Fatal(err)
+		}
+	}
+}
+
+func (c *installation) upgrade(args ...string) error {
+	return c.helm.Install(c.Context(), chart.Release{Name: "gpuscale", Namespace: installed, Args: append([]string{"--wait", "--timeout", "2m"}, args...), Values: `
+image: {tag: trial, pullPolicy: Never}
+prometheus: {url: ` + c.url + `}
+exporter:
+  source: dcgm
+  dcgmLibraryDir: /opt/dcgm
+  extraEnv: [{name: ` + fakedcgm.EnvState + `, value: /host/state/dcgm.state}]
+  extraVolumes: [{name: state, hostPath: {path: /opt/state, type: Directory}}]
+  extraVolumeMounts: [{name: state, mountPath: /host/state, readOnly: true}]
+adapter: {config: {interval: 1s, maxAge: 15s}}
+autoscaler: {config: {idleInterval: 1s, prometheus: {interval: 1s, maxAge: 15s}}}
+report: {enabled: true}
+`})
+}
+
+// describe is what kubectl shows of the release, for an error.
+func (c *installation) describe() string {
+	pods, _ := c.kubectl("get", "pods", "-o", "wide")
+	events, _ := c.kubectl("get", "events")
+	return pods + "\n" + events
+}
+
+func (c *installation) pods() []corev1.Pod {
+	c.Helper()
+	var list corev1.PodList
+	if err := c.env.Admin.List(c.Context(), &list, client.InNamespace(installed)); err != nil {
+		c.Fatal(err)
+	}
+	return list.Items
+}
+
+func (c *installation) allReady() {
+	want := map[string]int{"exporter": 1, "adapter": 2, "autoscaler": 2}
+	for _, p := range c.pods() {
+		c.podReady(p.Name)
+		want[p.Labels["app.kubernetes.io/component"]]--
+		for _, s := range p.Status.ContainerStatuses {
+			if s.RestartCount != 0 {
+				c.Errorf("%s was started %d times: %+v", p.Name, s.RestartCount+1, s.LastTerminationState)
+			}
+		}
+	}
+	for component, n := range want {
+		if n != 0 {
+			c.Errorf("%d pods of %s too few (below 0: too many)", n, component)
+		}
+	}
+}
+
+func (c *installation) apis() {
+	for _, name := range []string{"v1beta2.custom.metrics.k8s.io", "v1beta1.external.metrics.k8s.io"} {
+		c.await("APIService "+name, func() error { return c.available(name) })
+	}
+	if out, err := c.kubectl("get", "--raw", "/apis/external.metrics.k8s.io/v1beta1"); err != nil || !strings.Contains(out, "queue_depth") {
+		c.Errorf("the external metrics: %s, %v", out, err)
+	}
+}
+
+func (c *installation) available(name string) error {
+	api := testenv.Object("apiregistration.k8s.io/v1/APIService", "", name)
+	if err := c.env.Admin.Get(c.Context(), client.ObjectKeyFromObject(api), api); err != nil {
+		return err
+	}
+	conditions, _, _ := unstructured.NestedSlice(api.Object, "status", "conditions")
+	for _, condition := range conditions {
+		if m := condition.(map[string]any); m["type"] == "Available" && m["status"] == "True" {
+			return nil
+		}
+	}
+	return fmt.Errorf("its conditions: %v", conditions)
+}
+
+// exporter has Prometheus scrape the exporter's pod.
+func (c *installation) exporter() {
+	for _, p := range c.pods() {
+		if p.Labels["app.kubernetes.io/component"] != "exporter" {
+			continue
+		}
+		at, err := c.node.Expose(p.Status.PodIP + ":9400")
+		if err != nil {
+			c.Fatal(err)
+		}
+		text, err := json.Marshal([]any{map[string]any{"targets": []string{at}, "labels": map[string]string{"namespace": installed, "pod": p.Name}}})
+		if err != nil {
+			c.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(c.env.Cluster.PrometheusDir(), "exporter.json"), text, 0o644); err != nil {
+			c.Fatal(err)
+		}
+	}
+	c.await("the GPU in Prometheus", func() error {
+		resp, err := http.Get(c.env.Cluster.PrometheusURL() + "/api/v1/query?query=DCGM_FI_DEV_GPU_UTIL")
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err == nil && !strings.Contains(string(body), dcgm.GPUs[0].UUID) {
+			err = fmt.Errorf("Prometheus answers %s", body)
+		}
+		return err
+	})
+}
+
+// aborted is in what the API server library logs as errors although nothing is wrong:
+// kube-aggregator's check of an APIService, five requests at once, closes an answer
+// when its status is there, before its body.
+var aborted = []string{"http2: stream closed", "http: Handler timeout", "Timeout or abort while handling", "Post-timeout activity"}
+
+func (c *installation) noErrors() {
+	for _, p := range c.pods() {
+		out, err := c.kubectl("logs", p.Name)
+		if err != nil {
+			c.Error(err)
+		}
+		dropped := 0
+		for line := range strings.Lines(out) {
+			if !strings.Contains(line, "level=ERROR") {
+				continue
+			}
+			if slices.ContainsFunc(aborted, func(a string) bool { return strings.Contains(line, a) }) {
+				dropped++
+				continue
+			}
+			c.Errorf("%s: %s", p.Name, line)
+		}
+		if !strings.Contains(out, "level=INFO") {
+			c.Errorf("%s logs nothing that could be judged: %q", p.Name, out)
+		}
+		if dropped > 0 {
+			c.Logf("%s has logged %d errors of requests that the API server aborted", p.Name, dropped)
+		}
+	}
+}
+
+// report runs the CronJob once, on a Prometheus without a past.
+func (c *installation) report() {
+	if _, err := c.kubectl("create", "job", "first", "--from=cronjob/gpuscale-report"); err != nil {
+		c.Fatal(err)
+	}
+	c.await("the Job", func() error {
+		out, err := c.kubectl("get", "job", "first", "-o", "jsonpath={.status.conditions[*].type} {.status.failed}")
+		switch {
+		case err != nil:
+			return err
+		case strings.Contains(out, "Complete"):
+			return nil
+		case strings.Contains(out, "Failed"):
+			logs, _ := c.kubectl("logs", "job/first")
+			return await.Final(fmt.Errorf("it has failed: %s", logs))
+		}
+		return errors.New(out)
+	})
+}
+
+func (c *installation) adapterDeleted() {
+	var victim string
+	for _, p := range c.pods() {
+		if p.Labels["app.kubernetes.io/component"] == "adapter" {
+			victim = p.Name
+		}
+	}
+	if out, err := c.kubectl("delete", "pod", victim); err != nil {
+		c.Fatal(out, err)
+	}
+	if out, err := c.kubectl("rollout", "status", "deployment/gpuscale-adapter", "--timeout=2m"); err != nil {
+		c.Fatal(out, err)
+	}
+	if err := c.available("v1beta2.custom.metrics.k8s.io"); err != nil {
+		c.Error(err)
+	}
+}
+
+func (c *installation) uninstalled() {
+	if _, err := c.helm.Run(c.Context(), chart.Release{Namespace: installed}, "uninstall", "gpuscale", "--wait"); err != nil {
+		c.Fatal(err)
+	}
+	c.await("the pods' end", func() error {
+		var left []string
+		for _, p := range c.pods() {
+			if p.Labels["batch.kubernetes.io/job-name"] == "" {
+				left = append(left, p.Name)
+			}
+		}
+		if len(left) > 0 {
+			return fmt.Errorf("%v", left)
+		}
+		return nil
+	})
+}

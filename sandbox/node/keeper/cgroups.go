@@ -1,0 +1,161 @@
+//go:build linux
+
+package keeper
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// hierarchy is a mounted tree of cgroups.
+type hierarchy struct {
+	dir string
+	v2  bool
+}
+
+// hierarchies of this machine.
+func hierarchies() ([]hierarchy, error) {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("finding the cgroups: %w", err)
+	}
+	defer f.Close()
+	var all []hierarchy
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		mount, rest, _ := strings.Cut(lines.Text(), " - ")
+		fields, kind := strings.Fields(mount), strings.Fields(rest)
+		if len(fields) < 5 || len(kind) == 0 || !strings.HasPrefix(fields[4], "/sys/fs/cgroup") {
+			continue
+		}
+		switch kind[0] {
+		case "cgroup":
+			all = append(all, hierarchy{dir: fields[4]})
+		case "cgroup2":
+			all = append(all, hierarchy{dir: fields[4], v2: true})
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("finding the cgroups: %w", err)
+	}
+	if len(all) == 0 {
+		return nil, errors.New("no cgroups are mounted below /sys/fs/cgroup")
+	}
+	return all, nil
+}
+
+// MakeCgroup makes the cgroup in each hierarchy. The caller removes it.
+func MakeCgroup(name string) error {
+	all, err := hierarchies()
+	if err != nil {
+		return err
+	}
+	for _, h := range all {
+		dir := filepath.Join(h.dir, name)
+		if h.v2 { // beside version 1 it has no controllers; runc uses it all the same
+			err = enableControllers(h.dir)
+		}
+		if err == nil {
+			err = os.Mkdir(dir, 0o755)
+		}
+		if err == nil && !h.v2 {
+			err = inherit(h.dir, dir)
+		}
+		if err != nil {
+			return fmt.Errorf("making a cgroup: %w", err)
+		}
+	}
+	return nil
+}
+
+// inherit copies what a cpuset of version 1 must have before it takes a process.
+func inherit(parent, child string) error {
+	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+		value, err := os.ReadFile(filepath.Join(parent, file))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // another controller
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(child, file), value, 0o644)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// enableControllers lets the root's children have all of its controllers; the
+// kubelet checks for them.
+func enableControllers(root string) error {
+	there, err := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
+	if err != nil {
+		return err
+	}
+	for _, c := range strings.Fields(string(there)) {
+		if err := os.WriteFile(filepath.Join(root, "cgroup.subtree_control"), []byte("+"+c), 0o644); err != nil {
+			return fmt.Errorf("enabling controller %s: %w", c, err)
+		}
+	}
+	return nil
+}
+
+// RemoveCgroup removes the cgroup and those below it from each hierarchy. It fails
+// while they have processes.
+func RemoveCgroup(name string) error {
+	all, err := hierarchies()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, h := range all {
+		errs = append(errs, removeTree(filepath.Join(h.dir, name)))
+	}
+	return errors.Join(errs...)
+}
+
+func removeTree(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			err = errors.Join(err, removeTree(filepath.Join(dir, e.Name())))
+		}
+	}
+	if err == nil {
+		err = syscall.Rmdir(dir)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing cgroup %s: %w", dir, err)
+	}
+	return nil
+}
+
+// sweepCgroups removes the cgroups of processes that ended together with their
+// keeper. Those that cannot be removed are left for the next node.
+func sweepCgroups() {
+	all, err := hierarchies()
+	if err != nil {
+		return
+	}
+	for _, h := range all {
+		dirs, _ := filepath.Glob(filepath.Join(h.dir, cgroupPrefix+"*"))
+		for _, dir := range dirs {
+			owner, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), cgroupPrefix), "-")
+			pid, err := strconv.Atoi(owner)
+			if err != nil || !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+				continue
+			}
+			_ = removeTree(dir)
+		}
+	}
+}

@@ -1,0 +1,91 @@
+//go:build linux
+
+package keeper
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/gpuscale/gpuscale/internal/await"
+)
+
+// endTimeout bounds the wait for processes of the node that the kernel has killed.
+const endTimeout = 30 * time.Second
+
+// Keep starts the node, writes the process id of First to out as soon as it runs,
+// and returns when nothing is left: after in has ended, or First has. The latter is
+// an error.
+func Keep(file string, in io.Reader, out io.Writer) error {
+	c, err := Read(file)
+	if err != nil {
+		return err
+	}
+	sweepCgroups()
+	defer func() {
+		if err := c.remove(); err != nil {
+			fmt.Fprintln(os.Stderr, "node-keeper:", err)
+		}
+	}()
+	if err := MakeCgroup(c.Cgroup); err != nil {
+		return err
+	}
+	// The signal of the parent's death is that of the thread which started the child.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd := exec.Command("/proc/self/exe", "first", file)
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS,
+		Pdeathsig:  syscall.SIGKILL,
+		Setpgid:    true,
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting the node's first process: %w", err)
+	}
+	fmt.Fprintln(out, cmd.Process.Pid)
+	stopped := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, in)
+		close(stopped)
+		_ = cmd.Process.Kill()
+	}()
+	_ = cmd.Wait() // the state has why
+	select {
+	case <-stopped:
+		return nil
+	default:
+		return fmt.Errorf("the node's first process ended: %s", cmd.ProcessState)
+	}
+}
+
+// remove what the node's end leaves: cgroups, in which killed processes may still
+// be for a moment, and files.
+func (c Config) remove() error {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), endTimeout, fmt.Errorf("after %s", endTimeout))
+	defer cancel()
+	err := await.Until(ctx, func(context.Context) error { return RemoveCgroup(c.Cgroup) })
+	if c.KeepRoot {
+		return err
+	}
+	// A mount below Root would be emptied with it. All of them are in the node's own
+	// namespace.
+	mounts, readErr := os.ReadFile("/proc/self/mountinfo")
+	if readErr != nil {
+		return errors.Join(err, readErr)
+	}
+	for lines := bufio.NewScanner(strings.NewReader(string(mounts))); lines.Scan(); {
+		if fields := strings.Fields(lines.Text()); len(fields) > 4 && strings.HasPrefix(fields[4]+"/", c.Root+"/") {
+			return errors.Join(err, fmt.Errorf("%s is a mount: the node's files stay", fields[4]))
+		}
+	}
+	return errors.Join(err, os.RemoveAll(c.Root))
+}

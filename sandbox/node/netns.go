@@ -1,0 +1,68 @@
+//go:build linux
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// network is another process's network namespace, held open.
+type network struct{ file *os.File }
+
+func openNetwork(pid int) (network, error) {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
+	if err != nil {
+		return network{}, fmt.Errorf("opening the node's network: %w", err)
+	}
+	return network{f}, nil
+}
+
+// within calls f on a thread in the namespace: sockets that f makes belong to it,
+// whichever thread uses them. f starts no goroutine that makes one.
+func (n network) within(f func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		here, err := os.Open("/proc/thread-self/ns/net")
+		if err != nil {
+			runtime.UnlockOSThread()
+			done <- fmt.Errorf("entering the node's network: %w", err)
+			return
+		}
+		defer here.Close()
+		if err := unix.Setns(int(n.file.Fd()), unix.CLONE_NEWNET); err != nil {
+			runtime.UnlockOSThread()
+			done <- fmt.Errorf("entering the node's network: %w", err)
+			return
+		}
+		err = f()
+		// A thread that cannot return stays locked and ends with its goroutine.
+		if unix.Setns(int(here.Fd()), unix.CLONE_NEWNET) == nil {
+			runtime.UnlockOSThread()
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+func (n network) dial(ctx context.Context, address string) (conn net.Conn, err error) {
+	err = n.within(func() error {
+		conn, err = (&net.Dialer{}).DialContext(ctx, "tcp4", address)
+		return err
+	})
+	return conn, err
+}
+
+func (n network) listen(address string) (l net.Listener, err error) {
+	err = n.within(func() error {
+		l, err = net.Listen("tcp4", address)
+		return err
+	})
+	return l, err
+}

@@ -1,0 +1,443 @@
+//go:build linux
+
+package node
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/sandbox/build"
+	"github.com/gpuscale/gpuscale/sandbox/cluster"
+	"github.com/gpuscale/gpuscale/sandbox/node/image"
+	"github.com/gpuscale/gpuscale/sandbox/node/keeper"
+	"github.com/gpuscale/gpuscale/sandbox/proc"
+)
+
+// Programs of the node, in Log.
+const (
+	Containerd = "containerd"
+	Kubelet    = "kubelet"
+	KubeProxy  = "kube-proxy"
+)
+
+const (
+	startTimeout = 2 * time.Minute
+	stopTimeout  = time.Minute
+)
+
+// Options of a node. Only Binaries must be set.
+type Options struct {
+	Binaries build.NodePaths
+	Log      *slog.Logger // empty: discarded
+
+	Name   string // empty: "real"
+	Labels map[string]string
+	Taints []corev1.Taint
+	// Kubelet's configuration, by its fields, put last so that it wins.
+	Kubelet map[string]any
+
+	// Mounts are made on the node before its programs start.
+	Mounts []Mount
+	// Ports of this machine's loopback that pods reach at Address. The API server's is
+	// always one of them.
+	Ports []int
+	// Keep leaves the node's files and logs in place after Stop.
+	Keep bool
+}
+
+// Mount is a bind mount of the machine's Source at the node's Target; without a
+// Source it is an empty tmpfs.
+type Mount = keeper.Mount
+
+// Node is a running node.
+type Node struct {
+	opts    Options
+	cluster *cluster.Cluster
+	client  kubernetes.Interface
+	root    string // folder with the node's files
+	cgroup  string
+
+	keeper  *exec.Cmd
+	stdin   io.Closer // its end ends the node
+	stderr  bytes.Buffer
+	ended   chan struct{}
+	err     error // why, set before ended is closed
+	pid     int   // of the node's first process
+	network network
+
+	listeners []net.Listener
+	images    atomic.Int64 // loaded so far
+	stop      sync.Once
+	stopErr   error
+}
+
+var nodes atomic.Int64
+
+// Start joins a node to the cluster, which was started with its Options.Egress, and
+// returns when the node is Ready. ctx bounds the start only; end the node with
+// Stop, before the cluster.
+func Start(ctx context.Context, c *cluster.Cluster, o Options) (_ *Node, err error) {
+	if err := Missing(); err != nil {
+		return nil, err
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Name == "" {
+		o.Name = "real"
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not ready after %s: is the machine very busy?", startTimeout))
+	defer cancel()
+	begin := time.Now()
+	n := &Node{opts: o, cluster: c, ended: make(chan struct{}), cgroup: keeper.CgroupName(os.Getpid(), int(nodes.Add(1)))}
+	if n.client, err = kubernetes.NewForConfig(c.RESTConfig()); err != nil {
+		return nil, fmt.Errorf("starting node %s: %w", o.Name, err)
+	}
+	n.root = filepath.Join(c.Dir(), "node-"+o.Name)
+	if err := os.Mkdir(n.root, 0o755); err != nil {
+		return nil, fmt.Errorf("starting node %s: %w", o.Name, err)
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("starting node %s: %w", o.Name, n.explain(err))
+			_ = n.Stop()
+		}
+	}()
+	if err := n.bringUp(ctx); err != nil {
+		return nil, err
+	}
+	o.Log.Info("node ready", "name", o.Name, "took", time.Since(begin).Round(10*time.Millisecond))
+	return n, nil
+}
+
+func (n *Node) bringUp(ctx context.Context) error {
+	if err := n.writeConfigs(n.root, n.cluster); err != nil {
+		return err
+	}
+	if err := n.startKeeper(); err != nil {
+		return err
+	}
+	var err error
+	if n.network, err = openNetwork(n.pid); err != nil {
+		return err
+	}
+	api, err := portOf(n.cluster.URL())
+	if err != nil {
+		return err
+	}
+	// The keeper may still be making the address.
+	if err := n.await(ctx, func(context.Context) error { return n.forward(append([]int{api}, n.opts.Ports...)...) }); err != nil {
+		return err
+	}
+	if err := n.cluster.SetEgress(n.Dial); err != nil {
+		return err
+	}
+	if err := n.routeAPI(ctx, api); err != nil {
+		return err
+	}
+	if err := n.await(ctx, func(ctx context.Context) error {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", n.Path(containerdSocket))
+		if err == nil {
+			conn.Close()
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	if err := n.Load(ctx, image.Image{
+		Name: pauseImage, Files: map[string]string{"/pause": filepath.Join(n.opts.Binaries.Programs, "pause")}, Entrypoint: []string{"/pause"},
+	}); err != nil {
+		return err
+	}
+	return n.await(ctx, n.ready)
+}
+
+// startKeeper returns as soon as the node's first process runs.
+func (n *Node) startKeeper() error {
+	config := filepath.Join(n.root, "keeper.json")
+	if err := n.keeperConfig().Write(config); err != nil {
+		return err
+	}
+	// It ends in order when its standard input does, also when this process is killed.
+	cmd := exec.Command(filepath.Join(n.opts.Binaries.Programs, "node-keeper"), "keep", config)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Stderr = &n.stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	n.keeper, n.stdin = cmd, stdin
+	line, readErr := bufio.NewReader(stdout).ReadString('\n')
+	go func() {
+		if err := cmd.Wait(); err != nil {
+			n.err = fmt.Errorf("%w: %s", err, strings.TrimSpace(n.stderr.String()))
+		}
+		close(n.ended)
+	}()
+	if readErr != nil {
+		<-n.ended
+		return fmt.Errorf("it has not begun: %w", n.err)
+	}
+	n.pid, err = strconv.Atoi(strings.TrimSpace(line))
+	return err
+}
+
+func (n *Node) keeperConfig() keeper.Config {
+	b := n.opts.Binaries
+	const bin, ctrd = "/node/kubelet", "/node/containerd"
+	labels := make([]string, 0, len(n.opts.Labels))
+	for k, v := range n.opts.Labels {
+		labels = append(labels, k+"="+v)
+	}
+	return keeper.Config{
+		Name: n.opts.Name, Root: n.root, Cgroup: n.cgroup, KeepRoot: n.opts.Keep,
+		Address: address + "/32", Routes: []string{cluster.ServiceRange},
+		Mounts: append([]Mount{
+			{Source: b.Kubelet, Target: bin, ReadOnly: true},
+			{Source: b.Containerd, Target: ctrd, ReadOnly: true},
+		}, n.opts.Mounts...),
+		Programs: []keeper.Program{
+			{Name: Containerd, Path: ctrd + "/containerd", Args: []string{"--config=/etc/containerd/config.toml"}},
+			{Name: Kubelet, Path: bin + "/kubelet", Socket: containerdSocket, Args: []string{
+				"--config=/etc/kubernetes/kubelet.yaml", "--kubeconfig=/etc/kubernetes/kubelet.kubeconfig", "--root-dir=" + kubeletFolder,
+				"--hostname-override=" + n.opts.Name, "--node-ip=" + address, "--node-labels=" + strings.Join(labels, ","),
+			}},
+			{Name: KubeProxy, Path: bin + "/kube-proxy", Args: []string{"--config=/etc/kubernetes/kube-proxy.yaml"}},
+		},
+	}
+}
+
+// await calls done until it returns nil. The node's end ends it early.
+func (n *Node) await(ctx context.Context, done func(context.Context) error) error {
+	return await.Until(ctx, func(ctx context.Context) error {
+		if err := n.Err(); err != nil {
+			return await.Final(err)
+		}
+		return done(ctx)
+	})
+}
+
+// routeAPI makes the Service default/kubernetes lead to the API server: by itself it
+// has no endpoint, as one on the loopback is not allowed.
+func (n *Node) routeAPI(ctx context.Context, port int) error {
+	name, number := "https", int32(port)
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: "kubernetes", Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{address}}},
+		Ports:       []discoveryv1.EndpointPort{{Name: &name, Port: &number}},
+	}
+	_, err := n.client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Create(ctx, slice, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("leading pods to the API server: %w", err)
+	}
+	return nil
+}
+
+func (n *Node) ready(ctx context.Context) error {
+	node, err := n.client.CoreV1().Nodes().Get(ctx, n.opts.Name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			if c.Status == corev1.ConditionTrue {
+				return nil
+			}
+			return fmt.Errorf("the node is not Ready: %s", c.Message)
+		}
+	}
+	return errors.New("the node has no Ready condition")
+}
+
+// Err is why the node has ended without having been stopped; nil while it runs.
+func (n *Node) Err() error {
+	select {
+	case <-n.ended:
+		return fmt.Errorf("node %s has ended: %w", n.opts.Name, n.err)
+	default:
+		return nil
+	}
+}
+
+// Name of the Node object.
+func (n *Node) Name() string { return n.opts.Name }
+
+// Address at which pods reach Options.Ports.
+func (n *Node) Address() string { return address }
+
+// Dial connects to host:port as seen from the node: pods, Services, its own ports.
+// The host is an IP address or the node's name.
+func (n *Node) Dial(ctx context.Context, to string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(to)
+	if err != nil {
+		return nil, err
+	}
+	if host == n.opts.Name {
+		host = address
+	}
+	if net.ParseIP(host) == nil {
+		return nil, fmt.Errorf("%s: the node's network has no names", to)
+	}
+	return n.network.dial(ctx, net.JoinHostPort(host, port))
+}
+
+// Path of the node's file on this machine, mounts and sockets included, for as long
+// as the node runs.
+func (n *Node) Path(file string) string {
+	return filepath.Join(fmt.Sprintf("/proc/%d/root", n.pid), file)
+}
+
+// PodResources is the kubelet's socket, on this machine.
+func (n *Node) PodResources() string { return n.Path(kubeletFolder + "/pod-resources/kubelet.sock") }
+
+// DevicePlugins is the folder in which the kubelet has its socket for device
+// plugins, on this machine.
+func (n *Node) DevicePlugins() string { return n.Path(kubeletFolder + "/device-plugins") }
+
+// Log is the file of a program's log.
+func (n *Node) Log(program string) string {
+	return filepath.Join(n.root, "var/log", program+".log")
+}
+
+// explain adds why the node has ended, or else the ends of its logs.
+func (n *Node) explain(err error) error {
+	if n.pid == 0 {
+		return err
+	}
+	if _, statErr := os.Stat(n.Path("/")); statErr != nil {
+		<-n.ended // its keeper removes what it leaves
+	}
+	if ended := n.Err(); ended != nil {
+		if errors.Is(err, n.err) {
+			return err
+		}
+		return errors.Join(ended, err)
+	}
+	return fmt.Errorf("%w%s", err, n.logs())
+}
+
+// logs are the last lines of all, for an error.
+func (n *Node) logs() string {
+	var b strings.Builder
+	for _, p := range []string{Containerd, Kubelet, KubeProxy} {
+		if tail := proc.Tail(n.Log(p), 10); len(tail) > 0 {
+			fmt.Fprintf(&b, "\n  %s:\n    %s", p, strings.Join(tail, "\n    "))
+		}
+	}
+	return b.String()
+}
+
+// Kill ends a program as a crash would; the node starts it again a second later.
+func (n *Node) Kill(program string) error {
+	all, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return err
+	}
+	for _, file := range all {
+		// PID (NAME) STATE PARENT ...
+		stat, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		var pid, parent int
+		var name, state string
+		if _, err := fmt.Sscanf(string(stat), "%d %s %s %d", &pid, &name, &state, &parent); err == nil && parent == n.pid && name == "("+program+")" {
+			return syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+	return fmt.Errorf("node %s runs no %s", n.opts.Name, program)
+}
+
+// Load puts images into the node's store, where pods find them as docker.io/library/NAME.
+func (n *Node) Load(ctx context.Context, images ...image.Image) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-n.ended:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	for _, i := range images {
+		file := filepath.Join(n.cluster.Dir(), fmt.Sprintf("image-%s-%d.tar", n.opts.Name, n.images.Add(1)))
+		defer os.Remove(file)
+		if err := i.Write(file); err != nil {
+			return err
+		}
+		cmd := exec.CommandContext(ctx, filepath.Join(n.opts.Binaries.Containerd, "ctr"), "--address", n.Path(containerdSocket),
+			"--namespace", "k8s.io", "images", "import", file)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("loading image %s: %w: %s", i.Name, err, strings.TrimSpace(string(out)))
+		}
+	}
+	return nil
+}
+
+// Stop ends the node and everything on it, and returns when nothing of it is left on
+// this machine. Its Node object stays. It can be called more than once; its error
+// says what is left.
+func (n *Node) Stop() error {
+	n.stop.Do(func() {
+		_ = n.cluster.SetEgress(nil)
+		for _, l := range n.listeners {
+			l.Close()
+		}
+		if n.network.file != nil {
+			n.network.file.Close()
+		}
+		if n.keeper == nil {
+			n.stopErr = os.RemoveAll(n.root)
+			return
+		}
+		n.stdin.Close()
+		select {
+		case <-n.ended:
+			n.stopErr = n.err
+		case <-time.After(stopTimeout):
+			_ = n.keeper.Process.Kill()
+			<-n.ended
+			n.stopErr = fmt.Errorf("the node has not ended after %s: %w", stopTimeout, n.err)
+		}
+	})
+	return n.stopErr
+}
+
+func portOf(address string) (int, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(u.Port())
+}

@@ -1,0 +1,395 @@
+//go:build linux
+
+package node_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	corev1 "k8s.io/api/core/v1"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/sandbox/build"
+	"github.com/gpuscale/gpuscale/sandbox/node"
+	"github.com/gpuscale/gpuscale/sandbox/node/image"
+	"github.com/gpuscale/gpuscale/sandbox/node/nodetest"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
+)
+
+const patience = 2 * time.Minute
+
+const pods = `
+apiVersion: v1
+kind: Pod
+metadata: {name: server, namespace: trial, labels: {app: server}}
+spec:
+  terminationGracePeriodSeconds: 1
+  nodeSelector: {trial: "yes"}
+  tolerations: [{key: trial, operator: Exists}]
+  containers:
+  - name: probe
+    image: gpuscale-probe:1
+    args: [serve, ":8080"]
+    ports: [{containerPort: 8080}]
+    readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: client, namespace: trial}
+spec:
+  terminationGracePeriodSeconds: 1
+  nodeSelector: {trial: "yes"}
+  tolerations: [{key: trial, operator: Exists}]
+  containers:
+  - name: probe
+    image: gpuscale-probe:1
+    args: [serve, ":8080"]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: server, namespace: trial}
+spec:
+  selector: {app: server}
+  ports: [{port: 80, targetPort: 8080}]
+`
+
+// trial is a control plane with a real node.
+type trial struct {
+	*testing.T
+	env       *testenv.Env
+	node      *node.Node
+	namespace string
+}
+
+func TestNode(t *testing.T) {
+	nodetest.Only(t)
+	before := nodetest.Look(t)
+	already := nodetest.Namespaces()
+	driver := t.TempDir()
+	if err := os.WriteFile(filepath.Join(driver, "version"), []byte("a fake"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	env := nodetest.Env(t.Context(), t, testenv.Options{})
+	s := trial{T: t, env: env, namespace: "trial", node: nodetest.Start(t.Context(), t, env, node.Options{
+		Labels: map[string]string{"trial": "yes"},
+		Taints: []corev1.Taint{{Key: "trial", Value: "yes", Effect: corev1.TaintEffectNoSchedule}},
+		Mounts: []node.Mount{{Target: "/proc/driver"}, {Source: driver, Target: "/proc/driver/nvidia"}, {Target: "/sys/bus/pci/devices"}},
+	})}
+	programs, err := build.Node(t.Context(), build.Options{Out: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.node.Load(t.Context(), image.Image{
+		Name: "gpuscale-probe:1", Files: map[string]string{"/probe": filepath.Join(programs.Programs, "probe")}, Entrypoint: []string{"/probe"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := env.Namespace(t.Context(), "trial", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := env.Create(t.Context(), pods); err != nil {
+		t.Fatal(err)
+	}
+	s.podReady("client")
+	s.podReady("server")
+
+	t.Run("mounts", s.with(trial.mounts))
+	t.Run("logs", s.with(trial.logs))
+	t.Run("services", s.with(trial.services))
+	t.Run("pod resources", s.with(trial.podResources))
+	t.Run("device plugins", s.with(trial.devicePlugins))
+	t.Run("a container that ends starts again", s.with(trial.restart))
+	t.Run("a kubelet that is killed comes back", s.with(trial.kubeletKilled))
+
+	running := nodetest.Namespaces()
+	for n := range already {
+		delete(running, n)
+	}
+	if len(running) < 10 { // two pods and the node
+		t.Errorf("the node and its pods have only the namespaces %v", running)
+	}
+	root := rootOf(s.node.Log(node.Kubelet))
+	if err := s.node.Stop(); err != nil {
+		t.Error(err)
+	}
+	if err := nodetest.Look(t).Diff(before); err != nil {
+		t.Error(err)
+	}
+	if err := gone(running); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(root); !os.IsNotExist(err) {
+		t.Errorf("the node's folder is left: %v", err)
+	}
+}
+
+// gone returns which of the namespaces still have a process.
+func gone(namespaces map[string]string) error {
+	var errs []error
+	for n, process := range nodetest.Namespaces() {
+		if _, ours := namespaces[n]; ours {
+			errs = append(errs, fmt.Errorf("namespace %s is left: %s", n, process))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// TestNodeThatCannotStart: the error has why, and nothing is left.
+func TestNodeThatCannotStart(t *testing.T) {
+	nodetest.Only(t)
+	before := nodetest.Look(t)
+	env := nodetest.Env(t.Context(), t, testenv.Options{})
+	binaries, err := build.Node(t.Context(), build.Options{Out: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		options node.Options
+		want    []string
+	}{
+		"a kubelet that ends":      {node.Options{Kubelet: map[string]any{"maxPods": -1}}, []string{"kubelet ended after", "with status 1", "maxPods"}},
+		"a mount without a source": {node.Options{Mounts: []node.Mount{{Source: "/nothing-here", Target: "/opt/x"}}}, []string{"/nothing-here", "no such file"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.options.Binaries = binaries
+			n, err := node.Start(t.Context(), env.Cluster, c.options)
+			if err == nil {
+				_ = n.Stop()
+				t.Fatal("it has started")
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("lacks %q:\n%v", want, err)
+				}
+			}
+			if err := nodetest.Look(t).Diff(before); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// childEnv is set in the process that is killed.
+const childEnv = "GPUSCALE_TEST_KILLED"
+
+// TestKilledSandboxLeavesNoNode kills the process that started a node.
+func TestKilledSandboxLeavesNoNode(t *testing.T) {
+	nodetest.Only(t)
+	if os.Getenv(childEnv) != "" {
+		env := nodetest.Env(t.Context(), t, testenv.Options{})
+		n := nodetest.Start(t.Context(), t, env, node.Options{})
+		fmt.Println("running", n.Log(node.Kubelet))
+		select {} // until it is killed
+	}
+	dir, err := os.MkdirTemp("", "killed-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	before := nodetest.Look(t)
+	already := nodetest.Namespaces()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestKilledSandboxLeavesNoNode$")
+	cmd.Env = append(os.Environ(), childEnv+"=1", "TMPDIR="+dir)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var log string
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if _, err := fmt.Sscanf(lines.Text(), "running %s", &log); err == nil {
+			break
+		}
+		t.Log(lines.Text())
+	}
+	running := nodetest.Namespaces()
+	for n := range already {
+		delete(running, n)
+	}
+	cgroups := len(nodetest.Cgroups(cmd.Process.Pid))
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	if log == "" || len(running) == 0 || cgroups == 0 {
+		t.Fatalf("no node ran: log %q, namespaces %v, %d cgroups", log, running, cgroups)
+	}
+	await.For(t, patience, "the node's end", func() error {
+		err := errors.Join(gone(running), nodetest.Look(t).Diff(before))
+		if left := nodetest.Cgroups(cmd.Process.Pid); len(left) > 0 {
+			err = errors.Join(err, fmt.Errorf("cgroups are left: %v", left))
+		}
+		if _, statErr := os.Stat(rootOf(log)); !os.IsNotExist(statErr) {
+			err = errors.Join(err, errors.New("the node's folder is left"), statErr)
+		}
+		return err
+	})
+}
+
+// rootOf is the node's folder, from a log in it.
+func rootOf(log string) string { return strings.TrimSuffix(filepath.Dir(log), "/var/log") }
+
+func (s trial) with(test func(trial)) func(*testing.T) {
+	return func(t *testing.T) { s.T = t; test(s) }
+}
+
+func (s trial) pod(name string) (corev1.Pod, error) {
+	var p corev1.Pod
+	err := s.env.Admin.Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: name}, &p)
+	return p, err
+}
+
+// await calls done until it returns nil, and fails the test where the node ends.
+func (s trial) await(what string, done func() error) {
+	s.Helper()
+	await.For(s, patience, what, func() error {
+		if err := s.node.Err(); err != nil {
+			return await.Final(err)
+		}
+		return done()
+	})
+}
+
+// podReady waits and returns the pod.
+func (s trial) podReady(name string) (p corev1.Pod) {
+	s.Helper()
+	s.await("pod "+name, func() (err error) {
+		if p, err = s.pod(name); err != nil {
+			return err
+		}
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+				return nil
+			}
+		}
+		return fmt.Errorf("it is not Ready: %s %+v", p.Status.Phase, p.Status.ContainerStatuses)
+	})
+	return p
+}
+
+func (s trial) kubectl(args ...string) (string, error) {
+	out, err := exec.CommandContext(s.Context(), s.env.Binaries.Program("kubectl"), append([]string{"--kubeconfig", s.env.Cluster.Kubeconfig(), "--namespace", s.namespace}, args...)...).CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out)), err
+}
+
+// prints fails the test where kubectl does not print want.
+func (s trial) prints(want string, args ...string) {
+	s.Helper()
+	if got, err := s.kubectl(args...); err != nil || got != want {
+		s.Errorf("kubectl %s prints %q, want %q: %v", strings.Join(args, " "), got, want, err)
+	}
+}
+
+func (s trial) mounts() {
+	if text, err := os.ReadFile(s.node.Path("/proc/driver/nvidia/version")); err != nil || string(text) != "a fake" {
+		s.Errorf("the driver's folder: %q, %v", text, err)
+	}
+	if devices, err := os.ReadDir(s.node.Path("/sys/bus/pci/devices")); err != nil || len(devices) != 0 {
+		s.Errorf("the tmpfs over PCI devices has %v, %v", devices, err)
+	}
+}
+
+func (s trial) logs() {
+	s.prints("serving server", "logs", "server")
+	s.prints("one two", "exec", "client", "--", "/probe", "echo", "one", "two")
+}
+
+func (s trial) services() {
+	var service corev1.Service
+	if err := s.env.Admin.Get(s.Context(), client.ObjectKey{Namespace: "trial", Name: "server"}, &service); err != nil {
+		s.Fatal(err)
+	}
+	url := "http://" + service.Spec.ClusterIP
+	s.await("the Service from another pod", func() error {
+		got, err := s.kubectl("exec", "client", "--", "/probe", "get", url)
+		if err == nil && got != "server" {
+			err = fmt.Errorf("it answers %q", got)
+		}
+		return err
+	})
+	s.prints("server", "exec", "server", "--", "/probe", "get", url) // itself, by its Service
+	s.prints("server", "get", "--raw", "/api/v1/namespaces/trial/services/server:80/proxy/")
+	s.prints("ok", "exec", "client", "--", "/probe", "get", "https://10.96.0.1/readyz")
+	if got, err := s.kubectl("exec", "client", "--", "/probe", "get", "http://server"); err == nil || !strings.Contains(got, "connection refused") {
+		s.Errorf("a name is looked up although there is no DNS: %s, %v", got, err)
+	}
+}
+
+func (s trial) podResources() {
+	conn, err := grpc.NewClient("unix://"+s.node.PodResources(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer conn.Close()
+	list, err := podresources.NewPodResourcesListerClient(conn).List(s.Context(), &podresources.ListPodResourcesRequest{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	if len(list.PodResources) != 2 {
+		s.Errorf("the kubelet lists %v, want two pods", list.PodResources)
+	}
+}
+
+func (s trial) devicePlugins() {
+	conn, err := (&net.Dialer{}).DialContext(s.Context(), "unix", filepath.Join(s.node.DevicePlugins(), "kubelet.sock"))
+	if err != nil {
+		s.Fatal(err)
+	}
+	conn.Close()
+}
+
+func (s trial) restart() {
+	p, err := s.pod("server")
+	if err != nil {
+		s.Fatal(err)
+	}
+	through := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+		return s.node.Dial(ctx, address)
+	}}}
+	if resp, err := through.Post("http://"+p.Status.PodIP+":8080/exit", "", nil); err == nil {
+		resp.Body.Close()
+		s.Fatalf("the program has answered: %s", resp.Status)
+	}
+	s.await("the restart", func() error {
+		if p, err = s.pod("server"); err != nil {
+			return err
+		}
+		if c := p.Status.ContainerStatuses[0]; c.RestartCount != 1 || c.LastTerminationState.Terminated == nil || c.LastTerminationState.Terminated.ExitCode != 3 {
+			return fmt.Errorf("its container: %+v", c)
+		}
+		return nil
+	})
+	s.podReady("server")
+	s.prints("serving server\nending on request", "logs", "server", "--previous")
+}
+
+func (s trial) kubeletKilled() {
+	if err := s.node.Kill(node.Kubelet); err != nil {
+		s.Fatal(err)
+	}
+	s.await("exec", func() error {
+		_, err := s.kubectl("exec", "client", "--", "/probe", "echo", "back")
+		return err
+	})
+	if p := s.podReady("client"); p.Status.ContainerStatuses[0].RestartCount != 0 {
+		s.Errorf("the container did not outlive its kubelet: %+v", p.Status.ContainerStatuses)
+	}
+}

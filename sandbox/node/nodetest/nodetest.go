@@ -1,0 +1,70 @@
+//go:build linux
+
+// Package nodetest starts a control plane with a real node for one test. It is
+// imported by tests alone.
+package nodetest
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/internal/testall"
+	"github.com/gpuscale/gpuscale/sandbox/build"
+	"github.com/gpuscale/gpuscale/sandbox/cluster"
+	"github.com/gpuscale/gpuscale/sandbox/node"
+	"github.com/gpuscale/gpuscale/sandbox/testenv"
+)
+
+// Only skips the test, with the reason, outside `make test-node` and `make test-all`
+// and where the machine lacks what a node needs.
+func Only(t testing.TB) {
+	t.Helper()
+	testall.Node(t)
+	if err := node.Missing(); err != nil {
+		t.Skip(err)
+	}
+}
+
+// Env starts the control plane.
+func Env(ctx context.Context, t testing.TB, o testenv.Options) *testenv.Env {
+	t.Helper()
+	change := o.Change
+	o.Change = func(c *cluster.Options) {
+		c.Egress = true
+		if change != nil {
+			change(c)
+		}
+	}
+	env, err := testenv.Start(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(env.Stop)
+	return env
+}
+
+// Start compiles what the node needs and joins it to the control plane. The test's
+// end stops it.
+func Start(ctx context.Context, t testing.TB, env *testenv.Env, o node.Options) *node.Node {
+	t.Helper()
+	var err error
+	if o.Binaries, err = build.Node(ctx, build.Options{Out: os.Stderr}); err != nil {
+		t.Fatal(err)
+	}
+	o.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	begin := time.Now()
+	n, err := node.Start(ctx, env.Cluster, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("node %s was Ready after %.1f s", n.Name(), time.Since(begin).Seconds())
+	t.Cleanup(func() {
+		if err := n.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return n
+}
