@@ -110,7 +110,21 @@ func applyOurConfigs(t *testing.T, library, model string) {
 			}
 		}
 	}
+	unknownName(t, manager, state, path)
 	fmt.Println("applied " + model)
+}
+
+// unknownName shows why a configuration has the driver's own names and no other spelling:
+// mig-parted v0.13.1 clears a GPU for a name that its driver does not have, creates nothing, and
+// reports success.
+func unknownName(t *testing.T, manager config.Manager, state fakenvml.State, path string) {
+	t.Helper()
+	if err := manager.SetMigConfig(0, types.MigConfig{"3g.41gb": 1}); err != nil {
+		t.Errorf("mig-parted refuses an unknown name now: %v", err)
+	}
+	if now, err := state.Read(path); err != nil || len(now.GPUs[0].Instances) != 0 {
+		t.Errorf("mig-parted keeps what an unknown name does not replace now: %+v, %v", now.GPUs[0].Instances, err)
+	}
 }
 
 func apply(t *testing.T, manager config.Manager, index int, want types.MigConfig, counts map[string]int) {

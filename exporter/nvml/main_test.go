@@ -10,8 +10,7 @@ import (
 	"github.com/gpuscale/gpuscale/internal/fakenvml"
 )
 
-// fake is the path of the compiled library. It is loaded once in the process:
-// symbols stay bound to the first one.
+// fake is the path of the compiled library.
 var fake string
 
 func TestMain(m *testing.M) { fakenvml.Main(m, &fake) }

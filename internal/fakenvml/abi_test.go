@@ -19,13 +19,13 @@ import (
 var shapes = map[string][][2]string{
 	"device.c": {{"nvmlPciInfo_t", "pci_info"}, {"nvmlMemory_t", "memory"}, {"nvmlMemory_v2_t", "memory_v2"}, {"nvmlFieldValue_t", "field_value"},
 		{"nvmlProcessInfo_t", "process"}, {"nvmlProcessUtilizationSample_t", "util_sample"}},
-	"mig.c": {{"nvmlGpuInstanceProfileInfo_t", "profile_v1"}, {"nvmlGpuInstanceProfileInfo_v2_t", "profile_v2"}, {"nvmlGpuInstanceProfileInfo_v3_t", "profile_v3"},
+	"mig.c": {{"nvmlGpuInstanceProfileInfo_t", "profile_v1"}, {"nvmlGpuInstanceProfileInfo_v2_t", "profile_v2"},
 		{"nvmlGpuInstancePlacement_t", "span"}, {"nvmlGpuInstanceInfo_t", "instance_info"}, {"nvmlComputeInstanceInfo_t", "compute_info"},
 		{"nvmlComputeInstanceProfileInfo_t", "unsigned[9]"}, {"nvmlDeviceAttributes_t", "attributes"}},
 	"events.c": {{"nvmlEventData_t", "event_data"}, {"nvmlGpmMetric_t", "gpm_metric"}, {"nvmlGpmMetricsGet_t", "gpm_metrics"}, {"nvmlGpmSupport_t", "unsigned[2]"}},
 }
 
-var exported = regexp.MustCompile(`(?m)^(?:EXPORT (?:int |const char \*)|TEXT\(|NUMBER\(|UNSUPPORTED\()(nvml\w+)`)
+var exported = regexp.MustCompile(`(?m)^(?:EXPORT (?:int |const char \*)|NUMBER\(|UNSUPPORTED\()(nvml\w+)`)
 
 // TestABI: each function is one of NVIDIA's header, and structures are of the sizes there.
 func TestABI(t *testing.T) {

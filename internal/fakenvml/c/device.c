@@ -8,7 +8,6 @@
 #include <strings.h>
 
 EXPORT int nvmlInit_v2(void) { return open_library(); }
-EXPORT int nvmlInitWithFlags(unsigned flags) { return (void)flags, open_library(); }
 EXPORT int nvmlShutdown(void) { return close_library(); }
 
 EXPORT const char *nvmlErrorString(int code) {
@@ -101,16 +100,6 @@ EXPORT int nvmlDeviceGetHandleByUUID(const char *uuid, handle **out) {
 
 /* --- identity ------------------------------------------------------------ */
 
-#define TEXT(function, name)                                    \
-    EXPORT int function(handle *d, char *out, unsigned capacity) { \
-        const char *v;                                          \
-        int code = enter_gpu(d);                                \
-        if (code != OK)                                         \
-            return code;                                        \
-        code = value_of(d, name, &v);                           \
-        return leave(code == OK ? copy(out, capacity, v) : code); \
-    }
-
 #define NUMBER(function, type, name)            \
     EXPORT int function(handle *d, type *out) { \
         unsigned long long n = 0;               \
@@ -129,7 +118,6 @@ EXPORT int nvmlDeviceGetHandleByUUID(const char *uuid, handle **out) {
         return code == OK ? leave(NOT_SUPPORTED) : code; \
     }
 
-TEXT(nvmlDeviceGetSerial, "serial")
 NUMBER(nvmlDeviceGetMinorNumber, unsigned, "minor")
 NUMBER(nvmlDeviceGetPowerUsage, unsigned, "power")
 NUMBER(nvmlDeviceGetTotalEnergyConsumption, unsigned long long, "energy")

@@ -57,13 +57,6 @@ typedef struct {
     char name[96];
 } profile_v2;
 
-typedef struct {
-    unsigned version, id, slices, count, multiprocessors, copy, decoders, encoders, jpeg, ofa;
-    unsigned long long memory;
-    char name[96];
-    unsigned capabilities;
-} profile_v3;
-
 /* Multiprocessors of a compute slice of A100. */
 enum { SLICE_SMS = 14 };
 
@@ -80,26 +73,19 @@ EXPORT int nvmlDeviceGetGpuInstanceProfileInfo(handle *d, unsigned index, profil
 
 EXPORT int nvmlDeviceGetGpuInstanceProfileInfoV(handle *d, unsigned index, profile_v2 *out) {
     profile_v1 p;
-    unsigned version = out->version;
-    char name[96], *to = out->name;
-    int code = nvmlDeviceGetGpuInstanceProfileInfo(d, index, &p);
-    if (code != OK || (code = enter_gpu(d)) != OK)
-        return code;
     profile named;
+    int result = nvmlDeviceGetGpuInstanceProfileInfo(d, index, &p);
+    if (result != OK)
+        return result;
+    ENTER(enter_gpu(d));
+    if (out->version != VERSION(profile_v2, 2))
+        return leave(INVALID);
     code = in_mig_mode(d->gpu) ? profile_by_index(d->gpu, (int)index, &named) : NOT_SUPPORTED;
     if (code != OK)
         return leave(code);
-    snprintf(name, sizeof name, "MIG %s", named.name);
-    if (version == VERSION(profile_v2, 2)) {
-        *out = (profile_v2){ version, p.id, p.p2p, p.slices, p.count, p.multiprocessors, p.copy, p.decoders, p.encoders, p.jpeg, p.ofa, p.memory, "" };
-    } else if (version == VERSION(profile_v3, 3)) {
-        profile_v3 *v3 = (profile_v3 *)out;
-        *v3 = (profile_v3){ version, p.id, p.slices, p.count, p.multiprocessors, p.copy, p.decoders, p.encoders, p.jpeg, p.ofa, p.memory, "", p.p2p };
-        to = v3->name;
-    } else {
-        return leave(INVALID);
-    }
-    return leave(copy(to, sizeof name, name));
+    *out = (profile_v2){ out->version, p.id, p.p2p, p.slices, p.count, p.multiprocessors, p.copy, p.decoders, p.encoders, p.jpeg, p.ofa, p.memory, "" };
+    snprintf(out->name, sizeof out->name, "MIG %s", named.name);
+    return leave(OK);
 }
 
 typedef struct {
