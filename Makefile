@@ -109,8 +109,8 @@ test-all: verify prepare chart-tools lint-rules ## Everything: fresh seeds, shuf
 
 .PHONY: test-node
 test-node: export GPUSCALE_TEST_NODE := 1
-test-node: prepare tool-helm ## The tests on a real node: kubelet, containerd, runc, kube-proxy. Needs root; skips, with the reason, where something is missing.
-	go test -count=1 -v -timeout 30m ./sandbox/node/...
+test-node: prepare tool-helm ## A real node (kubelet, containerd, runc, kube-proxy) and NVIDIA's own programs. Needs root; skips, with the reason, where something is missing.
+	go test -count=1 -v -timeout 30m ./sandbox/node/... ./internal/fakenvml
 
 .PHONY: short
 short: tools ## The tests that need no control plane.

@@ -21,7 +21,7 @@ import (
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
 
-const crowded = "tick at=2026-11-21T09:00:00Z\npool p max=1 price=2 gpus=1 model=L40S\nnode n1 pool=p\npod a/runs wants=gpu node=n1\npod a/waits wants=gpu pending=1m\n"
+const crowded = "tick at=2026-11-21T09:00:00Z\npool p max=1 price=2 gpus=1 model=L40S\nnode n1 pool=p\npod a/runs requests=gpu node=n1\npod a/waits requests=gpu pending=1m\n"
 
 // atWork serves /debug of an autoscaler whose last reconcile observed the snapshot.
 func atWork(t *testing.T, text string) http.Handler {

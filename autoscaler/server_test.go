@@ -47,7 +47,7 @@ func fromHere(t *testing.T, path string) *http.Request {
 
 // TestPanicIsAScenario: the snapshot of a panic is served and can be planned again.
 func TestPanicIsAScenario(t *testing.T) {
-	snapshot, policy, err := scenario.Parse("tick at=2026-11-21T09:00:00Z\npool p max=2 gpus=1 model=L40S\npod a/b wants=gpu\n")
+	snapshot, policy, err := scenario.Parse("tick at=2026-11-21T09:00:00Z\npool p max=2 gpus=1 model=L40S\npod a/b requests=gpu\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestPanicIsAScenario(t *testing.T) {
 // gives the same plan.
 func TestABugReportGivesTheSamePlan(t *testing.T) {
 	snapshot, _, err := scenario.Parse("tick at=2026-11-21T09:00:00.123456789Z\npool p max=9 price=2 gpus=1 model=L40S\n" +
-		"pod a/b wants=gpu\npod a/c wants=gpu\npod a/d wants=gpu\n")
+		"pod a/b requests=gpu\npod a/c requests=gpu\npod a/d requests=gpu\n")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
-	"github.com/gpuscale/gpuscale/exporter/nvml/fakenvml"
+	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/fakenvml"
 )
 
 // machine has a whole GPU and one with instances, as the driver reports them:
@@ -223,15 +224,16 @@ func TestWithoutDCGM(t *testing.T) {
 		maps.Copy(all, more)
 		return all
 	}
+	h100, _ := mig.ForModel("H100-80GB")
 	state := fakenvml.State{Driver: "580.65.06", GPUs: []fakenvml.GPU{{
 		UUID: "GPU-aaaaaaaa-0000-0000-0000-000000000000", Name: "NVIDIA H100 80GB HBM3", PCIBusID: "00000000:01:00.0",
-		MIG: true, MostInstances: 7, GPM: true, XIDs: []int{}, Values: values(nil),
+		MIG: true, Spec: h100.Spec(), GPM: true, XIDs: fakenvml.XIDs(), Values: values(nil),
 		Instances: []fakenvml.Instance{{
-			UUID: "MIG-11111111-0000-0000-0000-000000000000", Name: "NVIDIA H100 80GB HBM3 MIG 3g.40gb", ID: 1, Slices: 3, Size: 4,
+			ID: 1, Placement: mig.Placement{Profile: mig.Profile{Compute: 3, Memory: 4}}, Computes: fakenvml.Whole("MIG-11111111-0000-0000-0000-000000000000"),
 			Values: map[string]string{"memory": "41943040 2097152 0", "gpm.1": "70"},
 		}},
 	}, {
-		UUID: "GPU-bbbbbbbb-0000-0000-0000-000000000000", Name: "NVIDIA L40S", PCIBusID: "00000000:02:00.0", Minor: 1, XIDs: []int{},
+		UUID: "GPU-bbbbbbbb-0000-0000-0000-000000000000", Name: "NVIDIA L40S", PCIBusID: "00000000:02:00.0", Minor: 1, XIDs: fakenvml.XIDs(),
 		Values: values(map[string]string{"util": "37 12"}),
 	}}}
 	lib, err := fakenvml.Build(t.Context(), "")
@@ -252,7 +254,7 @@ func TestWithoutDCGM(t *testing.T) {
 	)
 	oncePerGPU(t, e.base, "gpu_power_watts{")
 
-	state.GPUs[1].Lost, state.GPUs[1].XIDs = true, []int{79}
+	state.GPUs[1].Lost, state.GPUs[1].XIDs = true, fakenvml.XIDs(79)
 	set(state)
 	e.has(t, `gpu_healthy{node="node-1",gpu="1",gpu_uuid="GPU-bbbbbbbb-0000-0000-0000-000000000000",reason="xid_79"} 0`,
 		`gpu_uuid="GPU-aaaaaaaa-0000-0000-0000-000000000000",reason="ok"} 1`)

@@ -60,7 +60,7 @@ func TestParseProduct(t *testing.T) {
 		"AMD_Instinct_MI300X_OAM":           "MI300X",
 		"Intel(R) Data Center GPU Max 1550": "MAX-1550",
 		"Ascend910B3":                       "ASCEND910B",
-		// Names that leave the memory open, and names nobody told us about.
+		// Names that do not determine the memory, and unknown ones.
 		"NVIDIA-A100":          "",
 		"NVIDIA-H100":          "",
 		"Tesla-V100":           "",
@@ -144,7 +144,7 @@ func TestProductName(t *testing.T) {
 	for label, want := range map[string]string{
 		"NVIDIA-H100-80GB-HBM3-MIG-3g.40gb": "H100-80GB",
 		"H100-80GB":                         "H100-80GB",
-		"NVIDIA-Z900-128GB":                 "Z900-128GB", // nobody told us about it
+		"NVIDIA-Z900-128GB":                 "Z900-128GB", // unknown
 		"NVIDIA Z900 128GB":                 "Z900-128GB",
 		"NVIDIA-Z900-128GB-MIG-1g.16gb":     "Z900-128GB",
 		"NVIDIA-Z900-128GB-SHARED":          "Z900-128GB",

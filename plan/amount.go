@@ -10,9 +10,9 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/quota"
 )
 
-// gpuMemorySlices is how many memory slices a quota counts for a GPU of any
-// product. Slices of other geometries are scaled: on a GPU of four compute slices
-// and twelve of memory, an instance of two and six counts three and four.
+// gpuMemorySlices is the number of memory slices that a quota counts for a GPU
+// of any product. Other geometries are scaled: on a GPU of four compute and
+// twelve memory slices, an instance of two and six counts as three and four.
 const gpuMemorySlices = 8
 
 // Scale converts demands to quota amounts on the GPUs of one cluster. In every
@@ -34,9 +34,9 @@ func NewScale(tables mig.Tables, models []gpu.Model) *Scale {
 	return &Scale{tables: tables, models: slices.Compact(own), known: map[string]quota.Amount{}}
 }
 
-// Instance is what one instance of a profile counts, on the first product of the
-// cluster that has it by that name; else the least it counts on any product, and
-// what its name states where no product has it.
+// Instance is the amount of one instance of a profile: on the first product of
+// the cluster that has a profile of this name; else the least that it counts on
+// any product; else the slices that its name states.
 func (s *Scale) Instance(in demand.Instances) quota.Amount {
 	if a, ok := s.known[in.Name]; ok {
 		return a
@@ -77,8 +77,8 @@ func (s *Scale) instance(in demand.Instances) quota.Amount {
 	return quota.Amount{Compute: int64(compute), Memory: int64(memory)}
 }
 
-// ofGPU is what an instance counts of a GPU of the table: its share, rounded down
-// so that all of a GPU are no more than the GPU, and not to nothing.
+// ofGPU is the share of a GPU that an instance takes: rounded down, so that all
+// instances of a GPU count at most the whole GPU, but never to zero.
 func ofGPU(t *mig.Table, p mig.Profile) quota.Amount {
 	part := func(n, of, whole int) int64 {
 		if n <= 0 || of <= 0 {
@@ -92,9 +92,10 @@ func ofGPU(t *mig.Table, p mig.Profile) quota.Amount {
 	}
 }
 
-// Amount is what a demand counts. A part of a GPU that is stated in MiB is a part
-// of GPUs with gpuMiB; where those are not known (0), of the smallest GPU of the
-// cluster that has as much. A part of unstated size counts one slice of each.
+// Amount is the amount of a demand. A part stated in MiB is measured against a
+// GPU of gpuMiB; where that is unknown (0), against the smallest GPU of the
+// cluster that has enough memory. A part of unstated size counts as one slice
+// of each.
 func (s *Scale) Amount(d *demand.Demand, gpuMiB int) quota.Amount {
 	gpus := int64(clampCount(d.GPUs))
 	a := quota.Amount{Compute: gpus * gpuSlices, Memory: gpus * gpuMemorySlices}
@@ -112,7 +113,8 @@ func (s *Scale) Amount(d *demand.Demand, gpuMiB int) quota.Amount {
 	return a
 }
 
-// smallest is the memory of the smallest GPU of the cluster that has as much.
+// smallest is the memory of the smallest GPU of the cluster that has at least
+// mib.
 func (s *Scale) smallest(mib int) int {
 	best := 0
 	for _, m := range s.models {

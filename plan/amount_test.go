@@ -9,8 +9,9 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/quota"
 )
 
-// However a GPU of any product is repartitioned, its instances count at most the GPU, the
-// largest one all of it, and none nothing.
+// TestScaleCountsGPUsAlike: in every layout of every product the instances
+// count at most the GPU, the largest one counts all of it, and none counts
+// nothing.
 func TestScaleCountsGPUsAlike(t *testing.T) {
 	device := quota.Amount{Compute: 7, Memory: 8}
 	for _, name := range mig.Models() {

@@ -21,13 +21,14 @@ func BenchmarkMake(b *testing.B) { benchmarkMake(b, 10000, 10000) }
 
 func BenchmarkMake1000(b *testing.B) { benchmarkMake(b, 1000, 1000) }
 
-// BenchmarkMakeQuiet plans for the same nodes with nothing pending: what a reconcile
-// costs in which nothing has changed. Goal: 50 ms.
-func BenchmarkMakeQuiet(b *testing.B) { benchmarkMake(b, 10000, 0) }
+// BenchmarkMakeIdle plans for the same nodes with nothing pending: an idle
+// reconcile. Goal: 50 ms.
+func BenchmarkMakeIdle(b *testing.B) { benchmarkMake(b, 10000, 0) }
 
-// BenchmarkMakeRich is BenchmarkMake with everything at once: busy instances that
-// stay, a hundred tenants that lend to each other, gangs of eight, parts of
-// GPUs, forecasts and zones to be spread over. The goal is the same and not reached: seconds (docs/design/003-planner.md).
+// BenchmarkMakeRich is BenchmarkMake with everything at once: busy instances
+// that stay, a hundred tenants that lend to each other, gangs of eight, parts
+// of GPUs, forecasts and topology rules. The goal is the same and not reached:
+// seconds (docs/design/003-planner.md).
 func BenchmarkMakeRich(b *testing.B) { benchmarkRich(b, 10000) }
 
 func BenchmarkMakeRich1000(b *testing.B) { benchmarkRich(b, 1000) }
@@ -71,7 +72,7 @@ func enrich(s *Snapshot) {
 		s.Nodes[i].Labels = labels
 	}
 	for i := range 50 {
-		s.Forecasts = append(s.Forecasts, Forecast{Name: fmt.Sprintf("wait/f%02d", i), Like: waitingPod(i, s.Now), Have: 3, Low: 4, Expected: 8, High: 12,
+		s.Forecasts = append(s.Forecasts, Forecast{Name: fmt.Sprintf("wait/f%02d", i), Like: pendingPod(i, s.Now), Have: 3, Low: 4, Expected: 8, High: 12,
 			At: s.Now.Add(3 * time.Minute), Error: 0.1})
 	}
 }
@@ -90,8 +91,8 @@ func benchmarkWorld(b *testing.B, s Snapshot) {
 	}
 }
 
-// processor reports what an operation takes of processors, collector included: unlike
-// its time that does not depend on who else is at work.
+// processor reports the processor time of an operation, garbage collection
+// included: it does not depend on other load, as elapsed time does.
 func processor(b *testing.B) (report func()) {
 	used := func() float64 {
 		var u syscall.Rusage
@@ -104,8 +105,8 @@ func processor(b *testing.B) (report func()) {
 	return func() { b.ReportMetric((used()-before)/float64(b.N), "cpu-ms/op") }
 }
 
-// largeWorld has half its nodes whole and held, half cut: every GPU of those
-// has some of its slices held, but for one in sixteen.
+// largeWorld has half its nodes whole and allocated, half partitioned: every
+// GPU of those has some allocated slices, except one in sixteen.
 func largeWorld(tb testing.TB, nodes, pending int) Snapshot {
 	tb.Helper()
 	t, ok := mig.ForModel("H100-80GB")
@@ -152,51 +153,51 @@ func largeWorld(tb testing.TB, nodes, pending int) Snapshot {
 				pod.Demand = demand.Demand{}
 			default:
 				device.Instances = instances(ones, pod.Key())
-				pod.Demand = asks("1g.10gb", 1, 10)
+				pod.Demand = requests("1g.10gb", 1, 10)
 			}
 			node.GPUs = append(node.GPUs, device)
 			s.Pods = append(s.Pods, pod)
 		}
 		s.Nodes = append(s.Nodes, node)
 	}
-	for n := range nodes { // 10,000 more on 10,000 nodes: what is no accelerator's business
+	for n := range nodes { // pods without accelerators, one a node
 		s.Pods = append(s.Pods, Pod{Namespace: "web", Name: fmt.Sprintf("p%05d", n), Node: s.Nodes[n].Name, CPUMilli: 500})
 	}
 	for i := range pending {
-		s.Pods = append(s.Pods, waitingPod(i, now))
+		s.Pods = append(s.Pods, pendingPod(i, now))
 	}
 	slices.SortFunc(s.Pods, func(a, b Pod) int { return strings.Compare(a.Key(), b.Key()) })
 	return s
 }
 
-func instances(l mig.Layout, holder string) []Instance {
+func instances(l mig.Layout, pod string) []Instance {
 	var out []Instance
 	for i, p := range l {
 		in := Instance{Placement: p, Placed: true}
 		if i == 0 {
-			in.AllocatedTo = holder
+			in.AllocatedTo = pod
 		}
 		out = append(out, in)
 	}
 	return out
 }
 
-func asks(name string, compute, gb int) demand.Demand {
+func requests(name string, compute, gb int) demand.Demand {
 	return demand.Demand{MIG: []demand.Instances{{Name: name, Profile: mig.Profile{Compute: compute}, MemoryGB: gb, Count: 1}}}
 }
 
-func waitingPod(i int, now time.Time) Pod {
+func pendingPod(i int, now time.Time) Pod {
 	p := Pod{Namespace: "wait", Name: fmt.Sprintf("p%05d", i), Unschedulable: true, CPUMilli: int64(1000 * (1 + i%50)),
 		PendingSince: now.Add(-time.Duration(i) * time.Second)}
 	switch i % 4 {
 	case 0:
 		p.Demand = demand.Demand{GPUs: 1 + i%8, Vendor: "nvidia"}
 	case 1:
-		p.Demand = asks("4g.40gb", 4, 40)
+		p.Demand = requests("4g.40gb", 4, 40)
 	case 2:
-		p.Demand = asks("3g.40gb", 3, 40)
+		p.Demand = requests("3g.40gb", 3, 40)
 	default:
-		p.Demand = asks("2g.20gb", 2, 20)
+		p.Demand = requests("2g.20gb", 2, 20)
 	}
 	return p
 }

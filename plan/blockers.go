@@ -30,7 +30,8 @@ var blockerText = [blockerCount]string{
 	blockLayout: "without a layout for it", blockFrozen: "in a frozen pool",
 }
 
-// blockers counts GPUs by what prevents their repartition, with one example each.
+// blockers counts GPUs by what prevents their repartition, with one example of
+// each.
 type blockers struct {
 	n       [blockerCount]int
 	example [blockerCount]string

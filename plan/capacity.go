@@ -9,8 +9,8 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// capacity is what a node has left for pods, counted as the scheduler counts: by
-// resource, not by place.
+// capacity is the free capacity of a node, counted as the scheduler counts: by
+// resource, not by placement.
 type capacity struct {
 	cpu, memory int64
 	vendor      string      // of the whole GPUs
@@ -22,10 +22,10 @@ type capacity struct {
 	others      []Resource  // shared with the node until something is taken
 }
 
-// part is what is left of a shared GPU.
+// part is the free capacity of a shared GPU, in thousandths and MiB.
 type part struct{ core, memory int }
 
-// unstated stands for CPU or memory that nobody stated: it limits nothing.
+// unstated stands for CPU or memory that the snapshot does not state: no limit.
 const unstated = math.MaxInt64 / 4
 
 func stated(v int64) int64 {
@@ -39,7 +39,7 @@ func stated(v int64) int64 {
 // plain GPUs.
 const strategySingle = "nvidia.com/mig.strategy"
 
-// supply adds a GPU's whole capacity, held or not.
+// supply adds a GPU's whole capacity, allocated or not.
 func (r *capacity) supply(device *GPU, single bool) {
 	switch {
 	case device.Health == gpu.Sick:
@@ -55,7 +55,8 @@ func (r *capacity) supply(device *GPU, single bool) {
 	}
 }
 
-// supplyRepartition adds a GPU that is being repartitioned, with what it will have.
+// supplyRepartition adds the target layout of a GPU that is being
+// repartitioned.
 func (r *capacity) supplyRepartition(device *GPU, target mig.Layout, single bool) {
 	repartition := *device
 	repartition.Instances = make([]Instance, len(target))
@@ -74,12 +75,15 @@ func (r *capacity) addWhole(device *GPU, n int) {
 	}
 }
 
-// partOfGPU is what a node lacks that has GPUs, and not enough of them.
-const partOfGPU = "part of a GPU"
+// wholeGPUs and partOfGPU are what a node with too few GPUs lacks.
+const (
+	wholeGPUs = "GPUs"
+	partOfGPU = "part of a GPU"
+)
 
-// lacks names the first thing that keeps a pod of the kind out: "cpu", "memory",
-// "GPUs", partOfGPU, another resource by its name, and last "slices", which
-// repartitioning a GPU can mend; empty when it fits.
+// lacks names the first resource that keeps a pod of the kind out: "cpu",
+// "memory", "GPUs", partOfGPU, another resource by its name, and last "slices",
+// which a repartition can provide; empty where the pod fits.
 func (w *world) lacks(k *kind, r *capacity) string {
 	p := k.pod
 	switch {
@@ -88,7 +92,7 @@ func (w *world) lacks(k *kind, r *capacity) string {
 	case p.MemoryMi > r.memory:
 		return "memory"
 	case p.Demand.GPUs > 0 && (r.whole < p.Demand.GPUs || !sameVendor(p.Demand.Vendor, r.vendor)):
-		return "GPUs"
+		return wholeGPUs
 	case p.Demand.Fraction != nil && !r.hasParts(p):
 		return partOfGPU
 	}
@@ -101,7 +105,8 @@ func (w *world) lacks(k *kind, r *capacity) string {
 	return ""
 }
 
-// lacksOther names the first resource of which there is too little.
+// lacksOther names the first of the other resources that is short, empty for
+// none.
 func (r *capacity) lacksOther(want []Resource) string {
 	for _, o := range want {
 		i := slices.IndexFunc(r.others, func(have Resource) bool { return have.Name == o.Name })
@@ -112,7 +117,8 @@ func (r *capacity) lacksOther(want []Resource) string {
 	return ""
 }
 
-// takeOthers takes by times what a pod wants: 1 to take, -1 to put back.
+// takeOthers subtracts a pod's other resources, times times: 1 allocates, -1
+// releases.
 func (r *capacity) takeOthers(want []Resource, times int64) {
 	if len(want) == 0 {
 		return
@@ -130,7 +136,7 @@ func (r *capacity) takeOthers(want []Resource, times int64) {
 func sameVendor(want, have string) bool { return want == "" || have == "" || want == have }
 
 func (w *world) hasSlices(k *kind, r *capacity) bool {
-	need, ok := w.needOf(k, r.model)
+	need, ok := w.requestOf(k, r.model)
 	if !ok {
 		return false
 	}
@@ -142,17 +148,17 @@ func (w *world) hasSlices(k *kind, r *capacity) bool {
 	return true
 }
 
-// take gives a pod of the kind its share; what is not there goes below zero,
-// which only a running pod can bring about.
+// take subtracts the requests of a pod of the kind. A result below zero is
+// possible for running pods only.
 func (w *world) take(k *kind, r *capacity) {
-	need, _ := w.needOf(k, r.model)
+	need, _ := w.requestOf(k, r.model)
 	for _, c := range need {
 		r.free = added(r.free, c.Profile, -c.N)
 	}
 	r.takePlain(k.pod)
 }
 
-// takeRunning does the same for a pod that runs.
+// takeRunning subtracts the requests of a running pod.
 func (w *world) takeRunning(p *Pod, r *capacity) {
 	for i := range p.Demand.MIG {
 		in := &p.Demand.MIG[i]
@@ -163,8 +169,8 @@ func (w *world) takeRunning(p *Pod, r *capacity) {
 	r.takePlain(p)
 }
 
-// putBack takes a running pod's share off again, as if it had left. Parts of
-// GPUs stay taken: whose they are is not known.
+// putBack adds a running pod's requests again. Parts of GPUs stay allocated:
+// which GPU they are on is unknown.
 func (w *world) putBack(p *Pod, r *capacity) {
 	for i := range p.Demand.MIG {
 		in := &p.Demand.MIG[i]
@@ -192,27 +198,27 @@ func (r *capacity) takePlain(p *Pod) {
 	}
 }
 
-// hasParts reports whether a fraction finds as many different GPUs as it wants,
-// shared ones or whole ones that the pod does not take besides.
+// hasParts reports whether a fraction finds as many different GPUs as it
+// requests: shared ones, or whole ones that the pod does not request besides.
 func (r *capacity) hasParts(p *Pod) bool {
 	need := r.partOf(p.Demand.Fraction)
 	if need.core > 1000 || need.memory > r.partMemory() || !sameVendor(p.Demand.Vendor, r.vendor) || r.unmeasured(p) {
 		return false
 	}
-	left := clampCount(max(p.Demand.Fraction.GPUs, 1)) - max(r.whole-clampCount(p.Demand.GPUs), 0)
+	freeSlices := clampCount(max(p.Demand.Fraction.GPUs, 1)) - max(r.whole-clampCount(p.Demand.GPUs), 0)
 	for _, s := range r.parts {
-		if left <= 0 {
+		if freeSlices <= 0 {
 			break
 		}
 		if s.core >= need.core && s.memory >= need.memory {
-			left--
+			freeSlices--
 		}
 	}
-	return left <= 0
+	return freeSlices <= 0
 }
 
-// unmeasured reports a pod that asks for MiB of GPUs of which nobody knows how many
-// they have: however many such pods were put on one, it would never be full.
+// unmeasured reports a request in MiB of GPUs of unknown memory: such GPUs
+// would never be full.
 func (r *capacity) unmeasured(p *Pod) bool {
 	return p.Demand.Fraction != nil && p.Demand.Fraction.MemoryMiB > 0 && r.gpuMiB <= 0
 }
@@ -223,8 +229,8 @@ func (r *capacity) partOf(f *demand.Fraction) part {
 	return part{core: max(f.CoreMilli, 0), memory: max(f.MemoryMiB, 0, int((share+999)/1000))}
 }
 
-// partMemory is a GPU's memory. Where it is not known it is a number to take shares
-// of, and what runs already is believed to fit.
+// partMemory is a GPU's memory in MiB. Where it is unknown it is a number large
+// enough for all that runs.
 func (r *capacity) partMemory() int {
 	if r.gpuMiB > 0 {
 		return r.gpuMiB
@@ -232,8 +238,8 @@ func (r *capacity) partMemory() int {
 	return math.MaxInt32
 }
 
-// takeParts takes the tightest shared GPUs that have room, and opens whole ones
-// for what is left.
+// takeParts allocates parts on the tightest shared GPUs with enough free
+// capacity, then on whole ones.
 func (r *capacity) takeParts(f *demand.Fraction) {
 	need := r.partOf(f)
 	var used []int
@@ -250,11 +256,11 @@ func (r *capacity) takeParts(f *demand.Fraction) {
 	}
 }
 
-// maxGPUsOfNode bounds nonsense.
+// maxGPUsOfNode bounds what an invalid snapshot can cost.
 const maxGPUsOfNode = 1024
 
-// partFor returns the tightest shared GPU that has room and is none of those
-// used, -1 for none.
+// partFor returns the tightest shared GPU with enough free capacity that is not
+// in used, -1 for none.
 func (r *capacity) partFor(need part, used []int) int {
 	best := -1
 	for i, s := range r.parts {
@@ -268,8 +274,8 @@ func (r *capacity) partFor(need part, used []int) int {
 	return best
 }
 
-// left is the room in compute slices, to tell the tighter of two nodes.
-func (r *capacity) left() int {
+// freeSlices is the free capacity in compute slices.
+func (r *capacity) freeSlices() int {
 	n := r.whole * gpuSlices
 	for _, c := range r.free {
 		n += max(c.N, 0) * c.Profile.Compute
@@ -291,7 +297,8 @@ func countOf(cs []mig.Count, p mig.Profile) int {
 	return 0
 }
 
-// added changes a count in place; a new profile goes to the end.
+// added returns cs with n more of a profile, changed in place; a new profile is
+// appended.
 func added(cs []mig.Count, p mig.Profile, n int) []mig.Count {
 	for i := range cs {
 		if cs[i].Profile == p {

@@ -8,10 +8,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestPartsOfGPUs gives parts of GPUs to pods and counts along, GPU by GPU: a
-// pod fits when as many GPUs as it wants have its part left beside the whole
-// ones it wants, and what it takes is gone from as many GPUs, never more than
-// they had. MiB of GPUs of unknown size fit nowhere.
+// TestPartsOfGPUs allocates parts of GPUs and counts along, GPU by GPU: a pod
+// fits when as many GPUs as it requests have its part free beside the whole
+// ones it requests, and what it takes is taken from as many GPUs, never more
+// than they had. MiB of GPUs of unknown memory do not fit.
 func TestPartsOfGPUs(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		const memory = 1000
@@ -33,7 +33,7 @@ func TestPartsOfGPUs(t *testing.T) {
 					fit++
 				}
 			}
-			// Whole GPUs it takes besides are no GPUs for its parts.
+			// The whole GPUs of its request are not for its parts.
 			untouched := max(free.whole, 0)
 			fits := need.core <= 1000 && need.memory <= free.partMemory() && (f.MemoryMiB == 0 || free.gpuMiB > 0) &&
 				fit-min(p.Demand.GPUs, untouched) >= max(f.GPUs, 1) && p.Demand.GPUs <= untouched
@@ -55,7 +55,7 @@ func TestPartsOfGPUs(t *testing.T) {
 	})
 }
 
-// gpusOf lists what is left of every GPU.
+// gpusOf lists what is free of every GPU.
 func gpusOf(r *capacity) []part {
 	var all []part
 	for range r.whole {

@@ -6,10 +6,10 @@ import (
 )
 
 // classify groups nodes that are equal to selectors and tolerations: the same
-// taints, and the same values of the labels that pending pods mention. A thousand
-// nodes that differ in other labels are one class.
+// taints, and the same values of the labels that pending pods mention. Nodes
+// that differ in other labels only are one class.
 func (w *world) classify() {
-	keys := w.askedLabels()
+	keys := w.requestedLabels()
 	ids := map[string]int{}
 	var b []byte
 	class := func(labels map[string]string, taints []Taint) int {
@@ -45,8 +45,9 @@ func (w *world) classify() {
 	}
 }
 
-// askedLabels lists the labels that any kind's selector or affinity mentions.
-func (w *world) askedLabels() []string {
+// requestedLabels lists the labels that any kind's selector or affinity
+// mentions.
+func (w *world) requestedLabels() []string {
 	var keys []string
 	for i := range w.kinds {
 		p := w.kinds[i].pod
@@ -84,7 +85,8 @@ func (w *world) admitsTainted(k *kind, n *nodeState) bool {
 	return w.admits(k, n) || k.static[n.class] == fitsUntainted
 }
 
-// admitsNew reports the same of a new node of a pool.
+// admitsNew reports whether selectors and taints let the kind onto a new node
+// of a pool.
 func (k *kind) admitsNew(p *poolState) bool {
 	if k.static == nil {
 		_, out := untolerated(k.pod, p.Template.Taints)

@@ -33,8 +33,8 @@ type underused struct {
 }
 
 // consolidate drains nodes whose pods all fit on others, where the price saved
-// over a node's life is more than what is lost by moving them: what saves most
-// first, and nodes with cached data last.
+// over a node's life is more than the loss of moving them: the largest gain
+// first, nodes with cached data last.
 func (w *world) consolidate() {
 	left := w.freeDrains()
 	if left <= 0 || w.hold != "" {
@@ -86,8 +86,8 @@ func (w *world) empties(u underused, stay []*Pod) bool {
 // life is what a node of the pool costs over its life.
 func (w *world) life(p *poolState) float64 { return p.price() * w.policy.NodeLife.Hours() }
 
-// fitsElsewhere looks, before anything is tried, whether the largest of a node's pods
-// fits anywhere.
+// fitsElsewhere reports whether the largest of a node's pods fits anywhere: a
+// cheap check before a trial.
 func (w *world) fitsElsewhere(n *nodeState) bool {
 	for _, p := range n.staying() {
 		return w.tightest(&w.kinds[w.kindOf(p)]) >= 0
@@ -167,12 +167,13 @@ func (n *nodeState) allocationKnown() bool {
 // down, is at its minimum or stopped, or an unserved pod fits its nodes.
 func (w *world) keepsFromDraining(p *poolState) bool {
 	return w.keepsPool(p) != "" || p.stop != "" || p.Target > p.Size ||
-		w.within(w.state.LastDrain, p.Name, w.policy.DrainCooldown) || w.wanted(p)
+		w.within(w.state.LastDrain, p.Name, w.policy.DrainCooldown) || w.servesUnserved(p)
 }
 
-// wanted reports whether a node of the pool could serve an unserved pod.
-func (w *world) wanted(p *poolState) bool {
-	for _, k := range w.stillWaiting() {
+// servesUnserved reports whether a node of the pool could serve an unserved
+// pod.
+func (w *world) servesUnserved(p *poolState) bool {
+	for _, k := range w.unservedKinds() {
 		if w.misfit(&w.kinds[k], p) == "" {
 			return true
 		}
@@ -180,9 +181,8 @@ func (w *world) wanted(p *poolState) bool {
 	return false
 }
 
-// stillWaiting lists the kinds of the pods that nothing serves, though their
-// quota would admit them.
-func (w *world) stillWaiting() []int {
+// unservedKinds lists the kinds of unserved pods that their quota admits.
+func (w *world) unservedKinds() []int {
 	var kinds []int
 	for i := range w.pending {
 		if p := &w.pending[i]; !p.served && !p.refused {

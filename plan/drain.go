@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// draining reports a node of ours that is being emptied.
+// draining reports a node of a pool that is being drained.
 func (n *nodeState) draining() bool { return n.Drain != nil && n.pool >= 0 && !n.virtual }
 
 // countDrains counts the nodes being drained, by pool: underused ones already count
@@ -38,7 +38,7 @@ func (w *world) release() {
 	left := map[int]capacity{} // of released nodes
 	for j := range w.pending {
 		p := &w.pending[j]
-		if len(open) == 0 || !p.open() || !p.pod.Unschedulable {
+		if len(open) == 0 || !p.undecided() || !p.pod.Unschedulable {
 			continue
 		}
 		k := &w.kinds[p.kind]
@@ -146,8 +146,8 @@ func (n *nodeState) staying() []*Pod {
 	return out
 }
 
-// drained reports a node that is empty. One that became unready meanwhile is not
-// removed, as any unready node is not.
+// drained reports a node that is empty. A node that became unready meanwhile is
+// not removed.
 func (w *world) drained(n *nodeState) bool {
 	if n.Drain.Reason == NodeSick {
 		return n.vacant()
@@ -180,7 +180,7 @@ func (w *world) drainFails(n *nodeState, stay []*Pod) verdict {
 		return verdict{PoolFixed, "a fixed pool removes no node"}
 	case underused && n.NoScaleDown:
 		return verdict{NodeBusy, "scale down is disabled for it"}
-	case !underused && !n.odd.sick:
+	case !underused && !n.unusual.sick:
 		return verdict{Steady, "no GPU is sick any more"}
 	}
 	if why := stays(stay, n.Drain.Deadline, w.now); why != "" {
@@ -232,15 +232,15 @@ func (w *world) drain(n *nodeState, deadline time.Time, reason Reason, detail st
 	w.act(n, Action{Verb: Drain, Deadline: deadline, Reason: reason, Detail: detail})
 	for _, p := range n.staying() {
 		if w.movable(p) {
-			w.gone[p] = true
+			w.evictedPods[p] = true
 			w.spend(p)
 		}
 	}
 	n.tier, n.since = tierOut, NodeDraining
 }
 
-// moveAway reserves capacity for each of a node's pods on other nodes in service,
-// and returns the first pod for which there is none, nil for none. Only within a
+// moveAway reserves capacity for each of a node's pods on other nodes in
+// service, and returns the first pod without any, nil for none. Precondition: a
 // trial.
 func (w *world) moveAway(n *nodeState, pods []*Pod) *Pod {
 	for _, p := range pods {
@@ -254,7 +254,7 @@ func (w *world) moveAway(n *nodeState, pods []*Pod) *Pod {
 		if to < 0 {
 			return p
 		}
-		w.give(k, to)
+		w.assign(k, to)
 	}
 	return nil
 }

@@ -10,11 +10,11 @@ import (
 type Explanation struct {
 	Pod     Pod
 	Verdict Verdict
-	// Rank is the pod's place among the Waiting pending pods, 1 for the most urgent.
-	Rank, Waiting int
-	// Wants is the demand as text: "2 GPUs".
-	Wants string
-	// Weight is the demand in GPUs, by which waiting is priced.
+	// Rank is the pod's position among the Pending pods, 1 for the most urgent.
+	Rank, Pending int
+	// Requests is the demand as text: "2 GPUs".
+	Requests string
+	// Weight is the demand in GPU equivalents, by which pending time is priced.
 	Weight float64
 	// Borrowed: its quota admits it only beyond what its tenant is guaranteed.
 	Borrowed bool
@@ -60,8 +60,8 @@ type Option struct {
 // watch records the options of some pods.
 type watch struct {
 	of func(p *Pod) bool
-	// who is the pod considered last: an index into pending, -1 for none.
-	who     int
+	// last is the pod considered last: an index into pending, -1 for none.
+	last    int
 	options []Option
 	chosen  map[*Pod]choice
 }
@@ -90,20 +90,20 @@ func explain(s Snapshot, p Policy, of func(p *Pod) bool) (Explanation, bool) {
 	if first < 0 {
 		return Explanation{}, false
 	}
-	w.watch = &watch{of: of, who: -1, chosen: map[*Pod]choice{}}
+	w.watch = &watch{of: of, last: -1, chosen: map[*Pod]choice{}}
 	w.decide()
-	if w.watch.who < 0 { // it was never considered: refused, or served by free capacity
+	if w.watch.last < 0 { // it was never considered: refused, or served by free capacity
 		w.consider(first)
 	}
-	q := &w.pending[w.watch.who]
+	q := &w.pending[w.watch.last]
 	k := &w.kinds[q.kind]
-	wants := k.wants
+	request := k.text
 	if q.pod.Unreadable != "" {
-		wants = "what cannot be read"
+		request = "an unknown amount"
 	}
 	return Explanation{
-		Pod: *q.pod, Verdict: w.waitingVerdict(q), Rank: w.watch.who + 1, Waiting: len(w.pending),
-		Wants: wants, Weight: k.eq, Borrowed: q.borrowed, Options: w.watch.outcome(q), Plan: w.plan(),
+		Pod: *q.pod, Verdict: w.pendingVerdict(q), Rank: w.watch.last + 1, Pending: len(w.pending),
+		Requests: request, Weight: k.eq, Borrowed: q.borrowed, Options: w.watch.outcome(q), Plan: w.plan(),
 	}, true
 }
 
@@ -130,7 +130,7 @@ func (t *watch) outcome(p *pending) []Option {
 			return t.options
 		}
 	}
-	// The option was not among those recorded: the world has changed since.
+	// The option was not recorded: the world has changed since.
 	o := Option{Kind: c.kind, On: c.on, Possible: true, Chosen: true, Reason: p.reason, Detail: p.detail}
 	for i := range t.options {
 		if t.options[i].Kind == c.kind {

@@ -2,8 +2,8 @@ package plan
 
 import "testing"
 
-// TestUnknownPodIsNotExplained: pods that run, and those that are not there, are not
-// explained; gangs neither.
+// TestUnknownPodIsNotExplained: running and unknown pods have no explanation,
+// nor have running gangs.
 func TestUnknownPodIsNotExplained(t *testing.T) {
 	s := Snapshot{Pods: []Pod{{Namespace: "a", Name: "runs", Node: "n1", Gang: "a/g"}}}
 	for _, name := range []string{"a/runs", "a/none", ""} {

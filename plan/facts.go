@@ -6,8 +6,8 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// facts is a summary of a GPU. Each GPU is read once, since they are many and far
-// apart in memory.
+// facts is a summary of a GPU. Each GPU is read once: there are many, far apart
+// in memory.
 type facts struct {
 	since     time.Time // since when it has been free; zero for allocated or unknown
 	free      bool      // known to be allocated to no pod
@@ -40,7 +40,7 @@ func (w *world) readGPUs() {
 				table, _ = w.table(model)
 			}
 			if n.pool >= 0 {
-				n.odd.look(device, table)
+				n.unusual.look(device, table)
 			}
 		}
 	}

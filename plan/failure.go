@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// drainAgainAfter is how long a node is not drained after its drain was given up.
+// drainAgainAfter is the time from a failed drain of a node to the next.
 const drainAgainAfter = time.Hour
 
-// longestPause bounds the time between two attempts of what keeps failing.
+// longestPause bounds the backoff of what keeps failing.
 const longestPause = time.Hour
 
 // failure returns the recorded failures of a name; the count is 0 for none.

@@ -2,8 +2,8 @@ package plan
 
 import "strconv"
 
-// fitsLabels reports whether a node with these labels is one the pod's node
-// selector and required node affinity admit.
+// fitsLabels reports whether the pod's node selector and required node affinity
+// admit a node with these labels.
 func fitsLabels(pod *Pod, labels map[string]string) bool {
 	// All must hold, so the map's order has no effect.
 	for k, want := range pod.NodeSelector {

@@ -11,7 +11,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu"
 )
 
-// resizing lists the actions that make a pool larger or smaller, or begin to.
+// resizing lists the actions that scale a pool, or begin to.
 func resizing(p Plan, pool string) []Action {
 	var out []Action
 	for _, a := range p.Actions {
@@ -23,7 +23,7 @@ func resizing(p Plan, pool string) []Action {
 	return out
 }
 
-// trouble makes of a node what pools are resized for, several things at a time.
+// trouble gives a node reasons to scale its pool, several at a time.
 func trouble(r *rapid.T, s *Snapshot, n *Node) {
 	ago := func(d time.Duration) time.Time { return s.Now.Add(-d) }
 	oneIn := func(n int, what string) bool { return rapid.IntRange(1, n).Draw(r, what) == n }
@@ -48,7 +48,7 @@ func trouble(r *rapid.T, s *Snapshot, n *Node) {
 		n.GPUs[0].Health = gpu.Sick
 		s.State.SickSince = append(s.State.SickSince, Stamp{n.Name, ago(time.Hour)})
 	}
-	if oneIn(4, "drained") { // since its pool was of another kind
+	if oneIn(4, "drained") { // its pool was not fixed then
 		n.Cordoned, n.CordonedBy = true, "drain"
 		n.Drain = &Draining{Started: ago(time.Minute), Deadline: s.Now.Add(time.Minute), Reason: rapid.SampledFrom([]Reason{NodeSick, NodeUnderused, NodeInterrupted}).Draw(r, "drain")}
 	}
@@ -60,14 +60,15 @@ func trouble(r *rapid.T, s *Snapshot, n *Node) {
 	}
 }
 
-// TestFixedPoolsKeepTheirSize: whatever waits, is empty, sick, taken or half drained,
-// a fixed pool neither grows nor gives a node back, and nobody is told that it is full
-// or backs off. Of the same worlds with pools that are made some do all of it.
+// TestFixedPoolsKeepTheirSize: whatever is pending, empty, sick, interrupted or
+// being drained, a fixed pool is not scaled, and no verdict says that it is
+// full or backs off. In some of the same worlds with other pools all of it
+// happens.
 func TestFixedPoolsKeepTheirSize(t *testing.T) {
 	made := map[Verb]int{}
 	rapid.Check(t, func(r *rapid.T) {
 		s := smallWorld(t, r)
-		if rapid.Bool().Draw(r, "quiet") { // what waits and is expected keeps nodes
+		if rapid.Bool().Draw(r, "quiet") { // pending pods and forecasts keep nodes
 			s.Pods = slices.DeleteFunc(s.Pods, func(p Pod) bool { return p.Node == "" })
 			s.Forecasts = nil
 		}

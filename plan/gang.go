@@ -13,7 +13,7 @@ type unit struct {
 	members []int // indices into pending, most urgent first
 }
 
-// gang is a group of pods of which at least min have to run at the same time.
+// gang is a group of pods of which at least min must run at the same time.
 type gang struct {
 	name    string
 	min     int
@@ -23,7 +23,7 @@ type gang struct {
 	detail  string
 }
 
-// lacking is how many pending members have to be served together.
+// lacking is the number of pending members that must be served together.
 func (g *gang) lacking() int { return max(g.min-g.running, 0) }
 
 // formUnits collects gangs. A gang has the rank of its most urgent member.
@@ -69,13 +69,14 @@ func (w *world) formUnits() {
 	slices.SortFunc(w.gangs, func(a, b *gang) int { return strings.Compare(a.name, b.name) })
 }
 
-// readableFirst puts members with an unreadable demand behind the others, in the
-// same order otherwise: where the rest is enough, the gang does not wait for them.
+// readableFirst moves members with an unreadable demand behind the others:
+// where the rest is enough, the gang does not depend on them.
 func (w *world) readableFirst(members []int) []int {
 	return w.behind(members, func(i int) bool { return w.pending[i].pod.Unreadable != "" })
 }
 
-// behind puts some of the members behind the others.
+// behind moves some of the members behind the others, in the same order
+// otherwise.
 func (w *world) behind(members []int, some func(i int) bool) []int {
 	first, last := make([]int, 0, len(members)), []int(nil)
 	for _, i := range members {
@@ -88,8 +89,8 @@ func (w *world) behind(members []int, some func(i int) bool) []int {
 	return append(first, last...)
 }
 
-// core are the members that are only served together, rest the others. Both are
-// empty for a gang that has too few members to ever run.
+// core are the members that are served together or not at all, rest the others.
+// Both are empty for a gang that has too few members to run.
 func (u *unit) core() (core, rest []int) {
 	if u.gang == nil {
 		return nil, u.members
@@ -101,8 +102,8 @@ func (u *unit) core() (core, rest []int) {
 	return u.members[:n], u.members[n:]
 }
 
-// together applies do to all members, or to none of them. It reports for how many
-// it succeeded.
+// together applies do to all members, or to none. It returns how many
+// succeeded.
 func (w *world) together(members []int, do func(i int) bool) (int, bool) {
 	if len(members) == 0 {
 		return 0, true
@@ -133,7 +134,7 @@ func (w *world) together(members []int, do func(i int) bool) (int, bool) {
 	return done, false
 }
 
-// leavePending answers all members of a gang that is not served.
+// leavePending sets the reason of all members of a gang that is not served.
 func (w *world) leavePending(g *gang, members []int, reason Reason, detail string) {
 	g.reason, g.detail = reason, detail
 	for _, i := range members {
@@ -170,14 +171,15 @@ func (w *world) serveCore(core []int) (placed int, ok bool) {
 	})
 }
 
-// maxCores bounds the choices of members that are tried for one gang.
+// maxCores bounds the combinations of members that are tried for one gang.
 const maxCores = 8
 
 // elsewhere are reasons that need not apply to members of another kind.
 var elsewhere = []Reason{NoPoolFits, RepartitionExhausted, PoolAtMax}
 
-// serveOthers serves a gang without the kinds of members that cannot be served, the
-// one that failed first among them. Where that fails too, nothing changes.
+// serveOthers serves a gang without the kinds of members that cannot be served,
+// beginning with the member that failed first. Where that fails too, nothing
+// changes.
 func (w *world) serveOthers(u *unit, failed int) bool {
 	members, kinds, tried := u.members, []int(nil), []int(nil)
 	for range maxCores {
@@ -203,11 +205,11 @@ func (w *world) serveOthers(u *unit, failed int) bool {
 	return false
 }
 
-// regroup puts members of some kinds, and those that have been answered, behind
-// the others; false where the others are too few.
+// regroup moves members of some kinds, and those already decided, behind the
+// others; false where the others are too few.
 func (w *world) regroup(u *unit, kinds []int) bool {
 	left := 0
-	useless := func(i int) bool { return slices.Contains(kinds, w.pending[i].kind) || !w.pending[i].open() }
+	useless := func(i int) bool { return slices.Contains(kinds, w.pending[i].kind) || !w.pending[i].undecided() }
 	for _, i := range u.members {
 		if !useless(i) {
 			left++

@@ -7,9 +7,9 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/quota"
 )
 
-// regain serves demand within its tenant's guarantee that was refused because a
-// tenant above it is at its limit, through what others below it have borrowed:
-// they are asked to leave first, and only where the demand then has a place.
+// reclaimGuarantees serves demand within its tenant's guarantee that was
+// refused because a tenant above it is at its limit. It evicts pods of tenants
+// below that limit that have borrowed, and only where the demand then fits.
 func (w *world) reclaimGuarantees() {
 	for u := range w.units {
 		unit := &w.units[u]
@@ -31,7 +31,8 @@ func (w *world) crowdedOut(i int) bool {
 	return p.refused && p.reason == QuotaExceeded && !p.charged && w.guaranteed(p.pod)
 }
 
-// reclaimFor makes way for all of the members and serves them, or does nothing.
+// reclaimFor evicts what keeps the members out and serves all of them, or does
+// nothing.
 func (w *world) reclaimFor(u *unit, members []int) {
 	before := make([]pending, len(members))
 	for j, i := range members {
@@ -41,7 +42,7 @@ func (w *world) reclaimFor(u *unit, members []int) {
 		for _, i := range members {
 			p := &w.pending[i]
 			p.refused, p.reason, p.detail = false, "", ""
-			if !w.makeWay(p) || !w.chargeReadable(i) {
+			if !w.reclaimLimit(p) || !w.chargeReadable(i) {
 				return false
 			}
 		}
@@ -57,21 +58,21 @@ func (w *world) reclaimFor(u *unit, members []int) {
 	}
 }
 
-// makeWay asks pods to leave until no limit above the pod's tenant is exceeded by
-// it; false where that cannot be brought about.
-func (w *world) makeWay(p *pending) bool {
+// reclaimLimit evicts pods until the pod exceeds no limit above its tenant;
+// false where that is impossible.
+func (w *world) reclaimLimit(p *pending) bool {
 	if !w.guaranteed(p.pod) {
-		return true // beyond it nobody leaves; the quota answers
+		return true // beyond its guarantee nothing is evicted; charge decides
 	}
 	var chosen []placedPod
 	for len(w.tenants) > 0 && !w.limitsHold(p.pod, chosen) {
-		next, ok := w.nextOut(p.pod, chosen)
+		next, ok := w.nextEviction(p.pod, chosen)
 		if !ok {
 			return false
 		}
 		chosen = append(chosen, next)
 	}
-	// The last ones may have made some of the first unnecessary.
+	// A later eviction can make an earlier one unnecessary.
 	for j := 0; j < len(chosen); {
 		if without := slices.Delete(slices.Clone(chosen), j, j+1); w.limitsHold(p.pod, without) {
 			chosen = without
@@ -93,9 +94,9 @@ type placedPod struct {
 	pod  *Pod
 }
 
-// nextOut is the next pod to leave: of a tenant that has borrowed, under the
-// limit that is in the way; the least urgent first, then the youngest.
-func (w *world) nextOut(p *Pod, chosen []placedPod) (placedPod, bool) {
+// nextEviction is the next pod to evict: of a tenant that has borrowed, below
+// the limit that is exceeded; the least urgent first, then the youngest.
+func (w *world) nextEviction(p *Pod, chosen []placedPod) (placedPod, bool) {
 	actions := len(w.actions) + len(chosen)
 	if w.evicted+len(chosen) >= w.policy.MaxEvictionsPerReconcile || actions >= w.policy.MaxActionsPerReconcile || w.hold != "" {
 		return placedPod{}, false
@@ -113,7 +114,7 @@ func (w *world) nextOut(p *Pod, chosen []placedPod) (placedPod, bool) {
 		}
 		for _, v := range w.victims(i) {
 			taken := slices.ContainsFunc(chosen, func(c placedPod) bool { return c.pod == v })
-			if taken || v.Tenant == p.Tenant || !slices.Contains(w.lineage(v.Tenant), full) || best.pod != nil && leavesFirst(v, best.pod) > 0 {
+			if taken || v.Tenant == p.Tenant || !slices.Contains(w.lineage(v.Tenant), full) || best.pod != nil && evictionOrder(v, best.pod) > 0 {
 				continue
 			}
 			if w.canAfford(v, borrowed, spent) {
@@ -124,7 +125,7 @@ func (w *world) nextOut(p *Pod, chosen []placedPod) (placedPod, bool) {
 	return best, best.pod != nil
 }
 
-// without is the tree once some pods have left.
+// without is the quota tree after some evictions.
 func (w *world) without(gone []placedPod) quota.Tree {
 	tree := w.tree
 	for _, v := range gone {
@@ -135,7 +136,7 @@ func (w *world) without(gone []placedPod) quota.Tree {
 	return tree
 }
 
-// limitsHold reports whether a pod breaks no limit once some have left.
+// limitsHold reports whether a pod exceeds no limit after some evictions.
 func (w *world) limitsHold(p *Pod, gone []placedPod) bool {
 	return w.tenantIndex(p) < 0 || w.fullAbove(w.without(gone), p.Tenant, w.amountOf(p)) == ""
 }

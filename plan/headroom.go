@@ -10,8 +10,8 @@ import (
 // maxHeadroom bounds the replicas prepared for one forecast in a reconcile.
 const maxHeadroom = 1000
 
-// addForecasts sorts forecasts and adds their pods' kinds, before nodes are
-// classified.
+// addForecasts sorts forecasts and adds their pods' kinds. It runs before
+// classify.
 func (w *world) addForecasts(forecasts []Forecast) {
 	w.forecasts = slices.Clone(forecasts)
 	slices.SortStableFunc(w.forecasts, func(a, b Forecast) int { return strings.Compare(a.Name, b.Name) })
@@ -30,8 +30,8 @@ func (w *world) prepare() {
 	}
 }
 
-// wantedBy is how many replicas the policy prepares for.
-func (w *world) wantedBy(f *Forecast) int {
+// replicasFor is the number of replicas that the policy prepares for.
+func (w *world) replicasFor(f *Forecast) int {
 	level := map[Headroom]float64{HeadroomLow: f.Low, HeadroomExpected: f.Expected, HeadroomHigh: f.High}[w.policy.Headroom]
 	if !(level > 0) { // also for NaN
 		return 0
@@ -45,7 +45,7 @@ func (w *world) prepareFor(f *Forecast) verdict {
 	}
 	in := short(f.At.Sub(w.now))
 	text := fmt.Sprintf("%s … %s … %s replicas in %s, error %.0f %%, has %d", number(f.Low), number(f.Expected), number(f.High), in, 100*f.Error, f.Have)
-	extra := min(w.wantedBy(f)-max(f.Have, 0), maxHeadroom)
+	extra := min(w.replicasFor(f)-max(f.Have, 0), maxHeadroom)
 	if extra <= 0 || w.hold != "" || f.At.Before(w.now) {
 		return verdict{ForecastMet, text}
 	}
@@ -88,18 +88,18 @@ func (w *world) guaranteed(p *Pod) bool {
 	return t < 0 || w.tree.Used(p.Tenant).Add(w.amountOf(p)).Fits(w.tenants[t].Guarantee)
 }
 
-// prepareOne provides capacity for one replica, and reports whether there is any
-// and whether it took an action.
+// prepareOne provides capacity for one replica, and reports whether there is
+// any and whether it took an action.
 func (w *world) prepareOne(f *Forecast, k *kind) (there, acted bool) {
 	if !w.guaranteed(&f.Like) {
 		return false, false
 	}
 	if n := w.tightest(k); n >= 0 {
-		w.give(k, n)
+		w.assign(k, n)
 		return w.chargeLike(f), false
 	}
 	if n := w.soonest(k); n >= 0 {
-		w.give(k, n)
+		w.assign(k, n)
 		return w.chargeLike(f), false
 	}
 	p := pending{pod: &f.Like, kind: w.kindOf(&f.Like)}
@@ -112,7 +112,7 @@ func (w *world) prepareOne(f *Forecast, k *kind) (there, acted bool) {
 	case canRepartition && (!canScaleUp || repartition.cost <= scaleUp.cost):
 		w.commitRepartition(&p, k, repartition, "; forecast for "+f.At.UTC().Format("15:04:05"))
 	case canScaleUp && scaleUp.node >= 0: // requested in an earlier reconcile
-		w.open(&p, k, scaleUp)
+		w.claim(&p, k, scaleUp)
 		return w.chargeLike(f), false
 	case canScaleUp:
 		w.commitScaleUp(&p, k, scaleUp, repartition, canRepartition)
@@ -132,9 +132,9 @@ func (w *world) chargeLike(f *Forecast) bool {
 	return true
 }
 
-// worthwhile compares the cost of an action now, which may be early or needless,
-// with the replica's wait if the action follows the demand. The forecast's error is
-// the probability of a needless action.
+// worthwhile compares the cost of an action now, which may be early or
+// needless, with that of a pending replica if the action follows the demand.
+// The forecast's error is the probability of a needless action.
 func (w *world) worthwhile(f *Forecast, k *kind, o option) bool {
 	lead := o.at.Sub(w.now)
 	early := max(f.At.Sub(w.now)-lead, 0)
@@ -151,7 +151,7 @@ func (w *world) worthwhile(f *Forecast, k *kind, o option) bool {
 	return early <= lead && w.policy.DisruptionCost*(1+needless) <= late
 }
 
-// fitsNew is how many pods of the kind a new node of the pool takes.
+// fitsNew is how many pods of the kind fit on a new node of the pool.
 func (w *world) fitsNew(k *kind, ps *poolState) int {
 	r := ps.empty.clone()
 	n := 0

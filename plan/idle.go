@@ -11,8 +11,8 @@ import (
 // unusedLong is how long an allocated GPU must be unused for the verdict GPUUnused.
 const unusedLong = time.Hour
 
-// unusedSince is since when the pod of an instance has not used it; zero for used
-// or unknown. The measurement of a whole GPU holds for its instances.
+// unusedSince is since when the pod of an instance has not used it; zero for
+// used or unknown. A measurement of the whole GPU applies to its instances.
 func unusedSince(c *GPU, in *Instance) time.Time {
 	switch {
 	case in.UnusedSince.IsZero():
@@ -26,11 +26,11 @@ func unusedSince(c *GPU, in *Instance) time.Time {
 // idlers names the pods that have not used the GPU, or instances of it, for
 // unusedLong, with the longest of those times; empty for none.
 func (w *world) idlers(c *GPU) string {
-	var who []string
+	var pods []string
 	longest := time.Duration(0)
 	note := func(since time.Time, allocatedTo ...string) {
 		if d := w.now.Sub(since); !since.IsZero() && d >= unusedLong {
-			who, longest = append(who, allocatedTo...), max(longest, d)
+			pods, longest = append(pods, allocatedTo...), max(longest, d)
 		}
 	}
 	if !c.MIG && len(c.AllocatedTo) > 0 {
@@ -41,11 +41,11 @@ func (w *world) idlers(c *GPU) string {
 			note(unusedSince(c, in), in.AllocatedTo)
 		}
 	}
-	if len(who) == 0 {
+	if len(pods) == 0 {
 		return ""
 	}
-	slices.Sort(who)
-	return fmt.Sprintf("not used for %s by %s", short(longest), strings.Join(slices.Compact(who), ", "))
+	slices.Sort(pods)
+	return fmt.Sprintf("not used for %s by %s", short(longest), strings.Join(slices.Compact(pods), ", "))
 }
 
 // allocation is the devices of a pod: how many GPUs and instances, since when none
@@ -138,10 +138,10 @@ func devicesOf(p *Pod) int {
 // allocations is the allocation of every pod, over all nodes.
 func (w *world) allocations() map[string]allocation {
 	all := map[string]allocation{}
-	add := func(who string, since time.Time) {
-		h := all[who]
+	add := func(pod string, since time.Time) {
+		h := all[pod]
 		h.add(since)
-		all[who] = h
+		all[pod] = h
 	}
 	for i := range w.nodes {
 		for c := range w.nodes[i].GPUs {

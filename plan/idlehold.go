@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// holdIdle stops actions on idle nodes and pods while too much of the fleet became
-// idle at about the same time: a large job may have ended, or the metrics may be
-// wrong. IdleHold is the time after which the difference is known.
+// holdIdle stops actions on idle nodes and pods while too much of the fleet
+// became idle at about the same time: a large job may have ended, or the
+// metrics may be wrong.
 func (w *world) holdIdle() {
 	ours, idle := 0, 0
 	for i := range w.nodes {
@@ -25,8 +25,9 @@ func (w *world) holdIdle() {
 	}
 }
 
-// looksIdleSince is since when nothing has computed on a node: nothing is allocated
-// there, or nothing allocated is used. Zero where something computes, or for unknown.
+// looksIdleSince is since when nothing has computed on a node: nothing is
+// allocated there, or nothing allocated is used; zero where something computes,
+// and for unknown.
 func (w *world) looksIdleSince(n *nodeState) time.Time {
 	reason, since := w.emptiness(n)
 	if reason == NodeEmpty {

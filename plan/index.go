@@ -1,9 +1,9 @@
 package plan
 
-// index is a heap of the nodes that may serve a kind, the best first: the soonest,
-// then the one with the least to spare, then the first by name. Entries become
-// stale as nodes are used, so best evaluates the first again before it returns it.
-// A kind thus looks at all nodes once, not once for every pod.
+// index is a heap of the nodes that may serve a kind: the soonest first, then
+// the one with the least free capacity, then the first by name. Entries become
+// stale as nodes are used, so best evaluates the first again before it returns
+// it. A kind thus evaluates each node once, not once for each pod.
 type index struct {
 	built   bool
 	entries []entry
@@ -11,8 +11,8 @@ type index struct {
 
 // entry is a node and its value when it was added.
 type entry struct {
-	at   int64 // when it can serve, in nanoseconds; the less the better
-	rank int   // among equals in time, the less the better
+	at   int64 // when it can serve, in nanoseconds; lower first
+	rank int   // among equals in time, lower first
 	node int
 }
 
@@ -39,12 +39,12 @@ func (s *index) push(e entry) {
 	}
 }
 
-// best returns the best node, -1 for none. look returns a node's value now, false
-// for a node that cannot serve.
-func (s *index) best(look func(node int) (entry, bool)) int {
+// best returns the best node, -1 for none. value returns a node's entry now,
+// false for a node that cannot serve.
+func (s *index) best(value func(node int) (entry, bool)) int {
 	for len(s.entries) > 0 {
 		top := s.entries[0]
-		now, ok := look(top.node)
+		now, ok := value(top.node)
 		switch {
 		case ok && now == top:
 			return top.node
@@ -60,7 +60,7 @@ func (s *index) best(look func(node int) (entry, bool)) int {
 	return -1
 }
 
-// down moves the first entry to where it belongs.
+// down moves the first entry to its place in the heap.
 func (s *index) down() {
 	i := 0
 	for {
@@ -78,9 +78,9 @@ func (s *index) down() {
 	}
 }
 
-// onNow and onWay are a node's value to a kind: among nodes in service, and among
-// upcoming ones.
-func (w *world) onNow(k *kind, node int) (entry, bool) {
+// valueNow and valueUpcoming are a node's entry for a kind: among nodes in
+// service, and among upcoming ones.
+func (w *world) valueNow(k *kind, node int) (entry, bool) {
 	if node >= len(w.nodes) {
 		return entry{}, false
 	}
@@ -91,21 +91,21 @@ func (w *world) onNow(k *kind, node int) (entry, bool) {
 	return entry{0, n.spare(), node}, true
 }
 
-func (w *world) onWay(k *kind, node int) (entry, bool) {
+func (w *world) valueUpcoming(k *kind, node int) (entry, bool) {
 	if node >= len(w.nodes) {
 		return entry{}, false
 	}
 	n := &w.nodes[node]
-	if n.unopened || n.tier != tierChange && n.tier != tierNode || !w.admits(k, n) || w.lacks(k, &n.capacity) != "" || !w.rulesAllow(k, n) {
+	if n.unclaimed || n.tier != tierChange && n.tier != tierNode || !w.admits(k, n) || w.lacks(k, &n.capacity) != "" || !w.rulesAllow(k, n) {
 		return entry{}, false
 	}
 	return entry{n.at.UnixNano(), n.spare(), node}, true
 }
 
-// spare is a node's free capacity, for the order of two nodes: its slices, weighed
-// by the free share of its CPU.
+// spare is a node's free capacity for ordering: its slices, weighed by the free
+// share of its CPU.
 func (n *nodeState) spare() int {
-	slices := n.left()
+	slices := n.freeSlices()
 	if n.virtual || n.CPUMilli <= 0 || n.cpu >= n.CPUMilli {
 		return slices * cpuSteps
 	}
@@ -116,33 +116,33 @@ func (n *nodeState) spare() int {
 const cpuSteps = 1000
 
 // fill adds every node that can serve to the index.
-func (w *world) fill(s *index, look func(node int) (entry, bool)) {
+func (w *world) fill(s *index, value func(node int) (entry, bool)) {
 	s.built, s.entries = true, s.entries[:0]
 	for i := range w.nodes {
-		if e, ok := look(i); ok {
+		if e, ok := value(i); ok {
 			s.push(e)
 		}
 	}
 }
 
-// tightest returns the node usable now that would have the least left, the
-// first by name among equals, -1 for none.
+// tightest returns the node in service that would have the least free capacity
+// left, -1 for none.
 func (w *world) tightest(k *kind) int {
-	look := func(node int) (entry, bool) { return w.onNow(k, node) }
-	if !k.now.built || k.tied() {
-		w.fill(&k.now, look)
+	value := func(node int) (entry, bool) { return w.valueNow(k, node) }
+	if !k.usable.built || k.tied() {
+		w.fill(&k.usable, value)
 	}
-	return k.now.best(look)
+	return k.usable.best(value)
 }
 
-// soonest returns the node on its way that would serve the kind first, the
-// tightest among equals; -1 for none.
+// soonest returns the upcoming node that would serve the kind first, -1 for
+// none.
 func (w *world) soonest(k *kind) int {
-	look := func(node int) (entry, bool) { return w.onWay(k, node) }
-	if !k.way.built || k.tied() {
-		w.fill(&k.way, look)
+	value := func(node int) (entry, bool) { return w.valueUpcoming(k, node) }
+	if !k.upcoming.built || k.tied() {
+		w.fill(&k.upcoming, value)
 	}
-	return k.way.best(look)
+	return k.upcoming.best(value)
 }
 
 // reindex adds a node to the indices again after its free capacity has grown or
@@ -150,14 +150,14 @@ func (w *world) soonest(k *kind) int {
 func (w *world) reindex(node int) {
 	for i := range w.kinds {
 		k := &w.kinds[i]
-		if k.now.built {
-			if e, ok := w.onNow(k, node); ok {
-				k.now.push(e)
+		if k.usable.built {
+			if e, ok := w.valueNow(k, node); ok {
+				k.usable.push(e)
 			}
 		}
-		if k.way.built {
-			if e, ok := w.onWay(k, node); ok {
-				k.way.push(e)
+		if k.upcoming.built {
+			if e, ok := w.valueUpcoming(k, node); ok {
+				k.upcoming.push(e)
 			}
 		}
 		if k.repartitions.built {

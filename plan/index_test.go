@@ -10,9 +10,9 @@ import (
 
 func TestMain(m *testing.M) { testall.Main(m) }
 
-// TestIndexIsALinearScan: whatever is announced and used, the shelf's best node
-// is the one that looking at all of them finds, as long as what a node is worth
-// only falls unannounced.
+// TestIndexIsALinearScan: the best node of an index is that of a linear scan,
+// whatever nodes are pushed and used, as long as a value only falls without a
+// push.
 func TestIndexIsALinearScan(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		nodes := rapid.IntRange(1, 12).Draw(r, "nodes")
@@ -22,7 +22,7 @@ func TestIndexIsALinearScan(t *testing.T) {
 			worth[i] = entry{int64(rapid.IntRange(0, 4).Draw(r, "at")), rapid.IntRange(0, 4).Draw(r, "rank"), i}
 			good[i] = rapid.IntRange(0, 3).Draw(r, "good") > 0
 		}
-		look := func(i int) (entry, bool) { return worth[i], good[i] }
+		value := func(i int) (entry, bool) { return worth[i], good[i] }
 		var s index
 		for i := range nodes {
 			if set(i); good[i] {
@@ -32,17 +32,17 @@ func TestIndexIsALinearScan(t *testing.T) {
 		for range rapid.IntRange(1, 40).Draw(r, "steps") {
 			i := rapid.IntRange(0, nodes-1).Draw(r, "node")
 			switch rapid.IntRange(0, 3).Draw(r, "what") {
-			case 0: // announced
+			case 0: // pushed
 				if set(i); good[i] {
 					s.push(worth[i])
 				}
-			case 1: // announced without having been looked at
+			case 1: // pushed before it was evaluated
 				set(i)
 				s.push(entry{0, 0, i})
 			case 2: // used
 				worth[i].at += int64(rapid.IntRange(0, 3).Draw(r, "later"))
 				worth[i].rank += rapid.IntRange(0, 3).Draw(r, "less")
-			case 3: // used up
+			case 3: // no longer usable
 				good[i] = false
 			}
 			want := -1
@@ -51,7 +51,7 @@ func TestIndexIsALinearScan(t *testing.T) {
 					want = j
 				}
 			}
-			if got := s.best(look); got != want {
+			if got := s.best(value); got != want {
 				r.Fatalf("best is %d, looking at all finds %d: %v %v", got, want, worth, good)
 			}
 		}

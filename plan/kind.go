@@ -12,22 +12,22 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// kind is a group of pods that are equal to the planner.
+// kind is a group of pods that do not differ in anything the planner reads.
 type kind struct {
-	pod   *Pod // one of them
-	wants string
-	eq    float64 // GPU equivalents
+	pod  *Pod // one of them
+	text string
+	eq   float64 // GPU equivalents
 	// static caches per class of nodes whether selectors and taints admit the pod.
 	static []verdictOnce
-	// needs caches the demand in each model's profiles.
-	needs []need
-	// unserved is how many pods of the kind are still to be served.
+	// requests caches the demand in each model's profiles.
+	requests []profileRequest
+	// unserved is the number of pods of the kind that are not served yet.
 	unserved int
-	// now, way and repartitions are the nodes that may serve it: as they are, once
-	// they are ready, and with a repartitioned GPU.
-	now, way, repartitions index
-	// blocked is what prevented repartitions when the first pod of the kind could
-	// not be served; explained is set once it is known.
+	// usable, upcoming and repartitions index the nodes that may serve it: as they
+	// are, once they are ready, and with a repartitioned GPU.
+	usable, upcoming, repartitions index
+	// blocked is what prevented repartitions for the first pod of the kind that
+	// could not be served; explained is set once it is known.
 	blocked   blockers
 	explained bool
 	// fewest caches, by rule, the least number of pods in any place.
@@ -35,8 +35,8 @@ type kind struct {
 	// failedTrial is the number of the trial in which nothing could be reclaimed
 	// for it, see world.failedTrial.
 	failedTrial int
-	// bounded is set once a GPU could be repartitioned but MaxActionsPerReconcile is
-	// reached.
+	// bounded is set when a GPU could be repartitioned but MaxActionsPerReconcile
+	// is reached.
 	bounded bool
 }
 
@@ -48,16 +48,16 @@ const (
 	fitsUntainted // but for its taints
 )
 
-// need is a MIG demand in one model's profiles.
-type need struct {
+// profileRequest is a MIG demand in one model's profiles.
+type profileRequest struct {
 	model  string
 	ok     bool
 	id     int // the same for equal counts on the same model
 	counts []mig.Count
 }
 
-// kindKey is equal for pods that do not differ in anything placement depends on.
-// Of a pod's groups only those count that some rule is about.
+// kindKey is equal for pods that do not differ in anything placement depends
+// on. Groups that no rule selects are left out.
 func (w *world) kindKey(p *Pod) string {
 	var b strings.Builder
 	d := p.Demand
@@ -106,9 +106,9 @@ func sortedKeys(m map[string]string) []string {
 	return keys
 }
 
-// wantsText is a demand as text: "3g.40gb", "2 × 1g.10gb + 1 × 3g.40gb",
-// "2 GPUs".
-func wantsText(p *Pod) string {
+// requestText is a demand as text: "3g.40gb", "2 × 1g.10gb + 1 × 3g.40gb", "2
+// GPUs".
+func requestText(p *Pod) string {
 	d := p.Demand
 	var parts []string
 	switch {
@@ -158,8 +158,8 @@ const referenceMemoryMiB = 80 * 1024
 
 func fractionOfGPU(f *demand.Fraction) float64 { return fractionOf(f, referenceMemoryMiB) }
 
-// fractionOf is the larger of a fraction's shares of a GPU with so much memory, 1
-// at most.
+// fractionOf is the larger of a fraction's shares of a GPU with gpuMiB of
+// memory, at most 1.
 func fractionOf(f *demand.Fraction, gpuMiB int) float64 {
 	core := float64(max(f.CoreMilli, f.MemoryMilli, 1)) / 1000
 	memory := float64(max(f.MemoryMiB, 0)) / float64(gpuMiB)

@@ -5,18 +5,17 @@ import (
 	"time"
 )
 
-// A pool's template is a promise. Where the nodes that come are not as it says (a
-// label that nobody sets, a taint it does not know, less CPU once the node's own
-// daemons have theirs), a pod that fits the template fits none of them, and would
-// have another one bought in every reconcile.
+// A pool's template may not match its nodes: a label that no controller sets, a
+// taint that the template lacks, less CPU once the node's DaemonSets run. A pod
+// that fits only the template would otherwise add a node in every reconcile.
 
 // newNodeFor is how long a node counts as new.
 const newNodeFor = time.Hour
 
-// maxNewNodes bounds the nodes of one pool that are looked at; a few tell as much.
+// maxNewNodes bounds the nodes of one pool that are compared with its template.
 const maxNewNodes = 8
 
-// noteNewNode remembers a node that has come lately, is in service and runs nothing.
+// noteNewNode records a node that is new, in service, and runs no pod.
 func (w *world) noteNewNode(i int) {
 	n := &w.nodes[i]
 	if n.pool < 0 || n.tier != tierNow || n.bound > 0 || w.now.Sub(n.Created) > newNodeFor {
@@ -27,8 +26,9 @@ func (w *world) noteNewNode(i int) {
 	}
 }
 
-// templateMismatch says how a node that came while the kind waited, and that nobody uses,
-// fails it though the pool's template would do; empty where none does.
+// templateMismatch returns how a node, new since the kind is pending and unused,
+// does not fit the kind though the pool's template does; empty where none is
+// such.
 func (w *world) templateMismatch(k *kind, p *poolState) string {
 	since := k.pod.PendingSince
 	if since.IsZero() {
@@ -46,8 +46,8 @@ func (w *world) templateMismatch(k *kind, p *poolState) string {
 	return ""
 }
 
-// nodeMismatch says what of a node keeps the kind out that its GPUs' layout, health and
-// holders have nothing to do with.
+// nodeMismatch returns what keeps the kind out of a node, apart from the layout,
+// health and allocation of its GPUs.
 func (w *world) nodeMismatch(k *kind, n *nodeState, p *poolState) string {
 	if !w.admits(k, n) {
 		if t, out := untolerated(k.pod, n.Taints); out {
@@ -58,7 +58,7 @@ func (w *world) nodeMismatch(k *kind, n *nodeState, p *poolState) string {
 	switch lack := w.lacks(k, &n.capacity); lack {
 	case "", "slices":
 		return ""
-	case "gpus", partOfGPU:
+	case wholeGPUs, partOfGPU:
 		if have, claimed := len(n.GPUs), len(p.Template.GPUs); have < claimed {
 			return fmt.Sprintf("%s, not %d", count(have, "GPU"), claimed)
 		}

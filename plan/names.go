@@ -2,8 +2,8 @@ package plan
 
 import "strings"
 
-// names makes many small strings out of few large ones, to save allocations: a
-// plan has two hundred thousand verdicts.
+// names joins many small strings in few allocations: a plan has two hundred
+// thousand verdicts.
 type names struct{ chunk strings.Builder }
 
 // chunkSize is the size of a large string.

@@ -7,14 +7,14 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// limitToOffer takes the API's word for what the node's pods can have together.
-// It needs nobody to know who holds what: this less what bound pods ask for is
-// what can be free, whatever the GPUs are believed to be partitioned into. Only what a
-// sick GPU has is never counted, though its device plugin may still offer it.
+// limitToOffer limits a node's free capacity to its allocatable resources less
+// the requests of its bound pods. That needs neither attribution nor layouts. A
+// sick GPU's devices are never counted, though its device plugin may still
+// offer them.
 func (w *world) limitToOffer(n *nodeState, single bool) {
 	offer := n.Allocatable
 	if offer == nil || n.operating() {
-		return // while a GPU is repartitioned the plugin offers nothing, and that will pass
+		return // while a GPU is repartitioned the device plugin offers nothing
 	}
 	n.whole = min(n.whole, clampCount(offer.GPUs))
 	if single {
@@ -45,8 +45,8 @@ func (w *world) limitToOffer(n *nodeState, single bool) {
 	}
 }
 
-// halfOffered reports a node whose device plugin has only begun: it offers less
-// than its GPUs are partitioned into, as far as anybody knows what that is.
+// halfOffered reports a node whose device plugin has just started: it offers
+// less than its GPUs are known to be partitioned into.
 func (w *world) halfOffered(n *nodeState) bool {
 	if n.Allocatable == nil || n.operating() {
 		return false
@@ -84,13 +84,13 @@ func (w *world) halfOffered(n *nodeState) bool {
 	return false
 }
 
-// allocationDelay is how long it usually takes until somebody says who holds what on
-// a node that came a moment ago, or was just given a pod.
+// allocationDelay is the usual time from a node's creation, or from a pod's
+// binding, until allocations are known.
 const allocationDelay = 30 * time.Second
 
-// knownAt is when a GPU of the node, whose holders are unknown, may turn out to
-// be free to change. It is false once that has been waited for in vain while
-// other nodes of the pool show that it can be known.
+// knownAt is when the allocation of a node's GPU is likely to be known. It is
+// false after NodeOverdue where other nodes of the pool show that it can be
+// known.
 func (w *world) knownAt(n *nodeState) (time.Time, bool) {
 	since, ok := stampAt(w.state.UnknownSince, n.name)
 	if !ok {
@@ -99,12 +99,12 @@ func (w *world) knownAt(n *nodeState) (time.Time, bool) {
 	if w.now.Sub(since) > w.policy.NodeOverdue && !w.pools[n.pool].unobserved {
 		return time.Time{}, false
 	}
-	// The longer it has lasted, the longer it is likely to last still.
+	// The longer it has lasted, the longer it is likely to last.
 	return w.now.Add(max(allocationDelay, w.now.Sub(since))), true
 }
 
-// recordUnknown notes since when nodes have had GPUs whose holders are
-// unknown, and finds the pools of which nothing at all has been known for long:
+// recordUnknown records since when nodes have had GPUs of unknown allocation,
+// and finds pools that have nothing but such nodes for longer than NodeOverdue:
 // a new node would be as unknown, and could not be repartitioned either.
 func (w *world) recordUnknown() {
 	known, stale := make([]bool, len(w.pools)), make([]bool, len(w.pools))

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// consider notes every option a pod that is watched has at this point. Nothing is
-// decided by it, and what the kind has on its shelves stays as it is.
+// consider records every option of a pod that is watched. It decides nothing
+// and leaves the kind's indices unchanged.
 func (w *world) consider(i int) {
 	t := w.watch
 	if t == nil || !t.of(w.pending[i].pod) {
@@ -16,10 +16,12 @@ func (w *world) consider(i int) {
 	}
 	p := &w.pending[i]
 	k := &w.kinds[p.kind]
-	now, way, repartitions, unserved, wants := k.now, k.way, k.repartitions, k.failedTrial, w.wants
-	k.now, k.way, k.repartitions, k.failedTrial, w.wants = index{}, index{}, index{}, -1, nil
-	defer func() { k.now, k.way, k.repartitions, k.failedTrial, w.wants = now, way, repartitions, unserved, wants }()
-	t.who = i
+	usable, upcoming, repartitions, unserved, further := k.usable, k.upcoming, k.repartitions, k.failedTrial, w.further
+	k.usable, k.upcoming, k.repartitions, k.failedTrial, w.further = index{}, index{}, index{}, -1, nil
+	defer func() {
+		k.usable, k.upcoming, k.repartitions, k.failedTrial, w.further = usable, upcoming, repartitions, unserved, further
+	}()
+	t.last = i
 	t.options = append([]Option{w.optionFree(k), w.optionWait(k, p), w.optionRepartition(k, p), w.optionReclaim(k, p)}, w.optionNodes(i, k, p)...)
 }
 
@@ -95,7 +97,7 @@ func (w *world) optionReclaim(k *kind, p *pending) Option {
 		o.Reason, o.Detail = BoundReached, fmt.Sprintf("%d evictions a reconcile", w.policy.MaxEvictionsPerReconcile)
 	case !p.charged || p.borrowed:
 		o.Detail = "it requests more than " + p.pod.Tenant + " is guaranteed"
-	case !w.lent():
+	case !w.reclaimable():
 		o.Detail = "no pod that may be evicted has borrowed anything"
 	default:
 		o.Detail = "reclaiming what is borrowed would not free enough for it, or is not allowed"
@@ -103,8 +105,7 @@ func (w *world) optionReclaim(k *kind, p *pending) Option {
 	return o
 }
 
-// optionNodes is one option for each pool: those that can first, the cheapest in
-// front, then those that came closest.
+// optionNodes is one option for each pool, in the order of compare.
 func (w *world) optionNodes(i int, k *kind, p *pending) []Option {
 	out := make([]Option, 0, len(w.pools))
 	for j := range w.pools {
@@ -129,7 +130,8 @@ func (w *world) optionNodes(i int, k *kind, p *pending) []Option {
 	return out[:min(len(out), MaxOptions)]
 }
 
-// compare puts what is possible first, by cost, then what came closest.
+// compare orders possible options first, by cost, then by how close the others
+// are.
 func (o Option) compare(p Option) int {
 	if o.Possible != p.Possible {
 		if o.Possible {
@@ -146,7 +148,7 @@ func (o Option) compare(p Option) int {
 	return slices.Index(reasonRank, o.Reason) - slices.Index(reasonRank, p.Reason)
 }
 
-// pricedText says what a new node's cost is made of.
+// pricedText itemizes a new node's cost.
 func (w *world) pricedText(p *Pod, ps *poolState, o option, spare bool) string {
 	if spare {
 		return "a node that was requested and that no pod uses yet, ready in " + short(o.at.Sub(w.now))
@@ -161,11 +163,11 @@ func (w *world) pricedText(p *Pod, ps *poolState, o option, spare bool) string {
 	return text
 }
 
-// mostWhys bounds the grounds that are listed for nodes that do not fit.
-const mostWhys = 6
+// maxCauses bounds the causes that are listed for nodes that do not fit.
+const maxCauses = 6
 
-// whyNotNow counts, by what stands against it, the nodes that the kind does not
-// fit on now: "3 have too few GPUs (n1 …), 1 not ready (n4)".
+// whyNotNow counts the nodes that the kind does not fit on now by cause: "3
+// have too few GPUs (n1 …), 1 not ready (n4)".
 func (w *world) whyNotNow(k *kind) string {
 	type ground struct {
 		why, example string
@@ -188,21 +190,21 @@ func (w *world) whyNotNow(k *kind) string {
 		return "there is no node"
 	}
 	slices.SortStableFunc(all, func(a, b ground) int { return b.n - a.n })
-	parts := make([]string, 0, mostWhys)
-	for _, g := range all[:min(len(all), mostWhys)] {
+	parts := make([]string, 0, maxCauses)
+	for _, g := range all[:min(len(all), maxCauses)] {
 		more := ""
 		if g.n > 1 {
 			more = " …"
 		}
 		parts = append(parts, fmt.Sprintf("%d %s (%s%s)", g.n, g.why, g.example, more))
 	}
-	if len(all) > mostWhys {
+	if len(all) > maxCauses {
 		parts = append(parts, "others")
 	}
 	return strings.Join(parts, ", ")
 }
 
-// keepsOut says what of a node keeps the kind out now, empty for nothing.
+// keepsOut returns what keeps the kind out of a node now, empty for nothing.
 func (w *world) keepsOut(k *kind, n *nodeState) string {
 	switch {
 	case n.tier == tierOut, n.tier != tierNow && n.since != "":

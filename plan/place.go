@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// schedulerGrace is how long a pod that should fit may be on its way to a node
-// before the node's GPUs are no longer kept still for it: what it wants stays
-// reserved, but the scheduler seems to know better.
+// schedulerGrace is how long a node is not repartitioned because a pod should
+// be bound to it. After that its requests stay reserved, but the scheduler
+// seems to have a reason not to bind it.
 const schedulerGrace = 2 * time.Minute
 
 // admit charges every pending pod to its quota, most urgent first. A gang is
@@ -33,7 +33,8 @@ func (w *world) admit() {
 	}
 }
 
-// chargeReadable answers at once what needs no further thought.
+// chargeReadable charges a pod, and decides at once about one without a
+// readable demand.
 func (w *world) chargeReadable(i int) bool {
 	p := &w.pending[i]
 	switch {
@@ -47,15 +48,15 @@ func (w *world) chargeReadable(i int) bool {
 	return w.charge(p)
 }
 
-// open reports a pod that nothing has been decided about yet.
-func (p *pending) open() bool { return !p.served && !p.refused && p.reason == "" }
+// undecided reports a pod about which nothing has been decided.
+func (p *pending) undecided() bool { return !p.served && !p.refused && p.reason == "" }
 
-// placeNow leaves to the scheduler what it can place by itself, whether or not
-// it has said so yet.
+// placeNow reserves capacity for the pods that fit now, which the scheduler
+// places, whether or not it has marked them unschedulable.
 func (w *world) placeNow() {
 	for u := range w.units {
 		core, rest := w.units[u].core()
-		if len(core) > 0 && w.pending[core[0]].open() {
+		if len(core) > 0 && w.pending[core[0]].undecided() {
 			if _, ok := w.together(core, w.placePodNow); ok {
 				g := w.units[u].gang
 				g.reason, g.detail = WaitScheduler, w.gangText(g, core)
@@ -64,15 +65,15 @@ func (w *world) placeNow() {
 				w.countUnserved(i)
 			}
 		}
-		for _, i := range rest { // those of a gang only once its core has a place
-			if w.pending[i].open() && (w.gangUnserved(&w.units[u]) || !w.placePodNow(i)) {
+		for _, i := range rest { // those of a gang only once its core is placed
+			if w.pending[i].undecided() && (w.gangUnserved(&w.units[u]) || !w.placePodNow(i)) {
 				w.countUnserved(i)
 			}
 		}
 	}
 }
 
-// countUnserved counts a pod among those of its kind that nobody has served yet.
+// countUnserved counts a pod among the unserved ones of its kind.
 func (w *world) countUnserved(i int) {
 	p := &w.pending[i]
 	if !p.served && (p.pod.Unschedulable || p.pod.Gang != "") {
@@ -88,7 +89,7 @@ func (w *world) placePodNow(i int) bool {
 	if n < 0 {
 		return p.served
 	}
-	w.give(k, n)
+	w.assign(k, n)
 	if !p.pod.Unschedulable || w.now.Sub(p.pod.PendingSince) < schedulerGrace {
 		w.nodes[n].settling = true
 	}
@@ -97,8 +98,8 @@ func (w *world) placePodNow(i int) bool {
 	return true
 }
 
-// give commits a node's room to a pending pod of the kind.
-func (w *world) give(k *kind, node int) {
+// assign reserves capacity of a node for a pending pod of the kind.
+func (w *world) assign(k *kind, node int) {
 	n := w.touch(node)
 	w.take(k, &n.capacity)
 	w.place(k.pod, n, 1)
@@ -108,8 +109,8 @@ func (w *world) give(k *kind, node int) {
 	}
 }
 
-// reconsiderRepartitions has a node's GPUs looked at again by those who had no need to
-// cut them while the node had what they want.
+// reconsiderRepartitions evaluates a node's GPUs again for the kinds that
+// needed no repartition while the node had free capacity for them.
 func (w *world) reconsiderRepartitions(node int) {
 	if len(w.repartitionable(&w.nodes[node])) == 0 {
 		return
@@ -119,19 +120,18 @@ func (w *world) reconsiderRepartitions(node int) {
 		case !k.repartitions.built:
 		case k.unserved > 0:
 			k.repartitions.push(entry{0, 0, node})
-		default: // few will ask again, and look again then
+		default: // few pods will use the index, and they build it
 			k.repartitions.built = false
 		}
 	}
 }
 
-// placeRest serves what the scheduler cannot place, most urgent first: each pod
-// by the cheapest of waiting for what is on its way, repartitioning a GPU, taking back
-// what was lent, and buying a node. Pods the scheduler has not answered for, not
-// marked, come last: nothing is done for them, so they must not take what is done
-// for others.
+// placeRest serves what the scheduler cannot place, most urgent first, each pod
+// by the cheapest option: an upcoming node, a repartition, reclaiming borrowed
+// quota, a new node. Pods that the scheduler has not marked come last: no
+// action is taken for them, so they must not use one taken for others.
 func (w *world) placeRest(marked bool) {
-	w.findLenders()
+	w.findBorrowers()
 	for u := range w.units {
 		w.serveUnit(&w.units[u], marked)
 	}
@@ -139,13 +139,13 @@ func (w *world) placeRest(marked bool) {
 
 func (w *world) serveUnit(u *unit, marked bool) {
 	core, rest := u.core()
-	if len(core) > 0 && w.pending[core[0]].open() && w.asked(core) == marked {
+	if len(core) > 0 && w.pending[core[0]].undecided() && w.actionable(core) == marked {
 		w.serveGang(u)
-		_, rest = u.core() // another than before, perhaps
+		_, rest = u.core() // it may have changed
 	}
 	for _, i := range rest {
 		p := &w.pending[i]
-		if !p.open() || p.pod.Unschedulable != marked {
+		if !p.undecided() || p.pod.Unschedulable != marked {
 			continue
 		}
 		w.discountUnserved(i)
@@ -159,16 +159,16 @@ func (w *world) serveUnit(u *unit, marked bool) {
 	}
 }
 
-// gangUnserved reports a gang whose core is not served: its further members are of
-// no use either.
+// gangUnserved reports a gang whose core is not served: further members are
+// useless too.
 func (w *world) gangUnserved(u *unit) bool {
 	core, _ := u.core()
 	return len(core) > 0 && !w.pending[core[0]].served
 }
 
-// asked reports whether a gang wants something now: the scheduler has said that
-// a member fits nowhere, or members are only made once there is room.
-func (w *world) asked(core []int) bool {
+// actionable reports whether actions may be taken for a gang: the scheduler has
+// marked a member unschedulable, or a member is only created once it fits.
+func (w *world) actionable(core []int) bool {
 	for _, i := range core {
 		if w.pending[i].pod.Unschedulable || w.pending[i].pod.Unmade {
 			return true
@@ -186,13 +186,13 @@ func (w *world) discountUnserved(i int) {
 	if k := &w.kinds[p.kind]; k.unserved > 0 {
 		k.unserved--
 		if k.unserved < gpuSlices {
-			w.wants = nil
+			w.further = nil
 		}
 	}
 }
 
-// serve finds the cheapest way to serve a pod and takes it; false when there is
-// none, which the pod's reason then explains.
+// serve takes the cheapest option for a pod; false where there is none, which
+// the pod's reason then explains.
 func (w *world) serve(i int, inGang bool) bool {
 	p := &w.pending[i]
 	k := &w.kinds[p.kind]
@@ -222,10 +222,10 @@ func (w *world) serve(i int, inGang bool) bool {
 	return w.serveBest(i, p, k, wait, canWait)
 }
 
-// unbeatable reports whether waiting costs less than anything else can, whatever
-// there is: most pods of a reconcile wait for the node that the first of them asked for.
+// unbeatable reports whether an upcoming node costs less than any other option
+// could: true for most pods of a reconcile after the first has added a node.
 func (w *world) unbeatable(wait option, p *pending, k *kind) bool {
-	if p.charged && !p.borrowed && w.lent() {
+	if p.charged && !p.borrowed && w.reclaimable() {
 		return false
 	}
 	return wait.cost <= w.policy.DisruptionCost+w.waitCost(k, p.pod.Priority, w.soonestRepartition()) && !wait.at.After(w.now.Add(w.soonestNode()))
@@ -236,7 +236,7 @@ func (w *world) serveBest(i int, p *pending, k *kind, wait option, canWait bool)
 	scaleUp, canScaleUp := w.scaleUpOption(i, k, p.pod, false)
 	back, canReclaim := w.reclaimOption(p, k)
 	if canRepartition && repartition.unknown && scaleUp.repartitions && scaleUp.node < 0 {
-		canScaleUp = false // what is there may do, and a new node would be no better known
+		canScaleUp = false // the existing GPU may turn out free, and a new node would be no better known
 	}
 	canScaleUp = canScaleUp && w.mayScaleUp(p)
 	full := len(w.actions) >= w.policy.MaxActionsPerReconcile
@@ -252,10 +252,10 @@ func (w *world) serveBest(i int, p *pending, k *kind, wait option, canWait bool)
 			return false
 		}
 		w.chose(p, OptionRepartition, w.nodes[repartition.node].name)
-		w.commitRepartition(p, k, repartition, w.rivalText(k, scaleUp, canScaleUp))
+		w.commitRepartition(p, k, repartition, w.alternativeText(k, scaleUp, canScaleUp))
 	case canReclaim && (!canScaleUp || back.cost <= scaleUp.cost):
 		w.chose(p, OptionReclaim, w.nodes[back.node].name)
-		w.commitReclaim(p, k, back, w.rivalText(k, scaleUp, canScaleUp))
+		w.commitReclaim(p, k, back, w.alternativeText(k, scaleUp, canScaleUp))
 	case canScaleUp:
 		if full && scaleUp.node < 0 && w.pools[scaleUp.pool].action < 0 {
 			w.bounded(p)
@@ -269,8 +269,8 @@ func (w *world) serveBest(i int, p *pending, k *kind, wait option, canWait bool)
 	return p.served
 }
 
-// mayScaleUp reports whether nodes are bought for the pod. One that was bought for
-// others, and that nobody uses yet, is not for it either.
+// mayScaleUp reports whether nodes are added for the pod. An unclaimed upcoming
+// node is not for other pods either.
 func (w *world) mayScaleUp(p *pending) bool { return !p.borrowed || w.policy.ScaleUpBorrowed }
 
 func (w *world) bounded(p *pending) {
@@ -278,17 +278,17 @@ func (w *world) bounded(p *pending) {
 	p.detail = fmt.Sprintf("%d actions a reconcile", w.policy.MaxActionsPerReconcile)
 }
 
-// withoutAction answers a pod for which nothing may be done now.
+// withoutAction decides about a pod for which no action may be taken now.
 func (w *world) withoutAction(i int, p *pending, k *kind, wait option, canWait bool) {
-	spare, canOpen := w.scaleUpOption(i, k, p.pod, true)
-	canOpen = canOpen && w.mayScaleUp(p)
+	spare, canClaim := w.scaleUpOption(i, k, p.pod, true)
+	canClaim = canClaim && w.mayScaleUp(p)
 	switch {
 	case canWait:
 		w.chose(p, OptionWait, w.nodes[wait.node].name)
 		w.commitWait(p, k, wait)
-	case canOpen:
+	case canClaim:
 		w.chose(p, OptionNode, w.pools[spare.pool].Name)
-		w.open(p, k, spare)
+		w.claim(p, k, spare)
 	case w.hold != "":
 		p.reason = w.hold
 	default:
@@ -303,10 +303,10 @@ type option struct {
 	node         int
 	pool         int
 	repartition  repartition
-	repartitions bool // the node to buy has to be repartitioned
-	// unknown: who holds the GPU to cut is not known yet.
+	repartitions bool // the new node has to be repartitioned
+	// unknown: the allocation of the GPU to repartition is unknown.
 	unknown bool
-	victims []*Pod // that would have to leave
+	victims []*Pod // pods to evict
 }
 
 func (w *world) waitOption(k *kind, p *Pod) (option, bool) {
@@ -318,8 +318,8 @@ func (w *world) waitOption(k *kind, p *Pod) (option, bool) {
 	return option{cost: w.waitCost(k, p.Priority, at.Sub(w.now)), at: at, node: n}, true
 }
 
-// soonestRepartition and soonestNode are how long repartitioning a GPU and getting a node take
-// at the least, whatever the pool.
+// soonestRepartition and soonestNode are the least time that a repartition and
+// a new node take in any pool.
 func (w *world) soonestRepartition() time.Duration {
 	least := time.Duration(-1)
 	for i := range w.pools {
@@ -343,8 +343,8 @@ func (w *world) soonestNode() time.Duration {
 
 func (w *world) commitWait(p *pending, k *kind, o option) {
 	n := &w.nodes[o.node]
-	w.give(k, o.node)
-	p.served = n.since != AllocationUnknown // then who knows
+	w.assign(k, o.node)
+	p.served = n.since != AllocationUnknown // otherwise it may turn out not to be free
 	p.reason, p.detail = n.promise(w.now)
 	if n.action >= 0 {
 		a := &w.actions[n.action]
@@ -352,7 +352,7 @@ func (w *world) commitWait(p *pending, k *kind, o option) {
 	}
 }
 
-// promise is the answer to a pod that will use the node.
+// promise is the reason of a pod that will use the node.
 func (n *nodeState) promise(now time.Time) (Reason, string) {
 	in := short(n.at.Sub(now))
 	switch n.since {

@@ -6,7 +6,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// Plan is the answer: what to do, why, and what to remember.
+// Plan is what to do, why, and the state to persist.
 type Plan struct {
 	At       time.Time
 	Actions  []Action
@@ -24,13 +24,13 @@ const (
 	Repartition Verb = "repartition"
 	Uncordon    Verb = "uncordon"
 	Rollback    Verb = "rollback" // undo a failed or overdue repartition
-	Reclaim     Verb = "reclaim"  // ask a pod to leave what it borrowed, or does not use
+	Reclaim     Verb = "reclaim"  // evict a pod that has borrowed, or does not use its devices
 	Drain       Verb = "drain"
 	RemoveNode  Verb = "remove-node"
 	Replace     Verb = "replace" // remove a sick node and have the pool make another
 )
 
-// Action is one thing to do. Which fields are set follows from the Verb.
+// Action is one thing to do. The Verb determines which fields are set.
 type Action struct {
 	Verb Verb
 	Pool string // all but Reclaim on a node of no pool
@@ -40,15 +40,15 @@ type Action struct {
 	Node     string     // all but ScaleUp
 	GPU      int        // Repartition
 	Model    string     // Repartition: the GPU's model, by which profiles are named
-	Target   mig.Layout // Repartition: the whole layout wanted
+	Target   mig.Layout // Repartition: the whole target layout
 	Before   mig.Layout // Repartition: the layout this was decided on, a precondition
-	Steps    []mig.Step // Repartition: ordered, for the agent and for people
+	Steps    []mig.Step // Repartition: ordered
 	// Operation names the repartition, for Uncordon and Rollback; empty for an
 	// Uncordon that gives up a drain.
 	Operation string
 	Deadline  time.Time
 	Reason    Reason
-	Detail    string   // for people: "chat/vllm-5 requests 3g; 0.02 against 1.34 for a node"
+	Detail    string   // for users: "chat/vllm-5 requests 3g; 0.02 against 1.34 for a node"
 	For       []string // the pods it is done for
 	Cost      float64  // expected, in the policy's currency
 }
@@ -67,7 +67,7 @@ const (
 	KindForecast Kind = "forecast"
 )
 
-// Verdict says what was decided about one subject, and why.
+// Verdict is what was decided about one subject, and why.
 type Verdict struct {
 	Kind    Kind
 	Subject string // "ns/pod", "pool", "node", "node/0", "ns/gang", "tenant", "ns/workload"
@@ -79,6 +79,6 @@ type Verdict struct {
 type Totals struct {
 	CostPerHour       float64 // of all pools' nodes now
 	CostPerHourAfter  float64
-	PendingSlices     int // compute slices wanted by pending pods, 7 (or 4) a GPU
-	PendingSlicesLeft int // of those, not served by this plan or what is upcoming
+	PendingSlices     int // compute slices requested by pending pods, 7 (or 4) a GPU
+	PendingSlicesLeft int // of those, served neither by this plan nor by what is upcoming
 }

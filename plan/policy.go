@@ -2,83 +2,89 @@ package plan
 
 import "time"
 
-// Policy is how the operator wants decisions to be made.
+// Policy configures decisions.
 type Policy struct {
-	// Freeze stops every action; verdicts are still given.
+	// Freeze stops every action; verdicts are still made.
 	Freeze bool
 	// MaxActionsPerReconcile bounds one plan.
 	MaxActionsPerReconcile int
-	// MaxNodesPerScaleUp bounds one resize.
+	// MaxNodesPerScaleUp bounds the nodes that one plan adds to a pool.
 	MaxNodesPerScaleUp int
-	// MaxRemovalsPerReconcile bounds nodes given back in one plan.
+	// MaxRemovalsPerReconcile bounds the nodes that one plan removes.
 	MaxRemovalsPerReconcile int
-	// ScaleDownCooldown is how long after a scale up of a pool nothing is taken from it.
+	// ScaleDownCooldown is how long after a scale up of a pool none of its nodes
+	// is removed.
 	ScaleDownCooldown time.Duration
-	// RepartitionCooldown between repartitions of one node.
+	// RepartitionCooldown is the least time between repartitions of one node.
 	RepartitionCooldown time.Duration
 	// RepartitionTimeout is the deadline of a repartition.
 	RepartitionTimeout time.Duration
-	// MaxUnready is the share of nodes not ready above which everything holds, 0 … 1.
+	// MaxUnready is the share of unready nodes above which no action is taken, 0 …
+	// 1.
 	MaxUnready float64
-	// OKUnready nodes not ready hold nothing, whatever their share: of two nodes
-	// one is half, and still only one.
+	// OKUnready is the number of unready nodes that stop nothing, whatever their
+	// share: of two nodes, one is half.
 	OKUnready int
-	// MaxIdleAtOnce is the share of nodes that may come to look idle within IdleHold
-	// before nothing is given back or taken for being idle, 0 … 1; 1 turns it off.
+	// MaxIdleAtOnce is the share of nodes that may become idle within IdleHold
+	// before no node is removed and no pod evicted for being idle, 0 … 1; 1 turns
+	// it off.
 	MaxIdleAtOnce float64
 	// IdleHold is how long that lasts after the last of them.
 	IdleHold time.Duration
-	// OKIdle nodes that look idle at once hold nothing, whatever their share.
+	// OKIdle is the number of nodes that may become idle at once, whatever their
+	// share.
 	OKIdle int
-	// WaitCostPerHour is what an hour of one pending GPU-equivalent costs, in
-	// the currency of the pools' prices; it weighs waiting against money.
+	// WaitCostPerHour is the cost of one pending GPU equivalent for an hour, in
+	// the currency of the pools' prices; it weighs pending time against money.
 	WaitCostPerHour float64
-	// DisruptionCost of one repartition, in the same currency.
+	// DisruptionCost is the cost of one repartition, in the same currency.
 	DisruptionCost float64
 	// NodeLife is how long a new node is expected to be kept.
 	NodeLife time.Duration
-	// NodeOverdue is how long a node may take to become ready before it is no
-	// longer believed in; three times the pool's ReadyAfter where that is longer.
+	// NodeOverdue is how long a node may take to become ready before it no longer
+	// counts as upcoming; three times the pool's ReadyAfter where that is longer.
 	NodeOverdue time.Duration
 	// RepartitionLife is how long a new layout is expected to serve.
 	RepartitionLife time.Duration
-	// MaxNodesPerHour bounds what a pool may be asked for within an hour.
+	// MaxNodesPerHour bounds the nodes added to one pool within an hour.
 	MaxNodesPerHour int
-	// MaxRemovalsPerTenMinutes bounds the nodes given back within ten minutes, over
-	// all pools: what looks like a surplus may be a mistake that somebody notices.
+	// MaxRemovalsPerTenMinutes bounds the nodes removed within ten minutes, over
+	// all pools: what looks like a surplus may be a mistake, and this gives users
+	// time to notice.
 	MaxRemovalsPerTenMinutes int
-	// MaxRemovalShare bounds the share of a pool given back in one plan, 0 … 1;
-	// one node is always allowed.
+	// MaxRemovalShare bounds the share of a pool removed in one plan, 0 … 1; one
+	// node is always allowed.
 	MaxRemovalShare float64
-	// RemovalInterval between two plans that give back nodes of a pool.
+	// RemovalInterval is the least time between two plans that remove nodes of a
+	// pool.
 	RemovalInterval time.Duration
-	// ScaleUpBorrowed allows nodes to be bought for demand beyond its tenant's
-	// guarantee. Without it such demand gets what is free, or can be repartitioned.
+	// ScaleUpBorrowed adds nodes for demand beyond its tenant's guarantee. Without
+	// it such demand gets free capacity and repartitions only.
 	ScaleUpBorrowed bool
-	// MaxEvictionsPerReconcile bounds the pods asked to leave in one plan; 0 turns
-	// reclaiming off.
+	// MaxEvictionsPerReconcile bounds the evictions for reclaim in one plan; 0
+	// turns reclaiming off.
 	MaxEvictionsPerReconcile int
-	// EvictionCost is what moving one GPU-equivalent of work costs, in the
-	// currency of the pools' prices: what is computed again, and patience.
+	// EvictionCost is the cost of moving one GPU equivalent of work, in the
+	// currency of the pools' prices: the work to repeat, and the interruption.
 	EvictionCost float64
 	// MaxDrains bounds the nodes being drained at a time; 0 turns it off.
 	MaxDrains int
 	// DrainTimeout is the deadline of a drain.
 	DrainTimeout time.Duration
-	// DrainCooldown between drains of one pool.
+	// DrainCooldown is the least time between drains of one pool.
 	DrainCooldown time.Duration
-	// Headroom says which end of a forecast is prepared for.
+	// Headroom is the end of a forecast that is prepared for.
 	Headroom Headroom
-	// HeadroomWeight is what being late for a forecast costs against being late
-	// for a pod that waits, 0 … 1.
+	// HeadroomWeight is the cost of being late for a forecast replica relative to
+	// that of a pending pod, 0 … 1.
 	HeadroomWeight float64
-	// SickAfter is how long a GPU must have been sick before its node is
-	// replaced; 0 turns replacing off.
+	// SickAfter is how long a GPU must have been sick before its node is replaced;
+	// 0 turns replacing off.
 	SickAfter time.Duration
-	// ReplaceInterval between two replacements in one pool.
+	// ReplaceInterval is the least time between two replacements in one pool.
 	ReplaceInterval time.Duration
 	// MaxSickShare is the share of a pool above which sick nodes are not replaced:
-	// then it is not the nodes.
+	// a common cause is likely then.
 	MaxSickShare float64
 }
 
@@ -93,7 +99,7 @@ const (
 	HeadroomHigh     Headroom = "high"
 )
 
-// DefaultPolicy is what a cluster gets that says nothing.
+// DefaultPolicy is the policy of a cluster that configures none.
 func DefaultPolicy() Policy {
 	return Policy{
 		MaxActionsPerReconcile:  20,

@@ -7,9 +7,8 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// String is the plan's canonical text: one line for each action with its reason
-// below it, one for each verdict, then the totals. The same plan gives the same
-// bytes.
+// String is the plan's canonical text: each action with its reason below, then
+// the verdicts, one a line, then the totals. Equal plans give equal bytes.
 func (p Plan) String() string {
 	var b strings.Builder
 	if len(p.Actions) == 0 {

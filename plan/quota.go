@@ -10,9 +10,9 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/quota"
 )
 
-// addTenants builds the quota tree and charges what runs and is not leaving: that
-// is a fact, whether it is allowed or not. A tree that cannot be built admits everybody;
-// Snapshot.Check has said what is wrong with it.
+// addTenants builds the quota tree and charges what runs and is not leaving,
+// allowed or not. An invalid tree admits every pod; Snapshot.Check reports what
+// is wrong with it.
 func (w *world) addTenants(tenants []Tenant) {
 	w.tenants, w.scale = slices.Clone(tenants), NewScale(w.tables, w.models)
 	slices.SortStableFunc(w.tenants, func(a, b Tenant) int { return strings.Compare(a.Name, b.Name) })
@@ -53,8 +53,8 @@ func (w *world) tenantNamed(name string) (int, bool) {
 	return slices.BinarySearchFunc(w.tenants, name, func(t Tenant, n string) int { return strings.Compare(t.Name, n) })
 }
 
-// amountOf is what a pod's demand counts towards its quota: on the GPUs of its
-// node, or where it waits for one, of the cluster.
+// amountOf is the amount of a pod's demand: on the GPUs of its node, or, while
+// pending, of the cluster.
 func (w *world) amountOf(p *Pod) quota.Amount {
 	memory := 0
 	if p.Demand.Fraction != nil {
@@ -65,9 +65,9 @@ func (w *world) amountOf(p *Pod) quota.Amount {
 	return w.scale.Amount(&p.Demand, memory)
 }
 
-// charge counts a pending pod towards its tenant's quota; false when the quota
-// does not admit it. What its tenant is guaranteed is its right, even while
-// others have borrowed it; beyond that it may have what is lent and idle.
+// charge charges a pending pod to its tenant's quota; false where the quota
+// does not admit it. It admits demand within the tenant's guarantee even while
+// others have borrowed that, and beyond it what others lend and do not use.
 func (w *world) charge(p *pending) bool {
 	t := w.tenantIndex(p.pod)
 	if t < 0 || p.charged {
@@ -90,7 +90,7 @@ func (w *world) charge(p *pending) bool {
 	return true
 }
 
-// lineage is a tenant and those above it, the root last.
+// lineage is a tenant and its ancestors, the root last.
 func (w *world) lineage(name string) []string {
 	var all []string
 	for name != "" && len(all) < len(w.tenants) { // a tree that has been built has no circles
@@ -105,7 +105,7 @@ func (w *world) lineage(name string) []string {
 }
 
 // fullAbove names the first tenant, from this one to the root, whose limit an
-// amount more would exceed; empty for none.
+// additional amount would exceed; empty for none.
 func (w *world) fullAbove(tree quota.Tree, name string, a quota.Amount) string {
 	for _, above := range w.lineage(name) {
 		if i, _ := w.tenantNamed(above); !tree.Total(above).Add(a).Fits(w.tenants[i].Limit) {
@@ -127,9 +127,8 @@ func (w *world) refuse(p *pending, tenant int, a quota.Amount) bool {
 	return false
 }
 
-// readmit gives those whom their quota refused another chance, once it is known
-// that nothing serves some who were admitted before them: what can go nowhere
-// must not keep a quota used up.
+// readmit charges refused pods again once pods admitted before them turn out to
+// be unservable: those must not keep the quota used up.
 func (w *world) readmit() {
 	free := map[string]bool{}
 	for i := range w.pending {
@@ -151,7 +150,7 @@ func (w *world) readmit() {
 			}
 			if reason, detail := p.reason, p.detail; w.charge(p) {
 				p.refused, p.reason, p.detail = false, "", ""
-				if !w.placePodNow(i) && p.pod.Unschedulable { // the others come last
+				if !w.placePodNow(i) && p.pod.Unschedulable { // pods that are not marked come last
 					w.serve(i, false)
 				}
 			} else {
@@ -179,7 +178,7 @@ func (w *world) readmitGang(u *unit, core []int) {
 	}
 }
 
-// discharge takes a pod off the quota again.
+// discharge removes a pod's charge.
 func (w *world) discharge(p *pending) {
 	if !p.charged {
 		return
@@ -190,8 +189,8 @@ func (w *world) discharge(p *pending) {
 	}
 }
 
-// gpuText is an amount in GPUs, as a team counts: "8", "0.43"; "∞" for no bound.
-// Where memory slices weigh more than compute slices, they count.
+// gpuText is an amount in GPUs: "8", "0.43"; "∞" for no bound. It is the larger
+// of compute and memory.
 func gpuText(a quota.Amount) string {
 	if a.Compute == quota.Unlimited && a.Memory == quota.Unlimited {
 		return "∞"
@@ -199,7 +198,8 @@ func gpuText(a quota.Amount) string {
 	return twoPlaces(max(inGPUs(a.Compute, gpuSlices), inGPUs(a.Memory, gpuMemorySlices)))
 }
 
-// availableText is what is to be had of both: memory without compute is of no use.
+// availableText is the smaller of compute and memory: one without the other is
+// of no use.
 func availableText(a quota.Amount) string {
 	if a.Compute == quota.Unlimited || a.Memory == quota.Unlimited {
 		return gpuText(a)

@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestChargeIsConserved charges what waits and takes it off again, in any order:
-// no charge breaks a limit, of the tenant's own or of one above it, and in the end
+// TestChargeIsConserved charges pending pods and discharges them, in any order:
+// no charge exceeds a limit of the tenant or of one above it, and in the end
 // every tenant uses what it used before.
 func TestChargeIsConserved(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
@@ -38,7 +38,7 @@ func TestChargeIsConserved(t *testing.T) {
 		}
 		for _, i := range rapid.Permutation(order).Draw(r, "discharged") {
 			w.discharge(&w.pending[i])
-			w.discharge(&w.pending[i]) // once is all it was charged
+			w.discharge(&w.pending[i]) // it was charged once
 		}
 		for i, a := range used() {
 			if a != before[i] {

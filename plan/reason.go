@@ -1,10 +1,10 @@
 package plan
 
-// Reason is one word of the answer's vocabulary. The same word stands in the
-// Event, the condition, the log line, the metric label and docs/reasons.md.
+// Reason is one word for why something was decided. Events, conditions, log
+// lines, metric labels and docs/reasons.md use the same word.
 type Reason string
 
-// Reasons, by who they are about. doc strings live in reasons (reasons.go).
+// Reasons, by subject. Their texts are in reasons.go.
 const (
 	// Pods.
 	WaitScheduler        Reason = "WaitScheduler"

@@ -10,13 +10,13 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/quota"
 )
 
-// leaveSoon is how long a pod that is asked to leave usually takes: Kubernetes'
+// gracePeriod is the usual time from an eviction to the pod's end: Kubernetes'
 // default grace period.
-const leaveSoon = 30 * time.Second
+const gracePeriod = 30 * time.Second
 
-// movable reports whether a pod may be asked to leave now.
+// movable reports whether a pod may be evicted now.
 func (w *world) movable(p *Pod) bool {
-	if !p.Evictable || p.Leaving || p.DaemonSet || w.gone[p] || p.EvictFrom.After(w.now) {
+	if !p.Evictable || p.Leaving || p.DaemonSet || w.evictedPods[p] || p.EvictFrom.After(w.now) {
 		return false
 	}
 	for _, b := range p.Budgets {
@@ -27,8 +27,8 @@ func (w *world) movable(p *Pod) bool {
 	return true
 }
 
-// gatherBudgets notes what disruption budgets allow. Where pods differ in what
-// they say of one, the least holds for all of them.
+// gatherBudgets collects what disruption budgets allow. Where pods state
+// different numbers for one budget, the least holds.
 func (w *world) gatherBudgets(pods []Pod) {
 	for i := range pods {
 		for _, b := range pods[i].Budgets {
@@ -39,7 +39,7 @@ func (w *world) gatherBudgets(pods []Pod) {
 	}
 }
 
-// spend takes a pod that is asked to leave off its budgets.
+// spend subtracts an evicted pod from its budgets.
 func (w *world) spend(p *Pod) {
 	if w.undo != nil {
 		w.undo.left = append(w.undo.left, p)
@@ -49,13 +49,14 @@ func (w *world) spend(p *Pod) {
 	}
 }
 
-// loss is what moving a pod costs: its work so far, weighed by its priority.
+// loss is the cost of moving a pod: its GPU equivalents, weighed by its
+// priority.
 func (w *world) loss(p *Pod) float64 {
 	return w.policy.EvictionCost * float64(slicesOf(p)) / gpuSlices * urgency(p.Priority)
 }
 
-// victims lists, by node of ours, the pods whose tenants have borrowed: the least
-// urgent first, then the youngest.
+// victims lists the pods of a node whose tenants have borrowed, in the order of
+// eviction.
 func (w *world) victims(node int) []*Pod {
 	var out []*Pod
 	for _, p := range w.nodes[node].pods {
@@ -63,30 +64,31 @@ func (w *world) victims(node int) []*Pod {
 			out = append(out, p)
 		}
 	}
-	slices.SortFunc(out, leavesFirst)
+	slices.SortFunc(out, evictionOrder)
 	return out
 }
 
-// leavesFirst orders those who leave: the least urgent first, then the youngest.
-func leavesFirst(a, b *Pod) int {
+// evictionOrder orders pods for eviction: the least urgent first, then the
+// youngest.
+func evictionOrder(a, b *Pod) int {
 	return cmp.Or(cmp.Compare(a.Priority, b.Priority), b.Created.Compare(a.Created), byKey(a, b))
 }
 
-// maxLenders bounds the nodes that are emptied in thought for one pod.
-const maxLenders = 64
+// maxBorrowers bounds the nodes on which evictions are tried for one pod.
+const maxBorrowers = 64
 
-// lender is a node on which pods run whose tenants have borrowed, and the room it
-// had if all of them left: whoever does not fit there fits in no way.
-type lender struct {
+// borrowers is a node with pods of tenants that have borrowed, and its free
+// capacity without all of them: what does not fit then cannot be served there.
+type borrowers struct {
 	node     int
 	first    *Pod // to leave
 	capacity capacity
 }
 
-// findLenders lists the lenders before anything is added: the one whose first
-// pod to leave is the least urgent, then the youngest, comes first.
-func (w *world) findLenders() {
-	w.lenders = nil
+// findBorrowers lists the nodes with borrowers, in the eviction order of each
+// node's first victim. It runs before any node is added.
+func (w *world) findBorrowers() {
+	w.borrowers = nil
 	if w.policy.MaxEvictionsPerReconcile <= 0 || !slices.ContainsFunc(w.tenants, func(t Tenant) bool { return !w.tree.Borrowed(t.Name).Zero() }) {
 		return
 	}
@@ -99,33 +101,33 @@ func (w *world) findLenders() {
 		if len(victims) == 0 {
 			continue
 		}
-		l := lender{i, victims[0], n.capacity.clone()}
+		l := borrowers{i, victims[0], n.capacity.clone()}
 		for _, v := range victims {
 			w.putBack(v, &l.capacity)
 		}
-		w.lenders = append(w.lenders, l)
+		w.borrowers = append(w.borrowers, l)
 	}
-	slices.SortStableFunc(w.lenders, func(a, b lender) int { return leavesFirst(a.first, b.first) })
+	slices.SortStableFunc(w.borrowers, func(a, b borrowers) int { return evictionOrder(a.first, b.first) })
 }
 
-// lent reports whether anything borrowed can be taken back.
-func (w *world) lent() bool { return len(w.lenders) > 0 }
+// reclaimable reports whether anything borrowed can be reclaimed.
+func (w *world) reclaimable() bool { return len(w.borrowers) > 0 }
 
-// reclaimOption finds the node on which the fewest must leave, of those who have
-// borrowed, for a pod that asks for no more than its tenant is guaranteed.
+// reclaimOption finds the node where the evictions cost least, for a pod within
+// its tenant's guarantee.
 func (w *world) reclaimOption(p *pending, k *kind) (option, bool) {
 	best, found := option{}, false
-	if !p.charged || p.borrowed || w.policy.MaxEvictionsPerReconcile <= w.evicted || !w.lent() || k.failedTrial == w.failedTrial() {
+	if !p.charged || p.borrowed || w.policy.MaxEvictionsPerReconcile <= w.evicted || !w.reclaimable() || k.failedTrial == w.failedTrial() {
 		return best, false
 	}
 	tried := 0
-	for j := range w.lenders {
-		i := w.lenders[j].node
+	for j := range w.borrowers {
+		i := w.borrowers[j].node
 		n := &w.nodes[i]
-		if !w.admits(k, n) || w.lacks(k, &w.lenders[j].capacity) != "" || n.tier != tierNow && n.since != PodLeaving || !w.rulesAllow(k, n) {
+		if !w.admits(k, n) || w.lacks(k, &w.borrowers[j].capacity) != "" || n.tier != tierNow && n.since != PodLeaving || !w.rulesAllow(k, n) {
 			continue
 		}
-		if tried++; tried > maxLenders {
+		if tried++; tried > maxBorrowers {
 			break
 		}
 		victims := w.enough(k, n, w.victims(i), p.pod.Tenant)
@@ -133,7 +135,7 @@ func (w *world) reclaimOption(p *pending, k *kind) (option, bool) {
 			len(w.actions)+len(victims) > w.policy.MaxActionsPerReconcile {
 			continue
 		}
-		o := option{node: i, victims: victims, at: w.now.Add(leaveSoon), cost: w.waitCost(k, p.pod.Priority, leaveSoon)}
+		o := option{node: i, victims: victims, at: w.now.Add(gracePeriod), cost: w.waitCost(k, p.pod.Priority, gracePeriod)}
 		for _, v := range victims {
 			o.cost += w.loss(v)
 		}
@@ -147,9 +149,9 @@ func (w *world) reclaimOption(p *pending, k *kind) (option, bool) {
 	return best, found
 }
 
-// failedTrial numbers the trial under way, 0 outside of any: what cannot be taken back
-// for one pod of a kind cannot be for the next, as long as nothing is taken back
-// that was given.
+// failedTrial numbers the trial under way, 0 outside of any: what cannot be
+// reclaimed for one pod of a kind cannot be for the next, as long as no trial
+// is reverted.
 func (w *world) failedTrial() int {
 	if w.undo == nil {
 		return 0
@@ -157,7 +159,7 @@ func (w *world) failedTrial() int {
 	return w.trials
 }
 
-// youngest is when the last of them was created: it has the least to lose.
+// youngest is the latest creation time of the pods: the least work to lose.
 func youngest(pods []*Pod) time.Time {
 	var last time.Time
 	for _, p := range pods {
@@ -166,9 +168,9 @@ func youngest(pods []*Pod) time.Time {
 	return last
 }
 
-// enough picks, of the victims in order, those that make room for the kind: none
-// where all of them together do not. Nobody is left with less than it is
-// guaranteed, and no budget is overdrawn.
+// enough picks, of the victims in order, those whose eviction makes the kind
+// fit; none where all of them do not. No tenant is left with less than its
+// guarantee, and no budget is exceeded.
 func (w *world) enough(k *kind, n *nodeState, victims []*Pod, tenant string) []*Pod {
 	if len(victims) == 0 {
 		return nil
@@ -190,8 +192,8 @@ func (w *world) enough(k *kind, n *nodeState, victims []*Pod, tenant string) []*
 	return nil
 }
 
-// affordable takes a pod off what its tenant has borrowed and off its budgets,
-// where both allow it.
+// affordable subtracts a pod from what its tenant has borrowed and from its
+// budgets, where both allow it.
 func (w *world) affordable(v *Pod, borrowed map[string]quota.Amount, spent map[string]int) bool {
 	if !w.canAfford(v, borrowed, spent) {
 		return false
@@ -210,7 +212,8 @@ func (w *world) canAfford(v *Pod, borrowed map[string]quota.Amount, spent map[st
 	return !slices.ContainsFunc(v.Budgets, func(b Budget) bool { return w.budgets[b.Name]-spent[b.Name] <= 0 })
 }
 
-// borrowedOf is what a pod's tenant has borrowed, less what has been taken off.
+// borrowedOf is what a pod's tenant has borrowed, less what has been
+// subtracted.
 func (w *world) borrowedOf(v *Pod, borrowed map[string]quota.Amount) quota.Amount {
 	if left, known := borrowed[v.Tenant]; known {
 		return left
@@ -218,7 +221,7 @@ func (w *world) borrowedOf(v *Pod, borrowed map[string]quota.Amount) quota.Amoun
 	return w.tree.Borrowed(v.Tenant)
 }
 
-// fewest drops from the chosen those without whom there is still room.
+// fewest drops the victims without whose eviction the kind fits as well.
 func (w *world) fewest(k *kind, r *capacity, chosen []*Pod) []*Pod {
 	return slices.DeleteFunc(chosen, func(v *Pod) bool {
 		w.takeRunning(v, r)
@@ -230,20 +233,21 @@ func (w *world) fewest(k *kind, r *capacity, chosen []*Pod) []*Pod {
 	})
 }
 
-// commitReclaim asks the victims to leave and promises their place.
-func (w *world) commitReclaim(p *pending, k *kind, o option, rival string) {
+// commitReclaim evicts the victims and reserves their capacity.
+func (w *world) commitReclaim(p *pending, k *kind, o option, alternative string) {
 	names := make([]string, len(o.victims))
 	for i, v := range o.victims {
 		names[i] = v.Key()
 		w.evict(o.node, v, ReclaimBorrowed, fmt.Sprintf("%s of %s is guaranteed what %s has borrowed; %.2f%s",
-			p.pod.Key(), p.pod.Tenant, v.Tenant, o.cost, rival), p.pod.Key())
+			p.pod.Key(), p.pod.Tenant, v.Tenant, o.cost, alternative), p.pod.Key())
 	}
 	w.reindex(o.node)
 	w.commitWait(p, k, o)
 	p.detail = fmt.Sprintf("on %s when %s has left", w.nodes[o.node].name, strings.Join(names, ", "))
 }
 
-// evict asks a running pod to leave; its place is supply a little later.
+// evict adds the eviction of a running pod; its devices are supply after the
+// grace period.
 func (w *world) evict(node int, v *Pod, reason Reason, detail, forPod string) {
 	n := w.touch(node)
 	a := Action{Verb: Reclaim, Pool: n.Pool, Node: n.name, Pod: v.Key(), Reason: reason, Detail: detail, Cost: w.loss(v)}
@@ -251,7 +255,7 @@ func (w *world) evict(node int, v *Pod, reason Reason, detail, forPod string) {
 		a.For = []string{forPod}
 	}
 	w.actions = append(w.actions, a)
-	w.gone[v] = true
+	w.evictedPods[v] = true
 	w.evicted++
 	w.spend(v)
 	if t := w.tenantIndex(v); t >= 0 {
@@ -262,7 +266,7 @@ func (w *world) evict(node int, v *Pod, reason Reason, detail, forPod string) {
 	w.putBack(v, &n.capacity)
 	w.place(v, n, -1)
 	n.leaving++
-	n.at = later(n.at, w.now.Add(leaveSoon))
+	n.at = later(n.at, w.now.Add(gracePeriod))
 	n.changeAt = later(n.changeAt, n.at)
 	n.tier, n.since = tierChange, PodLeaving
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/gpuscale/gpuscale/plan/pack"
 )
 
-// cut is a GPU's new layout.
+// repartition is a GPU's new layout.
 type repartition struct {
 	device int // position on the node
 	before mig.Layout
@@ -17,19 +17,20 @@ type repartition struct {
 	answer pack.Answer
 }
 
-// repartitionOption finds the GPU whose cutting serves the pod for the least: now, or
-// when its slices have been idle and its node rested for long enough.
+// repartitionOption finds the GPU whose repartition serves the pod at the least
+// cost: now, or once its slices have been idle and its node's cooldown has
+// passed.
 func (w *world) repartitionOption(k *kind, p *Pod) (option, bool) {
 	if len(p.Demand.MIG) == 0 {
 		return option{}, false
 	}
-	wants := w.furtherWants()
+	further := w.furtherDemand()
 	best := option{}
-	look := func(node int) (entry, bool) {
+	value := func(node int) (entry, bool) {
 		if node >= len(w.nodes) {
 			return entry{}, false
 		}
-		o, ok := w.repartitionOn(k, p, node, wants)
+		o, ok := w.repartitionOn(k, p, node, further)
 		if !ok {
 			return entry{}, false
 		}
@@ -38,58 +39,58 @@ func (w *world) repartitionOption(k *kind, p *Pod) (option, bool) {
 		return entry{ready.UnixNano(), -o.repartition.answer.Kept, node}, true
 	}
 	if !k.repartitions.built || k.tied() {
-		w.fill(&k.repartitions, func(node int) (entry, bool) { return w.roughly(k, node, look) })
+		w.fill(&k.repartitions, func(node int) (entry, bool) { return w.estimated(k, node, value) })
 	}
-	return best, k.repartitions.best(look) >= 0
+	return best, k.repartitions.best(value) >= 0
 }
 
-// roughRepartition is what cutting the best GPU of a node was worth to somebody who
-// needs the same. Others may have been served since, and their further wants with
-// them: whoever takes the GPU looks again.
-type roughRepartition struct {
+// estimate is the value of the best GPU of a node to the first kind with a
+// request. It can be stale: the pod that takes the GPU evaluates it again.
+type estimate struct {
 	known, ok bool
 	worth     entry
 }
 
-// roughly is what look says, once for all kinds that need the same of a node.
-func (w *world) roughly(k *kind, node int, look func(node int) (entry, bool)) (entry, bool) {
+// estimated is value's result, computed once for all kinds with the same
+// request on the node.
+func (w *world) estimated(k *kind, node int, value func(node int) (entry, bool)) (entry, bool) {
 	n := &w.nodes[node]
 	if _, ok := w.mayRepartition(k, n); !ok || w.nodeBlocks(k, n) != blockNone || len(w.repartitionable(n)) == 0 {
 		return entry{}, false
 	}
-	id := k.needNumber(n.model)
-	for len(n.rough) <= id {
-		n.rough = append(n.rough, roughRepartition{})
+	id := k.requestNumber(n.model)
+	for len(n.estimates) <= id {
+		n.estimates = append(n.estimates, estimate{})
 	}
-	r := &n.rough[id]
+	r := &n.estimates[id]
 	if !r.known {
-		worth, ok := look(node)
-		*r = roughRepartition{true, ok, worth}
+		worth, ok := value(node)
+		*r = estimate{true, ok, worth}
 	}
 	return r.worth, r.ok
 }
 
-// needNumber is the number of what the kind needs of a model it has been asked
-// about.
-func (k *kind) needNumber(model string) int {
-	for i := range k.needs {
-		if k.needs[i].model == model {
-			return k.needs[i].id
+// requestNumber is the number of the kind's request on a model for which it is
+// known.
+func (k *kind) requestNumber(model string) int {
+	for i := range k.requests {
+		if k.requests[i].model == model {
+			return k.requests[i].id
 		}
 	}
 	return 0
 }
 
 // repartitionOn finds the best GPU of one node.
-func (w *world) repartitionOn(k *kind, p *Pod, node int, wants [][]mig.Count) (option, bool) {
+func (w *world) repartitionOn(k *kind, p *Pod, node int, further [][]mig.Count) (option, bool) {
 	best, found := option{}, false
 	n := &w.nodes[node]
-	need, ok := w.mayRepartition(k, n)
+	requested, ok := w.mayRepartition(k, n)
 	if !ok {
 		return best, false
 	}
 	for _, c := range w.repartitionable(n) {
-		o, why := w.repartitionGPU(k, p, node, c, need, wants[n.pool])
+		o, why := w.repartitionGPU(k, p, node, c, requested, further[n.pool])
 		if why == blockNone && (!found || o.cheaper(best)) {
 			best, found = o, true
 		}
@@ -97,29 +98,29 @@ func (w *world) repartitionOn(k *kind, p *Pod, node int, wants [][]mig.Count) (o
 	return best, found
 }
 
-// mayRepartition reports whether a node's GPUs come into question for a kind at all,
-// and what it needs of them.
+// mayRepartition reports whether a node's GPUs may be repartitioned for a kind,
+// and what it requests in their profiles.
 func (w *world) mayRepartition(k *kind, n *nodeState) ([]mig.Count, bool) {
-	if n.unopened || n.pool < 0 || n.model == "" || !w.pools[n.pool].MIG.Repartition || !w.admits(k, n) || !w.rulesAllow(k, n) {
+	if n.unclaimed || n.pool < 0 || n.model == "" || !w.pools[n.pool].MIG.Repartition || !w.admits(k, n) || !w.rulesAllow(k, n) {
 		return nil, false
 	}
-	return w.needOf(k, n.model)
+	return w.requestOf(k, n.model)
 }
 
-// blockersOf counts what stands against cutting each GPU for the kind.
+// blockersOf counts what prevents the repartition of each GPU for the kind.
 func (w *world) blockersOf(k *kind) blockers {
 	var all blockers
-	wants := w.furtherWants()
+	further := w.furtherDemand()
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		need, ok := w.mayRepartition(k, n)
+		requested, ok := w.mayRepartition(k, n)
 		if !ok || len(k.pod.Demand.MIG) == 0 {
 			continue
 		}
-		open := w.repartitionable(n)
-		all.join(n.stuck)
-		for _, c := range open {
-			if _, why := w.repartitionGPU(k, k.pod, i, c, need, wants[n.pool]); why > blockNone {
+		candidates := w.repartitionable(n)
+		all.join(n.blocked)
+		for _, c := range candidates {
+			if _, why := w.repartitionGPU(k, k.pod, i, c, requested, further[n.pool]); why > blockNone {
 				all.add(why, n.name, n.gpus()[c].Index)
 			}
 		}
@@ -127,34 +128,34 @@ func (w *world) blockersOf(k *kind) blockers {
 	return all
 }
 
-// repartitionable lists the GPUs of a node that could be repartitioned for somebody, and counts
-// what stands against all others in n.stuck: most nodes have none, and are asked
-// by every kind.
+// repartitionable lists the GPUs of a node that could be repartitioned, and
+// counts what prevents it for the others in n.blocked. It is computed once:
+// most nodes have none, and every kind evaluates them.
 func (w *world) repartitionable(n *nodeState) []int {
 	if n.judged {
-		return n.open
+		return n.candidates
 	}
-	n.judged, n.open, n.stuck = true, nil, blockers{}
+	n.judged, n.candidates, n.blocked = true, nil, blockers{}
 	for c := range n.gpus() {
 		device := &n.gpus()[c]
 		if !device.MIG || device.Model.Name != n.model {
 			continue
 		}
 		if s := w.splitGPU(n, c, true); s.why == blockNone {
-			n.open = append(n.open, c)
+			n.candidates = append(n.candidates, c)
 		} else {
-			n.stuck.add(s.why, n.name, device.Index)
+			n.blocked.add(s.why, n.name, device.Index)
 		}
 	}
-	return n.open
+	return n.candidates
 }
 
-// cheaper prefers, among equals, the GPU of which more stays.
+// cheaper prefers, among equal costs, the GPU of which more instances stay.
 func (o option) cheaper(than option) bool {
 	return o.cost < than.cost || o.cost == than.cost && o.repartition.answer.Kept > than.repartition.answer.Kept
 }
 
-// GPUs are those the node has, or will have.
+// gpus are the GPUs that the node has, or will have.
 func (n *nodeState) gpus() []GPU {
 	if n.expected != nil {
 		return n.expected
@@ -162,29 +163,31 @@ func (n *nodeState) gpus() []GPU {
 	return n.GPUs
 }
 
-// aMoment is when the next reconcile can look again at a node that is being released
-// or that the scheduler is about to fill: no reason to buy another.
+// aMoment is the time to the next reconcile, when a node that is being
+// released, or that the scheduler is about to use, can be evaluated again: no
+// reason to add another.
 const aMoment = time.Second
 
-// notRepartitioned stands for a GPU that never comes into question: no MIG, another model.
+// notRepartitioned stands for a GPU that is never repartitioned for the kind:
+// no MIG, or another model.
 const notRepartitioned blocker = -1
 
-// repartitionGPU looks at one GPU. Where busy instances can stay, those that are not
-// idle for long enough may stay as well; if they stand in the way, the cut waits
-// for them.
-func (w *world) repartitionGPU(k *kind, p *Pod, node, device int, need, want []mig.Count) (option, blocker) {
+// repartitionGPU evaluates one GPU. Where busy instances can stay, those that
+// are not idle for long enough may stay too; if they are in the way, the
+// repartition is delayed until they are.
+func (w *world) repartitionGPU(k *kind, p *Pod, node, device int, requested, further []mig.Count) (option, blocker) {
 	n := &w.nodes[node]
 	if n.tier != tierNode && w.pools[n.pool].MIG.KeepsBusy {
-		if o, why := w.repartitionWith(k, p, node, device, need, want, false); why != blockLayout {
+		if o, why := w.repartitionWith(k, p, node, device, requested, further, false); why != blockLayout {
 			return o, why
 		}
 	}
-	return w.repartitionWith(k, p, node, device, need, want, true)
+	return w.repartitionWith(k, p, node, device, requested, further, true)
 }
 
-// repartitionWith looks at one GPU; patient says to wait for what is not idle for long
-// enough rather than to leave it in place.
-func (w *world) repartitionWith(k *kind, p *Pod, node, device int, need, want []mig.Count, patient bool) (option, blocker) {
+// repartitionWith evaluates one GPU. patient delays the repartition until
+// instances are idle for long enough; otherwise they stay in place.
+func (w *world) repartitionWith(k *kind, p *Pod, node, device int, requested, further []mig.Count, patient bool) (option, blocker) {
 	n := &w.nodes[node]
 	c := &n.gpus()[device]
 	pool := &w.pools[n.pool]
@@ -204,14 +207,14 @@ func (w *world) repartitionWith(k *kind, p *Pod, node, device int, need, want []
 	}
 	o.repartition.before, o.repartition.keep, o.unknown = s.before, s.keep, s.unknown
 	o.at = later(o.at, s.at)
-	must, ok := lacking(need, n.free, s.gone)
+	must, ok := lacking(requested, n.free, s.removed)
 	if !ok {
 		return option{}, blockPromised
 	}
 	if len(must) == 0 {
 		return option{}, blockCapacity
 	}
-	a := w.target(n.pool, c.Model.Name, s.keep, s.spare, must, want)
+	a := w.target(n.pool, c.Model.Name, s.keep, s.spare, must, further)
 	if !a.ok {
 		return option{}, blockLayout
 	}
@@ -220,7 +223,8 @@ func (w *world) repartitionWith(k *kind, p *Pod, node, device int, need, want []
 	return o, blockNone
 }
 
-// nodeBlocks says what about the node as a whole stands against repartitioning a GPU.
+// nodeBlocks returns what about the node as a whole prevents repartitioning a
+// GPU.
 func (w *world) nodeBlocks(k *kind, n *nodeState) blocker {
 	switch {
 	case w.pools[n.pool].Freeze:
@@ -234,11 +238,11 @@ func (w *world) nodeBlocks(k *kind, n *nodeState) blocker {
 	return blockNone
 }
 
-// furtherWants adds up, for each pool, what further pending pods could use
+// furtherDemand adds up, for each pool, what further pending pods could use
 // there. More of one kind than a GPU has slices makes no difference.
-func (w *world) furtherWants() [][]mig.Count {
-	if w.wants != nil {
-		return w.wants
+func (w *world) furtherDemand() [][]mig.Count {
+	if w.further != nil {
+		return w.further
 	}
 	out := make([][]mig.Count, len(w.pools))
 	for i := range w.pools {
@@ -251,19 +255,19 @@ func (w *world) furtherWants() [][]mig.Count {
 			if other.unserved <= 0 || len(other.pod.Demand.MIG) == 0 || !other.admitsNew(p) {
 				continue
 			}
-			need, _ := w.needOf(other, p.empty.model)
-			for _, c := range need {
+			requested, _ := w.requestOf(other, p.empty.model)
+			for _, c := range requested {
 				out[i] = added(out[i], c.Profile, c.N*min(other.unserved, gpuSlices))
 			}
 		}
 	}
-	w.wants = out
+	w.further = out
 	return out
 }
 
-// target asks pack for the best layout, once for each different question.
-func (w *world) target(pool int, model string, keep, spare mig.Layout, must, want []mig.Count) answer {
-	key := question(pool, model, keep, spare, must, want)
+// target returns pack's best layout, computed once for each question.
+func (w *world) target(pool int, model string, keep, spare mig.Layout, must, further []mig.Count) answer {
+	key := question(pool, model, keep, spare, must, further)
 	if a, ok := w.answers[key]; ok {
 		return a
 	}
@@ -271,15 +275,16 @@ func (w *world) target(pool int, model string, keep, spare mig.Layout, must, wan
 	a := answer{}
 	if ok {
 		rules := &w.pools[pool].MIG
-		a.Answer, a.ok = pack.Target(pack.Question{Table: t, Keep: keep, Spare: spare, Must: must, Want: want,
+		a.Answer, a.ok = pack.Target(pack.Question{Table: t, Keep: keep, Spare: spare, Must: must, Further: further,
 			Allowed: rules.Allowed, Grow: !rules.KeepsBusy})
 	}
 	w.answers[key] = a
 	return a
 }
 
-// question is a key for the answers: cheap, since every GPU asks.
-func question(pool int, model string, keep, spare mig.Layout, must, want []mig.Count) string {
+// question is the key of target's cache. It is cheap, since it is made for
+// every GPU.
+func question(pool int, model string, keep, spare mig.Layout, must, further []mig.Count) string {
 	b := make([]byte, 0, 128)
 	b = append(b, byte(pool), byte(pool>>8), byte(pool>>16))
 	b = append(b, model...)
@@ -289,7 +294,7 @@ func question(pool int, model string, keep, spare mig.Layout, must, want []mig.C
 			b = append(b, byte(p.Profile.Compute), byte(p.Profile.Memory), byte(p.Profile.Attrs), byte(p.Start))
 		}
 	}
-	for _, cs := range [][]mig.Count{must, want} {
+	for _, cs := range [][]mig.Count{must, further} {
 		b = append(b, '|')
 		for _, c := range cs {
 			n := min(c.N, 255)
@@ -299,14 +304,14 @@ func question(pool int, model string, keep, spare mig.Layout, must, want []mig.C
 	return string(b)
 }
 
-// commitRepartition takes the option: an action when it can be done now, a promise when
-// later.
-func (w *world) commitRepartition(p *pending, k *kind, o option, rival string) {
+// commitRepartition takes the option: an action when it is possible now, a
+// promise when later.
+func (w *world) commitRepartition(p *pending, k *kind, o option, alternative string) {
 	n := w.touch(o.node)
 	pool := &w.pools[n.pool]
 	device := &n.gpus()[o.repartition.device]
-	n.repartition[o.repartition.device], n.splits, n.judged, n.rough = true, nil, false, nil
-	detail := fmt.Sprintf("%s requests %s; %.2f%s", p.pod.Key(), k.wants, o.cost, rival)
+	n.repartition[o.repartition.device], n.splits, n.judged, n.estimates = true, nil, false, nil
+	detail := fmt.Sprintf("%s requests %s; %.2f%s", p.pod.Key(), k.text, o.cost, alternative)
 	switch {
 	case n.tier == tierNode: // when it has come
 	case !o.at.After(w.now):
@@ -338,7 +343,7 @@ func (w *world) commitRepartition(p *pending, k *kind, o option, rival string) {
 	case AllocationUnknown:
 		p.detail = fmt.Sprintf("%s/%d can be repartitioned once it is known to be free", n.name, device.Index)
 	case CoolingDown:
-		p.detail = fmt.Sprintf("%s/%d can be repartitioned in %s; %.2f%s", n.name, device.Index, short(o.at.Sub(w.now)), o.cost, rival)
+		p.detail = fmt.Sprintf("%s/%d can be repartitioned in %s; %.2f%s", n.name, device.Index, short(o.at.Sub(w.now)), o.cost, alternative)
 	}
 }
 

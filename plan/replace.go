@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// recordSick notes since when nodes have had a sick GPU. What has recovered is
-// forgotten.
+// recordSick records since when nodes have had a sick GPU. Records of recovered
+// nodes are dropped.
 func (w *world) recordSick() {
 	var sick []Stamp
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if n.virtual || n.pool < 0 || !n.odd.sick {
+		if n.virtual || n.pool < 0 || !n.unusual.sick {
 			continue
 		}
 		at, ok := stampAt(w.state.SickSince, n.name)
@@ -25,10 +25,10 @@ func (w *world) recordSick() {
 	w.state.SickSince = sortedStamps(sick)
 }
 
-// replaceSick replaces, one for each pool and the longest sick first, nodes with a
-// GPU that has been sick for long enough: at once where nothing runs, or by a
-// drain. Where its pods will find room is not asked: the GPU they are on may be
-// the sick one.
+// replaceSick replaces nodes with a GPU that has been sick for long enough, one
+// for each pool and the longest sick first: at once where nothing runs, else by
+// a drain. It does not require free capacity for the pods: the GPU they use may
+// be the sick one.
 func (w *world) replaceSick() {
 	for _, i := range w.sickForLong() {
 		n := &w.nodes[i]
@@ -48,7 +48,7 @@ func (w *world) replaceSick() {
 	}
 }
 
-// sickForLong lists the nodes to replace, about which nothing has been decided,
+// sickForLong lists the nodes to replace, without those already decided about,
 // the longest sick first.
 func (w *world) sickForLong() []int {
 	if w.policy.SickAfter <= 0 {
@@ -71,7 +71,7 @@ func (w *world) sickText(n *nodeState) string {
 	return "a GPU has been sick for " + short(w.now.Sub(at))
 }
 
-// keepsSick says why a sick node is not replaced now, empty for no reason.
+// keepsSick returns why a sick node is not replaced now, empty for no reason.
 func (w *world) keepsSick(n *nodeState) string {
 	p := &w.pools[n.pool]
 	switch {
@@ -102,7 +102,7 @@ func (w *world) keepsSick(n *nodeState) string {
 	return w.keepsFromDrain(n)
 }
 
-// keepsFromDrain says why a sick node with pods cannot be emptied now.
+// keepsFromDrain returns why a sick node with pods cannot be drained now.
 func (w *world) keepsFromDrain(n *nodeState) string {
 	if w.freeDrains() <= 0 {
 		return fmt.Sprintf("%s may be drained at a time", count(w.policy.MaxDrains, "node"))
@@ -119,8 +119,8 @@ func (w *world) keepsFromDrain(n *nodeState) string {
 	return ""
 }
 
-// unknownPod is a holder of one of the node's GPUs that is none of its pods, empty
-// for none.
+// unknownPod is a pod to which one of the node's GPUs is allocated and that is
+// not bound to the node, empty for none.
 func (n *nodeState) unknownPod() string {
 	for c := range n.GPUs {
 		device := &n.GPUs[c]
@@ -147,8 +147,8 @@ func (n *nodeState) runs(key string) bool {
 	return false
 }
 
-// tooManySick reports a pool of which so many nodes are sick that it is hardly
-// the nodes: a driver, an image or the reading of their health is.
+// tooManySick reports a pool with so many sick nodes that a common cause is
+// likely: a driver, an image, or the health data.
 func (w *world) tooManySick(p *poolState) bool {
 	return p.sick > 1 && float64(p.sick) > w.policy.MaxSickShare*float64(max(p.Size, p.sick))
 }
@@ -163,6 +163,6 @@ func (w *world) replace(n *nodeState, reason Reason, detail string) {
 	w.act(n, Action{Verb: Replace, Reason: reason, Detail: detail})
 	n.tier, n.since = tierOut, reason
 	w.state.LastReplace = stamped(w.state.LastReplace, n.Pool, w.now)
-	// Its successor is on its way from now on, as if the pool had grown.
+	// Its successor is upcoming from now on, as after a scale up.
 	w.state.LastScaleUp = stamped(w.state.LastScaleUp, n.Pool, w.now)
 }

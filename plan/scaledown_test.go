@@ -34,9 +34,9 @@ func TestPauseDoublesUpToAnHour(t *testing.T) {
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// TestFailuresAreRemembered follows one GPU through a failure that is seen
+// TestFailuresAreRecorded follows one GPU through a failure that is observed
 // twice, another, and a success.
-func TestFailuresAreRemembered(t *testing.T) {
+func TestFailuresAreRecorded(t *testing.T) {
 	s := Snapshot{Now: noon, Pools: []Pool{{Name: "p", Max: 1, Size: 1, Target: 1}}, Nodes: []Node{{Name: "n", Pool: "p", Ready: true, Cordoned: true, CordonedBy: "o"}}}
 	operation := func(started time.Time, phase Phase) {
 		s.Nodes[0].Operation = &Operation{ID: "o", GPU: 3, Phase: phase, Started: started}
@@ -68,12 +68,12 @@ func TestFailuresAreRemembered(t *testing.T) {
 	s.Nodes[0].Operation, s.Nodes[0].CordonedBy, s.Nodes[0].Cordoned = nil, "", false
 	s.Now = noon.Add(time.Hour)
 	if got := count(); got != 2 {
-		t.Errorf("forgotten within the hour that may pass until the next try: %d", got)
+		t.Errorf("dropped within the hour that may pass until the next attempt: %d", got)
 	}
 	pruned := s.State
 	s.Now = noon.Add(3 * time.Hour)
 	if got := count(); got != 0 {
-		t.Errorf("nobody tried again for hours, and still counted %d", got)
+		t.Errorf("no attempt for hours, and still counted %d", got)
 	}
 	s.State, s.Now = pruned, noon.Add(time.Hour)
 	operation(noon.Add(50*time.Minute), PhaseSucceeded)
@@ -82,7 +82,7 @@ func TestFailuresAreRemembered(t *testing.T) {
 	}
 }
 
-func TestSickSinceIsForgottenWithTheSickness(t *testing.T) {
+func TestSickSinceEndsWithRecovery(t *testing.T) {
 	s := Snapshot{Now: noon, Pools: []Pool{{Name: "p", Min: 1, Max: 2, Size: 1, Target: 1}},
 		Nodes: []Node{{Name: "n", Pool: "p", Ready: true, GPUs: []GPU{{Device: gpu.Device{Health: gpu.Sick}, AllocationKnown: true}}}}}
 	p := DefaultPolicy()
@@ -101,7 +101,7 @@ func TestSickSinceIsForgottenWithTheSickness(t *testing.T) {
 	if len(made.Actions) != 1 || made.Actions[0].Verb != Replace {
 		t.Fatalf("want one replacement:\n%s", made)
 	}
-	// Its successor is on its way: neither the same is done again nor another bought.
+	// Its successor is upcoming: the node is not replaced again and none is added.
 	s.State, s.Nodes, s.Pools[0].Size = made.State, nil, 0
 	s.Pods = []Pod{{Namespace: "a", Name: "p", Unschedulable: true, PendingSince: noon, Demand: demand.Demand{GPUs: 1}}}
 	s.Pools[0].Template.GPUs = []GPU{{}}
@@ -111,7 +111,8 @@ func TestSickSinceIsForgottenWithTheSickness(t *testing.T) {
 }
 
 // hopeless has n nodes of which one of two pods fits elsewhere and the other
-// nowhere, one node that could be emptied but saves the least, and one with room.
+// nowhere, one node that could be drained but saves the least, and one with
+// free capacity.
 func hopeless(n int) Snapshot {
 	s := Snapshot{Now: noon, Pools: []Pool{
 		{Name: "dear", Max: 1000, Size: n, Target: n, PricePerHour: 90},
@@ -140,8 +141,8 @@ func hopeless(n int) Snapshot {
 	return s
 }
 
-// TestTrialsAreBounded: what is tried in vain in a reconcile has a bound, and the
-// nodes that save the most are tried first.
+// TestTrialsAreBounded: failed trials of a reconcile are bounded, and the nodes
+// that save the most are tried first.
 func TestTrialsAreBounded(t *testing.T) {
 	drained := func(n int) bool {
 		return slices.ContainsFunc(Make(hopeless(n), DefaultPolicy()).Actions, func(a Action) bool { return a.Verb == Drain && a.Node == "c1" })
@@ -154,12 +155,12 @@ func TestTrialsAreBounded(t *testing.T) {
 	}
 }
 
-// TestUnknownIsUsed: a pod is idle only where everything it asked for is known to
-// be allocated to it and measured.
+// TestUnknownIsUsed: a pod is idle only where all it requests is known to be
+// allocated to it and measured.
 func TestUnknownIsUsed(t *testing.T) {
 	unused := noon.Add(-3 * time.Hour)
-	device := func(i int, holder string, since time.Time) GPU {
-		return GPU{Device: gpu.Device{Index: i}, AllocationKnown: true, AllocatedTo: []string{holder}, UnusedSince: since}
+	device := func(i int, pod string, since time.Time) GPU {
+		return GPU{Device: gpu.Device{Index: i}, AllocationKnown: true, AllocatedTo: []string{pod}, UnusedSince: since}
 	}
 	s := Snapshot{Now: noon, Pools: []Pool{{Name: "p", Max: 1, Min: 1, Size: 1, Target: 1}},
 		Tenants: []Tenant{{ReclaimIdle: 2 * time.Hour}},
@@ -175,7 +176,7 @@ func TestUnknownIsUsed(t *testing.T) {
 		{"both unused", []GPU{device(0, "a/p", unused), device(1, "a/p", unused)}, time.Time{}, true},
 		{"one used", []GPU{device(0, "a/p", unused), device(1, "a/p", time.Time{})}, time.Time{}, false},
 		{"one not attributed", []GPU{device(0, "a/p", unused), {Device: gpu.Device{Index: 1}, AllocationKnown: true}}, time.Time{}, false},
-		{"one of unknown holders", []GPU{device(0, "a/p", unused), device(1, "a/p", unused), {Device: gpu.Device{Index: 2}}}, time.Time{}, false},
+		{"one of unknown allocation", []GPU{device(0, "a/p", unused), device(1, "a/p", unused), {Device: gpu.Device{Index: 2}}}, time.Time{}, false},
 		{"not for long enough", []GPU{device(0, "a/p", unused), device(1, "a/p", noon.Add(-time.Hour))}, time.Time{}, false},
 		{"the pod is younger", []GPU{device(0, "a/p", unused), device(1, "a/p", unused)}, noon.Add(-time.Hour), false},
 	} {
@@ -188,8 +189,8 @@ func TestUnknownIsUsed(t *testing.T) {
 	}
 }
 
-// TestTidyKeepsEveryInstance adds to every layout of every product that is not
-// maximal, and takes nothing away.
+// TestTidyKeepsEveryInstance adds an instance to every layout of a product that
+// lacks one, and removes none.
 func TestTidyKeepsEveryInstance(t *testing.T) {
 	for _, model := range []string{"A30-24GB", "H100-80GB"} {
 		table, ok := mig.ForModel(model)
@@ -200,7 +201,7 @@ func TestTidyKeepsEveryInstance(t *testing.T) {
 		for _, whole := range table.Maximal() {
 			for i := range whole {
 				part := slices.Delete(slices.Clone(whole), i, i+1)
-				made := Make(looseGPU(table, part), DefaultPolicy())
+				made := Make(strandedGPU(table, part), DefaultPolicy())
 				if len(made.Actions) != 1 {
 					t.Fatalf("%s %s: want one action\n%s", model, table.Format(part), made)
 				}
@@ -222,9 +223,9 @@ func TestTidyKeepsEveryInstance(t *testing.T) {
 	}
 }
 
-// looseGPU is a GPU of which the first instance is allocated, in a pool where that
-// may stay, and somebody elsewhere who runs on each of the model's profiles.
-func looseGPU(table *mig.Table, l mig.Layout) Snapshot {
+// strandedGPU is a GPU whose first instance is allocated, in a pool where that
+// may stay, beside pods elsewhere that run on each of the model's profiles.
+func strandedGPU(table *mig.Table, l mig.Layout) Snapshot {
 	s := Snapshot{Now: noon, Pools: []Pool{{Name: "p", Min: 1, Max: 1, Size: 1, Target: 1, MIG: PoolMIG{Repartition: true, KeepsBusy: true}}}}
 	c := GPU{Device: gpu.Device{Model: gpu.Model{Name: table.Model()}}, MIG: true, AllocationKnown: true, IdleSince: noon.Add(-time.Hour)}
 	c.Instances = instances(l, "a/p")

@@ -11,21 +11,21 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// lookAhead is how many further pods are asked whether they would share a new
-// node, when its price is divided.
+// lookAhead is how many further pods are tried on a new node when its price is
+// divided.
 const lookAhead = 64
 
-// scaleUpOption finds the pool whose next node serves the pod for the least. A node
-// that is on its way and that nobody uses yet stands in for one to be added,
-// even of a dearer pool; with paid, nothing else will do.
-func (w *world) scaleUpOption(i int, k *kind, p *Pod, paid bool) (option, bool) {
+// scaleUpOption finds the pool whose next node serves the pod at the least
+// cost. An unclaimed upcoming node is preferred to a new one, even of a dearer
+// pool; with onlyUpcoming, there is no other option.
+func (w *world) scaleUpOption(i int, k *kind, p *Pod, onlyUpcoming bool) (option, bool) {
 	var best, spare option
 	found, foundSpare := false, false
 	for j := range w.pools {
 		ps := &w.pools[j]
 		has := len(ps.spare) > 0
 		reason, _ := w.cannotScaleUp(k, ps)
-		if reason != "" && (!has || reason == NoPoolFits || w.unobservedFor(k, ps)) || paid && !has {
+		if reason != "" && (!has || reason == NoPoolFits || w.unobservedFor(k, ps)) || onlyUpcoming && !has {
 			continue
 		}
 		o := w.priced(i, k, p, j)
@@ -60,9 +60,9 @@ func (w *world) priced(i int, k *kind, p *Pod, pool int) option {
 	return o
 }
 
-// interruption is what losing a spot node costs the pod within the node's life,
-// times how likely that is. A gang loses all its members' work; a pod that must
-// not be moved has no checkpoint to go back to.
+// interruption is the expected loss from a spot interruption within the node's
+// life. A gang loses all its members' work; a pod that must not be moved has no
+// checkpoint.
 func (w *world) interruption(ps *poolState, p *Pod) float64 {
 	if !ps.Spot || ps.InterruptionsPerHour <= 0 {
 		return 0
@@ -74,20 +74,20 @@ func (w *world) interruption(ps *poolState, p *Pod) float64 {
 	return loss * (1 - math.Exp(-ps.InterruptionsPerHour*w.policy.NodeLife.Hours()))
 }
 
-// immovable weighs the loss of a pod that says it must not be moved.
+// immovable multiplies the loss of a pod that must not be moved.
 const immovable = 10
 
-// repartitionNew says what room a new node would have once its GPUs are repartitioned for the
-// kind; false when none of them can be.
+// repartitionNew returns a new node's free capacity once its GPUs are
+// repartitioned for the kind; false when none of them can be.
 func (w *world) repartitionNew(k *kind, p *poolState) (r capacity, ok bool) {
-	need, known := w.needOf(k, p.empty.model)
+	requested, known := w.requestOf(k, p.empty.model)
 	if !p.MIG.Repartition || !known || p.empty.model == "" {
 		return capacity{}, false
 	}
 	r = p.empty.clone()
 	for c := range p.Template.GPUs {
 		boot := layoutOf(&p.Template.GPUs[c])
-		must, fits := lacking(need, p.empty.free, mig.Counts(boot))
+		must, fits := lacking(requested, p.empty.free, mig.Counts(boot))
 		if !p.Template.GPUs[c].MIG || !fits || len(must) == 0 {
 			continue
 		}
@@ -106,7 +106,8 @@ func (w *world) repartitionNew(k *kind, p *poolState) (r capacity, ok bool) {
 	return r, ok
 }
 
-// price of one node for an hour; an unpriced one costs as if 1 per GPU.
+// price is the price of one node for an hour; an unpriced one costs as if 1 per
+// GPU.
 func (p *poolState) price() float64 {
 	if p.PricePerHour > 0 {
 		return p.PricePerHour
@@ -114,8 +115,8 @@ func (p *poolState) price() float64 {
 	return float64(max(1, len(p.Template.GPUs)))
 }
 
-// cannotScaleUp says why the pool gives the kind no node, with a detail; empty when
-// it can.
+// cannotScaleUp returns why the pool adds no node for the kind, with a detail;
+// empty where it can.
 func (w *world) cannotScaleUp(k *kind, p *poolState) (Reason, string) {
 	if why := w.misfit(k, p); why != "" {
 		return NoPoolFits, p.Name + ": " + why
@@ -142,18 +143,20 @@ func (w *world) cannotScaleUp(k *kind, p *poolState) (Reason, string) {
 	return "", ""
 }
 
-// unobservedFor reports a pool whose new node would have to be repartitioned for the kind, and
-// could not be: it would be as unknown as those there are.
+// unobservedFor reports a pool whose new node would have to be repartitioned
+// for the kind and could not be: its allocation would be as unknown as that of
+// the existing ones.
 func (w *world) unobservedFor(k *kind, p *poolState) bool {
 	return p.unobserved && w.lacks(k, &p.empty) == "slices"
 }
 
-// templateNode is a new node of the pool, for questions about its labels.
+// templateNode is a new node of the pool, to evaluate its labels.
 func (w *world) templateNode(p *poolState) *nodeState {
 	return &nodeState{Node: &Node{Pool: p.Name}, virtual: true, pool: w.poolIndex(p.Name), class: p.class, tier: tierNode}
 }
 
-// misfit says what of the pool's template keeps the kind out, empty for nothing.
+// misfit returns what of the pool's template keeps the kind out, empty for
+// nothing.
 func (w *world) misfit(k *kind, p *poolState) string {
 	if !k.admitsNew(p) {
 		if t, out := untolerated(k.pod, p.Template.Taints); out {
@@ -169,28 +172,28 @@ func (w *world) misfit(k *kind, p *poolState) string {
 		if _, ok := w.repartitionNew(k, p); ok {
 			return ""
 		}
-		if need, known := w.needOf(k, p.empty.model); known && p.MIG.Repartition && total(need) > 1 {
+		if requested, known := w.requestOf(k, p.empty.model); known && p.MIG.Repartition && total(requested) > 1 {
 			return "no single GPU can be partitioned into all it requests"
 		}
 		return "has no such slices"
 	case "":
 		return ""
-	case "GPUs", partOfGPU:
+	case wholeGPUs, partOfGPU:
 		return p.shortOfGPUs(k.pod, lack)
 	default:
 		return "too few " + lack
 	}
 }
 
-func total(need []mig.Count) int {
+func total(requested []mig.Count) int {
 	n := 0
-	for _, c := range need {
+	for _, c := range requested {
 		n += c.N
 	}
 	return n
 }
 
-// shortOfGPUs says why the GPUs of a new node will not do.
+// shortOfGPUs returns what the GPUs of a new node lack.
 func (p *poolState) shortOfGPUs(pod *Pod, lack string) string {
 	gpus := p.Template.GPUs
 	switch {
@@ -198,7 +201,7 @@ func (p *poolState) shortOfGPUs(pod *Pod, lack string) string {
 		return "its GPUs are all in MIG mode"
 	case p.empty.whole > 0 && !sameVendor(pod.Demand.Vendor, p.empty.vendor):
 		return fmt.Sprintf("its GPUs are of %s, not of %s", p.empty.vendor, pod.Demand.Vendor)
-	case lack == "GPUs":
+	case lack == wholeGPUs:
 		return "too few GPUs"
 	case p.empty.whole > 0 && p.empty.unmeasured(pod):
 		return "how much memory its GPUs have is not known"
@@ -207,16 +210,16 @@ func (p *poolState) shortOfGPUs(pod *Pod, lack string) string {
 }
 
 // sharers counts the pods, this one and those after it, that one new node with
-// room r would serve.
+// free capacity r would serve.
 func (w *world) sharers(i int, k *kind, p *poolState, r capacity) int {
 	w.take(k, &r)
 	n, seen := 1, 0
 	for j := i + 1; j < len(w.pending) && seen < lookAhead; j++ {
 		q := &w.pending[j]
-		if !q.open() || !q.pod.Unschedulable && q.pod.Gang == "" {
+		if !q.undecided() || !q.pod.Unschedulable && q.pod.Gang == "" {
 			continue
 		}
-		if seen++; r.left() <= 0 && len(r.parts) == 0 {
+		if seen++; r.freeSlices() <= 0 && len(r.parts) == 0 {
 			break
 		}
 		qk := &w.kinds[q.kind]
@@ -228,11 +231,11 @@ func (w *world) sharers(i int, k *kind, p *poolState, r capacity) int {
 	return n
 }
 
-// commitScaleUp takes the option, with an action where the node is not on its way
-// already.
+// commitScaleUp takes the option, with an action where the node is not upcoming
+// yet.
 func (w *world) commitScaleUp(p *pending, k *kind, o, repartition option, canRepartition bool) {
 	if o.node >= 0 {
-		w.open(p, k, o)
+		w.claim(p, k, o)
 		return
 	}
 	ps := &w.pools[o.pool]
@@ -240,16 +243,16 @@ func (w *world) commitScaleUp(p *pending, k *kind, o, repartition option, canRep
 	if ps.action < 0 {
 		reason, detail = w.whyScaleUp(p, k, o, repartition, canRepartition)
 	}
-	w.grow(o.pool, 1, reason, detail)
+	w.scaleUp(o.pool, 1, reason, detail)
 	w.actions[ps.action].Cost += ps.price() * w.policy.NodeLife.Hours()
 	w.addSpare(o.pool, o.at, ps.action)
 	o.node = ps.spare[0]
-	w.open(p, k, o)
+	w.claim(p, k, o)
 }
 
-// whyScaleUp is the reason of a pool's growth, as its first pod gives it.
+// whyScaleUp is the reason of a pool's scale up, from its first pod.
 func (w *world) whyScaleUp(p *pending, k *kind, o, repartition option, canRepartition bool) (Reason, string) {
-	detail := fmt.Sprintf("%s requests %s; %.2f for a node", p.pod.Key(), k.wants, o.cost)
+	detail := fmt.Sprintf("%s requests %s; %.2f for a node", p.pod.Key(), k.text, o.cost)
 	if canRepartition {
 		n := &w.nodes[repartition.node]
 		return RepartitionExhausted, detail + fmt.Sprintf(" against %.2f for repartitioning %s", repartition.cost, gpuName(n.name, n.gpus()[repartition.repartition.device].Index))
@@ -260,14 +263,14 @@ func (w *world) whyScaleUp(p *pending, k *kind, o, repartition option, canRepart
 	return NoFreeSlice, detail
 }
 
-// open gives a pod the first use of a node that is on its way.
-func (w *world) open(p *pending, k *kind, o option) {
+// claim gives a pod the first use of an upcoming node.
+func (w *world) claim(p *pending, k *kind, o option) {
 	ps := &w.pools[o.pool]
 	ps.spare = ps.spare[1:]
-	w.touch(o.node).unopened = false
+	w.touch(o.node).unclaimed = false
 	defer w.reindex(o.node)
 	if o.repartitions {
-		if c, ok := w.repartitionOn(k, p.pod, o.node, w.furtherWants()); ok {
+		if c, ok := w.repartitionOn(k, p.pod, o.node, w.furtherDemand()); ok {
 			w.commitRepartition(p, k, c, "")
 			return
 		}
@@ -275,8 +278,8 @@ func (w *world) open(p *pending, k *kind, o option) {
 	w.commitWait(p, k, option{node: o.node})
 }
 
-// grow asks for n more nodes of a pool, in the one action the pool has in a plan.
-func (w *world) grow(pool, n int, reason Reason, detail string) {
+// scaleUp adds n nodes to a pool, in the pool's one action of the plan.
+func (w *world) scaleUp(pool, n int, reason Reason, detail string) {
 	p := &w.pools[pool]
 	if p.action < 0 {
 		p.action = len(w.actions)
@@ -288,7 +291,7 @@ func (w *world) grow(pool, n int, reason Reason, detail string) {
 	w.state.Grown = grown(w.state.Grown, p.Name, w.now, n)
 }
 
-// grown returns a sorted copy of list with n more nodes of a pool at a time.
+// grown returns a sorted copy of list with n more nodes of a pool.
 func grown(list []Growth, pool string, at time.Time, n int) []Growth {
 	i, ok := slices.BinarySearchFunc(list, Growth{Pool: pool, At: at}, func(a, b Growth) int {
 		return cmp.Or(strings.Compare(a.Pool, b.Pool), a.At.Compare(b.At))
@@ -301,13 +304,13 @@ func grown(list []Growth, pool string, at time.Time, n int) []Growth {
 	return slices.Insert(out, i, Growth{pool, at, n})
 }
 
-// recent is how many nodes a pool was asked for within the last hour, this plan
+// recent is the number of nodes added to a pool within the last hour, this plan
 // included.
 func (w *world) recent(pool string) int {
 	return w.state.GrownLately(pool, w.now)
 }
 
-// raiseToMin brings pools up that are smaller than their minimum.
+// raiseToMin scales up the pools that are smaller than their minimum.
 func (w *world) raiseToMin() {
 	for i := range w.pools {
 		p := &w.pools[i]
@@ -319,7 +322,7 @@ func (w *world) raiseToMin() {
 		if n <= 0 {
 			continue
 		}
-		w.grow(i, n, BelowMin, fmt.Sprintf("%d of at least %d nodes", p.base, p.Min))
+		w.scaleUp(i, n, BelowMin, fmt.Sprintf("%d of at least %d nodes", p.base, p.Min))
 		for range n {
 			w.addSpare(i, w.now.Add(p.ReadyAfter), p.action)
 		}
@@ -327,11 +330,11 @@ func (w *world) raiseToMin() {
 	}
 }
 
-// reasonRank orders the reasons why no pool gives a node by how close the pool
-// was: what would have worked with a little more comes first.
+// reasonRank orders the reasons why no pool adds a node: the nearest to adding
+// one first.
 var reasonRank = []Reason{BoundReached, AllocationUnknown, PoolAtMax, BackingOff, Frozen, TooManyUnready, PoolFixed, NoPoolFits}
 
-// whyNoScaleUp is the reason, of all pools, that came closest to a node.
+// whyNoScaleUp is the reason of the pools that came nearest to adding a node.
 func (w *world) whyNoScaleUp(k *kind) (Reason, string) {
 	best, detail := len(reasonRank), []string{}
 	for j := range w.pools {
@@ -352,7 +355,7 @@ func (w *world) whyNoScaleUp(k *kind) (Reason, string) {
 	return reasonRank[best], strings.Join(detail[:min(len(detail), 3)], "; ")
 }
 
-// unserved is the answer to a pod that nothing serves.
+// unserved is the reason of a pod that nothing serves.
 func (w *world) unserved(p *pending, k *kind) (Reason, string) {
 	reason, detail := w.whyNoScaleUp(k)
 	if p.borrowed && !w.policy.ScaleUpBorrowed {
@@ -371,8 +374,8 @@ func (w *world) unserved(p *pending, k *kind) (Reason, string) {
 	return reason, detail
 }
 
-// rivalText is what an action was weighed against.
-func (w *world) rivalText(k *kind, scaleUp option, ok bool) string {
+// alternativeText names the alternative that an action was weighed against.
+func (w *world) alternativeText(k *kind, scaleUp option, ok bool) string {
 	if ok {
 		return fmt.Sprintf(" against %.2f for a node", scaleUp.cost)
 	}

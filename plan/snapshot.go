@@ -10,8 +10,8 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/sample"
 )
 
-// Snapshot is everything a plan may depend on. Slices may come in any order;
-// Make sorts its own copy. A copy of a Snapshot's slices is a copy of it.
+// Snapshot is everything a plan depends on. Slices may come in any order; Make
+// sorts its own copy. A copy of a Snapshot's slices is a copy of it.
 type Snapshot struct {
 	Now       time.Time
 	Pools     []Pool
@@ -19,35 +19,35 @@ type Snapshot struct {
 	Pods      []Pod
 	Tenants   []Tenant
 	Forecasts []Forecast
-	// Tables are what nodes have published of their GPUs' MIG geometry; it goes
-	// before what is built in.
+	// Tables are the MIG geometries that nodes have published for their GPUs; they
+	// take precedence over the built-in ones.
 	Tables mig.Tables
 	State  State
 }
 
-// Tenant is a team with a quota. Pods name it; a pod that names none, or one
-// that is not here, is under no quota.
+// Tenant is a team with a quota. A pod that names no tenant, or an unknown one,
+// is under no quota.
 type Tenant struct {
 	quota.Tenant
-	// ReclaimIdle is how long what a pod of the tenant holds may be idle before
-	// it is taken back: the tenant's own choice, 0 for never.
+	// ReclaimIdle is how long a pod of the tenant may leave its devices unused
+	// before it is evicted; 0 for never.
 	ReclaimIdle time.Duration
 }
 
-// Forecast is what a workload is expected to need.
+// Forecast is the expected demand of a workload.
 type Forecast struct {
 	Name string // of the workload, "namespace/name"
-	// Like is one more replica: what it asks for and where it may run.
+	// Like is one more replica: its requests and placement rules.
 	Like Pod
 	// Have is the number of replicas that exist, running or pending.
 	Have int
-	// Low, Expected and High are replicas needed at At.
+	// Low, Expected and High are the replicas needed at At.
 	Low, Expected, High float64
 	At                  time.Time
 	// Error is the back-test's mean error at this horizon, as a share of the
 	// series' mean.
 	Error float64
-	// Unsure says why there is no forecast, empty where there is one.
+	// Unsure is why there is no forecast, empty where there is one.
 	Unsure string
 }
 
@@ -55,29 +55,29 @@ type Forecast struct {
 type Pool struct {
 	Name     string
 	Min, Max int
-	// Target is the size last asked of the provider; Size counts the nodes that
-	// exist as Node objects, ready or not.
+	// Target is the size last requested from the provider; Size is the number of
+	// Node objects, ready or not.
 	Target, Size int
-	// Template is what a new node of this pool will look like.
+	// Template is a new node of this pool.
 	Template Template
-	// PricePerHour of one node, in the currency of the policy. 0 means unpriced,
-	// which costs as if it were 1 per GPU.
+	// PricePerHour is the price of one node, in the currency of the policy. 0 is
+	// unpriced, which costs as if it were 1 per GPU.
 	PricePerHour float64
-	// Spot nodes may be taken away; InterruptionsPerHour is how often that happens
-	// to one node.
+	// Spot nodes may be interrupted; InterruptionsPerHour is the rate for one
+	// node.
 	Spot                 bool
 	InterruptionsPerHour float64
-	// ReadyAfter is the time from the request to a schedulable node, as learned.
+	// ReadyAfter is the observed time from the request to a schedulable node.
 	ReadyAfter time.Duration
 	// BackoffUntil is set while the provider fails to deliver.
 	BackoffUntil time.Time
 	Freeze       bool
-	// Fixed: nobody makes the pool's machines and nobody takes them away. It never
-	// grows and gives no node back, whatever Min and Max say.
+	// Fixed pools have no provider: they never grow or shrink, whatever Min and
+	// Max are.
 	Fixed bool
-	// MIG says what the planner may do to the GPUs of this pool.
+	// MIG is what the planner may do to the GPUs of this pool.
 	MIG PoolMIG
-	// IdleAfter is how long a node must be empty before it is given back.
+	// IdleAfter is how long a node must be empty before it is removed.
 	IdleAfter time.Duration
 }
 
@@ -85,14 +85,14 @@ type Pool struct {
 type PoolMIG struct {
 	// Repartition allows changing layouts of this pool's GPUs at all.
 	Repartition bool
-	// KeepsBusy is true where the actuator can leave busy instances in place
-	// (our agent), false where a GPU must be empty (mig-manager).
+	// KeepsBusy is true where the actuator can leave busy instances in place (our
+	// agent), false where a GPU must be empty (mig-manager).
 	KeepsBusy bool
-	// Allowed profiles; empty means all the product has.
+	// Allowed profiles; empty means all that the product has.
 	Allowed []mig.Profile
 	// IdleAfter is how long an instance must be idle before it may be destroyed.
 	IdleAfter time.Duration
-	// Duration is how long a repartition takes, as learned.
+	// Duration is the observed duration of a repartition.
 	Duration time.Duration
 }
 
@@ -102,20 +102,21 @@ type Template struct {
 	Taints   []Taint
 	CPUMilli int64
 	MemoryMi int64
-	GPUs     []GPU // with the boot layout; UUIDs and holders are empty
+	GPUs     []GPU // with the boot layout; UUIDs and allocations are empty
 	Others   []Resource
 }
 
-// Resource is an amount of what is neither CPU, memory nor an accelerator, as
-// Kubernetes names it: "rdma/hca", "ephemeral-storage".
+// Resource is an amount of an extended resource that is no accelerator, by its
+// Kubernetes name: "rdma/hca", "ephemeral-storage".
 type Resource struct {
 	Name   string
 	Amount int64
 }
 
-// Rule ties a pod to others by topology: Group are pods of one namespace that a
-// label selector picks, under any name that is the same wherever it is said; Key
-// is the node label whose values are the places ("topology.kubernetes.io/zone").
+// Rule ties a pod to others by topology. Group identifies the pods of one
+// namespace that a label selector selects: the same string for equal selectors.
+// Key is the node label whose values are the places
+// ("topology.kubernetes.io/zone").
 type Rule struct{ Key, Group string }
 
 // Spread keeps pods of a group evenly over places: no place may have more than
@@ -125,58 +126,57 @@ type Spread struct {
 	MaxSkew int
 }
 
-// Taint as Kubernetes has it.
+// Taint is a Kubernetes taint.
 type Taint struct{ Key, Value, Effect string }
 
-// Toleration as Kubernetes has it.
+// Toleration is a Kubernetes toleration.
 type Toleration struct{ Key, Operator, Value, Effect string }
 
 // Node is a node that exists in the cluster.
 type Node struct {
 	Name     string
-	Pool     string // empty: not ours, never touched
+	Pool     string // empty: of no pool, never changed
 	Labels   map[string]string
 	Taints   []Taint
 	Ready    bool
-	Cordoned bool // by anyone
-	// CordonedBy is the operation of ours that cordoned it, or empty.
+	Cordoned bool // by any actor
+	// CordonedBy is our operation that cordoned it, or empty.
 	CordonedBy string
 	Created    time.Time
 	CPUMilli   int64 // allocatable
 	MemoryMi   int64
 	Others     []Resource // allocatable
 	GPUs       []GPU
-	// Allocatable is what the API says the node offers to all its pods together,
-	// whoever holds it; nil where nobody said, and what the GPUs have counts. It
-	// bounds what can be free without anybody knowing who holds what: this less
-	// what the pods bound here ask for.
+	// Allocatable is what the API offers to all pods of the node together; nil for
+	// unknown, and then the GPUs' layouts count. Less the requests of bound pods,
+	// it bounds the free capacity without attribution.
 	Allocatable *demand.Demand
 	// Operation under way on this node, nil for none.
 	Operation *Operation
-	// NoScaleDown: the node says that it must not be removed.
+	// NoScaleDown is set where the node must not be removed.
 	NoScaleDown bool
 	// Drain under way on this node, nil for none.
 	Drain *Draining
-	// HoldsData: datasets are cached here. Such nodes are given back last.
+	// HoldsData is set where datasets are cached. Such nodes are removed last.
 	HoldsData bool
-	// LeavesAt is when the node's provider takes it away, as it has given notice;
-	// zero for no notice. Such a node is cordoned.
+	// LeavesAt is when the provider interrupts the node, as announced; zero for no
+	// announcement. Such a node is cordoned.
 	LeavesAt time.Time
-	// UID tells the node from another of the same name, for whoever acts on a plan;
-	// empty where nobody said. No decision depends on it.
+	// UID distinguishes the node from another of the same name when a plan is
+	// executed; empty for unknown. No decision depends on it.
 	UID string
 }
 
-// Draining is a node being emptied by us: cordoned, its pods asked to leave.
+// Draining is a node that we drain: cordoned, its pods evicted.
 type Draining struct {
 	Started  time.Time
 	Deadline time.Time
-	Reason   Reason // why: NodeUnderused, NodeSick, NodeInterrupted
+	Reason   Reason // NodeUnderused, NodeSick or NodeInterrupted
 }
 
-// Operation is a change under way on a node, as the actuator reports it.
+// Operation is a repartition under way on a node, as the actuator reports it.
 type Operation struct {
-	ID       string // stable name; the same in CordonedBy and Memory
+	ID       string // stable name; the same in CordonedBy and State
 	GPU      int    // index on the node
 	Target   mig.Layout
 	Started  time.Time
@@ -202,17 +202,19 @@ type GPU struct {
 	MIG bool
 	// Instances of a MIG GPU. Placed is false where only counts are known.
 	Instances []Instance
-	// Holders of a GPU without MIG (several where it is shared), "namespace/pod".
+	// AllocatedTo are the pods, "namespace/pod", of a GPU without MIG: several
+	// where it is shared.
 	AllocatedTo []string
 	// AllocationKnown is false while attribution is missing or stale: such a GPU
-	// is neither empty nor free to change.
+	// is neither empty nor changed.
 	AllocationKnown bool
-	// IdleSince is when the last holder left; zero when held or unknown.
+	// IdleSince is when the GPU was last released; zero while allocated and for
+	// unknown.
 	IdleSince time.Time
 	// Busy is the measured share of time the GPU computes, 0 … 1.
 	Busy sample.Value
-	// UnusedSince is since when a held GPU has been measured idle without a
-	// break; zero when it is free, in use, or nobody measures it.
+	// UnusedSince is since when an allocated GPU has been measured idle without a
+	// break; zero when it is free, in use or not measured.
 	UnusedSince time.Time
 }
 
@@ -222,27 +224,27 @@ type Instance struct {
 	Placed      bool
 	UUID        string
 	AllocatedTo string    // "namespace/pod", empty when free
-	IdleSince   time.Time // when it was last released; zero when held or unknown
+	IdleSince   time.Time // when it was last released; zero while allocated and for unknown
 	Busy        sample.Value
 	// UnusedSince is as a GPU's.
 	UnusedSince time.Time
 }
 
-// Pod wants, or holds, GPUs.
+// Pod requests GPUs, or has them allocated.
 type Pod struct {
 	Namespace, Name string
 	UID             string // as a Node's
-	Owner           string // "Deployment/vllm", for people
+	Owner           string // "Deployment/vllm", for users
 	Node            string // bound to, empty while pending
-	// Unschedulable is true once the scheduler has said so; a pending pod
-	// without it is still the scheduler's to place.
+	// Unschedulable is true once the scheduler has marked the pod; a pending pod
+	// without it may still be placed by the scheduler.
 	Unschedulable bool
 	Created       time.Time
 	PendingSince  time.Time
 	Priority      int32
 	Demand        demand.Demand
-	// Unreadable says why the demand could not be read, empty for a demand that
-	// was: such a pod wants something, nobody knows what.
+	// Unreadable is why the demand could not be read, empty for a demand that
+	// could: the size of an unreadable demand is unknown.
 	Unreadable   string
 	CPUMilli     int64
 	MemoryMi     int64
@@ -250,34 +252,34 @@ type Pod struct {
 	Affinity     []NodeTerm // any term may match; empty matches every node
 	Tolerations  []Toleration
 	Others       []Resource
-	// Groups the pod is counted in, by the rules of any pod.
+	// Groups are those of any pod's rules that select this pod.
 	Groups []string
-	// Spread, Apart and Near are its rules: spread evenly, not where one of the
-	// group is, only where one of the group is.
+	// Spread, Apart and Near are its topology rules: evenly over places, not
+	// beside a pod of the group, only beside one.
 	Spread []Spread
 	Apart  []Rule
 	Near   []Rule
-	// Evictable is false for a pod that must not be moved (safe-to-evict=false,
-	// no controller).
+	// Evictable is false for a pod that must not be moved (safe-to-evict=false, no
+	// controller).
 	Evictable bool
-	// EvictFrom is when the pod may next be moved without losing work (its
-	// checkpoint is written then); zero for any time.
+	// EvictFrom is when the pod may next be moved without losing work, such as
+	// after a checkpoint; zero for any time.
 	EvictFrom time.Time
-	// Budgets are the PodDisruptionBudgets the pod counts towards.
+	// Budgets are the PodDisruptionBudgets that select the pod.
 	Budgets []Budget
-	// Leaving: the pod was asked to go and still holds what it holds, until about
+	// Leaving pods are terminating: their devices stay allocated until about
 	// LeavesAt.
 	Leaving  bool
 	LeavesAt time.Time
-	// Tenant whose quota the pod counts towards, empty for none.
+	// Tenant is whose quota the pod counts towards, empty for none.
 	Tenant string
-	// Gang, "namespace/name", is the group without GangMin of which, running at the
-	// same time, the pod is of no use; empty for none. Where members differ in
-	// GangMin, the largest holds.
+	// Gang, "namespace/name", is a group that is of no use before GangMin of its
+	// pods run at the same time; empty for none. Where members differ in GangMin,
+	// the largest holds.
 	Gang    string
 	GangMin int
-	// Unmade: its owner will create the pod once there is room for it. It is
-	// demand like any other.
+	// Unmade pods do not exist yet: their owner creates them once they fit. They
+	// are demand like any other.
 	Unmade bool
 	// DaemonSet pods and mirror pods do not keep a node from being empty.
 	DaemonSet bool
@@ -286,7 +288,7 @@ type Pod struct {
 // Budget is what a PodDisruptionBudget allows now.
 type Budget struct {
 	Name    string // "namespace/name"
-	Allowed int    // pods that may be moved
+	Allowed int    // evictions
 }
 
 // Key is "namespace/name".
@@ -295,64 +297,63 @@ func (p Pod) Key() string { return p.Namespace + "/" + p.Name }
 // NodeTerm is one nodeSelectorTerm: all its requirements must hold.
 type NodeTerm []NodeRequirement
 
-// NodeRequirement as Kubernetes has it; Operator is In, NotIn, Exists,
-// DoesNotExist, Gt or Lt.
+// NodeRequirement is Kubernetes' NodeSelectorRequirement; Operator is In,
+// NotIn, Exists, DoesNotExist, Gt or Lt.
 type NodeRequirement struct {
 	Key, Operator string
 	Values        []string
 }
 
-// Memory is what the planner must remember from one round to the next. It is
-// persisted before anything is done.
+// State is what the planner keeps from one reconcile to the next. It is
+// persisted before any action begins.
 type State struct {
-	// LastScaleUp, LastScaleDown and LastRepartition by pool or node name,
-	// sorted by name. A node that is replaced makes its pool scale up.
+	// LastScaleUp, LastScaleDown and LastRepartition are by pool or node name,
+	// sorted by name. Replacing a node is a scale up of its pool.
 	LastScaleUp     []Stamp
 	LastScaleDown   []Stamp
 	LastRepartition []Stamp
-	// FreeSince is when a node ("n1") or GPU ("n1/0") was first seen without
-	// any holder, where the snapshot does not say since when. Sorted by name.
+	// FreeSince is when a node ("n1") or GPU ("n1/0") was first seen free, where
+	// the snapshot has no time. Sorted by name.
 	//
-	// Whoever persists a Memory may leave FreeSince and UnknownSince out. After a
-	// restart both begin again: a node is then given back later by as long as it had
-	// been empty, and unknown holders are waited for once more. Neither does harm.
+	// FreeSince and UnknownSince need not survive a restart. Without them a node
+	// is removed later by as long as it had been empty, and unknown allocations
+	// get their delay again.
 	FreeSince []Stamp
-	// UnknownSince is since when a node has had a GPU whose holders are unknown.
+	// UnknownSince is since when a node has had a GPU of unknown allocation.
 	// Sorted by name.
 	UnknownSince []Stamp
-	// SickSince is when a node with a sick GPU was first seen so. Sorted by name.
+	// SickSince is when a node was first seen with a sick GPU. Sorted by name.
 	SickSince []Stamp
-	// LastReplace is when a pool last had a node replaced. Sorted by name.
+	// LastReplace is when a node of a pool was last replaced. Sorted by name.
 	LastReplace []Stamp
 	// LastDrain is when a pool's last drain began or was given up. Sorted by name.
 	LastDrain []Stamp
-	// Grown are the nodes asked for within the last hour, by pool. Sorted by pool,
-	// then time.
+	// Grown are the nodes added within the last hour. Sorted by pool, then time.
 	Grown []Growth
-	// Removed are the nodes given back within the last ten minutes, by pool. Sorted
-	// as Grown is.
+	// Removed are the nodes removed within the last ten minutes. Sorted as Grown
+	// is.
 	Removed []Growth
-	// Failures are GPUs whose repartition has failed, each failure doubling the
-	// time until the next try, and nodes whose drain was given up, which are left
-	// alone for an hour. Sorted by name.
+	// Failures are GPUs whose repartition has failed, where each failure doubles
+	// the pause before the next attempt, and nodes whose drain was given up, which
+	// are not drained for an hour. Sorted by name.
 	Failures []Failure
 }
 
-// Growth is nodes asked for, or given back, at one time.
+// Growth is a number of nodes added or removed at one time.
 type Growth struct {
 	Pool  string
 	At    time.Time
 	Nodes int
 }
 
-// Failure of something that is tried again later and later.
+// Failure is a count of consecutive failures.
 type Failure struct {
 	Name  string // "node/gpu", or "node" for a drain
 	Count int
 	At    time.Time // of the last one
 }
 
-// Stamp is a time remembered under a name.
+// Stamp is a time recorded under a name.
 type Stamp struct {
 	Name string
 	At   time.Time

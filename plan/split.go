@@ -12,14 +12,13 @@ import (
 // split is what of a GPU must stay and what may go, and from when on.
 type split struct {
 	before, keep, spare mig.Layout
-	gone                []mig.Count // spare, counted
+	removed             []mig.Count // spare, counted
 	at                  time.Time   // zero for at once
-	unknown             bool        // who holds the GPU is not known yet
+	unknown             bool        // the GPU's allocation is unknown
 	why                 blocker
 }
 
-// splitGPU splits a GPU, once for each: every pod of every kind asks, and only
-// a cut of the node changes the answer.
+// splitGPU splits a GPU. The result is cached until the node's repartition.
 func (w *world) splitGPU(n *nodeState, device int, patient bool) *split {
 	if n.splits == nil {
 		n.splits = make([]*split, 2*len(n.gpus()))
@@ -43,9 +42,9 @@ func (w *world) newSplit(n *nodeState, device int, patient bool) (s split) {
 	case n.repartition[device] || n.operating() && n.Operation.GPU == c.Index:
 		return split{why: blockRepartition}
 	case !c.AllocationKnown && n.tier != tierNode:
-		// No action, but a reason to wait: by the API it may well be free.
-		at, waits := w.knownAt(n)
-		if !waits || len(c.Instances) == 0 {
+		// The API's allocatable resources suggest that it is free.
+		at, willBe := w.knownAt(n)
+		if !willBe || len(c.Instances) == 0 {
 			return split{why: blockUnknown}
 		}
 		s.at, s.unknown = at, true
@@ -76,14 +75,14 @@ func (w *world) newSplit(n *nodeState, device int, patient bool) (s split) {
 		}
 	}
 	if unplaced && len(s.keep) > 0 {
-		return split{why: blockAllocated} // where the held ones lie is not known
+		return split{why: blockAllocated} // the places of allocated instances are unknown
 	}
 	s.before, s.keep, s.spare = layoutOf(c), mig.NewLayout(s.keep...), mig.NewLayout(s.spare...)
-	s.gone = mig.Counts(s.spare)
+	s.removed = mig.Counts(s.spare)
 	return s
 }
 
-// idleSince is when an instance was last released, as far as anyone knows.
+// idleSince is when an instance was last released, false for unknown.
 func (w *world) idleSince(n *nodeState, device int, in *Instance) (time.Time, bool) {
 	c := &n.gpus()[device]
 	switch {
@@ -101,24 +100,24 @@ func (w *world) idleSince(n *nodeState, device int, in *Instance) (time.Time, bo
 
 func gpuName(node string, index int) string { return node + "/" + strconv.Itoa(index) }
 
-// lacking is what of a need the node will lack once some instances have gone;
-// false when those are already promised to others.
-func lacking(need, free, gone []mig.Count) ([]mig.Count, bool) {
-	for _, g := range gone {
+// lacking is what the node will lack of a request once some instances are
+// removed; false where those are already promised to other pods.
+func lacking(requested, free, removed []mig.Count) ([]mig.Count, bool) {
+	for _, g := range removed {
 		if countOf(free, g.Profile) < g.N {
 			return nil, false
 		}
 	}
 	short := false
 	var must []mig.Count
-	for _, c := range need {
+	for _, c := range requested {
 		short = short || countOf(free, c.Profile) < c.N
-		if n := c.N - (countOf(free, c.Profile) - countOf(gone, c.Profile)); n > 0 {
+		if n := c.N - (countOf(free, c.Profile) - countOf(removed, c.Profile)); n > 0 {
 			must = append(must, mig.Count{Profile: c.Profile, N: n})
 		}
 	}
 	if !short {
-		return nil, true // it is not slices that the pod lacks
+		return nil, true // something other than slices is short
 	}
 	return must, true
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// stampAt returns the time remembered under name in a sorted list.
+// stampAt returns the time recorded under name in a sorted list.
 func stampAt(list []Stamp, name string) (time.Time, bool) {
 	i, ok := slices.BinarySearchFunc(list, name, func(s Stamp, n string) int { return strings.Compare(s.Name, n) })
 	if !ok {

@@ -193,9 +193,9 @@ func (w *world) judgePools() {
 	for i := range w.pools {
 		p := &w.pools[i]
 		if p.Target > p.Size {
-			p.asked, _ = stampAt(w.state.LastScaleUp, p.Name)
-			if p.asked.IsZero() { // no request is recorded: the time starts now
-				p.asked = w.now
+			p.requestedAt, _ = stampAt(w.state.LastScaleUp, p.Name)
+			if p.requestedAt.IsZero() { // no request is recorded: the time starts now
+				p.requestedAt = w.now
 				w.state.LastScaleUp = stamped(w.state.LastScaleUp, p.Name, w.now)
 			}
 		}
@@ -216,7 +216,7 @@ func (w *world) judgePools() {
 }
 
 func (w *world) judgePool(p *poolState) {
-	late := w.now.Sub(p.asked)
+	late := w.now.Sub(p.requestedAt)
 	switch {
 	case w.hold != "":
 		p.stop = w.hold
@@ -235,10 +235,10 @@ func (w *world) judgePool(p *poolState) {
 func (w *world) addUnregistered() {
 	for i := range w.pools {
 		p := &w.pools[i]
-		if w.now.Sub(p.asked) > w.overdue(p) {
+		if w.now.Sub(p.requestedAt) > w.overdue(p) {
 			continue
 		}
-		at := later(w.now, p.asked.Add(p.ReadyAfter))
+		at := later(w.now, p.requestedAt.Add(p.ReadyAfter))
 		for range min(max(p.Target-p.Size, 0), maxUpcoming) {
 			w.addSpare(i, at, -1)
 		}
@@ -248,7 +248,7 @@ func (w *world) addUnregistered() {
 // addSpare adds an upcoming node that no pod uses yet.
 func (w *world) addSpare(pool int, at time.Time, action int) {
 	n := w.addVirtual(pool, at, action)
-	w.nodes[n].unopened = true
+	w.nodes[n].unclaimed = true
 	w.pools[pool].spare = append(w.pools[pool].spare, n)
 }
 

@@ -5,12 +5,12 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// survey is what is unusual about a node's GPUs. Most have nothing of it, and
-// are looked at once.
+// survey is what is unusual about a node's GPUs. Most nodes have nothing
+// unusual, and their GPUs are evaluated once.
 type survey struct {
-	sick   bool // a GPU is broken
-	unused bool // something was measured idle while held
-	loose  bool // an instance could perhaps be added to a GPU
+	sick    bool // a GPU is broken
+	unused  bool // an allocated device was measured idle
+	addable bool // an instance can perhaps be added to a GPU
 }
 
 func (s *survey) look(c *GPU, t *mig.Table) {
@@ -23,5 +23,5 @@ func (s *survey) look(c *GPU, t *mig.Table) {
 		compute += in.Profile.Compute
 		memory += in.Profile.Memory
 	}
-	s.loose = s.loose || c.MIG && t != nil && compute < t.ComputeSlices() && memory < t.MemorySlices()
+	s.addable = s.addable || c.MIG && t != nil && compute < t.ComputeSlices() && memory < t.MemorySlices()
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// stranded lists the instances that could be added to a GPU as it is repartitioned, sorted
-// by place: what is free on it serves nobody before it is repartitioned. Slices that no
-// instance can use beside those there are (3g.40gb twice leaves one) are no loss
-// that cutting could mend. A GPU of which not every place is known has none.
+// stranded lists the instances that could be added to a GPU as it is
+// partitioned, sorted by place: its free slices are in none. Slices that no
+// further instance can use (3g.40gb twice leaves one) are not counted, since no
+// repartition helps. A GPU with an unplaced instance has none.
 func (w *world) stranded(n *nodeState, c *GPU) []mig.Placement {
-	if !n.odd.loose || !c.MIG || n.pool < 0 || c.Health == gpu.Sick || !w.pools[n.pool].MIG.Repartition || c.Model.Name != n.model {
+	if !n.unusual.addable || !c.MIG || n.pool < 0 || c.Health == gpu.Sick || !w.pools[n.pool].MIG.Repartition || c.Model.Name != n.model {
 		return nil
 	}
 	t, ok := w.table(c.Model.Name)
@@ -28,7 +28,7 @@ func (w *world) stranded(n *nodeState, c *GPU) []mig.Placement {
 	return w.addable(t, layoutOf(c), w.pools[n.pool].MIG.Allowed)
 }
 
-// addable is what can be added to a layout, worked out once for each.
+// addable is what can be added to a layout, computed once for each.
 func (w *world) addable(t *mig.Table, l mig.Layout, allowed []mig.Profile) []mig.Placement {
 	key := question(0, t.Model(), l, mig.Layout(nil), nil, nil)
 	free, known := w.additions[key]
@@ -57,10 +57,10 @@ func (w *world) strandedText(c *GPU) string {
 	return fmt.Sprintf("%d compute and %d memory slices are in no instance", compute, memory)
 }
 
-// tidy repartitions one GPU again whose free slices are in no instance: what is on it
-// stays as it is, and what running, pending and expected pods ask for most is
-// added. Only where nothing else is done on the node, nothing else is being repartitioned,
-// and it disturbs nobody.
+// tidy repartitions one GPU with stranded slices: its instances stay, and the
+// profile is added that running, pending and forecast pods request most. It
+// acts only where the node has no other action, no other repartition is under
+// way, and no pod is disturbed.
 func (w *world) tidy() {
 	if w.hold != "" || w.repartitioningAnything() {
 		return
@@ -68,7 +68,7 @@ func (w *world) tidy() {
 	best, text := option{}, ""
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if !n.odd.loose || n.tier != tierNow || n.pool < 0 || n.action >= 0 || n.promised > 0 || n.settling || n.changeAt.After(w.now) || !w.may(n.pool) {
+		if !n.unusual.addable || n.tier != tierNow || n.pool < 0 || n.action >= 0 || n.promised > 0 || n.settling || n.changeAt.After(w.now) || !w.may(n.pool) {
 			continue
 		}
 		for c := range n.GPUs {
@@ -95,8 +95,8 @@ func (w *world) repartitioningAnything() bool {
 		slices.ContainsFunc(w.actions, func(a Action) bool { return a.Verb == Repartition })
 }
 
-// tidyGPU is how a GPU would be repartitioned, or why it is not. An empty reason and
-// no addition stands for a GPU on which nothing is stranded.
+// tidyGPU is the repartition of a GPU, or why there is none. An empty reason
+// without an addition stands for a GPU on which nothing is stranded.
 func (w *world) tidyGPU(node, device int) (option, string) {
 	n := &w.nodes[node]
 	c := &n.GPUs[device]
@@ -107,12 +107,12 @@ func (w *world) tidyGPU(node, device int) (option, string) {
 	if why := w.keepsUntidy(n, device); why != "" {
 		return option{}, why
 	}
-	must, ok := w.mostAsked(c.Model.Name, add)
+	must, ok := w.mostRequested(c.Model.Name, add)
 	if !ok {
 		return option{}, "no pod requests what would fit"
 	}
 	layout := layoutOf(c)
-	a := w.target(n.pool, c.Model.Name, layout, nil, []mig.Count{must}, w.askedOf(c.Model.Name))
+	a := w.target(n.pool, c.Model.Name, layout, nil, []mig.Count{must}, w.requestedOf(c.Model.Name))
 	if !a.ok {
 		return option{}, "no layout adds it"
 	}
@@ -121,7 +121,8 @@ func (w *world) tidyGPU(node, device int) (option, string) {
 	return o, ""
 }
 
-// keepsUntidy says what keeps a GPU from being repartitioned, empty for nothing.
+// keepsUntidy returns what keeps a GPU from being repartitioned, empty for
+// nothing.
 func (w *world) keepsUntidy(n *nodeState, device int) string {
 	c := &n.GPUs[device]
 	rules := &w.pools[n.pool].MIG
@@ -155,7 +156,8 @@ func (w *world) keepsUntidy(n *nodeState, device int) string {
 	return ""
 }
 
-// untidy says why a GPU with stranded slices stays as it is in this reconcile.
+// untidy returns why a GPU with stranded slices stays as it is in this
+// reconcile.
 func (w *world) untidy(n *nodeState, device int) string {
 	switch {
 	case w.hold != "" || w.pools[n.pool].Freeze:
@@ -184,10 +186,10 @@ func (w *world) tidyText(o option) string {
 	return w.strandedText(c) + "; adds " + LayoutText(c.Model.Name, added)
 }
 
-// askedOf counts the instances that running, pending and expected pods ask for,
-// in profiles of the model, those most asked for first.
-func (w *world) askedOf(model string) []mig.Count {
-	if asked, known := w.askedFor[model]; known {
+// requestedOf counts the instances that running, pending and forecast pods
+// request, in profiles of the model, the most requested first.
+func (w *world) requestedOf(model string) []mig.Count {
+	if asked, known := w.requested[model]; known {
 		return asked
 	}
 	var out []mig.Count
@@ -210,23 +212,23 @@ func (w *world) askedOf(model string) []mig.Count {
 	for i := range w.forecasts {
 		f := &w.forecasts[i]
 		if f.Unsure == "" {
-			add(&f.Like, min(max(w.wantedBy(f)-max(f.Have, 0), 0), maxHeadroom))
+			add(&f.Like, min(max(w.replicasFor(f)-max(f.Have, 0), 0), maxHeadroom))
 		}
 	}
 	slices.SortFunc(out, func(a, b mig.Count) int {
 		return cmp.Or(cmp.Compare(b.N*b.Profile.Compute, a.N*a.Profile.Compute), a.Profile.Compare(b.Profile))
 	})
-	if w.askedFor == nil {
-		w.askedFor = map[string][]mig.Count{}
+	if w.requested == nil {
+		w.requested = map[string][]mig.Count{}
 	}
-	w.askedFor[model] = out
+	w.requested[model] = out
 	return out
 }
 
-// mostAsked is one instance of the profile that is asked for most, of those that
-// can be added; false where none is asked for.
-func (w *world) mostAsked(model string, add []mig.Placement) (mig.Count, bool) {
-	for _, c := range w.askedOf(model) {
+// mostRequested is one instance of the most requested profile that can be
+// added; false where none is requested.
+func (w *world) mostRequested(model string, add []mig.Placement) (mig.Count, bool) {
+	for _, c := range w.requestedOf(model) {
 		if c.N > 0 && slices.ContainsFunc(add, func(p mig.Placement) bool { return p.Profile == c.Profile }) {
 			return mig.Count{Profile: c.Profile, N: 1}, true
 		}

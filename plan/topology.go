@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// topology counts pods by place, for the rules that any pod here has. Most
-// snapshots have none, and pay nothing.
+// topology counts pods by place, for the topology rules of the snapshot's pods.
+// It is empty where there are no rules.
 type topology struct {
 	// at counts the pods of a rule's group by the value of its label.
 	at map[Rule]map[string]int
-	// barred counts, by place, the pods that want none of the group beside them:
-	// such a rule holds for whoever comes later, too.
+	// barred counts, by place, the pods that exclude a group: their rule applies
+	// to every later pod too.
 	barred map[Rule]map[string]int
-	// near counts the pods that are in all of the groups which a pod wants near it,
-	// by those groups.
-	near  map[string]*affinityGroup
-	log   []counted // of the trial under way
-	moves int       // how often anything was counted
+	// near counts the pods that are in all of a pod's near groups, by those
+	// groups.
+	near    map[string]*affinityGroup
+	log     []counted // of the trial under way
+	version int       // version of the counts
 }
 
 type counted struct {
@@ -26,15 +26,15 @@ type counted struct {
 	by    int
 }
 
-// affinityGroup is the pods in all of some groups, by label and its value. A pod that
-// wants several groups near it is content with nobody less than one of all, as
-// Kubernetes has it.
+// affinityGroup is the pods in all of some groups, by label and its value. As
+// in Kubernetes, a pod near several groups needs one pod that is in all of
+// them.
 type affinityGroup struct {
 	groups []string
 	at     map[string]map[string]int
 }
 
-// affinityGroupOf names the company a pod wants.
+// affinityGroupOf is the key of a pod's near groups.
 func affinityGroupOf(p *Pod) string {
 	if len(p.Near) == 1 {
 		return p.Near[0].Group
@@ -54,8 +54,8 @@ func (c *affinityGroup) has(p *Pod) bool {
 // hostnameLabel has another value on every node.
 const hostnameLabel = "kubernetes.io/hostname"
 
-// Place is where a node lies by a label: its value, false for none. A node without
-// a hostname is a place by its own name, as kubelet would call it.
+// Place is a node's value of a label, false for none. A node without a hostname
+// label has its own name, as kubelet would set it.
 func (n *Node) Place(key string) (string, bool) { return placeOf(n.Labels, n.Name, key) }
 
 func placeOf(labels map[string]string, name, key string) (string, bool) {
@@ -66,14 +66,14 @@ func placeOf(labels map[string]string, name, key string) (string, bool) {
 	return value, ok
 }
 
-// place is where a node lies by a label it shows, or will. One that is still to
-// come has no name yet that anybody else has.
+// place is a node's value of a label that it has, or will have. An upcoming
+// node has a name of its own.
 func (n *nodeState) place(labels map[string]string, key string) (string, bool) {
 	return placeOf(labels, n.Node.Name, key)
 }
 
-// askGroups notes the groups that the rules of any pod are about.
-func (w *world) askGroups(pods []Pod) {
+// noteGroups records the groups that the rules of any pod select.
+func (w *world) noteGroups(pods []Pod) {
 	w.ruledOn = map[string]bool{}
 	for i := range pods {
 		p := &pods[i]
@@ -89,7 +89,7 @@ func (w *world) askGroups(pods []Pod) {
 	}
 }
 
-// addTopology finds the rules and counts what runs.
+// addTopology collects the rules and counts running pods.
 func (w *world) addTopology() {
 	w.topology = topology{at: map[Rule]map[string]int{}, barred: map[Rule]map[string]int{}, near: map[string]*affinityGroup{}}
 	for i := range w.kinds {
@@ -143,21 +143,21 @@ func (t *topology) rule(rules map[Rule]map[string]int, r Rule) {
 	}
 }
 
-// place counts a pod where it is, or is promised a place.
+// place counts a pod on a node to which it is bound or promised.
 func (w *world) place(p *Pod, n *nodeState, by int) {
 	t := &w.topology
 	if !t.any() {
 		return
 	}
 	labels, _ := w.labelsAndTaints(n)
-	t.moves++
+	t.version++
 	add := func(counts map[string]int, value string) {
 		counts[value] += by
 		if w.undo != nil {
 			t.log = append(t.log, counted{counts, value, by})
 		}
 	}
-	for r, counts := range t.at { // counting has no order
+	for r, counts := range t.at { // the order has no effect
 		if value, ok := n.place(labels, r.Key); ok && slices.Contains(p.Groups, r.Group) {
 			add(counts, value)
 		}
@@ -184,26 +184,26 @@ func (t *topology) revert() {
 	for _, c := range t.log {
 		c.in[c.value] -= c.by
 	}
-	t.moves++
+	t.version++
 	t.log = nil
 }
 
 // tied reports a kind whose places depend on where other pods are: for such a
-// kind a node can come into question again.
+// kind a node can become usable again.
 func (k *kind) tied() bool {
 	p := k.pod
 	return len(p.Spread)+len(p.Apart)+len(p.Near) > 0
 }
 
-// rulesAllow reports whether topology lets a pod of the kind onto a node. Of a
-// node that is still to come and does not say where it will be, the best is hoped.
+// rulesAllow reports whether topology lets a pod of the kind onto a node. An
+// upcoming node without the label is assumed to fit.
 func (w *world) rulesAllow(k *kind, n *nodeState) bool {
 	t := &w.topology
 	if !t.any() {
 		return true
 	}
 	labels, _ := w.labelsAndTaints(n)
-	for r, counts := range t.barred { // all must hold, in any order
+	for r, counts := range t.barred { // all must hold, so the order has no effect
 		if value, ok := n.place(labels, r.Key); ok && counts[value] > 0 && slices.Contains(k.pod.Groups, r.Group) {
 			return false
 		}
@@ -233,11 +233,11 @@ func (w *world) rulesAllow(k *kind, n *nodeState) bool {
 	return true
 }
 
-// near reports whether the company a kind wants is there. The first of a company
-// that is near itself may begin anywhere.
+// near reports whether a pod that the kind must be near is there. The first pod
+// of a group that is near itself may be placed anywhere.
 func (w *world) near(k *kind, n *nodeState, labels map[string]string) bool {
 	c := w.topology.near[affinityGroupOf(k.pod)]
-	if c == nil { // of a pod that runs, and that nobody asked for when all was counted
+	if c == nil { // of a running pod: no pending pod has the same rule
 		return false
 	}
 	there, any := true, false
@@ -254,29 +254,27 @@ func (w *world) near(k *kind, n *nodeState, labels map[string]string) bool {
 	return there || !any && c.has(k.pod)
 }
 
-// fewestAt is how many of the group the place has that has the fewest, of those
-// that the kind's selector and affinity admit. A node that is cordoned, tainted or
-// not ready makes a place all the same, as it does for Kubernetes: nobody can come
-// to it, and the others are still not to have more than it allows. One that does
-// not exist yet makes none: the scheduler does not wait for it. It is false where
-// there is no place at all.
+// fewestAt is the number of the group's pods in the place that has the fewest,
+// of the places that the kind's selector and affinity admit. As in Kubernetes,
+// a node that is cordoned, tainted or not ready counts as a place; one that
+// does not exist yet does not. It is false where there is no place.
 func (w *world) fewestAt(k *kind, r Rule) (int, bool) {
-	if f, ok := k.fewest[r]; ok && f.moves == w.topology.moves && f.nodes == len(w.nodes) {
+	if f, ok := k.fewest[r]; ok && f.version == w.topology.version && f.nodes == len(w.nodes) {
 		return f.n, f.found
 	}
 	n, found := w.countFewest(k, r)
 	if k.fewest == nil {
 		k.fewest = map[Rule]fewest{}
 	}
-	k.fewest[r] = fewest{n, found, w.topology.moves, len(w.nodes)}
+	k.fewest[r] = fewest{n, found, w.topology.version, len(w.nodes)}
 	return n, found
 }
 
-// fewest is a count that holds until anything moves.
+// fewest is a cached count, valid while version and nodes are unchanged.
 type fewest struct {
-	n            int
-	found        bool
-	moves, nodes int
+	n              int
+	found          bool
+	version, nodes int
 }
 
 func (w *world) countFewest(k *kind, r Rule) (int, bool) {
@@ -296,8 +294,8 @@ func (w *world) countFewest(k *kind, r Rule) (int, bool) {
 	return fewest, found
 }
 
-// spreadsOver reports whether a node's labels have all the keys that the kind is to be
-// spread over: without one of them a node counts for none.
+// spreadsOver reports whether a node's labels have all the keys that the kind
+// is spread over: a node without one of them counts for none.
 func (k *kind) spreadsOver(n *nodeState, labels map[string]string) bool {
 	return !slices.ContainsFunc(k.pod.Spread, func(s Spread) bool {
 		_, ok := n.place(labels, s.Key)

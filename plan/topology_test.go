@@ -8,9 +8,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestRulesAreKubernetes compares rulesAllow with a plain reading of what
-// kube-scheduler's PodTopologySpread and InterPodAffinity filters document, for
-// every kind on every node of random worlds.
+// TestRulesAreKubernetes compares rulesAllow with a plain implementation of
+// what kube-scheduler's PodTopologySpread and InterPodAffinity filters
+// document, for every kind on every node of random worlds.
 func TestRulesAreKubernetes(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		s := Snapshot{Now: noon}
@@ -74,7 +74,7 @@ func drawRules(r *rapid.T, p *Pod) {
 	}
 }
 
-// allowed is Kubernetes' answer, rule by rule and pod by pod.
+// allowed is Kubernetes' result, rule by rule and pod by pod.
 func allowed(s Snapshot, p *Pod, n *Node) bool {
 	same := func(q Pod, key string) bool { // q runs where key has the node's value
 		value, ok := n.Labels[key]
@@ -87,7 +87,7 @@ func allowed(s Snapshot, p *Pod, n *Node) bool {
 				return false
 			}
 		}
-		for _, a := range q.Apart { // what runs keeps others away, too
+		for _, a := range q.Apart { // running pods exclude others too
 			if slices.Contains(p.Groups, a.Group) && same(q, a.Key) {
 				return false
 			}
@@ -104,8 +104,9 @@ func nodeOf(s Snapshot, q Pod) *Node {
 	return &s.Nodes[i]
 }
 
-// nearHolds: every term finds, at its place, a pod that all terms select. Where
-// there is none at any place of any term, a pod that they select itself may begin.
+// nearHolds: every term matches, in its place, a pod that all terms select.
+// Where there is none in any place of any term, a pod that they select itself
+// may be first.
 func nearHolds(s Snapshot, p *Pod, n *Node, same func(Pod, string) bool) bool {
 	selected := func(q Pod) bool {
 		return !slices.ContainsFunc(p.Near, func(r Rule) bool { return !slices.Contains(q.Groups, r.Group) })
@@ -128,9 +129,9 @@ func nearHolds(s Snapshot, p *Pod, n *Node, same func(Pod, string) bool) bool {
 	return !missing || !anywhere && selected(*p)
 }
 
-// spreadHolds: with the pod, the place has no more than MaxSkew more of the group
-// than the place that has the fewest. Nodes without all the keys make no place;
-// taints, cordons and unreadiness do not matter.
+// spreadHolds: with the pod, the place has at most MaxSkew more of the group
+// than the place with the fewest. Nodes without all the keys are no place;
+// taints, cordons and readiness do not matter.
 func spreadHolds(s Snapshot, p *Pod, n *Node) bool {
 	for _, c := range p.Spread {
 		value, ok := n.Labels[c.Key]

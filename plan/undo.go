@@ -6,8 +6,8 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/quota"
 )
 
-// undo is what is needed to take back a trial. Whatever changes a node calls
-// touch first; everything else is small and copied at the start.
+// undo is what reverts a trial. What changes a node calls touch first;
+// everything else is small and copied at the start.
 type undo struct {
 	nodes   map[int]nodeState
 	count   int
@@ -17,18 +17,18 @@ type undo struct {
 	kinds   []cursor
 	tree    quota.Tree
 	evicted int
-	left    []*Pod // asked to leave meanwhile
+	left    []*Pod // evicted by the trial
 }
 
-// cursor is what a kind remembers that a trial may change.
+// cursor is the state of a kind that a trial may change.
 type cursor struct {
 	unserved int
 	bounded  bool
 }
 
-// try has do change the world and takes it all back when it returns false.
+// try runs do, and reverts its changes when it returns false.
 func (w *world) try(do func() bool) bool {
-	if w.undo != nil { // a trial within a trial is taken back with it
+	if w.undo != nil { // reverted with the outer trial
 		return do()
 	}
 	u := &undo{nodes: map[int]nodeState{}, count: len(w.nodes), pools: slices.Clone(w.pools), actions: slices.Clone(w.actions),
@@ -51,7 +51,7 @@ func (w *world) try(do func() bool) bool {
 	return ok
 }
 
-// touch keeps a node as it is, for the trial under way.
+// touch saves a node for the trial under way and returns it.
 func (w *world) touch(node int) *nodeState {
 	n := &w.nodes[node]
 	if w.undo != nil && node < w.undo.count {
@@ -62,7 +62,7 @@ func (w *world) touch(node int) *nodeState {
 			w.undo.nodes[node] = before
 		}
 	}
-	n.rough = nil
+	n.estimates = nil
 	return n
 }
 
@@ -70,7 +70,7 @@ func (w *world) revert(u *undo) {
 	w.nodes = w.nodes[:u.count]
 	w.pools, w.actions, w.state, w.tree, w.evicted = u.pools, u.actions, u.state, u.tree, u.evicted
 	for _, p := range u.left {
-		delete(w.gone, p)
+		delete(w.evictedPods, p)
 		for _, b := range p.Budgets {
 			w.budgets[b.Name]++
 		}
@@ -80,7 +80,7 @@ func (w *world) revert(u *undo) {
 		k.unserved, k.bounded = c.unserved, c.bounded
 	}
 	w.topology.revert()
-	w.wants = nil
+	w.further = nil
 	touched := make([]int, 0, len(u.nodes))
 	for i := range u.nodes {
 		touched = append(touched, i)

@@ -12,31 +12,31 @@ import (
 	"pgregory.net/rapid"
 )
 
-// remains is what a failed trial must leave as it was. What is only remembered
-// (shelves, splits, answers) may change; what it leads to is compared as a plan.
+// remains is what a failed trial must not change. Caches (indices, splits,
+// answers) may change; their effect is compared as a plan.
 type remains struct {
-	nodes    []nodeState
-	pools    []poolState
-	pending  []pending
-	actions  []Action
-	memory   State
-	evicted  int
-	budgets  map[string]int
-	gone     []string
-	waiting  []int
-	bounded  []bool
-	used     map[string][2]quota.Amount
-	topology map[string]int
+	nodes       []nodeState
+	pools       []poolState
+	pending     []pending
+	actions     []Action
+	state       State
+	evicted     int
+	budgets     map[string]int
+	evictedPods []string
+	unserved    []int
+	bounded     []bool
+	used        map[string][2]quota.Amount
+	topology    map[string]int
 }
 
 func remainsOf(w *world) remains {
-	m := remains{pending: slices.Clone(w.pending), memory: w.state, evicted: w.evicted, budgets: maps.Clone(w.budgets),
+	m := remains{pending: slices.Clone(w.pending), state: w.state, evicted: w.evicted, budgets: maps.Clone(w.budgets),
 		used: map[string][2]quota.Amount{}, topology: map[string]int{}}
 	for i := range w.nodes {
 		n := w.nodes[i]
 		n.capacity, n.repartition = n.capacity.clone(), slices.Clone(n.repartition)
 		n.free = slices.DeleteFunc(n.free, func(c mig.Count) bool { return c.N == 0 })
-		n.judged, n.open, n.stuck, n.splits, n.rough = false, nil, blockers{}, nil, nil
+		n.judged, n.candidates, n.blocked, n.splits, n.estimates = false, nil, blockers{}, nil, nil
 		m.nodes = append(m.nodes, n)
 	}
 	for _, p := range w.pools {
@@ -47,14 +47,14 @@ func remainsOf(w *world) remains {
 		a.For = slices.Clone(a.For)
 		m.actions = append(m.actions, a)
 	}
-	for p, yes := range w.gone {
+	for p, yes := range w.evictedPods {
 		if yes {
-			m.gone = append(m.gone, p.Key())
+			m.evictedPods = append(m.evictedPods, p.Key())
 		}
 	}
-	slices.Sort(m.gone)
+	slices.Sort(m.evictedPods)
 	for i := range w.kinds {
-		m.waiting, m.bounded = append(m.waiting, w.kinds[i].unserved), append(m.bounded, w.kinds[i].bounded)
+		m.unserved, m.bounded = append(m.unserved, w.kinds[i].unserved), append(m.bounded, w.kinds[i].bounded)
 	}
 	for _, t := range w.tenants {
 		m.used[t.Name] = [2]quota.Amount{w.tree.Used(t.Name), w.tree.Total(t.Name)}
@@ -80,7 +80,7 @@ func remainsOf(w *world) remains {
 	return m
 }
 
-// smallWorld is a few nodes on which everything can happen, some of it at random.
+// smallWorld is a few nodes with every feature, some of it at random.
 func smallWorld(t *testing.T, r *rapid.T) Snapshot {
 	s := largeWorld(t, rapid.IntRange(2, 6).Draw(r, "nodes"), rapid.IntRange(1, 40).Draw(r, "pending"))
 	enrich(&s)
@@ -109,9 +109,9 @@ func smallWorld(t *testing.T, r *rapid.T) Snapshot {
 	return s
 }
 
-// TestTrialLeavesNothing serves some of what waits in thought, takes it back, and
-// finds the world as it was: in what it says of itself, and in what it then plans.
-func TestTrialLeavesNothing(t *testing.T) {
+// TestRevertedTrialChangesNothing serves some pending pods in a trial, reverts
+// it, and compares the state before and after, and the plans made from both.
+func TestRevertedTrialChangesNothing(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		s := smallWorld(t, r)
 		begun := func() *world {
@@ -128,7 +128,7 @@ func TestTrialLeavesNothing(t *testing.T) {
 			for i := range n {
 				w.discountUnserved(i)
 				w.pending[i].refused, w.pending[i].reason = false, ""
-				if w.makeWay(&w.pending[i]) && w.chargeReadable(i) {
+				if w.reclaimLimit(&w.pending[i]) && w.chargeReadable(i) {
 					w.serve(i, true)
 				}
 			}
@@ -139,7 +139,7 @@ func TestTrialLeavesNothing(t *testing.T) {
 			}
 			return false
 		})
-		w.pending = pods // as together does
+		w.pending = pods // as together restores them
 		if after := remainsOf(w); !reflect.DeepEqual(before, after) {
 			r.Fatalf("a failed trial changed the world: %s", difference(before, after))
 		}

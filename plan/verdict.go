@@ -8,7 +8,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu"
 )
 
-// verdicts says one thing about every GPU, forecast, gang, node, pod, pool and
+// verdicts is one verdict for every GPU, forecast, gang, node, pod, pool and
 // tenant, in that order and each by name.
 func (w *world) verdicts() []Verdict {
 	gpus := 0
@@ -42,27 +42,27 @@ func (w *world) verdicts() []Verdict {
 	return out
 }
 
-// podVerdicts merges the pods that run, which are in order, with those that wait.
+// podVerdicts merges running pods, which are in order, with pending ones.
 func (w *world) podVerdicts(out []Verdict) []Verdict {
-	waiting := make([]*pending, len(w.pending))
+	pendingPods := make([]*pending, len(w.pending))
 	for i := range w.pending {
-		waiting[i] = &w.pending[i]
+		pendingPods[i] = &w.pending[i]
 	}
-	slices.SortFunc(waiting, func(a, b *pending) int { return byKey(a.pod, b.pod) })
+	slices.SortFunc(pendingPods, func(a, b *pending) int { return byKey(a.pod, b.pod) })
 	for j, p := range w.running {
-		for len(waiting) > 0 && byKey(waiting[0].pod, p) < 0 {
-			out = append(out, w.waitingVerdict(waiting[0]))
-			waiting = waiting[1:]
+		for len(pendingPods) > 0 && byKey(pendingPods[0].pod, p) < 0 {
+			out = append(out, w.pendingVerdict(pendingPods[0]))
+			pendingPods = pendingPods[1:]
 		}
 		out = append(out, w.runningVerdict(j, p))
 	}
-	for _, p := range waiting {
-		out = append(out, w.waitingVerdict(p))
+	for _, p := range pendingPods {
+		out = append(out, w.pendingVerdict(p))
 	}
 	return out
 }
 
-func (w *world) waitingVerdict(p *pending) Verdict {
+func (w *world) pendingVerdict(p *pending) Verdict {
 	return Verdict{KindPod, w.names.join(p.pod.Namespace, "/", p.pod.Name), p.reason, p.detail}
 }
 
@@ -78,7 +78,7 @@ func (w *world) runningVerdict(j int, p *Pod) Verdict {
 	switch {
 	case p.Leaving:
 		v.Reason = PodLeaving
-	case w.gone[p]:
+	case w.evictedPods[p]:
 		v.Reason = PodLeaving
 		for i := range w.actions {
 			if a := &w.actions[i]; a.Verb == Reclaim && a.Pod == v.Subject {
@@ -169,7 +169,7 @@ func (w *world) nodeVerdict(n *nodeState) Verdict {
 		v.Detail = w.emptyText(n, since)
 		if p := &w.pools[n.pool]; n.action < 0 && w.keepsEmpty(p) {
 			v.Reason = w.keepsPool(p)
-			if p.Fixed { // there is no time after which it goes
+			if p.Fixed { // a fixed pool never removes it
 				v.Detail = "empty for " + short(w.now.Sub(since))
 			}
 		}
@@ -218,7 +218,7 @@ func (w *world) gpuVerdict(n *nodeState, i int) Verdict {
 		if at := w.repartitionAgainAt(n, c.Index); at.After(w.now) {
 			v.Detail = "its repartition failed, next attempt in " + short(at.Sub(w.now))
 		}
-	case (n.odd.unused || n.odd.loose) && w.oddGPU(&v, n, i):
+	case (n.unusual.unused || n.unusual.addable) && w.unusualGPU(&v, n, i):
 	case n.facts[i].free:
 		v.Reason = GPUFree
 		if since := n.facts[i].since; !since.IsZero() {
@@ -230,12 +230,12 @@ func (w *world) gpuVerdict(n *nodeState, i int) Verdict {
 	return v
 }
 
-// oddGPU says of a GPU what it is not used for: what is held for nothing, then
-// what is stranded.
-func (w *world) oddGPU(v *Verdict, n *nodeState, i int) bool {
+// unusualGPU sets the verdict of a GPU that is allocated and unused, or has
+// stranded slices.
+func (w *world) unusualGPU(v *Verdict, n *nodeState, i int) bool {
 	c := &n.GPUs[i]
-	if who := w.idlers(c); who != "" {
-		v.Reason, v.Detail = GPUUnused, who
+	if idlers := w.idlers(c); idlers != "" {
+		v.Reason, v.Detail = GPUUnused, idlers
 		return true
 	}
 	if len(w.stranded(n, c)) == 0 {

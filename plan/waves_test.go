@@ -10,10 +10,10 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/demand"
 )
 
-// TestWaves: a burst of 200 pods that ask for 1 to 8 GPUs comes in waves, and what is
-// bought for all of them is at most one hundredth more than their GPUs need: each
-// round packs everything again on what is on its way, whoever it was bought for.
-// Nothing is bound meanwhile, as where nodes take minutes to boot.
+// TestWaves: 200 pods that request 1 to 8 GPUs arrive in waves, and at most one
+// hundredth more nodes are added than their GPUs need: each reconcile packs all
+// of them again on the upcoming nodes. No pod is bound meanwhile, as where
+// nodes take minutes to boot.
 func TestWaves(t *testing.T) {
 	const pods, bound = 200, 113
 	for _, waves := range []int{1, 4, 8, 16} {
@@ -38,31 +38,32 @@ func TestWaves(t *testing.T) {
 				b := newBurst()
 				for wave := range waves {
 					for i := wave * pods / waves; i < (wave+1)*pods/waves; i++ {
-						b.wants(i)
+						b.add(i)
 					}
-					b.turn(t)
+					b.reconcile(t)
 					boot.do(b, wave)
 				}
-				b.turn(t)
+				b.reconcile(t)
 				if got := b.Pools[0].Target; got > bound*101/100 {
-					t.Errorf("%d nodes are bought for %d pods, which need %d", got, pods, bound)
+					t.Errorf("%d nodes are added for %d pods, which need %d", got, pods, bound)
 				}
 			})
 		}
 	}
 }
 
-// TestWavesBound is the same where nodes boot within a wave and a scheduler that packs
-// binds pods in whatever order it comes to them. A node that it began with small pods
-// takes no large one any more, so some must be added beyond the bound, whoever buys:
-// the scheduler alone, with more nodes than it needs, uses 115 or 116 for what fits on
-// 113, and wave by wave 114 to 119 are added. Each of them is used.
+// TestWavesBound is the same where nodes boot within a wave and a scheduler
+// that packs binds pods in the order of its queue. A node that gets small pods
+// first fits no large one, so some nodes must be added beyond the bound,
+// whatever adds them: the scheduler alone, with more nodes than it needs, uses
+// 115 or 116 for what fits on 113, and wave by wave 114 to 119 are added. Each
+// of them is used.
 func TestWavesBound(t *testing.T) {
 	const pods, bound, most = 200, 113, 120
 	for seed := range uint64(3) {
 		alone := newBurst()
 		for i := range pods {
-			alone.wants(i)
+			alone.add(i)
 		}
 		alone.Pools[0].Target = pods
 		alone.register(pods)
@@ -71,20 +72,20 @@ func TestWavesBound(t *testing.T) {
 		for _, waves := range []int{1, 4, 8, 16} {
 			b, rng := newBurst(), rand.New(rand.NewPCG(seed, uint64(waves)))
 			order := rng.Perm(pods)
-			for wave := 0; wave < waves || b.waiting() > 0; wave++ {
+			for wave := 0; wave < waves || b.pending() > 0; wave++ {
 				for i := wave * pods / waves; i < min(wave+1, waves)*pods/waves; i++ {
-					b.wants(order[i])
+					b.add(order[i])
 				}
 				before := b.Pools[0].Target
-				b.turn(t)
+				b.reconcile(t)
 				if wave >= waves && b.Pools[0].Target == before {
-					t.Fatalf("%d waves: %d pods wait and nothing is added", waves, b.waiting())
+					t.Fatalf("%d waves: %d pods are pending and nothing is added", waves, b.pending())
 				}
 				b.register(pods)
 				b.offer(pods)
 				b.schedule(rng)
 			}
-			t.Logf("seed %d, %d waves: %d nodes bought for a bound of %d; the scheduler alone uses %d", seed, waves, b.Pools[0].Target, bound, alone.used())
+			t.Logf("seed %d, %d waves: %d nodes added for a bound of %d; the scheduler alone uses %d", seed, waves, b.Pools[0].Target, bound, alone.used())
 			if got := b.Pools[0].Target; got > most || got > b.used() {
 				t.Errorf("seed %d, %d waves: %d nodes are added, of which %d are used", seed, waves, got, b.used())
 			}
@@ -117,15 +118,16 @@ func burstGPUs() []GPU {
 	return gpus
 }
 
-// wants adds the nth pod of the mix.
-func (b *burst) wants(n int) {
+// add adds the nth pod of the mix.
+func (b *burst) add(n int) {
 	gpus := n%8 + 1
 	b.Pods = append(b.Pods, Pod{Namespace: "work", Name: fmt.Sprintf("burst-%05d", n), Demand: demand.Demand{GPUs: gpus, Vendor: "nvidia"},
 		CPUMilli: int64(1000 * gpus), MemoryMi: int64(gpus) << 13, Unschedulable: true, Created: b.Now, PendingSince: b.Now})
 }
 
-// turn plans, and asks the provider for what the plan says. A second passes.
-func (b *burst) turn(t *testing.T) {
+// reconcile plans, and requests the nodes of the plan from the provider. A
+// second passes.
+func (b *burst) reconcile(t *testing.T) {
 	t.Helper()
 	if err := b.Check(); err != nil {
 		t.Fatal(err)
@@ -140,7 +142,7 @@ func (b *burst) turn(t *testing.T) {
 	b.Now = b.Now.Add(time.Second)
 }
 
-// due is how many of the nodes that were asked for have come by a wave.
+// due is how many of the requested nodes have come by a wave.
 func (b *burst) due(wave, waves int) int {
 	return (b.Pools[0].Target - b.Pools[0].Size) * (wave + 1) / waves
 }
@@ -190,12 +192,12 @@ func (b *burst) schedule(rng *rand.Rand) {
 		}
 		p.Node, p.Unschedulable = best, false
 		free[best] -= p.Demand.GPUs
-		b.hold(p)
+		b.allocate(p)
 	}
 }
 
-// hold has a pod's node say which GPUs it holds.
-func (b *burst) hold(p *Pod) {
+// allocate sets the pod's GPUs on its node.
+func (b *burst) allocate(p *Pod) {
 	left := p.Demand.GPUs
 	for k := range b.Nodes {
 		for c := range b.Nodes[k].GPUs {
@@ -218,7 +220,7 @@ func (b *burst) used() int {
 	return len(on)
 }
 
-func (b *burst) waiting() int {
+func (b *burst) pending() int {
 	n := 0
 	for i := range b.Pods {
 		if b.Pods[i].Node == "" {

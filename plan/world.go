@@ -12,8 +12,8 @@ import (
 	"github.com/gpuscale/gpuscale/plan/pack"
 )
 
-// world is Make's working copy: what is there, what is on its way, and what
-// has been given to whom so far.
+// world is Make's working copy: the snapshot, what is upcoming, and what this
+// plan has promised so far.
 type world struct {
 	now      time.Time
 	policy   Policy
@@ -21,10 +21,10 @@ type world struct {
 	tables   mig.Tables
 	tableOf  map[string]*mig.Table // nil: the model has none
 	hold     Reason                // why nothing at all is done, empty for no reason
-	idleHold string                // why what looks idle is not believed to be, empty for no doubt
+	idleHold string                // why idle nodes are not acted on, empty for no reason
 
 	pools   []poolState
-	nodes   []nodeState // real ones by name, then those on their way
+	nodes   []nodeState // real ones by name, then upcoming ones
 	nodeAt  map[string]int
 	classes int
 	kinds   []kind
@@ -33,7 +33,7 @@ type world struct {
 	units   []unit    // pending pods that are served together, most urgent first
 	gangs   []*gang   // by name
 	running []*Pod    // by namespace and name
-	runsOn  []int     // nodes of running, -1 where there is none of the name
+	runsOn  []int     // nodes of running, -1 for an unknown name
 
 	forecasts []Forecast // by name
 	expected  []verdict  // on forecasts
@@ -42,27 +42,27 @@ type world struct {
 	tree    quota.Tree
 	treeErr error // why there is none
 
-	lenders []lender       // nodes with pods of tenants that have borrowed
-	trials  int            // so far
-	evicted int            // pods asked to leave by this plan
-	gone    map[*Pod]bool  // which
-	budgets map[string]int // what disruption budgets have left
+	borrowers   []borrowers    // nodes with pods of tenants that have borrowed
+	trials      int            // so far
+	evicted     int            // number of pods that this plan evicts
+	evictedPods map[*Pod]bool  // which pods
+	budgets     map[string]int // evictions that disruption budgets still allow
 
-	actions  []Action
-	answers  map[string]answer // of pack.Target, by question
-	needs    map[string]int    // numbers of what is needed of a model
-	profiles map[profileName]profileFound
-	models   []gpu.Model // of all GPUs
-	scale    *Scale
-	wants    [][]mig.Count // by pool, see furtherWants
-	names    names
-	ruledOn  map[string]bool // groups that some rule is about
-	topology topology
-	undo     *undo  // of the trial under way
-	watch    *watch // who is being explained, nil in Make
+	actions    []Action
+	answers    map[string]answer // of pack.Target, by question
+	requestIDs map[string]int    // numbers of the requests on each model
+	profiles   map[profileName]profileFound
+	models     []gpu.Model // of all GPUs
+	scale      *Scale
+	further    [][]mig.Count // by pool, see furtherDemand
+	names      names
+	ruledOn    map[string]bool // groups that some rule selects
+	topology   topology
+	undo       *undo  // of the trial under way
+	watch      *watch // the pods being explained, nil in Make
 
 	additions map[string][]mig.Placement // see addable
-	askedFor  map[string][]mig.Count     // by model, see askedOf
+	requested map[string][]mig.Count     // by model, see requestedOf
 }
 
 // verdict is a reason and its detail.
@@ -71,7 +71,7 @@ type verdict struct {
 	detail string
 }
 
-// profileName asks what a profile's name means on a model.
+// profileName is a profile's name on a model.
 type profileName struct{ model, name string }
 
 type profileFound struct {
@@ -84,24 +84,24 @@ type answer struct {
 	ok bool
 }
 
-// pending is a pod that waits.
+// pending is a pending pod.
 type pending struct {
 	pod      *Pod
 	kind     int
-	served   bool // by what is there or on its way, or by an action of this plan
+	served   bool // by free or upcoming capacity, or by an action of this plan
 	refused  bool // by its quota
-	borrowed bool // beyond what its tenant is guaranteed
+	borrowed bool // beyond its tenant's guarantee
 	charged  bool // counted in the tree
 	counted  bool // in its kind's unserved
 	reason   Reason
 	detail   string
 }
 
-// tier says when a node's room is supply.
+// tier is when a node's free capacity is supply.
 type tier uint8
 
 const (
-	tierOut    tier = iota // never, as far as one can tell
+	tierOut    tier = iota // never, as far as is known
 	tierNow                // the scheduler can use it
 	tierChange             // when its GPUs have been repartitioned
 	tierNode               // when the node is ready
@@ -109,71 +109,71 @@ const (
 
 type nodeState struct {
 	*Node
-	virtual bool // there is no object of it yet
-	// unopened is a virtual node that no pod of this reconcile uses yet. It was paid
-	// for in an earlier round, and is used where one would be added: so that the
-	// same pods come to the same answers before and after it was asked for.
-	unopened bool
-	name     string
-	pool     int // index, -1 for none
-	class    int // of nodes that are alike to selectors and taints
-	tier     tier
-	since    Reason // verdict when not tierNow
-	at       time.Time
+	virtual bool // it has no object yet
+	// unclaimed is a virtual node that no pod of this reconcile uses yet. It was
+	// requested in an earlier reconcile and is used where a new one would be: so
+	// the same pods get the same options before and after that request.
+	unclaimed bool
+	name      string
+	pool      int // index, -1 for none
+	class     int // of nodes that are equal to selectors and taints
+	tier      tier
+	since     Reason // verdict when not tierNow
+	at        time.Time
 	capacity
 	facts          []facts     // of GPUs, by position
 	plain          int         // GPUs without MIG
-	plainAllocated int         // of those, held
-	unallocated    []mig.Count // instances nobody holds
-	// unknown: of some GPU the holders are not known; unknownMIG: of a MIG GPU.
+	plainAllocated int         // of those, allocated
+	unallocated    []mig.Count // free instances
+	// unknown: the allocation of some GPU is unknown; unknownMIG: of a MIG GPU.
 	unknown, unknownMIG bool
 	bound               int // pods that keep it from being empty
-	leaving             int // pods of those that have been asked to go
+	leaving             int // of those, pods that are leaving
 	leftAt              time.Time
 	pods                []*Pod // bound here
-	on                  string // "on NAME", once asked for
+	on                  string // "on NAME", made once
 	promised            int    // pending pods that will use it
 	booting             bool   // the device plugin offers only part of what is coming
 	settling            bool   // the scheduler is about to bind pods here
 	changeAt            time.Time
-	expected            []GPU  // what it will have, for a node that shows no GPUs yet
-	repartition         []bool // GPUs, by position, that this plan cuts
-	action              int    // that brings it about, -1 for none
-	odd                 survey
-	decided             verdict // of giving back: what else there is to say is left out
+	expected            []GPU  // the GPUs it will have, for a node that shows none yet
+	repartition         []bool // GPUs, by position, that this plan repartitions
+	action              int    // the action that provides it, -1 for none
+	unusual             survey
+	decided             verdict // of scale down: replaces the verdict
 	splits              []*split
-	// judged is set once open, the GPUs that could be repartitioned, and stuck, what stands
-	// against the others, are known.
-	judged bool
-	open   []int
-	stuck  blockers
-	rough  []roughRepartition // by number of what is needed
+	// judged is set once candidates, the GPUs that could be repartitioned, and
+	// blocked, what prevents it for the others, are known.
+	judged     bool
+	candidates []int
+	blocked    blockers
+	estimates  []estimate // by number of the request
 }
 
 type poolState struct {
 	*Pool
 	empty  capacity // of a new node
 	class  int
-	base   int // nodes asked for before this plan
+	base   int // nodes requested before this plan
 	grown  int // nodes this plan adds
 	shrunk int // nodes this plan removes
-	// What giving back knows of it: nodes on their way out, being replaced, with a
-	// sick GPU, empty for long enough; and what it does.
+	// For scale down: nodes being drained, being replaced, with a sick GPU, empty
+	// for long enough; and what this plan does.
 	draining, replacing, sick, surplus int
 	does                               verdict
 	action                             int   // ScaleUp, -1 for none
-	spare                              []int // unopened nodes
-	unobserved                         bool  // nobody has known for long who holds what on any of its nodes
+	spare                              []int // unclaimed nodes
+	unobserved                         bool  // no node's allocation has been known for long
 	stop                               Reason
 	why                                string
-	asked                              time.Time // when nodes were last asked for
-	newNodes                           []int     // nodes that came lately and run nothing, see unlike
+	requestedAt                        time.Time // when nodes were last requested
+	newNodes                           []int     // new nodes that run nothing, see templateMismatch
 }
 
-// newWorld sorts and indexes the snapshot and works out what is supply when.
+// newWorld sorts and indexes the snapshot and computes when capacity is supply.
 func newWorld(s Snapshot, p Policy) *world {
-	w := &world{now: s.Now, policy: p, state: sortedState(s.State), tables: s.Tables, tableOf: map[string]*mig.Table{}, answers: map[string]answer{}, needs: map[string]int{},
-		kindAt: map[string]int{}, profiles: map[profileName]profileFound{}, gone: map[*Pod]bool{}, budgets: map[string]int{}}
+	w := &world{now: s.Now, policy: p, state: sortedState(s.State), tables: s.Tables, tableOf: map[string]*mig.Table{}, answers: map[string]answer{}, requestIDs: map[string]int{},
+		kindAt: map[string]int{}, profiles: map[profileName]profileFound{}, evictedPods: map[*Pod]bool{}, budgets: map[string]int{}}
 	w.addPools(s.Pools)
 	w.addNodes(s.Nodes)
 	w.addPods(s.Pods)
@@ -204,7 +204,7 @@ func (w *world) addPools(pools []Pool) {
 	}
 }
 
-// meet notes a model: GPUs are many, models few.
+// noteModel records a model: there are many GPUs and few models.
 func (w *world) noteModel(m gpu.Model) {
 	if !slices.Contains(w.models, m) {
 		w.models = append(w.models, m)
@@ -244,8 +244,7 @@ func (w *world) addNodes(nodes []Node) {
 	}
 }
 
-// sortedGPUs copies only what is not in order. GPUs are large: they are looked at
-// where they lie.
+// sortedGPUs copies only what is not in order: GPUs are large.
 func sortedGPUs(gpus []GPU) []GPU {
 	sorted := true
 	for i := 1; i < len(gpus) && sorted; i++ {
@@ -286,20 +285,20 @@ func sortedInstances(in []Instance) []Instance {
 }
 
 func (w *world) addPods(pods []Pod) {
-	var waiting []*Pod
+	var pendingPods []*Pod
 	w.running = make([]*Pod, 0, len(pods))
 	for i := range pods {
 		p := &pods[i]
 		if p.Node != "" {
 			w.running = append(w.running, p)
 		} else {
-			waiting = append(waiting, p)
+			pendingPods = append(pendingPods, p)
 		}
 	}
 	slices.SortFunc(w.running, byKey)
-	orderPending(waiting)
-	w.askGroups(pods)
-	for _, p := range waiting {
+	orderPending(pendingPods)
+	w.noteGroups(pods)
+	for _, p := range pendingPods {
 		w.pending = append(w.pending, pending{pod: p, kind: w.kindOf(p)})
 	}
 	w.formUnits()
@@ -319,7 +318,7 @@ func (w *world) kindOf(p *Pod) int {
 	if !ok {
 		i = len(w.kinds)
 		w.kindAt[key] = i
-		w.kinds = append(w.kinds, kind{pod: p, failedTrial: -1, wants: wantsText(p), eq: float64(slicesOf(p)) / gpuSlices})
+		w.kinds = append(w.kinds, kind{pod: p, failedTrial: -1, text: requestText(p), eq: float64(slicesOf(p)) / gpuSlices})
 	}
 	return i
 }
@@ -333,18 +332,18 @@ func layoutOf(c *GPU) mig.Layout {
 	return mig.NewLayout(l...)
 }
 
-// needOf translates the kind's MIG demand into a model's profiles; false where
-// the model has no such profile.
-func (w *world) needOf(k *kind, model string) ([]mig.Count, bool) {
+// requestOf translates the kind's MIG demand into a model's profiles; false
+// where the model has no such profile.
+func (w *world) requestOf(k *kind, model string) ([]mig.Count, bool) {
 	if len(k.pod.Demand.MIG) == 0 || model == "" {
 		return nil, len(k.pod.Demand.MIG) == 0
 	}
-	for _, n := range k.needs {
+	for _, n := range k.requests {
 		if n.model == model {
 			return n.counts, n.ok
 		}
 	}
-	n := need{model: model, ok: true}
+	n := profileRequest{model: model, ok: true}
 	for _, i := range k.pod.Demand.MIG {
 		p, ok := w.profile(model, i.Name)
 		n.ok = n.ok && ok
@@ -353,23 +352,23 @@ func (w *world) needOf(k *kind, model string) ([]mig.Count, bool) {
 	if !n.ok {
 		n.counts = nil
 	}
-	n.id = w.needID(model, n.counts)
-	k.needs = append(k.needs, n)
+	n.id = w.requestID(model, n.counts)
+	k.requests = append(k.requests, n)
 	return n.counts, n.ok
 }
 
-// needID numbers what is needed of a model: pods of many kinds need the same.
-func (w *world) needID(model string, counts []mig.Count) int {
+// requestID numbers the requests on a model: pods of many kinds share them.
+func (w *world) requestID(model string, counts []mig.Count) int {
 	key := question(0, model, nil, nil, counts, nil)
-	id, ok := w.needs[key]
+	id, ok := w.requestIDs[key]
 	if !ok {
-		id = len(w.needs)
-		w.needs[key] = id
+		id = len(w.requestIDs)
+		w.requestIDs[key] = id
 	}
 	return id
 }
 
-// table is the tables' ForModel, asked once for each of the few models there are.
+// table is the tables' ForModel, computed once for each model.
 func (w *world) table(model string) (*mig.Table, bool) {
 	t, known := w.tableOf[model]
 	if !known {
@@ -379,7 +378,7 @@ func (w *world) table(model string) (*mig.Table, bool) {
 	return t, t != nil
 }
 
-// profile is what a profile's name means on a model.
+// profile is the profile that a name means on a model.
 func (w *world) profile(model, name string) (mig.Profile, bool) {
 	q := profileName{model, name}
 	f, known := w.profiles[q]

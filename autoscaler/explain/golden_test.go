@@ -78,7 +78,7 @@ func explained(t *testing.T, world string) string {
 // proposed, with the verdict it leads to, and it works.
 func TestProposedChangesHelp(t *testing.T) {
 	s, p, err := scenario.Parse("tick at=2026-11-21T09:00:00Z\npool p max=1 gpus=1 model=L40S\nnode n1 pool=p\n" +
-		"pod a/runs wants=gpu node=n1\npod a/waits wants=gpu pending=1m\n")
+		"pod a/runs requests=gpu node=n1\npod a/waits requests=gpu pending=1m\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestCandidatesAreBounded(t *testing.T) {
 	for i := range 60 {
 		fmt.Fprintf(&b, "pool p%d max=0 gpus=1 model=L40S\n", i)
 	}
-	b.WriteString("pod x/waits wants=gpu pending=1m\n")
+	b.WriteString("pod x/waits requests=gpu pending=1m\n")
 	s, p, err := scenario.Parse(b.String())
 	if err != nil {
 		t.Fatal(err)

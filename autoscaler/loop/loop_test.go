@@ -22,7 +22,7 @@ import (
 const onePending = `
 tick at=2026-11-21T09:00:00Z
 pool p max=4 price=2 gpus=1 model=H100-80GB
-pod chat/a wants=gpu pending=10s
+pod chat/a requests=gpu pending=10s
 `
 
 // rig runs a Loop over the simulated cluster and records its steps.

@@ -119,7 +119,7 @@ func (o *Outlooks) ahead(ctx context.Context, s Series, now time.Time) Outlook {
 	for i, p := range lines[0].Points {
 		points[i] = sample.Point{At: p.Time, Number: p.Value}
 	}
-	return Outlook{s, forecast.Make(points, forecast.Ask{Now: now, Horizons: []time.Duration{s.Horizon}, Step: s.Step})[0]}
+	return Outlook{s, forecast.Make(points, forecast.Query{Now: now, Horizons: []time.Duration{s.Horizon}, Step: s.Step})[0]}
 }
 
 // Latest returns the latest forecasts in the order of the series; series without one are left out.

@@ -82,7 +82,7 @@ func (s *fieldSet) add(f uint16, level godcgm.Field_Entity_Group) {
 	switch level {
 	case godcgm.FE_GPU_I, godcgm.FE_GPU_CI:
 		s.wanted, s.instance = append(s.wanted, f), append(s.instance, f)
-	case godcgm.FE_GPU, godcgm.FE_NONE:
+	case godcgm.FE_GPU, godcgm.FE_NONE, godcgm.FE_VGPU: // DCGM answers those of vGPUs for GPUs too
 		s.wanted = append(s.wanted, f)
 	case godcgm.FE_SWITCH, godcgm.FE_LINK, godcgm.FE_CPU:
 		s.device[uint32(level)] = append(s.device[uint32(level)], f)
@@ -90,7 +90,7 @@ func (s *fieldSet) add(f uint16, level godcgm.Field_Entity_Group) {
 		s.device[kindCore] = append(s.device[kindCore], f)
 		s.device[kindCPU] = append(s.device[kindCPU], f)
 	default:
-		s.unknown = append(s.unknown, f) // of vGPUs and network GPUs
+		s.unknown = append(s.unknown, f) // of network adapters
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	godcgm "github.com/NVIDIA/go-dcgm/pkg/dcgm"
+
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
 )
@@ -157,10 +159,10 @@ func TestRefusedTogetherReadApart(t *testing.T) {
 func TestManyFields(t *testing.T) {
 	m := newMachine(t, 3)
 	var fields []uint16
-	for f := uint16(300); len(fields) < 160; f++ {
-		if f <= 301 || f >= 310 && f <= 346 || f >= 350 && f <= 363 || f >= 385 && f <= 394 || f >= 400 && f <= 489 || f >= 491 && f <= 513 {
-			fields = append(fields, f)
-			m.GPUs[2].Fields[f] = float64(f)
+	for _, f := range fakedcgm.FieldTable() {
+		if f.ID >= 300 && f.Type == typeInt64 && f.Level == uint(godcgm.FE_GPU) && len(fields) < 160 {
+			fields = append(fields, f.ID)
+			m.GPUs[2].Fields[f.ID] = float64(f.ID)
 		}
 	}
 	m.write()

@@ -13,6 +13,7 @@ import (
 	"github.com/gpuscale/gpuscale/exporter/collect"
 	"github.com/gpuscale/gpuscale/exporter/dcgm/fakedcgm"
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/fakenvml"
 )
 
 func until(t testing.TB, attempt func() error) {
@@ -143,10 +144,10 @@ func TestRemadeInstance(t *testing.T) {
 	s := open(t, Options{identityEvery: minInterval})
 	watchFields(t, s, 1001)
 	read(t, s)
-	m.GPUs[0].Instances[0].UUID, m.GPUs[0].Instances[0].Start = "MIG-new", 5
+	m.GPUs[0].Instances[0].UUID, m.GPUs[0].Instances[0].Start = fakenvml.MIGUUID(0, 77), 5
 	m.write()
 	until(t, func() error {
-		if e := read(t, s).Entities[1]; e.InstanceUUID != "MIG-new" || e.Start != 5 {
+		if e := read(t, s).Entities[1]; e.InstanceUUID != fakenvml.MIGUUID(0, 77) || e.Start != 5 {
 			return fmt.Errorf("still %+v", e)
 		}
 		return nil

@@ -1,32 +1,20 @@
 package nvml
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
-	"github.com/gpuscale/gpuscale/exporter/nvml/fakenvml"
+	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/fakenvml"
 )
 
 // fake is the path of the compiled library. It is loaded once in the process:
 // symbols stay bound to the first one.
 var fake string
 
-func TestMain(m *testing.M) {
-	lib, err := fakenvml.Build(context.Background(), "")
-	if err == nil {
-		fake = filepath.Join(lib, fakenvml.Library)
-	} else if !errors.Is(err, fakenvml.ErrNoCompiler) {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { fakenvml.Main(m, &fake) }
 
 // machine starts the fake as a machine; the function changes it.
 func machine(t *testing.T, s fakenvml.State) (options Options, set func(fakenvml.State)) {
@@ -74,9 +62,10 @@ func read(t *testing.T, s *Source) *collect.Reading {
 
 // h100 is a GPU as the driver of one answers.
 func h100(i int) fakenvml.GPU {
+	table, _ := mig.ForModel("H100-80GB")
 	return fakenvml.GPU{
-		UUID: fmt.Sprintf("GPU-0000000%d", i), Name: "NVIDIA H100 80GB HBM3", PCIBusID: fmt.Sprintf("00000000:%02X:00.0", i+1),
-		Minor: 7 - i, MostInstances: 7, GPM: true, XIDs: []int{},
+		UUID: fakenvml.GPUUUID(i), Name: "NVIDIA H100 80GB HBM3", MemoryMiB: 81559, Spec: table.Spec(),
+		Minor: 7 - i, GPM: true, XIDs: fakenvml.XIDs(),
 		Values: map[string]string{
 			"util": "37 12", "memory": "85520809984 4294967296 536870912", "power": "321500", "energy": "2000000",
 			"clock.1": "1980", "temperature.0": "44", "field.82": "51", "violation.0": "1500", "remapped": "1 2 0 1",
@@ -91,9 +80,14 @@ func repartitionGPU(i int) fakenvml.GPU {
 	c := h100(i)
 	c.MIG = true
 	c.Instances = []fakenvml.Instance{
-		{UUID: "MIG-9", Name: c.Name + " MIG 1g.10gb", ID: 9, Slices: 1, Start: 4, Size: 1, Values: map[string]string{"memory": "10485760 1048576 0", "gpm.1": "50"}},
-		{UUID: "MIG-1", Name: c.Name + " MIG 1c.3g.40gb", ID: 1, Slices: 3, Start: 0, Size: 4, Values: map[string]string{"memory": "41943040 2097152 0", "gpm.1": "25"}},
-		{UUID: "MIG-1b", Name: c.Name + " MIG 1c.3g.40gb", ID: 1, Slices: 3, Start: 0, Size: 4},
+		{ID: 9, Placement: at(4, 1, 1), Computes: fakenvml.Whole(fakenvml.MIGUUID(i, 9)), Values: map[string]string{"memory": "10485760 1048576 0", "gpm.1": "50"}},
+		{ID: 1, Placement: at(0, 3, 4), Computes: []fakenvml.Compute{{ID: 0, Slices: 1, UUID: fakenvml.MIGUUID(i, 1)}, {ID: 1, Slices: 1, UUID: fakenvml.MIGUUID(i, 2)}},
+			Values: map[string]string{"memory": "41943040 2097152 0", "gpm.1": "25"}},
 	}
 	return c
+}
+
+// at is where an instance of so many compute and memory slices begins.
+func at(start, compute, memory int) mig.Placement {
+	return mig.Placement{Profile: mig.Profile{Compute: compute, Memory: memory}, Start: start}
 }

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gpuscale/gpuscale/exporter/nvml/fakenvml"
 	"github.com/gpuscale/gpuscale/exporter/pods"
+	"github.com/gpuscale/gpuscale/internal/fakenvml"
 )
 
 func listed(t *testing.T, p *Processes) []pods.GPU {
@@ -40,7 +40,7 @@ func TestProcesses(t *testing.T) {
 	if len(gpus) != 6 {
 		t.Fatalf("%d GPUs and instances: %+v", len(gpus), gpus)
 	}
-	if c := gpus[0]; !c.BusyKnown || !c.MemoryKnown || c.UUID != "GPU-00000000" || c.Instance != -1 || c.Taken.IsZero() ||
+	if c := gpus[0]; !c.BusyKnown || !c.MemoryKnown || c.UUID != fakenvml.GPUUUID(0) || c.Instance != -1 || c.Taken.IsZero() ||
 		!slices.Equal(c.Processes, []pods.Process{{PID: 100, Busy: 0.4, Memory: 1 << 20}, {PID: 200, Busy: 0.07, Memory: 2 << 20}, {PID: 300, Memory: -1}, {PID: 400, Memory: 4096}}) {
 		t.Errorf("shared GPU %+v", c)
 	}
@@ -57,13 +57,13 @@ func TestProcesses(t *testing.T) {
 		t.Errorf("no process: %+v", c)
 	}
 
-	if err := p.Quiesce([]string{"GPU-00000000", "GPU-00000001"}); err != nil {
+	if err := p.Quiesce([]string{fakenvml.GPUUUID(0), fakenvml.GPUUUID(1)}); err != nil {
 		t.Fatal(err)
 	}
 	if p.lib != nil {
 		t.Error("handles are allocated")
 	}
-	if gpus = listed(t, p); len(gpus) != 2 || gpus[0].UUID != "GPU-00000002" {
+	if gpus = listed(t, p); len(gpus) != 2 || gpus[0].UUID != fakenvml.GPUUUID(2) {
 		t.Errorf("quiesced: %+v", gpus)
 	}
 }
@@ -78,7 +78,7 @@ func TestTogether(t *testing.T) {
 	both := Together(s, p)
 	read(t, s)
 	listed(t, p)
-	if err := both.(interface{ Quiesce([]string) error }).Quiesce([]string{"GPU-00000000"}); err != nil {
+	if err := both.(interface{ Quiesce([]string) error }).Quiesce([]string{fakenvml.GPUUUID(0)}); err != nil {
 		t.Fatal(err)
 	}
 	if s.reader.lib != nil || p.lib != nil {

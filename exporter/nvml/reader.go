@@ -151,6 +151,9 @@ func (p *pass) dev(index int) {
 		dev.Values = p.xid(log, false, nil)
 	} else {
 		dev.MIG = p.migMode(device)
+		if dev.MIG && p.lib.has("nvmlDeviceGetMaxMigDeviceCount") {
+			dev.GPUMaxCompute, _ = device.GetMaxMigDeviceCount() // 0 outside MIG mode, whatever the GPU can
+		}
 		dev.Values = p.values(device, place{dev.UUID, -1}, device)
 		dev.Values = p.xid(log, p.events.subscribe(dev.UUID, device), dev.Values)
 	}
@@ -184,11 +187,6 @@ func (p *pass) identify(index int, d nvml.Device) nvml.Return {
 	if p.lib.has("nvmlDeviceGetPciInfo_v3") {
 		if pci, ret := d.GetPciInfo(); ret == nvml.SUCCESS {
 			dev.PCIBusID = text(pci.BusId[:])
-		}
-	}
-	if p.lib.has("nvmlDeviceGetMaxMigDeviceCount") {
-		if most, ret := d.GetMaxMigDeviceCount(); ret == nvml.SUCCESS {
-			dev.GPUMaxCompute = most // as many as the smallest profile fits
 		}
 	}
 	p.gpus[index] = dev

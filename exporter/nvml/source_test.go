@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/exporter/collect"
-	"github.com/gpuscale/gpuscale/exporter/nvml/fakenvml"
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/fakenvml"
 )
 
 // envAlone marks the test binary's process of one test.
@@ -35,8 +35,8 @@ func TestGPU(t *testing.T) {
 		t.Fatalf("%d entities", len(r.Entities))
 	}
 	e := r.Entities[0]
-	if e.UUID != "GPU-00000000" || e.Model != "NVIDIA H100 80GB HBM3" || e.PCIBusID != "00000000:01:00.0" || e.Minor != 7 ||
-		e.DriverVersion != "580.65.06" || e.GPUMaxCompute != 7 || e.MIG || e.Lost {
+	if e.UUID != fakenvml.GPUUUID(0) || e.Model != "NVIDIA H100 80GB HBM3" || e.PCIBusID != "00000000:01:00.0" || e.Minor != 7 ||
+		e.DriverVersion != "580.65.06" || e.GPUMaxCompute != 0 || e.MIG || e.Lost {
 		t.Errorf("identity %+v", e)
 	}
 	// In DCGM's units: MHz, watts, mJ, percent, ns, MiB.
@@ -75,15 +75,15 @@ func TestInstances(t *testing.T) {
 		t.Fatalf("%d entities: %+v", len(r.Entities), r.Entities)
 	}
 	dev, three, one := r.Entities[0], r.Entities[1], r.Entities[2]
-	if !dev.MIG || dev.Kind != collect.GPU || r.Entities[3].UUID != "GPU-00000001" {
+	if !dev.MIG || dev.Kind != collect.GPU || r.Entities[3].UUID != fakenvml.GPUUUID(1) {
 		t.Errorf("GPUs %+v, %+v", dev, r.Entities[3])
 	}
 	if got := valuesOf(dev); !maps.Equal(got, map[uint16]float64{155: 321.5, 252: 4096}) {
 		t.Errorf("the GPU has %v: no utilization when it is repartitioned", got)
 	}
 	for i, want := range []collect.Entity{
-		{InstanceID: 1, InstanceUUID: "MIG-1", Profile: "3g.40gb", Start: 0, Size: 4, ComputeSlices: 3},
-		{InstanceID: 9, InstanceUUID: "MIG-9", Profile: "1g.10gb", Start: 4, Size: 1, ComputeSlices: 1},
+		{InstanceID: 1, InstanceUUID: fakenvml.MIGUUID(0, 1), Profile: "3g.40gb", Start: 0, Size: 4, ComputeSlices: 3},
+		{InstanceID: 9, InstanceUUID: fakenvml.MIGUUID(0, 9), Profile: "1g.10gb", Start: 4, Size: 1, ComputeSlices: 1},
 	} {
 		got := r.Entities[1+i]
 		if got.Kind != collect.Instance || got.UUID != dev.UUID || got.InstanceID != want.InstanceID || got.InstanceUUID != want.InstanceUUID ||
@@ -97,12 +97,25 @@ func TestInstances(t *testing.T) {
 
 	// The layout changes, and placement needs rights that are missing now.
 	c := repartitionGPU(0)
-	c.Instances = []fakenvml.Instance{{UUID: "MIG-new", Name: c.Name + " MIG 7g.80gb", ID: 0, Slices: 7, Start: 0, Size: 8}}
+	c.Instances = []fakenvml.Instance{{ID: 0, Placement: at(0, 7, 8), Computes: fakenvml.Whole(fakenvml.MIGUUID(0, 77))}}
 	c.Values["instances"] = "!4"
 	set(fakenvml.State{GPUs: []fakenvml.GPU{c}})
 	r = read(t, s)
-	if len(r.Entities) != 2 || r.Entities[1].InstanceUUID != "MIG-new" || r.Entities[1].Start != -1 || r.Entities[1].Size != 0 {
+	if len(r.Entities) != 2 || r.Entities[1].InstanceUUID != fakenvml.MIGUUID(0, 77) || r.Entities[1].Start != -1 || r.Entities[1].Size != 0 {
 		t.Errorf("after the change: %+v", r.Entities)
+	}
+}
+
+// A GPU that comes into MIG mode has its slices from then on.
+func TestMIGModeLater(t *testing.T) {
+	o, set := machine(t, fakenvml.State{GPUs: []fakenvml.GPU{h100(0)}})
+	s := opened(t, o, 155)
+	read(t, s)
+	set(fakenvml.State{GPUs: []fakenvml.GPU{repartitionGPU(0)}})
+	for _, e := range read(t, s).Entities {
+		if !e.MIG || e.GPUMaxCompute != 7 {
+			t.Errorf("%+v", e)
+		}
 	}
 }
 
@@ -148,14 +161,14 @@ func xids(e collect.Entity) map[int64]int {
 
 func TestXIDsCountOnce(t *testing.T) {
 	c := h100(0)
-	c.XIDs = []int{13} // before the subscription: its time is unknown
+	c.XIDs = fakenvml.XIDs(13) // before the subscription: its time is unknown
 	state := fakenvml.State{GPUs: []fakenvml.GPU{c, h100(1)}}
 	o, set := machine(t, state)
 	s := opened(t, o, 230)
 	if r := read(t, s); valuesOf(r.Entities[0])[230] != 0 || len(xids(r.Entities[0])) != 0 {
 		t.Errorf("an old XID is reported as new: %+v", r.Entities[0])
 	}
-	state.GPUs[0].XIDs = []int{13, 31, 31, 94}
+	state.GPUs[0].XIDs = fakenvml.XIDs(13, 31, 31, 94)
 	set(state)
 	for range 3 {
 		r := read(t, s)
@@ -183,14 +196,14 @@ func TestLostGPU(t *testing.T) {
 	o, set := machine(t, state)
 	s := opened(t, o, 155, 230)
 	read(t, s)
-	state.GPUs[0].Lost, state.GPUs[0].XIDs = true, []int{79}
+	state.GPUs[0].Lost, state.GPUs[0].XIDs = true, fakenvml.XIDs(79)
 	set(state)
 	r := read(t, s)
 	if len(r.Entities) != 2 {
 		t.Fatalf("%d entities", len(r.Entities))
 	}
 	lost, other := r.Entities[0], r.Entities[1]
-	if !lost.Lost || lost.UUID != "GPU-00000000" || !maps.Equal(valuesOf(lost), map[uint16]float64{230: 79}) || !maps.Equal(xids(lost), map[int64]int{79: 1}) {
+	if !lost.Lost || lost.UUID != fakenvml.GPUUUID(0) || !maps.Equal(valuesOf(lost), map[uint16]float64{230: 79}) || !maps.Equal(xids(lost), map[int64]int{79: 1}) {
 		t.Errorf("lost GPU %+v", lost)
 	}
 	if other.Lost || valuesOf(other)[155] != 321.5 || r.Dropped[collect.DropError] == 0 {
@@ -239,14 +252,14 @@ func TestQuiesce(t *testing.T) {
 	o, _ := machine(t, fakenvml.State{GPUs: []fakenvml.GPU{repartitionGPU(0), h100(1)}})
 	s := opened(t, o, 155)
 	for range 2 {
-		if err := s.Quiesce([]string{"GPU-00000000"}); err != nil {
+		if err := s.Quiesce([]string{fakenvml.GPUUUID(0)}); err != nil {
 			t.Fatal(err)
 		}
 		if s.reader.lib != nil {
 			t.Error("handles are allocated")
 		}
 		for range 2 {
-			if r := read(t, s); len(r.Entities) != 1 || r.Entities[0].UUID != "GPU-00000001" {
+			if r := read(t, s); len(r.Entities) != 1 || r.Entities[0].UUID != fakenvml.GPUUUID(1) {
 				t.Errorf("%+v", r.Entities)
 			}
 		}

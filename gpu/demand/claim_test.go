@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// GPU and instance are devices as NVIDIA's DRA driver publishes them.
+// device and instance are devices as NVIDIA's DRA driver publishes them.
 func device(n int) Device {
 	return Device{Name: "gpu", Driver: "gpu.nvidia.com", Attributes: map[string]string{"type": "gpu"}, Count: n}
 }
@@ -38,7 +38,7 @@ func TestFromDevices(t *testing.T) {
 		{"a GPU of a certain product", []Device{with(device(1), func(d *Device) {
 			d.Attributes = map[string]string{"type": "gpu", "productName": "NVIDIA A100-SXM4-80GB"}
 		})}, "1 GPU"},
-		{"a profile says it is MIG", []Device{with(instance("1g.10gb+me", 3), func(d *Device) { delete(d.Attributes, "type") })}, "1g.10gb+me×3"},
+		{"a profile implies MIG", []Device{with(instance("1g.10gb+me", 3), func(d *Device) { delete(d.Attributes, "type") })}, "1g.10gb+me×3"},
 		{"admin access is not counted", []Device{device(1), with(device(8), func(d *Device) { d.Admin = true })}, "1 GPU"},
 		{"admin access to all", []Device{with(device(0), func(d *Device) { d.Admin, d.All = true, true })}, "none"},
 		{"another driver", []Device{{Name: "nic", Driver: "dra.net", All: true}}, "none"},
@@ -95,7 +95,7 @@ func FuzzFromDevices(f *testing.F) {
 		if err != nil && !got.Zero() {
 			t.Fatalf("%+v: %v and %v", d, got, err)
 		}
-		// Only what takes nothing, or is no accelerator, is nothing.
+		// A known accelerator is never an empty demand.
 		if err == nil && got.Zero() && !admin && IsAccelerator(driver) {
 			t.Fatalf("%+v is taken for nothing", d)
 		}

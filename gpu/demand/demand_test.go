@@ -4,21 +4,22 @@ import (
 	"maps"
 	"math"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// res is a container's resources in the order "name amount name amount".
+// res parses a container's resources: "name amount name amount".
 func res(t testing.TB, s string) map[string]int64 {
 	t.Helper()
 	list := map[string]int64{}
 	words := strings.Fields(s)
 	for i := 0; i+1 < len(words); i += 2 {
-		n := int64(0)
-		for _, r := range words[i+1] {
-			n = 10*n + int64(r-'0')
+		n, err := strconv.ParseInt(words[i+1], 10, 64)
+		if err != nil {
+			t.Fatal(err)
 		}
 		list[words[i]] = n
 	}
@@ -28,12 +29,10 @@ func res(t testing.TB, s string) map[string]int64 {
 func TestDialects(t *testing.T) {
 	for _, c := range []struct{ name, resources, want string }{
 		{"nothing", "cpu 4 memory 1024 rdma/hca 1", "none"},
-		{"asked for none", "nvidia.com/gpu 0", "none"},
+		{"zero", "nvidia.com/gpu 0", "none"},
 		{"device plugin", "nvidia.com/gpu 2 cpu 4", "2 GPUs"},
-		{"one GPU", "nvidia.com/gpu 1", "1 GPU"},
 		{"time-slicing, MPS", "nvidia.com/gpu.shared 1", "a share of a GPU"},
 		{"MIG", "nvidia.com/mig-3g.40gb 1", "3g.40gb×1"},
-		{"MIG with media", "nvidia.com/mig-1g.10gb.me 1", "1g.10gb+me×1"},
 		{"MIG, several", "nvidia.com/mig-7g.80gb 1 nvidia.com/mig-1g.20gb 2 nvidia.com/mig-1g.10gb 3", "1g.10gb×3, 1g.20gb×2, 7g.80gb×1"},
 		{"MIG beside GPUs", "nvidia.com/mig-3g.40gb 1 nvidia.com/gpu 1", "1 GPU, 3g.40gb×1"},
 		{"Alibaba gpushare", "aliyun.com/gpu-mem 8", "8192 MiB of a GPU"},
@@ -41,7 +40,6 @@ func TestDialects(t *testing.T) {
 		{"Alibaba, whole", "aliyun.com/gpu-mem 80 aliyun.com/gpu-core.percentage 100", "1 GPU"},
 		{"Tencent qGPU", "tke.cloud.tencent.com/qgpu-core 25 tke.cloud.tencent.com/qgpu-memory 4", "25 % core + 4096 MiB of a GPU"},
 		{"Tencent qGPU, whole", "tke.cloud.tencent.com/qgpu-core 300", "3 GPUs"},
-		{"vCUDA", "tencent.com/vcuda-core 50 tencent.com/vcuda-memory 30", "50 % core + 7680 MiB of a GPU"},
 		{"vCUDA, whole", "tencent.com/vcuda-core 200", "2 GPUs"},
 		{"Elastic GPU", "elasticgpu.io/gpu-core 50 elasticgpu.io/gpu-memory 2048", "50 % core + 2048 MiB of a GPU"},
 		{"HAMi", "nvidia.com/gpu 1 nvidia.com/gpumem 3000 nvidia.com/gpucores 30", "30 % core + 3000 MiB of a GPU"},
@@ -51,9 +49,7 @@ func TestDialects(t *testing.T) {
 		{"HAMi, all cores but not all memory", "nvidia.com/gpu 1 nvidia.com/gpucores 100 nvidia.com/gpumem 9", "1 GPU"},
 		{"HAMi, whole", "nvidia.com/gpu 2 nvidia.com/gpucores 100", "2 GPUs"},
 		{"AMD", "amd.com/gpu 8", "8 amd GPUs"},
-		{"Intel", "gpu.intel.com/i915 1", "1 intel GPU"},
 		{"Intel Xe", "gpu.intel.com/xe 2 gpu.intel.com/xe_monitoring 1", "2 intel GPUs"},
-		{"Ascend", "huawei.com/Ascend910 8", "8 huawei GPUs"},
 		{"Ascend 310P", "huawei.com/Ascend310P 1", "1 huawei GPU"},
 	} {
 		d, err := FromResources(res(t, c.resources))
@@ -100,7 +96,7 @@ func TestRefused(t *testing.T) {
 		{map[string]int64{"huawei.com/Ascend910-16c": 1}, "resource huawei.com/Ascend910-16c: has an unknown size"},
 		{map[string]int64{"nvidia.com/gpu.shared": 1, "nvidia.com/gpumem": 1}, "resource nvidia.com/gpu.shared: cannot be divided further"},
 	} {
-		for range 5 { // whatever the order of the map
+		for range 5 { // in any order of the map
 			d, err := FromResources(c.list)
 			if err == nil || err.Error() != c.want || !d.Zero() {
 				t.Errorf("%v: got %v, %v\nwant %s", c.list, d, err, c.want)
@@ -125,6 +121,7 @@ func TestSumAndMax(t *testing.T) {
 		{"aliyun.com/gpu-mem 2", "aliyun.com/gpu-mem 3", "5120 MiB of a GPU", "3072 MiB of a GPU"},
 		{"tencent.com/vcuda-core 60", "tencent.com/vcuda-core 30", "90 % core of a GPU", "60 % core of a GPU"},
 		{"tencent.com/vcuda-core 60", "tencent.com/vcuda-core 50", "60 % core of each of 2 GPUs", "60 % core of a GPU"},
+		{"nvidia.com/gpu 1 nvidia.com/gpucores 60", "nvidia.com/gpu 1 nvidia.com/gpucores 60", "60 % core of each of 2 GPUs", "60 % core of a GPU"},
 		{"aliyun.com/gpu-mem 2", "", "2048 MiB of a GPU", "2048 MiB of a GPU"},
 		{"amd.com/gpu 1", "amd.com/gpu 1", "2 amd GPUs", "1 amd GPU"},
 	} {

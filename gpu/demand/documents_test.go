@@ -7,7 +7,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// container is one container's resources, as a document has them.
+// container is one container's resources.
 type container = map[string]int64
 
 func fraction(f Fraction) *Fraction { return &f }
@@ -16,8 +16,8 @@ func instances(name string, compute, gb, n int, attrs mig.Attr) Instances {
 	return Instances{Name: name, Profile: mig.Profile{Compute: compute, Attrs: attrs}, MemoryGB: gb, Count: n}
 }
 
-// Every dialect as its own vendor documents it: the amounts of the example, and
-// the one Demand they are. Containers of a pod run side by side.
+// TestVendorsOwnExamples has each dialect's documented examples, and the Demand
+// they are. Containers of a pod run side by side.
 func TestVendorsOwnExamples(t *testing.T) {
 	for _, c := range []struct {
 		document string
@@ -25,18 +25,14 @@ func TestVendorsOwnExamples(t *testing.T) {
 		want     Demand
 	}{
 		// NVIDIA.
-		{"k8s-device-plugin README, running GPU jobs",
+		{"k8s-device-plugin README, running GPU jobs; MPS and the single strategy keep the name of the GPU",
 			[]container{{"nvidia.com/gpu": 1}}, Demand{GPUs: 1, Vendor: "nvidia"}},
 		{"k8s-device-plugin README, time-slicing with renameByDefault",
 			[]container{{"nvidia.com/gpu.shared": 1}}, Demand{Vendor: "nvidia", Fraction: fraction(Fraction{GPUs: 1})}},
-		{"k8s-device-plugin README, MPS: replicas keep the name of the GPU",
-			[]container{{"nvidia.com/gpu": 1}}, Demand{GPUs: 1, Vendor: "nvidia"}},
 		{"MIG Support in Kubernetes, mixed strategy",
 			[]container{{"nvidia.com/mig-1g.5gb": 1}}, Demand{MIG: []Instances{instances("1g.5gb", 1, 5, 1, 0)}}},
 		{"MIG Support in Kubernetes, mixed strategy, three sizes",
 			[]container{{"nvidia.com/mig-1g.5gb": 1}, {"nvidia.com/mig-2g.10gb": 1}, {"nvidia.com/mig-3g.20gb": 1}}, Demand{MIG: []Instances{instances("1g.5gb", 1, 5, 1, 0), instances("2g.10gb", 2, 10, 1, 0), instances("3g.20gb", 3, 20, 1, 0)}}},
-		{"MIG Support in Kubernetes, single strategy: instances go by the GPU's name",
-			[]container{{"nvidia.com/gpu": 1}}, Demand{GPUs: 1, Vendor: "nvidia"}},
 		{"k8s-device-plugin resource naming, a profile with media engines",
 			[]container{{"nvidia.com/mig-1g.10gb.me": 1}}, Demand{MIG: []Instances{instances("1g.10gb+me", 1, 10, 1, mig.AttrMedia)}}},
 
@@ -119,21 +115,5 @@ func TestVendorsOwnExamples(t *testing.T) {
 		if got, err := Sum(each...); err != nil || !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s:\n got %s, %v\nwant %s", c.document, got, err, c.want)
 		}
-	}
-}
-
-// HAMi counts every container's GPUs by themselves: the parts of two containers
-// are two parts, of one GPU where they fit it and of two where they do not.
-func TestSeveralContainersOfOneDialect(t *testing.T) {
-	half := container{"nvidia.com/gpu": 1, "nvidia.com/gpucores": 60}
-	a, err := FromResources(half)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := Sum(a, a); err != nil || got.String() != "60 % core of each of 2 GPUs" {
-		t.Errorf("got %s, %v", got, err)
-	}
-	if got, err := Max(a, a); err != nil || !reflect.DeepEqual(got, a) {
-		t.Errorf("one after the other: got %s, %v", got, err)
 	}
 }

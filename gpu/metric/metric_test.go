@@ -61,12 +61,12 @@ func TestDescriptions(t *testing.T) {
 		if own := strings.HasPrefix(d.Name, "gpuscale_"); own && !strings.HasPrefix(d.Name, prefix) {
 			t.Errorf("%s: %s does not own it", d.Name, d.Owner)
 		} else if !own && (d.Owner != Exporter || !strings.HasPrefix(d.Name, "gpu_")) {
-			t.Errorf("%s: what a program says about itself begins with %s", d.Name, prefix)
+			t.Errorf("%s: a program's series about itself begin with %s", d.Name, prefix)
 		}
 	}
 }
 
-// The contract of docs/design/001-the-loop.md.
+// TestTheLoopsSeries is the contract of docs/design/001-the-loop.md.
 func TestTheLoopsSeries(t *testing.T) {
 	for name, labels := range map[string]string{
 		"gpu_info":                    "node gpu gpu_uuid model pci_bus_id mig driver_version",
@@ -101,7 +101,7 @@ func TestReads(t *testing.T) {
 		if !name.MatchString(r.Name) || i > 0 && reads[i-1].Name >= r.Name {
 			t.Errorf("%s: not a name, or out of order", r.Name)
 		}
-		// Triton's counters have another unit or none at their end, DCGM's anything.
+		// Triton's counters have another unit or no suffix, DCGM's are arbitrary.
 		counts := strings.HasSuffix(r.Name, "_total") || (r.Server == ServerTriton || r.Server == ServerDCGM) && r.Type == Counter
 		if r.Help == "" || r.Server == "" || (r.Type == Counter) != counts {
 			t.Errorf("%s: %+v", r.Name, r)

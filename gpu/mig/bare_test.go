@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestParseSlices: a layout that was written in slices is read without a table.
+// TestParseSlices: a layout in slices is read without a table.
 func TestParseSlices(t *testing.T) {
 	for _, model := range Models() {
 		table, _ := ForModel(model)
@@ -28,8 +28,8 @@ func TestParseSlices(t *testing.T) {
 	}
 }
 
-// TestSameProfile: all names of a profile are the same, and no two profiles of a
-// product are.
+// TestSameProfile: all names of a profile match, and no two profiles of a
+// product do.
 func TestSameProfile(t *testing.T) {
 	for _, model := range Models() {
 		table, _ := ForModel(model)

@@ -6,8 +6,8 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// A pod requests 3g.40gb; the GPU holds a busy 1g and three idle ones. What has to
-// go, and what is created?
+// Example shows which instances a repartition for a 3g.40gb destroys and
+// creates on a GPU with a busy 1g and three idle instances.
 func Example() {
 	table, _ := mig.ForModel("NVIDIA-H100-80GB-HBM3")
 	_, err := mig.ParseLayout(table, "1g.10gb@0 1g.10gb@4 1g.10gb@5 4g.40gb@0")

@@ -1,7 +1,9 @@
 package mig
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -61,8 +63,8 @@ func TestParseLayoutRefuses(t *testing.T) {
 	}
 }
 
-// On RTX PRO 6000 +me.all takes every decoder, so that beside it only instances
-// without media engines fit.
+// TestMediaEngines: on RTX PRO 6000, +me.all takes every decoder, so that only
+// instances without media engines fit beside it.
 func TestMediaEngines(t *testing.T) {
 	tab, _ := ForModel("RTX-PRO-6000-Blackwell-96GB")
 	if _, err := ParseLayout(tab, "1g.24gb+me.all@0 1g.24gb@3"); err == nil || !strings.Contains(err.Error(), "media engine 5 of 4") {
@@ -93,7 +95,7 @@ func TestArrange(t *testing.T) {
 	tab, _ := ForModel("H100-80GB")
 	for _, c := range []struct{ keep, want, got string }{
 		{"", "3g×2", "3g.40gb@0 3g.40gb@4"},
-		{"", "1g×1", "1g.10gb@6"},                // leaves 4g and 2g room
+		{"", "1g×1", "1g.10gb@6"},                // leaves 4g and 2g placeable
 		{"", "3g×1 1g×3", "1g@0 1g@1 1g@2 3g@4"}, // strands none, unlike 3g@0 1g@4 …,
 		{"1g@5", "3g×1", "3g.40gb@0 1g.10gb@5"},
 		{"1g@1", "3g×1", "1g.10gb@1 3g.40gb@4"},
@@ -114,13 +116,17 @@ func TestArrange(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want = append(want, Count{p, atoi(n)})
+			count, err := strconv.Atoi(n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, Count{p, count})
 		}
 		expected := c.got
 		if expected != "no" {
 			expected = tab.Format(parse(t, tab, c.got))
 		}
-		for range 2 { // and the other way round
+		for range 2 { // in either order
 			got := "no"
 			if l, ok := tab.Arrange(parse(t, tab, c.keep), want); ok {
 				got = tab.Format(l)
@@ -139,16 +145,8 @@ func TestArrange(t *testing.T) {
 	}
 }
 
-func atoi(s string) int {
-	n := 0
-	for _, r := range s {
-		n = 10*n + int(r-'0')
-	}
-	return n
-}
-
-// Any part of a legal layout can be kept while the rest is placed again; what
-// Arrange gives is legal, holds both, and Diff leads there.
+// TestArrangeFindsWhatThereIs: any part of a legal layout can be kept while the
+// rest is placed again; the result is legal, has both, and Diff leads to it.
 func TestArrangeFindsWhatThereIs(t *testing.T) {
 	for _, model := range []string{"H100-80GB", "A30-24GB", "RTX-PRO-6000-Blackwell-96GB"} {
 		tab, _ := ForModel(model)
@@ -182,9 +180,9 @@ func TestArrangeFindsWhatThereIs(t *testing.T) {
 	}
 }
 
-// From any layout to any other, whatever is busy: no step touches a busy instance,
-// no layout on the way is illegal, and the end is the target. Only where a busy
-// instance has no place in the target is there no way.
+// TestDiffFromAnyToAny: between any layouts no step touches a busy instance,
+// every intermediate layout is legal, and the last one is the target. It fails
+// only where a busy instance is not in the target.
 func TestDiffFromAnyToAny(t *testing.T) {
 	for _, model := range []string{"H100-80GB", "A30-24GB", "RTX-PRO-6000-Blackwell-96GB"} {
 		tab, _ := ForModel(model)
@@ -236,7 +234,7 @@ func TestDiffFromAnyToAny(t *testing.T) {
 	}
 }
 
-// apply carries out steps, each of which must be possible when its turn comes.
+// apply executes steps, each of which must be legal.
 func apply(r *rapid.T, tab *Table, from Layout, steps []Step, to Layout) {
 	now := slices.Clone(from)
 	for _, s := range steps {
@@ -265,7 +263,7 @@ func TestDiff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := sprint(steps), "[destroy 3g@4:4 create 1g@4:1 create 1g@5:1]"; got != want {
+	if got, want := fmt.Sprint(steps), "[destroy 3g@4:4 create 1g@4:1 create 1g@5:1]"; got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	_, err = Diff(from, to, func(p Placement) bool { return p.Profile.Compute == 3 })

@@ -1,38 +1,6 @@
 package mig
 
-import (
-	"fmt"
-	"testing"
-)
-
-func sprint(v any) string { return fmt.Sprint(v) }
-
-func TestLookup(t *testing.T) {
-	for _, c := range []struct{ model, name, want string }{
-		{"H100-80GB", "3g.40gb", "3g.40gb"},
-		{"H100-80GB", "3g.39gb", "3g.40gb"},
-		{"H100-80GB", "7g.79gb", "7g.80gb"},
-		{"H100-80GB", "1g.10gb+me", "1g.10gb+me"},
-		{"H100-80GB", "1g.10gb.me", "1g.10gb+me"},
-		{"H100-80GB", "1g.20gb", "1g.20gb"},
-		{"H100-80GB", "1g.19gb", "1g.20gb"},
-		{"H100-80GB", "1g", "1g.10gb"},
-		{"H100-80GB", "1g+me", "1g.10gb+me"},
-		{"GB200-186GB", "1g.24gb", "1g.23gb"},
-		{"GB200-186GB", "7g.189gb", "7g.186gb"},
-		{"GB200-186GB", "1g.24gb.me", "1g.23gb+me"},
-		{"A100-40GB", "1g.6gb", "1g.5gb"},
-		{"RTX-PRO-6000-Blackwell-96GB", "1g.24gb.me.all", "1g.24gb+me.all"},
-		{"RTX-PRO-6000-Blackwell-96GB", "1g.24gb-me", "1g.24gb-me"},
-		{"RTX-PRO-6000-Blackwell-96GB", "2g.48gb.gfx", "2g.48gb+gfx"},
-	} {
-		tab, _ := ForModel(c.model)
-		p, err := tab.Lookup(c.name)
-		if err != nil || tab.Name(p) != c.want {
-			t.Errorf("%s %s: got %s, %v, want %s", c.model, c.name, tab.Name(p), err, c.want)
-		}
-	}
-}
+import "testing"
 
 func TestLookupRefuses(t *testing.T) {
 	tab, _ := ForModel("H100-80GB")
@@ -56,7 +24,8 @@ func TestLookupRefuses(t *testing.T) {
 	}
 }
 
-// A pod's resource is matched by name: the scheduler does not round.
+// TestExact: a pod's resource is matched by name, since the scheduler does not
+// round.
 func TestExact(t *testing.T) {
 	tab, _ := ForModel("GB200-186GB")
 	for name, ok := range map[string]bool{"3g.93gb": true, "3g.95gb": true, "1g.23gb.me": true, "3g.94gb": false, "3g": false, "x": false} {
@@ -88,13 +57,17 @@ func TestResourceNames(t *testing.T) {
 	}
 }
 
-// FuzzProfileName: whatever is read as a name is printed as one that means the same,
-// alone and as a resource.
+// FuzzProfileName: a name that is read prints as one that means the same, alone
+// and as a resource.
 func FuzzProfileName(f *testing.F) {
 	for _, s := range []string{"3g.40gb", "1g.10gb+me", "1g.10gb.me", "1g.24gb-me", "1g.24gb.me.all", "1g.24gb+me,gfx-me", "7g", "1c.3g.40gb", "0g.5gb", "1g.05gb", "9999g.9999gb", "1g.", "MIG 1g.5gb"} {
 		f.Add(s)
 	}
+	tab, _ := ForModel("RTX-PRO-6000-Blackwell-96GB")
 	f.Fuzz(func(t *testing.T, s string) {
+		if p, err := tab.Lookup(s); err == nil && !tab.Has(p) {
+			t.Fatalf("%q is %s, which is not there", s, p)
+		}
 		n, err := ParseName(s)
 		if err != nil {
 			if n != (Name{}) {
@@ -113,28 +86,6 @@ func FuzzProfileName(f *testing.F) {
 		}
 		if name, ok := ProfileOfResource(ResourceName(n.String())); !ok || name != n.String() {
 			t.Fatalf("%q is %s, whose resource is %s, %v", s, n, name, ok)
-		}
-	})
-}
-
-func FuzzLookup(f *testing.F) {
-	for _, s := range []string{"3g.40gb", "1g.10gb.me", "1g.24gb-me", "1c.3g.40gb", "1g+me,gfx", "7g.", "0g", "1g.24gb+me.all"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		for _, model := range []string{"H100-80GB", "RTX-PRO-6000-Blackwell-96GB"} {
-			tab, _ := ForModel(model)
-			p, err := tab.Lookup(s)
-			if err != nil {
-				continue
-			}
-			if q, err := tab.Lookup(tab.Name(p)); err != nil || q != p {
-				t.Fatalf("%q is %s, which is %s, %v", s, tab.Name(p), tab.Name(q), err)
-			}
-			name, ok := ProfileOfResource(ResourceName(tab.Name(p)))
-			if !ok || name != tab.Name(p) {
-				t.Fatalf("%q is %s, whose resource is %s", s, tab.Name(p), name)
-			}
 		}
 	})
 }

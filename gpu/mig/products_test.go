@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// Where instances may lie, as nvidia-smi lists them for each kind of GPU: starts,
-// size and most on a GPU. The names are by compute slices; "1g.dbl" has the memory
-// of two.
+// geometries are the placements that nvidia-smi lists for each kind of GPU:
+// starts, size and maximum. The names are by compute slices; "1g.dbl" has the
+// memory of two.
 var geometries = map[string]map[string]struct {
 	starts    []int
 	size, max int
@@ -43,7 +43,8 @@ var geometries = map[string]map[string]struct {
 	},
 }
 
-// The memory in the names, in GB, as each product's driver prints it.
+// namedMemory is the memory in the names, in GB, as each product's driver
+// prints it.
 var namedMemory = map[string]struct {
 	geometry        string
 	compute, memory int
@@ -113,15 +114,13 @@ func TestEveryProduct(t *testing.T) {
 	}
 }
 
-// What a driver calls a profile is matched by slices: compute slices and
-// attributes as they are, memory as near as rounding goes.
-func TestNamesOfOtherDrivers(t *testing.T) {
+// TestLookup: compute slices and attributes must agree, memory is rounded as by
+// other drivers. Where the name has no memory it is the profile with the least.
+func TestLookup(t *testing.T) {
 	for _, c := range []struct{ model, name, want string }{
-		{"A100-80GB", "3g.39gb", "3g:4"},
 		{"A100-80GB", "4g.39gb", "4g:4"},
 		{"A100-80GB", "7g.79gb", "7g:8"},
 		{"H100-80GB", "3g.39gb", "3g:4"},
-		{"H100-80GB", "7g.79gb", "7g:8"},
 		{"H100-80GB", "2g.19gb", "2g:2"},
 		{"H100-NVL-94GB", "3g.47gb", "3g:4"},
 		{"H100-NVL-94GB", "4g.47gb", "4g:4"},
@@ -138,6 +137,16 @@ func TestNamesOfOtherDrivers(t *testing.T) {
 		{"GB200-186GB", "1g.24gb+me", "1g+me:1"},
 		{"GB200-186GB", "1g.48gb", "1g:2"},
 		{"B200-180GB", "7g.183gb", "7g:8"},
+		{"A100-40GB", "1g.6gb", "1g:1"},
+		{"H100-80GB", "3g.40gb", "3g:4"},
+		{"H100-80GB", "1g.10gb+me", "1g+me:1"},
+		{"H100-80GB", "1g.10gb.me", "1g+me:1"},
+		{"H100-80GB", "1g.19gb", "1g:2"},
+		{"H100-80GB", "1g", "1g:1"},
+		{"H100-80GB", "1g+me", "1g+me:1"},
+		{"RTX-PRO-6000-Blackwell-96GB", "1g.24gb.me.all", "1g+me.all:3"},
+		{"RTX-PRO-6000-Blackwell-96GB", "1g.24gb-me", "1g-me:3"},
+		{"RTX-PRO-6000-Blackwell-96GB", "2g.48gb.gfx", "2g+gfx:6"},
 	} {
 		tab, _ := ForModel(c.model)
 		if p, err := tab.Lookup(c.name); err != nil || p.String() != c.want {

@@ -8,7 +8,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu"
 )
 
-// table returns a product's table, or one cut down to some of its profiles.
+// table returns a product's table, or one reduced to some of its profiles.
 func table(t testing.TB, model string, profiles ...string) *Table {
 	t.Helper()
 	for _, p := range products {
@@ -29,7 +29,7 @@ func table(t testing.TB, model string, profiles ...string) *Table {
 	return nil
 }
 
-// NVIDIA publishes nineteen layouts for the classic seven-slice profiles; the
+// TestMaximalLayouts: NVIDIA publishes nineteen layouts for the classic seven-slice profiles; the
 // other figures follow from the same rules and were counted by hand or twice.
 func TestMaximalLayouts(t *testing.T) {
 	classic := []string{"1g.5gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
@@ -81,7 +81,7 @@ func TestEveryMaximalLayoutIsLegalAndFull(t *testing.T) {
 				t.Errorf("%s: %s: %v", model, tab.Format(l), err)
 			}
 			if free := tab.Free(l); len(free) > 0 {
-				t.Errorf("%s: %s has room for %v", model, tab.Format(l), free)
+				t.Errorf("%s: %s is not maximal: %v", model, tab.Format(l), free)
 			}
 		}
 	}
@@ -107,7 +107,7 @@ func TestEveryTableKnowsItsMemory(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// What the name says in GB is the instance's share, give or take rounding.
+			// What the name states in GB is the instance's share, give or take rounding.
 			if got := float64(tab.MemoryMiB(p)) / 1024; got < 0.85*float64(n.GB)-1 || got > 1.1*float64(n.GB)+1 {
 				t.Errorf("%s %s: %.1f GiB", model, tab.Name(p), got)
 			}
@@ -154,7 +154,8 @@ func TestNewTableRefuses(t *testing.T) {
 	}
 }
 
-// A table that nobody's GPU has must not take the program with it.
+// TestNewTableBoundsItsLayouts: an unrealistic table is an error, not an
+// endless search.
 func TestNewTableBoundsItsLayouts(t *testing.T) {
 	s := Spec{Model: "X", ComputeSlices: 16, MemorySlices: 16}
 	var starts []int

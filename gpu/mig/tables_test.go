@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// z900 is a product nobody told us about, as its node would publish it.
+// z900 is an unknown product, as its node publishes it.
 const z900 = "Z900-128GB 3 4 131072 0 1g.32gb:0,1,2:1:3 3g.128gb:0:4:1"
 
 func spec(t testing.TB, line string) Spec {
@@ -32,7 +32,7 @@ func published(t testing.TB, lines ...string) Tables {
 }
 
 func TestPublishedTableComesFirst(t *testing.T) {
-	// Of a GPU that, unlike ours, cannot be partitioned into anything but halves.
+	// A GPU that, unlike ours, can be partitioned into halves only.
 	halves := published(t, "H100-80GB 7 8 81559 0 3g.40gb:0,4:4:2 7g.80gb:0:8:1", z900)
 	for _, name := range []string{"H100-80GB", "NVIDIA-H100-80GB-HBM3", "NVIDIA-H100-80GB-HBM3-MIG-3g.40gb"} {
 		tab, ok := halves.ForModel(name)
@@ -70,7 +70,8 @@ func TestUnknownProductHasItsPublishedTableAlone(t *testing.T) {
 	}
 }
 
-// Two drivers round the same memory differently: one product, one table, both names.
+// TestNodesWithDifferentDrivers: two drivers round the same memory differently:
+// one product, one table, both names.
 func TestNodesWithDifferentDrivers(t *testing.T) {
 	a := "GB200-186GB 7 8 189471 0 1g.23gb:0,1,2,3,4,5,6:1:7 3g.93gb:0,4:4:2 7g.186gb:0:8:1"
 	b := "GB200-186GB 7 8 189471 0 1g.24gb:0,1,2,3,4,5,6:1:7 3g.95gb:0,4:4:2 7g.189gb:0:8:1"
@@ -93,7 +94,7 @@ func TestNodesWithDifferentDrivers(t *testing.T) {
 func TestNewTablesLeavesOutWhatIsWrong(t *testing.T) {
 	ts, err := NewTables(
 		spec(t, "A30-24GB 4 4 24576 0 1g.6gb:0,1,2,3:1:4"),
-		spec(t, "A30-24GB 4 4 24576 0 1g.6gb:0,1,2:1:3"), // another node says otherwise
+		spec(t, "A30-24GB 4 4 24576 0 1g.6gb:0,1,2:1:3"), // another node publishes other starts
 		spec(t, "B300 7 8 275456 0 1g.34gb:9:1:1"),
 		spec(t, z900),
 	)
@@ -110,8 +111,8 @@ func TestNewTablesLeavesOutWhatIsWrong(t *testing.T) {
 	}
 }
 
-// seenOn is what NVML says on a GPU with the table's profiles: its notation,
-// placements in any order, and instance counts that cannot be relied on.
+// seenOn is what NVML reports on a GPU with the table's profiles: its notation,
+// placements in any order, and unreliable instance counts.
 func seenOn(tab *Table, plainCount int) []Seen {
 	var out []Seen
 	for _, p := range tab.Profiles() {
@@ -129,8 +130,8 @@ func seenOn(tab *Table, plainCount int) []Seen {
 	return out
 }
 
-// What NVML says on a GPU of a product gives the product's own table back, for
-// every product, whatever NVML counts.
+// TestSpecFromNVML: NVML's report on a GPU of a product gives the product's own
+// table, whatever its counts.
 func TestSpecFromNVML(t *testing.T) {
 	for _, model := range Models() {
 		ours, _ := ForModel(model)
@@ -208,7 +209,7 @@ func FuzzParseSpec(f *testing.F) {
 		if again, err := ParseSpec(s.String()); err != nil || !reflect.DeepEqual(again, s) {
 			t.Fatalf("%q is %q, which is %+v, %v", line, s, again, err)
 		}
-		if len(s.Profiles) > 2 { // more of them take long to enumerate
+		if len(s.Profiles) > 2 { // more take long to enumerate
 			return
 		}
 		ts, err := NewTables(s)

@@ -51,7 +51,7 @@ func TestBorrow(t *testing.T) {
 		t.Errorf("b has left: %v", got)
 	}
 	if _, err := tr.Add("b", slices7(2)); err == nil {
-		t.Error("b took what a holds")
+		t.Error("b used what a uses")
 	}
 }
 
@@ -76,7 +76,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// Compute and memory run out separately: 3g+3g takes eight of memory, six of compute.
+// TestSlicesRunOutSeparately: compute and memory run out separately: 3g+3g takes eight of memory, six of compute.
 func TestSlicesRunOutSeparately(t *testing.T) {
 	a := team("a", "", 0)
 	a.Guarantee = Amount{7, 8}
@@ -108,10 +108,10 @@ func TestForce(t *testing.T) {
 	}
 	back, err := over.Remove("a", slices7(20))
 	if err != nil || back.Available("b") != slices7(14) {
-		t.Errorf("given back: %v, %v", back.Available("b"), err)
+		t.Errorf("removed: %v, %v", back.Available("b"), err)
 	}
 	if _, err := over.Remove("a", slices7(21)); err == nil {
-		t.Error("gave back more than it used")
+		t.Error("removed more than it used")
 	}
 }
 
@@ -222,7 +222,7 @@ func TestConservation(t *testing.T) {
 				}
 			}
 			if sum != tr.used.at(0).total || !sum.Fits(capacity) {
-				r.Fatalf("used %v, root says %v, there are %v", sum, tr.used.at(0).total, capacity)
+				r.Fatalf("used %v, the root has %v, there are %v", sum, tr.used.at(0).total, capacity)
 			}
 		})
 		for _, tenant := range full.nodes {
@@ -233,14 +233,14 @@ func TestConservation(t *testing.T) {
 		}
 		for i := range full.nodes {
 			if full.used.at(i) != (use{}) {
-				r.Fatalf("all given back, and %s still uses %v", full.nodes[i].Name, full.used.at(i))
+				r.Fatalf("all removed, and %s still uses %v", full.nodes[i].Name, full.used.at(i))
 			}
 		}
 	})
 }
 
-// Whatever was lent, and whatever runs beyond its quota: once every other tenant
-// is back at its guarantee, each can use its own.
+// TestWhatIsLentCanBeReclaimed: whatever is lent or used beyond a quota, once
+// every other tenant is back at its guarantee, each tenant can use its own.
 func TestWhatIsLentCanBeReclaimed(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		tr := walk(r, trees(r), func(Tree) {})
@@ -267,7 +267,8 @@ func TestWhatIsLentCanBeReclaimed(t *testing.T) {
 	})
 }
 
-// An old tree stays as it was, however many are made of it.
+// TestTreesShareNothingThatChanges: an old tree is unchanged, whatever is
+// derived from it.
 func TestTreesShareNothingThatChanges(t *testing.T) {
 	tenants := []Tenant{team("root", "", 0)}
 	for i := range 3 * pageSize {

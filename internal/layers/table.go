@@ -45,6 +45,8 @@ var Table = []Layer{
 	{Path: "exporter", Ours: []string{"gpu", "exporter", "internal/serve", "internal/buildinfo"}, Outside: []string{"*"}, Why: "programs do not import one another"},
 	{Path: "exporter/collect", Ours: []string{"gpu", "exporter/pods"}, Outside: []string{"github.com/prometheus/"}, Why: "families are made from a Reading, whatever took it"},
 	{Path: "exporter/dcgm", Ours: []string{"gpu", "exporter/collect", "exporter/pods", "exporter/dcgm"}, Outside: []string{"github.com/NVIDIA/"}, Why: "the only package with DCGM in it"},
+	{Path: "exporter/dcgm/fakedcgm", Ours: []string{"gpu", "internal/cbuild", "internal/fakenvml"}, Why: "a fake is embedded C and the machine it shows"},
+	{Path: "exporter/bench", Ours: []string{"gpu", "exporter", "internal"}, Outside: []string{"*"}, Why: "it measures the program on the fakes"},
 	{Path: "exporter/nvml", Ours: []string{"gpu", "exporter/collect", "exporter/pods", "exporter/nvml"}, Outside: []string{"github.com/NVIDIA/"}, Why: "the only package with NVML in it"},
 	{Path: "exporter/replay", Ours: []string{"gpu", "exporter/collect", "exporter/pods"}, Why: "a recording needs no driver"},
 	{Path: "exporter/pods", Ours: []string{"gpu", "exporter/collect"}, Outside: []string{"k8s.io/kubelet", "google.golang.org/grpc"}, Why: "who holds what, from the kubelet's socket alone"},
@@ -87,6 +89,8 @@ var Table = []Layer{
 	{Path: "deploy/chart", Ours: []string{"deploy/chart"}, Outside: []string{"k8s.io/apimachinery", "sigs.k8s.io/yaml"}, Why: "it runs helm and reads what that renders"},
 
 	{Path: "internal", Ours: []string{"internal"}, Outside: []string{"*"}, Why: "plumbing has no domain in it"},
+	{Path: "internal/cbuild", Why: "it runs gcc"},
+	{Path: "internal/fakenvml", Ours: []string{"gpu", "internal/cbuild"}, Why: "the simulated machine knows GPUs and MIG"},
 	{Path: "internal/gendocs", Ours: []string{"gpu", "plan", "adapter/signal", "report/doctor", "autoscaler/api", "internal/prom"}, Why: "docs are generated from the tables themselves"},
 }
 

@@ -14,26 +14,26 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// Pending is what some pods wait for: those of one tenant, namespace, reason and
+// Pending is the demand of pending pods of one tenant, namespace, reason and
 // shape.
 type Pending struct {
 	Tenant, Namespace string
 	Reason            plan.Reason // of the plan's verdict; empty where the plan has none
-	Wants             string      // "3g.40gb", "gpu*2", "1g.10gb*2 part"; "unreadable"
+	Requests          string      // "3g.40gb", "gpu*2", "1g.10gb*2 part"; "unreadable"
 	Shape             string      // of one pod, in short: "3g.40gb", "2", "0.5"; "unreadable"
 	Pods              int
-	// Size of all of them together. Readable is false for demand nobody could
-	// read: its size is unknown, not zero.
+	// Size is that of all of them together. Readable is false for demand that
+	// could not be read: its size is unknown, not zero.
 	Size     Size
 	Readable bool
-	Oldest   time.Duration // the longest wait so far, 0 where no pod says since when
+	Oldest   time.Duration // the longest pending time, 0 where no pod has a time
 }
 
-// Pending returns what pending pods ask for, by tenant, namespace, reason and
-// shape, in that order. verdicts are those of the plan made from the same
+// Pending returns the demand of pending pods by tenant, namespace, reason and
+// requests, in that order. verdicts are those of the plan made from the same
 // snapshot.
 func (sv *Survey) Pending(verdicts []plan.Verdict) []Pending {
-	reasons := map[string]plan.Reason{} // of those that wait: most run
+	reasons := map[string]plan.Reason{} // of pending pods: most run
 	for _, p := range sv.pods {
 		if p.Node == "" {
 			reasons[p.Key()] = ""
@@ -41,7 +41,7 @@ func (sv *Survey) Pending(verdicts []plan.Verdict) []Pending {
 	}
 	for i := range verdicts {
 		v := &verdicts[i]
-		if _, waits := reasons[v.Subject]; waits && v.Kind == plan.KindPod {
+		if _, isPending := reasons[v.Subject]; isPending && v.Kind == plan.KindPod {
 			reasons[v.Subject] = v.Reason
 		}
 	}
@@ -51,11 +51,11 @@ func (sv *Survey) Pending(verdicts []plan.Verdict) []Pending {
 		if p.Node != "" {
 			continue
 		}
-		key := Pending{Tenant: p.Tenant, Namespace: p.Namespace, Reason: reasons[p.Key()], Wants: demandText(p.Demand), Readable: p.Unreadable == ""}
+		key := Pending{Tenant: p.Tenant, Namespace: p.Namespace, Reason: reasons[p.Key()], Requests: demandText(p.Demand), Readable: p.Unreadable == ""}
 		if key.Readable {
 			key.Shape = sv.shape(p)
 		} else {
-			key.Wants, key.Shape = "unreadable", "unreadable"
+			key.Requests, key.Shape = "unreadable", "unreadable"
 		}
 		row := rows[key]
 		if row == nil {
@@ -78,17 +78,17 @@ func (sv *Survey) Pending(verdicts []plan.Verdict) []Pending {
 	}
 	slices.SortFunc(out, func(a, b Pending) int {
 		return cmp.Or(strings.Compare(a.Tenant, b.Tenant), strings.Compare(a.Namespace, b.Namespace),
-			strings.Compare(string(a.Reason), string(b.Reason)), strings.Compare(a.Wants, b.Wants))
+			strings.Compare(string(a.Reason), string(b.Reason)), strings.Compare(a.Requests, b.Requests))
 	})
 	return out
 }
 
-// SizeOf is what a pod asks for, as it is counted in all tables.
+// SizeOf is a pod's request, as all tables count it.
 func (sv *Survey) SizeOf(p *plan.Pod) Size { return sv.demandSize(p) }
 
-// shape is a demand as people sort it: the number of GPUs it takes up where they
-// are whole or parts of one ("8", "0.5", "2x0.5" of different GPUs), the profiles where it is partitioned to them
-// ("1g.10gb", "1g.10gb*2"); with the vendor's name where that is another.
+// shape is a request in short: the number of GPUs where they are whole or parts
+// of one ("8", "0.5", "2x0.5" of different GPUs), the profiles of MIG requests
+// ("1g.10gb", "1g.10gb*2"); with the vendor where it is not NVIDIA.
 func (sv *Survey) shape(p *plan.Pod) string {
 	d := p.Demand
 	if len(d.MIG) > 0 {
@@ -115,13 +115,13 @@ func number(v float64) string {
 	return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64)
 }
 
-// maxCount keeps nonsense from overflowing; no pod asks for more.
+// maxCount prevents overflows; no pod requests more.
 const maxCount = 1 << 20
 
-// demandSize is what a pod asks for in shares of a GPU. MIG profiles are those
-// of the first product of the fleet, by name, that has them; where none has,
-// slices count as those of a GPU that has seven, and memory as much as compute,
-// since nobody knows. Memory in MiB is measured against the smallest GPU.
+// demandSize is a pod's request in shares of a GPU. MIG profiles have the size
+// of the fleet's first product, by name, that has them. Where none has, slices
+// count as those of a seven-slice GPU, and memory as much as compute. Memory in
+// MiB is measured against the smallest GPU.
 func (sv *Survey) demandSize(p *plan.Pod) Size {
 	gpus := min(max(p.Demand.GPUs, 0), maxCount)
 	s := Size{gpus * GPUShares, gpus * GPUShares}
@@ -132,7 +132,7 @@ func (sv *Survey) demandSize(p *plan.Pod) Size {
 	}
 	if f := p.Demand.Fraction; f != nil {
 		one, ok := fractionSize(p, sv.memoryMiB)
-		if !ok { // a place of unstated size: one slice, since it is not nothing
+		if !ok { // of unstated size: one slice
 			one = Size{GPUShares / wholeCompute, GPUShares / wholeMemory}
 		}
 		n := min(max(f.GPUs, 1), maxCount)

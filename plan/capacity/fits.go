@@ -6,15 +6,15 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// fits answers what a GPU of a table could still hold. Fleets have few distinct
-// layouts, so every answer is looked up once.
+// fits caches what can be added to a GPU's layout: fleets have few distinct
+// layouts.
 type fits struct{ extensions map[string]Size }
 
 func newFits() *fits { return &fits{extensions: map[string]Size{}} }
 
-// extension returns what the best legal layout that contains l adds to it: the
-// most compute, then the most memory. Where placed is false only the counts of l
-// are known, and it is taken to lie as well as it can.
+// extension returns the size of the best legal layout that contains l, less l:
+// the most compute, then the most memory. Where placed is false only the counts
+// of l are known, and the best placement is assumed.
 func (f *fits) extension(t *mig.Table, l mig.Layout, placed bool) Size {
 	key := questionKey(t, l)
 	if !placed {

@@ -11,10 +11,10 @@ import (
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
 
-// FuzzSurvey: whatever a snapshot says, every GPU is whole.
+// FuzzSurvey: in any snapshot, the parts of every GPU add up.
 func FuzzSurvey(f *testing.F) {
-	f.Add("pool p max=1 gpus=2 model=H100-80GB layout=(3g.40gb@0:held=a/x 3g.40gb@4)\nnode n1 pool=p\npod a/x wants=3g.40gb node=n1\npod a/y wants=(gpu*2)")
-	f.Add("pool p max=1 gpus=1 model=L40S no-mig memory-mib=7\nnode n1 pool=p\ngpu n1/0 holders=(a/x b/y)\npod a/x wants=(part:core=300:gpus=9) node=n1\npod b/y wants=(part:memory=100) node=n1")
+	f.Add("pool p max=1 gpus=2 model=H100-80GB layout=(3g.40gb@0:allocated-to=a/x 3g.40gb@4)\nnode n1 pool=p\npod a/x requests=3g.40gb node=n1\npod a/y requests=(gpu*2)")
+	f.Add("pool p max=1 gpus=1 model=L40S no-mig memory-mib=7\nnode n1 pool=p\ngpu n1/0 allocated-to=(a/x b/y)\npod a/x requests=(part:core=300:gpus=9) node=n1\npod b/y requests=(part:memory=100) node=n1")
 	f.Fuzz(func(t *testing.T, text string) {
 		s, _, err := scenario.Parse(text)
 		if err != nil {
@@ -29,8 +29,8 @@ func FuzzSurvey(f *testing.F) {
 	})
 }
 
-// BenchmarkAdd takes in 80,000 GPUs, once whole and once in seven instances of 200
-// namespaces. Goal on two cores: 100 ms each.
+// BenchmarkAdd adds observations of 80,000 GPUs, once whole and once in seven
+// instances of 200 namespaces. Goal on two cores: 100 ms each.
 func BenchmarkAdd(b *testing.B) {
 	for _, parts := range []int{1, 7} {
 		b.Run(fmt.Sprintf("parts=%d", parts), func(b *testing.B) {
@@ -38,7 +38,7 @@ func BenchmarkAdd(b *testing.B) {
 			for i := range o.GPUs {
 				c := capacity.Seen{Name: fmt.Sprintf("n%05d/%d", i/8, i%8), Pool: fmt.Sprint("pool-", i%20), Model: "H100-80GB", PricePerHour: 2}
 				for k := range parts {
-					c.Parts = append(c.Parts, capacity.Piece{Shares: capacity.GPUShares / parts, State: capacity.Held,
+					c.Parts = append(c.Parts, capacity.Piece{Shares: capacity.GPUShares / parts, State: capacity.Allocated,
 						Namespace: fmt.Sprint("team-", (i*7+k)%200), Busy: sample.Known(0.3, 0)})
 				}
 				o.GPUs[i] = c
@@ -55,8 +55,8 @@ func BenchmarkAdd(b *testing.B) {
 	}
 }
 
-// BenchmarkSurvey takes 10,000 nodes of 8 GPUs apart, a third of them free, with
-// 200 kinds of pods pending that no free GPU serves: the worst case.
+// BenchmarkSurvey surveys 10,000 nodes of 8 GPUs, a third of them free, with
+// 200 kinds of pending pods that no free GPU serves: the worst case.
 func BenchmarkSurvey(b *testing.B) {
 	s := oneGPU("H100-80GB", nil)
 	model := s.Nodes[0].GPUs[0].Model

@@ -10,13 +10,13 @@ import (
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
 
-// The words of the places are those that the catalogue promises, each once.
+// TestPlaceLabels: the labels are those of the catalogue, each once.
 func TestPlaceLabels(t *testing.T) {
 	var words []string
 	for p := range capacity.NumPlaces {
 		words = append(words, p.Label())
 		if p.OfPod() != slices.Contains([]string{"busy", "slack", "idle", "unmeasured"}, p.Label()) {
-			t.Errorf("%s: held %v", p.Label(), p.OfPod())
+			t.Errorf("%s: allocated %v", p.Label(), p.OfPod())
 		}
 	}
 	if want := metric.PlaceWords(); !slices.Equal(words, want) {
@@ -37,14 +37,14 @@ func TestShapes(t *testing.T) {
 	s, _, err := scenario.Parse(`
 pool q max=3 gpus=4 model=L40S no-mig memory-mib=46068
 node n pool=q
-pod a/p wants=gpu
-pod b/p wants=(gpu*8)
-pod c/p wants=1g.10gb
-pod d/p wants=(1g.10gb*2)
-pod e/p wants=(part:core=500)
-pod f/p wants=(part:core=100:memory-mib=11517)
-pod f/q wants=(part:core=500:gpus=2)
-pod g/p wants=(amd.gpu*2)
+pod a/p requests=gpu
+pod b/p requests=(gpu*8)
+pod c/p requests=1g.10gb
+pod d/p requests=(1g.10gb*2)
+pod e/p requests=(part:core=500)
+pod f/p requests=(part:core=100:memory-mib=11517)
+pod f/q requests=(part:core=500:gpus=2)
+pod g/p requests=(amd.gpu*2)
 pod h/p unreadable="two ways"
 `)
 	if err != nil {

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// LedgerOptions bound what a ledger believes and remembers.
+// LedgerOptions are the limits of a ledger.
 type LedgerOptions struct {
-	// MaxGap is how long an observation holds when no other follows. What is
-	// beyond it is InUnknown: nobody looked.
+	// MaxGap is how long an observation holds when no other follows. Time beyond
+	// it is InUnknown.
 	MaxGap time.Duration
-	// IdleBelow is the busy ratio under which a holder counts as idle.
+	// IdleBelow is the busy ratio below which an allocated GPU counts as idle.
 	IdleBelow float64
-	// MaxRows bounds the ledger's memory: keys beyond it are added up under Other,
-	// and lose their names and prices, but no time.
+	// MaxRows bounds the ledger's memory: the time of further keys is added up
+	// under Other.
 	MaxRows int
 }
 
@@ -25,19 +25,20 @@ func DefaultLedgerOptions() LedgerOptions {
 	return LedgerOptions{MaxGap: 5 * time.Minute, IdleBelow: 0.01, MaxRows: 20000}
 }
 
-// Other stands for pool, model, tenant and namespace where a ledger has too many.
+// Other stands for pool, model, tenant and namespace of keys beyond MaxRows.
 const Other = "(other)"
 
-// Key is what a ledger tells apart. Tenant and Namespace are those of the holder,
-// empty for what nobody holds.
+// Key identifies a row of the ledger. Tenant and Namespace are those of the pod
+// the GPU is allocated to, empty for none.
 type Key struct {
 	Pool, Model, Tenant, Namespace string
 	PricePerHour                   float64 // of a GPU, 0 for unpriced
 }
 
-// Ledger adds up where GPU time goes, over a series of observations. Each holds
-// from its time until the next, at most MaxGap. Its memory grows with the number
-// of keys, not of GPUs or observations. It is not safe for concurrent use.
+// Ledger adds up GPU time by use, over a series of observations. Each holds
+// from its time until the next, at most MaxGap. Its memory grows with the
+// number of keys, not of GPUs or observations. It is not safe for concurrent
+// use.
 type Ledger struct {
 	options  LedgerOptions
 	first    int64 // ms; times of the first and the last observation
@@ -54,7 +55,7 @@ type Ledger struct {
 // ledgerRow is a row, and what it grows by in a millisecond.
 type ledgerRow struct {
 	Row
-	base   int // row of the same GPUs without a holder
+	base   int // row of the same GPUs while free
 	shares [NumPlaces]int64
 	// busy is the shares in Slack and in Idle that compute, in millionths.
 	busySlack, busyIdle int64
@@ -79,18 +80,19 @@ func NewLedger(o LedgerOptions) *Ledger {
 	return &Ledger{options: o, index: map[Key]int{}, names: map[string]bool{}}
 }
 
-// Errors of a ledger. It is unchanged by what it refuses.
+// Errors of Add and Advance, which then change nothing.
 var (
-	// ErrOrder is for a time that is not later than the one before, in milliseconds.
+	// ErrOrder is for a time that is not later than the one before, in
+	// milliseconds.
 	ErrOrder = errors.New("time does not go forward")
 	// ErrFull is for more GPU time than a ledger can count: 80,000 GPUs for four
-	// years. Begin another.
+	// years.
 	ErrFull = errors.New("the ledger is full")
 )
 
-// Add accounts for the time since the last observation and takes in the next
-// one. It costs time in proportion to the parts of the GPUs. The error names the
-// GPU that is wrong, or wraps ErrOrder or ErrFull; the ledger is then as before.
+// Add accounts for the time since the last observation and stores the next one.
+// It costs time in proportion to the parts of the GPUs. The error names the GPU
+// that is wrong, or wraps ErrOrder or ErrFull; the ledger is then as before.
 func (l *Ledger) Add(o Observation) error {
 	at, err := l.timeOf(o.At)
 	if err != nil {
@@ -126,8 +128,8 @@ func (l *Ledger) Advance(at time.Time) error {
 	return l.advance(ms)
 }
 
-// timeOf returns milliseconds, for a time that accounts may be kept of: not
-// before what is accounted for.
+// timeOf returns at in milliseconds; an error for a time before what is
+// accounted for.
 func (l *Ledger) timeOf(at time.Time) (int64, error) {
 	if year := at.Year(); year < 1970 || year > 9999 {
 		return 0, fmt.Errorf("time %s: want one of the years 1970 … 9999", at.Format(time.RFC3339Nano))
@@ -160,7 +162,7 @@ func (l *Ledger) advance(at int64) error {
 	if !l.started || at == l.upTo {
 		return nil
 	}
-	// No cell outgrows the sum of all, so one look at the sum is enough.
+	// No cell outgrows the sum of all, so checking the sum is enough.
 	hi, grown := bits.Mul64(uint64(l.shares), uint64(at-l.upTo))
 	if hi != 0 || grown > uint64(math.MaxInt64-l.capacity) {
 		return fmt.Errorf("%d GPUs until %s: %w", l.shares/GPUShares, time.UnixMilli(at).UTC().Format(time.RFC3339), ErrFull)
@@ -175,7 +177,7 @@ func (l *Ledger) advance(at int64) error {
 	return nil
 }
 
-// grow adds the time of what was seen.
+// grow adds ms milliseconds of the last observation.
 func (r *ledgerRow) grow(ms int64) {
 	for p, shares := range r.shares {
 		r.Time[p] += Time(shares * ms)
@@ -194,8 +196,9 @@ func (r *ledgerRow) total() int64 {
 	return sum
 }
 
-// portion is what computes in ms milliseconds, rounded down to a share of a
-// millisecond: a month of observations a second apart loses a GPU for 3 seconds.
+// portion is the computing part of ms milliseconds, rounded down to a share of
+// a millisecond: in a month of observations a second apart a GPU loses 3
+// seconds.
 func portion(millionths, ms int64) Time {
 	hi, lo := bits.Mul64(uint64(millionths), uint64(ms))
 	q, _ := bits.Div64(hi, lo, million)

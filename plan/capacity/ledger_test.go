@@ -18,8 +18,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 const gap = 5 * time.Minute
 
-// book is the ledger done by hand: GPU by GPU, piece by piece, nothing added up
-// before its time. Busy is kept as a number with a fraction.
+// book is a plain ledger: GPU by GPU, piece by piece. Busy is a float.
 type book struct {
 	last     capacity.Observation
 	capacity int64
@@ -33,7 +32,7 @@ func (b *book) add(o capacity.Observation) {
 	for _, c := range b.last.GPUs {
 		b.capacity += capacity.GPUShares * ms
 		for _, p := range c.Parts {
-			holder := capacity.Key{Pool: c.Pool, Model: c.Model, Tenant: p.Tenant, Namespace: p.Namespace, PricePerHour: c.PricePerHour}
+			allocated := capacity.Key{Pool: c.Pool, Model: c.Model, Tenant: p.Tenant, Namespace: p.Namespace, PricePerHour: c.PricePerHour}
 			noPod := capacity.Key{Pool: c.Pool, Model: c.Model, PricePerHour: c.PricePerHour}
 			ratio, known := p.Busy.Get()
 			place := map[capacity.State]capacity.Place{
@@ -41,7 +40,7 @@ func (b *book) add(o capacity.Observation) {
 				capacity.Cordoned: capacity.InCordoned, capacity.Repartitioning: capacity.InRepartitioning, capacity.Unknown: capacity.InUnknown,
 				capacity.Booting: capacity.InBooting, capacity.Unready: capacity.InUnready, capacity.Sick: capacity.InSick,
 			}[p.State]
-			if p.State == capacity.Held {
+			if p.State == capacity.Allocated {
 				switch {
 				case !known:
 					place = capacity.Unmeasured
@@ -51,10 +50,10 @@ func (b *book) add(o capacity.Observation) {
 					place = capacity.Slack
 				}
 				if known {
-					b.busy[holder] += ratio * float64(int64(p.Shares)*seen)
+					b.busy[allocated] += ratio * float64(int64(p.Shares)*seen)
 				}
 			}
-			b.cell(holder)[place] += int64(p.Shares) * seen
+			b.cell(allocated)[place] += int64(p.Shares) * seen
 			b.cell(noPod)[capacity.InUnknown] += int64(p.Shares) * (ms - seen)
 		}
 	}
@@ -68,8 +67,8 @@ func (b *book) cell(k capacity.Key) *[capacity.NumPlaces]int64 {
 	return b.time[k]
 }
 
-// draw returns GPUs with random parts: some appear, some vanish, their layouts,
-// holders and states change from one observation to the next.
+// draw returns GPUs with random parts: GPUs come and go, layouts, allocations
+// and states change from one observation to the next.
 func draw(t *rapid.T, at time.Time) capacity.Observation {
 	o := capacity.Observation{At: at}
 	for i := range rapid.IntRange(0, 6).Draw(t, "GPUs") {
@@ -78,7 +77,7 @@ func draw(t *rapid.T, at time.Time) capacity.Observation {
 		for left := capacity.GPUShares; left > 0; {
 			p := capacity.Piece{Shares: min(left, rapid.SampledFrom([]int{0, 120, 210, 360, 840, 7, 833}).Draw(t, "shares")),
 				State: capacity.State(rapid.IntRange(0, int(capacity.NumStates)-1).Draw(t, "state"))}
-			if p.State == capacity.Held {
+			if p.State == capacity.Allocated {
 				p.Tenant = rapid.SampledFrom([]string{"", "red", "blue"}).Draw(t, "tenant")
 				p.Namespace = rapid.SampledFrom([]string{"a", "b"}).Draw(t, "namespace")
 				if rapid.Bool().Draw(t, "measured") {
@@ -93,9 +92,9 @@ func draw(t *rapid.T, at time.Time) capacity.Observation {
 	return o
 }
 
-// TestIdentity compares with the book over random series, with holes, restarts of
-// the clock and totals asked for at any moment: everything agrees to the last
-// share of a millisecond, but for the rounding of busy ratios.
+// TestIdentity compares with the book over random series, with gaps, times out
+// of order and totals at any moment: everything is equal to the share of a
+// millisecond, except for the rounding of busy ratios.
 func TestIdentity(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := &book{time: map[capacity.Key]*[capacity.NumPlaces]int64{}, busy: map[capacity.Key]float64{}}
@@ -168,7 +167,7 @@ func (b *book) compare(t *rapid.T, got capacity.Totals, rounding float64) {
 		}
 	}
 	if len(rows) > 0 {
-		t.Fatalf("rows of noPod: %v", rows)
+		t.Fatalf("unexpected rows: %v", rows)
 	}
 }
 
@@ -176,8 +175,7 @@ func device(parts ...capacity.Piece) []capacity.Seen {
 	return []capacity.Seen{{Name: "n1/0", Pool: "p", Model: "A", PricePerHour: 2, Parts: parts}}
 }
 
-// TestRefuses shows what a ledger does not take, that it says where the fault is,
-// and that it is as it was before.
+// TestRefuses: an error names what is wrong, and the ledger is unchanged.
 func TestRefuses(t *testing.T) {
 	whole := capacity.Piece{Shares: capacity.GPUShares}
 	tests := []struct {
@@ -241,7 +239,7 @@ func TestFull(t *testing.T) {
 func TestManyRows(t *testing.T) {
 	l := capacity.NewLedger(capacity.LedgerOptions{MaxRows: 8})
 	for i := range 100 {
-		part := capacity.Piece{Shares: capacity.GPUShares, State: capacity.Held, Namespace: fmt.Sprint(i)}
+		part := capacity.Piece{Shares: capacity.GPUShares, State: capacity.Allocated, Namespace: fmt.Sprint(i)}
 		if err := l.Add(capacity.Observation{At: epoch.Add(time.Duration(i) * time.Minute), GPUs: device(part)}); err != nil {
 			t.Fatal(err)
 		}
@@ -264,12 +262,12 @@ func TestManyRows(t *testing.T) {
 	}
 }
 
-// TestBusyBounds: a ratio a little above one is one, and one noPod can have
-// measured is not known.
+// TestBusyBounds: a ratio slightly above one is one, and an impossible one is
+// unknown.
 func TestBusyBounds(t *testing.T) {
 	for ratio, want := range map[float64]capacity.Place{1.005: capacity.Busy, 1.02: capacity.Unmeasured, -0.1: capacity.Unmeasured} {
 		l := capacity.NewLedger(capacity.LedgerOptions{})
-		part := capacity.Piece{Shares: capacity.GPUShares, State: capacity.Held, Busy: sample.Known(ratio, 0)}
+		part := capacity.Piece{Shares: capacity.GPUShares, State: capacity.Allocated, Busy: sample.Known(ratio, 0)}
 		if err := errors.Join(l.Add(capacity.Observation{At: epoch, GPUs: device(part)}), l.Advance(epoch.Add(time.Minute))); err != nil {
 			t.Fatal(err)
 		}
@@ -279,11 +277,11 @@ func TestBusyBounds(t *testing.T) {
 	}
 }
 
-// TestMoney: a price that changes counts from when it does; 10 minutes at 2 and 20
-// at 4 an hour.
+// TestMoney: a changed price counts from its observation on; 10 minutes at 2
+// and 20 at 4 an hour.
 func TestMoney(t *testing.T) {
 	l := capacity.NewLedger(capacity.LedgerOptions{MaxGap: time.Hour})
-	part := capacity.Piece{Shares: capacity.GPUShares, State: capacity.Held, Tenant: "red", Busy: sample.Known(0.5, 0)}
+	part := capacity.Piece{Shares: capacity.GPUShares, State: capacity.Allocated, Tenant: "red", Busy: sample.Known(0.5, 0)}
 	dear := device(part)
 	dear[0].PricePerHour = 4
 	err := errors.Join(l.Add(capacity.Observation{At: epoch, GPUs: device(part)}),

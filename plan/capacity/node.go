@@ -9,8 +9,8 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// node takes the GPUs of a node apart. A node of a pool that shows no GPUs yet
-// has those of its pool's template: it exists, and somebody pays for it.
+// node returns the GPUs of a node with their parts. A node of a pool that shows
+// no GPUs yet has those of its pool's template: it exists, and is paid for.
 func (b *builder) node(n *plan.Node) []GPU {
 	pool := b.pools[n.Pool]
 	source, state := n.GPUs, b.nodeState(n)
@@ -34,7 +34,7 @@ func (b *builder) node(n *plan.Node) []GPU {
 			c.PricePerHour = pool.PricePerHour / float64(len(source))
 		}
 		c.State = gpuState(n, &source[i], state)
-		b.takeApart(c, &source[i])
+		b.split(c, &source[i])
 	}
 	b.judgeFree(n, gpus)
 	return gpus
@@ -55,7 +55,7 @@ func (b *builder) nodeState(n *plan.Node) State {
 	case n.Drain != nil, n.Cordoned && n.CordonedBy == "":
 		return Cordoned
 	case n.CordonedBy != "":
-		return Repartitioning // the whole node waits for one GPU
+		return Repartitioning // the whole node is out of use for one GPU
 	}
 	return Free
 }

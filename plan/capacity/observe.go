@@ -8,8 +8,8 @@ import (
 )
 
 // Observation is the state of every GPU at one moment. A GPU that is not in it
-// is no capacity from then on: one that exists but that nobody can see has to be
-// there, as Unknown.
+// is no capacity from then on: one that exists without known state must be
+// there as Unknown.
 type Observation struct {
 	At   time.Time
 	GPUs []Seen
@@ -17,7 +17,7 @@ type Observation struct {
 
 // Seen is one GPU of an Observation.
 type Seen struct {
-	// Name tells the GPUs of one observation apart: "n1/0", or a UUID. It need not
+	// Name identifies a GPU within one observation: "n1/0", or a UUID. It need not
 	// stay the same from one observation to the next.
 	Name        string
 	Pool, Model string
@@ -30,13 +30,13 @@ type Seen struct {
 type Piece struct {
 	Shares int
 	State  State
-	// Tenant and Namespace of the holder, empty for none.
+	// Tenant and Namespace of the pod it is allocated to, empty for none.
 	Tenant, Namespace string
-	// Busy ratio of what is Held, 0 … 1; unknown where nobody measured it.
+	// Busy ratio of an Allocated piece, 0 … 1; unknown where it is not measured.
 	Busy sample.Value
 }
 
-// Observation returns what a ledger takes of the survey. Parts that are memory
+// Observation returns the survey as a ledger needs it. Parts that are memory
 // alone take no GPU time.
 func (sv *Survey) Observation() Observation {
 	o := Observation{At: sv.At, GPUs: make([]Seen, len(sv.GPUs))}
@@ -53,7 +53,7 @@ func (sv *Survey) Observation() Observation {
 	return o
 }
 
-// check says what is wrong with a GPU, nil for nothing.
+// check returns what is wrong with a GPU, nil for nothing.
 func (s *Seen) check() error {
 	if !(s.PricePerHour >= 0 && s.PricePerHour <= maxPrice) {
 		return fmt.Errorf("GPU %q: price per hour: want 0 … %g: %g", s.Name, float64(maxPrice), s.PricePerHour)
@@ -77,5 +77,5 @@ func (s *Seen) check() error {
 	return nil
 }
 
-// maxPrice of a GPU in an hour; beyond it sums would be no numbers any more.
+// maxPrice bounds the price of a GPU for an hour, so that sums stay finite.
 const maxPrice = 1e12

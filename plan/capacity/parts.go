@@ -8,8 +8,8 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// legible reports whether what is said of a GPU can be true: a MIG GPU has a
-// table, and its instances a place on it together.
+// legible reports whether the data about a GPU can be true: a MIG GPU has a
+// table, and its instances are a legal layout.
 func legible(c *plan.GPU) bool {
 	if !c.MIG {
 		return len(c.Instances) == 0
@@ -26,8 +26,8 @@ func legible(c *plan.GPU) bool {
 	return t.Legal(l) == nil
 }
 
-// layoutOf returns a GPU's instances; placed is false where it is not known for
-// all of them where they lie.
+// layoutOf returns a GPU's instances; placed is false where a placement is
+// unknown.
 func layoutOf(c *plan.GPU) (l mig.Layout, placed bool) {
 	placed, l = true, make(mig.Layout, 0, len(c.Instances))
 	for i := range c.Instances {
@@ -37,11 +37,11 @@ func layoutOf(c *plan.GPU) (l mig.Layout, placed bool) {
 	return mig.NewLayout(l...), placed
 }
 
-// takeApart fills in the parts of a GPU.
-func (b *builder) takeApart(c *GPU, source *plan.GPU) {
+// split fills in the parts of a GPU.
+func (b *builder) split(c *GPU, source *plan.GPU) {
 	switch {
 	case c.State == Unknown, !legible(source) || !source.AllocationKnown:
-		// Whoever holds it, nothing can be said of its parts.
+		// Without known allocations the GPU has no known parts.
 		c.Parts = []Part{{State: c.State, Size: wholeGPU}}
 	case source.MIG:
 		b.instances(c, source)
@@ -50,17 +50,17 @@ func (b *builder) takeApart(c *GPU, source *plan.GPU) {
 	}
 }
 
-// instances makes a part of every instance, and of what they leave.
+// instances makes a part of every instance, and of the slices in none.
 func (b *builder) instances(c *GPU, source *plan.GPU) {
 	t, _ := mig.ForModel(c.Model)
 	rest := wholeGPU
 	layout, placed := layoutOf(source)
-	c.Parts = make([]Part, 0, len(source.Instances)+2) // and what they leave
+	c.Parts = make([]Part, 0, len(source.Instances)+2) // and the rest
 	for i := range source.Instances {
 		in := &source.Instances[i]
 		p := Part{State: c.State, Size: sizeOf(t, in.Profile), Profile: in.Profile}
 		if in.AllocatedTo != "" {
-			b.hold(&p, c.State, in.AllocatedTo, in.Busy)
+			b.allocate(&p, c.State, in.AllocatedTo, in.Busy)
 		}
 		c.Parts = append(c.Parts, p)
 		rest = rest.minus(p.Size)
@@ -70,9 +70,9 @@ func (b *builder) instances(c *GPU, source *plan.GPU) {
 		c.addRest(c.State, NoCause, rest)
 		return
 	}
-	uncut := b.fits.extension(t, layout, placed)
-	c.addRest(Fragmented, Uncut, uncut)
-	c.addRest(Fragmented, Odd, rest.minus(uncut))
+	unpartitioned := b.fits.extension(t, layout, placed)
+	c.addRest(Fragmented, Unpartitioned, unpartitioned)
+	c.addRest(Fragmented, Odd, rest.minus(unpartitioned))
 }
 
 func (c *GPU) addRest(s State, cause Cause, size Size) {
@@ -81,34 +81,34 @@ func (c *GPU) addRest(s State, cause Cause, size Size) {
 	}
 }
 
-// sharers makes a part of every pod's share of a GPU without MIG. Pods that ask
-// for stated fractions hold those; any others hold equal shares of the GPU.
+// sharers makes a part of every pod's share of a GPU without MIG: the stated
+// fractions where all pods request such, else equal shares.
 func (b *builder) sharers(c *GPU, source *plan.GPU) {
 	allocatedTo := slices.Clone(source.AllocatedTo)
 	slices.Sort(allocatedTo)
 	sizes, ok := b.fractions(allocatedTo, source.Model.MemoryMiB)
 	rest := wholeGPU
-	for i, holder := range allocatedTo {
+	for i, pod := range allocatedTo {
 		p := Part{State: c.State}
 		if ok {
 			p.Size = sizes[i]
 		} else {
 			p.Size = equalShare(i, len(allocatedTo))
 		}
-		b.hold(&p, c.State, holder, source.Busy)
+		b.allocate(&p, c.State, pod, source.Busy)
 		c.Parts = append(c.Parts, p)
 		rest = rest.minus(p.Size)
 	}
 	c.addRest(c.State, NoCause, rest)
 }
 
-// fractions returns what each holder asked for; false unless all asked for
+// fractions returns the size that each pod requests; false unless all request
 // fractions of stated size that fit one GPU together.
 func (b *builder) fractions(allocatedTo []string, gpuMiB int) ([]Size, bool) {
 	sizes := make([]Size, len(allocatedTo))
 	var sum Size
-	for i, holder := range allocatedTo {
-		pod := b.pods[holder]
+	for i, pod := range allocatedTo {
+		pod := b.pods[pod]
 		if pod == nil || pod.Demand.Fraction == nil {
 			return nil, false
 		}
@@ -121,8 +121,9 @@ func (b *builder) fractions(allocatedTo []string, gpuMiB int) ([]Size, bool) {
 	return sizes, len(allocatedTo) > 0 && sum.Compute <= GPUShares && sum.Memory <= GPUShares
 }
 
-// fractionSize is a pod's fraction of a GPU. Of what is not stated it takes as
-// much as of what is. It is false where nothing is stated, or more than a GPU.
+// fractionSize is a pod's fraction of a GPU. An unstated one of compute and
+// memory equals the other. It is false where none is stated, or more than a
+// GPU.
 func fractionSize(p *plan.Pod, gpuMiB int) (Size, bool) {
 	f := p.Demand.Fraction
 	s := Size{Compute: shares(f.CoreMilli, 1000), Memory: shares(f.MemoryMilli, 1000)}
@@ -138,7 +139,7 @@ func fractionSize(p *plan.Pod, gpuMiB int) (Size, bool) {
 	return s, s.Compute > 0 && s.Compute <= GPUShares && s.Memory <= GPUShares
 }
 
-// shares rounds up, so that a small part is not nothing; more than a GPU is one
+// shares rounds up, so that a small part is not zero; more than a GPU is one
 // share more than a GPU.
 func shares(part, of int) int {
 	switch {
@@ -156,15 +157,15 @@ func equalShare(i, n int) Size {
 	return Size{size, size}
 }
 
-// hold makes a part one that a pod holds. Where the GPU itself is out of
-// service it stays out of it, and the holder is the one who suffers.
-func (b *builder) hold(p *Part, device State, holder string, busy sample.Value) {
-	p.State, p.Holder = Held, holder
+// allocate makes a part Allocated to a pod. On a GPU out of service the part
+// keeps the GPU's state.
+func (b *builder) allocate(p *Part, device State, pod string, busy sample.Value) {
+	p.State, p.AllocatedTo = Allocated, pod
 	if device == Sick || device == Unready || device == Booting {
 		p.State = device
 	}
 	p.Busy = busy.Fresh(b.rules.MaxBusyAge)
-	if pod := b.pods[holder]; pod != nil {
+	if pod := b.pods[pod]; pod != nil {
 		p.Tenant = pod.Tenant
 	}
 }

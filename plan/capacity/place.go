@@ -2,18 +2,18 @@ package capacity
 
 import "strconv"
 
-// Place is where a GPU-hour went. Every moment of every share of a GPU has
+// Place is the use of GPU time. Every moment of every share of a GPU has
 // exactly one.
 type Place uint8
 
-// Places. What pods hold goes to the first four, by its measured busy ratio: of an
-// hour at 0.3 there are 0.3 in Busy and 0.7 in Slack.
+// Places. Allocated time goes to the first four, by the measured busy ratio: of
+// an hour at 0.3, 0.3 are in Busy and 0.7 in Slack.
 const (
-	Busy       Place = iota // held, and computing
-	Slack                   // allocated to something that computes, the rest of its time
-	Idle                    // allocated to something that hardly computes at all, the rest of its time
-	Unmeasured              // held, use unknown
-	InFree                  // the rest is as the states are
+	Busy       Place = iota // allocated, and computing
+	Slack                   // allocated and in use, the time it does not compute
+	Idle                    // allocated and hardly used, the time it does not compute
+	Unmeasured              // allocated, use unknown
+	InFree                  // from here on, the states of the same name
 	InFragmented
 	InStranded
 	InCordoned
@@ -21,7 +21,7 @@ const (
 	InBooting
 	InUnready
 	InSick
-	InUnknown // nobody knew who held it, or nobody looked
+	InUnknown // allocation unknown, or not observed
 
 	NumPlaces
 )
@@ -46,7 +46,7 @@ func (p Place) Label() string {
 	return p.String()
 }
 
-// OfPod reports whether the place is of what pods hold on GPUs in service.
+// OfPod reports whether the place is time allocated to pods on GPUs in service.
 func (p Place) OfPod() bool { return p <= Unmeasured }
 
 // String returns the words used in tables.
@@ -57,17 +57,17 @@ func (p Place) String() string {
 	return "no place"
 }
 
-// placeOf maps the states other than Held to their places.
+// placeOf maps the states other than Allocated to their places.
 var placeOf = [NumStates]Place{
-	Free: InFree, Held: Unmeasured, Fragmented: InFragmented, Stranded: InStranded, Cordoned: InCordoned, Repartitioning: InRepartitioning,
+	Free: InFree, Allocated: Unmeasured, Fragmented: InFragmented, Stranded: InStranded, Cordoned: InCordoned, Repartitioning: InRepartitioning,
 	Unknown: InUnknown, Booting: InBooting, Unready: InUnready, Sick: InSick,
 }
 
 // Time is GPU time: shares of a GPU × milliseconds. It is a whole number, so
-// that adding up loses nothing.
+// that sums are exact.
 type Time int64
 
-// hour is a GPU for an hour.
+// hour is one GPU for an hour.
 const hour = GPUShares * 3600 * 1000
 
 // Hours returns the time in hours of whole GPUs.

@@ -7,31 +7,31 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// offer is what a node has for new pods as things are.
+// offer is the free capacity of a node as it is partitioned.
 type offer struct {
 	node        *plan.Node
 	single      bool
-	cpu, memory int64 // left; negative where pods ask for more than there is
+	cpu, memory int64 // free; negative where pods request more than there is
 	whole       int   // free GPUs without MIG, or free instances under the single strategy
-	open        int   // GPUs without MIG on which something is free
+	partlyFree  int   // GPUs without MIG with free capacity
 	vendor      string
-	admitted    []answer               // by want
+	admitted    []answer               // by request
 	instances   map[string][]mig.Count // free, by model
 }
 
 type answer uint8
 
 const (
-	notAsked answer = iota
+	notEvaluated answer = iota
 	yes
 	no
 )
 
-// unstated stands for CPU or memory that nobody stated: it limits nothing.
+// unstated stands for CPU or memory that the snapshot does not state: no limit.
 const unstated = 1 << 61
 
 func (b *builder) offer(n *plan.Node, gpus []GPU) offer {
-	o := offer{node: n, cpu: unstated, memory: unstated, admitted: make([]answer, len(b.wants)), instances: map[string][]mig.Count{},
+	o := offer{node: n, cpu: unstated, memory: unstated, admitted: make([]answer, len(b.requests)), instances: map[string][]mig.Count{},
 		single: n.Labels["nvidia.com/mig.strategy"] == "single"}
 	if n.CPUMilli > 0 {
 		o.cpu = n.CPUMilli - b.used[n.Name].cpu
@@ -48,7 +48,7 @@ func (b *builder) offer(n *plan.Node, gpus []GPU) offer {
 			switch {
 			case p.State != Free:
 			case p.Profile == (mig.Profile{}):
-				o.open++
+				o.partlyFree++
 				if p.Size == wholeGPU {
 					o.whole++
 				}
@@ -63,9 +63,9 @@ func (b *builder) offer(n *plan.Node, gpus []GPU) offer {
 }
 
 // admits reports whether selectors and taints let the pod onto the node.
-func (o *offer) admits(w *want) bool {
+func (o *offer) admits(w *request) bool {
 	a := &o.admitted[w.index]
-	if *a == notAsked {
+	if *a == notEvaluated {
 		*a = no
 		if plan.Admits(*w.pod, o.node.Labels, o.node.Taints) {
 			*a = yes
@@ -74,9 +74,9 @@ func (o *offer) admits(w *want) bool {
 	return *a == yes
 }
 
-// judgeFree finds the free parts of a node in service that serve no pending pod,
-// each by itself. Where no pending pod requests a part's kind it is simply free,
-// unless the node has no CPU or memory left for anybody.
+// judgeFree sets state and cause of the free parts of a node in service, each
+// by itself. A part whose kind no pending pod requests is Free, unless the node
+// has no CPU or memory left.
 func (b *builder) judgeFree(n *plan.Node, gpus []GPU) {
 	free := func(p Part) bool { return p.State == Free }
 	if !slices.ContainsFunc(gpus, func(c GPU) bool { return slices.ContainsFunc(c.Parts, free) }) {
@@ -89,7 +89,7 @@ func (b *builder) judgeFree(n *plan.Node, gpus []GPU) {
 		size      Size
 	}
 	o := b.offer(n, gpus)
-	causes := map[like]Cause{} // of parts that are alike
+	causes := map[like]Cause{} // of equal parts
 	for i := range gpus {
 		c := &gpus[i]
 		for k := range c.Parts {
@@ -109,11 +109,11 @@ func (b *builder) judgeFree(n *plan.Node, gpus []GPU) {
 }
 
 // cause is what keeps the pending pod that comes nearest from the part, NoCause
-// where one is not kept from it.
+// where one could use it.
 func (b *builder) cause(o *offer, c *GPU, p *Part) Cause {
 	nearest := NoCause
-	for _, w := range b.wants {
-		if !w.wants(o, c, p) {
+	for _, w := range b.requests {
+		if !w.matches(o, c, p) {
 			continue
 		}
 		why := w.blocked(o, c, p)

@@ -2,17 +2,17 @@ package capacity
 
 import "github.com/gpuscale/gpuscale/gpu/mig"
 
-// GPUShares is how many shares a GPU has, in compute and in memory. GPUs are
-// cut into 4 or 7 compute slices and 4, 8 or 12 memory slices, and shared by a
-// few pods: 840 is the smallest number that all of those divide (and 1 … 8), so
-// that parts of different products add up without rounding.
+// GPUShares is how many shares a GPU has, in compute and in memory. GPUs have 4
+// or 7 compute slices and 4, 8 or 12 memory slices, and are shared by up to 8
+// pods: 840 is the smallest number that all of those divide, so that parts of
+// different products add up without rounding.
 const GPUShares = 840
 
 // wholeCompute and wholeMemory are the slices that a GPU without MIG counts for.
 const wholeCompute, wholeMemory = 7, 8
 
 // Size is an amount of GPU, in shares (1/840 of a GPU) of its compute and of
-// its memory. They run out separately.
+// its memory. Each runs out by itself.
 type Size struct{ Compute, Memory int }
 
 var wholeGPU = Size{GPUShares, GPUShares}

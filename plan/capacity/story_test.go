@@ -100,9 +100,8 @@ func (s *story) do(d *datadriven.TestData) (string, error) {
 	return "", fmt.Errorf("there is no %s", d.Cmd)
 }
 
-// checkSurvey is what holds of every survey: the parts of a GPU are the GPU, in
-// compute and in memory, none of them less than nothing, and a cause stands only
-// where there has to be one.
+// checkSurvey is what holds of every survey: the parts of a GPU add up to the
+// GPU, in compute and in memory, none is negative, and lost parts have a cause.
 func checkSurvey(t testing.TB, sv capacity.Survey) {
 	t.Helper()
 	for i := range sv.GPUs {
@@ -115,8 +114,8 @@ func checkSurvey(t testing.TB, sv capacity.Survey) {
 			if lost := p.State == capacity.Fragmented || p.State == capacity.Stranded; lost != (p.Cause != capacity.NoCause) {
 				t.Errorf("%s: %s because %s", c.Name(), p.State, p.Cause)
 			}
-			if p.State == capacity.Held && p.Holder == "" || p.State == capacity.Free && p.Holder != "" {
-				t.Errorf("%s: %s by %q", c.Name(), p.State, p.Holder)
+			if p.State == capacity.Allocated && p.AllocatedTo == "" || p.State == capacity.Free && p.AllocatedTo != "" {
+				t.Errorf("%s: %s by %q", c.Name(), p.State, p.AllocatedTo)
 			}
 			sum.Compute += p.Size.Compute
 			sum.Memory += p.Size.Memory
@@ -136,8 +135,8 @@ func checkSurvey(t testing.TB, sv capacity.Survey) {
 	}
 }
 
-// printed lays rows out in columns. Sizes are in compute and memory slices of the
-// model ("3/4"), or in GPUs; states and places that have nothing are left out.
+// printed formats rows in columns. Sizes are in compute and memory slices of
+// the model ("3/4"), or in GPUs; empty states and places are left out.
 func printed[T any](rows []T) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -151,7 +150,7 @@ func printed[T any](rows []T) string {
 				}
 			}
 		case capacity.Pending:
-			fmt.Fprintf(w, "%q\t%s\t%s\t%s\t%d pods\t%.2f GPUs, %.2f of memory\treadable %v\t%s", r.Tenant, r.Namespace, r.Reason, r.Wants,
+			fmt.Fprintf(w, "%q\t%s\t%s\t%s\t%d pods\t%.2f GPUs, %.2f of memory\treadable %v\t%s", r.Tenant, r.Namespace, r.Reason, r.Requests,
 				r.Pods, r.Size.GPUs(), float64(r.Size.Memory)/capacity.GPUShares, r.Readable, r.Oldest)
 		case capacity.Loss:
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d GPUs\t%s", r.State, r.Cause, r.Pool, r.Model, r.Example, r.GPUs, inSlices(r.Size, r.Model))
@@ -169,7 +168,7 @@ func printed[T any](rows []T) string {
 	return regexp.MustCompile(` +\n`).ReplaceAllString(b.String(), "\n")
 }
 
-// inSlices prints a size in slices; only parts of shared GPUs are no whole ones.
+// inSlices prints a size in slices; parts of shared GPUs may be fractions.
 func inSlices(size capacity.Size, model string) string {
 	compute, memory := 7, 8
 	if t, ok := mig.ForModel(model); ok {

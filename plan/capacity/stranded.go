@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Loss is slices of one model in one pool that nobody holds and that serve
-// nobody as things are, for one cause.
+// Loss is free slices of one model in one pool that no pending pod can use, for
+// one cause.
 type Loss struct {
 	State       State // Fragmented, Stranded, Cordoned or Unready
 	Cause       Cause // of the first two
@@ -17,8 +17,8 @@ type Loss struct {
 	Example     string // a GPU, "n1/0"
 }
 
-// Stranded returns the losses by state, cause, pool and model. What is sick, being
-// cut, coming up or unknown is no loss of this kind: look for it in the Supply.
+// Stranded returns the losses by state, cause, pool and model. What is sick,
+// being repartitioned, booting or unknown is no such loss; Supply has it.
 func (sv *Survey) Stranded() []Loss {
 	type key struct {
 		state       State
@@ -32,7 +32,7 @@ func (sv *Survey) Stranded() []Loss {
 		seen := map[key]bool{}
 		for k := range c.Parts {
 			p := &c.Parts[k]
-			if p.Holder != "" || p.State != Fragmented && p.State != Stranded && p.State != Cordoned && p.State != Unready {
+			if p.AllocatedTo != "" || p.State != Fragmented && p.State != Stranded && p.State != Cordoned && p.State != Unready {
 				continue
 			}
 			at := key{p.State, p.Cause, c.Pool, c.Model}

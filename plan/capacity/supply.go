@@ -8,7 +8,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu"
 )
 
-// Level says how finely supply is counted.
+// Level is how finely supply is counted.
 type Level uint8
 
 // Levels.
@@ -18,18 +18,18 @@ const (
 	ByNode        // by pool, node and model
 )
 
-// Supply is what there is of one model, in a pool or on a node.
+// Supply is the GPUs of one model, in a pool or on a node.
 type Supply struct {
 	Pool, Node, Model string
 	GPUs              int
 	// InState counts the GPUs by their own state: Free for those in service.
 	InState [NumStates]int
-	// Healthy and Sick GPUs; what nobody says anything about is neither.
+	// Healthy and Sick GPUs; a GPU of unknown health is neither.
 	Healthy, Sick int
 	// Size of the parts, by state. They add up to GPUs exactly.
 	Size [NumStates]Size
-	// Upcoming is GPUs of nodes that were asked for and have no object yet. They
-	// are not among GPUs.
+	// Upcoming is GPUs of requested nodes without an object. They are not among
+	// GPUs.
 	Upcoming int
 }
 

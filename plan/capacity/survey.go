@@ -13,51 +13,52 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// Rules say what a survey believes.
+// Rules are the thresholds of a survey.
 type Rules struct {
 	// BootWithin is how long after its creation a node of a pool may be unready,
-	// or show no GPUs, and still count as coming up; three times the pool's
-	// ReadyAfter where that is longer.
+	// or show no GPUs, and still be Booting; three times the pool's ReadyAfter
+	// where that is longer.
 	BootWithin time.Duration
 	// MaxBusyAge is how old a measured busy ratio may be; an older one is unknown.
 	MaxBusyAge time.Duration
 }
 
-// DefaultRules are those of a planner with the default policy, and Prometheus'
-// own idea of a stale value.
+// DefaultRules are the default policy's, and Prometheus' lookback of five
+// minutes.
 func DefaultRules() Rules {
 	return Rules{BootWithin: plan.DefaultPolicy().NodeOverdue, MaxBusyAge: 5 * time.Minute}
 }
 
-// Survey is every GPU of a snapshot, taken apart. All tables are made from one
-// Survey, so they agree. It shares the snapshot's memory and changes nothing.
+// Survey is every GPU of a snapshot with its parts. All tables are made from
+// one Survey, so they agree. It shares the snapshot's memory and changes
+// nothing.
 type Survey struct {
 	At   time.Time
 	GPUs []GPU // by node, then index
-	// Upcoming is GPUs of nodes that were asked for and have no object yet, by
-	// pool and model. They are no capacity before there is a node.
+	// Upcoming is GPUs of requested nodes without an object, by pool and model.
+	// They are no capacity yet.
 	Upcoming []Upcoming
 
 	pods []*plan.Pod // that request accelerators, by key
-	// fleet is the models there are, sorted; memoryMiB the least memory of a GPU.
+	// fleet is the models, sorted; memoryMiB the least memory of a GPU.
 	fleet     []string
 	memoryMiB int
 }
 
-// Upcoming is a number of GPUs that are on their way.
+// Upcoming is a number of upcoming GPUs.
 type Upcoming struct {
 	Pool, Model string
 	GPUs        int
 }
 
-// GPU is one GPU taken apart. The sizes of its parts add up to a whole GPU
-// exactly, in compute and in memory.
+// GPU is one GPU with its parts, whose sizes add up to a whole GPU exactly, in
+// compute and in memory.
 type GPU struct {
 	Node, Pool, Model string
 	Index             int
 	Health            gpu.Health
-	// State is Free for a GPU in service, and otherwise what keeps it out of it:
-	// Cordoned, Cutting, Unknown, Booting, Unready or Sick.
+	// State is Free for a GPU in service, and otherwise why it is not: Cordoned,
+	// Repartitioning, Unknown, Booting, Unready or Sick.
 	State State
 	// PricePerHour is the GPU's share of its node's price, 0 for unpriced.
 	PricePerHour float64
@@ -68,32 +69,32 @@ type GPU struct {
 // Name is "node/index".
 func (c *GPU) Name() string { return fmt.Sprintf("%s/%d", c.Node, c.Index) }
 
-// Part of a GPU: a MIG instance, a pod's share of a GPU without MIG, what
-// nobody holds, or what no instance covers.
+// Part of a GPU: a MIG instance, a pod's share of a GPU without MIG, what is
+// free of it, or slices in no instance.
 type Part struct {
 	State State
 	Cause Cause // of a Fragmented or Stranded part
 	Size  Size
 	// Profile of a MIG instance, zero for anything else.
 	Profile mig.Profile
-	// Holder is "namespace/pod", empty for none. Tenant is the pod's,
-	// empty where it names none or is not in the snapshot.
-	Holder, Tenant string
-	// Busy is the share of time that the part, or the shared GPU it is of,
+	// AllocatedTo is "namespace/pod", empty for none. Tenant is the pod's, empty
+	// where it names none or is not in the snapshot.
+	AllocatedTo, Tenant string
+	// Busy is the share of time that the part, or the shared GPU it belongs to,
 	// computes, 0 … 1.
 	Busy sample.Value
 }
 
-// Namespace of the holder, empty for none.
+// Namespace is that of the pod it is allocated to, empty for none.
 func (p *Part) Namespace() string {
-	namespace, _, _ := strings.Cut(p.Holder, "/")
+	namespace, _, _ := strings.Cut(p.AllocatedTo, "/")
 	return namespace
 }
 
-// NewSurvey takes a snapshot apart.
+// NewSurvey counts the GPUs of a snapshot.
 func NewSurvey(s plan.Snapshot, r Rules) Survey {
 	b := newBuilder(s, r)
-	sv := Survey{At: s.Now, pods: b.wanting}
+	sv := Survey{At: s.Now, pods: b.requesting}
 	nodes, gpus := make([]*plan.Node, len(s.Nodes)), 0
 	for i := range s.Nodes {
 		nodes[i] = &s.Nodes[i]
@@ -116,25 +117,25 @@ func NewSurvey(s plan.Snapshot, r Rules) Survey {
 	return sv
 }
 
-// builder has what is looked up again and again.
+// builder indexes the snapshot.
 type builder struct {
-	now     time.Time
-	rules   Rules
-	pools   map[string]*plan.Pool
-	pods    map[string]*plan.Pod // by key
-	used    map[string]used      // by node
-	wanting []*plan.Pod
-	wants   []*want
-	fits    *fits
+	now        time.Time
+	rules      Rules
+	pools      map[string]*plan.Pool
+	pods       map[string]*plan.Pod // by key
+	used       map[string]used      // by node
+	requesting []*plan.Pod
+	requests   []*request
+	fits       *fits
 }
 
-// used is what the pods of a node ask for together.
+// used is the requests of a node's pods together.
 type used struct{ cpu, memory int64 }
 
 func newBuilder(s plan.Snapshot, r Rules) *builder {
 	b := &builder{now: s.Now, rules: r, pools: map[string]*plan.Pool{}, pods: make(map[string]*plan.Pod, len(s.Pods)),
 		used: make(map[string]used, len(s.Nodes)), fits: newFits()}
-	b.wanting = make([]*plan.Pod, 0, len(s.Pods))
+	b.requesting = make([]*plan.Pod, 0, len(s.Pods))
 	for i := range s.Pools {
 		b.pools[s.Pools[i].Name] = &s.Pools[i]
 	}
@@ -146,17 +147,17 @@ func newBuilder(s plan.Snapshot, r Rules) *builder {
 			b.used[p.Node] = used{u.cpu + max(p.CPUMilli, 0), u.memory + max(p.MemoryMi, 0)}
 		}
 		if p.Unreadable != "" || !p.Demand.Zero() {
-			b.wanting = append(b.wanting, p)
+			b.requesting = append(b.requesting, p)
 		}
 	}
-	slices.SortStableFunc(b.wanting, func(p, q *plan.Pod) int {
+	slices.SortStableFunc(b.requesting, func(p, q *plan.Pod) int {
 		return cmp.Or(strings.Compare(p.Namespace, q.Namespace), strings.Compare(p.Name, q.Name))
 	})
-	b.wants = newWants(b.wanting)
+	b.requests = newRequests(b.requesting)
 	return b
 }
 
-// upcoming counts the GPUs of nodes that are asked for and not there.
+// upcoming counts the GPUs of requested nodes without an object.
 func (b *builder) upcoming(pools []plan.Pool) []Upcoming {
 	var out []Upcoming
 	for i := range pools {

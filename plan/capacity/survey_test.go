@@ -29,40 +29,39 @@ func TestSharesAreWhole(t *testing.T) {
 	}
 }
 
-func oneGPU(model string, held mig.Layout) plan.Snapshot {
+func oneGPU(model string, allocated mig.Layout) plan.Snapshot {
 	m, _ := gpu.ParseProduct(model)
 	c := plan.GPU{Device: gpu.Device{Model: m}, MIG: true, AllocationKnown: true}
-	for i, p := range held {
+	for i, p := range allocated {
 		c.Instances = append(c.Instances, plan.Instance{Placement: p, Placed: true, AllocatedTo: fmt.Sprintf("a/x-%d", i)})
 	}
 	return plan.Snapshot{Now: epoch, Nodes: []plan.Node{{Name: "n1", Ready: true, GPUs: []plan.GPU{c}}}}
 }
 
-// TestUnplaced: where only counts are known, the instances are taken to lie as well
-// as they can.
+// TestUnplaced: where only counts are known, the best placement is assumed.
 func TestUnplaced(t *testing.T) {
 	table, _ := mig.ForModel("H100-80GB")
 	one, _ := table.Exact("1g.10gb")
-	for _, held := range []string{"a/x", ""} {
+	for _, allocated := range []string{"a/x", ""} {
 		s := oneGPU("H100-80GB", nil)
 		for i := range 4 {
 			in := plan.Instance{Placement: mig.Placement{Profile: one}}
 			if i == 0 {
-				in.AllocatedTo = held
+				in.AllocatedTo = allocated
 			}
 			s.Nodes[0].GPUs[0].Instances = append(s.Nodes[0].GPUs[0].Instances, in)
 		}
 		sv := capacity.NewSurvey(s, capacity.DefaultRules())
 		checkSurvey(t, sv)
-		// Three of seven compute slices and four of eight memory slices are not cut;
-		// a 3g, or a 2g and a 1g, could cover them if they lie well.
-		if got := sv.Stranded()[0]; got.Cause != capacity.Uncut || got.Size != (capacity.Size{Compute: 360, Memory: 420}) {
-			t.Errorf("allocated to %q: %+v", held, got)
+		// Three of seven compute slices and four of eight memory slices are in no
+		// instance; a 3g, or a 2g and a 1g, could cover them.
+		if got := sv.Stranded()[0]; got.Cause != capacity.Unpartitioned || got.Size != (capacity.Size{Compute: 360, Memory: 420}) {
+			t.Errorf("allocated to %q: %+v", allocated, got)
 		}
 	}
 }
 
-// TestIllegible: what cannot be true is unknown, never free.
+// TestIllegible: impossible data is unknown, never free.
 func TestIllegible(t *testing.T) {
 	table, _ := mig.ForModel("H100-80GB")
 	seven, _ := table.Exact("7g.80gb")
@@ -74,8 +73,8 @@ func TestIllegible(t *testing.T) {
 		},
 		"no table":              func(c *plan.GPU) { c.Model = gpu.Model{Name: "H9000"} },
 		"instances without MIG": func(c *plan.GPU) { c.MIG, c.Instances = false, []plan.Instance{whole} },
-		"holders of a MIG GPU":  func(c *plan.GPU) { c.AllocatedTo = []string{"a/x"} },
-		"holders not known":     func(c *plan.GPU) { c.AllocationKnown = false },
+		"a MIG GPU allocated":   func(c *plan.GPU) { c.AllocatedTo = []string{"a/x"} },
+		"allocation unknown":    func(c *plan.GPU) { c.AllocationKnown = false },
 	} {
 		s := oneGPU("H100-80GB", nil)
 		spoil(&s.Nodes[0].GPUs[0])
@@ -87,18 +86,17 @@ func TestIllegible(t *testing.T) {
 	}
 }
 
-// TestSickAndUnknown: of a GPU that is out of service anyway, nobody is said to
-// hold what nobody knows.
+// TestSickAndUnknown: a sick GPU of unknown allocation is allocated to no pod.
 func TestSickAndUnknown(t *testing.T) {
 	s := oneGPU("L40S", nil)
 	c := &s.Nodes[0].GPUs[0]
 	c.MIG, c.AllocatedTo, c.Health, c.AllocationKnown = false, []string{"a/x"}, gpu.Sick, false
-	if got := capacity.NewSurvey(s, capacity.DefaultRules()).GPUs[0]; got.State != capacity.Sick || got.Parts[0].Holder != "" {
+	if got := capacity.NewSurvey(s, capacity.DefaultRules()).GPUs[0]; got.State != capacity.Sick || got.Parts[0].AllocatedTo != "" {
 		t.Errorf("%+v", got)
 	}
 }
 
-// TestManySharers: eleven pods share a GPU, and nothing is lost by dividing.
+// TestManySharers: eleven pods share a GPU, and no share is lost to rounding.
 func TestManySharers(t *testing.T) {
 	s := oneGPU("L40S", nil)
 	c := &s.Nodes[0].GPUs[0]
@@ -109,14 +107,14 @@ func TestManySharers(t *testing.T) {
 	sv := capacity.NewSurvey(s, capacity.DefaultRules())
 	checkSurvey(t, sv)
 	for _, p := range sv.GPUs[0].Parts {
-		if p.State != capacity.Held || p.Size.Compute < 76 || p.Size.Compute > 77 {
+		if p.State != capacity.Allocated || p.Size.Compute < 76 || p.Size.Compute > 77 {
 			t.Errorf("%+v", p)
 		}
 	}
 }
 
-// TestPricesAndDrains: the price of a node is spread over its GPUs, and a node that
-// is being drained counts as cordoned.
+// TestPricesAndDrains: a node's price is divided among its GPUs, and a node
+// being drained counts as cordoned.
 func TestPricesAndDrains(t *testing.T) {
 	s := oneGPU("H100-80GB", nil)
 	n := &s.Nodes[0]
@@ -134,7 +132,7 @@ func TestPricesAndDrains(t *testing.T) {
 	}
 }
 
-// TestStaleBusy: a ratio that is too old is not known.
+// TestStaleBusy: a ratio that is too old is unknown.
 func TestStaleBusy(t *testing.T) {
 	s := oneGPU("L40S", nil)
 	c := &s.Nodes[0].GPUs[0]
@@ -157,7 +155,7 @@ func world(t *rapid.T, now time.Time) plan.Snapshot {
 		node := plan.Node{Name: fmt.Sprint("n", n), Pool: rapid.SampledFrom([]string{"", "p"}).Draw(t, "pool"), Ready: !flag("unready", 5),
 			Cordoned: flag("cordoned", 5), Created: now.Add(-time.Duration(rapid.IntRange(0, 60).Draw(t, "age")) * time.Minute),
 			CPUMilli: int64(rapid.IntRange(0, 4).Draw(t, "cpu")) * 1000, MemoryMi: int64(rapid.IntRange(0, 2).Draw(t, "memory"))}
-		if flag("cut", 4) {
+		if flag("repartitioned", 4) {
 			node.Cordoned, node.CordonedBy, node.Operation = true, "op", &plan.Operation{ID: "op"}
 		}
 		if flag("tainted", 5) {
@@ -192,7 +190,7 @@ func drawGPU(t *rapid.T, flag func(string, int) bool, index int) plan.GPU {
 	c := plan.GPU{Device: gpu.Device{Index: index, Model: m, Health: gpu.Health(rapid.IntRange(0, 2).Draw(t, "health"))}, AllocationKnown: !flag("unknown", 6)}
 	table, ok := mig.ForModel(m.Name)
 	if c.MIG = ok && flag("mig", 1); !c.MIG {
-		for i := range rapid.IntRange(0, 3).Draw(t, "holders") {
+		for i := range rapid.IntRange(0, 3).Draw(t, "allocated to") {
 			c.AllocatedTo = append(c.AllocatedTo, fmt.Sprint("a/x-", i))
 		}
 		return c
@@ -203,7 +201,7 @@ func drawGPU(t *rapid.T, flag func(string, int) bool, index int) plan.GPU {
 		if flag("gone", 4) {
 			continue
 		}
-		if flag("held", 1) {
+		if flag("allocated", 1) {
 			in.AllocatedTo, in.Busy = "a/x-0", sample.Known(rapid.Float64Range(0, 1).Draw(t, "busy"), 0)
 		}
 		c.Instances = append(c.Instances, in)
@@ -214,9 +212,9 @@ func drawGPU(t *rapid.T, flag func(string, int) bool, index int) plan.GPU {
 	return c
 }
 
-// TestWorlds surveys clusters in any state, one after the other, and adds them up:
-// the parts are the GPUs, the places are the capacity, the order of a snapshot's
-// slices does not show, and what is unknown is not free.
+// TestWorlds surveys random clusters, one after the other, and adds them up:
+// the parts are the GPUs, the places are the capacity, the order of a
+// snapshot's slices does not matter, and what is unknown is not free.
 func TestWorlds(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		l := capacity.NewLedger(capacity.LedgerOptions{})

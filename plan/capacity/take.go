@@ -2,7 +2,7 @@ package capacity
 
 import "math"
 
-// take replaces what the rows grow by with what the GPUs say.
+// take replaces what the rows grow by with an observation.
 func (l *Ledger) take(gpus []Seen) {
 	for i := range l.rows {
 		r := &l.rows[i]
@@ -24,7 +24,7 @@ func (l *Ledger) take(gpus []Seen) {
 	}
 }
 
-// row returns the index of the key's row, which it makes where there is room.
+// row returns the index of the key's row, and adds it up to MaxRows.
 func (l *Ledger) row(k Key) int {
 	if i, ok := l.index[k]; ok {
 		return i
@@ -33,7 +33,7 @@ func (l *Ledger) row(k Key) int {
 	if len(l.rows) >= l.options.MaxRows && k != other {
 		return l.row(other)
 	}
-	base := len(l.rows) // itself, unless somebody holds it
+	base := len(l.rows) // itself while free
 	if k != other && (k.Tenant != "" || k.Namespace != "") {
 		base = l.row(Key{Pool: k.Pool, Model: k.Model, PricePerHour: k.PricePerHour})
 	}
@@ -46,13 +46,13 @@ func (l *Ledger) row(k Key) int {
 // take adds a piece of a GPU.
 func (r *ledgerRow) take(p *Piece, idleBelow float64) {
 	shares := int64(p.Shares)
-	if p.State != Held {
+	if p.State != Allocated {
 		r.shares[placeOf[p.State]] += shares
 		return
 	}
 	ratio, known := p.Busy.Get()
 	switch {
-	case !known || ratio < 0 || ratio > 1+rounding: // nobody measured that
+	case !known || ratio < 0 || ratio > 1+rounding: // not measured
 		r.shares[Unmeasured] += shares
 	case ratio < idleBelow:
 		r.shares[Idle] += shares
@@ -63,5 +63,5 @@ func (r *ledgerRow) take(p *Piece, idleBelow float64) {
 	}
 }
 
-// rounding is how far above 1 a ratio made by dividing may be.
+// rounding is how far above 1 a busy ratio may be.
 const rounding = 0.01

@@ -16,10 +16,10 @@ type Row struct {
 	Time [NumPlaces]Time
 }
 
-// Totals are what a ledger has added up.
+// Totals are the sums of a ledger.
 type Totals struct {
 	From, To time.Time // first observation, end of what is accounted for
-	// Capacity is the time of all GPUs, counted apart from the rows.
+	// Capacity is the time of all GPUs, counted separately from the rows.
 	Capacity Time
 	Rows     []Row // sorted by key
 }
@@ -39,7 +39,7 @@ func (l *Ledger) Totals() Totals {
 	return t
 }
 
-// All returns every row there is, sorted by key: those too that have no time yet.
+// All returns every row, sorted by key, rows without time included.
 func (l *Ledger) All() []Row {
 	rows := make([]Row, len(l.rows))
 	for i := range l.rows {

@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// A week at one minute: at most 50 ms on the machines of docs/design/001.
+// BenchmarkWeekByMinute is a week at one minute: at most 50 ms on the machines of docs/design/001.
 func BenchmarkWeekByMinute(b *testing.B) {
 	points, _ := shape{level: 100, daily: 50, noise: 5, step: time.Minute, length: Week}.draw(1, 0)
-	ask := Ask{Now: now, Horizons: []time.Duration{15 * time.Minute}}
+	query := Query{Now: now, Horizons: []time.Duration{15 * time.Minute}}
 	b.ReportAllocs()
 	for b.Loop() {
-		Make(points, ask)
+		Make(points, query)
 	}
 }
 
-// Four weeks at one minute for three horizons, with both seasons.
+// BenchmarkFourWeeksByMinute is four weeks at one minute for three horizons, with both seasons.
 func BenchmarkFourWeeksByMinute(b *testing.B) {
 	points, _ := shape{level: 100, daily: 50, weekly: 10, noise: 5, step: time.Minute, length: 4 * Week}.draw(1, 0)
-	ask := Ask{Now: now, Horizons: []time.Duration{15 * time.Minute, time.Hour, Day}}
+	query := Query{Now: now, Horizons: []time.Duration{15 * time.Minute, time.Hour, Day}}
 	b.ReportAllocs()
 	for b.Loop() {
-		Make(points, ask)
+		Make(points, query)
 	}
 }

@@ -6,17 +6,17 @@ import (
 )
 
 const (
-	newest        = 4    // values that show whether an attempt has lost track
-	answersWanted = 0.9  // share of the tests that an attempt must have an answer for
-	gainWanted    = 0.02 // share of the error that a less simple method must save
-	gainSure      = 1.64 // and that many standard errors beyond chance,
-	gainPlain     = 0.5  // unless it saves so much that nobody would ask
+	newest     = 4    // values that show whether an attempt has lost track
+	minAnswers = 0.9  // share of the tests for which an attempt must have an answer
+	minGain    = 0.02 // share of the error that a less simple method must save
+	gainSure   = 1.64 // and that many standard errors beyond chance,
+	gainPlain  = 0.5  // unless it saves this share
 )
 
-// choose returns the attempt that erred least of those that fit. A less simple
-// method must be better by more than chance explains (Diebold and Mariano's test),
-// so that the simplest wins ties; settings of one method only by their mean error.
-// Nil means that none has an answer.
+// choose returns the attempt with the smallest error of those that fit. A less
+// simple method must be better by more than chance explains (Diebold and
+// Mariano's test), so that the simplest wins ties; settings of one method are
+// compared by mean error only. Nil means that none has an answer.
 func (t *trial) choose(g *grid, fit func(*attempt) bool) *attempt {
 	var best *attempt
 	var bestLoss []float64
@@ -29,7 +29,7 @@ func (t *trial) choose(g *grid, fit func(*attempt) bool) *attempt {
 	return best
 }
 
-// all and onTrack are what choose may look for.
+// all and onTrack are filters for choose.
 func all(*attempt) bool       { return true }
 func onTrack(a *attempt) bool { return !a.lost }
 
@@ -43,17 +43,16 @@ func (t *trial) bestSetting(g *grid, settings []*attempt, fit func(*attempt) boo
 			continue
 		}
 		loss := t.loss(g, a)
-		if mean, n := meanKnown(loss); float64(n) >= answersWanted*float64(len(loss)) && mean < least {
+		if mean, n := meanKnown(loss); float64(n) >= minAnswers*float64(len(loss)) && mean < least {
 			best, bestLoss, least = a, loss, mean
 		}
 	}
 	return best, bestLoss
 }
 
-// lostTrack says whether the newest values all lay on the same side of what an
-// attempt forecast one cell before, further off than it erred in all but one of
-// forty cases until then: the series has changed, and the attempt has not seen it
-// yet.
+// lostTrack reports whether the newest values all lay on the same side of an
+// attempt's forecasts of one cell before, further off than 39 of 40 of its
+// earlier errors: the series has changed, and the attempt does not follow yet.
 func (t *trial) lostTrack(g *grid, a *attempt) bool {
 	until := len(t.tests) - newest
 	if until < minTests {
@@ -75,7 +74,7 @@ func (t *trial) lostTrack(g *grid, a *attempt) bool {
 	return above || below
 }
 
-// loss returns |actual − forecast| of each test, spikes cut.
+// loss returns |actual − forecast| of each test, spikes clipped.
 func (t *trial) loss(g *grid, a *attempt) []float64 {
 	out := make([]float64, len(t.tests))
 	for j, i := range t.tests {
@@ -84,8 +83,8 @@ func (t *trial) loss(g *grid, a *attempt) []float64 {
 	return out
 }
 
-// better says whether errors a are smaller than errors b of the same tests, and
-// not by chance.
+// better reports whether errors a are smaller than errors b of the same tests,
+// and not by chance.
 func better(a, b []float64) bool {
 	gain := make([]float64, len(a))
 	for i := range a {
@@ -93,7 +92,7 @@ func better(a, b []float64) bool {
 	}
 	base, _ := meanKnown(b)
 	mean, n := meanKnown(gain)
-	if n == 0 || !(mean > gainWanted*base) {
+	if n == 0 || !(mean > minGain*base) {
 		return false
 	}
 	if mean > gainPlain*base {
@@ -106,13 +105,13 @@ func better(a, b []float64) bool {
 		}
 	}
 	worth := independent(gain)
-	few := 1 + 2/worth // a deviation told from few values is itself uncertain
+	few := 1 + 2/worth // a deviation estimated from few values is itself uncertain
 	return mean > gainSure*few*math.Sqrt(variance/worth)
 }
 
-// independent returns how many independent values say as much as these, given how
-// much each resembles the one before: errors of overlapping spans are not new
-// evidence each. NaN counts for nothing; the answer is at least 1.
+// independent returns the number of independent values that are worth as much
+// as these, by their autocorrelation: errors of overlapping spans are not all
+// new evidence. NaN counts for nothing; the result is at least 1.
 func independent(xs []float64) float64 {
 	xs = slices.DeleteFunc(slices.Clone(xs), math.IsNaN)
 	mean, n := meanKnown(xs)
@@ -130,7 +129,7 @@ func independent(xs []float64) float64 {
 	return math.Max(1, float64(n)*(1-r)/(1+r))
 }
 
-// meanKnown returns the mean of the numbers and how many there are; NaN of none.
+// meanKnown returns the mean of the numbers and their count; NaN for none.
 func meanKnown(xs []float64) (float64, int) {
 	mean, n := 0.0, 0
 	for _, x := range xs {

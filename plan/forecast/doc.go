@@ -1,11 +1,11 @@
-// Package forecast says how much of something (queue depth, requests per second,
-// replicas) is to be expected some time ahead, and how far that can be relied on.
+// Package forecast estimates a quantity (queue depth, requests per second,
+// replicas) some time ahead, and how reliable that estimate is.
 //
-// It tries a handful of plain methods on the series' own past, from many places
-// in it and for the very horizon asked for, takes the one that erred least, and
-// makes the interval from how much that one erred. Where the past is too short, too
-// sparse or too old to say so, the answer is "not enough data" and why.
+// It tests a few plain methods on the series' own past, from many places in it
+// and for the requested horizon, takes the one with the smallest error, and
+// makes the interval from that method's errors. Where the past is too short,
+// too sparse or too old for that, the answer is "not enough data" and why.
 //
-// It never fills a hole, never reads a clock, never draws a number by chance, and
-// never decides: what a forecast is worth is the planner's business.
+// It fills no gaps, reads no clock, uses no randomness and decides nothing: the
+// planner weighs a forecast.
 package forecast

@@ -7,46 +7,45 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/sample"
 )
 
-// Day and Week are the seasons looked for unless an Ask names others. They are
-// plain durations: a clock that is put forward in spring moves the day's shape.
+// Day and Week are the default seasons. They are plain durations: daylight
+// saving time shifts the day's shape.
 const (
 	Day  = 24 * time.Hour
 	Week = 7 * Day
 )
 
-// Ask is what is wanted to be known. The zero value of every field but Now and
-// Horizons has a meaning.
-type Ask struct {
-	// Now is the instant at which the forecast is made. Later points are not
-	// looked at.
+// Query is what to forecast. The zero value of every field but Now and Horizons
+// has a meaning.
+type Query struct {
+	// Now is the time of the forecast. Later points are ignored.
 	Now time.Time
-	// Horizons are how far ahead to look, each more than zero.
+	// Horizons are how far ahead to forecast, each more than zero.
 	Horizons []time.Duration
 	// Step is the time that one value stands for: points in the same step are
 	// averaged. Zero is the median distance of the points.
 	Step time.Duration
 	// Seasons are the periods to consider; nil is Day and Week, an empty list is
-	// none. One is only considered when the series is at least two of it long.
+	// none. A season is considered when the series is at least two of it long.
 	Seasons []time.Duration
-	// Level is the share of outcomes that the interval is to hold, between 0 and
-	// 1; zero is 0.8.
+	// Level is the share of outcomes that the interval should contain, between 0
+	// and 1; zero is 0.8.
 	Level float64
-	// MinPoints is how many steps must be known; zero is 30.
+	// MinPoints is the least number of known steps; zero is 30.
 	MinPoints int
-	// StaleSteps is how many steps old the newest value may be; zero is 5.
+	// StaleSteps is the largest age of the newest value in steps; zero is 5.
 	StaleSteps int
 }
 
-// Method is the way a forecast was made.
+// Method is a forecasting method.
 type Method string
 
 // The methods, the simplest first.
 const (
-	Last           Method = "last-value"      // nothing will change
+	Last           Method = "last-value"      // no change
 	Level          Method = "level"           // exponentially weighted mean
 	DampedTrend    Method = "damped-trend"    // Holt's, its trend fading
 	Line           Method = "line"            // regression on a straight line, by QR
-	SeasonalNaive  Method = "seasonal-naive"  // as it was one season before
+	SeasonalNaive  Method = "seasonal-naive"  // as one season before
 	SeasonalMedian Method = "seasonal-median" // the median of some seasons before
 	HoltWinters    Method = "holt-winters"    // additive season on a damped trend
 	Fourier        Method = "fourier"         // the same on a line and waves
@@ -58,72 +57,72 @@ type Reason string
 // The reasons.
 const (
 	Enough        Reason = "Enough"
-	BadQuestion   Reason = "BadQuestion"   // the Ask cannot be answered
+	BadQuestion   Reason = "BadQuestion"   // the Query is invalid
 	NoData        Reason = "NoData"        // no known value
 	TooFewPoints  Reason = "TooFewPoints"  // fewer known steps than MinPoints
 	Stale         Reason = "Stale"         // the newest value is too old
-	TooShort      Reason = "TooShort"      // the past is too short, or has too many holes, for this horizon
+	TooShort      Reason = "TooShort"      // the past is too short, or has too many gaps, for this horizon
 	Unforeseeable Reason = "Unforeseeable" // no method had an answer
 )
 
-// Forecast is the answer for one horizon. Low, Expected and High are in the
-// series' own unit, never negative, Low ≤ Expected ≤ High, and as old as the
-// newest value; they are unknown unless Enough.
+// Forecast is the result for one horizon. Low, Expected and High are in the
+// series' unit, never negative, Low ≤ Expected ≤ High, and as old as the newest
+// value; they are unknown unless Enough.
 type Forecast struct {
-	At                  time.Time     // Ask.Now + Horizon
-	Horizon             time.Duration // as asked
+	At                  time.Time     // Query.Now + Horizon
+	Horizon             time.Duration // as queried
 	Low, Expected, High sample.Value
-	Level               float64       // share of outcomes meant to lie in Low … High
+	Level               float64       // share of outcomes that should lie in Low … High
 	Method              Method        // empty unless Enough
-	Season              time.Duration // the longest period that Method uses; zero without
+	Season              time.Duration // the longest period that Method uses; zero for none
 	Error               Error
 	Enough              bool
 	Reason              Reason
-	Why                 string // a sentence for people
+	Why                 string // a sentence for users
 }
 
-// Error is how Method did on the series' past at the same horizon. Every part may
-// be unknown. Spikes are clipped before MAPE and MASE, not before Coverage.
+// Error is Method's error on the series' past at the same horizon. Every part
+// may be unknown. Spikes are clipped before MAPE and MASE, not before Coverage.
 type Error struct {
 	// MAPE is the mean of |actual − forecast| ÷ actual over actual values that are
 	// not zero; 0.1 is 10 %.
 	MAPE sample.Value
-	// MASE is the mean of |actual − forecast| ÷ that of saying that nothing will
-	// change: below 1 is better than that.
+	// MASE is the mean of |actual − forecast| ÷ that of a forecast of no change:
+	// below 1 is better.
 	MASE sample.Value
-	// Coverage is the share of actual values that an interval made only from the
-	// errors known by then has held.
+	// Coverage is the share of actual values inside an interval made only from the
+	// errors known before them.
 	Coverage sample.Value
-	// Tests is from how many places in the past a forecast was tried.
+	// Tests is the number of places in the past from which a forecast was tested.
 	Tests int
 }
 
-// Make answers the Ask, one Forecast for each horizon in the order asked. Points
-// may come in any order. A point whose number is NaN, infinite or negative is
-// unknown, which is the same as not being there; several in one step are
-// averaged. Cost is bounded: at most 4,096 cells are kept, whatever the length.
-func Make(points []sample.Point, ask Ask) []Forecast {
-	ask = ask.filled()
-	out := make([]Forecast, len(ask.Horizons))
-	for i, h := range ask.Horizons {
-		out[i] = Forecast{At: ask.Now.Add(h), Horizon: h, Level: ask.Level}
+// Make returns one Forecast for each horizon, in their order. Points may come
+// in any order. A point that is NaN, infinite or negative is unknown, as if it
+// were missing. Cost is bounded: at most 4,096 cells are kept, whatever the
+// length.
+func Make(points []sample.Point, query Query) []Forecast {
+	query = query.filled()
+	out := make([]Forecast, len(query.Horizons))
+	for i, h := range query.Horizons {
+		out[i] = Forecast{At: query.Now.Add(h), Horizon: h, Level: query.Level}
 	}
-	g, reason, why := newGrid(points, ask)
+	g, reason, why := newGrid(points, query)
 	if reason != Enough {
 		for i := range out {
 			out[i].Reason, out[i].Why = reason, why
 		}
 		return out
 	}
-	trials := try(g, ask.Horizons)
+	trials := try(g, query.Horizons)
 	for i := range out {
 		answer(&out[i], g, trials[i])
 	}
 	return out
 }
 
-// filled returns the Ask with its defaults.
-func (a Ask) filled() Ask {
+// filled returns the Query with its defaults.
+func (a Query) filled() Query {
 	if a.Seasons == nil {
 		a.Seasons = []time.Duration{Day, Week}
 	}
@@ -139,8 +138,8 @@ func (a Ask) filled() Ask {
 	return a
 }
 
-// problem says what makes the whole Ask unanswerable, or nothing.
-func (a Ask) problem() string {
+// problem returns why the whole Query is invalid, empty for valid.
+func (a Query) problem() string {
 	switch {
 	case !(a.Level > 0 && a.Level < 1):
 		return "the level of the interval must lie between 0 and 1"
@@ -155,7 +154,7 @@ func (a Ask) problem() string {
 	return ""
 }
 
-// answer fills in what the trials of one horizon say.
+// answer fills in the result of the tests for one horizon.
 func answer(f *Forecast, g *grid, t trial) {
 	if f.Horizon <= 0 {
 		f.Reason, f.Why = BadQuestion, "the horizon must lie ahead"
@@ -175,7 +174,7 @@ func answer(f *Forecast, g *grid, t trial) {
 	}
 	in := t.interval(g, best, f.Level)
 	low, high := in.around(best)
-	if best != usual { // the change may last or pass: the interval holds both
+	if best != usual { // the change may last or pass: the interval contains both
 		l, h := t.interval(g, usual, f.Level).around(usual)
 		low, high = min(low, l), max(high, h)
 	}

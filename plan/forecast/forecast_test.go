@@ -10,20 +10,20 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/sample"
 )
 
-// tally is how forecasts of many drawn series did against what then came.
+// tally compares forecasts of many drawn series with their outcomes.
 type tally struct {
-	asked, enough, held  int
-	off, offNaive, width float64
-	reported             []float64 // coverage that the forecasts themselves state
-	methods              map[Method]int
+	queried, enough, inside int
+	off, offNaive, width    float64
+	reported                []float64 // coverage that the forecasts state
+	methods                 map[Method]int
 }
 
 func follow(s shape, ahead int, seeds uint64) tally {
 	out := tally{methods: map[Method]int{}}
 	for seed := range seeds {
 		past, future := s.draw(seed, ahead)
-		f := Make(past, Ask{Now: now, Horizons: []time.Duration{time.Duration(ahead) * s.step}})[0]
-		out.asked++
+		f := Make(past, Query{Now: now, Horizons: []time.Duration{time.Duration(ahead) * s.step}})[0]
+		out.queried++
 		if !f.Enough {
 			continue
 		}
@@ -31,7 +31,7 @@ func follow(s shape, ahead int, seeds uint64) tally {
 		out.methods[f.Method]++
 		x := future[ahead-1]
 		if x >= get(f.Low) && x <= get(f.High) {
-			out.held++
+			out.inside++
 		}
 		out.off += math.Abs(x - get(f.Expected))
 		out.offNaive += math.Abs(x - past[len(past)-1].Number)
@@ -43,10 +43,10 @@ func follow(s shape, ahead int, seeds uint64) tally {
 	return out
 }
 
-// The 80 % interval holds about 80 % of what comes, of series of every kind, and
-// is about as narrow as the noise allows; and what the forecast says of its own
-// coverage is so.
-func TestTruth(t *testing.T) {
+// TestIntervalsHoldTheirShare: the 80 % interval contains about 80 % of the outcomes, of series
+// of every kind, and is about as narrow as the noise allows; and the coverage
+// that forecasts state is right.
+func TestIntervalsHoldTheirShare(t *testing.T) {
 	const seeds = 60
 	all := tally{}
 	for _, c := range []struct {
@@ -54,7 +54,7 @@ func TestTruth(t *testing.T) {
 		shape shape
 		ahead []int
 		width float64 // of the ideal interval; zero where it changes with the load
-		gain  float64 // most that the error may be of the last value's
+		gain  float64 // bound of the error, as a share of the last value's
 	}{
 		{"noise", shape{level: 100, noise: 5, step: 10 * time.Minute, length: 3 * Day}, []int{1, 12}, 12.8, 0.85},
 		{"day", shape{level: 100, daily: 50, noise: 5, step: 20 * time.Minute, length: 7 * Day}, []int{3, 12, 48}, 12.8, 0.8},
@@ -66,48 +66,39 @@ func TestTruth(t *testing.T) {
 	} {
 		for _, ahead := range c.ahead {
 			got := follow(c.shape, ahead, seeds)
-			share := float64(got.held) / seeds
-			t.Logf("%-12s %2d ahead: held %.2f, width %.1f, off %.2f of the last value's, %v", c.name, ahead, share, got.width/seeds, got.off/got.offNaive, got.methods)
+			share := float64(got.inside) / seeds
+			t.Logf("%-12s %2d ahead: inside %.2f, width %.1f, off %.2f of the last value's, %v", c.name, ahead, share, got.width/seeds, got.off/got.offNaive, got.methods)
 			if got.enough != seeds {
 				t.Errorf("%s, %d ahead: only %d of %d have an answer", c.name, ahead, got.enough, seeds)
 			}
-			if share < 0.65 || share > 0.95 { // three standard deviations of 60 tries are 0.15
-				t.Errorf("%s, %d ahead: an interval meant to hold 0.8 allocated %.2f", c.name, ahead, share)
+			if share < 0.65 || share > 0.95 { // three standard deviations of 60 trials are 0.15
+				t.Errorf("%s, %d ahead: an interval of 0.8 contains %.2f", c.name, ahead, share)
 			}
 			if w := got.width / seeds; c.width > 0 && (w < 0.95*c.width || w > 1.25*c.width) {
-				t.Errorf("%s, %d ahead: the interval is %.1f wide, the noise asks for %.1f", c.name, ahead, w, c.width)
+				t.Errorf("%s, %d ahead: the interval is %.1f wide, the noise is worth %.1f", c.name, ahead, w, c.width)
 			}
 			if got.off > c.gain*got.offNaive {
 				t.Errorf("%s, %d ahead: erred %.2f of what the last value erred, want at most %.2f", c.name, ahead, got.off/got.offNaive, c.gain)
 			}
-			all.held += got.held
-			all.asked += got.asked
+			all.inside += got.inside
+			all.queried += got.queried
 			all.reported = append(all.reported, got.reported...)
 		}
 	}
-	share := float64(all.held) / float64(all.asked)
+	share := float64(all.inside) / float64(all.queried)
 	reported, n := meanKnown(all.reported)
-	t.Logf("all: held %.3f of %d, reported %.3f in %d", share, all.asked, reported, n)
+	t.Logf("all: inside %.3f of %d, reported %.3f in %d", share, all.queried, reported, n)
 	if share < 0.76 || share > 0.86 {
-		t.Errorf("all intervals meant to hold 0.8 allocated %.3f", share)
+		t.Errorf("all intervals of 0.8 contain %.3f", share)
 	}
-	if math.Abs(reported-share) > 0.04 || n < all.asked/2 {
-		t.Errorf("forecasts say that their intervals hold %.3f (%d of them), and they hold %.3f", reported, n, share)
-	}
-}
-
-// A random walk has nothing to find: the last value is the best there is, and it
-// is what is taken.
-func TestWalkIsLeftAlone(t *testing.T) {
-	got := follow(shape{level: 1000, walk: 5, step: 5 * time.Minute, length: 7 * Day}, 3, 40)
-	if got.methods[Last] < 38 {
-		t.Errorf("methods taken for 40 random walks: %v, want %s", got.methods, Last)
+	if math.Abs(reported-share) > 0.04 || n < all.queried/2 {
+		t.Errorf("forecasts state a coverage of %.3f (%d of them), and it is %.3f", reported, n, share)
 	}
 }
 
-// What was not measured is not zero: with half of a wave's points lost, in blocks,
-// the forecast stays near, and far from what zeros would have made of it.
-func TestHolesAreNotZero(t *testing.T) {
+// TestGapsAreNotZero: with half of a wave's points lost, in blocks, the
+// forecast stays near, and far from a forecast with zeros for them.
+func TestGapsAreNotZero(t *testing.T) {
 	s := shape{level: 100, daily: 50, noise: 3, step: 5 * time.Minute, length: 7 * Day}
 	for seed := range uint64(10) {
 		whole, future := s.draw(seed, 12)
@@ -118,20 +109,20 @@ func TestHolesAreNotZero(t *testing.T) {
 			if r.IntN(24) == 0 {
 				lost = !lost
 			}
-			gone := lost && i < len(whole)-5
-			if gone {
+			missing := lost && i < len(whole)-5
+			if missing {
 				zeros = append(zeros, sample.Point{At: whole[i].At})
 			} else {
 				zeros = append(zeros, whole[i])
 			}
-			return gone
+			return missing
 		})
-		ask := Ask{Now: now, Horizons: []time.Duration{time.Hour}}
-		f := Make(holed, ask)[0]
+		query := Query{Now: now, Horizons: []time.Duration{time.Hour}}
+		f := Make(holed, query)[0]
 		if x := get(f.Expected); !(math.Abs(x-future[11]) < 20) {
 			t.Errorf("seed %d, %d of %d points: %v, and then came %v", seed, len(holed), len(whole), f, future[11])
 		}
-		if filled := Make(zeros, ask)[0]; get(filled.High)-get(filled.Low) < 2*(get(f.High)-get(f.Low)) {
+		if filled := Make(zeros, query)[0]; get(filled.High)-get(filled.Low) < 2*(get(f.High)-get(f.Low)) {
 			t.Errorf("seed %d: zeros make %v, holes %v: no difference", seed, filled, f)
 		}
 		for i := range zeros {
@@ -139,18 +130,18 @@ func TestHolesAreNotZero(t *testing.T) {
 				zeros[i].Number = math.NaN()
 			}
 		}
-		if reported2 := Make(zeros, ask)[0]; reported2 != f {
+		if reported2 := Make(zeros, query)[0]; reported2 != f {
 			t.Errorf("seed %d: NaN gives %v, nothing gives %v", seed, reported2, f)
 		}
 	}
 }
 
-// What nobody can have measured counts as not there, and what everybody may have
-// measured twice counts once in its step.
+// TestUntrustedPoints: impossible points are as if missing, and several points
+// of one step count once.
 func TestUntrustedPoints(t *testing.T) {
 	points, _ := shape{level: 100, noise: 3, step: time.Minute, length: 5 * time.Hour}.draw(3, 0)
-	ask := Ask{Now: now, Step: time.Minute, Horizons: []time.Duration{10 * time.Minute}}
-	want := Make(points, ask)
+	query := Query{Now: now, Step: time.Minute, Horizons: []time.Duration{10 * time.Minute}}
+	want := Make(points, query)
 	for name, bad := range map[string]sample.Point{
 		"NaN":      {At: now, Number: math.NaN()},
 		"+Inf":     {At: now.Add(-time.Hour), Number: math.Inf(1)},
@@ -160,7 +151,7 @@ func TestUntrustedPoints(t *testing.T) {
 		"ancient":  {At: time.Time{}, Number: 1e6},
 		"a twin":   points[100],
 	} {
-		if got := Make(append(slices.Clone(points), bad), ask); !slices.Equal(got, want) {
+		if got := Make(append(slices.Clone(points), bad), query); !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
 	}
@@ -168,54 +159,22 @@ func TestUntrustedPoints(t *testing.T) {
 		for i := range points {
 			points[i].Number = all
 		}
-		if f := Make(points, ask)[0]; f.Enough || f.Reason != NoData {
+		if f := Make(points, query)[0]; f.Enough || f.Reason != NoData {
 			t.Errorf("all %v: %v", all, f)
 		}
 	}
 	for i := range points {
 		points[i].Number = 1e300 * float64(1+i%3)
 	}
-	if f := Make(points, ask)[0]; !f.Enough || get(f.Expected) < 1e300 || get(f.Expected) > 3e300 {
+	if f := Make(points, query)[0]; !f.Enough || get(f.Expected) < 1e300 || get(f.Expected) > 3e300 {
 		t.Errorf("values near 1e300: %v", f)
 	}
 }
 
-// After a jump the forecast follows within a few steps, not at the first.
-func TestLevelShift(t *testing.T) {
-	points, _ := shape{level: 100, noise: 3, step: 5 * time.Minute, length: 10 * Day}.draw(5, 0)
-	for _, c := range []struct {
-		since     int // steps that the jump lasts by now
-		low, high float64
-	}{{1, 95, 125}, {6, 150, 225}, {36, 190, 210}} {
-		jumped := slices.Clone(points)
-		for i := len(jumped) - c.since; i < len(jumped); i++ {
-			jumped[i].Number += 100
-		}
-		f := Make(jumped, Ask{Now: now, Horizons: []time.Duration{15 * time.Minute}})[0]
-		if x := get(f.Expected); !(x >= c.low && x <= c.high) {
-			t.Errorf("%d steps after a jump from 100 to 200: %v, want %v … %v", c.since, f, c.low, c.high)
-		}
-	}
-}
-
-// An interval widens with the noise, and vanishes with it.
-func TestWidthFollowsNoise(t *testing.T) {
-	before := -1.0
-	for _, noise := range []float64{0, 1, 5, 25} {
-		points, _ := shape{level: 200, noise: noise, step: 5 * time.Minute, length: 3 * Day}.draw(5, 0)
-		f := Make(points, Ask{Now: now, Horizons: []time.Duration{15 * time.Minute}})[0]
-		width := get(f.High) - get(f.Low)
-		if !(width > 2*before) || noise == 0 && width != 0 {
-			t.Errorf("noise %v: width %v after %v", noise, width, before)
-		}
-		before = width
-	}
-}
-
-func TestBadAsk(t *testing.T) {
+func TestBadQuery(t *testing.T) {
 	points, _ := shape{level: 100, step: time.Minute, length: 5 * time.Hour}.draw(3, 0)
 	soon := []time.Duration{time.Minute, time.Hour}
-	for name, ask := range map[string]Ask{
+	for name, query := range map[string]Query{
 		"level above":     {Level: 1.5},
 		"level below":     {Level: -1},
 		"level NaN":       {Level: math.NaN()},
@@ -224,14 +183,14 @@ func TestBadAsk(t *testing.T) {
 		"season of zero":  {Seasons: []time.Duration{Day, 0}},
 		"endless seasons": {Seasons: []time.Duration{math.MaxInt64}},
 	} {
-		ask.Now, ask.Horizons = now, soon
-		for i, f := range Make(points, ask) {
+		query.Now, query.Horizons = now, soon
+		for i, f := range Make(points, query) {
 			if f.Enough || f.Reason != BadQuestion || f.Why == "" || f.Horizon != soon[i] {
 				t.Errorf("%s: %v", name, f)
 			}
 		}
 	}
-	if got := Make(points, Ask{Now: now}); len(got) != 0 {
-		t.Errorf("nothing asked, answered %v", got)
+	if got := Make(points, Query{Now: now}); len(got) != 0 {
+		t.Errorf("no horizons, and got %v", got)
 	}
 }

@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	fourierRows  = 504  // rows of one fit at most; cells beyond share rows
+	fourierRows  = 504  // rows of one fit at most; further cells share rows
 	fourierFits  = 6    // fits spread over the origins; the last origin has its own
-	fourierRidge = 1e-3 // pulls waves to zero that the known cells do not settle
+	fourierRidge = 1e-3 // pulls waves to zero that the known cells do not determine
 	fourierKeep  = 0.3  // weight of the newest cell in the lasting residual
-	huberRounds  = 3
-	huberEdge    = 6.0 // median residuals (four standard deviations) that are not far
+	huberPasses  = 3
+	huberEdge    = 6.0 // residuals up to this many medians (four standard deviations) are not outliers
 )
 
-// waves is a regression on a straight line and on sines and cosines. What it left
-// unexplained lately goes on into the forecast, as far as such a residual has
-// lasted before. Holes only mean fewer rows.
+// waves is a regression on a straight line and on sines and cosines. The latest
+// residual is carried into the forecast as far as such residuals have lasted
+// before. Gaps only mean fewer rows.
 type waves struct {
 	periods   []time.Duration
 	harmonics int // of each period
@@ -72,7 +72,7 @@ func (w waves) table(g *grid) *mat.Dense {
 	return t
 }
 
-// row fills in the basis at cell i, which need not be whole.
+// row fills in the basis at cell i, which may be fractional.
 func (w waves) row(row []float64, i float64, cell time.Duration, n int) {
 	row[0], row[1] = 1, i/float64(n)
 	c := 2
@@ -87,9 +87,9 @@ func (w waves) row(row []float64, i float64, cell time.Duration, n int) {
 	}
 }
 
-// fit regresses cells 0 … upto, some neighbouring cells to a row; nil where there
-// is too little to fit. Rows that lie far off are weighed down and the rest is
-// fitted again (Huber), so that a lost afternoon does not bend the wave.
+// fit regresses cells 0 … upto, some neighbouring cells to a row; nil where
+// there is too little to fit. Outliers get less weight and the fit is repeated
+// (Huber), so that a lost afternoon does not bend the wave.
 func (w waves) fit(g *grid, basis *mat.Dense, upto int) []float64 {
 	_, p := basis.Dims()
 	per := upto/fourierRows + 1
@@ -106,7 +106,7 @@ func (w waves) fit(g *grid, basis *mat.Dense, upto int) []float64 {
 	}
 	weights := slices.Repeat([]float64{1}, n)
 	var coef []float64
-	for range huberRounds {
+	for range huberPasses {
 		if coef = ridge(a, y[:n], weights); coef == nil {
 			return nil
 		}
@@ -117,8 +117,8 @@ func (w waves) fit(g *grid, basis *mat.Dense, upto int) []float64 {
 	return coef
 }
 
-// pool makes one row of the known cells from … to-1, and returns their mean; NaN,
-// and a row of zeros, without any.
+// pool makes one row of the known cells from … to-1, and returns their mean;
+// NaN, and a row of zeros, for none.
 func pool(row []float64, g *grid, basis *mat.Dense, from, to int) float64 {
 	clear(row)
 	mean, n := 0.0, 0.0
@@ -151,7 +151,7 @@ func ridge(a *mat.Dense, y, weights []float64) []float64 {
 		}
 		right.SetVec(i, root*y[i])
 	}
-	for c := 1; c < p; c++ { // the level itself is not pulled anywhere
+	for c := 1; c < p; c++ { // the level itself is not pulled
 		rows.Set(n+c-1, c, math.Sqrt(fourierRidge*float64(n)))
 	}
 	var qr mat.QR
@@ -163,8 +163,8 @@ func ridge(a *mat.Dense, y, weights []float64) []float64 {
 	return coef.RawVector().Data
 }
 
-// huber sets the weight of each row by how far off it lies, and says whether any
-// lies too far.
+// huber sets the weight of each row by its residual, and reports whether any is
+// an outlier.
 func huber(weights []float64, a *mat.Dense, y, coef []float64) bool {
 	off := make([]float64, len(weights))
 	for i := range off {
@@ -180,8 +180,8 @@ func huber(weights []float64, a *mat.Dense, y, coef []float64) bool {
 	return some && edge > 0
 }
 
-// residuals returns what the fit leaves of cells 0 … end, and at each of them what
-// of it has lasted: an exponentially weighted mean of the known ones.
+// residuals returns the residuals of cells 0 … end, and at each of them the
+// lasting part: an exponentially weighted mean of the known ones.
 func residuals(g *grid, basis *mat.Dense, coef []float64, end int) (left, lasting []float64) {
 	left, lasting = unknowns(end+1), unknowns(end+1)
 	keep := math.NaN()
@@ -198,8 +198,7 @@ func residuals(g *grid, basis *mat.Dense, coef []float64, end int) (left, lastin
 	return left, lasting
 }
 
-// lasts returns how much of a lasting residual was still there k cells later,
-// 0 … 1.
+// lasts returns how much of a lasting residual remained k cells later, 0 … 1.
 func lasts(left, lasting []float64, k int) float64 {
 	var xy, xx float64
 	for i := 0; i < len(left)-k; i++ {

@@ -11,63 +11,63 @@ import (
 )
 
 const (
-	maxCells   = 4096 // more steps than these share cells
-	maxSeasons = 8    // how many of the longest season are looked back on
-	minSeasons = 2    // how many of one there must be before it is considered
+	maxCells   = 4096 // further steps share cells
+	maxSeasons = 8    // number of the longest season that are used
+	minSeasons = 2    // least number of a season for it to be considered
 )
 
-// grid is the series cut into cells of equal length that end at Now, NaN where
+// grid is the series in cells of equal length that end at Now, NaN where
 // nothing is known. Numbers are divided by a power of two, so that the largest
 // lies between ½ and 1: nothing overflows, and a series times two gives the
 // same bits.
 type grid struct {
 	cell    time.Duration
-	mean    []float64 // over the cell's known steps, spikes cut
-	last    []float64 // the cell's newest known step, spikes cut
-	real    []float64 // the same with spikes: what intervals must hold
+	mean    []float64 // over the cell's known steps, spikes clipped
+	last    []float64 // the cell's newest known step, spikes clipped
+	real    []float64 // the same with spikes, for intervals
 	seen    []int     // index of the newest known cell up to here, or -1
-	stale   int       // cells after which nothing is forecast any more
+	stale   int       // cells after which nothing is forecast
 	age     time.Duration
 	seasons []time.Duration // those the series is long enough for
 	exp     int
 }
 
-// newGrid makes the grid, or says why it cannot.
-func newGrid(points []sample.Point, ask Ask) (*grid, Reason, string) {
-	if p := ask.problem(); p != "" {
+// newGrid makes the grid, or returns why it cannot.
+func newGrid(points []sample.Point, query Query) (*grid, Reason, string) {
+	if p := query.problem(); p != "" {
 		return nil, BadQuestion, p
 	}
-	points = trusted(points, ask.Now)
+	points = trusted(points, query.Now)
 	if len(points) == 0 {
 		return nil, NoData, "no known value"
 	}
-	step := ask.Step
+	step := query.Step
 	if step == 0 {
 		step = medianGap(points)
 	}
 	if step == 0 || step > Week {
 		return nil, TooFewPoints, "the values lie at one instant, or more than a week apart"
 	}
-	age := ask.Now.Sub(points[len(points)-1].At)
-	if age/step >= time.Duration(ask.StaleSteps) {
-		return nil, Stale, fmt.Sprintf("the newest value is %v old: %d steps of %v are allowed", age, ask.StaleSteps, step)
+	age := query.Now.Sub(points[len(points)-1].At)
+	if age/step >= time.Duration(query.StaleSteps) {
+		return nil, Stale, fmt.Sprintf("the newest value is %v old: %d steps of %v are allowed", age, query.StaleSteps, step)
 	}
-	points = recent(points, ask, step)
-	steps := toSteps(points, ask.Now, step)
-	if len(steps) < ask.MinPoints {
-		return nil, TooFewPoints, fmt.Sprintf("%d steps of %v are known, %d are wanted", len(steps), step, ask.MinPoints)
+	points = recent(points, query, step)
+	steps := toSteps(points, query.Now, step)
+	if len(steps) < query.MinPoints {
+		return nil, TooFewPoints, fmt.Sprintf("%d steps of %v are known, %d are wanted", len(steps), step, query.MinPoints)
 	}
 	g := &grid{age: age}
 	g.fill(steps, step)
-	g.stale = max(1, ask.StaleSteps/int(g.cell/step))
-	for _, s := range ask.Seasons {
+	g.stale = max(1, query.StaleSteps/int(g.cell/step))
+	for _, s := range query.Seasons {
 		if span := g.cell * time.Duration(len(g.mean)); span/minSeasons >= s && s/g.cell >= 4 {
 			g.seasons = append(g.seasons, s)
 		}
 	}
 	slices.Sort(g.seasons)
 	g.seasons = slices.Compact(g.seasons)
-	g.cutSpikes()
+	g.clipSpikes()
 	g.scale()
 	return g, Enough, ""
 }
@@ -101,19 +101,19 @@ func medianGap(points []sample.Point) time.Duration {
 	return gaps[len(gaps)/2]
 }
 
-// recent drops what is too far back to matter: beyond eight of the longest
-// season, and the few points before a hole that is longer than all that follows
-// it, since one stray value must not stretch the grid.
-func recent(points []sample.Point, ask Ask, step time.Duration) []sample.Point {
+// recent drops what is too far back: beyond eight of the longest season, and
+// the points before a gap that is longer than all that follows it, since one
+// stray value must not stretch the grid.
+func recent(points []sample.Point, query Query, step time.Duration) []sample.Point {
 	longest := maxCells * step
-	for _, s := range ask.Seasons {
+	for _, s := range query.Seasons {
 		longest = max(longest, maxSeasons*s)
 	}
 	first := 0
 	for i := len(points) - 1; i > 0; i-- {
-		after := ask.Now.Sub(points[i].At)
+		after := query.Now.Sub(points[i].At)
 		hole := points[i].At.Sub(points[i-1].At)
-		tooOld := ask.Now.Sub(points[i-1].At) > longest
+		tooOld := query.Now.Sub(points[i-1].At) > longest
 		if tooOld || hole > max(after, 10*step) && i < len(points)-i {
 			first = i
 			break
@@ -144,7 +144,7 @@ func toSteps(points []sample.Point, now time.Time, step time.Duration) []stepVal
 	return out
 }
 
-// fill lays the steps out in at most maxCells cells.
+// fill puts the steps into at most maxCells cells.
 func (g *grid) fill(steps []stepValue, step time.Duration) {
 	span := steps[0].back + 1
 	per := (span + maxCells - 1) / maxCells
@@ -180,7 +180,7 @@ func (g *grid) scale() {
 			}
 		}
 	}
-	if top == 0 { // nothing but what was clipped as a spike
+	if top == 0 { // nothing but clipped spikes
 		for _, x := range g.real {
 			if x > top {
 				top = x
@@ -191,24 +191,23 @@ func (g *grid) scale() {
 	for i := range g.mean {
 		g.mean[i] = math.Ldexp(g.mean[i], -g.exp)
 		g.last[i] = math.Ldexp(g.last[i], -g.exp)
-		// A spike beyond all measure must not make infinities of what is
-		// computed from it.
+		// An extreme spike must not make what is computed from it infinite.
 		if g.real[i] = math.Ldexp(g.real[i], -g.exp); g.real[i] > 1e9 {
 			g.real[i] = 1e9
 		}
 	}
 }
 
-// unscale gives a number its size back.
+// unscale reverses scale for one number.
 func (g *grid) unscale(x float64) float64 {
 	return min(math.Ldexp(x, g.exp), math.MaxFloat64)
 }
 
-// fresh says whether something was known lately enough at cell i.
+// fresh reports whether a value was known recently at cell i.
 func (g *grid) fresh(i int) bool { return g.seen[i] >= 0 && i-g.seen[i] < g.stale }
 
-// ahead returns a horizon in cells, rounded up: what is tested is never nearer
-// than what was asked.
+// ahead returns a horizon in cells, rounded up: the tested horizon is never
+// nearer than the requested one.
 func (g *grid) ahead(h time.Duration) int {
 	k := (int64(h) - 1 + int64(g.cell)) / int64(g.cell)
 	if h > math.MaxInt64-g.cell || k > math.MaxInt32 {

@@ -8,21 +8,22 @@ import (
 )
 
 const (
-	minChecks    = 10 // intervals of the past that Coverage is made of at least
-	minResiduals = 20 // errors that an interval of the past is made of at least
+	minChecks    = 10 // least number of past intervals for Coverage
+	minResiduals = 20 // least number of errors for a past interval
 )
 
-// interval is how far below and above the forecast from now the outcome may lie.
+// interval is how far below and above the forecast from now the outcome may
+// lie.
 type interval struct {
 	low, high float64
-	power     float64 // errors are taken to grow as the forecast to this power
+	power     float64 // errors are assumed to grow as the forecast to this power
 	evidence  float64 // independent errors per test, at most 1
 }
 
-// interval takes the quantiles of the errors that an attempt made. Demand that is
-// counted is noisier where there is more of it, so errors are also tried
-// relative to the forecast's root and to the forecast itself; the narrowest
-// interval, misses counted, is taken.
+// interval takes the quantiles of an attempt's errors. Counted demand is
+// noisier where there is more of it, so errors are also tried relative to the
+// forecast's root and to the forecast itself; the narrowest interval, misses
+// counted, is taken.
 func (t *trial) interval(g *grid, a *attempt, level float64) interval {
 	floor := t.floor(g)
 	best, least := interval{}, math.Inf(1)
@@ -65,12 +66,12 @@ func (t *trial) floor(g *grid) float64 {
 	return mean / 5
 }
 
-// size is how large errors are taken to be around a forecast.
+// size is the assumed size of errors around a forecast.
 func size(forecast, power, floor float64) float64 {
 	return math.Pow(max(forecast, floor), power)
 }
 
-// scaled returns (actual − forecast) ÷ size of each test, spikes and all.
+// scaled returns (actual − forecast) ÷ size of each test, with spikes.
 func (t *trial) scaled(g *grid, a *attempt, power, floor float64) []float64 {
 	out := make([]float64, len(t.tests))
 	for j, i := range t.tests {
@@ -79,8 +80,8 @@ func (t *trial) scaled(g *grid, a *attempt, power, floor float64) []float64 {
 	return out
 }
 
-// capped limits numbers to their 2nd and 98th percentile, so that a spike does not
-// hide how much neighbours resemble each other.
+// capped limits numbers to their 2nd and 98th percentile, so that a spike does
+// not hide the autocorrelation.
 func capped(xs []float64) []float64 {
 	sorted := slices.Sorted(slices.Values(xs))
 	n := float64(len(xs) - 1)
@@ -92,9 +93,9 @@ func capped(xs []float64) []float64 {
 	return out
 }
 
-// quantiles returns what the middle share (level) of errors lies between. Few
-// independent errors give an interval that reaches further out, to the largest
-// error there was, and beyond it by the root of what is missing.
+// quantiles returns the bounds of the middle share (level) of errors. Few
+// independent errors give wider bounds: to the largest error, and beyond it by
+// the root of what is missing.
 func quantiles(errs []float64, level, evidence float64) (low, high float64) {
 	sorted := slices.Sorted(slices.Values(errs))
 	n := float64(len(sorted))
@@ -110,12 +111,12 @@ func quantiles(errs []float64, level, evidence float64) (low, high float64) {
 	return low, high
 }
 
-// coverage is the share of tests whose outcome lay in an interval made from only
-// the errors known at the time; NaN with too few of them.
+// coverage is the share of tests whose outcome lay in an interval made only
+// from the errors known at the time; NaN for too few of them.
 func (t *trial) coverage(g *grid, a *attempt, in interval, level float64) float64 {
 	errs := t.scaled(g, a, in.power, t.floor(g))
 	var known []float64
-	next, checks, held := 0, 0, 0
+	next, checks, inside := 0, 0, 0
 	for j, i := range t.tests {
 		for ; t.tests[next]+t.k <= i; next++ {
 			if e := errs[next]; !math.IsNaN(e) {
@@ -127,16 +128,16 @@ func (t *trial) coverage(g *grid, a *attempt, in interval, level float64) float6
 		}
 		checks++
 		if low, high := quantiles(known, level, in.evidence); errs[j] >= low && errs[j] <= high {
-			held++
+			inside++
 		}
 	}
 	if checks < minChecks {
 		return math.NaN()
 	}
-	return float64(held) / float64(checks)
+	return float64(inside) / float64(checks)
 }
 
-// errors says how the attempt did.
+// errors returns the attempt's errors.
 func (t *trial) errors(g *grid, a *attempt, in interval, level float64) Error {
 	loss := t.loss(g, a)
 	own, n := meanKnown(loss)

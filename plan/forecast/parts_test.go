@@ -9,15 +9,15 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/sample"
 )
 
-// The interval leaves as many errors out at each end as its level says, and
-// reaches further where few of them are independent.
+// TestQuantiles: the interval leaves out as many errors at each end as its
+// level says, and is wider where few of them are independent.
 func TestQuantiles(t *testing.T) {
 	var errs []float64
 	for i := -100; i <= 100; i++ {
 		errs = append(errs, float64(i))
 	}
 	low, high := quantiles(errs, 0.8, 1)
-	if low != -81 || high != 81 { // 20 of 202 places lie below the 20th of 201
+	if low != -81 || high != 81 { // 20 of 202 are below the 20th of 201
 		t.Errorf("of -100 … 100: %v … %v, want -81 … 81", low, high)
 	}
 	_, tenth := quantiles(errs, 0.8, 0.1)
@@ -49,7 +49,7 @@ func TestIndependent(t *testing.T) {
 	}
 }
 
-// A trend fades by its damping with every cell ahead.
+// TestDampedTrend: a trend fades with every cell ahead.
 func TestDampedTrend(t *testing.T) {
 	st := state{smoothing: smoothing{trend: 0.1, damp: 0.5}, base: 10, slope: 2}
 	for k, want := range map[int]float64{1: 11, 2: 11.5, 3: 11.75} {
@@ -59,7 +59,7 @@ func TestDampedTrend(t *testing.T) {
 	}
 }
 
-// Several points of one instant count the same in whatever order they come.
+// TestSameInstant: several points of one instant give the same in any order.
 func TestSameInstant(t *testing.T) {
 	points, _ := shape{level: 100, noise: 3, step: time.Minute, length: time.Hour}.draw(3, 0)
 	for _, x := range []float64{0.1, 7.3, 1e9, 33.3} {
@@ -69,11 +69,12 @@ func TestSameInstant(t *testing.T) {
 	n := len(points)
 	points[n-1], points[n-3] = points[n-3], points[n-1]
 	if back := trusted(points, now); !slices.Equal(forth, back) {
-		t.Errorf("%v, the other way round %v", forth[60:], back[60:])
+		t.Errorf("%v, in the other order %v", forth[60:], back[60:])
 	}
 }
 
-// A less simple method is better when it errs surely and noticeably less.
+// TestBetter: a less simple method must be better with certainty and
+// noticeably.
 func TestBetter(t *testing.T) {
 	var ones, little, more, alternating []float64
 	for i := range 100 {
@@ -98,15 +99,15 @@ func TestBetter(t *testing.T) {
 	}
 }
 
-func TestCut(t *testing.T) {
+func TestClip(t *testing.T) {
 	flat := func(n int) []float64 { return slices.Repeat([]float64{5}, n) }
 	spiked := append(append(flat(50), 1e300), flat(50)...)
-	repartition(spiked, time.Minute, nil)
+	clip(spiked, time.Minute, nil)
 	if !slices.Equal(spiked, flat(101)) {
 		t.Errorf("a spike in a flat line is left: %v", slices.Max(spiked))
 	}
 	jump := append(flat(200), slices.Repeat([]float64{9}, 5)...)
-	repartition(jump, time.Minute, nil)
+	clip(jump, time.Minute, nil)
 	if want := []float64{5, 5, 9, 9, 9}; !slices.Equal(jump[200:], want) {
 		t.Errorf("a jump: %v, want %v", jump[200:], want)
 	}
@@ -114,25 +115,24 @@ func TestCut(t *testing.T) {
 	for i := 10; i < len(daily); i += 48 {
 		daily[i] = 50
 	}
-	repartition(daily, 30*time.Minute, []time.Duration{Day})
+	clip(daily, 30*time.Minute, []time.Duration{Day})
 	if daily[10] != 5 || daily[58] != 50 || daily[202] != 50 {
 		t.Errorf("a peak at the same time each day: %v, %v, %v, want it cut the first time only", daily[10], daily[58], daily[202])
 	}
 	holed := append(flat(20), unknowns(20)...)
 	holed = append(holed, 9, math.NaN(), 9)
-	repartition(holed, time.Minute, nil)
+	clip(holed, time.Minute, nil)
 	if holed[40] != 9 || !math.IsNaN(holed[30]) || !math.IsNaN(holed[41]) {
 		t.Errorf("after a hole: %v, want 9: nothing near says that it is too much", holed[40:])
 	}
 }
 
-// No model knows anything later than where it forecasts from: another future
-// gives the same forecasts.
+// TestNoModelLooksAhead: another future gives the same forecasts.
 func TestNoModelLooksAhead(t *testing.T) {
 	s := shape{level: 100, daily: 50, noise: 5, step: 10 * time.Minute, length: 5 * Day}
 	points, _ := s.draw(4, 0)
-	ask := Ask{Now: now, Horizons: []time.Duration{time.Hour}}.filled()
-	g, reason, why := newGrid(points, ask)
+	query := Query{Now: now, Horizons: []time.Duration{time.Hour}}.filled()
+	g, reason, why := newGrid(points, query)
 	if reason != Enough {
 		t.Fatal(why)
 	}
@@ -163,13 +163,14 @@ func same(a, b []float64) bool {
 	return slices.EqualFunc(a, b, func(x, y float64) bool { return x == y || x != x && y != y })
 }
 
-// Cells hold the means of their steps, the newest last; what is unknown is NaN.
+// TestGrid: cells have the means of their steps, the newest last; unknown is
+// NaN.
 func TestGrid(t *testing.T) {
 	at := func(steps float64, x float64) sample.Point {
 		return sample.Point{At: now.Add(time.Duration(-steps * float64(time.Minute))), Number: x}
 	}
 	points := []sample.Point{at(0, 8), at(0.5, 4), at(3, 2), at(5.9, 1)}
-	g, reason, why := newGrid(points, Ask{Now: now, Step: time.Minute, MinPoints: 3}.filled())
+	g, reason, why := newGrid(points, Query{Now: now, Step: time.Minute, MinPoints: 3}.filled())
 	if reason != Enough {
 		t.Fatal(why)
 	}
@@ -187,7 +188,7 @@ func TestGrid(t *testing.T) {
 	for i := range long {
 		long[i] = at(float64(i), float64(i%3))
 	}
-	g, _, _ = newGrid(long, Ask{Now: now, Step: time.Minute}.filled())
+	g, _, _ = newGrid(long, Query{Now: now, Step: time.Minute}.filled())
 	if len(g.mean) != maxCells || g.cell != 3*time.Minute || g.unscale(g.mean[7]) != 1 {
 		t.Errorf("%d cells of %v, the eighth %v, want %d of 3m and 1", len(g.mean), g.cell, g.unscale(g.mean[7]), maxCells)
 	}

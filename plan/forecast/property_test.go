@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { testall.Main(m) }
 
-// drawn is a series of any of the shapes, with holes, and a question about it.
-func drawn(r *rapid.T) ([]sample.Point, Ask) {
+// drawn is a series of any of the shapes, with gaps, and a query.
+func drawn(r *rapid.T) ([]sample.Point, Query) {
 	s := shape{
 		level:   rapid.Float64Range(0, 100).Draw(r, "level"),
 		daily:   rapid.Float64Range(0, 100).Draw(r, "daily"),
@@ -31,7 +31,7 @@ func drawn(r *rapid.T) ([]sample.Point, Ask) {
 	points, _ := s.draw(rapid.Uint64().Draw(r, "seed"), 0)
 	hole, size := rapid.IntRange(0, 300).Draw(r, "hole"), rapid.IntRange(0, 60).Draw(r, "size")
 	points = without(points, func(i int) bool { return i >= hole && i < hole+size })
-	return points, Ask{Now: now, Step: s.step, Horizons: []time.Duration{s.step, 7 * s.step, rapid.SampledFrom([]time.Duration{time.Second, time.Hour, Day}).Draw(r, "horizon")}}
+	return points, Query{Now: now, Step: s.step, Horizons: []time.Duration{s.step, 7 * s.step, rapid.SampledFrom([]time.Duration{time.Second, time.Hour, Day}).Draw(r, "horizon")}}
 }
 
 // times returns the forecast of a series c times as large.
@@ -45,45 +45,49 @@ func times(f Forecast, c float64) Forecast {
 	return f
 }
 
-// The unit does not matter: a series twice as large has, to the bit, the forecast
-// twice as large, by the same method with the same error.
+// TestScaling: the unit does not matter. A series twice as large has, to the
+// bit, the forecast twice as large, by the same method with the same error.
 func TestScaling(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		points, ask := drawn(r)
+		points, query := drawn(r)
 		c := math.Ldexp(1, rapid.IntRange(-40, 900).Draw(r, "exponent"))
-		want := Make(points, ask)
+		want := Make(points, query)
 		for i := range points {
 			points[i].Number *= c
 		}
-		for i, got := range Make(points, ask) {
+		for i, got := range Make(points, query) {
 			if got != times(want[i], c) {
 				r.Fatalf("times %v: %v, was %v", c, got, want[i])
+			}
+			if problem := sound(got); problem != "" {
+				r.Fatalf("%s: %+v", problem, got)
 			}
 		}
 	})
 }
 
-// TestScalingOfASpike: nothing but one spike, which is repartitioned, has a size too.
+// TestScalingOfASpike: a series with nothing but one spike scales too.
 func TestScalingOfASpike(t *testing.T) {
 	points := make([]sample.Point, 40)
 	for i := range points {
 		points[i] = sample.Point{At: now.Add(time.Duration(i-len(points)) * time.Minute)}
 	}
 	points[len(points)-1].Number = 1.07
-	ask := Ask{Now: now, Step: time.Minute, Horizons: []time.Duration{3 * time.Minute}}
-	want := Make(points, ask)
+	query := Query{Now: now, Step: time.Minute, Horizons: []time.Duration{3 * time.Minute}}
+	want := Make(points, query)
 	const c = 1 << 30
 	points[len(points)-1].Number *= c
-	if got := Make(points, ask); got[0] != times(want[0], c) {
+	if got := Make(points, query); got[0] != times(want[0], c) {
 		t.Errorf("times %v: %v, was %v", c, got[0], want[0])
 	}
 }
 
-// Nor does the date, nor the order of the points, nor who else is asked about.
+// TestShiftAndOrder: the date, the order of the points and the other horizons
+// do not matter.
 func TestShiftAndOrder(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		points, ask := drawn(r)
-		want := Make(points, ask)
+		points, query := drawn(r)
+		want := Make(points, query)
 		shift := time.Duration(rapid.Int64Range(-1e17, 1e17).Draw(r, "shift"))
 		moved := slices.Clone(points)
 		for i := range moved {
@@ -92,15 +96,15 @@ func TestShiftAndOrder(t *testing.T) {
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(r, "order"), 1))
 		random.Shuffle(len(moved), func(i, j int) { moved[i], moved[j] = moved[j], moved[i] })
 		before := slices.Clone(moved)
-		later := ask
-		later.Now = ask.Now.Add(shift)
+		later := query
+		later.Now = query.Now.Add(shift)
 		for i, got := range Make(moved, later) {
 			got.At = got.At.Add(-shift)
 			if got != want[i] {
 				r.Fatalf("moved by %v: %v, was %v", shift, got, want[i])
 			}
-			alone := ask
-			alone.Horizons = ask.Horizons[i : i+1]
+			alone := query
+			alone.Horizons = query.Horizons[i : i+1]
 			if one := Make(points, alone)[0]; one != want[i] {
 				r.Fatalf("asked alone: %v, was %v", one, want[i])
 			}
@@ -111,7 +115,7 @@ func TestShiftAndOrder(t *testing.T) {
 	})
 }
 
-// sound says what no forecast may be.
+// sound returns what is wrong with a forecast, empty for nothing.
 func sound(f Forecast) string {
 	low, x, high := get(f.Low), get(f.Expected), get(f.High)
 	switch {
@@ -120,25 +124,15 @@ func sound(f Forecast) string {
 	case f.Enough != (f.Reason == Enough):
 		return "enough or not"
 	case !f.Enough && (f.Low != sample.Unknown() || f.Expected != sample.Unknown() || f.High != sample.Unknown() || f.Error != Error{} || f.Method != ""):
-		return "something is said without enough data"
+		return "a value without enough data"
 	case f.Enough && !(0 <= low && low <= x && x <= high):
 		return "not 0 ≤ low ≤ expected ≤ high"
 	}
 	return ""
 }
 
-func TestSound(t *testing.T) {
-	rapid.Check(t, func(r *rapid.T) {
-		for _, f := range Make(drawn(r)) {
-			if problem := sound(f); problem != "" {
-				r.Fatalf("%s: %+v", problem, f)
-			}
-		}
-	})
-}
-
-// FuzzForecast makes a series and a question of any bytes: nothing panics, hangs or
-// says what no forecast may.
+// FuzzForecast makes a series and a query of any bytes: nothing panics or
+// hangs, and every forecast is sound.
 func FuzzForecast(f *testing.F) {
 	points, _ := shape{level: 100, daily: 50, noise: 5, step: time.Hour, length: 4 * Day}.draw(1, 0)
 	var seed []byte
@@ -157,11 +151,11 @@ func FuzzForecast(f *testing.F) {
 				Number: math.Float64frombits(binary.LittleEndian.Uint64(raw[8:])),
 			})
 		}
-		ask := Ask{
+		query := Query{
 			Now: now.Add(time.Duration(later)), Horizons: []time.Duration{time.Duration(horizon), time.Hour},
 			Seasons: []time.Duration{time.Duration(season), Day}, Step: time.Duration(step), Level: level, MinPoints: fewest, StaleSteps: stale,
 		}
-		got := Make(points, ask)
+		got := Make(points, query)
 		for _, f := range got {
 			if problem := sound(f); problem != "" {
 				t.Fatalf("%s: %+v", problem, f)
@@ -169,8 +163,8 @@ func FuzzForecast(f *testing.F) {
 			_ = f.String()
 		}
 		slices.Reverse(points)
-		if again := Make(points, ask); fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", again) { // a NaN is not itself
-			t.Fatalf("the other way round: %v, was %v", again, got)
+		if again := Make(points, query); fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", again) { // a NaN is not itself
+			t.Fatalf("in the other order: %v, was %v", again, got)
 		}
 	})
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/sample"
 )
 
-// TestScenarios runs testdata/*.txt, where
+// TestScenarios runs testdata/*.txt:
 //
 //	series step=5m for=7d level=100 …   draws a series that ends now (see shape)
-//	hole from=3h to=1h                  takes away what is between so long ago
-//	jump from=3h to=1h times=2          multiplies what is
+//	hole from=3h to=1h                  drops the points between
+//	jump from=3h to=1h times=2          multiplies them
 //	spike at=2h is=1e300                replaces one value
 //	repeat every=24h at=2h is=50        replaces one value a season
-//	forecast in=(15m 1h) [why]          asks; also step, interval, seasons, later (a later Now)
+//	forecast in=(15m 1h) [why]          queries; also step, interval, seasons, later (a later Now)
 //
-// -rewrite writes the answers again.
+// -rewrite writes the outputs again.
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		var points []sample.Point
@@ -45,7 +45,7 @@ func TestScenarios(t *testing.T) {
 				}
 			case "forecast":
 				var out strings.Builder
-				for _, f := range Make(points, a.ask()) {
+				for _, f := range Make(points, a.query()) {
 					fmt.Fprintln(&out, f)
 					if d.HasArg("why") {
 						fmt.Fprintln(&out, "  "+f.Why)
@@ -76,12 +76,12 @@ func (a args) series() []sample.Point {
 	return past
 }
 
-func (a args) ask() Ask {
-	ask := Ask{Now: now.Add(a.span("later", 0)), Horizons: a.spans("in"), Step: a.span("step", 0), Level: a.number("interval", 0)}
+func (a args) query() Query {
+	query := Query{Now: now.Add(a.span("later", 0)), Horizons: a.spans("in"), Step: a.span("step", 0), Level: a.number("interval", 0)}
 	if a.d.HasArg("seasons") {
-		ask.Seasons = a.spans("seasons")
+		query.Seasons = a.spans("seasons")
 	}
-	return ask
+	return query
 }
 
 func (a args) within(p sample.Point) bool {
@@ -129,7 +129,7 @@ func (a args) spans(key string) []time.Duration {
 	return out
 }
 
-// nearest returns the index of the point nearest to so long ago.
+// nearest returns the index of the point nearest to ago before now.
 func nearest(points []sample.Point, ago time.Duration) int {
 	best := 0
 	for i, p := range points {

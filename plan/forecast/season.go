@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// lastValue says that nothing will change: the newest known step.
+// lastValue forecasts no change: the newest known step.
 type lastValue struct{}
 
 func (lastValue) run(g *grid, ks, origins []int) [][]float64 {
@@ -22,9 +22,8 @@ func (lastValue) run(g *grid, ks, origins []int) [][]float64 {
 	return out
 }
 
-// sameTime says that it will be as at the same time in seasons before: the median
-// of at most count of them, the newest first. Those that are not known are
-// passed over.
+// sameTime forecasts the value at the same time in seasons before: the median
+// of at most count of them, the newest first. Unknown ones are skipped.
 type sameTime struct {
 	period time.Duration
 	count  int

@@ -10,16 +10,16 @@ import (
 
 var now = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 
-// shape is a series whose truth is known, so that its future can be drawn too.
+// shape is a series of known truth, so that its future can be drawn too.
 type shape struct {
-	level, daily, weekly, trend float64 // amplitudes; trend is what a day adds
-	noise                       float64 // standard deviation of what cannot be foreseen
+	level, daily, weekly, trend float64 // amplitudes; trend is per day
+	noise                       float64 // standard deviation of the noise
 	walk                        float64 // standard deviation of a step of a random walk
-	poisson                     bool    // counted, so that the noise grows with the level
+	poisson                     bool    // counts: the noise grows with the level
 	step, length                time.Duration
 }
 
-// truth is what the series is without noise, at a time before (or after) now.
+// truth is the series without noise, at a time relative to now.
 func (s shape) truth(at time.Duration) float64 {
 	wave := func(amplitude float64, period time.Duration) float64 {
 		return amplitude * math.Sin(2*math.Pi*float64(at)/float64(period))

@@ -5,20 +5,21 @@ import (
 	"time"
 )
 
-// maxBins is how many parts a season is kept in. A part longer than a cell is met
-// several times a season: less noise, and less harm from holes.
+// maxBins is the number of parts of a season. A part longer than a cell gets
+// several values a season: less noise, and less effect of gaps.
 const maxBins = 168
 
 // smoothing is exponential smoothing of a level, a fading trend and an additive
-// season; gains per cell. With trend zero it has none, with period zero no season.
+// season; gains per cell. With trend zero there is no trend, with period zero
+// no season.
 type smoothing struct {
 	level, trend, season float64
-	damp                 float64 // what is left of the trend after a cell
+	damp                 float64 // factor on the trend after a cell
 	period               time.Duration
 }
 
-// run goes once through the grid and forecasts from each origin (ascending) for
-// each of ks cells ahead: out[h][o], NaN where it has no answer.
+// run passes once through the grid and forecasts from each origin (ascending)
+// for each of ks cells ahead: out[h][o], NaN where it has no answer.
 func (s smoothing) run(g *grid, ks, origins []int) [][]float64 {
 	out := unknownRows(len(ks), len(origins))
 	st := newState(s, g)
@@ -39,7 +40,7 @@ func (s smoothing) run(g *grid, ks, origins []int) [][]float64 {
 	return out
 }
 
-// state is where the smoothing has come to.
+// state is the state of the smoothing.
 type state struct {
 	smoothing
 	base, slope float64 // level now, trend a cell
@@ -48,8 +49,8 @@ type state struct {
 	start       int // first cell that is taken
 }
 
-// newState starts at the first known cell, or with a season after the first one,
-// which gives the first level and shape.
+// newState starts at the first known cell, or, with a season, after the first
+// one, which gives the first level and shape.
 func newState(s smoothing, g *grid) *state {
 	st := &state{smoothing: s, base: math.NaN(), cell: g.cell}
 	if s.period == 0 {
@@ -84,14 +85,14 @@ func newState(s smoothing, g *grid) *state {
 	return st
 }
 
-// bin returns the part of the season that cell i lies in.
+// bin returns the part of the season that contains cell i.
 func (st *state) bin(i int) int {
 	phase := time.Duration(i) * st.cell % st.period
 	return min(len(st.bins)-1, int(float64(phase)/float64(st.period)*float64(len(st.bins))))
 }
 
-// take goes on by a cell with what was seen in it; NaN was not seen, and leaves
-// the trend to run on.
+// take advances by a cell with its value; NaN is unknown, and the trend runs
+// on.
 func (st *state) take(i int, y float64) {
 	before := st.base
 	slope := st.damp * st.slope
@@ -107,7 +108,7 @@ func (st *state) take(i int, y float64) {
 		if st.base = y; st.bins != nil {
 			st.bins[st.bin(i)] = 0
 		}
-	case math.IsNaN(shape): // a part never met before: all of the rest is its shape
+	case math.IsNaN(shape): // a part without a value: all of the rest is its shape
 		st.base, st.slope = expected, slope
 		st.bins[st.bin(i)] = y - expected
 	default:

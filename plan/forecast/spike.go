@@ -8,22 +8,22 @@ import (
 
 const (
 	spikeWindow = 5     // known cells, the judged one included
-	spikeReach  = 15    // cells that the window may lie apart, holes counted
+	spikeReach  = 15    // cells that the window may span, gaps counted
 	spikeRare   = 0.975 // deviations up to this quantile are ordinary
 	spikeTimes  = 3.0   // and a spike is this many times larger
 )
 
-// cutSpikes cuts spikes to size in mean and last.
-func (g *grid) cutSpikes() {
-	repartition(g.mean, g.cell, g.seasons)
-	repartition(g.last, g.cell, g.seasons)
+// clipSpikes clips spikes in mean and last.
+func (g *grid) clipSpikes() {
+	clip(g.mean, g.cell, g.seasons)
+	clip(g.last, g.cell, g.seasons)
 }
 
-// cut brings values that stand alone to the edge of what is ordinary. A value is
-// judged only by those before it, so that a test from the past sees what it would
-// have seen then: a jump counts as a spike until three of five values share
-// it, and a peak that was there a season before is none.
-func repartition(xs []float64, cell time.Duration, seasons []time.Duration) {
+// clip moves values that stand alone to the edge of ordinary deviations. A
+// value is compared only with those before it, so that a test from the past
+// sees what was visible then: a jump counts as a spike until three of five
+// values share it, and a peak that was there a season before is none.
+func clip(xs []float64, cell time.Duration, seasons []time.Duration) {
 	middle := trailingMedians(xs)
 	var sizes []float64
 	away := unknowns(len(xs))
@@ -46,7 +46,7 @@ func repartition(xs []float64, cell time.Duration, seasons []time.Duration) {
 }
 
 // trailingMedians returns, for each known value, the median of it and the known
-// ones before it; NaN where too few are near enough to tell.
+// ones before it; NaN where too few are near.
 func trailingMedians(xs []float64) []float64 {
 	out := unknowns(len(xs))
 	window := make([]int, 0, spikeWindow+1) // indices of the newest known values
@@ -71,8 +71,8 @@ func trailingMedians(xs []float64) []float64 {
 	return out
 }
 
-// again says whether there was a deviation of at least this size, on the same
-// side, one season before, give or take a cell.
+// again reports whether there was a deviation of at least this size, on the
+// same side, one season before, give or take a cell.
 func again(away []float64, i int, size float64, cell time.Duration, seasons []time.Duration) bool {
 	for _, s := range seasons {
 		back := i - int((s+cell/2)/cell)

@@ -9,7 +9,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/sample"
 )
 
-// String is the forecast on one line, for people and for test files.
+// String is the forecast in one line.
 func (f Forecast) String() string {
 	if !f.Enough {
 		return fmt.Sprintf("in %s: not enough data: %s: %s", short(f.Horizon), f.Reason, f.Why)
@@ -30,12 +30,12 @@ func way(m Method, season time.Duration) string {
 	return string(m) + " over " + short(season)
 }
 
-// String is the error on one line.
+// String is the error in one line.
 func (e Error) String() string {
 	return fmt.Sprintf("MAPE %s, MASE %s, coverage %s in %d tests", number(e.MAPE), number(e.MASE), number(e.Coverage), e.Tests)
 }
 
-// because says why a method was taken, and not the usual one.
+// because is why a method was taken instead of the usual one.
 func because(best, usual *attempt, e Error) string {
 	why := fmt.Sprintf("%s erred least in %d tests", best.way(), e.Tests)
 	if ratio, ok := e.MASE.Get(); best.method == Last {
@@ -58,7 +58,7 @@ func number(v sample.Value) string {
 	return strconv.FormatFloat(x, 'g', 3, 64)
 }
 
-// short prints a duration without the zeros that time.Duration ends in.
+// short prints a duration without trailing zeros.
 func short(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {

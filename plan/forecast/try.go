@@ -9,23 +9,23 @@ import (
 
 const (
 	maxOrigins = 400 // places in the past that are forecast from
-	minTests   = 12  // of them that must show what came of it
+	minTests   = 12  // of them that must have a known outcome
 )
 
-// model forecasts from each origin (a cell, ascending), knowing nothing later, for
-// each of ks cells ahead: out[h][o], NaN where it has no answer.
+// model forecasts from each origin (a cell, ascending), using nothing later,
+// for each of ks cells ahead: out[h][o], NaN where it has no answer.
 type model interface {
 	run(g *grid, ks, origins []int) [][]float64
 }
 
-// candidate is one way to forecast in all the settings that are tried.
+// candidate is one method with all its settings.
 type candidate struct {
 	method   Method
 	season   time.Duration
 	settings []model
 }
 
-// candidates lists what is tried, the simplest first.
+// candidates lists the methods, the simplest first.
 func candidates(g *grid) []candidate {
 	out := []candidate{
 		{method: Last, settings: []model{lastValue{}}},
@@ -71,26 +71,26 @@ func seasonal(period time.Duration) []model {
 	}
 }
 
-// trial is one horizon tried from many places in the past.
+// trial is one horizon tested from many places in the past.
 type trial struct {
 	k      int          // cells ahead
-	tests  []int        // cells forecast from, ascending, for which the outcome is known
-	places []int        // where they stand among all origins
-	runs   [][]*attempt // of each candidate, of each of its settings
+	tests  []int        // cells forecast from, ascending, with a known outcome
+	places []int        // their positions among all origins
+	runs   [][]*attempt // by candidate and setting
 }
 
-// attempt is what one setting of a candidate forecast.
+// attempt is the forecasts of one setting of a candidate.
 type attempt struct {
 	method Method
 	season time.Duration
 	past   []float64 // for each test, NaN where there was no answer
 	live   float64   // from now
-	lost   bool      // the newest values were none of those it expects
+	lost   bool      // the newest values contradict it
 }
 
 // try runs every candidate once over the grid, for all horizons together. The
-// forecast from now is the last of the tests' own row: what is tested is what is
-// used. A forecast of the next cell goes along, to see who has lost track.
+// forecast from now is the last of the tests' own row, so that what is used is
+// what is tested. A forecast of the next cell is added for lostTrack.
 func try(g *grid, horizons []time.Duration) []trial {
 	origins := originsOf(len(g.mean))
 	out := make([]trial, len(horizons))
@@ -128,7 +128,7 @@ func try(g *grid, horizons []time.Duration) []trial {
 	return out
 }
 
-// place finds the origins from which a forecast can be compared with what came.
+// place finds the origins with a known outcome.
 func (t *trial) place(g *grid, origins []int) {
 	for o, i := range origins {
 		if to := i + t.k; to < len(g.mean) && g.fresh(i) && !math.IsNaN(g.real[to]) {
@@ -137,8 +137,8 @@ func (t *trial) place(g *grid, origins []int) {
 	}
 }
 
-// originsOf spreads the places to forecast from over the second half of n cells,
-// and ends with all of the newest.
+// originsOf spreads the origins over the second half of n cells, and ends with
+// all of the newest.
 func originsOf(n int) []int {
 	stride := n/2/maxOrigins + 1
 	var out []int
@@ -151,8 +151,8 @@ func originsOf(n int) []int {
 	return out
 }
 
-// sane makes a forecast that cannot be, one below zero, zero, and one beyond all
-// numbers none.
+// sane makes a forecast below zero zero, and one that is infinite or too large
+// none.
 func sane(x float64) float64 {
 	if math.IsInf(x, 0) {
 		return math.NaN()
@@ -160,7 +160,7 @@ func sane(x float64) float64 {
 	return max(0, x)
 }
 
-// verdict says whether the trial can tell anything.
+// verdict returns whether the trial allows a forecast, and why not.
 func (t *trial) verdict(h time.Duration) (Reason, string) {
 	if n := len(t.tests); n < minTests {
 		return TooShort, fmt.Sprintf("what came %v later is known from only %d places in the past, %d are wanted", h, n, minTests)

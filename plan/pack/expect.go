@@ -10,37 +10,36 @@ import (
 )
 
 // Expect is our policy: of all placements it takes the one that leaves the
-// least GPU empty in the end. It knows the typical demand and what the fleet
-// is made of, sees one ask at a time and moves nothing.
+// fewest GPUs unused in the end. It knows the typical demand and the models of
+// the fleet, sees one request at a time and moves nothing.
 //
-// What a placement costs is, in thousandths of a GPU, the sum of
+// The cost of a placement is, in thousandths of a GPU, the sum of
 //
-//   - how much more of the node's GPUs is expected to stay empty for good. That is not
-//     the share of asks that do not fit now, as a fragmentation gradient
-//     counts: a node with 20 cores and four free GPUs fits nearly every ask and
-//     will still strand two GPUs. So demand is let come to the node, before and
-//     after, until nothing more fits, several times over, and what is left is
-//     averaged. Cores that run out before GPUs do, GPUs that leave remainders
-//     nobody asks for, and asks that fit such a remainder exactly all show up in
-//     that one number.
-//   - what is lost to asks for several GPUs at once. They come seldom and
-//     only empty nodes will do, so a node by itself, filled by what comes, does
-//     not miss them: the fragmentation gradient for these asks alone, by the
-//     GPU they bring.
-//   - what is taken from asks that can go nowhere else. GPUs of a model that
-//     restricted demand will want all of cost an unrestricted ask their full
-//     size, GPUs that none needs cost nothing.
+//   - how much more of the node's GPUs is expected to stay free for good. That
+//     is not the share of requests that do not fit now, as in a fragmentation
+//     gradient: a node with 20 cores and four free GPUs fits nearly every
+//     request and will still strand two GPUs. So demand is added to the node,
+//     before and after, until nothing more fits, several times, and what stays
+//     free is averaged. That one number covers cores that run out before GPUs,
+//     GPUs with remainders that no request fits, and requests that fit such a
+//     remainder exactly.
+//   - the loss to requests for several GPUs at once. They are rare and fit only
+//     empty nodes, so a node that is filled does not show their loss: the
+//     fragmentation gradient for these requests alone, by the GPUs they request.
+//   - the loss to requests that are restricted to a model. GPUs of a model that
+//     restricted demand will use completely cost an unrestricted request their
+//     full size; GPUs that it will not use cost nothing.
 //
-// and a little for what stays free on the node, so that among placements that
-// are as good as equal the fuller node is taken. An Expect keeps what it has worked
-// out, and is not for concurrent use.
+// and a little for what stays free on the node, so that among nearly equal
+// placements the fuller node is taken. An Expect caches its results, and is not
+// safe for concurrent use.
 type Expect struct {
 	shapes   []shape
-	onGPU    []Ask   // what shapes want of GPUs, each once; CPU and the rest are left out
-	streams  [][]int // of shapes, in the order of arrival
-	outlooks map[*Repartitions]outlook
-	several  Typical     // asks for several GPUs, by GPU
-	reserve  [64]float64 // by model: the part of it that restricted asks will want
+	onGPU    []Request // the GPU part of shapes, each once; CPU and the rest are left out
+	streams  [][]int   // of shapes, in the order of arrival
+	outlooks map[*Geometry]outlook
+	several  Typical     // requests for several GPUs, by GPU
+	reserve  [64]float64 // by model: the share of it that restricted requests will use
 	tie      BestFit
 	left     map[string]float64
 	gpus     []GPU    // scratch
@@ -50,20 +49,19 @@ type Expect struct {
 }
 
 const (
-	streams      = 32  // more smooth the estimate, and cost time in proportion
+	streams      = 32  // more make the estimate smoother, at proportional cost
 	streamLength = 160 // enough to fill eight GPUs with what fits them last
 	// severalWeight keeps the second term from outweighing the first: most of the
-	// GPU it counts as lost goes to smaller asks in the end. At 0.3 asks for many
-	// GPUs begin to come off worse than under FGD, at 1.5 the smaller ones lose
-	// what foresight gained them.
+	// GPUs it counts as lost serve smaller requests in the end. At 0.3 requests
+	// for many GPUs do worse than under FGD, at 1.5 smaller ones lose their gain.
 	severalWeight = 0.5
 	tieWeight     = 30
-	remembered    = 1 << 17 // values kept, so that a long replay stays small
+	maxCached     = 1 << 17 // values kept: bounds memory in a long replay
 )
 
-// shape is an Ask made ready for streams.
+// shape is a Request prepared for streams.
 type shape struct {
-	Ask
+	Request
 	whole, instance bool
 	onGPU           int // index into Expect.onGPU
 }
@@ -74,23 +72,23 @@ type outlook struct {
 	profile []int
 }
 
-// NewExpect returns the policy for a demand and the nodes it is to run on, when
-// they are empty.
+// NewExpect returns the policy for a demand and the empty nodes it will be
+// placed on.
 func NewExpect(t Typical, nodes []Node) *Expect {
 	size := sizes(t, nodes)
 	t = slices.Clone(t)
 	slices.SortFunc(t, func(a, b Share) int {
 		return cmp.Or(cmp.Compare(size[a.Ask], size[b.Ask]), a.Ask.Compare(b.Ask))
 	})
-	p := &Expect{outlooks: map[*Repartitions]outlook{}, tie: NewBestFit(nodes), left: map[string]float64{}}
+	p := &Expect{outlooks: map[*Geometry]outlook{}, tie: NewBestFit(nodes), left: map[string]float64{}}
 	demand := map[mig.Profile]float64{}
 	for _, s := range t {
 		p.shapes = append(p.shapes, shape{s.Ask, s.Ask.whole(), s.Ask.Profile != (mig.Profile{}), p.gpusOf(s.Ask)})
 		demand[s.Ask.Profile] += s.Share
 	}
 	for _, n := range nodes {
-		if _, known := p.outlooks[n.Repartitions]; n.Repartitions != nil && !known {
-			p.outlooks[n.Repartitions] = newOutlook(n.Repartitions, demand, t)
+		if _, known := p.outlooks[n.Geometry]; n.Geometry != nil && !known {
+			p.outlooks[n.Geometry] = newOutlook(n.Geometry, demand, t)
 		}
 	}
 	p.streams = t.streams()
@@ -101,9 +99,9 @@ func NewExpect(t Typical, nodes []Node) *Expect {
 	return p
 }
 
-// gpusOf returns the index of what a wants of GPUs.
-func (p *Expect) gpusOf(a Ask) int {
-	a = Ask{GPUs: a.GPUs, Part: a.Part, Profile: a.Profile}
+// gpusOf returns the index of a's GPU part.
+func (p *Expect) gpusOf(a Request) int {
+	a = Request{GPUs: a.GPUs, Part: a.Part, Profile: a.Profile}
 	k := slices.Index(p.onGPU, a)
 	if k < 0 {
 		k = len(p.onGPU)
@@ -112,7 +110,7 @@ func (p *Expect) gpusOf(a Ask) int {
 	return k
 }
 
-func newOutlook(c *Repartitions, demand map[mig.Profile]float64, t Typical) outlook {
+func newOutlook(c *Geometry, demand map[mig.Profile]float64, t Typical) outlook {
 	o := outlook{NewOutlook(c, demand), make([]int, len(t))}
 	for i, s := range t {
 		o.profile[i] = -1
@@ -123,9 +121,9 @@ func newOutlook(c *Repartitions, demand map[mig.Profile]float64, t Typical) outl
 	return o
 }
 
-// streams draws demand. At each position the streams together hold every part
-// of the demand (t is sorted) in its share, so that a few say what otherwise
-// many would have to. They are the same each time.
+// streams samples demand. At each position the streams together contain every
+// part of the demand (t is sorted) in its share, so that few suffice. They are
+// the same each time.
 func (t Typical) streams() [][]int {
 	if len(t) == 0 {
 		return nil
@@ -148,10 +146,10 @@ func (t Typical) streams() [][]int {
 	return out
 }
 
-// sizes are what the asks of t take of a GPU on some node that has free for
-// them, in thousandths.
-func sizes(t Typical, nodes []Node) map[Ask]int {
-	out := map[Ask]int{}
+// sizes are what the requests of t take of a GPU on some node where they fit,
+// in thousandths.
+func sizes(t Typical, nodes []Node) map[Request]int {
+	out := map[Request]int{}
 	for _, s := range t {
 		for _, n := range nodes {
 			if n.Fits(s.Ask) {
@@ -163,8 +161,8 @@ func sizes(t Typical, nodes []Node) map[Ask]int {
 	return out
 }
 
-// byGPU weighs t by the GPU that asks bring instead of their number.
-func (t Typical) byGPU(size map[Ask]int) Typical {
+// byGPU weighs t by the GPUs requested instead of the number of requests.
+func (t Typical) byGPU(size map[Request]int) Typical {
 	out := slices.Clone(t)
 	sum := 0.0
 	for i := range out {
@@ -179,16 +177,16 @@ func (t Typical) byGPU(size map[Ask]int) Typical {
 	return out
 }
 
-// several are the asks for more than one GPU.
+// several are the requests for more than one GPU.
 func (t Typical) several() Typical {
 	return slices.DeleteFunc(slices.Clone(t), func(s Share) bool { return s.Ask.GPUs < 2 })
 }
 
-// reserve says for each model what part of its GPUs will be wanted by asks
-// that are restricted to it (t by GPU), should demand be as much as the fleet holds. An
-// ask with several models is spread over their GPUs evenly.
+// reserve returns for each model the share of its GPUs that restricted requests
+// (t by GPU) will use, for as much demand as the fleet's capacity. A request
+// with several models is spread over their GPUs evenly.
 func (t Typical) reserve(nodes []Node) [64]float64 {
-	var supply, wanted [64]float64
+	var supply, restricted [64]float64
 	total := 0.0
 	for _, n := range nodes {
 		supply[n.Model] += float64(n.Free())
@@ -203,18 +201,18 @@ func (t Typical) reserve(nodes []Node) [64]float64 {
 		}
 		for m := range supply {
 			if s.Ask.Models>>m&1 != 0 && supply[m] > 0 {
-				wanted[m] += s.Share * total / among
+				restricted[m] += s.Share * total / among
 			}
 		}
 	}
-	for m := range wanted {
-		wanted[m] = min(1, wanted[m])
+	for m := range restricted {
+		restricted[m] = min(1, restricted[m])
 	}
-	return wanted
+	return restricted
 }
 
 // Weigh implements Policy.
-func (p *Expect) Weigh(n Node, a Ask) Choice {
+func (p *Expect) Weigh(n Node, a Request) Choice {
 	before := p.value(n)
 	best := Choice{Cost: math.Inf(1)}
 	for _, s := range n.Spots(a) {
@@ -233,7 +231,7 @@ func (p *Expect) value(n Node) float64 {
 	v, known := p.left[key]
 	if !known {
 		v = p.stranded(n) + severalWeight*p.several.Fragmentation(n)
-		if len(p.left) >= remembered {
+		if len(p.left) >= maxCached {
 			clear(p.left)
 		}
 		p.left[key] = v
@@ -241,8 +239,8 @@ func (p *Expect) value(n Node) float64 {
 	return v
 }
 
-// stranded is how much of n's GPUs is still empty, on average, when demand has
-// come until nothing fits, in thousandths.
+// stranded is how much of n's GPUs is still free, on average, when demand has
+// arrived until nothing fits, in thousandths.
 func (p *Expect) stranded(n Node) float64 {
 	free := n.Free()
 	if free == 0 {
@@ -259,9 +257,10 @@ func (p *Expect) stranded(n Node) float64 {
 	return float64(sum) / float64(len(p.streams))
 }
 
-// fitting notes which shapes fit n and returns how many of those want GPUs.
+// fitting records which shapes fit n and returns how many of those request
+// GPUs.
 func (p *Expect) fitting(n Node) int {
-	gpus := Node{GPUs: n.GPUs, Repartitions: n.Repartitions}
+	gpus := Node{GPUs: n.GPUs, Geometry: n.Geometry}
 	p.free = p.free[:0]
 	for _, a := range p.onGPU {
 		p.free = append(p.free, gpus.Fits(a))
@@ -281,13 +280,12 @@ func (p *Expect) fitting(n Node) int {
 	return onGPUs
 }
 
-// fill lets one stream come to n and returns what it leaves. An ask that did
-// not fit once does not fit later; when none of those for GPUs is left, that
-// was it.
+// fill adds one stream to n and returns what stays free. A request that did not
+// fit once does not fit later; it ends when none that fits requests GPUs.
 func (p *Expect) fill(n Node, stream []int, onGPUs int) int {
 	p.gpus = append(p.gpus[:0], n.GPUs...)
 	copy(p.alive, p.fits)
-	left := Node{Model: n.Model, CPU: n.CPU, Memory: n.Memory, GPUs: p.gpus, Repartitions: n.Repartitions}
+	left := Node{Model: n.Model, CPU: n.CPU, Memory: n.Memory, GPUs: p.gpus, Geometry: n.Geometry}
 	for _, k := range stream {
 		if p.alive[k/64]>>(k%64)&1 == 0 {
 			continue
@@ -308,8 +306,8 @@ func (p *Expect) fill(n Node, stream []int, onGPUs int) int {
 	return left.Free()
 }
 
-// takeGPUs puts shape k on n's GPUs, on the tightest that will do, unsorted and
-// in place. It changes nothing when there is none.
+// takeGPUs allocates shape k on n's GPUs, on the tightest that fit, unsorted
+// and in place. It changes nothing when none does.
 func (p *Expect) takeGPUs(n *Node, k int) bool {
 	s := &p.shapes[k]
 	switch {
@@ -357,24 +355,24 @@ func (n *Node) takePart(part Part) bool {
 }
 
 func (p *Expect) takeInstance(n *Node, k int) bool {
-	o := p.outlooks[n.Repartitions]
+	o := p.outlooks[n.Geometry]
 	if o.Outlook == nil || o.profile[k] < 0 {
 		return false
 	}
 	device, to, least := -1, 0, math.Inf(1)
 	for i, c := range n.GPUs {
-		b := o.best[c.Cut][o.profile[k]]
+		b := o.best[c.State][o.profile[k]]
 		if b < 0 {
 			continue
 		}
-		next := o.repartitions.states[c.Cut].steps[o.profile[k]][b].To
-		if grown := o.cost[next] - o.cost[c.Cut]; grown < least {
+		next := o.geometry.states[c.State].steps[o.profile[k]][b].To
+		if grown := o.cost[next] - o.cost[c.State]; grown < least {
 			device, to, least = i, next, grown
 		}
 	}
 	if device < 0 {
 		return false
 	}
-	n.GPUs[device].Cut = to
+	n.GPUs[device].State = to
 	return true
 }

@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-func part(cpu, core int) Ask { return Ask{CPU: cpu, GPUs: 1, Part: Part{Core: core}} }
+func part(cpu, core int) Request { return Request{CPU: cpu, GPUs: 1, Part: Part{Core: core}} }
 
-func gpus(cpu, n int) Ask { return Ask{CPU: cpu, GPUs: n} }
+func gpus(cpu, n int) Request { return Request{CPU: cpu, GPUs: n} }
 
-// shared is a node whose GPUs have so much left.
+// shared is a node whose GPUs have cores free.
 func shared(cpu int, cores ...int) Node {
 	n := Node{CPU: cpu}
 	for _, c := range cores {
@@ -19,11 +19,11 @@ func shared(cpu int, cores ...int) Node {
 }
 
 func TestTypical(t *testing.T) {
-	asks := []Ask{part(1, 500), part(1, 500), part(1, 500), gpus(1, 1), gpus(1, 1), gpus(1, 8)}
-	if got := NewTypical(asks, 0.8); len(got) != 2 || got[0] != (Share{part(1, 500), 0.6}) || got[1] != (Share{gpus(1, 1), 0.4}) {
+	requests := []Request{part(1, 500), part(1, 500), part(1, 500), gpus(1, 1), gpus(1, 1), gpus(1, 8)}
+	if got := NewTypical(requests, 0.8); len(got) != 2 || got[0] != (Share{part(1, 500), 0.6}) || got[1] != (Share{gpus(1, 1), 0.4}) {
 		t.Errorf("four fifths are %+v", got)
 	}
-	if got := NewTypical(asks, 1); len(got) != 3 {
+	if got := NewTypical(requests, 1); len(got) != 3 {
 		t.Errorf("all are %+v", got)
 	}
 	if got := NewTypical(nil, 1); len(got) != 0 {
@@ -33,9 +33,9 @@ func TestTypical(t *testing.T) {
 
 func TestFragmentation(t *testing.T) {
 	tab := table(t, "H100-80GB")
-	repartitions := NewRepartitions(tab)
+	geometry := NewGeometry(tab)
 	three, _ := tab.Exact("3g.40gb")
-	repartition := NewNode(0, 8000, 0, 1, repartitions)
+	migNode := NewNode(0, 8000, 0, 1, geometry)
 	half := Typical{{part(4000, 500), 0.5}, {gpus(4000, 1), 0.5}}
 	tests := []struct {
 		name    string
@@ -48,9 +48,9 @@ func TestFragmentation(t *testing.T) {
 		{"less than half to none", half, shared(8000, 400), 400},
 		{"GPUs that are too small do not count", half, shared(8000, 300, 500), 0.5*300 + 0.5*800},
 		{"without CPU there is no use", half, shared(3999, 1000), 1000},
-		{"an ask for no GPU uses none", Typical{{Ask{CPU: 1}, 1}}, shared(8000, 1000), 1000},
-		{"two 3g leave one slice of seven", Typical{{Ask{GPUs: 1, Profile: three}, 1}}, repartition, 1000 - 6*1000/7},
-		{"by memory as well", Typical{{Ask{GPUs: 1, Part: Part{500, 600}}, 1}}, Node{GPUs: []GPU{{Part: Part{500, 500}}}}, 500},
+		{"a request for no GPU uses none", Typical{{Request{CPU: 1}, 1}}, shared(8000, 1000), 1000},
+		{"two 3g leave one slice of seven", Typical{{Request{GPUs: 1, Profile: three}, 1}}, migNode, 1000 - 6*1000/7},
+		{"by memory as well", Typical{{Request{GPUs: 1, Part: Part{500, 600}}, 1}}, Node{GPUs: []GPU{{Part: Part{500, 500}}}}, 500},
 		{"nothing free, nothing lost", half, shared(8000, 0), 0},
 	}
 	for _, test := range tests {
@@ -60,8 +60,8 @@ func TestFragmentation(t *testing.T) {
 	}
 }
 
-// Each of these is a choice the fragmentation gradient does not see, or sees
-// the wrong way.
+// TestExpectChooses: the fragmentation gradient decides each of these wrongly,
+// or not at all.
 func TestExpectChooses(t *testing.T) {
 	spec := gpus(1000, 1)
 	spec.Models = 2
@@ -71,23 +71,23 @@ func TestExpectChooses(t *testing.T) {
 		name    string
 		typical Typical
 		nodes   []Node
-		ask     Ask
+		request Request
 		want    int // index of the node
 	}{
 		{"cores go where GPUs do not need them",
-			Typical{{gpus(10000, 1), 1}}, []Node{shared(40000, 0, 1000, 1000, 1000), shared(40000, 0, 0, 0, 1000)}, Ask{CPU: 20000}, 1},
+			Typical{{gpus(10000, 1), 1}}, []Node{shared(40000, 0, 1000, 1000, 1000), shared(40000, 0, 0, 0, 1000)}, Request{CPU: 20000}, 1},
 		{"cores that run out before the GPUs",
-			Typical{{gpus(10000, 1), 1}}, []Node{shared(45000, 1000, 1000, 1000, 1000), shared(95000, 1000, 1000, 1000, 1000)}, Ask{CPU: 15000}, 1},
-		{"a remainder that somebody fits exactly",
+			Typical{{gpus(10000, 1), 1}}, []Node{shared(45000, 1000, 1000, 1000, 1000), shared(95000, 1000, 1000, 1000, 1000)}, Request{CPU: 15000}, 1},
+		{"a remainder that a request fits exactly",
 			Typical{{part(1000, 800), 0.5}, {part(1000, 200), 0.5}}, []Node{shared(90000, 1000), shared(90000, 200)}, part(1000, 200), 1},
-		{"GPUs that restricted asks will want are spared",
+		{"GPUs that restricted requests will use are spared",
 			Typical{{spec, 0.5}, {gpus(1000, 1), 0.5}}, []Node{other, shared(8000, 1000)}, gpus(1000, 1), 1},
-		{"an ask for several GPUs keeps its empty node",
+		{"a request for several GPUs keeps its empty node",
 			Typical{{gpus(1000, 2), 0.3}, {gpus(1000, 1), 0.7}}, []Node{shared(2000, 1000, 1000), shared(90000, 0, 1000)}, gpus(1000, 1), 1},
 	}
 	for _, test := range tests {
 		p := NewExpect(test.typical, test.nodes)
-		if got, ok := NewFleet(test.nodes, p).Place(test.ask); !ok || got.Node != test.want {
+		if got, ok := NewFleet(test.nodes, p).Place(test.request); !ok || got.Node != test.want {
 			t.Errorf("%s: on node %v, %v; want %d", test.name, got, ok, test.want)
 		}
 	}
@@ -95,7 +95,7 @@ func TestExpectChooses(t *testing.T) {
 
 func TestExpectStranded(t *testing.T) {
 	tab := table(t, "H100-80GB")
-	repartitions := NewRepartitions(tab)
+	geometry := NewGeometry(tab)
 	three, _ := tab.Exact("3g.40gb")
 	one := Typical{{gpus(10000, 1), 1}}
 	tests := []struct {
@@ -104,12 +104,12 @@ func TestExpectStranded(t *testing.T) {
 		node    Node
 		want    float64
 	}{
-		{"room for four, cores for two", one, shared(20000, 1000, 1000, 1000, 1000), 2000},
+		{"GPUs for four, cores for two", one, shared(20000, 1000, 1000, 1000, 1000), 2000},
 		{"everything fits in the end", one, shared(40000, 1000, 1000, 1000, 1000), 0},
 		{"nothing fits", one, shared(9999, 1000), 1000},
 		{"remainders", Typical{{part(0, 300), 1}}, shared(0, 1000), 100},
-		{"a slice that has no memory left", Typical{{Ask{GPUs: 1, Profile: three}, 1}}, NewNode(0, 0, 0, 1, repartitions), 142},
-		{"nobody is expected", nil, shared(40000, 1000), 1000},
+		{"a slice that has no memory left", Typical{{Request{GPUs: 1, Profile: three}, 1}}, NewNode(0, 0, 0, 1, geometry), 142},
+		{"no demand is expected", nil, shared(40000, 1000), 1000},
 	}
 	for _, test := range tests {
 		if got := NewExpect(test.typical, []Node{test.node}).stranded(test.node); got != test.want {

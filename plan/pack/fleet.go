@@ -5,41 +5,39 @@ import (
 	"math"
 )
 
-// Choice is where on a node an Ask goes and what that costs.
+// Choice is where on a node a Request goes and what that costs.
 type Choice struct {
 	Spot Spot
-	// Cost orders choices, the lowest is taken; ties go to the node that came
-	// first.
+	// Cost orders choices, the lowest is taken; ties go to the first node.
 	Cost float64
 }
 
-// Policy weighs one placement. It sees one node and one ask at a time, and
-// equal questions have equal answers: a Fleet asks once for all nodes that are
-// in the same state.
+// Policy weighs one placement. It sees one node and one request at a time, and
+// must be a function of them: a Fleet weighs all nodes of equal state once.
 type Policy interface {
-	// Weigh is asked only for what fits.
-	Weigh(n Node, a Ask) Choice
+	// Weigh is called only for what fits.
+	Weigh(n Node, a Request) Choice
 }
 
-// Placed is where a Fleet put an Ask.
+// Placed is where a Fleet put a Request.
 type Placed struct {
 	Node int // as they were given to NewFleet
 	Spot Spot
 }
 
 // Fleet is nodes in buckets of equal state. A placement costs as much as there
-// are different states, and a state is weighed once for each kind of ask.
+// are different states, and a state is weighed once for each kind of request.
 type Fleet struct {
-	policy  Policy
-	asks    map[Ask]int // index into bucket.choices
-	buckets []*bucket
-	of      map[string]*bucket
-	free    int
+	policy   Policy
+	requests map[Request]int // index into bucket.choices
+	buckets  []*bucket
+	of       map[string]*bucket
+	free     int
 }
 
 // NewFleet returns nodes under a policy.
 func NewFleet(nodes []Node, p Policy) *Fleet {
-	f := &Fleet{policy: p, asks: map[Ask]int{}, of: map[string]*bucket{}}
+	f := &Fleet{policy: p, requests: map[Request]int{}, of: map[string]*bucket{}}
 	for i, n := range nodes {
 		f.free += n.Free()
 		f.add(n, i)
@@ -47,22 +45,22 @@ func NewFleet(nodes []Node, p Policy) *Fleet {
 	return f
 }
 
-// Free is what all GPUs have left, in thousandths of a GPU.
+// Free is the free capacity of all GPUs, in thousandths of a GPU.
 func (f *Fleet) Free() int { return f.free }
 
-// Each calls visit with every state and how many nodes are in it.
+// Each calls visit with every state and the number of nodes in it.
 func (f *Fleet) Each(visit func(n Node, nodes int)) {
 	for _, b := range f.buckets {
 		visit(b.node, len(b.names))
 	}
 }
 
-// Place puts a where the policy wants it; false when it fits nowhere.
-func (f *Fleet) Place(a Ask) (Placed, bool) {
-	k, ok := f.asks[a]
+// Place places a by the policy; false when it fits nowhere.
+func (f *Fleet) Place(a Request) (Placed, bool) {
+	k, ok := f.requests[a]
 	if !ok {
-		k = len(f.asks)
-		f.asks[a] = k
+		k = len(f.requests)
+		f.requests[a] = k
 	}
 	var best *bucket
 	cost := math.Inf(1)
@@ -78,9 +76,9 @@ func (f *Fleet) Place(a Ask) (Placed, bool) {
 	return f.put(best, a, best.choices[k].Spot), true
 }
 
-// PlaceAny puts a on any node and any GPU it fits, all alike. draw returns a
+// PlaceAny places a on a random node and GPU that it fits. draw returns a
 // number below its argument. It is false when a fits nowhere.
-func (f *Fleet) PlaceAny(a Ask, draw func(n int) int) (Placed, bool) {
+func (f *Fleet) PlaceAny(a Request, draw func(n int) int) (Placed, bool) {
 	var fits []*bucket
 	nodes := 0
 	for _, b := range f.buckets {
@@ -100,8 +98,8 @@ func (f *Fleet) PlaceAny(a Ask, draw func(n int) int) (Placed, bool) {
 	return f.put(b, a, b.node.anySpot(a, draw)), true
 }
 
-// put moves the first node of b to where it is after a.
-func (f *Fleet) put(b *bucket, a Ask, s Spot) Placed {
+// put moves the first node of b to its state after a.
+func (f *Fleet) put(b *bucket, a Request, s Spot) Placed {
 	p := Placed{heap.Pop(&b.names).(int), s}
 	after := b.node.Take(a, s)
 	f.free += after.Free() - b.node.Free()
@@ -130,17 +128,17 @@ func (f *Fleet) drop(b *bucket) {
 	delete(f.of, b.key)
 }
 
-// bucket is the nodes that are in one state.
+// bucket is the nodes in one state.
 type bucket struct {
 	node    Node
 	key     string
 	at      int // in Fleet.buckets
 	names   names
-	choices []Choice // by ask; the cost is NaN where it was not asked, +Inf where it does not fit
+	choices []Choice // by request; the cost is NaN before it is weighed, +Inf where it does not fit
 }
 
-// weigh returns what ask k costs in b, +Inf where it does not fit.
-func (b *bucket) weigh(k int, a Ask, p Policy) float64 {
+// weigh returns the cost of request k in b, +Inf where it does not fit.
+func (b *bucket) weigh(k int, a Request, p Policy) float64 {
 	for len(b.choices) <= k {
 		b.choices = append(b.choices, Choice{Cost: math.NaN()})
 	}

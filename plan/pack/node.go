@@ -8,12 +8,12 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// Whole is a GPU nobody has taken anything of, in thousandths.
+// Whole is a free GPU, in thousandths.
 const Whole = 1000
 
-// Part is a share of one GPU in thousandths of its cores and of its memory.
-// Core percent and memory of the fractional dialects both become thousandths
-// before they come here; who does not limit one of the two asks 0 of it.
+// Part is a share of one GPU in thousandths of its cores and of its memory. The
+// caller converts core percent and MiB; 0 is for a resource that the request
+// does not limit.
 type Part struct {
 	Core, Memory int
 }
@@ -21,36 +21,39 @@ type Part struct {
 // holds reports whether p has capacity for q, by cores and by memory.
 func (p Part) holds(q Part) bool { return p.Core >= q.Core && p.Memory >= q.Memory }
 
-// Ask is what one pod needs of one node. The zero Ask needs nothing.
-type Ask struct {
+// Request is what one pod requests of a node. The zero Request requests
+// nothing.
+type Request struct {
 	CPU    int // thousandths of a core
 	Memory int // MiB of the node's memory
-	// GPUs is how many whole, untouched GPUs are asked for, 0 for none. With
-	// Part or Profile set it is 1.
+	// GPUs is the number of whole, free GPUs, 0 for none. With Part or Profile set
+	// it is 1.
 	GPUs int
 	// Part of one GPU that is shared in fractions.
 	Part Part
 	// Profile of one instance of a MIG GPU.
 	Profile mig.Profile
-	// Models are the kinds of node that will do, one bit each; 0 for any.
+	// Models are the models that fit, one bit each; 0 for any.
 	Models uint64
 }
 
-// whole reports whether a asks for untouched GPUs.
-func (a Ask) whole() bool { return a.GPUs > 0 && a.Part == (Part{}) && a.Profile == (mig.Profile{}) }
+// whole reports whether a requests free GPUs.
+func (a Request) whole() bool {
+	return a.GPUs > 0 && a.Part == (Part{}) && a.Profile == (mig.Profile{})
+}
 
-// Compare orders asks, in no order that means anything.
-func (a Ask) Compare(b Ask) int {
+// Compare orders requests, in an arbitrary fixed order.
+func (a Request) Compare(b Request) int {
 	return cmp.Or(cmp.Compare(a.CPU, b.CPU), cmp.Compare(a.Memory, b.Memory), cmp.Compare(a.GPUs, b.GPUs),
 		cmp.Compare(a.Part.Core, b.Part.Core), cmp.Compare(a.Part.Memory, b.Part.Memory),
 		a.Profile.Compare(b.Profile), cmp.Compare(a.Models, b.Models))
 }
 
-// GPU is what is free of one GPU: a Part of it, or, on a node with Cuts, what
-// the instances of state Cut leave.
+// GPU is what is free of one GPU: a Part of it, or, on a node with a Geometry,
+// its state.
 type GPU struct {
 	Part
-	Cut int
+	State int
 }
 
 // Node is what is free on a node.
@@ -59,16 +62,16 @@ type Node struct {
 	CPU    int   // thousandths of a core
 	Memory int   // MiB
 	GPUs   []GPU // ascending
-	// Cuts are the states of the node's GPUs where they are MIG GPUs. All
-	// nodes of a Model have the same.
-	Repartitions *Repartitions
+	// Geometry is that of the node's MIG GPUs, nil for others. All nodes of a
+	// Model have the same.
+	Geometry *Geometry
 }
 
-// NewNode returns an empty node with so many GPUs; cuts is nil for GPUs that
-// are used whole or in fractions.
-func NewNode(model, cpu, memory, gpus int, repartitions *Repartitions) Node {
-	n := Node{Model: model, CPU: cpu, Memory: memory, GPUs: make([]GPU, gpus), Repartitions: repartitions}
-	if repartitions == nil {
+// NewNode returns an empty node; geometry is nil for GPUs that are used whole
+// or in fractions.
+func NewNode(model, cpu, memory, gpus int, geometry *Geometry) Node {
+	n := Node{Model: model, CPU: cpu, Memory: memory, GPUs: make([]GPU, gpus), Geometry: geometry}
+	if geometry == nil {
 		for i := range n.GPUs {
 			n.GPUs[i].Part = Part{Whole, Whole}
 		}
@@ -76,22 +79,22 @@ func NewNode(model, cpu, memory, gpus int, repartitions *Repartitions) Node {
 	return n
 }
 
-// free is what c has left, in thousandths of its cores.
+// free is what is free of c, in thousandths of its cores.
 func (n Node) free(c GPU) int {
-	if n.Repartitions != nil {
-		return n.Repartitions.thousandths(n.Repartitions.states[c.Cut].compute)
+	if n.Geometry != nil {
+		return n.Geometry.thousandths(n.Geometry.states[c.State].compute)
 	}
 	return c.Core
 }
 
 func (n Node) untouched(c GPU) bool {
-	if n.Repartitions != nil {
-		return c.Cut == 0
+	if n.Geometry != nil {
+		return c.State == 0
 	}
 	return c.Core >= Whole && c.Memory >= Whole
 }
 
-// Free is what n's GPUs have left altogether, in thousandths of a GPU's cores.
+// Free is what is free of n's GPUs, in thousandths of a GPU's cores.
 func (n Node) Free() int {
 	sum := 0
 	for _, c := range n.GPUs {
@@ -102,21 +105,21 @@ func (n Node) Free() int {
 
 // Size is what a would take of n's GPUs, in thousandths of a GPU's cores: an
 // instance is as much as its compute slices.
-func (n Node) Size(a Ask) int {
+func (n Node) Size(a Request) int {
 	switch {
 	case a.whole():
 		return a.GPUs * Whole
 	case a.Profile == (mig.Profile{}):
 		return a.Part.Core
-	case n.Repartitions == nil:
+	case n.Geometry == nil:
 		return 0
 	default:
-		return n.Repartitions.thousandths(a.Profile.Compute)
+		return n.Geometry.thousandths(a.Profile.Compute)
 	}
 }
 
 // Fits reports whether a fits n now.
-func (n Node) Fits(a Ask) bool {
+func (n Node) Fits(a Request) bool {
 	if a.Models != 0 && a.Models>>n.Model&1 == 0 || a.CPU > n.CPU || a.Memory > n.Memory {
 		return false
 	}
@@ -129,30 +132,30 @@ func (n Node) Fits(a Ask) bool {
 	return free >= a.GPUs
 }
 
-// onGPU reports whether c will do for a, as one of the GPUs it needs.
-func (n Node) onGPU(a Ask, c GPU) bool {
+// onGPU reports whether a can use c as one of its GPUs.
+func (n Node) onGPU(a Request, c GPU) bool {
 	switch {
 	case a.GPUs == 0:
 		return false
 	case a.whole():
 		return n.untouched(c)
 	case a.Profile != (mig.Profile{}):
-		return n.Repartitions != nil && len(n.Repartitions.Steps(c.Cut, a.Profile)) > 0
+		return n.Geometry != nil && len(n.Geometry.Steps(c.State, a.Profile)) > 0
 	default:
-		return n.Repartitions == nil && c.holds(a.Part)
+		return n.Geometry == nil && c.holds(a.Part)
 	}
 }
 
-// Spot is where on a node an Ask goes. For whole GPUs, which are all alike,
-// and for asks without GPUs it says nothing.
+// Spot is where on a node a Request goes. For whole GPUs, which are equal, and
+// for requests without GPUs it is zero.
 type Spot struct {
 	GPU   int // index into Node.GPUs
 	Start int // of an instance: its first memory slice
 }
 
-// Spots returns the places on n that differ for a: one for each kind of GPU
-// and each start. a must fit.
-func (n Node) Spots(a Ask) []Spot {
+// Spots returns the different places on n for a: one for each kind of GPU and
+// each start. Precondition: a fits.
+func (n Node) Spots(a Request) []Spot {
 	if a.GPUs == 0 || a.whole() {
 		return []Spot{{}}
 	}
@@ -161,19 +164,19 @@ func (n Node) Spots(a Ask) []Spot {
 		if i > 0 && c == n.GPUs[i-1] || !n.onGPU(a, c) {
 			continue
 		}
-		if n.Repartitions == nil {
+		if n.Geometry == nil {
 			spots = append(spots, Spot{GPU: i})
 			continue
 		}
-		for _, s := range n.Repartitions.Steps(c.Cut, a.Profile) {
+		for _, s := range n.Geometry.Steps(c.State, a.Profile) {
 			spots = append(spots, Spot{GPU: i, Start: s.Start})
 		}
 	}
 	return spots
 }
 
-// anySpot draws a GPU that will do, and a start on it.
-func (n Node) anySpot(a Ask, draw func(n int) int) Spot {
+// anySpot draws a GPU that fits, and a start on it.
+func (n Node) anySpot(a Request, draw func(n int) int) Spot {
 	if a.GPUs == 0 || a.whole() {
 		return Spot{}
 	}
@@ -184,15 +187,15 @@ func (n Node) anySpot(a Ask, draw func(n int) int) Spot {
 		}
 	}
 	s := Spot{GPU: gpus[draw(len(gpus))]}
-	if n.Repartitions != nil {
-		steps := n.Repartitions.Steps(n.GPUs[s.GPU].Cut, a.Profile)
+	if n.Geometry != nil {
+		steps := n.Geometry.Steps(n.GPUs[s.GPU].State, a.Profile)
 		s.Start = steps[draw(len(steps))].Start
 	}
 	return s
 }
 
 // Take returns n after a was placed at s, which must be one of n.Spots(a).
-func (n Node) Take(a Ask, s Spot) Node {
+func (n Node) Take(a Request, s Spot) Node {
 	n.CPU -= a.CPU
 	n.Memory -= a.Memory
 	if a.GPUs == 0 {
@@ -214,29 +217,29 @@ func (n Node) Take(a Ask, s Spot) Node {
 	return n
 }
 
-// used is a GPU that somebody has for himself.
+// used is a GPU without free capacity.
 func (n Node) used() GPU {
-	if n.Repartitions != nil {
-		return GPU{Cut: n.Repartitions.full}
+	if n.Geometry != nil {
+		return GPU{State: n.Geometry.full}
 	}
 	return GPU{}
 }
 
 // after is GPU c with a's part or instance on it.
-func (n Node) after(c GPU, a Ask, start int) GPU {
-	if n.Repartitions == nil {
+func (n Node) after(c GPU, a Request, start int) GPU {
+	if n.Geometry == nil {
 		return GPU{Part: Part{c.Core - a.Part.Core, c.Memory - a.Part.Memory}}
 	}
-	for _, s := range n.Repartitions.Steps(c.Cut, a.Profile) {
+	for _, s := range n.Geometry.Steps(c.State, a.Profile) {
 		if s.Start == start {
-			return GPU{Cut: s.To}
+			return GPU{State: s.To}
 		}
 	}
 	return c
 }
 
 func (c GPU) compare(d GPU) int {
-	return cmp.Or(cmp.Compare(c.Core, d.Core), cmp.Compare(c.Memory, d.Memory), cmp.Compare(c.Cut, d.Cut))
+	return cmp.Or(cmp.Compare(c.Core, d.Core), cmp.Compare(c.Memory, d.Memory), cmp.Compare(c.State, d.State))
 }
 
 // key is equal for nodes that are equal.
@@ -248,7 +251,7 @@ func (n Node) key() string {
 	for _, c := range n.GPUs {
 		b = binary.AppendVarint(b, int64(c.Core))
 		b = binary.AppendVarint(b, int64(c.Memory))
-		b = binary.AppendVarint(b, int64(c.Cut))
+		b = binary.AppendVarint(b, int64(c.State))
 	}
 	return string(b)
 }

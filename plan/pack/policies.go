@@ -6,10 +6,10 @@ import "math"
 type FirstFit struct{}
 
 // Weigh implements Policy.
-func (FirstFit) Weigh(n Node, a Ask) Choice { return Choice{Spot: n.Spots(a)[0]} }
+func (FirstFit) Weigh(n Node, a Request) Choice { return Choice{Spot: n.Spots(a)[0]} }
 
-// BestFit takes the node with the least left, CPU and GPU weighed alike, and on
-// it the GPU with the least left.
+// BestFit takes the node with the least free capacity, CPU and GPU weighed
+// equally, and on it the GPU with the least.
 type BestFit struct {
 	MaxCPU, MaxGPU int // of the largest node, in thousandths
 }
@@ -24,7 +24,7 @@ func NewBestFit(nodes []Node) BestFit {
 }
 
 // Weigh implements Policy.
-func (p BestFit) Weigh(n Node, a Ask) Choice {
+func (p BestFit) Weigh(n Node, a Request) Choice {
 	spots := n.Spots(a)
 	best := spots[0]
 	for _, s := range spots {
@@ -42,13 +42,13 @@ func (p BestFit) score(cpu, gpu int) float64 {
 }
 
 // FGD is fragmentation gradient descent as published: the placement that adds
-// least to what the typical ask cannot use, rounded to a hundredth of a
-// sigmoid. The rounding leaves many ties, which go to the first node, and it is
-// what makes the published figures.
+// least to what the typical request cannot use, rounded to a hundredth of a
+// sigmoid. The rounding leaves many ties, which go to the first node; the
+// published figures depend on it.
 type FGD struct{ Typical Typical }
 
 // Weigh implements Policy.
-func (p FGD) Weigh(n Node, a Ask) Choice {
+func (p FGD) Weigh(n Node, a Request) Choice {
 	before := p.Typical.Fragmentation(n)
 	return cheapest(n, a, func(after Node) float64 {
 		grown := p.Typical.Fragmentation(after) - before
@@ -56,8 +56,8 @@ func (p FGD) Weigh(n Node, a Ask) Choice {
 	})
 }
 
-// cheapest weighs what n would be after each way to place a on it.
-func cheapest(n Node, a Ask, cost func(after Node) float64) Choice {
+// cheapest weighs n after each way to place a on it.
+func cheapest(n Node, a Request, cost func(after Node) float64) Choice {
 	best := Choice{Cost: math.Inf(1)}
 	for _, s := range n.Spots(a) {
 		if c := cost(n.Take(a, s)); c < best.Cost {

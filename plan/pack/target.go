@@ -10,34 +10,34 @@ import (
 // Question is a GPU to be repartitioned.
 type Question struct {
 	Table *mig.Table
-	// Keep stays where it is and serves nobody new.
+	// Keep stays in place and serves no new demand.
 	Keep mig.Layout
-	// Spare may go. What of it stays serves new demand.
+	// Spare may be removed. What of it stays serves new demand.
 	Spare mig.Layout
-	// Must has to be served, or there is no answer.
+	// Must has to be served, else there is no answer.
 	Must []mig.Count
-	// Want is further demand that is worth serving.
-	Want []mig.Count
+	// Further is demand that is served where possible.
+	Further []mig.Count
 	// Allowed limits the profiles that may be created; empty allows all.
 	// Instances that stay need no permission.
 	Allowed []mig.Profile
-	// Grow prefers more instances of the profiles asked for to keeping Spare:
-	// right where a GPU is stuck with its layout as soon as it is in use.
+	// Grow prefers more instances of the requested profiles to keeping Spare: for
+	// GPUs whose layout cannot change once they are in use.
 	Grow bool
 }
 
 // Answer is the layout to repartition a GPU into.
 type Answer struct {
 	Layout mig.Layout
-	Served int // compute slices of Must and Want that it serves
+	Served int // compute slices of Must and Further that it serves
 	Kept   int // compute slices of Spare that stay in place
 }
 
-// Target finds the best layout by looking at every one: it serves Must, then
-// the most slices of Want, then keeps the most of Spare (or, with Grow, first
-// has the most instances of the kinds asked for), then uses the most slices
-// with the fewest instances. Ties go to the layout that sorts first, so equal
-// questions have equal answers. It is false when Must cannot be served.
+// Target finds the best layout by evaluating every one: it serves Must, then
+// the most slices of Further, then keeps the most of Spare (or, with Grow,
+// first has the most instances of the requested kinds), then uses the most
+// slices with the fewest instances. Ties go to the layout that sorts first, so
+// equal questions have equal answers. It is false when Must cannot be served.
 func Target(q Question) (Answer, bool) {
 	if q.Table == nil || q.Table.Legal(q.Keep) != nil || len(q.Must) == 0 {
 		return Answer{}, false
@@ -61,11 +61,11 @@ func Target(q Question) (Answer, bool) {
 	return s.best.Answer, s.found
 }
 
-// GPU is what of a GPU is taken and left.
+// device is what is taken and free of a GPU.
 type device struct {
 	taken   uint64
-	compute int // slices left
-	media   int // engines left
+	compute int // free slices
+	media   int // free engines
 }
 
 func mask(p mig.Placement) uint64 { return (1<<p.Profile.Memory - 1) << p.Start }
@@ -75,7 +75,7 @@ type place struct {
 	mig.Placement
 	mask  uint64
 	kind  int
-	spare bool // is there already
+	spare bool // it exists already
 }
 
 // kind is one profile that could be added.
@@ -84,7 +84,7 @@ type kind struct {
 	must, demand int
 	free         int // how many more a GPU may have
 	media        int // engines one takes
-	n            int // how many the layout at hand adds
+	n            int // in the current layout
 }
 
 type scored struct {
@@ -101,12 +101,12 @@ type search struct {
 	found  bool
 }
 
-// newSearch lists what is worth trying: what is asked for, spare, or plain
-// filling. What is not allowed may stay where it is, and no more.
+// newSearch lists the instances to try: requested, spare, and filling ones.
+// What is not allowed may stay, but not be added.
 func newSearch(q Question) *search {
 	s := &search{q: q}
 	for _, p := range q.Table.Profiles() {
-		demand := of(q.Must, p) + of(q.Want, p)
+		demand := of(q.Must, p) + of(q.Further, p)
 		allowed := len(q.Allowed) == 0 || slices.Contains(q.Allowed, p)
 		create := allowed && (p.Attrs == 0 || demand > 0)
 		if !create && number(q.Spare, p) == 0 {
@@ -130,7 +130,7 @@ func (s *search) index(p mig.Profile) int {
 }
 
 // extend adds each of places[from:] in turn; a layout to which nothing can be
-// added is weighed.
+// added is compared.
 func (s *search) extend(from int, c device) {
 	full := true
 	for i := range s.places {
@@ -187,7 +187,7 @@ func (s *search) layout() mig.Layout {
 	return mig.NewLayout(l...)
 }
 
-// compare is positive when the layout at hand is better than the best so far.
+// compare is positive when the current layout is better than the best so far.
 func (s *search) compare(a scored) int {
 	if !s.found {
 		return 1

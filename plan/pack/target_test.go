@@ -50,23 +50,23 @@ func TestTarget(t *testing.T) {
 		must, want []string
 		allowed    []string
 		grow       bool
-		wants      string // "" for no answer
+		layout     string // "" for no answer
 	}{
-		{name: "keeps what it can", spare: ones, must: []string{"3g.40gb"}, wants: "1g.10gb@0 1g.10gb@1 1g.10gb@2 1g.10gb@3 3g.40gb@4"},
-		{name: "grows where it will be stuck", spare: ones, must: []string{"3g.40gb"}, grow: true, wants: "3g.40gb@0 3g.40gb@4"},
-		{name: "serves more before it keeps", spare: ones, must: []string{"3g.40gb"}, want: []string{"3g.40gb"}, wants: "3g.40gb@0 3g.40gb@4"},
-		{name: "held instances stay", keep: "1g.10gb@1", spare: "2g.20gb@4", must: []string{"3g.40gb"}, grow: true,
-			wants: "1g.10gb@0 1g.10gb@1 2g.20gb@2 3g.40gb@4"},
-		{name: "no room beside what is allocated", keep: "1g.10gb@1 1g.10gb@5", must: []string{"3g.40gb"}},
-		{name: "a permission is needed to create", spare: "7g.80gb@0", must: []string{"2g.20gb"}, allowed: []string{"3g.40gb"}},
-		{name: "none is needed to stay", spare: "1g.10gb@0 3g.40gb@4", must: []string{"3g.40gb"}, allowed: []string{"1g.10gb"},
-			wants: "1g.10gb@0 1g.10gb@1 1g.10gb@2 1g.10gb@3 3g.40gb@4"},
-		{name: "a profile with attributes only when asked", must: []string{"1g.10gb+me"}, grow: true, wants: "4g.40gb@0 2g.20gb@4 1g.10gb+me@6"},
+		{name: "keeps what it can", spare: ones, must: []string{"3g.40gb"}, layout: "1g.10gb@0 1g.10gb@1 1g.10gb@2 1g.10gb@3 3g.40gb@4"},
+		{name: "grows where the layout cannot change later", spare: ones, must: []string{"3g.40gb"}, grow: true, layout: "3g.40gb@0 3g.40gb@4"},
+		{name: "serving precedes keeping", spare: ones, must: []string{"3g.40gb"}, want: []string{"3g.40gb"}, layout: "3g.40gb@0 3g.40gb@4"},
+		{name: "allocated instances stay", keep: "1g.10gb@1", spare: "2g.20gb@4", must: []string{"3g.40gb"}, grow: true,
+			layout: "1g.10gb@0 1g.10gb@1 2g.20gb@2 3g.40gb@4"},
+		{name: "no place beside what is allocated", keep: "1g.10gb@1 1g.10gb@5", must: []string{"3g.40gb"}},
+		{name: "only allowed profiles are created", spare: "7g.80gb@0", must: []string{"2g.20gb"}, allowed: []string{"3g.40gb"}},
+		{name: "any may stay", spare: "1g.10gb@0 3g.40gb@4", must: []string{"3g.40gb"}, allowed: []string{"1g.10gb"},
+			layout: "1g.10gb@0 1g.10gb@1 1g.10gb@2 1g.10gb@3 3g.40gb@4"},
+		{name: "a profile with attributes only when requested", must: []string{"1g.10gb+me"}, grow: true, layout: "4g.40gb@0 2g.20gb@4 1g.10gb+me@6"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			q := Question{Table: h100, Keep: layout(t, h100, test.keep), Spare: layout(t, h100, test.spare),
-				Must: counts(t, h100, test.must...), Want: counts(t, h100, test.want...), Grow: test.grow}
+				Must: counts(t, h100, test.must...), Further: counts(t, h100, test.want...), Grow: test.grow}
 			for _, c := range counts(t, h100, test.allowed...) {
 				q.Allowed = append(q.Allowed, c.Profile)
 			}
@@ -75,16 +75,15 @@ func TestTarget(t *testing.T) {
 			if ok {
 				got = h100.Format(a.Layout)
 			}
-			if got != test.wants {
-				t.Errorf("got %q, want %q", got, test.wants)
+			if got != test.layout {
+				t.Errorf("got %q, want %q", got, test.layout)
 			}
 		})
 	}
 }
 
-// TestTargetAgainstBruteForce compares with a look at every subset of every
-// maximal layout: nothing serves more, and of those that serve as much nothing
-// keeps more.
+// TestTargetAgainstBruteForce compares with every subset of every maximal
+// layout: none serves more, and none that serves as much keeps more.
 func TestTargetAgainstBruteForce(t *testing.T) {
 	r := rand.New(rand.NewSource(testall.Seed(t, 7)))
 	for _, model := range []string{"H100-80GB", "A30-24GB"} {
@@ -104,7 +103,7 @@ func TestTargetAgainstBruteForce(t *testing.T) {
 			}
 			if a.Served != served || !q.Grow && a.Kept != kept {
 				t.Fatalf("%s keep %v spare %v must %v want %v: %v serves %d keeps %d, brute force %d and %d",
-					model, q.Keep, q.Spare, q.Must, q.Want, a.Layout, a.Served, a.Kept, served, kept)
+					model, q.Keep, q.Spare, q.Must, q.Further, a.Layout, a.Served, a.Kept, served, kept)
 			}
 			for _, p := range q.Keep {
 				if !slices.Contains(a.Layout, p) {
@@ -115,9 +114,9 @@ func TestTargetAgainstBruteForce(t *testing.T) {
 	}
 }
 
-// TestTargetWithAttributes asks for instances with media engines or graphics, of
-// which a GPU has few: what is answered is legal by the product's table, and where
-// there is no answer there is none.
+// TestTargetWithAttributes requests instances with media engines or graphics,
+// of which a GPU has few: an answer is legal, and there is one where a layout
+// exists.
 func TestTargetWithAttributes(t *testing.T) {
 	r := rand.New(rand.NewSource(testall.Seed(t, 3)))
 	for _, model := range []string{"RTX-PRO-6000-Blackwell-96GB", "A30-24GB", "H100-80GB"} {
@@ -135,7 +134,7 @@ func TestTargetWithAttributes(t *testing.T) {
 				}
 			}
 			q.Must = []mig.Count{{Profile: profiles[r.Intn(len(profiles))], N: 1 + r.Intn(2)}}
-			q.Want = []mig.Count{{Profile: profiles[r.Intn(len(profiles))], N: r.Intn(3)}}
+			q.Further = []mig.Count{{Profile: profiles[r.Intn(len(profiles))], N: r.Intn(3)}}
 			a, ok := Target(q)
 			possible := slices.ContainsFunc(maximal, func(l mig.Layout) bool {
 				rest, kept := without(l, q.Keep)
@@ -149,7 +148,7 @@ func TestTargetWithAttributes(t *testing.T) {
 			}
 			answered++
 			if err := tab.Legal(a.Layout); err != nil {
-				t.Fatalf("%s keep %v must %v want %v: %s: %v", model, q.Keep, q.Must, q.Want, tab.Format(a.Layout), err)
+				t.Fatalf("%s keep %v must %v want %v: %s: %v", model, q.Keep, q.Must, q.Further, tab.Format(a.Layout), err)
 			}
 		}
 		if answered < 20 {
@@ -177,13 +176,13 @@ func randomQuestion(r *rand.Rand, tab *mig.Table) Question {
 	profiles := plain(tab)
 	q.Must = []mig.Count{{Profile: profiles[r.Intn(len(profiles))], N: 1 + r.Intn(2)}}
 	for range r.Intn(3) {
-		q.Want = append(q.Want, mig.Count{Profile: profiles[r.Intn(len(profiles))], N: 1 + r.Intn(3)})
+		q.Further = append(q.Further, mig.Count{Profile: profiles[r.Intn(len(profiles))], N: 1 + r.Intn(3)})
 	}
 	return q
 }
 
-// bruteForce weighs every maximal layout of plain profiles that contains Keep;
-// layouts that are not maximal serve and keep no more than those.
+// bruteForce evaluates every maximal layout of plain profiles that contains
+// Keep; layouts that are not maximal serve and keep no more.
 func bruteForce(q Question) (served, kept int, possible bool) {
 	demand := sum(q)
 	for _, l := range q.Table.Maximal() {
@@ -224,11 +223,11 @@ func value(q Question, demand []mig.Count, added mig.Layout) (served, kept int, 
 	return served, kept, true
 }
 
-// sum adds what is asked for up by profile.
+// sum adds the requests up by profile.
 func sum(q Question) []mig.Count {
 	var out []mig.Count
 	for _, p := range q.Table.Profiles() {
-		if n := of(q.Must, p) + of(q.Want, p); n > 0 {
+		if n := of(q.Must, p) + of(q.Further, p); n > 0 {
 			out = append(out, mig.Count{Profile: p, N: n})
 		}
 	}

@@ -7,22 +7,22 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
-// Typical is the demand to be expected: shapes of asks and how often each
-// comes. The shares sum to 1.
+// Typical is the expected demand: shapes of requests and the share of each. The
+// shares sum to 1.
 type Typical []Share
 
-// Share is one shape and its part of all asks.
+// Share is one shape and its share of all requests.
 type Share struct {
-	Ask   Ask
+	Ask   Request
 	Share float64
 }
 
-// NewTypical counts asks and keeps the most frequent shapes that together make
-// up at least cover of them, 0 … 1, ties in a fixed order. No asks give no
+// NewTypical counts requests and keeps the most frequent shapes that together
+// are at least cover of them, 0 … 1, ties in a fixed order. No requests give no
 // shapes.
-func NewTypical(asks []Ask, cover float64) Typical {
-	counts := map[Ask]int{}
-	for _, a := range asks {
+func NewTypical(requests []Request, cover float64) Typical {
+	counts := map[Request]int{}
+	for _, a := range requests {
 		counts[a]++
 	}
 	t := make(Typical, 0, len(counts))
@@ -32,7 +32,7 @@ func NewTypical(asks []Ask, cover float64) Typical {
 	slices.SortFunc(t, func(a, b Share) int { return cmp.Or(cmp.Compare(b.Share, a.Share), a.Ask.Compare(b.Ask)) })
 	kept := 0.0
 	for i, s := range t {
-		if kept >= cover*float64(len(asks)) {
+		if kept >= cover*float64(len(requests)) {
 			t = t[:i]
 			break
 		}
@@ -44,12 +44,12 @@ func NewTypical(asks []Ask, cover float64) Typical {
 	return t
 }
 
-// Fragmentation is how much of n's free GPUs the typical ask cannot use, in
+// Fragmentation is how much of n's free GPUs the typical request cannot use, in
 // thousandths of a GPU: all of them where it does not fit n, and where it does
 // what it would leave of each GPU (Weng et al., "Beware of Fragmentation", ATC
-// 2023). A GPU shared in fractions is usable to an ask it has room for; a MIG
-// GPU is usable as far as instances of the profile fill it. An ask for no GPU
-// uses none.
+// 2023). A GPU shared in fractions is usable to a request that fits it; a MIG
+// GPU as far as instances of the profile fill it. A request for no GPU uses
+// none.
 func (t Typical) Fragmentation(n Node) float64 {
 	free := n.Free()
 	if free == 0 {
@@ -66,14 +66,14 @@ func (t Typical) Fragmentation(n Node) float64 {
 	return sum
 }
 
-// usable is what of n's GPUs asks like a could use, by GPUs alone.
-func (n Node) usable(a Ask) int {
+// usable is what requests like a could use of n's GPUs, by GPUs alone.
+func (n Node) usable(a Request) int {
 	sum := 0
 	for _, c := range n.GPUs {
 		switch {
 		case !n.onGPU(a, c):
 		case a.Profile != (mig.Profile{}):
-			sum += n.Repartitions.thousandths(n.Repartitions.Most(c.Cut, a.Profile) * a.Profile.Compute)
+			sum += n.Geometry.thousandths(n.Geometry.Most(c.State, a.Profile) * a.Profile.Compute)
 		default:
 			sum += n.free(c)
 		}

@@ -30,18 +30,19 @@ type Pod struct {
 	Models []string // that will do, empty for any
 }
 
-// GPU is what p asks for altogether, in thousandths of a GPU.
+// GPU is p's request in thousandths of a GPU.
 func (p Pod) GPU() int { return p.GPUs * p.Milli }
 
-// Bounds of what a row may say: far beyond any machine, and sums still fit.
+// Bounds of a row's numbers: beyond any machine, and small enough that sums do
+// not overflow.
 const (
 	maxAmount = 1 << 40
 	maxGPUs   = 256
 )
 
 // ReadNodes reads a node list: CSV whose header names the columns sn,
-// cpu_milli, memory_mib, gpu and model, in any order; others are ignored. Errors say
-// file, line and column; name is what they call the file.
+// cpu_milli, memory_mib, gpu and model, in any order; others are ignored.
+// Errors have file, line and column; name is the file's name in them.
 func ReadNodes(name string, r io.Reader) ([]Node, error) {
 	var nodes []Node
 	err := readRows(name, r, []string{"sn", "cpu_milli", "memory_mib", "gpu", "model"}, func(row *row) error {
@@ -57,9 +58,9 @@ func ReadNodes(name string, r io.Reader) ([]Node, error) {
 }
 
 // ReadPods reads a pod list: CSV whose header names the columns name,
-// cpu_milli, memory_mib, num_gpu, gpu_milli and gpu_spec, in any order; others are
-// ignored. gpu_spec is models separated by "|", empty for any. Errors say file,
-// line and column; name is what they call the file.
+// cpu_milli, memory_mib, num_gpu, gpu_milli and gpu_spec, in any order; others
+// are ignored. gpu_spec is models separated by "|", empty for any. Errors have
+// file, line and column; name is the file's name in them.
 func ReadPods(name string, r io.Reader) ([]Pod, error) {
 	var pods []Pod
 	err := readRows(name, r, []string{"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec"}, func(row *row) error {
@@ -81,8 +82,7 @@ func ReadPods(name string, r io.Reader) ([]Pod, error) {
 	return pods, err
 }
 
-// row is one line of a file with a header. The first thing wrong with it is
-// kept.
+// row is one line of a file with a header. It keeps the first error.
 type row struct {
 	file    string
 	reader  *csv.Reader
@@ -91,8 +91,8 @@ type row struct {
 	err     error
 }
 
-// readRows calls each for every line after the header, which must have the
-// wanted columns once each.
+// readRows calls each for every line after the header, which must have each of
+// the columns once.
 func readRows(name string, r io.Reader, want []string, each func(*row) error) error {
 	reader := csv.NewReader(unmarked(r))
 	reader.ReuseRecord = true
@@ -130,17 +130,17 @@ func readRows(name string, r io.Reader, want []string, each func(*row) error) er
 	}
 }
 
-// unmarked is r without a mark of the byte order in front, which spreadsheets
-// write, and behind which a quoted name would not begin the line.
+// unmarked is r without a leading byte order mark, which spreadsheets write and
+// which would break a quoted first name.
 func unmarked(r io.Reader) io.Reader {
 	b := bufio.NewReader(r)
 	if mark, _ := b.Peek(3); string(mark) == "\ufeff" {
-		_, _ = b.Discard(len(mark)) // they have been seen
+		_, _ = b.Discard(len(mark)) // peeked above
 	}
 	return b
 }
 
-// syntax says where a file is not CSV, or why it cannot be read.
+// syntax is the error of a file that is not CSV or cannot be read.
 func syntax(name string, err error) error {
 	var parse *csv.ParseError
 	if errors.As(err, &parse) {
@@ -162,7 +162,7 @@ func (r *row) text(column string) string {
 
 func (r *row) number(column string, most int) int {
 	s := r.fields[r.columns[column]]
-	// Whole numbers of a column that has gaps are written as 8.0 by some.
+	// Some tools write whole numbers of a column with gaps as 8.0.
 	n, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(s), ".0"))
 	if err != nil || n < 0 || n > most {
 		r.fail(column, "%q: want a whole number, 0 … %d", s, most)

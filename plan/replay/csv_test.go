@@ -21,8 +21,8 @@ func TestReadNodes(t *testing.T) {
 	}
 }
 
-// Marks of the byte order, quotes, blanks, Windows' line ends and numbers of columns
-// with gaps are what other people's tools write.
+// TestReadsAsOthersWrite: byte order marks, quotes, blanks, Windows line ends
+// and 8.0 for 8 are what other tools write.
 func TestReadsAsOthersWrite(t *testing.T) {
 	nodes, err := ReadNodes("n.csv", strings.NewReader("\ufeff\"sn\", \"cpu_milli\",memory_mib ,gpu,model\r\na, 4000,512.0,2.0, T4\r\n"))
 	if err == nil {
@@ -74,8 +74,8 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// Any bytes either are an error or rows within bounds; what can be read can be
-// replayed.
+// FuzzReadPods: any bytes are an error or rows within bounds; what can be read
+// can be replayed.
 func FuzzReadPods(f *testing.F) {
 	f.Add(podHeader + "a,1000,64,1,470,V100M16|V100M32\nb,1000,64,8,1000,\n")
 	f.Add("\ufeff" + podHeader + "\"a\",1,1,0,0,\n")
@@ -84,7 +84,7 @@ func FuzzReadPods(f *testing.F) {
 		pods, err := ReadPods("p.csv", strings.NewReader(text))
 		if err != nil {
 			if !strings.HasPrefix(err.Error(), "p.csv:") {
-				t.Errorf("the error does not say where: %v", err)
+				t.Errorf("the error has no position: %v", err)
 			}
 			return
 		}
@@ -111,7 +111,7 @@ func FuzzReadNodes(f *testing.F) {
 		nodes, err := ReadNodes("n.csv", strings.NewReader(text))
 		if err != nil {
 			if !strings.HasPrefix(err.Error(), "n.csv:") {
-				t.Errorf("the error does not say where: %v", err)
+				t.Errorf("the error has no position: %v", err)
 			}
 			return
 		}

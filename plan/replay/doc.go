@@ -1,7 +1,7 @@
-// Package replay measures placement policies on a recorded list of pods: they
-// come one at a time in a shuffled order, each is put where the policy wants it,
-// none leaves, and one that fits nowhere is skipped. It is how the figures of
-// docs/replay.md are made, after the procedure of Weng et al., "Beware of
-// Fragmentation" (ATC 2023). It reads CSV and returns a table; it opens no
-// files and has no clock of its own.
+// Package replay measures placement policies on a recorded list of pods. The
+// pods arrive one at a time in a shuffled order; the policy places each, none
+// ends, and one that fits nowhere is skipped. The figures of docs/replay.md are
+// made with it, after the procedure of Weng et al., "Beware of Fragmentation"
+// (ATC 2023). It reads CSV and returns a table; it opens no files and has no
+// clock.
 package replay

@@ -61,8 +61,8 @@ func replayed(t testing.TB, w *World, policies []string, seeds int) map[string]R
 	return rows
 }
 
-// traces returns the openb lists, where they are, and whether all of the work
-// with them is wanted: with GPUSCALE_TRACES it is.
+// traces returns the openb lists and whether to run everything: with
+// GPUSCALE_TRACES set.
 func traces(t testing.TB) (nodes []Node, pods []Pod, all bool) {
 	t.Helper()
 	dir := os.Getenv("GPUSCALE_TRACES")
@@ -93,7 +93,8 @@ func TestFixture(t *testing.T) {
 	}
 }
 
-// The result does not depend on how many replays run side by side.
+// TestSameForAnyWorkers: the result does not depend on the number of replays at
+// a time.
 func TestSameForAnyWorkers(t *testing.T) {
 	nodes, pods := fixture(t)
 	var tables []string
@@ -126,7 +127,7 @@ func TestArrivals(t *testing.T) {
 		}
 		seen[k] = true
 		if float64(sum) >= 1.3*float64(w.capacity) {
-			t.Fatal("more came than was asked for")
+			t.Fatal("more pods than the inflation")
 		}
 		sum += w.sizes[k]
 	}
@@ -149,7 +150,7 @@ func TestNewWorldRefuses(t *testing.T) {
 	}{
 		{nil, []Pod{want}, "0 nodes without a GPU"},
 		{[]Node{cpu}, []Pod{want}, "1 nodes without a GPU"},
-		{[]Node{gpu}, []Pod{none}, "1 pods, none of which asks for a GPU"},
+		{[]Node{gpu}, []Pod{none}, "1 pods, none of which requests a GPU"},
 		{many, []Pod{want}, "more than 63 GPU models"},
 	} {
 		if _, err := NewWorld(test.nodes, test.pods, false); err == nil || !strings.Contains(err.Error(), test.want) {
@@ -194,8 +195,8 @@ func TestSmallest(t *testing.T) {
 	}
 }
 
-// TestOpenb holds the published figures (Weng et al., at 130 %: BestFit 93.08,
-// FGD 95.39, Random 87.47) and ours.
+// TestOpenb compares with the published figures (Weng et al., at 130 %: BestFit
+// 93.08, FGD 95.39, Random 87.47) and ours.
 func TestOpenb(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: the openb replay takes some seconds of every core")
@@ -209,7 +210,7 @@ func TestOpenb(t *testing.T) {
 	for policy, published := range map[string]float64{"bestfit": 93.08, "fgd": 95.39, "random": 87.47} {
 		near := 0.5
 		if policy == "random" {
-			near = 1.5 // two seeds of it are far apart
+			near = 1.5 // its seeds differ much
 		}
 		if got := rows[policy].AtEnd.Mean; math.Abs(got-published) > near {
 			t.Errorf("%s: %.2f at 130 %%, published is %.2f", policy, got, published)
@@ -220,8 +221,8 @@ func TestOpenb(t *testing.T) {
 	}
 }
 
-// TestVariants compares on workloads that nothing was chosen for. Ours has to
-// be as good as FGD on each, give or take a tenth of a percent.
+// TestVariants compares on workloads that no constant was chosen with. Ours has
+// to be as good as FGD on each, within a tenth of a percent.
 func TestVariants(t *testing.T) {
 	nodes, pods, all := traces(t)
 	if !all {

@@ -11,13 +11,13 @@ import (
 // Options of a replay.
 type Options struct {
 	Policies  []string
-	Inflation float64 // how much arrives, in times the capacity: 1 … 10
+	Inflation float64 // pods to let arrive, in times the capacity: 1 … 10
 	FirstSeed int
 	Seeds     int // 1 … 1000, each its own order of arrival
 	Workers   int // replays at a time, 1 for fewer
-	// Now is the clock that the seconds of the table are read off; nil for none.
+	// Now is the clock for the seconds of the table; nil for none.
 	Now func() time.Time
-	// Done is told of each replay as it ends, one at a time; nil for noPod.
+	// Done is called as each replay ends, one at a time; nil for none.
 	Done func(Run)
 }
 
@@ -29,14 +29,13 @@ type Run struct {
 	Outcome
 }
 
-// Stat is a mean over seeds and the standard deviation among them, 0 for a
-// single one.
+// Stat is a mean over seeds and their standard deviation, 0 for a single one.
 type Stat struct {
 	Mean float64 `json:"mean"`
 	SD   float64 `json:"sd"`
 }
 
-// Row is what one policy reached: percent of all GPUs, pods, and seconds for one
+// Row is the result of one policy: percent of all GPUs, pods, and seconds per
 // seed.
 type Row struct {
 	Policy        string  `json:"policy"`
@@ -65,8 +64,8 @@ const (
 	noteMIG       = "our own MIG variant (fractions become instances of seven-slice GPUs): not comparable with any published table"
 )
 
-// Replay runs every policy with every seed and returns the table. But for the
-// seconds it is the same however many workers there are.
+// Replay runs every policy with every seed and returns the table. Except for
+// the seconds it does not depend on the number of workers.
 func Replay(w *World, o Options) (Table, error) {
 	if err := CheckPolicies(o.Policies); err != nil {
 		return Table{}, err
@@ -82,7 +81,7 @@ func Replay(w *World, o Options) (Table, error) {
 		runs[i].Policy, runs[i].Seed = o.Policies[i/o.Seeds], o.FirstSeed+i%o.Seeds
 	}
 	each(w, o, runs)
-	t := Table{Note: noteFractions, Nodes: len(w.nodes), GPUs: float64(w.capacity) / 1000, Pods: len(w.asks),
+	t := Table{Note: noteFractions, Nodes: len(w.nodes), GPUs: float64(w.capacity) / 1000, Pods: len(w.requests),
 		Inflation: o.Inflation, Seeds: o.Seeds, FirstSeed: o.FirstSeed}
 	if w.mig {
 		t.Note = noteMIG
@@ -93,7 +92,7 @@ func Replay(w *World, o Options) (Table, error) {
 	return t, nil
 }
 
-// each fills in runs, so many at a time.
+// each fills in runs, o.Workers at a time.
 func each(w *World, o Options, runs []Run) {
 	next := make(chan *Run)
 	var done sync.Mutex

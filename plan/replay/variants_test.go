@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// variant is a workload made of the recorded one after the lists of Weng et
-// al.: other shares of the GPU that is asked for by fractions (gpushare) or
-// by pods with several GPUs (multigpu), other numbers of pods without GPU
-// (cpu), and a share of pods that name models (gpuspec).
+// variant is a workload derived from the recorded one after the lists of Weng
+// et al.: other shares of the requested GPUs by fractions (gpushare) or by pods
+// with several GPUs (multigpu), other numbers of pods without GPU (cpu), and a
+// share of pods that name models (gpuspec).
 type variant struct {
 	name string
 	make func(r *rand.Rand, nodes []Node, pods []Pod) []Pod
@@ -42,8 +42,8 @@ func fraction(p Pod) bool { return p.GPUs == 1 && p.Milli < 1000 }
 func several(p Pod) bool  { return p.GPUs > 1 }
 func noGPU(p Pod) bool    { return p.GPUs == 0 }
 
-// share draws pods from the list so that those of a kind ask for a share of the
-// GPU, and all together for as much as before.
+// share draws pods from the list so that a kind requests a share of the GPUs,
+// and all together as much as before.
 func share(kind func(Pod) bool, of float64) func(*rand.Rand, []Node, []Pod) []Pod {
 	return func(r *rand.Rand, _ []Node, pods []Pod) []Pod {
 		total := 0
@@ -61,7 +61,7 @@ func only(pods []Pod, kind func(Pod) bool) []Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(p Pod) bool { return !kind(p) })
 }
 
-// draw takes pods at random until they ask for so much GPU.
+// draw takes pods at random until they request so much GPU.
 func draw(r *rand.Rand, pods []Pod, gpu float64) []Pod {
 	var out []Pod
 	for sum := 0; float64(sum) < gpu; sum += out[len(out)-1].GPU() {
@@ -70,7 +70,7 @@ func draw(r *rand.Rand, pods []Pod, gpu float64) []Pod {
 	return out
 }
 
-// cpuPods draws so many times as many pods without GPU.
+// cpuPods draws times as many pods without GPU.
 func cpuPods(times float64) func(*rand.Rand, []Node, []Pod) []Pod {
 	return func(r *rand.Rand, _ []Node, pods []Pod) []Pod {
 		out := only(pods, func(p Pod) bool { return !noGPU(p) })
@@ -82,8 +82,8 @@ func cpuPods(times float64) func(*rand.Rand, []Node, []Pod) []Pod {
 	}
 }
 
-// restricted lets a share of the GPU pods name models, by the weights with
-// which pods of the trace's own gpuspec lists do, if an empty node will do.
+// restricted has a share of the GPU pods name models, with the weights of the
+// trace's own gpuspec lists, where an empty node fits.
 func restricted(of float64) func(*rand.Rand, []Node, []Pod) []Pod {
 	specs := []struct {
 		weight int

@@ -7,32 +7,31 @@ import (
 	"github.com/gpuscale/gpuscale/plan/pack"
 )
 
-// World is a node list and a pod list, ready to be replayed. It does not
-// change and may be shared.
+// World is a node list and a pod list, ready to be replayed. It is immutable
+// and may be shared.
 type World struct {
 	nodes    []pack.Node
-	asks     []pack.Ask
-	sizes    []int // what each ask takes of GPUs, in thousandths
+	requests []pack.Request
+	sizes    []int // of each request, in thousandths of a GPU
 	capacity int   // of all GPUs, in thousandths
 	mig      bool
 }
 
-// A pod that names only models no node has fits nowhere, but is there.
+// A pod that names only models no node has fits nowhere, but counts.
 const noPod = 63
 
-// NewWorld puts lists together. With mig set every GPU is an H100-80GB that may
-// be repartitioned, and a fraction asks for the smallest instance that holds it. It is an
-// error when there is nothing to measure: no GPUs, or no pod that asks for
-// any.
+// NewWorld combines the lists. With asMIG every GPU is an H100-80GB in MIG
+// mode, and a fraction requests the smallest instance that holds it. It is an
+// error when there is nothing to measure: no GPUs, or no pod that requests any.
 func NewWorld(nodes []Node, pods []Pod, asMIG bool) (*World, error) {
 	w := &World{mig: asMIG}
-	var repartitions *pack.Repartitions
+	var geometry *pack.Geometry
 	if asMIG {
 		table, ok := mig.ForModel(migModel)
 		if !ok {
 			return nil, fmt.Errorf("no MIG table for %s", migModel)
 		}
-		repartitions = pack.NewRepartitions(table)
+		geometry = pack.NewGeometry(table)
 	}
 	models := map[string]int{}
 	for _, n := range nodes {
@@ -42,29 +41,29 @@ func NewWorld(nodes []Node, pods []Pod, asMIG bool) (*World, error) {
 		if len(models) > noPod {
 			return nil, fmt.Errorf("more than %d GPU models", noPod)
 		}
-		node := pack.NewNode(models[n.Model], n.CPU, n.Memory, n.GPUs, repartitions)
+		node := pack.NewNode(models[n.Model], n.CPU, n.Memory, n.GPUs, geometry)
 		w.nodes = append(w.nodes, node)
 		w.capacity += node.Free()
 	}
 	if w.capacity == 0 {
 		return nil, fmt.Errorf("%d nodes without a GPU: nothing to measure", len(nodes))
 	}
-	asked := 0
+	requested := 0
 	for _, p := range pods {
-		a, size := w.ask(p, models, repartitions)
-		w.asks = append(w.asks, a)
+		a, size := w.request(p, models, geometry)
+		w.requests = append(w.requests, a)
 		w.sizes = append(w.sizes, size)
-		asked += size
+		requested += size
 	}
-	if asked == 0 {
-		return nil, fmt.Errorf("%d pods, none of which asks for a GPU: nothing to measure", len(pods))
+	if requested == 0 {
+		return nil, fmt.Errorf("%d pods, none of which requests a GPU: nothing to measure", len(pods))
 	}
 	return w, nil
 }
 
-// ask returns what p asks for and how much of GPUs that is.
-func (w *World) ask(p Pod, models map[string]int, repartitions *pack.Repartitions) (pack.Ask, int) {
-	a := pack.Ask{CPU: p.CPU, Memory: p.Memory, GPUs: p.GPUs}
+// request returns p's request and its size in thousandths of a GPU.
+func (w *World) request(p Pod, models map[string]int, geometry *pack.Geometry) (pack.Request, int) {
+	a := pack.Request{CPU: p.CPU, Memory: p.Memory, GPUs: p.GPUs}
 	for _, m := range p.Models {
 		bit, known := models[m]
 		if !known {
@@ -75,24 +74,25 @@ func (w *World) ask(p Pod, models map[string]int, repartitions *pack.Repartition
 	if p.GPUs != 1 || p.Milli == pack.Whole {
 		return a, p.GPU()
 	}
-	if repartitions == nil {
+	if geometry == nil {
 		a.Part = pack.Part{Core: p.Milli}
 		return a, p.Milli
 	}
-	profile, whole := smallest(repartitions.Table(), p.Milli)
+	profile, whole := smallest(geometry.Table(), p.Milli)
 	if whole {
 		return a, pack.Whole
 	}
 	a.Profile = profile
-	return a, profile.Compute * pack.Whole / repartitions.Table().ComputeSlices()
+	return a, profile.Compute * pack.Whole / geometry.Table().ComputeSlices()
 }
 
 // migModel stands for the seven-slice GPUs, A100 to B300: their placements are
 // the same.
 const migModel = "H100-80GB"
 
-// smallest is the profile with the fewest compute, then memory slices that is at
-// least milli thousandths of a GPU in both, whole where only the GPU itself is.
+// smallest is the profile with the fewest compute, then memory slices that is
+// at least milli thousandths of a GPU in both; whole where only the full GPU
+// is.
 func smallest(t *mig.Table, milli int) (p mig.Profile, whole bool) {
 	for _, p := range t.Profiles() {
 		if p.Attrs == 0 && p.Compute*pack.Whole >= milli*t.ComputeSlices() && p.Memory*pack.Whole >= milli*t.MemorySlices() {

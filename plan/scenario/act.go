@@ -10,7 +10,7 @@ import (
 	"github.com/gpuscale/gpuscale/plan/sim"
 )
 
-// decide makes and checks a plan of the world as it is.
+// decide makes and checks a plan of the world.
 func (w *World) decide() (plan.Plan, error) {
 	s := w.Sim.Snapshot()
 	made := plan.Make(s, w.Policy)
@@ -20,7 +20,7 @@ func (w *World) decide() (plan.Plan, error) {
 	return made, w.Check(s, w.Policy, made)
 }
 
-// plan prints the actions and the verdicts on pods that wait and on pools; with
+// plan prints the actions and the verdicts on pending pods and on pools; with
 // "all" every verdict. With "apply" the actions are started.
 func (w *World) plan(s statement) (string, error) {
 	r, _, err := w.reader(s, false)
@@ -48,7 +48,7 @@ func (w *World) plan(s statement) (string, error) {
 	return brief(made), nil
 }
 
-// brief is a plan without the verdicts that go without saying.
+// brief is a plan without the verdicts that change nothing.
 func brief(p plan.Plan) string {
 	p.Verdicts = slices.DeleteFunc(slices.Clone(p.Verdicts), func(v plan.Verdict) bool {
 		switch v.Kind {
@@ -60,9 +60,9 @@ func brief(p plan.Plan) string {
 	return p.String()
 }
 
-// settle plans, acts and waits until the time given has passed, and prints what
-// was done and what happened. An action that leads back to a state that was
-// there before is an error: it would go on for ever.
+// settle plans, acts and advances until the time has passed, and prints actions
+// and events. An action that leads back to an earlier state is an error: the
+// loop would not end.
 func (w *World) settle(s statement) (string, error) {
 	r, _, err := w.reader(s, false)
 	if err != nil {
@@ -77,10 +77,10 @@ func (w *World) settle(s statement) (string, error) {
 	if every <= 0 || length < 0 || length/every > 100000 {
 		return "", fmt.Errorf("for=%s every=%s is too many reconciles", length, every)
 	}
-	return w.rounds(length, every)
+	return w.reconciles(length, every)
 }
 
-func (w *World) rounds(length, every time.Duration) (string, error) {
+func (w *World) reconciles(length, every time.Duration) (string, error) {
 	var b strings.Builder
 	start := w.Sim.State.Now
 	seen := map[string]bool{}
@@ -114,7 +114,7 @@ func (w *World) rounds(length, every time.Duration) (string, error) {
 func actionsText(p plan.Plan) string {
 	var b strings.Builder
 	for _, a := range p.Actions {
-		a.Operation, a.Detail, a.For = "", "", nil // what differs between two reconciles of a circle
+		a.Operation, a.Detail, a.For = "", "", nil // what differs between two reconciles of a loop
 		b.WriteString(a.String() + "\n")
 	}
 	return b.String()

@@ -9,8 +9,7 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// forecast declares what a workload is expected to need, changes it, or removes
-// it.
+// forecast declares, changes or removes the forecast of a workload.
 func (w *World) forecast(s statement) error {
 	r, key, err := w.reader(s, true)
 	if err != nil {
@@ -53,7 +52,7 @@ func readForecast(r *reader, f *plan.Forecast) {
 func forecastText(f plan.Forecast, now time.Time) string {
 	var b strings.Builder
 	b.WriteString("forecast " + quote(f.Name))
-	b.WriteString(demandText("wants", f.Like.Demand))
+	b.WriteString(demandText("requests", f.Like.Demand))
 	stringText(&b, "unreadable", f.Like.Unreadable)
 	intText(&b, "have", f.Have)
 	floatText(&b, "low", f.Low)

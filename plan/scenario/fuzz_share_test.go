@@ -6,8 +6,8 @@ import (
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
 
-// tenants that pods name: one that is not there is under no quota.
-var tenants = []string{"t1", "t2", "deep", "nobody"}
+// tenants that pods name; the last one does not exist.
+var tenants = []string{"t1", "t2", "deep", "none"}
 
 // quotas declares a small tree of tenants, or none.
 func (d *dice) quotas(do func(string, ...any)) {
@@ -21,28 +21,28 @@ func (d *dice) quotas(do func(string, ...any)) {
 	do("quota deep parent=t1 reclaim-idle=%ds limit=%s", d.n(200), amounts[d.n(5)])
 }
 
-// gang declares pods that are of use only together, some of them not made yet.
+// gang declares the pods of a gang, some of them unmade.
 func (d *dice) gang(do func(string, ...any), name string) {
 	size := 1 + d.n(4)
 	wants := []string{"gpu", "3g.40gb", "1g.10gb", "part:core=400"}[d.n(4)]
 	extra := []string{"", " unmade", " tenant=t2", " priority=100 evictable"}[d.n(4)]
 	extra += d.rules()
-	do("pod %s-{0..%d} wants=(%s) gang=%s gang-min=%d%s", name, size-1, wants, name, 1+d.n(size+1), extra)
+	do("pod %s-{0..%d} requests=(%s) gang=%s gang-min=%d%s", name, size-1, wants, name, 1+d.n(size+1), extra)
 	if d.n(3) == 0 {
 		do("pod %s-0 made", name)
 	}
 }
 
 // share changes what pods, tenants and nodes share: gangs come, pods leave,
-// nodes are drained or sick, GPUs are held for nothing, forecasts are made.
-func (d *dice) share(w *scenario.World, do func(string, ...any), round int) {
+// nodes are drained or sick, GPUs are allocated and unused, forecasts are made.
+func (d *dice) share(w *scenario.World, do func(string, ...any), step int) {
 	pods, nodes := w.Sim.State.Pods, w.Sim.State.Nodes
 	switch kind := d.n(8); {
 	case kind == 0:
-		d.gang(do, fmt.Sprintf("new/g%d", round))
+		d.gang(do, fmt.Sprintf("new/g%d", step))
 	case kind == 1:
 		low := d.n(4)
-		do("forecast f/w%d wants=(%s) have=%d low=%d expected=%d high=%d at=%dm error=0.%d", d.n(3), []string{"gpu", "3g.40gb", "1g.6gb"}[d.n(3)],
+		do("forecast f/w%d requests=(%s) have=%d low=%d expected=%d high=%d at=%dm error=0.%d", d.n(3), []string{"gpu", "3g.40gb", "1g.6gb"}[d.n(3)],
 			d.n(4), low, low+d.n(3), low+2+d.n(3), 1+d.n(30), d.n(10))
 	case kind == 2:
 		do("forecast f/w%d unsure=short", d.n(3))
@@ -71,7 +71,7 @@ func (d *dice) share(w *scenario.World, do func(string, ...any), round int) {
 	}
 }
 
-// rules tie a pod to others by zone, or have it ask for more than GPUs.
+// rules tie a pod to others by zone, or have it request other resources.
 func (d *dice) rules() string {
 	group := []string{"x", "y"}[d.n(2)]
 	switch d.n(10) {

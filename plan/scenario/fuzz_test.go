@@ -18,7 +18,7 @@ import (
 )
 
 // FuzzScenario parses any text: it must not panic, what was read must print and
-// read back equal, and Make must answer it, in order or not.
+// parse back equal, and Make must plan it, whatever the order.
 func FuzzScenario(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -54,14 +54,14 @@ func FuzzScenario(f *testing.F) {
 	})
 }
 
-// everything has every field the language knows.
+// everything has every field of the language.
 const everything = `
 policy freeze max-actions=3 max-nodes=4 max-removals=5 scale-down-cooldown=6m repartition-cooldown=7s repartition-timeout=8m
   max-unready=0.5 ok-unready=2 wait-cost=1.5 disruption-cost=0.1 node-life=2h node-overdue=9m repartition-life=3h
-  max-nodes-per-hour=40 max-removal-share=0.3 removal-interval=31s max-removals-per-ten-minutes=77 max-idle-at-once=0.6 ok-idle=7 idle-hold=14m buy-borrowed max-evictions=6 eviction-cost=0.75
+  max-nodes-per-hour=40 max-removal-share=0.3 removal-interval=31s max-removals-per-ten-minutes=77 max-idle-at-once=0.6 ok-idle=7 idle-hold=14m scale-up-borrowed max-evictions=6 eviction-cost=0.75
   max-drains=2 drain-timeout=11m drain-cooldown=12m headroom=high headroom-weight=0.25
   sick-after=13m replace-interval=2h max-sick-share=0.4
-policy thaw no-buy-borrowed
+policy thaw no-scale-up-borrowed
 tick at="@2026-05-01T10:00:00.5Z" last-scale-up=(h=5m) last-scale-down=(h=6m) last-repartition=(n1=30s) free-since=(n1/1=1h n1=-1s) unknown-since=(n1=3m)
   last-drain=(h=7m) last-replace=(h=8m) sick-since=(n1=9m) grown=(h=5:at=10m h=1:at=0s) removed=(h=3:at=5m) failures=(n1/0=2:at=5m)
   tables=("NVIDIA-Z900-128GB 4 4 131072 0 1g.32gb:0,1,2,3:1:4 2g.64gb:0,2:2:2 4g.128gb:0:4:1")
@@ -70,33 +70,32 @@ pool h min=1 max=4 target=3 size=2 price=2.25 spot interruptions=0.05 freeze rea
   others=(rdma/hca=4 "x y"=1) mig-allowed=(1g.10gb 3g.40gb) labels=(a=b c/d="e f" g) taints=(k=v:NoSchedule k2:NoExecute)
 pool odd max=1 keeps-busy backoff="@2326-01-01T00:00:00Z" spot on-demand fixed
 gpu odd/0 template model=A30-24GB
-gpu odd/2 template model=Mystery vendor=acme memory-mib=7 layout=(c3m4a1@0) holders-unknown
+gpu odd/2 template model=Mystery vendor=acme memory-mib=7 layout=(c3m4a1@0) allocation-unknown
 quota root limit=4 lend=none
 quota chat parent=root guarantee=2 limit=21+all borrow=none lend=all reclaim-idle=2h
 quota half guarantee=3+4
 node n1 pool=h bare unready cordoned-by=n1-0 not-cordoned no-scale-down age=1h cpu=1500m memory=7Mi labels=(x=y) taints=(t:NoSchedule)
   op=n1-0 op-gpu=0 op-model=H100-80GB op-target=(3g.40gb@0 3g.40gb@4) op-started=1s op-deadline=4m59s op-phase=failed op-message="it is in use, \"really\""
-gpu n1/0 model=H100-80GB uuid=GPU-1 health=sick layout=(1g.10gb@0:held=a/p:uuid=MIG-1:busy=0.5~3s 1g.10gb@1:idle=5m:unplaced) gpu-idle=1m gpu-busy=0.25~1s
-gpu n1/1 holders=(a/q b/r) no-mig holders-known unused=3h
+gpu n1/0 model=H100-80GB uuid=GPU-1 health=sick layout=(1g.10gb@0:allocated-to=a/p:uuid=MIG-1:busy=0.5~3s 1g.10gb@1:idle=5m:unplaced) gpu-idle=1m gpu-busy=0.25~1s
+gpu n1/1 allocated-to=(a/q b/r) no-mig allocation-known unused=3h
 node n2 cordoned allocatable=() draining=4m drain-deadline=6m drain-reason=NodeSick not-cordoned holds-data leaves-in=90s
-gpu n2/0 model=H100-80GB mig layout=(3g.40gb@0 3g.40gb@4:held=a/x:unused=2h) idle=1h gpu-unused=1h
+gpu n2/0 model=H100-80GB mig layout=(3g.40gb@0 3g.40gb@4:allocated-to=a/x:unused=2h) idle=1h gpu-unused=1h
 node n3 allocatable=(gpu*2 3g.40gb) unready ready cordoned uncordoned draining=1s not-draining
-pod a/p wants=(3g.40gb 1g.10gb*2) node=n1 pending=2m age=3m priority=-5 owner=Deployment/p cpu=250m memory=1Gi
+pod a/p requests=(3g.40gb 1g.10gb*2) node=n1 pending=2m age=3m priority=-5 owner=Deployment/p cpu=250m memory=1Gi
   selector=(x=y) affinity=(| z:In:a:b x:Exists | w:Gt:5) tolerations=(t:op=Exists:effect=NoSchedule u=v) evictable daemonset unschedulable
   evict-from=10m budgets=(a/pdb:allowed=1 b/pdb:allowed=0) leaving=30s
-pod a/q wants=amd.gpu*2 pending=never age=5s unmarked unmade tenant=chat gang=a/g gang-min=2
+pod a/q requests=amd.gpu*2 pending=never age=5s unmarked unmade tenant=chat gang=a/g gang-min=2
   others=(rdma/hca=2) groups=(a/r "b c") spread=(zone:group=a/r:skew=2) apart=(host:group="b c") near=(rack:group=a/r)
 pod a/s unreadable="resource x: contradicts y" node=n2 leaving=never
-pod a/r wants=(any.gpu part:core=500:memory-mib=4096:memory=250:gpus=2)
-pod a/w-{0..2} wants=gpu unmade made
-pod "a/w-{0..2}" wants=gpu node=n3 leaving=1m staying
-forecast a/f wants=3g.40gb have=4 low=3 expected=6.5 high=9 at=10m error=0.12 selector=(x=y) tenant=chat priority=7
+pod a/r requests=(any.gpu part:core=500:memory-mib=4096:memory=250:gpus=2)
+pod a/w-{0..2} requests=gpu unmade made
+pod "a/w-{0..2}" requests=gpu node=n3 leaving=1m staying
+forecast a/f requests=3g.40gb have=4 low=3 expected=6.5 high=9 at=10m error=0.12 selector=(x=y) tenant=chat priority=7
 forecast a/g unsure="too short"
 `
 
-// FuzzMake builds a small world from bytes and lives in it: pods come and go,
-// plans are made and carried out, operations fail, and the harness holds of
-// every plan.
+// FuzzMake builds a small world from bytes and runs it: pods come and go, plans
+// are made and applied, operations fail, and the harness checks every plan.
 func FuzzMake(f *testing.F) {
 	for seed := range 40 {
 		b := make([]byte, 200)
@@ -113,8 +112,8 @@ var (
 	seed   = flag.Int64("seed", 0, "of the first of them, each further world has the next; 0 for that of make test or a fresh one")
 )
 
-// TestLive lives in random worlds. One that failed is lived in again, alone, with
-// -args -seed=N -worlds=1.
+// TestLive runs random worlds. A failed one is run again, alone, with -args
+// -seed=N -worlds=1.
 func TestLive(t *testing.T) {
 	eachWorld(t, *worlds, func(t *testing.T, r *rand.Rand) {
 		b := make([]byte, 60+r.Intn(240))
@@ -124,7 +123,7 @@ func TestLive(t *testing.T) {
 }
 
 // eachWorld runs a test for each of n seeds: the same ones in `make test`, ten
-// times as many from a fresh one on in `make test-all`.
+// times as many fresh ones in `make test-all`.
 func eachWorld(t *testing.T, n int, do func(*testing.T, *rand.Rand)) {
 	first := *seed
 	if first == 0 {
@@ -138,8 +137,8 @@ func eachWorld(t *testing.T, n int, do func(*testing.T, *rand.Rand)) {
 	}
 }
 
-// checkedWorld is an empty world under the harness, and what carries out a line of the
-// language in it. What was done so far is told where that fails.
+// checkedWorld is an empty world under the harness, and a function that
+// executes a line of the language in it. A failure prints all lines so far.
 func checkedWorld(t *testing.T) (*scenario.World, func(format string, args ...any)) {
 	w := scenario.NewWorld()
 	w.Check = harness
@@ -161,14 +160,14 @@ func live(t *testing.T, b []byte) {
 	d := &dice{b: b}
 	w, do := checkedWorld(t)
 	d.build(w, do)
-	for round := 0; round < 12 && d.left(); round++ {
+	for step := 0; step < 12 && d.left(); step++ {
 		switch d.n(9) {
 		case 7, 8:
-			d.share(w, do, round)
+			d.share(w, do, step)
 		case 5:
 			d.unsettle(w, do)
 		case 6:
-			d.odd(do, round+10)
+			d.odd(do, step+10)
 		case 0:
 			if pods := w.Sim.State.Pods; len(pods) > 0 {
 				do("pod %s gone", pods[d.n(len(pods))].Key())
@@ -178,7 +177,7 @@ func live(t *testing.T, b []byte) {
 				w.Sim.Fail = append(w.Sim.Fail, nodes[d.n(len(nodes))].Name+"/0")
 			}
 		case 2, 3:
-			d.pod(do, fmt.Sprintf("new/p%d", round))
+			d.pod(do, fmt.Sprintf("new/p%d", step))
 		}
 		do("plan apply")
 		do("tick %s", time.Duration(1+d.n(90))*time.Second)
@@ -206,7 +205,7 @@ func (d *dice) build(w *scenario.World, do func(string, ...any)) {
 	if d.n(3) == 0 {
 		do("policy max-evictions=%d max-drains=%d drain-timeout=%ds max-nodes-per-hour=%d max-removal-share=0.%d", d.n(3), d.n(3), d.n(300), 1+d.n(4), d.n(10))
 		do("policy drain-cooldown=%ds removal-interval=%ds sick-after=%ds replace-interval=%ds max-sick-share=%d", d.n(120), d.n(60), d.n(120), d.n(120), d.n(2))
-		do("policy headroom=%s %s", []string{"none", "low", "expected", "high"}[d.n(4)], []string{"buy-borrowed", "no-buy-borrowed"}[d.n(2)])
+		do("policy headroom=%s %s", []string{"none", "low", "expected", "high"}[d.n(4)], []string{"scale-up-borrowed", "no-scale-up-borrowed"}[d.n(2)])
 	}
 	d.quotas(do)
 	modes := []string{"no", "idle", "keep-busy"}
@@ -224,7 +223,7 @@ func (d *dice) build(w *scenario.World, do func(string, ...any)) {
 		do("gpu n%d/0 idle=%ds", i, d.n(200))
 		switch d.n(8) {
 		case 0:
-			do("gpu n%d/0 holders-unknown", i)
+			do("gpu n%d/0 allocation-unknown", i)
 		case 1:
 			do("node n%d cordoned", i)
 		case 2:
@@ -240,16 +239,16 @@ func (d *dice) build(w *scenario.World, do func(string, ...any)) {
 	for i := range d.n(3) {
 		d.gang(do, fmt.Sprintf("old/g%d", i))
 	}
-	// What finds room runs before the first plan is made.
+	// What fits now is bound before the first plan.
 	do("tick 0s")
 	if d.n(2) == 0 {
 		do("tick %ds", d.n(120))
 	}
 }
 
-// odd adds what a real cluster has and nobody thinks of: nodes that show no
-// GPUs yet, or none that anybody knows; pools that can make nothing; nodes of
-// nobody's; instances of which only the number is known.
+// odd adds rare states of real clusters: nodes that show no GPUs yet, or GPUs
+// of unknown models; pools without capacity; nodes of no pool; instances of
+// which only the number is known.
 func (d *dice) odd(do func(string, ...any), i int) {
 	switch d.n(9) {
 	case 0:
@@ -261,7 +260,7 @@ func (d *dice) odd(do func(string, ...any), i int) {
 		do("node odd%d gpus=%d model=A30-24GB layout=%s", i, 1+d.n(2), d.layout("A30-24GB"))
 	case 3:
 		do("node odd%d pool=mig age=%ds", i, d.n(900))
-		do("gpu odd%d/0 layout=%s holders-unknown", i, strings.ReplaceAll(d.layout("H100-80GB"), " ", ":unplaced "))
+		do("gpu odd%d/0 layout=%s allocation-unknown", i, strings.ReplaceAll(d.layout("H100-80GB"), " ", ":unplaced "))
 	case 4:
 		do("pool odd%d max=%d model=Mystery gpus=%d layout=(c3m4a0@0) repartition=idle price=0.01 mig-duration=5s", i, d.n(3), d.n(3))
 		do("node mystery%d pool=odd%d age=%ds", i, i, d.n(900))
@@ -277,7 +276,7 @@ func (d *dice) odd(do func(string, ...any), i int) {
 	}
 }
 
-// unsettle has an exporter or a device plugin fall silent, or speak again.
+// unsettle stops an exporter or a device plugin, or starts it again.
 func (d *dice) unsettle(w *scenario.World, do func(string, ...any)) {
 	nodes := w.Sim.State.Nodes
 	if len(nodes) == 0 {
@@ -287,7 +286,7 @@ func (d *dice) unsettle(w *scenario.World, do func(string, ...any)) {
 	switch d.n(4) {
 	case 0, 1:
 		for _, c := range n.GPUs {
-			do("gpu %s/%d %s", n.Name, c.Index, []string{"holders-unknown", "holders-known"}[d.n(2)])
+			do("gpu %s/%d %s", n.Name, c.Index, []string{"allocation-unknown", "allocation-known"}[d.n(2)])
 		}
 	case 2:
 		do("node %s allocatable=(1g.10gb*%d 3g.40gb*%d gpu*%d)", n.Name, d.n(8), d.n(3), d.n(3))
@@ -322,7 +321,7 @@ func (d *dice) pod(do func(string, ...any), key string) {
 		extra += " unmade"
 	}
 	extra += d.rules()
-	do("pod %s wants=(%s)%s", key, wants[d.n(len(wants))], extra)
+	do("pod %s requests=(%s)%s", key, wants[d.n(len(wants))], extra)
 }
 
 // layout is one of the model's maximal layouts without attributes.

@@ -13,9 +13,9 @@ import (
 
 var zoos = flag.Int("zoos", 60, "the number of random worlds that TestZoo lives in; -seed is the first")
 
-// TestZoo lives in random worlds of any product there is, and of some that there
-// are not: instances with attributes, parts of GPUs in every way to say them,
-// gangs whose members differ, GPUs of several makers.
+// TestZoo runs random worlds of every product, and of unknown ones: instances
+// with attributes, parts of GPUs in every form, gangs whose members differ,
+// GPUs of several vendors.
 func TestZoo(t *testing.T) {
 	eachWorld(t, *zoos, func(t *testing.T, r *rand.Rand) {
 		b := make([]byte, 100+r.Intn(300))
@@ -24,7 +24,7 @@ func TestZoo(t *testing.T) {
 	})
 }
 
-// zooModels are products without MIG, or that nobody told us about.
+// zooModels are products without MIG, or unknown ones.
 var zooModels = []string{"L40S", "T4", "MI300X", "Mystery-1", "RTX-4090"}
 
 func zoo(t *testing.T, d *dice) {
@@ -53,40 +53,40 @@ func zoo(t *testing.T, d *dice) {
 		d.visitor(do, fmt.Sprintf("old/p%d", i), models)
 	}
 	do("tick %ds", d.n(90))
-	for round := 0; round < 10 && d.left(); round++ {
+	for step := 0; step < 10 && d.left(); step++ {
 		switch d.n(6) {
 		case 0:
 			if pods := w.Sim.State.Pods; len(pods) > 0 {
 				do("pod %s gone", pods[d.n(len(pods))].Key())
 			}
 		case 1:
-			d.mixedGang(do, fmt.Sprintf("new/g%d", round), models)
+			d.mixedGang(do, fmt.Sprintf("new/g%d", step), models)
 		case 2:
-			d.share(w, do, round)
+			d.share(w, do, step)
 		default:
-			d.visitor(do, fmt.Sprintf("new/p%d", round), models)
+			d.visitor(do, fmt.Sprintf("new/p%d", step), models)
 		}
 		do("plan apply")
 		do("tick %s", time.Duration(1+d.n(90))*time.Second)
 	}
 }
 
-// visitor is a pod that asks for what one of the models has, or nearly.
+// visitor is a pod that requests what one of the models has, or nearly.
 func (d *dice) visitor(do func(string, ...any), key string, models []string) {
 	extra := []string{"", " evictable", fmt.Sprintf(" priority=%d", d.n(3)*100), " tenant=" + tenants[d.n(len(tenants))], fmt.Sprintf(" cpu=%d", d.n(20)), " unmade"}[d.n(6)]
-	do("pod %s wants=(%s)%s%s", key, d.anyWant(models), extra, d.rules())
+	do("pod %s requests=(%s)%s%s", key, d.anyRequest(models), extra, d.rules())
 }
 
-// mixedGang has members that ask for different things.
+// mixedGang has members with different requests.
 func (d *dice) mixedGang(do func(string, ...any), name string, models []string) {
 	size := 1 + d.n(4)
 	extra := []string{"", " unmade", " tenant=t2"}[d.n(3)]
 	for i := range size {
-		do("pod %s-%d wants=(%s) gang=%s gang-min=%d%s", name, i, d.anyWant(models), name, 1+d.n(size), extra)
+		do("pod %s-%d requests=(%s) gang=%s gang-min=%d%s", name, i, d.anyRequest(models), name, 1+d.n(size), extra)
 	}
 }
 
-func (d *dice) anyWant(models []string) string {
+func (d *dice) anyRequest(models []string) string {
 	if table, ok := mig.ForModel(models[d.n(len(models))]); ok && d.n(3) > 0 {
 		profiles := table.Profiles()
 		return table.Name(profiles[d.n(len(profiles))])

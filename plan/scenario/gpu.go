@@ -9,8 +9,8 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// gpu changes a GPU of a node (or, with the word template, of a pool), and
-// adds it when there is none of that index. The word fails makes its next
+// gpu changes a GPU of a node (or, with the word template, of a pool), and adds
+// it when there is none of that index. The word fails makes its next
 // repartition fail in the simulated world.
 func (w *World) gpu(s statement) error {
 	r, name, err := w.reader(s, true)
@@ -47,8 +47,8 @@ func (w *World) gpu(s statement) error {
 
 func (w *World) gpusOf(name string, template bool) *[]plan.GPU {
 	state := &w.Sim.State
-	// From the end: a GPU is mostly told of right after its node, and a large
-	// cluster has as many nodes as lines.
+	// From the end: a gpu line mostly follows its node, and a large cluster has as
+	// many nodes as lines.
 	if template {
 		for i := len(state.Pools) - 1; i >= 0; i-- {
 			if state.Pools[i].Name == name {

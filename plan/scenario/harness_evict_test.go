@@ -7,8 +7,8 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// evictsWithCare: only pods that may be moved now are asked to leave, within
-// their budgets and the policy's bound.
+// evictsWithCare: only pods that may be moved now are evicted, within their
+// budgets and the policy's bound.
 func evictsWithCare(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 	evictions := 0
 	allowed := map[string]int{}
@@ -42,7 +42,7 @@ func evictsWithCare(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 	return nil
 }
 
-// stays says why a pod must not be asked to leave, budgets apart.
+// stays returns why a pod must not be evicted, budgets apart.
 func stays(s plan.Snapshot, p plan.Pod) string {
 	switch {
 	case p.Node == "":
@@ -75,10 +75,10 @@ func drainsWithCare(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 		if i < 0 {
 			return fmt.Errorf("there is no such node: %s", a)
 		}
-		if s.Nodes[i].Drain != nil { // goes on
+		if s.Nodes[i].Drain != nil { // it continues
 			continue
 		}
-		if s.Nodes[i].LeavesAt.After(s.Now) { // is no choice
+		if s.Nodes[i].LeavesAt.After(s.Now) { // it is interrupted
 			if a.Reason != plan.NodeInterrupted {
 				return fmt.Errorf("its provider takes the node, and yet: %s", a)
 			}
@@ -106,23 +106,23 @@ func canBecomeEmpty(s plan.Snapshot, n plan.Node) error {
 		}
 	}
 	for _, c := range n.GPUs {
-		held := slices.Clone(c.AllocatedTo)
+		allocated := slices.Clone(c.AllocatedTo)
 		for _, in := range c.Instances {
 			if in.AllocatedTo != "" {
-				held = append(held, in.AllocatedTo)
+				allocated = append(allocated, in.AllocatedTo)
 			}
 		}
-		for _, h := range held {
+		for _, h := range allocated {
 			if !here[h] {
-				return fmt.Errorf("drains a node that %s holds, and nobody knows it", h)
+				return fmt.Errorf("drains a node allocated to %s, which is not bound there", h)
 			}
 		}
 	}
 	return nil
 }
 
-// repeats reports an action of again that made has already: an eviction is a new
-// fact, and what follows from it may be done at once, but not the same once more.
+// repeats reports an action of again that made has already. What follows from a
+// plan's actions may be done at once, but not the same again.
 func repeats(made, again plan.Plan) (plan.Action, bool) {
 	for _, a := range again.Actions {
 		for _, b := range made.Actions {

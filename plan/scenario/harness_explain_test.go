@@ -10,22 +10,22 @@ import (
 // each costs a plan.
 const mostExplained = 4
 
-// explainedAlike: whoever is explained is told what was decided, and being asked
-// changes nothing. Of the options at most one is taken, it is one that could be,
-// and what could be has a cost; what could not has a reason.
+// explainedAlike: an explanation agrees with the plan, and does not change it.
+// At most one option is chosen, and that one is possible; possible ones have a
+// cost, the others a reason.
 func explainedAlike(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
-	asked := 0
+	again := 0
 	for i := range s.Pods {
 		pod := &s.Pods[i]
 		if pod.Node != "" {
 			continue
 		}
-		if asked++; asked > mostExplained {
+		if again++; again > mostExplained {
 			return nil
 		}
 		e, ok := plan.Explain(s, p, pod.Key())
 		if !ok {
-			return fmt.Errorf("%s waits and cannot be explained", pod.Key())
+			return fmt.Errorf("%s is pending and has no explanation", pod.Key())
 		}
 		if e.Plan.String() != made.String() {
 			return fmt.Errorf("explaining %s made another plan:\n%s", pod.Key(), e.Plan)
@@ -41,7 +41,7 @@ func options(e plan.Explanation) error {
 	chosen := 0
 	for _, o := range e.Options {
 		if o.Reason == "" || o.Detail == "" {
-			return fmt.Errorf("%s %s: says nothing", o.Kind, o.On)
+			return fmt.Errorf("%s %s: has no reason", o.Kind, o.On)
 		}
 		if o.Chosen {
 			chosen++

@@ -9,8 +9,8 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// wantedPods is "namespace/name" of the pods that something is done for.
-func wantedPods(made plan.Plan) map[string]bool {
+// servedPods is "namespace/name" of the pods that actions are for.
+func servedPods(made plan.Plan) map[string]bool {
 	all := map[string]bool{}
 	for _, a := range made.Actions {
 		for _, key := range a.For {
@@ -43,7 +43,7 @@ func nothingForRefused(_ plan.Snapshot, _ plan.Policy, made plan.Plan) error {
 	return nil
 }
 
-// withinLimits: what is done makes no tenant use more than its limit.
+// withinLimits: the actions let no tenant exceed its limit.
 func withinLimits(s plan.Snapshot, _ plan.Policy, made plan.Plan) error {
 	tenants := make([]quota.Tenant, len(s.Tenants))
 	for i, t := range s.Tenants {
@@ -58,7 +58,7 @@ func withinLimits(s plan.Snapshot, _ plan.Policy, made plan.Plan) error {
 			now = now.Force(p.Tenant, atLeast(p))
 		}
 	}
-	then, wanted := now, wantedPods(made)
+	then, wanted := now, servedPods(made)
 	for _, p := range s.Pods {
 		reclaimed := slices.ContainsFunc(made.Actions, func(a plan.Action) bool { return a.Verb == plan.Reclaim && a.Pod == p.Key() })
 		if less, err := then.Remove(p.Tenant, atLeast(p)); reclaimed && err == nil {
@@ -77,7 +77,7 @@ func withinLimits(s plan.Snapshot, _ plan.Policy, made plan.Plan) error {
 	return nil
 }
 
-// atLeast is what a pod takes of a quota wherever it runs: the memory slices of
+// atLeast is the least that a pod counts towards a quota: the memory slices of
 // an instance differ between products and are left out, and so is rounding.
 func atLeast(p plan.Pod) quota.Amount {
 	a := quota.Amount{Compute: 7 * int64(p.Demand.GPUs), Memory: 8 * int64(p.Demand.GPUs)}
@@ -90,11 +90,11 @@ func atLeast(p plan.Pod) quota.Amount {
 	return a
 }
 
-// noHalfGang: of a gang nobody is served, or as many as it lacks.
+// noHalfGang: no member of a gang is served, or at least as many as it lacks.
 func noHalfGang(s plan.Snapshot, _ plan.Policy, made plan.Plan) error {
 	type gang struct{ min, running, served, left int }
 	gangs := map[string]*gang{}
-	reasons, wanted := podReasons(made), wantedPods(made)
+	reasons, wanted := podReasons(made), servedPods(made)
 	served := []plan.Reason{plan.WaitUpcomingNode, plan.WaitRepartition, plan.WaitReclaim}
 	for _, p := range s.Pods {
 		if p.Gang == "" {
@@ -113,7 +113,7 @@ func noHalfGang(s plan.Snapshot, _ plan.Policy, made plan.Plan) error {
 			}
 		case wanted[p.Key()], slices.Contains(served, reasons[p.Key()]):
 			g.served++
-		case reasons[p.Key()] == plan.WaitScheduler, reasons[p.Key()] == plan.CoolingDown: // has a place, or will have
+		case reasons[p.Key()] == plan.WaitScheduler, reasons[p.Key()] == plan.CoolingDown: // it is served now, or will be
 			g.left++
 		}
 	}
@@ -126,31 +126,31 @@ func noHalfGang(s plan.Snapshot, _ plan.Policy, made plan.Plan) error {
 	return nil
 }
 
-// withinRates: nodes asked for in an hour, and the share of a pool given back in
-// one plan.
+// withinRates: nodes added in an hour, and the share of a pool removed in one
+// plan.
 func withinRates(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 	for _, q := range s.Pools {
-		grown, gone := 0, 0
+		grown, removed := 0, 0
 		for _, g := range s.State.Grown {
 			if g.Pool == q.Name && s.Now.Sub(g.At) < time.Hour {
 				grown += g.Nodes
 			}
 		}
-		asked := 0
+		requested := 0
 		for _, a := range made.Actions {
 			switch {
 			case a.Pool != q.Name:
 			case a.Verb == plan.ScaleUp:
-				asked += a.To - a.From
+				requested += a.To - a.From
 			case a.Verb == plan.RemoveNode:
-				gone++
+				removed++
 			}
 		}
-		if asked > 0 && grown+asked > p.MaxNodesPerHour {
-			return fmt.Errorf("pool %s: %d nodes asked for and %d more, %d may be in an hour", q.Name, grown, asked, p.MaxNodesPerHour)
+		if requested > 0 && grown+requested > p.MaxNodesPerHour {
+			return fmt.Errorf("pool %s: %d nodes added and %d more, %d may be in an hour", q.Name, grown, requested, p.MaxNodesPerHour)
 		}
-		if gone > 1 && float64(gone) > p.MaxRemovalShare*float64(max(q.Size, q.Target)) {
-			return fmt.Errorf("pool %s: %d of %d nodes given back at once, the share is %v", q.Name, gone, q.Size, p.MaxRemovalShare)
+		if removed > 1 && float64(removed) > p.MaxRemovalShare*float64(max(q.Size, q.Target)) {
+			return fmt.Errorf("pool %s: %d of %d nodes removed at once, the share is %v", q.Name, removed, q.Size, p.MaxRemovalShare)
 		}
 	}
 	return nil

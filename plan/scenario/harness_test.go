@@ -11,8 +11,7 @@ import (
 	"github.com/gpuscale/gpuscale/plan/sim"
 )
 
-// harness is what must hold of every plan ever made, whoever asks. It is silent
-// unless something is broken.
+// harness is what must hold of every plan.
 func harness(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 	if err := s.Check(); err != nil {
 		return fmt.Errorf("the snapshot is not in order: %w", err)
@@ -21,7 +20,7 @@ func harness(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 		return fmt.Errorf("the policy is not in order: %w", err)
 	}
 	for _, check := range []func(plan.Snapshot, plan.Policy, plan.Plan) error{
-		sameAgain, sameShuffled, withinBounds, withinRates, nothingHeldDestroyed, evictsWithCare, drainsWithCare,
+		sameAgain, sameShuffled, withinBounds, withinRates, nothingAllocatedDestroyed, evictsWithCare, drainsWithCare,
 		withinLimits, nothingForRefused, noHalfGang, oneVerdictEach, nothingLeft, printsBack, explainedAlike,
 	} {
 		if err := check(s, p, made); err != nil {
@@ -67,7 +66,7 @@ func withinBounds(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 	removals := 0
 	perNode := map[string]int{}
 	for _, a := range made.Actions {
-		if a.Verb != plan.Reclaim { // of which several may be on a node
+		if a.Verb != plan.Reclaim { // several may be on a node
 			perNode[a.Node]++
 		}
 		if a.Verb == plan.RemoveNode {
@@ -77,7 +76,7 @@ func withinBounds(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 		switch {
 		case a.Node != "" && perNode[a.Node] > 1:
 			return fmt.Errorf("two actions on node %s", a.Node)
-		case a.Verb == plan.Uncordon, a.Verb == plan.Rollback: // ends what was begun
+		case a.Verb == plan.Uncordon, a.Verb == plan.Rollback: // they end an operation
 		case i >= 0 && s.Pools[i].Fixed && resizes(a):
 			return fmt.Errorf("of a fixed pool, and yet: %s", a)
 		case p.Freeze, i >= 0 && s.Pools[i].Freeze:
@@ -103,7 +102,7 @@ func withinBounds(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 	return nil
 }
 
-func nothingHeldDestroyed(s plan.Snapshot, _ plan.Policy, made plan.Plan) error {
+func nothingAllocatedDestroyed(s plan.Snapshot, _ plan.Policy, made plan.Plan) error {
 	for _, a := range made.Actions {
 		i := slices.IndexFunc(s.Nodes, func(n plan.Node) bool { return n.Name == a.Node })
 		if i < 0 {
@@ -111,19 +110,19 @@ func nothingHeldDestroyed(s plan.Snapshot, _ plan.Policy, made plan.Plan) error 
 		}
 		n := s.Nodes[i]
 		for _, c := range n.GPUs {
-			// Of a sick GPU it may well be unknown who holds it; the pods are known.
+			// The allocation of a sick GPU may be unknown; the pods are known.
 			unknown := a.Verb == plan.RemoveNode && !c.AllocationKnown
 			if removes(a) && len(c.AllocatedTo) > 0 || unknown {
 				return fmt.Errorf("removes a node that is allocated: %s", a)
 			}
 			if a.Verb == plan.Repartition && c.Index == a.GPU && !c.AllocationKnown {
-				return fmt.Errorf("repartitions a GPU whose holders are unknown: %s", a)
+				return fmt.Errorf("repartitions a GPU of unknown allocation: %s", a)
 			}
 			for _, in := range c.Instances {
 				touched := removes(a) ||
 					a.Verb == plan.Repartition && c.Index == a.GPU && !slices.Contains(a.Target, in.Placement)
 				if touched && in.AllocatedTo != "" {
-					return fmt.Errorf("destroys what %s holds: %s", in.AllocatedTo, a)
+					return fmt.Errorf("destroys an instance allocated to %s: %s", in.AllocatedTo, a)
 				}
 			}
 		}
@@ -136,7 +135,7 @@ func nothingHeldDestroyed(s plan.Snapshot, _ plan.Policy, made plan.Plan) error 
 	return nil
 }
 
-// resizes reports an action that makes a pool larger or smaller, or begins to.
+// resizes reports an action that scales a pool, or begins to.
 func resizes(a plan.Action) bool {
 	return a.Verb == plan.ScaleUp || removes(a) || a.Verb == plan.Drain && a.Reason != plan.NodeInterrupted
 }
@@ -193,8 +192,8 @@ func sharers(s plan.Snapshot) []string {
 	return all
 }
 
-// nothingLeft applies the plan and plans again before any time has passed: what
-// was decided must still be seen as decided.
+// nothingLeft applies the plan and plans again before any time has passed: the
+// second plan must not act on the same facts again.
 func nothingLeft(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 	w := &sim.World{State: s}
 	w.State = w.Snapshot()
@@ -208,8 +207,8 @@ func nothingLeft(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 		}
 		return nil
 	}
-	// A pool that gives back an empty node its pods cannot use has capacity for one that
-	// they can, and what waited for the rest of its gang goes on with it.
+	// A pool that removes an empty node its pods cannot use may add one that they
+	// can, and a gang that becomes complete is served.
 	if slices.ContainsFunc(again.Actions, func(a plan.Action) bool {
 		return a.Verb == plan.ScaleUp && slices.ContainsFunc(made.Actions, func(b plan.Action) bool {
 			return b.Verb == plan.RemoveNode && b.Pool == a.Pool
@@ -225,9 +224,10 @@ func nothingLeft(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 	return nil
 }
 
-// newFacts reports a plan of which something follows that was not there to plan
-// with: a node is released or has a successor, pods have left, what was stranded
-// on a GPU can be had, a zone that pods were to be spread over is gone. That may be done at once, but nothing of the plan again.
+// newFacts reports a plan that creates facts to plan with: a node is released
+// or has a successor, pods have ended, stranded slices of a GPU are usable, a
+// zone of a topology rule is gone. Actions that follow from those may come at
+// once, but none of the plan's again.
 func newFacts(s plan.Snapshot, made plan.Plan) bool {
 	spread := slices.ContainsFunc(s.Pods, func(p plan.Pod) bool { return len(p.Spread) > 0 })
 	return slices.ContainsFunc(made.Actions, func(a plan.Action) bool {

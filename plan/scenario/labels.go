@@ -104,8 +104,8 @@ func tolerationsText(tolerations []plan.Toleration) string {
 	return " tolerations=(" + strings.Join(words, " ") + ")"
 }
 
-// readAffinity reads affinity=(key:In:a:b key2:Exists | key:NotIn:c): "|" lies
-// between terms of which any may match.
+// readAffinity reads affinity=(key:In:a:b key2:Exists | key:NotIn:c): "|"
+// separates terms of which any may match.
 func readAffinity(r *reader, v *[]plan.NodeTerm) {
 	var out []plan.NodeTerm
 	if r.items("affinity", func(it item) error {

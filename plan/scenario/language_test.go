@@ -10,13 +10,13 @@ import (
 	"github.com/gpuscale/gpuscale/plan/scenario"
 )
 
-// wordRead is how the package reads a word: a call with the word as its first
-// argument, or its first after the reader.
+// wordRead matches how the package reads a word: a call with the word as its
+// first argument, or its first after the reader.
 var wordRead = regexp.MustCompile(`(?:\br\.\w+\(|\bread\w+\(r, |\bamount\()"([a-z-]+)"`)
 
-// TestLanguageIsWrittenDown: the package comment has every word that is read,
-// and so has the text that the fuzz test begins with.
-func TestLanguageIsWrittenDown(t *testing.T) {
+// TestLanguageIsDocumented: the package comment has every word that is read,
+// and so has the first text of the fuzz test.
+func TestLanguageIsDocumented(t *testing.T) {
 	doc, err := os.ReadFile("doc.go")
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +41,7 @@ func TestLanguageIsWrittenDown(t *testing.T) {
 	if len(words) < 100 {
 		t.Fatalf("only %d words found", len(words))
 	}
-	// What acts, and what only says again what is so unsaid, is in other tests.
+	// Words that act, and words for default values, are in other tests.
 	elsewhere := map[string]bool{"all": true, "apply": true, "for": true, "every": true, "gone": true, "fails": true}
 	for word := range words {
 		whole := regexp.MustCompile(`(^|[^a-z-])` + word + `($|[^a-z-])`)
@@ -61,7 +61,7 @@ func TestWrongWords(t *testing.T) {
 		"quota t limit=3+":                    "limit: want whole GPUs",
 		"quota t lend=9223372036854775807":    "lend: want whole GPUs",
 		"quota t gone":                        "there is no tenant t",
-		"quota":                               "requests a name first",
+		"quota":                               "takes a name first",
 		"forecast f have=1":                   `want namespace/name: "f"`,
 		"forecast a/f gone":                   "there is no forecast a/f",
 		"forecast a/f node=n":                 "node: is not known here",
@@ -77,7 +77,7 @@ func TestWrongWords(t *testing.T) {
 		"policy headroom=some":                `headroom: want none, low, expected or high: "some"`,
 		"node n drain-deadline=5m":            "want draining=TIME beside them",
 		"pod a/w-{0..1}\npod a/w-{0..2} gone": "line 2: pod: there is no pod a/w-2",
-		"node n gpus=1 model=H100-80GB layout=(1g.10gb@0:used=1)": "instances know held, idle, unused",
+		"node n gpus=1 model=H100-80GB layout=(1g.10gb@0:used=1)": "instances know allocated-to, idle, unused",
 	} {
 		_, _, err := scenario.Parse(text)
 		if err == nil || !strings.Contains(err.Error(), want) {

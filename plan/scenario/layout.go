@@ -11,7 +11,7 @@ import (
 )
 
 // profileText names a profile as the model does, or in bare slices ("c3m4a0")
-// where there is no name that reads back.
+// where no name parses back.
 func profileText(model string, p mig.Profile) string {
 	if t, ok := mig.ForModel(model); ok && t.Has(p) {
 		return t.Name(p)
@@ -48,12 +48,12 @@ func parsePlacement(model, s string) (mig.Placement, error) {
 	return mig.Placement{Profile: p, Start: start}, err
 }
 
-// instanceText is "3g.40gb@0:held=ns/pod", "1g.10gb@4:idle=5m:busy=0.5~3s".
+// instanceText is "3g.40gb@0:allocated-to=ns/pod", "1g.10gb@4:idle=5m:busy=0.5~3s".
 func instanceText(model string, in plan.Instance, now time.Time) string {
 	var b strings.Builder
 	b.WriteString(placementText(model, in.Placement))
 	if in.AllocatedTo != "" {
-		b.WriteString(":held=" + quote(in.AllocatedTo))
+		b.WriteString(":allocated-to=" + quote(in.AllocatedTo))
 	}
 	if !in.IdleSince.IsZero() {
 		b.WriteString(":idle=" + quote(timeText(in.IdleSince, now, -1)))
@@ -81,7 +81,7 @@ func parseInstance(model string, it item, now time.Time) (plan.Instance, error) 
 			break
 		}
 		switch s.name {
-		case "held":
+		case "allocated-to":
 			in.AllocatedTo = s.value
 		case "idle":
 			in.IdleSince, err = parseTime(s.value, now, -1)
@@ -94,7 +94,7 @@ func parseInstance(model string, it item, now time.Time) (plan.Instance, error) 
 		case "unplaced":
 			in.Placed = false
 		default:
-			err = fmt.Errorf("%q: instances know held, idle, unused, uuid, busy and unplaced", s.name)
+			err = fmt.Errorf("%q: instances know allocated-to, idle, unused, uuid, busy and unplaced", s.name)
 		}
 	}
 	return in, err

@@ -12,7 +12,7 @@ type statement struct {
 	line   int // of its beginning, from 1
 	verb   string
 	words  []string
-	quoted bool // the first word was: a brace in it is a brace
+	quoted bool // the first word was: a brace in it is literal
 	fields []field
 }
 

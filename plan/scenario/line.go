@@ -2,10 +2,10 @@ package scenario
 
 import "slices"
 
-// LineOf finds the last line of a text about a subject: by the verb that declares
-// it, such as "pod", and its name, which may be one of those that a line declares
-// together. With no name it is the last line of the verb. It is 0 for none, and for
-// a text that cannot be read.
+// LineOf finds the last line of a text about a subject: by the verb that
+// declares it, such as "pod", and its name, which may be one of a range. With
+// an empty name it is the last line of the verb. It is 0 for none, and for an
+// invalid text.
 func LineOf(text, verb, name string) int {
 	statements, err := split(text)
 	if err != nil {

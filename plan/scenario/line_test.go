@@ -11,9 +11,9 @@ func TestLineOf(t *testing.T) {
 policy freeze
 pool p max=4
   gpus=1
-pod a/x wants=gpu
-pod a/w-{0..7} wants=gpu
-pod "a/w-{0..1}" wants=gpu
+pod a/x requests=gpu
+pod a/w-{0..7} requests=gpu
+pod "a/w-{0..1}" requests=gpu
 gpu n/0 health=sick
 pool p max=5
 policy thaw
@@ -29,7 +29,7 @@ policy thaw
 			t.Errorf("%s %s: line %d, want %d", c.verb, c.name, got, c.want)
 		}
 	}
-	if got := scenario.LineOf("pod a/x wants=(", "pod", "a/x"); got != 0 {
+	if got := scenario.LineOf("pod a/x requests=(", "pod", "a/x"); got != 0 {
 		t.Errorf("of a text that cannot be read: line %d", got)
 	}
 }

@@ -21,7 +21,7 @@ func readNode(r *reader, n *plan.Node) {
 	}
 	readDrain(r, n)
 	r.in("leaves-in", &n.LeavesAt)
-	r.off("not-cordoned", &n.Cordoned) // beside cordoned-by or draining: somebody lifted it
+	r.off("not-cordoned", &n.Cordoned) // beside cordoned-by or draining: lifted by another actor
 	r.flag("no-scale-down", &n.NoScaleDown)
 	r.flag("holds-data", &n.HoldsData)
 	r.ago("age", &n.Created)
@@ -31,7 +31,7 @@ func readNode(r *reader, n *plan.Node) {
 	r.quantity("memory", &n.MemoryMi, memoryUnits)
 	readOthers(r, &n.Others)
 	var offered demand.Demand
-	if r.items("allocatable", func(it item) error { return readWant(it, &offered) }) {
+	if r.items("allocatable", func(it item) error { return readRequest(it, &offered) }) {
 		n.Allocatable = &offered
 	}
 	count := -1
@@ -53,8 +53,8 @@ func readNode(r *reader, n *plan.Node) {
 	}
 }
 
-// readDrain reads draining=5m drain-deadline=5m drain-reason=NodeUnderused. What
-// is being drained is cordoned.
+// readDrain reads draining=5m drain-deadline=5m drain-reason=NodeUnderused. A
+// draining node is cordoned.
 func readDrain(r *reader, n *plan.Node) {
 	d := plan.Draining{}
 	if n.Drain != nil {
@@ -77,8 +77,8 @@ func readDrain(r *reader, n *plan.Node) {
 	}
 }
 
-// readOperation reads op=ID op-gpu=0 op-target=(…) …; profiles are named as the
-// op-model says, which is the GPU's unless told.
+// readOperation reads op=ID op-gpu=0 op-target=(…) …; profiles are named as on
+// op-model, by default the GPU's model.
 func readOperation(r *reader, n *plan.Node) (*plan.Operation, bool) {
 	o := plan.Operation{Phase: plan.PhasePending}
 	if !r.string("op", &o.ID) {

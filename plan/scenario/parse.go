@@ -9,9 +9,9 @@ import (
 )
 
 // Parse reads a text that describes a snapshot and, where it has a policy line,
-// a policy (DefaultPolicy otherwise). Verbs that do something (plan, settle, a
-// tick that passes time) are refused: Run is for those. The error joins all
-// problems, each with its line.
+// a policy (DefaultPolicy otherwise). Verbs that act (plan, settle, a tick that
+// advances time) are errors: Run is for those. The error joins all problems,
+// each with its line.
 func Parse(text string) (plan.Snapshot, plan.Policy, error) {
 	w := NewWorld()
 	statements, err := split(text)
@@ -31,9 +31,9 @@ func Parse(text string) (plan.Snapshot, plan.Policy, error) {
 	return w.Sim.Snapshot(), w.Policy, errors.Join(errs...)
 }
 
-// Script takes the answers out of a scenario test file, whose lines stay where
-// they were: what stands between a line "----" and the next blank one. It reports
-// whether what is left does anything, which is for Run and not for Parse.
+// Script removes the answers from a scenario test file, without changing line
+// numbers: what is between a line "----" and the next blank one. It reports
+// whether the rest acts, which is for Run and not for Parse.
 func Script(text string) (script string, acts bool) {
 	lines := strings.Split(text, "\n")
 	answer := false
@@ -50,6 +50,6 @@ func Script(text string) (script string, acts bool) {
 	return strings.Join(lines, "\n"), acts
 }
 
-// Run executes a whole text in a new world and returns what its verbs answer.
+// Run executes a whole text in a new world and returns the output of its verbs.
 // It stops at the first error, which names the line.
 func Run(text string) (string, error) { return NewWorld().Exec(text) }

@@ -38,11 +38,11 @@ func readPod(r *reader, p *plan.Pod) {
 	readShape(r, p)
 }
 
-// readShape reads what a pod asks for, where it may run and on whose account:
-// all that a replica which does not exist yet already has.
+// readShape reads a pod's requests, placement rules and tenant: what a replica
+// that does not exist yet has too.
 func readShape(r *reader, p *plan.Pod) {
 	var d demand.Demand
-	if r.items("wants", func(it item) error { return readWant(it, &d) }) {
+	if r.items("requests", func(it item) error { return readRequest(it, &d) }) {
 		p.Demand = d
 	}
 	r.string("unreadable", &p.Unreadable)
@@ -82,7 +82,7 @@ func readBudgets(r *reader, v *[]plan.Budget) {
 func podText(p plan.Pod, now time.Time) string {
 	var b strings.Builder
 	b.WriteString("pod " + quote(p.Key()))
-	b.WriteString(demandText("wants", p.Demand))
+	b.WriteString(demandText("requests", p.Demand))
 	stringText(&b, "unreadable", p.Unreadable)
 	stringText(&b, "node", p.Node)
 	flagText(&b, "unschedulable", p.Unschedulable && p.Node != "")
@@ -104,7 +104,7 @@ func podText(p plan.Pod, now time.Time) string {
 	return b.String()
 }
 
-// shapeText writes what readShape reads, but for the demand.
+// shapeText writes what readShape reads, without the demand.
 func shapeText(p plan.Pod) string {
 	var b strings.Builder
 	intText(&b, "priority", int(p.Priority))

@@ -31,8 +31,8 @@ func readPolicy(r *reader, p *plan.Policy) {
 	r.duration("node-life", &p.NodeLife)
 	r.duration("node-overdue", &p.NodeOverdue)
 	r.duration("repartition-life", &p.RepartitionLife)
-	r.flag("buy-borrowed", &p.ScaleUpBorrowed)
-	r.off("no-buy-borrowed", &p.ScaleUpBorrowed)
+	r.flag("scale-up-borrowed", &p.ScaleUpBorrowed)
+	r.off("no-scale-up-borrowed", &p.ScaleUpBorrowed)
 	r.int("max-evictions", &p.MaxEvictionsPerReconcile)
 	r.float("eviction-cost", &p.EvictionCost)
 	r.int("max-drains", &p.MaxDrains)
@@ -72,7 +72,7 @@ func PrintPolicy(p plan.Policy) string {
 	fmt.Fprintf(&b, "\n  max-nodes-per-hour=%d max-removal-share=%s removal-interval=%s max-removals-per-ten-minutes=%d",
 		p.MaxNodesPerHour, number(p.MaxRemovalShare), durationText(p.RemovalInterval), p.MaxRemovalsPerTenMinutes)
 	fmt.Fprintf(&b, "\n  max-idle-at-once=%s ok-idle=%d idle-hold=%s", number(p.MaxIdleAtOnce), p.OKIdle, durationText(p.IdleHold))
-	fmt.Fprintf(&b, "\n  %s max-evictions=%d eviction-cost=%s", word(p.ScaleUpBorrowed, "buy-borrowed", "no-buy-borrowed"),
+	fmt.Fprintf(&b, "\n  %s max-evictions=%d eviction-cost=%s", word(p.ScaleUpBorrowed, "scale-up-borrowed", "no-scale-up-borrowed"),
 		p.MaxEvictionsPerReconcile, number(p.EvictionCost))
 	fmt.Fprintf(&b, " max-drains=%d drain-timeout=%s drain-cooldown=%s",
 		p.MaxDrains, durationText(p.DrainTimeout), durationText(p.DrainCooldown))

@@ -68,7 +68,7 @@ func readPool(r *reader, p *plan.Pool) {
 	r.flag("keeps-busy", &p.MIG.KeepsBusy)
 }
 
-// maxGPUs bounds what a line may ask for; no node has more.
+// maxGPUs bounds the GPUs of one line; no node has more.
 const maxGPUs = 1024
 
 func poolText(p plan.Pool, now time.Time) string {
@@ -117,7 +117,7 @@ func poolText(p plan.Pool, now time.Time) string {
 	return b.String()
 }
 
-// alike reports whether GPUs can be written once, with their number.
+// alike reports whether equal GPUs can be written once, with their number.
 func alike(gpus []plan.GPU) bool {
 	if len(gpus) > maxGPUs {
 		return false

@@ -9,13 +9,12 @@ import (
 
 // Print writes a snapshot as scenario text. Parse of it gives an equal snapshot
 // for every snapshot that passes Check: times to the nanosecond, in UTC; empty
-// lists come back nil; of a forecast's Like what it asks for, where it may run
-// and on whose account.
+// lists as nil; of a forecast's Like its requests, placement rules and tenant.
 func Print(s plan.Snapshot) string {
 	var b strings.Builder
 	b.WriteString("tick at=" + quote("@"+s.Now.UTC().Format(time.RFC3339Nano)))
 	b.WriteString(tablesText(s.Tables))
-	b.WriteString(memoryText(s.State, s.Now))
+	b.WriteString(stateText(s.State, s.Now))
 	b.WriteByte('\n')
 	for _, t := range s.Tenants {
 		b.WriteString(quotaText(t))

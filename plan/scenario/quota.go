@@ -10,8 +10,8 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// quota declares a tenant, changes it, or removes it. One that says nothing is
-// guaranteed nothing, and bounded by nothing.
+// quota declares, changes or removes a tenant. Without fields it is guaranteed
+// nothing and unlimited.
 func (w *World) quota(s statement) error {
 	r, name, err := w.reader(s, true)
 	if err != nil {
@@ -66,7 +66,7 @@ func quotaText(t plan.Tenant) string {
 	return b.String()
 }
 
-// A GPU as amounts count it, and the most GPUs that can be written.
+// A GPU in slices, and the most GPUs that can be written.
 const (
 	computeSlices = 7
 	memorySlices  = 8
@@ -74,8 +74,8 @@ const (
 )
 
 // parseAmount reads "2" (whole GPUs), "3+4" (compute and memory slices), "none"
-// and "all"; the latter also for one of the two. Part of a GPU has to be said in
-// slices: no part of 7 compute slices is the same part of 8 memory slices.
+// and "all"; the latter also for one of the two. Parts of a GPU are in slices:
+// no part of 7 compute slices is the same part of 8 memory slices.
 func parseAmount(s string) (quota.Amount, error) {
 	wrong := fmt.Errorf("want whole GPUs (2), slices of compute and memory (14+16), none or all: %q", s)
 	switch s {

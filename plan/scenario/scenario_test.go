@@ -12,8 +12,8 @@ import (
 )
 
 // TestScenarios runs testdata/*.txt: each file is one world, each block some
-// statements and what they answer. Every plan made on the way goes through the
-// harness. -rewrite writes the answers again.
+// statements and their output. Every plan on the way goes through the harness.
+// -rewrite writes the outputs again.
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		raw, err := os.ReadFile(path)
@@ -36,8 +36,8 @@ func TestScenarios(t *testing.T) {
 	})
 }
 
-// block is a block's statements as they stand in the file: datadriven takes the
-// first line apart by rules of its own and trims the others.
+// block is a block's statements as in the file: datadriven splits the first
+// line by its own rules and trims the others.
 func block(t *testing.T, d *datadriven.TestData, lines []string) string {
 	_, number, ok := strings.Cut(filepath.Base(d.Pos), ":")
 	n, err := strconv.Atoi(number)

@@ -11,11 +11,11 @@ import (
 // maxRange bounds the pods that one line may declare.
 const maxRange = 10000
 
-// pod declares a pod, changes it, or removes it; several alike where the name
-// has a range in braces.
+// pod declares, changes or removes a pod; several equal ones where the name has
+// a range in braces.
 func (w *World) pod(s statement) error {
 	if len(s.words) == 0 {
-		return fmt.Errorf("requests a name first")
+		return fmt.Errorf("takes a name first")
 	}
 	keys := []string{s.words[0]}
 	if !s.quoted {
@@ -57,8 +57,8 @@ func (w *World) onePod(s statement, key string) error {
 	return r.err()
 }
 
-// podIndex is where each pod stands. It holds from one pod line to the next, so
-// that a file of many pods is read in one go.
+// podIndex is the index of each pod. It is kept from one pod line to the next,
+// so that a file of many pods is read in linear time.
 func (w *World) podIndex() map[string]int {
 	if w.pods == nil {
 		w.pods = make(map[string]int, len(w.Sim.State.Pods))
@@ -69,8 +69,8 @@ func (w *World) podIndex() map[string]int {
 	return w.pods
 }
 
-// expand writes out the range in "ns/w-{0..7}": w-0 to w-7. A name without a
-// brace is itself.
+// expand returns the names of the range in "ns/w-{0..7}": w-0 to w-7. A name
+// without a brace is itself.
 func expand(word string) ([]string, error) {
 	before, rest, ok := strings.Cut(word, "{")
 	if !ok {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What is printed of a field: a word, and nothing where it has its zero value.
+// A field is printed as a word, and not at all where it has its zero value.
 
 func stringText(b *strings.Builder, key, v string) {
 	if v != "" {

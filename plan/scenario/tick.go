@@ -9,7 +9,7 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// readTick reads the moment and what is remembered of earlier ones.
+// readTick reads the time and the planner's state.
 func readTick(r *reader, s *plan.Snapshot) {
 	r.text("at", func(v string) error {
 		t, err := time.Parse(time.RFC3339Nano, strings.TrimPrefix(v, "@"))
@@ -33,7 +33,7 @@ func readTick(r *reader, s *plan.Snapshot) {
 	readFailures(r, &m.Failures)
 }
 
-func memoryText(m plan.State, now time.Time) string {
+func stateText(m plan.State, now time.Time) string {
 	return stampsText("last-scale-up", m.LastScaleUp, now) +
 		stampsText("last-scale-down", m.LastScaleDown, now) +
 		stampsText("last-repartition", m.LastRepartition, now) +

@@ -10,8 +10,7 @@ import (
 	"github.com/gpuscale/gpuscale/gpu/sample"
 )
 
-// reader takes the fields of one statement, each once, and collects what is
-// wrong with them.
+// reader takes the fields of one statement, each once, and collects errors.
 type reader struct {
 	fields []field
 	used   []bool
@@ -23,7 +22,7 @@ func newReader(s statement, now time.Time) *reader {
 	return &reader{fields: s.fields, used: make([]bool, len(s.fields)), now: now}
 }
 
-// err joins all problems, fields that nobody asked for included.
+// err joins all problems, unused fields included.
 func (r *reader) err() error {
 	for i, f := range r.fields {
 		if !r.used[i] {
@@ -48,7 +47,7 @@ func (r *reader) take(key string) (field, bool) {
 	return field{}, false
 }
 
-// flag reads a word that says yes.
+// flag sets v where the word is present.
 func (r *reader) flag(key string, v *bool) {
 	f, ok := r.take(key)
 	switch {
@@ -59,7 +58,7 @@ func (r *reader) flag(key string, v *bool) {
 	}
 }
 
-// off reads a word that says no.
+// off clears v where the word is present.
 func (r *reader) off(key string, v *bool) {
 	given := false
 	if r.flag(key, &given); given {
@@ -67,14 +66,14 @@ func (r *reader) off(key string, v *bool) {
 	}
 }
 
-// text hands a single value to set; it reports whether the field was there.
+// text passes a single value to set; it reports whether the field was there.
 func (r *reader) text(key string, set func(string) error) bool {
 	f, ok := r.take(key)
 	switch {
 	case !ok:
 		return false
 	case !f.isSet || f.many:
-		r.fail(key, "requests one value")
+		r.fail(key, "takes one value")
 	default:
 		if err := set(f.value); err != nil {
 			r.fail(key, "%v", plainly(err))
@@ -83,7 +82,7 @@ func (r *reader) text(key string, set func(string) error) bool {
 	return true
 }
 
-// plainly says of what is no number so, and not which of Go's functions found out.
+// plainly replaces strconv's errors by ones about the value.
 func plainly(err error) error {
 	var n *strconv.NumError
 	switch {
@@ -146,14 +145,14 @@ var cpuUnits = map[string]int64{"": 1000, "m": 1}
 
 var memoryUnits = map[string]int64{"Mi": 1, "Gi": 1024, "Ti": 1024 * 1024}
 
-// items hands each entry of a list to add. A single value is a list of one.
+// items passes each entry of a list to add. A single value is a list of one.
 func (r *reader) items(key string, add func(item) error) bool {
 	f, ok := r.take(key)
 	if !ok {
 		return false
 	}
 	if !f.isSet {
-		r.fail(key, "requests a list")
+		r.fail(key, "takes a list")
 		return true
 	}
 	if !f.many {

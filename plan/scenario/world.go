@@ -14,15 +14,15 @@ import (
 type World struct {
 	Sim    *sim.World
 	Policy plan.Policy
-	// Check, where set, sees every plan before it is printed or applied; its
-	// error ends the statement.
+	// Check, where set, is called with every plan before it is printed or applied;
+	// its error ends the statement.
 	Check func(s plan.Snapshot, p plan.Policy, made plan.Plan) error
 
 	sized map[string]bool // pools whose size was stated
-	pods  map[string]int  // podIndex, nil while nobody has asked
+	pods  map[string]int  // podIndex, nil until it is used
 }
 
-// Epoch is when a scenario begins that does not say so.
+// Epoch is the start time of a scenario without a time of its own.
 var Epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // NewWorld returns an empty world at Epoch with the default policy.
@@ -30,14 +30,14 @@ func NewWorld() *World {
 	return &World{Sim: &sim.World{State: plan.Snapshot{Now: Epoch}}, Policy: plan.DefaultPolicy(), sized: map[string]bool{}}
 }
 
-// Exec executes statements and returns what they answer. The error names the
-// line, counted within text; statements before it have been executed.
+// Exec executes statements and returns their output. The error names the line,
+// counted within text; statements before it have been executed.
 func (w *World) Exec(text string) (string, error) {
 	statements, err := split(text)
 	if err != nil {
 		return "", err
 	}
-	w.pods = nil // whoever calls may have changed the world since
+	w.pods = nil // the caller may have changed the world since
 	var b strings.Builder
 	for _, s := range statements {
 		out, err := w.do(s)
@@ -78,11 +78,12 @@ func (w *World) do(s statement) (string, error) {
 	return "", fmt.Errorf("there is no such verb; the verbs are policy, pool, node, gpu, quota, pod, forecast, tick, plan, settle")
 }
 
-// reader takes a first word that is no name for a flag.
+// reader returns a reader of the fields and the first word, the name; where named
+// is false, words are flags.
 func (w *World) reader(s statement, named bool) (*reader, string, error) {
 	switch {
 	case named && len(s.words) == 0:
-		return nil, "", fmt.Errorf("requests a name first")
+		return nil, "", fmt.Errorf("takes a name first")
 	case named:
 		return newReader(s, w.Sim.State.Now), s.words[0], nil
 	}
@@ -169,7 +170,7 @@ func (w *World) node(s statement) error {
 	return r.err()
 }
 
-// newNode is as its pool's template, unless it is bare.
+// newNode is a node of its pool's template, unless it is bare.
 func (w *World) newNode(r *reader, name string) (plan.Node, error) {
 	n := plan.Node{Name: name, Ready: true}
 	bare := false
@@ -193,7 +194,7 @@ func (w *World) newNode(r *reader, name string) (plan.Node, error) {
 	return n, fmt.Errorf("there is no pool %s above", n.Pool)
 }
 
-// count keeps the size of a pool that did not state one.
+// count updates the size of a pool whose size was not stated.
 func (w *World) count(pool string, d int) {
 	for i := range w.Sim.State.Pools {
 		if p := &w.Sim.State.Pools[i]; p.Name == pool && !w.sized[pool] {

@@ -11,8 +11,8 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// Apply persists the plan's memory and starts its actions. The error names an
-// action whose precondition does not hold; those before it are under way.
+// Apply persists the plan's state and starts its actions. The error names an
+// action whose precondition does not hold; earlier actions stay under way.
 func (w *World) Apply(p plan.Plan) error {
 	w.State.State = p.State
 	for _, a := range p.Actions {
@@ -23,7 +23,7 @@ func (w *World) Apply(p plan.Plan) error {
 	return nil
 }
 
-// subject is what an action is about.
+// subject is the object of an action.
 func subject(a plan.Action) string {
 	return cmp.Or(a.Pod, a.Node, a.Pool)
 }
@@ -64,7 +64,7 @@ func (w *World) scaleUp(a plan.Action) error {
 	return nil
 }
 
-// addNode makes a ready node from a pool's template.
+// addNode adds a ready node from a pool's template.
 func (w *World) addNode(pool string) string {
 	p := w.pool(pool)
 	if p == nil {
@@ -118,7 +118,7 @@ func (w *World) repartition(a plan.Action) error {
 	return nil
 }
 
-// finish ends a repartition, unless it was undone or has lost its node.
+// finish ends a repartition, unless it was rolled back or its node is gone.
 func (w *World) finish(a plan.Action) string {
 	n := w.node(a.Node)
 	if n == nil || n.Operation == nil || n.Operation.ID != a.Operation {
@@ -132,15 +132,15 @@ func (w *World) finish(a plan.Action) string {
 	}
 	c := slices.IndexFunc(n.GPUs, func(c plan.GPU) bool { return c.Index == a.GPU })
 	if c >= 0 {
-		n.GPUs[c].Instances = recut(n.GPUs[c].Instances, a.Target, w.State.Now)
+		n.GPUs[c].Instances = repartitioned(n.GPUs[c].Instances, a.Target, w.State.Now)
 		reoffer(n, a)
 	}
 	n.Operation.Phase = plan.PhaseSucceeded
 	return fmt.Sprintf("%s is partitioned to %s", name, plan.LayoutText(a.Model, a.Target))
 }
 
-// reoffer has the device plugin offer what a GPU is now cut into, where the
-// node says what it offers.
+// reoffer updates a node's allocatable resources to the new layout of a GPU, as
+// its device plugin would.
 func reoffer(n *plan.Node, a plan.Action) {
 	t, ok := mig.ForModel(a.Model)
 	if n.Allocatable == nil || !ok {
@@ -170,9 +170,9 @@ func reoffer(n *plan.Node, a plan.Action) {
 	n.Allocatable = &offer
 }
 
-// recut keeps the instances that are in the target and adds the others, free
-// since now.
-func recut(have []plan.Instance, target mig.Layout, now time.Time) []plan.Instance {
+// repartitioned keeps the instances that are in the target and adds the others,
+// free since now.
+func repartitioned(have []plan.Instance, target mig.Layout, now time.Time) []plan.Instance {
 	var out []plan.Instance
 	for _, p := range target {
 		i := slices.IndexFunc(have, func(in plan.Instance) bool { return in.Placed && in.Placement == p })

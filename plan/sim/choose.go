@@ -10,15 +10,15 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// grant is one GPU (instance -1), shared or not, or one instance of it, given to
-// a pod.
+// grant is one GPU (instance -1), shared or not, or one instance of it,
+// allocated to a pod.
 type grant struct{ device, instance int }
 
-// shares knows what the holders of shared GPUs have of them.
+// shares computes what is free of shared GPUs.
 type shares struct {
 	pods   []plan.Pod
 	tables mig.Tables
-	at     map[string]int // by name; made when the first fraction asks
+	at     map[string]int // by name; made for the first fraction
 }
 
 // choose finds GPUs, parts of GPUs and instances for a pod on a node.
@@ -34,9 +34,9 @@ func (s *shares) choose(p *plan.Pod, n *plan.Node) ([]grant, bool) {
 		}
 		got = append(got, parts...)
 	}
-	for _, want := range p.Demand.MIG {
-		instances := s.freeInstances(want, n, got)
-		if len(instances) < want.Count {
+	for _, request := range p.Demand.MIG {
+		instances := s.freeInstances(request, n, got)
+		if len(instances) < request.Count {
 			return nil, false
 		}
 		got = append(got, instances...)
@@ -44,7 +44,7 @@ func (s *shares) choose(p *plan.Pod, n *plan.Node) ([]grant, bool) {
 	return got, true
 }
 
-// usable reports whether a GPU can be given out as a whole or in parts.
+// usable reports whether a GPU can be allocated as a whole or in parts.
 func usable(p *plan.Pod, device *plan.GPU) bool {
 	return !device.MIG && device.Health != gpu.Sick && (p.Demand.Vendor == "" || device.Model.Vendor == p.Demand.Vendor)
 }
@@ -59,17 +59,17 @@ func wholeGPUs(p *plan.Pod, n *plan.Node) []grant {
 	return got
 }
 
-func (s *shares) freeInstances(want demand.Instances, n *plan.Node, taken []grant) []grant {
+func (s *shares) freeInstances(request demand.Instances, n *plan.Node, taken []grant) []grant {
 	var got []grant
 	for c := range n.GPUs {
 		t, known := s.tables.ForModel(n.GPUs[c].Model.Name)
 		if !known || n.GPUs[c].Health == gpu.Sick {
 			continue
 		}
-		profile, has := t.Exact(want.Name)
+		profile, has := t.Exact(request.Name)
 		for i := range n.GPUs[c].Instances {
 			in := &n.GPUs[c].Instances[i]
-			if has && len(got) < want.Count && in.AllocatedTo == "" && in.Profile == profile && !slices.Contains(taken, grant{c, i}) {
+			if has && len(got) < request.Count && in.AllocatedTo == "" && in.Profile == profile && !slices.Contains(taken, grant{c, i}) {
 				got = append(got, grant{c, i})
 			}
 		}
@@ -77,8 +77,8 @@ func (s *shares) freeInstances(want demand.Instances, n *plan.Node, taken []gran
 	return got
 }
 
-// partsOf finds as many different GPUs as a fraction is wanted of: shared ones
-// that are fullest before free ones.
+// partsOf finds as many different GPUs as a fraction requests parts of: the
+// fullest shared ones first, then free ones.
 func (s *shares) partsOf(p *plan.Pod, n *plan.Node, taken []grant) []grant {
 	var got []grant
 	for range max(p.Demand.Fraction.GPUs, 1) {
@@ -109,8 +109,8 @@ func (a part) within(b part) bool { return a.core <= b.core && a.memory <= b.mem
 
 func (a part) less(b part) bool { return a.core < b.core || a.core == b.core && a.memory < b.memory }
 
-// memoryOf is a GPU's memory in MiB, a number too large to matter where it is
-// not known: then only what is stated in shares bounds.
+// memoryOf is a GPU's memory in MiB; where it is unknown, a number large enough
+// to limit nothing.
 func memoryOf(device *plan.GPU) int {
 	if device.Model.MemoryMiB > 0 {
 		return device.Model.MemoryMiB
@@ -123,9 +123,9 @@ func partOf(f *demand.Fraction, device *plan.GPU) part {
 	return part{core: f.CoreMilli, memory: max(f.MemoryMiB, int(share))}
 }
 
-// left is what the holders of a GPU leave of it; false where one of them has
-// all of it, or nobody knows how much. A pod that holds whole GPUs beside a part
-// is taken to hold all of each.
+// left is what is free of a shared GPU; false where a pod has all of it or an
+// unknown part. A pod with whole GPUs and a part is assumed to have all of
+// each.
 func (s *shares) left(device *plan.GPU) (part, bool) {
 	left := part{core: 1000, memory: memoryOf(device)}
 	for _, h := range device.AllocatedTo {

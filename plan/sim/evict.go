@@ -24,7 +24,7 @@ func (w *World) reclaim(a plan.Action) error {
 	return nil
 }
 
-// stays says why a pod cannot be evicted now, empty where it can.
+// stays returns why a pod cannot be evicted now, empty where it can.
 func (w *World) stays(p *plan.Pod) string {
 	switch {
 	case p.Node == "":
@@ -38,16 +38,15 @@ func (w *World) stays(p *plan.Pod) string {
 	}
 	for _, b := range p.Budgets {
 		if b.Allowed <= 0 {
-			return "has no room in the budget " + b.Name
+			return "exceeds the budget " + b.Name
 		}
 	}
 	return ""
 }
 
-// evict frees at once what a pod holds. Its owner makes it again: it is back under
-// the same name, as a pod that fits nowhere yet. Evictable says that there is an
-// owner, so no evicted pod is ever lost. Until it runs again its budgets allow
-// one less.
+// evict releases a pod's devices at once. Its owner creates it again: it is
+// pending under the same name and unschedulable. Evictable implies an owner, so
+// no evicted pod is lost. Until it runs again its budgets allow one less.
 func (w *World) evict(p *plan.Pod) {
 	key := p.Key()
 	if n := w.node(p.Node); n != nil {
@@ -62,7 +61,7 @@ func (w *World) evict(p *plan.Pod) {
 	w.evicted[key] = true
 }
 
-// runs gives the budgets of a pod that was evicted back what they lent.
+// runs restores the budgets of an evicted pod that runs again.
 func (w *World) runs(p *plan.Pod) {
 	if key := p.Key(); w.evicted[key] {
 		delete(w.evicted, key)
@@ -70,7 +69,7 @@ func (w *World) runs(p *plan.Pod) {
 	}
 }
 
-// allow changes what budgets allow, wherever they are stated.
+// allow changes what budgets allow, for every pod that states them.
 func (w *World) allow(budgets []plan.Budget, by int) {
 	for _, b := range slices.Clone(budgets) {
 		for i := range w.State.Pods {
@@ -84,7 +83,7 @@ func (w *World) allow(budgets []plan.Budget, by int) {
 	}
 }
 
-// depart removes the pods whose time to leave has come.
+// depart removes the pods whose LeavesAt has come.
 func (w *World) depart() []Event {
 	var leaving []plan.Pod
 	for _, p := range w.State.Pods {
@@ -101,9 +100,8 @@ func (w *World) depart() []Event {
 	return events
 }
 
-// drain cordons a node and evicts what may be evicted now, by name as long as
-// budgets last. The others stay until they are asked again: draining a node that
-// is being drained goes on with it.
+// drain cordons a node and evicts what may be evicted now, by name, within
+// budgets. The rest stays until the next drain of the node.
 func (w *World) drain(a plan.Action) error {
 	n := w.node(a.Node)
 	switch {
@@ -112,7 +110,7 @@ func (w *World) drain(a plan.Action) error {
 	case n.Operation != nil:
 		return fmt.Errorf("%s is under way", n.Operation.ID)
 	case n.NoScaleDown && a.Reason == plan.NodeUnderused:
-		return fmt.Errorf("the node says that it must not be removed")
+		return fmt.Errorf("the node must not be removed")
 	}
 	n.Cordoned = true
 	if n.Drain == nil {
@@ -133,7 +131,8 @@ func (w *World) drain(a plan.Action) error {
 	return nil
 }
 
-// uncordon ends the operation it names, or gives up a drain where it names none.
+// uncordon ends the operation that it names, or gives up a drain where it names
+// none.
 func (w *World) uncordon(a plan.Action) error {
 	n := w.node(a.Node)
 	switch {
@@ -159,8 +158,8 @@ func (w *World) removeNode(a plan.Action) error {
 	return err
 }
 
-// replace removes a node and leaves the target as it was, so that the pool makes
-// another.
+// replace removes a node and leaves the target unchanged, so that the pool
+// makes another.
 func (w *World) replace(a plan.Action) error {
 	p, err := w.takeNode(a)
 	if err == nil {
@@ -169,7 +168,7 @@ func (w *World) replace(a plan.Action) error {
 	return err
 }
 
-// takeNode removes an empty node, with what runs on every node, from its pool.
+// takeNode removes an empty node, with its DaemonSet pods, from its pool.
 func (w *World) takeNode(a plan.Action) (*plan.Pool, error) {
 	i := slices.IndexFunc(w.State.Nodes, func(n plan.Node) bool { return n.Name == a.Node })
 	p := w.pool(a.Pool)

@@ -8,8 +8,8 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// busy is a node whose two GPUs are allocated to two pods that may be moved, one of
-// them at a time.
+// busy is a node whose two GPUs are allocated to two pods that may be moved,
+// one at a time.
 func busy() *World {
 	budget := func(p plan.Pod) plan.Pod {
 		p.Evictable, p.Node, p.Demand.GPUs = true, "n", 1
@@ -32,7 +32,7 @@ func act(t *testing.T, w *World, a plan.Action) {
 	}
 }
 
-func TestReclaimedPodIsBackAndWaits(t *testing.T) {
+func TestReclaimedPodIsPendingAgain(t *testing.T) {
 	w := busy()
 	before := w.Snapshot()
 	act(t, w, plan.Action{Verb: plan.Reclaim, Pod: "a/p", Node: "n"})
@@ -54,7 +54,7 @@ func TestReclaimedPodIsBackAndWaits(t *testing.T) {
 	}
 }
 
-// TestEvictionsAreRefused: whatever an actuator has to refuse.
+// TestEvictionsAreRefused covers what an actuator must refuse.
 func TestEvictionsAreRefused(t *testing.T) {
 	reclaim := plan.Action{Verb: plan.Reclaim, Pod: "a/p"}
 	drain := plan.Action{Verb: plan.Drain, Pool: "p", Node: "n", Reason: plan.NodeUnderused}
@@ -64,7 +64,7 @@ func TestEvictionsAreRefused(t *testing.T) {
 	}{
 		"applying reclaim of a/p: it is not evictable": {reclaim, func(w *World) { w.State.Pods[0].Evictable = false }},
 		"for another 1m0s":                                 {reclaim, func(w *World) { w.State.Pods[0].EvictFrom = w.State.Now.Add(time.Minute) }},
-		"no room in the budget a/b":                        {reclaim, func(w *World) { w.State.Pods[0].Budgets[0].Allowed = 0 }},
+		"exceeds the budget a/b":                           {reclaim, func(w *World) { w.State.Pods[0].Budgets[0].Allowed = 0 }},
 		"is leaving already":                               {reclaim, func(w *World) { w.State.Pods[0].Leaving = true }},
 		"runs nowhere":                                     {reclaim, func(w *World) { w.State.Pods[0].Node = "" }},
 		"there is no such pod":                             {plan.Action{Verb: plan.Reclaim, Pod: "a/x"}, func(*World) {}},
@@ -93,8 +93,8 @@ func TestEvictionsAreRefused(t *testing.T) {
 	}
 }
 
-// TestDrain: as many pods as the budget allows leave at once; the next reconcile goes
-// on, and the empty node can be replaced.
+// TestDrain: as many pods as the budget allows are evicted at once; the next
+// reconcile continues, and the empty node can be replaced.
 func TestDrain(t *testing.T) {
 	w := busy()
 	drain := plan.Action{Verb: plan.Drain, Pool: "p", Node: "n", Reason: plan.NodeSick, Deadline: w.State.Now.Add(time.Hour)}
@@ -111,7 +111,7 @@ func TestDrain(t *testing.T) {
 	if fresh == half {
 		t.Error("the fingerprint does not show a drain")
 	}
-	for i := range w.State.Pods { // elsewhere another pod has come up
+	for i := range w.State.Pods { // another replica runs elsewhere
 		w.State.Pods[i].Budgets[0].Allowed = 1
 	}
 	started := n.Drain.Started
@@ -145,9 +145,9 @@ func TestDrainIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestUncordonEndsWhatItNames: a node that is drained stays so when an operation
+// TestUncordonEndsOperation: a node that is drained stays so when an operation
 // ends.
-func TestUncordonEndsWhatItNames(t *testing.T) {
+func TestUncordonEndsOperation(t *testing.T) {
 	w := busy()
 	n := &w.State.Nodes[0]
 	n.Cordoned, n.CordonedBy, n.Drain = true, "o", &plan.Draining{}
@@ -160,7 +160,7 @@ func TestUncordonEndsWhatItNames(t *testing.T) {
 func TestLeavingPodsGo(t *testing.T) {
 	w := busy()
 	w.State.Pods[0].Leaving, w.State.Pods[0].LeavesAt = true, w.State.Now.Add(30*time.Second)
-	w.State.Pods[1].Leaving = true // nobody knows when
+	w.State.Pods[1].Leaving = true // the time is unknown
 	if w.Advance(29 * time.Second); len(w.State.Pods) != 2 {
 		t.Fatal("too early")
 	}
@@ -170,7 +170,7 @@ func TestLeavingPodsGo(t *testing.T) {
 		t.Fatalf("events %v", events)
 	}
 	if c := w.State.Nodes[0].GPUs[0]; len(c.AllocatedTo) > 0 || !c.IdleSince.Equal(time.Unix(1030, 0)) {
-		t.Errorf("held still: %+v", c)
+		t.Errorf("still allocated: %+v", c)
 	}
 	if before == w.Fingerprint() {
 		t.Error("the fingerprint does not show who left")

@@ -8,14 +8,14 @@ import (
 
 // hasOthers reports whether a node has enough of the other resources left.
 func (s *scheduler) hasOthers(p *plan.Pod, n *plan.Node) bool {
-	for _, want := range p.Others {
-		left := amountOf(n.Others, want.Name)
+	for _, request := range p.Others {
+		left := amountOf(n.Others, request.Name)
 		for i := range s.w.State.Pods {
 			if q := &s.w.State.Pods[i]; q.Node == n.Name {
-				left -= amountOf(q.Others, want.Name)
+				left -= amountOf(q.Others, request.Name)
 			}
 		}
-		if want.Amount > left {
+		if request.Amount > left {
 			return false
 		}
 	}
@@ -31,8 +31,8 @@ func amountOf(list []plan.Resource, name string) int64 {
 	return 0
 }
 
-// rulesAllow reports whether the rules of the pod, and those of pods that run,
-// let it onto a node.
+// rulesAllow reports whether the topology rules of the pod, and those of
+// running pods, let it onto a node.
 func (s *scheduler) rulesAllow(p *plan.Pod, n *plan.Node) bool {
 	for _, r := range p.Apart {
 		if value, ok := n.Place(r.Key); ok && s.count(r, value) > 0 {
@@ -64,7 +64,7 @@ func (s *scheduler) rulesAllow(p *plan.Pod, n *plan.Node) bool {
 	return true
 }
 
-// together reports whether two nodes lie at one place by a label.
+// together reports whether two nodes have the same value of a label.
 func together(a, b *plan.Node, key string) bool {
 	value, ok := a.Place(key)
 	return ok && lies(b, key, value)
@@ -75,8 +75,8 @@ func lies(n *plan.Node, key, value string) bool {
 	return ok && at == value
 }
 
-// near reports whether pods in all of the groups that p wants near it are where
-// it wants them, or are nowhere while p is one of them itself.
+// near reports whether a pod in all of p's near groups is in the same place, or
+// there is none and p is in them itself.
 func (s *scheduler) near(p *plan.Pod, n *plan.Node) bool {
 	all := func(q *plan.Pod) bool {
 		return !slices.ContainsFunc(p.Near, func(r plan.Rule) bool { return !slices.Contains(q.Groups, r.Group) })
@@ -108,7 +108,7 @@ func (s *scheduler) node(name string) *plan.Node {
 	return nil
 }
 
-// count is how many of a rule's group run where the label has the value.
+// count is how many pods of a rule's group run where the label has the value.
 func (s *scheduler) count(r plan.Rule, value string) int {
 	n := 0
 	for i := range s.w.State.Pods {
@@ -121,7 +121,7 @@ func (s *scheduler) count(r plan.Rule, value string) int {
 }
 
 // fewest is the least count of any place that the pod's selector and affinity
-// admit; taints and cordons do not matter, as for Kubernetes.
+// admit; as in Kubernetes, taints and cordons do not matter.
 func (s *scheduler) fewest(p *plan.Pod, r plan.Rule) int {
 	least := -1
 	for i := range s.w.State.Nodes {

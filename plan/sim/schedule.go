@@ -12,19 +12,19 @@ import (
 )
 
 // Schedule does what kube-scheduler, a gang scheduler and the device plugins
-// would: the most urgent pods first, each to the first node by name that fits.
-// A gang is tried when the turn of its first member comes, and is bound when as
-// many members as it needs, those that run counted, fit at that moment; more may
-// follow one by one. A pod that is not made yet is made when it is bound. Pods
+// would: it binds the most urgent pods first, each to the first node by name
+// that fits. A gang is tried with its first member, and bound when as many
+// members as it needs, running ones included, fit at that moment; further
+// members follow one by one. An unmade pod is created when it is bound. Pods
 // that fit nowhere are marked unschedulable.
 func (w *World) Schedule() []Event {
 	slices.SortStableFunc(w.State.Nodes, func(a, b plan.Node) int { return strings.Compare(a.Name, b.Name) })
-	waiting := w.waiting()
-	if len(waiting) == 0 {
+	pending := w.pending()
+	if len(pending) == 0 {
 		return nil
 	}
-	s := newScheduler(w, waiting)
-	for _, i := range waiting {
+	s := newScheduler(w, pending)
+	for _, i := range pending {
 		p := &w.State.Pods[i]
 		if p.Gang == "" {
 			s.together([]int{i}, 1)
@@ -32,10 +32,10 @@ func (w *World) Schedule() []Event {
 		}
 		if g := s.gangs[p.Gang]; !g.tried {
 			g.tried = true
-			s.together(g.waiting, g.min-g.bound)
+			s.together(g.pending, g.min-g.bound)
 		}
 	}
-	for _, i := range waiting {
+	for _, i := range pending {
 		p := &w.State.Pods[i]
 		if p.Unschedulable = p.Node == ""; !p.Unschedulable {
 			w.runs(p)
@@ -44,8 +44,8 @@ func (w *World) Schedule() []Event {
 	return s.events
 }
 
-// waiting are the pods without a node, in the order of their turn.
-func (w *World) waiting() []int {
+// pending are the pods without a node, in the order of scheduling.
+func (w *World) pending() []int {
 	var all []int
 	for i := range w.State.Pods {
 		if p := &w.State.Pods[i]; p.Node == "" && !p.Leaving {
@@ -60,27 +60,27 @@ func (w *World) waiting() []int {
 	return all
 }
 
-// scheduler is one reconcile of scheduling: what is used is counted once.
+// scheduler is one run of scheduling: usage is counted once.
 type scheduler struct {
 	w      *World
 	used   []usage        // by node
 	at     map[string]int // nodes by name
-	apart  []int          // pods that want none of a group beside them
+	apart  []int          // pods that exclude a group
 	gangs  map[string]*gang
 	parts  shares
 	events []Event
 }
 
-// usage is what the pods of a node ask for.
+// usage is the requests of a node's pods.
 type usage struct{ cpu, memory int64 }
 
 type gang struct {
 	min, bound int
-	waiting    []int
+	pending    []int
 	tried      bool
 }
 
-func newScheduler(w *World, waiting []int) *scheduler {
+func newScheduler(w *World, pending []int) *scheduler {
 	s := &scheduler{w: w, used: make([]usage, len(w.State.Nodes)), gangs: map[string]*gang{}, parts: shares{pods: w.State.Pods, tables: w.State.Tables}}
 	s.at = make(map[string]int, len(w.State.Nodes))
 	for i := range w.State.Nodes {
@@ -108,15 +108,15 @@ func newScheduler(w *World, waiting []int) *scheduler {
 			g.bound++
 		}
 	}
-	for _, i := range waiting {
+	for _, i := range pending {
 		if g := s.gangs[w.State.Pods[i].Gang]; g != nil {
-			g.waiting = append(g.waiting, i)
+			g.pending = append(g.pending, i)
 		}
 	}
 	return s
 }
 
-// step is one pod bound, with what was there before.
+// step is one bound pod, with what it was before.
 type step struct {
 	pod    int
 	before plan.Pod
@@ -158,7 +158,7 @@ func (s *scheduler) place(i int) (step, bool) {
 		t := step{pod: i, before: *p, node: j, gpus: cloneNode(*n).GPUs, used: s.used[j]}
 		s.used[j].cpu += p.CPUMilli
 		s.used[j].memory += p.MemoryMi
-		where := hand(p, n, got)
+		where := allocate(p, n, got)
 		p.Node = n.Name
 		if p.Unmade {
 			p.Unmade, p.Created = false, s.w.State.Now
@@ -182,8 +182,8 @@ func (s *scheduler) fits(p *plan.Pod, j int) ([]grant, bool) {
 	return s.parts.choose(p, n)
 }
 
-// hand gives a pod its GPUs and instances and says which.
-func hand(p *plan.Pod, n *plan.Node, got []grant) string {
+// allocate gives a pod its GPUs and instances and returns their text.
+func allocate(p *plan.Pod, n *plan.Node, got []grant) string {
 	var names []string
 	for _, g := range got {
 		device := &n.GPUs[g.device]

@@ -22,7 +22,7 @@ func empty(nodes int) *World {
 	return w
 }
 
-func (w *World) want(name string, d demand.Demand, change func(*plan.Pod)) {
+func (w *World) request(name string, d demand.Demand, change func(*plan.Pod)) {
 	p := plan.Pod{Namespace: "a", Name: name, Demand: d, Created: w.State.Now, PendingSince: w.State.Now}
 	change(&p)
 	w.State.Pods = append(w.State.Pods, p)
@@ -43,14 +43,14 @@ func ofGang(min int, unmade bool) func(*plan.Pod) {
 	return func(p *plan.Pod) { p.Gang, p.GangMin, p.Unmade = "a/g", min, unmade }
 }
 
-// TestGangAllOrNone: four GPUs are too few for five members; with the fifth
-// GPU all run at once, and those not made before are made.
+// TestGangAllOrNone: four GPUs are too few for five members; with the fifth GPU
+// all run at once, and unmade ones are created.
 func TestGangAllOrNone(t *testing.T) {
 	w := empty(2)
 	for i := range 5 {
-		w.want(fmt.Sprint("g", i), whole, ofGang(5, i > 2))
+		w.request(fmt.Sprint("g", i), whole, ofGang(5, i > 2))
 	}
-	w.want("single", whole, func(p *plan.Pod) { p.PendingSince = w.State.Now.Add(time.Second) })
+	w.request("single", whole, func(p *plan.Pod) { p.PendingSince = w.State.Now.Add(time.Second) })
 	before := w.State.Nodes[1].GPUs[1].IdleSince
 	if events := w.Schedule(); len(events) != 1 || events[0].Text != "a/single runs on n0/0" {
 		t.Fatalf("half a gang runs: %v", events)
@@ -59,7 +59,7 @@ func TestGangAllOrNone(t *testing.T) {
 		t.Errorf("a GPU is not as it was: %+v", got)
 	}
 	if !w.State.Pods[4].Unmade || !w.State.Pods[4].Unschedulable {
-		t.Errorf("made though it waits: %+v", w.State.Pods[4])
+		t.Errorf("created though it is pending: %+v", w.State.Pods[4])
 	}
 	more := empty(3)
 	w.State.Nodes = append(w.State.Nodes, more.State.Nodes[2])
@@ -72,14 +72,14 @@ func TestGangAllOrNone(t *testing.T) {
 	}
 }
 
-// TestGangGrows: those that run count towards the minimum, and beyond it members
-// come one by one; the largest minimum holds.
+// TestGangGrows: running members count towards the minimum, and beyond it
+// members come one by one; the largest minimum holds.
 func TestGangGrows(t *testing.T) {
 	w := empty(1)
-	w.want("old", demand.Demand{}, ofGang(1, false))
+	w.request("old", demand.Demand{}, ofGang(1, false))
 	w.State.Pods[0].Node = "n0"
 	for i := range 3 {
-		w.want(fmt.Sprint("g", i), whole, ofGang(3, false))
+		w.request(fmt.Sprint("g", i), whole, ofGang(3, false))
 	}
 	if events := w.Schedule(); len(events) != 2 || w.where()["g2"] != "" {
 		t.Fatalf("events %v", events)
@@ -99,14 +99,14 @@ func partDemand(core, mib, milli, gpus int) demand.Demand {
 	return demand.Demand{Fraction: &demand.Fraction{CoreMilli: core, MemoryMiB: mib, MemoryMilli: milli, GPUs: gpus}}
 }
 
-// TestFractionsShareGPUs: by compute and by memory, on the fullest GPU that has
-// room, on as many different GPUs as asked.
+// TestFractionsShareGPUs: by compute and by memory, on the fullest GPU that
+// fits, on as many different GPUs as requested.
 func TestFractionsShareGPUs(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		pods []demand.Demand
-		gpus [2]int // holders of each
-		left int    // pods that wait
+		gpus [2]int // pods on each
+		left int    // pending pods
 	}{
 		{"two halves", []demand.Demand{partDemand(500, 0, 0, 0), partDemand(500, 0, 0, 0)}, [2]int{2, 0}, 0},
 		{"three halves", []demand.Demand{partDemand(500, 0, 0, 0), partDemand(500, 0, 0, 0), partDemand(500, 0, 0, 0)}, [2]int{2, 1}, 0},
@@ -120,7 +120,7 @@ func TestFractionsShareGPUs(t *testing.T) {
 	} {
 		w := empty(1)
 		for i, d := range c.pods {
-			w.want(fmt.Sprint("p", i), d, func(*plan.Pod) {})
+			w.request(fmt.Sprint("p", i), d, func(*plan.Pod) {})
 		}
 		w.Schedule()
 		left := 0
@@ -136,12 +136,12 @@ func TestFractionsShareGPUs(t *testing.T) {
 	}
 }
 
-// TestStrangersHoldWholeGPUs: what a holder that nobody knows has of a GPU, is
-// all of it.
-func TestStrangersHoldWholeGPUs(t *testing.T) {
+// TestUnknownPodsTakeWholeGPUs: a GPU allocated to an unknown pod has no free
+// part.
+func TestUnknownPodsTakeWholeGPUs(t *testing.T) {
 	w := empty(1)
-	w.State.Nodes[0].GPUs[0].AllocatedTo = []string{"x/stranger"}
-	w.want("p", partDemand(1, 0, 0, 0), func(*plan.Pod) {})
+	w.State.Nodes[0].GPUs[0].AllocatedTo = []string{"x/unknown"}
+	w.request("p", partDemand(1, 0, 0, 0), func(*plan.Pod) {})
 	if w.Schedule(); len(w.State.Nodes[0].GPUs[1].AllocatedTo) != 1 {
 		t.Errorf("got %+v", w.State.Nodes[0].GPUs)
 	}
@@ -150,7 +150,7 @@ func TestStrangersHoldWholeGPUs(t *testing.T) {
 func TestCPUIsCountedOnce(t *testing.T) {
 	w := empty(2)
 	for i := range 3 {
-		w.want(fmt.Sprint("p", i), demand.Demand{}, func(p *plan.Pod) { p.CPUMilli = 2500 })
+		w.request(fmt.Sprint("p", i), demand.Demand{}, func(p *plan.Pod) { p.CPUMilli = 2500 })
 	}
 	w.Schedule()
 	if got := fmt.Sprint(w.where()); got != "map[p0:n0 p1:n1 p2:]" {

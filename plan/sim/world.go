@@ -12,18 +12,18 @@ import (
 
 // World is a cluster. The zero World is empty, at the zero time.
 type World struct {
-	// State is what a Snapshot of the world says. It may be edited between calls;
-	// nodes and pods are found by name.
+	// State is the snapshot of the world. It may be edited between calls; nodes
+	// and pods are found by name.
 	State plan.Snapshot
 	// Fail names the GPUs ("n1/0") whose next repartition fails.
 	Fail []string
 
 	due     []event         // sorted by time, then by number
 	next    int             // number of the next event
-	evicted map[string]bool // pods that have not run since: what their budgets are owed
+	evicted map[string]bool // pods that have not run since: their budgets allow one less
 }
 
-// Event is something that happened, for people.
+// Event is something that happened, as text.
 type Event struct {
 	At   time.Time
 	Text string
@@ -70,8 +70,8 @@ func cloneNode(n plan.Node) plan.Node {
 	return n
 }
 
-// Advance lets time pass, with everything that falls due, the pods that leave
-// and what the scheduler makes of it, and returns what happened.
+// Advance lets time pass and returns what happened: events that fall due, pods
+// that end, pods that are scheduled.
 func (w *World) Advance(d time.Duration) []Event {
 	end := w.State.Now.Add(max(d, 0))
 	events := w.Schedule()
@@ -98,7 +98,7 @@ func (w *World) Advance(d time.Duration) []Event {
 	return events
 }
 
-// nextTime is when something next falls due or a pod leaves; false for never.
+// nextTime is when something next falls due or a pod ends; false for never.
 func (w *World) nextTime() (time.Time, bool) {
 	var at time.Time
 	ok := false
@@ -114,7 +114,7 @@ func (w *World) nextTime() (time.Time, bool) {
 	return at, ok
 }
 
-// after has something done when d has passed.
+// after schedules do for d from now.
 func (w *World) after(d time.Duration, do func(w *World) string) {
 	w.next++
 	w.due = append(w.due, event{w.State.Now.Add(max(d, 0)), w.next, do})
@@ -155,7 +155,7 @@ func (w *World) pod(key string) int {
 	return slices.IndexFunc(w.State.Pods, func(p plan.Pod) bool { return p.Name == name && p.Namespace == namespace })
 }
 
-// RemovePod ends a pod and frees what it held; false when there is none.
+// RemovePod ends a pod and releases its devices; false when there is none.
 func (w *World) RemovePod(key string) bool {
 	i := w.pod(key)
 	if i < 0 {

@@ -230,7 +230,7 @@ func (m *maker) outlook(s series) Outlook {
 		return o
 	}
 	reach := min(points[len(points)-1].At.Sub(points[0].At)/2, farthest)
-	ask := forecast.Ask{Now: w.Until, Level: bandLevel}
+	ask := forecast.Query{Now: w.Until, Level: bandLevel}
 	for h, step := time.Duration(0), ahead(reach); h+step <= reach; {
 		h += step
 		ask.Horizons = append(ask.Horizons, h)

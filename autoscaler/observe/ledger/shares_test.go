@@ -15,9 +15,9 @@ node n pool=p
 quota all
 quota red guarantee=1 limit=21+16 parent=all
 quota blue guarantee=2 parent=all
-pod a/x wants=(3g.40gb*2) node=n tenant=red
-pod a/y wants=gpu node=n tenant=red
-pod a/z wants=gpu tenant=blue
+pod a/x requests=(3g.40gb*2) node=n tenant=red
+pod a/y requests=gpu node=n tenant=red
+pod a/z requests=gpu tenant=blue
 `)
 	if err != nil {
 		t.Fatal(err)
@@ -47,9 +47,9 @@ node n pool=pro
 node m pool=t4
 quota a guarantee=1
 quota b guarantee=1
-pod a/x wants=4g.96gb node=n tenant=a
-pod b/y wants=(part:core=0:memory-mib=15360) node=m tenant=b
-pod b/z wants=1g.24gb tenant=b
+pod a/x requests=4g.96gb node=n tenant=a
+pod b/y requests=(part:core=0:memory-mib=15360) node=m tenant=b
+pod b/z requests=1g.24gb tenant=b
 `)
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
-	"github.com/gpuscale/gpuscale/autoscaler/partition/agent/fakenvml"
+	"github.com/gpuscale/gpuscale/internal/fakenvml"
 )
 
 // TestRepartitionAroundBusyInstance: idle instances are destroyed, new ones get exact placements, busy
@@ -23,7 +23,7 @@ func TestRepartitionAroundBusyInstance(t *testing.T) {
 	if got := b.layout(); got != "3g.40gb@0 3g.40gb@4" {
 		t.Errorf("layout %s", got)
 	}
-	if busy := b.machine().GPUs[0].Instances[0]; busy.UUID != "MIG-0-was-0" || busy.PID == 0 {
+	if busy := b.machine().GPUs[0].Instances[0]; !slices.Equal(busy.Computes, fakenvml.Whole(fakenvml.MIGUUID(0, 0))) || busy.PID == 0 {
 		t.Errorf("the busy instance is now %+v", busy)
 	}
 	if a := b.answer(); a.State != partition.AgentDone || a.ID != "op-1" {
@@ -34,7 +34,7 @@ func TestRepartitionAroundBusyInstance(t *testing.T) {
 	if got := b.api.writes(); !slices.Equal(got[:7], want[:7]) {
 		t.Errorf("writes %q, want %q", got, want)
 	}
-	if b.exporter.asked != 2 || b.exporter.isQuiesced("GPU-0") {
+	if b.exporter.asked != 2 || b.exporter.isQuiesced(fakenvml.GPUUUID(0)) {
 		t.Errorf("the exporter was asked %d times, quiesced %v", b.exporter.asked, b.exporter.quiesced)
 	}
 	r := b.report()
@@ -64,7 +64,7 @@ func TestRefuses(t *testing.T) {
 		why    string
 	}{
 		"busy instance":           {func(_ *bench, r *record) { r.Target = "3g.40gb@4" }, "1g@0:1 is busy"},
-		"given to a pod":          {func(b *bench, _ *record) { b.kubelet.give("MIG-0-was-1::3", "p") }, "1g@1:1 is busy"},
+		"given to a pod":          {func(b *bench, _ *record) { b.kubelet.give(fakenvml.MIGUUID(0, 1)+"::3", "p") }, "1g@1:1 is busy"},
 		"driver with the CVE":     {func(b *bench, _ *record) { b.state.Driver = "570.86.10" }, "CVE-2026-24197"},
 		"off by configuration":    {func(b *bench, _ *record) { b.config.Freeze = true }, "freeze: true"},
 		"off by annotation":       {func(b *bench, _ *record) { b.api.set(OffAnnotation, "please") }, OffAnnotation},
@@ -76,7 +76,7 @@ func TestRefuses(t *testing.T) {
 		"an unknown profile":      {func(_ *bench, r *record) { r.Target = "5g.50gb@0" }, "5g"},
 		"the deadline has passed": {func(b *bench, _ *record) { b.now = b.now.Add(time.Hour) }, "deadline"},
 		"the GPU fell off":        {func(b *bench, _ *record) { b.state.GPUs[0].Lost = true }, "fallen off"},
-		"another GPU":             {func(b *bench, _ *record) { b.state.GPUs[0].UUID = "GPU-7" }, "is not there"},
+		"another GPU":             {func(b *bench, _ *record) { b.state.GPUs[0].UUID = fakenvml.GPUUUID(7) }, "is not there"},
 		// After a GPU falls off the bus, the index belongs to another GPU.
 		"no UUID": {func(_ *bench, r *record) { r.UUID = "" }, "has no GPU UUID"},
 		"repartitioned meanwhile": {func(_ *bench, r *record) { r.Before = "1g.10gb@0 2g.20gb@2" },
@@ -280,7 +280,7 @@ func TestAnnotationProtocol(t *testing.T) {
 			ID   string
 			GPUs []string
 		}
-		if json.Unmarshal([]byte(b.api.get(quiesceAnnotation)), &request) == nil && len(request.GPUs) == 1 && request.GPUs[0] == "GPU-0" && strings.HasPrefix(request.ID, "op-1.") {
+		if json.Unmarshal([]byte(b.api.get(quiesceAnnotation)), &request) == nil && len(request.GPUs) == 1 && request.GPUs[0] == fakenvml.GPUUUID(0) && strings.HasPrefix(request.ID, "op-1.") {
 			answered++
 			b.api.set(quiescedAnnotation, fmt.Sprintf(`{"id":%q,"state":"released"}`, request.ID))
 		}

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"net"
 	"os"
@@ -21,9 +20,9 @@ import (
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
-	"github.com/gpuscale/gpuscale/autoscaler/partition/agent/fakenvml"
 	"github.com/gpuscale/gpuscale/autoscaler/partition/agent/hardware"
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/fakenvml"
 )
 
 // fake is the path of the compiled library.
@@ -153,7 +152,7 @@ func (b *bench) answersAgain() {
 
 // order records an operation on GPU 0.
 func (b *bench) order(before, target string, change ...func(*partition.Record)) partition.Record {
-	r := partition.Record{ID: "op-1", GPU: 0, UUID: "GPU-0", Model: "H100-80GB", Actuator: partition.ActuatorAgent, Selected: true, Before: before, Target: target,
+	r := partition.Record{ID: "op-1", GPU: 0, UUID: fakenvml.GPUUUID(0), Model: "H100-80GB", Actuator: partition.ActuatorAgent, Selected: true, Before: before, Target: target,
 		Started: b.now, Deadline: b.now.Add(5 * time.Minute)}
 	for _, c := range change {
 		c(&r)
@@ -206,7 +205,7 @@ func gpuOf(t testing.TB, i int, product, layout string) fakenvml.GPU {
 		t.Fatalf("no table of %s", product)
 	}
 	spec := table.Spec()
-	c := fakenvml.GPU{UUID: fmt.Sprintf("GPU-%d", i), Name: "NVIDIA " + product, MemoryMiB: spec.MemoryMiB, MIG: layout != "-", Spec: spec}
+	c := fakenvml.GPU{UUID: fakenvml.GPUUUID(i), Name: "NVIDIA " + product, MemoryMiB: spec.MemoryMiB, MIG: layout != "-", Spec: spec}
 	if layout == "-" || layout == "" {
 		return c
 	}
@@ -219,7 +218,7 @@ func gpuOf(t testing.TB, i int, product, layout string) fakenvml.GPU {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := fakenvml.Instance{ID: k + 1, Placement: l[0], Compute: true, UUID: fmt.Sprintf("MIG-%d-was-%d", i, k)}
+		m := fakenvml.Instance{ID: k + 1, Placement: l[0], Computes: fakenvml.Whole(fakenvml.MIGUUID(i, k))}
 		if busy {
 			m.PID = 1000 + k
 		}

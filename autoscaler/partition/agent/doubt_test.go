@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/partition/agent/hardware"
+	"github.com/gpuscale/gpuscale/internal/fakenvml"
 )
 
 // TestSeveralComputeInstances: an instance is allocated if any part of it is.
@@ -63,9 +64,9 @@ func TestLostAnnotation(t *testing.T) {
 // a killed one it does so early.
 func TestExporterIsQuiescedAgain(t *testing.T) {
 	b := newBench(t, h100(t, 0, "1g.10gb@4"))
-	j := &job{a: b.agent(), record: partition.Record{ID: "op-1", UUID: "GPU-0"}}
+	j := &job{a: b.agent(), record: partition.Record{ID: "op-1", UUID: fakenvml.GPUUUID(0)}}
 	for range 2 {
-		if err := j.quiesce(t.Context(), []string{"GPU-0"}); err != nil {
+		if err := j.quiesce(t.Context(), []string{fakenvml.GPUUUID(0)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -73,12 +74,12 @@ func TestExporterIsQuiescedAgain(t *testing.T) {
 		t.Errorf("asked %d times, want once", b.exporter.asked)
 	}
 	j.quiescedAt = j.quiescedAt.Add(-quiesceFor / 2)
-	if err := j.quiesce(t.Context(), []string{"GPU-0"}); err != nil || b.exporter.asked != 2 {
+	if err := j.quiesce(t.Context(), []string{fakenvml.GPUUUID(0)}); err != nil || b.exporter.asked != 2 {
 		t.Errorf("after half of the time: asked %d times, %v", b.exporter.asked, err)
 	}
 	killed := &job{a: b.agent(), record: j.record, answer: partition.Answer{Touched: true}}
 	killed.resume(t.Context())
-	if b.exporter.isQuiesced("GPU-0") {
+	if b.exporter.isQuiesced(fakenvml.GPUUUID(0)) {
 		t.Error("the exporter was not called back by the next agent")
 	}
 }
@@ -128,8 +129,8 @@ func TestReportIsWritten(t *testing.T) {
 	}{
 		{partition.ReportEvery - 10*time.Second, nil, 0},
 		{10 * time.Second, nil, 1},
-		{time.Second, func() { b.kubelet.give("MIG-0-was-0", "p") }, 0}, // its period is not over
-		{10 * time.Second, func() { b.kubelet.give("MIG-0-was-0", "p") }, 1},
+		{time.Second, func() { b.kubelet.give(fakenvml.MIGUUID(0, 0), "p") }, 0}, // its period is not over
+		{10 * time.Second, func() { b.kubelet.give(fakenvml.MIGUUID(0, 0), "p") }, 1},
 		// The node's clock is set back: the report on the node is in the future.
 		{-time.Hour, nil, 1},
 		{10 * time.Second, func() { b.api.set(partition.LayoutAnnotation, "{") }, 1},

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/autoscaler/partition/agent/hardware"
+	"github.com/gpuscale/gpuscale/internal/fakenvml"
 )
 
 // Environment of the child process, which is an agent.
@@ -111,7 +113,7 @@ func (b *bench) settled(want string) {
 	if got := b.layout(); got != want {
 		b.t.Errorf("the GPU is %s, want %s", got, want)
 	}
-	if busy := b.machine().GPUs[0].Instances[0]; busy.UUID != "MIG-0-was-0" || !busy.Compute {
+	if busy := b.machine().GPUs[0].Instances[0]; !slices.Equal(busy.Computes, fakenvml.Whole(fakenvml.MIGUUID(0, 0))) {
 		b.t.Errorf("the busy instance is now %+v", busy)
 	}
 	a := b.answer()

@@ -28,10 +28,10 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
-	"github.com/gpuscale/gpuscale/autoscaler/partition/agent/fakenvml"
 	"github.com/gpuscale/gpuscale/autoscaler/pools"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/fakenvml"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/testall"
 	"github.com/gpuscale/gpuscale/plan"
@@ -64,7 +64,7 @@ func TestUnknownProduct(t *testing.T) {
 	s.until("the pod's need is planned", func() error {
 		s.reconcile(s.actor(s.kubernetes))
 		r, ok := s.record()
-		if !ok || !r.Selected || r.UUID != "GPU-0" {
+		if !ok || !r.Selected || r.UUID != fakenvml.GPUUUID(0) {
 			return fmt.Errorf("record %+v", r)
 		}
 		if l := r.TargetLayout(); !slices.ContainsFunc(l, func(p mig.Placement) bool { return p.String() == "2g@0:4" }) {
@@ -117,7 +117,7 @@ func TestUnknownProduct(t *testing.T) {
 		t.Fatalf("answer %+v", a)
 	}
 	s.released("2g.64gb@0 2g.64gb@4")
-	if busy := s.machine().GPUs[0].Instances[0]; busy.UUID != "MIG-0-was-0" || busy.PID == 0 {
+	if busy := s.machine().GPUs[0].Instances[0]; !slices.Equal(busy.Computes, fakenvml.Whole(fakenvml.MIGUUID(0, 0))) || busy.PID == 0 {
 		t.Errorf("the busy instance is now %+v", busy)
 	}
 }
@@ -137,8 +137,8 @@ func newStage(t *testing.T) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := newBench(t, fakenvml.GPU{UUID: "GPU-0", Name: "NVIDIA X900", MemoryMiB: spec.MemoryMiB, MIG: true, Spec: spec, Instances: []fakenvml.Instance{
-		{ID: 1, Placement: layout[0], Compute: true, UUID: "MIG-0-was-0", PID: 1000}, {ID: 2, Placement: layout[1], Compute: true, UUID: "MIG-0-was-1"},
+	b := newBench(t, fakenvml.GPU{UUID: fakenvml.GPUUUID(0), Name: "NVIDIA X900", MemoryMiB: spec.MemoryMiB, MIG: true, Spec: spec, Instances: []fakenvml.Instance{
+		{ID: 1, Placement: layout[0], Computes: fakenvml.Whole(fakenvml.MIGUUID(0, 0)), PID: 1000}, {ID: 2, Placement: layout[1], Computes: fakenvml.Whole(fakenvml.MIGUUID(0, 1))},
 	}})
 	binaries, err := build.All(t.Context(), build.Options{Out: t.Output()})
 	if err != nil {
@@ -212,7 +212,7 @@ func (s *stage) furnish() {
 		return client.IgnoreAlreadyExists(s.kubernetes.Create(s.t.Context(), pool.DeepCopy()))
 	})
 	s.pod("busy", "2g.64gb", 1, func(p *corev1.Pod) { p.Spec.NodeName = "n" })
-	s.kubelet.give("MIG-0-was-0", "busy")
+	s.kubelet.give(fakenvml.MIGUUID(0, 0), "busy")
 }
 
 func (s *stage) create(o client.Object) {
@@ -340,7 +340,7 @@ func (s *stage) released(want string) {
 // readings are the samples of an exporter on the node, from the fake's state.
 func (s *stage) readings() *observe.Readings {
 	series := func(value float64, labels ...string) prom.Sample {
-		m := map[string]string{"node": "n", "gpu": "0", "gpu_uuid": "GPU-0"}
+		m := map[string]string{"node": "n", "gpu": "0", "gpu_uuid": fakenvml.GPUUUID(0)}
 		for i := 0; i < len(labels); i += 2 {
 			m[labels[i]] = labels[i+1]
 		}
@@ -355,7 +355,7 @@ func (s *stage) readings() *observe.Readings {
 	device := s.machine().GPUs[0]
 	for _, i := range device.Instances {
 		// Only the agent reports the placements.
-		a.InstanceInfo = append(a.InstanceInfo, series(1, "gpu_instance_id", strconv.Itoa(i.ID), "profile", s.table.Name(i.Placement.Profile), "instance_uuid", i.UUID))
+		a.InstanceInfo = append(a.InstanceInfo, series(1, "gpu_instance_id", strconv.Itoa(i.ID), "profile", s.table.Name(i.Placement.Profile), "instance_uuid", i.Computes[0].UUID))
 	}
 	for _, p := range bound.Items {
 		if p.Spec.NodeName != "n" {

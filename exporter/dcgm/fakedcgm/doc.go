@@ -1,6 +1,6 @@
-// Package fakedcgm is a test fake of NVIDIA's libdcgm.so.4 (and of the few
-// calls of libnvidia-ml.so.1 that the exporter makes for MIG), written in C and
-// steered through a text file.
+// Package fakedcgm is a test fake of NVIDIA's libdcgm.so.4, written in C and
+// steered through a text file. The libnvidia-ml.so.1 beside it is fakenvml's, of
+// the same machine.
 //
 // It owns the C source in c/, the state file that says what the pretended
 // machine looks like, and the compiling of the two libraries and of a host

@@ -9,21 +9,24 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gpuscale/gpuscale/internal/fakenvml"
 )
 
 func example() State {
 	return State{
 		DriverVersion: "580.65.06", HangFor: 1500 * time.Millisecond, Dead: true,
 		GPUs: []GPU{{
-			Index: 1, Minor: 3, UUID: "GPU-1", Product: "NVIDIA H100 80GB HBM3", PCIBusID: "00000000:07:00.0",
+			Index: 1, Minor: 3, UUID: fakenvml.GPUUUID(1), Product: "NVIDIA H100 80GB HBM3", PCIBusID: "00000000:07:00.0",
 			MemoryMiB: 81559, MIG: true, Lost: true, Fields: map[uint16]float64{203: 1.5, 155: 0.1 + 0.2},
 			XIDs: []XID{{Code: 79, At: time.UnixMicro(1790000000123456)}},
 			Instances: []Instance{{
-				ID: 2, EntityID: 9, Profile: "3g.40gb", ComputeSlices: 3, Start: 4, Size: 4, UUID: "MIG-1",
+				ID: 2, EntityID: 9, Profile: "3g.40gb", ComputeSlices: 3, Start: 4, Size: 4, UUID: fakenvml.MIGUUID(1, 2),
 				Fields: map[uint16]float64{1001: 1e-9},
-			}, {ID: 3, EntityID: 10, Start: -1}},
+			}},
 		}, {
-			Odd: Odd{155: "inf", 203: "status:-18", 54: "text:N/A maybe", 1: "int32_not_found"}, Frozen: true,
+			UUID: fakenvml.GPUUUID(2),
+			Odd:  Odd{155: "inf", 203: "status:-18", 54: "text:N/A maybe", 1: "int32_not_found"}, Frozen: true,
 			Profiling: []uint16{1001, 1040},
 		}},
 		Switches:  []Switch{{ID: 3, Fields: Fields{858: 40}}},

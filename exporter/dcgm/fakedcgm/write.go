@@ -13,12 +13,15 @@ import (
 	"strings"
 )
 
-// Write puts the state at path by writing a neighbour and renaming it, so that
-// a reader never sees half of it.
+// Write puts the state at path, and the NVML fake's beside it, by writing a
+// neighbour and renaming it, so that a reader never sees half of it.
 func (s State) Write(path string) error {
 	text, err := s.encode()
 	if err != nil {
 		return fmt.Errorf("encoding fake DCGM state: %w", err)
+	}
+	if err := s.writeNVML(path); err != nil {
+		return fmt.Errorf("writing fake DCGM state: %w", err)
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), ".fakedcgm-*")
 	if err != nil {

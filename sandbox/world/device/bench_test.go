@@ -111,3 +111,17 @@ func TestTheFakeTakesTheState(t *testing.T) {
 		t.Errorf("read back %+v", got)
 	}
 }
+
+// The driver's fake takes each layout of each geometry: instance ids and profiles are the driver's.
+func TestTheDriverTakesEveryLayout(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	for _, model := range []string{"A30-24GB", "H100-80GB", "RTX-PRO-6000-Blackwell-96GB"} {
+		table, _ := mig.ForModel(model)
+		for _, layout := range table.Maximal() {
+			m := machine(t, model, layout.String(), 1)
+			if err := NewBench(time.Unix(0, 0)).Measure(m, nil, time.Unix(1, 0)).Write(path); err != nil {
+				t.Fatalf("%s as %s: %v", model, layout, err)
+			}
+		}
+	}
+}

@@ -132,6 +132,8 @@ func instanceID(p mig.Placement) int {
 		return 1 + p.Start/4
 	case p.Profile.Compute == 2:
 		return 3 + p.Start/2
+	case p.Profile.Memory == 3: // one of twelve memory units in four
+		return 3 + p.Start/3
 	}
 	return 7 + p.Start
 }

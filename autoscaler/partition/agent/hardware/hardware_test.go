@@ -4,14 +4,13 @@ package hardware
 
 import (
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/gpuscale/gpuscale/autoscaler/partition/agent/fakenvml"
 	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/fakenvml"
 )
 
 // fake is the path of the compiled library.
@@ -72,7 +71,7 @@ func gpuOf(t *testing.T, i int, product string) fakenvml.GPU {
 		t.Fatalf("no table for %s", product)
 	}
 	spec := table.Spec()
-	return fakenvml.GPU{UUID: fmt.Sprintf("GPU-%d", i), Name: "NVIDIA " + product, MemoryMiB: spec.MemoryMiB, MIG: true, Spec: spec}
+	return fakenvml.GPU{UUID: fakenvml.GPUUUID(i), Name: "NVIDIA " + product, MemoryMiB: spec.MemoryMiB, MIG: true, Spec: spec}
 }
 
 func place(t *testing.T, product, text string) mig.Placement {
@@ -101,7 +100,7 @@ func TestEveryProduct(t *testing.T) {
 					break
 				}
 				p := free[random.IntN(len(free))]
-				if err := m.Create(t.Context(), "GPU-0", p); err != nil {
+				if err := m.Create(t.Context(), fakenvml.GPUUUID(0), p); err != nil {
 					t.Fatalf("%s on %s: %v", p, layout, err)
 				}
 				layout = mig.NewLayout(append(layout, p)...)
@@ -110,7 +109,7 @@ func TestEveryProduct(t *testing.T) {
 				}
 			}
 			for _, e := range table.Free(nil) {
-				err := m.Create(t.Context(), "GPU-0", e)
+				err := m.Create(t.Context(), fakenvml.GPUUUID(0), e)
 				if there := mig.NewLayout(append(layout, e)...); table.Legal(there) == nil {
 					t.Errorf("%s fits on %s and should not", e, layout)
 				} else if err == nil && !contains(layout, e) {
@@ -122,7 +121,7 @@ func TestEveryProduct(t *testing.T) {
 				t.Errorf("what the driver says makes no table: %v", err)
 			}
 			for _, i := range read.Instances {
-				if err := m.Destroy(t.Context(), "GPU-0", i.ID); err != nil {
+				if err := m.Destroy(t.Context(), fakenvml.GPUUUID(0), i.ID); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -146,33 +145,33 @@ func TestBusyInstanceStays(t *testing.T) {
 	const h = "H100-80GB"
 	c := gpuOf(t, 0, h)
 	c.Instances = []fakenvml.Instance{
-		{ID: 1, Placement: place(t, h, "3g.40gb@0"), Compute: true, UUID: "MIG-a", PID: 42},
-		{ID: 2, Placement: place(t, h, "1g.10gb@4"), UUID: "MIG-b"},
+		{ID: 1, Placement: place(t, h, "3g.40gb@0"), Computes: fakenvml.Whole(fakenvml.MIGUUID(0, 1)), PID: 42},
+		{ID: 2, Placement: place(t, h, "1g.10gb@4")},
 	}
 	m := play(t, fakenvml.State{Driver: "580.159.03", GPUs: []fakenvml.GPU{c}})
 	read := m.device(0)
-	if len(read.Instances) != 2 || read.Instances[0].PIDs[0] != 42 || !read.Instances[0].Whole || read.Instances[0].UUID != "MIG-a" {
+	if len(read.Instances) != 2 || read.Instances[0].PIDs[0] != 42 || !read.Instances[0].Whole || read.Instances[0].UUID != fakenvml.MIGUUID(0, 1) {
 		t.Fatalf("read %+v", read.Instances)
 	}
 	if read.Instances[1].Whole || read.Layout().String() != "3g@0:4" {
 		t.Errorf("an instance without compute instance counts: %+v", read.Instances[1])
 	}
-	if err := m.Destroy(t.Context(), "GPU-0", 1); !errors.Is(err, ErrInUse) {
+	if err := m.Destroy(t.Context(), fakenvml.GPUUUID(0), 1); !errors.Is(err, ErrInUse) {
 		t.Errorf("destroying a busy instance: %v", err)
 	}
-	if err := m.Create(t.Context(), "GPU-0", place(t, h, "2g.20gb@4")); !errors.Is(err, ErrNoFreeSlices) {
+	if err := m.Create(t.Context(), fakenvml.GPUUUID(0), place(t, h, "2g.20gb@4")); !errors.Is(err, ErrNoFreeSlices) {
 		t.Errorf("a place that is taken: %v", err)
 	}
-	if err := m.Create(t.Context(), "GPU-0", place(t, h, "1g.10gb@4")); err != nil {
+	if err := m.Create(t.Context(), fakenvml.GPUUUID(0), place(t, h, "1g.10gb@4")); err != nil {
 		t.Errorf("completing what is half there: %v", err)
 	}
 	if got := m.device(0).Layout().String(); got != "3g@0:4 1g@4:1" {
 		t.Errorf("layout %s", got)
 	}
-	if err := m.Destroy(t.Context(), "GPU-0", 17); err != nil {
+	if err := m.Destroy(t.Context(), fakenvml.GPUUUID(0), 17); err != nil {
 		t.Errorf("what is not there: %v", err)
 	}
-	if err := m.Destroy(t.Context(), "GPU-9", 1); !errors.Is(err, ErrNoSuchGPU) {
+	if err := m.Destroy(t.Context(), fakenvml.GPUUUID(9), 1); !errors.Is(err, ErrNoSuchGPU) {
 		t.Errorf("no such GPU: %v", err)
 	}
 }

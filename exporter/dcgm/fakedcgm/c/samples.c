@@ -148,7 +148,7 @@ void sample_live(const state *s, entity_t e, unsigned short field, sample *out) 
         return;
     }
     /* DCGM answers what it measures on GPUs only with the GPU's value. */
-    if (meta && meta->level == FE_GPU)
+    if (meta && meta->level != FE_GPU_I && meta->level != FE_GPU_CI)
         i = NULL;
     if (meta && c == NULL)
         out->status = ST_NO_DATA;

@@ -1,0 +1,136 @@
+//go:build cgo
+
+package partition
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	specv1 "github.com/NVIDIA/mig-parted/api/spec/v1"
+	"github.com/NVIDIA/mig-parted/pkg/mig/config"
+	"github.com/NVIDIA/mig-parted/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/fakenvml"
+	"github.com/gpuscale/gpuscale/internal/testall"
+	"github.com/gpuscale/gpuscale/plan"
+)
+
+// envModel names the product of the test binary's process: mig-parted keeps the
+// profiles of the first machine that it sees.
+const envModel = "GPUSCALE_TEST_MODEL"
+
+// TestMigPartedAppliesOurConfigs: mig-parted's own code reads the configurations
+// that are written for nodes of each product, creates their instances on the fake
+// driver, and then finds them applied, whatever was on the GPU before.
+func TestMigPartedAppliesOurConfigs(t *testing.T) {
+	lib, err := fakenvml.Build(t.Context(), "")
+	if errors.Is(err, fakenvml.ErrNoCompiler) {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	if model := os.Getenv(envModel); model != "" {
+		applyOurConfigs(t, filepath.Join(lib, fakenvml.Library), model)
+		return
+	}
+	for _, model := range mig.Models() {
+		t.Run(model, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMigPartedAppliesOurConfigs$", "-test.v")
+			cmd.Env = append(os.Environ(), envModel+"="+model)
+			if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("applied "+model)) {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+func applyOurConfigs(t *testing.T, library, model string) {
+	table, _ := mig.ForModel(model)
+	spec := table.Spec()
+	state := fakenvml.State{Driver: "580.159.03"}
+	for i := range 2 {
+		state.GPUs = append(state.GPUs, fakenvml.GPU{UUID: fakenvml.GPUUUID(i), Name: "NVIDIA " + model, MemoryMiB: spec.MemoryMiB, MIG: true, Spec: spec})
+	}
+	path := filepath.Join(t.TempDir(), "state")
+	if err := state.Write(path); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(fakenvml.EnvState, path)
+	driver := nvml.New(nvml.WithLibraryPath(library))
+	if ret := driver.Init(); ret != nvml.SUCCESS {
+		t.Fatal(ret)
+	}
+	manager := config.NewMockNvmlMigConfigManager(driver)
+	product, _ := gpu.ParseProduct(model)
+	random := rand.New(rand.NewPCG(uint64(testall.Seed(t, 1)), 1))
+	maximal := table.Maximal()
+	for range 10 {
+		gpus := []plan.GPU{
+			ofLayout(0, product, maximal[random.IntN(len(maximal))]),
+			ofLayout(1, product, maximal[random.IntN(len(maximal))]),
+		}
+		gpus[1].Instances = gpus[1].Instances[:random.IntN(1+len(gpus[1].Instances))]
+		layout, err := LayoutOf(nil, gpus)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours := Config{Version: ConfigVersion, MIGConfigs: map[string][]Entry{layout.Name(): layout.Entries()}}
+		var theirs specv1.Spec
+		if err := yaml.Unmarshal([]byte(ours.String()), &theirs); err != nil {
+			t.Fatalf("mig-parted refuses it: %v\n%s", err, ours)
+		}
+		for i := range gpus {
+			for _, entry := range theirs.MigConfigs[layout.Name()] {
+				if entry.MatchesDevices(i) {
+					apply(t, manager, i, entry.MigDevices, layout[i].Counts)
+				}
+			}
+		}
+		now, err := state.Read(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range gpus {
+			was, whole := now.GPUs[i].Layout()
+			if err := table.Legal(was); err != nil || !whole {
+				t.Fatalf("GPU %d is %s, whole %v: %v", i, was, whole, err)
+			}
+		}
+	}
+	fmt.Println("applied " + model)
+}
+
+func apply(t *testing.T, manager config.Manager, index int, want types.MigConfig, counts map[string]int) {
+	t.Helper()
+	if !maps.Equal(map[string]int(want), counts) {
+		t.Fatalf("GPU %d: mig-parted reads %v, the layout is %v", index, want, counts)
+	}
+	if err := manager.SetMigConfig(index, want); err != nil {
+		t.Fatalf("GPU %d: applying %v: %v", index, want, err)
+	}
+	have, err := manager.GetMigConfig(index)
+	if err != nil || !have.Equals(want) {
+		t.Fatalf("GPU %d: applied %v, and it has %v: %v", index, want, have, err)
+	}
+}
+
+func ofLayout(index int, model gpu.Model, l mig.Layout) plan.GPU {
+	c := plan.GPU{Device: gpu.Device{Index: index, Model: model}, AllocationKnown: true, MIG: true}
+	for _, p := range slices.Backward(l) {
+		c.Instances = append(c.Instances, plan.Instance{Placement: p, Placed: true})
+	}
+	return c
+}

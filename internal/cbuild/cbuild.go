@@ -1,0 +1,130 @@
+// Package cbuild compiles the C sources that Go packages embed: the fakes of
+// NVIDIA's libraries. It owns the cache of what was compiled, and is linked into
+// no program of the product.
+package cbuild
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// ErrNoCompiler is wrapped by Build when the machine has no gcc.
+var ErrNoCompiler = errors.New("no C compiler: gcc is needed to build the fakes of NVIDIA's libraries")
+
+// Target is one file to build: a shared library when its name has ".so", else a
+// program.
+type Target struct {
+	Output string   // its name, and a library's soname
+	Source fs.FS    // folder with .c and .h files
+	Files  []string // of Source that are linked; nil is every .c file
+	Flags  []string // of gcc, beside the common ones
+}
+
+// Build compiles the targets into a folder of dir, "NAME-HASH", and returns that
+// folder's absolute path; an empty dir is one in the user's cache. What an
+// earlier Build of the same sources left there is used again; several processes
+// may Build into one dir at a time.
+func Build(ctx context.Context, dir, name string, targets ...Target) (folder string, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("building %s: %w", name, err)
+		}
+	}()
+	if dir == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			cache = os.TempDir()
+		}
+		dir = filepath.Join(cache, "gpuscale-fakes")
+	}
+	key, err := hash(targets)
+	if err != nil {
+		return "", err
+	}
+	// LD_LIBRARY_PATH must not depend on a working directory.
+	if dir, err = filepath.Abs(dir); err != nil {
+		return "", err
+	}
+	folder = filepath.Join(dir, name+"-"+key)
+	if _, err := os.Stat(folder); err == nil {
+		return folder, nil
+	}
+	gcc, err := exec.LookPath("gcc")
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrNoCompiler, err)
+	}
+	// A whole folder is renamed into place, so that it is never half built.
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	work, err := os.MkdirTemp(dir, "."+name+"-*")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(work)
+	for i, t := range targets {
+		if err := t.compile(ctx, gcc, filepath.Join(work, fmt.Sprint(i)), filepath.Join(work, "out")); err != nil {
+			return "", err
+		}
+	}
+	err = os.Rename(filepath.Join(work, "out"), folder)
+	if _, statErr := os.Stat(folder); err != nil && statErr != nil {
+		return "", err
+	}
+	return folder, nil
+}
+
+func (t Target) compile(ctx context.Context, gcc, source, out string) error {
+	if err := os.CopyFS(source, t.Source); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return err
+	}
+	args := []string{"-std=c11", "-O1", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-pthread", "-fPIC", "-fvisibility=hidden", "-o", filepath.Join(out, t.Output)}
+	if strings.Contains(t.Output, ".so") {
+		args = append(args, "-shared", "-Wl,-soname,"+t.Output)
+	}
+	args = append(args, t.Flags...)
+	files := t.Files
+	if files == nil {
+		var err error
+		if files, err = fs.Glob(t.Source, "*.c"); err != nil {
+			return err
+		}
+	}
+	cmd := exec.CommandContext(ctx, gcc, append(args, files...)...)
+	cmd.Dir = source
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("compiling %s: %w\n%s", t.Output, err, strings.TrimSpace(string(output)))
+	}
+	return nil
+}
+
+// hash of all that decides what is built.
+func hash(targets []Target) (string, error) {
+	h := sha256.New()
+	for _, t := range targets {
+		fmt.Fprintln(h, t.Output, t.Files, t.Flags)
+		err := fs.WalkDir(t.Source, ".", func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			data, err := fs.ReadFile(t.Source, path)
+			fmt.Fprintln(h, path, len(data))
+			h.Write(data)
+			return err
+		})
+		if err != nil {
+			return "", err
+		}
+	}
+	return fmt.Sprintf("%x", h.Sum(nil)[:6]), nil
+}

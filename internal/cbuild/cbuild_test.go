@@ -1,0 +1,52 @@
+package cbuild
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+func program(code string) Target {
+	return Target{Output: "answer", Source: fstest.MapFS{"a.c": {Data: []byte(code)}, "b.c": {Data: []byte("int b(void) { return ANSWER; }")}}, Flags: []string{"-DANSWER=7"}}
+}
+
+// A program is compiled once for each source, and what does not compile says why.
+func TestBuild(t *testing.T) {
+	dir := t.TempDir()
+	good := program("int b(void); int main(void) { return b(); }")
+	folder, err := Build(t.Context(), dir, "x", good)
+	if errors.Is(err, ErrNoCompiler) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var exit *exec.ExitError
+	if err := exec.Command(filepath.Join(folder, "answer")).Run(); !errors.As(err, &exit) || exit.ExitCode() != 7 {
+		t.Errorf("the program: %v", err)
+	}
+	before, err := os.Stat(filepath.Join(folder, "answer"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Build(t.Context(), dir, "x", good)
+	after, statErr := os.Stat(filepath.Join(again, "answer"))
+	if err != nil || statErr != nil || again != folder || !os.SameFile(before, after) {
+		t.Errorf("built again into %s: %v, %v", again, err, statErr)
+	}
+	other := good
+	other.Flags = []string{"-DANSWER=8"}
+	if folder, err := Build(t.Context(), dir, "x", other); err != nil || folder == again {
+		t.Errorf("other flags give %s: %v", folder, err)
+	}
+	if _, err := Build(t.Context(), dir, "x", program("int main(void) { return nothing; }")); err == nil || !strings.Contains(err.Error(), "nothing") {
+		t.Errorf("err = %v", err)
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, ".x-*")); err != nil || len(left) > 0 {
+		t.Errorf("left over: %v, %v", left, err)
+	}
+}

@@ -1,0 +1,52 @@
+package fakenvml
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/gpuscale/gpuscale/internal/cbuild"
+)
+
+//go:embed c
+var embedded embed.FS
+
+// Library is the file name of the fake, as the loader looks for it.
+const Library = "libnvidia-ml.so.1"
+
+// ErrNoCompiler is wrapped by Build when the machine has no gcc.
+var ErrNoCompiler = cbuild.ErrNoCompiler
+
+// Target is the library with further flags of gcc.
+func Target(flags ...string) cbuild.Target {
+	source, err := fs.Sub(embedded, "c")
+	if err != nil {
+		panic(err) // the name of the folder is a constant
+	}
+	return cbuild.Target{Output: Library, Source: source, Flags: flags}
+}
+
+// Build compiles the library into a folder in dir, as cbuild.Build does, and
+// returns that folder, for LD_LIBRARY_PATH.
+func Build(ctx context.Context, dir string, flags ...string) (libDir string, err error) {
+	return cbuild.Build(ctx, dir, "fakenvml", Target(flags...))
+}
+
+// Main runs a package's tests with the compiled library's path in lib, which stays empty
+// without a compiler. It does not return. The library is loaded once per process:
+// symbols stay bound to the first one.
+func Main(m interface{ Run() int }, lib *string) {
+	dir, err := Build(context.Background(), "")
+	switch {
+	case err == nil:
+		*lib = filepath.Join(dir, Library)
+	case !errors.Is(err, ErrNoCompiler):
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}

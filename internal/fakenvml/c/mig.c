@@ -1,0 +1,507 @@
+/* MIG: the mode, GPU instances, compute instances and MIG devices, which are
+ * compute instances seen as devices. */
+#include "fake.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How a change of the mode takes effect: at once, when all GPUs are idle (the
+ * driver then resets them), or at a reboot. */
+enum { AT_ONCE = 0, WITH_RESET = 1, WITH_REBOOT = 2 };
+
+/* --- profiles ------------------------------------------------------------ */
+
+static bool parse_profile(int index, const char *text, profile *p) {
+    int used = 0;
+    *p = (profile){ .index = index };
+    if (sscanf(text, "%d %d %d %d %d %d %63s %n", &p->id, &p->slices, &p->size, &p->media, &p->most, &p->memory, p->name, &used) != 7)
+        return false;
+    for (char *at = (char *)text + used, *end; p->nstarts < MAX_STARTS; at = end) {
+        long start = strtol(at, &end, 10);
+        if (end == at)
+            break;
+        p->starts[p->nstarts++] = (int)start;
+    }
+    return true;
+}
+
+int profile_by_index(int gpu, int index, profile *out) {
+    const char *v;
+    if (index < 0 || index >= MAX_PROFILES)
+        return INVALID;
+    return text_at(&v, "gpu.%d.profile.%d", gpu, index) == OK && parse_profile(index, v, out) ? OK : NOT_SUPPORTED;
+}
+
+int profile_by_id(int gpu, int id, profile *out) {
+    for (int i = 0; i < MAX_PROFILES; i++)
+        if (profile_by_index(gpu, i, out) == OK && out->id == id)
+            return OK;
+    return INVALID;
+}
+
+bool instance_at(int gpu, int gi, profile *p, int *start) {
+    const char *v;
+    int id;
+    return text_at(&v, "gpu.%d.gi.%d.profile", gpu, gi) == OK && sscanf(v, "%d %d", &id, start) == 2 && profile_by_id(gpu, id, p) == OK;
+}
+
+typedef struct {
+    unsigned id, p2p, slices, count, multiprocessors, copy, decoders, encoders, jpeg, ofa;
+    unsigned long long memory;
+} profile_v1;
+
+typedef struct {
+    unsigned version, id, p2p, slices, count, multiprocessors, copy, decoders, encoders, jpeg, ofa;
+    unsigned long long memory;
+    char name[96];
+} profile_v2;
+
+typedef struct {
+    unsigned version, id, slices, count, multiprocessors, copy, decoders, encoders, jpeg, ofa;
+    unsigned long long memory;
+    char name[96];
+    unsigned capabilities;
+} profile_v3;
+
+/* Multiprocessors of a compute slice of A100. */
+enum { SLICE_SMS = 14 };
+
+EXPORT int nvmlDeviceGetGpuInstanceProfileInfo(handle *d, unsigned index, profile_v1 *out) {
+    profile p;
+    ENTER(enter_gpu(d));
+    if ((code = profile_by_index(d->gpu, (int)index, &p)) != OK)
+        return leave(code);
+    *out = (profile_v1){ .id = (unsigned)p.id, .slices = (unsigned)p.slices, .count = (unsigned)p.most,
+                         .multiprocessors = (unsigned)p.slices * SLICE_SMS, .copy = (unsigned)p.slices,
+                         .decoders = (unsigned)p.media, .memory = (unsigned long long)p.memory };
+    return leave(OK);
+}
+
+EXPORT int nvmlDeviceGetGpuInstanceProfileInfoV(handle *d, unsigned index, profile_v2 *out) {
+    profile_v1 p;
+    unsigned version = out->version;
+    char name[96], *to = out->name;
+    int code = nvmlDeviceGetGpuInstanceProfileInfo(d, index, &p);
+    if (code != OK || (code = enter_gpu(d)) != OK)
+        return code;
+    profile named;
+    code = in_mig_mode(d->gpu) ? profile_by_index(d->gpu, (int)index, &named) : NOT_SUPPORTED;
+    if (code != OK)
+        return leave(code);
+    snprintf(name, sizeof name, "MIG %s", named.name);
+    if (version == VERSION(profile_v2, 2)) {
+        *out = (profile_v2){ version, p.id, p.p2p, p.slices, p.count, p.multiprocessors, p.copy, p.decoders, p.encoders, p.jpeg, p.ofa, p.memory, "" };
+    } else if (version == VERSION(profile_v3, 3)) {
+        profile_v3 *v3 = (profile_v3 *)out;
+        *v3 = (profile_v3){ version, p.id, p.slices, p.count, p.multiprocessors, p.copy, p.decoders, p.encoders, p.jpeg, p.ofa, p.memory, "", p.p2p };
+        to = v3->name;
+    } else {
+        return leave(INVALID);
+    }
+    return leave(copy(to, sizeof name, name));
+}
+
+typedef struct {
+    unsigned start, size;
+} span;
+
+EXPORT int nvmlDeviceGetGpuInstancePossiblePlacements_v2(handle *d, unsigned id, span *out, unsigned *count) {
+    profile p;
+    ENTER(enter_gpu(d));
+    if ((code = profile_by_id(d->gpu, (int)id, &p)) != OK)
+        return leave(code);
+    for (int i = 0; out != NULL && i < p.nstarts && i < (int)*count; i++)
+        out[i] = (span){ (unsigned)p.starts[i], (unsigned)p.size };
+    *count = (unsigned)p.nstarts;
+    return leave(OK);
+}
+
+/* --- the mode ------------------------------------------------------------ */
+
+static int modes(int gpu, int *current, int *pending) {
+    const char *v;
+    int code = text_at(&v, "gpu.%d.mig", gpu);
+    if (code == OK && sscanf(v, "%d %d", current, pending) != 2)
+        code = UNKNOWN;
+    return code;
+}
+
+EXPORT int nvmlDeviceGetMigMode(handle *d, unsigned *current, unsigned *pending) {
+    int is = 0, next = 0;
+    ENTER(enter_gpu(d));
+    code = d->gi >= 0 ? INVALID : modes(d->gpu, &is, &next);
+    *current = (unsigned)is;
+    *pending = (unsigned)next;
+    return leave(code);
+}
+
+static bool has_process(const handle *h) {
+    const char *v;
+    return value_of(h, "pid", &v) == OK || (value_of(h, "compute", &v) == OK && *v != '\0');
+}
+
+static bool busy(int gpu) {
+    bool is = has_process(gpu_handle(gpu));
+    for (int gi = 0; gi < MAX_GI; gi++)
+        is = is || has_process(gi_handle(gpu, gi));
+    return is;
+}
+
+static bool has_instances(int gpu) {
+    bool is = false;
+    for (int gi = 0; gi < MAX_GI; gi++)
+        is = is || has("gpu.%d.gi.%d.profile", gpu, gi);
+    return is;
+}
+
+EXPORT int nvmlDeviceSetMigMode(handle *d, unsigned mode, int *activation) {
+    int current, pending;
+    unsigned long long how = AT_ONCE;
+    char path[32];
+    ENTER(enter_change(d, "mode"));
+    if ((code = modes(d->gpu, &current, &pending)) != OK || mode > 1)
+        return leave(code != OK ? code : INVALID);
+    if (mode == 0 && has_instances(d->gpu))
+        return leave(IN_USE);
+    number(d, "mode_change", &how);
+    bool in_use = busy(d->gpu);
+    for (int i = 0; i < count_gpus() && how == WITH_RESET; i++)
+        in_use = in_use || busy(i);
+    *activation = OK;
+    pending = (int)mode;
+    if (current != pending && how == WITH_REBOOT)
+        *activation = RESET_REQUIRED;
+    else if (current != pending && in_use)
+        *activation = IN_USE;
+    else
+        current = pending;
+    if (*activation != OK && how == AT_ONCE)
+        pending = current;
+    snprintf(path, sizeof path, "gpu.%d.mig", d->gpu);
+    return change(path, "%s %d %d\n", path, current, pending);
+}
+
+/* --- GPU instances ------------------------------------------------------- */
+
+EXPORT int nvmlDeviceGetGpuInstances(handle *d, unsigned id, handle **out, unsigned *count) {
+    profile p;
+    int start;
+    ENTER(enter_gpu(d));
+    if (!in_mig_mode(d->gpu))
+        return leave(NOT_SUPPORTED);
+    *count = 0;
+    for (int gi = 0; gi < MAX_GI; gi++)
+        if (instance_at(d->gpu, gi, &p, &start) && p.id == (int)id)
+            out[(*count)++] = gi_handle(d->gpu, gi);
+    return leave(OK);
+}
+
+/* The line "instances" can refuse it: "!4" is no permission. */
+EXPORT int nvmlDeviceGetGpuInstanceById(handle *d, unsigned id, handle **out) {
+    const char *v;
+    ENTER(enter_gpu(d));
+    code = text_at(&v, "gpu.%d.instances", d->gpu);
+    if (code != OK && v != NULL)
+        return leave(code);
+    if (!in_mig_mode(d->gpu))
+        return leave(NOT_SUPPORTED);
+    if (id >= MAX_GI || !has("gpu.%d.gi.%u.profile", d->gpu, id))
+        return leave(NOT_FOUND);
+    *out = gi_handle(d->gpu, (int)id);
+    return leave(OK);
+}
+
+typedef struct {
+    handle *device;
+    unsigned id, profile;
+    span place;
+} instance_info;
+
+EXPORT int nvmlGpuInstanceGetInfo(handle *h, instance_info *out) {
+    profile p;
+    int start = 0;
+    ENTER(enter_gpu(h));
+    if (!instance_at(h->gpu, h->gi, &p, &start))
+        return leave(INVALID);
+    *out = (instance_info){ gpu_handle(h->gpu), (unsigned)h->gi, (unsigned)p.id, { (unsigned)start, (unsigned)p.size } };
+    return leave(OK);
+}
+
+/* Returns OK if one more instance fits a GPU at a start. */
+static int fits(int gpu, const profile *p, int start) {
+    bool may = false;
+    for (int i = 0; i < p->nstarts; i++)
+        may = may || p->starts[i] == start;
+    if (!may)
+        return INVALID;
+    unsigned long long most[2] = { 0 };
+    int slices = p->slices, media = p->media, same = 1, at;
+    profile q;
+    numbers(gpu_handle(gpu), "slices", most, 2);
+    for (int gi = 0; gi < MAX_GI; gi++) {
+        if (!instance_at(gpu, gi, &q, &at))
+            continue;
+        if (start < at + q.size && at < start + p->size)
+            return INSUFFICIENT;
+        slices += q.slices;
+        media += q.media;
+        same += q.id == p->id;
+    }
+    return slices > (int)most[0] || media > (int)most[1] || same > p->most ? INSUFFICIENT : OK;
+}
+
+/* The driver's ids count the places of each size: 0 is the whole GPU, 1 and 2
+ * are its halves, 3 to 6 its quarters, and so on. */
+static int free_id(int gpu, const profile *p) {
+    int slices = 1, first = 0;
+    profile q;
+    for (int i = 0; i < MAX_PROFILES; i++)
+        if (profile_by_index(gpu, i, &q) == OK && q.size > slices)
+            slices = q.size;
+    for (int size = p->size; size * 2 <= slices; size *= 2)
+        first = 2 * first + 1;
+    for (int k = 0; k < MAX_GI; k++)
+        if (!has("gpu.%d.gi.%d.profile", gpu, (first + k) % MAX_GI))
+            return (first + k) % MAX_GI;
+    return -1;
+}
+
+/* Makes an instance at a start or, with -1, at the first place that is free. */
+static int create(handle *d, unsigned id, int start, handle **out) {
+    profile p;
+    ENTER(enter_change(d, "create"));
+    if (!in_mig_mode(d->gpu) || profile_by_id(d->gpu, (int)id, &p) != OK)
+        return leave(in_mig_mode(d->gpu) ? INVALID : NOT_SUPPORTED);
+    code = start < 0 ? INSUFFICIENT : fits(d->gpu, &p, start);
+    for (int i = 0; start < 0 && i < p.nstarts; i++)
+        if ((code = fits(d->gpu, &p, p.starts[i])) == OK)
+            start = p.starts[i];
+    int gi = free_id(d->gpu, &p);
+    if (code != OK || gi < 0)
+        return leave(code != OK ? code : INSUFFICIENT);
+    *out = gi_handle(d->gpu, gi);
+    return change("\n", "gpu.%d.gi.%d.profile %d %d\n", d->gpu, gi, p.id, start);
+}
+
+EXPORT int nvmlDeviceCreateGpuInstance(handle *d, unsigned id, handle **out) { return create(d, id, -1, out); }
+EXPORT int nvmlDeviceCreateGpuInstanceWithPlacement(handle *d, unsigned id, const span *place, handle **out) {
+    return create(d, id, (int)place->start, out);
+}
+
+EXPORT int nvmlGpuInstanceDestroy(handle *h) {
+    char path[32];
+    ENTER(enter_change(h, "destroy"));
+    bool used = has_process(h);
+    for (int ci = 0; ci < MAX_CI; ci++)
+        used = used || has("gpu.%d.gi.%d.ci.%d.uuid", h->gpu, h->gi, ci);
+    if (used)
+        return leave(IN_USE);
+    snprintf(path, sizeof path, "gpu.%d.gi.%d", h->gpu, h->gi);
+    return change(path, "%s", "");
+}
+
+/* --- compute instances --------------------------------------------------- */
+
+enum { CI_PROFILES = 9 };
+
+/* By NVML's number of the profile, which is also its id; 0 is none of ours. */
+static const int ci_slices[CI_PROFILES] = { 1, 2, 3, 4, 7, 8, 6, 0, 0 };
+
+/* A compute instance has all slices of its GPU instance, or about half of them
+ * or fewer. */
+static bool ci_fits(int profile, int slices) {
+    int n = profile < CI_PROFILES ? ci_slices[profile] : 0;
+    return n > 0 && (n == slices || 2 * n <= slices + 1) && n <= slices;
+}
+
+static bool ci_at(const handle *h, int ci, int *profile, int *start) {
+    const char *v;
+    return text_at(&v, "gpu.%d.gi.%d.ci.%d.profile", h->gpu, h->gi, ci) == OK && sscanf(v, "%d %d", profile, start) == 2;
+}
+
+EXPORT int nvmlGpuInstanceGetComputeInstanceProfileInfo(handle *h, unsigned index, unsigned engine, unsigned *out) {
+    profile p;
+    int start;
+    ENTER(enter_gpu(h));
+    if (index >= CI_PROFILES || engine != 0 || !instance_at(h->gpu, h->gi, &p, &start))
+        return leave(INVALID);
+    if (!ci_fits((int)index, p.slices))
+        return leave(NOT_SUPPORTED);
+    int n = ci_slices[index];
+    memset(out, 0, 9 * sizeof *out);
+    out[0] = index;
+    out[1] = (unsigned)n;
+    out[2] = (unsigned)(p.slices / n);
+    out[3] = (unsigned)(n * SLICE_SMS);
+    out[4] = (unsigned)p.slices;
+    out[5] = (unsigned)p.media;
+    return leave(OK);
+}
+
+EXPORT int nvmlGpuInstanceGetComputeInstances(handle *h, unsigned id, handle **out, unsigned *count) {
+    int profile, start;
+    ENTER(enter_gpu(h));
+    *count = 0;
+    for (int ci = 0; ci < MAX_CI; ci++)
+        if (ci_at(h, ci, &profile, &start) && profile == (int)id)
+            out[(*count)++] = ci_handle(h->gpu, h->gi, ci);
+    return leave(OK);
+}
+
+EXPORT int nvmlGpuInstanceGetComputeInstanceById(handle *h, unsigned id, handle **out) {
+    ENTER(enter_gpu(h));
+    if (id >= MAX_CI || !has("gpu.%d.gi.%d.ci.%u.uuid", h->gpu, h->gi, id))
+        return leave(NOT_FOUND);
+    *out = ci_handle(h->gpu, h->gi, (int)id);
+    return leave(OK);
+}
+
+/* A new UUID of each MIG device: FNV-1a of where and when it was made. */
+static void new_uuid(char out[48], const handle *h, int ci) {
+    char seed[160];
+    const char *gpu, *changes;
+    if (text_at(&gpu, "gpu.%d.uuid", h->gpu) != OK)
+        gpu = "";
+    if (text_at(&changes, "changes") != OK)
+        changes = "";
+    snprintf(seed, sizeof seed, "%s/%d/%d/%s", gpu, h->gi, ci, changes);
+    unsigned long long hash[2] = { 0xcbf29ce484222325ull, 0x84222325cbf29ce4ull };
+    for (const char *p = seed; *p; p++)
+        for (int i = 0; i < 2; i++)
+            hash[i] = (hash[i] ^ (unsigned char)*p) * 0x100000001b3ull;
+    snprintf(out, 48, "MIG-%08x-%04x-5%03x-a%03x-%012llx", (unsigned)(hash[0] >> 32), (unsigned)(hash[0] >> 16 & 0xffff),
+             (unsigned)(hash[0] & 0xfff), (unsigned)(hash[1] >> 52), hash[1] & 0xffffffffffffull);
+}
+
+EXPORT int nvmlGpuInstanceCreateComputeInstance(handle *h, unsigned id, handle **out) {
+    profile p;
+    int start, other, at = 0, ci = 0;
+    unsigned taken = 0;
+    ENTER(enter_change(h, "create-compute"));
+    if (!instance_at(h->gpu, h->gi, &p, &start) || !ci_fits((int)id, p.slices))
+        return leave(NOT_SUPPORTED);
+    for (int i = 0; i < MAX_CI; i++)
+        if (ci_at(h, i, &other, &at))
+            taken |= ((1u << ci_slices[other]) - 1) << at;
+    unsigned mask = (1u << ci_slices[id]) - 1;
+    for (at = 0; at + ci_slices[id] <= p.slices && (taken & mask << at) != 0; at++) {
+    }
+    while (ci < MAX_CI && has("gpu.%d.gi.%d.ci.%d.uuid", h->gpu, h->gi, ci))
+        ci++;
+    if (at + ci_slices[id] > p.slices || ci == MAX_CI)
+        return leave(INSUFFICIENT);
+    char uuid[48], path[48];
+    new_uuid(uuid, h, ci);
+    snprintf(path, sizeof path, "gpu.%d.gi.%d.ci.%d", h->gpu, h->gi, ci);
+    *out = ci_handle(h->gpu, h->gi, ci);
+    return change("\n", "%s.uuid %s\n%s.profile %u %d\n", path, uuid, path, id, at);
+}
+
+EXPORT int nvmlComputeInstanceDestroy(handle *h) {
+    char path[48];
+    ENTER(enter_change(h, "destroy-compute"));
+    if (has_process(gi_handle(h->gpu, h->gi)))
+        return leave(IN_USE);
+    snprintf(path, sizeof path, "gpu.%d.gi.%d.ci.%d", h->gpu, h->gi, h->ci);
+    return change(path, "%s", "");
+}
+
+typedef struct {
+    handle *device, *gpu_instance;
+    unsigned id, profile;
+    span place;
+} compute_info;
+
+EXPORT int nvmlComputeInstanceGetInfo_v2(handle *h, compute_info *out) {
+    int profile, start;
+    ENTER(enter_gpu(h));
+    if (!ci_at(h, h->ci, &profile, &start))
+        return leave(INVALID);
+    *out = (compute_info){ gpu_handle(h->gpu), gi_handle(h->gpu, h->gi), (unsigned)h->ci, (unsigned)profile,
+                           { (unsigned)start, (unsigned)ci_slices[profile] } };
+    return leave(OK);
+}
+
+/* --- MIG devices --------------------------------------------------------- */
+
+/* As many as there are compute slices; none outside MIG mode. */
+EXPORT int nvmlDeviceGetMaxMigDeviceCount(handle *d, unsigned *out) {
+    unsigned long long n = 0;
+    ENTER(enter_gpu(d));
+    if (in_mig_mode(d->gpu))
+        number(d, "slices", &n);
+    *out = (unsigned)n;
+    return leave(OK);
+}
+
+EXPORT int nvmlDeviceGetMigDeviceHandleByIndex(handle *d, unsigned index, handle **out) {
+    ENTER(enter_gpu(d));
+    if (d->gi >= 0)
+        return leave(INVALID);
+    for (int gi = 0; gi < MAX_GI; gi++)
+        for (int ci = 0; ci < MAX_CI; ci++)
+            if (has("gpu.%d.gi.%d.ci.%d.uuid", d->gpu, gi, ci) && index-- == 0) {
+                *out = mig_handle(d->gpu, gi, ci);
+                return leave(OK);
+            }
+    return leave(NOT_FOUND);
+}
+
+EXPORT int nvmlDeviceIsMigDeviceHandle(handle *d, unsigned *out) {
+    ENTER(enter_gpu(d));
+    *out = d->ci >= 0;
+    return leave(OK);
+}
+
+EXPORT int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle *d, handle **out) {
+    ENTER(enter_gpu(d));
+    *out = gpu_handle(d->gpu);
+    return leave(d->ci >= 0 ? OK : INVALID);
+}
+
+static int own_id(handle *d, int id, unsigned *out) {
+    ENTER(enter_gpu(d));
+    *out = (unsigned)id;
+    return leave(d->ci >= 0 ? OK : INVALID);
+}
+
+EXPORT int nvmlDeviceGetGpuInstanceId(handle *d, unsigned *out) { return own_id(d, d ? d->gi : 0, out); }
+EXPORT int nvmlDeviceGetComputeInstanceId(handle *d, unsigned *out) { return own_id(d, d ? d->ci : 0, out); }
+
+typedef struct {
+    unsigned multiprocessors, copy, decoders, encoders, jpeg, ofa, gpu_slices, compute_slices;
+    unsigned long long memory;
+} attributes;
+
+EXPORT int nvmlDeviceGetAttributes_v2(handle *d, attributes *out) {
+    profile p;
+    int start, at, kind;
+    ENTER(enter_gpu(d));
+    if (d->ci < 0 || !instance_at(d->gpu, d->gi, &p, &start) || !ci_at(d, d->ci, &kind, &at))
+        return leave(d->ci < 0 ? NOT_SUPPORTED : INVALID);
+    *out = (attributes){ .multiprocessors = (unsigned)(ci_slices[kind] * SLICE_SMS), .copy = (unsigned)p.slices, .decoders = (unsigned)p.media,
+                         .gpu_slices = (unsigned)p.slices, .compute_slices = (unsigned)ci_slices[kind], .memory = (unsigned long long)p.memory };
+    return leave(OK);
+}
+
+/* A MIG device is named "GPU MIG 3g.40gb" or, with some of the slices, "GPU MIG
+ * 1c.3g.40gb". */
+EXPORT int nvmlDeviceGetName(handle *d, char *out, unsigned capacity) {
+    const char *v;
+    profile p;
+    int start, at, kind;
+    char name[192];
+    ENTER(enter_gpu(d));
+    if ((code = text_at(&v, "gpu.%d.name", d->gpu)) != OK)
+        return leave(code);
+    if (d->ci < 0)
+        return leave(copy(out, capacity, v));
+    if (!instance_at(d->gpu, d->gi, &p, &start) || !ci_at(d, d->ci, &kind, &at))
+        return leave(INVALID);
+    if (ci_slices[kind] == p.slices)
+        snprintf(name, sizeof name, "%s MIG %s", v, p.name);
+    else
+        snprintf(name, sizeof name, "%s MIG %dc.%s", v, ci_slices[kind], p.name);
+    return leave(copy(out, capacity, name));
+}

@@ -1,0 +1,299 @@
+/* The state of the simulated machine: a file of lines "path value", sorted by
+ * path in memory. It is read again when another file stands in its place, and
+ * replaced at every change under a lock of all processes, so that it outlives a
+ * process that is killed, as hardware does. */
+#include "fake.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef struct {
+    const char *path, *value;
+} line;
+
+/* The file that was read stays open, so that its inode means no other file. */
+static struct {
+    int fd;
+    struct stat is;
+    char *text;
+    line *lines;
+    size_t count;
+} file = { .fd = -1 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static int users, locked = -1;
+static handle gpus[MAX_GPUS], gis[MAX_GPUS][MAX_GI], cis[MAX_GPUS][MAX_GI][MAX_CI], migs[MAX_GPUS][MAX_GI][MAX_CI];
+
+handle *gpu_handle(int gpu) { return &gpus[gpu]; }
+handle *gi_handle(int gpu, int gi) { return &gis[gpu][gi]; }
+handle *ci_handle(int gpu, int gi, int ci) { return &cis[gpu][gi][ci]; }
+handle *mig_handle(int gpu, int gi, int ci) { return &migs[gpu][gi][ci]; }
+
+__attribute__((constructor)) static void fill_handles(void) {
+    for (int g = 0; g < MAX_GPUS; g++) {
+        gpus[g] = (handle){ g, -1, -1 };
+        for (int i = 0; i < MAX_GI; i++) {
+            gis[g][i] = (handle){ g, i, -1 };
+            for (int c = 0; c < MAX_CI; c++)
+                cis[g][i][c] = migs[g][i][c] = (handle){ g, i, c };
+        }
+    }
+}
+
+/* FAKENVML_STATE, or the file beside the state of the DCGM fake. */
+static bool state_path(char *out, size_t size, const char *suffix) {
+    const char *own = getenv("FAKENVML_STATE"), *dcgm = getenv("FAKEDCGM_STATE");
+    if (own != NULL)
+        return snprintf(out, size, "%s%s", own, suffix) < (int)size;
+    return dcgm != NULL && snprintf(out, size, "%s.nvml%s", dcgm, suffix) < (int)size;
+}
+
+static int by_path(const void *a, const void *b) { return strcmp(((const line *)a)->path, ((const line *)b)->path); }
+
+static void parse(char *text) {
+    size_t rows = 1;
+    for (const char *p = text; *p; p++)
+        rows += *p == '\n';
+    free(file.lines);
+    file.lines = calloc(rows, sizeof *file.lines);
+    file.count = 0;
+    for (char *save, *row = strtok_r(text, "\n", &save); row && file.lines; row = strtok_r(NULL, "\n", &save)) {
+        char *space = strchr(row, ' ');
+        if (space == NULL)
+            continue;
+        *space = '\0';
+        file.lines[file.count++] = (line){ row, space + 1 };
+    }
+    qsort(file.lines, file.count, sizeof *file.lines, by_path);
+}
+
+static bool refresh(void) {
+    char path[4096];
+    struct stat st;
+    if (!state_path(path, sizeof path, "") || stat(path, &st) != 0)
+        return false;
+    if (file.fd >= 0 && st.st_ino == file.is.st_ino && st.st_dev == file.is.st_dev)
+        return true;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    char *text = fstat(fd, &st) == 0 ? calloc(1, (size_t)st.st_size + 1) : NULL;
+    if (text == NULL || read(fd, text, (size_t)st.st_size) != st.st_size) {
+        free(text);
+        close(fd);
+        return false;
+    }
+    if (file.fd >= 0)
+        close(file.fd);
+    free(file.text);
+    file.fd = fd;
+    file.is = st;
+    file.text = text;
+    parse(text);
+    return true;
+}
+
+static const char *look(const char *path) {
+    line *l = bsearch(&(line){ path, NULL }, file.lines, file.count, sizeof *file.lines, by_path);
+    return l ? l->value : NULL;
+}
+
+int text_at(const char **value, const char *format, ...) {
+    char path[128];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(path, sizeof path, format, args);
+    va_end(args);
+    *value = look(path);
+    if (*value == NULL)
+        return NOT_SUPPORTED;
+    return **value == '!' ? atoi(*value + 1) : OK;
+}
+
+bool has(const char *format, ...) {
+    char path[128];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(path, sizeof path, format, args);
+    va_end(args);
+    return look(path) != NULL;
+}
+
+int value_of(const handle *h, const char *name, const char **value) {
+    return h->gi >= 0 ? text_at(value, "gpu.%d.gi.%d.%s", h->gpu, h->gi, name) : text_at(value, "gpu.%d.%s", h->gpu, name);
+}
+
+int number(const handle *h, const char *name, unsigned long long *out) { return numbers(h, name, out, 1); }
+
+/* Reads "A B C" into n numbers; of fewer the rest is 0. */
+int numbers(const handle *h, const char *name, unsigned long long *out, int n) {
+    const char *v;
+    int code = value_of(h, name, &v);
+    if (code != OK)
+        return code;
+    char *end = (char *)v;
+    for (int i = 0; i < n; i++)
+        out[i] = strtoull(end, &end, 10);
+    return OK;
+}
+
+int copy(char *out, unsigned capacity, const char *text) { return snprintf(out, capacity, "%s", text) < (int)capacity ? OK : TOO_SMALL; }
+
+int count_gpus(void) {
+    const char *v;
+    int n = text_at(&v, "count") == OK ? atoi(v) : 0;
+    return n < MAX_GPUS ? n : MAX_GPUS;
+}
+
+bool in_mig_mode(int gpu) {
+    const char *v;
+    return text_at(&v, "gpu.%d.mig", gpu) == OK && *v == '1';
+}
+
+/* --- calls --------------------------------------------------------------- */
+
+int leave(int code) {
+    if (locked >= 0)
+        close(locked);
+    locked = -1;
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+static void lock_out(void) {
+    char path[4096];
+    if (state_path(path, sizeof path, ".lock"))
+        locked = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (locked >= 0)
+        flock(locked, LOCK_EX);
+}
+
+/* A state with "hang" keeps a call until the line is gone. */
+static int begin(bool changes) {
+    for (;;) {
+        pthread_mutex_lock(&lock);
+        if (changes)
+            lock_out();
+        bool known = refresh();
+        if (users == 0)
+            return leave(UNINITIALIZED);
+        if (!known)
+            return leave(UNKNOWN);
+        if (look("hang") == NULL)
+            return OK;
+        leave(OK);
+        usleep(5000);
+    }
+}
+
+int enter(void) { return begin(false); }
+
+static int check(const handle *h) {
+    if (h == NULL || h->gpu >= count_gpus())
+        return leave(INVALID);
+    if (has("gpu.%d.lost", h->gpu))
+        return leave(LOST);
+    if (h->gi >= 0 && !has("gpu.%d.gi.%d.profile", h->gpu, h->gi))
+        return leave(INVALID);
+    if (h->ci >= 0 && !has("gpu.%d.gi.%d.ci.%d.uuid", h->gpu, h->gi, h->ci))
+        return leave(INVALID);
+    return OK;
+}
+
+int enter_gpu(const handle *h) {
+    int code = enter();
+    return code == OK ? check(h) : code;
+}
+
+int open_library(void) {
+    pthread_mutex_lock(&lock);
+    const char *v;
+    int code = refresh() ? text_at(&v, "init") : NO_DRIVER;
+    if (code == NOT_SUPPORTED)
+        code = OK;
+    users += code == OK;
+    return leave(code);
+}
+
+int close_library(void) {
+    pthread_mutex_lock(&lock);
+    if (users == 0)
+        return leave(UNINITIALIZED);
+    users--;
+    return leave(OK);
+}
+
+/* --- changes ------------------------------------------------------------- */
+
+static bool below(const char *path, const char *drop) {
+    size_t n = strlen(drop);
+    return strncmp(path, drop, n) == 0 && (path[n] == '\0' || path[n] == '.');
+}
+
+/* Writes the state without the lines at drop and below, and with those of add;
+ * changes is how many there were, 0 leaves the count as it is. */
+static int replace(const char *drop, const char *add, int changes) {
+    char path[4096], temporary[4096];
+    if (!state_path(path, sizeof path, "") || !state_path(temporary, sizeof temporary, ".new"))
+        return UNKNOWN;
+    FILE *f = fopen(temporary, "w");
+    if (f == NULL)
+        return UNKNOWN;
+    for (size_t i = 0; i < file.count; i++)
+        if (!below(file.lines[i].path, drop) && (changes == 0 || strcmp(file.lines[i].path, "changes") != 0))
+            fprintf(f, "%s %s\n", file.lines[i].path, file.lines[i].value);
+    fputs(add, f);
+    if (changes > 0)
+        fprintf(f, "changes %d\n", changes);
+    if (fclose(f) != 0 || rename(temporary, path) != 0)
+        return UNKNOWN;
+    return refresh() ? OK : UNKNOWN;
+}
+
+/* The fault of an operation: a code for the next calls, as many as it says. */
+static int failing(const char *operation) {
+    const char *v;
+    int code = OK, times = 0;
+    if (text_at(&v, "fail.%s", operation) != OK || sscanf(v, "%d %d", &code, &times) != 2 || times <= 0)
+        return OK;
+    char path[64], add[128];
+    snprintf(path, sizeof path, "fail.%s", operation);
+    snprintf(add, sizeof add, "%s %d %d\n", path, code, times - 1);
+    return replace(path, add, 0) == OK ? code : UNKNOWN;
+}
+
+int enter_change(const handle *h, const char *operation) {
+    int code = begin(true);
+    if (code != OK || (code = check(h)) != OK)
+        return code;
+    code = failing(operation);
+    return code == OK ? OK : leave(code);
+}
+
+int change(const char *drop, const char *format, ...) {
+    char add[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(add, sizeof add, format, args);
+    va_end(args);
+    const char *v;
+    int done = text_at(&v, "changes") == OK ? atoi(v) : 0, kill = 0;
+    char when[8] = "";
+    if (text_at(&v, "kill") == OK)
+        sscanf(v, "%d %7s", &kill, when);
+    bool after = strcmp(when, "after") == 0;
+    if (kill == done + 1 && !after)
+        raise(SIGKILL);
+    if (replace(drop, add, done + 1) != OK)
+        return leave(UNKNOWN);
+    if (kill == done + 1 && after)
+        raise(SIGKILL);
+    return leave(OK);
+}

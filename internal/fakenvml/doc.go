@@ -1,0 +1,19 @@
+// Package fakenvml is a fake of the driver's libnvidia-ml.so.1, written in C, with
+// the files that the driver shows beside it. The simulated machine is a text
+// file, which the library reads and, where MIG layouts change, writes: like
+// hardware, it keeps its layout when the process that changes it is killed.
+//
+// The package owns the C sources in c/, the file's format, and the folders that
+// stand in for the driver's own. A process that finds the library as its
+// libnvidia-ml.so.1, with FAKENVML_STATE naming the file, takes the same path as
+// on a real machine. It is linked into no program. What layouts are possible is
+// defined by the profiles in the file, which come from gpu/mig.
+//
+// Checked on 2026-11-23: functions and the sizes of structures against nvml.h of
+// go-nvml v0.13.3-1 (TestABI), return codes against its comments; by running over
+// it, k8s-device-plugin v0.19.3 with gpu-feature-discovery and nvidia-mig-parted
+// v0.13.1 (export, assert, apply), with go-nvlib v0.10.0, and mig-parted's packages
+// with go-nvlib v0.12.0. Not checked against a GPU: what NVIDIA's sources do not say
+// is a guess, as the first free place of nvmlDeviceCreateGpuInstance, the ids of
+// instances, and the multiprocessors and engines of a slice, which are of A100.
+package fakenvml

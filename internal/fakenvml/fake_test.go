@@ -1,0 +1,170 @@
+//go:build cgo
+
+package fakenvml
+
+import (
+	"errors"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/gpuscale/gpuscale/gpu/mig"
+)
+
+func h100() mig.Spec {
+	table, _ := mig.ForModel("H100-80GB")
+	return table.Spec()
+}
+
+func place(t *testing.T, text string) mig.Placement {
+	t.Helper()
+	table, _ := mig.ForModel("H100-80GB")
+	l, err := mig.ParseLayout(table, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l[0]
+}
+
+// loaded is the library over a state.
+func loaded(t *testing.T, s State) (driver nvml.Interface, path string) {
+	t.Helper()
+	lib, err := Build(t.Context(), "")
+	if errors.Is(err, ErrNoCompiler) {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	path = filepath.Join(t.TempDir(), "state")
+	if err := s.Write(path); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(EnvState, path)
+	driver = nvml.New(nvml.WithLibraryPath(filepath.Join(lib, Library)))
+	if ret := driver.Init(); ret != nvml.SUCCESS {
+		t.Fatal(ret)
+	}
+	t.Cleanup(func() { _ = driver.Shutdown() })
+	return driver, path
+}
+
+func gpuAt(t *testing.T, driver nvml.Interface, i int) nvml.Device {
+	t.Helper()
+	d, ret := driver.DeviceGetHandleByIndex(i)
+	if ret != nvml.SUCCESS {
+		t.Fatal(ret)
+	}
+	return d
+}
+
+// TestRead: what is written is read, instances with several compute instances included.
+func TestRead(t *testing.T) {
+	s := State{Driver: "580.159.03", Changes: 3, GPUs: []GPU{{
+		UUID: GPUUUID(0), Name: "NVIDIA H100 80GB HBM3", MemoryMiB: 81559, Spec: h100(), MIG: true, Pending: true, XIDs: []XID{{Code: 31, On: "1/0"}},
+		Instances: []Instance{
+			{ID: 1, Placement: place(t, "3g.40gb@0"), PID: 7, Values: map[string]string{"gpm.1": "50"}, Computes: []Compute{{ID: 0, Slices: 1, UUID: MIGUUID(0, 0)}, {ID: 1, Slices: 2, UUID: MIGUUID(0, 1)}}},
+			{ID: 9, Placement: place(t, "1g.10gb@4"), Computes: Whole(MIGUUID(0, 2))},
+			{ID: 10, Placement: place(t, "1g.10gb@5")},
+		},
+	}}}
+	path := filepath.Join(t.TempDir(), "state")
+	if err := s.Write(path); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Read(path); err != nil || !reflect.DeepEqual(got, s) {
+		t.Errorf("%v\n got %+v\nwant %+v", err, got, s)
+	}
+}
+
+// TestComputeInstances: compute instances share the slices of their GPU instance, are MIG devices with
+// UUIDs of their own, and keep the GPU instance from being destroyed.
+func TestComputeInstances(t *testing.T) {
+	s := State{GPUs: []GPU{{UUID: GPUUUID(0), Name: "NVIDIA H100", MemoryMiB: 81559, Spec: h100(), MIG: true}}}
+	driver, path := loaded(t, s)
+	d := gpuAt(t, driver, 0)
+	profile, ret := d.GetGpuInstanceProfileInfo(nvml.GPU_INSTANCE_PROFILE_3_SLICE)
+	if ret != nvml.SUCCESS {
+		t.Fatal(ret)
+	}
+	gi, ret := d.CreateGpuInstance(&profile)
+	if ret != nvml.SUCCESS {
+		t.Fatal(ret)
+	}
+	for _, step := range []struct {
+		slices int // NVML's number of the profile is one less
+		want   nvml.Return
+	}{{3, nvml.SUCCESS}, {1, nvml.ERROR_INSUFFICIENT_RESOURCES}, {0, nvml.SUCCESS}, {2, nvml.SUCCESS}, {1, nvml.SUCCESS}, {1, nvml.ERROR_INSUFFICIENT_RESOURCES}} {
+		if step.slices == 0 { // all are destroyed
+			if ret := gi.Destroy(); ret != nvml.ERROR_IN_USE {
+				t.Errorf("destroyed with a compute instance: %v", ret)
+			}
+			ci, ret := gi.GetComputeInstanceById(0)
+			if ret == nvml.SUCCESS {
+				ret = ci.Destroy()
+			}
+			if ret != nvml.SUCCESS {
+				t.Fatal(ret)
+			}
+			continue
+		}
+		info, ret := gi.GetComputeInstanceProfileInfo(step.slices-1, nvml.COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED)
+		if ret != nvml.SUCCESS {
+			t.Fatal(ret)
+		}
+		if _, ret := gi.CreateComputeInstance(&info); ret != step.want {
+			t.Errorf("%d slices: %v, want %v", step.slices, ret, step.want)
+		}
+	}
+	names := map[string]string{}
+	for i := range 2 {
+		m, ret := d.GetMigDeviceHandleByIndex(i)
+		if ret != nvml.SUCCESS {
+			t.Fatal(ret)
+		}
+		uuid, _ := m.GetUUID()
+		name, _ := m.GetName()
+		names[name] = uuid
+		if again, ret := driver.DeviceGetHandleByUUID(uuid); ret != nvml.SUCCESS || again != m || !uuids.MatchString(uuid) {
+			t.Errorf("by %s: %v", uuid, ret)
+		}
+	}
+	if len(names) != 2 || names["NVIDIA H100 MIG 2c.3g.40gb"] == names["NVIDIA H100 MIG 1c.3g.40gb"] {
+		t.Errorf("MIG devices %v", names)
+	}
+	now, err := s.Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := now.GPUs[0]; now.Changes != 5 || len(c.Instances) != 1 || c.Instances[0].ID != 1 || len(c.Instances[0].Computes) != 2 {
+		t.Errorf("%d changes, %+v", now.Changes, c.Instances)
+	}
+}
+
+// TestEventOfInstance: an XID says which GPU instance and compute instance it is of, or neither.
+func TestEventOfInstance(t *testing.T) {
+	s := State{GPUs: []GPU{{UUID: GPUUUID(0), XIDs: XIDs(13)}}}
+	driver, path := loaded(t, s)
+	set, ret := driver.EventSetCreate()
+	if ret == nvml.SUCCESS {
+		ret = gpuAt(t, driver, 0).RegisterEvents(nvml.EventTypeXidCriticalError, set)
+	}
+	if ret != nvml.SUCCESS {
+		t.Fatal(ret)
+	}
+	s.GPUs[0].XIDs = []XID{{Code: 13}, {Code: 31, On: "2/1"}, {Code: 79}}
+	if err := s.Write(path); err != nil {
+		t.Fatal(err)
+	}
+	const none = 0xffffffff
+	for _, want := range []nvml.EventData{{EventData: 31, GpuInstanceId: 2, ComputeInstanceId: 1}, {EventData: 79, GpuInstanceId: none, ComputeInstanceId: none}} {
+		e, ret := set.Wait(0)
+		if ret != nvml.SUCCESS || e.EventData != want.EventData || e.GpuInstanceId != want.GpuInstanceId || e.ComputeInstanceId != want.ComputeInstanceId {
+			t.Errorf("%v %+v, want %+v", ret, e, want)
+		}
+	}
+	if _, ret := set.Wait(20); ret != nvml.ERROR_TIMEOUT {
+		t.Errorf("a third event: %v", ret)
+	}
+}

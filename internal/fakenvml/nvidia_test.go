@@ -1,0 +1,320 @@
+package fakenvml_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	deviceplugin "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/gpu/mig"
+	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/internal/fakenvml"
+	"github.com/gpuscale/gpuscale/internal/testall"
+	"github.com/gpuscale/gpuscale/plan"
+	"github.com/gpuscale/gpuscale/sandbox/build"
+)
+
+// nvidia is a machine on which NVIDIA's own programs run.
+type nvidia struct {
+	*testing.T
+	dir, lib, programs string
+	table              *mig.Table
+	state              fakenvml.State
+}
+
+// newNVIDIA has H100s with layouts in words, "-" for no MIG.
+func newNVIDIA(t *testing.T, layouts ...string) *nvidia {
+	t.Helper()
+	testall.Node(t)
+	if os.Geteuid() != 0 {
+		t.Skip("root only: the machine's files are mounted over those of this one")
+	}
+	lib, err := fakenvml.Build(t.Context(), "")
+	if errors.Is(err, fakenvml.ErrNoCompiler) {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	programs, err := build.NVIDIA(t.Context(), build.Options{Out: t.Output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &nvidia{T: t, dir: t.TempDir(), lib: lib, programs: programs, state: fakenvml.State{Driver: "580.159.03"}}
+	n.table, _ = mig.ForModel("H100-80GB")
+	for i, layout := range layouts {
+		c := fakenvml.GPU{
+			UUID: fakenvml.GPUUUID(i), Name: "NVIDIA H100 80GB HBM3", Minor: i, MemoryMiB: 81559, Spec: n.table.Spec(), MIG: layout != "-", XIDs: fakenvml.XIDs(),
+		}
+		for k, p := range n.layout(layout) {
+			c.Instances = append(c.Instances, fakenvml.Instance{ID: k + 1, Placement: p, Computes: fakenvml.Whole(fakenvml.MIGUUID(i, k))})
+		}
+		n.state.GPUs = append(n.state.GPUs, c)
+	}
+	n.write()
+	return n
+}
+
+func (n *nvidia) layout(text string) mig.Layout {
+	n.Helper()
+	if text == "-" {
+		return nil
+	}
+	l, err := mig.ParseLayout(n.table, text)
+	if err != nil {
+		n.Fatal(err)
+	}
+	return l
+}
+
+func (n *nvidia) write() {
+	n.Helper()
+	err := n.state.Write(filepath.Join(n.dir, "state"))
+	if err == nil {
+		err = n.state.WriteFiles(n.dir)
+	}
+	if err != nil {
+		n.Fatal(err)
+	}
+}
+
+func (n *nvidia) read() fakenvml.State {
+	n.Helper()
+	s, err := n.state.Read(filepath.Join(n.dir, "state"))
+	if err != nil {
+		n.Fatal(err)
+	}
+	return s
+}
+
+func (n *nvidia) run(program string, args ...string) (stdout string, err error) {
+	n.Helper()
+	cmd := fakenvml.Command(n.Context(), n.dir, n.lib, filepath.Join(n.programs, program), args...)
+	out, err := cmd.Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		err = fmt.Errorf("%w: %s", err, exit.Stderr)
+	}
+	return string(out), err
+}
+
+// configured writes mig-parted's file for a node of these layouts, as the autoscaler does.
+func (n *nvidia) configured(layouts ...string) (file string, want partition.NodeLayout) {
+	n.Helper()
+	model, _ := gpu.ParseProduct("H100-80GB")
+	var gpus []plan.GPU
+	for i, text := range layouts {
+		c := plan.GPU{Device: gpu.Device{Index: i, Model: model}, AllocationKnown: true, MIG: text != "-"}
+		for _, p := range n.layout(text) {
+			c.Instances = append(c.Instances, plan.Instance{Placement: p, Placed: true})
+		}
+		gpus = append(gpus, c)
+	}
+	want, err := partition.LayoutOf(nil, gpus)
+	if err != nil {
+		n.Fatal(err)
+	}
+	config := partition.Config{Version: partition.ConfigVersion, MIGConfigs: map[string][]partition.Entry{want.Name(): want.Entries()}}
+	file = filepath.Join(n.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte(config.String()), 0o600); err != nil {
+		n.Fatal(err)
+	}
+	return file, want
+}
+
+// TestMigParted: nvidia-mig-parted takes each configuration of the autoscaler, finds that it is not
+// applied, applies it, finds that it is, and exports the same counts.
+func TestMigParted(t *testing.T) {
+	n := newNVIDIA(t, "-", "7g.80gb@0")
+	for _, layouts := range [][]string{
+		{"3g.40gb@0 3g.40gb@4", "-"},
+		{"1g.10gb@0 1g.10gb+me@1 2g.20gb@2 3g.40gb@4", "3g.40gb@0 1g.20gb@4 1g.20gb@6"},
+		{"-", "4g.40gb@0 2g.20gb@4 1g.10gb@6"},
+		{"1g.10gb@0", "empty"},
+	} {
+		file, want := n.configured(layouts...)
+		if out, err := n.run("nvidia-mig-parted", "assert", "-f", file, "-c", want.Name()); err == nil {
+			t.Errorf("%v: applied before it is: %s", layouts, out)
+		}
+		for _, step := range []string{"apply", "assert"} {
+			if out, err := n.run("nvidia-mig-parted", step, "-f", file, "-c", want.Name()); err != nil {
+				t.Fatalf("%s %v: %v\n%s", step, layouts, err, out)
+			}
+		}
+		out, err := n.run("nvidia-mig-parted", "export")
+		if err != nil {
+			t.Fatal(err)
+		}
+		exported, err := partition.ParseConfig(out)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		for i, device := range want {
+			if counts, inMIG, known := exported.Counts("current", i); !known || inMIG != device.MIG || !maps.Equal(counts, device.Counts) {
+				t.Errorf("%v: exported %v %v %v of GPU %d\n%s", layouts, counts, inMIG, known, i, out)
+			}
+		}
+	}
+}
+
+// TestMigPartedLeavesBusyInstance: a configuration that would destroy an instance in use fails.
+func TestMigPartedLeavesBusyInstance(t *testing.T) {
+	n := newNVIDIA(t, "3g.40gb@0 1g.10gb@4")
+	n.state.GPUs[0].Instances[0].PID = 42
+	n.write()
+	file, want := n.configured("7g.80gb@0")
+	if out, err := n.run("nvidia-mig-parted", "apply", "-f", file, "-c", want.Name()); err == nil {
+		t.Errorf("applied: %s", out)
+	}
+	if c := n.read().GPUs[0]; len(c.Instances) == 0 || c.Instances[0].PID != 42 || len(c.Instances[0].Computes) != 1 {
+		t.Errorf("the busy instance is gone: %+v", c.Instances)
+	}
+}
+
+// TestGPUFeatureDiscovery: the labels of a node are those that the autoscaler reads.
+func TestGPUFeatureDiscovery(t *testing.T) {
+	n := newNVIDIA(t, "3g.40gb@0 1g.10gb@4 1g.10gb+me@5", "-")
+	labels := func(strategy string) map[string]string {
+		t.Helper()
+		file := filepath.Join(t.TempDir(), "labels")
+		if _, err := n.run("gpu-feature-discovery", "--oneshot", "--use-node-feature-api=false", "--mig-strategy="+strategy, "--output-file="+file); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := map[string]string{}
+		for line := range strings.Lines(string(text)) {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+			out[name] = value
+		}
+		return out
+	}
+	has := func(have map[string]string, want map[string]string) {
+		t.Helper()
+		for name, value := range want {
+			if have[name] != value {
+				t.Errorf("%s=%q, want %q", name, have[name], value)
+			}
+		}
+	}
+	mixed := labels("mixed")
+	has(mixed, map[string]string{
+		"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81559", "nvidia.com/gpu.count": "2",
+		"nvidia.com/mig.capable": "true", "nvidia.com/mig.strategy": "mixed", "nvidia.com/gpu.mode": "compute",
+		"nvidia.com/cuda.driver-version.full": "580.159.03", "nvidia.com/mig-3g.40gb.slices.gi": "3",
+	})
+	for _, profile := range []string{"3g.40gb", "1g.10gb", "1g.10gb+me"} {
+		has(mixed, map[string]string{mig.ResourceName(profile) + ".count": "1"})
+	}
+	if model, ok := gpu.ParseProduct(mixed["nvidia.com/gpu.product"]); !ok || model.Name != "H100-80GB" {
+		t.Errorf("the product is read as %+v", model)
+	}
+	n = newNVIDIA(t, "1g.10gb@0 1g.10gb@1", "1g.10gb@6")
+	has(labels("single"), map[string]string{"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb", "nvidia.com/gpu.count": "3"})
+}
+
+// stubKubelet is the registration socket of a kubelet. It keeps what each
+// resource's plugin has advertised last.
+type stubKubelet struct {
+	deviceplugin.UnimplementedRegistrationServer
+	dir        string
+	ctx        context.Context
+	mu         sync.Mutex
+	advertised map[string]map[string]string // resource: device: health
+}
+
+func (k *stubKubelet) Register(_ context.Context, r *deviceplugin.RegisterRequest) (*deviceplugin.Empty, error) {
+	conn, err := grpc.NewClient("unix://"+filepath.Join(k.dir, r.Endpoint), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return nil, err
+	}
+	stream, err := deviceplugin.NewDevicePluginClient(conn).ListAndWatch(k.ctx, &deviceplugin.Empty{})
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		defer conn.Close()
+		for {
+			list, err := stream.Recv()
+			if err != nil {
+				return
+			}
+			devices := map[string]string{}
+			for _, d := range list.Devices {
+				devices[d.ID] = d.Health
+			}
+			k.mu.Lock()
+			k.advertised[r.ResourceName] = devices
+			k.mu.Unlock()
+		}
+	}()
+	return &deviceplugin.Empty{}, nil
+}
+
+// TestDevicePlugin: the device plugin offers the MIG devices and the GPU that has none, and reports
+// the GPU that an XID makes sick.
+func TestDevicePlugin(t *testing.T) {
+	n := newNVIDIA(t, "3g.40gb@0 1g.10gb@4 1g.10gb@5", "-")
+	ctx, stop := context.WithCancel(t.Context())
+	k := &stubKubelet{dir: t.TempDir(), ctx: ctx, advertised: map[string]map[string]string{}}
+	listener, err := net.Listen("unix", filepath.Join(k.dir, "kubelet.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	deviceplugin.RegisterRegistrationServer(server, k)
+	go func() { _ = server.Serve(listener) }()
+	cmd := fakenvml.Command(ctx, n.dir, n.lib, "sh", "-c",
+		`mount -t tmpfs tmpfs /var/lib && mkdir -p /var/lib/kubelet/device-plugins && mount --bind "$1" /var/lib/kubelet/device-plugins && exec "$2" --mig-strategy=mixed`,
+		"sh", k.dir, filepath.Join(n.programs, "nvidia-device-plugin"))
+	var log strings.Builder
+	cmd.Stderr = &log
+	cmd.WaitDelay = time.Minute
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stop()
+		_ = cmd.Wait() // killed
+		server.Stop()
+		if t.Failed() {
+			t.Log(log.String())
+		}
+	})
+	offers := func(health string) func() error {
+		want := map[string]map[string]string{
+			"nvidia.com/gpu":         {fakenvml.GPUUUID(1): health},
+			"nvidia.com/mig-3g.40gb": {fakenvml.MIGUUID(0, 0): "Healthy"},
+			"nvidia.com/mig-1g.10gb": {fakenvml.MIGUUID(0, 1): "Healthy", fakenvml.MIGUUID(0, 2): "Healthy"},
+		}
+		return func() error {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			if !maps.EqualFunc(k.advertised, want, func(a, b map[string]string) bool { return maps.Equal(a, b) }) {
+				return fmt.Errorf("advertised %v, want %v", k.advertised, want)
+			}
+			return nil
+		}
+	}
+	await.For(t, time.Minute, "all devices", offers("Healthy"))
+	await.For(t, time.Minute, "a sick GPU", func() error {
+		// The plugin is notified of those after its subscription, which follows its first list.
+		n.state.GPUs[1].XIDs = append(n.state.GPUs[1].XIDs, fakenvml.XID{Code: 79})
+		n.write()
+		return offers("Unhealthy")()
+	})
+}

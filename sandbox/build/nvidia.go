@@ -1,0 +1,33 @@
+package build
+
+import "context"
+
+// nvidiaParts are bound lazily: go-nvml finds the driver's functions when they
+// are called.
+var nvidiaParts = target{
+	name:   "nvidia",
+	title:  "NVIDIA's device plugin and mig-parted",
+	module: "sandbox/nvidia",
+	args:   []string{"-trimpath", "-ldflags", "-s -w -extldflags=-Wl,-z,lazy -X github.com/NVIDIA/k8s-device-plugin/internal/info.version=v0.19.3"},
+	pkgs: []string{
+		"github.com/NVIDIA/k8s-device-plugin/cmd/gpu-feature-discovery",
+		"github.com/NVIDIA/k8s-device-plugin/cmd/nvidia-device-plugin",
+		"github.com/NVIDIA/mig-parted/cmd/nvidia-mig-manager",
+		"github.com/NVIDIA/mig-parted/cmd/nvidia-mig-parted",
+	},
+	output: "./",
+	files:  []string{"gpu-feature-discovery", "nvidia-device-plugin", "nvidia-mig-manager", "nvidia-mig-parted"},
+	disk:   2 << 30,
+	cgo:    true,
+}
+
+// NVIDIA returns a folder with gpu-feature-discovery, nvidia-device-plugin,
+// nvidia-mig-manager and nvidia-mig-parted, and compiles them if the cache does
+// not have them. Only tests of a node need them, so they are not a part of All.
+func NVIDIA(ctx context.Context, o Options) (dir string, err error) {
+	o, err = o.withDefaults()
+	if err != nil {
+		return "", err
+	}
+	return ensure(ctx, o, nvidiaParts)
+}
