@@ -3,6 +3,7 @@
 package node_test
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,10 +11,12 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -73,6 +76,9 @@ func TestChart(t *testing.T) {
 	t.Run("nothing logs an error", c.with(c.noErrors))
 	t.Run("a report", c.with(c.report))
 	t.Run("an adapter that is deleted comes back", c.with(c.adapterDeleted))
+	t.Run("a leader that is deleted is succeeded", c.with(c.leaderDeleted))
+	t.Run("a driver that hangs makes the exporter unready, not new", c.with(c.driverHangs))
+	t.Run("a port is forwarded", c.with(c.portForward))
 	t.Run("an uninstalled release leaves no pod", c.with(c.uninstalled))
 }
 
@@ -80,6 +86,8 @@ type installation struct {
 	trial
 	helm chart.Helm
 	url  string // of Prometheus, for pods
+	// state is the folder with the GPU's.
+	state string
 }
 
 func (c *installation) with(test func()) func(*testing.T) {
@@ -101,10 +109,8 @@ func (c *installation) startNode() {
 	if err != nil {
 		c.Fatal(err)
 	}
-	state := c.TempDir()
-	if err := dcgm.Write(filepath.Join(state, "dcgm.state")); err != nil {
-		c.Fatal(err)
-	}
+	c.state = c.TempDir()
+	c.must(dcgm.Write(filepath.Join(c.state, "dcgm.state")))
 	u, err := url.Parse(c.env.Cluster.PrometheusURL())
 	if err != nil {
 		c.Fatal(err)
@@ -115,7 +121,7 @@ func (c *installation) startNode() {
 	}
 	c.node = nodetest.Start(c.Context(), c, c.env, node.Options{
 		Labels: map[string]string{"nvidia.com/gpu.present": "true"},
-		Mounts: []node.Mount{{Source: library, Target: "/opt/dcgm", ReadOnly: true}, {Source: state, Target: "/opt/state", ReadOnly: true}},
+		Mounts: []node.Mount{{Source: library, Target: "/opt/dcgm", ReadOnly: true}, {Source: c.state, Target: "/opt/state", ReadOnly: true}},
 		Ports:  []int{port},
 	})
 	c.url = fmt.Sprintf("http://%s:%d", c.node.Address(), port)
@@ -210,22 +216,12 @@ func (c *installation) available(name string) error {
 
 // exporter has Prometheus scrape the exporter's pod.
 func (c *installation) exporter() {
-	for _, p := range c.pods() {
-		if p.Labels["app.kubernetes.io/component"] != "exporter" {
-			continue
-		}
-		at, err := c.node.Expose(p.Status.PodIP + ":9400")
-		if err != nil {
-			c.Fatal(err)
-		}
-		text, err := json.Marshal([]any{map[string]any{"targets": []string{at}, "labels": map[string]string{"namespace": installed, "pod": p.Name}}})
-		if err != nil {
-			c.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(c.env.Cluster.PrometheusDir(), "exporter.json"), text, 0o644); err != nil {
-			c.Fatal(err)
-		}
-	}
+	pod := c.the("exporter")
+	at, err := c.node.Expose(pod.Status.PodIP + ":9400")
+	c.must(err)
+	text, err := json.Marshal([]any{map[string]any{"targets": []string{at}, "labels": map[string]string{"namespace": installed, "pod": pod.Name}}})
+	c.must(err)
+	c.must(os.WriteFile(filepath.Join(c.env.Cluster.PrometheusDir(), "exporter.json"), text, 0o644))
 	c.await("the GPU in Prometheus", func() error {
 		resp, err := http.Get(c.env.Cluster.PrometheusURL() + "/api/v1/query?query=DCGM_FI_DEV_GPU_UTIL")
 		if err != nil {
@@ -292,12 +288,7 @@ func (c *installation) report() {
 }
 
 func (c *installation) adapterDeleted() {
-	var victim string
-	for _, p := range c.pods() {
-		if p.Labels["app.kubernetes.io/component"] == "adapter" {
-			victim = p.Name
-		}
-	}
+	victim := c.the("adapter").Name
 	if out, err := c.kubectl("delete", "pod", victim); err != nil {
 		c.Fatal(out, err)
 	}
@@ -306,6 +297,102 @@ func (c *installation) adapterDeleted() {
 	}
 	if err := c.available("v1beta2.custom.metrics.k8s.io"); err != nil {
 		c.Error(err)
+	}
+}
+
+// leader is the pod that has the autoscaler's lease.
+func (c *installation) leader() (string, error) {
+	holder, err := c.kubectl("get", "lease", "gpuscale-autoscaler", "-o", "jsonpath={.spec.holderIdentity}")
+	if err != nil {
+		return "", err
+	}
+	for _, p := range c.pods() {
+		if strings.HasPrefix(holder, p.Name) {
+			return p.Name, nil
+		}
+	}
+	return "", fmt.Errorf("the lease is held by %q, which is no pod", holder)
+}
+
+func (c *installation) leaderDeleted() {
+	first, err := c.leader()
+	if err != nil {
+		c.Fatal(err)
+	}
+	if out, err := c.kubectl("delete", "pod", first); err != nil {
+		c.Fatal(out, err)
+	}
+	c.await("another leader", func() error {
+		now, err := c.leader()
+		if err == nil && now == first {
+			err = errors.New("it leads although it is gone")
+		}
+		return err
+	})
+	if out, err := c.kubectl("rollout", "status", "deployment/gpuscale-autoscaler", "--timeout=2m"); err != nil {
+		c.Fatal(out, err)
+	}
+}
+
+// the returns the component's first pod.
+func (c *installation) the(component string) corev1.Pod {
+	c.Helper()
+	for _, p := range c.pods() {
+		if p.Labels["app.kubernetes.io/component"] == component {
+			return p
+		}
+	}
+	c.Fatalf("there is no pod of the %s", component)
+	panic("unreachable")
+}
+
+func (c *installation) driverHangs() {
+	pod := c.the("exporter")
+	hangs := dcgm
+	hangs.HangFor = time.Hour
+	c.must(hangs.Write(filepath.Join(c.state, "dcgm.state")))
+	c.await("the exporter to be unready", func() error {
+		p, err := c.pod(pod.Name)
+		if err == nil && p.Status.ContainerStatuses[0].Ready {
+			err = errors.New("it is Ready")
+		}
+		return err
+	})
+	c.must(dcgm.Write(filepath.Join(c.state, "dcgm.state")))
+	if p := c.podReady(pod.Name); p.Status.ContainerStatuses[0].RestartCount != 0 {
+		c.Errorf("it was started again: %+v", p.Status.ContainerStatuses)
+	}
+}
+
+func (c *installation) must(err error) {
+	c.Helper()
+	if err != nil {
+		c.Fatal(err)
+	}
+}
+
+func (c *installation) portForward() {
+	cmd := exec.CommandContext(c.Context(), c.env.Binaries.Program("kubectl"), "--kubeconfig", c.env.Cluster.Kubeconfig(), "--namespace", installed,
+		"port-forward", "pod/"+c.the("exporter").Name, ":9400")
+	out, err := cmd.StdoutPipe()
+	c.must(err)
+	c.must(cmd.Start())
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		c.Fatalf("port-forward has ended: %v", err)
+	}
+	// Forwarding from 127.0.0.1:PORT -> 9400
+	at := strings.Fields(strings.TrimPrefix(line, "Forwarding from "))[0]
+	resp, err := http.Get("http://" + at + "/metrics")
+	c.must(err)
+	defer resp.Body.Close()
+	page, err := io.ReadAll(resp.Body)
+	if err != nil || !strings.Contains(string(page), dcgm.GPUs[0].UUID) {
+		c.Errorf("its page has no GPU: %v", err)
 	}
 }
 
@@ -325,4 +412,27 @@ func (c *installation) uninstalled() {
 		}
 		return nil
 	})
+	// docs/install.md lists it.
+	want := []string{
+		"apiservice.apiregistration.k8s.io/v1alpha1.gpuscale.io", // of the CRDs
+		"customresourcedefinition.apiextensions.k8s.io/gpunodepools.gpuscale.io",
+		"customresourcedefinition.apiextensions.k8s.io/gpuquotas.gpuscale.io",
+		"lease.coordination.k8s.io/gpuscale-autoscaler",
+	}
+	out, err := c.kubectl("get", "-o", "name", "all,configmap,secret,serviceaccount,lease,role,rolebinding,poddisruptionbudget,persistentvolumeclaim,"+
+		"endpointslice,networkpolicy,clusterrole,clusterrolebinding,apiservice,customresourcedefinition,validatingadmissionpolicy,validatingadmissionpolicybinding")
+	c.must(err)
+	var left []string
+	for name := range strings.Lines(out) {
+		if name = strings.TrimSpace(name); strings.Contains(name, "gpuscale") {
+			left = append(left, name)
+		}
+	}
+	slices.Sort(left)
+	if !slices.Equal(left, want) {
+		c.Errorf("objects are left: %v, want %v", left, want)
+	}
+	if entries, err := os.ReadDir(c.node.Path("/run/gpuscale")); !os.IsNotExist(err) {
+		c.Errorf("files are left on the node: %v, %v", entries, err)
+	}
 }
