@@ -183,6 +183,7 @@ func (n watching) quotas() {
 		"own-parent":   {"{parent: own-parent, amounts: [{model: any}]}", "spec.parent must not be the quota itself"},
 		"limit":        {"{amounts: [{model: any, guaranteed: 3, limit: 2500m}]}", "limit must not be below guaranteed"},
 		"below-zero":   {`{amounts: [{model: any, guaranteed: "-1"}]}`, "guaranteed must not be below 0"},
+		"no-duration":  {"{reclaimIdle: 1 day, amounts: [{model: any}]}", "spec.reclaimIdle"},
 		"no-amounts":   {"{amounts: []}", "spec.amounts"},
 		"pods-nowhere": {"{tenants: {podSelector: {}}, amounts: [{model: any}]}", "podSelector needs namespaces"},
 		"twice":        {"{amounts: [{model: any}, {model: any}]}", "Duplicate value"},

@@ -216,6 +216,7 @@ func (w *world) refusals(pool *unstructured.Unstructured) {
 		"min above max":       {set(int64(9), "spec", "min"), "min must not be above max"},
 		"negative price":      {set("-1", "spec", "pricePerHour"), "must not be below 0"},
 		"negative rate":       {set("-0.5", "spec", "interruptionsPerHour"), "must not be below 0"},
+		"no duration":         {set("10min", "spec", "scaleDown", "idleAfter"), "spec.scaleDown.idleAfter"},
 		"no provider":         {set(map[string]any{}, "spec", "provider"), "exactly one provider"},
 		"two providers":       {set(map[string]any{}, "spec", "provider", "kwok"), ""},
 		"scale and kwok":      {set(scale, "spec", "provider", "scale"), "exactly one provider"},

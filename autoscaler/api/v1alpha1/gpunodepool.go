@@ -81,6 +81,8 @@ type GPUNodePoolSpec struct {
 	InterruptionsPerHour *resource.Quantity `json:"interruptionsPerHour,omitempty"`
 	// ReadyAfter is the usual time of a node from request to ready; learned from the pool's history
 	// once there is one.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+)$`
 	// +optional
 	ReadyAfter *metav1.Duration `json:"readyAfter,omitempty"`
 	// ScaleDown controls when nodes are removed.
@@ -225,6 +227,8 @@ type ScaleDown struct {
 	// +optional
 	Disabled bool `json:"disabled,omitempty"`
 	// IdleAfter is how long a node must be without GPU pods before it may be removed. Default 10m.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+)$`
 	// +optional
 	IdleAfter *metav1.Duration `json:"idleAfter,omitempty"`
 }
@@ -248,6 +252,8 @@ type MIG struct {
 	AllowedProfiles []string `json:"allowedProfiles,omitempty"`
 	// IdleAfter is how long an instance must be free before it may be
 	// destroyed. Default 1m.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+)$`
 	// +optional
 	IdleAfter *metav1.Duration `json:"idleAfter,omitempty"`
 }

@@ -59,6 +59,8 @@ type GPUQuotaSpec struct {
 	Amounts []QuotaAmount `json:"amounts"`
 	// ReclaimIdle is how long an allocated GPU or MIG device may be idle before it is reclaimed.
 	// Default: never.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^(0|([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+)$`
 	// +optional
 	ReclaimIdle *metav1.Duration `json:"reclaimIdle,omitempty"`
 }
