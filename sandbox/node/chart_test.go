@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -52,24 +53,28 @@ var dcgm = fakedcgm.State{DriverVersion: "580.95.05", GPUs: []fakedcgm.GPU{{
 // TestChart installs the chart with Helm, on a node that runs what it installs.
 func TestChart(t *testing.T) {
 	nodetest.Only(t)
-	env := nodetest.Env(t.Context(), t, testenv.Options{Prometheus: scrapes, Programs: true})
-	helm, err := chart.New(env.Root)
-	if err != nil {
-		t.Skip(err)
-	}
-	helm.Kubeconfig = env.Cluster.Kubeconfig()
-	c := &installation{helm: helm}
-	c.trial = trial{T: t, env: env, namespace: installed}
-	c.startNode()
+	c := newInstallation(t)
+	c.state = t.TempDir()
+	c.must(dcgm.Write(filepath.Join(c.state, "dcgm.state")))
+	library, err := fakedcgm.Build(t.Context(), filepath.Join(c.cache(), "fakedcgm"))
+	c.must(err)
+	c.startNode(node.Options{
+		Labels: map[string]string{"nvidia.com/gpu.present": "true"},
+		Mounts: []node.Mount{{Source: library, Target: "/opt/dcgm", ReadOnly: true}, {Source: c.state, Target: "/opt/state", ReadOnly: true}},
+	})
 	c.load("exporter", "adapter", "autoscaler", "report")
-	for _, name := range []string{installed, "gpu-operator"} {
-		if err := env.Namespace(t.Context(), name, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := c.upgrade(); err != nil {
-		c.Fatalf("%v\n%s", err, c.describe())
-	}
+	c.values = `
+exporter:
+  source: dcgm
+  dcgmLibraryDir: /opt/dcgm
+  extraEnv: [{name: ` + fakedcgm.EnvState + `, value: /host/state/dcgm.state}]
+  extraVolumes: [{name: state, hostPath: {path: /opt/state, type: Directory}}]
+  extraVolumeMounts: [{name: state, mountPath: /host/state, readOnly: true}]
+adapter: {config: {interval: 1s, maxAge: 15s}}
+autoscaler: {config: {idleInterval: 1s, prometheus: {interval: 1s, maxAge: 15s}}}
+report: {enabled: true}
+`
+	c.install()
 	t.Run("all pods are Ready and stay so", c.with(c.allReady))
 	t.Run("the API server reaches the adapter", c.with(c.apis))
 	t.Run("the exporter reads the GPU", c.with(c.exporter))
@@ -86,6 +91,8 @@ type installation struct {
 	trial
 	helm chart.Helm
 	url  string // of Prometheus, for pods
+	// values beside images and Prometheus.
+	values string
 	// state is the folder with the GPU's.
 	state string
 }
@@ -99,31 +106,39 @@ func (c *installation) with(test func()) func(*testing.T) {
 	}
 }
 
-func (c *installation) startNode() {
+// newInstallation has a control plane, a Prometheus and the release's namespaces.
+func newInstallation(t *testing.T) *installation {
+	t.Helper()
+	env := nodetest.Env(t.Context(), t, testenv.Options{Prometheus: scrapes, Programs: true})
+	helm, err := chart.New(env.Root)
+	if err != nil {
+		t.Skip(err)
+	}
+	helm.Kubeconfig = env.Cluster.Kubeconfig()
+	c := &installation{helm: helm, trial: trial{T: t, env: env, namespace: installed}}
+	for _, name := range []string{installed, "gpu-operator"} {
+		c.must(env.Namespace(t.Context(), name, nil))
+	}
+	return c
+}
+
+// cache is the folder of what was compiled.
+func (c *installation) cache() string {
 	c.Helper()
 	folder, err := build.Folder(build.Options{})
-	if err != nil {
-		c.Fatal(err)
-	}
-	library, err := fakedcgm.Build(c.Context(), filepath.Join(folder, "fakedcgm"))
-	if err != nil {
-		c.Fatal(err)
-	}
-	c.state = c.TempDir()
-	c.must(dcgm.Write(filepath.Join(c.state, "dcgm.state")))
+	c.must(err)
+	return folder
+}
+
+// startNode starts a node whose pods reach Prometheus.
+func (c *installation) startNode(o node.Options) {
+	c.Helper()
 	u, err := url.Parse(c.env.Cluster.PrometheusURL())
-	if err != nil {
-		c.Fatal(err)
-	}
-	var port int
-	if _, err := fmt.Sscan(u.Port(), &port); err != nil {
-		c.Fatal(err)
-	}
-	c.node = nodetest.Start(c.Context(), c, c.env, node.Options{
-		Labels: map[string]string{"nvidia.com/gpu.present": "true"},
-		Mounts: []node.Mount{{Source: library, Target: "/opt/dcgm", ReadOnly: true}, {Source: c.state, Target: "/opt/state", ReadOnly: true}},
-		Ports:  []int{port},
-	})
+	c.must(err)
+	port, err := strconv.Atoi(u.Port())
+	c.must(err)
+	o.Ports = []int{port}
+	c.node = nodetest.Start(c.Context(), c, c.env, o)
 	c.url = fmt.Sprintf("http://%s:%d", c.node.Address(), port)
 }
 
@@ -131,30 +146,28 @@ func (c *installation) startNode() {
 func (c *installation) load(programs ...string) {
 	c.Helper()
 	for _, p := range programs {
-		i, err := image.Program("gpuscale-"+p+":trial", filepath.Join(c.env.Programs, "gpuscale-"+p))
-		if err != nil {
-			c.Fatal(err)
-		}
-		if err := c.node.Load(c.Context(), i); err != nil {
-			c.Fatal(err)
-		}
+		c.loadAs(p, p)
 	}
 }
 
-func (c *installation) upgrade(args ...string) error {
-	return c.helm.Install(c.Context(), chart.Release{Name: "gpuscale", Namespace: installed, Args: append([]string{"--wait", "--timeout", "2m"}, args...), Values: `
+// loadAs loads a program as a component's image.
+func (c *installation) loadAs(component, program string) {
+	c.Helper()
+	i, err := image.Program("gpuscale-"+component+":trial", filepath.Join(c.env.Programs, "gpuscale-"+program))
+	c.must(err)
+	c.must(c.node.Load(c.Context(), i))
+}
+
+// install with Helm, and wait until all pods are Ready.
+func (c *installation) install() {
+	c.Helper()
+	release := chart.Release{Name: "gpuscale", Namespace: installed, Args: []string{"--wait", "--timeout", "2m"}, Values: `
 image: {tag: trial, pullPolicy: Never}
 prometheus: {url: ` + c.url + `}
-exporter:
-  source: dcgm
-  dcgmLibraryDir: /opt/dcgm
-  extraEnv: [{name: ` + fakedcgm.EnvState + `, value: /host/state/dcgm.state}]
-  extraVolumes: [{name: state, hostPath: {path: /opt/state, type: Directory}}]
-  extraVolumeMounts: [{name: state, mountPath: /host/state, readOnly: true}]
-adapter: {config: {interval: 1s, maxAge: 15s}}
-autoscaler: {config: {idleInterval: 1s, prometheus: {interval: 1s, maxAge: 15s}}}
-report: {enabled: true}
-`})
+` + c.values}
+	if err := c.helm.Install(c.Context(), release); err != nil {
+		c.Fatalf("%v\n%s", err, c.describe())
+	}
 }
 
 // describe is what kubectl shows of the release, for an error.
@@ -214,14 +227,19 @@ func (c *installation) available(name string) error {
 	return fmt.Errorf("its conditions: %v", conditions)
 }
 
-// exporter has Prometheus scrape the exporter's pod.
-func (c *installation) exporter() {
+// scrape has Prometheus scrape the exporter's pod.
+func (c *installation) scrape() {
+	c.Helper()
 	pod := c.the("exporter")
 	at, err := c.node.Expose(pod.Status.PodIP + ":9400")
 	c.must(err)
 	text, err := json.Marshal([]any{map[string]any{"targets": []string{at}, "labels": map[string]string{"namespace": installed, "pod": pod.Name}}})
 	c.must(err)
 	c.must(os.WriteFile(filepath.Join(c.env.Cluster.PrometheusDir(), "exporter.json"), text, 0o644))
+}
+
+func (c *installation) exporter() {
+	c.scrape()
 	c.await("the GPU in Prometheus", func() error {
 		resp, err := http.Get(c.env.Cluster.PrometheusURL() + "/api/v1/query?query=DCGM_FI_DEV_GPU_UTIL")
 		if err != nil {

@@ -110,7 +110,7 @@ func TestNode(t *testing.T) {
 	t.Run("mounts", s.with(trial.mounts))
 	t.Run("logs", s.with(trial.logs))
 	t.Run("services", s.with(trial.services))
-	t.Run("pod resources", s.with(trial.podResources))
+	t.Run("pod resources", s.with(trial.listed))
 	t.Run("device plugins", s.with(trial.devicePlugins))
 	t.Run("a container that ends starts again", s.with(trial.restart))
 	t.Run("a kubelet that is killed comes back", s.with(trial.kubeletKilled))
@@ -333,7 +333,9 @@ func (s trial) services() {
 	}
 }
 
-func (s trial) podResources() {
+// podResources are what the kubelet lists.
+func (s trial) podResources() []*podresources.PodResources {
+	s.Helper()
 	conn, err := grpc.NewClient("unix://"+s.node.PodResources(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		s.Fatal(err)
@@ -343,8 +345,12 @@ func (s trial) podResources() {
 	if err != nil {
 		s.Fatal(err)
 	}
-	if len(list.PodResources) != 2 {
-		s.Errorf("the kubelet lists %v, want two pods", list.PodResources)
+	return list.PodResources
+}
+
+func (s trial) listed() {
+	if list := s.podResources(); len(list) != 2 {
+		s.Errorf("the kubelet lists %v, want two pods", list)
 	}
 }
 
