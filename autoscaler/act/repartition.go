@@ -48,7 +48,11 @@ func (a *Actor) begin(ctx context.Context, r *reconcile, node *corev1.Node, acti
 		return partition.Record{}, refuse("node %s is being drained", node.Name)
 	}
 	byAgent := r.pools[action.Pool].MIG.KeepsBusy
-	before, after, err := layouts(r.tables, r.nodes[action.Node], action, byAgent)
+	var names partition.Names // an agent knows its driver's names
+	if !byAgent {
+		names = partition.NamesOn(node)
+	}
+	before, after, err := layouts(r.tables, names, r.nodes[action.Node], action, byAgent)
 	if err != nil {
 		return partition.Record{}, err
 	}
@@ -104,9 +108,9 @@ func (a *Actor) name(ctx context.Context, node *corev1.Node, before partition.No
 	return missing, err
 }
 
-// layouts returns the node's MIG layout in the snapshot and after the action. The
-// snapshot must agree with the action.
-func layouts(tables mig.Tables, seen *plan.Node, action plan.Action, keepsBusy bool) (before, after partition.NodeLayout, err error) {
+// layouts returns the node's MIG layout in the snapshot and after the action, by these
+// names. The snapshot must agree with the action, and each name must be certain.
+func layouts(tables mig.Tables, names partition.Names, seen *plan.Node, action plan.Action, keepsBusy bool) (before, after partition.NodeLayout, err error) {
 	if action.Operation == "" {
 		return nil, nil, refuse("the operation has no name")
 	}
@@ -127,11 +131,11 @@ func layouts(tables mig.Tables, seen *plan.Node, action plan.Action, keepsBusy b
 	if !device.AllocationKnown || len(device.AllocatedTo) > 0 {
 		return nil, nil, refuse("GPU %d of %s is allocated, or its allocation is unknown", device.Index, seen.Name)
 	}
-	if before, err = partition.LayoutOf(tables, seen.GPUs); err != nil {
-		return nil, nil, fmt.Errorf("node %s: %w", seen.Name, err)
+	if before, err = names.LayoutOf(tables, seen.GPUs); err != nil {
+		return nil, nil, refuse("node %s: %v", seen.Name, err)
 	}
-	if after, err = before.With(tables, action.GPU, action.Model, action.Target); err != nil {
-		return nil, nil, fmt.Errorf("node %s: %w", seen.Name, err)
+	if after, err = before.With(tables, names, action.GPU, action.Model, action.Target); err != nil {
+		return nil, nil, refuse("node %s: %v", seen.Name, err)
 	}
 	return before, after, nil
 }
