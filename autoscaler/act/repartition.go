@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -155,34 +154,34 @@ func (a *Actor) selectConfig(ctx context.Context, name, operation string) error 
 		if err != nil {
 			return err
 		}
-		for _, key := range pods {
-			if slices.Contains(record.Pods, key) {
+		for _, pod := range pods {
+			if slices.Contains(record.Pods, pod) {
 				continue
 			}
 			if err := a.o.Partition.Unmark(ctx, node, record); err != nil {
 				return err
 			}
-			return refuse("pod %s was bound to node %s meanwhile", key, name)
+			return refuse("pod %s was bound to node %s meanwhile", pod, name)
 		}
 		return a.o.Partition.Select(ctx, node, record)
 	})
 }
 
-// gpuPods returns the keys of the pods with GPUs that are on a node, sorted.
+// gpuPods returns the pods with GPUs that are on a node as a record has them, sorted.
 func (a *Actor) gpuPods(ctx context.Context, node string) ([]string, error) {
 	pods, err := a.podsOn(ctx, node)
 	if err != nil {
 		return nil, err
 	}
-	var keys []string
+	var out []string
 	for i := range pods {
 		// An unreadable demand may include the GPU.
 		if d, err := demand.FromResources(kube.ExtendedRequests(&pods[i])); err != nil || !d.Zero() {
-			keys = append(keys, pods[i].Namespace+"/"+pods[i].Name)
+			out = append(out, partition.PodOf(pods[i].Namespace, pods[i].Name, string(pods[i].UID)))
 		}
 	}
-	slices.SortFunc(keys, strings.Compare)
-	return keys, nil
+	slices.Sort(out)
+	return out, nil
 }
 
 // podsOn returns the pods on a node that have not ended.

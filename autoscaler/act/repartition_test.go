@@ -146,6 +146,28 @@ func TestPodThatCameMeanwhile(t *testing.T) {
 	known.want(Done, known.repartition())
 }
 
+// TestPodOfTheSameNameCameMeanwhile: a StatefulSet's next pod has the name of the last one and may
+// have another instance.
+func TestPodOfTheSameNameCameMeanwhile(t *testing.T) {
+	for _, byAgent := range []bool{false, true} {
+		w, repartition := withAgent(t)
+		if !byAgent {
+			w = newWorld(t, nil)
+			repartition = w.repartition()
+		}
+		w.must(w.client.Create(t.Context(), replica("web-0", "p-1")))
+		seen := plan.Pod{Namespace: "ns", Name: "web-0", UID: "uid-web-0", Node: "p-1"}
+		seen.Demand.GPUs = 1
+		earlier := seen
+		earlier.UID = "another"
+		w.snap.Pods = []plan.Pod{earlier}
+		w.want(Refused, repartition)
+		w.inService()
+		w.snap.Pods = []plan.Pod{seen}
+		w.want(Done, repartition)
+	}
+}
+
 // TestResume: the label of a new config is set after ConfigDelay, by the replica that
 // leads then.
 func TestResume(t *testing.T) {
