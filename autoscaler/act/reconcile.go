@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -60,12 +61,12 @@ func (r *reconcile) pod(key string) (*plan.Pod, bool) {
 	return p, ok
 }
 
-// podsOn returns the keys of the pods with GPUs on a node, sorted.
+// podsOn returns the pods with GPUs on a node as a record has them, sorted.
 func (r *reconcile) podsOn(node string) []string {
 	var out []string
 	for i := range r.pods {
 		if p := &r.pods[i]; p.Node == node && !p.Demand.Zero() {
-			out = append(out, p.Key())
+			out = append(out, partition.PodOf(p.Namespace, p.Name, p.UID))
 		}
 	}
 	slices.Sort(out)

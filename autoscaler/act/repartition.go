@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,7 +47,11 @@ func (a *Actor) begin(ctx context.Context, r *reconcile, node *corev1.Node, acti
 		return partition.Record{}, refuse("node %s is being drained", node.Name)
 	}
 	byAgent := r.pools[action.Pool].MIG.KeepsBusy
-	before, after, err := layouts(r.tables, r.nodes[action.Node], action, byAgent)
+	var names partition.Names // an agent knows its driver's names
+	if !byAgent {
+		names = partition.NamesOn(node)
+	}
+	before, after, err := layouts(r.tables, names, r.nodes[action.Node], action, byAgent)
 	if err != nil {
 		return partition.Record{}, err
 	}
@@ -104,9 +107,9 @@ func (a *Actor) name(ctx context.Context, node *corev1.Node, before partition.No
 	return missing, err
 }
 
-// layouts returns the node's MIG layout in the snapshot and after the action. The
-// snapshot must agree with the action.
-func layouts(tables mig.Tables, seen *plan.Node, action plan.Action, keepsBusy bool) (before, after partition.NodeLayout, err error) {
+// layouts returns the node's MIG layout in the snapshot and after the action, by these
+// names. The snapshot must agree with the action, and each name must be certain.
+func layouts(tables mig.Tables, names partition.Names, seen *plan.Node, action plan.Action, keepsBusy bool) (before, after partition.NodeLayout, err error) {
 	if action.Operation == "" {
 		return nil, nil, refuse("the operation has no name")
 	}
@@ -127,11 +130,11 @@ func layouts(tables mig.Tables, seen *plan.Node, action plan.Action, keepsBusy b
 	if !device.AllocationKnown || len(device.AllocatedTo) > 0 {
 		return nil, nil, refuse("GPU %d of %s is allocated, or its allocation is unknown", device.Index, seen.Name)
 	}
-	if before, err = partition.LayoutOf(tables, seen.GPUs); err != nil {
-		return nil, nil, fmt.Errorf("node %s: %w", seen.Name, err)
+	if before, err = names.LayoutOf(tables, seen.GPUs); err != nil {
+		return nil, nil, refuse("node %s: %v", seen.Name, err)
 	}
-	if after, err = before.With(tables, action.GPU, action.Model, action.Target); err != nil {
-		return nil, nil, fmt.Errorf("node %s: %w", seen.Name, err)
+	if after, err = before.With(tables, names, action.GPU, action.Model, action.Target); err != nil {
+		return nil, nil, refuse("node %s: %v", seen.Name, err)
 	}
 	return before, after, nil
 }
@@ -151,34 +154,34 @@ func (a *Actor) selectConfig(ctx context.Context, name, operation string) error 
 		if err != nil {
 			return err
 		}
-		for _, key := range pods {
-			if slices.Contains(record.Pods, key) {
+		for _, pod := range pods {
+			if slices.Contains(record.Pods, pod) {
 				continue
 			}
 			if err := a.o.Partition.Unmark(ctx, node, record); err != nil {
 				return err
 			}
-			return refuse("pod %s was bound to node %s meanwhile", key, name)
+			return refuse("pod %s was bound to node %s meanwhile", pod, name)
 		}
 		return a.o.Partition.Select(ctx, node, record)
 	})
 }
 
-// gpuPods returns the keys of the pods with GPUs that are on a node, sorted.
+// gpuPods returns the pods with GPUs that are on a node as a record has them, sorted.
 func (a *Actor) gpuPods(ctx context.Context, node string) ([]string, error) {
 	pods, err := a.podsOn(ctx, node)
 	if err != nil {
 		return nil, err
 	}
-	var keys []string
+	var out []string
 	for i := range pods {
 		// An unreadable demand may include the GPU.
 		if d, err := demand.FromResources(kube.ExtendedRequests(&pods[i])); err != nil || !d.Zero() {
-			keys = append(keys, pods[i].Namespace+"/"+pods[i].Name)
+			out = append(out, partition.PodOf(pods[i].Namespace, pods[i].Name, string(pods[i].UID)))
 		}
 	}
-	slices.SortFunc(keys, strings.Compare)
-	return keys, nil
+	slices.Sort(out)
+	return out, nil
 }
 
 // podsOn returns the pods on a node that have not ended.

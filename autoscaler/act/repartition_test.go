@@ -2,12 +2,15 @@ package act
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/gpu/mig"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -143,6 +146,28 @@ func TestPodThatCameMeanwhile(t *testing.T) {
 	known.want(Done, known.repartition())
 }
 
+// TestPodOfTheSameNameCameMeanwhile: a StatefulSet's next pod has the name of the last one and may
+// have another instance.
+func TestPodOfTheSameNameCameMeanwhile(t *testing.T) {
+	for _, byAgent := range []bool{false, true} {
+		w, repartition := withAgent(t)
+		if !byAgent {
+			w = newWorld(t, nil)
+			repartition = w.repartition()
+		}
+		w.must(w.client.Create(t.Context(), replica("web-0", "p-1")))
+		seen := plan.Pod{Namespace: "ns", Name: "web-0", UID: "uid-web-0", Node: "p-1"}
+		seen.Demand.GPUs = 1
+		earlier := seen
+		earlier.UID = "another"
+		w.snap.Pods = []plan.Pod{earlier}
+		w.want(Refused, repartition)
+		w.inService()
+		w.snap.Pods = []plan.Pod{seen}
+		w.want(Done, repartition)
+	}
+}
+
 // TestResume: the label of a new config is set after ConfigDelay, by the replica that
 // leads then.
 func TestResume(t *testing.T) {
@@ -195,4 +220,53 @@ func TestTidyKeepsWhatIsUsed(t *testing.T) {
 	if n := len(c.MIGConfigs); n != 64+3 {
 		t.Errorf("%d configs are left, want 64 unused ones and three", n)
 	}
+}
+
+// TestRepartitionKeepsTheDriversNames: the config has the names that the node advertises, on all
+// GPUs.
+func TestRepartitionKeepsTheDriversNames(t *testing.T) {
+	w, action := ofGB200(t, "3g@0", "3g@0 3g@4")
+	w.answer(partition.StateSuccess, map[string]string{"nvidia.com/mig-3g.95gb": "3"})
+	w.want(Done, action)
+	for index := range 2 {
+		if counts, _, _ := w.configs().Counts(w.record().Config, index); !maps.Equal(counts, map[string]int{"3g.95gb": 2}) {
+			t.Errorf("GPU %d: %v", index, counts)
+		}
+	}
+}
+
+// TestRepartitionRefusesAnUncertainName: mig-parted would destroy the instances and report success.
+func TestRepartitionRefusesAnUncertainName(t *testing.T) {
+	w, action := ofGB200(t, "3g@0", "7g@0")
+	w.answer(partition.StateSuccess, map[string]string{"nvidia.com/mig-3g.95gb": "3"})
+	writes := w.writes
+	w.want(Refused, action)
+	if w.writes != writes {
+		t.Error("a refused operation was written")
+	}
+	w.inService()
+}
+
+// ofGB200 is a world whose node has two GPUs: 0 has two 3g instances, 1 is repartitioned.
+func ofGB200(t *testing.T, before, target string) (*world, plan.Action) {
+	t.Helper()
+	w := newWorld(t, nil)
+	table, _ := mig.ForModel("GB200-186GB")
+	model, _ := gpu.ParseProduct("GB200-186GB")
+	w.snap.Nodes[0].GPUs = nil
+	parse := func(text string) mig.Layout {
+		l, err := mig.ParseLayout(table, text)
+		w.must(err)
+		return l
+	}
+	for i, l := range []mig.Layout{parse("3g@0 3g@4"), parse(before)} {
+		c := plan.GPU{Device: gpu.Device{Index: i, Model: model}, MIG: true, AllocationKnown: true}
+		for _, p := range l {
+			c.Instances = append(c.Instances, plan.Instance{Placement: p, Placed: true})
+		}
+		w.snap.Nodes[0].GPUs = append(w.snap.Nodes[0].GPUs, c)
+	}
+	action := w.repartition()
+	action.GPU, action.Model, action.Before, action.Target = 1, model.Name, parse(before), parse(target)
+	return w, action
 }

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"slices"
+	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/demand"
 	"github.com/gpuscale/gpuscale/gpu/mig"
@@ -14,10 +15,16 @@ func markUnattributed(in nodeInput, gpus []plan.GPU) {
 	if in.reading == nil {
 		return
 	}
+	read := in.reading.taken.Add(-in.reading.age)
 	key := make([]byte, 0, 128) // of the pod; reused, since every pod is looked up in every reconcile
 	for _, p := range in.bound {
 		key = append(append(append(key[:0], p.Namespace...), '/'), p.Name...)
 		allocated := in.reading.allocated[string(key)]
+		// The kubelet lists pods by name: an allocation that was read before this one was created is an
+		// earlier pod's. Creation times have whole seconds.
+		if p.Created.Add(time.Second).After(read) {
+			allocated = 0
+		}
 		unread := p.Unreadable != "" && allocated == 0 // it may have any device
 		if !unread && (p.Demand.Zero() || allocated >= devices(p.Demand)) {
 			continue

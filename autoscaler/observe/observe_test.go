@@ -101,7 +101,7 @@ func halves(n int) corev1.ResourceList {
 
 func pod(name, on string, requests corev1.ResourceList) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: name, CreationTimestamp: metav1.NewTime(start)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "chat", Name: name, CreationTimestamp: metav1.NewTime(start.Add(-time.Minute))},
 		Spec: corev1.PodSpec{NodeName: on, Containers: []corev1.Container{{
 			Resources: corev1.ResourceRequirements{Requests: requests},
 		}}},
@@ -220,6 +220,32 @@ func TestUnknownIsNotFree(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestAttributionIsOfAnEarlierPod: a pod that was created under the same name since the exporter
+// read the allocations may have another instance.
+func TestAttributionIsOfAnEarlierPod(t *testing.T) {
+	for _, test := range []struct {
+		created time.Duration // after start
+		age     float64       // of the attribution at start + 10 s, in seconds
+		known   bool
+	}{
+		{-time.Minute, 5, true},
+		{2 * time.Second, 5, true},
+		// Creation times have whole seconds.
+		{5 * time.Second, 5, false},
+		{6 * time.Second, 5, false},
+		{6 * time.Second, 3, true},
+	} {
+		p := pod("web-0", "n", halves(1))
+		p.CreationTimestamp = metav1.NewTime(start.Add(test.created))
+		w := newWorld(t, pool("p"), node("n", halves(2)), p)
+		w.readings = NewReadings(start.Add(10*time.Second), twoHalves(test.age, "web-0"))
+		device := w.at(10 * time.Second).Nodes[0].GPUs[0]
+		if device.AllocationKnown != test.known || device.Instances[0].AllocatedTo != "chat/web-0" {
+			t.Errorf("%+v: GPU %+v", test, device)
+		}
 	}
 }
 

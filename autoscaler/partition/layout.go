@@ -29,9 +29,13 @@ type GPULayout struct {
 }
 
 // LayoutOf returns the layout of GPUs, which must be all GPUs of a node in any order; tables are
-// what nodes have published. The error names the GPU with an invalid index or whose model has no
+// what nodes have published, and profiles have the tables' names. The error names the GPU with an invalid index or whose model has no
 // table.
 func LayoutOf(tables mig.Tables, gpus []plan.GPU) (NodeLayout, error) {
+	return layoutWith(tables, Names{}, gpus)
+}
+
+func layoutWith(tables mig.Tables, names Names, gpus []plan.GPU) (NodeLayout, error) {
 	layout := make(NodeLayout, len(gpus))
 	seen := make([]bool, len(gpus))
 	for _, c := range gpus {
@@ -39,7 +43,7 @@ func LayoutOf(tables mig.Tables, gpus []plan.GPU) (NodeLayout, error) {
 			return nil, fmt.Errorf("GPU %d: not one of GPUs 0 … %d", c.Index, len(gpus)-1)
 		}
 		seen[c.Index] = true
-		device, err := layoutOf(tables, c)
+		device, err := layoutOf(tables, names, c)
 		if err != nil {
 			return nil, fmt.Errorf("GPU %d: %w", c.Index, err)
 		}
@@ -48,7 +52,7 @@ func LayoutOf(tables mig.Tables, gpus []plan.GPU) (NodeLayout, error) {
 	return layout, nil
 }
 
-func layoutOf(tables mig.Tables, c plan.GPU) (GPULayout, error) {
+func layoutOf(tables mig.Tables, names Names, c plan.GPU) (GPULayout, error) {
 	if !c.MIG {
 		return GPULayout{}, nil
 	}
@@ -61,7 +65,11 @@ func layoutOf(tables mig.Tables, c plan.GPU) (GPULayout, error) {
 		if !table.Has(inst.Profile) {
 			return GPULayout{}, fmt.Errorf("%s has no profile %s", c.Model.Name, inst.Profile)
 		}
-		l.Counts[table.Name(inst.Profile)]++
+		name, err := names.of(table, inst.Profile)
+		if err != nil {
+			return GPULayout{}, err
+		}
+		l.Counts[name]++
 	}
 	return l, nil
 }
@@ -75,8 +83,8 @@ func Placements(c plan.GPU) mig.Layout {
 	return mig.NewLayout(l...)
 }
 
-// With returns l with one GPU in layout target, of model's profiles.
-func (l NodeLayout) With(tables mig.Tables, device int, model string, target mig.Layout) (NodeLayout, error) {
+// With returns l with one GPU in layout target, of model's profiles by these names.
+func (l NodeLayout) With(tables mig.Tables, names Names, device int, model string, target mig.Layout) (NodeLayout, error) {
 	table, ok := tables.ForModel(model)
 	if !ok {
 		return nil, fmt.Errorf("no MIG table for model %q", model)
@@ -89,7 +97,11 @@ func (l NodeLayout) With(tables mig.Tables, device int, model string, target mig
 	}
 	counts := map[string]int{}
 	for _, p := range target {
-		counts[table.Name(p.Profile)]++
+		name, err := names.of(table, p.Profile)
+		if err != nil {
+			return nil, fmt.Errorf("GPU %d: %w", device, err)
+		}
+		counts[name]++
 	}
 	out := slices.Clone(l)
 	out[device] = GPULayout{MIG: true, Counts: counts}

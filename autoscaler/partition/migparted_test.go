@@ -11,7 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
+	"reflect"
+	"strconv"
 	"testing"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -141,10 +142,87 @@ func apply(t *testing.T, manager config.Manager, index int, want types.MigConfig
 	}
 }
 
-func ofLayout(index int, model gpu.Model, l mig.Layout) plan.GPU {
-	c := plan.GPU{Device: gpu.Device{Index: index, Model: model}, AllocationKnown: true, MIG: true}
-	for _, p := range slices.Backward(l) {
-		c.Instances = append(c.Instances, plan.Instance{Placement: p, Placed: true})
+// TestMigPartedLeavesTheOtherGPUs: where the driver calls a profile otherwise than the product's
+// table, mig-parted finds our configuration of the GPUs that are not repartitioned applied, and
+// does not touch their instances. With the table's names it would replace them.
+func TestMigPartedLeavesTheOtherGPUs(t *testing.T) {
+	lib, err := fakenvml.Build(t.Context(), "")
+	if errors.Is(err, fakenvml.ErrNoCompiler) {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
 	}
-	return c
+	if os.Getenv(envModel) == "" {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMigPartedLeavesTheOtherGPUs$", "-test.v")
+		cmd.Env = append(os.Environ(), envModel+"="+aliased)
+		if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("left alone")) {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	leavesOthers(t, filepath.Join(lib, fakenvml.Library))
+}
+
+// aliased is a product that drivers report with either of two amounts of memory; aliasedMiB is
+// the one that gives the names that are not the table's.
+const (
+	aliased    = "GB200-186GB"
+	aliasedMiB = 193536
+)
+
+func leavesOthers(t *testing.T, library string) {
+	table, _ := mig.ForModel(aliased)
+	product, _ := gpu.ParseProduct(aliased)
+	busy, err := mig.ParseLayout(table, "3g.93gb@0 3g.93gb@4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := fakenvml.State{Driver: "580.159.03"}
+	for i := range 2 {
+		state.GPUs = append(state.GPUs, fakenvml.GPU{UUID: fakenvml.GPUUUID(i), Name: "NVIDIA " + aliased, MemoryMiB: aliasedMiB, MIG: true, Spec: table.Spec()})
+	}
+	path := filepath.Join(t.TempDir(), "state")
+	if err := state.Write(path); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(fakenvml.EnvState, path)
+	driver := nvml.New(nvml.WithLibraryPath(library))
+	if ret := driver.Init(); ret != nvml.SUCCESS {
+		t.Fatal(ret)
+	}
+	manager := config.NewMockNvmlMigConfigManager(driver)
+	if err := manager.SetMigConfig(0, types.MigConfig{"3g.95gb": 2}); err != nil {
+		t.Fatal(err)
+	}
+	was, err := state.Read(path)
+	if err != nil || len(was.GPUs[0].Instances) != 2 {
+		t.Fatalf("%+v, %v", was, err)
+	}
+	names := NamesOn(offering(strconv.Itoa(aliasedMiB), map[string]string{"3g.95gb": "2"}))
+	before, err := names.LayoutOf(nil, []plan.GPU{ofLayout(0, product, busy), ofLayout(1, product, nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sevenths, _ := mig.ParseLayout(table, "1g.23gb@0 1g.23gb@1 2g.47gb@2")
+	after, err := before.With(nil, names, 1, aliased, sevenths)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range after {
+		// As mig-parted's apply does it: a GPU whose names are equal is skipped.
+		if have, err := manager.GetMigConfig(i); err != nil {
+			t.Fatal(err)
+		} else if have.Equals(after[i].Counts) {
+			continue
+		}
+		apply(t, manager, i, after[i].Counts, after[i].Counts)
+	}
+	now, err := state.Read(path)
+	if err != nil || !reflect.DeepEqual(now.GPUs[0], was.GPUs[0]) {
+		t.Errorf("GPU 0 was changed: %+v, was %+v, %v", now.GPUs[0], was.GPUs[0], err)
+	}
+	if l, whole := now.GPUs[1].Layout(); !whole || len(l) != len(sevenths) {
+		t.Errorf("GPU 1 is %s", l)
+	}
+	fmt.Println("left alone")
 }

@@ -38,8 +38,8 @@ type Record struct {
 	Expect map[string]int64 `json:"expect"`
 	// Was is what it advertised before.
 	Was map[string]int64 `json:"was"`
-	// Pods with GPUs that were on the node at the decision. A new one may have been allocated the
-	// GPU: the label is then not set.
+	// Pods with GPUs that were on the node at the decision, as PodOf has them. A new one may have
+	// been allocated the GPU: the label is then not set.
 	Pods []string `json:"pods,omitempty"`
 	// Cordoned is true when this operation made the node unschedulable; false if it was already.
 	Cordoned bool      `json:"cordoned"`
@@ -57,6 +57,10 @@ type Undo struct {
 	Since    time.Time `json:"since"` // of the last attempt
 	Attempts int       `json:"attempts"`
 }
+
+// PodOf identifies a pod in a Record: a later pod of the same name has another UID, and may have
+// another device.
+func PodOf(namespace, name, uid string) string { return namespace + "/" + name + " " + uid }
 
 // RecordOf parses the record on a node; ok is false where there is none. On an error the node must
 // be left unchanged.

@@ -159,8 +159,24 @@ func (r Report) Stale(node *corev1.Node, now time.Time) error {
 	return nil
 }
 
+// managerLabel has mig-manager's DaemonSet of the GPU Operator run on a node. The operator sets it to
+// "true" on each node with MIG-capable GPUs that does not have it, even if it deploys no mig-manager.
+const managerLabel = deployPrefix + "mig-manager"
+
+// ManagerActs returns why mig-manager may change the node's GPUs too, nil if it may not: it applies
+// the config that ConfigLabel selects whenever it starts.
+func ManagerActs(node *corev1.Node) error {
+	deploy, config := node.Labels[managerLabel], node.Labels[ConfigLabel]
+	if deploy == "" || deploy == "false" || config == "" {
+		return nil
+	}
+	return fmt.Errorf("mig-manager runs there too (label %s is %q) and applies %s=%s whenever it starts: set the first label to \"false\"",
+		managerLabel, deploy, ConfigLabel, config)
+}
+
 // AgentReady returns why the agent of a node cannot be given an operation on a GPU at now, nil if
-// it can: it has not reported lately, or reports a problem that keeps it from changing anything.
+// it can: it has not reported lately, reports a problem that keeps it from changing anything, or has
+// mig-manager beside it.
 func AgentReady(node *corev1.Node, uuid string, now time.Time) error {
 	text := node.Annotations[LayoutAnnotation]
 	if text == "" {
@@ -175,6 +191,9 @@ func AgentReady(node *corev1.Node, uuid string, now time.Time) error {
 	}
 	if r.Problem != "" {
 		return fmt.Errorf("its agent may not change anything: %s", r.Problem)
+	}
+	if err := ManagerActs(node); err != nil {
+		return err
 	}
 	for _, c := range r.GPUs {
 		switch {

@@ -204,3 +204,24 @@ func TestAgentReady(t *testing.T) {
 		}
 	}
 }
+
+// TestAgentIsNotReadyBesideManager: mig-manager applies its label's config whenever it starts, over
+// what the agent has made.
+func TestAgentIsNotReadyBesideManager(t *testing.T) {
+	fresh := Report{At: noon, Node: "u", GPUs: []GPUReport{{UUID: "GPU-a"}}}
+	for _, test := range []struct {
+		deploy, config string
+		ready          bool
+	}{
+		{"true", "all-1g.10gb", false}, {"paused-for-driver-upgrade", "all-1g.10gb", false},
+		{"false", "all-1g.10gb", true}, {"", "all-1g.10gb", true}, {"true", "", true},
+	} {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+			UID: "u", Annotations: map[string]string{LayoutAnnotation: fresh.String()},
+			Labels: map[string]string{managerLabel: test.deploy, ConfigLabel: test.config},
+		}}
+		if err := AgentReady(n, "GPU-a", noon); (err == nil) != test.ready || err != nil && !strings.Contains(err.Error(), managerLabel) {
+			t.Errorf("%+v: %v", test, err)
+		}
+	}
+}

@@ -90,7 +90,7 @@ func (b *env) repartition(layout string) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	after, err := before.With(nil, 0, model.Name, target)
+	after, err := before.With(nil, partition.Names{}, 0, model.Name, target)
 	if err != nil {
 		b.t.Fatal(err)
 	}

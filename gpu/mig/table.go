@@ -74,6 +74,16 @@ func (t *Table) Name(p Profile) string {
 	return e.name
 }
 
+// Names returns what drivers call p on this product, Name first; nil for a profile
+// the product does not have.
+func (t *Table) Names(p Profile) []string {
+	e, ok := t.find(p)
+	if !ok {
+		return nil
+	}
+	return append([]string{e.name}, e.aliases...)
+}
+
 // Starts returns the memory slices at which an instance of p may begin,
 // ascending; nil for a profile the product does not have.
 func (t *Table) Starts(p Profile) []int {

@@ -96,6 +96,10 @@ func (ts Tables) ForModel(name string) (*Table, bool) {
 	return ForModel(name)
 }
 
+// Published returns the table that nodes have published of a product, by its exact
+// name.
+func (ts Tables) Published(model string) (*Table, bool) { return ts.published(model) }
+
 func (ts Tables) published(model string) (*Table, bool) {
 	i, ok := slices.BinarySearchFunc(ts, model, func(t *Table, model string) int { return strings.Compare(t.model, model) })
 	if !ok {

@@ -67,10 +67,14 @@ func TestRefuses(t *testing.T) {
 		change func(*bench, *record)
 		why    string
 	}{
-		"busy instance":           {func(_ *bench, r *record) { r.Target = "3g.40gb@4" }, "1g@0:1 is busy"},
-		"given to a pod":          {func(b *bench, _ *record) { b.kubelet.give(fakenvml.MIGUUID(0, 1)+"::3", "p") }, "1g@1:1 is busy"},
-		"driver with the CVE":     {func(b *bench, _ *record) { b.state.Driver = "570.86.10" }, "CVE-2026-24197"},
-		"off by configuration":    {func(b *bench, _ *record) { b.config.Freeze = true }, "freeze: true"},
+		"busy instance":        {func(_ *bench, r *record) { r.Target = "3g.40gb@4" }, "1g@0:1 is busy"},
+		"given to a pod":       {func(b *bench, _ *record) { b.kubelet.give(fakenvml.MIGUUID(0, 1)+"::3", "p") }, "1g@1:1 is busy"},
+		"driver with the CVE":  {func(b *bench, _ *record) { b.state.Driver = "570.86.10" }, "CVE-2026-24197"},
+		"off by configuration": {func(b *bench, _ *record) { b.config.Freeze = true }, "freeze: true"},
+		"mig-manager runs too": {func(b *bench, _ *record) {
+			b.api.label("nvidia.com/gpu.deploy.mig-manager", "true")
+			b.api.label(partition.ConfigLabel, "all-1g.10gb")
+		}, "mig-manager runs there too"},
 		"off by annotation":       {func(b *bench, _ *record) { b.api.set(OffAnnotation, "please") }, OffAnnotation},
 		"no device plugin":        {func(b *bench, _ *record) { b.api.plugins = nil }, "is devicePlugin right?"},
 		"the exporter holds on":   {func(b *bench, _ *record) { b.exporter.refuse = "stuck" }, "stuck"},

@@ -68,6 +68,20 @@ func (a *api) set(key, value string) {
 	a.version++
 }
 
+// label sets a label as another client would.
+func (a *api) label(key, value string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	metadata := a.node["metadata"].(map[string]any)
+	labels, ok := metadata["labels"].(map[string]any)
+	if !ok {
+		labels = map[string]any{}
+		metadata["labels"] = labels
+	}
+	labels[key] = value
+	a.version++
+}
+
 func (a *api) get(key string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -195,6 +195,9 @@ func (a *Agent) permitted(node *corev1.Node, m machine) error {
 	if _, off := node.Annotations[OffAnnotation]; off {
 		return fmt.Errorf("switched off by the node's annotation %s", OffAnnotation)
 	}
+	if err := partition.ManagerActs(node); err != nil {
+		return err
+	}
 	if a.o.Config.AllowUnfixedDriver {
 		return nil
 	}

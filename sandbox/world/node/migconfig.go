@@ -2,7 +2,6 @@ package node
 
 import (
 	"fmt"
-	"strings"
 
 	"sigs.k8s.io/yaml"
 
@@ -24,9 +23,10 @@ type partedEntry struct {
 }
 
 // wanted is one named configuration, resolved for a node: for each GPU
-// in it, the instances; a nil list turns MIG off.
+// in it, the instances.
 type wanted struct {
-	counts []mig.Count
+	names  map[string]int // as in the file
+	counts []mig.Count    // none if the driver lacks one of the names
 	mig    bool
 }
 
@@ -71,15 +71,25 @@ func (e partedEntry) resolve(table *mig.Table) (wanted, error) {
 	if table == nil {
 		return wanted{}, fmt.Errorf("the GPU has no MIG")
 	}
-	w := wanted{mig: true}
+	w := wanted{mig: true, names: e.MIGDevices}
+	known, total := true, 0
 	for _, name := range sortedKeys(e.MIGDevices) {
-		p, ok := table.Exact(strings.TrimSpace(name))
-		if !ok {
-			return wanted{}, fmt.Errorf("%s has no profile %q", table.Model(), name)
+		n := e.MIGDevices[name]
+		if parsed, err := mig.ParseName(name); err != nil || parsed.GB == 0 || parsed.String() != name || n < 0 {
+			return wanted{}, fmt.Errorf("mig-devices %q: %d: not a profile or not an amount", name, n)
 		}
-		if n := e.MIGDevices[name]; n > 0 {
+		total += n
+		p, ok := table.Exact(name)
+		known = known && ok && table.Name(p) == name
+		if n > 0 {
 			w.counts = append(w.counts, mig.Count{Profile: p, N: n})
 		}
+	}
+	if total == 0 && len(e.MIGDevices) > 0 {
+		return wanted{}, fmt.Errorf("all mig-devices are 0")
+	}
+	if !known {
+		w.counts = nil
 	}
 	return w, nil
 }

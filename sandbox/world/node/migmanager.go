@@ -2,10 +2,8 @@ package node
 
 import (
 	"fmt"
-	"slices"
+	"maps"
 	"time"
-
-	"github.com/gpuscale/gpuscale/gpu/mig"
 )
 
 // manager is mig-manager: one change at a time, begun by a change of the
@@ -138,17 +136,14 @@ func (m *Machine) matches() bool {
 	return true
 }
 
-// gpuMatches reports whether a GPU has the wanted instances, at any placement.
+// gpuMatches reports whether a GPU has the wanted instances, at any placement. Names are
+// compared as strings, and a name with the amount 0 is a difference.
 func (m *Machine) gpuMatches(i int, w wanted) bool {
-	c := m.gpus[i]
-	return c.MIG == w.mig && slices.Equal(mig.Counts(c.Layout()), normal(w.counts))
-}
-
-// normal brings counts into the order of mig.Counts.
-func normal(counts []mig.Count) []mig.Count {
-	out := slices.Clone(counts)
-	slices.SortFunc(out, func(a, b mig.Count) int { return a.Profile.Compare(b.Profile) })
-	return out
+	have := map[string]int{}
+	for _, in := range m.gpus[i].Instances {
+		have[in.Profile]++
+	}
+	return m.gpus[i].MIG == w.mig && maps.Equal(have, w.names)
 }
 
 // apply goes GPU by GPU, as mig-parted does: GPUs done before one fails

@@ -1,0 +1,49 @@
+package node
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gpuscale/gpuscale/gpu/mig"
+)
+
+// As mig-parted v0.13.1: names are compared as strings, GPU by GPU; a GPU that differs is cleared
+// first, stays empty for a name that its driver does not have, and the change is a success. What is
+// not written as a name fails before.
+func TestManagerComparesNamesAsStrings(t *testing.T) {
+	table, _ := mig.ForModel("A100-80GB")
+	halves, err := mig.ParseLayout(table, "3g@0 3g@4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for devices, want := range map[string]struct {
+		state     string
+		instances int
+	}{
+		"3g.40gb: 2":              {StateSuccess, 2},
+		"3g.39gb: 2":              {StateSuccess, 0},
+		"3g.40gb: 1, 1g.11gb: 1":  {StateSuccess, 0},
+		"3g.40gb: 2, 1g.10gb: 0":  {StateSuccess, 2},
+		"3g.40gb: 0":              {StateFailed, 2},
+		"3g.40gb: 1, 1g.10gb: -1": {StateFailed, 2},
+		"3g: 2":                   {StateFailed, 2},
+		"1g.10gb.me: 1":           {StateFailed, 2},
+	} {
+		now := time.Unix(0, 0)
+		m, err := New(Spec{Name: "a", Product: "NVIDIA-A100-SXM4-80GB", GPUs: 1, Layouts: []mig.Layout{halves}, Delays: DefaultDelays()}, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := []byte("version: v1\nmig-configs:\n  a: [{devices: [0], mig-enabled: true, mig-devices: {" + devices + "}}]\n")
+		state := m.StepManager("a", config, now)[LabelConfigState]
+		for state == StatePending {
+			now = now.Add(time.Second)
+			if s, ok := m.StepManager("a", config, now)[LabelConfigState]; ok {
+				state = s
+			}
+		}
+		if n := len(m.GPUs()[0].Instances); state != want.state || n != want.instances {
+			t.Errorf("%s: %s with %d instances (%s), want %s with %d", devices, state, n, m.Failure(), want.state, want.instances)
+		}
+	}
+}
