@@ -65,7 +65,7 @@ const (
 // Selector returns the PromQL selector of the family's series that exporters' targets report.
 //
 // Precondition: the exporter's page gives the family no namespace label, which would replace the
-// target's with honor_labels. SelectorOf is for families that may have one.
+// target's with honor_labels. Query is for families that may have one.
 func (e Exporters) Selector(name string) string {
 	if e == nil {
 		return name
@@ -73,21 +73,19 @@ func (e Exporters) Selector(name string) string {
 	return name + `{` + e.matcher("=~") + `}`
 }
 
-// SelectorOf returns a PromQL expression for the family's series that exporters' targets report, where
-// the exporter's page may give the series a namespace. With honor_labels the series has the page's
-// namespace instead of the target's; its target is an exporter's if a series of the family witness,
-// which the page gives no namespace, has the same job and instance.
+// Query returns a PromQL expression: of, applied to the selector of the family's series that exporters'
+// targets report, where the exporter's page may give a series a namespace. With honor_labels the
+// series has the page's namespace instead of the target's; its target is an exporter's if a series of
+// the family witness, which the page gives no namespace, has the same job and instance. of must keep
+// those two labels.
 //
 // A target without honor_labels cannot set its job and instance, nor its namespace.
-func (e Exporters) SelectorOf(name, witness string) string {
-	if e == nil {
-		return name
-	}
+func (e Exporters) Query(name, witness string, of func(selector string) string) string {
 	if len(e) == 0 {
-		return e.Selector(name)
+		return of(e.Selector(name))
 	}
 	honored := fmt.Sprintf(`%s{%s,%s="",%s!="",%s!=""}`, name, e.matcher("!~"), exportedNamespace, job, instance)
-	return fmt.Sprintf(`(%s or %s and on (%s, %s) %s)`, e.Selector(name), honored, job, instance, e.Selector(witness))
+	return fmt.Sprintf(`(%s) or (%s) and on (%s, %s) %s`, of(e.Selector(name)), of(honored), job, instance, e.Selector(witness))
 }
 
 // matcher compares the namespace with the list. No name has a character that a regular expression

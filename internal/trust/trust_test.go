@@ -96,5 +96,23 @@ func TestSelectors(t *testing.T) {
 	}
 }
 
-func age(e Exporters) string  { return e.Selector("age") }
-func held(e Exporters) string { return e.SelectorOf("held", "age") }
+// TestQueryOfTimestamps: timestamp reads the sample's own time only of a plain selector.
+func TestQueryOfTimestamps(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	store := promtest.Load(t, page, memstore.Until(now, time.Minute), nil)
+	query := From([]string{"gpus"}).Query("held", "age", func(s string) string { return "time() - timestamp(" + s + ")" })
+	vector, err := store.Query(t.Context(), query, now.Add(3*time.Minute))
+	if err != nil || len(vector) != 2 {
+		t.Fatalf("%s: %v, %v; want two series", query, vector, err)
+	}
+	for _, s := range vector {
+		if s.Value != 180 {
+			t.Errorf("%v is 3 minutes old", s)
+		}
+	}
+}
+
+func age(e Exporters) string { return e.Selector("age") }
+func held(e Exporters) string {
+	return e.Query("held", "age", func(selector string) string { return selector })
+}
