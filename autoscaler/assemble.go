@@ -17,8 +17,8 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/gpu/trust"
 	"github.com/gpuscale/gpuscale/internal/prom"
-	"github.com/gpuscale/gpuscale/internal/trust"
 )
 
 // assembly has what assemble needs.

@@ -10,8 +10,8 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gpuscale/gpuscale/gpu/trust"
 	"github.com/gpuscale/gpuscale/internal/prom"
-	"github.com/gpuscale/gpuscale/internal/trust"
 	"github.com/gpuscale/gpuscale/plan"
 )
 

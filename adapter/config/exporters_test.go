@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gpuscale/gpuscale/internal/trust"
+	"github.com/gpuscale/gpuscale/gpu/trust"
 )
 
 // TestExporterNamespaces: rules trust the default unless the file says

@@ -8,7 +8,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/signal"
-	"github.com/gpuscale/gpuscale/internal/trust"
+	"github.com/gpuscale/gpuscale/gpu/trust"
 )
 
 // File is a configuration as read. A rule with problems is in Rules only, so that

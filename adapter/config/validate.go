@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuscale/gpuscale/adapter/cache"
-	"github.com/gpuscale/gpuscale/internal/trust"
+	"github.com/gpuscale/gpuscale/gpu/trust"
 )
 
 // validate returns all problems outside the rules, each with its field path.

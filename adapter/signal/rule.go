@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/common/model"
 
-	"github.com/gpuscale/gpuscale/internal/trust"
+	"github.com/gpuscale/gpuscale/gpu/trust"
 )
 
 // Subject is what a series is about, and so which of its labels name the pod.

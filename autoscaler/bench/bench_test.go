@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
+	"github.com/gpuscale/gpuscale/gpu/trust"
 	"github.com/gpuscale/gpuscale/internal/prom"
-	"github.com/gpuscale/gpuscale/internal/trust"
 )
 
 // TestBound: the burst is the one cluster-autoscaler was measured with.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
-	"github.com/gpuscale/gpuscale/internal/trust"
+	"github.com/gpuscale/gpuscale/gpu/trust"
 )
 
 // Querier runs PromQL queries; *prom.Client implements it.

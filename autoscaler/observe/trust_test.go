@@ -19,10 +19,10 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
 	"github.com/gpuscale/gpuscale/gpu"
+	"github.com/gpuscale/gpuscale/gpu/trust"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/internal/prom/memstore"
 	"github.com/gpuscale/gpuscale/internal/prom/promtest"
-	"github.com/gpuscale/gpuscale/internal/trust"
 )
 
 // target is a scrape target: what Prometheus knows of it, and its page.

@@ -1,4 +1,4 @@
-// Package trust decides which scrape targets may report on what is not their own.
+// Package trust decides which scrape targets may report on GPUs and pods that are not their own.
 //
 // The owner of a scraped pod controls its metrics page: the series and all of their labels. Prometheus
 // adds the target's namespace itself, and moves a label of that name on the page to
