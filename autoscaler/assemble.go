@@ -17,6 +17,7 @@ import (
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/autoscaler/observe/foreign"
 	"github.com/gpuscale/gpuscale/autoscaler/partition"
+	"github.com/gpuscale/gpuscale/gpu/trust"
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
@@ -40,7 +41,7 @@ type assembly struct {
 // assemble returns the loop, and the reader of Prometheus, which runs beside it.
 func assemble(a assembly) (*loop.Loop, *observe.Prometheus, error) {
 	c := a.config
-	reader, err := newReader(c.Prometheus, a.log)
+	reader, err := newReader(c, a.log)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -83,7 +84,8 @@ func assemble(a assembly) (*loop.Loop, *observe.Prometheus, error) {
 	return l, reader, nil
 }
 
-func newReader(c PrometheusConfig, log *slog.Logger) (*observe.Prometheus, error) {
+func newReader(config Config, log *slog.Logger) (*observe.Prometheus, error) {
+	c := config.Prometheus
 	var querier observe.Querier = nowhere{}
 	if c.URL == "" {
 		log.Warn("prometheus.url is not set: allocations of GPUs are unknown")
@@ -94,7 +96,7 @@ func newReader(c PrometheusConfig, log *slog.Logger) (*observe.Prometheus, error
 		}
 		querier = p
 	}
-	return observe.NewPrometheus(querier, c.Interval.Duration, log), nil
+	return observe.NewPrometheus(querier, trust.From(config.ExporterNamespaces), c.Interval.Duration, log), nil
 }
 
 // nowhere is the Querier without a prometheus.url.

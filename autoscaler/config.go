@@ -10,6 +10,7 @@ import (
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	"github.com/gpuscale/gpuscale/gpu/trust"
 	"github.com/gpuscale/gpuscale/internal/prom"
 	"github.com/gpuscale/gpuscale/plan"
 )
@@ -31,10 +32,14 @@ type Config struct {
 	// pods/status.
 	Nominate   bool             `json:"nominate"`
 	Prometheus PrometheusConfig `json:"prometheus"`
-	Election   ElectionConfig   `json:"leaderElection"`
-	MIGManager MIGManagerConfig `json:"migManager"`
-	Debug      DebugConfig      `json:"debug"`
-	Policy     PolicyConfig     `json:"policy"`
+	// ExporterNamespaces are the namespaces of GPU exporters: of GPU series, only those of
+	// targets there are used. Only administrators should create pods there. "*" trusts
+	// every target; an empty list trusts none, and allocations are unknown.
+	ExporterNamespaces []string         `json:"exporterNamespaces"`
+	Election           ElectionConfig   `json:"leaderElection"`
+	MIGManager         MIGManagerConfig `json:"migManager"`
+	Debug              DebugConfig      `json:"debug"`
+	Policy             PolicyConfig     `json:"policy"`
 	// Forecasts of workloads, for which nodes are added ahead of demand.
 	Forecasts []ForecastConfig `json:"forecasts"`
 }
@@ -80,6 +85,8 @@ func Default() Config {
 
 		IdleInterval: seconds(10),
 		Prometheus:   PrometheusConfig{Interval: seconds(2), Timeout: seconds(5), MaxAge: seconds(30)},
+
+		ExporterNamespaces: []string{"gpuscale-system"},
 		Election: ElectionConfig{
 			Enabled: true, Namespace: "gpuscale-system", Name: "gpuscale-autoscaler",
 			LeaseDuration: seconds(15), RenewDeadline: seconds(10), RetryPeriod: seconds(2),
@@ -136,6 +143,7 @@ func (c Config) Validate() error {
 	p.positive("prometheus.interval", c.Prometheus.Interval)
 	p.positive("prometheus.timeout", c.Prometheus.Timeout)
 	p.positive("prometheus.maxAge", c.Prometheus.MaxAge)
+	p = append(p, trust.Validate("exporterNamespaces", c.ExporterNamespaces)...)
 	p.positive("interval", c.Interval)
 	p.notNegative("idleInterval", c.IdleInterval)
 	if s := c.Settle.Duration; s < 0 || s > time.Second {

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gpuscale/gpuscale/gpu/trust"
 )
 
 // TestExporterNamespaces: rules trust the default unless the file says
@@ -24,7 +26,7 @@ func TestExporterNamespaces(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, r := range f.Signals() {
-			if !slices.Equal(r.Exporters, c.want) || (r.Exporters == nil) != (c.want == nil) {
+			if !slices.Equal(r.Exporters, trust.Exporters(c.want)) || (r.Exporters == nil) != (c.want == nil) {
 				t.Errorf("%q: %s trusts %q, want %q", c.text, r.Name, r.Exporters, c.want)
 			}
 		}

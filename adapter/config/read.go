@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/adapter/cache"
 	"github.com/gpuscale/gpuscale/adapter/signal"
+	"github.com/gpuscale/gpuscale/gpu/trust"
 )
 
 // File is a configuration as read. A rule with problems is in Rules only, so that
@@ -73,7 +74,7 @@ func Read(name string, raw []byte, overlays ...func(*Config)) (*File, error) {
 
 // Trust sets this file's exporter namespaces in a rule of an earlier file.
 func (f *File) Trust(r cache.Rule) cache.Rule {
-	r.Exporters = f.Config.exporters()
+	r.Exporters = trust.From(f.Config.ExporterNamespaces)
 	return r
 }
 
@@ -121,7 +122,7 @@ func (d *document) rules(list *yaml.Node, c Config) ([]Declared, error) {
 	at := map[string]int{}
 	for _, r := range signal.Builtin(c.MaxAge.Duration) {
 		at[r.Name] = len(all)
-		r.Exporters = c.exporters()
+		r.Exporters = trust.From(c.ExporterNamespaces)
 		all = append(all, Declared{Name: r.Name, Rule: cache.Rule{Rule: r}})
 	}
 	list = resolve(list)
@@ -160,7 +161,7 @@ func (d *document) rule(n *yaml.Node, path string, c Config) Declared {
 		return r
 	}
 	s, err := own.signal(c.MaxAge.Duration)
-	s.Exporters = c.exporters()
+	s.Exporters = trust.From(c.ExporterNamespaces)
 	if err == nil {
 		err = s.Validate()
 	}

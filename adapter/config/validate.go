@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gpuscale/gpuscale/adapter/cache"
+	"github.com/gpuscale/gpuscale/gpu/trust"
 )
 
 // validate returns all problems outside the rules, each with its field path.
@@ -40,7 +41,7 @@ func (c Config) validate() error {
 	if err := c.PrometheusAdapter.Validate(); err != nil {
 		errs = append(errs, prefix("prometheusAdapter", err))
 	}
-	errs = append(errs, c.validateExporters()...)
+	errs = append(errs, trust.Validate("exporterNamespaces", c.ExporterNamespaces)...)
 	if err := c.Forward.Validate(); err != nil {
 		errs = append(errs, prefix("forward", err))
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/prometheus/common/model"
+
+	"github.com/gpuscale/gpuscale/gpu/trust"
 )
 
 // Subject is what a series is about, and so which of its labels name the pod.
@@ -34,7 +36,7 @@ type Rule struct {
 	Subject Subject
 	// Exporters are the namespaces whose targets may report pods of other
 	// namespaces; nil trusts every target. See [Rule.trusted].
-	Exporters []string
+	Exporters trust.Exporters
 	// Identity are the labels that distinguish the real parts of a pod (its
 	// GPUs, its engines). Series equal in these are duplicates of one part:
 	// two scrape jobs, two Prometheus replicas, an old and a new name.

@@ -38,6 +38,5 @@ func (r *Rule) trusted(samples []Sample) ([]Sample, map[Reason]int) {
 func (r *Rule) claims(s Sample) bool { return !r.allows(s.Labels) }
 
 func (r *Rule) allows(ls labels.Labels) bool {
-	about, target := ls.Get(exportedNamespaceLabel), ls.Get(namespaceLabel)
-	return about == "" || about == target || slices.Contains(r.Exporters, target)
+	return r.Exporters.Allow(ls.Get(exportedNamespaceLabel), ls.Get(namespaceLabel))
 }

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/gpuscale/gpuscale/autoscaler/observe"
+	"github.com/gpuscale/gpuscale/gpu/trust"
 	"github.com/gpuscale/gpuscale/internal/prom"
 )
 
@@ -43,7 +44,7 @@ func TestExportersAreTrusted(t *testing.T) {
 	}
 	want := func(all ...string) {
 		t.Helper()
-		if r, err := observe.Read(t.Context(), read, time.Now()); err != nil || r.Taken.IsZero() {
+		if r, err := observe.Read(t.Context(), read, trust.From([]string{system}), time.Now()); err != nil || r.Taken.IsZero() {
 			t.Fatal(r, err)
 		}
 		v, err := read.Query(t.Context(), "gpu_held", time.Time{})

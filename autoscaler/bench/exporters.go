@@ -38,7 +38,7 @@ type series struct {
 // ServeHTTP answers /api/v1/query.
 func (e *exporters) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name := strings.TrimLeft(r.FormValue("query"), "(")
-	if end := strings.IndexAny(name, " (+"); end > 0 {
+	if end := strings.IndexAny(name, " (+{"); end > 0 {
 		name = name[:end]
 	}
 	e.mu.Lock()

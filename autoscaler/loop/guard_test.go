@@ -11,6 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/gpuscale/gpuscale/autoscaler/observe"
+	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/plan"
 )
 
@@ -62,6 +64,21 @@ func TestPlannerPanicFailsOneReconcile(t *testing.T) {
 # TYPE gpuscale_autoscaler_planner_panics_total counter
 gpuscale_autoscaler_planner_panics_total 1
 `), "gpuscale_autoscaler_planner_panics_total"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestReportsIgnored: the gauge has the last reconcile's counts, 0 included.
+func TestReportsIgnored(t *testing.T) {
+	r := newRig(t, onePending, nil)
+	for _, r.ignored = range []observe.Ignored{{Nodes: 1, GPUs: 2, Disputed: 3}, {GPUs: 2}} {
+		if err := r.loop.Once(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const name = "gpuscale_autoscaler_reports_ignored"
+	if err := testutil.GatherAndCompare(r.metrics, strings.NewReader("# HELP "+name+" "+metric.AutoscalerReportsIgnored.Help+"\n# TYPE "+name+" gauge\n"+
+		name+"{reason=\"disputed\"} 0\n"+name+"{reason=\"unknown_gpu\"} 2\n"+name+"{reason=\"unknown_node\"} 0\n"), name); err != nil {
 		t.Error(err)
 	}
 }

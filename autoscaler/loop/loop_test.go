@@ -31,6 +31,7 @@ type rig struct {
 	world   sim.World
 	log     []string
 	failing map[string]error
+	ignored observe.Ignored
 	loop    *Loop
 	metrics *prometheus.Registry
 }
@@ -61,7 +62,7 @@ func (r *rig) note(what string) error {
 func (r *rig) Observe(context.Context, time.Time) (observe.Observation, error) {
 	s := r.world.Snapshot()
 	s.State = plan.State{}
-	return observe.Observation{Snapshot: s}, r.note("observe")
+	return observe.Observation{Snapshot: s, Ignored: r.ignored}, r.note("observe")
 }
 
 func (r *rig) Load(context.Context) (plan.State, error) { return plan.State{}, r.note("load") }

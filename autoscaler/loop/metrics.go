@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/act"
 	"github.com/gpuscale/gpuscale/autoscaler/fleet"
+	"github.com/gpuscale/gpuscale/autoscaler/observe"
 	"github.com/gpuscale/gpuscale/gpu/metric"
 	"github.com/gpuscale/gpuscale/internal/buildinfo"
 	"github.com/gpuscale/gpuscale/plan"
@@ -21,6 +22,7 @@ type Metrics struct {
 	last       prometheus.Gauge
 	actions    *prometheus.CounterVec
 	verdicts   *prometheus.GaugeVec
+	ignored    *prometheus.GaugeVec
 	pools      *prometheus.GaugeVec
 	pending    prometheus.Gauge
 	unserved   prometheus.Gauge
@@ -38,6 +40,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		last:       prometheus.NewGauge(prometheus.GaugeOpts(opts(metric.AutoscalerReconcileAge))),
 		actions:    prometheus.NewCounterVec(prometheus.CounterOpts(opts(metric.AutoscalerActions)), metric.AutoscalerActions.Labels),
 		verdicts:   prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AutoscalerVerdicts)), metric.AutoscalerVerdicts.Labels),
+		ignored:    prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AutoscalerReportsIgnored)), metric.AutoscalerReportsIgnored.Labels),
 		pools:      prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AutoscalerPoolSize)), metric.AutoscalerPoolSize.Labels),
 		pending:    prometheus.NewGauge(prometheus.GaugeOpts(opts(metric.AutoscalerPendingSlices))),
 		unserved:   prometheus.NewGauge(prometheus.GaugeOpts(opts(metric.AutoscalerUnservedSlices))),
@@ -52,7 +55,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(metric.AutoscalerBuildInfo)), metric.AutoscalerBuildInfo.Labels)
 	build.WithLabelValues(buildinfo.Version(), runtime.Version()).Set(1)
-	r.MustRegister(build, m.leading, m.reconciles, m.phases, m.last, m.actions, m.verdicts, m.pools, m.pending, m.unserved, m.operating, m.panics, m.ages, m.fleet)
+	r.MustRegister(build, m.leading, m.reconciles, m.phases, m.last, m.actions, m.verdicts, m.ignored, m.pools, m.pending, m.unserved, m.operating, m.panics, m.ages, m.fleet)
 	return m
 }
 
@@ -64,6 +67,13 @@ func (m *Metrics) leader(leading bool) {
 		m.leading.Set(1)
 	}
 	m.fleet.Lead(leading)
+}
+
+// reports records what the last reconcile left out of the exporters' series.
+func (m *Metrics) reports(i observe.Ignored) {
+	for reason, n := range map[string]int{"unknown_node": i.Nodes, "unknown_gpu": i.GPUs, "disputed": i.Disputed} {
+		m.ignored.WithLabelValues(reason).Set(float64(n))
+	}
 }
 
 func (m *Metrics) phase(name string, d time.Duration) {

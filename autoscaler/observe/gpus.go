@@ -63,13 +63,21 @@ func (o *Observer) devices(in nodeInput, report map[int]reportedGPU) []plan.GPU 
 	memory, _ := strconv.Atoi(in.node.Labels[memoryLabel])
 	model, _ := in.models.of(in.tables, in.node.Labels[productLabel], memory)
 	n := gpuCount(in.node)
-	if in.reading != nil {
-		for index := range in.reading.gpus {
-			n = min(max(n, index+1), maxGPUs)
-		}
-	}
 	for index := range report {
 		n = min(max(n, index+1), maxGPUs)
+	}
+	if in.reading != nil {
+		most := max(n, gpuBound(in.node))
+		for index, r := range in.reading.gpus {
+			switch {
+			case index >= most:
+				o.ignored.GPUs++
+				continue
+			case r.disputed:
+				o.ignored.Disputed++
+			}
+			n = max(n, index+1)
+		}
 	}
 	if cap(o.scratch) < n {
 		o.scratch = make([]plan.GPU, n)
@@ -95,6 +103,34 @@ func gpuCount(n *corev1.Node) int {
 	return int(min(total, maxGPUs))
 }
 
+// gpuBound returns how many GPUs the node can have: as many as its labels or resources say, and maxGPUs
+// where they do not. Resources do not say it without GFD's label where MIG may be on, since a GPU
+// may be without instances, nor in dialects that divide GPUs.
+func gpuBound(n *corev1.Node) int {
+	strategy, migManager := n.Labels[strategyLabel], n.Labels[partition.ConfigLabel]
+	if count, err := strconv.Atoi(n.Labels[countLabel]); err == nil && count > 0 && strategy != "single" {
+		return min(count, maxGPUs)
+	}
+	if strategy != "" && strategy != "none" || migManager != "" || beingRepartitioned(n) {
+		return maxGPUs
+	}
+	total := int64(0)
+	for name, q := range n.Status.Allocatable {
+		if !isGPU(string(name)) {
+			continue
+		}
+		if d, _ := demandOf(string(name)); d.GPUs != 1 { // isGPU: it is readable
+			return maxGPUs
+		}
+		capacity := n.Status.Capacity[name] // includes devices that the plugin withdrew
+		total += max(q.Value(), capacity.Value())
+	}
+	if total == 0 {
+		return maxGPUs
+	}
+	return int(min(total, maxGPUs))
+}
+
 // demandOf returns the demand of one unit of an extended resource; zero for any other resource.
 func demandOf(name string) (demand.Demand, error) {
 	if !strings.Contains(name, "/") {
@@ -106,7 +142,7 @@ func demandOf(name string) (demand.Demand, error) {
 // fromReading fills in the exporter's samples of a GPU; measured reports which busy ratios are
 // fresh.
 func fromReading(c *plan.GPU, r *gpuReading, measured func(sample.Value) bool, in nodeInput) {
-	if r == nil || !r.listed {
+	if !r.usable() {
 		return
 	}
 	c.UUID, c.Health, c.MIG, c.Busy = r.uuid, r.health, r.mig, r.work.busy()

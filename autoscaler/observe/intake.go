@@ -87,6 +87,9 @@ func (s *element) number() (float64, bool) { return sample.Known(s.value, 0).Get
 
 // intake builds Readings from series as they arrive: one metric family after the other, in the
 // order of its methods. Repeated texts are interned.
+//
+// Two targets may report the same GPU: an exporter's old pod and its new one, two jobs, or an exporter
+// that claims another's node. Where they disagree the value is unknown, whatever the order.
 type intake struct {
 	readings *Readings
 	texts    map[string]string
@@ -109,8 +112,12 @@ func (in *intake) age(s *element) {
 
 func (in *intake) info(s *element) {
 	if c := in.device(s); c != nil {
+		uuid, model, mig := string(s.uuid), in.text(s.model), string(s.mig) == "true"
+		if c.listed && (c.uuid != uuid || c.model != model || c.mig != mig) {
+			c.disputed, c.ambiguous = true, true
+		}
 		c.listed = true
-		c.uuid, c.model, c.mig = string(s.uuid), in.text(s.model), string(s.mig) == "true"
+		c.uuid, c.model, c.mig = uuid, model, mig
 	}
 }
 
@@ -120,11 +127,15 @@ func (in *intake) instanceInfo(s *element) {
 		return
 	}
 	i := c.instance(in.text(s.instance))
-	i.listed = true
-	i.profile, i.uuid, i.start = in.text(s.profile), string(s.instanceUUID), -1
-	if start, err := strconv.Atoi(string(s.start)); err == nil {
-		i.start = start
+	profile, uuid, start := in.text(s.profile), string(s.instanceUUID), -1
+	if n, err := strconv.Atoi(string(s.start)); err == nil {
+		start = n
 	}
+	if i.listed && (i.profile != profile || i.uuid != uuid || i.start != start) {
+		c.disputed, c.ambiguous = true, true
+	}
+	i.listed = true
+	i.profile, i.uuid, i.start = profile, uuid, start
 }
 
 func (in *intake) allocated(s *element) {
@@ -145,14 +156,13 @@ func (in *intake) allocated(s *element) {
 // busy records a GPU's busy ratio. Its age arrives later.
 func (in *intake) busy(s *element) {
 	if c := in.device(s); c != nil {
-		c.work.ratio, c.work.known = s.value, true
+		c.disputed = c.work.add(s) || c.disputed
 	}
 }
 
 func (in *intake) instanceBusy(s *element) {
 	if c := in.device(s); c != nil {
-		i := c.instance(in.text(s.instance))
-		i.work.ratio, i.work.known = s.value, true
+		c.disputed = c.instance(in.text(s.instance)).work.add(s) || c.disputed
 	}
 }
 
@@ -175,18 +185,39 @@ func (in *intake) sampleAge(s *element) {
 		}
 		w = &i.work
 	}
-	w.age, w.aged = seconds(v), true
+	w.age, w.aged = max(w.age, seconds(v)), true // the older age holds
+}
+
+// add records a busy ratio. It returns true if another one is recorded: then the ratio is unknown.
+func (w *work) add(s *element) (disputed bool) {
+	v, ok := s.number()
+	if !ok {
+		return false
+	}
+	w.disputed = w.disputed || w.known && w.ratio != v
+	w.ratio, w.known = v, true
+	return w.disputed
 }
 
 func (in *intake) healthy(s *element) {
 	c := in.device(s)
-	switch {
-	case c == nil:
-	case s.value == 0:
-		c.health = gpu.Sick
-	case s.value == 1 && c.health == gpu.HealthUnknown:
-		c.health = gpu.Healthy
+	if c == nil {
+		return
 	}
+	var health gpu.Health
+	switch s.value {
+	case 0:
+		health = gpu.Sick
+	case 1:
+		health = gpu.Healthy
+	default:
+		return
+	}
+	if c.judged && c.health != health { // never sick: a node that others say is healthy is not replaced
+		c.disputed, c.health = true, gpu.HealthUnknown
+		return
+	}
+	c.judged, c.health = true, health
 }
 
 // idle records since when an allocated device has not computed.
@@ -198,10 +229,11 @@ func (in *intake) idle(s *element) {
 	}
 	u := unused{pod: in.pod(s), since: in.readings.Taken.Add(-seconds(v))}
 	if len(s.instance) > 0 {
-		c.instance(in.text(s.instance)).unused = u
+		i := c.instance(in.text(s.instance))
+		i.unused = i.unused.and(u)
 		return
 	}
-	c.unused = u
+	c.unused = c.unused.and(u)
 }
 
 // at returns the reading of a series' node.

@@ -53,7 +53,7 @@ func TestReadIsNewReadings(t *testing.T) {
 		a.Busy = append(a.Busy, series(0.5, "node", "n", "gpu", "0"))
 		a.SampleAge = append(a.SampleAge, series(2, "node", "n", "gpu", "0"), series(2, "node", "n", "gpu", "77"))
 		fake := &answering{vectors: inOrder(a), fails: -1}
-		got, err := Read(t.Context(), fake, start)
+		got, err := Read(t.Context(), fake, nil, start)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +65,7 @@ func TestReadIsNewReadings(t *testing.T) {
 		}
 		for n := range fake.vectors {
 			broken := &answering{vectors: inOrder(a), fails: n}
-			if _, err := Read(t.Context(), broken, start); (err == nil) != (len(broken.vectors[n]) == 0) {
+			if _, err := Read(t.Context(), broken, nil, start); (err == nil) != (len(broken.vectors[n]) == 0) {
 				t.Errorf("%s: err %v though question %d broke off", name, err, n)
 			}
 		}

@@ -65,6 +65,8 @@ type Observer struct {
 	nodes      knownNodes
 	scratch    []plan.GPU               // of the node being read
 	requesting map[*foreign.Object]bool // whether a workload's pods request GPUs
+	// ignored counts what this reconcile leaves out of the exporters' series.
+	ignored Ignored
 	// rejected has the reasons why agents' reports are rejected in this reconcile.
 	rejected []error
 	warned   map[string]string // the last warning, by subject
@@ -104,8 +106,17 @@ type Observation struct {
 	Learned map[string]pools.Learned
 	// ReadingsAge is the age of Prometheus' latest answer; negative without one.
 	ReadingsAge time.Duration
+	// Ignored is what the exporters' series have and is not used.
+	Ignored Ignored
 	// HPAs are those whose pods request GPUs; for display only.
 	HPAs []HPA
+}
+
+// Ignored counts what is left out of the exporters' series.
+type Ignored struct {
+	Nodes    int // that do not exist
+	GPUs     int // with an index beyond the node's number of GPUs
+	Disputed int // GPUs on whose values targets disagree: these are unknown
 }
 
 // Observe reads everything once. An error means that the cluster cannot be read. Without Prometheus
@@ -149,6 +160,7 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 	out.Tenants = c.ledger.Tenants // includes tenants without headroom for pods to come
 	addMoves(out.Pods, v.objects, c.pdbs)
 	bound := boundTo(out.Pods)
+	o.ignored = Ignored{Nodes: readings.without(c.nodes)}
 	out.Nodes = make([]plan.Node, 0, len(ours))
 	o.nodes.begin(c.claims)
 	for i := range c.nodes {
@@ -165,6 +177,7 @@ func (o *Observer) Observe(ctx context.Context, now time.Time) (Observation, err
 		out.Nodes = append(out.Nodes, o.node(in))
 	}
 	o.nodes.end()
+	out.Ignored = o.ignored
 	countSizes(out.Pools, out.Nodes)
 	learnOthers(out.Pools, out.Nodes)
 	o.idle.sweep(now)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gpuscale/gpuscale/gpu/metric"
+	"github.com/gpuscale/gpuscale/gpu/trust"
 )
 
 // Querier runs PromQL queries; *prom.Client implements it.
@@ -23,17 +24,20 @@ type Querier interface {
 // Readings grow old, and then count as unknown.
 type Prometheus struct {
 	querier Querier
+	trusted trust.Exporters
 	every   time.Duration
 	log     *slog.Logger
 	latest  atomic.Pointer[Readings]
 	failing atomic.Bool
+	silent  atomic.Bool // the latest answers have no exporter's series
 	idle    func() bool // whether answers may be older; nil for never
 	maxAge  time.Duration
 }
 
-// NewPrometheus returns a reader whose Run queries once per interval.
-func NewPrometheus(q Querier, every time.Duration, log *slog.Logger) *Prometheus {
-	return &Prometheus{querier: q, every: every, log: log}
+// NewPrometheus returns a reader whose Run queries once per interval, for the series of trusted
+// targets.
+func NewPrometheus(q Querier, trusted trust.Exporters, every time.Duration, log *slog.Logger) *Prometheus {
+	return &Prometheus{querier: q, trusted: trusted, every: every, log: log}
 }
 
 // AskRarely has Run skip queries while idle returns true, as long as the latest answers stay well
@@ -72,7 +76,7 @@ func (p *Prometheus) Run(ctx context.Context) error {
 }
 
 func (p *Prometheus) once(ctx context.Context) {
-	r, err := Read(ctx, p.querier, time.Now())
+	r, err := Read(ctx, p.querier, p.trusted, time.Now())
 	if ctx.Err() != nil {
 		return
 	}
@@ -85,13 +89,46 @@ func (p *Prometheus) once(ctx context.Context) {
 	if p.failing.Swap(false) {
 		p.log.Info("Prometheus answers again")
 	}
+	p.report(len(r.nodes) > 0)
 	p.latest.Store(r)
 }
 
-// Read queries everything once, at one instant of Prometheus' clock. A partial answer is an error:
-// what is missing must not look free.
-func Read(ctx context.Context, q Querier, now time.Time) (*Readings, error) {
-	const aged = "%[1]s + (time() - timestamp(%[1]s))"
+// report logs when the trusted exporters' series appear or disappear.
+func (p *Prometheus) report(found bool) {
+	switch {
+	case !found && !p.silent.Swap(true):
+		p.log.Warn("Prometheus has no series of a trusted exporter; allocations are unknown",
+			"metric", metric.GPUAttributionAgeSeconds.Name, "exporterNamespaces", []string(p.trusted))
+	case found && p.silent.Swap(false):
+		p.log.Info("Prometheus has the exporters' series again")
+	}
+}
+
+// aged is the value of a series that is an age or a duration up to now, the time since its scrape
+// included.
+func aged(selector string) string {
+	return fmt.Sprintf("%[1]s + (time() - timestamp(%[1]s))", selector)
+}
+
+// computedBefore leaves out devices that compute: with the age added they would look idle since the
+// scrape.
+func computedBefore(selector string) string {
+	return fmt.Sprintf("(%s) and (%s > 0)", aged(selector), selector)
+}
+
+func plain(selector string) string { return selector }
+
+// Read queries everything that trusted targets report once, at one instant of Prometheus' clock. A
+// partial answer is an error: what is missing must not look free.
+//
+// Series of other targets are left out by the queries: the owner of any scraped pod can serve series
+// of these names, and too many for a complete answer.
+func Read(ctx context.Context, q Querier, trusted trust.Exporters, now time.Time) (*Readings, error) {
+	// A node's series have no namespace on the page, a pod's may.
+	node := func(d metric.Desc, of func(string) string) string { return of(trusted.Selector(d.Name)) }
+	pod := func(d metric.Desc, of func(string) string) string {
+		return trusted.Query(d.Name, metric.GPUAttributionAgeSeconds.Name, of)
+	}
 	in := newIntake(now)
 	var at time.Time // of the first answer
 	var turn sync.Mutex
@@ -100,17 +137,15 @@ func Read(ctx context.Context, q Querier, now time.Time) (*Readings, error) {
 		take  func(*element)
 		query string
 	}{
-		{in.age, fmt.Sprintf(aged, metric.GPUAttributionAgeSeconds.Name)},
-		{in.info, metric.GPUInfo.Name},
-		{in.instanceInfo, metric.GPUInstanceInfo.Name},
-		{in.allocated, metric.GPUHeld.Name},
-		{in.busy, metric.GPUBusyRatio.Name},
-		{in.instanceBusy, metric.GPUInstanceBusyRatio.Name},
-		{in.sampleAge, fmt.Sprintf(aged, metric.GPUSampleAgeSeconds.Name)},
-		{in.healthy, metric.GPUHealthy.Name},
-		// Devices that compute are left out: with the age added they would look idle since the
-		// scrape.
-		{in.idle, fmt.Sprintf("("+aged+") and (%[1]s > 0)", metric.GPUIdleSeconds.Name)},
+		{in.age, node(metric.GPUAttributionAgeSeconds, aged)},
+		{in.info, node(metric.GPUInfo, plain)},
+		{in.instanceInfo, node(metric.GPUInstanceInfo, plain)},
+		{in.allocated, pod(metric.GPUHeld, plain)},
+		{in.busy, pod(metric.GPUBusyRatio, plain)},
+		{in.instanceBusy, pod(metric.GPUInstanceBusyRatio, plain)},
+		{in.sampleAge, node(metric.GPUSampleAgeSeconds, aged)},
+		{in.healthy, node(metric.GPUHealthy, plain)},
+		{in.idle, pod(metric.GPUIdleSeconds, computedBefore)},
 	} {
 		if n > 0 && at.IsZero() {
 			break // no exporter

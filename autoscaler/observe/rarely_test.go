@@ -43,7 +43,7 @@ func TestIdlePolling(t *testing.T) {
 		"it does not answer": {aging{age: 5, err: prom.ErrUnavailable}, true, 31},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			p := NewPrometheus(&each.prometheus, 2*time.Second, slog.New(slog.DiscardHandler))
+			p := NewPrometheus(&each.prometheus, nil, 2*time.Second, slog.New(slog.DiscardHandler))
 			p.AskRarely(30*time.Second, func() bool { return each.idle })
 			ctx, stop := context.WithTimeout(t.Context(), 61*time.Second)
 			defer stop()

@@ -3,6 +3,8 @@ package observe
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/gpuscale/gpuscale/gpu"
 	"github.com/gpuscale/gpuscale/gpu/sample"
 	"github.com/gpuscale/gpuscale/internal/prom"
@@ -28,6 +30,8 @@ type nodeReading struct {
 
 type gpuReading struct {
 	listed      bool // gpu_info or gpu_instance_info has the GPU
+	disputed    bool // targets disagree on a value, which is unknown
+	ambiguous   bool // targets disagree on which GPU or instances these are: all is unknown
 	uuid        string
 	model       string
 	mig         bool
@@ -35,8 +39,12 @@ type gpuReading struct {
 	work        work
 	unused      unused
 	health      gpu.Health
+	judged      bool                        // gpu_healthy has the GPU
 	instances   map[string]*instanceReading // by GPU instance id; nil for none
 }
+
+// usable reports whether it is known which GPU the values are about.
+func (r *gpuReading) usable() bool { return r != nil && r.listed && !r.ambiguous }
 
 type instanceReading struct {
 	listed      bool
@@ -53,11 +61,12 @@ type work struct {
 	ratio       float64
 	age         time.Duration
 	known, aged bool // ratio, age
+	disputed    bool // targets disagree on the ratio
 }
 
-// busy is unknown unless ratio and age are known.
+// busy is unknown unless ratio and age are known and undisputed.
 func (w work) busy() sample.Value {
-	if !w.known || !w.aged {
+	if !w.known || !w.aged || w.disputed {
 		return sample.Unknown()
 	}
 	return sample.Known(w.ratio, w.age)
@@ -73,6 +82,20 @@ func (r *Readings) node(name string, now time.Time, maxAge time.Duration) *nodeR
 		return nil
 	}
 	return n
+}
+
+// without returns how many nodes of the readings are not among these.
+func (r *Readings) without(nodes []corev1.Node) int {
+	if r == nil {
+		return 0
+	}
+	unknown := len(r.nodes)
+	for i := range nodes {
+		if _, ok := r.nodes[nodes[i].Name]; ok {
+			unknown--
+		}
+	}
+	return unknown
 }
 
 // oldest returns the greatest age at Taken of the nodes' samples that are within maxAge.

@@ -100,7 +100,7 @@ func beingRepartitioned(n *corev1.Node) bool {
 
 // readingOf returns the exporter's samples of a GPU, nil for none.
 func (in nodeInput) readingOf(index int) *gpuReading {
-	if in.reading == nil || in.reading.gpus[index] == nil || !in.reading.gpus[index].listed {
+	if in.reading == nil || !in.reading.gpus[index].usable() {
 		return nil
 	}
 	return in.reading.gpus[index]

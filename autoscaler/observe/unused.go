@@ -13,6 +13,22 @@ type unused struct {
 	since time.Time
 }
 
+// severalPods stands for more than one; it is no pod's name.
+const severalPods = "/"
+
+// and returns what two series about one device say: the later time if they are about the same pod.
+func (u unused) and(other unused) unused {
+	switch {
+	case u.pod == "":
+		return other
+	case u.pod != other.pod:
+		return unused{pod: severalPods}
+	case other.since.After(u.since):
+		return other
+	}
+	return u
+}
+
 // by returns since when the device has been unused, zero unless it is allocated to exactly the pod
 // that was reported.
 func (u unused) by(allocatedTo []string, measured bool) time.Time {

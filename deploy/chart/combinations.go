@@ -28,7 +28,7 @@ func Combinations() []Combination {
 		{"OpenShift", `{openshift: true, agent: {enabled: true}, report: {enabled: true}}`},
 		{"a kubelet elsewhere", `{podResourcesDir: /var/lib/k0s/kubelet/pod-resources, agent: {enabled: true}}`},
 		{"volumes everywhere", `{exporter: {extraVolumes: [{name: x, emptyDir: {}}], extraVolumeMounts: [{name: x, mountPath: /x}]}, agent: {enabled: true, extraVolumes: [{name: x, emptyDir: {}}], extraVolumeMounts: [{name: x, mountPath: /x}]}, report: {enabled: true, extraVolumes: [{name: x, emptyDir: {}}], extraVolumeMounts: [{name: x, mountPath: /x}]}}`},
-		{"keys without anything behind them", `{prometheus: {client: null}, commonLabels: null, autoscaler: {config: null, extraArgs: null}, adapter: {config: null, exporterNamespaces: null, podAnnotations: null, priorityClassName: null, pdb: {maxUnavailable: null, minAvailable: 1}}}`},
+		{"keys without anything behind them", `{prometheus: {client: null}, commonLabels: null, autoscaler: {config: null, exporterNamespaces: null, extraArgs: null}, adapter: {config: null, exporterNamespaces: null, podAnnotations: null, priorityClassName: null, pdb: {maxUnavailable: null, minAvailable: 1}}}`},
 		{"exporter behind TLS", `{exporter: {webConfigSecret: exporter-web}, monitoring: {scrape: ServiceMonitor, endpoints: {exporter: {scheme: https, tlsConfig: {insecureSkipVerify: true}}, adapter: {interval: 1m, relabelings: [{action: labeldrop, regex: pod_template_hash}]}}}}`},
 		{"under another chart", `{global: {whatever: {it: has}}}`},
 		{"accounts of others", `{exporter: {serviceAccount: {create: false}}, adapter: {serviceAccount: {create: false, name: mine}}, autoscaler: {serviceAccount: {name: yours, annotations: {eks.amazonaws.com/role-arn: "arn:aws:iam::1:role/x"}}}}`},
@@ -62,6 +62,7 @@ func Combinations() []Combination {
 		{"adapter: no scale", `{adapter: {scaleTargets: []}}`},
 
 		{"autoscaler: dry run", `{autoscaler: {dryRun: true}}`},
+		{"autoscaler: exporters elsewhere", `{autoscaler: {exporterNamespaces: [gpu-exporter, release-namespace]}}`},
 		{"autoscaler: all pools", `{autoscaler: {pools: {clusterAPI: true, karpenter: true, kwok: true, scale: [{apiGroup: example.org, resource: herds}]}}}`},
 		{"autoscaler: all pools, dry run", `{autoscaler: {dryRun: true, pools: {clusterAPI: true, karpenter: true, kwok: true, scale: [{apiGroup: example.org, resource: herds}]}}}`},
 		{"autoscaler: no mig-manager", `{autoscaler: {migManager: {namespace: ""}}}`},

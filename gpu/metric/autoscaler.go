@@ -30,6 +30,11 @@ var (
 		Help:   `Age of the data of the last plan, by kind: "cluster" since it was read, "prometheus" since it was queried. Absent where nothing was read.`,
 		Labels: []string{LabelKind},
 	}
+	AutoscalerReportsIgnored = Desc{
+		Name: "gpuscale_autoscaler_reports_ignored", Type: Gauge, Unit: None, Owner: Autoscaler, Stability: Alpha,
+		Help:   `Nodes and GPUs in the exporters' series that the last reconcile left out, by reason: "unknown_node" does not exist, "unknown_gpu" has an index beyond the node's GPUs, "disputed" where targets disagree about a GPU and the value is unknown.`,
+		Labels: []string{LabelReason},
+	}
 	AutoscalerPlannerPanics = Desc{
 		Name: "gpuscale_autoscaler_planner_panics_total", Type: Counter, Unit: None, Owner: Autoscaler, Stability: Alpha,
 		Help: "Reconciles in which the planner panicked and nothing was done: a bug; report it with the output of /debug/panic.",
@@ -72,7 +77,7 @@ var (
 func autoscalerSeries() []Desc {
 	return append(autoscalerFleet(),
 		AutoscalerBuildInfo, AutoscalerLeader, AutoscalerReconciles, AutoscalerReconcileSeconds, AutoscalerReconcileAge,
-		AutoscalerSnapshotAge, AutoscalerPlannerPanics, AutoscalerEvents, AutoscalerActions,
+		AutoscalerSnapshotAge, AutoscalerReportsIgnored, AutoscalerPlannerPanics, AutoscalerEvents, AutoscalerActions,
 		AutoscalerVerdicts, AutoscalerPoolSize, AutoscalerPendingSlices, AutoscalerUnservedSlices, AutoscalerOperations,
 	)
 }

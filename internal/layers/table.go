@@ -33,6 +33,7 @@ var Table = []Layer{
 	{Path: "gpu/quota", Why: "quota arithmetic is arithmetic"},
 	{Path: "gpu/sample", Why: "a value is a number, an age and whether it is known"},
 	{Path: "gpu/metric", Why: "the catalogue is data"},
+	{Path: "gpu/trust", Ours: []string{"gpu/metric"}, Why: "which targets are believed is a list of namespaces and the text of a query"},
 
 	{Path: "plan", Ours: []string{"gpu", "plan/pack", "plan/forecast"}, Why: "decisions are pure functions of a Snapshot"},
 	{Path: "plan/pack", Ours: ground, Why: "packing knows GPUs, not clusters"},

@@ -86,6 +86,7 @@ func configText(prometheus string, elect bool) string {
 idleInterval: 0s
 settle: 0s
 prometheus: {url: %s, interval: 100ms, timeout: 2s, maxAge: 10s}
+exporterNamespaces: ['*']
 leaderElection: {enabled: %t, leaseDuration: 10s, renewDeadline: 7s, retryPeriod: 500ms}
 policy:
   scaleDownCooldown: 1s

@@ -126,13 +126,15 @@ maxAge: 10s
 // autoscalerConfig shortens the autoscaler's delays as the story shortens time: a
 // node that boots in seconds is not kept for ten minutes. Idle reconciles are as
 // frequent as scrapes: otherwise the counters of GPU time would grow in steps as
-// wide as the report's.
+// wide as the report's. The sandbox's exporters are no pods: their targets have no
+// namespace.
 func autoscalerConfig(prometheus string) string {
 	return fmt.Sprintf(`idleInterval: 0s
 prometheus:
   url: %s
   interval: 1s
   maxAge: 10s
+exporterNamespaces: ['*']
 leaderElection:
   enabled: false
 policy:
