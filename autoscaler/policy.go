@@ -68,6 +68,9 @@ type PolicyConfig struct {
 	// EvictionCost is the cost of evicting one GPU-equivalent of work: computation that
 	// is repeated, and delay.
 	EvictionCost float64 `json:"evictionCost" want:"price"`
+	// SkipNodesWithLocalStorage evicts no pod with local storage (hostPath, or emptyDir that
+	// is not in memory), and so drains no node with one, unless its provider interrupts it.
+	SkipNodesWithLocalStorage bool `json:"skipNodesWithLocalStorage"`
 	// MaxDrains bounds the nodes draining at a time; 0 turns draining off.
 	MaxDrains int `json:"maxDrains" want:"count"`
 	// DrainTimeout after which a drain is given up.

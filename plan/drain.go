@@ -183,7 +183,7 @@ func (w *world) drainFails(n *nodeState, stay []*Pod) verdict {
 	case !underused && !n.unusual.sick:
 		return verdict{Steady, "no GPU is sick any more"}
 	}
-	if why := stays(stay, n.Drain.Deadline, w.now); why != "" {
+	if why := w.stays(stay, n.Drain.Deadline); why != "" {
 		return verdict{DrainOverdue, why}
 	}
 	var stuck *Pod
@@ -194,13 +194,15 @@ func (w *world) drainFails(n *nodeState, stay []*Pod) verdict {
 }
 
 // stays returns why one of the pods cannot have left by a deadline, empty for none.
-func stays(pods []*Pod, deadline, now time.Time) string {
+func (w *world) stays(pods []*Pod, deadline time.Time) string {
 	for _, p := range pods {
 		switch {
 		case !p.Evictable:
 			return p.Key() + " may not be moved"
+		case w.keepsStorage(p):
+			return p.Key() + " has local storage, and policy.skipNodesWithLocalStorage is set"
 		case p.EvictFrom.After(deadline):
-			return fmt.Sprintf("%s may not be moved before its next checkpoint, in %s", p.Key(), short(p.EvictFrom.Sub(now)))
+			return fmt.Sprintf("%s may not be moved before its next checkpoint, in %s", p.Key(), short(p.EvictFrom.Sub(w.now)))
 		}
 	}
 	return ""
@@ -231,7 +233,7 @@ func (w *world) endDrain(n *nodeState) {
 func (w *world) drain(n *nodeState, deadline time.Time, reason Reason, detail string) {
 	w.act(n, Action{Verb: Drain, Deadline: deadline, Reason: reason, Detail: detail})
 	for _, p := range n.staying() {
-		if w.movable(p) {
+		if w.movable(p) || reason == NodeInterrupted && w.mayLeave(n, p) {
 			w.evictedPods[p] = true
 			w.spend(p)
 		}

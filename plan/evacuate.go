@@ -109,7 +109,7 @@ const LastCall = 30 * time.Second
 
 // mayLeave reports whether a pod may be evicted from an interrupted node now.
 func (w *world) mayLeave(n *nodeState, p *Pod) bool {
-	if w.movable(p) {
+	if w.mayEvict(p) {
 		return true
 	}
 	return p.Evictable && !p.Leaving && !p.DaemonSet && !w.evictedPods[p] && !p.EvictFrom.IsZero() && n.LeavesAt.Sub(w.now) <= LastCall

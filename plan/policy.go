@@ -67,6 +67,10 @@ type Policy struct {
 	// EvictionCost is the cost of moving one GPU equivalent of work, in the
 	// currency of the pools' prices: the work to repeat, and the interruption.
 	EvictionCost float64
+	// SkipNodesWithLocalStorage evicts no pod with local storage, and so drains no
+	// node with one. An interrupted node is drained all the same: its storage is
+	// lost with it.
+	SkipNodesWithLocalStorage bool
 	// MaxDrains bounds the nodes being drained at a time; 0 turns it off.
 	MaxDrains int
 	// DrainTimeout is the deadline of a drain.
@@ -119,19 +123,20 @@ func DefaultPolicy() Policy {
 		NodeOverdue:             10 * time.Minute,
 		RepartitionLife:         time.Hour,
 
-		MaxNodesPerHour:          1000,
-		MaxRemovalShare:          0.2,
-		MaxRemovalsPerTenMinutes: 150,
-		RemovalInterval:          10 * time.Second,
-		MaxEvictionsPerReconcile: 20,
-		EvictionCost:             0.5,
-		MaxDrains:                1,
-		DrainTimeout:             10 * time.Minute,
-		DrainCooldown:            10 * time.Minute,
-		Headroom:                 HeadroomExpected,
-		HeadroomWeight:           0.5,
-		SickAfter:                10 * time.Minute,
-		ReplaceInterval:          time.Hour,
-		MaxSickShare:             0.2,
+		MaxNodesPerHour:           1000,
+		MaxRemovalShare:           0.2,
+		MaxRemovalsPerTenMinutes:  150,
+		RemovalInterval:           10 * time.Second,
+		MaxEvictionsPerReconcile:  20,
+		EvictionCost:              0.5,
+		MaxDrains:                 1,
+		SkipNodesWithLocalStorage: true,
+		DrainTimeout:              10 * time.Minute,
+		DrainCooldown:             10 * time.Minute,
+		Headroom:                  HeadroomExpected,
+		HeadroomWeight:            0.5,
+		SickAfter:                 10 * time.Minute,
+		ReplaceInterval:           time.Hour,
+		MaxSickShare:              0.2,
 	}
 }

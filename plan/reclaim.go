@@ -15,7 +15,15 @@ import (
 const gracePeriod = 30 * time.Second
 
 // movable reports whether a pod may be evicted now.
-func (w *world) movable(p *Pod) bool {
+func (w *world) movable(p *Pod) bool { return !w.keepsStorage(p) && w.mayEvict(p) }
+
+// keepsStorage reports a pod that the policy keeps for its local storage.
+func (w *world) keepsStorage(p *Pod) bool {
+	return p.LocalStorage && w.policy.SkipNodesWithLocalStorage
+}
+
+// mayEvict is movable for a pod whose local storage is lost in any case.
+func (w *world) mayEvict(p *Pod) bool {
 	if !p.Evictable || p.Leaving || p.DaemonSet || w.evictedPods[p] || p.EvictFrom.After(w.now) {
 		return false
 	}

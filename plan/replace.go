@@ -110,7 +110,7 @@ func (w *world) keepsFromDrain(n *nodeState) string {
 	if f := w.failure(n.name); f.Count > 0 && w.now.Sub(f.At) < drainAgainAfter {
 		return fmt.Sprintf("its drain was given up %s ago", short(w.now.Sub(f.At)))
 	}
-	if why := stays(n.staying(), w.now.Add(w.policy.DrainTimeout), w.now); why != "" {
+	if why := w.stays(n.staying(), w.now.Add(w.policy.DrainTimeout)); why != "" {
 		return why
 	}
 	if h := n.unknownPod(); h != "" {

@@ -262,6 +262,9 @@ type Pod struct {
 	// Evictable is false for a pod that must not be moved (safe-to-evict=false, no
 	// controller).
 	Evictable bool
+	// LocalStorage is true for a pod with a volume whose content is lost with the
+	// pod or its node: an emptyDir on disk, or a hostPath.
+	LocalStorage bool
 	// EvictFrom is when the pod may next be moved without losing work, such as
 	// after a checkpoint; zero for any time.
 	EvictFrom time.Time

@@ -142,6 +142,7 @@ func TestDrainEvictsTheLeastUrgentFirst(t *testing.T) {
 func TestInterrupted(t *testing.T) {
 	long := replica("long", "p-1")
 	long.Spec.TerminationGracePeriodSeconds = ptr.To[int64](600)
+	long.Spec.Volumes = onDisk() // lost in any case
 	w := newWorld(t, nil, long, replica("short", "p-1"),
 		replica("saves", "p-1", v1alpha1.EvictFromAnnotation, start.Add(time.Hour).Format(time.RFC3339)),
 		replica("stays", "p-1", v1alpha1.SafeToEvictAnnotation, "false"))

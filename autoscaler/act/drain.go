@@ -66,7 +66,7 @@ func (a *Actor) evictAll(ctx context.Context, r *reconcile, pods []corev1.Pod, t
 	var errs []error
 	for i := range pods {
 		pod := &pods[i]
-		if pod.DeletionTimestamp != nil || mayMoveNow(pod, r.now, taken) != nil {
+		if pod.DeletionTimestamp != nil || r.mayMoveNow(pod, taken) != nil {
 			continue
 		}
 		// 429: a PodDisruptionBudget allows no disruption.
@@ -105,7 +105,7 @@ func (a *Actor) beginDrain(ctx context.Context, r *reconcile, node *corev1.Node,
 	case underWay && record.Deadline.Before(r.now):
 		return refuse("drain of node %s is past its deadline, %s", node.Name, record.Deadline)
 	case !underWay:
-		if err := a.mayDrain(ctx, node, action); err != nil {
+		if err := a.mayDrain(ctx, r, node, action); err != nil {
 			return err
 		}
 		record = v1alpha1.Drain{Started: r.now, Deadline: action.Deadline, Reason: string(action.Reason)}
@@ -123,7 +123,7 @@ func (a *Actor) beginDrain(ctx context.Context, r *reconcile, node *corev1.Node,
 
 // mayDrain refuses a node that is cordoned by others or has a pod that must not be
 // moved. A node that the provider terminates is drained as far as possible.
-func (a *Actor) mayDrain(ctx context.Context, node *corev1.Node, action plan.Action) error {
+func (a *Actor) mayDrain(ctx context.Context, r *reconcile, node *corev1.Node, action plan.Action) error {
 	if _, underWay, _ := partition.RecordOf(node); underWay {
 		return refuse("node %s has an operation under way", node.Name)
 	}
@@ -141,7 +141,7 @@ func (a *Actor) mayDrain(ctx context.Context, node *corev1.Node, action plan.Act
 		if kube.IsDaemon(&pods[i]) || pods[i].DeletionTimestamp != nil {
 			continue
 		}
-		if err := mayMove(&pods[i]); err != nil {
+		if err := r.mayMove(&pods[i], time.Time{}); err != nil {
 			return err
 		}
 	}

@@ -66,6 +66,26 @@ func TestDrainWaitsForCheckpoints(t *testing.T) {
 	}
 }
 
+// TestDrainOfLocalStorage: a pod with local storage that came after the drain began is not
+// evicted, unless the policy allows it.
+func TestDrainOfLocalStorage(t *testing.T) {
+	storing := replica("a", "p-1")
+	storing.Spec.Volumes = onDisk()
+	w := newWorld(t, nil, storing)
+	edit(w, testNode(), func(n *corev1.Node) {
+		annotate(n, v1alpha1.DrainAnnotation, v1alpha1.Drain{Started: start, Deadline: start.Add(time.Minute)}.String())
+	})
+	w.want(Waiting, drainAction())
+	if len(w.evicted) != 0 {
+		t.Errorf("evicted %v", w.evicted)
+	}
+	w.actor.o.Policy.SkipNodesWithLocalStorage = false
+	w.want(Waiting, drainAction())
+	if len(w.evicted) != 1 {
+		t.Errorf("evicted %v, want the pod", w.evicted)
+	}
+}
+
 // TestDrainOfAnothersCordon: the drain of a node that others have cordoned since ends, and
 // their cordon stays.
 func TestDrainOfAnothersCordon(t *testing.T) {

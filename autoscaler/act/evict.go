@@ -32,8 +32,9 @@ func (a *Actor) evict(ctx context.Context, pod *corev1.Pod, grace *int64) error 
 // isGone reports that the pod to evict no longer exists; another one of its name may.
 func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
 
-// mayMove refuses a pod that must never be moved.
-func mayMove(pod *corev1.Pod) error {
+// mayMove refuses a pod that must never be moved. Local storage keeps a pod unless its
+// node is terminated at end, zero for never: then it is lost in any case.
+func (r *reconcile) mayMove(pod *corev1.Pod, end time.Time) error {
 	name := pod.Namespace + "/" + pod.Name
 	if kube.IsDaemon(pod) {
 		return refuse("pod %s belongs to a DaemonSet or its node", name)
@@ -44,14 +45,17 @@ func mayMove(pod *corev1.Pod) error {
 	if metav1.GetControllerOfNoCopy(pod) == nil {
 		return refuse("pod %s has no controller that would recreate it", name)
 	}
+	if r.policy.SkipNodesWithLocalStorage && end.IsZero() && v1alpha1.HasLocalStorage(pod) {
+		return refuse("pod %s has local storage, and policy.skipNodesWithLocalStorage is set", name)
+	}
 	return nil
 }
 
 // mayMoveNow refuses a pod that must not be moved, or not before its checkpoint. A
 // node is terminated at end, zero for never: then a checkpoint is waited for until
 // plan.LastCall before end.
-func mayMoveNow(pod *corev1.Pod, now, end time.Time) error {
-	if err := mayMove(pod); err != nil {
+func (r *reconcile) mayMoveNow(pod *corev1.Pod, end time.Time) error {
+	if err := r.mayMove(pod, end); err != nil {
 		return err
 	}
 	from, err := v1alpha1.EvictFrom(pod)
@@ -61,7 +65,7 @@ func mayMoveNow(pod *corev1.Pod, now, end time.Time) error {
 	if !end.IsZero() && from.After(end.Add(-plan.LastCall)) {
 		from = end.Add(-plan.LastCall)
 	}
-	if from.After(now) {
+	if from.After(r.now) {
 		return refuse("pod %s/%s would lose work before %s", pod.Namespace, pod.Name, from.UTC().Format(time.RFC3339))
 	}
 	return nil

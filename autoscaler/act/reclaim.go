@@ -36,7 +36,7 @@ func (a *Actor) reclaim(ctx context.Context, r *reconcile, action plan.Action) e
 	case kube.IsOver(&pod), pod.DeletionTimestamp != nil:
 		return nil // its GPUs are released, or about to be
 	}
-	if err := mayMoveNow(&pod, r.now, time.Time{}); err != nil {
+	if err := r.mayMoveNow(&pod, time.Time{}); err != nil {
 		return err
 	}
 	// Before the eviction, so that the freed capacity is reserved at any time.

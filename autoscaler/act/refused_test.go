@@ -51,6 +51,8 @@ func TestRefused(t *testing.T) {
 	bare.OwnerReferences = nil
 	older := replica("a", "p-1")
 	older.CreationTimestamp = metav1.NewTime(start.Add(-time.Hour))
+	storing := replica("a", "p-1")
+	storing.Spec.Volumes = onDisk()
 	says := func(annotation, value string) *corev1.Pod { return replica("a", "p-1", annotation, value) }
 
 	for name, c := range map[string]struct {
@@ -75,6 +77,7 @@ func TestRefused(t *testing.T) {
 				w.actor.o.Policy.MaxRemovalsPerTenMinutes = 5
 				w.snap.State.Removed = []plan.Growth{{Pool: "q", At: start.Add(-9 * time.Minute), Nodes: 5}}
 			}},
+			"Karpenter's word":    {change: node(func(n *corev1.Node) { annotate(n, v1alpha1.DoNotDisruptAnnotation, "true") })},
 			"its annotation":      {change: node(func(n *corev1.Node) { annotate(n, v1alpha1.ScaleDownDisabledAnnotation, "true") })},
 			"another cordon":      {change: cordoned},
 			"being repartitioned": {change: recorded},
@@ -93,6 +96,8 @@ func TestRefused(t *testing.T) {
 		"reclaim": {plan.Action{Verb: plan.Reclaim, Pool: "p", Node: "p-1", Pod: "ns/a", Reason: plan.ReclaimBorrowed}, replica("a", "p-1"), map[string]refusal{
 			"not safe to evict":         {pod: says(v1alpha1.SafeToEvictAnnotation, "false")},
 			"cluster-autoscaler's word": {pod: says(v1alpha1.OtherSafeToEvictAnnotation, "false")},
+			"Karpenter's word":          {pod: says(v1alpha1.DoNotDisruptAnnotation, "true")},
+			"local storage":             {pod: storing},
 			"its checkpoint is later":   {pod: says(v1alpha1.EvictFromAnnotation, start.Add(time.Second).Format(time.RFC3339))},
 			"unreadable checkpoint":     {pod: says(v1alpha1.EvictFromAnnotation, "soon")},
 			"no controller":             {pod: bare},
@@ -105,6 +110,8 @@ func TestRefused(t *testing.T) {
 			"reclaiming is off":         {change: policy(func(p *plan.Policy) { p.MaxEvictionsPerReconcile = 0 })},
 		}},
 		"drain": {drainAction(), replica("a", "p-1"), map[string]refusal{
+			"local storage":        {pod: storing},
+			"not to be disrupted":  {pod: says(v1alpha1.DoNotDisruptAnnotation, "true")},
 			"not safe to evict":    {pod: says(v1alpha1.SafeToEvictAnnotation, "false")},
 			"no controller":        {pod: bare},
 			"draining is off":      {change: policy(func(p *plan.Policy) { p.MaxDrains = 0 })},

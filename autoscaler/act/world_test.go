@@ -251,6 +251,11 @@ func replica(name, node string, annotations ...string) *corev1.Pod {
 	return p
 }
 
+// onDisk is an emptyDir on a node's disk.
+func onDisk() []corev1.Volume {
+	return []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+}
+
 // pods are the names of the pods there are, sorted.
 func (w *world) pods() []string {
 	w.t.Helper()

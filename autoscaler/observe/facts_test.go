@@ -66,6 +66,29 @@ func TestEvictFrom(t *testing.T) {
 	}
 }
 
+// TestForbiddenEvictions: Karpenter's annotation and volumes on the node's disk are in the snapshot.
+func TestForbiddenEvictions(t *testing.T) {
+	storing := owned("storing")
+	storing.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/data"}}}}
+	lasting := owned("lasting", v1alpha1.DoNotDisruptAnnotation, "1h")
+	lasting.Status.StartTime = ptr.To(metav1.NewTime(start))
+	kept := node("kept", halves(2))
+	kept.Annotations = map[string]string{v1alpha1.DoNotDisruptAnnotation: "true"}
+	w := newWorld(t, pool("p"), node("n", halves(2)), kept, storing, lasting, owned("plain"), owned("never", v1alpha1.DoNotDisruptAnnotation, "true"))
+	for name, want := range map[string]plan.Pod{
+		"plain": {Evictable: true}, "never": {}, "storing": {Evictable: true, LocalStorage: true}, "lasting": {Evictable: true, EvictFrom: start.Add(time.Hour)},
+	} {
+		if p := w.seen(name); p.Evictable != want.Evictable || p.LocalStorage != want.LocalStorage || !p.EvictFrom.Equal(want.EvictFrom) {
+			t.Errorf("pod %s: evictable %v, local storage %v, from %s; want %+v", name, p.Evictable, p.LocalStorage, p.EvictFrom, want)
+		}
+	}
+	for _, n := range w.at(0).Nodes {
+		if n.NoScaleDown != (n.Name == "kept") {
+			t.Errorf("node %s: no scale down is %v", n.Name, n.NoScaleDown)
+		}
+	}
+}
+
 func TestBudgets(t *testing.T) {
 	pdb := func(name, app string, allowed int32) *policyv1.PodDisruptionBudget {
 		return &policyv1.PodDisruptionBudget{

@@ -35,6 +35,7 @@ func (c *Claims) ConvertPod(p *corev1.Pod) plan.Pod {
 		NodeSelector: p.Spec.NodeSelector,
 		Affinity:     affinity(p),
 		Evictable:    evictable(p),
+		LocalStorage: v1alpha1.HasLocalStorage(p),
 		DaemonSet:    kube.IsDaemon(p),
 		Others:       c.others(requests),
 	}

@@ -65,21 +65,30 @@ func TestTrimmedPod(t *testing.T) {
 			shared++
 		}
 	}
-	wanting := 0
+	wanting, storing := 0, 0
 	for i, whole := range wholes {
 		want, got := planned(whole), planned(kept[i])
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("pod %d: trimmed %+v\nwhole %+v", i, got, want)
 		}
-		if len(kept[i].Spec.Volumes) > 0 || len(kept[i].ManagedFields) > 0 {
-			t.Fatalf("pod %d: kept %v %v", i, kept[i].Spec.Volumes, kept[i].ManagedFields)
+		local := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
+		for _, v := range kept[i].Spec.Volumes {
+			if !reflect.DeepEqual(v.VolumeSource, local) {
+				t.Fatalf("pod %d: kept %v", i, v)
+			}
+		}
+		if len(kept[i].ManagedFields) > 0 {
+			t.Fatalf("pod %d: kept %v", i, kept[i].ManagedFields)
+		}
+		if want.LocalStorage {
+			storing++
 		}
 		if !want.Demand.Zero() || len(want.Others) > 0 {
 			wanting++
 		}
 	}
-	if wanting < 120 || shared < 80 {
-		t.Errorf("of 800 pods %d have demand, of 400 pairs %d share: the test is too weak", wanting, shared)
+	if wanting < 120 || storing < 80 || storing > 720 || shared < 80 {
+		t.Errorf("of 800 pods %d have demand, %d local storage, of 400 pairs %d share: the test is too weak", wanting, storing, shared)
 	}
 }
 

@@ -17,11 +17,13 @@ gpu n/0 allocated-to=(a/first)
 gpu n/1 allocated-to=(a/unknown)
 node d pool=p draining=1m drain-deadline=9m drain-reason=NodeSick
 node e pool=p
+node s pool=p
 quota t limit=1
 pod a/first requests=gpu node=n tenant=t evictable budgets=(a/b:allowed=1)
 pod a/fixed requests=gpu node=n
 pod a/later requests=gpu node=n evictable evict-from=1m
 pod a/moved requests=gpu node=e evictable budgets=(a/b:allowed=0)
+pod a/stores requests=gpu node=s evictable local-storage
 pod a/more requests=gpu tenant=t
 pod a/g-{0..2} requests=gpu gang=a/g gang-min=3
 `
@@ -47,6 +49,7 @@ func TestHarnessCatches(t *testing.T) {
 		{evictsWithCare, []plan.Action{reclaim("a/fixed")}, nil, "is not evictable"},
 		{evictsWithCare, []plan.Action{reclaim("a/later")}, nil, "would lose work"},
 		{evictsWithCare, []plan.Action{reclaim("a/moved")}, nil, "budget a/b is overdrawn"},
+		{evictsWithCare, []plan.Action{reclaim("a/stores")}, nil, "has local storage"},
 		{evictsWithCare, []plan.Action{reclaim("a/more")}, nil, "runs nowhere"},
 		{drainsWithCare, []plan.Action{drain("e")}, nil, "2 drains, 1 may be"},
 		{withinLimits, []plan.Action{forPods("a/more")}, nil, "tenant t takes"},
@@ -65,7 +68,7 @@ func TestHarnessCatches(t *testing.T) {
 		}
 	}
 	s.Nodes[1].Drain = nil // one more drain is allowed
-	for node, want := range map[string]string{"n": "drains the node of a/fixed", "e": ""} {
+	for node, want := range map[string]string{"n": "drains the node of a/fixed", "e": "", "s": "drains the node of a/stores"} {
 		err := drainsWithCare(s, p, plan.Plan{Actions: []plan.Action{drain(node)}})
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("drain of %s: got %v, want %q", node, err, want)

@@ -85,6 +85,7 @@
 //	  leaving=IN | staying          terminating, and gone by then; never for unknown
 //	  evictable                     it may be evicted, and
 //	  evict-from=IN                 from then on without losing work
+//	  local-storage                 it has a volume on its node's disk
 //	  budgets=(KEY:allowed=N …)     PodDisruptionBudgets it counts towards, and what they allow now
 //	  daemonset                     does not keep a node from being empty
 //	  requests=(REQUEST …)          gpu*2, amd.gpu, any.gpu, 3g.40gb*2, part:core=500:memory-mib=8192
@@ -138,6 +139,7 @@
 //	  eviction-cost=MONEY           of a GPU equivalent of work that is moved
 //	  node-life=DURATION node-overdue=DURATION
 //	  scale-up-borrowed | no-scale-up-borrowed   nodes for demand beyond its guarantee
+//	  skip-nodes-with-local-storage | drain-local-storage   whether pods with local storage stay
 //	  max-drains=N (0: drain nothing) drain-timeout=DURATION drain-cooldown=DURATION
 //	  headroom=none|low|expected|high headroom-weight=SHARE
 //	  sick-after=DURATION (0: replace nothing) replace-interval=DURATION max-sick-share=SHARE

@@ -59,9 +59,9 @@ const everything = `
 policy freeze max-actions=3 max-nodes=4 max-removals=5 scale-down-cooldown=6m repartition-cooldown=7s repartition-timeout=8m
   max-unready=0.5 ok-unready=2 wait-cost=1.5 disruption-cost=0.1 node-life=2h node-overdue=9m repartition-life=3h
   max-nodes-per-hour=40 max-removal-share=0.3 removal-interval=31s max-removals-per-ten-minutes=77 max-idle-at-once=0.6 ok-idle=7 idle-hold=14m scale-up-borrowed max-evictions=6 eviction-cost=0.75
-  max-drains=2 drain-timeout=11m drain-cooldown=12m headroom=high headroom-weight=0.25
+  drain-local-storage max-drains=2 drain-timeout=11m drain-cooldown=12m headroom=high headroom-weight=0.25
   sick-after=13m replace-interval=2h max-sick-share=0.4
-policy thaw no-scale-up-borrowed
+policy thaw no-scale-up-borrowed skip-nodes-with-local-storage
 tick at="@2026-05-01T10:00:00.5Z" last-scale-up=(h=5m) last-scale-down=(h=6m) last-repartition=(n1=30s) free-since=(n1/1=1h n1=-1s) unknown-since=(n1=3m)
   last-drain=(h=7m) last-replace=(h=8m) sick-since=(n1=9m) grown=(h=5:at=10m h=1:at=0s) removed=(h=3:at=5m) failures=(n1/0=2:at=5m)
   tables=("NVIDIA-Z900-128GB 4 4 131072 0 1g.32gb:0,1,2,3:1:4 2g.64gb:0,2:2:2 4g.128gb:0:4:1")
@@ -82,7 +82,7 @@ node n2 cordoned allocatable=() draining=4m drain-deadline=6m drain-reason=NodeS
 gpu n2/0 model=H100-80GB mig layout=(3g.40gb@0 3g.40gb@4:allocated-to=a/x:unused=2h) idle=1h gpu-unused=1h
 node n3 allocatable=(gpu*2 3g.40gb) unready ready cordoned uncordoned draining=1s not-draining
 pod a/p requests=(3g.40gb 1g.10gb*2) node=n1 pending=2m age=3m priority=-5 owner=Deployment/p cpu=250m memory=1Gi
-  selector=(x=y) affinity=(| z:In:a:b x:Exists | w:Gt:5) tolerations=(t:op=Exists:effect=NoSchedule u=v) evictable daemonset unschedulable
+  selector=(x=y) affinity=(| z:In:a:b x:Exists | w:Gt:5) tolerations=(t:op=Exists:effect=NoSchedule u=v) evictable local-storage daemonset unschedulable
   evict-from=10m budgets=(a/pdb:allowed=1 b/pdb:allowed=0) leaving=30s
 pod a/q requests=amd.gpu*2 pending=never age=5s unmarked unmade tenant=chat gang=a/g gang-min=2
   others=(rdma/hca=2) groups=(a/r "b c") spread=(zone:group=a/r:skew=2) apart=(host:group="b c") near=(rack:group=a/r)
@@ -205,6 +205,7 @@ func (d *dice) build(w *scenario.World, do func(string, ...any)) {
 	if d.n(3) == 0 {
 		do("policy max-evictions=%d max-drains=%d drain-timeout=%ds max-nodes-per-hour=%d max-removal-share=0.%d", d.n(3), d.n(3), d.n(300), 1+d.n(4), d.n(10))
 		do("policy drain-cooldown=%ds removal-interval=%ds sick-after=%ds replace-interval=%ds max-sick-share=%d", d.n(120), d.n(60), d.n(120), d.n(120), d.n(2))
+		do("policy %s", []string{"drain-local-storage", "skip-nodes-with-local-storage"}[d.n(2)])
 		do("policy headroom=%s %s", []string{"none", "low", "expected", "high"}[d.n(4)], []string{"scale-up-borrowed", "no-scale-up-borrowed"}[d.n(2)])
 	}
 	d.quotas(do)
@@ -317,6 +318,8 @@ func (d *dice) pod(do func(string, ...any), key string) {
 		extra += fmt.Sprintf(" evictable evict-from=%ds", d.n(120))
 	case 4:
 		extra += " evictable"
+	case 6:
+		extra += " evictable local-storage"
 	case 5:
 		extra += " unmade"
 	}

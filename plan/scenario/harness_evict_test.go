@@ -27,6 +27,9 @@ func evictsWithCare(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 		if i < 0 {
 			return fmt.Errorf("there is no such pod: %s", a)
 		}
+		if p.SkipNodesWithLocalStorage && s.Pods[i].LocalStorage {
+			return fmt.Errorf("the pod has local storage: %s", a)
+		}
 		if why := stays(s, s.Pods[i]); why != "" {
 			return fmt.Errorf("the pod %s: %s", why, a)
 		}
@@ -87,14 +90,14 @@ func drainsWithCare(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 		if begun++; draining+begun > p.MaxDrains {
 			return fmt.Errorf("%d drains, %d may be at a time: %s", draining+begun, p.MaxDrains, a)
 		}
-		if err := canBecomeEmpty(s, s.Nodes[i]); err != nil {
+		if err := canBecomeEmpty(s, p, s.Nodes[i]); err != nil {
 			return fmt.Errorf("%w: %s", err, a)
 		}
 	}
 	return nil
 }
 
-func canBecomeEmpty(s plan.Snapshot, n plan.Node) error {
+func canBecomeEmpty(s plan.Snapshot, policy plan.Policy, n plan.Node) error {
 	here := map[string]bool{}
 	for _, p := range s.Pods {
 		if p.Node != n.Name {
@@ -103,6 +106,9 @@ func canBecomeEmpty(s plan.Snapshot, n plan.Node) error {
 		here[p.Key()] = true
 		if !p.Evictable && !p.DaemonSet && !p.Leaving {
 			return fmt.Errorf("drains the node of %s, which is not evictable", p.Key())
+		}
+		if policy.SkipNodesWithLocalStorage && p.LocalStorage && !p.DaemonSet && !p.Leaving {
+			return fmt.Errorf("drains the node of %s, which has local storage", p.Key())
 		}
 	}
 	for _, c := range n.GPUs {

@@ -32,6 +32,7 @@ func readPod(r *reader, p *plan.Pod) {
 		p.Leaving, p.LeavesAt = false, time.Time{}
 	}
 	r.flag("evictable", &p.Evictable)
+	r.flag("local-storage", &p.LocalStorage)
 	r.in("evict-from", &p.EvictFrom)
 	readBudgets(r, &p.Budgets)
 	r.flag("daemonset", &p.DaemonSet)
@@ -97,6 +98,7 @@ func podText(p plan.Pod, now time.Time) string {
 	}
 	b.WriteString(shapeText(p))
 	flagText(&b, "evictable", p.Evictable)
+	flagText(&b, "local-storage", p.LocalStorage)
 	inText(&b, "evict-from", p.EvictFrom, now)
 	b.WriteString(budgetsText(p.Budgets))
 	flagText(&b, "daemonset", p.DaemonSet)

@@ -35,6 +35,8 @@ func readPolicy(r *reader, p *plan.Policy) {
 	r.off("no-scale-up-borrowed", &p.ScaleUpBorrowed)
 	r.int("max-evictions", &p.MaxEvictionsPerReconcile)
 	r.float("eviction-cost", &p.EvictionCost)
+	r.flag("skip-nodes-with-local-storage", &p.SkipNodesWithLocalStorage)
+	r.off("drain-local-storage", &p.SkipNodesWithLocalStorage)
 	r.int("max-drains", &p.MaxDrains)
 	r.duration("drain-timeout", &p.DrainTimeout)
 	r.duration("drain-cooldown", &p.DrainCooldown)
@@ -74,6 +76,7 @@ func PrintPolicy(p plan.Policy) string {
 	fmt.Fprintf(&b, "\n  max-idle-at-once=%s ok-idle=%d idle-hold=%s", number(p.MaxIdleAtOnce), p.OKIdle, durationText(p.IdleHold))
 	fmt.Fprintf(&b, "\n  %s max-evictions=%d eviction-cost=%s", word(p.ScaleUpBorrowed, "scale-up-borrowed", "no-scale-up-borrowed"),
 		p.MaxEvictionsPerReconcile, number(p.EvictionCost))
+	fmt.Fprintf(&b, "\n  %s", word(p.SkipNodesWithLocalStorage, "skip-nodes-with-local-storage", "drain-local-storage"))
 	fmt.Fprintf(&b, " max-drains=%d drain-timeout=%s drain-cooldown=%s",
 		p.MaxDrains, durationText(p.DrainTimeout), durationText(p.DrainCooldown))
 	fmt.Fprintf(&b, "\n  headroom=%s headroom-weight=%s", cmp.Or(p.Headroom, plan.HeadroomNone), number(p.HeadroomWeight))

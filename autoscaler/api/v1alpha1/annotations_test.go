@@ -5,13 +5,14 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 var start = time.Date(2026, 11, 21, 9, 0, 0, 123, time.UTC)
 
-func annotated(key, value string) metav1.Object {
-	return &metav1.ObjectMeta{Annotations: map[string]string{key: value}}
+func annotated(key, value string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{key: value}}}
 }
 
 func TestDrainReadsBack(t *testing.T) {
@@ -41,7 +42,7 @@ func TestEvictFrom(t *testing.T) {
 	if want := start.Truncate(time.Second); err != nil || !at.Equal(want) {
 		t.Errorf("%s, %v; want %s", at, err, want)
 	}
-	if at, err := EvictFrom(&metav1.ObjectMeta{}); err != nil || !at.IsZero() {
+	if at, err := EvictFrom(&corev1.Pod{}); err != nil || !at.IsZero() {
 		t.Errorf("no annotation: %s, %v", at, err)
 	}
 	for _, text := range []string{"", "soon", "2026-11-21", "1763715600"} {
@@ -59,6 +60,72 @@ func TestSafeToEvict(t *testing.T) {
 	}
 	if !SafeToEvict(&metav1.ObjectMeta{}) {
 		t.Error("a pod that says nothing may be moved")
+	}
+}
+
+// TestDoNotDisrupt: Karpenter's annotation protects a pod with "true", or with a duration from its
+// start; a node with "true" only.
+func TestDoNotDisrupt(t *testing.T) {
+	for value, want := range map[string]struct {
+		safe bool
+		from time.Time
+	}{
+		"true": {false, time.Time{}}, "false": {true, time.Time{}}, "yes": {true, time.Time{}}, "-5m": {true, time.Time{}}, "0s": {true, time.Time{}},
+		"1h": {true, start.Add(time.Hour)},
+	} {
+		p := annotated(DoNotDisruptAnnotation, value)
+		p.Spec.NodeName, p.Status.StartTime = "n", &metav1.Time{Time: start}
+		from, err := EvictFrom(p)
+		if err != nil || !from.Equal(want.from) || SafeToEvict(p) != want.safe {
+			t.Errorf("%q: safe %v, from %s, %v; want %+v", value, SafeToEvict(p), from, err, want)
+		}
+		if got := ScaleDownDisabled(p); got != (value == "true") {
+			t.Errorf("a node with %q: disabled %v", value, got)
+		}
+	}
+	p := annotated(DoNotDisruptAnnotation, "1h")
+	if from, err := EvictFrom(p); err != nil || !from.IsZero() {
+		t.Errorf("a pending pod: %s, %v", from, err)
+	}
+	p.Spec.NodeName = "n"
+	if _, err := EvictFrom(p); err == nil {
+		t.Error("a pod that has not started is protected")
+	}
+	p.Status.StartTime = &metav1.Time{Time: start}
+	later := start.Add(2 * time.Hour).Truncate(time.Second)
+	p.Annotations[EvictFromAnnotation] = later.Format(time.RFC3339)
+	if from, err := EvictFrom(p); err != nil || !from.Equal(later) {
+		t.Errorf("from %s, %v; want the later one, %s", from, err, later)
+	}
+}
+
+func TestHasLocalStorage(t *testing.T) {
+	volume := func(name string, source corev1.VolumeSource) corev1.Volume {
+		return corev1.Volume{Name: name, VolumeSource: source}
+	}
+	disk := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
+	shm := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}
+	host := corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/data"}}
+	claim := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}
+	for name, c := range map[string]struct {
+		volumes    []corev1.Volume
+		key, value string
+		want       bool
+	}{
+		"none":             {want: false},
+		"claim and memory": {volumes: []corev1.Volume{volume("a", claim), volume("b", shm)}},
+		"emptyDir":         {volumes: []corev1.Volume{volume("a", claim), volume("b", disk)}, want: true},
+		"hostPath":         {volumes: []corev1.Volume{volume("a", host)}, want: true},
+		"safe to evict":    {volumes: []corev1.Volume{volume("a", disk)}, key: SafeToEvictAnnotation, value: "true"},
+		"the other's":      {volumes: []corev1.Volume{volume("a", disk)}, key: OtherSafeToEvictAnnotation, value: "true"},
+		"its volumes":      {volumes: []corev1.Volume{volume("a", disk), volume("b", host)}, key: LocalVolumesAnnotation, value: "a,b"},
+		"one of them":      {volumes: []corev1.Volume{volume("a", disk), volume("b", host)}, key: LocalVolumesAnnotation, value: "a", want: true},
+	} {
+		p := annotated(c.key, c.value)
+		p.Spec.Volumes = c.volumes
+		if got := HasLocalStorage(p); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
 	}
 }
 

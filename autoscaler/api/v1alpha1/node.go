@@ -12,5 +12,5 @@ const (
 // ScaleDownDisabled reports whether an annotation excludes the node from scale-down.
 func ScaleDownDisabled(node metav1.Object) bool {
 	a := node.GetAnnotations()
-	return a[ScaleDownDisabledAnnotation] == "true" || a[OtherScaleDownDisabledAnnotation] == "true"
+	return a[ScaleDownDisabledAnnotation] == "true" || a[OtherScaleDownDisabledAnnotation] == "true" || a[DoNotDisruptAnnotation] == "true"
 }

@@ -2,8 +2,11 @@ package v1alpha1
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -12,7 +15,7 @@ import (
 const EvictFromAnnotation = "gpuscale.io/evict-from"
 
 // Annotations by which a Pod must not be evicted with "false": gpuscale's, and that of
-// cluster-autoscaler.
+// cluster-autoscaler. With "true" its local storage does not keep it.
 const (
 	SafeToEvictAnnotation      = "gpuscale.io/safe-to-evict"
 	OtherSafeToEvictAnnotation = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -21,19 +24,54 @@ const (
 // SafeToEvict reports whether no annotation forbids to evict a pod.
 func SafeToEvict(pod metav1.Object) bool {
 	a := pod.GetAnnotations()
-	return a[SafeToEvictAnnotation] != "false" && a[OtherSafeToEvictAnnotation] != "false"
+	return a[SafeToEvictAnnotation] != "false" && a[OtherSafeToEvictAnnotation] != "false" && a[DoNotDisruptAnnotation] != "true"
 }
 
-// EvictFrom returns the time from which a pod may be evicted, zero for any time. On an error the
-// pod must not be evicted.
-func EvictFrom(pod metav1.Object) (time.Time, error) {
-	text, ok := pod.GetAnnotations()[EvictFromAnnotation]
-	if !ok {
-		return time.Time{}, nil
+// DoNotDisruptAnnotation is Karpenter's. On a Pod, "true" means that it must not be evicted, and a
+// positive duration that it must not be for that long after its start; other values mean nothing. On
+// a Node, "true" excludes it from scale-down.
+const DoNotDisruptAnnotation = "karpenter.sh/do-not-disrupt"
+
+// LocalVolumesAnnotation, cluster-autoscaler's, on a Pod lists volumes, separated by commas, whose
+// content may be lost.
+const LocalVolumesAnnotation = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
+
+// EvictFrom returns the time from which a pod may be evicted, zero for any time: the later one of its
+// own annotation and Karpenter's duration. On an error the pod must not be evicted.
+func EvictFrom(pod *corev1.Pod) (time.Time, error) {
+	at := time.Time{}
+	if text, ok := pod.Annotations[EvictFromAnnotation]; ok {
+		var err error
+		if at, err = time.Parse(time.RFC3339, text); err != nil {
+			return time.Time{}, fmt.Errorf("annotation %s: %q: want a time such as 2026-11-21T09:00:00Z", EvictFromAnnotation, text)
+		}
 	}
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("annotation %s: %q: want a time such as 2026-11-21T09:00:00Z", EvictFromAnnotation, text)
+	whole, err := time.ParseDuration(pod.Annotations[DoNotDisruptAnnotation])
+	switch {
+	case err != nil || whole <= 0 || pod.Spec.NodeName == "":
+		return at, nil
+	case pod.Status.StartTime == nil:
+		return time.Time{}, fmt.Errorf("annotation %s: %s from its start, and it has not started", DoNotDisruptAnnotation, whole)
+	}
+	if until := pod.Status.StartTime.Add(whole); until.After(at) {
+		at = until
 	}
 	return at, nil
+}
+
+// HasLocalStorage reports whether a pod has a volume whose content is lost with the pod or its node,
+// as cluster-autoscaler defines it: a hostPath, or an emptyDir that is not in memory. Volumes in
+// LocalVolumesAnnotation do not count, nor any volume of a pod whose safe-to-evict is "true".
+func HasLocalStorage(pod *corev1.Pod) bool {
+	a := pod.Annotations
+	if a[SafeToEvictAnnotation] == "true" || a[OtherSafeToEvictAnnotation] == "true" {
+		return false
+	}
+	safe := strings.Split(a[LocalVolumesAnnotation], ",")
+	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return IsLocal(&v) && !slices.Contains(safe, v.Name) })
+}
+
+// IsLocal reports a volume whose content is on its node's disk.
+func IsLocal(v *corev1.Volume) bool {
+	return v.HostPath != nil || v.EmptyDir != nil && v.EmptyDir.Medium != corev1.StorageMediumMemory
 }
