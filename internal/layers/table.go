@@ -59,7 +59,7 @@ var Table = []Layer{
 
 	{Path: "autoscaler", Ours: []string{"gpu", "plan", "autoscaler", "internal"}, Outside: []string{"*"}, Why: "programs do not import one another"},
 	{Path: "autoscaler/bench", Ours: []string{"gpu", "plan", "autoscaler", "internal", "sandbox/build", "sandbox/cluster", "sandbox/neighbours", "sandbox/proc"}, Outside: []string{"*"}, Why: "it measures a program on the sandbox's control plane"},
-	{Path: "autoscaler/api", Outside: []string{"k8s.io/apimachinery"}, Ours: []string{"autoscaler/api"}, Why: "API types are imported by users: apimachinery only"},
+	{Path: "autoscaler/api", Outside: []string{"k8s.io/api", "k8s.io/apimachinery"}, Ours: []string{"autoscaler/api"}, Why: "API types are imported by users: with Kubernetes' own types only"},
 	{Path: "autoscaler/api/scheme", Outside: []string{"k8s.io/apimachinery", "k8s.io/client-go/kubernetes/scheme"}, Ours: []string{"autoscaler/api"}, Why: "what our clients read and write, and no client"},
 	{Path: "autoscaler/observe", Ours: append([]string{"gpu", "plan", "autoscaler/api", "autoscaler/observe", "autoscaler/partition", "autoscaler/pools"}, plumbing...), Outside: []string{"*"}, Why: "observing only reads"},
 	{Path: "autoscaler/observe/foreign", Outside: []string{"k8s.io/"}, Why: "it reads objects of other projects into plain data"},
