@@ -88,6 +88,7 @@ settle: 0s
 prometheus: {url: %s, interval: 100ms, timeout: 2s, maxAge: 10s}
 leaderElection: {enabled: %t, leaseDuration: 10s, renewDeadline: 7s, retryPeriod: 500ms}
 policy:
+  reclaimBorrowed: true
   scaleDownCooldown: 1s
   removalInterval: 1s
   repartitionCooldown: 1s
