@@ -62,6 +62,9 @@ type PolicyConfig struct {
 	// ScaleUpBorrowed allows scale-ups for demand beyond its tenant's guarantee. Without
 	// it such demand is served by free and repartitioned capacity only.
 	ScaleUpBorrowed bool `json:"scaleUpBorrowed"`
+	// ReclaimBorrowed evicts pods on borrowed capacity for another tenant's guarantee.
+	// Without it a guarantee is served by free capacity, repartitions and new nodes only.
+	ReclaimBorrowed bool `json:"reclaimBorrowed"`
 	// MaxEvictionsPerReconcile bounds the pods evicted in one reconcile; 0 turns
 	// reclaiming off.
 	MaxEvictionsPerReconcile int `json:"maxEvictionsPerReconcile" want:"count"`

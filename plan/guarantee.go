@@ -98,7 +98,7 @@ type placedPod struct {
 // the limit that is exceeded; the least urgent first, then the youngest.
 func (w *world) nextEviction(p *Pod, chosen []placedPod) (placedPod, bool) {
 	actions := len(w.actions) + len(chosen)
-	if w.evicted+len(chosen) >= w.policy.MaxEvictionsPerReconcile || actions >= w.policy.MaxActionsPerReconcile || w.hold != "" {
+	if !w.policy.ReclaimBorrowed || w.evicted+len(chosen) >= w.policy.MaxEvictionsPerReconcile || actions >= w.policy.MaxActionsPerReconcile || w.hold != "" {
 		return placedPod{}, false
 	}
 	full := w.fullAbove(w.without(chosen), p.Tenant, w.amountOf(p))

@@ -97,6 +97,8 @@ func (w *world) optionReclaim(k *kind, p *pending) Option {
 		o.Reason, o.Detail = BoundReached, fmt.Sprintf("%d evictions a reconcile", w.policy.MaxEvictionsPerReconcile)
 	case !p.charged || p.borrowed:
 		o.Detail = "it requests more than " + p.pod.Tenant + " is guaranteed"
+	case !w.policy.ReclaimBorrowed:
+		o.Detail = "what is borrowed is not reclaimed (policy.reclaimBorrowed is not set)"
 	case !w.reclaimable():
 		o.Detail = "no pod that may be evicted has borrowed anything"
 	default:

@@ -61,6 +61,10 @@ type Policy struct {
 	// ScaleUpBorrowed adds nodes for demand beyond its tenant's guarantee. Without
 	// it such demand gets free capacity and repartitions only.
 	ScaleUpBorrowed bool
+	// ReclaimBorrowed evicts pods on borrowed capacity for another tenant's guarantee.
+	// Without it a guarantee is served by free capacity, repartitions and new nodes
+	// only.
+	ReclaimBorrowed bool
 	// MaxEvictionsPerReconcile bounds the evictions for reclaim in one plan; 0
 	// turns reclaiming off.
 	MaxEvictionsPerReconcile int

@@ -97,7 +97,7 @@ type borrowers struct {
 // node's first victim. It runs before any node is added.
 func (w *world) findBorrowers() {
 	w.borrowers = nil
-	if w.policy.MaxEvictionsPerReconcile <= 0 || !slices.ContainsFunc(w.tenants, func(t Tenant) bool { return !w.tree.Borrowed(t.Name).Zero() }) {
+	if !w.policy.ReclaimBorrowed || w.policy.MaxEvictionsPerReconcile <= 0 || !slices.ContainsFunc(w.tenants, func(t Tenant) bool { return !w.tree.Borrowed(t.Name).Zero() }) {
 		return
 	}
 	for i := range w.nodes {

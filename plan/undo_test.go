@@ -115,7 +115,9 @@ func TestRevertedTrialChangesNothing(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		s := smallWorld(t, r)
 		begun := func() *world {
-			w := newWorld(s, DefaultPolicy())
+			policy := DefaultPolicy()
+			policy.ReclaimBorrowed = true
+			w := newWorld(s, policy)
 			w.admit()
 			w.placeNow()
 			return w

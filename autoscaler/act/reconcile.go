@@ -99,6 +99,9 @@ func (r *reconcile) admit(action plan.Action) error {
 	case plan.RemoveNode:
 		return r.admitRemoval(action.Pool)
 	case plan.Reclaim:
+		if action.Reason == plan.ReclaimBorrowed && !r.policy.ReclaimBorrowed {
+			return refuse("policy.reclaimBorrowed is not set")
+		}
 		r.evictions++
 		if r.evictions > r.policy.MaxEvictionsPerReconcile {
 			return refuse("more than %d pods evicted in a reconcile", r.policy.MaxEvictionsPerReconcile)

@@ -107,6 +107,7 @@ func TestRefused(t *testing.T) {
 			"another of that name":      {pod: older},
 			"no disruption allowed":     {change: func(w *world) { w.full["a"] = true }},
 			"not in the snapshot":       {change: func(w *world) { w.snap.Pods = nil }},
+			"borrowing is allowed":      {change: policy(func(p *plan.Policy) { p.ReclaimBorrowed = false })},
 			"reclaiming is off":         {change: policy(func(p *plan.Policy) { p.MaxEvictionsPerReconcile = 0 })},
 		}},
 		"drain": {drainAction(), replica("a", "p-1"), map[string]refusal{

@@ -85,8 +85,10 @@ func newWorld(t *testing.T, change func(*Options), more ...client.Object) *world
 			},
 		}).Build()
 	m := partition.NewManager(w.client, w.client, partition.DefaultConfigMap)
+	policy := plan.DefaultPolicy()
+	policy.ReclaimBorrowed = true
 	o := Options{
-		Client: w.client, Live: w.client, Partition: m, Policy: plan.DefaultPolicy(),
+		Client: w.client, Live: w.client, Partition: m, Policy: policy,
 		Pools: pools.Providers{KWOK: pools.NewKWOK(w.client, w.client, m)},
 	}
 	if change != nil {

@@ -147,6 +147,8 @@ func candidates(s plan.Snapshot, p plan.Policy, e plan.Explanation) []candidate 
 		switch {
 		case o.Kind == plan.OptionNode && !o.Possible:
 			out = append(out, poolCandidates(s, p, e, o)...)
+		case o.Kind == plan.OptionReclaim && !p.ReclaimBorrowed && e.Pod.Tenant != "":
+			add(platform, "reclaim what other tenants have borrowed (policy.reclaimBorrowed)", func(w *world) { w.policy.ReclaimBorrowed = true })
 		case o.Kind == plan.OptionRepartition && !o.Possible && len(e.Pod.Demand.MIG) > 0:
 			out = append(out, repartitionCandidates(s)...)
 		}

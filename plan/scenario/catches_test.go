@@ -34,6 +34,7 @@ func TestHarnessCatches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	borrowed := plan.Action{Verb: plan.Reclaim, Pod: "a/first", Reason: plan.ReclaimBorrowed}
 	reclaim := func(pod string) plan.Action { return plan.Action{Verb: plan.Reclaim, Pod: pod} }
 	drain := func(node string) plan.Action { return plan.Action{Verb: plan.Drain, Pool: "p", Node: node} }
 	forPods := func(pods ...string) plan.Action {
@@ -49,6 +50,7 @@ func TestHarnessCatches(t *testing.T) {
 		{evictsWithCare, []plan.Action{reclaim("a/fixed")}, nil, "is not evictable"},
 		{evictsWithCare, []plan.Action{reclaim("a/later")}, nil, "would lose work"},
 		{evictsWithCare, []plan.Action{reclaim("a/moved")}, nil, "budget a/b is overdrawn"},
+		{evictsWithCare, []plan.Action{borrowed}, nil, "the policy does not"},
 		{evictsWithCare, []plan.Action{reclaim("a/stores")}, nil, "has local storage"},
 		{evictsWithCare, []plan.Action{reclaim("a/more")}, nil, "runs nowhere"},
 		{drainsWithCare, []plan.Action{drain("e")}, nil, "2 drains, 1 may be"},

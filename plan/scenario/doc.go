@@ -138,6 +138,7 @@
 //	  disruption-cost=MONEY         of a repartition
 //	  eviction-cost=MONEY           of a GPU equivalent of work that is moved
 //	  node-life=DURATION node-overdue=DURATION
+//	  reclaim-borrowed | no-reclaim-borrowed     evict pods on borrowed capacity for another's guarantee
 //	  scale-up-borrowed | no-scale-up-borrowed   nodes for demand beyond its guarantee
 //	  skip-nodes-with-local-storage | drain-local-storage   whether pods with local storage stay
 //	  max-drains=N (0: drain nothing) drain-timeout=DURATION drain-cooldown=DURATION

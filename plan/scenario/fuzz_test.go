@@ -58,10 +58,10 @@ func FuzzScenario(f *testing.F) {
 const everything = `
 policy freeze max-actions=3 max-nodes=4 max-removals=5 scale-down-cooldown=6m repartition-cooldown=7s repartition-timeout=8m
   max-unready=0.5 ok-unready=2 wait-cost=1.5 disruption-cost=0.1 node-life=2h node-overdue=9m repartition-life=3h
-  max-nodes-per-hour=40 max-removal-share=0.3 removal-interval=31s max-removals-per-ten-minutes=77 max-idle-at-once=0.6 ok-idle=7 idle-hold=14m scale-up-borrowed max-evictions=6 eviction-cost=0.75
+  max-nodes-per-hour=40 max-removal-share=0.3 removal-interval=31s max-removals-per-ten-minutes=77 max-idle-at-once=0.6 ok-idle=7 idle-hold=14m scale-up-borrowed reclaim-borrowed max-evictions=6 eviction-cost=0.75
   drain-local-storage max-drains=2 drain-timeout=11m drain-cooldown=12m headroom=high headroom-weight=0.25
   sick-after=13m replace-interval=2h max-sick-share=0.4
-policy thaw no-scale-up-borrowed skip-nodes-with-local-storage
+policy thaw no-scale-up-borrowed no-reclaim-borrowed skip-nodes-with-local-storage
 tick at="@2026-05-01T10:00:00.5Z" last-scale-up=(h=5m) last-scale-down=(h=6m) last-repartition=(n1=30s) free-since=(n1/1=1h n1=-1s) unknown-since=(n1=3m)
   last-drain=(h=7m) last-replace=(h=8m) sick-since=(n1=9m) grown=(h=5:at=10m h=1:at=0s) removed=(h=3:at=5m) failures=(n1/0=2:at=5m)
   tables=("NVIDIA-Z900-128GB 4 4 131072 0 1g.32gb:0,1,2,3:1:4 2g.64gb:0,2:2:2 4g.128gb:0:4:1")
@@ -207,6 +207,9 @@ func (d *dice) build(w *scenario.World, do func(string, ...any)) {
 		do("policy drain-cooldown=%ds removal-interval=%ds sick-after=%ds replace-interval=%ds max-sick-share=%d", d.n(120), d.n(60), d.n(120), d.n(120), d.n(2))
 		do("policy %s", []string{"drain-local-storage", "skip-nodes-with-local-storage"}[d.n(2)])
 		do("policy headroom=%s %s", []string{"none", "low", "expected", "high"}[d.n(4)], []string{"scale-up-borrowed", "no-scale-up-borrowed"}[d.n(2)])
+	}
+	if d.n(4) > 0 {
+		do("policy reclaim-borrowed")
 	}
 	d.quotas(do)
 	modes := []string{"no", "idle", "keep-busy"}

@@ -27,6 +27,9 @@ func evictsWithCare(s plan.Snapshot, p plan.Policy, made plan.Plan) error {
 		if i < 0 {
 			return fmt.Errorf("there is no such pod: %s", a)
 		}
+		if a.Reason == plan.ReclaimBorrowed && !p.ReclaimBorrowed {
+			return fmt.Errorf("reclaims what is borrowed, and the policy does not: %s", a)
+		}
 		if p.SkipNodesWithLocalStorage && s.Pods[i].LocalStorage {
 			return fmt.Errorf("the pod has local storage: %s", a)
 		}

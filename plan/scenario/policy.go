@@ -33,6 +33,8 @@ func readPolicy(r *reader, p *plan.Policy) {
 	r.duration("repartition-life", &p.RepartitionLife)
 	r.flag("scale-up-borrowed", &p.ScaleUpBorrowed)
 	r.off("no-scale-up-borrowed", &p.ScaleUpBorrowed)
+	r.flag("reclaim-borrowed", &p.ReclaimBorrowed)
+	r.off("no-reclaim-borrowed", &p.ReclaimBorrowed)
 	r.int("max-evictions", &p.MaxEvictionsPerReconcile)
 	r.float("eviction-cost", &p.EvictionCost)
 	r.flag("skip-nodes-with-local-storage", &p.SkipNodesWithLocalStorage)
@@ -74,7 +76,8 @@ func PrintPolicy(p plan.Policy) string {
 	fmt.Fprintf(&b, "\n  max-nodes-per-hour=%d max-removal-share=%s removal-interval=%s max-removals-per-ten-minutes=%d",
 		p.MaxNodesPerHour, number(p.MaxRemovalShare), durationText(p.RemovalInterval), p.MaxRemovalsPerTenMinutes)
 	fmt.Fprintf(&b, "\n  max-idle-at-once=%s ok-idle=%d idle-hold=%s", number(p.MaxIdleAtOnce), p.OKIdle, durationText(p.IdleHold))
-	fmt.Fprintf(&b, "\n  %s max-evictions=%d eviction-cost=%s", word(p.ScaleUpBorrowed, "scale-up-borrowed", "no-scale-up-borrowed"),
+	fmt.Fprintf(&b, "\n  %s %s max-evictions=%d eviction-cost=%s", word(p.ScaleUpBorrowed, "scale-up-borrowed", "no-scale-up-borrowed"),
+		word(p.ReclaimBorrowed, "reclaim-borrowed", "no-reclaim-borrowed"),
 		p.MaxEvictionsPerReconcile, number(p.EvictionCost))
 	fmt.Fprintf(&b, "\n  %s", word(p.SkipNodesWithLocalStorage, "skip-nodes-with-local-storage", "drain-local-storage"))
 	fmt.Fprintf(&b, " max-drains=%d drain-timeout=%s drain-cooldown=%s",

@@ -89,6 +89,7 @@ prometheus: {url: %s, interval: 100ms, timeout: 2s, maxAge: 10s}
 exporterNamespaces: ['*']
 leaderElection: {enabled: %t, leaseDuration: 10s, renewDeadline: 7s, retryPeriod: 500ms}
 policy:
+  reclaimBorrowed: true
   scaleDownCooldown: 1s
   removalInterval: 1s
   repartitionCooldown: 1s

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gpuscale/gpuscale/autoscaler/api/v1alpha1"
 	"github.com/gpuscale/gpuscale/internal/await"
+	"github.com/gpuscale/gpuscale/plan"
 	"github.com/gpuscale/gpuscale/sandbox/testenv"
 )
 
@@ -40,11 +41,13 @@ func team(name string) func(*corev1.PodTemplateSpec) {
 	return func(p *corev1.PodTemplateSpec) { p.Labels["team"] = name }
 }
 
+func reclaims(p *plan.Policy) { p.ReclaimBorrowed = true }
+
 // TestReclaimTakesWhatIsBorrowed: one node, of which a team guaranteed two GPUs has
 // borrowed all eight. The team that is guaranteed six gets them, of the least urgent
 // and then the youngest pods; the two guaranteed ones stay.
 func TestReclaimTakesWhatIsBorrowed(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newWorld(t, setup{policy: reclaims})
 	urgent := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "guardrails-urgent"}, Value: 100, PreemptionPolicy: ptr.To(corev1.PreemptNever)}
 	w.must(client.IgnoreAlreadyExists(w.Admin.Create(t.Context(), urgent)))
 	w.pool("h100", 1, 1)
@@ -89,7 +92,7 @@ func TestReclaimTakesWhatIsBorrowed(t *testing.T) {
 // sometimes drops a nomination, most easily where pods leave within milliseconds, as
 // here; hence not exactly four.
 func TestReclaimedGPUsGoToTheirOwner(t *testing.T) {
-	w := newWorld(t, setup{})
+	w := newWorld(t, setup{policy: reclaims})
 	w.pool("h100", 1, 1)
 	w.until("the fleet", w.has("h100", 1))
 	w.quota("all", "", "0")

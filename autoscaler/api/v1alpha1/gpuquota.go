@@ -94,8 +94,9 @@ type QuotaAmount struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	Model string `json:"model"`
-	// Guaranteed is always available, at the latest after lent capacity is reclaimed. A parent's
-	// guarantee is shared by its children, in addition to theirs. Default 0.
+	// Guaranteed is always available, at the latest after lent capacity is returned or, with
+	// policy.reclaimBorrowed, reclaimed. A parent's guarantee is shared by its children, in
+	// addition to theirs. Default 0.
 	// +kubebuilder:validation:XValidation:rule=`type(self) == int ? self >= 0 : !quantity(self).isLessThan(quantity("0"))`,message="guaranteed must not be below 0"
 	// +optional
 	Guaranteed *resource.Quantity `json:"guaranteed,omitempty"`
