@@ -47,7 +47,7 @@ type Answer struct {
 // Pod is a pending pod.
 type Pod struct {
 	Name     string  `json:"name"`
-	Wants    string  `json:"wants"`
+	Requests string  `json:"requests"`
 	GPUs     float64 `json:"gpus"` // Wants in GPUs
 	Priority int32   `json:"priority"`
 	Waits    float64 `json:"waitsSeconds"`

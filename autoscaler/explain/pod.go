@@ -70,7 +70,7 @@ func (d *Document) pod(s plan.Snapshot, p plan.Policy, e plan.Explanation) {
 	key := e.Pod.Key()
 	d.At, d.Answer = s.Now.UTC(), answer(e.Verdict.Reason, e.Verdict.Detail)
 	d.Pod = &Pod{
-		Name: key, Wants: e.Requests, GPUs: e.Weight, Priority: e.Pod.Priority, Rank: e.Rank, Waiting: e.Pending,
+		Name: key, Requests: e.Requests, GPUs: e.Weight, Priority: e.Pod.Priority, Rank: e.Rank, Waiting: e.Pending,
 		Tenant: e.Pod.Tenant, Borrows: e.Borrowed, Gang: e.Pod.Gang, GangMin: e.Pod.GangMin,
 	}
 	if since := e.Pod.PendingSince; !since.IsZero() {

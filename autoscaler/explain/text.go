@@ -70,7 +70,7 @@ func (d Document) podText(b *strings.Builder) {
 	if p.Name != d.Subject {
 		fmt.Fprintf(b, "decided by its member %s\n", p.Name)
 	}
-	fmt.Fprintf(b, "requests %s, pending for %s, priority %d, rank %d of %d pending pods\n", p.Wants, seconds(p.Waits), p.Priority, p.Rank, p.Waiting)
+	fmt.Fprintf(b, "requests %s, pending for %s, priority %d, rank %d of %d pending pods\n", p.Requests, seconds(p.Waits), p.Priority, p.Rank, p.Waiting)
 	if p.Tenant != "" {
 		borrows := ""
 		if p.Borrows {
