@@ -163,8 +163,8 @@ func (c *checker) node(n *Node, pools, seen map[string]bool) {
 		}
 	}
 	if d := n.Drain; d != nil {
-		if d.Reason != NodeUnderused && d.Reason != NodeSick && d.Reason != NodeInterrupted {
-			c.add(path+".drain.reason", "is none of %s, %s, %s: %q", NodeUnderused, NodeSick, NodeInterrupted, d.Reason)
+		if d.Reason != NodeUnderused && d.Reason != NodeSick && d.Reason != NodeInterrupted && d.Reason != NodeEmpty {
+			c.add(path+".drain.reason", "is none of %s, %s, %s, %s: %q", NodeUnderused, NodeSick, NodeInterrupted, NodeEmpty, d.Reason)
 		}
 		if d.Deadline.Before(d.Started) {
 			c.add(path+".drain.deadline", "is before it started")

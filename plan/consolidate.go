@@ -18,7 +18,7 @@ func (w *world) freeDrains() int {
 		if n.action >= 0 {
 			verb = w.actions[n.action].Verb
 		}
-		if verb == Drain || n.Drain != nil && verb == "" {
+		if verb == Drain || n.Drain != nil && n.Drain.Reason != NodeEmpty && verb == "" {
 			left--
 		}
 	}

@@ -7,6 +7,14 @@ import (
 	"time"
 )
 
+// RemoveDelay is the least time from the cordon of a node to its removal, as
+// cluster-autoscaler's node-delete-delay-after-taint: a pod that the scheduler was
+// binding to the node at the cordon arrives within it.
+const RemoveDelay = 5 * time.Second
+
+// frees reports a drain whose node pending pods may have back.
+func (d *Draining) frees() bool { return d.Reason == NodeUnderused || d.Reason == NodeEmpty }
+
 // draining reports a node of a pool that is being drained.
 func (n *nodeState) draining() bool { return n.Drain != nil && n.pool >= 0 && !n.virtual }
 
@@ -31,7 +39,7 @@ func (w *world) countDrains() {
 func (w *world) release() {
 	var open []int
 	for i := range w.nodes {
-		if n := &w.nodes[i]; n.draining() && n.Drain.Reason == NodeUnderused && n.since == NodeDraining && w.may(n.pool) {
+		if n := &w.nodes[i]; n.draining() && n.Drain.frees() && n.since == NodeDraining && w.may(n.pool) {
 			open = append(open, i)
 		}
 	}
@@ -76,8 +84,10 @@ func (w *world) reopen(node int, p *Pod) {
 // drain.
 func (w *world) giveUp(n *nodeState, reason Reason, detail string) {
 	w.act(n, Action{Verb: Uncordon, Reason: reason, Detail: detail})
-	w.state.LastDrain = stamped(w.state.LastDrain, n.Pool, w.now)
-	if n.Drain.Reason == NodeUnderused {
+	if n.Drain.Reason != NodeEmpty {
+		w.state.LastDrain = stamped(w.state.LastDrain, n.Pool, w.now)
+	}
+	if n.Drain.frees() {
 		w.pools[n.pool].draining--
 	}
 }
@@ -115,8 +125,14 @@ func (w *world) continueDrain(node int) {
 		w.continueEvacuation(n, stay)
 		return
 	}
+	if n.Drain.Reason == NodeEmpty && len(stay) > 0 {
+		w.giveUp(n, NodeBusy, stay[0].Key()+" was bound to it during its cordon")
+		return
+	}
 	why := w.drainFails(n, stay)
 	switch {
+	case why.reason == "" && n.Operation == nil && w.drained(n) && w.now.Sub(n.Drain.Started) < RemoveDelay:
+		n.decided.detail = "empty, and cordoned for less than " + short(RemoveDelay)
 	case why.reason == "" && n.Operation == nil && w.drained(n):
 		w.endDrain(n)
 	case w.now.After(n.Drain.Deadline):
@@ -221,7 +237,10 @@ func (w *world) endDrain(n *nodeState) {
 		w.giveUp(n, AtMin, fmt.Sprintf("the pool has %d of at least %d nodes", min(p.Target, p.Size)-p.shrunk, p.Min))
 	case w.within(w.state.LastScaleUp, p.Name, 0):
 		n.decided = verdict{CoolingDown, "empty, and its pool grows in this reconcile"}
-	case !w.mayRemove() || p.shrunk >= w.mostRemoved(p):
+	case n.Drain.Reason == NodeEmpty: // counted when its removal was decided
+		p.draining--
+		w.takeAway(n, NodeEmpty, took)
+	case !w.mayRemove() || p.shrunk-p.settled >= w.mostRemoved(p):
 		n.decided = verdict{BoundReached, "empty, and the bound on removals is reached"}
 	default:
 		p.draining--

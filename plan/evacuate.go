@@ -92,7 +92,7 @@ func (w *world) continueEvacuation(n *nodeState, stay []*Pod) {
 	case n.Operation == nil && n.vacant():
 		// Otherwise it stays until the provider takes it: while allocations are
 		// unknown it may be in use.
-		if n.allocationKnown() && !n.NoScaleDown && !p.Fixed && min(p.Target, p.Size)-p.shrunk-1 >= p.Min && w.mayRemove() && p.shrunk < w.mostRemoved(p) &&
+		if n.allocationKnown() && !n.NoScaleDown && !p.Fixed && min(p.Target, p.Size)-p.shrunk-1 >= p.Min && w.mayRemove() && p.shrunk-p.settled < w.mostRemoved(p) &&
 			!w.within(w.state.LastScaleUp, p.Name, 0) && !w.within(w.state.LastScaleDown, p.Name, 0) {
 			w.remove(n, NodeInterrupted, w.interruptionText(n))
 		}

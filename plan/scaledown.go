@@ -27,14 +27,14 @@ func (w *world) removeEmpty() {
 		n := &w.nodes[c.node]
 		p := &w.pools[n.pool]
 		p.surplus++
-		if w.keepsPool(p) != "" || p.shrunk >= w.mostRemoved(p) || !w.mayRemove() || !w.may(n.pool) {
+		if w.keepsPool(p) != "" || p.shrunk-p.settled >= w.mostRemoved(p) || !w.mayRemove() || !w.may(n.pool) {
 			continue
 		}
 		w.remove(n, NodeEmpty, fmt.Sprintf("empty for %s, idleAfter is %s", short(w.now.Sub(c.since)), short(p.IdleAfter)))
 		n.decided = verdict{NodeEmpty, w.emptyText(n, c.since)}
 	}
 	for i := range w.pools {
-		if p := &w.pools[i]; p.shrunk > 0 {
+		if p := &w.pools[i]; p.shrunk > p.settled {
 			w.state.LastScaleDown = stamped(w.state.LastScaleDown, p.Name, w.now)
 		}
 	}
@@ -42,9 +42,17 @@ func (w *world) removeEmpty() {
 
 // remove adds the removal of a node to the plan.
 func (w *world) remove(n *nodeState, reason Reason, detail string) {
+	w.state.Removed = grown(w.state.Removed, w.pools[n.pool].Name, w.now, 1)
+	w.takeAway(n, reason, detail)
+}
+
+// takeAway is remove for a node that State.Removed has.
+func (w *world) takeAway(n *nodeState, reason Reason, detail string) {
 	p := &w.pools[n.pool]
 	p.shrunk++
-	w.state.Removed = grown(w.state.Removed, p.Name, w.now, 1)
+	if n.Drain != nil && n.Drain.Reason == NodeEmpty {
+		p.settled++
+	}
 	w.act(n, Action{Verb: RemoveNode, Reason: reason, Detail: fmt.Sprintf("%s; saves %.2f an hour", detail, p.price())})
 	n.tier, n.since = tierOut, reason
 }
@@ -79,13 +87,16 @@ func (w *world) mayRemove() bool {
 	return w.removals() < w.policy.MaxRemovalsPerReconcile && w.state.RemovedLately(w.now) < w.policy.MaxRemovalsPerTenMinutes
 }
 
-// removals counts the nodes this plan removes.
+// removals counts the nodes whose removal this plan decides.
 func (w *world) removals() int {
 	count := 0
 	for i := range w.actions {
 		if w.actions[i].Verb == RemoveNode {
 			count++
 		}
+	}
+	for i := range w.pools {
+		count -= w.pools[i].settled
 	}
 	return count
 }

@@ -171,7 +171,7 @@ type Node struct {
 type Draining struct {
 	Started  time.Time
 	Deadline time.Time
-	Reason   Reason // NodeUnderused, NodeSick or NodeInterrupted
+	Reason   Reason // NodeUnderused, NodeSick, NodeInterrupted or NodeEmpty
 }
 
 // Operation is a repartition under way on a node, as the actuator reports it.

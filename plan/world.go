@@ -157,6 +157,8 @@ type poolState struct {
 	base   int // nodes requested before this plan
 	grown  int // nodes this plan adds
 	shrunk int // nodes this plan removes
+	// settled are those of shrunk whose removal an earlier plan has decided.
+	settled int
 	// For scale down: nodes being drained, being replaced, with a sick GPU, empty
 	// for long enough; and what this plan does.
 	draining, replacing, sick, surplus int

@@ -24,7 +24,7 @@ func TestBoundsPass(t *testing.T) {
 	past.snap.State.Grown = []plan.Growth{{Pool: "p", At: start.Add(-time.Hour), Nodes: 4}}
 	past.snap.State.Removed = []plan.Growth{{Pool: "p", At: start.Add(-10 * time.Minute), Nodes: 5}}
 	past.want(Done, plan.Action{Verb: plan.ScaleUp, Pool: "p", From: 1, To: 3})
-	past.want(Done, plan.Action{Verb: plan.RemoveNode, Pool: "p", Node: "p-1"})
+	past.want(Waiting, plan.Action{Verb: plan.RemoveNode, Pool: "p", Node: "p-1"})
 }
 
 // TestMaxRemovalShare: of ten nodes two are removed in one reconcile.

@@ -49,6 +49,8 @@ func TestBoundOnActions(t *testing.T) {
 func TestRemoveNode(t *testing.T) {
 	remove := plan.Action{Verb: plan.RemoveNode, Pool: "p", Node: "p-1"}
 	w := newWorld(t, nil, daemon("agent", "p-1"))
+	w.want(Waiting, remove)
+	w.settled()
 	w.want(Done, remove)
 	if got := w.nodes(); len(got) != 0 {
 		t.Errorf("nodes %v", got)
@@ -56,16 +58,42 @@ func TestRemoveNode(t *testing.T) {
 	w.want(Refused, remove)
 }
 
+// settled lets the delay from a cordon to a removal pass.
+func (w *world) settled() { w.snap.Now = w.snap.Now.Add(plan.RemoveDelay) }
+
+// TestRemovalSettles: bindings under way ignore a cordon, so a node is removed only some time
+// after it, also by the next leader; a pod that was bound in between keeps it.
+func TestRemovalSettles(t *testing.T) {
+	remove := plan.Action{Verb: plan.RemoveNode, Pool: "p", Node: "p-1"}
+	w := newWorld(t, nil)
+	w.want(Waiting, remove)
+	drain, ok, err := v1alpha1.DrainOf(w.node())
+	if n := w.node(); !n.Spec.Unschedulable || !ok || err != nil || !drain.Started.Equal(start) || drain.Reason != string(plan.NodeEmpty) {
+		t.Fatalf("cordoned %v, drain %+v, %v, %v", n.Spec.Unschedulable, drain, ok, err)
+	}
+	w.snap.Now = start.Add(plan.RemoveDelay - 1)
+	w.actor = New(w.actor.o) // a restart
+	w.want(Waiting, remove)
+	w.must(w.client.Create(t.Context(), replica("late", "p-1")))
+	w.settled()
+	w.want(Refused, remove)
+	if got := w.nodes(); !slices.Equal(got, []string{"p-1"}) {
+		t.Fatalf("nodes %v: a pod is on it", got)
+	}
+	w.want(Done, plan.Action{Verb: plan.Uncordon, Pool: "p", Node: "p-1"}) // what the planner has next
+	w.inService()
+}
+
 // TestCordonLeftBehind: after a crash between cordon and deletion the planner has the
 // node uncordoned.
 func TestCordonLeftBehind(t *testing.T) {
 	w := newWorld(t, nil)
-	w.must(w.actor.cordon(t.Context(), w.node(), removeReason))
-	if n := w.node(); !n.Spec.Unschedulable || n.Annotations[v1alpha1.CordonAnnotation] != removeReason {
+	w.must(w.actor.cordon(t.Context(), w.node(), replaceReason))
+	if n := w.node(); !n.Spec.Unschedulable || n.Annotations[v1alpha1.CordonAnnotation] != replaceReason {
 		t.Fatalf("not cordoned: %v", n.Annotations)
 	}
 	w.want(Refused, plan.Action{Verb: plan.Uncordon, Node: "p-1", Operation: "drain"})
-	w.want(Done, plan.Action{Verb: plan.Uncordon, Node: "p-1", Operation: removeReason})
+	w.want(Done, plan.Action{Verb: plan.Uncordon, Node: "p-1", Operation: replaceReason})
 	if w.node().Spec.Unschedulable {
 		t.Error("still cordoned")
 	}

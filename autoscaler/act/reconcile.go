@@ -38,7 +38,7 @@ func newReconcile(s plan.Snapshot, policy plan.Policy) *reconcile {
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		r.nodes[n.Name] = n
-		if n.Drain != nil {
+		if n.Drain != nil && n.Drain.Reason != plan.NodeEmpty {
 			r.draining[n.Name] = true
 		}
 	}
@@ -97,6 +97,9 @@ func (r *reconcile) admit(action plan.Action) error {
 			return refuse("pool %s: %d nodes within an hour, at most %d", action.Pool, sum, r.policy.MaxNodesPerHour)
 		}
 	case plan.RemoveNode:
+		if n := r.nodes[action.Node]; n != nil && n.Drain != nil && n.Drain.Reason == plan.NodeEmpty {
+			return nil // counted when its removal was decided
+		}
 		return r.admitRemoval(action.Pool)
 	case plan.Reclaim:
 		if action.Reason == plan.ReclaimBorrowed && !r.policy.ReclaimBorrowed {

@@ -16,13 +16,11 @@ import (
 	"github.com/gpuscale/gpuscale/plan"
 )
 
-// removeReason in the cordon annotation.
-const removeReason = "remove"
-
-// removeNode removes one empty node from its pool.
+// removeNode removes one empty node from its pool. A node that is not being drained is
+// cordoned first and recorded as a drain that begins, and removed by a later reconcile.
 func (a *Actor) removeNode(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNodePool, action plan.Action) error {
 	err := a.takeOut(ctx, r, pool, action, takeOut{
-		why: removeReason,
+		why: drainReason, settles: true,
 		may: func(*corev1.Node) error {
 			have, err := a.standing(ctx, pool)
 			if err != nil {
@@ -43,9 +41,12 @@ func (a *Actor) removeNode(ctx context.Context, r *reconcile, pool *v1alpha1.GPU
 
 // takeOut is one way for a node to leave its pool.
 type takeOut struct {
-	why  string                   // in the cordon annotation
-	may  func(*corev1.Node) error // refuses, before the first write
-	take func(*corev1.Node) error // removes the node as last read
+	why string // in the cordon annotation
+	// settles has a node that is not being drained recorded as a drain that begins. The
+	// node is taken plan.RemoveDelay after the drain's start.
+	settles bool
+	may     func(*corev1.Node) error // refuses, before the first write
+	take    func(*corev1.Node) error // removes the node as last read
 }
 
 // takeOut takes an empty node out of its pool: it checks the node, cordons it, checks
@@ -68,6 +69,9 @@ func (a *Actor) takeOut(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNod
 		if err := a.empty(ctx, node.Name); err != nil {
 			return err
 		}
+		if t.settles {
+			return a.settle(ctx, r, node)
+		}
 		return a.cordon(ctx, node, t.why)
 	})
 	if err != nil {
@@ -79,8 +83,8 @@ func (a *Actor) takeOut(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNod
 			err = a.empty(ctx, node.Name)
 		}
 		if err != nil {
-			if node.Annotations[v1alpha1.CordonAnnotation] != t.why {
-				return err // it was cordoned for a drain
+			if t.settles || node.Annotations[v1alpha1.CordonAnnotation] != t.why {
+				return err // it was cordoned for a drain, which the planner continues or ends
 			}
 			// If this fails, the planner uncordons it in the next reconcile.
 			if undo := a.liftCordon(ctx, node, t.why); undo != nil {
@@ -90,6 +94,31 @@ func (a *Actor) takeOut(ctx context.Context, r *reconcile, pool *v1alpha1.GPUNod
 		}
 		return t.take(node)
 	})
+}
+
+// settle records the drain of an empty node that is not being drained, and waits until
+// plan.RemoveDelay after its start.
+func (a *Actor) settle(ctx context.Context, r *reconcile, node *corev1.Node) error {
+	record, underWay, err := v1alpha1.DrainOf(node)
+	switch {
+	case err != nil:
+		return refuse("node %s: %v", node.Name, err)
+	case !underWay:
+		record = v1alpha1.Drain{Started: r.now, Deadline: r.now.Add(r.policy.DrainTimeout), Reason: string(plan.NodeEmpty)}
+	}
+	if !underWay || !node.Spec.Unschedulable {
+		err := a.patchNode(ctx, node, func(n *corev1.Node) {
+			annotate(n, v1alpha1.DrainAnnotation, record.String())
+			setCordon(n, drainReason)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if since := r.now.Sub(record.Started); since < plan.RemoveDelay {
+		return fmt.Errorf("%w: node %s is cordoned since %s, and removed after %s", errWaiting, node.Name, since, plan.RemoveDelay)
+	}
+	return nil
 }
 
 // ofPool refuses a node that is not of the pool.

@@ -74,7 +74,10 @@ func TestReplaceOncePerReconcile(t *testing.T) {
 // TestReplaceBesideARemoval: a node removed in the same reconcile is not requested again.
 func TestReplaceBesideARemoval(t *testing.T) {
 	w := newSick(t)
-	if r := w.do(plan.Action{Verb: plan.RemoveNode, Pool: "p", Node: "p-2"}, replaceFirst); r.Outcome != Done {
+	remove := plan.Action{Verb: plan.RemoveNode, Pool: "p", Node: "p-2"}
+	w.want(Waiting, remove)
+	w.settled()
+	if r := w.do(remove, replaceFirst); r.Outcome != Done {
 		t.Fatalf("%s: %v", r.Outcome, r.Err)
 	}
 	if got := w.nodes(); !slices.Equal(got, []string{"p-1"}) {

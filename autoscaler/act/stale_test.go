@@ -62,6 +62,8 @@ func TestStaleCache(t *testing.T) {
 		second.Name = "p-2"
 		w := newStaleWorld(t, second)
 		remove := plan.Action{Verb: plan.RemoveNode, Pool: "p", Node: "p-1"}
+		w.want(Waiting, remove)
+		w.settled()
 		w.want(Done, remove)
 		w.want(Refused, remove)
 		if got := w.nodes(); !slices.Equal(got, []string{"p-2"}) {
@@ -73,7 +75,10 @@ func TestStaleCache(t *testing.T) {
 		second.Name = "p-2"
 		w := newStaleWorld(t, second)
 		w.snap.Pools = []plan.Pool{{Name: "p", Size: 2, Target: 2, Max: 3}}
-		w.want(Done, plan.Action{Verb: plan.RemoveNode, Pool: "p", Node: "p-1"})
+		remove := plan.Action{Verb: plan.RemoveNode, Pool: "p", Node: "p-1"}
+		w.want(Waiting, remove)
+		w.settled()
+		w.want(Done, remove)
 		w.want(Refused, plan.Action{Verb: plan.ScaleUp, Pool: "p", From: 2, To: 3}) // it would add two
 		w.snap.Pools[0].Size = 1
 		w.want(Done, plan.Action{Verb: plan.ScaleUp, Pool: "p", From: 1, To: 2})

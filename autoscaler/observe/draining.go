@@ -15,7 +15,7 @@ func draining(n *corev1.Node) *plan.Draining {
 		return nil
 	}
 	out := plan.Draining{Reason: plan.Reason(d.Reason)}
-	if out.Reason != plan.NodeSick && out.Reason != plan.NodeInterrupted {
+	if out.Reason != plan.NodeSick && out.Reason != plan.NodeInterrupted && out.Reason != plan.NodeEmpty {
 		out.Reason = plan.NodeUnderused // the least strict reason
 	}
 	if err == nil {

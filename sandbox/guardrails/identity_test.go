@@ -113,6 +113,19 @@ func (m meddling) Delete(ctx context.Context, pool *v1alpha1.GPUNodePool, nodes 
 	return m.Provider.Delete(ctx, pool, nodes)
 }
 
+// removeSettled removes a node; where the first attempt cordons it, again after
+// plan.RemoveDelay.
+func (w *world) removeSettled(pool, node string) act.Result {
+	w.t.Helper()
+	remove := plan.Action{Verb: plan.RemoveNode, Pool: pool, Node: node}
+	r := w.do(w.decided(), remove)
+	if r.Outcome == act.Waiting {
+		w.pass(plan.RemoveDelay)
+		r = w.do(w.decided(), remove)
+	}
+	return r
+}
+
 // TestChangedAtTheLastMoment: the deletion itself names the UID and the
 // resourceVersion that were looked at: a node that was made again in the last moment
 // stays, and of one that was changed it is asked again whether it may go.
@@ -131,7 +144,7 @@ func TestChangedAtTheLastMoment(t *testing.T) {
 	w.edit("h100", func(p *v1alpha1.GPUNodePoolSpec) { p.Min = 0 })
 	for name, change := range kinds {
 		meddle = change
-		if r := w.do(w.decided(), plan.Action{Verb: plan.RemoveNode, Pool: "h100", Node: "h100-1"}); r.Outcome != act.Refused {
+		if r := w.removeSettled("h100", "h100-1"); r.Outcome != act.Refused {
 			t.Errorf("%s: %s, %v", name, r.Outcome, r.Err)
 		}
 		if n := len(w.nodes("h100")); n != 1 {
@@ -144,7 +157,7 @@ func TestChangedAtTheLastMoment(t *testing.T) {
 	w.until("nothing of ours is left on it", func() error { return w.untouched("h100-1") })
 	meddle = func(string) {}
 	w.edit("h100", func(p *v1alpha1.GPUNodePoolSpec) { p.Min = 0 })
-	if r := w.do(w.decided(), plan.Action{Verb: plan.RemoveNode, Pool: "h100", Node: "h100-1"}); r.Outcome != act.Done {
+	if r := w.removeSettled("h100", "h100-1"); r.Outcome != act.Done {
 		t.Error(fmt.Errorf("unchanged: %s, %w", r.Outcome, r.Err))
 	}
 }

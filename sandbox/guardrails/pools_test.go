@@ -127,6 +127,10 @@ func (w *world) growAndShrink(pool string, objects []*unstructured.Unstructured)
 		}
 	}
 	before := w.nodes(pool)
+	if results := w.remove(pool, victim); results[0].Outcome != act.Waiting {
+		w.t.Fatalf("removing %s: %s %v, want it cordoned first", victim, results[0].Outcome, results[0].Err)
+	}
+	w.pass(plan.RemoveDelay)
 	if results := w.remove(pool, victim); results[0].Outcome != act.Done {
 		w.t.Fatalf("removing %s: %s %v", victim, results[0].Outcome, results[0].Err)
 	}

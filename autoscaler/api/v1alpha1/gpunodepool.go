@@ -9,7 +9,7 @@ import (
 const NodePoolLabel = "gpuscale.io/pool"
 
 // CordonAnnotation on a Node is the gpuscale action, other than a repartition, that made it
-// unschedulable: "remove" while it is being scaled down, "drain" while its pods are being evicted,
+// unschedulable: "drain" while its pods are being evicted or, empty, it is about to be removed,
 // "replace" while it is being replaced. Any replica may undo it.
 const CordonAnnotation = "gpuscale.io/cordoned-by"
 
