@@ -46,7 +46,7 @@ func capacity() []Alert {
 			Name: "GpuscaleTenantStarved", Severity: Warning, Enabled: true, Program: metric.Autoscaler, For: 30 * time.Minute,
 			Why:     "A node is ready within half an hour, and reclaiming ends long before.",
 			Summary: "Tenant {{ $labels.tenant }} has {{ $value | humanize }} GPUs pending and less than its guarantee",
-			Description: "A guarantee is not met: the tenant's pods are pending while it uses less than its guarantee, so neither reclaiming nor scaling up has helped. " +
+			Description: "A guarantee is not met: the tenant's pods are pending while it uses less than its guarantee, so neither scaling up nor, where policy.reclaimBorrowed is set, reclaiming has helped. " +
 				"Look first at gpuscale-autoscaler explain pod NAMESPACE/NAME for one of its pods: it gives the reason.",
 			query: fixed(tenant("pending") + " > 0 and on (" + on(metric.LabelTenant) + ") (" + tenant("used") + " < " + tenant("guaranteed") + ")"),
 		},

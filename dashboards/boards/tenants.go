@@ -44,7 +44,7 @@ func quotaNow() []board.Panel {
 		{"pending", "Pending", board.Scale{{Colour: board.Ink}, {From: 0.001, Colour: board.Bad}}},
 	}
 	t := board.Panel{Kind: board.Table, Title: "Quotas", W: 14, Unit: board.Number, Absent: noQuota,
-		About:   "GPUs by tenant. Borrowed is beyond the guarantee and may be reclaimed; lent is of the guarantee and is reclaimed on demand.",
+		About:   "GPUs by tenant. Borrowed is beyond the guarantee; lent is of the guarantee. Borrowed GPUs are reclaimed for their owner where policy.reclaimBorrowed is set.",
 		Columns: []board.Column{{Label: metric.LabelTenant, Title: "Tenant", Width: 200}}}
 	for i, w := range words {
 		t.Queries = append(t.Queries, board.Query{Expr: tenantGPUs(w.kind)})
