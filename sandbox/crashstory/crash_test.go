@@ -21,7 +21,7 @@ var (
 )
 
 // sampled is how many kills are tried without -all.
-const sampled = 2
+const sampled = 1
 
 func TestCrashStory(t *testing.T) {
 	b := shared.Get(t)
