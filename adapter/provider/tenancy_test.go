@@ -38,7 +38,7 @@ func (f fixedTables) Rules() (all []signal.Rule) {
 	return all
 }
 
-// allPods has the same pods in each namespace, whoever is asked for.
+// allPods has the same pods in each namespace.
 type allPods []string
 
 func (allPods) Ready() error                                      { return nil }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -177,6 +178,9 @@ func answers(t *testing.T, f *Facts, text string) {
 	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
 		name, rest, _ := strings.Cut(line, ":")
 		source := Source("prometheus: " + name)
+		if !slices.ContainsFunc(Table, func(d Described) bool { return d.Source == source }) {
+			t.Fatalf("%q: there is no such source", line)
+		}
 		if !fresh[source] {
 			fresh[source], f.Answers[source] = true, prom.Vector{}
 		}

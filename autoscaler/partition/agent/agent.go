@@ -28,7 +28,7 @@ type PodResources interface {
 	Allocations(ctx context.Context) (map[string]string, error)
 }
 
-// Exporter can be told to release GPUs, by UUID.
+// Exporter can be asked to release GPUs, by UUID.
 type Exporter interface {
 	Quiesce(ctx context.Context, id string, gpus []string, d time.Duration) error
 	Resume(ctx context.Context, gpus []string) error

@@ -43,7 +43,7 @@ type Config struct {
 	DevicePlugin Pods `json:"devicePlugin"`
 }
 
-// ExporterConfig defines how the node's exporter is told to release a GPU.
+// ExporterConfig defines how the exporter of the node is asked to release a GPU.
 type ExporterConfig struct {
 	// By is "socket", "annotation" (the exporter runs with --quiesce-annotation) or "none", where
 	// no exporter with NVML or DCGM runs on the node.
