@@ -58,14 +58,14 @@ func TestMigPartedAppliesOurConfigs(t *testing.T) {
 	}
 }
 
-func applyOurConfigs(t *testing.T, library, model string) {
-	table, _ := mig.ForModel(model)
-	spec := table.Spec()
-	state := fakenvml.State{Driver: "580.159.03"}
+// twoGPUs is mig-parted over a fake machine with two GPUs in MIG mode, whose state is in path.
+func twoGPUs(t *testing.T, library, model string, memoryMiB int, spec mig.Spec) (manager config.Manager, state fakenvml.State, path string) {
+	t.Helper()
+	state = fakenvml.State{Driver: "580.159.03"}
 	for i := range 2 {
-		state.GPUs = append(state.GPUs, fakenvml.GPU{UUID: fakenvml.GPUUUID(i), Name: "NVIDIA " + model, MemoryMiB: spec.MemoryMiB, MIG: true, Spec: spec})
+		state.GPUs = append(state.GPUs, fakenvml.GPU{UUID: fakenvml.GPUUUID(i), Name: "NVIDIA " + model, MemoryMiB: memoryMiB, MIG: true, Spec: spec})
 	}
-	path := filepath.Join(t.TempDir(), "state")
+	path = filepath.Join(t.TempDir(), "state")
 	if err := state.Write(path); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,13 @@ func applyOurConfigs(t *testing.T, library, model string) {
 	if ret := driver.Init(); ret != nvml.SUCCESS {
 		t.Fatal(ret)
 	}
-	manager := config.NewMockNvmlMigConfigManager(driver)
+	return config.NewMockNvmlMigConfigManager(driver), state, path
+}
+
+func applyOurConfigs(t *testing.T, library, model string) {
+	table, _ := mig.ForModel(model)
+	spec := table.Spec()
+	manager, state, path := twoGPUs(t, library, model, spec.MemoryMiB, spec)
 	product, _ := gpu.ParseProduct(model)
 	random := rand.New(rand.NewPCG(uint64(testall.Seed(t, 1)), 1))
 	maximal := table.Maximal()
@@ -177,20 +183,7 @@ func leavesOthers(t *testing.T, library string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	state := fakenvml.State{Driver: "580.159.03"}
-	for i := range 2 {
-		state.GPUs = append(state.GPUs, fakenvml.GPU{UUID: fakenvml.GPUUUID(i), Name: "NVIDIA " + aliased, MemoryMiB: aliasedMiB, MIG: true, Spec: table.Spec()})
-	}
-	path := filepath.Join(t.TempDir(), "state")
-	if err := state.Write(path); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv(fakenvml.EnvState, path)
-	driver := nvml.New(nvml.WithLibraryPath(library))
-	if ret := driver.Init(); ret != nvml.SUCCESS {
-		t.Fatal(ret)
-	}
-	manager := config.NewMockNvmlMigConfigManager(driver)
+	manager, state, path := twoGPUs(t, library, aliased, aliasedMiB, table.Spec())
 	if err := manager.SetMigConfig(0, types.MigConfig{"3g.95gb": 2}); err != nil {
 		t.Fatal(err)
 	}
